@@ -5,7 +5,7 @@
 use pollux_engine::Actions;
 use pollux_http::{HeadWriter, Rejection, Status};
 
-use crate::common_fields::{Common, Page};
+use crate::common_fields::{Asked, Common, Page};
 use crate::rest::Rest;
 
 /// Room for any short answer: its fields are ours and few, but for a `Location`, which may be
@@ -49,8 +49,7 @@ pub(crate) struct Manner {
     pub(crate) tone: Tone,
     /// HEAD: no body.
     pub(crate) is_head: bool,
-    /// The origin of the page that asks, where the settings allow it: its place among them.
-    pub(crate) origin: Option<u8>,
+    pub(crate) asked: Asked,
 }
 
 /// What was answered, and what of it has not been sent yet.
@@ -101,7 +100,7 @@ pub(crate) fn refusal(
     is_head: bool,
 ) -> Answered {
     let Rejection { status, reason, rfc } = refused;
-    let manner = Manner { tone: Tone::Last, is_head, origin: None };
+    let manner = Manner { tone: Tone::Last, is_head, asked: common.unasked() };
     if let Some(page) = common.page(status) {
         return own_page(actions, common, manner, status, page, |_| {});
     }
@@ -117,7 +116,7 @@ pub(crate) fn empty(
     status: Status,
     add: impl FnOnce(&mut HeadWriter<'_>),
 ) -> Answered {
-    let mut head = common.begin(actions.spare(), status, manner.origin);
+    let mut head = common.begin(actions.spare(), status, manner.asked);
     add(&mut head);
     if status.allows_body() {
         head.content_length(0);
@@ -137,7 +136,7 @@ pub(crate) fn document(
     text: String,
 ) -> Answered {
     let (status, body_bytes) = (Status::OK, text.len() as u64);
-    let mut head = common.begin(actions.spare(), status, manner.origin);
+    let mut head = common.begin(actions.spare(), status, manner.asked);
     head.field("Content-Type", content_type.as_bytes());
     head.content_length(body_bytes);
     manner.tone.write(&mut head);
@@ -162,7 +161,7 @@ fn own_page(
     add: impl FnOnce(&mut HeadWriter<'_>),
 ) -> Answered {
     let body_bytes = page.text.len() as u64;
-    let mut head = common.begin(actions.spare(), status, manner.origin);
+    let mut head = common.begin(actions.spare(), status, manner.asked);
     head.field("Content-Type", page.content_type.as_bytes());
     add(&mut head);
     head.content_length(body_bytes);
@@ -184,7 +183,7 @@ fn send(
     text: &[u8],
     add: impl FnOnce(&mut HeadWriter<'_>),
 ) -> Answered {
-    let mut head = common.begin(actions.spare(), status, manner.origin);
+    let mut head = common.begin(actions.spare(), status, manner.asked);
     head.field("Content-Type", b"text/plain; charset=utf-8");
     add(&mut head);
     head.content_length(text.len() as u64);

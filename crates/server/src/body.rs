@@ -9,7 +9,7 @@ use pollux_http::{
 };
 
 use crate::answer::Tone;
-use crate::common_fields::{Common, FIELDS_BYTES_MAX};
+use crate::common_fields::{Asked, Common, FIELDS_BYTES_MAX};
 
 /// Room that the head of an echo and the framing of its pieces take at most.
 const OVERHEAD_BYTES_MAX: usize = 512 + FIELDS_BYTES_MAX;
@@ -30,6 +30,7 @@ pub(crate) struct Body {
 pub(crate) struct Echo {
     framing: Framing,
     tone: Tone,
+    asked: Asked,
     /// Whether the connection ends with it, as its head says.
     pub(crate) is_last: bool,
     /// Whether its head was sent: from then on there is no other answer.
@@ -50,9 +51,10 @@ impl Body {
     }
 
     /// Has the body sent back while it is read.
-    pub(crate) fn echoed(mut self, request: &Request<'_>, is_last: bool) -> Self {
+    pub(crate) fn echoed(mut self, request: &Request<'_>, is_last: bool, asked: Asked) -> Self {
         let tone = Tone::of(request.version_minor, is_last);
-        self.echo = Some(Echo { framing: request.framing, tone, is_last, has_begun: false });
+        let framing = request.framing;
+        self.echo = Some(Echo { framing, tone, asked, is_last, has_begun: false });
         self
     }
 
@@ -140,7 +142,7 @@ impl Echo {
             return;
         }
         self.has_begun = true;
-        let mut head = common.begin(actions.spare(), Status::OK, None);
+        let mut head = common.begin(actions.spare(), Status::OK, self.asked);
         // A type that no browser renders: the bytes are the client's.
         head.field("Content-Type", b"application/octet-stream");
         match self.framing {

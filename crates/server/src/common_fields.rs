@@ -4,11 +4,13 @@
 //! Everything that writes the head of an answer begins it here. The settings are read once, when the
 //! loops start and at each reload; nothing here reads a file while it serves.
 
+use std::cell::RefCell;
 use std::path::Path;
 
-use pollux_http::{DateCache, Fields, HeadWriter, Status};
+use pollux_http::{DateCache, HeadWriter, Request, Status};
 
 use crate::ServerError;
+use crate::answer_rules::{AnswerRule, decoded};
 use crate::config::Extras;
 use crate::files::content_type;
 use crate::rules::FieldRule;
@@ -24,17 +26,44 @@ const PAGE_BYTES_MAX: u64 = 32 * 1024;
 #[derive(Debug)]
 pub(crate) struct Common {
     pub(crate) date: DateCache,
-    /// Empty for none.
-    server: Box<[u8]>,
-    /// Most servers have none of the rest.
+    /// Most servers have none of this.
     more: Option<Box<More>>,
+}
+
+/// What the common fields of an answer depend on, beside its status.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub(crate) struct Asked {
+    /// The origin of the page that asks, where the settings allow it: its place among them.
+    origin: Option<u8>,
+    /// The rules that apply to the path, as bits in their order.
+    rules: u64,
+}
+
+impl Asked {
+    /// Whether a page of another origin asks that may read the answer.
+    pub(crate) fn is_from_another_origin(self) -> bool {
+        self.origin.is_some()
+    }
 }
 
 #[derive(Debug, Default)]
 struct More {
-    fields: Vec<(String, String)>,
+    rules: Vec<Rule>,
+    /// Rules that apply whatever the path is, as bits.
+    pathless: u64,
+    has_paths: bool,
     origins: Vec<String>,
     pages: Vec<(u16, Page)>,
+    /// Where paths are decoded.
+    room: RefCell<Vec<u8>>,
+}
+
+/// A rule with those behind it that take its place where they apply too.
+#[derive(Debug)]
+struct Rule {
+    rule: AnswerRule,
+    /// As bits.
+    replaced_by: u64,
 }
 
 /// A page of the user's own.
@@ -46,7 +75,7 @@ pub(crate) struct Page {
 
 impl Default for Common {
     fn default() -> Self {
-        Self { date: DateCache::new(0), server: SERVER.into(), more: None }
+        Self { date: DateCache::new(0), more: None }
     }
 }
 
@@ -58,23 +87,21 @@ impl Common {
     pub(crate) fn new(extras: &Extras) -> Result<Self, ServerError> {
         let mut common = Self::default();
         let mut more = More { origins: extras.cors.clone(), ..More::default() };
-        for rule in &extras.fields {
-            match rule {
-                FieldRule::Set(name, value) if name.eq_ignore_ascii_case("server") => {
-                    common.server = value.as_bytes().into();
-                }
-                FieldRule::Remove(_) => common.server = Box::default(),
-                FieldRule::Set(name, value) => {
-                    more.fields.retain(|(other, _)| !other.eq_ignore_ascii_case(name));
-                    more.fields.push((name.clone(), value.clone()));
-                }
-                FieldRule::Add(name, value) => more.fields.push((name.clone(), value.clone())),
+        for (at, rule) in extras.fields.iter().enumerate() {
+            let name = rule.rule.name();
+            if !matches!(rule.rule, FieldRule::Add(..)) {
+                let before = more.rules.iter_mut();
+                let same = before.filter(|one| one.rule.rule.name().eq_ignore_ascii_case(name));
+                same.for_each(|one| one.replaced_by |= 1 << at);
             }
+            more.has_paths |= rule.has_path();
+            more.pathless |= u64::from(!rule.has_path()) << at;
+            more.rules.push(Rule { rule: rule.clone(), replaced_by: 0 });
         }
         for (status, path) in &extras.error_pages {
             more.pages.push((*status, Page::read(path)?));
         }
-        if !(more.fields.is_empty() && more.origins.is_empty() && more.pages.is_empty()) {
+        if !(more.rules.is_empty() && more.origins.is_empty() && more.pages.is_empty()) {
             common.more = Some(Box::new(more));
         }
         Ok(common)
@@ -86,15 +113,14 @@ impl Common {
         &self,
         out: &'o mut [u8],
         status: Status,
-        origin: Option<u8>,
+        asked: Asked,
     ) -> HeadWriter<'o> {
         let mut head = HeadWriter::new(out, status);
-        if !self.server.is_empty() {
-            head.field("Server", &self.server);
-        }
-        head.date(&self.date);
-        if let Some(more) = &self.more {
-            more.write(&mut head, origin);
+        match &self.more {
+            None => {
+                head.field("Server", SERVER).date(&self.date);
+            }
+            Some(more) => more.write(&mut head, status, asked, &self.date),
         }
         head
     }
@@ -111,22 +137,72 @@ impl Common {
         pages.iter().find(|(code, _)| *code == status.code()).map(|(_, page)| page)
     }
 
-    /// The place of the origin of the page that asks, where it may see the answer.
+    /// What the answer to this request depends on.
     #[inline]
-    pub(crate) fn origin(&self, fields: Fields<'_>) -> Option<u8> {
-        let origins = &self.more.as_ref()?.origins;
-        let asks = (!origins.is_empty()).then(|| fields.first("origin")).flatten()?;
-        let place = origins.iter().position(|one| one == "*" || one.as_bytes() == asks)?;
-        u8::try_from(place).ok()
+    pub(crate) fn asked(&self, request: &Request<'_>) -> Asked {
+        self.more.as_ref().map_or_else(Asked::default, |more| more.asked(request))
+    }
+
+    /// The same where there is no sound request.
+    pub(crate) fn unasked(&self) -> Asked {
+        Asked { origin: None, rules: self.more.as_ref().map_or(0, |more| more.pathless) }
+    }
+
+    /// Whether some paths get fields that others don't.
+    pub(crate) fn has_paths(&self) -> bool {
+        self.more.as_ref().is_some_and(|more| more.has_paths)
     }
 }
 
 impl More {
-    fn write(&self, head: &mut HeadWriter<'_>, origin: Option<u8>) {
-        for (name, value) in &self.fields {
-            head.field(name, value.as_bytes());
+    fn asked(&self, request: &Request<'_>) -> Asked {
+        Asked { origin: self.origin(request), rules: self.rules_for(request) }
+    }
+
+    /// The place of the origin of the page that asks, where it may see the answer.
+    fn origin(&self, request: &Request<'_>) -> Option<u8> {
+        let asks = (!self.origins.is_empty()).then(|| request.fields.first("origin")).flatten()?;
+        let place = self.origins.iter().position(|one| one == "*" || one.as_bytes() == asks)?;
+        u8::try_from(place).ok()
+    }
+
+    fn rules_for(&self, request: &Request<'_>) -> u64 {
+        if !self.has_paths {
+            return self.pathless;
         }
-        if let Some(origin) = origin {
+        let mut room = self.room.borrow_mut();
+        let path = request.target.path().and_then(|path| decoded(path, &mut room));
+        let bit = |(at, one): (usize, &Rule)| u64::from(one.rule.is_for_path(path)) << at;
+        self.rules.iter().enumerate().map(bit).fold(0, |all, bit| all | bit)
+    }
+
+    fn write(&self, head: &mut HeadWriter<'_>, status: Status, asked: Asked, date: &DateCache) {
+        let mut applying = asked.rules;
+        for (at, one) in self.rules.iter().enumerate() {
+            applying &= !(u64::from(!one.rule.is_for_status(status.code())) << at);
+        }
+        let applies = |(at, one): &(usize, &Rule)| {
+            applying & (1 << at) != 0 && applying & one.replaced_by == 0
+        };
+        let rules = || self.rules.iter().enumerate().filter(applies).map(|(_, one)| &one.rule.rule);
+        let is_server = |rule: &&FieldRule| rule.name().eq_ignore_ascii_case("server");
+        match rules().find(is_server) {
+            None => {
+                head.field("Server", SERVER);
+            }
+            Some(FieldRule::Set(_, value)) => {
+                head.field("Server", value.as_bytes());
+            }
+            // Nothing else is removed, and Server is not added.
+            Some(_) => {}
+        }
+        head.date(date);
+        for rule in rules().filter(|rule| !is_server(rule)) {
+            if let FieldRule::Set(name, value) | FieldRule::Add(name, value) = rule {
+                head.field(name, value.as_bytes());
+            }
+        }
+        if let Some(origin) = asked.origin {
             head.field("Access-Control-Allow-Origin", self.origins[usize::from(origin)].as_bytes());
             head.field("Access-Control-Expose-Headers", b"*");
         }
@@ -157,29 +233,58 @@ impl Page {
 mod tests {
     use super::*;
 
-    fn head(extras: &Extras, origin: &[u8]) -> String {
+    /// The head of an answer with this status to a request for this path from a page of this origin.
+    fn head_of(extras: &Extras, status: Status, path: &str, origin: &str) -> String {
         let common = Common::new(extras).expect("no page");
-        let request = [b"GET / HTTP/1.1\r\nHost: a\r\nOrigin: ", origin, b"\r\n\r\n"].concat();
-        let parsed = pollux_http::Request::parse(&request, &pollux_http::Limits::default());
+        let request = format!("GET {path} HTTP/1.1\r\nHost: a\r\nOrigin: {origin}\r\n\r\n");
+        let limits = pollux_http::Limits::default();
+        let parsed = Request::parse(request.as_bytes(), &limits);
         let pollux_http::Parsed::Complete(request, _) = parsed else { panic!("a request") };
         let mut out = [0; 1024];
-        let origin = common.origin(request.fields);
-        let mut head = common.begin(&mut out, Status::OK, origin);
+        let mut head = common.begin(&mut out, status, common.asked(&request));
         let len = head.finish().expect("room");
         let text = String::from_utf8(out[..len].to_vec()).expect("text");
         text.lines().filter(|line| !line.starts_with("Date")).collect::<Vec<_>>().join("|")
     }
 
+    fn head(extras: &Extras, origin: &str) -> String {
+        head_of(extras, Status::OK, "/", origin)
+    }
+
+    fn of(rules: &[&str]) -> Extras {
+        let read = |rule: &&str| AnswerRule::read(rule).expect("right");
+        Extras { fields: rules.iter().map(read).collect(), ..Extras::default() }
+    }
+
     #[test]
     fn rules_are_applied_in_their_order_and_the_server_can_be_silent() {
-        let rules = ["set X-A: 1", "add X-A: 2", "set x-b: 3", "set X-B: 4"];
-        let of = |rules: &[&str]| {
-            let fields = rules.iter().map(|rule| FieldRule::read(rule).expect("right")).collect();
-            Extras { fields, ..Extras::default() }
-        };
-        let extras = of(&rules);
-        assert_eq!(head(&extras, b"x"), "HTTP/1.1 200 OK|Server: pollux|X-A: 1|X-A: 2|X-B: 4|");
-        assert_eq!(head(&of(&["remove server"]), b"x"), "HTTP/1.1 200 OK|");
+        let extras = of(&["set X-A: 1", "add X-A: 2", "set x-b: 3", "set X-B: 4"]);
+        assert_eq!(head(&extras, "x"), "HTTP/1.1 200 OK|Server: pollux|X-A: 1|X-A: 2|X-B: 4|");
+        assert_eq!(head(&of(&["remove server"]), "x"), "HTTP/1.1 200 OK|");
+        assert_eq!(head(&of(&["remove server", "set X-A: 1"]), "x"), "HTTP/1.1 200 OK|X-A: 1|");
+        assert_eq!(
+            head(&of(&["set Server: a", "set server: b"]), "x"),
+            "HTTP/1.1 200 OK|Server: b|"
+        );
+    }
+
+    #[test]
+    fn rules_are_for_paths_and_statuses_and_a_later_one_takes_the_place_of_an_earlier_one() {
+        let extras = of(&[
+            "set Cache-Control: no-cache",
+            "/assets/ 2xx set Cache-Control: max-age=9",
+            "/assets/ add X-A: 1",
+            "404 set Server: gone",
+        ]);
+        let of = |status, path| head_of(&extras, status, path, "x");
+        assert_eq!(
+            of(Status::OK, "/assets/a.css"),
+            "HTTP/1.1 200 OK|Server: pollux|Cache-Control: max-age=9|X-A: 1|"
+        );
+        let missing = "HTTP/1.1 404 Not Found|Server: gone|Cache-Control: no-cache|";
+        assert_eq!(of(Status::NOT_FOUND, "/assets/b"), format!("{missing}X-A: 1|"));
+        assert_eq!(of(Status::NOT_FOUND, "/b"), missing);
+        assert_eq!(of(Status::OK, "/"), "HTTP/1.1 200 OK|Server: pollux|Cache-Control: no-cache|");
     }
 
     #[test]
@@ -187,15 +292,15 @@ mod tests {
         let named =
             Extras { cors: vec!["https://a".into(), "https://b:1".into()], ..Extras::default() };
         assert_eq!(
-            head(&named, b"https://b:1"),
+            head(&named, "https://b:1"),
             "HTTP/1.1 200 OK|Server: pollux|Access-Control-Allow-Origin: https://b:1|\
              Access-Control-Expose-Headers: *|Vary: Origin|"
         );
-        for other in [&b"https://b"[..], b"https://a.evil", b"null", b"*"] {
+        for other in ["https://b", "https://a.evil", "null", "*"] {
             assert_eq!(head(&named, other), "HTTP/1.1 200 OK|Server: pollux|Vary: Origin|");
         }
         let all = Extras { cors: vec!["*".into()], ..Extras::default() };
-        assert!(head(&all, b"https://any").contains("|Access-Control-Allow-Origin: *|"));
-        assert!(!head(&all, b"https://any").contains("Vary"));
+        assert!(head(&all, "https://any").contains("|Access-Control-Allow-Origin: *|"));
+        assert!(!head(&all, "https://any").contains("Vary"));
     }
 }

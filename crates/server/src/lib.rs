@@ -25,6 +25,7 @@
 #![forbid(unsafe_code)]
 
 mod answer;
+mod answer_rules;
 mod body;
 mod common_fields;
 pub mod config;

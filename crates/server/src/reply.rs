@@ -1,15 +1,15 @@
 //! The fixed reply: whole responses made beforehand, copied out once per request.
 //!
 //! Only the date inside them changes, once a second. The sessions call it on their hottest path;
-//! it never allocates there.
+//! it allocates there only where rules for some paths make another head.
 
 use std::sync::Arc;
 
 use pollux_engine::Actions;
 use pollux_http::{DateCache, Status};
 
-use crate::answer::Tone;
-use crate::common_fields::{Common, FIELDS_BYTES_MAX};
+use crate::answer::{Manner, Tone};
+use crate::common_fields::{Asked, Common, FIELDS_BYTES_MAX};
 use crate::rest::Rest;
 
 /// Bodies up to this size are copied behind their head; larger ones follow in pieces.
@@ -26,6 +26,10 @@ const HEAD_BYTES_MAX: usize = 512 + FIELDS_BYTES_MAX;
 pub(crate) struct FixedReply {
     len_bytes: u64,
     variants: [Variant; Tone::ALL.len()],
+    /// What the variants were made for: requests of which no setting says more than of all.
+    asked: Asked,
+    /// Whether some requests get fields that others don't.
+    has_others: bool,
     /// What a body consists of that is not copied behind its head; empty when all are.
     block: Arc<[u8]>,
 }
@@ -43,9 +47,12 @@ impl FixedReply {
     pub(crate) fn new(len_bytes: u64, is_split: bool, common: &Common) -> Self {
         let is_whole = len_bytes == 0 || len_bytes <= WHOLE_BYTES_MAX && !is_split;
         let block: Arc<[u8]> = if is_whole { Arc::new([]) } else { body(BLOCK_BYTES).into() };
+        let asked = common.unasked();
         Self {
             len_bytes,
-            variants: Tone::ALL.map(|tone| Variant::new(tone, len_bytes, is_whole, common)),
+            variants: Tone::ALL.map(|tone| Variant::new(tone, len_bytes, is_whole, common, asked)),
+            asked,
+            has_others: common.has_paths(),
             block,
         }
     }
@@ -59,7 +66,8 @@ impl FixedReply {
 
     /// Room that [`FixedReply::send`] needs.
     pub(crate) fn room_bytes(&self) -> usize {
-        self.variants.iter().map(|variant| variant.bytes.len()).max().unwrap_or(0)
+        let longest = self.variants.iter().map(|variant| variant.bytes.len()).max().unwrap_or(0);
+        longest + if self.has_others { FIELDS_BYTES_MAX } else { 0 }
     }
 
     /// Size of the body.
@@ -72,10 +80,24 @@ impl FixedReply {
     pub(crate) fn send(
         &self,
         actions: &mut Actions<'_>,
-        tone: Tone,
+        common: &Common,
+        manner: Manner,
+    ) -> Option<Box<Rest>> {
+        if self.has_others && manner.asked != self.asked {
+            let is_whole = self.block.is_empty();
+            let variant = Variant::new(manner.tone, self.len_bytes, is_whole, common, manner.asked);
+            return self.send_variant(actions, &variant, manner.is_head);
+        }
+        self.send_variant(actions, &self.variants[manner.tone as usize], manner.is_head)
+    }
+
+    #[inline]
+    fn send_variant(
+        &self,
+        actions: &mut Actions<'_>,
+        variant: &Variant,
         is_head: bool,
     ) -> Option<Box<Rest>> {
-        let variant = &self.variants[tone as usize];
         if is_head {
             actions.send(&variant.bytes[..variant.head_bytes]);
             return None;
@@ -89,9 +111,9 @@ impl FixedReply {
 }
 
 impl Variant {
-    fn new(tone: Tone, len_bytes: u64, is_whole: bool, common: &Common) -> Self {
+    fn new(tone: Tone, len_bytes: u64, is_whole: bool, common: &Common, asked: Asked) -> Self {
         let mut bytes = vec![0; HEAD_BYTES_MAX];
-        let mut head = common.begin(&mut bytes, Status::OK, None);
+        let mut head = common.begin(&mut bytes, Status::OK, asked);
         head.field("Content-Type", b"text/plain");
         head.content_length(len_bytes);
         tone.write(&mut head);

@@ -25,7 +25,7 @@ pub(crate) fn respond(
     }
     match &mut shared.handler {
         Handler::Reply(reply) => {
-            let left = reply.send(actions, manner.tone, manner.is_head);
+            let left = reply.send(actions, &shared.common, manner);
             let body_bytes = if manner.is_head { 0 } else { reply.len_bytes() };
             let left = left.map_or(Left::Nothing, Left::Rest);
             Answered { status: Status::OK, body_bytes, left }
@@ -82,7 +82,7 @@ fn respond_without_handler(
         head.field("Allow", allow);
     };
     let status = match request.method {
-        Method::Options if manner.origin.is_some() => {
+        Method::Options if manner.asked.is_from_another_origin() => {
             return answer::empty(actions, &shared.common, manner, Status::NO_CONTENT, |head| {
                 add_allow(head);
                 head.field("Access-Control-Allow-Methods", b"GET, HEAD");

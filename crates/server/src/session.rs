@@ -255,8 +255,8 @@ impl HttpSession {
     ) {
         let is_last = wants_close || self.is_draining;
         let tone = Tone::of(request.version_minor, is_last);
-        let origin = shared.common.origin(request.fields);
-        let manner = Manner { tone, is_head: request.method == Method::Head, origin };
+        let asked = shared.common.asked(request);
+        let manner = Manner { tone, is_head: request.method == Method::Head, asked };
         let answered = respond(shared, actions, request, manner);
         self.answered(shared, actions, head, answered, is_last);
     }
@@ -309,7 +309,7 @@ impl HttpSession {
         let has_answer_body = !matches!(request.method, Method::Head | Method::Options);
         if matches!(shared.handler, Handler::Echo) && has_answer_body {
             let is_last = !request.keep_alive || self.is_draining;
-            body = body.echoed(request, is_last);
+            body = body.echoed(request, is_last, shared.common.asked(request));
         }
         self.phase = Phase::Body(Box::new(body));
     }
@@ -380,7 +380,8 @@ impl HttpSession {
         let status = Status::REQUEST_TIMEOUT;
         shared.counters.count_refusal(status);
         // Without a body: part of a head may be the start of one to HEAD.
-        let manner = Manner { tone: Tone::Last, is_head: false, origin: None };
+        let asked = shared.common.unasked();
+        let manner = Manner { tone: Tone::Last, is_head: false, asked };
         let answered = answer::empty(actions, &shared.common, manner, status, |_| {});
         let head = match &mut self.phase {
             Phase::Body(body) => std::mem::take(&mut body.head),

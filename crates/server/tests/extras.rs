@@ -208,11 +208,50 @@ fn rules_reach_every_answer_and_pages_of_named_origins_may_read() {
 }
 
 #[test]
+fn rules_are_for_the_paths_and_statuses_that_they_name() {
+    let (_folder, site) = site();
+    let rules = "response_field = [\"set Cache-Control: no-cache\", \"/style.css 2xx,304 set \
+                 Cache-Control: max-age=9\", \"4xx set X-Lost: 1\", \"/empty/ set X-In: 1\"]";
+    let asked = [
+        "GET /style.css",
+        "HEAD /%73tyle.css",
+        "GET /style.css\nIf-Modified-Since: Fri, 01 Jan 2100 00:00:00 GMT\n",
+        "GET /style.cs",
+        "GET /empty/a",
+        "GET /\nBad Name: x\n",
+        "OPTIONS *",
+    ];
+    let found = |answer: &String, settled: &str| {
+        let has = |field: &str| u8::from(answer.contains(&format!("\r\n{field}\r\n")));
+        let fields =
+            ["Cache-Control: no-cache", "Cache-Control: max-age=9", "X-Lost: 1", "X-In: 1"];
+        assert!(answer.starts_with("HTTP/1.1 "), "{settled}: {answer}");
+        fields.map(has)
+    };
+    let all = answers(&format!("{site}\n{rules}"), &asked);
+    let of_files: Vec<_> = all.iter().map(|answer| found(answer, "files")).collect();
+    let [plain, style] = [[1, 0, 0, 0], [0, 1, 0, 0]];
+    assert_eq!(of_files[..3], [style, style, style]);
+    assert_eq!(of_files[3..], [[1, 0, 1, 0], [1, 0, 1, 1], [1, 0, 1, 0], plain]);
+    for answer in ["reply = 30000", "reply = 70000", "echo = true"] {
+        let asked =
+            ["GET /style.css", "GET /x", "POST /empty/\nContent-Length: 0\n", "GET /empty/a/b"];
+        let all = answers(&format!("{answer}\n{rules}"), &asked);
+        let found: Vec<_> = all.iter().map(|one| found(one, answer)).collect();
+        assert_eq!(found, [style, plain, [1, 0, 0, 1], [1, 0, 0, 1]], "{answer}");
+    }
+}
+
+#[test]
 fn wrong_rules_origins_and_pages_are_told() {
     for (text, told) in [
         ("response_field = \"set Content-Length: 1\"", "frames messages"),
         ("response_field = \"set ETag: x\"", "the server writes etag itself"),
         ("response_field = \"remove ETag\"", "only Server can be removed"),
+        ("response_field = \"/a 4xx remove ETag\"", "only Server can be removed"),
+        ("response_field = \"/a 7xx set X-A: 1\"", "\"7xx\" is not a status; expected 200 to 599"),
+        ("response_field = \"assets set X-A: 1\"", "expected \"set NAME: VALUE\""),
+        ("response_field = \"assets set X-A: 1\"", "with a path and a status before it"),
         ("cors = \"app.example\"", "expected * or an origin such as https://app.example"),
         ("cors = \"https://app.example/\"", "ends behind host and port"),
         ("cors = [\"*\", \"https://a\"]", "* stands for all; expected it alone"),

@@ -12,7 +12,7 @@ use pollux_engine::{CpuList, Driver, ListenAddress, Listeners};
 use pollux_settings::Given;
 use pollux_tls::Keys;
 
-use crate::rules::FieldRule;
+pub use crate::answer_rules::AnswerRule;
 pub use crate::sandbox::SandboxMode;
 use crate::system::Identity;
 
@@ -52,7 +52,7 @@ pub struct Files {
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
 pub struct Extras {
     /// What is done to the fields of every answer.
-    pub fields: Vec<FieldRule>,
+    pub fields: Vec<AnswerRule>,
     /// Origins whose pages may read the answers, or `*` alone for all.
     pub cors: Vec<String>,
     /// Files that are sent with these status codes, in the place of one line of text.

@@ -364,7 +364,7 @@ impl Reply<'_> {
     /// Sends a file that is in memory.
     fn kept(&self, actions: &mut Actions<'_>, facts: &Facts<'_>, bytes: Arc<[u8]>) -> Answered {
         let status = Status::OK;
-        let mut head = self.common.begin(actions.spare(), status, self.manner.origin);
+        let mut head = self.common.begin(actions.spare(), status, self.manner.asked);
         facts.write(&mut head);
         head.content_length(facts.whole_bytes);
         self.manner.tone.write(&mut head);
@@ -410,7 +410,7 @@ impl Reply<'_> {
         facts: &Facts<'_>,
         file: OwnedFd,
     ) -> Answered {
-        let mut head = self.common.begin(actions.spare(), status, self.manner.origin);
+        let mut head = self.common.begin(actions.spare(), status, self.manner.asked);
         facts.write(&mut head);
         if status == Status::PARTIAL_CONTENT {
             head.content_range(part, facts.whole_bytes);

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use pollux_settings::{Keys, Kind, bytes, path};
 
 use super::RULES_MAX;
+use crate::answer_rules::AnswerRule;
 use crate::common_fields::FIELDS_BYTES_MAX;
 use crate::config::{Answer, Extras, Files};
 use crate::rules::FieldRule;
@@ -77,8 +78,13 @@ pub(super) fn answer(keys: &mut Keys<'_>) -> Option<Answer> {
 /// What is added to answers of every kind.
 pub(super) fn extras(keys: &mut Keys<'_>) -> Option<Extras> {
     let fields = keys
-        .key("response_field", "What is done to a field of every answer; repeatable, in this order")
-        .list(&field_rule(own_rule), 0..=RULES_MAX);
+        .key(
+            "response_field",
+            "What is done to a field of answers: set, add or remove; before that, if it is not for all of \
+             them, the path, where a / at the end stands for all below it and * for anything, and the \
+             status: '/assets/ 2xx set Cache-Control: max-age=31536000'. Repeatable, in this order",
+        )
+        .list(&answer_rule(), 0..=RULES_MAX);
     let cors = keys
         .key(
             "cors",
@@ -97,7 +103,7 @@ pub(super) fn extras(keys: &mut Keys<'_>) -> Option<Extras> {
     if cors.len() > 1 && cors.iter().any(|origin| origin == "*") {
         keys.note("cors", "* stands for all; expected it alone");
     }
-    let added = |rule: &FieldRule| rule.to_string().len();
+    let added = |rule: &AnswerRule| rule.to_string().len();
     let bytes = fields.iter().map(added).chain(cors.iter().map(String::len)).sum::<usize>();
     if bytes > FIELDS_BYTES_MAX / 2 {
         let most = FIELDS_BYTES_MAX / 2;
@@ -112,8 +118,18 @@ pub(crate) fn field_rule(read: fn(&str) -> Result<FieldRule, String>) -> Kind<Fi
     Kind::new("RULE", accepts, read)
 }
 
-/// A rule for answers of the server's own making: what it says of a file stays true.
-fn own_rule(text: &str) -> Result<FieldRule, String> {
+/// A rule for answers of the server's own making.
+fn answer_rule() -> Kind<AnswerRule> {
+    let accepts = "\"set NAME: VALUE\", \"add NAME: VALUE\" or \"remove NAME\", with a path and a \
+                   status before it where it is not for all answers";
+    Kind::new("RULE", accepts, |text| {
+        let rule = AnswerRule::read(text)?;
+        is_free(&rule.rule).map(|()| rule)
+    })
+}
+
+/// Whether a field is the user's to say: what the server says of a file stays true.
+fn is_free(rule: &FieldRule) -> Result<(), String> {
     /// Written by the server from what it sends.
     const OWN: [&str; 12] = [
         "accept-ranges",
@@ -129,18 +145,17 @@ fn own_rule(text: &str) -> Result<FieldRule, String> {
         "retry-after",
         "vary",
     ];
-    let rule = FieldRule::read(text)?;
     let name = rule.name().to_ascii_lowercase();
     let is_vary_added = name == "vary" && matches!(rule, FieldRule::Add(..));
     let is_server = name == "server" && !matches!(rule, FieldRule::Add(..));
-    match &rule {
-        _ if is_vary_added || is_server => Ok(rule),
+    match rule {
+        _ if is_vary_added || is_server => Ok(()),
         FieldRule::Remove(_) => Err("only Server can be removed".to_owned()),
         _ if name == "server" => {
             Err("an answer has one Server field; expected set or remove".to_owned())
         }
         _ if OWN.contains(&&*name) => Err(format!("the server writes {name} itself")),
-        _ => Ok(rule),
+        _ => Ok(()),
     }
 }
 

@@ -5,6 +5,7 @@ use pollux_http::{Method, Rejection, Request, RequestKind, Status};
 
 use super::{Client, Phase};
 use crate::answer::{self, Tone};
+use crate::common_fields::Asked;
 use crate::counters::ServerCounter;
 use crate::first_line::{is_head, is_tls};
 use crate::log::Event;
@@ -90,7 +91,7 @@ impl Client {
         exchange.status = status.code();
         // An interim answer may still stand in front.
         exchange.response.send(actions);
-        let manner = answer::Manner { tone, is_head, origin: None };
+        let manner = answer::Manner { tone, is_head, asked: Asked::default() };
         let answered = answer::page(actions, &shared.common, manner, status, |_| {});
         shared.exchange(at).response.body_bytes = answered.body_bytes;
         self.book(shared, at, Some(fault));
@@ -177,7 +178,11 @@ impl Client {
     ) {
         let is_last = is_last || request.framing.has_body();
         let tone = Tone::of(request.version_minor, is_last);
-        let manner = answer::Manner { tone, is_head: request.method == Method::Head, origin: None };
+        let manner = answer::Manner {
+            tone,
+            is_head: request.method == Method::Head,
+            asked: Asked::default(),
+        };
         let allow: &[u8] = b"GET, HEAD, POST, PUT, PATCH, DELETE, OPTIONS";
         let answered = if status == Status::NO_CONTENT {
             answer::empty(actions, &shared.common, manner, status, |head| {
