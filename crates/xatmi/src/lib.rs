@@ -7,6 +7,7 @@
 //! | what does a message carry? | [`buffer::Buffer`] |
 //! | which fields does it hold? | [`ubf::Ubf`], [`ubf::UbfRef`], [`ubf::UbfMut`] |
 //! | what are the fields called? | [`field_table::FieldTable`] |
+//! | which buffers does an expression hold for? | [`expression::Expression`] |
 //! | how is a service called? | [`client::Client`] |
 //! | how does a program offer services? | [`worker::Worker`] |
 //! | which workers should a pool have? | [`config::PoolConfig`] |
@@ -30,6 +31,7 @@ pub mod config;
 pub mod control;
 pub mod environment;
 pub mod error;
+pub mod expression;
 pub mod field_table;
 pub mod large;
 pub mod link;

@@ -4,6 +4,8 @@ use proptest::collection::vec;
 use proptest::prelude::*;
 use proptest::sample::select;
 
+#[path = "../../../fuzz/checks/expression.rs"]
+mod expression;
 #[path = "../../../fuzz/checks/field_table.rs"]
 mod field_table;
 #[path = "../../../fuzz/checks/printed.rs"]
@@ -47,6 +49,53 @@ const TABLE_PARTS: &[&str] = &[
     "type 4 char\n",
     "\u{e4}",
     "\0",
+];
+
+const EXPRESSION_PARTS: &[&str] = &[
+    "A",
+    "B[1]",
+    "F",
+    "G",
+    "U.F",
+    "U[0]",
+    ".",
+    "X",
+    "P",
+    "A[?]",
+    "F[?]",
+    "'7'",
+    "'",
+    "'J.*n'",
+    "\\",
+    "7",
+    "0",
+    "1e3",
+    ".5",
+    "9223372036854775807",
+    "(",
+    ")",
+    "(",
+    ")",
+    "!",
+    "~",
+    "-",
+    "+",
+    "*",
+    "/",
+    "%",
+    "%%",
+    "!%",
+    "==",
+    "!=",
+    "<",
+    "<=",
+    ">",
+    "&&",
+    "||",
+    "^",
+    " ",
+    "=",
+    "\u{e4}",
 ];
 
 const PRINTED_PARTS: &[&str] = &[
@@ -152,6 +201,11 @@ proptest! {
     #[test]
     fn printed_texts_hold(data in soup(PRINTED_PARTS)) {
         printed::holds(&data);
+    }
+
+    #[test]
+    fn expressions_hold(data in soup(EXPRESSION_PARTS)) {
+        expression::holds(&data);
     }
 
     #[test]

@@ -3,6 +3,8 @@
 use std::fs;
 use std::path::Path;
 
+#[path = "../../../fuzz/checks/expression.rs"]
+mod expression;
 #[path = "../../../fuzz/checks/field_table.rs"]
 mod field_table;
 #[path = "../../../fuzz/checks/printed.rs"]
@@ -26,6 +28,11 @@ fn every_printed_text_of_the_corpus_holds() {
 #[test]
 fn every_field_table_of_the_corpus_holds() {
     replay("field_table", field_table::holds);
+}
+
+#[test]
+fn every_expression_of_the_corpus_holds() {
+    replay("expression", expression::holds);
 }
 
 fn replay(target: &str, holds: fn(&[u8])) {

@@ -43,7 +43,7 @@ pub use field_id::{FieldId, FieldType};
 pub use layout::{HEADER_BYTES, NESTING_MAX, SIZE_MAX, bytes_needed, region_size};
 pub use owned::Ubf;
 pub use print::print;
-pub use printed::read_printed;
+pub use printed::{apply_printed, read_printed};
 pub use read::{Field, Iter, UbfRef};
 pub use region::Region;
 pub use value::Value;

@@ -2,6 +2,13 @@
 //!
 //! The tools and the C interface call it with what [`print`](super::print()) wrote or a person
 //! typed. Blank lines and lines that start with `#` say nothing. It opens no files.
+//!
+//! | in front of the name | means |
+//! |---|---|
+//! | nothing | the value is added |
+//! | `+` | the first occurrence gets the value |
+//! | `-` | the first occurrence goes, if there is one |
+//! | `=` | the first occurrence gets the value of the field whose name stands for the value |
 
 use std::iter::Peekable;
 
@@ -14,13 +21,32 @@ use crate::field_table::FieldTable;
 /// [`UbfError::Syntax`] with the line, [`UbfError::BadName`] for a name that is not in the table,
 /// the errors of [`FieldId::from_raw`] for a wrong number in its place.
 pub fn read_printed(text: &str, table: &FieldTable) -> Result<Ubf, UbfError> {
+    let mut fields = Ubf::new();
+    apply_printed(text, table, &mut fields)?;
+    Ok(fields)
+}
+
+/// The same onto fields that are there; they are half changed after an error.
+///
+/// # Errors
+/// As [`read_printed`], and [`UbfError::NotPresent`] for `=` from a field that is not there.
+pub fn apply_printed(text: &str, table: &FieldTable, fields: &mut Ubf) -> Result<(), UbfError> {
     let lines = text.lines().enumerate().map(|(index, line)| Line { number: index + 1, line });
     let mut lines = lines.filter(|line| !line.is_silent()).peekable();
-    let fields = read_within(&mut lines, table, 0)?;
+    read_within(&mut lines, table, 0, fields)?;
     match lines.next() {
         Some(line) => Err(line.wrong("only the fields of an inner buffer stand behind a tab")),
-        None => Ok(fields),
+        None => Ok(()),
     }
+}
+
+/// What a line does with its field.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Change {
+    Add,
+    Replace,
+    Delete,
+    Assign,
 }
 
 /// A line with its number, from 1.
@@ -40,11 +66,19 @@ impl<'a> Line<'a> {
         self.line.bytes().take_while(|&b| b == b'\t').count()
     }
 
-    fn field(&self, table: &FieldTable) -> Result<(FieldId, &'a str), UbfError> {
-        let Some((name, value)) = self.line.trim_start_matches('\t').split_once('\t') else {
-            return Err(self.wrong("a line is a name, a tab and a value"));
+    fn field(&self, table: &FieldTable) -> Result<(Change, FieldId, &'a str), UbfError> {
+        let line = self.line.trim_start_matches('\t');
+        let (change, line) = match line.as_bytes().first() {
+            Some(b'+') => (Change::Replace, &line[1..]),
+            Some(b'-') => (Change::Delete, &line[1..]),
+            Some(b'=') => (Change::Assign, &line[1..]),
+            _ => (Change::Add, line),
         };
-        Ok((self.id(name, table)?, value))
+        match line.split_once('\t') {
+            Some((name, value)) => Ok((change, self.id(name, table)?, value)),
+            None if change == Change::Delete => Ok((change, self.id(line, table)?, "")),
+            None => Err(self.wrong("a line is a name, a tab and a value")),
+        }
     }
 
     fn id(&self, name: &str, table: &FieldTable) -> Result<FieldId, UbfError> {
@@ -67,21 +101,47 @@ fn read_within<'a>(
     lines: &mut Peekable<impl Iterator<Item = Line<'a>>>,
     table: &FieldTable,
     depth: usize,
-) -> Result<Ubf, UbfError> {
-    let mut fields = Ubf::new();
+    fields: &mut Ubf,
+) -> Result<(), UbfError> {
     while let Some(line) = lines.next_if(|line| line.depth() == depth) {
-        let (id, text) = line.field(table)?;
-        if id.field_type() == FieldType::Ubf {
-            if depth == NESTING_MAX {
-                return Err(line.wrong("at most 16 buffers are within one another"));
+        let (change, id, text) = line.field(table)?;
+        match change {
+            Change::Delete => match fields.delete(id, 0) {
+                Ok(()) | Err(UbfError::NotPresent { .. }) => {}
+                Err(error) => return Err(error),
+            },
+            Change::Assign => assign(fields, id, line.id(text, table)?)?,
+            Change::Add | Change::Replace => {
+                let mut value = Ubf::new();
+                if id.field_type() == FieldType::Ubf {
+                    if depth == NESTING_MAX {
+                        return Err(line.wrong("at most 16 buffers are within one another"));
+                    }
+                    let mut inner = Ubf::new();
+                    read_within(lines, table, depth + 1, &mut inner)?;
+                    value.add(id, inner.fields())?;
+                } else if change == Change::Add {
+                    add(fields, line, id, text)?;
+                    continue;
+                } else {
+                    add(&mut value, line, id, text)?;
+                }
+                let value = value.get(id, 0)?;
+                match change {
+                    Change::Add => fields.add(id, value)?,
+                    _ => fields.change(id, 0, value)?,
+                }
             }
-            let inner = read_within(lines, table, depth + 1)?;
-            fields.add(id, inner.fields())?;
-        } else {
-            add(&mut fields, line, id, text)?;
         }
     }
-    Ok(fields)
+    Ok(())
+}
+
+/// Gives the first occurrence of a field the value of another one.
+fn assign(fields: &mut Ubf, id: FieldId, from: FieldId) -> Result<(), UbfError> {
+    let source = fields.clone();
+    id.field_type().check_converts(from.field_type())?;
+    fields.change_as(id, 0, source.get(from, 0)?)
 }
 
 fn add(fields: &mut Ubf, line: Line<'_>, id: FieldId, text: &str) -> Result<(), UbfError> {

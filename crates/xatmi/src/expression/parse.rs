@@ -1,0 +1,279 @@
+//! The text of an expression to its tree, by recursive descent, one function for all levels.
+//!
+//! `Expression::compile` calls it. It never evaluates anything.
+
+use super::pattern::Pattern;
+use super::{BYTES_MAX, Binary, DEPTH_MAX, ExpressionError, FieldPath, Node, Step, Unary};
+use crate::field_table::FieldTable;
+use crate::ubf::{FieldType, NESTING_MAX};
+
+/// # Errors
+/// [`ExpressionError`] with what was wrong and where.
+pub(super) fn parse(text: &[u8], table: &FieldTable) -> Result<Node, ExpressionError> {
+    if text.len() > BYTES_MAX {
+        return Err(ExpressionError::TooLong { len: text.len() });
+    }
+    let mut parser = Parser { text, at: 0, depth: 0, table };
+    let root = parser.level(0)?;
+    parser.skip_blanks();
+    match parser.rest() {
+        [] => Ok(root),
+        [b'=', ..] => Err(parser.wrong("`==` compares; `=` is not an operator")),
+        [b')', ..] => Err(parser.wrong("this parenthesis closes none")),
+        _ => Err(parser.wrong("an operator is expected")),
+    }
+}
+
+struct Parser<'t> {
+    text: &'t [u8],
+    at: usize,
+    depth: usize,
+    table: &'t FieldTable,
+}
+
+impl<'t> Parser<'t> {
+    fn rest(&self) -> &'t [u8] {
+        &self.text[self.at..]
+    }
+
+    fn skip_blanks(&mut self) {
+        self.at += self.rest().iter().take_while(|byte| byte.is_ascii_whitespace()).count();
+    }
+
+    /// Takes `sign` if it comes next, behind blanks.
+    fn take(&mut self, sign: &str) -> bool {
+        self.skip_blanks();
+        let is_next = self.rest().starts_with(sign.as_bytes());
+        if is_next {
+            self.at += sign.len();
+        }
+        is_next
+    }
+
+    fn wrong(&self, reason: &'static str) -> ExpressionError {
+        ExpressionError::Syntax { column: self.at + 1, reason }
+    }
+
+    fn level(&mut self, level: usize) -> Result<Node, ExpressionError> {
+        let Some(operators) = Binary::LEVELS.get(level) else { return self.unary() };
+        let first = self.level(level + 1)?;
+        let mut rest = Vec::new();
+        while let Some(binary) = self.operator(operators) {
+            self.skip_blanks();
+            let start = self.at;
+            let operand = self.level(level + 1)?;
+            if !binary.is_comparison() && !binary.is_logical() {
+                let first = (rest.is_empty()).then_some(&first);
+                self.no_any(first.into_iter().chain([&operand]))?;
+            }
+            let operand = if binary.is_match() { pattern(operand, start)? } else { operand };
+            rest.push((binary, operand));
+        }
+        Ok(if rest.is_empty() { first } else { Node::Chain(Box::new(first), rest) })
+    }
+
+    fn operator(&mut self, operators: &[(Binary, &str)]) -> Option<Binary> {
+        self.skip_blanks();
+        // The remainder must leave the sign of a match alone.
+        let is_match = self.rest().starts_with(b"%%");
+        let is_next = |(binary, sign): &&(Binary, &str)| {
+            self.rest().starts_with(sign.as_bytes()) && !(is_match && *binary == Binary::Remainder)
+        };
+        let (binary, sign) = *operators.iter().find(is_next)?;
+        self.at += sign.len();
+        Some(binary)
+    }
+
+    /// `?` stands for one occurrence at a time, which only a comparison can ask for.
+    fn no_any<'n>(
+        &self,
+        operands: impl IntoIterator<Item = &'n Node>,
+    ) -> Result<(), ExpressionError> {
+        let is_any = |node: &Node| matches!(node, Node::Field(path) if path.occurrence.is_none());
+        if operands.into_iter().any(is_any) {
+            return Err(self.wrong("[?] is for comparisons and matches: give an occurrence"));
+        }
+        Ok(())
+    }
+
+    fn unary(&mut self) -> Result<Node, ExpressionError> {
+        self.skip_blanks();
+        let found = Unary::ALL.iter().find(|(_, sign)| self.rest().starts_with(sign.as_bytes()));
+        let Some((unary, sign)) = found else { return self.primary() };
+        self.at += sign.len();
+        let operand = self.deeper(Self::unary)?;
+        self.no_any([&operand])?;
+        Ok(Node::Unary(*unary, Box::new(operand)))
+    }
+
+    fn deeper(
+        &mut self,
+        parse: impl FnOnce(&mut Self) -> Result<Node, ExpressionError>,
+    ) -> Result<Node, ExpressionError> {
+        if self.depth == DEPTH_MAX {
+            return Err(self.wrong("at most 32 parentheses and signs are within one another"));
+        }
+        self.depth += 1;
+        let node = parse(self);
+        self.depth -= 1;
+        node
+    }
+
+    fn primary(&mut self) -> Result<Node, ExpressionError> {
+        self.skip_blanks();
+        match self.rest() {
+            [b'(', ..] => {
+                self.at += 1;
+                let inner = self.deeper(|parser| parser.level(0))?;
+                if !self.take(")") {
+                    return Err(self.wrong("`)` is expected"));
+                }
+                Ok(inner)
+            }
+            [b'\'', ..] => self.string().map(Node::Text),
+            [b'0'..=b'9' | b'.', ..] => self.number(),
+            [b'a'..=b'z' | b'A'..=b'Z' | b'_', ..] => self.field().map(Node::Field),
+            [b'"', ..] => Err(self.wrong("texts stand between single quotes")),
+            _ => Err(self.wrong("a field, a number, a text or `(` is expected")),
+        }
+    }
+
+    /// `'...'`: `\\`, `\'` and a backslash with two hexadecimal digits stand for one byte; any other
+    /// backslash for itself, as patterns are full of them.
+    fn string(&mut self) -> Result<Vec<u8>, ExpressionError> {
+        let start = self.at;
+        self.at += 1;
+        let mut bytes = Vec::new();
+        loop {
+            let (byte, taken) = match *self.rest() {
+                [] => {
+                    self.at = start;
+                    return Err(self.wrong("the text has no end: `'` is expected"));
+                }
+                [b'\'', ..] => break,
+                [b'\\', escaped @ (b'\\' | b'\''), ..] => (escaped, 2),
+                [b'\\', high, low, ..] => match (hex(high), hex(low)) {
+                    (Some(high), Some(low)) => (high << 4 | low, 3),
+                    _ => (b'\\', 1),
+                },
+                [byte, ..] => (byte, 1),
+            };
+            bytes.push(byte);
+            self.at += taken;
+        }
+        self.at += 1;
+        Ok(bytes)
+    }
+
+    fn number(&mut self) -> Result<Node, ExpressionError> {
+        let rest = self.rest();
+        let digits = |from: usize| {
+            rest[from.min(rest.len())..].iter().take_while(|byte| byte.is_ascii_digit()).count()
+        };
+        let mut len = digits(0);
+        let mut is_whole = true;
+        if rest.get(len) == Some(&b'.') {
+            is_whole = false;
+            len += 1 + digits(len + 1);
+        }
+        if matches!(rest.get(len), Some(b'e' | b'E')) {
+            let sign = usize::from(matches!(rest.get(len + 1), Some(b'+' | b'-')));
+            let exponent = digits(len + 1 + sign);
+            if exponent > 0 {
+                is_whole = false;
+                len += 1 + sign + exponent;
+            }
+        }
+        let text = str::from_utf8(&rest[..len]).unwrap_or_default();
+        let node = if is_whole {
+            let number = text.parse();
+            Node::Long(number.map_err(|_| self.wrong("the number is more than a long can be"))?)
+        } else {
+            let number: Option<f64> = text.parse().ok();
+            let number = number.filter(|number| number.is_finite());
+            Node::Double(number.ok_or_else(|| self.wrong("the number is not valid"))?)
+        };
+        self.at += len;
+        Ok(node)
+    }
+
+    fn field(&mut self) -> Result<FieldPath, ExpressionError> {
+        let mut outer = Vec::new();
+        loop {
+            let column = self.at + 1;
+            let name = self.name()?;
+            let unknown = || ExpressionError::UnknownField { column, name: name.to_owned() };
+            let id = self.table.id(name).ok_or_else(unknown)?;
+            let occurrence = self.occurrence()?;
+            let (name, field_type) = (name.to_owned(), id.field_type());
+            if self.rest().first() != Some(&b'.') {
+                if matches!(field_type, FieldType::Ptr | FieldType::Ubf | FieldType::View) {
+                    return Err(ExpressionError::BadType { column, name, field_type });
+                }
+                return Ok(FieldPath { outer, name, id, occurrence });
+            }
+            if field_type != FieldType::Ubf {
+                return Err(self.wrong("a point stands behind a field that holds a buffer"));
+            }
+            let Some(occurrence) = occurrence else {
+                return Err(self.wrong("[?] is for the last field of a path: give an occurrence"));
+            };
+            if outer.len() == NESTING_MAX {
+                return Err(self.wrong("at most 16 buffers are within one another"));
+            }
+            outer.push(Step { name, id, occurrence });
+            self.at += 1;
+        }
+    }
+
+    fn name(&mut self) -> Result<&'t str, ExpressionError> {
+        let rest = self.rest();
+        let is_part = |byte: &&u8| byte.is_ascii_alphanumeric() || **byte == b'_';
+        let len = rest.iter().take_while(is_part).count();
+        let name = str::from_utf8(&rest[..len]).unwrap_or_default();
+        if name.is_empty() || name.as_bytes()[0].is_ascii_digit() {
+            return Err(self.wrong("the name of a field is expected"));
+        }
+        self.at += len;
+        Ok(name)
+    }
+
+    /// `[n]` or `[?]`; without it the first one.
+    fn occurrence(&mut self) -> Result<Option<i32>, ExpressionError> {
+        if self.rest().first() != Some(&b'[') {
+            return Ok(Some(0));
+        }
+        self.at += 1;
+        let occurrence = if self.take("?") {
+            None
+        } else {
+            let len = self.rest().iter().take_while(|byte| byte.is_ascii_digit()).count();
+            let digits = str::from_utf8(&self.rest()[..len]).unwrap_or_default();
+            let number = digits.parse();
+            let number =
+                number.map_err(|_| self.wrong("a number or `?` is expected within [ ]"))?;
+            self.at += len;
+            Some(number)
+        };
+        if !self.take("]") {
+            return Err(self.wrong("`]` is expected"));
+        }
+        Ok(occurrence)
+    }
+}
+
+/// The right side of a match, which starts at `start`.
+fn pattern(operand: Node, start: usize) -> Result<Node, ExpressionError> {
+    let column = start + 1;
+    let Node::Text(text) = operand else {
+        let reason = "a pattern between single quotes is expected";
+        return Err(ExpressionError::Syntax { column, reason });
+    };
+    let pattern = Pattern::new(&text);
+    let pattern = pattern.map_err(|reason| ExpressionError::Pattern { column, reason })?;
+    Ok(Node::Pattern(Box::new(pattern)))
+}
+
+fn hex(byte: u8) -> Option<u8> {
+    char::from(byte).to_digit(16).and_then(|digit| u8::try_from(digit).ok())
+}
