@@ -44,8 +44,12 @@ typedef BFLDOCC FLDOCC32;
 #define FEINVAL BEINVAL
 #define FEBADOP BEBADOP
 
+#define FMINVAL BMINVAL
+#define FMAXVAL BMAXVAL
+
 #define Ferror32 Berror
 #define Fstrerror32 Bstrerror
+#define F_error32 B_error
 
 #define Fadd32 Badd
 #define Fchg32 Bchg
@@ -99,6 +103,13 @@ typedef BFLDOCC FLDOCC32;
 #define Funused32 Bunused
 #define Fprint32 Bprint
 #define Ffprint32 Bfprint
+#define Fwrite32 Bwrite
+#define Fread32 Bread
+#define Fextread32 Bextread
+#define Fboolco32 Bboolco
+#define Fboolev32 Bboolev
+#define Ffloatev32 Bfloatev
+#define Fboolpr32 Bboolpr
 #define Fldid32 Bfldid
 #define Fname32 Bfname
 #define Fldtype32 Bfldtype

@@ -8,7 +8,6 @@
 #ifndef POLLUX_UBF_H
 #define POLLUX_UBF_H
 
-#include <stdarg.h>
 #include <stdio.h>
 
 #ifdef __cplusplus
@@ -68,6 +67,7 @@ typedef struct pollux_ubf UBFH;
 #define Berror (*pollux_berror_address())
 extern int *pollux_berror_address(void);
 extern char *Bstrerror(int error);
+extern void B_error(const char *word); /* the last error to standard error, behind the word */
 
 /* One value; `len` of Badd and Bchg counts for carray only. An occurrence of -1 is the last one,
  * for Bchg the next one. Bchg fills the gap before an occurrence with empty values, and deletes
@@ -103,21 +103,11 @@ extern char *Btypcvt(BFLDLEN *to_len, int to_type, const char *from, int from_ty
                      BFLDLEN from_len);
 
 /* From and to text, without a length. */
-static inline int Badds(UBFH *ubf, BFLDID id, const char *text) {
-  return CBadd(ubf, id, text, 0, BFLD_STRING);
-}
-static inline int Bchgs(UBFH *ubf, BFLDID id, BFLDOCC occurrence, const char *text) {
-  return CBchg(ubf, id, occurrence, text, 0, BFLD_STRING);
-}
-static inline int Bgets(UBFH *ubf, BFLDID id, BFLDOCC occurrence, char *text) {
-  return CBget(ubf, id, occurrence, text, NULL, BFLD_STRING);
-}
-static inline char *Bgetsa(UBFH *ubf, BFLDID id, BFLDOCC occurrence, BFLDLEN *extra) {
-  return CBgetalloc(ubf, id, occurrence, BFLD_STRING, extra);
-}
-static inline char *Bfinds(UBFH *ubf, BFLDID id, BFLDOCC occurrence) {
-  return CBfind(ubf, id, occurrence, NULL, BFLD_STRING);
-}
+extern int Badds(UBFH *ubf, BFLDID id, const char *text);
+extern int Bchgs(UBFH *ubf, BFLDID id, BFLDOCC occurrence, const char *text);
+extern int Bgets(UBFH *ubf, BFLDID id, BFLDOCC occurrence, char *text);
+extern char *Bgetsa(UBFH *ubf, BFLDID id, BFLDOCC occurrence, BFLDLEN *extra);
+extern char *Bfinds(UBFH *ubf, BFLDID id, BFLDOCC occurrence);
 
 /* Badd right behind the field that was added before with the same place, without a search: `*place`
  * is all zero at the start, the ids do not go down (BEINVAL), and nothing else changes the buffer
@@ -137,40 +127,12 @@ extern char *Bfindr(UBFH *ubf, BFLDID *path, BFLDLEN *len);
 extern char *CBfindr(UBFH *ubf, BFLDID *path, BFLDLEN *len, int type);
 extern int Bpresr(UBFH *ubf, BFLDID *path); /* 1 or 0 */
 
-/* The path of a function with variable arguments; a longer one is cut, and has no end then. */
-#define POLLUX_PATH_INTS 35
-#define POLLUX_TAKE_PATH(path, last)                                           \
-  BFLDID path[POLLUX_PATH_INTS];                                               \
-  int pollux_at = 0;                                                           \
-  va_list pollux_list;                                                         \
-  va_start(pollux_list, last);                                                 \
-  do {                                                                         \
-    path[pollux_at] = va_arg(pollux_list, BFLDID);                             \
-    if (pollux_at % 2 == 0 && path[pollux_at] == BBADFLDOCC) break;            \
-  } while (++pollux_at < POLLUX_PATH_INTS);                                    \
-  va_end(pollux_list)
-
 /* The same with the path as the last arguments. */
-static inline int Bgetrv(UBFH *ubf, char *value, BFLDLEN *len, ...) {
-  POLLUX_TAKE_PATH(path, len);
-  return Bgetr(ubf, path, value, len);
-}
-static inline int CBgetrv(UBFH *ubf, char *value, BFLDLEN *len, int type, ...) {
-  POLLUX_TAKE_PATH(path, type);
-  return CBgetr(ubf, path, value, len, type);
-}
-static inline char *Bfindrv(UBFH *ubf, BFLDLEN *len, ...) {
-  POLLUX_TAKE_PATH(path, len);
-  return Bfindr(ubf, path, len);
-}
-static inline char *CBfindrv(UBFH *ubf, BFLDLEN *len, int type, ...) {
-  POLLUX_TAKE_PATH(path, type);
-  return CBfindr(ubf, path, len, type);
-}
-static inline int Bpresrv(UBFH *ubf, ...) {
-  POLLUX_TAKE_PATH(path, ubf);
-  return Bpresr(ubf, path);
-}
+extern int Bgetrv(UBFH *ubf, char *value, BFLDLEN *len, ...);
+extern int CBgetrv(UBFH *ubf, char *value, BFLDLEN *len, int type, ...);
+extern char *Bfindrv(UBFH *ubf, BFLDLEN *len, ...);
+extern char *CBfindrv(UBFH *ubf, BFLDLEN *len, int type, ...);
+extern int Bpresrv(UBFH *ubf, ...);
 
 /* All values. Bnext starts with *id = BFIRSTFLDID and returns 1, then 0 at the end; without
  * `value` (NULL) `*len` becomes the length all the same. */
@@ -198,6 +160,23 @@ extern long Bused(UBFH *ubf);
 extern long Bunused(UBFH *ubf);
 extern int Bprint(UBFH *ubf);
 extern int Bfprint(UBFH *ubf, FILE *file);
+
+/* Buffers in files. Bread takes what Bwrite wrote. Bextread reads what Bprint prints, up to a blank
+ * line or the end: `name<tab>value`, with `+` in front to change the first occurrence, `-` to delete
+ * it, `=` to give it the value of the field whose name stands there; `#` is a remark. The buffer
+ * stays as it was after an error. */
+extern int Bwrite(UBFH *ubf, FILE *file);
+extern int Bread(UBFH *ubf, FILE *file);
+extern int Bextread(UBFH *ubf, FILE *file);
+
+/* Boolean expressions, as in "NAME %% 'J.*n' && AGE[?] >= 18"; docs/boolean-expressions.md has their
+ * grammar. A tree is freed by Btreefree or free(); it may be copied, its first two bytes are its
+ * length, the low one first. Bboolev gives 1 or 0; Bfloatev -1 for an error, which Berror tells. */
+extern char *Bboolco(const char *expression); /* NULL for an error */
+extern int Bboolev(UBFH *ubf, const char *tree);
+extern double Bfloatev(UBFH *ubf, const char *tree);
+extern int Bboolpr(const char *tree, FILE *file); /* with all parentheses */
+extern void Btreefree(char *tree);
 
 /* Memory. `bytes` is what all values take, strings with their NUL; both numbers are above 0. Buffers
  * of Balloc are those of tpalloc("UBF", ...): either frees, and they can be sent. */

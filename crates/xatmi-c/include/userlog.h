@@ -21,23 +21,13 @@ extern "C" {
 extern int pollux_userlog(const char *text);
 
 /* The same with a text as printf(3) makes it; -1 as well for a format that it refuses. */
-static inline int vuserlog(const char *format, va_list values) {
-  char text[USERLOG_TEXT_MAX];
-  return vsnprintf(text, sizeof text, format, values) < 0 ? -1 : pollux_userlog(text);
-}
-
 #ifdef __GNUC__
-__attribute__((format(printf, 1, 2)))
+#define POLLUX_PRINTF(text, values) __attribute__((format(printf, text, values)))
+#else
+#define POLLUX_PRINTF(text, values)
 #endif
-static inline int
-userlog(const char *format, ...) {
-  va_list values;
-  int written;
-  va_start(values, format);
-  written = vuserlog(format, values);
-  va_end(values);
-  return written;
-}
+extern int userlog(const char *format, ...) POLLUX_PRINTF(1, 2);
+extern int vuserlog(const char *format, va_list values) POLLUX_PRINTF(1, 0);
 
 #ifdef __cplusplus
 }

@@ -131,6 +131,11 @@ pub(crate) fn set_fault(fault: &Fault) {
     DETAIL.with_borrow_mut(|text| text.replace(format_args!("{}", fault.detail)));
 }
 
+/// `Berror` of this thread.
+pub(crate) fn berror() -> c_int {
+    BERROR.get()
+}
+
 /// `tperrno` of this thread in words.
 pub(crate) fn last_words() -> String {
     format!("{}: {}", name_of(TPERRNO.get()), DETAIL.with_borrow(Text::words))

@@ -14,6 +14,8 @@
 //! | `transactions.rs`, `tx.rs` | transactions over no resource, by both interfaces |
 //! | `server.rs`, `service.rs` | the life of a server, one call of a service function |
 //! | `userlog.rs` | lines in the log of the day |
+//! | `expressions.rs`, `files.rs`, `texts.rs` | Boolean expressions, fields in files, values as texts |
+//! | `go_on.rs`, `variadic.rs` | what goes on in C: jumps, variable arguments |
 //! | `layout.rs` | the files of an installation |
 //! | `fields.rs`, `values.rs`, `copies.rs`, `paths.rs`, `whole.rs`, `storage.rs`, `names.rs` | the functions of `ubf.h` |
 //!
@@ -24,8 +26,11 @@ mod caller;
 pub mod calls;
 pub mod context;
 pub mod copies;
+pub mod expressions;
 pub mod fault;
 pub mod fields;
+pub mod files;
+mod go_on;
 pub mod layout;
 mod lent;
 mod memory;
@@ -34,10 +39,12 @@ pub mod paths;
 pub mod server;
 pub mod service;
 pub mod storage;
+pub mod texts;
 pub mod times;
 pub mod transactions;
 pub mod tx;
 pub mod typed;
 pub mod userlog;
 pub mod values;
+pub mod variadic;
 pub mod whole;

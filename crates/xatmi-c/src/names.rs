@@ -43,6 +43,14 @@ pub(crate) fn table_or_empty() -> &'static FieldTable {
     }
 }
 
+/// Whether the tables of the environment can be read.
+///
+/// # Errors
+/// BFTOPEN, BFTSYNTAX.
+pub(crate) fn check_tables() -> Result<(), UbfFault> {
+    names().map(drop)
+}
+
 /// The id of a name; 0 for an error.
 ///
 /// # Safety

@@ -11,7 +11,6 @@
 //!    └─ OUTCOME ◀───────────────────────────────── pollux_record_return (Rust, returns)
 //! ```
 
-use std::arch::naked_asm;
 use std::cell::{Cell, RefCell};
 use std::ffi::{c_char, c_int, c_long, c_void};
 
@@ -22,6 +21,7 @@ use pollux_xatmi::worker::{Done, Incoming, Return};
 
 use crate::calls::service_name;
 use crate::fault::{self, Fault};
+use crate::go_on::go_on_in;
 use crate::lent::{Lent, sent, told_len};
 use crate::memory::{self, Held};
 use crate::transactions;
@@ -213,16 +213,6 @@ pub unsafe extern "C" fn pollux_record_forward(
             _ => Done::NoReturn,
         }
     })
-}
-
-/// Goes on in a function of C as if that had been called, so that no frame of Rust is jumped over.
-macro_rules! go_on_in {
-    ($function:path) => {{
-        #[cfg(target_arch = "x86_64")]
-        naked_asm!("jmp {function}", function = sym $function);
-        #[cfg(target_arch = "aarch64")]
-        naked_asm!("b {function}", function = sym $function);
-    }};
 }
 
 /// Ends the service function: the caller gets `data`. Comes back, with TPEPROTO, only elsewhere.

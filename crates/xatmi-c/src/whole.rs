@@ -282,15 +282,24 @@ pub unsafe extern "C" fn Bfprint(ubf: *const c_char, file: *mut libc::FILE) -> c
 /// # Safety
 /// As for [`Bfprint`]; NULL is standard output.
 unsafe fn print(ubf: *const c_char, file: *mut libc::FILE) -> Result<c_int, UbfFault> {
-    const BEUNIX: c_int = 8;
     // SAFETY: the caller's promise.
     let fields = unsafe { reading(ubf) }?;
     // Without tables fields are printed by number.
     let text = ubf::print(fields, names::table_or_empty())?;
+    // SAFETY: the caller's promise.
+    unsafe { write_text(file, text.as_bytes()) }.map(|()| 0)
+}
+
+/// Writes to a file of C, to standard output for NULL.
+///
+/// # Safety
+/// A `file` that is not NULL is that of an open file.
+pub(crate) unsafe fn write_text(file: *mut libc::FILE, text: &[u8]) -> Result<(), UbfFault> {
+    const BEUNIX: c_int = 8;
     // SAFETY: the text has this length; the file is the caller's promise.
     let written = unsafe { pollux_write_text(file, text.as_ptr().cast(), text.len()) };
     if written != 0 {
         return Err(UbfFault::Other(BEUNIX, std::io::Error::last_os_error().to_string()));
     }
-    Ok(0)
+    Ok(())
 }

@@ -2,7 +2,8 @@
 
 use crate::toolchain::Toolchain;
 
-const HEADERS: [&str; 6] = ["atmi.h", "xatmi.h", "tx.h", "ubf.h", "fml32.h", "userlog.h"];
+const HEADERS: [&str; 8] =
+    ["atmi.h", "xatmi.h", "tx.h", "ubf.h", "fml32.h", "fml.h", "fml1632.h", "userlog.h"];
 
 /// Each header alone, each pair in both orders, and one twice.
 fn sources() -> Vec<String> {
@@ -64,12 +65,22 @@ fn link_all(compiler: &'static str, language: &str) {
     let provided_by_the_program = ["tpsvrinit", "tpsvrdone"];
     let names: Vec<_> =
         named.filter(|name| !provided_by_the_program.contains(&name.as_str())).collect();
-    for known in ["tpcall", "pollux_server_main", "Bmkfldid", "Fadd32", "Fmkfldid32"] {
+    for known in [
+        "tpcall",
+        "pollux_server_main",
+        "Bmkfldid",
+        "Fadd32",
+        "Fmkfldid32",
+        "Fadd",
+        "CFget",
+        "userlog",
+        "Bgetrv",
+    ] {
         assert!(names.iter().any(|name| name == known), "{known}: {names:?}");
     }
     let uses: String = names.iter().map(|name| format!("  (void (*)(void)){name},\n")).collect();
     let source = format!(
-        "#include <atmi.h>\n#include <fml32.h>\n#include <tx.h>\n#include <userlog.h>\nvoid (*all[])(void) = {{\n{uses}}};\n\
+        "#include <atmi.h>\n#include <fml1632.h>\n#include <tx.h>\n#include <userlog.h>\nvoid (*all[])(void) = {{\n{uses}}};\n\
          int main(void) {{ return all[0] == 0; }}\n"
     );
     std::fs::write(toolchain.path("all.c"), source).expect("written");
@@ -89,7 +100,10 @@ fn function(line: &str) -> Option<String> {
 /// The other name that a line gives to a function: `#define Fadd32 Badd`.
 fn alias(line: &str) -> Option<String> {
     let (name, meaning) = line.strip_prefix("#define ")?.split_once(' ')?;
-    let is_function = name.ends_with("32") && !meaning.starts_with("BFLD_") && name != "Ferror32";
+    let is_macro = name.contains('(') || ["Ferror32", "Ferror"].contains(&name);
+    let is_function = meaning.trim_start_matches('C').starts_with('B')
+        && meaning.chars().any(char::is_lowercase)
+        && !is_macro;
     (is_function && name.starts_with(['F', 'C'])).then(|| name.to_owned())
 }
 

@@ -33,6 +33,25 @@ fn values_paths_and_whole_buffers_answer_as_documented() {
 }
 
 #[test]
+fn expressions_and_files_answer_as_documented() {
+    let Some(gcc) = Toolchain::of("gcc") else { return };
+    let table = "T_NAME 1 string\nT_AGE 2 long\nT_INNER 3 ubf\nT_BYTES 4 carray\n";
+    std::fs::write(gcc.path("person.fd"), table).expect("written");
+    let mut program = Command::new(gcc.program("expressions.c"));
+    program.env("FLDTBLDIR", gcc.path("")).env("FIELDTBLS", "person.fd");
+    printed(&program.output().expect("run"));
+}
+
+#[test]
+fn programs_of_fml_find_their_names_and_functions_have_addresses() {
+    let Some(gcc) = Toolchain::of("gcc") else { return };
+    let output = Command::new(gcc.program("fml.c")).output().expect("run");
+    printed(&output);
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(said.starts_with("expected: 0:BMINVAL"), "{said}");
+}
+
+#[test]
 fn without_field_tables_names_are_errors_and_printing_goes_by_number() {
     let Some(gcc) = Toolchain::of("gcc") else { return };
     let source = gcc.program("no_tables.c");

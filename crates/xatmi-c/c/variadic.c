@@ -1,0 +1,68 @@
+/*
+ * Functions with variable arguments, which Rust cannot define; src/variadic.rs gives them their names.
+ */
+#include <stdarg.h>
+#include <stdio.h>
+
+#include "ubf.h"
+#include "userlog.h"
+
+/* 17 pairs and the end: what is longer is no path, and has no end then. */
+#define PATH_INTS 35
+
+int pollux_bgetrv(UBFH *ubf, char *value, BFLDLEN *len, ...);
+int pollux_cbgetrv(UBFH *ubf, char *value, BFLDLEN *len, int type, ...);
+char *pollux_bfindrv(UBFH *ubf, BFLDLEN *len, ...);
+char *pollux_cbfindrv(UBFH *ubf, BFLDLEN *len, int type, ...);
+int pollux_bpresrv(UBFH *ubf, ...);
+int pollux_userlog_format(const char *format, ...);
+int pollux_userlog_list(const char *format, va_list values);
+
+#define TAKE_PATH(path, last)                                \
+  BFLDID path[PATH_INTS];                                    \
+  int at = 0;                                                \
+  va_list list;                                              \
+  va_start(list, last);                                      \
+  do {                                                       \
+    path[at] = va_arg(list, BFLDID);                         \
+    if (at % 2 == 0 && path[at] == BBADFLDOCC) break;        \
+  } while (++at < PATH_INTS);                                \
+  va_end(list)
+
+int pollux_bgetrv(UBFH *ubf, char *value, BFLDLEN *len, ...) {
+  TAKE_PATH(path, len);
+  return Bgetr(ubf, path, value, len);
+}
+
+int pollux_cbgetrv(UBFH *ubf, char *value, BFLDLEN *len, int type, ...) {
+  TAKE_PATH(path, type);
+  return CBgetr(ubf, path, value, len, type);
+}
+
+char *pollux_bfindrv(UBFH *ubf, BFLDLEN *len, ...) {
+  TAKE_PATH(path, len);
+  return Bfindr(ubf, path, len);
+}
+
+char *pollux_cbfindrv(UBFH *ubf, BFLDLEN *len, int type, ...) {
+  TAKE_PATH(path, type);
+  return CBfindr(ubf, path, len, type);
+}
+
+int pollux_bpresrv(UBFH *ubf, ...) {
+  TAKE_PATH(path, ubf);
+  return Bpresr(ubf, path);
+}
+
+int pollux_userlog_list(const char *format, va_list values) {
+  char text[USERLOG_TEXT_MAX];
+  return vsnprintf(text, sizeof text, format, values) < 0 ? -1 : pollux_userlog(text);
+}
+
+int pollux_userlog_format(const char *format, ...) {
+  va_list values;
+  va_start(values, format);
+  int written = pollux_userlog_list(format, values);
+  va_end(values);
+  return written;
+}

@@ -1,0 +1,51 @@
+/* A program as FML has them, with the names of 16 and of 32 bits; and functions as values. */
+#include <atmi.h>
+#include <fml.h>
+#include <fml1632.h>
+#include <stdlib.h>
+#include <string.h>
+#include <userlog.h>
+
+#include "check.h"
+
+struct functions {
+  int (*adds)(UBFH *, BFLDID, const char *);
+  int (*gets)(UBFH *, BFLDID, BFLDOCC, char *);
+  int (*chgs)(UBFH *, BFLDID, BFLDOCC, const char *);
+  char *(*finds)(UBFH *, BFLDID, BFLDOCC);
+  int (*getrv)(UBFH *, char *, BFLDLEN *, ...);
+  int (*log)(const char *, ...);
+};
+
+static const struct functions functions = {Badds, Bgets, Bchgs, Bfinds, Bgetrv, userlog};
+
+int main(void) {
+  FLDID name = Fmkfldid(FLD_STRING, 7);
+  FLDID32 age = Fmkfldid32(FLD_LONG, 8);
+  FLDLEN len = 0;
+  FLDOCC occurrence = -1;
+  char text[32] = "";
+  long number = 42;
+  FBFR *old = (FBFR *)tpalloc("FML", NULL, 1024);
+  FBFR32 *wide = Falloc32(10, 100);
+  CHECK(Fadd(old, name, "one", 0) == 0 && Fadd32(old, age, (char *)&number, 0) == 0);
+  CHECK(CFget(old, age, 0, text, NULL, FLD_STRING) == 0 && strcmp(text, "42") == 0);
+  CHECK(Fget(old, name, 1, text, &len) == -1 && Ferror == FNOTPRES);
+  CHECK(strstr(Fstrerror(Ferror), "BNOTPRES") != NULL);
+  CHECK(F16to32(wide, old) == 0 && Foccur32(wide, name) == 1 && Fnum(wide) == 2);
+  CHECK(F32to16(old, wide) == 0 && Fielded(old) == 1 && Fldtype(age) == FLD_LONG);
+  CHECK(Ffindlast(old, name, &occurrence, &len) != NULL && occurrence == 0 && len == 4);
+  char *tree = Fboolco32("1 < 2");
+  CHECK(tree != NULL && Fboolev(old, tree) == 1 && Ffloatev32(old, tree) == 1.0);
+  free(tree);
+  F_error("expected");
+  F_error32(NULL);
+
+  CHECK(functions.adds(old, name, "two") == 0 && functions.chgs(old, name, 1, "three") == 0);
+  CHECK(functions.gets(old, name, 1, text) == 0 && strcmp(text, "three") == 0);
+  CHECK(strcmp(functions.finds(old, name, 1), "three") == 0);
+  CHECK(functions.getrv(old, text, NULL, name, 0, BBADFLDOCC) == 0 && strcmp(text, "one") == 0);
+  CHECK(functions.log != NULL);
+  CHECK(Ffree(old) == 0 && Ffree32(wide) == 0);
+  return failures != 0;
+}
