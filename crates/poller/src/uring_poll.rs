@@ -419,15 +419,19 @@ impl Poller for UringPoll {
     #[inline]
     fn wait(&mut self, events: &mut Events, timeout: Option<Duration>) -> Result<(), Error> {
         events.clear();
-        // A time too far away to be written down is for ever.
-        let end = timeout.and_then(|timeout| Instant::now().checked_add(timeout));
-        let mut rest = timeout.filter(|_| end.is_some());
+        // A look needs no clock. A time too far away to be written down is for ever.
+        let is_look = timeout == Some(Duration::ZERO);
+        let end =
+            timeout.filter(|_| !is_look).and_then(|timeout| Instant::now().checked_add(timeout));
+        let mut rest = timeout.filter(|_| is_look || end.is_some());
         loop {
             self.turn(events, rest)?;
             if !events.is_empty() || events.is_woken() || events.is_interrupted() {
                 break;
             }
-            rest = end.map(|end| end.saturating_duration_since(Instant::now()));
+            if let Some(end) = end {
+                rest = Some(end.saturating_duration_since(Instant::now()));
+            }
             let has_work =
                 !self.changes.is_empty() || !self.ready.is_empty() || self.ring.has_unfetched();
             if rest == Some(Duration::ZERO) && !has_work {

@@ -61,6 +61,24 @@ fn one_wait_finds_more_than_the_kernel_finishes_in_one_enter() {
 }
 
 #[test]
+fn a_look_that_finds_nothing_is_no_system_call() {
+    for threads in [Threads::One, Threads::Several] {
+        let mut poller = UringPoll::open(threads).expect("io_uring is allowed here");
+        for how in [EDGE, LEVEL] {
+            let pairs = registered(&mut poller, 8, how);
+            look(&mut poller, 16);
+            let armed = counted(&poller);
+            (0..1_000).for_each(|_| assert_eq!(look(&mut poller, 16), []));
+            let looked = counted(&poller).since(&armed);
+            assert_eq!((looked.empty_waits, looked.system_calls), (1_000, 0), "{how:?}");
+            send(&pairs);
+            assert_eq!(look(&mut poller, 16).len(), 8, "{how:?}");
+            pairs.iter().for_each(|(_, theirs)| poller.delete(theirs.as_fd()).expect("deleted"));
+        }
+    }
+}
+
+#[test]
 fn an_overflow_of_the_completion_queue_loses_nothing() {
     let sizes = Sizes { submission: 4, completion: 4 };
     let mut poller = UringPoll::with_sizes(sizes, Threads::One).expect("io_uring is allowed here");

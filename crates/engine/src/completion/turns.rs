@@ -70,12 +70,14 @@ impl<S: Session> CompletionLoop<S> {
         timeout.into_iter().chain(at_most).min()
     }
 
-    /// Submits everything and waits, or spins.
+    /// Submits everything and waits, spins, or only looks.
     fn enter(&mut self, timeout: Option<Duration>, began: Moment) -> std::io::Result<()> {
-        if self.limits.busy_poll && timeout != Some(Duration::ZERO) {
+        if timeout == Some(Duration::ZERO) {
+            self.look()?;
+        } else if self.limits.busy_poll {
             self.spin(timeout, began)?;
         } else {
-            self.enter_once(timeout)?;
+            self.wait(timeout)?;
         }
         if self.ring.queued() == 0 {
             self.is_closing = false;
@@ -88,7 +90,7 @@ impl<S: Session> CompletionLoop<S> {
     fn spin(&mut self, timeout: Option<Duration>, began: Moment) -> std::io::Result<()> {
         let end = timeout.map_or(Moment::NEVER, |timeout| began + timeout);
         loop {
-            self.enter_once(Some(Duration::ZERO))?;
+            self.look()?;
             if self.ring.has_completions() || self.clock.spin() >= end {
                 return Ok(());
             }
@@ -96,23 +98,28 @@ impl<S: Session> CompletionLoop<S> {
         }
     }
 
-    /// One system call. No timer is armed when nothing is waited for.
-    fn enter_once(&mut self, timeout: Option<Duration>) -> std::io::Result<()> {
-        let (completions_min, timeout) = match timeout {
-            Some(Duration::ZERO) => {
-                self.pace.no_wish();
-                (0, None)
-            }
-            timeout => {
-                let (wish, at_most) = self.pace.wish();
-                (wish, timeout.into_iter().chain(at_most).min())
-            }
-        };
-        self.counters.count(Counter::RingEnters);
-        match self.ring.enter(completions_min, timeout) {
-            Err(error) if !has_passed(&error) => Err(error),
-            _ => Ok(()),
+    /// No system call, unless something is to be submitted or the kernel has left work to this
+    /// thread; which of the two shows in memory that is shared with it.
+    #[inline]
+    fn look(&mut self) -> std::io::Result<()> {
+        self.pace.no_wish();
+        match self.ring.look() {
+            Ok(false) => Ok(()),
+            outcome => self.entered(outcome.map(drop)),
         }
+    }
+
+    /// One system call. No timer is armed when nothing is waited for.
+    fn wait(&mut self, timeout: Option<Duration>) -> std::io::Result<()> {
+        let (wish, at_most) = self.pace.wish();
+        let timeout = timeout.into_iter().chain(at_most).min();
+        let outcome = self.ring.enter(wish, timeout).map(drop);
+        self.entered(outcome)
+    }
+
+    fn entered(&self, outcome: std::io::Result<()>) -> std::io::Result<()> {
+        self.counters.count(Counter::RingEnters);
+        outcome.or_else(|error| if has_passed(&error) { Ok(()) } else { Err(error) })
     }
 
     /// Answers all completions that are there.

@@ -6,6 +6,7 @@ use std::rc::Rc;
 use std::time::{Duration, Instant};
 
 use pollux_engine::{CloseCause, Counter, Driver, Limits};
+use pollux_poller::Mechanism;
 
 use crate::peer::{DEADLINE, drivers};
 use crate::puppet::{Call, Causes, Puppet, Stage};
@@ -229,5 +230,40 @@ fn a_loop_that_spins_serves_and_fires() {
         }
         assert!(stage.count(Counter::BusySpins) > 0, "{driver}");
         assert!(stage.count(Counter::Turns) - turns < 5, "{driver}: a spin is no turn");
+    }
+}
+
+/// What a wait without an end needs: another thread that ends it.
+#[test]
+fn a_loop_that_spins_on_io_uring_makes_no_calls_and_is_woken_by_another_thread() {
+    const SPINS: u64 = 1_000;
+    for driver in drivers() {
+        let limits = Limits { busy_poll: true, ..Limits::default() };
+        let mut stage = Stage::open(driver, limits);
+        // What arms the waker and the alarm.
+        stage.event_loop.turn(Some(Duration::ZERO)).expect("turned");
+        let calls = |stage: &Stage| match stage.event_loop.poller_counters() {
+            Some(poller) => poller.snapshot().system_calls,
+            None => stage.count(Counter::RingEnters),
+        };
+        let (waker, counters) = (stage.event_loop.waker(), stage.event_loop.counters());
+        let before = calls(&stage);
+        let is_woken = std::thread::scope(|scope| {
+            scope.spawn(move || {
+                let begin = Instant::now();
+                while counters.value(Counter::BusySpins) < SPINS {
+                    assert!(begin.elapsed() < DEADLINE, "{driver}: it does not spin");
+                    std::thread::yield_now();
+                }
+                waker.wake();
+            });
+            stage.event_loop.turn(None).expect("turned")
+        });
+        assert!(is_woken, "{driver}");
+        let (calls, spins) = (calls(&stage) - before, stage.count(Counter::BusySpins));
+        assert!(spins >= SPINS, "{driver}: {spins} spins");
+        if matches!(driver, Driver::Completion | Driver::Readiness(Mechanism::UringPoll)) {
+            assert!(calls <= 4, "{driver}: {calls} calls for {spins} spins");
+        }
     }
 }

@@ -99,7 +99,11 @@ impl Table for Loops {
             .key("pin", "Pin the threads to these CPUs in turn, such as 0,2-3")
             .optional(&parsed("CPULIST", "CPUs such as \"0,2-3\"", str::parse::<CpuList>));
         let is_busy_polling = keys
-            .key("busy_poll", "Spin instead of sleeping: lower latency, a whole CPU per thread")
+            .key(
+                "busy_poll",
+                "Spin instead of sleeping: lower latency, a whole CPU per thread; on uring and uring-poll \
+                 a spin is no system call",
+            )
             .switch();
         let masks_ends = keys
             .key(

@@ -142,6 +142,26 @@ impl Ring {
         self.call(completions_min, EnterFlags::GETEVENTS, timeout)
     }
 
+    /// Enters without waiting where that would bring anything, and says whether it did: the memory
+    /// that is shared with the kernel shows whether requests are queued, deferred work waits, or
+    /// completions did not fit the queue. Where a set-up has no flag for deferred work, the kernel
+    /// interrupts the thread for it.
+    ///
+    /// What a busy-polling loop does again and again: nearly all of its looks are no system call.
+    ///
+    /// # Errors
+    /// As [`Ring::enter`]; the call was made then.
+    #[inline]
+    pub fn look(&mut self) -> io::Result<bool> {
+        let submission = self.io.submission();
+        let is_quiet = submission.is_empty() && !submission.taskrun() && !submission.cq_overflow();
+        drop(submission);
+        if is_quiet {
+            return Ok(false);
+        }
+        self.enter(0, None).map(|_| true)
+    }
+
     /// As [`Ring::enter`], with a signal mask for the time of the call.
     ///
     /// # Errors
@@ -261,6 +281,35 @@ mod tests {
     fn a_wait_ends_with_its_timeout() {
         let error = ring().enter(1, Some(Duration::from_micros(50))).expect_err("nothing comes");
         assert_eq!(error.raw_os_error(), Some(libc::ETIME));
+    }
+
+    #[test]
+    fn a_look_enters_only_when_something_would_come_of_it() {
+        let mut ring = ring();
+        assert!(ring.setup().flags.contains(&"TASKRUN_FLAG"), "{:?}", ring.setup());
+        let (mut ours, theirs) = UnixStream::pair().expect("a socket pair");
+        let (fd, shots) = (theirs.as_raw_fd(), Shots::Many);
+        assert!(!ring.look().expect("looked"), "nothing is queued");
+        ring.push(Request::PollAdd { fd, events: POLLIN, shots, user_data: 7 }).expect("room");
+        assert!(ring.look().expect("looked"), "a request is queued");
+        assert!(!ring.look().expect("looked"), "it is armed, and nothing has come");
+        ours.write_all(b"x").expect("a byte sent");
+        assert!(ring.look().expect("looked"), "work was left to this thread");
+        assert_eq!(ring.next_completion().map(|seen| seen.user_data), Some(7));
+        assert!(!ring.look().expect("looked"));
+    }
+
+    #[test]
+    fn a_ring_that_leaves_no_work_to_its_thread_is_looked_at_without_a_call() {
+        let sizes = Sizes { submission: 8, completion: 32 };
+        let mut ring = Ring::open_shared(sizes).expect("io_uring is allowed here");
+        let (mut ours, theirs) = UnixStream::pair().expect("a socket pair");
+        let (fd, shots) = (theirs.as_raw_fd(), Shots::Many);
+        ring.push(Request::PollAdd { fd, events: POLLIN, shots, user_data: 7 }).expect("room");
+        assert!(ring.look().expect("looked"), "a request is queued");
+        ours.write_all(b"x").expect("a byte sent");
+        assert!(!ring.look().expect("looked"), "the kernel has put it into the queue by itself");
+        assert_eq!(ring.next_completion().map(|seen| seen.user_data), Some(7));
     }
 
     #[test]

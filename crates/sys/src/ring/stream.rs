@@ -183,6 +183,16 @@ impl StreamRing {
         self.ring.enter(completions_min, timeout)
     }
 
+    /// Hands the buffers given back to the kernel, which takes no call; otherwise as [`Ring::look`].
+    ///
+    /// # Errors
+    /// As [`Ring::look`].
+    #[inline]
+    pub fn look(&mut self) -> io::Result<bool> {
+        self.ledger.pool.publish();
+        self.ring.look()
+    }
+
     /// Takes the oldest completion out of the queue.
     #[inline]
     pub fn next_completion(&mut self) -> Option<StreamCompletion> {

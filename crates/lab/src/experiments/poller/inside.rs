@@ -2,7 +2,7 @@
 //!
 //! An arm that is a mechanism does as the engine's loops do. `epoll-plain` does what the check is against:
 //! it tells the poller of each wish at once, looks events up by their slot alone, writes for each wake,
-//! or publishes a date in each spin.
+//! or publishes a date in each spin, as `uring-plain` does on io_uring.
 
 use std::io::{Read as _, Write as _};
 use std::net::{Ipv4Addr, TcpListener, TcpStream};
@@ -13,7 +13,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use pollux_engine::{
-    Actions, CloseCause, Counter, Counters, Driver, EventLoop, FdTable, Limits, Session,
+    Actions, CloseCause, Counter, Counters, Driver, EventLoop, FdTable, Limits, LoopError, Session,
     SharedDate, Signal, Signals, Watch,
 };
 use pollux_poller::{
@@ -365,50 +365,67 @@ pub(super) fn signal() -> Result<Tried, MeasureError> {
     Ok(Tried::of(us(latencies.len() - 1), SIGNALS, [p50]))
 }
 
-/// Loops that poll busily on every CPU, with nothing to do.
-pub(super) fn spin(mechanism: Option<Mechanism>) -> Result<Tried, MeasureError> {
+/// Loops that poll busily on every CPU, with nothing to do; with a shared date each looks again by a
+/// whole turn, and writes that date in each.
+pub(super) fn spin(driver: Driver, shares_date: bool) -> Result<Tried, MeasureError> {
     let cpus = std::thread::available_parallelism().map_or(1, usize::from);
-    let (one, _) = spinning(mechanism, 1)?;
-    let (all, writes) = spinning(mechanism, cpus)?;
+    let one = spinning(driver, shares_date, 1)?;
+    let all = spinning(driver, shares_date, cpus)?;
+    let of_1000 = |count: u64| 1000.0 * count as f64 / all.loops as f64;
     let figures = [
         ("threads", cpus as f64),
-        ("date_writes_per_1000_loops", 1000.0 * writes as f64 / all as f64),
-        ("each_of_one_alone", all as f64 / cpus as f64 / one as f64),
+        ("date_writes_per_1000_loops", of_1000(all.date_writes)),
+        ("calls_per_1000_loops", of_1000(all.calls)),
+        ("each_of_one_alone", all.loops as f64 / cpus as f64 / one.loops as f64),
     ];
-    Ok(Tried::of(all as f64 / SPIN.as_secs_f64(), all, figures))
+    Ok(Tried::of(all.loops as f64 / SPIN.as_secs_f64(), all.loops, figures))
 }
 
-/// Loops of so many threads, and how often they wrote the date that they share.
-fn spinning(mechanism: Option<Mechanism>, threads: usize) -> Result<(u64, u64), MeasureError> {
+/// What loops did meanwhile.
+#[derive(Default)]
+struct Spun {
+    loops: u64,
+    /// Of the date that they share.
+    date_writes: u64,
+    /// Calls of the kernel to look, or to have it finish its work.
+    calls: u64,
+}
+
+fn spinning(driver: Driver, shares_date: bool, threads: usize) -> Result<Spun, MeasureError> {
     let (date, plain_date) = (Arc::<SharedDate>::default(), AtomicU64::new(0));
-    let one = || -> Result<(u64, u64), MeasureError> {
+    let one = || -> Result<Spun, MeasureError> {
+        let failed = |error: LoopError| MeasureError::Protocol(error.to_string());
         let counters = Arc::<Counters>::default();
-        let driver = Driver::Readiness(mechanism.unwrap_or(Mechanism::Epoll));
-        let limits = Limits { busy_poll: mechanism.is_some(), ..Limits::default() };
+        let limits = Limits { busy_poll: !shares_date, ..Limits::default() };
         let (date, kept) = (Arc::clone(&date), Arc::clone(&counters));
         let opened = EventLoop::<Nobody>::open_with(driver, (), limits, date, kept);
         let mut opened = opened.map_err(|error| MeasureError::Protocol(error.to_string()))?;
-        let start = Instant::now();
-        let (mut loops, mut writes) = (0, 0);
-        while start.elapsed() < SPIN {
-            let timeout = if mechanism.is_some() { SPIN } else { Duration::ZERO };
-            opened
-                .turn(Some(timeout))
-                .map_err(|error| MeasureError::Protocol(error.to_string()))?;
-            loops += 1;
-            if mechanism.is_none() {
-                plain_date.fetch_max(start.elapsed().as_nanos() as u64, Ordering::SeqCst);
-                writes += 1;
+        let end = opened.now().at + SPIN;
+        let mut spun = Spun::default();
+        while opened.now().at < end {
+            opened.turn(Some(if shares_date { Duration::ZERO } else { SPIN })).map_err(failed)?;
+            spun.loops += 1;
+            if shares_date {
+                plain_date.fetch_max(opened.now().at.as_nanos(), Ordering::SeqCst);
+                spun.date_writes += 1;
             }
         }
-        let value = |counter| counters.value(counter);
-        Ok((loops + value(Counter::BusySpins), writes + value(Counter::DateWrites)))
+        spun.loops += counters.value(Counter::BusySpins);
+        spun.date_writes += counters.value(Counter::DateWrites);
+        spun.calls = match opened.poller_counters() {
+            Some(poller) => poller.snapshot().system_calls,
+            None => counters.value(Counter::RingEnters),
+        };
+        Ok(spun)
     };
     std::thread::scope(|scope| {
         let threads: Vec<_> = (0..threads).map(|_| scope.spawn(one)).collect();
-        threads.into_iter().try_fold((0, 0), |(loops, writes), thread| {
-            let (more, written) = thread.join().expect("it does not panic")?;
-            Ok((loops + more, writes + written))
+        threads.into_iter().try_fold(Spun::default(), |mut sum, thread| {
+            let spun = thread.join().expect("it does not panic")?;
+            sum.loops += spun.loops;
+            sum.date_writes += spun.date_writes;
+            sum.calls += spun.calls;
+            Ok(sum)
         })
     })
 }

@@ -14,7 +14,7 @@ use pollux_poller::Mechanism;
 
 use super::contract::{Cost, Experiment, Facts, Metric, Needs, SERVER_COST, Started};
 use super::http::{Calls, HAPROXY, NGINX, Traffic};
-use crate::arm::{ArmKind, Peer};
+use crate::arm::{ArmKind, Peer, missing_driver};
 use crate::axis::{Axes, Axis, AxisKind};
 use crate::error::MeasureError;
 use crate::host::Reading;
@@ -28,6 +28,9 @@ pub(crate) struct Poller;
 
 /// Pollux itself without the behaviour that a check is about.
 const EPOLL_PLAIN: Peer = Peer::of_pollux("epoll-plain");
+/// The same on io_uring by completion, for busy polling.
+const URING_PLAIN: Peer =
+    Peer { name: "uring-plain", missing: || missing_driver(Driver::Completion) };
 
 /// One behaviour.
 struct Check {
@@ -44,6 +47,8 @@ enum Run {
     Proxy(fn(&ArmKind) -> Traffic, fn(&Calls) -> Result<f64, String>),
     /// In this process; without a mechanism it is `epoll-plain`.
     Inside(fn(Option<Mechanism>) -> Result<Tried, MeasureError>),
+    /// Loops in this process, on any mechanism; whether they do without the behaviour.
+    Loops(fn(Driver, bool) -> Result<Tried, MeasureError>),
 }
 
 const NAMES: &[&str] = &[
@@ -138,8 +143,8 @@ const CHECKS: [Check; 11] = [
         name: "spin",
         load: "a busy-polling loop on every CPU with nothing to do",
         metric: Metric::rate("loops per second", "loops/s"),
-        peers: &[EPOLL_PLAIN],
-        run: Run::Inside(inside::spin),
+        peers: &[EPOLL_PLAIN, URING_PLAIN],
+        run: Run::Loops(inside::spin),
     },
 ];
 
@@ -152,11 +157,14 @@ const AXES: &[Axis] = &[Axis {
     default: "kept,connect,takeover,deferral,error,masked,stale,wake,spin",
 }];
 
-/// Those whose registration changes are calls that the kernel can count.
-const DRIVERS: [Driver; 3] = [
+/// The first three's registration changes are calls that the kernel can count; the others are for
+/// whole loops.
+const DRIVERS: [Driver; 5] = [
     Driver::Readiness(Mechanism::Epoll),
     Driver::Readiness(Mechanism::EpollEt),
     Driver::Readiness(Mechanism::EpollOneshot),
+    Driver::Readiness(Mechanism::UringPoll),
+    Driver::Completion,
 ];
 
 /// What one run came to.
@@ -181,7 +189,7 @@ const FACTS: Facts = Facts {
     question: "Which calls does a poller save, and which wake-ups?",
     axes: AXES,
     drivers: &DRIVERS,
-    peers: &[EPOLL_PLAIN, HAPROXY, NGINX],
+    peers: &[EPOLL_PLAIN, URING_PLAIN, HAPROXY, NGINX],
     has_processes: true,
     cost: Cost::ns("time of a check", "ns"),
     ..Facts::PLAIN
@@ -203,9 +211,16 @@ impl Experiment for Poller {
         {
             return Some(format!("{} has no counterpart in {peer}", check.name));
         }
-        let is_oneshot = arm.driver() == Some(DRIVERS[2]);
-        (is_oneshot && matches!(check.run, Run::Inside(_)))
-            .then(|| "a one-shot registration is the loop's affair".to_owned())
+        let at = DRIVERS.iter().position(|driver| arm.driver() == Some(*driver));
+        match (&check.run, at) {
+            (Run::Inside(_), Some(2)) => {
+                Some("a one-shot registration is the loop's affair".to_owned())
+            }
+            (Run::Proxy(..) | Run::Inside(_), Some(3..)) => {
+                Some("registration changes of io_uring are no calls of their own".to_owned())
+            }
+            _ => None,
+        }
     }
 
     fn needs(&self, axes: &Axes) -> Needs {
@@ -248,10 +263,12 @@ impl Experiment for Poller {
             Run::Proxy(traffic, value) => {
                 through(spec, &traffic(&spec.arm), value, is_interrupted)?
             }
-            Run::Inside(run) => run(match spec.arm.driver() {
-                Some(_) => spec.mechanism()?,
-                None => None,
-            })?,
+            Run::Inside(run) => run(spec.mechanism()?)?,
+            Run::Loops(run) => match spec.arm.driver() {
+                Some(driver) => run(driver, false)?,
+                None if spec.arm.is(URING_PLAIN) => run(Driver::Completion, true)?,
+                None => run(DRIVERS[0], true)?,
+            },
         };
         let mechanism =
             tried.mechanism.take().or_else(|| Some(spec.arm.driver()?.name().to_owned()));
@@ -356,5 +373,21 @@ mod tests {
         assert_eq!(tried(inside::wake), [1.0, 1.0, 10_000.0]);
         let [level, edge, plain] = tried(inside::error);
         assert!(level == 1.0 && edge == 1.0 && plain >= 2.0, "{level}, {edge}, {plain}");
+    }
+
+    #[test]
+    fn a_loop_on_io_uring_spins_without_calls_and_one_on_epoll_with_one_each() {
+        let calls = |driver, shares_date| {
+            let tried = inside::spin(driver, shares_date).expect("allowed here");
+            let (_, calls) = tried.figures[2];
+            assert_eq!(tried.figures[2].0, "calls_per_1000_loops");
+            calls
+        };
+        for driver in [DRIVERS[3], Driver::Completion] {
+            if missing_driver(driver).is_none() {
+                assert!(calls(driver, false) < 1.0, "{driver}");
+            }
+        }
+        assert!((999.0..=1001.0).contains(&calls(DRIVERS[0], true)));
     }
 }
