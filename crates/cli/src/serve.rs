@@ -7,7 +7,7 @@ use std::process::ExitCode;
 
 use pollux_engine::{Signal, Signals};
 use pollux_server::config::ServeConfig;
-use pollux_server::system::activation;
+use pollux_server::system::{activation, privileged};
 use pollux_server::{OwnProcess, Server};
 use pollux_settings::Flags;
 
@@ -25,6 +25,9 @@ pub(crate) struct ServeCommand {
 
 /// Runs the server until a signal ends it.
 pub(crate) fn run(command: &ServeCommand) -> Result<ExitCode, Failure> {
+    if let Some(done) = privileged::run() {
+        return done.map(|()| ExitCode::SUCCESS).map_err(Failure::failed);
+    }
     let config = command.flags.read().map_err(Failure::usage)?;
     if command.check {
         let plan = Server::check(&config);
@@ -37,7 +40,9 @@ pub(crate) fn run(command: &ServeCommand) -> Result<ExitCode, Failure> {
     let mut signals = Signals::catch(&signals).map_err(Failure::failed)?;
     let failed = |error| Failure::failed(pollux_lab::error::in_words(&error));
     let passed = activation::sockets().map_err(Failure::failed)?;
-    let process = OwnProcess { sockets: passed, settings: command.flags.path() };
+    let words = ["serve".into()];
+    let process =
+        OwnProcess { sockets: passed, settings: command.flags.path(), privileged: Some(&words) };
     let mut server = Server::start_on(&config, process).map_err(failed)?;
     let flags = command.flags.clone();
     server.read_settings_by(move || flags.read().map_err(|mistakes| mistakes.to_string()));

@@ -11,6 +11,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
+use rustix::fs::{Access, AtFlags, CWD, accessat};
 use rustix::io::{Errno, ioctl_fionbio};
 use rustix::net::sockopt::{
     set_ipv6_v6only, set_socket_reuseaddr, set_socket_reuseport, set_tcp_nodelay, socket_acceptconn,
@@ -149,6 +150,34 @@ pub struct Listener {
 }
 
 impl Listener {
+    /// Whether [`Listener::open`] would work, or would once a server that listens there has ended. Nothing
+    /// is listened on, made or removed.
+    ///
+    /// # Errors
+    /// [`ListenError`], as there.
+    pub fn check(address: &ListenAddress) -> Result<(), ListenError> {
+        let fail = |call: &'static str, cause: io::Error| ListenError::System {
+            call,
+            address: address.to_string(),
+            cause,
+        };
+        match address {
+            ListenAddress::Tcp(tcp) => match bind_tcp(tcp, false) {
+                Ok(_) | Err((_, Errno::ADDRINUSE)) => Ok(()),
+                Err((call, errno)) => Err(fail(call, errno.into())),
+            },
+            ListenAddress::Unix(path) => {
+                is_socket(path)?;
+                SocketAddrUnix::new(path).map_err(|errno| fail("bind", errno.into()))?;
+                let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
+                let (folder, access) =
+                    (folder.unwrap_or(Path::new(".")), Access::WRITE_OK | Access::EXEC_OK);
+                accessat(CWD, folder, access, AtFlags::EACCESS)
+                    .map_err(|errno| fail("bind", errno.into()))
+            }
+        }
+    }
+
     /// Binds and listens. `shares_port` sets SO_REUSEPORT, for one listener per thread.
     ///
     /// A unix socket that nobody listens on any more is removed first.
@@ -227,6 +256,12 @@ impl Listener {
 }
 
 fn open_tcp(address: &SocketAddr, shares_port: bool) -> Result<OwnedFd, (&'static str, Errno)> {
+    let socket = bind_tcp(address, shares_port)?;
+    listen(&socket, BACKLOG).map_err(|errno| ("listen", errno))?;
+    Ok(socket)
+}
+
+fn bind_tcp(address: &SocketAddr, shares_port: bool) -> Result<OwnedFd, (&'static str, Errno)> {
     let family = if address.is_ipv6() { AddressFamily::INET6 } else { AddressFamily::INET };
     let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
     let socket =
@@ -242,7 +277,6 @@ fn open_tcp(address: &SocketAddr, shares_port: bool) -> Result<OwnedFd, (&'stati
     // Accepted sockets inherit it, which saves a call for each.
     set_tcp_nodelay(&socket, true).map_err(option)?;
     bind(&socket, address).map_err(|errno| ("bind", errno))?;
-    listen(&socket, BACKLOG).map_err(|errno| ("listen", errno))?;
     Ok(socket)
 }
 
@@ -258,11 +292,9 @@ fn open_unix(path: &Path) -> Result<OwnedFd, (&'static str, Errno)> {
 
 /// Removes the socket that a server left behind; anything else at the path is somebody's.
 fn remove_stale(path: &Path) -> Result<(), ListenError> {
-    use std::os::unix::fs::FileTypeExt;
     let occupied = |why| ListenError::Occupied { path: path.to_owned(), why };
-    let Ok(found) = std::fs::symlink_metadata(path) else { return Ok(()) };
-    if !found.file_type().is_socket() {
-        return Err(occupied("a file that is no socket stands here: choose another path"));
+    if !is_socket(path)? {
+        return Ok(());
     }
     let fail = |call, cause: io::Error| {
         let address = format!("unix:{}", path.display());
@@ -280,6 +312,17 @@ fn remove_stale(path: &Path) -> Result<(), ListenError> {
         Ok(()) | Err(Errno::AGAIN) => Err(occupied("a server listens here already")),
         Err(errno) => Err(fail("connect", errno.into())),
     }
+}
+
+/// Whether a socket is at the path, or nothing.
+fn is_socket(path: &Path) -> Result<bool, ListenError> {
+    use std::os::unix::fs::FileTypeExt;
+    let Ok(found) = std::fs::symlink_metadata(path) else { return Ok(false) };
+    if found.file_type().is_socket() {
+        return Ok(true);
+    }
+    let why = "a file that is no socket stands here: choose another path";
+    Err(ListenError::Occupied { path: path.to_owned(), why })
 }
 
 /// The outcome of one accept call.
@@ -369,6 +412,23 @@ mod tests {
         let ListenAddress::Tcp(address) = listener.address() else { panic!("TCP") };
         assert_ne!(address.port(), 0);
         assert!(matches!(accept(&listener.socket), Accepted::Empty));
+    }
+
+    #[test]
+    fn an_address_is_checked_and_nothing_is_listened_on() {
+        let taken = std::net::TcpListener::bind("127.0.0.1:0").expect("a free port");
+        let tcp = |address: SocketAddr| Listener::check(&ListenAddress::Tcp(address));
+        tcp(taken.local_addr().expect("bound")).expect("a server that runs may have it");
+        tcp("127.0.0.1:0".parse().expect("an address")).expect("free");
+        let elsewhere = tcp("192.0.2.1:80".parse().expect("an address")).expect_err("not ours");
+        assert!(matches!(elsewhere, ListenError::System { call: "bind", .. }), "{elsewhere:?}");
+        let unix = |path: &str| Listener::check(&ListenAddress::Unix(path.into()));
+        let name = std::env::temp_dir().join(format!("pollux-check-{}", std::process::id()));
+        unix(&name.display().to_string()).expect("it could be made");
+        assert!(!name.exists());
+        unix("/no/such/folder/s").expect_err("no folder");
+        unix("/etc/passwd").expect_err("a file");
+        unix(&format!("/tmp/{}", "x".repeat(200))).expect_err("too long");
     }
 
     #[test]

@@ -77,6 +77,22 @@ pub enum ServerError {
         #[source]
         cause: io::Error,
     },
+    /// Another server runs that wrote the file.
+    #[error(
+        "the pid file {path:?} is that of process {holder}, which runs; end it, or choose another file with \
+         --pid-file"
+    )]
+    PidFileTaken {
+        /// As it was configured.
+        path: PathBuf,
+        /// The id in the file.
+        holder: String,
+    },
+    /// The process that keeps the rights which the server gives up cannot be started.
+    #[error(
+        "no process could be started that keeps the rights to read the key and to remove files"
+    )]
+    Privileged(#[source] io::Error),
     /// The process cannot go on as another user.
     #[error("the server cannot become the user {user}; expected root, or no user and group")]
     Privileges {

@@ -16,6 +16,7 @@ use std::sync::{Arc, Mutex};
 use crate::config::{Answer, ServeConfig};
 use crate::error::in_words;
 use crate::sandbox::Sandbox;
+use crate::system::Privileged;
 use crate::tls::Certificate;
 use crate::{Logs, ServerCounters, ServerError, Shared};
 
@@ -75,6 +76,7 @@ impl Reload {
         certificate: Option<&Certificate>,
         logs: &Logs,
         sandbox: Option<&Sandbox>,
+        privileged: Option<&Privileged>,
     ) -> Result<(), String> {
         let config = match &self.read {
             Some(read) => read()?,
@@ -99,7 +101,10 @@ impl Reload {
             }
         }
         if let Some(certificate) = certificate {
-            certificate.read_again().map_err(|error| format!("the certificate: {error}"))?;
+            let keys = certificate.keys();
+            let pem = privileged.map_or_else(|| keys.load(), Privileged::pem);
+            let renewed = pem.and_then(|pem| certificate.renew(&pem));
+            renewed.map_err(|error| format!("the certificate: {error}"))?;
         }
         if !replacements.is_empty() {
             *self.replacements.of_loops.lock().expect("nothing panics under this lock") =

@@ -34,6 +34,8 @@ pub enum SandboxMode {
 pub(crate) struct Sandbox {
     mode: SandboxMode,
     files: Option<Confined>,
+    /// Another process reads the certificate and key anew.
+    has_privileged: bool,
     /// What is in force.
     parts: Vec<String>,
     /// What the kernel does not allow.
@@ -42,7 +44,8 @@ pub(crate) struct Sandbox {
 
 impl Sandbox {
     /// Takes from this thread, and those that it starts, all paths but those that the server configured
-    /// so still uses; `settings` is the file that a reload reads, `removed` what goes with the server.
+    /// so still uses; `settings` is the file that a reload reads, `removed` what goes with the server. With a
+    /// privileged process, that reads the certificate and key.
     ///
     /// # Errors
     /// [`ServerError::Sandbox`]: a part is not to be had, and was required.
@@ -50,15 +53,16 @@ impl Sandbox {
         config: &ServeConfig,
         settings: Option<&Path>,
         removed: &[PathBuf],
+        has_privileged: bool,
     ) -> Result<Self, ServerError> {
-        let (parts, lacking) = (Vec::new(), Vec::new());
-        let mut sandbox = Self { mode: config.sandbox.mode, files: None, parts, lacking };
+        let (mode, parts, lacking) = (config.sandbox.mode, Vec::new(), Vec::new());
+        let mut sandbox = Self { mode, files: None, has_privileged, parts, lacking };
         if sandbox.mode == SandboxMode::Off {
             return Ok(sandbox);
         }
         let privileges = pollux_sandbox::refuse_privileges();
         sandbox.note("no new privileges", privileges.map(|()| "no new privileges".to_owned()))?;
-        let mut reach = reach(config, settings);
+        let mut reach = reach(config, settings, has_privileged);
         removed.iter().for_each(|path| reach.add(path, Use::Remove));
         let files = pollux_sandbox::confine_files(&reach);
         sandbox.files = files.as_ref().ok().cloned();
@@ -118,7 +122,7 @@ impl Sandbox {
     /// What it would not reach, and what to do.
     pub(crate) fn admits(&self, config: &ServeConfig) -> Result<(), String> {
         // The file of the settings was read just now.
-        let later = reach(config, None);
+        let later = reach(config, None, self.has_privileged);
         match self.files.as_ref().and_then(|files| files.lacks(&later)) {
             None => Ok(()),
             Some(path) => Err(format!(
@@ -131,13 +135,14 @@ impl Sandbox {
 }
 
 /// What is read and written after the start, and by a reload.
-fn reach(config: &ServeConfig, settings: Option<&Path>) -> Reach {
+fn reach(config: &ServeConfig, settings: Option<&Path>, has_privileged: bool) -> Reach {
     let mut reach = Reach::default();
     if let Answer::Files(files) = &config.answer {
         reach.add(&files.root, Use::ReadBelow);
     }
     let pages = config.extras.error_pages.iter().map(|(_, page)| page.as_path());
-    let tls = config.tls.iter().flat_map(|keys| [keys.cert.as_path(), keys.key.as_path()]);
+    let own = config.tls.iter().filter(|_| !has_privileged);
+    let tls = own.flat_map(|keys| [keys.cert.as_path(), keys.key.as_path()]);
     let accounts = config.identity.iter().flat_map(|_| ACCOUNTS.map(Path::new));
     for path in pages.chain(tls).chain(settings) {
         reach.add(path, Use::Read);

@@ -15,24 +15,26 @@ mod endpoints;
 mod listen;
 mod watch;
 
+use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use pollux_engine::{
-    Driver, Group, GroupConfig, GroupError, Limits, ListenAddress, Signal, Signals, Sockets,
+    Driver, Group, GroupConfig, GroupError, Limits, ListenAddress, Listener, Signal, Signals,
+    Sockets,
 };
 use pollux_poller::Mechanism;
 use pollux_tls::{HTTP_1_1, ServerConfig};
 
-use crate::config::{Answer, Loops, ServeConfig};
+use crate::config::{Answer, LogTarget, Loops, SandboxMode, ServeConfig};
 use crate::descriptors::{connections_max, limit, remedy_for_full};
-use crate::log::{ErrorWriter, Event, unix_s};
+use crate::log::{self, ErrorWriter, Event, unix_s};
 use crate::master::{Link, Order};
 use crate::reload::{Inbox, Reload, Replacements};
 use crate::sandbox::Sandbox;
 use crate::stats::{ControlSession, ControlShared, Ended, Overview};
-use crate::system::{Manager, PidFile, State};
+use crate::system::{Identity, Manager, PidFile, Privileged, State, privileged};
 use crate::tls::{Certificate, Keys};
 use crate::{EncryptedSession, HttpSession, Logs, ServerCounters, ServerError, Shared};
 use describe::{banner, facts, overview, plan};
@@ -91,6 +93,9 @@ pub struct OwnProcess<'a> {
     pub sockets: Option<Sockets>,
     /// The file that settings are read from, again at each reload.
     pub settings: Option<&'a Path>,
+    /// Words by which this program, started anew, calls [`privileged::run`](crate::system::privileged::run);
+    /// none where it does not, and then what only root may do is not done for another user.
+    pub privileged: Option<&'a [OsString]>,
 }
 
 /// A server that runs.
@@ -108,6 +113,8 @@ pub struct Server {
     /// Told how far the server is, while it runs.
     manager: Option<Manager>,
     pid_file: Option<PidFile>,
+    /// Of a server that has given up its rights.
+    privileged: Option<Privileged>,
     /// Of a process that is the server's alone.
     sandbox: Option<Sandbox>,
     /// Others have the sockets too, and the endpoints drain as the loops do.
@@ -139,7 +146,7 @@ impl Server {
         process: Option<OwnProcess<'_>>,
     ) -> Result<Self, ServerError> {
         let is_own = process.is_some();
-        let OwnProcess { sockets: passed, settings } = process.unwrap_or_default();
+        let OwnProcess { sockets: passed, settings, privileged } = process.unwrap_or_default();
         let logs = Logs::new(config.watching.log_level);
         let error_writer = ErrorWriter::open(&config.watching.error_log)?;
         let open = |keys: &Keys| Certificate::open(keys.clone(), Some(HTTP_1_1));
@@ -155,14 +162,19 @@ impl Server {
         paths.extend(if is_passed { Vec::new() } else { sockets.paths() });
         let paths = SocketPaths(paths);
         let pid_file = config.watching.pid_file.as_deref().map(PidFile::write).transpose()?;
+        let removed: Vec<PathBuf> =
+            paths.0.iter().chain(&config.watching.pid_file).cloned().collect();
+        let (mut privileged_process, mut unreachable) = (None, Vec::new());
         if let Some(identity) = &config.identity {
+            let words = privileged.filter(|_| identity.is_another());
+            privileged_process =
+                words.map(|words| keep_rights(config, &removed, words)).transpose()?.flatten();
             identity.assume()?;
+            unreachable = out_of_reach(config, settings, identity);
         }
         let manager = is_own.then(Manager::of_environment);
-        let sandbox = is_own.then(|| {
-            let removed = paths.0.iter().chain(&config.watching.pid_file).cloned();
-            Sandbox::of_files(config, settings, &removed.collect::<Vec<_>>())
-        });
+        let sandbox = is_own
+            .then(|| Sandbox::of_files(config, settings, &removed, privileged_process.is_some()));
         let sandbox = sandbox.transpose()?;
         let counters: Vec<Arc<ServerCounters>> = (0..threads).map(|_| Arc::default()).collect();
         let replacements = Arc::default();
@@ -185,6 +197,7 @@ impl Server {
         };
         let mut server = Self::assemble(parts, endpoints)?;
         (server.pid_file, server.manager) = (pid_file, manager);
+        server.privileged = privileged_process;
         if let Some(sandbox) = sandbox
             && let Err(error) = server.finish(sandbox)
         {
@@ -192,6 +205,7 @@ impl Server {
             let _ = server.join();
             return Err(error);
         }
+        server.banner.extend(unreachable);
         Ok(server)
     }
 
@@ -230,15 +244,25 @@ impl Server {
         self.tell_manager(State::Ready);
     }
 
-    /// Reads what a server configured so needs to answer with, its certificate too, and says what it
-    /// would do, in lines. Nothing is listened on, written or left open.
+    /// Does what the start of a server configured so does up to its first loop, in the same order, and says
+    /// what it would do, in lines. Nothing is listened on, written or left open; an address, a PID file or a
+    /// socket that a server has which runs is right. With a user the process goes on as that user.
     ///
     /// # Errors
-    /// As [`Server::start`], for all of that.
+    /// As [`Server::start`].
     pub fn check(config: &ServeConfig) -> Result<String, ServerError> {
+        let watching = &config.watching;
+        log::check("error", &watching.error_log)?;
         if let Some(keys) = &config.tls {
             Certificate::open(keys.clone(), Some(HTTP_1_1))?;
         }
+        let addresses = config.listen.iter().map(|address| (SERVER, "--listen", address.clone()));
+        addresses.chain(endpoints::addresses(watching)).try_for_each(|(part, flag, address)| {
+            Listener::check(&address).map_err(|cause| explained_open(part, flag, cause))
+        })?;
+        watching.pid_file.as_deref().map(PidFile::check).transpose()?;
+        config.identity.as_ref().map(Identity::assume).transpose()?;
+        watching.access_log.as_ref().map(|target| log::check("access", target)).transpose()?;
         let mut without_log = config.clone();
         without_log.watching.access_log = None;
         Shared::new(&without_log, Arc::default(), &Logs::default())?;
@@ -263,6 +287,7 @@ impl Server {
             reload: parts.reload,
             manager: None,
             pid_file: None,
+            privileged: None,
             sandbox: None,
             is_handed_over: false,
             banner: parts.banner,
@@ -416,7 +441,8 @@ impl Server {
     /// Answers by what the settings and the files that they name say now.
     fn read_settings(&mut self) {
         let Some(reload) = &mut self.reload else { return };
-        match reload.offer(self.certificate.as_ref(), &self.logs, self.sandbox.as_ref()) {
+        let (certificate, sandbox) = (self.certificate.as_ref(), self.sandbox.as_ref());
+        match reload.offer(certificate, &self.logs, sandbox, self.privileged.as_ref()) {
             Ok(()) => {
                 self.drain_timeout = reload.config.limits.drain_timeout;
                 self.watch.set_access_log(reload.config.watching.access_log.as_ref());
@@ -458,7 +484,7 @@ impl Server {
     /// The first error of a loop.
     pub fn join(self) -> Result<(), ServerError> {
         let Self { group, endpoints, overview, logs, mut error_writer, mut watch, .. } = self;
-        let (paths, pid_file) = (self.paths, self.pid_file);
+        let (paths, pid_file, privileged) = (self.paths, self.pid_file, self.privileged);
         let failed = |part| move |cause| ServerError::Group { part, cause };
         let mut outcome = group.join().map_err(failed(SERVER));
         for (part, group) in endpoints {
@@ -466,6 +492,9 @@ impl Server {
             outcome = outcome.and(group.join().map_err(failed(part)));
         }
         drop((paths, pid_file));
+        if let Some(privileged) = privileged {
+            privileged.end();
+        }
         let now_s = unix_s();
         watch.look(&overview.loops, &logs.errors, now_s, true);
         error_writer.write(&logs.errors, now_s, true);
@@ -509,6 +538,47 @@ impl Server {
 }
 
 const SERVER: &str = "server";
+
+/// Starts the process that does for a server what only root may, where there is something.
+fn keep_rights(
+    config: &ServeConfig,
+    removed: &[PathBuf],
+    words: &[OsString],
+) -> Result<Option<Privileged>, ServerError> {
+    if config.tls.is_none() && removed.is_empty() {
+        return Ok(None);
+    }
+    let is_confined = config.sandbox.mode != SandboxMode::Off;
+    let task =
+        privileged::Task { keys: config.tls.clone(), removed: removed.to_vec(), is_confined };
+    Privileged::start(&task, words).map(Some).map_err(ServerError::Privileged)
+}
+
+/// What a reload would need and this user can't open, in lines: better told now than then.
+fn out_of_reach(config: &ServeConfig, settings: Option<&Path>, user: &Identity) -> Vec<String> {
+    let user = user.name();
+    let unread = settings.and_then(|path| {
+        let error = std::fs::File::open(path).err()?;
+        Some(format!(
+            "the settings in {} can't be read by the user {user} ({error}): a reload will fail; let that user \
+             read them (chgrp, chmod g+r)",
+            path.display()
+        ))
+    });
+    let log = match &config.watching.error_log {
+        LogTarget::File(path) => Some(path),
+        LogTarget::Stdout | LogTarget::Stderr => None,
+    };
+    let unwritten = log.and_then(|path| {
+        let error = std::fs::OpenOptions::new().append(true).open(path).err()?;
+        Some(format!(
+            "the error log {} can't be opened again by the user {user} ({error}): after a rotation the old \
+             file will be written on; let that user write it (chown, chmod g+w)",
+            path.display()
+        ))
+    });
+    unread.into_iter().chain(unwritten).collect()
+}
 
 /// Starts the loops, on the configured driver or on the best that works; says what was refused.
 fn start_group(

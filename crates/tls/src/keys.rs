@@ -1,6 +1,8 @@
 //! Certificates and keys in PEM files: read once, and again when a server is told to.
 
 use std::fmt;
+use std::fs::File;
+use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, RwLock};
 
@@ -21,6 +23,18 @@ pub struct Keys {
     /// A PEM file with its private key.
     pub key: PathBuf,
 }
+
+/// What stands in the two files.
+#[derive(Clone, PartialEq, Eq, Default)]
+pub struct Pem {
+    /// The certificates.
+    pub cert: Vec<u8>,
+    /// The private key.
+    pub key: Vec<u8>,
+}
+
+/// Most bytes of either file: some thousand certificates.
+const PEM_BYTES_MAX: u64 = 2 << 20;
 
 /// Something that is needed for TLS and can't be used.
 #[derive(Debug)]
@@ -66,15 +80,23 @@ impl Keys {
     /// # Errors
     /// A file can't be used, or the two do not belong together.
     pub fn shown_by(&self, config: &ClientConfig) -> Result<Arc<ClientConfig>, TlsError> {
-        let certified = self.certified()?;
+        let certified = self.certified(&self.load()?)?;
         let mut config = config.clone();
         config.client_auth_cert_resolver = Arc::new(SingleCertAndKey::from(certified));
         Ok(Arc::new(config))
     }
 
-    fn certified(&self) -> Result<Arc<CertifiedKey>, TlsError> {
-        let chain = certificates(&self.cert)?;
-        let key = PrivateKeyDer::from_pem_file(&self.key).map_err(|error| match error {
+    /// Reads both files as they are.
+    ///
+    /// # Errors
+    /// One can't be read, or is longer than 2 MiB.
+    pub fn load(&self) -> Result<Pem, TlsError> {
+        Ok(Pem { cert: contents(&self.cert)?, key: contents(&self.key)? })
+    }
+
+    fn certified(&self, pem: &Pem) -> Result<Arc<CertifiedKey>, TlsError> {
+        let chain = parsed(&self.cert, &pem.cert)?;
+        let key = PrivateKeyDer::from_pem_slice(&pem.key).map_err(|error| match error {
             pem::Error::NoItemsFound => TlsError::of_file(&self.key, NO_KEY),
             error => {
                 TlsError::of_file(&self.key, format!("{error}; expected a PEM file with a key"))
@@ -127,7 +149,7 @@ impl Certificate {
     /// # Errors
     /// A file can't be read, has nothing of its kind, or they don't belong together.
     pub fn open(keys: Keys, protocol: Option<&[u8]>) -> Result<Self, TlsError> {
-        let shown = Arc::new(Shown(RwLock::new(keys.certified()?)));
+        let shown = Arc::new(Shown(RwLock::new(keys.certified(&keys.load()?)?)));
         let builder = ServerConfig::builder_with_provider(Arc::new(ring::default_provider()))
             .with_safe_default_protocol_versions()
             .expect("the provider has what TLS needs");
@@ -146,12 +168,18 @@ impl Certificate {
         &self.config
     }
 
-    /// Reads the files anew and shows what is in them to connections that come from now on.
+    /// Where it is read from.
+    #[must_use]
+    pub fn keys(&self) -> &Keys {
+        &self.keys
+    }
+
+    /// Shows what its files have now to connections that come from now on.
     ///
     /// # Errors
     /// As [`Certificate::open`]; the old certificate is shown on then.
-    pub fn read_again(&self) -> Result<(), TlsError> {
-        let new = self.keys.certified()?;
+    pub fn renew(&self, pem: &Pem) -> Result<(), TlsError> {
+        let new = self.keys.certified(pem)?;
         *self.shown.0.write().expect("nothing panics under this lock") = new;
         Ok(())
     }
@@ -159,8 +187,24 @@ impl Certificate {
 
 /// The certificates of a PEM file; at least one.
 pub(crate) fn certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, TlsError> {
+    parsed(path, &contents(path)?)
+}
+
+fn contents(path: &Path) -> Result<Vec<u8>, TlsError> {
+    let wrong = |error: std::io::Error| TlsError::of_file(path, error);
+    let mut bytes = Vec::new();
+    let file = File::open(path).map_err(wrong)?;
+    file.take(PEM_BYTES_MAX + 1).read_to_end(&mut bytes).map_err(wrong)?;
+    if bytes.len() as u64 > PEM_BYTES_MAX {
+        return Err(TlsError::of_file(path, "longer than 2 MiB; expected a PEM file"));
+    }
+    Ok(bytes)
+}
+
+/// The certificates in the bytes of this file.
+fn parsed(path: &Path, bytes: &[u8]) -> Result<Vec<CertificateDer<'static>>, TlsError> {
     let wrong = |error: pem::Error| TlsError::of_file(path, error);
-    let found = CertificateDer::pem_file_iter(path).map_err(wrong)?;
+    let found = CertificateDer::pem_slice_iter(bytes);
     let found = found.collect::<Result<Vec<_>, _>>().map_err(wrong)?;
     if found.is_empty() {
         let why = "no certificate in it; expected a PEM file with CERTIFICATE";

@@ -16,7 +16,7 @@ mod layer;
 mod trust;
 mod why;
 
-pub use keys::{Certificate, Keys, TlsError};
+pub use keys::{Certificate, Keys, Pem, TlsError};
 pub use layer::Layer;
 pub use rustls::pki_types::ServerName;
 pub use rustls::{ClientConfig, Error, ServerConfig};

@@ -1,5 +1,5 @@
 //! What the system around a server gives it and is told: new settings at SIGHUP, the id of the process in a
-//! file, how far the server is, sockets that were opened before, and the user that it goes on as.
+//! file, how far the server is, and sockets that were opened before.
 
 use std::fmt::Display;
 use std::io::{BufRead, BufReader, Read, Write};
@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStderr, Command, Stdio};
 use std::time::Instant;
 
-use rustix::process::{Pid, Signal, geteuid, kill_process};
+use rustix::process::{Pid, Signal, kill_process};
 use tempfile::TempDir;
 
 use crate::child::{PATIENCE, alone};
@@ -278,40 +278,30 @@ fn a_socket_that_was_opened_before_is_served_and_keeps_who_waits() {
 }
 
 #[test]
-fn rights_are_given_up_by_every_thread_before_the_first_connection() {
-    if !geteuid().is_root() {
-        println!("skipped: only root can become another user");
-        return;
-    }
-    let user = "user = \"65534\"\ngroup = \"65533\"\nthreads = 2";
-    let served = Served::start(&format!("reply = 5\n{user}"));
-    assert_eq!(served.connect().get("/").1, "pollu");
-    let tasks = std::fs::read_dir(format!("/proc/{}/task", served.process.id())).expect("it runs");
-    let mut threads = 0;
-    for task in tasks {
-        let status = std::fs::read_to_string(task.expect("it runs").path().join("status"));
-        let status = status.expect("it runs");
-        let line = |name: &str| {
-            let found = status.lines().find_map(|line| line.strip_prefix(name)).expect(name);
-            found.split_ascii_whitespace().collect::<Vec<_>>()
-        };
-        assert_eq!((line("Uid:"), line("Gid:")), (vec!["65534"; 4], vec!["65533"; 4]));
-        assert_eq!(line("Groups:"), ["65533"]);
-        for set in ["CapEff:", "CapPrm:"] {
-            assert_eq!(line(set), ["0000000000000000"], "{set}");
-        }
-        threads += 1;
-    }
-    assert!(threads >= 3, "{threads}");
-    served.end();
-    // A file that only root may read is no longer there for it.
+fn a_second_server_does_not_take_the_pid_file_of_one_that_runs() {
     let folder = tempfile::tempdir().expect("a folder");
-    let open = std::os::unix::fs::PermissionsExt::from_mode(0o755);
-    std::fs::set_permissions(folder.path(), open).expect("ours");
-    std::fs::write(folder.path().join("secret"), "s").expect("written");
-    let closed = std::os::unix::fs::PermissionsExt::from_mode(0o600);
-    std::fs::set_permissions(folder.path().join("secret"), closed).expect("ours");
-    let served = Served::start(&format!("dir = {:?}\n{user}", folder.path()));
-    assert!(served.connect().get("/secret").0.starts_with("HTTP/1.1 403 "));
-    served.end();
+    let pid_file = folder.path().join("pid");
+    let settings = format!("reply = 5\npid_file = {pid_file:?}");
+    let first = Served::start(&settings);
+    let again = tempfile::tempdir().expect("a folder");
+    write_settings(again.path(), &settings);
+    let mut command = Command::new(env!("CARGO_BIN_EXE_pollux"));
+    command.args(["serve", "--config"]).arg(again.path().join("s.toml"));
+    let output = command.output().expect("pollux starts");
+    let said = String::from_utf8_lossy(&output.stderr);
+    let told = format!("is that of process {}, which runs", first.process.id());
+    assert!(output.status.code() == Some(1) && said.contains(&told), "{said}");
+    let own = |served: &Served| {
+        let found = std::fs::read_to_string(&pid_file).expect("written");
+        assert_eq!(found, format!("{}\n", served.process.id()));
+    };
+    own(&first);
+    // One that is killed leaves its file, which is the next one's.
+    first.signal(Signal::KILL);
+    drop(first);
+    assert!(pid_file.exists());
+    let second = Served::start(&settings);
+    own(&second);
+    second.end();
+    assert!(!pid_file.exists());
 }

@@ -16,27 +16,27 @@ const REQUESTS: &str = "20000";
 const REQUESTS_PER_CONNECTION: &str = "50";
 
 /// A certificate and its key, in files.
-struct Files {
+pub(crate) struct Files {
     folder: TempDir,
 }
 
 impl Files {
-    fn make() -> Self {
+    pub(crate) fn make() -> Self {
         let files = Self { folder: tempfile::tempdir().expect("a folder") };
         files.renew();
         files
     }
 
-    fn at(&self, name: &str) -> PathBuf {
+    pub(crate) fn at(&self, name: &str) -> PathBuf {
         self.folder.path().join(name)
     }
 
-    fn text(&self, name: &str) -> String {
+    pub(crate) fn text(&self, name: &str) -> String {
         self.at(name).display().to_string()
     }
 
     /// Puts another certificate and its key into the place of the old ones.
-    fn renew(&self) {
+    pub(crate) fn renew(&self) {
         let key = KeyPair::generate().expect("a key");
         let params = CertificateParams::new(["localhost".to_owned()]).expect("a name");
         let cert = params.self_signed(&key).expect("signed");
@@ -47,7 +47,7 @@ impl Files {
         }
     }
 
-    fn serve(&self, driver: &str, more: &[&str]) -> Option<Server> {
+    pub(crate) fn serve(&self, driver: &str, more: &[&str]) -> Option<Server> {
         let (cert, key) = (self.text("cert.pem"), self.text("key.pem"));
         let flags = [&["--cert", &cert, "--key", &key], more].concat();
         Server::start(driver, &flags)
@@ -63,6 +63,7 @@ fn output(command: &mut Command) -> Option<String> {
             Some(String::from_utf8_lossy(&said).into_owned())
         }
         Err(error) => {
+            assert!(std::env::var_os("POLLUX_FORBID_SKIP").is_none(), "{program}: {error}");
             println!("{program} is skipped: {error}");
             None
         }

@@ -28,6 +28,7 @@ mod encrypted;
 mod idle;
 mod metrics;
 mod random;
+mod rights;
 mod sandbox;
 mod soak;
 mod storm;

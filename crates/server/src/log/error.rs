@@ -199,6 +199,19 @@ mod tests {
     }
 
     #[test]
+    fn each_of_many_failed_reloads_is_told_at_once() {
+        let log = ErrorLog::of("serve", LogLevel::Error);
+        for number in 0..20 {
+            log.report(Event::ReloadFailed, NOON_S + number, || format!("mistake {number}"));
+            let lines = written(&log, NOON_S + number, false);
+            assert!(
+                lines.len() == 1 && lines[0].ends_with(&format!("mistake {number}")),
+                "{lines:?}"
+            );
+        }
+    }
+
+    #[test]
     fn what_is_below_the_level_is_not_even_made() {
         let log = ErrorLog::of("serve", LogLevel::Warn);
         log.report(Event::Signal, NOON_S, || unreachable!("below the level"));

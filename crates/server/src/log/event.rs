@@ -86,12 +86,9 @@ impl Event {
             | Self::Sandbox => 1,
             // The watch tells them once a minute.
             Self::AccessLogLost => 2,
-            Self::FileRefused
-            | Self::FileFailed
-            | Self::ReopenFailed
-            | Self::ReloadFailed
-            | Self::BackendLost
-            | Self::BackendFailed => 5,
+            Self::FileRefused | Self::FileFailed | Self::BackendLost | Self::BackendFailed => 5,
+            // Somebody who waits for the outcome has sent a signal for each.
+            Self::ReopenFailed | Self::ReloadFailed => 60,
             Self::RequestRefused | Self::BackendTurned | Self::Signal => 60,
         }
     }

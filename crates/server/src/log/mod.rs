@@ -21,13 +21,23 @@ pub(crate) use error::{ErrorWriter, unix_s};
 pub(crate) use event::Event;
 pub(crate) use line::{Entry, Proxied};
 
-use crate::config::LogLevel;
+use crate::ServerError;
+use crate::config::{LogLevel, LogTarget};
 
 /// What the loops of one server share for their logs; cheap to clone.
 #[derive(Clone, Debug, Default)]
 pub struct Logs {
     reopened: Arc<AtomicU64>,
     pub(crate) errors: Arc<ErrorLog>,
+}
+
+/// Whether this log could be opened; nothing is made.
+///
+/// # Errors
+/// [`ServerError::Log`] with the path.
+pub(crate) fn check(log: &'static str, target: &LogTarget) -> Result<(), ServerError> {
+    let failed = |cause| ServerError::Log { log, path: target.path(), cause };
+    sink::Sink::check(target).map_err(failed)
 }
 
 impl Logs {

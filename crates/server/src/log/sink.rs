@@ -13,6 +13,7 @@ use rustix::fs::FileType;
 use rustix::io::Errno;
 
 use crate::config::LogTarget;
+use crate::system::is_folder_writable;
 
 /// Most that waits for a slow reader; a line that does not fit is lost.
 pub(super) const BUFFER_BYTES_MAX: usize = 256 * 1024;
@@ -43,6 +44,14 @@ impl Sink {
         let fd = open(target)?;
         let is_regular = is_regular(&fd);
         Ok(Self { target: target.clone(), fd, is_regular, buffer: Vec::new() })
+    }
+
+    /// Whether it could be opened; a file that is not there is not made.
+    pub(super) fn check(target: &LogTarget) -> std::io::Result<()> {
+        match target {
+            LogTarget::File(path) if !path.exists() => is_folder_writable(path),
+            target => open(target).map(drop),
+        }
     }
 
     /// Opens the target again. The old file is kept when that fails: a line there beats none.

@@ -47,6 +47,15 @@ impl Endpoints {
     }
 }
 
+/// Where endpoints listen, with their names and flags.
+pub(super) fn addresses(
+    watching: &Watching,
+) -> impl Iterator<Item = (&'static str, &'static str, ListenAddress)> {
+    let stats = watching.stats.clone().map(|address| (STATS, "--stats", address));
+    let control = watching.control.clone().map(ListenAddress::Unix);
+    stats.into_iter().chain(control.map(|address| (CONTROL, "--control", address)))
+}
+
 /// A small group for an endpoint.
 pub(super) fn endpoint() -> GroupConfig {
     GroupConfig {

@@ -1,14 +1,29 @@
 //! What the system around a server gives it and is told by it: sockets that a manager opened, its id in a
-//! file, when it is ready, and the user that it goes on as.
+//! file, when it is ready, the user that it goes on as, and who keeps the rights of before.
 //!
 //! The command line and the thread that waits for signals call it; loops never do.
 
 pub mod activation;
 mod notify;
 mod pid_file;
+pub mod privileged;
 mod privileges;
 
 pub(crate) use notify::{Manager, State};
 pub(crate) use pid_file::PidFile;
+pub(crate) use privileged::Privileged;
 pub(crate) use privileges::ACCOUNTS;
 pub use privileges::Identity;
+
+use std::io;
+use std::path::Path;
+
+use rustix::fs::{Access, AtFlags, CWD, accessat};
+
+/// That a file could be made or removed here, as far as permissions say.
+pub(crate) fn is_folder_writable(file: &Path) -> io::Result<()> {
+    let folder = file.parent().filter(|folder| !folder.as_os_str().is_empty());
+    let (folder, access) = (folder.unwrap_or(".".as_ref()), Access::WRITE_OK | Access::EXEC_OK);
+    accessat(CWD, folder, access, AtFlags::EACCESS)?;
+    Ok(())
+}

@@ -86,6 +86,16 @@ impl Identity {
         Ok(Self { name, uid, gids })
     }
 
+    /// Its name, or number.
+    pub(crate) fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Whether this process runs as another user.
+    pub(crate) fn is_another(&self) -> bool {
+        geteuid().as_raw() != self.uid
+    }
+
     /// Has this thread, and all that it starts from now on, run as this user, with no way back. Of the
     /// user that it is already nothing is asked.
     ///
@@ -94,7 +104,7 @@ impl Identity {
     pub(crate) fn assume(&self) -> Result<(), ServerError> {
         let Self { name, uid, gids } = self;
         let failed = |cause: io::Error| ServerError::Privileges { user: name.clone(), cause };
-        if geteuid().as_raw() == *uid {
+        if !self.is_another() {
             return Ok(());
         }
         // The kernel's calls are about one thread.
