@@ -7,7 +7,7 @@ use std::path::Path;
 use toml::{Table, Value};
 
 /// Every crate of the workspace with its floor; `xtask` stands beside the house.
-const FLOORS: [(&str, u32); 29] = [
+const FLOORS: [(&str, u32); 30] = [
     ("pollux-sys", 1),
     ("pollux-settings", 1),
     ("pollux-prefix", 1),
@@ -23,6 +23,7 @@ const FLOORS: [(&str, u32); 29] = [
     ("pollux-engine", 3),
     ("pollux-http", 3),
     ("pollux-tls", 3),
+    ("pollux-async", 4),
     ("pollux-server", 4),
     ("pollux-load", 4),
     ("pollux-xatmi", 4),

@@ -43,6 +43,13 @@ impl From<SocketAddr> for ConnectTo {
     }
 }
 
+/// From whatever address the routes give.
+impl From<ListenAddress> for ConnectTo {
+    fn from(peer: ListenAddress) -> Self {
+        Self { peer, source: None }
+    }
+}
+
 impl fmt::Display for ConnectTo {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.peer.fmt(f)?;

@@ -255,6 +255,13 @@ impl Listener {
     }
 }
 
+/// For programs that accept by themselves. The socket is non-blocking.
+impl AsFd for Listener {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.socket.as_fd()
+    }
+}
+
 fn open_tcp(address: &SocketAddr, shares_port: bool) -> Result<OwnedFd, (&'static str, Errno)> {
     let socket = bind_tcp(address, shares_port)?;
     listen(&socket, BACKLOG).map_err(|errno| ("listen", errno))?;

@@ -140,10 +140,10 @@ impl Signals {
     /// A signal that has come, without waiting.
     ///
     /// A loop that watches [`Signals::fd`] calls this until there is none.
-    pub fn take(&mut self) -> Option<Signal> {
+    pub fn take(&self) -> Option<Signal> {
         // Before the flags, or the byte of a flag that is set in between would be lost. What
         // does not fit the buffer is found by the next call; the only error is EAGAIN.
-        let _ = self.bytes.read(&mut [0; 256]);
+        let _ = (&self.bytes).read(&mut [0; 256]);
         let come = self.caught.iter().find(|caught| caught.has_come.swap(false, Ordering::SeqCst));
         come.map(|caught| caught.signal)
     }

@@ -159,7 +159,7 @@ fn a_waker_ends_the_wait_without_a_signal() {
 #[test]
 fn a_loop_can_watch_the_descriptor() {
     let _turn = alone();
-    let mut signals = catch(&[Signal::User1]);
+    let signals = catch(&[Signal::User1]);
     let mut poller = Mechanism::Epoll.open().expect("epoll is everywhere");
     let readable = Registration::new(Interest::READABLE, Trigger::Level);
     poller.add(signals.fd(), Token::new(5, 0), readable).expect("a socket can be watched");

@@ -1,0 +1,276 @@
+//! The loop's side of a stream: a session that moves bytes between its connection and two buffers.
+//!
+//! ```text
+//!  Stream: read  ◄── input, at most INPUT_MAX: then the loop stops reading
+//!          write ──► output, at most OUTPUT_MAX: then writes wait
+//!                       │ one piece at a time: the next when that has left the process
+//!                       ▼
+//!          dropped ─► rest of the output ─► close if the peer has ended, else linger
+//! ```
+
+use std::cell::RefCell;
+use std::io;
+use std::rc::Rc;
+use std::task::Waker;
+
+use pollux_engine::{Actions, CloseCause, ConnectionId, Errand, Moment, Now, Session};
+use pollux_poller::Waker as Bell;
+
+use crate::buffer::Buffer;
+use crate::core::Core;
+
+/// Most input that a stream holds for its reader.
+pub(crate) const INPUT_MAX: usize = 64 * 1024;
+
+/// Most output that a stream holds for its loop.
+pub(crate) const OUTPUT_MAX: usize = 64 * 1024;
+
+/// How far a connection is.
+#[derive(Debug)]
+pub(crate) enum Stage {
+    /// The loop does not have it yet, or its peer is not there yet.
+    Opening,
+    Open,
+    Closed(CloseCause),
+    /// It never came about. The error is taken by the first call that meets it.
+    Failed(Option<io::Error>),
+}
+
+/// What a stream and its session share.
+#[derive(Debug)]
+pub(crate) struct Channel {
+    pub(crate) stage: Stage,
+    /// Known once the loop has the connection.
+    pub(crate) id: Option<ConnectionId>,
+    pub(crate) input: Buffer,
+    pub(crate) has_peer_ended: bool,
+    is_paused: bool,
+    pub(crate) reader: Option<Waker>,
+    pub(crate) output: Buffer,
+    /// The loop has a piece of the output that has not left.
+    pub(crate) is_sending: bool,
+    pub(crate) writer: Option<Waker>,
+    pub(crate) wants_end: bool,
+    pub(crate) is_output_ended: bool,
+    pub(crate) wants_reset: bool,
+    pub(crate) is_dropped: bool,
+    /// Counted among those whose output is waited for at the end of the runtime.
+    is_leaving: bool,
+    /// The session is to be called already.
+    is_called: bool,
+}
+
+impl Channel {
+    pub(crate) fn new(stage: Stage) -> Rc<RefCell<Self>> {
+        Rc::new(RefCell::new(Self {
+            stage,
+            id: None,
+            input: Buffer::default(),
+            has_peer_ended: false,
+            is_paused: false,
+            reader: None,
+            output: Buffer::default(),
+            is_sending: false,
+            writer: None,
+            wants_end: false,
+            is_output_ended: false,
+            wants_reset: false,
+            is_dropped: false,
+            is_leaving: false,
+            is_called: false,
+        }))
+    }
+
+    /// Has the session called, once the loop has it.
+    pub(crate) fn call(&mut self, core: &Core) {
+        if let Some(id) = self.id
+            && !std::mem::replace(&mut self.is_called, true)
+        {
+            core.call(id);
+        }
+    }
+
+    /// The loop has the connection.
+    pub(crate) fn taken(&mut self, id: ConnectionId, core: &Core) {
+        self.id = Some(id);
+        if self.is_dropped || !self.output.is_empty() || self.wants_end || self.wants_reset {
+            self.call(core);
+        }
+    }
+
+    /// The connection never came about.
+    pub(crate) fn failed(&mut self, error: io::Error) {
+        self.stage = Stage::Failed(Some(error));
+        self.wake_both();
+    }
+
+    /// Takes up to `into` bytes of input; reading goes on when half of the room is free.
+    pub(crate) fn read(&mut self, into: &mut [u8], core: &Core) -> usize {
+        let len = into.len().min(self.input.len());
+        into[..len].copy_from_slice(&self.input.as_slice()[..len]);
+        self.input.consume(len);
+        if self.is_paused && self.input.len() <= INPUT_MAX / 2 {
+            self.call(core);
+        }
+        len
+    }
+
+    /// The stream is gone: what it wrote is sent, then the connection ends.
+    pub(crate) fn dropped(&mut self, core: &Core) {
+        self.is_dropped = true;
+        (self.reader, self.writer) = (None, None);
+        self.input.clear();
+        let has_output = !self.output.is_empty() || self.is_sending;
+        if has_output && matches!(self.stage, Stage::Open) && !self.wants_reset {
+            self.is_leaving = true;
+            core.leaving.set(core.leaving.get() + 1);
+        }
+        self.call(core);
+    }
+
+    fn left(&mut self, core: &Core) {
+        if std::mem::take(&mut self.is_leaving) {
+            core.leaving.set(core.leaving.get() - 1);
+        }
+    }
+
+    fn wake_both(&mut self) {
+        self.reader.take().into_iter().chain(self.writer.take()).for_each(Waker::wake);
+    }
+
+    /// Does for the stream what can be done now.
+    fn advance(&mut self, core: &Core, actions: &mut Actions<'_>) {
+        if self.wants_reset {
+            return actions.reset();
+        }
+        if matches!(self.stage, Stage::Opening) {
+            if self.is_dropped {
+                actions.abort();
+            }
+            return;
+        }
+        if self.is_paused && (self.is_dropped || self.input.len() <= INPUT_MAX / 2) {
+            self.is_paused = false;
+            actions.resume_input();
+        }
+        if !self.is_sending && !self.output.is_empty() {
+            let len = self.output.len().min(actions.room());
+            actions.send(&self.output.as_slice()[..len]);
+            self.output.consume(len);
+            self.is_sending = true;
+            actions.call_again();
+            self.writer.take().into_iter().for_each(Waker::wake);
+        }
+        if !self.output.is_empty() {
+            return;
+        }
+        if self.wants_end && !std::mem::replace(&mut self.is_output_ended, true) {
+            actions.end_output();
+            self.writer.take().into_iter().for_each(Waker::wake);
+        }
+        if self.is_dropped && !self.is_sending {
+            self.left(core);
+            if self.has_peer_ended { actions.close() } else { actions.linger() }
+        }
+    }
+}
+
+/// The sessions of a loop share its executor.
+pub(crate) struct Shared(pub(crate) Rc<Core>);
+
+/// The session of a stream.
+#[derive(Debug)]
+pub(crate) struct Connection(pub(crate) Rc<RefCell<Channel>>);
+
+impl Session for Connection {
+    type Shared = Shared;
+
+    fn opened(shared: &mut Shared, bell: &Bell) {
+        shared.0.tasks.ready().set_bell(bell.clone());
+    }
+
+    fn begin_turn(shared: &mut Shared, _: Now) {
+        shared.0.begin_phase();
+    }
+
+    fn end_turn(shared: &mut Shared) {
+        shared.0.begin_phase();
+    }
+
+    fn errand(shared: &mut Shared) -> Option<Errand<Self>> {
+        shared.0.errand()
+    }
+
+    fn errand_at(shared: &Shared) -> Moment {
+        shared.0.errand_at()
+    }
+
+    fn accepted(_: &mut Shared, _: &mut Actions<'_>) -> Self {
+        unreachable!("the loop of a runtime has no listener: tasks accept")
+    }
+
+    fn connected(&mut self, shared: &mut Shared, actions: &mut Actions<'_>) {
+        let mut channel = self.0.borrow_mut();
+        channel.stage = Stage::Open;
+        channel.wake_both();
+        channel.advance(&shared.0, actions);
+    }
+
+    fn connect_failed(&mut self, _: &mut Shared, error: io::Error) {
+        self.0.borrow_mut().failed(error);
+    }
+
+    fn on_bytes(&mut self, _: &mut Shared, actions: &mut Actions<'_>, input: &[u8]) -> usize {
+        let mut channel = self.0.borrow_mut();
+        if channel.is_dropped {
+            return input.len();
+        }
+        let len = input.len().min(INPUT_MAX - channel.input.len());
+        channel.input.push(&input[..len]);
+        if channel.input.len() == INPUT_MAX {
+            channel.is_paused = true;
+            actions.pause_input();
+        }
+        channel.reader.take().into_iter().for_each(Waker::wake);
+        len
+    }
+
+    fn on_end(&mut self, shared: &mut Shared, actions: &mut Actions<'_>) {
+        let mut channel = self.0.borrow_mut();
+        channel.has_peer_ended = true;
+        channel.reader.take().into_iter().for_each(Waker::wake);
+        channel.advance(&shared.0, actions);
+    }
+
+    fn on_drained(&mut self, shared: &mut Shared, actions: &mut Actions<'_>) {
+        let mut channel = self.0.borrow_mut();
+        channel.is_sending = false;
+        channel.writer.take().into_iter().for_each(Waker::wake);
+        channel.advance(&shared.0, actions);
+    }
+
+    fn on_deadline(&mut self, _: &mut Shared, _: &mut Actions<'_>) {
+        unreachable!("a stream sets no deadline")
+    }
+
+    fn on_wake(&mut self, shared: &mut Shared, actions: &mut Actions<'_>) {
+        let mut channel = self.0.borrow_mut();
+        channel.is_called = false;
+        channel.advance(&shared.0, actions);
+    }
+
+    fn on_drain(&mut self, _: &mut Shared, _: &mut Actions<'_>) {
+        // A runtime ends by dropping its tasks, and streams with them.
+    }
+
+    fn closed(self, shared: &mut Shared, cause: CloseCause) {
+        let mut channel = self.0.borrow_mut();
+        if !matches!(channel.stage, Stage::Failed(_)) {
+            channel.stage = Stage::Closed(cause);
+        }
+        channel.output.clear();
+        channel.left(&shared.0);
+        channel.wake_both();
+        shared.0.closed();
+    }
+}

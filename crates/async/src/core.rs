@@ -1,0 +1,173 @@
+//! What a loop's thread shares with its tasks and streams: the executor's state.
+//!
+//! Tasks run inside a turn of the loop, where it asks its sessions for errands, between the calls for
+//! what arrived and the calls of the sessions that were woken. So what a task writes leaves in the
+//! turn in which its input came. What needs the loop itself (to adopt, to connect, to watch) is a
+//! request that the runtime carries out between two turns.
+//!
+//! ```text
+//!  turn:  wait ► on_bytes … wake tasks ► errands: run tasks ► on_wake: send what they wrote
+//!  then:  requests: adopt, connect, watch, unwatch
+//! ```
+
+use std::cell::{Cell, RefCell};
+use std::rc::Rc;
+use std::sync::Arc;
+use std::task::Waker;
+
+use pollux_engine::{ConnectionId, Errand, EventLoop, Limits, Moment};
+
+use crate::connection::Connection;
+use crate::tasks::{Ready, TaskWaker, Tasks};
+use crate::timers::Timers;
+
+/// Times in a row that tasks are run which others woke meanwhile, before the loop looks at its
+/// connections again.
+const ROUNDS_MAX: u32 = 16;
+
+/// What a task asks of the loop.
+pub(crate) type Request = Box<dyn FnOnce(&mut EventLoop<Connection>)>;
+
+pub(crate) struct Core {
+    pub(crate) tasks: Tasks,
+    pub(crate) timers: RefCell<Timers>,
+    /// The future of `block_on`.
+    pub(crate) main: Arc<TaskWaker>,
+    requests: RefCell<Vec<Request>>,
+    /// Connections whose streams want something of their session.
+    calls: RefCell<Vec<ConnectionId>>,
+    rounds_left: Cell<u32>,
+    limits: Limits,
+    accepts_left: Cell<u32>,
+    open: Cell<u32>,
+    /// Tasks that wait until one more connection may be open.
+    vacancy: RefCell<Vec<Waker>>,
+    /// Connections whose stream was dropped before its output had left.
+    pub(crate) leaving: Cell<u32>,
+    has_ended: Cell<bool>,
+}
+
+impl Core {
+    pub(crate) fn new(limits: Limits) -> Rc<Self> {
+        let ready = Arc::new(Ready::new());
+        Rc::new(Self {
+            main: TaskWaker::of_main(Arc::clone(&ready)),
+            tasks: Tasks::new(ready),
+            timers: RefCell::default(),
+            requests: RefCell::default(),
+            calls: RefCell::default(),
+            rounds_left: Cell::new(ROUNDS_MAX),
+            accepts_left: Cell::new(limits.accepts_per_turn),
+            limits,
+            open: Cell::new(0),
+            vacancy: RefCell::default(),
+            leaving: Cell::new(0),
+            has_ended: Cell::new(false),
+        })
+    }
+
+    /// Has `request` carried out between this turn and the next. After the end it is dropped.
+    pub(crate) fn request(&self, request: impl FnOnce(&mut EventLoop<Connection>) + 'static) {
+        if !self.has_ended() {
+            self.requests.borrow_mut().push(Box::new(request));
+        }
+    }
+
+    /// Carries out what was asked for, and what that asks for.
+    pub(crate) fn carry_out(&self, event_loop: &mut EventLoop<Connection>) {
+        loop {
+            let requests = std::mem::take(&mut *self.requests.borrow_mut());
+            if requests.is_empty() {
+                return;
+            }
+            for request in requests {
+                request(event_loop);
+            }
+        }
+    }
+
+    /// Has the session of a connection called in this turn, or the next one.
+    pub(crate) fn call(&self, connection: ConnectionId) {
+        self.calls.borrow_mut().push(connection);
+    }
+
+    /// A new phase of a turn: tasks have their share again.
+    pub(crate) fn begin_phase(&self) {
+        self.rounds_left.set(ROUNDS_MAX);
+        self.accepts_left.set(self.limits.accepts_per_turn);
+    }
+
+    /// Runs tasks, then says which session to call, until there is nothing more to do.
+    pub(crate) fn errand(&self) -> Option<Errand<Connection>> {
+        self.run_tasks();
+        let call = self.calls.borrow_mut().pop();
+        call.map(Errand::Wake)
+    }
+
+    fn run_tasks(&self) {
+        while self.rounds_left.get() > 0 {
+            self.expire_timers();
+            if !self.tasks.run_ready() {
+                return;
+            }
+            self.rounds_left.set(self.rounds_left.get() - 1);
+        }
+    }
+
+    fn expire_timers(&self) {
+        loop {
+            let due = self.timers.borrow_mut().take_due();
+            let Some(waker) = due else { return };
+            waker.wake();
+        }
+    }
+
+    /// When the loop has to end its wait at the latest.
+    pub(crate) fn errand_at(&self) -> Moment {
+        let has_work = self.tasks.has_ready()
+            || self.main.is_queued()
+            || !self.requests.borrow().is_empty()
+            || !self.calls.borrow().is_empty();
+        if has_work { Moment::from_nanos(0) } else { self.timers.borrow().earliest() }
+    }
+
+    pub(crate) fn opened(&self) {
+        self.open.set(self.open.get() + 1);
+    }
+
+    pub(crate) fn closed(&self) {
+        self.open.set(self.open.get() - 1);
+        self.vacancy.borrow_mut().drain(..).for_each(Waker::wake);
+    }
+
+    /// Whether a connection may be accepted now; if not, `waker` is woken when that may have changed.
+    pub(crate) fn may_accept(&self, waker: &Waker) -> bool {
+        if self.open.get() >= self.limits.connections_max {
+            let mut vacancy = self.vacancy.borrow_mut();
+            if !vacancy.iter().any(|other| other.will_wake(waker)) {
+                vacancy.push(waker.clone());
+            }
+            return false;
+        }
+        let left = self.accepts_left.get();
+        if left == 0 {
+            // The others have their turn first.
+            waker.wake_by_ref();
+            return false;
+        }
+        self.accepts_left.set(left - 1);
+        true
+    }
+
+    pub(crate) fn has_ended(&self) -> bool {
+        self.has_ended.get()
+    }
+
+    /// Drops all tasks; nothing new is taken from now on.
+    pub(crate) fn end(&self) {
+        self.has_ended.set(true);
+        self.tasks.clear();
+        // What is asked for now are ends of what the tasks had.
+        drop(std::mem::take(&mut *self.requests.borrow_mut()));
+    }
+}

@@ -1,0 +1,182 @@
+//! Any readable descriptor: datagram sockets, signals, pidfds, timers, listeners.
+
+use std::cell::{Cell, RefCell};
+use std::fmt;
+use std::future::poll_fn;
+use std::io;
+use std::ops::ControlFlow;
+use std::os::fd::{AsFd, BorrowedFd};
+use std::rc::Rc;
+use std::task::{Context, Poll, Waker};
+
+use pollux_engine::SourceId;
+
+use crate::Handle;
+use crate::core::Core;
+
+struct State<T> {
+    source: T,
+    /// The loop watches it, or was asked to.
+    is_watched: Cell<bool>,
+    /// Known while the loop watches it.
+    id: Cell<Option<SourceId>>,
+    failure: RefCell<Option<io::Error>>,
+    waiting: RefCell<Vec<Waker>>,
+}
+
+impl<T> State<T> {
+    /// Wakes all that wait; says whether somebody did.
+    fn wake(&self) -> bool {
+        let waiting = std::mem::take(&mut *self.waiting.borrow_mut());
+        let waits = !waiting.is_empty();
+        waiting.into_iter().for_each(Waker::wake);
+        waits
+    }
+}
+
+/// What the loop watches.
+struct Watched<T>(Rc<State<T>>);
+
+impl<T: AsFd> AsFd for Watched<T> {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.0.source.as_fd()
+    }
+}
+
+/// A descriptor whose calls wait until it is readable. It has to be non-blocking, and anything but a
+/// regular file.
+///
+/// A loop watches 1024 of them, listeners included.
+///
+/// ```
+/// use pollux_async::{Driver, Limits, Runtime, Source};
+/// use std::net::UdpSocket;
+///
+/// let mut runtime = Runtime::open(Driver::default(), Limits::default())?;
+/// let socket = UdpSocket::bind("127.0.0.1:0")?;
+/// socket.set_nonblocking(true)?;
+/// UdpSocket::bind("127.0.0.1:0")?.send_to(b"ping", socket.local_addr()?)?;
+/// let source = Source::new(&runtime.handle(), socket);
+/// let mut datagram = [0; 1500];
+/// let (len, _from) =
+///     runtime.block_on(source.when_readable(|socket| socket.recv_from(&mut datagram)))??;
+/// assert_eq!(&datagram[..len], b"ping");
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+pub struct Source<T: AsFd + 'static> {
+    state: Rc<State<T>>,
+    core: Rc<Core>,
+}
+
+impl<T: AsFd + 'static> Source<T> {
+    /// A source of the runtime of `handle`; it is watched while a call waits for it.
+    #[must_use]
+    pub fn new(handle: &Handle, source: T) -> Self {
+        Self::of(&handle.0, source)
+    }
+
+    pub(crate) fn of(core: &Rc<Core>, source: T) -> Self {
+        let state = State {
+            source,
+            is_watched: Cell::new(false),
+            id: Cell::new(None),
+            failure: RefCell::default(),
+            waiting: RefCell::default(),
+        };
+        Self { state: Rc::new(state), core: Rc::clone(core) }
+    }
+
+    /// The descriptor, for calls that do not wait.
+    #[must_use]
+    pub fn get_ref(&self) -> &T {
+        &self.state.source
+    }
+
+    /// Makes `call`, and again when the source is readable, until it says anything but `WouldBlock`.
+    /// Several tasks may wait; all are woken.
+    ///
+    /// # Errors
+    /// What `call` says; what the loop says when it cannot watch the descriptor.
+    pub async fn when_readable<R>(
+        &self,
+        mut call: impl FnMut(&T) -> io::Result<R>,
+    ) -> io::Result<R> {
+        poll_fn(|context| self.poll_with(context, &mut call)).await
+    }
+
+    /// As [`Source::when_readable`], for futures that are written by hand.
+    ///
+    /// # Errors
+    /// As [`Source::when_readable`].
+    pub fn poll_with<R>(
+        &self,
+        context: &Context<'_>,
+        mut call: impl FnMut(&T) -> io::Result<R>,
+    ) -> Poll<io::Result<R>> {
+        if let Some(error) = self.state.failure.borrow_mut().take() {
+            return Poll::Ready(Err(error));
+        }
+        loop {
+            match call(&self.state.source) {
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                outcome => return Poll::Ready(outcome),
+            }
+        }
+        if self.core.has_ended() {
+            return Poll::Ready(Err(io::Error::other("the runtime of this source has ended")));
+        }
+        let mut waiting = self.state.waiting.borrow_mut();
+        if !waiting.iter().any(|other| other.will_wake(context.waker())) {
+            waiting.push(context.waker().clone());
+        }
+        drop(waiting);
+        self.watch();
+        Poll::Pending
+    }
+
+    fn watch(&self) {
+        if self.state.is_watched.replace(true) {
+            return;
+        }
+        let state = Rc::clone(&self.state);
+        self.core.request(move |event_loop| {
+            let watched = event_loop.watch(Watched(Rc::clone(&state)), |watched, _, _| {
+                if watched.0.wake() {
+                    return ControlFlow::Continue(());
+                }
+                // Readable, and nobody waits: it is watched again when somebody does.
+                watched.0.is_watched.set(false);
+                watched.0.id.set(None);
+                ControlFlow::Break(())
+            });
+            match watched {
+                Ok(id) => state.id.set(Some(id)),
+                Err(error) => {
+                    state.is_watched.set(false);
+                    *state.failure.borrow_mut() = Some(error);
+                    state.wake();
+                }
+            }
+        });
+    }
+}
+
+impl<T: AsFd + 'static> Drop for Source<T> {
+    fn drop(&mut self) {
+        if self.state.is_watched.get() {
+            let state = Rc::clone(&self.state);
+            self.core.request(move |event_loop| {
+                if let Some(id) = state.id.take() {
+                    event_loop.unwatch(id);
+                }
+            });
+        }
+    }
+}
+
+impl<T: AsFd + fmt::Debug + 'static> fmt::Debug for Source<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Source").field(&self.state.source).finish()
+    }
+}
