@@ -69,20 +69,21 @@ fn run_once(
 ) -> Result<ExitCode, Failure> {
     let running = drive::start(&mut plan, flags.poller.is_none())?;
     let mut view = View::open(&plan, flags.output.is_quiet);
-    let Ran { outcome, wish } = drive::to_the_end(running, &mut view, (signals, scraped))?;
+    let Ran { outcome, wish, why_in_vain } =
+        drive::to_the_end(running, &mut view, (signals, scraped))?;
     view.close();
     files.write(&outcome)?;
-    let why_unconnected = drive::why_unconnected(&outcome);
     let is_table = flags.output.style.is_none() && !files.are_printed();
-    if is_table && let Some(why) = &why_unconnected {
+    if is_table && let Some(why) = &why_in_vain {
         return Err(Failure::failed(why));
     }
     show(flags, files, &outcome)?;
     if !is_table {
         shout(&outcome.findings);
     }
-    if let Some(why) = &why_unconnected {
+    if let Some(why) = &why_in_vain {
         output::error(why);
+        return Ok(ExitCode::from(1));
     }
     Ok(exit_code(&outcome, wish))
 }

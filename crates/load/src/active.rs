@@ -17,7 +17,7 @@ use std::time::Duration;
 use pollux_engine::{Actions, CloseCause, Moment};
 
 use crate::answer::{Answer, Reading};
-use crate::cause::Cause;
+use crate::cause::{Cause, tells_of_tls};
 use crate::cookies::Cookies;
 use crate::shared::{Reopen, Shared, Stage};
 use crate::supply::Supply;
@@ -27,6 +27,9 @@ use crate::tally::{Fault, Verdict};
 const RETRY_FIRST: Duration = Duration::from_millis(1);
 /// And at most.
 const RETRY_MAX: Duration = Duration::from_millis(128);
+
+/// What servers that speak TLS answer a plain request with, if they answer it.
+const BAD_REQUEST: u16 = 400;
 
 /// A request that was sent, or is being sent.
 #[derive(Clone, Copy, Debug)]
@@ -134,8 +137,10 @@ impl Active {
             };
             let Ok((now_used, answer)) = self.reading.read(&input[used..], cache, kind, seen)
             else {
+                self.look_for_tls(shared, &input[used..]);
                 return self.give_up(shared, actions, Fault::Malformed, input.len());
             };
+            let came = &input[used..];
             used += now_used;
             if self.cookies.as_ref().is_some_and(|cookies| cookies.is_fresh()) {
                 self.learn(shared, &request);
@@ -143,8 +148,14 @@ impl Active {
             let Some(answer) = answer else {
                 let came_ns = came_ns(shared, &request);
                 self.first_byte_ns.get_or_insert(came_ns);
+                if !self.has_answer && self.look_for_tls(shared, came) {
+                    return self.give_up(shared, actions, Fault::Malformed, input.len());
+                }
                 break;
             };
+            if answer.status == BAD_REQUEST && !self.has_answer {
+                self.look_for_tls(shared, came);
+            }
             self.answered(shared, &answer);
             if !answer.keep_alive {
                 self.fail_all(shared, Fault::Short);
@@ -347,6 +358,13 @@ impl Active {
             actions.call_again();
         }
         is_all
+    }
+
+    /// Whether what came first on a plain connection says that the server speaks TLS, which is told then.
+    #[cold]
+    fn look_for_tls(&self, shared: &mut Shared, came: &[u8]) -> bool {
+        let says_so = !self.has_answer && tells_of_tls(came);
+        says_so && shared.speaks_tls()
     }
 
     /// Books that the peer can't be understood, and gives the connection up.

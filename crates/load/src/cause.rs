@@ -33,6 +33,23 @@ pub(crate) enum Cause<'a> {
     Handshake(&'a pollux_tls::Error),
     /// The server ended the connection in the handshake.
     Ended,
+    /// The server speaks TLS, and the URL does not.
+    SpeaksTls,
+}
+
+/// An alert, which servers answer plain bytes with: the type of the record, and the version that all share.
+const ALERT: [u8; 2] = [21, 3];
+/// What servers say of plain requests that understand them all the same: nginx, Go's and with it Caddy, Apache.
+const SAID: [&[u8]; 3] = [b"to HTTPS port", b"to an HTTPS server", b"to an SSL-enabled server"];
+/// They say it within so many bytes.
+const SAID_WITHIN_BYTES: usize = 4096;
+
+/// Whether what came for a plain request says that the server speaks TLS.
+#[cold]
+pub(crate) fn tells_of_tls(answer: &[u8]) -> bool {
+    let start = &answer[..answer.len().min(SAID_WITHIN_BYTES)];
+    let says = |said: &&[u8]| start.windows(said.len()).any(|part| part == *said);
+    start.starts_with(&ALERT) || SAID.iter().any(says)
 }
 
 /// Puts causes into words for one server.
@@ -54,12 +71,17 @@ impl Blame {
         }
     }
 
+    /// Whether the URL is a plain one.
+    pub(crate) fn is_plain(&self) -> bool {
+        self.tls_name.is_none()
+    }
+
     /// What `cause` counts as.
     pub(crate) fn fault(&self, cause: &Cause<'_>) -> Fault {
         match cause {
             Cause::System(error) => Fault::of_connect(error),
             Cause::Timeout => Fault::Timeout,
-            Cause::Handshake(_) | Cause::Ended => Fault::Tls,
+            Cause::Handshake(_) | Cause::Ended | Cause::SpeaksTls => Fault::Tls,
             Cause::Broken if self.tls_name.is_some() => Fault::Tls,
             Cause::Broken | Cause::Full => Fault::Connect,
         }
@@ -88,6 +110,9 @@ impl Blame {
                 "the server ended the connection in the handshake; does it speak TLS (is it \
                  http://?)",
             ),
+            (Cause::SpeaksTls, _) => {
+                format!("the server at {} speaks TLS; use https://", self.peer)
+            }
             (Cause::Handshake(error), name) => {
                 self.tls(name.as_deref().unwrap_or_default(), &REMEDIES.why(error))
             }

@@ -1,12 +1,14 @@
 //! What the threads of a run agree on: when it begins, that it is to stop, that all are done.
 //!
-//! A few atomic words. Threads look at them between turns, never in the hot path.
+//! A few atomic words, and what each thread has counted. Threads look at them between turns, never in the hot
+//! path.
 
-use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::SeqCst};
+use std::sync::{Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
 use crate::shared::monotonic_ns;
+use crate::{Errors, Totals};
 
 /// From when all are ready to when requests begin: all threads have seen it by then.
 const START_AFTER: Duration = Duration::from_millis(2);
@@ -41,11 +43,28 @@ pub(crate) struct Control {
     was_ended_early: AtomicBool,
     was_answered: AtomicBool,
     was_connected: AtomicBool,
+    is_misunderstood: AtomicBool,
     first_failure: OnceLock<String>,
     is_broken: AtomicBool,
     is_finishing: AtomicBool,
     finished: AtomicU32,
     crowd_connected: AtomicU32,
+    /// What each thread has counted so far, without its warm-up.
+    counts: Box<[Mutex<Counts>]>,
+}
+
+/// What a thread has counted.
+#[derive(Clone, Copy, Default, Debug)]
+pub(crate) struct Counts {
+    pub(crate) totals: Totals,
+    pub(crate) errors: Errors,
+}
+
+impl Counts {
+    pub(crate) fn add(&mut self, totals: &Totals, errors: &Errors) {
+        self.totals.add(totals);
+        self.errors.add(errors);
+    }
 }
 
 impl Control {
@@ -61,12 +80,30 @@ impl Control {
             was_ended_early: AtomicBool::new(false),
             was_answered: AtomicBool::new(false),
             was_connected: AtomicBool::new(false),
+            is_misunderstood: AtomicBool::new(false),
             first_failure: OnceLock::new(),
             is_broken: AtomicBool::new(false),
             is_finishing: AtomicBool::new(false),
             finished: AtomicU32::new(0),
             crowd_connected: AtomicU32::new(0),
+            counts: (0..threads).map(|_| Mutex::default()).collect(),
         }
+    }
+
+    /// A thread has counted this so far.
+    pub(crate) fn counted(&self, thread: u32, counts: &Counts) {
+        let kept = &self.counts[thread as usize];
+        *kept.lock().unwrap_or_else(PoisonError::into_inner) = *counts;
+    }
+
+    /// What all have counted.
+    pub(crate) fn counts(&self) -> Counts {
+        let mut all = Counts::default();
+        for counts in &self.counts {
+            let Counts { totals, errors } = *counts.lock().unwrap_or_else(PoisonError::into_inner);
+            all.add(&totals, &errors);
+        }
+        all
     }
 
     /// A thread has its connections; the last one sets the time at which requests begin.
@@ -113,6 +150,15 @@ impl Control {
 
     pub(crate) fn was_connected(&self) -> bool {
         self.was_connected.load(SeqCst)
+    }
+
+    /// The server speaks another protocol than the URL says.
+    pub(crate) fn misunderstood(&self) {
+        self.is_misunderstood.store(true, SeqCst);
+    }
+
+    pub(crate) fn is_misunderstood(&self) -> bool {
+        self.is_misunderstood.load(SeqCst)
     }
 
     /// One did not; the first reason that is told stays.

@@ -20,7 +20,7 @@ use crate::shared::monotonic_ns;
 use crate::tally::{Interval, Tally};
 use crate::{
     CrowdOutcome, Distribution, Errors, Generator, Order, Outcome, Pace, Plan, SHOWN, Schedule,
-    Second, Setting, Standstill, TargetOutcome, Totals, findings, rate_in_words,
+    Second, Setting, Standstill, TargetOutcome, findings, rate_in_words,
 };
 
 /// An interval of one thread.
@@ -57,8 +57,6 @@ pub(crate) struct ThreadOutcome {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Seen {
     pub(crate) last: Option<Second>,
-    pub(crate) totals: Totals,
-    pub(crate) errors: Errors,
 }
 
 /// The gathering thread's state.
@@ -164,12 +162,9 @@ impl Gatherer {
         self.warm_up_errors.add(&counted.warm_up.errors);
         self.warm_up_unanswered.add(&counted.warm_up.unanswered);
         counted.warm_up.clear();
-        let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
-        (seen.totals, seen.errors) = (self.all.totals, self.all.errors);
         if last.is_some() {
-            seen.last = last;
+            self.seen.lock().unwrap_or_else(PoisonError::into_inner).last = last;
         }
-        drop(seen);
         // A thread that has ended needs it no more.
         let _ = self.spares[thread as usize].send(counted);
     }

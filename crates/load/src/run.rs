@@ -9,7 +9,7 @@ use std::thread::{Builder, JoinHandle};
 use std::time::Duration;
 
 use crate::check::check;
-use crate::control::{Control, Phase};
+use crate::control::{Control, Counts, Phase};
 use crate::gather::{Gatherer, Seen, ThreadOutcome};
 use crate::requests::Requests;
 use crate::server_watch::ServerWatch;
@@ -99,9 +99,9 @@ pub struct Progress {
     pub elapsed: Duration,
     /// The last whole second; `None` in the first one.
     pub last: Option<Second>,
-    /// What was counted up to its end, without the warm-up.
+    /// What was counted so far, without the warm-up; at most some tenths of a second old.
     pub totals: Totals,
-    /// What went wrong up to its end, without the warm-up.
+    /// What went wrong so far, without the warm-up.
     pub errors: Errors,
     /// Connections of the crowd that were set up so far.
     pub crowd_connected: u32,
@@ -112,8 +112,8 @@ impl Running {
     #[must_use]
     pub fn progress(&self) -> Progress {
         let (phase, elapsed) = self.control.phase();
-        let Seen { last, totals, errors } =
-            self.seen.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let Seen { last } = self.seen.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let Counts { totals, errors } = self.control.counts();
         let crowd_connected = self.control.crowd_connected();
         Progress { phase, elapsed, last, totals, errors, crowd_connected }
     }
@@ -129,11 +129,13 @@ impl Running {
         self.control.stop();
     }
 
-    /// Whether every active connection was tried, and none came about: there is nobody to ask.
+    /// Whether every active connection was tried, and none came about, or the server speaks another
+    /// protocol: there is nobody to ask.
     #[must_use]
     pub fn is_in_vain(&self) -> bool {
         let is_set_up = self.control.origin_ns().is_some();
-        is_set_up && !self.control.was_connected() && self.control.first_failure().is_some()
+        let is_alone = is_set_up && !self.control.was_connected();
+        (is_alone || self.control.is_misunderstood()) && self.control.first_failure().is_some()
     }
 
     /// Whether the outcome is there, so that [`Running::join`] does not wait.

@@ -104,6 +104,8 @@ pub(crate) struct Shared {
     pub(crate) was_connected: bool,
     /// Why the first one that failed did not, in words.
     pub(crate) first_failure: Option<String>,
+    /// The server speaks TLS, and the URL does not: no request will be answered rightly.
+    pub(crate) is_misunderstood: bool,
     blame: Blame,
     /// Whether a session was called in this turn.
     pub(crate) has_worked: bool,
@@ -146,6 +148,7 @@ impl Shared {
             last_sent_ns: 0,
             was_connected: false,
             first_failure: None,
+            is_misunderstood: false,
             blame: Blame::new(plan),
             has_worked: false,
             turn_ns: 0,
@@ -274,6 +277,17 @@ impl Shared {
             let at_ns = start.map_or(now_ns, |start| start.at_ns);
             self.tally(at_ns).failed(fault, None);
         }
+    }
+
+    /// The server says that it speaks TLS; whether the URL does not, which is told then. What was asked has
+    /// failed.
+    #[cold]
+    pub(crate) fn speaks_tls(&mut self) -> bool {
+        self.is_misunderstood |= self.blame.is_plain();
+        if self.is_misunderstood && self.first_failure.is_none() {
+            self.first_failure = Some(self.blame.words(&Cause::SpeaksTls));
+        }
+        self.is_misunderstood
     }
 
     /// Whether every request has begun that is to begin.

@@ -84,13 +84,11 @@ fn closed_loop(
     }
     let closed = once(plan, flags, (signals, scraped))?;
     let has_answers = closed.outcome.totals.answered > 0;
-    if has_answers || closed.wish.is_some() {
+    if closed.why_in_vain.is_none() && (has_answers || closed.wish.is_some()) {
         return Ok(closed);
     }
-    let why = drive::why_unconnected(&closed.outcome);
-    let why =
-        why.unwrap_or_else(|| "nothing was answered; there is no capacity to find".to_owned());
-    Err(Failure::failed(why))
+    let nothing = || "nothing was answered; there is no capacity to find".to_owned();
+    Err(Failure::failed(closed.why_in_vain.unwrap_or_else(nothing)))
 }
 
 /// One trial; the lines of the search take the place of a view.

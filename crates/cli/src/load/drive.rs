@@ -24,6 +24,8 @@ pub(crate) struct Ran {
     pub(crate) outcome: Outcome,
     /// Who ended it early, if anybody did.
     pub(crate) wish: Option<Wish>,
+    /// Why there was nobody to ask, where that is so.
+    pub(crate) why_in_vain: Option<String>,
 }
 
 /// Starts `plan`. When nobody chose its driver and it can't be opened, the next one takes its
@@ -71,21 +73,19 @@ pub(crate) fn to_the_end(
     }
     let progress = running.progress();
     scraped.show(&progress);
-    if !running.is_in_vain() {
+    let is_in_vain = running.is_in_vain();
+    if !is_in_vain {
         view.show(&progress)?;
     }
     let outcome = running.join().map_err(|error| failure(&error))?;
-    Ok(Ran { outcome, wish })
+    let was_sent = outcome.seconds.iter().any(|second| second.sent > 0);
+    let is_alone = !was_sent && outcome.totals.connects == 0;
+    let why = outcome.first_failure.clone();
+    Ok(Ran { why_in_vain: why.filter(|_| is_alone || is_in_vain), outcome, wish })
 }
 
 /// What the second wish to end does: nothing is shown.
 fn at_once(wish: Wish) -> Failure {
     let message = "ended at once; nothing was shown".to_owned();
     Failure { message, code: wish.exit_code() }
-}
-
-/// Why there was no connection, when there was none and no request could be sent.
-pub(crate) fn why_unconnected(outcome: &Outcome) -> Option<String> {
-    let was_sent = outcome.seconds.iter().any(|second| second.sent > 0);
-    outcome.first_failure.clone().filter(|_| !was_sent && outcome.totals.connects == 0)
 }

@@ -161,9 +161,9 @@ impl Table for LoadSettings {
         let requests_from = keys
             .key(
                 "requests_from",
-                "Requests from this file, sent to the server of the URL: a line for each, [METHOD] \
-                 [WEIGHT@]URL or a JSON object with url, method, headers, body and weight. What a \
-                 line leaves out is as the flags say",
+                "Requests from this file, sent to the server of the URL, of which nothing else counts: a line \
+                 for each, [METHOD] [WEIGHT@]URL or a JSON object with url, method, headers, body and \
+                 weight. What a line leaves out is as the flags say",
             )
             .optional(&path().called("FILE"));
         let orders = [

@@ -154,6 +154,14 @@ fn list(
             let why = "its requests go to the server of one URL; give one".to_owned();
             return Err(LoadError::Plan { what: "--requests-from", why });
         }
+        Some(_) if list::has_pattern(&targets[0].url) || targets[0].weight != 1 => {
+            let why = format!(
+                "its lines are what is asked for, and {} only says of which server; expected a URL without \
+                 weight and [FIRST-LAST]: these may stand in the lines",
+                targets[0].url
+            );
+            return Err(LoadError::Plan { what: "--requests-from", why });
+        }
         Some(path) => list::read(path, &targets[0], &mut list)?,
         None if !targets.iter().any(|target| list::has_pattern(&target.url)) => return Ok(None),
         None if targets.len() > 1 => {

@@ -1,7 +1,7 @@
 //! `--prometheus`: how far the run is, for a scraper that asks over HTTP while it runs.
 //!
-//! One thread answers one scraper after the other and is slept in otherwise; each may take
-//! [`PATIENCE`] in all.
+//! A few threads answer, each one scraper after the other, and sleep otherwise; a scraper may take
+//! [`PATIENCE`] in all, so one that says nothing holds no other one up.
 
 use std::io::{ErrorKind, Read as _, Write as _};
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -14,6 +14,8 @@ use crate::output::{self, Failure};
 
 /// How long a scraper may take to ask and to read.
 const PATIENCE: Duration = Duration::from_secs(2);
+/// Scrapers that are answered at the same time.
+const THREADS: usize = 4;
 /// The head of a request.
 const HEAD_BYTES_MAX: usize = 8 * 1024;
 
@@ -32,16 +34,17 @@ impl Scraped {
         let listener = TcpListener::bind(address).map_err(failed)?;
         let address = listener.local_addr().map_err(failed)?;
         let page = Arc::<Mutex<String>>::default();
-        let offered = Arc::clone(&page);
-        std::thread::Builder::new()
-            .name("load-metrics".to_owned())
-            .spawn(move || {
+        for _ in 0..THREADS {
+            let (listener, offered) = (listener.try_clone().map_err(failed)?, Arc::clone(&page));
+            let serve = move || {
                 for client in listener.incoming() {
                     // One that went away, or took too long, asks again.
-                    let _ = client.and_then(|client| answer(client, &offered));
+                    let _ = client.and_then(|client| answer(client, &offered, PATIENCE));
                 }
-            })
-            .map_err(failed)?;
+            };
+            let thread = std::thread::Builder::new().name("load-metrics".to_owned());
+            thread.spawn(serve).map_err(failed)?;
+        }
         output::remark(&format!("pollux load: metrics at http://{address}/metrics"));
         Ok(Self(Some(page)))
     }
@@ -54,9 +57,9 @@ impl Scraped {
     }
 }
 
-fn answer(mut client: TcpStream, page: &Mutex<String>) -> std::io::Result<()> {
-    let end = Instant::now() + PATIENCE;
-    client.set_write_timeout(Some(PATIENCE))?;
+fn answer(mut client: TcpStream, page: &Mutex<String>, patience: Duration) -> std::io::Result<()> {
+    let end = Instant::now() + patience;
+    client.set_write_timeout(Some(patience))?;
     let mut head = Vec::new();
     while !head.windows(4).any(|part| part == b"\r\n\r\n") {
         let left = end.saturating_duration_since(Instant::now());
@@ -88,4 +91,28 @@ fn answer(mut client: TcpStream, page: &Mutex<String>) -> std::io::Result<()> {
     );
     client.write_all(head.as_bytes())?;
     if has_body { client.write_all(body.as_bytes()) } else { Ok(()) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_scraper_that_says_nothing_is_not_waited_for_for_ever() {
+        let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+        let mut silent =
+            TcpStream::connect(listener.local_addr().expect("bound")).expect("it listens");
+        let accept = || listener.accept().expect("a client").0;
+        let patience = Duration::from_millis(20);
+        let page = Mutex::default();
+        answer(accept(), &page, patience).expect_err("nothing was asked");
+        assert_eq!(silent.read(&mut [0; 9]).expect("an end"), 0);
+        // One that says half of it, and goes on for ever, byte by byte.
+        silent = TcpStream::connect(listener.local_addr().expect("bound")).expect("it listens");
+        let served = accept();
+        std::thread::scope(|scope| {
+            scope.spawn(|| while silent.write_all(b"x").is_ok() {});
+            answer(served, &page, patience).expect_err("no end of the head");
+        });
+    }
 }

@@ -68,6 +68,23 @@ fn file(text: &str) -> (TempDir, String) {
 }
 
 #[test]
+fn a_weight_or_a_pattern_in_the_url_beside_a_file_is_refused_as_it_would_mean_nothing() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let file = folder.path().join("requests");
+    std::fs::write(&file, "/a\n/b\n").expect("written");
+    let file = file.display().to_string();
+    for url in ["3@http://127.0.0.1:1/", "http://127.0.0.1:1/[1-9]"] {
+        let said = load(&["-n", "1", "--requests-from", &file, url]);
+        assert_eq!(said.code, Some(2), "{said:?}");
+        let told = "only says of which server; expected a URL without weight and [FIRST-LAST]";
+        assert!(
+            said.stderr.contains("--requests-from: ") && said.stderr.contains(told),
+            "{said:?}"
+        );
+    }
+}
+
+#[test]
 fn the_requests_of_a_file_arrive_in_turn_and_again() {
     let text = "# some\n/a\nDELETE /b?x=1\n\n{\"url\": \"/c\", \"body\": \"x=1\", \
                 \"headers\": {\"A\": \"of the line\"}}\n";

@@ -36,12 +36,13 @@ impl Server {
             assert!(stderr.read_line(&mut said).expect("lines") > 0, "it ended: {said}");
         }
         let addresses: Vec<&str> = said
-            .split("http://")
+            .split("://")
             .skip(1)
             .map(|part| part.split([' ', '/']).next().expect("an address"))
             .collect();
         let stats = addresses.last().expect("the metrics").parse().expect("a socket address");
-        let url = format!("http://{}/", addresses[0]);
+        let scheme = if said.contains(" https://") { "https" } else { "http" };
+        let url = format!("{scheme}://{}/", addresses[0]);
         Self { process, url, stats }
     }
 

@@ -1,6 +1,6 @@
 //! How far a run is, for Prometheus while it runs.
 
-use std::io::{BufRead, BufReader, Read, Write};
+use std::io::{BufRead, BufReader, ErrorKind, Read, Write};
 use std::net::{TcpListener, TcpStream};
 
 use rustix::process::{Pid, Signal, kill_process};
@@ -31,9 +31,13 @@ fn scrape(flags: &[&str], name: &str) -> String {
     let url = line.trim().rsplit(' ').next().expect("a URL").to_owned();
     let address = url.strip_prefix("http://").and_then(|rest| rest.strip_suffix("/metrics"));
     let address = address.expect("an address");
+    // One that says nothing holds nobody up.
+    let mut silent = TcpStream::connect(address).expect("it listens");
+    asked(address, "GET /metrics HTTP/1.1\r\nHost: a\r\n\r\n");
+    silent.set_nonblocking(true).expect("set");
+    let kept = silent.read(&mut [0; 9]).expect_err("it was waited for to its end");
+    assert_eq!(kept.kind(), ErrorKind::WouldBlock);
     let page = loop {
-        // One that says nothing is not waited for for ever.
-        let _silent = TcpStream::connect(address).expect("it listens");
         let page = asked(address, "GET /metrics HTTP/1.1\r\nHost: a\r\n\r\n");
         if value(&page, name).is_some_and(|count| count > 0.0) {
             break page;

@@ -5,6 +5,7 @@ use std::io::BufReader;
 use rustix::process::{Pid, Signal, kill_process};
 
 use crate::endings::nobody;
+use crate::nginx::{Nginx, has_nginx};
 use crate::run::{Server, load, read_until, started, text_of};
 
 #[test]
@@ -22,6 +23,53 @@ fn a_server_without_tls_is_named_as_that() {
     let said = load(&["-d", "60s", "--warm-up", "60s", "-c", "4", "--insecure", &url]);
     assert_eq!(said.code, Some(1), "{said:?}");
     assert!(said.stderr.contains("does not speak TLS (is it http://?)"), "{said:?}");
+}
+
+#[test]
+fn a_server_that_speaks_tls_is_named_as_that_whatever_it_answers() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let key = rcgen::KeyPair::generate().expect("a key");
+    let cert = rcgen::CertificateParams::new(["localhost".to_owned()]).expect("a name");
+    let cert = cert.self_signed(&key).expect("signed");
+    let at = |name: &str| folder.path().join(name).display().to_string();
+    std::fs::write(at("cert"), cert.pem()).expect("written");
+    std::fs::write(at("key"), key.serialize_pem()).expect("written");
+    let run = ["-d", "60s", "--warm-up", "60s", "-c", "4"];
+    let told = |flags: &[&str]| {
+        let said = load(&[&run[..], flags].concat());
+        assert_eq!(said.code, Some(1), "{said:?}");
+        assert!(said.stderr.contains(" speaks TLS; use https://"), "{said:?}");
+    };
+    let tls =
+        ["--reply", "1", "--listen", "127.0.0.1:0", "--cert", &at("cert"), "--key", &at("key")];
+    let server = Server::start_with(&tls);
+    told(&[&server.url.replace("https:", "http:")]);
+    told(&["--json", "-", &server.url.replace("https:", "http:")]);
+    // As OpenSSL does, and Go.
+    for answer in [
+        &b"\x15\x03\x01\x00\x02\x02\x46"[..],
+        b"HTTP/1.0 400 Bad Request\r\n\r\nClient sent an HTTP request to an HTTPS server.\n",
+    ] {
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
+        let url = format!("http://{}/", listener.local_addr().expect("bound"));
+        std::thread::spawn(move || {
+            while let Ok((mut client, _)) = listener.accept() {
+                let asked = std::io::Read::read(&mut client, &mut [0; 512]);
+                let _ = asked.and_then(|_| std::io::Write::write_all(&mut client, answer));
+            }
+        });
+        told(&[&url]);
+    }
+    if has_nginx() {
+        let words = format!(
+            "listen unix:{} ssl; ssl_certificate {}; ssl_certificate_key {};",
+            at("tls"),
+            at("cert"),
+            at("key")
+        );
+        let _nginx = Nginx::start_with(folder.path(), &words);
+        told(&["--unix", &at("tls"), "http://localhost/"]);
+    }
 }
 
 #[test]

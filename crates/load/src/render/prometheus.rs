@@ -1,7 +1,6 @@
 //! How far a run is, in the text format of Prometheus (version 0.0.4).
 //!
-//! Counters are those of the measured part up to its last whole second; what is of that second says so
-//! in its name.
+//! Counters are those of the measured part so far; what is of its last whole second says so in its name.
 
 use std::fmt::{Display, Write as _};
 
@@ -23,7 +22,8 @@ pub fn prometheus(progress: &Progress) -> String {
         page.line("phase", &[("phase", &name)], u8::from(*phase == one));
     }
     page.one("elapsed_seconds", "gauge", "Seconds since requests began", elapsed.as_secs_f64());
-    page.one("requests_sent_total", "counter", "Requests sent", totals.sent);
+    let sent = "Requests sent, without those of the warm-up, as all that is counted here";
+    page.one("requests_sent_total", "counter", sent, totals.sent);
     page.family(
         "answers_total",
         "counter",

@@ -23,7 +23,7 @@ use rustix::thread::set_current_timer_slack;
 
 use crate::active::Active;
 use crate::cause::Cause;
-use crate::control::Control;
+use crate::control::{Control, Counts};
 use crate::course::Course;
 use crate::crowd::Kind;
 use crate::gather::{Handed, ThreadOutcome};
@@ -40,6 +40,8 @@ use crate::{LoadError, Plan};
 /// Connects of one thread that are under way at the same time. Below the backlog of any server,
 /// for what does not fit there is tried again by the kernel after a second only.
 const CONNECTING_MAX: u32 = 512;
+/// Time between two looks that others can take at what was counted.
+const SHOWN_EVERY_NS: u64 = 100_000_000;
 /// Longest wait: so late is a stop noticed.
 const WAIT_MAX: Duration = Duration::from_millis(50);
 /// Wait while other threads are not ready, or not done.
@@ -76,6 +78,9 @@ pub(crate) struct Worker {
     tls: Option<Tls>,
     sender: Sender<Handed>,
     spares: Receiver<Box<Interval>>,
+    /// What was handed over so far, and when the last look at all of it was possible.
+    counts: Counts,
+    shown_ns: u64,
     /// When the interval ends that is counted now, and its number.
     boundary_ns: u64,
     interval: u32,
@@ -135,6 +140,8 @@ impl Worker {
             tls,
             sender,
             spares,
+            counts: Counts::default(),
+            shown_ns: 0,
             boundary_ns,
             interval,
             before,
@@ -295,6 +302,8 @@ impl Worker {
         let cpu = now.0.saturating_sub(cpu).saturating_sub(spun);
         let shared = self.event_loop.shared();
         let counted = std::mem::replace(&mut shared.interval, fresh);
+        self.counts.add(&counted.measured.totals, &counted.measured.errors);
+        self.control.counted(self.thread, &self.counts);
         let handed = Handed { thread: self.thread, interval, end_ns, open, cpu, counted };
         // Nobody listens any more only when the gathering thread has failed; it tells of that.
         let _ = self.sender.send(handed);
@@ -309,6 +318,13 @@ impl Worker {
     fn turn_and_look(&mut self, at_most: Duration) -> Result<(), LoadError> {
         self.turn(at_most)?;
         let Shared { turn_ns, last_answer_ns, .. } = *self.event_loop.shared();
+        if turn_ns >= self.shown_ns + SHOWN_EVERY_NS {
+            self.shown_ns = turn_ns;
+            let measured = &self.event_loop.shared().interval.measured;
+            let mut counts = self.counts;
+            counts.add(&measured.totals, &measured.errors);
+            self.control.counted(self.thread, &counts);
+        }
         let is_asking = self.event_loop.shared().is_asking() || self.opener.next_ns().is_some();
         self.course.look(turn_ns, at_most.as_nanos() as u64, last_answer_ns, is_asking);
         self.tell();
@@ -327,6 +343,9 @@ impl Worker {
         if let (Some(why), false) = (&shared.first_failure, self.told.failed) {
             self.told.failed = true;
             self.control.failed(why);
+        }
+        if shared.is_misunderstood {
+            self.control.misunderstood();
         }
     }
 

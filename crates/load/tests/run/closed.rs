@@ -2,6 +2,10 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
+use std::time::Duration;
+
+use pollux_engine::Driver;
+use pollux_load::{End, Load};
 
 use crate::server::{OK, Server};
 use crate::{is_sound, on_every_driver, plan, some};
@@ -23,6 +27,34 @@ fn every_request_is_sent_once_and_answered() {
             assert_eq!(outcome.connect.count(), 8, "{at}");
         },
     );
+}
+
+#[test]
+fn what_is_counted_is_seen_before_the_second_is_over_and_in_the_end_all_of_it() {
+    let server = Server::start(|mut peer| peer.answer_all(OK));
+    let is_seen_early = || {
+        let mut plan = plan(Driver::default(), &server.url("/"), 2, 1);
+        plan.end = End { requests: None, after: Some(Duration::from_secs(3600)) };
+        let running = Load::start(plan).expect("started");
+        let seen = loop {
+            let seen = running.progress();
+            if seen.totals.answered > 0 {
+                break seen;
+            }
+            std::thread::yield_now();
+        };
+        running.stop();
+        while !running.is_finished() {
+            std::thread::yield_now();
+        }
+        let last = running.progress();
+        let outcome = running.join().expect("a run");
+        assert_eq!(last.totals.answered, outcome.totals.answered);
+        assert_eq!(last.errors.total(), outcome.errors.total());
+        seen.last.is_none()
+    };
+    // A machine that is busy may take a second for the first look.
+    assert!((0..5).any(|_| is_seen_early()), "counts came by whole seconds");
 }
 
 #[test]
