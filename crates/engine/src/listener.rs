@@ -5,7 +5,7 @@
 use std::ffi::OsStr;
 use std::fmt;
 use std::io;
-use std::net::{SocketAddr, ToSocketAddrs};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, ToSocketAddrs};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
@@ -23,6 +23,8 @@ use rustix::net::{
 
 /// Connections that may wait to be accepted; the kernel caps it at `net.core.somaxconn`.
 const BACKLOG: i32 = 4096;
+/// Longest path of a unix socket: `sun_path` holds 108 bytes with the final zero.
+const UNIX_PATH_BYTES_MAX: usize = 107;
 
 /// Where a server listens, and a client finds it.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -36,25 +38,50 @@ pub enum ListenAddress {
 impl FromStr for ListenAddress {
     type Err = ListenError;
 
-    /// `HOST:PORT`, `[IPv6]:PORT` or `unix:PATH`.
+    /// `HOST:PORT`, `:PORT` (every address of the machine), `[IPv6]:PORT` or `unix:PATH`. Host names are
+    /// looked up, and the kernel is asked for IPv6; nothing is opened.
     fn from_str(text: &str) -> Result<Self, ListenError> {
-        if let Some(path) = text.strip_prefix("unix:") {
-            if path.is_empty() {
-                return Err(ListenError::Address { text: text.to_owned(), why: "no path".into() });
-            }
-            return Ok(Self::Unix(path.into()));
-        }
-        let wrong = |why: String| ListenError::Address { text: text.to_owned(), why };
-        let (host, port) = text.rsplit_once(':').ok_or_else(|| wrong("no port".to_owned()))?;
-        if port.parse::<u16>().is_err() {
-            return Err(wrong(format!("\"{port}\" is not a port from 0 to 65535")));
-        }
-        if host.contains(':') && !(host.starts_with('[') && host.ends_with(']')) {
-            return Err(wrong("an IPv6 address without its brackets".to_owned()));
-        }
-        let unknown = |error| wrong(format!("\"{host}\" can't be looked up: {error}"));
-        let mut found = text.to_socket_addrs().map_err(unknown)?;
-        found.next().map(Self::Tcp).ok_or_else(|| wrong("the name has no address".to_owned()))
+        let read = match text.strip_prefix("unix:") {
+            Some(path) => match path.len() {
+                0 => Err("no path".to_owned()),
+                1..=UNIX_PATH_BYTES_MAX => Ok(Self::Unix(path.into())),
+                _ => {
+                    Err(format!("a path of a unix socket has at most {UNIX_PATH_BYTES_MAX} bytes"))
+                }
+            },
+            None => tcp(text).map(Self::Tcp),
+        };
+        read.map_err(|why| ListenError::Address { text: text.to_owned(), why })
+    }
+}
+
+fn tcp(text: &str) -> Result<SocketAddr, String> {
+    let is_number = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
+    let Some((host, port)) = text.rsplit_once(':') else {
+        let why = if is_number(text) { "a port without its colon" } else { "no port" };
+        return Err(why.to_owned());
+    };
+    if text.contains("://") {
+        return Err("a URL".to_owned());
+    }
+    let number = port.parse().ok().filter(|_| is_number(port));
+    let number = number.ok_or_else(|| format!("\"{port}\" is not a port from 0 to 65535"))?;
+    if host.is_empty() {
+        return Ok(SocketAddr::new(every_address(), number));
+    }
+    if host.contains(':') && !(host.starts_with('[') && host.ends_with(']')) {
+        return Err("an IPv6 address without its brackets".to_owned());
+    }
+    let unknown = |error| format!("\"{host}\" can't be looked up: {error}");
+    let mut found = text.to_socket_addrs().map_err(unknown)?;
+    found.next().ok_or_else(|| format!("\"{host}\" has no address"))
+}
+
+/// `::`, which takes IPv4 as well, unless the kernel has no IPv6 (`ipv6(7)`: EAFNOSUPPORT).
+fn every_address() -> IpAddr {
+    match socket_with(AddressFamily::INET6, SocketType::STREAM, SocketFlags::CLOEXEC, None) {
+        Err(Errno::AFNOSUPPORT) => Ipv4Addr::UNSPECIFIED.into(),
+        _ => Ipv6Addr::UNSPECIFIED.into(),
     }
 }
 
@@ -124,8 +151,8 @@ impl fmt::Display for ListenError {
         match self {
             Self::Address { text, why } => write!(
                 f,
-                "\"{text}\" is no address to listen on ({why}); write HOST:PORT, [::]:PORT or \
-                 unix:PATH"
+                "\"{text}\" is no address to listen on ({why}); write HOST:PORT, :PORT, \
+                 [IPV6]:PORT or unix:PATH"
             ),
             Self::Occupied { path, why } => write!(f, "{}: {why}", path.display()),
             Self::System { call, address, .. } => write!(f, "{call} on {address} failed"),
@@ -392,18 +419,25 @@ mod tests {
         }
         let error = "8080".parse::<ListenAddress>().expect_err("no host");
         assert!(error.to_string().contains("HOST:PORT"), "{error}");
+        let Ok(ListenAddress::Tcp(every)) = ":8080".parse() else { panic!("TCP") };
+        assert!(every.ip().is_unspecified() && every.port() == 8080, "{every}");
     }
 
     #[test]
     fn wrong_addresses_say_which_part_is_wrong() {
         for (text, part) in [
+            ("", "no port"),
             ("localhost", "no port"),
+            ("8080", "a port without its colon"),
+            ("http://localhost:80/", "a URL"),
+            (":+1", "\"+1\" is not a port from 0 to 65535"),
             ("127.0.0.1:99999", "\"99999\" is not a port"),
             ("127.0.0.1:", "\"\" is not a port"),
             ("::1:80", "brackets"),
             ("[::1:80", "brackets"),
             ("pollux.invalid:80", "\"pollux.invalid\" can't be looked up"),
             ("unix:", "no path"),
+            (&format!("unix:/{}", "x".repeat(107)), "at most 107 bytes"),
         ] {
             match text.parse::<ListenAddress>() {
                 Err(ListenError::Address { why, .. }) => assert!(why.contains(part), "{why}"),

@@ -30,7 +30,7 @@ pub struct Section {
 }
 
 /// One key: `--header-timeout` on the command line is `header_timeout` in a file.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct Row {
     /// Name in a file.
     pub name: &'static str,
@@ -66,8 +66,12 @@ pub struct Row {
     pub accepts: String,
     /// Words that are accepted, or that completions offer.
     pub words: Vec<Word>,
+    /// Keys without which it does nothing, each with the reason.
+    pub(crate) needs: Vec<(&'static str, &'static str)>,
     /// Keys that cannot be said beside it.
     pub(crate) excludes: &'static [&'static str],
+    /// Whether it has to be said.
+    pub(crate) is_required: bool,
     /// Whether help and reference page leave it out.
     pub is_hidden: bool,
     /// Whether only completions and the manual know its flag.
@@ -104,8 +108,7 @@ pub enum Takes {
 #[must_use]
 pub fn describe<T: Table>() -> Description {
     let mut description = Description { sections: vec![Section::default()] };
-    let value = T::read(&mut Keys::describing(&mut description, 0));
-    assert!(value.is_none(), "a key was not read: nothing is said while a table is described");
+    T::read(&mut Keys::describing(&mut description, 0));
     description
 }
 
@@ -151,31 +154,6 @@ impl Section {
 }
 
 impl Row {
-    pub(crate) fn new(name: &'static str, about: impl Into<Cow<'static, str>>) -> Self {
-        Self {
-            name,
-            aliases: Vec::new(),
-            flag: None,
-            short: None,
-            place: Places::default(),
-            heading: Cow::Borrowed(""),
-            about: about.into(),
-            more: "",
-            default: None,
-            otherwise: "",
-            example: "",
-            takes: Takes::default(),
-            split: None,
-            bare: None,
-            placeholder: "",
-            accepts: String::new(),
-            words: Vec::new(),
-            excludes: &[],
-            is_hidden: false,
-            is_unlisted: false,
-        }
-    }
-
     /// The flag as it is written, or what stands for an argument without one.
     #[must_use]
     pub fn written(&self) -> String {

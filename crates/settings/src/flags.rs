@@ -19,29 +19,26 @@ use crate::mistake::Mistakes;
 const CONFIG: &str = "config";
 
 /// What the command line says of the table `T`: its flags, and `--config FILE` for a file with the
-/// same keys.
+/// same keys, where it is to have one.
 #[derive(Clone, Debug)]
-pub struct Flags<T> {
-    flags: FlagsAlone<T>,
-    config: Option<PathBuf>,
-}
-
-/// The flags of the table `T` without one that names a file, for a command that is given its file in
-/// another way.
-#[derive(Clone, Debug)]
-pub struct FlagsAlone<T> {
-    /// What they say.
+pub struct Flags<T, const HAS_FILE: bool = true> {
+    /// What the flags say.
     pub given: Given,
+    config: Option<PathBuf>,
     table: PhantomData<fn() -> T>,
 }
 
-impl<T: Table> Flags<T> {
+/// The flags of the table `T` without one that names a file, for a command that is given its file in
+/// another way, or none.
+pub type FlagsAlone<T> = Flags<T, false>;
+
+impl<T: Table, const HAS_FILE: bool> Flags<T, HAS_FILE> {
     /// What was said, by flags and file together.
     ///
     /// # Errors
     /// When the file cannot be read, or every mistake of both.
     pub fn read(&self) -> Result<T, Mistakes> {
-        self.flags.given.clone().over(self.file()?).read()
+        self.given.clone().over(self.file()?).read()
     }
 
     /// The file that `--config` names.
@@ -66,17 +63,18 @@ impl<T: Table> Flags<T> {
     /// Every mistake of both.
     pub fn read_with(&self, file: Option<(&str, &str)>) -> Result<T, Mistakes> {
         let file = file.map_or_else(Given::default, |(name, text)| Given::from_toml(text, name));
-        self.flags.given.clone().over(file).read()
+        self.given.clone().over(file).read()
     }
 }
 
-impl<T: Table> Args for Flags<T> {
+impl<T: Table, const HAS_FILE: bool> Args for Flags<T, HAS_FILE> {
     fn augment_args(command: Command) -> Command {
-        let config = Arg::new(CONFIG)
-            .long(CONFIG)
-            .value_name("FILE")
-            .value_parser(clap::value_parser!(PathBuf))
-            .help("Read settings from this TOML file; flags win over it");
+        if !HAS_FILE {
+            return command.args(args(&describe::<T>(), "the file's, else "));
+        }
+        let config = Arg::new(CONFIG).long(CONFIG).value_name("FILE");
+        let config = config.value_parser(clap::value_parser!(PathBuf));
+        let config = config.help("Read settings from this TOML file; flags win over it");
         command.arg(config).args(args(&describe::<T>(), ""))
     }
 
@@ -85,31 +83,10 @@ impl<T: Table> Args for Flags<T> {
     }
 }
 
-impl<T: Table> FromArgMatches for Flags<T> {
+impl<T: Table, const HAS_FILE: bool> FromArgMatches for Flags<T, HAS_FILE> {
     fn from_arg_matches(matches: &ArgMatches) -> Result<Self, clap::Error> {
-        let config = matches.get_one::<PathBuf>(CONFIG).cloned();
-        Ok(Self { flags: FlagsAlone::from_arg_matches(matches)?, config })
-    }
-
-    fn update_from_arg_matches(&mut self, matches: &ArgMatches) -> Result<(), clap::Error> {
-        *self = Self::from_arg_matches(matches)?;
-        Ok(())
-    }
-}
-
-impl<T: Table> Args for FlagsAlone<T> {
-    fn augment_args(command: Command) -> Command {
-        command.args(args(&describe::<T>(), "the file's, else "))
-    }
-
-    fn augment_args_for_update(command: Command) -> Command {
-        Self::augment_args(command)
-    }
-}
-
-impl<T: Table> FromArgMatches for FlagsAlone<T> {
-    fn from_arg_matches(matches: &ArgMatches) -> Result<Self, clap::Error> {
-        Ok(Self { given: given(matches, &describe::<T>()), table: PhantomData })
+        let config = HAS_FILE.then(|| matches.get_one::<PathBuf>(CONFIG).cloned()).flatten();
+        Ok(Self { given: given(matches, &describe::<T>()), config, table: PhantomData })
     }
 
     fn update_from_arg_matches(&mut self, matches: &ArgMatches) -> Result<(), clap::Error> {

@@ -1,6 +1,6 @@
 //! What was said, by flags and by a file, before it is read as a [`Table`].
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::Read;
@@ -81,7 +81,8 @@ impl Given {
     pub fn read<T: Table>(&self) -> Result<T, Mistakes> {
         let (file, text) = self.file.as_ref().map_or(("", ""), |(file, text)| (file, text));
         let description = describe::<T>();
-        let reading = Reading { file, text, description, mistakes: RefCell::default() };
+        let (mistakes, has_stand_in) = (RefCell::default(), Cell::default());
+        let reading = Reading { file, text, description, mistakes, has_stand_in };
         let parsed = document::parse(text);
         let empty = DeTable::new();
         let top = match &parsed {
@@ -91,23 +92,14 @@ impl Given {
                 &empty
             }
         };
-        let value = {
-            let has_file = self.file.is_some() && parsed.is_ok();
-            let mut keys = Keys::top(&reading, &self.flags, top, has_file);
-            let value = T::read(&mut keys);
-            keys.end();
-            value
-        };
+        let has_file = self.file.is_some() && parsed.is_ok();
+        let value = Keys::top(&reading, &self.flags, top, has_file);
         let mut mistakes = reading.mistakes.into_inner();
         if parsed.is_err() {
             // What a broken file did not say is not a mistake of its own.
             mistakes.retain(|mistake| mistake.place != Place::Whole);
         }
-        match (Mistakes::of(mistakes), value) {
-            (Some(mistakes), _) => Err(mistakes),
-            (None, Some(value)) => Ok(value),
-            (None, None) => unreachable!("a table that is not read has a mistake"),
-        }
+        Mistakes::of(mistakes).map_or(Ok(value), Err)
     }
 }
 
@@ -117,12 +109,20 @@ pub(crate) struct Reading<'a> {
     pub(crate) text: &'a str,
     pub(crate) description: Description,
     pub(crate) mistakes: RefCell<Vec<Mistake>>,
+    /// Whether a default stands in for a value that is wrong or missing.
+    pub(crate) has_stand_in: Cell<bool>,
 }
 
 impl Reading<'_> {
     /// Notes a mistake at byte `at` of the file.
     pub(crate) fn note(&self, at: usize, message: String) {
         self.note_at(self.place(at), message);
+    }
+
+    /// The same, of what a default stands in for.
+    pub(crate) fn stands_in(&self, at: usize, message: String) {
+        self.has_stand_in.set(true);
+        self.note(at, message);
     }
 
     /// Byte `at` of the file.

@@ -112,6 +112,12 @@ impl<T: 'static> Kind<T> {
         self.judge(text, "")
     }
 
+    /// The value of a text that stands in a table.
+    pub(crate) fn of_table(&self, text: &str) -> T {
+        let read = self.read(text);
+        read.unwrap_or_else(|why| panic!("the default {text} is not accepted: {why}"))
+    }
+
     /// The accepted values in words, as in "expected {accepts}".
     #[must_use]
     pub fn accepts(&self) -> &str {

@@ -26,20 +26,30 @@ pub fn reference<T: Table>() -> String {
     page
 }
 
-/// Whether `page` is what the file at `path` keeps; with `POLLUX_BLESS` in the environment it is
-/// written there first. For the tests that hold pages and tables together.
+/// Whether `file` of docs/ keeps `made` between the lines `<!-- part -->` and `<!-- end of part -->`,
+/// around which people write. With `POLLUX_BLESS` in the environment it is written there first. For the
+/// tests that hold pages and tables together.
 ///
 /// # Errors
 /// What to do about it.
-pub fn kept(path: &Path, page: &str) -> Result<(), String> {
+pub fn kept(file: &str, part: &str, made: &str) -> Result<(), String> {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs").join(file);
     let failed = |error| format!("{}: {error}", path.display());
-    if std::env::var_os("POLLUX_BLESS").is_some() {
-        std::fs::write(path, page).map_err(failed)?;
+    let text = std::fs::read_to_string(&path).map_err(failed)?;
+    let (begin, end) = (format!("<!-- {part} -->\n"), format!("<!-- end of {part} -->\n"));
+    let parts = text.split_once(&begin).and_then(|(before, rest)| {
+        let (between, after) = rest.split_once(&end)?;
+        Some((before, between, after))
+    });
+    let lacks = || format!("{} lacks {begin}or {end}", path.display());
+    let (before, between, after) = parts.ok_or_else(lacks)?;
+    if between == made {
+        return Ok(());
     }
-    let is_same = std::fs::read_to_string(path).map_err(failed)? == page;
-    is_same
-        .then_some(())
-        .ok_or_else(|| format!("{} is old; `cargo xtask bless` writes it anew", path.display()))
+    if std::env::var_os("POLLUX_BLESS").is_none() {
+        return Err(format!("{} is old; `cargo xtask bless` writes it anew", path.display()));
+    }
+    std::fs::write(&path, format!("{before}{begin}{made}{end}{after}")).map_err(failed)
 }
 
 fn rows(page: &mut String, section: &Section, has_flags: bool) {

@@ -8,7 +8,9 @@ use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
 use crate::describe::{Places, Row, Section};
+use crate::document::{found, scalar};
 use crate::given::Reading;
+use crate::kind::Kind;
 use crate::mistake::{Place, did_you_mean, shown};
 
 /// Where the values of a section are.
@@ -21,6 +23,8 @@ pub(crate) struct Source<'a> {
     pub(crate) at: Option<usize>,
     /// The keys that were asked for.
     pub(crate) asked: Vec<&'static str>,
+    /// Those of which something wrong was said.
+    pub(crate) wrong: Vec<&'static str>,
 }
 
 /// What was said of a key.
@@ -30,13 +34,63 @@ pub(crate) enum Said<'a> {
     File(&'a Spanned<DeValue<'a>>),
 }
 
-impl Said<'_> {
+/// One value of a key.
+#[derive(Clone, Copy)]
+pub(crate) enum Item<'a> {
+    Text(&'a str),
+    Value(&'a Spanned<DeValue<'a>>),
+}
+
+impl<'a> Said<'a> {
     /// Whether something was said but that a switch is off.
     pub(crate) fn is_on(&self) -> bool {
         match self {
             Self::Nothing => false,
             Self::Flag(_) => true,
             Self::File(value) => !matches!(value.get_ref(), DeValue::Boolean(false)),
+        }
+    }
+
+    /// The value of a key that has one: of several flags the last.
+    pub(crate) fn value(&self) -> Option<Item<'a>> {
+        match self {
+            Self::Nothing => None,
+            Self::Flag(texts) => Some(Item::Text(texts.last().map_or("", String::as_str))),
+            Self::File(value) => Some(Item::Value(value)),
+        }
+    }
+
+    /// The values of a key that has several; those of a flag may be divided at commas.
+    pub(crate) fn items(&self, is_divided: Option<fn(&str) -> bool>) -> Vec<Item<'a>> {
+        let divided = |text: &'a String| -> Vec<Item<'a>> {
+            match is_divided {
+                Some(is_divided) if is_divided(text) => {
+                    text.split(',').map(|part| Item::Text(part.trim())).collect()
+                }
+                _ => vec![Item::Text(text)],
+            }
+        };
+        match self {
+            Self::Nothing => Vec::new(),
+            Self::Flag(texts) => texts.iter().flat_map(divided).collect(),
+            Self::File(value) => match value.get_ref() {
+                DeValue::Array(items) => items.iter().map(Item::Value).collect(),
+                _ => vec![Item::Value(value)],
+            },
+        }
+    }
+}
+
+impl Item<'_> {
+    /// What it is as a value of `kind`, or what is wrong with it.
+    pub(crate) fn read<T: 'static>(self, kind: &Kind<T>, example: &str) -> Result<T, String> {
+        match self {
+            Self::Text(text) => kind.judge(text, example),
+            Self::Value(value) => {
+                let text = scalar(value.get_ref()).filter(|_| kind.takes(value.get_ref()));
+                let text = text.ok_or_else(|| kind.refusal(&found(value.get_ref()), example))?;
+                kind.judge(&text, example)
+            }
         }
     }
 }
@@ -49,7 +103,8 @@ impl<'a> Source<'a> {
         entries: &'a DeTable<'a>,
         at: usize,
     ) -> Self {
-        Self { reading, section, flags: None, entries, at: Some(at), asked: Vec::new() }
+        let (asked, wrong) = (Vec::new(), Vec::new());
+        Self { reading, section, flags: None, entries, at: Some(at), asked, wrong }
     }
 
     /// What was said of key `name` of this section. A flag takes the place of what a file says of
@@ -107,28 +162,42 @@ impl<'a> Source<'a> {
         }
     }
 
-    /// Notes what is wrong with a value of a file and repeats it as it was written.
-    pub(crate) fn wrong_value(&self, row: &Row, value: &Spanned<DeValue<'_>>, what: &str) {
-        let written = self.reading.text.get(value.span()).unwrap_or_default();
-        let written: String = written.lines().next().unwrap_or_default().chars().take(60).collect();
-        self.reading.note(value.span().start, format!("{} = {written}: {what}", row.name));
+    /// Notes that the section lacks something, for which a default stands in.
+    pub(crate) fn lacks(&self, what: String) {
+        self.reading.has_stand_in.set(true);
+        self.refuse(what);
     }
 
-    /// Notes what is wrong with a value of a flag.
-    pub(crate) fn wrong_text(&self, row: &Row, text: &str, what: String) {
-        let flag = format!("{} {}", row.written(), shown(text));
-        self.reading.note_at(Place::Flag(flag), what);
+    /// What was said of the key is wrong; its default stands in.
+    pub(crate) fn is_wrong(&mut self, row: &Row) {
+        self.reading.has_stand_in.set(true);
+        self.wrong.push(row.name);
+    }
+
+    /// Notes what is wrong with a value, and repeats it as it was written.
+    pub(crate) fn wrong_item(&self, row: &Row, item: Item<'_>, what: &str) {
+        match item {
+            Item::Text(text) => {
+                let flag = format!("{} {}", row.written(), shown(text));
+                self.reading.note_at(Place::Flag(flag), what.to_owned());
+            }
+            Item::Value(value) => {
+                let written = self.reading.text.get(value.span()).unwrap_or_default();
+                let written = written.lines().next().unwrap_or_default();
+                let written: String = written.chars().take(60).collect();
+                let message = format!("{} = {written}: {what}", row.name);
+                self.reading.note(value.span().start, message);
+            }
+        }
     }
 
     /// What to say about a name that was not asked for.
     pub(crate) fn stranger(&self, name: &str) -> String {
         let sections = &self.reading.description.sections;
         let title = self.section.title();
-        let homes: Vec<_> = sections
-            .iter()
-            .filter(|section| section.row(name).is_some_and(|row| row.place != Places::Flag))
-            .map(Section::title)
-            .collect();
+        let is_home =
+            |section: &&Section| section.row(name).is_some_and(|row| row.place != Places::Flag);
+        let homes: Vec<_> = sections.iter().filter(is_home).map(Section::title).collect();
         if !homes.is_empty() {
             let homes = homes.join(" or ");
             return format!("the key \"{name}\" is not for {title}; it belongs to {homes}");

@@ -18,7 +18,7 @@ pub(crate) fn check(flags: &LoadSettings, plan: &Plan) -> Result<(), LoadError> 
         ("--insecure", flags.is_insecure),
         ("--cacert", flags.cacert.is_some()),
         ("--no-resumption", flags.is_unresumed),
-        ("--cert", flags.identity.is_some()),
+        ("--cert", flags.identity().is_some()),
     ];
     if let Some((what, _)) = asked.into_iter().find(|(_, is_asked)| *is_asked && !is_encrypted) {
         let why = "an http:// URL is not encrypted; it is for https://".to_owned();

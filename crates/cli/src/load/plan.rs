@@ -46,7 +46,7 @@ pub(crate) fn plan(flags: &LoadSettings) -> Result<Plan, LoadError> {
         pace: pace(flags),
         end: End { requests: flags.requests, after },
         warm_up,
-        requests_per_connection: flags.requests_per_connection,
+        requests_per_connection: flags.requests_per_connection(),
         pipeline: flags.pipeline,
         think_time: flags.think,
         connect_timeout: flags.connect_timeout,
@@ -68,7 +68,7 @@ pub(crate) fn plan(flags: &LoadSettings) -> Result<Plan, LoadError> {
         },
         resumes: !flags.is_unresumed,
         keeps_cookies: flags.keeps_cookies,
-        identity: flags.identity.clone(),
+        identity: flags.identity(),
         server_pid: flags.server_pid,
         seed: flags.seed,
     };
@@ -147,7 +147,7 @@ fn list(
     flags: &LoadSettings,
     targets: &[Target],
 ) -> Result<Option<(Arc<RequestList>, Order)>, LoadError> {
-    let closes = flags.requests_per_connection.is_some_and(|requests| requests.get() == 1);
+    let closes = flags.requests_per_connection().is_some_and(|requests| requests.get() == 1);
     let mut list = RequestList::new(closes);
     match &flags.requests_from {
         Some(_) if targets.len() > 1 => {

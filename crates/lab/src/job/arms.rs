@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
 use pollux_engine::Driver;
-use pollux_settings::{Keys, Kind, did_you_mean, line, name, one_of, parsed, whole};
+use pollux_settings::{Keys, Kind, Table, did_you_mean, line, name, one_of, parsed, table, whole};
 
 use crate::arm::{Arm, ArmKind, Build, Program};
 use crate::experiments::{self, Experiment};
@@ -210,11 +210,17 @@ fn next_fault(asked: &[Asked], next: &Asked) -> Option<String> {
         .then(|| format!("too many arms with names of their own; expected at most {NAMED_MAX}"))
 }
 
-/// The key `arms`. Commands of flags are programs with these patterns, one for all or one for each;
-/// without them they are servers.
-pub(super) fn read(keys: &mut Keys<'_>, patterns: Vec<String>) -> Option<Vec<Asked>> {
+/// The key `arms`. Commands of flags are programs with the patterns of `arm_pattern`, one for all or one
+/// for each; without them they are servers.
+pub(super) fn read(keys: &mut Keys<'_>) -> Vec<Asked> {
+    let about = "Where the program of --arm prints its figure: a regular expression with one group; one for \
+                 all or one for each";
+    let patterns = keys.key("arm_pattern", about).only_flag().list(&pattern(), 0..=usize::MAX);
+    let given = patterns.len();
+    // Where a pattern is wrong, what its command would be is not judged.
+    let patterns = if keys.is_wrong("arm_pattern") { vec![String::new()] } else { patterns };
     let commands = Arc::new(AtomicUsize::new(0));
-    let (count, given) = (Arc::clone(&commands), patterns.len());
+    let count = Arc::clone(&commands);
     let pattern = move || {
         let at = count.fetch_add(1, Relaxed);
         (!patterns.is_empty()).then(|| patterns[at % patterns.len()].clone())
@@ -225,33 +231,24 @@ pub(super) fn read(keys: &mut Keys<'_>, patterns: Vec<String>) -> Option<Vec<Ask
         None => word(text),
         Some((name, what)) => named(name.trim(), what.trim(), &pattern).map(Asked::Named),
     };
-    let asked = keys
-        .key(
-            "arms",
-            "What is compared: names of mechanisms, ways of waiting and other systems, `all`, `mechanisms` or \
-             `others` for those that the experiment has, and arms of your own. `[global]` may name what only \
-             some of the experiments have; flags take the place of the arms of the job. Several with commas",
-        )
-        .flag("arm")
-        .more(FLAG)
-        .default("all")
-        .otherwise(
-            "the question is which one; those that the machine lacks are left out with the reason",
-        )
-        .example("\"uring\"")
-        .split_at_commas(|text| !text.contains('='))
-        .texts_or_tables(
+    let about = "What is compared: names of mechanisms, ways of waiting and other systems, `all`, \
+                 `mechanisms` or `others` for those that the experiment has, and arms of your own. `[global]` \
+                 may name what only some of the experiments have; flags take the place of the arms of the job. \
+                 Several with commas";
+    let otherwise =
+        "the question is which one; those that the machine lacks are left out with the reason";
+    let key = keys.key("arms", about).flag("arm").more(FLAG).default("all").otherwise(otherwise);
+    let asked =
+        key.example("\"uring\"").split_at_commas(|text| !text.contains('=')).texts_or_tables(
             &parsed("ARM", accepts, read).offering(names),
             1..=ASKED_MAX,
             "An arm of your own, of one of four forms",
-            in_table,
+            |keys| Own::read(keys).asked(),
             next_fault,
         );
     let commands = commands.load(Relaxed);
-    if asked.is_some()
-        && keys.has("arm_pattern")
-        && (commands == 0 || ![1, commands].contains(&given))
-    {
+    let is_wrong = commands == 0 || ![1, commands].contains(&given);
+    if keys.has("arm_pattern") && !keys.is_wrong("arms") && is_wrong {
         let found = format!("{given} of them for {commands} commands in --arm");
         keys.note("arm_pattern", format!("{found}; expected one for all or one for each"));
     }
@@ -272,76 +269,63 @@ NAME=pid:PID@ADDRESS, in http: a server that runs already.
 NAME=pollux:PATH: another build of pollux on epoll; PATH@DRIVER for another mechanism. In the job version, \
 NAME=PATH is that too.";
 
-/// An arm that is a table of a file.
-fn in_table(keys: &mut Keys<'_>) -> Option<Asked> {
-    let called = keys.key("name", "Name of the arm; not one that the lab has").example("\"mine\"");
-    let called = called.required(&name());
-    let server = keys
-        .key(
-            "server",
-            "A server that the lab starts, for `http`: a command line, split into words as a POSIX shell does; \
-             no shell runs it",
-        )
-        .excludes(&["pid", "pollux", "command"])
-        .example("\"./mine --listen {address}\"")
-        .optional(&server_line());
-    let pid = keys
-        .key(
-            "pid",
-            "A server that runs already, for `http`: the process whose CPU time counts, with that of its \
-             descendants",
-        )
-        .excludes(&["pollux", "command"])
-        .needs("address", "a server that runs has an address")
-        .optional(&pid());
-    let address = keys
-        .key("address", "Where that server listens")
-        .needs("pid", "it is for a server that runs already")
-        .optional(&address());
-    let pollux = keys
-        .key(
-            "pollux",
-            "Path of another build of pollux: in `http` it is the server, elsewhere it runs the workload",
-        )
-        .excludes(&["command"])
-        .example("\"../old/target/release/pollux\"")
-        .optional(&line());
-    let driver = keys
-        .key("driver", "What that build runs on")
-        .needs("pollux", "it is for a build of pollux")
-        .default("epoll")
-        .otherwise("the mechanism that most servers use")
-        .one(&one_of("driver", Driver::ALL.map(|each| (each.name(), "", each))));
-    let command = keys
-        .key(
-            "command",
-            "A program that runs from start to end and prints its own figure, in the unit of the experiment: a \
-             command line like that of `server`, in which `{nfds}` and the like stand for axes of the point",
-        )
-        .needs("pattern", "a program prints more than its figure")
-        .example("\"epoll_bench -n {nfds}\"")
-        .optional(&command_line());
-    let pattern = keys
-        .key(
-            "pattern",
-            "Regular expression whose first group is the figure, searched in both outputs; the last match counts",
-        )
-        .needs("command", "it is for a program that prints a figure")
-        .example("'Avg: ([0-9.]+) evts/sec'")
-        .optional(&pattern());
-    if !["server", "pid", "pollux", "command"].iter().any(|form| keys.has(form)) {
-        keys.refuse("nothing to run; expected one of server, pid with address, pollux, command with pattern");
+table! { keys, key;
+    /// An arm that is a table of a file.
+    struct Own {
+        /// Name of the arm; not one that the lab has
+        name: Option<String> = key.example("\"mine\"").required(&name()),
+        /// A server that the lab starts, for `http`: a command line, split into words as a POSIX shell
+        /// does; no shell runs it
+        server: Option<String> = key.excludes(&["pid", "pollux", "command"])
+            .example("\"./mine --listen {address}\"").optional(&server_line()),
+        /// A server that runs already, for `http`: the process whose CPU time counts, with that of its
+        /// descendants
+        pid: Option<u32> = key.excludes(&["pollux", "command"])
+            .needs("address", "a server that runs has an address").optional(&pid()),
+        /// Where that server listens
+        address: Option<SocketAddr> =
+            key.needs("pid", "it is for a server that runs already").optional(&address()),
+        /// Path of another build of pollux: in `http` it is the server, elsewhere it runs the workload
+        pollux: Option<String> = key.excludes(&["command"])
+            .example("\"../old/target/release/pollux\"").optional(&line()),
+        /// What that build runs on
+        driver: Driver = key.needs("pollux", "it is for a build of pollux").default("epoll")
+            .otherwise("the mechanism that most servers use")
+            .one(&one_of("driver", Driver::ALL.map(|each| (each.name(), "", each)))),
+        /// A program that runs from start to end and prints its own figure, in the unit of the
+        /// experiment: a command line like that of `server`, in which `{nfds}` and the like stand for
+        /// axes of the point
+        command: Option<String> = key.needs("pattern", "a program prints more than its figure")
+            .example("\"epoll_bench -n {nfds}\"").optional(&command_line()),
+        /// Regular expression whose first group is the figure, searched in both outputs; the last match
+        /// counts
+        pattern: Option<String> = key.needs("command", "it is for a program that prints a figure")
+            .example("'Avg: ([0-9.]+) evts/sec'").optional(&pattern()),
     }
-    let (driver, server, running) = (driver?, server?, pid?.zip(address?));
-    let (build, program) = (pollux?, command?.zip(pattern?));
-    let kind = server.map(|command| ArmKind::Server { command });
-    let kind = kind.or(running.map(|(pid, address)| ArmKind::Running { pid, address }));
-    let kind = kind.or(build.map(|path| ArmKind::Build(Build { program: path.into(), driver })));
-    let kind = kind.or_else(|| {
-        let (command, pattern) = program?;
-        Some(ArmKind::Program(Program { command, pattern }))
-    });
-    Some(Asked::Named(Arm { name: called?, kind: kind? }))
+    => of_one_form
+}
+
+impl Own {
+    fn of_one_form(self, keys: &mut Keys<'_>) -> Self {
+        if !["server", "pid", "pollux", "command"].iter().any(|form| keys.has(form)) {
+            let what = "nothing to run; expected one of server, pid with address, pollux, command with pattern";
+            keys.refuse(what);
+        }
+        self
+    }
+
+    fn asked(self) -> Option<Asked> {
+        let Self { driver, .. } = self;
+        let running = self.pid.zip(self.address);
+        let kind = self.server.map(|command| ArmKind::Server { command });
+        let kind = kind.or(running.map(|(pid, address)| ArmKind::Running { pid, address }));
+        let build = self.pollux.map(|path| ArmKind::Build(Build { program: path.into(), driver }));
+        let kind = kind.or(build).or_else(|| {
+            let (command, pattern) = self.command.zip(self.pattern)?;
+            Some(ArmKind::Program(Program { command, pattern }))
+        });
+        Some(Asked::Named(Arm { name: self.name?, kind: kind? }))
+    }
 }
 
 /// The arm `name=what`; `pattern` gives that of the next command.

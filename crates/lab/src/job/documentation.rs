@@ -5,12 +5,9 @@ use super::builtin::{Builtin, list};
 use crate::axis::Axes;
 use crate::experiments;
 
-/// What is said before the tables.
-const HEAD: &str = include_str!("job-file.md");
-
-/// The text of `docs/job-file.md`.
+/// What `docs/job-file.md` has below its introduction.
 pub(crate) fn documentation_page() -> String {
-    let mut page = format!("{HEAD}{}", pollux_settings::reference::<Job>());
+    let mut page = pollux_settings::reference::<Job>();
     page += "\n## Experiments\n\n| name | what it is | what an external program prints |\n|---|---|---|\n";
     for experiment in experiments::ALL {
         let metric = experiment.metric(&Axes::defaults(experiment.axes), false);
@@ -29,7 +26,7 @@ mod tests {
 
     #[test]
     fn the_page_in_docs_is_the_one_of_the_tables() {
-        let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/job-file.md");
-        pollux_settings::kept(path.as_ref(), &documentation_page()).expect("the table's page");
+        let page = documentation_page();
+        pollux_settings::kept("job-file.md", "settings", &page).expect("the table's page");
     }
 }

@@ -5,7 +5,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
-use pollux_settings::{Keys, Place, did_you_mean, line, name, one_of};
+use pollux_settings::{Keys, Place, Table, did_you_mean, line, name, one_of};
 
 use super::arms;
 use super::table::{Global, REPLACED, Run};
@@ -33,38 +33,34 @@ pub(super) struct Draft {
 }
 
 impl Draft {
-    pub(super) fn read(keys: &mut Keys<'_>) -> Option<Self> {
+    pub(super) fn read(keys: &mut Keys<'_>) -> Self {
         let called =
             keys.key("name", "Name within the file, for `--only`").example("\"dead-connections\"");
         let called = called.otherwise("the name of the experiment").optional(&name());
         let title = keys.key("title", "Its heading in reports").example("\"Dead connections\"");
         let title = title.otherwise("the name, in words").optional(&line());
         let each = experiments::ALL.map(|each| (each.name, "", each));
-        let experiment = keys.key("experiment", "What is run").example("\"streams\"");
-        let experiment = experiment.required(&one_of("experiment", each));
+        let said = keys.key("experiment", "What is run").example("\"streams\"");
+        let said = said.required(&one_of("experiment", each));
+        let experiment = said.unwrap_or(experiments::ALL[0]);
         let run = Run::read(keys);
-        let mut axes = Some(BTreeMap::new());
-        // Without an experiment nobody knows which axes are right: those of any pass.
+        let mut axes = BTreeMap::new();
         for (axis, owners) in experiments::axes() {
             keys.heading(format!("Axes of `{}`", owners[0]));
-            if experiment.is_some_and(|one: &dyn Experiment| !owners.contains(&one)) {
-                let (name, to) = (axis.name, names(&owners));
-                keys.foreign(name, || {
-                    format!("the axis \"{name}\" is one of {to}, not of this experiment")
-                });
+            // Without an experiment nobody knows which axes are right: those of any pass.
+            if said.is_none_or(|one| owners.contains(&one)) {
+                axes.insert(axis.name.to_owned(), axis.values(keys, &owners[1..]));
                 continue;
             }
-            let values = axis.values(keys, &owners[1..]);
-            axes = axes.zip(values).map(|(mut axes, values)| {
-                axes.insert(axis.name.to_owned(), values);
-                axes
+            let (name, to) = (axis.name, names(&owners));
+            keys.foreign(name, || {
+                format!("the axis \"{name}\" is one of {to}, not of this experiment")
             });
         }
         REPLACED.iter().for_each(|(name, by)| keys.replaced(name, by));
         keys.replaced("arm", REPLACED_ARM);
-        let experiment = experiment?;
-        let name = called?.unwrap_or_else(|| experiment.name.to_owned());
-        Some(Self { name, title: title?, experiment, run: run?, axes: axes?, place: keys.here() })
+        let name = called.unwrap_or_else(|| experiment.name.to_owned());
+        Self { name, title, experiment, run, axes, place: keys.here() }
     }
 
     fn is_called(&self, name: &str) -> bool {
@@ -119,24 +115,27 @@ impl Draft {
     }
 }
 
-/// The job, once everything in it was held together.
+/// The job, once everything in it was held together; without parts where something is wrong.
 pub(super) fn judge(
     keys: &mut Keys<'_>,
     global: Global,
     only: &[String],
     mut drafts: Vec<Draft>,
     flags: BTreeMap<&'static str, Vec<Value>>,
-) -> Option<Job> {
-    for (at, draft) in drafts.iter().enumerate() {
-        if drafts[..at].iter().any(|other| other.name == draft.name) {
-            let name = &draft.name;
-            keys.note_at(
-                draft.place.clone(),
-                format!("two jobs are called \"{name}\"; give one a name"),
-            );
+) -> Job {
+    let name = to_name(keys.file());
+    if !keys.is_right() {
+        return global.job(name, QUESTION, Vec::new());
+    }
+    for (at, Draft { name, place, .. }) in drafts.iter().enumerate() {
+        if drafts[..at].iter().any(|other| other.name == *name) {
+            let what = format!("two jobs are called \"{name}\"; give one a name");
+            keys.note_at(place.clone(), what);
         }
     }
-    for name in only.iter().filter(|name| !drafts.iter().any(|draft| draft.is_called(name))) {
+    let is_unknown = |name: &&String| !drafts.iter().any(|draft| draft.is_called(name));
+    let unknown: Vec<_> = only.iter().filter(is_unknown).collect();
+    for name in &unknown {
         let known = drafts.iter().flat_map(|draft| [&*draft.name, draft.experiment.name]);
         let known: BTreeSet<&str> = known.collect();
         let near = did_you_mean(name, known.iter().copied());
@@ -144,66 +143,59 @@ pub(super) fn judge(
         keys.note("only", format!("no such part as {name}; expected {known}{near}"));
     }
     // What a wrong name leaves says nothing of the other flags.
-    if only.iter().any(|name| !drafts.iter().any(|draft| draft.is_called(name))) {
-        return None;
+    if !unknown.is_empty() {
+        return global.job(name, QUESTION, Vec::new());
     }
     drafts.retain(|draft| only.is_empty() || only.iter().any(|name| draft.is_called(name)));
     for (axis, values) in flags {
         let mut parts = drafts.iter_mut().filter(|draft| draft.axes.contains_key(axis)).peekable();
         if parts.peek().is_none() {
-            let owners = experiments::ALL.into_iter();
-            let mut owners = owners.filter(|each| each.axes.iter().any(|own| own.name == axis));
-            let owner = owners.next().map_or("none", |owner| owner.name);
+            let mut owners = experiments::ALL.into_iter();
+            let owner = owners.find(|each| each.axes.iter().any(|own| own.name == axis));
+            let owner = owner.map_or("none", |owner| owner.name);
             keys.note(axis, format!("nothing in this job has this axis; it belongs to {owner}"));
         }
         parts.for_each(|draft| drop(draft.axes.insert(axis.to_owned(), values.clone())));
     }
-    if let Some(place) = global.run.arms.place.clone().filter(|_| global.run.arms.is_flag()) {
+    let arms = &global.run.arms;
+    if let Some(place) = arms.place.clone().filter(|_| arms.is_flag()) {
         let mut experiments: Vec<_> = drafts.iter().map(|draft| draft.experiment).collect();
         experiments.dedup();
-        if let Some((name, what)) = arms::stranger(&global.run.arms.value, &experiments) {
-            keys.note_at(place, format!("{name}: {what}"));
-            return None;
+        if let Some((strange, what)) = arms::stranger(&arms.value, &experiments) {
+            keys.note_at(place, format!("{strange}: {what}"));
+            return global.job(name, QUESTION, Vec::new());
         }
     }
-    let parts: Vec<_> = drafts.into_iter().map(|draft| draft.judged(keys, &global.run)).collect();
-    let parts: Vec<Part> = parts.into_iter().collect::<Option<_>>()?;
+    let parts = drafts.into_iter().filter_map(|draft| draft.judged(keys, &global.run));
+    let parts: Vec<Part> = parts.collect();
     let question = match parts.split_first() {
         Some((first, rest)) if rest.iter().all(|part| part.experiment == first.experiment) => {
             first.experiment.question
         }
         _ => QUESTION,
     };
-    Some(Job {
-        name: global.name.unwrap_or_else(|| to_name(keys.file())),
-        question: global.question.unwrap_or_else(|| question.to_owned()),
-        parts,
-        ..global.job
-    })
+    global.job(name, question, parts)
 }
 
 /// The axes as flags, those that were given with their values.
-pub(super) fn axis_flags(keys: &mut Keys<'_>) -> Option<BTreeMap<&'static str, Vec<Value>>> {
+pub(super) fn axis_flags(keys: &mut Keys<'_>) -> BTreeMap<&'static str, Vec<Value>> {
     keys.heading("Axes (a list makes a point of each value)");
-    let mut given = Some(BTreeMap::new());
+    let mut given = BTreeMap::new();
     for (axis, owners) in experiments::axes() {
         let of = names(&owners);
         let mut values = axis.flag(keys, &of);
         if let AxisKind::Either { short: name, means } = axis.kind {
             let short = keys.key(name, format!("{of}: short for {}", axis.name));
-            if short.only_flag().hidden().switch() == Some(true) {
+            if short.only_flag().hidden().switch() {
                 if keys.has(axis.name) {
                     keys.note(name, "can't stand beside the flag that it is short for");
                 }
-                values = Some(vec![Value::Switch(means)]);
+                values = vec![Value::Switch(means)];
             }
         }
-        given = given.zip(values).map(|(mut given, values)| {
-            if !values.is_empty() {
-                given.insert(axis.name, values);
-            }
-            given
-        });
+        if !values.is_empty() {
+            given.insert(axis.name, values);
+        }
     }
     given
 }
@@ -214,28 +206,25 @@ fn names(experiments: &[&dyn Experiment]) -> String {
 
 impl Axis {
     /// The values of a section of a file, or the default ones; `others` have the axis too.
-    fn values(&self, keys: &mut Keys<'_>, others: &[&dyn Experiment]) -> Option<Vec<Value>> {
+    fn values(&self, keys: &mut Keys<'_>, others: &[&dyn Experiment]) -> Vec<Value> {
         let mut about = self.about();
         if !others.is_empty() {
             about += &format!(" (of {} too)", names(others));
         }
         let key = keys.key(self.name, about);
         match self.kind {
-            AxisKind::Switch => key.switch().map(|is_on| vec![Value::Switch(is_on)]),
+            AxisKind::Switch => vec![Value::Switch(key.switch())],
             _ => key.default(self.default).distinct(&self.kind(), 1..=AXIS_VALUES_MAX),
         }
     }
 
     /// The values of its flag; none where it was not given.
-    fn flag(&self, keys: &mut Keys<'_>, experiment: &str) -> Option<Vec<Value>> {
+    fn flag(&self, keys: &mut Keys<'_>, experiment: &str) -> Vec<Value> {
         let key = keys.key(self.name, format!("{experiment}: {}", self.about()));
         // Some thirty flags: `pollux lab axes` shows them, completions and the manual know them.
         let key = key.only_flag().unlisted().otherwise(self.default).split_at_commas(|_| true);
         match self.kind {
-            AxisKind::Switch => key.switch().map(|is_on| match is_on {
-                true => vec![Value::Switch(true)],
-                false => Vec::new(),
-            }),
+            AxisKind::Switch => key.switch().then_some(Value::Switch(true)).into_iter().collect(),
             _ => key.distinct(&self.kind(), 0..=AXIS_VALUES_MAX),
         }
     }

@@ -1,62 +1,218 @@
-//! The configuration of a server, checked: from flags, from a TOML file, or from both.
+//! Every setting of a server: flags, keys of the file, help and defaults, and what they are read as.
 //!
-//! [`pollux_settings::Given`] says what was said; `table.rs` is what it is read by. The command line
-//! and the lab make one; nothing is opened here.
+//! [`pollux_settings::Given`] says what was said. The command line and the lab make a [`ServeConfig`];
+//! nothing is opened here.
 
-pub(crate) mod table;
+mod answers;
+#[cfg(test)]
+mod tests;
 
 use std::path::PathBuf;
 use std::time::Duration;
 
-use pollux_engine::{CpuList, Driver, ListenAddress, Listeners};
-use pollux_settings::Given;
-use pollux_tls::Keys;
+use pollux_engine::{CpuList, Driver, ListenAddress, ListenError, Listeners};
+use pollux_settings::{Key, Keys, Kind, bytes, duration, one_of, parsed, path, table, whole};
 
 pub use crate::answer_rules::AnswerRule;
 pub use crate::sandbox::SandboxMode;
 use crate::system::Identity;
+use crate::tls;
+pub(crate) use answers::field_rule;
+pub use answers::{Answer, Extras, Files};
 
-/// What requests are answered with.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub enum Answer {
-    /// A fixed body of so many bytes.
-    Reply {
-        /// Size of the body.
-        len_bytes: u64,
-        /// Whether head and body are two writes, and TCP_NODELAY is not set: a classic mistake,
-        /// kept for showing what it costs.
-        is_split: bool,
-    },
-    /// The body of the request.
-    Echo,
-    /// The files below a folder.
-    Files(Files),
+/// Most threads; one per CPU of the largest machines.
+const THREADS_MAX: u64 = 1024;
+/// Most addresses; each costs a descriptor in each loop.
+pub(crate) const ADDRESSES_MAX: usize = 64;
+/// Most connections: the kernel's own limit for the descriptors of a process (`fs.nr_open`).
+pub(crate) const CONNECTIONS_MAX: u64 = 1 << 20;
+/// Most rules for fields of requests, and of answers.
+pub(crate) const RULES_MAX: usize = 64;
+/// Largest limit for a request body.
+pub(crate) const BODY_BYTES_MAX: u64 = 1 << 40;
+/// Largest rate in bytes per second.
+const RATE_BYTES_MAX: u64 = 1 << 30;
+/// Shortest timeout: the loops' deadlines have a grain of a millisecond.
+const TIMEOUT_MIN: Duration = Duration::from_millis(1);
+/// Longest timeout; a deadline further away protects nothing.
+const TIMEOUT_MAX: Duration = Duration::from_secs(24 * 3600);
+
+table! { keys, key;
+    /// A server's configuration.
+    #[derive(Clone, PartialEq, Eq, Debug)]
+    pub struct ServeConfig {
+        #[heading("Answer")]
+        /// What is answered.
+        pub answer: Answer = answers::answer(keys),
+        /// What is added to answers.
+        pub extras: Extras = Extras::read(keys),
+        #[heading("Address")]
+        /// HOST:PORT, :PORT (every address of this machine), [IPV6]:PORT or unix:PATH; repeatable;
+        /// port 0 takes a free one
+        pub listen: Vec<ListenAddress> =
+            key.default("127.0.0.1:8080").list(&address(), 1..=ADDRESSES_MAX),
+        /// Its certificate, where clients speak TLS at all addresses.
+        pub tls: Option<tls::Keys> = certificate(keys),
+        /// Whom it goes on as once its sockets are open; none for the user that it was started by.
+        pub identity: Option<Identity> = identity(keys),
+        #[heading("Sandbox")]
+        /// What it gives up once it serves.
+        pub sandbox: SandboxConfig = sandbox(keys),
+        /// What runs it.
+        pub loops: Loops = Loops::read(keys),
+        #[heading("Limits")]
+        /// Times and amounts.
+        pub limits: Limits = Limits::read(keys),
+        /// How it is watched.
+        pub watching: Watching = Watching::read(keys),
+        /// Count how long requests take inside the loop, for /metrics
+        pub is_timing_requests as "request_times": bool = key.switch(),
+    }
 }
 
-/// How the files below a folder are served.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Files {
-    /// The folder.
-    pub root: PathBuf,
-    /// Whether folders without `index.html` are listed.
-    pub has_listing: bool,
-    /// Whether `FILE.br`, `FILE.zst` and `FILE.gz` are served for FILE.
-    pub has_precompressed: bool,
-    /// Whether text is compressed that does not lie ready so.
-    pub compresses: bool,
-    /// The file below the folder that is sent for pages that there are none of.
-    pub spa: Option<PathBuf>,
+table! { keys, key, default;
+    /// What runs a server.
+    #[derive(Clone, PartialEq, Eq, Debug)]
+    pub struct Loops {
+        #[heading("Loops")]
+        /// Event mechanism: select, poll, aio, epoll, epoll-et, epoll-oneshot, uring-poll or uring
+        pub poller: Option<Driver> =
+            key.otherwise("the best that the kernel allows").optional(&driver()),
+        /// Threads, each with a loop of its own
+        pub threads: usize = key.default("1").one(&whole(1..=THREADS_MAX)),
+        /// How threads share the address
+        pub listeners: Listeners = key.default("reuseport").one(&listeners()),
+        /// Pin the threads to these CPUs in turn, such as 0,2-3
+        pub pin: Option<CpuList> =
+            key.optional(&parsed("CPULIST", "CPUs such as \"0,2-3\"", str::parse)),
+        /// Spin instead of sleeping: lower latency, a whole CPU per thread; on uring and uring-poll a
+        /// spin is no system call
+        pub is_busy_polling as "busy_poll": bool = key.switch(),
+        /// Take error, hang-up and end of stream for readable, so that the read alone tells; uring
+        /// does so anyway
+        pub masks_ends as "mask_ends": bool = key.switch(),
+    }
 }
 
-/// What is added to answers of every kind.
-#[derive(Clone, PartialEq, Eq, Default, Debug)]
-pub struct Extras {
-    /// What is done to the fields of every answer.
-    pub fields: Vec<AnswerRule>,
-    /// Origins whose pages may read the answers, or `*` alone for all.
-    pub cors: Vec<String>,
-    /// Files that are sent with these status codes, in the place of one line of text.
-    pub error_pages: Vec<(u16, PathBuf)>,
+table! { keys, key, default;
+    /// Times and amounts that a client may take.
+    #[derive(Clone, PartialEq, Eq, Debug)]
+    pub struct Limits {
+        /// Most connections at once, at least one for each thread
+        pub connections_max as "max_connections": Option<u32> = connections_max(key),
+        /// Time for a whole request head
+        pub header_timeout: Duration = key.default("10s").one(&timeout()),
+        /// Time for a request body, beside what --body-rate-min allows
+        pub body_timeout: Duration = key.default("10s").one(&timeout()),
+        /// Bodies slower than this per second are refused with 408 once --body-timeout is over; with
+        /// 0 all that take longer
+        pub body_rate_min_bytes as "body_rate_min": u64 = key.default("1KiB").one(&rate()),
+        /// Time between two requests of a connection
+        pub idle_timeout: Duration = key.default("60s").one(&timeout()),
+        /// Longest time in which a client takes nothing of what was sent to it
+        pub write_timeout: Duration = key.default("60s").one(&timeout()),
+        /// Least output that a client takes per second while some waits for it; it may be behind by
+        /// 64KiB and what this makes in --write-timeout; 0 for any
+        pub read_rate_min_bytes as "read_rate_min": u64 = key.default("1KiB").one(&rate()),
+        /// Time that connections have to end after a first SIGTERM or SIGINT
+        pub drain_timeout: Duration = key.default("10s").one(&timeout()),
+        /// Largest request body
+        pub body_bytes_max as "max_body": u64 = key.default("1MiB").one(&bytes(0..=BODY_BYTES_MAX)),
+    }
+}
+
+table! { keys, key, default;
+    /// How a server is watched.
+    #[derive(Clone, PartialEq, Eq, Debug)]
+    pub struct Watching {
+        #[heading("Watching")]
+        /// Log every answer to this file, or to - (standard output)
+        pub access_log: Option<LogTarget> = key.optional(&log_target("-", LogTarget::Stdout)),
+        /// Form of the log
+        pub access_log_format: LogFormat = key.default("common").one(&LogFormat::kind()),
+        /// Say what goes wrong in this file, or on standard error (stderr); SIGHUP opens it again
+        pub error_log: LogTarget =
+            key.default("stderr").one(&log_target("stderr", LogTarget::Stderr)),
+        /// How much the error log says: error, warn, info or debug; error with --quiet
+        pub log_level: LogLevel = key.default("warn").one(&LogLevel::kind()),
+        /// Serve /metrics for Prometheus at this address, and of a proxy /status, a live page
+        pub stats: Option<ListenAddress> = key.optional(&address()),
+        /// Answer commands (help, show info ...) at this socket
+        pub control: Option<PathBuf> = key.optional(&unix_path()),
+        /// Write the id of the process to this file, and remove it at the end
+        pub pid_file: Option<PathBuf> = key.optional(&path()),
+        /// Print nothing but errors
+        pub is_quiet as "quiet": bool = key.switch(),
+    }
+    => with_level
+}
+
+impl Watching {
+    /// A quiet server says errors alone, where its level is not said.
+    fn with_level(self, keys: &mut Keys<'_>) -> Self {
+        match self.is_quiet && !keys.has("log_level") {
+            true => Self { log_level: LogLevel::Error, ..self },
+            false => self,
+        }
+    }
+}
+
+/// What a server gives up once it serves.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct SandboxConfig {
+    /// Whether it does.
+    pub mode: SandboxMode,
+    /// Folders that are in reach beside what the settings name, for what a reload may name.
+    pub paths: Vec<PathBuf>,
+}
+
+fn sandbox(keys: &mut Keys<'_>) -> SandboxConfig {
+    let about = "Give up nothing; else a server that serves reaches only the paths that its settings name, and \
+                 makes only the system calls that serving takes";
+    let is_off =
+        keys.key("no_sandbox", about).excludes(&["require_sandbox", "sandbox_path"]).switch();
+    let about = "Do not start where the kernel lacks a part of the sandbox";
+    let is_required = keys.key("require_sandbox", about);
+    let is_required = is_required.otherwise("what it lacks is told and left out").switch();
+    let about =
+        "Let the sandbox read below this folder too, for what a reload may name; repeatable";
+    let paths = keys.key("sandbox_path", about).list(&path(), 0..=ADDRESSES_MAX);
+    let mode = match (is_off, is_required) {
+        (true, _) => SandboxMode::Off,
+        (false, true) => SandboxMode::Required,
+        (false, false) => SandboxMode::Available,
+    };
+    SandboxConfig { mode, paths }
+}
+
+/// The user that the server goes on as.
+fn identity(keys: &mut Keys<'_>) -> Option<Identity> {
+    let about = "Go on as this user, by name or number, once the sockets, the certificate and the error log \
+                 are open";
+    let user = keys.key("user", about).optional(&account("USER"));
+    let group = keys.key("group", "With --user: in this group alone, by name or number");
+    let group = group.otherwise("the groups of the user").needs("user", "it is about the user");
+    let group = group.optional(&account("GROUP"));
+    let found = Identity::find(&user?, group.as_deref());
+    found.map_err(|wrong| keys.note("user", wrong)).ok()
+}
+
+/// The certificate that clients are shown.
+pub(crate) fn certificate(keys: &mut Keys<'_>) -> Option<tls::Keys> {
+    let about = "Speak TLS to clients: a PEM file with the certificate and those that lead to an authority; \
+                 a reload reads it again";
+    let cert =
+        keys.key("cert", about).needs("key", "a certificate needs its key").optional(&path());
+    let key = keys.key("key", "The PEM file with the certificate's private key");
+    let key = key.needs("cert", "it is of a certificate").optional(&path());
+    // One without the other was noted.
+    cert.zip(key).map(|(cert, key)| tls::Keys { cert, key })
+}
+
+/// Most connections of clients at once; none for what the descriptor limit allows.
+pub(crate) fn connections_max(key: Key<'_, '_>) -> Option<u32> {
+    let key = key.otherwise("what the descriptor limit allows, at most 100000");
+    key.optional(&whole(1..=CONNECTIONS_MAX))
 }
 
 /// Form of a line of the access log.
@@ -68,6 +224,14 @@ pub enum LogFormat {
     Combined,
     /// One JSON object for each answer.
     Json,
+}
+
+impl LogFormat {
+    fn kind() -> Kind<Self> {
+        let combined = "with the page that led there and the client's program";
+        let forms = [("common", "", Self::Common), ("combined", combined, Self::Combined)];
+        one_of("form", forms.into_iter().chain([("json", "", Self::Json)])).called("FORM")
+    }
 }
 
 /// Where a log goes.
@@ -119,120 +283,74 @@ impl LogLevel {
             Self::Debug => "debug",
         }
     }
-}
 
-/// Times and amounts that a client may take.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Limits {
-    /// For a whole request head, from its first byte; for the first one from the accept.
-    pub header_timeout: Duration,
-    /// For a request body, beside what `body_rate_min_bytes` allows.
-    pub body_timeout: Duration,
-    /// Each such amount of body allows a second more; 0 allows none.
-    pub body_rate_min_bytes: u64,
-    /// Between two requests.
-    pub idle_timeout: Duration,
-    /// In which something must be taken of what was sent.
-    pub write_timeout: Duration,
-    /// Output that must be taken in a second while some waits; 0 for any.
-    pub read_rate_min_bytes: u64,
-    /// For open connections to end once the server drains.
-    pub drain_timeout: Duration,
-    /// Largest request body.
-    pub body_bytes_max: u64,
-    /// Most connections at once; none for what the descriptor limit allows.
-    pub connections_max: Option<u32>,
-}
-
-impl Default for Limits {
-    /// As the table of settings says.
-    fn default() -> Self {
-        Given::default().read().expect("the defaults are right")
+    fn kind() -> Kind<Self> {
+        one_of("level", Self::ALL.map(|level| (level.name(), "", level))).called("LEVEL")
     }
 }
 
-/// A server's configuration.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct ServeConfig {
-    /// What is answered.
-    pub answer: Answer,
-    /// What is added to answers.
-    pub extras: Extras,
-    /// Where; at least one.
-    pub listen: Vec<ListenAddress>,
-    /// Its certificate, where clients speak TLS at all addresses.
-    pub tls: Option<Keys>,
-    /// Whom it goes on as once its sockets are open; none for the user that it was started by.
-    pub identity: Option<Identity>,
-    /// What it gives up once it serves.
-    pub sandbox: SandboxConfig,
-    /// What runs it.
-    pub loops: Loops,
-    /// Times and amounts.
-    pub limits: Limits,
-    /// How it is watched.
-    pub watching: Watching,
-    /// Whether the time of each request inside its loop is counted.
-    pub is_timing_requests: bool,
+pub(crate) fn timeout() -> Kind<Duration> {
+    duration(TIMEOUT_MIN..=TIMEOUT_MAX)
 }
 
-/// What a server gives up once it serves.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct SandboxConfig {
-    /// Whether it does.
-    pub mode: SandboxMode,
-    /// Folders that are in reach beside what the settings name, for what a reload may name.
-    pub paths: Vec<PathBuf>,
+fn rate() -> Kind<u64> {
+    bytes(0..=RATE_BYTES_MAX)
 }
 
-/// What runs a server.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Loops {
-    /// On which loop; none for the best that the kernel allows.
-    pub poller: Option<Driver>,
-    /// Threads, at least one.
-    pub threads: usize,
-    /// How they share the addresses.
-    pub listeners: Listeners,
-    /// CPUs that the threads are pinned to in turn.
-    pub pin: Option<CpuList>,
-    /// Whether loops spin instead of sleeping.
-    pub is_busy_polling: bool,
-    /// Whether they take error, hang-up and end of stream for readable.
-    pub masks_ends: bool,
+fn driver() -> Kind<Driver> {
+    one_of("poller", Driver::ALL.map(|driver| (driver.name(), "", driver)))
 }
 
-impl Default for Loops {
-    /// As the table of settings says.
-    fn default() -> Self {
-        Given::default().read().expect("the defaults are right")
-    }
+/// An address as people write it. Host names are looked up.
+pub(crate) fn address() -> Kind<ListenAddress> {
+    let accepts = "HOST:PORT, :PORT, [IPV6]:PORT or unix:PATH, such as 127.0.0.1:8080 or :8080";
+    Kind::new("ADDRESS", accepts, read_address)
 }
 
-/// How a server is watched.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Watching {
-    /// The access log; none for no log.
-    pub access_log: Option<LogTarget>,
-    /// Form of its lines.
-    pub access_log_format: LogFormat,
-    /// Where the server says what goes wrong.
-    pub error_log: LogTarget,
-    /// How much it says.
-    pub log_level: LogLevel,
-    /// Where metrics are served; none for nowhere.
-    pub stats: Option<ListenAddress>,
-    /// Path of the socket for commands.
-    pub control: Option<PathBuf>,
-    /// Where the id of the process stands while it runs.
-    pub pid_file: Option<PathBuf>,
-    /// Whether only errors are printed.
-    pub is_quiet: bool,
+fn unix_path() -> Kind<PathBuf> {
+    let accepts = "unix:PATH, such as unix:/run/pollux.sock";
+    Kind::new("unix:PATH", accepts, |text| match read_address(text) {
+        Ok(ListenAddress::Unix(path)) => Ok(path),
+        Err(why) if text.starts_with("unix:") => Err(why),
+        _ => Err(String::new()),
+    })
 }
 
-impl Default for Watching {
-    /// As the table of settings says.
-    fn default() -> Self {
-        Given::default().read().expect("the defaults are right")
-    }
+fn read_address(text: &str) -> Result<ListenAddress, String> {
+    text.parse().map_err(|error| match error {
+        ListenError::Address { why, .. } => why,
+        other => other.to_string(),
+    })
+}
+
+fn account(word: &'static str) -> Kind<String> {
+    Kind::new(word, "a name or a number", |text| match text {
+        "" => Err(String::new()),
+        text if text.contains([':', '\n', ' ']) => Err(String::new()),
+        text => Ok(text.to_owned()),
+    })
+}
+
+fn listeners() -> Kind<Listeners> {
+    let about = |listeners| match listeners {
+        Listeners::Reuseport => {
+            "a listener for each thread, the kernel spreads connections over them"
+        }
+        Listeners::Shared => "the same, and other processes of this user may listen there too",
+        Listeners::Exclusive => "one listener that all threads watch, the kernel wakes one of them",
+        Listeners::Single => {
+            "the first thread accepts and hands each connection to the one with the fewest"
+        }
+    };
+    let values = Listeners::ALL.map(|listeners| (listeners.name(), about(listeners), listeners));
+    one_of("listener strategy", values).called("HOW")
+}
+
+/// A file, or the word that stands for a stream.
+fn log_target(word: &'static str, stream: LogTarget) -> Kind<LogTarget> {
+    Kind::new("FILE", format!("the path of a file, or {word}"), move |text| match text {
+        text if text == word => Ok(stream.clone()),
+        "" | "-" => Err(String::new()),
+        path => Ok(LogTarget::File(PathBuf::from(path))),
+    })
 }

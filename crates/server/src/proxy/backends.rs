@@ -14,24 +14,15 @@
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
-use pollux_engine::{ConnectTo, ListenAddress, Moment};
+use pollux_engine::{ConnectTo, Moment};
 use pollux_poller::Count;
+
+use super::config::BackendConfig;
 
 /// Largest weight.
 pub(crate) const WEIGHT_MAX: u32 = 256;
 /// A backend that just came up has at least this part of its weight, in thousandths.
 const SHARE_LEAST: u64 = 50;
-
-/// A backend as it was configured.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct BackendConfig {
-    /// Where it listens.
-    pub address: ListenAddress,
-    /// Its share of the requests in relation to the others, 1 to 256.
-    pub weight: u32,
-    /// Most connections to it at once, those without a request among them; none for no limit.
-    pub connections_max: Option<u32>,
-}
 
 /// When backends are taken for up and down.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -229,6 +220,8 @@ impl BackendCounts {
 
 #[cfg(test)]
 mod tests {
+    use pollux_engine::ListenAddress;
+
     use super::*;
 
     const RULES: HealthRules = HealthRules {

@@ -56,17 +56,17 @@ mod session;
 mod shared;
 mod start;
 mod stream;
-mod table;
 mod upstream;
 mod way;
 
 pub use crate::rules::{FieldRule, FieldRules};
 pub(crate) use backends::WEIGHT_MAX;
-pub use backends::{Backend, BackendConfig, BackendCounts};
+pub use backends::{Backend, BackendCounts};
 pub use balance::Balance;
 pub use check::Check;
 pub use config::{
-    Forwarding, Frontend, GroupConfig, Health, Mode, ProxyConfig, ProxyLimits, ServerTls,
+    BackendConfig, Forwarding, Frontend, GroupConfig, Health, Mode, ProxyConfig, ProxyLimits,
+    ServerTls,
 };
 pub use counters::{ProxyCounter, ProxyCounters};
 pub use fault::{Fault, Party};

@@ -9,7 +9,7 @@ use pollux_sys::inherited;
 /// The first descriptor that a manager passes.
 const FIRST: i32 = 3;
 /// Most of them: as many as there are addresses.
-const SOCKETS_MAX: i32 = crate::config::table::ADDRESSES_MAX as i32;
+const SOCKETS_MAX: i32 = crate::config::ADDRESSES_MAX as i32;
 
 /// The sockets that were passed to this process, by `LISTEN_PID` and `LISTEN_FDS`; none where they are
 /// another's or were not set.

@@ -2,7 +2,6 @@
 //! table stands in `docs/proxy.md`.
 
 use std::fmt::Write as _;
-use std::path::Path;
 use std::time::Duration;
 
 use pollux_server::config::{LogFormat, LogTarget};
@@ -368,17 +367,9 @@ fn what_a_client_gets_of_a_backend_in_trouble() {
 
 #[test]
 fn the_table_of_troubles_in_the_documentation_is_this_one() {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/proxy.md");
-    let page = std::fs::read_to_string(&path).expect("the page");
     let mut table = String::from(
         "| the backend | the client gets | end in the log | whose fault | repeated |\n|---|---|---|---|---|\n",
     );
     TROUBLES.iter().for_each(|trouble| table.write_str(&trouble.row()).expect("a String"));
-    let (before, rest) = page.split_once(BEGIN).expect("where it begins");
-    let (_, after) = rest.split_once(END).expect("where it ends");
-    let kept = format!("{before}{BEGIN}{table}{END}{after}");
-    pollux_settings::kept(&path, &kept).unwrap_or_else(|why| panic!("{why}"));
+    pollux_settings::kept("proxy.md", "troubles", &table).unwrap_or_else(|why| panic!("{why}"));
 }
-
-const BEGIN: &str = "<!-- troubles -->\n";
-const END: &str = "<!-- end of troubles -->\n";

@@ -9,7 +9,6 @@ use pollux_settings::describe;
 use crate::arm::{Arm, ArmKind, Build, RAW_C, RAW_EPOLL};
 use crate::axis::Value;
 use crate::experiments::known;
-use crate::job::documentation::documentation_page;
 use crate::job::{Job, of_text};
 
 #[test]
@@ -119,7 +118,7 @@ fn every_example_of_the_documentation_is_right() {
         }
     }
     assert!(examples > 10, "{examples}");
-    let page = documentation_page();
+    let page = include_str!("../../../../../docs/job-file.md");
     let example = page.split("```").nth(1).and_then(|block| block.strip_prefix("toml"));
     assert_eq!(of_text(example.expect("the page has an example")).parts[0].arms.len(), 3);
 }

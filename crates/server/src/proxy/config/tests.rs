@@ -6,65 +6,10 @@ use super::*;
 use crate::proxy::{Balance, Check, ServerTls};
 use crate::tls::Trust;
 
-/// What stands above the keys on their page.
-const HEAD: &str = "\
-# Settings of `pollux proxy`
-
-Each is a key of the file that `--config FILE` names and a flag of the same name, and means the same
-in both; a flag wins over the file. The file is TOML:
-
-```toml
-listen = \"[::]:8080\"
-balance = \"least\"
-health_check = \"http\"
-first_byte_timeout = \"20s\"
-
-[[server]]
-address = \"10.0.0.1:9000\"
-weight = 2
-
-[[server]]
-address = \"10.0.0.2:9000\"
-```
-
-Several addresses that lead to several groups of backends have sections; what is said of one group stands
-in its section then:
-
-```toml
-[[frontend]]
-listen = \"[::]:80\"
-backend = \"app\"
-
-[[frontend]]
-listen = \"unix:/run/files.sock\"
-backend = \"files\"
-
-[[backend]]
-name = \"app\"
-balance = \"least\"
-[[backend.server]]
-address = \"10.0.0.1:9000\"
-[[backend.server]]
-address = \"10.0.0.2:9000\"
-
-[[backend]]
-name = \"files\"
-[[backend.server]]
-address = \"10.0.0.3:80\"
-```
-
-`pollux proxy --config FILE --check` reads all of it, opens what it names and says what the proxy would
-do, or everything that is wrong with line and column.
-
-A key that is not known is a mistake, and all mistakes are told at once, each with its line. This page
-is made from the table that the program reads by.
-";
-
 #[test]
 fn the_page_in_docs_is_the_one_of_the_table() {
-    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/proxy-settings.md");
-    let page = format!("{HEAD}{}", pollux_settings::reference::<ProxyConfig>());
-    pollux_settings::kept(path.as_ref(), &page).expect("the page is that of the table");
+    let page = pollux_settings::reference::<ProxyConfig>();
+    pollux_settings::kept("proxy-settings.md", "settings", &page).expect("that of the table");
 }
 
 #[test]
