@@ -4,11 +4,12 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 
 use clap::{Args, CommandFactory, Parser, Subcommand};
-use pollux_command::{help, mistakes};
+use pollux_command::help::{self, Section};
+use pollux_command::mistakes;
 use pollux_lab::experiments::Experiment;
 use pollux_lab::job::Job;
-use pollux_pool_flags::PoolCommand;
 use pollux_pool_flags::fld::FldFlags;
+use pollux_pool_flags::{self as pool, PoolCommand};
 use pollux_settings::{FlagsAlone, Kind, one_of};
 
 use crate::demands;
@@ -16,7 +17,7 @@ use crate::load::LoadCommand;
 use crate::proxy::ProxyCommand;
 use crate::run::RunProgramFlags;
 use crate::serve::ServeCommand;
-use crate::{texts, values};
+use crate::values;
 
 /// Event loops for Linux servers, and the laboratory that proves them.
 #[derive(Debug, Parser)]
@@ -35,7 +36,12 @@ fn long_version() -> String {
 
 /// The command line with everything that its help says.
 pub(crate) fn command() -> clap::Command {
-    mistakes::with_negative_numbers(help::decorated(Cli::command(), texts::of))
+    mistakes::with_negative_numbers(help::decorated(Cli::command(), sections))
+}
+
+/// What stands below the flags of the command at `path`, such as `pollux lab run`.
+pub(crate) fn sections(path: &str) -> Vec<Section> {
+    [Section::of(path, include_str!("help.txt")), pool::sections(path)].concat()
 }
 
 #[derive(Debug, Subcommand)]

@@ -3,12 +3,10 @@
 //!
 //! What is measured and how it is judged is decided in the generator's crate.
 
-mod applies;
 mod capacity;
 mod drive;
 mod files;
 mod flags;
-mod help;
 mod hold;
 mod lines;
 mod list;
@@ -27,7 +25,6 @@ use std::process::ExitCode;
 use pollux_engine::Signals;
 use pollux_load::{Finding, FindingKind, LoadError, Outcome, Plan, render};
 
-pub(crate) use help::{COMPARE_NOTES, MERGE_NOTES, NOTES};
 pub(crate) use results::LoadCommand;
 
 use crate::output::{self, Failure};

@@ -20,11 +20,10 @@ mod progress;
 mod proxy;
 mod run;
 mod serve;
-mod texts;
 mod values;
 
 use args::{Cli, Command};
-use pollux_command::{help, output, pages};
+use pollux_command::{output, pages};
 
 fn main() -> ExitCode {
     let part = lab_parts::named(std::env::args_os().skip(1));
@@ -64,6 +63,6 @@ fn run(command: Command) -> Result<ExitCode, output::Failure> {
         Command::Run(flags) => run::run(&flags),
         Command::Doctor(flags) => doctor::run(&flags),
         Command::Completions { shell } => pages::completions(shell, args::command(), "pollux"),
-        Command::Man { folder } => pages::man(&folder, args::command(), texts::of),
+        Command::Man { folder } => pages::man(&folder, args::command(), args::sections),
     }
 }

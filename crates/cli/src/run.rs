@@ -11,7 +11,6 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::time::{Duration, Instant};
 
 use clap::Args;
-use pollux_command::help::Section;
 use pollux_doctor::host::programs::own_folder;
 use pollux_loop_stats::Counter;
 use pollux_poller::Mechanism;
@@ -88,43 +87,6 @@ fn pid() -> Kind<u32> {
 fn time() -> Kind<Duration> {
     duration(Duration::from_millis(100)..=Duration::from_hours(24))
 }
-
-/// What stands below the flags, and in the manual page.
-pub(crate) const NOTES: &[Section] = &[
-    Section::Examples(
-        "\
-# what does the loop of this server do? Ctrl-C ends it, then the table is shown
-pollux run -- redis-server --port 6400
-pollux run --live -- nginx -c \"$PWD/nginx.conf\" -g 'daemon off;'
-pollux run --quiet --json loop.json -- memcached -p 11300
-jq '.advice[].measured' loop.json
-pollux run --report loop.html -- memcached -p 11300
-# the same server on io_uring, as it is
-pollux run --poller uring-poll -- redis-server --port 6400
-pollux run --poller poll --stats -- nginx -c \"$PWD/nginx.conf\" -g 'daemon off;'
-# a server that already runs, for ten seconds
-sudo pollux run --attach \"$(pidof -s redis-server)\" --for 10s",
-    ),
-    Section::Text(
-        "What is seen",
-        "The program is not changed: a library is put before its C library (LD_PRELOAD). Its children \
-         and their threads are seen as well. Programs that are static, written in Go, built for another \
-         C library, setuid or setgid are out of reach and refused before they start.",
-    ),
-    Section::Signals(&[(
-        "SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGUSR1, SIGUSR2",
-        "are passed on to the program (those of the keyboard reach it anyway), and to what it left \
-         behind once it ended",
-    )]),
-    Section::ExitCodes(&[
-        ("", "that of the program; 128 and the number of the signal that ended it"),
-        ("2", "wrong flags"),
-        ("125", "the library was not found, or the program could not be started"),
-        ("126", "the program or process is out of reach"),
-        ("127", "the program or process was not found"),
-        ("0", "with --attach: the process was followed"),
-    ]),
-];
 
 /// Runs the program to its end, or follows a process.
 pub(crate) fn run(flags: &RunProgramFlags) -> Result<ExitCode, Failure> {

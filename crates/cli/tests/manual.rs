@@ -4,30 +4,13 @@
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
 
-/// Commands whose help has examples.
-const COMMANDS: [&str; 13] = [
-    "lab",
-    "lab run",
-    "lab plan",
-    "lab seed",
-    "lab compare",
-    "load",
-    "serve",
-    "run",
-    "pool",
-    "pool start",
-    "pool build-server",
-    "doctor",
-    "fld",
-];
-
 fn pollux(words: &[&str]) -> Output {
     let mut command = Command::new(env!("CARGO_BIN_EXE_pollux"));
     command.args(words).stdin(Stdio::null()).output().expect("pollux runs")
 }
 
 fn help(command: &str) -> String {
-    let words: Vec<_> = command.split(' ').chain(["--help"]).collect();
+    let words: Vec<_> = command.split_whitespace().chain(["--help"]).collect();
     String::from_utf8(pollux(&words).stdout).expect("UTF-8")
 }
 
@@ -45,9 +28,22 @@ fn pages() -> tempfile::TempDir {
     folder
 }
 
+/// The commands that have a page, without `pollux` before them.
+fn commands(folder: &Path) -> Vec<String> {
+    let files =
+        std::fs::read_dir(folder).expect("a folder").map(|file| file.expect("a page").path());
+    let command = |page: String| {
+        let line =
+            page.lines().find_map(|line| line.strip_prefix(".SY \"pollux")).expect("a synopsis");
+        line.trim_matches(['"', ' ']).replace("\\-", "-")
+    };
+    files.map(|file| command(std::fs::read_to_string(file).expect("text"))).collect()
+}
+
 /// The page of a command as text, and what groff warns of; none without groff.
 fn rendered(folder: &Path, command: &str) -> Option<(String, String)> {
-    let page = folder.join(format!("pollux-{}.1", command.replace(' ', "-")));
+    let name = format!("pollux {command}").trim_end().replace(' ', "-");
+    let page = folder.join(format!("{name}.1"));
     // Plain letters, without the escapes and overstrikes of bold and italic.
     let groff = ["-man", "-Tutf8", "-ww", "-P-cbou"];
     match Command::new("groff").args(groff).arg(&page).output() {
@@ -63,9 +59,11 @@ fn rendered(folder: &Path, command: &str) -> Option<(String, String)> {
 }
 
 #[test]
-fn examples_of_the_help_stand_in_the_manual_as_they_can_be_copied() {
+fn every_command_has_examples_and_they_stand_in_the_manual_as_they_can_be_copied() {
     let folder = pages();
-    for command in COMMANDS {
+    let commands = commands(folder.path());
+    assert!(commands.len() > 30, "{commands:?}");
+    for command in &commands {
         let Some((page, warnings)) = rendered(folder.path(), command) else { return };
         assert_eq!(warnings, "", "{command}");
         // Neither hyphens of broken words nor dashes and typographic quotes: all is ASCII to copy.

@@ -4,30 +4,6 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 
 use clap::Args;
-use pollux_command::help::Section;
-
-/// What stands below the flags of both commands, and in their manual pages.
-pub const NOTES: &[Section] = &[
-    Section::Examples(
-        "\
-pollux pool build-server -o banksv banksv.c
-pollux pool build-server -o banksv -s BALANCE -s DEBIT,CREDIT:book -f banksv.c -l -lm
-CC=clang CFLAGS='-O2 -g' pollux pool build-client -v -o bankcl bankcl.c",
-    ),
-    Section::Text(
-        "Libraries",
-        "The program finds the library where it was when it was built (rpath): no LD_LIBRARY_PATH.",
-    ),
-    Section::Environment(&[
-        ("CC", "the compiler [default: cc]"),
-        ("CFLAGS", "its flags: words between blanks, without quotes"),
-    ]),
-    Section::ExitCodes(&[
-        ("0", "built"),
-        ("1", "the compiler is missing or refused"),
-        ("2", "wrong flags"),
-    ]),
-];
 
 /// `pollux pool build-client`
 #[derive(Debug, Args)]

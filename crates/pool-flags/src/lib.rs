@@ -18,73 +18,9 @@ use pollux_settings::whole;
 use build::{BuildClientFlags, BuildServerFlags, LayOutFlags};
 use fld::FldFlags;
 
-/// What stands below the flags of `pollux pool`, and in the manual page.
-const NOTES: &[Section] = &[
-    Section::Examples(
-        "\
-export NDRX_QPREFIX=/app1 NDRX_CONFIG=/opt/app1/conf/ndrxconfig.xml
-# does it fit this machine?
-pollux pool check
-# returns when all workers are up
-pollux pool start
-# every message wakes all workers: the herd
-pollux pool start --wake all
-pollux pool start --foreground --metrics 127.0.0.1:9100
-pollux pool ps
-pollux pool services --json | jq '.[] | select(.failed > 0)'
-pollux pool restart --name banksv
-pollux pool stop",
-    ),
-    ENVIRONMENT,
-    EXIT_CODES,
-];
-
-const ENVIRONMENT: Section = Section::Environment(&[
-    ("NDRX_QPREFIX", "which pool: what the names of its queues begin with [default: /pollux]"),
-    ("NDRX_CONFIG", "the configuration, unless --config is given"),
-    ("NDRX_TOUT", "seconds that a call may take [default: 60]"),
-    ("NDRX_MSGMAX", "messages that a service queue holds [default: 10]"),
-    ("NDRX_MSGSIZEMAX", "bytes of a message at most [default: 4096]"),
-    ("NDRX_ULOG", "folder for the log"),
-]);
-
-const EXIT_CODES: Section = Section::ExitCodes(&[
-    ("0", "done"),
-    ("1", "a worker is not where it should be, no pool runs, or it could not be started"),
-    ("2", "wrong flags or a wrong configuration"),
-]);
-
-/// The sections of a command by its path behind `pollux pool`, such as ` start`; of `pollux pool` itself
-/// where that is empty.
-pub fn notes_of(command: &str) -> &'static [Section] {
-    use Section::Examples;
-    match command.trim_start() {
-        "" => NOTES,
-        "start" => &[
-            Examples(
-                "\
-pollux pool start --config ndrxconfig.xml
-# a standby copy of the pool that runs
-pollux pool start --id 12",
-            ),
-            ENVIRONMENT,
-            EXIT_CODES,
-        ],
-        "stop" => &[Examples("pollux pool stop\npollux pool stop --name banksv")],
-        "restart" => &[Examples("pollux pool restart --name banksv\npollux pool restart")],
-        "reload" => &[Examples("pollux pool reload")],
-        "ps" => &[Examples("pollux pool ps --json | jq '.[] | select(.state != \"up\")'")],
-        "services" => &[Examples("pollux pool services")],
-        "queues" => &[Examples("pollux pool queues")],
-        "clients" => &[Examples("pollux pool clients")],
-        "info" => &[Examples("pollux pool info")],
-        "check" => &[Examples(
-            "pollux pool check\npollux pool check --config ndrxconfig.xml --clients 100",
-        )],
-        "build-server" | "build-client" => build::NOTES,
-        "fld" => fld::NOTES,
-        _ => &[],
-    }
+/// What stands below the flags of the command at `path`, such as `pollux pool start`, in help and manual.
+pub fn sections(path: &str) -> Vec<Section> {
+    Section::of(path, include_str!("help.txt"))
 }
 
 /// What is to be done with a pool.

@@ -30,7 +30,7 @@ use std::time::Duration;
 use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 use pollux_command::output::{self, Failure};
 use pollux_command::{help, mistakes, pages};
-use pollux_pool_flags::{PoolCommand, StartFlags, Wake, Which, notes_of};
+use pollux_pool_flags::{PoolCommand, StartFlags, Wake, Which, sections};
 use pollux_xatmi::control::{AskError, Control};
 use pollux_xatmi::environment::Environment;
 use pollux_xatmi::supervisor::Selection;
@@ -74,7 +74,7 @@ fn long_version() -> String {
 
 /// The command line with everything that its help says.
 fn command() -> clap::Command {
-    let sections = |path: &str| path.strip_prefix("pollux-pool").map_or(&[][..], notes_of);
+    let sections = |path: &str| sections(&path.replacen("pollux-pool", "pollux pool", 1));
     mistakes::with_negative_numbers(help::decorated(Cli::command(), sections))
 }
 

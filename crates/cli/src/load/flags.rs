@@ -13,6 +13,7 @@ use pollux_load::{Arrival, Objective, Order, PIPELINE_MAX, Stage, THREADS_MAX, p
 use pollux_settings::{Flags, Keys, Kind, duration, one_of, parsed, path, table, whole};
 
 use super::list::has_pattern;
+use super::plan::times;
 use super::values::{self, Weighted};
 
 /// How long a run takes when nobody says.
@@ -235,40 +236,72 @@ impl LoadSettings {
     /// Refuses flags that could do nothing beside the others.
     fn without_idle_flags(self, keys: &mut Keys<'_>) -> Self {
         let limits_latency = |each: &Objective| each.latency_quantile().is_some();
-        let is_list =
-            keys.has("requests_from") || self.urls.iter().any(|each| has_pattern(&each.url));
-        let is_random = self.arrival == Arrival::Poisson || is_list || self.urls.len() > 1;
-        let has_urls = !keys.is_wrong("urls");
-        let idle = [
-            (
-                "slo",
-                self.finds_capacity && !self.objectives.iter().any(limits_latency),
-                "the search raises the rate until the latency is too long; expected one such as p99=5ms \
-                 among them",
-            ),
-            (
-                "arrival",
-                !keys.has("rate") && !keys.has("find_capacity"),
-                "it spaces the requests of --rate; expected --rate as well",
-            ),
-            (
-                "order",
-                !is_list && has_urls,
-                "there is one request, or URLs by weight; expected --requests-from or a pattern such as \
-                 [1-1000] in the URL",
-            ),
-            (
-                "seed",
-                !is_random && has_urls,
-                "nothing is random in this run; expected --arrival poisson or several URLs",
-            ),
-        ];
-        for (name, is_idle, why) in idle {
-            if is_idle && keys.has(name) {
-                keys.note(name, why);
-            }
+        if self.finds_capacity && !self.objectives.iter().any(limits_latency) {
+            let why = "the search raises the rate until the latency is too long; expected one such as \
+                       p99=5ms among them";
+            keys.note("slo", why);
+        }
+        if keys.has("arrival") && !keys.has("rate") && !keys.has("find_capacity") {
+            keys.note("arrival", "it spaces the requests of --rate; expected --rate as well");
+        }
+        if let Some(requests) = self.requests_per_connection().map(NonZeroU32::get)
+            && requests < self.pipeline
+        {
+            let requests = if requests == 1 {
+                "one request".to_owned()
+            } else {
+                format!("{requests} requests")
+            };
+            let why = "in all, fewer than this; ask for no more";
+            keys.note("pipeline", format!("a connection has {requests} {why}"));
+        }
+        self.without_idle_stages(keys);
+        if !self.urls.is_empty() && !keys.is_wrong("urls") {
+            self.fit_to_urls(keys);
         }
         self
+    }
+
+    /// Refuses a stage of the schedule that begins after the end of the run.
+    fn without_idle_stages(&self, keys: &mut Keys<'_>) {
+        let (warm_up, Some(after)) = times(self) else { return };
+        let (ends, mut begins) = (warm_up + after, Duration::ZERO);
+        for (at, stage) in self.rate.iter().flatten().enumerate() {
+            if at > 0 && begins >= ends {
+                let why = format!(
+                    "stage {} would never begin: that is after {begins:?}, and the run ends after \
+                     {ends:?}, warm-up included; give a longer --duration",
+                    at + 1
+                );
+                return keys.note("rate", why);
+            }
+            begins += stage.lasts.unwrap_or_default();
+        }
+    }
+
+    /// Refuses what is of no use for what is asked for.
+    fn fit_to_urls(&self, keys: &mut Keys<'_>) {
+        let is_list =
+            keys.has("requests_from") || self.urls.iter().any(|each| has_pattern(&each.url));
+        if keys.has("order") && !is_list {
+            let why = "there is one request, or URLs by weight; expected --requests-from or a \
+                       pattern such as [1-1000] in the URL";
+            keys.note("order", why);
+        }
+        let is_random = self.arrival == Arrival::Poisson || is_list || self.urls.len() > 1;
+        if keys.has("seed") && !is_random {
+            let why = "nothing is random in this run; expected --arrival poisson or several URLs";
+            keys.note("seed", why);
+        }
+        let is_plain = |each: &Weighted| {
+            each.url.split_once(':').is_some_and(|(scheme, _)| scheme.eq_ignore_ascii_case("http"))
+        };
+        if self.urls.iter().all(is_plain) {
+            let of_tls = ["insecure", "cacert", "no_resumption", "cert"];
+            for name in of_tls.into_iter().filter(|name| keys.has(name)).collect::<Vec<_>>() {
+                keys.note(name, "an http:// URL is not encrypted; it is for https://");
+            }
+        }
     }
 }
 

@@ -11,7 +11,6 @@ use pollux_load::{
 };
 use pollux_poller::Mechanism;
 
-use super::applies;
 use super::flags::{DURATION, LoadSettings, TRIAL, WARM_UP};
 use super::list;
 
@@ -31,12 +30,9 @@ const GRACE: Duration = Duration::from_millis(250);
 /// [`LoadError::Lookup`].
 pub(crate) fn plan(flags: &LoadSettings) -> Result<Plan, LoadError> {
     let targets = targets(flags)?;
-    let is_counted = flags.requests.is_some();
-    let warm_up = if is_counted { Duration::ZERO } else { WARM_UP };
-    let warm_up = flags.warm_up.unwrap_or(warm_up);
-    let after = flags.duration.or_else(|| (!is_counted).then(|| duration(flags, warm_up)));
+    let (warm_up, after) = times(flags);
     let list = list(flags, &targets)?;
-    let plan = Plan {
+    Ok(Plan {
         targets,
         list,
         driver: flags.poller.unwrap_or(FASTEST),
@@ -71,9 +67,15 @@ pub(crate) fn plan(flags: &LoadSettings) -> Result<Plan, LoadError> {
         identity: flags.identity(),
         server_pid: flags.server_pid,
         seed: flags.seed,
-    };
-    applies::check(flags, &plan)?;
-    Ok(plan)
+    })
+}
+
+/// The length of the warm-up, and of what is counted where that ends by time.
+pub(crate) fn times(flags: &LoadSettings) -> (Duration, Option<Duration>) {
+    let is_counted = flags.requests.is_some();
+    let warm_up = if is_counted { Duration::ZERO } else { WARM_UP };
+    let warm_up = flags.warm_up.unwrap_or(warm_up);
+    (warm_up, flags.duration.or_else(|| (!is_counted).then(|| duration(flags, warm_up))))
 }
 
 /// How long a run lasts when nobody says: as long as its schedule, where that has an end.

@@ -65,7 +65,7 @@ fn page(path: &[&Command], sections: Sections) -> String {
             page += &format!(".TP\n{}\n{}\n", bold(inner.get_name()), running(&about));
         }
     }
-    let mut sections = sections(&called).to_vec();
+    let mut sections = sections(&called);
     sections.sort_by_key(Section::place);
     sections.iter().for_each(|section| page += &section.roff());
     page + &see_also(command, above)
@@ -73,29 +73,25 @@ fn page(path: &[&Command], sections: Sections) -> String {
 
 impl Section {
     /// Where it stands among the sections of a page (man-pages(7)).
-    const fn place(&self) -> u8 {
-        match self {
-            Self::Lines(..) | Self::Text(..) => 0,
-            Self::Signals(_) => 1,
-            Self::ExitCodes(_) => 2,
-            Self::Environment(_) => 3,
-            Self::Examples(_) => 4,
-        }
+    fn place(&self) -> usize {
+        const LAST: [&str; 4] = ["Signals", "Exit codes", "Environment", "Examples"];
+        LAST.iter().position(|heading| *heading == self.heading).map_or(0, |place| place + 1)
     }
 
     fn roff(&self) -> String {
-        let heading = match self {
-            Self::ExitCodes(_) => "EXIT STATUS".to_owned(),
-            _ => self.heading().to_uppercase(),
-        };
         // What stands in brackets behind a heading is a sentence of its own below it.
-        let (heading, remark) = heading.split_once(" (").map_or((&*heading, ""), |(heading, _)| {
-            let remark = self.heading().split_once(" (").map_or("", |(_, remark)| remark);
-            (heading, remark.trim_end_matches(')'))
-        });
+        let (heading, remark) = self.heading.split_once(" (").unwrap_or((self.heading, ""));
+        let heading = match heading {
+            "Exit codes" => "EXIT STATUS".to_owned(),
+            heading => heading.to_uppercase(),
+        };
+        let remark = match remark.trim_end_matches(')') {
+            "" => String::new(),
+            remark => sentence(remark),
+        };
         let body = match self.body() {
-            Body::Lines(lines) => format!(".PP\n{}", verbatim(lines)),
-            Body::Text(text) => format!("{}\n", running(text)),
+            Body::Lines(lines) => format!(".PP\n{}", verbatim(&lines)),
+            Body::Text(text) => format!("{}\n", running(&text)),
             Body::Rows(rows) => {
                 let row = |(name, about): &(&str, &str)| {
                     format!(".TP\n{}\n{}\n", bold(name), running(about))
@@ -103,8 +99,7 @@ impl Section {
                 rows.iter().map(row).collect()
             }
         };
-        let remark = if remark.is_empty() { String::new() } else { sentence(remark) };
-        format!(".SH \"{}\"\n{remark}{body}", escaped(heading))
+        format!(".SH \"{}\"\n{remark}{body}", escaped(&heading))
     }
 }
 
@@ -249,9 +244,9 @@ fn help(arg: &Arg) -> String {
 }
 
 /// Lines that are never filled.
-fn verbatim(lines: &str) -> String {
-    let lines: String =
-        lines.lines().map(|line| format!("{}\n", guarded(&escaped(line)))).collect();
+fn verbatim(lines: &[&str]) -> String {
+    let lines = lines.iter().map(|line| format!("{}\n", guarded(&escaped(line))));
+    let lines: String = lines.collect();
     format!(".RS 2\n.nf\n{lines}.fi\n.RE\n")
 }
 
@@ -312,7 +307,7 @@ mod tests {
     fn signs_that_roff_would_change_are_named() {
         assert_eq!(escaped(r"a-b '\d' ~^` µ"), r"a\-b \(aq\(rsd\(aq \(ti\(ha\(ga \[u00B5]");
         assert_eq!(running(".x `lab -h`"), r"\&.x \fBlab \-h\fR");
-        assert_eq!(verbatim("'a\n  b"), ".RS 2\n.nf\n\\(aqa\n  b\n.fi\n.RE\n");
+        assert_eq!(verbatim(&["'a", "  b"]), ".RS 2\n.nf\n\\(aqa\n  b\n.fi\n.RE\n");
     }
 
     #[test]

@@ -1,8 +1,8 @@
 //! What a command says below its flags: examples, environment, signals, exit codes.
 //!
 //! The same [`Section`]s become the end of `--help` ([`decorated`]) and sections of the manual page
-//! ([`manual`]), so the two cannot differ. The texts of a command stand beside its flags and come
-//! through [`Sections`]; here only their form is decided.
+//! ([`manual`]), so the two cannot differ. They are written in a text for all commands of a program
+//! and come through [`Sections`]; here only their form is decided.
 
 pub mod manual;
 
@@ -12,71 +12,82 @@ use clap::Command;
 const WIDTH_CHARS: usize = 100;
 
 /// A part of what stands below the flags.
-#[derive(Clone, Copy, Debug)]
-pub enum Section {
-    /// Commands to copy, line by line as they stand; words behind `#` say what they do.
-    Examples(&'static str),
-    /// What variables of the environment mean.
-    Environment(&'static [(&'static str, &'static str)]),
-    /// What signals do.
-    Signals(&'static [(&'static str, &'static str)]),
-    /// When the command ends with which code.
-    ExitCodes(&'static [(&'static str, &'static str)]),
-    /// Lines that stand as they are, below a heading.
-    Lines(&'static str, &'static str),
-    /// Running text below a heading.
-    Text(&'static str, &'static str),
+#[derive(Clone, Debug)]
+pub struct Section {
+    heading: &'static str,
+    lines: Vec<&'static str>,
+}
+
+/// What the lines of a section are.
+enum Body {
+    /// Lines that stand as they are.
+    Lines(Vec<&'static str>),
+    /// Words, each with what it means.
+    Rows(Vec<(&'static str, &'static str)>),
+    /// Running text.
+    Text(String),
 }
 
 /// Finds the sections of a command by its path, such as `pollux lab run`.
-pub type Sections = fn(&str) -> &'static [Section];
-
-/// What a section holds.
-enum Body {
-    Rows(&'static [(&'static str, &'static str)]),
-    Lines(&'static str),
-    Text(&'static str),
-}
+pub type Sections = fn(&str) -> Vec<Section>;
 
 impl Section {
-    /// The heading in a help text.
-    const fn heading(&self) -> &'static str {
-        match self {
-            Self::Examples(_) => "Examples",
-            Self::Environment(_) => "Environment",
-            Self::Signals(_) => "Signals",
-            Self::ExitCodes(_) => "Exit codes",
-            Self::Lines(heading, _) | Self::Text(heading, _) => heading,
+    /// Those of the command at `path` in a text, in its order:
+    ///
+    /// ```text
+    /// = pollux load, pollux load merge
+    /// == Examples
+    /// | pollux load http://127.0.0.1:8080/     a line that stands as it is
+    /// == Exit codes
+    /// 0  done                                  two spaces behind a word, then what it means
+    /// == What it does not do
+    /// HTTP/2 and HTTP/3.                       running text, a paragraph in a line
+    /// ```
+    ///
+    /// # Panics
+    /// When a line stands below no heading.
+    #[must_use]
+    pub fn of(path: &str, texts: &'static str) -> Vec<Self> {
+        let mut sections: Vec<Self> = Vec::new();
+        let mut is_meant = false;
+        for line in texts.lines().filter(|line| !line.is_empty()) {
+            if let Some(paths) = line.strip_prefix("= ") {
+                is_meant = paths.split(", ").any(|each| each == path);
+            } else if is_meant {
+                match line.strip_prefix("== ") {
+                    Some(heading) => sections.push(Self { heading, lines: Vec::new() }),
+                    None => sections.last_mut().expect("a heading above").lines.push(line),
+                }
+            }
         }
+        sections
     }
 
-    const fn body(&self) -> Body {
-        match self {
-            Self::Environment(rows) | Self::Signals(rows) | Self::ExitCodes(rows) => {
-                Body::Rows(rows)
-            }
-            Self::Examples(lines) | Self::Lines(_, lines) => Body::Lines(lines),
-            Self::Text(_, text) => Body::Text(text),
+    fn body(&self) -> Body {
+        let lines = self.lines.iter().copied();
+        let verbatim: Option<_> = lines.clone().map(|line| line.strip_prefix("| ")).collect();
+        let rows: Option<_> = lines.map(|line| line.split_once("  ")).collect();
+        match (verbatim, rows) {
+            (Some(lines), _) => Body::Lines(lines),
+            (None, Some(rows)) => Body::Rows(rows),
+            (None, None) => Body::Text(self.lines.join(" ")),
         }
     }
 
     /// As it stands in a help text.
     fn help(&self) -> String {
-        let heading = self.heading();
-        match self.body() {
-            Body::Lines(lines) => {
-                let lines = lines.lines().map(|line| format!("\n  {line}"));
-                format!("{heading}:{}", lines.collect::<String>())
-            }
-            Body::Text(text) => format!("{heading}:\n  {}", wrapped(text, 2)),
+        let body = match self.body() {
+            Body::Lines(lines) => lines.iter().map(|line| format!("\n  {line}")).collect(),
+            Body::Text(text) => format!("\n  {}", wrapped(&text, 2)),
             Body::Rows(rows) => {
                 let name_chars = rows.iter().map(|(name, _)| name.len()).max().unwrap_or(0);
                 let row = |(name, about): &(&str, &str)| {
                     format!("\n  {name:name_chars$}  {}", wrapped(about, name_chars + 4))
                 };
-                format!("{heading}:{}", rows.iter().map(row).collect::<String>())
+                rows.iter().map(row).collect::<String>()
             }
-        }
+        };
+        format!("{}:{body}", self.heading)
     }
 }
 
@@ -112,7 +123,7 @@ fn below(command: Command, path: &str, sections_of: Sections) -> Command {
     let help = |sections: &mut dyn Iterator<Item = &Section>| {
         sections.map(Section::help).collect::<Vec<_>>().join("\n\n")
     };
-    let is_example = |section: &&Section| matches!(section, Section::Examples(_));
+    let is_example = |section: &&Section| section.heading == "Examples";
     let short = help(&mut sections.iter().filter(is_example));
     let long = help(&mut sections.iter());
     let command = if short == long { command } else { command.after_long_help(long) };
@@ -128,9 +139,8 @@ mod tests {
 
     #[test]
     fn rows_hang_below_their_text() {
-        let words = "word ".repeat(30);
-        let rows: &'static [_] = Box::leak(Box::new([("SIGHUP", &*words.leak())]));
-        let help = Section::Signals(rows).help();
+        let text = format!("= x\n== Signals\nSIGHUP  {}", "word ".repeat(30));
+        let help = Section::of("x", text.leak())[0].help();
         let lines: Vec<_> = help.lines().collect();
         assert_eq!(lines[0], "Signals:");
         assert!(lines[1].starts_with("  SIGHUP  word word"), "{help}");

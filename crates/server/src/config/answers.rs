@@ -138,9 +138,9 @@ impl Extras {
 }
 
 /// `set NAME: VALUE` and the like.
-pub(crate) fn field_rule(read: fn(&str) -> Result<FieldRule, String>) -> Kind<FieldRule> {
+pub(crate) fn field_rule() -> Kind<FieldRule> {
     let accepts = "\"set NAME: VALUE\", \"add NAME: VALUE\" or \"remove NAME\"";
-    Kind::new("RULE", accepts, read)
+    Kind::new("RULE", accepts, FieldRule::read)
 }
 
 /// A rule for answers of the server's own making.

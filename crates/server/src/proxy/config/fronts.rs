@@ -4,7 +4,7 @@ use pollux_engine::ListenAddress;
 use pollux_settings::{Keys, Kind, Table, did_you_mean, name, one_of, table};
 
 use crate::config::{ADDRESSES_MAX, RULES_MAX, address, certificate, field_rule};
-use crate::rules::{FieldRule, FieldRules};
+use crate::rules::FieldRules;
 use crate::tls;
 
 pub(super) const LISTEN: &str = "HOST:PORT, :PORT (every address of this machine), [IPV6]:PORT or unix:PATH; \
@@ -62,8 +62,7 @@ impl Frontend {
 
 /// What is done to fields of heads.
 fn rules(keys: &mut Keys<'_>) -> FieldRules {
-    let mut rules =
-        |name, about| keys.key(name, about).list(&field_rule(FieldRule::read), 0..=RULES_MAX);
+    let mut rules = |name, about| keys.key(name, about).list(&field_rule(), 0..=RULES_MAX);
     FieldRules {
         request: rules(
             "request_field",
