@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 
 use pollux_load::Turns;
 use pollux_sys::perf::{Counter, CounterOptions, Event, Scope, Tracepoint, tracepoint_ids};
+use rustix::process::{Pid, setpriority_process};
 
 use super::load::Load;
 use super::server::Server;
@@ -21,6 +22,8 @@ use crate::turns;
 
 /// How long so many requests may take.
 const PATIENCE: Duration = Duration::from_secs(120);
+/// `setpriority(2)`: behind all others.
+const NICE_MAX: i32 = 19;
 /// What is counted, and the tracepoints that add up to it. Not every machine has all of them.
 const CALLS: [(&str, &str); 5] = [
     ("epoll_ctl", "sys_enter_epoll_ctl"),
@@ -44,6 +47,9 @@ pub(crate) struct Traffic {
     pub(crate) options: Vec<String>,
     /// Whether the server behind closes each connection behind its answer.
     pub(crate) is_closed: bool,
+    /// Whether the clients and the server behind have the CPU of the proxy, not one of their own, and
+    /// come before it there.
+    pub(crate) is_on_one_cpu: bool,
 }
 
 /// What was counted.
@@ -73,9 +79,13 @@ impl Traffic {
     ) -> Result<Calls, MeasureError> {
         let page = spec.arm.driver().map(|_| TimesSocket::below(&spec.scratch));
         let load = self.load(page.as_ref());
-        let cpus = turns::cpus()?;
-        let mut server = Server::start(spec, &load, cpus, is_interrupted)?;
-        turns::pin(cpus[1])?;
+        let [cpu, other] = turns::cpus()?;
+        let of_clients = if self.is_on_one_cpu { cpu } else { other };
+        let mut server = Server::start(spec, &load, [cpu, of_clients], is_interrupted)?;
+        turns::pin(of_clients)?;
+        if self.is_on_one_cpu {
+            come_last(&server.threads())?;
+        }
         let read = || page.as_ref().map_or(Ok(BTreeMap::new()), TimesSocket::counters);
         let before = read()?;
         let counters = Counters::open(&server.threads());
@@ -120,6 +130,17 @@ impl Traffic {
         let plain = Load::kept(Role::PassesOn, self.connections);
         Load { threads, options, is_closed_behind, ..plain }
     }
+}
+
+/// Has threads run when the others on their CPU have nothing to do, however fast they are: then what they
+/// find when they wait says something of the program.
+fn come_last(threads: &[(u32, u32)]) -> Result<(), MeasureError> {
+    for (_, tid) in threads {
+        // The number of a thread is that of a process to this call.
+        let thread = i32::try_from(*tid).ok().and_then(Pid::from_raw);
+        setpriority_process(thread, NICE_MAX).map_err(MeasureError::io("setpriority"))?;
+    }
+    Ok(())
 }
 
 /// Counters of every thread of a proxy.

@@ -52,17 +52,34 @@ enum Run {
 }
 
 const NAMES: &[&str] = &[
-    "kept", "connect", "takeover", "idle", "deferral", "error", "masked", "stale", "wake",
-    "signal", "spin",
+    "kept", "one-cpu", "many", "connect", "takeover", "idle", "deferral", "error", "masked",
+    "stale", "wake", "signal", "spin",
 ];
 
-const CHECKS: [Check; 11] = [
+const CHECKS: [Check; 13] = [
     Check {
         name: "kept",
         load: "10,000 requests over 20 kept connections through a proxy",
         metric: Metric::cost("epoll_ctl calls for 10,000 requests", "calls"),
         peers: &[HAPROXY, NGINX],
         run: Run::Proxy(|_| traffic(20, 10_000), changes),
+    },
+    Check {
+        name: "one-cpu",
+        load: "10,000 requests over 20 kept connections, with clients, proxy and server on one CPU",
+        metric: Metric::cost("waits for 10,000 requests", "waits"),
+        peers: &[HAPROXY, NGINX],
+        run: Run::Proxy(|_| Traffic { is_on_one_cpu: true, ..traffic(20, 10_000) }, waits),
+    },
+    Check {
+        name: "many",
+        load: "100,000 requests over 20 kept connections, 5,000 each, through a proxy of two threads",
+        metric: Metric::cost("epoll_ctl calls for each request", "calls"),
+        peers: &[HAPROXY, NGINX],
+        run: Run::Proxy(
+            |_| Traffic { threads: 2, ..traffic(20, 100_000) },
+            |calls| Ok(changes(calls)? / calls.requests as f64),
+        ),
     },
     Check {
         name: "connect",
@@ -154,7 +171,7 @@ const AXES: &[Axis] = &[Axis {
     original: None,
     kind: AxisKind::Word(NAMES),
     // Without those that have no arm to be set beside; a longer word breaks the manual page.
-    default: "kept,connect,takeover,deferral,error,masked,stale,wake,spin",
+    default: "kept,one-cpu,connect,takeover,deferral,error,masked,stale,wake,spin",
 }];
 
 /// The first three's registration changes are calls that the kernel can count; the others are for
@@ -295,7 +312,8 @@ fn check(axes: &Axes) -> &'static Check {
 
 fn traffic(connections: usize, requests: u64) -> Traffic {
     let (options, idle) = (Vec::new(), Duration::ZERO);
-    Traffic { connections, requests, idle, threads: 1, options, is_closed: false }
+    let (is_closed, is_on_one_cpu) = (false, false);
+    Traffic { connections, requests, idle, threads: 1, options, is_closed, is_on_one_cpu }
 }
 
 fn takeovers(arm: &ArmKind) -> Traffic {
@@ -306,14 +324,23 @@ fn takeovers(arm: &ArmKind) -> Traffic {
     Traffic { threads: 2, options, ..traffic(16, 20_000) }
 }
 
-/// Registration changes: by the kernel's count, or where that can't be read by that of pollux.
+/// Registration changes.
 fn changes(calls: &Calls) -> Result<f64, String> {
-    let own = calls.own.get("pollux_poller_updates_sent_total").copied();
-    let kernel = calls.kernel.as_ref().map(|counts| counts.get("epoll_ctl").copied());
+    counted(calls, "epoll_ctl", "pollux_poller_updates_sent_total")
+}
+
+fn waits(calls: &Calls) -> Result<f64, String> {
+    counted(calls, "epoll_wait", "pollux_poller_waits_total")
+}
+
+/// By the kernel's count, or where that can't be read by that of pollux.
+fn counted(calls: &Calls, call: &str, own: &str) -> Result<f64, String> {
+    let own = calls.own.get(own).copied();
+    let kernel = calls.kernel.as_ref().map(|counts| counts.get(call).copied());
     match (kernel, own) {
         (Ok(Some(count)), _) | (_, Some(count)) => Ok(count as f64),
-        (Ok(None), None) => Err("epoll_ctl was not counted".to_owned()),
-        (Err(reason), None) => Err(format!("epoll_ctl can't be counted: {reason}")),
+        (Ok(None), None) => Err(format!("{call} was not counted")),
+        (Err(reason), None) => Err(format!("{call} can't be counted: {reason}")),
     }
 }
 
