@@ -5,6 +5,7 @@
 
 use rustix::io::Errno;
 
+use super::receiving::NOTHING;
 use super::{ReadinessLoop, socket};
 use crate::connecting::{Begun, ConnectError, ConnectTo, begin, outcome};
 use crate::conversation::{Conversation, Occasion, Progress};
@@ -50,7 +51,7 @@ impl<S: Session> ReadinessLoop<S> {
             connection.tail = Tail::None;
             connection.conversation.output_left();
         }
-        self.play(token, Some(Occasion::Connected), 0);
+        self.play(token, Some(Occasion::Connected), NOTHING);
     }
 
     fn connect_failed(&mut self, token: Token, errno: Errno) {

@@ -1,23 +1,24 @@
 //! The readiness loop: sessions over any poller.
 //!
 //! ```text
-//!  ┌► apply the update list ► wait ► live connections: read, call, send at once
+//!  ┌► apply the update list ► wait ► live connections: read, call (`receiving.rs`), send at once
 //!  │                                        │
 //!  │      end of turn ◄ accept a share ◄ unfinished ones, deadlines, messages, wakes
 //!  └────────────┘
 //! ```
 //!
-//! Reading goes into one buffer that all connections share; output is tried at once, and only a
+//! Reading goes into one buffer that all connections share, in slices; output is tried at once, and only a
 //! short send asks for writability. New connections are accepted last, so no descriptor is used
 //! again while events for its number may lie in the batch.
 
 mod connecting;
+mod receiving;
 mod takeover;
 mod turns;
 mod wire;
 
 use std::io;
-use std::ops::ControlFlow;
+use std::ops::{ControlFlow, Range};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 
@@ -36,10 +37,8 @@ use crate::hand_out::HandOut;
 use crate::sources::{SourceId, Sources};
 use crate::timers::Timers;
 use crate::{Actions, CloseCause, ConnectionId, Counter, Counters, Limits, Listener, Now, Session};
+use receiving::{BUFFER_BYTES, NOTHING};
 use wire::Wire;
-
-/// Most bytes of one receive call.
-const INPUT_BYTES: usize = 64 * 1024;
 
 /// The table's slots are lower; from here on stand the sources, and at the very end the timer.
 const SOURCES: u32 = FdTable::<OwnedFd>::SLOTS_MAX as u32;
@@ -54,6 +53,8 @@ struct Connection<S> {
     flow: Flow,
     /// An event came for it while another loop had it, and it has not been back since.
     has_lost_event: bool,
+    /// Its last receive was more than a slice.
+    is_bulk: bool,
 }
 
 /// One thread's loop over a poller.
@@ -77,6 +78,8 @@ pub(crate) struct ReadinessLoop<S: Session> {
     sources: Sources<S::Shared>,
     events: Events,
     input: Box<[u8]>,
+    /// Whose bytes stand in the slices of the input, and how many.
+    received: Vec<(Token, usize)>,
     room: Box<[u8]>,
     wakes: Vec<ConnectionId>,
     unfinished: Vec<ConnectionId>,
@@ -123,7 +126,8 @@ impl<S: Session> ReadinessLoop<S> {
             shared,
             sources: Sources::new(),
             events: Events::with_capacity(limits.events_per_turn as usize),
-            input: vec![0; INPUT_BYTES].into(),
+            input: vec![0; BUFFER_BYTES].into(),
+            received: Vec::new(),
             room: vec![0; Actions::ROOM_MIN].into(),
             wakes: Vec::new(),
             unfinished: Vec::new(),
@@ -267,7 +271,7 @@ impl<S: Session> ReadinessLoop<S> {
         let sockets = self.stop_listening();
         for token in self.table.tokens().collect::<Vec<_>>() {
             if self.has_hold(token) {
-                self.play(token, Some(Occasion::Drain), 0);
+                self.play(token, Some(Occasion::Drain), NOTHING);
             }
         }
         // Who waits may have had its wake from this loop alone; another process that has the
@@ -308,9 +312,8 @@ impl<S: Session> ReadinessLoop<S> {
         }
     }
 
-    /// Calls the session with the first `input_len` bytes of the shared buffer, and carries on
-    /// as it wishes.
-    fn play(&mut self, token: Token, occasion: Option<Occasion>, input_len: usize) {
+    /// Calls the session with these bytes of the shared buffer, and carries on as it wishes.
+    fn play(&mut self, token: Token, occasion: Option<Occasion>, input: Range<usize>) {
         let Some(connection) = &mut self.connections[token.slot() as usize] else { return };
         let Connection { conversation, tail, flow, .. } = connection;
         let now = self.clock.now();
@@ -330,9 +333,9 @@ impl<S: Session> ReadinessLoop<S> {
             Some(occasion) => conversation.occasion(occasion, shared, &mut turn, &mut wire),
             None => Ok(()),
         };
-        let input = &self.input[..input_len];
+        let is_receiving = !input.is_empty() || occasion == Some(Occasion::Readable);
+        let input = &self.input[input];
         let done = told.and_then(|()| conversation.pump(shared, &mut turn, &mut wire, input));
-        let is_receiving = input_len > 0 || occasion == Some(Occasion::Readable);
         self.settle(token, done, is_receiving);
     }
 
@@ -420,13 +423,13 @@ impl<S: Session> ReadinessLoop<S> {
         };
         let (conversation, done) = begin(&mut self.shared, &mut turn, &mut wire);
         self.outgoing += u32::from(conversation.is_outgoing());
-        let has_lost_event = false;
+        let (has_lost_event, is_bulk) = (false, false);
         self.connections[slot] =
-            Some(Connection { token, conversation, tail, flow, has_lost_event });
+            Some(Connection { token, conversation, tail, flow, has_lost_event, is_bulk });
         self.open += 1;
         self.settle(token, done, false);
         if self.is_draining {
-            self.play(token, Some(Occasion::Drain), 0);
+            self.play(token, Some(Occasion::Drain), NOTHING);
         }
         id
     }

@@ -12,6 +12,7 @@ use pollux_poller::{Readiness, Token, Trigger};
 use rustix::io::Errno;
 use rustix::net::{RecvFlags, Shutdown, recv, shutdown};
 
+use super::receiving::NOTHING;
 use super::{ReadinessLoop, socket};
 use crate::actions::Sharing;
 use crate::conversation::{Conversation, Occasion, Progress};
@@ -115,7 +116,7 @@ impl<S: Session> ReadinessLoop<S> {
         let conversation = Conversation::taken_over(session, deadline, sharing);
         let ConnectionId(token) =
             self.insert(duplicate, |_, _, _| (conversation, Ok(Progress::Rests)));
-        self.play(token, Some(Occasion::Connected), 0);
+        self.play(token, Some(Occasion::Connected), NOTHING);
     }
 
     /// Goes on with a connection that this loop has never let go of.
@@ -130,7 +131,7 @@ impl<S: Session> ReadinessLoop<S> {
         if is_quiet(socket(&self.table, token)) {
             // What a lost event told of was another loop's, and is read.
             self.table.cannot_read(token);
-            self.play(token, Some(Occasion::Connected), 0);
+            self.play(token, Some(Occasion::Connected), NOTHING);
         } else {
             self.close(token, CloseCause::PeerClosed);
         }

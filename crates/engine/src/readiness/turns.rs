@@ -1,13 +1,9 @@
 //! A turn of the readiness loop: one wait, what became ready, and the rest.
 
-use std::ops::ControlFlow;
 use std::os::fd::BorrowedFd;
 use std::time::Duration;
 
-use pollux_poller::{Error, Event, Token};
-use rustix::io::Errno;
-use rustix::net::{RecvFlags, recv};
-
+use super::receiving::NOTHING;
 use super::{Connection, ReadinessLoop, SOURCES, socket};
 use crate::actions::Sharing;
 use crate::admission::Queue;
@@ -15,12 +11,9 @@ use crate::conversation::Occasion;
 use crate::ending::{Due, Tail};
 use crate::errand::refused;
 use crate::fd_table::ENDS;
-use crate::output::{Flushed, broken};
-use crate::pipe::Seen;
-use crate::{CloseCause, ConnectionId, Counter, Errand, Moment, Session};
-
-/// Receive calls for one connection before the others get their turn.
-const READS_MAX: u32 = 4;
+use crate::output::Flushed;
+use crate::{ConnectionId, Counter, Errand, Moment, Session};
+use pollux_poller::{Error, Event, Token};
 
 impl<S: Session> ReadinessLoop<S> {
     /// One turn: waits at most `timeout` for something to do, and does it. Says whether a
@@ -94,103 +87,14 @@ impl<S: Session> ReadinessLoop<S> {
             if due.write || due.closed {
                 self.flush(token);
             }
-            if due.read || due.closed {
-                self.receive(token, readiness.intersects(ENDS));
+            if due.closed || due.read && readiness.intersects(ENDS) {
+                self.receive(token, true);
+            } else if due.read {
+                self.receive_with_others(token);
             }
         }
+        self.call_those_received();
         has_connections
-    }
-
-    /// Reads from a connection and lets its session answer.
-    ///
-    /// A receive that fills less than the buffer emptied the socket, unless the end of the
-    /// stream came in the same event: then no other event will tell of it, so it is looked for.
-    fn receive(&mut self, token: Token, has_end: bool) {
-        for _ in 0..READS_MAX {
-            let Some(connection) = &mut self.connections[token.slot() as usize] else { return };
-            let is_lingering = connection.tail.is_lingering();
-            if !is_lingering && !connection.conversation.wants_input() {
-                return;
-            }
-            if !is_lingering && connection.conversation.leaves_input() {
-                match self.show(token) {
-                    ControlFlow::Continue(()) => continue,
-                    ControlFlow::Break(()) => return,
-                }
-            }
-            self.counters.count(Counter::Receives);
-            match recv(socket(&self.table, token), &mut self.input[..], RecvFlags::empty()) {
-                Ok((_, 0)) => {
-                    self.table.read_ended(token);
-                    if is_lingering {
-                        return self.close(token, CloseCause::Session);
-                    }
-                    connection.conversation.peer_ended();
-                    return self.play(token, None, 0);
-                }
-                Ok((_, received)) => {
-                    self.counters.add(Counter::BytesIn, received as u64);
-                    let is_emptied = received < self.input.len() && !has_end;
-                    if is_emptied {
-                        self.table.cannot_read(token);
-                    }
-                    if !is_lingering {
-                        self.play(token, None, received);
-                    } else if !self.drop_input(token, received) {
-                        return;
-                    }
-                    if is_emptied {
-                        return;
-                    }
-                }
-                Err(Errno::AGAIN) => {
-                    self.counters.count(Counter::ReceivesEmpty);
-                    return self.table.cannot_read(token);
-                }
-                Err(Errno::INTR) => {}
-                Err(errno) => return self.close(token, broken(errno)),
-            }
-        }
-        self.unfinished.push(ConnectionId(token));
-    }
-
-    /// Has a session look at what is in its socket.
-    fn show(&mut self, token: Token) -> ControlFlow<()> {
-        self.play(token, Some(Occasion::Readable), 0);
-        let Some(connection) = &mut self.connections[token.slot() as usize] else {
-            return ControlFlow::Break(());
-        };
-        let seen = connection.conversation.take_seen();
-        seen.count(&self.counters);
-        match seen {
-            Seen::Unseen | Seen::Bytes(_) => {}
-            Seen::Nothing => {
-                self.table.cannot_read(token);
-                return ControlFlow::Break(());
-            }
-            Seen::Ended => {
-                self.table.read_ended(token);
-                connection.conversation.peer_ended();
-                self.play(token, None, 0);
-                return ControlFlow::Break(());
-            }
-            Seen::Broken(errno) => {
-                self.close(token, broken(errno));
-                return ControlFlow::Break(());
-            }
-        }
-        ControlFlow::Continue(())
-    }
-
-    /// Books input of a lingering connection; closes it and says false when it was too much.
-    fn drop_input(&mut self, token: Token, bytes: usize) -> bool {
-        let Some(connection) = &mut self.connections[token.slot() as usize] else { return false };
-        let Tail::Lingering(linger) = &mut connection.tail else { return false };
-        let goes_on = linger.drops(bytes);
-        if !goes_on {
-            self.close(token, CloseCause::Session);
-        }
-        goes_on
     }
 
     /// Sends what waits; when all of it has left, the session goes on.
@@ -206,7 +110,7 @@ impl<S: Session> ReadinessLoop<S> {
                 connection.tail = Tail::None;
                 connection.conversation.output_left();
                 self.table.stop_write(token);
-                self.play(token, None, 0);
+                self.play(token, None, NOTHING);
             }
             Ok(Flushed::Full) => {
                 self.table.cannot_write(token);
@@ -227,7 +131,7 @@ impl<S: Session> ReadinessLoop<S> {
             match &self.connections[token.slot() as usize] {
                 Some(Connection { tail: Tail::Waiting(_), .. }) => self.flush(token),
                 Some(Connection { tail: Tail::None, .. }) => {
-                    self.play(token, None, 0);
+                    self.play(token, None, NOTHING);
                     self.receive_if_ready(token);
                 }
                 Some(Connection { tail: Tail::Lingering(_), .. }) => self.receive_if_ready(token),
@@ -278,7 +182,7 @@ impl<S: Session> ReadinessLoop<S> {
             }
             Due::Session => {
                 connection.conversation.deadline_fired();
-                self.play(token, Some(Occasion::Deadline), 0);
+                self.play(token, Some(Occasion::Deadline), NOTHING);
             }
         }
     }
@@ -310,7 +214,7 @@ impl<S: Session> ReadinessLoop<S> {
         for id in woken.drain(..) {
             if self.table.is_current(id.0) && self.has_hold(id.0) {
                 self.counters.count(Counter::SessionWakes);
-                self.play(id.0, Some(Occasion::Wake), 0);
+                self.play(id.0, Some(Occasion::Wake), NOTHING);
             }
         }
         if self.wakes.is_empty() {

@@ -17,6 +17,7 @@ mod lines;
 mod peer;
 mod puppet;
 mod random;
+mod receiving;
 mod sharing;
 mod sources;
 mod stalls;
