@@ -89,7 +89,8 @@ pub(crate) fn main_source(specs: &[ServiceSpec]) -> String {
     functions.dedup();
     let mut source = String::from(
         "/* Made by pollux pool build-server. */\n#include <stddef.h>\n\n#include <atmi.h>\n\n\
-         #pragma weak tpsvrinit\n#pragma weak tpsvrdone\n\n",
+         #pragma weak tpsvrinit\n#pragma weak tpsvrdone\n#pragma weak tpsvrthrinit\n\
+         #pragma weak tpsvrthrdone\n\n",
     );
     for function in functions {
         writeln!(source, "extern void {function}(TPSVCINFO *);").expect("text grows");
@@ -100,6 +101,7 @@ pub(crate) fn main_source(specs: &[ServiceSpec]) -> String {
     }
     source.push_str(
         "    {NULL, NULL, NULL},\n};\n\nint main(int argc, char **argv) {\n    \
+         pollux_server_thread_functions(tpsvrthrinit, tpsvrthrdone);\n    \
          return pollux_server_main(argc, argv, tpsvrinit, tpsvrdone, services);\n}\n",
     );
     source

@@ -4,6 +4,7 @@
 #include <stdarg.h>
 #include <stdio.h>
 
+#include "ndebug.h"
 #include "ubf.h"
 #include "userlog.h"
 
@@ -17,6 +18,7 @@ char *pollux_cbfindrv(UBFH *ubf, BFLDLEN *len, int type, ...);
 int pollux_bpresrv(UBFH *ubf, ...);
 int pollux_userlog_format(const char *format, ...);
 int pollux_userlog_list(const char *format, va_list values);
+int pollux_log_format(int level, const char *file, long line, const char *format, ...);
 
 #define TAKE_PATH(path, last)                                \
   BFLDID path[PATH_INTS];                                    \
@@ -65,4 +67,13 @@ int pollux_userlog_format(const char *format, ...) {
   int written = pollux_userlog_list(format, values);
   va_end(values);
   return written;
+}
+
+int pollux_log_format(int level, const char *file, long line, const char *format, ...) {
+  char text[POLLUX_LOG_TEXT_MAX];
+  va_list values;
+  va_start(values, format);
+  int len = vsnprintf(text, sizeof text, format, values);
+  va_end(values);
+  return len < 0 ? -1 : tplogex(level, file, line, text);
 }

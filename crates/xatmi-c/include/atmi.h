@@ -63,6 +63,19 @@ extern "C" {
 #define TPSENDONLY 0x00000800L
 #define TPRECVONLY 0x00001000L
 
+#define TPACK 0x00002000L
+
+/* Events of a conversation, and kinds of subscriptions. */
+#define TPEV_DISCONIMM 0x0001L
+#define TPEV_SVCERR 0x0002L
+#define TPEV_SVCFAIL 0x0004L
+#define TPEV_SVCSUCC 0x0008L
+#define TPEV_SENDONLY 0x0020L
+#define TPEVSERVICE 0x00000001L
+#define TPEVQUEUE 0x00000002L
+#define TPEVTRAN 0x00000004L
+#define TPEVPERSIST 0x00000008L
+
 /* Flags of tpreturn: the caller gets an error instead of the answer. */
 #define TPSOFTTIMEOUT 0x00080000L /* TPETIME */
 #define TPSOFTENOENT 0x00100000L  /* TPENOENT */
@@ -102,7 +115,16 @@ typedef struct tpsvcinfo {
   char fname[XATMI_SERVICE_NAME_LENGTH + 2];
 } TPSVCINFO;
 
-/* What tpinit is given; nothing in it is needed, and NULL is fine. */
+/* What tpinit is given; nothing in it is needed, and NULL is fine. Of the flags TPMULTICONTEXTS counts.
+ * tpalloc("TPINIT", NULL, TPINITNEED(bytes)) gives one with so many bytes of data. */
+#define TPU_MASK 0x00000007L
+#define TPU_SIG 0x00000001L
+#define TPU_DIP 0x00000002L
+#define TPU_IGN 0x00000004L
+#define TPSA_FASTPATH 0x00000008L
+#define TPSA_PROTECTED 0x00000010L
+#define TPMULTICONTEXTS 0x00000020L /* another context, beside those that there are */
+#define TPU_THREAD 0x00000040L
 typedef struct tpinfo_t {
   char usrname[MAXTIDENT + 1];
   char cltname[MAXTIDENT + 1];
@@ -112,6 +134,8 @@ typedef struct tpinfo_t {
   long datalen;
   long data;
 } TPINIT;
+#define TPINITNEED(bytes) \
+  ((bytes) > (long)sizeof(long) ? (long)(sizeof(TPINIT) - sizeof(long)) + (bytes) : (long)sizeof(TPINIT))
 
 /* Typed buffers: UBF (FML, FML32, UBF32), STRING, CARRAY (X_OCTET), JSON. tpfree takes any pointer
  * and leaves tperrno as it is. */
@@ -145,6 +169,18 @@ extern int tpunadvertise(const char *name);
 extern int tpinit(TPINIT *info);
 extern int tpterm(void);
 
+/* Contexts by their numbers. The one that tpgetctxt tells lasts until its tpterm, whatever becomes of the
+ * thread, and so does one of TPMULTICONTEXTS; any thread may enter it by tpsetctxt and leave it for another
+ * one or none. Of several threads in one context one calls at a time. Those whose context another
+ * thread ended are in TPINVALIDCONTEXT: calls are TPEPROTO there. tpsetctxt is TPENOENT for a context that
+ * there is not, TPEPROTO on a server's own thread. */
+typedef int TPCONTEXT_T;
+#define TPSINGLECONTEXT 0
+#define TPINVALIDCONTEXT -1
+#define TPNULLCONTEXT -2 /* none */
+extern int tpgetctxt(TPCONTEXT_T *context, long flags);
+extern int tpsetctxt(TPCONTEXT_T context, long flags);
+
 /* Transactions over no resource, as programs have them that are linked with the null switch: they
  * commit unless a call that belongs to them ended with TPETIME, TPESVCFAIL, TPESVCERR or TPEOTYPE,
  * their time is over (`timeout` in seconds, 0 is none) or replies are outstanding: TPEABORT then.
@@ -174,10 +210,39 @@ extern long *pollux_tpurcode_address(void);
 extern char *tpstrerror(int error);
 extern char *tpecodestr(int error);
 
-/* Written by the server's author; both may be left out. `argv[0]` is the program, then comes what
+/* More of the last error; there is nothing but its text, so it is TPED_MINVAL. -1 for flags. */
+#define TPED_MINVAL 0
+#define TPED_SVCTIMEOUT 1
+#define TPED_TERM 2
+#define TPED_NOUNSOLHANDLER 3
+#define TPED_NOCLIENT 4
+#define TPED_DOMAINUNREACHABLE 5
+#define TPED_CLIENTDISCONNECTED 6
+#define TPED_PERM 7
+#define TPED_OTS_INTERNAL 8
+#define TPED_MAXVAL 16
+extern int tperrordetail(long flags);
+extern char *tpstrerrordetail(int detail, long flags);
+
+/* The number of the server that this process is (-1 and TPEPROTO for a client), and that of the node
+ * (NDRX_NODEID, 1 without; TPEINVAL for what is not 1 to 255). */
+extern int tpgetsrvid(void);
+extern long tpgetnodeid(void);
+
+/* Fields as JSON: {"NAME":"text","NUMBER":[1,2],"INNER":{...}}, bytes as base64. TPELIMIT where there is
+ * not enough room, TPEINVAL for all else, with the field in the text. tpjsontoubf replaces what the
+ * buffer held. */
+struct pollux_ubf;
+extern int tpubftojson(struct pollux_ubf *ubf, char *text, int size);
+extern int tpjsontoubf(struct pollux_ubf *ubf, const char *text);
+
+/* Written by the server's author; all may be left out. tpsvrthrinit is called once tpsvrinit has returned 0,
+ * on the one thread that serves, tpsvrthrdone before tpsvrdone. `argv[0]` is the program, then comes what
  * stands in <appopt>. Anything but 0 refuses to start. */
 extern int tpsvrinit(int argc, char **argv);
 extern void tpsvrdone(void);
+extern int tpsvrthrinit(int argc, char **argv);
+extern void tpsvrthrdone(void);
 
 /* One row for each service that a server offers from the start (pollux pool build-server -s). */
 struct pollux_service {
@@ -186,10 +251,41 @@ struct pollux_service {
   const char *function_name;
 };
 
+/* What is called for the thread that serves; either may be NULL. Before pollux_server_main. */
+extern void pollux_server_thread_functions(int (*init)(int, char **), void (*done)(void));
+
 /* The whole life of a server; main of libatmisrv is one call of it. `services` ends with a row
  * whose name is NULL; it, `init` and `done` may be NULL. The result is main's. */
 extern int pollux_server_main(int argc, char **argv, int (*init)(int, char **), void (*done)(void),
                               const struct pollux_service *services);
+
+/* What is not here is refused where it is used: persistent queues, views, request logs in buffers. */
+#ifdef __has_attribute
+#if __has_attribute(error)
+#define POLLUX_REFUSED(why) __attribute__((error(why)))
+#endif
+#if __has_attribute(unavailable)
+#define POLLUX_UNAVAILABLE(why) __attribute__((unavailable(why)))
+#endif
+#endif
+#ifndef POLLUX_REFUSED
+#define POLLUX_REFUSED(why)
+#endif
+#ifndef POLLUX_UNAVAILABLE
+#define POLLUX_UNAVAILABLE(why)
+#endif
+#define POLLUX_NO_QUEUES "pollux has no persistent queues: see docs/xatmi-programs.md"
+struct pollux_queue_control;
+typedef struct pollux_queue_control TPQCTL POLLUX_UNAVAILABLE(POLLUX_NO_QUEUES);
+POLLUX_REFUSED(POLLUX_NO_QUEUES)
+int tpenqueue(const char *space, const char *name, struct pollux_queue_control *control, char *data,
+              long len, long flags);
+POLLUX_REFUSED(POLLUX_NO_QUEUES)
+int tpdequeue(const char *space, const char *name, struct pollux_queue_control *control, char **data,
+              long *len, long flags);
+#define POLLUX_NO_VIEW_JSON POLLUX_REFUSED("pollux has no views: see docs/xatmi-programs.md")
+POLLUX_NO_VIEW_JSON int tpviewtojson(char *view, char *name, char *text, int size, long flags);
+POLLUX_NO_VIEW_JSON char *tpjsontoview(char *name, char *text);
 
 #ifdef __cplusplus
 }

@@ -89,4 +89,12 @@ typedef BFLDOCC FLDOCC;
 #define Ftype Btype
 #define Fmkfldid Bmkfldid
 
+#define Fvftos Bvftos
+#define Fvstof Bvstof
+#define Fvnull Bvnull
+#define Fvselinit Bvselinit
+#define Fvsinit Bvsinit
+#define Fvopt Bvopt
+#define Fvrefresh Bvrefresh
+
 #endif

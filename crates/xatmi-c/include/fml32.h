@@ -117,4 +117,12 @@ typedef BFLDOCC FLDOCC32;
 #define Ftype32 Btype
 #define Fmkfldid32 Bmkfldid
 
+#define Fvftos32 Bvftos
+#define Fvstof32 Bvstof
+#define Fvnull32 Bvnull
+#define Fvselinit32 Bvselinit
+#define Fvsinit32 Bvsinit
+#define Fvopt32 Bvopt
+#define Fvrefresh32 Bvrefresh
+
 #endif

@@ -199,6 +199,40 @@ extern char *Btype(BFLDID id); /* "short", "string", ...; NULL for an error */
 extern BFLDOCC Bfldno(BFLDID id);
 extern BFLDID Bmkfldid(int type, BFLDID number); /* BBADFLDID for an error */
 
+/* There are no views: what uses them is refused where it is used, by the linker where the compiler does
+ * not. */
+#ifdef __has_attribute
+#if __has_attribute(error)
+#define POLLUX_NO_VIEWS __attribute__((error("pollux has no views: see docs/xatmi-programs.md")))
+#endif
+#if __has_attribute(unavailable)
+#define POLLUX_NO_VIEW \
+  __attribute__((unavailable("pollux has no views: see docs/xatmi-programs.md")))
+#endif
+#endif
+#ifndef POLLUX_NO_VIEW
+#define POLLUX_NO_VIEW
+#endif
+#ifndef POLLUX_NO_VIEWS
+#define POLLUX_NO_VIEWS
+#endif
+typedef struct pollux_view_field BVIEWFLD POLLUX_NO_VIEW;
+POLLUX_NO_VIEWS int Bvget(char *data, char *view, char *name, BFLDOCC occurrence, char *value,
+                          BFLDLEN *len, int type, long flags);
+POLLUX_NO_VIEWS int Bvchg(char *data, char *view, char *name, BFLDOCC occurrence, char *value,
+                          BFLDLEN len, int type);
+POLLUX_NO_VIEWS int Bvnull(char *data, char *name, BFLDOCC occurrence, char *view);
+POLLUX_NO_VIEWS int Bvselinit(char *data, char *name, char *view);
+POLLUX_NO_VIEWS int Bvsinit(char *data, char *view);
+POLLUX_NO_VIEWS int Bvopt(char *name, int option, char *view);
+POLLUX_NO_VIEWS int Bvftos(UBFH *ubf, char *data, char *view);
+POLLUX_NO_VIEWS int Bvstof(UBFH *ubf, char *data, int mode, char *view);
+POLLUX_NO_VIEWS long Bvsizeof(char *view);
+POLLUX_NO_VIEWS long Bvcpy(char *to, char *from, char *view);
+POLLUX_NO_VIEWS BFLDOCC Bvoccur(char *data, char *view, char *name, BFLDOCC *most, BFLDOCC *real,
+                                long *size, int *type);
+POLLUX_NO_VIEWS void Bvrefresh(void);
+
 #ifdef __cplusplus
 }
 #endif

@@ -1,18 +1,43 @@
-//! A thread's place in the pool: the client that its first call opens and its end closes.
+//! Contexts: a place in the pool, and which one a thread is in.
 //!
-//! `calls.rs` works through it. It never opens one without need: a program that only builds buffers
-//! touches no queue.
+//! `calls.rs` works through it. A thread gets a context by its first call and ends it with itself,
+//! so that a program that only builds buffers touches no queue. One whose number somebody has, by
+//! tpgetctxt or TPMULTICONTEXTS, lasts until its tpterm, and threads come and go by tpsetctxt; of
+//! several in one context one calls at a time, the others wait.
+//!
+//! ```text
+//!              first call, tpinit                 tpgetctxt
+//!   none ───────────────────────────▶ own ─────────────────────▶ kept ◀── tpinit, TPMULTICONTEXTS
+//!     ▲                                │ thread ends, tpterm        │
+//!     └────────────────────────────────┘                            │ tpterm of any thread in it
+//!   none ◀── tpterm, tpsetctxt ── invalid, for the others in it ◀───┘
+//! ```
 
 use std::cell::RefCell;
-use std::ffi::c_int;
-use std::sync::Once;
+use std::collections::BTreeMap;
+use std::ffi::{c_int, c_long};
+use std::sync::atomic::{AtomicBool, AtomicI32, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, Once, PoisonError};
+use std::time::Duration;
 
 use pollux_xatmi::client::Client;
 use pollux_xatmi::environment::{BadVariable, Environment};
 use pollux_xatmi::error::{Code, Error};
 
 use crate::fault::{self, Fault};
-use crate::{server, times, transactions};
+use crate::transactions::Transaction;
+use crate::{caller, server, times, transactions};
+
+/// `TPCONTEXT_T` of a thread whose context another thread ended.
+const TPINVALIDCONTEXT: c_int = -1;
+/// `TPCONTEXT_T` of a thread without a context.
+const TPNULLCONTEXT: c_int = -2;
+
+/// Flag of tpinit: a context of its own, beside those that there are.
+const TPMULTICONTEXTS: c_long = 0x20;
+
+/// Most contexts that are kept; the manager takes no more connections.
+const KEPT_MAX: usize = 8192;
 
 impl From<Error> for Fault {
     fn from(error: Error) -> Self {
@@ -28,17 +53,82 @@ impl From<BadVariable> for Fault {
     }
 }
 
+/// A place in the pool.
+struct Context {
+    number: c_int,
+    /// Its number was given out, so it stays when no thread is in it.
+    is_kept: AtomicBool,
+    /// Ended by tpterm.
+    is_over: AtomicBool,
+    state: Mutex<State>,
+}
+
+#[derive(Default)]
+struct State {
+    client: Option<Client>,
+    /// How long a call may take where nothing else says it.
+    pools_time: Duration,
+    /// The transaction of the thread that left last.
+    transaction: Option<Transaction>,
+}
+
 thread_local! {
-    /// Dropped when the thread ends, which removes its reply queue.
-    static CLIENT: RefCell<Option<Client>> = const { RefCell::new(None) };
+    /// Dropped when the thread ends, which removes the reply queue of a context of its own.
+    static PLACE: RefCell<Option<Arc<Context>>> = const { RefCell::new(None) };
+    /// Held while the process forks.
+    static FORKING: RefCell<Option<MutexGuard<'static, Kept>>> = const { RefCell::new(None) };
+}
+
+type Kept = BTreeMap<c_int, Arc<Context>>;
+
+/// Contexts by their numbers: C programs name them so, without a handle of ours.
+static KEPT: Mutex<Kept> = Mutex::new(BTreeMap::new());
+
+fn kept() -> MutexGuard<'static, Kept> {
+    // Nothing panics while it is locked.
+    KEPT.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Context {
+    fn new() -> Arc<Self> {
+        static NUMBERS: AtomicI32 = AtomicI32::new(1);
+        watch_forks();
+        Arc::new(Self {
+            number: NUMBERS.fetch_add(1, Ordering::Relaxed),
+            is_kept: AtomicBool::new(false),
+            is_over: AtomicBool::new(false),
+            state: Mutex::default(),
+        })
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        // After a panic the client is as it is after any error.
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Makes it last beyond the thread that is in it.
+    fn keep(self: &Arc<Self>) -> Result<(), Fault> {
+        let mut kept = kept();
+        if kept.len() >= KEPT_MAX && !kept.contains_key(&self.number) {
+            let detail = format!("{KEPT_MAX} contexts are kept: end some by tpterm");
+            return Err(Fault::new(Code::Limit.number(), detail));
+        }
+        self.is_kept.store(true, Ordering::Relaxed);
+        kept.insert(self.number, Arc::clone(self));
+        Ok(())
+    }
+
+    fn is_over(&self) -> bool {
+        self.is_over.load(Ordering::Relaxed)
+    }
 }
 
 /// Lets `work` make a call through the thread's client, within the times that hold for it.
 pub(crate) fn with_client<T>(
     work: impl FnOnce(&mut Client) -> Result<T, Fault>,
 ) -> Result<T, Fault> {
-    with_context(|client| {
-        times::apply(client);
+    with_state(|pools_time, client| {
+        times::apply(client, pools_time);
         work(client)
     })
 }
@@ -47,49 +137,149 @@ pub(crate) fn with_client<T>(
 pub(crate) fn with_context<T>(
     work: impl FnOnce(&mut Client) -> Result<T, Fault>,
 ) -> Result<T, Fault> {
+    with_state(|_, client| work(client))
+}
+
+fn with_state<T>(work: impl FnOnce(Duration, &mut Client) -> Result<T, Fault>) -> Result<T, Fault> {
     with_place(|place| {
-        if place.is_none() {
-            let client = open()?;
-            times::opened(&client);
-            *place = Some(client);
+        let context = match place {
+            Some(context) => context,
+            None => {
+                // Nothing is left behind by a client that cannot be opened.
+                let context = Context::new();
+                open(&mut context.state())?;
+                place.insert(context)
+            }
+        };
+        let state = &mut *context.state();
+        if context.is_over() {
+            let detail = "another thread ended this context by tpterm: set another by tpsetctxt";
+            return Err(Fault::new(Code::Protocol.number(), detail));
         }
-        work(place.as_mut().expect("some, by the lines above"))
+        let client = state.client.as_mut().expect("opened with the context, taken when it is over");
+        work(state.pools_time, client)
     })
 }
 
-/// Lets `work` use the thread's client where there is one.
-pub(crate) fn with_open_client<T>(work: impl FnOnce(&Client) -> T) -> Option<T> {
-    CLIENT.try_with(|place| place.try_borrow().ok()?.as_ref().map(work)).ok()?
+/// How long a call may take by the thread's pool, where it has joined one.
+pub(crate) fn pools_time() -> Option<Duration> {
+    let time = |context: &Arc<Context>| (!context.is_over()).then(|| context.state().pools_time);
+    PLACE.try_with(|place| place.try_borrow().ok()?.as_ref().and_then(time)).ok()?
 }
 
-fn with_place<T>(work: impl FnOnce(&mut Option<Client>) -> Result<T, Fault>) -> Result<T, Fault> {
+fn with_place<T>(
+    work: impl FnOnce(&mut Option<Arc<Context>>) -> Result<T, Fault>,
+) -> Result<T, Fault> {
     let protocol = |detail: &str| Fault::new(Code::Protocol.number(), detail);
-    let done = CLIENT.try_with(|place| match place.try_borrow_mut() {
+    let done = PLACE.try_with(|place| match place.try_borrow_mut() {
         Ok(mut place) => work(&mut place),
         Err(_) => Err(protocol("a signal handler interrupted a call and must not make another")),
     });
     done.unwrap_or_else(|_| Err(protocol("the thread is ending: its context is gone")))
 }
 
-fn open() -> Result<Client, Fault> {
+fn open(state: &mut State) -> Result<(), Fault> {
+    let client = Client::open(&Environment::of_process()?)?;
+    state.pools_time = client.timeout();
+    state.client = Some(client);
+    Ok(())
+}
+
+/// The thread leaves its context, which ends unless it is kept.
+fn leave(place: &mut Option<Arc<Context>>) {
+    let transaction = transactions::take();
+    if let Some(context) = place.take()
+        && context.is_kept.load(Ordering::Relaxed)
+        && !context.is_over()
+    {
+        context.state().transaction = transaction;
+    }
+}
+
+/// The thread enters a context.
+fn enter(place: &mut Option<Arc<Context>>, context: Arc<Context>) {
+    transactions::put(context.state().transaction.take());
+    *place = Some(context);
+}
+
+fn watch_forks() {
     static FORKS_WATCHED: Once = Once::new();
     FORKS_WATCHED.call_once(|| {
-        // SAFETY: the handler stays as long as the library; it only drops a value of its thread.
-        unsafe { libc::pthread_atfork(None, None, Some(leave_in_child)) };
+        let (before, parent, child) = (hold_kept, release_kept, leave_in_child);
+        // SAFETY: the handlers stay as long as the library, and only use values of their thread.
+        unsafe { libc::pthread_atfork(Some(before), Some(parent), Some(child)) };
     });
-    Ok(Client::open(&Environment::of_process()?)?)
 }
 
-/// After fork(2) the client is the parent's, whose queue and connection outlive this: the child
-/// only closes its own descriptors of them, as they would keep the context alive otherwise.
+/// Nobody else is changing the list while the process is copied.
+unsafe extern "C" fn hold_kept() {
+    let _ = FORKING.try_with(|place| place.try_borrow_mut().map(|mut p| *p = Some(kept())));
+}
+
+unsafe extern "C" fn release_kept() {
+    let _ = FORKING.try_with(|place| place.try_borrow_mut().map(|mut place| *place = None));
+}
+
+/// After fork(2) the clients are the parent's, whose queues and connections outlive this: the child
+/// only closes its own descriptors of them, as they would keep the contexts alive otherwise. One
+/// that a thread was calling in stays: that thread is not here to let go of it.
 unsafe extern "C" fn leave_in_child() {
-    let _ = CLIENT.try_with(|place| place.try_borrow_mut().map(|mut place| place.take()));
+    let forget = |context: &Arc<Context>| {
+        context.is_over.store(true, Ordering::Relaxed);
+        if let Ok(mut state) = context.state.try_lock() {
+            state.client = None;
+        }
+    };
+    let _ = FORKING.try_with(|place| {
+        if let Ok(mut place) = place.try_borrow_mut()
+            && let Some(mut kept) = place.take()
+        {
+            kept.values().for_each(forget);
+            kept.clear();
+        }
+    });
+    let _ = PLACE.try_with(|place| {
+        if let Ok(mut place) = place.try_borrow_mut()
+            && let Some(context) = place.take()
+        {
+            forget(&context);
+        }
+    });
 }
 
-/// Joins the pool. It may be left out, and `info` is not looked at.
+/// `TPINIT`, as far as it counts.
+#[derive(Clone, Copy, Debug)]
+#[repr(C)]
+pub struct Info {
+    names: [u8; 4 * 31],
+    flags: c_long,
+}
+
+/// Joins the pool. It may be left out; with TPMULTICONTEXTS each makes another context.
+///
+/// # Safety
+/// A sound `info` is that of a `TPINIT`.
 #[unsafe(no_mangle)]
-pub extern "C" fn tpinit(_info: *mut libc::c_void) -> c_int {
-    fault::atmi(-1, || with_context(|_| Ok(0)))
+pub unsafe extern "C" fn tpinit(info: *const Info) -> c_int {
+    fault::atmi(-1, || {
+        // SAFETY: the caller's promise.
+        let flags = unsafe { caller::read(info) }.map_or(0, |info| info.flags);
+        if flags & TPMULTICONTEXTS == 0 {
+            return with_context(|_| Ok(0));
+        }
+        if server::is_on_this_thread() {
+            let detail = "a server's own thread has the context of the server";
+            return Err(Fault::new(Code::Protocol.number(), detail));
+        }
+        with_place(|place| {
+            let context = Context::new();
+            open(&mut context.state())?;
+            context.keep()?;
+            leave(place);
+            enter(place, context);
+            Ok(0)
+        })
+    })
 }
 
 /// Leaves the pool; replies that are out are lost. 0 as well when the thread has not joined.
@@ -103,8 +293,72 @@ pub extern "C" fn tpterm() -> c_int {
         // A transaction that is under way aborts; there may be none.
         let _ = transactions::abort();
         with_place(|place| {
-            *place = None;
+            if let Some(context) = place.take() {
+                context.is_over.store(true, Ordering::Relaxed);
+                kept().remove(&context.number);
+                // It ends outside the lock, as that may take a while.
+                let ended = context.state().client.take();
+                drop(ended);
+            }
             Ok(0)
         })
     })
+}
+
+/// The number of the thread's context, which lasts until its tpterm from now on.
+///
+/// # Safety
+/// A sound `context` is that of an int.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn tpgetctxt(context: *mut c_int, flags: c_long) -> c_int {
+    fault::atmi(-1, || {
+        if !caller::is_sound(context) {
+            return Err(Fault::invalid("no memory for the context"));
+        }
+        no_flags(flags)?;
+        let number = with_place(|place| match place {
+            None => Ok(TPNULLCONTEXT),
+            Some(of_thread) if of_thread.is_over() => Ok(TPINVALIDCONTEXT),
+            Some(of_thread) => of_thread.keep().map(|()| of_thread.number),
+        })?;
+        // SAFETY: the caller's promise.
+        unsafe { caller::write(context, number) };
+        Ok(0)
+    })
+}
+
+/// Lets the thread be in another context, or in none.
+#[unsafe(no_mangle)]
+pub extern "C" fn tpsetctxt(context: c_int, flags: c_long) -> c_int {
+    fault::atmi(-1, || {
+        no_flags(flags)?;
+        if server::is_on_this_thread() {
+            let detail = "a server's own thread stays in the context of the server";
+            return Err(Fault::new(Code::Protocol.number(), detail));
+        }
+        with_place(|place| {
+            if place.as_ref().is_some_and(|of_thread| of_thread.number == context) {
+                return Ok(0);
+            }
+            if context == TPNULLCONTEXT {
+                leave(place);
+                return Ok(0);
+            }
+            let known = kept().get(&context).map(Arc::clone);
+            let known = known.ok_or_else(|| {
+                let detail = format!("there is no context {context}, or it was ended by tpterm");
+                Fault::new(Code::NoEntry.number(), detail)
+            })?;
+            leave(place);
+            enter(place, known);
+            Ok(0)
+        })
+    })
+}
+
+fn no_flags(flags: c_long) -> Result<(), Fault> {
+    if flags != 0 {
+        return Err(Fault::invalid(format!("flags {flags:#x}: there are none, give 0")));
+    }
+    Ok(())
 }

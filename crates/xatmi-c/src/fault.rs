@@ -65,6 +65,9 @@ struct Text {
     len: usize,
 }
 
+/// The greatest number that tperrordetail may give by the interface.
+const TPED_MAXVAL: c_int = 16;
+
 /// Longer than any message here; the rest of one can only be a name that a caller made up.
 const TEXT_BYTES: usize = 512;
 
@@ -76,8 +79,8 @@ thread_local! {
     /// What `Berror` says, kept until somebody wants it in words: a missing field is no event.
     static UBF_ERROR: Cell<Option<UbfError>> = const { Cell::new(None) };
     static UBF_DETAIL: RefCell<Text> = const { RefCell::new(Text::new()) };
-    /// What tpstrerror, tpecodestr and Bstrerror gave out last.
-    static GIVEN: [RefCell<Text>; 3] = const { [const { RefCell::new(Text::new()) }; 3] };
+    /// What tpstrerror, tpecodestr, Bstrerror and tpstrerrordetail gave out last.
+    static GIVEN: [RefCell<Text>; 4] = const { [const { RefCell::new(Text::new()) }; 4] };
 }
 
 /// Does the work of a function of `atmi.h`; an error becomes `tperrno`, and the result `failed`.
@@ -241,6 +244,27 @@ pub extern "C" fn pollux_tpurcode_address() -> *mut c_long {
 #[unsafe(no_mangle)]
 pub extern "C" fn pollux_berror_address() -> *mut c_int {
     BERROR.with(Cell::as_ptr)
+}
+
+/// A number that tells more of the thread's last error: 0, as none has more than its text.
+#[unsafe(no_mangle)]
+pub extern "C" fn tperrordetail(flags: c_long) -> c_int {
+    if flags == 0 {
+        return 0;
+    }
+    atmi(-1, || Err(Fault::invalid(format!("flags {flags:#x}: there are none, give 0"))))
+}
+
+/// The text of such a number.
+#[unsafe(no_mangle)]
+pub extern "C" fn tpstrerrordetail(detail: c_int, flags: c_long) -> *mut c_char {
+    if flags != 0 || !(0..=TPED_MAXVAL).contains(&detail) {
+        set_fault(&Fault::invalid(format!(
+            "{detail} is no detail of an error, or flags are not 0"
+        )));
+        return std::ptr::null_mut();
+    }
+    given(3, format_args!("{detail}: {}", if detail == 0 { "no detail" } else { "not used here" }))
 }
 
 /// `<n>:<NAME> (last error <n>: detail)`; the brackets only when the thread's last error is `error`.

@@ -5,6 +5,7 @@
 //!
 //! ```text
 //! PREFIX/include/atmi.h  xatmi.h  tx.h  ubf.h  fml32.h  fml.h  fml1632.h  userlog.h
+//! PREFIX/include/ndebug.h
 //! PREFIX/lib/libpollux_xatmi.so.0               the library
 //! PREFIX/lib/libpollux_xatmi.so -> it           and libatmi, libatmiclt, libubf, libnstd
 //! PREFIX/lib/libatmisrv.a                       main of a server
@@ -24,7 +25,7 @@ pub const SONAME: &str = env!("POLLUX_XATMI_SONAME");
 pub const BUILT_NAME: &str = "libpollux_xatmi_c.so";
 
 /// The headers with their texts.
-const HEADERS: [(&str, &str); 8] = [
+const HEADERS: [(&str, &str); 9] = [
     ("atmi.h", include_str!("../include/atmi.h")),
     ("xatmi.h", include_str!("../include/xatmi.h")),
     ("tx.h", include_str!("../include/tx.h")),
@@ -32,6 +33,7 @@ const HEADERS: [(&str, &str); 8] = [
     ("fml32.h", include_str!("../include/fml32.h")),
     ("fml.h", include_str!("../include/fml.h")),
     ("fml1632.h", include_str!("../include/fml1632.h")),
+    ("ndebug.h", include_str!("../include/ndebug.h")),
     ("userlog.h", include_str!("../include/userlog.h")),
 ];
 
@@ -79,7 +81,7 @@ mod tests {
             assert_eq!(is_link, library == Library::Linked);
         }
         let count = |of: &str| std::fs::read_dir(prefix.join(of)).expect("a folder").count();
-        assert_eq!((count("include"), count("lib"), count("lib/pkgconfig")), (8, 8, 1));
+        assert_eq!((count("include"), count("lib"), count("lib/pkgconfig")), (9, 8, 1));
     }
 
     #[test]

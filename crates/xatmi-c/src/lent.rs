@@ -106,7 +106,7 @@ impl Copied {
 pub(crate) fn sent(buffer_type: BufferType, len: c_long) -> Result<usize, Fault> {
     match buffer_type {
         BufferType::Carray | BufferType::XOctet => size(len),
-        BufferType::Ubf | BufferType::String | BufferType::Json => Ok(0),
+        BufferType::Ubf | BufferType::String | BufferType::Json | BufferType::Init => Ok(0),
     }
 }
 

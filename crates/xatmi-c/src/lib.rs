@@ -1,4 +1,4 @@
-//! The C interface of the service pool: `atmi.h`, `ubf.h`, `tx.h`, `userlog.h` and one shared library.
+//! The C interface of the service pool: `atmi.h`, `ubf.h`, `tx.h`, `userlog.h`, `ndebug.h` and one shared library.
 //!
 //! Thin: each function reads what the caller hands over, asks `pollux-xatmi`, and turns the outcome
 //! into a number and an error of the thread. C programs call it; `pollux` itself uses [`layout`]
@@ -13,7 +13,8 @@
 //! | `context.rs`, `calls.rs`, `times.rs` | a thread's client, its calls and its time limits |
 //! | `transactions.rs`, `tx.rs` | transactions over no resource, by both interfaces |
 //! | `server.rs`, `service.rs` | the life of a server, one call of a service function |
-//! | `userlog.rs` | lines in the log of the day |
+//! | `userlog.rs`, `logging.rs` | lines in the log of the day, lines with a level |
+//! | `json.rs` | fields as JSON |
 //! | `expressions.rs`, `files.rs`, `texts.rs` | Boolean expressions, fields in files, values as texts |
 //! | `go_on.rs`, `variadic.rs` | what goes on in C: jumps, variable arguments |
 //! | `layout.rs` | the files of an installation |
@@ -31,8 +32,10 @@ pub mod fault;
 pub mod fields;
 pub mod files;
 mod go_on;
+pub mod json;
 pub mod layout;
 mod lent;
+pub mod logging;
 mod memory;
 pub mod names;
 pub mod paths;

@@ -5,21 +5,23 @@
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
-use std::ffi::{CString, OsStr, OsString, c_char, c_int};
+use std::ffi::{CString, OsStr, OsString, c_char, c_int, c_long};
 use std::io::Write;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::sync::atomic::{AtomicI32, Ordering};
+use std::sync::{Mutex, PoisonError};
 
 use pollux_xatmi::error::Code;
-use pollux_xatmi::worker::{Ending, Registry, Worker};
+use pollux_xatmi::worker::{Ending, Options, Registry, Worker};
 
 use crate::caller;
 use crate::calls::service_name;
 use crate::fault::{self, Fault};
 use crate::service::{Function, serve};
 
-/// The program's tpsvrinit.
+/// The program's tpsvrinit or tpsvrthrinit.
 type Init = unsafe extern "C" fn(c_int, *mut *mut c_char) -> c_int;
-/// The program's tpsvrdone.
+/// The program's tpsvrdone or tpsvrthrdone.
 type Finish = unsafe extern "C" fn();
 
 /// A row of the table that `pollux pool build-server` makes: `struct pollux_service`.
@@ -31,8 +33,17 @@ pub struct ServiceRow {
     function_name: *const c_char,
 }
 
+/// The greatest number of a node.
+const NODE_MAX: c_long = 255;
+
 /// More services than a server can have; a table without an end is told by it.
 const ROWS_MAX: usize = 10_000;
+
+/// What the program has for a thread that serves, said before the server runs.
+static OF_THREAD: Mutex<(Option<Init>, Option<Finish>)> = Mutex::new((None, None));
+
+/// The number of the server that this process is; -1 for none.
+static SRVID: AtomicI32 = AtomicI32::new(-1);
 
 thread_local! {
     /// The registry of the server whose own thread this is.
@@ -114,6 +125,44 @@ pub unsafe extern "C" fn tpunadvertise(name: *const c_char) -> c_int {
     })
 }
 
+/// Says what is called for the thread that serves, once tpsvrinit has returned and before
+/// tpsvrdone. To be called before pollux_server_main.
+///
+/// # Safety
+/// Both are functions of these types or NULL.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn pollux_server_thread_functions(init: Option<Init>, done: Option<Finish>) {
+    *OF_THREAD.lock().unwrap_or_else(PoisonError::into_inner) = (init, done);
+}
+
+/// The number of the server that this process is.
+#[unsafe(no_mangle)]
+pub extern "C" fn tpgetsrvid() -> c_int {
+    fault::atmi(-1, || match SRVID.load(Ordering::Relaxed) {
+        -1 => {
+            let detail = "a client has no number: pools number their servers";
+            Err(Fault::new(Code::Protocol.number(), detail))
+        }
+        srvid => Ok(srvid),
+    })
+}
+
+/// The number of this node: NDRX_NODEID, 1 without.
+#[unsafe(no_mangle)]
+pub extern "C" fn tpgetnodeid() -> c_long {
+    fault::atmi(-1, || {
+        let value = std::env::var_os("NDRX_NODEID").filter(|value| !value.is_empty());
+        let Some(value) = value else { return Ok(1) };
+        let number = value.to_str().and_then(|value| value.trim().parse().ok());
+        number.filter(|number| (1..=NODE_MAX).contains(number)).ok_or_else(|| {
+            let value = value.display();
+            Fault::invalid(format!(
+                "NDRX_NODEID=`{value}`: a number of 1 to {NODE_MAX} is expected"
+            ))
+        })
+    })
+}
+
 /// Runs a server from its start to its end; the result is for `main` to return.
 ///
 /// # Safety
@@ -161,16 +210,26 @@ fn run(
     let worker = Worker::from_environment()?;
     let registry = worker.registry();
     REGISTRY.set(Some(registry.clone()));
+    // A line that makes no sense is refused below.
+    let srvid = Options::parse(arguments.iter().skip(1).cloned()).ok().map(|options| options.srvid);
+    SRVID.store(
+        srvid.and_then(|srvid| c_int::try_from(srvid).ok()).unwrap_or(-1),
+        Ordering::Relaxed,
+    );
+    let (thread_init, thread_done) = *OF_THREAD.lock().unwrap_or_else(PoisonError::into_inner);
     let start = |application: &[OsString]| {
         for row in rows {
             advertise(&registry, &row.name, row.function, &row.called)
                 .map_err(|fault| fault.detail)?;
         }
-        call_init(init, &arguments[..1.min(arguments.len())], application)
+        let program = &arguments[..1.min(arguments.len())];
+        call_init("tpsvrinit", init, program, application)?;
+        call_init("tpsvrthrinit", thread_init, program, application)
     };
     let finish = || {
-        if let Some(done) = done {
-            // SAFETY: the caller of pollux_server_main promises a function of this type.
+        for done in [thread_done, done].into_iter().flatten() {
+            // SAFETY: the caller of pollux_server_main, and the one of
+            // pollux_server_thread_functions, promise functions of this type.
             unsafe { done() };
         }
     };
@@ -179,8 +238,9 @@ fn run(
     Ok(ending?)
 }
 
-/// Calls the program's tpsvrinit with its own name and what follows `--`, as getopt wants it.
+/// Calls the program's start function with its own name and what follows `--`, as getopt wants it.
 fn call_init(
+    name: &str,
     init: Option<Init>,
     program: &[OsString],
     application: &[OsString],
@@ -197,7 +257,7 @@ fn call_init(
     // SAFETY: the caller of pollux_server_main promises a function of this type; the texts stay.
     match unsafe { init(count, pointers.as_mut_ptr()) } {
         0 => Ok(()),
-        code => Err(format!("tpsvrinit returned {code}")),
+        code => Err(format!("{name} returned {code}")),
     }
 }
 

@@ -11,7 +11,7 @@ use std::time::Duration;
 use pollux_xatmi::client::Client;
 use pollux_xatmi::environment::{DEFAULT_TIMEOUT, Environment};
 
-use crate::context::with_open_client;
+use crate::context;
 use crate::fault::{self, Fault};
 use crate::transactions;
 
@@ -24,23 +24,16 @@ static OF_PROCESS: AtomicI32 = AtomicI32::new(0);
 thread_local! {
     static OF_THREAD: Cell<c_int> = const { Cell::new(0) };
     static OF_NEXT: Cell<c_int> = const { Cell::new(0) };
-    /// What the client had when it was opened.
-    static OF_POOL: Cell<Duration> = const { Cell::new(DEFAULT_TIMEOUT) };
 }
 
-/// Remembers what holds without any of the above.
-pub(crate) fn opened(client: &Client) {
-    OF_POOL.set(client.timeout());
-}
-
-/// Tells the client what holds for the call at hand.
-pub(crate) fn apply(client: &mut Client) {
+/// Tells the client what holds for the call at hand; `of_pool` without any of the above.
+pub(crate) fn apply(client: &mut Client, of_pool: Duration) {
     let next = OF_NEXT.take();
     if next != 0 {
         client.set_next_timeout(Some(transactions::limited(duration(next))));
     }
     let standing = match (OF_THREAD.get(), OF_PROCESS.load(Ordering::Relaxed)) {
-        (0, 0) => OF_POOL.get(),
+        (0, 0) => of_pool,
         (0, of_process) => duration(of_process),
         (of_thread, _) => duration(of_thread),
     };
@@ -72,8 +65,7 @@ pub extern "C" fn tptoutset(seconds: c_int) -> c_int {
 pub extern "C" fn tptoutget() -> c_int {
     fault::atmi(-1, || match OF_PROCESS.load(Ordering::Relaxed) {
         0 => {
-            let pools = with_open_client(|_| OF_POOL.get());
-            let holds = match pools {
+            let holds = match context::pools_time() {
                 Some(pools) => pools,
                 None => Environment::of_process()?.timeout.unwrap_or(DEFAULT_TIMEOUT),
             };

@@ -32,9 +32,9 @@ const TPETRAN: c_int = 14;
 /// Shortest time for a call: 0 would be no limit.
 const LIMIT_MIN: Duration = Duration::from_millis(1);
 
-/// A transaction of this thread.
+/// A transaction of the context that this thread is in.
 #[derive(Debug)]
-struct Transaction {
+pub(crate) struct Transaction {
     /// Tells it from others of this process.
     number: u64,
     deadline: Option<Instant>,
@@ -98,6 +98,16 @@ fn with_current<T>(work: impl FnOnce(&mut Option<Transaction>) -> T) -> T {
         (None, Some(work)) => work(&mut none),
         (None, None) => unreachable!("work was done or is there still"),
     }
+}
+
+/// Takes the thread's transaction out, which stays with its context.
+pub(crate) fn take() -> Option<Transaction> {
+    with_current(Option::take)
+}
+
+/// Gives the thread the transaction of the context that it enters.
+pub(crate) fn put(transaction: Option<Transaction>) {
+    with_current(|current| *current = transaction);
 }
 
 /// The thread's transaction, if there is one.

@@ -13,6 +13,7 @@ unsafe extern "C" {
     fn pollux_bpresrv();
     fn pollux_userlog_format();
     fn pollux_userlog_list();
+    fn pollux_log_format();
 }
 
 /// `Bgetr` with the path as the last arguments.
@@ -83,4 +84,14 @@ pub unsafe extern "C" fn userlog() {
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn vuserlog() {
     go_on_in!(pollux_userlog_list)
+}
+
+/// A line with a level and its place, as printf(3) makes it.
+///
+/// # Safety
+/// As for [`userlog`].
+#[unsafe(naked)]
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn pollux_log() {
+    go_on_in!(pollux_log_format)
 }

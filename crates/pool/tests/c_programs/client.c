@@ -100,6 +100,81 @@ static void threads(void) {
   for (int i = 0; i < 16; i++) CHECK(pthread_join(thread[i], NULL) == 0);
 }
 
+static TPCONTEXT_T another_context(void) {
+  TPINIT *info = (TPINIT *)tpalloc("TPINIT", NULL, TPINITNEED(0));
+  TPCONTEXT_T context = TPNULLCONTEXT;
+  info->flags = TPMULTICONTEXTS;
+  CHECK(well(tpinit(info)) && tpgetctxt(&context, 0) == 0 && context > 0);
+  tpfree((char *)info);
+  return context;
+}
+
+static void *in_the_same_context(void *context) {
+  CHECK(tpsetctxt(*(TPCONTEXT_T *)context, 0) == 0);
+  for (int i = 0; i < 100; i++) echo("in the same context");
+  return NULL;
+}
+
+static void *ends_the_context(void *context) {
+  CHECK(tpsetctxt(*(TPCONTEXT_T *)context, 0) == 0 && tpterm() == 0);
+  CHECK(tpgetctxt((TPCONTEXT_T *)context, 0) == 0);
+  return NULL;
+}
+
+static void *leaves_its_own(void *context) {
+  echo("own");
+  CHECK(tpgetctxt((TPCONTEXT_T *)context, 0) == 0);
+  return NULL;
+}
+
+static void contexts(void) {
+  pthread_t thread;
+  TPCONTEXT_T first = another_context(), second = another_context(), seen, left = 0;
+  char *buffer = string("one"), *reply = NULL;
+  long len = 0;
+  CHECK(first != second);
+  int cd = tpacall("ECHO", buffer, 0, 0);
+  CHECK(well(cd) && tpsetctxt(first, 0) == 0);
+  CHECK(tpgetrply(&cd, &reply, &len, 0) == -1 && tperrno == TPEBADDESC);
+  CHECK(tpbegin(0, 0) == 0 && tpsetctxt(second, 0) == 0 && tpgetlev() == 0);
+  CHECK(tpgetrply(&cd, &reply, &len, 0) == 0 && strcmp(reply, "one") == 0);
+  CHECK(tpsetctxt(first, 0) == 0 && tpgetlev() == 1 && tpabort(0) == 0);
+
+  CHECK(pthread_create(&thread, NULL, in_the_same_context, &first) == 0);
+  for (int i = 0; i < 100; i++) echo("in the first");
+  CHECK(pthread_join(thread, NULL) == 0);
+
+  seen = first;
+  CHECK(pthread_create(&thread, NULL, ends_the_context, &seen) == 0);
+  CHECK(pthread_join(thread, NULL) == 0 && seen == TPNULLCONTEXT);
+  CHECK(tpgetctxt(&seen, 0) == 0 && seen == TPINVALIDCONTEXT);
+  CHECK(tpcall("ECHO", buffer, 0, &reply, &len, 0) == -1 && tperrno == TPEPROTO);
+  CHECK(tpsetctxt(second, 0) == 0);
+  CHECK(tpsetctxt(first, 0) == -1 && tperrno == TPENOENT);
+  echo("still in the second");
+
+  CHECK(pthread_create(&thread, NULL, leaves_its_own, &left) == 0);
+  CHECK(pthread_join(thread, NULL) == 0 && left > 0);
+  CHECK(tpsetctxt(left, 0) == 0);
+  echo("in a context whose thread is gone");
+
+  int status = -1;
+  fflush(stderr);
+  pid_t child = fork();
+  if (child == 0) {
+    CHECK(tpsetctxt(second, 0) == -1 && tperrno == TPENOENT);
+    echo("in the child");
+    exit(failures != 0);
+  }
+  CHECK(waitpid(child, &status, 0) == child && status == 0);
+  CHECK(tpsetctxt(TPNULLCONTEXT, 0) == 0 && tpgetctxt(&seen, 0) == 0 && seen == TPNULLCONTEXT);
+  CHECK(tpsetctxt(second, 0) == 0);
+  echo("the parent goes on");
+  CHECK(tpterm() == 0 && tpsetctxt(left, 0) == 0 && tpterm() == 0);
+  tpfree(buffer);
+  tpfree(reply);
+}
+
 static void *calls_with_one_request(void *request) {
   char *reply = NULL;
   long len = 0;
@@ -448,7 +523,7 @@ int main(int argc, char **argv) {
       {"lengths", lengths}, {"ending", ending},   {"interrupted", interrupted},
       {"forked", forked},   {"outcomes", outcomes}, {"limits", limits},
       {"transactions", transactions},
-      {"shared", shared},
+      {"shared", shared},   {"contexts", contexts},
   };
   for (size_t i = 0; i < sizeof scenarios / sizeof *scenarios; i++) {
     if (argc == 2 && strcmp(argv[1], scenarios[i].name) == 0) {

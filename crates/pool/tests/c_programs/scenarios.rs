@@ -44,6 +44,11 @@ fn threads_have_contexts_of_their_own() {
 }
 
 #[test]
+fn contexts_outlive_threads_and_are_shared_by_them() {
+    play("contexts", 3);
+}
+
+#[test]
 fn threads_may_send_one_buffer_at_the_same_time() {
     play("shared", 3);
 }

@@ -116,6 +116,7 @@ static void NESTED(TPSVCINFO *call) {
   long len = 0;
   int result = tpcall("ECHO", data, call->len, &data, &len, 0);
   CHECK(tpterm() == -1 && tperrno == TPEPROTO);
+  CHECK(tpsetctxt(TPNULLCONTEXT, 0) == -1 && tperrno == TPEPROTO);
   tpfree(data);
   CHECK(tptypes(data, NULL, NULL) > 0);
   tpreturn(result == 0 && failures == 0 ? TPSUCCESS : TPFAIL, tpurcode, data, len, 0);
@@ -157,6 +158,22 @@ static void fill_up(void) {
   }
   CHECK(tpunadvertise(name) == -1 && tperrno == TPENOENT);
 }
+
+/* Calls of tpsvrthrinit; -1 behind tpsvrthrdone. */
+static int thread_starts;
+
+int tpsvrthrinit(int argc, char **argv) {
+  CHECK(argc == 3 && strcmp(argv[2], "42") == 0 && thread_starts == 0 && tpgetsrvid() >= 1);
+  thread_starts++;
+  return failures;
+}
+
+void tpsvrthrdone(void) {
+  CHECK(thread_starts == 1);
+  thread_starts = -1;
+}
+
+void tpsvrdone(void) { CHECK(thread_starts == -1); }
 
 /* The arguments of the configuration come with the program's name in front. */
 int tpsvrinit(int argc, char **argv) {

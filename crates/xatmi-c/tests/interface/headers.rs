@@ -2,8 +2,17 @@
 
 use crate::toolchain::Toolchain;
 
-const HEADERS: [&str; 8] =
-    ["atmi.h", "xatmi.h", "tx.h", "ubf.h", "fml32.h", "fml.h", "fml1632.h", "userlog.h"];
+const HEADERS: [&str; 9] = [
+    "atmi.h",
+    "xatmi.h",
+    "tx.h",
+    "ubf.h",
+    "fml32.h",
+    "fml.h",
+    "fml1632.h",
+    "userlog.h",
+    "ndebug.h",
+];
 
 /// Each header alone, each pair in both orders, and one twice.
 fn sources() -> Vec<String> {
@@ -62,7 +71,7 @@ fn link_all(compiler: &'static str, language: &str) {
         let lines: Vec<_> = text.lines().map(str::to_owned).collect();
         lines.into_iter().filter_map(|line| function(&line).or_else(|| alias(&line)))
     });
-    let provided_by_the_program = ["tpsvrinit", "tpsvrdone"];
+    let provided_by_the_program = ["tpsvrinit", "tpsvrdone", "tpsvrthrinit", "tpsvrthrdone"];
     let names: Vec<_> =
         named.filter(|name| !provided_by_the_program.contains(&name.as_str())).collect();
     for known in [
@@ -80,7 +89,7 @@ fn link_all(compiler: &'static str, language: &str) {
     }
     let uses: String = names.iter().map(|name| format!("  (void (*)(void)){name},\n")).collect();
     let source = format!(
-        "#include <atmi.h>\n#include <fml1632.h>\n#include <tx.h>\n#include <userlog.h>\nvoid (*all[])(void) = {{\n{uses}}};\n\
+        "#include <atmi.h>\n#include <fml1632.h>\n#include <tx.h>\n#include <userlog.h>\n#include <ndebug.h>\nvoid (*all[])(void) = {{\n{uses}}};\n\
          int main(void) {{ return all[0] == 0; }}\n"
     );
     std::fs::write(toolchain.path("all.c"), source).expect("written");
@@ -103,8 +112,33 @@ fn alias(line: &str) -> Option<String> {
     let is_macro = name.contains('(') || ["Ferror32", "Ferror"].contains(&name);
     let is_function = meaning.trim_start_matches('C').starts_with('B')
         && meaning.chars().any(char::is_lowercase)
+        && !meaning.starts_with("Bv")
         && !is_macro;
     (is_function && name.starts_with(['F', 'C'])).then(|| name.to_owned())
+}
+
+#[test]
+fn what_is_not_here_is_refused_with_a_word() {
+    let Some(gcc) = Toolchain::of("gcc") else { return };
+    let views = "pollux has no views: see docs/xatmi-programs.md";
+    let queues = "pollux has no persistent queues: see docs/xatmi-programs.md";
+    for (body, words) in [
+        ("return Bvget(0, 0, 0, 0, 0, 0, 0, 0);", views),
+        ("return Fvftos32(0, 0, 0) + Fvsinit(0, 0);", views),
+        ("return tpviewtojson(0, 0, 0, 0, 0);", views),
+        ("return tpenqueue(\"S\", \"Q\", 0, 0, 0, 0);", queues),
+        ("return tpdequeue(\"S\", \"Q\", 0, 0, 0, 0);", queues),
+        ("TPQCTL control; return sizeof control;", queues),
+        ("BVIEWFLD field; return sizeof field;", views),
+        // Whoever takes the address is refused by the linker.
+        ("return (int)(long)(void *)Bvnull;", "undefined reference to `Bvnull'"),
+    ] {
+        let source = format!("#include <atmi.h>\n#include <fml.h>\nint main(void) {{ {body} }}\n");
+        std::fs::write(gcc.path("refused.c"), source).expect("written");
+        let output = gcc.run(&["-o", "refused", "refused.c", "-Llib", "-lpollux_xatmi"]);
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert!(!output.status.success() && said.contains(words), "{body}: {said}");
+    }
 }
 
 #[test]

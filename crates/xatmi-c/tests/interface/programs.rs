@@ -52,6 +52,34 @@ fn programs_of_fml_find_their_names_and_functions_have_addresses() {
 }
 
 #[test]
+fn fields_become_json_and_come_back() {
+    let Some(gcc) = Toolchain::of("gcc") else { return };
+    let table = "T_NAME 1 string\nT_AGE 2 long\nT_INNER 3 ubf\nT_BYTES 4 carray\n";
+    std::fs::write(gcc.path("person.fd"), table).expect("written");
+    let mut program = Command::new(gcc.program("json.c"));
+    program.env("FLDTBLDIR", gcc.path("")).env("FIELDTBLS", "person.fd");
+    printed(&program.output().expect("run"));
+}
+
+#[test]
+fn lines_with_a_level_go_where_process_and_thread_say() {
+    let Some(gcc) = Toolchain::of("gcc") else { return };
+    let folder = tempfile::tempdir().expect("a folder");
+    let log = folder.path().join("process.log");
+    let mut program = Command::new(gcc.program("logging.c"));
+    program.arg(folder.path()).env("NDRX_DEBUG_STR", format!("tp=4 ndrx=0 file={}", log.display()));
+    printed(&program.output().expect("run"));
+}
+
+#[test]
+fn programs_know_who_they_are_and_what_an_error_was() {
+    let Some(gcc) = Toolchain::of("gcc") else { return };
+    let mut program = Command::new(gcc.program("identity.c"));
+    program.env("NDRX_QPREFIX", NO_POOL).env_remove("NDRX_NODEID");
+    printed(&program.output().expect("run"));
+}
+
+#[test]
 fn without_field_tables_names_are_errors_and_printing_goes_by_number() {
     let Some(gcc) = Toolchain::of("gcc") else { return };
     let source = gcc.program("no_tables.c");

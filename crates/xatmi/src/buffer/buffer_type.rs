@@ -20,10 +20,12 @@ pub enum BufferType {
     Json,
     /// The name that XATMI has for `CARRAY`.
     XOctet,
+    /// What `tpinit` is given; it stays in its process.
+    Init,
 }
 
 impl BufferType {
-    /// All types.
+    /// All types that messages carry.
     pub const ALL: [Self; 5] = [Self::Ubf, Self::String, Self::Carray, Self::Json, Self::XOctet];
 
     /// The type that programs call so.
@@ -33,6 +35,7 @@ impl BufferType {
     pub fn from_name(name: &str) -> Result<Self, BufferError> {
         match name {
             "FML" | "FML32" | "UBF32" => Ok(Self::Ubf),
+            "TPINIT" => Ok(Self::Init),
             _ => Self::ALL
                 .into_iter()
                 .find(|buffer_type| buffer_type.name() == name)
@@ -49,6 +52,7 @@ impl BufferType {
             Self::Carray => "CARRAY",
             Self::Json => "JSON",
             Self::XOctet => "X_OCTET",
+            Self::Init => "TPINIT",
         }
     }
 

@@ -11,7 +11,7 @@ use crate::ubf::UbfError;
 pub enum BufferError {
     /// There is no such type.
     #[error(
-        "'{name}' is no type of a buffer: UBF (FML, FML32, UBF32), STRING, CARRAY, JSON and X_OCTET are"
+        "'{name}' is no type of a buffer: UBF (FML, FML32, UBF32), STRING, CARRAY, JSON, X_OCTET and TPINIT are"
     )]
     UnknownType {
         /// What was asked for.
@@ -44,6 +44,12 @@ pub enum BufferError {
         given: usize,
         /// Bytes of the buffer.
         size: usize,
+    },
+    /// Buffers of this type are not sent.
+    #[error("a {name} buffer is for tpinit and is not sent")]
+    NotSent {
+        /// The type.
+        name: &'static str,
     },
     /// A text has no NUL, or not at its end.
     #[error("a {name} buffer holds text that ends with a NUL")]

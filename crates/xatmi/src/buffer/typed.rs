@@ -147,6 +147,7 @@ impl Buffer {
                 end.map(|end| end + 1).ok_or(BufferError::NoNul { name })
             }
             BufferType::Carray | BufferType::XOctet if given <= bytes.len() => Ok(given),
+            BufferType::Init => Err(BufferError::NotSent { name }),
             BufferType::Carray | BufferType::XOctet => {
                 Err(BufferError::BeyondEnd { given, size: bytes.len() })
             }

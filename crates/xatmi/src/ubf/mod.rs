@@ -22,12 +22,14 @@
 //! | to read a region | [`UbfRef`] |
 //! | to write into memory of a caller | [`UbfMut`] |
 //! | text that a person reads, and back | [`print()`], [`read_printed`] |
+//! | JSON, and back | [`to_json`], [`from_json`] |
 
 mod combine;
 mod compare;
 mod convert;
 mod error;
 mod field_id;
+mod json;
 mod layout;
 mod owned;
 mod print;
@@ -40,6 +42,7 @@ mod write;
 pub use convert::Scratch;
 pub use error::{UbfError, describe};
 pub use field_id::{FieldId, FieldType};
+pub use json::{JsonError, from_json, to_json};
 pub use layout::{HEADER_BYTES, NESTING_MAX, SIZE_MAX, bytes_needed, region_size};
 pub use owned::Ubf;
 pub use print::print;

@@ -92,7 +92,8 @@ pub(super) fn decode_payload<'a>(head: &[u8], rest: &'a [u8]) -> Result<Payload<
 
 fn tag_of(buffer_type: Option<BufferType>) -> u8 {
     match buffer_type {
-        None => 0,
+        // The latter is never sent.
+        None | Some(BufferType::Init) => 0,
         Some(BufferType::Ubf) => 1,
         Some(BufferType::String) => 2,
         Some(BufferType::Carray) => 3,

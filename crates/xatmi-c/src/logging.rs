@@ -1,0 +1,361 @@
+//! `ndebug.h`: lines of programs with a level, to a file or to standard error.
+//!
+//! What is written is decided by the process (`NDRX_DEBUG_STR`, tplogconfig) and by the thread above
+//! it. A file is opened for each line, so that it may be moved away; a line is one write to a file
+//! that is opened for appending.
+
+use std::cell::RefCell;
+use std::env;
+use std::ffi::{CStr, OsStr, c_char, c_int, c_long, c_void};
+use std::fmt::Write as _;
+use std::fs::OpenOptions;
+use std::io::{self, Write};
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+use std::sync::{Mutex, OnceLock, PoisonError};
+use std::time::SystemTime;
+
+use pollux_xatmi::error::Code;
+use pollux_xatmi::ubf;
+
+use crate::fault::{self, Fault};
+use crate::fields::reading;
+use crate::userlog::local_time;
+use crate::{caller, names};
+
+/// The level of a process that says nothing: all lines but dumps.
+const LEVEL_DEFAULT: c_int = 5;
+const LEVEL_MAX: c_int = 6;
+/// Bytes that a dump shows at most.
+const DUMP_BYTES_MAX: usize = 64 << 10;
+
+/// Parts of a program that log, as flags of tplogconfig; those of the library log nothing.
+const OF_PROCESS: c_int = 0x4;
+const OF_THREAD: c_int = 0x8;
+const OF_REQUEST: c_int = 0x10;
+const OF_LIBRARY: c_int = 0x3;
+
+/// What is said of lines in one place.
+#[derive(Clone, Debug, Default)]
+struct Settings {
+    level: Option<c_int>,
+    /// Empty for standard error.
+    path: Option<PathBuf>,
+}
+
+thread_local! {
+    static OF_THIS_THREAD: RefCell<Settings> = const { RefCell::new(Settings { level: None, path: None }) };
+    static REQUEST_FILE: RefCell<Option<PathBuf>> = const { RefCell::new(None) };
+}
+
+fn process() -> &'static Mutex<Settings> {
+    static SETTINGS: OnceLock<Mutex<Settings>> = OnceLock::new();
+    SETTINGS.get_or_init(|| {
+        let text = env::var("NDRX_DEBUG_STR").unwrap_or_default();
+        // What makes no sense there is passed over: a program does not end for its log.
+        Mutex::new(Settings::read(&text).unwrap_or_default())
+    })
+}
+
+impl Settings {
+    /// `tp=LEVEL file=PATH`, in any order; words of other parts are passed over.
+    fn read(text: &str) -> Result<Self, String> {
+        let mut settings = Self::default();
+        for word in text.split_whitespace() {
+            match word.split_once('=') {
+                Some(("tp", level)) => settings.level = Some(level_of(level)?),
+                Some(("file", path)) => settings.path = Some(PathBuf::from(path)),
+                Some(_) => {}
+                None => return Err(format!("`{word}`: words are NAME=VALUE, as in tp=5 file=log")),
+            }
+        }
+        Ok(settings)
+    }
+
+    fn take_over(&mut self, newer: Self) {
+        self.level = newer.level.or(self.level);
+        self.path = newer.path.or(self.path.take());
+    }
+}
+
+fn level_of(text: &str) -> Result<c_int, String> {
+    let level = text.parse().ok().filter(|level| (0..=LEVEL_MAX).contains(level));
+    level.ok_or_else(|| format!("level `{text}`: 0 (nothing) to 6 (dumps) are expected"))
+}
+
+/// What holds for this thread: its level and its file, empty for standard error.
+fn holds() -> (c_int, PathBuf) {
+    let of_thread = OF_THIS_THREAD.try_with(|own| own.borrow().clone()).unwrap_or_default();
+    let request = REQUEST_FILE.try_with(|path| path.borrow().clone()).ok().flatten();
+    let of_process = process().lock().unwrap_or_else(PoisonError::into_inner);
+    let level = of_thread.level.or(of_process.level).unwrap_or(LEVEL_DEFAULT);
+    let path = request.or(of_thread.path).or_else(|| of_process.path.clone());
+    (level, path.unwrap_or_default())
+}
+
+/// Appends a line if the level is wanted.
+fn log(level: c_int, place: Option<(&CStr, c_long)>, text: &[u8]) -> Result<(), Fault> {
+    let (wanted, path) = holds();
+    if level > wanted {
+        return Ok(());
+    }
+    let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+    let failed = |error: io::Error| {
+        Fault::new(Code::Os.number(), format!("the log {}: {error}", path.display()))
+    };
+    let local = local_time(now.as_secs()).map_err(failed)?;
+    let program = env::args_os().next().unwrap_or_default();
+    let program = Path::new(&program).file_name().unwrap_or(OsStr::new("?")).display().to_string();
+    // SAFETY: it has no conditions.
+    let thread = unsafe { libc::gettid() };
+    let (year, month, day) = (local.tm_year + 1900, local.tm_mon + 1, local.tm_mday);
+    let (hour, minute, second) = (local.tm_hour, local.tm_min, local.tm_sec);
+    let (pid, milli) = (std::process::id(), now.subsec_millis());
+    let mut line = format!(
+        "t:{program}:{level}:{pid}:{thread}:{year:04}{month:02}{day:02}:\
+         {hour:02}{minute:02}{second:02}{milli:03}:"
+    )
+    .into_bytes();
+    if let Some((file, number)) = place {
+        let file = Path::new(OsStr::from_bytes(file.to_bytes())).file_name().unwrap_or_default();
+        line.extend(file.as_bytes());
+        line.extend(format!(":{number}:").bytes());
+    }
+    line.extend(text.strip_suffix(b"\n").unwrap_or(text));
+    line.push(b'\n');
+    if path.as_os_str().is_empty() {
+        return io::stderr().write_all(&line).map_err(failed);
+    }
+    let file = OpenOptions::new().create(true).append(true).open(&path);
+    file.and_then(|mut file| file.write_all(&line)).map_err(failed)
+}
+
+/// # Safety
+/// A sound `text` is that of a text that stays while the result is used.
+unsafe fn message<'a>(text: *const c_char) -> Result<&'a CStr, Fault> {
+    // SAFETY: the caller's promise.
+    unsafe { caller::text(text) }.ok_or_else(|| Fault::invalid("the pointer to the text is none"))
+}
+
+/// Logs a text.
+///
+/// # Safety
+/// A sound `text` is that of a text.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn tplog(level: c_int, text: *const c_char) -> c_int {
+    fault::atmi(-1, || {
+        // SAFETY: the caller's promise.
+        log(level, None, unsafe { message(text) }?.to_bytes()).map(|()| 0)
+    })
+}
+
+/// Logs a text with the place in the source.
+///
+/// # Safety
+/// Sound `file` and `text` are those of texts.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn tplogex(
+    level: c_int,
+    file: *const c_char,
+    line: c_long,
+    text: *const c_char,
+) -> c_int {
+    fault::atmi(-1, || {
+        // SAFETY: the caller's promise.
+        let place = unsafe { caller::text(file) }.map(|file| (file, line));
+        // SAFETY: the caller's promise.
+        log(level, place, unsafe { message(text) }?.to_bytes()).map(|()| 0)
+    })
+}
+
+/// The bytes of a dump.
+///
+/// # Safety
+/// A sound `data` is that of `len` bytes that nobody writes while the result is used.
+unsafe fn dumped<'a>(data: *const c_void, len: c_int) -> Result<&'a [u8], Fault> {
+    let len = usize::try_from(len).map_err(|_| Fault::invalid("the length is below 0"))?;
+    if !caller::is_sound(data) && len > 0 {
+        return Err(Fault::invalid("the pointer to the bytes is none"));
+    }
+    // SAFETY: the caller's promise.
+    Ok(unsafe { caller::bytes(data.cast(), len.min(DUMP_BYTES_MAX)) })
+}
+
+/// One line of a dump: where, 16 bytes, and what of them can be printed.
+fn dump_line(out: &mut String, sign: &str, at: usize, bytes: &[u8]) {
+    let hex: Vec<_> = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
+    let print = |byte: &u8| if (b' '..=b'~').contains(byte) { char::from(*byte) } else { '.' };
+    let text: String = bytes.iter().map(print).collect();
+    let _ = write!(out, "\n{sign}{at:06x}  {:<47}  {text}", hex.join(" "));
+}
+
+/// Logs bytes.
+///
+/// # Safety
+/// A sound `comment` is that of a text, a sound `data` that of `len` bytes.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn tplogdump(
+    level: c_int,
+    comment: *const c_char,
+    data: *const c_void,
+    len: c_int,
+) -> c_int {
+    fault::atmi(-1, || {
+        // SAFETY: the caller's promise.
+        let mut text = unsafe { message(comment) }?.to_string_lossy().into_owned();
+        // SAFETY: the caller's promise.
+        for (row, bytes) in unsafe { dumped(data, len) }?.chunks(16).enumerate() {
+            dump_line(&mut text, "  ", row * 16, bytes);
+        }
+        log(level, None, text.as_bytes()).map(|()| 0)
+    })
+}
+
+/// Logs where two pieces of memory of the same length differ.
+///
+/// # Safety
+/// As for [`tplogdump`], with two pieces.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn tplogdumpdiff(
+    level: c_int,
+    comment: *const c_char,
+    one: *const c_void,
+    other: *const c_void,
+    len: c_int,
+) -> c_int {
+    fault::atmi(-1, || {
+        // SAFETY: the caller's promise.
+        let mut text = unsafe { message(comment) }?.to_string_lossy().into_owned();
+        // SAFETY: the caller's promise.
+        let one = unsafe { dumped(one, len) }?;
+        // SAFETY: the caller's promise.
+        let other = unsafe { dumped(other, len) }?;
+        for (row, (one, other)) in one.chunks(16).zip(other.chunks(16)).enumerate() {
+            if one != other {
+                dump_line(&mut text, "< ", row * 16, one);
+                dump_line(&mut text, "> ", row * 16, other);
+            }
+        }
+        log(level, None, text.as_bytes()).map(|()| 0)
+    })
+}
+
+/// Logs the fields of a buffer.
+///
+/// # Safety
+/// A sound `title` is that of a text; when `fields` is that of a buffer of fields, nobody changes it
+/// meanwhile.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn tplogprintubf(
+    level: c_int,
+    title: *const c_char,
+    fields: *const c_char,
+) -> c_int {
+    fault::atmi(-1, || {
+        // SAFETY: the caller's promise.
+        let title = unsafe { message(title) }?.to_string_lossy().into_owned();
+        // SAFETY: the caller's promise.
+        let printed = ubf::print(unsafe { reading(fields) }?, names::table_or_empty())?;
+        log(level, None, format!("{title}\n{printed}").as_bytes()).map(|()| 0)
+    })
+}
+
+/// Changes what is logged and where: of the process, the thread, or the request at hand. A level of
+/// -1 stays as it is, and so does a file for NULL.
+///
+/// # Safety
+/// Sound texts are those of texts.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn tplogconfig(
+    parts: c_int,
+    level: c_int,
+    settings: *const c_char,
+    _module: *const c_char,
+    file: *const c_char,
+) -> c_int {
+    fault::atmi(-1, || {
+        if parts == 0 || parts & !(OF_PROCESS | OF_THREAD | OF_REQUEST | OF_LIBRARY) != 0 {
+            return Err(Fault::invalid(format!("{parts:#x}: give LOG_FACILITY_ flags")));
+        }
+        // SAFETY: the caller's promise.
+        let words = unsafe { caller::text(settings) }.unwrap_or_default().to_string_lossy();
+        let mut newer = Settings::read(&words).map_err(Fault::invalid)?;
+        if level != -1 {
+            newer.level = Some(level_of(&level.to_string()).map_err(Fault::invalid)?);
+        }
+        // SAFETY: the caller's promise.
+        if let Some(file) = unsafe { caller::text(file) } {
+            newer.path = Some(PathBuf::from(OsStr::from_bytes(file.to_bytes())));
+        }
+        if let Some(path) = newer.path.as_ref().filter(|path| !path.as_os_str().is_empty()) {
+            check_file(path)?;
+        }
+        if parts & OF_REQUEST != 0 {
+            REQUEST_FILE.set(newer.path.clone().filter(|path| !path.as_os_str().is_empty()));
+        }
+        if parts & OF_THREAD != 0 {
+            OF_THIS_THREAD.with_borrow_mut(|own| own.take_over(newer.clone()));
+        }
+        if parts & OF_PROCESS != 0 {
+            process().lock().unwrap_or_else(PoisonError::into_inner).take_over(newer);
+        }
+        Ok(0)
+    })
+}
+
+fn check_file(path: &Path) -> Result<(), Fault> {
+    let opened = OpenOptions::new().create(true).append(true).open(path);
+    let failed = |error| format!("the log {}: {error}", path.display());
+    opened.map(drop).map_err(|error| Fault::new(Code::Os.number(), failed(error)))
+}
+
+/// Lines of this thread go to a file until tplogclosereqfile.
+///
+/// # Safety
+/// A sound `file` is that of a text.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn tplogsetreqfile_direct(file: *const c_char) -> c_int {
+    fault::atmi(-1, || {
+        // SAFETY: the caller's promise.
+        let path = PathBuf::from(OsStr::from_bytes(unsafe { message(file) }?.to_bytes()));
+        check_file(&path)?;
+        REQUEST_FILE.set(Some(path));
+        Ok(0)
+    })
+}
+
+/// 1 with the file that tplogsetreqfile_direct set, else 0.
+///
+/// # Safety
+/// A sound `file` is that of `size` bytes that nobody else uses.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn tploggetreqfile(file: *mut c_char, size: c_int) -> c_int {
+    fault::atmi(-1, || {
+        let Some(path) = REQUEST_FILE.with_borrow(Clone::clone) else { return Ok(0) };
+        let (path, room) = (path.as_os_str().as_bytes(), usize::try_from(size).unwrap_or(0));
+        if !caller::is_sound(file) {
+            return Ok(1);
+        }
+        if path.len() >= room {
+            let detail = format!("the name needs {} bytes, there are {room}", path.len() + 1);
+            return Err(Fault::new(Code::Limit.number(), detail));
+        }
+        // SAFETY: the caller's promise; the name and its NUL are no more than that.
+        let to = unsafe { caller::bytes_mut(file, path.len() + 1) };
+        to[..path.len()].copy_from_slice(path);
+        to[path.len()] = 0;
+        Ok(1)
+    })
+}
+
+/// Lines go to the file of the thread or the process again.
+#[unsafe(no_mangle)]
+pub extern "C" fn tplogclosereqfile() {
+    fault::quietly(|| REQUEST_FILE.set(None));
+}
+
+/// What tplogconfig set for this thread holds no longer.
+#[unsafe(no_mangle)]
+pub extern "C" fn tplogclosethread() {
+    fault::quietly(|| OF_THIS_THREAD.set(Settings::default()));
+}

@@ -1,0 +1,107 @@
+/* Lines with a level. argv: the folder in which process.log is written at level 4. */
+#include <atmi.h>
+#include <ndebug.h>
+#include <pthread.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "check.h"
+
+static char folder[4096];
+
+static const char *path_of(const char *name) {
+  static char path[8192];
+  snprintf(path, sizeof path, "%s/%s", folder, name);
+  return path;
+}
+
+/* What stands in a file of the folder; it is emptied. */
+static const char *taken(const char *name) {
+  static char text[20000];
+  FILE *file = fopen(path_of(name), "r");
+  size_t len = file == NULL ? 0 : fread(text, 1, sizeof text - 1, file);
+  if (file != NULL) fclose(file);
+  text[len] = 0;
+  unlink(path_of(name));
+  return text;
+}
+
+static void *thread(void *unused) {
+  CHECK(tplogconfig(LOG_FACILITY_TP_THREAD, log_debug, NULL, "ABCD", path_of("thread.log")) == 0);
+  CHECK(tplog(log_debug, "from the thread") == 0);
+  tplogclosethread();
+  CHECK(tplog(log_info, "from the process") == 0);
+  return unused;
+}
+
+int main(int argc, char **argv) {
+  char name[64], one[40], other[40];
+  const char *line;
+  int pid, id, date, time, at = 0;
+  snprintf(folder, sizeof folder, "%s", argc > 1 ? argv[1] : ".");
+  CHECK(tplog(log_info, "a line\n") == 0 && tplog(log_debug, "not written") == 0);
+  line = taken("process.log");
+  CHECK(sscanf(line, "t:program:4:%d:%d:%8d:%9d:%n", &pid, &id, &date, &time, &at) == 4);
+  CHECK(pid == (int)getpid() && strcmp(line + at, "a line\n") == 0);
+  TP_LOG(log_error, "%d of %s", 7, "nine");
+  NDRX_LOG(log_always, "no values");
+  line = taken("process.log");
+  CHECK(strstr(line, "logging.c:") != NULL && strstr(line, ":7 of nine\n") != NULL);
+  CHECK(strstr(line, ":no values\n") != NULL);
+  CHECK(tplogex(log_warn, "dir/file.c", 42, "text") == 0);
+  CHECK(strstr(taken("process.log"), ":file.c:42:text\n") != NULL);
+
+  memset(one, 'a', sizeof one);
+  memcpy(other, one, sizeof one);
+  other[20] = 'b';
+  CHECK(tplogdump(log_error, "bytes", "\001hello", 6) == 0);
+  line = taken("process.log");
+  CHECK(strstr(line, ":bytes\n  000000  01 68 65 6c 6c 6f ") != NULL && strstr(line, "  .hello\n"));
+  CHECK(tplogdumpdiff(log_error, "differ", one, other, sizeof one) == 0);
+  line = taken("process.log");
+  CHECK(strstr(line, "\n< 000010  ") != NULL && strstr(line, "\n> 000010  ") != NULL);
+  CHECK(strstr(line, "000000") == NULL);
+  UBFH *ubf = (UBFH *)tpalloc("UBF", NULL, 512);
+  CHECK(Badd(ubf, Bmkfldid(BFLD_STRING, 5), "x", 0) == 0);
+  CHECK(tplogprintubf(log_error, "fields", ubf) == 0);
+  CHECK(strstr(taken("process.log"), ":fields\n((BFLDID32)167772165)\tx\n") != NULL);
+
+  pthread_t other_thread;
+  CHECK(pthread_create(&other_thread, NULL, thread, NULL) == 0);
+  CHECK(pthread_join(other_thread, NULL) == 0);
+  CHECK(strstr(taken("thread.log"), "from the thread") != NULL);
+  CHECK(strstr(taken("process.log"), "from the process") != NULL);
+
+  CHECK(tploggetreqfile(name, sizeof name) == 0);
+  CHECK(tplogsetreqfile_direct(path_of("request.log")) == 0 && tplog(log_info, "request") == 0);
+  CHECK(tploggetreqfile(NULL, 0) == 1);
+  CHECK(tploggetreqfile(name, 3) == -1 && tperrno == TPELIMIT);
+  tplogclosereqfile();
+  CHECK(tplog(log_info, "behind it") == 0);
+  CHECK(strstr(taken("request.log"), "request\n") != NULL);
+  CHECK(strstr(taken("process.log"), "behind it\n") != NULL);
+
+  CHECK(tplogconfig(LOG_FACILITY_TP, -1, "tp=2 ubf=5", NULL, NULL) == 0);
+  CHECK(tplog(log_warn, "no") == 0 && taken("process.log")[0] == '\0');
+  CHECK(tplogconfig(LOG_FACILITY_TP | LOG_FACILITY_NDRX, log_warn, NULL, NULL, NULL) == 0);
+  CHECK(tplog(log_warn, "yes") == 0 && taken("process.log")[0] != '\0');
+  CHECK(tplogconfig(0, 1, NULL, NULL, NULL) == -1 && tperrno == TPEINVAL);
+  CHECK(tplogconfig(0x1000, 1, NULL, NULL, NULL) == -1 && tperrno == TPEINVAL);
+  CHECK(tplogconfig(LOG_FACILITY_TP, 7, NULL, NULL, NULL) == -1 && tperrno == TPEINVAL);
+  CHECK(tplogconfig(LOG_FACILITY_TP, -1, "tp=x", NULL, NULL) == -1 && tperrno == TPEINVAL);
+  CHECK(tplogconfig(LOG_FACILITY_TP, -1, "word", NULL, NULL) == -1 && tperrno == TPEINVAL);
+  CHECK(tplogconfig(LOG_FACILITY_TP, -1, NULL, NULL, "/no/such/folder/log") == -1);
+  CHECK(tperrno == TPEOS);
+  CHECK(tplogsetreqfile_direct("/no/such/folder/log") == -1 && tperrno == TPEOS);
+  CHECK(tplogsetreqfile_direct(NULL) == -1 && tperrno == TPEINVAL);
+  CHECK(tplog(log_error, NULL) == -1 && tperrno == TPEINVAL);
+  CHECK(tplogex(log_error, NULL, 1, NULL) == -1 && tperrno == TPEINVAL);
+  CHECK(tplogdump(log_error, NULL, one, 1) == -1 && tperrno == TPEINVAL);
+  CHECK(tplogdump(log_error, "x", NULL, 1) == -1 && tperrno == TPEINVAL);
+  CHECK(tplogdump(log_error, "x", one, -1) == -1 && tperrno == TPEINVAL);
+  CHECK(tplogdumpdiff(log_error, "x", one, NULL, 1) == -1 && tperrno == TPEINVAL);
+  CHECK(tplogprintubf(log_error, "x", NULL) == -1 && tperrno == TPEINVAL);
+  CHECK(tplogprintubf(log_error, NULL, ubf) == -1 && tperrno == TPEINVAL);
+  tpfree((char *)ubf);
+  return failures != 0;
+}

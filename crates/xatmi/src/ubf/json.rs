@@ -1,0 +1,240 @@
+//! Fields as a JSON object and back: `tpubftojson`, `tpjsontoubf`.
+//!
+//! The C interface calls it. A name stands for its field, an id without a name for itself
+//! (`((BFLDID32)5)`); several occurrences are an array, an inner buffer is an object, bytes are
+//! base64. What comes from a stranger is bounded by the fields that it becomes.
+
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use serde_json::{Map, Number, Value as Json};
+use thiserror::Error;
+
+use super::{FieldId, FieldType, Ubf, UbfError, UbfRef, Value};
+use crate::field_table::FieldTable;
+
+/// Why fields are no JSON, or a text no fields.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+pub enum JsonError {
+    /// The buffer, or what was put into one.
+    #[error("{0}")]
+    Fields(#[from] UbfError),
+    /// The text is not JSON, or not an object.
+    #[error("{reason}")]
+    Syntax {
+        /// What was wrong, with line and column.
+        reason: String,
+    },
+    /// A name that no field table has.
+    #[error("no field table has {name}")]
+    UnknownField {
+        /// The name.
+        name: String,
+    },
+    /// A value that the field cannot have, or JSON cannot have.
+    #[error("field {name}: {reason}")]
+    Value {
+        /// The field.
+        name: String,
+        /// What was wrong and what is expected.
+        reason: &'static str,
+    },
+}
+
+/// All fields as an object in one line; names come from `table`.
+///
+/// # Errors
+/// [`JsonError::Fields`] for a damaged region, [`JsonError::Value`] for a text that is not UTF-8 and
+/// for a number that is none.
+pub fn to_json(fields: UbfRef<'_>, table: &FieldTable) -> Result<String, JsonError> {
+    let fields = UbfRef::check(fields.used_bytes())?;
+    Ok(Json::Object(object(fields, table)?).to_string())
+}
+
+fn object(fields: UbfRef<'_>, table: &FieldTable) -> Result<Map<String, Json>, JsonError> {
+    let mut object: Map<String, Json> = Map::new();
+    for field in fields {
+        let name = table.name(field.id).map_or_else(|| field.id.to_string(), str::to_owned);
+        let value = json(&name, field.value, table)?;
+        match object.get_mut(&name) {
+            None => drop(object.insert(name, value)),
+            Some(Json::Array(all)) => all.push(value),
+            Some(first) => *first = Json::Array(vec![first.take(), value]),
+        }
+    }
+    Ok(object)
+}
+
+fn json(name: &str, value: Value<'_>, table: &FieldTable) -> Result<Json, JsonError> {
+    let wrong = |reason| JsonError::Value { name: name.to_owned(), reason };
+    let floating = |number: f64| {
+        Number::from_f64(number).map(Json::Number).ok_or_else(|| wrong("JSON has no such number"))
+    };
+    Ok(match value {
+        Value::Short(number) => Json::from(number),
+        Value::Long(number) => Json::from(number),
+        // By its text, so that 0.1 stays 0.1.
+        Value::Float(number) => floating(number.to_string().parse().unwrap_or(f64::NAN))?,
+        Value::Double(number) => floating(number)?,
+        Value::Ptr(address) => Json::from(address),
+        Value::Char(0) => Json::from(""),
+        Value::Char(byte) if byte.is_ascii() => Json::from(char::from(byte).to_string()),
+        Value::Char(_) => return Err(wrong("the character is not UTF-8")),
+        Value::String(text) => {
+            Json::from(str::from_utf8(text).map_err(|_| wrong("the text is not UTF-8"))?)
+        }
+        Value::Carray(bytes) => Json::from(STANDARD.encode(bytes)),
+        Value::Ubf(inner) => Json::Object(object(inner, table)?),
+    })
+}
+
+/// The fields of an object; names are looked up in `table`.
+///
+/// # Errors
+/// [`JsonError`] with the field that was wrong.
+pub fn from_json(text: &str, table: &FieldTable) -> Result<Ubf, JsonError> {
+    match serde_json::from_str(text) {
+        Ok(Json::Object(object)) => fields(&object, table),
+        Ok(_) => Err(JsonError::Syntax { reason: "an object is expected: {...}".to_owned() }),
+        Err(error) => Err(JsonError::Syntax { reason: error.to_string() }),
+    }
+}
+
+fn fields(object: &Map<String, Json>, table: &FieldTable) -> Result<Ubf, JsonError> {
+    let mut fields = Ubf::new();
+    for (name, value) in object {
+        let id = id(name, table)?;
+        match value {
+            Json::Array(all) => {
+                all.iter().try_for_each(|value| add(&mut fields, (name, id), value, table))?;
+            }
+            one => add(&mut fields, (name, id), one, table)?,
+        }
+    }
+    Ok(fields)
+}
+
+fn id(name: &str, table: &FieldTable) -> Result<FieldId, JsonError> {
+    let number = name.strip_prefix("((BFLDID32)").and_then(|rest| rest.strip_suffix(')'));
+    match number.and_then(|number| number.parse().ok()) {
+        Some(raw) => Ok(FieldId::from_raw(raw)?),
+        None => table.id(name).ok_or_else(|| JsonError::UnknownField { name: name.to_owned() }),
+    }
+}
+
+/// Adds one occurrence; null is none.
+fn add(
+    to: &mut Ubf,
+    (name, id): (&str, FieldId),
+    value: &Json,
+    table: &FieldTable,
+) -> Result<(), JsonError> {
+    let wrong = |reason| JsonError::Value { name: name.to_owned(), reason };
+    match (value, id.field_type()) {
+        (Json::Null, _) => Ok(()),
+        (_, FieldType::View) => Err(UbfError::BadView.into()),
+        (Json::Object(inner), FieldType::Ubf) => Ok(to.add(id, fields(inner, table)?.fields())?),
+        (_, FieldType::Ubf) => Err(wrong("an object is expected")),
+        (Json::String(text), FieldType::Carray) => {
+            let bytes = STANDARD.decode(text).map_err(|_| wrong("base64 is expected"))?;
+            Ok(to.add(id, Value::Carray(&bytes))?)
+        }
+        (_, FieldType::Carray) => Err(wrong("a text with base64 is expected")),
+        (Json::String(text), FieldType::Char) if text.len() > 1 => {
+            Err(wrong("a text of one character is expected"))
+        }
+        (Json::String(text), _) if text.contains('\0') => Err(wrong("a text has no NUL in it")),
+        (Json::String(text), _) => Ok(to.add_as(id, Value::String(text.as_bytes()))?),
+        (Json::Bool(is_true), _) => Ok(to.add_as(id, Value::Long((*is_true).into()))?),
+        (Json::Number(number), FieldType::Ptr) => {
+            let address = number.as_u64().ok_or_else(|| wrong("an address is a whole number"))?;
+            Ok(to.add(id, Value::Ptr(address))?)
+        }
+        (Json::Number(number), FieldType::Char) => {
+            let digits = number.to_string();
+            match digits.as_bytes() {
+                [_] => Ok(to.add_as(id, Value::String(digits.as_bytes()))?),
+                _ => Err(wrong("a text of one character is expected")),
+            }
+        }
+        // The digits as they stand there.
+        (Json::Number(number), FieldType::String) => {
+            Ok(to.add_as(id, Value::String(number.to_string().as_bytes()))?)
+        }
+        (Json::Number(number), _) => match number.as_i64() {
+            Some(whole) => Ok(to.add_as(id, Value::Long(whole))?),
+            None => Ok(to.add_as(id, Value::Double(number.as_f64().unwrap_or(0.0)))?),
+        },
+        (Json::Array(_) | Json::Object(_), _) => Err(wrong("one value is expected")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use super::*;
+    use crate::field_table::FieldFile;
+
+    fn table() -> FieldTable {
+        const FIELDS: &str = "S 1 short\nL 2 long\nC 3 char\nF 4 float\nD 5 double\nT 6 string\n\
+                              B 7 carray\nP 8 ptr\nU 9 ubf\nV 10 view\n";
+        let file = FieldFile::parse(Path::new("fields.fd"), FIELDS).expect("sound");
+        let mut table = FieldTable::new();
+        table.insert(&file).expect("new");
+        table
+    }
+
+    #[test]
+    fn fields_become_an_object_and_come_back() {
+        let table = table();
+        let text = r#"{"((BFLDID32)33554532)":7,"B":"AP8=","C":"x","D":1.5e-7,"F":0.1,"L":[1,-9223372036854775808],"P":255,"S":-3,"T":["a\"ä",""],"U":[{"U":{"T":"deep"}},{}]}"#;
+        let fields = from_json(text, &table).expect("sound");
+        assert_eq!(to_json(fields.fields(), &table).as_deref(), Ok(text));
+        assert_eq!(fields.get(table.id("B").expect("known"), 0), Ok(Value::Carray(b"\0\xff")));
+    }
+
+    #[test]
+    fn values_are_converted_to_the_type_of_the_field() {
+        let table = table();
+        let text = r#" {"S":"12","T":1.50,"L":[true,null,2.9],"D":3,"C":7,"F":"0.5x"} "#;
+        let fields = from_json(text, &table).expect("sound");
+        let expected = r#"{"C":"7","D":3.0,"F":0.5,"L":[1,2],"S":12,"T":"1.5"}"#;
+        assert_eq!(to_json(fields.fields(), &table).as_deref(), Ok(expected));
+    }
+
+    #[test]
+    fn what_is_wrong_is_told_with_its_field() {
+        let deep = format!("{}{}", r#"{"U":"#.repeat(30), "{}".to_owned() + &"}".repeat(30));
+        let deeper = format!("{}{}", r#"{"U":"#.repeat(200), "1".to_owned() + &"}".repeat(200));
+        for (text, words) in [
+            ("", "EOF"),
+            ("[1]", "an object is expected"),
+            ("{\"L\":1", "EOF"),
+            ("{\"X\":1}", "no field table has X"),
+            ("{\"((BFLDID32)0)\":1}", "0 is no field id"),
+            ("{\"U\":1}", "field U: an object is expected"),
+            ("{\"L\":{}}", "field L: one value is expected"),
+            ("{\"L\":[[1]]}", "field L: one value is expected"),
+            ("{\"B\":\"*\"}", "field B: base64"),
+            ("{\"B\":5}", "field B: a text with base64"),
+            ("{\"C\":\"ab\"}", "field C: a text of one character"),
+            ("{\"C\":12}", "field C: a text of one character"),
+            ("{\"T\":\"a\\u0000\"}", "field T: a text has no NUL"),
+            ("{\"P\":-1}", "field P: an address"),
+            ("{\"V\":1}", "views are not supported"),
+            (&deep, "within"),
+            (&deeper, "recursion limit"),
+        ] {
+            let error = from_json(text, &table()).expect_err(text).to_string();
+            assert!(error.contains(words), "{text}: {error}");
+        }
+        let of = |name, value: Value<'_>| {
+            let mut fields = Ubf::new();
+            fields.add(table().id(name).expect("known"), value).expect("added");
+            to_json(fields.fields(), &table()).expect_err("no JSON").to_string()
+        };
+        assert!(of("T", Value::String(b"\xff")).contains("field T: the text is not UTF-8"));
+        assert!(of("C", Value::Char(0xff)).contains("field C"));
+        assert!(of("D", Value::Double(f64::NAN)).contains("JSON has no such number"));
+    }
+}
