@@ -295,6 +295,24 @@ pub fn listen(prefix: &Prefix) -> io::Result<OwnedFd> {
     Ok(socket)
 }
 
+/// Who listens on the name of the pool's control socket, in words: whoever was first has it.
+#[must_use]
+pub fn holder(prefix: &Prefix) -> String {
+    let peer = seqpacket().map_err(io::Error::from).and_then(|socket| {
+        rustix::net::connect(&socket, &address(prefix)?)?;
+        Ok(rustix::net::sockopt::socket_peercred(&socket)?)
+    });
+    match peer {
+        Ok(peer) => {
+            let pid = peer.pid.as_raw_nonzero();
+            let program = std::fs::read_to_string(format!("/proc/{pid}/comm")).unwrap_or_default();
+            let program = program.trim();
+            format!("process {pid} ({program}) of user {} holds its name", peer.uid.as_raw())
+        }
+        Err(error) => format!("its name is held, and who holds it cannot be asked: {error}"),
+    }
+}
+
 fn seqpacket() -> rustix::io::Result<OwnedFd> {
     let (family, kind) = (AddressFamily::UNIX, SocketType::SEQPACKET);
     rustix::net::socket_with(family, kind, SocketFlags::CLOEXEC, None)
@@ -359,5 +377,9 @@ mod tests {
         let _listener = listen(&prefix).expect("free");
         assert!(listen(&prefix).is_err_and(|e| e.kind() == io::ErrorKind::AddrInUse));
         Control::connect(&prefix).expect("somebody listens");
+        let (pid, user) = (std::process::id(), rustix::process::geteuid().as_raw());
+        let held = holder(&prefix);
+        assert!(held.starts_with(&format!("process {pid} (")), "{held}");
+        assert!(held.ends_with(&format!(") of user {user} holds its name")), "{held}");
     }
 }

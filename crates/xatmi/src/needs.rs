@@ -36,10 +36,15 @@ impl Need {
     /// Bytes that the kernel charges for all of them.
     #[must_use]
     pub fn charge_bytes(&self) -> u64 {
-        let message_bytes = u64::from(self.size.message_len_bytes) + MESSAGE_OVERHEAD_BYTES;
-        let queue_bytes = u64::from(self.size.messages_max) * message_bytes;
-        self.queues.saturating_mul(queue_bytes)
+        self.queues.saturating_mul(charge_bytes(self.size))
     }
+}
+
+/// Bytes that the kernel charges for a queue.
+#[must_use]
+pub fn charge_bytes(size: QueueSize) -> u64 {
+    let message_bytes = u64::from(size.message_len_bytes) + MESSAGE_OVERHEAD_BYTES;
+    u64::from(size.messages_max) * message_bytes
 }
 
 /// The limits on message queues, as they hold for this process.

@@ -24,6 +24,12 @@ use crate::wire::ClientAddress;
 /// How long the manager may take for each step of the greeting.
 const GREETING_TIMEOUT: Duration = Duration::from_secs(5);
 
+/// How long a queue is waited for that the limits have no room for: more than workers take to let go of
+/// the queues of ended contexts.
+const QUEUE_ROOM_WAIT: Duration = Duration::from_secs(2);
+/// How often it is tried meanwhile.
+const QUEUE_ROOM_LOOK: Duration = Duration::from_millis(10);
+
 /// An open connection. Closing it ends the context.
 #[derive(Debug)]
 pub(super) struct Connection {
@@ -106,6 +112,37 @@ impl Connection {
                 );
                 Err(Error::new(Code::System, detail))
             }
+        }
+    }
+}
+
+impl Connection {
+    /// Makes a queue; while those of ended contexts take the room for it, workers are about to let
+    /// go of them.
+    ///
+    /// # Errors
+    /// As `make`, after [`QUEUE_ROOM_WAIT`] where the limits on queues are the reason.
+    pub(super) fn when_queues_fit<T>(
+        &self,
+        mut make: impl FnMut() -> std::io::Result<T>,
+    ) -> std::io::Result<T> {
+        let end = Instant::now() + QUEUE_ROOM_WAIT;
+        loop {
+            match make() {
+                Err(error) if self.is_limit_on_queues(&error) && Instant::now() < end => {
+                    std::thread::sleep(QUEUE_ROOM_LOOK);
+                }
+                made => return made,
+            }
+        }
+    }
+
+    /// The kernel says EMFILE for the limit on bytes too; then there is a descriptor all the same.
+    fn is_limit_on_queues(&self, error: &std::io::Error) -> bool {
+        match Errno::from_io_error(error) {
+            Some(Errno::NOSPC) => true,
+            Some(Errno::MFILE) => rustix::io::fcntl_dupfd_cloexec(&self.socket, 0).is_ok(),
+            _ => false,
         }
     }
 }

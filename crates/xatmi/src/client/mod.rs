@@ -113,7 +113,8 @@ impl Client {
             message_len_bytes: welcome.message_len_bytes,
         };
         let name = prefix.reply_queue(address.pid, address.context);
-        let replies = ReplyQueue::create(name, size).map_err(no_reply_queue)?;
+        let replies = connection.when_queues_fit(|| ReplyQueue::create(name.clone(), size));
+        let replies = replies.map_err(no_reply_queue)?;
         let scratch = vec![0; welcome.message_len_bytes as usize].into_boxed_slice();
         let pools = Duration::from_secs(welcome.timeout_s.into());
         Ok(Self {

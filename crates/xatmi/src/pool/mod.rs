@@ -93,12 +93,12 @@ pub enum PoolError {
         /// Process of its manager, if it told.
         pid: Option<u32>,
     },
-    /// Another user's pool has this prefix.
+    /// Somebody else, or a program that is no manager, holds the name of the control socket.
     Foreign {
-        /// What the names of its queues begin with.
+        /// The prefix that both want.
         prefix: String,
-        /// The user's number.
-        user: u32,
+        /// Who holds it, in words.
+        holder: String,
     },
     /// The metrics endpoint could not be started.
     Metrics(pollux_engine::GroupError),
@@ -125,9 +125,10 @@ impl fmt::Display for PoolError {
                      stop`, or give this one another NDRX_QPREFIX"
                 )
             }
-            Self::Foreign { prefix, user } => write!(
+            Self::Foreign { prefix, holder } => write!(
                 f,
-                "a pool of user {user} has the prefix {prefix}; give this one another NDRX_QPREFIX"
+                "the prefix {prefix} is taken: {holder}; give this pool another NDRX_QPREFIX, or \
+                 end that process"
             ),
             Self::Metrics(_) => f.write_str("the metrics endpoint could not be started"),
             Self::Poller(_) => f.write_str("the poller failed"),
@@ -281,20 +282,20 @@ impl Pool {
 }
 
 fn running(prefix: &Prefix) -> PoolError {
-    use crate::control::{Answer, AskError, Control, Request};
+    use crate::control::{Answer, Control, Request};
     /// A manager answers within milliseconds; one that hangs is not waited for.
     const PATIENCE: std::time::Duration = std::time::Duration::from_secs(1);
     let mut pid = None;
-    match Control::connect(prefix) {
-        Ok(mut control) => {
-            let _ = control.ask(&Request::Info, PATIENCE, |answer| {
-                if let Answer::Info(info) = answer {
-                    pid = Some(info.pid);
-                }
-            });
-        }
-        Err(AskError::Foreign { prefix, user }) => return PoolError::Foreign { prefix, user },
-        Err(_) => {}
+    if let Ok(mut control) = Control::connect(prefix) {
+        let _ = control.ask(&Request::Info, PATIENCE, |answer| {
+            if let Answer::Info(info) = answer {
+                pid = Some(info.pid);
+            }
+        });
+    }
+    if pid.is_none() {
+        let holder = crate::control::holder(prefix);
+        return PoolError::Foreign { prefix: prefix.to_string(), holder };
     }
     PoolError::Running { prefix: prefix.to_string(), pid }
 }

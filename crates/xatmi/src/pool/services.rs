@@ -97,8 +97,13 @@ impl Services {
         adverts: &[Advert],
         adopts: bool,
     ) -> Result<(), (Code, String)> {
-        let offered = self.by_name.values().filter(|s| s.offers.contains_key(&id)).count();
-        if offered + adverts.len() > SERVICES_MAX {
+        // Those of the process before it stay its own until it offers them again.
+        let is_new = |name: &ServiceName| adverts.iter().all(|advert| advert.name != name.as_str());
+        let others = self
+            .by_name
+            .iter()
+            .filter(|(name, service)| service.offers.contains_key(&id) && is_new(name));
+        if others.count() + adverts.len() > SERVICES_MAX {
             let why = format!("a worker offers at most {SERVICES_MAX} services");
             return Err((Code::Limit, why));
         }

@@ -12,6 +12,7 @@ use std::time::{Duration, Instant};
 use pollux_poller::Token;
 use pollux_sys::mqueue::MessageQueue;
 use rustix::net::SocketFlags;
+use rustix::process::{Resource, getrlimit};
 
 use super::watch::Source;
 use super::workers::Report;
@@ -19,6 +20,7 @@ use super::{Pool, Seat, survivors};
 use crate::client::{ClientHello, Welcome};
 use crate::control::{Answer, Request};
 use crate::link::{Link, Received};
+use crate::needs;
 use crate::slots::Slots;
 
 /// Most connections: each client thread has one.
@@ -36,6 +38,10 @@ const ACCEPT_REST: Duration = Duration::from_millis(100);
 const REST_TOLD_EACH: Duration = Duration::from_secs(60);
 /// From the end of a context until workers are told: one message to each for many ends.
 const SWEEP_REST: Duration = Duration::from_secs(1);
+/// The same once the queues of ended contexts may take much of what the user's may.
+const SWEEP_REST_URGENT: Duration = Duration::from_millis(50);
+/// That much: one of so many parts of RLIMIT_MSGQUEUE.
+const SWEEP_URGENT_PARTS: u64 = 8;
 
 /// A connection.
 #[derive(Debug)]
@@ -78,6 +84,8 @@ pub(super) struct Visitors {
     rest_told: Option<Instant>,
     /// When workers are told that contexts ended, if some did.
     pub(super) sweeps_at: Option<Instant>,
+    /// Bytes of queues of contexts that ended since they were told last.
+    unswept_bytes: u64,
     /// Memory of earlier managers, so that workers which share one share its mapping.
     mappings: Vec<((u64, u64), Rc<Slots>)>,
 }
@@ -287,7 +295,21 @@ impl Pool {
     /// A context ended: workers that hold its reply queue open will be told to close it, as it
     /// counts against the user's limit until the last of them has.
     pub(super) fn plan_sweep(&mut self, now: Instant) {
-        self.visitors.sweeps_at.get_or_insert(now + SWEEP_REST);
+        let limit_bytes = getrlimit(Resource::Msgqueue).current;
+        let visitors = &mut self.visitors;
+        visitors.unswept_bytes += needs::charge_bytes(self.sizes.reply);
+        let at = now + sweep_rest(visitors.unswept_bytes, limit_bytes);
+        visitors.sweeps_at = Some(visitors.sweeps_at.map_or(at, |known| known.min(at)));
+    }
+
+    /// Whether it is time to tell workers that contexts ended; then it is done.
+    pub(super) fn take_sweep(&mut self, now: Instant) -> bool {
+        let is_due = self.visitors.sweeps_at.is_some_and(|at| now >= at);
+        if is_due {
+            self.visitors.sweeps_at = None;
+            self.visitors.unswept_bytes = 0;
+        }
+        is_due
     }
 
     fn rest(&mut self, now: Instant, why: &str) {
@@ -326,6 +348,13 @@ impl Pool {
     }
 }
 
+/// How long workers keep queues of ended contexts that take `unswept_bytes` at most, where all queues
+/// of the user may take `limit_bytes`.
+fn sweep_rest(unswept_bytes: u64, limit_bytes: Option<u64>) -> Duration {
+    let is_urgent = limit_bytes.is_some_and(|limit| unswept_bytes > limit / SWEEP_URGENT_PARTS);
+    if is_urgent { SWEEP_REST_URGENT } else { SWEEP_REST }
+}
+
 /// Whether the process at the other end is the one that it says it is: what is taken over is
 /// watched and sent signals.
 fn is_sent_by(link: &Link, pid: u32) -> Result<(), String> {
@@ -336,5 +365,18 @@ fn is_sent_by(link: &Link, pid: u32) -> Result<(), String> {
         Ok(())
     } else {
         Err(format!("process {peer} says that it is process {pid}"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn many_ends_are_told_sooner_than_few() {
+        assert_eq!(sweep_rest(8_384, Some(819_200)), SWEEP_REST);
+        assert_eq!(sweep_rest(102_400, Some(819_200)), SWEEP_REST);
+        assert_eq!(sweep_rest(102_401, Some(819_200)), SWEEP_REST_URGENT);
+        assert_eq!(sweep_rest(u64::MAX, None), SWEEP_REST);
     }
 }

@@ -340,10 +340,9 @@ impl Pool {
 
     /// Tells the workers that contexts ended, if some did and it is time.
     pub(super) fn sweep_when_due(&mut self, now: Instant) {
-        if self.visitors.sweeps_at.is_none_or(|at| now < at) {
+        if !self.take_sweep(now) {
             return;
         }
-        self.visitors.sweeps_at = None;
         self.counts.sweeps += 1;
         let ids: Vec<u32> = self.workers.keys().copied().collect();
         for id in ids {
