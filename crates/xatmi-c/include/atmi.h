@@ -47,8 +47,7 @@ extern "C" {
 #define TPINITFAIL 30
 #define TPMAXVAL 30
 
-/* Flags of calls. Those without a remark are accepted and change nothing: there are no
- * conversations here. */
+/* Flags of calls. Those without a remark are accepted and change nothing. */
 #define TPNOFLAGS 0x00000000L
 #define TPNOBLOCK 0x00000001L /* TPEBLOCK instead of waiting for room, in tpgetrply for a reply */
 #define TPSIGRSTRT 0x00000002L /* go on after a signal instead of TPGOTSIG */
@@ -59,9 +58,9 @@ extern "C" {
 #define TPABSOLUTE 0x00000040L
 #define TPGETANY 0x00000080L /* tpgetrply: any reply; *cd becomes its descriptor */
 #define TPNOCHANGE 0x00000100L /* TPEOTYPE for a reply of another type than *odata has */
-#define TPCONV 0x00000400L
-#define TPSENDONLY 0x00000800L
-#define TPRECVONLY 0x00001000L
+#define TPCONV 0x00000400L /* of TPSVCINFO: the service was reached by tpconnect */
+#define TPSENDONLY 0x00000800L /* tpconnect: this side has control; TPSVCINFO: the service has */
+#define TPRECVONLY 0x00001000L /* tpconnect, tpsend: the other side has control */
 
 #define TPACK 0x00002000L
 
@@ -153,6 +152,18 @@ extern int tpcall(const char *svc, char *idata, long ilen, char **odata, long *o
 extern int tpacall(const char *svc, char *data, long len, long flags);
 extern int tpgetrply(int *cd, char **data, long *len, long flags);
 extern int tpcancel(int cd);
+
+/* Conversations: data goes both ways in turns, and who has control sends. tpconnect needs TPSENDONLY or
+ * TPRECVONLY and waits until the service has come; tpsend with TPRECVONLY gives control away. The
+ * service uses the descriptor of TPSVCINFO and ends by tpreturn, for which it needs control, else it is
+ * TPEV_SVCERR (but for TPFAIL without data). TPEEVENT: *revent is TPEV_SENDONLY (tprecv: with the data
+ * comes control), TPEV_SVCSUCC or TPEV_SVCFAIL (with the data of tpreturn; tpurcode), TPEV_SVCERR (the
+ * service or its process ended otherwise), TPEV_DISCONIMM (the initiator called tpdiscon or ended); but for
+ * the first the descriptor is over. TPEPROTO: it is the other side's turn. tpdiscon is for who began it. */
+extern int tpconnect(const char *svc, char *data, long len, long flags);
+extern int tpsend(int cd, char *data, long len, long flags, long *revent);
+extern int tprecv(int cd, char **data, long *len, long flags, long *revent);
+extern int tpdiscon(int cd);
 
 /* Ends of a service function: neither comes back to it, and the buffer is the server's. Anywhere
  * else they do come back, with TPEPROTO. */

@@ -6,7 +6,7 @@
 
 use std::ffi::{c_char, c_int, c_long};
 
-use pollux_xatmi::client::{Arrived, CallFlags, Descriptor, Which};
+use pollux_xatmi::client::{Arrived, Arriving, CallFlags, Descriptor, Which};
 use pollux_xatmi::error::Code;
 
 use crate::caller;
@@ -31,7 +31,7 @@ pub(crate) unsafe fn service_name<'a>(name: *const c_char) -> Result<&'a str, Fa
 }
 
 /// Where the caller wants a reply.
-struct Wanted {
+pub(crate) struct Wanted {
     data: *mut *mut c_char,
     len: *mut c_long,
     /// What `*data` is now.
@@ -41,7 +41,7 @@ struct Wanted {
 impl Wanted {
     /// # Safety
     /// Sound `data` and `len` are those of a pointer and a long that nobody else uses meanwhile.
-    unsafe fn at(data: *mut *mut c_char, len: *mut c_long) -> Result<Self, Fault> {
+    pub(crate) unsafe fn at(data: *mut *mut c_char, len: *mut c_long) -> Result<Self, Fault> {
         if !caller::is_sound(len) {
             return Err(Fault::invalid("no memory for the length of the reply"));
         }
@@ -52,19 +52,23 @@ impl Wanted {
         }
     }
 
-    /// Gives the caller a reply that landed; TPESVCFAIL comes with one too.
+    /// What the caller has there now.
+    pub(crate) fn pointer(&self) -> *mut c_char {
+        self.pointer
+    }
+
+    /// Gives the caller what landed, in place of what was there and of `replaced`.
     ///
     /// # Safety
     /// As for [`Wanted::at`].
-    unsafe fn give(
+    pub(crate) unsafe fn give_payload(
         self,
-        arrived: &Arrived,
+        arriving: &Arriving,
         mut landing: Landing,
         replaced: Option<Lent>,
     ) -> Result<(), Fault> {
-        fault::set_urcode(arrived.urcode);
-        if arrived.payload.buffer_type.is_some() {
-            let told = landing.landed(arrived.payload.len_bytes)?;
+        if arriving.buffer_type.is_some() {
+            let told = landing.landed(arriving.len_bytes)?;
             // SAFETY: the caller's promise.
             unsafe { caller::write(self.data, landing.give_out(replaced)) };
             // SAFETY: the caller's promise.
@@ -74,6 +78,22 @@ impl Wanted {
             // SAFETY: the caller's promise.
             unsafe { caller::write(self.len, 0) };
         }
+        Ok(())
+    }
+
+    /// Gives the caller a reply that landed; TPESVCFAIL comes with one too.
+    ///
+    /// # Safety
+    /// As for [`Wanted::at`].
+    unsafe fn give(
+        self,
+        arrived: &Arrived,
+        landing: Landing,
+        replaced: Option<Lent>,
+    ) -> Result<(), Fault> {
+        fault::set_urcode(arrived.urcode);
+        // SAFETY: the caller's promise.
+        unsafe { self.give_payload(&arrived.payload, landing, replaced) }?;
         if arrived.is_failure {
             let detail = format!("the service returned TPFAIL with {}", arrived.urcode);
             return Err(Fault::new(Code::ServiceFailed.number(), detail));

@@ -21,6 +21,7 @@ use std::sync::{Arc, Mutex, MutexGuard, Once, PoisonError};
 use std::time::Duration;
 
 use pollux_xatmi::client::Client;
+use pollux_xatmi::conversation::Conversation;
 use pollux_xatmi::environment::{BadVariable, Environment};
 use pollux_xatmi::error::{Code, Error};
 
@@ -68,6 +69,8 @@ struct State {
     client: Option<Client>,
     /// How long a call may take where nothing else says it.
     pools_time: Duration,
+    /// Those that were begun in it, by their descriptors.
+    conversations: Conversations,
     /// The transaction of the thread that left last.
     transaction: Option<Transaction>,
 }
@@ -78,6 +81,9 @@ thread_local! {
     /// Held while the process forks.
     static FORKING: RefCell<Option<MutexGuard<'static, Kept>>> = const { RefCell::new(None) };
 }
+
+/// Conversations by their descriptors.
+pub(crate) type Conversations = BTreeMap<c_int, Conversation>;
 
 type Kept = BTreeMap<c_int, Arc<Context>>;
 
@@ -127,7 +133,9 @@ impl Context {
 pub(crate) fn with_client<T>(
     work: impl FnOnce(&mut Client) -> Result<T, Fault>,
 ) -> Result<T, Fault> {
-    with_state(|pools_time, client| {
+    with_state(|state| {
+        let pools_time = state.pools_time;
+        let client = client_of(state);
         times::apply(client, pools_time);
         work(client)
     })
@@ -137,10 +145,21 @@ pub(crate) fn with_client<T>(
 pub(crate) fn with_context<T>(
     work: impl FnOnce(&mut Client) -> Result<T, Fault>,
 ) -> Result<T, Fault> {
-    with_state(|_, client| work(client))
+    with_state(|state| work(client_of(state)))
 }
 
-fn with_state<T>(work: impl FnOnce(Duration, &mut Client) -> Result<T, Fault>) -> Result<T, Fault> {
+/// Lets `work` use the conversations of the thread's context, which is opened when there is none.
+pub(crate) fn with_conversations<T>(
+    work: impl FnOnce(&mut Conversations) -> Result<T, Fault>,
+) -> Result<T, Fault> {
+    with_state(|state| work(&mut state.conversations))
+}
+
+fn client_of(state: &mut State) -> &mut Client {
+    state.client.as_mut().expect("opened with the context, taken when it is over")
+}
+
+fn with_state<T>(work: impl FnOnce(&mut State) -> Result<T, Fault>) -> Result<T, Fault> {
     with_place(|place| {
         let context = match place {
             Some(context) => context,
@@ -156,8 +175,7 @@ fn with_state<T>(work: impl FnOnce(Duration, &mut Client) -> Result<T, Fault>) -
             let detail = "another thread ended this context by tpterm: set another by tpsetctxt";
             return Err(Fault::new(Code::Protocol.number(), detail));
         }
-        let client = state.client.as_mut().expect("opened with the context, taken when it is over");
-        work(state.pools_time, client)
+        work(state)
     })
 }
 
@@ -228,6 +246,7 @@ unsafe extern "C" fn leave_in_child() {
         context.is_over.store(true, Ordering::Relaxed);
         if let Ok(mut state) = context.state.try_lock() {
             state.client = None;
+            state.conversations.clear();
         }
     };
     let _ = FORKING.try_with(|place| {
@@ -297,7 +316,7 @@ pub extern "C" fn tpterm() -> c_int {
                 context.is_over.store(true, Ordering::Relaxed);
                 kept().remove(&context.number);
                 // It ends outside the lock, as that may take a while.
-                let ended = context.state().client.take();
+                let ended = std::mem::take(&mut *context.state());
                 drop(ended);
             }
             Ok(0)

@@ -12,6 +12,7 @@
 //! | `typed.rs` | tpalloc, tprealloc, tpfree, tptypes |
 //! | `context.rs`, `calls.rs`, `times.rs` | a thread's client, its calls and its time limits |
 //! | `transactions.rs`, `tx.rs` | transactions over no resource, by both interfaces |
+//! | `conversations.rs` | conversations of clients and of services |
 //! | `server.rs`, `service.rs` | the life of a server, one call of a service function |
 //! | `userlog.rs`, `logging.rs` | lines in the log of the day, lines with a level |
 //! | `json.rs` | fields as JSON |
@@ -26,6 +27,7 @@
 mod caller;
 pub mod calls;
 pub mod context;
+pub mod conversations;
 pub mod copies;
 pub mod expressions;
 pub mod fault;

@@ -24,7 +24,7 @@ use crate::fault::{self, Fault};
 use crate::go_on::go_on_in;
 use crate::lent::{Lent, sent, told_len};
 use crate::memory::{self, Held};
-use crate::transactions;
+use crate::{conversations, transactions};
 
 /// A service function of the program.
 pub(crate) type Function = unsafe extern "C" fn(*mut ServiceInfo);
@@ -68,7 +68,13 @@ unsafe extern "C" {
 
 /// Runs `function` for a request.
 pub(crate) fn serve(function: Function, incoming: Incoming) -> Done {
+    // Without its initiator a conversation is nothing to be served.
+    let Ok(joined) = conversations::join(&incoming) else { return Done::NoReturn };
     let mut info = ServiceInfo::of(incoming);
+    if let Some(joined) = &joined {
+        info.cd = joined.cd;
+        info.flags |= joined.flags;
+    }
     let before = transactions::seen().map(|seen| seen.number);
     // SAFETY: the program registered the function for this; `info` and START outlive the call, and
     // what the jump leaves out is the program's own.
@@ -81,10 +87,11 @@ pub(crate) fn serve(function: Function, incoming: Incoming) -> Done {
     // One that the function began and did not end aborts, and its caller is told.
     let is_left_open = transactions::seen().is_some_and(|seen| Some(seen.number) != before)
         && transactions::abort().is_ok();
-    match outcome {
+    let done = match outcome {
         Some(done) if has_left != 0 && !is_left_open => done,
         _ => Done::NoReturn,
-    }
+    };
+    if joined.is_some() { conversations::finish(done) } else { done }
 }
 
 impl ServiceInfo {

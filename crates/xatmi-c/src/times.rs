@@ -9,7 +9,8 @@ use std::sync::atomic::{AtomicI32, Ordering};
 use std::time::Duration;
 
 use pollux_xatmi::client::Client;
-use pollux_xatmi::environment::{DEFAULT_TIMEOUT, Environment};
+use pollux_xatmi::clock::monotonic_ns;
+use pollux_xatmi::environment::{DEFAULT_TIMEOUT, Environment, TIMEOUT_MAX};
 
 use crate::context;
 use crate::fault::{self, Fault};
@@ -32,12 +33,36 @@ pub(crate) fn apply(client: &mut Client, of_pool: Duration) {
     if next != 0 {
         client.set_next_timeout(Some(transactions::limited(duration(next))));
     }
-    let standing = match (OF_THREAD.get(), OF_PROCESS.load(Ordering::Relaxed)) {
+    client.set_timeout(transactions::limited(of_thread_or(of_pool)));
+}
+
+fn of_thread_or(of_pool: Duration) -> Duration {
+    match (OF_THREAD.get(), OF_PROCESS.load(Ordering::Relaxed)) {
         (0, 0) => of_pool,
         (0, of_process) => duration(of_process),
         (of_thread, _) => duration(of_thread),
-    };
-    client.set_timeout(transactions::limited(standing));
+    }
+}
+
+/// How long something of this thread may take that is no call.
+pub(crate) fn standing() -> Duration {
+    let of_environment = || Environment::of_process().ok().and_then(|known| known.timeout);
+    let of_pool = context::pools_time().or_else(of_environment).unwrap_or(DEFAULT_TIMEOUT);
+    of_thread_or(of_pool)
+}
+
+/// The same for the next one, which TPBLK_NEXT may have been for.
+pub(crate) fn take() -> Duration {
+    match OF_NEXT.take() {
+        0 => standing(),
+        next => duration(next),
+    }
+}
+
+/// When something that may take so long has to be over, on the monotonic clock.
+pub(crate) fn deadline_ns(time: Duration) -> u64 {
+    let ns = u64::try_from(time.min(TIMEOUT_MAX).as_nanos()).unwrap_or(u64::MAX);
+    monotonic_ns().saturating_add(ns)
 }
 
 fn duration(seconds: c_int) -> Duration {

@@ -9,6 +9,7 @@
 //! | what are the fields called? | [`field_table::FieldTable`] |
 //! | which buffers does an expression hold for? | [`expression::Expression`] |
 //! | how is a service called? | [`client::Client`] |
+//! | how do a client and a service send to each other in turns? | [`conversation::Conversation`] |
 //! | how does a program offer services? | [`worker::Worker`] |
 //! | which workers should a pool have? | [`config::PoolConfig`] |
 //! | what has to be done about them now? | [`supervisor::Supervisor`] |
@@ -29,6 +30,7 @@ pub mod client;
 pub mod clock;
 pub mod config;
 pub mod control;
+pub mod conversation;
 pub mod environment;
 pub mod error;
 pub mod expression;

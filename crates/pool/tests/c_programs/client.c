@@ -100,6 +100,95 @@ static void threads(void) {
   for (int i = 0; i < 16; i++) CHECK(pthread_join(thread[i], NULL) == 0);
 }
 
+/* A conversation that this side begins; what it ends with when the last text is `last`. */
+static long talk(const char *last, char **data) {
+  long len = 0, event = 0;
+  int cd = tpconnect("TALK", NULL, 0, TPSENDONLY);
+  CHECK(well(cd) && cd > 0);
+  CHECK(tprecv(cd, data, &len, 0, &event) == -1 && tperrno == TPEPROTO);
+  for (int i = 0; i < 3; i++) CHECK(tpsend(cd, *data, 0, 0, &event) == 0);
+  strcpy(*data, last);
+  CHECK(tpsend(cd, *data, 0, TPRECVONLY, &event) == 0);
+  CHECK(tpsend(cd, *data, 0, 0, &event) == -1 && tperrno == TPEPROTO);
+  do {
+    event = 0;
+    if (tprecv(cd, data, &len, 0, &event) == -1) CHECK(tperrno == TPEEVENT);
+  } while (event == 0 && failures == 0);
+  if (event == TPEV_SENDONLY) {
+    /* The service has ended without control, or is about to. */
+    while (tpsend(cd, *data, 0, 0, &event) == 0) continue;
+    CHECK(tperrno == TPEEVENT);
+  }
+  CHECK(tprecv(cd, data, &len, 0, &event) == -1 && tperrno == TPEBADDESC);
+  return event;
+}
+
+static void conversation(void) {
+  char *data = string("x"), *big = tpalloc("CARRAY", NULL, 1000000), *reply = NULL;
+  long len = 0, event = 0;
+  CHECK(talk("well", &data) == TPEV_SVCSUCC && tpurcode == 42 && strcmp(data, "well") == 0);
+  CHECK(talk("fail", &data) == TPEV_SVCFAIL && tpurcode == 42 && strcmp(data, "fail") == 0);
+  CHECK(talk("silent", &data) == TPEV_SVCERR);
+  CHECK(talk("away", &data) == TPEV_SVCERR);
+  CHECK(talk("die", &data) == TPEV_SVCERR);
+
+  /* The service has control first. */
+  strcpy(data, "number");
+  int cd = tpconnect("TALK", data, 0, TPRECVONLY);
+  CHECK(tpsend(cd, data, 0, 0, &event) == -1 && tperrno == TPEPROTO);
+  for (int i = 0; i < 3; i++) {
+    char expected[32];
+    sprintf(expected, "number %d", i);
+    CHECK(tprecv(cd, &data, &len, 0, &event) == 0 && strcmp(data, expected) == 0);
+    CHECK(len == (long)strlen(expected) + 1);
+  }
+  CHECK(tprecv(cd, &data, &len, 0, &event) == -1 && tperrno == TPEEVENT && event == TPEV_SENDONLY);
+  CHECK(tpdiscon(cd) == 0 && tpdiscon(cd) == -1 && tperrno == TPEBADDESC);
+  CHECK(tpsend(cd, data, 0, 0, &event) == -1 && tperrno == TPEBADDESC);
+
+  /* Long messages, several conversations at once, TPNOCHANGE. */
+  int one = tpconnect("TALK", NULL, 0, TPSENDONLY), other = tpconnect("TALK", NULL, 0, TPSENDONLY);
+  CHECK(well(one) && well(other) && one != other);
+  for (int i = 0; i < 3; i++) CHECK(tpsend(one, big, 1000000, 0, &event) == 0);
+  strcpy(data, "stay");
+  CHECK(tpsend(one, data, 0, TPRECVONLY, &event) == 0);
+  CHECK(tprecv(one, &data, &len, 0, &event) == 0 && len == 0);
+  CHECK(tprecv(one, &big, &len, TPNOCHANGE, &event) == -1 && tperrno == TPEOTYPE);
+  CHECK(tprecv(one, &reply, &len, 0, &event) == 0 && strcmp(reply, "stay") == 0);
+  CHECK(tpdiscon(one) == 0);
+  strcpy(data, "well");
+  CHECK(tpsend(other, data, 0, TPRECVONLY, &event) == 0);
+  CHECK(tprecv(other, &data, &len, 0, &event) == -1 && event == TPEV_SVCSUCC);
+
+  CHECK(tpconnect("NONE", NULL, 0, TPSENDONLY) == -1 && tperrno == TPENOENT);
+  CHECK(tpcall("TALK", data, 0, &data, &len, 0) == -1 && tperrno == TPESVCFAIL);
+  cd = tpconnect("TALK", NULL, 0, TPSENDONLY);
+  CHECK(well(cd) && tpsblktime(1, TPBLK_NEXT) == 0);
+  strcpy(data, "stay");
+  CHECK(tpsend(cd, data, 0, TPRECVONLY, &event) == 0);
+  while (tprecv(cd, &data, &len, TPNOBLOCK, &event) == 0) continue;
+  CHECK(tperrno == TPEBLOCK);
+  /* The end of the context is the end of its conversations. */
+  CHECK(tpterm() == 0);
+  tpfree(data);
+  tpfree(big);
+  tpfree(reply);
+}
+
+static void *one_call(void *unused) {
+  echo("in and out");
+  return unused;
+}
+
+/* Each context takes from the user's limit on queues, and workers keep its queue for a while. */
+static void comings(void) {
+  pthread_t thread[40];
+  for (int round = 0; round < 50 && failures == 0; round++) {
+    for (int i = 0; i < 40; i++) CHECK(pthread_create(&thread[i], NULL, one_call, NULL) == 0);
+    for (int i = 0; i < 40; i++) CHECK(pthread_join(thread[i], NULL) == 0);
+  }
+}
+
 static TPCONTEXT_T another_context(void) {
   TPINIT *info = (TPINIT *)tpalloc("TPINIT", NULL, TPINITNEED(0));
   TPCONTEXT_T context = TPNULLCONTEXT;
@@ -524,6 +613,7 @@ int main(int argc, char **argv) {
       {"forked", forked},   {"outcomes", outcomes}, {"limits", limits},
       {"transactions", transactions},
       {"shared", shared},   {"contexts", contexts},
+      {"comings", comings}, {"conversation", conversation},
   };
   for (size_t i = 0; i < sizeof scenarios / sizeof *scenarios; i++) {
     if (argc == 2 && strcmp(argv[1], scenarios[i].name) == 0) {

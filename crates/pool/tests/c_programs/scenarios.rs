@@ -49,6 +49,16 @@ fn contexts_outlive_threads_and_are_shared_by_them() {
 }
 
 #[test]
+fn threads_that_come_and_go_find_room_for_their_queues() {
+    play("comings", 3);
+}
+
+#[test]
+fn conversations_end_as_either_side_ends() {
+    play("conversation", 4);
+}
+
+#[test]
 fn threads_may_send_one_buffer_at_the_same_time() {
     play("shared", 3);
 }

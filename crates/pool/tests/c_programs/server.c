@@ -9,7 +9,7 @@
 #include "check.h"
 
 /* Services of tpsvrinit. */
-enum { OFFERED = 24 };
+enum { OFFERED = 25 };
 
 static void wait_ms(long ms) {
   struct timespec rest = {ms / 1000, ms % 1000 * 1000000};
@@ -139,6 +139,48 @@ static void PID(TPSVCINFO *call) {
   tpreturn(TPSUCCESS, getpid(), NULL, 0, 0);
 }
 
+/* Says what it was given until it has control; then what the last text was decides how it ends. */
+static void TALK(TPSVCINFO *call) {
+  char *data = tpalloc("STRING", NULL, 64);
+  long len = 0, event = 0;
+  int result;
+  if ((call->flags & TPCONV) == 0) tpreturn(TPFAIL, 0, NULL, 0, 0);
+  CHECK(tpdiscon(call->cd) == -1 && tperrno == TPEBADDESC);
+  if (call->flags & TPSENDONLY) {
+    CHECK(tprecv(call->cd, &data, &len, 0, &event) == -1 && tperrno == TPEPROTO);
+    for (int i = 0; i < 3; i++) {
+      sprintf(data, "%s %d", call->data, i);
+      CHECK(tpsend(call->cd, data, 0, 0, &event) == 0);
+    }
+    CHECK(tpsend(call->cd, data, 0, TPRECVONLY, &event) == 0);
+  }
+  do {
+    event = 0;
+    result = tprecv(call->cd, &data, &len, 0, &event);
+  } while (result == 0);
+  CHECK(tperrno == TPEEVENT);
+  if (event == TPEV_DISCONIMM) {
+    CHECK(tprecv(call->cd, &data, &len, 0, &event) == -1 && tperrno == TPEBADDESC);
+    tpreturn(TPSUCCESS, 0, data, 0, 0);
+  }
+  CHECK(event == TPEV_SENDONLY);
+  if (strcmp(data, "die") == 0) _exit(3);
+  if (strcmp(data, "silent") == 0) return;
+  if (strcmp(data, "away") == 0) {
+    CHECK(tpsend(call->cd, data, 0, TPRECVONLY, &event) == 0);
+    tpreturn(TPSUCCESS, 0, data, 0, 0);
+  }
+  if (strcmp(data, "stay") == 0) {
+    int sent = tpsend(call->cd, NULL, 0, 0, &event);
+    while (sent == 0) {
+      wait_ms(1);
+      sent = tpsend(call->cd, data, 0, 0, &event);
+    }
+    CHECK(tperrno == TPEEVENT && event == TPEV_DISCONIMM);
+  }
+  tpreturn(strcmp(data, "fail") == 0 ? TPFAIL : TPSUCCESS, 42, data, 0, 0);
+}
+
 static void EXIT(TPSVCINFO *call) {
   tpreturn(TPSUCCESS | TPEXIT, getpid(), call->data, call->len, 0);
 }
@@ -190,6 +232,7 @@ int tpsvrinit(int argc, char **argv) {
   CHECK(tpadvertise("SOFTTIME", SOFTTIME) == 0 && tpadvertise("SOFTNONE", SOFTNONE) == 0);
   CHECK(tpadvertise("ODD", ODD) == 0 && tpadvertise("DEEP", DEEP) == 0);
   CHECK(tpadvertise("LENGTH", LENGTH) == 0 && tpadvertise("UNENDED", UNENDED) == 0);
+  CHECK(tpadvertise("TALK", TALK) == 0);
   fill_up();
   tpreturn(TPSUCCESS, 0, NULL, 0, 0);
   CHECK(tperrno == TPEPROTO);

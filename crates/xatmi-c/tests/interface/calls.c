@@ -42,6 +42,20 @@ static void without_a_pool(void) {
   CHECK(tpacall("X", buffer, 10, 0) == -1 && tperrno == TPESYSTEM);
   CHECK(tpgetrply(&cd, &buffer, &len, 0) == -1 && tperrno == TPESYSTEM);
   CHECK(tpcancel(1) == -1 && tperrno == TPESYSTEM);
+  long event = 0;
+  CHECK(tpconnect("X", buffer, 10, TPSENDONLY) == -1 && tperrno == TPESYSTEM);
+  CHECK(tpconnect("X", buffer, 10, 0) == -1 && tperrno == TPEINVAL);
+  CHECK(tpconnect("X", buffer, 10, TPSENDONLY | TPRECVONLY) == -1 && tperrno == TPEINVAL);
+  CHECK(tpconnect(NULL, buffer, 10, TPSENDONLY) == -1 && tperrno == TPEINVAL);
+  CHECK(tpconnect("X", STRAY, 10, TPSENDONLY) == -1 && tperrno == TPEINVAL);
+  CHECK(tpsend(1, buffer, 10, 0, NULL) == -1 && tperrno == TPEINVAL);
+  CHECK(tpsend(1, STRAY, 10, 0, &event) == -1 && tperrno == TPEINVAL);
+  CHECK(tpsend(1, buffer, 10, 0, &event) == -1 && tperrno == TPEBADDESC);
+  CHECK(tprecv(1, NULL, &len, 0, &event) == -1 && tperrno == TPEINVAL);
+  CHECK(tprecv(1, &buffer, NULL, 0, &event) == -1 && tperrno == TPEINVAL);
+  CHECK(tprecv(1, &buffer, &len, 0, NULL) == -1 && tperrno == TPEINVAL);
+  CHECK(tprecv(1, &buffer, &len, 0, &event) == -1 && tperrno == TPEBADDESC);
+  CHECK(tpdiscon(1) == -1 && tperrno == TPESYSTEM);
   CHECK(tpterm() == 0 && tpterm() == 0 && tperrno == 0);
   tpfree(buffer);
 }

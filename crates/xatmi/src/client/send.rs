@@ -15,8 +15,9 @@ use rustix::time::Timespec;
 
 use super::calls::descriptor_of;
 use super::poll_lock::{Guard, Locked, PollLock};
-use super::{CallFlags, Client, Descriptor, Outgoing, after, interrupted, late};
+use super::{CallFlags, Client, Descriptor, Outgoing, Which, after, interrupted, late};
 use crate::clock::monotonic_ns;
+use crate::conversation::{Conversation, Meeting};
 use crate::error::{Code, Error};
 use crate::queue::ServiceName;
 use crate::wire::{Body, PAYLOAD_LEN_BYTES_MAX, Payload, Request};
@@ -24,6 +25,9 @@ use crate::wire::{Body, PAYLOAD_LEN_BYTES_MAX, Payload, Request};
 /// How long room is waited for before the queue is looked at anew: it may have been withdrawn,
 /// with nobody left to make room.
 const LOOK_AGAIN_NS: u64 = 1_000_000_000;
+
+/// How often it is looked whether the request for a conversation was answered instead of taken up.
+const MEETING_LOOK: Duration = Duration::from_millis(20);
 
 /// How long the payload of a large request without a time limit waits for a worker, a day: one
 /// whose worker was killed is let go by nobody else.
@@ -39,6 +43,15 @@ struct Order {
     deadline_ns: u64,
     /// The memfd that its payload is in; 0 for none.
     large_inode: u64,
+    /// It begins a conversation: the service sees a descriptor below 0.
+    is_conversation: bool,
+}
+
+impl Order {
+    fn cd(&self) -> i32 {
+        let number = descriptor_of(self.call_id).number();
+        if self.is_conversation { -number } else { number }
+    }
 }
 
 /// Why a message is not in the queue yet.
@@ -97,13 +110,87 @@ impl Client {
         self.carry_out(&mut order, request)
     }
 
+    /// Begins a conversation: `tpconnect`. This side has control, or the service has.
+    ///
+    /// The descriptor is the conversation's; no reply comes for it.
+    ///
+    /// # Errors
+    /// As [`send_request`](Self::send_request); TPESVCERR when the service ended before it had come,
+    /// TPETIME when it has not come in the time of a call.
+    pub fn converse(
+        &mut self,
+        service: &str,
+        request: Outgoing<'_>,
+        has_control: bool,
+        flags: CallFlags,
+    ) -> Result<(Descriptor, Conversation), Error> {
+        if self.calls.out() > 0 {
+            self.take_arrived()?;
+        }
+        let mut order = self.order(service, flags.without(CallFlags::NO_REPLY))?;
+        order.is_conversation = true;
+        order.call_id = self.calls.open(order.deadline_ns).ok_or_else(too_many)?;
+        let begun = self.meet(&mut order, request, has_control, flags);
+        // What the worker replies when the service has ended is not looked at.
+        self.calls.close(order.call_id);
+        Ok((descriptor_of(order.call_id), begun?))
+    }
+
+    fn meet(
+        &mut self,
+        order: &mut Order,
+        request: Outgoing<'_>,
+        has_control: bool,
+        flags: CallFlags,
+    ) -> Result<Conversation, Error> {
+        let descriptor = descriptor_of(order.call_id);
+        let meeting = Meeting::open(&self.prefix, &self.address, descriptor.number())?;
+        self.carry_out(order, request)?;
+        let come = loop {
+            match meeting.take(MEETING_LOOK) {
+                Ok(Some(socket)) => break Ok(socket),
+                Ok(None) => {}
+                Err(error) if error.code() == Code::GotSignal => {
+                    if !flags.contains(CallFlags::SIGNAL_RESTART) {
+                        break Err(error);
+                    }
+                }
+                Err(error) => break Err(error),
+            }
+            // A request that nobody will serve is answered the way of every request.
+            let answer = self.wait_reply(Which::One(descriptor), CallFlags::NO_BLOCK, |_| {
+                Err(Error::new(Code::Protocol, "the service answers calls and does not converse"))
+            });
+            match answer {
+                Err(failed) if failed.code() == Code::Block => {}
+                Err(failed) => break Err(failed.error),
+                Ok(_) => break Err(Error::new(Code::ServiceError, "the service did not converse")),
+            }
+            if order.deadline_ns != 0 && monotonic_ns() >= order.deadline_ns {
+                break Err(late());
+            }
+        };
+        if order.large_inode != 0 {
+            self.outbox.release(order.large_inode);
+        }
+        Conversation::begin(come?, has_control)
+    }
+
     fn order(&mut self, service: &str, flags: CallFlags) -> Result<Order, Error> {
         let timeout = self.next_timeout.take().unwrap_or(self.timeout);
         let service = ServiceName::new(service).ok_or_else(|| not_offered(service))?;
         let begun_ns = monotonic_ns();
         let is_endless = flags.contains(CallFlags::NO_TIME);
         let deadline_ns = if is_endless { 0 } else { after(begun_ns, timeout) };
-        Ok(Order { service, flags, call_id: 0, begun_ns, deadline_ns, large_inode: 0 })
+        Ok(Order {
+            service,
+            flags,
+            call_id: 0,
+            begun_ns,
+            deadline_ns,
+            large_inode: 0,
+            is_conversation: false,
+        })
     }
 
     /// Brings the request into the queue of its service; holds nothing of one that failed.
@@ -150,7 +237,7 @@ impl Client {
         let mut message = Request {
             client: self.address,
             call_id: order.call_id,
-            cd: descriptor_of(order.call_id).number(),
+            cd: order.cd(),
             deadline_ns: order.deadline_ns,
             is_without_reply: order.flags.contains(CallFlags::NO_REPLY),
             service: order.service,
