@@ -34,6 +34,50 @@ fn the_bank_example_is_built_and_answers() {
 }
 
 #[test]
+fn simpapp_is_built_by_the_commands_of_its_manual_and_answers() {
+    let Some(workshop) = Workshop::open() else { return };
+    let simpapp = |name: &str| repository("examples/simpapp").join(name).display().to_string();
+    workshop.pollux(&["build-client", "-o", "simpcl", "-f", &simpapp("simpcl.c")]);
+    let server = ["build-server", "-o", "simpserv", "-f", &simpapp("simpserv.c"), "-s", "TOUPPER"];
+    workshop.pollux(&server);
+    let pool =
+        Pool::start(&workshop, &std::fs::read_to_string(simpapp("pool.xml")).expect("there"));
+    let printed = succeeded(&pool.client("simpcl").arg("hello, world").output().expect("run"));
+    assert_eq!(printed, "Returned string is: HELLO, WORLD\n");
+    let usage = pool.client("simpcl").output().expect("run");
+    assert_eq!(usage.status.code(), Some(2));
+    pool.stop();
+    let log = workshop.run("sh", &["-c", "cat ULOG.*"]);
+    let log = succeeded(&log);
+    assert!(log.contains(":simpserv:simpserv starts with 0 arguments\n"), "{log}");
+    assert!(log.contains(":the server ends\n"), "{log}");
+}
+
+#[test]
+fn the_bank_is_built_by_the_link_lines_of_its_manual_and_answers() {
+    let Some(workshop) = Workshop::open() else { return };
+    workshop.pollux(&["lay-out", "prefix", "--library", &built_library()]);
+    let bank = |name: &str| repository("examples/bank").join(name).display().to_string();
+    workshop.pollux(&["fld", &bank("bank.fd"), "-d", "."]);
+    for (program, libraries) in [
+        ("banksv", "-latmisrv -latmi -lubf -lnstd -lrt -ldl -lm"),
+        ("bankcl", "-latmiclt -latmi -lubf -lnstd -lpthread -lrt -ldl -lm"),
+    ] {
+        let source = bank(&format!("{program}.c"));
+        let rpath = format!("-Wl,-rpath,{}", workshop.path("prefix/lib").display());
+        let mut arguments = vec!["-o", program, &source, "-I.", "-Iprefix/include", "-Lprefix/lib"];
+        arguments.push(&rpath);
+        arguments.extend(libraries.split(' '));
+        succeeded(&workshop.run("cc", &arguments));
+    }
+    let xml = std::fs::read_to_string(bank("pool.xml")).expect("an example");
+    let pool = Pool::start(&workshop, &xml);
+    let printed = succeeded(&pool.client("bankcl").args(["2", "5"]).output().expect("run"));
+    assert_eq!(printed.lines().count(), 2, "{printed}");
+    pool.stop();
+}
+
+#[test]
 fn services_of_the_command_line_are_offered_from_the_start() {
     let Some(workshop) = Workshop::open() else { return };
     workshop.write("list", "THIRD:echo\n");

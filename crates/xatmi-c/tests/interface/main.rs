@@ -4,6 +4,7 @@
 //! without a pool. Without a C compiler they are skipped with the reason, which
 //! `POLLUX_FORBID_SKIP` forbids.
 
+mod clean;
 mod headers;
 mod programs;
 mod toolchain;

@@ -100,7 +100,7 @@ fn without_field_tables_names_are_errors_and_printing_goes_by_number() {
 }
 
 /// A prefix that no pool has.
-const NO_POOL: &str = "/pollux-no-pool-of-this-name";
+pub(crate) const NO_POOL: &str = "/pollux-no-pool-of-this-name";
 
 #[test]
 fn calls_without_a_pool_are_errors_and_no_argument_crashes_them() {

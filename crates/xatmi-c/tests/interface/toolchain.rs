@@ -41,10 +41,15 @@ impl Toolchain {
 
     /// Builds a program of `tests/interface` without a warning and returns its path.
     pub(crate) fn program(&self, source: &str) -> PathBuf {
+        self.program_with(source, &[])
+    }
+
+    /// The same with further options.
+    pub(crate) fn program_with(&self, source: &str, more: &[&str]) -> PathBuf {
         let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/interface").join(source);
         let (path, output) = (path.display().to_string(), self.path("program"));
         let lib = self.path("lib").display().to_string();
-        let built = self.run(&[
+        let common = [
             "-std=c11",
             "-D_POSIX_C_SOURCE=200809L",
             "-Wall",
@@ -57,7 +62,8 @@ impl Toolchain {
             &format!("-Wl,-rpath,{lib}"),
             "-lpollux_xatmi",
             "-lpthread",
-        ]);
+        ];
+        let built = self.run(&[&common[..], more].concat());
         assert!(built.status.success(), "{}", String::from_utf8_lossy(&built.stderr));
         output
     }
