@@ -46,35 +46,15 @@ pub enum PoolCommand {
     /// Read the configuration again: new workers are started, those that are gone from it stopped
     Reload,
     /// Show the workers
-    Ps {
-        /// As JSON
-        #[arg(long)]
-        json: bool,
-    },
+    Ps(Form),
     /// Show the services, a row for each worker that offers one
-    Services {
-        /// As JSON
-        #[arg(long)]
-        json: bool,
-    },
+    Services(Form),
     /// Show the queues of the services
-    Queues {
-        /// As JSON
-        #[arg(long)]
-        json: bool,
-    },
+    Queues(Form),
     /// Show the client contexts
-    Clients {
-        /// As JSON
-        #[arg(long)]
-        json: bool,
-    },
+    Clients(Form),
     /// Show the pool itself: manager, configuration, log, what was counted
-    Info {
-        /// As JSON
-        #[arg(long)]
-        json: bool,
-    },
+    Info(Form),
     /// Check a configuration: mistakes, missing programs, limits of this machine
     Check {
         /// The configuration [default: NDRX_CONFIG, else that of the pool that runs]
@@ -100,6 +80,14 @@ pub enum PoolCommand {
     /// Put headers and libraries for C below a prefix
     #[command(hide = true)]
     LayOut(LayOutFlags),
+}
+
+/// How a list is shown.
+#[derive(Debug, Args)]
+pub struct Form {
+    /// As JSON
+    #[arg(long)]
+    pub json: bool,
 }
 
 /// Flags of `pollux pool start`.

@@ -113,11 +113,11 @@ fn run(command: PoolCommand) -> Result<ExitCode, Failure> {
         PoolCommand::Stop { which, now } => orders::stop(selection(&which), now),
         PoolCommand::Restart { which } => orders::restart(selection(&which)),
         PoolCommand::Reload => orders::reload(),
-        PoolCommand::Ps { json } => show::workers(json),
-        PoolCommand::Services { json } => show::services(json),
-        PoolCommand::Queues { json } => show::queues(json),
-        PoolCommand::Clients { json } => show::clients(json),
-        PoolCommand::Info { json } => show::info(json),
+        PoolCommand::Ps(form) => show::workers(form.json),
+        PoolCommand::Services(form) => show::services(form.json),
+        PoolCommand::Queues(form) => show::queues(form.json),
+        PoolCommand::Clients(form) => show::clients(form.json),
+        PoolCommand::Info(form) => show::info(form.json),
         PoolCommand::Check { config, clients, no_ask, json } => {
             check::check(config, clients, !no_ask, json)
         }

@@ -3,7 +3,11 @@
 //! It is what [`Table::read`] asks for, written down instead of read.
 
 use std::borrow::Cow;
+use std::collections::BTreeMap;
 
+use toml::de::DeTable;
+
+use crate::given::Reading;
 use crate::keys::{Keys, Table};
 use crate::kind::Word;
 
@@ -107,9 +111,10 @@ pub enum Takes {
 /// The description of a command's table.
 #[must_use]
 pub fn describe<T: Table>() -> Description {
-    let mut description = Description { sections: vec![Section::default()] };
-    T::read(&mut Keys::describing(&mut description, 0));
-    description
+    let description = Description { sections: vec![Section::default()] };
+    let reading = Reading::new("", "", description, true);
+    Keys::top::<T>(&reading, &BTreeMap::new(), &DeTable::new(), None);
+    reading.description.into_inner()
 }
 
 impl Description {

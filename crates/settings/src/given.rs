@@ -8,7 +8,7 @@ use std::path::Path;
 
 use toml::de::DeTable;
 
-use crate::describe::{Description, describe};
+use crate::describe::{Description, Section, describe};
 use crate::document;
 use crate::keys::{Keys, Table};
 use crate::mistake::{Mistake, Mistakes, Place};
@@ -80,9 +80,7 @@ impl Given {
     /// only the faults of its form are told.
     pub fn read<T: Table>(&self) -> Result<T, Mistakes> {
         let (file, text) = self.file.as_ref().map_or(("", ""), |(file, text)| (file, text));
-        let description = describe::<T>();
-        let (mistakes, has_stand_in) = (RefCell::default(), Cell::default());
-        let reading = Reading { file, text, description, mistakes, has_stand_in };
+        let reading = Reading::new(file, text, describe::<T>(), false);
         let parsed = document::parse(text);
         let empty = DeTable::new();
         let top = match &parsed {
@@ -92,8 +90,8 @@ impl Given {
                 &empty
             }
         };
-        let has_file = self.file.is_some() && parsed.is_ok();
-        let value = Keys::top(&reading, &self.flags, top, has_file);
+        let begin = (self.file.is_some() && parsed.is_ok()).then_some(0);
+        let value = Keys::top(&reading, &self.flags, top, begin);
         let mut mistakes = reading.mistakes.into_inner();
         if parsed.is_err() {
             // What a broken file did not say is not a mistake of its own.
@@ -107,13 +105,42 @@ impl Given {
 pub(crate) struct Reading<'a> {
     pub(crate) file: &'a str,
     pub(crate) text: &'a str,
-    pub(crate) description: Description,
+    pub(crate) description: RefCell<Description>,
+    /// Whether it is written down what is asked for; nothing is said then.
+    pub(crate) is_describing: bool,
     pub(crate) mistakes: RefCell<Vec<Mistake>>,
     /// Whether a default stands in for a value that is wrong or missing.
     pub(crate) has_stand_in: Cell<bool>,
 }
 
-impl Reading<'_> {
+impl<'a> Reading<'a> {
+    pub(crate) fn new(
+        file: &'a str,
+        text: &'a str,
+        description: Description,
+        is_describing: bool,
+    ) -> Self {
+        let (mistakes, has_stand_in) = (RefCell::default(), Cell::default());
+        let description = RefCell::new(description);
+        Self { file, text, description, is_describing, mistakes, has_stand_in }
+    }
+
+    /// Adds a section to the description, and gives its number.
+    pub(crate) fn describe(&self, section: Section) -> usize {
+        let mut description = self.description.borrow_mut();
+        let path = &section.path;
+        assert!(description.section(path).is_none(), "{path} is a section twice");
+        description.sections.push(section);
+        description.sections.len() - 1
+    }
+
+    /// The number of the section at `path`.
+    pub(crate) fn number_of(&self, path: &str) -> usize {
+        let description = self.description.borrow();
+        let number = description.sections.iter().position(|section| section.path == path);
+        number.expect("it was described")
+    }
+
     /// Notes a mistake at byte `at` of the file.
     pub(crate) fn note(&self, at: usize, message: String) {
         self.note_at(self.place(at), message);

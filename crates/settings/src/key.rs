@@ -9,7 +9,7 @@ use crate::describe::{Places, Row, Takes};
 use crate::keys::{Keys, between};
 use crate::kind::{Kind, boolean};
 use crate::mistake::Place;
-use crate::source::{Item, Said};
+use crate::said::{Item, Said};
 
 /// A key that is asked for: what it is, then what it accepts.
 #[must_use = "a key is asked for by what it accepts"]
@@ -226,6 +226,7 @@ impl<'a> Key<'_, 'a> {
                 found => found.to_string(),
             };
             let what = format!("{found}; expected {}", between(&count));
+            self.keys.stands_in(&self.row);
             self.keys.note_said(&self.row, &said, &what);
         }
         values
@@ -244,30 +245,26 @@ impl<'a> Key<'_, 'a> {
             return said;
         }
         let is_flag = matches!(said, Said::Flag(_));
-        let written = |keys: &Keys<'_>, name: &str| match keys.row(name) {
-            Some(row) if is_flag => row.written(),
-            _ => name.to_owned(),
-        };
         for name in self.row.excludes.iter().filter(|name| self.keys.has(name)) {
-            let other = written(self.keys, name);
+            let other = self.keys.written(name, is_flag);
             let message = format!("can't stand beside {other}; expected one of them");
-            self.keys.note_beside(&self.row, &said, &message);
+            self.keys.note_said(&self.row, &said, &message);
         }
         for (name, why) in self.row.needs.iter().filter(|(name, _)| !self.keys.has(name)) {
-            if is_flag || !self.keys.stands_in_file(name) {
-                let message = format!("{why}; expected {} as well", written(self.keys, name));
-                self.keys.note_beside(&self.row, &said, &message);
+            if is_flag || self.keys.entry(name).is_none() {
+                let other = self.keys.written(name, is_flag);
+                let message = format!("{why}; expected {other} as well");
+                self.keys.note_said(&self.row, &said, &message);
             }
         }
         said
     }
 
     fn missing<T: 'static>(&mut self, kind: &Kind<T>) {
-        let Some(section) = self.keys.section() else { return };
-        let lacks = match section.path.as_str() {
+        let lacks = self.keys.looked_up(|section| match section.path.as_str() {
             "" => format!("{} is missing", self.row.written()),
             _ => format!("{} lacks the key \"{}\"", section.title(), self.row.name),
-        };
+        });
         self.keys.lacks(kind.refusal(&lacks, self.row.example));
     }
 }

@@ -1,7 +1,8 @@
 //! The table of a command as a function that asks for one key after the other.
 //!
-//! [`Keys`] answers: with values when something was said, with defaults when the table is described.
-//! Which of both is hidden from the table, so flags, file, help and reference page cannot differ.
+//! [`Keys`] answers with values, or with defaults where nothing was said. While the table is described
+//! nothing is said, and each key that is asked for is written down. Which of both is hidden from the
+//! table, so flags, file, help and reference page cannot differ.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -10,11 +11,11 @@ use std::ops::RangeInclusive;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
-use crate::describe::{Description, Places, Row, Section};
+use crate::describe::{Places, Row, Section};
 use crate::given::Reading;
 use crate::key::{Key, ReadItem};
-use crate::mistake::Place;
-use crate::source::{Item, Said, Source, join};
+use crate::mistake::{Place, did_you_mean, shown};
+use crate::said::{Item, Said};
 
 /// What a command is told, as a type that it owns. [`table!`](crate::table) makes one of a struct.
 pub trait Table: Sized {
@@ -29,15 +30,17 @@ pub trait Table: Sized {
 /// The keys of one section of a file, and of the flags where they are its own.
 pub struct Keys<'a> {
     heading: Cow<'static, str>,
-    way: Way<'a>,
-}
-
-/// What asking for a key does.
-enum Way<'a> {
-    /// Its row is added to the section of this number; nothing is said of it.
-    Describe(&'a mut Description, usize),
-    /// It is looked for.
-    Read(Source<'a>),
+    reading: &'a Reading<'a>,
+    /// Its number in the description.
+    section: usize,
+    flags: Option<&'a BTreeMap<String, Vec<String>>>,
+    entries: &'a DeTable<'a>,
+    /// Where the section begins, in bytes; none where there is no file.
+    at: Option<usize>,
+    /// The keys that were asked for.
+    asked: Vec<&'static str>,
+    /// Those of which something wrong was said.
+    wrong: Vec<&'static str>,
 }
 
 /// For tables.
@@ -68,7 +71,7 @@ impl<'a> Keys<'a> {
         let row = Row { name, is_hidden: true, ..Row::default() };
         let said = self.ask(&row);
         if !matches!(said, Said::Nothing) {
-            self.note_beside(&row, &said, &format!("was replaced by {by}"));
+            self.note_said(&row, &said, &format!("was replaced by {by}"));
         }
     }
 
@@ -80,23 +83,20 @@ impl<'a> Keys<'a> {
         about: &'static str,
         read: impl FnOnce(&mut Keys<'_>) -> T,
     ) -> T {
-        let source = match self.inner(name, about, false) {
-            Inner::Described(mut keys) => return read(&mut keys),
-            Inner::Section(source) => source,
-        };
-        let (reading, section, flags) = (source.reading, source.inner(name), source.flags);
+        let section = self.inner(name, about, false);
         let nothing = DeTable::new();
-        let (entries, at) = match source.entries.get_key_value(name) {
+        let (entries, at) = match self.entries.get_key_value(name) {
             None => (&nothing, None),
             Some((key, value)) => match value.get_ref() {
                 DeValue::Table(entries) => (entries, Some(value.span().start)),
                 _ => {
-                    reading.stands_in(key.span().start, wrong_form(name, section));
+                    self.reading.stands_in(key.span().start, self.wrong_form(name, section));
                     (&nothing, None)
                 }
             },
         };
-        Keys::reading(Source { flags, at, ..Source::of(reading, section, entries, 0) }, read)
+        let keys = Keys { flags: self.flags, at, ..Keys::of(self.reading, section, entries, 0) };
+        keys.read(read)
     }
 
     /// The tables `[[name]]` of a file, in order. Their keys have no flags.
@@ -107,47 +107,42 @@ impl<'a> Keys<'a> {
         count: RangeInclusive<usize>,
         mut read: impl FnMut(&mut Keys<'_>) -> T,
     ) -> Vec<T> {
-        let source = match self.inner(name, about, true) {
-            Inner::Described(mut keys) => {
-                read(&mut keys);
+        let section = self.inner(name, about, true);
+        if self.reading.is_describing {
+            Keys::of(self.reading, section, &DeTable::new(), 0).read(read);
+            return Vec::new();
+        }
+        let mut tables = Vec::new();
+        if let Some((key, value)) = self.entries.get_key_value(name) {
+            let table = |item: &'a Spanned<DeValue<'a>>| {
+                Some((item.get_ref().as_table()?, item.span().start))
+            };
+            let items = value.get_ref().as_array();
+            let items = items.and_then(|items| items.iter().map(table).collect::<Option<Vec<_>>>());
+            let Some(items) = items else {
+                self.reading.stands_in(key.span().start, self.wrong_form(name, section));
                 return Vec::new();
-            }
-            Inner::Section(source) => source,
-        };
-        let (reading, section) = (source.reading, source.inner(name));
-        let said = source.entries.get_key_value(name);
-        let (is_list, items) = match said.map(|(_, value)| value.get_ref()) {
-            None => (true, &[][..]),
-            Some(DeValue::Array(items)) => (true, &items[..]),
-            Some(_) => (false, &[][..]),
-        };
-        if let Some((key, _)) = said
-            && !(is_list && items.iter().all(|item| item.get_ref().is_table()))
-        {
-            reading.stands_in(key.span().start, wrong_form(name, section));
-            return Vec::new();
+            };
+            tables = items;
         }
-        if !count.contains(&items.len()) {
-            let (found, title) = (items.len(), section.title());
+        if !count.contains(&tables.len()) {
+            let (found, title) = (tables.len(), self.titled(section));
             let what = format!("{found} {title} sections; expected {}", between(&count));
-            match source.at {
-                Some(at) => reading.stands_in(at, what),
-                None => source.lacks(what),
+            match self.at {
+                Some(at) => self.reading.stands_in(at, what),
+                None => self.lacks(what),
             }
             return Vec::new();
         }
-        let entries =
-            items.iter().filter_map(|item| Some((item.get_ref().as_table()?, item.span().start)));
-        let source = entries.map(|(entries, at)| Source::of(reading, section, entries, at));
-        source.map(|source| Keys::reading(source, &mut read)).collect()
+        let keys = |(entries, at)| Keys::of(self.reading, section, entries, at);
+        tables.into_iter().map(|table| keys(table).read(&mut read)).collect()
     }
 
     /// Key `name` has no place in this section as the rest of it is; `why` is told where it stands.
     pub fn foreign(&mut self, name: &'static str, why: impl FnOnce() -> String) {
-        let Way::Read(source) = &mut self.way else { return };
-        source.asked.push(name);
-        if let Some((key, _)) = source.entries.get_key_value(name) {
-            source.reading.note(key.span().start, why());
+        self.asked.push(name);
+        if let Some((key, _)) = self.entries.get_key_value(name) {
+            self.reading.note(key.span().start, why());
         }
     }
 }
@@ -157,91 +152,78 @@ impl Keys<'_> {
     /// Whether key `name` of this section was said. A switch that is off was not.
     #[must_use]
     pub fn has(&self, name: &str) -> bool {
-        matches!(&self.way, Way::Read(source) if source.said(name).is_on())
+        self.said(name).is_on()
     }
 
     /// Whether what was said of key `name` of this section is wrong by itself.
     #[must_use]
     pub fn is_wrong(&self, name: &str) -> bool {
-        matches!(&self.way, Way::Read(source) if source.wrong.contains(&name))
+        self.wrong.contains(&name)
     }
 
     /// Whether each value so far, in all sections, is what was said, and none stands in for a wrong or
     /// missing one; never while the table is described.
     #[must_use]
     pub fn is_right(&self) -> bool {
-        matches!(&self.way, Way::Read(source) if !source.reading.has_stand_in.get())
+        !self.reading.is_describing && !self.reading.has_stand_in.get()
     }
 
     /// How many mistakes there are by now, in all sections.
     #[must_use]
     pub fn mistakes(&self) -> usize {
-        match &self.way {
-            Way::Describe(..) => 0,
-            Way::Read(source) => source.reading.mistakes.borrow().len(),
-        }
+        self.reading.mistakes.borrow().len()
     }
 
     /// The first key of those asked for by now that was said.
     #[must_use]
     pub fn first_said(&self) -> Option<&'static str> {
-        let Way::Read(source) = &self.way else { return None };
-        source.asked.iter().copied().find(|name| self.has(name))
+        self.asked.iter().copied().find(|name| self.has(name))
     }
 
     /// Notes that what was said of key `name` is wrong beside the rest: the message says why and
     /// what is expected. It stands where the key does; where that was not said, with the section. Of a
     /// key that is wrong by itself nothing more is told.
     pub fn note(&mut self, name: &str, message: impl AsRef<str>) {
-        let Way::Read(source) = &self.way else { return };
-        match (source.said(name), source.section.row(name)) {
-            _ if source.wrong.contains(&name) => {}
-            (Said::Nothing, _) | (_, None) => source.refuse(message.as_ref().to_owned()),
-            (said, Some(row)) => source.note(row, &said, message.as_ref()),
+        if self.is_wrong(name) {
+            return;
+        }
+        let row = self.looked_up(|section| section.row(name).cloned());
+        match row {
+            Some(row) => self.note_said(&row, &self.said(name), message.as_ref()),
+            None => self.refuse(message.as_ref()),
         }
     }
 
     /// Notes that this section as a whole is wrong.
     pub fn refuse(&mut self, message: impl Into<String>) {
-        if let Way::Read(source) = &self.way {
-            source.refuse(message.into());
-        }
+        self.reading.note_at(self.whole(), message.into());
     }
 
     /// Where key `name` of this section was said, if it was; a flag without its value.
     #[must_use]
     pub fn place(&self, name: &str) -> Option<Place> {
-        let Way::Read(source) = &self.way else { return None };
-        match source.said(name) {
+        match self.said(name) {
             Said::Nothing => None,
-            Said::Flag(_) => Some(Place::Flag(source.section.row(name)?.written())),
-            Said::File(value) => Some(source.reading.place(value.span().start)),
+            Said::Flag(_) => Some(Place::Flag(self.written(name, true))),
+            Said::File(value) => Some(self.reading.place(value.span().start)),
         }
     }
 
     /// Where this section begins, for what is wrong with it as a whole.
     #[must_use]
     pub fn here(&self) -> Place {
-        match &self.way {
-            Way::Read(Source { reading, at: Some(at), .. }) => reading.place(*at),
-            _ => Place::Whole,
-        }
+        self.at.map_or(Place::Whole, |at| self.reading.place(at))
     }
 
     /// Name of the file, as the user called it; empty where there is none.
     #[must_use]
     pub fn file(&self) -> &str {
-        match &self.way {
-            Way::Describe(..) => "",
-            Way::Read(source) => source.reading.file,
-        }
+        self.reading.file
     }
 
     /// Notes a mistake at a place that [`place`](Self::place) or [`here`](Self::here) gave.
     pub fn note_at(&mut self, place: Place, message: impl Into<String>) {
-        if let Way::Read(source) = &self.way {
-            source.reading.note_at(place, message.into());
-        }
+        self.reading.note_at(place, message.into());
     }
 }
 
@@ -249,68 +231,106 @@ impl Keys<'_> {
 impl<'a> Keys<'a> {
     /// What was said of the key of `row`; nothing while the table is described.
     pub(crate) fn ask(&mut self, row: &Row) -> Said<'a> {
-        match &mut self.way {
-            Way::Describe(description, at) => {
-                let rows = &mut description.sections[*at].rows;
-                let is_new = rows.iter().all(|known| known.name != row.name);
-                assert!(is_new, "the key {} is in its section twice", row.name);
-                rows.push(row.clone());
-                Said::Nothing
+        self.asked.push(row.name);
+        if self.reading.is_describing {
+            let rows = &mut self.reading.description.borrow_mut().sections[self.section].rows;
+            let is_new = rows.iter().all(|known| known.name != row.name);
+            assert!(is_new, "the key {} is in its section twice", row.name);
+            rows.push(row.clone());
+        }
+        self.said(row.name)
+    }
+
+    /// What was said of key `name`. A flag takes the place of what a file says of the key, and of the
+    /// keys that it excludes.
+    fn said(&self, name: &str) -> Said<'a> {
+        if let Some(texts) = self.flag(name) {
+            return Said::Flag(texts);
+        }
+        let gives_way = self.looked_up(|section| {
+            let row = section.row(name)?;
+            let is_rival = |other: &&Row| {
+                other.excludes.contains(&row.name) || row.excludes.contains(&other.name)
+            };
+            let mut rivals = section.rows.iter().filter(is_rival);
+            Some(row.place == Places::Flag || rivals.any(|rival| self.flag(rival.name).is_some()))
+        });
+        let entry = self.entry(name).filter(|_| gives_way == Some(false));
+        entry.map_or(Said::Nothing, Said::File)
+    }
+
+    fn flag(&self, name: &str) -> Option<&'a [String]> {
+        self.flags?.get(name).map(Vec::as_slice)
+    }
+
+    /// What the file says of key `name`, whatever a flag says.
+    pub(crate) fn entry(&self, name: &str) -> Option<&'a Spanned<DeValue<'a>>> {
+        let names = self.looked_up(|section| {
+            let row = section.row(name)?;
+            Some(std::iter::once(row.name).chain(row.aliases.iter().copied()).collect::<Vec<_>>())
+        });
+        names?.into_iter().find_map(|name| self.entries.get(name))
+    }
+
+    /// Key `name` as it is written: as a flag, or in a file.
+    pub(crate) fn written(&self, name: &str, is_flag: bool) -> String {
+        let flag = self.looked_up(|section| section.row(name).map(Row::written));
+        flag.filter(|_| is_flag).unwrap_or_else(|| name.to_owned())
+    }
+
+    /// Something of this section.
+    pub(crate) fn looked_up<T>(&self, look: impl FnOnce(&Section) -> T) -> T {
+        look(&self.reading.description.borrow().sections[self.section])
+    }
+
+    /// Notes what is wrong with a value, and repeats it as it was written. Its default stands in.
+    pub(crate) fn wrong(&mut self, row: &Row, item: Item<'_>, what: &str) {
+        self.stands_in(row);
+        match item {
+            Item::Text(text) => {
+                let flag = format!("{} {}", row.written(), shown(text));
+                self.reading.note_at(Place::Flag(flag), what.to_owned());
             }
-            Way::Read(source) => {
-                source.asked.push(row.name);
-                source.said(row.name)
+            Item::Value(value) => {
+                let written = self.reading.text.get(value.span()).unwrap_or_default();
+                let written = written.lines().next().unwrap_or_default();
+                let written: String = written.chars().take(60).collect();
+                let message = format!("{} = {written}: {what}", row.name);
+                self.reading.note(value.span().start, message);
             }
         }
     }
 
-    /// This section; none while the table is described.
-    pub(crate) fn section(&self) -> Option<&'a Section> {
-        match &self.way {
-            Way::Describe(..) => None,
-            Way::Read(source) => Some(source.section),
+    /// What was said of the key is wrong.
+    pub(crate) fn stands_in(&mut self, row: &Row) {
+        self.reading.has_stand_in.set(true);
+        self.wrong.push(row.name);
+    }
+
+    /// Notes what is wrong with a key that was said, beside others or as a whole.
+    pub(crate) fn note_said(&self, row: &Row, said: &Said<'_>, message: &str) {
+        let (place, message) = match said {
+            Said::Nothing => (self.whole(), message.to_owned()),
+            Said::Flag(_) => (Place::Flag(row.written()), message.to_owned()),
+            Said::File(value) => {
+                (self.reading.place(value.span().start), format!("{}: {message}", row.name))
+            }
+        };
+        self.reading.note_at(place, message);
+    }
+
+    /// Where it stands that the section as a whole is wrong: at its beginning, unless that is the file's.
+    fn whole(&self) -> Place {
+        match self.looked_up(|section| section.path.is_empty()) {
+            true => Place::Whole,
+            false => self.here(),
         }
-    }
-
-    /// The key called `name` in this section.
-    pub(crate) fn row(&self, name: &str) -> Option<&'a Row> {
-        self.section()?.row(name)
-    }
-
-    /// Whether the file says key `name`, whatever a flag says.
-    pub(crate) fn stands_in_file(&self, name: &str) -> bool {
-        let Way::Read(source) = &self.way else { return false };
-        source.section.row(name).is_some_and(|row| source.entry(row).is_some())
     }
 
     /// Notes that the section lacks something.
     pub(crate) fn lacks(&mut self, what: String) {
-        if let Way::Read(source) = &self.way {
-            source.lacks(what);
-        }
-    }
-
-    /// Notes what is wrong with a value.
-    pub(crate) fn wrong(&mut self, row: &Row, item: Item<'_>, what: &str) {
-        if let Way::Read(source) = &mut self.way {
-            source.is_wrong(row);
-            source.wrong_item(row, item, what);
-        }
-    }
-
-    /// Notes what is wrong with a key as a whole.
-    pub(crate) fn note_said(&mut self, row: &Row, said: &Said<'_>, what: &str) {
-        if let Way::Read(source) = &mut self.way {
-            source.is_wrong(row);
-            source.note(row, said, what);
-        }
-    }
-
-    /// Notes what is wrong with a key beside others.
-    pub(crate) fn note_beside(&self, row: &Row, said: &Said<'_>, what: &str) {
-        if let Way::Read(source) = &self.way {
-            source.note(row, said, what);
-        }
+        self.reading.has_stand_in.set(true);
+        self.refuse(what);
     }
 
     /// Describes the tables of the list `name`, once for all sections that have such a list.
@@ -320,14 +340,13 @@ impl<'a> Keys<'a> {
         about: &'static str,
         read: ReadItem<'_, T>,
     ) {
-        let Way::Describe(description, _) = &mut self.way else { return };
-        if description.section(name).is_none() {
+        let is_known = self.reading.description.borrow().section(name).is_some();
+        if self.reading.is_describing && !is_known {
             let path = name.to_owned();
             let section =
                 Section { path, is_repeated: true, is_item: true, about, ..Section::default() };
-            description.sections.push(section);
-            let at = description.sections.len() - 1;
-            read(&mut Keys::describing(description, at));
+            let section = self.reading.describe(section);
+            Keys::of(self.reading, section, &DeTable::new(), 0).read(read);
         }
     }
 
@@ -338,83 +357,105 @@ impl<'a> Keys<'a> {
         item: &Spanned<DeValue<'_>>,
         read: ReadItem<'_, T>,
     ) -> Option<T> {
-        let Way::Read(Source { reading, .. }) = &self.way else { return None };
-        let section = reading.description.section(name).expect("it was described");
         let entries = item.get_ref().as_table().expect("a table");
-        Keys::reading(Source::of(reading, section, entries, item.span().start), read)
+        let section = self.reading.number_of(name);
+        Keys::of(self.reading, section, entries, item.span().start).read(read)
     }
 }
 
 /// For [`Given`](crate::Given) and sections.
 impl<'a> Keys<'a> {
-    pub(crate) fn describing(description: &'a mut Description, section: usize) -> Self {
-        Self { heading: Cow::Borrowed(""), way: Way::Describe(description, section) }
-    }
-
     /// The top of a file, and flags.
     pub(crate) fn top<T: Table>(
         reading: &'a Reading<'a>,
         flags: &'a BTreeMap<String, Vec<String>>,
         entries: &'a DeTable<'a>,
-        has_file: bool,
+        at: Option<usize>,
     ) -> T {
-        let section = &reading.description.sections[0];
-        let source = Source::of(reading, section, entries, 0);
-        let source = Source { flags: Some(flags), at: has_file.then_some(0), ..source };
-        Keys::reading(source, T::read)
+        Keys { flags: Some(flags), at, ..Keys::of(reading, 0, entries, 0) }.read(T::read)
     }
 
-    /// Reads a whole section, and notes every entry that was not asked for.
-    fn reading<T>(source: Source<'a>, read: impl FnOnce(&mut Keys<'_>) -> T) -> T {
-        let mut keys = Self { heading: Cow::Borrowed(""), way: Way::Read(source) };
-        let value = read(&mut keys);
-        let Way::Read(source) = keys.way else { return value };
-        for (name, _) in source.entries {
+    /// A section that begins at this byte; no flags are its own.
+    fn of(reading: &'a Reading<'a>, section: usize, entries: &'a DeTable<'a>, at: usize) -> Self {
+        let (heading, asked, wrong) = (Cow::Borrowed(""), Vec::new(), Vec::new());
+        Self { heading, reading, section, flags: None, entries, at: Some(at), asked, wrong }
+    }
+
+    /// Reads the whole section, and notes every entry that was not asked for.
+    fn read<T>(mut self, read: impl FnOnce(&mut Keys<'_>) -> T) -> T {
+        let value = read(&mut self);
+        for (name, _) in self.entries {
             let (name, at) = (name.get_ref().as_ref(), name.span().start);
+            let row = self.looked_up(|section| section.row(name).map(|row| (row.place, row.name)));
             // A section may have the name of a key that is only a flag.
-            let is_asked = match source.section.row(name) {
-                Some(row) if row.place != Places::Flag => source.asked.contains(&row.name),
-                Some(_) => source.has_inner(name),
-                None => source.asked.contains(&name),
+            let is_asked = match row {
+                Some((Places::Flag, _)) => self.has_inner(name),
+                Some((_, name)) => self.asked.contains(&name),
+                None => self.asked.contains(&name),
             };
             if !is_asked {
-                source.reading.note(at, source.stranger(name));
+                self.reading.note(at, self.stranger(name));
             }
         }
         value
     }
 
-    fn inner(
-        &mut self,
-        name: &'static str,
-        about: &'static str,
-        is_repeated: bool,
-    ) -> Inner<'_, 'a> {
-        match &mut self.way {
-            Way::Describe(description, at) => {
-                let path = join(&description.sections[*at].path, name);
-                assert!(description.section(&path).is_none(), "{path} is a section twice");
-                let section = Section { path, is_repeated, about, ..Section::default() };
-                description.sections.push(section);
-                let at = description.sections.len() - 1;
-                Inner::Described(Keys::describing(description, at))
-            }
-            Way::Read(source) => {
-                source.asked.push(name);
-                Inner::Section(source)
-            }
+    /// The number of the section `name` below this one.
+    fn inner(&mut self, name: &'static str, about: &'static str, is_repeated: bool) -> usize {
+        self.asked.push(name);
+        let path = self.path_of(name);
+        if !self.reading.is_describing {
+            return self.reading.number_of(&path);
+        }
+        self.reading.describe(Section { path, is_repeated, about, ..Section::default() })
+    }
+
+    fn has_inner(&self, name: &str) -> bool {
+        self.reading.description.borrow().section(&self.path_of(name)).is_some()
+    }
+
+    fn path_of(&self, name: &str) -> String {
+        self.looked_up(|above| match above.path.as_str() {
+            "" => name.to_owned(),
+            path => format!("{path}.{name}"),
+        })
+    }
+
+    fn titled(&self, section: usize) -> String {
+        self.reading.description.borrow().sections[section].title()
+    }
+
+    fn wrong_form(&self, name: &str, section: usize) -> String {
+        format!("\"{name}\" is written {}", self.titled(section))
+    }
+
+    /// What to say about a name that was not asked for.
+    fn stranger(&self, name: &str) -> String {
+        let description = self.reading.description.borrow();
+        let (sections, here) = (&description.sections, &description.sections[self.section]);
+        let title = here.title();
+        let is_home =
+            |section: &&Section| section.row(name).is_some_and(|row| row.place != Places::Flag);
+        let homes: Vec<_> = sections.iter().filter(is_home).map(Section::title).collect();
+        if !homes.is_empty() {
+            let homes = homes.join(" or ");
+            return format!("the key \"{name}\" is not for {title}; it belongs to {homes}");
+        }
+        let below = sections.iter().filter(|section| !section.is_item);
+        let below = below.filter_map(|section| match section.path.rsplit_once('.') {
+            Some((above, name)) => (above == here.path).then_some(name),
+            None => here.path.is_empty().then_some(section.path.as_str()),
+        });
+        let is_known = |row: &&Row| !row.is_hidden && row.place != Places::Flag;
+        let known = here.rows.iter().filter(is_known);
+        let near = did_you_mean(name, known.map(|row| row.name).chain(below));
+        let name = shown(name);
+        match sections.len() {
+            1 => format!("unknown key \"{name}\"{near}"),
+            _ if here.path.is_empty() => format!("unknown key \"{name}\" at {title}{near}"),
+            _ => format!("unknown key \"{name}\" in {title}{near}"),
         }
     }
-}
-
-/// A section below another one.
-enum Inner<'k, 'a> {
-    Described(Keys<'k>),
-    Section(&'k Source<'a>),
-}
-
-fn wrong_form(name: &str, section: &Section) -> String {
-    format!("\"{name}\" is written {}", section.title())
 }
 
 pub(crate) fn between(count: &RangeInclusive<usize>) -> String {

@@ -73,7 +73,7 @@
 //! | `table` | a struct with its keys, line by line |
 //! | `keys`, `key` | the keys of a section, and what must hold between them |
 //! | `kind` | which values there are, and how a text becomes one |
-//! | `given`, `document`, `source` | what was said, by flags and by a TOML text |
+//! | `given`, `document`, `said` | what was said, by flags and by a TOML text |
 //! | `describe` | the table as data |
 //! | `flags`, `page` | what is made of it: arguments for clap, the reference page |
 //! | `mistake` | what is wrong, and where |
@@ -88,7 +88,7 @@ mod keys;
 mod kind;
 mod mistake;
 mod page;
-mod source;
+mod said;
 mod table;
 #[cfg(test)]
 mod tests;
