@@ -15,6 +15,7 @@ use std::collections::VecDeque;
 use std::time::Duration;
 
 use pollux_engine::{Actions, CloseCause, Moment};
+use pollux_http::RequestKind;
 
 use crate::answer::{Answer, Reading};
 use crate::cause::{Cause, tells_of_tls};
@@ -38,6 +39,8 @@ struct UnderWay {
     start_ns: u64,
     sent_ns: u64,
     target: u32,
+    /// What its answer is read as.
+    kind: RequestKind,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -128,7 +131,7 @@ impl Active {
                 // Nobody asked for this.
                 return self.give_up(shared, actions, Fault::Malformed, input.len());
             };
-            let (kind, cache) = shared.requests.reading(request.target);
+            let (kind, cache) = (request.kind, shared.requests.cache(request.target));
             let cookies = &mut self.cookies;
             let seen = |head: &[u8]| {
                 if let Some(cookies) = cookies {
@@ -316,7 +319,8 @@ impl Active {
         totals.bytes_out += len as u64;
         shared.under_way += 1;
         self.left -= 1;
-        self.under_way.push_back(UnderWay { start_ns: start.at_ns, sent_ns: now_ns, target });
+        let kind = shared.requests.kind(target);
+        self.under_way.push_back(UnderWay { start_ns: start.at_ns, sent_ns: now_ns, target, kind });
         shared.last_sent_ns = now_ns;
         if actions.room() >= len {
             actions.send(self.bytes(shared, target));

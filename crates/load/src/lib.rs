@@ -61,6 +61,7 @@ mod ask;
 mod capacity;
 mod cause;
 mod check;
+mod chooser;
 pub mod compare;
 mod control;
 mod cookies;

@@ -4,9 +4,11 @@
 //! Nothing here knows connections or time. Who fills a list says which line a refusal is about.
 
 use std::ops::Range;
+use std::sync::OnceLock;
 
 use pollux_http::RequestKind;
 
+use crate::chooser::Chooser;
 use crate::requests::write_request;
 use crate::{LoadError, Target};
 
@@ -31,17 +33,18 @@ pub struct RequestList {
     entries: Vec<Entry>,
     /// Whether a connection carries one request only, and each says so.
     closes: bool,
-    weights: u64,
-    is_weighted: bool,
+    /// Of each; nothing where all are 1.
+    weights: Vec<u32>,
+    /// Made when the list is whole.
+    chooser: OnceLock<Chooser>,
     has_cookie: bool,
 }
 
 #[derive(Clone, Copy, Debug)]
 struct Entry {
-    /// Where its bytes end; they begin where those before it end.
-    end: usize,
-    /// Weights of this and all before it.
-    cumulated: u64,
+    /// Where its bytes end; they begin where those before it end. Small, as a long list does not fit into the
+    /// caches of a CPU.
+    end: u32,
     kind: RequestKind,
 }
 
@@ -54,8 +57,8 @@ impl RequestList {
             bytes: Vec::new(),
             entries: Vec::new(),
             closes,
-            weights: 0,
-            is_weighted: false,
+            weights: Vec::new(),
+            chooser: OnceLock::new(),
             has_cookie: false,
         }
     }
@@ -75,11 +78,14 @@ impl RequestList {
             let why = format!("longer than {} MiB in all, heads included", LIST_BYTES_MAX >> 20);
             return Err(full(why));
         }
-        self.weights += u64::from(target.weight);
-        self.is_weighted |= target.weight != 1;
+        if target.weight != 1 || !self.weights.is_empty() {
+            self.weights.resize(self.entries.len(), 1);
+            self.weights.push(target.weight);
+        }
+        self.chooser.take();
         self.has_cookie |= target.has_field("cookie");
-        let end = self.bytes.len();
-        self.entries.push(Entry { end, cumulated: self.weights, kind });
+        let end = u32::try_from(self.bytes.len()).expect("LIST_BYTES_MAX is less");
+        self.entries.push(Entry { end, kind });
         Ok(())
     }
 
@@ -98,7 +104,7 @@ impl RequestList {
     /// Whether a weight is other than 1.
     #[must_use]
     pub fn is_weighted(&self) -> bool {
-        self.is_weighted
+        !self.weights.is_empty()
     }
 
     /// Whether one of them has a Cookie field.
@@ -115,7 +121,12 @@ impl RequestList {
     #[inline]
     fn place(&self, number: usize) -> Range<usize> {
         let begin = number.checked_sub(1).map_or(0, |before| self.entries[before].end);
-        begin..self.entries[number].end
+        begin as usize..self.entries[number].end as usize
+    }
+
+    /// Bytes of all requests, and of what is known of each.
+    pub(crate) fn memory_bytes(&self) -> usize {
+        self.bytes.len() + size_of_val(&self.entries[..])
     }
 
     /// What the answers to one of them are read as.
@@ -127,10 +138,12 @@ impl RequestList {
     /// One of them by weight.
     #[inline]
     pub(crate) fn choose(&self, random: &mut fastrand::Rng) -> u32 {
-        let at = random.u64(..self.weights);
-        match self.is_weighted {
-            true => self.entries.partition_point(|entry| entry.cumulated <= at) as u32,
-            false => at as u32,
+        match self.is_weighted() {
+            true => {
+                let weights = || Chooser::new(self.weights.iter().copied());
+                self.chooser.get_or_init(weights).choose(random)
+            }
+            false => random.u32(..self.entries.len() as u32),
         }
     }
 }

@@ -24,6 +24,63 @@ pub(crate) const ANSWER_LIMITS: Limits = Limits {
 /// are given one by one are seldom more.
 const CACHES_MAX: usize = 16;
 
+/// A list of less stays in the caches of a CPU.
+const LONG_BYTES: usize = 256 * 1024;
+/// Requests that are drawn at once from a longer one, so that the CPU fetches all of them from memory at the same
+/// time, and not each when it is sent.
+const DRAWN: usize = 32;
+/// Longer requests are sent from where they are.
+const DRAWN_BYTES_MAX: usize = 1024;
+
+/// Requests drawn from a long list, with copies of their bytes.
+#[derive(Clone, Debug)]
+struct Drawn {
+    /// The number of each, and where its bytes end; nothing where it is too long.
+    requests: [(u32, u32); DRAWN],
+    bytes: Vec<u8>,
+    /// The one that was sent last.
+    at: usize,
+}
+
+impl Drawn {
+    fn new() -> Self {
+        let bytes = Vec::with_capacity(DRAWN * DRAWN_BYTES_MAX);
+        Self { requests: [(0, 0); DRAWN], bytes, at: DRAWN - 1 }
+    }
+
+    #[inline]
+    fn next(&mut self, list: &RequestList, random: &mut fastrand::Rng) -> u32 {
+        self.at += 1;
+        if self.at == DRAWN {
+            self.draw(list, random);
+        }
+        self.requests[self.at].0
+    }
+
+    #[inline(never)]
+    fn draw(&mut self, list: &RequestList, random: &mut fastrand::Rng) {
+        self.at = 0;
+        self.bytes.clear();
+        // One loop for each memory: no look into the next one waits for the last one's.
+        self.requests.iter_mut().for_each(|(number, _)| *number = list.choose(random));
+        let bytes = self.requests.map(|(number, _)| list.bytes(number));
+        for ((_, end), bytes) in self.requests.iter_mut().zip(bytes) {
+            if bytes.len() <= DRAWN_BYTES_MAX {
+                self.bytes.extend_from_slice(bytes);
+            }
+            *end = self.bytes.len() as u32;
+        }
+    }
+
+    /// The bytes of the request, if it is the one that was drawn last.
+    #[inline]
+    fn bytes(&self, number: u32) -> Option<&[u8]> {
+        let (drawn, end) = self.requests[self.at];
+        let begin = self.at.checked_sub(1).map_or(0, |before| self.requests[before].1);
+        (drawn == number && begin < end).then(|| &self.bytes[begin as usize..end as usize])
+    }
+}
+
 /// One target's request.
 #[derive(Clone, Debug)]
 pub(crate) struct Prepared {
@@ -46,6 +103,8 @@ pub(crate) struct Requests {
     order: Order,
     /// The next one in turn.
     next: u32,
+    /// Of a long list in random order.
+    drawn: Option<Box<Drawn>>,
     /// Parts that are counted apart.
     targets: usize,
     random: fastrand::Rng,
@@ -72,12 +131,15 @@ impl Requests {
         };
         // Those of one thread are not sent in step with those of another.
         let next = (u64::from(thread) * list.len() as u64 / u64::from(plan.threads.max(1))) as u32;
+        let is_long = order == Order::Random && list.memory_bytes() > LONG_BYTES;
+        let drawn = is_long.then(|| Box::new(Drawn::new()));
         Ok(Self {
             caches: vec![HeadCache::new(ANSWER_LIMITS); list.len().min(CACHES_MAX)],
             list,
             lasting: prepare(&plan.targets[0], false)?,
             order,
             next,
+            drawn,
             targets: plan.targets.len(),
             random: fastrand::Rng::with_seed(plan.seed ^ u64::from(thread).rotate_left(48)),
         })
@@ -90,7 +152,10 @@ impl Requests {
             return 0;
         }
         if self.order == Order::Random {
-            return self.list.choose(&mut self.random);
+            return match &mut self.drawn {
+                Some(drawn) => drawn.next(&self.list, &mut self.random),
+                None => self.list.choose(&mut self.random),
+            };
         }
         let now = self.next;
         self.next = if now as usize + 1 == self.list.len() { 0 } else { now + 1 };
@@ -100,14 +165,21 @@ impl Requests {
     /// Head and body of a request.
     #[inline]
     pub(crate) fn bytes(&self, number: u32) -> &[u8] {
-        self.list.bytes(number)
+        let drawn = self.drawn.as_ref().and_then(|drawn| drawn.bytes(number));
+        drawn.unwrap_or_else(|| self.list.bytes(number))
     }
 
-    /// What the answers to a request are read as, and the head of one that came before.
+    /// What the answers to a request are read as.
     #[inline]
-    pub(crate) fn reading(&mut self, number: u32) -> (RequestKind, &mut HeadCache) {
+    pub(crate) fn kind(&self, number: u32) -> RequestKind {
+        self.list.kind(number)
+    }
+
+    /// The head of an answer that came before to a request, or to another one of a long list.
+    #[inline]
+    pub(crate) fn cache(&mut self, number: u32) -> &mut HeadCache {
         let cache = number as usize % self.caches.len();
-        (self.list.kind(number), &mut self.caches[cache])
+        &mut self.caches[cache]
     }
 
     /// Parts that are counted apart: the URLs, and a list as one.
@@ -149,4 +221,34 @@ pub(crate) fn write_request(
     })?;
     bytes.extend_from_slice(&target.body);
     Ok(RequestKind::of(method))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_drawn_from_a_long_list_has_the_bytes_of_its_number() {
+        let mut list = RequestList::new(false);
+        for number in 0..5_000_u32 {
+            let url = format!("http://127.0.0.1:1/{number}");
+            let long = if number % 7 == 0 { vec![b'x'; DRAWN_BYTES_MAX] } else { Vec::new() };
+            let target = Target::parse(&url, None).expect("a URL");
+            let weight = 1 + number % 3;
+            list.push(&Target { weight, body: long, ..target }).expect("room");
+        }
+        assert!(list.memory_bytes() > LONG_BYTES);
+        let (mut drawn, mut random) = (Drawn::new(), fastrand::Rng::with_seed(3));
+        let mut seen = vec![false; list.len()];
+        for _ in 0..200_000 {
+            let number = drawn.next(&list, &mut random);
+            seen[number as usize] = true;
+            match drawn.bytes(number) {
+                Some(bytes) => assert_eq!(bytes, list.bytes(number)),
+                None => assert!(list.bytes(number).len() > DRAWN_BYTES_MAX),
+            }
+            assert!(drawn.bytes(number ^ 1).is_none(), "only the one that was drawn last");
+        }
+        assert!(seen.iter().all(|seen| *seen));
+    }
 }
