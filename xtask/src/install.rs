@@ -1,10 +1,12 @@
-//! `cargo xtask install --prefix DIR`: everything of pollux below one folder.
+//! `cargo xtask install --prefix DIR`: everything of pollux below one folder; `uninstall` removes it.
 //!
 //! The release binaries lay out its own pages, completions and C files; here they are put where
-//! programs look for them. Nothing outside the prefix is written.
+//! programs look for them. Nothing outside the prefix is written; with `DESTDIR` the prefix lies below that.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+
+use crate::installed::{self, at};
 
 /// The packages with their programs, in the order in which they are built.
 const PACKAGES: [(&str, &[&str]); 2] =
@@ -23,14 +25,40 @@ const COMPLETIONS: [(&str, &str, &str); 3] = [
     ("fish", "share/fish/vendor_completions.d/", ".fish"),
 ];
 
-/// Builds and installs; `arguments` are those after `install`.
+/// Builds and installs below `DESTDIR` and the prefix; `arguments` are those after `install`. Says where,
+/// and how many files.
 ///
 /// # Errors
 /// A sentence: wrong arguments, a build that failed, a file that could not be written.
-pub(crate) fn install(root: &Path, arguments: &[String]) -> Result<PathBuf, String> {
-    let prefix = prefix_of(arguments)?;
-    let bin = prefix.join("bin");
+pub(crate) fn install(root: &Path, arguments: &[String]) -> Result<(PathBuf, usize), String> {
+    let prefix = destination("install", arguments)?;
     // Before the build, which takes minutes: a prefix that cannot be written is told at once.
+    create(&prefix.join("bin"))?;
+    let staged = target(root).join("staged");
+    stage(root, &staged)?;
+    let count = installed::put(&staged, &prefix)?;
+    Ok((prefix, count))
+}
+
+/// Removes what [`install`] put below the same prefix. Says where, and how many files.
+///
+/// # Errors
+/// A sentence: wrong arguments, nothing is installed there, a file that could not be removed.
+pub(crate) fn uninstall(arguments: &[String]) -> Result<(PathBuf, usize), String> {
+    let prefix = destination("uninstall", arguments)?;
+    let count = installed::remove(&prefix)?;
+    Ok((prefix, count))
+}
+
+/// Builds everything and lays it out below `prefix`, which is made anew.
+pub(crate) fn stage(root: &Path, prefix: &Path) -> Result<(), String> {
+    match std::fs::remove_dir_all(prefix) {
+        Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
+            return Err(at(prefix)(error));
+        }
+        _ => {}
+    }
+    let bin = prefix.join("bin");
     create(&bin)?;
     let built = target(root).join("release");
     // One by one: together, dependencies would get the features that either asks for, and be built
@@ -47,19 +75,18 @@ pub(crate) fn install(root: &Path, arguments: &[String]) -> Result<PathBuf, Stri
     for program in COMPLETED {
         for (shell, before, after) in COMPLETIONS {
             let path = prefix.join(format!("{before}{program}{after}"));
-            create(path.parent().unwrap_or(&prefix))?;
+            create(path.parent().unwrap_or(prefix))?;
             let script = output(Command::new(bin.join(program)).args(["completions", shell]))?;
             std::fs::write(&path, script).map_err(at(&path))?;
         }
     }
     let library = built.join("deps/libpollux_xatmi_c.so");
     let mut pool = Command::new(bin.join("pollux-pool"));
-    done(pool.arg("lay-out").arg(&prefix).arg("--library").arg(library))?;
+    done(pool.arg("lay-out").arg(prefix).arg("--library").arg(library))?;
     let build = ["build", "--release", "--locked", "--package", "pollux-epoll-c"];
     done(crate::cargo().args(build).current_dir(root))?;
     let library = built.join(pollux_epoll_c::layout::BUILT_NAME);
-    pollux_epoll_c::layout::lay_out(&prefix, &library).map_err(|error| error.to_string())?;
-    Ok(prefix)
+    pollux_epoll_c::layout::lay_out(prefix, &library).map_err(|error| error.to_string())
 }
 
 /// Copies a program or a library. Beside and renamed: one that is in use keeps its file.
@@ -68,32 +95,41 @@ fn put(built: &Path, folder: &Path, name: &str) -> Result<(), String> {
     pollux_prefix::place(&folder.join(name), copy).map_err(|error| error.to_string())
 }
 
-fn prefix_of(arguments: &[String]) -> Result<PathBuf, String> {
+/// Where the files of a prefix go: below `DESTDIR`, where that is set, as for packages.
+fn destination(command: &str, arguments: &[String]) -> Result<PathBuf, String> {
+    let prefix = prefix_of(command, arguments)?;
+    Ok(match std::env::var_os("DESTDIR").filter(|folder| !folder.is_empty()) {
+        Some(folder) => below(Path::new(&folder), &prefix),
+        None => prefix,
+    })
+}
+
+fn below(folder: &Path, prefix: &Path) -> PathBuf {
+    folder.join(prefix.strip_prefix("/").unwrap_or(prefix))
+}
+
+fn prefix_of(command: &str, arguments: &[String]) -> Result<PathBuf, String> {
     let path = match arguments {
         [flag, path] if flag == "--prefix" => path.as_str(),
         [only] => only.strip_prefix("--prefix=").unwrap_or_default(),
         _ => "",
     };
     if path.is_empty() {
-        return Err("cargo xtask install --prefix DIR: the folder is missing".to_owned());
+        return Err(format!("cargo xtask {command}: expected --prefix DIR"));
     }
     std::path::absolute(path).map_err(|error| format!("{path}: {error}"))
 }
 
 /// The folder that cargo builds in.
-fn target(root: &Path) -> PathBuf {
+pub(crate) fn target(root: &Path) -> PathBuf {
     std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root.join("target"), |dir| root.join(dir))
 }
 
-fn create(folder: &Path) -> Result<(), String> {
+pub(crate) fn create(folder: &Path) -> Result<(), String> {
     std::fs::create_dir_all(folder).map_err(at(folder))
 }
 
-fn at(path: &Path) -> impl FnOnce(std::io::Error) -> String + '_ {
-    move |error| format!("{}: {error}", path.display())
-}
-
-fn done(command: &mut Command) -> Result<(), String> {
+pub(crate) fn done(command: &mut Command) -> Result<(), String> {
     let program = command.get_program().to_string_lossy().into_owned();
     match command.status() {
         Ok(status) if status.success() => Ok(()),
@@ -102,7 +138,7 @@ fn done(command: &mut Command) -> Result<(), String> {
     }
 }
 
-fn output(command: &mut Command) -> Result<Vec<u8>, String> {
+pub(crate) fn output(command: &mut Command) -> Result<Vec<u8>, String> {
     let program = command.get_program().to_string_lossy().into_owned();
     let output = command.stderr(Stdio::inherit()).output();
     match output {
@@ -126,11 +162,12 @@ mod tests {
     #[test]
     fn the_prefix_is_given_in_either_form_and_made_absolute() {
         let read = |words: &[&str]| {
-            prefix_of(&words.iter().map(|&word| word.to_owned()).collect::<Vec<_>>())
+            prefix_of("install", &words.iter().map(|&word| word.to_owned()).collect::<Vec<_>>())
         };
         assert_eq!(read(&["--prefix", "/p"]), Ok(PathBuf::from("/p")));
         assert_eq!(read(&["--prefix=/p"]), Ok(PathBuf::from("/p")));
         assert!(read(&["--prefix", "p"]).expect("a path").is_absolute());
+        assert_eq!(below(Path::new("/stage"), Path::new("/usr")), Path::new("/stage/usr"));
         for wrong in [&[][..], &["--prefix"], &["--prefix="], &["p"], &["--prefix", "p", "q"]] {
             assert!(read(wrong).is_err(), "{wrong:?}");
         }

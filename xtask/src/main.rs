@@ -11,11 +11,18 @@ mod catalogue;
 mod circles;
 mod floors;
 mod install;
+mod installed;
+mod package;
 
 const HELP: &str = "\
 cargo xtask floors   check that no crate uses one above its floor
 cargo xtask install --prefix DIR
-                     build for release; put programs, C libraries, headers, pages, completions there
+                     build for release; put programs, C libraries, headers, pages, completions there,
+                     below DESTDIR where that is set
+cargo xtask uninstall --prefix DIR
+                     remove what install put there
+cargo xtask package [deb] [static] [oci]
+                     build packages into target/package, all three or those named; unpack and start each
 cargo xtask bless    write the generated pages of docs/ anew
 cargo xtask ci       run what the CI runs, without installing anything";
 
@@ -25,18 +32,15 @@ fn main() -> ExitCode {
     match name.as_deref() {
         Some("floors") => check_floors(root),
         Some("install") => {
-            let arguments: Vec<_> = std::env::args().skip(2).collect();
-            match install::install(root, &arguments) {
-                Ok(prefix) => {
-                    println!("installed below {}", prefix.display());
-                    ExitCode::SUCCESS
-                }
-                Err(error) => {
-                    eprintln!("{error}");
-                    ExitCode::FAILURE
-                }
-            }
+            told(install::install(root, &arguments()).map(|(prefix, count)| {
+                format!("{count} files installed below {}", prefix.display())
+            }))
         }
+        Some("uninstall") => told(
+            install::uninstall(&arguments())
+                .map(|(prefix, count)| format!("{count} files removed below {}", prefix.display())),
+        ),
+        Some("package") => told(package::package(root, &arguments())),
         Some("bless") => bless(root),
         Some("ci") => run(Command::new("bash").arg(".ci/run").current_dir(root)),
         Some("help" | "--help" | "-h") => {
@@ -67,6 +71,23 @@ fn bless(root: &Path) -> ExitCode {
         }
     }
     ExitCode::SUCCESS
+}
+
+fn arguments() -> Vec<String> {
+    std::env::args().skip(2).collect()
+}
+
+fn told(outcome: Result<String, String>) -> ExitCode {
+    match outcome {
+        Ok(said) => {
+            println!("{said}");
+            ExitCode::SUCCESS
+        }
+        Err(error) => {
+            eprintln!("{error}");
+            ExitCode::FAILURE
+        }
+    }
 }
 
 /// cargo as the shell of the user would start it.

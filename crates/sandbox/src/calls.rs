@@ -189,7 +189,9 @@ fn not_executable() -> Result<SeccompRule, seccompiler::BackendError> {
     SeccompRule::new(vec![SeccompCondition::new(2, SeccompCmpArgLen::Dword, execute, 0)?])
 }
 
-fn of_request(code: u64) -> Result<SeccompRule, seccompiler::BackendError> {
+/// A request is 32 bits wide, in a type that differs between C libraries.
+fn of_request(code: libc::Ioctl) -> Result<SeccompRule, seccompiler::BackendError> {
+    let code = u64::from(code as u32);
     let is_code = SeccompCondition::new(1, SeccompCmpArgLen::Dword, SeccompCmpOp::Eq, code)?;
     SeccompRule::new(vec![is_code])
 }

@@ -1,0 +1,128 @@
+//! `cargo xtask package`: a Debian package, a static program and an image, each tried before it is kept.
+//!
+//! ```text
+//!  deb      everything of `install` below /usr, units of systemd, settings; made by dpkg-deb
+//!  static   the program `pollux` for the musl target: runs on any kernel of its architecture
+//!  oci      an image layout with that program, as an archive; no engine is needed to make it
+//! ```
+//!
+//! What is made stays in `target/package`. A product that cannot be unpacked and started is an error.
+
+mod deb;
+mod oci;
+mod trial;
+
+use std::path::{Path, PathBuf};
+
+use crate::install::{create, done, output, target};
+use crate::installed::at;
+
+/// The target of the static program.
+const STATIC_TARGET: &str = "x86_64-unknown-linux-musl";
+
+/// What a package says of itself.
+struct Release {
+    /// Of the workspace, with date and commit: `0.1.0+20261124.87e1c75b33aa`.
+    version: String,
+    /// As `pollux --version` has it.
+    commit: String,
+    out: PathBuf,
+}
+
+/// Makes the packages that `arguments` name, or all; says what was made and how each was tried.
+///
+/// # Errors
+/// A sentence: an unknown name, a build that failed, a tool that is missing, a product that does not work.
+pub(crate) fn package(root: &Path, arguments: &[String]) -> Result<String, String> {
+    const KINDS: [&str; 3] = ["deb", "static", "oci"];
+    if let Some(unknown) = arguments.iter().find(|kind| !KINDS.contains(&kind.as_str())) {
+        return Err(format!("cargo xtask package: \"{unknown}\" is unknown; expected {KINDS:?}"));
+    }
+    let wants = |kind: &str| arguments.is_empty() || arguments.iter().any(|each| each == kind);
+    let release = Release::of(root)?;
+    create(&release.out)?;
+    let mut said = Vec::new();
+    if wants("deb") {
+        let staged = release.out.join("deb");
+        crate::install::stage(root, &staged.join("usr"))?;
+        let made = deb::write(root, &staged, &release)?;
+        said.push(deb::tried(&made, &release)?);
+    }
+    if wants("static") || wants("oci") {
+        let program = static_program(root, &release)?;
+        if wants("static") {
+            said.push(trial::alone(&program, &release.commit)?);
+        }
+        if wants("oci") {
+            let image = release.out.join(format!("pollux-{}-oci.tar", release.version));
+            let site = root.join("xtask/package/site/index.html");
+            oci::write(&image, &oci::Content::of(&program, &site), &release.version)?;
+            said.push(oci::tried(&image, &release.commit)?);
+        }
+    }
+    Ok(said.join("\n"))
+}
+
+impl Release {
+    fn of(root: &Path) -> Result<Self, String> {
+        let git = |words: &[&str]| {
+            let said = output(std::process::Command::new("git").arg("-C").arg(root).args(words))?;
+            Ok::<_, String>(String::from_utf8_lossy(&said).trim().to_owned())
+        };
+        let commit = git(&["rev-parse", "--short=12", "HEAD"])?;
+        let date = git(&["log", "-1", "--format=%cd", "--date=format:%Y%m%d"])?;
+        let version = format!("{}+{date}.{commit}", env!("CARGO_PKG_VERSION"));
+        Ok(Self { version, commit, out: target(root).join("package") })
+    }
+}
+
+fn static_program(root: &Path, release: &Release) -> Result<PathBuf, String> {
+    let build = ["build", "--release", "--locked", "--package", "pollux-cli", "--target"];
+    let built = done(crate::cargo().args(build).arg(STATIC_TARGET).current_dir(root));
+    built.map_err(|error| {
+        format!("{error}\nit needs `rustup target add {STATIC_TARGET}` and the package musl-tools")
+    })?;
+    let built = target(root).join(STATIC_TARGET).join("release/pollux");
+    let program = release.out.join(format!("pollux-{}-{STATIC_TARGET}", release.version));
+    pollux_prefix::place(&program, |path| std::fs::copy(&built, path).map(drop))
+        .map_err(|error| error.to_string())?;
+    Ok(program)
+}
+
+/// A file's size for people.
+fn size_of(path: &Path) -> Result<String, String> {
+    let len = std::fs::metadata(path).map_err(at(path))?.len();
+    Ok(format!("{}.{} MB", len / 1_000_000, len % 1_000_000 / 100_000))
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use super::*;
+
+    /// The program `pollux` as it was built last: for release where there is such a build, as it is small.
+    pub(crate) fn built() -> Option<PathBuf> {
+        let this = std::env::current_exe().expect("a path");
+        let target = this.ancestors().nth(3)?;
+        let builds = ["release", "debug"].map(|profile| target.join(profile).join("pollux"));
+        builds.into_iter().find(|program| program.exists())
+    }
+
+    pub(crate) fn is_root() -> bool {
+        let id = std::process::Command::new("id").arg("-u").output().expect("id runs");
+        id.stdout == b"0\n"
+    }
+
+    pub(crate) fn left_out(needs: &str) {
+        assert!(std::env::var_os("POLLUX_FORBID_SKIP").is_none(), "it needs {needs}");
+        println!("left out: it needs {needs}");
+    }
+
+    #[test]
+    fn an_unknown_kind_is_told_before_anything_is_built() {
+        let error = package(Path::new("/nowhere"), &["rpm".to_owned()]).expect_err("unknown");
+        assert_eq!(
+            error,
+            "cargo xtask package: \"rpm\" is unknown; expected [\"deb\", \"static\", \"oci\"]"
+        );
+    }
+}
