@@ -156,8 +156,16 @@ named! {
 
 impl CloseCause {
     /// Whether what the peer has not taken is dropped, and the peer sees a reset.
-    pub(crate) fn drops_untaken(self) -> bool {
-        matches!(self, Self::SlowReader | Self::Reset)
+    ///
+    /// One that is open when its loop ends had more to say, or to be told: an end would make a part
+    /// pass for the whole. `is_said` is the exception: its session was done, and only the peer was waited
+    /// for.
+    pub(crate) fn drops_untaken(self, is_said: bool) -> bool {
+        match self {
+            Self::SlowReader | Self::Reset => true,
+            Self::Drained | Self::LoopEnded => !is_said,
+            _ => false,
+        }
     }
 }
 

@@ -231,7 +231,7 @@ impl<S: Session> CompletionLoop<S> {
         self.open -= 1;
         self.outgoing -= u32::from(connection.conversation.is_outgoing());
         self.timers.clear(token.slot());
-        if cause.drops_untaken() {
+        if cause.drops_untaken(connection.tail.is_lingering()) {
             drop_untaken(connection.socket.as_fd());
         }
         if connection.receiving != Receiving::Idle {

@@ -440,7 +440,7 @@ impl<S: Session> ReadinessLoop<S> {
         self.open -= 1;
         self.outgoing -= u32::from(connection.conversation.is_outgoing());
         self.timers.clear(token.slot());
-        if cause.drops_untaken() {
+        if cause.drops_untaken(connection.tail.is_lingering()) {
             drop_untaken(socket(&self.table, token));
         }
         let cause = self.part(token, connection.conversation.sharing(), cause);

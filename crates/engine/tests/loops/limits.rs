@@ -1,6 +1,6 @@
 //! Limits, slow peers and the end, on every driver.
 
-use std::io::Write;
+use std::io::{ErrorKind, Read, Write};
 use std::time::Duration;
 
 use pollux_engine::{CloseCause, Counter, Listeners};
@@ -71,5 +71,15 @@ fn what_is_open_at_the_drain_deadline_is_cut() {
         group.join().expect("ended well");
         assert_eq!(counters.closed(CloseCause::Drained), 1, "{driver}");
         assert_eq!(counters.open(), 0, "{driver}");
+        // A part of it never passes for the whole.
+        let mut piece = vec![0; 64 * 1024];
+        let end = loop {
+            match peer.read(&mut piece) {
+                Ok(0) => panic!("{driver}: an end behind a part"),
+                Ok(_) => {}
+                Err(error) => break error.kind(),
+            }
+        };
+        assert_eq!(end, ErrorKind::ConnectionReset, "{driver}");
     }
 }
