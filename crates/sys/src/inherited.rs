@@ -2,7 +2,8 @@
 //!
 //! A worker of the service pool duplicates each number that its environment names; a pool that
 //! goes on behind the terminal keeps from its workers what its own parent left open. A number
-//! alone proves no ownership, so none is taken: what is handed out is a duplicate.
+//! alone proves no ownership: [`duplicate`] hands out another descriptor of the same file, [`take`] asks
+//! for the mark of what a parent left open.
 
 use std::io;
 use std::os::fd::{FromRawFd, OwnedFd, RawFd};
@@ -27,6 +28,30 @@ pub fn duplicate(number: RawFd) -> io::Result<OwnedFd> {
     if marked < 0 { Err(io::Error::last_os_error()) } else { Ok(copy) }
 }
 
+/// Takes descriptor `number`, which a parent left open: the original is closed, so that the file is
+/// closed with what is handed out.
+///
+/// Only a descriptor above standard error that is not marked to be closed on exec is taken: a parent
+/// must leave it so, and this process marks everything that it opens itself.
+///
+/// # Errors
+/// EBADF when the number names no such descriptor, EMFILE.
+pub fn take(number: RawFd) -> io::Result<OwnedFd> {
+    // SAFETY: the call takes integers; for a number that is not open it gives EBADF.
+    let flags = unsafe { libc::fcntl(number, libc::F_GETFD) };
+    if flags < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    if number <= libc::STDERR_FILENO || flags & libc::FD_CLOEXEC != 0 {
+        return Err(io::Error::from_raw_os_error(libc::EBADF));
+    }
+    let copy = duplicate(number)?;
+    // SAFETY: the call takes an integer; nothing in this process owns the number, as it was not marked
+    // to be closed on exec.
+    unsafe { libc::close(number) };
+    Ok(copy)
+}
+
 /// Marks all descriptors from `first` on, open at this moment, to be closed on exec, so that what
 /// this process starts does not keep the files open (`close_range(2)`).
 ///
@@ -46,6 +71,26 @@ mod tests {
     use std::os::unix::net::UnixStream;
 
     use super::*;
+
+    #[test]
+    fn what_a_parent_left_open_is_taken_once_and_nothing_that_is_ours() {
+        let (mut here, there) = UnixStream::pair().expect("a pair");
+        take(there.as_raw_fd()).expect_err("marked, so ours");
+        take(2).expect_err("standard error");
+        take(-1).expect_err("no number");
+        // Far above what other tests have open at this moment.
+        const NUMBER: i32 = 901;
+        // SAFETY: the call takes integers; the number is nobody else's.
+        let left = unsafe { libc::fcntl(there.as_raw_fd(), libc::F_DUPFD, NUMBER) };
+        assert!(left >= NUMBER);
+        drop(there);
+        let taken = take(left).expect("left open");
+        take(left).expect_err("taken already");
+        drop(taken);
+        let mut text = String::new();
+        here.read_to_string(&mut text).expect("the end: nobody has the other side any more");
+        assert!(text.is_empty());
+    }
 
     #[test]
     fn what_is_marked_is_closed_on_exec_and_stays_open_here() {
