@@ -5,6 +5,7 @@ mod fronts;
 mod groups;
 #[cfg(test)]
 mod tests;
+mod together;
 
 use std::time::Duration;
 
@@ -57,6 +58,11 @@ impl Table for ProxyConfig {
         let most = most.optional(&whole(1..=CONNECTIONS_MAX));
         let servers = groups.iter_mut().flat_map(|group| &mut group.servers);
         servers.for_each(|each| each.connections_max = each.connections_max.or(most));
+        if keys.is_right()
+            && let Some(wrong) = together::wrong(&frontends, &groups)
+        {
+            keys.refuse(wrong);
+        }
         let loops = Loops::read(keys);
         let about = "Have a thread let go of a connection that another one has taken over at once, instead \
                      of with its next update: for measurements";

@@ -123,3 +123,28 @@ fn what_does_not_fit_between_sections_is_told_with_its_place() {
     let twice = SEVERAL.replace("\"files\"", "\"app\"");
     assert!(told(&twice).contains("two [[backend]] sections are called \"app\""));
 }
+
+#[test]
+fn settings_that_are_wrong_together_are_told() {
+    let wrong = |text: &str| {
+        let read = Given::from_toml(text, "p.toml").read::<ProxyConfig>();
+        read.map(|_| ()).expect_err(text).to_string()
+    };
+    let to = |address: &str| format!("[[server]]\naddress = \"{address}\"\n");
+    let one = to("127.0.0.1:9");
+    for (text, part) in [
+        (format!("listen = [\":80\", \":80\"]\n{one}"), "is listened on twice"),
+        (format!("{one}{one}"), "two servers of \"default\" have the address 127.0.0.1:9"),
+        (format!("listen = \":9\"\n{one}"), "127.0.0.1:9 is where the proxy listens"),
+        (format!("listen = \"unix:/a\"\n{}", to("unix:/a")), "unix:/a is where the proxy listens"),
+        (
+            format!("mode = \"tcp\"\nserver_max_connections = 1\n{one}"),
+            "max_connections, which mode",
+        ),
+    ] {
+        let told = wrong(&text);
+        assert!(told.contains(part), "{text}: {told}");
+    }
+    let right = format!("listen = [\"127.0.0.1:0\", \"127.0.0.1:0\", \"127.0.0.2:9\"]\n{one}");
+    Given::from_toml(&right, "p.toml").read::<ProxyConfig>().expect("right together");
+}
