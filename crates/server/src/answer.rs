@@ -101,11 +101,23 @@ pub(crate) fn refusal(
 ) -> Answered {
     let Rejection { status, reason, rfc } = refused;
     let manner = Manner { tone: Tone::Last, is_head, asked: common.unasked() };
+    explained(actions, common, manner, status, &format!("{reason} ({rfc})"), |_| {})
+}
+
+/// Sends an answer with a text of one line that tells the status and why it is that.
+pub(crate) fn explained(
+    actions: &mut Actions<'_>,
+    common: &Common,
+    manner: Manner,
+    status: Status,
+    why: &str,
+    add: impl FnOnce(&mut HeadWriter<'_>),
+) -> Answered {
     if let Some(page) = common.page(status) {
-        return own_page(actions, common, manner, status, page, |_| {});
+        return own_page(actions, common, manner, status, page, add);
     }
-    let text = format!("{} {}: {reason} ({rfc})\n", status.code(), status.reason());
-    send(actions, common, manner, status, text.as_bytes(), |_| {})
+    let text = format!("{} {}: {why}\n", status.code(), status.reason());
+    send(actions, common, manner, status, text.as_bytes(), add)
 }
 
 /// Sends an answer without a body: `Content-Length: 0` where a body could be.

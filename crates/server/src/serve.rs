@@ -31,6 +31,7 @@ use crate::config::{Answer, LogTarget, Loops, SandboxMode, ServeConfig};
 use crate::descriptors::{connections_max, limit, remedy_for_full};
 use crate::log::{self, ErrorWriter, Event, unix_s};
 use crate::master::{Link, Order};
+use crate::proxy::standing;
 use crate::reload::{Inbox, Reload, Replacements};
 use crate::sandbox::Sandbox;
 use crate::stats::{ControlSession, ControlShared, Ended, Overview};
@@ -396,6 +397,9 @@ impl Server {
             Order::Reopen => self.reopen_logs(),
             Order::Ended(page) => self.overview.supervised.set_ended(Ended::of_page(&page)),
             Order::Reloads(text) => self.overview.supervised.set_reloads(text),
+            Order::Standing { before, now } => {
+                standing::resume(&self.overview.backends, &before, &now);
+            }
         }
         drains
     }

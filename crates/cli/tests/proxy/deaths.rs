@@ -1,5 +1,6 @@
 //! kill -9 of a worker, of the master, of a backend, under load.
 
+use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::time::{Duration, Instant};
 
@@ -127,6 +128,35 @@ fn both_workers_of_a_reload_end_when_the_master_is_killed() {
     assert!((right..=right + failed.len() as u64).contains(&backend.asked()), "of {right}");
     TcpStream::connect(proxy.address).expect_err("nobody has the socket any more");
     backend.await_none_open();
+}
+
+#[test]
+fn nobody_waits_at_an_address_that_no_worker_takes_connections_from_any_more() {
+    for signal in [Signal::KILL, Signal::TERM] {
+        let backend = Backend::start();
+        let mut proxy = Proxy::start(&[backend.address], "threads = 2");
+        let worker = proxy.one_worker(&[]);
+        // A request that the worker has to wait for while it drains.
+        let mut client = TcpStream::connect(proxy.address).expect("it listens");
+        let half = "GET /a HTTP/1.1\r\nHost: x\r\nX-Id: /a\r\nContent-Length: 2\r\n\r\n/";
+        client.write_all(half.as_bytes()).expect("taken");
+        proxy.await_metric("pollux_proxy_backend_in_use", "", 1);
+        proxy.signal(signal);
+        let end = Instant::now() + PATIENCE;
+        while TcpStream::connect(proxy.address).is_ok() {
+            assert!(Instant::now() < end, "{signal:?}: who connects waits for nothing");
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        assert!(is_alive(worker), "{signal:?}: it has a request");
+        // Another proxy can listen there at once.
+        let next = std::net::TcpListener::bind(proxy.address);
+        drop(next.unwrap_or_else(|error| panic!("{signal:?}: {error}")));
+        client.write_all(b"a").expect("taken");
+        let mut answer = String::new();
+        client.read_to_string(&mut answer).expect("an answer, and the end");
+        assert!(answer.starts_with("HTTP/1.1 200") && answer.ends_with("/a"), "{answer}");
+        proxy.ended();
+    }
 }
 
 #[test]

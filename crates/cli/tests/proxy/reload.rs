@@ -2,7 +2,7 @@
 
 use std::sync::atomic::Ordering::SeqCst;
 
-use rustix::process::Signal;
+use rustix::process::{Signal, kill_process};
 
 use crate::stage::{Backend, Client, Clients, Outcome, Proxy, told};
 
@@ -44,6 +44,42 @@ fn no_request_fails_while_settings_are_read_anew_again_and_again() {
     proxy.await_metric("pollux_proxy_backend_in_use", "", 0);
     proxy.signal(Signal::TERM);
     assert!(proxy.ended().success());
+}
+
+#[test]
+fn a_server_that_was_drained_stays_drained_while_workers_come_and_go() {
+    let (stays, drained) = (Backend::start(), Backend::start());
+    let mut proxy = Proxy::start(&[stays.address, drained.address], "threads = 2");
+    let name = drained.address;
+    let shown =
+        proxy.control(&format!("set server {name} drain\nset server {name} weight 9\nquit\n"));
+    assert!(shown.contains("drain"), "{shown}");
+    let mut workers = vec![proxy.one_worker(&[])];
+    let goes_to_the_other_one = |proxy: &Proxy, when: &str| {
+        for path in ["/a", "/b", "/c", "/d"] {
+            assert_eq!(Client::default().ask(proxy.address, path).0, Outcome::Right, "{when}");
+        }
+        assert_eq!(drained.asked(), 0, "{when}");
+        let shown = proxy.control("show servers\nquit\n");
+        let line = shown.lines().find(|line| line.starts_with(&name.to_string()));
+        let words: Vec<_> = line.unwrap_or_default().split_whitespace().collect();
+        assert_eq!(words[1..3], ["9", "drain"], "{when}: {shown}");
+    };
+    goes_to_the_other_one(&proxy, "when it was drained");
+    assert!(proxy.reload().0);
+    workers.push(proxy.one_worker(&workers));
+    goes_to_the_other_one(&proxy, "behind a reload");
+    kill_process(workers[1], Signal::KILL).expect("it runs");
+    proxy.says("another one is started in ");
+    workers.push(proxy.one_worker(&workers));
+    goes_to_the_other_one(&proxy, "behind a worker that was killed");
+    proxy.control(&format!("set server {name} ready\nquit\n"));
+    assert!(proxy.reload().0);
+    proxy.one_worker(&workers);
+    for path in ["/a", "/b", "/c", "/d"] {
+        assert_eq!(Client::default().ask(proxy.address, path).0, Outcome::Right);
+    }
+    assert!(drained.asked() > 0, "it is ready again");
 }
 
 #[test]

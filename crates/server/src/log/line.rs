@@ -51,6 +51,13 @@ pub(crate) struct Proxied<'a> {
     pub(crate) end: &'a str,
     /// How far it had come, if it failed.
     pub(crate) state: Option<&'a str>,
+    /// Whether whoever asked may ask again, if it failed.
+    pub(crate) is_retry_safe: Option<bool>,
+}
+
+/// The word for whether a request that failed may be asked again.
+const fn retry(is_safe: bool) -> &'static str {
+    if is_safe { "safe" } else { "unsafe" }
 }
 
 /// A second of the log, rendered for both forms.
@@ -157,6 +164,10 @@ fn common_proxied(out: &mut Vec<u8>, proxied: &Proxied<'_>) {
         text(out, "/");
         text(out, state);
     }
+    if let Some(is_safe) = proxied.is_retry_safe {
+        text(out, "/");
+        text(out, retry(is_safe));
+    }
 }
 
 fn json_proxied(out: &mut Vec<u8>, proxied: &Proxied<'_>) {
@@ -182,6 +193,11 @@ fn json_proxied(out: &mut Vec<u8>, proxied: &Proxied<'_>) {
     if let Some(state) = proxied.state {
         text(out, ",\"state\":\"");
         text(out, state);
+        text(out, "\"");
+    }
+    if let Some(is_safe) = proxied.is_retry_safe {
+        text(out, ",\"retry\":\"");
+        text(out, retry(is_safe));
         text(out, "\"");
     }
 }

@@ -1,7 +1,7 @@
 //! A worker's side: what its master left it, and the link between both.
 //!
 //! ```text
-//!  master ── environment: numbers of descriptors ──► worker: duplicates them
+//!  master ── environment: numbers of descriptors ──► worker: takes them
 //!         ◄──────────── link: a stream of frames ───────────►
 //! ```
 //!
@@ -21,12 +21,14 @@ use pollux_sys::inherited;
 
 use super::frames::{Frame, Frames, Kind};
 use super::holding::ProxySockets;
-use crate::proxy::ProxyConfig;
+use crate::proxy::{ProxyConfig, standing};
 use crate::stats::{Ended, Overview, Reloads, metrics};
 use crate::{Server, ServerError};
 
 /// Where a master names what it left its worker.
 pub(super) const VARIABLE: &str = "POLLUX_PROXY_WORKER";
+/// What stands between how backends stood and the file with the settings.
+pub(super) const STANDING_END: char = '\0';
 /// A master that takes nothing for so long is gone.
 const WRITE_TIMEOUT: Duration = Duration::from_secs(5);
 
@@ -35,6 +37,8 @@ const WRITE_TIMEOUT: Duration = Duration::from_secs(5);
 pub struct Boarding {
     link: UnixStream,
     file: Option<(String, String)>,
+    /// How backends stood for the worker before.
+    standing: String,
     sockets: ProxySockets,
 }
 
@@ -45,6 +49,12 @@ pub(crate) enum Order {
     Reopen,
     Ended(String),
     Reloads(Reloads),
+    /// How backends stood for the worker before: as this one was told at its start, and when it began to
+    /// serve.
+    Standing {
+        before: String,
+        now: String,
+    },
     /// The master is gone.
     Gone,
 }
@@ -54,6 +64,8 @@ pub(crate) enum Order {
 pub(crate) struct Link {
     stream: UnixStream,
     orders: Receiver<Order>,
+    /// How backends stood when the master was told last.
+    standing: String,
     is_broken: bool,
 }
 
@@ -68,7 +80,7 @@ impl Boarding {
         let mut words = text.splitn(3, ' ');
         let mut number = || {
             let number = words.next().and_then(|word| word.parse().ok()).ok_or_else(wrong)?;
-            inherited::duplicate(number)
+            inherited::take(number)
         };
         let link = UnixStream::from(number()?);
         let mut settings = File::from(number()?);
@@ -76,9 +88,10 @@ impl Boarding {
         let mut text = String::new();
         settings.rewind()?;
         settings.read_to_string(&mut text)?;
-        let file = text.split_once('\n').map(|(name, text)| (name.to_owned(), text.to_owned()));
+        let (standing, file) = text.split_once(STANDING_END).ok_or_else(wrong)?;
+        let file = file.split_once('\n').map(|(name, text)| (name.to_owned(), text.to_owned()));
         link.set_write_timeout(Some(WRITE_TIMEOUT))?;
-        Ok(Some(Self { link, file, sockets }))
+        Ok(Some(Self { link, file, standing: standing.to_owned(), sockets }))
     }
 
     /// The name and the text of the file with the settings, as the master read it.
@@ -98,14 +111,19 @@ impl Boarding {
     /// # Errors
     /// As [`Server::start_proxy`] and [`Server::run`]. The master was told.
     pub fn run(self, config: &ProxyConfig, signals: &mut Signals) -> Result<(), ServerError> {
-        let server = match Server::start_proxy_on(config, &self.sockets, Some(signals.waker())) {
+        let master = Some((signals.waker(), self.standing.as_str()));
+        let server = match Server::start_proxy_on(config, &self.sockets, master) {
             Ok(server) => server,
             Err(error) => {
                 self.failed(&in_words(&error));
                 return Err(error);
             }
         };
-        let mut link = Link::open(self.link, signals.waker());
+        let Self { link, sockets, .. } = self;
+        // From here on the loops alone have them, and close them when they drain: who connects then is
+        // refused, or comes to whoever listens there next.
+        drop(sockets);
+        let mut link = Link::open(link, signals.waker());
         link.send(Kind::Ready, server.banner().join("\n"));
         server.run_under(signals, Some(&mut link))
     }
@@ -119,7 +137,7 @@ impl Link {
         if let Ok(reading) = reading {
             std::thread::spawn(move || read(reading, &sender, &waker));
         }
-        Self { stream, orders, is_broken }
+        Self { stream, orders, standing: String::new(), is_broken }
     }
 
     /// What the master has said since the last call.
@@ -133,8 +151,14 @@ impl Link {
         self.send(Kind::Counts, Ended::of_page(&metrics(overview)).page());
     }
 
-    /// Passes a wish for a reload on.
+    /// Tells how backends stand, if that is new, and passes a wish for a reload on: in this order, as the
+    /// reload needs to know the orders that came before it.
     pub(crate) fn ask(&mut self, overview: &Overview) {
+        let standing = standing::tell(&overview.backends);
+        if standing != self.standing {
+            self.send(Kind::Standing, standing.as_str());
+            self.standing = standing;
+        }
         if let Some(number) = overview.supervised.takes_reload() {
             self.send(Kind::Reload, number.to_string());
         }
@@ -168,6 +192,7 @@ fn read(mut stream: UnixStream, orders: &Sender<Order>, waker: &Waker) {
                     Kind::Reopen => Order::Reopen,
                     Kind::Ended => Order::Ended(text),
                     Kind::Reloads => Order::Reloads(reloads(&text)),
+                    Kind::Standing => standing_of(&text),
                     Kind::Ready | Kind::Failed | Kind::Counts | Kind::Reload => continue,
                 },
                 Err(super::frames::Garbled) => return gone(orders, waker),
@@ -185,6 +210,12 @@ fn reloads(text: &str) -> Reloads {
     let mut lines = text.splitn(3, '\n');
     let mut line = || lines.next().unwrap_or_default().to_owned();
     Reloads { answered: line().parse().unwrap_or_default(), counts: line(), why: line() }
+}
+
+/// What a frame says of how backends stand.
+fn standing_of(text: &str) -> Order {
+    let (before, now) = text.split_once(STANDING_END).unwrap_or_default();
+    Order::Standing { before: before.to_owned(), now: now.to_owned() }
 }
 
 fn gone(orders: &Sender<Order>, waker: &Waker) {

@@ -32,10 +32,13 @@ pub(super) enum Kind {
     Ended,
     /// Master: how reloads went, and how many of those that this worker asked for are answered.
     Reloads,
+    /// Worker: how backends stand, beside the settings. Master: as the worker was told at its start, and
+    /// how they did when it began to serve.
+    Standing,
 }
 
 impl Kind {
-    const ALL: [Self; 8] = [
+    const ALL: [Self; 9] = [
         Self::Ready,
         Self::Failed,
         Self::Counts,
@@ -44,6 +47,7 @@ impl Kind {
         Self::Reopen,
         Self::Ended,
         Self::Reloads,
+        Self::Standing,
     ];
 }
 
@@ -115,7 +119,7 @@ mod tests {
     fn frames_are_the_same_however_they_are_cut() {
         let sent: Vec<Frame> = Kind::ALL
             .into_iter()
-            .zip(["", "a", "two\nlines", "µ", "", "", "x y", ""])
+            .zip(["", "a", "two\nlines", "µ", "", "", "x y", "", "z"])
             .map(|(kind, text)| Frame::new(kind, text))
             .collect();
         let bytes: Vec<u8> = sent.iter().flat_map(Frame::bytes).collect();

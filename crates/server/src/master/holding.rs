@@ -151,7 +151,7 @@ impl ProxySockets {
             let part = Part::ALL.into_iter().find(|part| part.letter() == letter);
             let numbers = word[letter.len_utf8()..].split(',').map(|number| {
                 let number: RawFd = number.parse().map_err(|_| wrong())?;
-                inherited::duplicate(number)
+                inherited::take(number)
             });
             let sockets = Sockets::inherited(vec![numbers.collect::<io::Result<_>>()?])?;
             let address = sockets.addresses().remove(0);
@@ -211,6 +211,8 @@ impl Drop for OpenedPaths {
 
 #[cfg(test)]
 mod tests {
+    use std::os::fd::IntoRawFd;
+
     use super::*;
 
     fn config(listen: &[&str]) -> ProxyConfig {
@@ -234,12 +236,14 @@ mod tests {
 
         let (copies, text) = second.for_child().expect("descriptors are left");
         assert_eq!(copies.len(), 3);
+        // In the child nobody has them but by their numbers.
+        let _: Vec<_> = copies.into_iter().map(IntoRawFd::into_raw_fd).collect();
         let here = ProxySockets::inherited(&text).expect("left open by us");
         assert_eq!(here.addresses(), second.addresses());
         let (clients, endpoints) = here.divided().expect("descriptors are left");
         assert_eq!(clients.addresses().len(), 2);
         assert!(endpoints.control.is_some() && endpoints.stats.is_none());
-        drop(copies);
+        ProxySockets::inherited(&text).expect_err("they were taken");
         for wrong in ["", "c", "x3", "c-1", "c9999"] {
             ProxySockets::inherited(wrong).expect_err(wrong);
         }

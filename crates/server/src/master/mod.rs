@@ -39,6 +39,7 @@ use crate::proxy::ProxyConfig;
 use crate::stats::Ended;
 use crate::system::{Manager, PidFile, State as Told};
 pub use boarding::Boarding;
+use boarding::STANDING_END;
 pub(crate) use boarding::{Link, Order};
 use frames::{Frame, Kind};
 pub use holding::ProxySockets;
@@ -114,6 +115,8 @@ pub struct Master {
     reloads: Reloads,
     /// What workers counted that are gone.
     ended: Ended,
+    /// How backends stand, beside the settings, as the worker that serves has told.
+    standing: String,
     restart: Restart,
     has_served: bool,
     is_ending: bool,
@@ -168,6 +171,7 @@ impl Master {
             next: None,
             reloads: Reloads::default(),
             ended: Ended::default(),
+            standing: String::new(),
             restart: Restart { at: None, wait: RESTART_FIRST },
             has_served: false,
             is_ending: false,
@@ -255,7 +259,8 @@ impl Master {
                     self.tell_of_ended();
                 }
             }
-            Kind::Drain | Kind::Reopen | Kind::Ended | Kind::Reloads => {}
+            Kind::Standing if is_serving => self.standing = text,
+            Kind::Standing | Kind::Drain | Kind::Reopen | Kind::Ended | Kind::Reloads => {}
         }
     }
 
@@ -281,6 +286,11 @@ impl Master {
             self.reloads.done += 1;
             self.reloads.why.clear();
             (self.ways.say)(&format!("reloaded: process {id} serves"));
+        }
+        if self.workers[at].standing != self.standing {
+            // It was changed while this one started.
+            let text = format!("{}{STANDING_END}{}", self.workers[at].standing, self.standing);
+            self.workers[at].tell(Kind::Standing, &text);
         }
         let by = self.drain_end();
         for other in (0..self.workers.len()).filter(|other| *other != at) {
@@ -422,7 +432,7 @@ impl Master {
 
     fn start_with(&mut self, sockets: &ProxySockets, file: &str) -> io::Result<u32> {
         let by = Instant::now() + START_TIMEOUT;
-        let worker = Worker::start(sockets, file, &self.ways.words, by)?;
+        let worker = Worker::start(sockets, (&self.standing, file), &self.ways.words, by)?;
         let id = worker.id();
         self.workers.push(worker);
         Ok(id)

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use rustix::fs::{MemfdFlags, memfd_create};
 
-use super::boarding::VARIABLE;
+use super::boarding::{STANDING_END, VARIABLE};
 use super::frames::{Frame, Frames, Garbled, Kind};
 use super::holding::{ProxySockets, left_open};
 
@@ -47,6 +47,8 @@ pub(super) struct Worker {
     pub(super) asked: u64,
     /// Those of them that are answered when the reload under way is.
     pub(super) promised: u64,
+    /// How backends stood when it was started.
+    pub(super) standing: String,
     /// What it counted, as a page.
     pub(super) counts: String,
     /// Why it could not start.
@@ -55,20 +57,20 @@ pub(super) struct Worker {
 
 impl Worker {
     /// Starts this program once more, with the words of the same command line, these sockets and
-    /// the text of the settings. Only a process of one thread may do so: descriptors are open for
+    /// the text of the settings, behind how backends stood for the worker before. Only a process of one thread may do so: descriptors are open for
     /// every child meanwhile.
     ///
     /// # Errors
     /// No descriptor or no process is left.
     pub(super) fn start(
         sockets: &ProxySockets,
-        settings: &str,
+        (standing, settings): (&str, &str),
         words: &[OsString],
         by: Instant,
     ) -> io::Result<Self> {
         let (link, theirs) = UnixStream::pair()?;
         let mut file = File::from(memfd_create("pollux-settings", MemfdFlags::CLOEXEC)?);
-        file.write_all(settings.as_bytes())?;
+        write!(file, "{standing}{STANDING_END}{settings}")?;
         file.rewind()?;
         let (theirs, file) = (left_open(&theirs)?, left_open(&file)?);
         let (copies, text) = sockets.for_child()?;
@@ -89,6 +91,7 @@ impl Worker {
             is_deaf: false,
             state: State::Starting(by),
             started: Instant::now(),
+            standing: standing.to_owned(),
             counts: String::new(),
             failure: None,
         })

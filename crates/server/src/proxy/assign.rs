@@ -8,6 +8,7 @@
 //! | free again | kept here until the turn ends, then put down, for any loop |
 //! | that loops can't share | kept by its loop; closed when a request of another loop waits |
 
+use std::collections::VecDeque;
 use std::sync::Arc;
 
 use pollux_engine::{Actions, Errand, Inbox};
@@ -38,12 +39,21 @@ pub(super) struct Exchanger {
     resting: Vec<u32>,
     /// Tickets so far.
     tickets: u64,
+    /// Requests for whose connections the loop had no room, in the order of their tries.
+    without_room: VecDeque<Ticket>,
 }
 
 impl Exchanger {
     pub(super) fn new(me: u32, passing: Arc<Passing>) -> Self {
         let (inbox, mail, resting) = (None, Vec::new(), Vec::new());
-        Self { me, passing, inbox, mail, is_sharing: false, resting, tickets: 0 }
+        let without_room = VecDeque::new();
+        Self { me, passing, inbox, mail, is_sharing: false, resting, tickets: 0, without_room }
+    }
+
+    /// A new ticket for the exchange of that number.
+    fn ticket(&mut self, at: u32) -> Ticket {
+        self.tickets += 1;
+        Ticket { by: self.me, at, number: self.tickets }
     }
 
     /// Connections of all loops to the backend that have no request.
@@ -55,15 +65,20 @@ impl Exchanger {
 /// Requests.
 impl ProxyShared {
     /// Finds an upstream connection for the exchange: an idle one of the backend whose turn it is,
-    /// a new one, or one to wait for. Says which backend that is.
+    /// a new one, or one to wait for. Says which backend that is; where all are drained the first one, for
+    /// its address.
     pub(super) fn assign(&mut self, at: u32) -> usize {
         let exchange = self.exchanges.look(at);
-        let backend = self.choose(exchange.group, exchange.backend, exchange.key);
+        let (group, failed) = (exchange.group, exchange.backend);
+        let Some(backend) = self.choose(group, failed, exchange.key) else {
+            self.end_by(at, Fault::AllDrained);
+            return self.groups[group].members.start;
+        };
         let exchange = self.exchanges.get(at);
         exchange.tries += 1;
         exchange.backend = Some(backend);
         self.proxied.backends()[backend].begun.add(1);
-        let Exchanger { me, ref passing, is_sharing, tickets, .. } = self.exchanger;
+        let Exchanger { ref passing, is_sharing, .. } = self.exchanger;
         let pool = &passing.pool;
         let is_limited = pool.is_limited(backend);
         // A second try needs a connection that cannot have been closed long ago.
@@ -78,9 +93,8 @@ impl ProxyShared {
             self.reuse_here(at, backend);
             return backend;
         }
-        let ticket = Ticket { by: me, at, number: tickets };
-        self.exchanger.tickets += 1;
-        match pool.admit(backend, ticket, has_here && !is_sharing) {
+        let ticket = self.exchanger.ticket(at);
+        match self.exchanger.passing.pool.admit(backend, ticket, has_here && !is_sharing) {
             Admission::Private => self.reuse_here(at, backend),
             Admission::Own(pooled) => self.take_own(at, backend, pooled),
             Admission::Other(pooled) => self.take_over(Some(at), backend, pooled),
@@ -94,31 +108,44 @@ impl ProxyShared {
                 if self.backends[backend].is_down() {
                     // All are. Whoever finds it down after this has told those that wait.
                     self.leave_queue(at);
-                    self.fail_waiting(at);
+                    self.end_by(at, Fault::ConnectFailed);
                 } else if let Some(keeper) = keeper {
                     self.exchanger.passing.ask(keeper, backend);
                 }
             }
-            Admission::Full => self.refuse(at, Fault::QueueFull),
+            Admission::Full => {
+                self.proxied.backends()[backend].ended.add(1);
+                self.end_by(at, Fault::QueueFull);
+            }
         }
         backend
     }
 
-    /// The backend of the group whose turn it is; the one that has just failed comes last.
-    pub(super) fn choose(&mut self, group: usize, failed: Option<usize>, key: u64) -> usize {
+    /// The backend of the group whose turn it is; the one that has just failed comes last. None when all
+    /// are drained.
+    pub(super) fn choose(
+        &mut self,
+        group: usize,
+        failed: Option<usize>,
+        key: u64,
+    ) -> Option<usize> {
         let now = self.now.at;
         let (counts, pool) = (self.proxied.backends(), &self.exchanger.passing.pool);
         let group = &mut self.groups[group];
         let first = group.members.start;
+        if group.members.clone().all(|place| self.backends[place].is_draining()) {
+            return None;
+        }
         if group.members.len() == 1 {
-            return first;
+            return Some(first);
         }
         let all = group.members.clone().map(|place| Choice {
             share: self.backends[place].share(now),
             in_use: counts[place].in_use(),
             is_busy: pool.is_busy(place),
+            is_drained: self.backends[place].is_draining(),
         });
-        first + group.balancer.choose(all, failed.map(|backend| backend - first), key)
+        Some(first + group.balancer.choose(all, failed.map(|backend| backend - first), key))
     }
 
     /// Opens a connection for the exchange.
@@ -226,14 +253,72 @@ impl ProxyShared {
             self.assign(at);
             self.nudge(at);
         } else {
-            self.fail_waiting(at);
+            self.end_by(at, Fault::ConnectFailed);
         }
     }
 
-    /// Has an exchange that waits for no connection end: there is no backend for it.
-    fn fail_waiting(&mut self, at: u32) {
+    /// The loop has no room for the connection that was opened for the exchange: an idle one makes room,
+    /// and the exchange waits for that, as for a place in a queue. False when as many wait as may.
+    pub(super) fn wait_for_room(&mut self, at: u32) -> bool {
+        if self.exchanger.without_room.len() >= self.limits.queue_max {
+            return false;
+        }
+        self.part(at);
+        self.proxied.count(ProxyCounter::Queued);
+        let (now, ticket) = (self.now.at, self.exchanger.ticket(at));
         let exchange = self.exchanges.get(at);
-        (exchange.fault, exchange.is_client_woken) = (Some(Fault::ConnectFailed), true);
+        exchange.ticket = Some(ticket);
+        exchange.times.queued.get_or_insert(now);
+        // Its deadline is that of a queue from now on.
+        (exchange.was_queued, exchange.is_client_woken) = (true, true);
+        let (client, backend) = (exchange.client, exchange.backend);
+        self.errands.push_back(Errand::Wake(client));
+        self.proxied.backends()[backend.expect("one was chosen")].begun.add(1);
+        self.exchanger.without_room.push_back(ticket);
+        self.close_idle();
+        true
+    }
+
+    /// A connection of this loop is gone: the request that has waited longest for room tries again.
+    pub(super) fn room_is_free(&mut self) {
+        while let Some(ticket) = self.exchanger.without_room.pop_front() {
+            let Some(at) = self.granted(ticket) else { continue };
+            let exchange = self.exchanges.get(at);
+            // That was not a try, nor has the backend failed.
+            exchange.tries -= 1;
+            let backend = exchange.backend.take().expect("one was chosen");
+            self.proxied.backends()[backend].ended.add(1);
+            self.assign(at);
+            return self.nudge(at);
+        }
+    }
+
+    /// Closes the connection that this loop has kept longest without a request, if it has any.
+    fn close_idle(&mut self) {
+        let Exchanger { me, ref passing, is_sharing, .. } = self.exchanger;
+        let link = if let Some(link) = self.links.take_oldest_here() {
+            let backend = self.links.get(link).backend;
+            if is_sharing {
+                passing.pool.release(backend);
+            } else {
+                passing.pool.unkeep(backend, me);
+            }
+            link
+        } else if let Some((_, pooled)) = passing.pool.oldest(me) {
+            let link = pooled.seat(me).expect("it lay on the shelf of this loop");
+            self.links.get(link).idle = Idle::No;
+            link
+        } else {
+            return;
+        };
+        self.proxied.count(ProxyCounter::IdleDropped);
+        self.cut(link);
+    }
+
+    /// Has an exchange that has no connection, and waits for none, end by this fault.
+    fn end_by(&mut self, at: u32, fault: Fault) {
+        let exchange = self.exchanges.get(at);
+        (exchange.fault, exchange.is_client_woken) = (Some(fault), true);
         self.errands.push_back(Errand::Wake(exchange.client));
     }
 
@@ -245,15 +330,6 @@ impl ProxyShared {
         };
         // What is on its way to it goes to the next one when it arrives.
         self.exchanger.passing.pool.leave(backend, ticket);
-        self.proxied.backends()[backend].ended.add(1);
-    }
-
-    /// Has the exchange end by a fault of the proxy.
-    fn refuse(&mut self, at: u32, fault: Fault) {
-        let exchange = self.exchanges.get(at);
-        (exchange.fault, exchange.is_client_woken) = (Some(fault), true);
-        self.errands.push_back(Errand::Wake(exchange.client));
-        let backend = exchange.backend.expect("one was chosen");
         self.proxied.backends()[backend].ended.add(1);
     }
 
@@ -439,6 +515,11 @@ impl ProxyShared {
         }
         let Some(link) = self.links.take_here(backend) else { return };
         self.exchanger.passing.pool.unkeep(backend, self.exchanger.me);
+        self.cut(link);
+    }
+
+    /// Has a connection that was idle end.
+    fn cut(&mut self, link: u32) {
         let link = self.links.get(link);
         link.is_cut = true;
         let id = link.id.expect("an idle connection is connected");

@@ -41,9 +41,12 @@ pub struct Backend {
     pub(super) to: ConnectTo,
     /// The place of its group.
     pub(super) group: usize,
-    /// Its address: for commands, logs, and requests that name no host.
+    /// Its address: for requests that name no host.
+    pub(super) host: String,
+    /// Its address, behind the name of its group where there are several: for commands, logs and metrics.
     pub(super) name: String,
     rules: HealthRules,
+    weight_configured: u32,
     weight: AtomicU32,
     is_draining: AtomicBool,
     is_down: AtomicBool,
@@ -65,13 +68,20 @@ pub(super) enum Turned {
 }
 
 impl Backend {
-    /// One of the group at this place.
-    pub(super) fn new(config: &BackendConfig, group: usize, rules: HealthRules) -> Self {
+    /// One of the group at this place, whose name it bears where there are several.
+    pub(super) fn new(
+        config: &BackendConfig,
+        (group, group_name): (usize, Option<&str>),
+        rules: HealthRules,
+    ) -> Self {
+        let host = config.address.to_string();
         Self {
             group,
             to: ConnectTo { peer: config.address.clone(), source: None },
-            name: config.address.to_string(),
+            name: group_name.map_or_else(|| host.clone(), |group| format!("{group}/{host}")),
+            host,
             rules,
+            weight_configured: config.weight,
             weight: AtomicU32::new(config.weight),
             is_draining: AtomicBool::new(false),
             is_down: AtomicBool::new(false),
@@ -82,10 +92,26 @@ impl Backend {
         }
     }
 
-    /// Its name: the address.
+    /// Its name: the address, behind the name of its group where there are several.
     #[must_use]
     pub fn name(&self) -> &str {
         &self.name
+    }
+
+    /// Whether a command means it by this name: its own, or its address, which several groups may have.
+    #[must_use]
+    pub fn is_called(&self, name: &str) -> bool {
+        self.name == name || self.host == name
+    }
+
+    /// The weight that the settings give it.
+    pub(super) fn configured_weight(&self) -> u32 {
+        self.weight_configured
+    }
+
+    /// A weight in digits, if it is one.
+    pub(crate) fn read_weight(text: &str) -> Option<u32> {
+        text.parse().ok().filter(|weight| (1..=WEIGHT_MAX).contains(weight))
     }
 
     /// Its weight.
@@ -170,6 +196,12 @@ impl Backend {
         self.turn(true, now)
     }
 
+    /// It was down for a worker before this one.
+    pub(super) fn begin_down(&self) {
+        self.failures.store(self.rules.fall, Relaxed);
+        self.is_down.store(true, Relaxed);
+    }
+
     /// It passed a check.
     pub(super) fn passed_check(&self, now: Moment) -> Option<Turned> {
         self.failures.store(0, Relaxed);
@@ -235,7 +267,7 @@ mod tests {
     fn backend(rules: HealthRules) -> Backend {
         let address = ListenAddress::Tcp("127.0.0.1:1".parse().expect("an address"));
         let config = BackendConfig { address, weight: 10, connections_max: None };
-        Backend::new(&config, 0, rules)
+        Backend::new(&config, (0, None), rules)
     }
 
     fn at(seconds: u64) -> Moment {

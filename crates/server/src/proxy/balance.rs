@@ -1,7 +1,7 @@
 //! Which backend gets a request: pure choices over what each may get and what it has.
 //!
-//! Each loop chooses for itself, by its own requests. When no backend may get any, all of them are
-//! tried: an answer that may come beats one that can't.
+//! Each loop chooses for itself, by its own requests. When all backends are down, all that are not drained
+//! are tried: an answer that may come beats one that can't.
 
 /// How requests are spread over backends.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -56,6 +56,8 @@ pub(super) struct Choice {
     pub(super) in_use: u64,
     /// A request would have to wait for a connection to it.
     pub(super) is_busy: bool,
+    /// It gets none, whatever happens to the others.
+    pub(super) is_drained: bool,
 }
 
 /// The memory of one loop's choices.
@@ -95,7 +97,8 @@ impl Balancer {
             return 0;
         }
         if self.choices.iter().all(|choice| choice.share == 0) {
-            self.choices.iter_mut().for_each(|choice| choice.share = 1000);
+            let may_try = self.choices.iter_mut().filter(|choice| !choice.is_drained);
+            may_try.for_each(|choice| choice.share = 1000);
         }
         if let Some(but) = but {
             let has_other =
@@ -203,7 +206,10 @@ mod tests {
     use super::*;
 
     fn shares(shares: &[u64]) -> Vec<Choice> {
-        shares.iter().map(|&share| Choice { share, in_use: 0, is_busy: false }).collect()
+        shares
+            .iter()
+            .map(|&share| Choice { share, in_use: 0, is_busy: false, is_drained: false })
+            .collect()
     }
 
     /// How many of `keys` requests each backend gets.
@@ -230,7 +236,12 @@ mod tests {
     fn least_goes_by_requests_for_weight() {
         let mut balancer = Balancer::new(Balance::Least, 3, 0);
         let mut choose = |loads: [(u64, u64); 3]| {
-            let all = loads.map(|(share, in_use)| Choice { share, in_use, is_busy: false });
+            let all = loads.map(|(share, in_use)| Choice {
+                share,
+                in_use,
+                is_busy: false,
+                is_drained: false,
+            });
             balancer.choose(all.into_iter(), None, 0)
         };
         assert_eq!(choose([(1000, 5), (1000, 4), (1000, 6)]), 1);
@@ -276,6 +287,10 @@ mod tests {
         for how in Balance::ALL {
             let counts = spread(how, &shares(&[0, 0, 0]), 60);
             assert!(counts.iter().all(|count| *count > 0), "{how:?}: {counts:?}");
+            let mut choices = shares(&[0, 0, 0]);
+            choices[1].is_drained = true;
+            let counts = spread(how, &choices, 60);
+            assert!(counts[0] > 0 && counts[1] == 0 && counts[2] > 0, "{how:?}: {counts:?}");
             let mut balancer = Balancer::new(how, 2, 0);
             for key in 0..20_u32 {
                 let key = hash(&key.to_le_bytes());

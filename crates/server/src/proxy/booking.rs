@@ -38,6 +38,7 @@ impl Client {
             tries: exchange.tries,
             end: fault.map_or("ok", Fault::name),
             state: fault.map(|_| exchange.state()),
+            is_retry_safe: fault.map(|_| exchange.is_retry_safe()),
         };
         let entry = Entry {
             peer: self.peer.as_deref().unwrap_or_default(),

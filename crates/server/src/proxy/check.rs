@@ -3,9 +3,12 @@
 //! The first loop of a proxy makes them, each on a connection of its own, as its sessions are asked
 //! for errands.
 
+use std::io;
+
 use pollux_engine::{Actions, Moment};
 use pollux_http::{ProxyHeader, RequestKind, Response};
 
+use super::fault::Fault;
 use super::shared::ProxyShared;
 
 /// What a backend has to do to pass.
@@ -24,12 +27,13 @@ pub enum Check {
 #[derive(Debug)]
 pub(super) struct Look {
     backend: usize,
-    has_passed: bool,
+    /// Whether it has passed; none when it says nothing of the backend.
+    verdict: Option<bool>,
 }
 
 impl Look {
     pub(super) fn new(backend: usize) -> Self {
-        Self { backend, has_passed: false }
+        Self { backend, verdict: Some(false) }
     }
 
     /// Says that it is the proxy's own connection, where the backend wants that.
@@ -46,10 +50,10 @@ impl Look {
 
     pub(super) fn connected(&mut self, shared: &mut ProxyShared, actions: &mut Actions<'_>) {
         let Check::Http(path) = &shared.group_of(self.backend).check else {
-            self.has_passed = true;
+            self.verdict = Some(true);
             return actions.abort();
         };
-        let host = &shared.backends[self.backend].name;
+        let host = &shared.backends[self.backend].host;
         let request = format!(
             "GET {path} HTTP/1.1\r\nHost: {host}\r\nUser-Agent: pollux-check\r\nConnection: \
              close\r\n\r\n"
@@ -66,7 +70,10 @@ impl Look {
         match Response::parse(input, &shared.answer_limits, RequestKind::Other) {
             Ok(None) => return 0,
             Ok(Some(response)) => {
-                self.has_passed = matches!(response.facts.status.code(), 200..=399);
+                if response.facts.is_interim() {
+                    return response.facts.head_len;
+                }
+                self.verdict = Some(matches!(response.facts.status.code(), 200..=399));
             }
             Err(_) => {}
         }
@@ -74,13 +81,30 @@ impl Look {
         input.len()
     }
 
-    /// No more comes, or not in time, or the proxy ends.
+    pub(super) fn connect_failed(&mut self, error: &io::Error) {
+        if Fault::of_connect(error) == Fault::UpstreamsFull {
+            self.verdict = None;
+        }
+    }
+
+    /// There was no room for its connection.
+    pub(super) fn was_refused(&self) -> bool {
+        self.verdict.is_none()
+    }
+
+    /// No more comes, or not in time.
     pub(super) fn give_up(&self, actions: &mut Actions<'_>) {
         actions.abort();
     }
 
+    /// The proxy ends, before the backend could show how it is.
+    pub(super) fn on_drain(&mut self, actions: &mut Actions<'_>) {
+        self.verdict = None;
+        actions.abort();
+    }
+
     pub(super) fn closed(self, shared: &mut ProxyShared) {
-        shared.checked(self.backend, self.has_passed);
+        shared.checked(self.backend, self.verdict);
     }
 }
 

@@ -20,7 +20,7 @@ mod answering;
 
 use std::time::Duration;
 
-use pollux_engine::{Actions, ListenAddress};
+use pollux_engine::{Actions, CloseCause, ListenAddress};
 use pollux_http::{
     BodyReader, Method, Parsed, ProxyHeader, Rejection, Request, RequestKind, Status,
 };
@@ -236,14 +236,15 @@ impl Client {
         }
     }
 
-    pub(super) fn closed(self, shared: &mut ProxyShared) {
+    pub(super) fn closed(self, shared: &mut ProxyShared, cause: CloseCause) {
         let Phase::Busy(at) = self.phase else { return };
         let exchange = shared.exchange(at);
         // What cut the connection from here has said so.
-        let fault = match (exchange.fault, exchange.is_tunnel) {
-            (None, false) => Some(Fault::ClientGone),
-            (fault, _) => fault,
-        };
+        let fault = exchange.fault.or_else(|| Fault::of_end(cause)).or(match cause {
+            _ if exchange.is_tunnel => None,
+            CloseCause::SlowReader => Some(Fault::ClientTimeout),
+            _ => Some(Fault::ClientGone),
+        });
         self.book(shared, at, fault);
         shared.end(at);
     }
@@ -287,7 +288,7 @@ impl Client {
         let host = request.host();
         let manner = Manner {
             peer,
-            host: host.unwrap_or(&shared.backends[backend].name),
+            host: host.unwrap_or(&shared.backends[backend].host),
             is_secure: self.is_secure,
             x_forwarded: front.x_forwarded,
             forwarded: front.forwarded,
@@ -411,8 +412,10 @@ fn max_forwards(request: &Request<'_>) -> Result<Option<u64>, ()> {
         return Ok(None);
     }
     let Some(value) = request.fields.first("max-forwards") else { return Ok(None) };
-    let number = str::from_utf8(value).ok().and_then(|text| text.parse::<u64>().ok());
-    match number {
+    // A number that does not fit is more than this proxy counts (RFC 9110 7.6.2).
+    let is_number = !value.is_empty() && value.iter().all(u8::is_ascii_digit);
+    let number = str::from_utf8(value).ok().filter(|_| is_number);
+    match number.map(|text| text.parse::<u64>().unwrap_or(u64::MAX)) {
         Some(0) => Err(()),
         Some(left) => Ok(Some(left - 1)),
         None => Ok(None),

@@ -52,7 +52,8 @@ named! {
     Parked = "parked",
     /// Idle upstream connections that the backend closed.
     IdleClosed = "idle_closed",
-    /// Idle upstream connections that were closed for lack of requests, or for one of another thread.
+    /// Idle upstream connections that were closed for lack of requests, for one of another thread, or for
+    /// want of room.
     IdleDropped = "idle_dropped",
     /// Upstream connections that were closed for bytes that no request asked for.
     Unasked = "unasked",

@@ -122,6 +122,12 @@ impl Exchange {
         self.is_tunnel && !self.request.is_whole && !self.response.is_whole
     }
 
+    /// Whether it may be asked again without being done twice: no backend was sent anything of it, or
+    /// twice is as good as once (RFC 9110 9.2.2).
+    pub(super) fn is_retry_safe(&self) -> bool {
+        self.is_idempotent || !self.request.has_begun_to_leave()
+    }
+
     /// How far it came, for the log.
     pub(super) fn state(&self) -> &'static str {
         if self.is_tunnel {

@@ -81,6 +81,10 @@ impl Links {
         &mut self.all[at as usize]
     }
 
+    pub(super) fn look(&self, at: u32) -> &Link {
+        &self.all[at as usize]
+    }
+
     /// Whether this loop keeps an idle connection to `backend`.
     pub(super) fn has_here(&self, backend: usize) -> bool {
         !self.here[backend].is_empty()
@@ -89,6 +93,17 @@ impl Links {
     /// Takes an idle connection to `backend` that this loop keeps.
     pub(super) fn take_here(&mut self, backend: usize) -> Option<u32> {
         let at = self.here[backend].pop()?;
+        self.all[at as usize].idle = Idle::No;
+        Some(at)
+    }
+
+    /// Takes the one that this loop has kept longest, to the backend to which it keeps most.
+    pub(super) fn take_oldest_here(&mut self) -> Option<u32> {
+        let here = self.here.iter_mut().max_by_key(|here| here.len())?;
+        if here.is_empty() {
+            return None;
+        }
+        let at = here.remove(0);
         self.all[at as usize].idle = Idle::No;
         Some(at)
     }

@@ -25,6 +25,7 @@
 //! | `repeats` | the last heads, which may come again |
 //! | `fault` | what can go wrong, whose fault it is and what the client gets |
 //! | `shared`, `links`, `counters` | what the sessions of one loop share |
+//! | `standing` | orders and health, passed from one worker to the next |
 //! | `plan` | what it would do, in words |
 //! | `assign` | how a request comes to an upstream connection |
 //! | `pool`, `passing` | idle connections and waiting requests of all loops |
@@ -54,6 +55,7 @@ mod response;
 mod secrets;
 mod session;
 mod shared;
+pub(crate) mod standing;
 mod start;
 mod stream;
 mod upstream;

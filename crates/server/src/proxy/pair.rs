@@ -161,8 +161,15 @@ pub(super) fn connect(shared: &mut ProxyShared, at: u32) {
     let pair = shared.pairs.get(at);
     let (group, key) = (pair.group, hash(pair.peer.as_bytes()));
     let failed = (pair.tries > 0).then_some(pair.backend);
-    let backend = shared.choose(group, failed, key);
+    let chosen = shared.choose(group, failed, key);
     let pair = shared.pairs.get(at);
+    let Some(backend) = chosen else {
+        pair.fault.get_or_insert(Fault::AllDrained);
+        if let Some(client) = pair.ids[Side::Client as usize] {
+            shared.errands.push_back(Errand::Wake(client));
+        }
+        return;
+    };
     (pair.backend, pair.sides) = (backend, pair.sides + 1);
     pair.tries += 1;
     shared.proxied.backends()[backend].begun.add(1);
@@ -190,7 +197,7 @@ pub(super) fn book(shared: &mut ProxyShared, at: u32) {
     let Some(log) = &mut shared.log else { return };
     let since = |moment: Option<Moment>| moment.map(|moment| moment - pair.began);
     let proxied = Proxied {
-        backend: &shared.backends[pair.backend].name,
+        backend: shared.backends.get(pair.backend).map_or("", |backend| backend.name.as_str()),
         queued: since(Some(pair.began)),
         connected: since(pair.connected),
         first_byte: since(pair.first_byte),
@@ -198,6 +205,7 @@ pub(super) fn book(shared: &mut ProxyShared, at: u32) {
         tries: pair.tries as u32,
         end: fault.map_or("ok", Fault::name),
         state: None,
+        is_retry_safe: None,
     };
     let entry = Entry {
         peer: &pair.peer,

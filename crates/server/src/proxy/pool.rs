@@ -251,6 +251,17 @@ impl<C: Idle> Pool<C> {
         Admission::Open
     }
 
+    /// Takes the connection that has lain longest on the fullest shelf of the thread `by`, which wants to
+    /// close one; says which server it is to.
+    pub(super) fn oldest(&self, by: u32) -> Option<(usize, C)> {
+        let shelf = |server: &Server<C>| server.shelves[by as usize].len.load(Relaxed);
+        let (server, fullest) =
+            self.servers.iter().enumerate().max_by_key(|(_, server)| shelf(server))?;
+        let found = fullest.shelves[by as usize].take_oldest(by)?;
+        self.release(server);
+        Some((server, found))
+    }
+
     /// A connection that its thread, which calls this, has put down: for the request that has waited
     /// longest, or for the shelf of its thread. It is reserved. What goes to another thread was sent off.
     pub(super) fn put(&self, server: usize, connection: C) -> Option<(Ticket, C)> {
@@ -381,14 +392,21 @@ impl<C: Idle> Pool<C> {
 impl<C: Idle> Shelf<C> {
     /// The one that was put there last: the others may be closed in peace.
     fn take(&self, by: u32) -> Option<C> {
+        self.take_one(|idle| idle.iter().rposition(|each| each.take(by)))
+    }
+
+    fn take_oldest(&self, by: u32) -> Option<C> {
+        self.take_one(|idle| idle.iter().position(|each| each.take(by)))
+    }
+
+    fn take_one(&self, choose: impl FnOnce(&[C]) -> Option<usize>) -> Option<C> {
         if self.len.load(Relaxed) == 0 {
             return None;
         }
         let mut idle = lock(&self.idle);
-        let place = idle.iter().rposition(|each| each.take(by))?;
-        let found = idle.remove(place);
+        let found = choose(&idle).map(|place| idle.remove(place));
         self.len.store(idle.len(), Relaxed);
-        Some(found)
+        found
     }
 
     fn put(&self, connection: C) {

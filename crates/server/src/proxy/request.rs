@@ -186,9 +186,12 @@ fn write_x_forwarded(out: &mut Vec<u8>, request: &Request<'_>, manner: &Manner<'
     let said = |name| request.fields.first(name).filter(|_| seen.forwarded_other && adds);
     out.extend_from_slice(b"\r\nX-Forwarded-Proto: ");
     out.extend_from_slice(said("x-forwarded-proto").unwrap_or(scheme.as_bytes()));
-    out.extend_from_slice(b"\r\nX-Forwarded-Host: ");
-    out.extend_from_slice(said("x-forwarded-host").unwrap_or(host.as_bytes()));
     out.extend_from_slice(b"\r\n");
+    // A request of HTTP/1.0 may name no host.
+    let host = said("x-forwarded-host").unwrap_or(host.as_bytes());
+    if !host.is_empty() {
+        fields::write(out, "X-Forwarded-Host", host);
+    }
 }
 
 fn write_forwarded(out: &mut Vec<u8>, request: &Request<'_>, manner: &Manner<'_>, seen: Seen) {
@@ -203,8 +206,13 @@ fn write_forwarded(out: &mut Vec<u8>, request: &Request<'_>, manner: &Manner<'_>
         _ => ("for=", ""),
     };
     let (scheme, host) = (scheme(manner), request.host().unwrap_or_default());
-    let parts = [open, manner.peer, close, ";proto=", scheme, ";host=\"", host, "\"\r\n"];
+    let parts = [open, manner.peer, close, ";proto=", scheme];
     parts.iter().for_each(|part| out.extend_from_slice(part.as_bytes()));
+    // A request of HTTP/1.0 may name no host.
+    if !host.is_empty() {
+        [";host=\"", host, "\""].iter().for_each(|part| out.extend_from_slice(part.as_bytes()));
+    }
+    out.extend_from_slice(b"\r\n");
 }
 
 #[cfg(test)]
@@ -302,6 +310,11 @@ mod tests {
         }
         let both = told(Replace, Add);
         assert!(both.starts_with(x[0].1) && both.ends_with(standard[1].1), "{both}");
+        let manner = Manner { x_forwarded: Replace, forwarded: Replace, ..MANNER };
+        let old = written("GET / HTTP/1.0\r\n\r\n", &manner);
+        assert!(
+            old.contains("\r\nX-Forwarded-Proto: http\r\nForwarded: for=192.0.2.1;proto=http\r\n")
+        );
         let manner = Manner { peer: "2001:db8::1", forwarded: Replace, ..MANNER };
         assert!(written(head, &manner).contains("Forwarded: for=\"[2001:db8::1]\";proto"));
     }

@@ -150,7 +150,8 @@ impl Session for ProxySession {
         match &mut self.side {
             Side::Upstream(upstream) => upstream.connect_failed(shared, &error),
             Side::Stream(stream) => stream.connect_failed(shared, &error),
-            Side::Client(_) | Side::Look(_) => {}
+            Side::Look(look) => look.connect_failed(&error),
+            Side::Client(_) => {}
         }
     }
 
@@ -210,11 +211,15 @@ impl Session for ProxySession {
     }
 
     fn closed(self, shared: &mut ProxyShared, cause: CloseCause) {
+        let was_refused = self.side.was_refused();
         match self.side {
-            Side::Client(client) => client.closed(shared),
+            Side::Client(client) => client.closed(shared, cause),
             Side::Upstream(upstream) => upstream.closed(shared, cause),
-            Side::Stream(stream) => stream.closed(shared),
+            Side::Stream(stream) => stream.closed(shared, cause),
             Side::Look(look) => look.closed(shared),
+        }
+        if !was_refused {
+            shared.room_is_free();
         }
     }
 }
@@ -282,7 +287,17 @@ impl Side {
             Self::Upstream(upstream) => upstream.on_drain(shared, actions),
             // Nothing says where a stream could end: it has the time of the drain.
             Self::Stream(_) => {}
-            Self::Look(look) => look.give_up(actions),
+            Self::Look(look) => look.on_drain(actions),
+        }
+    }
+
+    /// The connection was refused for want of room, so that its end makes none.
+    fn was_refused(&self) -> bool {
+        match self {
+            Self::Client(_) => false,
+            Self::Upstream(upstream) => upstream.was_refused(),
+            Self::Stream(stream) => stream.was_refused(),
+            Self::Look(look) => look.was_refused(),
         }
     }
 }

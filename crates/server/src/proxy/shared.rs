@@ -70,7 +70,8 @@ pub fn backends_of(config: &ProxyConfig) -> Arc<[Backend]> {
     let groups = config.groups.iter().enumerate();
     let all = groups.flat_map(|(place, group)| {
         let rules = group.health.rules();
-        group.servers.iter().map(move |server| Backend::new(server, place, rules))
+        let name = (config.groups.len() > 1).then_some(group.name.as_str());
+        group.servers.iter().map(move |server| Backend::new(server, (place, name), rules))
     });
     all.collect()
 }
@@ -186,15 +187,19 @@ impl ProxyShared {
         Some(Errand::Connect { to, session, deadline })
     }
 
-    /// A check has ended.
-    pub(super) fn checked(&mut self, backend: usize, has_passed: bool) {
+    /// A check has ended; none says that it was no check of the backend.
+    pub(super) fn checked(&mut self, backend: usize, verdict: Option<bool>) {
         let now = self.now.at;
         let interval = self.group_of(backend).check_interval;
         if let Some(schedule) = &mut self.schedule {
             schedule.again(backend, now + interval);
         }
         let state = &self.backends[backend];
-        let turned = if has_passed { state.passed_check(now) } else { state.failed(now) };
+        let turned = match verdict {
+            Some(true) => state.passed_check(now),
+            Some(false) => state.failed(now),
+            None => None,
+        };
         self.report_turn(backend, turned);
     }
 
@@ -400,6 +405,14 @@ impl ProxyShared {
         let name = &self.backends[backend].name;
         let text = || format!("TLS with the backend {name} failed: {}", secrets::why(error));
         self.logs.errors.report(Event::BackendLost, self.now.unix_s, text);
+    }
+
+    /// Has the error log say why what a backend sent is not an answer.
+    #[cold]
+    pub(super) fn report_answer(&self, backend: usize, why: &str) {
+        let name = &self.backends[backend].name;
+        let text = || format!("the backend {name}: {}: {why}", Fault::BadAnswer.about());
+        self.logs.errors.report(Event::BackendFailed, self.now.unix_s, text);
     }
 
     /// Has the error log say what was wrong with a backend.

@@ -9,11 +9,12 @@ use pollux_engine::{Driver, Group, GroupConfig, GroupError, Limits, ListenAddres
 use pollux_poller::Waker;
 
 use super::backends::Backend;
-use super::config::{Mode, ProxyConfig, ProxyLimits};
+use super::config::{Frontend, Mode, ProxyConfig, ProxyLimits};
 use super::counters::ProxyCounters;
 use super::passing::Passing;
 use super::session::ProxySession;
 use super::shared::{ProxyShared, backends_of};
+use super::standing;
 use crate::counters::ServerCounters;
 use crate::descriptors::{KEPT, limit};
 use crate::log::ErrorWriter;
@@ -47,7 +48,8 @@ impl Server {
     }
 
     /// As [`Server::start_proxy`], on sockets that somebody else opened, and whose paths are theirs
-    /// to remove; under a master, with the waker of the thread that talks to it.
+    /// to remove; under a master, with the waker of the thread that talks to it, and how backends stood
+    /// for the worker before.
     ///
     /// # Errors
     /// [`ServerError`]; what was started already is ended.
@@ -57,12 +59,15 @@ impl Server {
     pub(crate) fn start_proxy_on(
         config: &ProxyConfig,
         sockets: &ProxySockets,
-        master: Option<Waker>,
+        master: Option<(Waker, &str)>,
     ) -> Result<Self, ServerError> {
         assert!(config.servers().next().is_some(), "a proxy has a backend");
         let logs = Logs::of(PROXY, config.watching.log_level);
         let error_writer = ErrorWriter::open(&config.watching.error_log)?;
         let backends = backends_of(config);
+        if let Some((_, standing)) = &master {
+            standing::resume(&backends, "", standing);
+        }
         let of_loop = |_| (Arc::default(), Arc::new(ProxyCounters::new(backends.len())));
         let counters: Vec<LoopCounters> = (0..config.loops.threads).map(of_loop).collect();
         let passing = Passing::new(config, Arc::clone(&backends));
@@ -76,7 +81,7 @@ impl Server {
             if config.loops.threads > 1 { 3 } else { 2 },
         );
         let overview = overview(config, &group, driver, (&backends, passing), &counters);
-        if let Some(master) = master {
+        if let Some((master, _)) = master {
             // Before the control socket is there, where somebody may wait to ask for a reload.
             overview.supervised.begin(master);
         }
@@ -233,10 +238,12 @@ fn banner(
     driver: Driver,
     refused: &[String],
 ) -> Vec<String> {
-    let secure =
-        config.frontends.iter().flat_map(|front| front.listen.iter().map(|_| front.tls.is_some()));
-    let urls: Vec<String> =
-        addresses.iter().zip(secure).map(|(address, secure)| url(address, secure, "")).collect();
+    let fronts = config.frontends.iter().flat_map(|front| front.listen.iter().map(move |_| front));
+    let place = |(address, front): (&ListenAddress, &Frontend)| match (address, front.mode) {
+        (ListenAddress::Tcp(address), Mode::Tcp) => format!("tcp://{address}"),
+        _ => url(address, front.tls.is_some(), ""),
+    };
+    let urls: Vec<String> = addresses.iter().zip(fronts).map(place).collect();
     let backends: Vec<String> = config.servers().map(|each| each.address.to_string()).collect();
     let threads = match config.loops.threads {
         1 => "1 thread".to_owned(),

@@ -12,7 +12,7 @@
 use std::io;
 use std::sync::Arc;
 
-use pollux_engine::{Actions, Errand, SplicedIn};
+use pollux_engine::{Actions, CloseCause, Errand, SplicedIn};
 use pollux_http::ProxyHeader;
 
 use super::client::header_of;
@@ -108,10 +108,7 @@ impl Stream {
 
     pub(super) fn connect_failed(&mut self, shared: &mut ProxyShared, error: &io::Error) {
         let Some(at) = self.pair else { return };
-        // What the loop itself refused has no number.
-        let is_full = error.raw_os_error().is_none();
-        let fault = if is_full { Fault::UpstreamsFull } else { Fault::ConnectFailed };
-        self.fault.get_or_insert(fault);
+        self.fault.get_or_insert(Fault::of_connect(error));
         let backend = shared.pairs.get(at).backend;
         shared.report_connect(backend, error);
     }
@@ -249,8 +246,14 @@ impl Stream {
         actions.abort();
     }
 
-    pub(super) fn closed(mut self, shared: &mut ProxyShared) {
+    /// There was no room for its connection.
+    pub(super) fn was_refused(&self) -> bool {
+        self.fault == Some(Fault::UpstreamsFull)
+    }
+
+    pub(super) fn closed(mut self, shared: &mut ProxyShared, cause: CloseCause) {
         let Some(at) = self.pair else { return };
+        self.fault = self.fault.or_else(|| Fault::of_end(cause));
         let own = self.side as usize;
         let pair = shared.pairs.get(at);
         pair.sides -= 1;
@@ -273,7 +276,7 @@ impl Stream {
         if is_unconnected
             && has_client
             && pair.tries < size
-            && self.fault != Some(Fault::UpstreamsFull)
+            && self.fault.is_none_or(|fault| fault.party() != Party::Proxy)
         {
             shared.proxied.count(ProxyCounter::Retries);
             return connect(shared, at);

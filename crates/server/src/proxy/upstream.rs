@@ -12,10 +12,11 @@
 use std::io;
 
 use pollux_engine::{Actions, CloseCause, Moment};
-use pollux_http::{BodyReader, Response, ResponseBody, ResponseFacts};
+use pollux_http::{BodyReader, Rejection, Response, ResponseBody, ResponseFacts};
 
 use super::counters::ProxyCounter;
 use super::fault::Fault;
+use super::links::Link;
 use super::repeats::AskedBy;
 use super::response::{self, Goes, Manner};
 use super::shared::ProxyShared;
@@ -63,12 +64,17 @@ impl Upstream {
     }
 
     pub(super) fn connect_failed(&mut self, shared: &mut ProxyShared, error: &io::Error) {
-        // What the loop itself refused has no number.
-        let is_full = error.raw_os_error().is_none();
-        let fault = if is_full { Fault::UpstreamsFull } else { Fault::ConnectFailed };
-        self.fault.get_or_insert(fault);
-        let backend = shared.links.get(self.link).backend;
-        shared.report_connect(backend, error);
+        let fault = *self.fault.get_or_insert(Fault::of_connect(error));
+        let Link { backend, exchange, .. } = *shared.links.get(self.link);
+        let waits = exchange.filter(|_| fault == Fault::UpstreamsFull);
+        if waits.is_none_or(|at| !shared.wait_for_room(at)) {
+            shared.report_connect(backend, error);
+        }
+    }
+
+    /// There was no room for its connection.
+    pub(super) fn was_refused(&self) -> bool {
+        self.fault == Some(Fault::UpstreamsFull)
     }
 
     pub(super) fn tls_failed(
@@ -99,8 +105,14 @@ impl Upstream {
             if is_tunnel {
                 (exchange.request.is_whole, exchange.response.is_whole) = (true, true);
             }
-            let fault = if exchange.has_answer { Fault::Cut } else { Fault::Closed };
-            let fault = self.fault.unwrap_or(fault);
+            let fault = match (cause, exchange.has_answer) {
+                // It took nothing of the request.
+                (CloseCause::SlowReader, false) => Fault::FirstByteTimeout,
+                (CloseCause::SlowReader, true) => Fault::BodyTimeout,
+                (_, false) => Fault::Closed,
+                (_, true) => Fault::Cut,
+            };
+            let fault = self.fault.or_else(|| Fault::of_end(cause)).unwrap_or(fault);
             if is_tunnel {
                 shared.tunnel_ended(at);
             } else {
@@ -158,7 +170,7 @@ impl Upstream {
             match self.on_head(shared, actions, at, &input[used..]) {
                 Ok(0) => return used,
                 Ok(head_bytes) => used += head_bytes,
-                Err(fault) => return self.refuse(actions, fault, input),
+                Err(why) => return self.refuse(shared, actions, why, input),
             }
         }
         if shared.exchange(at).is_tunnel {
@@ -166,7 +178,7 @@ impl Upstream {
         }
         match shared.exchange(at).response.take(&input[used..]) {
             Ok(body_bytes) => used += body_bytes,
-            Err(_) => return self.refuse(actions, Fault::BadAnswer, input),
+            Err(Rejection { reason, .. }) => return self.refuse(shared, actions, reason, input),
         }
         if shared.exchange(at).response.is_whole {
             self.answered(shared, actions, at, used == input.len());
@@ -283,14 +295,14 @@ impl Upstream {
         }
     }
 
-    /// Reads a head; says how many bytes it took, none while it is not there.
+    /// Reads a head; says how many bytes it took, none while it is not there, or what is wrong with it.
     fn on_head(
         &mut self,
         shared: &mut ProxyShared,
         actions: &mut Actions<'_>,
         at: u32,
         input: &[u8],
-    ) -> Result<usize, Fault> {
+    ) -> Result<usize, &'static str> {
         let limits = shared.answer_limits;
         let exchange = shared.exchanges.get(at);
         let by = AskedBy {
@@ -308,7 +320,7 @@ impl Upstream {
         let response = match Response::parse(input, &limits, exchange.kind) {
             Ok(Some(response)) => response,
             Ok(None) => return Ok(0),
-            Err(_) => return Err(Fault::BadAnswer),
+            Err(Rejection { reason, .. }) => return Err(reason),
         };
         let facts = response.facts;
         let code = facts.status.code();
@@ -317,7 +329,7 @@ impl Upstream {
         if facts.is_interim() {
             exchange.interims += 1;
             if exchange.interims > INTERIMS_MAX {
-                return Err(Fault::BadAnswer);
+                return Err("more interim answers (1xx) than 16");
             }
             // Clients of HTTP/1.0 know none (RFC 9110 15.2).
             if exchange.minor > 0 {
@@ -330,7 +342,7 @@ impl Upstream {
         if code == 101 {
             let is_wanted = exchange.wants_upgrade && exchange.minor > 0;
             if !is_wanted || !response::write_upgrade(way.head(), &response) {
-                return Err(Fault::BadAnswer);
+                return Err("an upgrade (101) that was not asked for");
             }
             (exchange.has_answer, exchange.is_tunnel) = (true, true);
             (exchange.is_last, exchange.request.is_whole) = (true, false);
@@ -347,7 +359,8 @@ impl Upstream {
             rules: &shared.entrances.get(exchange.front).rules.response,
         };
         let before = way.head().len();
-        let goes = response::write(way.head(), &response, &manner).ok_or(Fault::BadAnswer)?;
+        let goes = response::write(way.head(), &response, &manner)
+            .ok_or("a coding before chunked, which was not asked for")?;
         let (head, written) = (&input[..facts.head_len], &way.head()[before..]);
         shared.repeats.note_answer(head, by, written, (facts, goes));
         self.begin_answer(shared, at, facts, goes);
@@ -447,8 +460,17 @@ impl Upstream {
         }
     }
 
-    fn refuse(&mut self, actions: &mut Actions<'_>, fault: Fault, input: &[u8]) -> usize {
-        self.fault = Some(fault);
+    /// What came is not an answer; whoever runs the backend is told why.
+    #[cold]
+    fn refuse(
+        &mut self,
+        shared: &mut ProxyShared,
+        actions: &mut Actions<'_>,
+        why: &str,
+        input: &[u8],
+    ) -> usize {
+        self.fault = Some(Fault::BadAnswer);
+        shared.report_answer(shared.links.look(self.link).backend, why);
         actions.abort();
         input.len()
     }

@@ -95,7 +95,9 @@ impl Watch {
         log: &ErrorLog,
         unix_s: u64,
     ) {
+        // A proxy's connections to backends are open as well, and bounded apart.
         let most = self.connections_max;
+        let open = open.min(most);
         if has_paused && !self.is_full {
             self.is_full = true;
             log.report(Event::ConnectionsFull, unix_s, || {

@@ -27,7 +27,10 @@ const COMMANDS: [(&str, &str); 11] = [
     ("show fd", "what each loop knows of its descriptors; stops all loops for a moment"),
     ("show servers", "a proxy's backends: weight, health, requests"),
     ("show pools", "a proxy's idle connections to backends, and requests that wait for one"),
-    ("set server NAME drain|ready", "gives a backend no new requests, or again"),
+    (
+        "set server NAME drain|ready",
+        "gives a backend no new requests, or again; also for workers to come",
+    ),
     ("set server NAME weight N", "changes a backend's share, 1 to 256"),
     ("reload", "has the proxy's master read the settings anew; says how that went"),
     ("show reloads", "how reloads went, and why the last one failed"),

@@ -12,7 +12,7 @@ pub fn servers(overview: &Overview) -> String {
         return NO_PROXY.to_owned();
     }
     let mut text = format!(
-        "{:<28}{:>8}{:>8}{:>7}{:>7}{:>12}{:>8}{:>8}{:>8}\n",
+        "{:<28} {:>7}{:>8}{:>7}{:>7}{:>12}{:>8}{:>8}{:>8}\n",
         "server", "weight", "order", "health", "falls", "requests", "failed", "in use", "idle"
     );
     for (place, backend) in overview.backends.iter().enumerate() {
@@ -20,7 +20,7 @@ pub fn servers(overview: &Overview) -> String {
         let counts: Vec<_> = proxies.filter_map(|proxy| proxy.backends().get(place)).collect();
         let sum = |read: fn(&BackendCounts) -> u64| counts.iter().map(|of| read(of)).sum::<u64>();
         let line = format!(
-            "{:<28}{:>8}{:>8}{:>7}{:>7}{:>12}{:>8}{:>8}{:>8}",
+            "{:<28} {:>7}{:>8}{:>7}{:>7}{:>12}{:>8}{:>8}{:>8}",
             backend.name(),
             backend.weight(),
             if backend.is_draining() { "drain" } else { "ready" },
@@ -41,13 +41,13 @@ pub fn servers(overview: &Overview) -> String {
 pub fn pools(overview: &Overview) -> String {
     let Some(passing) = &overview.passing else { return NO_PROXY.to_owned() };
     let mut text =
-        format!("{:<28}{:>8}{:>8}{:>8}{:>9}\n", "server", "idle", "open", "most", "waiting");
+        format!("{:<28} {:>7}{:>8}{:>8}{:>9}\n", "server", "idle", "open", "most", "waiting");
     let or_dash = |number: Option<u32>| number.map_or("-".to_owned(), |number| number.to_string());
     for (place, backend) in overview.backends.iter().enumerate() {
         let view = passing.view(place);
         let (open, most) = (or_dash(view.open), or_dash(view.open_max));
         let (name, idle, waiting) = (backend.name(), view.idle, view.waiting);
-        writeln!(text, "{name:<28}{idle:>8}{open:>8}{most:>8}{waiting:>9}").expect("a string");
+        writeln!(text, "{name:<28} {idle:>7}{open:>8}{most:>8}{waiting:>9}").expect("a string");
     }
     text.push('\n');
     for counter in POOL_COUNTERS {
@@ -72,23 +72,26 @@ const POOL_COUNTERS: [ProxyCounter; 9] = [
     ProxyCounter::Queued,
 ];
 
-/// Does what `set server NAME …` says, and tells.
+/// Does what `set server NAME …` says with every backend that is called so, and tells.
 #[must_use]
 pub fn set_server(overview: &Overview, name: &str, order: &[&str]) -> String {
-    let Some(backend) = overview.backends.iter().find(|backend| backend.name() == name) else {
+    let mut called = overview.backends.iter().filter(|backend| backend.is_called(name)).peekable();
+    if called.peek().is_none() {
         let names: Vec<_> = overview.backends.iter().map(Backend::name).collect();
         let known = if names.is_empty() { NO_PROXY.to_owned() } else { names.join(", ") };
         return format!("no such server; expected one of: {known}");
-    };
+    }
     match order {
-        ["drain"] => backend.set_draining(true),
-        ["ready"] => backend.set_draining(false),
-        ["weight", weight] => match weight.parse() {
-            Ok(weight @ 1..=WEIGHT_MAX) => backend.set_weight(weight),
-            _ => return format!("expected a weight from 1 to {WEIGHT_MAX}"),
+        ["drain"] => called.for_each(|backend| backend.set_draining(true)),
+        ["ready"] => called.for_each(|backend| backend.set_draining(false)),
+        ["weight", weight] => match Backend::read_weight(weight) {
+            Some(weight) => called.for_each(|backend| backend.set_weight(weight)),
+            None => return format!("expected a weight from 1 to {WEIGHT_MAX}"),
         },
         _ => return "expected drain, ready or weight N".to_owned(),
     }
+    // The next worker has to know of it, also when this one is about to die.
+    overview.supervised.wake();
     servers(overview)
 }
 

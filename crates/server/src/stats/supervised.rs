@@ -76,6 +76,13 @@ impl Supervised {
         }
     }
 
+    /// Has the thread that talks to the master look for what is new.
+    pub(super) fn wake(&self) {
+        if let Some(waker) = self.waker.get() {
+            waker.wake();
+        }
+    }
+
     /// Asks the master for a reload; its number tells what became of it.
     ///
     /// # Errors

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
 use std::time::Duration;
 
 use pollux_engine::ListenAddress;
-use pollux_server::proxy::{Balance, Check, ProxyCounter};
+use pollux_server::proxy::{Balance, Check, Fault, Mode, ProxyConfig, ProxyCounter};
 use pollux_server::stats::{servers, set_server};
 
 use crate::stage::{Backend, Client, Proxy, field, nobody, on_every_driver};
@@ -102,10 +102,38 @@ fn requests_are_spread_by_turn_by_weight_and_by_hash() {
 }
 
 #[test]
+fn backends_that_are_all_drained_get_no_request_nor_stream() {
+    for mode in [Mode::Http, Mode::Tcp] {
+        let (one, two) =
+            (named("one", &well(), &Arc::default()), named("two", &well(), &Arc::default()));
+        let set = |config: &mut ProxyConfig| config.frontends[0].mode = mode;
+        on_every_driver(&[one.address, two.address], set, |driver, proxy| {
+            let before = one.accepted() + two.accepted();
+            let overview = proxy.server().overview();
+            let names = [one.address.to_string(), two.address.to_string()];
+            names.iter().for_each(|name| drop(set_server(overview, name, &["drain"])));
+            let mut client = proxy.client();
+            client.try_send("GET / HTTP/1.0\r\n\r\n");
+            let answer = client.rest();
+            match mode {
+                Mode::Http => assert!(answer.starts_with("HTTP/1.1 503 "), "{driver}: {answer}"),
+                Mode::Tcp => assert_eq!(answer, "", "{driver}"),
+            }
+            proxy.await_that("the fault", |proxy| proxy.faults(Fault::AllDrained) == 1);
+            assert_eq!(one.accepted() + two.accepted(), before, "{driver}");
+            drop(set_server(overview, &names[1], &["ready"]));
+            let mut client = proxy.client();
+            client.send("GET / HTTP/1.1\r\nHost: x\r\n\r\n");
+            assert!(client.head().contains("X-Name: two"), "{driver}");
+        });
+    }
+}
+
+#[test]
 fn a_backend_that_fails_is_left_alone_and_tried_again_after_a_while() {
     let none = Arc::default();
     let one = named("one", &well(), &none);
-    let set = |config: &mut pollux_server::proxy::ProxyConfig| {
+    let set = |config: &mut ProxyConfig| {
         config.groups[0].health.fall = 2;
         config.groups[0].health.down_time = Duration::from_secs(3600);
     };
@@ -119,7 +147,7 @@ fn a_backend_that_fails_is_left_alone_and_tried_again_after_a_while() {
             "{driver}: {shown}"
         );
     });
-    let shortly = |config: &mut pollux_server::proxy::ProxyConfig| {
+    let shortly = |config: &mut ProxyConfig| {
         config.groups[0].health.fall = 1;
         config.groups[0].health.down_time = Duration::from_millis(1);
     };
@@ -137,7 +165,7 @@ fn checks_take_a_backend_out_and_bring_it_back() {
     let (is_well, checks) = (well(), Arc::<AtomicU64>::default());
     let none = Arc::default();
     let (one, two) = (named("one", &is_well, &checks), named("two", &well(), &none));
-    let set = |config: &mut pollux_server::proxy::ProxyConfig| {
+    let set = |config: &mut ProxyConfig| {
         config.groups[0].health.check = Check::Http("/health".to_owned());
         config.groups[0].health.interval = Duration::from_millis(20);
         config.groups[0].health.timeout = Duration::from_secs(20);
@@ -155,7 +183,7 @@ fn checks_take_a_backend_out_and_bring_it_back() {
         proxy.await_that("its requests", |proxy| ask(proxy, "/") == "one");
         assert!(proxy.count(ProxyCounter::Checks) >= 5, "{driver}");
     });
-    let tcp = |config: &mut pollux_server::proxy::ProxyConfig| {
+    let tcp = |config: &mut ProxyConfig| {
         config.groups[0].health.check = Check::Tcp;
         config.groups[0].health.interval = Duration::from_millis(20);
     };
@@ -172,7 +200,7 @@ fn checks_take_a_backend_out_and_bring_it_back() {
 fn each_front_end_leads_to_its_own_backends() {
     let (sick, none) = (Arc::new(AtomicBool::new(false)), Arc::default());
     let (one, two) = (named("one", &well(), &none), named("two", &sick, &none));
-    let add = |config: &mut pollux_server::proxy::ProxyConfig| {
+    let add = |config: &mut ProxyConfig| {
         let mut group = config.groups[0].clone();
         "second".clone_into(&mut group.name);
         group.servers[0].address = ListenAddress::Tcp(two.address);

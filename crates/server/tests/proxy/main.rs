@@ -13,6 +13,7 @@
 //! | `leaving` | clients that leave while their request is under way |
 //! | `kept` | kept connections whose idle time ends when they are needed |
 //! | `pool` | connections that threads share, and requests that wait for one |
+//! | `room` | no room for a connection to a backend, and the end of the proxy with answers under way |
 //! | `takeovers` | what sharing connections costs: counts of the poller |
 //! | `status` | the live page and its figures |
 //! | `streams` | TCP mode: bytes, ends and cuts both ways |
@@ -37,6 +38,7 @@ mod identity;
 mod kept;
 mod leaving;
 mod pool;
+mod room;
 mod stage;
 mod status;
 mod streams;

@@ -259,7 +259,10 @@ impl Trouble {
         let head = client.head();
         let starts = |status: u16| head.starts_with(&format!("HTTP/1.1 {status} "));
         match self.gets {
-            Gets::Page(status) => assert!(starts(status), "{name}: {head}"),
+            Gets::Page(status) => {
+                assert!(starts(status), "{name}: {head}");
+                self.check_page(name, &head);
+            }
             Gets::Answer(status, body) => {
                 assert!(starts(status), "{name}: {head}");
                 assert_eq!(client.bytes(body.len()), body.as_bytes(), "{name}");
@@ -279,6 +282,16 @@ impl Trouble {
         }
         // A request that was not read to its end is the last one.
         self.play.is_some() && *last != LONG_POST
+    }
+
+    /// A page of the proxy says whose fault it was and whether a retry is safe.
+    fn check_page(&self, name: &str, head: &str) {
+        let (fault, is_safe) = (self.fault.expect("a page"), self.retry() == Some("safe"));
+        let told = field(head, "proxy-status").unwrap_or_default();
+        let details = format!("details=\"{}/{}, ", fault.name(), self.state);
+        assert!(told.starts_with("pollux;error=") && told.contains(&details), "{name}: {head}");
+        assert_eq!(told.ends_with(", a retry is safe\""), is_safe, "{name}: {head}");
+        assert_eq!(told.ends_with(": a retry is not safe\""), !is_safe, "{name}: {head}");
     }
 
     /// The time for what ends with this fault when it takes too long.
@@ -306,6 +319,14 @@ impl Trouble {
         let found = (&line["end"], line["state"].as_str().unwrap_or_default(), &line["tries"]);
         let end = self.fault.map_or("ok", Fault::name);
         assert_eq!(found, (&end.into(), self.state, &self.tries.into()), "{name}: {line}");
+        assert_eq!(line["retry"].as_str(), self.retry(), "{name}: {line}");
+    }
+
+    /// Whether the client may ask again: no backend has seen the request, or twice is as good as once.
+    fn retry(&self) -> Option<&'static str> {
+        let request = self.requests.last().expect("one");
+        let is_safe = request.starts_with("GET ") || self.play.is_none();
+        self.fault.map(|_| if is_safe { "safe" } else { "unsafe" })
     }
 
     fn row(&self) -> String {
@@ -320,9 +341,9 @@ impl Trouble {
             Some(Party::Client) => "the client's",
             Some(Party::Proxy) => "the proxy's",
         };
-        let end = match self.fault {
-            None => "ok".to_owned(),
-            Some(fault) => format!("{}/{}", fault.name(), self.state),
+        let end = match (self.fault, self.retry()) {
+            (Some(fault), Some(retry)) => format!("{}/{}/{retry}", fault.name(), self.state),
+            _ => "ok".to_owned(),
         };
         let repeated = if self.tries > 1 { "yes" } else { "no" };
         format!("| {} | {gets} | `{end}` | {party} | {repeated} |\n", self.backend)

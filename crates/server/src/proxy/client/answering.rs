@@ -69,8 +69,8 @@ impl Client {
         at: u32,
         fault: Fault,
     ) {
-        // Why a connect failed was told where it did.
-        let is_told = matches!(fault, Fault::ConnectFailed | Fault::TlsFailed);
+        // Why a connect failed, or what is no answer, was told where it was seen.
+        let is_told = matches!(fault, Fault::ConnectFailed | Fault::TlsFailed | Fault::BadAnswer);
         if fault.party() == Party::Upstream && !is_told {
             shared.report_fault(at, fault);
         }
@@ -92,7 +92,17 @@ impl Client {
         // An interim answer may still stand in front.
         exchange.response.send(actions);
         let manner = answer::Manner { tone, is_head, asked: Asked::default() };
-        let answered = answer::page(actions, &shared.common, manner, status, |_| {});
+        let exchange = shared.exchanges.look(at);
+        let retry = if exchange.is_retry_safe() {
+            "a retry is safe"
+        } else {
+            "it may have been done: a retry is not safe"
+        };
+        let why = format!("{}/{}, {retry}", fault.name(), exchange.state());
+        let proxy_status = format!("pollux;error={};details=\"{why}\"", fault.error_type());
+        let answered = answer::explained(actions, &shared.common, manner, status, &why, |head| {
+            head.field("Proxy-Status", proxy_status.as_bytes());
+        });
         shared.exchange(at).response.body_bytes = answered.body_bytes;
         self.book(shared, at, Some(fault));
         shared.end(at);
