@@ -165,6 +165,31 @@ extern int tpsend(int cd, char *data, long len, long flags, long *revent);
 extern int tprecv(int cd, char **data, long *len, long flags, long *revent);
 extern int tpdiscon(int cd);
 
+/* Events and unsolicited messages. tpsubscribe takes a regular expression of names and a filter (for
+ * fields a Boolean expression, for texts a regular expression; NULL or "" for all), 255 bytes each; with
+ * TPEVSERVICE the service `name1` gets the data as a request, without TPEVCTL (NULL) the thread's
+ * context as an unsolicited message. It gives a handle, and lasts as long as its context. tppost (names
+ * have up to 31 bytes), tpbroadcast (NULL fits every name; machines are not looked at) and tpunsubscribe (-1
+ * for all) give how many there were, also in tpurcode. Messages wait until tpchkunsol gives them to the
+ * thread's handler and frees them; who does not look loses those that find no room. TPEPROTO: no handler.
+ * tpnotify: TPENOENT for a client that is gone or has no handler, TPEBLOCK when it does not look. */
+#define XATMI_EVENT_MAX 32
+typedef struct tpevctl_t {
+  long flags;
+  char name1[XATMI_EVENT_MAX];
+  char name2[XATMI_EVENT_MAX];
+} TPEVCTL;
+typedef void (*TPUNSOLHANDLER)(char *data, long len, long flags);
+#define TPUNSOLERR ((TPUNSOLHANDLER)-1)
+extern long tpsubscribe(const char *events, const char *filter, const TPEVCTL *control, long flags);
+extern int tpunsubscribe(long subscription, long flags);
+extern int tppost(const char *event, char *data, long len, long flags);
+extern int tpnotify(const CLIENTID *client, char *data, long len, long flags);
+extern int tpbroadcast(const char *machine, const char *usrname, const char *cltname, char *data,
+                       long len, long flags);
+extern TPUNSOLHANDLER tpsetunsol(TPUNSOLHANDLER handler); /* the one before; TPUNSOLERR for an error */
+extern int tpchkunsol(void);
+
 /* Ends of a service function: neither comes back to it, and the buffer is the server's. Anywhere
  * else they do come back, with TPEPROTO. */
 extern void tpreturn(int rval, long rcode, char *data, long len, long flags);

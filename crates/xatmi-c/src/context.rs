@@ -24,7 +24,9 @@ use pollux_xatmi::client::Client;
 use pollux_xatmi::conversation::Conversation;
 use pollux_xatmi::environment::{BadVariable, Environment};
 use pollux_xatmi::error::{Code, Error};
+use pollux_xatmi::wire::ClientAddress;
 
+use crate::events::Ears;
 use crate::fault::{self, Fault};
 use crate::transactions::Transaction;
 use crate::{caller, server, times, transactions};
@@ -71,6 +73,10 @@ struct State {
     pools_time: Duration,
     /// Those that were begun in it, by their descriptors.
     conversations: Conversations,
+    /// What it listens to.
+    ears: Option<Ears>,
+    /// `usrname` and `cltname` of its TPINIT.
+    names: (String, String),
     /// The transaction of the thread that left last.
     transaction: Option<Transaction>,
 }
@@ -153,6 +159,16 @@ pub(crate) fn with_conversations<T>(
     work: impl FnOnce(&mut Conversations) -> Result<T, Fault>,
 ) -> Result<T, Fault> {
     with_state(|state| work(&mut state.conversations))
+}
+
+/// Lets `work` use what the thread's context listens to, with its address and its names.
+pub(crate) fn with_ears<T>(
+    work: impl FnOnce(&mut Option<Ears>, ClientAddress, (&str, &str)) -> Result<T, Fault>,
+) -> Result<T, Fault> {
+    with_state(|state| {
+        let address = client_of(state).address();
+        work(&mut state.ears, address, (&state.names.0, &state.names.1))
+    })
 }
 
 fn client_of(state: &mut State) -> &mut Client {
@@ -247,6 +263,7 @@ unsafe extern "C" fn leave_in_child() {
         if let Ok(mut state) = context.state.try_lock() {
             state.client = None;
             state.conversations.clear();
+            state.ears = None;
         }
     };
     let _ = FORKING.try_with(|place| {
@@ -266,12 +283,24 @@ unsafe extern "C" fn leave_in_child() {
     });
 }
 
+/// Bytes of a name of `TPINIT`, with its NUL.
+const NAME_BYTES: usize = 31;
+
 /// `TPINIT`, as far as it counts.
 #[derive(Clone, Copy, Debug)]
 #[repr(C)]
 pub struct Info {
-    names: [u8; 4 * 31],
+    names: [u8; 4 * NAME_BYTES],
     flags: c_long,
+}
+
+impl Info {
+    /// `usrname` (0) or `cltname` (1).
+    fn name(&self, at: usize) -> String {
+        let field = &self.names[at * NAME_BYTES..(at + 1) * NAME_BYTES];
+        let text = field.split(|byte| *byte == 0).next().unwrap_or_default();
+        String::from_utf8_lossy(text).into_owned()
+    }
 }
 
 /// Joins the pool. It may be left out; with TPMULTICONTEXTS each makes another context.
@@ -282,9 +311,13 @@ pub struct Info {
 pub unsafe extern "C" fn tpinit(info: *const Info) -> c_int {
     fault::atmi(-1, || {
         // SAFETY: the caller's promise.
-        let flags = unsafe { caller::read(info) }.map_or(0, |info| info.flags);
-        if flags & TPMULTICONTEXTS == 0 {
-            return with_context(|_| Ok(0));
+        let info = unsafe { caller::read(info) };
+        let names = info.map(|info| (info.name(0), info.name(1))).unwrap_or_default();
+        if info.is_none_or(|info| info.flags & TPMULTICONTEXTS == 0) {
+            return with_state(|state| {
+                state.names = names;
+                Ok(0)
+            });
         }
         if server::is_on_this_thread() {
             let detail = "a server's own thread has the context of the server";
@@ -293,6 +326,7 @@ pub unsafe extern "C" fn tpinit(info: *const Info) -> c_int {
         with_place(|place| {
             let context = Context::new();
             open(&mut context.state())?;
+            context.state().names = names;
             context.keep()?;
             leave(place);
             enter(place, context);

@@ -12,6 +12,7 @@
 //! | `typed.rs` | tpalloc, tprealloc, tpfree, tptypes |
 //! | `context.rs`, `calls.rs`, `times.rs` | a thread's client, its calls and its time limits |
 //! | `transactions.rs`, `tx.rs` | transactions over no resource, by both interfaces |
+//! | `events.rs` | events and unsolicited messages |
 //! | `conversations.rs` | conversations of clients and of services |
 //! | `server.rs`, `service.rs` | the life of a server, one call of a service function |
 //! | `userlog.rs`, `logging.rs` | lines in the log of the day, lines with a level |
@@ -29,6 +30,7 @@ pub mod calls;
 pub mod context;
 pub mod conversations;
 pub mod copies;
+pub mod events;
 pub mod expressions;
 pub mod fault;
 pub mod fields;

@@ -23,7 +23,7 @@ use crate::supervisor::Selection;
 
 mod rows;
 
-pub use rows::{ClientRow, PoolInfo, QueueRow, ServiceRow, WorkerRow};
+pub use rows::{ClientRow, MailboxRow, PoolInfo, QueueRow, ServiceRow, SubscriberRow, WorkerRow};
 
 /// Rows of one message: the longest row is a few hundred bytes, a message carries 64 KiB.
 pub const ROWS_MAX: usize = 64;
@@ -73,6 +73,29 @@ pub enum Request {
         /// Which.
         what: Selection,
     },
+    /// Unsolicited messages come to this mailbox as long as the connection is there.
+    Mailbox(MailboxRow),
+    /// Subscribe to events, as long as the connection is there; answered with a handle.
+    Subscribe {
+        /// A regular expression of their names.
+        pattern: String,
+        /// What their data have to be like; empty for any.
+        filter: String,
+        /// The service that gets them; the mailbox without.
+        service: Option<String>,
+    },
+    /// Take a subscription of this connection back, or all; answered with how many.
+    Unsubscribe {
+        /// Which.
+        handle: Option<u64>,
+    },
+    /// Who wants an event; who asks delivers it.
+    Post {
+        /// Its name.
+        event: String,
+    },
+    /// All mailboxes.
+    Mailboxes,
     /// Read the configuration again.
     Reload,
     /// Stop all workers and end; answered when they are gone.
@@ -97,6 +120,10 @@ pub enum Answer {
     Clients(Vec<ClientRow>),
     /// The pool.
     Info(Box<PoolInfo>),
+    /// Some of those who want an event.
+    Subscribers(Vec<SubscriberRow>),
+    /// Some mailboxes.
+    Mailboxes(Vec<MailboxRow>),
     /// How far an order is.
     Progress(Progress),
     /// The last message: done.

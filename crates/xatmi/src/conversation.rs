@@ -45,7 +45,7 @@ use crate::wire::{ClientAddress, PAYLOAD_LEN_BYTES_MAX};
 /// The longest payload within a message of the socket.
 pub const INLINE_LEN_BYTES_MAX: usize = 32 << 10;
 
-const HEAD_LEN_BYTES: usize = 32;
+pub(crate) const HEAD_LEN_BYTES: usize = 32;
 /// How long a worker waits to learn its role: the initiator says it as soon as it is connected.
 const ROLE_TIMEOUT_NS: u64 = 5_000_000_000;
 
@@ -271,22 +271,13 @@ impl Conversation {
         deadline_ns: u64,
         flags: CallFlags,
     ) -> Result<Sent, Error> {
-        let Outgoing { buffer_type, buffer_size_bytes, bytes } = data;
+        let bytes = data.bytes;
         if bytes.len() as u64 > PAYLOAD_LEN_BYTES_MAX {
             let detail = format!("a message has at most {PAYLOAD_LEN_BYTES_MAX} bytes");
             return Err(Error::new(Code::Invalid, detail));
         }
-        let tag = |of| BufferType::ALL.iter().position(|known| *known == of).map_or(0, |at| at + 1);
-        let mut head = [0; HEAD_LEN_BYTES];
-        head[0] = kind as u8;
-        head[1] = buffer_type.map_or(0, tag) as u8;
-        head[8..16].copy_from_slice(&(buffer_size_bytes as u64).to_le_bytes());
-        head[16..24].copy_from_slice(&(bytes.len() as u64).to_le_bytes());
-        head[24..32].copy_from_slice(&urcode.to_le_bytes());
-        let memfd = match bytes.len() {
-            0..=INLINE_LEN_BYTES_MAX => None,
-            _ => Some(filled(bytes).map_err(|e| Error::os("no memory for a long message", e))?),
-        };
+        let head = head(kind, &data, urcode);
+        let memfd = memfd_for(bytes).map_err(|e| Error::os("no memory for a long message", e))?;
         let inline = if memfd.is_some() { &[][..] } else { bytes };
         loop {
             // An end that came meanwhile is told instead.
@@ -370,13 +361,29 @@ fn is_ours(socket: &OwnedFd) -> bool {
     socket_peercred(socket).is_ok_and(|peer| peer.uid == geteuid() || peer.uid.is_root())
 }
 
-fn filled(bytes: &[u8]) -> io::Result<File> {
-    let memfd = File::from(memfd_create("pollux-message", MemfdFlags::CLOEXEC)?);
-    memfd.write_all_at(bytes, 0)?;
-    Ok(memfd)
+/// The head of a message.
+pub(crate) fn head(kind: Kind, data: &Outgoing<'_>, urcode: i64) -> [u8; HEAD_LEN_BYTES] {
+    let tag = |of| BufferType::ALL.iter().position(|known| *known == of).map_or(0, |at| at + 1);
+    let mut head = [0; HEAD_LEN_BYTES];
+    head[0] = kind as u8;
+    head[1] = data.buffer_type.map_or(0, tag) as u8;
+    head[8..16].copy_from_slice(&(data.buffer_size_bytes as u64).to_le_bytes());
+    head[16..24].copy_from_slice(&(data.bytes.len() as u64).to_le_bytes());
+    head[24..32].copy_from_slice(&urcode.to_le_bytes());
+    head
 }
 
-fn send_once(
+/// A memfd with a payload that is too long for a message.
+pub(crate) fn memfd_for(bytes: &[u8]) -> io::Result<Option<File>> {
+    if bytes.len() <= INLINE_LEN_BYTES_MAX {
+        return Ok(None);
+    }
+    let memfd = File::from(memfd_create("pollux-message", MemfdFlags::CLOEXEC)?);
+    memfd.write_all_at(bytes, 0)?;
+    Ok(Some(memfd))
+}
+
+pub(crate) fn send_once(
     socket: BorrowedFd<'_>,
     head: &[u8],
     inline: &[u8],
@@ -394,7 +401,7 @@ fn send_once(
 }
 
 /// The message in these bytes; none for the end of the socket and for what is no message.
-fn decode(bytes: &[u8], descriptor: Option<OwnedFd>) -> Option<Message> {
+pub(crate) fn decode(bytes: &[u8], descriptor: Option<OwnedFd>) -> Option<Message> {
     let (head, inline) = bytes.split_first_chunk::<HEAD_LEN_BYTES>()?;
     let word = |at: usize| {
         let mut word = [0; 8];

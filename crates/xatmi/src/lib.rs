@@ -10,6 +10,7 @@
 //! | which buffers does an expression hold for? | [`expression::Expression`] |
 //! | how is a service called? | [`client::Client`] |
 //! | how do a client and a service send to each other in turns? | [`conversation::Conversation`] |
+//! | how do programs tell each other what happened? | [`events`] |
 //! | how does a program offer services? | [`worker::Worker`] |
 //! | which workers should a pool have? | [`config::PoolConfig`] |
 //! | what has to be done about them now? | [`supervisor::Supervisor`] |
@@ -33,6 +34,7 @@ pub mod control;
 pub mod conversation;
 pub mod environment;
 pub mod error;
+pub mod events;
 pub mod expression;
 pub mod field_table;
 pub mod large;

@@ -175,6 +175,77 @@ static void conversation(void) {
   tpfree(reply);
 }
 
+static int messages;
+static char last_message[64];
+
+static void take_message(char *data, long len, long flags) {
+  (void)flags;
+  messages++;
+  snprintf(last_message, sizeof last_message, "%s", len > 0 ? data : "");
+}
+
+static void events(void) {
+  TPEVCTL control;
+  TPINIT *info = (TPINIT *)tpalloc("TPINIT", NULL, TPINITNEED(0));
+  char *data = string("abc"), *fields = tpalloc("UBF", NULL, 0), *big = tpalloc("CARRAY", NULL, 200000);
+  CLIENTID gone;
+  strcpy(info->cltname, "listener");
+  CHECK(well(tpinit(info)));
+  CHECK(tppost("ORDER1", data, 0, 0) == 0 && tperrno == 0);
+  CHECK(tpsubscribe("ORDER.*", NULL, NULL, 0) == -1 && tperrno == TPEPROTO);
+  CHECK(tpchkunsol() == -1 && tperrno == TPEPROTO);
+  CHECK(tpsetunsol(take_message) == NULL && tperrno == 0);
+  long all = tpsubscribe("ORDER.*", NULL, NULL, 0), some = tpsubscribe("ORDER[0-9]", "b.*", NULL, 0);
+  CHECK(all > 0 && some > 0 && all != some);
+  CHECK(tppost("ORDER1", data, 0, 0) == 1 && tpurcode == 1);
+  strcpy(data, "bcd");
+  CHECK(tppost("ORDER2", data, 0, 0) == 2 && tppost("ORDERS", data, 0, 0) == 1);
+  CHECK(tppost("OTHER", data, 0, 0) == 0 && tppost("ORDER3", NULL, 0, 0) == 1);
+  CHECK(tpchkunsol() == 5 && messages == 5 && last_message[0] == 0 && tpchkunsol() == 0);
+  CHECK(tppost("ORDER4", big, 200000, 0) == 1 && tpchkunsol() == 1);
+
+  /* Filters of fields are expressions. */
+  CHECK(tpunsubscribe(some, 0) == 1 && tpunsubscribe(some, 0) == -1 && tperrno == TPENOENT);
+  CHECK(tpsubscribe("FIELDS", "1 == 1", NULL, 0) > 0 && tpsubscribe("FIELDS", "1 == 2", NULL, 0) > 0);
+  CHECK(tppost("FIELDS", fields, 0, 0) == 1 && tppost("FIELDS", big, 10, 0) == 0);
+  CHECK(tpchkunsol() == 1);
+  CHECK(tpunsubscribe(0, 0) == -1 && tperrno == TPEINVAL);
+  CHECK(tpunsubscribe(-1, 0) == 3 && tpurcode == 3 && tpunsubscribe(-1, 0) == 0);
+  CHECK(tppost("ORDER1", data, 0, 0) == 0);
+
+  /* A service gets the event, and tells its caller. */
+  memset(&control, 0, sizeof control);
+  control.flags = TPEVSERVICE;
+  CHECK(tpsubscribe("E", NULL, &control, 0) == -1 && tperrno == TPEINVAL);
+  strcpy(control.name1, "BACK");
+  CHECK(tpsubscribe("E", NULL, &control, 0) > 0 && tppost("E", data, 0, 0) == 1);
+  double deadline = now() + 30;
+  int count = 0;
+  while (count == 0 && now() < deadline) {
+    count = tpchkunsol();
+    nanosleep(&(struct timespec){0, 1000000}, NULL);
+  }
+  CHECK(count == 1 && strcmp(last_message, "bcd") == 0);
+  control.flags = TPEVQUEUE;
+  CHECK(tpsubscribe("E", NULL, &control, 0) == -1 && tperrno == TPEINVAL);
+
+  CHECK(tpbroadcast(NULL, NULL, "listener", data, 0, 0) == 1 && tpbroadcast(NULL, NULL, NULL, data, 0, 0) == 1);
+  CHECK(tpbroadcast(NULL, "nobody", NULL, data, 0, 0) == 0 && tpchkunsol() == 2);
+  memset(&gone, 0, sizeof gone);
+  CHECK(tpnotify(&gone, data, 0, 0) == -1 && tperrno == TPEINVAL);
+  strcpy(gone.clientdata, "1,2,00000000000000ff");
+  CHECK(tpnotify(&gone, data, 0, 0) == -1 && tperrno == TPENOENT);
+  CHECK(tpsubscribe("(", NULL, NULL, 0) == -1 && tperrno == TPEINVAL);
+  CHECK(tpsubscribe(NULL, NULL, NULL, 0) == -1 && tperrno == TPEINVAL);
+  CHECK(tppost("a name of more than thirty letters", data, 0, 0) == -1 && tperrno == TPEINVAL);
+  CHECK(tppost("", data, 0, 0) == -1 && tperrno == TPEINVAL);
+  CHECK(tpsetunsol(NULL) == take_message && tpchkunsol() == -1 && tperrno == TPEPROTO);
+  tpfree(data);
+  tpfree(fields);
+  tpfree(big);
+  tpfree((char *)info);
+}
+
 static void *one_call(void *unused) {
   echo("in and out");
   return unused;
@@ -614,6 +685,7 @@ int main(int argc, char **argv) {
       {"transactions", transactions},
       {"shared", shared},   {"contexts", contexts},
       {"comings", comings}, {"conversation", conversation},
+      {"events", events},
   };
   for (size_t i = 0; i < sizeof scenarios / sizeof *scenarios; i++) {
     if (argc == 2 && strcmp(argv[1], scenarios[i].name) == 0) {

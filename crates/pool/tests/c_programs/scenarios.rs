@@ -59,6 +59,11 @@ fn conversations_end_as_either_side_ends() {
 }
 
 #[test]
+fn events_come_to_those_who_want_them() {
+    play("events", 3);
+}
+
+#[test]
 fn threads_may_send_one_buffer_at_the_same_time() {
     play("shared", 3);
 }

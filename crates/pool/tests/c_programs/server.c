@@ -9,7 +9,7 @@
 #include "check.h"
 
 /* Services of tpsvrinit. */
-enum { OFFERED = 25 };
+enum { OFFERED = 26 };
 
 static void wait_ms(long ms) {
   struct timespec rest = {ms / 1000, ms % 1000 * 1000000};
@@ -181,6 +181,12 @@ static void TALK(TPSVCINFO *call) {
   tpreturn(strcmp(data, "fail") == 0 ? TPFAIL : TPSUCCESS, 42, data, 0, 0);
 }
 
+/* The data goes back to whoever called as an unsolicited message. */
+static void BACK(TPSVCINFO *call) {
+  CHECK(tpnotify(&call->cltid, call->data, call->len, 0) == 0);
+  tpreturn(TPSUCCESS, 0, NULL, 0, 0);
+}
+
 static void EXIT(TPSVCINFO *call) {
   tpreturn(TPSUCCESS | TPEXIT, getpid(), call->data, call->len, 0);
 }
@@ -232,7 +238,7 @@ int tpsvrinit(int argc, char **argv) {
   CHECK(tpadvertise("SOFTTIME", SOFTTIME) == 0 && tpadvertise("SOFTNONE", SOFTNONE) == 0);
   CHECK(tpadvertise("ODD", ODD) == 0 && tpadvertise("DEEP", DEEP) == 0);
   CHECK(tpadvertise("LENGTH", LENGTH) == 0 && tpadvertise("UNENDED", UNENDED) == 0);
-  CHECK(tpadvertise("TALK", TALK) == 0);
+  CHECK(tpadvertise("TALK", TALK) == 0 && tpadvertise("BACK", BACK) == 0);
   fill_up();
   tpreturn(TPSUCCESS, 0, NULL, 0, 0);
   CHECK(tperrno == TPEPROTO);

@@ -56,6 +56,18 @@ static void without_a_pool(void) {
   CHECK(tprecv(1, &buffer, &len, 0, NULL) == -1 && tperrno == TPEINVAL);
   CHECK(tprecv(1, &buffer, &len, 0, &event) == -1 && tperrno == TPEBADDESC);
   CHECK(tpdiscon(1) == -1 && tperrno == TPESYSTEM);
+  CLIENTID nobody;
+  memset(&nobody, 0, sizeof nobody);
+  CHECK(tppost("E", buffer, 10, 0) == -1 && tperrno == TPESYSTEM);
+  CHECK(tppost(NULL, buffer, 10, 0) == -1 && tperrno == TPEINVAL);
+  CHECK(tppost("E", STRAY, 10, 0) == -1 && tperrno == TPEINVAL);
+  CHECK(tpsubscribe("E", NULL, NULL, 0) == -1 && tperrno == TPEPROTO);
+  CHECK(tpunsubscribe(1, 0) == -1 && tperrno == TPESYSTEM);
+  CHECK(tpnotify(NULL, buffer, 10, 0) == -1 && tperrno == TPEINVAL);
+  CHECK(tpnotify(&nobody, buffer, 10, 0) == -1 && tperrno == TPEINVAL);
+  CHECK(tpbroadcast(NULL, NULL, NULL, buffer, 10, 0) == -1 && tperrno == TPESYSTEM);
+  CHECK(tpchkunsol() == -1 && tperrno == TPEPROTO);
+  CHECK(tpsetunsol(NULL) == NULL && tperrno == 0);
   CHECK(tpterm() == 0 && tpterm() == 0 && tperrno == 0);
   tpfree(buffer);
 }

@@ -116,3 +116,29 @@ pub struct PoolInfo {
     /// What happened so far, by name.
     pub counts: Vec<(String, u64)>,
 }
+
+/// Where unsolicited messages for a context come to, and what the context called itself.
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+pub struct MailboxRow {
+    /// Its process.
+    pub pid: u32,
+    /// Its number within the process.
+    pub context: u32,
+    /// Its random number.
+    pub nonce: u64,
+    /// `usrname` of its TPINIT.
+    pub usrname: String,
+    /// `cltname` of its TPINIT.
+    pub cltname: String,
+}
+
+/// Who wants an event: a service or a mailbox.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct SubscriberRow {
+    /// What the data have to be like; empty for any.
+    pub filter: String,
+    /// The service that gets it.
+    pub service: Option<String>,
+    /// The mailbox that gets it, where there is no service.
+    pub mailbox: Option<MailboxRow>,
+}

@@ -16,6 +16,7 @@ mod parse;
 mod pattern;
 
 pub use evaluate::COMPARISONS_MAX;
+pub use pattern::EventPattern;
 
 use std::fmt::{self, Write};
 

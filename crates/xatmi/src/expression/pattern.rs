@@ -37,6 +37,30 @@ impl Pattern {
     }
 }
 
+/// A pattern of names of events, and of texts as filters have them.
+#[derive(Clone, Debug)]
+pub struct EventPattern(Pattern);
+
+impl EventPattern {
+    /// # Errors
+    /// What is wrong with the pattern, in one line.
+    pub fn new(text: &str) -> Result<Self, String> {
+        Pattern::new(text.as_bytes()).map(Self)
+    }
+
+    /// Whether the whole name fits.
+    #[must_use]
+    pub fn fits(&self, name: &str) -> bool {
+        self.fits_bytes(name.as_bytes())
+    }
+
+    /// Whether the whole text fits.
+    #[must_use]
+    pub fn fits_bytes(&self, text: &[u8]) -> bool {
+        self.0.fits(text)
+    }
+}
+
 fn compiled(text: &str) -> Result<Regex, String> {
     let mut builder = RegexBuilder::new(text);
     // Values are bytes, and a new line in one is a character as any other.

@@ -53,6 +53,8 @@ impl Pool {
                 "Messages that were no requests",
                 self.services.unserved.malformed,
             ),
+            ("events_posted", "Events that were posted", self.events.posted),
+            ("events_matched", "Subscriptions that they matched by name", self.events.matched),
             ("check_cycles", "Check cycles", self.supervisor.cycles()),
         ]
         .into_iter()

@@ -31,6 +31,7 @@
 mod answers;
 mod asked;
 mod endpoint;
+mod events;
 mod figures;
 mod log;
 mod options;
@@ -61,6 +62,7 @@ use crate::queue::Prefix;
 use crate::slots::Slots;
 use crate::supervisor::Supervisor;
 use endpoint::Endpoint;
+use events::Events;
 use figures::Counts;
 use orders::Order;
 use owed::Owed;
@@ -174,6 +176,7 @@ pub struct Pool {
     seats_free: Vec<usize>,
     services: Services,
     visitors: Visitors,
+    events: Events,
     strangers: Strangers,
     owed: Owed,
     orders: Vec<Order>,
@@ -240,6 +243,7 @@ impl Pool {
             slots: Rc::new(slots),
             seats_free: (0..slots_max).rev().collect(),
             visitors: Visitors::default(),
+            events: Events::default(),
             strangers: Strangers::default(),
             owed: Owed::default(),
             orders: Vec::new(),

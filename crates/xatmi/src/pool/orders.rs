@@ -77,7 +77,13 @@ impl Pool {
                 self.end(is_now, now);
             }
             // Taken by the caller.
-            Request::Client(_) | Request::Adopt { .. } => {}
+            Request::Client(_)
+            | Request::Adopt { .. }
+            | Request::Mailbox(_)
+            | Request::Subscribe { .. }
+            | Request::Unsubscribe { .. }
+            | Request::Post { .. }
+            | Request::Mailboxes => {}
         }
     }
 

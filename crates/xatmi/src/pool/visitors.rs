@@ -231,7 +231,11 @@ impl Pool {
                     }
                 }
             }
-            command => self.obey(number, command, now),
+            request => {
+                if let Some(command) = self.hear_of_events(number, request) {
+                    self.obey(number, command, now);
+                }
+            }
         }
     }
 
@@ -285,6 +289,7 @@ impl Pool {
         let Some(visitor) = self.visitors.by_number.remove(&number) else { return };
         self.watch.remove(visitor.link.as_fd(), visitor.token);
         self.visitors.silent.remove(&number);
+        self.events.leave(number);
         if let Some(client) = visitor.client {
             // A context that ended well has done so itself.
             let _ = MessageQueue::unlink(&self.prefix.reply_queue(client.pid, client.context));

@@ -1,0 +1,242 @@
+//! Events and unsolicited messages, from the side of programs.
+//!
+//! The manager says who wants an event ([`Listening`], [`subscribers`]); messages go straight from
+//! process to process, each to the [`Mailbox`] of a context, a socket with a name of its own. One that
+//! is not read fills up and takes no more: nobody waits for a context that does not look.
+
+use std::io;
+use std::mem::MaybeUninit;
+use std::os::fd::OwnedFd;
+use std::time::Duration;
+
+use rustix::io::Errno;
+use rustix::net::sockopt::set_socket_passcred;
+use rustix::net::{
+    AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SocketAddrUnix,
+    SocketFlags, SocketType, bind, connect, recvmsg, socket_with,
+};
+use rustix::process::geteuid;
+
+use crate::client::Outgoing;
+use crate::control::{Answer, AskError, Control, MailboxRow, Request, SubscriberRow};
+use crate::conversation::{
+    HEAD_LEN_BYTES, INLINE_LEN_BYTES_MAX, Kind, Message, decode, head, memfd_for, send_once,
+};
+use crate::error::{Code, Error};
+use crate::queue::Prefix;
+
+/// How long the manager may take for an answer.
+const ANSWER_TIME: Duration = Duration::from_secs(5);
+
+/// Where unsolicited messages for a context come to.
+#[derive(Debug)]
+pub struct Mailbox {
+    socket: OwnedFd,
+}
+
+/// What a context listens to; all of it goes when this is dropped.
+#[derive(Debug)]
+pub struct Listening {
+    control: Control,
+}
+
+impl MailboxRow {
+    /// The abstract name of its socket.
+    fn name(&self, prefix: &Prefix) -> io::Result<SocketAddrUnix> {
+        let Self { pid, context, nonce, .. } = self;
+        let name = format!("{prefix},msg,{pid},{context},{nonce:x}");
+        Ok(SocketAddrUnix::new_abstract_name(name.as_bytes())?)
+    }
+}
+
+impl From<AskError> for Error {
+    fn from(error: AskError) -> Self {
+        match error {
+            AskError::Refused(why) => Self::new(Code::Invalid, why),
+            error => Self::new(Code::System, error.to_string()),
+        }
+    }
+}
+
+impl Mailbox {
+    /// The mailbox of a context.
+    ///
+    /// # Errors
+    /// TPEOS.
+    pub fn open(prefix: &Prefix, row: &MailboxRow) -> Result<Self, Error> {
+        let made = socket().and_then(|socket| {
+            set_socket_passcred(&socket, true)?;
+            bind(&socket, &row.name(prefix)?)?;
+            Ok(socket)
+        });
+        Ok(Self { socket: made.map_err(|e| Error::os("a mailbox cannot be made", e))? })
+    }
+
+    /// The next message, if there is one; those of other users are dropped.
+    ///
+    /// # Errors
+    /// TPEOS.
+    pub fn take(&self) -> Result<Option<Message>, Error> {
+        const SPACE: usize = rustix::cmsg_space!(ScmRights(1), ScmCredentials(1));
+        let mut buffer = vec![0; HEAD_LEN_BYTES + INLINE_LEN_BYTES_MAX];
+        loop {
+            let mut space = [MaybeUninit::uninit(); SPACE];
+            let mut beside = RecvAncillaryBuffer::new(&mut space);
+            let flags = RecvFlags::DONTWAIT | RecvFlags::CMSG_CLOEXEC;
+            let parts = &mut [io::IoSliceMut::new(&mut buffer)];
+            let got = match recvmsg(&self.socket, parts, &mut beside, flags) {
+                Ok(got) => got,
+                Err(Errno::AGAIN) => return Ok(None),
+                Err(Errno::INTR) => continue,
+                Err(errno) => return Err(Error::os("a mailbox cannot be read", errno.into())),
+            };
+            let (mut descriptor, mut is_ours) = (None, false);
+            for message in beside.drain() {
+                match message {
+                    RecvAncillaryMessage::ScmRights(mut all) => descriptor = all.next(),
+                    RecvAncillaryMessage::ScmCredentials(from) => {
+                        is_ours = from.uid == geteuid() || from.uid.is_root();
+                    }
+                    _ => {}
+                }
+            }
+            if is_ours && let Some(message) = decode(&buffer[..got.bytes], descriptor) {
+                return Ok(Some(message));
+            }
+        }
+    }
+}
+
+/// Sends a message to a mailbox.
+///
+/// # Errors
+/// TPENOENT when nobody has it any more, TPEBLOCK when it is full, TPEOS.
+pub fn send(prefix: &Prefix, to: &MailboxRow, data: Outgoing<'_>) -> Result<(), Error> {
+    let os = |error| Error::os("a message cannot be sent", error);
+    let memfd = memfd_for(data.bytes).map_err(os)?;
+    let inline = if memfd.is_some() { &[][..] } else { data.bytes };
+    let sent = socket().and_then(|socket| {
+        connect(&socket, &to.name(prefix)?)?;
+        let memfd = memfd.as_ref().map(std::os::fd::AsFd::as_fd);
+        let head = head(Kind::Data, &data, 0);
+        rustix::io::retry_on_intr(|| {
+            send_once(std::os::fd::AsFd::as_fd(&socket), &head, inline, memfd)
+        })?;
+        Ok(())
+    });
+    sent.map_err(|error| match Errno::from_io_error(&error) {
+        Some(Errno::CONNREFUSED | Errno::CONNRESET) => {
+            Error::new(Code::NoEntry, "the client takes no messages, or it has ended")
+        }
+        Some(Errno::AGAIN) => Error::new(Code::Block, "the client does not read its messages"),
+        _ => os(error),
+    })
+}
+
+impl Listening {
+    /// A connection to the manager.
+    ///
+    /// # Errors
+    /// TPESYSTEM.
+    pub fn open(prefix: &Prefix) -> Result<Self, Error> {
+        Ok(Self { control: Control::connect(prefix)? })
+    }
+
+    /// Says where unsolicited messages come to.
+    ///
+    /// # Errors
+    /// TPESYSTEM.
+    pub fn mailbox(&mut self, row: MailboxRow) -> Result<(), Error> {
+        self.control.ask(&Request::Mailbox(row), ANSWER_TIME, |_| {})?;
+        Ok(())
+    }
+
+    /// Subscribes to events; its handle. Without a service they come to the mailbox.
+    ///
+    /// # Errors
+    /// TPEINVAL with what was wrong, TPESYSTEM.
+    pub fn subscribe(
+        &mut self,
+        pattern: &str,
+        filter: &str,
+        service: Option<&str>,
+    ) -> Result<u64, Error> {
+        let (pattern, filter) = (pattern.to_owned(), filter.to_owned());
+        let service = service.map(str::to_owned);
+        let request = Request::Subscribe { pattern, filter, service };
+        Ok(self.control.ask(&request, ANSWER_TIME, |_| {})?.parse().unwrap_or(0))
+    }
+
+    /// Takes a subscription back, or all for `None`; how many that were.
+    ///
+    /// # Errors
+    /// TPESYSTEM.
+    pub fn unsubscribe(&mut self, handle: Option<u64>) -> Result<usize, Error> {
+        let request = Request::Unsubscribe { handle };
+        Ok(self.control.ask(&request, ANSWER_TIME, |_| {})?.parse().unwrap_or(0))
+    }
+}
+
+/// Who wants an event, as far as its name says it.
+///
+/// # Errors
+/// TPEINVAL for what is no name of an event, TPESYSTEM.
+pub fn subscribers(prefix: &Prefix, event: &str) -> Result<Vec<SubscriberRow>, Error> {
+    let mut all = Vec::new();
+    let request = Request::Post { event: event.to_owned() };
+    Control::connect(prefix)?.ask(&request, ANSWER_TIME, |answer| {
+        if let Answer::Subscribers(rows) = answer {
+            all.extend(rows);
+        }
+    })?;
+    Ok(all)
+}
+
+/// All mailboxes.
+///
+/// # Errors
+/// TPESYSTEM.
+pub fn mailboxes(prefix: &Prefix) -> Result<Vec<MailboxRow>, Error> {
+    let mut all = Vec::new();
+    Control::connect(prefix)?.ask(&Request::Mailboxes, ANSWER_TIME, |answer| {
+        if let Answer::Mailboxes(rows) = answer {
+            all.extend(rows);
+        }
+    })?;
+    Ok(all)
+}
+
+fn socket() -> io::Result<OwnedFd> {
+    let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+    Ok(socket_with(AddressFamily::UNIX, SocketType::DGRAM, flags, None)?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::buffer::BufferType;
+
+    #[test]
+    fn messages_come_to_the_mailbox_until_it_is_full_or_gone() {
+        let prefix = Prefix::new("/mailboxes").expect("a prefix");
+        let row =
+            MailboxRow { pid: std::process::id(), context: 1, nonce: 77, ..MailboxRow::default() };
+        let gone = send(&prefix, &row, Outgoing::NONE).expect_err("nobody is there");
+        assert_eq!(gone.code(), Code::NoEntry);
+        let mailbox = Mailbox::open(&prefix, &row).expect("it is free");
+        assert!(mailbox.take().expect("readable").is_none());
+        for len in [0, 5, INLINE_LEN_BYTES_MAX, 1_000_000] {
+            let bytes = vec![7; len];
+            let buffer_type = Some(BufferType::Carray);
+            let data = Outgoing { buffer_type, buffer_size_bytes: len, bytes: &bytes };
+            send(&prefix, &row, data).expect("room");
+            assert_eq!(mailbox.take().expect("readable").expect("it came").bytes, bytes);
+        }
+        let full = loop {
+            if let Err(error) = send(&prefix, &row, Outgoing::NONE) {
+                break error;
+            }
+        };
+        assert_eq!(full.code(), Code::Block);
+    }
+}
