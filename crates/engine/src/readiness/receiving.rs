@@ -2,7 +2,7 @@
 //!
 //! What a wait found readable is received together, each connection into a slice of its own, and the
 //! sessions are called afterwards: the code of the kernel that receives stays in the cache of the CPU while
-//! it runs again and again, and so does that of the sessions. A proxy takes 6 % less CPU for a small request
+//! it runs again and again, and so does that of the sessions. A proxy takes 4 % less CPU for a small request
 //! than when each call of a session stood between two receives (`runs/2026-11-24-poller-figures.txt`).
 //!
 //! ```text
