@@ -7,6 +7,7 @@
 pub mod aio;
 pub mod epoll;
 pub mod fork;
+pub mod futex;
 pub mod inherited;
 pub mod mqueue;
 pub mod perf;

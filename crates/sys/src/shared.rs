@@ -13,10 +13,13 @@ use std::ops::Deref;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 use std::ptr::{self, NonNull};
 use std::slice;
-use std::sync::atomic::AtomicU64;
+use std::sync::atomic::{AtomicU64, Ordering, fence};
 
-/// The most words of one mapping (128 MiB): a bound against a size read from a broken peer.
-pub const WORDS_MAX: usize = 16 << 20;
+/// The most words of one file (256 MiB): a bound against a size read from a broken peer.
+pub const WORDS_MAX: usize = 32 << 20;
+
+/// Words of a page, which parts of a file begin at.
+pub const PAGE_WORDS: usize = 4096 / size_of::<u64>();
 
 /// What shows in `/proc/PID/maps`.
 const NAME: &CStr = c"pollux-words";
@@ -25,16 +28,30 @@ const SIZE_SEALS: libc::c_int = libc::F_SEAL_SHRINK | libc::F_SEAL_GROW;
 /// A fixed number of atomic words that every holder of the descriptor sees.
 ///
 /// Dereferences to `[AtomicU64]`; all zero when made. Any thread may use it.
+#[derive(Debug)]
 pub struct SharedWords {
     fd: OwnedFd,
+    part: SharedPart,
+}
+
+/// Some of the words, mapped without keeping the descriptor; dereferences to `[AtomicU64]`.
+#[derive(Debug)]
+pub struct SharedPart(Mapping);
+
+/// Some of the words, mapped so that this process cannot write them.
+#[derive(Debug)]
+pub struct ReadOnlyPart(Mapping);
+
+/// A mapping of words that lives as long as this.
+struct Mapping {
     first: NonNull<AtomicU64>,
     words: usize,
 }
 
 // SAFETY: the mapping belongs to no thread, and dropping it needs none in particular.
-unsafe impl Send for SharedWords {}
-// SAFETY: all that a shared reference gives out are atomic words and a borrowed descriptor.
-unsafe impl Sync for SharedWords {}
+unsafe impl Send for Mapping {}
+// SAFETY: a shared reference gives out its address, and who follows it uses atomic accesses.
+unsafe impl Sync for Mapping {}
 
 impl SharedWords {
     /// New words, all zero, behind a descriptor that is closed on exec.
@@ -42,10 +59,18 @@ impl SharedWords {
     /// # Errors
     /// EINVAL for none or more than [`WORDS_MAX`], EMFILE, ENFILE, ENOMEM.
     pub fn create(words: usize) -> io::Result<Self> {
+        Self::create_named(NAME, words)
+    }
+
+    /// The same under a name of its own, by which it is found in `/proc/PID/fd`: 249 bytes at most.
+    ///
+    /// # Errors
+    /// As [`create`](Self::create), EINVAL for a longer name.
+    pub fn create_named(name: &CStr, words: usize) -> io::Result<Self> {
         let len = len_bytes(words)?;
         let flags = libc::MFD_CLOEXEC | libc::MFD_ALLOW_SEALING;
         // SAFETY: the name is a C string.
-        let made = unsafe { libc::memfd_create(NAME.as_ptr(), flags) };
+        let made = unsafe { libc::memfd_create(name.as_ptr(), flags) };
         checked(made)?;
         // SAFETY: the kernel just gave this descriptor out, to nobody else.
         let fd = unsafe { OwnedFd::from_raw_fd(made) };
@@ -74,7 +99,7 @@ impl SharedWords {
     /// Those of [`from_fd`](Self::from_fd).
     pub fn for_good(fd: BorrowedFd<'_>) -> io::Result<&'static [AtomicU64]> {
         let words = words_of(fd)?;
-        let first = mapped(fd, words)?;
+        let first = mapped(fd, 0, words, libc::PROT_READ | libc::PROT_WRITE)?;
         // SAFETY: the mapping starts at a page, is `words` long, is never taken away, cannot lose its
         // file's pages (the seals forbid it), and atomic words may be written by others meanwhile.
         Ok(unsafe { slice::from_raw_parts(first.as_ptr(), words) })
@@ -82,8 +107,59 @@ impl SharedWords {
 
     /// Maps a file whose seals keep it `words` long.
     fn mapping(fd: OwnedFd, words: usize) -> io::Result<Self> {
-        let first = mapped(fd.as_fd(), words)?;
-        Ok(Self { fd, first, words })
+        let first = mapped(fd.as_fd(), 0, words, libc::PROT_READ | libc::PROT_WRITE)?;
+        Ok(Self { fd, part: SharedPart(Mapping { first, words }) })
+    }
+}
+
+impl SharedPart {
+    /// Maps `words` words from word `from` on, which begins a page.
+    ///
+    /// # Errors
+    /// Those of [`SharedWords::from_fd`]; EINVAL beyond the end of the file.
+    pub fn map(fd: BorrowedFd<'_>, from: usize, words: usize) -> io::Result<Self> {
+        Mapping::part(fd, from, words, libc::PROT_READ | libc::PROT_WRITE).map(Self)
+    }
+}
+
+impl ReadOnlyPart {
+    /// Maps `words` words from word `from` on, which begins a page.
+    ///
+    /// # Errors
+    /// As [`SharedPart::map`].
+    pub fn map(fd: BorrowedFd<'_>, from: usize, words: usize) -> io::Result<Self> {
+        Mapping::part(fd, from, words, libc::PROT_READ).map(Self)
+    }
+
+    /// One word; what was written before it is seen by later reads.
+    ///
+    /// # Panics
+    /// Beyond the end.
+    #[must_use]
+    pub fn word(&self, at: usize) -> u64 {
+        assert!(at < self.0.words, "word {at} of {}", self.0.words);
+        // SAFETY: within the mapping, which lives as long as `self`.
+        let word = unsafe { self.0.first.add(at) };
+        // SAFETY: a mapped word; relaxed loads of this size are allowed in memory that cannot be written.
+        let value = unsafe { word.as_ref() }.load(Ordering::Relaxed);
+        fence(Ordering::Acquire);
+        value
+    }
+}
+
+impl Mapping {
+    fn part(
+        fd: BorrowedFd<'_>,
+        from: usize,
+        words: usize,
+        access: libc::c_int,
+    ) -> io::Result<Self> {
+        let end = from.checked_add(words);
+        if words == 0 || end.is_none_or(|end| words_of(fd).is_ok_and(|all| end > all)) {
+            return Err(invalid("a part of the file has at least one word and ends within it"));
+        }
+        words_of(fd)?;
+        Ok(Self { first: mapped(fd, from, words, access)?, words })
     }
 }
 
@@ -103,12 +179,17 @@ fn words_of(fd: BorrowedFd<'_>) -> io::Result<usize> {
     Ok(words)
 }
 
-/// Maps a file whose seals keep it `words` long.
-fn mapped(fd: BorrowedFd<'_>, words: usize) -> io::Result<NonNull<AtomicU64>> {
-    let (len, access) = (words * size_of::<u64>(), libc::PROT_READ | libc::PROT_WRITE);
+/// Maps words of a file whose seals keep it long enough for them.
+fn mapped(
+    fd: BorrowedFd<'_>,
+    from: usize,
+    words: usize,
+    access: libc::c_int,
+) -> io::Result<NonNull<AtomicU64>> {
+    let (len, offset) = (words * size_of::<u64>(), len_bytes_to(from));
     let (raw, shared) = (fd.as_raw_fd(), libc::MAP_SHARED);
     // SAFETY: a new mapping at an address of the kernel's choice touches no other memory.
-    let at = unsafe { libc::mmap(ptr::null_mut(), len, access, shared, raw, 0) };
+    let at = unsafe { libc::mmap(ptr::null_mut(), len, access, shared, raw, offset) };
     if at == libc::MAP_FAILED {
         return Err(io::Error::last_os_error());
     }
@@ -119,9 +200,17 @@ impl Deref for SharedWords {
     type Target = [AtomicU64];
 
     fn deref(&self) -> &[AtomicU64] {
+        &self.part
+    }
+}
+
+impl Deref for SharedPart {
+    type Target = [AtomicU64];
+
+    fn deref(&self) -> &[AtomicU64] {
         // SAFETY: the mapping starts at a page, is `words` long until drop, cannot lose its file's
         // pages (the seals forbid it), and atomic words may be written by others meanwhile.
-        unsafe { slice::from_raw_parts(self.first.as_ptr(), self.words) }
+        unsafe { slice::from_raw_parts(self.0.first.as_ptr(), self.0.words) }
     }
 }
 
@@ -131,7 +220,7 @@ impl AsFd for SharedWords {
     }
 }
 
-impl Drop for SharedWords {
+impl Drop for Mapping {
     fn drop(&mut self) {
         let len = self.words * size_of::<u64>();
         // SAFETY: exactly this was mapped, and no reference into it outlives `self`.
@@ -140,9 +229,9 @@ impl Drop for SharedWords {
     }
 }
 
-impl fmt::Debug for SharedWords {
+impl fmt::Debug for Mapping {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("SharedWords").field("fd", &self.fd).field("words", &self.words).finish()
+        f.debug_struct("Mapping").field("words", &self.words).finish()
     }
 }
 
@@ -150,7 +239,11 @@ fn len_bytes(words: usize) -> io::Result<libc::off_t> {
     if !(1..=WORDS_MAX).contains(&words) {
         return Err(invalid("shared words are at least one and at most WORDS_MAX"));
     }
-    Ok((words * size_of::<u64>()) as libc::off_t)
+    Ok(len_bytes_to(words))
+}
+
+fn len_bytes_to(word: usize) -> libc::off_t {
+    (word * size_of::<u64>()) as libc::off_t
 }
 
 fn file_len(fd: BorrowedFd<'_>) -> io::Result<usize> {
@@ -172,7 +265,6 @@ fn checked(result: libc::c_int) -> io::Result<libc::c_int> {
 #[cfg(test)]
 mod tests {
     use std::fs::File;
-    use std::sync::atomic::Ordering;
 
     use super::*;
 
@@ -195,6 +287,18 @@ mod tests {
         let for_good = SharedWords::for_good(ours.as_fd()).expect("sealed");
         assert_eq!((for_good.len(), for_good[999].load(Ordering::Acquire)), (1000, 7));
         assert_eq!(ours[999].load(Ordering::Acquire), 7);
+    }
+
+    #[test]
+    fn parts_are_the_words_of_the_file_from_a_page_on() {
+        let whole = SharedWords::create_named(c"pollux-parts", 3 * PAGE_WORDS).expect("made");
+        let part = SharedPart::map(whole.as_fd(), PAGE_WORDS, PAGE_WORDS + 1).expect("within");
+        let read = ReadOnlyPart::map(whole.as_fd(), PAGE_WORDS, 2).expect("within");
+        part[1].store(5, Ordering::Release);
+        assert_eq!((whole[PAGE_WORDS + 1].load(Ordering::Acquire), read.word(1)), (5, 5));
+        for (from, words) in [(1, 1), (0, 0), (2 * PAGE_WORDS, PAGE_WORDS + 1), (usize::MAX, 2)] {
+            SharedPart::map(whole.as_fd(), from, words).expect_err("not a part");
+        }
     }
 
     #[test]
