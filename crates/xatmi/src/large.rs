@@ -3,9 +3,10 @@
 //!
 //! Clients put requests there and workers replies. The message carries a [`LargeRef`]; the
 //! receiver opens the memfd through `/proc/PID/fd/FD`, makes sure by the inode that it is the one
-//! that was meant, reads it and empties it: its memory is free at once, and the sender, who looks
-//! at the next occasion, sees by the length that it can let the descriptor go. A sender holds a
-//! bounded number of them, and waits for receivers only when it ends, for a moment.
+//! that was meant, reads it and marks it as taken in the byte behind the payload. The sender, who looks
+//! at the next occasion, keeps a few of those for its next payloads: a page that is there already costs
+//! a copy, a new one much more. One that may still be read by somebody is never written again. A sender
+//! holds a bounded number of them, and waits for receivers only when it ends, for a moment.
 //!
 //! Sources: `memfd_create(2)`, `proc_pid_fd(5)`.
 
@@ -25,20 +26,39 @@ use crate::wire::{LargeRef, PAYLOAD_LEN_BYTES_MAX};
 
 /// The most payloads that one sender holds: each is a descriptor.
 pub const HELD_MAX: usize = 64;
+/// Memfds that one sender keeps for further payloads, and the longest of them.
+const SPARE_MAX: usize = 2;
+const SPARE_LEN_BYTES_MAX: u64 = 4 << 20;
+/// What stands behind a payload.
+const WAITING: u8 = 1;
+const TAKEN: u8 = 2;
 /// How often one that ends looks whether its payloads were taken.
 const LOOK_AGAIN: Timespec = Timespec { tv_sec: 0, tv_nsec: 2_000_000 };
+
+/// What became of a payload.
+enum Fate {
+    /// Somebody may still want it.
+    Wanted,
+    /// It was read: the memfd can be used again.
+    Taken,
+    /// Nobody will read it, or it can't be known.
+    Unwanted,
+}
 
 /// The payloads that one sender holds for its receivers.
 #[derive(Debug)]
 pub struct Outbox {
     pid: u32,
     held: Vec<Held>,
+    /// Memfds whose payload was taken, with their inodes.
+    spare: Vec<(File, u64)>,
 }
 
 #[derive(Debug)]
 struct Held {
     memfd: File,
     inode: u64,
+    len_bytes: u64,
     /// When nobody can want it any more, in nanoseconds of the monotonic clock; 0 for never.
     until_ns: u64,
     /// The process that it is for, where that is known.
@@ -47,7 +67,7 @@ struct Held {
 
 impl Default for Outbox {
     fn default() -> Self {
-        Self { pid: std::process::id(), held: Vec::new() }
+        Self { pid: std::process::id(), held: Vec::new(), spare: Vec::new() }
     }
 }
 
@@ -76,24 +96,45 @@ impl Outbox {
             let detail = format!("{HELD_MAX} large payloads still wait for their receivers");
             return Err(Error::new(Code::Limit, detail));
         }
-        let (memfd, inode) = filled_memfd(payload)
+        let (memfd, inode) = filled_memfd(self.spare.pop(), payload)
             .map_err(|source| Error::os("a large payload cannot be put into a memfd", source))?;
         let large = LargeRef { pid: self.pid, fd: memfd.as_raw_fd(), inode, len_bytes };
         let receiver = receiver.and_then(|pid| Pid::from_raw(pid.cast_signed()));
-        self.held.push(Held { memfd, inode, until_ns, receiver });
+        self.held.push(Held { memfd, inode, len_bytes, until_ns, receiver });
         Ok(large)
     }
 
     /// Lets go of the payload with this inode: its receiver is known to have read it.
     pub fn release(&mut self, inode: u64) {
-        self.held.retain(|held| held.inode != inode);
+        if let Some(at) = self.held.iter().position(|held| held.inode == inode) {
+            let held = self.held.swap_remove(at);
+            self.keep(held);
+        }
     }
 
     /// Lets go of what was taken, is too late or is for a dead process.
     ///
     /// Two system calls at most for each payload that is held.
     pub fn sweep(&mut self, now_ns: u64) {
-        self.held.retain(|held| held.is_wanted(now_ns));
+        let mut at = 0;
+        while let Some(held) = self.held.get(at) {
+            match held.fate(now_ns) {
+                Fate::Wanted => at += 1,
+                Fate::Taken => {
+                    let held = self.held.swap_remove(at);
+                    self.keep(held);
+                }
+                Fate::Unwanted => drop(self.held.swap_remove(at)),
+            }
+        }
+    }
+
+    /// Keeps a memfd that nobody reads any more, within limits.
+    fn keep(&mut self, held: Held) {
+        let len = held.memfd.metadata().map_or(u64::MAX, |found| found.len());
+        if self.spare.len() < SPARE_MAX && len <= SPARE_LEN_BYTES_MAX {
+            self.spare.push((held.memfd, held.inode));
+        }
     }
 
     /// Waits until everything was taken, at the most until the monotonic clock shows `until_ns`:
@@ -125,19 +166,22 @@ impl Outbox {
 }
 
 impl Held {
-    fn is_wanted(&self, now_ns: u64) -> bool {
-        if self.until_ns != 0 && now_ns > self.until_ns {
-            return false;
+    fn fate(&self, now_ns: u64) -> Fate {
+        let mut mark = [0];
+        // Empty when nobody wanted it. A memfd of ours can always be read.
+        if self.memfd.read_exact_at(&mut mark, self.len_bytes).is_err() {
+            return Fate::Unwanted;
         }
-        // A memfd of ours can always be looked at: a failure would be nobody's wish for it either.
-        if self.memfd.metadata().map_or(0, |found| found.len()) == 0 {
-            return false;
+        if mark == [TAKEN] {
+            return Fate::Taken;
         }
-        self.receiver.is_none_or(|pid| test_kill_process(pid) != Err(Errno::SRCH))
+        let is_late = self.until_ns != 0 && now_ns > self.until_ns;
+        let is_dead = |pid| test_kill_process(pid) == Err(Errno::SRCH);
+        if is_late || self.receiver.is_some_and(is_dead) { Fate::Unwanted } else { Fate::Wanted }
     }
 }
 
-/// Reads the payload into `room`, which must be as long as it, and empties its memfd.
+/// Reads the payload into `room`, which must be as long as it, and marks it as taken.
 ///
 /// # Errors
 /// ENOENT when the sender is dead or let go of it, EACCES when it belongs to somebody else,
@@ -150,7 +194,7 @@ pub fn fetch(large: &LargeRef, room: &mut [u8]) -> io::Result<()> {
     take(&open(large)?, room)
 }
 
-/// The payload in memory of its own, emptying its memfd; for a length that is only claimed yet.
+/// The payload in memory of its own; for a length that is only claimed yet.
 ///
 /// # Errors
 /// As [`fetch`], and ENOMEM.
@@ -165,6 +209,12 @@ pub fn fetch_all(large: &LargeRef) -> io::Result<Vec<u8>> {
     Ok(bytes)
 }
 
+/// Whether the payload is there, so that it is worth making room for it.
+#[must_use]
+pub fn is_there(large: &LargeRef) -> bool {
+    open(large).is_ok()
+}
+
 /// Empties the memfd of a payload that nobody will read, so that its sender need not hold it; one
 /// that is gone already is no matter.
 pub fn discard(large: &LargeRef) {
@@ -176,13 +226,24 @@ pub fn discard(large: &LargeRef) {
 
 fn take(memfd: &File, room: &mut [u8]) -> io::Result<()> {
     memfd.read_exact_at(room, 0)?;
-    memfd.set_len(0)
+    memfd.write_all_at(&[TAKEN], room.len() as u64)
 }
 
-fn filled_memfd(payload: &[u8]) -> io::Result<(File, u64)> {
-    let memfd = File::from(memfd_create("pollux-payload", MemfdFlags::CLOEXEC)?);
+/// A memfd with the payload and the mark behind it: `spare`, or a new one.
+fn filled_memfd(spare: Option<(File, u64)>, payload: &[u8]) -> io::Result<(File, u64)> {
+    let (memfd, inode) = match spare {
+        Some(spare) => spare,
+        None => {
+            let memfd = File::from(memfd_create("pollux-payload", MemfdFlags::CLOEXEC)?);
+            let inode = memfd.metadata()?.ino();
+            (memfd, inode)
+        }
+    };
+    let len = payload.len() as u64;
     memfd.write_all_at(payload, 0)?;
-    let inode = memfd.metadata()?.ino();
+    memfd.write_all_at(&[WAITING], len)?;
+    // A longer one may have been there before.
+    memfd.set_len(len + 1)?;
     Ok((memfd, inode))
 }
 
@@ -193,7 +254,7 @@ fn open(large: &LargeRef) -> io::Result<File> {
     let is_meant = |found: &std::fs::Metadata| {
         // A memfd has no name in any folder; a file that has one is never written to.
         let is_nameless = found.is_file() && found.nlink() == 0;
-        is_nameless && found.ino() == large.inode && found.len() == large.len_bytes
+        is_nameless && found.ino() == large.inode && found.len() == large.len_bytes + 1
     };
     let other = || io::Error::new(io::ErrorKind::InvalidData, "the descriptor is another file");
     if !is_meant(&std::fs::metadata(&path)?) {
@@ -221,15 +282,30 @@ mod tests {
         fetch(&large, &mut room).expect("read");
         assert_eq!(room, sent);
         assert_eq!(outbox.len(), 1);
-        assert_eq!(
-            outbox.held[0].memfd.metadata().expect("open").blocks(),
-            0,
-            "its memory is free"
-        );
         outbox.sweep(1);
         assert!(outbox.is_empty());
-        let gone = fetch(&large, &mut room).expect_err("closed");
-        assert!(matches!(gone.kind(), io::ErrorKind::NotFound | io::ErrorKind::InvalidData));
+        assert_eq!(outbox.spare.len(), 1, "it is kept for the next one");
+        let shorter = outbox.put(b"shorter", 0, None, 1).expect("held");
+        assert_eq!((shorter.inode, outbox.spare.len()), (large.inode, 0));
+        let gone = fetch(&large, &mut room).expect_err("another payload by now");
+        assert_eq!(gone.kind(), io::ErrorKind::InvalidData);
+        assert_eq!(fetch_all(&shorter).expect("read"), b"shorter");
+    }
+
+    #[test]
+    fn few_memfds_are_kept_and_none_that_is_long_or_may_be_read() {
+        let mut outbox = Outbox::default();
+        let held: Vec<_> =
+            (0..=SPARE_MAX).map(|_| outbox.put(b"x", 0, None, 1).expect("held")).collect();
+        held.iter().for_each(|large| outbox.release(large.inode));
+        assert_eq!((outbox.len(), outbox.spare.len()), (0, SPARE_MAX));
+        outbox.spare.clear();
+        let long = payload(SPARE_LEN_BYTES_MAX as usize);
+        let long = outbox.put(&long, 0, None, 1).expect("held");
+        outbox.release(long.inode);
+        outbox.put(b"late", 5, None, 1).expect("held");
+        outbox.sweep(6);
+        assert!(outbox.is_empty() && outbox.spare.is_empty());
     }
 
     #[test]

@@ -3,13 +3,15 @@
 //! The dispatch fills it from the message or from a memfd, and gets it back with the reply. A
 //! request of the same type and size as the last reply's buffer allocates nothing.
 
+use std::io;
+
 use crate::buffer::{Buffer, BufferError, BufferType};
 use crate::large;
 use crate::ubf::UbfMut;
 use crate::wire::{Body, Payload};
 
 /// Buffers larger than this are given back to the allocator instead of being cleared and kept.
-const KEPT_LEN_BYTES_MAX: usize = 64 * 1024;
+const KEPT_LEN_BYTES_MAX: usize = 4 << 20;
 
 /// The buffer that is used again, when there is one.
 #[derive(Debug, Default)]
@@ -42,46 +44,59 @@ impl Spare {
         let Some(kind) = payload.buffer_type else { return Ok(None) };
         let size = payload.buffer_size_bytes.max(payload.len_bytes()) as usize;
         match payload.body {
-            Body::Inline(bytes) => self.inline(kind, size, bytes).map(Some),
+            Body::Inline(bytes) => self.filled(kind, size, bytes.len(), |room| {
+                room.copy_from_slice(bytes);
+                Ok(())
+            }),
+            // Its length is only claimed until then.
+            Body::Large(reference) if !large::is_there(&reference) => Err(Unusable::Gone),
             Body::Large(reference) => {
-                let bytes = large::fetch_all(&reference).map_err(|_| Unusable::Gone)?;
-                fresh(kind, size, &bytes).map(Some).map_err(|_| Unusable::Content)
+                let len = reference.len_bytes as usize;
+                self.filled(kind, size, len, |room| large::fetch(&reference, room))
             }
         }
+        .map(Some)
     }
 
-    fn inline(&mut self, kind: BufferType, size: usize, bytes: &[u8]) -> Result<Buffer, Unusable> {
+    /// A buffer whose first `len` bytes `fetch` writes.
+    fn filled(
+        &mut self,
+        kind: BufferType,
+        size: usize,
+        len: usize,
+        fetch: impl FnOnce(&mut [u8]) -> io::Result<()>,
+    ) -> Result<Buffer, Unusable> {
         let reused = self.0.take_if(|spare| {
             spare.buffer_type() == kind && spare.size() == size && spare.subtype().is_empty()
         });
-        let filled = match reused {
-            Some(buffer) => refilled(buffer, bytes),
-            None => fresh(kind, size, bytes),
+        let is_new = reused.is_none();
+        let mut buffer = match reused {
+            Some(buffer) => buffer,
+            None => Buffer::new(kind, "", size).map_err(|_| Unusable::Content)?,
         };
-        filled.map_err(|_| Unusable::Content)
+        let room = buffer.as_bytes_mut().get_mut(..len).ok_or(Unusable::Content)?;
+        fetch(room).map_err(|_| Unusable::Gone)?;
+        let checked = match is_new {
+            true => buffer.received(len).map(|()| buffer),
+            false => refilled(buffer, len),
+        };
+        checked.map_err(|_| Unusable::Content)
     }
 }
 
-/// Writes over everything, so that no service sees what was another caller's.
-fn refilled(mut buffer: Buffer, bytes: &[u8]) -> Result<Buffer, BufferError> {
-    let memory = buffer.as_bytes_mut();
-    let (head, tail) = memory.split_at_mut(bytes.len());
-    head.copy_from_slice(bytes);
-    tail.fill(0);
+/// Writes over what follows, so that no service sees what was another caller's, and looks at the content.
+fn refilled(mut buffer: Buffer, len: usize) -> Result<Buffer, BufferError> {
+    buffer.as_bytes_mut()[len..].fill(0);
     match buffer.buffer_type() {
         BufferType::Ubf => {
             UbfMut::adopt(buffer.as_bytes_mut())?;
         }
-        BufferType::String | BufferType::Json if buffer.used_len(0)? != bytes.len() => {
+        BufferType::String | BufferType::Json if buffer.used_len(0)? != len => {
             return Err(BufferError::NoNul { name: buffer.buffer_type().name() });
         }
         _ => {}
     }
     Ok(buffer)
-}
-
-fn fresh(kind: BufferType, size: usize, bytes: &[u8]) -> Result<Buffer, BufferError> {
-    Buffer::from_wire(kind.name(), "", size, bytes)
 }
 
 #[cfg(test)]
