@@ -7,6 +7,7 @@ use std::process::ExitCode;
 
 use pollux_xatmi::config::{PoolConfig, Remark};
 use pollux_xatmi::control::{Answer, Control, Request};
+use pollux_xatmi::environment::Transport;
 use pollux_xatmi::needs::{
     Limits, Need, Shortage, descriptor_shortage, descriptors_hard, shortages,
 };
@@ -29,6 +30,8 @@ struct Findings {
     /// Programs that did not say what they offer, with the reason; one service is reckoned with.
     silent_programs: Vec<String>,
     reply_queues: u32,
+    /// How requests travel; in memory there are no queues.
+    transport: &'static str,
     charge_bytes: u64,
     limit_bytes: Option<u64>,
     warnings: Vec<Remark>,
@@ -53,13 +56,19 @@ pub(crate) fn check(
         config_file(config).or_else(|none| config_of_running(&environment.prefix).ok_or(none))?;
     let config = PoolConfig::from_file(&file).map_err(Failure::usage)?;
     let sizes = Sizes::new(&environment);
-    let counted = count_queues(&environment.prefix);
+    let transport = environment.transport.or(config.settings.transport).unwrap_or_default();
+    let has_queues = transport == Transport::Queues;
+    let counted = if has_queues { count_queues(&environment.prefix) } else { Some(0) };
+    let reply_queues = if has_queues { clients } else { 0 };
     let asked = || if is_asking { ask(&config, &environment.prefix) } else { unasked(&config) };
     let (service_queues, silent_programs) = counted.map_or_else(asked, |count| (count, Vec::new()));
     let service =
         Need { what: "service queues".to_owned(), queues: service_queues, size: sizes.service };
-    let reply =
-        Need { what: "reply queues".to_owned(), queues: u64::from(clients), size: sizes.reply };
+    let reply = Need {
+        what: "reply queues".to_owned(),
+        queues: u64::from(reply_queues),
+        size: sizes.reply,
+    };
     let charge_bytes = service.charge_bytes() + reply.charge_bytes();
     let limits = Limits::of_machine();
     let queues = limits.as_ref().map(|limits| shortages(&[service, reply], limits));
@@ -71,9 +80,10 @@ pub(crate) fn check(
         programs: config.entries.len(),
         workers,
         service_queues,
-        is_running: counted.is_some(),
+        is_running: has_queues && counted.is_some(),
         silent_programs,
-        reply_queues: clients,
+        reply_queues,
+        transport: transport.name(),
         charge_bytes,
         limit_bytes: limits.as_ref().ok().and_then(|limits| limits.bytes),
         missing_programs: config.entries.iter().filter_map(|entry| find(entry).err()).collect(),
@@ -165,10 +175,14 @@ fn told(findings: &Findings) -> String {
         false if findings.silent_programs.is_empty() => "as the programs say",
         false => "as far as the programs said",
     };
-    lines.push(format!(
+    let has_queues = findings.transport == Transport::Queues.name();
+    lines.push(match has_queues {
+        false => "requests in shared memory: no queues".to_owned(),
+        true => format!(
         "queues: {} for services ({known}), {} for replies to client threads: {} bytes; {limit}",
         findings.service_queues, findings.reply_queues, findings.charge_bytes,
-    ));
+    ),
+    });
     lines.extend(findings.warnings.iter().map(|warning| format!("warning: {warning}")));
     lines.extend(findings.missing_programs.iter().map(|what| format!("missing: {what}")));
     lines.extend(findings.unwritable_outputs.iter().map(|what| format!("unwritable: {what}")));

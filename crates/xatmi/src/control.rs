@@ -45,6 +45,9 @@ pub enum Request {
         slot: usize,
         /// What it offers.
         services: Vec<Advert>,
+        /// Its number in the memory that requests are in, where they are.
+        #[serde(default)]
+        memory: Option<usize>,
     },
     /// The workers.
     Ps,
@@ -367,11 +370,13 @@ mod tests {
             name: "banksv".to_owned(),
             slot: 2,
             services: services.clone(),
+            memory: Some(5),
         };
         let text = serde_json::to_string(&adopt).expect("JSON");
         let read: Request = serde_json::from_str(&text).expect("a request");
         let name = "banksv".to_owned();
-        assert_eq!(read, Request::Adopt { srvid: 3, pid: 8, name, slot: 2, services });
+        let memory = Some(5);
+        assert_eq!(read, Request::Adopt { srvid: 3, pid: 8, name, slot: 2, services, memory });
     }
 
     #[test]

@@ -22,8 +22,40 @@ pub struct Environment {
     pub messages_max: Option<u32>,
     /// Bytes of a message: `NDRX_MSGSIZEMAX`. `None` for [`DEFAULT_MESSAGE_LEN_BYTES`].
     pub message_len_bytes: Option<u32>,
+    /// How requests travel in a pool that is started: `POLLUX_POOL_TRANSPORT`. `None` leaves it to the
+    /// configuration.
+    pub transport: Option<Transport>,
 }
 
+/// How requests travel from clients to workers.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Transport {
+    /// By POSIX message queues.
+    #[default]
+    Queues,
+    /// In memory that all of them share.
+    Memory,
+}
+
+impl Transport {
+    /// What users call it.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Queues => "queues",
+            Self::Memory => "memory",
+        }
+    }
+
+    /// The one of this name.
+    #[must_use]
+    pub fn named(name: &str) -> Option<Self> {
+        [Self::Queues, Self::Memory].into_iter().find(|known| known.name() == name)
+    }
+}
+
+/// The variable that says how requests travel, over what the configuration says.
+pub const TRANSPORT_VARIABLE: &str = "POLLUX_POOL_TRANSPORT";
 /// The prefix where none is given.
 pub const DEFAULT_PREFIX: &str = "/pollux";
 /// How long a call may take where neither client nor pool say otherwise.
@@ -88,6 +120,14 @@ impl Environment {
             wanted: mistake.to_string(),
         })?;
         let timeout_s = number("NDRX_TOUT", 1, u32::MAX)?;
+        let transport = text(TRANSPORT_VARIABLE).map(|value| {
+            let bad = |value| BadVariable {
+                name: TRANSPORT_VARIABLE,
+                value,
+                wanted: "give a transport: memory or queues".to_owned(),
+            };
+            Transport::named(&value).ok_or_else(|| bad(value))
+        });
         Ok(Self {
             prefix,
             timeout: timeout_s.map(|s| Duration::from_secs(s.into()).min(TIMEOUT_MAX)),
@@ -97,6 +137,7 @@ impl Environment {
                 MESSAGE_LEN_BYTES_MIN,
                 MESSAGE_LEN_BYTES_MAX,
             )?,
+            transport: transport.transpose()?,
         })
     }
 }
@@ -141,12 +182,14 @@ mod tests {
             ("NDRX_TOUT", "5"),
             ("NDRX_MSGMAX", "100"),
             ("NDRX_MSGSIZEMAX", "8192"),
+            ("POLLUX_POOL_TRANSPORT", "memory"),
         ];
         let environment = read(&given).expect("all good");
         assert_eq!(environment.prefix.as_str(), "/app1");
         assert_eq!(environment.timeout, Some(Duration::from_secs(5)));
         assert_eq!(environment.messages_max, Some(100));
         assert_eq!(environment.message_len_bytes, Some(8192));
+        assert_eq!(environment.transport, Some(Transport::Memory));
     }
 
     #[test]
@@ -157,6 +200,7 @@ mod tests {
             ("NDRX_TOUT", "soon"),
             ("NDRX_MSGMAX", "-1"),
             ("NDRX_MSGSIZEMAX", "100"),
+            ("POLLUX_POOL_TRANSPORT", "memfd"),
         ] {
             let said = read(&[(name, value)]).expect_err(name).to_string();
             assert!(said.starts_with(&format!("{name}=`{value}`")), "{said}");

@@ -39,6 +39,7 @@ pub mod expression;
 pub mod field_table;
 pub mod large;
 pub mod link;
+mod memory;
 pub mod needs;
 pub mod pool;
 pub mod queue;

@@ -89,6 +89,9 @@ pub enum ToManager {
         slot: usize,
         /// What it offers.
         services: Vec<Advert>,
+        /// Its number in the memory that requests are in, where they are.
+        #[serde(default)]
+        memory: Option<usize>,
     },
 }
 

@@ -14,6 +14,7 @@ use pollux_command::output::in_words;
 use pollux_pool_flags::Wake;
 use pollux_processes::Program;
 use pollux_xatmi::control::{Answer, Control, Request};
+use pollux_xatmi::environment::{Environment, TRANSPORT_VARIABLE};
 use pollux_xatmi::queue::Prefix;
 use rustix::process::Signal;
 
@@ -63,7 +64,7 @@ pub(super) struct Manager {
 impl Manager {
     /// Starts the pool and returns when all workers are up.
     pub(super) fn start(
-        prefix: &Prefix,
+        environment: &Environment,
         workers: usize,
         wake: Wake,
         folder: PathBuf,
@@ -71,9 +72,11 @@ impl Manager {
         let own = std::env::current_exe()?;
         let folder = Folder::make(folder, &own, workers)?;
         let mut command = Command::new(own);
+        let prefix = &environment.prefix;
         // A pool is set up by its environment, and whoever measures may have one of his own.
         command.env_clear().env("PATH", &folder.path).env("NDRX_QPREFIX", prefix.as_str());
         command.env("NDRX_TOUT", pollux_callers::PATIENCE.as_secs().to_string());
+        command.env(TRANSPORT_VARIABLE, environment.transport.unwrap_or_default().name());
         command.args(["herd-manager", "--detached", "--wake", wake.name()]);
         command.arg("--config").arg(folder.path.join(CONFIG));
         command.arg("--log").arg(folder.path.join(LOG));

@@ -18,7 +18,7 @@ use pollux_command::limits::raise_descriptor_limit;
 use pollux_command::output::Failure;
 use pollux_pool_flags::{StartFlags, Wake};
 use pollux_processes::Desk;
-use pollux_xatmi::environment::Environment;
+use pollux_xatmi::environment::{Environment, Transport};
 use pollux_xatmi::queue::Prefix;
 use rustix::process::Signal;
 
@@ -44,12 +44,19 @@ pub(crate) struct HerdFlags {
     /// Whom a message wakes
     #[arg(long)]
     wake: Wake,
+    /// How requests travel: memory or queues
+    #[arg(long, default_value = "queues", value_parser = transport)]
+    transport: Transport,
     /// What the names of its queues begin with
     #[arg(long)]
     prefix: String,
     /// A folder that is made for its files, and removed
     #[arg(long)]
     folder: PathBuf,
+}
+
+fn transport(name: &str) -> Result<Transport, String> {
+    Transport::named(name).ok_or_else(|| "expected memory or queues".to_owned())
 }
 
 /// Starts a pool and calls as often as it is told to.
@@ -108,8 +115,9 @@ impl Herd {
             timeout: Some(pollux_callers::PATIENCE),
             messages_max: None,
             message_len_bytes: None,
+            transport: Some(flags.transport),
         };
-        let manager = Manager::start(&environment.prefix, flags.workers, flags.wake, flags.folder)?;
+        let manager = Manager::start(&environment, flags.workers, flags.wake, flags.folder)?;
         let customer = |number| Customer::open(&environment, number).map(Mutex::new);
         let customers = (0..flags.callers).map(customer).collect::<Result<_, _>>()?;
         let told = manager.rows()?;

@@ -4,14 +4,16 @@
 //! descriptor number is the number of the context, because the kernel gives no other context of
 //! this process the same one while it lives.
 
+use std::io::IoSliceMut;
+use std::mem::MaybeUninit;
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::time::{Duration, Instant};
 
 use rustix::io::{Errno, retry_on_intr};
 use rustix::net::sockopt::{Timeout, set_socket_timeout, socket_peercred};
 use rustix::net::{
-    AddressFamily, RecvFlags, SendFlags, SocketAddrUnix, SocketFlags, SocketType, connect, recv,
-    send, socket_with,
+    AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendFlags, SocketAddrUnix,
+    SocketFlags, SocketType, connect, recvmsg, send, socket_with,
 };
 use rustix::process::{Uid, getuid};
 
@@ -67,11 +69,11 @@ impl Connection {
         ClientAddress { pid: std::process::id(), context, nonce: self.nonce }
     }
 
-    /// Says who this context is, and hears what sizes the pool works with.
+    /// Says who this context is, and is told what sizes the pool works with; its memory, where it has one.
     ///
     /// # Errors
     /// TPESYSTEM when the manager does not answer, refuses, or says something strange.
-    pub(super) fn greet(&self, prefix: &Prefix) -> Result<Welcome, Error> {
+    pub(super) fn greet(&self, prefix: &Prefix) -> Result<(Welcome, Option<OwnedFd>), Error> {
         let ClientAddress { pid, context, nonce } = self.address();
         let queue = prefix.reply_queue(pid, context).to_string_lossy().into_owned();
         let hello = ToManager::Client(ClientHello { pid, context, nonce, queue });
@@ -89,7 +91,7 @@ impl Connection {
         let mut answer = vec![0; GREETING_LEN_BYTES_MAX];
         let mut receive = || {
             within(GREETING_TIMEOUT, socket, Timeout::Recv, || {
-                recv(socket, &mut answer[..], RecvFlags::empty())
+                receive_with_memory(socket, &mut answer)
             })
         };
         // A reset is told once, before what came ahead of it.
@@ -97,12 +99,14 @@ impl Connection {
             Err(Errno::CONNRESET) => receive(),
             received => received,
         };
-        let (len, _) = received.map_err(silent)?;
+        let (len, memory) = received.map_err(silent)?;
         if len == 0 {
             return Err(silent(Errno::CONNRESET));
         }
         match serde_json::from_slice(&answer[..len]) {
-            Ok(ToClient::Welcome(welcome)) if is_sound(&welcome) => Ok(welcome),
+            Ok(ToClient::Welcome(welcome)) if is_sound(&welcome, memory.is_some()) => {
+                Ok((welcome, memory))
+            }
             Ok(ToClient::Refused { why }) => {
                 Err(Error::new(Code::System, format!("the pool {prefix} refused: {why}")))
             }
@@ -168,10 +172,27 @@ fn within<T>(
     }
 }
 
-fn is_sound(welcome: &Welcome) -> bool {
+/// A message, and the descriptor beside it.
+fn receive_with_memory(
+    socket: &OwnedFd,
+    into: &mut [u8],
+) -> Result<(usize, Option<OwnedFd>), Errno> {
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+    let mut beside = RecvAncillaryBuffer::new(&mut space);
+    let parts = &mut [IoSliceMut::new(into)];
+    let got = recvmsg(socket, parts, &mut beside, RecvFlags::CMSG_CLOEXEC)?;
+    let memory = beside.drain().find_map(|message| match message {
+        RecvAncillaryMessage::ScmRights(mut some) => some.next(),
+        _ => None,
+    });
+    Ok((got.bytes, memory))
+}
+
+fn is_sound(welcome: &Welcome, has_memory: bool) -> bool {
     (MESSAGE_LEN_BYTES_MIN..=MESSAGE_LEN_BYTES_MAX).contains(&welcome.message_len_bytes)
         && (1..=MESSAGES_MAX).contains(&welcome.reply_depth)
         && welcome.timeout_s > 0
+        && welcome.memory.is_some() == has_memory
 }
 
 fn unreachable(prefix: &Prefix, errno: Errno) -> Error {
@@ -201,6 +222,8 @@ fn random() -> Result<u64, Errno> {
 
 #[cfg(test)]
 mod tests {
+    use rustix::net::recv;
+
     use super::*;
 
     #[test]

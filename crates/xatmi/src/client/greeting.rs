@@ -34,6 +34,10 @@ pub struct Welcome {
     pub timeout_s: u32,
     /// The name of the pool, for messages.
     pub pool: String,
+    /// Where the pool has its requests in shared memory, whose descriptor comes beside the message: the
+    /// number of this context there.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub memory: Option<u32>,
 }
 
 /// The client's message, as it is on the socket.

@@ -1,9 +1,9 @@
 //! The calling side: one client for each thread that calls.
 //!
-//! Programs and the C interface use it. It makes its own reply queue, sends to the queues of
-//! services and never makes or removes those. It has no thread of its own, so everything happens
-//! within its methods; between them replies wait in the reply queue, and beyond its depth at the
-//! workers.
+//! Programs and the C interface use it. Where the pool has queues, it makes its own reply queue, sends to
+//! those of services and never makes or removes those; where it has shared memory, requests and replies
+//! are there. It has no thread of its own, so everything happens within its methods; between them replies
+//! wait where they were put, in queues beyond a depth at the workers.
 //!
 //! | file | subject |
 //! |---|---|
@@ -14,22 +14,22 @@
 //! | `poll_lock` | one thread of a process polls for room in a queue |
 //! | `receive` | replies: waited for, matched, kept, delivered |
 //! | `calls` | which calls are out |
+//! | `transport`, `mailbox` | the two ways to the workers: queues, or requests in shared memory |
 //! | `connection`, `greeting` | the first words with the manager |
 
 mod calls;
 mod connection;
 mod flags;
 mod greeting;
+mod mailbox;
 mod outcome;
 mod poll_lock;
 mod receive;
 mod send;
+mod transport;
 mod typed;
 
 use std::time::Duration;
-
-use pollux_sys::mqueue::QueueSize;
-use rustix::io::Errno;
 
 pub use self::calls::DESCRIPTORS_MAX;
 pub use self::flags::CallFlags;
@@ -39,33 +39,30 @@ pub use self::typed::{Answer, CallError};
 
 use self::calls::Calls;
 use self::connection::Connection;
+use self::transport::Transport;
 use crate::clock::monotonic_ns;
 use crate::environment::{Environment, TIMEOUT_MAX};
 use crate::error::{Code, Error};
 use crate::large::Outbox;
-use crate::queue::{Prefix, QueueCache, ReplyQueue, ServiceName};
+use crate::queue::Prefix;
 use crate::wire::ClientAddress;
-
-/// The most service queues that a client holds open, each a descriptor.
-const SERVICES_OPEN_MAX: usize = 64;
 
 /// How long a client that ends waits for workers to take the payloads of its large requests.
 const FAREWELL_NS: u64 = 1_000_000_000;
 
 /// A client context: what `tpinit` makes and `tpterm` ends.
 ///
-/// Dropping it removes its reply queue and tells the manager; calls that are out are cancelled.
+/// Dropping it removes its reply queue, if it has one, and tells the manager; calls that are out are cancelled.
 /// While requests longer than a message were not taken yet, that waits for them, a second at most.
 /// It may move to another thread, but is used by one at a time.
 #[derive(Debug)]
 pub struct Client {
     /// Before the connection, whose number is in its name: fields are dropped in this order.
-    replies: ReplyQueue,
+    transport: Transport,
     #[expect(dead_code, reason = "held open: the manager sees its end")]
     connection: Connection,
     address: ClientAddress,
     prefix: Prefix,
-    services: QueueCache<ServiceName>,
     calls: Calls,
     outbox: Outbox,
     /// A request on its way out.
@@ -106,23 +103,16 @@ impl Client {
     pub fn open(environment: &Environment) -> Result<Self, Error> {
         let prefix = environment.prefix.clone();
         let connection = Connection::open(&prefix)?;
-        let welcome = connection.greet(&prefix)?;
+        let (welcome, memory) = connection.greet(&prefix)?;
         let address = connection.address();
-        let size = QueueSize {
-            messages_max: welcome.reply_depth,
-            message_len_bytes: welcome.message_len_bytes,
-        };
-        let name = prefix.reply_queue(address.pid, address.context);
-        let replies = connection.when_queues_fit(|| ReplyQueue::create(name.clone(), size));
-        let replies = replies.map_err(no_reply_queue)?;
-        let scratch = vec![0; welcome.message_len_bytes as usize].into_boxed_slice();
+        let transport = Transport::open(&prefix, &connection, &welcome, memory)?;
+        let scratch = vec![0; transport.message_len_bytes()].into_boxed_slice();
         let pools = Duration::from_secs(welcome.timeout_s.into());
         Ok(Self {
-            replies,
+            transport,
             connection,
             address,
             prefix,
-            services: QueueCache::new(SERVICES_OPEN_MAX),
             calls: Calls::default(),
             outbox: Outbox::default(),
             outgoing: scratch.clone(),
@@ -158,7 +148,7 @@ impl Client {
         let waiting = flags.without(CallFlags::NO_BLOCK);
         let arrived = self.wait_until(Some(call_id), deadline_ns, waiting, room);
         if arrived.is_err() {
-            self.calls.close(call_id);
+            self.give_up(call_id);
         }
         arrived.map_err(Error::from)
     }
@@ -169,8 +159,13 @@ impl Client {
     /// TPEBADDESC when no such call is out.
     pub fn cancel(&mut self, descriptor: Descriptor) -> Result<(), Error> {
         let call_id = self.calls.find(descriptor).ok_or_else(|| unknown(descriptor))?;
-        self.calls.close(call_id);
+        self.give_up(call_id);
         Ok(())
+    }
+
+    fn give_up(&mut self, call_id: u64) {
+        self.calls.close(call_id);
+        self.transport.give_up(call_id);
     }
 
     /// What the service of the last delivered reply gave for it: `tpurcode`.
@@ -226,19 +221,6 @@ impl Drop for Client {
 fn after(now_ns: u64, timeout: Duration) -> u64 {
     // Time-outs are a year at most, and the clock counts from the start of the machine.
     now_ns + timeout.as_nanos() as u64
-}
-
-fn no_reply_queue(source: std::io::Error) -> Error {
-    let detail = match Errno::from_io_error(&source) {
-        // The kernel says EMFILE for the limit on bytes too.
-        Some(Errno::MFILE | Errno::NOSPC) => {
-            "no room for a reply queue within the limits on descriptors, on bytes of queues \
-             (RLIMIT_MSGQUEUE) and on their number (fs.mqueue.queues_max): `pollux pool check` \
-             tells which one is short"
-        }
-        _ => "the reply queue cannot be made",
-    };
-    Error::os(detail, source)
 }
 
 fn unknown(descriptor: Descriptor) -> Error {

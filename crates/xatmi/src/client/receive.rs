@@ -103,7 +103,7 @@ impl Client {
     /// Takes what is in the reply queue and keeps it for those who will ask.
     pub(super) fn take_arrived(&mut self) -> Result<(), Error> {
         for _ in 0..TAKEN_AT_ONCE_MAX {
-            let Some(len) = self.replies.take(&mut self.incoming).map_err(broken)? else { break };
+            let Some(len) = self.transport.take(&mut self.incoming).map_err(broken)? else { break };
             if let Some(call_id) = self.recognise(len) {
                 self.keep_incoming(call_id, len);
             }
@@ -114,11 +114,11 @@ impl Client {
     /// The length of the next message in `incoming`.
     fn next_message(&mut self, deadline_ns: u64, flags: CallFlags) -> Result<usize, Error> {
         if flags.contains(CallFlags::NO_BLOCK) {
-            let taken = self.replies.take(&mut self.incoming).map_err(broken)?;
+            let taken = self.transport.take(&mut self.incoming).map_err(broken)?;
             return taken.ok_or_else(none_yet);
         }
         loop {
-            match self.replies.wait(&mut self.incoming, deadline_ns).map_err(broken)? {
+            match self.transport.wait(&mut self.incoming, deadline_ns).map_err(broken)? {
                 Waited::Message(len) => return Ok(len),
                 Waited::Late => return Err(late()),
                 Waited::Interrupted if flags.contains(CallFlags::SIGNAL_RESTART) => {}
@@ -177,7 +177,7 @@ impl Client {
         self.urcode = reply.urcode;
         if reply.error == Some(Code::NoEntry) {
             // Withdrawn: the service may be offered again, by another queue, before the look ages.
-            self.services.close_withdrawn();
+            self.transport.close_withdrawn();
         }
         hand_over(descriptor, &reply, room).map_err(|error| of(Some(descriptor), error))
     }
@@ -199,7 +199,7 @@ impl Client {
         let reply = Reply { nonce: self.address.nonce, call_id, error, rval, urcode, payload };
         self.urcode = urcode;
         if error == Some(Code::NoEntry) {
-            self.services.close_withdrawn();
+            self.transport.close_withdrawn();
         }
         hand_over(descriptor, &reply, room).map_err(|error| of(Some(descriptor), error))
     }

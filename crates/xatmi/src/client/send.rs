@@ -3,7 +3,8 @@
 //! A send never blocks in the kernel. A sender that does is served by the next receive, which
 //! moves its message into the queue and wakes no poller: the message then waits while idle
 //! workers sleep. So a full queue is polled for room, and the message sent when there is some; of the
-//! threads of a process one polls, see `poll_lock`.
+//! threads of a process one polls, see `poll_lock`. In shared memory there is no such sender; a full ring
+//! is waited for on a word of its own (`mailbox`).
 
 use std::io;
 use std::os::fd::AsFd;
@@ -14,7 +15,9 @@ use rustix::io::Errno;
 use rustix::time::Timespec;
 
 use super::calls::descriptor_of;
+use super::mailbox::Unsent;
 use super::poll_lock::{Guard, Locked, PollLock};
+use super::transport::{Queues, Transport};
 use super::{CallFlags, Client, Descriptor, Outgoing, Which, after, interrupted, late};
 use crate::clock::monotonic_ns;
 use crate::conversation::{Conversation, Meeting};
@@ -57,6 +60,8 @@ impl Order {
 /// Why a message is not in the queue yet.
 enum Obstacle {
     Full,
+    /// The same, of a ring.
+    Unsent(Unsent),
     Failed(Error),
 }
 
@@ -132,7 +137,7 @@ impl Client {
         order.call_id = self.calls.open(order.deadline_ns).ok_or_else(too_many)?;
         let begun = self.meet(&mut order, request, has_control, flags);
         // What the worker replies when the service has ended is not looked at.
-        self.calls.close(order.call_id);
+        self.give_up(order.call_id);
         Ok((descriptor_of(order.call_id), begun?))
     }
 
@@ -170,7 +175,8 @@ impl Client {
                 break Err(late());
             }
         };
-        if order.large_inode != 0 {
+        // A service that did not come may still read it.
+        if order.large_inode != 0 && come.is_ok() {
             self.outbox.release(order.large_inode);
         }
         Conversation::begin(come?, has_control)
@@ -212,10 +218,9 @@ impl Client {
             match self.try_send(order, len, is_first) {
                 Ok(()) => return Ok(()),
                 Err(Obstacle::Failed(error)) => return Err(error),
-                Err(Obstacle::Full) if order.flags.contains(CallFlags::NO_BLOCK) => {
-                    return Err(full());
-                }
+                Err(_) if order.flags.contains(CallFlags::NO_BLOCK) => return Err(full()),
                 Err(Obstacle::Full) => self.wait_for_room(order, &mut guard)?,
+                Err(Obstacle::Unsent(why)) => self.wait_for_ring(order, &why)?,
             }
             is_first = false;
         }
@@ -260,11 +265,23 @@ impl Client {
     /// a moment ago; later ones look again, as the service may have gone meanwhile.
     fn try_send(&mut self, order: &Order, len: usize, is_first: bool) -> Result<(), Obstacle> {
         let service = order.service;
+        let queues = match &mut self.transport {
+            Transport::Queues(queues) => queues,
+            Transport::Memory(mailbox) => {
+                let wants_reply = !order.flags.contains(CallFlags::NO_REPLY);
+                let message = &self.outgoing[..len];
+                let sent = mailbox.send(service, order.call_id, wants_reply, message);
+                return sent.map_err(|why| match why {
+                    Unsent::NotOffered => Obstacle::Failed(not_offered(service.as_str())),
+                    why => Obstacle::Unsent(why),
+                });
+            }
+        };
         let name = || self.prefix.service_queue(&service);
         let queue = if is_first {
-            self.services.open_named_lately(service, order.begun_ns, name)
+            queues.services.open_named_lately(service, order.begun_ns, name)
         } else {
-            self.services.open_named(service, name)
+            queues.services.open_named(service, name)
         };
         let queue = queue.map_err(|source| {
             let errno = Errno::from_io_error(&source);
@@ -286,17 +303,21 @@ impl Client {
         })
     }
 
+    /// Waits until the ring of the service may have room.
+    fn wait_for_ring(&mut self, order: &Order, why: &Unsent) -> Result<(), Error> {
+        self.counters.waits_for_room += 1;
+        let until_ns = look_again(order)?;
+        let Transport::Memory(mailbox) = &self.transport else { return Ok(()) };
+        // Its only error is a signal.
+        mailbox.wait_for_room(why, until_ns).or_else(|_| after_signal(order))
+    }
+
     /// Waits until the queue of the service may have room, and takes replies that come meanwhile.
     /// Whoever waits for no reply holds the lock for it by then, in `guard`.
     fn wait_for_room(&mut self, order: &Order, guard: &mut Option<Guard>) -> Result<(), Error> {
-        let Order { service, deadline_ns, .. } = *order;
+        let service = order.service;
         self.counters.waits_for_room += 1;
-        let now_ns = monotonic_ns();
-        if deadline_ns != 0 && now_ns >= deadline_ns {
-            return Err(late());
-        }
-        let look_ns = now_ns + LOOK_AGAIN_NS;
-        let until_ns = if deadline_ns == 0 { look_ns } else { look_ns.min(deadline_ns) };
+        let until_ns = look_again(order)?;
         let own = usize::from(!order.flags.contains(CallFlags::NO_REPLY));
         if guard.is_none()
             && self.calls.out() <= own
@@ -314,14 +335,17 @@ impl Client {
     fn poll_for_room(&mut self, order: &Order, until_ns: u64) -> Result<(), Error> {
         let service = order.service;
         let name = || self.prefix.service_queue(&service);
-        let Ok(queue) = self.services.open(service, name) else {
+        let Transport::Queues(Queues { replies, services, .. }) = &mut self.transport else {
+            return Ok(()); // Rings are waited for elsewhere.
+        };
+        let Ok(queue) = services.open(service, name) else {
             return Ok(()); // Withdrawn; the next try to send says so.
         };
         let left = Duration::from_nanos(until_ns.saturating_sub(monotonic_ns()));
         let left = Timespec::try_from(left).expect("a second at most");
         let mut watched = [
             PollFd::from_borrowed_fd(queue.as_fd(), PollFlags::OUT),
-            PollFd::from_borrowed_fd(self.replies.as_fd(), PollFlags::IN),
+            PollFd::from_borrowed_fd(replies.as_fd(), PollFlags::IN),
         ];
         match poll(&mut watched, Some(&left)) {
             Err(Errno::INTR) => return after_signal(order),
@@ -330,6 +354,16 @@ impl Client {
         }
         if watched[1].revents().contains(PollFlags::IN) { self.take_arrived() } else { Ok(()) }
     }
+}
+
+/// Until when room is waited for before the next look.
+fn look_again(order: &Order) -> Result<u64, Error> {
+    let (now_ns, deadline_ns) = (monotonic_ns(), order.deadline_ns);
+    if deadline_ns != 0 && now_ns >= deadline_ns {
+        return Err(late());
+    }
+    let look_ns = now_ns + LOOK_AGAIN_NS;
+    Ok(if deadline_ns == 0 { look_ns } else { look_ns.min(deadline_ns) })
 }
 
 /// What a signal does to a wait for room.

@@ -10,6 +10,7 @@ use std::time::Duration;
 use super::document::Element;
 use super::settings::{Entry, ID_VARIABLE, Policy, PoolConfig, Settings, redirections};
 use super::{ConfigError, Remark, ids, words};
+use crate::environment::Transport;
 use crate::queue::ServiceName;
 
 /// Most cycles or seconds that a value may have: a day of seconds.
@@ -119,6 +120,19 @@ impl Reading<'_> {
 
     fn app(&mut self, part: &Element, settings: &mut Settings) {
         self.warn_of_repeats(part);
+        for (name, value) in &part.attributes {
+            match (name.as_str(), Transport::named(value)) {
+                ("transport", Some(transport)) => settings.transport = Some(transport),
+                ("transport", None) => self.mistake(
+                    part,
+                    format!("transport=\"{value}\" of <appconfig>: give memory or queues"),
+                ),
+                _ => self.warn(
+                    part,
+                    format!("the attribute {name} of <appconfig> is not known; there is transport"),
+                ),
+            }
+        }
         for one in &part.children {
             match one.name.as_str() {
                 "sanity" => self.count(one, 1, "seconds", &mut settings.sanity),

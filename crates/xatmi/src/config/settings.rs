@@ -7,6 +7,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use super::Remark;
+use crate::environment::Transport;
 
 /// A configuration that can be used.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -40,6 +41,8 @@ pub struct Settings {
     pub learning: Duration,
     /// `<gather_pq_stats>`: note the depth of each service queue in each cycle.
     pub gathers_queue_depths: bool,
+    /// Attribute `transport`: how requests travel; `None` leaves it to the pool.
+    pub transport: Option<Transport>,
 }
 
 /// One `<server>`: a program and its copies.
@@ -106,6 +109,7 @@ impl Default for Settings {
             restart_max_cycles: 5,
             learning: Duration::from_secs(20),
             gathers_queue_depths: false,
+            transport: None,
         }
     }
 }

@@ -105,15 +105,15 @@ impl Pool {
     pub(super) fn queue_rows(&self) -> Vec<QueueRow> {
         let services = self.services.by_name.iter();
         let rows = services.filter_map(|(name, service)| {
-            let state = service.queue.state().ok()?;
+            let (depth, size) = self.services.depth_of(service)?;
             let depths = &service.depths;
             let sum: u32 = depths.iter().sum();
             Some(QueueRow {
                 queue: text(&self.prefix.service_queue(name)),
                 service: name.to_string(),
-                depth: state.messages_waiting,
-                depth_max: state.size.messages_max,
-                message_len_bytes: state.size.message_len_bytes,
+                depth,
+                depth_max: size.messages_max,
+                message_len_bytes: size.message_len_bytes,
                 average: (!depths.is_empty()).then(|| f64::from(sum) / depths.len() as f64),
                 workers: service.offers.len(),
             })

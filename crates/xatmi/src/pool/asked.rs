@@ -53,6 +53,7 @@ pub fn services_of(
         link: theirs.as_fd(),
         slots: slots.as_fd(),
         slot: 0,
+        memory: None,
     };
     let nowhere = Log::append_to(Path::new("/dev/null")).map_err(system)?;
     let child = spawn::spawn(&start, &nowhere)?;

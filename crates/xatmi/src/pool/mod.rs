@@ -47,7 +47,7 @@ mod visitors;
 mod watch;
 mod workers;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 use std::fmt;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
@@ -58,9 +58,12 @@ use pollux_engine::{Signal, Signals};
 use pollux_poller::Token;
 
 use crate::config::{ConfigError, PoolConfig};
+use crate::environment::Transport;
+use crate::memory::{Memory, Ticket};
 use crate::queue::Prefix;
 use crate::slots::Slots;
 use crate::supervisor::Supervisor;
+use crate::worker::Wake;
 use endpoint::Endpoint;
 use events::Events;
 use figures::Counts;
@@ -172,6 +175,12 @@ pub struct Pool {
     control: Option<(OwnedFd, Token)>,
     workers: BTreeMap<u32, Process>,
     slots: Rc<Slots>,
+    /// Where requests are, unless they travel by queues.
+    memory: Option<Rc<Memory>>,
+    /// Requests in the memory that nobody seemed to have at the last look.
+    suspects: HashSet<Ticket>,
+    /// Whether to look for such.
+    is_suspicious: bool,
     /// Slots of ours that nobody has.
     seats_free: Vec<usize>,
     services: Services,
@@ -221,6 +230,25 @@ impl Pool {
         let endpoint = options.metrics.as_ref().map(Endpoint::start).transpose();
         let endpoint = endpoint.map_err(PoolError::Metrics)?;
         let sizes = Sizes::new(&options.environment);
+        let transport = options.environment.transport.or(config.settings.transport);
+        let left = survivors::memory(&prefix);
+        // The herd is one of queues.
+        let transport = transport.filter(|_| options.wake == Wake::One);
+        let memory = match transport.unwrap_or_default() {
+            Transport::Queues => {
+                // Clients that have it are told that nobody serves there any more.
+                if let Some(left) = &left {
+                    left.withdraw_all();
+                }
+                None
+            }
+            Transport::Memory => Some(match left {
+                Some(left) => left,
+                None => Memory::create(&prefix, slots_max, sizes.service.message_len_bytes)
+                    .map_err(system("the memory of the requests"))?,
+            }),
+        };
+        let memory = memory.map(Rc::new);
         let started = Instant::now();
         let key = std::env::var("NDRX_RNDK").unwrap_or_else(|_| prefix.as_str()[1..].to_owned());
         for warning in &config.warnings {
@@ -228,7 +256,7 @@ impl Pool {
         }
         Ok(Self {
             supervisor: Supervisor::new(&config, started),
-            services: Services::new(prefix.clone(), sizes.service),
+            services: Services::new(prefix.clone(), sizes.service, memory.clone()),
             options,
             config,
             sizes,
@@ -241,6 +269,9 @@ impl Pool {
             control: Some((control, token)),
             workers: BTreeMap::new(),
             slots: Rc::new(slots),
+            memory,
+            suspects: HashSet::new(),
+            is_suspicious: false,
             seats_free: (0..slots_max).rev().collect(),
             visitors: Visitors::default(),
             events: Events::default(),

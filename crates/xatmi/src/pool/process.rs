@@ -24,6 +24,8 @@ pub(super) struct Process {
     pidfd_token: Token,
     pub(super) link: Option<(Link, Token)>,
     seat: Option<Seat>,
+    /// Its number in the memory that requests are in, where they are.
+    pub(super) number: Option<usize>,
     /// What it offers.
     pub(super) adverts: Vec<Advert>,
 }
@@ -70,7 +72,16 @@ impl Process {
         let pidfd = pidfd_open(number, PidfdFlags::empty())?;
         let pidfd_token = watch.add(pidfd.as_fd(), Source::Process(id))?;
         let adverts = Vec::new();
-        Ok(Self { pid, child: None, pidfd, pidfd_token, link: None, seat: None, adverts })
+        Ok(Self {
+            pid,
+            child: None,
+            pidfd,
+            pidfd_token,
+            link: None,
+            seat: None,
+            number: None,
+            adverts,
+        })
     }
 
     /// Takes a link to it.

@@ -6,6 +6,7 @@
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::io;
+use std::rc::Rc;
 use std::time::{Duration, Instant};
 
 use pollux_poller::Token;
@@ -15,6 +16,7 @@ use super::owed::Creditor;
 use super::watch::{Source, Watch};
 use crate::error::Code;
 use crate::link::Advert;
+use crate::memory::{Answers, Memory};
 use crate::queue::{Prefix, ServiceName};
 use crate::slots::SERVICES_MAX;
 use crate::wire::Request;
@@ -31,11 +33,19 @@ const DEPTHS_MAX: usize = 10;
 /// A service that is offered.
 #[derive(Debug)]
 pub(super) struct Service {
-    pub(super) queue: MessageQueue,
+    pub(super) place: Place,
     /// The workers that offer it, with the function behind it.
     pub(super) offers: BTreeMap<u32, String>,
     /// Depths at the last checks.
     pub(super) depths: VecDeque<u32>,
+}
+
+/// Where the requests for a service wait.
+#[derive(Debug)]
+pub(super) enum Place {
+    Queue(MessageQueue),
+    /// The ring of this number in the memory of the pool.
+    Ring(usize),
 }
 
 /// A queue that has no name any more.
@@ -56,6 +66,12 @@ pub(super) struct Services {
     /// Offered by workers of an earlier manager that were not taken over.
     left: BTreeSet<ServiceName>,
     withdrawn: Vec<Withdrawn>,
+    /// Where requests are in shared memory.
+    memory: Option<Rc<Memory>>,
+    /// Rings of services that were withdrawn, and until when they are looked at.
+    resting: Vec<(usize, Instant)>,
+    /// What became of those who waited for such services.
+    pub(super) told: Answers,
     numbers: u64,
     pub(super) unserved: Unserved,
     /// Callers whose request stood in a queue that an earlier manager has left.
@@ -73,13 +89,16 @@ pub(super) struct Unserved {
 }
 
 impl Services {
-    pub(super) fn new(prefix: Prefix, size: QueueSize) -> Self {
+    pub(super) fn new(prefix: Prefix, size: QueueSize, memory: Option<Rc<Memory>>) -> Self {
         Self {
             prefix,
             size,
             by_name: BTreeMap::new(),
             left: BTreeSet::new(),
             withdrawn: Vec::new(),
+            memory,
+            resting: Vec::new(),
+            told: Answers::default(),
             numbers: 0,
             unserved: Unserved::default(),
             stranded: Vec::new(),
@@ -115,7 +134,8 @@ impl Services {
                 Err(refused) => {
                     for name in made {
                         self.by_name.remove(&name);
-                        let _ = MessageQueue::unlink(&self.prefix.service_queue(&name));
+                        // Nobody has sent anything there yet.
+                        let _ = self.discard(&name);
                     }
                     return Err(refused);
                 }
@@ -139,10 +159,30 @@ impl Services {
             service.offers.insert(id, advert.function.clone());
             return Ok(None);
         }
-        let queue = self.queue(&name, adopts).map_err(|error| self.no_queue(&name, &error))?;
+        let place = self.place(&name, adopts)?;
         let offers = BTreeMap::from([(id, advert.function.clone())]);
-        self.by_name.insert(name, Service { queue, offers, depths: VecDeque::new() });
+        self.by_name.insert(name, Service { place, offers, depths: VecDeque::new() });
         Ok(Some(name))
+    }
+
+    fn place(&mut self, name: &ServiceName, adopts: bool) -> Result<Place, (Code, String)> {
+        let Some(memory) = &self.memory else {
+            let queue = self.queue(name, adopts);
+            return queue.map(Place::Queue).map_err(|error| self.no_queue(name, &error));
+        };
+        let is_resting = |ring| self.resting.iter().any(|(known, _)| *known == ring);
+        memory.offer(name, is_resting).map(Place::Ring).ok_or_else(|| {
+            let why = format!("{name}: the memory of the pool has no room for a further service");
+            (Code::Limit, why)
+        })
+    }
+
+    /// The ring of a service.
+    pub(super) fn ring(&self, name: &ServiceName) -> Option<usize> {
+        match self.by_name.get(name)?.place {
+            Place::Ring(ring) => Some(ring),
+            Place::Queue(_) => None,
+        }
     }
 
     fn queue(&mut self, service: &ServiceName, adopts: bool) -> io::Result<MessageQueue> {
@@ -165,6 +205,10 @@ impl Services {
     /// # Errors
     /// What `mq_unlink(3)` gives: EACCES for a queue of another user.
     pub(super) fn discard(&mut self, service: &ServiceName) -> io::Result<()> {
+        if let Some(row) = self.memory.as_ref().and_then(|memory| memory.find(service)) {
+            self.withdraw_ring(row.ring, Instant::now());
+            return Ok(());
+        }
         let name = self.prefix.service_queue(service);
         let queue = MessageQueue::open(&name);
         MessageQueue::unlink(&name)?;
@@ -172,6 +216,13 @@ impl Services {
             self.unserved.take(&queue, LAST_BUDGET, &mut self.stranded);
         }
         Ok(())
+    }
+
+    fn withdraw_ring(&mut self, ring: usize, now: Instant) {
+        if let Some(memory) = &self.memory {
+            self.told += memory.withdraw(ring);
+            self.resting.push((ring, now + WITHDRAWN_FOR));
+        }
     }
 
     fn no_queue(&self, name: &ServiceName, error: &io::Error) -> (Code, String) {
@@ -202,12 +253,19 @@ impl Services {
     /// Not while other workers may still report that they offer them.
     pub(super) fn take_in_left(&mut self) {
         for name in std::mem::take(&mut self.left) {
-            let is_known = self.by_name.contains_key(&name);
-            if let (false, Ok(queue)) =
-                (is_known, MessageQueue::open(&self.prefix.service_queue(&name)))
-            {
+            if self.by_name.contains_key(&name) {
+                continue;
+            }
+            let place = match &self.memory {
+                Some(memory) => memory.find(&name).map(|row| Place::Ring(row.ring)),
+                None => {
+                    let queue = MessageQueue::open(&self.prefix.service_queue(&name));
+                    queue.ok().map(Place::Queue)
+                }
+            };
+            if let Some(place) = place {
                 let (offers, depths) = (BTreeMap::new(), VecDeque::new());
-                self.by_name.insert(name, Service { queue, offers, depths });
+                self.by_name.insert(name, Service { place, offers, depths });
             }
         }
     }
@@ -243,11 +301,17 @@ impl Services {
             }
         }
         for name in gone {
-            let service = self.by_name.remove(&name).expect("found above");
+            let queue = match self.by_name.remove(&name).expect("found above").place {
+                Place::Queue(queue) => queue,
+                Place::Ring(ring) => {
+                    self.withdraw_ring(ring, now);
+                    continue;
+                }
+            };
             // Somebody else may have removed the name; that it is gone is what counts.
             let _ = MessageQueue::unlink(&self.prefix.service_queue(&name));
             self.numbers += 1;
-            let (number, queue) = (self.numbers, service.queue);
+            let number = self.numbers;
             use std::os::fd::AsFd;
             if let Ok(token) = watch.add(queue.as_fd(), Source::Withdrawn(number)) {
                 self.withdrawn.push(Withdrawn { number, queue, token, until: now + WITHDRAWN_FOR });
@@ -281,29 +345,52 @@ impl Services {
             self.unserved.take(&withdrawn.queue, LAST_BUDGET, out);
             watch.remove(withdrawn.queue.as_fd(), withdrawn.token);
         }
+        let Some(memory) = &self.memory else { return };
+        // Who found the service just before it went may have sent just after.
+        let over = self.resting.extract_if(.., |(_, until)| is_end || now >= *until);
+        over.for_each(|(ring, _)| self.told += memory.drain(ring));
     }
 
     /// When a withdrawn queue is to be closed.
     pub(super) fn next_moment(&self) -> Option<Instant> {
-        self.withdrawn.iter().map(|withdrawn| withdrawn.until).min()
+        let queues = self.withdrawn.iter().map(|withdrawn| withdrawn.until);
+        queues.chain(self.resting.iter().map(|(_, until)| *until)).min()
     }
 
     /// Notes the depth of each queue.
     pub(super) fn note_depths(&mut self) {
         for service in self.by_name.values_mut() {
-            if let Ok(state) = service.queue.state() {
+            if let Some(depth) = depth(&service.place, self.memory.as_deref()) {
                 service.depths.truncate(DEPTHS_MAX - 1);
-                service.depths.push_front(state.messages_waiting);
+                service.depths.push_front(depth);
             }
         }
+    }
+
+    /// Requests that wait for a service, how many can, and the bytes of the longest.
+    pub(super) fn depth_of(&self, service: &Service) -> Option<(u32, QueueSize)> {
+        let waiting = depth(&service.place, self.memory.as_deref())?;
+        let size = match (&service.place, &self.memory) {
+            (Place::Queue(queue), _) => queue.state().ok()?.size,
+            (Place::Ring(_), memory) => memory.as_ref()?.ring_size(),
+        };
+        Some((waiting, size))
     }
 
     /// Services in whose queue messages wait: how many, and the workers that could take them.
     pub(super) fn waiting(&self) -> impl Iterator<Item = (u32, &BTreeMap<u32, String>)> {
         self.by_name.values().filter_map(|service| {
-            let waiting = service.queue.state().ok()?.messages_waiting;
+            let Place::Queue(queue) = &service.place else { return None };
+            let waiting = queue.state().ok()?.messages_waiting;
             (waiting > 0).then_some((waiting, &service.offers))
         })
+    }
+}
+
+fn depth(place: &Place, memory: Option<&Memory>) -> Option<u32> {
+    match place {
+        Place::Queue(queue) => Some(queue.state().ok()?.messages_waiting),
+        Place::Ring(ring) => Some(memory?.exchange().ring(*ring)?.waiting() as u32),
     }
 }
 

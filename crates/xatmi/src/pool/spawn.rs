@@ -18,7 +18,7 @@ use rustix::io::{Errno, FdFlags, fcntl_setfd};
 
 use super::log::Log;
 use crate::config::{Entry, ID_VARIABLE, PoolConfig};
-use crate::worker::{LINK_VARIABLE, WAKE_VARIABLE, Wake};
+use crate::worker::{LINK_VARIABLE, MEMORY_VARIABLE, WAKE_VARIABLE, Wake};
 
 /// Tells a worker, and what it starts, which pool it belongs to.
 pub(super) const PREFIX_VARIABLE: &str = "NDRX_QPREFIX";
@@ -44,6 +44,8 @@ pub(super) struct Start<'a> {
     pub(super) link: BorrowedFd<'a>,
     pub(super) slots: BorrowedFd<'a>,
     pub(super) slot: usize,
+    /// The memory that requests are in, and the number of the worker there.
+    pub(super) memory: Option<(BorrowedFd<'a>, usize)>,
 }
 
 /// Keeps what whoever started this process has left open, beyond the standard three, from all
@@ -70,6 +72,15 @@ pub(super) fn spawn(start: &Start<'_>, log: &Log) -> Result<Child, String> {
     command.envs(entry.variables.iter().map(|(name, value)| (name, value)));
     let (link, slots) = (start.link.as_raw_fd(), start.slots.as_raw_fd());
     command.env(LINK_VARIABLE, format!("{link},{slots},{}", start.slot));
+    match start.memory {
+        Some((fd, number)) => {
+            command.env(MEMORY_VARIABLE, format!("{},{number}", fd.as_raw_fd()));
+        }
+        // This process may be a worker's child.
+        None => {
+            command.env_remove(MEMORY_VARIABLE);
+        }
+    }
     command.env(WAKE_VARIABLE, start.wake.name());
     command.env(PREFIX_VARIABLE, start.prefix);
     command.env(PROGRAM_VARIABLE, &entry.program);
@@ -83,11 +94,12 @@ pub(super) fn spawn(start: &Start<'_>, log: &Log) -> Result<Child, String> {
     command.stdin(Stdio::null()).process_group(0);
     let (out, error) = outputs(entry, log)?;
     command.stdout(out).stderr(error);
-    let inherited = [start.link, start.slots];
-    let flagged = inherit(inherited, FdFlags::empty());
+    let memory = start.memory.map(|(fd, _)| fd);
+    let inherited: Vec<_> = [start.link, start.slots].into_iter().chain(memory).collect();
+    let flagged = inherit(&inherited, FdFlags::empty());
     let spawned = flagged.and_then(|()| command.spawn());
     // Descriptors that stay without the flag would keep links open in every later worker.
-    inherit(inherited, FdFlags::CLOEXEC).map_err(|error| format!("fcntl F_SETFD: {error}"))?;
+    inherit(&inherited, FdFlags::CLOEXEC).map_err(|error| format!("fcntl F_SETFD: {error}"))?;
     spawned.map_err(|error| {
         let remedy = match error.kind() {
             // The file itself was found.
@@ -161,7 +173,7 @@ fn is_executable(file: &Path) -> bool {
         && access(file, Access::EXEC_OK).is_ok()
 }
 
-fn inherit(descriptors: [BorrowedFd<'_>; 2], flags: FdFlags) -> io::Result<()> {
+fn inherit(descriptors: &[BorrowedFd<'_>], flags: FdFlags) -> io::Result<()> {
     for descriptor in descriptors {
         fcntl_setfd(descriptor, flags)?;
     }

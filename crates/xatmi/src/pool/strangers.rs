@@ -13,6 +13,7 @@ use pollux_sys::mqueue::MessageQueue;
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
 
 use super::watch::{Source, Watch};
+use crate::memory::Memory;
 use crate::queue::{Prefix, QueueName};
 
 /// A process with contexts of its own.
@@ -41,6 +42,18 @@ impl Strangers {
             }
         }
         all
+    }
+
+    /// Watches processes that have requests in the memory of the pool; gives out those that are gone.
+    pub(super) fn find_in_memory(&mut self, memory: &Memory, watch: &mut Watch) -> Vec<u32> {
+        let pids = memory.clients().into_iter();
+        pids.filter(|pid| {
+            if !self.by_pid.contains_key(pid) {
+                self.watch(*pid, Vec::new(), watch);
+            }
+            !self.by_pid.contains_key(pid)
+        })
+        .collect()
     }
 
     /// How many processes are watched.

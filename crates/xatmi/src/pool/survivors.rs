@@ -9,6 +9,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::PathBuf;
 
 use super::spawn::{PREFIX_VARIABLE, PROGRAM_VARIABLE};
+use crate::memory::Memory;
 use crate::queue::{Prefix, QueueName};
 use crate::worker::LINK_VARIABLE;
 
@@ -42,6 +43,24 @@ pub(super) fn queues(prefix: &Prefix) -> Vec<QueueName> {
     let entries = fs::read_dir(folder).into_iter().flatten().flatten();
     let names = entries.filter_map(|entry| entry.file_name().into_string().ok());
     names.filter_map(|name| QueueName::parse(prefix, &name)).collect()
+}
+
+/// The memory of this pool, by a descriptor of a process that still has it: a worker or a client.
+pub(super) fn memory(prefix: &Prefix) -> Option<Memory> {
+    let own = std::process::id();
+    let link = PathBuf::from(format!("/memfd:{} (deleted)", crate::memory::name(prefix)));
+    let entries = fs::read_dir("/proc").into_iter().flatten().flatten();
+    let pids = entries.filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok());
+    let files = pids
+        .filter(|pid| *pid != own && is_beside_us(*pid))
+        .flat_map(|pid| fs::read_dir(format!("/proc/{pid}/fd")).into_iter().flatten().flatten());
+    let mut its =
+        files.map(|file| file.path()).filter(|path| fs::read_link(path).is_ok_and(|to| to == link));
+    // Of another build: nobody can go on with it.
+    its.find_map(|path| {
+        let file = fs::File::options().read(true).write(true).open(path).ok()?;
+        Memory::from_fd(file.into()).ok()
+    })
 }
 
 /// The program that a manager started process `pid` for, as far as it can be read.

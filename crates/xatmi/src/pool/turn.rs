@@ -71,8 +71,9 @@ impl Pool {
             self.config.entries.len(),
             self.prefix,
         ));
-        self.remove_stale_queues(found.is_empty());
         self.strangers = Strangers::find(&self.prefix, &mut self.watch);
+        self.take_over_memory();
+        self.remove_stale_queues(found.is_empty());
         if self.strangers.len() > 0 {
             let count = self.strangers.len();
             self.log.line(&format!("{count} client processes of an earlier manager are watched"));
@@ -96,6 +97,23 @@ impl Pool {
         self.act(actions, now);
     }
 
+    /// Goes on in the memory of an earlier manager: finishes what the dead left there, and has workers
+    /// look at their links.
+    fn take_over_memory(&mut self) {
+        let Some(memory) = self.memory.clone() else { return };
+        for (number, pid) in memory.seated() {
+            if !survivors::is_alive(pid) {
+                let (answers, _) = memory.bury(number);
+                self.told(answers);
+            }
+        }
+        for pid in self.strangers.find_in_memory(&memory, &mut self.watch) {
+            memory.end_client(pid, None);
+        }
+        memory.ring_all();
+        self.is_suspicious = true;
+    }
+
     /// Removes what nobody uses: reply queues of processes that are gone and, if no worker of an
     /// earlier manager is left that has not reported, the queues of services that nobody offers.
     fn remove_stale_queues(&mut self, services: bool) {
@@ -114,6 +132,12 @@ impl Pool {
             };
             removed += usize::from(is_removed);
         }
+        let rings = self.memory.as_ref().map(|memory| memory.services()).unwrap_or_default();
+        for (_, name) in rings.into_iter().filter(|_| services) {
+            if !self.services.by_name.contains_key(&name) && self.services.discard(&name).is_ok() {
+                removed += 1;
+            }
+        }
         if removed > 0 {
             self.log.line(&format!("{removed} queues of an earlier manager were removed"));
         }
@@ -128,7 +152,10 @@ impl Pool {
             Source::Connection(number) => self.hear_visitor(number, now),
             Source::Stranger(pid) => {
                 self.strangers.ended(pid, &self.prefix, &mut self.watch);
-                self.plan_sweep(now);
+                match &self.memory {
+                    Some(memory) => memory.end_client(pid, None),
+                    None => self.plan_sweep(now),
+                }
             }
             Source::Withdrawn(number) => {
                 let mut creditors = Vec::new();
@@ -181,6 +208,7 @@ impl Pool {
             if self.config.settings.gathers_queue_depths {
                 self.services.note_depths();
             }
+            self.look_into_memory();
             self.nudge();
         }
         self.nudge_when_due(now);
@@ -203,6 +231,8 @@ impl Pool {
         let mut creditors = std::mem::take(&mut self.services.stranded);
         self.services.close_withdrawn(&mut self.watch, now, false, &mut creditors);
         self.answer_unserved(creditors, now);
+        let told = std::mem::take(&mut self.services.told);
+        self.told(told);
         self.owed.pass(now);
         self.drop_silent(now);
         self.accept_again(now);

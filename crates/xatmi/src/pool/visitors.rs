@@ -67,6 +67,8 @@ enum Sent {
 pub(super) struct Client {
     pub(super) pid: u32,
     pub(super) context: u32,
+    /// Its number in the memory that requests are in, where they are.
+    memory: Option<u32>,
     pub(super) since: Instant,
 }
 
@@ -182,9 +184,16 @@ impl Pool {
 
     /// Sends what waits, as far as there is room.
     fn send_rest(&mut self, number: u64) -> Sent {
+        let memory = self.memory.clone();
         let Some(visitor) = self.visitors.by_number.get_mut(&number) else { return Sent::Gone };
         while let Some(answer) = visitor.unsent.front() {
-            match visitor.link.send(answer) {
+            let beside = match (answer, &memory) {
+                (Answer::Welcome(Welcome { memory: Some(_), .. }), Some(memory)) => {
+                    vec![memory.as_fd()]
+                }
+                _ => Vec::new(),
+            };
+            match visitor.link.send_with(answer, &beside) {
                 Ok(()) => drop(visitor.unsent.pop_front()),
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Sent::Waits,
                 Err(_) => {
@@ -214,15 +223,17 @@ impl Pool {
         self.visitors.silent.remove(&number);
         match request {
             Request::Client(hello) => self.greet(number, &hello, now),
-            Request::Adopt { srvid, pid, name, slot, services } => {
+            Request::Adopt { srvid, pid, name, slot, services, memory } => {
                 let Some(visitor) = self.visitors.by_number.remove(&number) else { return };
                 self.watch.remove(visitor.link.as_fd(), visitor.token);
                 let Visitor { link, .. } = visitor;
-                let seat = is_sent_by(&link, pid).and_then(|()| self.seat_of(descriptors, slot));
+                let seat = is_sent_by(&link, pid)
+                    .and_then(|()| self.seat_of(descriptors, slot))
+                    .and_then(|seat| self.is_of_this_transport(pid, memory).map(|()| seat));
                 match seat {
                     Ok(seat) => {
                         let program = survivors::program_of(pid).unwrap_or(name);
-                        let report = Report { id: srvid, pid, program, services };
+                        let report = Report { id: srvid, pid, program, services, number: memory };
                         self.adopt(report, link, seat, now);
                     }
                     Err(why) => {
@@ -257,11 +268,12 @@ impl Pool {
             reply_depth: self.sizes.reply.messages_max,
             timeout_s: u32::try_from(self.sizes.timeout.as_secs()).unwrap_or(u32::MAX),
             pool: self.prefix.to_string(),
+            memory: self.memory.as_ref().map(|memory| memory.next_context()),
         };
         self.counts.clients += 1;
         if let Some(visitor) = self.visitors.by_number.get_mut(&number) {
-            let (pid, context) = (hello.pid, hello.context);
-            visitor.client = Some(Client { pid, context, since: now });
+            let (pid, context, memory) = (hello.pid, hello.context, welcome.memory);
+            visitor.client = Some(Client { pid, context, memory, since: now });
         }
         self.reply(number, &Answer::Welcome(welcome));
     }
@@ -292,8 +304,14 @@ impl Pool {
         self.events.leave(number);
         if let Some(client) = visitor.client {
             // A context that ended well has done so itself.
-            let _ = MessageQueue::unlink(&self.prefix.reply_queue(client.pid, client.context));
-            self.plan_sweep(Instant::now());
+            match (&self.memory, client.memory) {
+                (Some(memory), Some(context)) => memory.end_client(client.pid, Some(context)),
+                _ => {
+                    let queue = self.prefix.reply_queue(client.pid, client.context);
+                    let _ = MessageQueue::unlink(&queue);
+                    self.plan_sweep(Instant::now());
+                }
+            }
         }
     }
 
@@ -328,6 +346,17 @@ impl Pool {
                 self.log.line(&format!("no connection is taken for a moment: {why}"));
             }
         }
+    }
+
+    /// Whether a worker's requests travel as those of this pool do.
+    fn is_of_this_transport(&self, pid: u32, number: Option<usize>) -> Result<(), String> {
+        let is_ours = match (&self.memory, number) {
+            (Some(memory), Some(number)) => memory.process_of(number) == Some(pid),
+            (None, None) => true,
+            _ => false,
+        };
+        let why = "its requests travel in another way than those of this pool";
+        if is_ours { Ok(()) } else { Err(why.to_owned()) }
     }
 
     /// The slot that a worker of an earlier manager brings along.

@@ -10,6 +10,8 @@ use super::services::creditor;
 use super::spawn::{Start, spawn};
 use crate::error::Code;
 use crate::link::{Advert, Link, Received, ToManager, ToWorker};
+use crate::memory::{Answers, idle};
+use crate::queue::ServiceName;
 use crate::slots::{Caller, State as Seated};
 use crate::supervisor::{Action, Event};
 use crate::wire::Request;
@@ -29,6 +31,8 @@ pub(super) struct Report {
     pub(super) pid: u32,
     pub(super) program: String,
     pub(super) services: Vec<Advert>,
+    /// Its number in the memory that requests are in, where they are.
+    pub(super) number: Option<usize>,
 }
 
 impl Pool {
@@ -87,7 +91,18 @@ impl Pool {
     pub(super) fn worker_died(&mut self, id: u32, now: Instant) {
         self.hear_worker(id, now);
         let Some(process) = self.workers.remove(&id) else { return };
-        self.answer_for(id, &process, now);
+        match (&self.memory, process.number) {
+            (Some(memory), Some(number)) => {
+                let (answers, is_unclear) = memory.bury(number);
+                self.is_suspicious |= is_unclear;
+                self.told(answers);
+                if answers != Answers::default() {
+                    self.counts.died_busy += 1;
+                    self.log.line(&format!("{} died in a call", self.called(id)));
+                }
+            }
+            _ => self.answer_for(id, &process, now),
+        }
         for Caller { pid, context, call_id, nonce } in process.promises() {
             let creditor = Creditor { pid, context, nonce, call_id };
             let patience = self.sizes.timeout;
@@ -111,9 +126,12 @@ impl Pool {
 
     /// A worker of an earlier manager reports on a connection, which becomes its link.
     pub(super) fn adopt(&mut self, report: Report, link: Link, seat: Seat, now: Instant) {
-        let Report { id, pid, program, services } = report;
+        let Report { id, pid, program, services, number } = report;
         let stands = |advert: &Advert| {
-            crate::queue::ServiceName::new(&advert.name).is_some_and(|name| {
+            ServiceName::new(&advert.name).is_some_and(|name| {
+                if let Some(memory) = &self.memory {
+                    return memory.find(&name).is_some();
+                }
                 let queue = self.prefix.service_queue(&name);
                 pollux_sys::mqueue::MessageQueue::open(&queue).is_ok()
             })
@@ -127,7 +145,7 @@ impl Pool {
         if !is_wanted {
             self.services.leave(&services);
             self.reject(id, pid, &link, "it is not wanted", now);
-        } else if let Err(error) = self.take_over(id, pid, link, seat, &services) {
+        } else if let Err(error) = self.take_over(id, pid, link, seat, &services, number) {
             let how = format!("can't be watched: {error}");
             self.log.line(&format!("{} (process {pid}) {how}", self.called(id)));
             self.supervisor.event(Event::Died { id, how }, now, &mut actions);
@@ -146,6 +164,9 @@ impl Pool {
         self.log.line(&line);
         // One that does not read will look for a manager again.
         let _ = link.send(&ToWorker::Stop);
+        if let Some(memory) = &self.memory {
+            memory.ring_all();
+        }
         if self.workers.get(&id).is_some_and(|known| known.pid == pid) {
             let mut actions = Vec::new();
             self.supervisor.replace(id, now, &mut actions);
@@ -161,6 +182,7 @@ impl Pool {
         link: Link,
         seat: Seat,
         services: &[Advert],
+        number: Option<usize>,
     ) -> Result<(), std::io::Error> {
         if !self.workers.contains_key(&id) {
             let process = Process::of_pid(id, pid, &mut self.watch)?;
@@ -169,9 +191,11 @@ impl Pool {
         let process = self.workers.get_mut(&id).expect("it was just put in");
         process.connect(id, link, &mut self.watch)?;
         process.sit(seat);
+        process.number = number;
         process.adverts = services.to_vec();
         // The queues stand, so nothing can be refused but a 49th service.
         let _ = self.services.advertise(id, services, true);
+        self.set_offers(number, services, true);
         Ok(())
     }
 
@@ -190,7 +214,10 @@ impl Pool {
             ToManager::Unadvertise { name } => {
                 self.services.unadvertise(id, &name);
                 if let Some(process) = self.workers.get_mut(&id) {
-                    process.adverts.retain(|advert| advert.name != name);
+                    let of_it = |advert: &mut Advert| advert.name == name;
+                    let gone: Vec<Advert> = process.adverts.extract_if(.., of_it).collect();
+                    let number = process.number;
+                    self.set_offers(number, &gone, false);
                 }
             }
             ToManager::Ready => {
@@ -214,6 +241,8 @@ impl Pool {
     fn advertise(&mut self, id: u32, services: Vec<Advert>) {
         let answer = match self.services.advertise(id, &services, self.has_survivors) {
             Ok(()) => {
+                let number = self.workers.get(&id).and_then(|process| process.number);
+                self.set_offers(number, &services, true);
                 if let Some(process) = self.workers.get_mut(&id) {
                     let names = |advert: &Advert| services.iter().any(|s| s.name == advert.name);
                     process.adverts.retain(|advert| !names(advert));
@@ -238,6 +267,12 @@ impl Pool {
         if let Some(slot) = seat.slots.slot(seat.index) {
             slot.start();
         }
+        let memory = self.memory.clone();
+        let number = memory.as_ref().and_then(|memory| memory.seat());
+        if memory.is_some() && number.is_none() {
+            self.vacate(&seat);
+            return Err("no place is free in the memory; restart the pool to have more".to_owned());
+        }
         let start = Start {
             config: &self.config,
             entry: &entry,
@@ -248,6 +283,7 @@ impl Pool {
             link: theirs.as_fd(),
             slots: self.slots.as_fd(),
             slot: seat.index,
+            memory: memory.as_ref().map(|memory| memory.as_fd()).zip(number),
         };
         let spawned = spawn(&start, &self.log).and_then(|child| {
             let watch = &mut self.watch;
@@ -255,26 +291,35 @@ impl Pool {
                 .map_err(|error| format!("its process can't be watched: {error}"))
         });
         match spawned {
-            Ok(process) => {
+            Ok(mut process) => {
                 self.counts.starts += 1;
+                process.number = number;
+                if let Some((memory, number)) = memory.zip(number) {
+                    memory.name(number, process.pid);
+                }
                 self.workers.insert(id, process);
                 Ok(())
             }
             Err(why) => {
                 self.vacate(&seat);
+                if let Some((memory, number)) = memory.zip(number) {
+                    // It took nothing.
+                    memory.bury(number);
+                }
                 Err(why)
             }
         }
     }
 
     fn tell(&mut self, id: u32, message: &ToWorker) {
-        let Some((link, _)) = self.workers.get(&id).and_then(|process| process.link.as_ref())
-        else {
-            return;
-        };
+        let Some(process) = self.workers.get(&id) else { return };
+        let Some((link, _)) = &process.link else { return };
         // A worker that does not read is found by its pings; one that is gone, by its end.
         if link.send(message).is_err() {
             self.counts.untold += 1;
+        }
+        if let Some((memory, number)) = self.memory.as_ref().zip(process.number) {
+            memory.exchange().ring_bell(number, idle::LINK);
         }
     }
 
@@ -319,6 +364,37 @@ impl Pool {
         }
     }
 
+    /// Says in the memory of the pool that a worker offers services, or does not.
+    fn set_offers(&self, number: Option<usize>, adverts: &[Advert], does: bool) {
+        let Some((memory, number)) = self.memory.as_ref().zip(number) else { return };
+        let names = adverts.iter().filter_map(|advert| ServiceName::new(&advert.name));
+        for ring in names.filter_map(|name| self.services.ring(&name)) {
+            memory.set_offer(ring, number, does);
+        }
+        if does {
+            // What came while nobody offered it.
+            memory.rouse();
+        }
+    }
+
+    /// Counts callers that were told for others.
+    pub(super) fn told(&mut self, answers: Answers) {
+        self.owed.sent += answers.sent;
+        self.owed.gone += answers.gone;
+    }
+
+    /// Looks into the memory of the pool for what should not be.
+    pub(super) fn look_into_memory(&mut self) {
+        let Some(memory) = self.memory.clone() else { return };
+        let is_suspicious = std::mem::take(&mut self.is_suspicious);
+        let look = memory.look(is_suspicious, &mut self.suspects);
+        for name in &look.rebuilt {
+            self.log.line(&format!("the ring of {name} was broken and is rebuilt"));
+        }
+        self.counts.rings_rebuilt += look.rebuilt.len() as u64;
+        self.told(look.answers);
+    }
+
     /// Callers of a service that was withdrawn.
     pub(super) fn answer_unserved(&mut self, creditors: Vec<Creditor>, now: Instant) {
         for creditor in creditors {
@@ -352,6 +428,10 @@ impl Pool {
 
     /// As many idle workers as there are messages are told to look into their queues.
     pub(super) fn nudge(&mut self) {
+        if let Some(memory) = &self.memory {
+            self.counts.nudges += memory.rouse();
+            return;
+        }
         let mut told = 0;
         for (waiting, offers) in self.services.waiting() {
             let processes = offers.keys().filter_map(|id| self.workers.get(id));

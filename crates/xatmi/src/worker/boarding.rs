@@ -11,12 +11,16 @@ use pollux_sys::inherited;
 
 use crate::environment::Environment;
 use crate::error::{Code, Error};
+use crate::memory::Memory;
 use crate::slots::Slots;
 
 /// The variable with the numbers of the link, of the slots and of the worker's slot.
 pub const LINK_VARIABLE: &str = "POLLUX_POOL_LINK";
 /// The variable that says whom a message wakes: `one` or `all`.
 pub const WAKE_VARIABLE: &str = "POLLUX_POOL_WAKE";
+
+/// The variable with the numbers of the pool's memory and of the worker in it, where requests are there.
+pub const MEMORY_VARIABLE: &str = "POLLUX_POOL_MEMORY";
 
 /// Whom a message wakes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -39,6 +43,8 @@ pub struct Boarding {
     pub slot: usize,
     /// Whom a message wakes.
     pub wake: Wake,
+    /// The memory that requests are in, and the number of the worker in it; none where queues are used.
+    pub(crate) memory: Option<(Memory, usize)>,
     /// The pool's prefix, for the names of queues.
     pub environment: Environment,
 }
@@ -63,7 +69,9 @@ impl Boarding {
         let slots = Slots::from_fd(descriptor(numbers.slots)?)
             .map_err(|source| unusable("the memory of the slots", source))?;
         let wake = wake_named(&wake)?;
-        Ok(Self { link: descriptor(numbers.link)?, slots, slot: numbers.slot, wake, environment })
+        let memory = env::var(MEMORY_VARIABLE).ok().map(|text| memory(&text)).transpose()?;
+        let link = descriptor(numbers.link)?;
+        Ok(Self { link, slots, slot: numbers.slot, wake, memory, environment })
     }
 }
 
@@ -92,6 +100,19 @@ impl Numbers {
             }
         }
     }
+}
+
+fn memory(text: &str) -> Result<(Memory, usize), Error> {
+    let numbers = text.split_once(',').and_then(|(fd, number)| {
+        Some((fd.parse::<u32>().ok()?.cast_signed(), number.parse().ok()?))
+    });
+    let Some((fd, number)) = numbers else {
+        let text = text.escape_debug();
+        let detail = format!("{MEMORY_VARIABLE}=`{text}`: give MEMORY_FD,WORKER");
+        return Err(Error::new(Code::System, detail));
+    };
+    let memory = Memory::from_fd(descriptor(fd)?);
+    Ok((memory.map_err(|source| unusable("the memory of the pool", source))?, number))
 }
 
 fn wake_named(name: &str) -> Result<Wake, Error> {

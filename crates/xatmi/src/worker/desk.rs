@@ -6,13 +6,15 @@
 use std::cell::RefCell;
 use std::os::fd::{AsFd, OwnedFd};
 use std::rc::Rc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
+use pollux_poller::Events;
 use rustix::fs::{OFlags, fcntl_getfl, fcntl_setfl};
 
 use super::liaison::Liaison;
 use super::offers::{Offer, Offers, Standing, service_name};
 use super::options::Options;
+use super::rings::Rings;
 use super::service::Handler;
 use super::watch::Watch;
 use crate::error::{Code, Error};
@@ -22,7 +24,7 @@ use crate::slots::{Slot, Slots};
 
 pub(super) struct Desk {
     pub(super) offers: Offers,
-    pub(super) watch: Watch,
+    pub(super) sources: Sources,
     pub(super) liaison: Liaison,
     pub(super) prefix: Prefix,
     pub(super) slots: Rc<Slots>,
@@ -30,6 +32,12 @@ pub(super) struct Desk {
     pub(super) bell: Option<Rc<Bell>>,
     /// Before the start function has returned, offers are only collected.
     pub(super) is_serving: bool,
+}
+
+/// Where requests come from.
+pub(super) enum Sources {
+    Queues(Watch),
+    Memory(Rings),
 }
 
 /// A descriptor of the program's own, and what it does when that becomes readable.
@@ -51,7 +59,13 @@ impl Desk {
         let set = |flags| fcntl_setfl(&fd, flags | OFlags::NONBLOCK);
         let is_set = fcntl_getfl(&fd).and_then(set);
         is_set.map_err(|errno| Error::os("the descriptor can't be set", errno.into()))?;
-        self.watch.hear_bell(fd.as_fd())?;
+        match &mut self.sources {
+            Sources::Queues(watch) => watch.hear_bell(fd.as_fd())?,
+            Sources::Memory(rings) => {
+                let copy = fd.try_clone();
+                rings.attend_to(copy.map_err(|source| Error::os("dup failed", source))?)?;
+            }
+        }
         self.bell = Some(Rc::new(Bell { fd, each: RefCell::new(each) }));
         Ok(())
     }
@@ -93,7 +107,10 @@ impl Desk {
         };
         self.offers.remove(entry);
         if self.is_serving {
-            self.watch.withdraw(entry);
+            match &mut self.sources {
+                Sources::Queues(watch) => watch.withdraw(entry),
+                Sources::Memory(rings) => rings.withdraw(entry),
+            }
             self.slot().withdraw(entry);
             // A manager that is gone learns what is offered when it adopts this worker.
             let _ = self.liaison.tell(&ToManager::Unadvertise { name: name.as_str().to_owned() });
@@ -144,7 +161,12 @@ impl Desk {
 
     fn take_up(&mut self, entry: usize) -> Result<(), Error> {
         let Some(offer) = self.offers.get(entry) else { return Ok(()) };
-        self.watch.serve(entry, &self.prefix.service_queue(&offer.name))?;
+        match &mut self.sources {
+            Sources::Queues(watch) => {
+                watch.serve(entry, &self.prefix.service_queue(&offer.name))?;
+            }
+            Sources::Memory(rings) => rings.serve(entry, &offer.name)?,
+        }
         self.slot().offer(entry, offer.name.as_str());
         Ok(())
     }
@@ -154,9 +176,10 @@ impl Desk {
     /// # Errors
     /// TPEOS.
     pub(super) fn hear(&mut self) -> Result<(), Error> {
-        match self.liaison.link() {
-            Some(link) => self.watch.hear(link.as_fd()),
-            None => Ok(()),
+        match (self.liaison.link(), &mut self.sources) {
+            (Some(link), Sources::Queues(watch)) => watch.hear(link.as_fd()),
+            // The manager rings the bell for it.
+            (Some(_), Sources::Memory(_)) | (None, _) => Ok(()),
         }
     }
 
@@ -165,8 +188,8 @@ impl Desk {
         if self.liaison.read() {
             return;
         }
-        if let Some(link) = self.liaison.link() {
-            self.watch.forget(link.as_fd());
+        if let (Some(link), Sources::Queues(watch)) = (self.liaison.link(), &mut self.sources) {
+            watch.forget(link.as_fd());
         }
         self.liaison.lose(Instant::now());
     }
@@ -185,6 +208,10 @@ impl Desk {
             name: name.to_owned(),
             slot: self.slot,
             services: self.offers.adverts(),
+            memory: match &self.sources {
+                Sources::Queues(_) => None,
+                Sources::Memory(rings) => Some(rings.number()),
+            },
         };
         if self.liaison.seek(now, &self.prefix, &adopt, self.slots.as_fd()) {
             self.hear()?;
@@ -192,8 +219,52 @@ impl Desk {
         Ok(())
     }
 
+    /// What the bell was rung for, where there is one.
+    pub(super) fn heard(&self) -> u64 {
+        match &self.sources {
+            Sources::Queues(_) => 0,
+            Sources::Memory(rings) => rings.heard(),
+        }
+    }
+
     pub(super) fn slot(&self) -> Slot<'_> {
         self.slots.slot(self.slot).expect("looked up when the worker was made")
+    }
+}
+
+impl Sources {
+    /// Waits for queues and descriptors, at most for `timeout`.
+    ///
+    /// # Errors
+    /// TPEOS when the kernel refuses to wait.
+    #[inline]
+    pub(super) fn wait(
+        &mut self,
+        events: &mut Events,
+        timeout: Option<Duration>,
+    ) -> Result<(), Error> {
+        match self {
+            Self::Queues(watch) => watch.wait(events, timeout),
+            Self::Memory(_) => Ok(()),
+        }
+    }
+
+    /// Entries and generations of all queues that are open.
+    pub(super) fn services(&self) -> Vec<(usize, u32)> {
+        match self {
+            Self::Queues(watch) => watch.services(),
+            Self::Memory(_) => Vec::new(),
+        }
+    }
+
+    /// Takes no more requests: they wake others from now on.
+    pub(super) fn leave_all(&mut self) {
+        match self {
+            Self::Queues(watch) => {
+                watch.services().into_iter().for_each(|(entry, _)| watch.ignore(entry));
+            }
+            Self::Memory(rings) => rings.leave_all(),
+        }
     }
 }
 
@@ -210,7 +281,7 @@ mod tests {
         let (_manager, worker) = Link::pair().expect("a pair");
         let mut desk = Desk {
             offers: Offers::default(),
-            watch: Watch::open(Wake::One).expect("epoll"),
+            sources: Sources::Queues(Watch::open(Wake::One).expect("epoll")),
             liaison: Liaison::new(worker),
             prefix: Prefix::new("/desk").expect("a prefix"),
             slots: Rc::new(Slots::create(1).expect("memory")),

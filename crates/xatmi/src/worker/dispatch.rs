@@ -9,11 +9,14 @@ use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::rc::Rc;
 
-use super::desk::Desk;
+use super::answering::Answering;
+use super::desk::{Desk, Sources};
 use super::offers::{Offer, SharedHandler};
 use super::payload::{Spare, Unusable};
 use super::replies::{Call, Replies, Verdict};
+use super::rings::Taken;
 use super::service::{Done, Ending, Incoming, Return};
+use super::way_out::WayOut;
 use crate::buffer::Buffer;
 use crate::client::Outgoing;
 use crate::clock::monotonic_ns;
@@ -37,7 +40,7 @@ pub(super) enum Found {
 /// What a worker needs from one request to the next.
 pub(super) struct Dispatch {
     pub(super) desk: Rc<RefCell<Desk>>,
-    pub(super) replies: Replies,
+    pub(super) out: WayOut,
     slots: Rc<Slots>,
     slot: usize,
     /// The message that is at hand.
@@ -54,14 +57,20 @@ struct Opened {
 
 impl Dispatch {
     pub(super) fn new(desk: Rc<RefCell<Desk>>) -> Self {
-        let (slots, slot, prefix) = {
+        let (slots, slot, prefix, is_memory) = {
             let desk = desk.borrow();
-            (Rc::clone(&desk.slots), desk.slot, desk.prefix.clone())
+            let is_memory = matches!(desk.sources, Sources::Memory(_));
+            (Rc::clone(&desk.slots), desk.slot, desk.prefix.clone(), is_memory)
         };
         let (inbox, spare) = (Vec::new(), Spare::default());
-        slots.inbox(slot).expect("as its slot").prepare();
-        let replies = Replies::new(prefix, Rc::clone(&slots), slot);
-        Self { desk, replies, slots, slot, inbox, spare }
+        let out = match is_memory {
+            true => WayOut::Memory(Answering::default()),
+            false => {
+                slots.inbox(slot).expect("as its slot").prepare();
+                WayOut::Queues(Replies::new(prefix, Rc::clone(&slots), slot))
+            }
+        };
+        Self { desk, out, slots, slot, inbox, spare }
     }
 
     /// Takes one request from the queue of `entry`, if there is one, and serves it.
@@ -80,10 +89,45 @@ impl Dispatch {
         let opened = self.open(entry, len, slot, began_ns);
         // The slot says whose it was.
         slots.inbox(self.slot).expect("as its slot").empty();
-        let Some(opened) = opened else {
-            slot.rest();
-            return Ok(Found::Message);
+        let found = opened.map(|opened| self.answer_to(opened, entry, slot, began_ns));
+        slot.rest();
+        Ok(found.unwrap_or(Found::Message))
+    }
+
+    /// Takes the next request of any service out of shared memory, if there is one, and serves it.
+    #[inline]
+    pub(super) fn serve_next(&mut self) -> Found {
+        let slots = Rc::clone(&self.slots);
+        let slot = slots.slot(self.slot).expect("looked up when the worker was made");
+        let taken = match (&mut self.desk.borrow_mut().sources, &mut self.out) {
+            (Sources::Memory(rings), WayOut::Memory(answering)) => {
+                let len_bytes = rings.memory().exchange().message_len_bytes();
+                self.inbox.resize(len_bytes, 0);
+                rings.take(slot, &mut self.inbox).inspect(|taken| {
+                    answering.begin(taken.ticket, len_bytes);
+                })
+            }
+            _ => None,
         };
+        let Some(Taken { entry, len, .. }) = taken else {
+            return Found::Nothing;
+        };
+        let began_ns = monotonic_ns();
+        let opened = self.open(entry, len, slot, began_ns);
+        let is_without_reply = opened.as_ref().is_some_and(|opened| opened.call.is_without_reply);
+        let found = opened.map(|opened| self.answer_to(opened, entry, slot, began_ns));
+        if let (Sources::Memory(rings), WayOut::Memory(answering)) =
+            (&self.desk.borrow().sources, &mut self.out)
+        {
+            answering.end(rings, slot, is_without_reply);
+        }
+        slot.rest();
+        found.unwrap_or(Found::Message)
+    }
+
+    /// Runs the service function and sends what it wants sent.
+    #[inline]
+    fn answer_to(&mut self, opened: Opened, entry: usize, slot: Slot<'_>, began_ns: u64) -> Found {
         slot.add(Total::Calls, 1);
         let Opened { call, incoming, handler } = opened;
         let service = incoming.service;
@@ -98,16 +142,25 @@ impl Dispatch {
         if !is_ok {
             slot.add(Total::Failed, 1);
         }
-        slot.rest();
-        Ok(found)
+        found
+    }
+
+    /// A queue that was full has room.
+    pub(super) fn flush(&mut self, place: usize, generation: u32) {
+        if let (Sources::Queues(watch), WayOut::Queues(replies)) =
+            (&mut self.desk.borrow_mut().sources, &mut self.out)
+        {
+            replies.flush(watch, place, generation);
+        }
     }
 
     /// One message into the inbox; its length.
     fn receive(&mut self, entry: usize, generation: u32) -> Result<Option<usize>, Error> {
         let desk = self.desk.borrow();
+        let Sources::Queues(watch) = &desk.sources else { return Ok(None) };
         // Withdrawn by a service function while its event was under way.
-        let Some(queue) = desk.watch.queue(entry, generation) else { return Ok(None) };
-        let len_bytes = desk.watch.message_len_bytes_max();
+        let Some(queue) = watch.queue(entry, generation) else { return Ok(None) };
+        let len_bytes = watch.message_len_bytes_max();
         if self.inbox.len() < len_bytes {
             self.inbox.resize(len_bytes, 0);
         }
@@ -136,6 +189,11 @@ impl Dispatch {
     fn open(&mut self, entry: usize, len: usize, slot: Slot<'_>, now_ns: u64) -> Option<Opened> {
         let Ok(request) = Request::decode(&self.inbox[..len]) else {
             slot.add(Total::Malformed, 1);
+            if let (Sources::Memory(rings), WayOut::Memory(answering)) =
+                (&self.desk.borrow().sources, &mut self.out)
+            {
+                answering.fail(rings, slot, Code::ServiceError);
+            }
             return None;
         };
         let Request { client, call_id, cd, deadline_ns, is_without_reply, service, payload } =
@@ -194,8 +252,8 @@ impl Dispatch {
             Done::Forward { service, buffer, len_bytes } => {
                 let is_on_the_way = match data(buffer.as_ref(), len_bytes) {
                     Some(data) => {
-                        let watch = &mut self.desk.borrow_mut().watch;
-                        self.replies.forward(watch, slot, call, service, data)
+                        let sources = &mut self.desk.borrow_mut().sources;
+                        self.out.forward(sources, slot, call, service, data)
                     }
                     None => false,
                 };
@@ -226,8 +284,8 @@ impl Dispatch {
             let carries = matches!(error, None | Some(Code::ServiceFailed));
             let sent = data.filter(|_| carries).unwrap_or(Outgoing::NONE);
             let verdict = Verdict { error, rval: returned.rval, urcode: returned.urcode };
-            let watch = &mut self.desk.borrow_mut().watch;
-            self.replies.reply(watch, slot, call, verdict, sent);
+            let sources = &mut self.desk.borrow_mut().sources;
+            self.out.reply(sources, slot, call, verdict, sent);
         }
         self.spare.keep(returned.buffer);
         is_success && error.is_none()
@@ -236,7 +294,7 @@ impl Dispatch {
     /// Tells the caller that the service broke, if it waits.
     fn fail(&mut self, slot: Slot<'_>, call: &Call) {
         if !call.is_without_reply {
-            self.replies.fail(&mut self.desk.borrow_mut().watch, slot, call);
+            self.out.fail(&mut self.desk.borrow_mut().sources, slot, call);
         }
     }
 }

@@ -28,11 +28,14 @@
 //! | `service` | what a service function gets and gives back |
 //! | `registry`, `offers` | what is offered, and by what rules |
 //! | `desk` | offers, epoll set and link, which loop and registry share |
-//! | `watch` | the epoll set |
+//! | `watch` | the epoll set, where requests come by queues |
+//! | `rings` | the rings and the bell, where they are in shared memory |
 //! | `liaison` | the link, and what to do when the manager is gone |
 //! | `dispatch`, `payload` | one request, from queue to reply; its buffer |
-//! | `replies`, `parked` | the way out, and what waits on it |
+//! | `replies`, `parked` | the way out by queues, and what waits on it |
+//! | `answering` | the way out in shared memory |
 
+mod answering;
 mod boarding;
 mod desk;
 mod dispatch;
@@ -43,19 +46,22 @@ mod parked;
 mod payload;
 mod registry;
 mod replies;
+mod rings;
 mod service;
 mod watch;
+mod way_out;
 
 use std::cell::RefCell;
 use std::ffi::OsString;
 use std::io::Write;
 use std::path::Path;
 use std::rc::Rc;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use pollux_poller::Events;
 
-pub use boarding::{Boarding, LINK_VARIABLE, WAKE_VARIABLE, Wake};
+pub use boarding::{Boarding, LINK_VARIABLE, MEMORY_VARIABLE, WAKE_VARIABLE, Wake};
 pub use options::{Alias, Options};
 pub use registry::Registry;
 pub use service::{Done, Ending, Handler, Incoming, RVAL_EXIT, RVAL_FAIL, RVAL_SUCCESS, Return};
@@ -63,15 +69,21 @@ pub use service::{Done, Ending, Handler, Incoming, RVAL_EXIT, RVAL_FAIL, RVAL_SU
 use crate::clock::monotonic_ns;
 use crate::error::{Code, Error};
 use crate::link::ToManager;
+use crate::memory::idle;
 use crate::slots::Total;
-use desk::Desk;
+use desk::{Desk, Sources};
 use dispatch::{Dispatch, Found};
 use liaison::Liaison;
 use offers::Offers;
+use rings::Rings;
 use watch::{Ready, Watch};
 
 /// Events taken from the kernel at once: all services and the link at the same time.
 const EVENTS_MAX: usize = 64;
+/// How often a worker that sleeps on its bell looks at its link: a manager that is killed rings no bell.
+const LINK_EACH_NS: u64 = 20_000_000_000;
+/// Requests after which a worker that never sleeps does.
+const LINK_EACH_REQUESTS: u32 = 1_024;
 /// How long an ending worker waits for callers to take what is parked for them.
 const FAREWELL_NS: u64 = 1_000_000_000;
 
@@ -94,14 +106,18 @@ impl Worker {
     /// # Errors
     /// TPESYSTEM for a slot that does not exist, TPEOS without descriptors or epoll.
     pub fn new(boarding: Boarding) -> Result<Self, Error> {
-        let Boarding { link, slots, slot, wake, environment } = boarding;
+        let Boarding { link, slots, slot, wake, memory, environment } = boarding;
         if slots.slot(slot).is_none() {
             let detail = format!("slot {slot} of a pool with {} slots", slots.len());
             return Err(Error::new(Code::System, detail));
         }
+        let sources = match memory {
+            Some((memory, number)) => Sources::Memory(Rings::open(Arc::new(memory), number)?),
+            None => Sources::Queues(Watch::open(wake)?),
+        };
         let desk = Desk {
             offers: Offers::default(),
-            watch: Watch::open(wake)?,
+            sources,
             liaison: Liaison::new(link),
             prefix: environment.prefix,
             bell: None,
@@ -198,6 +214,50 @@ struct Serving {
 
 impl Serving {
     fn until_end(&mut self) -> Result<Ending, Error> {
+        let is_memory = matches!(self.dispatch.desk.borrow().sources, Sources::Memory(_));
+        if is_memory { self.until_end_in_memory() } else { self.until_end_by_queues() }
+    }
+
+    fn until_end_in_memory(&mut self) -> Result<Ending, Error> {
+        let mut requests = 0;
+        let mut is_looking = true;
+        loop {
+            let heard = self.dispatch.desk.borrow().heard();
+            if heard & idle::PROGRAM != 0 {
+                self.ring();
+            }
+            if is_looking || heard & idle::LINK != 0 || requests == LINK_EACH_REQUESTS {
+                requests = 0;
+                self.dispatch.desk.borrow_mut().attend();
+                if let Some(ending) = self.look_around(is_looking)? {
+                    return Ok(ending);
+                }
+            }
+            is_looking = match self.dispatch.serve_next() {
+                Found::Last(ending) => return Ok(ending),
+                Found::Message => {
+                    requests += 1;
+                    false
+                }
+                Found::Nothing => self.rest(),
+            };
+        }
+    }
+
+    /// Sleeps until there is something to do; whether time passed for the link.
+    fn rest(&self) -> bool {
+        let desk = self.dispatch.desk.borrow();
+        let next_try = desk.liaison.next_try();
+        let left = next_try.map(|moment| moment.saturating_duration_since(Instant::now()));
+        let left_ns = left.map_or(LINK_EACH_NS, |left| left.as_nanos() as u64);
+        let until_ns = monotonic_ns() + left_ns;
+        if let Sources::Memory(rings) = &desk.sources {
+            rings.rest(until_ns);
+        }
+        next_try.is_some() || monotonic_ns() >= until_ns
+    }
+
+    fn until_end_by_queues(&mut self) -> Result<Ending, Error> {
         let mut events = Events::with_capacity(EVENTS_MAX);
         // What came while the answer to the adverts was awaited rings no more.
         if let Some(ending) = self.look_around(false)? {
@@ -205,7 +265,7 @@ impl Serving {
         }
         loop {
             let timeout = self.timeout();
-            self.dispatch.desk.borrow_mut().watch.wait(&mut events, timeout)?;
+            self.dispatch.desk.borrow_mut().sources.wait(&mut events, timeout)?;
             // All of it, also when a stop is among it: the first event may be the wake for a
             // message that nobody else was told of.
             for event in &events {
@@ -231,10 +291,7 @@ impl Serving {
             }
             Ready::Link => self.dispatch.desk.borrow_mut().attend(),
             Ready::Bell => self.ring(),
-            Ready::Room(place, generation) => {
-                let watch = &mut self.dispatch.desk.borrow_mut().watch;
-                self.dispatch.replies.flush(watch, place, generation);
-            }
+            Ready::Room(place, generation) => self.dispatch.flush(place, generation),
         }
         Ok(None)
     }
@@ -266,10 +323,10 @@ impl Serving {
         let slots = Rc::clone(&desk.slots);
         let slot = slots.slot(desk.slot).expect("looked up when the worker was made");
         if is_swept {
-            self.dispatch.replies.sweep(&mut desk.watch, slot);
+            self.dispatch.out.sweep(&mut desk.sources, slot);
         }
         if is_timed || desk.liaison.next_try().is_some() {
-            self.dispatch.replies.expire(&mut desk.watch, slot, monotonic_ns());
+            self.dispatch.out.expire(&mut desk.sources, slot, monotonic_ns());
             let now = Instant::now();
             desk.seek(now, self.srvid, &self.name)?;
             if desk.liaison.is_abandoned(now) {
@@ -281,7 +338,7 @@ impl Serving {
 
     /// One look into each queue: the wake for a message may have died with another worker.
     fn nudged(&mut self) -> Result<Option<Ending>, Error> {
-        let services = self.dispatch.desk.borrow().watch.services();
+        let services = self.dispatch.desk.borrow().sources.services();
         for (entry, generation) in services {
             match self.dispatch.serve(entry, generation)? {
                 Found::Nothing => {}
@@ -295,7 +352,7 @@ impl Serving {
     /// How long to wait: until a parked message is too late, or until the next try to find a
     /// manager.
     fn timeout(&self) -> Option<Duration> {
-        let until_ns = self.dispatch.replies.first_until_ns();
+        let until_ns = self.dispatch.out.first_until_ns();
         let letters =
             until_ns.map(|until| Duration::from_nanos(until.saturating_sub(monotonic_ns())));
         let next_try = self.dispatch.desk.borrow().liaison.next_try();
@@ -306,12 +363,10 @@ impl Serving {
     /// Leaves the queues, so that messages wake others, and sends what is parked.
     fn farewell(&mut self) {
         let desk = &mut *self.dispatch.desk.borrow_mut();
-        for (entry, _) in desk.watch.services() {
-            desk.watch.ignore(entry);
-        }
+        desk.sources.leave_all();
         let slots = Rc::clone(&desk.slots);
         let slot = slots.slot(desk.slot).expect("looked up when the worker was made");
-        self.dispatch.replies.finish(&mut desk.watch, slot, monotonic_ns() + FAREWELL_NS);
+        self.dispatch.out.finish(&mut desk.sources, slot, monotonic_ns() + FAREWELL_NS);
     }
 }
 

@@ -71,6 +71,7 @@ impl Pool {
             timeout: None,
             messages_max: None,
             message_len_bytes: None,
+            transport: None,
         }
     }
 

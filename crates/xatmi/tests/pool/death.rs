@@ -19,10 +19,13 @@ pub(crate) const TESTS: &[crate::Test] = &[
     ("callers_in_the_queue_are_told_when_the_pool_ends", callers_in_the_queue_are_told),
     ("workers_outlive_a_killed_manager_and_are_taken_over", workers_outlive_a_killed_manager),
     ("queues_of_a_pool_that_was_killed_whole_are_replaced", queues_of_a_killed_pool_are_replaced),
-    ("clients_outlive_a_killed_manager_and_leave_no_queue", clients_outlive_a_killed_manager),
     ("deaths_under_load_lose_no_call_and_mix_up_none", deaths_under_load),
     ("an_end_at_once_kills_what_hangs", an_end_at_once_kills_what_hangs),
 ];
+
+/// Those that speak of queues themselves.
+pub(crate) const QUEUE_TESTS: &[crate::Test] =
+    &[("clients_outlive_a_killed_manager_and_leave_no_queue", clients_outlive_a_killed_manager)];
 
 const ONE: &str = "<server name='testsv'><srvid>1</srvid></server>";
 

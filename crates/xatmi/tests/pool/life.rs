@@ -20,10 +20,14 @@ pub(crate) const TESTS: &[crate::Test] = &[
     ("standby_copies_start_and_stop_by_hand", standby_copies_start_and_stop_by_hand),
     ("a_restart_gives_every_worker_a_new_process", a_restart_gives_every_worker_a_new_process),
     ("a_reload_starts_and_stops_what_changed", a_reload_starts_and_stops_what_changed),
-    ("a_client_that_is_killed_leaves_no_queue", a_client_that_is_killed_leaves_no_queue),
-    ("workers_let_go_of_queues_of_clients_that_ended", workers_let_go_of_queues),
     ("metrics_are_served_over_http", metrics_are_served_over_http),
     ("a_worker_that_does_not_start_is_told", a_worker_that_does_not_start_is_told),
+];
+
+/// Those that speak of queues themselves.
+pub(crate) const QUEUE_TESTS: &[crate::Test] = &[
+    ("a_client_that_is_killed_leaves_no_queue", a_client_that_is_killed_leaves_no_queue),
+    ("workers_let_go_of_queues_of_clients_that_ended", workers_let_go_of_queues),
 ];
 
 fn text(words: &str) -> Buffer {

@@ -36,7 +36,7 @@ fn a_pool_that_is_learning_stops() {
     pool.end();
     assert!(!pool.log().contains("is sent signal"), "{}", pool.log());
     assert!(pool.log().contains("worker ends"), "{}", pool.log());
-    assert!(!pool.has_queue("ECHO"), "the queue of its service is left");
+    assert!(!pool.leaves_queue("ECHO"), "the queue of its service is left");
 }
 
 fn a_restart_by_id_starts_a_standby_copy() {

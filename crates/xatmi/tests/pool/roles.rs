@@ -6,7 +6,7 @@ use std::process::{Command, ExitCode};
 
 use pollux_engine::ListenAddress;
 use pollux_xatmi::buffer::Buffer;
-use pollux_xatmi::client::Client;
+use pollux_xatmi::client::{CallFlags, Client, Which};
 use pollux_xatmi::environment::Environment;
 use pollux_xatmi::pool::{Log, Pool, PoolOptions};
 use pollux_xatmi::worker::{Done, Incoming, LINK_VARIABLE, Registry, Wake, Worker};
@@ -30,6 +30,8 @@ pub(crate) fn play() -> Option<ExitCode> {
     match std::env::var(ROLE).as_deref() {
         Ok("manager") => Some(manager()),
         Ok("client") => Some(client()),
+        Ok("caller") => Some(caller()),
+        Ok("scribbler") => Some(scribbler()),
         _ => None,
     }
 }
@@ -62,6 +64,47 @@ fn client() -> ExitCode {
     let _ = std::io::stdin().read(&mut [0]);
     drop(client);
     ExitCode::SUCCESS
+}
+
+/// A context that calls until it is killed, with several calls out.
+fn caller() -> ExitCode {
+    let environment = Environment::of_process().expect("the test set it well");
+    let mut client = Client::open(&environment).expect("a pool runs");
+    tell("open\n");
+    let text = Buffer::string("of one that will be killed").expect("it fits");
+    loop {
+        let calls: Vec<_> = (0..3)
+            .map(|_| client.call_async("ECHO", &text, CallFlags::NONE).expect("it serves"))
+            .collect();
+        for call in calls {
+            client.answer(Which::One(call), CallFlags::NONE).expect("it serves");
+        }
+    }
+}
+
+/// A client that writes at random into what it may write of the memory of its pool.
+fn scribbler() -> ExitCode {
+    /// Words that hold idle bits, bells, rings and the first requests; what lies behind is the same.
+    const WORDS: usize = 1_400_000;
+    let environment = Environment::of_process().expect("the test set it well");
+    let _client = Client::open(&environment).expect("a pool runs");
+    let maps = std::fs::read_to_string("/proc/self/maps").expect("proc is mounted");
+    let line = maps.lines().find(|line| line.contains(" rw-s ") && line.contains("pollux-pool:"));
+    let line = line.expect("the client has mapped the memory");
+    let start = line.split('-').next().and_then(|start| usize::from_str_radix(start, 16).ok());
+    let start = start.expect("an address");
+    let memory = std::fs::File::options().write(true).open("/proc/self/mem").expect("ours");
+    let mut random = 0x2545_f491_4f6c_dd1d_u64;
+    loop {
+        random ^= random << 13;
+        random ^= random >> 7;
+        random ^= random << 17;
+        let at = start + random as usize % WORDS * 8;
+        // Small numbers are more often taken for something.
+        let value = if random & 1 << 60 == 0 { random >> 1 } else { random % 2_000 };
+        std::os::unix::fs::FileExt::write_at(&memory, &value.to_ne_bytes(), at as u64)
+            .expect("it may be written");
+    }
 }
 
 /// Options behind `--`: `refuse` does not start, `late` starts when nobody waits any more,

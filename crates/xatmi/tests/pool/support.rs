@@ -1,5 +1,6 @@
 //! A pool for one test: its folder, its manager, and questions to it.
 
+use std::cell::Cell;
 use std::ffi::CString;
 use std::io::{BufRead, BufReader, Write};
 use std::path::PathBuf;
@@ -10,7 +11,7 @@ use std::time::{Duration, Instant};
 use pollux_sys::mqueue::MessageQueue;
 use pollux_xatmi::client::Client;
 use pollux_xatmi::control::{Answer, AskError, Control, QueueRow, Request, ServiceRow, WorkerRow};
-use pollux_xatmi::environment::Environment;
+use pollux_xatmi::environment::{Environment, TRANSPORT_VARIABLE, Transport};
 use pollux_xatmi::queue::{Prefix, ServiceName};
 use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open};
 
@@ -21,12 +22,18 @@ pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
 /// How often a condition is looked at.
 const LOOK: i64 = 20_000_000;
 
+thread_local! {
+    /// How requests travel in the pools of the test that runs on this thread.
+    pub(crate) static TRANSPORT: Cell<Transport> = const { Cell::new(Transport::Queues) };
+}
+
 /// A pool; its processes and its folder go with it.
 pub(crate) struct TestPool {
     pub(crate) folder: tempfile::TempDir,
     pub(crate) prefix: Prefix,
     manager: Option<Child>,
     has_metrics: bool,
+    transport: Transport,
     /// Where the queue file system is mounted for the manager.
     pub(crate) queues: Option<PathBuf>,
 }
@@ -42,7 +49,9 @@ impl TestPool {
         let own = std::env::current_exe().expect("this program");
         std::os::unix::fs::symlink(own, folder.path().join("testsv")).expect("a link");
         let prefix = Prefix::new(&prefix).expect("a prefix");
-        let pool = Self { folder, prefix, manager: None, has_metrics: false, queues: None };
+        let transport = TRANSPORT.get();
+        let pool =
+            Self { folder, prefix, manager: None, has_metrics: false, transport, queues: None };
         pool.configure(app, servers);
         pool
     }
@@ -110,6 +119,7 @@ impl TestPool {
         command.env(roles::ROLE, role).env("NDRX_QPREFIX", self.prefix.as_str());
         // The limits of the machine are shared with whatever else runs.
         command.env("NDRX_MSGSIZEMAX", "512").stdin(Stdio::null());
+        command.env(TRANSPORT_VARIABLE, self.transport.name());
         command
     }
 
@@ -196,7 +206,18 @@ impl TestPool {
             .expect("a prefix")
     }
 
+    /// Whether requests for the service have a place.
     pub(crate) fn has_queue(&self, service: &str) -> bool {
+        if self.transport == Transport::Memory {
+            // While no manager runs, nobody withdraws it.
+            return Control::connect(&self.prefix).is_err()
+                || self.services().iter().any(|row| row.service == service);
+        }
+        self.leaves_queue(service)
+    }
+
+    /// Whether a queue of this name stands, which in shared memory none does.
+    pub(crate) fn leaves_queue(&self, service: &str) -> bool {
         let name = ServiceName::new(service).expect("a name");
         exists(&self.prefix.service_queue(&name))
     }
@@ -224,7 +245,7 @@ impl TestPool {
             assert!(!runs(pid), "worker {pid} stays");
         }
         for name in names {
-            assert!(!self.has_queue(&name), "the queue of {name} stays");
+            assert!(!self.leaves_queue(&name), "the queue of {name} stays");
         }
     }
 

@@ -234,6 +234,7 @@ fn a_service_calls_another_one_while_it_runs() {
         reply_depth: 2,
         timeout_s: 30,
         pool: "nested".to_owned(),
+        memory: None,
     };
     let manager = std::thread::spawn(move || {
         let client = accept_with(&control, SocketFlags::CLOEXEC).expect("the service");

@@ -1,0 +1,280 @@
+//! The requests of one client in the memory of its pool: sent, waited for, given up.
+//!
+//! The other form of what `send` and `receive` do with queues; a reply is handed to them as the bytes of a
+//! message, so that all behind it is the same. Nothing waits for a worker but [`Mailbox::wait`].
+
+use std::io;
+
+use rustix::io::Errno;
+
+use super::Error;
+use crate::clock::monotonic_ns;
+use crate::error::Code;
+use crate::memory::{Block, ClientMemory, Row, State, Ticket, owner_of};
+use crate::queue::{ServiceName, Waited};
+use crate::wire::Reply;
+
+/// Services whose place is remembered.
+const SERVICES_KNOWN_MAX: usize = 64;
+/// The longest sleep: another client that writes where it should not may take the wake for a reply away.
+const SLEEP_NS_MAX: u64 = 1_000_000_000;
+/// How long it waits for a request of its own, or for the manager to mend a ring, before it looks again.
+const LOOK_AGAIN_NS: u64 = 1_000_000;
+
+/// Requests of one context.
+#[derive(Debug)]
+pub(super) struct Mailbox {
+    memory: ClientMemory,
+    pid: u32,
+    owner: u64,
+    nonce: u64,
+    blocks: Vec<usize>,
+    /// Requests of ours, to be used again; some may still be with a worker.
+    free: Vec<u32>,
+    /// Requests whose reply is awaited, in the order of their calls.
+    out: Vec<Out>,
+    services: Vec<(ServiceName, Row)>,
+}
+
+#[derive(Debug)]
+struct Out {
+    ticket: Ticket,
+    call_id: u64,
+}
+
+/// Why a request is not on its way.
+#[derive(Debug)]
+pub(super) enum Unsent {
+    /// Nobody offers the service.
+    NotOffered,
+    /// Its ring is full, or broken for the moment.
+    Full(usize),
+    /// All requests that this client can have are out.
+    NoRequest,
+}
+
+impl Mailbox {
+    /// A mailbox for a context that the manager gave a number.
+    ///
+    /// # Errors
+    /// TPESYSTEM for memory of another build, TPELIMIT when all of it is in use, TPEOS.
+    pub(super) fn open(memory: ClientMemory, context: u32, nonce: u64) -> Result<Self, Error> {
+        let pid = std::process::id();
+        let owner = owner_of(pid, context);
+        let (blocks, free, out) = (Vec::new(), Vec::new(), Vec::new());
+        let services = Vec::new();
+        let mut mailbox = Self { memory, pid, owner, nonce, blocks, free, out, services };
+        if mailbox.add_block() {
+            return Ok(mailbox);
+        }
+        let detail = "the pool has room for no further client context";
+        Err(Error::new(Code::Limit, detail))
+    }
+
+    /// Bytes of the longest message.
+    pub(super) fn message_len_bytes(&self) -> usize {
+        self.memory.exchange.message_len_bytes()
+    }
+
+    /// Sends a message to a service.
+    #[inline]
+    pub(super) fn send(
+        &mut self,
+        service: ServiceName,
+        call_id: u64,
+        wants_reply: bool,
+        message: &[u8],
+    ) -> Result<(), Unsent> {
+        let row = self.find(service).ok_or(Unsent::NotOffered)?;
+        let ticket = self.open_request().ok_or(Unsent::NoRequest)?;
+        let exchange = &self.memory.exchange;
+        let (Some(request), Some(ring)) =
+            (exchange.request(ticket.request), exchange.ring(row.ring))
+        else {
+            return Err(Unsent::NotOffered);
+        };
+        request.write(ticket, message);
+        request.ask(ticket, wants_reply);
+        if ring.push(ticket.request) != Ok(true) {
+            request.take_back(ticket);
+            self.free.push(ticket.request);
+            return Err(Unsent::Full(row.ring));
+        }
+        exchange.wake_one(&self.memory.records, row.ring);
+        if !self.memory.stands(row) {
+            // Withdrawn meanwhile: whoever empties the ring may have done so before.
+            request.give_up();
+            self.free.insert(0, ticket.request);
+            return Err(Unsent::NotOffered);
+        }
+        match wants_reply {
+            true => self.out.push(Out { ticket, call_id }),
+            false => self.free.insert(0, ticket.request),
+        }
+        Ok(())
+    }
+
+    /// Waits until there may be room for what was not sent.
+    ///
+    /// # Errors
+    /// EINTR; other ends of the wait are none.
+    pub(super) fn wait_for_room(&self, why: &Unsent, until_ns: u64) -> io::Result<()> {
+        let exchange = &self.memory.exchange;
+        let soon_ns = until_ns.min(monotonic_ns() + LOOK_AGAIN_NS);
+        let waited = match why {
+            Unsent::Full(ring) if exchange.announce_wait_for_room(*ring) => {
+                exchange.wait_for_room(*ring, until_ns)
+            }
+            _ => self.home().map_or(Ok(()), |home| {
+                home.arm();
+                let waited = home.sleep(soon_ns);
+                home.disarm();
+                waited
+            }),
+        };
+        interruption(waited)
+    }
+
+    /// Takes a reply if one is there; its length in `into`.
+    #[inline]
+    pub(super) fn take(&mut self, into: &mut [u8]) -> Option<usize> {
+        for at in 0..self.out.len() {
+            let Out { ticket, call_id } = self.out[at];
+            let request = self.memory.exchange.request(ticket.request)?;
+            let (state, now) = request.state();
+            let is_its = now.generation == ticket.generation;
+            let len = match state {
+                State::Asked if is_its => continue,
+                State::Answered(None) if is_its => request.read(ticket, into),
+                State::Answered(Some(number)) if is_its => {
+                    let code = Code::from_number(number.into()).unwrap_or(Code::ServiceError);
+                    self.failing(call_id, code, into)
+                }
+                // Somebody wrote there who should not.
+                _ => None,
+            };
+            request.close(ticket);
+            self.out.remove(at);
+            self.free.push(ticket.request);
+            return len.or_else(|| self.failing(call_id, Code::ServiceError, into));
+        }
+        None
+    }
+
+    /// Takes a reply, waiting for it until the monotonic clock shows `deadline_ns` (0 for as long as it
+    /// takes).
+    #[inline]
+    pub(super) fn wait(&mut self, into: &mut [u8], deadline_ns: u64) -> io::Result<Waited> {
+        loop {
+            if let Some(len) = self.take(into) {
+                return Ok(Waited::Message(len));
+            }
+            let now_ns = monotonic_ns();
+            if deadline_ns != 0 && now_ns >= deadline_ns {
+                return Ok(Waited::Late);
+            }
+            if let Some(home) = self.home() {
+                home.arm();
+            }
+            let taken = self.take(into);
+            let Some(home) = self.home() else { return Err(Errno::INVAL.into()) };
+            if let Some(len) = taken {
+                home.disarm();
+                return Ok(Waited::Message(len));
+            }
+            let most_ns = now_ns + SLEEP_NS_MAX;
+            let until_ns = if deadline_ns == 0 { most_ns } else { most_ns.min(deadline_ns) };
+            let waited = home.sleep(until_ns);
+            home.disarm();
+            if interruption(waited).is_err() {
+                return Ok(Waited::Interrupted);
+            }
+        }
+    }
+
+    /// The call is not waited for any more.
+    pub(super) fn give_up(&mut self, call_id: u64) {
+        let Some(at) = self.out.iter().position(|out| out.call_id == call_id) else { return };
+        let Out { ticket, .. } = self.out.remove(at);
+        if let Some(request) = self.memory.exchange.request(ticket.request) {
+            request.give_up();
+        }
+        self.free.insert(0, ticket.request);
+    }
+
+    /// The place of a service, looked up anew when it is not what it was.
+    fn find(&mut self, service: ServiceName) -> Option<Row> {
+        let known = self.services.iter().position(|(name, _)| *name == service);
+        if let Some(at) = known {
+            let row = self.services[at].1;
+            if self.memory.stands(row) {
+                return Some(row);
+            }
+            self.services.swap_remove(at);
+        }
+        let row = self.memory.find(&service)?;
+        self.services.truncate(SERVICES_KNOWN_MAX - 1);
+        self.services.push((service, row));
+        Some(row)
+    }
+
+    /// A request for a call: the one that was used last if it is free, else another one, else one of a
+    /// further block.
+    fn open_request(&mut self) -> Option<Ticket> {
+        let home = *self.blocks.first()?;
+        loop {
+            for at in (0..self.free.len()).rev() {
+                let request = self.memory.exchange.request(self.free[at])?;
+                if let Some(ticket) = request.open(home) {
+                    self.free.remove(at);
+                    return Some(ticket);
+                }
+            }
+            if !self.add_block() {
+                return None;
+            }
+        }
+    }
+
+    fn add_block(&mut self) -> bool {
+        let Some(block) = self.memory.exchange.blocks().find(|block| block.take(self.owner)) else {
+            return false;
+        };
+        self.blocks.push(block.number);
+        self.free.extend(block.requests());
+        true
+    }
+
+    fn home(&self) -> Option<Block<'_>> {
+        self.memory.exchange.block(*self.blocks.first()?)
+    }
+
+    fn failing(&self, call_id: u64, code: Code, into: &mut [u8]) -> Option<usize> {
+        Reply::failing(self.nonce, call_id, code).encode(into)
+    }
+}
+
+impl Drop for Mailbox {
+    fn drop(&mut self) {
+        // A child after fork(2) has what is its parent's.
+        if std::process::id() != self.pid {
+            return;
+        }
+        for Out { ticket, .. } in &self.out {
+            if let Some(request) = self.memory.exchange.request(ticket.request) {
+                request.give_up();
+            }
+        }
+        for block in self.blocks.iter().filter_map(|block| self.memory.exchange.block(*block)) {
+            block.give_back(self.owner);
+        }
+    }
+}
+
+/// Only a signal is an error: a wait may end early or late for any reason.
+fn interruption(waited: io::Result<()>) -> io::Result<()> {
+    waited.or_else(|error| match Errno::from_io_error(&error) {
+        Some(Errno::INTR) => Err(error),
+        _ => Ok(()),
+    })
+}

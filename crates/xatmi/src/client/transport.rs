@@ -1,0 +1,134 @@
+//! The two ways between a client and the workers of its pool: queues, or requests in shared memory.
+//!
+//! The manager says which one at the greeting. What is the same for both, calls, matching, payloads, is in
+//! `send` and `receive`, which come here with the bytes of a message.
+
+use std::io;
+use std::os::fd::OwnedFd;
+
+use pollux_sys::mqueue::QueueSize;
+use rustix::io::Errno;
+
+use super::Welcome;
+use super::connection::Connection;
+use super::mailbox::Mailbox;
+use crate::error::{Code, Error};
+use crate::memory::ClientMemory;
+use crate::queue::{Prefix, QueueCache, ReplyQueue, ServiceName, Waited};
+
+/// The most service queues that a client holds open, each a descriptor.
+const SERVICES_OPEN_MAX: usize = 64;
+
+/// How messages travel.
+#[derive(Debug)]
+pub(super) enum Transport {
+    Queues(Queues),
+    Memory(Mailbox),
+}
+
+/// The queues that a client has open.
+#[derive(Debug)]
+pub(super) struct Queues {
+    pub(super) replies: ReplyQueue,
+    pub(super) services: QueueCache<ServiceName>,
+    message_len_bytes: usize,
+}
+
+impl Transport {
+    /// What the manager offers: its memory, else queues.
+    ///
+    /// # Errors
+    /// TPESYSTEM for memory of another build, TPELIMIT when all of it is in use, TPEOS.
+    pub(super) fn open(
+        prefix: &Prefix,
+        connection: &Connection,
+        welcome: &Welcome,
+        memory: Option<OwnedFd>,
+    ) -> Result<Self, Error> {
+        let address = connection.address();
+        let (Some(context), Some(memory)) = (welcome.memory, memory) else {
+            let size = QueueSize {
+                messages_max: welcome.reply_depth,
+                message_len_bytes: welcome.message_len_bytes,
+            };
+            let name = prefix.reply_queue(address.pid, address.context);
+            let replies = connection.when_queues_fit(|| ReplyQueue::create(name.clone(), size));
+            return Ok(Self::Queues(Queues {
+                replies: replies.map_err(no_reply_queue)?,
+                services: QueueCache::new(SERVICES_OPEN_MAX),
+                message_len_bytes: welcome.message_len_bytes as usize,
+            }));
+        };
+        let memory = ClientMemory::from_fd(memory).map_err(|source| {
+            let code = match source.kind() {
+                io::ErrorKind::InvalidData => Code::System,
+                _ => Code::Os,
+            };
+            Error::caused(code, format!("the memory of the pool {prefix} can't be used"), source)
+        })?;
+        Ok(Self::Memory(Mailbox::open(memory, context, address.nonce)?))
+    }
+
+    /// Bytes of the longest message.
+    pub(super) fn message_len_bytes(&self) -> usize {
+        match self {
+            Self::Queues(queues) => queues.message_len_bytes,
+            Self::Memory(mailbox) => mailbox.message_len_bytes(),
+        }
+    }
+
+    /// Takes a message that came, without waiting.
+    ///
+    /// # Errors
+    /// What the reply queue gives.
+    pub(super) fn take(&mut self, into: &mut [u8]) -> io::Result<Option<usize>> {
+        match self {
+            Self::Queues(queues) => queues.replies.take(into),
+            Self::Memory(mailbox) => Ok(mailbox.take(into)),
+        }
+    }
+
+    /// Takes a message, waiting for it until the monotonic clock shows `deadline_ns` (0 for as long as it
+    /// takes).
+    ///
+    /// # Errors
+    /// What the reply queue gives.
+    #[inline]
+    pub(super) fn wait(&mut self, into: &mut [u8], deadline_ns: u64) -> io::Result<Waited> {
+        match self {
+            Self::Queues(queues) => queues.replies.wait(into, deadline_ns),
+            Self::Memory(mailbox) => mailbox.wait(into, deadline_ns),
+        }
+    }
+
+    /// A service was withdrawn: what is held open of such is closed.
+    pub(super) fn close_withdrawn(&mut self) {
+        match self {
+            Self::Queues(queues) => queues.services.close_withdrawn(),
+            // It looks with each call.
+            Self::Memory(_) => {}
+        }
+    }
+
+    /// A call is not waited for any more.
+    pub(super) fn give_up(&mut self, call_id: u64) {
+        match self {
+            // Its reply is known by its number, and dropped.
+            Self::Queues(_) => {}
+            Self::Memory(mailbox) => mailbox.give_up(call_id),
+        }
+    }
+}
+
+fn no_reply_queue(source: io::Error) -> Error {
+    let detail = match Errno::from_io_error(&source) {
+        // The kernel says EMFILE for the limit on bytes too.
+        Some(Errno::MFILE | Errno::NOSPC) => {
+            "no room for a reply queue within the limits on descriptors, on bytes of queues \
+             (RLIMIT_MSGQUEUE) and on their number (fs.mqueue.queues_max): `pollux pool check` \
+             tells which one is short"
+        }
+        _ => "the reply queue cannot be made",
+    };
+    Error::os(detail, source)
+}

@@ -1,0 +1,323 @@
+//! What the manager does in the memory of its pool: services, burials, ends of clients, repairs.
+//!
+//! Only the one thread of the manager calls this. It takes requests under a number that is no worker's,
+//! and grabs before it answers, so that a number is never in a ring and free at once.
+
+use std::collections::HashSet;
+use std::ops::AddAssign;
+use std::sync::atomic::Ordering;
+
+use pollux_sys::futex;
+use pollux_sys::mqueue::QueueSize;
+
+use super::geometry::SERVICES_MAX;
+use super::request::State;
+use super::{Delivery, Memory, RING_LEN, Ticket, directory, idle};
+use crate::error::Code;
+use crate::queue::ServiceName;
+
+/// In place of a worker's number.
+const MANAGER: u32 = u32::MAX;
+/// Looks at a ring before it counts as broken: others move its ends meanwhile.
+const LOOKS: usize = 3;
+
+/// What became of callers that were answered for somebody else.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub(crate) struct Answers {
+    /// Those that were told.
+    pub(crate) sent: u64,
+    /// Those that did not wait any more.
+    pub(crate) gone: u64,
+}
+
+/// What a look at the whole memory found.
+#[derive(Debug, Default)]
+pub(crate) struct Look {
+    /// Services whose ring was rebuilt.
+    pub(crate) rebuilt: Vec<ServiceName>,
+    /// Callers of requests that nobody had any more.
+    pub(crate) answers: Answers,
+}
+
+impl Memory {
+    /// Offers a service; its ring. None when there are as many as there can be. `is_resting` tells which
+    /// rings were withdrawn a moment ago.
+    pub(crate) fn offer(
+        &self,
+        name: &ServiceName,
+        is_resting: impl Fn(usize) -> bool,
+    ) -> Option<usize> {
+        if let Some(row) = self.find(name) {
+            return Some(row.ring);
+        }
+        let used: HashSet<usize> = self.services().into_iter().map(|(ring, _)| ring).collect();
+        let ring = (0..SERVICES_MAX).find(|ring| !used.contains(ring) && !is_resting(*ring))?;
+        directory::offer(&self.records, self.geometry(), ring, name);
+        Some(ring)
+    }
+
+    /// How many requests a ring holds, and the bytes of the longest.
+    pub(crate) fn ring_size(&self) -> QueueSize {
+        let message_len_bytes = self.exchange.message_len_bytes() as u32;
+        QueueSize { messages_max: RING_LEN as u32, message_len_bytes }
+    }
+
+    /// The rings of services and their names.
+    pub(crate) fn services(&self) -> Vec<(usize, ServiceName)> {
+        directory::all(&self.records, self.geometry())
+    }
+
+    /// Says that `worker` offers the service of `ring`, or does not.
+    pub(crate) fn set_offer(&self, ring: usize, worker: usize, does: bool) {
+        directory::set(&self.records, self.geometry(), ring, worker, does);
+    }
+
+    /// Offers a service no longer, and tells those who wait for it.
+    pub(crate) fn withdraw(&self, ring: usize) -> Answers {
+        directory::withdraw(&self.records, self.geometry(), ring);
+        self.drain(ring)
+    }
+
+    /// Offers nothing any longer: another pool took the place of this one.
+    pub(crate) fn withdraw_all(&self) {
+        for (ring, _) in self.services() {
+            self.withdraw(ring);
+        }
+    }
+
+    /// Takes what stands in the ring of a service that was withdrawn; its callers get TPENOENT.
+    pub(crate) fn drain(&self, ring: usize) -> Answers {
+        let mut answers = Answers::default();
+        let Some(its) = self.exchange.ring(ring) else { return answers };
+        while let Ok(Some((at, number))) = its.first() {
+            if its.grab(at, number, MANAGER) {
+                answers.add(self.answer_number(number, Code::NoEntry));
+                its.free(at, MANAGER);
+            }
+        }
+        self.exchange.tell_room(&its);
+        answers
+    }
+
+    /// A number for a worker that is about to be started.
+    pub(crate) fn seat(&self) -> Option<usize> {
+        let mut workers = 0..self.geometry().workers();
+        let worker = workers.find(|worker| self.process_of(*worker).is_none())?;
+        self.exchange.idle().disarm(worker);
+        self.exchange.bell(worker).store(0, Ordering::SeqCst);
+        self.claim(worker)?.give_to(MANAGER);
+        Some(worker)
+    }
+
+    /// The process of a worker that was started.
+    pub(crate) fn name(&self, worker: usize, pid: u32) {
+        if let Some(claim) = self.claim(worker) {
+            claim.name(pid);
+        }
+    }
+
+    /// All numbers that somebody has, with their processes.
+    pub(crate) fn seated(&self) -> Vec<(usize, u32)> {
+        let workers = 0..self.geometry().workers();
+        workers.filter_map(|worker| Some((worker, self.process_of(worker)?))).collect()
+    }
+
+    /// The process that has the number of a worker; none when nobody has.
+    pub(crate) fn process_of(&self, worker: usize) -> Option<u32> {
+        self.claim(worker).map(|claim| claim.pid()).filter(|pid| *pid != 0)
+    }
+
+    /// A worker is dead: what it began is finished, whoever waited for it is told, and another one is
+    /// woken for what it was woken for. `true` when it was not clear whether it had passed its request
+    /// on: then [`look`](Self::look) has to find out.
+    pub(crate) fn bury(&self, worker: usize) -> (Answers, bool) {
+        let mut answers = Answers::default();
+        let mut is_unclear = false;
+        let Some(claim) = self.claim(worker) else { return (answers, false) };
+        let name = worker as u32;
+        let mut is_answered = false;
+        if let Some(claimed) = claim.claimed()
+            && let Some(ring) = self.exchange.ring(claimed.ring)
+            && let Some(at) = ring.taken_by(name, |at| claimed.is_at(at))
+        {
+            answers.add(self.answer_number(claimed.request, Code::ServiceError));
+            ring.free(at, name);
+            is_answered = true;
+        }
+        if let Some(ticket) = claim.held().filter(|_| !is_answered) {
+            let passed_on = Ticket { hops: ticket.hops.wrapping_add(1), ..ticket };
+            let seen = self.exchange.request(ticket.request).map(|request| request.state());
+            is_unclear = seen == Some((State::Asked, passed_on));
+            answers.add(self.answer(ticket, Code::ServiceError));
+        }
+        claim.give_to(0);
+        self.exchange.idle().disarm(worker);
+        for (ring, _) in self.services() {
+            self.set_offer(ring, worker, false);
+        }
+        self.rouse();
+        (answers, is_unclear)
+    }
+
+    /// A context, or all of a process (`context` is none), ended: its requests are free, or will be.
+    pub(crate) fn end_client(&self, pid: u32, context: Option<u32>) {
+        for block in self.exchange.blocks() {
+            let owner = block.owner();
+            let is_its =
+                (owner >> 32) as u32 == pid && context.is_none_or(|own| own == owner as u32);
+            if owner == 0 || !is_its {
+                continue;
+            }
+            for number in block.requests() {
+                if let Some(request) = self.exchange.request(number) {
+                    request.give_up();
+                }
+            }
+            block.give_back(owner);
+        }
+        // It may have died between a push and the wake for it.
+        self.rouse();
+    }
+
+    /// Processes that have blocks.
+    pub(crate) fn clients(&self) -> HashSet<u32> {
+        let owners = self.exchange.blocks().map(|block| (block.owner() >> 32) as u32);
+        owners.filter(|pid| *pid != 0).collect()
+    }
+
+    /// Wakes as many workers as there are requests, and whoever may sleep without being known to: the
+    /// wake for them may have died with its sender.
+    pub(crate) fn rouse(&self) -> u64 {
+        let mut woken = 0;
+        for (ring, _) in self.services() {
+            let waiting = self.exchange.ring(ring).map_or(0, |ring| ring.waiting());
+            let wake = |_: &usize| self.exchange.wake_one(&self.records, ring);
+            woken += (0..waiting).take_while(wake).count() as u64;
+        }
+        for worker in (0..self.geometry().workers()).filter(|worker| self.may_be_lost(*worker)) {
+            self.exchange.bell(worker).fetch_or(idle::WORK, Ordering::SeqCst);
+            // Also where the bell seems to have been rung: whoever did may have died before this.
+            futex::wake(self.exchange.bell(worker), 1);
+        }
+        woken
+    }
+
+    /// Rings the bells of all workers for what is on their links.
+    pub(crate) fn ring_all(&self) {
+        let workers = 0..self.geometry().workers();
+        for worker in workers.filter(|worker| self.process_of(*worker).is_some()) {
+            self.exchange.ring_bell(worker, idle::LINK);
+        }
+    }
+
+    /// Looks at every ring and rebuilds what is broken, and at every request when `is_suspicious`.
+    /// `suspects` are requests that nobody had at the last look; those that nobody has now either are
+    /// answered, and the others are the next suspects.
+    pub(crate) fn look(&self, is_suspicious: bool, suspects: &mut HashSet<Ticket>) -> Look {
+        let mut look = Look::default();
+        for (ring, name) in self.services() {
+            if !self.is_sound(ring) {
+                self.rebuild(ring);
+                look.rebuilt.push(name);
+            }
+        }
+        let last = std::mem::take(suspects);
+        if is_suspicious || !look.rebuilt.is_empty() || !last.is_empty() {
+            let orphans = self.orphans().into_iter();
+            let (old, new): (HashSet<_>, HashSet<_>) =
+                orphans.partition(|ticket| last.contains(ticket));
+            *suspects = new;
+            old.into_iter()
+                .for_each(|ticket| look.answers.add(self.answer(ticket, Code::ServiceError)));
+        }
+        look
+    }
+
+    fn is_sound(&self, ring: usize) -> bool {
+        let Some(its) = self.exchange.ring(ring) else { return true };
+        let is_claimed = |at: u64, worker: u32| {
+            let claim = self.claim(worker as usize).and_then(|claim| claim.claimed());
+            claim.is_some_and(|claimed| claimed.ring == ring && claimed.is_at(at))
+        };
+        (0..LOOKS).any(|_| {
+            its.settle();
+            its.is_sound(is_claimed)
+        })
+    }
+
+    fn rebuild(&self, ring: usize) {
+        let Some(its) = self.exchange.ring(ring) else { return };
+        let mut seen = HashSet::new();
+        for number in its.rebuild() {
+            let is_asked = self.exchange.request(number).is_some_and(|request| {
+                matches!(request.state().0, State::Asked | State::Sent | State::Abandoned)
+            });
+            if is_asked && seen.insert(number) {
+                // An empty ring has room for what it had.
+                let _ = its.push(number);
+                self.exchange.wake_one(&self.records, ring);
+            }
+        }
+        self.exchange.tell_room(&its);
+    }
+
+    /// Requests that are asked, in no ring and with no worker. Rings are looked at before workers, as
+    /// requests go from those to these.
+    fn orphans(&self) -> Vec<Ticket> {
+        let numbers = self.exchange.blocks().filter(|block| block.owner() != 0);
+        let requests = numbers.flat_map(|block| block.requests());
+        let states = requests.filter_map(|number| Some(self.exchange.request(number)?.state()));
+        let asked = states.filter(|(state, _)| *state == State::Asked).map(|(_, ticket)| ticket);
+        let asked: Vec<Ticket> = asked.collect();
+        let rings = self.services().into_iter().filter_map(|(ring, _)| self.exchange.ring(ring));
+        let mut known: HashSet<u32> =
+            rings.flat_map(|ring| ring.requests().collect::<Vec<_>>()).collect();
+        for worker in 0..self.geometry().workers() {
+            let Some(claim) = self.claim(worker) else { continue };
+            known.extend(claim.claimed().map(|claimed| claimed.request));
+            known.extend(claim.held().map(|ticket| ticket.request));
+        }
+        asked.into_iter().filter(|ticket| !known.contains(&ticket.request)).collect()
+    }
+
+    /// Whether a worker may sleep although nobody would wake it.
+    fn may_be_lost(&self, worker: usize) -> bool {
+        let Some(claim) = self.claim(worker) else { return false };
+        let is_idle = claim.pid() != 0 && claim.held().is_none() && claim.claimed().is_none();
+        let bell = self.exchange.bell(worker).load(Ordering::SeqCst);
+        is_idle && (!self.exchange.idle().is_armed(worker) || bell != 0)
+    }
+
+    fn answer_number(&self, number: u32, code: Code) -> Delivery {
+        match self.exchange.request(number) {
+            Some(request) => self.answer(request.state().1, code),
+            None => Delivery::Late,
+        }
+    }
+
+    fn answer(&self, ticket: Ticket, code: Code) -> Delivery {
+        let Some(request) = self.exchange.request(ticket.request) else { return Delivery::Late };
+        let delivery = request.answer(ticket, code.number() as u8);
+        if delivery == Delivery::Done {
+            self.exchange.wake_client(&request);
+        }
+        delivery
+    }
+}
+
+impl AddAssign for Answers {
+    fn add_assign(&mut self, more: Self) {
+        self.sent += more.sent;
+        self.gone += more.gone;
+    }
+}
+
+impl Answers {
+    fn add(&mut self, delivery: Delivery) {
+        match delivery {
+            Delivery::Done => self.sent += 1,
+            Delivery::Abandoned => self.gone += 1,
+            Delivery::Late => {}
+        }
+    }
+}

@@ -1,0 +1,309 @@
+//! Every interleaving of clients, workers and a manager in the memory of a pool.
+//!
+//! Checks `src/memory/{ring,idle,claim,request}.rs`, which are taken in as they stand, with rings of two
+//! cells. A death is an end between any two steps of a worker, after which the manager does what it does
+//! while others go on. Run with
+//! `RUSTFLAGS="--cfg loom" cargo test -p pollux-xatmi --test loom_memory --release`.
+#![cfg(loom)]
+
+/// What the files expect above themselves.
+#[path = "../src"]
+mod memory {
+    pub(crate) use loom::sync::atomic;
+
+    /// Cells of a ring: as few as show everything.
+    const RING_LEN: usize = 2;
+
+    #[path = "memory/claim.rs"]
+    #[expect(dead_code, reason = "not all of it is of interest here")]
+    pub(crate) mod claim;
+    #[path = "memory/idle.rs"]
+    #[expect(dead_code, reason = "not all of it is of interest here")]
+    pub(crate) mod idle;
+    #[path = "memory/request.rs"]
+    #[expect(dead_code, reason = "not all of it is of interest here")]
+    pub(crate) mod request;
+    #[path = "memory/ring.rs"]
+    #[expect(dead_code, reason = "not all of it is of interest here")]
+    pub(crate) mod ring;
+}
+
+use std::sync::Arc;
+
+use loom::sync::atomic::{AtomicU64, Ordering};
+use loom::thread;
+use memory::claim::{CLAIM_WORDS, Claim, Ticket};
+use memory::idle::{self, Idle};
+use memory::request::{Delivery, REQUEST_HEAD_WORDS, Request, State};
+use memory::ring::{RING_WORDS, Ring};
+
+/// Deaths are modelled by steps, so that threads need to be interrupted only a few times.
+const PREEMPTIONS_MAX: usize = 2;
+/// Steps of a worker from a request to its answer.
+const STEPS: usize = 6;
+
+fn check(model: impl Fn() + Sync + Send + 'static) {
+    let mut builder = loom::model::Builder::new();
+    builder.preemption_bound = Some(PREEMPTIONS_MAX);
+    builder.check(model);
+}
+
+/// The memory of a pool with one ring, one request and two workers.
+struct Pool {
+    ring: [AtomicU64; RING_WORDS],
+    claims: [[AtomicU64; CLAIM_WORDS]; 2],
+    head: [AtomicU64; REQUEST_HEAD_WORDS],
+    message: [AtomicU64; 1],
+    idle: [AtomicU64; 1],
+    bell: AtomicU64,
+    /// Times that the service ran.
+    served: AtomicU64,
+}
+
+fn words<const N: usize>() -> [AtomicU64; N] {
+    std::array::from_fn(|_| AtomicU64::new(0))
+}
+
+impl Pool {
+    fn new() -> Arc<Self> {
+        Arc::new(Self {
+            ring: words(),
+            claims: [words(), words()],
+            head: words(),
+            message: words(),
+            idle: words(),
+            bell: AtomicU64::new(0),
+            served: AtomicU64::new(0),
+        })
+    }
+
+    fn ring(&self) -> Ring<'_> {
+        Ring::over(&self.ring)
+    }
+
+    fn request(&self) -> Request<'_> {
+        Request::over(0, &self.head, &self.message)
+    }
+
+    fn claim(&self, worker: usize) -> Claim<'_> {
+        Claim::over(&self.claims[worker])
+    }
+
+    /// A call on its way.
+    fn ask(&self, byte: u8) -> Ticket {
+        let ticket = self.request().open(0).expect("it is free");
+        self.request().write(ticket, &[byte]);
+        self.request().ask(ticket, true);
+        assert_eq!(self.ring().push(0), Ok(true), "there is room");
+        ticket
+    }
+
+    /// A worker takes a request and answers it, or dies after some steps; what was delivered.
+    fn work(&self, worker: usize, steps: usize) -> Option<Delivery> {
+        let mut left = steps;
+        let mut is_alive = || {
+            left = left.saturating_sub(1);
+            left > 0
+        };
+        let (ring, claim) = (self.ring(), self.claim(worker));
+        loop {
+            let (at, number) = ring.first().expect("sound")?;
+            claim.begin(0, at, number);
+            if !is_alive() {
+                return None;
+            }
+            if !ring.grab(at, number, worker as u32) {
+                claim.withdraw();
+                continue;
+            }
+            if !is_alive() {
+                return None;
+            }
+            let (state, ticket) = self.request().state();
+            claim.hold(ticket);
+            if !is_alive() {
+                return None;
+            }
+            ring.free(at, worker as u32);
+            if !is_alive() {
+                return None;
+            }
+            claim.settle();
+            if !is_alive() {
+                return None;
+            }
+            if state == State::Abandoned {
+                self.request().drop_unwanted(ticket);
+                claim.let_go();
+                return Some(Delivery::Abandoned);
+            }
+            let mut byte = [0];
+            assert_eq!(self.request().read(ticket, &mut byte), Some(1), "a whole message");
+            self.served.fetch_add(1, Ordering::Relaxed);
+            self.request().write(ticket, &byte);
+            let delivery = self.request().answer(ticket, 0);
+            if is_alive() {
+                claim.let_go();
+            }
+            return Some(delivery);
+        }
+    }
+
+    /// What the manager does for a dead worker; what was delivered.
+    fn bury(&self, worker: usize) -> Option<Delivery> {
+        let (ring, claim) = (self.ring(), self.claim(worker));
+        if let Some(claimed) = claim.claimed()
+            && let Some(at) = ring.taken_by(worker as u32, |at| claimed.is_at(at))
+        {
+            let delivery = self.request().answer(self.request().state().1, 10);
+            assert!(ring.free(at, worker as u32), "nobody else frees it");
+            return Some(delivery);
+        }
+        claim.held().map(|ticket| self.request().answer(ticket, 10))
+    }
+}
+
+/// Of a client that pushes and a worker that goes to sleep, one sees the other.
+#[test]
+fn a_request_is_seen_by_the_worker_or_the_worker_by_its_client() {
+    check(|| {
+        let pool = Pool::new();
+        let worker = {
+            let pool = Arc::clone(&pool);
+            thread::spawn(move || {
+                Idle::over(&pool.idle).arm(0);
+                pool.ring().first().expect("sound").is_some()
+            })
+        };
+        pool.ask(1);
+        let woken = Idle::over(&pool.idle).claim_lowest(|_| u64::MAX);
+        if woken.is_some() {
+            assert!(idle::ring(&pool.bell, idle::WORK), "nobody rang before");
+        }
+        assert!(worker.join().expect("no panic") || woken == Some(0), "it sleeps for ever");
+    });
+}
+
+/// Two clients wake two workers, not one of them twice.
+#[test]
+fn a_bit_is_claimed_once() {
+    check(|| {
+        let pool = Pool::new();
+        let idle = Idle::over(&pool.idle);
+        idle.arm(0);
+        idle.arm(1);
+        let other = {
+            let pool = Arc::clone(&pool);
+            thread::spawn(move || Idle::over(&pool.idle).claim_lowest(|_| u64::MAX))
+        };
+        let ours = idle.claim_lowest(|_| u64::MAX).expect("two are there");
+        let theirs = other.join().expect("no panic").expect("two are there");
+        assert_ne!(ours, theirs);
+        assert_eq!(idle.claim_lowest(|_| u64::MAX), None);
+    });
+}
+
+/// Pushes of two clients and a worker that takes: nothing is lost, nothing taken twice.
+#[test]
+fn what_is_pushed_is_taken_once() {
+    check(|| {
+        let pool = Pool::new();
+        let push = |number| {
+            let pool = Arc::clone(&pool);
+            thread::spawn(move || assert_eq!(pool.ring().push(number), Ok(true)))
+        };
+        let pushes = [push(5), push(6)];
+        let take = |pool: &Pool| {
+            let (at, number) = pool.ring().first().expect("sound")?;
+            let is_ours = pool.ring().grab(at, number, 0);
+            assert!(is_ours && pool.ring().free(at, 0), "there is one worker");
+            Some(number)
+        };
+        let mut taken: Vec<u32> = take(&pool).into_iter().collect();
+        pushes.into_iter().for_each(|push| push.join().expect("no panic"));
+        taken.extend(std::iter::from_fn(|| take(&pool)));
+        taken.sort_unstable();
+        assert_eq!(taken, [5, 6]);
+        pool.ring().settle();
+        assert_eq!(pool.ring().waiting(), 0);
+    });
+}
+
+/// A worker that dies after any step, beside one that looks for work: the caller is answered once, and
+/// the ring is whole.
+#[test]
+fn a_dead_worker_leaves_nobody_without_an_answer_and_nobody_with_two() {
+    for steps in 1..=STEPS {
+        check(move || {
+            let pool = Pool::new();
+            let ticket = pool.ask(1);
+            let dying = {
+                let pool = Arc::clone(&pool);
+                thread::spawn(move || pool.work(0, steps))
+            };
+            let other = {
+                let pool = Arc::clone(&pool);
+                thread::spawn(move || pool.work(1, usize::MAX))
+            };
+            let first = dying.join().expect("no panic");
+            let second = pool.bury(0);
+            let third = other.join().expect("no panic");
+            // What nobody took is there for the next one.
+            let fourth = pool.work(1, usize::MAX);
+            let done = [first, second, third, fourth].into_iter();
+            assert_eq!(done.filter(|delivery| *delivery == Some(Delivery::Done)).count(), 1);
+            assert!(matches!(pool.request().state(), (State::Answered(_), now) if now == ticket));
+            assert!(pool.served.load(Ordering::Relaxed) <= 1, "it was served twice");
+            pool.ring().settle();
+            assert!(pool.ring().is_sound(|_, _| false));
+        });
+    }
+}
+
+/// A client that gives up, and calls again when it can, while a worker answers.
+#[test]
+fn a_reply_reaches_only_the_call_that_it_answers() {
+    check(|| {
+        let pool = Pool::new();
+        let first = pool.ask(1);
+        let worker = {
+            let pool = Arc::clone(&pool);
+            thread::spawn(move || pool.work(0, usize::MAX))
+        };
+        pool.request().give_up();
+        let again = pool.request().open(0);
+        if let Some(second) = again {
+            assert_ne!(second.generation, first.generation);
+            pool.request().write(second, &[2]);
+            pool.request().ask(second, true);
+        }
+        worker.join().expect("no panic");
+        match again {
+            // The worker was through with the first one before it was free.
+            Some(second) => assert_eq!(pool.request().state(), (State::Asked, second)),
+            None => assert_eq!(pool.request().state().0, State::Free),
+        }
+        assert_eq!(pool.request().answer(first, 0), Delivery::Late);
+    });
+}
+
+/// The manager answers for a client that is dead while a worker does.
+#[test]
+fn what_a_dead_client_had_is_free_in_the_end() {
+    check(|| {
+        let pool = Pool::new();
+        pool.ask(1);
+        let worker = {
+            let pool = Arc::clone(&pool);
+            thread::spawn(move || pool.work(0, usize::MAX))
+        };
+        pool.request().give_up();
+        worker.join().expect("no panic");
+        // Taken after the worker's look, or answered before the end of its client.
+        let _ = pool.work(0, usize::MAX);
+        pool.request().give_up();
+        assert_eq!(pool.request().state().0, State::Free);
+        pool.ring().settle();
+        assert!(pool.ring().is_sound(|_, _| false));
+    });
+}
