@@ -132,7 +132,11 @@ fn every_call_on_a_pipe_is_answered() {
 
 #[test]
 fn every_call_to_a_pool_is_answered_and_nothing_of_it_stays() {
-    for (peer, wakes) in [("pool", "one"), ("pool-epoll", "all")] {
+    for (peer, wakes) in [
+        ("pool", "one, by queues"),
+        ("pool-epoll", "all, by queues"),
+        ("pool-memory", "one, by memory"),
+    ] {
         let axes = json!({"source": "queue", "workers": "8", "callers": "3", "calls": "0"});
         let pollux = [env!("CARGO_BIN_EXE_pollux")];
         let arm = json!({"peer": peer});

@@ -27,10 +27,26 @@ const POOL: Peer = Peer { name: "pool", missing: super::pool::missing };
 /// The same by one switch with plain epoll.
 const POOL_EPOLL: Peer = Peer { name: "pool-epoll", missing: super::pool::missing };
 
-/// Whom a message of a pool wakes, by its flag `--wake`; none where the arm is no pool.
-pub(super) fn wake(arm: &ArmKind) -> Option<&'static str> {
-    let plain = arm.is(POOL_EPOLL).then_some("all");
-    plain.or(arm.is(POOL).then_some("one"))
+/// The same with requests in shared memory.
+const POOL_MEMORY: Peer = Peer { name: "pool-memory", missing: super::pool::missing };
+
+/// How a pool is to be measured.
+#[derive(Clone, Copy)]
+pub(super) struct Form {
+    /// Whom a message wakes, by the flag `--wake`.
+    pub(super) wake: &'static str,
+    /// How requests travel, by the flag `--transport`.
+    pub(super) transport: &'static str,
+}
+
+/// The form of the pool; none where the arm is not a pool.
+pub(super) fn form(arm: &ArmKind) -> Option<Form> {
+    let forms = [
+        (POOL, Form { wake: "one", transport: "queues" }),
+        (POOL_EPOLL, Form { wake: "all", transport: "queues" }),
+        (POOL_MEMORY, Form { wake: "one", transport: "memory" }),
+    ];
+    forms.into_iter().find(|(peer, _)| arm.is(*peer)).map(|(_, form)| form)
 }
 
 /// Starting and ending one worker, by a build with optimisations.
@@ -89,7 +105,7 @@ const FACTS: Facts = Facts {
     ],
     // The way that was made against herds.
     baseline: Wait::Exclusive.name(),
-    peers: &[RAW_C, POOL, POOL_EPOLL],
+    peers: &[RAW_C, POOL, POOL_EPOLL, POOL_MEMORY],
     has_processes: true,
     cost: Cost { is_shared: true, ..Cost::us("CPU time per call", "µs/call") },
     of_runs: Metric::rate("calls per second", "calls/s"),
@@ -119,7 +135,7 @@ impl Experiment for Herd {
 
     /// A pool takes nearly all of the message queues that a user may have.
     fn takes_all(&self, arm: &ArmKind) -> bool {
-        wake(arm).is_some()
+        form(arm).is_some()
     }
 
     fn needs(&self, axes: &Axes) -> Needs {

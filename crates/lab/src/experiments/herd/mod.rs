@@ -44,7 +44,7 @@ mod waiting;
 pub mod worker;
 
 pub(crate) use experiment::Herd;
-use experiment::wake;
+use experiment::{Form, form};
 
 pub use source::Source;
 use subject::Crewed;
@@ -74,7 +74,7 @@ pub(crate) fn measure(
     let mut done = window.close(spec, &called)?;
     intervals.iter().for_each(on_interval);
     done.mechanism = crewed.described().mechanism;
-    if wake(&spec.arm).is_some() {
+    if form(&spec.arm).is_some() {
         done.figures.insert("boot_s".to_owned(), boot_s);
     }
     let work = crewed.ended()?;

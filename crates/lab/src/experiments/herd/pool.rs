@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use pollux_processes::Desk;
 
-use super::{Calling, Source};
+use super::{Calling, Form, Source};
 use crate::error::MeasureError;
 use crate::host::programs;
 use crate::measure::RunSpec;
@@ -26,10 +26,10 @@ pub(super) fn missing() -> Option<String> {
     programs::find_beside(PROGRAM).is_none().then(|| reason.to_owned())
 }
 
-/// Starts the pool and its callers; `wake` is whom a message wakes, `one` or `all`.
+/// Starts the pool and its callers.
 pub(super) fn start(
     spec: &RunSpec,
-    wake: &str,
+    form: Form,
     is_interrupted: &dyn Fn() -> bool,
 ) -> Result<Calling, MeasureError> {
     if Source::of(&spec.axes) != Source::Queue {
@@ -43,7 +43,8 @@ pub(super) fn start(
     let (desk, theirs) = Desk::pair()?;
     let command = theirs.try_clone().map(|desk| {
         let mut command = Command::new(program);
-        command.args(["herd", "--wake", wake, "--prefix", &format!("/pollux-herd-{own}")]);
+        command.args(["herd", "--wake", form.wake, "--transport", form.transport]);
+        command.args(["--prefix", &format!("/pollux-herd-{own}")]);
         command.arg("--folder").arg(spec.scratch.join(format!("herd-pool-{own}")));
         for axis in ["workers", "callers"] {
             command.args([&format!("--{axis}"), &spec.count(axis).to_string()]);

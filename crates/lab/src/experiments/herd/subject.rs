@@ -15,7 +15,7 @@ use super::source::{Opened, Source};
 use super::wait::Wait;
 use super::wait_of;
 use super::worker::Report;
-use super::{Calling, check_sum, for_each_call, pool, raw, requests_of, shares, wake};
+use super::{Calling, Form, check_sum, for_each_call, form, pool, raw, requests_of, shares};
 use crate::arm::RAW_C;
 use crate::error::MeasureError;
 use crate::host::process::TaskUse;
@@ -71,10 +71,11 @@ impl<'a> Crewed<'a> {
                 (calling, Workers::Own { crew, source, opened, callers, wait, ramp: 0 }, pids)
             }
             Some(peer) => {
-                let (calling, mechanism) = match wake(&spec.arm) {
-                    Some(wake) => {
-                        let calling = pool::start(spec, wake, is_interrupted)?;
-                        (calling, format!("a message wakes {wake}"))
+                let (calling, mechanism) = match form(&spec.arm) {
+                    Some(form) => {
+                        let calling = pool::start(spec, form, is_interrupted)?;
+                        let Form { wake, transport } = form;
+                        (calling, format!("a message wakes {wake}, by {transport}"))
                     }
                     None if spec.arm.is(RAW_C) => {
                         (raw::start(spec, is_interrupted)?, "exclusive, in C".to_owned())
