@@ -6,6 +6,15 @@ use std::str::FromStr;
 use pollux_poller::Mechanism;
 
 /// A loop and the kernel interface under it.
+///
+/// ```
+/// use pollux_engine::Driver;
+///
+/// let driver: Driver = "uring".parse()?;
+/// assert_eq!(driver, Driver::Completion);
+/// assert_eq!(Driver::default().name(), "epoll-et");
+/// # Ok::<(), pollux_engine::UnknownDriver>(())
+/// ```
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, PartialOrd, Ord)]
 pub enum Driver {
     /// The readiness loop over a poller.

@@ -27,6 +27,16 @@ const BACKLOG: i32 = 4096;
 const UNIX_PATH_BYTES_MAX: usize = 107;
 
 /// Where a server listens, and a client finds it.
+///
+/// ```
+/// use pollux_engine::ListenAddress;
+///
+/// let tcp: ListenAddress = "127.0.0.1:8080".parse()?;
+/// assert_eq!(tcp, ListenAddress::Tcp(([127, 0, 0, 1], 8080).into()));
+/// let unix: ListenAddress = "unix:/run/server.sock".parse()?;
+/// assert_eq!(unix.to_string(), "unix:/run/server.sock");
+/// # Ok::<(), pollux_engine::ListenError>(())
+/// ```
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum ListenAddress {
     /// TCP; port 0 lets the kernel choose. `[::]` takes IPv4 as well.

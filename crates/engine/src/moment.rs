@@ -7,6 +7,17 @@ use std::ops::{Add, Sub};
 use std::time::Duration;
 
 /// A point on the monotonic clock, in nanoseconds since the machine started.
+///
+/// ```
+/// use pollux_engine::Moment;
+/// use std::time::Duration;
+///
+/// let begin = Moment::from_nanos(1_000);
+/// let deadline = begin + Duration::from_secs(5);
+/// assert_eq!(deadline - begin, Duration::from_secs(5));
+/// assert_eq!(begin - deadline, Duration::ZERO, "never less than nothing");
+/// assert!(deadline < Moment::NEVER);
+/// ```
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Hash, Default)]
 pub struct Moment(u64);
 

@@ -14,6 +14,51 @@ use crate::{Actions, CloseCause, ConnectionId, FileRange, Moment, Now, Session};
 /// One connection of one session, played in memory.
 ///
 /// The peer takes all output at once, unless it was told to stall.
+///
+/// ```
+/// use pollux_engine::{Actions, CloseCause, Now, Rehearsal, Session};
+/// use std::time::Duration;
+///
+/// /// Answers each line, and closes a connection that is silent for a second.
+/// struct Lines;
+///
+/// impl Session for Lines {
+///     type Shared = ();
+///
+///     fn accepted(_: &mut (), actions: &mut Actions<'_>) -> Self {
+///         actions.set_deadline(actions.now().at + Duration::from_secs(1));
+///         Self
+///     }
+///
+///     fn on_bytes(&mut self, _: &mut (), actions: &mut Actions<'_>, input: &[u8]) -> usize {
+///         // An incomplete line comes again, with what arrives next.
+///         let Some(end) = input.iter().position(|byte| *byte == b'\n') else { return 0 };
+///         actions.send(b"ok\n");
+///         actions.call_again();
+///         end + 1
+///     }
+///
+///     fn on_end(&mut self, _: &mut (), actions: &mut Actions<'_>) {
+///         actions.close();
+///     }
+///
+///     fn on_deadline(&mut self, _: &mut (), actions: &mut Actions<'_>) {
+///         actions.close();
+///     }
+///
+///     fn on_drain(&mut self, _: &mut (), actions: &mut Actions<'_>) {
+///         actions.close();
+///     }
+/// }
+///
+/// let mut play = Rehearsal::<Lines>::new((), Now::default());
+/// play.feed(b"one\ntw");
+/// assert_eq!(play.take_output(), b"ok\n");
+/// play.feed(b"o\n");
+/// assert_eq!(play.take_output(), b"ok\n");
+/// play.pass(Duration::from_secs(2));
+/// assert_eq!(play.closed(), Some(CloseCause::Session));
+/// ```
 pub struct Rehearsal<S: Session> {
     /// What the sessions of a loop share.
     pub shared: S::Shared,

@@ -132,6 +132,15 @@ impl<Shared> Sources<Shared> {
 ///
 /// [`EventLoop::after`](crate::EventLoop::after) and [`EventLoop::every`](crate::EventLoop::every)
 /// watch one for you.
+///
+/// ```
+/// use pollux_engine::Timer;
+/// use std::time::Duration;
+///
+/// let timer = Timer::after(Duration::from_secs(3600))?;
+/// assert_eq!(timer.take(), 0, "not yet");
+/// # Ok::<(), std::io::Error>(())
+/// ```
 #[derive(Debug)]
 pub struct Timer(OwnedFd);
 

@@ -198,6 +198,31 @@ pub enum Trigger {
 }
 
 /// How a descriptor is watched.
+///
+/// A oneshot registration is armed again by modifying it:
+///
+/// ```
+/// use pollux_poller::{Events, Interest, Mechanism, Registration, Token, Trigger};
+/// use std::io::Write;
+/// use std::os::fd::AsFd;
+/// use std::time::Duration;
+///
+/// let mut poller = Mechanism::EpollOneshot.open()?;
+/// let (mut ours, theirs) = std::os::unix::net::UnixStream::pair()?;
+/// let (token, once) = (Token::new(0, 0), Registration::new(Interest::READABLE, Trigger::Oneshot));
+/// poller.add(theirs.as_fd(), token, once)?;
+/// ours.write_all(b"x")?;
+///
+/// let mut events = Events::with_capacity(64);
+/// poller.wait(&mut events, None)?;
+/// assert_eq!(events.len(), 1);
+/// poller.wait(&mut events, Some(Duration::ZERO))?;
+/// assert!(events.is_empty(), "it is disarmed, though the byte is still there");
+/// poller.modify(theirs.as_fd(), token, once)?;
+/// poller.wait(&mut events, None)?;
+/// assert_eq!(events.len(), 1);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Hash)]
 pub struct Registration {
     /// The conditions to report.

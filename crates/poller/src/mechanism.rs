@@ -218,6 +218,17 @@ impl fmt::Debug for Choice {
 /// io_uring is often forbidden (the `io_uring_disabled` sysctl, seccomp filters of containers,
 /// a small RLIMIT_MEMLOCK); the refusals come back with the choice and should be shown.
 ///
+/// ```
+/// use pollux_poller::{Mechanism, open_first};
+///
+/// let choice = open_first(&[Mechanism::UringPoll, Mechanism::EpollEt])?;
+/// for refusal in &choice.refused {
+///     println!("{} is not available: {}", refusal.mechanism, refusal.cause);
+/// }
+/// assert!(choice.refused.is_empty() || choice.mechanism == Mechanism::EpollEt);
+/// # Ok::<(), pollux_poller::Error>(())
+/// ```
+///
 /// # Errors
 /// The last refusal, when none could be opened.
 ///

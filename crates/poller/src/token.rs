@@ -17,6 +17,14 @@ use std::fmt;
 /// |    0     |   generation   |              slot               |
 /// +----------+----------------+---------------------------------+
 /// ```
+///
+/// ```
+/// use pollux_poller::Token;
+///
+/// let (first, second) = (Token::new(7, 0), Token::new(7, 1));
+/// assert_eq!((first.slot(), second.slot()), (7, 7));
+/// assert_ne!(first, second, "an event for the first use of the slot is not one for the second");
+/// ```
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Token(u64);
 

@@ -15,6 +15,19 @@ use crate::doorbell::{Bell, Doorbell};
 ///
 /// Any thread may call [`Waker::wake`], and so may a signal handler: it takes no lock,
 /// allocates nothing and makes at most one `write(2)`.
+///
+/// ```
+/// use pollux_poller::{Events, Mechanism};
+///
+/// let mut poller = Mechanism::Epoll.open()?;
+/// let waker = poller.waker();
+/// let thread = std::thread::spawn(move || waker.wake());
+/// let mut events = Events::with_capacity(64);
+/// poller.wait(&mut events, None)?;
+/// assert!(events.is_woken() && events.is_empty());
+/// thread.join().expect("it does not panic");
+/// # Ok::<(), pollux_poller::Error>(())
+/// ```
 #[derive(Clone, Debug)]
 pub struct Waker(Arc<Doorbell<OwnedFd>>);
 
