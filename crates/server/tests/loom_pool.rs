@@ -194,6 +194,28 @@ fn what_was_on_its_way_to_a_request_that_left_is_not_lost() {
     });
 }
 
+/// A thread closes what it keeps idle, for want of room, while another one looks for a connection.
+#[test]
+fn a_connection_that_makes_room_is_closed_or_anothers() {
+    explore(|| {
+        let world = World::new(1);
+        let connection = world.connect(0);
+        world.put(0, connection);
+        let other = Arc::clone(&world);
+        let asking = thread::spawn(move || {
+            let connection = other.connect(1);
+            other.put(1, connection);
+        });
+        if let Some((server, _)) = world.pool.oldest(0) {
+            assert_eq!(server, 0);
+            world.close();
+        }
+        asking.join().expect("served");
+        let view = world.pool.view(0);
+        assert_eq!((view.open, view.idle, view.waiting), (Some(1), 1, 0));
+    });
+}
+
 /// The owner finds something on a connection while others look for one.
 #[test]
 fn an_owner_that_takes_its_connection_back_and_a_taker_agree() {

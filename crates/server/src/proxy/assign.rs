@@ -304,8 +304,12 @@ impl ProxyShared {
                 passing.pool.unkeep(backend, me);
             }
             link
-        } else if let Some((_, pooled)) = passing.pool.oldest(me) {
-            let link = pooled.seat(me).expect("it lay on the shelf of this loop");
+        } else if let Some((backend, pooled)) = passing.pool.oldest(me) {
+            let Some(link) = pooled.seat(me) else {
+                // No loop watches it: it is closed with its last name.
+                drop(pooled);
+                return self.place_is_free(backend);
+            };
             self.links.get(link).idle = Idle::No;
             link
         } else {
