@@ -108,16 +108,24 @@ pub struct Compared {
 /// A comparison.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Comparison {
-    /// How many pairs.
+    /// How many pairs, or sets of turns.
     pub pairs: usize,
+    /// How many rounds each set has; none where whole runs are compared.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub rounds: Option<usize>,
     /// From which change on one counts, 0.05 for 5 %.
     pub least_change: f64,
     /// The figures.
     pub rows: Vec<Compared>,
 }
 
+/// The figure of this name.
+pub(crate) fn figure(name: &str) -> Option<&'static Figure> {
+    FIGURES.iter().find(|figure| figure.name == name)
+}
+
 /// A figure: its name, unit, whether more is better, its value of a run and of a second.
-struct Figure {
+pub(crate) struct Figure {
     name: &'static str,
     unit: &'static str,
     more_is_better: bool,
@@ -142,7 +150,7 @@ macro_rules! quantile {
     };
 }
 
-const FIGURES: [Figure; 8] = [
+static FIGURES: [Figure; 8] = [
     Figure {
         name: "rate",
         unit: "per_s",
@@ -207,7 +215,7 @@ pub fn compare(pairs: &[(Outcome, Outcome)], is_across: bool) -> Result<Comparis
     let judged = moved.iter().filter(|(_, moved)| moved.error.is_some()).count();
     let rows =
         moved.iter().map(|(figure, moved)| moved.row(figure, judged, least_change)).collect();
-    Ok(Comparison { pairs: pairs.len(), least_change, rows })
+    Ok(Comparison { pairs: pairs.len(), rounds: None, least_change, rows })
 }
 
 fn same_load(a: &Outcome, b: &Outcome) -> Result<(), CompareError> {
@@ -232,12 +240,12 @@ fn same_load(a: &Outcome, b: &Outcome) -> Result<(), CompareError> {
 }
 
 /// The change of a figure, in logarithms.
-struct Moved {
-    before: f64,
-    after: f64,
-    centre: f64,
+pub(crate) struct Moved {
+    pub(crate) before: f64,
+    pub(crate) after: f64,
+    pub(crate) centre: f64,
     /// Standard error with its degrees of freedom.
-    error: Option<(f64, u32)>,
+    pub(crate) error: Option<(f64, u32)>,
 }
 
 impl Moved {
@@ -359,6 +367,13 @@ fn autocorrelation(values: &[f64]) -> f64 {
 }
 
 impl Comparison {
+    /// Of what was found in sets of turns.
+    pub(crate) fn of_turns(moved: &[(&Figure, Moved)], sets: usize, rounds: usize) -> Self {
+        let row = |(figure, one): &(&Figure, Moved)| one.row(figure, moved.len(), LEAST_EFFECT);
+        let rows = moved.iter().map(row).collect();
+        Self { pairs: sets, rounds: Some(rounds), least_change: LEAST_EFFECT, rows }
+    }
+
     /// For a terminal.
     #[must_use]
     pub fn table(&self) -> String {
@@ -383,6 +398,14 @@ impl Comparison {
     }
 
     fn about(&self) -> String {
+        if let Some(rounds) = self.rounds {
+            return format!(
+                "intervals of 95 % over {} sets of {rounds} rounds, in which both took a turn; worse and better \
+                 are corrected for all rows, same lies within {}",
+                self.pairs,
+                effect_in_words(LEAST_EFFECT)
+            );
+        }
         match self.pairs {
             1 => format!(
                 "intervals of 95 % over the seconds of each run; worse and better are corrected for all \

@@ -58,6 +58,7 @@
 mod active;
 mod answer;
 mod ask;
+mod beside;
 mod capacity;
 mod cause;
 mod check;
@@ -97,6 +98,7 @@ mod watch;
 mod worker;
 
 pub use ask::{Answered, AskError, ask};
+pub use beside::{Side, beside};
 pub use capacity::CapacitySearch;
 pub use check::{PIPELINE_MAX, THREADS_MAX};
 pub use control::Phase;

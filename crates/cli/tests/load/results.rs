@@ -12,6 +12,45 @@ fn path(folder: &Path, name: &str) -> String {
 }
 
 #[test]
+fn two_servers_in_turns_are_told_apart_in_both_orders() {
+    let (light, heavy) =
+        (Server::start(), Server::start_with(&["--reply", "256KiB", "--listen", "127.0.0.1:0"]));
+    let pids = [&light, &heavy].map(|server| server.pid().as_raw_nonzero().to_string());
+    let run = ["turns", "-c", "4", "-d", "1ms", "--gate", "--json", "-"];
+    let told = |before: usize, after: usize| {
+        let urls = [&*light.url, &*heavy.url];
+        let pids = ["--before-pid", &pids[before], "--after-pid", &pids[after]];
+        load(&[&run[..], &pids, &[urls[before], urls[after]]].concat())
+    };
+    let worse = told(0, 1);
+    assert_eq!(worse.code, Some(3), "{worse:?}");
+    let rows = worse.json()["rows"].as_array().expect("rows").clone();
+    let figures: Vec<&str> =
+        rows.iter().map(|row| row["figure"].as_str().expect("a name")).collect();
+    assert_eq!(figures, ["mean", "server CPU", "generator CPU"]);
+    assert!(rows.iter().all(|row| row["change"] == "worse"), "{worse:?}");
+    let better = told(1, 0);
+    assert!(better.code == Some(0) && better.json()["rows"][1]["change"] == "better", "{better:?}");
+}
+
+#[test]
+fn turns_need_two_urls_that_answer_and_no_flag_of_another_kind_of_load() {
+    let server = Server::start();
+    let url = &*server.url;
+    for (flags, code, told) in [
+        (&[url][..], 2, "1 URLs; expected two, before and after"),
+        (&["--rate", "5", url, url], 2, "--rate: it is of no use in turns"),
+        (&["--html", "x", url, url], 2, "--html: it is of no use in turns"),
+        (&["--before-pid", "4194304", url, url], 2, "the server's process: 4194304: "),
+        (&["--expect-status", "404", url, url], 2, "failed or were answered wrongly"),
+    ] {
+        let said = load(&[&["turns"], flags].concat());
+        assert_eq!(said.code, Some(code), "{said:?}");
+        assert!(said.stderr.contains(told), "{told}: {said:?}");
+    }
+}
+
+#[test]
 fn pairs_of_runs_on_nginx_are_compared_with_its_cpu_time() {
     if !has_nginx() {
         return;
