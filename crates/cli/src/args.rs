@@ -15,7 +15,7 @@ use pollux_settings::{FlagsAlone, Kind, one_of};
 use crate::demands;
 use crate::load::LoadCommand;
 use crate::proxy::ProxyCommand;
-use crate::run::RunProgramFlags;
+use crate::run::RunCommand;
 use crate::serve::ServeCommand;
 use crate::values;
 
@@ -58,7 +58,7 @@ pub(crate) enum Command {
     Proxy(Box<ProxyCommand>),
     /// Run a program as it is, and say what its event loop does
     #[command(arg_required_else_help = true)]
-    Run(Box<RunProgramFlags>),
+    Run(Box<RunCommand>),
     /// Run a pool of service processes behind POSIX message queues (XATMI)
     #[command(subcommand, arg_required_else_help = true)]
     Pool(Box<PoolCommand>),

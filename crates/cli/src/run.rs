@@ -18,7 +18,7 @@ use pollux_report::{Place, number};
 use pollux_run::attach::{self, Attached};
 use pollux_run::reach::{OutOfReach, within_reach};
 use pollux_run::{Course, Ended, Process, Session, Start, Summary, Told, library};
-use pollux_settings::{Kind, duration, one_of, whole};
+use pollux_settings::{FlagsAlone, Kind, duration, one_of, path, table, whole};
 use rustix::process::Signal;
 use signal_hook::consts;
 
@@ -35,42 +35,48 @@ const PIDS_MAX: u64 = 4_194_304;
 /// The file name that means standard output.
 const STANDARD_OUTPUT: &str = "-";
 
+/// The command line of `pollux run`.
 #[derive(Debug, Args)]
-pub(crate) struct RunProgramFlags {
-    /// Follow a process that already runs, with its descendants, by tracepoints of the kernel; it is not
-    /// stopped and not changed
-    #[arg(long, value_name = "PID", value_parser = pid(), conflicts_with_all = ["poller", "stats", "command"])]
-    attach: Option<u32>,
-    /// How long to follow it; without this until it ends or until Ctrl-C
-    #[arg(long = "for", value_name = "TIME", value_parser = time(), requires = "attach", conflicts_with = "command")]
-    length: Option<Duration>,
-    /// The mechanism in the place of the kernel's epoll: select, poll, aio, epoll or uring-poll; without it
-    /// the calls are passed on and counted
-    #[arg(long, value_name = "NAME", value_parser = pollers(), hide_possible_values = true)]
-    poller: Option<Mechanism>,
-    /// Count what the loop does; without --poller, --json, --live and --report this is on anyhow
-    #[arg(long, help_heading = "Output")]
-    stats: bool,
-    /// The figures as JSON into this file; - is standard output, behind what the program wrote
-    #[arg(long, value_name = "FILE", help_heading = "Output")]
-    json: Option<PathBuf>,
-    /// The figures with curves as one HTML file
-    #[arg(long, value_name = "FILE", help_heading = "Output")]
-    report: Option<PathBuf>,
-    /// A line about each second, while the program runs
-    #[arg(long, help_heading = "Output")]
-    live: bool,
-    /// No table
-    #[arg(long, short, help_heading = "Output")]
-    quiet: bool,
+pub(crate) struct RunCommand {
+    #[command(flatten)]
+    flags: FlagsAlone<RunSettings>,
     /// The program with its arguments
     #[arg(
         value_name = "COMMAND",
         required_unless_present = "attach",
+        conflicts_with = "attach",
         trailing_var_arg = true,
         allow_hyphen_values = true
     )]
     command: Vec<OsString>,
+}
+
+table! { keys, key;
+    /// What `pollux run` is told beside the program.
+    #[derive(Debug)]
+    struct RunSettings {
+        /// Follow a process that already runs, with its descendants, by tracepoints of the kernel; it is
+        /// not stopped and not changed
+        attach: Option<u32> =
+            key.excludes(&["poller", "stats"]).optional(&whole(1..=PIDS_MAX).called("PID")),
+        /// How long to follow it; without this until it ends or until Ctrl-C
+        length as "for": Option<Duration> =
+            key.needs("attach", "it is for a process that is followed").optional(&length()),
+        /// The mechanism in the place of the kernel's epoll: select, poll, aio, epoll or uring-poll;
+        /// without it the calls are passed on and counted
+        poller: Option<Mechanism> = key.optional(&pollers()),
+        #[heading("Output")]
+        /// Count what the loop does; without --poller, --json, --live and --report this is on anyhow
+        stats: bool = key.switch(),
+        /// The figures as JSON into this file; - is standard output, behind what the program wrote
+        json: Option<PathBuf> = key.optional(&path().called("FILE")),
+        /// The figures with curves as one HTML file
+        report: Option<PathBuf> = key.optional(&path().called("FILE")),
+        /// A line about each second, while the program runs
+        live: bool = key.switch(),
+        /// No table
+        quiet: bool = key.short('q').switch(),
+    }
 }
 
 /// What can take the place of the kernel's epoll.
@@ -78,22 +84,18 @@ fn pollers() -> Kind<Mechanism> {
     one_of("mechanism", Mechanism::PLAIN.map(|one| (one.name(), "", one)))
 }
 
-/// The number of a process.
-fn pid() -> Kind<u32> {
-    whole(1..=PIDS_MAX)
-}
-
 /// How long a process may be followed.
-fn time() -> Kind<Duration> {
+fn length() -> Kind<Duration> {
     duration(Duration::from_millis(100)..=Duration::from_hours(24))
 }
 
 /// Runs the program to its end, or follows a process.
-pub(crate) fn run(flags: &RunProgramFlags) -> Result<ExitCode, Failure> {
+pub(crate) fn run(RunCommand { flags, command }: &RunCommand) -> Result<ExitCode, Failure> {
+    let flags = &flags.read().map_err(Failure::usage)?;
     if let Some(pid) = flags.attach {
         return follow(flags, pid);
     }
-    let (name, arguments) = flags.command.split_first().expect("the command line asks for it");
+    let (name, arguments) = command.split_first().expect("the command line asks for it");
     let name = name.to_string_lossy();
     let program = within_reach(&name).map_err(|error| {
         let code = if matches!(error, OutOfReach::Missing(_)) { MISSING } else { OUT_OF_REACH };
@@ -124,7 +126,7 @@ pub(crate) fn run(flags: &RunProgramFlags) -> Result<ExitCode, Failure> {
     if counts {
         let told = Told::of(session.summary());
         view.course.note(&told.summary);
-        show(flags, (json.as_ref(), report.as_ref()), &told, &view.course)?;
+        show((flags, command), (json.as_ref(), report.as_ref()), &told, &view.course)?;
     }
     Ok(match ended {
         Ended::Code(code) => ExitCode::from(u8::try_from(code).unwrap_or(u8::MAX)),
@@ -133,7 +135,7 @@ pub(crate) fn run(flags: &RunProgramFlags) -> Result<ExitCode, Failure> {
 }
 
 /// Follows a process until it ends, the time is over, or a signal.
-fn follow(flags: &RunProgramFlags, pid: u32) -> Result<ExitCode, Failure> {
+fn follow(flags: &RunSettings, pid: u32) -> Result<ExitCode, Failure> {
     let (json, report) = places(flags)?;
     let news = caught().map_err(|error| coded(NOT_STARTED, error.to_string()))?;
     let memory = attach::memory();
@@ -169,7 +171,7 @@ fn follow(flags: &RunProgramFlags, pid: u32) -> Result<ExitCode, Failure> {
     attached.finish();
     let told = Told::of(attached.summary());
     view.course.note(&told.summary);
-    show(flags, (json.as_ref(), report.as_ref()), &told, &view.course)?;
+    show((flags, &[]), (json.as_ref(), report.as_ref()), &told, &view.course)?;
     Ok(ExitCode::SUCCESS)
 }
 
@@ -178,7 +180,7 @@ fn coded(code: u8, message: String) -> Failure {
 }
 
 /// The files that were asked for, which are made before anything is started.
-fn places(flags: &RunProgramFlags) -> Result<(Option<Place>, Option<Place>), Failure> {
+fn places(flags: &RunSettings) -> Result<(Option<Place>, Option<Place>), Failure> {
     let place = |path: &PathBuf| {
         Place::prepare(path)
             .map_err(|error| coded(NOT_STARTED, format!("{}: {error}", path.display())))
@@ -318,7 +320,7 @@ impl View {
 
 /// Shows the figures in the forms that were asked for.
 fn show(
-    flags: &RunProgramFlags,
+    (flags, command): (&RunSettings, &[OsString]),
     (json, report): (Option<&Place>, Option<&Place>),
     told: &Told,
     course: &Course,
@@ -333,7 +335,7 @@ fn show(
         output::result(&told.json(course))?;
     }
     if let Some(place) = report {
-        let words: Vec<_> = flags.command.iter().map(|word| word.to_string_lossy()).collect();
+        let words: Vec<_> = command.iter().map(|word| word.to_string_lossy()).collect();
         let name = match flags.attach {
             Some(pid) => {
                 format!("{} {pid}", told.summary.processes.first().map_or("process", Process::name))

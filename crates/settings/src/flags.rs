@@ -7,13 +7,13 @@ use std::ffi::OsStr;
 use std::marker::PhantomData;
 use std::path::{Path, PathBuf};
 
-use clap::builder::{PossibleValue, StringValueParser, TypedValueParser};
+use clap::builder::{PossibleValue, TypedValueParser};
 use clap::{Arg, ArgAction, ArgMatches, Args, Command, FromArgMatches};
 
-use crate::describe::{Description, Places, Row, Takes, describe};
+use crate::describe::{Places, Row, Takes, describe};
 use crate::given::Given;
 use crate::keys::Table;
-use crate::kind::{Kind, Word};
+use crate::kind::{Kind, Word, parsed};
 use crate::mistake::Mistakes;
 
 const CONFIG: &str = "config";
@@ -69,13 +69,15 @@ impl<T: Table, const HAS_FILE: bool> Flags<T, HAS_FILE> {
 
 impl<T: Table, const HAS_FILE: bool> Args for Flags<T, HAS_FILE> {
     fn augment_args(command: Command) -> Command {
+        let before_default = if HAS_FILE { "" } else { "the file's, else " };
+        let command = command.args(describe::<T>().flags().map(|row| arg(row, before_default)));
         if !HAS_FILE {
-            return command.args(args(&describe::<T>(), "the file's, else "));
+            return command;
         }
         let config = Arg::new(CONFIG).long(CONFIG).value_name("FILE");
         let config = config.value_parser(clap::value_parser!(PathBuf));
         let config = config.help("Read settings from this TOML file; flags win over it");
-        command.arg(config).args(args(&describe::<T>(), ""))
+        command.arg(config)
     }
 
     fn augment_args_for_update(command: Command) -> Command {
@@ -86,39 +88,25 @@ impl<T: Table, const HAS_FILE: bool> Args for Flags<T, HAS_FILE> {
 impl<T: Table, const HAS_FILE: bool> FromArgMatches for Flags<T, HAS_FILE> {
     fn from_arg_matches(matches: &ArgMatches) -> Result<Self, clap::Error> {
         let config = HAS_FILE.then(|| matches.get_one::<PathBuf>(CONFIG).cloned()).flatten();
-        Ok(Self { given: given(matches, &describe::<T>()), config, table: PhantomData })
+        let mut given = Given::default();
+        for row in describe::<T>().flags() {
+            let texts: Vec<String> = match row.takes {
+                Takes::Switch => {
+                    matches.get_flag(row.name).then(|| "true".to_owned()).into_iter().collect()
+                }
+                _ => matches.get_many::<String>(row.name).unwrap_or_default().cloned().collect(),
+            };
+            if !texts.is_empty() {
+                given.flag(row.name, texts);
+            }
+        }
+        Ok(Self { given, config, table: PhantomData })
     }
 
     fn update_from_arg_matches(&mut self, matches: &ArgMatches) -> Result<(), clap::Error> {
         *self = Self::from_arg_matches(matches)?;
         Ok(())
     }
-}
-
-/// The flags of a table; `before_default` stands before each default in their help.
-#[must_use]
-pub fn args(description: &Description, before_default: &str) -> Vec<Arg> {
-    description.flags().map(|row| arg(row, before_default)).collect()
-}
-
-/// What the flags of a table say.
-#[must_use]
-pub fn given(matches: &ArgMatches, description: &Description) -> Given {
-    let mut given = Given::default();
-    for row in description.flags() {
-        match row.takes {
-            Takes::Switch if matches.get_flag(row.name) => {
-                given.flag(row.name, vec!["true".to_owned()]);
-            }
-            Takes::Switch => {}
-            Takes::Value | Takes::List => {
-                if let Some(texts) = matches.get_many::<String>(row.name) {
-                    given.flag(row.name, texts.cloned().collect());
-                }
-            }
-        }
-    }
-    given
 }
 
 fn arg(row: &Row, before_default: &str) -> Arg {
@@ -133,17 +121,16 @@ fn arg(row: &Row, before_default: &str) -> Arg {
         true => arg,
         false => arg.help_heading(row.heading.to_string()),
     };
-    let arg = match row.takes {
-        Takes::Switch => arg.action(ArgAction::SetTrue),
-        Takes::Value => arg.action(ArgAction::Set),
-        Takes::List => arg.action(ArgAction::Append),
+    let value = |arg: Arg| {
+        // The table reads the text, as it reads that of a file.
+        let mut any = parsed("", "", |text| Ok::<_, String>(text.to_owned()));
+        any.words.clone_from(&row.words);
+        arg.value_name(row.placeholder).value_parser(any).hide_possible_values(true)
     };
     let arg = match row.takes {
-        Takes::Switch => arg,
-        Takes::Value | Takes::List => arg
-            .value_name(row.placeholder)
-            .value_parser(Offered(row.words.clone()))
-            .hide_possible_values(true),
+        Takes::Switch => arg.action(ArgAction::SetTrue),
+        Takes::Value => value(arg.action(ArgAction::Set)),
+        Takes::List => value(arg.action(ArgAction::Append)),
     };
     let arg = match row.bare {
         None => arg,
@@ -168,35 +155,6 @@ fn help(row: &Row, before_default: &str) -> String {
     format!("{}{default}{words}", row.about)
 }
 
-/// Any text, with the words that completions offer: the table reads it, as it reads that of a file.
-#[derive(Clone)]
-struct Offered(Vec<Word>);
-
-impl TypedValueParser for Offered {
-    type Value = String;
-
-    fn parse_ref(
-        &self,
-        command: &Command,
-        arg: Option<&Arg>,
-        value: &OsStr,
-    ) -> Result<String, clap::Error> {
-        StringValueParser::new().parse_ref(command, arg, value)
-    }
-
-    fn possible_values(&self) -> Option<Box<dyn Iterator<Item = PossibleValue> + '_>> {
-        possible(&self.0)
-    }
-}
-
-fn possible(words: &[Word]) -> Option<Box<dyn Iterator<Item = PossibleValue> + '_>> {
-    let value = |word: &Word| match word.about {
-        "" => PossibleValue::new(word.name),
-        about => PossibleValue::new(word.name).help(about),
-    };
-    (!words.is_empty()).then(|| Box::new(words.iter().map(value)) as Box<_>)
-}
-
 /// A kind reads what stands alone on a command line as well.
 impl<T: Clone + Send + Sync + 'static> TypedValueParser for Kind<T> {
     type Value = T;
@@ -212,6 +170,10 @@ impl<T: Clone + Send + Sync + 'static> TypedValueParser for Kind<T> {
     }
 
     fn possible_values(&self) -> Option<Box<dyn Iterator<Item = PossibleValue> + '_>> {
-        possible(&self.words)
+        let value = |word: &Word| match word.about {
+            "" => PossibleValue::new(word.name),
+            about => PossibleValue::new(word.name).help(about),
+        };
+        (!self.words.is_empty()).then(|| Box::new(self.words.iter().map(value)) as Box<_>)
     }
 }

@@ -94,7 +94,7 @@ mod table;
 mod tests;
 
 pub use describe::{Description, Places, Row, Section, Takes, describe};
-pub use flags::{Flags, FlagsAlone, args, given};
+pub use flags::{Flags, FlagsAlone};
 pub use given::Given;
 pub use key::Key;
 pub use keys::{Keys, Table};

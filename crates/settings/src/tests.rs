@@ -89,9 +89,8 @@ fn said(line: &str, file: &str) -> Result<Shop, String> {
     let words = std::iter::once("shop").chain(line.split_whitespace());
     let command = Flags::<Shop>::augment_args(Command::new("shop"));
     let matches = command.try_get_matches_from(words).map_err(|error| error.to_string())?;
-    let description = crate::describe::<Shop>();
-    let given = crate::given(&matches, &description).over(Given::from_toml(file, "f"));
-    given.read().map_err(|mistakes| mistakes.to_string())
+    let flags = Flags::<Shop>::from_arg_matches(&matches).map_err(|error| error.to_string())?;
+    flags.read_with(Some(("f", file))).map_err(|mistakes| mistakes.to_string())
 }
 
 #[test]

@@ -6,6 +6,10 @@ use super::*;
 use crate::proxy::{Balance, Check, ServerTls};
 use crate::tls::Trust;
 
+fn read(text: &str) -> Result<ProxyConfig, String> {
+    Given::from_toml(text, "p").read().map_err(|mistakes| mistakes.to_string())
+}
+
 #[test]
 fn the_page_in_docs_is_the_one_of_the_table() {
     let page = pollux_settings::reference::<ProxyConfig>();
@@ -16,13 +20,12 @@ fn the_page_in_docs_is_the_one_of_the_table() {
 fn rules_for_fields_are_read_for_each_front_end_and_mistakes_told_with_their_place() {
     let text = "request_field = [\"set X-Env: prod\", \"remove Cookie\"]\n\
                 response_field = \"add X-By: pollux\"\n[[server]]\naddress = \"10.0.0.1:80\"";
-    let config: ProxyConfig = Given::from_toml(text, "p").read().expect("right");
+    let config = read(text).expect("right");
     let rules = &config.frontends[0].rules;
     assert_eq!((rules.request.len(), rules.response.len()), (2, 1));
     let wrong = "request_field = [\"set Content-Length: 1\", \"remove connection\"]\n\
                  response_field = \"drop X\"\n[[server]]\naddress = \"10.0.0.1:80\"";
-    let told = Given::from_toml(wrong, "p").read::<ProxyConfig>().expect_err("three mistakes");
-    let told = told.to_string();
+    let told = read(wrong).expect_err("three mistakes");
     assert_eq!(told.lines().count(), 3, "{told}");
     assert!(told.starts_with("p:1:18: ") && told.contains("Content-Length frames"), "{told}");
     assert!(told.contains("p:2:18: ") && told.contains("expected set, add or remove"), "{told}");
@@ -30,11 +33,9 @@ fn rules_for_fields_are_read_for_each_front_end_and_mistakes_told_with_their_pla
 
 #[test]
 fn a_proxy_without_a_backend_is_a_mistake() {
-    let told = Given::from_toml("threads = 2", "p").read::<ProxyConfig>();
-    let told = told.expect_err("no backend").to_string();
+    let told = read("threads = 2").expect_err("no backend");
     assert!(told.contains("backend"), "{told}");
-    let one: ProxyConfig =
-        Given::from_toml("[[server]]\naddress = \"127.0.0.1:1\"", "p").read().expect("right");
+    let one = read("[[server]]\naddress = \"127.0.0.1:1\"").expect("right");
     let addresses = one.servers().map(|server| server.address.clone()).collect();
     assert_eq!(one, ProxyConfig::new(one.listen(), addresses));
 }
@@ -44,22 +45,21 @@ fn servers_of_a_file_have_weights_and_checks_have_a_path() {
     let text = "balance = \"least\"\nhealth_check = \"http\"\nhealth_path = \"/up?x\"\n\
                 [[server]]\naddress = \"10.0.0.1:80\"\nweight = 3\n\
                 [[server]]\naddress = \"unix:/run/app.sock\"";
-    let config: ProxyConfig = Given::from_toml(text, "p").read().expect("right");
+    let config = read(text).expect("right");
     let weights: Vec<_> = config.servers().map(|server| server.weight).collect();
     let group = &config.groups[0];
     assert_eq!((weights, group.balance), (vec![3, 1], Balance::Least));
     assert_eq!(group.health.check, Check::Http("/up?x".to_owned()));
     let wrong = "[[server]]\nweight = 0\n[[server]]\naddress = \"x\"";
-    let told = Given::from_toml(wrong, "p").read::<ProxyConfig>().expect_err("three mistakes");
-    assert_eq!(told.to_string().lines().count(), 3, "{told}");
+    let told = read(wrong).expect_err("three mistakes");
+    assert_eq!(told.lines().count(), 3, "{told}");
 }
 
 #[test]
 fn tls_to_servers_is_believed_as_the_system_does_unless_something_else_is_said() {
     let tls = |said: &str| {
         let text = format!("{said}\n[[server]]\naddress = \"10.0.0.1:80\"");
-        let read = Given::from_toml(&text, "p").read::<ProxyConfig>();
-        read.map(|config| config.groups[0].tls.clone()).map_err(|told| told.to_string())
+        read(&text).map(|config| config.groups[0].tls.clone())
     };
     let with =
         |name: Option<&str>, trust| Ok(Some(ServerTls { name: name.map(str::to_owned), trust }));
@@ -77,7 +77,7 @@ fn tls_to_servers_is_believed_as_the_system_does_unless_something_else_is_said()
         assert!(told.contains(expected), "{told}");
     }
     let unix = "tls = true\n[[server]]\naddress = \"unix:/run/app.sock\"";
-    let told = Given::from_toml(unix, "p").read::<ProxyConfig>().expect_err("no name").to_string();
+    let told = read(unix).expect_err("no name");
     assert!(told.contains("unix:/run/app.sock has no name; expected one with sni"), "{told}");
 }
 
@@ -91,7 +91,7 @@ const SEVERAL: &str = "threads = 2\n\
 
 #[test]
 fn front_ends_lead_to_the_backends_that_they_name() {
-    let config: ProxyConfig = Given::from_toml(SEVERAL, "p").read().expect("right");
+    let config = read(SEVERAL).expect("right");
     let groups: Vec<_> = config.frontends.iter().map(|each| each.group).collect();
     assert_eq!((groups, config.listen().len()), (vec![1, 0], 3));
     assert_eq!(config.groups[1].balance, Balance::Least);
@@ -101,27 +101,29 @@ fn front_ends_lead_to_the_backends_that_they_name() {
 
 #[test]
 fn what_does_not_fit_between_sections_is_told_with_its_place() {
-    let told = |text: &str| {
-        let read = Given::from_toml(text, "p").read::<ProxyConfig>();
-        read.expect_err(text).to_string()
-    };
-    let wrong = SEVERAL.replace("backend = \"files\"", "backend = \"flies\"");
-    let expected = "p:7:11: backend: no [[backend]] is called \"flies\"; did you mean \"files\"?";
-    assert_eq!(told(&wrong), expected);
-    let two = SEVERAL.replace("backend = \"files\"\n", "");
-    assert!(
-        told(&two).starts_with("p:5:1: [[frontend]] lacks the key \"backend\""),
-        "{}",
-        told(&two)
-    );
-    let top = format!("balance = \"least\"\n{SEVERAL}");
-    assert!(told(&top).starts_with("p:1:11: balance: is of no use beside"), "{}", told(&top));
-    let server = format!("{SEVERAL}[[server]]\naddress = \"10.0.0.1:1\"");
-    assert!(told(&server).contains("expected [[backend.server]]"), "{}", told(&server));
-    let alone = "[[frontend]]\nlisten = \":80\"\nbackend = \"x\"";
-    assert!(told(alone).contains("no [[backend]] is called \"x\""), "{}", told(alone));
-    let twice = SEVERAL.replace("\"files\"", "\"app\"");
-    assert!(told(&twice).contains("two [[backend]] sections are called \"app\""));
+    for (text, expected) in [
+        (
+            SEVERAL.replace("backend = \"files\"", "backend = \"flies\""),
+            "p:7:11: backend: no [[backend]] is called \"flies\"; did you mean \"files\"?",
+        ),
+        (
+            SEVERAL.replace("backend = \"files\"\n", ""),
+            "p:5:1: [[frontend]] lacks the key \"backend\"",
+        ),
+        (format!("balance = \"least\"\n{SEVERAL}"), "p:1:11: balance: is of no use beside"),
+        (
+            format!("{SEVERAL}[[server]]\naddress = \"10.0.0.1:1\""),
+            "[[server]] stands alone; expected [[backend.server]]",
+        ),
+        (
+            "[[frontend]]\nlisten = \":80\"\nbackend = \"x\"".to_owned(),
+            "p:3:11: backend: no [[backend]] is called \"x\"",
+        ),
+        (SEVERAL.replace("\"files\"", "\"app\""), "two [[backend]] sections are called \"app\""),
+    ] {
+        let told = read(&text).expect_err(&text);
+        assert!(told.contains(expected), "{told}");
+    }
 }
 
 #[test]
