@@ -264,7 +264,8 @@ fn running(text: &str) -> String {
         0 => escaped(piece),
         _ => bold(piece),
     };
-    guarded(&pieces.map(piece).collect::<String>())
+    // A list without blanks may be broken behind its commas.
+    guarded(&pieces.map(piece).collect::<String>().replace(',', ",\\:"))
 }
 
 fn bold(text: &str) -> String {
@@ -306,7 +307,7 @@ mod tests {
     #[test]
     fn signs_that_roff_would_change_are_named() {
         assert_eq!(escaped(r"a-b '\d' ~^` µ"), r"a\-b \(aq\(rsd\(aq \(ti\(ha\(ga \[u00B5]");
-        assert_eq!(running(".x `lab -h`"), r"\&.x \fBlab \-h\fR");
+        assert_eq!(running(".x `lab -h`,y"), r"\&.x \fBlab \-h\fR,\:y");
         assert_eq!(verbatim(&["'a", "  b"]), ".RS 2\n.nf\n\\(aqa\n  b\n.fi\n.RE\n");
     }
 
