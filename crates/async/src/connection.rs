@@ -93,6 +93,9 @@ impl Channel {
     /// The loop has the connection.
     pub(crate) fn taken(&mut self, id: ConnectionId, core: &Core) {
         self.id = Some(id);
+        if self.is_dropped {
+            self.leave(core);
+        }
         if self.is_dropped || !self.output.is_empty() || self.wants_end || self.wants_reset {
             self.call(core);
         }
@@ -120,12 +123,16 @@ impl Channel {
         self.is_dropped = true;
         (self.reader, self.writer) = (None, None);
         self.input.clear();
-        let has_output = !self.output.is_empty() || self.is_sending;
-        if has_output && matches!(self.stage, Stage::Open) && !self.wants_reset {
-            self.is_leaving = true;
+        self.leave(core);
+        self.call(core);
+    }
+
+    /// Counts a connection that the loop has and whose stream is gone, until its session knows.
+    fn leave(&mut self, core: &Core) {
+        let is_open = self.id.is_some() && matches!(self.stage, Stage::Open);
+        if is_open && !self.wants_reset && !std::mem::replace(&mut self.is_leaving, true) {
             core.leaving.set(core.leaving.get() + 1);
         }
-        self.call(core);
     }
 
     fn left(&mut self, core: &Core) {

@@ -129,7 +129,8 @@ impl Drop for Runtime {
                 break;
             }
         }
-        self.event_loop.close_all(CloseCause::LoopEnded);
+        // Their streams are gone and all they had to say is with the kernel: an end, not a reset.
+        self.event_loop.close_all(CloseCause::Session);
     }
 }
 
