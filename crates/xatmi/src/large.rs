@@ -104,12 +104,22 @@ impl Outbox {
         Ok(large)
     }
 
-    /// Lets go of the payload with this inode: its receiver is known to have read it.
+    /// The request with this memfd was answered: lets go of its payload if it was taken.
+    ///
+    /// The memfd may have another payload by now, which somebody still waits to read; that, and one that
+    /// nobody read, stays until it is taken or its time is over.
     pub fn release(&mut self, inode: u64) {
-        if let Some(at) = self.held.iter().position(|held| held.inode == inode) {
+        if let Some(at) = self.held.iter().position(|held| held.inode == inode)
+            && matches!(self.held[at].fate(0), Fate::Taken)
+        {
             let held = self.held.swap_remove(at);
             self.keep(held);
         }
+    }
+
+    /// The payload was put for a message that was not sent: nobody knows of it.
+    pub fn withdraw(&mut self, inode: u64) {
+        self.held.retain(|held| held.inode != inode);
     }
 
     /// Lets go of what was taken, is too late or is for a dead process.
@@ -293,15 +303,32 @@ mod tests {
     }
 
     #[test]
+    fn an_answer_does_not_let_go_of_a_later_payload_in_the_same_memfd() {
+        let mut outbox = Outbox::default();
+        let first = outbox.put(b"first", 0, None, 1).expect("held");
+        fetch_all(&first).expect("read");
+        let second = outbox.put(b"other", 0, None, 1).expect("held");
+        assert_eq!(second.inode, first.inode, "it is used again");
+        // The answer to the first comes only now.
+        outbox.release(first.inode);
+        outbox.put(b"third", 0, None, 1).expect("held");
+        assert_eq!(fetch_all(&second).expect("it was not read yet"), b"other");
+    }
+
+    #[test]
     fn few_memfds_are_kept_and_none_that_is_long_or_may_be_read() {
         let mut outbox = Outbox::default();
         let held: Vec<_> =
             (0..=SPARE_MAX).map(|_| outbox.put(b"x", 0, None, 1).expect("held")).collect();
-        held.iter().for_each(|large| outbox.release(large.inode));
+        for large in &held {
+            fetch_all(large).expect("read");
+            outbox.release(large.inode);
+        }
         assert_eq!((outbox.len(), outbox.spare.len()), (0, SPARE_MAX));
         outbox.spare.clear();
         let long = payload(SPARE_LEN_BYTES_MAX as usize);
         let long = outbox.put(&long, 0, None, 1).expect("held");
+        fetch_all(&long).expect("read");
         outbox.release(long.inode);
         outbox.put(b"late", 5, None, 1).expect("held");
         outbox.sweep(6);
@@ -322,9 +349,9 @@ mod tests {
         outbox.sweep(1);
         assert!(outbox.is_empty());
 
-        let released = outbox.put(b"released", 0, None, 1).expect("held");
+        let unsent = outbox.put(b"not sent", 0, None, 1).expect("held");
         outbox.put(b"stays", 0, Some(std::process::id()), 1).expect("held");
-        outbox.release(released.inode);
+        outbox.withdraw(unsent.inode);
         outbox.sweep(1);
         assert_eq!(outbox.len(), 1);
 

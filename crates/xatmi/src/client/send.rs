@@ -205,7 +205,7 @@ impl Client {
         let sent = self.send_when_room(order, len);
         match &sent {
             Ok(()) => self.counters.sent += 1,
-            Err(_) if order.large_inode != 0 => self.outbox.release(order.large_inode),
+            Err(_) if order.large_inode != 0 => self.outbox.withdraw(order.large_inode),
             Err(_) => {}
         }
         sent

@@ -117,7 +117,7 @@ impl Answering {
             return true;
         }
         if let Some(large) = large {
-            self.outbox.release(large.inode);
+            self.outbox.withdraw(large.inode);
         }
         // It may have a hop more by now.
         self.held = rings.claim().held();

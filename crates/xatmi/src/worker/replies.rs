@@ -183,7 +183,7 @@ impl Replies {
             None => Err(Errno::MSGSIZE.into()),
         };
         if sent.is_err() {
-            self.outbox.release(large.inode);
+            self.outbox.withdraw(large.inode);
         }
         posted(&sent)
     }
