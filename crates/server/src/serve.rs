@@ -13,6 +13,8 @@
 mod describe;
 mod endpoints;
 mod listen;
+mod loops;
+mod rights;
 mod watch;
 
 use std::ffi::OsString;
@@ -20,38 +22,30 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use pollux_engine::{
-    Driver, Group, GroupConfig, GroupError, Limits, ListenAddress, Listener, Signal, Signals,
-    Sockets,
-};
-use pollux_poller::Mechanism;
-use pollux_tls::{HTTP_1_1, ServerConfig};
+use pollux_engine::{Group, ListenAddress, Listener, Signal, Signals, Sockets};
+use pollux_tls::HTTP_1_1;
 
-use crate::config::{Answer, LogTarget, Loops, SandboxMode, ServeConfig};
+use crate::config::{Loops, ServeConfig};
 use crate::descriptors::{connections_max, limit, remedy_for_full};
 use crate::log::{self, ErrorWriter, Event, unix_s};
 use crate::master::{Link, Order};
 use crate::proxy::standing;
-use crate::reload::{Inbox, Reload, Replacements};
+use crate::reload::Reload;
 use crate::sandbox::Sandbox;
 use crate::stats::{ControlSession, ControlShared, Ended, Overview};
-use crate::system::{Identity, Manager, PidFile, Privileged, State, privileged};
+use crate::system::{Identity, Manager, PidFile, Privileged, State};
 use crate::tls::{Certificate, Keys};
-use crate::{EncryptedSession, HttpSession, Logs, ServerCounters, ServerError, Shared};
+use crate::{HttpSession, Logs, ServerCounters, ServerError, Shared};
 use describe::{banner, facts, overview, plan};
 pub(crate) use describe::{shortage, url};
 use endpoints::endpoint;
 pub(crate) use endpoints::{CONTROL, Endpoints, STATS, close_to_others};
 pub(crate) use listen::{explained, explained_open};
+use loops::start_group;
+pub(crate) use loops::start_on_first;
+use rights::{keep_rights, out_of_reach};
 pub(crate) use watch::Watch;
 
-/// What is tried when no poller is named, best first.
-const PREFERENCES: [Driver; 4] = [
-    Driver::Completion,
-    Driver::Readiness(Mechanism::EpollEt),
-    Driver::Readiness(Mechanism::Epoll),
-    Driver::Readiness(Mechanism::Poll),
-];
 /// How often the end of the loops is looked for, once they drain.
 const DRAIN_TICK: Duration = Duration::from_millis(50);
 /// How often a loop that was lost is looked for, and the counters are.
@@ -542,115 +536,3 @@ impl Server {
 }
 
 const SERVER: &str = "server";
-
-/// Starts the process that does for a server what only root may, where there is something.
-fn keep_rights(
-    config: &ServeConfig,
-    removed: &[PathBuf],
-    words: &[OsString],
-) -> Result<Option<Privileged>, ServerError> {
-    if config.tls.is_none() && removed.is_empty() {
-        return Ok(None);
-    }
-    let is_confined = config.sandbox.mode != SandboxMode::Off;
-    let task =
-        privileged::Task { keys: config.tls.clone(), removed: removed.to_vec(), is_confined };
-    Privileged::start(&task, words).map(Some).map_err(ServerError::Privileged)
-}
-
-/// What a reload would need and this user can't open, in lines: better told now than then.
-fn out_of_reach(config: &ServeConfig, settings: Option<&Path>, user: &Identity) -> Vec<String> {
-    let user = user.name();
-    let unread = settings.and_then(|path| {
-        let error = std::fs::File::open(path).err()?;
-        Some(format!(
-            "the settings in {} can't be read by the user {user} ({error}): a reload will fail; let that user \
-             read them (chgrp, chmod g+r)",
-            path.display()
-        ))
-    });
-    let log = match &config.watching.error_log {
-        LogTarget::File(path) => Some(path),
-        LogTarget::Stdout | LogTarget::Stderr => None,
-    };
-    let unwritten = log.and_then(|path| {
-        let error = std::fs::OpenOptions::new().append(true).open(path).err()?;
-        Some(format!(
-            "the error log {} can't be opened again by the user {user} ({error}): after a rotation the old \
-             file will be written on; let that user write it (chown, chmod g+w)",
-            path.display()
-        ))
-    });
-    unread.into_iter().chain(unwritten).collect()
-}
-
-/// Starts the loops, on the configured driver or on the best that works; says what was refused.
-fn start_group(
-    config: &ServeConfig,
-    sockets: &Sockets,
-    tls: Option<&Arc<ServerConfig>>,
-    counters: &[Arc<ServerCounters>],
-    logs: &Logs,
-    replacements: &Arc<Replacements>,
-) -> Result<(Group, Driver, Vec<String>), ServerError> {
-    start_on_first(SERVER, config.loops.poller, |driver| {
-        let (shared_config, counters, logs) = (config.clone(), counters.to_vec(), logs.clone());
-        let replacements = Arc::clone(replacements);
-        let make = move |index: usize| {
-            let shared = Shared::new(&shared_config, Arc::clone(&counters[index]), &logs);
-            shared.map(|shared| shared.reloadable(Inbox::new(&replacements, index)))
-        };
-        let group = group_config(config, driver);
-        let again = sockets.duplicate().map_err(|error| GroupError::System("dup", error))?;
-        let Some(tls) = tls.cloned() else {
-            return Group::start_on::<HttpSession, _, _>(&group, again, make);
-        };
-        let make = move |index| make(index).map(|shared| shared.encrypted(Arc::clone(&tls)));
-        Group::start_on::<EncryptedSession, _, _>(&group, again, make)
-    })
-}
-
-/// Starts the loops of `part` on `poller`, or without one on the best driver that works; which one it
-/// is, and what was refused.
-pub(crate) fn start_on_first(
-    part: &'static str,
-    poller: Option<Driver>,
-    mut start: impl FnMut(Driver) -> Result<Group, GroupError>,
-) -> Result<(Group, Driver, Vec<String>), ServerError> {
-    let one = poller.map(|driver| [driver]);
-    let drivers = one.as_ref().map_or(PREFERENCES.as_slice(), <[Driver; 1]>::as_slice);
-    let mut refused = Vec::new();
-    let mut last = None;
-    for &driver in drivers {
-        match start(driver) {
-            Ok(group) => return Ok((group, driver, refused)),
-            // Only a mechanism that is not to be had is a reason to try the next one.
-            Err(cause @ GroupError::Loop(_)) => {
-                refused.push(format!("{driver} was refused: {cause}"));
-                last = Some(cause);
-            }
-            Err(cause) => return Err(explained(part, "--listen", cause)),
-        }
-    }
-    Err(ServerError::Group { part, cause: last.expect("at least one was tried") })
-}
-
-fn group_config(config: &ServeConfig, driver: Driver) -> GroupConfig {
-    let limits = Limits {
-        connections_max: connections_max(config),
-        write_timeout: config.limits.write_timeout,
-        write_rate_min: config.limits.read_rate_min_bytes,
-        busy_poll: config.loops.is_busy_polling,
-        mask_ends: config.loops.masks_ends,
-        ..Limits::default()
-    };
-    GroupConfig {
-        listen: Vec::new(),
-        driver,
-        threads: config.loops.threads,
-        listeners: config.loops.listeners,
-        cpus: config.loops.pin.clone(),
-        delays_small_writes: matches!(config.answer, Answer::Reply { is_split: true, .. }),
-        limits,
-    }
-}
