@@ -12,20 +12,22 @@ use std::time::{Duration, Instant};
 
 use clap::Args;
 use pollux_doctor::host::programs::own_folder;
-use pollux_loop_stats::Counter;
 use pollux_poller::Mechanism;
-use pollux_report::{Place, number};
+use pollux_report::Place;
 use pollux_run::attach::{self, Attached};
 use pollux_run::reach::{OutOfReach, within_reach};
-use pollux_run::{Course, Ended, Process, Session, Start, Summary, Told, library};
+use pollux_run::{Course, Ended, Process, Session, Start, Told, library};
 use pollux_settings::{FlagsAlone, Kind, duration, one_of, path, table, whole};
 use rustix::process::Signal;
 use signal_hook::consts;
 
+mod view;
+
+use self::view::View;
 use crate::output::{self, Failure};
 
-/// Between two lines of --live.
-const LIVE_EVERY: Duration = Duration::from_secs(1);
+/// Between two looks at whether a process that is followed is there.
+const LOOK_EVERY: Duration = Duration::from_millis(250);
 /// Exit codes of programs that run others, as of env(1), nice(1) and timeout(1).
 const NOT_STARTED: u8 = 125;
 const OUT_OF_REACH: u8 = 126;
@@ -72,7 +74,8 @@ table! { keys, key;
         json: Option<PathBuf> = key.optional(&path().called("FILE")),
         /// The figures with curves as one HTML file
         report: Option<PathBuf> = key.optional(&path().called("FILE")),
-        /// A line about each second, while the program runs
+        /// What the loop does, about each second while the program runs: redrawn in place on a terminal, a
+        /// line elsewhere
         live: bool = key.switch(),
         /// No table
         quiet: bool = key.short('q').switch(),
@@ -121,12 +124,16 @@ pub(crate) fn run(RunCommand { flags, command }: &RunCommand) -> Result<ExitCode
     let started =
         Session::start(Start { library, program, name: &name, arguments, poller, counts });
     let mut session = started.map_err(|error| coded(NOT_STARTED, format!("{name}: {error}")))?;
-    let mut view = View::new(flags.live, counts);
+    let mut view = View::open(flags.live, keeps_course(flags));
     let ended = to_the_end(&mut session, &news, &mut view)?;
     if counts {
         let told = Told::of(session.summary());
-        view.course.note(&told.summary);
-        show((flags, command), (json.as_ref(), report.as_ref()), &told, &view.course)?;
+        show(
+            (flags, command),
+            (json.as_ref(), report.as_ref()),
+            &told,
+            &view.close(&told.summary),
+        )?;
     }
     Ok(match ended {
         Ended::Code(code) => ExitCode::from(u8::try_from(code).unwrap_or(u8::MAX)),
@@ -148,16 +155,19 @@ fn follow(flags: &RunSettings, pid: u32) -> Result<ExitCode, Failure> {
             "pollux run: processes followed: {processes}, their threads: {threads}; Ctrl-C ends it"
         ));
     }
-    let mut view = View::new(flags.live, true);
+    let mut view = View::open(flags.live, keeps_course(flags));
     let end = flags.length.map(|length| Instant::now() + length);
+    let mut next_look = Instant::now() + LOOK_EVERY;
     loop {
         attached.drain();
         let now = Instant::now();
-        if view.next().is_some_and(|next| next <= now) {
-            // As often as this it is asked whether the process is there.
+        if next_look <= now {
+            next_look = now + LOOK_EVERY;
             if attached.is_over() {
                 break;
             }
+        }
+        if view.next().is_some_and(|next| next <= now) {
             view.look(attached.summary());
         }
         let pause = end.map_or(attach::DRAIN_EVERY, |end| {
@@ -170,9 +180,13 @@ fn follow(flags: &RunSettings, pid: u32) -> Result<ExitCode, Failure> {
     }
     attached.finish();
     let told = Told::of(attached.summary());
-    view.course.note(&told.summary);
-    show((flags, &[]), (json.as_ref(), report.as_ref()), &told, &view.course)?;
+    show((flags, &[]), (json.as_ref(), report.as_ref()), &told, &view.close(&told.summary))?;
     Ok(ExitCode::SUCCESS)
+}
+
+/// Whether anybody asked for figures over the time.
+fn keeps_course(flags: &RunSettings) -> bool {
+    flags.json.is_some() || flags.report.is_some()
 }
 
 fn coded(code: u8, message: String) -> Failure {
@@ -254,68 +268,6 @@ fn pass_on(session: &Session, signal: i32, has_ended: bool) {
 fn is_in_front() -> bool {
     let stdin = std::io::stdin();
     stdin.is_terminal() && rustix::termios::tcgetpgrp(&stdin) == Ok(rustix::process::getpgrp())
-}
-
-/// What is noted and said while the program runs.
-struct View {
-    is_live: bool,
-    counts: bool,
-    course: Course,
-    before: Option<Summary>,
-    next_line: Instant,
-    next_note: Instant,
-}
-
-impl View {
-    fn new(is_live: bool, counts: bool) -> Self {
-        let now = Instant::now();
-        let (next_line, next_note) = (now + LIVE_EVERY, now + Course::interval(Duration::ZERO));
-        Self { is_live, counts, course: Course::default(), before: None, next_line, next_note }
-    }
-
-    /// When to look again.
-    fn next(&self) -> Option<Instant> {
-        let note = self.counts.then_some(self.next_note);
-        note.map(|note| if self.is_live { note.min(self.next_line) } else { note })
-    }
-
-    /// Takes a look at the figures.
-    fn look(&mut self, now: Summary) {
-        let at = Instant::now();
-        if at >= self.next_note {
-            self.course.note(&now);
-            self.next_note = at + Course::interval(now.lasted);
-        }
-        if self.is_live && at >= self.next_line {
-            self.line(now);
-            self.next_line += LIVE_EVERY;
-        }
-    }
-
-    fn line(&mut self, now: Summary) {
-        let since = |counter: Counter| {
-            now.get(counter) - self.before.as_ref().map_or(0, |before| before.get(counter))
-        };
-        let began = self.before.as_ref().map_or(Duration::ZERO, |before| before.lasted);
-        let seconds = (now.lasted - began).as_secs_f64();
-        let rate = |counter| number::si(since(counter) as f64 / seconds);
-        let (waits, wait_ns) = (since(Counter::Waits), since(Counter::WaitNs));
-        let per_wait = (waits > 0).then(|| since(Counter::Events) as f64 / waits as f64);
-        output::remark(&output::shown(&format!(
-            "{:7.1} s  {:>7} waits/s  {:>7} events/s  {:>6} per wait  {:>7} ctl/s  {:>7} accepted/s  {:>7} in waits",
-            now.lasted.as_secs_f64(),
-            rate(Counter::Waits),
-            rate(Counter::Events),
-            number::or_na(per_wait, number::significant),
-            number::si(
-                (since(Counter::Adds) + since(Counter::Mods) + since(Counter::Dels)) as f64
-                    / seconds
-            ),
-            rate(Counter::Accepted),
-            number::part(wait_ns, wait_ns + since(Counter::TurnNs)),
-        )));
-        self.before = Some(now);
-    }
 }
 
 /// Shows the figures in the forms that were asked for.

@@ -9,9 +9,9 @@ use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use crate::turn::{self, CallRecord, TURNS_WORDS, Turn};
 use crate::{Counter, Histogram, Site};
 
-pub(crate) const CELL_WORDS: usize = 512;
+pub(crate) const CELL_WORDS: usize = 1024;
 
-/// Words of a cell: who it is, counters, histograms, call sites, turns.
+/// Words of a cell: who it is, counters, histograms, call sites, turns, notes.
 const PID: usize = 0;
 const TID: usize = 1;
 const IMAGE: usize = 2;
@@ -27,7 +27,12 @@ const SITES_MAX: usize = 32;
 /// Bits 0–55 of the second word of a site are the count, 56–63 what happened.
 const SITE_SHIFT: u32 = 56;
 const TURNS: usize = SITES + 2 * SITES_MAX;
-const _: () = assert!(TURNS + TURNS_WORDS <= CELL_WORDS);
+const NOTES: usize = 512;
+/// Words of a note.
+const NOTE_WORDS: usize = 4;
+/// Notes of a thread.
+pub const NOTES_MAX: usize = (CELL_WORDS - NOTES) / NOTE_WORDS;
+const _: () = assert!(TURNS + TURNS_WORDS <= NOTES);
 const _: () = assert!(Counter::ALL.len() <= COUNTERS_MAX && Histogram::ALL.len() == 3);
 
 /// Turns of several threads together: the longest.
@@ -144,6 +149,27 @@ impl<'a> Cell<'a> {
     pub fn turn(&self, figures: [u64; 5], calls: &[CallRecord]) -> u64 {
         let words = self.words[TURNS..].first_chunk().expect("checked when compiled");
         turn::keep(words, figures, calls)
+    }
+
+    /// Keeps a note, of which only the thread itself knows what it means. Nothing happens beyond
+    /// [`NOTES_MAX`].
+    #[inline]
+    pub fn note(&self, index: usize, note: [u64; NOTE_WORDS]) {
+        if let Some(words) = self.notes().get(index) {
+            words.iter().zip(note).for_each(|(word, value)| word.store(value, Relaxed));
+        }
+    }
+
+    /// A note as it was kept.
+    #[inline]
+    #[must_use]
+    pub fn noted(&self, index: usize) -> Option<[u64; NOTE_WORDS]> {
+        let words = self.notes().get(index)?;
+        Some(words.each_ref().map(|word| word.load(Relaxed)))
+    }
+
+    fn notes(&self) -> &'a [[AtomicU64; NOTE_WORDS]] {
+        self.words[NOTES..].as_chunks().0
     }
 
     /// The figures so far; nothing before somebody's name is on them.

@@ -1,7 +1,7 @@
 //! The words of the memory, and how its parts are claimed.
 //!
 //! ```text
-//! header 64 | images: IMAGES_MAX × 2048 | cells: CELLS_MAX × 512
+//! header 64 | images: IMAGES_MAX × 2048 | cells: CELLS_MAX × 1024
 //! ```
 //!
 //! Untouched parts take no memory: the file is sparse. Whoever claims a part counts up a word of the
@@ -13,7 +13,7 @@ use crate::cell::{CELL_WORDS, Cell, Figures};
 use crate::image::{IMAGE_WORDS, Image};
 
 /// Says that the memory is of this form; changes with it.
-const MAGIC: u64 = 0x706f_6c6c_7578_0001;
+const MAGIC: u64 = 0x706f_6c6c_7578_0002;
 const HEADER_WORDS: usize = 64;
 /// Programs that use epoll, in one run: each command that a script starts is one.
 const IMAGES_MAX: usize = 64;

@@ -8,7 +8,7 @@
 //! |---|---|
 //! | `layout.rs` | the words of the memory: header, images, cells; claiming them |
 //! | `counter.rs` | what is counted, with one line about each |
-//! | `cell.rs` | the figures of a thread: counters, histograms, call sites |
+//! | `cell.rs` | the figures of a thread: counters, histograms, call sites; room for its notes |
 //! | `turn.rs` | the longest turns of a thread, with the calls in them |
 //! | `image.rs` | which files lie where in the memory of a program, to name call sites |
 //!
@@ -21,7 +21,9 @@ mod image;
 mod layout;
 mod turn;
 
-pub use cell::{Cell, EVENTS_BUCKETS, Figures, SiteFigure, TIME_BUCKETS, events_of, time_of};
+pub use cell::{
+    Cell, EVENTS_BUCKETS, Figures, NOTES_MAX, SiteFigure, TIME_BUCKETS, events_of, time_of,
+};
 pub use counter::{Call, Counter, Histogram, Site};
 pub use image::{Image, Module};
 pub use layout::{Region, WORDS};

@@ -8,31 +8,33 @@ use std::sync::atomic::{AtomicU64, fence};
 
 use crate::Call;
 
-/// Calls that a turn keeps; of more, the longest.
+/// Places that called of which a turn keeps what they called; of more, those where it lasted longest.
 pub const CALLS_MAX: usize = 12;
 /// Turns that a thread keeps.
 pub(crate) const TURNS_MAX: usize = 4;
 const HEADER_WORDS: usize = 8;
-const CALL_WORDS: usize = 4;
+const CALL_WORDS: usize = 5;
 const TURN_WORDS: usize = HEADER_WORDS + CALLS_MAX * CALL_WORDS;
 /// Words of all turns of a thread.
 pub(crate) const TURNS_WORDS: usize = TURNS_MAX * TURN_WORDS;
 
-/// A call within a turn, or several in a row from one place.
+/// What one place in the program called within a turn: once, or several times.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CallRecord {
     /// What was called.
     pub call: Call,
-    /// How often in a row.
+    /// How often.
     pub times: u32,
-    /// Its first argument, as far as that is a descriptor; of the first of several.
+    /// Its first argument, as far as that is a descriptor; of the longest one.
     pub fd: i32,
     /// Where it returns to.
     pub caller: u64,
-    /// Since the turn began.
+    /// When the longest one began, since the turn did.
     pub after_ns: u64,
     /// Together.
     pub lasted_ns: u64,
+    /// The longest one.
+    pub longest_ns: u64,
 }
 
 /// A turn: from the return of a wait to the next wait of that thread.
@@ -74,6 +76,7 @@ pub(crate) fn keep(
             to[1].store(call.caller, Relaxed);
             to[2].store(call.after_ns, Relaxed);
             to[3].store(call.lasted_ns, Relaxed);
+            to[4].store(call.longest_ns, Relaxed);
         }
         slot[0].store((sequence | 1).wrapping_add(1), Release);
     }
@@ -123,5 +126,6 @@ fn unpacked(words: &[AtomicU64]) -> Option<CallRecord> {
         caller: word(1),
         after_ns: word(2),
         lasted_ns: word(3),
+        longest_ns: word(4),
     })
 }

@@ -14,28 +14,33 @@ mod emulation;
 mod lives;
 #[path = "../src/names.rs"]
 mod names;
+#[path = "../src/notes.rs"]
+mod notes;
 #[path = "../src/real.rs"]
 mod real;
 #[path = "../src/thread.rs"]
 mod thread;
+#[path = "../src/turn.rs"]
+mod turn;
 #[path = "../src/waits.rs"]
 mod waits;
 
 use libc::pid_t;
 
 use crate::names::taken;
-use crate::real::{real, unknown};
-use crate::thread::THREAD;
+use crate::real::unknown;
+use crate::thread::Thread;
 
-taken! { getppid / 0 (; _caller) -> pid_t {
-    let Some(real) = real!(getppid: fn() -> pid_t) else { return unknown() };
+taken! { Both: getppid / 0 (; _caller) -> pid_t {
+    let Some(real) = real() else { return unknown() };
     // SAFETY: the call takes no arguments.
     let result = unsafe { real() };
-    THREAD.with(|thread| thread.counting::<()>("getppid", || panic!("planted where it counts")));
+    Thread::here().counting::<()>("getppid", || panic!("planted where it counts"));
     result
 } }
 
-taken! { getpgrp / 0 (; _caller) -> pid_t {
+taken! { Both: getpgrp / 0 (; _caller) -> pid_t {
     let done = emulation::inside("getpgrp", || panic!("planted in place of the call"));
-    emulation::answered(done).unwrap_or(0)
+    // SAFETY: the call takes no arguments.
+    emulation::answered(done).or_else(|| real().map(|real| unsafe { real() })).unwrap_or(0)
 } }

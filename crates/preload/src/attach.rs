@@ -1,23 +1,26 @@
 //! The shared memory of the observer: found by the environment, mapped once in each program.
 //!
-//! It is mapped when the library is loaded, as the program may be another user's later; or at a first
-//! call of epoll, if that comes earlier. What is told of the program waits until a thread has figures. A
+//! It is mapped when the library is loaded, as the program may be another user's later; or at the first
+//! call of a name that is taken, if that comes earlier. What is told of the program waits until a thread has figures. A
 //! program without the variable, or whose memory is gone, runs on uncounted.
 
 use std::ffi::{CStr, c_char, c_int, c_void};
 use std::os::fd::{AsFd, FromRawFd, OwnedFd};
 use std::sync::OnceLock;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+use std::sync::atomic::{AtomicBool, AtomicU64};
 
 use pollux_epoll_c::border;
 use pollux_loop_stats::{Cell as Tally, Image, Region};
 use pollux_sys::shared::SharedWords;
 
 use crate::lives;
-use crate::thread::THREAD;
+use crate::thread::Thread;
 
 /// Set by whoever attaches, for good.
 static IS_TRIED: AtomicBool = AtomicBool::new(false);
+/// Set when that is over: what the three below say holds for good.
+static IS_SETTLED: AtomicBool = AtomicBool::new(false);
 /// Set by whoever says which files lie where, for good.
 static IS_DESCRIBED: AtomicBool = AtomicBool::new(false);
 /// Whether there is a memory to count in. Without it calls are passed on and nothing is looked at.
@@ -29,13 +32,32 @@ static IMAGE: AtomicU64 = AtomicU64::new(0);
 /// Called by the dynamic linker.
 #[used]
 #[unsafe(link_section = ".init_array")]
-static LOADED: extern "C" fn() = attach_once;
+static LOADED: extern "C" fn() = loaded;
 
-pub(crate) extern "C" fn attach_once() {
+extern "C" fn loaded() {
+    attach_once();
+}
+
+/// Called by the dynamic linker when the process ends by exit(3).
+#[used]
+#[unsafe(link_section = ".fini_array")]
+static ENDED: extern "C" fn() = ended;
+
+extern "C" fn ended() {
+    let thread = Thread::here();
+    thread.counting("the end of the process", || thread.settle());
+}
+
+/// Attaches at the first call. Says whether that is over; if not, this thread or another one is at it.
+pub(crate) fn attach_once() -> bool {
     if !IS_TRIED.load(Relaxed) && !IS_TRIED.swap(true, Relaxed) {
         border::own_all_panics();
-        THREAD.with(|thread| thread.inside(|| thread.counting("the start of the library", attach)));
+        let thread = Thread::here();
+        thread.inside(|| thread.counting("the start of the library", attach));
+        // Release: whoever sees this sees what was found.
+        IS_SETTLED.store(true, Release);
     }
+    IS_SETTLED.load(Acquire)
 }
 
 /// Whether anything is counted in this program.
@@ -46,7 +68,6 @@ pub(crate) fn is_counted() -> bool {
 
 /// A cell with this thread's name on it.
 pub(crate) fn claim(pid: u32) -> Option<Tally<'static>> {
-    attach_once();
     let region = REGION.get()?;
     if !IS_DESCRIBED.swap(true, Relaxed)
         && let Some((number, image)) = region.claim_image()

@@ -44,7 +44,8 @@ struct Entry {
 
 static ENTRIES: [Entry; FOLLOWED] = [const { Entry::new() }; FOLLOWED];
 
-/// Descriptors by the caller's word, plus one. A place may be taken by another one.
+/// Descriptors by the caller's word, plus one: each at its place or at the neighbour of that, in the same
+/// cache line. Both may be taken by others.
 static BY_DATA: [AtomicU32; FOLLOWED] = [const { AtomicU32::new(0) }; FOLLOWED];
 
 /// What an update was good for.
@@ -92,7 +93,7 @@ pub(crate) fn added(epfd: i32, fd: i32, mask: u32, data: u64, turn: u64) -> Upda
     entry.at_turn.store(0, Relaxed);
     entry.turn.store(turn, Relaxed);
     entry.flags.store(REGISTERED | flags & SHORT, Relaxed);
-    BY_DATA[place(epfd, data)].store(fd as u32 + 1, Relaxed);
+    find_by(epfd, data, fd);
     Update { is_anew, is_cancelled, ..Update::default() }
 }
 
@@ -104,7 +105,7 @@ pub(crate) fn modified(epfd: i32, fd: i32, mask: u32, data: u64, turn: u64) -> U
     let old = entry.mask.load(Relaxed);
     let is_other_data = entry.data.swap(data, Relaxed) != data;
     if is_other_data {
-        BY_DATA[place(epfd, data)].store(fd as u32 + 1, Relaxed);
+        find_by(epfd, data, fd);
     }
     if old == mask {
         // To set an edge or one shot again is what MOD is for.
@@ -138,10 +139,12 @@ pub(crate) fn deleted(epfd: i32, fd: i32, turn: u64) -> Update {
 
 /// Notes an event of a wait.
 pub(crate) fn delivered(epfd: i32, events: u32, data: u64) -> Owner {
-    let fd = BY_DATA[place(epfd, data)].load(Relaxed).wrapping_sub(1);
-    let found = entry(fd as i32)
-        .filter(|entry| entry.data.load(Relaxed) == data && entry.epfd.load(Relaxed) == epfd);
-    let Some(entry) = found else { return Owner::Unknown };
+    let at = place(epfd, data);
+    let named = |at: usize| {
+        let fd = BY_DATA[at].load(Relaxed).wrapping_sub(1);
+        entry(fd as i32).filter(|entry| entry.is_of(epfd, data))
+    };
+    let Some(entry) = named(at).or_else(|| named(at ^ 1)) else { return Owner::Unknown };
     let flags = entry.flags.load(Relaxed);
     if flags & CLOSED != 0 {
         return Owner::Stale;
@@ -207,10 +210,26 @@ fn entry(fd: i32) -> Option<&'static Entry> {
     ENTRIES.get(usize::try_from(fd).ok()?)
 }
 
+/// Has events with this word found to be of `fd`.
+fn find_by(epfd: i32, data: u64, fd: i32) {
+    let at = place(epfd, data);
+    let is_taken = |at: usize| {
+        let there = BY_DATA[at].load(Relaxed).wrapping_sub(1) as i32;
+        // Whoever is known by another word needs its place.
+        there != fd && entry(there).is_some_and(|entry| entry.is_found_at(at))
+    };
+    let at = if is_taken(at) && !is_taken(at ^ 1) { at ^ 1 } else { at };
+    BY_DATA[at].store(fd as u32 + 1, Relaxed);
+}
+
+/// Where a word is looked for first. Words of neighbours, which mostly are descriptors or addresses within
+/// one block, lie near each other, so that a loop with few connections touches few lines.
 fn place(epfd: i32, data: u64) -> usize {
-    const GOLDEN: u64 = 0x9e37_79b9_7f4a_7c15;
-    let mixed = (data ^ (epfd as u64) << 48).wrapping_mul(GOLDEN);
-    (mixed >> (u64::BITS - FOLLOWED.trailing_zeros())) as usize
+    // The lowest bits of an address say nothing, but for the last one, which some programs use.
+    let is_address = data > u64::from(u16::MAX) && data & 0xe == 0;
+    let near = if is_address { data >> 4 } else { data };
+    let mixed = near ^ near >> 16 ^ near >> 32 ^ (epfd as u64) << 8;
+    mixed as usize % FOLLOWED
 }
 
 impl Entry {
@@ -224,5 +243,15 @@ impl Entry {
             at_turn: AtomicU32::new(0),
             flags: AtomicU32::new(0),
         }
+    }
+
+    fn is_of(&self, epfd: i32, data: u64) -> bool {
+        self.data.load(Relaxed) == data && self.epfd.load(Relaxed) == epfd
+    }
+
+    /// Whether it is registered, by a word that is looked for here.
+    fn is_found_at(&self, at: usize) -> bool {
+        let is_registered = self.flags.load(Relaxed) & REGISTERED != 0;
+        is_registered && place(self.epfd.load(Relaxed), self.data.load(Relaxed)) & !1 == at & !1
     }
 }

@@ -15,7 +15,7 @@ use pollux_epoll_c::{Identity, Instances, Mechanism, border};
 
 use crate::lives;
 use crate::real::{errno, set_errno};
-use crate::thread::{THREAD, Thread};
+use crate::thread::Thread;
 
 static INSTANCES: Instances = Instances::new(Identity::Hooked);
 
@@ -192,7 +192,7 @@ pub(crate) fn executed(exec: impl FnOnce() -> c_int) -> c_int {
 
 /// Does what the program asked for by `call`, behind the border of `pollux-epoll-c`.
 pub(crate) fn inside<T>(call: &str, work: impl FnOnce() -> io::Result<T>) -> io::Result<T> {
-    THREAD.with(|thread| thread.inside(|| border::contained(call, work)))
+    Thread::here().inside(|| border::contained(call, work))
 }
 
 /// Tells the instances of something that they give no answer to.
@@ -215,7 +215,7 @@ pub(crate) fn is_chosen() -> bool {
 
 /// Whether a mechanism was chosen and the program asks, not this library.
 fn is_asked() -> bool {
-    is_chosen() && !THREAD.with(Thread::is_inside)
+    is_chosen() && !Thread::here().is_inside()
 }
 
 /// The answer of a C function, if there is one.

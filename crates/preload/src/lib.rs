@@ -1,18 +1,21 @@
 //! The library that `pollux run` puts before the C library of a program (LD_PRELOAD, ld.so(8)).
 //!
 //! It takes the names of epoll and of what is called between two waits, passes each call on to the
-//! kernel, and counts. Where another mechanism is chosen, the calls of epoll go to `pollux-epoll-c`. The program sees the same results and the same errno; no descriptor of it is
-//! kept, nothing is printed, and nothing on the way of a call locks or allocates.
+//! kernel, and counts. Where another mechanism is chosen, the calls of epoll go to `pollux-epoll-c`. The
+//! program sees the same results and the same errno; no descriptor of it is kept, nothing is printed, and
+//! nothing on the way of a call locks or allocates.
 //!
 //! | file | subject |
 //! |---|---|
-//! | `names.rs` | the names that are taken, with the address that a call returns to |
+//! | `names.rs` | the names that are taken: where their calls go, with the address that they return to |
 //! | `real.rs` | the functions behind them |
 //! | `waits.rs` | the functions of epoll |
 //! | `calls.rs` | what is timed within a turn: transfers, accept, close, what may sleep |
 //! | `lives.rs` | fork, vfork, exec |
-//! | `thread.rs` | what a thread knows of its turn |
-//! | `attach.rs` | the shared memory: found at the first call of epoll, named |
+//! | `thread.rs` | what is known of a thread: whether it has figures, whether its calls are the program's |
+//! | `notes.rs` | what it called since its last wait, looked at later |
+//! | `turn.rs` | its turn: when it began, what was called in it |
+//! | `attach.rs` | the shared memory: found when the library is loaded, named |
 //! | `emulation.rs` | epoll on another mechanism than the kernel's, where the environment names one |
 //! | `descriptors.rs` | what is known of each descriptor: registered how, ready, closed |
 //!
@@ -26,6 +29,8 @@ mod descriptors;
 mod emulation;
 mod lives;
 mod names;
+mod notes;
 mod real;
 mod thread;
+mod turn;
 mod waits;

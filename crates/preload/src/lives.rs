@@ -4,12 +4,12 @@
 //! vfork(2) even shares it: until the child is gone or another program, its calls are not counted.
 
 use std::ffi::{c_char, c_int, c_void};
-use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicPtr, Ordering::Relaxed};
 
 use crate::emulation;
 use crate::names::taken;
-use crate::real::{real, unknown};
-use crate::thread::{THREAD, Thread};
+use crate::real::{self, unknown};
+use crate::thread::Thread;
 
 /// Strings, the last of which is null.
 type Words = *const *const c_char;
@@ -17,8 +17,8 @@ type Words = *const *const c_char;
 /// Takes names of exec(3): those whose number of arguments is given.
 macro_rules! exec {
     ($($name:ident / $count:tt ($($arg:ident: $type:ty),*);)+) => {
-        $(taken! { $name / $count ($($arg: $type),*; _caller) -> c_int {
-            let Some(real) = real!($name: fn($($type),*) -> c_int) else { return unknown() };
+        $(taken! { Emulation: $name / $count ($($arg: $type),*; _caller) -> c_int {
+            let Some(real) = real() else { return unknown() };
             // SAFETY: the caller's own arguments.
             emulation::executed(|| unsafe { real($($arg),*) })
         } })+
@@ -52,15 +52,18 @@ unsafe extern "C" fn in_parent() {
 }
 
 unsafe extern "C" fn in_child() {
-    THREAD.with(Thread::forget);
+    Thread::here().forget();
     emulation::after_fork_in_child();
 }
 
 /// Returns the function to go on to; the parent's thread waits until its child is gone.
 extern "C" fn before_vfork() -> *mut c_void {
-    THREAD.with(Thread::park);
-    let real = real!(vfork: fn() -> libc::pid_t);
-    real.map_or(std::ptr::null_mut(), |real| real as *mut c_void)
+    static REAL: AtomicPtr<c_void> = AtomicPtr::new(std::ptr::null_mut());
+    Thread::here().park();
+    if REAL.load(Relaxed).is_null() {
+        REAL.store(real::look_up(c"vfork"), Relaxed);
+    }
+    REAL.load(Relaxed)
 }
 
 /// vfork(2): gone on to with the stack as it was, since it returns twice.

@@ -1,20 +1,119 @@
-//! The names that are taken.
+//! The names that are taken, and where calls of each go.
 //!
-//! Each is a few instructions that put the address which the call returns to behind its arguments and
-//! go on to the function of this library: the one thing that Rust cannot ask for.
+//! ```text
+//!  read@plt ──► two instructions: the caller's address behind the arguments, jump to the target
+//!                 target = first     at the first call: settles where calls go
+//!                        = inner     what is counted, or goes to another mechanism
+//!                        = real      the C library's own, where neither is so: nothing else runs
+//! ```
+//! The instructions are the one thing that Rust cannot ask for. A function of the C library that is
+//! given a further argument does not look at it.
 
-/// Defines a function under the name of one of the C library, with the caller's address as a further argument.
-///
-/// The number is that of its arguments, all of them integers or pointers.
+use std::ffi::{CStr, c_void};
+use std::ptr;
+use std::sync::atomic::{AtomicIsize, AtomicPtr, Ordering::Relaxed};
+
+use crate::thread::Thread;
+use crate::{attach, emulation};
+
+/// A name that is taken. All that a call needs of it is in one cache line.
+#[repr(C, align(32))]
+pub(crate) struct Name {
+    /// Where calls go. The first field, as the instructions jump to what stands here.
+    target: AtomicPtr<c_void>,
+    /// The C library's function; null before the first call, and where it has none.
+    real: AtomicPtr<c_void>,
+    /// Where each thread has its [`Thread`].
+    place: AtomicIsize,
+}
+
+/// What a name is taken for.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum For {
+    /// To be counted.
+    Counting,
+    /// To be done, or noted, where another mechanism takes the place of the kernel's epoll.
+    Emulation,
+    /// Either.
+    Both,
+}
+
+impl Name {
+    pub(crate) const fn new(first: *mut c_void) -> Self {
+        let (target, real) = (AtomicPtr::new(first), AtomicPtr::new(ptr::null_mut()));
+        Self { target, real, place: AtomicIsize::new(0) }
+    }
+
+    /// The C library's function, once the name was called.
+    #[inline]
+    pub(crate) fn real(&self) -> *mut c_void {
+        self.real.load(Relaxed)
+    }
+
+    /// The calling thread, once the name was called.
+    #[inline]
+    pub(crate) fn thread(&self) -> &'static Thread {
+        // SAFETY: whoever is here was called by way of `settle`, which stored what `Thread::place` said.
+        unsafe { Thread::at(self.place.load(Relaxed)) }
+    }
+
+    /// Looks the C library's function up and says where this call goes; from then on all go there, as soon
+    /// as it is known whether anything is counted.
+    #[cold]
+    pub(crate) fn settle(&self, name: &CStr, inner: *mut c_void, taken_for: For) -> *mut c_void {
+        let real = crate::real::look_up(name);
+        self.real.store(real, Relaxed);
+        self.place.store(Thread::place(), Relaxed);
+        if !attach::attach_once() {
+            // In the middle of that: what is taken passes on whatever is not the program's.
+            return inner;
+        }
+        let is_taken = match taken_for {
+            For::Counting => attach::is_counted(),
+            For::Emulation => emulation::is_chosen(),
+            For::Both => attach::is_counted() || emulation::is_chosen(),
+        };
+        let target = if is_taken || real.is_null() { inner } else { real };
+        self.target.store(target, Relaxed);
+        target
+    }
+}
+
+/// Defines a function under the name of one of the C library, with the caller's address as a further
+/// argument. The number is that of its arguments, all of them integers or pointers. In the body `NAME.thread()`
+/// is the calling thread, and `real()` the C library's function, if it has one.
 macro_rules! taken {
-    ($name:ident / $count:tt ($($arg:ident: $type:ty),*; $caller:ident) $(-> $ret:ty)? $body:block) => {
+    ($for:ident: $name:ident / $count:tt ($($arg:ident: $type:ty),*; $caller:ident) $(-> $ret:ty)? $body:block) => {
         mod $name {
             use super::*;
+
+            type Real = unsafe extern "C-unwind" fn($($type),*) $(-> $ret)?;
+            type Target = unsafe extern "C-unwind" fn($($type,)* usize) $(-> $ret)?;
+
+            static NAME: crate::names::Name =
+                crate::names::Name::new(first as Target as *mut std::ffi::c_void);
 
             #[unsafe(naked)]
             #[unsafe(no_mangle)]
             unsafe extern "C-unwind" fn $name() {
                 crate::names::pass_on!($count)
+            }
+
+            #[cold]
+            unsafe extern "C-unwind" fn first($($arg: $type,)* $caller: usize) $(-> $ret)? {
+                const TEXT: &std::ffi::CStr = crate::real::name(concat!(stringify!($name), "\0"));
+                let inner = inner as Target as *mut std::ffi::c_void;
+                let target = NAME.settle(TEXT, inner, crate::names::For::$for);
+                // SAFETY: either function takes these arguments; the last one the C library's ignores.
+                let target = unsafe { std::mem::transmute::<*mut std::ffi::c_void, Target>(target) };
+                // SAFETY: the caller's own arguments.
+                unsafe { target($($arg,)* $caller) }
+            }
+
+            #[inline]
+            fn real() -> Option<Real> {
+                // SAFETY: the C library's function of this name has this type, and null is no function.
+                unsafe { std::mem::transmute::<*mut std::ffi::c_void, Option<Real>>(NAME.real()) }
             }
 
             unsafe extern "C-unwind" fn inner($($arg: $type,)* $caller: usize) $(-> $ret)? $body
@@ -37,15 +136,17 @@ macro_rules! pass_on {
             ".cfi_startproc",
             "push qword ptr [rsp]",
             ".cfi_adjust_cfa_offset 8",
-            "call {inner}",
+            "call qword ptr [rip + {name}]",
             "add rsp, 8",
             ".cfi_adjust_cfa_offset -8",
             "ret",
             ".cfi_endproc",
-            inner = sym inner,
+            name = sym NAME,
         )
     };
-    ($load:literal) => { core::arch::naked_asm!($load, "jmp {inner}", inner = sym inner) };
+    ($load:literal) => {
+        core::arch::naked_asm!($load, "jmp qword ptr [rip + {name}]", name = sym NAME)
+    };
 }
 
 /// The instructions for a number of arguments.
@@ -58,7 +159,15 @@ macro_rules! pass_on {
     (4) => { crate::names::pass_on!("mov x4, x30") };
     (5) => { crate::names::pass_on!("mov x5, x30") };
     (6) => { crate::names::pass_on!("mov x6, x30") };
-    ($load:literal) => { core::arch::naked_asm!($load, "b {inner}", inner = sym inner) };
+    ($load:literal) => {
+        core::arch::naked_asm!(
+            $load,
+            "adrp x16, {name}",
+            "ldr x16, [x16, :lo12:{name}]",
+            "br x16",
+            name = sym NAME,
+        )
+    };
 }
 
 pub(crate) use {pass_on, taken};

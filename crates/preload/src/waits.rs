@@ -10,36 +10,35 @@ use crate::attach;
 use crate::descriptors::{self, Owner, Update};
 use crate::emulation::{self, Limit};
 use crate::names::taken;
-use crate::real::{errno, real, set_errno, unknown};
-use crate::thread::{THREAD, Thread, now_ns};
+use crate::real::{errno, set_errno, unknown};
+use crate::thread::Thread;
+use crate::turn::now_ns;
 
 /// A wait that ends sooner found its events ready.
 const AT_ONCE_NS: u64 = 20_000;
 
-taken! { epoll_create / 1 (size: c_int; _caller) -> c_int {
+taken! { Both: epoll_create / 1 (size: c_int; _caller) -> c_int {
     if size > 0
         && let Some(made) = emulation::create(0)
     {
         return created(made);
     }
-    let Some(real) = real!(epoll_create: fn(c_int) -> c_int) else { return unknown() };
+    let Some(real) = real() else { return unknown() };
     // SAFETY: the caller's own argument.
     created(unsafe { real(size) })
 } }
 
-taken! { epoll_create1 / 1 (flags: c_int; _caller) -> c_int {
+taken! { Both: epoll_create1 / 1 (flags: c_int; _caller) -> c_int {
     if let Some(made) = emulation::create(flags) {
         return created(made);
     }
-    let Some(real) = real!(epoll_create1: fn(c_int) -> c_int) else { return unknown() };
+    let Some(real) = real() else { return unknown() };
     // SAFETY: the caller's own argument.
     created(unsafe { real(flags) })
 } }
 
-taken! { epoll_ctl / 4 (epfd: c_int, op: c_int, fd: c_int, event: *mut epoll_event; caller) -> c_int {
-    let Some(real) = real!(epoll_ctl: fn(c_int, c_int, c_int, *mut epoll_event) -> c_int) else {
-        return unknown();
-    };
+taken! { Both: epoll_ctl / 4 (epfd: c_int, op: c_int, fd: c_int, event: *mut epoll_event; caller) -> c_int {
+    let Some(real) = real() else { return unknown() };
     // SAFETY: the caller's own arguments.
     let result = unsafe { emulation::ctl(epfd, op, fd, event) }
         // SAFETY: as above.
@@ -48,8 +47,10 @@ taken! { epoll_ctl / 4 (epfd: c_int, op: c_int, fd: c_int, event: *mut epoll_eve
         return result;
     }
     let before = errno();
-    THREAD.with(|thread| thread.counting("epoll_ctl", || {
+    let thread = Thread::here();
+    thread.counting("epoll_ctl", || {
         let Some(tally) = thread.tally_or_claim() else { return };
+        thread.settle();
         if result < 0 {
             tally.count(Counter::ControlsFailed);
             return;
@@ -57,14 +58,13 @@ taken! { epoll_ctl / 4 (epfd: c_int, op: c_int, fd: c_int, event: *mut epoll_eve
         // SAFETY: the kernel took the event, so it can be read; a deletion needs none.
         let event = (op != libc::EPOLL_CTL_DEL).then(|| unsafe { event.read_unaligned() });
         controlled(thread, &tally, (epfd, op, fd), event, caller as u64);
-    }));
+    });
     set_errno(before);
     result
 } }
 
-taken! { epoll_wait / 4 (epfd: c_int, events: *mut epoll_event, most: c_int, timeout: c_int; caller) -> c_int {
-    let real = real!(epoll_wait: fn(c_int, *mut epoll_event, c_int, c_int) -> c_int);
-    let Some(real) = real else { return unknown() };
+taken! { Both: epoll_wait / 4 (epfd: c_int, events: *mut epoll_event, most: c_int, timeout: c_int; caller) -> c_int {
+    let Some(real) = real() else { return unknown() };
     waited(&Asked { epfd, events, most, is_poll: timeout == 0, caller }, || {
         let limit = Limit::of_ms(timeout);
         // SAFETY: the caller's own arguments.
@@ -74,9 +74,8 @@ taken! { epoll_wait / 4 (epfd: c_int, events: *mut epoll_event, most: c_int, tim
     })
 } }
 
-taken! { epoll_pwait / 5 (epfd: c_int, events: *mut epoll_event, most: c_int, timeout: c_int, mask: *const sigset_t; caller) -> c_int {
-    let real = real!(epoll_pwait: fn(c_int, *mut epoll_event, c_int, c_int, *const sigset_t) -> c_int);
-    let Some(real) = real else { return unknown() };
+taken! { Both: epoll_pwait / 5 (epfd: c_int, events: *mut epoll_event, most: c_int, timeout: c_int, mask: *const sigset_t; caller) -> c_int {
+    let Some(real) = real() else { return unknown() };
     waited(&Asked { epfd, events, most, is_poll: timeout == 0, caller }, || {
         let limit = Limit::of_ms(timeout);
         // SAFETY: the caller's own arguments.
@@ -86,9 +85,8 @@ taken! { epoll_pwait / 5 (epfd: c_int, events: *mut epoll_event, most: c_int, ti
     })
 } }
 
-taken! { epoll_pwait2 / 5 (epfd: c_int, events: *mut epoll_event, most: c_int, timeout: *const timespec, mask: *const sigset_t; caller) -> c_int {
-    let real = real!(epoll_pwait2: fn(c_int, *mut epoll_event, c_int, *const timespec, *const sigset_t) -> c_int);
-    let Some(real) = real else { return unknown() };
+taken! { Both: epoll_pwait2 / 5 (epfd: c_int, events: *mut epoll_event, most: c_int, timeout: *const timespec, mask: *const sigset_t; caller) -> c_int {
+    let Some(real) = real() else { return unknown() };
     // SAFETY: the caller's own argument, which the kernel reads as well; null is no limit.
     let limit = Limit::of(unsafe { timeout.as_ref() });
     let is_poll = matches!(limit, Limit::Time(time) if time.is_zero());
@@ -111,14 +109,11 @@ struct Asked {
 
 fn created(fd: c_int) -> c_int {
     let before = errno();
-    // Earlier than the linker's call where a constructor of another library makes an epoll.
-    attach::attach_once();
     if fd >= 0 && attach::is_counted() {
-        THREAD.with(|thread| {
-            thread.counting("epoll_create", || {
-                descriptors::closed(fd);
-                thread.tally_or_claim().inspect(|tally| tally.count(Counter::Creates));
-            });
+        let thread = Thread::here();
+        thread.counting("epoll_create", || {
+            descriptors::closed(fd);
+            thread.tally_or_claim().inspect(|tally| tally.count(Counter::Creates));
         });
     }
     set_errno(before);
@@ -132,7 +127,7 @@ fn controlled(
     event: Option<epoll_event>,
     caller: u64,
 ) {
-    let turn = thread.turn();
+    let turn = thread.turn.name();
     let (mask, data) = event.map_or((0, 0), |event| (event.events, event.u64));
     let (counter, update) = match op {
         libc::EPOLL_CTL_ADD => (Counter::Adds, descriptors::added(epfd, fd, mask, data, turn)),
@@ -169,22 +164,21 @@ fn waited(asked: &Asked, wait: impl FnOnce() -> c_int) -> c_int {
     if !attach::is_counted() {
         return wait();
     }
-    THREAD.with(|thread| {
-        let Some(tally) = thread.tally_or_claim() else { return wait() };
-        let began_ns = now_ns();
-        thread.counting("epoll_wait", || thread.end(&tally, began_ns));
-        let result = wait();
-        let before = errno();
-        let ended_ns = now_ns();
-        thread.counting("epoll_wait", || {
-            let waited_ns = ended_ns.saturating_sub(began_ns);
-            count(thread, &tally, asked, result, waited_ns);
-            let events = u64::try_from(result).unwrap_or(0);
-            thread.begin(ended_ns, waited_ns, events, asked.caller as u64);
-        });
-        set_errno(before);
-        result
-    })
+    let thread = Thread::here();
+    let Some(tally) = thread.tally_or_claim() else { return wait() };
+    let began_ns = now_ns();
+    thread.counting("epoll_wait", || thread.end_turn(tally, began_ns));
+    let result = wait();
+    let before = errno();
+    let ended_ns = now_ns();
+    thread.counting("epoll_wait", || {
+        let waited_ns = ended_ns.saturating_sub(began_ns);
+        count(thread, &tally, asked, result, waited_ns);
+        let events = u64::try_from(result).unwrap_or(0);
+        thread.turn.begin(ended_ns, waited_ns, events, asked.caller as u64);
+    });
+    set_errno(before);
+    result
 }
 
 fn count(thread: &Thread, tally: &Tally<'static>, asked: &Asked, result: c_int, waited_ns: u64) {

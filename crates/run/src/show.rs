@@ -26,14 +26,17 @@ pub(crate) struct LongTurn {
     pub(crate) calls_left_out: u64,
 }
 
-/// A call of a turn, or several in a row from one place.
+/// What one place called within a turn: once, or several times.
 #[derive(Clone, Debug, Serialize)]
 pub(crate) struct LongCall {
     pub(crate) call: &'static str,
     pub(crate) times: u32,
     pub(crate) fd: Option<i32>,
+    /// When the longest began, since the wait.
     pub(crate) after_ns: u64,
+    /// Together.
     pub(crate) lasted_ns: u64,
+    pub(crate) longest_ns: u64,
     pub(crate) place: String,
 }
 
@@ -46,6 +49,7 @@ pub(crate) fn long_turns(summary: &Summary, symbols: &mut Symbols) -> Vec<LongTu
             fd: Some(call.fd).filter(|fd| *fd >= 0),
             after_ns: call.after_ns,
             lasted_ns: call.lasted_ns,
+            longest_ns: call.longest_ns,
             place: symbols.name(&process.modules, call.caller),
         });
         LongTurn {
@@ -340,26 +344,29 @@ fn turns(page: &mut Page, turns: &[LongTurn]) {
     }
 }
 
-/// A call in one line.
+/// What a place called, in one line.
 pub(crate) fn call_text(call: &LongCall) -> String {
     let times = if call.times > 1 { format!("{} × ", call.times) } else { String::new() };
-    if call.call == Call::Asleep.name() {
-        let (lasted, after) = (call.lasted_ns as f64, call.after_ns as f64);
-        return format!(
-            "{:>8} asleep {times}in {}, {} after the wait",
-            number::time(lasted),
-            call.place,
-            number::time(after)
-        );
-    }
     let fd = call.fd.map_or_else(String::new, |fd| format!("({fd})"));
+    let what = match call.call == Call::Asleep.name() {
+        true => format!("asleep {times}in {}", call.place),
+        false if call.times > 1 => format!("in {times}{} called by {}", call.call, call.place),
+        false => format!("in {}{fd} called by {}", call.call, call.place),
+    };
+    let longest = match call.times {
+        ..=1 => String::new(),
+        _ => format!("the longest{} {}, ", of(&fd), number::time(call.longest_ns as f64)),
+    };
     format!(
-        "{:>8} in {times}{}{fd} called by {}, {} after the wait",
+        "{:>8} {what}, {longest}{} after the wait",
         number::time(call.lasted_ns as f64),
-        call.call,
-        call.place,
-        number::time(call.after_ns as f64),
+        number::time(call.after_ns as f64)
     )
+}
+
+/// Which of several it was.
+fn of(fd: &str) -> String {
+    if fd.is_empty() { String::new() } else { format!(" {fd}") }
 }
 
 /// With a capital at its start and a full stop.

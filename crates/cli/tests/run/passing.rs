@@ -71,3 +71,20 @@ fn a_script_and_what_it_starts_have_their_streams_and_a_signal_ends_them() {
     let said = text(&ended.stderr);
     assert!(said.contains("no process called epoll"), "{said}");
 }
+
+/// By script(1), which gives a program a terminal.
+#[test]
+fn on_a_terminal_the_live_view_is_redrawn_in_place() {
+    let pollux = env!("CARGO_BIN_EXE_pollux");
+    // Its wait of 2.2 s ends the program.
+    let command = format!("{pollux} run --quiet --live -- sleep 2.2");
+    let mut script = std::process::Command::new("script");
+    script.args(["-qec", &command, "/dev/null"]).env("TERM", "xterm").stdin(Stdio::null());
+    let Ok(output) = script.output() else { return skip("no script(1)") };
+    let said = String::from_utf8_lossy(&output.stdout).into_owned();
+    assert!(output.status.success(), "{said}");
+    let drawn = said.matches("longest turn").count();
+    assert!(drawn >= 2 && said.contains("events/s"), "{said:?}");
+    // The cursor goes up over the lines before they are drawn again.
+    assert!(said.contains("\x1b[") && !said.contains("ctl/s"), "{said:?}");
+}

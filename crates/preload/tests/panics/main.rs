@@ -1,8 +1,12 @@
 //! A panic of the library stays in it: the program goes on, with the kernel's answer where something was
 //! only counted, and with an errno where the library stood in the kernel's place.
 
+use std::os::fd::{AsFd, AsRawFd};
 use std::path::Path;
 use std::process::Command;
+
+use pollux_loop_stats::{Region, VARIABLE, WORDS};
+use pollux_sys::shared::SharedWords;
 
 /// Says why a test does not run, which `POLLUX_FORBID_SKIP` forbids.
 #[expect(clippy::print_stderr, reason = "a skipped test says so")]
@@ -28,9 +32,13 @@ fn a_program_goes_on_after_a_panic_of_the_library() {
         return skip("no compiler");
     };
     assert!(compiled.status.success(), "{}", String::from_utf8_lossy(&compiled.stderr));
+    let words = SharedWords::create(WORDS).expect("memory");
+    Region::begin(&words).expect("as many words as it has");
+    let memory = format!("/proc/{}/fd/{}", std::process::id(), words.as_fd().as_raw_fd());
     for mechanism in ["epoll", "poll"] {
         let mut run = Command::new(&program);
-        let output = run.env("LD_PRELOAD", &library).env("PX_POLLER", mechanism).output();
+        run.env("LD_PRELOAD", &library).env("PX_POLLER", mechanism).env(VARIABLE, &memory);
+        let output = run.output();
         let output = output.expect("it starts");
         let said = String::from_utf8_lossy(&output.stderr).into_owned();
         assert!(output.status.success(), "{mechanism}: {}: {said}", output.status);

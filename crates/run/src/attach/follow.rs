@@ -353,14 +353,18 @@ impl Turn {
             return;
         }
         self.asleep_ns += lasted_ns;
-        let caller = place.unwrap_or(0);
-        if let Some(last) = self.sleeps.last_mut().filter(|last| last.caller == caller) {
-            last.times += 1;
-            last.lasted_ns += lasted_ns;
+        let (caller, after_ns) = (place.unwrap_or(0), since_ns - self.began_ns);
+        if let Some(sleep) = self.sleeps.iter_mut().find(|sleep| sleep.caller == caller) {
+            sleep.times += 1;
+            sleep.lasted_ns += lasted_ns;
+            if lasted_ns > sleep.longest_ns {
+                (sleep.longest_ns, sleep.after_ns) = (lasted_ns, after_ns);
+            }
         } else if self.sleeps.len() < CALLS_MAX {
-            let after_ns = since_ns - self.began_ns;
-            let call = Call::Asleep;
-            self.sleeps.push(CallRecord { call, times: 1, fd: -1, caller, after_ns, lasted_ns });
+            let (call, longest_ns) = (Call::Asleep, lasted_ns);
+            let sleep =
+                CallRecord { call, times: 1, fd: -1, caller, after_ns, lasted_ns, longest_ns };
+            self.sleeps.push(sleep);
         } else {
             self.sleeps_left_out += 1;
         }
@@ -373,7 +377,7 @@ fn judge(cell: Cell<'_>, turn: &Turn, lasted_ns: u64, cpu_ns: u64) {
     if turn.asleep_ns >= lasted_ns / 2 {
         cell.count(Counter::TurnsBlocked);
         cell.add(Counter::BlockedNs, lasted_ns);
-        let longest = turn.sleeps.iter().max_by_key(|sleep| sleep.lasted_ns);
+        let longest = turn.sleeps.iter().max_by_key(|sleep| sleep.longest_ns);
         longest.inspect(|sleep| cell.site(Site::Blocked, sleep.caller));
     } else if cpu_ns >= lasted_ns / 2 {
         cell.count(Counter::TurnsComputed);
