@@ -268,7 +268,7 @@ mod tests {
             (1, "▁▅█"),
             (2, "███  22.4 per wait"),
             (3, "EAGAIN/s 0"),
-            (4, "34 %"),
+            (4, "34.0 %"),
             (4, "▃▃▃  longest turn 2.31 ms"),
         ] {
             assert!(lines[line].contains(part), "no {part} in line {line} of\n{text}");
