@@ -58,7 +58,8 @@ int pollux_bpresrv(UBFH *ubf, ...) {
 
 int pollux_userlog_list(const char *format, va_list values) {
   char text[USERLOG_TEXT_MAX];
-  return vsnprintf(text, sizeof text, format, values) < 0 ? -1 : pollux_userlog(text);
+  int is_whole = format != NULL && vsnprintf(text, sizeof text, format, values) >= 0;
+  return pollux_userlog(is_whole ? text : NULL);
 }
 
 int pollux_userlog_format(const char *format, ...) {
@@ -73,7 +74,7 @@ int pollux_log_format(int level, const char *file, long line, const char *format
   char text[POLLUX_LOG_TEXT_MAX];
   va_list values;
   va_start(values, format);
-  int len = vsnprintf(text, sizeof text, format, values);
+  int is_whole = format != NULL && vsnprintf(text, sizeof text, format, values) >= 0;
   va_end(values);
-  return len < 0 ? -1 : tplogex(level, file, line, text);
+  return tplogex(level, file, line, is_whole ? text : NULL);
 }

@@ -55,5 +55,7 @@ int main(int argc, char **argv) {
   errno = 0;
   CHECK(userlog("fourth") == -1 && errno == ENOENT && tperrno == written);
   CHECK(pollux_userlog(NULL) == -1 && errno == EINVAL);
+  const char *no_format = NULL;
+  CHECK(userlog(no_format) == -1 && errno == EINVAL);
   return failures != 0;
 }
