@@ -63,7 +63,7 @@ pub(crate) struct Joined {
 /// # Errors
 /// The initiator is gone.
 pub(crate) fn join(incoming: &Incoming) -> Result<Option<Joined>, Fault> {
-    if incoming.cd >= 0 {
+    if !incoming.begins_conversation() {
         return Ok(None);
     }
     let prefix = Environment::of_process()?.prefix;

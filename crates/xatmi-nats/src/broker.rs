@@ -119,6 +119,11 @@ impl Broker {
         Arc::clone(&self.wanted)
     }
 
+    /// Writes a line to the worker's log.
+    pub(crate) fn say(&self, line: &str) {
+        self.log.say(line);
+    }
+
     /// Calls `service` on another host and waits for the answer.
     pub(crate) fn call(&self, service: &str, asked: Asked, data: &Data) -> (Answered, Data) {
         let mut lost = self.lost.clone();

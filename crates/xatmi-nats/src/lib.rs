@@ -91,8 +91,15 @@ fn offer(registry: &Registry, broker: &Rc<Broker>, wanted: &Wanted) {
     }
 }
 
-/// Carries one call to another host and back.
+/// Carries one call to another host and back; a conversation is refused before anything is sent.
 fn carry(broker: &Broker, incoming: Incoming) -> Done {
+    if incoming.begins_conversation() {
+        broker.say(&format!(
+            "a conversation with {} was refused: bridges carry calls only",
+            incoming.service.as_str()
+        ));
+        return refused(Code::Protocol);
+    }
     let left_ns = incoming.deadline_ns.saturating_sub(monotonic_ns());
     let timeout = (incoming.deadline_ns != 0).then(|| Duration::from_nanos(left_ns));
     let asked = Asked { timeout, is_without_reply: incoming.is_without_reply };
@@ -110,4 +117,10 @@ fn carry(broker: &Broker, incoming: Incoming) -> Done {
         Some(code) => (RVAL_FAIL, Some(code)),
     };
     Done::Return(Return { rval, urcode, buffer, len_bytes, soft_error })
+}
+
+/// The caller gets this error.
+fn refused(code: Code) -> Done {
+    let soft_error = Some(code);
+    Done::Return(Return { rval: RVAL_FAIL, urcode: 0, buffer: None, len_bytes: 0, soft_error })
 }

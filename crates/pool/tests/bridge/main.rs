@@ -19,9 +19,10 @@ use pollux_xatmi::worker::LINK_VARIABLE;
 /// A test by its name.
 type Test = (&'static str, fn());
 
-const TESTS: [Test; 10] = [
+const TESTS: [Test; 11] = [
     ("pools_share_services_and_outlive_their_broker", sharing::pools_outlive_their_broker),
     ("every_kind_of_call_and_buffer_goes_over", sharing::every_kind_of_call_and_buffer_goes_over),
+    ("conversations_are_refused_at_once", sharing::conversations_are_refused_at_once),
     ("news_that_passed_while_away_are_asked_for", sharing::news_that_passed_are_asked_for),
     ("what_nobody_has_goes_round_in_no_circle", sharing::what_nobody_has_goes_round_in_no_circle),
     ("a_broker_that_stands_still_costs_no_more_than_the_time", broker::stands_still),

@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
 use pollux_xatmi::buffer::{Buffer, BufferType};
-use pollux_xatmi::client::{CallError, CallFlags};
+use pollux_xatmi::client::{CallError, CallFlags, Outgoing};
 use pollux_xatmi::error::Code;
 use pollux_xatmi::ubf::{FieldId, FieldType};
 use rustix::process::Signal;
@@ -128,9 +128,9 @@ pub(crate) fn every_kind_of_call_and_buffer_goes_over() {
         CallError::Failed(answer) => assert_eq!(content(&answer), b"hello\0"),
         CallError::Error(error) => panic!("{error}"),
     }
-    let request = pollux_xatmi::client::Outgoing::of(&hello, 0).expect("text");
+    let request = Outgoing::of(&hello, 0).expect("text");
     client.send_only("ECHO", request, CallFlags::NONE).expect("sent");
-    let none = pollux_xatmi::client::Outgoing::NONE;
+    let none = Outgoing::NONE;
     let descriptor = client.send_request("ECHO", none, CallFlags::NONE).expect("sent");
     let which = pollux_xatmi::client::Which::One(descriptor);
     assert!(client.answer(which, CallFlags::NONE).expect("nothing").buffer.is_none());
@@ -201,4 +201,30 @@ pub(crate) fn what_nobody_has_goes_round_in_no_circle() {
     }
     drop(clients);
     pools.into_iter().for_each(Pool::end);
+}
+
+/// Bridges carry calls: who wants to converse is told so, nothing is sent, and calls go on.
+pub(crate) fn conversations_are_refused_at_once() {
+    let broker = Broker::start(&[]);
+    let [here, there] = Pool::pair(&broker.url());
+    let mut client = there.client();
+    let hello = text("hello");
+    until("the service is there", || client.call("ECHO", &hello, CallFlags::NONE).ok());
+    let request = Outgoing::of(&hello, 6).expect("a text");
+    for has_control in [true, false] {
+        let began = Instant::now();
+        let error = client
+            .converse("ECHO", request, has_control, CallFlags::NONE)
+            .expect_err("a service of another pool");
+        assert_eq!(error.code(), Code::Protocol, "{error}");
+        assert!(error.detail().contains("bridges carry no conversations"), "{error}");
+        assert!(began.elapsed() < CALL_LIMIT, "{:?}", began.elapsed());
+    }
+    client.call("ECHO", &hello, CallFlags::NONE).expect("a call goes over");
+    let log = there.log();
+    let told = "a conversation with ECHO was refused: bridges carry calls only";
+    assert!(log.contains(told), "{log}");
+    drop(client);
+    here.end();
+    there.end();
 }

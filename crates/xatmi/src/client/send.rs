@@ -168,6 +168,11 @@ impl Client {
             });
             match answer {
                 Err(failed) if failed.code() == Code::Block => {}
+                Err(failed) if failed.code() == Code::Protocol => {
+                    let detail = "the service does not converse: it answers calls, or it is that of \
+                                  another pool, and bridges carry no conversations";
+                    break Err(Error::new(Code::Protocol, detail));
+                }
                 Err(failed) => break Err(failed.error),
                 Ok(_) => break Err(Error::new(Code::ServiceError, "the service did not converse")),
             }

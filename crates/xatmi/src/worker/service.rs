@@ -42,6 +42,14 @@ pub struct Incoming {
     pub deadline_ns: u64,
 }
 
+impl Incoming {
+    /// Whether the caller waits for the service to come to a conversation: the descriptor is negative then.
+    #[must_use]
+    pub fn begins_conversation(&self) -> bool {
+        self.cd < 0
+    }
+}
+
 /// How a service function ended.
 #[derive(Debug)]
 pub enum Done {
