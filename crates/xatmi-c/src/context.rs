@@ -121,9 +121,8 @@ impl Context {
     /// Makes it last beyond the thread that is in it.
     fn keep(self: &Arc<Self>) -> Result<(), Fault> {
         let mut kept = kept();
-        if kept.len() >= KEPT_MAX && !kept.contains_key(&self.number) {
-            let detail = format!("{KEPT_MAX} contexts are kept: end some by tpterm");
-            return Err(Fault::new(Code::Limit.number(), detail));
+        if !kept.contains_key(&self.number) {
+            room(&kept)?;
         }
         self.is_kept.store(true, Ordering::Relaxed);
         kept.insert(self.number, Arc::clone(self));
@@ -133,6 +132,15 @@ impl Context {
     fn is_over(&self) -> bool {
         self.is_over.load(Ordering::Relaxed)
     }
+}
+
+/// Whether one more context may be kept.
+fn room(kept: &Kept) -> Result<(), Fault> {
+    if kept.len() >= KEPT_MAX {
+        let detail = format!("{KEPT_MAX} contexts are kept: end some by tpterm");
+        return Err(Fault::new(Code::Limit.number(), detail));
+    }
+    Ok(())
 }
 
 /// Lets `work` make a call through the thread's client, within the times that hold for it.
@@ -324,6 +332,8 @@ pub unsafe extern "C" fn tpinit(info: *const Info) -> c_int {
             return Err(Fault::new(Code::Protocol.number(), detail));
         }
         with_place(|place| {
+            // Before the manager is asked, which has no room for it either.
+            room(&kept())?;
             let context = Context::new();
             open(&mut context.state())?;
             context.state().names = names;

@@ -134,6 +134,11 @@ pub enum Answer {
         /// In words.
         message: String,
     },
+    /// The last message: not done, as there is no room for more.
+    Full {
+        /// In words, with the limit.
+        why: String,
+    },
     /// The last message: not done.
     Refused {
         /// In words, with what would be right.
@@ -156,7 +161,10 @@ impl Answer {
     /// Whether nothing follows.
     #[must_use]
     pub fn is_last(&self) -> bool {
-        matches!(self, Self::Done { .. } | Self::Refused { .. } | Self::Welcome(_))
+        matches!(
+            self,
+            Self::Done { .. } | Self::Full { .. } | Self::Refused { .. } | Self::Welcome(_)
+        )
     }
 }
 
@@ -170,6 +178,8 @@ pub enum AskError {
     },
     /// It said no.
     Refused(String),
+    /// A limit of the pool was reached.
+    Full(String),
     /// It ended, or closed the connection, before it answered.
     Ended,
     /// It gave no answer in this time.
@@ -193,7 +203,7 @@ impl fmt::Display for AskError {
                 "no pool with the prefix {prefix} runs; start it with `pollux pool start`, or set \
                  NDRX_QPREFIX to the prefix of the one that is meant"
             ),
-            Self::Refused(why) => f.write_str(why),
+            Self::Refused(why) | Self::Full(why) => f.write_str(why),
             Self::Ended => f.write_str(
                 "the manager closed the connection before it answered: it is ending, or it belongs \
                  to another user",
@@ -273,6 +283,7 @@ impl Control {
             match self.next(silence)? {
                 Answer::Done { message } => return Ok(message),
                 Answer::Refused { why } => return Err(AskError::Refused(why)),
+                Answer::Full { why } => return Err(AskError::Full(why)),
                 answer => each(answer),
             }
         }

@@ -53,6 +53,7 @@ impl From<AskError> for Error {
     fn from(error: AskError) -> Self {
         match error {
             AskError::Refused(why) => Self::new(Code::Invalid, why),
+            AskError::Full(why) => Self::new(Code::Limit, why),
             error => Self::new(Code::System, error.to_string()),
         }
     }
@@ -154,7 +155,7 @@ impl Listening {
     /// Subscribes to events; its handle. Without a service they come to the mailbox.
     ///
     /// # Errors
-    /// TPEINVAL with what was wrong, TPESYSTEM.
+    /// TPEINVAL with what was wrong, TPELIMIT with the limit, TPESYSTEM.
     pub fn subscribe(
         &mut self,
         pattern: &str,

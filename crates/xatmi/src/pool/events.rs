@@ -46,16 +46,19 @@ impl Events {
         connection: u64,
         pattern: &str,
         row: SubscriberRow,
-    ) -> Result<u64, String> {
+    ) -> Result<u64, Answer> {
         if pattern.len() > TEXT_LEN_BYTES_MAX || row.filter.len() > TEXT_LEN_BYTES_MAX {
-            return Err(format!("a pattern and a filter have at most {TEXT_LEN_BYTES_MAX} bytes"));
+            let why = format!("a pattern and a filter have at most {TEXT_LEN_BYTES_MAX} bytes");
+            return Err(Answer::Refused { why });
         }
         if self.subscriptions.len() >= SUBSCRIPTIONS_MAX {
-            return Err(format!("a pool has at most {SUBSCRIPTIONS_MAX} subscriptions"));
+            let why = format!("a pool has at most {SUBSCRIPTIONS_MAX} subscriptions");
+            return Err(Answer::Full { why });
         }
-        let pattern = EventPattern::new(pattern)?;
+        let pattern = EventPattern::new(pattern).map_err(|why| Answer::Refused { why })?;
         if row.service.is_none() && !self.mailboxes.contains_key(&connection) {
-            return Err("a subscription without a service needs a mailbox".to_owned());
+            let why = "a subscription without a service needs a mailbox".to_owned();
+            return Err(Answer::Refused { why });
         }
         self.handles += 1;
         self.subscriptions.insert(self.handles, Subscription { connection, pattern, row });
@@ -70,9 +73,10 @@ impl Events {
         before - self.subscriptions.len()
     }
 
-    fn post(&mut self, event: &str) -> Result<Vec<SubscriberRow>, String> {
+    fn post(&mut self, event: &str) -> Result<Vec<SubscriberRow>, Answer> {
         if event.is_empty() || event.len() > NAME_LEN_BYTES_MAX {
-            return Err(format!("the name of an event has 1 to {NAME_LEN_BYTES_MAX} bytes"));
+            let why = format!("the name of an event has 1 to {NAME_LEN_BYTES_MAX} bytes");
+            return Err(Answer::Refused { why });
         }
         let wanting = self.subscriptions.values().filter(|known| known.pattern.fits(event));
         let rows: Vec<_> = wanting
@@ -117,10 +121,7 @@ impl Pool {
             }
             other => return Some(other),
         };
-        let last = match said {
-            Ok(message) => Answer::Done { message },
-            Err(why) => Answer::Refused { why },
-        };
+        let last = said.map_or_else(|refused| refused, |message| Answer::Done { message });
         self.reply(number, &last);
         None
     }
@@ -139,7 +140,7 @@ mod tests {
     fn subscriptions_match_by_pattern_and_go_with_their_connection() {
         let mut events = Events::default();
         let error = events.subscribe(1, "A.*", row(None)).expect_err("no mailbox");
-        assert!(error.contains("needs a mailbox"), "{error}");
+        assert!(format!("{error:?}").contains("needs a mailbox"), "{error:?}");
         let mailbox = MailboxRow { pid: 1, context: 2, nonce: 3, ..MailboxRow::default() };
         events.mailboxes.insert(1, mailbox);
         let first = events.subscribe(1, "A.*", row(None)).expect("a mailbox");
@@ -164,6 +165,7 @@ mod tests {
         for _ in 0..SUBSCRIPTIONS_MAX {
             events.subscribe(1, "x", row(Some("S"))).expect("room");
         }
-        assert!(events.subscribe(1, "x", row(Some("S"))).expect_err("full").contains("1024"));
+        let full = events.subscribe(1, "x", row(Some("S"))).expect_err("full");
+        assert!(matches!(&full, Answer::Full { why } if why.contains("1024")), "{full:?}");
     }
 }
