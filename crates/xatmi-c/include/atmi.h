@@ -246,12 +246,13 @@ extern long *pollux_tpurcode_address(void);
 extern char *tpstrerror(int error);
 extern char *tpecodestr(int error);
 
-/* More of the last error; there is nothing but its text, so it is TPED_MINVAL. -1 for flags. */
+/* The cause of the last error, which stays: TPED_MINVAL where its text says all; -1 for flags. The causes
+ * without a remark are not given. */
 #define TPED_MINVAL 0
 #define TPED_SVCTIMEOUT 1
 #define TPED_TERM 2
-#define TPED_NOUNSOLHANDLER 3
-#define TPED_NOCLIENT 4
+#define TPED_NOUNSOLHANDLER 3 /* TPEPROTO of tpsubscribe and tpchkunsol */
+#define TPED_NOCLIENT 4       /* TPENOENT of tpnotify */
 #define TPED_DOMAINUNREACHABLE 5
 #define TPED_CLIENTDISCONNECTED 6
 #define TPED_PERM 7

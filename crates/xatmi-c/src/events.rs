@@ -18,7 +18,7 @@ use pollux_xatmi::ubf::UbfRef;
 
 use crate::caller;
 use crate::context;
-use crate::fault::{self, Fault};
+use crate::fault::{self, Cause, Fault};
 use crate::lent::{Copied, told_len};
 use crate::memory::{self, Held};
 use crate::names;
@@ -128,7 +128,7 @@ pub unsafe extern "C" fn tpsubscribe(
         };
         if service.is_none() && HANDLER.get().is_none() {
             let detail = "a subscription without TPEVCTL needs a handler: tpsetunsol";
-            return Err(Fault::new(Code::Protocol.number(), detail));
+            return Err(Fault::new(Code::Protocol.number(), detail).by(Cause::NoHandler));
         }
         let handle = with_ears(service.is_none(), |ears| {
             Ok(ears.listening.subscribe(pattern, filter, service.as_deref())?)
@@ -239,8 +239,11 @@ pub unsafe extern "C" fn tpnotify(
         let row = mailbox_of(&client).ok_or_else(|| Fault::invalid("it names no client"))?;
         let message = Copied::of(data, len)?;
         let prefix = Environment::of_process()?.prefix;
-        events::send(&prefix, &row, message.outgoing())?;
-        Ok(0)
+        let sent = events::send(&prefix, &row, message.outgoing());
+        sent.map(|()| 0).map_err(|error| match error.code() {
+            Code::NoEntry => Fault::from(error).by(Cause::NoClient),
+            _ => error.into(),
+        })
     })
 }
 
@@ -304,7 +307,7 @@ pub extern "C" fn tpchkunsol() -> c_int {
     fault::atmi(-1, || {
         let Some(handler) = HANDLER.get() else {
             let detail = "there is no handler: tpsetunsol sets one";
-            return Err(Fault::new(Code::Protocol.number(), detail));
+            return Err(Fault::new(Code::Protocol.number(), detail).by(Cause::NoHandler));
         };
         let mut count = 0;
         while count < DELIVERED_MAX {

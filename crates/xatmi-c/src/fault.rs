@@ -20,11 +20,30 @@ pub(crate) struct Fault {
     pub(crate) number: c_int,
     /// What was wrong and what would be right.
     pub(crate) detail: String,
+    /// What tperrordetail tells of it.
+    pub(crate) cause: Cause,
+}
+
+/// Causes of errors that have a number of their own: `TPED_*` of `atmi.h`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(i32)]
+pub(crate) enum Cause {
+    /// Nothing beyond the text.
+    Unnamed = 0,
+    /// The thread has no handler of unsolicited messages.
+    NoHandler = 3,
+    /// No context with a handler has this address.
+    NoClient = 4,
 }
 
 impl Fault {
     pub(crate) fn new(number: c_int, detail: impl Into<String>) -> Self {
-        Self { number, detail: detail.into() }
+        Self { number, detail: detail.into(), cause: Cause::Unnamed }
+    }
+
+    /// The same with a cause that has a number.
+    pub(crate) fn by(self, cause: Cause) -> Self {
+        Self { cause, ..self }
     }
 
     /// An argument that is not valid.
@@ -73,6 +92,8 @@ const TEXT_BYTES: usize = 512;
 
 thread_local! {
     static TPERRNO: Cell<c_int> = const { Cell::new(0) };
+    /// What tperrordetail gives.
+    static CAUSE: Cell<c_int> = const { Cell::new(0) };
     static TPURCODE: Cell<c_long> = const { Cell::new(0) };
     static DETAIL: RefCell<Text> = const { RefCell::new(Text::new()) };
     static BERROR: Cell<c_int> = const { Cell::new(0) };
@@ -86,6 +107,7 @@ thread_local! {
 /// Does the work of a function of `atmi.h`; an error becomes `tperrno`, and the result `failed`.
 pub(crate) fn atmi<T>(failed: T, work: impl FnOnce() -> Result<T, Fault>) -> T {
     TPERRNO.set(0);
+    CAUSE.set(0);
     match caught(work) {
         Ok(Ok(done)) => done,
         Ok(Err(fault)) => {
@@ -131,6 +153,7 @@ pub(crate) fn ubf<T>(failed: T, work: impl FnOnce() -> Result<T, UbfFault>) -> T
 /// Makes `fault` the thread's last one.
 pub(crate) fn set_fault(fault: &Fault) {
     TPERRNO.set(fault.number);
+    CAUSE.set(fault.cause as c_int);
     DETAIL.with_borrow_mut(|text| text.replace(format_args!("{}", fault.detail)));
 }
 
@@ -246,11 +269,11 @@ pub extern "C" fn pollux_berror_address() -> *mut c_int {
     BERROR.with(Cell::as_ptr)
 }
 
-/// A number that tells more of the thread's last error: 0, as none has more than its text.
+/// The cause of the thread's last error as a number, 0 where it has none; that error stays.
 #[unsafe(no_mangle)]
 pub extern "C" fn tperrordetail(flags: c_long) -> c_int {
     if flags == 0 {
-        return 0;
+        return CAUSE.get();
     }
     atmi(-1, || Err(Fault::invalid(format!("flags {flags:#x}: there are none, give 0"))))
 }
@@ -260,11 +283,17 @@ pub extern "C" fn tperrordetail(flags: c_long) -> c_int {
 pub extern "C" fn tpstrerrordetail(detail: c_int, flags: c_long) -> *mut c_char {
     if flags != 0 || !(0..=TPED_MAXVAL).contains(&detail) {
         set_fault(&Fault::invalid(format!(
-            "{detail} is no detail of an error, or flags are not 0"
+            "{detail} with flags {flags:#x}: expected 0 to {TPED_MAXVAL}, and flags 0"
         )));
         return std::ptr::null_mut();
     }
-    given(3, format_args!("{detail}: {}", if detail == 0 { "no detail" } else { "not used here" }))
+    let words = match detail {
+        0 => "no further cause",
+        3 => "the thread has no handler of unsolicited messages: tpsetunsol sets one",
+        4 => "the client has ended, or it has no handler of unsolicited messages",
+        _ => "pollux does not give this cause",
+    };
+    given(3, format_args!("{detail}: {words}"))
 }
 
 /// `<n>:<NAME> (last error <n>: detail)`; the brackets only when the thread's last error is `error`.

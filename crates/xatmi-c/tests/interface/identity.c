@@ -41,7 +41,17 @@ int main(void) {
   CHECK(tpsetctxt(TPINVALIDCONTEXT, 0) == -1 && tperrno == TPENOENT);
 
   CHECK(tpsetctxt(4711, 0) == -1 && tperrordetail(0) == TPED_MINVAL && tperrno == TPENOENT);
-  CHECK(strcmp(tpstrerrordetail(TPED_MINVAL, 0), "0: no detail") == 0);
+  CHECK(strcmp(tpstrerrordetail(TPED_MINVAL, 0), "0: no further cause") == 0);
+  CHECK(tpchkunsol() == -1 && tperrno == TPEPROTO && tperrordetail(0) == TPED_NOUNSOLHANDLER);
+  CHECK(strstr(tpstrerrordetail(tperrordetail(0), 0), "tpsetunsol") != NULL && tperrno == TPEPROTO);
+  CHECK(tpsubscribe("E", NULL, NULL, 0) == -1 && tperrordetail(0) == TPED_NOUNSOLHANDLER);
+  CLIENTID nobody;
+  memset(&nobody, 0, sizeof nobody);
+  CHECK(tpnotify(&nobody, NULL, 0, 0) == -1 && tperrno == TPEINVAL && tperrordetail(0) == 0);
+  strcpy(nobody.clientdata, "1,2,00000000000000ff");
+  CHECK(tpnotify(&nobody, NULL, 0, 0) == -1 && tperrno == TPENOENT);
+  CHECK(tperrordetail(0) == TPED_NOCLIENT && strstr(tpstrerrordetail(TPED_NOCLIENT, 0), "ended") != NULL);
+  CHECK(tpgetctxt(NULL, 0) == -1 && tperrordetail(0) == TPED_MINVAL);
   CHECK(strstr(tpstrerrordetail(TPED_PERM, 0), "7: ") != NULL);
   CHECK(tpstrerrordetail(99, 0) == NULL && tperrno == TPEINVAL);
   CHECK(tpstrerrordetail(0, 1) == NULL && tperrno == TPEINVAL);
