@@ -440,7 +440,7 @@ static void mix(void) {
   tpfree(reply);
 }
 
-/* What tpcall can end in, tpgetrply can. */
+/* What tpcall can end in, tpgetrply can; errors: TPESVCFAIL, TPESVCERR, TPEITYPE, TPETIME, TPENOENT, TPEOTYPE. */
 static void outcomes(void) {
   static const struct {
     const char *service;
@@ -619,6 +619,11 @@ static void interrupted(void) {
   CHECK(tpcall("SLOW", buffer, 0, &buffer, &len, 0) == -1 && tperrno == TPGOTSIG);
   setitimer(ITIMER_REAL, &after, NULL);
   CHECK(tpcall("SLOW", buffer, 0, &buffer, &len, TPSIGRSTRT) == 0);
+  int cd = tpacall("SLOW", buffer, 0, 0);
+  setitimer(ITIMER_REAL, &after, NULL);
+  CHECK(tpgetrply(&cd, &buffer, &len, 0) == -1 && tperrno == TPGOTSIG);
+  CHECK(tpgetrply(&cd, &buffer, &len, 0) == 0 && strcmp(buffer, "400") == 0);
+  CHECK(tpacall("NONE", buffer, 0, 0) == -1 && tperrno == TPENOENT);
   tpfree(buffer);
 }
 

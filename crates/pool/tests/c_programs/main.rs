@@ -9,4 +9,5 @@ mod building;
 mod pool;
 mod scenarios;
 mod seed;
+mod talks;
 mod workshop;

@@ -114,6 +114,10 @@ static void CLOSE(TPSVCINFO *call) {
 static void NESTED(TPSVCINFO *call) {
   char *data = call->data;
   long len = 0;
+  TPINIT *info = (TPINIT *)tpalloc("TPINIT", NULL, TPINITNEED(0));
+  info->flags = TPMULTICONTEXTS;
+  CHECK(tpinit(info) == -1 && tperrno == TPEPROTO);
+  tpfree((char *)info);
   int result = tpcall("ECHO", data, call->len, &data, &len, 0);
   CHECK(tpterm() == -1 && tperrno == TPEPROTO);
   CHECK(tpsetctxt(TPNULLCONTEXT, 0) == -1 && tperrno == TPEPROTO);

@@ -3,6 +3,7 @@
 #include <limits.h>
 #include <string.h>
 #include <sys/resource.h>
+#include <ubf.h>
 
 #include "check.h"
 
@@ -86,6 +87,7 @@ static void words(void) {
 static void without_memory(void) {
   struct rlimit before, little;
   char *bytes = tpalloc("CARRAY", NULL, 100), *fields = tpalloc("UBF", NULL, 0);
+  UBFH *few = Balloc(1, 8);
   CHECK(getrlimit(RLIMIT_AS, &before) == 0);
   little = before;
   little.rlim_cur = 512L << 20;
@@ -94,7 +96,10 @@ static void without_memory(void) {
   CHECK(tpalloc("UBF", NULL, 1L << 30) == NULL && tperrno == TPEOS);
   CHECK(tprealloc(bytes, 1L << 30) == NULL && tperrno == TPEOS);
   CHECK(tprealloc(fields, 1L << 30) == NULL && tperrno == TPEOS);
+  CHECK(Balloc(10, 900 << 20) == NULL && Berror == BMALLOC);
+  CHECK(Brealloc(few, 10, 900 << 20) == NULL && Berror == BMALLOC);
   CHECK(setrlimit(RLIMIT_AS, &before) == 0);
+  CHECK(Bfree(few) == 0);
   CHECK(tptypes(bytes, NULL, NULL) == 100 && tptypes(fields, NULL, NULL) == 1024);
   tpfree(bytes);
   tpfree(fields);

@@ -3,6 +3,7 @@
 #include <limits.h>
 #include <pthread.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include "check.h"
@@ -72,6 +73,53 @@ static void without_a_pool(void) {
   tpfree(buffer);
 }
 
+static void take_message(char *data, long len, long flags) {
+  (void)data;
+  (void)len;
+  (void)flags;
+}
+
+/* What needs a pool, and what needs a descriptor first. */
+static void messages(int error, const char *words) {
+  /* errors: TPESYSTEM, TPEOS */
+  TPEVCTL control;
+  CLIENTID nobody;
+  char *buffer = tpalloc("CARRAY", NULL, 10), *reply = NULL;
+  long len = 0;
+  int cd = 1;
+  memset(&control, 0, sizeof control);
+  control.flags = TPEVSERVICE;
+  strcpy(control.name1, "S");
+  memset(&nobody, 0, sizeof nobody);
+  strcpy(nobody.clientdata, "1,2,00000000000000ff");
+  CHECK(tpinit(NULL) == -1 && tperrno == error);
+  CHECK(strstr(tpstrerror(tperrno), words) != NULL);
+  CHECK(tpcall("X", buffer, 10, &reply, &len, 0) == -1 && tperrno == error);
+  CHECK(tpacall("X", buffer, 10, 0) == -1 && tperrno == error);
+  CHECK(tpgetrply(&cd, &reply, &len, 0) == -1 && tperrno == error);
+  CHECK(tpcancel(1) == -1 && tperrno == error);
+  CHECK(tpconnect("X", buffer, 10, TPSENDONLY) == -1 && tperrno == error);
+  CHECK(tpdiscon(1) == -1 && tperrno == error);
+  CHECK(tpsubscribe("E", NULL, &control, 0) == -1 && tperrno == error);
+  CHECK(tpunsubscribe(1, 0) == -1 && tperrno == error);
+  CHECK(tpsetunsol(take_message) == TPUNSOLERR && tperrno == error);
+  CHECK(tpchkunsol() == -1 && tperrno == TPEPROTO);
+  CHECK(tpnotify(&nobody, buffer, 10, 0) == -1);
+  CHECK(tperrno == (error == TPEOS ? TPEOS : TPENOENT));
+  CHECK(tpbroadcast(NULL, NULL, NULL, STRAY, 10, 0) == -1 && tperrno == TPEINVAL);
+  tpfree(buffer);
+}
+
+static void without_descriptors(void) {
+  struct rlimit before, none;
+  CHECK(getrlimit(RLIMIT_NOFILE, &before) == 0);
+  none = before;
+  none.rlim_cur = 0;
+  CHECK(setrlimit(RLIMIT_NOFILE, &none) == 0);
+  messages(TPEOS, "7:TPEOS (last error 7: ");
+  CHECK(setrlimit(RLIMIT_NOFILE, &before) == 0);
+}
+
 static void service(TPSVCINFO *info) { (void)info; }
 
 static void outside_a_server(void) {
@@ -120,6 +168,8 @@ static void threads(void) {
 int main(void) {
   arguments();
   without_a_pool();
+  messages(TPESYSTEM, "pollux pool start");
+  without_descriptors();
   outside_a_server();
   times();
   threads();

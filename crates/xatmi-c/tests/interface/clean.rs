@@ -8,13 +8,14 @@ use crate::programs::NO_POOL;
 use crate::toolchain::{Toolchain, printed};
 
 /// Programs that need no pool, and what they are told.
-const PROGRAMS: [(&str, &[(&str, &str)]); 10] = [
+const PROGRAMS: [(&str, &[(&str, &str)]); 11] = [
     ("layouts.c", &[]),
     ("buffers.c", &[]),
     ("more_fields.c", &[]),
     ("fields.c", &[("FIELDTBLS", "bank.fd")]),
     ("expressions.c", &[("FIELDTBLS", "person.fd")]),
     ("json.c", &[("FIELDTBLS", "person.fd")]),
+    ("errors.c", &[]),
     ("fml.c", &[]),
     ("calls.c", &[]),
     ("identity.c", &[]),

@@ -167,6 +167,7 @@ static void read_from_text(void) {
   CHECK(holds(other, "T_AGE == 18 && T_AGE[1] == 64 && T_BYTES == 'Jim'") == 1);
   CHECK(Bgets(other, name_field, 2, text) == 0 && strcmp(text, "A\\") == 0);
   fclose(file);
+  /* errors: BSYNTAX, BBADNAME, BBADFLD, BNOTPRES */
   struct {
     const char *text;
     int error;

@@ -11,7 +11,7 @@ enum { NAME = 167773161 /* string 1001 */, BALANCE = 134218731 /* double 1003 */
 
 static BFLDID bytes_field, long_field, inner_field;
 
-/* Every function on memory that holds no fields. */
+/* Every function on memory that holds no fields; errors: BNOTFLD, BALIGNERR. */
 static void no_fields(UBFH *ubf, int error) {
   char value[100];
   BFLDLEN len = sizeof value;

@@ -2,7 +2,7 @@
 
 use crate::toolchain::Toolchain;
 
-const HEADERS: [&str; 9] = [
+pub(crate) const HEADERS: [&str; 9] = [
     "atmi.h",
     "xatmi.h",
     "tx.h",
@@ -100,7 +100,7 @@ fn link_all(compiler: &'static str, language: &str) {
 }
 
 /// The name of the function that a line declares.
-fn function(line: &str) -> Option<String> {
+pub(crate) fn function(line: &str) -> Option<String> {
     let declaration = line.strip_prefix("extern ").filter(|rest| !rest.starts_with('"'))?;
     let before = declaration.split('(').next()?;
     Some(before.rsplit([' ', '*']).next()?.to_owned())

@@ -5,6 +5,7 @@
 //! `POLLUX_FORBID_SKIP` forbids.
 
 mod clean;
+mod errors;
 mod headers;
 mod programs;
 mod toolchain;

@@ -1,4 +1,4 @@
-/* Without field tables: the error number is the argument. */
+/* Without field tables: the error number is the argument. errors: BFTOPEN, BFTSYNTAX. */
 #include <atmi.h>
 #include <stdlib.h>
 #include <ubf.h>

@@ -33,6 +33,23 @@ fn values_paths_and_whole_buffers_answer_as_documented() {
 }
 
 #[test]
+fn each_function_of_fields_has_its_errors() {
+    let Some(gcc) = Toolchain::of("gcc") else { return };
+    let mut program = Command::new(gcc.program("errors.c"));
+    let output = program.env("FLDTBLDIR", gcc.path("")).output().expect("run");
+    printed(&output);
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(said.contains("as expected: 3:BNOTFLD"), "{said}");
+}
+
+#[test]
+fn without_memory_for_what_is_given_out_nothing_else_changes() {
+    let Some(gcc) = Toolchain::of("gcc") else { return };
+    let program = gcc.program_with("no_memory.c", &["-D_GNU_SOURCE", "-ldl"]);
+    printed(&Command::new(program).output().expect("run"));
+}
+
+#[test]
 fn expressions_and_files_answer_as_documented() {
     let Some(gcc) = Toolchain::of("gcc") else { return };
     let table = "T_NAME 1 string\nT_AGE 2 long\nT_INNER 3 ubf\nT_BYTES 4 carray\n";
