@@ -225,15 +225,17 @@ fn to_the_end(
     news: &Receiver<i32>,
     view: &mut View,
 ) -> Result<Ended, Failure> {
-    let mut is_told = false;
+    let mut is_reported = false;
+    let mut asked = 0;
     loop {
         let ended = session.reap().map_err(Failure::failed)?;
         match ended {
             Some(ended) if session.is_over() => return Ok(ended),
-            Some(_) if !is_told => {
-                is_told = true;
+            Some(_) if !is_reported => {
+                is_reported = true;
                 output::remark(
-                    "pollux run: the command ended and left processes behind; Ctrl-C ends them",
+                    "pollux run: the command ended and left processes behind; Ctrl-C asks them to end, once \
+                     more ends them",
                 );
             }
             _ => {}
@@ -248,19 +250,16 @@ fn to_the_end(
             },
             None => news.recv().ok(),
         };
-        pass_on(session, signal.expect("the thread of signals goes on"), ended.is_some());
-    }
-}
-
-/// Passes a signal on, unless the terminal has sent it to the program as well.
-fn pass_on(session: &Session, signal: i32, has_ended: bool) {
-    let of_keyboard = matches!(signal, consts::SIGINT | consts::SIGQUIT);
-    let is_sent = of_keyboard && !has_ended && is_in_front();
-    if signal != consts::SIGCHLD
-        && !is_sent
-        && let Some(signal) = Signal::from_named_raw(signal)
-    {
-        session.signal(signal);
+        let signal = signal.expect("the thread of signals continues");
+        let of_keyboard = matches!(signal, consts::SIGINT | consts::SIGQUIT);
+        if ended.is_some() && of_keyboard {
+            // Programs that a shell left in the background ignore the keyboard's own signals.
+            session.signal(if asked == 0 { Signal::TERM } else { Signal::KILL });
+            asked += 1;
+        } else if signal != consts::SIGCHLD && !(of_keyboard && is_in_front()) {
+            // Those of a keyboard the terminal has sent to the program as well.
+            Signal::from_named_raw(signal).inspect(|signal| session.signal(*signal));
+        }
     }
 }
 

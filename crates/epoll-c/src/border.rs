@@ -5,7 +5,7 @@
 //!                                                        └─► panic: one line on standard error, and
 //!                                                            errno is ENOTRECOVERABLE for this call
 //! ```
-//! What a call had taken it gives back while it unwinds (`seat.rs`), so the next call finds the instance
+//! What a call had taken it gives back while it unwinds (`waiters.rs`), so the next call finds the instance
 //! usable. `libpollux_preload` uses the same border.
 
 use std::any::Any;
@@ -39,7 +39,7 @@ const PTHREAD_CANCEL_DISABLE: c_int = 1;
 /// Does the work of a function that C calls: `call` is its name.
 ///
 /// # Errors
-/// [`FAULT`] after a panic, which is told on standard error in one line.
+/// [`FAULT`] after a panic, which one line on standard error reports.
 pub fn contained<T>(call: &str, work: impl FnOnce() -> io::Result<T>) -> io::Result<T> {
     take_hook();
     let _cancelled_later = Uncancelled::new();
@@ -47,7 +47,7 @@ pub fn contained<T>(call: &str, work: impl FnOnce() -> io::Result<T>) -> io::Res
     let done = caught(work);
     IS_INSIDE.set(was_inside);
     done.unwrap_or_else(|fault| {
-        tell(call, "this call fails with ENOTRECOVERABLE", &fault);
+        report(call, "this call fails with ENOTRECOVERABLE", &fault);
         Err(io::Error::from_raw_os_error(FAULT))
     })
 }
@@ -60,10 +60,10 @@ pub struct Fault(String);
 /// For a library that said [`own_all_panics`].
 ///
 /// # Errors
-/// The panic, which nobody was told of.
+/// The panic, which was not reported yet.
 #[inline]
 pub fn caught<T>(work: impl FnOnce() -> T) -> Result<T, Fault> {
-    // Whoever is half done puts that in order while it unwinds.
+    // What is half done is put in order while it unwinds.
     panic::catch_unwind(AssertUnwindSafe(work)).map_err(noted)
 }
 
@@ -76,13 +76,13 @@ fn noted(panicked: Box<dyn Any + Send>) -> Fault {
 
 /// Writes one line to standard error: what failed, what becomes of it, and where it was.
 #[cold]
-pub fn tell(call: &str, outcome: &str, Fault(fault): &Fault) {
+pub fn report(call: &str, outcome: &str, Fault(fault): &Fault) {
     let line = format!("pollux: {call}: fault in the library, {outcome}; please report: {fault}\n");
-    // Where standard error is closed nobody can be told.
+    // Where standard error is closed there is no place to report to.
     let _ = io::stderr().write_all(line.as_bytes());
 }
 
-/// For a library with a standard library of its own (a `cdylib`): no panic prints but through [`tell`].
+/// For a library with a standard library of its own (a `cdylib`): no panic prints but through [`report`].
 pub fn own_all_panics() {
     OWNS_ALL.store(true, Relaxed);
     take_hook();
@@ -154,7 +154,7 @@ mod tests {
 
     const PATIENCE: Duration = Duration::from_secs(20);
 
-    /// A poller that panics: as soon as it is told to in a wait, or at a change.
+    /// A poller that panics: as soon as the test says so in a wait, or at a change.
     struct Faulty {
         inner: Box<dyn Poller + Send>,
         panics: Option<Receiver<()>>,
@@ -175,7 +175,7 @@ mod tests {
 
         fn wait(&mut self, _: &mut Events, _: Option<Duration>) -> Result<(), Error> {
             let panics = self.panics.take().expect("one wait");
-            panics.recv_timeout(PATIENCE).expect("the test goes on");
+            panics.recv_timeout(PATIENCE).expect("the test continues");
             panic!("planted in a wait")
         }
 
@@ -232,7 +232,7 @@ mod tests {
 
         let (sender, panics) = channel();
         make_faulty(instance, mechanism, Some(panics));
-        sender.send(()).expect("heard");
+        sender.send(()).expect("received");
         assert_eq!(waited(epoll).0, fault);
         assert_eq!(waited(epoll), ((1, None), 1), "with a poller that was opened anew");
 
@@ -254,9 +254,9 @@ mod tests {
             until(&|| instance.threads() == (1, 0));
             let queues = scope.spawn(|| waited(epoll));
             until(&|| instance.threads() == (2, 1));
-            sender.send(()).expect("heard");
+            sender.send(()).expect("received");
             assert_eq!(sits.join().expect("no panic"), fault);
-            assert_eq!(queues.join().expect("no panic"), ((1, None), 2), "it was let go on");
+            assert_eq!(queues.join().expect("no panic"), ((1, None), 2), "it continued");
         });
         assert_eq!(instance.threads(), (0, 0));
         drop(closed_at_the_end);

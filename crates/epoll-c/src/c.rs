@@ -1,7 +1,7 @@
 //! The functions of `pollux/epoll.h`.
 //!
 //! Each reads what the caller hands over, asks the instance or the kernel, and turns the outcome into
-//! a number and `errno`. Pointers are the caller's promise, as in C; NULL is told by EFAULT. All of them
+//! a number and `errno`. Pointers are the caller's promise, as in C; NULL is answered by EFAULT. All of them
 //! but for the kernel's own waits, which a thread may be cancelled in, are behind the border (`border.rs`).
 
 use std::ffi::CStr;
@@ -70,7 +70,11 @@ pub unsafe extern "C" fn px_epoll_create_on(poller: *const c_char, flags: c_int)
 /// The mechanism that `epoll` stands on: "epoll" also for a number that is not an instance.
 #[unsafe(no_mangle)]
 pub extern "C" fn px_epoll_poller(epoll: c_int) -> *const c_char {
-    let name = match found(epoll).ok().flatten().map_or(Mechanism::Epoll, Instance::mechanism) {
+    let name = match found("px_epoll_poller", epoll)
+        .ok()
+        .flatten()
+        .map_or(Mechanism::Epoll, Instance::mechanism)
+    {
         Mechanism::Select => c"select",
         Mechanism::Poll => c"poll",
         Mechanism::Aio => c"aio",
@@ -91,6 +95,14 @@ pub unsafe extern "C" fn px_epoll_ctl(
     fd: c_int,
     event: *const epoll_event,
 ) -> c_int {
+    let is_kernels = match (found("px_epoll_ctl", epoll), found("px_epoll_ctl", fd)) {
+        (Ok(instance), Ok(watched)) => instance.is_none() && watched.is_none(),
+        (Err(error), _) | (_, Err(error)) => return failed(&error),
+    };
+    if is_kernels {
+        // SAFETY: the kernel judges the pointer itself, which it only reads.
+        return unsafe { libc::epoll_ctl(epoll, op, fd, event.cast_mut()) };
+    }
     let event = if op == libc::EPOLL_CTL_DEL || event.is_null() {
         None
     } else {
@@ -128,7 +140,7 @@ pub unsafe extern "C-unwind" fn px_epoll_pwait(
     timeout_ms: c_int,
     mask: *const sigset_t,
 ) -> c_int {
-    match found(epoll) {
+    match found("px_epoll_wait", epoll) {
         // SAFETY: the kernel judges the pointers itself.
         Ok(None) => unsafe { epoll_pwait(epoll, events, maxevents, timeout_ms, mask) },
         Ok(Some(instance)) => {
@@ -152,7 +164,7 @@ pub unsafe extern "C" fn px_epoll_pwait2(
     timeout: *const timespec,
     mask: *const sigset_t,
 ) -> c_int {
-    let instance = match found(epoll) {
+    let instance = match found("px_epoll_pwait2", epoll) {
         Ok(instance) => instance,
         Err(error) => return failed(&error),
     };
@@ -201,12 +213,12 @@ unsafe fn wait(
     }))
 }
 
-/// The instance of this number, if it is one.
-fn found(epoll: RawFd) -> io::Result<Option<&'static Instance>> {
+/// The instance of this number, if it is one, for the function `call`.
+fn found(call: &str, epoll: RawFd) -> io::Result<Option<&'static Instance>> {
     if INSTANCES.is_empty() {
         return Ok(None);
     }
-    border::contained("px_epoll_wait", || Ok(INSTANCES.find(epoll)))
+    border::contained(call, || Ok(INSTANCES.find(epoll)))
 }
 
 fn create(mechanism: Option<Mechanism>, flags: c_int) -> io::Result<c_int> {

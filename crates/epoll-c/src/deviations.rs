@@ -1,18 +1,21 @@
 //! The one table of where a mechanism differs from the kernel's epoll.
 //!
-//! `tests/deviations` runs a script for each row, and others, on the kernel's epoll and on every
-//! mechanism: what differs must stand here, and what stands here must differ. `docs/epoll-interface.md`
-//! is made from it.
+//! `tests/deviations` runs the scripts of each row, and others, on the kernel's epoll and on every
+//! mechanism: what differs must stand here, and what stands here must differ. `tests/plain_names` of
+//! `crates/preload` does the same with the library that takes the plain names.
+//! `docs/epoll-interface.md` is made from the table.
 
 use pollux_poller::Mechanism;
 
 /// One row.
 #[derive(Clone, Copy, Debug)]
 pub struct Deviation {
-    /// The script that shows it.
-    pub script: &'static str,
-    /// Who differs.
-    pub mechanisms: &'static [Mechanism],
+    /// The scripts that show it.
+    pub scripts: &'static [&'static str],
+    /// What differs where a program calls the `px_` functions, which learn of close, dup and exec only later.
+    pub linked: &'static [Mechanism],
+    /// What differs where `libpollux_preload` takes the plain names, and those of close, dup and exec.
+    pub preloaded: &'static [Mechanism],
     /// What the kernel's epoll does.
     pub epoll: &'static str,
     /// What happens instead.
@@ -25,14 +28,19 @@ const SELECT: &[Mechanism] = &[Mechanism::Select];
 const NUMBERS: &[Mechanism] = &[Mechanism::Select, Mechanism::Poll];
 const LEVEL: &[Mechanism] = &[Mechanism::Select, Mechanism::Poll, Mechanism::Aio];
 const REQUESTS: &[Mechanism] = &[Mechanism::Aio, Mechanism::UringPoll];
+const NONE: &[Mechanism] = &[];
 const ALL: &[Mechanism] =
     &[Mechanism::Select, Mechanism::Poll, Mechanism::Aio, Mechanism::UringPoll];
 
 /// The table.
 pub const DEVIATIONS: &[Deviation] = &[
     Deviation {
-        script: "an_edge_is_reported_once",
-        mechanisms: LEVEL,
+        scripts: &[
+            "an_edge_is_reported_once",
+            "an_instance_within_another_by_edge_is_reported_once",
+        ],
+        linked: LEVEL,
+        preloaded: LEVEL,
         epoll: "EPOLLET reports a condition when it is entered or renewed",
         here: "reported in every wait while it holds, as without EPOLLET",
         reason: "these interfaces keep no memory of a condition, and what happened to it between two waits \
@@ -41,112 +49,183 @@ pub const DEVIATIONS: &[Deviation] = &[
                  tokio does with its waker, an eventfd that is never read)",
     },
     Deviation {
-        script: "an_edge_reports_all_that_holds",
-        mechanisms: &[Mechanism::UringPoll],
+        scripts: &["an_edge_reports_all_that_holds"],
+        linked: &[Mechanism::UringPoll],
+        preloaded: &[Mechanism::UringPoll],
         epoll: "an event with EPOLLET has every condition that holds",
         here: "it has those that were entered or renewed",
         reason: "a multishot poll request tells what woke it; what held before was reported before",
     },
     Deviation {
-        script: "a_oneshot_reports_all_that_holds",
-        mechanisms: &[Mechanism::Select, Mechanism::Aio, Mechanism::UringPoll],
+        scripts: &["a_oneshot_reports_all_that_holds"],
+        linked: &[Mechanism::Select, Mechanism::Aio, Mechanism::UringPoll],
+        preloaded: &[Mechanism::Select, Mechanism::Aio, Mechanism::UringPoll],
         epoll: "an event with EPOLLONESHOT has every condition that holds when somebody waits",
         here: "it has what completed the request, without what came until the wait; on select it has no \
                EPOLLRDHUP anyhow",
         reason: "a poll request completes when its file wakes it; EPOLL_CTL_MOD looks again",
     },
     Deviation {
-        script: "what_was_read_before_the_wait_is_silent",
-        mechanisms: REQUESTS,
+        scripts: &["what_was_read_before_the_wait_is_silent"],
+        linked: REQUESTS,
+        preloaded: REQUESTS,
         epoll: "what was ready and is over when somebody waits is not reported",
         here: "reported once",
         reason: "a poll request completes when its file wakes it: use O_NONBLOCK",
     },
     Deviation {
-        script: "a_file_closed_without_del_is_closed",
-        mechanisms: REQUESTS,
+        scripts: &[
+            "a_file_closed_without_del_is_closed",
+            "a_file_closed_by_close_range_is_closed",
+            "a_file_closed_by_fclose_is_closed",
+            "a_file_that_dup2_replaced_is_closed",
+        ],
+        linked: REQUESTS,
+        preloaded: NONE,
         epoll: "close(2) of the last number of a file closes it and ends its registration",
         here: "it stays open, for its peer too, until something happens to it",
-        reason: "a poll request holds the file and the library is not told of close(2): \
-                 EPOLL_CTL_DEL before it, and wait or make another change; a library that takes \
-                 close(2) too does it",
+        reason: "a poll request holds the file and the library does not see close(2): \
+                 EPOLL_CTL_DEL before it, and wait or make another change",
     },
     Deviation {
-        script: "a_number_used_again_without_add_is_silent",
-        mechanisms: NUMBERS,
+        scripts: &["a_number_used_again_without_add_is_silent"],
+        linked: NUMBERS,
+        preloaded: NONE,
         epoll: "a file that gets a closed number is not watched before it is added",
         here: "reported with the data of the closed one",
         reason: "select(2) and poll(2) look at whatever has the number: EPOLL_CTL_DEL before close(2)",
     },
     Deviation {
-        script: "a_duplicate_keeps_a_registration",
-        mechanisms: NUMBERS,
+        scripts: &["a_duplicate_keeps_a_registration"],
+        linked: NUMBERS,
+        preloaded: ALL,
         epoll: "a registration lives until the last duplicate of its file is closed",
         here: "it ends with the number that was added",
-        reason: "a closed number is an error of select(2) and poll(2)",
+        reason: "a closed number is an error of select(2) and poll(2); where close(2) is seen, it ends the \
+                 registration of its number, as whether a duplicate is open cannot be asked",
     },
     Deviation {
-        script: "another_eventfd_of_the_number_is_another_file",
-        mechanisms: ALL,
+        scripts: &["another_eventfd_of_the_number_is_another_file"],
+        linked: ALL,
+        preloaded: NONE,
         epoll: "an eventfd that gets the number of a closed one can be added",
         here: "EEXIST, and it is watched in its place",
-        reason: "anonymous files of the kernel (eventfd, timerfd, signalfd, inotify) can't be told \
-                 apart: EPOLL_CTL_DEL before close(2)",
+        reason: "anonymous files of the kernel (eventfd, timerfd, signalfd, inotify) have one \
+                 identity: EPOLL_CTL_DEL before close(2)",
     },
     Deviation {
-        script: "a_hang_up_has_a_bit_of_its_own",
-        mechanisms: SELECT,
+        scripts: &["a_hang_up_has_a_bit_of_its_own"],
+        linked: SELECT,
+        preloaded: SELECT,
         epoll: "EPOLLHUP and EPOLLERR are reported as such",
         here: "a hang-up is EPOLLIN, an error EPOLLIN and EPOLLOUT, as far as these were asked for",
         reason: "select(2) has three sets only",
     },
     Deviation {
-        script: "a_hang_up_is_reported_without_interest",
-        mechanisms: SELECT,
+        scripts: &["a_hang_up_is_reported_without_interest"],
+        linked: SELECT,
+        preloaded: SELECT,
         epoll: "EPOLLHUP and EPOLLERR are always reported",
         here: "not to a registration that asks for none of EPOLLIN, EPOLLOUT and EPOLLPRI",
         reason: "what is in none of the sets of select(2) is not looked at",
     },
     Deviation {
-        script: "the_end_of_the_peers_writing_has_a_bit",
-        mechanisms: SELECT,
+        scripts: &["the_end_of_the_peers_writing_has_a_bit"],
+        linked: SELECT,
+        preloaded: SELECT,
         epoll: "EPOLLRDHUP tells that the peer has shut down writing",
         here: "never reported; the end is EPOLLIN",
         reason: "select(2) has no set for it",
     },
     Deviation {
-        script: "bands_are_reported",
-        mechanisms: ALL,
+        scripts: &["bands_are_reported"],
+        linked: ALL,
+        preloaded: ALL,
         epoll: "EPOLLWRBAND and EPOLLRDBAND are reported where the file has them",
         here: "never",
         reason: "the pollers have no such condition; no Linux program is known to ask for it",
     },
     Deviation {
-        script: "poll_sees_that_an_instance_is_ready",
-        mechanisms: ALL,
-        epoll: "the descriptor of an instance is readable for poll(2) while events are there",
+        scripts: &["poll_and_select_see_that_an_instance_is_ready"],
+        linked: ALL,
+        preloaded: NONE,
+        epoll: "the descriptor of an instance is readable for poll(2) and select(2) while events are there",
         here: "never, until the instance is added to another one: from then on it is an epoll of the \
                kernel's, and behaves as one",
-        reason: "only the kernel can report it; px_epoll_poller tells",
+        reason: "only the kernel can report it; px_epoll_poller names what an instance stands on. Where poll(2) \
+                 and select(2) are seen, an instance that is among their descriptors becomes an epoll \
+                 of the kernel's",
     },
     Deviation {
-        script: "a_child_shares_the_instance",
-        mechanisms: ALL,
+        scripts: &["a_child_shares_the_instance"],
+        linked: ALL,
+        preloaded: ALL,
         epoll: "after fork(2) parent and child change and wait on one instance",
         here: "the child has a copy, which goes its own way",
         reason: "poll requests and lists belong to a process",
     },
     Deviation {
-        script: "a_new_program_has_the_registrations",
-        mechanisms: ALL,
+        scripts: &["a_new_program_has_the_registrations"],
+        linked: ALL,
+        preloaded: NONE,
         epoll: "an instance whose number survives execve(2) keeps its registrations",
         here: "it is an epoll of the kernel's without any",
-        reason: "poll requests and lists end with the program, and the library is not told of execve(2): \
-                 EPOLL_CTL_ADD in the new one; a library that takes exec too hands them to the kernel",
+        reason: "poll requests and lists end with the program, and the library does not see execve(2): \
+                 EPOLL_CTL_ADD in the new one; where exec is seen they are handed to the kernel",
+    },
+    Deviation {
+        scripts: &["a_spawned_program_has_the_registrations"],
+        linked: ALL,
+        preloaded: ALL,
+        epoll: "the same by posix_spawn(3), system(3) and popen(3)",
+        here: "it is an epoll of the kernel's without any",
+        reason: "the C library calls execve(2) itself there, which no library before it sees",
+    },
+    Deviation {
+        scripts: &["an_instance_that_is_closed_ends_no_wait"],
+        linked: NONE,
+        preloaded: ALL,
+        epoll: "a wait that is under way when another thread closes the instance goes on, and returns events",
+        here: "its registrations end at once, and the wait with the next event, without any",
+        reason: "what is registered must not stay open behind its close(2)",
+    },
+    Deviation {
+        scripts: &["a_thread_is_cancelled_in_a_wait"],
+        linked: ALL,
+        preloaded: ALL,
+        epoll: "a wait is a point of cancellation: pthread_cancel(3) ends a thread in it",
+        here: "the wait goes on, and the next point of cancellation behind it ends the thread",
+        reason: "the thread has the poller, which it must give back",
+    },
+    Deviation {
+        scripts: &["no_room_is_no_error_while_nothing_is_ready"],
+        linked: ALL,
+        preloaded: ALL,
+        epoll: "NULL in the place of room for events is EFAULT once there is an event to write",
+        here: "EFAULT at once",
+        reason: "an event that cannot be written would be lost",
+    },
+    Deviation {
+        scripts: &["a_pointer_into_nothing_is_efault"],
+        linked: ALL,
+        preloaded: ALL,
+        epoll: "an address that is not mapped is EFAULT",
+        here: "SIGSEGV; NULL is EFAULT",
+        reason: "the library reads and writes in the program's memory; to ask the kernel first would be a \
+                 system call for each",
     },
 ];
 
-/// The rows of `mechanism`.
-pub fn of(mechanism: Mechanism) -> impl Iterator<Item = &'static Deviation> {
-    DEVIATIONS.iter().filter(move |row| row.mechanisms.contains(&mechanism))
+/// Whether a script is declared to differ on `mechanism` where a program calls the `px_` functions.
+#[must_use]
+pub fn is_of_linked(script: &str, mechanism: Mechanism) -> bool {
+    let mut rows = DEVIATIONS.iter().filter(|row| row.scripts.contains(&script));
+    rows.any(|row| row.linked.contains(&mechanism))
+}
+
+/// Whether a script is declared to differ on `mechanism` where the plain names are taken.
+#[must_use]
+pub fn is_of_preloaded(script: &str, mechanism: Mechanism) -> bool {
+    let mut rows = DEVIATIONS.iter().filter(|row| row.scripts.contains(&script));
+    rows.any(|row| row.preloaded.contains(&mechanism))
 }

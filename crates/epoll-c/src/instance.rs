@@ -4,8 +4,8 @@
 //!  new ──► begin ──► ctl, wait ──┬──► end: the last number was closed ──► begin
 //!                                └──► become_kernels: another instance watches it
 //! ```
-//! Changes are noted in [`Registrations`] and told to the poller by whoever has it; who may wait on it is
-//! the subject of `seat.rs`. When the instance is itself watched by another one it becomes an epoll of
+//! Changes are noted in [`Registrations`] and applied to the poller by the thread that has it; which one
+//! that is, is the subject of `waiters.rs`. When the instance is itself watched by another one it becomes an epoll of
 //! the kernel's for good, as only the kernel can tell of a change then.
 
 use std::io;
@@ -19,18 +19,18 @@ use pollux_poller::{Backend, Error, Events, Mechanism, Poller, SignalMask, Threa
 
 use crate::kernel::{self, Kind};
 use crate::registrations::{EXCLUSIVE, Registrations, Step, is_impossible};
-use crate::seat::{self, Seat, Subject};
+use crate::waiters::{self, Subject, Waiters};
 
 /// The most room that a wait may offer (`epoll_wait(2)`: EINVAL beyond).
 const ROOM_MAX: usize = c_int::MAX as usize / size_of::<epoll_event>();
 
 /// An epoll instance on another mechanism.
 pub struct Instance {
-    seat: Seat<Watched>,
+    waiters: Waiters<Watched>,
 }
 
 /// An instance whose lock is held.
-pub(crate) type Locked<'a> = seat::Locked<'a, Watched>;
+pub(crate) type Locked<'a> = waiters::Locked<'a, Watched>;
 
 /// What an instance watches, and by what.
 pub(crate) struct Watched {
@@ -38,8 +38,8 @@ pub(crate) struct Watched {
     /// In the kernel epoll of this instance and of no other one: proves what a number names. None:
     /// it is not alive.
     tag: Option<OwnedFd>,
-    /// Rung for threads that queue. Not the tag's: a child has one of its own.
-    bell: Option<OwnedFd>,
+    /// What threads of the queue sleep on. Not the tag: a child has one of its own.
+    semaphore: Option<OwnedFd>,
     registrations: Registrations,
     waker: Option<Waker>,
     has_waited: bool,
@@ -79,7 +79,7 @@ impl std::fmt::Debug for Instance {
 impl Instance {
     /// One without registrations, which is not alive.
     pub(crate) fn new(mechanism: Mechanism) -> Self {
-        Self { seat: Seat::new(Watched::new(mechanism)) }
+        Self { waiters: Waiters::new(Watched::new(mechanism)) }
     }
 
     /// Begins a life; `epoll`, which is empty but for the tag from now on, is its number.
@@ -88,10 +88,10 @@ impl Instance {
         state.subject = Watched::new(mechanism);
         let tag = kernel::eventfd()?;
         kernel::ctl(epoll, libc::EPOLL_CTL_ADD, tag.as_raw_fd(), Some(NOTHING))?;
-        (state.subject.tag, state.subject.bell) = (Some(tag), Some(kernel::eventfd()?));
+        (state.subject.tag, state.subject.semaphore) = (Some(tag), Some(kernel::eventfd()?));
         let opened = Opened::open(mechanism, Threads::One)?;
         state.subject.waker = Some(opened.poller.waker());
-        state.place(opened);
+        state.put(opened);
         Ok(())
     }
 
@@ -103,9 +103,9 @@ impl Instance {
         state.subject.registrations.clear();
         (state.subject.tag, state.subject.waker) = (None, None);
         if state.is_unused() {
-            state.subject.bell = None;
+            state.subject.semaphore = None;
         }
-        state.vacate();
+        state.close();
         was_alive
     }
 
@@ -123,7 +123,7 @@ impl Instance {
 
     /// Held around `fork(2)`.
     pub(crate) fn lock(&self) -> Locked<'_> {
-        self.seat.lock()
+        self.waiters.lock()
     }
 
     /// What events come by.
@@ -208,7 +208,7 @@ impl Instance {
             return Err(errno(libc::EINVAL));
         }
         let deadline = Deadline::after(timeout);
-        let found = self.seat.wait(&mut Asked { room: &mut *room, deadline, mask })?;
+        let found = self.waiters.wait(&mut Asked { room: &mut *room, deadline, mask })?;
         if found == 0 && self.lock().subject.is_kernels {
             return kernel::wait(epoll, room, deadline.remaining(), mask);
         }
@@ -237,7 +237,7 @@ impl Instance {
         }
         state.subject.enter_all(epoll)?;
         state.subject.registrations.clear();
-        state.clear_out();
+        state.dismiss();
         Ok(())
     }
 
@@ -252,15 +252,15 @@ impl Instance {
         Ok(Some(epoll))
     }
 
-    /// Puts a poller of a test on the seat, which was told of everything.
+    /// Puts in a poller of a test, to which everything was applied.
     #[cfg(test)]
     pub(crate) fn replace_poller(&self, poller: Box<dyn Poller + Send>) {
         let mut state = self.lock();
         state.subject.waker = Some(poller.waker());
         state.subject.registrations.poller_is_new();
         let mut opened = Opened::with(poller, Threads::Several);
-        state.subject.tell(&mut opened).expect("nothing is refused");
-        state.place(opened);
+        state.subject.apply(&mut opened).expect("nothing is refused");
+        state.put(opened);
     }
 
     #[cfg(test)]
@@ -274,7 +274,7 @@ impl Watched {
         Self {
             mechanism,
             tag: None,
-            bell: None,
+            semaphore: None,
             registrations: Registrations::new(),
             waker: None,
             has_waited: false,
@@ -324,8 +324,8 @@ impl Watched {
 
 impl Subject for Watched {
     type Poller = Opened;
-    /// Its number: open while there are users.
-    type Bell = RawFd;
+    /// Its number: open while threads wait.
+    type Semaphore = RawFd;
     type Error = io::Error;
 
     fn is_over(&self) -> bool {
@@ -346,12 +346,12 @@ impl Subject for Watched {
         Ok(opened)
     }
 
-    fn tell(&mut self, opened: &mut Opened) -> io::Result<()> {
+    fn apply(&mut self, opened: &mut Opened) -> io::Result<()> {
         while let Some(fd) = self.registrations.next_marked() {
             let step = self.registrations.plan(fd, opened.poller.caps());
-            match opened.tell(fd, step) {
+            match opened.apply(fd, step) {
                 Ok(()) => {}
-                // Closed before the poller heard of it: it is gone, as in the kernel's epoll.
+                // Closed before the poller had it: it is gone, as in the kernel's epoll.
                 Err(Error::NotOpen { .. }) => self.registrations.refused(fd),
                 Err(refused) => {
                     self.registrations.refused(fd);
@@ -362,28 +362,28 @@ impl Subject for Watched {
         Ok(())
     }
 
-    fn wake(&self) {
+    fn interrupt(&self) {
         if let Some(waker) = &self.waker {
             waker.wake();
         }
     }
 
-    fn bell(&mut self) -> io::Result<RawFd> {
-        if let Some(bell) = &self.bell {
-            return Ok(bell.as_raw_fd());
+    fn semaphore(&mut self) -> io::Result<RawFd> {
+        if let Some(semaphore) = &self.semaphore {
+            return Ok(semaphore.as_raw_fd());
         }
         // A child of `fork(2)`, where the first try failed.
-        Ok(self.bell.insert(kernel::eventfd()?).as_raw_fd())
+        Ok(self.semaphore.insert(kernel::eventfd()?).as_raw_fd())
     }
 
-    fn ring(&self) {
-        if let Some(bell) = &self.bell {
-            kernel::ring(bell);
+    fn post(&self) {
+        if let Some(semaphore) = &self.semaphore {
+            kernel::post(semaphore);
         }
     }
 }
 
-impl seat::State<Watched> {
+impl waiters::State<Watched> {
     /// This is a child of `fork(2)`: the poller is its parent's, the registrations are a copy.
     pub(crate) fn inherited(&mut self) {
         if self.subject.tag.is_none() {
@@ -391,17 +391,17 @@ impl seat::State<Watched> {
         }
         self.copied();
         self.subject.waker = None;
-        self.subject.bell = kernel::eventfd().ok();
+        self.subject.semaphore = kernel::eventfd().ok();
         self.subject.registrations.poller_is_new();
     }
 }
 
-impl seat::Wait<Watched> for Asked<'_> {
-    fn queue(&mut self, bell: RawFd) -> io::Result<bool> {
-        kernel::await_ring(bell, self.deadline.remaining(), self.mask)
+impl waiters::Wait<Watched> for Asked<'_> {
+    fn sleep_in_queue(&mut self, semaphore: RawFd) -> io::Result<bool> {
+        kernel::await_post(semaphore, self.deadline.remaining(), self.mask)
     }
 
-    fn sit(&mut self, opened: &mut Opened) -> io::Result<()> {
+    fn poll(&mut self, opened: &mut Opened) -> io::Result<()> {
         if opened.events.capacity() != self.room.len().min(Events::CAPACITY_MAX) {
             opened.events = Events::with_capacity(self.room.len());
         }
@@ -440,7 +440,7 @@ impl Opened {
             || self.thread == thread::current().id()
     }
 
-    fn tell(&mut self, fd: RawFd, step: Step) -> Result<(), Error> {
+    fn apply(&mut self, fd: RawFd, step: Step) -> Result<(), Error> {
         // SAFETY: the number stays a number here: the poller names it to the kernel, which answers
         // EBADF when it is closed; nothing reads, writes or closes the file behind it.
         let fd = unsafe { BorrowedFd::borrow_raw(fd) };

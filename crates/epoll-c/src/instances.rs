@@ -116,7 +116,7 @@ impl Instances {
         if self.identity == Identity::Hooked || known.is_some_and(|one| one.is_named_by(epoll)) {
             return known;
         }
-        // A duplicate that nobody told of, a number that was closed since, or none of ours.
+        // A duplicate that no hook reported, a number that was closed since, or none of ours.
         let named = table.all.iter().copied().find(|one| one.is_named_by(epoll));
         drop(table);
         if named.is_some() || known.is_some() {
@@ -137,16 +137,22 @@ impl Instances {
         fd: RawFd,
         event: Option<epoll_event>,
     ) -> io::Result<()> {
-        if op == libc::EPOLL_CTL_ADD
-            && epoll != fd
-            && let Some(watched) = self.find(fd)
-        {
-            watched.become_kernels(fd)?;
+        if op == libc::EPOLL_CTL_ADD && epoll != fd {
+            self.watched(fd)?;
         }
         match self.find(epoll) {
             Some(instance) => instance.ctl(epoll, op, fd, event),
             None => kernel::ctl(epoll, op, fd, event),
         }
+    }
+
+    /// `fd` is about to be watched by something else than a wait on it: by another instance, by `poll(2)` or by
+    /// `select(2)`. An instance becomes an epoll of the kernel's, which alone can be watched.
+    ///
+    /// # Errors
+    /// What the kernel says where it has no room for a registration (ENOSPC, ENOMEM).
+    pub fn watched(&self, fd: RawFd) -> io::Result<()> {
+        self.find(fd).map_or(Ok(()), |instance| instance.become_kernels(fd))
     }
 
     /// `fd` is about to be closed, or to name another file (`dup2(2)`): instances forget it, and an
@@ -186,7 +192,7 @@ impl Instances {
         numbers.into_iter().filter(|&fd| is_meant(fd)).for_each(|fd| self.closing(fd));
     }
 
-    /// `new` names what `old` names since a moment ago; [`Instances::closing`] was told of `new`
+    /// `new` names what `old` names since a moment ago; [`Instances::closing`] was called for `new`
     /// before, if it was open.
     pub fn duplicated(&self, old: RawFd, new: RawFd) {
         if old == new || self.is_empty() {
@@ -262,7 +268,7 @@ impl Instances {
             }
         }
         if is_orphaned {
-            // Duplicates that nobody told of keep theirs alive.
+            // Duplicates that no hook reported keep theirs alive.
             for number in kernel::open_numbers() {
                 let named = table.all.iter().copied().find(|one| one.is_named_by(number));
                 if named.is_some() {
@@ -337,7 +343,7 @@ extern "C" fn after_fork_in_child() {
 
 fn around_fork(step: fn(&'static Instances)) {
     let Some(instances) = GUARDED.get() else { return };
-    // Nobody asks for an answer.
+    // There is no caller to answer.
     let _ = border::contained("fork", || {
         step(instances);
         Ok(())

@@ -11,16 +11,16 @@ use std::time::Duration;
 
 use libc::{c_int, epoll_event, sigset_t};
 
-/// Whether a file can have an event at all, as far as its kind tells.
+/// Whether a file can have an event at all, as far as its kind shows.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Kind {
     /// A socket or a pipe.
     Pollable,
-    /// Only the kernel can tell.
+    /// Only the kernel knows.
     Unknown,
 }
 
-/// What tells an open file from others: device and inode. All anonymous files of the kernel
+/// What an open file is recognised by: device and inode. All anonymous files of the kernel
 /// (eventfd and the like) have the same.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Identity {
@@ -122,23 +122,23 @@ pub(crate) fn eventfd() -> io::Result<OwnedFd> {
     owned(unsafe { libc::eventfd(0, libc::EFD_CLOEXEC | libc::EFD_NONBLOCK | libc::EFD_SEMAPHORE) })
 }
 
-/// Adds one to an eventfd.
-pub(crate) fn ring(bell: &OwnedFd) {
+/// Adds one to an eventfd, for one thread that waits for it.
+pub(crate) fn post(semaphore: &OwnedFd) {
     let one = 1_u64;
     // SAFETY: reads eight bytes of a live local. It fails only when the counter is full.
-    unsafe { libc::write(bell.as_raw_fd(), (&raw const one).cast(), size_of::<u64>()) };
+    unsafe { libc::write(semaphore.as_raw_fd(), (&raw const one).cast(), size_of::<u64>()) };
 }
 
-/// Waits until `bell` was rung, which is taken from it. `false`: the time is over.
+/// Waits until `semaphore` was posted, and takes one from it. `false`: the time is over.
 ///
 /// # Errors
 /// EINTR after a signal.
-pub(crate) fn await_ring(
-    bell: RawFd,
+pub(crate) fn await_post(
+    semaphore: RawFd,
     timeout: Option<Duration>,
     mask: Option<&sigset_t>,
 ) -> io::Result<bool> {
-    let mut fd = libc::pollfd { fd: bell, events: libc::POLLIN, revents: 0 };
+    let mut fd = libc::pollfd { fd: semaphore, events: libc::POLLIN, revents: 0 };
     let time = timeout.map(timespec);
     let time = time.as_ref().map_or(ptr::null(), ptr::from_ref);
     let mask = mask.map_or(ptr::null(), ptr::from_ref);
@@ -149,7 +149,7 @@ pub(crate) fn await_ring(
     }
     let mut count = 0_u64;
     // SAFETY: writes eight bytes to a live local. EAGAIN: another thread was faster, which is as good.
-    unsafe { libc::read(bell, (&raw mut count).cast(), size_of::<u64>()) };
+    unsafe { libc::read(semaphore, (&raw mut count).cast(), size_of::<u64>()) };
     Ok(found > 0)
 }
 
@@ -176,7 +176,7 @@ pub(crate) fn duplicate(fd: RawFd) -> io::Result<OwnedFd> {
 
 /// Has `number`, which survives `execve(2)`, name the file behind `fd`.
 pub(crate) fn rename(number: RawFd, fd: &OwnedFd) -> io::Result<()> {
-    // SAFETY: takes no pointer; whoever owns the number asks for it.
+    // SAFETY: takes no pointer; the owner of the number asks for it.
     let done = unsafe { libc::dup3(fd.as_raw_fd(), number, 0) };
     if done < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
 }
@@ -188,7 +188,7 @@ pub(crate) fn at_fork(before: extern "C" fn(), parent: extern "C" fn(), child: e
     assert_eq!(refused, 0, "pthread_atfork fails only without memory");
 }
 
-/// Every open descriptor, as far as `/proc` tells.
+/// Every open descriptor, as far as `/proc` shows.
 pub(crate) fn open_numbers() -> Vec<RawFd> {
     let entries = std::fs::read_dir("/proc/self/fd").into_iter().flatten().flatten();
     entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok()).collect()

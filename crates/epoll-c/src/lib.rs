@@ -42,8 +42,8 @@
 //! | `border.rs` | no panic goes over to C |
 //! | `instances.rs` | numbers and what they name; close, dup and fork |
 //! | `instance.rs` | one instance: its life, changes and events |
-//! | `seat.rs` | who may wait on an instance: one thread, with others queued behind it |
-//! | `registrations.rs` | what the program wants and what the poller was told; no system call |
+//! | `waiters.rs` | the threads that wait on an instance: one on its poller, with others queued behind it |
+//! | `registrations.rs` | what the program wants and what was applied to the poller; no system call |
 //! | `kernel.rs` | the system calls |
 //! | `deviations.rs` | where the mechanisms differ from the kernel's epoll |
 //! | `layout.rs` | the files of an installation |
@@ -56,7 +56,7 @@ mod instances;
 mod kernel;
 pub mod layout;
 mod registrations;
-mod seat;
+mod waiters;
 
 pub use instance::Instance;
 pub use instances::{Handed, Identity, Instances};

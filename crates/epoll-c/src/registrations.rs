@@ -1,7 +1,7 @@
-//! What the program wants watched, by descriptor number, and what the poller was told of it.
+//! What the program wants watched, by descriptor number, and what of it was applied to the poller.
 //!
 //! The state of an instance but for who waits. Changes are noted here and marked; `plan` says what the
-//! poller has to hear, so that changes that cancel out never reach it. Makes no system call.
+//! poller has to do, so that changes that cancel out never reach it. Makes no system call.
 
 use std::os::fd::RawFd;
 
@@ -34,7 +34,7 @@ pub(crate) struct Wanted {
     pub(crate) events: u32,
     /// Comes back with each event.
     pub(crate) data: u64,
-    /// Tells successive registrations of a number apart.
+    /// Differs between successive registrations of a number.
     pub(crate) generation: u32,
     /// A oneshot that was reported: silent until it is modified.
     pub(crate) is_spent: bool,
@@ -51,7 +51,7 @@ pub(crate) fn is_impossible(events: u32) -> bool {
     events & EXCLUSIVE != 0 && events & !BESIDE_EXCLUSIVE != 0
 }
 
-/// What the poller has to be told of a number.
+/// What the poller has to do about a number.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Step {
     Add(Token, Registration),
@@ -66,7 +66,7 @@ pub(crate) enum Step {
 struct Slot {
     wanted: Option<Wanted>,
     /// The generation that the poller watches.
-    told: Option<u32>,
+    applied: Option<u32>,
     is_marked: bool,
 }
 
@@ -120,7 +120,7 @@ impl Registrations {
         found
     }
 
-    /// Forgets all, also what the poller was told.
+    /// Forgets all, also what was applied to the poller.
     pub(crate) fn clear(&mut self) {
         self.slots.clear();
         self.marked.clear();
@@ -129,7 +129,7 @@ impl Registrations {
     /// The poller is another one, which knows nothing.
     pub(crate) fn poller_is_new(&mut self) {
         for slot in &mut self.slots {
-            (slot.told, slot.is_marked) = (None, false);
+            (slot.applied, slot.is_marked) = (None, false);
         }
         self.marked.clear();
         for fd in 0..self.slots.len() as RawFd {
@@ -139,37 +139,38 @@ impl Registrations {
         }
     }
 
-    /// A number with a change that the poller has not heard of.
+    /// A number with a change that the poller does not have yet.
     pub(crate) fn next_marked(&mut self) -> Option<RawFd> {
         let fd = self.marked.pop()?;
         self.slot(fd).is_marked = false;
         Some(fd)
     }
 
-    /// What the poller has to hear of `fd`; taken for told.
+    /// What the poller has to do about `fd`; taken for done.
     pub(crate) fn plan(&mut self, fd: RawFd, caps: &Caps) -> Step {
         let slot = self.slot(fd);
-        let told = slot.told;
-        slot.told = slot.wanted.filter(|wanted| !wanted.is_spent).map(|wanted| wanted.generation);
-        let Some(wanted) = slot.wanted.filter(|_| slot.told.is_some()) else {
-            return if told.is_some() { Step::Delete } else { Step::Nothing };
+        let applied = slot.applied;
+        slot.applied =
+            slot.wanted.filter(|wanted| !wanted.is_spent).map(|wanted| wanted.generation);
+        let Some(wanted) = slot.wanted.filter(|_| slot.applied.is_some()) else {
+            return if applied.is_some() { Step::Delete } else { Step::Nothing };
         };
         let token = Token::new(fd as u32, wanted.generation);
         let how = registration(wanted.events, caps);
-        match told {
+        match applied {
             None => Step::Add(token, how),
             Some(generation) if generation == wanted.generation => Step::Modify(token, how),
             Some(_) => Step::Replace(token, how),
         }
     }
 
-    /// The poller could not be told of `fd`: the registration is given up.
+    /// The poller refused `fd`: the registration is given up.
     pub(crate) fn refused(&mut self, fd: RawFd) {
         *self.slot(fd) = Slot { is_marked: self.slot(fd).is_marked, ..Slot::default() };
     }
 
     /// The event that the program gets for `readiness` under `token`; `None` when the registration is
-    /// gone, or changed in a way that the poller has not heard of: it will look again.
+    /// gone, or changed in a way that the poller does not have yet: it will look again.
     pub(crate) fn event(&mut self, token: Token, readiness: Readiness) -> Option<(u32, u64)> {
         let slot = self.slots.get_mut(token.slot() as usize)?;
         let is_marked = slot.is_marked;

@@ -9,17 +9,12 @@ use std::time::Duration;
 use libc::{EPOLL_CLOEXEC, EPOLL_CTL_ADD, EPOLL_CTL_DEL, EPOLL_CTL_MOD, EPOLLIN, epoll_event};
 use pollux_epoll_c::{Identity, Instances, Mechanism};
 
-use mechanisms::allowed;
+use mechanisms::others;
 
 mod mechanisms;
 
 const LONG: Option<Duration> = Some(Duration::from_secs(20));
 const NOW: Option<Duration> = Some(Duration::ZERO);
-
-/// Every mechanism but the kernel's own that this machine allows.
-fn mechanisms() -> impl Iterator<Item = Mechanism> {
-    allowed().filter(|mechanism| *mechanism != Mechanism::Epoll)
-}
 
 fn instances(identity: Identity) -> &'static Instances {
     Box::leak(Box::new(Instances::new(identity)))
@@ -57,7 +52,7 @@ fn errno(outcome: std::io::Result<()>) -> Option<i32> {
 
 #[test]
 fn an_instance_reports_what_was_added_with_the_data_as_it_was() {
-    for mechanism in mechanisms() {
+    for mechanism in others() {
         let instances = instances(Identity::Checked);
         let epoll = create(instances, mechanism);
         let (reader, _writer) = ready();
@@ -73,7 +68,7 @@ fn an_instance_reports_what_was_added_with_the_data_as_it_was() {
 
 #[test]
 fn a_number_that_was_closed_and_used_again_is_another_file() {
-    for mechanism in mechanisms() {
+    for mechanism in others() {
         let instances = instances(Identity::Checked);
         let epoll = create(instances, mechanism);
         let epoll = epoll.as_raw_fd();
@@ -103,7 +98,7 @@ fn duplicate(reader: &PipeReader, at_least: RawFd) -> OwnedFd {
 
 #[test]
 fn an_instance_ends_with_its_last_number_and_its_number_is_nobodys_then() {
-    for mechanism in mechanisms() {
+    for mechanism in others() {
         let instances = instances(Identity::Checked);
         let epoll = create(instances, mechanism);
         let (reader, _writer) = ready();
@@ -129,7 +124,7 @@ fn an_instance_ends_with_its_last_number_and_its_number_is_nobodys_then() {
 
 #[test]
 fn hooks_tell_of_closed_and_duplicated_numbers() {
-    for mechanism in mechanisms() {
+    for mechanism in others() {
         let instances = instances(Identity::Hooked);
         let epoll = create(instances, mechanism);
         let number = epoll.as_raw_fd();
@@ -151,7 +146,7 @@ fn hooks_tell_of_closed_and_duplicated_numbers() {
 
 #[test]
 fn what_one_thread_changes_the_thread_that_waits_hears_of() {
-    for mechanism in mechanisms() {
+    for mechanism in others() {
         let instances = instances(Identity::Checked);
         let epoll = create(instances, mechanism);
         let number = epoll.as_raw_fd();
@@ -178,7 +173,7 @@ fn what_one_thread_changes_the_thread_that_waits_hears_of() {
 #[test]
 fn threads_that_wait_together_take_every_event() {
     const BYTES: usize = 400;
-    for mechanism in mechanisms() {
+    for mechanism in others() {
         let instances = instances(Identity::Checked);
         let epoll = create(instances, mechanism);
         let number = epoll.as_raw_fd();
@@ -233,7 +228,7 @@ fn threads_that_wait_together_take_every_event() {
 
 #[test]
 fn what_a_thread_armed_that_has_ended_is_still_heard() {
-    for mechanism in mechanisms() {
+    for mechanism in others() {
         let instances = instances(Identity::Checked);
         let epoll = create(instances, mechanism);
         let number = epoll.as_raw_fd();
@@ -266,7 +261,7 @@ fn what_a_thread_armed_that_has_ended_is_still_heard() {
 
 #[test]
 fn an_instance_within_another_is_heard_through_it() {
-    for mechanism in mechanisms() {
+    for mechanism in others() {
         let instances = instances(Identity::Checked);
         let (outer, inner) = (create(instances, mechanism), create(instances, mechanism));
         let (outer, inner) = (outer.as_raw_fd(), inner.as_raw_fd());
@@ -287,7 +282,7 @@ fn an_instance_within_another_is_heard_through_it() {
 fn many_changes_of_a_thread_that_never_waits_are_taken() {
     const PIPES: u64 = 200;
     const ROUNDS: u64 = 20;
-    for mechanism in mechanisms() {
+    for mechanism in others() {
         let instances = instances(Identity::Checked);
         let epoll = create(instances, mechanism);
         let number = epoll.as_raw_fd();

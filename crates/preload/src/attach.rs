@@ -1,7 +1,7 @@
 //! The shared memory of the observer: found by the environment, mapped once in each program.
 //!
 //! It is mapped when the library is loaded, as the program may be another user's later; or at the first
-//! call of a name that is taken, if that comes earlier. What is told of the program waits until a thread has figures. A
+//! call of a name that is taken, if that comes earlier. The description of the program waits until a thread has figures. A
 //! program without the variable, or whose memory is gone, runs on uncounted.
 
 use std::ffi::{CStr, c_char, c_int, c_void};
@@ -17,11 +17,11 @@ use pollux_sys::shared::SharedWords;
 use crate::lives;
 use crate::thread::Thread;
 
-/// Set by whoever attaches, for good.
+/// Set by the thread that attaches, for good.
 static IS_TRIED: AtomicBool = AtomicBool::new(false);
 /// Set when that is over: what the three below say holds for good.
 static IS_SETTLED: AtomicBool = AtomicBool::new(false);
-/// Set by whoever says which files lie where, for good.
+/// Set by the thread that describes the program, for good.
 static IS_DESCRIBED: AtomicBool = AtomicBool::new(false);
 /// Whether there is a memory to count in. Without it calls are passed on and nothing is looked at.
 static IS_COUNTED: AtomicBool = AtomicBool::new(false);
@@ -54,7 +54,7 @@ pub(crate) fn attach_once() -> bool {
         border::own_all_panics();
         let thread = Thread::here();
         thread.inside(|| thread.counting("the start of the library", attach));
-        // Release: whoever sees this sees what was found.
+        // Release: a thread that sees this sees what was found.
         IS_SETTLED.store(true, Release);
     }
     IS_SETTLED.load(Acquire)
@@ -97,11 +97,11 @@ fn attach() {
     if fd < 0 {
         return;
     }
-    // SAFETY: the kernel just gave this descriptor out, to nobody else.
+    // SAFETY: the kernel just gave this descriptor out, to this thread alone.
     let fd = unsafe { OwnedFd::from_raw_fd(fd) };
     let Ok(words) = SharedWords::for_good(fd.as_fd()) else { return };
     let Some(region) = Region::of(words) else { return };
-    // Nobody else attaches, so it cannot be set already.
+    // No other thread attaches, so it cannot be set already.
     let _ = REGION.set(region);
     IS_COUNTED.store(true, Relaxed);
     lives::watch_forks();

@@ -6,8 +6,8 @@
 use std::ffi::{c_char, c_int, c_uint, c_ulong, c_void};
 
 use libc::{
-    addrinfo, clockid_t, fd_set, iovec, mmsghdr, msghdr, nfds_t, off_t, pid_t, pollfd, sigset_t,
-    size_t, sockaddr, socklen_t, ssize_t, timespec, timeval, useconds_t,
+    FILE, addrinfo, clockid_t, fd_set, iovec, mmsghdr, msghdr, nfds_t, off_t, pid_t, pollfd,
+    sigset_t, size_t, sockaddr, socklen_t, ssize_t, timespec, timeval, useconds_t,
 };
 use pollux_loop_stats::{Call, Counter, Site};
 
@@ -22,8 +22,13 @@ use crate::thread::Thread;
 /// were given where something is written.
 macro_rules! timed {
     ($($name:ident / $count:tt ($($arg:ident: $type:ty),*) -> $ret:ty, $call:ident($fd:expr) => $then:ident$(($given:expr))?;)+) => {
-        $(taken! { Counting: $name / $count ($($arg: $type),*; caller) -> $ret {
+        $(timed! { Counting, {}; $name / $count ($($arg: $type),*) -> $ret, $call($fd) => $then$(($given))?; })+
+    };
+    // With what is done before.
+    ($for:ident, $before:block; $name:ident / $count:tt ($($arg:ident: $type:ty),*) -> $ret:ty, $call:ident($fd:expr) => $then:ident$(($given:expr))?;) => {
+        taken! { $for: $name / $count ($($arg: $type),*; caller) -> $ret {
             let Some(real) = real() else { return unknown() as $ret };
+            $before
             let thread = NAME.thread();
             let began = thread.begin();
             // SAFETY: the caller's own arguments.
@@ -31,7 +36,7 @@ macro_rules! timed {
             let outcome = $then(result as ssize_t $(, if result < 0 { 0 } else { $given })?);
             thread.end(Call::$call, $fd, caller as u64, began, outcome);
             result
-        } })+
+        } }
     };
 }
 
@@ -56,11 +61,6 @@ timed! {
     clock_nanosleep / 4 (clock: clockid_t, flags: c_int, time: *const timespec, left: *mut timespec) -> c_int, ClockNanosleep(-1) => outcome_of_none;
     usleep / 1 (time: useconds_t) -> c_int, Usleep(-1) => outcome_of_none;
     sleep / 1 (time: c_uint) -> c_uint, Sleep(-1) => outcome_of_none;
-    poll / 3 (fds: *mut pollfd, count: nfds_t, timeout: c_int) -> c_int, Poll(-1) => outcome_of_none;
-    __poll_chk / 4 (fds: *mut pollfd, count: nfds_t, timeout: c_int, room: size_t) -> c_int, Poll(-1) => outcome_of_none;
-    ppoll / 4 (fds: *mut pollfd, count: nfds_t, timeout: *const timespec, mask: *const sigset_t) -> c_int, Ppoll(-1) => outcome_of_none;
-    select / 5 (count: c_int, reads: *mut fd_set, writes: *mut fd_set, others: *mut fd_set, timeout: *mut timeval) -> c_int, Select(-1) => outcome_of_none;
-    pselect / 6 (count: c_int, reads: *mut fd_set, writes: *mut fd_set, others: *mut fd_set, timeout: *const timespec, mask: *const sigset_t) -> c_int, Pselect(-1) => outcome_of_none;
     waitpid / 3 (pid: pid_t, status: *mut c_int, options: c_int) -> pid_t, Waitpid(-1) => outcome_of_none;
     write / 3 (fd: c_int, from: *const c_void, len: size_t) -> ssize_t, Write(fd) => outcome_of_write(len);
     writev / 3 (fd: c_int, from: *const iovec, parts: c_int) -> ssize_t, Writev(fd) => outcome_of_write(sum(from, parts.unsigned_abs() as usize));
@@ -73,6 +73,14 @@ timed! {
     splice / 6 (from: c_int, from_at: *mut off_t, fd: c_int, at: *mut off_t, len: size_t, flags: c_uint) -> ssize_t, Splice(fd) => outcome_of_write(len);
     getaddrinfo / 4 (node: *const c_char, service: *const c_char, hints: *const addrinfo, found: *mut *mut addrinfo) -> c_int, Getaddrinfo(-1) => outcome_of_none;
 }
+
+// An instance among the descriptors becomes an epoll of the kernel's, which alone can be looked at so.
+timed! { Both, { emulation::polled(fds, count) }; poll / 3 (fds: *mut pollfd, count: nfds_t, timeout: c_int) -> c_int, Poll(-1) => outcome_of_none; }
+timed! { Both, { emulation::polled(fds, count) }; __poll_chk / 4 (fds: *mut pollfd, count: nfds_t, timeout: c_int, room: size_t) -> c_int, Poll(-1) => outcome_of_none; }
+timed! { Both, { emulation::polled(fds, count) }; ppoll / 4 (fds: *mut pollfd, count: nfds_t, timeout: *const timespec, mask: *const sigset_t) -> c_int, Ppoll(-1) => outcome_of_none; }
+timed! { Both, { emulation::polled(fds, count) }; __ppoll_chk / 5 (fds: *mut pollfd, count: nfds_t, timeout: *const timespec, mask: *const sigset_t, room: size_t) -> c_int, Ppoll(-1) => outcome_of_none; }
+timed! { Both, { emulation::selected(count, [reads, writes, others]) }; select / 5 (count: c_int, reads: *mut fd_set, writes: *mut fd_set, others: *mut fd_set, timeout: *mut timeval) -> c_int, Select(-1) => outcome_of_none; }
+timed! { Both, { emulation::selected(count, [reads, writes, others]) }; pselect / 6 (count: c_int, reads: *mut fd_set, writes: *mut fd_set, others: *mut fd_set, timeout: *const timespec, mask: *const sigset_t) -> c_int, Pselect(-1) => outcome_of_none; }
 
 /// Takes the names of accept.
 macro_rules! accepting {
@@ -111,8 +119,8 @@ taken! { Both: close / 1 (fd: c_int; caller) -> c_int {
 
 taken! { Both: close_range / 3 (first: c_uint, last: c_uint, flags: c_int; _caller) -> c_int {
     let Some(real) = real() else { return unknown() };
-    let closes = flags.unsigned_abs() & libc::CLOSE_RANGE_CLOEXEC == 0;
-    if closes {
+    // Flags that the kernel does not know are refused, and nothing is closed.
+    if flags.unsigned_abs() & !libc::CLOSE_RANGE_UNSHARE == 0 {
         let forget = || descriptors::closed_range(first, last);
         freed("close_range", forget, || emulation::closing_range(first, last));
     }
@@ -128,6 +136,29 @@ taken! { Both: closefrom / 1 (first: c_int; _caller) -> () {
     // SAFETY: the caller's own argument.
     unsafe { real(first) }
 } }
+
+/// Takes names that close the number of a stream.
+macro_rules! closing_stream {
+    ($($name:ident $call:ident),+) => {
+        $(taken! { Both: $name / 1 (stream: *mut FILE; caller) -> c_int {
+            let Some(real) = real() else { return unknown() };
+            // SAFETY: the caller's own argument, which is a stream that is open.
+            let fd = unsafe { libc::fileno(stream) };
+            // A stream in memory has none.
+            if fd >= 0 {
+                freed(stringify!($name), || descriptors::closed(fd), || emulation::closing(fd));
+            }
+            let thread = NAME.thread();
+            let began = thread.begin();
+            // SAFETY: the caller's own argument.
+            let result = unsafe { real(stream) };
+            thread.end(Call::$call, fd, caller as u64, began, Outcome::None);
+            result
+        } })+
+    };
+}
+
+closing_stream! { fclose Close, pclose Waitpid }
 
 taken! { Emulation: dup / 1 (from: c_int; _caller) -> c_int {
     let Some(real) = real() else { return unknown() };
@@ -159,7 +190,7 @@ taken! { Emulation: fcntl64 / 3 (fd: c_int, command: c_int, argument: c_ulong; _
 
 taken! { Both: dup2 / 2 (from: c_int, to: c_int; _caller) -> c_int {
     let Some(real) = real() else { return unknown() };
-    replaced(from, to);
+    replaced(from, to, 0);
     // SAFETY: the caller's own arguments.
     let result = unsafe { real(from, to) };
     duplicated(from, result);
@@ -168,29 +199,33 @@ taken! { Both: dup2 / 2 (from: c_int, to: c_int; _caller) -> c_int {
 
 taken! { Both: dup3 / 3 (from: c_int, to: c_int, flags: c_int; _caller) -> c_int {
     let Some(real) = real() else { return unknown() };
-    replaced(from, to);
+    replaced(from, to, flags);
     // SAFETY: the caller's own arguments.
     let result = unsafe { real(from, to, flags) };
     duplicated(from, result);
     result
 } }
 
-/// A number is about to get another file.
-fn replaced(from: c_int, to: c_int) {
-    if to != from {
+/// A number is about to get another file, unless the kernel refuses that.
+fn replaced(from: c_int, to: c_int, flags: c_int) {
+    let before = errno();
+    // SAFETY: F_GETFD takes no pointer and changes nothing.
+    let is_open = unsafe { libc::fcntl(from, libc::F_GETFD) } >= 0;
+    set_errno(before);
+    if is_open && to != from && flags & !libc::O_CLOEXEC == 0 {
         freed("dup2", || descriptors::closed(to), || emulation::closing(to));
     }
 }
 
-/// Numbers are about to be free: what is known of them is forgotten, and instances are told.
-fn freed(call: &str, forget: impl FnOnce(), tell: impl FnOnce()) {
+/// Numbers are about to be free: what is known of them is forgotten, and instances are notified.
+fn freed(call: &str, forget: impl FnOnce(), notify: impl FnOnce()) {
     let thread = Thread::here();
     if thread.is_own() {
         thread.counting(call, || {
             thread.settle();
             forget();
         });
-        tell();
+        notify();
     }
 }
 

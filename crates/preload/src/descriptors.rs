@@ -215,7 +215,7 @@ fn find_by(epfd: i32, data: u64, fd: i32) {
     let at = place(epfd, data);
     let is_taken = |at: usize| {
         let there = BY_DATA[at].load(Relaxed).wrapping_sub(1) as i32;
-        // Whoever is known by another word needs its place.
+        // A descriptor that is known by another word needs its place.
         there != fd && entry(there).is_some_and(|entry| entry.is_found_at(at))
     };
     let at = if is_taken(at) && !is_taken(at ^ 1) { at ^ 1 } else { at };

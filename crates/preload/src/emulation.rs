@@ -10,7 +10,7 @@ use std::slice;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::time::Duration;
 
-use libc::{epoll_event, sigset_t, timespec};
+use libc::{epoll_event, fd_set, nfds_t, pollfd, sigset_t, timespec};
 use pollux_epoll_c::{Identity, Instances, Mechanism, border};
 
 use crate::lives;
@@ -24,6 +24,9 @@ static CHOSEN: AtomicUsize = AtomicUsize::new(UNREAD);
 const UNREAD: usize = usize::MAX;
 const KERNELS: usize = usize::MAX - 1;
 
+/// The most numbers of a set of select(2).
+const FD_SETSIZE: c_int = libc::FD_SETSIZE as c_int;
+
 /// How long a wait may last.
 #[derive(Clone, Copy)]
 pub(crate) enum Limit {
@@ -34,7 +37,7 @@ pub(crate) enum Limit {
 }
 
 impl Limit {
-    /// Negative is no limit.
+    /// Negative means without a limit.
     pub(crate) fn of_ms(timeout: c_int) -> Self {
         u64::try_from(timeout).map_or(Self::None, |ms| Self::Time(Duration::from_millis(ms)))
     }
@@ -146,27 +149,60 @@ pub(crate) unsafe fn wait(
 }
 
 pub(crate) fn closing(fd: c_int) {
-    tell("close", || INSTANCES.closing(fd));
+    notify("close", || INSTANCES.closing(fd));
 }
 
 pub(crate) fn closing_range(first: u32, last: u32) {
-    tell("close_range", || INSTANCES.closing_range(first, last));
+    notify("close_range", || INSTANCES.closing_range(first, last));
 }
 
 pub(crate) fn duplicated(old: c_int, new: c_int) {
-    tell("dup", || INSTANCES.duplicated(old, new));
+    notify("dup", || INSTANCES.duplicated(old, new));
+}
+
+/// Descriptors that are about to be looked at by poll(2): of an instance only the kernel's epoll tells more.
+pub(crate) fn polled(fds: *const pollfd, count: nfds_t) {
+    if INSTANCES.is_empty() || fds.is_null() {
+        return;
+    }
+    let len = usize::try_from(count).unwrap_or(0);
+    // Another address than NULL is the caller's promise; each element is read alone.
+    let fd_of = |index: usize| {
+        // SAFETY: poll(2) asks for so many elements.
+        let element = unsafe { fds.add(index) };
+        // SAFETY: as above.
+        unsafe { (*element).fd }
+    };
+    watched((0..len).map(fd_of));
+}
+
+/// The same for select(2).
+pub(crate) fn selected(count: c_int, sets: [*const fd_set; 3]) {
+    if INSTANCES.is_empty() {
+        return;
+    }
+    let is_in = |fd: c_int| {
+        // SAFETY: select(2) asks for sets of so many numbers, or NULL.
+        sets.iter().any(|set| !set.is_null() && unsafe { libc::FD_ISSET(fd, *set) })
+    };
+    watched((0..count.min(FD_SETSIZE)).filter(|fd| is_in(*fd)));
+}
+
+fn watched(numbers: impl Iterator<Item = c_int>) {
+    // Without memory for that it stays as it was, and silent.
+    notify("poll", || numbers.for_each(|fd| drop(INSTANCES.watched(fd))));
 }
 
 pub(crate) fn before_fork() {
-    tell("fork", || INSTANCES.before_fork());
+    notify("fork", || INSTANCES.before_fork());
 }
 
 pub(crate) fn after_fork_in_parent() {
-    tell("fork", || INSTANCES.after_fork_in_parent());
+    notify("fork", || INSTANCES.after_fork_in_parent());
 }
 
 pub(crate) fn after_fork_in_child() {
-    tell("fork", || INSTANCES.after_fork_in_child());
+    notify("fork", || INSTANCES.after_fork_in_child());
 }
 
 /// Becomes another program by `exec`, which comes back only when that failed. Instances that the new program
@@ -181,7 +217,7 @@ pub(crate) fn executed(exec: impl FnOnce() -> c_int) -> c_int {
     };
     let result = exec();
     let why = errno();
-    // A fault in it was told already.
+    // A fault in it was reported already.
     let _ = inside("execve", || {
         drop(handed);
         Ok(())
@@ -195,14 +231,14 @@ pub(crate) fn inside<T>(call: &str, work: impl FnOnce() -> io::Result<T>) -> io:
     Thread::here().inside(|| border::contained(call, work))
 }
 
-/// Tells the instances of something that they give no answer to.
-fn tell(call: &str, work: impl FnOnce()) {
+/// Notifies the instances of something that they give no answer to.
+fn notify(call: &str, work: impl FnOnce()) {
     if is_asked() {
         let done = inside(call, || {
             work();
             Ok(())
         });
-        // A fault was told already, and the program's call is made all the same.
+        // A fault was reported already, and the program's call is made all the same.
         drop(done);
     }
 }

@@ -56,7 +56,7 @@ unsafe extern "C" fn in_child() {
     emulation::after_fork_in_child();
 }
 
-/// Returns the function to go on to; the parent's thread waits until its child is gone.
+/// Returns the function to continue with; the parent's thread waits until its child is gone.
 extern "C" fn before_vfork() -> *mut c_void {
     static REAL: AtomicPtr<c_void> = AtomicPtr::new(std::ptr::null_mut());
     Thread::here().park();
@@ -66,7 +66,7 @@ extern "C" fn before_vfork() -> *mut c_void {
     REAL.load(Relaxed)
 }
 
-/// vfork(2): gone on to with the stack as it was, since it returns twice.
+/// vfork(2): continued with the stack as it was, since it returns twice.
 #[cfg(target_arch = "x86_64")]
 #[unsafe(naked)]
 #[unsafe(no_mangle)]
@@ -84,7 +84,7 @@ unsafe extern "C" fn vfork() {
     )
 }
 
-/// vfork(2): gone on to with the stack as it was, since it returns twice.
+/// vfork(2): continued with the stack as it was, since it returns twice.
 #[cfg(target_arch = "aarch64")]
 #[unsafe(naked)]
 #[unsafe(no_mangle)]

@@ -53,7 +53,7 @@ impl Name {
     /// The calling thread, once the name was called.
     #[inline]
     pub(crate) fn thread(&self) -> &'static Thread {
-        // SAFETY: whoever is here was called by way of `settle`, which stored what `Thread::place` said.
+        // SAFETY: the caller was called by way of `settle`, which stored what `Thread::place` said.
         unsafe { Thread::at(self.place.load(Relaxed)) }
     }
 
@@ -112,7 +112,7 @@ macro_rules! taken {
 
             #[inline]
             fn real() -> Option<Real> {
-                // SAFETY: the C library's function of this name has this type, and null is no function.
+                // SAFETY: the C library's function of this name has this type, and null is not a function.
                 unsafe { std::mem::transmute::<*mut std::ffi::c_void, Option<Real>>(NAME.real()) }
             }
 

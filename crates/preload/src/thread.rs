@@ -25,9 +25,9 @@ pub(crate) struct Thread {
     pub(crate) turn: Turn,
     /// The figures while this library is what calls.
     kept: Cell<Option<Tally<'static>>>,
-    /// The figures of a thread that called vfork: whoever runs now may be its child.
+    /// The figures of a thread that called vfork: what runs now may be its child.
     parked: Cell<Option<Tally<'static>>>,
-    /// Who called vfork; 0 where nobody did.
+    /// The process that called vfork; 0 where none did.
     vforked: Cell<u32>,
     /// How deep within this library: what it calls itself is none of the program's.
     depth: Cell<u32>,
@@ -258,7 +258,7 @@ impl Thread {
         let before = errno();
         self.forget();
         self.pid.set(u32::MAX);
-        self.inside(|| border::tell(call, "the thread is no longer counted", fault));
+        self.inside(|| border::report(call, "the thread is no longer counted", fault));
         set_errno(before);
         T::default()
     }

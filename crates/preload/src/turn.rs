@@ -79,7 +79,7 @@ struct Usage {
 impl Turn {
     /// Names the turn, unlike those of other threads.
     pub(crate) fn name(&self) -> u64 {
-        // Threads are further apart in memory than the turns that anybody compares.
+        // Threads are further apart in memory than the turns that are compared.
         (std::ptr::from_ref(self) as u64) << 24 ^ self.number.get()
     }
 

@@ -87,7 +87,7 @@ taken! { Both: epoll_pwait / 5 (epfd: c_int, events: *mut epoll_event, most: c_i
 
 taken! { Both: epoll_pwait2 / 5 (epfd: c_int, events: *mut epoll_event, most: c_int, timeout: *const timespec, mask: *const sigset_t; caller) -> c_int {
     let Some(real) = real() else { return unknown() };
-    // SAFETY: the caller's own argument, which the kernel reads as well; null is no limit.
+    // SAFETY: the caller's own argument, which the kernel reads as well; null means without a limit.
     let limit = Limit::of(unsafe { timeout.as_ref() });
     let is_poll = matches!(limit, Limit::Time(time) if time.is_zero());
     waited(&Asked { epfd, events, most, is_poll, caller }, || {

@@ -5,6 +5,7 @@
 //! |---|---|
 //! | `reach.rs`, `elf.rs` | which programs are out of reach, found before anything is started |
 //! | `library.rs` | where the library is |
+//! | `kin.rs` | processes and who started them |
 //! | `session.rs` | a program that runs, with the memory that its processes write to |
 //! | `attach/` | a process that already ran, followed by tracepoints |
 //! | `source.rs` | which figures are not known, by where they come from |
@@ -22,6 +23,7 @@ pub mod attach;
 mod course;
 mod elf;
 mod json;
+mod kin;
 pub mod library;
 mod page;
 pub mod reach;

@@ -9,7 +9,7 @@ use pollux_report::{Cell, Table};
 
 use crate::course::Interval;
 use crate::show::{self, LongTurn, sentence};
-use crate::{Advice, Course, Source, Told};
+use crate::{Advice, Course, Summary, Told};
 
 const EDGES: Edges = Edges { left: 64.0, right: 120.0, top: 36.0, foot: 44.0 };
 const HEIGHT: f64 = 240.0;
@@ -45,7 +45,7 @@ pub(crate) fn page(told: &Told, course: &Course, command: &str) -> String {
             section(
                 "processes",
                 "Processes",
-                &card(&(show::processes(summary).html() + &facts(total, summary.source))),
+                &card(&(show::processes(summary).html() + &facts(summary, total))),
             ),
             section("histograms", "Histograms", &card(&histograms(total))),
             turns(&told.turns),
@@ -168,8 +168,8 @@ fn chart(
     paper.finish()
 }
 
-fn facts(total: &Figures, source: Source) -> String {
-    let facts = show::facts(total, source);
+fn facts(summary: &Summary, total: &Figures) -> String {
+    let facts = show::facts(summary, total);
     let rows = facts.iter().map(|(name, text)| format!("<dt>{name}</dt><dd>{}</dd>", escape(text)));
     format!("<dl class=\"facts\">{}</dl>", rows.collect::<String>())
 }
@@ -199,15 +199,7 @@ fn turns(turns: &[LongTurn]) -> String {
     }
     let mut table = Table::new(["call", "#times", "#together", "#after the wait", "called by"]);
     for turn in turns {
-        let cpu = turn.cpu_ns.map(|ns| format!(", {} on the CPU", number::time(ns as f64)));
-        table.group(&format!(
-            "{}{} behind {} events, {} {}",
-            number::time(turn.lasted_ns as f64),
-            cpu.unwrap_or_default(),
-            turn.events,
-            turn.program,
-            turn.pid
-        ));
+        table.group(&show::turn_text(turn));
         for call in &turn.calls {
             let fd = call.fd.map_or_else(String::new, |fd| format!("({fd})"));
             table.row([

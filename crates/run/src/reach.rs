@@ -5,8 +5,12 @@
 //! itself) shows in the result: such a process has no figures.
 
 use std::fmt;
+use std::fs::Metadata;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
+
+use rustix::fs::getxattr;
+use rustix::process::{getgid, getuid};
 
 use crate::elf::Elf;
 
@@ -16,12 +20,16 @@ pub(crate) const MACHINE: u64 = if cfg!(target_arch = "x86_64") { 62 } else { 18
 const SCRIPTS_MAX: usize = 4;
 const SET_USER: u32 = 0o4000;
 const SET_GROUP: u32 = 0o2000;
+const GROUP_EXECUTES: u32 = 0o010;
+const EXECUTES: u32 = 0o111;
 
 /// Why a program cannot be watched.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum OutOfReach {
     /// The program was not found.
     Missing(String),
+    /// A file of this name is there and cannot be executed.
+    NotExecutable(PathBuf),
     /// It cannot be read.
     Unreadable(PathBuf, String),
     /// Not a program that this machine runs by itself.
@@ -30,8 +38,10 @@ pub enum OutOfReach {
     Static(PathBuf),
     /// It is a Go program, which makes its system calls itself.
     Go(PathBuf),
-    /// It runs with another user's rights, where the dynamic linker takes no library from outside.
+    /// It runs with another user's or group's rights, where the dynamic linker takes no library from outside.
     SetUser(PathBuf),
+    /// Its file gives it capabilities that this user does not have, with the same effect.
+    Capable(PathBuf),
     /// It is for another kind of machine.
     OtherMachine(PathBuf),
     /// It uses another C library.
@@ -42,6 +52,11 @@ impl fmt::Display for OutOfReach {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Missing(name) => write!(f, "{name}: program not found"),
+            Self::NotExecutable(path) => write!(
+                f,
+                "{}: not a file that may be executed; expected a program or a script with the x bit",
+                path.display()
+            ),
             Self::Unreadable(path, why) => write!(f, "{}: cannot be read: {why}", path.display()),
             Self::NoProgram(path) => {
                 write!(f, "{}: neither a 64-bit ELF program nor a script", path.display())
@@ -60,7 +75,13 @@ impl fmt::Display for OutOfReach {
             Self::SetUser(path) => write!(
                 f,
                 "{}: a setuid or setgid program, for which the dynamic linker takes no library from \
-                 outside; run it as the user that it changes to",
+                 outside; run it as the user and group that it changes to",
+                path.display()
+            ),
+            Self::Capable(path) => write!(
+                f,
+                "{}: its file gives it capabilities (getcap), so the dynamic linker takes no library from \
+                 outside; run it as root, or a copy without them",
                 path.display()
             ),
             Self::OtherMachine(path) => {
@@ -82,7 +103,7 @@ impl std::error::Error for OutOfReach {}
 /// # Errors
 /// Why it is out of reach.
 pub fn within_reach(name: &str) -> Result<PathBuf, OutOfReach> {
-    let path = find(name).ok_or_else(|| OutOfReach::Missing(name.to_owned()))?;
+    let path = find(name)?;
     look_at(&path, SCRIPTS_MAX)?;
     Ok(path)
 }
@@ -91,7 +112,7 @@ fn look_at(path: &Path, scripts_left: usize) -> Result<(), OutOfReach> {
     let unreadable =
         |error: std::io::Error| OutOfReach::Unreadable(path.to_owned(), error.to_string());
     let of = |kind: fn(PathBuf) -> OutOfReach| Err(kind(path.to_owned()));
-    let mode = std::fs::metadata(path).map_err(unreadable)?.mode();
+    let metadata = std::fs::metadata(path).map_err(unreadable)?;
     let Some(elf) = Elf::read(path).map_err(unreadable)? else {
         let interpreter = interpreter_of(path).filter(|_| scripts_left > 0);
         return match interpreter {
@@ -102,8 +123,11 @@ fn look_at(path: &Path, scripts_left: usize) -> Result<(), OutOfReach> {
     if elf.machine() != MACHINE {
         return of(OutOfReach::OtherMachine);
     }
-    if mode & (SET_USER | SET_GROUP) != 0 {
+    if changes_user(&metadata) {
         return of(OutOfReach::SetUser);
+    }
+    if gains_capabilities(path) {
+        return of(OutOfReach::Capable);
     }
     if elf.has_section(".note.go.buildid") || elf.has_section(".go.buildinfo") {
         return of(OutOfReach::Go);
@@ -117,6 +141,19 @@ fn look_at(path: &Path, scripts_left: usize) -> Result<(), OutOfReach> {
     }
 }
 
+/// Whether a program runs as another user or group than this one: to be setuid alone changes nothing.
+fn changes_user(of: &Metadata) -> bool {
+    let has = |bits: u32| of.mode() & bits == bits;
+    has(SET_USER) && of.uid() != getuid().as_raw()
+        || has(SET_GROUP | GROUP_EXECUTES) && of.gid() != getgid().as_raw()
+}
+
+/// Whether the file of a program gives capabilities (`capabilities(7)`) that this user does not have anyhow.
+fn gains_capabilities(path: &Path) -> bool {
+    let mut value = [0; 64];
+    !getuid().is_root() && getxattr(path, "security.capability", &mut value).is_ok()
+}
+
 /// The program that the kernel runs for a script; that of `env` is looked for as env(1) does.
 fn interpreter_of(script: &Path) -> Option<PathBuf> {
     const LINE_BYTES_MAX: usize = 256;
@@ -128,17 +165,24 @@ fn interpreter_of(script: &Path) -> Option<PathBuf> {
     if first.file_name()? != "env" {
         return Some(first);
     }
-    find(words.find(|word| !word.starts_with('-') && !word.contains('='))?)
+    find(words.find(|word| !word.starts_with('-') && !word.contains('='))?).ok()
 }
 
 /// The file of a program: a path, or a name that is looked for in PATH.
-fn find(name: &str) -> Option<PathBuf> {
+fn find(name: &str) -> Result<PathBuf, OutOfReach> {
     let is_program = |path: &PathBuf| {
-        path.metadata().is_ok_and(|found| found.is_file() && found.mode() & 0o111 != 0)
+        path.metadata().is_ok_and(|found| found.is_file() && found.mode() & EXECUTES != 0)
     };
-    if name.contains('/') {
-        return Some(PathBuf::from(name)).filter(is_program);
+    let paths: Vec<PathBuf> = match name.contains('/') {
+        true => vec![PathBuf::from(name)],
+        false => {
+            let path = std::env::var_os("PATH").unwrap_or_default();
+            std::env::split_paths(&path).map(|folder| folder.join(name)).collect()
+        }
+    };
+    if let Some(program) = paths.iter().find(|path| is_program(path)) {
+        return Ok(program.clone());
     }
-    let path = std::env::var_os("PATH").unwrap_or_default();
-    std::env::split_paths(&path).map(|folder| folder.join(name)).find(is_program)
+    let there = paths.into_iter().find(|path| path.exists());
+    Err(there.map_or_else(|| OutOfReach::Missing(name.to_owned()), OutOfReach::NotExecutable))
 }

@@ -3,6 +3,7 @@
 //! The observer adopts what the program leaves behind (PR_SET_CHILD_SUBREAPER), so a server that goes
 //! into the background is watched to its end as well.
 
+use std::collections::BTreeSet;
 use std::ffi::OsString;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd};
@@ -17,6 +18,7 @@ use rustix::io::Errno;
 use rustix::process::{Pid, Signal, WaitOptions, kill_process, set_child_subreaper, wait};
 
 use crate::Summary;
+use crate::kin::descendants;
 use crate::source::Source;
 
 /// The variable that names the mechanism, as for programs that link `libpollux_epoll`.
@@ -123,15 +125,15 @@ impl Session {
         self.is_empty
     }
 
-    /// Sends a signal to the first process, or to those that it left behind.
+    /// Sends a signal to the first process, or to all that it left behind.
     pub fn signal(&self, signal: Signal) {
-        let left = || self.summary().processes.into_iter().map(|process| process.figures.pid);
-        let pids: Vec<u32> = match self.ended {
-            None => vec![self.child.id()],
-            Some(_) => left().collect(),
+        let pids = match self.ended {
+            None => BTreeSet::from([self.child.id()]),
+            // They became children of this process, or are children of such.
+            Some(_) => descendants(std::process::id()),
         };
-        for pid in pids.iter().filter_map(|pid| Pid::from_raw(pid.cast_signed())) {
-            // Whoever is gone needs none.
+        for pid in pids.into_iter().filter_map(|pid| Pid::from_raw(pid.cast_signed())) {
+            // One that ended meanwhile needs none.
             let _ = kill_process(pid, signal);
         }
     }

@@ -88,7 +88,7 @@ pub(crate) fn table(told: &Told, width_chars: usize, colour: bool) -> String {
     page.gap();
     page.table(&processes(summary));
     page.gap();
-    for (name, text) in facts(total, summary.source) {
+    for (name, text) in facts(summary, total) {
         page.labelled((name, Tone::Dim), (&text, Tone::Plain), 16);
     }
     for (heading, histogram) in HISTOGRAMS {
@@ -178,7 +178,8 @@ fn ratio(of: u64, by: u64) -> Option<f64> {
 }
 
 /// What needs more words than a column has.
-pub(crate) fn facts(of: &Figures, source: Source) -> Vec<(&'static str, String)> {
+pub(crate) fn facts(summary: &Summary, of: &Figures) -> Vec<(&'static str, String)> {
+    let source = summary.source;
     let get = |counter: Counter| of.get(counter);
     let count = |counter: Counter| match source.unknown(counter) {
         Some(_) => "n/a".to_owned(),
@@ -258,6 +259,12 @@ pub(crate) fn facts(of: &Figures, source: Source) -> Vec<(&'static str, String)>
         facts.push(("listeners", text));
     }
     facts.extend(not_known(source));
+    if summary.threads_lost > 0 {
+        let lost = number::count(summary.threads_lost);
+        let text =
+            format!("{lost} threads found no room for figures: what they did is not counted");
+        facts.push(("lost", text));
+    }
     facts
 }
 
@@ -324,17 +331,7 @@ fn turns(page: &mut Page, turns: &[LongTurn]) {
     page.gap();
     page.words("longest turns", Tone::Bold);
     for turn in turns {
-        let events = if turn.events == 1 { "event" } else { "events" };
-        let cpu = turn.cpu_ns.map(|ns| format!(", {} on the CPU", number::time(ns as f64)));
-        let text = format!(
-            "{} behind {} {events}{}, {} {}",
-            number::time(turn.lasted_ns as f64),
-            turn.events,
-            cpu.unwrap_or_default(),
-            turn.program,
-            turn.pid,
-        );
-        page.words(&text, Tone::Plain);
+        page.words(&turn_text(turn), Tone::Plain);
         let mut calls: Vec<&LongCall> = turn.calls.iter().collect();
         calls.sort_by_key(|call| std::cmp::Reverse(call.lasted_ns));
         const SHOWN: usize = 4;
@@ -342,6 +339,20 @@ fn turns(page: &mut Page, turns: &[LongTurn]) {
             page.labelled(("", Tone::Plain), (&call_text(call), Tone::Dim), 4);
         }
     }
+}
+
+/// A turn in one line.
+pub(crate) fn turn_text(turn: &LongTurn) -> String {
+    let events = if turn.events == 1 { "event" } else { "events" };
+    let cpu = turn.cpu_ns.map(|ns| format!(", {} on the CPU", number::time(ns as f64)));
+    format!(
+        "{} behind {} {events}{}, {} {}",
+        number::time(turn.lasted_ns as f64),
+        number::count(turn.events),
+        cpu.unwrap_or_default(),
+        turn.program,
+        turn.pid,
+    )
 }
 
 /// What a place called, in one line.

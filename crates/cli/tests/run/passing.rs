@@ -72,6 +72,34 @@ fn a_script_and_what_it_starts_have_their_streams_and_a_signal_ends_them() {
     assert!(said.contains("no process called epoll"), "{said}");
 }
 
+/// What a shell starts in the background ignores the signals of a keyboard, and may ignore SIGTERM.
+#[test]
+fn what_a_command_leaves_behind_ends_by_interrupts() {
+    for (left, ends_by) in
+        [("sleep 1000", 1), ("trap 'echo asked' TERM; while :; do sleep 1; done", 2)]
+    {
+        let script = format!("({left}) & echo $!; exit 3");
+        let mut command = run(&["--quiet", "--", "sh", "-c", &script]);
+        command.stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut child = command.spawn().expect("pollux starts");
+        let pid = Pid::from_child(&child);
+        let mut output = BufReader::new(child.stdout.take().expect("piped")).lines();
+        let mut next = || output.next().expect("a line").expect("UTF-8");
+        let left: i32 = next().parse().expect("a number");
+        let mut said = BufReader::new(child.stderr.take().expect("piped")).lines();
+        let line = said.next().expect("a line").expect("UTF-8");
+        assert!(line.contains("left processes behind"), "{line}");
+        kill_process(pid, Signal::INT).expect("it runs");
+        if ends_by > 1 {
+            assert_eq!(next(), "asked");
+            kill_process(pid, Signal::INT).expect("it runs");
+        }
+        assert_eq!(child.wait().expect("it ends").code(), Some(3));
+        let left = Pid::from_raw(left).expect("a process");
+        assert!(rustix::process::test_kill_process(left).is_err(), "{left:?} is still there");
+    }
+}
+
 /// By script(1), which gives a program a terminal.
 #[test]
 fn on_a_terminal_the_live_view_is_redrawn_in_place() {

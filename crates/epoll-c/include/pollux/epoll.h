@@ -6,7 +6,7 @@
  * docs/epoll-interface.md says which. Any thread may call them, and several may wait on and change one
  * instance; none may be called by a signal handler.
  *
- * -1 with ENOTRECOVERABLE is a fault of the library itself, which one line on standard error tells of; the
+ * -1 with ENOTRECOVERABLE is a fault of the library itself, which one line on standard error reports; the
  * instance can be used further.
  *
  * A mechanism is one of "select", "poll", "aio", "epoll" and "uring-poll". On "epoll" every call is the

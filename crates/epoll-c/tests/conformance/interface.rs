@@ -5,19 +5,23 @@
 
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
+use std::os::unix::process::CommandExt;
+use std::process::Command;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::Duration;
 
 use libc::{c_int, epoll_event, sigset_t};
-use pollux_epoll_c::c;
 use pollux_poller::{
     Caps, Counters, Error, Events, FilePolicy, Mechanism, Poller, Readiness, Registration,
     SignalMask, Token, Trigger, Waker,
 };
 
-use crate::Way;
+use rustix::thread::{Pid, gettid};
+
+use crate::calls;
+use crate::ways::{Way, is_of_one_script};
 
 /// An instance that the C functions made.
 pub(crate) struct Interface {
@@ -37,37 +41,56 @@ type Answer = io::Result<Vec<epoll_event>>;
 struct Caller {
     calls: Sender<Call>,
     answers: Receiver<Answer>,
+    tid: Pid,
+    /// Whether it makes a call at present.
+    is_calling: Arc<AtomicBool>,
 }
 
 impl Caller {
     fn start() -> Self {
         let (calls, next) = channel::<Call>();
         let (answered, answers) = channel();
-        std::thread::spawn(move || next.iter().all(|call| answered.send(call()).is_ok()));
-        Self { calls, answers }
+        let (named, name) = channel();
+        let is_calling = Arc::new(AtomicBool::new(false));
+        let calls_now = Arc::clone(&is_calling);
+        std::thread::spawn(move || {
+            named.send(gettid()).expect("awaited");
+            next.iter().all(|call| {
+                calls_now.store(true, Ordering::SeqCst);
+                let answer = call();
+                calls_now.store(false, Ordering::SeqCst);
+                answered.send(answer).is_ok()
+            })
+        });
+        let tid = name.recv().expect("it was started");
+        Self { calls, answers, tid, is_calling }
     }
 
+    /// This thread sleeps only once the other one does: scripts look at whether it sleeps.
     fn call(&self, call: Call) -> Answer {
         self.calls.send(call).expect("it listens as long as this is here");
+        loop {
+            match self.answers.try_recv() {
+                Ok(answer) => return answer,
+                Err(_) if self.is_calling.load(Ordering::SeqCst) && is_asleep(self.tid) => break,
+                Err(_) => std::thread::yield_now(),
+            }
+        }
         self.answers.recv().expect("no function panics")
     }
 }
 
+fn is_asleep(tid: Pid) -> bool {
+    let stat = std::fs::read_to_string(format!("/proc/self/task/{}/stat", tid.as_raw_nonzero()));
+    stat.is_ok_and(|stat| stat.rsplit_once(") ").is_some_and(|(_, rest)| rest.starts_with('S')))
+}
+
 impl Interface {
     pub(crate) fn open(mechanism: Mechanism, way: Way) -> Result<Self, Error> {
-        let mut caps = mechanism.open()?.caps().clone();
+        let is_kernels = way == Way::Program && is_of_one_script();
+        let mut caps = if is_kernels { Mechanism::Epoll } else { mechanism }.open()?.caps().clone();
         (caps.files, caps.deferred_changes) = (FilePolicy::Refused, false);
-        let name = std::ffi::CString::new(mechanism.name()).expect("no NUL");
-        // SAFETY: a string.
-        let epoll = unsafe { c::px_epoll_create_on(name.as_ptr(), libc::EPOLL_CLOEXEC) };
-        if epoll < 0 {
-            return Err(Error::System {
-                call: "px_epoll_create_on",
-                cause: io::Error::last_os_error(),
-            });
-        }
-        // SAFETY: made a moment ago.
-        let epoll = unsafe { OwnedFd::from_raw_fd(epoll) };
+        let epoll = instance(mechanism, way)?;
         let callers = (way == Way::Threads).then(|| [Caller::start(), Caller::start()]);
         let (waker, counters) = (Waker::new()?, Arc::default());
         let made = Self { epoll, caps, waker, counters, callers };
@@ -88,8 +111,9 @@ impl Interface {
     fn change(&self, op: c_int, fd: BorrowedFd<'_>, event: epoll_event) -> Result<(), Error> {
         let (epoll, raw) = (self.epoll.as_raw_fd(), fd.as_raw_fd());
         let call = Box::new(move || {
+            let mut event = event;
             // SAFETY: an event that is alive.
-            answered(unsafe { c::px_epoll_ctl(epoll, op, raw, &raw const event) }).map(|_| vec![])
+            answered(unsafe { calls::ctl(epoll, op, raw, &raw mut event) }).map(|_| vec![])
         });
         let done = match &self.callers {
             Some([changes, _]) => changes.call(call),
@@ -103,9 +127,56 @@ impl Interface {
             // What can't be added was not: epoll_ctl(2) says EPERM of it for the other operations too.
             Some(libc::EPERM) if op != libc::EPOLL_CTL_ADD => Error::NotRegistered { fd: raw },
             Some(libc::EPERM) => Error::NotPollable { fd: raw },
-            _ => Error::System { call: "px_epoll_ctl", cause },
+            _ => Error::System { call: "epoll_ctl", cause },
         })
     }
+}
+
+/// An instance of a script: a new one, or one that the program has from the one before it.
+fn instance(mechanism: Mechanism, way: Way) -> Result<OwnedFd, Error> {
+    if way == Way::Program && is_of_one_script() {
+        return Ok(inherited().unwrap_or_else(|| become_another_program(mechanism)));
+    }
+    create(mechanism)
+}
+
+fn create(mechanism: Mechanism) -> Result<OwnedFd, Error> {
+    let epoll = calls::create(mechanism, libc::EPOLL_CLOEXEC);
+    if epoll < 0 {
+        return Err(Error::System { call: "epoll_create1", cause: io::Error::last_os_error() });
+    }
+    // SAFETY: made a moment ago.
+    Ok(unsafe { OwnedFd::from_raw_fd(epoll) })
+}
+
+/// Lists the instances of a program that became this one.
+const INHERITED: &str = "POLLUX_TEST_INSTANCES";
+/// As many as a script uses at most.
+const INHERITED_LEN: usize = 8;
+
+/// The next of the instances that this program has from the one before it; `None` where it was started anew.
+fn inherited() -> Option<OwnedFd> {
+    static TAKEN: AtomicUsize = AtomicUsize::new(0);
+    let numbers = std::env::var(INHERITED).ok()?;
+    let number = numbers.split(' ').nth(TAKEN.fetch_add(1, Ordering::Relaxed));
+    let number: RawFd = number.expect("enough instances").parse().expect("a number");
+    // SAFETY: the program before left the number for this one, and it is taken once.
+    Some(unsafe { OwnedFd::from_raw_fd(number) })
+}
+
+/// Starts this binary anew in this process, which has instances then.
+fn become_another_program(mechanism: Mechanism) -> ! {
+    let instances: Vec<OwnedFd> =
+        (0..INHERITED_LEN).map(|_| create(mechanism).expect("the first one was made")).collect();
+    for epoll in &instances {
+        // SAFETY: changes a flag of a number of this process.
+        let kept = unsafe { libc::fcntl(epoll.as_raw_fd(), libc::F_SETFD, 0) };
+        assert_eq!(kept, 0, "{}", io::Error::last_os_error());
+    }
+    let numbers: Vec<String> = instances.iter().map(|fd| fd.as_raw_fd().to_string()).collect();
+    let mut again = Command::new(std::env::current_exe().expect("the own path"));
+    again.args(std::env::args_os().skip(1)).env(INHERITED, numbers.join(" "));
+    panic!("{}", again.exec());
 }
 
 /// The result of a function, with its errno.
@@ -124,7 +195,7 @@ fn wait(epoll: RawFd, capacity: usize, timeout: Option<Duration>) -> Call {
         let (first, len) = (room.as_mut_ptr(), capacity as c_int);
         let no_mask = std::ptr::null::<sigset_t>();
         // SAFETY: room for as many events as said, and a time that is null or live.
-        let found = answered(unsafe { c::px_epoll_pwait2(epoll, first, len, time, no_mask) })?;
+        let found = answered(unsafe { calls::pwait2(epoll, first, len, time, no_mask) })?;
         room.truncate(found);
         Ok(room)
     })
@@ -202,7 +273,7 @@ impl Poller for Interface {
             }
             Err(cause) => {
                 if cause.kind() != io::ErrorKind::Interrupted {
-                    return Err(Error::System { call: "px_epoll_pwait2", cause });
+                    return Err(Error::System { call: "epoll_pwait2", cause });
                 }
                 events.set_interrupted();
             }

@@ -1,38 +1,58 @@
 //! An epoll instance of the kernel's or on a mechanism, with one way to use it.
+//!
+//! `crates/preload` takes this file in with functions of its own in the place of `calls.rs`.
 
-use std::io::{Error, ErrorKind};
-use std::mem::MaybeUninit;
+use std::io::Error;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
+use std::ptr;
 use std::time::{Duration, Instant};
 
 use libc::{c_int, epoll_event};
-use pollux_epoll_c::{Identity, Instances, Mechanism};
+use pollux_epoll_c::Mechanism;
 
-use crate::mechanisms::allowed;
+use crate::calls;
 
 /// How long something has to come: what a loaded machine takes.
 const PATIENCE: Duration = Duration::from_secs(10);
 /// How long nothing has to come.
 const QUIET_MS: u64 = 60;
+/// Room for the events of a script.
+pub(crate) const ROOM: usize = 16;
 
 /// What one wait found, sorted: data and events.
 pub(crate) type Found = Vec<(u64, u32)>;
 
 pub(crate) struct Subject {
-    instances: &'static Instances,
+    mechanism: Mechanism,
     epoll: OwnedFd,
+}
+
+impl AsRawFd for Subject {
+    fn as_raw_fd(&self) -> RawFd {
+        self.number()
+    }
 }
 
 impl Subject {
     pub(crate) fn new(mechanism: Mechanism) -> Self {
-        let instances = Box::leak(Box::new(Instances::new(Identity::Checked)));
-        let epoll = instances.create(mechanism, libc::EPOLL_CLOEXEC).expect("created");
+        let epoll = calls::create(mechanism, libc::EPOLL_CLOEXEC);
+        assert!(epoll >= 0, "{mechanism}: {}", Error::last_os_error());
         // SAFETY: made for us a moment ago.
-        Self { instances, epoll: unsafe { OwnedFd::from_raw_fd(epoll) } }
+        Self { mechanism, epoll: unsafe { OwnedFd::from_raw_fd(epoll) } }
     }
 
-    pub(crate) fn instances(&self) -> &'static Instances {
-        self.instances
+    /// Another instance on the same mechanism.
+    pub(crate) fn another(&self) -> Self {
+        Self::new(self.mechanism)
+    }
+
+    /// Why another one is not made with these flags.
+    pub(crate) fn refused(&self, flags: c_int) -> Result<usize, i32> {
+        answered(calls::create(self.mechanism, flags))
+    }
+
+    pub(crate) fn into_number(self) -> OwnedFd {
+        self.epoll
     }
 
     pub(crate) fn number(&self) -> RawFd {
@@ -41,11 +61,7 @@ impl Subject {
 
     /// 0, or the errno.
     pub(crate) fn ctl(&self, op: c_int, fd: RawFd, events: u32, data: u64) -> i32 {
-        let event = Some(epoll_event { events, u64: data });
-        match self.instances.ctl(self.number(), op, fd, event) {
-            Ok(()) => 0,
-            Err(error) => error.raw_os_error().expect("an errno"),
-        }
+        ctl(self.number(), op, fd, Some((events, data)))
     }
 
     pub(crate) fn add(&self, fd: &impl AsRawFd, events: c_int, data: u64) -> i32 {
@@ -53,35 +69,7 @@ impl Subject {
     }
 
     pub(crate) fn wait(&self, timeout: Duration) -> Found {
-        let mut room = [MaybeUninit::<epoll_event>::uninit(); 16];
-        let found = match self.instances.find(self.number()) {
-            Some(instance) => {
-                instance.wait(self.number(), &mut room, Some(timeout), None).expect("waited")
-            }
-            None => self.wait_in_kernel(&mut room, timeout),
-        };
-        // SAFETY: that many were written.
-        let of = |event: &MaybeUninit<epoll_event>| unsafe { event.assume_init() };
-        let mut found: Found = room[..found].iter().map(of).map(|e| (e.u64, e.events)).collect();
-        found.sort_unstable();
-        found
-    }
-
-    fn wait_in_kernel(
-        &self,
-        room: &mut [MaybeUninit<epoll_event>; 16],
-        timeout: Duration,
-    ) -> usize {
-        let (first, timeout) = (room.as_mut_ptr().cast(), timeout.as_millis() as c_int);
-        loop {
-            // SAFETY: room for as many events as said.
-            let found = unsafe { libc::epoll_wait(self.number(), first, 16, timeout) };
-            match usize::try_from(found) {
-                Ok(found) => return found,
-                // The end of a ring of this thread, which the kernel tidies up behind its back.
-                Err(_) => assert_eq!(Error::last_os_error().kind(), ErrorKind::Interrupted),
-            }
-        }
+        found_on(self.number(), timeout).unwrap_or_else(|errno| panic!("wait: errno {errno}"))
     }
 
     /// What comes at last.
@@ -101,14 +89,38 @@ impl Subject {
     }
 }
 
-impl Drop for Subject {
-    /// Nobody else asks these instances again, and AIO contexts are few.
-    fn drop(&mut self) {
-        self.instances.closing(self.number());
-    }
+/// `epoll_ctl(2)`; without an event its pointer is NULL. 0, or the errno.
+pub(crate) fn ctl(epoll: RawFd, op: c_int, fd: RawFd, event: Option<(u32, u64)>) -> i32 {
+    let mut event = event.map(|(events, u64)| epoll_event { events, u64 });
+    let event = event.as_mut().map_or(ptr::null_mut(), ptr::from_mut);
+    // SAFETY: the pointer is null or leads to a live local.
+    answered(unsafe { calls::ctl(epoll, op, fd, event) }).err().unwrap_or(0)
 }
 
-/// Every mechanism but the kernel's own that this machine allows.
-pub(crate) fn mechanisms() -> impl Iterator<Item = Mechanism> {
-    allowed().filter(|mechanism| *mechanism != Mechanism::Epoll)
+/// What `epoll_pwait2(2)` finds on a number, or the errno. A signal that the kernel sends to itself does not
+/// end it: the end of a ring of this thread, which is tidied up later.
+pub(crate) fn found_on(epoll: RawFd, timeout: Duration) -> Result<Found, i32> {
+    let mut room = [epoll_event { events: 0, u64: 0 }; ROOM];
+    let time = libc::timespec {
+        tv_sec: timeout.as_secs().cast_signed(),
+        tv_nsec: timeout.subsec_nanos().into(),
+    };
+    let found = loop {
+        let (first, no_mask) = (room.as_mut_ptr(), ptr::null());
+        // SAFETY: room for as many events as said, and a live time.
+        let found = unsafe { calls::pwait2(epoll, first, ROOM as c_int, &raw const time, no_mask) };
+        match answered(found) {
+            Err(libc::EINTR) => {}
+            found => break found?,
+        }
+    };
+    let mut found: Found = room[..found].iter().map(|event| (event.u64, event.events)).collect();
+    found.sort_unstable();
+    Ok(found)
+}
+
+/// What a function answered, or the errno.
+pub(crate) fn answered(result: c_int) -> Result<usize, i32> {
+    let errno = || Error::last_os_error().raw_os_error().expect("an errno");
+    usize::try_from(result).map_err(|_| errno())
 }

@@ -13,6 +13,7 @@ use tempfile::TempDir;
 use mechanisms::allowed;
 
 #[path = "../mechanisms/mod.rs"]
+#[expect(dead_code, reason = "the others are for tests of another kind")]
 mod mechanisms;
 
 /// An installation and the compiler's flags for it.

@@ -14,3 +14,8 @@ pub(crate) fn allowed() -> impl Iterator<Item = Mechanism> {
         }
     })
 }
+
+/// The same without the kernel's own epoll.
+pub(crate) fn others() -> impl Iterator<Item = Mechanism> {
+    allowed().filter(|mechanism| *mechanism != Mechanism::Epoll)
+}

@@ -50,6 +50,7 @@ fn main() -> ExitCode {
         isolation: Isolation::Thread,
         backends: &runner::BACKENDS,
         mended: &[],
+        judged_as: None,
     })
 }
 

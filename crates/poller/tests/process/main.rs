@@ -34,6 +34,7 @@ fn main() -> ExitCode {
         isolation: Isolation::Process,
         backends: &runner::BACKENDS,
         mended: &[],
+        judged_as: None,
     })
 }
 

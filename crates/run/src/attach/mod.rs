@@ -28,6 +28,7 @@ pub use error::AttachError;
 
 use crate::Summary;
 use crate::elf::Elf;
+use crate::kin::{descendants, is_alive};
 use crate::reach::MACHINE;
 use crate::source::Source;
 use follow::Followers;
@@ -140,7 +141,7 @@ fn is_followable(pid: u32) -> Result<(), AttachError> {
     if pid == std::process::id() {
         return Err(AttachError::Own(pid));
     }
-    if stat(pid).is_none_or(|stat| stat.is_zombie()) {
+    if !is_alive(pid) {
         return Err(AttachError::Missing(pid));
     }
     let program = format!("/proc/{pid}/exe");
@@ -149,56 +150,21 @@ fn is_followable(pid: u32) -> Result<(), AttachError> {
         Ok(_) => Err(AttachError::OtherMachine(pid)),
         Err(error) => match error.kind() {
             std::io::ErrorKind::PermissionDenied => Err(AttachError::Denied(pid, error)),
-            _ if stat(pid).is_none() => Err(AttachError::Missing(pid)),
+            _ if !is_alive(pid) => Err(AttachError::Missing(pid)),
             _ => Err(AttachError::Kernel(pid)),
         },
     }
 }
 
-/// A process with its descendants.
+/// A process with its descendants; pollux itself may be one, as where a shell script attaches to its own
+/// shell, and is left out.
 fn family(pid: u32) -> BTreeSet<u32> {
-    let entries = std::fs::read_dir("/proc").into_iter().flatten().flatten();
-    let pids = entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok());
-    let parents: Vec<(u32, u32)> = pids.filter_map(|pid| Some((pid, stat(pid)?.parent))).collect();
-    let mut family = BTreeSet::from([pid]);
-    loop {
-        let before = family.len();
-        let is_child = |(_, parent): &&(u32, u32)| family.contains(parent);
-        let children: Vec<u32> = parents.iter().filter(is_child).map(|(child, _)| *child).collect();
-        family.extend(children);
-        // pollux itself may be a descendant, as where a shell script attaches to its own shell.
-        family.remove(&std::process::id());
-        if family.len() == before {
-            return family;
-        }
-    }
+    let mut family = descendants(pid);
+    family.insert(pid);
+    family
 }
 
 fn tasks(pid: u32) -> Vec<u32> {
     let entries = std::fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten();
     entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok()).collect()
-}
-
-fn is_alive(pid: u32) -> bool {
-    stat(pid).is_some_and(|stat| !stat.is_zombie())
-}
-
-/// What `/proc/PID/stat` says behind the name, which may hold anything.
-struct Stat {
-    state: char,
-    parent: u32,
-}
-
-impl Stat {
-    fn is_zombie(&self) -> bool {
-        matches!(self.state, 'Z' | 'X')
-    }
-}
-
-fn stat(pid: u32) -> Option<Stat> {
-    let text = std::fs::read(format!("/proc/{pid}/stat")).ok()?;
-    let text = String::from_utf8_lossy(&text).into_owned();
-    let mut words = text.rsplit_once(')')?.1.split_ascii_whitespace();
-    let state = words.next()?.chars().next()?;
-    Some(Stat { state, parent: words.next()?.parse().ok()? })
 }

@@ -1,25 +1,25 @@
 //! Every interleaving of threads that wait on and change one instance: no event stays beside a thread that
-//! waits, no change is lost on who sits, and whoever goes lets the next one sit.
+//! waits, no change is lost on the thread that polls, and a thread that leaves lets the next one poll.
 //!
-//! Checks `src/seat.rs`, which is taken in as it stands, on a model of a poller and of the bell. A thread
-//! that nobody lets go on shows as one that sleeps for ever, which loom reports. Run with
-//! `RUSTFLAGS="--cfg loom" cargo test -p pollux-epoll-c --test loom_seat --release`.
+//! Checks `src/waiters.rs`, which is taken in as it stands, on a model of a poller and of the semaphore. A
+//! thread that is stranded shows as one that sleeps for ever, which loom reports. Run with
+//! `RUSTFLAGS="--cfg loom" cargo test -p pollux-epoll-c --test loom_waiters --release`.
 #![cfg(loom)]
 
-#[path = "../src/seat.rs"]
+#[path = "../src/waiters.rs"]
 #[expect(dead_code, reason = "forks are not in the model")]
-mod seat;
+mod waiters;
 
 use std::sync::Arc;
 
 use loom::sync::{Condvar, Mutex};
 use loom::thread;
-use seat::{Seat, Subject, Wait};
+use waiters::{Subject, Wait, Waiters};
 
-/// How often loom may take the processor from a thread that could go on.
+/// How often loom may take the processor from a thread that could continue.
 const PREEMPTIONS_MAX: usize = 3;
 
-/// What the kernel knows: which files are ready, whether the sitter was woken, and the rings that nobody took.
+/// What the kernel knows: which files are ready, whether the thread that polls was interrupted, and the posts that no thread took.
 struct Kernel {
     state: Mutex<Known>,
     changed: Condvar,
@@ -28,8 +28,8 @@ struct Kernel {
 #[derive(Default)]
 struct Known {
     ready: u32,
-    is_woken: bool,
-    rings: u32,
+    is_interrupted: bool,
+    posts: u32,
 }
 
 impl Kernel {
@@ -58,12 +58,12 @@ struct Model {
     is_over: bool,
     /// Which of the following pollers is not to be had; 0: none.
     refuses_the: u32,
-    has_bell: bool,
+    has_semaphore: bool,
     has_waker: bool,
 }
 
 struct Poller {
-    told: u32,
+    applied: u32,
     found: u32,
 }
 
@@ -72,7 +72,7 @@ struct Refused;
 
 impl Subject for Model {
     type Poller = Poller;
-    type Bell = Arc<Kernel>;
+    type Semaphore = Arc<Kernel>;
     type Error = Refused;
 
     fn is_over(&self) -> bool {
@@ -86,27 +86,27 @@ impl Subject for Model {
         if is_refused {
             return Err(Refused);
         }
-        Ok(spare.unwrap_or(Poller { told: 0, found: 0 }))
+        Ok(spare.unwrap_or(Poller { applied: 0, found: 0 }))
     }
 
-    fn tell(&mut self, poller: &mut Poller) -> Result<(), Refused> {
-        poller.told = self.wanted;
+    fn apply(&mut self, poller: &mut Poller) -> Result<(), Refused> {
+        poller.applied = self.wanted;
         Ok(())
     }
 
-    fn wake(&self) {
+    fn interrupt(&self) {
         if self.has_waker {
-            self.kernel.with(|known| known.is_woken = true);
+            self.kernel.with(|known| known.is_interrupted = true);
         }
     }
 
-    fn bell(&mut self) -> Result<Arc<Kernel>, Refused> {
+    fn semaphore(&mut self) -> Result<Arc<Kernel>, Refused> {
         Ok(Arc::clone(&self.kernel))
     }
 
-    fn ring(&self) {
-        if self.has_bell {
-            self.kernel.with(|known| known.rings += 1);
+    fn post(&self) {
+        if self.has_semaphore {
+            self.kernel.with(|known| known.posts += 1);
         }
     }
 }
@@ -115,18 +115,18 @@ impl Subject for Model {
 struct Patient(Arc<Kernel>);
 
 impl Wait<Model> for Patient {
-    fn queue(&mut self, bell: Arc<Kernel>) -> Result<bool, Refused> {
-        bell.until(|known| {
-            known.rings = known.rings.checked_sub(1)?;
+    fn sleep_in_queue(&mut self, semaphore: Arc<Kernel>) -> Result<bool, Refused> {
+        semaphore.until(|known| {
+            known.posts = known.posts.checked_sub(1)?;
             Some(true)
         });
         Ok(true)
     }
 
-    fn sit(&mut self, poller: &mut Poller) -> Result<(), Refused> {
+    fn poll(&mut self, poller: &mut Poller) -> Result<(), Refused> {
         poller.found = self.0.until(|known| {
-            let found = known.ready & poller.told;
-            (found != 0 || std::mem::take(&mut known.is_woken)).then_some(found)
+            let found = known.ready & poller.applied;
+            (found != 0 || std::mem::take(&mut known.is_interrupted)).then_some(found)
         });
         Ok(())
     }
@@ -139,17 +139,17 @@ impl Wait<Model> for Patient {
     }
 }
 
-/// A wait whose time is over as soon as it queues: it may have taken a ring then.
+/// A wait whose time is over as soon as it queues: it may have taken a post then.
 struct Impatient(Patient);
 
 impl Wait<Model> for Impatient {
-    fn queue(&mut self, bell: Arc<Kernel>) -> Result<bool, Refused> {
-        bell.with(|known| known.rings = known.rings.saturating_sub(1));
+    fn sleep_in_queue(&mut self, semaphore: Arc<Kernel>) -> Result<bool, Refused> {
+        semaphore.with(|known| known.posts = known.posts.saturating_sub(1));
         Ok(false)
     }
 
-    fn sit(&mut self, poller: &mut Poller) -> Result<(), Refused> {
-        self.0.sit(poller)
+    fn poll(&mut self, poller: &mut Poller) -> Result<(), Refused> {
+        self.0.poll(poller)
     }
 
     fn deliver(&mut self, model: &mut Model, poller: &Poller) -> Result<Option<usize>, Refused> {
@@ -157,7 +157,7 @@ impl Wait<Model> for Impatient {
     }
 }
 
-type Shared = (Arc<Seat<Model>>, Arc<Kernel>);
+type Shared = (Arc<Waiters<Model>>, Arc<Kernel>);
 
 /// An instance whose files `ready` are ready, and of which it watches `wanted`.
 fn instance(ready: u32, wanted: u32, adjust: impl FnOnce(&mut Model)) -> Shared {
@@ -168,23 +168,23 @@ fn instance(ready: u32, wanted: u32, adjust: impl FnOnce(&mut Model)) -> Shared 
         wanted,
         is_over: false,
         refuses_the: 0,
-        has_bell: true,
+        has_semaphore: true,
         has_waker: true,
     };
     adjust(&mut model);
-    (Arc::new(Seat::new(model)), kernel)
+    (Arc::new(Waiters::new(model)), kernel)
 }
 
 type Waits = thread::JoinHandle<Result<usize, Refused>>;
 
-fn patient((seat, kernel): &Shared) -> Waits {
-    let (seat, kernel) = (Arc::clone(seat), Arc::clone(kernel));
-    thread::spawn(move || seat.wait(&mut Patient(kernel)))
+fn patient((waiters, kernel): &Shared) -> Waits {
+    let (waiters, kernel) = (Arc::clone(waiters), Arc::clone(kernel));
+    thread::spawn(move || waiters.wait(&mut Patient(kernel)))
 }
 
-fn impatient((seat, kernel): &Shared) -> Waits {
-    let (seat, kernel) = (Arc::clone(seat), Arc::clone(kernel));
-    thread::spawn(move || seat.wait(&mut Impatient(Patient(kernel))))
+fn impatient((waiters, kernel): &Shared) -> Waits {
+    let (waiters, kernel) = (Arc::clone(waiters), Arc::clone(kernel));
+    thread::spawn(move || waiters.wait(&mut Impatient(Patient(kernel))))
 }
 
 fn ended(threads: impl IntoIterator<Item = Waits>) -> Vec<Result<usize, Refused>> {
@@ -220,8 +220,8 @@ fn each_of_three_threads_takes_an_event_that_the_others_left() {
 }
 
 #[test]
-fn without_a_bell_a_thread_would_stay_in_the_queue() {
-    assert!(strands_a_thread(|| three_take_three(|model| model.has_bell = false)));
+fn without_a_semaphore_a_thread_would_stay_in_the_queue() {
+    assert!(strands_a_thread(|| three_take_three(|model| model.has_semaphore = false)));
 }
 
 fn watched_meanwhile(adjust: fn(&mut Model)) {
@@ -241,12 +241,12 @@ fn what_is_added_while_a_thread_waits_ends_its_wait() {
 }
 
 #[test]
-fn without_a_waker_a_change_would_not_reach_who_sits() {
+fn without_a_waker_a_change_would_not_reach_the_thread_that_polls() {
     assert!(strands_a_thread(|| watched_meanwhile(|model| model.has_waker = false)));
 }
 
 #[test]
-fn a_ring_that_a_thread_without_patience_took_is_passed_on() {
+fn a_post_that_a_thread_without_patience_took_is_passed_on() {
     explore(|| {
         let shared = instance(0b111, 0b111, |_| {});
         let (hasty, waits) = (impatient(&shared), [patient(&shared)]);
@@ -272,13 +272,13 @@ fn a_thread_that_can_open_no_poller_lets_the_next_one_try() {
 }
 
 #[test]
-fn an_instance_that_is_over_keeps_nobody() {
+fn an_instance_that_is_over_keeps_no_thread() {
     explore(|| {
         let shared = instance(0, 0b1, |_| {});
         let threads = [patient(&shared), patient(&shared)];
         let mut state = shared.0.lock();
         state.subject.is_over = true;
-        state.clear_out();
+        state.dismiss();
         drop(state);
         assert_eq!(ended(threads), [Ok(0), Ok(0)]);
         assert!(shared.0.lock().is_unused());

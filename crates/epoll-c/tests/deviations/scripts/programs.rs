@@ -1,0 +1,273 @@
+//! Threads, signals, fork(2) and execve(2).
+
+use std::io::{Write, pipe};
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
+use std::os::unix::process::CommandExt;
+use std::process::Command;
+use std::sync::atomic::{AtomicI32, AtomicUsize, Ordering};
+use std::sync::mpsc::channel;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use libc::{EPOLL_CTL_ADD, EPOLL_CTL_DEL, EPOLLIN, c_void, epoll_event, pthread_t, sigset_t};
+
+use super::{at_number, ready};
+use crate::calls;
+use crate::subject::{Found, Subject, answered, ctl, found_on};
+
+const SOON: Duration = Duration::from_millis(60);
+/// What a loaded machine takes.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// A further number, which a new program has too.
+fn inheritable(fd: RawFd) -> OwnedFd {
+    // SAFETY: makes a new number and touches no memory.
+    let number = unsafe { libc::dup(fd) };
+    assert!(number >= 0, "{}", std::io::Error::last_os_error());
+    // SAFETY: made above.
+    unsafe { OwnedFd::from_raw_fd(number) }
+}
+
+/// How a program becomes another one.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Start {
+    /// By fork(2) and execve(2).
+    Forked,
+    /// By posix_spawn(3), which the standard library prefers.
+    Spawned,
+}
+
+/// What a wait finds on the number in another program, which adds `more` before.
+fn in_a_new_program(start: Start, epoll: RawFd, more: &[RawFd]) -> String {
+    let words = [&[epoll], more].concat().iter().map(RawFd::to_string).collect::<Vec<_>>();
+    let mut program = Command::new(std::env::current_exe().expect("the own path"));
+    program.args(["--exact", NEW_PROGRAM]).env(NUMBERS, words.join(" "));
+    if start == Start::Forked {
+        // SAFETY: does nothing; a program with such a step is started by fork and exec.
+        unsafe { program.pre_exec(|| Ok(())) };
+    }
+    let output = program.output().expect("it starts");
+    let said = String::from_utf8_lossy(&output.stdout).into_owned();
+    let found = said.lines().find(|line| line.starts_with("found "));
+    found.unwrap_or_else(|| panic!("{epoll}: {said}")).to_owned()
+}
+
+/// The test that [`in_a_new_program`] starts.
+pub(crate) const NEW_PROGRAM: &str = "this_is_a_new_program";
+const NUMBERS: &str = "POLLUX_TEST_NUMBERS";
+
+/// Waits on the first of the numbers that were handed over, once the others were added, and says what came.
+pub(crate) fn be_a_new_program() {
+    let Ok(numbers) = std::env::var(NUMBERS) else { return };
+    let mut numbers = numbers.split(' ').map(|number| number.parse::<RawFd>().expect("a number"));
+    let epoll = numbers.next().expect("the instance");
+    for fd in numbers {
+        assert_eq!(ctl(epoll, EPOLL_CTL_ADD, fd, Some((EPOLLIN as u32, 7))), 0);
+    }
+    let found = found_on(epoll, SOON);
+    let line = format!("\nfound {found:?}\n");
+    std::io::stdout().write_all(line.as_bytes()).expect("it is read");
+}
+
+pub(super) fn a_child_shares_the_instance(subject: &Subject) -> String {
+    let (reader, _writer) = ready();
+    subject.add(&reader, EPOLLIN, 1);
+    let fd = reader.as_raw_fd();
+    // SAFETY: the child makes a few system calls and ends; nothing of what it uses is locked by
+    // another thread, which the library sees to.
+    let child = unsafe { libc::fork() };
+    if child == 0 {
+        let deleted = subject.ctl(EPOLL_CTL_DEL, fd, 0, 0);
+        // SAFETY: ends the child and nothing else.
+        unsafe { libc::_exit(deleted) };
+    }
+    let mut status = 0;
+    // SAFETY: writes to a live local.
+    let ended = unsafe { libc::waitpid(child, &raw mut status, 0) };
+    format!("{} {status} {:?}", ended == child, subject.soon())
+}
+
+fn registrations_in_a_new_program(subject: &Subject, start: Start) -> String {
+    let (reader, _writer) = ready();
+    subject.add(&reader, EPOLLIN, 1);
+    let inherited = inheritable(subject.number());
+    let there = in_a_new_program(start, inherited.as_raw_fd(), &[]);
+    format!("{there} {:?}", subject.found())
+}
+
+pub(super) fn a_new_program_has_the_registrations(subject: &Subject) -> String {
+    registrations_in_a_new_program(subject, Start::Forked)
+}
+
+pub(super) fn a_spawned_program_has_the_registrations(subject: &Subject) -> String {
+    registrations_in_a_new_program(subject, Start::Spawned)
+}
+
+pub(super) fn a_new_program_can_use_the_number(subject: &Subject) -> String {
+    let (reader, _writer) = ready();
+    let inherited = inheritable(subject.number());
+    let more = inheritable(reader.as_raw_fd());
+    in_a_new_program(Start::Forked, inherited.as_raw_fd(), &[more.as_raw_fd()])
+}
+
+pub(super) fn a_number_with_cloexec_is_closed_in_a_new_program(subject: &Subject) -> String {
+    // A high number, which the new program gives to nothing else.
+    let closed = at_number(subject, 606);
+    in_a_new_program(Start::Forked, closed.as_raw_fd(), &[])
+}
+
+/// Does `meanwhile` while another thread waits on an instance; what that found, or the errno.
+fn while_another_waits(epoll: RawFd, meanwhile: impl FnOnce()) -> Result<Found, i32> {
+    thread::scope(|scope| {
+        let (sender, tid) = channel();
+        let waits = scope.spawn(move || {
+            // SAFETY: takes no arguments.
+            sender.send(unsafe { libc::gettid() }).expect("received");
+            found_on(epoll, PATIENCE)
+        });
+        falls_asleep(tid.recv().expect("sent"));
+        meanwhile();
+        waits.join().expect("no panic")
+    })
+}
+
+/// Waits until a thread of this process sleeps.
+fn falls_asleep(tid: libc::pid_t) {
+    let end = Instant::now() + PATIENCE;
+    let is_asleep = || {
+        let stat = std::fs::read_to_string(format!("/proc/self/task/{tid}/stat"));
+        stat.expect("it is there").rsplit_once(") ").is_some_and(|(_, rest)| rest.starts_with('S'))
+    };
+    while !is_asleep() {
+        assert!(Instant::now() < end, "thread {tid} does not sleep");
+        thread::yield_now();
+    }
+}
+
+pub(super) fn what_another_thread_adds_ends_a_wait(subject: &Subject) -> String {
+    let (reader, _writer) = ready();
+    let found = while_another_waits(subject.number(), || {
+        subject.add(&reader, EPOLLIN, 1);
+    });
+    format!("{found:?}")
+}
+
+pub(super) fn what_another_thread_deletes_is_silent(subject: &Subject) -> String {
+    let ((silent, mut first), (reader, mut second)) = (pipe().expect(""), pipe().expect(""));
+    subject.add(&silent, EPOLLIN, 1);
+    subject.add(&reader, EPOLLIN, 2);
+    let found = while_another_waits(subject.number(), || {
+        subject.ctl(EPOLL_CTL_DEL, silent.as_raw_fd(), 0, 0);
+        first.write_all(b"x").expect("room");
+        second.write_all(b"x").expect("room");
+    });
+    format!("{found:?}")
+}
+
+pub(super) fn an_instance_that_is_closed_ends_no_wait(subject: &Subject) -> String {
+    let (reader, mut writer) = pipe().expect("a pipe");
+    let number = subject.another().into_number();
+    let epoll = number.as_raw_fd();
+    ctl(epoll, EPOLL_CTL_ADD, reader.as_raw_fd(), Some((EPOLLIN as u32, 1)));
+    let found = while_another_waits(epoll, || {
+        drop(number);
+        writer.write_all(b"x").expect("room");
+    });
+    format!("{found:?}")
+}
+
+/// The signal of the next script: nobody else uses it.
+const SIGNAL: libc::c_int = libc::SIGUSR2;
+static HANDLED: AtomicUsize = AtomicUsize::new(0);
+
+extern "C" fn handle(_: libc::c_int) {
+    HANDLED.fetch_add(1, Ordering::Relaxed);
+}
+
+/// A wait with a mask that lets a signal through, then one with a mask that does not, each under way when
+/// the signal comes: what they answered, and how often it was handled.
+pub(super) fn a_signal_ends_a_wait_that_lets_it_through(subject: &Subject) -> String {
+    // SAFETY: a set and an action consist of integers and addresses, for which zero is a value.
+    let (mut one, none, mut action): (sigset_t, sigset_t, libc::sigaction) =
+        unsafe { std::mem::zeroed() };
+    // SAFETY: a live set and the number of a signal.
+    unsafe { libc::sigaddset(&raw mut one, SIGNAL) };
+    action.sa_sigaction = handle as extern "C" fn(libc::c_int) as usize;
+    action.sa_flags = libc::SA_RESTART;
+    // SAFETY: the handler only counts; the action is live.
+    unsafe { libc::sigaction(SIGNAL, &raw const action, std::ptr::null_mut()) };
+    HANDLED.store(0, Ordering::Relaxed);
+    let epoll = subject.number();
+    let mut seen = Vec::new();
+    for (mask, timeout_ms) in [(none, 10_000), (one, 200)] {
+        let answer = thread::scope(|scope| {
+            let (sender, tid) = channel();
+            let waits = scope.spawn(move || {
+                // SAFETY: a live set; blocked in this thread but for the wait.
+                unsafe {
+                    libc::pthread_sigmask(libc::SIG_BLOCK, &raw const one, std::ptr::null_mut())
+                };
+                // SAFETY: takes no arguments.
+                sender.send(unsafe { libc::gettid() }).expect("received");
+                let mut room = [epoll_event { events: 0, u64: 0 }; 1];
+                // SAFETY: room for one event and a live set.
+                answered(unsafe {
+                    calls::pwait(epoll, room.as_mut_ptr(), 1, timeout_ms, &raw const mask)
+                })
+            });
+            let tid = tid.recv().expect("sent");
+            falls_asleep(tid);
+            let pid = std::process::id();
+            // SAFETY: takes no pointer; a thread of this process.
+            unsafe { libc::syscall(libc::SYS_tgkill, pid, tid, SIGNAL) };
+            waits.join().expect("no panic")
+        });
+        seen.push((answer, HANDLED.load(Ordering::Relaxed)));
+    }
+    format!("{seen:?}")
+}
+
+/// The instance of the thread that is cancelled, and its number.
+static CANCELLED: [AtomicI32; 2] = [AtomicI32::new(0), AtomicI32::new(0)];
+
+/// A thread whose only point of cancellation is a wait without an event. It holds nothing, and is not one of the
+/// standard library's, which could not be cancelled.
+extern "C-unwind" fn waits_once(_: *mut c_void) -> *mut c_void {
+    // SAFETY: takes no arguments.
+    CANCELLED[1].store(unsafe { libc::gettid() }, Ordering::Release);
+    let (mut room, no_mask) = ([epoll_event { events: 0, u64: 0 }; 1], std::ptr::null());
+    let epoll = CANCELLED[0].load(Ordering::Acquire);
+    // SAFETY: room for one event.
+    unsafe { calls::pwait(epoll, room.as_mut_ptr(), 1, 300, no_mask) };
+    std::ptr::null_mut()
+}
+
+pub(super) fn a_thread_is_cancelled_in_a_wait(subject: &Subject) -> String {
+    // The crate libc has none of them for Linux, or not with a function that may unwind.
+    unsafe extern "C" {
+        fn pthread_create(
+            thread: *mut pthread_t,
+            attributes: *const c_void,
+            start: extern "C-unwind" fn(*mut c_void) -> *mut c_void,
+            argument: *mut c_void,
+        ) -> libc::c_int;
+        fn pthread_cancel(thread: pthread_t) -> libc::c_int;
+    }
+    CANCELLED[0].store(subject.number(), Ordering::Release);
+    CANCELLED[1].store(0, Ordering::Release);
+    let (mut thread, none) = (0, std::ptr::null_mut());
+    // SAFETY: a live local, and a function of this type.
+    let created = unsafe { pthread_create(&raw mut thread, none, waits_once, none) };
+    let end = Instant::now() + PATIENCE;
+    while CANCELLED[1].load(Ordering::Acquire) == 0 {
+        assert!(Instant::now() < end, "it did not start");
+        thread::yield_now();
+    }
+    falls_asleep(CANCELLED[1].load(Ordering::Acquire));
+    // SAFETY: a thread that was not joined.
+    let cancelled = unsafe { pthread_cancel(thread) };
+    let mut result = none;
+    // SAFETY: as above, and a live local.
+    let joined = unsafe { libc::pthread_join(thread, &raw mut result) };
+    format!("{created} {cancelled} {joined}, PTHREAD_CANCELED: {}", result.addr() == usize::MAX)
+}
