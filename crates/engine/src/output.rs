@@ -70,6 +70,28 @@ impl Output {
         Self { is_blocked: is_in_progress, is_connecting: true, ..Self::default() }
     }
 
+    /// Sends a head and the source behind it as far as a non-blocking socket takes them: what is left
+    /// waits.
+    ///
+    /// # Errors
+    /// As [`Output::flush`].
+    pub(crate) fn begin_with_source(
+        head: &[u8],
+        source: Source,
+        socket: BorrowedFd<'_>,
+        counters: &Counters,
+        flow: &mut Flow,
+        now: Moment,
+        limits: &Limits,
+    ) -> Result<Self, CloseCause> {
+        let mut output = Self::default();
+        output.push_bytes(head)?;
+        output.push_source(source);
+        // What is left of it is known by the output.
+        let _ = output.flush(socket, counters, flow, now, limits)?;
+        Ok(output)
+    }
+
     /// The peer is there.
     pub(crate) fn connected(&mut self) {
         (self.is_blocked, self.is_connecting) = (false, false);
@@ -129,6 +151,7 @@ impl Output {
 
     /// The piece to send next.
     pub(crate) fn pop_front(&mut self) -> Option<Piece> {
+        self.is_blocked = false;
         let piece = self.pieces.pop_front()?;
         if let Piece::Bytes(bytes, sent) = &piece {
             self.waiting_bytes -= bytes.len() - sent;
@@ -161,11 +184,14 @@ impl Output {
     ) -> Result<Flushed, CloseCause> {
         self.is_blocked = false;
         let mut of_files = 0;
-        while let Some(piece) = self.pieces.front_mut() {
+        while let Some(piece) = self.pieces.front() {
             counters.count(Counter::Sends);
             let (outcome, is_file) = match piece {
                 Piece::Bytes(bytes, sent) => {
-                    (send(socket, &bytes[*sent..], SendFlags::NOSIGNAL), false)
+                    // Bytes with a file behind them wait for it and leave in the same segment.
+                    let more =
+                        if self.pieces.len() > 1 { SendFlags::MORE } else { SendFlags::empty() };
+                    (send(socket, &bytes[*sent..], SendFlags::NOSIGNAL | more), false)
                 }
                 Piece::Source(source) => (send_source(socket, source)?, true),
             };

@@ -151,9 +151,13 @@ impl<S: Session> CompletionLoop<S> {
         }
         let is_under_way = connection.marks.submission == self.submission;
         match (&mut connection.tail, connection.conversation.ending()) {
-            // Waits for the send of this turn only: the next turn goes on with it.
             (Tail::Waiting(output), _) if !output.is_in_flight() => {
-                self.unfinished.push(ConnectionId(token));
+                if output.is_blocked() && !output.is_connecting() {
+                    self.watch_room(token);
+                } else {
+                    // For the send of this turn, or its share of it: the next one goes on with it.
+                    self.unfinished.push(ConnectionId(token));
+                }
             }
             (Tail::Waiting(_), _) => {}
             // Its last output may fall short, and then the end comes behind the rest of it.

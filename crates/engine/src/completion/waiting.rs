@@ -1,9 +1,10 @@
 //! Output that waits for its peer on the completion loop, files and pipes.
 //!
 //! Bytes go to the ring as a request that owns them and comes back when the socket has taken
-//! some. A file is sent by `sendfile(2)` as on a readiness loop, with a poll when the socket is
-//! full: the kernel has no request that sends from a file without a worker thread, and reading
-//! it into buffers first took four times the CPU. What is in a pipe is sent by splice(2) in the same way. One request of a connection is under way.
+//! some. A file is sent by `sendfile(2)` as on a readiness loop, its head by `send(2)` with it, and a
+//! poll when the socket is full: the kernel has no request that sends from a file without a worker
+//! thread, and reading it into buffers first took four times the CPU. What is in a pipe is sent by
+//! splice(2) in the same way. One request of a connection is under way.
 
 use std::os::fd::{AsFd, AsRawFd};
 
@@ -61,14 +62,18 @@ impl<S: Session> CompletionLoop<S> {
         match output.flush(socket, &self.counters, &mut connection.flow, now, &self.limits) {
             Ok(Flushed::All) => self.flush(token),
             Ok(Flushed::Budget) => self.unfinished.push(ConnectionId(token)),
-            Ok(Flushed::Full) => {
-                let fd = connection.socket.as_raw_fd();
-                let watch = label(Kind::Writable, token);
-                self.push(|ring| ring.poll(fd, POLLOUT, Shots::One, watch));
-                self.set_under_way(token, UnderWay::Poll);
-            }
+            Ok(Flushed::Full) => self.watch_room(token),
             Err(cause) => self.close(token, cause),
         }
+    }
+
+    /// Output waits for room in a socket that was full.
+    pub(super) fn watch_room(&mut self, token: Token) {
+        let Some(connection) = self.connections.get_mut(token) else { return };
+        let fd = connection.socket.as_raw_fd();
+        let watch = label(Kind::Writable, token);
+        self.push(|ring| ring.poll(fd, POLLOUT, Shots::One, watch));
+        self.set_under_way(token, UnderWay::Poll);
     }
 
     /// A full socket has room again, or failed, which sending will tell.

@@ -30,6 +30,8 @@ pub(super) struct TurnSend {
 pub(super) struct SendMarks {
     /// Number of the submission that its last send rides with; none was made before 1.
     pub(super) submission: u32,
+    /// Something was sent, by a request or by a call.
+    pub(super) has_sent: bool,
     /// Its only send so far was so short that every empty socket takes it whole.
     pub(super) is_sure: bool,
 }
@@ -68,18 +70,24 @@ impl Outlet for Wire<'_> {
             source.into_iter().for_each(|source| output.push_source(source));
             return Ok(Sent::Waits);
         }
-        if len > 0 {
-            self.send_spare(len)?;
+        let Some(source) = source else {
+            if len > 0 {
+                self.send_spare(len)?;
+            }
+            return Ok(Sent::Gone);
+        };
+        // By calls, the head too: as a request it would leave alone, in a segment of its own, and the file
+        // a turn later.
+        self.marks.has_sent = true;
+        let Self { sending, socket, flow, counters, limits, now, .. } = self;
+        let head = &sending.spare()[..len];
+        let output =
+            Output::begin_with_source(head, source, *socket, counters, flow, *now, limits)?;
+        if output.is_empty() {
+            return Ok(Sent::Gone);
         }
-        let Some(source) = source else { return Ok(Sent::Gone) };
-        let mut output = Box::<Output>::default();
-        output.push_source(source);
-        let waits = !output.is_empty();
-        if waits {
-            self.flow.sent(0, self.now, self.limits);
-            *self.tail = Tail::Waiting(output);
-        }
-        Ok(if waits { Sent::Waits } else { Sent::Gone })
+        *self.tail = Tail::Waiting(Box::new(output));
+        Ok(Sent::Waits)
     }
 }
 
@@ -99,9 +107,8 @@ impl Wire<'_> {
             }
         };
         self.sends.push(TurnSend { token: self.token, slice });
-        let is_first = self.marks.submission == 0;
-        *self.marks =
-            SendMarks { submission: self.submission, is_sure: is_first && len <= SURE_BYTES };
+        let is_sure = !self.marks.has_sent && len <= SURE_BYTES;
+        *self.marks = SendMarks { submission: self.submission, has_sent: true, is_sure };
         self.counters.count(Counter::Sends);
         self.counters.add(Counter::BytesOut, len as u64);
         self.flow.sent(len, self.now, self.limits);

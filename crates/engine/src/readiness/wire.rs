@@ -9,7 +9,7 @@ use crate::actions::Source;
 use crate::conversation::{Outlet, Sent};
 use crate::ending::Tail;
 use crate::flow::Flow;
-use crate::output::{Flushed, Output, broken};
+use crate::output::{Output, broken};
 use crate::{CloseCause, Counter, Counters, Limits, Moment};
 
 /// One connection's socket for the time of one call.
@@ -36,38 +36,39 @@ impl Outlet for Wire<'_> {
             source.into_iter().for_each(|source| output.push_source(source));
             return Ok(Sent::Waits);
         }
-        let taken = if len > 0 { self.send_room(len, source.is_some())? } else { Some(0) };
-        if taken == Some(len) && source.is_none() {
+        let output = match source {
+            Some(source) => {
+                let Self { socket, room, flow, counters, limits, now, .. } = self;
+                let head = &room[..len];
+                Output::begin_with_source(head, source, *socket, counters, flow, *now, limits)?
+            }
+            None => {
+                let taken = if len > 0 { self.send_room(len)? } else { Some(0) };
+                if taken == Some(len) {
+                    return Ok(Sent::Gone);
+                }
+                let mut output = Output::default();
+                if taken.is_none() {
+                    output.blocked();
+                }
+                output.push_bytes(&self.room[taken.unwrap_or(0)..len])?;
+                output
+            }
+        };
+        if output.is_empty() {
             return Ok(Sent::Gone);
         }
-        let mut output = Box::<Output>::default();
-        if taken.is_none() {
-            output.blocked();
-        }
-        let taken = taken.unwrap_or(0);
-        output.push_bytes(&self.room[taken..len])?;
-        source.into_iter().for_each(|source| output.push_source(source));
-        // A head that left whole is followed by its file at once.
-        if taken == len {
-            let Self { socket, counters, flow, now, limits, .. } = self;
-            if output.flush(*socket, counters, flow, *now, limits)? == Flushed::All {
-                return Ok(Sent::Gone);
-            }
-        }
-        *self.tail = Tail::Waiting(output);
+        *self.tail = Tail::Waiting(Box::new(output));
         Ok(Sent::Waits)
     }
 }
 
 impl Wire<'_> {
     /// Sends from the room; says how much was taken, or nothing when the socket is full.
-    fn send_room(&mut self, len: usize, has_more: bool) -> Result<Option<usize>, CloseCause> {
-        // With a file behind it, the head waits for it and leaves in the same segment.
-        let flags =
-            if has_more { SendFlags::NOSIGNAL | SendFlags::MORE } else { SendFlags::NOSIGNAL };
+    fn send_room(&mut self, len: usize) -> Result<Option<usize>, CloseCause> {
         loop {
             self.counters.count(Counter::Sends);
-            match send(self.socket, &self.room[..len], flags) {
+            match send(self.socket, &self.room[..len], SendFlags::NOSIGNAL) {
                 Ok(taken) => {
                     self.counters.add(Counter::BytesOut, taken as u64);
                     self.flow.sent(taken, self.now, self.limits);
