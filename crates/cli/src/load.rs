@@ -16,6 +16,7 @@ mod plot;
 mod results;
 mod scraped;
 mod trials;
+mod turns;
 mod values;
 mod view;
 mod wish;

@@ -37,7 +37,7 @@ const SIDES: usize = 2;
 const FOUND: [&str; 3] = ["mean", "server CPU", "generator CPU"];
 
 /// One of the two servers.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Side {
     /// How it is asked; a closed loop.
     pub plan: Plan,
@@ -45,24 +45,23 @@ pub struct Side {
     pub pid: Option<u32>,
 }
 
-/// Compares two servers for about this long, and at least four sets.
+/// Compares two servers for about this long, and at least four sets; ends early, after a round, once
+/// `is_over` says so.
 ///
 /// # Errors
-/// [`LoadError`]: a plan makes no sense, a process is not there, or a request failed.
+/// [`LoadError`]: a plan makes no sense, a process is not there, a request failed, or it was over before
+/// four sets were measured.
 pub fn beside(
     sides: &[Side; SIDES],
     lasts: Duration,
-    is_over: &mut dyn FnMut() -> bool,
+    is_over: &dyn Fn() -> bool,
 ) -> Result<Comparison, LoadError> {
     let began = Instant::now();
     let mut random = fastrand::Rng::with_seed(sides[0].plan.seed);
     let mut trees = [tree(&sides[0])?, tree(&sides[1])?];
     let (mut sets, mut costs): (Vec<[Option<f64>; FOUND.len()]>, Costs) = Default::default();
     while sets.len() < SETS_MIN || began.elapsed() < lasts {
-        if is_over() {
-            break;
-        }
-        let set = measured(sides, &mut trees, &mut random)?;
+        let Some(set) = measured(sides, &mut trees, &mut random, is_over)? else { break };
         let ratio = |at: usize| {
             let of = |side: usize| set.iter().map(|round| round[side][at]).collect::<Vec<_>>();
             set_ratio(&of(1), &of(0)).map(|ratio| ratio.log_ratio)
@@ -75,8 +74,11 @@ pub fn beside(
         }
     }
     if sets.len() < SETS_MIN {
-        let why = format!("it was ended after {} of at least {SETS_MIN} sets", sets.len());
-        return Err(LoadError::Plan { what: "turns", why });
+        let why = format!(
+            "ended after {} of at least {SETS_MIN} sets of turns; nothing can be told from so few",
+            sets.len()
+        );
+        return Err(LoadError::Run { why });
     }
     let moved = FOUND.iter().enumerate().filter_map(|(at, name)| {
         let logs = sets.iter().map(|set| set[at]).collect::<Option<Vec<f64>>>()?;
@@ -106,29 +108,38 @@ fn tree(side: &Side) -> Result<Option<Tree>, LoadError> {
     Ok(Some(tree))
 }
 
-/// The rounds of one set.
+/// What a round found of each side.
+type Round = [[f64; FOUND.len()]; SIDES];
+
+/// The rounds of one set; nothing when it was over before the last of them.
 fn measured(
     sides: &[Side; SIDES],
     trees: &mut [Option<Tree>; SIDES],
     random: &mut fastrand::Rng,
-) -> Result<Vec<[[f64; FOUND.len()]; SIDES]>, LoadError> {
+    is_over: &dyn Fn() -> bool,
+) -> Result<Option<Vec<Round>>, LoadError> {
     let mut arms = [Turns::open(sides[0].plan.clone())?, Turns::open(sides[1].plan.clone())?];
     let connections = u64::from(sides[0].plan.connections);
     // Both warm up; the slower one says how many requests make a turn.
     let mut requests = u64::MAX;
-    for arm in &mut arms {
-        sound(arm.turn(TURN * 4, None)?)?;
-        requests = requests.min(sound(arm.turn(TURN, None)?)?.right);
+    let sound = |turned: Turned, side: usize| sound(turned, side, &sides[side].plan);
+    for (side, arm) in arms.iter_mut().enumerate() {
+        sound(arm.turn(TURN * 4, None)?, side)?;
+        requests = requests.min(sound(arm.turn(TURN, None)?, side)?.right);
     }
     let requests = requests.max(connections * 2);
     let mut rounds = Vec::with_capacity(ROUNDS);
     for _ in 0..ROUNDS {
+        if is_over() {
+            return Ok(None);
+        }
         let mut round = [[0.0; FOUND.len()]; SIDES];
         let first = random.usize(..SIDES);
         for side in [first, 1 - first] {
-            sound(arms[side].turn(TURN_MAX, Some((requests / LEAD_IN_PART).max(connections)))?)?;
+            let lead_in = (requests / LEAD_IN_PART).max(connections);
+            sound(arms[side].turn(TURN_MAX, Some(lead_in))?, side)?;
             let (server, own) = (asleep(&mut trees[side]), cpu_time());
-            let turned = sound(arms[side].turn(TURN_MAX, Some(requests))?)?;
+            let turned = sound(arms[side].turn(TURN_MAX, Some(requests))?, side)?;
             let own = cpu_time().saturating_sub(own);
             let server = asleep(&mut trees[side]).saturating_sub(server);
             let each = |time: Duration| time.as_secs_f64() * 1e6 / turned.right as f64;
@@ -138,19 +149,25 @@ fn measured(
         }
         rounds.push(round);
     }
-    Ok(rounds)
+    Ok(Some(rounds))
 }
 
 /// A turn in which nothing failed: another one measures something else.
-fn sound(turned: Turned) -> Result<Turned, LoadError> {
+fn sound(turned: Turned, side: usize, plan: &Plan) -> Result<Turned, LoadError> {
     if turned.failed == 0 && turned.right > 0 {
         return Ok(turned);
     }
+    let server = ["the first server", "the second server"][side];
+    let url = plan.targets.first().map_or("", |target| &target.url);
+    let what = match turned.failed {
+        0 => "answered no request in a turn".to_owned(),
+        1 => "failed 1 request of a turn, or answered it wrongly".to_owned(),
+        failed => format!("failed {failed} requests of a turn, or answered them wrongly"),
+    };
     let why = format!(
-        "{} requests of a turn failed or were answered wrongly; expected none: try pollux load on this server",
-        turned.failed.max(1)
+        "{server}, {url}, {what}; expected right answers alone: pollux load {url} says what is wrong"
     );
-    Err(LoadError::Plan { what: "turns", why })
+    Err(LoadError::Run { why })
 }
 
 /// CPU time of a server once it sleeps; nothing where it is not known.

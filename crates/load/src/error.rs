@@ -32,6 +32,12 @@ pub enum LoadError {
         /// What is wrong, and what would be right.
         why: String,
     },
+    /// A run that had begun could not come to a result.
+    #[error("{why}")]
+    Run {
+        /// What happened, and what to try.
+        why: String,
+    },
     /// A loop could not be opened, or stopped.
     #[error("the loop of thread {thread} failed")]
     Loop {

@@ -14,7 +14,7 @@ use crate::control::Control;
 use crate::course::{Course, stalls, standstills};
 use crate::objective::judge;
 use crate::own_use::OwnUse;
-use crate::render::count;
+use crate::render::plural;
 use crate::server_watch::ServerWatch;
 use crate::shared::monotonic_ns;
 use crate::tally::{Interval, Tally};
@@ -272,7 +272,7 @@ fn setting(plan: &Plan, measured: Duration) -> Setting {
                 Order::Random if list.is_weighted() => "at random by weight",
                 Order::Random => "at random",
             };
-            format!("{} requests {order}", count(list.len() as u64))
+            format!("{} {order}", plural(list.len() as u64, "request"))
         }),
         driver: plan.driver.name().to_owned(),
         threads: plan.threads,

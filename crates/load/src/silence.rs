@@ -3,7 +3,7 @@
 
 use crate::render::count;
 use crate::watch::finding;
-use crate::{Finding, FindingKind, Outcome, Standstill};
+use crate::{Errors, Finding, FindingKind, Outcome, Standstill};
 
 /// What is shorter is no standstill of the generator, and no request that hangs.
 const TOLD_S: f64 = 1.0;
@@ -40,16 +40,15 @@ fn never_any(outcome: &Outcome) -> (String, &'static str) {
     }
     if errors + out > 0 {
         let longest_s = outcome.latency.max_ns().unwrap_or(0) as f64 / 1e9;
-        return (
-            format!(
-                "nothing was answered: {} requests failed, {} were out at the end; the longest \
-                 had waited {longest_s:.1} s",
-                count(errors),
+        let waited = match out {
+            0 => String::new(),
+            _ => format!(
+                ", {} were out at the end; the longest had waited {longest_s:.1} s",
                 count(out)
             ),
-            "the server takes connections and says nothing to them: check that it works, and that \
-             the URL is right",
-        );
+        };
+        let text = format!("nothing was answered: {} requests failed{waited}", count(errors));
+        return (text, never_answered_because(outcome));
     }
     let is_crowd = outcome.crowd.iter().any(|kind| kind.asked > 0);
     let advice = match is_crowd {
@@ -59,6 +58,23 @@ fn never_any(outcome: &Outcome) -> (String, &'static str) {
         false => "let it run longer (-d)",
     };
     ("the run ended before a request had begun that counts".to_owned(), advice)
+}
+
+/// What to do where the server takes connections: by what it does to most of them.
+fn never_answered_because(outcome: &Outcome) -> &'static str {
+    let of = |kind: fn(&Errors) -> u64| kind(&outcome.errors) + kind(&outcome.warm_up_errors);
+    let malformed = of(|errors| errors.malformed);
+    let ended = of(|errors| errors.short + errors.reset);
+    let silent = of(|errors| errors.timeout + errors.unsent) + outcome.unanswered.count();
+    if malformed > ended.max(silent) {
+        return "what the server sends is not HTTP/1.1, or breaks its rules: check the port, and look at \
+                an answer (curl -v)";
+    }
+    if ended > silent {
+        return "the server ends its connections before an answer is whole: look at its log, and at an \
+                answer (curl -v)";
+    }
+    "the server takes connections and says nothing to them: check that it works, and that the URL is right"
 }
 
 /// The measured part had no answer, the warm-up had `answered`.
@@ -197,6 +213,11 @@ mod tests {
         outcome.latency.note_longest(10_000_000_000);
         let text = first(&outcome);
         assert!(text.contains("1 were out at the end") && text.contains("10.0 s"), "{text}");
+        assert!(findings(&outcome)[0].advice.contains("says nothing to them"));
+        outcome.errors.short = 2;
+        assert!(findings(&outcome)[0].advice.contains("before an answer is whole"));
+        outcome.errors.malformed = 3;
+        assert!(findings(&outcome)[0].advice.contains("not HTTP/1.1"));
         outcome.first_failure = Some("can't connect to x".to_owned());
         assert!(first(&outcome).contains("can't connect to x"));
         outcome.was_ended_early = true;

@@ -85,7 +85,7 @@ pub(crate) fn to_the_end(
 }
 
 /// What the second wish to end does: nothing is shown.
-fn at_once(wish: Wish) -> Failure {
+pub(super) fn at_once(wish: Wish) -> Failure {
     let message = "ended at once; nothing was shown".to_owned();
     Failure { message, code: wish.exit_code() }
 }

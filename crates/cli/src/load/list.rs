@@ -63,6 +63,8 @@ pub(crate) fn read(path: &Path, base: &Target, list: &mut RequestList) -> Result
         let text = std::str::from_utf8(&bytes).map_err(|error| {
             wrong(Wrong { column: error.valid_up_to() + 1, why: "not UTF-8".to_owned() })
         })?;
+        // Some editors put a mark of the byte order before the first line.
+        let text = if number == 1 { text.trim_start_matches('\u{feff}') } else { text };
         add(text, base, list).map_err(wrong)?;
     }
     match list.is_empty() {
@@ -82,7 +84,8 @@ fn add(text: &str, base: &Target, list: &mut RequestList) -> Result<(), Wrong> {
     let line = match line.starts_with('{') {
         true => serde_json::from_str(text.trim_end()).map_err(|error| {
             let why = error.to_string();
-            let why = why.split(" at line ").next().unwrap_or_default().to_owned();
+            let why = why.split(" at line ").next().unwrap_or_default();
+            let why = why.replace("expected u32", "expected a whole number up to 4294967295");
             Wrong { column: error.column(), why: format!("{why}; expected {FORM}") }
         })?,
         false => plain(text)?,
@@ -261,6 +264,9 @@ mod tests {
                     \"x=1\", \"headers\": {\"accept\": \"text/plain\", \"Host\": \"h\"}}\n/d/[08-11]";
         let list = listed(text.as_bytes()).expect("requests");
         assert_eq!((list.len(), list.is_weighted()), (7, true));
+        // As editors of other systems write it.
+        let other = format!("\u{feff}{}", text.replace('\n', "\r\n"));
+        assert_eq!(listed(other.as_bytes()).expect("requests").len(), 7);
         let json =
             r#"{"url": "/c", "body": "x=1", "headers": {"accept": "text/plain", "Host": "h"}}"#;
         let line = target(serde_json::from_str(json).expect("a line"), &base()).expect("a request");
@@ -287,6 +293,10 @@ mod tests {
             ("{\"url\": \"/a\"\n", "FILE:1:12: EOF"),
             ("{\"url\": \"/a\", \"headers\": {\"A B\": \"c\"}}\n", "\"A B\" is not a field name"),
             ("{\"url\": \"/a\", \"weight\": 0}\n", "weight 0"),
+            (
+                "{\"url\": \"/a\", \"weight\": -1}\n",
+                "expected a whole number up to 4294967295; expected [M",
+            ),
             ("/a/[9-1]\n", "FILE:1:1: [9-1]: expected two numbers that rise"),
             ("/[1-2]/[1-2]/[1-2]/[1-2]/[1-2]\n", "more than 4 patterns"),
             ("/[1-1001]/[1-1000]\n", "more than 1000000 requests"),

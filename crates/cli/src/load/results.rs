@@ -4,25 +4,21 @@ use std::fs::File;
 use std::io::Read as _;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
-use std::time::Duration;
 
 use clap::{Args, Subcommand};
-use pollux_engine::Signals;
 use pollux_load::compare::{Change, compare};
 use pollux_load::merge::merged;
-use pollux_load::{Outcome, Side, beside, render};
+use pollux_load::{Outcome, render};
 
 use super::files::Files;
-use super::flags::{LoadFlags, LoadSettings, Output};
-use super::plan;
-use super::wish::Wish;
+use super::flags::{LoadFlags, Output};
+use super::turns;
 use crate::output::{self, Failure};
 
 /// A result is smaller: a run of a week has some hundred megabytes.
 const RESULT_BYTES_MAX: u64 = 1 << 30;
-/// How long turns are taken when nobody says.
-const TURNS_LAST: Duration = Duration::from_secs(30);
-const WORSE: u8 = 3;
+/// The exit code of --gate where a figure got worse.
+pub(super) const WORSE: u8 = 3;
 const UNCLEAR: u8 = 4;
 
 /// `pollux load` with what it does beside putting load on a server.
@@ -97,7 +93,7 @@ pub(super) fn run(results: &Results) -> Result<ExitCode, Failure> {
             compared(results, (*gate, *strict), *across, *json)
         }
         Results::Turns { flags, before_pid, after_pid, gate } => {
-            turns(flags, [*before_pid, *after_pid], *gate)
+            turns::run(flags, [*before_pid, *after_pid], *gate)
         }
         Results::Merge { results, json, hlog, csv, html } => {
             let [json, hlog, csv, html] = [json, hlog, csv, html].map(Clone::clone);
@@ -130,61 +126,6 @@ fn compared(
         () if strict && is_unclear => ExitCode::from(UNCLEAR),
         () => ExitCode::SUCCESS,
     })
-}
-
-fn turns(flags: &LoadFlags, pids: [Option<u32>; 2], gate: bool) -> Result<ExitCode, Failure> {
-    let settings = flags.read().map_err(Failure::usage)?;
-    if let Some(flag) = useless(&settings) {
-        let why =
-            format!("{flag}: it is of no use in turns, which are a closed loop of one thread");
-        return Err(Failure::usage(why));
-    }
-    let count = settings.urls.len();
-    if count != pids.len() {
-        return Err(Failure::usage(format!("{count} URLs; expected two, before and after")));
-    }
-    let lasts = settings.duration.unwrap_or(TURNS_LAST);
-    let side = |at: usize| {
-        let mut own = settings.clone();
-        own.urls = vec![settings.urls[at].clone()];
-        let plan = plan::plan(&own).map_err(|error| super::failure(&error))?;
-        Ok::<_, Failure>(Side { plan, pid: pids[at] })
-    };
-    let sides = [side(0)?, side(1)?];
-    let signals = Signals::catch(&Wish::SIGNALS).map_err(Failure::failed)?;
-    let mut is_over = || signals.take().is_some();
-    let found = beside(&sides, lasts, &mut is_over).map_err(|error| super::failure(&error))?;
-    output::result(&match settings.output.json {
-        Some(_) => serde_json::to_string_pretty(&found).expect("plain data") + "\n",
-        None => output::shown(&found.table()),
-    })?;
-    let is_worse = gate && found.has(Change::Worse);
-    Ok(if is_worse { ExitCode::from(WORSE) } else { ExitCode::SUCCESS })
-}
-
-/// A flag that asks for what turns are not.
-fn useless(settings: &LoadSettings) -> Option<&'static str> {
-    let LoadSettings { output, .. } = settings;
-    let asked = [
-        ("--rate", settings.rate.is_some()),
-        ("--requests", settings.requests.is_some()),
-        ("--warm-up", settings.warm_up.is_some()),
-        ("--think", !settings.think.is_zero()),
-        ("--pipeline", settings.pipeline > 1),
-        ("--threads", settings.threads > 1),
-        ("--slo", !settings.objectives.is_empty()),
-        ("--percentiles", !settings.quantiles.is_empty()),
-        ("--find-capacity", settings.finds_capacity),
-        ("--hold", settings.holds),
-        ("--prometheus", settings.prometheus.is_some()),
-        ("--server-pid", settings.server_pid.is_some()),
-        ("--hlog", output.hlog.is_some()),
-        ("--csv", output.csv.is_some()),
-        ("--html", output.html.is_some()),
-        ("--as", output.style.is_some()),
-        ("--json", output.json.as_ref().is_some_and(|path| path.as_os_str() != "-")),
-    ];
-    asked.into_iter().find(|(_, is_asked)| *is_asked).map(|(flag, _)| flag)
 }
 
 fn sum(results: &[PathBuf], files: &Output) -> Result<ExitCode, Failure> {

@@ -47,7 +47,7 @@ fn a_host_that_cannot_be_looked_up_is_no_wrong_flag() {
 #[test]
 fn a_server_that_dies_in_the_middle_is_an_exit_code() {
     let server = Server::start();
-    let mut load = started(&["-d", "4s", "--warm-up", "0s", "-c", "2", "--json", "-", &server.url]);
+    let mut load = started(&["-d", "3s", "--warm-up", "0s", "-c", "2", "--json", "-", &server.url]);
     let mut stderr = BufReader::new(load.stderr.take().expect("piped"));
     let mut said = String::new();
     while !said.contains("1.0 s") {
@@ -75,8 +75,8 @@ fn answers_that_are_not_as_expected_are_an_exit_code() {
 
 #[test]
 fn the_first_interrupt_ends_the_run_and_shows_its_result() {
-    let server = Server::start();
-    for (signal, code) in [(Signal::INT, 130), (Signal::TERM, 143), (Signal::HUP, 129)] {
+    let server = &Server::start();
+    let ends = |(signal, code)| {
         let flags = ["-d", "60s", "--warm-up", "0s", "-c", "2", "--json", "-", &server.url];
         let mut load = started(&flags);
         let mut stderr = BufReader::new(load.stderr.take().expect("piped"));
@@ -92,7 +92,12 @@ fn the_first_interrupt_ends_the_run_and_shows_its_result() {
         let measured = json["measured_s"].as_f64().expect("a time");
         assert!((0.9..50.0).contains(&measured), "{measured}");
         assert!(json["totals"]["answered"].as_u64().expect("a count") > 0);
-    }
+    };
+    std::thread::scope(|scope| {
+        for one in [(Signal::INT, 130), (Signal::TERM, 143), (Signal::HUP, 129)] {
+            scope.spawn(move || ends(one));
+        }
+    });
 }
 
 #[test]

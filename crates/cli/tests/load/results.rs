@@ -1,11 +1,16 @@
 //! Results that were written are compared and added up.
 
+use std::net::TcpListener;
 use std::path::Path;
 use std::process::Stdio;
+use std::time::Instant;
 
+use rustix::process::{Pid, Signal, kill_process};
+
+use crate::endings::nobody;
 use crate::nginx::{Nginx, has_nginx};
 use crate::responder::Responder;
-use crate::run::{Server, command, load, load_well};
+use crate::run::{PATIENCE, Server, command, load, load_well, started};
 
 fn path(folder: &Path, name: &str) -> String {
     folder.join(name).to_str().expect("a plain name").to_owned()
@@ -38,16 +43,54 @@ fn turns_need_two_urls_that_answer_and_no_flag_of_another_kind_of_load() {
     let server = Server::start();
     let url = &*server.url;
     for (flags, code, told) in [
-        (&[url][..], 2, "1 URLs; expected two, before and after"),
+        (&[url][..], 2, "1 URL given; expected two: of the server before, and of the one after"),
+        (&[url, url, url], 2, "3 URLs given; expected two"),
         (&["--rate", "5", url, url], 2, "--rate: it is of no use in turns"),
         (&["--html", "x", url, url], 2, "--html: it is of no use in turns"),
         (&["--before-pid", "4194304", url, url], 2, "the server's process: 4194304: "),
-        (&["--expect-status", "404", url, url], 2, "failed or were answered wrongly"),
+        (&["--expect-status", "404", url, url], 1, "of a turn, or answered them wrongly; expected"),
+        (&[url, &nobody()], 1, "the second server, http://127.0.0.1:"),
     ] {
         let said = load(&[&["turns"], flags].concat());
         assert_eq!(said.code, Some(code), "{said:?}");
         assert!(said.stderr.contains(told), "{told}: {said:?}");
     }
+}
+
+#[test]
+fn the_first_interrupt_ends_turns_after_a_round_and_the_second_at_once() {
+    let server = Server::start();
+    let flags = ["turns", "-c", "2", "-d", "1h", &server.url, &server.url];
+    for (signal, code) in [(Signal::INT, 130), (Signal::TERM, 143), (Signal::HUP, 129)] {
+        let load = started(&flags);
+        let before = server.requests();
+        // It catches signals before it asks for anything.
+        while server.requests() < before + 100 {
+            std::thread::yield_now();
+        }
+        kill_process(Pid::from_child(&load), signal).expect("it runs");
+        let output = load.wait_with_output().expect("it ends");
+        let told = String::from_utf8_lossy(&output.stderr).into_owned();
+        let is_early = told.contains("of at least 4 sets of turns");
+        assert_eq!(output.status.code(), Some(code), "{told}");
+        assert!(is_early != output.stdout.starts_with(b"figure"), "{output:?}");
+    }
+    // It never answers, so that a round takes as long as a request may.
+    let silent = TcpListener::bind("127.0.0.1:0").expect("a port");
+    let url = format!("http://{}/", silent.local_addr().expect("bound"));
+    let mut load = started(&["turns", "-c", "1", "--timeout", "1h", &url, &url]);
+    let _asked = silent.accept().expect("it connects");
+    let end = Instant::now() + PATIENCE;
+    let status = loop {
+        // Those that come before the first was taken are one with it.
+        let _ = kill_process(Pid::from_child(&load), Signal::INT);
+        if let Some(status) = load.try_wait().expect("our own child") {
+            break status;
+        }
+        assert!(Instant::now() < end, "it goes on after many interrupts");
+        std::thread::yield_now();
+    };
+    assert_eq!(status.code(), Some(130));
 }
 
 #[test]

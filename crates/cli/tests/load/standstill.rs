@@ -25,6 +25,15 @@ const TRIES: u32 = 5;
 const CLOSED: &[&str] = &["-c", "4"];
 const OPEN: &[&str] = &["-c", "4", "--rate", "500"];
 
+/// Runs at both paces at the same time, each beside a server of its own: nearly all of it is waiting.
+fn at_both_paces<S>(server: impl Fn() -> S + Sync, run: impl Fn(&S, &[&str]) + Sync) {
+    std::thread::scope(|scope| {
+        for pace in [CLOSED, OPEN] {
+            scope.spawn(|| run(&server(), pace));
+        }
+    });
+}
+
 /// Ends the command, reads what it said.
 fn end(mut load: Child, mut stderr: impl BufRead) -> Said {
     let stdout = text_of(load.stdout.take().expect("piped"));
@@ -86,26 +95,23 @@ fn stopped_at(server: &Server, flags: &[&str], after: &str) -> Said {
 
 #[test]
 fn a_server_stopped_in_the_middle_is_a_finding_with_seconds() {
-    let server = Server::start();
-    for pace in [CLOSED, OPEN] {
+    at_both_paces(Server::start, |server, pace| {
         let flags = [pace, &["-d", "4s", "--warm-up", "1s"]].concat();
-        is_told(STOP, || stopped_at(&server, &flags, "2.0 s"));
-    }
+        is_told(STOP, || stopped_at(server, &flags, "2.0 s"));
+    });
 }
 
 #[test]
 fn a_server_stopped_from_the_warm_up_on_is_a_finding_with_seconds() {
-    let server = Server::start();
-    for pace in [CLOSED, OPEN] {
+    at_both_paces(Server::start, |server, pace| {
         let flags = [pace, &["-d", "3s", "--warm-up", "2s"]].concat();
-        is_told(STOP, || stopped_at(&server, &flags, "1.0 s"));
-    }
+        is_told(STOP, || stopped_at(server, &flags, "1.0 s"));
+    });
 }
 
 #[test]
 fn a_server_stopped_before_the_start_is_a_finding_with_seconds() {
-    let server = Server::start();
-    for pace in [CLOSED, OPEN] {
+    at_both_paces(Server::start, |server, pace| {
         let flags = [pace, &["-d", "3s", "--warm-up", "1s", "--json", "-", &server.url]].concat();
         is_told(Duration::from_secs(1), || {
             kill_process(server.pid(), Signal::STOP).expect("it runs");
@@ -115,13 +121,12 @@ fn a_server_stopped_before_the_start_is_a_finding_with_seconds() {
             kill_process(server.pid(), Signal::CONT).expect("it is stopped");
             end(load, stderr)
         });
-    }
+    });
 }
 
 #[test]
 fn a_server_stopped_over_the_end_is_a_finding_with_seconds() {
-    let server = Server::start();
-    for pace in [CLOSED, OPEN] {
+    at_both_paces(Server::start, |server, pace| {
         let flags = [pace, &["-d", "2s", "--warm-up", "1s", "--json", "-", &server.url]].concat();
         is_told(Duration::from_secs(1), || {
             let mut load = started(&flags);
@@ -133,7 +138,7 @@ fn a_server_stopped_over_the_end_is_a_finding_with_seconds() {
             assert!(said.json()["unanswered"]["count"].as_u64() >= Some(1), "{said:?}");
             said
         });
-    }
+    });
 }
 
 #[test]
@@ -220,10 +225,15 @@ fn a_pause_of_answers_is_found_on_two_threads_too() {
 
 #[test]
 fn connections_that_are_never_served_neither_lower_the_rate_nor_lengthen_the_run() {
-    let server = Stoppable::start(2);
+    let servers = [Stoppable::start(2), Stoppable::start(2)];
     let began = Instant::now();
-    let flags = ["-d", "1s", "--warm-up", "1s", "-c", "8", "--timeout", "20s", "--json", "-"];
-    let said = load(&[&flags[..], &[&server.url]].concat());
+    let run = ["-d", "1s", "--warm-up", "1s", "-c", "8"];
+    let json = started(&[&run[..], &["--timeout", "20s", "--json", "-", &servers[0].url]].concat());
+    let table = started(&[&run[..], &["-q", &servers[1].url]].concat());
+    let [said, table] = [json, table].map(|mut load| {
+        let stderr = BufReader::new(load.stderr.take().expect("piped"));
+        end(load, stderr)
+    });
     assert!(began.elapsed() < Duration::from_secs(15), "{:?}", began.elapsed());
     let json = said.json();
     let measured_s = json["measured_s"].as_f64().expect("a time");
@@ -234,21 +244,22 @@ fn connections_that_are_never_served_neither_lower_the_rate_nor_lengthen_the_run
     assert!(kinds(&json).contains(&"unanswered") && said.code == Some(3), "{said:?}");
     // Those that it serves were answered to the end; nobody asked them for more.
     assert!(!kinds(&json).contains(&"outage"), "{said:?}");
-    let table = load(&["-d", "1s", "--warm-up", "1s", "-c", "8", "-q", &server.url]);
     assert!(table.stdout.contains("never answered"), "{table:?}");
 }
 
 #[test]
 fn a_duration_is_kept_on_a_server_that_never_answers() {
-    let server = Stoppable::start(0);
-    for pace in [CLOSED, OPEN] {
-        let began = Instant::now();
-        let said = load(&[pace, &["-d", "2s", "--timeout", "20s", "-q", &server.url]].concat());
-        // Alone it takes 2.0 s; the warm-up in which nothing was answered is a part of them.
-        let took = began.elapsed();
-        assert!(took >= Duration::from_secs(2) && took < Duration::from_secs(10), "{took:?}");
-        assert_eq!(said.code, Some(1), "{said:?}");
-        assert!(said.stdout.contains("Nothing was answered"), "{said:?}");
-        assert!(!said.stdout.contains("dead connections"), "{said:?}");
-    }
+    at_both_paces(
+        || Stoppable::start(0),
+        |server, pace| {
+            let began = Instant::now();
+            let said = load(&[pace, &["-d", "2s", "--timeout", "20s", "-q", &server.url]].concat());
+            // Alone it takes 2.0 s; the warm-up in which nothing was answered is a part of them.
+            let took = began.elapsed();
+            assert!(took >= Duration::from_secs(2) && took < Duration::from_secs(10), "{took:?}");
+            assert_eq!(said.code, Some(1), "{said:?}");
+            assert!(said.stdout.contains("Nothing was answered"), "{said:?}");
+            assert!(!said.stdout.contains("dead connections"), "{said:?}");
+        },
+    );
 }

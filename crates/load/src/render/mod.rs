@@ -40,6 +40,7 @@ pub use json::{JSON_SCHEMA, JSON_VERSION, json};
 pub use pollux_report::number::{count, time};
 pub use prometheus::prometheus;
 pub use table::table;
+pub(crate) use words::plural;
 pub use wrk::wrk;
 
 #[cfg(doc)]

@@ -145,7 +145,7 @@ pub(super) fn sentence(text: &str) -> String {
 }
 
 /// `1 thread`, `2 threads`.
-pub(super) fn plural(count: u64, noun: &str) -> String {
+pub(crate) fn plural(count: u64, noun: &str) -> String {
     let s = if count == 1 { "" } else { "s" };
     format!("{} {noun}{s}", number::count(count))
 }
