@@ -48,8 +48,9 @@ pub(crate) fn run(command: &ProxyCommand) -> Result<ExitCode, Failure> {
     }
     let settings = read(&command.flags).map_err(Failure::usage)?;
     if command.check {
-        settings.config.read_secrets().map_err(Failure::usage)?;
-        output::result(&settings.config.plan())?;
+        let secrets = settings.config.read_secrets().map_err(Failure::usage)?;
+        let remarks = secrets.remarks.iter().map(|remark| format!("warning: {remark}\n"));
+        output::result(&remarks.fold(settings.config.plan(), |plan, remark| plan + &remark))?;
         return Ok(ExitCode::SUCCESS);
     }
     pollux_command::limits::raise_descriptor_limit().map_err(Failure::failed)?;

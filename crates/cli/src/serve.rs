@@ -35,11 +35,12 @@ pub(crate) fn run(command: &ServeCommand) -> Result<ExitCode, Failure> {
         output::result(&plan)?;
         return Ok(ExitCode::SUCCESS);
     }
+    // Before anything else is opened: a number that was not passed must not be one of our own.
+    let passed = activation::sockets().map_err(Failure::failed)?;
     pollux_command::limits::raise_descriptor_limit().map_err(Failure::failed)?;
     let signals = [Signal::Terminate, Signal::Interrupt, Signal::HangUp];
     let mut signals = Signals::catch(&signals).map_err(Failure::failed)?;
     let failed = |error| Failure::failed(pollux_lab::error::in_words(&error));
-    let passed = activation::sockets().map_err(Failure::failed)?;
     let words = ["serve".into()];
     let process =
         OwnProcess { sockets: passed, settings: command.flags.path(), privileged: Some(&words) };

@@ -67,7 +67,7 @@ impl FromStr for ListenAddress {
 
 fn tcp(text: &str) -> Result<SocketAddr, String> {
     let is_number = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
-    let Some((host, port)) = text.rsplit_once(':') else {
+    let Some((host, port)) = text.rsplit_once(':').filter(|_| !text.ends_with(']')) else {
         let why = if is_number(text) { "a port without its colon" } else { "no port" };
         return Err(why.to_owned());
     };
@@ -76,7 +76,7 @@ fn tcp(text: &str) -> Result<SocketAddr, String> {
     }
     let number = port.parse().ok().filter(|_| is_number(port));
     let number = number.ok_or_else(|| format!("\"{port}\" is not a port from 0 to 65535"))?;
-    if host.is_empty() {
+    if host.is_empty() || host == "*" {
         return Ok(SocketAddr::new(every_address(), number));
     }
     if host.contains(':') && !(host.starts_with('[') && host.ends_with(']')) {
@@ -429,8 +429,10 @@ mod tests {
         }
         let error = "8080".parse::<ListenAddress>().expect_err("no host");
         assert!(error.to_string().contains("HOST:PORT"), "{error}");
-        let Ok(ListenAddress::Tcp(every)) = ":8080".parse() else { panic!("TCP") };
-        assert!(every.ip().is_unspecified() && every.port() == 8080, "{every}");
+        for text in [":8080", "*:8080"] {
+            let Ok(ListenAddress::Tcp(every)) = text.parse() else { panic!("{text}") };
+            assert!(every.ip().is_unspecified() && every.port() == 8080, "{every}");
+        }
     }
 
     #[test]
@@ -443,6 +445,7 @@ mod tests {
             (":+1", "\"+1\" is not a port from 0 to 65535"),
             ("127.0.0.1:99999", "\"99999\" is not a port"),
             ("127.0.0.1:", "\"\" is not a port"),
+            ("[::1]", "no port"),
             ("::1:80", "brackets"),
             ("[::1:80", "brackets"),
             ("pollux.invalid:80", "\"pollux.invalid\" can't be looked up"),

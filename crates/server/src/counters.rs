@@ -56,7 +56,7 @@ pub enum ServerCounter {
     Compressions,
     /// Answers with a file that was compressed, now or before.
     CompressedSent,
-    /// Answers with a file as it is, because enough was compressed in that second.
+    /// Answers with a file as it is, because enough was compressed in that second or is being sent.
     CompressionsPutOff,
     /// Lines of the access log that were lost: no room, or a write failed.
     LogLinesLost,

@@ -14,6 +14,7 @@ mod describe;
 mod endpoints;
 mod listen;
 mod loops;
+mod pulse;
 mod rights;
 mod watch;
 
@@ -22,7 +23,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use pollux_engine::{Group, ListenAddress, Listener, Signal, Signals, Sockets};
+use pollux_engine::{Counter, Group, ListenAddress, Listener, Signal, Signals, Sockets};
 use pollux_tls::HTTP_1_1;
 
 use crate::config::{Loops, ServeConfig};
@@ -43,6 +44,7 @@ pub(crate) use endpoints::{CONTROL, Endpoints, STATS, close_to_others};
 pub(crate) use listen::{explained, explained_open};
 use loops::start_group;
 pub(crate) use loops::start_on_first;
+use pulse::Pulse;
 use rights::{keep_rights, out_of_reach};
 pub(crate) use watch::Watch;
 
@@ -201,6 +203,7 @@ impl Server {
             return Err(error);
         }
         server.banner.extend(unreachable);
+        server.tell_of_certificate();
         Ok(server)
     }
 
@@ -247,9 +250,10 @@ impl Server {
     /// As [`Server::start`].
     pub fn check(config: &ServeConfig) -> Result<String, ServerError> {
         let watching = &config.watching;
+        let mut remarks = Vec::new();
         log::check("error", &watching.error_log)?;
         if let Some(keys) = &config.tls {
-            Certificate::open(keys.clone(), Some(HTTP_1_1))?;
+            remarks = Certificate::open(keys.clone(), Some(HTTP_1_1))?.remarks();
         }
         let addresses = config.listen.iter().map(|address| (SERVER, "--listen", address.clone()));
         addresses.chain(endpoints::addresses(watching)).try_for_each(|(part, flag, address)| {
@@ -261,7 +265,8 @@ impl Server {
         let mut without_log = config.clone();
         without_log.watching.access_log = None;
         Shared::new(&without_log, Arc::default(), &Logs::default())?;
-        Ok(plan(config))
+        let remarks = remarks.into_iter().map(|remark| format!("warning: {remark}\n"));
+        Ok(std::iter::once(plan(config)).chain(remarks).collect())
     }
 
     /// A server of loops that run already, with its endpoints.
@@ -340,8 +345,14 @@ impl Server {
         mut master: Option<&mut Link>,
     ) -> Result<(), ServerError> {
         let mut is_draining = false;
+        let alive_every = self.manager.as_ref().and_then(Manager::alive_every);
+        let mut pulse = alive_every.map(|every| Pulse::new(every, Instant::now()));
         while !self.has_ended(is_draining) {
-            let tick = if is_draining { DRAIN_TICK } else { IDLE_TICK };
+            let mut tick = if is_draining { DRAIN_TICK } else { IDLE_TICK };
+            if let Some(pulse) = &mut pulse {
+                self.tell_watchdog(pulse, is_draining);
+                tick = tick.min(pulse.wait(Instant::now()));
+            }
             match signals.wait(Some(tick)).map_err(ServerError::Signals)? {
                 Some(Signal::HangUp) => {
                     self.tell_manager(State::Reloading);
@@ -447,6 +458,7 @@ impl Server {
                 self.show_facts();
                 self.group.nudge();
                 self.tell_of_signal("reloaded");
+                self.tell_of_certificate();
             }
             Err(why) => self.logs.errors.report(Event::ReloadFailed, unix_s(), || {
                 // One mistake a line; an entry of the log is one line.
@@ -456,9 +468,27 @@ impl Server {
         }
     }
 
+    /// Says what clients will not like about the certificate, if it has one.
+    fn tell_of_certificate(&self) {
+        for remark in self.certificate.iter().flat_map(Certificate::remarks) {
+            self.logs.errors.report(Event::Certificate, unix_s(), || remark.clone());
+        }
+    }
+
     fn tell_manager(&self, state: State) {
         if let Some(manager) = &self.manager {
             manager.tell(state);
+        }
+    }
+
+    /// Tells the manager that the server works, when that is due and every loop takes turns.
+    fn tell_watchdog(&self, pulse: &mut Pulse, is_draining: bool) {
+        let turns = self.overview.loops.iter().map(|source| source.engine.value(Counter::Turns));
+        let Some(beats) = pulse.beats(Instant::now(), turns) else { return };
+        self.group.nudge();
+        // Loops that have drained take no turns any more.
+        if beats || is_draining {
+            self.tell_manager(State::Alive);
         }
     }
 

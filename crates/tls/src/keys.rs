@@ -1,19 +1,16 @@
 //! Certificates and keys in PEM files: read once, and again when a server is told to.
 
 use std::fmt;
-use std::fs::File;
-use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, RwLock};
 
 use rustls::crypto::ring;
-use rustls::pki_types::pem::{self, PemObject};
-use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use rustls::pki_types::UnixTime;
 use rustls::server::{ClientHello, ResolvesServerCert};
 use rustls::sign::{CertifiedKey, SingleCertAndKey};
-use rustls::{ClientConfig, Error, ServerConfig};
+use rustls::{ClientConfig, Error, InconsistentKeys, ServerConfig};
 
-use crate::protocols;
+use crate::{chain, pem_files, protocols};
 
 /// Where the certificate and key of a server are, or those of a client that has one.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -32,9 +29,6 @@ pub struct Pem {
     /// The private key.
     pub key: Vec<u8>,
 }
-
-/// Most bytes of either file: some thousand certificates.
-const PEM_BYTES_MAX: u64 = 2 << 20;
 
 /// Something that is needed for TLS and can't be used.
 #[derive(Debug)]
@@ -67,14 +61,6 @@ impl fmt::Display for TlsError {
 impl std::error::Error for TlsError {}
 
 impl Keys {
-    /// Reads both, and what connections have in common: see [`Certificate::open`].
-    ///
-    /// # Errors
-    /// As [`Certificate::open`].
-    pub fn read(&self, protocol: Option<&[u8]>) -> Result<Arc<ServerConfig>, TlsError> {
-        Certificate::open(self.clone(), protocol).map(|certificate| certificate.config)
-    }
-
     /// The same configuration of a client, which shows this certificate where a server asks for one.
     ///
     /// # Errors
@@ -91,37 +77,57 @@ impl Keys {
     /// # Errors
     /// One can't be read, or is longer than 2 MiB.
     pub fn load(&self) -> Result<Pem, TlsError> {
-        Ok(Pem { cert: contents(&self.cert)?, key: contents(&self.key)? })
+        Ok(Pem { cert: pem_files::contents(&self.cert)?, key: pem_files::contents(&self.key)? })
     }
 
     fn certified(&self, pem: &Pem) -> Result<Arc<CertifiedKey>, TlsError> {
-        let chain = parsed(&self.cert, &pem.cert)?;
-        let key = PrivateKeyDer::from_pem_slice(&pem.key).map_err(|error| match error {
-            pem::Error::NoItemsFound => TlsError::of_file(&self.key, NO_KEY),
-            error => {
-                TlsError::of_file(&self.key, format!("{error}; expected a PEM file with a key"))
+        let chain = pem_files::chain(&self.cert, &pem.cert)?;
+        let key = pem_files::key(&self.key, &pem.key)?;
+        let provider = ring::default_provider();
+        // Neither of rustls's own words for this says what it can use.
+        let key = provider.key_provider.load_private_key(key);
+        let key = key.map_err(|_| TlsError::of_file(&self.key, UNUSABLE_KEY))?;
+        let certified = CertifiedKey::new(chain, key);
+        match certified.keys_match() {
+            // Where the key does not say what it is of, the first handshake will.
+            Ok(()) | Err(Error::InconsistentKeys(InconsistentKeys::Unknown)) => {
+                Ok(Arc::new(certified))
             }
-        })?;
-        let certified = CertifiedKey::from_der(chain, key, &ring::default_provider());
-        let certified = certified.map_err(|error| match error {
-            Error::InconsistentKeys(_) => {
-                let cert = self.cert.display();
-                let why = format!(
-                    "not the private key of the first certificate in {cert}; expected the two to \
-                     belong together"
-                );
-                TlsError::of_file(&self.key, why)
-            }
-            Error::InvalidCertificate(_) => TlsError::of_file(&self.cert, error),
-            error => TlsError::of_file(&self.key, error),
-        })?;
-        Ok(Arc::new(certified))
+            Err(Error::InconsistentKeys(_)) => Err(self.mismatch(&certified)),
+            Err(error) => Err(TlsError::of_file(&self.cert, pem_files::of_certificate(&error))),
+        }
+    }
+
+    /// That the key is not the first certificate's, and whose it is where that is known.
+    fn mismatch(&self, certified: &CertifiedKey) -> TlsError {
+        let (cert, key) = (self.cert.display(), self.key.display());
+        let later = (1..certified.cert.len()).find(|at| {
+            let rest = certified.cert[*at..].to_vec();
+            CertifiedKey::new(rest, Arc::clone(&certified.key)).keys_match().is_ok()
+        });
+        match later {
+            Some(at) => TlsError::of_file(
+                &self.cert,
+                format!(
+                    "the certificate of the key in {key} is number {} in it; expected it first, and behind \
+                     it those that lead to an authority",
+                    at + 1
+                ),
+            ),
+            None => TlsError::of_file(
+                &self.key,
+                format!(
+                    "not the private key of the first certificate in {cert}; expected the two to belong \
+                     together"
+                ),
+            ),
+        }
     }
 }
 
-/// What is said of a file in which no key was found.
-const NO_KEY: &str =
-    "no private key that can be read in it; expected a PEM file with a key that is not encrypted";
+/// What is said of a key that rustls can't sign with.
+const UNUSABLE_KEY: &str = "a private key that is broken, or of a kind that can't be used; expected RSA of \
+                            2048 to 4096 bits, ECDSA on P-256 or P-384, or Ed25519";
 
 /// A certificate that a server shows, and that can be read anew while it does.
 #[derive(Clone, Debug)]
@@ -174,6 +180,14 @@ impl Certificate {
         &self.keys
     }
 
+    /// What clients will not like about it, in lines, although it can be shown: dates, and the order of
+    /// the certificates.
+    #[must_use]
+    pub fn remarks(&self) -> Vec<String> {
+        let shown = Arc::clone(&self.shown.0.read().expect("nothing panics under this lock"));
+        chain::remarks(&self.keys.cert, &shown.cert, UnixTime::now())
+    }
+
     /// Shows what its files have now to connections that come from now on.
     ///
     /// # Errors
@@ -183,32 +197,4 @@ impl Certificate {
         *self.shown.0.write().expect("nothing panics under this lock") = new;
         Ok(())
     }
-}
-
-/// The certificates of a PEM file; at least one.
-pub(crate) fn certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, TlsError> {
-    parsed(path, &contents(path)?)
-}
-
-fn contents(path: &Path) -> Result<Vec<u8>, TlsError> {
-    let wrong = |error: std::io::Error| TlsError::of_file(path, error);
-    let mut bytes = Vec::new();
-    let file = File::open(path).map_err(wrong)?;
-    file.take(PEM_BYTES_MAX + 1).read_to_end(&mut bytes).map_err(wrong)?;
-    if bytes.len() as u64 > PEM_BYTES_MAX {
-        return Err(TlsError::of_file(path, "longer than 2 MiB; expected a PEM file"));
-    }
-    Ok(bytes)
-}
-
-/// The certificates in the bytes of this file.
-fn parsed(path: &Path, bytes: &[u8]) -> Result<Vec<CertificateDer<'static>>, TlsError> {
-    let wrong = |error: pem::Error| TlsError::of_file(path, error);
-    let found = CertificateDer::pem_slice_iter(bytes);
-    let found = found.collect::<Result<Vec<_>, _>>().map_err(wrong)?;
-    if found.is_empty() {
-        let why = "no certificate in it; expected a PEM file with CERTIFICATE";
-        return Err(TlsError::of_file(path, why));
-    }
-    Ok(found)
 }

@@ -150,7 +150,7 @@ impl Layer {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{HTTP_1_1, Keys, Trust, server_name};
+    use crate::{Certificate, HTTP_1_1, Keys, Trust, server_name};
 
     /// Carries what one has to say to the other one, in pieces of so many bytes.
     fn carry(from: &mut Layer, to: &mut Layer, piece_bytes: usize) {
@@ -174,7 +174,9 @@ mod tests {
         let keys = Keys { cert: folder.path().join("cert"), key: folder.path().join("key") };
         std::fs::write(&keys.cert, cert.pem()).expect("written");
         std::fs::write(&keys.key, key.serialize_pem()).expect("written");
-        let server = keys.read(Some(HTTP_1_1)).expect("a certificate and its key");
+        let server =
+            Certificate::open(keys.clone(), Some(HTTP_1_1)).expect("a certificate and its key");
+        let server = Arc::clone(server.config());
         let client = Trust::File(keys.cert.clone()).config(Some(HTTP_1_1)).expect("a certificate");
         for piece_bytes in [1, 7, 1024] {
             let mut server = Layer::server(&server);

@@ -4,6 +4,8 @@
 //! |---|---|
 //! | `layer` | one connection: bytes of the wire in and out, plain bytes out and in |
 //! | `keys` | the certificate that a server shows |
+//! | `pem_files` | what stands in PEM files, and what is wrong with one |
+//! | `chain` | what clients will not like about a certificate that is shown |
 //! | `trust` | which certificates are believed |
 //! | `why` | why a handshake failed, and the remedy |
 //!
@@ -11,8 +13,10 @@
 //! read when a configuration is made, and a server's certificate again when it is told to.
 #![forbid(unsafe_code)]
 
+mod chain;
 mod keys;
 mod layer;
+mod pem_files;
 mod trust;
 mod why;
 

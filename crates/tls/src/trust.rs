@@ -16,7 +16,7 @@ use rustls::{
     SignatureScheme,
 };
 
-use crate::keys::certificates;
+use crate::pem_files::certificates;
 use crate::{TlsError, protocols};
 
 /// Whose certificates are accepted.

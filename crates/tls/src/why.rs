@@ -67,7 +67,8 @@ impl Remedies {
     }
 }
 
-fn date(at: UnixTime) -> String {
+/// A moment as people write it.
+pub(crate) fn date(at: UnixTime) -> String {
     let at = i64::try_from(at.as_secs()).ok().and_then(|at| Timestamp::from_second(at).ok());
     at.map_or_else(|| "–".to_owned(), |at| at.strftime("%Y-%m-%d %H:%M:%S UTC").to_string())
 }

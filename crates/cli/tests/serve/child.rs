@@ -48,12 +48,17 @@ impl Server {
         flags: &[&str],
         descriptors: Option<u32>,
     ) -> Option<Self> {
-        let mut command = match descriptors {
+        let limit = descriptors.map(|most| format!("ulimit -n {most} && exec \"$0\" \"$@\""));
+        Self::start_by(driver, flags, limit.as_deref())
+    }
+
+    /// The same by a shell, whose command runs `"$0" "$@"` in its own place.
+    pub(crate) fn start_by(driver: &str, flags: &[&str], script: Option<&str>) -> Option<Self> {
+        let mut command = match script {
             None => Command::new(env!("CARGO_BIN_EXE_pollux")),
-            Some(most) => {
+            Some(script) => {
                 let mut shell = Command::new("sh");
-                shell.args(["-c", &format!("ulimit -n {most} && exec \"$0\" \"$@\"")]);
-                shell.arg(env!("CARGO_BIN_EXE_pollux"));
+                shell.args(["-c", script, env!("CARGO_BIN_EXE_pollux")]);
                 shell
             }
         };
@@ -78,6 +83,19 @@ impl Server {
             part[..end].parse().expect("a socket address")
         };
         Some(Self { address: address(1), stats: address(2), process, stderr })
+    }
+
+    /// Waits for a line with this part; gives it.
+    pub(crate) fn says(&mut self, part: &str) -> String {
+        let mut said = String::new();
+        loop {
+            let mut line = String::new();
+            assert!(self.stderr.read_line(&mut line).expect("lines") > 0, "no {part} in {said}");
+            if line.contains(part) {
+                return line;
+            }
+            said.push_str(&line);
+        }
     }
 
     pub(crate) fn metrics(&self) -> Metrics {
@@ -126,18 +144,25 @@ impl Server {
         std::fs::read_dir(self.proc("fd")).expect("our own child").count()
     }
 
-    /// Ends it gently: it has to end well, and may not have complained.
-    pub(crate) fn end(mut self) {
-        self.signal(Signal::TERM);
-        let status = self.process.wait().expect("it ends");
+    /// What it says to its end, which has to be a good one.
+    pub(crate) fn ended(mut self) -> String {
         let mut said = String::new();
         self.stderr.read_to_string(&mut said).expect("text");
-        // Its last line of the start, where it has a control socket.
-        let is_start = |line: &str| line.starts_with("pollux serve: control: ");
-        assert!(status.success() && said.lines().all(is_start), "{status}: {said}");
+        let status = self.process.wait().expect("it ends");
+        assert!(status.success(), "{status}: {said}");
+        said
     }
 
-    fn proc(&self, file: &str) -> PathBuf {
+    /// Ends it gently: it has to end well, and may not have complained.
+    pub(crate) fn end(self) {
+        self.signal(Signal::TERM);
+        let said = self.ended();
+        // Its last line of the start, where it has a control socket.
+        let is_start = |line: &str| line.starts_with("pollux serve: control: ");
+        assert!(said.lines().all(is_start), "{said}");
+    }
+
+    pub(crate) fn proc(&self, file: &str) -> PathBuf {
         PathBuf::from(format!("/proc/{}/{file}", self.process.id()))
     }
 }

@@ -170,8 +170,13 @@ fn new_settings_answer_on_connections_that_are_kept_and_wrong_ones_change_nothin
     }
     served.write(&format!("{}\nidle_timeout = \"50ms\"", files.replace("X-New: 1", "X-New: 2")));
     served.signal(Signal::HUP);
-    for client in &mut clients {
-        await_that("a reload", || client.get("/a.txt").0.contains("X-New: 2").then_some(()));
+    // New ones: of those that are kept the new timeout ends some before they ask again.
+    drop(clients);
+    for _ in 0..8 {
+        let mut client = await_that("a reload", || {
+            let mut client = served.connect();
+            client.get("/a.txt").0.contains("X-New: 2").then_some(client)
+        });
         let end = client.0.read(&mut [0; 9]).expect("an end by the new idle timeout");
         assert_eq!(end, 0);
     }
@@ -255,6 +260,70 @@ fn a_manager_is_told_and_the_id_stands_in_its_file_while_the_server_runs() {
     served.end();
     assert_eq!(told(), "STOPPING=1");
     assert!(!pid_file.exists());
+}
+
+#[test]
+fn a_watchdog_is_told_of_idle_loops_too_until_the_end() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let name = folder.path().join("notify");
+    let manager = UnixDatagram::bind(&name).expect("bound");
+    manager.set_read_timeout(Some(PATIENCE)).expect("set");
+    let served = Served::start_by("reply = 5\nthreads = 2", |command| {
+        command.env("NOTIFY_SOCKET", &name).env("WATCHDOG_USEC", "80000")
+    });
+    let told = || {
+        let mut text = [0; 200];
+        let len = manager.recv(&mut text)?;
+        Ok::<_, std::io::Error>(String::from_utf8_lossy(&text[..len]).into_owned())
+    };
+    assert_eq!(told().expect("told"), "READY=1");
+    // Idle loops are asked for turns.
+    for _ in 0..10 {
+        assert_eq!(told().expect("told"), "WATCHDOG=1");
+    }
+    served.end();
+    let mut left = String::new();
+    while !left.contains("STOPPING=1") {
+        left = told().expect("told");
+        assert!(left == "WATCHDOG=1" || left == "STOPPING=1", "{left}");
+    }
+}
+
+#[test]
+fn what_is_passed_and_is_not_a_listening_socket_is_told_by_its_number() {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
+    let address = listener.local_addr().expect("bound");
+    let client = TcpStream::connect(address).expect("connected");
+    for (count, redirects, told) in [
+        (
+            "2",
+            "3<&0",
+            "LISTEN_FDS=2: descriptor 4 is not a socket that listens (Bad file descriptor",
+        ),
+        ("2", "3<&0 4</dev/null", "descriptor 4 is not a socket that listens ("),
+        ("0", "3<&0", "LISTEN_FDS=0: expected 1 to 64"),
+        ("x", "3<&0", "LISTEN_FDS=x: expected a number"),
+        ("1", "3</dev/null", "at each number from 3 to 3"),
+    ] {
+        let script = format!("LISTEN_PID=$$ LISTEN_FDS={count} exec \"$0\" \"$@\" {redirects}");
+        let mut command = Command::new("sh");
+        command.args(["-c", &script, env!("CARGO_BIN_EXE_pollux"), "serve", "--reply", "1"]);
+        let socket = OwnedFd::from(listener.try_clone().expect("ours"));
+        let output = command.stdin(Stdio::from(socket)).output().expect("it starts");
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(1), "{count} {redirects}: {said}");
+        assert!(said.contains(told), "{count} {redirects}: {said}");
+    }
+    // One that is connected, as with Accept=yes of systemd.
+    let mut command = Command::new("sh");
+    command.args(["-c", "LISTEN_PID=$$ LISTEN_FDS=1 exec \"$0\" \"$@\" 3<&0"]);
+    command.args([env!("CARGO_BIN_EXE_pollux"), "serve", "--reply", "1"]);
+    let output = command.stdin(Stdio::from(OwnedFd::from(client))).output().expect("it starts");
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(
+        output.status.code() == Some(1) && said.contains("descriptor 3 is not a socket"),
+        "{said}"
+    );
 }
 
 #[test]

@@ -10,6 +10,8 @@
 //! | `descriptors` | connections that wait leave descriptors to those that ask |
 //! | `calls` | system calls of a connection and of a request |
 //! | `check` | `--check` |
+//! | `full_disk` | a log on a full disk costs lines that are counted, and no answer |
+//! | `certificates` | files that are not a certificate and its key, at a start and at a reload |
 //! | `encrypted` | TLS: what other programs say of it, and a certificate that changes under load |
 //!
 //! `child` starts and ends servers, `metrics` reads their counters, `wire` is a client that is
@@ -18,6 +20,7 @@
 #![expect(clippy::print_stdout, reason = "figures, and drivers that are skipped, are shown")]
 
 mod calls;
+mod certificates;
 mod chaos;
 mod check;
 mod child;
@@ -25,6 +28,7 @@ mod closed_loop;
 mod daemon;
 mod descriptors;
 mod encrypted;
+mod full_disk;
 mod idle;
 mod metrics;
 mod random;

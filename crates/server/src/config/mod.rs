@@ -7,6 +7,7 @@ mod answers;
 #[cfg(test)]
 mod tests;
 
+use std::net::IpAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -67,6 +68,43 @@ table! { keys, key;
         pub watching: Watching = Watching::read(keys),
         /// Count how long requests take inside the loop, for /metrics
         pub is_timing_requests as "request_times": bool = key.switch(),
+    }
+    => without_overlap
+}
+
+impl ServeConfig {
+    /// Refuses addresses of which the kernel would say that one is in use, by another one of them.
+    fn without_overlap(self, keys: &mut Keys<'_>) -> Self {
+        let all = self.listen.iter().enumerate();
+        let overlap = all.clone().find_map(|(at, whole)| {
+            let part = all.clone().find(|(of, part)| *of != at && takes(whole, part));
+            part.map(|(_, part)| (whole, part))
+        });
+        if let Some((whole, part)) = overlap {
+            let why = match whole == part {
+                true => format!("{part} is given twice; expected each address once"),
+                false => {
+                    format!("{whole} takes connections to {part} as well; expected one of the two")
+                }
+            };
+            keys.note("listen", why);
+        }
+        self
+    }
+}
+
+/// Whether connections to `part` reach `whole` too: `[::]` takes IPv4 as well.
+fn takes(whole: &ListenAddress, part: &ListenAddress) -> bool {
+    match (whole, part) {
+        (ListenAddress::Tcp(whole), ListenAddress::Tcp(part)) => {
+            let is_every = match whole.ip() {
+                IpAddr::V4(ip) => ip.is_unspecified() && part.is_ipv4(),
+                IpAddr::V6(ip) => ip.is_unspecified(),
+            };
+            let is_fixed = whole.port() != 0;
+            is_fixed && whole.port() == part.port() && (whole == part || is_every)
+        }
+        (whole, part) => whole == part,
     }
 }
 
@@ -142,7 +180,7 @@ table! { keys, key, default;
         /// Write the id of the process to this file, and remove it at the end
         pub pid_file: Option<PathBuf> = key.optional(&path()),
         /// Print nothing but errors
-        pub is_quiet as "quiet": bool = key.switch(),
+        pub is_quiet as "quiet": bool = key.short('q').switch(),
     }
     => with_level
 }

@@ -31,6 +31,28 @@ fn the_defaults_of_the_table_are_right() {
 }
 
 #[test]
+fn addresses_that_take_the_connections_of_each_other_are_refused_with_both() {
+    for (listen, told) in [
+        ("\":81\", \"127.0.0.1:81\"", "[::]:81 takes connections to 127.0.0.1:81 as well"),
+        ("\"0.0.0.0:81\", \"[::]:81\"", "[::]:81 takes connections to 0.0.0.0:81 as well"),
+        ("\"127.0.0.1:81\", \"0.0.0.0:81\"", "0.0.0.0:81 takes connections to 127.0.0.1:81 as"),
+        ("\"[::1]:81\", \"[::1]:81\"", "[::1]:81 is given twice; expected each address once"),
+        ("\"unix:a\", \"unix:a\"", "unix:a is given twice"),
+    ] {
+        let wrong = build(&format!("reply = 1\nlisten = [{listen}]")).expect_err(listen);
+        assert!(wrong.contains(told), "{wrong}");
+    }
+    for listen in [
+        "\":0\", \":0\"",
+        "\"127.0.0.1:81\", \"127.0.0.2:81\", \"[::1]:81\"",
+        "\"0.0.0.0:81\", \"[::1]:81\"",
+        "\":81\", \":82\", \"unix:a\", \"unix:b\"",
+    ] {
+        build(&format!("reply = 1\nlisten = [{listen}]")).expect(listen);
+    }
+}
+
+#[test]
 fn a_file_can_say_everything() {
     let text = "dir = \"/srv\"\nlisting = true\nlisten = [\"[::1]:0\", \"unix:/s\"]\n\
                 poller = \"epoll-et\"\nthreads = 2\nlisteners = \"single\"\npin = \"0-1\"\n\

@@ -5,7 +5,10 @@
 //!    │ no
 //!  time left this second? ── no ──► the file as it is, counted
 //!    │ yes
-//!  made, kept if it is smaller; the ones that were asked for longest ago go
+//!  made; room, once those that nobody is sent and that were asked for longest ago have gone?
+//!    │ yes                └── no ──► the file as it is, counted
+//!    ▼
+//!  kept if it is smaller, and sent
 //! ```
 //!
 //! A loop compresses while nobody else is served, so both bounds are small: a file has [`BYTES_MAX`] at
@@ -113,6 +116,8 @@ pub(super) enum Compressed {
     Useless,
     /// This second's share is used up.
     NoTime,
+    /// So much is on its way to slow clients that it can't be kept.
+    NoRoom,
 }
 
 /// What one loop has compressed.
@@ -163,21 +168,25 @@ impl Compressor {
         let limit = plain.len() - plain.len() / GAIN_PART;
         let made = key.coding.encode(&plain).ok().filter(|made| made.len() < limit);
         let bytes: Arc<[u8]> = made.unwrap_or_default().into();
-        self.make_room(bytes.len());
+        if !self.make_room(bytes.len()) {
+            return Ok(Compressed::NoRoom);
+        }
         self.kept_bytes += bytes.len();
         self.kept.insert(key, Entry { bytes: Arc::clone(&bytes), used: self.uses });
         Ok(if bytes.is_empty() { Compressed::Useless } else { Compressed::Made(bytes) })
     }
 
     /// Drops what was asked for longest ago until so many bytes fit; a quarter at once, so that looking
-    /// for them is rare.
-    fn make_room(&mut self, len_bytes: usize) {
+    /// for them is rare. What is being sent stays in memory as long as its client takes, so it stays here
+    /// too, and counts; whether there is room then.
+    fn make_room(&mut self, len_bytes: usize) -> bool {
         let is_full =
             |kept: usize, bytes: usize| kept >= KEPT_MAX || bytes + len_bytes > KEPT_BYTES_MAX;
         if !is_full(self.kept.len(), self.kept_bytes) {
-            return;
+            return true;
         }
-        let mut ages: Vec<(u64, Key)> = self.kept.iter().map(|(key, it)| (it.used, *key)).collect();
+        let unused = self.kept.iter().filter(|(_, it)| Arc::strong_count(&it.bytes) == 1);
+        let mut ages: Vec<(u64, Key)> = unused.map(|(key, it)| (it.used, *key)).collect();
         ages.sort_unstable_by_key(|(used, _)| *used);
         let most = (KEPT_MAX * 3 / 4, KEPT_BYTES_MAX * 3 / 4);
         for (_, key) in ages {
@@ -188,6 +197,7 @@ impl Compressor {
                 self.kept_bytes -= entry.bytes.len();
             }
         }
+        !is_full(self.kept.len(), self.kept_bytes)
     }
 }
 
@@ -267,6 +277,32 @@ mod tests {
         let summed: usize = compressor.kept.values().map(|entry| entry.bytes.len()).sum();
         assert_eq!(summed, compressor.kept_bytes);
         assert!(summed > KEPT_BYTES_MAX / 2, "{summed}");
+    }
+
+    #[test]
+    fn what_slow_clients_are_sent_counts_until_they_have_it() {
+        let mut compressor = Compressor::default();
+        let len = BYTES_MAX as usize;
+        let file = [noise(len / 2), vec![b'a'; len / 2]].concat();
+        let read = || Ok::<_, Infallible>(file.clone());
+        let (mut sent, mut refused) = (Vec::new(), 0);
+        for inode in 0..200 {
+            match compressor.get(key(inode, len, Coding::Zstd), inode, read).expect("read") {
+                Compressed::Made(bytes) => sent.push(bytes),
+                Compressed::NoRoom => refused += 1,
+                other => panic!("{other:?}"),
+            }
+            let under_way: usize = sent.iter().map(|bytes| bytes.len()).sum();
+            assert!(under_way <= KEPT_BYTES_MAX, "{inode}: {under_way}");
+            assert!(compressor.kept_bytes <= KEPT_BYTES_MAX, "{inode}");
+        }
+        assert!(sent.len() > 50 && refused > 100, "{} {refused}", sent.len());
+        // The first of them is served on, and once one has it there is room again.
+        let first = compressor.get(key(0, len, Coding::Zstd), 200, read).expect("kept");
+        assert!(matches!(first, Compressed::Kept(_)), "{first:?}");
+        drop((sent, first));
+        let next = compressor.get(key(300, len, Coding::Zstd), 200, read).expect("read");
+        assert!(matches!(next, Compressed::Made(_)), "{next:?}");
     }
 
     #[test]

@@ -326,7 +326,7 @@ impl Reply<'_> {
                 bytes
             }
             Ok(Compressed::Useless) => return None,
-            Ok(Compressed::NoTime) => {
+            Ok(Compressed::NoTime | Compressed::NoRoom) => {
                 count(ServerCounter::CompressionsPutOff);
                 return None;
             }

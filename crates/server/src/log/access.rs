@@ -4,6 +4,8 @@
 //! cannot be written without waiting stays in the buffer, what does not fit the buffer is lost
 //! and counted. Each loop has a descriptor of its own and appends whole lines.
 
+use std::sync::Arc;
+
 use super::Logs;
 use super::event::Event;
 use super::line::{self, Entry, Stamp};
@@ -42,7 +44,7 @@ impl AccessLog {
         logs: Logs,
     ) -> Result<Self, ServerError> {
         let failed = |cause| ServerError::Log { log: "access", path: target.path(), cause };
-        let sink = Sink::open(target).map_err(failed)?;
+        let sink = Sink::open(target, Arc::clone(&logs.is_torn)).map_err(failed)?;
         let seen = logs.reopens();
         let (lines, stamp, now_s, flushed_s) = (0, Stamp::default(), 0, 0);
         Ok(Self { format, sink, lines, stamp, now_s, flushed_s, logs, seen })
@@ -199,6 +201,40 @@ mod tests {
         let got = reader.read(&mut read).expect("what the pipe held");
         log.flush(&counters);
         assert!(got > 0 && counters.value(ServerCounter::LogLinesLost) == lost);
+    }
+
+    #[test]
+    fn loops_that_share_a_pipe_write_whole_lines() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("pipe");
+        let mode = rustix::fs::Mode::RUSR | rustix::fs::Mode::WUSR;
+        rustix::fs::mknodat(rustix::fs::CWD, &path, FileType::Fifo, mode, 0).expect("made");
+        let mut reader =
+            OpenOptions::new().read(true).write(true).open(&path).expect("both ends opened");
+        let counters = ServerCounters::default();
+        let logs = Logs::default();
+        let mut loops = [log(&path, &logs), log(&path, &logs)];
+        let (mut text, mut part) = (Vec::new(), vec![0; 3000]);
+        for (at, log) in loops.iter_mut().enumerate() {
+            log.begin_turn(5, &counters);
+            let peer = ["::1", "a-longer-name"][at];
+            (0..2000).for_each(|_| log.add(&Entry { peer, ..ENTRY }, &counters));
+        }
+        for at in (0..2).cycle() {
+            loops[at].flush(&counters);
+            let len = reader.read(&mut part).expect("something");
+            text.extend_from_slice(&part[..len]);
+            let is_written = loops.iter().all(|log| log.sink.buffer.is_empty());
+            if is_written && text.iter().filter(|byte| **byte == b'\n').count() == 4000 {
+                break;
+            }
+        }
+        let text = String::from_utf8(text).expect("text");
+        let whole = |line: &str| line.ends_with("] \"GET / HTTP/1.1\" 200 1");
+        for peer in ["::1 - - [", "a-longer-name - - ["] {
+            let lines = text.lines().filter(|line| line.starts_with(peer) && whole(line)).count();
+            assert_eq!(lines, 2000, "{peer}");
+        }
     }
 
     #[test]

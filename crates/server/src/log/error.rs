@@ -9,7 +9,7 @@
 //! what is beyond it is counted, and the count is a line when the minute is over.
 
 use std::fmt::Write;
-use std::sync::{Mutex, MutexGuard};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use super::event::Event;
@@ -132,7 +132,7 @@ impl ErrorWriter {
     /// [`ServerError::Log`].
     pub(crate) fn open(target: &LogTarget) -> Result<Self, ServerError> {
         let failed = |cause| ServerError::Log { log: "error", path: target.path(), cause };
-        Ok(Self { sink: Sink::open(target).map_err(failed)?, lost: 0 })
+        Ok(Self { sink: Sink::open(target, Arc::default()).map_err(failed)?, lost: 0 })
     }
 
     /// Writes what was reported, as far as that needs no waiting.
@@ -143,7 +143,12 @@ impl ErrorWriter {
             self.lost += std::mem::take(&mut state.lost);
             if self.lost > 0 && self.sink.buffer.is_empty() {
                 let lost = std::mem::take(&mut self.lost);
-                let text = format!("{lost} lines of this log were lost: it could not be written");
+                let lines = if lost == 1 {
+                    "1 line of this log was"
+                } else {
+                    &*format!("{lost} lines of this log were")
+                };
+                let text = format!("{lines} lost: it could not be written");
                 state.add(log.command, LogLevel::Error, unix_s, &text);
             }
             std::mem::take(&mut state.pending)
@@ -236,9 +241,10 @@ mod tests {
         writer.write(&log, NOON_S, false);
         let folder = tempfile::tempdir().expect("a folder");
         let path = folder.path().join("log");
-        writer.sink = Sink::open(&LogTarget::File(path.clone())).expect("opened");
+        let target = LogTarget::File(path.clone());
+        writer.sink = Sink::open(&target, Arc::default()).expect("opened");
         writer.write(&log, NOON_S, false);
         let text = std::fs::read_to_string(path).expect("written");
-        assert!(text.contains("error: 1 lines of this log were lost"), "{text}");
+        assert!(text.contains("error: 1 line of this log was lost"), "{text}");
     }
 }

@@ -21,6 +21,8 @@ pub(crate) enum Event {
     ReopenFailed,
     /// New settings or a new certificate can't be used.
     ReloadFailed,
+    /// Clients will not like a certificate that is shown.
+    Certificate,
     /// A client speaks TLS.
     TlsSpoken,
     /// Bytes that are no request.
@@ -39,7 +41,7 @@ pub(crate) enum Event {
 
 impl Event {
     /// All of them, in order.
-    pub(super) const ALL: [Self; 15] = [
+    pub(super) const ALL: [Self; 16] = [
         Self::ConnectionsFull,
         Self::ConnectionsFree,
         Self::AcceptPaused,
@@ -48,6 +50,7 @@ impl Event {
         Self::AccessLogLost,
         Self::ReopenFailed,
         Self::ReloadFailed,
+        Self::Certificate,
         Self::TlsSpoken,
         Self::RequestRefused,
         Self::BackendLost,
@@ -67,6 +70,7 @@ impl Event {
             | Self::AcceptPaused
             | Self::FileRefused
             | Self::AccessLogLost
+            | Self::Certificate
             | Self::TlsSpoken
             | Self::BackendLost
             | Self::BackendFailed
@@ -87,8 +91,8 @@ impl Event {
             // The watch tells them once a minute.
             Self::AccessLogLost => 2,
             Self::FileRefused | Self::FileFailed | Self::BackendLost | Self::BackendFailed => 5,
-            // Somebody who waits for the outcome has sent a signal for each.
-            Self::ReopenFailed | Self::ReloadFailed => 60,
+            // A signal was sent for each, and its sender waits for the outcome.
+            Self::ReopenFailed | Self::ReloadFailed | Self::Certificate => 60,
             Self::RequestRefused | Self::BackendTurned | Self::Signal => 60,
         }
     }
@@ -104,6 +108,7 @@ impl Event {
             Self::AccessLogLost => "lost lines of the access log",
             Self::ReopenFailed => "logs that could not be opened again",
             Self::ReloadFailed => "reloads that failed",
+            Self::Certificate => "certificates that clients refuse",
             Self::TlsSpoken => "clients that speak TLS",
             Self::RequestRefused => "refused requests",
             Self::BackendLost => "connects to backends that failed",

@@ -13,7 +13,7 @@ mod line;
 mod sink;
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 
 pub(crate) use access::AccessLog;
 pub(crate) use error::ErrorLog;
@@ -28,6 +28,8 @@ use crate::config::{LogLevel, LogTarget};
 #[derive(Clone, Debug, Default)]
 pub struct Logs {
     reopened: Arc<AtomicU64>,
+    /// Whether the access log ends in the middle of a line.
+    is_torn: Arc<AtomicBool>,
     pub(crate) errors: Arc<ErrorLog>,
 }
 
@@ -49,7 +51,8 @@ impl Logs {
 
     /// Those of `pollux COMMAND`.
     pub(crate) fn of(command: &'static str, level: LogLevel) -> Self {
-        Self { reopened: Arc::default(), errors: Arc::new(ErrorLog::of(command, level)) }
+        let errors = Arc::new(ErrorLog::of(command, level));
+        Self { reopened: Arc::default(), is_torn: Arc::default(), errors }
     }
 
     /// Has every access log open its file again at its loop's next turn. From any thread.

@@ -1,12 +1,16 @@
 //! Lines for a file or a stream, written without ever waiting for it.
 //!
 //! What cannot be written at once stays in the buffer; what does not fit the buffer, or fails, is
-//! lost, and whoever added it is told how many lines. Both logs stand on it.
+//! lost, and the number of its lines is returned. Both logs stand on it. A disk that runs full takes a
+//! part of a line: the next one then begins behind a line's end of its own, also when another loop
+//! writes it.
 
 use std::fs::{File, OpenOptions};
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::FileType;
@@ -29,6 +33,8 @@ pub(super) struct Sink {
     fd: OwnedFd,
     is_regular: bool,
     pub(super) buffer: Vec<u8>,
+    /// Whether the file ends in the middle of a line; all that write to it share this.
+    is_torn: Arc<AtomicBool>,
 }
 
 /// Lines that a write error cost.
@@ -40,10 +46,10 @@ pub(super) struct Lost {
 
 impl Sink {
     /// Opens a file for appending, which is made if need be, or a stream of the process.
-    pub(super) fn open(target: &LogTarget) -> std::io::Result<Self> {
+    pub(super) fn open(target: &LogTarget, is_torn: Arc<AtomicBool>) -> std::io::Result<Self> {
         let fd = open(target)?;
         let is_regular = is_regular(&fd);
-        Ok(Self { target: target.clone(), fd, is_regular, buffer: Vec::new() })
+        Ok(Self { target: target.clone(), fd, is_regular, buffer: Vec::new(), is_torn })
     }
 
     /// Whether it could be opened; a file that is not there is not made.
@@ -75,6 +81,11 @@ impl Sink {
     pub(super) fn flush(&mut self) -> Option<Lost> {
         let mut written = 0;
         let mut lost = None;
+        let was_torn =
+            !self.buffer.is_empty() && self.is_torn.swap(false, Relaxed) && !is_empty(&self.fd);
+        if was_torn {
+            self.buffer.insert(0, b'\n');
+        }
         while written < self.buffer.len() {
             let rest = &self.buffer[written..];
             match write_some(&self.fd, self.is_regular, rest) {
@@ -82,7 +93,14 @@ impl Sink {
                 Ok(taken) => written += taken,
                 Err(Errno::INTR) => {}
                 Err(errno) => {
-                    let lines = rest.iter().filter(|byte| **byte == b'\n').count() as u64;
+                    let is_torn = match written {
+                        0 => was_torn,
+                        _ => self.buffer[written - 1] != b'\n',
+                    };
+                    self.is_torn.fetch_or(is_torn, Relaxed);
+                    // The line's end that was put before them ends no line of theirs.
+                    let own = &rest[usize::from(was_torn && written == 0)..];
+                    let lines = own.iter().filter(|byte| **byte == b'\n').count() as u64;
                     lost = Some(Lost { lines, errno });
                     written = self.buffer.len();
                 }
@@ -112,6 +130,11 @@ fn is_regular(fd: &OwnedFd) -> bool {
     stat.is_ok_and(|stat| FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile)
 }
 
+/// Whether a file was emptied meanwhile.
+fn is_empty(fd: &OwnedFd) -> bool {
+    rustix::fs::fstat(fd).is_ok_and(|stat| stat.st_size == 0)
+}
+
 /// Writes the front of `bytes`; nothing when the reader has no room.
 fn write_some(fd: &OwnedFd, is_regular: bool, bytes: &[u8]) -> rustix::io::Result<usize> {
     if is_regular {
@@ -123,5 +146,12 @@ fn write_some(fd: &OwnedFd, is_regular: bool, bytes: &[u8]) -> rustix::io::Resul
     if poll(&mut ready, Some(&Timespec::default()))? == 0 {
         return Ok(0);
     }
-    rustix::io::write(fd, &bytes[..bytes.len().min(PIPE_BYTES)])
+    rustix::io::write(fd, piece(bytes))
+}
+
+/// What a pipe takes at once, and of that whole lines: other loops write to it in between.
+fn piece(bytes: &[u8]) -> &[u8] {
+    let most = &bytes[..bytes.len().min(PIPE_BYTES)];
+    let lines = most.iter().rposition(|byte| *byte == b'\n');
+    lines.map_or(most, |end| &most[..=end])
 }

@@ -121,6 +121,8 @@ pub struct Master {
     has_served: bool,
     is_ending: bool,
     manager: Manager,
+    /// When it was told last that the master works.
+    alive_told: Instant,
     _pid_file: Option<PidFile>,
 }
 
@@ -176,6 +178,7 @@ impl Master {
             has_served: false,
             is_ending: false,
             manager: Manager::of_environment(),
+            alive_told: Instant::now(),
             _pid_file: pid_file,
         };
         master.start_worker().map_err(|cause| MasterError::System { call: "spawn", cause })?;
@@ -200,9 +203,21 @@ impl Master {
             }
             self.bury()?;
             self.look_at_times();
+            self.tell_watchdog();
             if self.is_ending && self.workers.is_empty() {
                 return Ok(());
             }
+        }
+    }
+
+    /// Says that it works, when that is due.
+    fn tell_watchdog(&mut self) {
+        let now = Instant::now();
+        if let Some(every) = self.manager.alive_every()
+            && now.saturating_duration_since(self.alive_told) >= every
+        {
+            self.alive_told = now;
+            self.manager.tell(Told::Alive);
         }
     }
 
@@ -213,6 +228,7 @@ impl Master {
                 .iter()
                 .all(|worker| worker.state == State::Serving && worker.fd().is_some());
         let tick = if is_settled { TICK_LONG } else { TICK_SHORT };
+        let tick = self.manager.alive_every().map_or(tick, |every| tick.min(every));
         let (signal_fd, links) = (signals.fd(), self.workers.iter().filter_map(Worker::fd));
         let fds = std::iter::once(signal_fd).chain(links);
         let mut fds: Vec<_> = fds.map(|fd| PollFd::from_borrowed_fd(fd, PollFlags::IN)).collect();

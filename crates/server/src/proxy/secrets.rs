@@ -6,7 +6,7 @@ use pollux_engine::ListenAddress;
 use pollux_tls::{ClientConfig, HTTP_1_1, Remedies, ServerConfig, ServerName, server_name};
 
 use super::config::{Frontend, GroupConfig, Mode, ProxyConfig, ServerTls};
-use crate::tls::{Tls, TlsError};
+use crate::tls::{Certificate, Tls, TlsError};
 
 /// What a user of the proxy can do about a backend's certificate.
 const REMEDIES: Remedies = Remedies {
@@ -31,6 +31,8 @@ pub struct Secrets {
     pub(super) clients: Vec<Option<Arc<ServerConfig>>>,
     /// For each group.
     pub(super) servers: Vec<Option<ServerSecrets>>,
+    /// What clients will not like about the certificates that they are shown, in lines.
+    pub remarks: Vec<String>,
 }
 
 /// What the servers of a group speak TLS with.
@@ -49,15 +51,22 @@ impl ProxyConfig {
     /// # Errors
     /// A file can't be used, or a server has no name that a certificate can have.
     pub fn read_secrets(&self) -> Result<Secrets, TlsError> {
-        let clients = self.frontends.iter().map(of_clients).collect::<Result<_, _>>()?;
+        let shown = self.frontends.iter().map(of_clients).collect::<Result<Vec<_>, _>>()?;
         let servers = self.groups.iter().map(of_servers).collect::<Result<_, _>>()?;
-        Ok(Secrets { clients, servers })
+        let mut remarks: Vec<String> =
+            shown.iter().flatten().flat_map(Certificate::remarks).collect();
+        // Front ends may have one in common.
+        remarks.sort();
+        remarks.dedup();
+        let config = |one: &Certificate| Arc::clone(one.config());
+        let clients = shown.iter().map(|one| one.as_ref().map(config)).collect();
+        Ok(Secrets { clients, servers, remarks })
     }
 }
 
-fn of_clients(front: &Frontend) -> Result<Option<Arc<ServerConfig>>, TlsError> {
+fn of_clients(front: &Frontend) -> Result<Option<Certificate>, TlsError> {
     let protocol = (front.mode == Mode::Http).then_some(HTTP_1_1);
-    front.tls.as_ref().map(|keys| keys.read(protocol)).transpose()
+    front.tls.as_ref().map(|keys| Certificate::open(keys.clone(), protocol)).transpose()
 }
 
 fn of_servers(group: &GroupConfig) -> Result<Option<ServerSecrets>, TlsError> {

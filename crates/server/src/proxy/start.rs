@@ -17,7 +17,7 @@ use super::shared::{ProxyShared, backends_of};
 use super::standing;
 use crate::counters::ServerCounters;
 use crate::descriptors::{KEPT, limit};
-use crate::log::ErrorWriter;
+use crate::log::{ErrorWriter, Event, unix_s};
 use crate::master::ProxySockets;
 use crate::serve::{Parts, SocketPaths, Watch, shortage, start_on_first, url};
 use crate::stats::{LoopSource, Overview, Supervised};
@@ -130,6 +130,9 @@ fn start_group(
     logs: &Logs,
 ) -> Result<(Group, Driver, Vec<String>), ServerError> {
     let secrets = config.read_secrets()?;
+    for remark in &secrets.remarks {
+        logs.errors.report(Event::Certificate, unix_s(), || remark.clone());
+    }
     start_on_first(PROXY, config.loops.poller, |driver| {
         let (shared_config, counters, logs) = (config.clone(), counters.to_vec(), logs.clone());
         let (passing, addresses) = (Arc::clone(passing), sockets.addresses());

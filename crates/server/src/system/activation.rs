@@ -31,10 +31,19 @@ fn passed(pid: Option<String>, fds: Option<String>, own: u32) -> io::Result<Opti
     if !(1..=SOCKETS_MAX).contains(&number) {
         return Err(wrong(&format!("expected 1 to {SOCKETS_MAX}")));
     }
-    let all: io::Result<Vec<Vec<OwnedFd>>> =
-        (FIRST..FIRST + number).map(|fd| Ok(vec![inherited::duplicate(fd)?])).collect();
-    let sockets = all.and_then(Sockets::inherited);
-    sockets.map(Some).map_err(|error| wrong(&format!("not sockets that listen: {error}")))
+    // Taken and not duplicated: a duplicate would have the next number, and pass for one that was passed.
+    let mut sockets = Sockets::inherited(Vec::new())?;
+    for fd in FIRST..FIRST + number {
+        let one = inherited::take(fd).and_then(|fd: OwnedFd| Sockets::inherited(vec![vec![fd]]));
+        sockets.append(one.map_err(|error| {
+            let last = FIRST + number - 1;
+            wrong(&format!(
+                "descriptor {fd} is not a socket that listens ({error}); expected one at each number from \
+                 {FIRST} to {last}"
+            ))
+        })?);
+    }
+    Ok(Some(sockets))
 }
 
 #[cfg(test)]

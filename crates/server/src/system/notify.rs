@@ -4,6 +4,7 @@ use std::ffi::OsString;
 use std::os::linux::net::SocketAddrExt;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::net::{SocketAddr, UnixDatagram};
+use std::time::Duration;
 
 use rustix::time::{ClockId, clock_gettime};
 
@@ -16,15 +17,35 @@ pub(crate) enum State {
     Reloading,
     /// It ends.
     Stopping,
+    /// It works: for the watchdog.
+    Alive,
 }
 
-/// The one who wants to know; nobody where `NOTIFY_SOCKET` is not set.
+/// How often in the time of its watchdog a manager is told that the server works: one message that is
+/// late or left out ends nothing.
+const WATCHDOG_PARTS: u32 = 4;
+/// It is told no more often than this, however short the time is.
+const ALIVE_EVERY_MIN: Duration = Duration::from_millis(10);
+
+/// The service manager; none where `NOTIFY_SOCKET` is not set.
 #[derive(Debug)]
-pub(crate) struct Manager(Option<UnixDatagram>);
+pub(crate) struct Manager {
+    socket: Option<UnixDatagram>,
+    watchdog: Option<Duration>,
+}
 
 impl Manager {
     pub(crate) fn of_environment() -> Self {
-        Self::at(std::env::var_os("NOTIFY_SOCKET"))
+        let text = |name| std::env::var(name).ok();
+        let watchdog = watchdog(text("WATCHDOG_PID"), text("WATCHDOG_USEC"), std::process::id());
+        Self { watchdog, ..Self::at(std::env::var_os("NOTIFY_SOCKET")) }
+    }
+
+    /// How often it wants to be told [`State::Alive`]; never without a watchdog.
+    pub(crate) fn alive_every(&self) -> Option<Duration> {
+        self.watchdog
+            .filter(|_| self.socket.is_some())
+            .map(|time| (time / WATCHDOG_PARTS).max(ALIVE_EVERY_MIN))
     }
 
     /// At this path, or with `@` at this abstract name. One that can't be told is as none: a server
@@ -42,14 +63,15 @@ impl Manager {
             socket.connect_addr(&address)?;
             Ok::<_, std::io::Error>(socket)
         };
-        Self(address.and_then(|address| connect(address).ok()))
+        Self { socket: address.and_then(|address| connect(address).ok()), watchdog: None }
     }
 
     pub(crate) fn tell(&self, state: State) {
-        let Some(socket) = &self.0 else { return };
+        let Some(socket) = &self.socket else { return };
         let text = match state {
             State::Ready => "READY=1".to_owned(),
             State::Stopping => "STOPPING=1".to_owned(),
+            State::Alive => "WATCHDOG=1".to_owned(),
             State::Reloading => {
                 let now = clock_gettime(ClockId::Monotonic);
                 let now_us = now.tv_sec * 1_000_000 + now.tv_nsec / 1000;
@@ -59,6 +81,13 @@ impl Manager {
         // As above.
         let _ = socket.send(text.as_bytes());
     }
+}
+
+/// The time within which a watchdog has to be told that the process `own` works (`sd_watchdog_enabled(3)`).
+fn watchdog(pid: Option<String>, usec: Option<String>, own: u32) -> Option<Duration> {
+    let is_meant = pid.is_none_or(|pid| pid == own.to_string());
+    let usec: u64 = usec.filter(|_| is_meant)?.parse().ok()?;
+    (usec > 0).then(|| Duration::from_micros(usec))
 }
 
 #[cfg(test)]
@@ -81,6 +110,7 @@ mod tests {
                 (State::Ready, "READY=1"),
                 (State::Reloading, "RELOADING=1\nMONOTONIC_USEC="),
                 (State::Stopping, "STOPPING=1"),
+                (State::Alive, "WATCHDOG=1"),
             ] {
                 manager.tell(state);
                 let len = socket.recv(&mut told).expect("told");
@@ -90,5 +120,24 @@ mod tests {
         Manager::at(None).tell(State::Ready);
         Manager::at(Some("neither".into())).tell(State::Ready);
         Manager::at(Some(folder.path().join("nobody").into())).tell(State::Ready);
+    }
+
+    #[test]
+    fn a_watchdog_is_one_for_this_process_with_a_time() {
+        let of = |pid: Option<&str>, usec: Option<&str>| {
+            watchdog(pid.map(str::to_owned), usec.map(str::to_owned), 7)
+        };
+        assert_eq!(of(None, Some("2000000")), Some(Duration::from_secs(2)));
+        assert_eq!(of(Some("7"), Some("1")), Some(Duration::from_micros(1)));
+        let none = [
+            (Some("8"), Some("1")),
+            (None, None),
+            (None, Some("0")),
+            (None, Some("soon")),
+            (None, Some("")),
+        ];
+        assert!(none.into_iter().all(|(pid, usec)| of(pid, usec).is_none()));
+        let nobody = Manager { watchdog: Some(Duration::from_secs(1)), ..Manager::at(None) };
+        assert_eq!(nobody.alive_every(), None, "nobody is there to be told");
     }
 }

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use pollux_server::tls::{Keys, Trust};
+use pollux_server::tls::{Certificate, Keys, Trust};
 use rcgen::{BasicConstraints, CertificateParams, DnType, IsCa, Issuer, KeyPair};
 use rustls::pki_types::ServerName;
 use rustls::{ClientConfig, ClientConnection, ServerConfig, ServerConnection, StreamOwned};
@@ -49,7 +49,8 @@ impl Identity {
         write("key.pem", key.serialize_pem());
         let (ca, keys) = (folder.path().join("ca.pem"), keys(&folder));
         let client = Trust::File(ca).config(Some(pollux_tls::HTTP_1_1)).expect("an authority");
-        let server = keys.read(Some(pollux_tls::HTTP_1_1)).expect("a certificate");
+        let server = Certificate::open(keys, Some(pollux_tls::HTTP_1_1)).expect("a certificate");
+        let server = Arc::clone(server.config());
         Self { folder, client, server }
     }
 
