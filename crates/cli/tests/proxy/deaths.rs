@@ -2,11 +2,13 @@
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use rustix::process::{Signal, kill_process};
 
-use crate::stage::{Backend, Client, Clients, Outcome, PATIENCE, Proxy, Server, is_alive};
+use crate::stage::{
+    Backend, Client, Clients, Outcome, PATIENCE, Proxy, Server, await_end, is_alive,
+};
 
 const LOST: Outcome = Outcome::Lost;
 /// Two threads that soon close what waits for a request, so that none may be left.
@@ -88,11 +90,7 @@ fn workers_end_with_their_connections_when_the_master_is_killed() {
     clients.await_right(100);
     proxy.signal(Signal::KILL);
     proxy.ended();
-    let end = Instant::now() + PATIENCE;
-    while is_alive(worker) {
-        assert!(Instant::now() < end, "the worker goes on without a master");
-        std::thread::sleep(Duration::from_millis(5));
-    }
+    await_end(worker);
     let (right, failed) = clients.end();
     // What was under way was answered; afterwards nobody listens.
     let lost: Vec<_> = failed.iter().filter(|(_, why)| why.starts_with("kept")).collect();
@@ -118,10 +116,7 @@ fn both_workers_of_a_reload_end_when_the_master_is_killed() {
     let workers = proxy.workers();
     proxy.signal(Signal::KILL);
     proxy.ended();
-    while workers.iter().any(|worker| is_alive(*worker)) {
-        assert!(Instant::now() < end, "a worker still runs after its master ended");
-        std::thread::sleep(Duration::from_millis(5));
-    }
+    workers.into_iter().for_each(await_end);
     let (right, failed) = clients.end();
     let lost: Vec<_> = failed.iter().filter(|(_, why)| why.starts_with("kept")).collect();
     assert!(lost.is_empty(), "{lost:?}");
@@ -144,8 +139,8 @@ fn nobody_waits_at_an_address_that_no_worker_takes_connections_from_any_more() {
         proxy.signal(signal);
         let end = Instant::now() + PATIENCE;
         while TcpStream::connect(proxy.address).is_ok() {
-            assert!(Instant::now() < end, "{signal:?}: who connects waits for nothing");
-            std::thread::sleep(Duration::from_millis(5));
+            assert!(Instant::now() < end, "{signal:?}: clients that connect wait for nothing");
+            std::thread::yield_now();
         }
         assert!(is_alive(worker), "{signal:?}: it has a request");
         // Another proxy can listen there at once.

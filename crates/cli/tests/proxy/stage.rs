@@ -11,7 +11,9 @@ use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use rustix::process::{Pid, Signal, kill_process};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::Errno;
+use rustix::process::{Pid, PidfdFlags, Signal, kill_process, pidfd_open};
 use tempfile::TempDir;
 
 /// Far longer than anything here takes on a busy machine.
@@ -255,6 +257,18 @@ fn children(of: u32) -> Vec<Pid> {
 pub(crate) fn is_alive(id: Pid) -> bool {
     let stat = std::fs::read_to_string(format!("/proc/{}/stat", id.as_raw_nonzero()));
     stat.is_ok_and(|stat| stat.rsplit(')').next().is_some_and(|rest| !rest.trim().starts_with('Z')))
+}
+
+/// Waits until a process has ended, whichever started it.
+pub(crate) fn await_end(id: Pid) {
+    let ends = match pidfd_open(id, PidfdFlags::empty()) {
+        Err(Errno::SRCH) => return,
+        opened => opened.expect("Linux 5.3"),
+    };
+    let mut ready = [PollFd::new(&ends, PollFlags::IN)];
+    let patience = Timespec::try_from(PATIENCE).expect("a minute");
+    let ended = poll(&mut ready, Some(&patience)).expect("polled");
+    assert_eq!(ended, 1, "process {id:?} still runs");
 }
 
 /// `pollux serve --echo`: a backend that can be killed.

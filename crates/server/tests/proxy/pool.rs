@@ -226,9 +226,9 @@ fn idle_connections_have_a_most_of_their_own() {
     for total in [false, true] {
         let set = |config: &mut ProxyConfig| {
             if total {
-                config.limits.upstream_idle_total = 2;
+                config.limits.upstream_idle_total = Some(2);
             } else {
-                config.limits.upstream_idle_max = 2;
+                config.limits.upstream_idle_max = Some(2);
             }
         };
         on_every_driver(&[backend.address], set, |driver, proxy| {

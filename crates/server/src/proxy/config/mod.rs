@@ -193,9 +193,11 @@ table! { keys, key, default;
         /// Largest request body
         pub body_bytes_max as "max_body": u64 = key.default("1GiB").one(&bytes(0..=BODY_BYTES_MAX)),
         /// Most connections to each backend that are kept without a request
-        pub upstream_idle_max: usize = key.default("1024").one(&whole(0..=IDLE_MAX)),
+        pub upstream_idle_max: Option<usize> =
+            key.otherwise("as many as --max-connections").optional(&whole(0..=IDLE_MAX)),
         /// Most connections to all backends together that are kept without a request
-        pub upstream_idle_total: usize = key.default("16384").one(&whole(0..=IDLE_MAX)),
+        pub upstream_idle_total: Option<usize> =
+            key.otherwise("as many as --max-connections").optional(&whole(0..=IDLE_MAX)),
         /// Most pipes that bytes of TCP mode go through in the kernel, two for each connection while
         /// something is under way; others go through buffers, as all do with 0 and in TLS
         pub pipes_max: usize = key.default("1024").one(&whole(0..=IDLE_MAX)),
