@@ -37,7 +37,7 @@ struct Proxy {
 
 impl Half {
     /// Sends what there is for this side, or does what is left to do when there is nothing.
-    fn go_on(&mut self, actions: &mut Actions<'_>) {
+    fn proceed(&mut self, actions: &mut Actions<'_>) {
         let (this, other) = (self.side, 1 - self.side);
         let Pair { output, has_ended, is_over, .. } = &mut *self.pair.borrow_mut();
         if output[this].is_empty() && (*is_over || *has_ended == [true; 2]) {
@@ -81,7 +81,7 @@ impl Session for Half {
 
     fn connected(&mut self, _: &mut Proxy, actions: &mut Actions<'_>) {
         self.pair.borrow_mut().ids[1] = Some(actions.id());
-        self.go_on(actions);
+        self.proceed(actions);
     }
 
     fn on_bytes(&mut self, _: &mut Proxy, actions: &mut Actions<'_>, input: &[u8]) -> usize {
@@ -93,17 +93,17 @@ impl Session for Half {
     }
 
     fn on_drained(&mut self, _: &mut Proxy, actions: &mut Actions<'_>) {
-        self.go_on(actions);
+        self.proceed(actions);
         self.wake_other(actions);
     }
 
     fn on_wake(&mut self, _: &mut Proxy, actions: &mut Actions<'_>) {
-        self.go_on(actions);
+        self.proceed(actions);
     }
 
     fn on_end(&mut self, _: &mut Proxy, actions: &mut Actions<'_>) {
         self.pair.borrow_mut().has_ended[self.side] = true;
-        self.go_on(actions);
+        self.proceed(actions);
         self.wake_other(actions);
     }
 

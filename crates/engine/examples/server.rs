@@ -82,7 +82,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     event_loop.watch(socket, |socket, server, _now| {
         let mut datagram = [0; 65_536];
         while let Ok((len, from)) = socket.recv_from(&mut datagram) {
-            // A datagram may be lost: a socket without room for the answer is no reason to wait.
+            // A datagram may be lost: a full socket is not a reason to wait.
             let _ = socket.send_to(&datagram[..len], from);
             server.datagrams += 1;
         }

@@ -69,7 +69,7 @@ pub(crate) enum Ending {
 pub(crate) struct Sharing {
     pub(crate) socket: Arc<SharedSocket>,
     /// The number of this loop.
-    pub(crate) holder: u32,
+    pub(crate) owner: u32,
 }
 
 /// A wish to end that was taken back; see [`Actions::hold_ending`].
@@ -343,7 +343,7 @@ impl<'a> Actions<'a> {
         self.ending.get_or_insert(Ending::Close);
     }
 
-    /// Ends the output when it has left, and goes on with the input: the peer is told that no more will
+    /// Ends the output when it has left, and keeps the input open: the peer learns that no more will
     /// come (`shutdown(2)`, SHUT_WR). Nothing may be sent afterwards.
     pub fn end_output(&mut self) {
         self.ends_output = true;
@@ -402,21 +402,21 @@ impl<'a> Actions<'a> {
     }
 
     /// Makes this connection one that other loops may take over ([`Errand::TakeOver`]) while the
-    /// session has put it down; this loop, whose number is `holder`, holds it. None where the driver
+    /// session has put it down; this loop, whose number is `owner`, owns it. None where the driver
     /// can't do so (a completion loop has a receive under way, which would take what is another
     /// loop's), and when no descriptor is left. Once for a connection.
     ///
-    /// From then on the loop acts on the connection only while it holds it, and a session that is
-    /// called holds it, also one that had put it down. What it does with [`SharedSocket::put_down`]
+    /// From then on the loop acts on the connection only while it owns it, and a session that is
+    /// called owns it, also one that had put it down. What it does with [`SharedSocket::put_down`]
     /// is to be done at the end of a turn ([`Session::end_turn`]): what the loop has to do in this
     /// turn is done by then.
     ///
     /// [`Errand::TakeOver`]: crate::Errand::TakeOver
     /// [`Session::end_turn`]: crate::Session::end_turn
-    pub fn share(&mut self, holder: u32) -> Option<Arc<SharedSocket>> {
+    pub fn share(&mut self, owner: u32) -> Option<Arc<SharedSocket>> {
         let socket = self.socket.filter(|_| self.can_share)?.try_clone_to_owned().ok()?;
-        let socket = Arc::new(SharedSocket::new(socket, holder));
-        self.sharing = Some(Box::new(Sharing { socket: Arc::clone(&socket), holder }));
+        let socket = Arc::new(SharedSocket::new(socket, owner));
+        self.sharing = Some(Box::new(Sharing { socket: Arc::clone(&socket), owner }));
         Some(socket)
     }
 

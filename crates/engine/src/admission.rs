@@ -1,4 +1,4 @@
-//! Who gets in: the accept budget, the connection limit and the pauses of a listener.
+//! Which connections are accepted: the accept budget, the connection limit and the pauses of a listener.
 //!
 //! Both loops ask it after the live connections had their turn, so that a storm of new ones
 //! can't starve them: what is beyond the budget waits in the kernel's backlog.
@@ -18,7 +18,7 @@ pub(crate) enum Queue {
     Empty,
     /// The budget was used up first.
     MayHaveMore,
-    /// The listener pauses: [`Admission::may_resume`] says when it goes on.
+    /// The listener pauses: [`Admission::may_resume`] says when it continues.
     Paused,
 }
 
@@ -26,7 +26,7 @@ pub(crate) enum Queue {
 enum Pause {
     /// Until a connection closes.
     Full,
-    /// Until then, since other loops do not say when they have room.
+    /// Until then, since other loops do not say when they can take more.
     Until(Moment),
     /// No descriptor or memory was left: until then, or a connection closes.
     Exhausted(Moment),

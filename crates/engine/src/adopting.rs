@@ -1,6 +1,6 @@
 //! What [`EventLoop::adopt`](crate::EventLoop::adopt) takes, and why it refuses the rest.
 //!
-//! A descriptor from outside is looked at once, before a session begins on it: the loops read and
+//! A descriptor from outside is checked once, before a session begins on it: the loops read and
 //! write a stream of bytes and never block, and with anything else they would lose data silently
 //! (a datagram that does not fit is cut) or stand still.
 
@@ -58,7 +58,7 @@ impl std::error::Error for AdoptError {
 }
 
 /// Says whether sessions can run on `socket`. Whether it has a peer is left to the loop: one that
-/// has gone meanwhile is told to the session as always.
+/// has gone meanwhile is reported to the session as always.
 ///
 /// # Errors
 /// [`AdoptError`] says what is wrong with it.

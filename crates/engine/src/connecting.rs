@@ -3,7 +3,7 @@
 //! Both loops connect through [`begin`] and [`outcome`], so that errors mean the same everywhere.
 //! The call is `connect(2)`, also on the completion loop: there its errors show at once as they
 //! do elsewhere. The ring's request (IORING_OP_CONNECT) needs no worker thread for TCP on Linux
-//! 6.18, but takes one for a unix socket whose backlog is full, and tells of every error later.
+//! 6.18, but takes one for a unix socket whose backlog is full, and reports every error later.
 //!
 //! ```text
 //!              ┌─ an error at once: the session goes back to who asked
@@ -28,7 +28,7 @@ use crate::ListenAddress;
 /// Where a connection goes, and where from.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct ConnectTo {
-    /// Whoever listens there.
+    /// The process that listens there.
     pub peer: ListenAddress,
     /// The local address of a TCP connection, of the peer's family; `None` leaves it to the
     /// routes. The port is chosen as late as possible (IP_BIND_ADDRESS_NO_PORT, `ip(7)`), so
@@ -106,7 +106,7 @@ impl std::error::Error for ConnectError {
 #[derive(Debug)]
 pub(crate) struct Begun {
     pub(crate) socket: OwnedFd,
-    /// It is still in progress: room to write will tell of its end.
+    /// It is still in progress: when the socket is writable, it has ended.
     pub(crate) is_in_progress: bool,
 }
 
@@ -149,7 +149,7 @@ fn open(to: &ConnectTo) -> Result<Begun, Refusal> {
     };
     match connected {
         Ok(()) => Ok(Begun { socket, is_in_progress: false }),
-        // An interrupted connect goes on by itself (connect(2)).
+        // An interrupted connect continues by itself (connect(2)).
         Err(Errno::INPROGRESS | Errno::INTR) => Ok(Begun { socket, is_in_progress: true }),
         Err(errno) => Err(of("connect")(errno)),
     }

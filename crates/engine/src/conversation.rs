@@ -2,15 +2,15 @@
 //!
 //! A loop keeps one [`Conversation`] for each connection and feeds it what arrives; the
 //! conversation calls the session in the order that `session.rs` promises, keeps input that was
-//! not used, and hands output to the loop's [`Outlet`]. It makes no system call.
+//! not used, and hands output to the loop's [`ConnectionIo`]. It makes no system call.
 //!
 //! ```text
 //!            input, peer's end, output has left, deadline, wake
 //!                                │
 //!                                ▼
 //!   call_again asked? ── yes ──► on_drained ─┐
-//!   unseen input?     ── yes ──► on_bytes ───┤ output ► Outlet ─► gone: go on
-//!   peer's end?       ── yes ──► on_end ─────┘                └─► waits: stop until it left
+//!   unseen input?     ── yes ──► on_bytes ───┤ output ► ConnectionIo ─► gone: continue
+//!   peer's end?       ── yes ──► on_end ─────┘                      └─► waits: stop until it left
 //!   else: done for now
 //! ```
 
@@ -28,8 +28,8 @@ const KEPT_BYTES_MAX: usize = 2 << 20;
 /// Calls of one session in a row before the others get their turn.
 const CALLS_MAX: u32 = 16;
 
-/// Where a loop takes output.
-pub(crate) trait Outlet {
+/// A connection's I/O as its loop does it: the conversation hands output to it.
+pub(crate) trait ConnectionIo {
     /// Whether connections of this loop can pass to another one.
     const CAN_SHARE: bool = false;
 
@@ -37,7 +37,7 @@ pub(crate) trait Outlet {
     fn parts(&mut self) -> (&mut [u8], Option<BorrowedFd<'_>>);
 
     /// Takes the first `len` bytes of the room, and a file or a pipe behind them. Output that waits is
-    /// kept by the outlet, in order.
+    /// kept by it, in order.
     fn send(&mut self, len: usize, source: Option<Source>) -> Result<Sent, CloseCause>;
 }
 
@@ -62,8 +62,8 @@ pub(crate) struct Turn<'a> {
 #[must_use]
 pub(crate) enum Progress {
     /// Nothing more to do until something happens.
-    Rests,
-    /// It had its share of this turn and goes on in the next one.
+    Idle,
+    /// It had its share of this turn and continues in the next one.
     Unfinished,
 }
 
@@ -89,7 +89,7 @@ const PAUSED: u8 = 1 << 0;
 const CALL_AGAIN: u8 = 1 << 1;
 const UNSEEN: u8 = 1 << 2;
 const PEER_ENDED: u8 = 1 << 3;
-const END_TOLD: u8 = 1 << 4;
+const END_SEEN: u8 = 1 << 4;
 const WAITING: u8 = 1 << 5;
 const CLOSE: u8 = 1 << 6;
 const LINGER: u8 = 1 << 7;
@@ -119,14 +119,14 @@ impl<S: Session> Conversation<S> {
     pub(crate) fn accept(
         shared: &mut S::Shared,
         turn: &mut Turn<'_>,
-        outlet: &mut impl Outlet,
+        io: &mut impl ConnectionIo,
     ) -> (Self, Result<Progress, CloseCause>) {
-        let (out, socket) = outlet.parts();
+        let (out, socket) = io.parts();
         let mut actions = Actions::new(turn.now, turn.id, out, turn.wakes, socket);
         let session = S::accepted(shared, &mut actions);
         let wishes = Wishes::of(actions);
         let mut conversation = Self::new(session);
-        let done = conversation.carry_out(wishes, outlet);
+        let done = conversation.carry_out(wishes, io);
         let done = done.map(|()| conversation.progress());
         (conversation, done)
     }
@@ -169,21 +169,21 @@ impl<S: Session> Conversation<S> {
         &mut self,
         shared: &mut S::Shared,
         turn: &mut Turn<'_>,
-        outlet: &mut impl Outlet,
+        io: &mut impl ConnectionIo,
         mut input: &[u8],
     ) -> Result<Progress, CloseCause> {
         for _ in 0..CALLS_MAX {
             if self.ending().is_some() {
                 self.kept = None;
-                return Ok(Progress::Rests);
+                return Ok(Progress::Idle);
             }
             let Some(call) = self.next_call(input) else {
-                return self.keep(input).map(|()| Progress::Rests);
+                return self.keep(input).map(|()| Progress::Idle);
             };
             if call == Call::Bytes {
-                self.on_bytes(shared, turn, outlet, &mut input)?;
+                self.on_bytes(shared, turn, io, &mut input)?;
             } else {
-                self.call(call, shared, turn, outlet)?;
+                self.call(call, shared, turn, io)?;
             }
         }
         self.keep(input)?;
@@ -196,12 +196,12 @@ impl<S: Session> Conversation<S> {
         occasion: Occasion,
         shared: &mut S::Shared,
         turn: &mut Turn<'_>,
-        outlet: &mut impl Outlet,
+        io: &mut impl ConnectionIo,
     ) -> Result<(), CloseCause> {
         if self.ending().is_some() {
             return Ok(());
         }
-        self.call(Call::Outside(occasion), shared, turn, outlet)
+        self.call(Call::Outside(occasion), shared, turn, io)
     }
 
     /// The peer will send no more.
@@ -247,7 +247,7 @@ impl<S: Session> Conversation<S> {
         self.ends_output
     }
 
-    /// Whether input stays in the socket: [`Occasion::Readable`] tells of it.
+    /// Whether input stays in the socket: [`Occasion::Readable`] reports it.
     pub(crate) fn leaves_input(&self) -> bool {
         self.leaves_input
     }
@@ -288,12 +288,12 @@ impl<S: Session> Conversation<S> {
         self.kept.as_ref().map_or(0, |kept| kept.len())
     }
 
-    /// Tells the session that its peer will not be there; [`Conversation::closed`] follows.
+    /// Notifies the session that its peer will not be there; [`Conversation::closed`] follows.
     pub(crate) fn connect_failed(&mut self, shared: &mut S::Shared, error: io::Error) {
         self.session.connect_failed(shared, error);
     }
 
-    /// Tells the session that the connection is over.
+    /// Notifies the session that the connection is over.
     pub(crate) fn closed(self, shared: &mut S::Shared, cause: CloseCause) {
         self.session.closed(shared, cause);
     }
@@ -303,7 +303,7 @@ impl<S: Session> Conversation<S> {
     }
 
     fn progress(&self) -> Progress {
-        if self.next_call(&[]).is_some() { Progress::Unfinished } else { Progress::Rests }
+        if self.next_call(&[]).is_some() { Progress::Unfinished } else { Progress::Idle }
     }
 
     fn next_call(&self, input: &[u8]) -> Option<Call> {
@@ -319,15 +319,15 @@ impl<S: Session> Conversation<S> {
         if !input.is_empty() || self.state & UNSEEN != 0 {
             return Some(Call::Bytes);
         }
-        (self.state & (PEER_ENDED | END_TOLD) == PEER_ENDED).then_some(Call::End)
+        (self.state & (PEER_ENDED | END_SEEN) == PEER_ENDED).then_some(Call::End)
     }
 
     /// Shows the session its input: `input` itself, or behind what was kept.
-    fn on_bytes<O: Outlet>(
+    fn on_bytes<O: ConnectionIo>(
         &mut self,
         shared: &mut S::Shared,
         turn: &mut Turn<'_>,
-        outlet: &mut O,
+        io: &mut O,
         input: &mut &[u8],
     ) -> Result<(), CloseCause> {
         let mut kept = self.kept.take();
@@ -336,7 +336,7 @@ impl<S: Session> Conversation<S> {
             *input = &[];
         }
         let shown = kept.as_ref().map_or(*input, |kept| kept.as_slice());
-        let (out, socket) = outlet.parts();
+        let (out, socket) = io.parts();
         let mut actions = Actions::new(turn.now, turn.id, out, turn.wakes, socket);
         actions.deadline = self.deadline;
         actions.can_share = O::CAN_SHARE;
@@ -352,7 +352,7 @@ impl<S: Session> Conversation<S> {
         self.kept = kept.filter(|kept| !kept.is_empty());
         let comes_again = is_rest && (wishes.wants_call_again || wishes.is_input_paused);
         self.set(UNSEEN, comes_again);
-        self.carry_out(wishes, outlet)?;
+        self.carry_out(wishes, io)?;
         // What is left unused without a wish needs more input: it waits where it is kept.
         self.keep_rest(input)
     }
@@ -365,14 +365,14 @@ impl<S: Session> Conversation<S> {
         Ok(())
     }
 
-    fn call<O: Outlet>(
+    fn call<O: ConnectionIo>(
         &mut self,
         call: Call,
         shared: &mut S::Shared,
         turn: &mut Turn<'_>,
-        outlet: &mut O,
+        io: &mut O,
     ) -> Result<(), CloseCause> {
-        let (out, socket) = outlet.parts();
+        let (out, socket) = io.parts();
         let mut actions = Actions::new(turn.now, turn.id, out, turn.wakes, socket);
         actions.deadline = self.deadline;
         actions.can_share = O::CAN_SHARE;
@@ -385,7 +385,7 @@ impl<S: Session> Conversation<S> {
                 self.session.on_drained(shared, &mut actions);
             }
             Call::End => {
-                self.state |= END_TOLD;
+                self.state |= END_SEEN;
                 self.session.on_end(shared, &mut actions);
             }
             Call::Outside(Occasion::Connected) => self.session.connected(shared, &mut actions),
@@ -399,10 +399,10 @@ impl<S: Session> Conversation<S> {
         if wishes.wants_call_again && self.kept.is_some() {
             self.state |= UNSEEN;
         }
-        self.carry_out(wishes, outlet)
+        self.carry_out(wishes, io)
     }
 
-    fn carry_out(&mut self, wishes: Wishes, outlet: &mut impl Outlet) -> Result<(), CloseCause> {
+    fn carry_out(&mut self, wishes: Wishes, io: &mut impl ConnectionIo) -> Result<(), CloseCause> {
         self.deadline = wishes.deadline;
         self.set(PAUSED, wishes.is_input_paused);
         self.set(CALL_AGAIN, wishes.wants_call_again);
@@ -422,7 +422,7 @@ impl<S: Session> Conversation<S> {
             None => {}
         }
         if (wishes.len > 0 || wishes.source.is_some())
-            && outlet.send(wishes.len, wishes.source)? == Sent::Waits
+            && io.send(wishes.len, wishes.source)? == Sent::Waits
         {
             self.state |= WAITING;
         }

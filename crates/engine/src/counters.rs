@@ -52,7 +52,7 @@ named! {
         Connects = "connects",
         /// Accepted connections that were handed to another loop, which adopted them.
         HandedOut = "handed_out",
-        /// Accept calls that found nobody waiting.
+        /// Accept calls that found no client waiting.
         AcceptsEmpty = "accepts_empty",
         /// Accepts that failed for lack of descriptors or memory; the listener paused.
         AcceptPauses = "accept_pauses",
@@ -62,7 +62,7 @@ named! {
         FullPauses = "full_pauses",
         /// Bytes received.
         BytesIn = "bytes_in",
-        /// Of those, bytes that went on to another socket without passing through memory of the process.
+        /// Of those, bytes that were passed to another socket without passing through memory of the process.
         BytesSpliced = "bytes_spliced",
         /// Bytes sent.
         BytesOut = "bytes_out",
@@ -74,10 +74,10 @@ named! {
         Sends = "sends",
         /// Sends that the socket took only in part, or not at all.
         SendsShort = "sends_short",
-        /// Looks at what a quiet or slow peer has not taken yet.
+        /// Times that the kernel was asked what a quiet or slow peer has not taken yet.
         UntakenLooks = "untaken_looks",
-        /// Looks that found output waiting for a socket that was empty: the event that tells of
-        /// room is on its way, or was lost. The loop sends on.
+        /// Times that it then found output waiting for a socket that was empty: the event that reports it
+        /// writable is on its way, or was lost. The loop sends on.
         RoomUntold = "room_untold",
         /// Events and completions of connections that were closed meanwhile, dropped.
         Stale = "stale",
@@ -157,7 +157,7 @@ named! {
 impl CloseCause {
     /// Whether what the peer has not taken is dropped, and the peer sees a reset.
     ///
-    /// One that is open when its loop ends had more to say, or to be told: an end would make a part
+    /// One that is open when its loop ends had more to send, or to receive: an end would make a part
     /// pass for the whole. `is_said` is the exception: its session was done, and only the peer was waited
     /// for.
     pub(crate) fn drops_untaken(self, is_said: bool) -> bool {

@@ -29,7 +29,7 @@ pub(crate) enum Tail {
 pub(crate) enum Due {
     /// The connection closes.
     Close(CloseCause),
-    /// The session is told.
+    /// The session is called.
     Session,
     /// Output waits for room in a socket that is empty: it is sent on.
     Flush,
@@ -65,7 +65,7 @@ pub(crate) fn drop_untaken(socket: BorrowedFd<'_>) {
 }
 
 impl Tail {
-    /// The deadline that comes first: `session`'s, that of the tail, or the next look at how
+    /// The deadline that comes first: `session`'s, that of the tail, or the next check of how
     /// the peer takes its output.
     #[inline]
     pub(crate) fn deadline(&self, flow: &Flow, session: Moment) -> Moment {
@@ -89,7 +89,7 @@ impl Tail {
         let is_over = matches!(self, Self::Lingering(linger) if linger.until <= now);
         if is_over || flow.look_at() <= now {
             counters.count(Counter::UntakenLooks);
-            // A socket that can't be asked is broken, and tells of that by itself.
+            // A socket that can't be asked is broken, and reports that by itself.
             let untaken_bytes = pollux_sys::socket::untaken_bytes(socket).unwrap_or(0);
             if !flow.look(untaken_bytes, self.is_waiting(), now, limits) {
                 return Due::Close(CloseCause::SlowReader);
@@ -144,6 +144,6 @@ mod tests {
         let due = tail.due(&mut flow, socket.as_fd(), Moment::NEVER, now, &limits, &counters);
         assert_eq!(due, Due::Flush);
         assert_eq!(counters.value(Counter::RoomUntold), 1);
-        assert!(tail.deadline(&flow, Moment::NEVER) > now, "it is looked at again");
+        assert!(tail.deadline(&flow, Moment::NEVER) > now, "it is checked again");
     }
 }

@@ -16,7 +16,7 @@ pub enum Errand<S> {
     /// Call [`Session::on_wake`] of that session; nothing happens when it is gone.
     Wake(ConnectionId),
     /// Open a connection, as [`EventLoop::connect`](crate::EventLoop::connect) does. What fails at
-    /// once is told to the session like what fails later, by `connect_failed` and `closed`.
+    /// once is reported to the session like what fails later, by `connect_failed` and `closed`.
     Connect {
         /// Where to.
         to: ConnectTo,
@@ -28,26 +28,26 @@ pub enum Errand<S> {
     /// Run a connection that another loop had and that was taken for this one
     /// ([`SharedSocket::take`], [`SharedSocket::receive`]): [`Session::connected`] follows in this turn. When something lies
     /// unread in the socket, its peer has ended, or no descriptor is left, the connection is closed and
-    /// [`Session::closed`] is all that the session is told.
+    /// [`Session::closed`] is all that the session is notified of.
     ///
     /// On readiness loops only.
     TakeOver {
         /// What was taken.
         socket: Arc<SharedSocket>,
         /// The number of this loop.
-        holder: u32,
+        owner: u32,
         /// What runs on it.
         session: S,
         /// The session's deadline until it sets another.
         deadline: Moment,
     },
-    /// Go on with a connection of this loop that another one had taken over and that was taken back
+    /// Continue a connection of this loop that another one had taken over and that was taken back
     /// before this loop let go of it: as with `TakeOver`, [`Session::connected`] or
     /// [`Session::closed`] follows. Nothing happens when it is gone.
     TakeBack(ConnectionId),
 }
 
-/// Tells a session of a connect that failed before there was a connection.
+/// Notifies a session of a connect that failed before there was a connection.
 pub(crate) fn refused<S: Session>(shared: &mut S::Shared, mut session: S, error: ConnectError) {
     let error = match error {
         ConnectError::System { cause, .. } => cause,

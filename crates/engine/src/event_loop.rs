@@ -1,4 +1,4 @@
-//! One loop of either kind, for whoever runs loops without caring which.
+//! One loop of either kind, behind one type.
 
 use std::fmt;
 use std::io;
@@ -39,7 +39,7 @@ pub enum LoopError {
         /// What the kernel said.
         cause: io::Error,
     },
-    /// The poller refused to go on: an error of the loop, with the poller's inside.
+    /// The poller failed: an error of the loop, with the poller's inside.
     Poller(io::Error),
 }
 

@@ -16,7 +16,7 @@
 //! The two limits of a watched peer:
 //! * It takes something within `write_timeout`. A look knows only that it did so since the look
 //!   before, so a peer that takes nothing any more is cut up to 1/16 later.
-//! * It takes `write_rate_min` in each second. Its kernel tells of what it reads in steps, when
+//! * It takes `write_rate_min` in each second. Its kernel reports what it reads in steps, when
 //!   so much is free that sending is worth while again (RFC 9293 3.8.6.2.2), and on loopback a
 //!   step is 64 KiB. So a peer may be behind by [`STEP_BYTES`] beside what it has to take in
 //!   `write_timeout`; what it took faster than it had to is not kept.
@@ -228,7 +228,7 @@ mod tests {
                 let told = self.read / self.step * self.step;
                 let told = if self.read >= self.held { self.held } else { told.min(self.held) };
                 (self.held, self.read) = (self.held - told, self.read.saturating_sub(told));
-                // As a socket does, which tells of room when a third is free.
+                // As a socket does, which reports room when a third is free.
                 if self.held * 3 <= self.room * 2 {
                     self.fill();
                 }

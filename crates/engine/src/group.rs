@@ -7,14 +7,14 @@
 //!  single      the first loop accepts and hands connections to the one with the fewest
 //! ```
 //!
-//! The thread that starts a group owns it: it drains it, looks at it and waits for its end. Any
+//! The thread that starts a group owns it: it drains it, dumps its state and waits for its end. Any
 //! thread may have a call made in a loop's thread ([`LoopHandle`]).
 //!
 //! A panic in a session ends its loop, with all its connections, and [`Group::join`] gives
-//! [`GroupError::Panicked`]; the other loops go on ([`Group::has_lost_a_loop`] tells). It does not
+//! [`GroupError::Panicked`]; the other loops continue ([`Group::has_lost_a_loop`] says so). It does not
 //! end its connection alone, because a session is called with what all sessions of the loop share
-//! and with the loop's own output buffers: after an unwinding nobody knows whether those are in
-//! order, and going on would serve one client's bytes to another.
+//! and with the loop's own output buffers: after an unwinding it is unknown whether those are in
+//! order, and continuing could serve one client's bytes to another.
 
 use std::any::TypeId;
 use std::fmt;
@@ -205,21 +205,21 @@ pub struct Group {
     addresses: Vec<ListenAddress>,
     /// Of unix sockets, to be removed at the end.
     paths: Vec<PathBuf>,
-    look: Arc<Look>,
+    dumper: Arc<Dumper>,
 }
 
-/// A way to look at all loops of a group at rest; cheap to clone and to send.
-pub struct Look {
+/// Dumps the descriptors of all loops of a group while these are stopped; any thread may.
+pub struct Dumper {
     isolation: Isolation,
     wakers: Mutex<Vec<Waker>>,
-    /// What each loop wrote down before it came to rest.
+    /// What each loop wrote down before it stopped.
     notes: Vec<Mutex<Vec<String>>>,
 }
 
-/// How long a look waits for the loops: a turn takes microseconds.
-const LOOK_TIMEOUT: Duration = Duration::from_secs(2);
+/// How long a dump waits for the loops: a turn takes microseconds.
+const DUMP_TIMEOUT: Duration = Duration::from_secs(2);
 
-impl Look {
+impl Dumper {
     fn new(loops: usize) -> Self {
         let notes = (0..loops).map(|_| Mutex::default()).collect();
         Self { isolation: Isolation::new(loops), wakers: Mutex::default(), notes }
@@ -236,10 +236,10 @@ impl Look {
     /// One line for each descriptor, by loop, all at the same moment.
     ///
     /// # Errors
-    /// [`StillRunning`] when a loop does not come to rest in time.
+    /// [`StillRunning`] when a loop does not stop in time.
     pub fn descriptors(&self) -> Result<Vec<Vec<String>>, StillRunning> {
         let wakers = self.wakers.lock().expect("nothing panics under this lock").clone();
-        self.isolation.isolate(&wakers, LOOK_TIMEOUT, || {
+        self.isolation.isolate(&wakers, DUMP_TIMEOUT, || {
             let take = |notes: &Mutex<Vec<String>>| {
                 std::mem::take(&mut *notes.lock().expect("nothing panics under this lock"))
             };
@@ -273,8 +273,8 @@ impl Group {
         Ok(group)
     }
 
-    /// As [`Group::start`], on sockets that are open already: `config.listen` is not looked at, and
-    /// the paths of unix sockets are left to whoever opened them.
+    /// As [`Group::start`], on sockets that are open already: `config.listen` is not used, and
+    /// the paths of unix sockets are left to the caller that opened them.
     ///
     /// # Errors
     /// As [`Group::start`].
@@ -298,8 +298,8 @@ impl Group {
             sockets.delay_small_writes().map_err(fail)?;
         }
         let mut listeners = sockets.share_out(config.listeners, config.threads)?;
-        let look = Arc::new(Look::new(config.threads));
-        let mut group = Self { running: Vec::new(), addresses, paths: Vec::new(), look };
+        let dumper = Arc::new(Dumper::new(config.threads));
+        let mut group = Self { running: Vec::new(), addresses, paths: Vec::new(), dumper };
         let (make_shared, date) = (Arc::new(make_shared), Arc::<SharedDate>::default());
         // The first loop comes last: with `single` it hands out to those that run.
         for index in (0..config.threads).rev() {
@@ -316,7 +316,7 @@ impl Group {
                 is_fed: config.listeners == Listeners::Single && index > 0,
                 peers,
                 date: Arc::clone(&date),
-                look: Arc::clone(&group.look),
+                dumper: Arc::clone(&group.dumper),
             };
             match start_loop::<S, F, E>(setup, Arc::clone(&make_shared)) {
                 Ok(running) => group.running.insert(0, running),
@@ -328,7 +328,7 @@ impl Group {
             }
         }
         let wakers = group.running.iter().map(|running| running.waker.clone()).collect();
-        *group.look.wakers.lock().expect("nothing panics under this lock") = wakers;
+        *group.dumper.wakers.lock().expect("nothing panics under this lock") = wakers;
         Ok(group)
     }
 
@@ -360,13 +360,13 @@ impl Group {
         LoopHandle::new(running.sender.clone())
     }
 
-    /// The way to look at all descriptors.
+    /// The way to dump all descriptors.
     #[must_use]
-    pub fn look(&self) -> Arc<Look> {
-        Arc::clone(&self.look)
+    pub fn dumper(&self) -> Arc<Dumper> {
+        Arc::clone(&self.dumper)
     }
 
-    /// Ends the group gently: no new connections, sessions are told, what is open after
+    /// Ends the group gently: no new connections, sessions are notified, what is open after
     /// `at_most` is cut. Returns at once; [`Group::join`] waits.
     pub fn drain(&self, at_most: Duration) {
         self.stop(&Message::Drain(at_most));
@@ -414,7 +414,7 @@ impl Group {
 
     fn stop(&self, message: &Message) {
         for running in &self.running {
-            // A loop that has ended needs no telling. One whose inbox is full gets it later:
+            // A loop that has ended needs no message. One whose inbox is full gets it later:
             // only connections that are handed over fill it, and those can wait for the next.
             let mut message = message.again();
             while let Err(crate::Undelivered::Full(back)) = running.sender.send(message) {
@@ -430,12 +430,12 @@ impl Group {
     }
 }
 
-/// The loop's part of the whole: together no more than that, but at least one for each.
+/// The limits of loop `index`: `config` has the totals; each loop has at least one connection.
 fn share_of(config: &GroupConfig, index: usize) -> Limits {
-    let (whole, threads) = (config.limits.connections_max, config.threads as u32);
-    let share = |whole: u32| (whole / threads + u32::from((index as u32) < whole % threads)).max(1);
+    let (total, threads) = (config.limits.connections_max, config.threads as u32);
+    let share = |total: u32| (total / threads + u32::from((index as u32) < total % threads)).max(1);
     let connects_max = config.limits.connects_max.map(share);
-    Limits { connections_max: share(whole), connects_max, ..config.limits.clone() }
+    Limits { connections_max: share(total), connects_max, ..config.limits.clone() }
 }
 
 /// Starts a thread and waits until its loop is ready or has failed.
@@ -460,7 +460,7 @@ where
         let event_loop = match opened {
             Ok(event_loop) => event_loop,
             Err(error) => {
-                setup.look.isolation().leave(setup.index);
+                setup.dumper.isolation().leave(setup.index);
                 // The starter waits for this.
                 let _ = ready.send(Err(error));
                 return Ok(());
@@ -492,7 +492,7 @@ mod tests {
 
     #[test]
     fn loops_share_a_limit_and_together_keep_it() {
-        for (whole, threads, shares) in
+        for (total, threads, shares) in
             [(3, 2, &[2, 1][..]), (8, 4, &[2, 2, 2, 2]), (1, 1, &[1]), (1, 2, &[1, 1])]
         {
             let config = GroupConfig {
@@ -502,10 +502,10 @@ mod tests {
                 listeners: Listeners::Reuseport,
                 cpus: None,
                 delays_small_writes: false,
-                limits: Limits { connections_max: whole, ..Limits::default() },
+                limits: Limits { connections_max: total, ..Limits::default() },
             };
             let found = (0..threads).map(|index| share_of(&config, index).connections_max);
-            assert!(found.eq(shares.iter().copied()), "{whole} for {threads}");
+            assert!(found.eq(shares.iter().copied()), "{total} for {threads}");
         }
     }
 }

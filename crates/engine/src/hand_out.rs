@@ -24,7 +24,7 @@ impl Peer {
     }
 }
 
-/// The other loops of a group, as the accepting one sees them. When it is dropped it tells them that
+/// The other loops of a group, as the accepting one sees them. When it is dropped they are sent that
 /// nothing more comes: a loop that drains waits for this.
 pub(crate) struct HandOut {
     peers: Vec<Peer>,
@@ -48,7 +48,7 @@ impl HandOut {
     }
 
     /// Gives a connection to the loop that has the fewest; back when that is this one, or
-    /// nobody takes it.
+    /// no other takes it.
     pub(crate) fn give(&mut self, socket: OwnedFd) -> Option<OwnedFd> {
         let Some(least) = self.peers.iter_mut().min_by_key(|peer| peer.open()) else {
             return Some(socket);
@@ -69,7 +69,7 @@ impl HandOut {
 impl Drop for HandOut {
     fn drop(&mut self) {
         for peer in &self.peers {
-            // A full inbox is looked at in the peer's next turn; one that has ended needs no telling.
+            // A full inbox is read in the peer's next turn; one that has ended needs no message.
             while let Err(Undelivered::Full(_)) = peer.sender.send(Message::LastAdmitted) {
                 std::thread::yield_now();
             }

@@ -36,7 +36,7 @@ impl std::error::Error for TellError {}
 /// A way to one loop of a [`Group`](crate::Group), for any thread; cheap to clone.
 pub struct LoopHandle<S: Session> {
     sender: Sender<Message, Waker>,
-    /// Calls take the loop; nothing of it is held here.
+    /// Calls take the loop; nothing of it is kept here.
     sessions: PhantomData<fn(&mut EventLoop<S>)>,
 }
 

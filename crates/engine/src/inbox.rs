@@ -5,8 +5,8 @@
 //!  owner:        woken → `has_mail`? → lock { swap the full vector for an empty one, clear it }
 //! ```
 //!
-//! An owner without mail looks at one flag and takes no lock. Wakes are merged by the waker, so
-//! a batch rings once; it must be one of the owner's loop, which looks here after each wait.
+//! An owner without mail reads one flag and takes no lock. Wakes are merged by the waker, so
+//! a batch rings once; it must be one of the owner's loop, which reads it after each wait.
 //! The wake comes last: one before the message would find an empty box and leave the message
 //! to the next.
 //!
@@ -27,7 +27,7 @@ use std::sync::{Mutex, MutexGuard};
 
 /// What ends the owner's wait: the waker of its loop, or a model of one.
 pub trait Wake {
-    /// Ends the current or the next wait; wakes that were not heard yet are one.
+    /// Ends the current or the next wait; wakes that were not received yet are one.
     fn wake(&self);
 }
 
@@ -40,7 +40,7 @@ impl Wake for pollux_poller::Waker {
 /// Why a message was not taken; it comes back in this.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Undelivered<T> {
-    /// As many as the inbox holds have not been looked at yet.
+    /// As many as the inbox holds have not been read yet.
     Full(T),
     /// The owner is gone.
     Closed(T),

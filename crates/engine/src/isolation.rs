@@ -1,15 +1,15 @@
-//! Brings all loops of a group to rest at the end of a turn, for as long as something runs that
-//! must find none of them at work: a look at all connections, a change of what they share.
+//! Stops all loops of a group at the end of a turn, for as long as something runs that must find
+//! none of them at work: a dump of all connections, a change of what they share.
 //!
 //! ```text
 //!  requester:  take the turn ─ request ─ wake all ─ wait until no loop runs ─ f ─ release
-//!  loop:       … turn ─ wait ─ requested? ─ rest …………………………………………………………………┘ turn …
+//!  loop:       … turn ─ wait ─ requested? ─ stop …………………………………………………………………┘ turn …
 //!              … turn ─ end ─ leave
 //! ```
 //!
-//! Releasing ends the rest of every loop at once, also where the next requester stands ready:
-//! each isolation asks for a rest of its own, so that loops have a turn in between however many
-//! requesters there are. The request comes before the wakes, and a loop looks after its wait,
+//! Releasing starts every loop at once, also where the next requester stands ready: each isolation
+//! asks for a stop of its own, so that loops have a turn in between however many
+//! requesters there are. The request comes before the wakes, and a loop reads it after its wait,
 //! or it could sleep through. Nothing is locked while `f` runs, so whatever happens in there,
 //! a panic included, loops can leave and requesters can give up.
 //!
@@ -30,7 +30,7 @@ use std::sync::{Condvar, Mutex, MutexGuard};
 
 use crate::inbox::Wake;
 
-/// Loops did not come to rest in time; nothing was run, and those that did were released.
+/// Loops did not stop in time; nothing was run, and those that did were released.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StillRunning {
     /// Indices of the loops that were at work. None when all the time went by with another
@@ -42,7 +42,7 @@ impl fmt::Display for StillRunning {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &*self.loops {
             [] => f.write_str("another isolation did not end in time"),
-            loops => write!(f, "loops {loops:?} did not come to rest in time"),
+            loops => write!(f, "loops {loops:?} did not stop in time"),
         }
     }
 }
@@ -51,29 +51,29 @@ impl std::error::Error for StillRunning {}
 
 /// Where a loop is.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Place {
+enum LoopState {
     Running,
-    Resting,
-    Gone,
+    Stopped,
+    Ended,
 }
 
 #[derive(Debug)]
 struct State {
-    loops: Vec<Place>,
+    loops: Vec<LoopState>,
     /// Whether a requester has its turn.
     is_taken: bool,
-    /// Counts releases; a loop rests until the next one.
+    /// Counts releases; a loop is stopped until the next one.
     releases: u64,
 }
 
 impl State {
     fn running(&self) -> impl Iterator<Item = usize> {
         let all = self.loops.iter().enumerate();
-        all.filter(|(_, place)| **place == Place::Running).map(|(index, _)| index)
+        all.filter(|(_, state)| **state == LoopState::Running).map(|(index, _)| index)
     }
 }
 
-/// What the loops of a group and those who want them at rest share.
+/// What the loops of a group and the threads that stop them share.
 #[derive(Debug)]
 pub struct Isolation {
     /// A hint that spares loops the lock; what counts is under it.
@@ -86,7 +86,7 @@ impl Isolation {
     /// For loops with the indices below `loops`, all of them running.
     #[must_use]
     pub fn new(loops: usize) -> Self {
-        let loops = vec![Place::Running; loops];
+        let loops = vec![LoopState::Running; loops];
         Self {
             is_requested: AtomicBool::new(false),
             state: Mutex::new(State { loops, is_taken: false, releases: 0 }),
@@ -94,7 +94,7 @@ impl Isolation {
         }
     }
 
-    /// Whether a loop should [`rest`](Self::rest). Asked once a turn, after the wait.
+    /// Whether a loop should [`stop`](Self::stop). Asked once a turn, after the wait.
     #[must_use]
     pub fn is_requested(&self) -> bool {
         // What a wake makes known needs no order here: the waker's flag and the lock have it.
@@ -105,13 +105,13 @@ impl Isolation {
     ///
     /// # Panics
     /// When the loop has left.
-    pub fn rest(&self, index: usize) {
+    pub fn stop(&self, index: usize) {
         let mut state = self.lock();
-        assert!(state.loops[index] == Place::Running, "loop {index} has left");
+        assert!(state.loops[index] == LoopState::Running, "loop {index} has left");
         if !state.is_taken {
             return;
         }
-        state.loops[index] = Place::Resting;
+        state.loops[index] = LoopState::Stopped;
         self.changed.notify_all();
         let releases = state.releases;
         drop(self.wait_until(state, None, |state| state.releases != releases));
@@ -119,17 +119,17 @@ impl Isolation {
 
     /// Takes the loop `index`, which calls it and ends, out of the count.
     pub fn leave(&self, index: usize) {
-        self.lock().loops[index] = Place::Gone;
+        self.lock().loops[index] = LoopState::Ended;
         self.changed.notify_all();
     }
 
-    /// Runs `f` while every loop rests or is gone, after one turn of each at the most. `wakers`
+    /// Runs `f` while every loop is stopped or has ended, after one turn of each at the most. `wakers`
     /// are those of the loops. Requesters take turns.
     ///
     /// Not for threads of the loops themselves: theirs would run. `f` must not wait for a loop.
     ///
     /// # Errors
-    /// [`StillRunning`] when `timeout` is over before all rest; then `f` does not run.
+    /// [`StillRunning`] when `timeout` is over before all are stopped; then `f` does not run.
     pub fn isolate<W: Wake, R>(
         &self,
         wakers: &[W],
@@ -140,9 +140,9 @@ impl Isolation {
         let end = Instant::now().checked_add(timeout);
         self.request(end)?;
         wakers.iter().for_each(Wake::wake);
-        let at_rest = self.await_rest(end);
+        let all_stopped = self.await_stopped(end);
         let _release = Release(self);
-        at_rest.map(|()| f())
+        all_stopped.map(|()| f())
     }
 
     fn request(&self, end: Option<Instant>) -> Result<(), StillRunning> {
@@ -155,7 +155,7 @@ impl Isolation {
         Ok(())
     }
 
-    fn await_rest(&self, end: Option<Instant>) -> Result<(), StillRunning> {
+    fn await_stopped(&self, end: Option<Instant>) -> Result<(), StillRunning> {
         let state = self.wait_until(self.lock(), end, |state| state.running().next().is_none());
         let loops: Vec<usize> = state.running().collect();
         if loops.is_empty() { Ok(()) } else { Err(StillRunning { loops }) }
@@ -166,9 +166,9 @@ impl Isolation {
         state.is_taken = false;
         self.is_requested.store(false, Ordering::Relaxed);
         state.releases += 1;
-        for place in &mut state.loops {
-            if *place == Place::Resting {
-                *place = Place::Running;
+        for a_loop in &mut state.loops {
+            if *a_loop == LoopState::Stopped {
+                *a_loop = LoopState::Running;
             }
         }
         self.changed.notify_all();
@@ -197,7 +197,7 @@ impl Isolation {
     }
 }
 
-/// A loop that rests twice is a bug that panics, and takes the group with it.
+/// A loop that stops twice is a bug that panics, and takes the group with it.
 const UNPOISONED: &str = "no loop called out of order";
 
 /// Ends an isolation, also when what ran in it panics.
@@ -222,15 +222,15 @@ mod tests {
     const NOBODY: &[Waker] = &[];
 
     #[test]
-    fn a_loop_that_does_not_rest_is_named() {
+    fn a_loop_that_does_not_stop_is_named() {
         let isolation = Isolation::new(3);
         isolation.leave(1);
         let refused = isolation.isolate(NOBODY, Duration::ZERO, || panic!("a loop runs"));
         let refused = refused.expect_err("two loops run");
         assert_eq!(refused.loops, [0, 2]);
-        assert_eq!(refused.to_string(), "loops [0, 2] did not come to rest in time");
+        assert_eq!(refused.to_string(), "loops [0, 2] did not stop in time");
         assert!(!isolation.is_requested(), "the request is over");
-        isolation.rest(0);
+        isolation.stop(0);
     }
 
     #[test]
@@ -248,7 +248,7 @@ mod tests {
         let inner = isolation.isolate(NOBODY, LONG, || {
             isolation.isolate(NOBODY, Duration::ZERO, || panic!("two at a time"))
         });
-        let refused = inner.expect("nobody runs").expect_err("the first one goes on");
+        let refused = inner.expect("no loop runs").expect_err("the first one still runs");
         assert_eq!(refused.to_string(), "another isolation did not end in time");
 
         let panics = || isolation.isolate(NOBODY, LONG, || panic!("on purpose"));
@@ -273,7 +273,7 @@ mod tests {
                     poller.wait(&mut events, Some(LONG)).expect("epoll waits");
                     assert!(events.is_woken(), "slept through");
                 }
-                isolation.rest(index);
+                isolation.stop(index);
                 at_work.fetch_add(1, Ordering::SeqCst);
                 turns.fetch_add(1, Ordering::SeqCst);
                 at_work.fetch_sub(1, Ordering::SeqCst);
@@ -291,7 +291,7 @@ mod tests {
                     let done = isolation.isolate(&wakers, LONG, || {
                         assert_eq!(at_work.load(Ordering::SeqCst), 0, "a loop is at work");
                     });
-                    done.expect("loops come to rest");
+                    done.expect("loops stop");
                 }
             };
             thread::scope(|requesters| {
@@ -299,6 +299,6 @@ mod tests {
                 requesters.spawn(request);
             });
         });
-        assert_eq!(turns.into_inner(), ISOLATIONS * 4, "each isolation is a rest of each loop");
+        assert_eq!(turns.into_inner(), ISOLATIONS * 4, "each isolation is a stop of each loop");
     }
 }

@@ -110,7 +110,7 @@ pub use driver::{Driver, UnknownDriver};
 pub use errand::Errand;
 pub use event_loop::{EventLoop, LoopError};
 pub use fd_table::{DirectionSnapshot, Due, FdSnapshot, FdTable, Watch};
-pub use group::{Group, GroupConfig, GroupError, Listeners, Look, LoopView};
+pub use group::{Dumper, Group, GroupConfig, GroupError, Listeners, LoopView};
 pub use handle::{LoopHandle, TellError};
 pub use inbox::{Inbox, Sender, Undelivered, Wake};
 pub use isolation::{Isolation, StillRunning};

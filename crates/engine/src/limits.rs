@@ -5,7 +5,7 @@ use std::time::Duration;
 /// Bounds and budgets of one loop.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Limits {
-    /// Most connections open at once; the listener pauses there and goes on when one closes.
+    /// Most connections open at once; the listener pauses there and continues when one closes.
     /// The default is far below what a process may open as files.
     pub connections_max: u32,
     /// Most connections to peers open at once, which are counted apart then; none to count them
@@ -19,7 +19,7 @@ pub struct Limits {
     /// connection is closed, up to 1/16 later, and reset when it is a TCP one. What a TCP peer's
     /// kernel acknowledged counts as taken, on a unix socket what the peer has read.
     ///
-    /// A peer's kernel tells of what it read in steps, of 64 KiB on loopback: in the default time
+    /// A peer's kernel reports what it read in steps, of 64 KiB on loopback: in the default time
     /// a peer with 1.1 kB/s makes one.
     pub write_timeout: Duration,
     /// What a peer has to take in each second, in bytes, while something waits for it; 0 for
@@ -34,8 +34,8 @@ pub struct Limits {
     /// Whether the loop spins instead of sleeping.
     pub busy_poll: bool,
     /// Whether a readiness loop takes error, hang-up and end of stream for readable where reading is
-    /// wanted, so that the read alone tells what it was: against a kernel or a poller that tells wrongly.
-    /// A completion loop is told by its reads in any case.
+    /// wanted, so that the read alone tells what it was: against a kernel or a poller that reports wrongly.
+    /// A completion loop learns it from its reads in any case.
     pub mask_ends: bool,
 }
 

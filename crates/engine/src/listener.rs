@@ -131,7 +131,7 @@ impl fmt::Display for ListenAddress {
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum ListenError {
-    /// The text is no address.
+    /// The text is not an address.
     Address {
         /// What was given.
         text: String,
@@ -161,7 +161,7 @@ impl fmt::Display for ListenError {
         match self {
             Self::Address { text, why } => write!(
                 f,
-                "\"{text}\" is no address to listen on ({why}); write HOST:PORT, :PORT, \
+                "\"{text}\" is not an address to listen on ({why}); expected HOST:PORT, :PORT, \
                  [IPV6]:PORT or unix:PATH"
             ),
             Self::Occupied { path, why } => write!(f, "{}: {why}", path.display()),
@@ -365,7 +365,7 @@ fn is_socket(path: &Path) -> Result<bool, ListenError> {
     if found.file_type().is_socket() {
         return Ok(true);
     }
-    let why = "a file that is no socket stands here: choose another path";
+    let why = "a file that is not a socket is here: choose another path";
     Err(ListenError::Occupied { path: path.to_owned(), why })
 }
 

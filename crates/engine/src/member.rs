@@ -1,4 +1,4 @@
-//! One loop of a group, in its thread: turns, messages, rest, and the end.
+//! One loop of a group, in its thread: turns, messages, stops for a dump, and the end.
 
 use std::any::Any;
 use std::os::fd::OwnedFd;
@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use pollux_poller::Waker;
 
 use crate::event_loop::EventLoop;
-use crate::group::{GroupError, Look};
+use crate::group::{Dumper, GroupError};
 use crate::hand_out::HandOut;
 use crate::{
     CloseCause, Counters, CpuList, Driver, Inbox, Limits, Listener, Sender, Session, SharedDate,
@@ -21,7 +21,7 @@ const MESSAGES_MAX: usize = 4096;
 /// What a [`LoopHandle`](crate::LoopHandle) has done in the loop's thread.
 pub(crate) type Call = Box<dyn FnOnce(&mut dyn Any) + Send>;
 
-/// What other threads tell a loop.
+/// What other threads send to a loop.
 pub(crate) enum Message {
     /// Run this connection.
     Admit(OwnedFd),
@@ -36,7 +36,7 @@ pub(crate) enum Message {
 }
 
 impl Message {
-    /// The same word for the next loop.
+    /// The same message for the next loop.
     ///
     /// # Panics
     /// For a connection and a call: there is only one.
@@ -64,7 +64,7 @@ pub(crate) struct Setup {
     pub(crate) is_fed: bool,
     pub(crate) peers: Vec<(Sender<Message, Waker>, Arc<Counters>)>,
     pub(crate) date: Arc<SharedDate>,
-    pub(crate) look: Arc<Look>,
+    pub(crate) dumper: Arc<Dumper>,
 }
 
 impl Setup {
@@ -75,12 +75,12 @@ impl Setup {
     }
 }
 
-/// A loop and its mail.
+/// A loop and its inbox.
 pub(crate) struct Member<S: Session> {
     event_loop: EventLoop<S>,
     inbox: Inbox<Message>,
     mail: Vec<Message>,
-    seat: Seat,
+    guard: IsolationGuard,
     /// Another loop may still hand connections over.
     is_fed: bool,
     drain_by: Option<Instant>,
@@ -99,10 +99,10 @@ impl<S: Session + 'static> Member<S> {
         if !setup.peers.is_empty() {
             event_loop.hand_out(HandOut::new(setup.peers, event_loop.counters()));
         }
-        let seat = Seat { index: setup.index, look: setup.look };
+        let guard = IsolationGuard { index: setup.index, dumper: setup.dumper };
         let is_fed = setup.is_fed;
         let (mail, drain_by, is_stopped) = (Vec::new(), None, false);
-        (Self { event_loop, inbox, mail, seat, is_fed, drain_by, is_stopped }, sender)
+        (Self { event_loop, inbox, mail, guard, is_fed, drain_by, is_stopped }, sender)
     }
 
     /// Turns until the group ends.
@@ -116,14 +116,14 @@ impl<S: Session + 'static> Member<S> {
 
     fn turn_to_the_end(&mut self) -> Result<(), GroupError> {
         while !self.is_over() || self.has_late_mail() {
-            let rest = self.drain_by.map(|end| end.saturating_duration_since(Instant::now()));
-            if self.event_loop.turn(rest).map_err(GroupError::Loop)? {
+            let time_left = self.drain_by.map(|end| end.saturating_duration_since(Instant::now()));
+            if self.event_loop.turn(time_left).map_err(GroupError::Loop)? {
                 self.read_mail();
             }
-            let Seat { look, index } = &self.seat;
-            if look.isolation().is_requested() {
-                look.note(*index, self.event_loop.describe());
-                look.isolation().rest(*index);
+            let IsolationGuard { dumper, index } = &self.guard;
+            if dumper.isolation().is_requested() {
+                dumper.note(*index, self.event_loop.describe());
+                dumper.isolation().stop(*index);
             }
         }
         Ok(())
@@ -166,14 +166,14 @@ impl<S: Session + 'static> Member<S> {
     }
 }
 
-/// A loop's place among those that can be brought to rest; given up also when it panics.
-struct Seat {
-    look: Arc<Look>,
+/// A loop's entry in the isolation, which waits for all loops; given up also when the loop panics.
+struct IsolationGuard {
+    dumper: Arc<Dumper>,
     index: usize,
 }
 
-impl Drop for Seat {
+impl Drop for IsolationGuard {
     fn drop(&mut self) {
-        self.look.isolation().leave(self.index);
+        self.dumper.isolation().leave(self.index);
     }
 }

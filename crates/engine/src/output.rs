@@ -36,7 +36,7 @@ pub(crate) enum Piece {
 pub(crate) enum UnderWay {
     /// A request has a piece in its hands, from this byte on.
     Send(InFlight, usize),
-    /// The socket was full, or connects: a poll tells when it has room.
+    /// The socket was full, or connects: a poll reports when it is writable.
     Poll,
 }
 
@@ -139,7 +139,7 @@ impl Output {
         self.is_blocked
     }
 
-    /// Whether a request of the completion loop will tell how it goes on.
+    /// Whether a request of the completion loop will tell how it continues.
     pub(crate) fn is_in_flight(&self) -> bool {
         self.under_way.is_some()
     }
@@ -256,7 +256,7 @@ fn send_source(
     if outcome == Ok(0) { Err(CloseCause::SocketError) } else { Ok(outcome) }
 }
 
-/// What an error of a socket means: gone peers are told apart from the rest.
+/// What an error of a socket means: gone peers are distinguished from other errors.
 pub(crate) fn broken(errno: Errno) -> CloseCause {
     match errno {
         Errno::CONNRESET | Errno::PIPE => CloseCause::PeerReset,

@@ -4,7 +4,7 @@
 //!  socket ── Actions::splice_in ──► Pipe ── Actions::send_pipe ──► socket of another session
 //! ```
 //!
-//! A session that leaves its input in the socket ([`Actions::leave_input`]) is told that something is
+//! A session that leaves its input in the socket ([`Actions::leave_input`]) is notified that something is
 //! there, and takes it into an empty pipe (splice(2)). Only an empty one: of a pipe that holds
 //! something the kernel does not say whether it is full or the socket empty.
 //!
@@ -36,14 +36,14 @@ pub enum SplicedIn {
     Bytes(u64),
     /// Nothing is there now.
     Nothing,
-    /// The peer has ended, or the connection is broken: the loop tells of either.
+    /// The peer has ended, or the connection is broken: the loop reports either.
     Over,
 }
 
-/// What a session's look at its socket found.
+/// What a session found when it read its socket.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(crate) enum Seen {
-    /// It did not look.
+    /// It did not read.
     #[default]
     Unseen,
     Bytes(u32),
@@ -53,7 +53,7 @@ pub(crate) enum Seen {
 }
 
 impl Seen {
-    /// Counts the look, and what was taken out of the socket.
+    /// Counts the read, and what was taken out of the socket.
     pub(crate) fn count(self, counters: &Counters) {
         counters.add(Counter::Receives, u64::from(self != Self::Unseen));
         match self {
@@ -130,7 +130,7 @@ impl Pipe {
         splice(&self.from, None, socket, None, len, flags)
     }
 
-    /// Takes `len` bytes out of the pipe, for a peer that is no socket.
+    /// Takes `len` bytes out of the pipe, for a peer that is not a socket.
     pub(crate) fn read(&self, len: u64, into: &mut Vec<u8>) -> rustix::io::Result<()> {
         let (mut at, end) = (into.len(), into.len() + len as usize);
         into.resize(end, 0);

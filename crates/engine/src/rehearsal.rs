@@ -8,12 +8,12 @@ use std::time::Duration;
 use pollux_poller::Token;
 
 use crate::actions::{Ending, Source};
-use crate::conversation::{Conversation, Occasion, Outlet, Progress, Sent, Turn};
+use crate::conversation::{ConnectionIo, Conversation, Occasion, Progress, Sent, Turn};
 use crate::{Actions, CloseCause, ConnectionId, FileRange, Moment, Now, Session};
 
 /// One connection of one session, played in memory.
 ///
-/// The peer takes all output at once, unless it was told to stall.
+/// The peer takes all output at once, unless [`stall`](Self::stall) was called.
 ///
 /// ```
 /// use pollux_engine::{Actions, CloseCause, Now, Rehearsal, Session};
@@ -170,11 +170,11 @@ impl<S: Session> Rehearsal<S> {
         while done.is_ok() {
             match conversation.pump(&mut self.shared, &mut turn, stage, input) {
                 Ok(Progress::Unfinished) => input = &[],
-                Ok(Progress::Rests) => break,
+                Ok(Progress::Idle) => break,
                 Err(cause) => done = Err(cause),
             }
         }
-        self.finish(done.map(|()| Progress::Rests));
+        self.finish(done.map(|()| Progress::Idle));
         S::end_turn(&mut self.shared);
     }
 
@@ -203,7 +203,7 @@ struct Stage {
     is_stalled: bool,
 }
 
-impl Outlet for Stage {
+impl ConnectionIo for Stage {
     fn parts(&mut self) -> (&mut [u8], Option<BorrowedFd<'_>>) {
         (&mut self.room, None)
     }
@@ -341,7 +341,7 @@ mod tests {
     }
 
     #[test]
-    fn draining_is_told() {
+    fn draining_is_reported() {
         let mut play = rehearsal();
         play.drain();
         assert_eq!(play.closed(), Some(CloseCause::Session));

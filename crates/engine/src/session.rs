@@ -41,7 +41,7 @@ impl fmt::Debug for ConnectionId {
 ///   [`Session::on_drain`] and [`Session::on_deadline`]; what those send goes behind it.
 /// * While a connection to a peer is not there yet, the same three may come; what they send
 ///   leaves when it is there, and [`Actions::close`] and [`Actions::linger`] do not wait for it.
-/// * Each call has room for at least [`Actions::ROOM_MIN`] bytes of output.
+/// * At least [`Actions::ROOM_MIN`] bytes of output fit into each call.
 /// * After [`Actions::close`], [`Actions::linger`] or [`Actions::abort`] only
 ///   [`Session::closed`] is called.
 pub trait Session: Sized {

@@ -1,6 +1,6 @@
 //! The listening sockets of a group, apart from its loops.
 //!
-//! Opened before the loops, so that their addresses are known to whoever makes what the sessions
+//! Opened before the loops, so that their addresses are known to the code that makes what the sessions
 //! share; kept by a parent perhaps, which hands them from one process to the next. Connections that
 //! wait in a socket's queue belong to the socket: they are lost only when its last descriptor is
 //! closed.

@@ -20,7 +20,7 @@ use rustix::time::{
 
 use crate::Now;
 
-/// Most sources of one loop: they are looked up by bisection and meant for the few things that a
+/// Most sources of one loop: they are found by bisection and meant for the few things that a
 /// program has one of, not for connections.
 pub(crate) const SOURCES_MAX: usize = 1024;
 
@@ -102,7 +102,7 @@ impl<Shared> Sources<Shared> {
 
     /// The descriptor of a source that is still there.
     pub(crate) fn fd(&self, id: SourceId) -> Option<BorrowedFd<'_>> {
-        self.place(id).map(|place| self.list[place].1.fd())
+        self.position(id).map(|index| self.list[index].1.fd())
     }
 
     /// Lets the program answer; says whether the source is watched on. None when it is gone.
@@ -112,18 +112,18 @@ impl<Shared> Sources<Shared> {
         shared: &mut Shared,
         now: Now,
     ) -> Option<ControlFlow<()>> {
-        let place = self.place(id)?;
-        Some(self.list[place].1.readable(shared, now))
+        let index = self.position(id)?;
+        Some(self.list[index].1.readable(shared, now))
     }
 
     /// Takes a source out and closes it, if nobody else has it.
     pub(crate) fn remove(&mut self, id: SourceId) {
-        if let Some(place) = self.place(id) {
-            self.list.remove(place);
+        if let Some(index) = self.position(id) {
+            self.list.remove(index);
         }
     }
 
-    fn place(&self, id: SourceId) -> Option<usize> {
+    fn position(&self, id: SourceId) -> Option<usize> {
         self.list.binary_search_by_key(&id.0, |(number, _)| *number).ok()
     }
 }

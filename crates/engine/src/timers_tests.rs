@@ -43,7 +43,7 @@ fn what_is_past_already_fires_at_once() {
 }
 
 #[test]
-fn the_end_of_time_is_no_deadline() {
+fn the_end_of_time_is_not_a_deadline() {
     let mut timers = Timers::new(at(u64::MAX - SECOND_NS));
     timers.set(0, at(u64::MAX - 1));
     timers.set(1, Moment::NEVER);
@@ -155,9 +155,9 @@ enum Step {
     Set(u32, i64),
     SetNever(u32),
     Clear(u32),
-    /// Time goes on that far, or seems to go back.
+    /// Time passes that far, or seems to go back.
     Advance(i64),
-    /// Time goes on to where the wheel wants to be called.
+    /// Time passes until the wheel wants to be called.
     AdvanceToNext,
 }
 

@@ -1,5 +1,5 @@
 //! No descriptor is left for a connection: the listener pauses, the loop sleeps meanwhile, and
-//! goes on by itself, at once when connections of its own have closed; a connect gives its session
+//! continues by itself, at once when connections of its own have closed; a connect gives its session
 //! back. On every driver.
 //!
 //! Alone in its binary: the limit is that of the process.
@@ -77,7 +77,7 @@ fn assert_connect_gives_back(event_loop: &mut EventLoop<Greeter>, to: &ConnectTo
 }
 
 #[test]
-fn without_descriptors_a_listener_pauses_a_connect_fails_and_both_go_on() {
+fn without_descriptors_a_listener_pauses_a_connect_fails_and_both_proceed() {
     let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
     // Few enough for `select`, and to take them all fast.
     limit_descriptors(128);
@@ -115,7 +115,7 @@ fn without_descriptors_a_listener_pauses_a_connect_fails_and_both_go_on() {
 /// 300 clients that came and went while 40 descriptors are left: the loop takes them in as many
 /// rounds as that needs, and none of the rounds waits for the pause to be over.
 #[test]
-fn a_listener_without_descriptors_goes_on_when_a_connection_of_its_own_has_closed() {
+fn a_listener_without_descriptors_continues_when_a_connection_of_its_own_has_closed() {
     const GONE: usize = 300;
     const LEFT: u64 = 40;
     let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);

@@ -150,12 +150,12 @@ fn a_chat_on_a_unix_socket_passes_lines_on_to_all_others() {
             peer
         };
         let mut members: Vec<UnixStream> = (0..3).map(join).collect();
-        // Who is heard by all others has been let in, and they have.
+        // A client whose line reaches all others has been accepted, and so have they.
         let (mut entered, begun) = (0, Instant::now());
         while entered < 2 {
-            assert!(begun.elapsed() < DEADLINE, "{driver}: nobody hears the first");
+            assert!(begun.elapsed() < DEADLINE, "{driver}: the first line reaches no other client");
             members[0].write_all(b"?\n").expect("room");
-            entered = members[1..].iter_mut().filter(|peer| hears_soon(peer)).count();
+            entered = members[1..].iter_mut().filter(|peer| receives_soon(peer)).count();
         }
         for (said, speaker) in [("one\n", 0), ("two\n", 1)] {
             let (begin, end) = said.split_at(2);
@@ -173,7 +173,7 @@ fn a_chat_on_a_unix_socket_passes_lines_on_to_all_others() {
 }
 
 /// Whether something comes within a moment; what comes is left there.
-fn hears_soon(peer: &UnixStream) -> bool {
+fn receives_soon(peer: &UnixStream) -> bool {
     use rustix::event::{PollFd, PollFlags, Timespec, poll};
     let moment = Timespec { tv_sec: 0, tv_nsec: 20_000_000 };
     poll(&mut [PollFd::new(peer, PollFlags::IN)], Some(&moment)).expect("polled") == 1

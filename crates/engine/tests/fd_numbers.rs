@@ -71,7 +71,7 @@ fn apply(table: &mut FdTable<OwnedFd>, poller: &mut dyn Poller) {
     table.check().expect("every invariant holds");
 }
 
-/// What one wait brings; an edge may tell of room to write before it tells of data.
+/// What one wait brings; an edge may report room to write before it reports data.
 fn wait(
     table: &mut FdTable<OwnedFd>,
     poller: &mut dyn Poller,

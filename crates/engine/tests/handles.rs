@@ -88,7 +88,7 @@ fn calls_of_one_thread_are_made_in_their_order_in_the_loops_thread() {
                     let call = move |event_loop: &mut pollux_engine::EventLoop<Echo>| {
                         event_loop.shared().push('.');
                         let name = std::thread::current().name().map(str::to_owned);
-                        answer.send((number, event_loop.shared().clone(), name)).expect("heard");
+                        answer.send((number, event_loop.shared().clone(), name)).expect("received");
                     };
                     handle.tell(call).expect("room for a hundred");
                 }
@@ -105,7 +105,7 @@ fn calls_of_one_thread_are_made_in_their_order_in_the_loops_thread() {
 }
 
 #[test]
-fn a_loop_connects_when_it_is_told_from_outside() {
+fn a_loop_connects_when_it_is_distinguished_from_outside() {
     on_each(|driver, group| {
         let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
         let to = ConnectTo::from(listener.local_addr().expect("bound"));
@@ -132,7 +132,7 @@ fn a_loop_adopts_what_it_is_handed_from_outside() {
         group.handle::<Echo>(0).tell(call).expect("room");
         peer.write_all(b"ping").expect("room");
         assert_eq!(read(&peer, 4), "ping", "{driver}");
-        // Those that the loops accept go on beside it.
+        // Those that the loops accept stay open beside it.
         let ListenAddress::Tcp(address) = &group.addresses()[0] else { panic!("TCP") };
         let accepted = TcpStream::connect(address).expect("connected");
         accepted.set_read_timeout(Some(DEADLINE)).expect("set");
@@ -149,7 +149,7 @@ fn a_loop_that_is_busy_takes_no_more_than_its_inbox_holds() {
     let (release, released) = mpsc::channel::<()>();
     let (begin, begun) = mpsc::channel();
     let busy = move |_: &mut pollux_engine::EventLoop<Echo>| {
-        begin.send(()).expect("heard");
+        begin.send(()).expect("received");
         released.recv().expect("released");
     };
     handle.tell(busy).expect("room");
@@ -157,7 +157,7 @@ fn a_loop_that_is_busy_takes_no_more_than_its_inbox_holds() {
     let taken = (0..5000).take_while(|_| handle.tell(|_| ()).is_ok()).count();
     assert_eq!(taken, 4096);
     assert_eq!(handle.tell(|_| ()), Err(TellError::Full));
-    release.send(()).expect("heard");
+    release.send(()).expect("received");
     group.abort();
 }
 

@@ -17,16 +17,16 @@ use std::sync::Arc;
 
 /// Ends the owner's wait.
 #[derive(Clone)]
-struct Bell(Arc<(Mutex<bool>, Condvar)>);
+struct ModelWaker(Arc<(Mutex<bool>, Condvar)>);
 
-impl Wake for Bell {
+impl Wake for ModelWaker {
     fn wake(&self) {
         *self.0.0.lock().expect("no thread panics with it") = true;
         self.0.1.notify_one();
     }
 }
 
-impl Bell {
+impl ModelWaker {
     fn new() -> Self {
         Self(Arc::new((Mutex::new(false), Condvar::new())))
     }
@@ -40,7 +40,7 @@ impl Bell {
     }
 }
 
-/// How often loom may take the processor from a thread that could go on; without a bound a run
+/// How often loom may take the processor from a thread that could run; without a bound a run
 /// takes hours.
 const PREEMPTIONS_MAX: usize = 3;
 
@@ -52,29 +52,29 @@ impl Wake for Silent {
     fn wake(&self) {}
 }
 
-type Turn = fn(&Bell, &mut Inbox<u32>, &mut Vec<u32>);
+type Turn = fn(&ModelWaker, &mut Inbox<u32>, &mut Vec<u32>);
 
 /// Two threads send three messages; the owner takes turns until it has all.
-fn run<W>(waker: fn(&Bell) -> W, send: fn(&Bell, &Sender<u32, W>, u32), turn: Turn)
+fn run<W>(waker: fn(&ModelWaker) -> W, send: fn(&ModelWaker, &Sender<u32, W>, u32), turn: Turn)
 where
     W: Wake + Clone + Send + 'static,
 {
-    let bell = Bell::new();
-    let (inbox, sender) = Inbox::new(3, waker(&bell));
+    let waker = ModelWaker::new();
+    let (inbox, sender) = Inbox::new(3, waker(&waker));
     // Closing takes the lock, which loom does not allow while it reports what it found.
     let mut inbox = ManuallyDrop::new(inbox);
     let threads = [vec![1, 2], vec![3]].map(|messages| {
-        let (bell, sender) = (bell.clone(), sender.clone());
+        let (waker, sender) = (waker.clone(), sender.clone());
         thread::spawn(move || {
             for message in messages {
-                send(&bell, &sender, message);
+                send(&waker, &sender, message);
             }
         })
     });
     let mut got = Vec::new();
     let mut messages = Vec::new();
     while got.len() < 3 {
-        turn(&bell, &mut inbox, &mut messages);
+        turn(&waker, &mut inbox, &mut messages);
         got.append(&mut messages);
     }
     got.retain(|message| *message != 3);
@@ -97,44 +97,44 @@ fn leaves_a_message(run: impl Fn() + Sync + Send + std::panic::UnwindSafe + 'sta
 }
 
 /// As threads use it: the inbox wakes the owner.
-fn send(_bell: &Bell, sender: &Sender<u32, Bell>, message: u32) {
+fn send(_bell: &ModelWaker, sender: &Sender<u32, ModelWaker>, message: u32) {
     sender.send(message).expect("there is room for all");
 }
 
-fn turn(bell: &Bell, inbox: &mut Inbox<u32>, messages: &mut Vec<u32>) {
-    bell.wait();
+fn turn(waker: &ModelWaker, inbox: &mut Inbox<u32>, messages: &mut Vec<u32>) {
+    waker.wait();
     inbox.drain(messages);
 }
 
 #[test]
 fn no_message_stays_behind() {
-    explore(|| run(Bell::clone, send, turn));
+    explore(|| run(ModelWaker::clone, send, turn));
 }
 
 #[test]
 fn an_owner_may_look_before_it_waits() {
-    let looks_first: Turn = |bell, inbox, messages| {
+    let looks_first: Turn = |waker, inbox, messages| {
         inbox.drain(messages);
         if messages.is_empty() {
-            turn(bell, inbox, messages);
+            turn(waker, inbox, messages);
         }
     };
-    explore(move || run(Bell::clone, send, looks_first));
+    explore(move || run(ModelWaker::clone, send, looks_first));
 }
 
 #[test]
 fn looking_only_before_the_wait_would_leave_a_message() {
-    let looks_too_early: Turn = |bell, inbox, messages| {
+    let looks_too_early: Turn = |waker, inbox, messages| {
         inbox.drain(messages);
-        bell.wait();
+        waker.wait();
     };
-    assert!(leaves_a_message(move || run(Bell::clone, send, looks_too_early)));
+    assert!(leaves_a_message(move || run(ModelWaker::clone, send, looks_too_early)));
 }
 
 #[test]
 fn waking_before_the_message_is_in_would_leave_it() {
-    let wakes_too_early = |bell: &Bell, sender: &Sender<u32, Silent>, message: u32| {
-        bell.wake();
+    let wakes_too_early = |waker: &ModelWaker, sender: &Sender<u32, Silent>, message: u32| {
+        waker.wake();
         sender.send(message).expect("there is room for all");
     };
     assert!(leaves_a_message(move || run(|_| Silent, wakes_too_early, turn)));

@@ -1,4 +1,4 @@
-//! Every interleaving of loops and requesters: none runs inside an isolation, all go on.
+//! Every interleaving of loops and requesters: none runs inside an isolation, all continue.
 //!
 //! Checks `src/isolation.rs`, which is taken in as it stands, on a model of wakers. Threads that
 //! wait for each other for ever show as a deadlock, which loom reports; a loop that runs inside
@@ -22,24 +22,24 @@ use loom::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use loom::sync::{Condvar, Mutex};
 use loom::thread::{self, JoinHandle};
 
-/// How often loom may take the processor from a thread that could go on; without a bound a run
+/// How often loom may take the processor from a thread that could run; without a bound a run
 /// takes hours.
 const PREEMPTIONS_MAX: usize = 3;
 
 const FOR_EVER: Duration = Duration::from_secs(1_000_000);
 
-/// The waker of one loop, level-triggered: heard until it is acknowledged.
+/// The waker of one loop, level-triggered: reported until it is acknowledged.
 #[derive(Clone)]
-struct Bell(Arc<(Mutex<bool>, Condvar)>);
+struct ModelWaker(Arc<(Mutex<bool>, Condvar)>);
 
-impl Wake for Bell {
+impl Wake for ModelWaker {
     fn wake(&self) {
         *self.0.0.lock().expect("no thread panics with it") = true;
         self.0.1.notify_one();
     }
 }
 
-impl Bell {
+impl ModelWaker {
     fn new() -> Self {
         Self(Arc::new((Mutex::new(false), Condvar::new())))
     }
@@ -59,7 +59,7 @@ impl Bell {
 /// A group of loops and what can be seen of them.
 struct Group {
     isolation: Isolation,
-    bells: Vec<Bell>,
+    wakers: Vec<ModelWaker>,
     at_work: Vec<AtomicBool>,
     /// Requesters inside an isolation.
     inside: AtomicUsize,
@@ -70,7 +70,7 @@ impl Group {
     fn new(loops: usize) -> Arc<Self> {
         Arc::new(Self {
             isolation: Isolation::new(loops),
-            bells: (0..loops).map(|_| Bell::new()).collect(),
+            wakers: (0..loops).map(|_| ModelWaker::new()).collect(),
             at_work: (0..loops).map(|_| AtomicBool::new(false)).collect(),
             inside: AtomicUsize::new(0),
             is_stopped: AtomicBool::new(false),
@@ -85,7 +85,7 @@ impl Group {
     }
 
     fn isolate(&self, timeout: Duration) -> Result<(), StillRunning> {
-        self.isolation.isolate(&self.bells, timeout, || {
+        self.isolation.isolate(&self.wakers, timeout, || {
             assert_eq!(self.inside.fetch_add(1, Ordering::Relaxed), 0, "two at a time");
             for at_work in &self.at_work {
                 assert!(!at_work.load(Ordering::Relaxed), "runs inside");
@@ -96,19 +96,19 @@ impl Group {
 
     fn stop(&self, loops: Vec<JoinHandle<()>>) {
         self.is_stopped.store(true, Ordering::Relaxed);
-        self.bells.iter().for_each(Wake::wake);
+        self.wakers.iter().for_each(Wake::wake);
         loops.into_iter().for_each(|each| each.join().expect("loops do not panic"));
     }
 }
 
-/// A loop: works, waits, looks, until it is stopped.
+/// A loop: works, waits, reads the request, until it is ended.
 fn turns(group: &Group, index: usize) {
     while !group.is_stopped.load(Ordering::Relaxed) {
         group.work(index);
-        group.bells[index].wait();
-        group.bells[index].acknowledge();
+        group.wakers[index].wait();
+        group.wakers[index].acknowledge();
         if group.isolation.is_requested() {
-            group.isolation.rest(index);
+            group.isolation.stop(index);
         }
     }
     group.isolation.leave(index);
@@ -119,7 +119,7 @@ fn start(group: &Arc<Group>, run: fn(&Group, usize)) -> Vec<JoinHandle<()>> {
         let group = Arc::clone(group);
         thread::spawn(move || run(&group, index))
     };
-    (0..group.bells.len()).map(start_one).collect()
+    (0..group.wakers.len()).map(start_one).collect()
 }
 
 fn explore(run: impl Fn() + Sync + Send + 'static) {
@@ -136,7 +136,7 @@ fn fault_of(run: impl Fn() + Sync + Send + UnwindSafe + 'static) -> String {
 }
 
 #[test]
-fn no_loop_runs_inside_and_all_go_on() {
+fn no_loop_runs_inside_and_all_proceed() {
     explore(|| {
         let group = Group::new(2);
         let loops = start(&group, turns);
@@ -159,13 +159,13 @@ fn two_requesters_take_turns() {
 }
 
 #[test]
-fn loops_may_end_while_they_are_asked_to_rest() {
+fn loops_may_end_while_they_are_asked_to_stop() {
     explore(|| {
         let group = Group::new(2);
         let loops = start(&group, |group, index| {
             group.work(index);
             if index == 0 && group.isolation.is_requested() {
-                group.isolation.rest(index);
+                group.isolation.stop(index);
             }
             group.isolation.leave(index);
         });
@@ -174,7 +174,7 @@ fn loops_may_end_while_they_are_asked_to_rest() {
     });
 }
 
-/// Whether the loop happens to rest in time or not, it goes on.
+/// Whether the loop happens to stop in time or not, it continues.
 #[test]
 fn a_requester_that_gives_up_releases_the_loops() {
     explore(|| {
@@ -193,15 +193,15 @@ fn looking_before_the_wake_is_acknowledged_would_sleep_through() {
         let group = Group::new(1);
         let loops = start(&group, |group, index| {
             while !group.is_stopped.load(Ordering::Relaxed) {
-                group.bells[index].wait();
+                group.wakers[index].wait();
                 if group.isolation.is_requested() {
-                    group.isolation.rest(index);
+                    group.isolation.stop(index);
                 }
-                group.bells[index].acknowledge();
+                group.wakers[index].acknowledge();
             }
             group.isolation.leave(index);
         });
-        group.bells[0].wake();
+        group.wakers[0].wake();
         assert_eq!(group.isolate(FOR_EVER), Ok(()));
         group.stop(loops);
     });
@@ -213,8 +213,8 @@ fn waking_before_the_request_would_sleep_through() {
     let fault = fault_of(|| {
         let group = Group::new(1);
         let loops = start(&group, turns);
-        group.bells[0].wake();
-        let nobody: &[Bell] = &[];
+        group.wakers[0].wake();
+        let nobody: &[ModelWaker] = &[];
         assert_eq!(group.isolation.isolate(nobody, FOR_EVER, || ()), Ok(()));
         group.stop(loops);
     });

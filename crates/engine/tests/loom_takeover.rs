@@ -1,8 +1,8 @@
 //! Every interleaving of loops that take a connection from each other: never two act on its socket.
 //!
 //! Checks `src/takeover.rs`, which is taken in as it stands, with a number in the place of the socket:
-//! whoever may act adds one to it in two steps, so two that act at once, or one that does not see what
-//! the holder before it did, lose a count. Run with
+//! a loop that may act adds one to it in two steps, so two that act at once, or one that does not see what
+//! the owner before it did, lose a count. Run with
 //! `RUSTFLAGS="--cfg loom" cargo test -p pollux-engine --test loom_takeover --release`.
 #![cfg(loom)]
 
@@ -20,7 +20,7 @@ use takeover::{Claim, SharedSocket};
 /// How often loops have acted, in the place of what they act on.
 type Socket = SharedSocket<AtomicU32>;
 
-/// How often loom may take the processor from a thread that could go on.
+/// How often loom may take the processor from a thread that could run.
 const PREEMPTIONS_MAX: usize = 4;
 
 fn explore(run: impl Fn() + Sync + Send + 'static) {
@@ -29,14 +29,14 @@ fn explore(run: impl Fn() + Sync + Send + 'static) {
     model.check(run);
 }
 
-/// The holder acts.
+/// The owner acts.
 fn act(socket: &Socket) -> u32 {
     let count = socket.socket().load(Relaxed) + 1;
     socket.socket().store(count, Relaxed);
     count
 }
 
-/// A former holder's event: it acts only if the connection is still its own.
+/// A former owner's event: it acts only if the connection is still its own.
 fn event(socket: &Socket, by: u32) -> bool {
     let claim = socket.claim(by);
     if claim != Claim::Lost {
@@ -69,7 +69,7 @@ fn an_event_of_the_old_owner_and_two_takers_never_act_at_once() {
         let has_acted = event(&socket, 0);
         let taken = threads.map(|thread| thread.join().expect("takers do not panic"));
         let acts = [has_acted, taken[0], taken[1]].iter().filter(|is_so| **is_so).count() as u32;
-        assert!(socket.take(7), "nobody holds it any more");
+        assert!(socket.take(7), "no loop owns it any more");
         assert_eq!(act(&socket), acts + 1, "each that acted is seen, and nobody else");
     });
 }
@@ -83,7 +83,7 @@ fn a_connection_that_comes_back_is_again_its_old_owners() {
         let thread = thread::spawn(move || take(&other, 1));
         let came_back = take(&socket, 0);
         let was_taken = thread.join().expect("takers do not panic");
-        // Whoever had it last is whose event counts: what the other one finds is dropped.
+        // The event of the loop that had it last counts: what the other one finds is dropped.
         let (mine, theirs) = (event(&socket, 0), event(&socket, 1));
         assert!(came_back || was_taken);
         assert!(mine != theirs, "one of them has it");
@@ -99,8 +99,8 @@ fn what_is_on_its_way_back_to_its_old_owner_is_not_its_own_yet() {
         let socket = Arc::new(Socket::new(AtomicU32::new(0), 0));
         socket.put_down(0);
         assert!(socket.take(1), "put down");
-        let is_told = Arc::new(AtomicBool::new(false));
-        let (other, tells) = (Arc::clone(&socket), Arc::clone(&is_told));
+        let is_reported = Arc::new(AtomicBool::new(false));
+        let (other, tells) = (Arc::clone(&socket), Arc::clone(&is_reported));
         let thread = thread::spawn(move || {
             act(&other);
             other.put_down(1);
@@ -108,7 +108,7 @@ fn what_is_on_its_way_back_to_its_old_owner_is_not_its_own_yet() {
             tells.store(true, Release);
         });
         assert_eq!(socket.claim(0), Claim::Lost, "an event of what it does not know to be its own");
-        let has_arrived = is_told.load(Acquire);
+        let has_arrived = is_reported.load(Acquire);
         if has_arrived {
             socket.receive(0);
             assert_eq!(act(&socket), 2, "what the sender did is seen");
@@ -118,7 +118,7 @@ fn what_is_on_its_way_back_to_its_old_owner_is_not_its_own_yet() {
     });
 }
 
-/// The model can fail: a holder that acts after it has put the connection down.
+/// The model can fail: a owner that acts after it has put the connection down.
 #[test]
 fn to_act_after_putting_down_would_be_found() {
     let late = || {

@@ -9,7 +9,7 @@ use pollux_poller::{Events, Mechanism, Readiness, Token, Trigger};
 
 const SOCKETS: usize = 200;
 
-/// A poller that was told to read from many sockets, and their peers.
+/// A poller with many sockets registered for reading, and their peers.
 struct Registered {
     poller: Box<dyn pollux_poller::Poller>,
     table: FdTable<OwnedFd>,
@@ -54,7 +54,7 @@ impl Registered {
     }
 
     /// Everybody's peer writes; all must be reported, so all are registered still.
-    fn all_hear(&mut self) {
+    fn all_report(&mut self) {
         let mut events = Events::with_capacity(SOCKETS);
         for peer in &mut self.peers {
             std::io::Write::write_all(peer, b"x").expect("room");
@@ -73,8 +73,8 @@ fn the_same_interest_out_and_in_again_costs_no_system_call() {
     let mut all = Registered::new();
     all.stop_and_want_all();
     assert_eq!(all.apply(), 0);
-    all.all_hear();
-    // Now every direction is known ready, where stopping has to be told unless it is taken back.
+    all.all_report();
+    // Now every direction is known ready, where stopping is an update unless it is taken back.
     all.stop_and_want_all();
     assert_eq!(all.apply(), 0);
     let counted = |counter| all.counters.value(counter);

@@ -69,7 +69,7 @@ fn what_would_keep_a_server_from_starting_is_told_with_2() {
         ),
         (vec![&*dir, "--pid-file", &dir], "it is there and not a file"),
         (vec![&*dir, "--control", "unix:/no/such/c"], "unix:/no/such/c cannot be listened on"),
-        (vec![&*dir, "--control", &occupied], "a file that is no socket stands here"),
+        (vec![&*dir, "--control", &occupied], "a file that is not a socket is here"),
         (vec![&*dir, "--stats", "192.0.2.1:1"], "choose one of its own with --stats"),
     ] {
         let (code, said, wrong) = check(&flags);

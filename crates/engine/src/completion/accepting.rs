@@ -4,24 +4,24 @@
 //!            some of the armed accepts came               all of them came in one turn
 //!   armed ◄────────────────────────────────► armed ───────────────────────────────────► asking
 //!     ▲   a request for each place               nothing is armed                          │ accept4(2), a share
-//!     └───────────────────────────────── nobody waits any more ◄───────────────────────────┘ in each turn
+//!     └───────────────────────────────── no client waits any more ◄───────────────────────────┘ in each turn
 //! ```
 //!
 //! A few accepts are armed at once, each for one connection, so that no enter can bring more
-//! than those. A multishot accept knows no such bound: in a storm the kernel hands over whoever
-//! waits, and whoever comes meanwhile, before the enter returns, and the live connections stand
-//! still for as long.
+//! than those. A multishot accept has no such bound: in a storm the kernel hands over all clients
+//! that wait, and those that come meanwhile, before the enter returns, and the live connections
+//! stand still for as long.
 //!
 //! It is cheaper, though, by some 7 % of a connection for one request. So a listener whose
 //! connections come and go steadily, a thousand of them without a storm, is given one in place of
 //! the others, and loses it at the first storm: two turns in a row that had more than their share,
-//! or one that had twice as much. (As many clients as a share that begin together are no storm: so
-//! a full turn looks whether somebody waits.)
+//! or one that had twice as much. (As many clients as a share that begin together are not a storm: so
+//! after a full turn the loop checks whether another one waits.)
 //! A storm that falls on such a listener has one unbounded enter.
 //!
 //! Of the loops that share a listener the kernel wakes one. Several accepts would take more for
-//! a loop than its part, while others have room; so there one is armed. The kernel's one wake
-//! may reach such an accept just before it is cancelled. So whoever waits when it has ended is
+//! a loop than its part, while others could take them; so there one is armed. The kernel's one wake
+//! may reach such an accept just before it is cancelled. So the client that waits when it has ended is
 //! taken, and in that race a loop has one more than it should for each listener beyond the
 //! first.
 
@@ -39,7 +39,7 @@ use crate::listener::{Accepted, accept};
 use crate::{Counter, Listener, Session};
 
 /// Accepts that are armed on a listener of the loop's own: few, so that an enter brings few.
-/// Calls take who comes beside them.
+/// Connections beyond them are accepted by calls.
 const ARMED_MAX: usize = 4;
 
 /// Connections without a storm until a multishot accept is armed.
@@ -81,7 +81,7 @@ impl Listening {
     pub(super) fn describe(&self) -> String {
         let doing = match (self.armed(), self.is_cancelling) {
             (0, _) => "asks or pauses".to_owned(),
-            (armed, true) => format!("lets go of {armed} accepts"),
+            (armed, true) => format!("cancels {armed} accepts"),
             (armed, false) => format!("{armed} accepts armed"),
         };
         let sharing = if self.is_shared { "shared listener" } else { "listener" };
@@ -109,8 +109,8 @@ impl<S: Session> CompletionLoop<S> {
         });
     }
 
-    /// Takes no more connections but those that its accepts bring until they are let go of, and those
-    /// who wait then: another process that has the socket too is not woken for them.
+    /// Takes no more connections but those that its accepts bring until they are cancelled, and those
+    /// that wait then: another process that has the socket too is not woken for them.
     pub(super) fn let_go(&mut self) {
         self.cancel_accepts();
         if self.listeners.iter().any(|listening| listening.armed() > 0) {
@@ -146,7 +146,7 @@ impl<S: Session> CompletionLoop<S> {
                 (false, listening.is_cancelling && listening.armed() > 0);
         }
         match completion.accepted() {
-            // So few starve nobody, and those who have room are not waited for.
+            // So few delay no connection, and loops with capacity are not waited for.
             Some(socket) => {
                 listening.came += 1;
                 let shots = listening.shots;
@@ -187,7 +187,7 @@ impl<S: Session> CompletionLoop<S> {
         }
     }
 
-    /// Takes this turn's share of those who wait, and arms accepts where nobody does.
+    /// Takes this turn's share of the clients that wait, and arms accepts where none does.
     pub(super) fn accept(&mut self) {
         if self.is_draining {
             return self.let_go();
@@ -209,7 +209,7 @@ impl<S: Session> CompletionLoop<S> {
                 0 => self.ask(number, share.saturating_sub(came)),
                 _ => Queue::Empty,
             };
-            // A wave that just fills the share is no storm.
+            // A wave that just fills the share is not a storm.
             let queue = match queue {
                 Queue::MayHaveMore if !is_anybody_waiting(&self.listeners[number].socket) => {
                     Queue::Empty
@@ -237,7 +237,7 @@ impl<S: Session> CompletionLoop<S> {
         }
     }
 
-    /// Whether somebody may wait whom no armed accept takes.
+    /// Whether a client may wait that no armed accept takes.
     pub(super) fn has_arrivals(&self) -> bool {
         !self.admission.is_paused() && self.listeners.iter().any(|each| each.armed() == 0)
     }
@@ -302,7 +302,7 @@ impl<S: Session> CompletionLoop<S> {
         self.limits.connections_max.saturating_sub(self.open_for_accepts())
     }
 
-    /// Lets go of all listeners, so that those who share them are woken.
+    /// Cancels the accepts on all listeners, so that processes that share them are woken.
     fn cancel_accepts(&mut self) {
         for number in 0..self.listeners.len() {
             self.cancel(number);
@@ -321,7 +321,7 @@ impl<S: Session> CompletionLoop<S> {
     }
 }
 
-/// Whether a connection waits to be accepted. A look that fails counts as one that waits: the next
+/// Whether a connection waits to be accepted. A check that fails counts as one that waits: the next
 /// accept says what is wrong.
 fn is_anybody_waiting(socket: &OwnedFd) -> bool {
     let now = Timespec { tv_sec: 0, tv_nsec: 0 };
@@ -358,7 +358,7 @@ mod tests {
         fn on_drain(&mut self, (): &mut (), _: &mut Actions<'_>) {}
     }
 
-    /// Whoever shares a listener may shut it down, another process too.
+    /// Another process that shares a listener may shut it down.
     #[test]
     fn a_broken_listener_pauses_instead_of_spinning() {
         const PATIENCE: Duration = Duration::from_millis(50);

@@ -39,9 +39,9 @@ impl<S: Session> CompletionLoop<S> {
         let conversation = Conversation::connecting(session, deadline);
         let mut output = Box::new(Output::connecting(is_in_progress));
         output.under_way = is_in_progress.then_some(UnderWay::Poll);
-        let id = self.insert(socket, shots, |_, _, wire| {
-            *wire.tail = Tail::Waiting(output);
-            (conversation, Ok(Progress::Rests))
+        let id = self.insert(socket, shots, |_, _, io| {
+            *io.tail = Tail::Waiting(output);
+            (conversation, Ok(Progress::Idle))
         });
         if is_in_progress {
             self.watch_connect(id.0);

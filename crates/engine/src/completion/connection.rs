@@ -19,8 +19,8 @@ use rustix::net::{Shutdown, shutdown};
 
 use super::CompletionLoop;
 use super::label::{Kind, label, numbered};
+use super::sending::{RingIo, SendMarks};
 use super::waiting::POLLIN;
-use super::wire::{SendMarks, Wire};
 use crate::actions::Ending;
 use crate::conversation::{Conversation, Occasion, Progress, Turn};
 use crate::ending::{Linger, Tail, drop_untaken};
@@ -58,7 +58,7 @@ impl<S: Session> CompletionLoop<S> {
         begin: impl FnOnce(
             &mut S::Shared,
             &mut Turn<'_>,
-            &mut Wire<'_>,
+            &mut RingIo<'_>,
         ) -> (Conversation<S>, Result<Progress, CloseCause>),
     ) -> ConnectionId {
         self.make_room();
@@ -66,7 +66,7 @@ impl<S: Session> CompletionLoop<S> {
         let mut turn = Turn { now, id: ConnectionId(token), wakes: &mut self.wakes };
         let (mut tail, mut flow) = (Tail::None, Flow::Quiet);
         let mut marks = SendMarks::default();
-        let mut wire = Wire {
+        let mut io = RingIo {
             sending: self.ring.sending(),
             socket: socket.as_fd(),
             token,
@@ -79,7 +79,7 @@ impl<S: Session> CompletionLoop<S> {
             limits: &self.limits,
             now: now.at,
         };
-        let (conversation, done) = begin(&mut self.shared, &mut turn, &mut wire);
+        let (conversation, done) = begin(&mut self.shared, &mut turn, &mut io);
         self.outgoing += u32::from(conversation.is_outgoing());
         self.connections.insert(Connection {
             socket,
@@ -116,7 +116,7 @@ impl<S: Session> CompletionLoop<S> {
             Some(received) => self.ring.bytes_and_sending(received),
             None => (&[][..], self.ring.sending()),
         };
-        let mut wire = Wire {
+        let mut io = RingIo {
             sending,
             socket: socket.as_fd(),
             token,
@@ -130,11 +130,11 @@ impl<S: Session> CompletionLoop<S> {
             now: now.at,
         };
         let shared = &mut self.shared;
-        let told = match occasion {
-            Some(occasion) => conversation.occasion(occasion, shared, &mut turn, &mut wire),
+        let called = match occasion {
+            Some(occasion) => conversation.occasion(occasion, shared, &mut turn, &mut io),
             None => Ok(()),
         };
-        let done = told.and_then(|()| conversation.pump(shared, &mut turn, &mut wire, input));
+        let done = called.and_then(|()| conversation.pump(shared, &mut turn, &mut io, input));
         self.settle(token, done);
     }
 
@@ -144,7 +144,7 @@ impl<S: Session> CompletionLoop<S> {
         match done {
             Err(cause) => return self.close(token, cause),
             Ok(Progress::Unfinished) => self.unfinished.push(ConnectionId(token)),
-            Ok(Progress::Rests) => {}
+            Ok(Progress::Idle) => {}
         }
         if connection.tail.is_connecting() && connection.conversation.ending().is_some() {
             return self.close(token, CloseCause::Session);
@@ -155,7 +155,7 @@ impl<S: Session> CompletionLoop<S> {
                 if output.is_blocked() && !output.is_connecting() {
                     self.watch_room(token);
                 } else {
-                    // For the send of this turn, or its share of it: the next one goes on with it.
+                    // For the send of this turn, or its share of it: the next one continues it.
                     self.unfinished.push(ConnectionId(token));
                 }
             }

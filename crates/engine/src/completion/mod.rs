@@ -22,11 +22,11 @@ mod label;
 #[cfg(test)]
 mod overflow_tests;
 mod pace;
+mod sending;
 mod slots;
 mod sources;
 mod turns;
 mod waiting;
-mod wire;
 
 use std::collections::VecDeque;
 use std::io;
@@ -52,8 +52,8 @@ use accepting::Listening;
 use connection::Connection;
 use label::{Kind, numbered};
 use pace::Pace;
+use sending::TurnSend;
 use slots::Slots;
-use wire::TurnSend;
 
 /// Requests between two system calls, completions that wait to be taken, receive buffers and
 /// the arena. 256 buffers of 4 KiB stay in the cache of one core; runs with 4,096 were slower.
@@ -170,12 +170,12 @@ impl<S: Session> CompletionLoop<S> {
     pub(crate) fn adopt(&mut self, socket: OwnedFd, session: S) -> ConnectionId {
         self.counters.count(Counter::Adopted);
         let shots = shots_of(&socket);
-        self.insert(socket, shots, |_, _, _| (Conversation::new(session), Ok(Progress::Rests)))
+        self.insert(socket, shots, |_, _, _| (Conversation::new(session), Ok(Progress::Idle)))
     }
 
     /// Starts a session on an accepted socket.
     fn admit(&mut self, socket: OwnedFd, shots: Shots) {
-        self.insert(socket, shots, |shared, turn, wire| Conversation::accept(shared, turn, wire));
+        self.insert(socket, shots, |shared, turn, io| Conversation::accept(shared, turn, io));
     }
 
     /// Starts a session on a connection that another loop accepted, unless this one is full.

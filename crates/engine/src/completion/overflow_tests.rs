@@ -63,7 +63,7 @@ fn speak(this: &mut CompletionLoop<Speaker>, is_first: bool) -> UnixStream {
     theirs
 }
 
-/// The completion that tells of the cut answer lies behind more receives than the queue holds,
+/// The completion that reports the cut answer lies behind more receives than the queue holds,
 /// and the first of those is of the same connection.
 #[test]
 fn an_answer_to_early_input_does_not_overtake_a_cut_one() {
@@ -75,21 +75,21 @@ fn an_answer_to_early_input_does_not_overtake_a_cut_one() {
     this.drain();
     assert!(this.ring.has_overflow(), "the queue is too large");
     peer.set_nonblocking(true).expect("set");
-    let (mut heard, end) = (Vec::new(), Instant::now() + Duration::from_secs(20));
+    let (mut received, end) = (Vec::new(), Instant::now() + Duration::from_secs(20));
     // Nothing is read before both answers are made.
     while this.counters.value(Counter::BytesIn) < 41 {
         assert!(Instant::now() < end, "input was lost");
         this.turn(Some(Duration::from_millis(1))).expect("turned");
     }
-    while heard.len() < FIRST_BYTES + b"second".len() {
-        assert!(Instant::now() < end, "{} bytes came", heard.len());
+    while received.len() < FIRST_BYTES + b"second".len() {
+        assert!(Instant::now() < end, "{} bytes came", received.len());
         this.turn(Some(Duration::from_millis(1))).expect("turned");
         let mut piece = [0; 4096];
         match peer.read(&mut piece) {
-            Ok(len) => heard.extend_from_slice(&piece[..len]),
+            Ok(len) => received.extend_from_slice(&piece[..len]),
             Err(error) => assert_eq!(error.kind(), ErrorKind::WouldBlock),
         }
     }
-    assert!(heard[..FIRST_BYTES].iter().all(|byte| *byte == b'1'), "the second came too early");
-    assert!(heard.ends_with(b"second"));
+    assert!(received[..FIRST_BYTES].iter().all(|byte| *byte == b'1'), "the second came too early");
+    assert!(received.ends_with(b"second"));
 }

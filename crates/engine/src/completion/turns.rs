@@ -46,7 +46,7 @@ impl<S: Session> CompletionLoop<S> {
         self.complete();
         let completions = self.counters.value(Counter::Completions) - before;
         self.pace.learn(now.at, completions as u32);
-        self.go_on(unfinished);
+        self.proceed(unfinished);
         self.fire_deadlines();
         self.run_errands();
         self.wake_sessions();
@@ -198,7 +198,7 @@ impl<S: Session> CompletionLoop<S> {
         }
     }
 
-    /// Makes sure that a call has room for its output: when the arena is used up within a turn,
+    /// Makes sure that the output of a call fits: when the arena is used up within a turn,
     /// what was sent is submitted now, and what came meanwhile is answered later.
     pub(super) fn make_room(&mut self) {
         let mut tries = 0;
@@ -324,7 +324,7 @@ impl<S: Session> CompletionLoop<S> {
         self.receive_as_wanted(token);
     }
 
-    /// Has a session look at what is in its socket.
+    /// Calls a session that reads its socket itself.
     fn readable(&mut self, token: Token) {
         let Some(connection) = self.connections.get_mut(token) else {
             return self.counters.count(Counter::Stale);
@@ -360,7 +360,7 @@ impl<S: Session> CompletionLoop<S> {
     }
 
     /// Connections that had not finished in the last turn.
-    fn go_on(&mut self, mut ids: Vec<ConnectionId>) {
+    fn proceed(&mut self, mut ids: Vec<ConnectionId>) {
         for ConnectionId(token) in ids.drain(..) {
             let Some(connection) = self.connections.get_mut(token) else { continue };
             if connection.tail.is_waiting() {
@@ -396,7 +396,7 @@ impl<S: Session> CompletionLoop<S> {
             Due::Later(deadline) => {
                 self.timers.set(token.slot(), deadline);
             }
-            // The request that waits for room has the output, or tells of it.
+            // The request that waits for room has the output, or reports it.
             Due::Flush => {
                 self.timers.set(token.slot(), tail.deadline(flow, deadline));
             }

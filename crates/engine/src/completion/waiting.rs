@@ -20,11 +20,11 @@ use crate::{ConnectionId, Counter, Session};
 
 /// `poll(2)` bit: something is in the socket, or its peer has ended.
 pub(super) const POLLIN: u32 = 1;
-/// `poll(2)` bit: the socket has room.
+/// `poll(2)` bit: the socket is writable.
 pub(super) const POLLOUT: u32 = 4;
 
 impl<S: Session> CompletionLoop<S> {
-    /// Sends the next piece of what waits; when all of it has left, the session goes on.
+    /// Sends the next piece of what waits; when all of it has left, the session continues.
     pub(super) fn flush(&mut self, token: Token) {
         let Some(connection) = self.connections.get_mut(token) else { return };
         let Tail::Waiting(output) = &mut connection.tail else { return };
@@ -76,7 +76,7 @@ impl<S: Session> CompletionLoop<S> {
         self.set_under_way(token, UnderWay::Poll);
     }
 
-    /// A full socket has room again, or failed, which sending will tell.
+    /// A full socket is writable again, or failed, which sending will show.
     pub(super) fn writable(&mut self, token: Token) {
         if self.under_way(token).is_some() {
             self.flush(token);

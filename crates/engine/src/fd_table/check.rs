@@ -1,11 +1,11 @@
 //! Every invariant of the table, for tests and for a person who does not trust a running loop.
 //!
-//! Looks at each slot, changes nothing. The verbs never call it.
+//! Reads each slot, changes nothing. The verbs never call it.
 
 use pollux_poller::Token;
 
 use super::entry::{Entry, NO_SLOT, Side, State};
-use super::plan::is_settled;
+use super::updates::is_settled;
 use super::{FdTable, Watch};
 
 impl<F> FdTable<F> {
@@ -71,7 +71,7 @@ fn check_entry<F>(entry: &Entry<F>) -> Result<(), String> {
         return rule(blank == State::FREE, "a free slot remembers something");
     }
     rule(entry.next_free == NO_SLOT, "a live slot is linked to a free one")?;
-    rule(is_settled(state) || state.is_pending(), "the kernel is not told of a wish")?;
+    rule(is_settled(state) || state.is_pending(), "a wish is neither registered nor on the list")?;
     rule(state.is_registered() || !state.is_polled_at_all(), "polled but not registered")?;
     rule(
         !state.is_hung_up() || Side::BOTH.iter().all(|side| state.is_shut(*side)),

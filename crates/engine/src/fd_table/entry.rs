@@ -1,6 +1,6 @@
 //! One descriptor of the table: sixteen bytes, with everything that is known of it in one word.
 //!
-//! The table and the plan call it. It knows bits and what an event means for them; it knows no
+//! The table and the update list call it. It knows bits and what an event means for them; it knows no
 //! list, no poller and no other entry. What the verbs use on the way of every event is marked
 //! for inlining: without it the same verbs take three times as long from another crate
 //! (`examples/reenter.rs`).
@@ -10,7 +10,7 @@
 //! +------+---------+------------+-----+-------+----------+----------+
 //! | watch| PENDING | REGISTERED | HUP | ERROR |  write   |   read   |
 //! +------+---------+------------+-----+-------+----------+----------+
-//!                                              3 POLLED  the kernel was told
+//!                                              3 POLLED  registered with the kernel
 //!                                              2 SHUT    known: ready for ever
 //!                                              1 READY   known: would not block
 //!                                              0 WANTED  the session asked
@@ -48,7 +48,7 @@ impl Side {
     pub(super) const BOTH: [Self; 2] = [Self::Read, Self::Write];
 }
 
-/// What is wanted, known and told, see the map above.
+/// What is wanted, known and registered, see the map above.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) struct State(u32);
 
@@ -152,7 +152,7 @@ impl State {
         self.0 >> WATCH_SHIFT == watch_bits(Watch::Connection(Trigger::Edge))
     }
 
-    /// Some direction is wanted of which the kernel was not told.
+    /// Some direction is wanted that is not registered with the kernel.
     #[inline]
     pub(super) const fn is_unheard(self) -> bool {
         let is_unpolled = !self.0 >> 3;
@@ -206,7 +206,7 @@ impl State {
     }
 
     /// The poller has taken `how`, or nothing is registered any more.
-    pub(super) fn told(&mut self, how: Option<Registration>) {
+    pub(super) fn registered(&mut self, how: Option<Registration>) {
         self.0 &= !(both(POLLED) | REGISTERED);
         let Some(Registration { interest, .. }) = how else { return };
         self.0 |= REGISTERED
@@ -219,7 +219,7 @@ impl State {
         self.0 &= !both(WANTED | POLLED);
     }
 
-    /// Takes in what an event says, and tells what of it is news for the session.
+    /// Takes in what an event says, and says what of it is new to the session.
     #[inline]
     pub(super) fn learn(&mut self, found: Readiness) -> Due {
         let was_closed = self.is_closed();
@@ -295,7 +295,7 @@ impl<F> Entry<F> {
 
 #[cfg(test)]
 impl State {
-    /// How many values the bits have that a plan reads: all but the mark of the update list.
+    /// How many values the bits have that an update depends on: all but the mark of the update list.
     pub(super) const PLANNED: u32 = 1 << 14;
 
     /// Every combination of what is wanted, known, told and watched; `None` beyond the watches.

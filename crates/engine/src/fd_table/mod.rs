@@ -1,10 +1,10 @@
-//! The descriptors of one loop: what sessions want of them, what is known of them, and what the
-//! kernel was told.
+//! The descriptors of one loop: what sessions want of them, what is known of them, and what is
+//! registered with the kernel.
 //!
 //! A readiness loop owns one table and calls its verbs. The table makes no system call: verbs
-//! only record, and [`FdTable::apply`] tells the poller once a turn what is left of it. Nobody
-//! but the loop that told the kernel keeps what it was told, and a new life of a slot begins
-//! with nothing told, so a number that was closed and opened again is never taken for the old.
+//! only record, and [`FdTable::apply`] passes to the poller once a turn what is left of it. Only
+//! the loop that registered something keeps what is registered, and a new life of a slot begins
+//! with nothing, so a number that was closed and opened again is never taken for the old.
 //!
 //! ```text
 //!          one direction of one descriptor
@@ -29,10 +29,10 @@
 //! | stopped        |        | ×     | must not know: it would ring in vain | as level      |
 //! | error, hang-up | any    | ×     | has to let go, once                  | was disarmed  |
 //!
-//! * An edge is told of reading at the first wish and of writing when a socket was full for the
-//!   first time; nothing is taken back. Told of both at once, every fresh socket would ring: it
-//!   has room (a call and a wake-up more for a connection of one request).
-//! * A socket that connects waits for room like a full one, and is told of both directions at
+//! * An edge registration is for reading from the first wish on and for writing from when a socket
+//!   was full for the first time; nothing is taken back. With both at once, every fresh socket, which
+//!   is writable, would ring (a call and a wake-up more for a connection of one request).
+//! * A socket that connects waits for room like a full one, and is registered for both directions at
 //!   once: what its peer says first is known when the session wants it.
 //! * A wish that is taken back before the wait costs nothing, and neither does one that the
 //!   kernel knows still: a direction that is idle stays registered until an event comes in vain.
@@ -43,11 +43,10 @@
 //! * Every wish that differs from what the kernel knows is on the update list
 //!   ([`FdTable::check`]).
 //!
-//! The plan behind the table is in `plan.rs`, the bits are in `entry.rs`.
+//! What an update is stands in `updates.rs`, the bits in `entry.rs`.
 
 mod check;
 mod entry;
-mod plan;
 mod snapshot;
 #[cfg(test)]
 mod tests;
@@ -58,8 +57,8 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use pollux_poller::{Error, Poller, Readiness, Token, Trigger};
 
 use self::entry::{Entry, NO_SLOT, Side, State};
-use self::plan::is_settled;
-use self::updates::Updates;
+
+use self::updates::{Updates, is_settled};
 
 pub use self::snapshot::{DirectionSnapshot, FdSnapshot};
 
@@ -83,7 +82,7 @@ pub struct Due {
     pub read: bool,
     /// Writing is wanted and would not block.
     pub write: bool,
-    /// An error or hang-up is news, wanted or not; the next call on the descriptor says which.
+    /// An error or hang-up is new, wanted or not; the next call on the descriptor says which.
     pub closed: bool,
 }
 
@@ -150,7 +149,7 @@ impl<F: AsFd> FdTable<F> {
         self.masks_ends = true;
     }
 
-    /// Takes `fd` in. Nothing is wanted of it yet, so the kernel is not told.
+    /// Takes `fd` in. Nothing is wanted of it yet, so nothing is registered.
     ///
     /// # Errors
     /// The descriptor itself, when all slots are taken.
@@ -171,7 +170,7 @@ impl<F: AsFd> FdTable<F> {
 
     /// Gives the descriptor of `token` out to be closed; `None` when that was done already.
     ///
-    /// The poller forgets it, for which epoll makes no call: whoever made duplicates of a
+    /// The poller forgets it, for which epoll makes no call: a program that made duplicates of a
     /// connection, or gives it away open, uses [`FdTable::hand_over`].
     ///
     /// # Errors
@@ -296,13 +295,13 @@ impl<F> FdTable<F> {
         self.stop(token, Side::Write);
     }
 
-    /// A read would have blocked (`EAGAIN`), or took all there was: an event will tell of more.
+    /// A read would have blocked (`EAGAIN`), or took all there was: an event will report more.
     #[inline]
     pub fn cannot_read(&mut self, token: Token) {
         self.note(token, |state| state.would_block(Side::Read));
     }
 
-    /// A write would have blocked, or was short: an event will tell of room.
+    /// A write would have blocked, or was short: an event will report when it is writable.
     #[inline]
     pub fn cannot_write(&mut self, token: Token) {
         self.note(token, |state| state.would_block(Side::Write));

@@ -40,7 +40,7 @@ pub struct DirectionSnapshot {
     pub is_ready: bool,
     /// It has ended.
     pub is_shut: bool,
-    /// The kernel was told to report it.
+    /// It is registered with the kernel.
     pub is_polled: bool,
 }
 

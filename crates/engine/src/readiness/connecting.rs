@@ -31,9 +31,9 @@ impl<S: Session> ReadinessLoop<S> {
         };
         self.counters.count(Counter::Connects);
         let conversation = Conversation::connecting(session, deadline);
-        Ok(self.insert(socket, |_, _, wire| {
-            *wire.tail = Tail::Waiting(Box::new(Output::connecting(is_in_progress)));
-            (conversation, Ok(Progress::Rests))
+        Ok(self.insert(socket, |_, _, io| {
+            *io.tail = Tail::Waiting(Box::new(Output::connecting(is_in_progress)));
+            (conversation, Ok(Progress::Idle))
         }))
     }
 

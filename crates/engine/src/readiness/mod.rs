@@ -13,9 +13,9 @@
 
 mod connecting;
 mod receiving;
+mod sending;
 mod takeover;
 mod turns;
-mod wire;
 
 use std::io;
 use std::ops::{ControlFlow, Range};
@@ -38,7 +38,7 @@ use crate::sources::{SourceId, Sources};
 use crate::timers::Timers;
 use crate::{Actions, CloseCause, ConnectionId, Counter, Counters, Limits, Listener, Now, Session};
 use receiving::{BUFFER_BYTES, NOTHING};
-use wire::Wire;
+use sending::SocketIo;
 
 /// The table's slots are lower; from here on stand the sources, and at the very end the timer.
 const SOURCES: u32 = FdTable::<OwnedFd>::SLOTS_MAX as u32;
@@ -196,7 +196,7 @@ impl<S: Session> ReadinessLoop<S> {
     pub(crate) fn adopt(&mut self, socket: OwnedFd, session: S) -> ConnectionId {
         self.counters.count(Counter::Adopted);
         let conversation = Conversation::new(session);
-        self.insert(socket, |_, _, _| (conversation, Ok(Progress::Rests)))
+        self.insert(socket, |_, _, _| (conversation, Ok(Progress::Idle)))
     }
 
     /// Starts a session on a connection that another loop accepted, unless this one is full.
@@ -270,11 +270,11 @@ impl<S: Session> ReadinessLoop<S> {
         }
         let sockets = self.stop_listening();
         for token in self.table.tokens().collect::<Vec<_>>() {
-            if self.has_hold(token) {
+            if self.owns(token) {
                 self.play(token, Some(Occasion::Drain), NOTHING);
             }
         }
-        // Who waits may have had its wake from this loop alone; another process that has the
+        // A waiting client's wake may have gone to this loop alone; another process that has the
         // sockets too is not woken for it.
         for socket in &sockets {
             self.accept_last(socket.as_fd());
@@ -304,7 +304,7 @@ impl<S: Session> ReadinessLoop<S> {
     }
 
     /// Applies the update list; a connection whose descriptor the poller refuses is closed.
-    fn tell_the_kernel(&mut self) {
+    fn apply_updates(&mut self) {
         self.release_lost();
         self.table.apply(&mut *self.poller, &self.counters, &mut self.refused);
         for (token, _) in std::mem::take(&mut self.refused) {
@@ -319,7 +319,7 @@ impl<S: Session> ReadinessLoop<S> {
         let now = self.clock.now();
         let id = ConnectionId(token);
         let mut turn = Turn { now, id, wakes: &mut self.wakes };
-        let mut wire = Wire {
+        let mut io = SocketIo {
             socket: socket(&self.table, token),
             room: &mut self.room,
             tail,
@@ -329,13 +329,13 @@ impl<S: Session> ReadinessLoop<S> {
             now: now.at,
         };
         let shared = &mut self.shared;
-        let told = match occasion {
-            Some(occasion) => conversation.occasion(occasion, shared, &mut turn, &mut wire),
+        let called = match occasion {
+            Some(occasion) => conversation.occasion(occasion, shared, &mut turn, &mut io),
             None => Ok(()),
         };
         let is_receiving = !input.is_empty() || occasion == Some(Occasion::Readable);
         let input = &self.input[input];
-        let done = told.and_then(|()| conversation.pump(shared, &mut turn, &mut wire, input));
+        let done = called.and_then(|()| conversation.pump(shared, &mut turn, &mut io, input));
         self.settle(token, done, is_receiving);
     }
 
@@ -345,7 +345,7 @@ impl<S: Session> ReadinessLoop<S> {
         match done {
             Err(cause) => return self.close(token, cause),
             Ok(Progress::Unfinished) => self.unfinished.push(ConnectionId(token)),
-            Ok(Progress::Rests) => {}
+            Ok(Progress::Idle) => {}
         }
         let Connection { conversation, tail, flow, .. } = connection;
         if tail.is_connecting() && conversation.ending().is_some() {
@@ -376,7 +376,7 @@ impl<S: Session> ReadinessLoop<S> {
         if conversation.wants_input() || tail.is_lingering() {
             self.table.want_read(token);
             if !is_receiving && self.table.left_to_loop(token).read {
-                // Perhaps more is there, and no event will tell of it again.
+                // Perhaps more is there, and no event will report it again.
                 self.unfinished.push(ConnectionId(token));
             }
         } else {
@@ -390,7 +390,7 @@ impl<S: Session> ReadinessLoop<S> {
 
     /// Starts a session on an accepted socket.
     pub(crate) fn admit(&mut self, socket: OwnedFd) {
-        self.insert(socket, |shared, turn, wire| Conversation::accept(shared, turn, wire));
+        self.insert(socket, |shared, turn, io| Conversation::accept(shared, turn, io));
     }
 
     fn insert(
@@ -399,7 +399,7 @@ impl<S: Session> ReadinessLoop<S> {
         begin: impl FnOnce(
             &mut S::Shared,
             &mut Turn<'_>,
-            &mut Wire<'_>,
+            &mut SocketIo<'_>,
         ) -> (Conversation<S>, Result<Progress, CloseCause>),
     ) -> ConnectionId {
         let Ok(token) = self.table.insert(accepted, Watch::Connection(self.trigger)) else {
@@ -412,7 +412,7 @@ impl<S: Session> ReadinessLoop<S> {
         let (now, id) = (self.clock.now(), ConnectionId(token));
         let mut turn = Turn { now, id, wakes: &mut self.wakes };
         let (mut tail, mut flow) = (Tail::None, Flow::Quiet);
-        let mut wire = Wire {
+        let mut io = SocketIo {
             socket: socket(&self.table, token),
             room: &mut self.room,
             tail: &mut tail,
@@ -421,7 +421,7 @@ impl<S: Session> ReadinessLoop<S> {
             limits: &self.limits,
             now: now.at,
         };
-        let (conversation, done) = begin(&mut self.shared, &mut turn, &mut wire);
+        let (conversation, done) = begin(&mut self.shared, &mut turn, &mut io);
         self.outgoing += u32::from(conversation.is_outgoing());
         let (has_lost_event, is_bulk) = (false, false);
         self.connections[slot] =

@@ -106,7 +106,7 @@ impl<S: Session> ReadinessLoop<S> {
     /// Reads from a connection and lets its session answer.
     ///
     /// A receive that fills less than the buffer emptied the socket, unless the end of the
-    /// stream came in the same event: then no other event will tell of it, so it is looked for.
+    /// stream came in the same event: then no other event will report it, so the loop reads until it finds it.
     pub(super) fn receive(&mut self, token: Token, has_end: bool) {
         for read in 0..READS_MAX {
             let Some(connection) = &mut self.connections[token.slot() as usize] else { return };
@@ -159,7 +159,7 @@ impl<S: Session> ReadinessLoop<S> {
         self.unfinished.push(ConnectionId(token));
     }
 
-    /// Has a session look at what is in its socket.
+    /// Calls a session that reads its socket itself.
     fn show(&mut self, token: Token) -> ControlFlow<()> {
         self.play(token, Some(Occasion::Readable), NOTHING);
         let Some(connection) = &mut self.connections[token.slot() as usize] else {
@@ -189,11 +189,11 @@ impl<S: Session> ReadinessLoop<S> {
     fn drop_input(&mut self, token: Token, bytes: usize) -> bool {
         let Some(connection) = &mut self.connections[token.slot() as usize] else { return false };
         let Tail::Lingering(linger) = &mut connection.tail else { return false };
-        let goes_on = linger.drops(bytes);
-        if !goes_on {
+        let continues = linger.drops(bytes);
+        if !continues {
             self.close(token, CloseCause::Session);
         }
-        goes_on
+        continues
     }
 }
 

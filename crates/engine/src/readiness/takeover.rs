@@ -2,7 +2,7 @@
 //!
 //! A connection that was lost stays registered until something happens on it here. Then the event is
 //! dropped, and the registration goes with the next update batch: threads often lose a connection and
-//! take it back within a turn, which costs no call at all. An edge tells of what came once, so there the
+//! take it back within a turn, which costs no call at all. An edge reports what came once, so there the
 //! registration outlives one such event, and goes with the second; a level would ring until the new
 //! owner has read.
 
@@ -20,29 +20,29 @@ use crate::fd_table::ENDS;
 use crate::{Claim, CloseCause, ConnectionId, Counter, Moment, Session};
 
 impl<S: Session> ReadinessLoop<S> {
-    /// Whether this loop may act on the connection.
+    /// Whether this loop owns the connection, and so may act on it.
     #[inline]
-    pub(super) fn has_hold(&mut self, token: Token) -> bool {
+    pub(super) fn owns(&mut self, token: Token) -> bool {
         self.claim(token, false) != Claim::Lost
     }
 
-    /// As `has_hold`, where the session may end up not being called: one that had put the connection
-    /// down finds out by a wake, and puts it down again.
+    /// As `owns`, where the session may end up not being called: one that had put the connection
+    /// down is woken for it, and puts it down again.
     #[inline]
-    pub(super) fn regains_hold(&mut self, token: Token) -> bool {
-        self.has_hold_after(token, false)
+    pub(super) fn regains(&mut self, token: Token) -> bool {
+        self.owns_after(token, false)
     }
 
-    /// As `regains_hold`, because of an event.
+    /// As `regains`, because of an event.
     #[inline]
-    pub(super) fn has_hold_for_event(&mut self, token: Token, found: Readiness) -> bool {
+    pub(super) fn owns_for_event(&mut self, token: Token, found: Readiness) -> bool {
         // Of an end there is no second event.
         let may_stay = self.trigger == Trigger::Edge && !found.intersects(ENDS);
-        self.has_hold_after(token, may_stay)
+        self.owns_after(token, may_stay)
     }
 
     #[inline]
-    fn has_hold_after(&mut self, token: Token, may_stay: bool) -> bool {
+    fn owns_after(&mut self, token: Token, may_stay: bool) -> bool {
         let claim = self.claim(token, may_stay);
         if claim == Claim::Regained {
             self.wakes.push(ConnectionId(token));
@@ -55,9 +55,9 @@ impl<S: Session> ReadinessLoop<S> {
     #[inline]
     fn claim(&mut self, token: Token, may_stay: bool) -> Claim {
         let connection = self.connections.get_mut(token.slot() as usize).and_then(Option::as_mut);
-        let Some(connection) = connection else { return Claim::Held };
-        let Some(sharing) = connection.conversation.sharing() else { return Claim::Held };
-        let claim = sharing.socket.claim(sharing.holder);
+        let Some(connection) = connection else { return Claim::Owned };
+        let Some(sharing) = connection.conversation.sharing() else { return Claim::Owned };
+        let claim = sharing.socket.claim(sharing.owner);
         let is_lost = claim == Claim::Lost;
         let was_lost = std::mem::replace(&mut connection.has_lost_event, is_lost);
         if is_lost {
@@ -76,25 +76,25 @@ impl<S: Session> ReadinessLoop<S> {
                 .as_ref()
                 .filter(|connection| connection.token == token)
                 .and_then(|connection| connection.conversation.sharing());
-            if sharing.is_some_and(|sharing| !sharing.socket.is_with(sharing.holder)) {
+            if sharing.is_some_and(|sharing| !sharing.socket.is_with(sharing.owner)) {
                 self.close(token, CloseCause::TakenOver);
             }
         }
     }
 
     /// Gives the descriptor of a connection up. One that others know too is ended for all of them when
-    /// this loop holds it, and lives on elsewhere when it does not.
+    /// this loop owns it, and lives on elsewhere when it does not.
     pub(super) fn part(
         &mut self,
         token: Token,
         sharing: Option<&Sharing>,
         cause: CloseCause,
     ) -> CloseCause {
-        let Some(Sharing { socket: shared, holder }) = sharing else {
+        let Some(Sharing { socket: shared, owner }) = sharing else {
             drop(self.table.remove(token, &mut *self.poller));
             return cause;
         };
-        let is_ours = shared.claim(*holder) != Claim::Lost;
+        let is_ours = shared.claim(*owner) != Claim::Lost;
         if is_ours {
             // Others have duplicates: only this tells the peer, and them.
             let _ = shutdown(socket(&self.table, token), Shutdown::Both);
@@ -115,11 +115,11 @@ impl<S: Session> ReadinessLoop<S> {
         self.counters.count(Counter::TakenOver);
         let conversation = Conversation::taken_over(session, deadline, sharing);
         let ConnectionId(token) =
-            self.insert(duplicate, |_, _, _| (conversation, Ok(Progress::Rests)));
+            self.insert(duplicate, |_, _, _| (conversation, Ok(Progress::Idle)));
         self.play(token, Some(Occasion::Connected), NOTHING);
     }
 
-    /// Goes on with a connection that this loop has never let go of.
+    /// Continues a connection that this loop has never let go of.
     pub(super) fn take_back(&mut self, token: Token) {
         if !self.table.is_current(token) {
             return;
@@ -129,7 +129,7 @@ impl<S: Session> ReadinessLoop<S> {
             connection.has_lost_event = false;
         }
         if is_quiet(socket(&self.table, token)) {
-            // What a lost event told of was another loop's, and is read.
+            // What a lost event reported was another loop's, and is read.
             self.table.cannot_read(token);
             self.play(token, Some(Occasion::Connected), NOTHING);
         } else {
@@ -138,8 +138,8 @@ impl<S: Session> ReadinessLoop<S> {
     }
 }
 
-/// Whether nothing has come that nobody asked for. Events that told of it were dropped when the
-/// connection changed hands, so it has to be looked for: it would pass for the next answer.
+/// Whether no input waits that was not asked for. Events that reported it were dropped when the
+/// connection passed to another loop, so the socket is asked: such input would pass for the next answer.
 fn is_quiet(socket: BorrowedFd<'_>) -> bool {
     recv(socket, &mut [0; 1][..], RecvFlags::PEEK | RecvFlags::DONTWAIT) == Err(Errno::AGAIN)
 }

@@ -23,7 +23,7 @@ impl<S: Session> ReadinessLoop<S> {
     /// The kernel refuses to wait.
     pub(crate) fn turn(&mut self, timeout: Option<Duration>) -> Result<bool, Error> {
         self.run_errands();
-        self.tell_the_kernel();
+        self.apply_updates();
         let began = self.clock.begin_wait(&self.counters);
         let timeout = self.patience(timeout, began);
         self.wait(timeout, began)?;
@@ -32,7 +32,7 @@ impl<S: Session> ReadinessLoop<S> {
         S::begin_turn(&mut self.shared, now);
         let unfinished = std::mem::take(&mut self.unfinished);
         let has_connections = self.serve_events();
-        self.go_on(unfinished);
+        self.proceed(unfinished);
         self.fire_deadlines();
         self.run_errands();
         self.wake_sessions();
@@ -67,7 +67,7 @@ impl<S: Session> ReadinessLoop<S> {
         }
     }
 
-    /// Serves what became ready; says whether somebody waits at a listener.
+    /// Serves what became ready; says whether a client waits at a listener.
     fn serve_events(&mut self) -> bool {
         let mut has_connections = false;
         for index in 0..self.events.len() {
@@ -81,7 +81,7 @@ impl<S: Session> ReadinessLoop<S> {
                 has_connections |= due.read;
                 continue;
             }
-            if due == crate::Due::NOTHING || !self.has_hold_for_event(token, readiness) {
+            if due == crate::Due::NOTHING || !self.owns_for_event(token, readiness) {
                 continue;
             }
             if due.write || due.closed {
@@ -97,7 +97,7 @@ impl<S: Session> ReadinessLoop<S> {
         has_connections
     }
 
-    /// Sends what waits; when all of it has left, the session goes on.
+    /// Sends what waits; when all of it has left, the session continues.
     fn flush(&mut self, token: Token) {
         let Some(connection) = &mut self.connections[token.slot() as usize] else { return };
         let Tail::Waiting(output) = &mut connection.tail else { return };
@@ -122,10 +122,10 @@ impl<S: Session> ReadinessLoop<S> {
     }
 
     /// Connections that had not finished in the last turn.
-    fn go_on(&mut self, mut ids: Vec<ConnectionId>) {
+    fn proceed(&mut self, mut ids: Vec<ConnectionId>) {
         for id in ids.drain(..) {
             let token = id.0;
-            if !self.table.is_current(token) || !self.regains_hold(token) {
+            if !self.table.is_current(token) || !self.regains(token) {
                 continue;
             }
             match &self.connections[token.slot() as usize] {
@@ -158,7 +158,7 @@ impl<S: Session> ReadinessLoop<S> {
             self.counters.count(Counter::DeadlinesFired);
             let Some(connection) = &self.connections[slot as usize] else { continue };
             let token = connection.token;
-            if self.regains_hold(token) {
+            if self.regains(token) {
                 self.fire(token);
             }
         }
@@ -197,8 +197,8 @@ impl<S: Session> ReadinessLoop<S> {
                         refused(&mut self.shared, session, error);
                     }
                 }
-                Errand::TakeOver { socket, holder, session, deadline } => {
-                    self.take_over(Sharing { socket, holder }, session, deadline);
+                Errand::TakeOver { socket, owner, session, deadline } => {
+                    self.take_over(Sharing { socket, owner }, session, deadline);
                 }
                 Errand::TakeBack(id) => self.take_back(id.0),
             }
@@ -212,7 +212,7 @@ impl<S: Session> ReadinessLoop<S> {
         }
         let mut woken = std::mem::take(&mut self.wakes);
         for id in woken.drain(..) {
-            if self.table.is_current(id.0) && self.has_hold(id.0) {
+            if self.table.is_current(id.0) && self.owns(id.0) {
                 self.counters.count(Counter::SessionWakes);
                 self.play(id.0, Some(Occasion::Wake), NOTHING);
             }
@@ -253,11 +253,11 @@ impl<S: Session> ReadinessLoop<S> {
         }
     }
 
-    /// Takes a last share of those who wait at a listener that is none any more.
+    /// Takes a last share of the clients that wait at a listener that is given up.
     pub(super) fn accept_last(&mut self, listener: BorrowedFd<'_>) {
         let (open, now) = (self.open_for_accepts(), self.clock.now().at);
         let (share, limits) = (self.limits.accepts_per_turn, &self.limits);
-        // Who is left waits in the socket's queue for whoever has it.
+        // Clients that are left wait in the socket's queue for the next process that accepts from it.
         let _ = self.admission.accept(listener, open, share, now, limits, &self.counters);
         self.welcome_arrivals();
     }
@@ -270,7 +270,7 @@ impl<S: Session> ReadinessLoop<S> {
         self.admission.reuse(arrivals);
     }
 
-    /// What counts against the limit: with others to hand out to, theirs who have the fewest.
+    /// What counts against the limit: with others to hand out to, the count of the loop with the fewest.
     fn open_for_accepts(&self) -> u32 {
         let own = self.limits.accepted(self.open, self.outgoing);
         self.hand_out.as_ref().map_or(own, |others| others.open_least(own))

@@ -82,7 +82,7 @@ fn broadcast(count: usize, piece: usize, room: usize, rounds: usize) {
             assert_eq!(wrong, None, "{driver}: peer {number}");
         }
         assert!(stage.count(Counter::SendsShort) > 0, "{driver}: nobody was slow");
-        stage.assert_rests();
+        stage.assert_idle();
         stage.assert_balanced();
     }
 }
@@ -136,6 +136,6 @@ fn a_chain_of_answers_reaches_everybody_in_order() {
             let wrong = (0..TOTAL).find(|at| bytes[*at] != byte(number, *at));
             assert_eq!(wrong, None, "{driver}: peer {number}");
         }
-        stage.assert_rests();
+        stage.assert_idle();
     }
 }

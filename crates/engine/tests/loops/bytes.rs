@@ -72,14 +72,14 @@ fn a_peer_that_does_not_read_stops_the_server_and_gets_everything_later() {
 
 #[test]
 fn data_and_end_in_one_edge_are_both_seen() {
-    // The server's thread is held at rest while both arrive.
+    // The server's thread is stopped while both arrive.
     for driver in drivers() {
         let server = Server::of(driver);
         let mut peer = server.connect();
         assert_eq!(read(&mut peer, 6), b"hello\n");
-        let look = server.group().look();
+        let dumper = server.group().dumper();
         let isolated = std::thread::scope(|scope| {
-            scope.spawn(move || look.descriptors().expect("the loop rests")).join()
+            scope.spawn(move || dumper.descriptors().expect("the loop stops")).join()
         });
         assert_eq!(isolated.expect("no panic").len(), 1);
         peer.write_all(b"echo last\n").expect("written");

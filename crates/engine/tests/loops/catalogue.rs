@@ -45,12 +45,12 @@ fn a_storm_of_new_connections_leaves_the_turn_to_the_live_ones() {
         // In the middle of it, again and again, a live one speaks.
         for round in 1..=3 {
             live.write_all(b"ping").expect("room");
-            let mut heard = Vec::new();
+            let mut received = Vec::new();
             for _ in 0..TURNS {
                 stage.turn();
-                take(&mut live, &mut heard, 4);
+                take(&mut live, &mut received, 4);
             }
-            assert_eq!(heard, b"ping", "{driver}: not in {TURNS} turns");
+            assert_eq!(received, b"ping", "{driver}: not in {TURNS} turns");
             let accepted = stage.count(Counter::Accepted);
             let most = round * TURNS * u64::from(SHARE);
             assert!(accepted <= most, "{driver}: {accepted} were let in before it");
@@ -79,7 +79,7 @@ fn a_port_refuses_when_its_loop_drains() {
     }
 }
 
-/// A program may drop its loop at any time: sessions are told, peers see the end.
+/// A program may drop its loop at any time: sessions are notified, peers see the end.
 #[test]
 fn a_loop_that_is_dropped_with_everything_under_way_leaves_nothing_behind() {
     for driver in drivers() {

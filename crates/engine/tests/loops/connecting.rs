@@ -18,10 +18,10 @@ use rustix::net::{AddressFamily, SocketFlags, SocketType, bind, listen, socket_w
 use crate::peer::drivers;
 use crate::puppet::{Call, Puppet, Stage};
 
-/// What a session was told, in order; bytes count, ends and closings in words.
+/// The calls of a session, in order; bytes count, ends and closings in words.
 type Story = Rc<RefCell<Vec<String>>>;
 
-/// Says `greeting` when it is connected, keeps what it is told, and closes at the peer's end.
+/// Says `greeting` when it is connected, records its calls, and closes at the peer's end.
 fn teller(story: &Story, greeting: &'static [u8]) -> Puppet {
     let story = Rc::clone(story);
     Puppet::whole(move |call, actions| {
@@ -112,7 +112,7 @@ fn a_client_and_its_server_share_a_loop() {
             let id = connect(&mut stage, &to, teller(&story, b"hello"));
             assert!(story.borrow().is_empty(), "{driver}: not within the call");
             stage.turn_until("the echo", |_| story.borrow().len() == 2);
-            stage.assert_rests();
+            stage.assert_idle();
             stage.event_loop.wake(id);
             assert_eq!(ends(&mut stage, &story), "Connected hello Wake Closed(Session)");
             stage.turn_until("both ends", |stage| stage.event_loop.open_connections() == 0);
@@ -132,7 +132,7 @@ fn a_closed_port_refuses() {
         let told = ends(&mut stage, &story);
         assert_eq!(told, "ConnectFailed(ConnectionRefused) Closed(ConnectFailed)", "{driver}");
         assert_eq!(stage.event_loop.open_connections(), 0);
-        stage.assert_rests();
+        stage.assert_idle();
     }
 }
 
@@ -208,7 +208,7 @@ fn a_connect_that_nobody_answers_ends_at_its_deadline() {
         let begun = stage.event_loop.connect(&to, teller(&story, b""), deadline);
         begun.map_err(|(_, error)| error).expect("begun");
         assert_eq!(ends(&mut stage, &story), "Deadline Closed(Aborted)", "{driver}");
-        stage.assert_rests();
+        stage.assert_idle();
     }
 }
 
@@ -228,7 +228,7 @@ fn a_connect_is_given_up_by_a_word_a_drain_or_the_end_of_the_loop() {
         assert_eq!(ends(&mut stage, &drained), "Drain Closed(Session)", "{driver}");
         connect(&mut stage, &to, teller(&late, b""));
         assert_eq!(ends(&mut stage, &late), "Drain Closed(Session)", "{driver}");
-        stage.assert_rests();
+        stage.assert_idle();
 
         let mut stage = Stage::open(driver, Limits::default());
         connect(&mut stage, &to, teller(&cut, b""));
@@ -273,7 +273,7 @@ fn what_is_said_before_the_connection_is_there_leaves_first() {
 }
 
 #[test]
-fn a_server_that_talks_first_or_closes_at_once_is_heard() {
+fn a_server_that_talks_first_or_closes_at_once_is_received() {
     for driver in drivers() {
         let path = Path::new("first", driver);
         let unix = UnixListener::bind(&path.0).expect("a free path");

@@ -76,12 +76,12 @@ fn the_last_bytes_and_the_end_between_two_turns_are_both_seen() {
 }
 
 /// Pauses at the first bytes, until it is woken.
-fn pauser(causes: &Causes, heard: &Rc<Cell<usize>>) -> Puppet {
-    let heard = Rc::clone(heard);
+fn pauser(causes: &Causes, received: &Rc<Cell<usize>>) -> Puppet {
+    let received = Rc::clone(received);
     Puppet::watched(causes, move |call, actions| {
         match call {
             Call::Bytes(input) => {
-                if heard.replace(heard.get() + input.len()) == 0 {
+                if received.replace(received.get() + input.len()) == 0 {
                     actions.pause_input();
                 }
                 return input.len();
@@ -110,18 +110,18 @@ fn the_end_behind_many_bytes_that_came_while_input_was_paused_is_seen() {
 fn pause_and_end(driver: Driver, ours: OwnedFd, theirs: OwnedFd) {
     const PIECES: [usize; 3] = [40_000, 60_000, 50_000];
     let mut stage = Stage::open(driver, Limits::default());
-    let (causes, heard) = (Causes::default(), Rc::new(Cell::new(0)));
-    let id = stage.adopt_socket(ours, pauser(&causes, &heard));
+    let (causes, received) = (Causes::default(), Rc::new(Cell::new(0)));
+    let id = stage.adopt_socket(ours, pauser(&causes, &received));
     let mut theirs = File::from(theirs);
     theirs.write_all(b"abc").expect("room");
-    stage.turn_until("some bytes", |_| heard.get() == 3);
+    stage.turn_until("some bytes", |_| received.get() == 3);
     for piece in PIECES {
         theirs.write_all(&vec![b'x'; piece]).expect("room");
     }
     rustix::net::shutdown(&theirs, rustix::net::Shutdown::Write).expect("open");
     stage.event_loop.wake(id);
     stage.turn_until("the end", |_| !causes.borrow().is_empty());
-    assert_eq!(heard.get(), PIECES.iter().sum::<usize>() + 3, "{driver}");
+    assert_eq!(received.get(), PIECES.iter().sum::<usize>() + 3, "{driver}");
     assert_eq!(*causes.borrow(), [CloseCause::PeerClosed], "{driver}");
     stage.assert_balanced();
 }
@@ -149,7 +149,7 @@ fn many_senders_at_once_lose_nothing_when_buffers_run_out() {
             stage.turn_until("all bytes", |_| kept.borrow().len() == all);
             assert_eq!(stage.count(Counter::BytesIn), all as u64, "{driver}");
         }
-        stage.assert_rests();
+        stage.assert_idle();
         drop(peers);
         stage.turn_until("all ends", |stage| stage.event_loop.open_connections() == 0);
         assert_eq!(causes.borrow().len(), SENDERS, "{driver}");
@@ -158,11 +158,11 @@ fn many_senders_at_once_lose_nothing_when_buffers_run_out() {
 }
 
 #[test]
-fn a_session_that_ends_its_output_goes_on_with_its_input() {
+fn a_session_that_ends_its_output_continues_with_its_input() {
     for driver in drivers() {
         let mut stage = Stage::open(driver, Limits::default());
-        let heard = Rc::new(RefCell::new(Vec::new()));
-        let told = Rc::clone(&heard);
+        let received = Rc::new(RefCell::new(Vec::new()));
+        let told = Rc::clone(&received);
         let (id, mut peer) = stage.adopt(Puppet::new(move |call, actions| match call {
             Call::Wake => {
                 actions.send(b"last words");
@@ -185,9 +185,9 @@ fn a_session_that_ends_its_output_goes_on_with_its_input() {
         assert_eq!(bytes, b"last words", "{driver}");
         assert_eq!(stage.event_loop.open_connections(), 1, "{driver}");
         peer.write_all(b"still here").expect("taken");
-        stage.turn_until("input", |_| heard.borrow().len() == 10);
+        stage.turn_until("input", |_| received.borrow().len() == 10);
         drop(peer);
         stage.turn_until("the end", |stage| stage.event_loop.open_connections() == 0);
-        assert_eq!(*heard.borrow(), b"still here", "{driver}");
+        assert_eq!(*received.borrow(), b"still here", "{driver}");
     }
 }

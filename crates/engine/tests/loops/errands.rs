@@ -99,7 +99,7 @@ fn play(driver: Driver, to: ConnectTo, limits: Limits) -> (Vec<String>, String) 
         }
     }
     let told = std::mem::take(&mut event_loop.shared().told);
-    // What a ring still has to be told of a closed socket is told now.
+    // Requests of a closed socket that are not submitted yet go out now.
     drop(event_loop);
     let mut read = String::new();
     client.read_to_string(&mut read).expect("text");
@@ -117,7 +117,7 @@ fn a_session_has_its_loop_open_a_connection_and_is_woken_when_that_one_ends() {
 }
 
 #[test]
-fn a_connect_that_fails_at_once_is_told_like_one_that_fails_later() {
+fn a_connect_that_fails_at_once_is_reported_like_one_that_fails_later() {
     for driver in drivers() {
         let path = std::env::temp_dir().join("pollux-errand-nobody");
         let nobody = ConnectTo { peer: ListenAddress::Unix(path), source: None };

@@ -56,7 +56,7 @@ fn a_number_that_is_closed_and_opened_at_once_is_another_connection() {
 }
 
 #[test]
-fn a_session_that_begins_while_the_loop_drains_is_told_once() {
+fn a_session_that_begins_while_the_loop_drains_is_reported_once() {
     for driver in drivers() {
         let mut stage = Stage::open(driver, Limits::default());
         stage.event_loop.drain();
@@ -116,7 +116,7 @@ fn a_drain_with_a_full_backlog_ends_every_connection() {
             assert!(read_all(&mut peer).is_empty(), "{driver}");
         }
         stage.assert_balanced();
-        stage.assert_rests();
+        stage.assert_idle();
     }
 }
 
@@ -158,7 +158,7 @@ fn a_loop_that_panicked_is_not_waited_for() {
     let mut peer = TcpStream::connect(address).expect("connected");
     peer.write_all(b"x").expect("written");
     await_that("the panic", || group.has_lost_a_loop());
-    group.look().descriptors().expect("the other one rests");
+    group.dumper().descriptors().expect("the other one stops");
     group.abort();
     assert!(matches!(group.join(), Err(GroupError::Panicked)));
 }
@@ -206,7 +206,7 @@ fn a_flood_for_a_session_that_takes_nothing_is_held_back_and_ends_at_its_word() 
         let counters = stage.event_loop.counters();
         assert_eq!(counters.closed(CloseCause::Aborted), 1, "{driver}");
         stage.assert_balanced();
-        stage.assert_rests();
+        stage.assert_idle();
     }
 }
 
@@ -252,7 +252,7 @@ fn an_abort_in_the_middle_of_many_bytes_reaches_the_peer() {
             Ok(read) => read == 0,
             Err(error) => error.kind() == std::io::ErrorKind::ConnectionReset,
         });
-        stage.assert_rests();
+        stage.assert_idle();
         stage.assert_balanced();
     }
 }

@@ -1,4 +1,4 @@
-//! Sockets that outlive the loops that listen on them: who connects while one group takes over from
+//! Sockets that outlive the loops that listen on them: clients that connect while one group takes over from
 //! another one is served by either. On every driver and listener strategy.
 
 use std::io::Read;

@@ -24,7 +24,7 @@ pub(crate) struct Server {
 pub(crate) fn file() -> std::fs::File {
     let path = std::env::temp_dir().join(format!("pollux-loops-{}", std::process::id()));
     let bytes: Vec<u8> = (0..300_000).map(Lines::byte).collect();
-    // Written once by whoever comes first; all write the same.
+    // Written once by the first test that needs it; all write the same.
     if std::fs::metadata(&path).map_or(0, |found| found.len()) != bytes.len() as u64 {
         let part = path.with_extension(format!("{:?}", std::thread::current().id()));
         std::fs::write(&part, &bytes).expect("the temporary folder takes a file");

@@ -40,14 +40,14 @@ impl Puppet {
         Self(Box::new(move |call, actions| actions.map_or(0, |actions| play(call, actions))))
     }
 
-    /// Told of everything, also of what leaves nothing to do.
+    /// Called for everything, also for what leaves nothing to do.
     pub(crate) fn whole(
         play: impl FnMut(Call<'_>, Option<&mut Actions<'_>>) -> usize + 'static,
     ) -> Self {
         Self(Box::new(play))
     }
 
-    /// As `new`, and told of the end as well.
+    /// As `new`, and called at the end as well.
     pub(crate) fn watched(
         causes: &Causes,
         mut play: impl FnMut(Call<'_>, &mut Actions<'_>) -> usize + 'static,
@@ -190,7 +190,7 @@ impl Stage {
     }
 
     /// Asserts that the loop has nothing to do: it sleeps as long as it may.
-    pub(crate) fn assert_rests(&mut self) {
+    pub(crate) fn assert_idle(&mut self) {
         const NAP: std::time::Duration = std::time::Duration::from_millis(5);
         (0..5).for_each(|_| self.turn());
         let begin = Instant::now();

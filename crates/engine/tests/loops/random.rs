@@ -21,7 +21,7 @@ use crate::puppet::{Call, Causes, Puppet, Stage, take};
 const CONNECTIONS: usize = 60;
 const SEEDS: u64 = 2;
 const SAYS_MAX: u64 = 400_000;
-const HEARS_MAX: u64 = 300_000;
+const WANTS_MAX: u64 = 300_000;
 
 /// xorshift64*: repeatable, and good enough to choose by.
 struct Dice(u64);
@@ -41,7 +41,7 @@ struct Script {
     file: File,
     says: usize,
     said: usize,
-    heard: usize,
+    received: usize,
     has_ended: bool,
     neighbours: Rc<RefCell<Vec<ConnectionId>>>,
 }
@@ -49,7 +49,7 @@ struct Script {
 impl Script {
     /// Says something, or finds a reason to do so later. The whole stream is that of
     /// `Lines::byte`, as the file is.
-    fn go_on(&mut self, actions: &mut Actions<'_>) {
+    fn proceed(&mut self, actions: &mut Actions<'_>) {
         let left = self.says - self.said;
         if left == 0 {
             // Input that is unread at the close would cost the output.
@@ -71,7 +71,7 @@ impl Script {
         self.choose(actions);
     }
 
-    /// What makes it go on.
+    /// What makes it continue.
     fn choose(&mut self, actions: &mut Actions<'_>) {
         let soon = actions.now().at + Duration::from_micros(self.dice.below(2_000));
         match self.dice.below(5) {
@@ -95,21 +95,21 @@ impl Script {
         }
     }
 
-    fn hear(&mut self, input: &[u8]) -> usize {
+    fn receive(&mut self, input: &[u8]) -> usize {
         let used = 1 + self.dice.below(input.len() as u64) as usize;
         for (at, byte) in input[..used].iter().enumerate() {
-            assert_eq!(*byte, Lines::byte(self.heard + at), "heard {}", self.heard + at);
+            assert_eq!(*byte, Lines::byte(self.received + at), "received {}", self.received + at);
         }
-        self.heard += used;
+        self.received += used;
         used
     }
 
     fn play(&mut self, call: Call<'_>, actions: &mut Actions<'_>) -> usize {
         match call {
             Call::Bytes(input) => {
-                let used = self.hear(input);
+                let used = self.receive(input);
                 if self.dice.below(3) == 0 {
-                    self.go_on(actions);
+                    self.proceed(actions);
                 }
                 if used < input.len() {
                     actions.call_again();
@@ -118,13 +118,13 @@ impl Script {
             }
             Call::End => {
                 self.has_ended = true;
-                self.go_on(actions);
+                self.proceed(actions);
             }
             Call::Deadline | Call::Wake => {
                 actions.resume_input();
-                self.go_on(actions);
+                self.proceed(actions);
             }
-            Call::Drained => self.go_on(actions),
+            Call::Drained => self.proceed(actions),
             Call::Accepted
             | Call::Connected
             | Call::ConnectFailed(_)
@@ -140,13 +140,13 @@ struct Peer {
     dice: Dice,
     says: usize,
     said: usize,
-    hears: usize,
-    heard: Vec<u8>,
+    wants: usize,
+    received: Vec<u8>,
     has_ended: bool,
 }
 
 impl Peer {
-    /// Does something, or nothing; says whether everything was said and heard.
+    /// Does something, or nothing; says whether everything was said and received.
     fn advance(&mut self) -> bool {
         if self.said < self.says && self.dice.below(3) > 0 {
             let piece = (1 + self.dice.below(70_000) as usize).min(self.says - self.said);
@@ -161,10 +161,10 @@ impl Peer {
         }
         if self.dice.below(4) > 0 {
             let most = 1 + self.dice.below(90_000) as usize;
-            let upto = (self.heard.len() + most).min(self.hears);
-            take(&mut self.stream, &mut self.heard, upto);
+            let upto = (self.received.len() + most).min(self.wants);
+            take(&mut self.stream, &mut self.received, upto);
         }
-        self.has_ended && self.heard.len() == self.hears
+        self.has_ended && self.received.len() == self.wants
     }
 }
 
@@ -175,13 +175,13 @@ fn pair(
     neighbours: &Rc<RefCell<Vec<ConnectionId>>>,
 ) -> Peer {
     let mut dice = Dice(seed);
-    let (says, hears) = (dice.below(HEARS_MAX) as usize, dice.below(SAYS_MAX) as usize);
+    let (says, wants) = (dice.below(WANTS_MAX) as usize, dice.below(SAYS_MAX) as usize);
     let mut script = Script {
         dice: Dice(seed ^ 0xABCD_EF01),
         file: file(),
-        says: hears,
+        says: wants,
         said: 0,
-        heard: 0,
+        received: 0,
         has_ended: false,
         neighbours: Rc::clone(neighbours),
     };
@@ -189,7 +189,7 @@ fn pair(
     let (id, stream) = stage.adopt(session);
     neighbours.borrow_mut().push(id);
     stage.event_loop.wake(id);
-    Peer { stream, dice, says, said: 0, hears, heard: Vec::new(), has_ended: false }
+    Peer { stream, dice, says, said: 0, wants, received: Vec::new(), has_ended: false }
 }
 
 #[test]
@@ -212,16 +212,16 @@ fn random_sessions_and_peers_exchange_the_bytes_of_the_model() {
             });
             stage.turn_until("all closes", |stage| stage.event_loop.open_connections() == 0);
             for (number, peer) in peers.borrow().iter().enumerate() {
-                let wrong = (0..peer.hears).find(|at| peer.heard[*at] != Lines::byte(*at));
+                let wrong = (0..peer.wants).find(|at| peer.received[*at] != Lines::byte(*at));
                 assert_eq!(wrong, None, "{driver} seed {seed} connection {number}");
             }
             assert!(causes.borrow().iter().all(|cause| *cause == CloseCause::PeerClosed));
             let said: usize = peers.borrow().iter().map(|peer| peer.said).sum();
-            let heard: usize = peers.borrow().iter().map(|peer| peer.hears).sum();
+            let received: usize = peers.borrow().iter().map(|peer| peer.wants).sum();
             assert_eq!(stage.count(Counter::BytesIn), said as u64, "{driver} seed {seed}");
-            assert_eq!(stage.count(Counter::BytesOut), heard as u64, "{driver} seed {seed}");
+            assert_eq!(stage.count(Counter::BytesOut), received as u64, "{driver} seed {seed}");
             stage.assert_balanced();
-            stage.assert_rests();
+            stage.assert_idle();
         }
     }
 }

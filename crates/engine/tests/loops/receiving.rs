@@ -50,7 +50,7 @@ fn what_many_connections_send_at_once_reaches_each_session_whole() {
         for (at, (kept, sent)) in kept.iter().zip(&sent).enumerate() {
             assert!(*kept.borrow() == *sent, "{driver}: the bytes of connection {at} differ");
         }
-        stage.assert_rests();
+        stage.assert_idle();
     }
 }
 

@@ -1,4 +1,4 @@
-//! Listeners that several loops share: whoever has room takes the next connection, and nobody
+//! Listeners that several loops share: the loop with capacity takes the next connection, and none
 //! takes more than that. On every driver.
 
 use std::cell::{Cell, RefCell};
@@ -48,7 +48,7 @@ fn greet(mut peer: impl Read, what: &str) {
 
 /// Also where each loop has a TCP listener of its own, a unix socket is everybody's.
 #[test]
-fn a_unix_socket_of_many_loops_leaves_connections_to_those_that_have_room() {
+fn a_unix_socket_of_many_loops_leaves_connections_to_those_with_capacity() {
     for driver in drivers() {
         for strategy in [Listeners::Reuseport, Listeners::Exclusive] {
             let what = format!("{driver} {strategy}");

@@ -58,11 +58,11 @@ fn datagrams_are_echoed_beside_a_connection() {
             assert_eq!(stage.read(&mut stream, 1), [round], "{driver}");
         }
         assert!(stage.count(Counter::SourcesReadable) >= 3, "{driver}");
-        stage.assert_rests();
+        stage.assert_idle();
     }
 }
 
-/// What one call leaves unread brings the next call, also on mechanisms that tell of edges.
+/// What one call leaves unread brings the next call, also on mechanisms that report edges.
 #[test]
 fn a_source_that_is_still_readable_is_called_again() {
     for driver in drivers() {
@@ -81,13 +81,13 @@ fn a_source_that_is_still_readable_is_called_again() {
         (0..5).for_each(|byte| assert_eq!(peer.send_to(&[byte], address).expect("room"), 1));
         stage.turn_until("all five", |_| taken.borrow().len() == 5);
         assert_eq!(*taken.borrow(), [0, 1, 2, 3, 4], "{driver}");
-        stage.assert_rests();
+        stage.assert_idle();
         assert_eq!(stage.count(Counter::SourcesReadable), 5, "{driver}");
     }
 }
 
 #[test]
-fn timers_fire_once_or_until_they_are_told_to_end() {
+fn timers_fire_once_or_until_they_are_asked_to_end() {
     for driver in drivers() {
         let mut stage = Stage::open(driver, Limits::default());
         let (once, often) = (Rc::new(Cell::new(0)), Rc::new(Cell::new(0)));
@@ -105,7 +105,7 @@ fn timers_fire_once_or_until_they_are_told_to_end() {
         });
         let every = every.expect("a descriptor is left");
         stage.turn_until("all of them", |_| once.get() == 1 && often.get() == 3);
-        stage.assert_rests();
+        stage.assert_idle();
         assert_eq!((once.get(), often.get()), (1, 3), "{driver}");
         assert!(!stage.event_loop.unwatch(after), "{driver}: it is over");
         assert!(!stage.event_loop.unwatch(every), "{driver}: it is over");
@@ -151,7 +151,7 @@ fn a_source_that_is_watched_no_more_is_closed_and_silent() {
         (0..3).for_each(|_| stage.turn());
         theirs.set_read_timeout(Some(DEADLINE)).expect("set");
         assert_eq!(theirs.read_to_end(&mut Vec::new()).expect("the end"), 0, "{driver}");
-        stage.assert_rests();
+        stage.assert_idle();
     }
 }
 
@@ -168,7 +168,7 @@ fn a_readable_source_that_goes_is_not_called() {
         stage.turn();
         assert_eq!(udp().send_to(b"x", address).expect("room"), 1);
         assert!(stage.event_loop.unwatch(source), "{driver}");
-        stage.assert_rests();
+        stage.assert_idle();
     }
 }
 

@@ -37,13 +37,13 @@ fn input_that_ends_with_a_full_buffer_is_not_looked_for_for_ever() {
             let (_, mut peer) = stage.adopt(sink(&used));
             peer.write_all(&vec![b'x'; len]).expect("the socket takes it");
             stage.turn_until("the input", |_| used.get() == len);
-            stage.assert_rests();
+            stage.assert_idle();
         }
     }
 }
 
 #[test]
-fn a_session_that_paused_behind_a_full_buffer_and_goes_on_lets_the_loop_rest() {
+fn a_session_that_paused_behind_a_full_buffer_and_continues_lets_the_loop_rest() {
     for driver in drivers() {
         let mut stage = Stage::open(driver, Limits::default());
         let used = Rc::new(Cell::new(0));
@@ -68,7 +68,7 @@ fn a_session_that_paused_behind_a_full_buffer_and_goes_on_lets_the_loop_rest() {
             assert!(Instant::now() < end, "{driver}: {} bytes", used.get());
         }
         stage.event_loop.wake(id);
-        stage.assert_rests();
+        stage.assert_idle();
         peer.write_all(b"y").expect("room");
         stage.turn_until("the next input", |_| used.get() == 64 * 1024 + 1);
     }
@@ -98,10 +98,10 @@ fn paused_input_and_a_peer_that_has_gone_let_the_loop_rest() {
         stage.turn_until("the input", |stage| stage.count(Counter::BytesIn) == 100);
         peer.write_all(&[b'y'; 100]).expect("room");
         drop(peer);
-        stage.assert_rests();
+        stage.assert_idle();
         // Each wake shows the rest once more; nothing of it is ever used.
         stage.event_loop.wake(id);
-        stage.assert_rests();
+        stage.assert_idle();
         assert!(causes.borrow().len() <= 1, "{driver}");
         stage.event_loop.close_all(CloseCause::LoopEnded);
         assert_eq!(causes.borrow().len(), 1, "{driver}");
@@ -134,7 +134,7 @@ fn a_session_that_asks_to_be_called_again_when_it_is_accepted_is_called() {
         stage.event_loop.listen(listener, false);
         let _peer = std::net::TcpStream::connect(address).expect("connected");
         stage.turn_until("the call", |_| calls.get() == 1);
-        stage.assert_rests();
+        stage.assert_idle();
         assert_eq!(calls.get(), 1, "{driver}");
     }
 }
@@ -229,7 +229,7 @@ fn a_loop_that_spins_serves_and_fires() {
             stage.event_loop.turn(None).expect("turned");
         }
         assert!(stage.count(Counter::BusySpins) > 0, "{driver}");
-        assert!(stage.count(Counter::Turns) - turns < 5, "{driver}: a spin is no turn");
+        assert!(stage.count(Counter::Turns) - turns < 5, "{driver}: a spin is not a turn");
     }
 }
 

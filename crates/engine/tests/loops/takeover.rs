@@ -27,7 +27,7 @@ struct Shared {
     opened: u32,
 }
 
-/// Shares its connection with the first loop that has it, and tells of everything.
+/// Shares its connection with the first loop that has it, and records everything.
 struct Runner;
 
 impl Session for Runner {
@@ -105,7 +105,7 @@ impl Scene {
         while loops[0].shared().socket.is_none() {
             turn(&mut loops[0]);
         }
-        // The kernel is told that writing is not watched any more.
+        // The update that writing is not watched any more.
         turn(&mut loops[0]);
         let socket = Arc::clone(loops[0].shared().socket.as_ref().expect("shared"));
         socket.put_down(0);
@@ -134,10 +134,10 @@ impl Scene {
 
     /// The second loop takes the connection.
     fn take_over(&mut self) {
-        assert!(self.socket.take(1), "nobody holds it");
+        assert!(self.socket.take(1), "no loop owns it");
         let socket = Arc::clone(&self.socket);
         let deadline = Moment::NEVER;
-        let errand = Errand::TakeOver { socket, holder: 1, session: Runner, deadline };
+        let errand = Errand::TakeOver { socket, owner: 1, session: Runner, deadline };
         self.loops[1].shared().errands.push_back(errand);
         turn(&mut self.loops[1]);
     }
@@ -167,7 +167,7 @@ fn readiness() -> impl Iterator<Item = Driver> {
     drivers().into_iter().filter(|driver| *driver != Driver::Completion)
 }
 
-/// Those where what came is told of once.
+/// Those where what came is reported once.
 fn is_edge(driver: Driver) -> bool {
     matches!(driver, Driver::Readiness(mechanism) if mechanism.trigger() == Trigger::Edge)
 }
@@ -237,7 +237,7 @@ fn of_a_connection_that_went_and_came_back_once_for_each_event_an_edge_needs_no_
         for round in 0..20 {
             let (from, to) = if round % 2 == 0 { (1, 0) } else { (0, 1) };
             scene.say("x");
-            // Both are told; the one that has it reads.
+            // Both get the event; the one that owns it reads.
             for number in [to as usize, from as usize] {
                 turn(&mut scene.loops[number]);
             }
@@ -267,7 +267,7 @@ fn an_event_at_the_owner_of_a_connection_that_was_put_down_is_its_own() {
             turn(&mut scene.loops[0]);
         }
         assert_eq!(scene.told(0).split(' ').next(), Some("unasked"), "{driver}");
-        assert!(!scene.socket.take(1), "{driver}: it holds it again");
+        assert!(!scene.socket.take(1), "{driver}: it owns it again");
     }
 }
 
@@ -289,7 +289,7 @@ fn a_wake_of_what_is_on_its_way_back_to_its_old_owner_is_dropped() {
         // Now the message is read.
         scene.socket.receive(0);
         let (socket, deadline) = (Arc::clone(&scene.socket), Moment::NEVER);
-        let errand = Errand::TakeOver { socket, holder: 0, session: Runner, deadline };
+        let errand = Errand::TakeOver { socket, owner: 0, session: Runner, deadline };
         scene.loops[0].shared().errands.push_back(errand);
         turn(&mut scene.loops[0]);
         scene.say("hello");

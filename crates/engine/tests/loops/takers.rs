@@ -22,7 +22,7 @@ use crate::puppet::{Call, Causes, Puppet, Stage};
 const WRITE_TIMEOUT: Duration = Duration::from_millis(600);
 /// The send buffer that is asked for; the kernel gives twice as much.
 const HELD_BYTES: usize = 200_000;
-/// What a steady peer takes in a second. The kernel tells of room when a third of the buffer is
+/// What a steady peer takes in a second. The kernel reports room when a third of the buffer is
 /// free, and that is less often than `WRITE_TIMEOUT`; a step of a unix socket takes less.
 const RATE: usize = 200_000;
 /// More than the kernel holds.
@@ -180,8 +180,8 @@ fn a_peer_that_takes_nothing_is_cut_at_the_write_timeout_also_when_the_kernel_ha
             // A loaded machine is late, and then looks less often.
             let looks = stage.count(Counter::UntakenLooks);
             assert!(looks <= 2 * 16, "{driver} {family:?}: {looks} looks");
-            stage.assert_rests();
-            // The peer is told, in place of megabytes that are kept for it.
+            stage.assert_idle();
+            // The peer gets a reset, in place of megabytes that are kept for it.
             if family == Family::Tcp {
                 let mut rest = Vec::new();
                 stage.turn_until("the reset", |_| {
@@ -282,7 +282,7 @@ fn a_busy_connection_is_not_looked_at_and_an_idle_one_once() {
         assert!(looks(&stage) <= rounds / 100, "{driver} {family:?}: in {rounds} rounds");
         stage.turn_until("the look", |stage| looks(stage) > 0);
         let looked = looks(&stage);
-        stage.assert_rests();
+        stage.assert_idle();
         assert_eq!(looks(&stage), looked, "{driver} {family:?}");
     });
 }

@@ -24,7 +24,7 @@ fn every_strategy_serves_every_connection() {
                 assert!(handed > 0, "{driver}: the first loop kept everything");
                 assert!((0..3).all(|index| open(index) > 0), "{driver}: a loop got nothing");
             }
-            let lines = server.group().look().descriptors().expect("all loops rest");
+            let lines = server.group().dumper().descriptors().expect("all loops stop");
             let connections: usize = lines.iter().map(Vec::len).sum();
             assert!(connections >= CONNECTIONS, "{driver} {strategy}: {lines:?}");
             drop(peers);
@@ -43,7 +43,7 @@ fn greeted(server: &Server, count: usize, what: &str) -> Vec<std::net::TcpStream
 }
 
 #[test]
-fn a_full_loop_leaves_connections_to_those_that_have_room() {
+fn a_full_loop_leaves_connections_to_those_with_capacity() {
     for driver in drivers() {
         for strategy in [Listeners::Exclusive, Listeners::Single] {
             let what = format!("{driver} {strategy}");

@@ -214,7 +214,7 @@ impl ProxyShared {
             self.links.get(link).pooled = Some(pooled);
             let session = ProxySession::upstream(link, tls);
             let deadline = self.deadline(self.limits.connect_timeout);
-            (link, Errand::TakeOver { socket, holder: me, session, deadline })
+            (link, Errand::TakeOver { socket, owner: me, session, deadline })
         };
         if let Some(at) = at {
             self.note_connection(at, link);

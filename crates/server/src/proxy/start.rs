@@ -185,7 +185,7 @@ fn overview(
         server: Arc::clone(server),
         proxy: Some(Arc::clone(proxied)),
     });
-    let look = group.look();
+    let dumper = group.dumper();
     let notes = notes.into_iter().map(|note| ("note".to_owned(), note));
     Overview {
         started: Instant::now(),
@@ -195,7 +195,7 @@ fn overview(
         loops: loops.collect(),
         backends: Arc::clone(backends),
         passing: Some(passing),
-        descriptors: Box::new(move || look.descriptors().map_err(|error| error.to_string())),
+        descriptors: Box::new(move || dumper.descriptors().map_err(|error| error.to_string())),
         supervised: Supervised::default(),
     }
 }

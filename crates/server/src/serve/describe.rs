@@ -27,7 +27,7 @@ pub(super) fn overview(
         server: Arc::clone(server),
         proxy: None,
     });
-    let look = group.look();
+    let dumper = group.dumper();
     let facts = facts(config, group.addresses());
     let notes = notes.into_iter().map(|note| ("note".to_owned(), note));
     Overview {
@@ -38,7 +38,7 @@ pub(super) fn overview(
         loops: loops.collect(),
         backends: Arc::default(),
         passing: None,
-        descriptors: Box::new(move || look.descriptors().map_err(|error| error.to_string())),
+        descriptors: Box::new(move || dumper.descriptors().map_err(|error| error.to_string())),
         supervised: Supervised::default(),
     }
 }

@@ -130,12 +130,12 @@ impl Life {
         Due { read: is_due("read"), write: is_due("write"), closed: fails }
     }
 
-    /// What the kernel should have been told when the loop waits.
+    /// What should be registered when the loop waits.
     fn settle(&mut self) {
         if self.watch == EDGE {
-            let told = self.registered.clone().unwrap_or_default();
-            if !self.is_closed() && !self.wanted.is_subset(&told) {
-                let wish = &(&told | &self.wanted) | &Sides::from(["read"]);
+            let registered = self.registered.clone().unwrap_or_default();
+            if !self.is_closed() && !self.wanted.is_subset(&registered) {
+                let wish = &(&registered | &self.wanted) | &Sides::from(["read"]);
                 self.registered = Some(wish);
             }
             return;
@@ -279,11 +279,16 @@ impl Pair {
     fn apply(&mut self) {
         let calls = self.rig.apply();
         self.lives.values_mut().for_each(Life::settle);
-        let told: BTreeMap<Token, Interest> =
-            self.rig.poller.told.values().map(|(token, how)| (*token, how.interest)).collect();
+        let registered: BTreeMap<Token, Interest> = self
+            .rig
+            .poller
+            .registered
+            .values()
+            .map(|(token, how)| (*token, how.interest))
+            .collect();
         let expected = self.lives.iter();
         let expected = expected.filter_map(|(token, life)| Some((*token, life.interest()?)));
-        assert_eq!(told, expected.collect());
+        assert_eq!(registered, expected.collect());
         assert_eq!(self.rig.refused.len(), 0);
         assert!(calls.updates() <= self.lives.len() as u64, "one change for each at most");
     }

@@ -1,4 +1,4 @@
-//! A poller that writes down what it was told and hands it on.
+//! A poller that records each registration and passes it on.
 
 use std::collections::BTreeMap;
 use std::os::fd::{AsRawFd, BorrowedFd, RawFd};
@@ -26,13 +26,13 @@ impl Calls {
 
 pub(super) struct Recorder {
     inner: Box<dyn Poller>,
-    pub(super) told: BTreeMap<RawFd, (Token, Registration)>,
+    pub(super) registered: BTreeMap<RawFd, (Token, Registration)>,
     pub(super) calls: Calls,
 }
 
 impl Recorder {
     pub(super) fn new(inner: Box<dyn Poller>) -> Self {
-        Self { inner, told: BTreeMap::new(), calls: Calls::default() }
+        Self { inner, registered: BTreeMap::new(), calls: Calls::default() }
     }
 }
 
@@ -40,7 +40,7 @@ impl Poller for Recorder {
     fn add(&mut self, fd: BorrowedFd<'_>, token: Token, how: Registration) -> Result<(), Error> {
         self.calls.adds += 1;
         self.inner.add(fd, token, how)?;
-        let before = self.told.insert(fd.as_raw_fd(), (token, how));
+        let before = self.registered.insert(fd.as_raw_fd(), (token, how));
         assert_eq!(before, None, "added twice");
         Ok(())
     }
@@ -48,21 +48,21 @@ impl Poller for Recorder {
     fn modify(&mut self, fd: BorrowedFd<'_>, token: Token, how: Registration) -> Result<(), Error> {
         self.calls.modifies += 1;
         self.inner.modify(fd, token, how)?;
-        self.told.insert(fd.as_raw_fd(), (token, how)).expect("added before");
+        self.registered.insert(fd.as_raw_fd(), (token, how)).expect("added before");
         Ok(())
     }
 
     fn delete(&mut self, fd: BorrowedFd<'_>) -> Result<(), Error> {
         self.calls.deletes += 1;
         self.inner.delete(fd)?;
-        self.told.remove(&fd.as_raw_fd()).expect("added before");
+        self.registered.remove(&fd.as_raw_fd()).expect("added before");
         Ok(())
     }
 
     fn forget(&mut self, fd: BorrowedFd<'_>) -> Result<(), Error> {
         self.calls.forgets += 1;
         self.inner.forget(fd)?;
-        self.told.remove(&fd.as_raw_fd()).expect("added before");
+        self.registered.remove(&fd.as_raw_fd()).expect("added before");
         Ok(())
     }
 

@@ -19,10 +19,10 @@ fn deletes(count: u64) -> Calls {
 
 const NO_CALLS: Calls = Calls { adds: 0, modifies: 0, deletes: 0, forgets: 0 };
 
-/// What the kernel was told of the only descriptor.
-fn told(rig: &Rig) -> Option<Registration> {
-    assert!(rig.poller.told.len() <= 1);
-    rig.poller.told.values().next().map(|(_, how)| *how)
+/// The registration of the only descriptor.
+fn registered(rig: &Rig) -> Option<Registration> {
+    assert!(rig.poller.registered.len() <= 1);
+    rig.poller.registered.values().next().map(|(_, how)| *how)
 }
 
 #[test]
@@ -66,7 +66,7 @@ fn a_keep_alive_connection_is_registered_once_however_many_requests_come() {
 }
 
 #[test]
-fn a_late_connect_is_told_of_both_directions_at_once() {
+fn a_late_connect_is_registered_for_both_directions_at_once() {
     let mut rig = Rig::new();
     let (token, _peer) = rig.connection(LEVEL);
     rig.table.want_read(token);
@@ -85,12 +85,12 @@ fn reading_rides_along_with_writing_and_is_not_dropped_for_being_idle() {
     rig.table.want_write(token);
     assert_eq!(rig.apply(), adds(1));
     let both = Interest::READABLE | Interest::RDHUP | Interest::WRITABLE;
-    assert_eq!(told(&rig).map(|how| how.interest), Some(both));
+    assert_eq!(registered(&rig).map(|how| how.interest), Some(both));
     rig.events();
     rig.table.stop_write(token);
     assert_eq!(rig.apply(), modifies(1));
     rig.table.want_read(token);
-    assert_eq!(rig.apply(), NO_CALLS, "it was told already");
+    assert_eq!(rig.apply(), NO_CALLS, "it is registered already");
     rig.table.stop_read(token);
     assert_eq!(rig.apply(), NO_CALLS, "taking it back is lazy");
     rig.world.write(&peer, 1).expect("room");
@@ -110,7 +110,7 @@ fn reading_that_is_ready_and_stopped_does_not_spin() {
     assert_eq!(rig.apply(), deletes(1));
     rig.table.want_write(token);
     rig.apply();
-    let interest = told(&rig).map(|how| how.interest);
+    let interest = registered(&rig).map(|how| how.interest);
     assert_eq!(interest, Some(Interest::WRITABLE), "what is known ready does not ride");
     rig.table.stop_write(token);
     assert!(rig.table.want_read(token), "known ready: read at once");
@@ -140,7 +140,7 @@ fn an_error_is_reported_once_and_the_descriptor_taken_out_before_the_next_wait()
 }
 
 #[test]
-fn an_idle_connection_hears_of_a_hang_up_once() {
+fn an_idle_connection_receives_of_a_hang_up_once() {
     let mut rig = Rig::new();
     let (token, peer) = rig.connection(LEVEL);
     rig.table.want_read(token);
@@ -162,11 +162,11 @@ fn a_half_closed_peer_does_not_ring_while_only_writing_is_wanted() {
     rig.table.want_write(token);
     rig.table.cannot_write(token);
     rig.apply();
-    assert_eq!(told(&rig).map(|how| how.interest), Some(Interest::WRITABLE));
+    assert_eq!(registered(&rig).map(|how| how.interest), Some(Interest::WRITABLE));
 }
 
 #[test]
-fn an_edge_is_told_of_each_direction_once_and_leaves_what_is_not_drained_to_the_loop() {
+fn an_edge_registers_each_direction_once_and_leaves_what_is_not_drained_to_the_loop() {
     let mut rig = Rig::new();
     let (token, peer) = rig.connection(EDGE);
     rig.table.want_read(token);
@@ -206,9 +206,9 @@ fn a_connect_costs_one_call_with_an_edge_and_two_with_a_level() {
         rig.table.stop_write(token);
         assert!(rig.table.want_read(token), "its bytes are known");
         let seen = (rig.turn(), rig.table.left_to_loop(token));
-        let heard =
+        let reported =
             if watch == EDGE { (vec![], READ) } else { (vec![(token, Some(READ))], Due::NOTHING) };
-        assert_eq!(seen, heard);
+        assert_eq!(seen, reported);
         assert_eq!(rig.poller.calls, calls);
     }
 }
@@ -247,7 +247,7 @@ fn a_late_event_of_a_removed_descriptor_is_stale_also_when_the_slot_lives_again(
 }
 
 #[test]
-fn a_number_closed_and_opened_again_within_the_turn_is_told_anew() {
+fn a_number_closed_and_opened_again_within_the_turn_is_registered_anew() {
     let mut rig = Rig::new();
     let (first, _peer) = rig.connection(LEVEL);
     rig.table.want_read(first);
@@ -274,7 +274,7 @@ fn a_refused_descriptor_is_named_with_its_reason_and_wants_nothing_more() {
     rig.apply();
     let [(token, error)] = &rig.refused[..] else { panic!("one refusal: {:?}", rig.refused) };
     assert_eq!((*token, error.raw_os_error()), (bad, Some(Errno::NOSPC.raw_os_error())));
-    assert_eq!(rig.poller.told.len(), 1);
+    assert_eq!(rig.poller.registered.len(), 1);
     assert_eq!(rig.apply(), NO_CALLS, "it is not tried again by itself");
     rig.table.remove(bad, &mut rig.poller).expect("nothing to let go").expect("live");
     assert!(rig.table.is_current(good));
@@ -294,14 +294,14 @@ fn a_handed_over_connection_is_deleted_because_it_lives_on() {
 }
 
 #[test]
-fn listeners_pause_and_go_on_and_are_deleted_at_the_end() {
+fn listeners_pause_and_proceed_and_are_deleted_at_the_end() {
     for watch in [LISTENER, EXCLUSIVE] {
         let mut rig = Rig::new();
         let (token, peer) = rig.connection(watch);
         rig.table.want_read(token);
         rig.world.write(&peer, 1).expect("room");
         assert_eq!(rig.turn(), [(token, Some(READ))]);
-        let how = told(&rig).expect("registered");
+        let how = registered(&rig).expect("registered");
         assert_eq!((how.interest, how.exclusive), (Interest::READABLE, watch == EXCLUSIVE));
         rig.table.stop_read(token);
         assert_eq!(rig.apply(), deletes(1), "a pause with somebody waiting");
@@ -319,7 +319,7 @@ fn a_full_table_gives_the_descriptor_back() {
     let token = table.insert(world.eventfd(), LEVEL).expect("room");
     let back = table.insert(world.eventfd(), LEVEL).expect_err("full");
     let mut poller = world.open();
-    table.remove(token, &mut *poller).expect("never told").expect("live");
+    table.remove(token, &mut *poller).expect("never registered").expect("live");
     let next = table.insert(back, LEVEL).expect("room again");
     assert_eq!(next, token.next_generation());
     assert_eq!((table.len(), table.tokens().collect::<Vec<_>>()), (1, vec![next]));

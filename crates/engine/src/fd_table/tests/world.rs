@@ -1,5 +1,5 @@
 //! Random life on the simulated kernel: no readiness that is wanted is ever lost, nothing rings
-//! in vain twice, and an error is told once.
+//! in vain twice, and an error is reported once.
 //!
 //! A second poller, which watches everything for everything, says what really holds.
 
@@ -67,8 +67,8 @@ struct Life {
     rig: Rig,
     truth: Box<dyn Poller>,
     lines: Vec<Line>,
-    /// Who was told of an error that still holds.
-    told_closed: BTreeSet<Token>,
+    /// Descriptors whose error was reported and still holds.
+    reported_closed: BTreeSet<Token>,
 }
 
 fn sim_fd(table: &FdTable<SimFd>, token: Token) -> &SimFd {
@@ -79,7 +79,7 @@ impl Life {
     fn new() -> Self {
         let rig = Rig::new();
         let truth = rig.world.open();
-        Self { rig, truth, lines: Vec::new(), told_closed: BTreeSet::new() }
+        Self { rig, truth, lines: Vec::new(), reported_closed: BTreeSet::new() }
     }
 
     fn step(&mut self, step: Step) {
@@ -129,7 +129,7 @@ impl Life {
     }
 
     fn on_line(&mut self, step: Step, which: usize) {
-        let Self { rig, lines, told_closed, .. } = self;
+        let Self { rig, lines, reported_closed, .. } = self;
         let Line { token, watch, peer } = &mut lines[which];
         let (token, is_listener) = (*token, *watch == LISTENER);
         let Rig { world, table, .. } = rig;
@@ -146,7 +146,7 @@ impl Life {
                 let read = world.read(sim_fd(table, token), 1);
                 if read == Err(Errno::AGAIN) {
                     table.cannot_read(token);
-                    told_closed.remove(&token);
+                    reported_closed.remove(&token);
                 }
             }
             (Step::Drain(_), _) => {
@@ -159,7 +159,7 @@ impl Life {
                 };
                 if end == Some(Errno::AGAIN) {
                     table.cannot_read(token);
-                    told_closed.remove(&token);
+                    reported_closed.remove(&token);
                 }
             }
             (Step::Fill(_), _) if !is_listener => {
@@ -170,7 +170,7 @@ impl Life {
                 };
                 if end == Errno::AGAIN {
                     table.cannot_write(token);
-                    told_closed.remove(&token);
+                    reported_closed.remove(&token);
                 }
             }
             (Step::PeerWrites(_), Some(peer)) => {
@@ -199,14 +199,14 @@ impl Life {
         for (token, due) in self.rig.turn() {
             let due = due.expect("forgotten and closed: nothing is late");
             if due.closed {
-                assert!(self.told_closed.insert(token), "{token:?}: told twice");
+                assert!(self.reported_closed.insert(token), "{token:?}: reported twice");
             }
             reported.insert(token, due);
         }
         for line in &self.lines {
             let holds = truth.get(&line.token).copied().unwrap_or(Readiness::NONE);
             let due = reported.get(&line.token).copied().unwrap_or_default();
-            self.check_heard(line, holds, due);
+            self.check_reported(line, holds, due);
         }
         for (token, due) in self.rig.turn() {
             assert_ne!(due, Some(Due::NOTHING), "{token:?} rings in vain again");
@@ -214,16 +214,16 @@ impl Life {
     }
 
     /// What is wanted and holds was reported now, or is known to be left to the loop.
-    fn check_heard(&self, line: &Line, holds: Readiness, due: Due) {
+    fn check_reported(&self, line: &Line, holds: Readiness, due: Due) {
         let seen = self.rig.table.describe(line.token).expect("live");
         let left = self.rig.table.left_to_loop(line.token);
         let can_read = holds.is_readable() || holds.is_closed();
         if seen.read.is_wanted && can_read {
-            assert!(due.read || left.read, "{seen}: {holds:?} was not heard");
+            assert!(due.read || left.read, "{seen}: {holds:?} was not reported");
         }
         let can_write = holds.is_writable() || holds.is_closed();
         if seen.write.is_wanted && can_write {
-            assert!(due.write || left.write, "{seen}: {holds:?} was not heard");
+            assert!(due.write || left.write, "{seen}: {holds:?} was not reported");
         }
     }
 }

@@ -12,7 +12,7 @@ use pollux_sys::ring::{QueueFull, Sending, Sent as Slice};
 
 use super::label::{Kind, label};
 use crate::actions::Source;
-use crate::conversation::{Outlet, Sent};
+use crate::conversation::{ConnectionIo, Sent};
 use crate::ending::Tail;
 use crate::flow::Flow;
 use crate::output::Output;
@@ -41,7 +41,7 @@ pub(super) struct SendMarks {
 const SURE_BYTES: usize = 4096;
 
 /// One connection's socket for the time of one call.
-pub(super) struct Wire<'a> {
+pub(super) struct RingIo<'a> {
     pub(super) sending: Sending<'a>,
     pub(super) socket: BorrowedFd<'a>,
     pub(super) token: Token,
@@ -55,7 +55,7 @@ pub(super) struct Wire<'a> {
     pub(super) now: Moment,
 }
 
-impl Outlet for Wire<'_> {
+impl ConnectionIo for RingIo<'_> {
     fn parts(&mut self) -> (&mut [u8], Option<BorrowedFd<'_>>) {
         // The rest is for the others: one call's output is bounded by this alone.
         (&mut self.sending.spare()[..Actions::ROOM_MIN], Some(self.socket))
@@ -91,7 +91,7 @@ impl Outlet for Wire<'_> {
     }
 }
 
-impl Wire<'_> {
+impl RingIo<'_> {
     fn send_spare(&mut self, len: usize) -> Result<(), CloseCause> {
         let number = Token::new(self.sends.len() as u32, self.submission & 1);
         let label = label(Kind::Send, number);

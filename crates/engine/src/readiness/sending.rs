@@ -6,14 +6,14 @@ use rustix::io::Errno;
 use rustix::net::{SendFlags, send};
 
 use crate::actions::Source;
-use crate::conversation::{Outlet, Sent};
+use crate::conversation::{ConnectionIo, Sent};
 use crate::ending::Tail;
 use crate::flow::Flow;
 use crate::output::{Output, broken};
 use crate::{CloseCause, Counter, Counters, Limits, Moment};
 
 /// One connection's socket for the time of one call.
-pub(super) struct Wire<'a> {
+pub(super) struct SocketIo<'a> {
     pub(super) socket: BorrowedFd<'a>,
     pub(super) room: &'a mut [u8],
     pub(super) tail: &'a mut Tail,
@@ -23,7 +23,7 @@ pub(super) struct Wire<'a> {
     pub(super) now: Moment,
 }
 
-impl Outlet for Wire<'_> {
+impl ConnectionIo for SocketIo<'_> {
     const CAN_SHARE: bool = true;
 
     fn parts(&mut self) -> (&mut [u8], Option<BorrowedFd<'_>>) {
@@ -63,7 +63,7 @@ impl Outlet for Wire<'_> {
     }
 }
 
-impl Wire<'_> {
+impl SocketIo<'_> {
     /// Sends from the room; says how much was taken, or nothing when the socket is full.
     fn send_room(&mut self, len: usize) -> Result<Option<usize>, CloseCause> {
         loop {
