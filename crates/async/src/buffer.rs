@@ -3,7 +3,7 @@
 /// What a buffer that is empty keeps of its memory; a stream that rests should cost little.
 const KEPT_BYTES: usize = 4096;
 
-/// A queue of bytes. Who fills it keeps it within a limit.
+/// A queue of bytes. Its writer keeps it within a limit.
 #[derive(Debug, Default)]
 pub(crate) struct Buffer {
     bytes: Vec<u8>,

@@ -14,7 +14,7 @@ use std::rc::Rc;
 use std::task::Waker;
 
 use pollux_engine::{Actions, CloseCause, ConnectionId, Errand, Moment, Now, Session};
-use pollux_poller::Waker as Bell;
+use pollux_poller::Waker as LoopWaker;
 
 use crate::buffer::Buffer;
 use crate::core::Core;
@@ -107,7 +107,7 @@ impl Channel {
         self.wake_both();
     }
 
-    /// Takes up to `into` bytes of input; reading goes on when half of the room is free.
+    /// Takes up to `into` bytes of input; reading continues when half of the room is free.
     pub(crate) fn read(&mut self, into: &mut [u8], core: &Core) -> usize {
         let len = into.len().min(self.input.len());
         into[..len].copy_from_slice(&self.input.as_slice()[..len]);
@@ -192,8 +192,8 @@ pub(crate) struct Connection(pub(crate) Rc<RefCell<Channel>>);
 impl Session for Connection {
     type Shared = Shared;
 
-    fn opened(shared: &mut Shared, bell: &Bell) {
-        shared.0.tasks.ready().set_bell(bell.clone());
+    fn opened(shared: &mut Shared, waker: &LoopWaker) {
+        shared.0.tasks.ready().set_waker(waker.clone());
     }
 
     fn begin_turn(shared: &mut Shared, _: Now) {

@@ -48,8 +48,8 @@
 //!   was not read, then the loop stops reading; a write waits while as much of its output has not left.
 //! * **The peer is watched**: one that takes nothing for [`Limits::write_timeout`] is closed, and the
 //!   stream's calls fail with `TimedOut`.
-//! * **Half-close**: a read gives 0 at the peer's end while writes go on; `shutdown` ends the output while
-//!   reads go on.
+//! * **Half-close**: a read gives 0 at the peer's end while writes continue; `shutdown` ends the output while
+//!   reads continue.
 //! * **A stream that is dropped** sends what was written to it, ends its output and drops what the peer
 //!   still sends, within the limits [`Limits::linger_time`] and [`Limits::linger_bytes`].
 //!   [`Stream::reset`] ends it at once.

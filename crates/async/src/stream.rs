@@ -36,9 +36,9 @@ use crate::core::Core;
 ///     let mut other = Stream::adopt(&handle, other.into());
 ///     one.write_all(b"ping").await?;
 ///     drop(one); // what was written still arrives
-///     let mut heard = String::new();
-///     other.read_to_string(&mut heard).await?;
-///     assert_eq!(heard, "ping");
+///     let mut received = String::new();
+///     other.read_to_string(&mut received).await?;
+///     assert_eq!(received, "ping");
 ///     Ok::<(), std::io::Error>(())
 /// })??;
 /// # Ok::<(), Box<dyn std::error::Error>>(())

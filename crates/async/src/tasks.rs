@@ -33,29 +33,29 @@ pub(crate) struct TaskId {
 pub(crate) struct Ready {
     queue: Mutex<Vec<TaskId>>,
     owner: ThreadId,
-    bell: OnceLock<pollux_poller::Waker>,
+    waker: OnceLock<pollux_poller::Waker>,
 }
 
 impl Ready {
     pub(crate) fn new() -> Self {
         let owner = std::thread::current().id();
-        Self { queue: Mutex::default(), owner, bell: OnceLock::new() }
+        Self { queue: Mutex::default(), owner, waker: OnceLock::new() }
     }
 
     /// The loop is there: this ends its wait.
-    pub(crate) fn set_bell(&self, bell: pollux_poller::Waker) {
-        self.bell.get_or_init(|| bell);
+    pub(crate) fn set_waker(&self, waker: pollux_poller::Waker) {
+        self.waker.get_or_init(|| waker);
     }
 
     fn lock(&self) -> MutexGuard<'_, Vec<TaskId>> {
         self.queue.lock().expect("nothing under the lock can panic")
     }
 
-    fn ring(&self) {
+    fn wake_loop(&self) {
         if std::thread::current().id() != self.owner
-            && let Some(bell) = self.bell.get()
+            && let Some(waker) = self.waker.get()
         {
-            bell.wake();
+            waker.wake();
         }
     }
 }
@@ -96,7 +96,7 @@ impl Wake for TaskWaker {
         if let Some(task) = self.task {
             self.ready.lock().push(task);
         }
-        self.ready.ring();
+        self.ready.wake_loop();
     }
 }
 
@@ -264,7 +264,7 @@ impl From<SpawnError> for std::io::Error {
 #[derive(Clone, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub enum JoinError {
-    /// It panicked with this message. The other tasks and the loop go on.
+    /// It panicked with this message. The other tasks and the loop continue.
     Panicked(String),
     /// It was aborted, or the runtime ended.
     Aborted,
@@ -294,7 +294,7 @@ enum Outcome<T> {
     Taken,
 }
 
-/// The end of a task, as a future. A task goes on when its handle is dropped.
+/// The end of a task, as a future. A task continues when its handle is dropped.
 pub struct JoinHandle<T> {
     outcome: Rc<RefCell<Outcome<T>>>,
     task: TaskId,
@@ -338,7 +338,7 @@ impl<T> fmt::Debug for JoinHandle<T> {
     }
 }
 
-/// Tells of the end of a task, also when its future is dropped before.
+/// Reports the end of a task, also when its future is dropped before.
 struct Report<T>(Rc<RefCell<Outcome<T>>>);
 
 impl<T> Report<T> {

@@ -40,7 +40,7 @@ use crate::{
 pub(crate) struct Aio {
     context: AioContext,
     table: Table<State>,
-    /// What the next wait hands to the kernel; a state of `Queued` holds the place in here.
+    /// What the next wait hands to the kernel; a state of `Queued` holds the index in here.
     queue: Vec<Key>,
     batch: Vec<AioPoll>,
     completed: Vec<AioCompletion>,
@@ -55,8 +55,8 @@ pub(crate) struct Aio {
 /// What the kernel knows of a registration.
 #[derive(Clone, Copy, Debug)]
 enum State {
-    /// It will hear of it with the next wait.
-    Queued { place: usize, is_rearm: bool },
+    /// It is submitted with the next wait.
+    Queued { index: usize, is_rearm: bool },
     /// A poll is in flight, or its completion waits in the ring; submitted in that turn.
     Armed(AioSlot, u64),
     /// Nothing: a oneshot that fired, or one that the kernel refused.
@@ -115,12 +115,12 @@ impl Aio {
     }
 
     fn enqueue(&mut self, key: Key, is_rearm: bool) {
-        *self.state(key) = State::Queued { place: self.queue.len(), is_rearm };
+        *self.state(key) = State::Queued { index: self.queue.len(), is_rearm };
         self.queue.push(key);
     }
 
     /// Takes the registration of `fd` away from queue and kernel; says whether the kernel had
-    /// to be told. The entry goes with it.
+    /// to be changed. The entry goes with it.
     fn withdraw(&mut self, fd: RawFd) -> Result<bool, Error> {
         let Some(entry) = self.table.remove(fd) else { return Ok(false) };
         match entry.state {
@@ -130,9 +130,9 @@ impl Aio {
                 cancelled.map_err(|cause| Error::System { call: "io_cancel", cause })?;
                 return Ok(true);
             }
-            State::Queued { place, .. } => {
-                self.queue.swap_remove(place);
-                self.note_places(place..place + 1);
+            State::Queued { index, .. } => {
+                self.queue.swap_remove(index);
+                self.note_indices(index..index + 1);
             }
             State::Silent => {}
         }
@@ -140,14 +140,14 @@ impl Aio {
     }
 
     /// Writes the places of queued keys that moved into their entries.
-    fn note_places(&mut self, moved: std::ops::Range<usize>) {
-        for new_place in moved.start..moved.end.min(self.queue.len()) {
-            let key = self.queue[new_place];
+    fn note_indices(&mut self, moved: std::ops::Range<usize>) {
+        for new_index in moved.start..moved.end.min(self.queue.len()) {
+            let key = self.queue[new_index];
             if key == Key::WAKER {
                 continue;
             }
-            if let State::Queued { place, .. } = self.state(key) {
-                *place = new_place;
+            if let State::Queued { index, .. } = self.state(key) {
+                *index = new_index;
             }
         }
     }
@@ -179,7 +179,7 @@ impl Aio {
             self.counters.system_calls.add(1);
         }
         self.queue.drain(..done);
-        self.note_places(0..self.queue.len());
+        self.note_indices(0..self.queue.len());
         outcome
     }
 
@@ -198,7 +198,7 @@ impl Aio {
     }
 
     /// The kernel would not arm `key`: either its number was closed since it was armed before,
-    /// or the caller hears of it by an event (the deferred errors of the contract).
+    /// or the caller is notified by an event (the deferred errors of the contract).
     fn refuse(&mut self, key: Key, cause: io::Error, events: &mut Events) -> Result<(), Error> {
         if key == Key::WAKER {
             return Err(submit_failed(cause));
@@ -338,9 +338,9 @@ impl Poller for Aio {
     fn delete(&mut self, fd: BorrowedFd<'_>) -> Result<(), Error> {
         let state = self.table.registered(fd)?.state;
         self.counters.updates_asked.add(1);
-        let was_told = self.withdraw(fd.as_raw_fd())?;
+        let was_reported = self.withdraw(fd.as_raw_fd())?;
         match state {
-            _ if was_told => self.counters.updates_sent.add(1),
+            _ if was_reported => self.counters.updates_sent.add(1),
             // Neither the addition nor the deletion reaches the kernel.
             State::Queued { is_rearm: false, .. } => self.counters.updates_merged.add(2),
             _ => self.counters.updates_merged.add(1),

@@ -57,7 +57,7 @@ pub trait Poller {
     /// registration at the last close by itself (`epoll(7)`, questions and answers).
     ///
     /// While the descriptor stays open nothing of it is delivered, but it can't be added again
-    /// (EEXIST) and goes on to end waits, with stale events that are counted.
+    /// (EEXIST) and continues to end waits, with stale events that are counted.
     ///
     /// # Errors
     /// As [`Poller::delete`].
@@ -85,9 +85,9 @@ pub trait Poller {
     /// Hands the kernel what was deferred, without waiting and without reporting anything: what it
     /// finds is reported by the next wait.
     ///
-    /// On io_uring the kernel holds the file of a descriptor until it is told of the deletion: one
+    /// On io_uring the kernel holds the file of a descriptor until the deletion is submitted: one
     /// that was deleted and closed stays open, and its peer sees no end, until the next wait or
-    /// this. Everywhere else this does nothing. AIO is told of deletions when they are made, and
+    /// this. Everywhere else this does nothing. AIO submits deletions when they are made, and
     /// lets go of the file a moment later, in a thread of the kernel; its additions go with the
     /// next wait.
     ///
@@ -101,7 +101,7 @@ pub trait Poller {
     /// loop: it is readable when a wait would find something. None where there is no such object
     /// (select, poll, AIO, sim) or it does not tell reliably (io_uring).
     ///
-    /// Only to be watched: whoever reads, closes or changes it by other means breaks the poller.
+    /// Only to be watched: reading, closing or changing it by other means breaks the poller.
     fn fd(&self) -> Option<BorrowedFd<'_>> {
         None
     }

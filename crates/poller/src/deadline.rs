@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 /// The end of one wait.
 #[derive(Clone, Copy)]
 pub(crate) enum Deadline {
-    /// None: the wait goes on for ever.
+    /// None: the wait has no end.
     Never,
     /// The wait only looks.
     Now,

@@ -249,7 +249,7 @@ fn lose_nanoseconds(caps: &mut Caps, refused: &io::Error) {
         .push(format!("no epoll_pwait2 ({refused}): timeouts are rounded up to milliseconds"));
 }
 
-/// Whether `timeout` can't be told in the milliseconds of `epoll_wait(2)` well enough.
+/// Whether `timeout` can't be expressed in the milliseconds of `epoll_wait(2)` well enough.
 fn needs_nanoseconds(timeout: Duration) -> bool {
     let is_whole = timeout.subsec_nanos().is_multiple_of(MILLISECOND.subsec_nanos());
     timeout < COARSE_FROM && !is_whole || timeout > LONGEST_IN_MS

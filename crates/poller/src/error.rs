@@ -35,7 +35,7 @@ pub enum Error {
     },
     /// The kernel interface behind this backend can't do what was asked (EINVAL).
     Unsupported {
-        /// Who refused.
+        /// What refused.
         backend: Backend,
         /// What was asked, and who can do it.
         what: &'static str,
@@ -67,7 +67,7 @@ pub enum Error {
     },
     /// One change of a batch failed.
     Batch {
-        /// Its place in the batch.
+        /// Its index in the batch.
         index: usize,
         /// Why.
         cause: Box<Error>,

@@ -1,7 +1,7 @@
 //! The reusable list that a wait fills.
 //!
 //! The caller owns it and hands it to every wait, so that a running loop allocates nothing.
-//! Whoever implements [`crate::Poller`] fills it; it holds no reference into a backend.
+//! An implementation of [`crate::Poller`] fills it; it holds no reference into a backend.
 
 use crate::{Readiness, Token};
 

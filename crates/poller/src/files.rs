@@ -77,11 +77,11 @@ mod tests {
 
     #[test]
     fn regular_files_with_readiness_are_let_through() {
-        check(open("/proc/self/mounts", OFlags::RDONLY)).expect("it tells of changes");
+        check(open("/proc/self/mounts", OFlags::RDONLY)).expect("it reports changes");
     }
 
     #[test]
-    fn a_path_is_no_file_and_a_pipe_costs_one_call() {
+    fn a_path_is_not_a_file_and_a_pipe_costs_one_call() {
         let refused = check(open("/dev/null", OFlags::PATH)).expect_err("O_PATH");
         assert_eq!(refused.raw_os_error(), Some(Errno::BADF.raw_os_error()));
         let counters = Counters::default();

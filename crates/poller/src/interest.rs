@@ -1,4 +1,4 @@
-//! What a caller wants to hear about a descriptor, and what it hears.
+//! What a caller wants to be notified of, and what a wait reports.
 //!
 //! *Interest* is wanted, *readiness* is known. Both are small bit sets with one bit for each
 //! condition; the backends translate them into the masks of their kernel interface.
@@ -151,7 +151,7 @@ impl Readiness {
         self.contains(Self::PRIORITY) || self.contains(Self(Self::ERROR.0 | Self::HUP.0))
     }
 
-    /// What of this readiness somebody with `interest` may hear.
+    /// What of this readiness may be reported to a caller with `interest`.
     #[must_use]
     pub const fn visible_to(self, interest: Interest) -> Self {
         Self(self.0 & (interest.0 | Self::HUP.0 | Self::ERROR.0))

@@ -33,7 +33,6 @@ mod caps;
 mod contract;
 mod counters;
 mod deadline;
-mod doorbell;
 mod epoll;
 mod error;
 mod events;
@@ -49,6 +48,7 @@ mod token;
 mod uring_changes;
 mod uring_poll;
 mod uring_ring;
+mod wake_flag;
 mod waker;
 
 pub use caps::{Caps, FilePolicy};

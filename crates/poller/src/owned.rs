@@ -3,7 +3,7 @@
 //!
 //! A child of `fork(2)` shares the epoll instance and the eventfd of its parent. Its changes would
 //! be the parent's, and a wait would take the parent's events; AIO and io_uring refuse it in words
-//! of their own, select and poll would go on with a copy. Here all of them refuse alike.
+//! of their own, select and poll would keep using a copy. Here all of them refuse alike.
 //! `docs/fork.md` has the reasons. [`crate::Mechanism::open`] puts it around what it opens.
 
 use std::os::fd::{AsRawFd, BorrowedFd};

@@ -33,7 +33,7 @@ pub(crate) struct Poll {
     /// registration that fired holds the complement of its number: negative, so that the
     /// kernel skips it.
     fds: Vec<PollFd>,
-    /// The state of an entry is its place in `fds`.
+    /// The state of an entry is its index in `fds`.
     table: Table<usize>,
     /// Where the next wait begins to look: behind the last event when not all of them fitted.
     cursor: usize,
@@ -84,20 +84,20 @@ impl Poll {
             if found == 0 {
                 break;
             }
-            let place = (start + step) % self.fds.len();
-            let revents = self.fds[place].revents;
+            let index = (start + step) % self.fds.len();
+            let revents = self.fds[index].revents;
             if revents == 0 {
                 continue;
             }
             if events.is_full() {
-                self.cursor = place;
+                self.cursor = index;
                 break;
             }
             found -= 1;
-            match (place, revents) {
+            match (index, revents) {
                 (WAKER, _) => self.acknowledge_wake(events),
-                (_, NOT_OPEN) => self.report_dead(place, events),
-                _ => self.report(place, revents, events),
+                (_, NOT_OPEN) => self.report_dead(index, events),
+                _ => self.report(index, revents, events),
             }
         }
         while let Some(fd) = self.closed.pop() {
@@ -106,8 +106,8 @@ impl Poll {
         }
     }
 
-    fn report(&mut self, place: usize, revents: u16, events: &mut Events) {
-        let fd = &mut self.fds[place];
+    fn report(&mut self, index: usize, revents: u16, events: &mut Events) {
+        let fd = &mut self.fds[index];
         let entry = self.table.by_fd(fd.fd).expect("every element has its entry");
         let found = Readiness::from_poll_mask(u32::from(revents));
         events.push(entry.token, found.visible_to(entry.how.interest));
@@ -117,14 +117,14 @@ impl Poll {
     }
 
     /// A number that the kernel won't poll: closed without delete, or an open O_PATH
-    /// descriptor, of which the caller hears once.
-    fn report_dead(&mut self, place: usize, events: &mut Events) {
-        let fd = self.fds[place].fd;
+    /// descriptor, which is reported once.
+    fn report_dead(&mut self, index: usize, events: &mut Events) {
+        let fd = self.fds[index].fd;
         self.counters.system_calls.add(1);
         if readiness::is_open(fd) {
             let entry = self.table.by_fd(fd).expect("every element has its entry");
             events.push(entry.token, Readiness::ERROR);
-            self.fds[place].fd = !fd;
+            self.fds[index].fd = !fd;
         } else {
             self.closed.push(fd);
         }

@@ -4,7 +4,7 @@
 //! The bitmaps are kept up to date by the changes, which cost no system call beyond the
 //! `fstat(2)` of an addition, and are copied for every wait up to the highest number. The
 //! kernel has three conditions only: a hang-up or an error shows as readable or writable, and
-//! an empty interest hears nothing. It knows numbers and not files, and answers one closed
+//! an empty interest is reported nothing. It knows numbers and not files, and answers one closed
 //! number with EBADF for the whole call: what is closed is then found with one `poll(2)`.
 //! Differences from epoll: `docs/poller-differences.md`.
 

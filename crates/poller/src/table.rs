@@ -61,7 +61,7 @@ pub(crate) struct Entry<S> {
 }
 
 #[derive(Debug)]
-struct Place<S> {
+struct Slot<S> {
     sequence: u32,
     entry: Option<Entry<S>>,
 }
@@ -69,13 +69,13 @@ struct Place<S> {
 /// Registrations by descriptor number.
 #[derive(Debug)]
 pub(crate) struct Table<S> {
-    places: Vec<Place<S>>,
+    slots: Vec<Slot<S>>,
     len: usize,
 }
 
 impl<S> Table<S> {
     pub(crate) fn new() -> Self {
-        Self { places: Vec::new(), len: 0 }
+        Self { slots: Vec::new(), len: 0 }
     }
 
     /// How many descriptors are registered.
@@ -99,7 +99,7 @@ impl<S> Table<S> {
     /// kernel nothing else; what is wrong with a smaller number, the kernel says later.
     pub(crate) fn check_open(&self, fd: BorrowedFd<'_>, counters: &Counters) -> Result<(), Error> {
         let raw = fd.as_raw_fd();
-        let unasked = self.places.capacity().max(UNASKED);
+        let unasked = self.slots.capacity().max(UNASKED);
         if usize::try_from(raw).is_ok_and(|index| index < unasked) {
             return Ok(());
         }
@@ -109,40 +109,40 @@ impl<S> Table<S> {
 
     /// The key that the next [`Table::insert`] of `fd` will give.
     pub(crate) fn next_key(&self, fd: RawFd) -> Key {
-        let place = usize::try_from(fd).ok().and_then(|index| self.places.get(index));
-        Key::new(fd, place.map_or(1, |place| (place.sequence + 1) % Key::SEQUENCES))
+        let slot = usize::try_from(fd).ok().and_then(|index| self.slots.get(index));
+        Key::new(fd, slot.map_or(1, |slot| (slot.sequence + 1) % Key::SEQUENCES))
     }
 
     /// Enters `fd` under a new sequence number, over whatever stood there.
     pub(crate) fn insert(&mut self, fd: RawFd, entry: Entry<S>) -> Key {
         let index = usize::try_from(fd).expect("descriptors are not negative");
         assert!(index < FDS_MAX, "descriptor number beyond fs.nr_open");
-        if index >= self.places.len() {
+        if index >= self.slots.len() {
             // The room doubles, so that `check_open` asks once for each doubling; what is not used of
             // it is not touched, and costs no memory.
-            self.places.resize_with(index + 1, || Place { sequence: 0, entry: None });
+            self.slots.resize_with(index + 1, || Slot { sequence: 0, entry: None });
         }
-        let place = &mut self.places[index];
-        place.sequence = (place.sequence + 1) % Key::SEQUENCES;
-        self.len += usize::from(place.entry.is_none());
-        place.entry = Some(entry);
-        Key::new(fd, place.sequence)
+        let slot = &mut self.slots[index];
+        slot.sequence = (slot.sequence + 1) % Key::SEQUENCES;
+        self.len += usize::from(slot.entry.is_none());
+        slot.entry = Some(entry);
+        Key::new(fd, slot.sequence)
     }
 
     /// Takes `fd` out; its key is stale from now on.
     pub(crate) fn remove(&mut self, fd: RawFd) -> Option<Entry<S>> {
-        let place = self.places.get_mut(usize::try_from(fd).ok()?)?;
-        let entry = place.entry.take()?;
+        let slot = self.slots.get_mut(usize::try_from(fd).ok()?)?;
+        let entry = slot.entry.take()?;
         self.len -= 1;
         Some(entry)
     }
 
     pub(crate) fn by_fd(&self, fd: RawFd) -> Option<&Entry<S>> {
-        self.places.get(usize::try_from(fd).ok()?)?.entry.as_ref()
+        self.slots.get(usize::try_from(fd).ok()?)?.entry.as_ref()
     }
 
     pub(crate) fn by_fd_mut(&mut self, fd: RawFd) -> Option<&mut Entry<S>> {
-        self.places.get_mut(usize::try_from(fd).ok()?)?.entry.as_mut()
+        self.slots.get_mut(usize::try_from(fd).ok()?)?.entry.as_mut()
     }
 
     /// The entry of `fd`, or the error that a caller gets for a descriptor it never added.
@@ -156,23 +156,23 @@ impl<S> Table<S> {
         if !key.is_registration() {
             return None;
         }
-        let place = self.places.get_mut(key.0 as u32 as usize)?;
-        if place.sequence != key.sequence() {
+        let slot = self.slots.get_mut(key.0 as u32 as usize)?;
+        if slot.sequence != key.sequence() {
             return None;
         }
-        place.entry.as_mut()
+        slot.entry.as_mut()
     }
 
     /// The keys of all entries, by number.
     pub(crate) fn keys(&self) -> impl Iterator<Item = Key> + '_ {
-        let used = self.places.iter().enumerate().filter(|(_, place)| place.entry.is_some());
-        used.map(|(index, place)| Key::new(index as RawFd, place.sequence))
+        let used = self.slots.iter().enumerate().filter(|(_, slot)| slot.entry.is_some());
+        used.map(|(index, slot)| Key::new(index as RawFd, slot.sequence))
     }
 
     /// The key under which `fd` is registered now.
     pub(crate) fn key(&self, fd: RawFd) -> Option<Key> {
-        let place = self.places.get(usize::try_from(fd).ok()?)?;
-        place.entry.as_ref().map(|_| Key::new(fd, place.sequence))
+        let slot = self.slots.get(usize::try_from(fd).ok()?)?;
+        slot.entry.as_ref().map(|_| Key::new(fd, slot.sequence))
     }
 }
 
@@ -199,7 +199,7 @@ mod tests {
     }
 
     #[test]
-    fn the_waker_is_no_registration_even_when_the_sequence_of_number_0_wraps() {
+    fn the_waker_is_not_a_registration_even_when_the_sequence_of_number_0_wraps() {
         let mut table = Table::new();
         for _ in 0..Key::SEQUENCES {
             table.insert(0, entry(1));

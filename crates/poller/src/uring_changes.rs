@@ -1,4 +1,4 @@
-//! What the kernel was told about each descriptor by the io_uring backend, and the requests
+//! What the io_uring backend has registered for each descriptor, and the requests
 //! that bring it to what is wanted now. Pure: no system call is made here.
 //!
 //! Changes are not replayed one by one. A change marks its descriptor; just before a wait each
@@ -98,7 +98,7 @@ impl Slot {
     }
 }
 
-/// What was told, what is marked, and the requests on their way.
+/// What is registered, what is marked, and the requests on their way.
 pub(crate) struct Changes {
     slots: Vec<Slot>,
     marked: Vec<RawFd>,

@@ -41,7 +41,7 @@ const SIZES: Sizes = Sizes { submission: 2048, completion: 16_384 };
 const COMPLETIONS_PER_ENTER: usize = 20;
 
 /// The most enters in one wait that only fetch what the kernel has deferred. Reached when
-/// other threads make more ready than this one can fetch; the next wait goes on.
+/// other threads make more ready than this one can fetch; the next wait continues.
 const FETCHES_MAX: usize = 64;
 
 /// A poll that ends this often in a row, though nothing cut it short, is of a file that never
@@ -126,7 +126,7 @@ impl UringPoll {
         Ok(())
     }
 
-    /// Plans what the kernel is to be told and loads it for the next enter.
+    /// Works out the changes for the kernel and loads them for the next enter.
     fn load_changes(&mut self) -> Result<(), Error> {
         // A plan rests on the answers to all requests before it. They are in once nothing is
         // queued here or kept back by the kernel, for every wait harvests to the end.
@@ -168,7 +168,7 @@ impl UringPoll {
         Ok(())
     }
 
-    /// Reports what earlier turns found and had no room for. Level registrations take the room
+    /// Reports what earlier turns found and what did not fit. Level registrations take the room
     /// but are polled first: what was found may be over.
     fn report_left(&mut self, events: &mut Events) {
         let mut room = events.capacity() - events.len();
@@ -283,9 +283,9 @@ impl UringPoll {
         watch.found_in = self.turn;
     }
 
-    /// Arms a poll again that should go on but has ended: a multishot whose completion found
+    /// Arms a poll again that should continue but has ended: a multishot whose completion found
     /// the queue full, or a single shot spent on a condition that nobody asked for (the kernel
-    /// always reports RDHUP). The latter goes on as a multishot, which waits for a change;
+    /// always reports RDHUP). The latter continues as a multishot, which waits for a change;
     /// another single shot would complete at once, for ever.
     fn keep_armed(&mut self, key: Key, completion: Completion) {
         let watch = &mut self.table.by_key(key).expect("the caller found it").state;

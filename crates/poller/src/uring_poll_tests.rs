@@ -61,7 +61,7 @@ fn one_wait_finds_more_than_the_kernel_finishes_in_one_enter() {
 }
 
 #[test]
-fn a_look_that_finds_nothing_is_no_system_call() {
+fn a_look_that_finds_nothing_is_not_a_system_call() {
     for threads in [Threads::One, Threads::Several] {
         let mut poller = UringPoll::open(threads).expect("io_uring is allowed here");
         for how in [EDGE, LEVEL] {
@@ -221,7 +221,7 @@ fn changes_that_cancel_out_cost_nothing_and_others_ride_with_one_wait() {
 }
 
 #[test]
-fn the_successor_of_a_file_closed_without_delete_hears_only_of_itself() {
+fn the_successor_of_a_file_closed_without_delete_receives_only_of_itself() {
     let mut poller = UringPoll::open(Threads::One).expect("io_uring is allowed here");
     let ((first, held), (second, other)) = (pair(), pair());
     let mut fd = OwnedFd::from(held);
@@ -284,7 +284,7 @@ fn a_regular_file_is_ready_and_does_not_spin() {
 }
 
 #[test]
-fn a_look_that_has_nothing_to_tell_or_to_fetch_is_no_system_call() {
+fn a_look_that_has_nothing_to_tell_or_to_fetch_is_not_a_system_call() {
     let mut poller = UringPoll::open(Threads::One).expect("io_uring is allowed here");
     let _pairs = registered(&mut poller, 1, EDGE);
     look(&mut poller, 8);

@@ -1,6 +1,6 @@
 //! Ends a wait from another thread or from a signal handler.
 //!
-//! An eventfd that the backend watches, behind the flag of `doorbell.rs`, which is the whole
+//! An eventfd that the backend watches, behind the flag of `wake_flag.rs`, which is the whole
 //! protocol. Backends acknowledge a wake when it is reported, as their trigger needs it.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -9,7 +9,7 @@ use std::sync::Arc;
 use rustix::event::{EventfdFlags, eventfd};
 
 use crate::Error;
-use crate::doorbell::{Bell, Doorbell};
+use crate::wake_flag::{WakeFd, WakeFlag};
 
 /// Ends the current or the next wait of the poller that made it.
 ///
@@ -29,7 +29,7 @@ use crate::doorbell::{Bell, Doorbell};
 /// # Ok::<(), pollux_poller::Error>(())
 /// ```
 #[derive(Clone, Debug)]
-pub struct Waker(Arc<Doorbell<OwnedFd>>);
+pub struct Waker(Arc<WakeFlag<OwnedFd>>);
 
 impl Waker {
     /// A waker with its eventfd.
@@ -39,7 +39,7 @@ impl Waker {
     pub fn new() -> Result<Self, Error> {
         let flags = EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK;
         let eventfd = eventfd(0, flags).map_err(Error::system("eventfd"))?;
-        Ok(Self(Arc::new(Doorbell::new(eventfd))))
+        Ok(Self(Arc::new(WakeFlag::new(eventfd))))
     }
 
     /// Ends the current wait, or the next one if none is under way. Wakes are merged, not
@@ -52,7 +52,7 @@ impl Waker {
     /// once for all wakes until they are acknowledged.
     #[must_use]
     pub fn fd(&self) -> BorrowedFd<'_> {
-        self.0.bell().as_fd()
+        self.0.fd().as_fd()
     }
 
     /// Whether a wake stands that was not acknowledged.
@@ -60,7 +60,7 @@ impl Waker {
         self.0.is_pending()
     }
 
-    /// Takes the wake-up, for backends that hear of each write (edge).
+    /// Takes the wake-up, for backends that report each write once (edge).
     pub fn acknowledge_edge(&self) {
         self.0.acknowledge_edge();
     }
@@ -71,13 +71,13 @@ impl Waker {
     }
 }
 
-impl Bell for OwnedFd {
-    fn ring(&self) {
+impl WakeFd for OwnedFd {
+    fn signal(&self) {
         // The write fails only when the counter is full, and then the eventfd is readable.
         let _ = rustix::io::write(self, &1u64.to_ne_bytes());
     }
 
-    fn empty(&self) {
+    fn drain(&self) {
         // EAGAIN means that nothing was written since, which is as good as empty.
         let _ = rustix::io::read(self, &mut [0u8; 8]);
     }

@@ -56,7 +56,7 @@ fn the_peer_of_a_deleted_and_closed_descriptor_sees_the_end_after_a_flush() {
         poller.delete(theirs.as_fd()).expect("registered");
         drop(theirs);
         if mechanism.backend() == Backend::Uring {
-            // The kernel was told of nothing yet, and cannot have let go by itself.
+            // Nothing was submitted to the kernel yet, and cannot have let go by itself.
             ours.set_nonblocking(true).expect("set");
             let early = ours.read(&mut [0]).expect_err("the kernel holds the file");
             assert_eq!(early.kind(), ErrorKind::WouldBlock, "{mechanism}");

@@ -1,5 +1,5 @@
-//! System calls that a sandbox forbids. io_uring often is: whoever asked for it must be told by
-//! whom, and whoever would take another mechanism must get that and see what was refused. Calls
+//! System calls that a sandbox forbids. io_uring often is: a caller that asked for it must learn what
+//! forbids it, and one that would take another mechanism must get that and see what was refused. Calls
 //! that are newer than a filter are refused as well: then a poller uses older ones, or does not
 //! open; it never opens and fails to wait.
 //!
@@ -81,7 +81,7 @@ fn a_filter_that_says_eperm_is_named_with_its_remedy() {
 }
 
 #[test]
-fn a_filter_that_says_enosys_is_told_from_a_kernel_without_io_uring() {
+fn a_filter_that_says_enosys_is_distinguished_from_a_kernel_without_io_uring() {
     with_forbidden(IO_URING_SETUP, ENOSYS, || {
         let message = refusal(ENOSYS);
         assert!(message.contains("seccomp filter forbids io_uring_setup"), "{message}");
@@ -130,7 +130,7 @@ fn an_aio_context_that_can_not_be_used_does_not_open() {
     }
 }
 
-/// Watches a pipe and waits for ever, not at all, and for a time that is no whole number of
+/// Watches a pipe and waits for ever, not at all, and for a time that is not a whole number of
 /// milliseconds.
 fn assert_waits(poller: &mut dyn Poller) {
     let (reader, mut writer) = std::io::pipe().expect("a pipe");

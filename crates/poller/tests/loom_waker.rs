@@ -1,17 +1,17 @@
 //! Every interleaving of two wakers and the owner of a poller: no wake is lost.
 //!
-//! Checks the protocol of `src/doorbell.rs`, which is taken in as it stands, on a model of an
+//! Checks the protocol of `src/wake_flag.rs`, which is taken in as it stands, on a model of an
 //! eventfd. A lost wake shows as an owner that sleeps for ever, which loom reports. Run with
 //! `RUSTFLAGS="--cfg loom" cargo test -p pollux-poller --test loom_waker --release`.
 #![cfg(loom)]
 
-#[path = "../src/doorbell.rs"]
-mod doorbell;
+#[path = "../src/wake_flag.rs"]
+mod wake_flag;
 
-use doorbell::{Bell, Doorbell};
 use loom::sync::atomic::{AtomicUsize, Ordering};
 use loom::sync::{Arc, Condvar, Mutex};
 use loom::thread;
+use wake_flag::{WakeFd, WakeFlag};
 
 /// An eventfd that a poller watches: what is in it, and whether a ring was not reported yet.
 struct Eventfd {
@@ -25,15 +25,15 @@ struct Rings {
     has_edge: bool,
 }
 
-impl Bell for Eventfd {
-    fn ring(&self) {
+impl WakeFd for Eventfd {
+    fn signal(&self) {
         let mut state = self.state.lock().expect("no thread panics with it");
         state.count += 1;
         state.has_edge = true;
         self.is_rung.notify_one();
     }
 
-    fn empty(&self) {
+    fn drain(&self) {
         self.state.lock().expect("no thread panics with it").count = 0;
     }
 }
@@ -61,40 +61,40 @@ impl Eventfd {
     }
 }
 
-type Door = Doorbell<Eventfd>;
+type Flag = WakeFlag<Eventfd>;
 
-/// How often loom may take the processor from a thread that could go on. A lost wake needs
+/// How often loom may take the processor from a thread that could run. A lost wake needs
 /// one such moment in the owner and one in each waker; without a bound a run takes hours.
 const PREEMPTIONS_MAX: usize = 3;
 
 /// Two threads publish three data and wake after each; the owner waits until it has seen all.
 /// Three, because a swallowed ring harms only the wake after it.
-fn run(wait: fn(&Door)) {
-    let door = Arc::new(Doorbell::new(Eventfd::new()));
+fn run(wait: fn(&Flag)) {
+    let flag = Arc::new(WakeFlag::new(Eventfd::new()));
     let published = Arc::new(AtomicUsize::new(0));
     let threads = [2, 1].map(|wakes| {
-        let (door, published) = (Arc::clone(&door), Arc::clone(&published));
+        let (flag, published) = (Arc::clone(&flag), Arc::clone(&published));
         thread::spawn(move || {
             for _ in 0..wakes {
                 published.fetch_add(1, Ordering::Relaxed);
-                door.wake();
+                flag.wake();
             }
         })
     });
     while published.load(Ordering::Relaxed) < 3 {
-        wait(&door);
+        wait(&flag);
     }
     threads.into_iter().for_each(|thread| thread.join().expect("wakers do not panic"));
 }
 
-fn explore(wait: fn(&Door)) {
+fn explore(wait: fn(&Flag)) {
     let mut model = loom::model::Builder::new();
     model.preemption_bound = Some(PREEMPTIONS_MAX);
     model.check(move || run(wait));
 }
 
 /// Whether loom finds an interleaving in which the owner sleeps for ever.
-fn loses_a_wake(wait: fn(&Door)) -> bool {
+fn loses_a_wake(wait: fn(&Flag)) -> bool {
     let Err(panic) = std::panic::catch_unwind(|| explore(wait)) else { return false };
     let reason = panic.downcast_ref::<String>().expect("loom panics with a message");
     assert!(reason.contains("deadlock"), "lost in another way: {reason}");
@@ -103,41 +103,41 @@ fn loses_a_wake(wait: fn(&Door)) -> bool {
 
 #[test]
 fn no_wake_is_lost_by_a_level_poller() {
-    explore(|door| {
-        door.bell().wait_level();
-        door.acknowledge_level();
+    explore(|flag| {
+        flag.fd().wait_level();
+        flag.acknowledge_level();
     });
 }
 
 #[test]
 fn no_wake_is_lost_by_an_edge_poller() {
-    explore(|door| {
-        door.bell().wait_edge();
-        door.acknowledge_edge();
+    explore(|flag| {
+        flag.fd().wait_edge();
+        flag.acknowledge_edge();
     });
 }
 
-/// The simulated poller asks the flag first and sleeps on the bell only when it is clear.
+/// The simulated poller asks the flag first and sleeps on the eventfd only when it is clear.
 #[test]
 fn no_wake_is_lost_by_a_poller_that_asks_the_flag() {
-    explore(|door| {
-        if !door.is_pending() {
-            door.bell().wait_level();
+    explore(|flag| {
+        if !flag.is_pending() {
+            flag.fd().wait_level();
         }
-        door.acknowledge_level();
+        flag.acknowledge_level();
     });
 }
 
 #[test]
 fn clearing_the_flag_before_emptying_the_bell_would_lose_a_wake() {
-    assert!(loses_a_wake(|door| {
-        door.bell().wait_level();
-        door.acknowledge_edge();
-        door.bell().empty();
+    assert!(loses_a_wake(|flag| {
+        flag.fd().wait_level();
+        flag.acknowledge_edge();
+        flag.fd().drain();
     }));
 }
 
 #[test]
 fn not_clearing_the_flag_would_lose_a_wake() {
-    assert!(loses_a_wake(|door| door.bell().wait_edge()));
+    assert!(loses_a_wake(|flag| flag.fd().wait_edge()));
 }

@@ -37,7 +37,7 @@ impl Side for Real {
     }
 
     fn write(&self, fd: &OwnedFd) {
-        rustix::io::write(fd, b"x").expect("the pipe has room");
+        rustix::io::write(fd, b"x").expect("the byte fits into the pipe");
     }
 }
 
@@ -57,7 +57,7 @@ impl Side for World {
     }
 
     fn write(&self, fd: &SimFd) {
-        World::write(self, fd, 1).expect("the pipe has room");
+        World::write(self, fd, 1).expect("the byte fits into the pipe");
     }
 }
 
@@ -122,7 +122,7 @@ macro_rules! same_on_both {
 
 same_on_both! {
     a_duplicate_keeps_a_closed_number_reporting => duplicate_lives_on;
-    a_number_used_again_hears_nothing_of_its_former_file => number_is_reused;
+    a_number_used_again_receives_nothing_of_its_former_file => number_is_reused;
     ready_descriptors_take_turns => turns;
     each_write_is_an_edge_and_modify_shows_it_again => edges;
     oneshot_hides_even_the_hang_up_until_modified => oneshot;
@@ -147,7 +147,7 @@ fn duplicate_lives_on<S: Side>(side: &S) -> Vec<String> {
 }
 
 /// The lowest free number is given to the next descriptor; other tests of this binary run at the
-/// same time, so the script goes on only when it got its number back.
+/// same time, so the script continues only when it got its number back.
 fn number_is_reused<S: Side>(side: &S) -> Vec<String> {
     use std::os::fd::AsRawFd;
     for _ in 0..10_000 {

@@ -78,7 +78,7 @@ fn a_signal_ends_only_a_wait_that_sleeps() {
     poller.wait(&mut events, None).expect("something is ready");
     assert!(!events.is_interrupted() && events.len() == 1);
     assert_eq!(world.read(&reader, 1), Ok(1));
-    poller.wait(&mut events, Some(HOUR)).expect("a signal is no error");
+    poller.wait(&mut events, Some(HOUR)).expect("a signal is not an error");
     assert!(events.is_interrupted() && events.is_empty());
     assert_eq!((world.now(), poller.counters().snapshot().interrupts), (Duration::ZERO, 1));
 }

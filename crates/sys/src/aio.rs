@@ -354,7 +354,7 @@ mod tests {
         let (reader, _writer) = pipe();
         let slot = context.submit(&[poll(&reader, 1)]).expect("submit")[0];
         context.cancel(slot).expect("EINPROGRESS is a yes");
-        assert!(context.submit(&[poll(&reader, 2)]).expect("no slot is no error").is_empty());
+        assert!(context.submit(&[poll(&reader, 2)]).expect("no slot is not an error").is_empty());
         let mut found = Vec::new();
         assert_eq!(context.wait(&mut found, 1, LONG).expect("wait"), 1);
         assert_eq!(found, [AioCompletion { data: 1, result: 0 }]);

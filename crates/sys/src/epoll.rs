@@ -41,7 +41,7 @@ impl EpollEvent {
 /// returns how many events stand at the beginning of `room`.
 ///
 /// # Errors
-/// EINTR after a signal, EINVAL when `room` is empty or `epoll` is no epoll instance.
+/// EINTR after a signal, EINVAL when `room` is empty or `epoll` is not an epoll instance.
 #[inline]
 pub fn wait(epoll: BorrowedFd<'_>, room: &mut [EpollEvent], timeout_ms: i32) -> io::Result<usize> {
     let (first, len) = (room.as_mut_ptr().cast(), len(room));

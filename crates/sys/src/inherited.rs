@@ -1,7 +1,7 @@
 //! Descriptors that a parent left open for its child, known to it only by their numbers.
 //!
 //! A worker of the service pool duplicates each number that its environment names; a pool that
-//! goes on behind the terminal keeps from its workers what its own parent left open. A number
+//! continues behind the terminal keeps from its workers what its own parent left open. A number
 //! alone proves no ownership: [`duplicate`] hands out another descriptor of the same file, [`take`] asks
 //! for the mark of what a parent left open.
 

@@ -194,7 +194,7 @@ impl MessageQueue {
     }
 }
 
-/// A descriptor that another process has sent. One that is no queue makes each call fail (EBADF).
+/// A descriptor that another process has sent. One that is not a queue makes each call fail (EBADF).
 impl From<OwnedFd> for MessageQueue {
     fn from(fd: OwnedFd) -> Self {
         Self { fd }

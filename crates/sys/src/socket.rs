@@ -1,6 +1,6 @@
 //! What rustix lacks about sockets.
 //!
-//! Who opens many connections from one machine calls this, the lab and the load generator, and
+//! Called by programs that open many connections from one machine, the lab and the load generator, and
 //! the loops of the engine ask how much of their output a peer has not taken.
 
 use std::io;
@@ -29,7 +29,7 @@ pub fn bind_address_no_port(socket: impl AsFd) -> io::Result<()> {
 /// What a peer has not taken yet of the bytes that were sent to it (`SIOCOUTQ`, `tcp(7)`).
 ///
 /// * TCP: bytes that the peer's kernel has not acknowledged, with 1 for an end that was sent.
-///   What waits in the peer's receive buffer counts as taken: nothing tells of it.
+///   What waits in the peer's receive buffer counts as taken: nothing reports it.
 /// * Unix stream sockets: bytes that the peer has not read, with the kernel's bookkeeping for
 ///   them, some hundred bytes for each send. A piece counts until it was read whole.
 ///

@@ -95,8 +95,8 @@ fn a_panic_ends_its_task_alone_and_is_counted() {
             assert_eq!(outcome, Err(JoinError::Panicked("as the test wants it".to_owned())));
             // The connections of other tasks are as they were.
             io::Write::write_all(&mut &peer, b"still here").expect("it is open");
-            let mut heard = [0; 10];
-            kept.read_exact(&mut heard).await.map(|_| heard)
+            let mut received = [0; 10];
+            kept.read_exact(&mut received).await.map(|_| received)
         });
         assert_eq!(&outcome.expect("it turns").expect("read"), b"still here", "{driver}");
         assert_eq!(handle.panicked_tasks(), 1, "{driver}");
@@ -132,7 +132,7 @@ fn an_aborted_task_is_dropped_and_so_are_all_at_the_end() {
             Ok::<(), SpawnError>(())
         });
         ended.expect("it turns").expect("few tasks");
-        assert_eq!(dropped.get(), 1, "{driver}: a task goes on without its handle");
+        assert_eq!(dropped.get(), 1, "{driver}: a task continues without its handle");
         drop(runtime);
         assert_eq!(dropped.get(), 2, "{driver}");
         assert_eq!(handle.spawn(async {}).err(), Some(SpawnError::Ended), "{driver}");

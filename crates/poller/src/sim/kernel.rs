@@ -93,7 +93,7 @@ impl Kernel {
         assert!(before.is_none(), "descriptor {fd} is open in this world already");
     }
 
-    /// Closes `fd`. With its last descriptor a file loses its watches and its object hears of
+    /// Closes `fd`. With its last descriptor a file loses its watches and its object is notified of
     /// the end; with its last file an object is gone.
     pub(super) fn close(&mut self, fd: RawFd) {
         let file = self.descriptors.remove(&fd).expect("only open descriptors are closed");
@@ -128,7 +128,7 @@ impl Kernel {
     /// Does something to a socket at `file`.
     ///
     /// # Panics
-    /// When it is no socket: nothing else of the model has errors, priority or a shutdown.
+    /// When it is not a socket: nothing else of the model has errors, priority or a shutdown.
     pub(super) fn change_socket(
         &mut self,
         file: FileId,

@@ -71,7 +71,7 @@ pub(super) trait Object {
     /// The last descriptor of `side` was closed.
     fn release(&mut self, side: Side, wakes: &mut Vec<Wake>);
 
-    /// What only sockets can do; `None` where this is no socket.
+    /// What only sockets can do; `None` where this is not a socket.
     fn as_socket(&mut self) -> Option<&mut super::socket::Pair> {
         None
     }

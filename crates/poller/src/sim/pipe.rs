@@ -1,7 +1,7 @@
 //! The model of `pipe(2)`: sixteen places of one page each.
 //!
 //! What matters for readiness is not how many bytes are in a pipe but how many places are
-//! taken. A write fills up the last page only if the part of it that is no whole page fits
+//! taken. A write fills up the last page only if the part of it that is not a whole page fits
 //! there; so a pipe can be full with far less than 65,536 bytes in it (`pipe(7)`).
 
 use std::collections::VecDeque;
@@ -28,7 +28,7 @@ pub(super) struct Pipe {
 
 struct Page {
     unread_bytes: usize,
-    /// Where the next write would go on.
+    /// Where the next write would begin.
     end: usize,
 }
 
@@ -41,7 +41,7 @@ impl Pipe {
         self.pages.len() >= PAGES_MAX
     }
 
-    /// Puts the odd part of a write into the last page, if it has room for all of it.
+    /// Puts the odd part of a write into the last page, if all of it fits.
     fn merge(&mut self, len_bytes: usize) -> usize {
         let odd = len_bytes % PAGE_LEN_BYTES;
         match self.pages.back_mut() {
@@ -153,7 +153,7 @@ mod tests {
         }
         assert_eq!(pipe.write(WRITER, 2100, &mut wakes), Err(Errno::AGAIN));
         assert_eq!(pipe.readiness(WRITER), Readiness::NONE);
-        assert_eq!(pipe.write(WRITER, 10, &mut wakes), Ok(10), "the last page has room");
+        assert_eq!(pipe.write(WRITER, 10, &mut wakes), Ok(10), "it fits into the last page");
     }
 
     #[test]

@@ -155,7 +155,7 @@ impl World {
     /// `shutdown(2)` of the writing half of a socket.
     ///
     /// # Panics
-    /// When `fd` is no socket.
+    /// When `fd` is not a socket.
     pub fn shutdown_write(&self, fd: &SimFd) {
         let file = self.file(fd);
         self.state().kernel.change_socket(file, Pair::shutdown_write);
@@ -164,7 +164,7 @@ impl World {
     /// Leaves an error (`ECONNRESET`) pending on a socket until a read or write takes it.
     ///
     /// # Panics
-    /// When `fd` is no socket.
+    /// When `fd` is not a socket.
     pub fn set_error(&self, fd: &SimFd) {
         let file = self.file(fd);
         self.state().kernel.change_socket(file, Pair::set_error);
@@ -173,7 +173,7 @@ impl World {
     /// Lets urgent data lie in front of a socket, or takes it away.
     ///
     /// # Panics
-    /// When `fd` is no socket.
+    /// When `fd` is not a socket.
     pub fn set_priority(&self, fd: &SimFd, is_present: bool) {
         let file = self.file(fd);
         self.state().kernel.change_socket(file, |pair, side, wakes| {
@@ -244,7 +244,7 @@ impl World {
 }
 
 impl State {
-    /// The moment that a sleep goes on to: the next scripted one, at most `deadline`.
+    /// The moment until which a sleep lasts: the next scripted one, at most `deadline`.
     pub(super) fn next_moment(&self, deadline: Option<Duration>) -> Option<Duration> {
         let scripted = self.script.keys().next().map(|(moment, _)| *moment);
         scripted.into_iter().chain(deadline).min()

@@ -106,7 +106,7 @@ fn waiting_is_counted_in_system_calls(rig: &mut Rig) -> Verdict {
     Ok(())
 }
 
-/// A duplicate keeps the old file alive, so that its events go on coming.
+/// A duplicate keeps the old file alive, so that its events continue.
 fn stale_events_are_counted(rig: &mut Rig) -> Verdict {
     rig.needs_kernel()?;
     let (old, old_writer) = rig.pipe();

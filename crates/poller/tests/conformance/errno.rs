@@ -267,7 +267,7 @@ fn exclusive_reaches_one_of_two_pollers_at_least(rig: &mut Rig) -> Verdict {
         writer.write(1).expect("room");
         let here = rig.wait(8, Duration::from_millis(1)).len();
         other.wait(&mut events, Some(Duration::from_millis(1))).expect("wait");
-        assert!(here + events.len() >= 1, "nobody heard of new data");
+        assert!(here + events.len() >= 1, "no poller reported new data");
         reader.read(8).expect("it was written");
     }
     Ok(())
@@ -283,10 +283,10 @@ fn exclusive_leaves_some_sleepers_asleep(rig: &mut Rig) -> Verdict {
     rig.delete(&reader);
     let (backend, fd) = (rig.backend(), reader.as_fd());
     let (ready, readies) = mpsc::channel();
-    let (heard, hears) = mpsc::channel();
+    let (reported, reports) = mpsc::channel();
     thread::scope(|scope| {
         for _ in 0..SLEEPERS {
-            let (ready, heard) = (ready.clone(), heard.clone());
+            let (ready, reported) = (ready.clone(), reported.clone());
             scope.spawn(move || {
                 let mut rig = Rig::open(backend).expect("one was opened already");
                 rig.poller.add(fd, TOKEN, how).expect("as before");
@@ -294,16 +294,19 @@ fn exclusive_leaves_some_sleepers_asleep(rig: &mut Rig) -> Verdict {
                 ready.send((rustix::thread::gettid(), rig.poller.waker())).expect("awaited");
                 let mut events = Events::with_capacity(8);
                 rig.poller.wait(&mut events, Some(DEADLINE)).expect("wait");
-                heard.send(events.len()).expect("awaited");
+                reported.send(events.len()).expect("awaited");
             });
         }
         let sleepers: Vec<_> = readies.iter().take(SLEEPERS).collect();
         sleepers.iter().for_each(|(sleeper, _)| until_asleep(*sleeper));
         writer.write(1).expect("room");
-        let first = hears.recv_timeout(DEADLINE).expect("nobody heard of new data");
+        let first = reports.recv_timeout(DEADLINE).expect("no poller reported new data");
         sleepers.iter().for_each(|(_, waker)| waker.wake());
-        let all = first + hears.iter().take(SLEEPERS - 1).sum::<usize>();
-        assert!((1..SLEEPERS).contains(&all), "{all} of {SLEEPERS} sleepers heard of one byte");
+        let all = first + reports.iter().take(SLEEPERS - 1).sum::<usize>();
+        assert!(
+            (1..SLEEPERS).contains(&all),
+            "{all} of {SLEEPERS} sleepers were woken by one byte"
+        );
     });
     Ok(())
 }

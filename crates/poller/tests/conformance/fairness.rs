@@ -11,7 +11,7 @@ use crate::suite::{Case, Verdict, case};
 
 pub(crate) const CASES: &[Case] = &[
     case!(three_waits_of_two_see_all_six),
-    case!(rounds_go_on_being_fair),
+    case!(rounds_proceed_being_fair),
     case!(what_fits_comes_in_one_wait),
     case!(what_fits_comes_in_one_wait_edge, [Edge]),
     case!(capacity_is_never_exceeded),
@@ -59,7 +59,7 @@ fn three_waits_of_two_see_all_six(rig: &mut Rig) -> Verdict {
     Ok(())
 }
 
-fn rounds_go_on_being_fair(rig: &mut Rig) -> Verdict {
+fn rounds_proceed_being_fair(rig: &mut Rig) -> Verdict {
     let _counters = ready_counters(rig, 6, Trigger::Level)?;
     let seen = tally(rig, 15, 2);
     assert_eq!(seen.len(), 6, "{seen:?}");

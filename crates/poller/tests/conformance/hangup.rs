@@ -1,4 +1,4 @@
-//! Ends of streams: half-close, close, reset, refusal, and who hears of them.
+//! Ends of streams: half-close, close, reset, refusal, and which interests report them.
 
 use pollux_poller::{Interest, Readiness, Trigger};
 
@@ -13,7 +13,7 @@ pub(crate) const CASES: &[Case] = &[
     case!(a_close_of_the_peer_is_hup, [Hangup]),
     case!(a_close_of_the_peer_is_rdhup_and_hup, [Rdhup]),
     case!(a_writer_gone_is_hup, [Hangup]),
-    case!(an_end_of_a_pipe_is_no_error),
+    case!(an_end_of_a_pipe_is_not_an_error),
     case!(a_writer_gone_leaves_the_data_readable, [Hangup]),
     case!(a_reader_gone_is_an_error_for_the_writer, [Hangup]),
     case!(hup_is_reported_with_an_empty_interest),
@@ -87,7 +87,7 @@ fn a_writer_gone_is_hup(rig: &mut Rig) -> Verdict {
 }
 
 /// The kernel wakes a pipe's reader with error and hang-up together.
-fn an_end_of_a_pipe_is_no_error(rig: &mut Rig) -> Verdict {
+fn an_end_of_a_pipe_is_not_an_error(rig: &mut Rig) -> Verdict {
     let (reader, writer) = rig.pipe();
     rig.add(&reader, 1, READ, Trigger::Level)?;
     rig.quiet();
@@ -118,7 +118,7 @@ fn hup_is_reported_with_an_empty_interest(rig: &mut Rig) -> Verdict {
     theirs.write(1).expect("room");
     rig.quiet();
     theirs.close();
-    rig.heard(1, Interest::NONE, Readiness::HUP)
+    rig.reported(1, Interest::NONE, Readiness::HUP)
 }
 
 fn hup_is_reported_to_writers_only(rig: &mut Rig) -> Verdict {
@@ -194,5 +194,5 @@ fn oneshot_modified_to_none_reports_hup(rig: &mut Rig) -> Verdict {
     assert_eq!(rig.found(), [(1, Readiness::READABLE)]);
     writer.close();
     rig.modify(&reader, 1, Interest::NONE, Trigger::Oneshot)?;
-    rig.heard(1, Interest::NONE, Readiness::HUP)
+    rig.reported(1, Interest::NONE, Readiness::HUP)
 }

@@ -13,9 +13,9 @@ use crate::suite::rig::{Rig, accepted};
 use crate::suite::{Case, Deviation, Verdict, case};
 
 pub(crate) const CASES: &[Case] = &[
-    case!(delete_and_close_is_heard_by_the_peer),
+    case!(delete_and_close_is_received_by_the_peer),
     case!(a_file_closed_without_delete_is_silent),
-    case!(a_file_closed_without_delete_is_heard_by_the_peer),
+    case!(a_file_closed_without_delete_is_received_by_the_peer),
     case!(a_reused_number_reports_only_the_new_file),
     case!(a_reused_number_reports_only_the_new_file_edge, [Edge]),
     case!(a_reused_number_reports_only_the_new_file_oneshot, [Oneshot]),
@@ -28,15 +28,15 @@ pub(crate) const CASES: &[Case] = &[
     case!(a_modified_number_reports_nothing_of_the_closed_file),
     case!(a_duplicate_keeps_the_file_watched),
     case!(a_duplicate_does_not_leak_into_the_successor),
-    case!(a_wait_that_finds_only_stale_events_goes_on),
+    case!(a_wait_that_finds_only_stale_events_continues),
     case!(a_forgotten_and_closed_file_is_silent),
-    case!(a_forgotten_and_closed_file_is_heard_by_the_peer),
+    case!(a_forgotten_and_closed_file_is_received_by_the_peer),
     case!(a_number_reused_after_forget_reports_only_the_new_file),
     case!(a_number_reused_after_forget_reports_only_the_new_file_edge, [Edge]),
     case!(a_number_reused_after_forget_reports_only_the_new_file_oneshot, [Oneshot]),
     case!(a_number_reused_after_forget_within_one_turn_is_watched),
     case!(a_forgotten_file_is_silent_even_before_it_is_closed),
-    case!(a_stranger_can_not_be_forgotten),
+    case!(a_unknown_can_not_be_forgotten),
     case!(forgetting_costs_no_more_calls_than_deleting),
 ];
 
@@ -59,7 +59,7 @@ fn generations(rig: &mut Rig) -> Vec<u32> {
     seen
 }
 
-fn delete_and_close_is_heard_by_the_peer(rig: &mut Rig) -> Verdict {
+fn delete_and_close_is_received_by_the_peer(rig: &mut Rig) -> Verdict {
     let (ours, theirs) = rig.socketpair();
     add(rig, &ours, 0, Trigger::Level)?;
     rig.quiet();
@@ -72,7 +72,7 @@ fn delete_and_close_is_heard_by_the_peer(rig: &mut Rig) -> Verdict {
         }
         rig.quiet();
     }
-    panic!("the peer never hears of the close");
+    panic!("the peer never sees the close");
 }
 
 fn a_file_closed_without_delete_is_silent(rig: &mut Rig) -> Verdict {
@@ -89,7 +89,7 @@ fn a_file_closed_without_delete_is_silent(rig: &mut Rig) -> Verdict {
     }
 }
 
-fn a_file_closed_without_delete_is_heard_by_the_peer(rig: &mut Rig) -> Verdict {
+fn a_file_closed_without_delete_is_received_by_the_peer(rig: &mut Rig) -> Verdict {
     let (ours, theirs) = rig.socketpair();
     add(rig, &ours, 0, Trigger::Level)?;
     rig.quiet();
@@ -257,7 +257,7 @@ fn a_modified_number_reports_nothing_of_the_closed_file(rig: &mut Rig) -> Verdic
     }
 }
 
-fn a_wait_that_finds_only_stale_events_goes_on(rig: &mut Rig) -> Verdict {
+fn a_wait_that_finds_only_stale_events_continues(rig: &mut Rig) -> Verdict {
     let (old, old_writer) = rig.pipe();
     add(rig, &old, 0, Trigger::Level)?;
     rig.quiet();
@@ -288,7 +288,7 @@ fn a_forgotten_and_closed_file_is_silent(rig: &mut Rig) -> Verdict {
     Ok(())
 }
 
-fn a_forgotten_and_closed_file_is_heard_by_the_peer(rig: &mut Rig) -> Verdict {
+fn a_forgotten_and_closed_file_is_received_by_the_peer(rig: &mut Rig) -> Verdict {
     let (ours, theirs) = rig.socketpair();
     add(rig, &ours, 0, Trigger::Level)?;
     rig.quiet();
@@ -300,7 +300,7 @@ fn a_forgotten_and_closed_file_is_heard_by_the_peer(rig: &mut Rig) -> Verdict {
             return Ok(());
         }
     }
-    panic!("the peer never hears of the close");
+    panic!("the peer never sees the close");
 }
 
 fn reused_after_forget(rig: &mut Rig, trigger: Trigger) -> Verdict {
@@ -355,15 +355,15 @@ fn a_forgotten_file_is_silent_even_before_it_is_closed(rig: &mut Rig) -> Verdict
     rig.quiet();
     if [Backend::Epoll, Backend::Sim].contains(&rig.backend()) {
         let stale = rig.poller.counters().snapshot().stale_events;
-        assert!(stale > 0, "no call was made, so the kernel goes on to report, which is counted");
+        assert!(stale > 0, "no call was made, so the kernel continues to report, which is counted");
     }
     Ok(())
 }
 
-fn a_stranger_can_not_be_forgotten(rig: &mut Rig) -> Verdict {
+fn a_unknown_can_not_be_forgotten(rig: &mut Rig) -> Verdict {
     let (ours, _theirs) = rig.pipe();
-    let stranger = rig.poller.forget(ours.as_fd()).expect_err("never added");
-    assert!(matches!(stranger, Error::NotRegistered { .. }), "{stranger:?}");
+    let unknown = rig.poller.forget(ours.as_fd()).expect_err("never added");
+    assert!(matches!(unknown, Error::NotRegistered { .. }), "{unknown:?}");
     add(rig, &ours, 0, Trigger::Level)?;
     forget(rig, &ours);
     let again = rig.poller.forget(ours.as_fd()).expect_err("forgotten already");

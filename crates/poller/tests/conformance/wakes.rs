@@ -25,7 +25,7 @@ pub(crate) const CASES: &[Case] = &[
     case!(wakes_are_counted),
 ];
 
-/// Whether one wait, of at most `timeout`, was ended by a waker; there must be no event.
+/// Whether one wait, of at most `timeout`, was ended by a waker; an event must not come.
 #[track_caller]
 fn is_woken(rig: &mut Rig, timeout: Option<Duration>) -> bool {
     let mut events = Events::with_capacity(8);

@@ -60,7 +60,7 @@ pub(crate) struct Lockstep {
     truth: Box<dyn Poller>,
     trigger: Trigger,
     ends: Vec<Option<End>>,
-    /// What the user of an edge registration was told and still holds.
+    /// What was reported to the user of an edge registration and still holds.
     told: Found,
     events: Events,
     tokens: u32,
@@ -275,18 +275,18 @@ impl Lockstep {
         for (token, told) in &mut self.told {
             *told = common(*told, truth.get(token).copied().unwrap_or_default());
         }
-        let is_heard = |(token, needed): (&Token, &Readiness)| {
-            let was_told = told_before.get(token).copied().unwrap_or_default();
+        let is_received = |(token, needed): (&Token, &Readiness)| {
+            let was_reported = told_before.get(token).copied().unwrap_or_default();
             // Epoll says again that a socket is writable when data arrives and priority is asked
             // for, because both call with one key. Nobody waits for that.
-            let is_due = needed.is_readable() || !was_told.contains(*needed);
+            let is_due = needed.is_readable() || !was_reported.contains(*needed);
             !is_due || (step.contains_key(token) && self.told[token].contains(*needed))
         };
-        if expected.iter().all(is_heard) {
+        if expected.iter().all(is_received) {
             return Verdict::Alike;
         }
         let told = &self.told;
-        Verdict::NotYet(format!("edges {expected:?} due; heard {step:?}, with before {told:?}"))
+        Verdict::NotYet(format!("edges {expected:?} due; received {step:?}, with before {told:?}"))
     }
 }
 

@@ -36,7 +36,7 @@ fn pages() -> usize {
     statm.split(' ').next().and_then(|size| size.parse().ok()).expect("a number stands first")
 }
 
-/// Every change of `raw` is refused, and the poller goes on.
+/// Every change of `raw` is refused, and the poller continues.
 fn refused(rig: &mut Rig, raw: RawFd) -> Verdict {
     let before = pages();
     let added = rig.poller.add(number(raw), TOKEN, READ).expect_err("not open");
@@ -83,7 +83,7 @@ fn a_closed_number_is_ebadf(rig: &mut Rig) -> Verdict {
     }
 }
 
-/// The contract asks for delete before close. Who forgets it gets an error event at most, and the
+/// The contract asks for delete before close. A caller that forgets it gets an error event at most, and the
 /// next file of that number is watched.
 fn a_number_closed_since_the_add_does_no_harm(rig: &mut Rig) -> Verdict {
     rig.needs_kernel()?;

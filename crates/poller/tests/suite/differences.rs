@@ -9,7 +9,7 @@ use super::{Deviation, Need};
 
 /// One row: on these backends these cases end in this deviation.
 pub(crate) struct Difference {
-    /// Who differs.
+    /// Which mechanisms differ.
     pub(crate) backends: &'static [Backend],
     /// Where.
     pub(crate) cases: Cases,
@@ -87,8 +87,8 @@ pub(crate) const DIFFERENCES: &[Difference] = &[
             "hangup/hup_is_reported_with_an_empty_interest",
             "hangup/oneshot_modified_to_none_reports_hup",
         ]),
-        deviation: Deviation::HangupUnheard,
-        reason: "a descriptor that is in none of the sets of select(2) is not looked at",
+        deviation: Deviation::HangupUnreported,
+        reason: "a descriptor that is in none of the sets of select(2) is not polled",
     },
     Difference {
         backends: &[Backend::Select],
@@ -145,7 +145,7 @@ pub(crate) const DIFFERENCES: &[Difference] = &[
         backends: &[Backend::Aio, Backend::Uring],
         cases: Cases::Named(&[
             "reuse/a_file_closed_without_delete_is_silent",
-            "reuse/a_file_closed_without_delete_is_heard_by_the_peer",
+            "reuse/a_file_closed_without_delete_is_received_by_the_peer",
         ]),
         deviation: Deviation::HoldsFiles,
         reason: "an armed poll request holds the open file, and close(2) does not cancel it",
@@ -155,7 +155,7 @@ pub(crate) const DIFFERENCES: &[Difference] = &[
         cases: Cases::Named(&["counters/stale_events_are_counted"]),
         deviation: Deviation::NothingStale,
         reason: "adding a reused number takes the old number or request away, and only \
-                 epoll(7) goes on reporting a file that lives in a duplicate",
+                 epoll(7) continues to report a file that lives in a duplicate",
     },
     Difference {
         backends: &[Backend::Aio, Backend::Uring],
@@ -176,7 +176,7 @@ pub(crate) const DIFFERENCES: &[Difference] = &[
     },
     Difference {
         backends: &[Backend::Epoll, Backend::Sim],
-        cases: Cases::Named(&["reuse/a_wait_that_finds_only_stale_events_goes_on"]),
+        cases: Cases::Named(&["reuse/a_wait_that_finds_only_stale_events_continues"]),
         deviation: Deviation::EndsEarly,
         reason: "a file that lives in a duplicate can't be taken out of epoll(7) by the number \
                  that was closed; the caller sees it in the counter of stale events and must \

@@ -2,7 +2,7 @@
 //!
 //! The test binaries `conformance` and `process` are built on this folder. A case is a script
 //! that runs unchanged on every backend; it answers that the contract was kept, or names the
-//! deviation that it saw. Which deviations are right is no business of a case: the runner
+//! deviation that it saw. Which deviations are expected is not known to a case: the runner
 //! compares the answer with the declared table (`differences.rs`).
 
 pub(crate) mod differences;
@@ -78,8 +78,8 @@ pub(crate) enum Deviation {
     AcceptsFiles,
     /// Hang-up and error arrived as readable and writable.
     HangupAsReadable,
-    /// Hang-up and error are heard only by those who asked for readable or writable.
-    HangupUnheard,
+    /// Hang-up and error are reported only with an interest in readable or writable.
+    HangupUnreported,
     /// Adding a descriptor that is still open, under another token, replaced the registration.
     Replaces,
     /// The next file with the number of a closed one was reported under the old token.
@@ -107,7 +107,7 @@ impl Deviation {
         Self::NoObject,
         Self::AcceptsFiles,
         Self::HangupAsReadable,
-        Self::HangupUnheard,
+        Self::HangupUnreported,
         Self::Replaces,
         Self::WatchesNumbers,
         Self::HoldsFiles,
@@ -126,7 +126,7 @@ impl Deviation {
             Self::NoObject => "there is no such object",
             Self::AcceptsFiles => "taken and reported as ready, instead of EPERM",
             Self::HangupAsReadable => "hang-up is readable, an error readable and writable",
-            Self::HangupUnheard => "nobody hears of a hang-up who did not ask to read",
+            Self::HangupUnreported => "a hang-up is not reported without an interest in reading",
             Self::Replaces => "the registration is replaced, instead of EEXIST",
             Self::WatchesNumbers => "the next file of that number is reported under the old token",
             Self::HoldsFiles => "the file stays open and watched until it is deleted or replaced",

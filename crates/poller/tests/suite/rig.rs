@@ -244,10 +244,10 @@ impl Rig {
 
     /// [`Rig::reported`] for those who did not ask: some interfaces can't tell them.
     #[track_caller]
-    pub(crate) fn heard(&mut self, slot: u32, interest: Interest, wanted: Readiness) -> Verdict {
+    pub(crate) fn reported(&mut self, slot: u32, interest: Interest, wanted: Readiness) -> Verdict {
         if !self.poller.caps().hangup {
             self.quiet();
-            return Err(Deviation::HangupUnheard);
+            return Err(Deviation::HangupUnreported);
         }
         self.reported(slot, interest, wanted)
     }
@@ -350,7 +350,7 @@ fn sim_pair(world: &World, (first, second): (SimFd, SimFd)) -> (Object, Object) 
     (Object::sim(world, first), Object::sim(world, second))
 }
 
-/// What `wanted` looks like where hang-up and error are no bits of their own: a hang-up is
+/// What `wanted` looks like where hang-up and error do not have bits of their own: a hang-up is
 /// readable, an error both, for those who asked.
 fn fold(wanted: Readiness, interest: Interest) -> Readiness {
     let pairs = [

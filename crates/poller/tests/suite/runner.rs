@@ -1,6 +1,6 @@
 //! Runs every case on every backend and judges the answers.
 //!
-//! Prints one line for each run and a summary. An argument that is no option keeps the runs
+//! Prints one line for each run and a summary. An argument that is not an option keeps the runs
 //! whose line contains it; `--list` only names them. Options of the usual test harness that
 //! mean nothing here are passed over.
 
@@ -216,6 +216,6 @@ fn unknown_names(suite: &Suite, runs: &[Run]) -> Vec<&'static str> {
 
 /// Prints one line of the report.
 pub(crate) fn say(line: &str) {
-    // A closed pipe (`| head`) is no failure of a case.
+    // A closed pipe (`| head`) is not a failure of a case.
     let _ = writeln!(std::io::stdout(), "{line}");
 }

@@ -131,7 +131,7 @@ pub(super) fn request(
 ///
 /// # Errors
 ///
-/// `EINVAL` when the event is no tracepoint or the filter does not parse.
+/// `EINVAL` when the event is not a tracepoint or the filter does not parse.
 pub(super) fn filter(event: BorrowedFd<'_>, expression: &str) -> io::Result<()> {
     let text = CString::new(expression)?;
     // SAFETY: the kernel reads a C string at the given address and `text` outlives the call.

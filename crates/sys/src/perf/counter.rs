@@ -123,7 +123,7 @@ impl Counter {
     ///
     /// # Errors
     ///
-    /// `EINVAL` when the event is no tracepoint or the filter does not parse.
+    /// `EINVAL` when the event is not a tracepoint or the filter does not parse.
     pub fn filter(&self, expression: &str) -> io::Result<()> {
         attribute::filter(self.file.as_fd(), expression)
     }
@@ -209,7 +209,9 @@ pub(super) fn positive(tid: u32) -> io::Result<i32> {
 fn too_large(number: u32) -> io::Error {
     io::Error::new(
         io::ErrorKind::InvalidInput,
-        format!("{number} is no thread or CPU number (thread: 1 to 2^31-1, CPU: 0 to 2^31-1)"),
+        format!(
+            "{number} is not a thread or CPU number: expected 1 to 2^31-1 for a thread, 0 to 2^31-1 for a CPU"
+        ),
     )
 }
 

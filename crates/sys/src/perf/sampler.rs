@@ -159,7 +159,7 @@ impl Sampler {
         samples
     }
 
-    /// Samples that found no room, as far as told by the records drained so far. The kernel tells
+    /// Samples that did not fit, as far as the records drained so far report. The kernel reports
     /// of a loss with the next sample that does find room.
     #[must_use]
     pub fn samples_lost(&self) -> u64 {

@@ -86,7 +86,7 @@ pub enum What {
     Passed(usize, [u64; WORDS]),
     /// It goes to sleep; where its program was, if the kernel could say.
     Sleeps(Option<u64>),
-    /// It left the CPU; it went on waiting for it, if it was preempted.
+    /// It left the CPU; it kept waiting for it, if it was preempted.
     Left {
         /// It could have gone on.
         is_preempted: bool,
@@ -274,7 +274,7 @@ fn openings(followed: &[Followed]) -> Result<Vec<Opening>, TraceError> {
                 attribute: Attribute { sample_type: SAMPLE_COMMON | SAMPLE_RAW, ..common },
                 filter: one.filter,
             },
-            // The same event tells of every switch, to and from the CPU.
+            // The same event reports every switch, to and from the CPU.
             None => Opening {
                 kind: Kind::Sleep,
                 attribute: Attribute {

@@ -48,10 +48,10 @@ pub(super) struct Pool {
     buffers: Memory,
     count: u16,
     buffer_bytes: u32,
-    /// Where the next buffer is offered; runs ahead of what the kernel was told.
+    /// Where the next buffer is offered; runs ahead of what the kernel sees.
     tail: u16,
     published: u16,
-    lent: usize,
+    in_use: usize,
 }
 
 impl Pool {
@@ -65,8 +65,8 @@ impl Pool {
         let entries = Memory::zeroed(usize::from(count) * size_of::<Entry>())?;
         let bytes = usize::from(count).checked_mul(buffer_bytes as usize);
         let buffers = Memory::zeroed(bytes.unwrap_or(usize::MAX))?;
-        let (tail, published, lent) = (0, 0, 0);
-        let mut pool = Self { entries, buffers, count, buffer_bytes, tail, published, lent };
+        let (tail, published, in_use) = (0, 0, 0);
+        let mut pool = Self { entries, buffers, count, buffer_bytes, tail, published, in_use };
         for id in 0..count {
             pool.offer(id);
         }
@@ -82,15 +82,15 @@ impl Pool {
         self.count
     }
 
-    pub(super) fn lent(&self) -> usize {
-        self.lent
+    pub(super) fn in_use(&self) -> usize {
+        self.in_use
     }
 
     /// Hands every offered buffer to the kernel.
     pub(super) fn publish(&mut self) {
         if self.tail != self.published {
             self.published = self.tail;
-            // Release: whoever sees the tail sees the entries in front of it.
+            // Release: a reader that sees the tail sees the entries in front of it.
             self.entries()[0].tail.store(self.tail, Ordering::Release);
         }
     }
@@ -99,7 +99,7 @@ impl Pool {
     #[inline]
     pub(super) fn lend(&mut self, id: u16, len_bytes: u32) -> Received {
         assert!(id < self.count && len_bytes <= self.buffer_bytes, "a buffer of the pool");
-        self.lent += 1;
+        self.in_use += 1;
         Received { pool: self.buffers.start(), len_bytes, id }
     }
 
@@ -118,7 +118,7 @@ impl Pool {
     #[inline]
     pub(super) fn give_back(&mut self, received: Received) {
         let _ = self.start_of(&received);
-        self.lent -= 1;
+        self.in_use -= 1;
         self.offer(received.id);
     }
 

@@ -132,7 +132,7 @@ impl Ring {
     ///
     /// No timer is armed without a timeout, nor when enough completions are there already.
     /// A thread whose set-up defers work gets at most max(20, `completions_min`) completions
-    /// out of it in one call (Linux 6.13); [`Ring::has_deferred_work`] tells of the rest.
+    /// out of it in one call (Linux 6.13); [`Ring::has_deferred_work`] says whether more is left.
     ///
     /// # Errors
     /// As [`Ring::submit`], and ETIME and EINTR when nothing was submitted in the same call:
@@ -147,7 +147,7 @@ impl Ring {
     /// completions did not fit the queue. Where a set-up has no flag for deferred work, the kernel
     /// interrupts the thread for it.
     ///
-    /// What a busy-polling loop does again and again: nearly all of its looks are no system call.
+    /// What a busy-polling loop does again and again: nearly none of its checks is a system call.
     ///
     /// # Errors
     /// As [`Ring::enter`]; the call was made then.
@@ -351,7 +351,7 @@ mod tests {
     }
 
     #[test]
-    fn a_full_queue_refuses_and_has_room_again_after_submitting() {
+    fn a_full_queue_refuses_and_fits_again_after_submitting() {
         let mut ring = ring();
         let nothing = Request::Cancel { target: 1, user_data: 2 };
         while ring.push(nothing).is_ok() {}

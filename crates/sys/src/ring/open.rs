@@ -2,7 +2,7 @@
 //! forbids io_uring where it is forbidden.
 //!
 //! A ring is restricted to the requests that this crate makes, before its first one
-//! (`IORING_REGISTER_RESTRICTIONS`): filters of system calls do not see what a ring is asked, so whoever
+//! (`IORING_REGISTER_RESTRICTIONS`): filters of system calls do not see the requests of a ring, so a process that
 //! gets hold of one could open files and connect by it.
 
 use std::fmt;
@@ -99,7 +99,7 @@ const REGISTER_BUFFER_RING: u8 = 22;
 /// io_uring can't be used by this process.
 #[derive(Debug)]
 pub struct RingUnavailable {
-    /// Who forbids it, and what would allow it.
+    /// What forbids it, and what would allow it.
     pub reason: String,
     /// What the kernel said.
     pub cause: io::Error,
@@ -263,7 +263,7 @@ fn explain(cause: &io::Error) -> String {
         Some(libc::ENOSYS) if has_seccomp_filter() => forbidden("io_uring_setup"),
         Some(libc::ENOSYS) => "the kernel was built without CONFIG_IO_URING".to_owned(),
         Some(libc::ENOMEM) => format!(
-            "RLIMIT_MEMLOCK has no room for a ring of {SUBMISSION_MIN} entries, which counts as \
+            "RLIMIT_MEMLOCK is too low for a ring of {SUBMISSION_MIN} entries, which counts as \
              locked memory: raise it (ulimit -l) or grant CAP_IPC_LOCK"
         ),
         Some(libc::EMFILE | libc::ENFILE) => {

@@ -90,7 +90,7 @@ impl Owned {
         InFlight { slot, generation: entry.generation }
     }
 
-    /// The caller's number of a request that goes on. Only accepts do.
+    /// The caller's number of a request that stays armed. Only accepts do.
     pub(super) fn peek(&self, number: u64) -> u64 {
         let slot = &self.slots[self.index(number)];
         assert!(matches!(slot.kept, Some(Kept::Accepting)), "a buffer has one completion");

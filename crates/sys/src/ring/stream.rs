@@ -12,7 +12,7 @@
 //! A queued request counts as one that the kernel has. Dropping the ring cancels what is left
 //! and frees the memory only when every request that references it has ended; see `teardown`.
 //!
-//! Descriptors are plain numbers, because a request may wait longer than any borrow: whoever
+//! Descriptors are plain numbers, because a request may wait longer than any borrow: a caller that
 //! closes one first ends its requests, else its next owner's data is received.
 
 use std::io;
@@ -113,7 +113,7 @@ impl StreamRing {
     }
 
     /// Makes the whole arena spare again. Refused, with `false`, while requests are queued,
-    /// which may reference it, and while completions overflow, which may tell of bytes that were
+    /// which may reference it, and while completions overflow, which may report bytes that were
     /// not sent.
     pub fn reset_arena(&mut self) -> bool {
         if self.queued() > 0 || self.has_overflow() {
@@ -148,7 +148,7 @@ impl StreamRing {
     /// How many receive buffers are in the caller's hands.
     #[must_use]
     pub fn buffers_lent(&self) -> usize {
-        self.ledger.pool.lent()
+        self.ledger.pool.in_use()
     }
 
     /// How many requests of [`StreamRing::send_owned`] and [`StreamRing::accept`] have not
@@ -242,7 +242,7 @@ fn explain_pool(cause: &io::Error) -> String {
     match cause.raw_os_error() {
         _ if is_forbidden(cause) => forbidden("io_uring_register"),
         Some(libc::EINVAL) => TOO_OLD.to_owned(),
-        Some(libc::ENOMEM) => "RLIMIT_MEMLOCK has no room for the ring of receive buffers, which \
+        Some(libc::ENOMEM) => "RLIMIT_MEMLOCK is too low for the ring of receive buffers, which \
                                counts as locked memory: raise it (ulimit -l), grant \
                                CAP_IPC_LOCK or ask for fewer buffers"
             .to_owned(),

@@ -20,7 +20,7 @@ impl StreamRing {
     pub const USER_DATA_MAX: u64 = ARMED - 1;
 
     /// Queues a receive into one of the ring's buffers, which comes with the completion. With
-    /// [`Shots::Many`] it goes on until the end of the stream (result 0), an error, or until
+    /// [`Shots::Many`] it stays armed until the end of the stream (result 0), an error, or until
     /// the kernel gives up: every completion without `has_more` ends it.
     ///
     /// ENOBUFS means that no buffer was left, possibly without any bytes to receive: arm it

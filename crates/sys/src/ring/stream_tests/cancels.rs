@@ -151,7 +151,7 @@ fn a_ring_that_is_dropped_ends_its_requests_first() {
 }
 
 #[test]
-fn a_ring_that_is_dropped_knows_of_a_receive_that_goes_on() {
+fn a_ring_that_is_dropped_knows_of_a_receive_that_continues() {
     let (ours, mut peer) = tcp_pair();
     {
         let mut ring = ring(4);

@@ -53,7 +53,7 @@ fn arm(ring: &mut StreamRing, socket: &UnixStream, index: usize) {
     }
 }
 
-/// What was not sent is told by a completion, which may be among those that did not fit.
+/// What was not sent is reported by a completion, which may be among those that did not fit.
 #[test]
 fn the_arena_is_not_reset_while_completions_overflow() {
     let mut ring = ring_of(Sizes { submission: 8, completion: 8 }, 1);
@@ -77,7 +77,7 @@ fn the_arena_is_not_reset_while_completions_overflow() {
     assert!(sends.iter().all(|sent| ring.sent_bytes(*sent).is_none()));
 }
 
-/// A call finishes about twenty deferred receives; the flag tells of the rest.
+/// A call finishes about twenty deferred receives; the flag says that more is left.
 #[test]
 fn more_ready_sockets_than_one_call_serves_are_all_served() {
     const SOCKETS: usize = 64;

@@ -20,7 +20,7 @@ fn many_receives_come_from_one_request() {
 }
 
 #[test]
-fn one_receive_ends_with_its_bytes_and_tells_of_more() {
+fn one_receive_ends_with_its_bytes_and_reports_more() {
     let mut ring = ring(4);
     let (ours, mut peer) = tcp_pair();
     peer.write_all(&[b'x'; 20]).expect("sent");
@@ -117,13 +117,13 @@ fn an_empty_pool_ends_a_receive_that_has_nothing_to_receive() {
     let (ours, mut peer) = pair();
     ring.receive(ours.as_raw_fd(), Shots::Many, 7).expect("room");
     peer.write_all(b"x").expect("sent");
-    let lent = next(&mut ring);
+    let in_use = next(&mut ring);
     assert_eq!(ring.buffers_lent(), 1);
     let (idle, _peer) = pair();
     ring.receive(idle.as_raw_fd(), Shots::Many, 9).expect("room");
     let starved = next(&mut ring);
     assert_eq!((starved.user_data, starved.result), (9, -libc::ENOBUFS));
-    assert_eq!(text(&mut ring, lent), b"x");
+    assert_eq!(text(&mut ring, in_use), b"x");
 }
 
 #[test]
@@ -194,7 +194,7 @@ fn the_pool_outlives_more_receives_than_its_tail_can_count() {
     assert_eq!(ring.buffers_lent(), 0);
 }
 
-/// An armed receive keeps the file open: whoever closes must end it first.
+/// An armed receive keeps the file open: it has to be ended before the close.
 #[test]
 fn a_close_with_a_receive_armed_reaches_the_peer_only_when_the_receive_ends() {
     let mut ring = ring(4);
