@@ -30,7 +30,7 @@ const FLOORS: [(&str, u32); 30] = [
     ("pollux-xatmi-nats", 5),
     // What is only measured stands just below the lab, so that nothing else can lean on it.
     ("pollux-peer-polling", 4),
-    ("pollux-floor", 4),
+    ("pollux-baselines", 4),
     ("pollux-xatmi-c", 5),
     ("pollux-epoll-c", 4),
     ("pollux-run", 3),

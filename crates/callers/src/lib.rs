@@ -1,9 +1,9 @@
 //! The callers of a herd: one process with a thread for each, which calls as soon as it was answered.
 //!
-//! [`serve`] is told over a [`Desk`] to call for some time or so often ([`Go`]), once for each turn, and
+//! [`serve`] is asked over a [`ControlSocket`] to call for some time or so often ([`Go`]), once for each turn, and
 //! says what came of it ([`Word`]). A closed loop: what is under way at the end is waited for, so every
 //! call that was counted was answered. What is called is a [`Target`]: the sources of the laboratory, the
-//! service pool. Its program in C (`raw.c`) says and is told the same.
+//! service pool. Its program in C (`raw.c`) sends and receives the same.
 #![forbid(unsafe_code)]
 
 mod usage;
@@ -17,7 +17,7 @@ use std::time::{Duration, Instant};
 
 use hdrhistogram::Histogram;
 use pollux_command::output::in_words;
-use pollux_processes::Desk;
+use pollux_processes::ControlSocket;
 use serde::{Deserialize, Serialize};
 
 /// How long an answer may take after the end; the slowest that was seen took a second.
@@ -26,7 +26,7 @@ pub const PATIENCE: Duration = Duration::from_secs(10);
 const INTERVALS_MAX: usize = 10_000;
 /// The quantiles that a run keeps, by the name of their figure.
 const QUANTILES: [(&str, f64); 2] = [("latency_p50_us", 0.5), ("latency_p99_us", 0.99)];
-/// Longest time that is told apart; what is longer counts as that.
+/// Longest time that is recorded as it is; what is longer counts as that.
 const LONGEST_NS: u64 = 3_600_000_000_000;
 /// Significant digits of a latency.
 const DIGITS: u8 = 3;
@@ -46,7 +46,7 @@ pub trait Target: Send + Sync + 'static {
     fn call(&self, caller: usize, is_window: bool) -> Result<(), Failure>;
 
     /// The processes of the workers, where the target has started them.
-    fn crew(&self) -> Vec<u32> {
+    fn workers(&self) -> Vec<u32> {
         Vec::new()
     }
 
@@ -70,13 +70,13 @@ pub trait Target: Send + Sync + 'static {
     }
 }
 
-/// What callers are told; as four numbers, which a program in C reads as well.
+/// What callers are asked to do; as four numbers, which a program in C reads as well.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(from = "[u64; 4]", into = "[u64; 4]")]
 pub struct Go {
     /// Whether the calls are those of the window.
     pub is_window: bool,
-    /// How long new calls begin, where that is not told by `calls`.
+    /// How long new calls begin, where `calls` does not say so.
     pub time_ms: u64,
     /// Length of an interval.
     pub interval_ms: u64,
@@ -96,12 +96,12 @@ impl From<Go> for [u64; 4] {
     }
 }
 
-/// What they say.
+/// What they report.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Word {
     /// The processes of the workers, where they are those of the program that calls.
-    Crew(Vec<u32>),
+    Workers(Vec<u32>),
     /// They are ready to call.
     Ready,
     /// What those workers did in the run that has just ended.
@@ -164,36 +164,36 @@ pub struct Called {
     pub latencies: BTreeMap<String, f64>,
 }
 
-/// Calls as often as it is told to, until nobody is left to tell.
+/// Calls as often as it is asked to, until the other side of the socket is closed.
 ///
 /// # Errors
-/// [`pollux_processes::Error`] when it can't be told what went wrong; else it is told, and this is fine.
+/// [`pollux_processes::Error`] when a failure can't be reported; one that is reported is not an error here.
 pub fn serve<T: Target>(
-    desk: &Desk,
+    control: &ControlSocket,
     open: impl FnOnce() -> Result<T, Failure>,
 ) -> Result<(), pollux_processes::Error> {
-    served(desk, open).or_else(|failure| desk.send(&Word::Failed(in_words(&*failure)), &[]))
+    served(control, open).or_else(|failure| control.send(&Word::Failed(in_words(&*failure)), &[]))
 }
 
 fn served<T: Target>(
-    desk: &Desk,
+    control: &ControlSocket,
     open: impl FnOnce() -> Result<T, Failure>,
 ) -> Result<(), Failure> {
     let target = Arc::new(open()?);
-    let crew = target.crew();
-    if !crew.is_empty() {
-        desk.send(&Word::Crew(crew), &[])?;
+    let workers = target.workers();
+    if !workers.is_empty() {
+        control.send(&Word::Workers(workers), &[])?;
     }
-    desk.send(&Word::Ready, &[])?;
-    while let Some((go, _)) = desk.receive::<Go>()? {
-        let (called, intervals) = call_for(go, &target, desk)?;
+    control.send(&Word::Ready, &[])?;
+    while let Some((go, _)) = control.receive::<Go>()? {
+        let (called, intervals) = call_for(go, &target, control)?;
         for interval in intervals {
-            desk.send(&Word::Interval(interval), &[])?;
+            control.send(&Word::Interval(interval), &[])?;
         }
         if let Some(served) = target.served()? {
-            desk.send(&Word::Served(served), &[])?;
+            control.send(&Word::Served(served), &[])?;
         }
-        desk.send(&Word::Called(called), &[])?;
+        control.send(&Word::Called(called), &[])?;
     }
     // All threads of all runs have ended.
     Arc::into_inner(target).map_or(Ok(()), T::end)
@@ -219,7 +219,7 @@ type Ended = Result<Histogram<u64>, Failure>;
 fn call_for<T: Target>(
     go: Go,
     target: &Arc<T>,
-    desk: &Desk,
+    control: &ControlSocket,
 ) -> Result<(Called, Vec<Interval>), Failure> {
     let callers = target.callers();
     let shared = Arc::new(Shared {
@@ -236,7 +236,7 @@ fn call_for<T: Target>(
     let first = Tick::of(&shared.counts);
     shared.start.wait();
     let mut watch = Watch { go, first, intervals: Vec::new(), times: Vec::new() };
-    let watched = watch.until_end(&shared, &ended, desk);
+    let watched = watch.until_end(&shared, &ended, control);
     shared.is_over.store(true, Relaxed);
     watched.map_err(|early| format!("a caller ended early: {early}"))?;
     while watch.times.len() < callers {
@@ -301,7 +301,7 @@ fn spawn<T: Target>(
         let outcome = call();
         // The target is this thread's no more when the last outcome is there: then it is ended.
         drop(call);
-        // Whoever waits for it may have given up.
+        // The thread that waits for it may have given up.
         let _ = ended.send(outcome);
     });
     spawned.map(drop).map_err(|error| format!("could not set up caller {caller}: {error}").into())
@@ -333,7 +333,7 @@ impl Tick {
     }
 }
 
-/// What is seen of a run while it goes on.
+/// What is seen of a run while it runs.
 struct Watch {
     go: Go,
     first: Tick,
@@ -351,18 +351,18 @@ impl Watch {
         &mut self,
         shared: &Shared,
         ended: &Receiver<Ended>,
-        desk: &Desk,
+        control: &ControlSocket,
     ) -> Result<(), String> {
         let (time, each) = (self.go.time_ms, Duration::from_millis(self.go.interval_ms));
         let time = (self.go.calls == 0).then(|| Duration::from_millis(time));
         let mut before = self.first;
         for cut in 1.. {
             let due = (each * cut).min(time.unwrap_or(Duration::MAX));
-            if self.is_last_heard(self.first.at + due, shared.counts.len(), ended)? {
+            if self.is_last_received(self.first.at + due, shared.counts.len(), ended)? {
                 break;
             }
-            if desk.is_deserted() {
-                // Whoever measured was killed; threads that wait end with this process.
+            if control.is_closed_by_peer() {
+                // The measuring process was killed; threads that wait end with this process.
                 return Err("nobody measures any more".to_owned());
             }
             let now = Tick::of(&shared.counts);
@@ -378,8 +378,8 @@ impl Watch {
         Ok(())
     }
 
-    /// Hears who has ended, until a moment or until it was the last of so many; whether it was.
-    fn is_last_heard(
+    /// Receives the ends of callers, until a moment or until it was the last of so many; whether it was.
+    fn is_last_received(
         &mut self,
         at: Instant,
         callers: usize,
@@ -405,7 +405,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_callers_are_told_is_four_numbers() {
+    fn orders_to_callers_are_four_numbers() {
         let go = Go { is_window: true, time_ms: 2000, interval_ms: 100, calls: 7 };
         let text = serde_json::to_string(&go).expect("plain data");
         assert_eq!(text, "[1,2000,100,7]");
@@ -428,7 +428,7 @@ mod tests {
             if number == self.fails_at { Err("no answer".into()) } else { Ok(()) }
         }
 
-        fn crew(&self) -> Vec<u32> {
+        fn workers(&self) -> Vec<u32> {
             vec![7]
         }
 
@@ -442,11 +442,11 @@ mod tests {
         }
     }
 
-    /// What is said when they are told this once.
+    /// The answers to one of these.
     fn said(fails_at: u64) -> Vec<Word> {
-        let (ours, theirs) = Desk::pair().expect("a pair");
+        let (ours, theirs) = ControlSocket::pair().expect("a pair");
         let calling = std::thread::spawn(move || {
-            serve(&Desk::of(theirs), || Ok(Counted { calls: AtomicU64::new(0), fails_at }))
+            serve(&ControlSocket::of(theirs), || Ok(Counted { calls: AtomicU64::new(0), fails_at }))
         });
         let go = Go { is_window: true, time_ms: 0, interval_ms: 1000, calls: 5 };
         ours.send(&go, &[]).expect("sent");
@@ -458,14 +458,14 @@ mod tests {
     }
 
     #[test]
-    fn a_run_tells_its_crew_what_it_did_and_how_it_ended() {
+    fn a_run_reports_its_workers_what_they_did_and_how_it_ended() {
         let words = said(u64::MAX);
-        let [Word::Crew(crew), Word::Ready, Word::Served(served), Word::Called(called), end] =
+        let [Word::Workers(workers), Word::Ready, Word::Served(served), Word::Called(called), end] =
             &words[..]
         else {
             panic!("{words:?}")
         };
-        assert_eq!((&crew[..], &served.calls[..], called.calls), (&[7][..], &[15][..], 15));
+        assert_eq!((&workers[..], &served.calls[..], called.calls), (&[7][..], &[15][..], 15));
         assert!(called.latencies["latency_p50_us"] <= called.latencies["latency_max_us"]);
         assert!(matches!(end, Word::Failed(why) if why == "ended"), "{end:?}");
     }

@@ -141,12 +141,13 @@ pub(crate) enum LabCommand {
         #[command(flatten)]
         run: RunFlags,
     },
-    /// Repeat a published benchmark: 0 = epoll_bench (2006), 1 = pipetest and dphttpd (2002),
-    /// 2 = epoll against io_uring (2020), 3 = HAProxy's pollers (2022), 4 = EPOLLEXCLUSIVE (2015)
-    Seed {
-        /// Which one
-        #[arg(value_name = "SEED", value_parser = values::seed())]
-        number: &'static str,
+    /// Repeat a published benchmark: 0 epoll-bench (2006), 1 sys-epoll (2002: pipetest, dphttpd),
+    /// 2 sehttpd (2020: epoll against io_uring), 3 haproxy (its pollers to 2022), 4 epollexclusive (2015)
+    #[command(visible_alias = "seed")]
+    Reproduce {
+        /// Which one, by its name or number
+        #[arg(value_name = "NAME", value_parser = values::published())]
+        job: &'static str,
         #[command(flatten)]
         run: RunFlags,
     },
@@ -184,11 +185,11 @@ pub(crate) enum LabCommand {
         #[arg(long)]
         json: bool,
     },
-    /// Run a floor: a responder that parses nothing, to compare servers with. Not a server
-    #[command(hide = true)]
-    Floor {
+    /// Run a baseline server: a program that parses nothing, to compare servers with. Not a server
+    #[command(hide = true, alias = "floor")]
+    Baseline {
         /// Which one: raw-epoll or raw-uring
-        floor: String,
+        server: String,
         /// Where to listen
         #[arg(long, default_value = "127.0.0.1:0", value_name = "ADDRESS")]
         listen: SocketAddr,

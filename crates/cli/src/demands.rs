@@ -42,7 +42,7 @@ pub(crate) fn asked(name: &str) -> Option<Asked> {
 }
 
 /// Every name with its meaning in a few words: concerns under each of their names, then jobs and
-/// experiments that are no concern.
+/// experiments that are not a concern.
 pub(crate) fn names() -> impl Iterator<Item = (&'static str, &'static str)> {
     let concerns = Concern::ALL.into_iter().flat_map(|concern| {
         let names = std::iter::once(concern.name()).chain(concern.aliases().iter().copied());
@@ -96,7 +96,7 @@ fn loses_an_experiment(name: &str, limit: u64) -> bool {
 
 fn plan(name: &str, fds_max: u64) -> Option<Plan> {
     let mut job = job::find(name).ok()?;
-    // Time is no matter here: a budget would cut what descriptors allow.
+    // Time does not matter here: a budget would cut what descriptors allow.
     job.budget = None;
     Some(Plan::make(
         job,
@@ -143,17 +143,20 @@ mod tests {
         use Concern::{Churn, Counters, Dead, Descriptors, Queues, Servers, Sweep};
         assert_eq!(concerns("version"), [Descriptors, Servers, Dead]);
         assert_eq!(concerns("quick"), [Descriptors, Servers, Dead, Churn, Queues]);
-        assert_eq!(concerns("seed0"), [Descriptors]);
-        assert_eq!(concerns("seed1"), [Descriptors, Servers, Dead]);
-        assert_eq!(concerns("seed2"), [Servers, Churn, Sweep]);
+        assert_eq!(concerns("published-epoll-bench"), [Descriptors]);
+        assert_eq!(concerns("published-sys-epoll"), [Descriptors, Servers, Dead]);
+        assert_eq!(concerns("published-sehttpd"), [Servers, Churn, Sweep]);
         assert_eq!(concerns("idle"), [Dead]);
         assert_eq!(concerns("poller"), [Descriptors, Servers, Counters]);
         assert_eq!(concerns("proxy"), [Servers, Sweep]);
     }
 
     #[test]
-    fn few_descriptors_are_told_by_the_jobs_that_lose_points() {
-        assert!(lost("seed1", 20_000).is_some_and(|lost| lost.starts_with("`seed1` leaves out ")));
+    fn few_descriptors_are_recognised_by_the_jobs_that_lose_points() {
+        assert!(
+            lost("published-sys-epoll", 20_000)
+                .is_some_and(|lost| lost.starts_with("`published-sys-epoll` leaves out "))
+        );
         assert_eq!((lost("quick", 20_000), lost("dead", 20_000)), (None, None));
         assert!(lost("quick", 4096).is_some() && !loses_an_experiment(DEFAULT_JOB, 4096));
         assert!(loses_an_experiment(DEFAULT_JOB, 1024));

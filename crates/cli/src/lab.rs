@@ -5,8 +5,8 @@ use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI32, Ordering::Relaxed};
 
+use pollux_baselines::BaselineOptions;
 use pollux_engine::Driver;
-use pollux_floor::FloorOptions;
 use pollux_lab::axis::Axis;
 use pollux_lab::compare::{self, Change};
 use pollux_lab::experiments::{self, Experiment};
@@ -32,7 +32,7 @@ pub(crate) fn run(lab: Lab) -> Result<ExitCode, Failure> {
         None => run_job(DEFAULT_JOB, lab.run),
         Some(LabCommand::Run { target, run }) => run_job(&target.job, run),
         Some(LabCommand::Version { run }) => run_job(VERSION_JOB, run),
-        Some(LabCommand::Seed { number, run }) => run_job(number, run),
+        Some(LabCommand::Reproduce { job, run }) => run_job(job, run),
         Some(LabCommand::Axes { experiment }) => {
             output::result(&axes(experiment))?;
             Ok(ExitCode::SUCCESS)
@@ -46,9 +46,10 @@ pub(crate) fn run(lab: Lab) -> Result<ExitCode, Failure> {
         Some(LabCommand::Compare { before, after, gate, strict, across, json }) => {
             compare_results(&before, &after, gate, strict, across, json)
         }
-        Some(LabCommand::Floor { floor, listen, reply, close }) => {
-            lab_parts::floor(&floor, &FloorOptions { listen, reply_bytes: reply, closes: close })
-        }
+        Some(LabCommand::Baseline { server, listen, reply, close }) => lab_parts::baseline(
+            &server,
+            &BaselineOptions { listen, reply_bytes: reply, closes: close },
+        ),
     }
 }
 

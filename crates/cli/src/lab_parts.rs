@@ -1,6 +1,6 @@
 //! The hidden commands of `pollux lab`: the processes of which a run is made.
 //!
-//! The measured process of an arm; a floor to compare servers with; workers and callers of a herd. None of
+//! The measured process of an arm; a baseline server to compare servers with; workers and callers of a herd. None of
 //! them outlives the process that started it, and none is for users.
 
 use std::ffi::OsString;
@@ -9,8 +9,8 @@ use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
+use pollux_baselines::{BaselineOptions, BaselineServer};
 use pollux_command::limits::raise_descriptor_limit;
-use pollux_floor::{Floor, FloorOptions};
 use pollux_lab::child::{Task, measure, serve};
 use pollux_lab::error::in_words;
 use pollux_lab::experiments::herd::{callers, worker};
@@ -42,15 +42,15 @@ pub(crate) fn named(words: impl Iterator<Item = OsString>) -> Option<Part> {
     Some(part.1)
 }
 
-/// A floor, until it is ended by a signal; the lab reads the address as it reads a server's.
-pub(crate) fn floor(name: &str, options: &FloorOptions) -> Result<ExitCode, Failure> {
-    let floor = Floor::by_name(name).ok_or_else(|| {
-        let names = Floor::ALL.map(Floor::name).join(", ");
-        Failure::usage(format!("no floor is called \"{name}\"; there are {names}"))
+/// A baseline server, until it is ended by a signal; the lab reads the address as it reads a server's.
+pub(crate) fn baseline(name: &str, options: &BaselineOptions) -> Result<ExitCode, Failure> {
+    let server = BaselineServer::by_name(name).ok_or_else(|| {
+        let names = BaselineServer::ALL.map(BaselineServer::name).join(", ");
+        Failure::usage(format!("\"{name}\" is not a baseline server; expected one of {names}"))
     })?;
     prepare()?;
-    let ran = pollux_floor::run(floor, options, &mut |address| {
-        output::remark(&format!("pollux lab floor: http://{address} ({floor})"));
+    let ran = pollux_baselines::run(server, options, &mut |address| {
+        output::remark(&format!("pollux lab baseline: http://{address} ({server})"));
     });
     ran.map_err(|error| Failure::failed(in_words(&error)))?;
     Ok(ExitCode::SUCCESS)
@@ -85,8 +85,8 @@ fn measure_one() -> Result<ExitCode, Failure> {
     let task = Task::read(&text).map_err(|error| Failure::usage(in_words(&error)))?;
     raise_descriptor_limit().map_err(Failure::failed)?;
     let is_interrupted = Arc::new(AtomicBool::new(false));
-    // A run without its runner would only disturb whoever comes next. One that has a server and a
-    // load generator to end is told so by a signal that it can catch.
+    // A run without its runner would only disturb later runs. One that has a server and a
+    // load generator to end gets a signal that it can catch.
     let goodbye = match task.experiment.has_processes {
         true => Signal::TERM,
         false => Signal::KILL,
@@ -117,7 +117,7 @@ fn measure_one() -> Result<ExitCode, Failure> {
 fn subject() -> Result<ExitCode, Failure> {
     raise_descriptor_limit().map_err(Failure::failed)?;
     let is_interrupted = Arc::new(AtomicBool::new(false));
-    // What it has started ends with it, so it must hear that the runner is gone.
+    // What it has started ends with it, so it must be notified that the runner is gone.
     for signal in [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM] {
         let flag = Arc::clone(&is_interrupted);
         signal_hook::flag::register(signal, flag).map_err(Failure::failed)?;

@@ -27,7 +27,7 @@ pub(crate) struct ProxyCommand {
     check: bool,
 }
 
-/// What a running proxy is told.
+/// Orders to a running proxy.
 #[derive(Debug, clap::Subcommand)]
 enum Order {
     /// Have a running proxy read its settings anew, without losing a connection

@@ -1,4 +1,4 @@
-//! Values of flags that are no settings: names of the lab's own tables, offered by completions.
+//! Values of flags that are not settings: names of the lab's own tables, offered by completions.
 //!
 //! A kind answers with what is wrong with a text; the flag and the text itself are put before it by
 //! [`mistakes`](crate::mistakes).
@@ -28,8 +28,14 @@ pub(crate) fn experiment() -> Kind<&'static dyn Experiment> {
     one_of("experiment", experiments::ALL.map(|each| (each.name, "", each)))
 }
 
-/// The number of a seed, as the name of the job that repeats it.
-pub(crate) fn seed() -> Kind<&'static str> {
-    let seeds = job::list().iter().filter_map(|job| Some((job, job.name.strip_prefix("seed")?)));
-    one_of("seed", seeds.map(|(job, number)| (number, job.about, job.name)))
+/// A published benchmark by its name or number, as the name of the job that repeats it.
+pub(crate) fn published() -> Kind<&'static str> {
+    let about =
+        |name: &str| job::list().iter().find(|job| job.name == name).map_or("", |job| job.about);
+    let names = job::PUBLISHED.map(|job| (job.trim_start_matches("published-"), about(job), job));
+    let numbers = ["0", "1", "2", "3", "4"].into_iter().zip(job::PUBLISHED);
+    one_of(
+        "published benchmark",
+        names.into_iter().chain(numbers.map(|(number, job)| (number, "", job))),
+    )
 }

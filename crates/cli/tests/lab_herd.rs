@@ -232,7 +232,7 @@ fn an_interrupted_herd_leaves_no_worker_behind() {
     let axes = json!({"source": "queue", "workers": WORKERS.to_string(), "callers": "3",
                       "calls": "0"});
     // Children of the run, children of those, and so on: workers belong to the run, to the manager of a
-    // pool, or to the floor's program.
+    // pool, or to the program in C.
     for (arm, levels) in [
         (json!({"way": "exclusive"}), &[WORKERS + 1][..]),
         (json!({"way": "block"}), &[WORKERS + 1]),

@@ -51,7 +51,11 @@ fn wrong_values_say_what_was_expected_in_one_line() {
             "load --as wkr http://h/",
             "--as wkr: no such program; expected ab, wrk, httperf; did you mean \"wrk\"?",
         ),
-        ("lab seed 7", "SEED 7: no such seed; expected 0, 1, 2, 3, 4"),
+        (
+            "lab reproduce 7",
+            "NAME 7: no such published benchmark; expected epoll-bench, sys-epoll, sehttpd, haproxy, \
+             epollexclusive, 0, 1, 2, 3, 4",
+        ),
         ("pool start --id x", "--id x: expected a whole number from 0 to 4,294,967,295"),
         (
             "load --rate fast http://h/",
@@ -98,7 +102,7 @@ fn a_name_that_no_experiment_has_is_answered_with_those_that_there_are() {
 }
 
 #[test]
-fn every_wrong_flag_and_every_wrong_line_of_the_file_is_told_at_once() {
+fn every_wrong_flag_and_every_wrong_line_of_the_file_is_reported_at_once() {
     let folder = tempfile::tempdir().expect("a folder");
     let path = folder.path().join("load.toml");
     std::fs::write(&path, "conections = 5\ndead = \"ten\"\n").expect("written");
@@ -237,7 +241,7 @@ fn a_lab_that_sigterm_ends_says_so_by_its_code() {
     assert!(lines.any(is_running), "ended before its first block");
     let id = rustix::process::Pid::from_child(&lab);
     rustix::process::kill_process(id, rustix::process::Signal::TERM).expect("it runs");
-    // Whoever writes to a pipe that nobody reads would stand still.
+    // A write to a pipe that is not read would block.
     let rest: Vec<_> = lines.map_while(Result::ok).collect();
     assert_eq!(lab.wait().expect("it ends").code(), Some(143), "{}", rest.join("\n"));
 }
@@ -278,13 +282,22 @@ fn completed(line: &str) -> Vec<String> {
 }
 
 #[test]
-fn bash_completes_mechanisms_jobs_and_seeds() {
+fn bash_completes_mechanisms_jobs_and_published_benchmarks() {
     for (line, expected) in [
         ("pollux lab run quick --arm epoll-", &["epoll-et", "epoll-oneshot", "epoll-plain"][..]),
         ("pollux serve --poller ur", &["uring-poll", "uring"]),
         ("pollux load --poller se", &["select"]),
         ("pollux lab run st", &["streams"]),
-        ("pollux lab plan see", &["seed0", "seed1", "seed2", "seed3", "seed4"]),
+        (
+            "pollux lab plan publ",
+            &[
+                "published-epoll-bench",
+                "published-sys-epoll",
+                "published-sehttpd",
+                "published-haproxy",
+                "published-epollexclusive",
+            ],
+        ),
         ("pollux lab --only dea", &["dead"]),
         ("pollux lab run http --arm ngi", &["nginx"]),
         ("pollux lab run streams --transport t", &["tcp"]),
@@ -294,9 +307,11 @@ fn bash_completes_mechanisms_jobs_and_seeds() {
     ] {
         assert_eq!(completed(line), expected, "{line}");
     }
-    let seeds = completed("pollux lab seed ");
-    for seed in ["0", "1", "2", "3", "4"] {
-        assert!(seeds.iter().any(|offered| offered == seed), "{seed} in {seeds:?}");
+    for command in ["reproduce", "seed"] {
+        let offered = completed(&format!("pollux lab {command} "));
+        for name in ["epoll-bench", "sehttpd", "haproxy", "0", "4"] {
+            assert!(offered.iter().any(|one| one == name), "{command} {name} in {offered:?}");
+        }
     }
 }
 
@@ -306,7 +321,7 @@ fn zsh_and_fish_are_given_the_same_names() {
         let mut command = Command::new(env!("CARGO_BIN_EXE_pollux"));
         let output = command.args(["completions", shell]).output().expect("pollux runs");
         let script = String::from_utf8(output.stdout).expect("UTF-8");
-        for part in [part, "seed4", "nginx", "exclusive"] {
+        for part in [part, "published-epollexclusive", "nginx", "exclusive"] {
             assert!(script.contains(part), "{shell}: no {part}");
         }
     }

@@ -1,4 +1,4 @@
-//! What is demanded of a machine, by whoever measures or serves on it.
+//! What is demanded of a machine, by a measurement or a server.
 
 use super::check::Concern;
 

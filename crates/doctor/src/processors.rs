@@ -47,7 +47,7 @@ fn count(readings: &Readings) -> Check {
              rates",
         ),
         CPUS_MIN..CPUS_WANTED => Judgement::limits(
-            "one CPU makes the load: requests per second tell of the generator, CPU time for each \
+            "one CPU makes the load: requests per second are those of the generator, CPU time for each \
              request of the server",
         ),
         _ => Judgement::ok(),

@@ -192,7 +192,7 @@ fn ring() -> Reading<()> {
     }
 }
 
-/// A source that never tells of stolen time is not taken for a quiet machine.
+/// A source that never reports stolen time is not taken for a quiet machine.
 fn stolen(before: &HostSample, after: &HostSample, sources: &Sources) -> Reading<f64> {
     if let Some(reason) = sources.status("steal").and_then(|status| status.reason.clone()) {
         return Reading::unavailable(reason);

@@ -58,7 +58,7 @@ impl Remedy {
 
     /// Raises a hard limit of the calling shell and of what it starts, which takes
     /// `CAP_SYS_RESOURCE` (prlimit(1)). `None` where this root lacks it: a `sudo` would be the
-    /// same root, so only whoever started the container or the machine can help.
+    /// same root, so only the user that started the container or the machine can help.
     pub(super) fn raise(environment: &Environment, limit: &str, value: u64) -> Option<Self> {
         if is_root_without_power(environment) {
             return None;
@@ -115,7 +115,7 @@ fn setting_command(name: &str, value: &str) -> String {
 /// What to add where [`Remedy::raise`] has nothing.
 pub(super) fn who_can_raise(environment: &Environment) -> &'static str {
     if is_root_without_power(environment) {
-        " (this root has no CAP_SYS_RESOURCE: whoever starts the container or machine must raise it)"
+        " (this root has no CAP_SYS_RESOURCE: raise it where the container or machine is started)"
     } else {
         ""
     }

@@ -11,7 +11,7 @@ const PLAIN: Look = Look { is_colourful: false, width_chars: 100 };
 
 /// Two jobs: the one that runs by default, of two experiments, and one that needs more.
 fn diagnose(readings: &Readings, asked: Option<Asked>) -> Diagnosis {
-    let needs = [("quick", 4064), ("quick", 1600), ("seed1", 32_064)];
+    let needs = [("quick", 4064), ("quick", 1600), ("published-sys-epoll", 32_064)];
     let lost = |limit: u64| {
         let short = needs.iter().filter(|(_, needed)| *needed > limit);
         short.map(|(job, needed)| format!("`{job}` leaves out {needed}")).collect()
@@ -56,7 +56,7 @@ fn a_sound_machine_has_nothing_to_mend() {
     }
     let names: std::collections::BTreeSet<_> =
         diagnosis.checks.iter().map(|check| check.name).collect();
-    assert_eq!(names.len(), diagnosis.checks.len(), "names are told apart");
+    assert_eq!(names.len(), diagnosis.checks.len(), "names differ");
     assert!(!diagnosis.is_blocked());
     assert_eq!(diagnosis.summary(), "0 limits, 0 blocks; nothing keeps `pollux lab` from running");
 }
@@ -118,14 +118,15 @@ fn every_value_of_a_file_that_is_too_small_or_too_slow_limits_something() {
 }
 
 #[test]
-fn few_descriptors_are_told_by_the_jobs_that_lose_points() {
+fn few_descriptors_are_recognised_by_the_jobs_that_lose_points() {
     let limited = |hard| {
         changed(|readings| {
             readings.environment.limits.open_files =
                 ResourceLimit { soft: Some(1024), hard: Some(hard) };
         })
     };
-    let some = spoiled(&limited(20_000), "open_files_hard", Verdict::Limits, "`seed1`");
+    let some =
+        spoiled(&limited(20_000), "open_files_hard", Verdict::Limits, "`published-sys-epoll`");
     let words = some.limits.as_deref().expect("words");
     assert!(words.contains("past 19,580") && words.contains("need 4 server processes"), "{words}");
     assert!(!words.contains("`quick`") && !words.contains("`dead`"), "{words}");
@@ -140,7 +141,7 @@ fn few_descriptors_are_told_by_the_jobs_that_lose_points() {
 }
 
 #[test]
-fn a_root_that_cannot_raise_limits_is_told_so_instead_of_a_command() {
+fn a_root_that_cannot_raise_limits_is_reported_so_instead_of_a_command() {
     let mut readings = changed(|readings| {
         readings.environment.limits.message_queue_bytes =
             ResourceLimit { soft: Some(819_200), hard: Some(819_200) };
@@ -290,7 +291,7 @@ fn blind() -> Readings {
 }
 
 #[test]
-fn remedies_of_one_thing_agree_on_the_strictest_need_and_are_told_once() {
+fn remedies_of_one_thing_agree_on_the_strictest_need_and_are_reported_once() {
     let diagnosis = diagnose(&blind(), None);
     let text = diagnosis.text(PLAIN);
     let setting = "sudo sysctl -w kernel.perf_event_paranoid=";
@@ -298,7 +299,7 @@ fn remedies_of_one_thing_agree_on_the_strictest_need_and_are_told_once() {
     assert!(text.contains(&format!("{setting}0")), "sched:sched_waking needs 0: {text}");
     assert_eq!(text.matches("sudo mount -t tracefs").count(), 1, "{text}");
     assert!(text.matches("fix     as above\n").count() >= 2, "{text}");
-    // Whoever takes a single check has all that it needs.
+    // A single check has all that it needs.
     for check in diagnosis.checks.iter().filter(|check| check.name == "kernel samples") {
         assert_eq!(check.remedy.as_ref().expect("a remedy").command, format!("{setting}0"));
     }
@@ -330,7 +331,7 @@ fn the_script_has_each_command_once_and_leaves_the_shells_own_to_the_user() {
 }
 
 #[test]
-fn what_was_dropped_since_boot_is_told_and_not_judged() {
+fn what_was_dropped_since_boot_is_reported_and_not_judged() {
     let dropped =
         check(&with("/proc/net/softnet_stat", "1 0000000a 0"), "packets_dropped_since_boot");
     assert_eq!((dropped.verdict, dropped.remedy), (Verdict::Ok, None));
@@ -338,7 +339,7 @@ fn what_was_dropped_since_boot_is_told_and_not_judged() {
 }
 
 #[test]
-fn a_load_that_is_over_is_no_limit() {
+fn a_load_that_is_over_is_not_a_limit() {
     let mut readings = with("/proc/loadavg", "3.50 1.0 1.0 1/1 1");
     readings.busy_percent = Reading::Value(1.0);
     assert_eq!(check(&readings, "load_average_1min").verdict, Verdict::Ok);

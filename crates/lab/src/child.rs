@@ -33,7 +33,7 @@ impl Task {
     /// Reads what the runner has written.
     ///
     /// # Errors
-    /// [`MeasureError::Spec`]: it is no task, or a value is none of its axis.
+    /// [`MeasureError::Spec`]: it is not a task, or a value is none of its axis.
     pub fn read(text: &str) -> Result<Self, MeasureError> {
         let task: Self = parsed(text)?;
         let axes = task.experiment.axes;
@@ -49,7 +49,7 @@ impl Task {
     }
 }
 
-/// Runs `task` once and measures it; `on_interval` hears of each interval when it ends. A workload in
+/// Runs `task` once and measures it; `on_interval` receives each interval when it ends. A workload in
 /// processes of its own asks `is_interrupted` while it waits, and ends what it started.
 ///
 /// The calling process should do nothing else.

@@ -152,7 +152,7 @@ pub fn compare(a: &Record, b: &Record, is_across: bool) -> Result<Vec<Compared>,
     let rows: Vec<Compared> = a
         .results
         .iter()
-        .filter(|row| !matches!(row.verdict, Verdict::Baseline | Verdict::NoiseFloor))
+        .filter(|row| !matches!(row.verdict, Verdict::Baseline | Verdict::NoiseLevel))
         .filter_map(|before| {
             let is_same =
                 |row: &&ResultRow| row.place() == before.place() && row.baseline == before.baseline;
@@ -364,7 +364,7 @@ mod tests {
     }
 
     #[test]
-    fn a_large_fall_between_noisy_runs_is_unclear_and_its_size_is_told() {
+    fn a_large_fall_between_noisy_runs_is_unclear_and_its_size_is_reported() {
         // Two runs on a busy machine: noise of 265 %, and a ratio that fell by a quarter.
         let noisy =
             |ratio| ResultRow { no_difference: 2.65, more_is_better: true, ..row(ratio, 0.4) };

@@ -419,7 +419,8 @@ pub enum Verdict {
     Baseline,
     /// The baseline run a second time: shows the noise of the machine, or that turns hold what they
     /// promise.
-    NoiseFloor,
+    #[serde(alias = "noise_floor")]
+    NoiseLevel,
     /// Better: whole runs by more than the band of no difference, turns by any amount that is certain.
     Faster,
     /// Worse, likewise.

@@ -272,7 +272,7 @@ fn a_record_without_anything_still_makes_reports() {
 }
 
 #[test]
-fn figures_that_are_no_numbers_are_shown_as_missing() {
+fn figures_that_are_not_numbers_are_shown_as_missing() {
     let mut record = sample::record();
     for row in &mut record.results {
         row.value = row.value.map(|_| f64::NAN);
@@ -411,7 +411,7 @@ fn times_inside_the_server_are_drawn_over_each_other_with_their_quantiles() {
 }
 
 /// The sample as the job of a document.
-fn seed_record(job: &str) -> Record {
+fn published_record(job: &str) -> Record {
     let mut record = sample::record();
     record.job.name = job.into();
     for row in &mut record.results {
@@ -427,9 +427,9 @@ fn seed_record(job: &str) -> Record {
 
 #[test]
 fn a_document_stands_beside_the_job_that_repeats_it_and_no_other() {
-    let page = without_scripts(&html(&seed_record("seed0")));
+    let page = without_scripts(&html(&published_record("published-epoll-bench")));
     let document = roxmltree::Document::parse(&page).expect("a well-formed page");
-    let section = document.descendants().find(|node| node.attribute("id") == Some("seed"));
+    let section = document.descendants().find(|node| node.attribute("id") == Some("published"));
     let section = section.expect("a section");
     let texts: Vec<&str> = section.descendants().filter_map(|node| node.text()).collect();
     let text = texts.join(" ");
@@ -444,15 +444,15 @@ fn a_document_stands_beside_the_job_that_repeats_it_and_no_other() {
     ] {
         assert!(text.contains(words), "{words} in {text}");
     }
-    let summary = markdown(&seed_record("seed0"));
-    assert!(summary.contains("### Beside seed 0: epoll\\_bench"), "{summary}");
+    let summary = markdown(&published_record("published-epoll-bench"));
+    assert!(summary.contains("### Beside the published epoll-bench: epoll\\_bench"), "{summary}");
     assert!(summary.contains("agrees in direction only: there it falls"), "{summary}");
-    assert!(!bare_page().contains("id=\"seed\""));
+    assert!(!bare_page().contains("id=\"published\""));
 }
 
 #[test]
 fn a_document_without_figures_is_judged_by_its_words() {
-    let text = markdown(&seed_record("seed1"));
+    let text = markdown(&published_record("published-sys-epoll"));
     assert!(text.contains("by its words it rises, here it rises"), "{text}");
     assert!(!text.contains("passes/s over pipes"), "of pipes it says no level curve: {text}");
 }

@@ -1,8 +1,8 @@
-//! Other programs that are run and looked at: servers, load generators, whatever a user names.
+//! Other programs that are run and observed: servers, load generators, any that a user names.
 //!
-//! [`Program`] starts one, hears what it says and ends it; [`Tree`] is all that it has started, with
+//! [`Program`] starts one, reads its output and ends it; [`Tree`] is all that it has started, with
 //! the CPU time of the whole; [`listener`] says which of them listens where. The lab measures servers
-//! with it. A [`Desk`] is where a process and those of its own that it starts talk, and
+//! with it. A [`ControlSocket`] is where a process and those of its own that it starts talk, and
 //! [`compiler`] builds small programs in C. Nothing here knows what is measured, nothing sleeps where something can be waited for, and
 //! nothing outlives its handle.
 
@@ -11,12 +11,12 @@
 use std::io;
 
 pub mod compiler;
-mod desk;
+mod control_socket;
 pub mod listener;
 mod program;
 mod tree;
 
-pub use desk::Desk;
+pub use control_socket::ControlSocket;
 pub use program::Program;
 pub use tree::{Tree, threads_of};
 
@@ -32,7 +32,7 @@ pub enum Error {
         #[source]
         cause: io::Error,
     },
-    /// The kernel refused a look at a process.
+    /// The kernel refused to show a process.
     #[error("{call} failed")]
     Io {
         /// The system call.
@@ -49,10 +49,10 @@ pub enum Error {
         /// What it did instead, with its last words.
         what: String,
     },
-    /// It said something that makes no sense.
-    #[error("was told what makes no sense: {0}")]
+    /// It sent a message that can't be read.
+    #[error("a message can't be read: {0}")]
     Protocol(String),
-    /// Whoever waited was interrupted.
+    /// The wait was interrupted.
     #[error("interrupted")]
     Interrupted,
 }

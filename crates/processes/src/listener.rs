@@ -23,7 +23,7 @@ fn same(one: IpAddr, other: IpAddr) -> bool {
     one.to_canonical() == other.to_canonical()
 }
 
-/// Every listening TCP socket with its inode, read as far as it is asked for. The kernel tells of those
+/// Every listening TCP socket with its inode, read as far as it is asked for. The kernel lists those
 /// that listen before all others, which can be tens of thousands and take it seconds; and of those of
 /// IPv6 only after a walk over all that are connected.
 fn listening() -> impl Iterator<Item = (SocketAddr, u64)> {

@@ -243,7 +243,7 @@ impl Program {
             return;
         }
         self.signal(Signal::TERM);
-        // Whoever interrupts has to wait for the deadline as well: that is what it is for.
+        // An interruption has to wait for the deadline as well: that is what it is for.
         if !self.ends_within(END_PATIENCE, &|| false).unwrap_or(false) {
             self.signal(Signal::KILL);
         }

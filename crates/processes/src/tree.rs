@@ -31,7 +31,7 @@ const GROWING_LOOKS_MAX: u32 = 3;
 pub struct Tree {
     members: HashMap<u32, Member>,
     /// Processes that were looked at and belong to somebody else.
-    strangers: HashSet<u32>,
+    unrelated: HashSet<u32>,
     /// Whether children of this process belong to the tree, and end with it.
     adopts: bool,
     /// What processes had used whose parent is not in the tree, and that have ended.
@@ -77,8 +77,8 @@ impl Tree {
             Ok((*pid, Member::new(*pid, stat)))
         });
         let members = members.collect::<io::Result<_>>()?;
-        let (strangers, gone) = (HashSet::new(), Duration::ZERO);
-        let mut tree = Self { members, strangers, adopts: false, gone, ended: 0, newest: None };
+        let (unrelated, gone) = (HashSet::new(), Duration::ZERO);
+        let mut tree = Self { members, unrelated, adopts: false, gone, ended: 0, newest: None };
         tree.look();
         Ok(tree)
     }
@@ -108,7 +108,7 @@ impl Tree {
 
     /// Says that these children of this process are none of the tree's.
     pub fn leaves_out(&mut self, others: &[u32]) {
-        self.strangers.extend(others);
+        self.unrelated.extend(others);
     }
 
     /// Their numbers, those last that were started last.
@@ -192,9 +192,9 @@ impl Tree {
             .flatten()
             .filter_map(|entry| entry.file_name().to_str()?.parse().ok())
             .collect();
-        self.strangers.retain(|pid| there.contains(pid));
+        self.unrelated.retain(|pid| there.contains(pid));
         let is_new =
-            |pid: &&u32| !self.strangers.contains(*pid) && !self.members.contains_key(*pid);
+            |pid: &&u32| !self.unrelated.contains(*pid) && !self.members.contains_key(*pid);
         let new = there.iter().filter(is_new);
         let mut new: Vec<(u32, Stat)> =
             new.filter_map(|pid| Some((*pid, Stat::of(*pid)?))).collect();
@@ -211,7 +211,7 @@ impl Tree {
             }
             self.members.extend(ours.into_iter().map(|(pid, stat)| (pid, Member::new(pid, stat))));
         }
-        self.strangers.extend(new.into_iter().map(|(pid, _)| pid));
+        self.unrelated.extend(new.into_iter().map(|(pid, _)| pid));
     }
 
     /// Puts every thread on one CPU.
@@ -261,7 +261,7 @@ impl Tree {
             .into_iter()
             .collect();
         let time = Timespec::try_from(at_most).expect("a part of a second");
-        // Whoever was interrupted looks again.
+        // A wait that was interrupted is tried again.
         let _ = poll(&mut fds, Some(&time));
     }
 

@@ -1,14 +1,14 @@
 //! Whole simulated experiments: does the recipe as a whole keep its promises?
 //!
 //! Test code only. Each experiment goes through the same steps as the laboratory: a baseline, its A/A
-//! copy and one arm per block, the default stopping rule on both comparisons, a noise floor from the A/A
+//! copy and one arm per block, the default stopping rule on both comparisons, a noise level from the A/A
 //! arm, the default least effect, and the default interval method (with fewer resamples, for speed).
 
 use super::confidence::Resampling;
 use super::ratio::RatioEstimate;
 use super::rng::Rng;
 use super::stopping::StoppingRule;
-use super::verdict::{Direction, Verdict, decision_delta, noise_floor};
+use super::verdict::{Direction, Verdict, decision_delta, noise_level};
 
 const EXPERIMENTS: usize = 1_000;
 const MIN_EFFECT: f64 = 0.03;
@@ -40,7 +40,7 @@ fn experiment(true_ratio: f64, rng: &mut Rng) -> Verdict {
         }
         let other = estimate(&arm);
         if !is_wide(&[other]) {
-            let delta = decision_delta(MIN_EFFECT, noise_floor(&same));
+            let delta = decision_delta(MIN_EFFECT, noise_level(&same));
             return Verdict::of(&other, delta, Direction::HigherIsBetter);
         }
     }

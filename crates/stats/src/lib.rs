@@ -28,8 +28,8 @@
 //! 4. Blocks are added until the intervals are narrow enough or the limit is reached
 //!    ([`StoppingRule`]); the rule never sees a verdict, because stopping at the first significant
 //!    result manufactures significant results.
-//! 5. What the A/A arm shows is noise by construction. Its interval sets the [`noise_floor`], and the
-//!    effect that counts is the larger of this floor and the least effect that the job cares about.
+//! 5. What the A/A arm shows is noise by construction. Its interval sets the [`noise_level`], and the
+//!    effect that counts is the larger of this level and the least effect that the job cares about.
 //! 6. The [`Verdict`] compares interval and band, and has three honest outcomes: different, equivalent
 //!    (the reverse claim, which needs its own evidence), or inconclusive with the number of blocks that
 //!    would settle it. A table of many rows is then corrected by [`holm`] (Holm 1979).
@@ -74,4 +74,4 @@ pub use turns::{
     Aim, Effort, Levels, ROUNDS_MAX, ROUNDS_MIN, SETS_MAX, SETS_MIN, SETS_NARROW, SetRatio, Trial,
     rounds_within, set_ratio,
 };
-pub use verdict::{Delta, Direction, MORE_BLOCKS_MAX, Verdict, decision_delta, noise_floor};
+pub use verdict::{Delta, Direction, MORE_BLOCKS_MAX, Verdict, decision_delta, noise_level};

@@ -81,7 +81,7 @@ impl RatioEstimate {
     /// Whether the arm was shown to be within `effect` of the baseline, 0.02 for 1/1.02 to 1.02.
     ///
     /// By the 90 % interval (two one-sided tests at 5 %); over sets by the 95 % interval, so that
-    /// whoever sees the interval sees why.
+    /// the interval shows why.
     pub(super) fn is_within(&self, effect: f64) -> bool {
         let interval = if self.method == Method::Sets { self.ci95 } else { self.ci90 };
         let band = effect.ln_1p();

@@ -27,7 +27,7 @@ impl StoppingRule {
     /// Whether another block is needed after `blocks` of them, given the estimates that matter.
     ///
     /// Pass the headline comparison *and* the A/A arm: a narrow comparison judged against a wide noise
-    /// floor would be decided by the noise of its yardstick. An estimate without an interval counts as
+    /// level would be decided by the noise of its yardstick. An estimate without an interval counts as
     /// too wide. The time budget is the caller's: it may always stop earlier.
     #[must_use]
     pub fn needs_more_blocks(&self, blocks: usize, estimates: &[RatioEstimate]) -> bool {
@@ -63,7 +63,7 @@ mod tests {
     }
 
     #[test]
-    fn one_wide_interval_is_enough_to_go_on() {
+    fn one_wide_interval_is_enough_to_proceed() {
         let rule = StoppingRule::default();
         let (narrow, wide) = (spread_by(0.005), spread_by(0.1));
         assert!(!rule.needs_more_blocks(12, &[narrow, narrow]));

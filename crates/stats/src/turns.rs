@@ -22,10 +22,10 @@ const TRIMMED_SHARE: f64 = 0.25;
 pub const SETS_MAX: u32 = 200;
 /// With fewer sets a row has no verdict.
 pub const SETS_MIN: u32 = 5;
-/// With fewer sets no interval counts as narrow: whoever stops as soon as it is stops more often where
+/// With fewer sets no interval counts as narrow: stopping as soon as it is would stop more often where
 /// the spread is underestimated, which few sets do most.
 pub const SETS_NARROW: u32 = 8;
-/// Fewer rounds have no spread that could be told.
+/// Fewer rounds have no spread that could be estimated.
 pub const ROUNDS_MIN: u32 = 8;
 /// More rounds tell nothing that a fresh start would not tell better.
 pub const ROUNDS_MAX: u32 = 200;
@@ -158,7 +158,7 @@ impl Effort {
     }
 }
 
-/// What further sets are for. Only widths are looked at, never a verdict: whoever stops as soon as an
+/// What further sets are for. Only widths count, never a verdict: stopping as soon as an
 /// interval excludes 1 finds differences that are none. An effect matters by its size alone, which must
 /// be three half-widths at least before it allows to stop, and that chance hardly ever makes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -398,7 +398,7 @@ mod tests {
         let error = standard_deviation(&logs).expect("many sets");
         let told: Vec<f64> = sets.iter().filter_map(|set| set.round_sd).collect();
         let told = mean(&told).expect("many sets") / 50.0_f64.sqrt();
-        assert!((0.9..1.1).contains(&(told / error)), "{told} is told of {error}");
+        assert!((0.9..1.1).contains(&(told / error)), "{told} is estimated for {error}");
     }
 
     /// Sets whose logs lie `spread` above and below `centre` in turn.

@@ -138,10 +138,10 @@ fn stopping_when_the_interval_is_narrow_keeps_what_the_interval_promises() {
     assert!(narrow * 100 >= ROWS * 95, "{narrow} of {ROWS} within the budget");
 }
 
-/// Sets go on by widths: where fresh starts differ much, asking after each set whether the row is
+/// Sets continue by widths: where fresh starts differ much, asking after each set whether the row is
 /// decided by now would call one row in three different that is not.
 #[test]
-fn going_on_until_there_is_no_doubt_finds_no_differences_that_are_none() {
+fn measuring_until_there_is_no_doubt_finds_no_false_differences() {
     const ROWS: usize = 400;
     let mut rng = Rng::seeded(16);
     for between in [0.01, 0.03] {

@@ -9,7 +9,7 @@ use super::ratio::RatioEstimate;
 use super::student::student_t_quantile;
 use super::turns::{SETS_MIN, more_sets};
 
-/// No forecast goes beyond this: whoever needs a thousand more blocks needs another machine.
+/// No forecast goes beyond this: a comparison that needs a thousand more blocks needs another machine.
 pub const MORE_BLOCKS_MAX: u32 = 1_000;
 
 /// What the measurements allow to say about an arm.
@@ -89,7 +89,7 @@ impl Verdict {
 /// 0.02 stands for ratios from 1/1.02 to 1.02. None when the A/A arm has no interval; without it no
 /// verdict on another arm deserves trust.
 #[must_use]
-pub fn noise_floor(same_against_same: &RatioEstimate) -> Option<f64> {
+pub fn noise_level(same_against_same: &RatioEstimate) -> Option<f64> {
     let ci95 = same_against_same.ci95?;
     Some(ci95.hi.max(1.0 / ci95.lo) - 1.0)
 }
@@ -118,12 +118,12 @@ impl From<f64> for Delta {
     }
 }
 
-/// What counts: a difference must leave the least effect and the noise floor behind, equivalence
+/// What counts: a difference must leave the least effect and the noise level behind, equivalence
 /// must be shown within the least effect: on a noisy machine "no difference" would otherwise
 /// mean nothing.
 #[must_use]
-pub fn decision_delta(min_effect: f64, noise_floor: Option<f64>) -> Delta {
-    let difference = min_effect.max(noise_floor.unwrap_or(0.0));
+pub fn decision_delta(min_effect: f64, noise_level: Option<f64>) -> Delta {
+    let difference = min_effect.max(noise_level.unwrap_or(0.0));
     Delta { difference, equivalence: min_effect }
 }
 
@@ -266,20 +266,20 @@ mod tests {
         let lone = RatioEstimate { ci95: None, ci90: None, n: 1, ..estimate(2.0, 0.0, 0.0) };
         let verdict = Verdict::of(&lone, 0.03, HigherIsBetter);
         assert_eq!(verdict, Verdict::Inconclusive { more_blocks: 1 });
-        assert_eq!(noise_floor(&lone), None);
+        assert_eq!(noise_level(&lone), None);
     }
 
     #[test]
-    fn the_noise_floor_is_the_far_bound_of_the_same_against_the_same() {
+    fn the_noise_level_is_the_far_bound_of_the_same_against_the_same() {
         let mut same = estimate(1.0, 0.0, 0.0);
         same.ci95 = Some(Interval { lo: 0.96, hi: 1.01 });
-        let floor = noise_floor(&same).expect("an interval");
-        assert!((floor - (1.0 / 0.96 - 1.0)).abs() < 1e-12);
+        let level = noise_level(&same).expect("an interval");
+        assert!((level - (1.0 / 0.96 - 1.0)).abs() < 1e-12);
         assert_eq!(
-            decision_delta(0.03, Some(floor)),
-            Delta { difference: floor, equivalence: 0.03 }
+            decision_delta(0.03, Some(level)),
+            Delta { difference: level, equivalence: 0.03 }
         );
-        assert_eq!(decision_delta(0.05, Some(floor)), 0.05.into());
+        assert_eq!(decision_delta(0.05, Some(level)), 0.05.into());
         assert_eq!(decision_delta(0.05, None), 0.05.into());
     }
 

@@ -252,7 +252,7 @@ fn any_server_is_an_arm_beside_those_of_the_lab() {
             assert_eq!(run["figures"]["answer_bytes"], bytes, "{arm}: {run}");
         }
     }
-    // Whoever missed the processes that answer would find next to nothing.
+    // Without the processes that answer next to nothing would be found.
     let cost = |arm: &str| measured(&record, arm)[0]["value"].as_f64().expect("a cost");
     for arm in ["workers", "daemon", "live"] {
         assert!(cost(arm) > cost("python") / 4.0, "{arm}: {} µs", cost(arm));
@@ -265,7 +265,7 @@ fn any_server_is_an_arm_beside_those_of_the_lab() {
     assert!(notes("live").contains("it answers 64 bytes, python answers 128"), "{}", notes("live"));
     assert!(notes("live").contains("was left there"), "{}", notes("live"));
     assert!(!notes("c").contains("bytes"), "{}", notes("c"));
-    assert!(live.is_alive(), "a server that ran before goes on");
+    assert!(live.is_alive(), "a server that ran before keeps running");
 }
 
 #[test]

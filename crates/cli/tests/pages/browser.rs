@@ -7,7 +7,7 @@ use serde::Deserialize;
 use tempfile::TempDir;
 
 const MEASURE: &str = include_str!("measure.js");
-/// A desk and a phone.
+/// A computer and a phone.
 const WIDTHS_PX: [u32; 2] = [1280, 400];
 
 /// A browser with a profile of its own.

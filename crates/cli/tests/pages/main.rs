@@ -1,4 +1,4 @@
-//! The pages of lab and load as a browser lays them out, on a desk, on a phone and on paper.
+//! The pages of lab and load as a browser lays them out, on a computer, on a phone and on paper.
 //!
 //! Chromium measures, on the screen; what it prints is read with pdftotext. Where one of them is
 //! missing, a test says so and is skipped, unless `POLLUX_FORBID_SKIP` is set.

@@ -1,5 +1,5 @@
-//! What the system around a proxy is told: the manager how far it is, the id file who it is, the access log
-//! who asked for what and which backend answered.
+//! What a proxy reports to the system around it: its state to the manager, its number in the PID file, requests
+//! and the backends that answered in the access log.
 
 use std::fs;
 use std::io::{Read, Write};
@@ -13,7 +13,7 @@ use rustix::process::Signal;
 use crate::stage::{Backend, PATIENCE, Proxy};
 
 #[test]
-fn a_manager_is_told_by_the_master_whose_id_stands_in_its_file_until_the_end() {
+fn a_manager_is_recognised_by_the_master_whose_id_stands_in_its_file_until_the_end() {
     let backend = Backend::start();
     let folder = tempfile::tempdir().expect("a folder");
     let name = folder.path().join("notify");
@@ -99,7 +99,7 @@ fn a_combined_line_has_page_and_program_before_what_the_proxy_adds() {
     let [_, connected, first_byte, total] = times[..] else { panic!("{first}") };
     assert!(connected <= first_byte && first_byte <= total, "{first}");
     assert_eq!(ended, "ok", "{first}");
-    // A reload leaves the old file to whoever renamed it; what was not said is a dash.
+    // A reload leaves the old file to the program that renamed it; a value that is absent is a dash.
     fs::rename(&log, proxy.file("access.1")).expect("renamed");
     let before = proxy.one_worker(&[]);
     proxy.signal(Signal::HUP);

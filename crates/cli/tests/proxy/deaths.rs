@@ -28,7 +28,7 @@ fn a_killed_worker_costs_only_what_it_had_under_way() {
         workers.push(proxy.one_worker(&workers));
     }
     let (right, failed) = clients.end();
-    // A connection of each client, three times; who connects waits in the queue meanwhile.
+    // A connection of each client, three times; new clients wait in the queue meanwhile.
     assert!(failed.len() <= 12, "of {right}: {failed:?}");
     assert!(failed.iter().all(|(outcome, _)| *outcome == LOST), "{failed:?}");
     proxy.await_metric("pollux_proxy_backend_in_use", "", 0);
@@ -70,7 +70,7 @@ fn a_killed_backend_costs_at_most_what_it_had_under_way() {
         dies = Server::start(dies.address);
     }
     let (right, failed) = clients.end();
-    // A request that was on a new connection was told of it; all others were repeated.
+    // A request that was on a new connection got an error; all others were repeated.
     assert!(failed.len() <= CLIENTS * KILLS, "of {right}: {failed:?}");
     assert!(failed.iter().all(|(outcome, _)| *outcome == Outcome::Refused), "{failed:?}");
     proxy.await_metric("pollux_proxy_backend_in_use", "", 0);
@@ -155,7 +155,7 @@ fn nobody_waits_at_an_address_that_no_worker_takes_connections_from_any_more() {
 }
 
 #[test]
-fn a_master_that_is_told_to_end_answers_what_is_under_way() {
+fn a_master_that_is_asked_to_end_answers_what_is_under_way() {
     let backend = Backend::start();
     let mut proxy = Proxy::start(&[backend.address], "threads = 2");
     let clients = Clients::start(proxy.address, 4);

@@ -83,7 +83,7 @@ fn a_server_that_was_drained_stays_drained_while_workers_come_and_go() {
 }
 
 #[test]
-fn wrong_settings_are_told_and_the_old_ones_stay() {
+fn wrong_settings_are_reported_and_the_old_ones_stay() {
     let backend = Backend::start();
     let mut proxy = Proxy::start(&[backend.address], "threads = 1");
     let worker = proxy.one_worker(&[]);

@@ -1,4 +1,4 @@
-//! What the system around a server gives it and is told: new settings at SIGHUP, the id of the process in a
+//! What the system around a server gives it and receives: new settings at SIGHUP, the id of the process in a
 //! file, how far the server is, and sockets that were opened before.
 
 use std::fmt::Display;
@@ -159,7 +159,7 @@ fn new_settings_answer_on_connections_that_are_kept_and_wrong_ones_change_nothin
         assert!(head.contains("\r\nX-New: 1\r\n"), "{head}");
         assert!(!head.contains("Thu, 01 Jan 1970"), "{head}");
     }
-    // Each is told, and the old settings stay.
+    // Each is reported, and the old settings stay.
     let missing = format!("dir = \"/no/such\"\n{in_reach}");
     for wrong in ["reply = 5\nthreads = 3", "reply = ", &missing] {
         served.write(wrong);

@@ -134,7 +134,7 @@ fn rights_are_given_up_by_every_thread_before_the_first_connection() {
     }
     assert!(threads >= 3, "{threads}");
     assert_eq!(served.end(), "");
-    // What would go wrong later is told now.
+    // What would go wrong later is reported now.
     let folder = tempfile::tempdir().expect("a folder");
     write_settings(folder.path(), &format!("reply = 5\n{user}"));
     let path = folder.path().join("s.toml");

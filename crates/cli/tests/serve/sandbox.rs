@@ -15,7 +15,7 @@ const DRIVERS: [&str; 8] =
     ["select", "poll", "aio", "epoll", "epoll-et", "epoll-oneshot", "uring-poll", "uring"];
 
 /// Starts a server on a file of settings with these paths; none where its sandbox or its mechanism is not
-/// to be had, which is told.
+/// to be had, which is reported.
 fn start(settings: impl Fn(&Path) -> String) -> Option<Served> {
     let folder = tempfile::tempdir().expect("a folder");
     for name in ["site", "logs", "run", "conf"] {

@@ -1,4 +1,4 @@
-//! Ten thousand connects at once, while live connections go on: none of them starves, no turn
+//! Ten thousand connects at once, while live connections continue: none of them starves, no turn
 //! accepts more than its share, and the kernel doesn't bring more than a few unasked. Times are
 //! printed only.
 
@@ -21,7 +21,7 @@ const DESCRIPTORS_KEPT: usize = 500;
 const CALM: Duration = Duration::from_secs(1);
 /// Most connections that a loop accepts in a turn, as `Limits` has it.
 const ACCEPTS_PER_TURN: u64 = 64;
-/// Most completions in a turn that are no receives: four armed accepts, the waker, the alarm. One
+/// Most completions in a turn that are not receives: four armed accepts, the waker, the alarm. One
 /// accept that takes everybody would bring thousands before any live connection's bytes.
 const UNASKED_PER_TURN: u64 = 6;
 

@@ -63,7 +63,7 @@ impl SyscallCounter {
     }
 }
 
-/// Counts the wakeups aimed at one thread, whoever wakes it (`sched:sched_waking`).
+/// Counts the wakeups of one thread by any other (`sched:sched_waking`).
 ///
 /// The tracepoint fires in the waker, so it is counted on every CPU with a filter on the thread
 /// that is woken. That needs the right to look at the whole machine.
@@ -178,7 +178,7 @@ impl Counting {
         Self { threads: counted.collect() }
     }
 
-    /// Stops counting. Without a thread nothing was counted, which is no zero.
+    /// Stops counting. Without a thread nothing was counted, which is not the same as zero.
     #[must_use]
     pub fn stop(self) -> CountReadings {
         let counts = self.threads.into_iter().map(Counted::stop);
@@ -392,7 +392,7 @@ mod tests {
     }
 
     #[test]
-    fn a_partly_counted_window_is_no_count() {
+    fn a_partly_counted_window_is_not_a_count() {
         let part = CounterReading { value: 9, time_enabled_ns: 100, time_running_ns: 60 };
         assert!(whole(part).is_err());
     }

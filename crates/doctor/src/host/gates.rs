@@ -237,7 +237,7 @@ mod tests {
     }
 
     #[test]
-    fn two_own_threads_that_fill_two_cpus_and_wait_for_each_other_are_no_disturbance() {
+    fn two_own_threads_that_fill_two_cpus_and_wait_for_each_other_are_not_disturbance() {
         let (before, after) = ten_seconds(0, 0, 9_000_000);
         let reading = Gate::between(&before, &after, &own(20, 9));
         assert_eq!(reading.psi_some_share, Reading::Value(0.9));

@@ -270,7 +270,7 @@ mod tests {
         let refusal = io::Error::from(io::ErrorKind::PermissionDenied);
         let reading = believed(Err(refusal), &(1..=2), "x", ENABLE_KERNEL_EVENTS);
         let Reading::Unavailable { reason, enable } = reading else {
-            panic!("a refusal is no value");
+            panic!("a refusal is not a value");
         };
         assert!(reason.starts_with("not permitted"), "{reason}");
         assert_eq!(enable.as_deref(), Some(ENABLE_KERNEL_EVENTS));

@@ -38,7 +38,7 @@ impl Profiling {
     #[must_use]
     pub fn finish(mut self) -> (Option<Reading<u64>>, Vec<SymbolShare>) {
         if let Reading::Value(sampler) = &self.sampler {
-            // A sampler that can't be stopped goes on until it is dropped, below.
+            // A sampler that can't be stopped continues until it is dropped, below.
             let _ = sampler.disable();
         }
         self.drain();

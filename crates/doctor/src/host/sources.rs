@@ -2,7 +2,7 @@
 //!
 //! The planner calls [`Sources::probe`] once at start, prints the list and stores it in the result,
 //! so that a missing column in a report has a reason beside it. Each source is tried on work whose
-//! amount is known (`probes.rs`); what it does not report right is unavailable. A source is never
+//! amount is known (`probes.rs`); what it reports wrongly is unavailable. A source is never
 //! assumed to work because a file or a capability is there.
 
 use std::io;
@@ -179,7 +179,7 @@ mod tests {
         let missing = Err(io::Error::from(io::ErrorKind::NotFound));
         let hidden = Err(io::Error::from(io::ErrorKind::PermissionDenied));
         let enable = |reading| match reading {
-            Reading::Value(_) => panic!("an error is no number"),
+            Reading::Value(_) => panic!("an error is not a number"),
             Reading::Unavailable { enable, .. } => enable,
         };
         assert_eq!(enable(id_or_reason(SYS_ENTER, missing, "sudo x")), None);

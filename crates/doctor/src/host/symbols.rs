@@ -213,7 +213,7 @@ mod tests {
     }
 
     #[test]
-    fn hidden_addresses_are_no_symbols() {
+    fn hidden_addresses_are_not_symbols() {
         assert!(KernelSymbols::parse("0000000000000000 T _stext\n").is_none());
         match KernelSymbols::load() {
             Reading::Value(symbols) => assert!(!symbols.entries.is_empty()),

@@ -37,7 +37,7 @@ pub enum ArmKind {
     Build(Build),
     /// The way of this name, by which an experiment works in place of a driver.
     Way(String),
-    /// The floor or other system of this name, which the experiment knows how to run.
+    /// The baseline server or other system of this name, which the experiment knows how to run.
     Peer(String),
     /// A server that the lab starts by this command line; `{port}` and `{address}` in it stand for
     /// where it has to listen. It is split like a POSIX shell splits words; no shell runs it.
@@ -90,7 +90,7 @@ impl Arm {
         Self { name: way.name.to_owned(), kind: ArmKind::Way(way.name.to_owned()) }
     }
 
-    /// A floor or another system.
+    /// A baseline server or another system.
     #[must_use]
     pub fn peer(peer: Peer) -> Self {
         Self { name: peer.name.to_owned(), kind: ArmKind::Peer(peer.name.to_owned()) }
@@ -117,7 +117,7 @@ impl ArmKind {
         }
     }
 
-    /// Name of the floor or other system, where it is one that the lab knows.
+    /// Name of the baseline server or other system, where it is one that the lab knows.
     #[must_use]
     pub fn peer(&self) -> Option<&str> {
         match self {
@@ -151,7 +151,7 @@ impl ArmKind {
         matches!(self, Self::Server { .. } | Self::Running { .. } | Self::Program(_))
     }
 
-    /// Whether it is neither pollux nor a way of it: a floor, another system, a program.
+    /// Whether it is neither pollux nor a way of it: a baseline server, another system, a program.
     #[must_use]
     pub const fn is_other(&self) -> bool {
         matches!(self, Self::Peer(_)) || self.is_of_user()

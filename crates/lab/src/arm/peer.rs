@@ -1,4 +1,4 @@
-//! Whole systems that stand beside what an experiment varies: floors, servers, libraries, and the
+//! Whole systems that stand beside what an experiment varies: baseline servers, other servers, libraries, and the
 //! service pool.
 //!
 //! An experiment lists its own in `Experiment::peers` and knows how to start them. One that this
@@ -20,12 +20,12 @@ pub struct Peer {
     pub missing: fn() -> Option<String>,
 }
 
-/// Bare edge- or level-triggered epoll: a floor of the lab.
+/// Bare edge- or level-triggered epoll: a baseline server of the lab.
 pub const RAW_EPOLL: Peer = Peer::of_pollux("raw-epoll");
-/// Bare io_uring by completion: a floor of the lab.
+/// Bare io_uring by completion: a baseline server of the lab.
 pub const RAW_URING: Peer =
     Peer { name: "raw-uring", missing: || missing_driver(Driver::Completion) };
-/// The same as the experiment in C, on bare system calls: a floor of the lab.
+/// The same as the experiment in C, on bare system calls: a baseline server of the lab.
 pub const RAW_C: Peer = Peer { name: "raw-c", missing: || programs::missing("cc", "gcc") };
 
 impl Peer {

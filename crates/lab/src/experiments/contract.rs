@@ -41,7 +41,7 @@ pub struct Facts {
     /// The axes; each is a key of a job and a flag of `pollux lab run`. The first tells its points from
     /// those of other experiments.
     pub axes: &'static [Axis],
-    /// The axis along which its values are told in words.
+    /// The axis along which its values are put into words.
     pub curve: Option<Curve>,
     /// The axis over which an answer is said once, where it is the same.
     pub span: Option<&'static str>,
@@ -53,7 +53,7 @@ pub struct Facts {
     pub ways: &'static [Peer],
     /// The baseline where it is an arm and none was named; what most servers use comes next.
     pub baseline: &'static str,
-    /// The floors and other people's systems that it can compare with.
+    /// The baseline servers and other people's systems that it can compare with.
     pub peers: &'static [Peer],
     /// What the command line of a user's server may have in braces beside the names of axes; nothing
     /// where no server can be an arm.
@@ -176,7 +176,7 @@ pub trait Experiment: Sync {
     /// [`MeasureError`] when something can't be had, or the arm is none of this experiment.
     fn start<'a>(&self, spec: &RunSpec, is_interrupted: &'a dyn Fn() -> bool) -> Started<'a>;
 
-    /// Runs one arm once by itself; `on_interval` hears of each interval when it ends.
+    /// Runs one arm once by itself; `on_interval` receives each interval when it ends.
     ///
     /// # Errors
     /// [`MeasureError`] when the workload can't be set up, fails, or falls silent.

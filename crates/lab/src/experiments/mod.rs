@@ -61,7 +61,7 @@ pub(crate) fn axes() -> Vec<(&'static Axis, Vec<&'static dyn Experiment>)> {
     axes
 }
 
-/// Every floor and other system that an experiment can compare with, each once.
+/// Every baseline server and other system that an experiment can compare with, each once.
 #[must_use]
 pub fn peers() -> Vec<Peer> {
     let mut peers: Vec<Peer> = Vec::new();

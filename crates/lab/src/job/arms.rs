@@ -115,11 +115,11 @@ pub(super) fn takes(experiment: &dyn Experiment, kind: &ArmKind) -> bool {
 }
 
 /// Why the first of `asked` that none of `experiments` has is none of theirs, with its name.
-pub(super) fn stranger(
+pub(super) fn unknown_to(
     asked: &[Asked],
     experiments: &[&'static dyn Experiment],
 ) -> Option<(String, String)> {
-    let is_strange = |asked: &&Asked| {
+    let is_unknown = |asked: &&Asked| {
         !matches!(asked, Asked::Group(_))
             && experiments.iter().all(|experiment| one(asked, *experiment).is_empty())
     };
@@ -127,7 +127,7 @@ pub(super) fn stranger(
         experiments.iter().map(|experiment| experiment.name).collect()
     };
     let here = names(experiments).join(", ");
-    match asked.iter().find(is_strange)? {
+    match asked.iter().find(is_unknown)? {
         Asked::Named(Arm { name, kind: ArmKind::Build(_) }) => {
             Some((name.clone(), format!("{here}: no build of pollux can be an arm of it")))
         }
@@ -429,8 +429,8 @@ mod tests {
         assert_eq!(names(&herd), ["epoll", "uring"]);
         // What an experiment can't run on is for the plan to say.
         assert_eq!(names(&of(&asked, known("streams"))), ["epoll", "uring"]);
-        assert_eq!(stranger(&asked, &[known("chain"), known("http")]), None);
-        let (name, what) = stranger(&asked, &[known("chain")]).expect("nginx is no library");
+        assert_eq!(unknown_to(&asked, &[known("chain"), known("http")]), None);
+        let (name, what) = unknown_to(&asked, &[known("chain")]).expect("nginx is not a library");
         assert_eq!(
             (&*name, &*what),
             ("nginx", "no arm of chain; it belongs to http, proxy, poller")
@@ -445,7 +445,7 @@ mod tests {
         assert_eq!(all.len(), all_of(known("http")).len());
         assert_eq!(names(&of(&[server("mine")], known("http"))), ["mine"]);
         assert!(of(&[server("mine")], known("pipes")).is_empty());
-        assert!(stranger(&[server("mine")], &[known("pipes")]).is_some());
+        assert!(unknown_to(&[server("mine")], &[known("pipes")]).is_some());
     }
 
     #[test]

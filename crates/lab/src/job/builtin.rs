@@ -40,22 +40,38 @@ macro_rules! of_files {
 
 const BUILTINS: &[Builtin] = of_files! {
     "quick": "which event mechanism for which load, in under five minutes",
-    "seed0": "Dumazet's epoll_bench of 2006: 2000 streams, every second of 15",
-    "seed1": "pipetest and dphttpd of 2002: up to 16000 idle pipes, up to 60000 dead connections",
+    "published-epoll-bench": "Dumazet's epoll_bench of 2006: 2000 streams, every second of 15",
+    "published-sys-epoll": "pipetest and dphttpd of 2002: up to 16000 idle pipes, up to 60000 dead connections",
     "chain": "what one event costs on each mechanism, on libev, libuv, libevent, mio and polling",
-    "http": "server CPU for each HTTP request: every mechanism, two floors, other servers",
+    "http": "server CPU for each HTTP request: every mechanism, two baseline servers, other servers",
     "dead": "the same beside up to 60000 dead connections: the curve of 2002",
-    "seed2": "epoll against io_uring of 2020: 100 to 1000 connections, kept or not, whole or split",
+    "published-sehttpd": "epoll against io_uring of 2020: 100 to 1000 connections, kept or not, whole or split",
     "preload": "nginx, HAProxy, redis and memcached as they are, on other mechanisms than epoll",
-    "seed3": "HAProxy's poller history to 2022: each behaviour as a count, with and without it",
+    "published-haproxy": "HAProxy's poller history to 2022: each behaviour as a count, with and without it",
     "herd": "1 to 250 workers on one queue, socket, eventfd or pipe: what does a wake-up cost?",
-    "seed4": "EPOLLEXCLUSIVE of 2015: 250 servers on one message queue, ten callers",
+    "published-epollexclusive": "EPOLLEXCLUSIVE of 2015: 250 servers on one message queue, ten callers",
     "version": "two builds of pollux side by side: --arm old=PATH --arm new=PATH",
 };
+
+/// The jobs that repeat a published benchmark, in the order of their numbers.
+pub const PUBLISHED: [&str; 5] = [
+    "published-epoll-bench",
+    "published-sys-epoll",
+    "published-sehttpd",
+    "published-haproxy",
+    "published-epollexclusive",
+];
+
+/// Today's name of a job: `seed2`, as such jobs were called before, is `published-sehttpd`.
+fn renamed(name: &str) -> &str {
+    let number = name.strip_prefix("seed").and_then(|number| number.parse::<usize>().ok());
+    number.and_then(|number| PUBLISHED.get(number).copied()).unwrap_or(name)
+}
 
 /// The text of the built-in job called `name`.
 #[must_use]
 pub fn builtin(name: &str) -> Option<&'static str> {
+    let name = renamed(name);
     list().iter().find(|builtin| builtin.name == name).map(|builtin| builtin.text)
 }
 
@@ -93,6 +109,7 @@ pub fn read(target: &str, mut flags: Given) -> Result<Job, Mistakes> {
         });
     }
     let path = Path::new(target);
+    let target = renamed(target);
     let given = if path.is_file() || target.ends_with(".toml") {
         Given::from_file(path, "JOB")?
     } else if let Some(text) = builtin(target) {
@@ -139,7 +156,7 @@ fn unknown(target: &str) -> String {
     let experiments = experiments::names();
     let suggestion = did_you_mean(target, jobs.iter().copied().chain(experiments.iter().copied()));
     format!(
-        "\"{target}\" is no job; expected a path to a .toml file, a built-in job ({}) or an \
+        "\"{target}\" is not a job; expected a path to a .toml file, a built-in job ({}) or an \
          experiment ({}){suggestion}",
         jobs.join(", "),
         experiments.join(", ")

@@ -16,7 +16,7 @@ mod write;
 pub(crate) use arms::default_baseline;
 #[cfg(test)]
 pub(crate) use builtin::of_text;
-pub use builtin::{Builtin, DEFAULT_JOB, VERSION_JOB, builtin, find, list, read};
+pub use builtin::{Builtin, DEFAULT_JOB, PUBLISHED, VERSION_JOB, builtin, find, list, read};
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -25,7 +25,7 @@ use crate::arm::Arm;
 use crate::axis::Value;
 use crate::experiments::Experiment;
 
-/// Everything that a lab run is told.
+/// Everything that a lab run is asked to do.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Job {
     /// Name for titles and folders.

@@ -74,7 +74,7 @@ impl Draft {
         let experiment = self.experiment;
         // Arms of [global] and of flags are for those that have them.
         if let Some(place) = own.filter(|_| !run.arms.is_flag())
-            && let Some((name, what)) = arms::stranger(&run.arms.value, &[experiment])
+            && let Some((name, what)) = arms::unknown_to(&run.arms.value, &[experiment])
         {
             keys.note_at(place, format!("{name}: {what}"));
             return None;
@@ -161,8 +161,8 @@ pub(super) fn judge(
     if let Some(place) = arms.place.clone().filter(|_| arms.is_flag()) {
         let mut experiments: Vec<_> = drafts.iter().map(|draft| draft.experiment).collect();
         experiments.dedup();
-        if let Some((strange, what)) = arms::stranger(&arms.value, &experiments) {
-            keys.note_at(place, format!("{strange}: {what}"));
+        if let Some((unknown, what)) = arms::unknown_to(&arms.value, &experiments) {
+            keys.note_at(place, format!("{unknown}: {what}"));
             return global.job(name, QUESTION, Vec::new());
         }
     }

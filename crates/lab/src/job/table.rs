@@ -1,4 +1,4 @@
-//! What a job is told, as one table: the keys of a job file and the flags of `pollux lab run`.
+//! The settings of a job as one table: the keys of a job file and the flags of `pollux lab run`.
 //!
 //! Every key is read first and keeps where it was said; what must hold between keys, and between
 //! experiments, is judged when all of them are there. A flag wins over what any experiment says.
@@ -73,7 +73,7 @@ impl<T: Clone> Said<T> {
     }
 }
 
-/// Who said something: of two, the one that wins.
+/// Where a value comes from: of two sources, the one that wins.
 #[derive(Clone, Copy, PartialEq)]
 enum Rank {
     Default,
@@ -159,7 +159,7 @@ impl Global {
     /// Where only one of blocks and most blocks is said, or one by a flag, the other gives way.
     fn with_fitting_blocks(mut self, keys: &mut Keys<'_>) -> Self {
         REPLACED.iter().for_each(|(name, by)| keys.replaced(name, by));
-        // Who says how long it may take wants that time used.
+        // A given time is meant to be used.
         let has_time = matches!(keys.place("budget"), Some(Place::Flag(_)));
         if has_time && self.max_blocks.place.is_none() {
             self.max_blocks.value = SETS_MAX;
@@ -210,7 +210,7 @@ table! { keys, key;
         /// The arm that the others are compared with; it runs twice in each block, and the second copy
         /// shows the noise
         pub(super) baseline: Said<Option<String>> = Said::of(key, |key| key.example("\"epoll\"").otherwise(
-            "`exclusive` for `herd`, else `epoll`, which most servers use today; where it is no arm or this \
+            "`exclusive` for `herd`, else `epoll`, which most servers use today; where it is not an arm or this \
              machine lacks it, the first arm").optional(&name().called("ARM"))),
         #[heading("Window")]
         /// Time before the measured one; not part of `runtime`

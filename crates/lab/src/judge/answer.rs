@@ -119,7 +119,7 @@ struct Candidates<'a> {
     beside: Vec<&'a ResultRow>,
 }
 
-/// Pollux's own mechanisms and the programs that the user named stand against each other, floors and
+/// Pollux's own mechanisms and the programs that the user named are compared with each other, baseline servers and
 /// other systems beside them. One arm alone is compared with those, whatever they are.
 fn candidates<'a>(plan: &Plan, point: &PlannedPoint, record: &'a Record) -> Candidates<'a> {
     let is_named = |row: &&ResultRow| {

@@ -8,7 +8,7 @@ use crate::arm::{Arm, ArmKind};
 use crate::plan::{Method, Plan, PlannedPoint, SAME_AGAIN};
 use crate::record::{Record, ResultRow, RowTurns, Verdict};
 use crate::stats::{
-    self, Delta, Direction, RatioEstimate, Row, decision_delta, holm, median, noise_floor,
+    self, Delta, Direction, RatioEstimate, Row, decision_delta, holm, median, noise_level,
 };
 use runs::{Estimated, PointRuns};
 
@@ -77,8 +77,8 @@ fn judge_point(
     let min_effect = plan.job.min_effect;
     let same_again = point.arms.iter().find(|arm| arm.name == SAME_AGAIN);
     let same_again = same_again.and_then(|arm| runs.estimate(arm));
-    // Turns have a control in place of a floor.
-    let noise = same_again.filter(|aa| aa.turns.is_none()).and_then(|aa| noise_floor(&aa.estimate));
+    // Turns have a control in place of a noise level.
+    let noise = same_again.filter(|aa| aa.turns.is_none()).and_then(|aa| noise_level(&aa.estimate));
     for (index, arm) in point.arms.iter().enumerate() {
         let delta = match runs.turns(arm) {
             Some(_) => Delta::in_turns(min_effect),
@@ -101,12 +101,12 @@ fn judge_point(
                 (true, true) => {}
             }
             if is_control {
-                row.verdict = Verdict::NoiseFloor;
+                row.verdict = Verdict::NoiseLevel;
             }
         }
         let has_floor = noise.is_some() || point.method == Method::Turns;
         if !has_floor && row.verdict != Verdict::Failed && index != point.baseline {
-            row.notes.push("no noise floor: the A/A arm has no interval".to_owned());
+            row.notes.push("no noise level: the A/A arm has no interval".to_owned());
         }
         results.push(row);
     }

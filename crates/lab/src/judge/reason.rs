@@ -88,7 +88,7 @@ fn worse_by(row: &ResultRow, from: f64) -> Option<f64> {
     Some(if row.more_is_better { -change } else { change })
 }
 
-/// Floors and other people's programs with their ratios, the best first; nothing where there are
+/// Baseline servers and other people's programs with their ratios, the best first; nothing where there are
 /// none.
 pub(super) fn beside(others: &[&ResultRow]) -> String {
     let named = others.iter().take(BESIDE_MAX).filter_map(|row| {
@@ -170,7 +170,7 @@ mod tests {
     }
 
     #[test]
-    fn differences_are_told_in_words_of_the_metric() {
+    fn differences_are_reported_in_words_of_the_metric() {
         let rate = row(1.2, Verdict::Faster);
         assert_eq!(difference(&rate), "poll: 20 % more events per second than epoll [1.19, 1.21]");
         let cost = |ratio| row(ratio, Verdict::Slower).of_cost("server CPU per request");
@@ -187,7 +187,7 @@ mod tests {
     }
 
     #[test]
-    fn what_took_turns_is_told_to_a_tenth_of_a_percent() {
+    fn what_took_turns_is_asked_to_a_tenth_of_a_percent() {
         use Verdict::{Equivalent, Faster, Inconclusive, Slower};
         for (verdict, interval, words) in [
             (Faster, [0.984, 0.978, 0.99], "1.6 % less CPU per event than epoll [1.0, 2.2]"),

@@ -30,12 +30,12 @@ fn row([experiment, point, arm]: [&str; 3], value: f64, ratio: f64, verdict: Ver
 }
 
 #[test]
-fn a_wide_interval_of_the_same_program_twice_is_no_quiet_machine() {
+fn a_wide_interval_of_the_same_program_twice_is_not_a_quiet_machine() {
     let mut record = Record::empty();
     record.runs = vec![run(0, "epoll", &[])];
     record.blocks = vec![block(0, &[])];
     let mut badge = |low: f64, high: f64| {
-        record.results = vec![row_for_tests("A/A", Verdict::NoiseFloor).told([1.0, low, high])];
+        record.results = vec![row_for_tests("A/A", Verdict::NoiseLevel).told([1.0, low, high])];
         trust::of(&record, 0).badge
     };
     assert_eq!(badge(0.96, 1.05), Badge::Quiet);
@@ -183,10 +183,10 @@ fn the_question_of_a_document_is_answered_in_the_headline() {
                experiment = \"streams\"\ntransport = [\"pipe\", \"unix\"]\nready = \"free\"\n\
                cpus = \"free\"\n";
     let mut parsed = of_text(job);
-    parsed.name = "seed0".into();
+    parsed.name = "published-epoll-bench".into();
     let plan = Plan::make(parsed, &PLAIN_MACHINE);
     let mut record = Record::empty();
-    record.job.name = "seed0".into();
+    record.job.name = "published-epoll-bench".into();
     record.results = (plan.points.iter().zip([2_000_000.0, 1_100_000.0]))
         .map(|(planned, value)| ResultRow {
             experiment: "pipe-unix".into(),
@@ -306,7 +306,7 @@ fn arms_in_turns_are_judged_over_all_sets_by_the_ratios_of_their_rounds() {
     assert_eq!((turns.rounds, turns.turn_us), (80, 5000));
     assert_eq!(judged(&record, "select").verdict, Verdict::Equivalent);
     assert_eq!(judged(&record, "epoll").verdict, Verdict::Baseline);
-    assert_eq!(judged(&record, "A/A").verdict, Verdict::NoiseFloor);
+    assert_eq!(judged(&record, "A/A").verdict, Verdict::NoiseLevel);
     let answer = record.answers.first().expect("an answer");
     assert_eq!(answer.choice, "uring");
     assert!(answer.reason.starts_with("uring: 4.0 % less"), "{}", answer.reason);
@@ -326,7 +326,7 @@ fn trust_in_turns_rests_on_the_control_and_not_on_quiet_sets() {
 }
 
 #[test]
-fn a_control_that_differs_is_told_at_every_row_of_its_point() {
+fn a_control_that_differs_is_reported_at_every_row_of_its_point() {
     let record = turned(&[("uring", 0.96), ("A/A", 1.015)]);
     assert_eq!(record.trust.badge, Badge::Biased);
     assert_eq!(record.trust.turns.as_ref().expect("turns").controls_differ, 1);

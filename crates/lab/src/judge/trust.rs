@@ -2,7 +2,7 @@
 //!
 //! Whole runs stand and fall with a quiet machine, so gates and noise make their badge. Where arms took
 //! turns, a disturbance hits both sides of a ratio alike; what speaks for such rows is that the same
-//! program twice is not told apart.
+//! program twice shows no difference.
 
 use crate::host::{LOAD_AVERAGE, Reading};
 use crate::record::{Badge, Record, ResultRow, SteadyKind, Trust, TurnsTrust, Verdict};
@@ -69,7 +69,7 @@ fn turns(record: &Record, controls_differ: u32) -> Option<TurnsTrust> {
     let has_ratio = |row: &&ResultRow| row.ratio.is_some() && row.verdict != Verdict::Baseline;
     let (in_turns, whole): (Vec<&ResultRow>, Vec<&ResultRow>) =
         record.results.iter().filter(has_ratio).partition(|row| row.turns.is_some());
-    let is_control = |row: &&ResultRow| row.verdict == Verdict::NoiseFloor;
+    let is_control = |row: &&ResultRow| row.verdict == Verdict::NoiseLevel;
     let interval = |row: &&ResultRow| row.ci_low.zip(row.ci_high);
     let half_width = |(low, high): (f64, f64)| ((high / low).ln() / 2.0).exp_m1();
     // The interval of fewer sets is wide on any machine.
@@ -99,7 +99,7 @@ fn turns(record: &Record, controls_differ: u32) -> Option<TurnsTrust> {
 /// The A/A row of whole runs whose interval reaches farthest from 1.
 fn widest_noise(results: &[ResultRow]) -> Option<[f64; 3]> {
     let of_row = |row: &ResultRow| Some([row.ratio?, row.ci_low?, row.ci_high?]);
-    let is_floor = |row: &&ResultRow| row.verdict == Verdict::NoiseFloor && row.turns.is_none();
+    let is_floor = |row: &&ResultRow| row.verdict == Verdict::NoiseLevel && row.turns.is_none();
     let noise = results.iter().filter(is_floor).filter_map(of_row);
     noise.max_by(|a, b| reach(a).total_cmp(&reach(b)))
 }
@@ -116,7 +116,7 @@ fn reach(noise: &[f64; 3]) -> f64 {
 }
 
 fn differs_from_itself(row: &ResultRow) -> bool {
-    row.verdict == Verdict::NoiseFloor
+    row.verdict == Verdict::NoiseLevel
         && (row.turns.is_none() || row.blocks >= SETS_MIN)
         && row.ci_low.zip(row.ci_high).is_some_and(|(low, high)| {
             low > 1.0 + SELF_DIFFERENCE_MAX || high < 1.0 / (1.0 + SELF_DIFFERENCE_MAX)

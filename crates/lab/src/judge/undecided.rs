@@ -12,7 +12,7 @@ use crate::record::{ResultRow, Verdict};
 use crate::stats::SETS_MIN;
 use pollux_report::change::effect_in_words;
 
-/// A bound beyond this tells nothing: whoever chooses wants to know of half as much again.
+/// A bound beyond this says nothing: a choice between arms depends on half as much again.
 const BOUND_MAX: f64 = 0.5;
 /// Stands behind every "probably".
 const LIKELY: &str = "probable by 95 % intervals, not certain after the correction for all \
@@ -144,7 +144,7 @@ mod tests {
         assert_eq!(choice, "probably not epoll-oneshot");
         assert_eq!(remark, LIKELY);
         assert_eq!(said(vec![slow.clone(), row("aio", [0.9, 1.2])]).0, "probably aio or epoll");
-        // Ahead beyond noise comes first; who overlaps the best is as good.
+        // Ahead beyond noise comes first; an arm that overlaps the best is as good.
         let fast = vec![row("poll", [1.2, 1.4]), row("select", [1.15, 1.25]), slow];
         assert_eq!(said(fast).0, "probably poll or select");
     }

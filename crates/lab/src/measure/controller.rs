@@ -14,7 +14,7 @@ use crate::host::{Reading, switches};
 use crate::record::Interval;
 use crate::turns::{Stint, Subject};
 
-/// Runs `subject` for the ramp and the window of `spec`; `on_interval` hears of each interval when
+/// Runs `subject` for the ramp and the window of `spec`; `on_interval` receives each interval when
 /// it ends.
 pub(crate) fn alone(
     mut subject: Box<dyn Subject + '_>,

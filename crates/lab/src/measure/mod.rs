@@ -1,4 +1,4 @@
-//! One run in its own process: what it is told, what it answers, and the clockwork around it.
+//! One run in its own process: what it receives, what it answers, and the clockwork around it.
 //!
 //! The runner starts a fresh process for each run and hands it a [`RunSpec`] (`child`), which prints
 //! one JSON [`Line`] for each interval and one for the result. What an experiment measures itself

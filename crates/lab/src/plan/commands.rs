@@ -76,7 +76,8 @@ mod tests {
     }
 
     #[test]
-    fn a_program_that_is_not_there_and_a_placeholder_that_is_no_axis_are_found_before_the_run() {
+    fn a_program_that_is_not_there_and_a_placeholder_that_is_not_an_axis_are_found_before_the_run()
+    {
         assert_eq!(faults(&job("sh -c {pipes}")), [""; 0]);
         assert_eq!(faults(&job("sh -c \"${HOME} { b }\"")), [""; 0], "a shell's own braces");
         let said = faults(&job("./nosuch {pipes}"));

@@ -1,4 +1,4 @@
-//! What this machine has of what a plan asks for; whoever prints or runs a plan passes it on.
+//! What this machine has of what a plan asks for; the code that prints or runs a plan passes it on.
 
 use super::Wanted;
 use crate::arm::missing_driver;

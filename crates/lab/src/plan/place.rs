@@ -66,7 +66,7 @@ pub(super) fn arm_fault(
 
 /// Which arms can live at the same time: as many as there is memory for, and no two that take
 /// nearly all of something. The baseline is in every group, and its second copy wherever a third arm
-/// has room.
+/// fits.
 pub(super) fn groups(
     machine: &Machine<'_>,
     experiment: &dyn Experiment,
@@ -83,11 +83,11 @@ pub(super) fn groups(
     let always: Vec<usize> = [Some(baseline), copy].into_iter().flatten().collect();
     let mut groups = vec![always.clone()];
     for arm in (0..arms.len()).filter(|arm| !always.contains(arm)) {
-        let has_room = |group: &&mut Vec<usize>| {
+        let fits = |group: &&mut Vec<usize>| {
             let is_taken = group.iter().any(takes_all);
             (group.len() as u64) < most && !(is_taken && takes_all(&arm))
         };
-        match groups.iter_mut().find(has_room) {
+        match groups.iter_mut().find(fits) {
             Some(group) => group.push(arm),
             None => groups.push(always.iter().copied().chain([arm]).collect()),
         }
@@ -95,7 +95,7 @@ pub(super) fn groups(
     groups
 }
 
-/// How many processes the server of a point takes; one where it is no server.
+/// How many processes the server of a point takes; one where it is not a server.
 fn processes(
     machine: &Machine<'_>,
     experiment: &dyn Experiment,
@@ -232,7 +232,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_server_stays_in_one_process() {
+    fn what_is_not_a_server_stays_in_one_process() {
         let pipes = point("pipes", &[("pipes", "16000")]);
         let (_, reason) = on(&MACHINE, known("pipes"), pipes).expect_err("too many");
         assert!(reason.contains("needs 32064 descriptors"), "{reason}");

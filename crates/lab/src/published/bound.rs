@@ -10,7 +10,7 @@ use crate::experiments::OfGenerator;
 use crate::record::{Measurement, Record, ResultRow};
 use crate::stats::agree::{Agreement, Judgement, Trend};
 
-/// A generator that is busy for so much of the time has no room for the server's best moments.
+/// A generator that is busy for so much of the time can't follow the server's best moments.
 const BUSY_SHARE_MAX: f64 = 0.95;
 
 /// The judgement, or why there is none: at half of the runs or more the generator was the bound.
@@ -72,7 +72,7 @@ mod tests {
     /// for each arm and number.
     fn record(rates: &[(&str, &str, f64, f64)]) -> Record {
         let mut record = Record::empty();
-        record.job.name = "seed1".into();
+        record.job.name = "published-sys-epoll".into();
         for (arm, dead, rate, busy) in rates {
             let row = ResultRow {
                 experiment: "dead".into(),

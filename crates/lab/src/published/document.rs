@@ -19,11 +19,11 @@ static DOCUMENTS: LazyLock<Vec<Document>> = LazyLock::new(|| {
 });
 
 const FILES: [&str; 5] = [
-    include_str!("seed0.toml"),
-    include_str!("seed1.toml"),
-    include_str!("seed2.toml"),
-    include_str!("seed3.toml"),
-    include_str!("seed4.toml"),
+    include_str!("epoll-bench.toml"),
+    include_str!("sys-epoll.toml"),
+    include_str!("sehttpd.toml"),
+    include_str!("haproxy.toml"),
+    include_str!("epollexclusive.toml"),
 ];
 
 pub(super) type Axes = BTreeMap<String, String>;
@@ -32,11 +32,11 @@ pub(super) type Axes = BTreeMap<String, String>;
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Document {
-    /// Its number, as in `pollux lab seed 2`.
-    pub(crate) number: u8,
+    /// Its name, as in `pollux lab reproduce sehttpd`.
+    pub(crate) name: String,
     /// What it is, and from when.
     pub(crate) title: String,
-    /// Jobs that repeat it, by name.
+    /// Jobs that repeat it, by name; also the names that such jobs had in records of older versions.
     pub(super) jobs: Vec<String>,
     /// The experiment of every series that names none.
     experiment: String,

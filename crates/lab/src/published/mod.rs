@@ -67,7 +67,7 @@ pub(crate) fn beside(record: &Record) -> Option<Beside> {
 }
 
 impl Beside {
-    /// How many series agree, agree in direction only, differ, and can't be told.
+    /// How many series agree, agree in direction only, differ, and are unknown.
     pub(crate) fn tally(&self) -> [usize; 4] {
         use Agreement::{Agrees, Differs, InDirection, Unknown};
         [Agrees, InDirection, Differs, Unknown]
@@ -82,7 +82,7 @@ impl Beside {
             (agree, "direction and shape agree in"),
             (in_direction, "direction only in"),
             (differ, "ours differ in"),
-            (unknown, "not to be told here in"),
+            (unknown, "unknown here in"),
         ];
         let words = counted.iter().filter(|(count, _)| *count > 0);
         let words: Vec<_> = words.map(|(count, what)| format!("{what} {count}")).collect();
@@ -178,7 +178,7 @@ fn here(setting: &Setting, places: &Places<'_>) -> String {
 /// Half the width of the widest A/A interval at the points of a series, relative.
 fn noise(series: &Series, places: &Places<'_>) -> Option<f64> {
     let at_its_points = |row: &&ResultRow| {
-        row.verdict == Verdict::NoiseFloor
+        row.verdict == Verdict::NoiseLevel
             && series.places.iter().any(|place| places.is_at_point(row, series, place))
     };
     let half = |row: &ResultRow| Some((row.ci_high? / row.ci_low?).ln() / 2.0);

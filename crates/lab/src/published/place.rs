@@ -1,6 +1,6 @@
 //! Where in a record the place of a document stands: its rows, or why there is none.
 //!
-//! Called by `seeds` for every place of a series. A place names only the axes that tell it from its
+//! Called for every place of a series. A place names only the axes that tell it from its
 //! neighbours; every other axis has to stand at its default, or a figure of another load would be
 //! put beside the document.
 
@@ -76,7 +76,7 @@ pub(super) fn experiment(series: &Series) -> &'static dyn Experiment {
     experiments::by_name(&series.experiment).expect("a test has looked every one up")
 }
 
-/// The name of a part of a job is free, so its experiment is told by the first axis, and by having no
+/// The name of a part of a job is free, so its experiment is recognised by the first axis, and by having no
 /// axis that the experiment lacks.
 fn is_of(row: &ResultRow, axes: &[Axis]) -> bool {
     let is_known = |name: &String| name == PROCESSES || axes.iter().any(|axis| axis.name == name);
@@ -100,7 +100,8 @@ mod tests {
 
     /// The place of 60,000 dead connections on sys_epoll, with its series.
     fn dead() -> (&'static Document, &'static Series, Place) {
-        let document = Document::all().iter().find(|one| one.number == 1).expect("the page");
+        let document =
+            Document::all().iter().find(|one| one.name == "sys-epoll").expect("the page");
         let series = document.series.iter().find(|one| one.name.starts_with("server CPU over"));
         let series = series.expect("its curve");
         let place = series.places.last().expect("its end").clone();

@@ -6,12 +6,12 @@ use crate::judge::row_for_tests;
 use crate::record::{LeftOut, Record, ResultRow, Verdict};
 use crate::stats::agree::Agreement;
 
-fn document(number: u8) -> &'static Document {
-    Document::all().iter().find(|one| one.number == number).expect("a document")
+fn document(name: &str) -> &'static Document {
+    Document::all().iter().find(|one| one.name == name).expect("a document")
 }
 
-fn published(number: u8, name: &str) -> Vec<f64> {
-    let series = document(number).series.iter().find(|series| series.name == name);
+fn published(result: &str, name: &str) -> Vec<f64> {
+    let series = document(result).series.iter().find(|series| series.name == name);
     let series = series.unwrap_or_else(|| panic!("no {name}"));
     series.places.iter().map(|place| place.published.expect("a figure")).collect()
 }
@@ -45,15 +45,15 @@ fn the_rates_of_epoll_bench_are_the_means_of_its_seconds() {
         46_000, 67_052, 68_460, 67_629,
     ];
     let mean = |seconds: [u32; 15]| f64::from(seconds.iter().sum::<u32>()) / 15.0;
-    let by_transport = published(0, "events/s by transport, epoll");
+    let by_transport = published("epoll-bench", "events/s by transport, epoll");
     for (figure, seconds) in by_transport.iter().zip([pipes, unix, tcp]) {
         assert!((figure - mean(seconds)).abs() < 60.0, "{figure} is not {}", mean(seconds));
     }
-    let on_tcp = published(0, "events/s on TCP with and without epoll");
+    let on_tcp = published("epoll-bench", "events/s on TCP with and without epoll");
     assert_eq!(on_tcp[0], by_transport[2]);
     assert!((on_tcp[1] - mean(no_epoll)).abs() < 60.0, "{} {}", on_tcp[1], mean(no_epoll));
     // The last lines of its running means.
-    let waits = published(0, "events for each wait by transport");
+    let waits = published("epoll-bench", "events for each wait by transport");
     assert_rounded("pipes", &waits[..1], &[265.079], 4);
     assert_rounded("AF_UNIX, TCP", &waits[1..], &[7.788_41, 36.291_4], 3);
     // What a remark says of the AF_UNIX run: six seconds fast, the rest slow.
@@ -68,8 +68,8 @@ fn time_per_request_is_connections_by_rate_as_ab_defines_it() {
         [("kept", "epoll"), ("kept", "io_uring"), ("closed", "epoll"), ("closed", "io_uring")]
     {
         let name = |what| format!("{what} over connections, {kind}, {mechanism}");
-        let rates = published(2, &name("requests/s"));
-        let times_ms = published(2, &name("time per request"));
+        let rates = published("sehttpd", &name("requests/s"));
+        let times_ms = published("sehttpd", &name("time per request"));
         for ((connections, rate), ms) in
             [100.0, 300.0, 500.0, 800.0, 1000.0].into_iter().zip(rates).zip(times_ms)
         {
@@ -77,15 +77,15 @@ fn time_per_request_is_connections_by_rate_as_ab_defines_it() {
             // ab cuts to whole milliseconds or rounds, which the document does not say.
             assert!((by_rate_ms - ms).abs() < 1.0, "{}: {ms} at {connections}", name("time"));
         }
-        let last = published(2, &format!("requests/s with 1,000 connections, {kind}"));
-        let rates = published(2, &name("requests/s"));
+        let last = published("sehttpd", &format!("requests/s with 1,000 connections, {kind}"));
+        let rates = published("sehttpd", &name("requests/s"));
         assert!(last.contains(&rates[4]), "{kind}, {mechanism}");
     }
 }
 
 #[test]
 fn requests_per_second_of_2020_are_those_of_its_two_tables() {
-    let rates = |name: &str| published(2, &format!("requests/s over connections, {name}"));
+    let rates = |name: &str| published("sehttpd", &format!("requests/s over connections, {name}"));
     // A checksum for each row of the tables, io_uring and epoll added, so that a row moved is seen.
     let sums =
         |a: Vec<f64>, b: Vec<f64>| -> Vec<f64> { a.iter().zip(b).map(|(a, b)| a + b).collect() };
@@ -103,7 +103,8 @@ fn requests_per_second_of_2020_are_those_of_its_two_tables() {
 
 #[test]
 fn counts_per_request_are_those_of_perf_stat() {
-    let each = |what: &str| published(2, &format!("{what} per request, 1,000 connections, kept"));
+    let each =
+        |what: &str| published("sehttpd", &format!("{what} per request, 1,000 connections, kept"));
     assert_rounded("task clock", &[23.18, 15.33], &each("task clock"), 4);
     assert_rounded("page faults", &[1.012, 0.01391], &each("page faults"), 4);
     assert_rounded("cycles", &[80_470.0, 53_170.0], &each("cycles"), 4);
@@ -111,8 +112,8 @@ fn counts_per_request_are_those_of_perf_stat() {
 
 #[test]
 fn the_test_of_2015_is_a_million_calls_over_the_time_of_its_client() {
-    let real_s = published(4, "real time of 1,000,000 calls, service pool");
-    let rates = published(4, "calls/s with 250 servers, service pool");
+    let real_s = published("epollexclusive", "real time of 1,000,000 calls, service pool");
+    let rates = published("epollexclusive", "calls/s with 250 servers, service pool");
     for (rate, real_s) in rates.iter().zip(&real_s) {
         assert_rounded("calls/s", &[*rate], &[1e6 / real_s], 4);
     }
@@ -121,7 +122,7 @@ fn the_test_of_2015_is_a_million_calls_over_the_time_of_its_client() {
 
 #[test]
 fn the_page_of_2002_has_no_figures_and_pipetest_no_level_curve() {
-    for series in &document(1).series {
+    for series in &document("sys-epoll").series {
         assert!(series.claim.is_some(), "{}", series.name);
         assert!(series.places.iter().all(|place| place.published.is_none()), "{}", series.name);
         // Of AIO poll it has pipetest only, and of pipes it says which mechanism does better.
@@ -135,7 +136,7 @@ fn the_page_of_2002_has_no_figures_and_pipetest_no_level_curve() {
 #[test]
 fn ours_stands_beside_theirs_and_a_gap_has_its_reason() {
     let mut record = Record::empty();
-    record.job.name = "seed1".into();
+    record.job.name = "published-sys-epoll".into();
     let mut row = |pipes: &str, arm: &str, value| {
         record.results.push(ResultRow {
             axes: [("pipes", pipes), ("rule", "hopping")]
@@ -175,7 +176,7 @@ fn other_jobs_have_no_document() {
 #[test]
 fn a_cost_does_not_stand_beside_a_rate() {
     let mut record = Record::empty();
-    record.job.name = "seed1".into();
+    record.job.name = "published-sys-epoll".into();
     record.results = vec![ResultRow {
         axes: [("pipes", "8000"), ("rule", "hopping")]
             .map(|(name, value)| (name.to_owned(), value.to_owned()))

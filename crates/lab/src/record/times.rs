@@ -49,7 +49,7 @@ impl RequestTimes {
     /// If `share` is not between 0 and 1.
     #[must_use]
     pub fn quantile_ns(&self, share: f64) -> Option<f64> {
-        assert!((0.0..=1.0).contains(&share), "{share} is no share");
+        assert!((0.0..=1.0).contains(&share), "{share} is not a share");
         let wanted = share * self.requests as f64;
         let mut before = 0.0;
         for bucket in &self.buckets {

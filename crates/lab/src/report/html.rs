@@ -4,7 +4,7 @@
 
 use pollux_report::markup::escape;
 
-use super::section::{head, machine, own, results, runs, seed, times, why};
+use super::section::{beside, head, machine, own, results, runs, times, why};
 use super::view::{Arms, Comparison};
 use crate::record::Record;
 
@@ -22,7 +22,7 @@ pub fn html(record: &Record) -> String {
         head::trust(record),
         contents(record, &comparisons),
         results::results(record, &comparisons, &arms),
-        seed::seed(record),
+        beside::published(record),
         own::html(record, &arms),
         times::times(record, &arms),
         why::why(record, &arms),
@@ -49,7 +49,7 @@ fn contents(record: &Record, comparisons: &[Comparison<'_>]) -> String {
         };
         (format!("result-{index}"), name)
     });
-    let mut fixed = vec![("seed", "beside the seed", seed::has_seed(record))];
+    let mut fixed = vec![("published", "beside the published result", beside::is_there(record))];
     fixed.extend(own::there(record).into_iter().map(|section| (section.id, section.title, true)));
     fixed.push(("times", "inside the server", times::has_times(record)));
     fixed.push(("why", "why", !record.why.is_empty() || !record.counting.is_empty()));

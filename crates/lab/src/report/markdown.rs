@@ -9,7 +9,7 @@ use pollux_report::markdown::escape;
 use pollux_report::markup::capital;
 use pollux_report::{Cell, Table};
 
-use super::section::{own, results::matrix, seed, times};
+use super::section::{beside, own, results::matrix, times};
 use super::view::{self, Arms, Comparison};
 use super::words;
 use crate::published;
@@ -39,7 +39,7 @@ pub fn markdown(record: &Record) -> String {
         let _ = writeln!(out, "### {}\n\n{}\n", escape(&heading), escape(about));
         out += &table.markdown();
     }
-    beside_the_seed(&mut out, record);
+    beside_published(&mut out, record);
     if let Some((heading, about, table)) = times::summary(record) {
         let _ = writeln!(out, "### {heading}\n\n{about}\n\n{}", table.markdown());
     }
@@ -77,16 +77,17 @@ fn points(comparison: &Comparison<'_>) -> Table {
 }
 
 /// What the document that the job repeats has published, beside ours: ends, verdict, remarks.
-fn beside_the_seed(out: &mut String, record: &Record) {
+fn beside_published(out: &mut String, record: &Record) {
     let Some(beside) = published::beside(record) else { return };
-    let (number, title) = (beside.document.number, escape(&beside.document.title));
-    let _ = writeln!(out, "### Beside seed {number}: {title}\n\n{}\n", seed::summary(&beside));
-    *out += &seed::overview(&beside).markdown();
+    let (name, title) = (&beside.document.name, escape(&beside.document.title));
+    let _ =
+        writeln!(out, "### Beside the published {name}: {title}\n\n{}\n", beside::summary(&beside));
+    *out += &beside::overview(&beside).markdown();
     if !beside.checks.is_empty() {
-        *out += &seed::checks(&beside).markdown();
+        *out += &beside::checks(&beside).markdown();
     }
-    *out += &seed::settings(&beside).markdown();
-    for remark in seed::gaps(&beside).iter().chain(&beside.document.remarks) {
+    *out += &beside::settings(&beside).markdown();
+    for remark in beside::gaps(&beside).iter().chain(&beside.document.remarks) {
         let _ = writeln!(out, "- {}", escape(remark));
     }
     out.push('\n');

@@ -51,7 +51,7 @@ fn points(page: &mut Page, record: &Record, comparison: &Comparison<'_>) {
         page.words(&format!("{} · {point}", comparison.experiment), Tone::Bold);
         let value = format!("?{} (95% CI)", comparison.unit());
         let versus = format!("vs {}", comparison.baseline());
-        // Arm, ratio and verdict stay in the row; what has no room beside them stands below.
+        // Arm, ratio and verdict stay in the row; what does not fit beside them stands below.
         let mut table = Table::new(["arm", &value, &versus, "verdict", "?why"]);
         for row in comparison.at(point) {
             let words = [words::value(row), words::ratio_and_interval(row), words::judgement(row)];

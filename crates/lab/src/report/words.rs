@@ -25,7 +25,7 @@ pub(super) fn verdict(row: &ResultRow) -> &'static str {
     let is_small = row.is_small_difference();
     match (row.verdict, row.more_is_better) {
         (Verdict::Inconclusive, more_is_better) => unconfirmed(row, more_is_better),
-        (Verdict::NoiseFloor, _) if in_turns => "control",
+        (Verdict::NoiseLevel, _) if in_turns => "control",
         (Verdict::Faster, false) | (Verdict::Slower, true) if is_small => "less, small",
         (Verdict::Faster, true) | (Verdict::Slower, false) if is_small => "more, small",
         (Verdict::Faster, true) | (Verdict::Slower, false) if in_turns => "more",
@@ -61,7 +61,7 @@ pub(super) fn judgement(row: &ResultRow) -> String {
 fn verdict_of_runs(verdict: Verdict, more_is_better: bool) -> &'static str {
     match verdict {
         Verdict::Baseline => "baseline",
-        Verdict::NoiseFloor => "noise floor",
+        Verdict::NoiseLevel => "noise level",
         Verdict::Faster if more_is_better => "faster",
         Verdict::Faster => "less",
         Verdict::Slower if more_is_better => "slower",
@@ -90,7 +90,7 @@ pub(super) fn tone(verdict: Verdict) -> Tone {
         Verdict::Faster => Tone::Good,
         Verdict::Slower | Verdict::Failed => Tone::Bad,
         Verdict::Inconclusive => Tone::Open,
-        Verdict::Baseline | Verdict::NoiseFloor | Verdict::Equivalent => Tone::Same,
+        Verdict::Baseline | Verdict::NoiseLevel | Verdict::Equivalent => Tone::Same,
     }
 }
 
@@ -109,7 +109,7 @@ pub(super) const fn verdict_sign(verdict: Verdict) -> char {
         Verdict::Inconclusive => '?',
         Verdict::Failed => '×',
         Verdict::Baseline | Verdict::Equivalent => '=',
-        Verdict::NoiseFloor => '~',
+        Verdict::NoiseLevel => '~',
     }
 }
 
@@ -141,7 +141,7 @@ fn invalid(trust: &Trust) -> String {
     format!("invalid run: {why}")
 }
 
-/// That the same program twice is not told apart, and how small a difference would have been seen.
+/// That the same program twice shows no difference, and how small a difference would have been seen.
 fn controlled(trust: &Trust) -> String {
     let within = trust.turns.as_ref().and_then(|turns| turns.control_half_width_max);
     let within = within.map(|within| format!(" within {}", number::percent(within)));
@@ -299,7 +299,7 @@ pub(super) fn ratio_and_interval(row: &ResultRow) -> String {
 pub(super) fn cell(row: &ResultRow) -> Option<String> {
     let sign = verdict_sign(row.verdict);
     match (row.verdict, row.ratio?, row.half_width()) {
-        (Verdict::NoiseFloor, _, Some(half)) => Some(format!("{sign} ±{}", number::percent(half))),
+        (Verdict::NoiseLevel, _, Some(half)) => Some(format!("{sign} ±{}", number::percent(half))),
         (_, ratio, _) => Some(format!("{sign} {}", number::ratio(ratio))),
     }
 }
@@ -373,8 +373,8 @@ mod tests {
     #[test]
     fn the_same_program_twice_is_never_marked_equivalent() {
         let row = |verdict, interval| row_for_tests("A/A", verdict).within(interval);
-        assert_eq!(cell(&row(Verdict::NoiseFloor, [0.48, 3.38])).as_deref(), Some("~ ±165 %"));
-        assert_eq!(cell(&row(Verdict::NoiseFloor, [0.99, 1.01])).as_deref(), Some("~ ±1.0 %"));
+        assert_eq!(cell(&row(Verdict::NoiseLevel, [0.48, 3.38])).as_deref(), Some("~ ±165 %"));
+        assert_eq!(cell(&row(Verdict::NoiseLevel, [0.99, 1.01])).as_deref(), Some("~ ±1.0 %"));
         assert_eq!(cell(&row(Verdict::Equivalent, [0.99, 1.01])).as_deref(), Some("= 1.00"));
     }
 
@@ -426,7 +426,7 @@ mod tests {
             said(Verdict::Inconclusive, [1.02, 0.99, 1.05], Some(3)),
             told("undecided", "undecided: about 3 more sets", "1.020 [0.990, 1.050]")
         );
-        assert_eq!(said(Verdict::NoiseFloor, [1.0, 0.99, 1.01], None).1, "control");
+        assert_eq!(said(Verdict::NoiseLevel, [1.0, 0.99, 1.01], None).1, "control");
         let row = row_in_turns("epoll-et", Verdict::Inconclusive);
         let row = ResultRow { ratio: Some(1.3), ci_low: None, ci_high: None, blocks: 1, ..row };
         assert_eq!(judgement(&row), "undecided: 1 of its sets succeeded, too few for an interval");

@@ -47,7 +47,7 @@ pub(super) struct Ran {
     pub(super) done: Option<Done>,
 }
 
-/// Runs `arm` at `point`; `on_interval` hears of each interval.
+/// Runs `arm` at `point`; `on_interval` receives each interval.
 pub(super) fn run(
     arm: &ArmKind,
     point: &PlannedPoint,
@@ -60,7 +60,7 @@ pub(super) fn run(
     }
 }
 
-/// What the process of an arm is told when it takes turns, and another build that it is, if so.
+/// What the process of an arm receives when it takes turns, and another build that it is, if so.
 pub(super) fn spec_of(
     arm: &ArmKind,
     point: &PlannedPoint,

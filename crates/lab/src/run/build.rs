@@ -1,7 +1,7 @@
 //! What the record says of the builds of pollux that were measured: this program, and those that are arms.
 //!
 //! The runner asks once, before anything is measured. Two builds of the same version differ in
-//! their size and their date at least, so both are told.
+//! their size and their date at least, so both are shown.
 
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -39,7 +39,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_program_is_told_from_another_and_a_missing_one_says_so() {
+    fn a_program_is_distinguished_from_another_and_a_missing_one_says_so() {
         let program = std::env::current_exe().expect("this test");
         let said = described(&program).expect("it is there");
         assert!(said.contains(" bytes, made 20") && said.ends_with(&*program.to_string_lossy()));

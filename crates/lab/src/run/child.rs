@@ -50,7 +50,7 @@ enum Said {
     Closed,
 }
 
-/// Runs `command` to its end with `input` on standard input; `on_line` hears each line of its
+/// Runs `command` to its end with `input` on standard input; `on_line` receives each line of its
 /// standard output when it comes. `is_stopped` is asked while waiting.
 pub(super) fn run(
     mut command: Command,
@@ -204,13 +204,13 @@ mod tests {
 
     #[test]
     fn output_comes_line_by_line_and_whole() {
-        let mut heard = Vec::new();
+        let mut lines = Vec::new();
         let ended =
             run(shell("cat; echo err >&2; exit 3"), "a\nb\n", LONG, &|| false, &mut |line| {
-                heard.push(line.to_owned());
+                lines.push(line.to_owned());
             });
         let ended = ended.expect("the shell runs");
-        assert_eq!(heard, ["a\n", "b\n"]);
+        assert_eq!(lines, ["a\n", "b\n"]);
         assert_eq!((ended.stderr.as_str(), ended.status.code()), ("err\n", Some(3)));
         assert!(last_words(&ended).ends_with("err"));
     }

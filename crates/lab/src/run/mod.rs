@@ -8,8 +8,8 @@
 //!                    └─ gates ─► judge ─► the observer saves the record
 //! ```
 //!
-//! The runner starts nothing while a run is under way and draws nothing itself: whoever shows
-//! progress is an [`Observer`]. An arm that fails is recorded and the rest goes on.
+//! The runner starts nothing while a run is under way and draws nothing itself: the code that shows
+//! progress is an [`Observer`]. An arm that fails is recorded and the rest continues.
 
 use std::collections::{BTreeMap, HashMap};
 use std::path::PathBuf;
@@ -46,7 +46,7 @@ pub use scratch::Scratch;
 /// Disturbed blocks are repeated up to this share of the planned ones.
 const REPEATS_SHARE: f64 = 0.5;
 
-/// Which run an observer hears about.
+/// Which run an observer is notified of.
 #[derive(Clone, Debug, PartialEq)]
 pub struct RunLabel {
     /// The block, from 0; none in the counting and profile passes.
@@ -69,7 +69,7 @@ impl RunLabel {
     }
 }
 
-/// Hears what happens. Called between runs, except for `interval`, which comes while a run
+/// Receives what happens. Called between runs, except for `interval`, which comes while a run
 /// sleeps between two intervals.
 pub trait Observer {
     /// A run starts.
@@ -115,7 +115,7 @@ pub struct Runner<'a> {
     pub scratch: Scratch,
     /// Asked between runs.
     pub stop: Stop,
-    /// Hears what happens.
+    /// Receives what happens.
     pub observer: &'a mut dyn Observer,
 }
 
@@ -212,7 +212,7 @@ impl Runner<'_> {
         let is_here = move |row: &&ResultRow| row.experiment == part && row.point == label;
         let counts = |row: &&ResultRow| {
             let key = (row.experiment.clone(), row.point.clone(), row.arm.clone());
-            ![Verdict::Baseline, Verdict::NoiseFloor].contains(&row.verdict)
+            ![Verdict::Baseline, Verdict::NoiseLevel].contains(&row.verdict)
                 && !state.has_given_up(&key)
         };
         state.record.results.iter().filter(is_here).filter(counts)

@@ -77,7 +77,7 @@ fn remove_abandoned(base: &Path) {
 
 impl Drop for Scratch {
     fn drop(&mut self) {
-        // What can't be removed is left to whoever clears the folder for temporary files.
+        // What can't be removed is left to the system's cleaning of the folder for temporary files.
         let _ = fs::remove_dir_all(&self.0);
     }
 }

@@ -101,7 +101,7 @@ impl Runner<'_> {
             length.trial = Trial { effort, rows: named.filter_map(|(_, ratio)| *ratio).collect() };
         }
         for (position, (arm, end)) in arms.iter().zip(ends).enumerate() {
-            // The baseline and its control are told once, from the first group.
+            // The baseline and its control are recorded once, from the first group.
             if [arm_name(point), SAME_AGAIN].contains(&&*arm.planned.name) && number > 0 {
                 let label = RunLabel { arm: arm.planned.name.clone(), ..label.clone() };
                 if arm.living.is_err() || end.is_err() {
@@ -167,7 +167,7 @@ impl Runner<'_> {
     ) -> Vec<SetArm<'p>> {
         let stop = self.stop.clone();
         let is_stopped = || stop.is_urgent();
-        // Whoever starts first has the better addresses, for all that one knows.
+        // The arm that starts first may have the better addresses.
         let order = block_order(planned.len(), set as usize, self.plan.job.seed);
         let seed = self.plan.job.seed.wrapping_add(u64::from(set));
         let mut started: Vec<(usize, Result<Living, String>)> = order
@@ -208,7 +208,7 @@ impl Runner<'_> {
         let own = self.plan.points.iter().position(|other| std::ptr::eq(other, point));
         let mut random = Rng::stream(self.plan.job.seed ^ u64::from(set), own.unwrap_or(0) as u64);
         let mut order: Vec<usize> = (0..arms.len()).collect();
-        // Who works first takes the first pages: in every set another one.
+        // The arm that works first takes the first pages: in every set another one.
         random.shuffle(&mut order);
         let ramp_time = point.ramp_time.min(length.turn * RAMP_MAX);
         for &index in order.iter().filter(|_| !ramp_time.is_zero()) {

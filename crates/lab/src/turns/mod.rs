@@ -28,7 +28,7 @@ mod program;
 
 pub(crate) use program::Program;
 
-/// What is measured: it works when it is told to, and sleeps in between.
+/// What is measured: it works when it is asked to, and sleeps in between.
 pub trait Subject {
     /// Begins work as `stint` says, ends what it began, and returns with nothing under way: the
     /// units of work that were done.
@@ -185,7 +185,7 @@ pub struct Described {
     pub findings: BTreeMap<String, String>,
 }
 
-/// What a subject's process is told.
+/// What a subject's process receives.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Order {

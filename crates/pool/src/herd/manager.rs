@@ -80,7 +80,7 @@ impl Manager {
         command.args(["herd-manager", "--detached", "--wake", wake.name()]);
         command.arg("--config").arg(folder.path.join(CONFIG));
         command.arg("--log").arg(folder.path.join(LOG));
-        // The desk: whoever measures sees its end when all of them have ended.
+        // The control socket: whoever measures sees its end when all of them have ended.
         command.stdin(Stdio::inherit());
         let program = Program::start_hearing_all("the pool", command)?;
         let mut manager = Self { program, prefix: prefix.clone(), workers, folder };

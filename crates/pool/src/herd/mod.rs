@@ -17,7 +17,7 @@ use pollux_callers::{Failure as Reason, Served, Target};
 use pollux_command::limits::raise_descriptor_limit;
 use pollux_command::output::Failure;
 use pollux_pool_flags::{StartFlags, Wake};
-use pollux_processes::Desk;
+use pollux_processes::ControlSocket;
 use pollux_xatmi::environment::{Environment, Transport};
 use pollux_xatmi::queue::Prefix;
 use rustix::process::Signal;
@@ -62,8 +62,8 @@ fn transport(name: &str) -> Result<Transport, String> {
 /// Starts a pool and calls as often as it is told to.
 pub(crate) fn run(flags: HerdFlags) -> Result<ExitCode, Failure> {
     prepare(Signal::KILL)?;
-    let desk = Desk::on_stdin().map_err(|error| Failure::failed(error.to_string()))?;
-    pollux_callers::serve(&desk, || Herd::start(flags))
+    let control = ControlSocket::on_stdin().map_err(|error| Failure::failed(error.to_string()))?;
+    pollux_callers::serve(&control, || Herd::start(flags))
         .map_err(|error| Failure::failed(error.to_string()))?;
     Ok(ExitCode::SUCCESS)
 }
@@ -134,7 +134,7 @@ impl Target for Herd {
         self.customers[caller].lock().expect("a caller does not panic").ask()
     }
 
-    fn crew(&self) -> Vec<u32> {
+    fn workers(&self) -> Vec<u32> {
         self.pool.lock().expect(ALONE).told.values().map(|row| row.pid).collect()
     }
 

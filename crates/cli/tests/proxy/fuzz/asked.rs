@@ -109,6 +109,6 @@ pub(crate) fn mark(body: &[u8]) -> (usize, u64) {
 }
 
 /// Whether a request has a body, and of what kind, so that it can be answered in time.
-pub(crate) fn waits_to_go_on(head: &Head) -> bool {
+pub(crate) fn waits_to_proceed(head: &Head) -> bool {
     head.fields.has("expect", "100-continue") && head.frame != Frame::Nothing
 }

@@ -1,5 +1,5 @@
 //! nginx as a second reader of what the proxy sends: it passes requests on to a backend that says what
-//! it was told.
+//! it was asked to.
 
 use std::net::SocketAddr;
 use std::os::unix::net::UnixStream;

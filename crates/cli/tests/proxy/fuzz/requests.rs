@@ -59,7 +59,7 @@ impl Parts {
     }
 }
 
-/// The script of a connection; `id` is no other one's.
+/// The script of a connection; `id` is its own alone.
 pub(crate) fn script(random: &mut Random, id: &str) -> Script {
     let is_sound = random.once_in(3);
     let mut script = Script { bytes: Vec::new(), begins: Vec::new(), is_sound };

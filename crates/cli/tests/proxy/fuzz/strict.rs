@@ -4,7 +4,7 @@
 //! What the proxy sends to a backend is held to a single form: see [`Writer::Proxy`]. Of what clients
 //! send the tolerances that `docs/http-server.md` names are taken as well.
 
-/// Who wrote the message.
+/// The sender of the message.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Writer {
     /// Any client: empty lines in front, an absolute target, HTTP/1.0, chunk extensions, trailers.

@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 
-use super::asked::{canonical, end_to_end, mark, waits_to_go_on};
+use super::asked::{canonical, end_to_end, mark, waits_to_proceed};
 use super::strict::{self, Head, Writer};
 use crate::stage::PATIENCE;
 
@@ -146,14 +146,14 @@ struct Notes {
     writer: Writer,
     /// The head whose body is on its way.
     head: Option<Head>,
-    is_told: bool,
+    is_reported: bool,
     is_refused: bool,
 }
 
 impl Default for Notes {
     fn default() -> Self {
         let (bytes, writer) = (Vec::new(), Writer::Proxy);
-        Self { bytes, writer, head: None, is_told: false, is_refused: false }
+        Self { bytes, writer, head: None, is_reported: false, is_refused: false }
     }
 }
 
@@ -182,14 +182,14 @@ impl Notes {
         }
         let head = self.head.as_ref()?;
         match strict::body(&self.bytes, head.frame, self.writer) {
-            Ok(None) if waits_to_go_on(head) && !self.is_told => {
-                self.is_told = true;
+            Ok(None) if waits_to_proceed(head) && !self.is_reported => {
+                self.is_reported = true;
                 Some(Step::GoOn)
             }
             Ok(None) => None,
             Ok(Some((body, len))) => {
                 self.bytes.drain(..len);
-                self.is_told = false;
+                self.is_reported = false;
                 let head = self.head.take()?;
                 let is_head = head.method == "HEAD";
                 Some(Step::Request(seen(&head, Some(mark(&body)), self.writer), is_head))

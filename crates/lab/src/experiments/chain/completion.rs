@@ -61,7 +61,7 @@ impl Completion {
         let wanted = self.filled.min(BATCH_MAX) as u32;
         match self.ring.enter(wanted, Some(GUARD)) {
             Ok(_) => {}
-            // A completion may have told of bytes that came after its pair was filled.
+            // A completion may have reported bytes that came after its pair was filled.
             Err(error) if Errno::from_io_error(&error) == Some(Errno::TIME) => self.filled = 0,
             Err(cause) => return Err(MeasureError::Io { call: "io_uring_enter", cause }),
         }
@@ -103,7 +103,7 @@ impl Completion {
 }
 
 impl Watcher for Completion {
-    /// Every completion is a byte that came, every byte goes on as a request.
+    /// Every completion is a byte that came, every byte is passed on as a request.
     fn turn(&mut self, chain: &mut Pairs) -> Result<(), MeasureError> {
         self.enter()?;
         while let Some(completion) = self.ring.next_completion() {

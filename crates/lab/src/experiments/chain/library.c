@@ -40,7 +40,7 @@ static void send_to(int index)
         fail("send");
 }
 
-/* One event: what came in goes on to the next pair. */
+/* One event: what came in is passed to the next pair. */
 static void receive_from(int index)
 {
     char byte;

@@ -2,7 +2,7 @@
 //!
 //! The benchmark that libevent's authors showed their library with, and others theirs since:
 //! `pairs` socket pairs are watched at one end, `active` of them, evenly spread, are sent a byte.
-//! Whoever receives a byte sends one to the next pair, until `writes` more have been sent; the
+//! The receiver of a byte sends one to the next pair, until `writes` more have been sent; the
 //! round is over when all have arrived. Its figure is the time of a round over its events. Here
 //! rounds follow each other for as long as a turn lasts.
 //! What differs: the original also deletes and adds every pair before each round, and times that by
@@ -195,7 +195,7 @@ impl Pairs {
         let mut byte = [0u8; 1];
         match rustix::net::recv(&self.readers[index], &mut byte[..], RecvFlags::empty()) {
             Ok((_, 1..)) => self.received += 1,
-            // A poller may tell of more than there is.
+            // A poller may report more than there is.
             Err(Errno::AGAIN) => return Ok(()),
             Ok(_) => return Err(MeasureError::Protocol("the end of a pair that is open".into())),
             Err(errno) => return Err(MeasureError::io("recv")(errno)),

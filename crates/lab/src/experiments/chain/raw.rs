@@ -1,4 +1,4 @@
-//! The chain on bare level-triggered epoll: the floor for everything that waits for readiness.
+//! The chain on bare level-triggered epoll: the baseline for everything that waits for readiness.
 
 use std::os::fd::{AsFd, OwnedFd};
 

@@ -1,12 +1,12 @@
 //! The callers of the lab's own workers, at their sources.
 //!
-//! `pollux lab herd-callers` calls [`run`], which is told over its standard input what to call, and then
+//! `pollux lab herd-callers` calls [`run`], which receives over its standard input what to call, and then
 //! calls as `pollux_callers` has it.
 
 use std::net::SocketAddr;
 
 use pollux_callers::{Failure, Target};
-use pollux_processes::Desk;
+use pollux_processes::ControlSocket;
 use serde::{Deserialize, Serialize};
 
 use super::message::{Message, Purpose};
@@ -14,7 +14,7 @@ use super::requests::{Answers, Requests};
 use super::source::Source;
 use crate::error::MeasureError;
 
-/// What the callers are told first. The descriptors beside it are those of the source.
+/// What the callers receive first. The descriptors beside it are those of the source.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(super) struct Orders {
     /// What they call.
@@ -25,19 +25,19 @@ pub(super) struct Orders {
     pub(super) callers: usize,
 }
 
-/// Calls as often as it is told to.
+/// Calls as often as it is asked to.
 ///
 /// # Errors
-/// [`MeasureError`] when it can't be told what went wrong; else it is told, and this is fine.
+/// [`MeasureError`] when a failure can't be reported; one that is reported is not an error here.
 pub fn run() -> Result<(), MeasureError> {
-    let desk = Desk::on_stdin()?;
-    let Some((orders, fds)) = desk.receive::<Orders>()? else { return Ok(()) };
+    let control = ControlSocket::on_stdin()?;
+    let Some((orders, fds)) = control.receive::<Orders>()? else { return Ok(()) };
     let Orders { source, address, callers } = orders;
     let open = || {
         let (requests, answers) = Requests::new(source, address, fds, callers)?;
         Ok(Called { requests, answers })
     };
-    Ok(pollux_callers::serve(&desk, open)?)
+    Ok(pollux_callers::serve(&control, open)?)
 }
 
 /// A source, with what each caller needs for it.

@@ -9,7 +9,7 @@ use strum::VariantNames as _;
 use super::section::SECTION;
 use super::source::needed_bytes;
 use super::wait::Wait;
-use super::{Crewed, Source};
+use super::{RunningHerd, Source};
 use crate::arm::{ArmKind, Peer, RAW_C};
 use crate::axis::{Axes, Axis, AxisKind, Value, counted};
 use crate::error::MeasureError;
@@ -19,7 +19,7 @@ use crate::experiments::contract::{
 use crate::measure::{Done, RunSpec};
 use crate::record::Interval;
 
-/// Many processes that wait for one event source (seed 004).
+/// Many processes that wait for one event source (published: epollexclusive).
 pub(crate) struct Herd;
 
 /// The service pool of pollux, whose workers wait with EPOLLEXCLUSIVE.
@@ -160,7 +160,7 @@ impl Experiment for Herd {
     }
 
     fn start<'a>(&self, spec: &RunSpec, is_interrupted: &'a dyn Fn() -> bool) -> Started<'a> {
-        Ok(Box::new(Crewed::start(spec, is_interrupted)?))
+        Ok(Box::new(RunningHerd::start(spec, is_interrupted)?))
     }
 
     fn measure(

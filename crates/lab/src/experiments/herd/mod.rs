@@ -17,7 +17,7 @@ use std::os::fd::{BorrowedFd, OwnedFd};
 use std::process::{Child, Command};
 use std::time::{Duration, Instant};
 
-use pollux_processes::Desk;
+use pollux_processes::ControlSocket;
 
 use crate::error::MeasureError;
 use crate::host::Reading;
@@ -29,7 +29,6 @@ use crate::stats;
 use crate::turns::Subject;
 
 pub mod callers;
-mod crew;
 mod experiment;
 mod intake;
 mod message;
@@ -42,12 +41,13 @@ mod subject;
 mod wait;
 mod waiting;
 pub mod worker;
+mod worker_processes;
 
 pub(crate) use experiment::Herd;
 use experiment::{Form, form};
 
 pub use source::Source;
-use subject::Crewed;
+use subject::RunningHerd;
 
 use callers::Orders;
 use pollux_callers::{Called, Go, PATIENCE, Served, Word};
@@ -65,19 +65,19 @@ pub(crate) fn measure(
     is_interrupted: &dyn Fn() -> bool,
 ) -> Result<Done, MeasureError> {
     let began = Instant::now();
-    let mut crewed = Crewed::start(spec, is_interrupted)?;
+    let mut herd = RunningHerd::start(spec, is_interrupted)?;
     let boot_s = began.elapsed().as_secs_f64();
-    crewed.ramp(spec)?;
-    let (workers, callers) = crewed.pids();
+    herd.ramp(spec)?;
+    let (workers, callers) = herd.pids();
     let window = Window::open(spec, workers, callers);
-    let (called, intervals) = crewed.window(spec)?;
+    let (called, intervals) = herd.window(spec)?;
     let mut done = window.close(spec, &called)?;
     intervals.iter().for_each(on_interval);
-    done.mechanism = crewed.described().mechanism;
+    done.mechanism = herd.described().mechanism;
     if form(&spec.arm).is_some() {
         done.figures.insert("boot_s".to_owned(), boot_s);
     }
-    let work = crewed.ended()?;
+    let work = herd.ended()?;
     done.figures.extend(work.figures());
     done.counters = work.counters();
     done.worker_calls = work.calls;
@@ -128,10 +128,10 @@ fn shares(calls: &[u64]) -> BTreeMap<String, f64> {
 
 /// The process of the callers.
 struct Calling {
-    desk: Desk,
+    control: ControlSocket,
     child: Child,
     /// The workers, where they are that program's own.
-    crew: Vec<u32>,
+    workers: Vec<u32>,
     /// What those did in the last run.
     served: Served,
     /// How long it may take to end what it has started.
@@ -144,17 +144,17 @@ impl Calling {
         fds: &[BorrowedFd<'_>],
         is_interrupted: &dyn Fn() -> bool,
     ) -> Result<Self, MeasureError> {
-        let (desk, theirs) = Desk::pair()?;
-        let command = crew::command("herd-callers", &theirs);
-        let calling = Self::spawn(desk, command, theirs, Duration::ZERO)?;
-        calling.desk.send(orders, fds)?;
+        let (control, theirs) = ControlSocket::pair()?;
+        let command = worker_processes::command("herd-callers", &theirs);
+        let calling = Self::spawn(control, command, theirs, Duration::ZERO)?;
+        calling.control.send(orders, fds)?;
         calling.ready(is_interrupted)
     }
 
-    /// Starts a program with a desk as its standard input; `theirs` ends with it. Other programs than
+    /// Starts a program with a control socket as its standard input; `theirs` ends with it. Other programs than
     /// this one may take `end_patience` to end what they have started.
     fn spawn(
-        desk: Desk,
+        control: ControlSocket,
         command: std::io::Result<Command>,
         theirs: OwnedFd,
         end_patience: Duration,
@@ -163,14 +163,14 @@ impl Calling {
         let setup = |cause| MeasureError::Setup { what: what(), cause };
         let child = command.map_err(setup)?.spawn().map_err(setup)?;
         drop(theirs);
-        Ok(Self { desk, child, crew: Vec::new(), served: Served::default(), end_patience })
+        Ok(Self { control, child, workers: Vec::new(), served: Served::default(), end_patience })
     }
 
     /// Waits until they are about to call.
     fn ready(mut self, is_interrupted: &dyn Fn() -> bool) -> Result<Self, MeasureError> {
         loop {
-            match self.desk.receive_within(PATIENCE + self.end_patience, is_interrupted)? {
-                Some(Word::Crew(pids)) => self.crew = pids,
+            match self.control.receive_within(PATIENCE + self.end_patience, is_interrupted)? {
+                Some(Word::Workers(pids)) => self.workers = pids,
                 Some(Word::Ready) => return Ok(self),
                 Some(Word::Failed(what)) => return Err(failed(what)),
                 _ => return Err(self.not_ready()),
@@ -195,8 +195,8 @@ impl Calling {
 
     /// Lets a program with workers of its own end them; it is over when this returns.
     fn end(self, is_interrupted: &dyn Fn() -> bool) -> Result<(), MeasureError> {
-        self.desk.hang_up();
-        match self.desk.receive_within(PATIENCE + self.end_patience, is_interrupted)? {
+        self.control.hang_up();
+        match self.control.receive_within(PATIENCE + self.end_patience, is_interrupted)? {
             None => Ok(()),
             Some(Word::Failed(what)) => Err(failed(what)),
             Some(_) => Err(failed("said more than they were asked".to_owned())),
@@ -212,11 +212,11 @@ impl Calling {
         complaint: &dyn Fn() -> Option<MeasureError>,
         is_interrupted: &dyn Fn() -> bool,
     ) -> Result<(Called, Vec<Interval>), MeasureError> {
-        self.desk.send(&go, &[])?;
+        self.control.send(&go, &[])?;
         let patience = longest + PATIENCE * 2;
         let mut intervals = Vec::new();
         loop {
-            match self.desk.receive_within(patience, is_interrupted)? {
+            match self.control.receive_within(patience, is_interrupted)? {
                 Some(Word::Interval(interval)) => intervals.push(interval_of(interval)),
                 Some(Word::Called(called)) => return Ok((called, intervals)),
                 // A call that fails does so because of a worker, if one has failed.
@@ -224,7 +224,7 @@ impl Calling {
                     return Err(complaint().unwrap_or_else(|| failed(what)));
                 }
                 Some(Word::Served(served)) => self.served = served,
-                Some(Word::Ready | Word::Crew(_)) => {}
+                Some(Word::Ready | Word::Workers(_)) => {}
                 None => {
                     let silent = || failed("did not end when they should".to_owned());
                     return Err(complaint().unwrap_or_else(silent));
@@ -250,9 +250,10 @@ impl Drop for Calling {
         let _ = self.child.kill();
         let _ = self.child.wait();
         if !self.end_patience.is_zero() {
-            // What it has started ends by itself then, and has the other side of the desk until it has.
-            while let Ok(Some(_)) = self.desk.receive_within::<Word>(self.end_patience, &|| false) {
-            }
+            // What it has started ends by itself then, and has the other side of the control socket until it has.
+            while let Ok(Some(_)) =
+                self.control.receive_within::<Word>(self.end_patience, &|| false)
+            {}
         }
     }
 }
@@ -273,7 +274,7 @@ impl Window {
         let threads = || workers.iter().map(|&pid| (pid, pid)).collect();
         let sources = spec.sources.as_ref().map(without_wakeups);
         let spec = RunSpec { sources, ..spec.clone() };
-        // The kernel wakes a herd in the time of whoever calls.
+        // The kernel wakes a herd in the time of the caller.
         let watched = Watched::start(&spec, threads, Some(callers));
         let before = TaskUse::of_processes(&workers);
         Self { workers, before, watched }

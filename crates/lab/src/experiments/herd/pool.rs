@@ -7,7 +7,7 @@
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-use pollux_processes::Desk;
+use pollux_processes::ControlSocket;
 
 use super::{Calling, Form, Source};
 use crate::error::MeasureError;
@@ -19,7 +19,7 @@ const PROGRAM: &str = "pollux-pool";
 /// How long a pool may take to start or to end with all workers; 250 take a fraction of a second.
 const PATIENCE: Duration = Duration::from_secs(20);
 
-/// Why there can be no pool here, if so.
+/// Why a pool can't run here, if so.
 pub(super) fn missing() -> Option<String> {
     let reason = "pollux-pool was found neither beside pollux nor in PATH (in the sources: cargo build \
                   --release -p pollux-pool)";
@@ -40,8 +40,8 @@ pub(super) fn start(
         what: missing().unwrap_or_default(),
     })?;
     let own = std::process::id();
-    let (desk, theirs) = Desk::pair()?;
-    let command = theirs.try_clone().map(|desk| {
+    let (control, theirs) = ControlSocket::pair()?;
+    let command = theirs.try_clone().map(|control| {
         let mut command = Command::new(program);
         command.args(["herd", "--wake", form.wake, "--transport", form.transport]);
         command.args(["--prefix", &format!("/pollux-herd-{own}")]);
@@ -49,8 +49,8 @@ pub(super) fn start(
         for axis in ["workers", "callers"] {
             command.args([&format!("--{axis}"), &spec.count(axis).to_string()]);
         }
-        command.stdin(Stdio::from(desk)).stdout(Stdio::null()).stderr(Stdio::null());
+        command.stdin(Stdio::from(control)).stdout(Stdio::null()).stderr(Stdio::null());
         command
     });
-    Calling::spawn(desk, command, theirs, PATIENCE)?.ready(is_interrupted)
+    Calling::spawn(control, command, theirs, PATIENCE)?.ready(is_interrupted)
 }

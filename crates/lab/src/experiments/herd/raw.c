@@ -1,12 +1,12 @@
-/* The floor of herds: callers and workers on POSIX message queues, in C, with the system calls that
+/* The baseline of herds: callers and workers on POSIX message queues, in C, with the system calls that
  * are needed and nothing else. `raw.rs` builds it, starts it as
  *
  *     raw WORKERS CALLERS
  *
  * and talks with it over the socket that is its standard input, a JSON text in each message:
  *
- *     it says {"crew":[PID,...]} and "ready"
- *     it is told [IS_WINDOW,TIME_MS,INTERVAL_MS,CALLS] and calls: for a time, or so often
+ *     it says {"workers":[PID,...]} and "ready"
+ *     it receives [IS_WINDOW,TIME_MS,INTERVAL_MS,CALLS] and calls: for a time, or so often
  *     it says an interval for each that passed, {"served":...} and {"called":...}
  *
  * and so on until the socket is closed. Each worker is a process with an epoll set of its own in
@@ -52,7 +52,7 @@ struct caller {
 struct tick { uint64_t at_ns, calls; long long switches; };
 
 static int workers, callers;
-static pid_t crew[WORKERS_MAX];
+static pid_t worker_pids[WORKERS_MAX];
 static struct counts *counts;
 /* Posted by each worker that is about to wait. */
 static sem_t *ready;
@@ -78,7 +78,7 @@ static void say(const char *format, ...)
 
 static void fail(const char *what)
 {
-    pthread_mutex_lock(&lock); /* Of several at once the first is heard, and ends all. */
+    pthread_mutex_lock(&lock); /* Of several at once the first is reported, and ends all. */
     say("{\"failed\":\"%s: %s\"}", what, strerror(errno));
     exit(1);
 }
@@ -147,10 +147,10 @@ static void hire(void)
 {
     pid_t parent = getpid();
     for (int number = 0; number < workers; number++) {
-        crew[number] = fork();
-        if (crew[number] < 0)
+        worker_pids[number] = fork();
+        if (worker_pids[number] < 0)
             fail("fork of a worker (see ulimit -u and pids.max)");
-        if (crew[number] == 0) {
+        if (worker_pids[number] == 0) {
             prctl(PR_SET_PDEATHSIG, SIGKILL);
             close(0);
             if (getppid() != parent)
@@ -166,8 +166,8 @@ static void hire(void)
 static void dismiss(void)
 {
     for (int number = 0; number < workers; number++)
-        if (crew[number] > 0)
-            kill(crew[number], SIGKILL);
+        if (worker_pids[number] > 0)
+            kill(worker_pids[number], SIGKILL);
     while (wait(0) > 0)
         ;
 }
@@ -365,7 +365,7 @@ int main(int count, char **words)
     if (count != 3 || (workers = atoi(words[1])) < 1 || workers > WORKERS_MAX
         || (callers = atoi(words[2])) < 1 || callers > CALLERS_MAX)
         return 2;
-    /* A window is long, and whoever measures may be killed in it. */
+    /* A window is long, and the measuring process may be killed in it. */
     prctl(PR_SET_PDEATHSIG, SIGKILL);
     pthread_condattr_t by_clock;
     pthread_condattr_init(&by_clock);
@@ -381,8 +381,8 @@ int main(int count, char **words)
     hire();
     for (int number = 0; number < workers; number++)
         length += snprintf(text + length, sizeof text - length, "%s%d", number ? "," : "",
-                           crew[number]);
-    say("{\"crew\":[%s]}", text);
+                           worker_pids[number]);
+    say("{\"workers\":[%s]}", text);
     say("\"ready\"");
     for (;;) {
         unsigned is_window;

@@ -8,7 +8,7 @@
 //! | pipe | 128 bytes, written at once | 128 bytes in the caller's own pipe |
 //!
 //! The names of queues are removed as soon as all descriptors are open; the descriptors travel over
-//! a [`pollux_processes::Desk`]. The worker's end is `intake`, the callers' end is `requests`.
+//! a [`pollux_processes::ControlSocket`]. The worker's end is `intake`, the callers' end is `requests`.
 
 use std::ffi::CString;
 use std::io;

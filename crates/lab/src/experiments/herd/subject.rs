@@ -1,7 +1,7 @@
 //! A herd in turns: callers call while it is its turn, and workers sleep in between.
 //!
 //! The measured side is the workers and their callers together: the kernel wakes a herd in the time
-//! of whoever calls. At the end the calls that each worker counted must add up to those that were
+//! of the callers. At the end the calls that each worker counted must add up to those that were
 //! answered in all turns.
 
 use std::collections::BTreeMap;
@@ -10,11 +10,11 @@ use std::time::Duration;
 use pollux_callers::{Called, Go, Served};
 
 use super::callers::Orders;
-use super::crew::Crew;
 use super::source::{Opened, Source};
 use super::wait::Wait;
 use super::wait_of;
 use super::worker::Report;
+use super::worker_processes::WorkerProcesses;
 use super::{Calling, Form, check_sum, for_each_call, form, pool, raw, requests_of, shares};
 use crate::arm::RAW_C;
 use crate::error::MeasureError;
@@ -29,9 +29,9 @@ const WINDOWS_MAX: u32 = 20;
 const SHORTEST_TURN: Duration = Duration::from_millis(20);
 
 /// Workers and their callers.
-pub(super) struct Crewed<'a> {
+pub(super) struct RunningHerd<'a> {
     calling: Calling,
-    crew: Workers,
+    workers: Workers,
     pids: Vec<u32>,
     /// CPU time that the callers have used in all turns.
     callers: Duration,
@@ -47,12 +47,19 @@ pub(super) struct Crewed<'a> {
 /// Whose processes the workers are.
 enum Workers {
     /// The lab's own, which wait for a source.
-    Own { crew: Crew, source: Source, opened: Opened, callers: usize, wait: Wait, ramp: u64 },
+    Own {
+        processes: WorkerProcesses,
+        source: Source,
+        opened: Opened,
+        callers: usize,
+        wait: Wait,
+        ramp: u64,
+    },
     /// Those of the program that calls: what each did so far, and how they wait.
     Foreign { served: Served, mechanism: String },
 }
 
-impl<'a> Crewed<'a> {
+impl<'a> RunningHerd<'a> {
     /// Starts workers and callers of the arm.
     pub(crate) fn start(
         spec: &RunSpec,
@@ -60,15 +67,16 @@ impl<'a> Crewed<'a> {
     ) -> Result<Self, MeasureError> {
         let (workers, callers) = (spec.count("workers"), spec.count("callers"));
         let source = Source::of(&spec.axes);
-        let (calling, crew, pids) = match spec.arm.peer() {
+        let (calling, workers, pids) = match spec.arm.peer() {
             None => {
                 let wait = wait_of(spec)?;
                 let opened = Opened::open(source, callers, wait == Wait::Block)?;
-                let crew = Crew::start(workers, source, wait, &opened, is_interrupted)?;
+                let processes =
+                    WorkerProcesses::start(workers, source, wait, &opened, is_interrupted)?;
                 let orders = Orders { source, address: opened.address, callers };
                 let calling = Calling::start(&orders, &opened.for_callers(), is_interrupted)?;
-                let pids = crew.pids();
-                (calling, Workers::Own { crew, source, opened, callers, wait, ramp: 0 }, pids)
+                let pids = processes.pids();
+                (calling, Workers::Own { processes, source, opened, callers, wait, ramp: 0 }, pids)
             }
             Some(peer) => {
                 let (calling, mechanism) = match form(&spec.arm) {
@@ -85,14 +93,14 @@ impl<'a> Crewed<'a> {
                         return Err(MeasureError::Spec(what));
                     }
                 };
-                let pids = calling.crew.clone();
+                let pids = calling.workers.clone();
                 (calling, Workers::Foreign { served: Served::default(), mechanism }, pids)
             }
         };
         let before = TaskUse::of_processes(&pids);
         Ok(Self {
             calling,
-            crew,
+            workers,
             pids,
             callers: Duration::ZERO,
             calls: 0,
@@ -103,7 +111,7 @@ impl<'a> Crewed<'a> {
     }
 }
 
-impl Crewed<'_> {
+impl RunningHerd<'_> {
     /// The ramp of a whole run; what follows is counted without it.
     pub(super) fn ramp(&mut self, spec: &RunSpec) -> Result<(), MeasureError> {
         let ramp_ms = spec.ramp_ms;
@@ -113,7 +121,7 @@ impl Crewed<'_> {
         let go = Go { is_window: false, time_ms: ramp_ms, interval_ms: ramp_ms, calls: 0 };
         let (called, _) = self.call(go, spec.ramp_time())?;
         self.calls = 0;
-        match &mut self.crew {
+        match &mut self.workers {
             // They tell it at their end.
             Workers::Own { ramp, .. } => *ramp = called.calls,
             Workers::Foreign { served, .. } => {
@@ -142,9 +150,9 @@ impl Crewed<'_> {
 
     /// Lets them call for no longer than `longest`.
     fn call(&mut self, go: Go, longest: Duration) -> Result<(Called, Vec<Interval>), MeasureError> {
-        let crew = &self.crew;
-        let complaint = || match crew {
-            Workers::Own { crew, .. } => crew.complaint(),
+        let workers = &self.workers;
+        let complaint = || match workers {
+            Workers::Own { processes, .. } => processes.complaint(),
             Workers::Foreign { .. } => None,
         };
         let (called, intervals) =
@@ -153,7 +161,7 @@ impl Crewed<'_> {
         self.calls += called.calls;
         let switches = self.machine_switches.zip(called.machine_switches);
         self.machine_switches = switches.map(|(sum, now)| sum + now);
-        if let Workers::Foreign { served, .. } = &mut self.crew {
+        if let Workers::Foreign { served, .. } = &mut self.workers {
             served.add(std::mem::take(&mut self.calling.served));
         }
         Ok((called, intervals))
@@ -161,11 +169,12 @@ impl Crewed<'_> {
 
     /// Ends callers and workers: what the workers counted.
     pub(super) fn ended(self) -> Result<Work, MeasureError> {
-        let Self { calling, crew, calls: answered, is_interrupted, .. } = self;
-        let work = match crew {
-            Workers::Own { crew, source, opened, callers, wait, ramp } => {
+        let Self { calling, workers, calls: answered, is_interrupted, .. } = self;
+        let work = match workers {
+            Workers::Own { processes, source, opened, callers, wait, ramp } => {
                 drop(calling);
-                let reports = crew.end(&requests_of(source, &opened, callers)?, is_interrupted)?;
+                let reports =
+                    processes.end(&requests_of(source, &opened, callers)?, is_interrupted)?;
                 let total = |count: fn(&Report) -> u64| reports.iter().map(count).sum::<u64>();
                 check_sum("ramp", ramp, total(|report| report.calls_ramp))?;
                 Work {
@@ -216,7 +225,7 @@ impl Work {
     }
 }
 
-impl Subject for Crewed<'_> {
+impl Subject for RunningHerd<'_> {
     fn turn(&mut self, stint: Stint) -> Result<u64, MeasureError> {
         let length = stint.length;
         let time_ms = length.as_micros().div_ceil(1000) as u64;
@@ -233,7 +242,7 @@ impl Subject for Crewed<'_> {
     }
 
     fn described(&self) -> Described {
-        let mechanism = match &self.crew {
+        let mechanism = match &self.workers {
             Workers::Own { wait, .. } => wait.name().to_owned(),
             Workers::Foreign { mechanism, .. } => mechanism.clone(),
         };

@@ -28,7 +28,7 @@ use crate::arm::{Peer, missing_driver};
 pub(super) enum Wait {
     /// An epoll instance for each worker, EPOLLEXCLUSIVE.
     Exclusive,
-    /// An epoll instance for each worker, level-triggered: what the seed's servers did before.
+    /// An epoll instance for each worker, level-triggered: what the published servers did before.
     Epoll,
     /// The same, edge-triggered.
     Edge,

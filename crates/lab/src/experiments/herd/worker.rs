@@ -1,13 +1,13 @@
 //! A worker: a process of its own that waits for the source, takes requests and answers them.
 //!
-//! `pollux lab herd-worker` calls [`run`]. It learns from its standard input what to do (`desk`),
+//! `pollux lab herd-worker` calls [`run`]. It learns from its standard input what to do (`control socket`),
 //! says there when it is ready, and at the end how many calls it answered.
 
 use std::os::fd::{AsFd, OwnedFd};
 
 use serde::{Deserialize, Serialize};
 
-use pollux_processes::Desk;
+use pollux_processes::ControlSocket;
 
 use super::intake::Intake;
 use super::message::Purpose;
@@ -16,7 +16,7 @@ use super::wait::Wait;
 use super::waiting::{Waiting, Woken};
 use crate::error::{MeasureError, in_words};
 
-/// What a worker is told. The descriptors beside it: the end of the run, the epoll instance of all
+/// What a worker receives. The descriptors beside it: the end of the run, the epoll instance of all
 /// workers where there is one, then those of the source.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 pub(super) struct Orders {
@@ -54,18 +54,22 @@ pub(super) struct Report {
 /// Works until the run is over.
 ///
 /// # Errors
-/// [`MeasureError`] when it can't be told what went wrong; else it is told, and this is fine.
+/// [`MeasureError`] when a failure can't be reported; one that is reported is not an error here.
 pub fn run() -> Result<(), MeasureError> {
-    let desk = Desk::on_stdin()?;
-    let Some((orders, fds)) = desk.receive::<Orders>()? else { return Ok(()) };
-    let word = match work(&desk, &orders, fds) {
+    let control = ControlSocket::on_stdin()?;
+    let Some((orders, fds)) = control.receive::<Orders>()? else { return Ok(()) };
+    let word = match work(&control, &orders, fds) {
         Ok(report) => Word::Ended(report),
         Err(error) => Word::Failed(in_words(&error)),
     };
-    Ok(desk.send(&word, &[])?)
+    Ok(control.send(&word, &[])?)
 }
 
-fn work(desk: &Desk, orders: &Orders, fds: Vec<OwnedFd>) -> Result<Report, MeasureError> {
+fn work(
+    control: &ControlSocket,
+    orders: &Orders,
+    fds: Vec<OwnedFd>,
+) -> Result<Report, MeasureError> {
     let Orders { source, wait } = *orders;
     let mut fds = fds.into_iter();
     let end =
@@ -73,7 +77,7 @@ fn work(desk: &Desk, orders: &Orders, fds: Vec<OwnedFd>) -> Result<Report, Measu
     let shared = (wait == Wait::Shared).then(|| fds.next()).flatten();
     let intake = Intake::new(source, fds.collect())?;
     let mut waiting = Waiting::open(wait, intake.waited_for(), end.as_fd(), shared)?;
-    desk.send(&Word::Ready, &[])?;
+    control.send(&Word::Ready, &[])?;
     serve(&intake, &mut waiting, wait == Wait::Edge)
 }
 

@@ -10,7 +10,7 @@ use std::time::Duration;
 use super::generator::Counted;
 use super::load::Load;
 
-/// More than ab itself can ask; ab keeps 40 bytes for each request that it is told of.
+/// More than ab itself can ask; ab keeps 40 bytes for each request that it is asked for.
 const REQUESTS_PER_S: u64 = 200_000;
 
 /// The command: more requests than fit into `time`, so that it is always ended by an interrupt.

@@ -23,7 +23,7 @@ const CONNECTIONS_SPARE: usize = 256;
 const FOR_EVER_S: u32 = 3600;
 
 /// The command that runs `peer` with a configuration written into `folder`; `None` for a peer
-/// that is no server of its own.
+/// that is not a server of its own.
 pub(super) fn command(
     peer: &str,
     program: &Path,

@@ -19,11 +19,11 @@ use crate::host::programs;
 use crate::measure::{Done, RunSpec};
 use crate::record::Interval;
 
-/// A server under a load generator (seeds 001 and 002).
+/// A server under a load generator (published: sys-epoll and sehttpd).
 pub(crate) struct Http;
 
 /// The lab's own, which know several processes on one port.
-pub(super) const FLOORS: [Peer; 2] = [RAW_EPOLL, RAW_URING];
+pub(super) const BASELINE_SERVERS: [Peer; 2] = [RAW_EPOLL, RAW_URING];
 /// The server nginx.
 pub(crate) const NGINX: Peer =
     Peer { name: "nginx", missing: || programs::missing("nginx", "nginx") };
@@ -46,7 +46,7 @@ const OTHER_GENERATOR_RUNTIME_MIN: Duration = Duration::from_millis(500);
 
 /// Most bytes of a reply.
 const REPLY_BYTES_MAX: u64 = 1 << 20;
-/// The same of the floors, and of HAProxy, whose replies fit one of its buffers.
+/// The same of the baseline servers, and of HAProxy, whose replies fit one of its buffers.
 const IN_MEMORY_BYTES_MAX: u64 = 65_536;
 
 /// Of servers and proxies.
@@ -217,22 +217,27 @@ impl Experiment for Http {
     }
 
     fn arm_fault(&self, axes: &Axes, arm: &ArmKind) -> Option<String> {
-        let is_floor = FLOORS.iter().any(|floor| arm.is(*floor));
+        let is_baseline_server = BASELINE_SERVERS.iter().any(|server| arm.is(*server));
         if is_split(axes) && arm.is_other() {
-            return Some("only pollux sends a reply in two writes when it is told to".to_owned());
+            return Some("only pollux sends a reply in two writes when it is asked to".to_owned());
         }
-        let is_plain = is_floor || arm.is(H2O) || arm.is(LIGHTTPD);
+        let is_plain = is_baseline_server || arm.is(H2O) || arm.is(LIGHTTPD);
         if axes.is_on(ENCRYPTED.name) && is_plain {
             return Some("the lab has no configuration of it with TLS".to_owned());
         }
-        if axes.is_on(FILE.name) && (is_floor || arm.is(HAPROXY)) {
+        if axes.is_on(FILE.name) && (is_baseline_server || arm.is(HAPROXY)) {
             return Some("it does not serve files".to_owned());
         }
-        if axes.number(REPLY_BYTES.name) > IN_MEMORY_BYTES_MAX && (is_floor || arm.is(HAPROXY)) {
+        if axes.number(REPLY_BYTES.name) > IN_MEMORY_BYTES_MAX
+            && (is_baseline_server || arm.is(HAPROXY))
+        {
             return Some(format!("its replies have at most {IN_MEMORY_BYTES_MAX} bytes here"));
         }
-        (axes.get(PROCESSES).is_some() && arm.is_other() && !is_floor && !arm.is_program())
-            .then(|| "the lab does not run several processes of it on one port".to_owned())
+        (axes.get(PROCESSES).is_some()
+            && arm.is_other()
+            && !is_baseline_server
+            && !arm.is_program())
+        .then(|| "the lab does not run several processes of it on one port".to_owned())
     }
 
     fn point_fault(&self, axes: &Axes) -> Option<String> {

@@ -79,11 +79,11 @@ pub(crate) fn running_fault(pid: u32, address: SocketAddr) -> Option<String> {
         return Some(format!("process {pid} does not run; expected the number of one that does"));
     };
     let pids = tree.pids();
-    (listener::is_of(&pids, address) == Some(false)).then(|| strangers_at(address, &pids))
+    (listener::is_of(&pids, address) == Some(false)).then(|| other_servers_at(address, &pids))
 }
 
 /// That another process than these listens at `address`, and what is expected.
-pub(super) fn strangers_at(address: SocketAddr, pids: &[u32]) -> String {
+pub(super) fn other_servers_at(address: SocketAddr, pids: &[u32]) -> String {
     let elsewhere = elsewhere(pids, ", which listens at ");
     match listener::owner(address) {
         Some((owner, name)) => format!(
@@ -140,7 +140,7 @@ mod tests {
     }
 
     #[test]
-    fn a_running_server_that_is_gone_or_another_one_is_told_apart() {
+    fn a_running_server_that_is_gone_or_another_one_is_distinguished() {
         use std::net::{Ipv4Addr, TcpListener};
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a listener");
         let address = listener.local_addr().expect("its address");

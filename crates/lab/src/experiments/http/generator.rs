@@ -19,10 +19,10 @@ use super::{ab, own, wrk};
 use crate::error::MeasureError;
 use crate::host::programs;
 
-/// How long a generator may go on after its time: pollux waits for what is under way, wrk looks
+/// How long a generator may run after its time: pollux waits for what is under way, wrk looks
 /// ten times a second whether it was interrupted.
 const STOP_PATIENCE: Duration = own::PATIENCE.saturating_mul(2);
-/// A run in which more requests than this share failed is no measurement.
+/// A run in which more requests than this share failed is not a measurement.
 const FAILED_SHARE_MAX: f64 = 0.001;
 
 /// What a generator counted.
@@ -154,7 +154,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_run_with_failures_is_no_measurement() {
+    fn a_run_with_failures_is_not_a_measurement() {
         let counted = |requests, failed| Counted {
             requests,
             failed,

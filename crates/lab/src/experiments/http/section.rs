@@ -77,8 +77,8 @@ fn in_flight(run: &Measurement) -> Option<f64> {
 fn stalls(record: &Record, experiment: &str) -> Vec<String> {
     let rows = record.results.iter().filter(|row| row.experiment == experiment);
     let mut found: BTreeMap<(&str, bool), Vec<(u64, f64)>> = BTreeMap::new();
-    for row in rows.filter(|row| row.verdict != Verdict::NoiseFloor) {
-        // Whether it was told to make the mistake.
+    for row in rows.filter(|row| row.verdict != Verdict::NoiseLevel) {
+        // Whether it was asked to make the mistake.
         let is_meant = row.axes.get("reply").is_some_and(|reply| reply == "split");
         if let Some(stall) = stall(record, row) {
             found.entry((&row.arm, is_meant)).or_default().push(stall);

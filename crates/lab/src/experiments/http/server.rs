@@ -116,11 +116,11 @@ impl Server {
         }
         tree.look();
         if listener::is_of(&tree.pids(), address) == Some(false) {
-            return Err(first.failed(&foreign::strangers_at(address, &tree.pids())).into());
+            return Err(first.failed(&foreign::other_servers_at(address, &tree.pids())).into());
         }
         let name = first.name().to_owned();
         let mut processes = vec![first];
-        // Each says by itself that it listens; who answers on the port is the kernel's choice.
+        // Each says by itself that it listens; which one answers on the port is the kernel's choice.
         for _ in 1..load.processes {
             processes.push(started(spec, load, cpu, Ends { listen: address, behind }, None)?.0);
         }
@@ -295,7 +295,7 @@ pub(crate) fn cpu_time_of(tree: &mut Tree) -> Duration {
     })
 }
 
-/// How an answer differs from the first, if it does: what was measured between is no work of one kind. A
+/// How an answer differs from the first, if it does: what was measured between is not work of one kind. A
 /// page that shows a count or the time may vary in its length.
 fn change(first: &Answered, last: &Answered) -> Option<String> {
     let told =
@@ -378,7 +378,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_answer_that_has_changed_is_told() {
+    fn an_answer_that_has_changed_is_reported() {
         let answered =
             |status, body_bytes| Answered { status, body_bytes, keep_alive: true, tls: None };
         let first = answered(200, 128);
@@ -391,7 +391,7 @@ mod tests {
     }
 
     #[test]
-    fn an_answer_of_another_status_or_length_is_told() {
+    fn an_answer_of_another_status_or_length_is_reported() {
         let load = Load { path: "/x".to_owned(), ..Load::kept(Role::Answers, 1) };
         let asked = Asked { url: String::new(), status: 200, body_bytes: Some(128) };
         let told = |status, body_bytes, asked: &Asked| {

@@ -1,6 +1,6 @@
 //! The commands that servers are started by, and where they listen then.
 //!
-//! Servers of pollux and the floors choose a port and say it; all others are told one.
+//! Servers of pollux and the baseline servers choose a port and print it; all others are given one.
 
 use std::net::{Ipv4Addr, SocketAddr, TcpListener};
 use std::path::{Path, PathBuf};
@@ -12,7 +12,7 @@ use pollux_poller::Mechanism;
 use pollux_processes::Program;
 
 use super::config;
-use super::experiment::{FLOORS, PEERS};
+use super::experiment::{BASELINE_SERVERS, PEERS};
 use super::foreign::{CommandLine, write_site};
 use super::load::Load;
 use super::times::TimesSocket;
@@ -120,8 +120,8 @@ fn start(
     }
     match spec.arm.peer() {
         None => Err(MeasureError::Spec("http needs a driver or a peer".into())),
-        Some(name) if FLOORS.iter().any(|floor| floor.name == name) => {
-            let mut command = floor(name, ends.listen, load)?;
+        Some(name) if BASELINE_SERVERS.iter().any(|server| server.name == name) => {
+            let mut command = baseline_server(name, ends.listen, load)?;
             if !load.is_kept_alive {
                 command.arg("--close");
             }
@@ -140,7 +140,7 @@ pub(super) fn backend(load: &Load, cpu: usize) -> Result<(Program, SocketAddr), 
     let any = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
     let mut command = match load.is_closed_behind {
         false => serve(&itself()?, Driver::Readiness(Mechanism::EpollEt), cpu, any, load),
-        true => floor(RAW_EPOLL.name, any, load)?,
+        true => baseline_server(RAW_EPOLL.name, any, load)?,
     };
     match load.is_closed_behind {
         false => command.args(["--reply", &load.reply_bytes.to_string()]),
@@ -167,9 +167,9 @@ fn pollux_of(spec: &RunSpec) -> Result<PathBuf, MeasureError> {
     spec.arm.build().map_or_else(itself, |build| Ok(build.program.clone()))
 }
 
-fn floor(name: &str, listen: SocketAddr, load: &Load) -> Result<Command, MeasureError> {
+fn baseline_server(name: &str, listen: SocketAddr, load: &Load) -> Result<Command, MeasureError> {
     let mut command = Command::new(itself()?);
-    command.args(["lab", "floor", name, "--listen", &listen.to_string()]);
+    command.args(["lab", "baseline", name, "--listen", &listen.to_string()]);
     command.args(["--reply", &load.reply_bytes.to_string()]);
     Ok(command)
 }
@@ -215,7 +215,7 @@ fn secure(command: &mut Command, load: &Load) {
 fn common(command: &mut Command, driver: Driver, cpu: usize, listen: SocketAddr, load: &Load) {
     command.args(["--listen", &listen.to_string(), "--poller", driver.name()]);
     command.args(["--threads", &load.threads.to_string()]);
-    // As the others are told: no run is longer.
+    // As for the others: no run is longer.
     command.args(["--pin", &cpu.to_string(), "--idle-timeout", "1h"]);
 }
 
@@ -226,7 +226,7 @@ fn start_peer(
     behind: Option<SocketAddr>,
 ) -> Result<Start, MeasureError> {
     let peer = PEERS.into_iter().find(|peer| peer.name == name);
-    let peer = peer.ok_or_else(|| MeasureError::Spec(format!("{name} is no server")))?;
+    let peer = peer.ok_or_else(|| MeasureError::Spec(format!("{name} is not a server")))?;
     let program: PathBuf = programs::find(name).ok_or_else(|| MeasureError::Program {
         program: name.to_owned(),
         what: (peer.missing)().unwrap_or_else(|| "not found".to_owned()),
@@ -239,7 +239,7 @@ fn start_peer(
             config::command(name, &program, Ends { listen: address, behind }, load, &folder)
         })
         .map_err(|cause| setup("a configuration", cause))?;
-    let command = command.ok_or_else(|| MeasureError::Spec(format!("{name} is no server")))?;
+    let command = command.ok_or_else(|| MeasureError::Spec(format!("{name} is not a server")))?;
     Ok(Start { name: name.to_owned(), command, address: Some(address) })
 }
 

@@ -18,7 +18,7 @@ use crate::error::MeasureError;
 use crate::measure::RunSpec;
 use crate::turns::{self, Described, Life, Stint, Subject};
 
-/// A turn in which more requests than this share failed is no measurement.
+/// A turn in which more requests than this share failed is not a measurement.
 pub(super) const FAILED_SHARE_MAX: f64 = 0.001;
 
 /// A turn before the first one that counts, in which a server of the user shows what it is.

@@ -7,7 +7,7 @@ use crate::experiments::contract::{
 };
 use crate::measure::RunSpec;
 
-/// Tokens that hop between pipes (seed 001, `pipetest`).
+/// Tokens that hop between pipes (published: sys-epoll, `pipetest`).
 pub(crate) struct Pipes;
 
 /// Two descriptors for each pipe.

@@ -1,6 +1,6 @@
 //! `pipes`: tokens hop between pipes of which all are watched and nearly all are idle.
 //!
-//! Ben LaHaise's `pipetest` (seed 001; rules in its 2002 and 2006 forms): every read end is
+//! Ben LaHaise's `pipetest` (published: sys-epoll; rules in its 2002 and 2006 forms): every read end is
 //! registered once. In each turn all pending tokens are written into their pipes, one wait
 //! follows, whole tokens are read from what is ready, each is checked to be in the pipe that it
 //! was meant for, counts as one pass and goes to its next pipe, until its generations are used

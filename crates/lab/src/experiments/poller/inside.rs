@@ -28,7 +28,7 @@ use crate::error::MeasureError;
 const ROUNDS: u64 = 1_000;
 /// Resets, and closes under a batch of events.
 const PEERS: u64 = 200;
-/// Whoever has to close a broken connection comes a turn late, as a task does that is queued.
+/// The close of a broken connection comes a turn late, as a task does that is queued.
 const TURNS_UNTIL_CLOSED: u64 = 2;
 const SLEEPS: u64 = 100;
 const WAKES: u64 = 10_000;
@@ -104,7 +104,7 @@ impl Scene {
         Ok(())
     }
 
-    /// A turn's wait, before which the kernel is told; whom each event is handed to.
+    /// A turn's wait, before which updates are applied; the session that each event is passed to.
     fn turn(&mut self) -> Result<Vec<(Token, Readiness)>, MeasureError> {
         if let Some(table) = &mut self.table {
             table.apply(&mut *self.poller, &self.counters, &mut Vec::new());
@@ -176,7 +176,7 @@ fn reset(peer: TcpStream) -> Result<(), MeasureError> {
     Ok(())
 }
 
-/// A peer answers and resets, as in the seed's trace; its data is read at once, and whoever has to
+/// A peer answers and resets, as in the published trace; its data is read at once, and the session that has to
 /// close the connection comes a turn late.
 pub(super) fn error(mechanism: Option<Mechanism>) -> Result<Tried, MeasureError> {
     let peers = Peers::open()?;
@@ -202,11 +202,11 @@ pub(super) fn error(mechanism: Option<Mechanism>) -> Result<Tried, MeasureError>
     Ok(Tried::of(told as f64 / PEERS as f64, PEERS, [read]))
 }
 
-/// What a reset may be told as.
+/// What a reset may be reported as.
 const CONDITIONS: [Readiness; 4] =
     [Readiness::READABLE, Readiness::RDHUP, Readiness::HUP, Readiness::ERROR];
 
-/// A peer resets: as how many conditions that is told. The table masks all but one, and the read tells
+/// A peer resets: as how many conditions that is reported. The table masks all but one, and the read tells
 /// what it was.
 pub(super) fn masked(mechanism: Option<Mechanism>) -> Result<Tried, MeasureError> {
     let peers = Peers::open()?;
@@ -229,8 +229,8 @@ pub(super) fn masked(mechanism: Option<Mechanism>) -> Result<Tried, MeasureError
                     due.read
                 }
                 None => {
-                    let is_told = |condition: &Readiness| readiness.contains(*condition);
-                    told += CONDITIONS.iter().filter(|condition| is_told(condition)).count();
+                    let is_reported = |condition: &Readiness| readiness.contains(*condition);
+                    told += CONDITIONS.iter().filter(|condition| is_reported(condition)).count();
                     true
                 }
             };

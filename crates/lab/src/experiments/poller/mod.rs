@@ -23,7 +23,7 @@ use crate::record::Interval;
 
 mod inside;
 
-/// The checks of seed 003.
+/// The checks of HAProxy's poller history.
 pub(crate) struct Poller;
 
 /// Pollux itself without the behaviour that a check is about.
@@ -123,15 +123,15 @@ const CHECKS: [Check; 13] = [
     },
     Check {
         name: "error",
-        load: "a peer answers and resets, whoever closes comes a turn late",
+        load: "a peer answers and resets, the close comes a turn late",
         metric: Metric::cost("wake-ups for each EPOLLERR", "wake-ups"),
         peers: &[EPOLL_PLAIN],
         run: Run::Inside(inside::error),
     },
     Check {
         name: "masked",
-        load: "a peer resets, and the read alone tells of it",
-        metric: Metric::cost("conditions that a reset is told as", "conditions"),
+        load: "a peer resets, and the read alone reports it",
+        metric: Metric::cost("conditions that a reset is reported as", "conditions"),
         peers: &[EPOLL_PLAIN],
         run: Run::Inside(inside::masked),
     },
@@ -234,7 +234,7 @@ impl Experiment for Poller {
                 Some("a one-shot registration is the loop's affair".to_owned())
             }
             (Run::Proxy(..) | Run::Inside(_), Some(3..)) => {
-                Some("registration changes of io_uring are no calls of their own".to_owned())
+                Some("registration changes of io_uring are not calls of their own".to_owned())
             }
             _ => None,
         }

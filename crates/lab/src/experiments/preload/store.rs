@@ -39,7 +39,7 @@ pub(super) enum Protocol {
 }
 
 impl Protocol {
-    /// That of a program; none of one that is no store.
+    /// That of a program; none of one that is not a store.
     pub(super) fn of(program: &str) -> Option<Self> {
         match program {
             "redis-server" => Some(Self::Redis),

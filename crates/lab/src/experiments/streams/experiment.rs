@@ -8,7 +8,7 @@ use crate::axis::{Axes, Axis, AxisKind, Value};
 use crate::experiments::contract::{Experiment, Facts, Needs, PIPE_COST, Started, TCP_COST};
 use crate::measure::RunSpec;
 
-/// Many streams fed by a writer thread (seed 000, `epoll_bench`).
+/// Many streams fed by a writer thread (published: epoll-bench, `epoll_bench`).
 pub(crate) struct Streams;
 
 /// Descriptors are bounded by RLIMIT_NOFILE later, in the plan.

@@ -1,6 +1,6 @@
 //! `streams`: many streams that are written to, a reader on the poller under test.
 //!
-//! After Eric Dumazet's `epoll_bench` (seed 000). How many streams are ready when the reader looks
+//! After Eric Dumazet's `epoll_bench` (published: epoll-bench). How many streams are ready when the reader looks
 //! decides what an event costs, so it is an axis: with `ready` that many of them are kept ready
 //! (`held`). Without (`ready = "free"`) reader and writer run against each other as in the
 //! original, and find whatever number the scheduler makes of it (`free`).
@@ -86,7 +86,7 @@ fn raw(spec: &RunSpec) -> Result<Program, MeasureError> {
 
 /// The reading side: a poller with every stream registered once.
 ///
-/// A reader behind a poller does not block: an edge may be told again for data that was read
+/// A reader behind a poller does not block: an edge may be reported again for data that was read
 /// meanwhile, and a blocking read would then stand still until the stream is fed again.
 struct Reader {
     mechanism: Mechanism,

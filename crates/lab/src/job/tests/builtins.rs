@@ -21,6 +21,7 @@ fn every_builtin_is_right_and_called_like_its_file() {
         assert_eq!(builtin(known.name), Some(known.text));
     }
     assert_eq!(builtin("slow"), None);
+    assert_eq!(find("seed2").expect("its old name").name, "published-sehttpd");
 }
 
 #[test]
@@ -33,15 +34,15 @@ fn the_builtins_take_as_long_as_their_comments_say() {
     };
     for (name, forecast) in [
         ("quick", 100..=175),
-        ("seed0", 450..=530),
-        ("seed1", 1400..=1650),
+        ("published-epoll-bench", 450..=530),
+        ("published-sys-epoll", 1400..=1650),
         ("chain", 540..=640),
         ("http", 1000..=1200),
         ("dead", 1000..=1250),
-        ("seed2", 600..=720),
-        ("seed3", 90..=300),
+        ("published-sehttpd", 600..=720),
+        ("published-haproxy", 90..=300),
         ("herd", 340..=450),
-        ("seed4", 500..=600),
+        ("published-epollexclusive", 500..=600),
         // Without a second build.
         ("version", 30..=60),
     ] {
@@ -113,7 +114,7 @@ fn a_generator_that_does_not_pipeline_is_not_asked_to() {
 #[test]
 fn only_pollux_is_run_where_replies_are_split_and_there_the_rate_is_judged() {
     let machine = machine(1 << 20, &|_| None);
-    let mut job = find("seed2").expect("built in");
+    let mut job = find("published-sehttpd").expect("built in");
     job.parts[0].arms.extend(known("http").peers.iter().copied().map(Arm::peer));
     let plan = Plan::make(job.clone(), &machine);
     assert_eq!(plan.points.len(), 20);
@@ -176,7 +177,7 @@ fn a_name_that_means_nothing_is_answered_with_those_that_do() {
     assert_eq!(
         error,
         format!(
-            "\"quik\" is no job; expected a path to a .toml file, a built-in job ({jobs}) or an \
+            "\"quik\" is not a job; expected a path to a .toml file, a built-in job ({jobs}) or an \
              experiment ({experiments}); did you mean \"quick\"?"
         )
     );

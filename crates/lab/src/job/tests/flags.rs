@@ -38,7 +38,7 @@ fn a_budget_that_is_asked_for_is_used() {
         ("streams", "--budget 20m --blocks 6", 6),
         ("http", "--budget 30s", 200),
         // Counts: more of them decide nothing.
-        ("seed3", "--budget 20m", 3),
+        ("published-haproxy", "--budget 20m", 3),
     ] {
         assert_eq!(right(target, line).blocks_max, most, "{target} {line}");
     }
@@ -88,7 +88,7 @@ fn arms_of_the_user_share_a_pattern_or_are_servers() {
 fn a_wrong_flag_is_named_with_what_would_be_right() {
     let names = crate::job::arms::arm_names().join(", ");
     for case in include_str!("flags.txt").trim_end().split("\n\n") {
-        let (line, told) = case.split_once('\n').expect("what is told");
+        let (line, told) = case.split_once('\n').expect("a message");
         let line = line.strip_prefix("$ ").expect("what is typed");
         let (target, line) = line.split_once(' ').expect("flags");
         let answer = read(target, given(line)).expect_err(case).to_string();
@@ -101,6 +101,6 @@ fn a_wrong_flag_is_named_with_what_would_be_right() {
 #[test]
 fn all_wrong_flags_are_named_at_once() {
     let flags = given("--seed x --runtime 1 --arm x --arm y");
-    let mistakes = read("seed0", flags).expect_err("wrong flags");
+    let mistakes = read("published-epoll-bench", flags).expect_err("wrong flags");
     assert_eq!(mistakes.mistakes.len(), 4, "{mistakes}");
 }

@@ -47,7 +47,7 @@ fn a_mistake_is_answered_with_its_place_and_what_is_expected() {
 }
 
 #[test]
-fn a_wrong_global_setting_is_told_once_for_all_jobs() {
+fn a_wrong_global_setting_is_reported_once_for_all_jobs() {
     let text = "[global]\ninterval = \"3s\"\n[[job]]\nexperiment = \"streams\"\n[[job]]\n\
                 experiment = \"pipes\"\n";
     let expected = "x.toml:2:12: an interval of 3s is longer than the runtime of 500ms; expected \
@@ -56,7 +56,7 @@ fn a_wrong_global_setting_is_told_once_for_all_jobs() {
 }
 
 #[test]
-fn all_mistakes_of_a_file_are_told_at_once_and_in_its_order() {
+fn all_mistakes_of_a_file_are_reported_at_once_and_in_its_order() {
     let text = "schema = 3\n[global]\nblcoks = 2\nruntime = \"2 parsecs\"\ninterval = \"1s\"\n\
                 arms = [\"epol\", \"pol\"]\nbaseline = \"x\"\n[[job]]\nexperiment = \"pipes\"\n\
                 rule = \"jumping\"\narms = [{ name = \"a\" }]\n";

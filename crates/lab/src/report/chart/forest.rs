@@ -90,7 +90,7 @@ fn plot(record: &Record, comparison: &Comparison<'_>) -> Table {
 fn stretch(forest: &Forest, row: &ResultRow) -> Cell {
     let dot = match row.verdict {
         Verdict::Faster | Verdict::Slower => Dot::Disc,
-        Verdict::Equivalent | Verdict::NoiseFloor => Dot::Square,
+        Verdict::Equivalent | Verdict::NoiseLevel => Dot::Square,
         _ => Dot::Ring,
     };
     let (ratio, verdict) = (words::ratio_and_interval(row), words::judgement(row));

@@ -1,8 +1,9 @@
-//! The sections of the page, in reading order: answer, results, why, the seed, every run, the machine.
+//! The sections of the page, in reading order: answer, results, why, the published result, every run, the machine.
 //!
 //! `html.rs` puts them one after the other. Each is a function from the record to markup; a section
 //! about which the record holds nothing is empty text.
 
+pub(super) mod beside;
 pub(super) mod columns;
 pub(super) mod head;
 pub(super) mod machine;
@@ -10,7 +11,6 @@ pub(super) mod own;
 pub(super) mod perf;
 pub(super) mod results;
 pub(super) mod runs;
-pub(super) mod seed;
 pub(super) mod times;
 pub(super) mod why;
 

@@ -1,7 +1,7 @@
-//! Floors: responders that do the least a server can do, for servers to be compared with.
+//! Baseline servers: programs that do the least a server can do, for servers to be compared with.
 //!
 //! They parse nothing, check nothing and have no deadlines: no server can be meant to beat them,
-//! and none may be run in their place. `pollux lab floor NAME` runs one; the `http` experiment
+//! and none may be run in their place. `pollux lab baseline NAME` runs one; the `http` experiment
 //! starts it as an arm. They are written on bare system calls, as a C program would be, and not
 //! on the poller or the loops that they are a measure for.
 //! `raw-uring` leans on the ring of `pollux-sys`, as there is no safe one below it.
@@ -18,22 +18,22 @@ mod error;
 mod reply;
 mod uring;
 
-pub use error::FloorError;
+pub use error::BaselineError;
 
 /// Connections that may wait to be accepted; the kernel cuts it to `net.core.somaxconn`.
 const BACKLOG: i32 = 4096;
 
-/// Which floor.
+/// One of them.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Floor {
+pub enum BaselineServer {
     /// Edge-triggered epoll.
     RawEpoll,
     /// io_uring by completion.
     RawUring,
 }
 
-impl Floor {
-    /// Every floor.
+impl BaselineServer {
+    /// Every baseline server.
     pub const ALL: [Self; 2] = [Self::RawEpoll, Self::RawUring];
 
     /// Name on the command line and of the arm.
@@ -45,22 +45,22 @@ impl Floor {
         }
     }
 
-    /// The floor called `name`.
+    /// The baseline server called `name`.
     #[must_use]
     pub fn by_name(name: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|floor| floor.name() == name)
+        Self::ALL.into_iter().find(|server| server.name() == name)
     }
 }
 
-impl fmt::Display for Floor {
+impl fmt::Display for BaselineServer {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.pad(self.name())
     }
 }
 
-/// What a floor is told.
+/// Options of a baseline server.
 #[derive(Clone, Copy, Debug)]
-pub struct FloorOptions {
+pub struct BaselineOptions {
     /// Where to listen; port 0 takes a free one.
     pub listen: SocketAddr,
     /// Length of the body of each reply.
@@ -69,42 +69,42 @@ pub struct FloorOptions {
     pub closes: bool,
 }
 
-/// Runs `floor` until the process is ended; `on_listening` hears of the address.
+/// Runs `server` until the process is ended; `on_listening` receives the address.
 ///
 /// # Errors
-/// [`FloorError`] when the address can't be had or the mechanism fails as a whole. A single
+/// [`BaselineError`] when the address can't be had or the mechanism fails as a whole. A single
 /// connection that fails is closed.
 pub fn run(
-    floor: Floor,
-    options: &FloorOptions,
+    server: BaselineServer,
+    options: &BaselineOptions,
     on_listening: &mut dyn FnMut(SocketAddr),
-) -> Result<(), FloorError> {
+) -> Result<(), BaselineError> {
     let listener = listen(options.listen)?;
-    let address = rustix::net::getsockname(&listener).map_err(FloorError::io("getsockname"))?;
-    let address = SocketAddr::try_from(address).map_err(FloorError::io("getsockname"))?;
+    let address = rustix::net::getsockname(&listener).map_err(BaselineError::io("getsockname"))?;
+    let address = SocketAddr::try_from(address).map_err(BaselineError::io("getsockname"))?;
     let replies = reply::Replies::new(options.reply_bytes, options.closes);
     on_listening(address);
-    match floor {
-        Floor::RawEpoll => epoll::serve(&listener, &replies),
-        Floor::RawUring => uring::serve(&listener, &replies),
+    match server {
+        BaselineServer::RawEpoll => epoll::serve(&listener, &replies),
+        BaselineServer::RawUring => uring::serve(&listener, &replies),
     }
 }
 
 /// A listener that does not block; what it accepts inherits TCP_NODELAY.
-fn listen(address: SocketAddr) -> Result<OwnedFd, FloorError> {
+fn listen(address: SocketAddr) -> Result<OwnedFd, BaselineError> {
     let family = if address.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 };
     let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
     let open = || -> rustix::io::Result<OwnedFd> {
         let listener = rustix::net::socket_with(family, SocketType::STREAM, flags, None)?;
         sockopt::set_socket_reuseaddr(&listener, true)?;
-        // Several processes of a floor share the connections that one may not have.
+        // Several processes of a baseline server share the connections that one may not have.
         sockopt::set_socket_reuseport(&listener, true)?;
         sockopt::set_tcp_nodelay(&listener, true)?;
         rustix::net::bind(&listener, &address)?;
         rustix::net::listen(&listener, BACKLOG)?;
         Ok(listener)
     };
-    open().map_err(|errno| FloorError::Setup {
+    open().map_err(|errno| BaselineError::Setup {
         what: format!("a listener on {address}"),
         cause: errno.into(),
     })

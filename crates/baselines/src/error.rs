@@ -1,11 +1,11 @@
-//! Why a floor ended: the network never ends one, only its own mechanism does.
+//! Why a baseline server ended: the network never ends one, only its own mechanism does.
 
 use std::io;
 
-/// Why a floor could not begin or go on.
+/// Why a baseline server could not begin or continue.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
-pub enum FloorError {
+pub enum BaselineError {
     /// Its listener or its ring could not be had.
     #[error("could not set up {what}")]
     Setup {
@@ -25,11 +25,11 @@ pub enum FloorError {
         cause: io::Error,
     },
     /// A ring without a free slot after so many tries.
-    #[error("the ring can't go on: {0}")]
+    #[error("the ring failed: {0}")]
     Ring(String),
 }
 
-impl FloorError {
+impl BaselineError {
     pub(crate) fn io(call: &'static str) -> impl Fn(rustix::io::Errno) -> Self {
         move |errno| Self::Io { call, cause: errno.into() }
     }

@@ -1,8 +1,8 @@
 //! The worker processes of a run: started, watched, ended, and never left behind.
 //!
-//! Workers share one [`Desk`]: each takes one of as many orders. They end when the pipe that all of
-//! them watch is closed; those that block take a request each that says stop. Whoever has not ended
-//! by a deadline is killed, and so is everybody when a crew is dropped.
+//! Workers share one [`ControlSocket`]: each takes one of as many orders. They end when the pipe that all of
+//! them watch is closed; those that block take a request each that says stop. One that has not ended
+//! by a deadline is killed, and so are all when [`WorkerProcesses`] is dropped.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::process::{Child, Command, Stdio};
@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use rustix::event::epoll::EventFlags;
 use rustix::pipe::{PipeFlags, pipe_with};
 
-use pollux_processes::Desk;
+use pollux_processes::ControlSocket;
 
 use super::message::{Message, Purpose};
 use super::requests::Requests;
@@ -23,20 +23,20 @@ use crate::error::MeasureError;
 
 /// How long all workers may take until they wait; a hundred times what one takes.
 const READY_PATIENCE: Duration = Duration::from_secs(60);
-/// How long they may take to end when they are told to.
+/// How long they may take to end when they are asked to.
 const END_PATIENCE: Duration = Duration::from_secs(10);
 
 /// Workers that wait for a source.
 #[derive(Debug)]
-pub(super) struct Crew {
-    desk: Desk,
+pub(super) struct WorkerProcesses {
+    control: ControlSocket,
     children: Vec<Child>,
     wait: Wait,
     /// Closing it is the end for all who watch the other side.
     end: Option<OwnedFd>,
 }
 
-impl Crew {
+impl WorkerProcesses {
     /// Starts so many workers and returns when all of them are about to wait.
     pub(super) fn start(
         count: usize,
@@ -58,30 +58,30 @@ impl Crew {
         fds.extend(shared.as_ref().map(AsFd::as_fd));
         fds.extend(opened.for_workers());
         let orders = Orders { source, wait };
-        let (desk, theirs) = Desk::pair()?;
-        let mut crew = Self { desk, children: Vec::new(), wait, end: Some(end) };
+        let (control, theirs) = ControlSocket::pair()?;
+        let mut processes = Self { control, children: Vec::new(), wait, end: Some(end) };
         for number in 1..=count {
             if is_interrupted() {
                 return Err(MeasureError::Interrupted);
             }
             let child = start("herd-worker", &theirs);
-            crew.children.push(child.map_err(|cause| MeasureError::Setup {
+            processes.children.push(child.map_err(|cause| MeasureError::Setup {
                 what: format!("worker {number} of {count} (see ulimit -u and pids.max)"),
                 cause,
             })?);
-            crew.desk.send(&orders, &fds)?;
+            processes.control.send(&orders, &fds)?;
         }
-        // From here on the desk ends with the last worker.
+        // From here on the control socket ends with the last worker.
         drop(theirs);
-        crew.wait_until_ready(is_interrupted)?;
-        Ok(crew)
+        processes.wait_until_ready(is_interrupted)?;
+        Ok(processes)
     }
 
     fn wait_until_ready(&self, is_interrupted: &dyn Fn() -> bool) -> Result<(), MeasureError> {
         let start = Instant::now();
         for ready in 0..self.children.len() {
             let left = READY_PATIENCE.saturating_sub(start.elapsed());
-            match self.desk.receive_within(left, is_interrupted)? {
+            match self.control.receive_within(left, is_interrupted)? {
                 Some(Word::Ready) => {}
                 Some(Word::Failed(what)) => return Err(failed(what)),
                 Some(Word::Ended(_)) | None => {
@@ -100,7 +100,7 @@ impl Crew {
 
     /// What a worker has said that failed meanwhile, if one has.
     pub(super) fn complaint(&self) -> Option<MeasureError> {
-        match self.desk.receive_within(Duration::ZERO, &|| false) {
+        match self.control.receive_within(Duration::ZERO, &|| false) {
             Ok(Some(Word::Failed(what))) => Some(failed(what)),
             _ => None,
         }
@@ -126,13 +126,13 @@ impl Crew {
         let mut reports = Vec::new();
         while reports.len() < count {
             let left = END_PATIENCE.saturating_sub(start.elapsed());
-            match self.desk.receive_within(left, is_interrupted)? {
+            match self.control.receive_within(left, is_interrupted)? {
                 Some(Word::Ended(report)) => reports.push(report),
                 Some(Word::Failed(what)) => return Err(failed(what)),
                 Some(Word::Ready) => {}
                 None => {
                     let ended = reports.len();
-                    let what = format!("{ended} of {count} ended when they were told to");
+                    let what = format!("{ended} of {count} ended when they were asked to");
                     return Err(failed(what));
                 }
             }
@@ -141,7 +141,7 @@ impl Crew {
     }
 }
 
-impl Drop for Crew {
+impl Drop for WorkerProcesses {
     fn drop(&mut self) {
         // Those that have ended by themselves do not mind.
         self.children.iter_mut().for_each(|child| drop(child.kill()));
@@ -149,16 +149,16 @@ impl Drop for Crew {
     }
 }
 
-/// Starts a hidden command of this program with `desk` as its standard input.
-pub(super) fn start(name: &str, desk: &OwnedFd) -> std::io::Result<Child> {
-    command(name, desk)?.spawn()
+/// Starts a hidden command of this program with `control socket` as its standard input.
+pub(super) fn start(name: &str, control: &OwnedFd) -> std::io::Result<Child> {
+    command(name, control)?.spawn()
 }
 
 /// The same before it is started.
-pub(super) fn command(name: &str, desk: &OwnedFd) -> std::io::Result<Command> {
-    let desk = desk.try_clone()?;
+pub(super) fn command(name: &str, control: &OwnedFd) -> std::io::Result<Command> {
+    let control = control.try_clone()?;
     let mut command = Command::new(std::env::current_exe()?);
-    command.args(["lab", name]).stdin(Stdio::from(desk));
+    command.args(["lab", name]).stdin(Stdio::from(control));
     command.stdout(Stdio::null()).stderr(Stdio::null());
     Ok(command)
 }

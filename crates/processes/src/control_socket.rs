@@ -1,7 +1,7 @@
 //! The socket over which a process and those that it starts talk: one JSON text for each message, and
 //! descriptors with some of them.
 //!
-//! Who starts them has one end; the other end is their standard input. Several may share theirs: each
+//! The process that starts them has one end; the other end is their standard input. Several may share theirs: each
 //! message goes to one of them, whichever comes first. What is started this way inherits nothing
 //! else, so nothing needs a name that could be left behind.
 
@@ -30,10 +30,10 @@ const SLICE: Duration = Duration::from_millis(50);
 
 /// One end of the socket.
 #[derive(Debug)]
-pub struct Desk(OwnedFd);
+pub struct ControlSocket(OwnedFd);
 
-impl Desk {
-    /// Both ends: ours, and that which becomes somebody's standard input.
+impl ControlSocket {
+    /// Both ends: ours, and that which becomes another process's standard input.
     ///
     /// # Errors
     /// The kernel gives no socket.
@@ -44,7 +44,7 @@ impl Desk {
         Ok((Self(ours), theirs))
     }
 
-    /// One end, as [`Desk::pair`] gives the other.
+    /// One end, as [`ControlSocket::pair`] gives the other.
     #[must_use]
     pub fn of(end: OwnedFd) -> Self {
         Self(end)
@@ -82,15 +82,15 @@ impl Desk {
         }
     }
 
-    /// Says nothing more: the other side finds the end.
+    /// Sends nothing more: the other side finds the end.
     pub fn hang_up(&self) {
         // One whose other side is gone has hung up already.
         let _ = rustix::net::shutdown(&self.0, rustix::net::Shutdown::Write);
     }
 
-    /// Whether nobody holds the other side any more.
+    /// Whether no process has the other side any more.
     #[must_use]
-    pub fn is_deserted(&self) -> bool {
+    pub fn is_closed_by_peer(&self) -> bool {
         let mut fds = [PollFd::new(&self.0, PollFlags::empty())];
         let polled = poll(&mut fds, Some(&Timespec::default()));
         polled.is_ok() && fds[0].revents().contains(PollFlags::HUP)
@@ -99,7 +99,7 @@ impl Desk {
     /// Waits for the next message; none when the other side is gone.
     ///
     /// # Errors
-    /// [`Error::Protocol`]: what came is no such message.
+    /// [`Error::Protocol`]: what came is not such a message.
     pub fn receive<T: DeserializeOwned>(&self) -> Result<Option<(T, Vec<OwnedFd>)>, Error> {
         let mut text = vec![0; MESSAGE_BYTES_MAX];
         let mut space = vec![MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(FDS_MAX))];
@@ -109,7 +109,7 @@ impl Desk {
             match recvmsg(&self.0, &mut parts, &mut control, RecvFlags::CMSG_CLOEXEC) {
                 Ok(received) => break received,
                 Err(Errno::INTR) => {}
-                // Everybody on the other side has ended with something unread.
+                // All processes on the other side have ended with something unread.
                 Err(Errno::CONNRESET) => return Ok(None),
                 Err(errno) => return Err(Error::io("recvmsg")(errno)),
             }
@@ -170,8 +170,8 @@ mod tests {
 
     #[test]
     fn messages_keep_their_ends_and_carry_descriptors() {
-        let (ours, theirs) = Desk::pair().expect("a pair");
-        let theirs = Desk::of(theirs);
+        let (ours, theirs) = ControlSocket::pair().expect("a pair");
+        let theirs = ControlSocket::of(theirs);
         let (read, write) = rustix::pipe::pipe().expect("a pipe");
         ours.send(&"first", &[write.as_fd()]).expect("sent");
         ours.send(&"second", &[]).expect("sent");
@@ -182,15 +182,15 @@ mod tests {
         assert_eq!(rustix::io::read(&read, &mut [0; 2]), Ok(1));
         let second = theirs.receive_within::<String>(Duration::from_secs(20), &|| false);
         assert_eq!(second.expect("received").as_deref(), Some("second"));
-        assert!(!theirs.is_deserted());
+        assert!(!theirs.is_closed_by_peer());
         drop(ours);
-        assert!(theirs.is_deserted());
+        assert!(theirs.is_closed_by_peer());
         assert!(theirs.receive::<String>().expect("an end").is_none());
     }
 
     #[test]
     fn waiting_ends_with_its_time_or_an_interruption() {
-        let (ours, _theirs) = Desk::pair().expect("a pair");
+        let (ours, _theirs) = ControlSocket::pair().expect("a pair");
         let nothing = ours.receive_within::<String>(Duration::from_millis(1), &|| false);
         assert_eq!(nothing.expect("waited"), None);
         let interrupted = ours.receive_within::<String>(Duration::from_secs(600), &|| true);

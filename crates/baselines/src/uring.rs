@@ -15,10 +15,10 @@ use pollux_sys::ring::{
     QueueFull, Received, Shots, Sizes, StreamCompletion, StreamRing, StreamSizes,
 };
 
-use crate::error::FloorError;
+use crate::error::BaselineError;
 use crate::reply::Replies;
 
-/// The ring. The arena has room for two of the longest answers.
+/// The ring. Two of the longest answers fit into the arena.
 const SIZES: StreamSizes = StreamSizes {
     ring: Sizes { submission: 4096, completion: 32_768 },
     buffers: 4096,
@@ -48,13 +48,13 @@ struct Responder<'a> {
 }
 
 /// Answers until the process is ended.
-pub(super) fn serve(listener: &OwnedFd, replies: &Replies) -> Result<(), FloorError> {
-    let ring = StreamRing::open(SIZES).map_err(|refused| FloorError::Setup {
+pub(super) fn serve(listener: &OwnedFd, replies: &Replies) -> Result<(), BaselineError> {
+    let ring = StreamRing::open(SIZES).map_err(|refused| BaselineError::Setup {
         what: format!("a ring ({refused})"),
         cause: io::Error::other("io_uring is not available"),
     })?;
-    // A ring waits for connections by itself; it must not be told that there are none.
-    rustix::io::ioctl_fionbio(listener, false).map_err(FloorError::io("ioctl"))?;
+    // A ring waits for connections by itself; the socket must not say that there are none.
+    rustix::io::ioctl_fionbio(listener, false).map_err(BaselineError::io("ioctl"))?;
     let (connections, ending) = (Vec::new(), Vec::new());
     let mut responder = Responder { ring, listener, replies, connections, ending };
     responder.accept()?;
@@ -73,7 +73,7 @@ pub(super) fn serve(listener: &OwnedFd, replies: &Replies) -> Result<(), FloorEr
 
 impl Responder<'_> {
     #[inline]
-    fn complete(&mut self, completion: StreamCompletion) -> Result<(), FloorError> {
+    fn complete(&mut self, completion: StreamCompletion) -> Result<(), BaselineError> {
         let fd = completion.user_data as u32 as RawFd;
         match completion.user_data & MARKS {
             ACCEPT => self.accepted(completion),
@@ -87,12 +87,12 @@ impl Responder<'_> {
         }
     }
 
-    fn accept(&mut self) -> Result<(), FloorError> {
+    fn accept(&mut self) -> Result<(), BaselineError> {
         let listener = self.listener.as_raw_fd();
         self.queue(|ring| ring.accept(listener, Shots::Many, ACCEPT).map(|_| ()))
     }
 
-    fn accepted(&mut self, mut completion: StreamCompletion) -> Result<(), FloorError> {
+    fn accepted(&mut self, mut completion: StreamCompletion) -> Result<(), BaselineError> {
         if let Some(socket) = completion.accepted() {
             let fd = socket.as_raw_fd();
             let index = fd as usize;
@@ -105,12 +105,12 @@ impl Responder<'_> {
         if completion.has_more { Ok(()) } else { self.accept() }
     }
 
-    fn receive(&mut self, fd: RawFd) -> Result<(), FloorError> {
+    fn receive(&mut self, fd: RawFd) -> Result<(), BaselineError> {
         self.queue(|ring| ring.receive(fd, Shots::Many, fd as u64))
     }
 
     #[inline]
-    fn received(&mut self, fd: RawFd, completion: StreamCompletion) -> Result<(), FloorError> {
+    fn received(&mut self, fd: RawFd, completion: StreamCompletion) -> Result<(), BaselineError> {
         let is_out_of_buffers = completion.result == -rustix::io::Errno::NOBUFS.raw_os_error();
         match completion.received {
             Some(received) => self.answer(fd, received)?,
@@ -122,7 +122,7 @@ impl Responder<'_> {
     }
 
     #[inline]
-    fn answer(&mut self, fd: RawFd, received: Received) -> Result<(), FloorError> {
+    fn answer(&mut self, fd: RawFd, received: Received) -> Result<(), BaselineError> {
         let Some(connection) = &mut self.connections[fd as usize] else {
             self.ring.give_back(received);
             return Ok(());
@@ -143,7 +143,7 @@ impl Responder<'_> {
     }
 
     #[inline]
-    fn send(&mut self, fd: RawFd, bytes: &[u8]) -> Result<(), FloorError> {
+    fn send(&mut self, fd: RawFd, bytes: &[u8]) -> Result<(), BaselineError> {
         if self.ring.spare().len() < bytes.len() {
             self.submit()?;
         }
@@ -154,7 +154,7 @@ impl Responder<'_> {
     }
 
     /// Ends the connections whose last reply is on its way; their receives then end by themselves.
-    fn end_connections(&mut self) -> Result<(), FloorError> {
+    fn end_connections(&mut self) -> Result<(), BaselineError> {
         if self.ending.is_empty() {
             return Ok(());
         }
@@ -168,7 +168,7 @@ impl Responder<'_> {
         Ok(())
     }
 
-    fn close(&mut self, fd: RawFd) -> Result<(), FloorError> {
+    fn close(&mut self, fd: RawFd) -> Result<(), BaselineError> {
         let Some(connection) = self.connections[fd as usize].take() else { return Ok(()) };
         // Its number may be another connection's before the turn is over.
         self.ending.retain(|ending| *ending != fd);
@@ -182,23 +182,23 @@ impl Responder<'_> {
     fn queue(
         &mut self,
         request: impl Fn(&mut StreamRing) -> Result<(), QueueFull>,
-    ) -> Result<(), FloorError> {
+    ) -> Result<(), BaselineError> {
         if request(&mut self.ring).is_ok() {
             return Ok(());
         }
         self.submit()?;
         request(&mut self.ring).map_err(|_| {
-            FloorError::Ring("the queue of a ring is full right after it was submitted".into())
+            BaselineError::Ring("the queue of a ring is full right after it was submitted".into())
         })
     }
 
-    fn submit(&mut self) -> Result<(), FloorError> {
+    fn submit(&mut self) -> Result<(), BaselineError> {
         self.ring.submit().map_err(entered)?;
         self.ring.reset_arena();
         Ok(())
     }
 }
 
-fn entered(cause: io::Error) -> FloorError {
-    FloorError::Io { call: "io_uring_enter", cause }
+fn entered(cause: io::Error) -> BaselineError {
+    BaselineError::Io { call: "io_uring_enter", cause }
 }

@@ -1,18 +1,18 @@
-//! What a floor says, and how it tells that it was asked: blank lines and nothing else.
+//! The replies of a baseline server, and how it recognises a request: by the blank line and nothing else.
 //!
-//! Both floors answer from constants that are made once. They look at the first line only to
+//! Both answer from constants that are made once. They read the first line only to
 //! tell HTTP/1.0 from 1.1, which `ab` needs.
 
 use memchr::{memchr, memmem::Finder};
 
 /// The end of a request head.
 const BLANK_LINE: &[u8] = b"\r\n\r\n";
-/// Most replies that one send carries; a reader has room for some more short requests.
+/// Most replies that one send carries; some more short requests fit into a read.
 const TOGETHER_MAX: usize = 256;
 /// Most bytes that the replies which are kept together may take.
 const TOGETHER_BYTES_MAX: usize = 1 << 20;
 
-/// The replies of one floor.
+/// The replies of one baseline server.
 pub(super) struct Replies {
     /// The HTTP/1.1 reply, many times in a row.
     together: Vec<u8>,

@@ -1,4 +1,4 @@
-//! The floors as a client sees them: they answer everything that ends in a blank line, keep and
+//! The baseline servers as a client sees them: they answer everything that ends in a blank line, keep and
 //! close connections as they should, and never leave one open that is over.
 
 use std::io::{BufRead, BufReader, Read, Write};
@@ -8,17 +8,17 @@ use std::time::Duration;
 
 const PATIENCE: Duration = Duration::from_secs(20);
 
-/// A floor that ends with the test.
-struct Floor {
+/// A baseline server that ends with the test.
+struct BaselineServer {
     process: Child,
     address: SocketAddr,
 }
 
-impl Floor {
-    /// The floor, or nothing where this machine has none, with the reason on standard error.
+impl BaselineServer {
+    /// The baseline server, or nothing where this machine has none, with the reason on standard error.
     fn start(name: &str, options: &[&str]) -> Option<Self> {
         let mut command = Command::new(env!("CARGO_BIN_EXE_pollux"));
-        command.args(["lab", "floor", name]).args(options).stderr(Stdio::piped());
+        command.args(["lab", "baseline", name]).args(options).stderr(Stdio::piped());
         let mut process = command.spawn().expect("pollux starts");
         let mut lines = BufReader::new(process.stderr.take().expect("a pipe")).lines();
         let first = lines.next().expect("a line").expect("text");
@@ -28,13 +28,13 @@ impl Floor {
             panic!("{name}: {first}");
         };
         let address = address.parse().expect("an address");
-        let mut floor = Self { process, address };
-        if floor.exchange(b"GET / HTTP/1.1\r\n\r\n").is_empty() {
+        let mut server = Self { process, address };
+        if server.exchange(b"GET / HTTP/1.1\r\n\r\n").is_empty() {
             let reason = lines.next().map_or_else(String::new, Result::unwrap_or_default);
             skip(name, &reason);
             return None;
         }
-        Some(floor)
+        Some(server)
     }
 
     fn connect(&self) -> TcpStream {
@@ -43,7 +43,7 @@ impl Floor {
         connection
     }
 
-    /// Everything that comes back for these bytes and an end of our side, until the floor's end.
+    /// Everything that comes back for these bytes and an end of our side, until the baseline server's end.
     fn exchange(&mut self, bytes: &[u8]) -> String {
         let mut connection = self.connect();
         let mut answer = String::new();
@@ -55,7 +55,7 @@ impl Floor {
     }
 }
 
-impl Drop for Floor {
+impl Drop for BaselineServer {
     fn drop(&mut self) {
         let _ = self.process.kill();
         let _ = self.process.wait();
@@ -68,10 +68,10 @@ fn skip(name: &str, reason: &str) {
     eprintln!("skipped: {name}: {reason}");
 }
 
-fn on_every_floor(options: &[&str], test: impl Fn(&mut Floor)) {
+fn on_every_baseline_server(options: &[&str], test: impl Fn(&mut BaselineServer)) {
     for name in ["raw-epoll", "raw-uring"] {
-        if let Some(mut floor) = Floor::start(name, options) {
-            test(&mut floor);
+        if let Some(mut server) = BaselineServer::start(name, options) {
+            test(&mut server);
         }
     }
 }
@@ -90,9 +90,9 @@ fn read_replies(connection: &mut TcpStream, count: usize) -> String {
 
 #[test]
 fn a_request_and_the_end_behind_it_are_both_answered() {
-    on_every_floor(&[], |floor| {
+    on_every_baseline_server(&[], |server| {
         for requests in [1, 3] {
-            let answer = floor.exchange(&b"GET / HTTP/1.1\r\nHost: x\r\n\r\n".repeat(requests));
+            let answer = server.exchange(&b"GET / HTTP/1.1\r\nHost: x\r\n\r\n".repeat(requests));
             assert_eq!(answer.matches("HTTP/1.1 200 OK").count(), requests);
             assert!(answer.ends_with(&"x".repeat(128)));
         }
@@ -101,8 +101,8 @@ fn a_request_and_the_end_behind_it_are_both_answered() {
 
 #[test]
 fn a_kept_connection_answers_requests_however_they_are_cut() {
-    on_every_floor(&[], |floor| {
-        let mut connection = floor.connect();
+    on_every_baseline_server(&[], |server| {
+        let mut connection = server.connect();
         for part in ["GET / HTTP/1.1\r\nHost: x\r\n\r\n", "GET / HTTP/1.1\r\nHost: x\r\n\r"] {
             connection.write_all(part.as_bytes()).expect("written");
         }
@@ -114,14 +114,14 @@ fn a_kept_connection_answers_requests_however_they_are_cut() {
 
 #[test]
 fn http_1_0_is_closed_unless_it_asks_to_be_kept() {
-    on_every_floor(&[], |floor| {
-        let mut connection = floor.connect();
+    on_every_baseline_server(&[], |server| {
+        let mut connection = server.connect();
         connection.write_all(b"GET / HTTP/1.0\r\n\r\n").expect("written");
         let mut answer = String::new();
         connection.read_to_string(&mut answer).expect("an answer and the end");
         assert!(answer.starts_with("HTTP/1.0 200 OK") && answer.contains("Connection: close"));
 
-        let mut connection = floor.connect();
+        let mut connection = server.connect();
         for _ in 0..2 {
             let request = b"GET / HTTP/1.0\r\nConnection: Keep-Alive\r\n\r\n";
             connection.write_all(request).expect("written");
@@ -132,9 +132,9 @@ fn http_1_0_is_closed_unless_it_asks_to_be_kept() {
 
 #[test]
 fn a_closing_floor_closes_behind_each_reply() {
-    on_every_floor(&["--close"], |floor| {
+    on_every_baseline_server(&["--close"], |server| {
         for _ in 0..3 {
-            let mut connection = floor.connect();
+            let mut connection = server.connect();
             connection.write_all(b"GET / HTTP/1.1\r\n\r\n").expect("written");
             let mut answer = String::new();
             connection.read_to_string(&mut answer).expect("an answer and the end");
@@ -145,13 +145,13 @@ fn a_closing_floor_closes_behind_each_reply() {
 
 #[test]
 fn connections_that_end_give_their_descriptors_back() {
-    on_every_floor(&[], |floor| {
-        let fds = format!("/proc/{}/fd", floor.process.id());
+    on_every_baseline_server(&[], |server| {
+        let fds = format!("/proc/{}/fd", server.process.id());
         let open = || std::fs::read_dir(&fds).expect("its descriptors").count();
         let before = open();
         let held: Vec<TcpStream> = (0..20)
             .map(|_| {
-                let mut connection = floor.connect();
+                let mut connection = server.connect();
                 connection.write_all(b"GET / HTTP/1.1\r\n\r\n").expect("written");
                 read_replies(&mut connection, 1);
                 connection
@@ -162,8 +162,8 @@ fn connections_that_end_give_their_descriptors_back() {
         let start = std::time::Instant::now();
         while open() > before {
             assert!(start.elapsed() < PATIENCE, "{} descriptors are left", open() - before);
-            // A request of another connection gives the floor a turn.
-            floor.exchange(b"GET / HTTP/1.1\r\n\r\n");
+            // A request of another connection gives the baseline server a turn.
+            server.exchange(b"GET / HTTP/1.1\r\n\r\n");
         }
     });
 }

@@ -2,8 +2,8 @@
 //!
 //! A connection is registered once and never changed. An edge is read until a read comes back
 //! short, or to the end of the stream where the edge says that the peer has finished: its data
-//! and its end may share one edge, and there would be no second one. A reply that the socket does
-//! not take whole ends the connection: constants are small, and a floor does not queue.
+//! and its end may share one edge, and a second one would not come. A reply that the socket does
+//! not take whole ends the connection: constants are small, and a baseline server does not queue.
 
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 
@@ -12,7 +12,7 @@ use rustix::event::epoll::{self, CreateFlags, EventData, EventFlags};
 use rustix::io::Errno;
 use rustix::net::{RecvFlags, SendFlags, SocketFlags};
 
-use crate::error::FloorError;
+use crate::error::BaselineError;
 use crate::reply::Replies;
 
 /// Events that one wait may bring.
@@ -41,10 +41,10 @@ enum After {
 }
 
 /// Answers until the process is ended.
-pub(super) fn serve(listener: &OwnedFd, replies: &Replies) -> Result<(), FloorError> {
-    let epoll = epoll::create(CreateFlags::CLOEXEC).map_err(FloorError::io("epoll_create1"))?;
+pub(super) fn serve(listener: &OwnedFd, replies: &Replies) -> Result<(), BaselineError> {
+    let epoll = epoll::create(CreateFlags::CLOEXEC).map_err(BaselineError::io("epoll_create1"))?;
     epoll::add(&epoll, listener, EventData::new_u64(LISTENER), EventFlags::IN)
-        .map_err(FloorError::io("epoll_ctl"))?;
+        .map_err(BaselineError::io("epoll_ctl"))?;
     let mut connections: Vec<Option<Connection>> = Vec::new();
     let mut events = vec![EpollEvent::NONE; EVENTS_MAX];
     let mut buffer = vec![0; BUFFER_BYTES];
@@ -52,7 +52,7 @@ pub(super) fn serve(listener: &OwnedFd, replies: &Replies) -> Result<(), FloorEr
         let found = match wait(epoll.as_fd(), &mut events, FOR_EVER) {
             Ok(found) => found,
             Err(error) if error.kind() == std::io::ErrorKind::Interrupted => continue,
-            Err(cause) => return Err(FloorError::Io { call: "epoll_wait", cause }),
+            Err(cause) => return Err(BaselineError::Io { call: "epoll_wait", cause }),
         };
         for event in &events[..found] {
             let data = event.data();
@@ -74,19 +74,19 @@ fn accept_all(
     epoll: &OwnedFd,
     listener: &OwnedFd,
     connections: &mut Vec<Option<Connection>>,
-) -> Result<(), FloorError> {
+) -> Result<(), BaselineError> {
     let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
     loop {
         let socket = match rustix::net::accept_with(listener, flags) {
             Ok(socket) => socket,
             Err(Errno::AGAIN) => return Ok(()),
             Err(Errno::CONNABORTED | Errno::INTR) => continue,
-            Err(errno) => return Err(FloorError::io("accept4")(errno)),
+            Err(errno) => return Err(BaselineError::io("accept4")(errno)),
         };
         let index = socket.as_raw_fd() as usize;
         let interest = EventFlags::IN | EventFlags::RDHUP | EventFlags::ET;
         epoll::add(epoll, &socket, EventData::new_u64(index as u64), interest)
-            .map_err(FloorError::io("epoll_ctl"))?;
+            .map_err(BaselineError::io("epoll_ctl"))?;
         if connections.len() <= index {
             connections.resize_with(index + 1, || None);
         }

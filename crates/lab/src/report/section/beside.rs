@@ -1,4 +1,4 @@
-//! Beside the seed: what a document published, ours at the same places, and whether they agree.
+//! Beside a published result: what a document published, ours at the same places, and whether they agree.
 //!
 //! Only for jobs that repeat a document. Absolute figures are shown and never compared: machines
 //! and kernels lie between; what is judged is direction and shape, in `published::agree`.
@@ -14,12 +14,12 @@ use crate::report::view::{grouped, in_order};
 use crate::stats::agree::Agreement;
 
 /// Whether the record's job repeats a document.
-pub(crate) fn has_seed(record: &Record) -> bool {
+pub(crate) fn is_there(record: &Record) -> bool {
     published::beside(record).is_some()
 }
 
 /// The section; empty for other jobs.
-pub(crate) fn seed(record: &Record) -> String {
+pub(crate) fn published(record: &Record) -> String {
     let Some(beside) = published::beside(record) else { return String::new() };
     let head = format!(
         "<h3>{}</h3><p>{}</p>{}<h4>What one should know of it</h4>{}",
@@ -32,7 +32,7 @@ pub(crate) fn seed(record: &Record) -> String {
     if !beside.checks.is_empty() {
         body += &card(&format!("<h3>Behaviours</h3>{}", checks(&beside).html()));
     }
-    section("seed", &format!("beside seed {}", beside.document.number), &body)
+    section("published", &format!("beside the published {}", beside.document.name), &body)
 }
 
 /// How many agree, in one sentence.
@@ -40,7 +40,7 @@ pub(crate) fn summary(beside: &Beside) -> String {
     let [agree, in_direction, differ, unknown] = beside.tally();
     format!(
         "Of {} series that it published, {agree} agree in direction and shape, {in_direction} in \
-         direction only, {differ} differ, {unknown} can't be told here.",
+         direction only, {differ} differ, {unknown} unknown here.",
         beside.series.len()
     )
 }
@@ -77,7 +77,7 @@ pub(crate) fn checks(beside: &Beside) -> Table {
     table
 }
 
-/// A line for each series, grouped by what it is told over.
+/// A line for each series, grouped by what it is a series over.
 pub(crate) fn overview(beside: &Beside) -> Table {
     let mut table = Table::new(["series", "there", "here", "direction and shape"]);
     let places = |one: &BesideSeries| {
@@ -100,7 +100,7 @@ fn line(one: &BesideSeries) -> [Cell; 4] {
         Agreement::Agrees => ("agrees", Tone::Good),
         Agreement::InDirection => ("agrees in direction only", Tone::Open),
         Agreement::Differs => ("differs", Tone::Bad),
-        Agreement::Unknown => ("can't be told here", Tone::Open),
+        Agreement::Unknown => ("unknown here", Tone::Open),
     };
     let verdict = Cell::text(&format!("{said}: {}", one.judgement.words));
     let (theirs, ours) = (all(theirs.collect()), all(ours.collect()));

@@ -1,0 +1,215 @@
+//! Phrases that the texts of the project do without, in code, comments, messages and pages.
+//!
+//! `docs/glossary.md` has the words that take their place. A crate that still has some is listed with
+//! their number, which may only fall.
+
+use std::path::Path;
+
+/// Places that still have some, and how many at most.
+const LEFT: [(&str, usize); 11] = [
+    ("crates/cli", 48),
+    ("crates/epoll-c", 116),
+    ("crates/load", 149),
+    ("crates/pool", 49),
+    ("crates/preload", 17),
+    ("crates/run", 7),
+    ("crates/server", 258),
+    ("crates/xatmi", 606),
+    ("crates/xatmi-c", 71),
+    ("crates/xatmi-nats", 62),
+    ("docs", 27),
+];
+
+/// Files that name the phrases: the glossary, and the places where this check does.
+const QUOTING: [&str; 2] = ["docs/glossary.md", "xtask/src/phrases.rs"];
+
+/// Folders and files that are read.
+const PLACES: [&str; 9] = [
+    "crates",
+    "docs",
+    "jobs",
+    "xtask",
+    "fuzz/checks",
+    "fuzz/src",
+    "README.md",
+    "CHANGELOG.md",
+    "CONTRIBUTING.md",
+];
+
+const ENDINGS: [&str; 6] = ["rs", "md", "toml", "c", "h", "html"];
+
+/// Private words, for which the field has one.
+const WORDS: [&str; 15] = [
+    "desk",
+    "desks",
+    "seat",
+    "seats",
+    "crew",
+    "crews",
+    "strangers",
+    "survivors",
+    "farewell",
+    "doorbell",
+    "liaison",
+    "outlet",
+    "whoever",
+    "hears",
+    "heard",
+];
+
+/// What a line has of the phrases, each as it is written there in small letters.
+fn phrases_in(line: &str) -> Vec<String> {
+    let line = line.to_ascii_lowercase();
+    let words: Vec<&str> =
+        line.split(|c: char| !c.is_ascii_alphanumeric()).filter(|word| !word.is_empty()).collect();
+    let at = |index: usize| words.get(index).copied().unwrap_or_default();
+    let mut found = Vec::new();
+    for (index, word) in words.iter().enumerate() {
+        let (next, before) = (at(index + 1), at(index.wrapping_sub(1)));
+        let is_verb = ["is", "are", "was", "were", "be", "been", "being"].contains(word);
+        let is_pair = match (*word, next) {
+            (_, "no") if is_verb => {
+                let what = at(index + 2);
+                let is_fine =
+                    ["", "more", "longer", "such", "less", "fewer", "one"].contains(&what);
+                before != "there" && !is_fine
+            }
+            (_, "told") => is_verb,
+            ("told", "of" | "by") | ("tell" | "tells", "of") => true,
+            ("go" | "goes" | "going" | "went", "on") => true,
+            ("has" | "have" | "had", "room") | ("right", "is") | ("noise", "floor") => true,
+            _ => false,
+        };
+        if is_pair {
+            found.push(format!("{word} {next}"));
+        } else if WORDS.contains(word) {
+            found.push((*word).to_owned());
+        }
+    }
+    found
+}
+
+/// A phrase and where it stands.
+struct Found {
+    file: String,
+    line: usize,
+    phrase: String,
+}
+
+fn read(root: &Path, relative: &Path, found: &mut Vec<Found>) -> Result<(), String> {
+    let path = root.join(relative);
+    let failed = |error: std::io::Error| format!("{}: {error}", relative.display());
+    if path.is_dir() {
+        for entry in std::fs::read_dir(&path).map_err(failed)? {
+            let name = entry.map_err(failed)?.file_name();
+            if name != "target" {
+                read(root, &relative.join(name), found)?;
+            }
+        }
+        return Ok(());
+    }
+    let file = relative.to_string_lossy().into_owned();
+    let is_text =
+        path.extension().is_some_and(|ending| ENDINGS.iter().any(|known| ending == *known));
+    if !is_text || QUOTING.contains(&&*file) {
+        return Ok(());
+    }
+    let text = std::fs::read_to_string(&path).map_err(failed)?;
+    // An alias keeps an old spelling readable.
+    for (index, line) in text.lines().enumerate().filter(|(_, line)| !line.contains("alias = \"")) {
+        let phrases = phrases_in(line).into_iter();
+        found.extend(phrases.map(|phrase| Found { file: file.clone(), line: index + 1, phrase }));
+    }
+    Ok(())
+}
+
+/// What is wrong: every phrase outside of what is listed, and of a listed place the number if it has grown.
+///
+/// # Errors
+/// A file that cannot be read.
+pub(crate) fn wrong(root: &Path) -> Result<Vec<String>, String> {
+    let mut found = Vec::new();
+    for place in PLACES {
+        read(root, Path::new(place), &mut found)?;
+    }
+    Ok(judge(&found))
+}
+
+fn judge(found: &[Found]) -> Vec<String> {
+    let is_in = |one: &Found, place: &str| {
+        one.file.strip_prefix(place).is_some_and(|rest| rest.starts_with('/'))
+    };
+    let is_listed = |one: &&Found| LEFT.iter().any(|(place, _)| is_in(one, place));
+    let mut wrong: Vec<String> = found
+        .iter()
+        .filter(|one| !is_listed(one))
+        .map(|one| {
+            format!("{}:{}: \"{}\" (docs/glossary.md has the word)", one.file, one.line, one.phrase)
+        })
+        .collect();
+    for (place, most) in LEFT {
+        let count = found.iter().filter(|one| is_in(one, place)).count();
+        if count > most {
+            wrong.push(format!(
+                "{place} has {count} phrases of docs/glossary.md, at most {most} before"
+            ));
+        }
+    }
+    wrong
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_text_has_more_of_the_phrases_than_before() {
+        let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("a workspace");
+        let wrong = wrong(root).expect("files are readable");
+        assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+    }
+
+    #[test]
+    fn a_planted_phrase_is_found() {
+        for (line, phrase) in [
+            ("/// Whoever waits.", "whoever"),
+            ("fn a_loop_is_told_once() {", "is told"),
+            ("a pipe is no socket", "is no"),
+            ("the loop goes on.", "goes on"),
+            ("the queue has room for it", "has room"),
+            ("an edge tells of data", "tells of"),
+            ("expected is wrong; right is 7", "right is"),
+            ("let noise_floor = 0.1;", "noise floor"),
+            ("the desk of a worker", "desk"),
+            ("a poller hears it", "hears"),
+        ] {
+            assert_eq!(phrases_in(line), [phrase], "{line}");
+        }
+        for line in [
+            "there is no socket",
+            "it is no longer open",
+            "it is no more",
+            "he told it",
+            "room for it",
+        ] {
+            assert_eq!(phrases_in(line), [""; 0], "{line}");
+        }
+    }
+
+    #[test]
+    fn a_listed_place_may_only_shrink_and_others_have_none() {
+        let found =
+            |file: &str| Found { file: file.to_owned(), line: 7, phrase: "goes on".to_owned() };
+        let (place, most) = LEFT[0];
+        let file = format!("{place}/src/lib.rs");
+        let mut all: Vec<Found> = (0..most).map(|_| found(&file)).collect();
+        assert_eq!(judge(&all), [""; 0]);
+        all.push(found(&file));
+        assert!(judge(&all)[0].contains("at most"), "{:?}", judge(&all));
+        let other = judge(&[found("crates/engine/src/lib.rs")]);
+        assert_eq!(
+            other,
+            ["crates/engine/src/lib.rs:7: \"goes on\" (docs/glossary.md has the word)"]
+        );
+    }
+}
