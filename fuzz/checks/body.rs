@@ -36,7 +36,7 @@ fn read(framing: Framing, data: &[u8], piece: usize) -> Result<Ended, Rejection>
     while at < data.len() && !reader.is_done() {
         let piece = &data[at..data.len().min(at + piece)];
         let step = reader.feed(piece)?;
-        assert!(0 < step.consumed && step.consumed <= piece.len(), "it must go on");
+        assert!(0 < step.consumed && step.consumed <= piece.len(), "it must continue");
         assert!(step.data.end <= step.consumed && step.is_done == reader.is_done());
         body.extend_from_slice(&piece[step.data]);
         at += step.consumed;

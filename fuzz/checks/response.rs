@@ -145,7 +145,7 @@ fn read(
     while at < data.len() && !reader.is_done() {
         let piece = &data[at..data.len().min(at + piece)];
         let step = reader.feed(piece)?;
-        assert!(0 < step.consumed && step.consumed <= piece.len(), "it must go on");
+        assert!(0 < step.consumed && step.consumed <= piece.len(), "it must continue");
         bytes.extend_from_slice(&piece[step.data]);
         at += step.consumed;
     }

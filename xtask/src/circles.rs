@@ -97,7 +97,7 @@ mod tests {
     }
 
     #[test]
-    fn a_circle_is_told_with_its_files() {
+    fn a_circle_is_named_with_its_files() {
         let uses = |pairs: &[(&str, &str)]| {
             let mut uses = Uses::new();
             for (from, to) in pairs {

@@ -32,7 +32,7 @@ const COMPLETIONS: [(&str, &str, &str); 3] = [
 /// A sentence: wrong arguments, a build that failed, a file that could not be written.
 pub(crate) fn install(root: &Path, arguments: &[String]) -> Result<(PathBuf, usize), String> {
     let prefix = destination("install", arguments)?;
-    // Before the build, which takes minutes: a prefix that cannot be written is told at once.
+    // Before the build, which takes minutes: a prefix that cannot be written is reported at once.
     create(&prefix.join("bin"))?;
     let staged = target(root).join("staged");
     stage(root, &staged)?;
@@ -153,7 +153,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_prefix_that_cannot_be_made_is_told_before_anything_is_built() {
+    fn a_prefix_that_cannot_be_made_is_reported_before_anything_is_built() {
         let words = ["--prefix".to_owned(), "/dev/null/prefix".to_owned()];
         let error = install(Path::new("/nowhere"), &words).expect_err("no folder");
         assert!(error.starts_with("/dev/null/prefix/bin: "), "{error}");

@@ -13,9 +13,11 @@ mod floors;
 mod install;
 mod installed;
 mod package;
+mod phrases;
 
 const HELP: &str = "\
 cargo xtask floors   check that no crate uses one above its floor
+cargo xtask phrases  check that no text has a phrase that docs/glossary.md replaces
 cargo xtask install --prefix DIR
                      build for release; put programs, C libraries, headers, pages, completions there,
                      below DESTDIR where that is set
@@ -30,17 +32,18 @@ fn main() -> ExitCode {
     let name = std::env::args().nth(1);
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("xtask lies in the workspace");
     match name.as_deref() {
-        Some("floors") => check_floors(root),
+        Some("floors") => check("the floors hold", floors::breaches(root)),
+        Some("phrases") => check("no phrase too many", phrases::wrong(root)),
         Some("install") => {
-            told(install::install(root, &arguments()).map(|(prefix, count)| {
+            ended(install::install(root, &arguments()).map(|(prefix, count)| {
                 format!("{count} files installed below {}", prefix.display())
             }))
         }
-        Some("uninstall") => told(
+        Some("uninstall") => ended(
             install::uninstall(&arguments())
                 .map(|(prefix, count)| format!("{count} files removed below {}", prefix.display())),
         ),
-        Some("package") => told(package::package(root, &arguments())),
+        Some("package") => ended(package::package(root, &arguments())),
         Some("bless") => bless(root),
         Some("ci") => run(Command::new("bash").arg(".ci/run").current_dir(root)),
         Some("help" | "--help" | "-h") => {
@@ -77,7 +80,7 @@ fn arguments() -> Vec<String> {
     std::env::args().skip(2).collect()
 }
 
-fn told(outcome: Result<String, String>) -> ExitCode {
+fn ended(outcome: Result<String, String>) -> ExitCode {
     match outcome {
         Ok(said) => {
             println!("{said}");
@@ -92,7 +95,7 @@ fn told(outcome: Result<String, String>) -> ExitCode {
 
 /// cargo as the shell of the user would start it.
 ///
-/// `cargo run` tells this program of its own package in variables. Build scripts look at some (that of
+/// `cargo run` gives this program its own package in variables. Build scripts look at some (that of
 /// ring at CARGO_MANIFEST_DIR), so that with them half of the workspace would be compiled again.
 fn cargo() -> Command {
     let mut cargo = Command::new("cargo");
@@ -105,14 +108,15 @@ fn cargo() -> Command {
     cargo
 }
 
-fn check_floors(root: &Path) -> ExitCode {
-    match floors::breaches(root) {
-        Ok(breaches) if breaches.is_empty() => {
-            println!("the floors hold");
+/// Prints what is `wrong`, or `fine` where nothing is.
+fn check(fine: &str, wrong: Result<Vec<String>, String>) -> ExitCode {
+    match wrong {
+        Ok(wrong) if wrong.is_empty() => {
+            println!("{fine}");
             ExitCode::SUCCESS
         }
-        Ok(breaches) => {
-            breaches.iter().for_each(|breach| eprintln!("{breach}"));
+        Ok(wrong) => {
+            wrong.iter().for_each(|one| eprintln!("{one}"));
             ExitCode::FAILURE
         }
         Err(error) => {
@@ -138,7 +142,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn cargo_is_not_told_of_the_package_that_starts_it() {
+    fn cargo_does_not_inherit_the_package_that_starts_it() {
         // A test has these variables, as `cargo run` has.
         assert!(std::env::var_os("CARGO_MANIFEST_DIR").is_some());
         let cargo = cargo();

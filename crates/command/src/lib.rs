@@ -9,7 +9,7 @@
 //! | `pages` | completion scripts and manual pages, written |
 //! | `limits` | the limit of descriptors of this process |
 //!
-//! Nothing here knows a command; it is told of one by `clap::Command` and a table of sections.
+//! Nothing here knows a command; it is given one as a `clap::Command` and a table of sections.
 #![forbid(unsafe_code)]
 
 pub mod help;

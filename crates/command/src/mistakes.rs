@@ -32,7 +32,7 @@ pub fn with_negative_numbers(command: Command) -> Command {
         .mut_subcommands(with_negative_numbers)
 }
 
-/// Says what is to be said. A request for help is no mistake: it is printed as any other result.
+/// Prints the message. A request for help is not a mistake: it is printed as any other result.
 /// `command` is the command line that refused, `elsewhere` the flags that are known to be tried.
 ///
 /// # Errors

@@ -40,7 +40,7 @@ pub(crate) enum ChunkExtension {
 /// What a byte makes of a place in the extensions.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Next {
-    /// They go on here.
+    /// They continue here.
     At(ChunkExtension),
     /// They have ended with the CR of their line.
     Cr,

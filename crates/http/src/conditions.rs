@@ -34,7 +34,7 @@ pub enum Outcome {
 /// Judges the conditions in `fields`; all of them together, as their order matters.
 ///
 /// An If-Range date is believed when it is exactly the modification time. The standard would have
-/// it believed only when no second change can have come within that second; who serves files that
+/// it believed only when no second change can have come within that second; a server of files that
 /// change so fast gives them tags.
 #[must_use]
 pub fn evaluate(

@@ -48,7 +48,7 @@ pub struct Acceptable {
 }
 
 impl Acceptable {
-    /// What the Accept-Encoding fields say; without any, only identity: who does not ask for a
+    /// What the Accept-Encoding fields say; without any, only identity: a client that does not ask for a
     /// coding may not know it.
     #[must_use]
     pub fn of(fields: Fields<'_>) -> Self {

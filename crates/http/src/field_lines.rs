@@ -1,6 +1,6 @@
 //! Field lines, byte by byte from the left, so that the first wrong byte decides.
 //!
-//! [`crate::Request::parse`] calls it with what follows the request line. It never goes on behind
+//! [`crate::Request::parse`] calls it with what follows the request line. It never reads behind
 //! a line that was refused.
 //!
 //! Why not a parser from outside: httparse takes a bare LF for a line end, and it wants an array
@@ -24,7 +24,7 @@ const BARE_LF: Rejection = Rejection::bad("a line ends in LF without CR", "RFC 9
 const BARE_CR: Rejection = Rejection::bad("a line starts with CR without LF", "RFC 9112 2.2");
 
 /// Reads the lines at the front of `block` up to the empty one, and says how many bytes they and
-/// it take; none when it has not arrived. Each whole line is told to `note` as name and value,
+/// it take; none when it has not arrived. Each complete line is passed to `note` as name and value,
 /// with the white space around the value.
 #[inline(always)]
 pub(crate) fn read<'b>(

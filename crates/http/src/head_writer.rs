@@ -44,7 +44,7 @@ pub struct NoRoom;
 
 impl fmt::Display for NoRoom {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("the output has no room for the head; flush it first")
+        f.write_str("the head does not fit into the output; flush it first")
     }
 }
 
@@ -55,7 +55,7 @@ impl std::error::Error for NoRoom {}
 pub struct HeadWriter<'o> {
     out: &'o mut [u8],
     len: usize,
-    has_room: bool,
+    fits: bool,
 }
 
 impl<'o> HeadWriter<'o> {
@@ -64,7 +64,7 @@ impl<'o> HeadWriter<'o> {
     #[must_use]
     #[inline]
     pub fn new(out: &'o mut [u8], status: Status) -> Self {
-        let mut head = Self { out, len: 0, has_room: true };
+        let mut head = Self { out, len: 0, fits: true };
         if status == Status::OK {
             head.put(b"HTTP/1.1 200 OK\r\n");
             return head;
@@ -177,7 +177,7 @@ impl<'o> HeadWriter<'o> {
     #[inline]
     pub fn finish(&mut self) -> Result<usize, NoRoom> {
         self.put(b"\r\n");
-        if self.has_room { Ok(self.len) } else { Err(NoRoom) }
+        if self.fits { Ok(self.len) } else { Err(NoRoom) }
     }
 
     #[inline]
@@ -187,7 +187,7 @@ impl<'o> HeadWriter<'o> {
                 room.copy_from_slice(bytes);
                 self.len += bytes.len();
             }
-            None => self.has_room = false,
+            None => self.fits = false,
         }
     }
 
@@ -235,7 +235,7 @@ mod tests {
     }
 
     #[test]
-    fn every_shorter_slice_is_no_room_and_never_a_panic() {
+    fn a_slice_that_is_too_short_is_refused_without_a_panic() {
         let write = |out: &mut [u8]| {
             HeadWriter::new(out, Status::PARTIAL_CONTENT)
                 .content_range(ByteRange { offset: 5, len_bytes: 10 }, 1234)

@@ -43,7 +43,7 @@ pub enum ProxyVersion {
     V2,
 }
 
-/// The bytes are no head of the PROXY protocol.
+/// The bytes are not a head of the PROXY protocol.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct NoProxyHeader {
     /// What is wrong.
@@ -305,7 +305,7 @@ mod tests {
     }
 
     #[test]
-    fn what_can_be_no_head_any_more_is_refused_at_once() {
+    fn what_can_be_not_a_head_any_more_is_refused_at_once() {
         let signature = |rest: &[u8]| [SIGNATURE.as_slice(), rest].concat();
         let long = format!("PROXY UNKNOWN {}", "x".repeat(107));
         for head in [

@@ -62,7 +62,7 @@ fn split(value: &[u8]) -> Option<(Option<u64>, Option<u64>)> {
     Some((number(&set[..dash])?, number(&set[dash + 1..])?))
 }
 
-/// None for what is no number; none inside for nothing at all.
+/// None for what is not a number; none inside for nothing at all.
 fn number(digits: &[u8]) -> Option<Option<u64>> {
     if !digits.iter().all(u8::is_ascii_digit) {
         return None;

@@ -20,7 +20,7 @@ use crate::{Fields, Limits, Rejection, RequestKind, ResponseBody, Status};
 /// A sound response head; borrows from the bytes it was read from.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Response<'b> {
-    /// What decides how the connection goes on.
+    /// What decides how the connection continues.
     pub facts: ResponseFacts,
     /// The phrase behind the status: any text, often empty; it means nothing.
     pub reason: &'b [u8],
@@ -126,13 +126,13 @@ impl Noted {
         to: RequestKind,
     ) -> Result<ResponseFacts, &'static Rejection> {
         let body = self.framing.judge(line.status, to, line.minor, limits)?;
-        let can_go_on = body != ResponseBody::UntilClose
+        let can_proceed = body != ResponseBody::UntilClose
             && !to.leaves_http(line.status)
             && !self.framing.is_ambiguous();
         Ok(ResponseFacts {
             status: line.status,
             version_minor: line.minor,
-            keep_alive: can_go_on && self.connection.keeps_alive(line.minor),
+            keep_alive: can_proceed && self.connection.keeps_alive(line.minor),
             head_len,
             body,
         })

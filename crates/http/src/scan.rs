@@ -101,7 +101,7 @@ fn last_word(bytes: &[u8], len: usize) -> u64 {
 mod tests {
     use super::*;
 
-    /// Every byte at every place of two words, among bytes that go on.
+    /// Every byte at every place of two words, among bytes that continue.
     fn agrees_with_single_bytes(
         filler: u8,
         stops: impl Fn(u64) -> u64,

@@ -109,7 +109,7 @@ const FORM: Rejection =
 const AUTHORITY: Rejection =
     Rejection::bad("the target's authority is not host[:port]", "RFC 9110 4.2.1");
 
-/// The authority and what follows it; none when this is no http or https URI.
+/// The authority and what follows it; none when this is not an http or https URI.
 fn split_absolute(text: &[u8]) -> Option<(&[u8], &[u8])> {
     let colon = text.iter().position(|&b| b == b':')?;
     let (scheme, rest) = text.split_at(colon);

@@ -186,7 +186,7 @@ fn unsound_hosts_and_lines_are_refused() {
 }
 
 #[test]
-fn expectations_and_framing_are_told() {
+fn expectations_and_framing_are_reported() {
     let head =
         "PUT / HTTP/1.1\r\nHost: h\r\nExpect: 100-continue\r\nTransfer-Encoding: chunked\r\n\r\n";
     let (request, _) = taken(head);

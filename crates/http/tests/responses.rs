@@ -433,7 +433,7 @@ fn a_head_gives_its_reason_and_fields() {
 }
 
 #[test]
-fn interim_answers_are_told_from_the_last_one() {
+fn interim_answers_are_distinguished_from_the_last_one() {
     for (code, is_interim) in [(100, true), (101, false), (103, true), (199, true), (200, false)] {
         let input = format!("HTTP/1.1 {code} \r\n\r\n");
         let response = Response::parse(input.as_bytes(), &Limits::default(), GET);

@@ -11,7 +11,7 @@ use crate::{Counter, Histogram, Site};
 
 pub(crate) const CELL_WORDS: usize = 1024;
 
-/// Words of a cell: who it is, counters, histograms, call sites, turns, notes.
+/// Words of a cell: its process, counters, histograms, call sites, turns, notes.
 const PID: usize = 0;
 const TID: usize = 1;
 const IMAGE: usize = 2;
@@ -94,7 +94,7 @@ impl<'a> Cell<'a> {
         self.words[NAME + 1].store(word(second), Relaxed);
         self.words[TID].store(tid.into(), Relaxed);
         self.words[IMAGE].store(image.map_or(0, |image| image + 1), Relaxed);
-        // Release: whoever sees the process sees the rest.
+        // Release: a reader that sees the process sees the rest.
         self.words[PID].store(pid.into(), Release);
     }
 

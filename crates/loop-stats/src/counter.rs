@@ -66,7 +66,7 @@ numbered! {
         OneByOne = "one_by_one",
         /// Events for a descriptor that was closed since it was registered
         Stale = "stale",
-        /// Events whose descriptor could not be told from their data
+        /// Events whose descriptor could not be recognised by their data
         Unknown = "unknown",
         /// Epoll instances made
         Creates = "creates",

@@ -37,7 +37,7 @@ impl<'a> Image<'a> {
         Self { words }
     }
 
-    /// Adds a file; what is beyond the room is left out. Only for whoever claimed it.
+    /// Adds a file; what is beyond the room is left out. Only for the thread that claimed it.
     pub fn add(&self, start: u64, end: u64, bias: u64, path: &[u8]) {
         let index = self.words[0].load(Relaxed) as usize;
         if index >= MODULES_MAX {

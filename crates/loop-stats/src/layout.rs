@@ -4,7 +4,7 @@
 //! header 64 | images: IMAGES_MAX × 2048 | cells: CELLS_MAX × 1024
 //! ```
 //!
-//! Untouched parts take no memory: the file is sparse. Whoever claims a part counts up a word of the
+//! Untouched parts take no memory: the file is sparse. A thread that claims a part counts up a word of the
 //! header, so no part has two owners, and none is ever given back.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};

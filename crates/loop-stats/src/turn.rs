@@ -48,7 +48,7 @@ pub struct Turn {
     pub cpu_ns: u64,
     /// Events of the wait before it.
     pub events: u64,
-    /// Calls that are told, beside those for which there was no room.
+    /// Calls that are listed, beside those for which there was no room.
     pub calls: Vec<CallRecord>,
     /// Calls for which there was no room.
     pub calls_left_out: u64,

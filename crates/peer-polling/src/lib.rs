@@ -103,7 +103,7 @@ mod tests {
     }
 
     #[test]
-    fn what_can_be_read_is_told_until_it_is_read() {
+    fn what_can_be_read_is_reported_until_it_is_read() {
         let (mut writers, readers) = pairs(3);
         let mut watch = Watch::open(Rc::clone(&readers), EVENTS_MAX).expect("a watch");
         assert!(look(&mut watch).is_empty());

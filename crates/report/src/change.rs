@@ -3,7 +3,7 @@
 //! Answers and tables tell changes in these words. They say nothing of which is better:
 //! less is better of costs and worse of rates.
 
-/// From this ratio on a change is told in times and not in percent.
+/// From this ratio on a change is given in times and not in percent.
 pub const TIMES_MIN: f64 = 2.0;
 
 /// Such as `1.6 % less` or `22.8 times`.

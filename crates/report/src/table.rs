@@ -1,6 +1,6 @@
 //! A table as data: for a page, for the summary of a CI step, for a terminal.
 //!
-//! Whoever has something to show fills one and chooses the form last, so that all forms say the same.
+//! A report fills one and chooses the form last, so that all forms say the same.
 //! [`Page::table`](crate::terminal::Page::table) writes it to a terminal.
 
 use askama::Template;

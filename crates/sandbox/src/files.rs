@@ -146,7 +146,7 @@ fn rules_of(path: &Path, used: Use) -> Vec<Rule> {
 /// Takes everything but `reach` from this thread and those that it starts from now on: files, TCP ports,
 /// and, where the kernel knows them, abstract sockets and signals to others. What is open stays open.
 ///
-/// A path that cannot be opened, which is no use to the process either, has no rule.
+/// A path that cannot be opened, which the process cannot use either, has no rule.
 ///
 /// # Errors
 /// [`Unavailable`]: the kernel has no landlock, or other threads run already, which it would not bind.

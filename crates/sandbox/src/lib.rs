@@ -1,4 +1,4 @@
-//! What a process gives up once it has what it needs, so that whoever takes it over gets no further:
+//! What a process gives up once it has what it needs, so that an attacker that takes it over gets no further:
 //! paths by landlock(7), system calls by seccomp(2).
 //!
 //! ```text

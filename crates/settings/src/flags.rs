@@ -1,7 +1,7 @@
 //! The flags of a command for clap, made from its table.
 //!
 //! clap divides the words of a command line and knows which flags there are; what their values mean
-//! is read by the table, as that of a file is. So all mistakes are told at once, and in one way.
+//! is read by the table, as that of a file is. So all mistakes are reported at once, and in one way.
 
 use std::ffi::OsStr;
 use std::marker::PhantomData;

@@ -39,7 +39,7 @@ impl Given {
         let failed =
             |why: String| Mistakes::one(Place::Flag(flag.to_owned()), format!("{name}{why}"));
         let mut text = String::new();
-        // Bounded here and not by the size that is told: a device or a pipe tells none.
+        // Bounded here and not by the size that the file states: a device or a pipe states none.
         File::open(path)
             .and_then(|file| file.take(FILE_BYTES_MAX + 1).read_to_string(&mut text))
             .map_err(|error| failed(format!(": {error}")))?;
@@ -77,7 +77,7 @@ impl Given {
     ///
     /// # Errors
     /// Every mistake, each with its place and with what is expected. Of a file that is not TOML
-    /// only the faults of its form are told.
+    /// only the faults of its form are reported.
     pub fn read<T: Table>(&self) -> Result<T, Mistakes> {
         let (file, text) = self.file.as_ref().map_or(("", ""), |(file, text)| (file, text));
         let reading = Reading::new(file, text, describe::<T>(), false);

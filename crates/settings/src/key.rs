@@ -1,6 +1,6 @@
 //! One key: what it is, where it may be said, what it needs, and its value.
 //!
-//! A value that is wrong is noted, and the default stands in for it: the table goes on, and is thrown
+//! A value that is wrong is noted, and the default stands in for it: the table continues, and is thrown
 //! away in the end.
 
 use std::ops::RangeInclusive;

@@ -17,7 +17,7 @@ use crate::key::{Key, ReadItem};
 use crate::mistake::{Place, did_you_mean, shown};
 use crate::said::{Item, Said};
 
-/// What a command is told, as a type that it owns. [`table!`](crate::table) makes one of a struct.
+/// The settings of a command, as a type that it owns. [`table!`](crate::table) makes one of a struct.
 pub trait Table: Sized {
     /// Asks for every key and makes a value of what was said: what it does not ask for is unknown in
     /// files and has no flag.
@@ -66,7 +66,7 @@ impl<'a> Keys<'a> {
         Key { keys: self, row }
     }
 
-    /// A key that is gone. Whoever says it is told what took its place: `by` is a key, or words.
+    /// A key that is gone. Its use is a mistake that names what took its place: `by` is a key, or words.
     pub fn replaced(&mut self, name: &'static str, by: &'static str) {
         let row = Row { name, is_hidden: true, ..Row::default() };
         let said = self.ask(&row);
@@ -138,7 +138,7 @@ impl<'a> Keys<'a> {
         tables.into_iter().map(|table| keys(table).read(&mut read)).collect()
     }
 
-    /// Key `name` has no place in this section as the rest of it is; `why` is told where it stands.
+    /// Key `name` has no place in this section as the rest of it is; `why` is reported where it stands.
     pub fn foreign(&mut self, name: &'static str, why: impl FnOnce() -> String) {
         self.asked.push(name);
         if let Some((key, _)) = self.entries.get_key_value(name) {
@@ -182,7 +182,7 @@ impl Keys<'_> {
 
     /// Notes that what was said of key `name` is wrong beside the rest: the message says why and
     /// what is expected. It stands where the key does; where that was not said, with the section. Of a
-    /// key that is wrong by itself nothing more is told.
+    /// key that is wrong by itself nothing more is reported.
     pub fn note(&mut self, name: &str, message: impl AsRef<str>) {
         if self.is_wrong(name) {
             return;
@@ -394,7 +394,7 @@ impl<'a> Keys<'a> {
                 None => self.asked.contains(&name),
             };
             if !is_asked {
-                self.reading.note(at, self.stranger(name));
+                self.reading.note(at, self.unknown(name));
             }
         }
         value
@@ -430,7 +430,7 @@ impl<'a> Keys<'a> {
     }
 
     /// What to say about a name that was not asked for.
-    fn stranger(&self, name: &str) -> String {
+    fn unknown(&self, name: &str) -> String {
         let description = self.reading.description.borrow();
         let (sections, here) = (&description.sections, &description.sections[self.section]);
         let title = here.title();

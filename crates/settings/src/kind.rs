@@ -354,7 +354,7 @@ mod tests {
     }
 
     #[test]
-    fn whole_numbers_have_bounds_that_are_told() {
+    fn whole_numbers_have_bounds_that_are_reported() {
         let kind = whole::<u32>(1..=u64::from(u32::MAX));
         assert_eq!(kind.judge("7", ""), Ok(7));
         let told = kind.judge("0", "").expect_err("too small");

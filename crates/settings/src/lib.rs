@@ -1,4 +1,4 @@
-//! What a command is told, from one table: flags, keys of a TOML file, defaults, help, completions
+//! The settings of a command, from one table: flags, keys of a TOML file, defaults, help, completions
 //! and reference page.
 //!
 //! A command owns a type, and [`table!`] makes a [`Table`] of it: a line for each key says what it
@@ -55,7 +55,7 @@
 //! let proxy: Proxy = flags.over(Given::from_toml(file, "proxy.toml")).read().expect("right");
 //! assert_eq!(proxy.threads, 4);
 //!
-//! // Every mistake is told at once, with its line.
+//! // Every mistake is reported at once, with its line.
 //! let file = "thraeds = 2\n[[backend]]\nconnect_timeout = \"5\"\n";
 //! let told = Given::from_toml(file, "proxy.toml").read::<Proxy>().expect_err("three mistakes");
 //! let told = told.to_string();

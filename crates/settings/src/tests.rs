@@ -1,4 +1,4 @@
-//! A small command with every form of key, told by flags and files, right and wrong.
+//! A small command with every form of key, set by flags and files, right and wrong.
 
 use std::time::Duration;
 
@@ -157,7 +157,7 @@ fn every_mistake_is_answered_with_its_place_and_what_is_expected() {
 }
 
 #[test]
-fn a_text_that_is_not_toml_is_told_by_its_lines_alone() {
+fn a_text_that_is_not_toml_is_recognised_by_its_lines_alone() {
     let told = said("--size 0", "speed = \"fast\"\ngoods = [").expect_err("open");
     assert!(told.starts_with("--size 0: ") && told.contains("\nf:2:"), "{told}");
     assert_eq!(told.lines().count(), 2, "{told}");

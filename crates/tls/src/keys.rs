@@ -1,4 +1,4 @@
-//! Certificates and keys in PEM files: read once, and again when a server is told to.
+//! Certificates and keys in PEM files: read once, and again when a server reloads.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -43,7 +43,7 @@ impl TlsError {
         Self { path: Some(path.to_owned()), why: why.to_string() }
     }
 
-    /// Something that is no file.
+    /// Something that is not a file.
     pub fn new(why: impl fmt::Display) -> Self {
         Self { path: None, why: why.to_string() }
     }

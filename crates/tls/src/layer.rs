@@ -1,7 +1,7 @@
 //! TLS of one connection, on either side.
 //!
 //! ```text
-//!  bytes ─► decrypt ─► kept until used ─► whoever speaks above ─► encrypt ─► write ─► bytes
+//!  bytes ─► decrypt ─► kept until used ─► session above ─► encrypt ─► write ─► bytes
 //! ```
 //!
 //! What is said above before the handshake is through leaves behind it.
@@ -128,7 +128,7 @@ impl Layer {
 
     /// Writes some of it into `room`; says how many bytes.
     pub fn write(&mut self, mut room: &mut [u8]) -> usize {
-        self.connection.write_tls(&mut room).expect("memory takes what it has room for")
+        self.connection.write_tls(&mut room).expect("memory takes what fits")
     }
 
     /// Version and cipher suite that both sides agreed on, as rustls names them
@@ -200,7 +200,7 @@ mod tests {
                 (client.take_input().as_slice(), client.is_closed()),
                 (&b"answer"[..], true)
             );
-            assert!(!server.is_closed(), "one side has ended, the other one may go on");
+            assert!(!server.is_closed(), "one side has ended, the other one may continue");
             assert_eq!(server.take_input(), b"rly");
         }
     }

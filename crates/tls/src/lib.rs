@@ -10,7 +10,7 @@
 //! | `why` | why a handshake failed, and the remedy |
 //!
 //! Everything is rustls with its ring provider, TLS 1.2 and 1.3. Nothing here knows a socket; files are
-//! read when a configuration is made, and a server's certificate again when it is told to.
+//! read when a configuration is made, and a server's certificate again when it reloads.
 #![forbid(unsafe_code)]
 
 mod chain;

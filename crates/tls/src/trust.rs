@@ -86,7 +86,7 @@ pub fn server_name(text: &str) -> Result<ServerName<'static>, String> {
     ServerName::try_from(text.to_owned()).map_err(wrong)
 }
 
-/// The authorities that this system trusts. Some that can't be read are no reason to do without the
+/// The authorities that this system trusts. Some that can't be read are not a reason to do without the
 /// others.
 fn system() -> Result<RootCertStore, TlsError> {
     let found = rustls_native_certs::load_native_certs();

@@ -119,7 +119,7 @@ fn units(root: &Path) -> Result<String, String> {
     match checked {
         Err(_) => Ok("units not checked: systemd-analyze is missing".to_owned()),
         Ok(output) => {
-            // Where no pollux is installed below /usr it says so, which is no fault of the unit.
+            // Where no pollux is installed below /usr it says so, which is not a fault of the unit.
             let said = String::from_utf8_lossy(&output.stderr);
             let faults: Vec<_> = said
                 .lines()

@@ -118,7 +118,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn an_unknown_kind_is_told_before_anything_is_built() {
+    fn an_unknown_kind_is_reported_before_anything_is_built() {
         let error = package(Path::new("/nowhere"), &["rpm".to_owned()]).expect_err("unknown");
         assert_eq!(
             error,

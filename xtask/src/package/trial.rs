@@ -26,7 +26,7 @@ pub(super) fn answer(server: &mut Command) -> Result<String, String> {
     let name = server.get_program().to_string_lossy().into_owned();
     let mut child = started.map_err(|error| format!("{name}: {error}"))?;
     let answer = ask(&mut child);
-    // It is asked no more; a server that ended by itself was told above.
+    // It is asked no more; a server that ended by itself was reported above.
     let _ = child.kill();
     let _ = child.wait();
     answer

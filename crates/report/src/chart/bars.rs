@@ -54,7 +54,7 @@ pub fn small(key: &str, (title, about): (&str, &str), head: Head<'_>, bars: &[Ba
     for (place, bar) in bars.iter().enumerate() {
         let (x, top) = (LEFT + place as f64 * step, y.at(bar.share));
         svg.rect((x + 1.0, top), (step - 2.0, y.at(0.0) - top), "bar", &bar.tip);
-        // As many names as have room: what is between them is easily filled in.
+        // As many names as fit: what is between them is easily filled in.
         let (middle, half) = (x + step / 2.0, text_width(&bar.name, SMALL) / 2.0);
         if middle - half >= free_from && middle + half <= WIDTH {
             svg.text((middle, TOP + PLOT + 14.0), "dim mid small", &bar.name);

@@ -18,7 +18,7 @@ use crate::table::{Cell, Tone};
 const ROW: u32 = 24;
 const AXIS: u32 = 36;
 /// The part of the width, in percent, that values are drawn in: at its sides half of a tick's words
-/// has to have room.
+/// has to fit.
 const PAPER: (f64, f64) = (8.0, 92.0);
 /// The narrowest that a plot gets, on a telephone: words of the axis may not touch there either.
 const NARROWEST: f64 = 210.0;

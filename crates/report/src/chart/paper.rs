@@ -87,7 +87,7 @@ impl Paper {
         widest.min(most) + LEAD
     }
 
-    /// The least height of the paper on which the names of so many lines have room.
+    /// The least height of the paper on which the names of so many lines fit.
     #[must_use]
     pub fn height_for(lines: usize) -> f64 {
         lines as f64 * PITCH
@@ -161,7 +161,7 @@ impl Paper {
         }
     }
 
-    /// Places for names over the paper, in the next line where one has no room.
+    /// Places for names over the paper, in the next line where one does not fit.
     #[must_use]
     pub fn legend<'a>(&self, names: impl Iterator<Item = &'a str>) -> Vec<At> {
         let (start, right) = self.width();

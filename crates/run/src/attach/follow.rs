@@ -440,7 +440,7 @@ mod tests {
     }
 
     #[test]
-    fn waits_are_told_apart_by_their_result_and_timeout() {
+    fn waits_are_distinguished_by_their_result_and_timeout() {
         let summary = figures(|told| {
             for (timeout, result) in [(0, 0), (-1, -4), (50, 0), (-1, 3), (-1, 64), (-1, -22)] {
                 told.call("sys_enter_epoll_wait", &[4, 0, 64, timeout]);
@@ -468,7 +468,7 @@ mod tests {
     }
 
     #[test]
-    fn a_timeout_in_memory_is_told_by_whether_the_thread_slept() {
+    fn a_timeout_in_memory_is_recognised_by_whether_the_thread_slept() {
         let summary = figures(|told| {
             told.call("sys_enter_epoll_pwait2", &[4, 0, 64, 0x7fff_0000]);
             told.call("sys_exit_epoll_pwait2", &[0]);
