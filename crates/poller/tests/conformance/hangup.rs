@@ -118,7 +118,7 @@ fn hup_is_reported_with_an_empty_interest(rig: &mut Rig) -> Verdict {
     theirs.write(1).expect("room");
     rig.quiet();
     theirs.close();
-    rig.reported(1, Interest::NONE, Readiness::HUP)
+    rig.reported_unasked(1, Interest::NONE, Readiness::HUP)
 }
 
 fn hup_is_reported_to_writers_only(rig: &mut Rig) -> Verdict {
@@ -194,5 +194,5 @@ fn oneshot_modified_to_none_reports_hup(rig: &mut Rig) -> Verdict {
     assert_eq!(rig.found(), [(1, Readiness::READABLE)]);
     writer.close();
     rig.modify(&reader, 1, Interest::NONE, Trigger::Oneshot)?;
-    rig.reported(1, Interest::NONE, Readiness::HUP)
+    rig.reported_unasked(1, Interest::NONE, Readiness::HUP)
 }

@@ -242,9 +242,9 @@ impl Rig {
         panic!("slot {slot} should be reported as {wanted:?}, the last report was {last:?}");
     }
 
-    /// [`Rig::reported`] for those who did not ask: some interfaces can't tell them.
+    /// [`Rig::reported`] without an interest: some interfaces do not report it.
     #[track_caller]
-    pub(crate) fn reported(&mut self, slot: u32, interest: Interest, wanted: Readiness) -> Verdict {
+    pub(crate) fn reported_unasked(&mut self, slot: u32, interest: Interest, wanted: Readiness) -> Verdict {
         if !self.poller.caps().hangup {
             self.quiet();
             return Err(Deviation::HangupUnreported);
