@@ -292,10 +292,10 @@ fn bash_completes_mechanisms_jobs_and_published_benchmarks() {
             "pollux lab plan publ",
             &[
                 "published-epoll-bench",
-                "published-sys-epoll",
-                "published-sehttpd",
-                "published-haproxy",
                 "published-epollexclusive",
+                "published-haproxy",
+                "published-sehttpd",
+                "published-sys-epoll",
             ],
         ),
         ("pollux lab --only dea", &["dead"]),

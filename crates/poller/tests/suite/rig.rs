@@ -244,7 +244,12 @@ impl Rig {
 
     /// [`Rig::reported`] without an interest: some interfaces do not report it.
     #[track_caller]
-    pub(crate) fn reported_unasked(&mut self, slot: u32, interest: Interest, wanted: Readiness) -> Verdict {
+    pub(crate) fn reported_unasked(
+        &mut self,
+        slot: u32,
+        interest: Interest,
+        wanted: Readiness,
+    ) -> Verdict {
         if !self.poller.caps().hangup {
             self.quiet();
             return Err(Deviation::HangupUnreported);
