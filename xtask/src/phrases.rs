@@ -6,18 +6,19 @@
 use std::path::Path;
 
 /// Places that still have some, and how many at most.
-const LEFT: [(&str, usize); 11] = [
-    ("crates/cli", 48),
-    ("crates/epoll-c", 116),
-    ("crates/load", 149),
-    ("crates/pool", 51),
-    ("crates/preload", 17),
-    ("crates/run", 7),
-    ("crates/server", 258),
-    ("crates/xatmi", 606),
-    ("crates/xatmi-c", 72),
-    ("crates/xatmi-nats", 62),
-    ("docs", 45),
+const LEFT: [(&str, usize); 12] = [
+    ("crates/cli", 50),
+    ("crates/epoll-c", 30),
+    ("crates/load", 155),
+    ("crates/pool", 55),
+    ("crates/preload", 10),
+    ("crates/run", 10),
+    ("crates/server", 275),
+    ("crates/tls", 5),
+    ("crates/xatmi", 610),
+    ("crates/xatmi-c", 75),
+    ("crates/xatmi-nats", 65),
+    ("docs", 40),
 ];
 
 /// Files that name the phrases: the glossary, and the places where this check does.
