@@ -4,8 +4,13 @@
 //! [`shared`](crate::shared); the kernel compares the lower half.
 
 use std::io;
+use std::marker::PhantomData;
+use std::os::fd::BorrowedFd;
+use std::ptr;
 use std::sync::OnceLock;
-use std::sync::atomic::AtomicU64;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use crate::shared::SharedPart;
 
 /// The lower half of a word begins here (bytes).
 const LOW_HALF: usize = if cfg!(target_endian = "big") { 4 } else { 0 };
@@ -22,6 +27,95 @@ struct Waiter {
     reserved: u32,
 }
 
+/// A word that says in its lower half which thread owns it, and that the kernel marks when that thread
+/// ends, however it ends, waking one of those who sleep on it (`get_robust_list(2)`).
+///
+/// The mark is [`OWNER_DIED`] in place of the number of the thread. As long as this lives, the kernel
+/// watches no robust mutex of the C library that the thread takes; it does again afterwards.
+#[derive(Debug)]
+pub struct Owned {
+    part: SharedPart,
+    at: usize,
+    /// What the kernel reads at the thread's end; it knows where this is.
+    head: Box<RobustHead>,
+    /// The list of the C library.
+    before: (*const RobustHead, usize),
+    /// The kernel's lists belong to threads.
+    of_thread: PhantomData<*const ()>,
+}
+
+/// The owner of an [`Owned`] word is gone (`linux/futex.h`).
+pub const OWNER_DIED: u32 = 0x4000_0000;
+/// Somebody may sleep on the word: the kernel wakes nobody else.
+const WAITERS: u32 = 0x8000_0000;
+
+/// `struct robust_list_head`: one entry, `entry`, whose word is `offset` bytes from it.
+#[repr(C)]
+#[derive(Debug)]
+struct RobustHead {
+    list: *const RobustEntry,
+    offset: libc::c_long,
+    pending: *const RobustEntry,
+    /// Not of the kernel's; it is told the length without it.
+    entry: RobustEntry,
+}
+
+/// `struct robust_list`.
+#[repr(C)]
+#[derive(Debug)]
+struct RobustEntry {
+    next: *const RobustEntry,
+}
+
+/// Bytes of [`RobustHead`] that the kernel knows.
+const ROBUST_HEAD_LEN: usize = 3 * size_of::<usize>();
+
+impl Owned {
+    /// Makes this thread the owner of word `at` of `fd`, which is in its first page.
+    ///
+    /// # Errors
+    /// Those of [`SharedPart::map`]; ENOSYS.
+    pub fn take(fd: BorrowedFd<'_>, at: usize) -> io::Result<Self> {
+        let part = SharedPart::map(fd, 0, at + 1)?;
+        let mut before = (ptr::null(), 0_usize);
+        let (head, len) = (&raw mut before.0, &raw mut before.1);
+        // SAFETY: both places are live locals of the kernel's types; 0 is this thread.
+        checked(unsafe { libc::syscall(libc::SYS_get_robust_list, 0, head, len) })?;
+        let entry = RobustEntry { next: ptr::null() };
+        let mut head =
+            Box::new(RobustHead { list: ptr::null(), offset: 0, pending: ptr::null(), entry });
+        // A list of one that ends where it began: the head's first field is an entry too.
+        head.entry.next = ptr::from_ref(&*head).cast();
+        head.list = &raw const head.entry;
+        head.offset = low_half(&part[at]).addr().wrapping_sub(head.list.addr()) as libc::c_long;
+        // SAFETY: the call takes numbers only.
+        let thread = unsafe { libc::gettid() } as u32;
+        part[at].store((thread | WAITERS).into(), Ordering::SeqCst);
+        let owned = Self { part, at, head, before, of_thread: PhantomData };
+        set_robust_list(&raw const *owned.head, ROBUST_HEAD_LEN)?;
+        wake(owned.word(), u32::MAX >> 1);
+        Ok(owned)
+    }
+
+    fn word(&self) -> &AtomicU64 {
+        &self.part[self.at]
+    }
+}
+
+impl Drop for Owned {
+    fn drop(&mut self) {
+        let restored = set_robust_list(self.before.0, self.before.1);
+        debug_assert!(restored.is_ok(), "it was the thread's before: {restored:?}");
+        self.word().store(OWNER_DIED.into(), Ordering::SeqCst);
+        wake(self.word(), u32::MAX >> 1);
+    }
+}
+
+fn set_robust_list(head: *const RobustHead, len: usize) -> io::Result<()> {
+    // SAFETY: a list that lives as long as it is set: of `Owned`, or the one that was set before.
+    checked(unsafe { libc::syscall(libc::SYS_set_robust_list, head, len) })
+}
+
 /// Sleeps while the lower half of `word` is `expected`: until a wake, until the monotonic clock shows
 /// `until_ns`, or until a signal handler ran.
 ///
@@ -31,30 +125,39 @@ struct Waiter {
 /// # Errors
 /// EAGAIN when the word is something else already, ETIMEDOUT, EINTR.
 pub fn wait(word: &AtomicU64, expected: u32, until_ns: Option<u64>) -> io::Result<()> {
-    static HAS_VECTOR: OnceLock<bool> = OnceLock::new();
-    let until = until_ns.map(|until_ns| libc::timespec {
-        tv_sec: (until_ns / NANOSECONDS) as libc::time_t,
-        tv_nsec: (until_ns % NANOSECONDS) as libc::c_long,
-    });
-    let until = until.as_ref().map_or(std::ptr::null(), std::ptr::from_ref);
+    let until = until_ns.map(timespec);
+    let until = until.as_ref().map_or(ptr::null(), ptr::from_ref);
     let address = low_half(word);
-    if until.is_null() || !HAS_VECTOR.get_or_init(has_vector) {
+    if until.is_null() || !has_vector() {
         let (operation, any) = (libc::FUTEX_WAIT_BITSET, libc::FUTEX_BITSET_MATCH_ANY);
         // SAFETY: the address is within a live word, and the time is a live local or none.
         return checked(unsafe {
             libc::syscall(libc::SYS_futex, address, operation, expected, until, 0, any)
         });
     }
-    let waiter = Waiter {
-        value: expected.into(),
-        address: address.addr() as u64,
-        flags: SIZE_U32,
-        reserved: 0,
-    };
-    let one = std::ptr::from_ref(&waiter);
+    let waiter = Waiter::on(word, expected);
+    let one = ptr::from_ref(&waiter);
     // SAFETY: one waiter of the kernel's layout whose address is within a live word, and a live time.
     checked(unsafe {
         libc::syscall(libc::SYS_futex_waitv, one, 1, 0, until, libc::CLOCK_MONOTONIC)
+    })
+}
+
+/// As [`wait`] on both words at once, each with what it is expected to be. Before Linux 5.16 it is a wait
+/// on the first.
+///
+/// # Errors
+/// As [`wait`].
+pub fn wait_for_either(words: [(&AtomicU64, u32); 2], until_ns: u64) -> io::Result<()> {
+    if !has_vector() {
+        return wait(words[0].0, words[0].1, Some(until_ns));
+    }
+    let waiters = words.map(|(word, expected)| Waiter::on(word, expected));
+    let (first, until) = (waiters.as_ptr(), timespec(until_ns));
+    let until = ptr::from_ref(&until);
+    // SAFETY: two waiters of the kernel's layout with addresses within live words, and a live time.
+    checked(unsafe {
+        libc::syscall(libc::SYS_futex_waitv, first, 2, 0, until, libc::CLOCK_MONOTONIC)
     })
 }
 
@@ -66,12 +169,29 @@ pub fn wake(word: &AtomicU64, count: u32) {
     debug_assert!(woken >= 0, "a mapped word can be woken on");
 }
 
+impl Waiter {
+    fn on(word: &AtomicU64, expected: u32) -> Self {
+        let address = low_half(word).addr() as u64;
+        Self { value: expected.into(), address, flags: SIZE_U32, reserved: 0 }
+    }
+}
+
 /// Whether the kernel knows `futex_waitv(2)`: it refuses a wait for nothing in its own way.
 fn has_vector() -> bool {
-    let none = std::ptr::null::<Waiter>();
-    // SAFETY: a wait for no word reads nothing.
-    let waited = unsafe { libc::syscall(libc::SYS_futex_waitv, none, 0, 0, none, 0) };
-    waited < 0 && io::Error::last_os_error().raw_os_error() == Some(libc::EINVAL)
+    static HAS_VECTOR: OnceLock<bool> = OnceLock::new();
+    *HAS_VECTOR.get_or_init(|| {
+        let none = ptr::null::<Waiter>();
+        // SAFETY: a wait for no word reads nothing.
+        let waited = unsafe { libc::syscall(libc::SYS_futex_waitv, none, 0, 0, none, 0) };
+        waited < 0 && io::Error::last_os_error().raw_os_error() == Some(libc::EINVAL)
+    })
+}
+
+fn timespec(until_ns: u64) -> libc::timespec {
+    libc::timespec {
+        tv_sec: (until_ns / NANOSECONDS) as libc::time_t,
+        tv_nsec: (until_ns % NANOSECONDS) as libc::c_long,
+    }
 }
 
 fn low_half(word: &AtomicU64) -> *const u8 {
@@ -107,6 +227,39 @@ mod tests {
                 });
                 theirs[0].fetch_or(1, Ordering::SeqCst);
                 wake(&theirs[0], 1);
+            });
+        }
+    }
+
+    #[test]
+    fn the_end_of_an_owner_is_marked_and_wakes_a_sleeper() {
+        let words = SharedWords::create(2).expect("memory");
+        let fd = std::os::fd::AsFd::as_fd(&words);
+        let far_ns = u64::MAX / 2;
+        for ends_in_order in [true, false] {
+            std::thread::scope(|scope| {
+                let (says, hears) = std::sync::mpsc::channel();
+                let (ends, is_ended) = std::sync::mpsc::channel::<()>();
+                scope.spawn(move || {
+                    let owned = Owned::take(fd, 1).expect("a page of it");
+                    says.send(()).expect("somebody waits");
+                    // Ends when the other side is dropped.
+                    let _ = is_ended.recv();
+                    if ends_in_order {
+                        drop(owned);
+                    } else {
+                        // As a thread that is killed: nothing is run.
+                        std::mem::forget(owned);
+                    }
+                });
+                hears.recv().expect("it is the owner");
+                let owner = words[1].load(Ordering::SeqCst) as u32;
+                assert_ne!(owner & !(OWNER_DIED | WAITERS), 0);
+                drop(ends);
+                while words[1].load(Ordering::SeqCst) as u32 & OWNER_DIED == 0 {
+                    // EAGAIN when it was quicker.
+                    let _ = wait_for_either([(&words[0], 0), (&words[1], owner)], far_ns);
+                }
             });
         }
     }
