@@ -9,6 +9,7 @@ use std::ffi::OsString;
 use std::fmt;
 use std::time::Duration;
 
+use crate::config::PoolConfig;
 use crate::queue::Prefix;
 
 /// The settings, with their defaults filled in.
@@ -98,6 +99,12 @@ impl Environment {
     /// The first variable whose value makes no sense.
     pub fn of_process() -> Result<Self, BadVariable> {
         Self::read(|name| std::env::var_os(name))
+    }
+
+    /// How requests travel in a pool of this configuration: as the environment says, else as it says.
+    #[must_use]
+    pub fn transport_of(&self, config: &PoolConfig) -> Transport {
+        self.transport.or(config.settings.transport).unwrap_or_default()
     }
 
     /// The settings that `variable` gives; an empty value counts as none.

@@ -62,6 +62,15 @@ pub struct Limits {
     pub message_len_bytes: u64,
 }
 
+/// What the shared memory of a pool has room for at most.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct MemoryRoom {
+    /// Services.
+    pub services: u64,
+    /// Client contexts at the same time.
+    pub contexts: u64,
+}
+
 impl Limits {
     /// The limits that hold for this process.
     ///
@@ -177,6 +186,30 @@ pub fn shortages(needs: &[Need], limits: &Limits) -> Vec<Shortage> {
     all.into_iter().filter(|shortage| shortage.needed > shortage.allowed).collect()
 }
 
+/// What the shared memory of a pool has too little room for; empty when everything fits.
+#[must_use]
+pub fn memory_shortages(room: MemoryRoom, services: u64, contexts: u64) -> Vec<Shortage> {
+    let limit = "the memory of the pool";
+    let fewer = |what| format!("run some of the {what} in a pool of their own");
+    let all = [
+        Shortage {
+            limit,
+            unit: "services",
+            needed: services,
+            allowed: room.services,
+            remedy: fewer("servers"),
+        },
+        Shortage {
+            limit,
+            unit: "client contexts",
+            needed: contexts,
+            allowed: room.contexts,
+            remedy: fewer("clients"),
+        },
+    ];
+    all.into_iter().filter(|shortage| shortage.needed > shortage.allowed).collect()
+}
+
 /// The limit on descriptors, if it is too low for the manager of so many workers, client contexts
 /// and services: a link and a process for each worker, a connection for each context, a queue for
 /// each service, and some of its own. `hard` is RLIMIT_NOFILE, up to which a manager raises its
@@ -276,6 +309,15 @@ mod tests {
         ];
         assert_eq!(missing, wanted);
         assert!(found[1].to_string().contains("short by 44 queues: 300 needed, 256 allowed"));
+    }
+
+    #[test]
+    fn what_memory_has_no_room_for_is_told() {
+        let room = MemoryRoom { services: 1_024, contexts: 8_192 };
+        assert_eq!(memory_shortages(room, 1_024, 8_192), []);
+        let short = memory_shortages(room, 1_025, 9_000);
+        let short: Vec<_> = short.iter().map(|short| (short.unit, short.missing())).collect();
+        assert_eq!(short, [("services", 1), ("client contexts", 808)]);
     }
 
     #[test]

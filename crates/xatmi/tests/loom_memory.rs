@@ -55,6 +55,7 @@ struct Pool {
     head: [AtomicU64; REQUEST_HEAD_WORDS],
     message: [AtomicU64; 1],
     idle: [AtomicU64; 1],
+    spinning: [AtomicU64; 1],
     bell: AtomicU64,
     /// Times that the service ran.
     served: AtomicU64,
@@ -72,6 +73,7 @@ impl Pool {
             head: words(),
             message: words(),
             idle: words(),
+            spinning: words(),
             bell: AtomicU64::new(0),
             served: AtomicU64::new(0),
         })
@@ -79,6 +81,10 @@ impl Pool {
 
     fn ring(&self) -> Ring<'_> {
         Ring::over(&self.ring)
+    }
+
+    fn idle(&self) -> Idle<'_> {
+        Idle::over(&self.idle, &self.spinning)
     }
 
     fn request(&self) -> Request<'_> {
@@ -94,8 +100,15 @@ impl Pool {
         let ticket = self.request().open(0).expect("it is free");
         self.request().write(ticket, &[byte]);
         self.request().ask(ticket, true);
-        assert_eq!(self.ring().push(0), Ok(true), "there is room");
+        assert!(matches!(self.ring().push(0), Ok(Some(_))), "there is room");
         ticket
+    }
+
+    /// Worker 0 takes a request if one waits; whether it did.
+    fn takes(&self) -> bool {
+        let Some((at, number)) = self.ring().first().expect("sound") else { return false };
+        assert!(self.ring().grab(at, number, 0) && self.ring().free(at, 0), "there is one worker");
+        true
     }
 
     /// A worker takes a request and answers it, or dies after some steps; what was delivered.
@@ -171,12 +184,12 @@ fn a_request_is_seen_by_the_worker_or_the_worker_by_its_client() {
         let worker = {
             let pool = Arc::clone(&pool);
             thread::spawn(move || {
-                Idle::over(&pool.idle).arm(0);
+                pool.idle().arm(0);
                 pool.ring().first().expect("sound").is_some()
             })
         };
         pool.ask(1);
-        let woken = Idle::over(&pool.idle).claim_lowest(|_| u64::MAX);
+        let woken = pool.idle().claim_lowest(|_| u64::MAX);
         if woken.is_some() {
             assert!(idle::ring(&pool.bell, idle::WORK), "nobody rang before");
         }
@@ -184,17 +197,53 @@ fn a_request_is_seen_by_the_worker_or_the_worker_by_its_client() {
     });
 }
 
+/// A client that sees a worker spin gives it a moment, and wakes one if its request was not taken.
+#[test]
+fn a_request_is_taken_by_the_worker_that_spins_or_wakes_one() {
+    for dies_spinning in [false, true] {
+        check(move || {
+            let pool = Pool::new();
+            // Another worker, which sleeps.
+            pool.idle().arm(1);
+            let worker = {
+                let pool = Arc::clone(&pool);
+                thread::spawn(move || {
+                    pool.idle().spin(0);
+                    if dies_spinning {
+                        return false;
+                    }
+                    let is_found = pool.ring().first().expect("sound").is_some();
+                    pool.idle().stop_spinning(0);
+                    if is_found {
+                        return pool.takes();
+                    }
+                    pool.idle().arm(0);
+                    pool.takes()
+                })
+            };
+            pool.request().open(0).expect("it is free");
+            let at = pool.ring().push(0).expect("sound").expect("there is room");
+            let is_left_to_it = pool.idle().is_any_spinning(|_| u64::MAX);
+            let is_taken = is_left_to_it && !pool.ring().is_waiting(at, 0);
+            let woken = if is_taken { None } else { pool.idle().claim_lowest(|_| u64::MAX) };
+            let is_served = worker.join().expect("no panic");
+            assert!(is_served || woken.is_some(), "nobody knows of it");
+            assert!(!is_taken || is_served, "it was taken by nobody");
+        });
+    }
+}
+
 /// Two clients wake two workers, not one of them twice.
 #[test]
 fn a_bit_is_claimed_once() {
     check(|| {
         let pool = Pool::new();
-        let idle = Idle::over(&pool.idle);
+        let idle = pool.idle();
         idle.arm(0);
         idle.arm(1);
         let other = {
             let pool = Arc::clone(&pool);
-            thread::spawn(move || Idle::over(&pool.idle).claim_lowest(|_| u64::MAX))
+            thread::spawn(move || pool.idle().claim_lowest(|_| u64::MAX))
         };
         let ours = idle.claim_lowest(|_| u64::MAX).expect("two are there");
         let theirs = other.join().expect("no panic").expect("two are there");
@@ -210,7 +259,7 @@ fn what_is_pushed_is_taken_once() {
         let pool = Pool::new();
         let push = |number| {
             let pool = Arc::clone(&pool);
-            thread::spawn(move || assert_eq!(pool.ring().push(number), Ok(true)))
+            thread::spawn(move || assert!(matches!(pool.ring().push(number), Ok(Some(_)))))
         };
         let pushes = [push(5), push(6)];
         let take = |pool: &Pool| {

@@ -4,13 +4,14 @@
 //! message, so that all behind it is the same. Nothing waits for a worker but [`Mailbox::wait`].
 
 use std::io;
+use std::sync::Arc;
 
 use rustix::io::Errno;
 
 use super::Error;
 use crate::clock::monotonic_ns;
 use crate::error::Code;
-use crate::memory::{Block, ClientMemory, Row, State, Ticket, owner_of};
+use crate::memory::{Block, ClientMemory, Row, Spin, State, Ticket, owner_of};
 use crate::queue::{ServiceName, Waited};
 use crate::wire::Reply;
 
@@ -21,10 +22,13 @@ const SLEEP_NS_MAX: u64 = 1_000_000_000;
 /// How long it waits for a request of its own, or for the manager to mend a ring, before it looks again.
 const LOOK_AGAIN_NS: u64 = 1_000_000;
 
+/// With more calls out it sleeps at once: a look at all of them takes too long.
+const SPIN_OUT_MAX: usize = 8;
+
 /// Requests of one context.
 #[derive(Debug)]
 pub(super) struct Mailbox {
-    memory: ClientMemory,
+    memory: Arc<ClientMemory>,
     pid: u32,
     owner: u64,
     nonce: u64,
@@ -34,6 +38,17 @@ pub(super) struct Mailbox {
     /// Requests whose reply is awaited, in the order of their calls.
     out: Vec<Out>,
     services: Vec<(ServiceName, Row)>,
+    /// A request for which nobody was woken, as a worker was looking for one.
+    unwoken: Option<Unwoken>,
+    spin: Spin,
+}
+
+/// Where a request was pushed.
+#[derive(Clone, Copy, Debug)]
+struct Unwoken {
+    ring: usize,
+    at: u64,
+    request: u32,
 }
 
 #[derive(Debug)]
@@ -58,12 +73,14 @@ impl Mailbox {
     ///
     /// # Errors
     /// TPESYSTEM for memory of another build, TPELIMIT when all of it is in use, TPEOS.
-    pub(super) fn open(memory: ClientMemory, context: u32, nonce: u64) -> Result<Self, Error> {
+    pub(super) fn open(memory: Arc<ClientMemory>, context: u32, nonce: u64) -> Result<Self, Error> {
         let pid = std::process::id();
         let owner = owner_of(pid, context);
         let (blocks, free, out) = (Vec::new(), Vec::new(), Vec::new());
         let services = Vec::new();
-        let mut mailbox = Self { memory, pid, owner, nonce, blocks, free, out, services };
+        let (unwoken, spin) = (None, Spin::default());
+        let mut mailbox =
+            Self { memory, pid, owner, nonce, blocks, free, out, services, unwoken, spin };
         if mailbox.add_block() {
             return Ok(mailbox);
         }
@@ -76,13 +93,14 @@ impl Mailbox {
         self.memory.exchange.message_len_bytes()
     }
 
-    /// Sends a message to a service.
+    /// Sends a message to a service. `is_awaited`: [`wait`](Self::wait) is called next.
     #[inline]
     pub(super) fn send(
         &mut self,
         service: ServiceName,
         call_id: u64,
         wants_reply: bool,
+        is_awaited: bool,
         message: &[u8],
     ) -> Result<(), Unsent> {
         let row = self.find(service).ok_or(Unsent::NotOffered)?;
@@ -95,12 +113,16 @@ impl Mailbox {
         };
         request.write(ticket, message);
         request.ask(ticket, wants_reply);
-        if ring.push(ticket.request) != Ok(true) {
+        let Ok(Some(at)) = ring.push(ticket.request) else {
             request.take_back(ticket);
             self.free.push(ticket.request);
             return Err(Unsent::Full(row.ring));
+        };
+        if is_awaited && exchange.is_looked_into(&self.memory.records, row.ring) {
+            self.unwoken = Some(Unwoken { ring: row.ring, at, request: ticket.request });
+        } else {
+            exchange.wake_one(&self.memory.records, row.ring);
         }
-        exchange.wake_one(&self.memory.records, row.ring);
         if !self.memory.stands(row) {
             // Withdrawn meanwhile: whoever empties the ring may have done so before.
             request.give_up();
@@ -165,10 +187,15 @@ impl Mailbox {
     /// takes).
     #[inline]
     pub(super) fn wait(&mut self, into: &mut [u8], deadline_ns: u64) -> io::Result<Waited> {
+        if self.out.len() <= SPIN_OUT_MAX && self.spin.is_due() {
+            self.spin();
+        }
         loop {
             if let Some(len) = self.take(into) {
+                self.unwoken = None;
                 return Ok(Waited::Message(len));
             }
+            self.wake_if_not_taken();
             let now_ns = monotonic_ns();
             if deadline_ns != 0 && now_ns >= deadline_ns {
                 return Ok(Waited::Late);
@@ -189,6 +216,26 @@ impl Mailbox {
             if interruption(waited).is_err() {
                 return Ok(Waited::Interrupted);
             }
+        }
+    }
+
+    /// Looks for a moment whether a reply comes.
+    fn spin(&mut self) {
+        let Self { memory, out, spin, .. } = self;
+        spin.spin(|| {
+            out.iter().any(|Out { ticket, .. }| {
+                let request = memory.exchange.request(ticket.request);
+                request.is_none_or(|request| request.state().0 != State::Asked)
+            })
+        });
+    }
+
+    /// Wakes a worker for the request for which none was woken, if none has it by now.
+    fn wake_if_not_taken(&mut self) {
+        let Some(Unwoken { ring, at, request }) = self.unwoken.take() else { return };
+        let exchange = &self.memory.exchange;
+        if exchange.ring(ring).is_some_and(|its| its.is_waiting(at, request)) {
+            exchange.wake_one(&self.memory.records, ring);
         }
     }
 

@@ -142,8 +142,7 @@ impl Client {
         room: impl FnOnce(&Arriving) -> Result<&'b mut [u8], Error>,
     ) -> Result<Arrived, Error> {
         let sending = flags.without(CallFlags::NO_REPLY);
-        let descriptor = self.send_request(service, request, sending)?;
-        let call_id = self.calls.find(descriptor).expect("opened by the line above");
+        let call_id = self.send_call(service, request, sending, true)?;
         let deadline_ns = self.calls.get_mut(call_id).map_or(0, |slot| slot.deadline_ns);
         let waiting = flags.without(CallFlags::NO_BLOCK);
         let arrived = self.wait_until(Some(call_id), deadline_ns, waiting, room);

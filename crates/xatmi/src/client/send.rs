@@ -48,6 +48,8 @@ struct Order {
     large_inode: u64,
     /// It begins a conversation: the service sees a descriptor below 0.
     is_conversation: bool,
+    /// Its reply is waited for at once.
+    is_awaited: bool,
 }
 
 impl Order {
@@ -85,10 +87,22 @@ impl Client {
             let detail = "a request with TPNOREPLY has no descriptor: use send_only";
             return Err(Error::new(Code::Invalid, detail));
         }
+        self.send_call(service, request, flags, false).map(descriptor_of)
+    }
+
+    /// The same, with the number of the call. `is_awaited`: its reply is waited for at once.
+    pub(super) fn send_call(
+        &mut self,
+        service: &str,
+        request: Outgoing<'_>,
+        flags: CallFlags,
+        is_awaited: bool,
+    ) -> Result<u64, Error> {
         if self.calls.out() > 0 {
             self.take_arrived()?;
         }
         let mut order = self.order(service, flags)?;
+        order.is_awaited = is_awaited;
         order.call_id = self.calls.open(order.deadline_ns).ok_or_else(too_many)?;
         if let Err(error) = self.carry_out(&mut order, request) {
             self.calls.close(order.call_id);
@@ -97,7 +111,7 @@ impl Client {
         if let Some(slot) = self.calls.get_mut(order.call_id) {
             slot.large_inode = order.large_inode;
         }
-        Ok(descriptor_of(order.call_id))
+        Ok(order.call_id)
     }
 
     /// Sends a request that nobody waits for: `tpacall` with TPNOREPLY.
@@ -201,6 +215,7 @@ impl Client {
             deadline_ns,
             large_inode: 0,
             is_conversation: false,
+            is_awaited: false,
         })
     }
 
@@ -275,7 +290,8 @@ impl Client {
             Transport::Memory(mailbox) => {
                 let wants_reply = !order.flags.contains(CallFlags::NO_REPLY);
                 let message = &self.outgoing[..len];
-                let sent = mailbox.send(service, order.call_id, wants_reply, message);
+                let sent =
+                    mailbox.send(service, order.call_id, wants_reply, order.is_awaited, message);
                 return sent.map_err(|why| match why {
                     Unsent::NotOffered => Obstacle::Failed(not_offered(service.as_str())),
                     why => Obstacle::Unsent(why),

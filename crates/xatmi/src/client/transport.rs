@@ -59,7 +59,7 @@ impl Transport {
                 message_len_bytes: welcome.message_len_bytes as usize,
             }));
         };
-        let memory = ClientMemory::from_fd(memory).map_err(|source| {
+        let memory = ClientMemory::shared(memory).map_err(|source| {
             let code = match source.kind() {
                 io::ErrorKind::InvalidData => Code::System,
                 _ => Code::Os,

@@ -46,17 +46,21 @@ impl Exchange {
         &self.geometry
     }
 
+    #[inline]
     pub(crate) fn idle(&self) -> Idle<'_> {
-        Idle::over(&self.words[..self.geometry.worker_words()])
+        let (words, spinning) = (self.geometry.worker_words(), self.geometry.spinning());
+        Idle::over(&self.words[..words], &self.words[spinning..][..words])
     }
 
     /// The bell of worker `worker`, which is one of the pool's.
+    #[inline]
     pub(crate) fn bell(&self, worker: usize) -> &AtomicU64 {
         assert!(worker < self.geometry.workers(), "worker {worker} of the pool");
         &self.words[self.geometry.bell(worker)]
     }
 
     /// Ring `ring`, none beyond the last.
+    #[inline]
     pub(crate) fn ring(&self, ring: usize) -> Option<Ring<'_>> {
         if ring >= SERVICES_MAX {
             return None;
@@ -65,6 +69,7 @@ impl Exchange {
     }
 
     /// Request `number`, none beyond the last.
+    #[inline]
     pub(crate) fn request(&self, number: u32) -> Option<Request<'_>> {
         if number as usize >= self.geometry.requests() {
             return None;
@@ -75,6 +80,7 @@ impl Exchange {
     }
 
     /// Block `number`, none beyond the last.
+    #[inline]
     pub(crate) fn block(&self, number: usize) -> Option<Block<'_>> {
         if number >= self.geometry.blocks() {
             return None;
@@ -89,6 +95,7 @@ impl Exchange {
     }
 
     /// Wakes the lowest idle worker that offers the service of `ring`; whether there was one.
+    #[inline]
     pub(crate) fn wake_one(&self, records: &impl Words, ring: usize) -> bool {
         let offers = |at| directory::offers(records, &self.geometry, ring, at);
         let found = self.idle().claim_lowest(offers);
@@ -97,6 +104,12 @@ impl Exchange {
             self.ring_bell(worker, idle::WORK);
         }
         found.is_some()
+    }
+
+    /// Whether a worker that offers the service of `ring` looks into it at the moment.
+    #[inline]
+    pub(crate) fn is_looked_into(&self, records: &impl Words, ring: usize) -> bool {
+        self.idle().is_any_spinning(|at| directory::offers(records, &self.geometry, ring, at))
     }
 
     /// Rings the bell of a worker, and wakes it if it may sleep.
@@ -108,6 +121,7 @@ impl Exchange {
     }
 
     /// Wakes the client that has the request, if it sleeps. Called after an answer.
+    #[inline]
     pub(crate) fn wake_client(&self, request: &Request<'_>) {
         if let Some(home) = self.block(request.home()) {
             home.wake();

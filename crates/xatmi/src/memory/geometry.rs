@@ -5,8 +5,9 @@
 //!
 //! ```text
 //!  records    head, a row for each service, a claim for each worker       (clients read)
-//!  exchange   idle bits, bells of workers, owners and bells of blocks,    (all write)
-//!             rings, requests with their messages: BLOCK_REQUESTS belong to one block
+//!  exchange   idle bits, spinning bits, bells of workers, owners and      (all write)
+//!             bells of blocks, rings, requests with their messages:
+//!             BLOCK_REQUESTS belong to one block
 //! ```
 //!
 //! Only pages that somebody used take memory, so owners stand beside each other and are looked at without
@@ -32,12 +33,14 @@ const BLOCKS_MAX: usize = 8_192;
 const MESSAGE_LEN_BYTES_MAX: usize = 8_192;
 
 /// What the words mean. To be raised with every change of that.
-const LAYOUT: u64 = 1;
+const LAYOUT: u64 = 2;
 /// The first word: a name of ours, and the layout.
 const STAMP: u64 = 0x504f_4c58_4d45_4d00 | LAYOUT;
-/// Words of the head: stamp, workers, words of a message, blocks, contexts so far.
+/// Words of the head: stamp, workers, words of a message, blocks, contexts so far, the manager's life.
 const HEAD_WORDS: usize = 8;
 pub(crate) const CONTEXTS: usize = 4;
+/// Its thread while a manager runs, marked by the kernel when that ends (`pollux_sys::futex::Owned`).
+pub(crate) const MANAGER: usize = 5;
 
 /// The numbers that all places follow from.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -127,8 +130,13 @@ impl Geometry {
     // Places in the exchange, which begins with the idle bits.
 
     #[inline]
+    pub(crate) fn spinning(&self) -> usize {
+        self.worker_words().next_multiple_of(BELL_WORDS)
+    }
+
+    #[inline]
     pub(crate) fn bell(&self, worker: usize) -> usize {
-        self.worker_words().next_multiple_of(BELL_WORDS) + worker * BELL_WORDS
+        2 * self.spinning() + worker * BELL_WORDS
     }
 
     pub(crate) fn owner(&self, block: usize) -> usize {

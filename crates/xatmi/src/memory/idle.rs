@@ -1,16 +1,20 @@
-//! Which workers sleep, and the word that each of them sleeps on.
+//! Which workers sleep or are about to, and the word that each of them sleeps on.
 //!
-//! A worker that finds nothing sets its bit, looks into all of its rings again, and sleeps; whoever
-//! pushed a request clears the lowest bit among those that offer its service, rings that worker's bell
-//! and wakes it. So work stays with few workers, whose caches are warm.
+//! A worker that finds nothing sets its bit, looks into all of its rings again, and sleeps; the client
+//! that pushed a request clears the lowest bit among the workers that offer its service, writes that
+//! worker's wake flag and wakes it. So work stays with few workers, whose caches are warm.
 //!
 //! ```text
-//!  worker:  arm (bit set) ── fence ── look into the rings ── sleep until the bell is rung
-//!  client:  push ─────────── fence ── look for a bit, clear it ── ring
+//!  worker:  spins (bit of `spinning` set, rings looked into, bit cleared)
+//!           arm (bit set) ── fence ── look into the rings ── sleep until the flag is set
+//!  client:  push ── a worker spins: wait a moment for it to take the request; if it did not:
+//!           fence ── look for a bit, clear it ── set the flag, wake
 //! ```
 //!
 //! Both fences are sequentially consistent: of a worker that looks and a client that looks at the same
-//! time, one sees what the other wrote (`tests/loom_memory.rs`).
+//! time, one sees what the other wrote (`tests/loom_memory.rs`). The bits of `spinning` only tell when it
+//! is worth a moment's wait before somebody is woken: a client looks whether its request was taken before
+//! it sleeps, so a worker that is stopped or killed while it spins holds up nobody.
 
 // The parent chooses the atomics, so that the loom model takes this file in as it stands.
 use super::atomic::{AtomicU64, Ordering, fence};
@@ -29,11 +33,33 @@ pub(crate) const PROGRAM: u64 = 4;
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Idle<'a> {
     words: &'a [AtomicU64],
+    spinning: &'a [AtomicU64],
 }
 
 impl<'a> Idle<'a> {
-    pub(crate) fn over(words: &'a [AtomicU64]) -> Self {
-        Self { words }
+    pub(crate) fn over(words: &'a [AtomicU64], spinning: &'a [AtomicU64]) -> Self {
+        Self { words, spinning }
+    }
+
+    /// The worker looks into its rings for a moment before it sleeps.
+    #[inline]
+    pub(crate) fn spin(&self, worker: usize) {
+        self.spinning[worker / 64].fetch_or(1 << (worker % 64), Ordering::SeqCst);
+    }
+
+    /// The worker does not spin. Called before it serves and before it arms.
+    #[inline]
+    pub(crate) fn stop_spinning(&self, worker: usize) {
+        self.spinning[worker / 64].fetch_and(!(1 << (worker % 64)), Ordering::SeqCst);
+    }
+
+    /// Whether one of the workers of `offers` spins.
+    #[inline]
+    pub(crate) fn is_any_spinning(&self, offers: impl Fn(usize) -> u64) -> bool {
+        let words = self.spinning.iter().enumerate();
+        words
+            .map(|(at, word)| (at, word.load(Ordering::SeqCst)))
+            .any(|(at, bits)| bits != 0 && bits & offers(at) != 0)
     }
 
     /// The worker is about to sleep: it looks into its rings after this.
@@ -55,11 +81,16 @@ impl<'a> Idle<'a> {
 
     /// Clears the lowest bit among the workers of `offers`, and gives out whose it was. Called after a
     /// push.
+    #[inline]
     pub(crate) fn claim_lowest(&self, offers: impl Fn(usize) -> u64) -> Option<usize> {
         fence(Ordering::SeqCst);
         for (at, word) in self.words.iter().enumerate() {
+            let mut armed = word.load(Ordering::SeqCst);
+            if armed == 0 {
+                continue;
+            }
             let offering = offers(at);
-            let mut armed = word.load(Ordering::SeqCst) & offering;
+            armed &= offering;
             while armed != 0 {
                 let bit = armed & armed.wrapping_neg();
                 if word.fetch_and(!bit, Ordering::SeqCst) & bit != 0 {

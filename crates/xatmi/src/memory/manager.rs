@@ -104,6 +104,7 @@ impl Memory {
         let mut workers = 0..self.geometry().workers();
         let worker = workers.find(|worker| self.process_of(*worker).is_none())?;
         self.exchange.idle().disarm(worker);
+        self.exchange.idle().stop_spinning(worker);
         self.exchange.bell(worker).store(0, Ordering::SeqCst);
         self.claim(worker)?.give_to(MANAGER);
         Some(worker)
@@ -152,6 +153,7 @@ impl Memory {
         }
         claim.give_to(0);
         self.exchange.idle().disarm(worker);
+        self.exchange.idle().stop_spinning(worker);
         for (ring, _) in self.services() {
             self.set_offer(ring, worker, false);
         }

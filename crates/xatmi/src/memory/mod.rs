@@ -18,6 +18,7 @@
 //! | `idle` | which workers sleep, and their bells | yes |
 //! | `claim` | what a worker takes and holds, for the manager after its death | yes |
 //! | `request` | one request and its reply, with generations | yes |
+//! | `spin` | whether a moment's look pays before a sleep | but for the clock |
 //! | `geometry` | where everything is | yes |
 //! | `directory` | the services and who offers them | |
 //! | `exchange` | the part that everybody writes, and waking | |
@@ -34,25 +35,32 @@ pub(crate) mod idle;
 mod manager;
 mod request;
 mod ring;
+mod spin;
 
 use std::ffi::CString;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::sync::atomic;
+use std::sync::atomic::{self, AtomicU64};
+use std::sync::{Arc, Mutex, TryLockError, Weak};
 
+use pollux_sys::futex::Owned;
 use pollux_sys::shared::{ReadOnlyPart, SharedPart, SharedWords};
 
 pub(crate) use claim::{Claim, Ticket};
 pub(crate) use directory::{Row, Words};
 pub(crate) use exchange::{Block, Exchange, owner_of};
-use geometry::{CONTEXTS, Geometry};
+use geometry::{CONTEXTS, Geometry, MANAGER};
 pub(crate) use manager::Answers;
 pub(crate) use request::{Delivery, State};
+pub(crate) use spin::Spin;
 
 use crate::queue::Prefix;
 
 /// Requests that wait for one service: far more than a pool has callers at once, and a page of cells.
 const RING_LEN: usize = 1_024;
+
+/// How often a thread tries to look at what is mapped; another one that looks is through long before.
+const MAPPED_TRIES: u32 = 1_000;
 
 /// The whole memory, as manager and workers have it.
 #[derive(Debug)]
@@ -123,6 +131,28 @@ impl Memory {
         directory::find(&self.records, self.geometry(), name)
     }
 
+    /// Makes this thread the manager, whose end the kernel tells the workers.
+    ///
+    /// # Errors
+    /// As [`Owned::take`].
+    pub(crate) fn lead(&self) -> io::Result<Owned> {
+        Owned::take(self.fd.as_fd(), MANAGER)
+    }
+
+    /// The word that says which thread is the manager, or that it is gone.
+    #[inline]
+    pub(crate) fn manager(&self) -> &AtomicU64 {
+        &self.records[MANAGER]
+    }
+
+    /// Whether another worker than this one takes requests from a ring.
+    pub(crate) fn is_offered_beside(&self, ring: usize, worker: usize) -> bool {
+        (0..self.geometry().worker_words()).any(|at| {
+            let own = if at == worker / 64 { 1 << (worker % 64) } else { 0 };
+            directory::offers(&self.records, self.geometry(), ring, at) & !own != 0
+        })
+    }
+
     fn geometry(&self) -> &Geometry {
         self.exchange.geometry()
     }
@@ -140,11 +170,42 @@ impl AsFd for Memory {
 }
 
 impl ClientMemory {
+    /// The memory of a pool, mapped once for all contexts of this process: each has a descriptor less,
+    /// and threads share what the CPU knows of the mapping.
+    ///
+    /// # Errors
+    /// As [`Memory::from_fd`].
+    pub(crate) fn shared(fd: OwnedFd) -> io::Result<Arc<Self>> {
+        static MAPPED: Mutex<Vec<(u64, Weak<ClientMemory>)>> = Mutex::new(Vec::new());
+        let inode = rustix::fs::fstat(&fd)?.st_ino;
+        for _ in 0..MAPPED_TRIES {
+            let mut mapped = match MAPPED.try_lock() {
+                Ok(mapped) => mapped,
+                Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
+                Err(TryLockError::WouldBlock) => {
+                    std::thread::yield_now();
+                    continue;
+                }
+            };
+            // One that is alive holds the file open, so its inode is nobody else's.
+            mapped.retain(|(_, known)| known.strong_count() > 0);
+            let known = mapped.iter().find(|(its, _)| *its == inode);
+            if let Some(known) = known.and_then(|(_, known)| known.upgrade()) {
+                return Ok(known);
+            }
+            let new = Arc::new(Self::from_fd(fd)?);
+            mapped.push((inode, Arc::downgrade(&new)));
+            return Ok(new);
+        }
+        // Locked for good by a thread that was there before fork(2): a child maps for itself.
+        Self::from_fd(fd).map(Arc::new)
+    }
+
     /// Maps the memory of a pool.
     ///
     /// # Errors
     /// As [`Memory::from_fd`].
-    pub(crate) fn from_fd(fd: OwnedFd) -> io::Result<Self> {
+    fn from_fd(fd: OwnedFd) -> io::Result<Self> {
         let geometry = geometry_of(fd.as_fd())?;
         let records = ReadOnlyPart::map(fd.as_fd(), 0, geometry.records_words())?;
         let exchange = Exchange::map(fd.as_fd(), geometry)?;
@@ -161,6 +222,12 @@ impl ClientMemory {
     pub(crate) fn stands(&self, row: Row) -> bool {
         directory::stands(&self.records, self.exchange.geometry(), row)
     }
+}
+
+/// The most services and client contexts in the memory of a pool with so many workers, and messages of
+/// so many bytes.
+pub(crate) fn limits(workers: usize, message_len_bytes: u32) -> (usize, usize) {
+    (geometry::SERVICES_MAX, Geometry::new(workers, message_len_bytes).blocks())
 }
 
 /// What the memory of a pool is called in `/proc/PID/fd`.

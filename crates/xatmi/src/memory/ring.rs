@@ -74,11 +74,11 @@ impl<'a> Ring<'a> {
         Self { words }
     }
 
-    /// Puts a request behind those that wait; whether there was room.
+    /// Puts a request behind those that wait; its position, none where there is no room.
     ///
     /// # Errors
     /// [`Broken`].
-    pub(crate) fn push(&self, request: u32) -> Result<bool, Broken> {
+    pub(crate) fn push(&self, request: u32) -> Result<Option<u64>, Broken> {
         for _ in 0..LOOKS_MAX {
             let at = self.words[TAIL].load(Ordering::SeqCst);
             let cell = self.cell(at);
@@ -87,12 +87,12 @@ impl<'a> Ring<'a> {
                 Standing::Empty => {
                     if swap(cell, seen, packed(at, FULL, request)) {
                         self.advance(TAIL, at);
-                        return Ok(true);
+                        return Ok(Some(at));
                     }
                 }
                 Standing::Full(_) | Standing::Past => self.advance(TAIL, at),
                 _ if self.words[TAIL].load(Ordering::SeqCst) != at => {}
-                Standing::Behind | Standing::FullBehind => return Ok(false),
+                Standing::Behind | Standing::FullBehind => return Ok(None),
                 Standing::Strange => return Err(Broken),
             }
         }
@@ -124,6 +124,12 @@ impl<'a> Ring<'a> {
             self.advance(HEAD, at);
         }
         is_ours
+    }
+
+    /// Whether a request that was pushed at a position was not taken yet.
+    #[inline]
+    pub(crate) fn is_waiting(&self, at: u64, request: u32) -> bool {
+        self.cell(at).load(Ordering::SeqCst) == packed(at, FULL, request)
     }
 
     /// Gives the cell of a request that `worker` took back; whether it had it.

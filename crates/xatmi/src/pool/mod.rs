@@ -56,6 +56,7 @@ use std::time::Instant;
 
 use pollux_engine::{Signal, Signals};
 use pollux_poller::Token;
+use pollux_sys::futex::Owned;
 
 use crate::config::{ConfigError, PoolConfig};
 use crate::environment::Transport;
@@ -63,7 +64,6 @@ use crate::memory::{Memory, Ticket};
 use crate::queue::Prefix;
 use crate::slots::Slots;
 use crate::supervisor::Supervisor;
-use crate::worker::Wake;
 use endpoint::Endpoint;
 use events::Events;
 use figures::Counts;
@@ -77,7 +77,7 @@ use watch::{Source, Watch};
 
 pub use asked::services_of;
 pub use log::Log;
-pub use options::{PoolOptions, Sizes};
+pub use options::{PoolOptions, Sizes, memory_room};
 pub use spawn::{
     BRIDGE_PROGRAM, EXPORTS_VARIABLE, REFRESH_VARIABLE, find, keep_from_children, output_faults,
 };
@@ -177,6 +177,8 @@ pub struct Pool {
     slots: Rc<Slots>,
     /// Where requests are, unless they travel by queues.
     memory: Option<Rc<Memory>>,
+    /// This thread as the manager, known to workers that sleep in the memory.
+    lead: Option<Owned>,
     /// Requests in the memory that nobody seemed to have at the last look.
     suspects: HashSet<Ticket>,
     /// Whether to look for such.
@@ -230,11 +232,8 @@ impl Pool {
         let endpoint = options.metrics.as_ref().map(Endpoint::start).transpose();
         let endpoint = endpoint.map_err(PoolError::Metrics)?;
         let sizes = Sizes::new(&options.environment);
-        let transport = options.environment.transport.or(config.settings.transport);
         let left = survivors::memory(&prefix);
-        // The herd is one of queues.
-        let transport = transport.filter(|_| options.wake == Wake::One);
-        let memory = match transport.unwrap_or_default() {
+        let memory = match options.transport(&config) {
             Transport::Queues => {
                 // Clients that have it are told that nobody serves there any more.
                 if let Some(left) = &left {
@@ -270,6 +269,7 @@ impl Pool {
             workers: BTreeMap::new(),
             slots: Rc::new(slots),
             memory,
+            lead: None,
             suspects: HashSet::new(),
             is_suspicious: false,
             seats_free: (0..slots_max).rev().collect(),

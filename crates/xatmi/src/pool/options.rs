@@ -8,9 +8,13 @@ use std::time::Duration;
 use pollux_engine::ListenAddress;
 use pollux_sys::mqueue::QueueSize;
 
+use super::SLOTS_SPARE;
+use crate::config::PoolConfig;
 use crate::environment::{
-    DEFAULT_MESSAGE_LEN_BYTES, DEFAULT_TIMEOUT, Environment, MESSAGE_LEN_BYTES_MIN,
+    DEFAULT_MESSAGE_LEN_BYTES, DEFAULT_TIMEOUT, Environment, MESSAGE_LEN_BYTES_MIN, Transport,
 };
+use crate::memory::limits as memory_limits;
+use crate::needs::MemoryRoom;
 use crate::worker::Wake;
 
 /// Depth of a service queue where nobody says otherwise: what an unprivileged user may have.
@@ -58,6 +62,16 @@ pub struct PoolOptions {
     pub metrics: Option<ListenAddress>,
 }
 
+impl PoolOptions {
+    /// How requests travel: as the environment says, else the configuration. The herd is one of queues.
+    pub(super) fn transport(&self, config: &PoolConfig) -> Transport {
+        match self.wake {
+            Wake::One => self.environment.transport_of(config),
+            Wake::All => Transport::Queues,
+        }
+    }
+}
+
 /// The sizes of a pool's queues and the time-out of its calls.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Sizes {
@@ -85,6 +99,14 @@ impl Sizes {
             timeout: environment.timeout.unwrap_or(DEFAULT_TIMEOUT),
         }
     }
+}
+
+/// What a pool of `workers` has room for in shared memory, with messages of this size.
+#[must_use]
+pub fn memory_room(workers: u32, sizes: &Sizes) -> MemoryRoom {
+    let (services, contexts) =
+        memory_limits(workers as usize + SLOTS_SPARE, sizes.service.message_len_bytes);
+    MemoryRoom { services: services as u64, contexts: contexts as u64 }
 }
 
 /// A limit of the kernel for queues (`mq_overview(7)`); none where it can't be read.

@@ -101,6 +101,10 @@ impl Pool {
     /// look at their links.
     fn take_over_memory(&mut self) {
         let Some(memory) = self.memory.clone() else { return };
+        match memory.lead() {
+            Ok(lead) => self.lead = Some(lead),
+            Err(error) => self.log.line(&format!("idle workers would notice an end late: {error}")),
+        }
         for (number, pid) in memory.seated() {
             if !survivors::is_alive(pid) {
                 let (answers, _) = memory.bury(number);

@@ -3,12 +3,12 @@
 //! The other form of `replies`. A reply always has its place, so nothing is ever kept until there is room.
 
 use super::replies::{Call, Verdict};
-use super::rings::Rings;
+use super::rings::{Passed, Rings};
 use crate::client::Outgoing;
 use crate::clock::monotonic_ns;
 use crate::error::Code;
 use crate::large::Outbox;
-use crate::memory::{Row, Ticket};
+use crate::memory::Ticket;
 use crate::queue::ServiceName;
 use crate::slots::{Slot, Total};
 use crate::wire::{Body, ClientAddress, LargeRef, Payload, Reply, Request};
@@ -79,10 +79,21 @@ impl Answering {
         };
         slot.add(Total::PayloadBytes, data.bytes.len() as u64);
         let written = self.write(rings, call, data, None, encode);
-        match (written, self.held) {
-            (Some(large), Some(ticket)) => self.pass_on(rings, ticket, row, large),
-            _ => false,
+        let (Some(large), Some(ticket)) = (written, self.held) else { return false };
+        let passed = rings.pass_on(ticket, row, deadline_ns);
+        if passed == Passed::On {
+            self.held = None;
+            return true;
         }
+        if let Some(large) = large {
+            self.outbox.withdraw(large.inode);
+        }
+        // It may have a hop more by now.
+        self.held = rings.claim().held();
+        if passed == Passed::Full {
+            self.fail(rings, slot, Code::Limit);
+        }
+        false
     }
 
     /// The request is over. One that nobody answered, as nobody waits or its time was over, is let go.
@@ -103,25 +114,6 @@ impl Answering {
     /// Holds payloads until they are read, until `until_ns` at most. Called before the worker ends.
     pub(super) fn finish(&mut self, until_ns: u64) {
         self.outbox.finish(until_ns);
-    }
-
-    fn pass_on(
-        &mut self,
-        rings: &Rings,
-        ticket: Ticket,
-        row: Row,
-        large: Option<LargeRef>,
-    ) -> bool {
-        if rings.pass_on(ticket, row) {
-            self.held = None;
-            return true;
-        }
-        if let Some(large) = large {
-            self.outbox.withdraw(large.inode);
-        }
-        // It may have a hop more by now.
-        self.held = rings.claim().held();
-        false
     }
 
     /// Writes a message over the request at hand, its payload to a memfd if it is too long for that; the

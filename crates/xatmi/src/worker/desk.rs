@@ -219,11 +219,12 @@ impl Desk {
         Ok(())
     }
 
-    /// What the bell was rung for, where there is one.
-    pub(super) fn heard(&self) -> u64 {
-        match &self.sources {
-            Sources::Queues(_) => 0,
-            Sources::Memory(rings) => rings.heard(),
+    /// What the bell was rung for, and whether the manager is another one or gone, in shared memory.
+    #[inline]
+    pub(super) fn heard(&mut self) -> (u64, bool) {
+        match &mut self.sources {
+            Sources::Queues(_) => (0, false),
+            Sources::Memory(rings) => (rings.heard(), rings.is_manager_new()),
         }
     }
 

@@ -80,8 +80,11 @@ use watch::{Ready, Watch};
 
 /// Events taken from the kernel at once: all services and the link at the same time.
 const EVENTS_MAX: usize = 64;
-/// How often a worker that sleeps on its bell looks at its link: a manager that is killed rings no bell.
+/// How often a worker that sleeps on its bell looks at its link where nobody tells it to: before Linux
+/// 5.16 the end of the manager wakes nobody.
 const LINK_EACH_NS: u64 = 20_000_000_000;
+/// The same, when the manager ended and the link has not yet.
+const LINK_END_NS: u64 = 10_000_000;
 /// Requests after which a worker that never sleeps does.
 const LINK_EACH_REQUESTS: u32 = 1_024;
 /// How long an ending worker waits for callers to take what is parked for them.
@@ -222,11 +225,12 @@ impl Serving {
         let mut requests = 0;
         let mut is_looking = true;
         loop {
-            let heard = self.dispatch.desk.borrow().heard();
+            let (heard, is_manager_new) = self.dispatch.desk.borrow_mut().heard();
             if heard & idle::PROGRAM != 0 {
                 self.ring();
             }
-            if is_looking || heard & idle::LINK != 0 || requests == LINK_EACH_REQUESTS {
+            let is_linked = is_manager_new || heard & idle::LINK != 0;
+            if is_looking || is_linked || requests == LINK_EACH_REQUESTS {
                 requests = 0;
                 self.dispatch.desk.borrow_mut().attend();
                 if let Some(ending) = self.look_around(is_looking)? {
@@ -246,14 +250,20 @@ impl Serving {
 
     /// Sleeps until there is something to do; whether time passed for the link.
     fn rest(&self) -> bool {
+        if let Sources::Memory(rings) = &mut self.dispatch.desk.borrow_mut().sources
+            && rings.spin()
+        {
+            return false;
+        }
         let desk = self.dispatch.desk.borrow();
         let next_try = desk.liaison.next_try();
         let left = next_try.map(|moment| moment.saturating_duration_since(Instant::now()));
-        let left_ns = left.map_or(LINK_EACH_NS, |left| left.as_nanos() as u64);
+        let Sources::Memory(rings) = &desk.sources else { return true };
+        // Its link ends a moment after the manager itself.
+        let longest_ns = if rings.is_manager_gone() { LINK_END_NS } else { LINK_EACH_NS };
+        let left_ns = left.map_or(longest_ns, |left| left.as_nanos() as u64);
         let until_ns = monotonic_ns() + left_ns;
-        if let Sources::Memory(rings) = &desk.sources {
-            rings.rest(until_ns);
-        }
+        rings.rest(until_ns);
         next_try.is_some() || monotonic_ns() >= until_ns
     }
 

@@ -15,21 +15,42 @@ use std::sync::atomic::Ordering;
 
 use pollux_sys::futex;
 use rustix::event::{PollFd, PollFlags, poll};
+use rustix::io::Errno;
 
+use crate::clock::monotonic_ns;
 use crate::error::{Code, Error};
-use crate::memory::{Claim, Delivery, Memory, Row, State, Ticket, idle};
+use crate::memory::{Claim, Delivery, Exchange, Memory, Row, Spin, State, Ticket, idle};
 use crate::queue::ServiceName;
-use crate::slots::{SERVICES_MAX, Slot, Total};
+use crate::slots::{Slot, Total};
+
+/// A sleep of which the end of the manager is no end.
+const NAP_NS: u64 = 1_000_000_000;
+/// How long a request that is passed on waits for room in its ring.
+const ROOM_NS_MAX: u64 = 1_000_000_000;
 
 /// The rings that a worker takes requests from.
 pub(super) struct Rings {
     memory: Arc<Memory>,
     /// The number of this worker in the memory.
     number: usize,
-    /// The service of each entry.
-    rows: Vec<Option<Row>>,
-    /// The entry at which the next look begins: the one behind that which was served last.
+    /// The services with their entries.
+    rows: Vec<(usize, Row)>,
+    /// Among them the one at which the next look begins: behind that which was served last.
     next: usize,
+    spin: Spin,
+    /// The word of the manager at the last look.
+    manager: u32,
+}
+
+/// What became of a request that was to go to another service.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Passed {
+    /// It is there.
+    On,
+    /// Its ring stayed full.
+    Full,
+    /// Its caller does not wait any more.
+    Unwanted,
 }
 
 /// A request that is this worker's now.
@@ -51,7 +72,8 @@ impl Rings {
             let detail = format!("worker {number} is beyond the memory of the pool");
             return Err(Error::new(Code::System, detail));
         }
-        Ok(Self { memory, number, rows: vec![None; SERVICES_MAX], next: 0 })
+        let manager = memory.manager().load(Ordering::SeqCst) as u32;
+        Ok(Self { memory, number, rows: Vec::new(), next: 0, spin: Spin::default(), manager })
     }
 
     pub(super) fn memory(&self) -> &Arc<Memory> {
@@ -71,20 +93,21 @@ impl Rings {
             let detail = format!("service {name} is not in the memory of the pool");
             Error::new(Code::NoEntry, detail)
         })?;
-        self.rows[entry] = Some(row);
+        self.rows.push((entry, row));
         Ok(())
     }
 
     /// Takes no more requests for a service.
     pub(super) fn withdraw(&mut self, entry: usize) {
-        if let Some(row) = self.rows[entry].take() {
+        if let Some(at) = self.rows.iter().position(|(its, _)| *its == entry) {
+            let (_, row) = self.rows.swap_remove(at);
             self.leave(row);
         }
     }
 
     /// Takes no more requests at all, and has others woken for those that wait.
     pub(super) fn leave_all(&mut self) {
-        for row in self.rows.iter_mut().filter_map(Option::take).collect::<Vec<_>>() {
+        for (_, row) in std::mem::take(&mut self.rows) {
             self.leave(row);
         }
     }
@@ -92,11 +115,11 @@ impl Rings {
     /// Takes the next request, its message into `inbox`.
     #[inline]
     pub(super) fn take(&mut self, slot: Slot<'_>, inbox: &mut [u8]) -> Option<Taken> {
-        for offset in 0..self.rows.len() {
-            let entry = (self.next + offset) % self.rows.len();
-            let Some(row) = self.rows[entry] else { continue };
+        let first = self.next.min(self.rows.len());
+        for at in (first..self.rows.len()).chain(0..first) {
+            let (entry, row) = self.rows[at];
             if let Some((ticket, len)) = self.take_from(row.ring, slot, inbox) {
-                self.next = (entry + 1) % self.rows.len();
+                self.next = at + 1;
                 return Some(Taken { entry, ticket, len });
             }
         }
@@ -109,17 +132,52 @@ impl Rings {
         idle::heard(self.memory.exchange().bell(self.number))
     }
 
-    /// Sleeps until the bell is rung or the monotonic clock shows `until_ns`, if no request waits.
+    /// Looks for a moment whether a request comes or the bell is rung, as far as that pays; whether so.
+    #[inline]
+    pub(super) fn spin(&mut self) -> bool {
+        if self.rows.is_empty() || !self.spin.is_due() {
+            return false;
+        }
+        let Self { memory, number, rows, spin, .. } = self;
+        let exchange = memory.exchange();
+        exchange.idle().spin(*number);
+        let is_found = spin.spin(|| has_work(exchange, *number, rows));
+        exchange.idle().stop_spinning(*number);
+        is_found
+    }
+
+    /// Whether the manager ended or another one came since the last look.
+    #[inline]
+    pub(super) fn is_manager_new(&mut self) -> bool {
+        let now = self.memory.manager().load(Ordering::SeqCst) as u32;
+        let is_new = now != std::mem::replace(&mut self.manager, now);
+        if is_new && self.is_manager_gone() {
+            // The kernel woke one of those who sleep.
+            futex::wake(self.memory.manager(), u32::MAX >> 1);
+        }
+        is_new
+    }
+
+    /// Whether the manager was gone at the last look.
+    pub(super) fn is_manager_gone(&self) -> bool {
+        self.manager & futex::OWNER_DIED != 0
+    }
+
+    /// Sleeps until the bell is rung, the manager ends or the monotonic clock shows `until_ns`, if no
+    /// request waits. The end of the manager ends a sleep of more than [`NAP_NS`] only: a wait for two
+    /// words costs more, which a worker that is busy need not pay.
     pub(super) fn rest(&self, until_ns: u64) {
         let exchange = self.memory.exchange();
-        let bell = exchange.bell(self.number);
         exchange.idle().arm(self.number);
-        let is_awaited = |row: &Row| {
-            exchange.ring(row.ring).is_some_and(|ring| matches!(ring.first(), Ok(Some(_))))
-        };
-        if bell.load(Ordering::SeqCst) as u32 == 0 && !self.rows.iter().flatten().any(is_awaited) {
+        if !has_work(exchange, self.number, &self.rows) {
+            let bell = exchange.bell(self.number);
+            let nap_ns = monotonic_ns() + NAP_NS;
             // However it ends, the bell and the clock are looked at.
-            let _ = futex::wait(bell, 0, Some(until_ns));
+            let slept = futex::wait(bell, 0, Some(nap_ns.min(until_ns)));
+            if nap_ns < until_ns && slept.is_err_and(|error| is(&error, Errno::TIMEDOUT)) {
+                let words = [(bell, 0), (self.memory.manager(), self.manager)];
+                let _ = futex::wait_for_either(words, until_ns);
+            }
         }
         exchange.idle().disarm(self.number);
     }
@@ -201,22 +259,36 @@ impl Rings {
         self.claim().let_go();
     }
 
-    /// Passes a request on to the service of `row`; false when there is no room, or nobody waits.
-    pub(super) fn pass_on(&self, ticket: Ticket, row: Row) -> bool {
+    /// Passes a request on to the service of `row`; waits a moment for room in its ring, not beyond
+    /// `deadline_ns` (0 for none).
+    pub(super) fn pass_on(&self, ticket: Ticket, row: Row, deadline_ns: u64) -> Passed {
         let exchange = self.memory.exchange();
         let (Some(request), Some(ring)) =
             (exchange.request(ticket.request), exchange.ring(row.ring))
         else {
-            return false;
+            return Passed::Unwanted;
         };
-        let Some(next) = request.pass_on(ticket) else { return false };
-        if ring.push(ticket.request) != Ok(true) {
-            self.claim().hold(next);
-            return false;
+        let Some(next) = request.pass_on(ticket) else { return Passed::Unwanted };
+        let mut until_ns = None;
+        while !matches!(ring.push(ticket.request), Ok(Some(_))) {
+            let now_ns = monotonic_ns();
+            let most_ns = *until_ns.get_or_insert_with(|| match deadline_ns {
+                0 => now_ns + ROOM_NS_MAX,
+                deadline_ns => deadline_ns.min(now_ns + ROOM_NS_MAX),
+            });
+            // Its own ring it cannot wait for.
+            if now_ns >= most_ns || !self.memory.is_offered_beside(row.ring, self.number) {
+                self.claim().hold(next);
+                return Passed::Full;
+            }
+            if exchange.announce_wait_for_room(row.ring) {
+                // However it ends, it is tried again.
+                let _ = exchange.wait_for_room(row.ring, most_ns);
+            }
         }
         self.claim().let_go();
         exchange.wake_one(self.memory.records(), row.ring);
-        true
+        Passed::On
     }
 
     pub(super) fn claim(&self) -> Claim<'_> {
@@ -229,4 +301,17 @@ impl Rings {
             exchange.wake_one(self.memory.records(), row.ring);
         }
     }
+}
+
+/// Whether the worker's bell was rung, or a request waits in one of its rings.
+#[inline]
+fn has_work(exchange: &Exchange, number: usize, rows: &[(usize, Row)]) -> bool {
+    let is_awaited = |(_, row): &(usize, Row)| {
+        exchange.ring(row.ring).is_some_and(|ring| matches!(ring.first(), Ok(Some(_))))
+    };
+    exchange.bell(number).load(Ordering::SeqCst) as u32 != 0 || rows.iter().any(is_awaited)
+}
+
+fn is(error: &std::io::Error, errno: Errno) -> bool {
+    Errno::from_io_error(error) == Some(errno)
 }

@@ -1,30 +1,40 @@
-//! Workers killed at random ten times a second under load.
+//! Workers killed at random ten times a second under load, clients likewise, managers.
 //!
 //! Every call ends in its own answer or in an error that callers know, within its time-out, and
 //! nothing stays behind. `POLLUX_KILL_SECONDS` says how long it goes on; the ordinary run is
 //! short, the whole one is a minute.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::io::{BufRead, BufReader};
+use std::process::Stdio;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use pollux_xatmi::buffer::Buffer;
 use pollux_xatmi::client::{Answer, CallError, CallFlags, Client, Which};
+use pollux_xatmi::control::Request;
 use pollux_xatmi::error::Code;
 use rustix::process::Signal;
 
 use crate::support::{TestPool, exists, say, signal_if_there};
 
-pub(crate) const TESTS: &[crate::Test] =
-    &[("ten_kills_a_second_lose_no_call_and_leave_nothing", ten_kills_a_second)];
+pub(crate) const TESTS: &[crate::Test] = &[
+    ("ten_kills_a_second_lose_no_call_and_leave_nothing", ten_kills_a_second),
+    ("clients_that_are_killed_in_mid_call_take_nothing_along", clients_that_are_killed),
+    ("managers_that_are_killed_under_load_lose_no_call", managers_that_are_killed),
+];
 
 const SECONDS: &str = "POLLUX_KILL_SECONDS";
 const SECONDS_SHORT: u64 = 3;
 const WORKERS: u32 = 60;
 const CALLERS: u64 = 10;
 const KILL_EACH: Duration = Duration::from_millis(100);
+/// What the start of a client takes of that.
+const KILL_START: Duration = Duration::from_millis(30);
+const FOUR: &str = "<server name='testsv'><srvid>1</srvid><min>4</min><max>4</max></server>";
 const TIMEOUT: Duration = Duration::from_secs(5);
 /// Beyond the time-out: what a busy machine may need to wake a caller.
 const SLACK: Duration = Duration::from_secs(5);
@@ -33,13 +43,20 @@ const LARGE_BYTES: usize = 20_000;
 /// Calls that one caller has out at once.
 const OUT: usize = 4;
 
+/// One of these tests at a time: each looks at what its process holds in the end.
+static ALONE: Mutex<()> = Mutex::new(());
+
+fn alone() -> MutexGuard<'static, ()> {
+    // Another one that failed has ended.
+    ALONE.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
 /// How often calls ended how.
 type Ends = BTreeMap<&'static str, u64>;
 
 fn ten_kills_a_second() {
-    let seconds = std::env::var(SECONDS).map_or(SECONDS_SHORT, |text| {
-        text.parse().unwrap_or_else(|_| panic!("{SECONDS} is a number of seconds, not {text}"))
-    });
+    let _alone = alone();
+    let seconds = seconds();
     let servers = format!(
         "<server name='testsv'><srvid>1</srvid><min>{WORKERS}</min><max>{WORKERS}</max></server>"
     );
@@ -89,6 +106,102 @@ fn ten_kills_a_second() {
     }
     assert_eq!(payloads_held(), 0, "payloads of calls that are over stay");
     assert_eq!(queues_listed(&pool), 0, "queues stay");
+}
+
+/// How long a test kills.
+fn seconds() -> u64 {
+    std::env::var(SECONDS).map_or(SECONDS_SHORT, |text| {
+        text.parse().unwrap_or_else(|_| panic!("{SECONDS} is a number of seconds, not {text}"))
+    })
+}
+
+/// A process that calls until it is killed.
+fn caller(pool: &TestPool) -> std::process::Child {
+    let mut process = pool.role("caller").stdout(Stdio::piped()).spawn().expect("a client");
+    let mut said = String::new();
+    let stdout = process.stdout.take().expect("piped");
+    BufReader::new(stdout).read_line(&mut said).expect("a line");
+    assert_eq!(said, "open\n");
+    process
+}
+
+/// Threads that call until they are told that it is over, and what became of their calls.
+struct Callers {
+    is_over: Arc<AtomicBool>,
+    calls: Arc<AtomicU64>,
+    threads: Vec<JoinHandle<Ends>>,
+}
+
+impl Callers {
+    fn start(pool: &TestPool, count: u64) -> Self {
+        let (is_over, calls) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicU64::new(0)));
+        let start = |number| {
+            let (mut client, is_over) = (pool.client(), Arc::clone(&is_over));
+            let calls = Arc::clone(&calls);
+            client.set_timeout(Duration::from_secs(60));
+            std::thread::spawn(move || {
+                let mut caller = Caller { client, number, calls: 0, ends: Ends::new() };
+                while !is_over.load(Ordering::Relaxed) {
+                    caller.step();
+                    calls.fetch_add(1, Ordering::Relaxed);
+                }
+                let counters = caller.client.counters();
+                assert_eq!((counters.malformed, counters.foreign), (0, 0));
+                caller.ends
+            })
+        };
+        let threads = (1..=count).map(start).collect();
+        Self { is_over, calls, threads }
+    }
+
+    /// Lets them end; all of their calls were answered.
+    fn end(self) -> u64 {
+        self.is_over.store(true, Ordering::Relaxed);
+        let ends = self.threads.into_iter().map(|caller| caller.join().expect("no mix-up"));
+        let ends: Vec<Ends> = ends.collect();
+        assert!(ends.iter().all(|ends| ends.keys().eq(["ok"].iter())), "{ends:?}");
+        ends.iter().map(|ends| ends["ok"]).sum()
+    }
+}
+
+fn clients_that_are_killed() {
+    let _alone = alone();
+    let (mut pool, mut kills) = (TestPool::start("", FOUR), 0);
+    let callers = Callers::start(&pool, 2);
+    let (seconds, began) = (seconds(), Instant::now());
+    let (_alive, nothing) = channel::<()>();
+    while began.elapsed() < Duration::from_secs(seconds) {
+        let mut process = caller(&pool);
+        // It is in the middle of a call then.
+        let _ = nothing.recv_timeout(KILL_EACH.saturating_sub(KILL_START));
+        process.kill().expect("ours");
+        process.wait().expect("ours");
+        kills += 1;
+    }
+    let calls = callers.end();
+    say(&format!("{kills} clients killed in {seconds} s, {calls} calls of others, all answered"));
+    assert_eq!(pool.count("rings_rebuilt"), 0);
+    pool.end();
+    assert_eq!((payloads_held(), queues_listed(&pool)), (0, 0), "something stays");
+}
+
+fn managers_that_are_killed() {
+    let _alone = alone();
+    let app = "<restart_to_check>50</restart_to_check>";
+    let mut pool = TestPool::start(app, FOUR);
+    let before: Vec<u32> = (1..=4).map(|id| pool.pid(id)).collect();
+    let callers = Callers::start(&pool, 4);
+    for _ in 0..3 {
+        pool.kill_manager();
+        pool.begin();
+        pool.ask(&Request::Settle).expect("all are taken over");
+    }
+    let seen = callers.calls.load(Ordering::Relaxed);
+    pool.until("calls go on", |_| callers.calls.load(Ordering::Relaxed) > seen);
+    callers.end();
+    let after: Vec<u32> = (1..=4).map(|id| pool.pid(id)).collect();
+    assert_eq!(before, after);
+    pool.end();
 }
 
 /// Kills until the time is over; how many.

@@ -1,9 +1,6 @@
 //! Pools whose requests are in shared memory: what dies there, who writes there, how many come.
 
-use std::io::{BufRead, BufReader};
-use std::process::Stdio;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::io::Write;
 use std::time::{Duration, Instant};
 
 use pollux_xatmi::buffer::Buffer;
@@ -18,8 +15,8 @@ pub(crate) const TESTS: &[crate::Test] = &[
     ("a_client_outlives_a_pool_that_comes_back", a_client_outlives_a_pool),
     ("calls_that_were_given_up_leave_room_for_others", calls_that_were_given_up),
     ("more_calls_than_a_ring_holds_are_refused_and_served_later", more_calls_than_a_ring_holds),
-    ("clients_that_are_killed_in_mid_call_take_nothing_along", clients_that_are_killed),
-    ("managers_that_are_killed_under_load_lose_no_call", managers_that_are_killed),
+    ("an_idle_worker_notices_the_end_of_its_manager_at_once", an_idle_worker_notices),
+    ("a_forward_to_a_full_ring_is_told_its_limit", a_forward_to_a_full_ring),
     ("a_client_that_writes_anywhere_harms_nobody_unseen", a_client_that_writes_anywhere),
     ("threads_that_come_and_go_find_room", threads_that_come_and_go),
     ("a_thousand_clients_call", a_thousand_clients),
@@ -118,62 +115,60 @@ fn more_calls_than_a_ring_holds() {
     pool.end();
 }
 
-/// A process that calls until it is killed.
-fn caller(pool: &TestPool) -> std::process::Child {
-    let mut process = pool.role("caller").stdout(Stdio::piped()).spawn().expect("a client");
-    let mut said = String::new();
-    let stdout = process.stdout.take().expect("piped");
-    BufReader::new(stdout).read_line(&mut said).expect("a line");
-    assert_eq!(said, "open\n");
-    process
-}
-
-fn clients_that_are_killed() {
-    const KILLS: usize = 40;
-    let mut pool = TestPool::start("", FOUR);
-    let mut client = pool.client();
-    for number in 0..KILLS {
-        let mut process = caller(&pool);
-        echoes(&mut client, &format!("before the end of {number}"));
-        process.kill().expect("ours");
-        process.wait().expect("ours");
-        echoes(&mut client, &format!("after the end of {number}"));
+fn an_idle_worker_notices() {
+    // Without a word from the kernel it looks every 20 s.
+    const LONGEST: Duration = Duration::from_secs(10);
+    let mut pool = TestPool::start("", ONE);
+    let worker = pool.pid(1);
+    let linked = sockets(worker);
+    pool.kill_manager();
+    let killed = Instant::now();
+    while sockets(worker) >= linked {
+        assert!(killed.elapsed() < LONGEST, "it still has its link after {:?}", killed.elapsed());
+        std::thread::yield_now();
     }
-    let calls: u64 = pool.workers().iter().map(|row| row.calls).sum();
-    say(&format!("{KILLS} clients killed, {calls} calls"));
-    assert_eq!((client.counters().malformed, client.counters().foreign), (0, 0));
-    assert_eq!(pool.count("rings_rebuilt"), 0);
+    pool.begin();
+    pool.ask(&Request::Settle).expect("it is taken over");
+    assert_eq!(pool.pid(1), worker);
+    echoes(&mut pool.client(), "taken over");
     pool.end();
 }
 
-fn managers_that_are_killed() {
-    let app = "<restart_to_check>50</restart_to_check>";
-    let mut pool = TestPool::start(app, FOUR);
-    let before: Vec<u32> = (1..=4).map(|id| pool.pid(id)).collect();
-    let (is_over, calls) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicU64::new(0)));
-    let callers: Vec<_> = (0..4)
-        .map(|number| {
-            let (mut client, is_over) = (pool.client(), Arc::clone(&is_over));
-            let calls = Arc::clone(&calls);
-            std::thread::spawn(move || {
-                while !is_over.load(Ordering::Relaxed) {
-                    echoes(&mut client, &format!("caller {number}"));
-                    calls.fetch_add(1, Ordering::Relaxed);
-                }
-            })
-        })
-        .collect();
-    for _ in 0..3 {
-        pool.kill_manager();
-        pool.begin();
-        pool.ask(&Request::Settle).expect("all are taken over");
-    }
-    let seen = calls.load(Ordering::Relaxed);
-    pool.until("calls go on", |_| calls.load(Ordering::Relaxed) > seen);
-    is_over.store(true, Ordering::Relaxed);
-    callers.into_iter().for_each(|caller| caller.join().expect("no call is lost"));
-    let after: Vec<u32> = (1..=4).map(|id| pool.pid(id)).collect();
-    assert_eq!(before, after);
+/// Sockets of a process: a worker has one less without a link.
+fn sockets(pid: u32) -> usize {
+    let files = std::fs::read_dir(format!("/proc/{pid}/fd")).expect("it runs");
+    let names = files.filter_map(|file| std::fs::read_link(file.ok()?.path()).ok());
+    names.filter(|name| name.to_string_lossy().starts_with("socket:")).count()
+}
+
+fn a_forward_to_a_full_ring() {
+    const MOST: usize = 1_024;
+    const GATE: &str = "<server name='testsv'><srvid>1</srvid><appopt>gate</appopt></server>";
+    let mut pool = TestPool::start("", GATE);
+    let gate = pool.folder.path().join("gate");
+    let mode = rustix::fs::Mode::from_raw_mode(0o600);
+    rustix::fs::mkfifoat(rustix::fs::CWD, &gate, mode).expect("a pipe");
+    let mut client = pool.client();
+    let path = text(gate.to_str().expect("plain"));
+    let gated = client.call_async("GATE", &path, CallFlags::NONE).expect("room");
+    pool.until("the worker is inside the call", |pool| pool.worker(1).is_busy);
+    let send = |client: &mut Client, service| {
+        client.call_async(service, &text("x"), CallFlags::NO_BLOCK).expect("room")
+    };
+    let passed = send(&mut client, "PASS");
+    let calls: Vec<_> = (0..MOST).map(|_| send(&mut client, "ECHO")).collect();
+    // Now it reads, and what it offers next is PASS: the ring of ECHO is full, and nobody else empties it.
+    std::fs::File::options()
+        .write(true)
+        .open(&gate)
+        .and_then(|mut gate| gate.write_all(b"!"))
+        .expect("the worker reads");
+    let mut answer = |call| client.answer(Which::One(call), CallFlags::NONE);
+    answer(gated).expect("it was let through");
+    assert_eq!(answer(passed).expect_err("no room").code(), Code::Limit);
+    calls.into_iter().for_each(|call| drop(answer(call).expect("it is served")));
+    let again = client.call("PASS", &text("y"), CallFlags::NONE).expect("there is room now");
+    assert!(again.buffer.is_some_and(|buffer| buffer.as_bytes().starts_with(b"y")));
     pool.end();
 }
 

@@ -108,7 +108,7 @@ fn scribbler() -> ExitCode {
 }
 
 /// Options behind `--`: `refuse` does not start, `late` starts when nobody waits any more,
-/// `other` offers another service, `fork` has a child that looks like itself.
+/// `gate` offers one that waits and one that passes on, `other` offers another service, `fork` has a child that looks like itself.
 fn worker() -> ExitCode {
     let worker = Worker::from_environment().expect("a manager started this");
     let registry = worker.registry();
@@ -121,6 +121,7 @@ fn worker() -> ExitCode {
             match words.as_slice() {
                 ["refuse"] => Err("no database".to_owned()),
                 ["late"] => rest(),
+                ["gate"] => offer_gate(&registry),
                 ["other"] => offer(&registry, "OTHER", |request| Done::success(request.buffer)),
                 ["fork"] => {
                     let mut child = Command::new(std::env::current_exe().expect("this program"));
@@ -141,6 +142,22 @@ fn worker() -> ExitCode {
             ExitCode::FAILURE
         }
     }
+}
+
+fn offer_gate(registry: &Registry) -> Result<(), String> {
+    // Until the pipe of this name is written to.
+    offer(registry, "GATE", |request| {
+        let path = request.buffer.as_ref().expect("a path").as_bytes();
+        let path = path.split(|byte| *byte == 0).next().expect("a text");
+        let path = std::str::from_utf8(path).expect("plain");
+        std::fs::read(path).expect("a pipe");
+        Done::success(request.buffer)
+    })?;
+    offer(registry, "PASS", |request| {
+        let service = pollux_xatmi::queue::ServiceName::new("ECHO").expect("a name");
+        Done::Forward { service, buffer: request.buffer, len_bytes: 0 }
+    })?;
+    offer(registry, "ECHO", |request| Done::success(request.buffer))
 }
 
 fn offer_all(registry: &Registry) -> Result<(), String> {
