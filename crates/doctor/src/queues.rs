@@ -66,11 +66,11 @@ fn bytes(readings: &Readings, jobs_bytes: u64) -> Check {
                 "{short} bytes short: reply queues of {depth} messages instead of {MESSAGES}{who}"
             )),
             None if limit >= jobs_bytes => Judgement::limits(format!(
-                "{short} bytes short: no pool with {CLIENT_THREADS} client threads; the built-in jobs \
+                "{short} bytes short: no pool by queues with {CLIENT_THREADS} client threads; the built-in jobs \
                  have short messages and fit{who}"
             )),
             None => Judgement::blocks(format!(
-                "{short} bytes short: no built-in job on a queue, no pool with {CLIENT_THREADS} \
+                "{short} bytes short: no built-in job on a queue, no pool by queues with {CLIENT_THREADS} \
                  client threads{who}"
             )),
         }

@@ -153,7 +153,7 @@ fn a_root_that_cannot_raise_limits_is_reported_so_instead_of_a_command() {
     let root = spoiled(&readings, "message_queue_bytes", Verdict::Limits, "no CAP_SYS_RESOURCE");
     assert_eq!(root.remedy, None);
     readings.environment.limits.message_queue_bytes.soft = Some(100_000);
-    spoiled(&readings, "message_queue_bytes", Verdict::Limits, "no pool with 10");
+    spoiled(&readings, "message_queue_bytes", Verdict::Limits, "no pool by queues with 10");
     readings.environment.limits.message_queue_bytes.soft = Some(10_559);
     let none =
         spoiled(&readings, "message_queue_bytes", Verdict::Blocks, "no built-in job on a queue");

@@ -9,9 +9,10 @@ use pollux_xatmi::config::{PoolConfig, Remark};
 use pollux_xatmi::control::{Answer, Control, Request};
 use pollux_xatmi::environment::Transport;
 use pollux_xatmi::needs::{
-    Limits, Need, Shortage, descriptor_shortage, descriptors_hard, shortages,
+    Limits, MemoryRoom, Need, Shortage, descriptor_shortage, descriptors_hard, memory_shortages,
+    shortages,
 };
-use pollux_xatmi::pool::{Sizes, find, output_faults, services_of};
+use pollux_xatmi::pool::{Sizes, find, memory_room, output_faults, services_of};
 use pollux_xatmi::queue::Prefix;
 use serde::Serialize;
 
@@ -24,8 +25,13 @@ struct Findings {
     config: String,
     programs: usize,
     workers: u32,
+    services: u64,
+    clients: u32,
+    /// What shared memory has room for; none where requests travel by queues.
+    services_max: Option<u64>,
+    clients_max: Option<u64>,
     service_queues: u64,
-    /// Whether all of the pool runs, so that its queues were counted; else the programs were asked.
+    /// Whether all of the pool runs, so that its services were counted; else the programs were asked.
     is_running: bool,
     /// Programs that did not say what they offer, with the reason; one service is reckoned with.
     silent_programs: Vec<String>,
@@ -56,12 +62,15 @@ pub(crate) fn check(
         config_file(config).or_else(|none| config_of_running(&environment.prefix).ok_or(none))?;
     let config = PoolConfig::from_file(&file).map_err(Failure::usage)?;
     let sizes = Sizes::new(&environment);
-    let transport = environment.transport.or(config.settings.transport).unwrap_or_default();
-    let has_queues = transport == Transport::Queues;
-    let counted = if has_queues { count_queues(&environment.prefix) } else { Some(0) };
-    let reply_queues = if has_queues { clients } else { 0 };
+    let transport = environment.transport_of(&config);
+    let counted = count_services(&environment.prefix);
     let asked = || if is_asking { ask(&config, &environment.prefix) } else { unasked(&config) };
-    let (service_queues, silent_programs) = counted.map_or_else(asked, |count| (count, Vec::new()));
+    let (services, silent_programs) = counted.map_or_else(asked, |count| (count, Vec::new()));
+    let room = match transport {
+        Transport::Queues => None,
+        Transport::Memory => Some(memory_room(config.workers_max(), &sizes)),
+    };
+    let (service_queues, reply_queues) = if room.is_some() { (0, 0) } else { (services, clients) };
     let service =
         Need { what: "service queues".to_owned(), queues: service_queues, size: sizes.service };
     let reply = Need {
@@ -72,18 +81,23 @@ pub(crate) fn check(
     let charge_bytes = service.charge_bytes() + reply.charge_bytes();
     let limits = Limits::of_machine();
     let queues = limits.as_ref().map(|limits| shortages(&[service, reply], limits));
+    let memory = room.map(|room| memory_shortages(room, services, clients.into()));
     let workers = config.workers_max();
     let files = descriptor_shortage(workers, clients, service_queues, descriptors_hard());
-    let short = queues.iter().flatten().chain(&files);
+    let short = queues.iter().flatten().chain(memory.iter().flatten()).chain(&files);
     let findings = Findings {
         config: file.display().to_string(),
         programs: config.entries.len(),
         workers,
+        services,
+        clients,
         service_queues,
-        is_running: has_queues && counted.is_some(),
+        is_running: counted.is_some(),
         silent_programs,
         reply_queues,
         transport: transport.name(),
+        services_max: room.map(|room| room.services),
+        clients_max: room.map(|room| room.contexts),
         charge_bytes,
         limit_bytes: limits.as_ref().ok().and_then(|limits| limits.bytes),
         missing_programs: config.entries.iter().filter_map(|entry| find(entry).err()).collect(),
@@ -101,6 +115,12 @@ pub(crate) fn check(
 }
 
 impl Findings {
+    /// What shared memory has room for, where requests are there.
+    fn room(&self) -> Option<MemoryRoom> {
+        let (services, contexts) = self.services_max.zip(self.clients_max)?;
+        Some(MemoryRoom { services, contexts })
+    }
+
     fn are_good(&self) -> bool {
         let Self { missing_programs, unwritable_outputs, short_limits, .. } = self;
         [missing_programs, unwritable_outputs, short_limits].iter().all(|list| list.is_empty())
@@ -120,9 +140,8 @@ fn config_of_running(prefix: &Prefix) -> Option<PathBuf> {
     file
 }
 
-/// The queues of services of the pool with this prefix, if it runs, is ours and has none to make
-/// for a worker that is not up.
-fn count_queues(prefix: &Prefix) -> Option<u64> {
+/// The services of the pool with this prefix, if it runs, is ours and all of its workers are up.
+fn count_services(prefix: &Prefix) -> Option<u64> {
     let (mut count, mut is_whole) = (0, true);
     let mut control = Control::connect(prefix).ok()?;
     let mut each = |answer| match answer {
@@ -175,13 +194,17 @@ fn told(findings: &Findings) -> String {
         false if findings.silent_programs.is_empty() => "as the programs say",
         false => "as far as the programs said",
     };
-    let has_queues = findings.transport == Transport::Queues.name();
-    lines.push(match has_queues {
-        false => "requests in shared memory: no queues".to_owned(),
-        true => format!(
-        "queues: {} for services ({known}), {} for replies to client threads: {} bytes; {limit}",
-        findings.service_queues, findings.reply_queues, findings.charge_bytes,
-    ),
+    let Findings { services, clients, reply_queues, charge_bytes, .. } = findings;
+    lines.push(match findings.room() {
+        Some(room) => format!(
+            "requests in shared memory: {services} services ({known}) of {} at most, {clients} client \
+             threads of {} at most; no queues",
+            room.services, room.contexts,
+        ),
+        None => format!(
+            "queues: {services} for services ({known}), {reply_queues} for replies to client threads: \
+             {charge_bytes} bytes; {limit}",
+        ),
     });
     lines.extend(findings.warnings.iter().map(|warning| format!("warning: {warning}")));
     lines.extend(findings.missing_programs.iter().map(|what| format!("missing: {what}")));

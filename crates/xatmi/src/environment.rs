@@ -32,9 +32,9 @@ pub struct Environment {
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Transport {
     /// By POSIX message queues.
-    #[default]
     Queues,
     /// In memory that all of them share.
+    #[default]
     Memory,
 }
 

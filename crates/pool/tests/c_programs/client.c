@@ -566,6 +566,25 @@ static void noblock(void) {
   tpfree(reply);
 }
 
+/* A service has room for 1,024 requests in shared memory. */
+static void noblock_ring(void) {
+  enum { WORKERS = 3 };
+  char *slow = string("1500"), *buffer = string("x"), *reply = NULL;
+  long len = 0;
+  static int cd[16000];
+  int hold[WORKERS], sent = 0;
+  for (int i = 0; i < WORKERS; i++) CHECK((hold[i] = tpacall("SLOW", slow, 0, 0)) > 0);
+  /* Those that are taken before all workers are busy make room for others. */
+  while (sent < 16000 && (cd[sent] = tpacall("ECHO", buffer, 0, TPNOBLOCK)) > 0) sent++;
+  CHECK(sent >= 1024 && sent < 16000 && tperrno == TPEBLOCK);
+  CHECK(tpcall("ECHO", buffer, 0, &reply, &len, TPNOBLOCK) == -1 && tperrno == TPEBLOCK);
+  for (int i = 0; i < sent; i++) CHECK(tpgetrply(&cd[i], &reply, &len, 0) == 0);
+  for (int i = 0; i < WORKERS; i++) CHECK(tpgetrply(&hold[i], &reply, &len, 0) == 0);
+  tpfree(slow);
+  tpfree(buffer);
+  tpfree(reply);
+}
+
 static void forward(void) {
   char *buffer = string("forwarded");
   long len = 0;
@@ -685,6 +704,7 @@ int main(int argc, char **argv) {
       {"basic", basic},     {"threads", threads}, {"advertise", advertise},
       {"death", death},     {"timeout", timeout}, {"mix", mix},
       {"cancel", cancel},   {"noblock", noblock}, {"forward", forward},
+      {"noblock_ring", noblock_ring},
       {"lengths", lengths}, {"ending", ending},   {"interrupted", interrupted},
       {"forked", forked},   {"outcomes", outcomes}, {"limits", limits},
       {"transactions", transactions},

@@ -7,21 +7,30 @@ use crate::workshop::{Workshop, skip, source, succeeded};
 
 /// Runs a scenario against so many copies of the server.
 fn play(scenario: &str, copies: u32) {
-    play_by(copies, |pool| {
+    play_by("", copies, |pool| {
         let mut client = pool.client("testcl");
         client.arg(scenario);
         client
     });
 }
 
-/// Runs what `client` makes against so many copies of the server.
-fn play_by(copies: u32, client: impl FnOnce(&Pool<'_>) -> Command) {
+/// The same, where requests travel by queues.
+fn play_by_queues(scenario: &str, copies: u32) {
+    play_by(" transport=\"queues\"", copies, |pool| {
+        let mut client = pool.client("testcl");
+        client.arg(scenario);
+        client
+    });
+}
+
+/// Runs what `client` makes against so many copies of the server. `attributes` are those of `<appconfig>`.
+fn play_by(attributes: &str, copies: u32, client: impl FnOnce(&Pool<'_>) -> Command) {
     let Some(workshop) = Workshop::open() else { return };
     workshop.pollux(&["build-server", "-o", "testsv", &source("server.c")]);
     let build = ["build-client", "-o", "testcl", &source("client.c"), "-l", "-lpthread"];
     workshop.pollux(&build);
     let xml = format!(
-        "<endurox><appconfig><sanity>1</sanity><restart_min>1</restart_min></appconfig>\
+        "<endurox><appconfig{attributes}><sanity>1</sanity><restart_min>1</restart_min></appconfig>\
          <servers><server name=\"testsv\"><srvid>1</srvid><min>{copies}</min><max>{copies}</max>\
          <sysopt>-e {}/log</sysopt><appopt>-x 42</appopt></server></servers></endurox>",
         workshop.path("").display()
@@ -110,7 +119,12 @@ fn a_cancelled_call_never_surfaces() {
 
 #[test]
 fn a_full_queue_does_not_block_who_does_not_want_it() {
-    play("noblock", 3);
+    play_by_queues("noblock", 3);
+}
+
+#[test]
+fn a_full_ring_does_not_block_a_call_that_must_not_wait() {
+    play("noblock_ring", 3);
 }
 
 #[test]
@@ -143,7 +157,7 @@ fn valgrind_runs_clients_and_finds_nothing_wrong() {
     if let Err(error) = Command::new("valgrind").arg("--version").output() {
         return skip(&format!("valgrind: {error}"));
     }
-    play_by(3, |pool| {
+    play_by("", 3, |pool| {
         let mut valgrind = pool.tool("valgrind");
         let leaks = ["--leak-check=full", "--errors-for-leak-kinds=definite"];
         valgrind.args(["-q", "--error-exitcode=9"]).args(leaks).args(["./testcl", "basic"]);

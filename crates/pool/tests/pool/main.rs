@@ -64,10 +64,15 @@ struct Bank {
 
 impl Bank {
     fn new(subject: &str, servers: &str) -> Self {
+        Self::with(subject, "", servers)
+    }
+
+    /// The same, with an `<appconfig>`.
+    fn with(subject: &str, app: &str, servers: &str) -> Self {
         let folder = tempfile::tempdir().expect("a folder");
         let own = std::env::current_exe().expect("this program");
         std::os::unix::fs::symlink(own, folder.path().join("echosv")).expect("a link");
-        let text = format!("<endurox><servers>{servers}</servers></endurox>");
+        let text = format!("<endurox>{app}<servers>{servers}</servers></endurox>");
         std::fs::write(folder.path().join("bank.xml"), text).expect("a file");
         let prefix = format!("/pollux-cli-{subject}-{}", std::process::id());
         Self { folder, prefix }
@@ -186,16 +191,27 @@ fn what_is_missing_is_told() {
 }
 
 fn check_finds_what_does_not_fit() {
-    let servers = "<server name='echosv'><srvid>1</srvid><hue>1</hue></server>";
-    let bank = Bank::new("check", servers);
+    let server = "<server name='echosv'><srvid>1</srvid><hue>1</hue></server>";
+    let json = |bank: &Bank| -> serde_json::Value {
+        serde_json::from_str(&bank.good(&["check", "--json"]).0).expect("JSON")
+    };
+    let bank = Bank::new("check", server);
     let (said, _) = bank.good(&["check"]);
     assert!(said.contains("it fits this machine") && said.contains("warning: "), "{said}");
+    assert!(said.contains("requests in shared memory: 1 services"), "{said}");
+    let said = bank.bad(&["check", "--clients", "10000"], 1);
+    assert!(said.contains("the memory of the pool is short by 1808 client contexts"), "{said}");
+    let found = json(&bank);
+    assert_eq!((&found["workers"], &found["services"]), (&2.into(), &1.into()));
+    assert_eq!((&found["transport"], &found["service_queues"]), (&"memory".into(), &0.into()));
+    assert_eq!(found["silent_programs"], serde_json::json!([]));
+    let bank = Bank::with("queues", "<appconfig transport='queues'/>", server);
+    let (said, _) = bank.good(&["check"]);
+    assert!(said.contains("queues: 1 for services"), "{said}");
     let said = bank.bad(&["check", "--clients", "4000000000"], 1);
     assert!(said.contains("RLIMIT_MSGQUEUE is short by "), "{said}");
-    let json = bank.good(&["check", "--json"]).0;
-    let json: serde_json::Value = serde_json::from_str(&json).expect("JSON");
-    assert_eq!((&json["workers"], &json["service_queues"]), (&2.into(), &1.into()));
-    assert_eq!(json["silent_programs"], serde_json::json!([]));
+    let found = json(&bank);
+    assert_eq!((&found["transport"], &found["service_queues"]), (&"queues".into(), &1.into()));
 }
 
 fn check_asks_programs_what_they_offer() {
@@ -209,13 +225,13 @@ fn check_asks_programs_what_they_offer() {
     };
     // ECHO and ten more, of which two programs have some in common, and one of each that is silent.
     let asked = found(&["check", "--json", "--clients", "1"]);
-    assert_eq!(asked["service_queues"], 13, "{asked}");
+    assert_eq!(asked["services"], 13, "{asked}");
     let silent = asked["silent_programs"].as_array().expect("a list");
     let silent: Vec<_> = silent.iter().filter_map(serde_json::Value::as_str).collect();
     assert!(silent[0].contains("ended without a word"), "{silent:?}");
     assert!(silent[1].ends_with("no account book"), "{silent:?}");
     let unasked = found(&["check", "--json", "--clients", "1", "--no-ask"]);
-    assert_eq!(unasked["service_queues"], 4, "{unasked}");
+    assert_eq!(unasked["services"], 4, "{unasked}");
     // Nothing was made, and nothing runs.
     let queues = std::fs::read_dir("/dev/mqueue").into_iter().flatten().flatten();
     let name = &bank.prefix[1..];
@@ -246,7 +262,7 @@ fn a_restart_of_what_is_down_returns() {
     assert!(said.contains("1 of 1 workers up again"), "{said}");
     let (said, _) = bank.good(&["check", "--json"]);
     let found: serde_json::Value = serde_json::from_str(&said).expect("JSON");
-    assert_eq!((&found["is_running"], &found["service_queues"]), (&true.into(), &1.into()));
+    assert_eq!((&found["is_running"], &found["services"]), (&true.into(), &1.into()));
     // Where nothing names a configuration, that of the pool that runs is checked.
     let mut check = Command::new(env!("CARGO_BIN_EXE_pollux-pool"));
     bank.surround(check.args(["check", "--json"]));
