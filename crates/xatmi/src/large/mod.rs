@@ -3,18 +3,24 @@
 //!
 //! Clients put requests there and workers replies. The message carries a [`LargeRef`]; the
 //! receiver opens the memfd through `/proc/PID/fd/FD`, makes sure by the inode that it is the one
-//! that was meant, reads it and marks it as taken in the byte behind the payload. The sender, who looks
-//! at the next occasion, keeps a few of those for its next payloads: a page that is there already costs
-//! a copy, a new one much more. One that may still be read by somebody is never written again. A sender
-//! holds a bounded number of them, and waits for receivers only when it ends, for a moment.
+//! that was meant, reads it and marks it as taken. The sender, who looks at the next occasion, keeps a few
+//! of those for its next payloads: a page that is there already costs a copy, a new one much more. One
+//! that may still be read by somebody is never written again. A sender holds a bounded number of them,
+//! and waits for receivers only when it ends, for a moment.
+//!
+//! Payloads of up to 4 MiB are in memory that both sides keep mapped (`mapped`); longer ones are written
+//! and read, with the mark in the byte behind them.
 //!
 //! Sources: `memfd_create(2)`, `proc_pid_fd(5)`.
 
+mod mapped;
+
 use std::fs::File;
 use std::io;
-use std::os::fd::AsRawFd;
+use std::os::fd::{AsFd, AsRawFd};
 use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
 
+use pollux_sys::shared::SharedWords;
 use rustix::event::{Timespec, poll};
 use rustix::fs::{MemfdFlags, memfd_create};
 use rustix::io::Errno;
@@ -26,10 +32,9 @@ use crate::wire::{LargeRef, PAYLOAD_LEN_BYTES_MAX};
 
 /// The most payloads that one sender holds: each is a descriptor.
 pub const HELD_MAX: usize = 64;
-/// Memfds that one sender keeps for further payloads, and the longest of them.
+/// Mapped memfds that one sender keeps for further payloads.
 const SPARE_MAX: usize = 2;
-const SPARE_LEN_BYTES_MAX: u64 = 4 << 20;
-/// What stands behind a payload.
+/// What stands behind a payload that is not mapped.
 const WAITING: u8 = 1;
 const TAKEN: u8 = 2;
 /// How often one that ends looks whether its payloads were taken.
@@ -51,12 +56,19 @@ pub struct Outbox {
     pid: u32,
     held: Vec<Held>,
     /// Memfds whose payload was taken, with their inodes.
-    spare: Vec<(File, u64)>,
+    spare: Vec<(SharedWords, u64)>,
+}
+
+/// Where a payload is.
+#[derive(Debug)]
+enum Memfd {
+    Mapped(SharedWords),
+    File(File),
 }
 
 #[derive(Debug)]
 struct Held {
-    memfd: File,
+    memfd: Memfd,
     inode: u64,
     len_bytes: u64,
     /// When nobody can want it any more, in nanoseconds of the monotonic clock; 0 for never.
@@ -96,9 +108,17 @@ impl Outbox {
             let detail = format!("{HELD_MAX} large payloads still wait for their receivers");
             return Err(Error::new(Code::Limit, detail));
         }
-        let (memfd, inode) = filled_memfd(self.spare.pop(), payload)
+        let filled = match len_bytes <= mapped::LEN_BYTES_MAX {
+            true => self.filled(payload).map(|(words, inode)| (Memfd::Mapped(words), inode)),
+            false => filled_file(payload).map(|(file, inode)| (Memfd::File(file), inode)),
+        };
+        let (memfd, inode) = filled
             .map_err(|source| Error::os("a large payload cannot be put into a memfd", source))?;
-        let large = LargeRef { pid: self.pid, fd: memfd.as_raw_fd(), inode, len_bytes };
+        let fd = match &memfd {
+            Memfd::Mapped(words) => words.as_fd().as_raw_fd(),
+            Memfd::File(file) => file.as_raw_fd(),
+        };
+        let large = LargeRef { pid: self.pid, fd, inode, len_bytes };
         let receiver = receiver.and_then(|pid| Pid::from_raw(pid.cast_signed()));
         self.held.push(Held { memfd, inode, len_bytes, until_ns, receiver });
         Ok(large)
@@ -124,7 +144,7 @@ impl Outbox {
 
     /// Lets go of what was taken, is too late or is for a dead process.
     ///
-    /// Two system calls at most for each payload that is held.
+    /// A system call at most for each payload that is held and mapped, two for others.
     pub fn sweep(&mut self, now_ns: u64) {
         let mut at = 0;
         while let Some(held) = self.held.get(at) {
@@ -141,10 +161,28 @@ impl Outbox {
 
     /// Keeps a memfd that nobody reads any more, within limits.
     fn keep(&mut self, held: Held) {
-        let len = held.memfd.metadata().map_or(u64::MAX, |found| found.len());
-        if self.spare.len() < SPARE_MAX && len <= SPARE_LEN_BYTES_MAX {
-            self.spare.push((held.memfd, held.inode));
+        if let Memfd::Mapped(words) = held.memfd
+            && self.spare.len() < SPARE_MAX
+        {
+            self.spare.push((words, held.inode));
         }
+    }
+
+    /// A mapped memfd with the payload: one that is kept, if it fits there, or a new one.
+    fn filled(&mut self, payload: &[u8]) -> io::Result<(SharedWords, u64)> {
+        let kept = self.spare.iter().position(|(words, _)| mapped::fits(words, payload.len()));
+        let (words, inode) = match kept {
+            Some(at) => self.spare.swap_remove(at),
+            None => {
+                // One that is too small makes room for one that fits.
+                self.spare.truncate(SPARE_MAX - 1);
+                let words = mapped::create(payload.len())?;
+                let inode = rustix::fs::fstat(&words)?.st_ino;
+                (words, inode)
+            }
+        };
+        mapped::put(&words, payload);
+        Ok((words, inode))
     }
 
     /// Waits until everything was taken, at the most until the monotonic clock shows `until_ns`:
@@ -177,13 +215,19 @@ impl Outbox {
 
 impl Held {
     fn fate(&self, now_ns: u64) -> Fate {
-        let mut mark = [0];
-        // Empty when nobody wanted it. A memfd of ours can always be read.
-        if self.memfd.read_exact_at(&mut mark, self.len_bytes).is_err() {
-            return Fate::Unwanted;
-        }
-        if mark == [TAKEN] {
-            return Fate::Taken;
+        match &self.memfd {
+            Memfd::Mapped(words) if mapped::is_taken(words) => return Fate::Taken,
+            Memfd::Mapped(_) => {}
+            Memfd::File(file) => {
+                let mut mark = [0];
+                // Empty when nobody wanted it. A memfd of ours can always be read.
+                if file.read_exact_at(&mut mark, self.len_bytes).is_err() {
+                    return Fate::Unwanted;
+                }
+                if mark == [TAKEN] {
+                    return Fate::Taken;
+                }
+            }
         }
         let is_late = self.until_ns != 0 && now_ns > self.until_ns;
         let is_dead = |pid| test_kill_process(pid) == Err(Errno::SRCH);
@@ -201,7 +245,7 @@ impl Held {
 /// When `room` has another length than the payload.
 pub fn fetch(large: &LargeRef, room: &mut [u8]) -> io::Result<()> {
     assert_eq!(room.len() as u64, large.len_bytes, "room for the payload and no more");
-    take(&open(large)?, room)
+    if is_mapped(large) { mapped::take(large, room) } else { take(&open(large)?, room) }
 }
 
 /// The payload in memory of its own; for a length that is only claimed yet.
@@ -210,28 +254,36 @@ pub fn fetch(large: &LargeRef, room: &mut [u8]) -> io::Result<()> {
 /// As [`fetch`], and ENOMEM.
 pub fn fetch_all(large: &LargeRef) -> io::Result<Vec<u8>> {
     // The file has the length, or nothing is reserved.
-    let memfd = open(large)?;
+    if !is_there(large) {
+        return Err(other_file());
+    }
     let len = usize::try_from(large.len_bytes).map_err(|_| io::ErrorKind::OutOfMemory)?;
     let mut bytes = Vec::new();
     bytes.try_reserve_exact(len).map_err(|_| io::ErrorKind::OutOfMemory)?;
     bytes.resize(len, 0);
-    take(&memfd, &mut bytes)?;
+    fetch(large, &mut bytes)?;
     Ok(bytes)
 }
 
 /// Whether the payload is there, so that it is worth making room for it.
 #[must_use]
 pub fn is_there(large: &LargeRef) -> bool {
-    open(large).is_ok()
+    if is_mapped(large) { mapped::is_there(large) } else { open(large).is_ok() }
 }
 
-/// Empties the memfd of a payload that nobody will read, so that its sender need not hold it; one
-/// that is gone already is no matter.
+/// Lets the sender of a payload that nobody will read know, so that it need not hold it; one that is gone
+/// already is no matter.
 pub fn discard(large: &LargeRef) {
-    if let Ok(memfd) = open(large) {
-        // If it cannot be emptied, it is held until its deadline.
+    // What cannot be marked or emptied is held until its deadline.
+    if is_mapped(large) {
+        let _ = mapped::discard(large);
+    } else if let Ok(memfd) = open(large) {
         let _ = memfd.set_len(0);
     }
+}
+
+fn is_mapped(large: &LargeRef) -> bool {
+    large.len_bytes <= mapped::LEN_BYTES_MAX
 }
 
 fn take(memfd: &File, room: &mut [u8]) -> io::Result<()> {
@@ -239,21 +291,12 @@ fn take(memfd: &File, room: &mut [u8]) -> io::Result<()> {
     memfd.write_all_at(&[TAKEN], room.len() as u64)
 }
 
-/// A memfd with the payload and the mark behind it: `spare`, or a new one.
-fn filled_memfd(spare: Option<(File, u64)>, payload: &[u8]) -> io::Result<(File, u64)> {
-    let (memfd, inode) = match spare {
-        Some(spare) => spare,
-        None => {
-            let memfd = File::from(memfd_create("pollux-payload", MemfdFlags::CLOEXEC)?);
-            let inode = memfd.metadata()?.ino();
-            (memfd, inode)
-        }
-    };
-    let len = payload.len() as u64;
+/// A memfd with the payload and the mark behind it.
+fn filled_file(payload: &[u8]) -> io::Result<(File, u64)> {
+    let memfd = File::from(memfd_create("pollux-payload", MemfdFlags::CLOEXEC)?);
+    let inode = memfd.metadata()?.ino();
     memfd.write_all_at(payload, 0)?;
-    memfd.write_all_at(&[WAITING], len)?;
-    // A longer one may have been there before.
-    memfd.set_len(len + 1)?;
+    memfd.write_all_at(&[WAITING], payload.len() as u64)?;
     Ok((memfd, inode))
 }
 
@@ -264,15 +307,23 @@ fn open(large: &LargeRef) -> io::Result<File> {
     let is_meant = |found: &std::fs::Metadata| {
         // A memfd has no name in any folder; a file that has one is never written to.
         let is_nameless = found.is_file() && found.nlink() == 0;
-        is_nameless && found.ino() == large.inode && found.len() == large.len_bytes + 1
+        // One that is mapped is as long as its sender's payloads may get.
+        let has_len = match is_mapped(large) {
+            true => found.len() > large.len_bytes,
+            false => found.len() == large.len_bytes + 1,
+        };
+        is_nameless && found.ino() == large.inode && has_len
     };
-    let other = || io::Error::new(io::ErrorKind::InvalidData, "the descriptor is another file");
     if !is_meant(&std::fs::metadata(&path)?) {
-        return Err(other());
+        return Err(other_file());
     }
     let flags = rustix::fs::OFlags::NONBLOCK.bits().cast_signed();
     let file = File::options().read(true).write(true).custom_flags(flags).open(&path)?;
-    if is_meant(&file.metadata()?) { Ok(file) } else { Err(other()) }
+    if is_meant(&file.metadata()?) { Ok(file) } else { Err(other_file()) }
+}
+
+fn other_file() -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidData, "the descriptor is another file")
 }
 
 #[cfg(test)]
@@ -326,7 +377,7 @@ mod tests {
         }
         assert_eq!((outbox.len(), outbox.spare.len()), (0, SPARE_MAX));
         outbox.spare.clear();
-        let long = payload(SPARE_LEN_BYTES_MAX as usize);
+        let long = payload(mapped::LEN_BYTES_MAX as usize + 1);
         let long = outbox.put(&long, 0, None, 1).expect("held");
         fetch_all(&long).expect("read");
         outbox.release(long.inode);
