@@ -56,7 +56,7 @@ struct RobustHead {
     list: *const RobustEntry,
     offset: libc::c_long,
     pending: *const RobustEntry,
-    /// Not of the kernel's; it is told the length without it.
+    /// The kernel receives the length without it.
     entry: RobustEntry,
 }
 
@@ -238,7 +238,7 @@ mod tests {
         let far_ns = u64::MAX / 2;
         for ends_in_order in [true, false] {
             std::thread::scope(|scope| {
-                let (says, hears) = std::sync::mpsc::channel();
+                let (says, owns) = std::sync::mpsc::channel();
                 let (ends, is_ended) = std::sync::mpsc::channel::<()>();
                 scope.spawn(move || {
                     let owned = Owned::take(fd, 1).expect("a page of it");
@@ -252,7 +252,7 @@ mod tests {
                         std::mem::forget(owned);
                     }
                 });
-                hears.recv().expect("it is the owner");
+                owns.recv().expect("it is the owner");
                 let owner = words[1].load(Ordering::SeqCst) as u32;
                 assert_ne!(owner & !(OWNER_DIED | WAITERS), 0);
                 drop(ends);

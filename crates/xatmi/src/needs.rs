@@ -62,7 +62,7 @@ pub struct Limits {
     pub message_len_bytes: u64,
 }
 
-/// What the shared memory of a pool has room for at most.
+/// The most that fits in the shared memory of a pool.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct MemoryRoom {
     /// Services.
@@ -312,7 +312,7 @@ mod tests {
     }
 
     #[test]
-    fn what_memory_has_no_room_for_is_told() {
+    fn what_does_not_fit_in_memory_is_a_shortage() {
         let room = MemoryRoom { services: 1_024, contexts: 8_192 };
         assert_eq!(memory_shortages(room, 1_024, 8_192), []);
         let short = memory_shortages(room, 1_025, 9_000);

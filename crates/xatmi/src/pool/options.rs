@@ -101,7 +101,7 @@ impl Sizes {
     }
 }
 
-/// What a pool of `workers` has room for in shared memory, with messages of this size.
+/// The most that fits in shared memory in a pool of `workers` with messages of this size.
 #[must_use]
 pub fn memory_room(workers: u32, sizes: &Sizes) -> MemoryRoom {
     let (services, contexts) =

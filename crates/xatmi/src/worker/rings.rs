@@ -23,7 +23,7 @@ use crate::memory::{Claim, Delivery, Exchange, Memory, Row, Spin, State, Ticket,
 use crate::queue::ServiceName;
 use crate::slots::{Slot, Total};
 
-/// A sleep of which the end of the manager is no end.
+/// The end of the manager does not end a sleep of this length.
 const NAP_NS: u64 = 1_000_000_000;
 /// How long a request that is passed on waits for room in its ring.
 const ROOM_NS_MAX: u64 = 1_000_000_000;

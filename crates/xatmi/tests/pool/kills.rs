@@ -125,7 +125,7 @@ fn caller(pool: &TestPool) -> std::process::Child {
     process
 }
 
-/// Threads that call until they are told that it is over, and what became of their calls.
+/// Threads that call until the end of the test, and what became of their calls.
 struct Callers {
     is_over: Arc<AtomicBool>,
     calls: Arc<AtomicU64>,
@@ -197,7 +197,7 @@ fn managers_that_are_killed() {
         pool.ask(&Request::Settle).expect("all are taken over");
     }
     let seen = callers.calls.load(Ordering::Relaxed);
-    pool.until("calls go on", |_| callers.calls.load(Ordering::Relaxed) > seen);
+    pool.until("calls continue", |_| callers.calls.load(Ordering::Relaxed) > seen);
     callers.end();
     let after: Vec<u32> = (1..=4).map(|id| pool.pid(id)).collect();
     assert_eq!(before, after);

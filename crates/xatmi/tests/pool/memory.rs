@@ -16,7 +16,7 @@ pub(crate) const TESTS: &[crate::Test] = &[
     ("calls_that_were_given_up_leave_room_for_others", calls_that_were_given_up),
     ("more_calls_than_a_ring_holds_are_refused_and_served_later", more_calls_than_a_ring_holds),
     ("an_idle_worker_notices_the_end_of_its_manager_at_once", an_idle_worker_notices),
-    ("a_forward_to_a_full_ring_is_told_its_limit", a_forward_to_a_full_ring),
+    ("a_forward_to_a_full_ring_ends_with_its_limit", a_forward_to_a_full_ring),
     ("a_client_that_writes_anywhere_harms_nobody_unseen", a_client_that_writes_anywhere),
     ("threads_that_come_and_go_find_room", threads_that_come_and_go),
     ("a_thousand_clients_call", a_thousand_clients),
