@@ -13,7 +13,7 @@ use crate::cell::{CELL_WORDS, Cell, Figures};
 use crate::image::{IMAGE_WORDS, Image};
 
 /// Says that the memory is of this form; changes with it.
-const MAGIC: u64 = 0x706f_6c6c_7578_0002;
+const MAGIC: u64 = 0x706f_6c6c_7578_0003;
 const HEADER_WORDS: usize = 64;
 /// Programs that use epoll, in one run: each command that a script starts is one.
 const IMAGES_MAX: usize = 64;
@@ -26,6 +26,7 @@ pub const WORDS: usize = HEADER_WORDS + IMAGES_MAX * IMAGE_WORDS + CELLS_MAX * C
 const IS_POLLUX: usize = 0;
 const CELLS_CLAIMED: usize = 1;
 const IMAGES_CLAIMED: usize = 2;
+const PROGRAMS_UNCOUNTED: usize = 3;
 
 /// The memory. Any thread and any process may use it at the same time.
 #[derive(Clone, Copy, Debug)]
@@ -82,6 +83,23 @@ impl<'a> Region<'a> {
     #[must_use]
     pub fn threads_lost(&self) -> u64 {
         self.words[CELLS_CLAIMED].load(Relaxed).saturating_sub(CELLS_MAX as u64)
+    }
+
+    /// Notes that a program is about to be started which cannot find this memory. It was not, where
+    /// `execve(2)` comes back: see [`Self::not_started`].
+    pub fn starts_uncounted(&self) {
+        self.words[PROGRAMS_UNCOUNTED].fetch_add(1, Relaxed);
+    }
+
+    /// Takes back what [`Self::starts_uncounted`] noted.
+    pub fn not_started(&self) {
+        self.words[PROGRAMS_UNCOUNTED].fetch_sub(1, Relaxed);
+    }
+
+    /// Programs that were started without a way to find this memory.
+    #[must_use]
+    pub fn programs_uncounted(&self) -> u64 {
+        self.words[PROGRAMS_UNCOUNTED].load(Relaxed)
     }
 
     fn image_at(&self, index: usize) -> Image<'a> {

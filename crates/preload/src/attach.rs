@@ -85,8 +85,20 @@ pub(crate) fn claim(pid: u32) -> Option<Tally<'static>> {
     Some(tally)
 }
 
+/// Starts another program by `exec`, which comes back only when that failed; `is_counted` says whether it finds
+/// the memory too. Holds nothing, as a child of vfork(2) may call it.
+pub(crate) fn starting(is_counted: bool, exec: impl FnOnce() -> c_int) -> c_int {
+    let region = REGION.get().filter(|_| !is_counted);
+    region.inspect(|region| region.starts_uncounted());
+    let result = exec();
+    region.inspect(|region| region.not_started());
+    result
+}
+
+/// Names the memory, to programs that have the library.
+const VARIABLE: &CStr = c"POLLUX_LOOP_STATS";
+
 fn attach() {
-    const VARIABLE: &CStr = c"POLLUX_LOOP_STATS";
     // SAFETY: the name is a C string.
     let path = unsafe { libc::getenv(VARIABLE.as_ptr()) };
     if path.is_null() {
@@ -105,6 +117,31 @@ fn attach() {
     let _ = REGION.set(region);
     IS_COUNTED.store(true, Relaxed);
     lives::watch_forks();
+}
+
+/// Whether a program with this environment counts as well: it has the library and finds the memory.
+///
+/// # Safety
+/// `environment` is null or leads to strings, the last of which is null.
+pub(crate) unsafe fn is_in(environment: *const *const c_char) -> bool {
+    const LIBRARY: &CStr = c"LD_PRELOAD";
+    let has = |name: &CStr| {
+        let mut next = environment;
+        loop {
+            // SAFETY: not beyond the null at the end.
+            let entry = unsafe { *next };
+            if entry.is_null() {
+                return false;
+            }
+            // SAFETY: a string of the environment.
+            let entry = unsafe { CStr::from_ptr(entry) }.to_bytes();
+            if entry.strip_prefix(name.to_bytes()).is_some_and(|rest| rest.starts_with(b"=")) {
+                return true;
+            }
+            next = next.wrapping_add(1);
+        }
+    };
+    !environment.is_null() && has(VARIABLE) && has(LIBRARY)
 }
 
 /// Says which files lie where.

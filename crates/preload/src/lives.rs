@@ -6,6 +6,7 @@
 use std::ffi::{c_char, c_int, c_void};
 use std::sync::atomic::{AtomicBool, AtomicPtr, Ordering::Relaxed};
 
+use crate::attach;
 use crate::emulation;
 use crate::names::taken;
 use crate::real::{self, unknown};
@@ -14,24 +15,43 @@ use crate::thread::Thread;
 /// Strings, the last of which is null.
 type Words = *const *const c_char;
 
-/// Takes names of exec(3): those whose number of arguments is given.
+/// Takes names of exec(3): those whose number of arguments is given. Behind the arrow stands the environment of the
+/// new program.
 macro_rules! exec {
-    ($($name:ident / $count:tt ($($arg:ident: $type:ty),*);)+) => {
-        $(taken! { Emulation: $name / $count ($($arg: $type),*; _caller) -> c_int {
+    ($($name:ident / $count:tt ($($arg:ident: $type:ty),*) => $environment:expr;)+) => {
+        $(taken! { Both: $name / $count ($($arg: $type),*; _caller) -> c_int {
             let Some(real) = real() else { return unknown() };
             // SAFETY: the caller's own arguments.
-            emulation::executed(|| unsafe { real($($arg),*) })
+            started($environment, || unsafe { real($($arg),*) })
         } })+
     };
 }
 
 exec! {
-    execve / 3 (path: *const c_char, words: Words, environment: Words);
-    execv / 2 (path: *const c_char, words: Words);
-    execvp / 2 (file: *const c_char, words: Words);
-    execvpe / 3 (file: *const c_char, words: Words, environment: Words);
-    fexecve / 3 (fd: c_int, words: Words, environment: Words);
-    execveat / 5 (folder: c_int, path: *const c_char, words: Words, environment: Words, flags: c_int);
+    execve / 3 (path: *const c_char, words: Words, environment: Words) => environment;
+    execv / 2 (path: *const c_char, words: Words) => own();
+    execvp / 2 (file: *const c_char, words: Words) => own();
+    execvpe / 3 (file: *const c_char, words: Words, environment: Words) => environment;
+    fexecve / 3 (fd: c_int, words: Words, environment: Words) => environment;
+    execveat / 5 (folder: c_int, path: *const c_char, words: Words, environment: Words, flags: c_int) => environment;
+}
+
+/// Becomes another program, which may or may not be counted. The C library calls none of these names
+/// itself.
+fn started(environment: Words, exec: impl FnOnce() -> c_int) -> c_int {
+    // SAFETY: exec(3) asks for such an environment.
+    let is_counted = attach::is_counted() && unsafe { attach::is_in(environment) };
+    attach::starting(is_counted, || emulation::executed(exec))
+}
+
+/// The environment of this program.
+fn own() -> Words {
+    // The C library's variable, which the crate libc does not have.
+    unsafe extern "C" {
+        static environ: Words;
+    }
+    // SAFETY: a program that changes it while another thread executes it has lost already.
+    unsafe { environ }
 }
 
 /// Lets every fork(3) from here on be seen.

@@ -36,6 +36,7 @@ pub(crate) fn json(told: &Told, course: &Course) -> String {
         "version": VERSION,
         "lasted_ns": u64::try_from(summary.lasted.as_nanos()).unwrap_or(u64::MAX),
         "threads_lost": summary.threads_lost,
+        "programs_uncounted": summary.programs_uncounted,
         "source": summary.source.name(),
         "records_lost": summary.source.records_lost(),
         "unknown": unknown(summary.source),

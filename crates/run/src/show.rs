@@ -72,6 +72,9 @@ pub(crate) fn table(told: &Told, width_chars: usize, colour: bool) -> String {
     let Some(total) = &summary.total else {
         let text = format!("In {lasted} no process called epoll: there is nothing to tell.");
         page.paragraph(&text, Tone::Open, 0);
+        if let Some(text) = uncounted(summary) {
+            page.paragraph(&sentence(&text), Tone::Open, 0);
+        }
         return page.finish();
     };
     for advice in &told.advice {
@@ -265,7 +268,20 @@ pub(crate) fn facts(summary: &Summary, of: &Figures) -> Vec<(&'static str, Strin
             format!("{lost} threads found no room for figures: what they did is not counted");
         facts.push(("lost", text));
     }
+    facts.extend(uncounted(summary).map(|text| ("not counted", text)));
     facts
+}
+
+/// Which programs are missing, as far as that is known.
+fn uncounted(summary: &Summary) -> Option<String> {
+    let programs = summary.programs_uncounted;
+    (programs > 0).then(|| {
+        format!(
+            "{} started with an environment without LD_PRELOAD or POLLUX_LOOP_STATS, as by env -i: nothing of \
+             them is counted",
+            if programs == 1 { "one program".to_owned() } else { format!("{} programs", number::count(programs)) },
+        )
+    })
 }
 
 /// What the source of the figures leaves open, with what was lost of it.

@@ -31,6 +31,8 @@ pub struct Summary {
     pub total: Option<Figures>,
     /// Threads for which there was no room.
     pub threads_lost: u64,
+    /// Programs that were started with an environment by which they are not counted.
+    pub programs_uncounted: u64,
     /// Where the figures come from.
     pub source: Source,
 }
@@ -59,7 +61,9 @@ impl Summary {
                 processes.push(Process { figures, threads: 1, program, modules });
             }
         }
-        Self { lasted, processes, total, threads_lost: region.threads_lost(), source }
+        let (threads_lost, programs_uncounted) =
+            (region.threads_lost(), region.programs_uncounted());
+        Self { lasted, processes, total, threads_lost, programs_uncounted, source }
     }
 
     /// A counter over all processes.

@@ -100,6 +100,25 @@ fn what_a_command_leaves_behind_ends_by_interrupts() {
     }
 }
 
+#[test]
+fn a_program_without_the_environment_is_reported_as_not_counted() {
+    let Some((folder, program)) = built("clean", &[]) else { return };
+    let json = folder.path().join("figures.json");
+    let program = program.to_str().expect("UTF-8");
+    // The one that is not found was not started.
+    let script = format!("env -i {program}; env -i no-such-program; {program}");
+    let output = run(&["--json"]).arg(&json).args(["--", "sh", "-c", &script]).output();
+    let output = output.expect("pollux starts");
+    let figures = read(&json, &output);
+    assert_eq!(figures["programs_uncounted"], 1, "{figures:#}");
+    assert_eq!(figures["total"]["events"], 4000);
+    let said = text(&output.stderr);
+    assert!(said.contains("one program started with an environment without LD_PRELOAD"), "{said}");
+    let alone = run(&["--", "env", "-i", program]).output().expect("pollux starts");
+    let said = text(&alone.stderr);
+    assert!(said.contains("no process called epoll") && said.contains("One program"), "{said}");
+}
+
 /// By script(1), which gives a program a terminal.
 #[test]
 fn on_a_terminal_the_live_view_is_redrawn_in_place() {

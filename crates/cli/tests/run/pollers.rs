@@ -56,6 +56,21 @@ fn streams_are_read_to_the_last_byte_on_every_mechanism() {
     }
 }
 
+/// Threads that wait on and change one instance while others fork, vfork, spawn and call system(3).
+#[test]
+fn threads_and_the_processes_that_they_start_lose_no_byte_on_any_mechanism() {
+    let Some((_folder, program)) = built("threads", &["-D_GNU_SOURCE"]) else { return };
+    for mechanism in mechanisms() {
+        for counts in [&["--stats"][..], &[]] {
+            let mut command = run(&["--quiet", "--poller", mechanism.name()]);
+            let output = command.args(counts).arg("--").arg(&program).output();
+            let output = output.expect("pollux starts");
+            assert!(output.status.success(), "{mechanism} {counts:?}: {output:?}");
+            assert_eq!(text(&output.stdout), "4000 bytes\n", "{mechanism}");
+        }
+    }
+}
+
 /// `epoll_bench.c` itself, by Eric Dumazet, which can't be part of this repository: as it is, where
 /// `POLLUX_EPOLL_BENCH` names the file.
 #[test]
