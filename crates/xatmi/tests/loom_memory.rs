@@ -56,7 +56,7 @@ struct Pool {
     message: [AtomicU64; 1],
     idle: [AtomicU64; 1],
     spinning: [AtomicU64; 1],
-    bell: AtomicU64,
+    wake_flag: AtomicU64,
     /// Times that the service ran.
     served: AtomicU64,
 }
@@ -74,7 +74,7 @@ impl Pool {
             message: words(),
             idle: words(),
             spinning: words(),
-            bell: AtomicU64::new(0),
+            wake_flag: AtomicU64::new(0),
             served: AtomicU64::new(0),
         })
     }
@@ -191,7 +191,7 @@ fn a_request_is_seen_by_the_worker_or_the_worker_by_its_client() {
         pool.ask(1);
         let woken = pool.idle().claim_lowest(|_| u64::MAX);
         if woken.is_some() {
-            assert!(idle::ring(&pool.bell, idle::WORK), "nobody rang before");
+            assert!(idle::ring(&pool.wake_flag, idle::WORK), "nobody rang before");
         }
         assert!(worker.join().expect("no panic") || woken == Some(0), "it sleeps for ever");
     });

@@ -85,7 +85,7 @@ fn a_busy_slot_names_one_call_and_never_a_mixture() {
                 let slot = Slot::over(&words);
                 for number in 1..=2 {
                     slot.begin(&caller(number), 0, true, number);
-                    slot.rest();
+                    slot.idle();
                 }
             })
         };
@@ -109,7 +109,7 @@ fn a_message_is_in_the_inbox_until_the_slot_names_its_caller() {
                 let slot = Slot::over(&words);
                 slot.begin(&caller(1), 0, true, 1);
                 slots::inbox(&mail).empty();
-                slot.rest();
+                slot.idle();
                 // The next message, as the kernel writes it.
                 mail[0].store(2, Ordering::Relaxed);
             })

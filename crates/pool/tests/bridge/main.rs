@@ -1,5 +1,5 @@
 //! Pools that share services over a broker, as processes: the command starts them, this very program
-//! is their server, and broker, bridges and strangers do their worst.
+//! is their server, and broker, bridges and unknown_senders do their worst.
 //!
 //! Needs `nats-server`; without it the tests say so, unless skips are forbidden.
 
@@ -10,7 +10,7 @@ mod pools;
 mod server;
 mod sharing;
 mod stop;
-mod strangers;
+mod unknown_senders;
 
 use std::process::ExitCode;
 
@@ -28,7 +28,7 @@ const TESTS: [Test; 11] = [
     ("a_broker_that_stands_still_costs_no_more_than_the_time", broker::stands_still),
     ("a_broker_with_a_password_is_joined_or_named", broker::wants_a_password),
     ("what_is_too_long_is_told_at_once", limits::what_is_too_long_is_told_at_once),
-    ("strangers_disturb_nobody", strangers::strangers_disturb_nobody),
+    ("unknown_senders_disturb_nobody", unknown_senders::unknown_senders_disturb_nobody),
     ("many_callers_share_two_bridges", crowd::many_callers_share_two_bridges),
     ("a_bridge_that_ends_owes_nothing", stop::a_bridge_that_ends_owes_nothing),
 ];

@@ -48,7 +48,7 @@ use crate::queue::Prefix;
 use crate::wire::ClientAddress;
 
 /// How long a client that ends waits for workers to take the payloads of its large requests.
-const FAREWELL_NS: u64 = 1_000_000_000;
+const SHUTDOWN_NS: u64 = 1_000_000_000;
 
 /// A client context: what `tpinit` makes and `tpterm` ends.
 ///
@@ -212,7 +212,7 @@ impl Client {
 impl Drop for Client {
     fn drop(&mut self) {
         // Requests that nobody waits for may still be under way, and their payloads are here.
-        self.outbox.finish(monotonic_ns() + FAREWELL_NS);
+        self.outbox.finish(monotonic_ns() + SHUTDOWN_NS);
     }
 }
 

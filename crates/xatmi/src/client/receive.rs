@@ -81,7 +81,7 @@ impl Client {
         room: impl FnOnce(&Arriving) -> Result<&'b mut [u8], Error>,
     ) -> Result<Arrived, ReplyError> {
         let descriptor = wanted.map(descriptor_of);
-        let mut strangers = 0;
+        let mut unmatched = 0;
         loop {
             let len =
                 self.next_message(deadline_ns, flags).map_err(|error| of(descriptor, error))?;
@@ -91,9 +91,9 @@ impl Client {
                 }
                 self.keep_incoming(call_id, len);
             }
-            strangers += 1;
+            unmatched += 1;
             let is_late = deadline_ns != 0 && monotonic_ns() >= deadline_ns;
-            let is_enough = flags.contains(CallFlags::NO_BLOCK) && strangers >= TAKEN_AT_ONCE_MAX;
+            let is_enough = flags.contains(CallFlags::NO_BLOCK) && unmatched >= TAKEN_AT_ONCE_MAX;
             if is_late || is_enough {
                 return Err(of(descriptor, if is_late { late() } else { none_yet() }));
             }

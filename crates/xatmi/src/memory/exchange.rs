@@ -1,6 +1,6 @@
 //! The part of the memory that everybody writes, and how somebody is woken.
 //!
-//! Clients, workers and the manager go through it to rings, bells and requests. Every index from the
+//! Clients, workers and the manager go through it to rings, wake flags and requests. Every index from the
 //! memory itself is looked at here.
 
 use std::io;
@@ -33,7 +33,7 @@ pub(crate) struct Block<'a> {
     /// Process and context that have it; 0 for nobody.
     owner: &'a AtomicU64,
     /// What its client sleeps on.
-    bell: &'a AtomicU64,
+    wake_flag: &'a AtomicU64,
 }
 
 impl Exchange {
@@ -52,11 +52,11 @@ impl Exchange {
         Idle::over(&self.words[..words], &self.words[spinning..][..words])
     }
 
-    /// The bell of worker `worker`, which is one of the pool's.
+    /// The wake_flag of worker `worker`, which is one of the pool's.
     #[inline]
-    pub(crate) fn bell(&self, worker: usize) -> &AtomicU64 {
+    pub(crate) fn wake_flag(&self, worker: usize) -> &AtomicU64 {
         assert!(worker < self.geometry.workers(), "worker {worker} of the pool");
-        &self.words[self.geometry.bell(worker)]
+        &self.words[self.geometry.wake_flag(worker)]
     }
 
     /// Ring `ring`, none beyond the last.
@@ -85,8 +85,8 @@ impl Exchange {
         if number >= self.geometry.blocks() {
             return None;
         }
-        let (owner, bell) = (self.geometry.owner(number), self.geometry.block_bell(number));
-        Some(Block { number, owner: &self.words[owner], bell: &self.words[bell] })
+        let (owner, wake_flag) = (self.geometry.owner(number), self.geometry.block_flag(number));
+        Some(Block { number, owner: &self.words[owner], wake_flag: &self.words[wake_flag] })
     }
 
     /// All blocks.
@@ -101,7 +101,7 @@ impl Exchange {
         let found = self.idle().claim_lowest(offers);
         // The mask is of the manager's, and of a worker's words there are as many as there are bits.
         if let Some(worker) = found {
-            self.ring_bell(worker, idle::WORK);
+            self.set_wake_flag(worker, idle::WORK);
         }
         found.is_some()
     }
@@ -112,11 +112,11 @@ impl Exchange {
         self.idle().is_any_spinning(|at| directory::offers(records, &self.geometry, ring, at))
     }
 
-    /// Rings the bell of a worker, and wakes it if it may sleep.
-    pub(crate) fn ring_bell(&self, worker: usize, what: u64) {
-        let bell = self.bell(worker);
-        if idle::ring(bell, what) {
-            futex::wake(bell, 1);
+    /// Sets the wake flag of a worker, and wakes it if it may sleep.
+    pub(crate) fn set_wake_flag(&self, worker: usize, what: u64) {
+        let wake_flag = self.wake_flag(worker);
+        if idle::ring(wake_flag, what) {
+            futex::wake(wake_flag, 1);
         }
     }
 
@@ -168,7 +168,7 @@ impl Block<'_> {
 
     /// Gives it back, if `owner` has it.
     pub(crate) fn give_back(&self, owner: u64) {
-        // Of somebody else by now: that is no matter of ours.
+        // Of somebody else by now: that does not matter here.
         let _ = self.owner.compare_exchange(owner, 0, Ordering::SeqCst, Ordering::Relaxed);
     }
 
@@ -185,14 +185,14 @@ impl Block<'_> {
     /// Its client is about to sleep: it looks for replies after this.
     #[inline]
     pub(crate) fn arm(&self) {
-        self.bell.store(ASLEEP, Ordering::SeqCst);
+        self.wake_flag.store(ASLEEP, Ordering::SeqCst);
         fence(Ordering::SeqCst);
     }
 
     /// Its client does not sleep.
     #[inline]
     pub(crate) fn disarm(&self) {
-        self.bell.store(0, Ordering::Relaxed);
+        self.wake_flag.store(0, Ordering::Relaxed);
     }
 
     /// Sleeps until it is woken, until the monotonic clock shows `until_ns`, or for a signal.
@@ -200,15 +200,15 @@ impl Block<'_> {
     /// # Errors
     /// As [`futex::wait`].
     pub(crate) fn sleep(&self, until_ns: u64) -> io::Result<()> {
-        futex::wait(self.bell, ASLEEP as u32, Some(until_ns))
+        futex::wait(self.wake_flag, ASLEEP as u32, Some(until_ns))
     }
 
     /// Called after an answer to one of its client's requests.
     fn wake(&self) {
         fence(Ordering::SeqCst);
-        let is_asleep = self.bell.load(Ordering::SeqCst) == ASLEEP;
-        if is_asleep && self.bell.swap(0, Ordering::SeqCst) == ASLEEP {
-            futex::wake(self.bell, 1);
+        let is_asleep = self.wake_flag.load(Ordering::SeqCst) == ASLEEP;
+        if is_asleep && self.wake_flag.swap(0, Ordering::SeqCst) == ASLEEP {
+            futex::wake(self.wake_flag, 1);
         }
     }
 }

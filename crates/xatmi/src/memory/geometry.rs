@@ -5,8 +5,8 @@
 //!
 //! ```text
 //!  records    head, a row for each service, a claim for each worker       (clients read)
-//!  exchange   idle bits, spinning bits, bells of workers, owners and      (all write)
-//!             bells of blocks, rings, requests with their messages:
+//!  exchange   idle bits, spinning bits, wake flags of workers, owners and      (all write)
+//!             wake flags of blocks, rings, requests with their messages:
 //!             BLOCK_REQUESTS belong to one block
 //! ```
 //!
@@ -17,7 +17,7 @@ use pollux_sys::shared::{PAGE_WORDS, WORDS_MAX};
 
 use super::claim::CLAIM_WORDS;
 use super::directory::ROW_HEAD_WORDS;
-use super::idle::BELL_WORDS;
+use super::idle::FLAG_WORDS;
 use super::request::REQUEST_HEAD_WORDS;
 use super::ring::RING_WORDS;
 
@@ -56,8 +56,8 @@ impl Geometry {
         let len_bytes = (message_len_bytes as usize).min(MESSAGE_LEN_BYTES_MAX);
         let workers = workers.clamp(1, WORKERS_MAX).next_multiple_of(64);
         let one = Self { workers, message_words: len_bytes.div_ceil(8), blocks: 0 };
-        let block_words = 1 + BELL_WORDS + BLOCK_REQUESTS * one.request_words();
-        let room = (WORDS_MAX - one.words() - BELL_WORDS) / block_words;
+        let block_words = 1 + FLAG_WORDS + BLOCK_REQUESTS * one.request_words();
+        let room = (WORDS_MAX - one.words() - FLAG_WORDS) / block_words;
         Self { blocks: room.min(BLOCKS_MAX), ..one }
     }
 
@@ -131,26 +131,26 @@ impl Geometry {
 
     #[inline]
     pub(crate) fn spinning(&self) -> usize {
-        self.worker_words().next_multiple_of(BELL_WORDS)
+        self.worker_words().next_multiple_of(FLAG_WORDS)
     }
 
     #[inline]
-    pub(crate) fn bell(&self, worker: usize) -> usize {
-        2 * self.spinning() + worker * BELL_WORDS
+    pub(crate) fn wake_flag(&self, worker: usize) -> usize {
+        2 * self.spinning() + worker * FLAG_WORDS
     }
 
     pub(crate) fn owner(&self, block: usize) -> usize {
-        self.bell(self.workers) + block
+        self.wake_flag(self.workers) + block
     }
 
     #[inline]
-    pub(crate) fn block_bell(&self, block: usize) -> usize {
-        self.owner(self.blocks).next_multiple_of(BELL_WORDS) + block * BELL_WORDS
+    pub(crate) fn block_flag(&self, block: usize) -> usize {
+        self.owner(self.blocks).next_multiple_of(FLAG_WORDS) + block * FLAG_WORDS
     }
 
     #[inline]
     pub(crate) fn ring(&self, ring: usize) -> usize {
-        self.block_bell(self.blocks) + ring * RING_WORDS
+        self.block_flag(self.blocks) + ring * RING_WORDS
     }
 
     /// Head and message of a request.
@@ -166,7 +166,7 @@ impl Geometry {
 
     #[inline]
     fn request_words(&self) -> usize {
-        (REQUEST_HEAD_WORDS + self.message_words).next_multiple_of(BELL_WORDS)
+        (REQUEST_HEAD_WORDS + self.message_words).next_multiple_of(FLAG_WORDS)
     }
 }
 

@@ -19,8 +19,8 @@
 // The parent chooses the atomics, so that the loom model takes this file in as it stands.
 use super::atomic::{AtomicU64, Ordering, fence};
 
-/// Words of one bell: a cache line. The first is in use.
-pub(crate) const BELL_WORDS: usize = 8;
+/// Words of one wake flag: a cache line. The first is in use.
+pub(crate) const FLAG_WORDS: usize = 8;
 
 /// A request may wait.
 pub(crate) const WORK: u64 = 1;
@@ -103,16 +103,16 @@ impl<'a> Idle<'a> {
     }
 }
 
-/// Rings a bell: for `what`; whether its worker may sleep, so that it has to be woken.
-pub(crate) fn ring(bell: &AtomicU64, what: u64) -> bool {
+/// Sets a wake flag: for `what`; whether its worker may sleep, so that it has to be woken.
+pub(crate) fn ring(wake_flag: &AtomicU64, what: u64) -> bool {
     // The kernel compares the lower half only.
-    bell.fetch_or(what, Ordering::SeqCst) as u32 == 0
+    wake_flag.fetch_or(what, Ordering::SeqCst) as u32 == 0
 }
 
-/// What a bell was rung for since the last look. Called by its worker.
-pub(crate) fn heard(bell: &AtomicU64) -> u64 {
-    match bell.load(Ordering::SeqCst) {
+/// What a wake flag was set for since the last look. Called by its worker.
+pub(crate) fn taken(wake_flag: &AtomicU64) -> u64 {
+    match wake_flag.load(Ordering::SeqCst) {
         0 => 0,
-        _ => bell.swap(0, Ordering::SeqCst),
+        _ => wake_flag.swap(0, Ordering::SeqCst),
     }
 }

@@ -1,6 +1,6 @@
 //! What the manager does in the memory of its pool: services, burials, ends of clients, repairs.
 //!
-//! Only the one thread of the manager calls this. It takes requests under a number that is no worker's,
+//! Only the one thread of the manager calls this. It takes requests under a number that is not a worker's,
 //! and grabs before it answers, so that a number is never in a ring and free at once.
 
 use std::collections::HashSet;
@@ -100,12 +100,12 @@ impl Memory {
     }
 
     /// A number for a worker that is about to be started.
-    pub(crate) fn seat(&self) -> Option<usize> {
+    pub(crate) fn take_number(&self) -> Option<usize> {
         let mut workers = 0..self.geometry().workers();
         let worker = workers.find(|worker| self.process_of(*worker).is_none())?;
         self.exchange.idle().disarm(worker);
         self.exchange.idle().stop_spinning(worker);
-        self.exchange.bell(worker).store(0, Ordering::SeqCst);
+        self.exchange.wake_flag(worker).store(0, Ordering::SeqCst);
         self.claim(worker)?.give_to(MANAGER);
         Some(worker)
     }
@@ -118,7 +118,7 @@ impl Memory {
     }
 
     /// All numbers that somebody has, with their processes.
-    pub(crate) fn seated(&self) -> Vec<(usize, u32)> {
+    pub(crate) fn numbers(&self) -> Vec<(usize, u32)> {
         let workers = 0..self.geometry().workers();
         workers.filter_map(|worker| Some((worker, self.process_of(worker)?))).collect()
     }
@@ -197,18 +197,18 @@ impl Memory {
             woken += (0..waiting).take_while(wake).count() as u64;
         }
         for worker in (0..self.geometry().workers()).filter(|worker| self.may_be_lost(*worker)) {
-            self.exchange.bell(worker).fetch_or(idle::WORK, Ordering::SeqCst);
-            // Also where the bell seems to have been rung: whoever did may have died before this.
-            futex::wake(self.exchange.bell(worker), 1);
+            self.exchange.wake_flag(worker).fetch_or(idle::WORK, Ordering::SeqCst);
+            // Also where the wake flag seems to be set: the process that set it may have died before this.
+            futex::wake(self.exchange.wake_flag(worker), 1);
         }
         woken
     }
 
-    /// Rings the bells of all workers for what is on their links.
+    /// Sets the wake flags of all workers for what is on their links.
     pub(crate) fn ring_all(&self) {
         let workers = 0..self.geometry().workers();
         for worker in workers.filter(|worker| self.process_of(*worker).is_some()) {
-            self.exchange.ring_bell(worker, idle::LINK);
+            self.exchange.set_wake_flag(worker, idle::LINK);
         }
     }
 
@@ -255,7 +255,7 @@ impl Memory {
                 matches!(request.state().0, State::Asked | State::Sent | State::Abandoned)
             });
             if is_asked && seen.insert(number) {
-                // An empty ring has room for what it had.
+                // What it had fits in an empty ring.
                 let _ = its.push(number);
                 self.exchange.wake_one(&self.records, ring);
             }
@@ -286,8 +286,8 @@ impl Memory {
     fn may_be_lost(&self, worker: usize) -> bool {
         let Some(claim) = self.claim(worker) else { return false };
         let is_idle = claim.pid() != 0 && claim.held().is_none() && claim.claimed().is_none();
-        let bell = self.exchange.bell(worker).load(Ordering::SeqCst);
-        is_idle && (!self.exchange.idle().is_armed(worker) || bell != 0)
+        let wake_flag = self.exchange.wake_flag(worker).load(Ordering::SeqCst);
+        is_idle && (!self.exchange.idle().is_armed(worker) || wake_flag != 0)
     }
 
     fn answer_number(&self, number: u32, code: Code) -> Delivery {

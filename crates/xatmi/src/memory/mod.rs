@@ -6,7 +6,7 @@
 //!
 //! ```text
 //!  client    opens a request, writes its message, asks ──▶ pushes its number onto the ring of the service
-//!            sleeps on the bell of its block               wakes the lowest idle worker that offers it
+//!            sleeps on the wake flag of its block               wakes the lowest idle worker that offers it
 //!  worker    notes a claim, grabs the cell, notes that it holds the request, frees the cell
 //!            copies the message, serves, writes the reply over it, answers, wakes the client
 //!  manager   directory of services; finishes what a dead worker began; frees what a dead client had
@@ -15,7 +15,7 @@
 //! | file | subject | pure |
 //! |---|---|---|
 //! | `ring` | the numbers of the requests that wait for a service | yes |
-//! | `idle` | which workers sleep, and their bells | yes |
+//! | `idle` | which workers sleep, and their wake flags | yes |
 //! | `claim` | what a worker takes and holds, for the manager after its death | yes |
 //! | `request` | one request and its reply, with generations | yes |
 //! | `spin` | whether a moment's look pays before a sleep | but for the clock |

@@ -26,7 +26,7 @@
 use super::atomic::{AtomicU64, Ordering};
 use super::claim::Ticket;
 
-/// Words in front of the message: state, length, sum, the block whose bell its client sleeps on.
+/// Words in front of the message: state, length, sum, the block whose wake flag its client sleeps on.
 pub(crate) const REQUEST_HEAD_WORDS: usize = 8;
 
 const STATE: usize = 0;
@@ -126,7 +126,7 @@ impl<'a> Request<'a> {
         (state, Ticket { request: self.number, generation, hops })
     }
 
-    /// The reply is written, or `error` is the answer. Called by whoever holds the request.
+    /// The reply is written, or `error` is the answer. Called by the holder of the request.
     pub(crate) fn answer(&self, ticket: Ticket, error: u8) -> Delivery {
         if self.change(word(ticket, ASKED), word(ticket, ANSWERED) | u64::from(error) << 8) {
             return Delivery::Done;
@@ -137,7 +137,7 @@ impl<'a> Request<'a> {
         }
     }
 
-    /// It is over, and nobody waits for an answer; whether that was so. Called by whoever holds it.
+    /// It is over, and nobody waits for an answer; whether that was so. Called by its holder.
     pub(crate) fn drop_unwanted(&self, ticket: Ticket) -> bool {
         [ABANDONED, SENT]
             .into_iter()
@@ -150,7 +150,7 @@ impl<'a> Request<'a> {
     }
 
     /// It goes on to another service, and its message is written anew: what it is called from now on.
-    /// None when its client does not wait any more. Called by whoever holds it, before it pushes it.
+    /// None when its client does not wait any more. Called by its holder, before it pushes it.
     pub(crate) fn pass_on(&self, ticket: Ticket) -> Option<Ticket> {
         let next = Ticket { hops: ticket.hops.wrapping_add(1), ..ticket };
         let is_on = |kind| self.change(word(ticket, kind), word(next, kind));
@@ -180,7 +180,7 @@ impl<'a> Request<'a> {
         }
     }
 
-    /// The block whose bell its client sleeps on; as its client says.
+    /// The block whose wake flag its client sleeps on; as its client says.
     pub(crate) fn home(&self) -> usize {
         self.head[HOME].load(Ordering::Relaxed) as usize
     }
@@ -190,7 +190,7 @@ impl<'a> Request<'a> {
         size_of_val(self.message)
     }
 
-    /// Writes a message, which fits. Called by its client before it asks, and by whoever holds it.
+    /// Writes a message, which fits. Called by its client before it asks, and by its holder.
     pub(crate) fn write(&self, ticket: Ticket, bytes: &[u8]) {
         let (whole, rest) = bytes.as_chunks::<8>();
         let mut sum = seed(ticket, bytes.len());
@@ -247,7 +247,7 @@ fn seed(ticket: Ticket, len_bytes: usize) -> u64 {
     mixed(u64::from(ticket.generation) << 32 | u64::from(ticket.request), len_bytes as u64)
 }
 
-/// Any word that is another one makes another sum (an odd factor); it is no defence against malice.
+/// Any word that is another one makes another sum (an odd factor); it does not defend against malice.
 fn mixed(sum: u64, word: u64) -> u64 {
     (sum ^ word).wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(29)
 }

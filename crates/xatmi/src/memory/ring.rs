@@ -13,7 +13,7 @@
 //!           head: the next position to take       tail: the next position to push
 //! ```
 //!
-//! Each arrow is one compare-and-swap of the cell, which alone decides. Head and tail follow: whoever
+//! Each arrow is one compare-and-swap of the cell, which alone decides. Head and tail follow: a process that
 //! sees that the cell at one of them is past it moves it on, so a process that is killed behind its arrow
 //! holds up nobody. There is no state between "has a place" and "has filled it".
 
@@ -30,7 +30,7 @@ const CELLS: usize = 24;
 /// Words of one ring.
 pub(crate) const RING_WORDS: usize = CELLS + RING_LEN;
 
-/// Looks at a ring whose ends move all the time before somebody is told that it is broken.
+/// Looks at a ring whose ends move all the time before it counts as broken.
 const LOOKS_MAX: usize = 1_000;
 /// Laps that a rebuilt ring is ahead, so that nobody who slept takes one of its cells for an old one.
 const REBUILT_LAPS: u64 = 16;
@@ -164,7 +164,7 @@ impl<'a> Ring<'a> {
         cells.filter(|cell| kind(*cell) == FULL).map(|cell| cell as u32)
     }
 
-    /// Moves the ends on to where they should be: whoever should have done it may be dead.
+    /// Moves the ends on to where they should be: the process that had to do it may be dead.
     pub(crate) fn settle(&self) {
         // What is broken is found by `is_sound`.
         let _ = self.first();

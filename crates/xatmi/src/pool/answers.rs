@@ -5,7 +5,7 @@ use std::time::Instant;
 use super::Pool;
 use super::process::Process;
 use crate::control::{Answer, ClientRow, PoolInfo, QueueRow, ROWS_MAX, ServiceRow, WorkerRow};
-use crate::slots::{ServiceTally, State as Seated, Total, Totals, name_hash};
+use crate::slots::{ServiceTally, State as WorkerState, Total, Totals, name_hash};
 use crate::supervisor::MemberView;
 
 impl Pool {
@@ -134,7 +134,7 @@ fn totals(process: &Process) -> Totals {
 }
 
 fn is_busy(process: &Process) -> bool {
-    process.slot().is_some_and(|slot| slot.occupation().state == Seated::Busy)
+    process.slot().is_some_and(|slot| slot.occupation().state == WorkerState::Busy)
 }
 
 fn tally(process: &Process, hash: u64) -> Option<ServiceTally> {
@@ -146,9 +146,9 @@ fn service_state(process: Option<&Process>, tally: Option<&ServiceTally>) -> &'s
     let (Some(slot), Some(tally)) = (process.and_then(Process::slot), tally) else { return "down" };
     let occupation = slot.occupation();
     match occupation.state {
-        Seated::Busy if occupation.service == tally.entry => "busy",
-        Seated::Busy | Seated::Idle => "avail",
-        Seated::Free | Seated::Starting => "down",
+        WorkerState::Busy if occupation.service == tally.entry => "busy",
+        WorkerState::Busy | WorkerState::Idle => "avail",
+        WorkerState::Free | WorkerState::Starting => "down",
     }
 }
 

@@ -46,9 +46,9 @@ impl Pool {
             ("client_contexts", "Client contexts that came", counts.clients),
             ("connections_silent", "Connections that said nothing", self.visitors.dropped_silent),
             ("accept_rests", "Times when no connection was taken", counts.accept_rests),
-            ("answers_sent", "Errors sent to callers for others", self.owed.sent),
-            ("answers_gone", "Those whose caller was gone", self.owed.gone),
-            ("answers_lost", "Those that found no room in time", self.owed.lost),
+            ("answers_sent", "Errors sent to callers for others", self.unsent.sent),
+            ("answers_gone", "Those whose caller was gone", self.unsent.gone),
+            ("answers_lost", "Those that found no room in time", self.unsent.lost),
             (
                 "requests_unserved",
                 "Requests that stood in a queue that was removed",

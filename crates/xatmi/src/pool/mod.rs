@@ -7,7 +7,7 @@
 //!                  └──────────── events ─────────────────┤
 //!                                                        │   one thread, one poller
 //!   control socket: clients, commands ───────────────────┤
-//!   queues that were withdrawn, answers that are owed ───┘
+//!   queues that were withdrawn, answers not sent yet ───┘
 //! ```
 //!
 //! The command line makes a [`Pool`] and runs it. One thread does everything and never waits but
@@ -19,30 +19,30 @@
 //! |---|---|
 //! | `turn` | the loop: wait, events, time |
 //! | `workers` | what the supervisor asks for, and what workers say |
-//! | `visitors`, `strangers` | connections to the control socket; clients of an earlier manager |
+//! | `visitors`, `earlier_clients` | connections to the control socket; clients of an earlier manager |
 //! | `orders` | commands that take time |
 //! | `answers` | the tables |
-//! | `services`, `owed` | queues of services; answers for the dead |
-//! | `process`, `spawn`, `survivors` | one worker's process; how it is made; what was left behind |
+//! | `services`, `unsent` | queues of services; answers for the dead |
+//! | `process`, `spawn`, `previous` | one worker's process; how it is made; what was left behind |
 //! | `asked` | what a program offers, asked while no pool runs |
 //! | `endpoint`, `figures` | metrics over HTTP |
 //! | `watch`, `log`, `options` | the poller, the log, what a pool is started with |
 
 mod answers;
 mod asked;
+mod earlier_clients;
 mod endpoint;
 mod events;
 mod figures;
 mod log;
 mod options;
 mod orders;
-mod owed;
+mod previous;
 mod process;
 mod services;
 mod spawn;
-mod strangers;
-mod survivors;
 mod turn;
+mod unsent;
 mod visitors;
 mod watch;
 mod workers;
@@ -64,24 +64,24 @@ use crate::memory::{Memory, Ticket};
 use crate::queue::Prefix;
 use crate::slots::Slots;
 use crate::supervisor::Supervisor;
+use earlier_clients::EarlierClients;
 use endpoint::Endpoint;
 use events::Events;
 use figures::Counts;
 use orders::Order;
-use owed::Owed;
-use process::{Process, Seat};
+use process::{Process, SlotHandle};
 use services::Services;
-use strangers::Strangers;
+use unsent::Unsent;
 use visitors::Visitors;
 use watch::{Source, Watch};
 
 pub use asked::services_of;
 pub use log::Log;
 pub use options::{PoolOptions, Sizes, memory_room};
+pub use previous::workers as workers_left;
 pub use spawn::{
     BRIDGE_PROGRAM, EXPORTS_VARIABLE, REFRESH_VARIABLE, find, keep_from_children, output_faults,
 };
-pub use survivors::workers as workers_left;
 
 /// Slots beyond those of the configuration, for workers that a reload adds.
 const SLOTS_SPARE: usize = 256;
@@ -184,15 +184,15 @@ pub struct Pool {
     /// Whether to look for such.
     is_suspicious: bool,
     /// Slots of ours that nobody has.
-    seats_free: Vec<usize>,
+    slots_free: Vec<usize>,
     services: Services,
     visitors: Visitors,
     events: Events,
-    strangers: Strangers,
-    owed: Owed,
+    earlier_clients: EarlierClients,
+    unsent: Unsent,
     orders: Vec<Order>,
     /// Whether a worker of an earlier manager may still report: the queues that it reads stay.
-    has_survivors: bool,
+    awaits_adoption: bool,
     /// Whether something happened since services and orders were looked at.
     has_changes: bool,
     counts: Counts,
@@ -232,7 +232,7 @@ impl Pool {
         let endpoint = options.metrics.as_ref().map(Endpoint::start).transpose();
         let endpoint = endpoint.map_err(PoolError::Metrics)?;
         let sizes = Sizes::new(&options.environment);
-        let left = survivors::memory(&prefix);
+        let left = previous::memory(&prefix);
         let memory = match options.transport(&config) {
             Transport::Queues => {
                 // Clients that have it are told that nobody serves there any more.
@@ -272,13 +272,13 @@ impl Pool {
             lead: None,
             suspects: HashSet::new(),
             is_suspicious: false,
-            seats_free: (0..slots_max).rev().collect(),
+            slots_free: (0..slots_max).rev().collect(),
             visitors: Visitors::default(),
             events: Events::default(),
-            strangers: Strangers::default(),
-            owed: Owed::default(),
+            earlier_clients: EarlierClients::default(),
+            unsent: Unsent::default(),
             orders: Vec::new(),
-            has_survivors: false,
+            awaits_adoption: false,
             has_changes: true,
             counts: Counts::default(),
             nudging: None,
@@ -299,19 +299,19 @@ impl Pool {
     }
 
     /// A slot that no worker has.
-    fn seat(&mut self) -> Option<Seat> {
-        let index = self.seats_free.pop()?;
-        Some(Seat { slots: Rc::clone(&self.slots), index })
+    fn slot_handle(&mut self) -> Option<SlotHandle> {
+        let index = self.slots_free.pop()?;
+        Some(SlotHandle { slots: Rc::clone(&self.slots), index })
     }
 
     /// Gives a slot back, if it is of ours.
-    fn vacate(&mut self, seat: &Seat) {
-        if let Some(slot) = seat.slots.slot(seat.index) {
+    fn release(&mut self, slot_handle: &SlotHandle) {
+        if let Some(slot) = slot_handle.slots.slot(slot_handle.index) {
             slot.clear();
         }
-        seat.slots.forget(seat.index);
-        if Rc::ptr_eq(&seat.slots, &self.slots) {
-            self.seats_free.push(seat.index);
+        slot_handle.slots.forget(slot_handle.index);
+        if Rc::ptr_eq(&slot_handle.slots, &self.slots) {
+            self.slots_free.push(slot_handle.index);
         }
     }
 }

@@ -23,7 +23,7 @@ pub(super) struct Process {
     pidfd: OwnedFd,
     pidfd_token: Token,
     pub(super) link: Option<(Link, Token)>,
-    seat: Option<Seat>,
+    slot_handle: Option<SlotHandle>,
     /// Its number in the memory that requests are in, where they are.
     pub(super) number: Option<usize>,
     /// What it offers.
@@ -32,7 +32,7 @@ pub(super) struct Process {
 
 /// A slot of a worker.
 #[derive(Debug, Clone)]
-pub(super) struct Seat {
+pub(super) struct SlotHandle {
     pub(super) slots: Rc<Slots>,
     pub(super) index: usize,
 }
@@ -43,7 +43,7 @@ impl Process {
         id: u32,
         child: Child,
         link: Link,
-        seat: Seat,
+        slot_handle: SlotHandle,
         watch: &mut Watch,
     ) -> io::Result<Self> {
         let mut process = match Self::of_pid(id, child.id(), watch) {
@@ -54,7 +54,7 @@ impl Process {
             }
         };
         process.child = Some(child);
-        process.seat = Some(seat);
+        process.slot_handle = Some(slot_handle);
         if let Err(error) = process.connect(id, link, watch) {
             watch.remove(process.pidfd.as_fd(), process.pidfd_token);
             if let Some(child) = process.child.take() {
@@ -78,7 +78,7 @@ impl Process {
             pidfd,
             pidfd_token,
             link: None,
-            seat: None,
+            slot_handle: None,
             number: None,
             adverts,
         })
@@ -92,32 +92,34 @@ impl Process {
     }
 
     /// Takes the slot that it writes.
-    pub(super) fn sit(&mut self, seat: Seat) {
-        self.seat = Some(seat);
+    pub(super) fn sit(&mut self, slot_handle: SlotHandle) {
+        self.slot_handle = Some(slot_handle);
     }
 
     /// Its slot, which is there as soon as its link is.
     pub(super) fn slot(&self) -> Option<Slot<'_>> {
-        let seat = self.seat.as_ref()?;
-        seat.slots.slot(seat.index)
+        let slot_handle = self.slot_handle.as_ref()?;
+        slot_handle.slots.slot(slot_handle.index)
     }
 
     /// The request that it had taken and not begun when it died.
     pub(super) fn inbox(&self) -> Option<Vec<u8>> {
-        let seat = self.seat.as_ref()?;
-        Some(seat.slots.inbox(seat.index)?.content())
+        let slot_handle = self.slot_handle.as_ref()?;
+        Some(slot_handle.slots.inbox(slot_handle.index)?.content())
     }
 
     /// Whose answers it had and could not send before it died.
     pub(super) fn promises(&self) -> Vec<Caller> {
-        let seat = self.seat.as_ref();
-        seat.map(|seat| Promise::all(&seat.slots, seat.index)).unwrap_or_default()
+        let slot_handle = self.slot_handle.as_ref();
+        slot_handle
+            .map(|slot_handle| Promise::all(&slot_handle.slots, slot_handle.index))
+            .unwrap_or_default()
     }
 
     /// Kills what is left of the group. The number is the worker's until it is collected; of one
     /// that was taken over, which others collect, until nothing of its group is left.
     fn end_group(&self) {
-        let is_ours = self.child.is_some() || !super::survivors::is_alive(self.pid);
+        let is_ours = self.child.is_some() || !super::previous::is_alive(self.pid);
         let number = i32::try_from(self.pid).ok().and_then(Pid::from_raw);
         if let Some(number) = number.filter(|_| is_ours) {
             // None is left, as nearly always.
@@ -125,9 +127,9 @@ impl Process {
         }
     }
 
-    /// Its seat, to be given back; none of one that has not reported yet.
-    pub(super) fn seat(&self) -> Option<&Seat> {
-        self.seat.as_ref()
+    /// Its slot, to be given back; none of one that has not reported yet.
+    pub(super) fn slot_handle(&self) -> Option<&SlotHandle> {
+        self.slot_handle.as_ref()
     }
 
     /// Sends a signal to exactly this process.

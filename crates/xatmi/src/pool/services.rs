@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use pollux_poller::Token;
 use pollux_sys::mqueue::{MessageQueue, QueueSize};
 
-use super::owed::Creditor;
+use super::unsent::Creditor;
 use super::watch::{Source, Watch};
 use crate::error::Code;
 use crate::link::Advert;

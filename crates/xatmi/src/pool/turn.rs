@@ -6,16 +6,16 @@ use pollux_engine::Signal;
 use pollux_poller::Token;
 use pollux_sys::mqueue::MessageQueue;
 
+use super::earlier_clients::EarlierClients;
 use super::endpoint::Endpoint;
-use super::strangers::Strangers;
-use super::survivors;
+use super::previous;
 use super::watch::{EVENTS_MAX, Source};
 use super::{Pool, PoolError, process::Process};
 use crate::queue::QueueName;
 use crate::supervisor::Action;
 
-/// How long the end waits for callers to take the answers that are owed to them.
-const FAREWELL: Duration = Duration::from_secs(1);
+/// How long the end waits for callers to take the answers that were not sent yet.
+const SHUTDOWN: Duration = Duration::from_secs(1);
 /// Full waits in one turn: enough for every worker, link and connection that there may be.
 const ROUNDS_MAX: usize = 64;
 /// Longest wait: a bound for whatever a computed moment has missed.
@@ -62,7 +62,7 @@ impl Pool {
     /// Takes over what an earlier manager left, or starts from nothing.
     fn begin(&mut self) {
         let now = Instant::now();
-        let found = survivors::workers(&self.prefix);
+        let found = previous::workers(&self.prefix);
         self.log.line(&format!(
             "begins as process {}: {}, {} workers of {} programs, prefix {}",
             std::process::id(),
@@ -71,11 +71,11 @@ impl Pool {
             self.config.entries.len(),
             self.prefix,
         ));
-        self.strangers = Strangers::find(&self.prefix, &mut self.watch);
+        self.earlier_clients = EarlierClients::find(&self.prefix, &mut self.watch);
         self.take_over_memory();
         self.remove_stale_queues(found.is_empty());
-        if self.strangers.len() > 0 {
-            let count = self.strangers.len();
+        if self.earlier_clients.len() > 0 {
+            let count = self.earlier_clients.len();
             self.log.line(&format!("{count} client processes of an earlier manager are watched"));
         }
         let mut ids = Vec::new();
@@ -89,7 +89,7 @@ impl Pool {
             }
         }
         if !ids.is_empty() {
-            self.has_survivors = true;
+            self.awaits_adoption = true;
             self.log.line(&format!("{} workers of an earlier manager are awaited", ids.len()));
         }
         let mut actions = Vec::new();
@@ -105,13 +105,13 @@ impl Pool {
             Ok(lead) => self.lead = Some(lead),
             Err(error) => self.log.line(&format!("idle workers would notice an end late: {error}")),
         }
-        for (number, pid) in memory.seated() {
-            if !survivors::is_alive(pid) {
+        for (number, pid) in memory.numbers() {
+            if !previous::is_alive(pid) {
                 let (answers, _) = memory.bury(number);
                 self.told(answers);
             }
         }
-        for pid in self.strangers.find_in_memory(&memory, &mut self.watch) {
+        for pid in self.earlier_clients.find_in_memory(&memory, &mut self.watch) {
             memory.end_client(pid, None);
         }
         memory.ring_all();
@@ -122,14 +122,14 @@ impl Pool {
     /// earlier manager is left that has not reported, the queues of services that nobody offers.
     fn remove_stale_queues(&mut self, services: bool) {
         let mut removed = 0;
-        for queue in survivors::queues(&self.prefix) {
+        for queue in previous::queues(&self.prefix) {
             let is_removed = match queue {
                 QueueName::Service(name) => {
                     let is_stale = services && !self.services.by_name.contains_key(&name);
                     is_stale && self.services.discard(&name).is_ok()
                 }
                 QueueName::Reply { pid, context } => {
-                    let is_stale = !survivors::is_alive(pid);
+                    let is_stale = !previous::is_alive(pid);
                     let name = self.prefix.reply_queue(pid, context);
                     is_stale && MessageQueue::unlink(&name).is_ok()
                 }
@@ -154,8 +154,8 @@ impl Pool {
             Source::Link(id) => self.hear_worker(id, now),
             Source::Process(id) => self.worker_died(id, now),
             Source::Connection(number) => self.hear_visitor(number, now),
-            Source::Stranger(pid) => {
-                self.strangers.ended(pid, &self.prefix, &mut self.watch);
+            Source::EarlierClient(pid) => {
+                self.earlier_clients.ended(pid, &self.prefix, &mut self.watch);
                 match &self.memory {
                     Some(memory) => memory.end_client(pid, None),
                     None => self.plan_sweep(now),
@@ -225,11 +225,11 @@ impl Pool {
             let expected = &self.supervisor;
             self.services.retire(|id| expected.is_expected(id), &mut self.watch, now);
         }
-        if self.has_survivors
+        if self.awaits_adoption
             && !self.supervisor.is_learning()
-            && self.workers.values().all(|process| process.seat().is_some())
+            && self.workers.values().all(|process| process.slot_handle().is_some())
         {
-            self.has_survivors = false;
+            self.awaits_adoption = false;
             self.remove_stale_queues(true);
         }
         let mut creditors = std::mem::take(&mut self.services.stranded);
@@ -237,7 +237,7 @@ impl Pool {
         self.answer_unserved(creditors, now);
         let told = std::mem::take(&mut self.services.told);
         self.told(told);
-        self.owed.pass(now);
+        self.unsent.pass(now);
         self.drop_silent(now);
         self.accept_again(now);
         if has_changed {
@@ -249,7 +249,7 @@ impl Pool {
     fn next_moment(&self, now: Instant) -> Instant {
         let optional = [
             self.services.next_moment(),
-            self.owed.next_moment(),
+            self.unsent.next_moment(),
             self.nudging.map(|(next, _)| next),
             self.visitors.accepts_at,
             self.visitors.sweeps_at,
@@ -277,7 +277,7 @@ impl Pool {
         if let Some(endpoint) = self.endpoint.take() {
             endpoint.end();
         }
-        self.owed.finish(FAREWELL);
+        self.unsent.finish(SHUTDOWN);
         self.log.line("ends");
     }
 }

@@ -16,7 +16,7 @@ use rustix::process::{Resource, getrlimit};
 
 use super::watch::Source;
 use super::workers::Report;
-use super::{Pool, Seat, survivors};
+use super::{Pool, SlotHandle, previous};
 use crate::client::{ClientHello, Welcome};
 use crate::control::{Answer, Request};
 use crate::link::{Link, Received};
@@ -105,7 +105,7 @@ impl Pool {
         for _ in 0..ACCEPT_BUDGET {
             let Some((listener, _)) = &self.control else { return };
             if self.visitors.by_number.len() >= VISITORS_MAX {
-                return self.rest(now, "too many connections");
+                return self.pause(now, "too many connections");
             }
             let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
             match rustix::net::accept_with(listener, flags) {
@@ -113,7 +113,7 @@ impl Pool {
                 Err(rustix::io::Errno::AGAIN) => return,
                 Err(rustix::io::Errno::INTR | rustix::io::Errno::CONNABORTED) => {}
                 // EMFILE, ENFILE, ENOMEM: the connection waits in the backlog.
-                Err(errno) => return self.rest(now, &errno.to_string()),
+                Err(errno) => return self.pause(now, &errno.to_string()),
             }
         }
     }
@@ -227,14 +227,15 @@ impl Pool {
                 let Some(visitor) = self.visitors.by_number.remove(&number) else { return };
                 self.watch.remove(visitor.link.as_fd(), visitor.token);
                 let Visitor { link, .. } = visitor;
-                let seat = is_sent_by(&link, pid)
-                    .and_then(|()| self.seat_of(descriptors, slot))
-                    .and_then(|seat| self.is_of_this_transport(pid, memory).map(|()| seat));
-                match seat {
-                    Ok(seat) => {
-                        let program = survivors::program_of(pid).unwrap_or(name);
+                let slot_handle =
+                    is_sent_by(&link, pid).and_then(|()| self.seat_of(descriptors, slot)).and_then(
+                        |slot_handle| self.is_of_this_transport(pid, memory).map(|()| slot_handle),
+                    );
+                match slot_handle {
+                    Ok(slot_handle) => {
+                        let program = previous::program_of(pid).unwrap_or(name);
                         let report = Report { id: srvid, pid, program, services, number: memory };
-                        self.adopt(report, link, seat, now);
+                        self.adopt(report, link, slot_handle, now);
                     }
                     Err(why) => {
                         self.services.leave(&services);
@@ -335,7 +336,7 @@ impl Pool {
         is_due
     }
 
-    fn rest(&mut self, now: Instant, why: &str) {
+    fn pause(&mut self, now: Instant, why: &str) {
         if let Some((listener, token)) = &self.control {
             self.watch.remove(listener.as_fd(), *token);
             self.visitors.accepts_at = Some(now + ACCEPT_REST);
@@ -360,7 +361,7 @@ impl Pool {
     }
 
     /// The slot that a worker of an earlier manager brings along.
-    fn seat_of(&mut self, descriptors: Vec<OwnedFd>, index: usize) -> Result<Seat, String> {
+    fn seat_of(&mut self, descriptors: Vec<OwnedFd>, index: usize) -> Result<SlotHandle, String> {
         let memory = descriptors.into_iter().next().ok_or("it brought no memory")?;
         let status = rustix::fs::fstat(&memory).map_err(|errno| format!("fstat: {errno}"))?;
         let key = (status.st_dev, status.st_ino);
@@ -378,7 +379,7 @@ impl Pool {
         if slots.slot(index).is_none() {
             return Err(format!("its slot {index} is beyond its memory"));
         }
-        Ok(Seat { slots, index })
+        Ok(SlotHandle { slots, index })
     }
 }
 

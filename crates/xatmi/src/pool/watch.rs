@@ -26,7 +26,7 @@ pub(super) enum Source {
     /// The connection with this number has a message, or ended.
     Connection(u64),
     /// A client process of an earlier manager ended.
-    Stranger(u32),
+    EarlierClient(u32),
     /// A request waits in a queue that was withdrawn.
     Withdrawn(u64),
 }

@@ -4,15 +4,15 @@ use std::os::fd::AsFd;
 use std::time::{Duration, Instant};
 
 use super::Pool;
-use super::owed::Creditor;
-use super::process::{Process, Seat};
+use super::process::{Process, SlotHandle};
 use super::services::creditor;
 use super::spawn::{Start, spawn};
+use super::unsent::Creditor;
 use crate::error::Code;
 use crate::link::{Advert, Link, Received, ToManager, ToWorker};
 use crate::memory::{Answers, idle};
 use crate::queue::ServiceName;
-use crate::slots::{Caller, State as Seated};
+use crate::slots::{Caller, State as WorkerState};
 use crate::supervisor::{Action, Event};
 use crate::wire::Request;
 
@@ -106,10 +106,10 @@ impl Pool {
         for Caller { pid, context, call_id, nonce } in process.promises() {
             let creditor = Creditor { pid, context, nonce, call_id };
             let patience = self.sizes.timeout;
-            self.owed.answer(&self.prefix, creditor, Code::ServiceError, now, patience);
+            self.unsent.answer(&self.prefix, creditor, Code::ServiceError, now, patience);
         }
-        if let Some(seat) = process.seat().cloned() {
-            self.vacate(&seat);
+        if let Some(slot_handle) = process.slot_handle().cloned() {
+            self.release(&slot_handle);
         }
         let pid = process.pid;
         let how = process.bury(&mut self.watch);
@@ -125,7 +125,13 @@ impl Pool {
     }
 
     /// A worker of an earlier manager reports on a connection, which becomes its link.
-    pub(super) fn adopt(&mut self, report: Report, link: Link, seat: Seat, now: Instant) {
+    pub(super) fn adopt(
+        &mut self,
+        report: Report,
+        link: Link,
+        slot_handle: SlotHandle,
+        now: Instant,
+    ) {
         let Report { id, pid, program, services, number } = report;
         let stands = |advert: &Advert| {
             ServiceName::new(&advert.name).is_some_and(|name| {
@@ -145,7 +151,7 @@ impl Pool {
         if !is_wanted {
             self.services.leave(&services);
             self.reject(id, pid, &link, "it is not wanted", now);
-        } else if let Err(error) = self.take_over(id, pid, link, seat, &services, number) {
+        } else if let Err(error) = self.take_over(id, pid, link, slot_handle, &services, number) {
             let how = format!("can't be watched: {error}");
             self.log.line(&format!("{} (process {pid}) {how}", self.called(id)));
             self.supervisor.event(Event::Died { id, how }, now, &mut actions);
@@ -180,7 +186,7 @@ impl Pool {
         id: u32,
         pid: u32,
         link: Link,
-        seat: Seat,
+        slot_handle: SlotHandle,
         services: &[Advert],
         number: Option<usize>,
     ) -> Result<(), std::io::Error> {
@@ -190,7 +196,7 @@ impl Pool {
         }
         let process = self.workers.get_mut(&id).expect("it was just put in");
         process.connect(id, link, &mut self.watch)?;
-        process.sit(seat);
+        process.sit(slot_handle);
         process.number = number;
         process.adverts = services.to_vec();
         // The queues stand, so nothing can be refused but a 49th service.
@@ -239,7 +245,7 @@ impl Pool {
     }
 
     fn advertise(&mut self, id: u32, services: Vec<Advert>) {
-        let answer = match self.services.advertise(id, &services, self.has_survivors) {
+        let answer = match self.services.advertise(id, &services, self.awaits_adoption) {
             Ok(()) => {
                 let number = self.workers.get(&id).and_then(|process| process.number);
                 self.set_offers(number, &services, true);
@@ -263,14 +269,15 @@ impl Pool {
         let entry = self.config.entries.iter().find(find).cloned();
         let entry = entry.ok_or("the configuration has it no more")?;
         let (ours, theirs) = Link::pair().map_err(|error| format!("socketpair: {error}"))?;
-        let seat = self.seat().ok_or("no slot is free; restart the pool to have more")?;
-        if let Some(slot) = seat.slots.slot(seat.index) {
+        let slot_handle =
+            self.slot_handle().ok_or("no slot is free; restart the pool to have more")?;
+        if let Some(slot) = slot_handle.slots.slot(slot_handle.index) {
             slot.start();
         }
         let memory = self.memory.clone();
-        let number = memory.as_ref().and_then(|memory| memory.seat());
+        let number = memory.as_ref().and_then(|memory| memory.take_number());
         if memory.is_some() && number.is_none() {
-            self.vacate(&seat);
+            self.release(&slot_handle);
             return Err("no place is free in the memory; restart the pool to have more".to_owned());
         }
         let start = Start {
@@ -282,12 +289,12 @@ impl Pool {
             wake: self.options.wake,
             link: theirs.as_fd(),
             slots: self.slots.as_fd(),
-            slot: seat.index,
+            slot: slot_handle.index,
             memory: memory.as_ref().map(|memory| memory.as_fd()).zip(number),
         };
         let spawned = spawn(&start, &self.log).and_then(|child| {
             let watch = &mut self.watch;
-            Process::of_child(id, child, Link::new(ours), seat.clone(), watch)
+            Process::of_child(id, child, Link::new(ours), slot_handle.clone(), watch)
                 .map_err(|error| format!("its process can't be watched: {error}"))
         });
         match spawned {
@@ -301,7 +308,7 @@ impl Pool {
                 Ok(())
             }
             Err(why) => {
-                self.vacate(&seat);
+                self.release(&slot_handle);
                 if let Some((memory, number)) = memory.zip(number) {
                     // It took nothing.
                     memory.bury(number);
@@ -319,7 +326,7 @@ impl Pool {
             self.counts.untold += 1;
         }
         if let Some((memory, number)) = self.memory.as_ref().zip(process.number) {
-            memory.exchange().ring_bell(number, idle::LINK);
+            memory.exchange().set_wake_flag(number, idle::LINK);
         }
     }
 
@@ -341,24 +348,24 @@ impl Pool {
         let Some(slot) = process.slot() else { return };
         let occupation = slot.occupation();
         let creditor = match occupation.state {
-            Seated::Busy => {
+            WorkerState::Busy => {
                 let caller = occupation.caller;
                 let (pid, context) = (caller.pid, caller.context);
                 let (nonce, call_id) = (caller.nonce, caller.call_id);
                 occupation.wants_reply.then_some(Creditor { pid, context, nonce, call_id })
             }
-            Seated::Idle => {
+            WorkerState::Idle => {
                 let inbox = process.inbox().unwrap_or_default();
                 // Empty, as nearly always, is no request.
                 let Ok(request) = Request::decode_first(&inbox) else { return };
                 (!request.is_without_reply).then(|| creditor(&request))
             }
-            Seated::Free | Seated::Starting => return,
+            WorkerState::Free | WorkerState::Starting => return,
         };
         self.counts.died_busy += 1;
         if let Some(creditor) = creditor {
             let (prefix, patience) = (&self.prefix, self.sizes.timeout);
-            self.owed.answer(prefix, creditor, Code::ServiceError, now, patience);
+            self.unsent.answer(prefix, creditor, Code::ServiceError, now, patience);
             let line = format!("{} died in a call of process {}", self.called(id), creditor.pid);
             self.log.line(&line);
         }
@@ -379,8 +386,8 @@ impl Pool {
 
     /// Counts callers that were told for others.
     pub(super) fn told(&mut self, answers: Answers) {
-        self.owed.sent += answers.sent;
-        self.owed.gone += answers.gone;
+        self.unsent.sent += answers.sent;
+        self.unsent.gone += answers.gone;
     }
 
     /// Looks into the memory of the pool for what should not be.
@@ -399,7 +406,7 @@ impl Pool {
     pub(super) fn answer_unserved(&mut self, creditors: Vec<Creditor>, now: Instant) {
         for creditor in creditors {
             let (prefix, patience) = (&self.prefix, self.sizes.timeout);
-            self.owed.answer(prefix, creditor, Code::NoEntry, now, patience);
+            self.unsent.answer(prefix, creditor, Code::NoEntry, now, patience);
         }
     }
 
@@ -436,7 +443,7 @@ impl Pool {
         for (waiting, offers) in self.services.waiting() {
             let processes = offers.keys().filter_map(|id| self.workers.get(id));
             let is_idle = |process: &&Process| {
-                process.slot().is_some_and(|slot| slot.occupation().state == Seated::Idle)
+                process.slot().is_some_and(|slot| slot.occupation().state == WorkerState::Idle)
             };
             let idle: Vec<&Process> = processes.filter(is_idle).collect();
             // Others each time: one that says idle may stand still.

@@ -1,7 +1,7 @@
 //! The occupation of one worker: whom it works for, in words that survive its death.
 //!
 //! ```text
-//!  word 0    seat: bits 0-2 state, bit 3 a reply is waited for, bits 8-15 service entry,
+//!  word 0    state word: bits 0-2 state, bit 3 a reply is waited for, bits 8-15 service entry,
 //!            bits 16-63 sequence, one more with each change
 //!  words 1-4 call id, process and context of the caller, its nonce, since when (monotonic ns)
 //!  words 5-  totals and one entry for each service (tally.rs)
@@ -12,11 +12,11 @@
 //!
 //! | step | store | order |
 //! |---|---|---|
-//! | after a receive | words 1 to 4, then seat = busy | seat with Release: who reads busy reads these words or later ones |
-//! | after the reply | seat = idle, then a Release fence | the words of the next call can't overtake it |
+//! | after a receive | words 1 to 4, then state word = busy | state word with Release: who reads busy reads these words or later ones |
+//! | after the reply | state word = idle, then a Release fence | the words of the next call can't overtake it |
 //!
 //! So a dead worker's slot that says busy holds the whole identity of one call; a slot whose
-//! words 1 to 4 were being written says idle. A reader of a living worker looks at the seat
+//! words 1 to 4 were being written says idle. A reader of a living worker looks at the state word
 //! before and after (a sequence lock); `tests/loom_slots.rs` tries all interleavings of this.
 
 // The parent chooses the atomics, so that the loom model takes this file in as it stands.
@@ -72,7 +72,7 @@ pub struct Slot<'a> {
     pub(super) words: &'a [AtomicU64; WORDS_PER_WORKER],
 }
 
-const SEAT: usize = 0;
+const STATE: usize = 0;
 const CALL_ID: usize = 1;
 const CLIENT: usize = 2;
 const NONCE: usize = 3;
@@ -83,7 +83,7 @@ const WANTS_REPLY: u64 = 1 << 3;
 const SERVICE_SHIFT: u32 = 8;
 const SEQUENCE_STEP: u64 = 1 << 16;
 
-/// How often a reader tries for an undisturbed look at a worker that changes seats all the
+/// How often a reader tries for an undisturbed look at a worker that changes states all the
 /// time; a call takes microseconds and a look nanoseconds.
 const LOOKS_MAX: usize = 100;
 
@@ -113,7 +113,7 @@ impl<'a> Slot<'a> {
     /// The worker waits for requests. Called by the worker when it is ready, and after each
     /// reply was sent.
     #[inline]
-    pub fn rest(&self) {
+    pub fn idle(&self) {
         self.sit(State::Idle, 0);
         fence(Ordering::Release);
     }
@@ -147,9 +147,9 @@ impl<'a> Slot<'a> {
         seen.0
     }
 
-    /// One look, and whether the worker kept its seat during it.
+    /// One look, and whether the worker kept its state word during it.
     fn look(&self) -> (Occupation, bool) {
-        let seat = self.words[SEAT].load(Ordering::Acquire);
+        let state_word = self.words[STATE].load(Ordering::Acquire);
         let client = self.words[CLIENT].load(Ordering::Relaxed);
         let caller = Caller {
             pid: client as u32,
@@ -159,21 +159,21 @@ impl<'a> Slot<'a> {
         };
         let since_ns = self.words[SINCE].load(Ordering::Relaxed);
         fence(Ordering::Acquire);
-        let is_settled = self.words[SEAT].load(Ordering::Relaxed) == seat;
+        let is_settled = self.words[STATE].load(Ordering::Relaxed) == state_word;
         let occupation = Occupation {
-            state: state(seat),
+            state: state(state_word),
             caller,
-            wants_reply: seat & WANTS_REPLY != 0,
-            service: (seat >> SERVICE_SHIFT & 0xff) as usize,
+            wants_reply: state_word & WANTS_REPLY != 0,
+            service: (state_word >> SERVICE_SHIFT & 0xff) as usize,
             since_ns,
         };
         (occupation, is_settled)
     }
 
     fn sit(&self, state: State, details: u64) {
-        let sequence = self.words[SEAT].load(Ordering::Relaxed) & !(SEQUENCE_STEP - 1);
-        let seat = sequence.wrapping_add(SEQUENCE_STEP) | details | number(state);
-        self.words[SEAT].store(seat, Ordering::Release);
+        let sequence = self.words[STATE].load(Ordering::Relaxed) & !(SEQUENCE_STEP - 1);
+        let state_word = sequence.wrapping_add(SEQUENCE_STEP) | details | number(state);
+        self.words[STATE].store(state_word, Ordering::Release);
     }
 }
 
@@ -187,8 +187,8 @@ fn number(state: State) -> u64 {
 }
 
 /// A number that no worker writes reads as free: nobody is answered on its word.
-fn state(seat: u64) -> State {
-    match seat & STATE_MASK {
+fn state(state_word: u64) -> State {
+    match state_word & STATE_MASK {
         1 => State::Starting,
         2 => State::Idle,
         3 => State::Busy,

@@ -10,9 +10,9 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::rc::Rc;
 
 use super::answering::Answering;
-use super::desk::{Desk, Sources};
 use super::offers::{Offer, SharedHandler};
 use super::payload::{Spare, Unusable};
+use super::registrations::{Registrations, Sources};
 use super::replies::{Call, Replies, Verdict};
 use super::rings::Taken;
 use super::service::{Done, Ending, Incoming, Return};
@@ -39,7 +39,7 @@ pub(super) enum Found {
 
 /// What a worker needs from one request to the next.
 pub(super) struct Dispatch {
-    pub(super) desk: Rc<RefCell<Desk>>,
+    pub(super) registrations: Rc<RefCell<Registrations>>,
     pub(super) out: WayOut,
     slots: Rc<Slots>,
     slot: usize,
@@ -56,11 +56,16 @@ struct Opened {
 }
 
 impl Dispatch {
-    pub(super) fn new(desk: Rc<RefCell<Desk>>) -> Self {
+    pub(super) fn new(registrations: Rc<RefCell<Registrations>>) -> Self {
         let (slots, slot, prefix, is_memory) = {
-            let desk = desk.borrow();
-            let is_memory = matches!(desk.sources, Sources::Memory(_));
-            (Rc::clone(&desk.slots), desk.slot, desk.prefix.clone(), is_memory)
+            let registrations = registrations.borrow();
+            let is_memory = matches!(registrations.sources, Sources::Memory(_));
+            (
+                Rc::clone(&registrations.slots),
+                registrations.slot,
+                registrations.prefix.clone(),
+                is_memory,
+            )
         };
         let (inbox, spare) = (Vec::new(), Spare::default());
         let out = match is_memory {
@@ -70,7 +75,7 @@ impl Dispatch {
                 WayOut::Queues(Replies::new(prefix, Rc::clone(&slots), slot))
             }
         };
-        Self { desk, out, slots, slot, inbox, spare }
+        Self { registrations, out, slots, slot, inbox, spare }
     }
 
     /// Takes one request from the queue of `entry`, if there is one, and serves it.
@@ -90,7 +95,7 @@ impl Dispatch {
         // The slot says whose it was.
         slots.inbox(self.slot).expect("as its slot").empty();
         let found = opened.map(|opened| self.answer_to(opened, entry, slot, began_ns));
-        slot.rest();
+        slot.idle();
         Ok(found.unwrap_or(Found::Message))
     }
 
@@ -99,7 +104,7 @@ impl Dispatch {
     pub(super) fn serve_next(&mut self) -> Found {
         let slots = Rc::clone(&self.slots);
         let slot = slots.slot(self.slot).expect("looked up when the worker was made");
-        let taken = match (&mut self.desk.borrow_mut().sources, &mut self.out) {
+        let taken = match (&mut self.registrations.borrow_mut().sources, &mut self.out) {
             (Sources::Memory(rings), WayOut::Memory(answering)) => {
                 let len_bytes = rings.memory().exchange().message_len_bytes();
                 self.inbox.resize(len_bytes, 0);
@@ -117,11 +122,11 @@ impl Dispatch {
         let is_without_reply = opened.as_ref().is_some_and(|opened| opened.call.is_without_reply);
         let found = opened.map(|opened| self.answer_to(opened, entry, slot, began_ns));
         if let (Sources::Memory(rings), WayOut::Memory(answering)) =
-            (&self.desk.borrow().sources, &mut self.out)
+            (&self.registrations.borrow().sources, &mut self.out)
         {
             answering.end(rings, slot, is_without_reply);
         }
-        slot.rest();
+        slot.idle();
         found.unwrap_or(Found::Message)
     }
 
@@ -148,7 +153,7 @@ impl Dispatch {
     /// A queue that was full has room.
     pub(super) fn flush(&mut self, place: usize, generation: u32) {
         if let (Sources::Queues(watch), WayOut::Queues(replies)) =
-            (&mut self.desk.borrow_mut().sources, &mut self.out)
+            (&mut self.registrations.borrow_mut().sources, &mut self.out)
         {
             replies.flush(watch, place, generation);
         }
@@ -156,8 +161,8 @@ impl Dispatch {
 
     /// One message into the inbox; its length.
     fn receive(&mut self, entry: usize, generation: u32) -> Result<Option<usize>, Error> {
-        let desk = self.desk.borrow();
-        let Sources::Queues(watch) = &desk.sources else { return Ok(None) };
+        let registrations = self.registrations.borrow();
+        let Sources::Queues(watch) = &registrations.sources else { return Ok(None) };
         // Withdrawn by a service function while its event was under way.
         let Some(queue) = watch.queue(entry, generation) else { return Ok(None) };
         let len_bytes = watch.message_len_bytes_max();
@@ -190,7 +195,7 @@ impl Dispatch {
         let Ok(request) = Request::decode(&self.inbox[..len]) else {
             slot.add(Total::Malformed, 1);
             if let (Sources::Memory(rings), WayOut::Memory(answering)) =
-                (&self.desk.borrow().sources, &mut self.out)
+                (&self.registrations.borrow().sources, &mut self.out)
             {
                 answering.fail(rings, slot, Code::ServiceError);
             }
@@ -238,7 +243,12 @@ impl Dispatch {
 
     /// The service of `entry`, if it is the one that a request names.
     fn offer(&self, entry: usize, service: &ServiceName) -> Option<Offer> {
-        self.desk.borrow().offers.get(entry).filter(|offer| offer.name == *service).cloned()
+        self.registrations
+            .borrow()
+            .offers
+            .get(entry)
+            .filter(|offer| offer.name == *service)
+            .cloned()
     }
 
     /// Sends what the service function wants sent; whether the call counts as good.
@@ -252,7 +262,7 @@ impl Dispatch {
             Done::Forward { service, buffer, len_bytes } => {
                 let is_on_the_way = match data(buffer.as_ref(), len_bytes) {
                     Some(data) => {
-                        let sources = &mut self.desk.borrow_mut().sources;
+                        let sources = &mut self.registrations.borrow_mut().sources;
                         self.out.forward(sources, slot, call, service, data)
                     }
                     None => false,
@@ -284,7 +294,7 @@ impl Dispatch {
             let carries = matches!(error, None | Some(Code::ServiceFailed));
             let sent = data.filter(|_| carries).unwrap_or(Outgoing::NONE);
             let verdict = Verdict { error, rval: returned.rval, urcode: returned.urcode };
-            let sources = &mut self.desk.borrow_mut().sources;
+            let sources = &mut self.registrations.borrow_mut().sources;
             self.out.reply(sources, slot, call, verdict, sent);
         }
         self.spare.keep(returned.buffer);
@@ -294,7 +304,7 @@ impl Dispatch {
     /// Tells the caller that the service broke, if it waits.
     fn fail(&mut self, slot: Slot<'_>, call: &Call) {
         if !call.is_without_reply {
-            self.out.fail(&mut self.desk.borrow_mut().sources, slot, call);
+            self.out.fail(&mut self.registrations.borrow_mut().sources, slot, call);
         }
     }
 }

@@ -27,23 +27,23 @@
 //! | `options` | the command line |
 //! | `service` | what a service function gets and gives back |
 //! | `registry`, `offers` | what is offered, and by what rules |
-//! | `desk` | offers, epoll set and link, which loop and registry share |
+//! | `registrations` | offers, epoll set and link, which loop and registry share |
 //! | `watch` | the epoll set, where requests come by queues |
-//! | `rings` | the rings and the bell, where they are in shared memory |
-//! | `liaison` | the link, and what to do when the manager is gone |
+//! | `rings` | the rings and the wake flag, where they are in shared memory |
+//! | `manager_link` | the link, and what to do when the manager is gone |
 //! | `dispatch`, `payload` | one request, from queue to reply; its buffer |
 //! | `replies`, `parked` | the way out by queues, and what waits on it |
 //! | `answering` | the way out in shared memory |
 
 mod answering;
 mod boarding;
-mod desk;
 mod dispatch;
-mod liaison;
+mod manager_link;
 mod offers;
 mod options;
 mod parked;
 mod payload;
+mod registrations;
 mod registry;
 mod replies;
 mod rings;
@@ -71,16 +71,16 @@ use crate::error::{Code, Error};
 use crate::link::ToManager;
 use crate::memory::idle;
 use crate::slots::Total;
-use desk::{Desk, Sources};
 use dispatch::{Dispatch, Found};
-use liaison::Liaison;
+use manager_link::ManagerLink;
 use offers::Offers;
+use registrations::{Registrations, Sources};
 use rings::Rings;
 use watch::{Ready, Watch};
 
 /// Events taken from the kernel at once: all services and the link at the same time.
 const EVENTS_MAX: usize = 64;
-/// How often a worker that sleeps on its bell looks at its link where nobody tells it to: before Linux
+/// How often a worker that sleeps on its wake flag looks at its link where nobody tells it to: before Linux
 /// 5.16 the end of the manager wakes nobody.
 const LINK_EACH_NS: u64 = 20_000_000_000;
 /// The same, when the manager ended and the link has not yet.
@@ -88,11 +88,11 @@ const LINK_END_NS: u64 = 10_000_000;
 /// Requests after which a worker that never sleeps does.
 const LINK_EACH_REQUESTS: u32 = 1_024;
 /// How long an ending worker waits for callers to take what is parked for them.
-const FAREWELL_NS: u64 = 1_000_000_000;
+const SHUTDOWN_NS: u64 = 1_000_000_000;
 
 /// A worker that is not serving yet.
 pub struct Worker {
-    desk: Rc<RefCell<Desk>>,
+    registrations: Rc<RefCell<Registrations>>,
 }
 
 impl Worker {
@@ -118,23 +118,23 @@ impl Worker {
             Some((memory, number)) => Sources::Memory(Rings::open(Arc::new(memory), number)?),
             None => Sources::Queues(Watch::open(wake)?),
         };
-        let desk = Desk {
+        let registrations = Registrations {
             offers: Offers::default(),
             sources,
-            liaison: Liaison::new(link),
+            manager_link: ManagerLink::new(link),
             prefix: environment.prefix,
-            bell: None,
+            program: None,
             slots: Rc::new(slots),
             slot,
             is_serving: false,
         };
-        Ok(Self { desk: Rc::new(RefCell::new(desk)) })
+        Ok(Self { registrations: Rc::new(RefCell::new(registrations)) })
     }
 
     /// The handle by which services are offered; it may be moved into service functions.
     #[must_use]
     pub fn registry(&self) -> Registry {
-        Registry::new(Rc::clone(&self.desk))
+        Registry::new(Rc::clone(&self.registrations))
     }
 
     /// Starts, serves until the end, and stops.
@@ -158,15 +158,15 @@ impl Worker {
             Options::parse(arguments).map_err(|wrong| Error::new(Code::Invalid, wrong))?;
         options.notices.iter().for_each(|notice| tell_log(&name, notice));
         self.start(&name, &options, init)?;
-        let dispatch = Dispatch::new(self.desk);
+        let dispatch = Dispatch::new(self.registrations);
         let mut serving = Serving { dispatch, srvid: options.srvid, name };
         let ending = serving.until_end()?;
-        serving.farewell();
+        serving.shut_down();
         if !matches!(ending, Ending::Panicked { .. }) {
             done();
         }
-        // A manager that is gone needs no farewell.
-        let _ = serving.dispatch.desk.borrow().liaison.tell(&ToManager::Bye);
+        // A manager that is gone needs no shut_down.
+        let _ = serving.dispatch.registrations.borrow().manager_link.tell(&ToManager::Bye);
         Ok(ending)
     }
 
@@ -177,28 +177,28 @@ impl Worker {
         init: impl FnOnce(&[OsString]) -> Result<(), String>,
     ) -> Result<(), Error> {
         let hello = ToManager::Hello { srvid: options.srvid, pid: std::process::id() };
-        self.desk.borrow().liaison.tell(&hello)?;
+        self.registrations.borrow().manager_link.tell(&hello)?;
         let started = match init(&options.application) {
             Ok(()) => self.take_up(name, options),
             Err(why) => Err(Error::new(Code::Init, format!("the server refused to start: {why}"))),
         };
-        let desk = self.desk.borrow();
+        let registrations = self.registrations.borrow();
         if let Err(error) = &started {
             // Whoever reads it or not, this process ends with the error.
-            let _ = desk.liaison.tell(&ToManager::Refused { why: error.to_string() });
+            let _ = registrations.manager_link.tell(&ToManager::Refused { why: error.to_string() });
             return started;
         }
-        desk.slot().rest();
-        desk.liaison.tell(&ToManager::Ready)
+        registrations.slot().idle();
+        registrations.manager_link.tell(&ToManager::Ready)
     }
 
     fn take_up(&self, name: &str, options: &Options) -> Result<(), Error> {
-        let mut desk = self.desk.borrow_mut();
-        for notice in desk.apply(options)? {
+        let mut registrations = self.registrations.borrow_mut();
+        for notice in registrations.apply(options)? {
             tell_log(name, &notice);
         }
-        desk.take_up_all()?;
-        desk.hear()
+        registrations.take_up_all()?;
+        registrations.hear()
     }
 }
 
@@ -217,7 +217,7 @@ struct Serving {
 
 impl Serving {
     fn until_end(&mut self) -> Result<Ending, Error> {
-        let is_memory = matches!(self.dispatch.desk.borrow().sources, Sources::Memory(_));
+        let is_memory = matches!(self.dispatch.registrations.borrow().sources, Sources::Memory(_));
         if is_memory { self.until_end_in_memory() } else { self.until_end_by_queues() }
     }
 
@@ -225,14 +225,14 @@ impl Serving {
         let mut requests = 0;
         let mut is_looking = true;
         loop {
-            let (heard, is_manager_new) = self.dispatch.desk.borrow_mut().heard();
-            if heard & idle::PROGRAM != 0 {
+            let (flags, is_manager_new) = self.dispatch.registrations.borrow_mut().take_wake_flag();
+            if flags & idle::PROGRAM != 0 {
                 self.ring();
             }
-            let is_linked = is_manager_new || heard & idle::LINK != 0;
+            let is_linked = is_manager_new || flags & idle::LINK != 0;
             if is_looking || is_linked || requests == LINK_EACH_REQUESTS {
                 requests = 0;
-                self.dispatch.desk.borrow_mut().attend();
+                self.dispatch.registrations.borrow_mut().attend();
                 if let Some(ending) = self.look_around(is_looking)? {
                     return Ok(ending);
                 }
@@ -243,27 +243,27 @@ impl Serving {
                     requests += 1;
                     false
                 }
-                Found::Nothing => self.rest(),
+                Found::Nothing => self.sleep(),
             };
         }
     }
 
     /// Sleeps until there is something to do; whether time passed for the link.
-    fn rest(&self) -> bool {
-        if let Sources::Memory(rings) = &mut self.dispatch.desk.borrow_mut().sources
+    fn sleep(&self) -> bool {
+        if let Sources::Memory(rings) = &mut self.dispatch.registrations.borrow_mut().sources
             && rings.spin()
         {
             return false;
         }
-        let desk = self.dispatch.desk.borrow();
-        let next_try = desk.liaison.next_try();
+        let registrations = self.dispatch.registrations.borrow();
+        let next_try = registrations.manager_link.next_try();
         let left = next_try.map(|moment| moment.saturating_duration_since(Instant::now()));
-        let Sources::Memory(rings) = &desk.sources else { return true };
+        let Sources::Memory(rings) = &registrations.sources else { return true };
         // Its link ends a moment after the manager itself.
         let longest_ns = if rings.is_manager_gone() { LINK_END_NS } else { LINK_EACH_NS };
         let left_ns = left.map_or(longest_ns, |left| left.as_nanos() as u64);
         let until_ns = monotonic_ns() + left_ns;
-        rings.rest(until_ns);
+        rings.sleep(until_ns);
         next_try.is_some() || monotonic_ns() >= until_ns
     }
 
@@ -275,7 +275,7 @@ impl Serving {
         }
         loop {
             let timeout = self.timeout();
-            self.dispatch.desk.borrow_mut().sources.wait(&mut events, timeout)?;
+            self.dispatch.registrations.borrow_mut().sources.wait(&mut events, timeout)?;
             // All of it, also when a stop is among it: the first event may be the wake for a
             // message that nobody else was told of.
             for event in &events {
@@ -299,8 +299,8 @@ impl Serving {
                     Found::Message | Found::Nothing => None,
                 });
             }
-            Ready::Link => self.dispatch.desk.borrow_mut().attend(),
-            Ready::Bell => self.ring(),
+            Ready::Link => self.dispatch.registrations.borrow_mut().attend(),
+            Ready::Program => self.ring(),
             Ready::Room(place, generation) => self.dispatch.flush(place, generation),
         }
         Ok(None)
@@ -308,20 +308,20 @@ impl Serving {
 
     /// Lets the program do what its descriptor is for; it may advertise meanwhile.
     fn ring(&self) {
-        let bell = self.dispatch.desk.borrow().bell.clone();
-        if let Some(bell) = bell {
+        let program = self.dispatch.registrations.borrow().program.clone();
+        if let Some(program) = program {
             let mut count = [0; 8];
             // Empty already if somebody else read it: then there is nothing new.
-            let _ = rustix::io::read(&bell.fd, &mut count);
-            (bell.each.borrow_mut())();
+            let _ = rustix::io::read(&program.fd, &mut count);
+            (program.each.borrow_mut())();
         }
     }
 
     /// What the manager asked for, and what time brought; how the work ended, if it did.
     fn look_around(&mut self, is_timed: bool) -> Result<Option<Ending>, Error> {
         let (is_nudged, is_swept, is_stopped) = {
-            let liaison = &mut self.dispatch.desk.borrow_mut().liaison;
-            (liaison.take_nudge(), liaison.take_sweep(), liaison.is_stop_asked())
+            let manager_link = &mut self.dispatch.registrations.borrow_mut().manager_link;
+            (manager_link.take_nudge(), manager_link.take_sweep(), manager_link.is_stop_asked())
         };
         if is_nudged && let Some(ending) = self.nudged()? {
             return Ok(Some(ending));
@@ -329,17 +329,17 @@ impl Serving {
         if is_stopped {
             return Ok(Some(Ending::Stopped));
         }
-        let desk = &mut *self.dispatch.desk.borrow_mut();
-        let slots = Rc::clone(&desk.slots);
-        let slot = slots.slot(desk.slot).expect("looked up when the worker was made");
+        let registrations = &mut *self.dispatch.registrations.borrow_mut();
+        let slots = Rc::clone(&registrations.slots);
+        let slot = slots.slot(registrations.slot).expect("looked up when the worker was made");
         if is_swept {
-            self.dispatch.out.sweep(&mut desk.sources, slot);
+            self.dispatch.out.sweep(&mut registrations.sources, slot);
         }
-        if is_timed || desk.liaison.next_try().is_some() {
-            self.dispatch.out.expire(&mut desk.sources, slot, monotonic_ns());
+        if is_timed || registrations.manager_link.next_try().is_some() {
+            self.dispatch.out.expire(&mut registrations.sources, slot, monotonic_ns());
             let now = Instant::now();
-            desk.seek(now, self.srvid, &self.name)?;
-            if desk.liaison.is_abandoned(now) {
+            registrations.seek(now, self.srvid, &self.name)?;
+            if registrations.manager_link.is_abandoned(now) {
                 return Ok(Some(Ending::Abandoned));
             }
         }
@@ -348,11 +348,11 @@ impl Serving {
 
     /// One look into each queue: the wake for a message may have died with another worker.
     fn nudged(&mut self) -> Result<Option<Ending>, Error> {
-        let services = self.dispatch.desk.borrow().sources.services();
+        let services = self.dispatch.registrations.borrow().sources.services();
         for (entry, generation) in services {
             match self.dispatch.serve(entry, generation)? {
                 Found::Nothing => {}
-                Found::Message => self.dispatch.desk.borrow().slot().add(Total::Nudged, 1),
+                Found::Message => self.dispatch.registrations.borrow().slot().add(Total::Nudged, 1),
                 Found::Last(ending) => return Ok(Some(ending)),
             }
         }
@@ -365,18 +365,18 @@ impl Serving {
         let until_ns = self.dispatch.out.first_until_ns();
         let letters =
             until_ns.map(|until| Duration::from_nanos(until.saturating_sub(monotonic_ns())));
-        let next_try = self.dispatch.desk.borrow().liaison.next_try();
+        let next_try = self.dispatch.registrations.borrow().manager_link.next_try();
         let seek = next_try.map(|moment| moment.saturating_duration_since(Instant::now()));
         letters.into_iter().chain(seek).min()
     }
 
     /// Leaves the queues, so that messages wake others, and sends what is parked.
-    fn farewell(&mut self) {
-        let desk = &mut *self.dispatch.desk.borrow_mut();
-        desk.sources.leave_all();
-        let slots = Rc::clone(&desk.slots);
-        let slot = slots.slot(desk.slot).expect("looked up when the worker was made");
-        self.dispatch.out.finish(&mut desk.sources, slot, monotonic_ns() + FAREWELL_NS);
+    fn shut_down(&mut self) {
+        let registrations = &mut *self.dispatch.registrations.borrow_mut();
+        registrations.sources.leave_all();
+        let slots = Rc::clone(&registrations.slots);
+        let slot = slots.slot(registrations.slot).expect("looked up when the worker was made");
+        self.dispatch.out.finish(&mut registrations.sources, slot, monotonic_ns() + SHUTDOWN_NS);
     }
 }
 

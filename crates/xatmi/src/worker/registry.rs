@@ -7,19 +7,19 @@ use std::fmt;
 use std::os::fd::OwnedFd;
 use std::rc::Rc;
 
-use super::desk::Desk;
+use super::registrations::Registrations;
 use super::service::{Done, Incoming};
 use crate::error::Error;
 
 /// Offers and withdraws the services of one worker. It stays on the worker's thread.
 #[derive(Clone)]
 pub struct Registry {
-    desk: Rc<RefCell<Desk>>,
+    registrations: Rc<RefCell<Registrations>>,
 }
 
 impl Registry {
-    pub(super) fn new(desk: Rc<RefCell<Desk>>) -> Self {
-        Self { desk }
+    pub(super) fn new(registrations: Rc<RefCell<Registrations>>) -> Self {
+        Self { registrations }
     }
 
     /// Offers `handler` under `name` (`tpadvertise`); `function` is what tables call it, and what
@@ -36,7 +36,7 @@ impl Registry {
         function: &str,
         handler: impl FnMut(Incoming) -> Done + 'static,
     ) -> Result<(), Error> {
-        self.desk.borrow_mut().advertise(name, function, Box::new(handler))
+        self.registrations.borrow_mut().advertise(name, function, Box::new(handler))
     }
 
     /// Offers `name` no longer (`tpunadvertise`); a function that runs goes on to its end.
@@ -44,7 +44,7 @@ impl Registry {
     /// # Errors
     /// TPEINVAL for what is no name of a service, TPENOENT when it is not offered.
     pub fn unadvertise(&self, name: &str) -> Result<(), Error> {
-        self.desk.borrow_mut().unadvertise(name)
+        self.registrations.borrow_mut().unadvertise(name)
     }
 
     /// Calls `each` on the worker's thread, between requests, whenever `eventfd` was written to;
@@ -54,13 +54,13 @@ impl Registry {
     /// # Errors
     /// TPEMATCH for a second one, TPEOS for a descriptor that can't be watched.
     pub fn attend(&self, eventfd: OwnedFd, each: impl FnMut() + 'static) -> Result<(), Error> {
-        self.desk.borrow_mut().attend_to(eventfd, Box::new(each))
+        self.registrations.borrow_mut().attend_to(eventfd, Box::new(each))
     }
 
     /// The names on offer.
     #[must_use]
     pub fn services(&self) -> Vec<String> {
-        let adverts = self.desk.borrow().offers.adverts();
+        let adverts = self.registrations.borrow().offers.adverts();
         adverts.into_iter().map(|advert| advert.name).collect()
     }
 }

@@ -64,7 +64,7 @@ pub(super) struct Replies {
     prefix: Prefix,
     slots: Rc<Slots>,
     /// Which of the slots is this worker's.
-    seat: usize,
+    slot_index: usize,
     queues: QueueCache<Destination>,
     outbox: Outbox,
     parked: Parked,
@@ -73,11 +73,11 @@ pub(super) struct Replies {
 }
 
 impl Replies {
-    pub(super) fn new(prefix: Prefix, slots: Rc<Slots>, seat: usize) -> Self {
+    pub(super) fn new(prefix: Prefix, slots: Rc<Slots>, slot_index: usize) -> Self {
         Self {
             prefix,
             slots,
-            seat,
+            slot_index,
             queues: QueueCache::new(QUEUES_OPEN_MAX),
             outbox: Outbox::default(),
             parked: Parked::default(),
@@ -246,7 +246,7 @@ impl Replies {
         let promise = (!call.is_without_reply).then(|| {
             let ClientAddress { pid, context, nonce } = call.client;
             let caller = Caller { pid, context, call_id: call.call_id, nonce };
-            Promise::note(&self.slots, self.seat, &caller)
+            Promise::note(&self.slots, self.slot_index, &caller)
         });
         let until_ns = wanted_until_ns(call.deadline_ns);
         let letter = Letter { bytes, promise: promise.flatten(), until_ns, caller };

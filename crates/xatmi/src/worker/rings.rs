@@ -1,4 +1,4 @@
-//! Where a worker waits when requests are in shared memory: the rings of its services, and its bell.
+//! Where a worker waits when requests are in shared memory: the rings of its services, and its flag.
 //!
 //! The other form of `watch`. The loop takes requests here and sleeps here; the registry adds and removes
 //! services. What is done for them is in `dispatch` and `answering`, as with queues.
@@ -6,7 +6,7 @@
 //! ```text
 //!   awake ──(no request in any ring)──▶ armed ──(a last look finds none)──▶ asleep
 //!     ▲                                   │ found one                          │
-//!     └───────────────────────────────────┴────── the bell is rung, or time ───┘
+//!     └───────────────────────────────────┴────── the wake flag is set, or time ───┘
 //! ```
 
 use std::os::fd::{AsFd, OwnedFd};
@@ -126,13 +126,13 @@ impl Rings {
         None
     }
 
-    /// What the bell was rung for since the last look.
+    /// What the wake flag was set for since the last look.
     #[inline]
-    pub(super) fn heard(&self) -> u64 {
-        idle::heard(self.memory.exchange().bell(self.number))
+    pub(super) fn take_wake_flag(&self) -> u64 {
+        idle::taken(self.memory.exchange().wake_flag(self.number))
     }
 
-    /// Looks for a moment whether a request comes or the bell is rung, as far as that pays; whether so.
+    /// Looks for a moment whether a request comes or the wake flag is set, as far as that pays; whether so.
     #[inline]
     pub(super) fn spin(&mut self) -> bool {
         if self.rows.is_empty() || !self.spin.is_due() {
@@ -163,26 +163,26 @@ impl Rings {
         self.manager & futex::OWNER_DIED != 0
     }
 
-    /// Sleeps until the bell is rung, the manager ends or the monotonic clock shows `until_ns`, if no
+    /// Sleeps until the wake flag is set, the manager ends or the monotonic clock shows `until_ns`, if no
     /// request waits. The end of the manager ends a sleep of more than [`NAP_NS`] only: a wait for two
     /// words costs more, which a worker that is busy need not pay.
-    pub(super) fn rest(&self, until_ns: u64) {
+    pub(super) fn sleep(&self, until_ns: u64) {
         let exchange = self.memory.exchange();
         exchange.idle().arm(self.number);
         if !has_work(exchange, self.number, &self.rows) {
-            let bell = exchange.bell(self.number);
+            let flag = exchange.wake_flag(self.number);
             let nap_ns = monotonic_ns() + NAP_NS;
-            // However it ends, the bell and the clock are looked at.
-            let slept = futex::wait(bell, 0, Some(nap_ns.min(until_ns)));
+            // However it ends, the wake flag and the clock are looked at.
+            let slept = futex::wait(flag, 0, Some(nap_ns.min(until_ns)));
             if nap_ns < until_ns && slept.is_err_and(|error| is(&error, Errno::TIMEDOUT)) {
-                let words = [(bell, 0), (self.memory.manager(), self.manager)];
+                let words = [(flag, 0), (self.memory.manager(), self.manager)];
                 let _ = futex::wait_for_either(words, until_ns);
             }
         }
         exchange.idle().disarm(self.number);
     }
 
-    /// Has the bell rung when a descriptor is readable, by a thread of its own: a futex and a descriptor
+    /// Has the wake flag set when a descriptor is readable, by a thread of its own: a futex and a descriptor
     /// cannot be waited for at once.
     ///
     /// # Errors
@@ -194,7 +194,7 @@ impl Rings {
             while poll(&mut wait, None).is_ok_and(|_| wait[0].revents().contains(PollFlags::IN)) {
                 // The next look comes when somebody writes again.
                 let _ = rustix::io::read(fd.as_fd(), &mut [0; 8]);
-                memory.exchange().ring_bell(number, idle::PROGRAM);
+                memory.exchange().set_wake_flag(number, idle::PROGRAM);
             }
         };
         let named = std::thread::Builder::new().name("pollux-attend".to_owned());
@@ -303,13 +303,13 @@ impl Rings {
     }
 }
 
-/// Whether the worker's bell was rung, or a request waits in one of its rings.
+/// Whether the worker's wake flag was set, or a request waits in one of its rings.
 #[inline]
 fn has_work(exchange: &Exchange, number: usize, rows: &[(usize, Row)]) -> bool {
     let is_awaited = |(_, row): &(usize, Row)| {
         exchange.ring(row.ring).is_some_and(|ring| matches!(ring.first(), Ok(Some(_))))
     };
-    exchange.bell(number).load(Ordering::SeqCst) as u32 != 0 || rows.iter().any(is_awaited)
+    exchange.wake_flag(number).load(Ordering::SeqCst) as u32 != 0 || rows.iter().any(is_awaited)
 }
 
 fn is(error: &std::io::Error, errno: Errno) -> bool {

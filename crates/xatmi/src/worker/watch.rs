@@ -24,7 +24,7 @@ pub(super) enum Ready {
     /// The link to the manager.
     Link,
     /// The descriptor that the program attends to.
-    Bell,
+    Program,
     /// A queue that was full, by place and generation.
     Room(usize, u32),
 }
@@ -44,10 +44,10 @@ struct Open {
     is_watched: bool,
 }
 
-/// Tokens: a service's entry, then the link, the bell, then places of full queues.
+/// Tokens: a service's entry, then the link, the program, then places of full queues.
 const LINK_SLOT: u32 = SERVICES_MAX as u32;
-const BELL_SLOT: u32 = LINK_SLOT + 1;
-const ROOM_SLOTS: u32 = BELL_SLOT + 1;
+const PROGRAM_SLOT: u32 = LINK_SLOT + 1;
+const ROOM_SLOTS: u32 = PROGRAM_SLOT + 1;
 
 impl Watch {
     /// An empty set.
@@ -133,9 +133,9 @@ impl Watch {
     ///
     /// # Errors
     /// TPEMATCH when it has one already, TPEOS.
-    pub(super) fn hear_bell(&mut self, bell: BorrowedFd<'_>) -> Result<(), Error> {
+    pub(super) fn watch_program(&mut self, program: BorrowedFd<'_>) -> Result<(), Error> {
         let how = Registration::new(Interest::READABLE, Trigger::Level);
-        self.poller.add(bell, Token::new(BELL_SLOT, 0), how).map_err(refused)
+        self.poller.add(program, Token::new(PROGRAM_SLOT, 0), how).map_err(refused)
     }
 
     /// Watches a full queue for room.
@@ -179,7 +179,7 @@ pub(super) fn ready(token: Token) -> Ready {
     match token.slot() {
         entry if entry < LINK_SLOT => Ready::Service(entry as usize, token.generation()),
         LINK_SLOT => Ready::Link,
-        BELL_SLOT => Ready::Bell,
+        PROGRAM_SLOT => Ready::Program,
         place => Ready::Room((place - ROOM_SLOTS) as usize, token.generation()),
     }
 }

@@ -3,7 +3,7 @@
 //! The dispatch and the loop go through it; which of the two it is follows from where requests come from.
 
 use super::answering::Answering;
-use super::desk::Sources;
+use super::registrations::Sources;
 use super::replies::{Call, Replies, Verdict};
 use crate::client::Outgoing;
 use crate::error::Code;

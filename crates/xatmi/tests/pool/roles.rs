@@ -84,7 +84,7 @@ fn caller() -> ExitCode {
 
 /// A client that writes at random into what it may write of the memory of its pool.
 fn scribbler() -> ExitCode {
-    /// Words that hold idle bits, bells, rings and the first requests; what lies behind is the same.
+    /// Words that hold idle bits, wake flags, rings and the first requests; what lies behind is the same.
     const WORDS: usize = 1_400_000;
     let environment = Environment::of_process().expect("the test set it well");
     let _client = Client::open(&environment).expect("a pool runs");

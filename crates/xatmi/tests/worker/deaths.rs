@@ -70,7 +70,7 @@ fn a_service_ends_its_worker_after_the_reply() {
     let answer = caller.call(&mut pool, "EXIT", b"bye");
     assert_eq!((answer.error, &answer.bytes[..]), (None, &b"bye"[..]));
     assert_eq!(pool.exit_code(0), Some(EXITED));
-    pool.wait_for("the farewell", |pool| pool.workers[0].heard.contains(&ToManager::Bye));
+    pool.wait_for("the shut_down", |pool| pool.workers[0].heard.contains(&ToManager::Bye));
 }
 
 #[test]

@@ -9,7 +9,7 @@ use crate::pools::{Pool, content, text, until};
 /// TPSUCCESS and TPEXIT.
 const EXIT: &str = "Pollux-Rval: 134217730";
 
-pub(crate) fn strangers_disturb_nobody() {
+pub(crate) fn unknown_senders_disturb_nobody() {
     let broker = Broker::start(&[]);
     let [here, there] = Pool::pair(&broker.url());
     let mut client = there.client();

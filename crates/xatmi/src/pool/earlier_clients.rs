@@ -18,7 +18,7 @@ use crate::queue::{Prefix, QueueName};
 
 /// A process with contexts of its own.
 #[derive(Debug)]
-struct Stranger {
+struct EarlierClient {
     pidfd: OwnedFd,
     token: Token,
     contexts: Vec<u32>,
@@ -26,11 +26,11 @@ struct Stranger {
 
 /// All of them, by process.
 #[derive(Debug, Default)]
-pub(super) struct Strangers {
-    by_pid: BTreeMap<u32, Stranger>,
+pub(super) struct EarlierClients {
+    by_pid: BTreeMap<u32, EarlierClient>,
 }
 
-impl Strangers {
+impl EarlierClients {
     /// Looks for them, once, and begins to watch.
     pub(super) fn find(prefix: &Prefix, watch: &mut Watch) -> Self {
         let mut all = Self::default();
@@ -63,9 +63,9 @@ impl Strangers {
 
     /// A process ended: its queues go.
     pub(super) fn ended(&mut self, pid: u32, prefix: &Prefix, watch: &mut Watch) {
-        let Some(stranger) = self.by_pid.remove(&pid) else { return };
-        watch.remove(stranger.pidfd.as_fd(), stranger.token);
-        for context in stranger.contexts {
+        let Some(client) = self.by_pid.remove(&pid) else { return };
+        watch.remove(client.pidfd.as_fd(), client.token);
+        for context in client.contexts {
             // A context that ended well has done so itself.
             let _ = MessageQueue::unlink(&prefix.reply_queue(pid, context));
         }
@@ -75,8 +75,8 @@ impl Strangers {
         let number = i32::try_from(pid).ok().and_then(Pid::from_raw);
         let pidfd = number.and_then(|number| pidfd_open(number, PidfdFlags::empty()).ok());
         let Some(pidfd) = pidfd else { return };
-        if let Ok(token) = watch.add(pidfd.as_fd(), Source::Stranger(pid)) {
-            self.by_pid.insert(pid, Stranger { pidfd, token, contexts });
+        if let Ok(token) = watch.add(pidfd.as_fd(), Source::EarlierClient(pid)) {
+            self.by_pid.insert(pid, EarlierClient { pidfd, token, contexts });
         }
     }
 }

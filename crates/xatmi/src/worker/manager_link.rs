@@ -1,6 +1,6 @@
 //! The worker's side of its link: what the manager asked for, and what to do when it is gone.
 //!
-//! The desk reads here what came; the loop asks what it means. Messages are noted, never acted on
+//! The registrations reads here what came; the loop asks what it means. Messages are noted, never acted on
 //! at once, because they may arrive while a service function waits for an answer.
 //!
 //! ```text
@@ -29,7 +29,7 @@ const ORPHAN_PAUSE: Duration = Duration::from_secs(1);
 const MESSAGES_MAX: usize = 16;
 
 /// The link, and what came over it.
-pub(super) struct Liaison {
+pub(super) struct ManagerLink {
     link: Option<Link>,
     /// Since when no manager was heard; stays set until a new one says something, or its link
     /// has stood for long.
@@ -42,7 +42,7 @@ pub(super) struct Liaison {
     is_sweep_asked: bool,
 }
 
-impl Liaison {
+impl ManagerLink {
     pub(super) fn new(link: OwnedFd) -> Self {
         Self {
             link: Some(Link::new(link)),
@@ -216,7 +216,7 @@ mod tests {
     #[test]
     fn what_comes_while_an_answer_is_awaited_is_not_lost() {
         let (manager, worker) = Link::pair().expect("a pair");
-        let (mut manager, mut liaison) = (Link::new(manager), Liaison::new(worker));
+        let (mut manager, mut manager_link) = (Link::new(manager), ManagerLink::new(worker));
         let why = "no queue is left".to_owned();
         let said = [
             ToWorker::Ping { number: 7 },
@@ -228,10 +228,12 @@ mod tests {
             manager.send(message).expect("room");
         }
         // An answer to an earlier question does not count for this one.
-        liaison.answer = Some(Ok(()));
-        let refused = liaison.ask(&ToManager::Ready).expect_err("refused");
+        manager_link.answer = Some(Ok(()));
+        let refused = manager_link.ask(&ToManager::Ready).expect_err("refused");
         assert_eq!(refused.to_string(), "TPELIMIT: no queue is left");
-        assert!(liaison.is_stop_asked() && liaison.take_nudge() && !liaison.take_nudge());
+        assert!(
+            manager_link.is_stop_asked() && manager_link.take_nudge() && !manager_link.take_nudge()
+        );
         let heard = [manager.receive::<ToManager>(), manager.receive()].map(|heard| match heard {
             Ok(Received::Message(message, _)) => message,
             other => panic!("{other:?}"),
@@ -242,46 +244,46 @@ mod tests {
     #[test]
     fn an_orphan_looks_again_and_is_abandoned_in_the_end() {
         let (manager, worker) = Link::pair().expect("a pair");
-        let mut liaison = Liaison::new(worker);
-        assert!(liaison.read() && liaison.next_try().is_none());
+        let mut manager_link = ManagerLink::new(worker);
+        assert!(manager_link.read() && manager_link.next_try().is_none());
         drop(manager);
-        assert!(!liaison.read());
+        assert!(!manager_link.read());
         let now = Instant::now();
-        liaison.lose(now);
-        assert!(liaison.tell(&ToManager::Bye).is_err());
-        assert_eq!(liaison.next_try(), Some(now));
+        manager_link.lose(now);
+        assert!(manager_link.tell(&ToManager::Bye).is_err());
+        assert_eq!(manager_link.next_try(), Some(now));
         let prefix = Prefix::new("/nobody-listens-here").expect("a prefix");
         let slots = tempfile::tempfile().expect("a file");
         let slots = std::os::fd::AsFd::as_fd(&slots);
-        assert!(!liaison.seek(now, &prefix, &ToManager::Bye, slots));
-        assert_eq!(liaison.next_try(), Some(now + ORPHAN_PAUSE));
-        assert!(!liaison.is_abandoned(now + ORPHAN_MAX));
-        assert!(liaison.is_abandoned(now + ORPHAN_MAX + ORPHAN_PAUSE));
+        assert!(!manager_link.seek(now, &prefix, &ToManager::Bye, slots));
+        assert_eq!(manager_link.next_try(), Some(now + ORPHAN_PAUSE));
+        assert!(!manager_link.is_abandoned(now + ORPHAN_MAX));
+        assert!(manager_link.is_abandoned(now + ORPHAN_MAX + ORPHAN_PAUSE));
     }
 
     #[test]
     fn an_adopted_worker_is_not_abandoned_by_a_manager_that_has_nothing_to_say() {
         let (manager, worker) = Link::pair().expect("a pair");
-        let mut liaison = Liaison::new(worker);
+        let mut manager_link = ManagerLink::new(worker);
         drop(manager);
         let lost = Instant::now();
-        liaison.lose(lost);
+        manager_link.lose(lost);
         // As after a try that found a manager.
         let (_manager, worker) = Link::pair().expect("a pair");
-        liaison.link = Some(Link::new(worker));
-        liaison.next_try = lost + ORPHAN_PAUSE;
+        manager_link.link = Some(Link::new(worker));
+        manager_link.next_try = lost + ORPHAN_PAUSE;
         let later = lost + 10 * ORPHAN_MAX;
-        assert!(!liaison.is_abandoned(later));
-        liaison.lose(later);
-        assert!(!liaison.is_abandoned(later + ORPHAN_MAX));
-        assert!(liaison.is_abandoned(later + ORPHAN_MAX + ORPHAN_PAUSE));
+        assert!(!manager_link.is_abandoned(later));
+        manager_link.lose(later);
+        assert!(!manager_link.is_abandoned(later + ORPHAN_MAX));
+        assert!(manager_link.is_abandoned(later + ORPHAN_MAX + ORPHAN_PAUSE));
         // One that was lost at once was no manager.
         let (_stranger, worker) = Link::pair().expect("a pair");
-        liaison.link = Some(Link::new(worker));
+        manager_link.link = Some(Link::new(worker));
         let tried = later + ORPHAN_MAX;
-        liaison.next_try = tried + ORPHAN_PAUSE;
-        liaison.lose(tried);
-        assert_eq!(liaison.next_try(), Some(tried + ORPHAN_PAUSE), "a try each second");
-        assert!(liaison.is_abandoned(tried + ORPHAN_PAUSE));
+        manager_link.next_try = tried + ORPHAN_PAUSE;
+        manager_link.lose(tried);
+        assert_eq!(manager_link.next_try(), Some(tried + ORPHAN_PAUSE), "a try each second");
+        assert!(manager_link.is_abandoned(tried + ORPHAN_PAUSE));
     }
 }

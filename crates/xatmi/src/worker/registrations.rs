@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use pollux_poller::Events;
 use rustix::fs::{OFlags, fcntl_getfl, fcntl_setfl};
 
-use super::liaison::Liaison;
+use super::manager_link::ManagerLink;
 use super::offers::{Offer, Offers, Standing, service_name};
 use super::options::Options;
 use super::rings::Rings;
@@ -22,14 +22,14 @@ use crate::link::ToManager;
 use crate::queue::Prefix;
 use crate::slots::{Slot, Slots};
 
-pub(super) struct Desk {
+pub(super) struct Registrations {
     pub(super) offers: Offers,
     pub(super) sources: Sources,
-    pub(super) liaison: Liaison,
+    pub(super) manager_link: ManagerLink,
     pub(super) prefix: Prefix,
     pub(super) slots: Rc<Slots>,
     pub(super) slot: usize,
-    pub(super) bell: Option<Rc<Bell>>,
+    pub(super) program: Option<Rc<ProgramEvent>>,
     /// Before the start function has returned, offers are only collected.
     pub(super) is_serving: bool,
 }
@@ -41,18 +41,18 @@ pub(super) enum Sources {
 }
 
 /// A descriptor of the program's own, and what it does when that becomes readable.
-pub(super) struct Bell {
+pub(super) struct ProgramEvent {
     pub(super) fd: OwnedFd,
     pub(super) each: RefCell<Box<dyn FnMut()>>,
 }
 
-impl Desk {
+impl Registrations {
     /// Calls `each` whenever `fd` is readable.
     ///
     /// # Errors
     /// TPEMATCH when there is such a descriptor already, TPEOS.
     pub(super) fn attend_to(&mut self, fd: OwnedFd, each: Box<dyn FnMut()>) -> Result<(), Error> {
-        if self.bell.is_some() {
+        if self.program.is_some() {
             return Err(Error::new(Code::Match, "the worker attends to a descriptor already"));
         }
         // A read of one that somebody else has emptied must not keep the worker.
@@ -60,13 +60,13 @@ impl Desk {
         let is_set = fcntl_getfl(&fd).and_then(set);
         is_set.map_err(|errno| Error::os("the descriptor can't be set", errno.into()))?;
         match &mut self.sources {
-            Sources::Queues(watch) => watch.hear_bell(fd.as_fd())?,
+            Sources::Queues(watch) => watch.watch_program(fd.as_fd())?,
             Sources::Memory(rings) => {
                 let copy = fd.try_clone();
                 rings.attend_to(copy.map_err(|source| Error::os("dup failed", source))?)?;
             }
         }
-        self.bell = Some(Rc::new(Bell { fd, each: RefCell::new(each) }));
+        self.program = Some(Rc::new(ProgramEvent { fd, each: RefCell::new(each) }));
         Ok(())
     }
 
@@ -87,12 +87,13 @@ impl Desk {
             self.offers.insert(offer);
             return Ok(());
         }
-        self.liaison.ask(&ToManager::Advertise { services: vec![offer.advert()] })?;
+        self.manager_link.ask(&ToManager::Advertise { services: vec![offer.advert()] })?;
         let entry = self.offers.insert(offer);
         self.take_up(entry).inspect_err(|_| {
             self.offers.remove(entry);
             // The manager counts this worker among those who offer it.
-            let _ = self.liaison.tell(&ToManager::Unadvertise { name: name.as_str().to_owned() });
+            let _ =
+                self.manager_link.tell(&ToManager::Unadvertise { name: name.as_str().to_owned() });
         })
     }
 
@@ -113,7 +114,8 @@ impl Desk {
             }
             self.slot().withdraw(entry);
             // A manager that is gone learns what is offered when it adopts this worker.
-            let _ = self.liaison.tell(&ToManager::Unadvertise { name: name.as_str().to_owned() });
+            let _ =
+                self.manager_link.tell(&ToManager::Unadvertise { name: name.as_str().to_owned() });
         }
         Ok(())
     }
@@ -154,7 +156,7 @@ impl Desk {
         if services.is_empty() {
             return Ok(());
         }
-        self.liaison.ask(&ToManager::Advertise { services })?;
+        self.manager_link.ask(&ToManager::Advertise { services })?;
         let entries: Vec<_> = self.offers.iter().map(|(entry, _)| entry).collect();
         entries.into_iter().try_for_each(|entry| self.take_up(entry))
     }
@@ -176,22 +178,23 @@ impl Desk {
     /// # Errors
     /// TPEOS.
     pub(super) fn hear(&mut self) -> Result<(), Error> {
-        match (self.liaison.link(), &mut self.sources) {
+        match (self.manager_link.link(), &mut self.sources) {
             (Some(link), Sources::Queues(watch)) => watch.hear(link.as_fd()),
-            // The manager rings the bell for it.
+            // The manager sets the wake flag for it.
             (Some(_), Sources::Memory(_)) | (None, _) => Ok(()),
         }
     }
 
     /// Reads what came over the link, and lets go of a link that ended.
     pub(super) fn attend(&mut self) {
-        if self.liaison.read() {
+        if self.manager_link.read() {
             return;
         }
-        if let (Some(link), Sources::Queues(watch)) = (self.liaison.link(), &mut self.sources) {
+        if let (Some(link), Sources::Queues(watch)) = (self.manager_link.link(), &mut self.sources)
+        {
             watch.forget(link.as_fd());
         }
-        self.liaison.lose(Instant::now());
+        self.manager_link.lose(Instant::now());
     }
 
     /// Looks for a manager when there is none and it is time.
@@ -199,7 +202,7 @@ impl Desk {
     /// # Errors
     /// TPEOS.
     pub(super) fn seek(&mut self, now: Instant, srvid: u32, name: &str) -> Result<(), Error> {
-        if self.liaison.next_try().is_none_or(|moment| moment > now) {
+        if self.manager_link.next_try().is_none_or(|moment| moment > now) {
             return Ok(());
         }
         let adopt = ToManager::Adopt {
@@ -213,18 +216,18 @@ impl Desk {
                 Sources::Memory(rings) => Some(rings.number()),
             },
         };
-        if self.liaison.seek(now, &self.prefix, &adopt, self.slots.as_fd()) {
+        if self.manager_link.seek(now, &self.prefix, &adopt, self.slots.as_fd()) {
             self.hear()?;
         }
         Ok(())
     }
 
-    /// What the bell was rung for, and whether the manager is another one or gone, in shared memory.
+    /// What the wake flag was set for, and whether the manager is another one or gone, in shared memory.
     #[inline]
-    pub(super) fn heard(&mut self) -> (u64, bool) {
+    pub(super) fn take_wake_flag(&mut self) -> (u64, bool) {
         match &mut self.sources {
             Sources::Queues(_) => (0, false),
-            Sources::Memory(rings) => (rings.heard(), rings.is_manager_new()),
+            Sources::Memory(rings) => (rings.take_wake_flag(), rings.is_manager_new()),
         }
     }
 
@@ -280,21 +283,22 @@ mod tests {
     #[test]
     fn one_descriptor_is_attended_to_and_read_without_waiting() {
         let (_manager, worker) = Link::pair().expect("a pair");
-        let mut desk = Desk {
+        let mut registrations = Registrations {
             offers: Offers::default(),
             sources: Sources::Queues(Watch::open(Wake::One).expect("epoll")),
-            liaison: Liaison::new(worker),
-            prefix: Prefix::new("/desk").expect("a prefix"),
+            manager_link: ManagerLink::new(worker),
+            prefix: Prefix::new("/registrations").expect("a prefix"),
             slots: Rc::new(Slots::create(1).expect("memory")),
             slot: 0,
-            bell: None,
+            program: None,
             is_serving: false,
         };
-        let bell = || eventfd(0, EventfdFlags::CLOEXEC).expect("an eventfd");
-        desk.attend_to(bell(), Box::new(|| {})).expect("the first");
-        let read = rustix::io::read(&desk.bell.as_ref().expect("kept").fd, &mut [0; 8]);
+        let program = || eventfd(0, EventfdFlags::CLOEXEC).expect("an eventfd");
+        registrations.attend_to(program(), Box::new(|| {})).expect("the first");
+        let read = rustix::io::read(&registrations.program.as_ref().expect("kept").fd, &mut [0; 8]);
         assert_eq!(read, Err(rustix::io::Errno::AGAIN));
-        let second = desk.attend_to(bell(), Box::new(|| {})).expect_err("one is enough");
+        let second =
+            registrations.attend_to(program(), Box::new(|| {})).expect_err("one is enough");
         assert_eq!(second.code(), Code::Match);
     }
 }

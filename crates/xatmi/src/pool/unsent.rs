@@ -15,7 +15,7 @@ use crate::wire::{HEAD_LEN_BYTES_MAX, Reply};
 
 /// Answers that may wait for room: reply queues are two deep, so only callers that stopped
 /// reading get that far.
-const OWED_MAX: usize = 1024;
+const UNSENT_MAX: usize = 1024;
 /// How often room is looked for.
 const RETRY: Duration = Duration::from_millis(20);
 
@@ -37,7 +37,7 @@ struct Debt {
 
 /// The answers that wait, and what became of the others.
 #[derive(Debug, Default)]
-pub(super) struct Owed {
+pub(super) struct Unsent {
     debts: Vec<Debt>,
     next_try: Option<Instant>,
     /// Answers that were sent.
@@ -48,7 +48,7 @@ pub(super) struct Owed {
     pub(super) lost: u64,
 }
 
-impl Owed {
+impl Unsent {
     /// Sends `code` to `creditor`, now or within `patience`.
     pub(super) fn answer(
         &mut self,
@@ -70,7 +70,7 @@ impl Owed {
         let mut debt = Debt { queue, message, until: now + patience };
         match self.pay(&mut debt, now) {
             true => {}
-            false if self.debts.len() < OWED_MAX => {
+            false if self.debts.len() < UNSENT_MAX => {
                 self.debts.push(debt);
                 self.next_try.get_or_insert(now + RETRY);
             }
@@ -109,7 +109,7 @@ impl Owed {
         self.debts.clear();
     }
 
-    /// When [`Owed::pass`] has something to do.
+    /// When [`Unsent::pass`] has something to do.
     pub(super) fn next_moment(&self) -> Option<Instant> {
         self.next_try
     }
@@ -135,18 +135,18 @@ mod tests {
 
     #[test]
     fn an_answer_waits_for_room_and_not_for_ever() {
-        let prefix = Prefix::new(&format!("/owed{}", std::process::id())).expect("a prefix");
+        let prefix = Prefix::new(&format!("/unsent{}", std::process::id())).expect("a prefix");
         let size = QueueSize { messages_max: 1, message_len_bytes: 256 };
         let name = prefix.reply_queue(1, 2);
         let queue = MessageQueue::create(&name, size).expect("a queue");
         let (start, patience) = (Instant::now(), Duration::from_secs(1));
         let creditor = |call_id| Creditor { pid: 1, context: 2, nonce: 9, call_id };
-        let mut owed = Owed::default();
+        let mut unsent = Unsent::default();
         for call_id in 1..=3 {
-            owed.answer(&prefix, creditor(call_id), Code::ServiceError, start, patience);
+            unsent.answer(&prefix, creditor(call_id), Code::ServiceError, start, patience);
         }
-        owed.answer(&prefix, Creditor { pid: 8, ..creditor(1) }, Code::NoEntry, start, patience);
-        assert_eq!((owed.sent, owed.gone, owed.lost), (1, 1, 0));
+        unsent.answer(&prefix, Creditor { pid: 8, ..creditor(1) }, Code::NoEntry, start, patience);
+        assert_eq!((unsent.sent, unsent.gone, unsent.lost), (1, 1, 0));
         let take = || {
             let mut buffer = [0; 256];
             let (len, _) = queue.receive(&mut buffer).expect("a message");
@@ -154,26 +154,26 @@ mod tests {
             (reply.call_id, reply.nonce, reply.error)
         };
         assert_eq!(take(), (1, 9, Some(Code::ServiceError)));
-        owed.pass(start + RETRY);
+        unsent.pass(start + RETRY);
         assert_eq!(take(), (2, 9, Some(Code::ServiceError)));
-        assert!(owed.next_moment().is_some());
+        assert!(unsent.next_moment().is_some());
         queue.send(b"x", 0).expect("room");
-        owed.pass(start + patience + RETRY);
-        assert_eq!((owed.sent, owed.lost, owed.next_moment()), (2, 1, None));
+        unsent.pass(start + patience + RETRY);
+        assert_eq!((unsent.sent, unsent.lost, unsent.next_moment()), (2, 1, None));
         MessageQueue::unlink(&name).expect("it stands");
     }
 
     #[test]
     fn at_the_end_answers_go_out_as_room_comes_and_nobody_is_waited_for_long() {
-        let prefix = Prefix::new(&format!("/owed-end{}", std::process::id())).expect("a prefix");
+        let prefix = Prefix::new(&format!("/unsent-end{}", std::process::id())).expect("a prefix");
         let size = QueueSize { messages_max: 1, message_len_bytes: 256 };
         let name = prefix.reply_queue(1, 2);
         let queue = MessageQueue::create(&name, size).expect("a queue");
-        let mut owed = Owed::default();
+        let mut unsent = Unsent::default();
         for call_id in 1..=4 {
             let creditor = Creditor { pid: 1, context: 2, nonce: 9, call_id };
             let patience = Duration::from_secs(60);
-            owed.answer(&prefix, creditor, Code::NoEntry, Instant::now(), patience);
+            unsent.answer(&prefix, creditor, Code::NoEntry, Instant::now(), patience);
         }
         let reader = std::thread::spawn(move || {
             for _ in 0..3 {
@@ -184,13 +184,13 @@ mod tests {
             }
             queue
         });
-        owed.finish(Duration::from_secs(60));
+        unsent.finish(Duration::from_secs(60));
         let queue = reader.join().expect("three answers");
-        assert_eq!((owed.sent, owed.lost), (4, 0));
+        assert_eq!((unsent.sent, unsent.lost), (4, 0));
         let creditor = Creditor { pid: 1, context: 2, nonce: 9, call_id: 5 };
-        owed.answer(&prefix, creditor, Code::NoEntry, Instant::now(), Duration::from_secs(60));
-        owed.finish(Duration::from_millis(20));
-        assert_eq!((owed.sent, owed.lost), (4, 1), "the queue is still full");
+        unsent.answer(&prefix, creditor, Code::NoEntry, Instant::now(), Duration::from_secs(60));
+        unsent.finish(Duration::from_millis(20));
+        assert_eq!((unsent.sent, unsent.lost), (4, 1), "the queue is still full");
         drop(queue);
         MessageQueue::unlink(&name).expect("it stands");
     }
