@@ -188,6 +188,8 @@ impl StandIn {
         }
         for worker in 0..self.workers.len() {
             assert_eq!(self.exit_code(worker), Some(0), "{}", self.log(worker));
+            // What it said last may not be read yet.
+            while self.workers[worker].is_linked && self.hear_one(worker) {}
         }
     }
 
