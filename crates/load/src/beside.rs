@@ -75,7 +75,7 @@ pub fn beside(
     }
     if sets.len() < SETS_MIN {
         let why = format!(
-            "ended after {} of at least {SETS_MIN} sets of turns; nothing can be told from so few",
+            "ended after {} of at least {SETS_MIN} sets of turns; so few say nothing",
             sets.len()
         );
         return Err(LoadError::Run { why });

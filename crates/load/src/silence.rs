@@ -1,11 +1,11 @@
 //! Findings about answers that did not come: none at all, none for a time, some never; and about
-//! the time in which nobody was there to see any.
+//! the time in which the generator itself did not run.
 
 use crate::render::count;
 use crate::watch::finding;
 use crate::{Errors, Finding, FindingKind, Outcome, Standstill};
 
-/// What is shorter is no standstill of the generator, and no request that hangs.
+/// What is shorter is no standstill of the generator, and not a request that hangs.
 const TOLD_S: f64 = 1.0;
 
 pub(crate) fn no_answers(outcome: &Outcome) -> Option<Finding> {
@@ -107,8 +107,8 @@ fn only_in_warm_up(outcome: &Outcome, answered: u64) -> (String, &'static str) {
     }
 }
 
-/// Seconds in which requests were out and nothing was answered: nobody was there, or nobody
-/// worked. Rate and quantiles hardly show them, for a closed loop asks nothing meanwhile.
+/// Seconds in which requests were out and nothing was answered: the server was away, or did not
+/// work. Rate and quantiles hardly show them, for a closed loop asks nothing meanwhile.
 pub(crate) fn outage(outcome: &Outcome) -> Option<Finding> {
     let still = &outcome.standstills;
     let text = for_so_long("nothing was answered", still)?;

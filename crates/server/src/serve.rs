@@ -77,7 +77,7 @@ pub(crate) struct SocketPaths(pub(crate) Vec<PathBuf>);
 impl Drop for SocketPaths {
     fn drop(&mut self) {
         for path in &self.0 {
-            // Somebody may have removed it already.
+            // It may have been removed already.
             let _ = std::fs::remove_file(path);
         }
     }
@@ -130,7 +130,7 @@ impl Server {
     }
 
     /// As [`Server::start`], in a process that is the server's alone and in which nothing else runs yet:
-    /// it goes on as the user of the configuration, and in its sandbox.
+    /// it becomes the user of the configuration, and enters its sandbox.
     ///
     /// # Errors
     /// As [`Server::start`].
@@ -207,7 +207,7 @@ impl Server {
         Ok(server)
     }
 
-    /// Makes the sandbox of a server whole that runs, and tells what is in force.
+    /// Makes the sandbox of a running server complete, and reports what is in force.
     fn finish(&mut self, mut sandbox: Sandbox) -> Result<(), ServerError> {
         sandbox.forbid_calls(&self.overview)?;
         let line = format!("sandbox: {}", sandbox.summary());
@@ -226,7 +226,7 @@ impl Server {
     }
 
     /// Has SIGHUP read the settings anew by this: what answers, its limits and its log change without
-    /// touching a connection; what is fixed while loops run, or wrong, is told and changes nothing.
+    /// touching a connection; what is fixed while loops run, or wrong, is reported and changes nothing.
     pub fn read_settings_by(
         &mut self,
         read: impl Fn() -> Result<ServeConfig, String> + Send + Sync + 'static,
@@ -236,15 +236,15 @@ impl Server {
         }
     }
 
-    /// Has the service manager of this process told when it takes connections, reloads and ends
-    /// (`sd_notify(3)`), if it has one. It is told the first thing now.
+    /// Notifies the service manager of this process, if it has one, that the server takes connections
+    /// (`sd_notify(3)`).
     pub fn notify_manager(&mut self) {
         self.tell_manager(State::Ready);
     }
 
     /// Does what the start of a server configured so does up to its first loop, in the same order, and says
     /// what it would do, in lines. Nothing is listened on, written or left open; an address, a PID file or a
-    /// socket that a server has which runs is right. With a user the process goes on as that user.
+    /// socket that a server has which runs is right. With a user the process becomes that user.
     ///
     /// # Errors
     /// As [`Server::start`].
@@ -303,7 +303,7 @@ impl Server {
         }
     }
 
-    /// What a user should be told at the start, in lines.
+    /// What is shown at the start, in lines.
     #[must_use]
     pub fn banner(&self) -> &[String] {
         &self.banner
@@ -409,7 +409,7 @@ impl Server {
         drains
     }
 
-    /// Leaves the sockets, those of the endpoints too, to whoever has them as well.
+    /// Leaves the sockets, those of the endpoints too, to the processes that have them as well.
     fn hand_over(&mut self, why: &str) {
         self.is_handed_over = true;
         self.tell_of_signal(why);
@@ -506,7 +506,7 @@ impl Server {
         self.group.abort();
     }
 
-    /// Waits for the loops, which were told to end, and ends the endpoints.
+    /// Waits for the loops, which are ending, and ends the endpoints.
     ///
     /// # Errors
     /// The first error of a loop.

@@ -10,7 +10,7 @@ use webpki::{EndEntityCert, Error, KeyUsage};
 
 use crate::why::date;
 
-/// The lines to be told of the certificates of this file.
+/// A line for each thing that clients may refuse about the certificates of this file.
 pub(crate) fn remarks(path: &Path, chain: &[CertificateDer<'_>], now: UnixTime) -> Vec<String> {
     let path = path.display();
     // What can't be read is of a kind that only clients judge.

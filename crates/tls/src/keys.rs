@@ -98,7 +98,7 @@ impl Keys {
         }
     }
 
-    /// That the key is not the first certificate's, and whose it is where that is known.
+    /// That the key is not the first certificate's, and which certificate it is of where that is known.
     fn mismatch(&self, certified: &CertifiedKey) -> TlsError {
         let (cert, key) = (self.cert.display(), self.key.display());
         let later = (1..certified.cert.len()).find(|at| {

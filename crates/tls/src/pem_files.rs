@@ -1,4 +1,4 @@
-//! What stands in PEM files, and what is wrong with one, in the words of the person who made it.
+//! What stands in PEM files, and what is wrong with one, in the words of those that make them.
 
 use std::fs::File;
 use std::io::Read;

@@ -1,4 +1,4 @@
-//! What `pollux load` is told: flags, under the headings of its help text, and keys of a file.
+//! Settings of `pollux load`: flags, under the headings of its help text, and keys of a file.
 //!
 //! Each value is read by [`values`] or by the crate that it is for; what they mean together is
 //! decided in [`plan`](super::plan).
@@ -16,9 +16,9 @@ use super::list::has_pattern;
 use super::plan::times;
 use super::values::{self, Weighted};
 
-/// How long a run takes when nobody says.
+/// Default length of a run.
 pub(crate) const DURATION: Duration = Duration::from_secs(10);
-/// How long a trial of the search takes when nobody says.
+/// Default length of a trial of the search.
 pub(crate) const TRIAL: Duration = Duration::from_secs(5);
 /// What is not counted at the start of a run that has no number of requests.
 pub(crate) const WARM_UP: Duration = Duration::from_secs(1);
@@ -26,7 +26,7 @@ pub(crate) const WARM_UP: Duration = Duration::from_secs(1);
 const LENGTH_MAX: Duration = Duration::from_secs(7 * 24 * 3600);
 /// Shortest time for something to happen in: the grain of the loops' deadlines.
 const LENGTH_MIN: Duration = Duration::from_millis(1);
-/// URLs at most: beyond it somebody has mistaken the command line for a file.
+/// URLs at most: more of them belong into a file.
 const URLS_MAX: usize = 1024;
 
 /// Objectives at most: more of them than figures that one can name would be a mistake.
@@ -51,7 +51,7 @@ pub(crate) enum Style {
 }
 
 table! { keys, key;
-    /// Everything that `pollux load` is told.
+    /// All settings of `pollux load`.
     #[derive(Clone, Debug)]
     pub(crate) struct LoadSettings {
         /// What to ask for, such as http://127.0.0.1:8080/; several, all of one server, are chosen by
@@ -128,8 +128,8 @@ table! { keys, key;
         /// Time between two bytes of a slow connection
         pub(crate) drip: Duration =
             key.needs("slow", "it is for slow connections").default("1s").one(&length()),
-        /// Open the crowd and no active connection, and hold it until standard input ends; then tell as
-        /// JSON what became of it. The lab starts this beside a server
+        /// Open the crowd and no active connection, and hold it until standard input ends; then report
+        /// it as JSON. The lab starts this beside a server
         pub(crate) holds as "hold": bool =
             key.hidden().excludes(&["find_capacity", "json"]).switch(),
 

@@ -1,7 +1,7 @@
 //! Many requests from few words: the lines of a file (`--requests-from`) and the numbers of a pattern
 //! in a URL (`http://host/item/[1-1000]`).
 //!
-//! All of them are made before the run. What is wrong is told with its line and column.
+//! All of them are made before the run. A mistake is reported with its line and column.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -38,7 +38,7 @@ struct Wrong {
 }
 
 /// Adds the requests of all lines of `path` to `list`. What a line leaves out is as in `base`,
-/// whose server they all go to.
+/// and all go to its server.
 ///
 /// # Errors
 /// [`LoadError::Plan`] with line and column.
@@ -108,7 +108,7 @@ fn plain(text: &str) -> Result<Line, Wrong> {
             let why = format!("\"{third}\" is one word too many; expected {FORM}");
             return Err(Wrong { column: at(third), why });
         }
-        [] => unreachable!("an empty line is no request"),
+        [] => unreachable!("an empty line is not a request"),
     };
     let weighted = values::weighted(url).map_err(|why| Wrong { column: at(url), why })?;
     let (headers, body, weight) = (BTreeMap::new(), None, Some(weighted.weight));

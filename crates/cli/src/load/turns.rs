@@ -18,7 +18,7 @@ use super::wish::Wish;
 use super::{failure, plan};
 use crate::output::{self, Failure};
 
-/// How long turns are taken when nobody says.
+/// Default time for which turns are taken.
 const LAST: Duration = Duration::from_secs(30);
 /// So late is the end of the turns noticed.
 const STEP: Duration = Duration::from_millis(25);
@@ -78,7 +78,7 @@ pub(super) fn run(
     })
 }
 
-/// What the turns found, and who ended them early. The first wish to end them is obeyed after a round,
+/// What the turns found, and what ended them early. The first wish to end them is obeyed after a round,
 /// the second at once.
 fn taken(
     sides: &[Side; 2],

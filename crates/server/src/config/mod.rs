@@ -54,7 +54,7 @@ table! { keys, key;
             key.default("127.0.0.1:8080").list(&address(), 1..=ADDRESSES_MAX),
         /// Its certificate, where clients speak TLS at all addresses.
         pub tls: Option<tls::Keys> = certificate(keys),
-        /// Whom it goes on as once its sockets are open; none for the user that it was started by.
+        /// The user that it becomes once its sockets are open; none for the one that started it.
         pub identity: Option<Identity> = identity(keys),
         #[heading("Sandbox")]
         /// What it gives up once it serves.
@@ -124,9 +124,9 @@ table! { keys, key, default;
         pub pin: Option<CpuList> =
             key.optional(&parsed("CPULIST", "CPUs such as \"0,2-3\"", str::parse)),
         /// Spin instead of sleeping: lower latency, a whole CPU per thread; on uring and uring-poll a
-        /// spin is no system call
+        /// spin is not a system call
         pub is_busy_polling as "busy_poll": bool = key.switch(),
-        /// Take error, hang-up and end of stream for readable, so that the read alone tells; uring
+        /// Take error, hang-up and end of stream for readable, so that only the read finds out; uring
         /// does so anyway
         pub masks_ends as "mask_ends": bool = key.switch(),
     }
@@ -211,7 +211,8 @@ fn sandbox(keys: &mut Keys<'_>) -> SandboxConfig {
         keys.key("no_sandbox", about).excludes(&["require_sandbox", "sandbox_path"]).switch();
     let about = "Do not start where the kernel lacks a part of the sandbox";
     let is_required = keys.key("require_sandbox", about);
-    let is_required = is_required.otherwise("what it lacks is told and left out").switch();
+    let is_required =
+        is_required.otherwise("a part that it lacks is reported and left out").switch();
     let about =
         "Let the sandbox read below this folder too, for what a reload may name; repeatable";
     let paths = keys.key("sandbox_path", about).list(&path(), 0..=ADDRESSES_MAX);
@@ -223,10 +224,10 @@ fn sandbox(keys: &mut Keys<'_>) -> SandboxConfig {
     SandboxConfig { mode, paths }
 }
 
-/// The user that the server goes on as.
+/// The user that the server becomes.
 fn identity(keys: &mut Keys<'_>) -> Option<Identity> {
-    let about = "Go on as this user, by name or number, once the sockets, the certificate and the error log \
-                 are open";
+    let about = "Become this user, by name or number, once the sockets, the certificate and the error log are \
+                 open";
     let user = keys.key("user", about).optional(&account("USER"));
     let group = keys.key("group", "With --user: in this group alone, by name or number");
     let group = group.otherwise("the groups of the user").needs("user", "it is about the user");
@@ -297,11 +298,11 @@ impl LogTarget {
 /// What the error log is told, each level with those before it.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum LogLevel {
-    /// What the server could not do and nobody asked it not to.
+    /// What the server should have done and could not.
     Error,
     /// What costs clients time or answers, and has a remedy.
     Warn,
-    /// What the server does by itself or was told to do.
+    /// What the server does by itself or by a signal.
     Info,
     /// What clients did wrong.
     Debug,

@@ -5,14 +5,14 @@
 //!    │ no
 //!  time left this second? ── no ──► the file as it is, counted
 //!    │ yes
-//!  made; room, once those that nobody is sent and that were asked for longest ago have gone?
+//!  made; room, once those that are not being sent and were asked for longest ago are dropped?
 //!    │ yes                └── no ──► the file as it is, counted
 //!    ▼
 //!  kept if it is smaller, and sent
 //! ```
 //!
-//! A loop compresses while nobody else is served, so both bounds are small: a file has [`BYTES_MAX`] at
-//! most, and what is compressed in a second [`BYTES_PER_SECOND`], whoever asks for what. Each loop keeps
+//! A loop serves no other client while it compresses, so both bounds are small: a file has [`BYTES_MAX`] at
+//! most, and what is compressed in a second [`BYTES_PER_SECOND`], whatever clients ask for. Each loop keeps
 //! its own.
 
 use std::collections::HashMap;

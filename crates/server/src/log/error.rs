@@ -4,7 +4,7 @@
 //!  loops ── report ──► pending lines, bounded ── write, once a second ──► file or standard error
 //! ```
 //!
-//! Loops never write: they hand a line over under a lock that nobody holds while waiting. The
+//! Loops never write: they hand a line over under a lock that no thread holds while waiting. The
 //! thread that waits for signals writes. Each kind of message has its number of lines a minute;
 //! what is beyond it is counted, and the count is a line when the minute is over.
 

@@ -25,7 +25,7 @@ pub(crate) enum Event {
     Certificate,
     /// A client speaks TLS.
     TlsSpoken,
-    /// Bytes that are no request.
+    /// Bytes that are not a request.
     RequestRefused,
     /// No connection to a backend came about.
     BackendLost,
@@ -35,7 +35,7 @@ pub(crate) enum Event {
     BackendTurned,
     /// What the server gave up at its start.
     Sandbox,
-    /// What the server was told to do.
+    /// What the server does by a signal.
     Signal,
 }
 
@@ -88,7 +88,7 @@ impl Event {
             | Self::AcceptPaused
             | Self::TlsSpoken
             | Self::Sandbox => 1,
-            // The watch tells them once a minute.
+            // The watch reports them once a minute.
             Self::AccessLogLost => 2,
             Self::FileRefused | Self::FileFailed | Self::BackendLost | Self::BackendFailed => 5,
             // A signal was sent for each, and its sender waits for the outcome.

@@ -35,7 +35,7 @@ pub(crate) struct Entry<'a> {
 /// What a proxy says of a request that it passed on; times are from its head.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Proxied<'a> {
-    /// Who had it last; empty for nobody.
+    /// The backend that had it last; empty for none.
     pub(crate) backend: &'a str,
     /// Until a connection was chosen or begun for it.
     pub(crate) queued: Option<Duration>,
@@ -51,7 +51,7 @@ pub(crate) struct Proxied<'a> {
     pub(crate) end: &'a str,
     /// How far it had come, if it failed.
     pub(crate) state: Option<&'a str>,
-    /// Whether whoever asked may ask again, if it failed.
+    /// Whether the client may ask again, if it failed.
     pub(crate) is_retry_safe: Option<bool>,
 }
 

@@ -43,7 +43,7 @@ pub(crate) fn check(log: &'static str, target: &LogTarget) -> Result<(), ServerE
 }
 
 impl Logs {
-    /// Logs whose error log is told nothing below this level.
+    /// Logs whose error log has nothing below this level.
     #[must_use]
     pub fn new(level: LogLevel) -> Self {
         Self::of("serve", level)

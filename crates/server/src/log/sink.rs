@@ -68,7 +68,7 @@ impl Sink {
         Ok(())
     }
 
-    /// Keeps what was added behind the first `before` bytes of the buffer, if it has room.
+    /// Keeps what was added behind the first `before` bytes of the buffer, if it fits.
     pub(super) fn keep(&mut self, before: usize) -> bool {
         let fits = self.buffer.len() <= BUFFER_BYTES_MAX;
         if !fits {

@@ -1,4 +1,4 @@
-//! A server in words: for its start-up lines and for those who look at it while it runs.
+//! A server in words: for its start-up lines and for the endpoints while it runs.
 
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex};
@@ -73,7 +73,7 @@ pub(super) fn facts(config: &ServeConfig, addresses: &[ListenAddress]) -> Vec<(S
     listen.chain(others).map(|(name, value)| (name.to_owned(), value)).collect()
 }
 
-/// What a user should be told at the start.
+/// What is shown at the start.
 pub(super) fn banner(
     config: &ServeConfig,
     addresses: &[ListenAddress],

@@ -1,4 +1,4 @@
-//! Why a server could not listen, in words of its settings: who has the address, what it needs.
+//! Why a server could not listen, in words of its settings: which process has the address, what it needs.
 //!
 //! The start of a server calls it with what the engine said. It reads `/proc` once, on the way out.
 

@@ -22,7 +22,7 @@ pub(super) fn keep_rights(
     Privileged::start(&task, words).map(Some).map_err(ServerError::Privileged)
 }
 
-/// What a reload would need and this user can't open, in lines: better told now than then.
+/// What a reload would need and this user can't open, in lines: better shown now than then.
 pub(super) fn out_of_reach(
     config: &ServeConfig,
     settings: Option<&Path>,

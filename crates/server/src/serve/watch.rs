@@ -1,4 +1,4 @@
-//! Looks at the counters of a running server once a second, and tells the error log what they mean.
+//! Looks at the counters of a running server once a second, and writes to the error log what they mean.
 //!
 //! Loops count and never explain; the thread that waits for signals calls this between its waits.
 //!
@@ -17,7 +17,7 @@ use crate::descriptors::remedy_for;
 use crate::log::{ErrorLog, Event};
 use crate::stats::LoopSource;
 
-/// Lost lines of the access log are told so often.
+/// Lost lines of the access log are reported so often.
 const LOST_LINES_S: u64 = 60;
 
 /// What was seen last.
@@ -105,7 +105,7 @@ impl Watch {
                 format!("connections are full, {open} of {most}: others wait unanswered; {remedy}")
             });
         } else if !has_paused && self.is_full {
-            // A loop that paused goes on as soon as one of its own closes.
+            // A loop that paused continues as soon as one of its own closes.
             let share = (most / loops.len() as u64).max(1);
             self.is_full = loops.iter().any(|source| source.engine.open() >= share);
             if !self.is_full {

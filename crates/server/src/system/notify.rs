@@ -11,7 +11,7 @@ use rustix::time::{ClockId, clock_gettime};
 /// How far a server is.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum State {
-    /// It takes connections, with the settings that it was told last.
+    /// It takes connections, with the settings that it read last.
     Ready,
     /// It reads its settings again.
     Reloading,
@@ -21,10 +21,9 @@ pub(crate) enum State {
     Alive,
 }
 
-/// How often in the time of its watchdog a manager is told that the server works: one message that is
-/// late or left out ends nothing.
+/// Messages in the time of a watchdog: one that is late or left out ends nothing.
 const WATCHDOG_PARTS: u32 = 4;
-/// It is told no more often than this, however short the time is.
+/// Shortest time between two of them, however short that of the watchdog is.
 const ALIVE_EVERY_MIN: Duration = Duration::from_millis(10);
 
 /// The service manager; none where `NOTIFY_SOCKET` is not set.
@@ -41,14 +40,14 @@ impl Manager {
         Self { watchdog, ..Self::at(std::env::var_os("NOTIFY_SOCKET")) }
     }
 
-    /// How often it wants to be told [`State::Alive`]; never without a watchdog.
+    /// How often it expects [`State::Alive`]; never without a watchdog.
     pub(crate) fn alive_every(&self) -> Option<Duration> {
         self.watchdog
             .filter(|_| self.socket.is_some())
             .map(|time| (time / WATCHDOG_PARTS).max(ALIVE_EVERY_MIN))
     }
 
-    /// At this path, or with `@` at this abstract name. One that can't be told is as none: a server
+    /// At this path, or with `@` at this abstract name. One that can't be reached is as none: a server
     /// does not end for it, and the manager's own time limit says so.
     fn at(name: Option<OsString>) -> Self {
         let address = name.and_then(|name| match name.as_bytes() {
@@ -83,7 +82,7 @@ impl Manager {
     }
 }
 
-/// The time within which a watchdog has to be told that the process `own` works (`sd_watchdog_enabled(3)`).
+/// The time within which a watchdog expects a message of the process `own` (`sd_watchdog_enabled(3)`).
 fn watchdog(pid: Option<String>, usec: Option<String>, own: u32) -> Option<Duration> {
     let is_meant = pid.is_none_or(|pid| pid == own.to_string());
     let usec: u64 = usec.filter(|_| is_meant)?.parse().ok()?;
@@ -137,7 +136,7 @@ mod tests {
             (None, Some("")),
         ];
         assert!(none.into_iter().all(|(pid, usec)| of(pid, usec).is_none()));
-        let nobody = Manager { watchdog: Some(Duration::from_secs(1)), ..Manager::at(None) };
-        assert_eq!(nobody.alive_every(), None, "nobody is there to be told");
+        let unreachable = Manager { watchdog: Some(Duration::from_secs(1)), ..Manager::at(None) };
+        assert_eq!(unreachable.alive_every(), None);
     }
 }

@@ -205,7 +205,7 @@ table! { keys, key, default;
         pub queue_max: usize = key.default("1024").one(&whole(0..=QUEUE_MAX)),
         /// Time for a request to wait for a connection, then it gets 503
         pub queue_timeout: Duration = key.default("5s").one(&timeout()),
-        /// What becomes of a request whose client ends its side meanwhile
+        /// What happens to a request whose client ends its side meanwhile
         pub answers_half_closed as "half_close": bool = key.default("answer").one(&half_close()),
     }
 }
