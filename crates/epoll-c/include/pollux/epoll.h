@@ -36,7 +36,8 @@ extern int px_epoll_create_on(const char *poller, int flags);
  * instance that another one watches is on epoll from then on. */
 extern const char *px_epoll_poller(int epfd);
 
-/* Beside the errors of epoll_ctl(2): ENOSPC at a bound of the mechanism. */
+/* Beside the errors of epoll_ctl(2): ENOSPC at a bound of the mechanism, which a thread that waits meanwhile gets
+ * as the error of its wait. */
 extern int px_epoll_ctl(int epfd, int op, int fd, struct epoll_event *event);
 
 extern int px_epoll_wait(int epfd, struct epoll_event *events, int maxevents, int timeout);
