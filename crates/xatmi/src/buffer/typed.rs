@@ -2,6 +2,8 @@
 //!
 //! See the module. Its memory stays where it is for as long as it lives.
 
+use std::ffi::CStr;
+
 use super::{BufferError, BufferType};
 use crate::ubf::{HEADER_BYTES, Region, SIZE_MAX, Ubf, UbfMut, UbfRef};
 
@@ -74,8 +76,9 @@ impl Buffer {
         let (buffer_type, size) = (self.buffer_type, self.size());
         let bytes = self.as_bytes_mut();
         let sent = bytes.get(..len).ok_or(BufferError::BeyondEnd { given: len, size })?;
-        let end = sent.iter().position(|&b| b == 0);
-        if buffer_type.is_text() && end.map(|end| end + 1) != Some(len) {
+        // Other types may be long, and any byte is allowed there.
+        let end_of = |sent| CStr::from_bytes_until_nul(sent).map(CStr::count_bytes);
+        if buffer_type.is_text() && end_of(sent).map(|end| end + 1) != Ok(len) {
             return Err(BufferError::NoNul { name: buffer_type.name() });
         }
         if buffer_type == BufferType::Ubf {

@@ -87,9 +87,14 @@ pub(super) fn is_taken(words: &[AtomicU64]) -> bool {
 /// As [`super::fetch`].
 pub(super) fn take(large: &LargeRef, room: &mut [u8]) -> io::Result<()> {
     with(large, |words| {
-        for (bytes, word) in room.chunks_mut(8).zip(&words[HEAD_WORDS..]) {
-            let word = word.load(Ordering::Relaxed).to_le_bytes();
-            bytes.copy_from_slice(&word[..bytes.len()]);
+        let (whole, rest) = room.as_chunks_mut::<8>();
+        let mut places = words[HEAD_WORDS..].iter();
+        for (bytes, word) in whole.iter_mut().zip(&mut places) {
+            *bytes = word.load(Ordering::Relaxed).to_le_bytes();
+        }
+        if let Some(word) = places.next() {
+            let last = word.load(Ordering::Relaxed).to_le_bytes();
+            rest.copy_from_slice(&last[..rest.len()]);
         }
         words[STATE].store(TAKEN, Ordering::Release);
     })

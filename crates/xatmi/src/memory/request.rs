@@ -215,9 +215,18 @@ impl<'a> Request<'a> {
         let len = usize::try_from(self.head[LEN].load(Ordering::Relaxed)).ok()?;
         let out = out.get_mut(..len).filter(|_| len <= self.len_bytes_max())?;
         let mut sum = seed(ticket, len);
-        for (bytes, word) in out.chunks_mut(8).zip(self.message) {
+        let (whole, rest) = out.as_chunks_mut::<8>();
+        let mut words = self.message.iter();
+        for (bytes, word) in whole.iter_mut().zip(&mut words) {
             let word = word.load(Ordering::Relaxed);
-            bytes.copy_from_slice(&word.to_le_bytes()[..bytes.len()]);
+            *bytes = word.to_le_bytes();
+            sum = mixed(sum, word);
+        }
+        if !rest.is_empty()
+            && let Some(word) = words.next()
+        {
+            let word = word.load(Ordering::Relaxed);
+            rest.copy_from_slice(&word.to_le_bytes()[..rest.len()]);
             sum = mixed(sum, word);
         }
         (sum == self.head[SUM].load(Ordering::Relaxed)).then_some(len)
