@@ -1,6 +1,7 @@
 //! Herds of a few workers on a real kernel: every call is answered by somebody, every worker ends,
 //! and a limit that is too small is named. Nothing is judged of their figures.
 
+use pollux_testing::skip;
 use std::ffi::CString;
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -69,15 +70,9 @@ fn can_run(arm: &Value) -> bool {
 fn has_uring() -> bool {
     let refused = pollux_poller::Mechanism::UringPoll.open().err();
     if let Some(reason) = &refused {
-        skip(&reason.to_string());
+        skip(reason.to_string());
     }
     refused.is_none()
-}
-
-#[expect(clippy::print_stderr, reason = "a skipped test says why")]
-fn skip(reason: &str) {
-    assert!(std::env::var_os("POLLUX_FORBID_SKIP").is_none(), "{reason}");
-    eprintln!("skipped: {reason}");
 }
 
 /// Calls were made, and the workers that share them counted each of them once.

@@ -1,16 +1,11 @@
 //! Installed programs on other mechanisms, measured by the lab: each answers its load, on the mechanism
 //! that was asked for and as it is. Nothing is judged of the figures.
 
+use pollux_testing::skip;
 use std::path::PathBuf;
 use std::process::Command;
 
 use serde_json::Value;
-
-#[expect(clippy::print_stderr, reason = "a skipped test says why")]
-fn skip(reason: &str) {
-    assert!(std::env::var_os("POLLUX_FORBID_SKIP").is_none(), "{reason}");
-    eprintln!("skipped: {reason}");
-}
 
 /// The record of a run with one set, or why a program was left out.
 fn record(program: &str) -> Result<Value, String> {

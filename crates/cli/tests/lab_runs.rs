@@ -1,6 +1,7 @@
 //! Whole runs of the experiments that start other programs, with windows of tenths of a second:
 //! nothing is judged of their figures, only that they are there and mean what they say.
 
+use pollux_testing::{has, skip};
 use std::io::Write;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
@@ -44,21 +45,6 @@ fn command(words: &[&str], folder: &Folder) -> Command {
 fn record(output: &Output) -> Value {
     let said = String::from_utf8_lossy(&output.stderr);
     serde_json::from_slice(&output.stdout).unwrap_or_else(|error| panic!("{error}: {said}"))
-}
-
-/// Whether a program is there; where it is not, the test says so and is over.
-fn has(program: &str) -> bool {
-    let found = pollux_doctor::host::programs::find(program).is_some();
-    if !found {
-        skip(&format!("{program} is not installed"));
-    }
-    found
-}
-
-#[expect(clippy::print_stderr, reason = "a skipped test says why")]
-fn skip(reason: &str) {
-    assert!(std::env::var_os("POLLUX_FORBID_SKIP").is_none(), "{reason}");
-    eprintln!("skipped: {reason}");
 }
 
 fn measured<'a>(record: &'a Value, arm: &str) -> &'a Value {
@@ -117,7 +103,7 @@ fn a_server_is_measured_by_its_cpu_time_for_each_request() {
     let left_out = record["left_out"].as_array().expect("a list");
     for arm in ["epoll-et", "uring"] {
         if left_out.iter().any(|left| left["arm"] == arm) {
-            skip(&format!("{arm}: left out of the plan"));
+            skip(format!("{arm}: left out of the plan"));
             continue;
         }
         assert_eq!(measured(&record, arm)["mechanism"], arm, "what the server says of itself");
@@ -240,7 +226,7 @@ fn the_chain_runs_on_pollers_rings_and_libraries() {
         "A/A",
     ] {
         if left_out.iter().any(|left| left["arm"] == arm) {
-            skip(&format!("{arm}: left out of the plan"));
+            skip(format!("{arm}: left out of the plan"));
             continue;
         }
         let run = measured(&record, arm);

@@ -28,7 +28,7 @@ use std::time::Duration;
 use pollux_sys::aio::{AioCompletion, AioContext, AioPoll, AioSlot, BATCH_MAX};
 use pollux_sys::readiness;
 
-use crate::caps::NANOSECOND;
+use crate::contract::NANOSECOND;
 use crate::deadline::Deadline;
 use crate::table::{Entry, Key, Table};
 use crate::{

@@ -10,11 +10,11 @@ pub const HISTOGRAM_BUCKETS: usize = 18;
 
 macro_rules! counters {
     ($($(#[$doc:meta])* $name:ident),* $(,)?) => {
-        /// Live counters of one poller.
+        /// Live counters of one poller. Its implementation counts; everybody may read them.
         #[derive(Debug, Default)]
         #[repr(align(128))]
         pub struct Counters {
-            $($(#[$doc])* pub(crate) $name: Count,)*
+            $($(#[$doc])* pub $name: Count,)*
             pub(crate) events_per_wait: [Count; HISTOGRAM_BUCKETS],
         }
 
@@ -89,7 +89,7 @@ counters! {
 
 impl Counters {
     /// Books the end of one wait that delivered `events`.
-    pub(crate) fn wait_ended(&self, events: usize) {
+    pub fn wait_ended(&self, events: usize) {
         self.waits.add(1);
         self.events.add(events as u64);
         if events == 0 {

@@ -13,7 +13,7 @@ use pollux_sys::epoll::{EpollEvent, wait, wait_masked, wait_ns};
 use rustix::event::epoll;
 use rustix::io::Errno;
 
-use crate::caps::NANOSECOND;
+use crate::contract::NANOSECOND;
 use crate::table::{Entry, Key, Table};
 use crate::{
     Backend, Caps, Counters, Error, Events, FilePolicy, Poller, Readiness, Registration,

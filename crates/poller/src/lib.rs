@@ -29,7 +29,6 @@
 #![forbid(unsafe_code)]
 
 mod aio;
-mod caps;
 mod contract;
 mod counters;
 mod deadline;
@@ -39,10 +38,8 @@ mod events;
 mod files;
 mod interest;
 mod mechanism;
-mod owned;
 mod poll;
 mod select;
-pub mod sim;
 mod table;
 mod token;
 mod uring_changes;
@@ -51,7 +48,7 @@ mod uring_ring;
 mod wake_flag;
 mod waker;
 
-pub use caps::{Caps, FilePolicy};
+pub use contract::{Caps, FilePolicy};
 pub use contract::{Change, Poller};
 pub use counters::{Count, Counters, CountersSnapshot, HISTOGRAM_BUCKETS};
 pub use error::Error;

@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use pollux_sys::readiness::{self, PollFd};
 
-use crate::caps::NANOSECOND;
+use crate::contract::NANOSECOND;
 use crate::deadline::Deadline;
 use crate::files::check_pollable;
 use crate::table::{Entry, Table};

@@ -19,7 +19,7 @@ use pollux_sys::readiness::{self, Bitmaps, PollFd, WORD_BITS};
 use rustix::io::Errno;
 
 use self::sets::Sets;
-use crate::caps::NANOSECOND;
+use crate::contract::NANOSECOND;
 use crate::deadline::Deadline;
 use crate::files::check_pollable;
 use crate::table::{Entry, Table};

@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 use pollux_sys::ring::{Completion, Request, Ring, Setup, Sizes};
 use rustix::io::Errno;
 
-use crate::caps::NANOSECOND;
+use crate::contract::NANOSECOND;
 use crate::{Backend, Caps, Counters, Error, FilePolicy, SignalMask, Threads};
 
 /// The longest wait handed to the kernel in one piece: its clock arithmetic can't overflow.

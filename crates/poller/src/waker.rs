@@ -56,7 +56,7 @@ impl Waker {
     }
 
     /// Whether a wake stands that was not acknowledged.
-    pub(crate) fn is_pending(&self) -> bool {
+    pub fn is_pending(&self) -> bool {
         self.0.is_pending()
     }
 

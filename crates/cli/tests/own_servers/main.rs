@@ -1,6 +1,7 @@
 //! Servers of users as arms of `http`: started by a command line in whatever language, or running
 //! before; and what is said of those that can't be measured.
 
+use pollux_testing::has;
 use std::net::{Ipv4Addr, TcpListener};
 use std::path::PathBuf;
 use std::process::{Child, Command, Output, Stdio};
@@ -15,22 +16,6 @@ const SMALL: [&str; 4] = ["--connections", "4", "--runtime", "100ms"];
 const ONE_SET: [&str; 4] = ["--blocks", "1", "--max-blocks", "1"];
 /// What outlives a set is seen in the next.
 const TWO_SETS: [&str; 4] = ["--blocks", "2", "--max-blocks", "2"];
-
-#[expect(clippy::print_stderr, reason = "a skipped test says why")]
-fn has(program: &str) -> bool {
-    let found = Command::new(program)
-        .arg("--version")
-        .stdout(Stdio::null())
-        .stderr(Stdio::null())
-        .status()
-        .is_ok();
-    if !found {
-        let reason = format!("{program} is not installed");
-        assert!(std::env::var_os("POLLUX_FORBID_SKIP").is_none(), "{reason}");
-        eprintln!("skipped: {reason}");
-    }
-    found
-}
 
 /// The file of this name beside this one.
 fn source(name: &str) -> String {

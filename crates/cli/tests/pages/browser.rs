@@ -1,5 +1,6 @@
 //! Chromium without a window: lays a page out and prints it.
 
+use pollux_testing::has;
 use std::path::PathBuf;
 use std::process::Command;
 
@@ -36,17 +37,6 @@ struct Measured {
 struct Counted {
     texts: usize,
     verdicts: usize,
-}
-
-/// Whether a program is there; where it is not, that is said.
-#[expect(clippy::print_stderr, reason = "a skipped test says why")]
-pub(crate) fn has(program: &str) -> bool {
-    let is_there = pollux_doctor::host::programs::find(program).is_some();
-    if !is_there {
-        assert!(std::env::var_os("POLLUX_FORBID_SKIP").is_none(), "{program} is not installed");
-        eprintln!("skipped: {program} is not installed");
-    }
-    is_there
 }
 
 /// The browser, where there is one.

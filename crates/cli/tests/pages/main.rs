@@ -6,6 +6,7 @@
 mod browser;
 mod server;
 
+use pollux_testing::has;
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -74,7 +75,7 @@ fn counts<'a>(texts: impl Iterator<Item = &'a str>) -> BTreeMap<&'a str, usize> 
 
 #[test]
 fn a_printed_report_has_every_verdict_and_ratio() {
-    let (Some(browser), true) = (browser::find(), browser::has("pdftotext")) else { return };
+    let (Some(browser), true) = (browser::find(), has("pdftotext")) else { return };
     for run in ["2026-11-22-quick", "2026-11-21-seed2"] {
         let record = kept(run);
         let pages = browser.print(&report::html(&record));
@@ -109,7 +110,7 @@ fn a_printed_report_has_every_verdict_and_ratio() {
 
 #[test]
 fn a_printed_page_of_a_load_run_has_every_figure_of_its_boxes() {
-    let (Some(browser), true) = (browser::find(), browser::has("pdftotext")) else { return };
+    let (Some(browser), true) = (browser::find(), has("pdftotext")) else { return };
     let folder = tempfile::tempdir().expect("a folder");
     let page = load_page(folder.path());
     let printed = browser.print(&page);

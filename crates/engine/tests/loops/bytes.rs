@@ -4,9 +4,10 @@ use std::io::{Read, Write};
 use std::net::Shutdown;
 
 use pollux_engine::{CloseCause, Counter, Limits, Listeners};
+use pollux_testing::wait_until;
 
 use crate::lines::Lines;
-use crate::peer::{Server, await_that, drivers, read, read_all};
+use crate::peer::{Server, drivers, read, read_all};
 
 fn big(len: usize) -> Vec<u8> {
     (0..len).map(Lines::byte).collect()
@@ -56,7 +57,7 @@ fn a_peer_that_does_not_read_stops_the_server_and_gets_everything_later() {
             writer.shutdown(Shutdown::Write).expect("ended");
         });
         let counters = server.counters(0);
-        await_that("a megabyte of answers", || counters.value(Counter::BytesOut) > 1_000_000);
+        wait_until("a megabyte of answers", || counters.value(Counter::BytesOut) > 1_000_000);
         let answer = read_all(&mut peer);
         feeder.join().expect("all was taken");
         let text = String::from_utf8(answer).expect("ASCII");
@@ -100,7 +101,7 @@ fn lingering_lets_the_last_answer_arrive_before_unread_input() {
         peer.write_all(&[b'x'; 100_000]).expect("nobody resets");
         drop(peer);
         let counters = server.counters(0);
-        await_that("the close", || counters.closed(CloseCause::Session) == 1);
+        wait_until("the close", || counters.closed(CloseCause::Session) == 1);
     }
 }
 
@@ -127,7 +128,7 @@ fn ends_have_their_causes(adjust: fn(&mut Limits)) {
         rustix::net::sockopt::set_socket_linger(&reset, Some(std::time::Duration::ZERO))
             .expect("set");
         drop(reset);
-        await_that("four ends", || counters.closed_total() == 4);
+        wait_until("four ends", || counters.closed_total() == 4);
         let ends = [
             (CloseCause::PeerClosed, 1),
             (CloseCause::Aborted, 1),

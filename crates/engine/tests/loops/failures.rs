@@ -11,10 +11,11 @@ use pollux_engine::{
     Actions, CloseCause, Counter, Driver, Group, GroupConfig, GroupError, Limits, ListenAddress,
     Listener, Listeners, Session,
 };
+use pollux_testing::wait_until;
 use rustix::net::sockopt::set_socket_linger;
 use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
 
-use crate::peer::{Server, await_that, drivers, read, read_all};
+use crate::peer::{Server, drivers, read, read_all};
 use crate::puppet::{Call, Causes, Puppet, Stage};
 
 #[test]
@@ -27,7 +28,7 @@ fn a_reset_in_the_middle_of_an_answer_ends_the_connection() {
         set_socket_linger(&peer, Some(Duration::ZERO)).expect("set");
         drop(peer);
         let counters = server.counters(0);
-        await_that("the end", || counters.closed(CloseCause::PeerReset) == 1);
+        wait_until("the end", || counters.closed(CloseCause::PeerReset) == 1);
         assert_eq!(server.talk(b"echo x\n"), b"hello\necho x\nbye\n", "{driver}");
     }
 }
@@ -50,7 +51,7 @@ fn a_number_that_is_closed_and_opened_at_once_is_another_connection() {
             assert!(round % 3 == 1 || answer.len() == whole.len(), "{driver}: {answer:?}");
         }
         let counters = server.counters(0);
-        await_that("all ends", || counters.open() == 0);
+        wait_until("all ends", || counters.open() == 0);
         assert_eq!(counters.closed_total(), 200, "{driver}");
     }
 }
@@ -157,7 +158,7 @@ fn a_loop_that_panicked_is_not_waited_for() {
     let ListenAddress::Tcp(address) = group.addresses()[0].clone() else { panic!("TCP") };
     let mut peer = TcpStream::connect(address).expect("connected");
     peer.write_all(b"x").expect("written");
-    await_that("the panic", || group.has_lost_a_loop());
+    wait_until("the panic", || group.has_lost_a_loop());
     group.dumper().descriptors().expect("the other one stops");
     group.abort();
     assert!(matches!(group.join(), Err(GroupError::Panicked)));

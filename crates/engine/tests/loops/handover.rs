@@ -9,9 +9,10 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use pollux_engine::{Driver, Group, GroupConfig, Limits, ListenAddress, Listeners, Sockets};
+use pollux_testing::wait_until;
 
 use crate::lines::{Lines, Shared};
-use crate::peer::{DEADLINE, await_that, drivers, file};
+use crate::peer::{DEADLINE, drivers, file};
 
 /// Groups that follow one another.
 const GROUPS: u64 = 8;
@@ -58,7 +59,7 @@ fn nobody_is_lost_while_one_group_takes_the_sockets_over_from_another() {
             let peers: Vec<_> = (0..4).map(|_| greeted(address, &is_over, &count)).collect();
             for number in 1..=GROUPS {
                 let before = count.load(SeqCst);
-                await_that("a connection", || {
+                wait_until("a connection", || {
                     count.load(SeqCst) > before + 5 || peers.iter().any(JoinHandle::is_finished)
                 });
                 // With other numbers of threads than there are sockets, too.

@@ -4,8 +4,9 @@ use std::io::{ErrorKind, Read, Write};
 use std::time::Duration;
 
 use pollux_engine::{CloseCause, Counter, Listeners};
+use pollux_testing::wait_until;
 
-use crate::peer::{Server, await_that, drivers, read, read_all};
+use crate::peer::{Server, drivers, read, read_all};
 
 #[test]
 fn a_peer_that_never_reads_is_cut_at_the_write_deadline() {
@@ -17,7 +18,7 @@ fn a_peer_that_never_reads_is_cut_at_the_write_deadline() {
         let mut peer = server.connect();
         peer.write_all(b"big 100000000\n").expect("written");
         let counters = server.counters(0);
-        await_that("the cut", || counters.closed(CloseCause::SlowReader) == 1);
+        wait_until("the cut", || counters.closed(CloseCause::SlowReader) == 1);
         assert!(read_all(&mut peer).len() < 100_000_000, "{driver}");
     }
 }
@@ -33,7 +34,7 @@ fn at_the_limit_the_listener_pauses_and_recovers() {
         let mut first = [server.connect(), server.connect()];
         first.iter_mut().for_each(|peer| assert_eq!(read(peer, 6), b"hello\n"));
         let mut third = server.connect();
-        await_that("the pause", || counters.value(Counter::FullPauses) > 0);
+        wait_until("the pause", || counters.value(Counter::FullPauses) > 0);
         assert_eq!(counters.open(), 2, "{driver}");
         drop(first);
         assert_eq!(read(&mut third, 6), b"hello\n", "{driver}");
@@ -66,7 +67,7 @@ fn what_is_open_at_the_drain_deadline_is_cut() {
         peer.write_all(b"big 100000000\n").expect("written");
         let group = server.group.take().expect("running");
         let counters = group.views()[0].counters.clone();
-        await_that("some of it sent", || counters.value(Counter::BytesOut) > 100_000);
+        wait_until("some of it sent", || counters.value(Counter::BytesOut) > 100_000);
         group.drain(Duration::from_millis(20));
         group.join().expect("ended well");
         assert_eq!(counters.closed(CloseCause::Drained), 1, "{driver}");

@@ -2,7 +2,7 @@
 //!
 //! A driver that this machine forbids is skipped with the reason; with `POLLUX_FORBID_SKIP` set
 //! that is a failure.
-#![expect(clippy::print_stdout, reason = "a skipped driver is named")]
+#![expect(clippy::print_stdout, reason = "a seed is named")]
 
 mod broadcast;
 mod bytes;

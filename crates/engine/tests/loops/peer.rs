@@ -38,8 +38,7 @@ pub(crate) fn drivers() -> Vec<Driver> {
     let is_there = |driver: &Driver| match Server::start(*driver, 1, Listeners::Single, |_| {}) {
         Ok(_) => true,
         Err(GroupError::Loop(reason)) => {
-            assert!(std::env::var_os("POLLUX_FORBID_SKIP").is_none(), "{driver}: {reason}");
-            println!("{driver} is skipped: {reason}");
+            pollux_testing::skip(format_args!("{driver}: {reason}"));
             false
         }
         Err(other) => panic!("{driver}: {other}"),
@@ -127,13 +126,4 @@ pub(crate) fn read(peer: &mut TcpStream, len: usize) -> Vec<u8> {
     let mut bytes = vec![0; len];
     peer.read_exact(&mut bytes).expect("the bytes come");
     bytes
-}
-
-/// Waits until `condition` holds; a deadline fails loudly.
-pub(crate) fn await_that(what: &str, condition: impl Fn() -> bool) {
-    let end = std::time::Instant::now() + DEADLINE;
-    while !condition() {
-        assert!(std::time::Instant::now() < end, "{what} did not happen in time");
-        std::thread::yield_now();
-    }
 }

@@ -11,9 +11,10 @@ use std::time::{Duration, Instant};
 use pollux_engine::{
     Counter, Driver, Group, GroupConfig, Limits, ListenAddress, Listener, Listeners,
 };
+use pollux_testing::wait_until;
 
 use crate::lines::{Lines, Shared};
-use crate::peer::{DEADLINE, Server, await_that, drivers, file};
+use crate::peer::{DEADLINE, Server, drivers, file};
 use crate::puppet::{Call, Puppet, Stage};
 
 /// Two loops with four places each, behind one TCP port and one unix socket.
@@ -59,7 +60,7 @@ fn a_unix_socket_of_many_loops_leaves_connections_to_those_with_capacity() {
                 peers.iter().for_each(|peer| greet(peer, &what));
                 assert_eq!([open(0), open(1)], [4, 4], "{what}");
                 drop(peers);
-                await_that("all closes", || open(0) + open(1) == 0);
+                wait_until("all closes", || open(0) + open(1) == 0);
             }
         }
     }

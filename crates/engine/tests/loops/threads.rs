@@ -3,8 +3,9 @@
 use std::time::Duration;
 
 use pollux_engine::{Counter, Listeners};
+use pollux_testing::wait_until;
 
-use crate::peer::{Server, await_that, drivers, read};
+use crate::peer::{Server, drivers, read};
 
 const CONNECTIONS: usize = 40;
 
@@ -28,7 +29,7 @@ fn every_strategy_serves_every_connection() {
             let connections: usize = lines.iter().map(Vec::len).sum();
             assert!(connections >= CONNECTIONS, "{driver} {strategy}: {lines:?}");
             drop(peers);
-            await_that("all closed", || (0..3).all(|index| open(index) == 0));
+            wait_until("all closed", || (0..3).all(|index| open(index) == 0));
         }
     }
 }
@@ -57,11 +58,11 @@ fn a_full_loop_leaves_connections_to_those_with_capacity() {
             assert_eq!([open(0), open(1)], [4, 4], "{what}");
             for _ in 0..8 {
                 drop(peers.remove(0));
-                await_that("a close", || open(0) + open(1) == 7);
+                wait_until("a close", || open(0) + open(1) == 7);
                 // Either loop is full now; the other one takes the next connection.
                 peers.extend(greeted(&server, 1, &what));
             }
-            await_that("all counted", || open(0) + open(1) == 8);
+            wait_until("all counted", || open(0) + open(1) == 8);
         }
     }
 }

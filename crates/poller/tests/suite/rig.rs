@@ -8,11 +8,11 @@ use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use pollux_poller::sim::{SimFd, World};
 use pollux_poller::{
     Backend, Error, Event, Events, Interest, Mechanism, Poller, Readiness, Registration, Token,
     Trigger,
 };
+use pollux_sim::{SimFd, World};
 
 use rustix::thread::Pid;
 

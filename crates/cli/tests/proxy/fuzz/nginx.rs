@@ -19,7 +19,6 @@ pub(crate) struct Nginx {
 
 impl Nginx {
     /// One that passes requests on to that address; none where nginx is not installed.
-    #[expect(clippy::print_stdout, reason = "a skipped judge is named")]
     pub(crate) fn start(origin: SocketAddr) -> Option<Self> {
         let folder = tempfile::tempdir().expect("a folder");
         let path = folder.path().display();
@@ -45,8 +44,7 @@ impl Nginx {
         command.arg("-e").arg(folder.path().join("error.log"));
         let child = command.stdin(Stdio::null()).stderr(Stdio::null()).spawn();
         let Ok(child) = child else {
-            assert!(std::env::var_os("POLLUX_FORBID_SKIP").is_none(), "nginx is not installed");
-            println!("nginx is not installed: the strict reader alone judges");
+            pollux_testing::skip(format_args!("nginx is not installed"));
             return None;
         };
         let mut nginx = Self { child, folder };

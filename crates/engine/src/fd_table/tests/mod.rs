@@ -7,8 +7,8 @@ mod world;
 
 use std::time::Duration;
 
-use pollux_poller::sim::{SimFd, World};
 use pollux_poller::{Error, Event, Events, Poller, Readiness, Token, Trigger};
+use pollux_sim::{SimFd, World};
 
 use self::recorder::{Calls, Recorder};
 use super::{Due, FdTable, Watch};

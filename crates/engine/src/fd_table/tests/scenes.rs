@@ -1,7 +1,7 @@
 //! What the notes of the engine ask for, one scene each.
 
-use pollux_poller::sim::{Errno, Fault};
 use pollux_poller::{Interest, Registration};
+use pollux_sim::{Errno, Fault};
 
 use super::*;
 

@@ -6,8 +6,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::os::fd::AsFd;
 
-use pollux_poller::sim::Errno;
 use pollux_poller::{Interest, Registration};
+use pollux_sim::Errno;
 use proptest::prelude::*;
 
 use super::*;

@@ -8,20 +8,20 @@ use std::collections::VecDeque;
 
 use rustix::io::Errno;
 
-use super::object::{Object, Side, Wake};
-use crate::Readiness;
+use crate::object::{Object, Side, Wake};
+use pollux_poller::Readiness;
 
 const PAGE_LEN_BYTES: usize = 4096;
 /// The default of Linux; `F_SETPIPE_SZ` could change it.
 const PAGES_MAX: usize = 16;
 
 /// The end that is read from.
-pub(super) const READER: Side = Side::A;
+pub(crate) const READER: Side = Side::A;
 /// The end that is written to.
-pub(super) const WRITER: Side = Side::B;
+pub(crate) const WRITER: Side = Side::B;
 
 /// A pipe; [`READER`] and [`WRITER`] are its sides.
-pub(super) struct Pipe {
+pub(crate) struct Pipe {
     pages: VecDeque<Page>,
     is_open: [bool; 2],
 }
@@ -33,7 +33,7 @@ struct Page {
 }
 
 impl Pipe {
-    pub(super) fn new() -> Self {
+    pub(crate) fn new() -> Self {
         Self { pages: VecDeque::new(), is_open: [true; 2] }
     }
 

@@ -9,8 +9,8 @@ use std::collections::VecDeque;
 
 use rustix::io::Errno;
 
-use super::object::{Object, Side, Wake};
-use crate::Readiness;
+use crate::object::{Object, Side, Wake};
+use pollux_poller::Readiness;
 
 /// `net.core.wmem_default`, the size of a send buffer that nobody set.
 const SEND_BUFFER_BYTES: usize = 212_992;
@@ -22,7 +22,7 @@ const PAGE_LEN_BYTES: usize = 4096;
 
 /// Two connected sockets.
 #[derive(Default)]
-pub(super) struct Pair {
+pub(crate) struct Pair {
     ends: [End; 2],
 }
 
@@ -53,20 +53,20 @@ struct Buffer {
 
 impl Pair {
     /// `shutdown(2)` with SHUT_WR.
-    pub(super) fn shutdown_write(&mut self, side: Side, wakes: &mut Vec<Wake>) {
+    pub(crate) fn shutdown_write(&mut self, side: Side, wakes: &mut Vec<Wake>) {
         self.ends[side.index()].is_write_shut = true;
         self.ends[side.other().index()].is_read_shut = true;
         wakes.extend([Wake::everybody(side), Wake::everybody(side.other())]);
     }
 
     /// Leaves `ECONNRESET` pending, for the next read that finds no data.
-    pub(super) fn set_error(&mut self, side: Side, wakes: &mut Vec<Wake>) {
+    pub(crate) fn set_error(&mut self, side: Side, wakes: &mut Vec<Wake>) {
         self.ends[side.index()].error = Some(Errno::CONNRESET);
         wakes.push(Wake::of(side, Readiness::ERROR));
     }
 
     /// Puts urgent data in front of `side`, or takes it away.
-    pub(super) fn set_priority(&mut self, side: Side, is_present: bool, wakes: &mut Vec<Wake>) {
+    pub(crate) fn set_priority(&mut self, side: Side, is_present: bool, wakes: &mut Vec<Wake>) {
         self.ends[side.index()].has_priority = is_present;
         if is_present {
             wakes.push(Wake::of(side, data()));

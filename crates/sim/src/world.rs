@@ -13,13 +13,13 @@ use std::time::Duration;
 use rustix::event::{EventfdFlags, eventfd};
 use rustix::io::Errno;
 
-use super::Fault;
-use super::kernel::{FileId, Kernel, PollerId};
-use super::object::{Eventfd, Object, Queue};
-use super::pipe::Pipe;
-use super::poller::SimPoller;
-use super::socket::Pair;
-use crate::Poller;
+use crate::Fault;
+use crate::kernel::{FileId, Kernel, PollerId};
+use crate::object::{Eventfd, Object, Queue};
+use crate::pipe::Pipe;
+use crate::poller::SimPoller;
+use crate::socket::Pair;
+use pollux_poller::Poller;
 
 /// A simulated kernel. Clones are handles of the same world.
 #[derive(Clone, Default)]
@@ -37,9 +37,9 @@ type Action = Box<dyn FnOnce(&World)>;
 
 /// What a world consists of; the poller takes its turns on it.
 #[derive(Default)]
-pub(super) struct State {
-    pub(super) kernel: Kernel,
-    pub(super) clock: Duration,
+pub(crate) struct State {
+    pub(crate) kernel: Kernel,
+    pub(crate) clock: Duration,
     /// By time, and for equal times in the order in which they were scripted.
     script: BTreeMap<(Duration, u64), Action>,
     scripted: u64,
@@ -47,7 +47,7 @@ pub(super) struct State {
     refusals: VecDeque<Errno>,
     wait_errors: VecDeque<Errno>,
     /// How often the world lost notifications so far.
-    pub(super) overflows: u64,
+    pub(crate) overflows: u64,
 }
 
 /// Making things.
@@ -227,8 +227,8 @@ impl World {
     }
 
     /// Runs the actions whose time has come, and those that they script for a time that has.
-    pub(super) fn run_due(&self) {
-        for _ in 0..super::poller::STEPS_MAX {
+    pub(crate) fn run_due(&self) {
+        for _ in 0..crate::poller::STEPS_MAX {
             let action = self.state().pop_due();
             match action {
                 Some(action) => action(self),
@@ -238,35 +238,35 @@ impl World {
         panic!("the script never leaves {:?}: does an action repeat itself?", self.now());
     }
 
-    pub(super) fn state(&self) -> RefMut<'_, State> {
+    pub(crate) fn state(&self) -> RefMut<'_, State> {
         self.0.borrow_mut()
     }
 }
 
 impl State {
     /// The moment until which a sleep lasts: the next scripted one, at most `deadline`.
-    pub(super) fn next_moment(&self, deadline: Option<Duration>) -> Option<Duration> {
+    pub(crate) fn next_moment(&self, deadline: Option<Duration>) -> Option<Duration> {
         let scripted = self.script.keys().next().map(|(moment, _)| *moment);
         scripted.into_iter().chain(deadline).min()
     }
 
     /// Moves the clock on while `sleeper` sleeps.
-    pub(super) fn pass_to(&mut self, moment: Duration, sleeper: PollerId) {
+    pub(crate) fn pass_to(&mut self, moment: Duration, sleeper: PollerId) {
         self.clock = self.clock.max(moment);
         self.kernel.set_waiting(sleeper, true);
     }
 
-    pub(super) fn take_interrupt(&mut self) -> bool {
+    pub(crate) fn take_interrupt(&mut self) -> bool {
         let is_pending = self.interrupts > 0;
         self.interrupts -= usize::from(is_pending);
         is_pending
     }
 
-    pub(super) fn take_refusal(&mut self) -> Option<Errno> {
+    pub(crate) fn take_refusal(&mut self) -> Option<Errno> {
         self.refusals.pop_front()
     }
 
-    pub(super) fn take_wait_error(&mut self) -> Option<Errno> {
+    pub(crate) fn take_wait_error(&mut self) -> Option<Errno> {
         self.wait_errors.pop_front()
     }
 

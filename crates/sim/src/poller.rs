@@ -1,10 +1,11 @@
-//! The poller on the simulated kernel: [`crate::Poller`] with a virtual clock.
+//! The poller on the simulated kernel: [`pollux_poller::Poller`] with a virtual clock.
 //!
 //! Everything towards the caller (tokens, stale events, refusals, counters) is done as the
 //! epoll backend does it, which is the reference. A wait runs what the script has for now, looks
 //! for events, and moves the clock to whatever comes next; only where nothing can ever come but
 //! a waker of another thread does it block.
 
+use std::collections::HashMap;
 use std::os::fd::{AsRawFd, BorrowedFd, RawFd};
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,11 +13,9 @@ use std::time::Duration;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 
-use super::World;
-use super::kernel::PollerId;
-use crate::caps::NANOSECOND;
-use crate::table::{Entry, Table};
-use crate::{
+use crate::World;
+use crate::kernel::PollerId;
+use pollux_poller::{
     Backend, Caps, Counters, Error, Events, FilePolicy, Poller, Registration, SignalMask, Token,
     Waker,
 };
@@ -27,12 +26,55 @@ const DEADLOCK_AFTER: Timespec = Timespec { tv_sec: 20, tv_nsec: 0 };
 
 /// The most scripted steps that one wait takes: an action that schedules itself anew for the
 /// same moment would otherwise never end.
-pub(super) const STEPS_MAX: usize = 1 << 20;
+pub(crate) const STEPS_MAX: usize = 1 << 20;
 
-pub(super) struct SimPoller {
+/// Names one registration towards the simulated kernel.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Key {
+    fd: RawFd,
+    /// Which registration of that number it is.
+    sequence: u64,
+}
+
+/// What the poller knows of a descriptor.
+struct Entry {
+    key: Key,
+    token: Token,
+    how: Registration,
+}
+
+/// Registrations by descriptor number.
+#[derive(Default)]
+struct Table {
+    entries: HashMap<RawFd, Entry>,
+    added: u64,
+}
+
+impl Table {
+    fn next_key(&self, fd: RawFd) -> Key {
+        Key { fd, sequence: self.added }
+    }
+
+    /// Whether the number had an entry, which is gone now.
+    fn insert(&mut self, entry: Entry) -> bool {
+        self.added += 1;
+        self.entries.insert(entry.key.fd, entry).is_some()
+    }
+
+    fn registered(&mut self, fd: RawFd) -> Result<&mut Entry, Error> {
+        self.entries.get_mut(&fd).ok_or(Error::NotRegistered { fd })
+    }
+
+    /// None for one of an earlier use of the number.
+    fn by_key(&self, key: Key) -> Option<&Entry> {
+        self.entries.get(&key.fd).filter(|entry| entry.key == key)
+    }
+}
+
+pub(crate) struct SimPoller {
     world: World,
     id: PollerId,
-    table: Table<()>,
+    table: Table,
     waker: Waker,
     caps: Caps,
     counters: Arc<Counters>,
@@ -40,11 +82,11 @@ pub(super) struct SimPoller {
 }
 
 impl SimPoller {
-    pub(super) fn open(world: World) -> Result<Self, Error> {
+    pub(crate) fn open(world: World) -> Result<Self, Error> {
         let waker = Waker::new()?;
         let id = world.state().kernel.open_poller();
         let overflows_seen = world.state().overflows;
-        let (table, counters) = (Table::new(), Arc::default());
+        let (table, counters) = (Table::default(), Arc::default());
         Ok(Self { world, id, table, waker, caps: CAPS, counters, overflows_seen })
     }
 
@@ -131,39 +173,38 @@ impl Poller for SimPoller {
         }
         let key = self.table.next_key(raw);
         self.world.state().kernel.add(self.id, raw, key, how).map_err(ctl_error(raw))?;
-        if self.table.remove(raw).is_some() {
+        if self.table.insert(Entry { key, token, how }) {
             self.counters.closed_without_delete.add(1);
         }
-        self.table.insert(raw, Entry { token, how, state: () });
         Ok(())
     }
 
     fn modify(&mut self, fd: BorrowedFd<'_>, token: Token, how: Registration) -> Result<(), Error> {
         self.caps.check(how)?;
         let raw = fd.as_raw_fd();
-        let is_exclusive = self.table.registered(fd)?.how.exclusive;
+        let Entry { key, how: before, .. } = *self.table.registered(raw)?;
+        let is_exclusive = before.exclusive;
         if is_exclusive || how.exclusive {
             return Err(EXCLUSIVE_MODIFY);
         }
         self.count_update();
-        let key = self.table.key(raw).expect("looked up above");
         self.world.state().kernel.modify(self.id, raw, key, how).map_err(ctl_error(raw))?;
-        let entry = self.table.registered(fd)?;
+        let entry = self.table.registered(raw)?;
         (entry.token, entry.how) = (token, how);
         Ok(())
     }
 
     fn delete(&mut self, fd: BorrowedFd<'_>) -> Result<(), Error> {
         let raw = fd.as_raw_fd();
-        self.table.registered(fd)?;
+        self.table.registered(raw)?;
         self.count_update();
-        self.table.remove(raw);
+        self.table.entries.remove(&raw);
         self.world.state().kernel.delete(self.id, raw).map_err(ctl_error(raw))
     }
 
     fn forget(&mut self, fd: BorrowedFd<'_>) -> Result<(), Error> {
-        self.table.registered(fd)?;
-        self.table.remove(fd.as_raw_fd());
+        self.table.registered(fd.as_raw_fd())?;
+        self.table.entries.remove(&fd.as_raw_fd());
         self.counters.updates_asked.add(1);
         self.counters.updates_merged.add(1);
         Ok(())
@@ -219,7 +260,7 @@ const CAPS: Caps = Caps {
     deferred_changes: false,
     holds_files: false,
     fds_max: None,
-    timeout_step: NANOSECOND,
+    timeout_step: Duration::from_nanos(1),
     notes: Vec::new(),
 };
 

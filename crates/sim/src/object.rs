@@ -8,51 +8,51 @@ use std::collections::VecDeque;
 
 use rustix::io::Errno;
 
-use crate::Readiness;
+use pollux_poller::Readiness;
 
 /// One end of an object with two ends; objects with one have [`Side::A`] only.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
-pub(super) enum Side {
+pub(crate) enum Side {
     A,
     B,
 }
 
 impl Side {
-    pub(super) const fn other(self) -> Self {
+    pub(crate) const fn other(self) -> Self {
         match self {
             Self::A => Self::B,
             Self::B => Self::A,
         }
     }
 
-    pub(super) const fn index(self) -> usize {
+    pub(crate) const fn index(self) -> usize {
         self as usize
     }
 }
 
 /// A call of the wait queue of one side.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) struct Wake {
-    pub(super) side: Side,
+pub(crate) struct Wake {
+    pub(crate) side: Side,
     /// Only watchers of these conditions are called; none means everybody.
-    pub(super) key: Readiness,
+    pub(crate) key: Readiness,
     /// Exclusive watchers are called like others, not only until one of them was woken.
-    pub(super) is_for_all: bool,
+    pub(crate) is_for_all: bool,
 }
 
 impl Wake {
-    pub(super) const fn of(side: Side, key: Readiness) -> Self {
+    pub(crate) const fn of(side: Side, key: Readiness) -> Self {
         Self { side, key, is_for_all: false }
     }
 
     /// What ends and errors do: everybody looks again.
-    pub(super) const fn everybody(side: Side) -> Self {
+    pub(crate) const fn everybody(side: Side) -> Self {
         Self { side, key: Readiness::NONE, is_for_all: true }
     }
 }
 
 /// A thing that descriptors can name. Operations never block: they give `EAGAIN`.
-pub(super) trait Object {
+pub(crate) trait Object {
     /// What `poll(2)` would find at `side`.
     fn readiness(&self, side: Side) -> Readiness;
 
@@ -72,14 +72,14 @@ pub(super) trait Object {
     fn release(&mut self, side: Side, wakes: &mut Vec<Wake>);
 
     /// What only sockets can do; `None` where this is not a socket.
-    fn as_socket(&mut self) -> Option<&mut super::socket::Pair> {
+    fn as_socket(&mut self) -> Option<&mut crate::socket::Pair> {
         None
     }
 }
 
 /// `eventfd(2)`: every write of 8 bytes adds one, a read takes all.
 #[derive(Default)]
-pub(super) struct Eventfd {
+pub(crate) struct Eventfd {
     count: u64,
 }
 
@@ -129,13 +129,13 @@ impl Object for Eventfd {
 }
 
 /// A message queue as `mq_overview(7)` has it: each write is one message, each read takes one.
-pub(super) struct Queue {
+pub(crate) struct Queue {
     messages: VecDeque<usize>,
     capacity_messages: usize,
 }
 
 impl Queue {
-    pub(super) fn new(capacity_messages: usize) -> Self {
+    pub(crate) fn new(capacity_messages: usize) -> Self {
         assert!(capacity_messages > 0, "a queue for no message can't be made (EINVAL)");
         Self { messages: VecDeque::new(), capacity_messages }
     }

@@ -8,10 +8,10 @@ use std::collections::BTreeMap;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::time::{Duration, Instant};
 
-use pollux_poller::sim::{SimFd, World};
 use pollux_poller::{
     Backend, Caps, Error, Events, Interest, Poller, Readiness, Registration, Token, Trigger,
 };
+use pollux_sim::{SimFd, World};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::net::{AddressFamily, SendFlags, Shutdown, SocketFlags, SocketType};
 use rustix::pipe::PipeFlags;

@@ -19,26 +19,26 @@ use std::os::fd::RawFd;
 
 use rustix::io::Errno;
 
-use super::object::{Object, Side, Wake};
-use crate::table::Key;
-use crate::{Readiness, Registration, Trigger};
+use crate::object::{Object, Side, Wake};
+use crate::poller::Key;
+use pollux_poller::{Readiness, Registration, Trigger};
 
 /// One open file: a side of an object. Duplicated descriptors share it.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
-pub(super) struct FileId {
+pub(crate) struct FileId {
     object: u64,
     side: Side,
 }
 
 /// Names one simulated epoll instance.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
-pub(super) struct PollerId(u64);
+pub(crate) struct PollerId(u64);
 
 /// Watches are numbered in the order in which they were added.
 type WatchId = u64;
 
 #[derive(Default)]
-pub(super) struct Kernel {
+pub(crate) struct Kernel {
     objects: BTreeMap<u64, Box<dyn Object>>,
     files: BTreeMap<FileId, File>,
     descriptors: BTreeMap<RawFd, FileId>,
@@ -80,14 +80,14 @@ impl Kernel {
     }
 
     /// Brings an object into the world; its files are opened by [`Kernel::install`].
-    pub(super) fn create(&mut self, object: Box<dyn Object>) -> [FileId; 2] {
+    pub(crate) fn create(&mut self, object: Box<dyn Object>) -> [FileId; 2] {
         let id = self.next_id();
         self.objects.insert(id, object);
         [Side::A, Side::B].map(|side| FileId { object: id, side })
     }
 
     /// Makes `fd` a descriptor of `file`.
-    pub(super) fn install(&mut self, fd: RawFd, file: FileId) {
+    pub(crate) fn install(&mut self, fd: RawFd, file: FileId) {
         self.files.entry(file).or_default().descriptors_open += 1;
         let before = self.descriptors.insert(fd, file);
         assert!(before.is_none(), "descriptor {fd} is open in this world already");
@@ -95,7 +95,7 @@ impl Kernel {
 
     /// Closes `fd`. With its last descriptor a file loses its watches and its object is notified of
     /// the end; with its last file an object is gone.
-    pub(super) fn close(&mut self, fd: RawFd) {
+    pub(crate) fn close(&mut self, fd: RawFd) {
         let file = self.descriptors.remove(&fd).expect("only open descriptors are closed");
         let state = self.files.get_mut(&file).expect("a descriptor names a file");
         state.descriptors_open -= 1;
@@ -113,15 +113,15 @@ impl Kernel {
         }
     }
 
-    pub(super) fn file(&self, fd: RawFd) -> Option<FileId> {
+    pub(crate) fn file(&self, fd: RawFd) -> Option<FileId> {
         self.descriptors.get(&fd).copied()
     }
 
-    pub(super) fn write(&mut self, file: FileId, len_bytes: usize) -> Result<usize, Errno> {
+    pub(crate) fn write(&mut self, file: FileId, len_bytes: usize) -> Result<usize, Errno> {
         self.change(file, |object, wakes| object.write(file.side, len_bytes, wakes))
     }
 
-    pub(super) fn read(&mut self, file: FileId, len_bytes: usize) -> Result<usize, Errno> {
+    pub(crate) fn read(&mut self, file: FileId, len_bytes: usize) -> Result<usize, Errno> {
         self.change(file, |object, wakes| object.read(file.side, len_bytes, wakes))
     }
 
@@ -129,10 +129,10 @@ impl Kernel {
     ///
     /// # Panics
     /// When it is not a socket: nothing else of the model has errors, priority or a shutdown.
-    pub(super) fn change_socket(
+    pub(crate) fn change_socket(
         &mut self,
         file: FileId,
-        what: impl FnOnce(&mut super::socket::Pair, Side, &mut Vec<Wake>),
+        what: impl FnOnce(&mut crate::socket::Pair, Side, &mut Vec<Wake>),
     ) {
         self.change(file, |object, wakes| {
             let socket = object.as_socket().expect("the descriptor names no socket");
@@ -158,13 +158,13 @@ impl Kernel {
 
 /// Pollers and what they watch.
 impl Kernel {
-    pub(super) fn open_poller(&mut self) -> PollerId {
+    pub(crate) fn open_poller(&mut self) -> PollerId {
         let id = PollerId(self.next_id());
         self.pollers.insert(id, Instance::default());
         id
     }
 
-    pub(super) fn close_poller(&mut self, poller: PollerId) {
+    pub(crate) fn close_poller(&mut self, poller: PollerId) {
         let instance = self.pollers.remove(&poller).expect("a poller is closed once");
         for watch in instance.by_descriptor.into_values() {
             let watch = self.watches.remove(&watch).expect("a poller knows its watches");
@@ -174,7 +174,7 @@ impl Kernel {
     }
 
     /// `EPOLL_CTL_ADD`: `EPERM` for a descriptor that is not of this world.
-    pub(super) fn add(
+    pub(crate) fn add(
         &mut self,
         poller: PollerId,
         fd: RawFd,
@@ -195,7 +195,7 @@ impl Kernel {
     }
 
     /// `EPOLL_CTL_MOD`.
-    pub(super) fn modify(
+    pub(crate) fn modify(
         &mut self,
         poller: PollerId,
         fd: RawFd,
@@ -210,14 +210,14 @@ impl Kernel {
     }
 
     /// `EPOLL_CTL_DEL`.
-    pub(super) fn delete(&mut self, poller: PollerId, fd: RawFd) -> Result<(), Errno> {
+    pub(crate) fn delete(&mut self, poller: PollerId, fd: RawFd) -> Result<(), Errno> {
         let id = self.watch_of(poller, fd)?;
         self.unwatch(id);
         Ok(())
     }
 
     /// Takes up to `capacity` ready watches of `poller`, those that were ready longest first.
-    pub(super) fn harvest(&mut self, poller: PollerId, capacity: usize) -> Vec<(Key, Readiness)> {
+    pub(crate) fn harvest(&mut self, poller: PollerId, capacity: usize) -> Vec<(Key, Readiness)> {
         let mut listed = std::mem::take(&mut self.instance(poller).ready);
         let (mut found, mut again) = (Vec::new(), Vec::new());
         while found.len() < capacity {
@@ -239,17 +239,17 @@ impl Kernel {
     }
 
     /// Says that `poller` sleeps, or no longer: a wake of an exclusive watch stops there.
-    pub(super) fn set_waiting(&mut self, poller: PollerId, is_waiting: bool) {
+    pub(crate) fn set_waiting(&mut self, poller: PollerId, is_waiting: bool) {
         self.instance(poller).is_waiting = is_waiting;
     }
 
     /// Wakes the watches of one file without a change of its object.
-    pub(super) fn wake_for_nothing(&mut self, file: FileId) {
+    pub(crate) fn wake_for_nothing(&mut self, file: FileId) {
         self.wake(file, Wake::everybody(file.side));
     }
 
     /// Has every edge registration looked at again.
-    pub(super) fn wake_all_edges(&mut self) {
+    pub(crate) fn wake_all_edges(&mut self) {
         let edges = self.watches.iter().filter(|(_, watch)| watch.how.trigger == Trigger::Edge);
         for id in edges.map(|(id, _)| *id).collect::<Vec<_>>() {
             self.list(id);

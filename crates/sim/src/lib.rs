@@ -2,13 +2,13 @@
 //! loop be tested without a kernel.
 //!
 //! A [`World`] owns model objects (pipes, socket pairs, eventfds, message queues), a clock, a
-//! script and the faults that are still to come. [`World::open`] gives a [`crate::Poller`] on it
-//! that does what `epoll(7)` does, checked against the real one by `tests/sim_against_epoll.rs`
+//! script and the faults that are still to come. [`World::open`] gives a [`pollux_poller::Poller`] on it
+//! that does what `epoll(7)` does, checked against the real one by `tests/against_epoll.rs`
 //! and `tests/random_operations.rs`. It never sleeps and never asks the real kernel what is
-//! ready: virtual time passes at once. One thread only; a [`crate::Waker`] may still travel.
+//! ready: virtual time passes at once. One thread only; a [`pollux_poller::Waker`] may still travel.
 //!
 //! ```
-//! use pollux_poller::sim::World;
+//! use pollux_sim::World;
 //! use pollux_poller::{Events, Interest, Registration, Token, Trigger};
 //! use std::os::fd::AsFd;
 //! use std::time::Duration;
@@ -33,6 +33,7 @@
 //! # What the model leaves out
 //! Blocking descriptors, listening and connecting sockets, changed buffer sizes, nested pollers,
 //! regular files. A descriptor that is not of this world is refused like a regular file.
+#![forbid(unsafe_code)]
 
 mod kernel;
 mod object;

@@ -1,0 +1,62 @@
+//! What the tests of all crates share: skips that CI can forbid, and waiting for a thing.
+//!
+//! Only tests use it, those of every floor.
+#![forbid(unsafe_code)]
+
+use std::fmt::Display;
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+/// Set by CI: what a machine lacks fails the test then.
+pub const FORBID_SKIP: &str = "POLLUX_FORBID_SKIP";
+
+/// How long [`wait_until`] waits: far longer than a thing takes on a loaded machine.
+pub const DEADLINE: Duration = Duration::from_secs(20);
+
+/// Says why something is not tested on this machine.
+///
+/// # Panics
+/// With `POLLUX_FORBID_SKIP` set.
+#[expect(clippy::print_stderr, reason = "a skipped test says why")]
+pub fn skip(why: impl Display) {
+    assert!(std::env::var_os(FORBID_SKIP).is_none(), "{why}");
+    eprintln!("skipped: {why}");
+}
+
+/// Whether `program` can be started; where it can't, the test is skipped.
+///
+/// # Panics
+/// As [`skip`].
+#[must_use]
+pub fn has(program: &str) -> bool {
+    let mut command = Command::new(program);
+    command.arg("--version").stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+    let is_there = command.status().is_ok();
+    if !is_there {
+        skip(format_args!("{program} is not installed"));
+    }
+    is_there
+}
+
+/// Waits until `condition` holds, for what gives no event to wait for.
+///
+/// # Panics
+/// When it does not within [`DEADLINE`]; `what` says what was waited for.
+pub fn wait_until(what: impl Display, mut condition: impl FnMut() -> bool) {
+    wait_for(what, || condition().then_some(()));
+}
+
+/// Waits until `see` sees something, and gives it.
+///
+/// # Panics
+/// As [`wait_until`].
+pub fn wait_for<T>(what: impl Display, mut see: impl FnMut() -> Option<T>) -> T {
+    let begun = Instant::now();
+    loop {
+        if let Some(seen) = see() {
+            return seen;
+        }
+        assert!(begun.elapsed() < DEADLINE, "{what} did not happen within {DEADLINE:?}");
+        std::thread::yield_now();
+    }
+}
