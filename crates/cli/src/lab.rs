@@ -12,7 +12,7 @@ use pollux_lab::compare::{self, Change};
 use pollux_lab::experiments::{self, Experiment};
 use pollux_lab::host::sources::Sources;
 use pollux_lab::job::{self, DEFAULT_JOB, Job, VERSION_JOB};
-use pollux_lab::plan::{Machine, Plan, Resources, Wanted, commands, missing_here};
+use pollux_lab::plan::{self, Machine, Plan, Resources, Wanted, missing_here};
 use pollux_lab::record::{Badge, Ending, Record, ResultRow, Verdict};
 use pollux_lab::run::{Runner, Scratch, Stop};
 use pollux_lab::{report, store};
@@ -122,7 +122,7 @@ fn exit_code(record: &Record, is_gate: bool, is_strict: bool, signal: i32) -> Ex
 
 fn plan(target: &str, flags: JobFlags) -> Result<Plan, Failure> {
     let job = job::read(target, flags.given).map_err(Failure::usage)?;
-    let faults = commands::faults(&job);
+    let faults = plan::faults(&job);
     if !faults.is_empty() {
         return Err(Failure::usage(faults.join("\n")));
     }

@@ -9,20 +9,16 @@
 #![forbid(unsafe_code)]
 
 mod check;
-mod clocks;
 mod counters;
 mod demands;
-mod descriptors;
 pub mod host;
-mod memory;
+mod limits;
 mod network;
 mod processors;
 mod programs;
-mod queues;
 mod quota;
 mod readings;
 mod remedy;
-mod rings;
 pub mod room;
 mod sandbox;
 mod script;
@@ -75,14 +71,14 @@ impl Diagnosis {
     #[must_use]
     pub fn of(readings: &Readings, demands: &Demands<'_>, asked: Option<Asked>) -> Self {
         let all = [
-            descriptors::checks(readings, demands),
+            limits::descriptor_checks(readings, demands),
             network::checks(readings),
             processors::checks(readings),
-            clocks::checks(readings),
-            memory::checks(readings),
-            rings::checks(readings),
+            processors::clock_checks(readings),
+            limits::memory_checks(readings),
+            limits::ring_checks(readings),
             sandbox::checks(readings),
-            queues::checks(readings, demands),
+            limits::queue_checks(readings, demands),
             programs::checks(readings),
             counters::checks(readings),
         ];

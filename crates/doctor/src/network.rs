@@ -3,7 +3,7 @@
 use pollux_report::number::count;
 
 use super::check::{Check, Concern, Judgement, Subject};
-use super::descriptors::DEAD_CONNECTIONS;
+use super::limits::DEAD_CONNECTIONS;
 use super::readings::Readings;
 use super::remedy::Remedy;
 use crate::host::Reading;

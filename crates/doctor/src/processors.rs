@@ -1,12 +1,15 @@
 //! CPUs: how many, whose they are, how steady they run, and who else is on them.
+//!
+//! What times are read from, and how late a timer may be.
 
-use super::check::{Check, Concern, Judgement, Subject};
+use super::check::Concern::{Churn, Dead, Everything, Queues, Servers, Sweep};
+use pollux_report::number::count;
+
+use super::check::{Check, Judgement, Subject};
 use super::readings::Readings;
 use super::remedy::Remedy;
 use crate::host::Reading;
 use crate::host::gates::GateLimits;
-
-use Concern::{Churn, Dead, Everything, Queues, Servers, Sweep};
 
 /// Reader and writer, or server and generator.
 const CPUS_MIN: u64 = 2;
@@ -20,7 +23,7 @@ const NOHZ_FULL: &str = "/sys/devices/system/cpu/nohz_full";
 
 pub(super) fn checks(readings: &Readings) -> Vec<Check> {
     vec![
-        count(readings),
+        number(readings),
         quota(readings),
         isolated(readings),
         nohz_full(readings),
@@ -37,7 +40,7 @@ fn cpus(readings: &Readings) -> Reading<u64> {
     readings.environment.cpus_allowed.clone().map(|cpus| cpus as u64)
 }
 
-fn count(readings: &Readings) -> Check {
+fn number(readings: &Readings) -> Check {
     let concerns = &[Servers, Dead, Churn, Sweep, Queues];
     let subject = Subject { name: "cpus_allowed", unit: Some("CPUs"), concerns };
     let wanted = format!("{CPUS_WANTED} or more");
@@ -210,6 +213,45 @@ fn cpu_list(text: &str) -> Option<Vec<u32>> {
         cpus.extend(first.parse().ok()?..=last.parse::<u32>().ok()?);
     }
     Some(cpus)
+}
+
+/// Clock sources that are read without entering the kernel or leaving the virtual machine.
+const FAST: [&str; 3] = ["tsc", "arch_sys_counter", "riscv_clocksource"];
+/// The kernel's default; a wait ends so much later.
+const SLACK_NS: u64 = 50_000;
+const CURRENT: &str = "/sys/devices/system/clocksource/clocksource0/current_clocksource";
+const AVAILABLE: &str = "/sys/devices/system/clocksource/clocksource0/available_clocksource";
+
+pub(super) fn clock_checks(readings: &Readings) -> Vec<Check> {
+    vec![clock_source(readings), timer_slack(readings)]
+}
+
+fn clock_source(readings: &Readings) -> Check {
+    let name = "clock_source";
+    let subject = Subject { name, unit: None, concerns: &[Everything] };
+    let wanted = "tsc, or the architecture's own counter";
+    subject.judge(readings.environment.clocksource.clone(), wanted, |source| {
+        let available = readings.files.text(AVAILABLE);
+        let faster = available.value().and_then(|list| {
+            list.split_ascii_whitespace().find(|name| FAST.contains(name)).map(str::to_owned)
+        });
+        let what = "each reading of the clock costs more, up to a microsecond: latencies and small \
+                    windows suffer";
+        Judgement::unless(FAST.contains(&source.as_str()), what)
+            .mended_by(faster.map(|faster| Remedy::write(&faster, CURRENT)))
+    })
+}
+
+fn timer_slack(readings: &Readings) -> Check {
+    let name = "timer_slack_ns";
+    let subject = Subject { name, unit: Some("ns"), concerns: &[Everything] };
+    let wanted = format!("at most {}: the kernel's default", count(SLACK_NS));
+    subject.judge(readings.files.number("/proc/self/timerslack_ns"), wanted, |slack| {
+        let what = format!("timers and intervals end up to {} ns late", count(*slack));
+        let remedy =
+            Remedy::of_command(format!("echo {SLACK_NS} | sudo tee /proc/$$/timerslack_ns"));
+        Judgement::unless(*slack <= SLACK_NS, what).mended_by(remedy)
+    })
 }
 
 #[cfg(test)]

@@ -9,10 +9,10 @@ use std::time::Duration;
 
 use pollux_poller::Waker;
 
-use crate::adopting;
 use crate::clock::Clock;
 use crate::completion::CompletionLoop;
-use crate::hand_out::HandOut;
+use crate::connecting;
+use crate::member::HandOut;
 use crate::readiness::ReadinessLoop;
 use crate::{
     AdoptError, CloseCause, ConnectError, ConnectTo, ConnectionId, Counter, Counters, Driver,
@@ -279,7 +279,7 @@ impl<S: Session> EventLoop<S> {
         socket: OwnedFd,
         session: S,
     ) -> Result<ConnectionId, (OwnedFd, S, AdoptError)> {
-        if let Err(error) = adopting::check(socket.as_fd()) {
+        if let Err(error) = connecting::check(socket.as_fd()) {
             return Err((socket, session, error));
         }
         let this = &mut self.0;

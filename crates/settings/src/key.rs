@@ -6,10 +6,10 @@
 use std::ops::RangeInclusive;
 
 use crate::describe::{Places, Row, Takes};
+use crate::given::{Item, Said};
 use crate::keys::{Keys, between};
 use crate::kind::{Kind, boolean};
 use crate::mistake::Place;
-use crate::said::{Item, Said};
 
 /// A key that is asked for: what it is, then what it accepts.
 #[must_use = "a key is asked for by what it accepts"]

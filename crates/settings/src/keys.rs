@@ -13,9 +13,9 @@ use toml::de::{DeTable, DeValue};
 
 use crate::describe::{Places, Row, Section};
 use crate::given::Reading;
+use crate::given::{Item, Said};
 use crate::key::{Key, ReadItem};
 use crate::mistake::{Place, did_you_mean, shown};
-use crate::said::{Item, Said};
 
 /// The settings of a command, as a type that it owns. [`table!`](crate::table) makes one of a struct.
 pub trait Table: Sized {

@@ -88,7 +88,6 @@ mod keys;
 mod kind;
 mod mistake;
 mod page;
-mod said;
 mod table;
 #[cfg(test)]
 mod tests;

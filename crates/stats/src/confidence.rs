@@ -4,8 +4,8 @@
 //! report a bound beyond what the data can support.
 
 use super::rng::Rng;
-use super::student::student_t_quantile;
 use super::summary::quantile_of_sorted;
+use super::summary::student_t_quantile;
 
 /// Resamples of a published interval: its bounds then move by about 1 % of its width with the seed.
 const RESAMPLES_DEFAULT: usize = 10_000;

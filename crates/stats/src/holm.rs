@@ -5,7 +5,7 @@
 //! and not a question, so it stays out, as do baselines and failed arms.
 
 use super::ratio::RatioEstimate;
-use super::student::{student_t_cdf, student_t_quantile};
+use super::summary::{student_t_cdf, student_t_quantile};
 use super::verdict::{Delta, Direction, Verdict, band_log, clearance, degrees_of_freedom};
 
 /// The chance, at most, that a table with no real difference shows even one.

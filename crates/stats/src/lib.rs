@@ -43,13 +43,11 @@ pub mod agree;
 mod blocks;
 mod confidence;
 mod holm;
-mod outlier;
 mod ratio;
 mod rng;
 mod share;
 mod steady;
 mod stopping;
-mod student;
 mod summary;
 mod turns;
 mod verdict;
@@ -62,14 +60,14 @@ mod turns_acceptance;
 pub use blocks::block_order;
 pub use confidence::{Interval, Method, Resampling};
 pub use holm::{FAMILY_ERROR_RATE, Row, holm};
-pub use outlier::{Outlier, tukey_flags};
 pub use ratio::{RatioError, RatioEstimate, log_ratios};
 pub use rng::Rng;
 pub use share::{gini, lorenz, lorenz_at, mean_shares};
 pub use steady::{Steadiness, steadiness};
 pub use stopping::StoppingRule;
-pub use student::{student_t_cdf, student_t_quantile};
+pub use summary::{Outlier, tukey_flags};
 pub use summary::{mean, mean_half_width_rel, median, quantile, standard_deviation};
+pub use summary::{student_t_cdf, student_t_quantile};
 pub use turns::{
     Aim, Effort, Levels, ROUNDS_MAX, ROUNDS_MIN, SETS_MAX, SETS_MIN, SETS_NARROW, SetRatio, Trial,
     rounds_within, set_ratio,

@@ -11,7 +11,7 @@
 
 use std::time::Duration;
 
-use super::student::student_t_quantile;
+use super::summary::student_t_quantile;
 use super::summary::{mean, median, standard_deviation};
 
 /// Share of a set's rounds that is trimmed at each end: rounds that an interrupt or a neighbour hit.

@@ -6,7 +6,7 @@
 use super::confidence::Method;
 use super::holm::FAMILY_ERROR_RATE;
 use super::ratio::RatioEstimate;
-use super::student::student_t_quantile;
+use super::summary::student_t_quantile;
 use super::turns::{SETS_MIN, more_sets};
 
 /// No forecast goes beyond this: a comparison that needs a thousand more blocks needs another machine.

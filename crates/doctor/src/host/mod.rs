@@ -14,7 +14,6 @@ mod facts;
 pub mod gates;
 pub mod machine;
 pub mod process;
-mod profiling;
 pub mod programs;
 pub mod sources;
 pub mod switches;
@@ -29,7 +28,7 @@ use std::path::Path;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 pub use facts::{Fact, LOAD_AVERAGE};
-pub use profiling::Profiling;
+pub use symbols::Profiling;
 
 /// A figure, or the reason why there is none.
 ///

@@ -4,10 +4,12 @@
 //! [`Profile`]. Kernel addresses become function names; user addresses are only grouped by the
 //! file they lie in, because what differs between event mechanisms happens in the kernel. A share
 //! is never shown without the number of samples it rests on.
+//!
+//! A profile: samples of the CPU clock over all threads of a process.
 
 use std::collections::HashMap;
 
-use pollux_sys::perf::Sample;
+use pollux_sys::perf::{Sample, Sampler, SamplerOptions};
 use serde::{Deserialize, Serialize};
 
 use super::Reading;
@@ -180,22 +182,76 @@ fn parse_module(line: &str) -> Option<Module> {
     })
 }
 
+/// Lines of a profile that are kept; what is below is a long tail of single samples.
+const SYMBOLS_MAX: usize = 60;
+
+/// A profile under way, or why there is none.
+pub struct Profiling {
+    pid: u32,
+    sampler: Reading<Sampler>,
+    samples: Vec<Sample>,
+}
+
+impl Profiling {
+    /// Starts to sample process `pid` `rate_hz` times per second of CPU time.
+    #[must_use]
+    pub fn start(pid: u32, rate_hz: u32) -> Self {
+        let options = SamplerOptions { frequency_hz: u64::from(rate_hz), excludes_kernel: false };
+        let sampler = Sampler::of_process(pid, options)
+            .and_then(|sampler| sampler.enable().map(|()| sampler));
+        let sampler = Reading::from_io("sampling the CPU clock", sampler)
+            .or_enable_with("sudo sysctl kernel.perf_event_paranoid=1");
+        Self { pid, sampler, samples: Vec::new() }
+    }
+
+    /// Empties the kernel's buffers, at the end of each interval.
+    pub fn drain(&mut self) {
+        if let Reading::Value(sampler) = &mut self.sampler {
+            self.samples.append(&mut sampler.drain());
+        }
+    }
+
+    /// Number of samples, and the symbols that they fell into.
+    #[must_use]
+    pub fn finish(mut self) -> (Option<Reading<u64>>, Vec<SymbolShare>) {
+        if let Reading::Value(sampler) = &self.sampler {
+            // A sampler that can't be stopped continues until it is dropped, below.
+            let _ = sampler.disable();
+        }
+        self.drain();
+        let kernel = KernelSymbols::load();
+        let user = UserModules::of_process(self.pid);
+        let profile = self
+            .sampler
+            .map(|sampler| Profile::of(&self.samples, sampler.samples_lost(), &kernel, &user));
+        match profile {
+            Reading::Value(mut profile) => {
+                profile.shares.truncate(SYMBOLS_MAX);
+                (Some(Reading::Value(profile.samples_total)), profile.shares)
+            }
+            Reading::Unavailable { reason, enable } => {
+                (Some(Reading::Unavailable { reason, enable }), Vec::new())
+            }
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
     const KALLSYMS: &str = "\
-        ffffffff81000000 T _stext\n\
-        ffffffff81000000 T _text\n\
-        ffffffff81000400 t pipe_read\n\
-        ffffffff81000300 T do_epoll_wait\n\
-        ffffffff81000350 D some_data\n\
-        ffffffffc0000010 t virtio_poll\t[virtio_net]\n";
+    ffffffff81000000 T _stext\n\
+    ffffffff81000000 T _text\n\
+    ffffffff81000400 t pipe_read\n\
+    ffffffff81000300 T do_epoll_wait\n\
+    ffffffff81000350 D some_data\n\
+    ffffffffc0000010 t virtio_poll\t[virtio_net]\n";
     const MAPS: &str = "\
-        55d000000000-55d000001000 r--p 00000000 fe:00 17 /opt/bin/pollux\n\
-        55d000001000-55d000009000 r-xp 00001000 fe:00 17 /opt/bin/pollux (deleted)\n\
-        7f0000000000-7f0000002000 r-xp 00000000 00:00 0 \n\
-        7ffc00000000-7ffc00002000 r-xp 00000000 00:00 0                  [vdso]\n";
+    55d000000000-55d000001000 r--p 00000000 fe:00 17 /opt/bin/pollux\n\
+    55d000001000-55d000009000 r-xp 00001000 fe:00 17 /opt/bin/pollux (deleted)\n\
+    7f0000000000-7f0000002000 r-xp 00000000 00:00 0 \n\
+    7ffc00000000-7ffc00002000 r-xp 00000000 00:00 0                  [vdso]\n";
 
     fn sample(ip: u64, is_kernel: bool) -> Sample {
         Sample { ip, is_kernel, pid: 1, tid: 1 }

@@ -31,7 +31,7 @@ use pollux_sys::ring::{InFlight, Shots, StreamCompletion};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 
-use super::label::{Kind, numbered};
+use super::slots::{Kind, numbered};
 use super::turns::{errno, is};
 use super::{CompletionLoop, shots_of};
 use crate::admission::Queue;

@@ -8,7 +8,7 @@ use pollux_sys::ring::Shots;
 use rustix::io::Errno;
 
 use super::CompletionLoop;
-use super::label::{Kind, label};
+use super::slots::{Kind, label};
 use super::waiting::POLLOUT;
 use crate::connecting::{Begun, ConnectError, ConnectTo, begin, outcome};
 use crate::conversation::{Conversation, Occasion, Progress};

@@ -18,8 +18,8 @@ use pollux_sys::ring::{Received, Shots};
 use rustix::net::{Shutdown, shutdown};
 
 use super::CompletionLoop;
-use super::label::{Kind, label, numbered};
 use super::sending::{RingIo, SendMarks};
+use super::slots::{Kind, label, numbered};
 use super::waiting::POLLIN;
 use crate::actions::Ending;
 use crate::conversation::{Conversation, Occasion, Progress, Turn};

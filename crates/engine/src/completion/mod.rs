@@ -18,7 +18,6 @@
 mod accepting;
 mod connecting;
 mod connection;
-mod label;
 #[cfg(test)]
 mod overflow_tests;
 mod pace;
@@ -44,16 +43,16 @@ use crate::admission::Admission;
 use crate::alarm::Alarm;
 use crate::clock::Clock;
 use crate::conversation::{Conversation, Occasion, Progress};
-use crate::hand_out::HandOut;
+use crate::member::HandOut;
 use crate::sources::Sources;
 use crate::timers::Timers;
 use crate::{CloseCause, ConnectionId, Counter, Counters, Limits, Now, Session};
 use accepting::Listening;
 use connection::Connection;
-use label::{Kind, numbered};
 use pace::Pace;
 use sending::TurnSend;
 use slots::Slots;
+use slots::{Kind, numbered};
 
 /// Requests between two system calls, completions that wait to be taken, receive buffers and
 /// the arena. 256 buffers of 4 KiB stay in the cache of one core; runs with 4,096 were slower.

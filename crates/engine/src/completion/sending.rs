@@ -10,7 +10,7 @@ use std::os::fd::{AsRawFd, BorrowedFd};
 use pollux_poller::Token;
 use pollux_sys::ring::{QueueFull, Sending, Sent as Slice};
 
-use super::label::{Kind, label};
+use super::slots::{Kind, label};
 use crate::actions::Source;
 use crate::conversation::{ConnectionIo, Sent};
 use crate::ending::Tail;

@@ -6,7 +6,7 @@ use std::os::fd::{AsFd, AsRawFd};
 
 use pollux_sys::ring::Shots;
 
-use super::label::{Kind, numbered};
+use super::slots::{Kind, numbered};
 use super::{CompletionLoop, POLLIN};
 use crate::sources::SourceId;
 use crate::{Counter, Now, Session};

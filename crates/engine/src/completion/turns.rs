@@ -8,13 +8,13 @@ use pollux_sys::ring::{Received, Shots, StreamCompletion};
 use rustix::io::Errno;
 
 use super::connection::{Connection, Receiving};
-use super::label::{self, Kind};
+use super::slots::{self, Kind};
 use super::{CompletionLoop, SUBMITS_MAX, TurnSend};
 use crate::conversation::Occasion;
 use crate::ending::{Due, Tail};
-use crate::errand::refused;
 use crate::output::{Piece, broken};
 use crate::pipe::Seen;
+use crate::session::refused;
 use crate::sources::SourceId;
 use crate::{Actions, CloseCause, ConnectionId, Counter, Errand, Moment, Session};
 
@@ -145,7 +145,7 @@ impl<S: Session> CompletionLoop<S> {
 
     fn answer(&mut self, completion: StreamCompletion) {
         self.counters.count(Counter::Completions);
-        let (kind, token) = label::read(completion.user_data);
+        let (kind, token) = slots::read(completion.user_data);
         if kind == Kind::Send {
             return self.fell_short(token, completion.result);
         }
@@ -170,7 +170,7 @@ impl<S: Session> CompletionLoop<S> {
     fn set_aside(&mut self) {
         loop {
             while let Some(completion) = self.ring.next_completion() {
-                match label::read(completion.user_data) {
+                match slots::read(completion.user_data) {
                     (Kind::Send, send) => self.fell_short(send, completion.result),
                     _ => self.backlog.push_back(completion),
                 }

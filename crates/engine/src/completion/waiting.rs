@@ -12,7 +12,7 @@ use pollux_poller::Token;
 use pollux_sys::ring::{InFlight, QueueFull, Shots, StreamCompletion};
 
 use super::CompletionLoop;
-use super::label::{Kind, label, numbered};
+use super::slots::{Kind, label, numbered};
 use super::turns::errno;
 use crate::ending::Tail;
 use crate::output::{Flushed, Output, Piece, UnderWay, broken};

@@ -45,7 +45,6 @@
 //!
 //! What an update is stands in `updates.rs`, the bits in `entry.rs`.
 
-mod check;
 mod entry;
 mod snapshot;
 #[cfg(test)]

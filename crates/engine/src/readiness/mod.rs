@@ -33,7 +33,7 @@ use crate::conversation::{Conversation, Occasion, Progress, Turn};
 use crate::ending::{Linger, Tail, drop_untaken};
 use crate::fd_table::{FdSnapshot, FdTable, Watch};
 use crate::flow::Flow;
-use crate::hand_out::HandOut;
+use crate::member::HandOut;
 use crate::sources::{SourceId, Sources};
 use crate::timers::Timers;
 use crate::{Actions, CloseCause, ConnectionId, Counter, Counters, Limits, Listener, Now, Session};

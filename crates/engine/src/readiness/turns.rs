@@ -9,9 +9,9 @@ use crate::actions::Sharing;
 use crate::admission::Queue;
 use crate::conversation::Occasion;
 use crate::ending::{Due, Tail};
-use crate::errand::refused;
 use crate::fd_table::ENDS;
 use crate::output::Flushed;
+use crate::session::refused;
 use crate::{ConnectionId, Counter, Errand, Moment, Session};
 use pollux_poller::{Error, Event, Token};
 

@@ -20,11 +20,10 @@ use crate::host::sources::Sources;
 use crate::record::{Interval, RequestTimes, SymbolShare};
 
 mod controller;
-mod watched;
 
 pub(crate) use crate::host::Profiling;
+pub(crate) use controller::Watched;
 pub(crate) use controller::alone;
-pub(crate) use watched::Watched;
 
 /// One run: an arm of pollux at one point.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]

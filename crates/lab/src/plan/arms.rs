@@ -1,11 +1,19 @@
 //! The arms of a part: drivers, peers and commands that can run here, and the baseline twice.
+//!
+//! What can be said of external programs before they are run: whether they are there, and whether their
+//! placeholders are axes.
+//!
+//! What this machine has of what a plan asks for; the code that prints or runs a plan passes it on.
 
-use super::{Machine, Method, SAME_AGAIN, Wanted, left_out_of, place};
+use std::path::Path;
+
 use pollux_engine::Driver;
 
-use crate::arm::{Arm, ArmKind, Peer};
-use crate::experiments::Experiment;
-use crate::job::Part;
+use super::{Machine, Method, SAME_AGAIN, Wanted, left_out_of, place};
+use crate::arm::{Arm, ArmKind, Peer, Program, missing_driver};
+use crate::experiments::{Experiment, missing_generator, running_fault};
+use crate::host::programs;
+use crate::job::{Job, Part};
 use crate::record::{LeftOut, Point};
 
 /// The arms of a part that can run here; the others go to `left_out`.
@@ -95,4 +103,104 @@ pub(super) fn with_same_again(mut arms: Vec<Arm>, baseline: usize) -> Vec<Arm> {
     let kind = arms[baseline].kind.clone();
     arms.push(Arm { name: SAME_AGAIN.to_owned(), kind });
     arms
+}
+
+/// What is wrong with the arms that a user brought, a line for each mistake.
+#[must_use]
+pub fn faults(job: &Job) -> Vec<String> {
+    let mut faults = Vec::new();
+    for part in &job.parts {
+        for Arm { name, kind } in &part.arms {
+            let command_fault =
+                command_fault(kind, part.experiment).map(|what| format!("arm {name}: {what}"));
+            faults.extend(command_fault.filter(|command_fault| !faults.contains(command_fault)));
+        }
+    }
+    faults
+}
+
+fn command_fault(kind: &ArmKind, experiment: &dyn Experiment) -> Option<String> {
+    let (command, more): (_, &[&str]) = match kind {
+        ArmKind::Program(Program { command, .. }) => (command, &[]),
+        ArmKind::Server { command } => (command, experiment.places),
+        ArmKind::Running { pid, address } => return running_fault(*pid, *address),
+        ArmKind::Build(build) if !programs::is_program(&build.program) => {
+            let path = build.program.display();
+            return Some(format!("{path}: no such program; expected a build of pollux"));
+        }
+        _ => return None,
+    };
+    placeholder_fault(command, more, experiment).or_else(|| absent(command))
+}
+
+/// A `{NAME}` that nothing stands for. Braces around anything but a name are the program's own.
+fn placeholder_fault(command: &str, more: &[&str], experiment: &dyn Experiment) -> Option<String> {
+    let known: Vec<&str> =
+        more.iter().copied().chain(experiment.axes.iter().map(|axis| axis.name)).collect();
+    let is_name =
+        |name: &&str| !name.is_empty() && name.chars().all(|c| c.is_ascii_lowercase() || c == '_');
+    // What stands behind a dollar sign is the program's own variable.
+    let line = command.replace("${", "$");
+    let mut names = line.split('{').skip(1).filter_map(|rest| Some(rest.split_once('}')?.0));
+    let wrong = names.find(|name| is_name(name) && !known.contains(name))?;
+    let expected: Vec<String> = known.iter().map(|name| format!("{{{name}}}")).collect();
+    Some(format!(
+        "{{{wrong}}} stands for nothing in {experiment}; expected {}",
+        expected.join(", ")
+    ))
+}
+
+/// A program that is not there: every run of it would fail.
+fn absent(command: &str) -> Option<String> {
+    let words = shell_words::split(command).ok()?;
+    let program = words.first().filter(|word| !word.contains('{'))?;
+    let is_there = match program.contains('/') {
+        true => programs::is_program(Path::new(program)),
+        false => programs::find(program).is_some(),
+    };
+    (!is_there).then(|| format!("{program}: no such program; expected a path or a name in PATH"))
+}
+
+/// Why this machine can't give what is wanted, if it can't: each reason names the remedy where
+/// one is known.
+#[must_use]
+pub fn missing_here(wanted: Wanted) -> Option<String> {
+    match wanted {
+        Wanted::Generator(generator) => missing_generator(generator),
+        Wanted::Driver(driver) => missing_driver(driver),
+        Wanted::Peer(peer) => (peer.missing)(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn job(line: &str) -> Job {
+        let text = format!(
+            "[[job]]\nexperiment = \"pipes\"\n\
+         arms = [\"epoll\", {{ name = \"mine\", command = '{line}', pattern = '(.*)' }}]\n"
+        );
+        crate::job::of_text(&text)
+    }
+
+    #[test]
+    fn a_program_that_is_not_there_and_a_placeholder_that_is_not_an_axis_are_found_before_the_run()
+    {
+        assert_eq!(faults(&job("sh -c {pipes}")), [""; 0]);
+        assert_eq!(faults(&job("sh -c \"${HOME} { b }\"")), [""; 0], "a shell's own braces");
+        let said = faults(&job("./nosuch {pipes}"));
+        assert_eq!(
+            said,
+            ["arm mine: ./nosuch: no such program; expected a path or a name in PATH"]
+        );
+        let said = faults(&job("sh {connections}"));
+        assert_eq!(
+            said,
+            [
+                "arm mine: {connections} stands for nothing in pipes; expected {pipes}, {rule}, {messages}, \
+         {message_bytes}"
+            ]
+        );
+    }
 }

@@ -16,13 +16,11 @@ use crate::record::{LeftOut, Point};
 
 mod arms;
 mod budget;
-pub mod commands;
-mod here;
 mod place;
 mod show;
 
+pub use arms::{faults, missing_here};
 pub use budget::Forecast;
-pub use here::missing_here;
 pub use pollux_doctor::room::Resources;
 pub(crate) use pollux_report::number::minutes;
 pub use show::{PlanSummary, PointSummary};

@@ -9,7 +9,6 @@ use crate::host::Reading;
 use crate::record::{Answer, Measurement, Record, ResultRow, Verdict};
 use crate::stats::agree::{self, Agreement, Judgement};
 
-mod bound;
 pub(crate) mod checks;
 mod document;
 mod place;
@@ -113,7 +112,7 @@ fn put_beside(series: &'static Series, places: &Places<'_>) -> BesideSeries {
         (None, Some(theirs)) => agree::series(&theirs, &here, tolerance),
         (None, None) => unreachable!("a series without a claim has figures"),
     };
-    let judgement = bound::by_the_generator(series, places, judgement);
+    let judgement = checks::by_the_generator(series, places, judgement);
     BesideSeries { series, ours, judgement }
 }
 

@@ -4,7 +4,7 @@
 
 use pollux_report::markup::escape;
 
-use super::section::{beside, head, machine, own, results, runs, times, why};
+use super::section::{behind, beside, head, machine, own, results};
 use super::view::{Arms, Comparison};
 use crate::record::Record;
 
@@ -24,9 +24,9 @@ pub fn html(record: &Record) -> String {
         results::results(record, &comparisons, &arms),
         beside::published(record),
         own::html(record, &arms),
-        times::times(record, &arms),
-        why::why(record, &arms),
-        runs::runs(record, &arms),
+        behind::times(record, &arms),
+        behind::why(record, &arms),
+        behind::runs(record, &arms),
         machine::sources(record),
         machine::left_out(record),
         machine::environment(record),
@@ -51,7 +51,7 @@ fn contents(record: &Record, comparisons: &[Comparison<'_>]) -> String {
     });
     let mut fixed = vec![("published", "beside the published result", beside::is_there(record))];
     fixed.extend(own::there(record).into_iter().map(|section| (section.id, section.title, true)));
-    fixed.push(("times", "inside the server", times::has_times(record)));
+    fixed.push(("times", "inside the server", behind::has_times(record)));
     fixed.push(("why", "why", !record.why.is_empty() || !record.counting.is_empty()));
     fixed.push(("runs", "every run", !record.runs.is_empty()));
     fixed.push(("unread", "could not be read", true));

@@ -9,7 +9,7 @@ use pollux_report::markdown::escape;
 use pollux_report::markup::capital;
 use pollux_report::{Cell, Table};
 
-use super::section::{beside, own, results::matrix, times};
+use super::section::{behind, beside, own, results::matrix};
 use super::view::{self, Arms, Comparison};
 use super::words;
 use crate::published;
@@ -40,7 +40,7 @@ pub fn markdown(record: &Record) -> String {
         out += &table.markdown();
     }
     beside_published(&mut out, record);
-    if let Some((heading, about, table)) = times::summary(record) {
+    if let Some((heading, about, table)) = behind::summary(record) {
         let _ = writeln!(out, "### {heading}\n\n{about}\n\n{}", table.markdown());
     }
     remarks(&mut out, record);

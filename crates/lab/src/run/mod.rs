@@ -33,7 +33,6 @@ use crate::record::{
 use crate::stats::{Aim, SETS_NARROW, StoppingRule, block_order};
 
 mod arm;
-mod build;
 mod child;
 mod length;
 mod living;
@@ -466,7 +465,7 @@ impl Runner<'_> {
         let facts = Environment::read().facts().into_iter();
         record.environment =
             facts.map(|(name, reading)| Fact { name: name.to_owned(), reading }).collect();
-        record.environment.extend(build::facts(&self.program, job));
+        record.environment.extend(arm::facts(&self.program, job));
         record.sources = self.sources.statuses.clone();
         record.left_out = self.plan.left_out.clone();
         record.cuts = self.plan.cuts.clone();

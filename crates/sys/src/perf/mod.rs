@@ -11,7 +11,6 @@
 //! by the caller and vanish with their descriptors; the trace file system is mounted only in a
 //! mount namespace that lives as long as one short thread.
 
-mod attribute;
 mod counter;
 mod ring;
 mod sampler;

@@ -121,7 +121,7 @@ fn page_bytes() -> usize {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::perf::attribute::{self, Attribute, ENABLE, KIND_SOFTWARE, flag};
+    use crate::perf::counter::{self, Attribute, ENABLE, KIND_SOFTWARE, flag};
     use std::os::fd::AsFd;
 
     /// Bytes of a sample record that holds an address and nothing else.
@@ -143,12 +143,12 @@ mod tests {
 
     #[test]
     fn records_stay_whole_when_the_ring_wraps() {
-        let Ok(event) = attribute::open(every_page_fault(), 0, -1) else {
+        let Ok(event) = counter::open(every_page_fault(), 0, -1) else {
             return; // perf is closed to this user; the counter tests check the reason
         };
         let data_bytes = page_bytes();
         let mut ring = Ring::map(event.as_fd(), data_bytes).expect("one page may be locked");
-        attribute::request(event.as_fd(), ENABLE, 0).expect("enable");
+        counter::request(event.as_fd(), ENABLE, 0).expect("enable");
         let mut fresh = Vec::new();
         let mut drained = Vec::new();
         while drained.len() < 3 * data_bytes {

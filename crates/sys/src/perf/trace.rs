@@ -15,8 +15,8 @@ use std::collections::HashMap;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 
-use super::attribute::{self, Attribute, DISABLE, ENABLE, KIND_TRACEPOINT, SET_OUTPUT, flag};
 use super::counter::positive;
+use super::counter::{self, Attribute, DISABLE, ENABLE, KIND_TRACEPOINT, SET_OUTPUT, flag};
 use super::ring::Ring;
 use super::sampler::online_cpus;
 use super::tracefs::{Tracepoint, tracepoint_ids};
@@ -214,15 +214,15 @@ impl Trace {
         let mut owner = None;
         for tid in tids {
             for opening in openings {
-                let event = match attribute::open(opening.attribute, positive(*tid)?, cpu) {
+                let event = match counter::open(opening.attribute, positive(*tid)?, cpu) {
                     Ok(event) => event,
                     Err(error) if error.raw_os_error() == Some(libc::ESRCH) => break,
                     Err(error) => return Err(error),
                 };
                 if let Some(filter) = opening.filter {
-                    attribute::filter(event.as_fd(), filter)?;
+                    counter::filter(event.as_fd(), filter)?;
                 }
-                self.kinds.insert(attribute::id(event.as_fd())?, opening.kind);
+                self.kinds.insert(counter::id(event.as_fd())?, opening.kind);
                 self.join(&mut owner, event.as_fd())?;
                 self.events.push(event);
             }
@@ -234,7 +234,7 @@ impl Trace {
     fn join(&mut self, owner: &mut Option<i32>, event: BorrowedFd<'_>) -> io::Result<()> {
         if let Some(first) = *owner {
             // Descriptors are never negative, so the conversion keeps the number.
-            return attribute::request(event, SET_OUTPUT, first as libc::c_ulong);
+            return counter::request(event, SET_OUTPUT, first as libc::c_ulong);
         }
         self.rings.push(Ring::map(event, RING_BYTES)?);
         *owner = Some(event.as_raw_fd());
@@ -242,7 +242,7 @@ impl Trace {
     }
 
     fn request_all(&self, request: libc::Ioctl) -> io::Result<()> {
-        self.events.iter().try_for_each(|event| attribute::request(event.as_fd(), request, 0))
+        self.events.iter().try_for_each(|event| counter::request(event.as_fd(), request, 0))
     }
 }
 

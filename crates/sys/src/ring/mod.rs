@@ -10,20 +10,14 @@
 //! every other thread (EEXIST). Only a [`Ring`] of [`Ring::open_shared`] may be entered by one thread
 //! after the other.
 
-mod arena;
-mod buffers;
-mod completion;
 mod door;
 mod memory;
 mod open;
 mod owned;
 mod request;
-mod sending;
 mod stream;
-mod stream_request;
 #[cfg(test)]
 mod stream_tests;
-mod teardown;
 
 use std::io;
 use std::os::fd::AsRawFd;
@@ -33,13 +27,13 @@ use crate::signals::SignalMask;
 use door::Door;
 use io_uring::{EnterFlags, IoUring, cqueue};
 
-pub use arena::Sent;
-pub use buffers::Received;
-pub use completion::StreamCompletion;
+pub use memory::Received;
+pub use memory::Sent;
 pub use open::{RESTRICTED, RingUnavailable, Setup, Sizes};
 pub use owned::InFlight;
+pub use owned::StreamCompletion;
+pub use request::Sending;
 pub use request::{Request, Shots};
-pub use sending::Sending;
 pub use stream::{StreamRing, StreamSizes};
 
 /// One io_uring instance: a submission queue, a completion queue and their descriptor.

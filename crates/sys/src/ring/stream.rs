@@ -20,12 +20,12 @@ use std::time::Duration;
 
 use io_uring::squeue;
 
-use super::arena::{Arena, Sent};
-use super::buffers::{Pool, Received};
-use super::completion::{Ledger, StreamCompletion};
+use super::memory::{Arena, Sent};
+use super::memory::{Pool, Received};
 use super::open::{RingUnavailable, STREAMS, Setup, Sizes, forbidden, is_forbidden};
 use super::owned::Owned;
-use super::sending::push;
+use super::owned::{Ledger, StreamCompletion};
+use super::request::push;
 use super::{QueueFull, Ring};
 
 /// The only group of provided buffers of a ring.

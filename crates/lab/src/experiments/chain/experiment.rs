@@ -2,7 +2,7 @@
 
 use pollux_engine::Driver;
 
-use super::library::{LIBEV, LIBEVENT, LIBUV};
+use super::readiness::{LIBEV, LIBEVENT, LIBUV};
 use crate::arm::{Peer, RAW_EPOLL};
 use crate::axis::{Axes, Axis, AxisKind};
 use crate::experiments::contract::{Experiment, Facts, Metric, Needs, PIPE_COST, Started};

@@ -27,11 +27,7 @@ use crate::turns::{self, Described, Stint, Subject};
 
 mod completion;
 mod experiment;
-pub(crate) mod library;
-mod mio;
-mod polling;
-mod pollux;
-mod raw;
+pub(crate) mod readiness;
 
 pub(crate) use experiment::Chain;
 use experiment::{MIO, POLLING};
@@ -44,13 +40,13 @@ const EVENTS_MAX: usize = 1024;
 /// The chain of one arm.
 pub(crate) fn open(spec: &RunSpec) -> Result<Box<dyn Subject>, MeasureError> {
     turns::pin(turns::cpus()?[0])?;
-    if let Some(library) = spec.arm.peer().and_then(library::called) {
-        return Ok(Box::new(library::start(library, spec)?));
+    if let Some(library) = spec.arm.peer().and_then(readiness::called) {
+        return Ok(Box::new(readiness::start(library, spec)?));
     }
     let chain = Pairs::open(spec)?;
     Ok(match (spec.arm.driver(), spec.arm.peer()) {
         (Some(Driver::Readiness(mechanism)), _) => {
-            let watcher = pollux::Pollux::open(mechanism, &chain)?;
+            let watcher = readiness::Pollux::open(mechanism, &chain)?;
             Box::new(Rounds { chain, watcher })
         }
         (Some(Driver::Completion), _) => {
@@ -58,15 +54,15 @@ pub(crate) fn open(spec: &RunSpec) -> Result<Box<dyn Subject>, MeasureError> {
             Box::new(Rounds { chain, watcher })
         }
         (None, Some(name)) if name == RAW_EPOLL.name => {
-            let watcher = raw::RawEpoll::open(&chain)?;
+            let watcher = readiness::RawEpoll::open(&chain)?;
             Box::new(Rounds { chain, watcher })
         }
         (None, Some(name)) if name == MIO.name => {
-            let watcher = mio::Mio::open(&chain)?;
+            let watcher = readiness::Mio::open(&chain)?;
             Box::new(Rounds { chain, watcher })
         }
         (None, Some(name)) if name == POLLING.name => {
-            let watcher = polling::Polling::open(&chain)?;
+            let watcher = readiness::Polling::open(&chain)?;
             Box::new(Rounds { chain, watcher })
         }
         (None, peer) => {
@@ -250,15 +246,17 @@ mod tests {
                 eprintln_skip(mechanism.name(), &reason.to_string());
                 continue;
             }
-            one_round(|chain| Box::new(pollux::Pollux::open(mechanism, chain).expect("a poller")));
+            one_round(|chain| {
+                Box::new(readiness::Pollux::open(mechanism, chain).expect("a poller"))
+            });
         }
     }
 
     #[test]
     fn a_round_ends_on_the_floor_and_on_libraries_of_rust() {
-        one_round(|chain| Box::new(raw::RawEpoll::open(chain).expect("epoll")));
-        one_round(|chain| Box::new(mio::Mio::open(chain).expect("mio")));
-        one_round(|chain| Box::new(polling::Polling::open(chain).expect("polling")));
+        one_round(|chain| Box::new(readiness::RawEpoll::open(chain).expect("epoll")));
+        one_round(|chain| Box::new(readiness::Mio::open(chain).expect("mio")));
+        one_round(|chain| Box::new(readiness::Polling::open(chain).expect("polling")));
     }
 
     #[test]
@@ -270,9 +268,7 @@ mod tests {
         one_round(|chain| Box::new(completion::Completion::open(chain).expect("a ring")));
     }
 
-    #[expect(clippy::print_stderr, reason = "a skipped test says why")]
     fn eprintln_skip(name: &str, reason: &str) {
-        assert!(std::env::var_os("POLLUX_FORBID_SKIP").is_none(), "{name}: {reason}");
-        eprintln!("skipped: {name}: {reason}");
+        pollux_testing::skip(format_args!("{name}: {reason}"));
     }
 }

@@ -9,8 +9,8 @@ use pollux_callers::{Failure, Target};
 use pollux_processes::ControlSocket;
 use serde::{Deserialize, Serialize};
 
-use super::message::{Message, Purpose};
 use super::requests::{Answers, Requests};
+use super::requests::{Message, Purpose};
 use super::source::Source;
 use crate::error::MeasureError;
 

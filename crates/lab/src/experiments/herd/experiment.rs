@@ -8,7 +8,7 @@ use strum::VariantNames as _;
 
 use super::section::SECTION;
 use super::source::needed_bytes;
-use super::wait::Wait;
+use super::waiting::Wait;
 use super::{RunningHerd, Source};
 use crate::arm::{ArmKind, Peer, RAW_C};
 use crate::axis::{Axes, Axis, AxisKind, Value, counted};
@@ -23,12 +23,12 @@ use crate::record::Interval;
 pub(crate) struct Herd;
 
 /// The service pool of pollux, whose workers wait with EPOLLEXCLUSIVE.
-const POOL: Peer = Peer { name: "pool", missing: super::pool::missing };
+const POOL: Peer = Peer { name: "pool", missing: super::foreign::pool_missing };
 /// The same by one switch with plain epoll.
-const POOL_EPOLL: Peer = Peer { name: "pool-epoll", missing: super::pool::missing };
+const POOL_EPOLL: Peer = Peer { name: "pool-epoll", missing: super::foreign::pool_missing };
 
 /// The same with requests in shared memory.
-const POOL_MEMORY: Peer = Peer { name: "pool-memory", missing: super::pool::missing };
+const POOL_MEMORY: Peer = Peer { name: "pool-memory", missing: super::foreign::pool_missing };
 
 /// How a pool is to be measured.
 #[derive(Clone, Copy)]

@@ -30,18 +30,13 @@ use crate::turns::Subject;
 
 pub mod callers;
 mod experiment;
-mod intake;
-mod message;
-mod pool;
-mod raw;
+mod foreign;
 mod requests;
 mod section;
 mod source;
 mod subject;
-mod wait;
 mod waiting;
 pub mod worker;
-mod worker_processes;
 
 pub(crate) use experiment::Herd;
 use experiment::{Form, form};
@@ -53,7 +48,7 @@ use callers::Orders;
 use pollux_callers::{Called, Go, PATIENCE, Served, Word};
 use requests::Requests;
 use source::Opened;
-use wait::Wait;
+use waiting::Wait;
 
 /// A worker with more than this share of the calls is one of the busy ones.
 const BUSY_SHARE: f64 = 0.01;
@@ -145,7 +140,7 @@ impl Calling {
         is_interrupted: &dyn Fn() -> bool,
     ) -> Result<Self, MeasureError> {
         let (control, theirs) = ControlSocket::pair()?;
-        let command = worker_processes::command("herd-callers", &theirs);
+        let command = worker::command("herd-callers", &theirs);
         let calling = Self::spawn(control, command, theirs, Duration::ZERO)?;
         calling.control.send(orders, fds)?;
         calling.ready(is_interrupted)

@@ -24,7 +24,7 @@ use rustix::process::{Resource, getrlimit};
 use serde::{Deserialize, Serialize};
 use strum::{EnumString, VariantNames};
 
-use super::message::MESSAGE_BYTES;
+use super::requests::MESSAGE_BYTES;
 use crate::axis::Axes;
 use crate::error::MeasureError;
 

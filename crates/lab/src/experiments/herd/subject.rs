@@ -11,11 +11,11 @@ use pollux_callers::{Called, Go, Served};
 
 use super::callers::Orders;
 use super::source::{Opened, Source};
-use super::wait::Wait;
 use super::wait_of;
+use super::waiting::Wait;
 use super::worker::Report;
-use super::worker_processes::WorkerProcesses;
-use super::{Calling, Form, check_sum, for_each_call, form, pool, raw, requests_of, shares};
+use super::worker::WorkerProcesses;
+use super::{Calling, Form, check_sum, for_each_call, foreign, form, requests_of, shares};
 use crate::arm::RAW_C;
 use crate::error::MeasureError;
 use crate::host::process::TaskUse;
@@ -81,12 +81,12 @@ impl<'a> RunningHerd<'a> {
             Some(peer) => {
                 let (calling, mechanism) = match form(&spec.arm) {
                     Some(form) => {
-                        let calling = pool::start(spec, form, is_interrupted)?;
+                        let calling = foreign::start_pool(spec, form, is_interrupted)?;
                         let Form { wake, transport } = form;
                         (calling, format!("a message wakes {wake}, by {transport}"))
                     }
                     None if spec.arm.is(RAW_C) => {
-                        (raw::start(spec, is_interrupted)?, "exclusive, in C".to_owned())
+                        (foreign::start_raw(spec, is_interrupted)?, "exclusive, in C".to_owned())
                     }
                     None => {
                         let what = format!("herd does not run on {peer}");

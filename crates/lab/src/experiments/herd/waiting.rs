@@ -11,14 +11,21 @@
 //! | shared | one epoll instance of all workers, EPOLLIN | one |
 //! | uring | a poll request of the worker's ring, with EPOLLEXCLUSIVE, made again for each wait | one |
 //! | block | nothing: the receive, accept or read itself waits | one |
+//!
+//! Ways in which a worker waits for an event source that it shares with others.
+//!
+//! Which system calls each one makes is said in `waiting`.
 
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 
+use pollux_engine::Driver;
 use pollux_sys::epoll::{EpollEvent, wait};
 use pollux_sys::ring::{Request, Ring, Shots, Sizes};
 use rustix::event::epoll::{self, CreateFlags, EventData, EventFlags};
+use serde::{Deserialize, Serialize};
+use strum::{Display, EnumString, VariantNames};
 
-use super::wait::Wait;
+use crate::arm::{Peer, missing_driver};
 use crate::error::MeasureError;
 
 /// What an event or a completion stands for.
@@ -153,4 +160,53 @@ pub(super) fn instance(
     epoll::add(&epoll, end, EventData::new_u64(END), EventFlags::IN)
         .map_err(MeasureError::io("epoll_ctl"))?;
     Ok(epoll)
+}
+
+/// A way of waiting.
+#[derive(
+    Clone,
+    Copy,
+    PartialEq,
+    Eq,
+    Debug,
+    PartialOrd,
+    Ord,
+    Serialize,
+    Deserialize,
+    Display,
+    EnumString,
+    VariantNames,
+)]
+#[serde(rename_all = "kebab-case")]
+#[strum(serialize_all = "kebab-case")]
+pub(super) enum Wait {
+    /// An epoll instance for each worker, EPOLLEXCLUSIVE.
+    Exclusive,
+    /// An epoll instance for each worker, level-triggered: what the published servers did before.
+    Epoll,
+    /// The same, edge-triggered.
+    Edge,
+    /// One level-triggered epoll instance for all workers.
+    Shared,
+    /// No poller: a receive, accept or read that blocks.
+    Block,
+    /// An exclusive poll request of io_uring, with a ring for each worker.
+    Uring,
+}
+
+impl Wait {
+    /// Name of the arm, and in job files.
+    pub(super) const fn name(self) -> &'static str {
+        <Self as VariantNames>::VARIANTS[self as usize]
+    }
+
+    /// As an arm.
+    pub(super) const fn way(self) -> Peer {
+        match self {
+            Self::Uring => {
+                Peer { name: self.name(), missing: || missing_driver(Driver::Completion) }
+            }
+            _ => Peer::of_pollux(self.name()),
+        }
+    }
 }

@@ -3,14 +3,17 @@
 //!
 //! Written into the run's private folder and nowhere else. What could make one server do less than
 //! another is set alike: all log or none does, none closes a kept connection within a run, none compresses.
+//!
+//! The certificate that all arms of a job show to clients, made by the lab.
 
-use std::fs;
-use std::io;
-use std::net::SocketAddr;
+use std::net::{Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::{fs, io};
 
-use super::certificate::{Certificate, OPENSSL_SUITE};
+use pollux_load::Trust;
+use rcgen::{CertificateParams, KeyPair, SanType};
+
 use super::experiment::{H2O, HAPROXY, LIGHTTPD, NGINX};
 use super::load::Load;
 use super::start::Ends;
@@ -190,4 +193,62 @@ fn h2o(address: SocketAddr, load: &Load, files: &Files) -> String {
         address.ip(),
         address.port(),
     )
+}
+
+/// What connections in TLS have to agree on, as [`pollux_load::Answered`] says it: another version or
+/// cipher suite would be another work.
+pub(super) const SUITE: &str = "TLSv1_3 TLS13_AES_256_GCM_SHA384";
+/// The same suite as OpenSSL names it.
+pub(super) const OPENSSL_SUITE: &str = "TLS_AES_256_GCM_SHA384";
+
+/// A certificate for 127.0.0.1 and its key (ECDSA P-256), in PEM files.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Certificate {
+    pub(super) cert: PathBuf,
+    pub(super) key: PathBuf,
+    /// Both in one file.
+    pub(super) both: PathBuf,
+}
+
+impl Certificate {
+    /// The one in the job's private folder, which is made where there is none yet. Arms that start at
+    /// the same time get the same.
+    pub(super) fn below(scratch: &Path) -> io::Result<Self> {
+        let folder = scratch.join("certificate");
+        if !folder.exists() {
+            let draft = scratch.join(format!("certificate-{}", std::process::id()));
+            Self::write(&draft)?;
+            if let Err(error) = fs::rename(&draft, &folder) {
+                // Another arm was faster.
+                fs::remove_dir_all(&draft)?;
+                if !folder.exists() {
+                    return Err(error);
+                }
+            }
+        }
+        Ok(Self::of(&folder))
+    }
+
+    fn of(folder: &Path) -> Self {
+        let at = |name| folder.join(name);
+        Self { cert: at("cert.pem"), key: at("key.pem"), both: at("both.pem") }
+    }
+
+    fn write(folder: &Path) -> io::Result<()> {
+        fs::create_dir_all(folder)?;
+        let files = Self::of(folder);
+        let key = KeyPair::generate().map_err(io::Error::other)?;
+        let mut params = CertificateParams::default();
+        params.subject_alt_names = vec![SanType::IpAddress(Ipv4Addr::LOCALHOST.into())];
+        let cert = params.self_signed(&key).map_err(io::Error::other)?.pem();
+        let key = key.serialize_pem();
+        fs::write(&files.both, format!("{cert}{key}"))?;
+        fs::write(&files.key, key)?;
+        fs::write(&files.cert, cert)
+    }
+
+    /// Believes this certificate alone.
+    pub(super) fn trust(&self) -> Trust {
+        Trust::File(self.cert.clone())
+    }
 }

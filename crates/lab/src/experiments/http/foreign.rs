@@ -10,7 +10,7 @@ use std::process::Command;
 
 use pollux_processes::{Tree, listener};
 
-use super::certificate::Certificate;
+use super::config::Certificate;
 use super::load::Load;
 use super::start::Ends;
 use crate::axis::Axes;

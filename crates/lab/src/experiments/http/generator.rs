@@ -3,19 +3,28 @@
 //! Each runs once for the ramp and once for the window, in a process of its own on the
 //! generator's CPU, and prints what it counted over exactly its run. Pollux ends by itself; wrk
 //! and ab know whole seconds only and are interrupted at the end of the window.
+//!
+//! ab (ApacheBench): its command and what it prints.
+//!
+//! It speaks HTTP/1.0 and shows latencies in whole milliseconds.
+//!
+//! wrk: its command, the script that makes it pipeline and print exact counts, and what it prints.
+//!
+//! The latencies are wrk's own: it fills in, after the run, the requests that a stalled connection
+//! did not send, from the mean time between two of them. With pipelining it times the batch.
 
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::Duration;
+use std::{fs, io};
 
 use pollux_processes::Program;
 use rustix::process::Signal;
 
-use super::Generator;
 use super::load::Load;
 use super::server::Asked;
-use super::{ab, own, wrk};
+use super::{Generator, own};
 use crate::error::MeasureError;
 use crate::host::programs;
 
@@ -80,8 +89,8 @@ pub(super) fn run(
     let (text, _) = process.output()?;
     let read = match generator {
         Generator::Pollux => own::read(&text),
-        Generator::Wrk => wrk::read(&text),
-        Generator::Ab => ab::read(&text),
+        Generator::Wrk => wrk_read(&text),
+        Generator::Ab => ab_read(&text),
     };
     checked(generator, read.ok_or(failure)?)
 }
@@ -105,9 +114,10 @@ fn command(
     };
     match load.generator {
         Generator::Pollux => own::command(load, asked, time).map_err(setup("this program's path")),
-        Generator::Wrk => wrk::command(&program()?, load, &asked.url, scratch)
-            .map_err(setup("the script for wrk")),
-        Generator::Ab => Ok(ab::command(&program()?, load, &asked.url, time)),
+        Generator::Wrk => {
+            wrk_command(&program()?, load, &asked.url, scratch).map_err(setup("the script for wrk"))
+        }
+        Generator::Ab => Ok(ab_command(&program()?, load, &asked.url, time)),
     }
 }
 
@@ -149,6 +159,117 @@ pub(super) fn with_version(generator: Generator) -> String {
     }
 }
 
+/// More than ab itself can ask; ab keeps 40 bytes for each request that it is asked for.
+const REQUESTS_PER_S: u64 = 200_000;
+
+/// The ab_command: more requests than fit into `time`, so that it is always ended by an interrupt.
+pub(super) fn ab_command(program: &Path, load: &Load, url: &str, time: Duration) -> Command {
+    let requests = REQUESTS_PER_S * (time.as_secs() + 1) + load.connections as u64;
+    let mut ab_command = Command::new(program);
+    ab_command.args(["-q", "-r", "-n", &requests.to_string(), "-c", &load.connections.to_string()]);
+    if load.is_kept_alive {
+        ab_command.arg("-k");
+    }
+    ab_command.arg(url);
+    ab_command
+}
+
+/// What its report says.
+pub(super) fn ab_read(text: &str) -> Option<Counted> {
+    let number = |name: &str| {
+        let line = text.lines().find_map(|line| line.strip_prefix(name))?;
+        line.split_whitespace().next()?.parse::<f64>().ok()
+    };
+    let percentile = |name: &str| {
+        let line = text.lines().find_map(|line| line.trim_start().strip_prefix(name))?;
+        Some(line.split_whitespace().next()?.parse::<f64>().ok()? * 1000.0)
+    };
+    let latencies = [("latency_p50_us", percentile("50%")), ("latency_p99_us", percentile("99%"))];
+    let latencies = latencies.into_iter().filter_map(|(name, us)| Some((name.to_owned(), us?)));
+    Some(Counted {
+        requests: number("Complete requests:")? as u64,
+        elapsed: Duration::try_from_secs_f64(number("Time taken for tests:")?).ok()?,
+        failed: (number("Failed requests:")? + number("Non-2xx responses:").unwrap_or(0.0)) as u64,
+        figures: latencies.collect::<BTreeMap<_, _>>(),
+        findings: BTreeMap::new(),
+        described: None,
+    })
+}
+
+/// Longer than any window; the run ends by an interrupt.
+const DURATION: &str = "3600s";
+/// The word before the figures.
+const MARK: &str = "pollux-lab:";
+/// What the script prints, in this order.
+const PRINTED: &str =
+    "requests, duration, connect, wrk_read, write, status, timeout, p50, p99, mean";
+
+/// The wrk_command; its script is written into `folder`.
+pub(super) fn wrk_command(
+    program: &Path,
+    load: &Load,
+    url: &str,
+    folder: &Path,
+) -> io::Result<Command> {
+    let path = folder.join(format!("wrk-{}.lua", load.pipeline));
+    fs::write(&path, script(load.pipeline))?;
+    let mut wrk_command = Command::new(program);
+    wrk_command.args(["-t1", "-d", DURATION, "-c", &load.connections.to_string(), "-s"]).arg(&path);
+    if !load.is_kept_alive {
+        wrk_command.args(["-H", "Connection: close"]);
+    }
+    wrk_command.arg(url);
+    Ok(wrk_command)
+}
+
+fn script(pipeline: usize) -> String {
+    let batch = match pipeline {
+        // Without a request function wrk sends one constant request.
+        1 => String::new(),
+        _ => format!(
+            "local batch\n\
+             function init(args)\n\
+             \x20 local one = wrk.format()\n\
+             \x20 batch = string.rep(one, {pipeline})\n\
+             end\n\
+             function request()\n\
+             \x20 return batch\n\
+             end\n"
+        ),
+    };
+    format!(
+        "-- {PRINTED}\n{batch}\
+         function done(summary, latency, requests)\n\
+         \x20 local e = summary.errors\n\
+         \x20 io.write(string.format(\"{MARK} %d %d %d %d %d %d %d %d %d %d\\n\",\n\
+         \x20   summary.requests, summary.duration, e.connect, e.read, e.write, e.status, e.timeout,\n\
+         \x20   latency:percentile(50), latency:percentile(99), latency.mean))\n\
+         end\n"
+    )
+}
+
+/// What the script printed.
+pub(super) fn wrk_read(text: &str) -> Option<Counted> {
+    let line = text.lines().find_map(|line| line.strip_prefix(MARK))?;
+    let words = line.split_whitespace().map(|word| word.parse::<u64>().ok());
+    let numbers = words.collect::<Option<Vec<u64>>>()?;
+    let [requests, duration_us, errors @ .., p50_us, p99_us, mean_us] = numbers.as_slice() else {
+        return None;
+    };
+    Some(Counted {
+        requests: *requests,
+        elapsed: Duration::from_micros(*duration_us),
+        failed: errors.iter().sum(),
+        figures: BTreeMap::from([
+            ("latency_p50_us".to_owned(), *p50_us as f64),
+            ("latency_p99_us".to_owned(), *p99_us as f64),
+            ("latency_mean_us".to_owned(), *mean_us as f64),
+        ]),
+        findings: BTreeMap::new(),
+        described: None,
+    })
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -168,5 +289,43 @@ mod tests {
         let error = checked(Generator::Pollux, counted(0, 0)).expect_err("no answer");
         let expected = "pollux: had not one request answered: nothing came";
         assert_eq!(error.to_string(), expected);
+    }
+
+    #[test]
+    fn the_report_is_read() {
+        let text = "Server Software:        raw\n\
+                Concurrency Level:      100\n\
+                Time taken for tests:   0.504 seconds\n\
+                Complete requests:      15004\n\
+                Failed requests:        2\n\
+                \x20  (Connect: 0, Receive: 0, Length: 2, Exceptions: 0)\n\
+                Non-2xx responses:      1\n\
+                Percentage of the requests served within a certain time (ms)\n\
+                \x20 50%      3\n  99%      7\n 100%     12 (longest request)\n";
+        let counted = ab_read(text).expect("a report");
+        assert_eq!((counted.requests, counted.failed), (15_004, 3));
+        assert_eq!(counted.elapsed, Duration::from_millis(504));
+        assert_eq!(counted.figures["latency_p50_us"], 3000.0);
+        assert_eq!(counted.figures["latency_p99_us"], 7000.0);
+        assert_eq!(ab_read("ab: invalid URL\n"), None);
+    }
+
+    #[test]
+    fn the_line_of_the_script_is_read() {
+        let text = "Running 1h test\npollux-lab: 190000 1000123 0 1 0 0 2 310 905 340\n";
+        let counted = wrk_read(text).expect("the figures");
+        assert_eq!((counted.requests, counted.failed), (190_000, 3));
+        assert_eq!(counted.elapsed, Duration::from_micros(1_000_123));
+        assert_eq!(counted.figures["latency_p99_us"], 905.0);
+        assert_eq!(counted.figures["latency_mean_us"], 340.0);
+        assert_eq!(wrk_read("unable to connect to 127.0.0.1:1 Connection refused\n"), None);
+        assert_eq!(wrk_read("pollux-lab: 1 2 three\n"), None);
+    }
+
+    #[test]
+    fn only_a_pipelining_script_makes_requests() {
+        assert!(!script(1).contains("function request"));
+        assert!(script(16).contains("string.rep(one, 16)"));
+        assert!(script(16).contains(MARK));
     }
 }

@@ -5,7 +5,7 @@ use std::path::Path;
 
 use pollux_load::Trust;
 
-use super::certificate::Certificate;
+use super::config::Certificate;
 use super::{Generator, Role, is_split};
 use crate::error::MeasureError;
 use crate::experiments::PROCESSES;

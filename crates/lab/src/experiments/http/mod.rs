@@ -16,8 +16,6 @@ use crate::host::Reading;
 use crate::measure::{Done, RunSpec, Watched};
 use crate::turns;
 
-mod ab;
-mod certificate;
 mod config;
 mod counted;
 mod crowd;
@@ -31,7 +29,6 @@ mod server;
 mod start;
 mod subject;
 mod times;
-mod wrk;
 
 pub(crate) use counted::{Calls, Traffic};
 use experiment::is_split;

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use pollux_load::{Answered, AskError, Target, Trust, ask};
 use pollux_processes::{Program, Tree, listener, threads_of};
 
-use super::certificate::SUITE;
+use super::config::SUITE;
 use super::load::Load;
 use super::start::{Ends, backend, setup, started};
 use super::times::TimesSocket;

@@ -3,16 +3,12 @@
 //! `html.rs` puts them one after the other. Each is a function from the record to markup; a section
 //! about which the record holds nothing is empty text.
 
+pub(super) mod behind;
 pub(super) mod beside;
-pub(super) mod columns;
 pub(super) mod head;
 pub(super) mod machine;
 pub(super) mod own;
-pub(super) mod perf;
 pub(super) mod results;
-pub(super) mod runs;
-pub(super) mod times;
-pub(super) mod why;
 
 use pollux_report::markup::{details, escape};
 

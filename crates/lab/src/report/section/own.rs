@@ -1,18 +1,21 @@
-//! The sections that experiments bring, each with the runs that have something of it.
+//! The sections that experiments bring, with their columns and what `perf stat` counted of their servers.
 //!
-//! All figures are medians over the timing runs. Under the tables stand the counts of the kernel as
-//! `perf stat` prints them, where the section asks for them; what could not be counted says why.
+//! All figures are medians over the timing runs; page and CI summary have the same tables. Under them stand
+//! the counts of the kernel as `perf stat` prints them, divided by requests, where the section asks for them;
+//! what could not be counted says why.
 
-use pollux_report::Table;
 use pollux_report::markup::{card_of, notes, section};
+use pollux_report::number::NA;
+use pollux_report::{Cell, Table};
 
-use super::columns::{Timed, by_experiment, points, table, timed};
-use super::{folded, panels, perf};
+use super::{folded, panels};
 use crate::experiments::{self, Section, Topic};
-use crate::record::Record;
+use crate::host::Reading;
+use crate::record::{CountingRun, Measurement, Place, Record};
 use crate::report::chart::lorenz::{self, Shared};
-use crate::report::view::{Arms, NOISE_ARM};
-use crate::report::words;
+use crate::report::view::{Arms, NOISE_ARM, grouped, in_order};
+use crate::report::words::figure_of;
+use crate::report::{number, words};
 use crate::stats;
 
 const PERF: &str = "Task clock and CPUs utilized are medians of the timing runs; the rest is from the counting pass.";
@@ -48,7 +51,7 @@ fn body(section: &Section, record: &Record, arms: &Arms<'_>) -> String {
         if let Some(unit) = section.counts_for_each {
             let heading =
                 format!("{}: as perf stat prints it, for each {unit}", words::part(record, part));
-            body += &card_of(&heading, PERF, &perf::table(record, part));
+            body += &card_of(&heading, PERF, &perf_table(record, part));
         }
     }
     body
@@ -95,4 +98,132 @@ fn drawn(topic: &Topic, runs: &[Timed<'_>], arms: &Arms<'_>, key: &str) -> Strin
         });
         charts + &tabled(topic, &several, points, arms)
     })
+}
+
+/// A timing run that went to its end, with where it was.
+pub(super) type Timed<'a> = (Place<'a>, &'a Measurement);
+
+/// Those of a record that are of a kind.
+pub(super) fn timed(
+    record: &Record,
+    is_of: fn(&Measurement) -> bool,
+) -> impl Iterator<Item = Timed<'_>> {
+    let measured = record.runs.iter().filter_map(|run| Some((run.place(), run.measured()?)));
+    measured.filter(move |(_, run)| is_of(run))
+}
+
+/// Their experiments, each with its runs.
+pub(super) fn by_experiment<'a>(
+    runs: impl Iterator<Item = Timed<'a>>,
+) -> Vec<(&'a str, Vec<Timed<'a>>)> {
+    grouped(runs.map(|(place, run)| (place[0], (place, run))))
+}
+
+/// Their points.
+pub(super) fn points<'a>(runs: &[Timed<'a>]) -> Vec<&'a str> {
+    in_order(runs.iter().map(|(place, _)| place[1]))
+}
+
+/// The table of some points; an arm without any of its figures is not in it, and there is none
+/// without arms.
+pub(super) fn table(
+    topic: &Topic,
+    runs: &[Timed<'_>],
+    points: &[&str],
+    arms: &Arms<'_>,
+) -> Option<Table> {
+    let headings = topic.columns.iter().map(|column| format!("#{}", column.heading));
+    let mut table = Table::new(std::iter::once("arm".to_owned()).chain(headings));
+    for point in points {
+        let here = || runs.iter().filter(|(place, _)| place[1] == *point);
+        // Runs stand in random order; tables show arms in that of the plan.
+        let rows = arms.sorted(here().map(|(place, _)| place[2])).into_iter().map(|arm| {
+            let runs = here().filter(|(place, _)| place[2] == arm);
+            let runs: Vec<&Measurement> = runs.map(|(_, run)| *run).collect();
+            (arm, topic.columns.iter().map(|column| column.median(&runs)).collect())
+        });
+        let has_one = |(_, values): &(&str, Vec<Option<f64>>)| values.iter().any(Option::is_some);
+        let mut rows = rows.filter(has_one).peekable();
+        if rows.peek().is_some() {
+            table.group(point);
+        }
+        for (arm, values) in rows {
+            let cells = topic
+                .columns
+                .iter()
+                .zip(values)
+                .map(|(column, value)| Cell::number_or(value, column.show, NA, column.lacking));
+            table.row(std::iter::once(Cell::text(arm)).chain(cells).collect::<Vec<_>>());
+        }
+    }
+    (!table.is_empty()).then_some(table)
+}
+
+const HEADINGS: [&str; 13] = [
+    "arm",
+    "#task clock µs",
+    "#CPUs utilized",
+    "#context switches",
+    "#CPU migrations",
+    "#page faults",
+    "#system calls",
+    "#cycles",
+    "#instructions",
+    "#instructions per cycle",
+    "#branches",
+    "#branch misses",
+    "#miss rate",
+];
+
+/// The table of one experiment; under it why a count is missing, each reason once.
+pub(super) fn perf_table(record: &Record, experiment: &str) -> String {
+    let mut table = Table::new(HEADINGS);
+    let runs: Vec<_> = record.counting.iter().filter(|run| run.experiment == experiment).collect();
+    for point in in_order(runs.iter().map(|run| run.point.as_str())) {
+        table.group(point);
+        for run in runs.iter().filter(|run| run.point == point) {
+            let each = |names: &[&str]| run.per_event(names);
+            let show = |reading: Reading<f64>| figure_of(&reading, number::si);
+            let (cycles, instructions) = (each(&["cycles"]), each(&["instructions"]));
+            let (branches, misses) = (each(&["branches"]), each(&["branch_misses"]));
+            let share = misses.clone().and_then(|m| branches.clone().map(|b| m / b));
+            let per_cycle = instructions.clone().and_then(|i| cycles.clone().map(|c| i / c));
+            table.row([
+                Cell::text(&run.arm),
+                counted(record, run, |m| Some(m.cpu_ns_per_event()? / 1e3)),
+                counted(record, run, |m| m.figures.get("server_busy").copied()),
+                show(each(&["switches_voluntary", "switches_involuntary"])),
+                show(each(&["migrations"])),
+                show(each(&["page_faults"])),
+                show(each(&["system_calls"])),
+                show(cycles),
+                show(instructions),
+                show(per_cycle),
+                show(branches),
+                show(misses),
+                figure_of(&share, number::percent),
+            ]);
+        }
+    }
+    table.html() + &notes(&missing(&runs))
+}
+
+/// The median of a figure over the timing runs of the same arm at the same point.
+fn counted(record: &Record, like: &CountingRun, read: fn(&Measurement) -> Option<f64>) -> Cell {
+    Cell::number_or(record.median_at(like.place(), read), number::si, NA, "no timing run has it")
+}
+
+/// One line for each reason, with the counts that it took away.
+fn missing(runs: &[&CountingRun]) -> Vec<String> {
+    let readings = runs.iter().flat_map(|run| &run.kernel);
+    let missing = readings.filter_map(|(name, reading)| {
+        let reason = reading.reason()?;
+        // A reason may begin with the name of what it took away.
+        Some((reason.split_once(": ").map_or(reason, |(_, reason)| reason), name.as_str()))
+    });
+    let line = |(reason, names): (&str, Vec<&str>)| {
+        let names = in_order(names.into_iter()).join(", ").replace('_', " ");
+        format!("n/a: {names}: {reason}")
+    };
+    grouped(missing).into_iter().map(line).collect()
 }

@@ -1,0 +1,386 @@
+//! Limits of the kernel: descriptors, memory, message queues, io_uring and AIO, and the CPU quota.
+
+use super::check::Concern::{Dead, Descriptors, Everything, Queues, Servers};
+use pollux_report::number::count;
+
+use super::Demands;
+use super::check::{Check, Concern, Judgement, Subject};
+use super::readings::Readings;
+use super::remedy::{Remedy, who_can_raise};
+use crate::host::Reading;
+use crate::room::{CONNECTION_BYTES, MEMORY_PARTS, SERVER_FDS_SPARE};
+
+/// The longest curve of the sys_epoll page, and its hundred active connections beside it.
+pub(super) const DEAD_CONNECTIONS: u64 = 60_000;
+pub(super) const ACTIVE_CONNECTIONS: u64 = 100;
+/// Descriptors of a server beside its connections.
+const SPARE: u64 = SERVER_FDS_SPARE;
+/// One side of that experiment in one process.
+const ONE_SIDE: u64 = DEAD_CONNECTIONS + ACTIVE_CONNECTIONS + SPARE;
+const BOTH_SIDES: u64 = 2 * ONE_SIDE;
+/// The page's own setting: room for both sides in one process.
+const PAGE_ULIMIT: u64 = 131_072;
+
+const ALL: &[Concern] = &[Dead, Descriptors, Servers, Concern::Sweep];
+
+pub(super) fn descriptor_checks(readings: &Readings, demands: &Demands<'_>) -> Vec<Check> {
+    vec![hard(readings, demands), soft(readings), file_max(readings, demands), nr_open(readings)]
+}
+
+fn hard(readings: &Readings, demands: &Demands<'_>) -> Check {
+    let limit = readings.environment.limits.open_files.hard.unwrap_or(u64::MAX);
+    let subject = Subject { name: "open_files_hard", unit: Some("descriptors"), concerns: ALL };
+    let wanted = format!(
+        "{}: {} dead connections of one server process; {} leave nothing out of a built-in job",
+        count(ONE_SIDE),
+        count(DEAD_CONNECTIONS),
+        count(demands.descriptors)
+    );
+    subject.judge(number_or_unlimited(limit), wanted, |_| {
+        let raise = Remedy::raise(&readings.environment, "nofile", PAGE_ULIMIT);
+        judge_hard(limit, who_can_raise(&readings.environment), demands).mended_by(raise)
+    })
+}
+
+fn judge_hard(limit: u64, who: &str, demands: &Demands<'_>) -> Judgement {
+    if limit >= ONE_SIDE {
+        return Judgement::ok();
+    }
+    let mut lost = (demands.lost)(limit);
+    let room = limit.saturating_sub(SPARE + ACTIVE_CONNECTIONS);
+    let dead = count(DEAD_CONNECTIONS);
+    lost.push(match limit.saturating_sub(SPARE) {
+        0 => format!("no dead connections at all (of {dead})"),
+        usable => {
+            let processes = (DEAD_CONNECTIONS + ACTIVE_CONNECTIONS).div_ceil(usable);
+            format!(
+                "dead connections past {} of one server; {dead} need {processes} server \
+                 processes",
+                count(room),
+            )
+        }
+    });
+    let text = lost.join("; ") + who;
+    if (demands.loses_an_experiment)(limit) {
+        return Judgement::blocks(text).and_the_default_job();
+    }
+    Judgement::limits(text)
+}
+
+fn soft(readings: &Readings) -> Check {
+    let limits = readings.environment.limits.open_files;
+    let (soft, hard) = (limits.soft.unwrap_or(u64::MAX), limits.hard.unwrap_or(u64::MAX));
+    let subject = Subject { name: "open_files_soft", unit: Some("descriptors"), concerns: ALL };
+    subject.judge(number_or_unlimited(soft), "the hard limit", |_| {
+        let what = format!(
+            "programs that you start beside pollux stop at {}; pollux raises its own",
+            count(soft)
+        );
+        let raise = Remedy::of_command("ulimit -Sn $(ulimit -Hn)");
+        Judgement::unless(soft >= hard.min(ONE_SIDE), what).mended_by(raise)
+    })
+}
+
+fn file_max(readings: &Readings, demands: &Demands<'_>) -> Check {
+    let free = readings.files.number("/proc/sys/fs/file-max").and_then(|max| {
+        let in_use = readings.files.numbers("/proc/sys/fs/file-nr");
+        in_use.map(|numbers| max.saturating_sub(numbers[0]))
+    });
+    let subject = Subject { name: "fs.file-max_free", unit: Some("files"), concerns: ALL };
+    let wanted =
+        format!("{}: both ends of {} dead connections", count(BOTH_SIDES), count(DEAD_CONNECTIONS));
+    subject.judge(free, wanted, |free| {
+        let what = format!(
+            "connections past {} when both ends are on this machine",
+            count(free.saturating_sub(2 * SPARE) / 2)
+        );
+        let remedy = Remedy::sysctl("fs.file-max", 2 * BOTH_SIDES);
+        match (demands.loses_an_experiment)(*free) {
+            true => Judgement::blocks(what).and_the_default_job().mended_by(remedy),
+            false => Judgement::unless(*free >= BOTH_SIDES, what).mended_by(remedy),
+        }
+    })
+}
+
+fn nr_open(readings: &Readings) -> Check {
+    let subject = Subject { name: "fs.nr_open", unit: Some("descriptors"), concerns: ALL };
+    let wanted = format!("{}: no limit is raised beyond it", count(PAGE_ULIMIT));
+    subject.judge(readings.files.number("/proc/sys/fs/nr_open"), wanted, |max| {
+        let what = format!("the hard limit of descriptors, which ends at {}", count(*max));
+        let remedy = Remedy::sysctl("fs.nr_open", 1_048_576);
+        Judgement::unless(*max >= PAGE_ULIMIT, what).mended_by(remedy)
+    })
+}
+
+/// A limit of `u64::MAX` stands for none.
+pub(super) fn number_or_unlimited(limit: u64) -> Reading<super::Found> {
+    Reading::Value(match limit {
+        u64::MAX => super::Found::Text("unlimited".to_owned()),
+        limit => super::Found::Number(limit),
+    })
+}
+
+/// What the plan wants to be free before it opens the dead connections and the active ones, both
+/// ends of each here.
+const AVAILABLE_MIB: u64 = {
+    let connections = DEAD_CONNECTIONS + ACTIVE_CONNECTIONS;
+    (connections * CONNECTION_BYTES * MEMORY_PARTS).div_ceil(1 << 20)
+};
+/// Two thousand TCP connections with full buffers and the lab itself.
+const DEFAULT_JOB_MIB: u64 = 256;
+const HUGE_PAGES: &str = "/sys/kernel/mm/transparent_hugepage/enabled";
+
+pub(super) fn memory_checks(readings: &Readings) -> Vec<Check> {
+    vec![available(readings), swap(readings), huge_pages(readings), overcommit(readings)]
+}
+
+fn available(readings: &Readings) -> Check {
+    let kib = readings.files.field("/proc/meminfo", "MemAvailable");
+    let concerns = &[Dead, Descriptors];
+    let subject = Subject { name: "memory_available_mib", unit: Some("MiB"), concerns };
+    let wanted = format!(
+        "{}: a run takes half, for {} dead connections with both ends here",
+        count(AVAILABLE_MIB),
+        count(DEAD_CONNECTIONS)
+    );
+    subject.judge(kib.map(|kib| kib / 1024), wanted, |mib| match *mib {
+        ..DEFAULT_JOB_MIB => {
+            Judgement::blocks("the kernel may end the lab itself").and_the_default_job()
+        }
+        DEFAULT_JOB_MIB..AVAILABLE_MIB => {
+            let most = (mib << 20) / MEMORY_PARTS / CONNECTION_BYTES;
+            Judgement::limits(format!("dead connections past about {}", count(most)))
+        }
+        _ => Judgement::ok(),
+    })
+}
+
+fn swap(readings: &Readings) -> Check {
+    let meminfo = |name| readings.files.field("/proc/meminfo", name);
+    let used = meminfo("SwapTotal")
+        .and_then(|total| meminfo("SwapFree").map(|free| total.saturating_sub(free) / 1024));
+    let subject = Subject { name: "swap_used_mib", unit: Some("MiB"), concerns: &[Everything] };
+    subject.judge(used, "0", |mib| {
+        Judgement::unless(*mib == 0, "a run may wait for pages from disk")
+            .mended_by(Remedy::of_command("sudo swapoff -a"))
+    })
+}
+
+/// `always [madvise] never`: the word in brackets is in force.
+fn parse_choice(text: &str) -> Option<String> {
+    let (_, rest) = text.split_once('[')?;
+    rest.split_once(']').map(|(choice, _)| choice.to_owned())
+}
+
+fn huge_pages(readings: &Readings) -> Check {
+    let name = "transparent_hugepages";
+    let subject = Subject { name, unit: None, concerns: &[Everything] };
+    let found = match readings.files.is_absent(HUGE_PAGES) {
+        true => Reading::Value("not built in".to_owned()),
+        false => readings.files.text(HUGE_PAGES).parsed("no choice in brackets", parse_choice),
+    };
+    subject.judge(found, "madvise or never", |choice| {
+        let what = "memory figures jump by 2 MiB, and the kernel may merge pages in mid-run";
+        Judgement::unless(choice != "always", what).mended_by(Remedy::write("madvise", HUGE_PAGES))
+    })
+}
+
+fn overcommit(readings: &Readings) -> Check {
+    let name = "vm.overcommit_memory";
+    let subject = Subject { name, unit: None, concerns: &[Queues, Descriptors] };
+    let found = readings.files.number("/proc/sys/vm/overcommit_memory");
+    subject.judge(found, "0 or 1", |mode| {
+        let what = "stacks of many threads and processes count in full: 250 workers may be refused";
+        Judgement::unless(*mode != 2, what).mended_by(Remedy::sysctl(name, 0))
+    })
+}
+
+const WORKERS: u64 = 250;
+const CLIENT_THREADS: u64 = 10;
+const QUEUES: u64 = 1 + CLIENT_THREADS;
+/// The kernel's defaults, which need no privilege.
+const MESSAGES: u64 = 10;
+const MESSAGE_BYTES: u64 = 8192;
+/// What the kernel adds to each message: its header and its node in the tree of priorities.
+const OVERHEAD_BYTES: u64 = 96;
+const FULL_BYTES: u64 = QUEUES * queue_bytes(MESSAGES);
+
+const QUEUES_ONLY: &[Concern] = &[Queues];
+
+pub(super) fn queue_checks(readings: &Readings, demands: &Demands<'_>) -> Vec<Check> {
+    vec![
+        bytes(readings, demands.queue_bytes),
+        sysctl(readings, "fs.mqueue.queues_max", "/proc/sys/fs/mqueue/queues_max", QUEUES),
+        sysctl(readings, "fs.mqueue.msg_max", "/proc/sys/fs/mqueue/msg_max", MESSAGES),
+        sysctl(readings, "fs.mqueue.msgsize_max", "/proc/sys/fs/mqueue/msgsize_max", MESSAGE_BYTES),
+    ]
+}
+
+const fn queue_bytes(messages: u64) -> u64 {
+    messages * (MESSAGE_BYTES + OVERHEAD_BYTES)
+}
+
+/// The deepest reply queues beside a service queue of full depth; `None` if not even one message.
+fn reply_depth(limit_bytes: u64) -> Option<u64> {
+    let left = limit_bytes.checked_sub(queue_bytes(MESSAGES))?;
+    Some(left / (CLIENT_THREADS * queue_bytes(1))).filter(|depth| *depth > 0)
+}
+
+fn bytes(readings: &Readings, jobs_bytes: u64) -> Check {
+    let environment = &readings.environment;
+    let limit = environment.limits.message_queue_bytes.soft.unwrap_or(u64::MAX);
+    let subject =
+        Subject { name: "message_queue_bytes", unit: Some("bytes"), concerns: QUEUES_ONLY };
+    let wanted = format!(
+        "{}: {QUEUES} queues of {MESSAGES} messages of 8 KiB for {WORKERS} workers; {} for the jobs",
+        count(FULL_BYTES),
+        count(jobs_bytes)
+    );
+    subject.judge(number_or_unlimited(limit), wanted, |_| {
+        if limit >= FULL_BYTES {
+            return Judgement::ok();
+        }
+        let short = count(FULL_BYTES - limit);
+        let who = who_can_raise(environment);
+        let raise = Remedy::raise(environment, "msgqueue", FULL_BYTES);
+        match reply_depth(limit) {
+            Some(depth) => Judgement::limits(format!(
+                "{short} bytes short: reply queues of {depth} messages instead of {MESSAGES}{who}"
+            )),
+            None if limit >= jobs_bytes => Judgement::limits(format!(
+                "{short} bytes short: no pool by queues with {CLIENT_THREADS} client threads; the built-in jobs \
+                 have short messages and fit{who}"
+            )),
+            None => Judgement::blocks(format!(
+                "{short} bytes short: no built-in job on a queue, no pool by queues with {CLIENT_THREADS} \
+                 client threads{who}"
+            )),
+        }
+        .mended_by(raise)
+    })
+}
+
+fn sysctl(readings: &Readings, name: &'static str, path: &str, least: u64) -> Check {
+    let unit = match name {
+        "fs.mqueue.msgsize_max" => "bytes",
+        "fs.mqueue.msg_max" => "messages",
+        _ => "queues",
+    };
+    let subject = Subject { name, unit: Some(unit), concerns: QUEUES_ONLY };
+    subject.judge(readings.files.number(path), count(least), |max| {
+        let what = match name {
+            "fs.mqueue.queues_max" => format!("a pool with more than {max} queues"),
+            "fs.mqueue.msg_max" => format!("queues are {max} deep: senders wait sooner"),
+            _ => format!("messages longer than {} bytes", count(*max)),
+        };
+        Judgement::unless(*max >= least, what).mended_by(Remedy::sysctl(name, least))
+    })
+}
+
+/// The completion loop's ring (1024 requests of 64 bytes, 8192 completions of 16) and its buffers.
+const LOCKED_BYTES: u64 = 8 << 20;
+/// The context of one poller that watches the dead connections and the active ones: it doubles when
+/// it is full, and the half as large one stands meanwhile.
+const AIO_SLOTS: u64 = {
+    let size = (DEAD_CONNECTIONS + ACTIVE_CONNECTIONS).next_power_of_two();
+    size + size / 2
+};
+
+pub(super) fn ring_checks(readings: &Readings) -> Vec<Check> {
+    vec![disabled(readings), opened(readings), locked(readings), aio(readings)]
+}
+
+fn disabled(readings: &Readings) -> Check {
+    let name = "kernel.io_uring_disabled";
+    let subject = Subject { name, unit: None, concerns: &[Everything] };
+    let found = readings.environment.io_uring_disabled.clone().map(|level| level.to_string());
+    subject.judge(found, "0", |level| {
+        let who =
+            if level == "1" { "only one group may open rings" } else { "nobody may open rings" };
+        // Level 1 lets those with CAP_SYS_ADMIN and a group through: the probe below decides.
+        let is_let_through = level == "1" && readings.ring.value().is_some();
+        Judgement::unless(
+            level == "0" || is_let_through,
+            format!("arms `uring-poll`, `uring`: {who}"),
+        )
+        .mended_by(Remedy::sysctl(name, 0))
+    })
+}
+
+fn opened(readings: &Readings) -> Check {
+    let subject = Subject { name: "io_uring_opens", unit: None, concerns: &[Everything] };
+    // A refusal is an answer here, and not a figure that is missing.
+    let found = match &readings.ring {
+        Reading::Value(()) => "yes".to_owned(),
+        Reading::Unavailable { .. } => "no".to_owned(),
+    };
+    subject.judge(Reading::Value(found), "yes", |_| match readings.ring.reason() {
+        None => Judgement::ok(),
+        Some(reason) => {
+            Judgement::limits(format!("arms `uring-poll`, `uring` are left out: {reason}"))
+        }
+    })
+}
+
+fn locked(readings: &Readings) -> Check {
+    let environment = &readings.environment;
+    let name = "locked_memory_soft_bytes";
+    let subject = Subject { name, unit: Some("bytes"), concerns: &[Servers, Descriptors, Dead] };
+    let soft = environment.limits.locked_memory_bytes.soft.unwrap_or(u64::MAX);
+    let held = environment.capabilities.value();
+    let is_exempt = held.is_some_and(|held| held.names.iter().any(|name| name == "CAP_IPC_LOCK"));
+    let wanted = format!("{}, or CAP_IPC_LOCK", count(LOCKED_BYTES));
+    subject.judge(number_or_unlimited(soft), wanted, |_| {
+        let what = format!(
+            "rings are opened smaller, or not at all, where the kernel counts them{}",
+            who_can_raise(environment)
+        );
+        Judgement::unless(soft >= LOCKED_BYTES || is_exempt, what).mended_by(Remedy::raise(
+            environment,
+            "memlock",
+            LOCKED_BYTES,
+        ))
+    })
+}
+
+fn aio(readings: &Readings) -> Check {
+    let name = "fs.aio-max-nr_free";
+    let subject = Subject { name, unit: Some("slots"), concerns: &[Dead, Descriptors] };
+    let free = readings.files.number("/proc/sys/fs/aio-max-nr").and_then(|max| {
+        let used = readings.files.number("/proc/sys/fs/aio-nr");
+        used.map(|used| max.saturating_sub(used))
+    });
+    let wanted = format!(
+        "{}: the arm `aio` beside {} dead connections of one server process",
+        count(AIO_SLOTS),
+        count(DEAD_CONNECTIONS)
+    );
+    subject.judge(free, wanted, |free| {
+        // Doubling from a power of two holds one and a half times the new size for a moment.
+        let most = (free * 2 / 3).checked_ilog2().map_or(0, |power| 1_u64 << power);
+        let what = format!("the arm `aio` past {} descriptors in one poller", count(most));
+        let remedy = Remedy::sysctl("fs.aio-max-nr", 1_048_576);
+        Judgement::unless(*free >= AIO_SLOTS, what).mended_by(remedy)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_choice_in_force_is_the_one_in_brackets() {
+        assert_eq!(parse_choice("always [madvise] never").as_deref(), Some("madvise"));
+        assert_eq!(parse_choice("always madvise never"), None);
+    }
+
+    #[test]
+    fn the_need_is_what_the_kernel_charges() {
+        assert_eq!(queue_bytes(MESSAGES), 82_880);
+        assert_eq!(FULL_BYTES, 911_680);
+        assert_eq!(reply_depth(819_200), Some(8));
+        assert_eq!(reply_depth(FULL_BYTES), Some(MESSAGES));
+        assert_eq!(reply_depth(82_880 + 82_879), None);
+        assert_eq!(reply_depth(0), None);
+    }
+}
