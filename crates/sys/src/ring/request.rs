@@ -388,7 +388,7 @@ impl Sending<'_> {
 /// Queues an entry that references no memory, or memory of the ring by the stream ring's rules.
 #[inline]
 pub(super) fn push(ring: &mut Ring, entry: &squeue::Entry) -> Result<(), QueueFull> {
-    // SAFETY: what the entries of this module, `stream_request` and `teardown` reference stays
+    // SAFETY: what the entries of this module and `owned` reference stays
     // valid while they run: receives name the group of buffers only; a send out of the arena
     // lies in what `Arena::take` makes read-only until `reset_arena`, which waits for the queue
     // to be empty; the buffers of owned requests stand in `Owned` until the last completion.
