@@ -15,7 +15,7 @@ use std::collections::{HashMap, HashSet};
 use pollux_loop_stats::{CALLS_MAX, Call, CallRecord, Cell, Counter, Histogram, Region, Site};
 use pollux_sys::perf::{Record, What};
 
-use super::calls::{Role, TimeoutIn, role};
+use super::calls::{Role, SAMPLE_EVERY, TimeoutIn, role};
 use super::image::Images;
 
 /// From here on a turn is long.
@@ -238,7 +238,10 @@ impl<'a> Follower<'a> {
                 }
                 self.accepted(result);
             }
-            Role::Again => self.count(Counter::Again),
+            Role::Again => {
+                // For those that were not looked at.
+                self.cell.inspect(|cell| cell.add(Counter::Again, SAMPLE_EVERY));
+            }
             Role::Closes => taken_out.closed(argument(0)),
             Role::Created | Role::ControlFailed => {}
         }

@@ -31,6 +31,7 @@ use crate::elf::Elf;
 use crate::kin::{descendants, is_alive};
 use crate::reach::MACHINE;
 use crate::source::Source;
+use calls::SAMPLE_EVERY;
 use follow::Followers;
 
 /// Between two drains: a server with 100,000 waits a second fills a tenth of a buffer meanwhile.
@@ -62,6 +63,7 @@ pub struct Attached<'a> {
     processes: BTreeSet<u32>,
     threads: usize,
     began: Instant,
+    drains: u64,
 }
 
 impl<'a> Attached<'a> {
@@ -83,10 +85,11 @@ impl<'a> Attached<'a> {
         let trace = trace.map_err(|error| AttachError::of_trace(error, pid, tids.len()))?;
         trace
             .enable()
+            .and_then(|()| trace.sample(true))
             .map_err(|error| AttachError::of_trace(TraceError::Refused(error), pid, tids.len()))?;
         let followers = Followers::new(region);
         let (threads, began) = (tids.len(), Instant::now());
-        Ok(Self { region, trace, followers, pid, processes, threads, began })
+        Ok(Self { region, trace, followers, pid, processes, threads, began, drains: 0 })
     }
 
     /// Processes and threads that are followed from the start.
@@ -98,6 +101,13 @@ impl<'a> Attached<'a> {
     /// Takes in what happened; to be called every [`DRAIN_EVERY`].
     pub fn drain(&mut self) {
         self.trace.drain(|record| self.followers.note(record));
+        self.drains += 1;
+        // What can't be switched stays as it was: another count of EAGAIN, and nothing else.
+        let _ = match self.drains % SAMPLE_EVERY {
+            0 => self.trace.sample(true),
+            1 => self.trace.sample(false),
+            _ => Ok(()),
+        };
     }
 
     /// Ends recording and takes in what is left.

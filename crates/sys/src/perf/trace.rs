@@ -63,6 +63,8 @@ pub struct Followed {
     pub filter: Option<&'static str>,
     /// Whether there is no trace without it. Others are left out where the kernel has no such call.
     pub is_required: bool,
+    /// Whether it is recorded only while [`Trace::sample`] has it so.
+    pub is_sampled: bool,
 }
 
 /// A thing that a thread did.
@@ -115,6 +117,8 @@ pub enum TraceError {
 pub struct Trace {
     rings: Vec<Ring>,
     events: Vec<OwnedFd>,
+    /// Those of tracepoints that are sampled.
+    sampled: Vec<OwnedFd>,
     /// What the kernel's number of an event means.
     kinds: HashMap<u64, Kind>,
     bytes: Vec<u8>,
@@ -138,6 +142,7 @@ struct Opening {
     kind: Kind,
     attribute: Attribute,
     filter: Option<&'static str>,
+    is_sampled: bool,
 }
 
 impl Trace {
@@ -151,6 +156,7 @@ impl Trace {
         let mut trace = Self {
             rings: Vec::new(),
             events: Vec::new(),
+            sampled: Vec::new(),
             kinds: HashMap::new(),
             bytes: Vec::new(),
             pending: Vec::new(),
@@ -163,12 +169,20 @@ impl Trace {
         if trace.rings.is_empty() { Err(TraceError::Gone) } else { Ok(trace) }
     }
 
-    /// Starts to record.
+    /// Starts to record all that is not sampled.
     ///
     /// # Errors
     /// Those of `ioctl(2)`.
     pub fn enable(&self) -> io::Result<()> {
-        self.request_all(ENABLE)
+        request_all(&self.events, ENABLE)
+    }
+
+    /// Starts or ends to record what is sampled: a call whose event is off costs the program a fourth.
+    ///
+    /// # Errors
+    /// Those of `ioctl(2)`.
+    pub fn sample(&self, is_on: bool) -> io::Result<()> {
+        request_all(&self.sampled, if is_on { ENABLE } else { DISABLE })
     }
 
     /// Ends recording; what was recorded stays for [`Trace::finish`].
@@ -176,7 +190,7 @@ impl Trace {
     /// # Errors
     /// Those of `ioctl(2)`.
     pub fn disable(&self) -> io::Result<()> {
-        self.request_all(DISABLE)
+        request_all(&self.events, DISABLE).and(self.sample(false))
     }
 
     /// Hands on, in order of time, all records that no other record can still come before: those up to
@@ -224,7 +238,11 @@ impl Trace {
                 }
                 self.kinds.insert(counter::id(event.as_fd())?, opening.kind);
                 self.join(&mut owner, event.as_fd())?;
-                self.events.push(event);
+                if opening.is_sampled {
+                    self.sampled.push(event);
+                } else {
+                    self.events.push(event);
+                }
             }
         }
         Ok(())
@@ -240,10 +258,10 @@ impl Trace {
         *owner = Some(event.as_raw_fd());
         Ok(())
     }
+}
 
-    fn request_all(&self, request: libc::Ioctl) -> io::Result<()> {
-        self.events.iter().try_for_each(|event| counter::request(event.as_fd(), request, 0))
-    }
+fn request_all(events: &[OwnedFd], request: libc::Ioctl) -> io::Result<()> {
+    events.iter().try_for_each(|event| counter::request(event.as_fd(), request, 0))
 }
 
 fn openings(followed: &[Followed]) -> Result<Vec<Opening>, TraceError> {
@@ -273,6 +291,7 @@ fn openings(followed: &[Followed]) -> Result<Vec<Opening>, TraceError> {
                 kind: Kind::Point(place),
                 attribute: Attribute { sample_type: SAMPLE_COMMON | SAMPLE_RAW, ..common },
                 filter: one.filter,
+                is_sampled: one.is_sampled,
             },
             // The same event reports every switch, to and from the CPU.
             None => Opening {
@@ -283,6 +302,7 @@ fn openings(followed: &[Followed]) -> Result<Vec<Opening>, TraceError> {
                     ..common
                 },
                 filter: Some(SLEEP_FILTER),
+                is_sampled: false,
             },
         });
     }
@@ -428,6 +448,10 @@ mod tests {
     const GETPPID: Tracepoint = Tracepoint { group: "syscalls", name: "sys_enter_getppid" };
     const NONE: Tracepoint = Tracepoint { group: "syscalls", name: "no_such_call" };
 
+    fn followed(point: Tracepoint) -> Followed {
+        Followed { point, filter: None, is_required: true, is_sampled: false }
+    }
+
     /// Follows the calling thread; nothing where this user may not.
     fn of_this_thread(followed: &[Followed]) -> Option<Result<Trace, TraceError>> {
         // SAFETY: the call takes no arguments.
@@ -441,7 +465,7 @@ mod tests {
     #[test]
     fn calls_of_a_thread_come_in_order_with_their_arguments() {
         let followed =
-            [NONE, GETPPID].map(|point| Followed { point, filter: None, is_required: false });
+            [NONE, GETPPID].map(|point| Followed { is_required: false, ..followed(point) });
         let Some(trace) = of_this_thread(&followed) else { return };
         let mut trace = trace.expect("what is missing is left out");
         trace.enable().expect("enabled");
@@ -464,8 +488,34 @@ mod tests {
     }
 
     #[test]
+    fn what_is_sampled_is_recorded_only_meanwhile() {
+        const GETUID: Tracepoint = Tracepoint { group: "syscalls", name: "sys_enter_getuid" };
+        let sampled = Followed { is_sampled: true, ..followed(GETPPID) };
+        let Some(trace) = of_this_thread(&[followed(GETUID), sampled]) else { return };
+        let mut trace = trace.expect("both are there");
+        trace.enable().expect("enabled");
+        for is_on in [false, true, false] {
+            trace.sample(is_on).expect("switched");
+            for _ in 0..10 {
+                for call in [libc::SYS_getppid, libc::SYS_getuid] {
+                    // SAFETY: neither call takes arguments.
+                    unsafe { libc::syscall(call) };
+                }
+            }
+        }
+        trace.disable().expect("disabled");
+        let mut found = [0; 2];
+        trace.finish(|record| {
+            if let What::Passed(place, _) = record.what {
+                found[place] += 1;
+            }
+        });
+        assert_eq!(found, [30, 10]);
+    }
+
+    #[test]
     fn a_required_tracepoint_that_is_missing_is_named() {
-        let followed = [Followed { point: NONE, filter: None, is_required: true }];
+        let followed = [followed(NONE)];
         let Some(refused) = of_this_thread(&followed) else { return };
         assert!(matches!(refused, Err(TraceError::Missing(point)) if point == NONE));
     }
