@@ -44,7 +44,7 @@ impl ModelWaker {
 /// takes hours.
 const PREEMPTIONS_MAX: usize = 3;
 
-/// A waker that does nothing, for senders that ring by themselves.
+/// A waker that does nothing, for senders that wake by themselves.
 #[derive(Clone)]
 struct Silent;
 
@@ -55,12 +55,12 @@ impl Wake for Silent {
 type Turn = fn(&ModelWaker, &mut Inbox<u32>, &mut Vec<u32>);
 
 /// Two threads send three messages; the owner takes turns until it has all.
-fn run<W>(waker: fn(&ModelWaker) -> W, send: fn(&ModelWaker, &Sender<u32, W>, u32), turn: Turn)
+fn run<W>(waker_of: fn(&ModelWaker) -> W, send: fn(&ModelWaker, &Sender<u32, W>, u32), turn: Turn)
 where
     W: Wake + Clone + Send + 'static,
 {
     let waker = ModelWaker::new();
-    let (inbox, sender) = Inbox::new(3, waker(&waker));
+    let (inbox, sender) = Inbox::new(3, waker_of(&waker));
     // Closing takes the lock, which loom does not allow while it reports what it found.
     let mut inbox = ManuallyDrop::new(inbox);
     let threads = [vec![1, 2], vec![3]].map(|messages| {
