@@ -75,6 +75,16 @@ impl MessageQueue {
         Self::owning(unsafe { libc::mq_open(name.as_ptr(), flags) })
     }
 
+    /// Opens the queue `name`, made by somebody else, as [`Self::create_for_replies`] does its own.
+    ///
+    /// # Errors
+    /// As [`Self::open`].
+    pub fn open_for_replies(name: &CStr) -> io::Result<Self> {
+        let flags = libc::O_RDONLY | libc::O_CLOEXEC;
+        // SAFETY: the name is a C string, and without O_CREAT the call takes no more arguments.
+        Self::owning(unsafe { libc::mq_open(name.as_ptr(), flags) })
+    }
+
     /// Opens the queue `name` like [`Self::open`], but a receive waits until there is a message,
     /// and a send until there is room.
     ///

@@ -47,6 +47,35 @@ pub fn untaken_bytes(socket: impl AsFd) -> io::Result<u64> {
     Ok(u64::try_from(bytes).unwrap_or(0))
 }
 
+/// The supplementary groups of the process at the other end of a connected Unix socket
+/// (`SO_PEERGROUPS`, `unix(7)`, since Linux 4.13), as they were when it connected or began to listen.
+///
+/// # Errors
+/// ENODATA for a socket that is not connected, ENOTSOCK.
+pub fn peer_groups(socket: impl AsFd) -> io::Result<Vec<u32>> {
+    /// Groups that one process has at most (NGROUPS_MAX).
+    const GROUPS_MAX: usize = 65_536;
+    let fd = socket.as_fd().as_raw_fd();
+    for room in [64, GROUPS_MAX] {
+        let mut groups = vec![0_u32; room];
+        let mut len = size_of_val(groups.as_slice()) as libc::socklen_t;
+        let place = groups.as_mut_ptr().cast();
+        // SAFETY: `place` is that of `len` bytes which outlive the call; it writes no more, and how many to `len`.
+        let got = unsafe {
+            libc::getsockopt(fd, libc::SOL_SOCKET, libc::SO_PEERGROUPS, place, &raw mut len)
+        };
+        if got == 0 {
+            groups.truncate(len as usize / size_of::<u32>());
+            return Ok(groups);
+        }
+        let error = io::Error::last_os_error();
+        if error.raw_os_error() != Some(libc::ERANGE) {
+            return Err(error);
+        }
+    }
+    Err(io::Error::from_raw_os_error(libc::ERANGE))
+}
+
 #[cfg(test)]
 mod tests {
     use std::io::{Read, Write};
@@ -62,6 +91,20 @@ mod tests {
         let (other, _) = UnixDatagram::pair().expect("a pair");
         let error = bind_address_no_port(&other).expect_err("not of the internet family");
         assert!(error.raw_os_error().is_some());
+    }
+
+    #[test]
+    fn the_groups_of_a_peer_are_those_of_its_process() {
+        let (ours, _theirs) = UnixStream::pair().expect("a pair");
+        let status = std::fs::read_to_string("/proc/self/status").expect("readable");
+        let line = status.lines().find_map(|line| line.strip_prefix("Groups:")).expect("a line");
+        let mut own: Vec<u32> =
+            line.split_whitespace().map(|group| group.parse().expect("a number")).collect();
+        let mut told = peer_groups(&ours).expect("a peer");
+        own.sort_unstable();
+        told.sort_unstable();
+        assert_eq!(told, own);
+        peer_groups(UdpSocket::bind("127.0.0.1:0").expect("a socket")).expect_err("no peer");
     }
 
     /// Sends until the socket is full; says how much that was.

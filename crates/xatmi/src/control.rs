@@ -13,9 +13,10 @@ use std::time::{Duration, Instant};
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::io::retry_on_intr;
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
-use rustix::process::PidfdFlags;
+use rustix::process::{Pid, PidfdFlags, pidfd_open};
 use serde::{Deserialize, Serialize};
 
+use crate::access::{Group, Peer};
 use crate::client::{ClientHello, Welcome};
 use crate::link::{Advert, Link, Received};
 use crate::queue::Prefix;
@@ -139,6 +140,11 @@ pub enum Answer {
         /// In words, with the limit.
         why: String,
     },
+    /// The last message: not done for this user.
+    Forbidden {
+        /// In words, with who may.
+        why: String,
+    },
     /// The last message: not done.
     Refused {
         /// In words, with what would be right.
@@ -163,7 +169,11 @@ impl Answer {
     pub fn is_last(&self) -> bool {
         matches!(
             self,
-            Self::Done { .. } | Self::Full { .. } | Self::Refused { .. } | Self::Welcome(_)
+            Self::Done { .. }
+                | Self::Full { .. }
+                | Self::Forbidden { .. }
+                | Self::Refused { .. }
+                | Self::Welcome(_)
         )
     }
 }
@@ -180,6 +190,8 @@ pub enum AskError {
     Refused(String),
     /// A limit of the pool was reached.
     Full(String),
+    /// It does not do this for this user.
+    Forbidden(String),
     /// It ended, or closed the connection, before it answered.
     Ended,
     /// It gave no answer in this time.
@@ -188,8 +200,8 @@ pub enum AskError {
     Foreign {
         /// What the names of its queues begin with.
         prefix: String,
-        /// The user's number.
-        user: u32,
+        /// Who holds it, in words.
+        holder: String,
     },
     /// The socket failed.
     System(io::Error),
@@ -203,15 +215,15 @@ impl fmt::Display for AskError {
                 "no pool with the prefix {prefix} runs; start it with `pollux pool start`, or set \
                  NDRX_QPREFIX to the prefix of the one that is meant"
             ),
-            Self::Refused(why) | Self::Full(why) => f.write_str(why),
+            Self::Refused(why) | Self::Full(why) | Self::Forbidden(why) => f.write_str(why),
             Self::Ended => f.write_str(
                 "the manager closed the connection before it answered: it is ending, or it belongs \
                  to another user",
             ),
-            Self::Foreign { prefix, user } => write!(
+            Self::Foreign { prefix, holder } => write!(
                 f,
-                "the pool with the prefix {prefix} belongs to user {user}; set NDRX_QPREFIX to the \
-                 prefix of one of yours"
+                "the pool with the prefix {prefix} is that of {holder}, and orders are for its user and root; \
+                 set NDRX_QPREFIX to the prefix of one of yours"
             ),
             Self::Silent(time) => write!(
                 f,
@@ -238,14 +250,23 @@ pub struct Control {
     link: Link,
     /// The manager's process, to see its end; none where it can't be watched from here.
     process: Option<OwnedFd>,
+    owner: u32,
 }
 
 impl Control {
-    /// Connects to the pool with this prefix.
+    /// Connects to the pool with this prefix, which is one of this user's.
     ///
     /// # Errors
     /// [`AskError::NoPool`], [`AskError::Foreign`], [`AskError::System`].
     pub fn connect(prefix: &Prefix) -> Result<Self, AskError> {
+        Self::connect_within(prefix, None)
+    }
+
+    /// The same for a pool that may be that of another member of `group`.
+    ///
+    /// # Errors
+    /// As [`connect`](Self::connect).
+    pub fn connect_within(prefix: &Prefix, group: Option<&Group>) -> Result<Self, AskError> {
         let socket = seqpacket().map_err(|errno| AskError::System(errno.into()))?;
         let address = address(prefix).map_err(AskError::System)?;
         match rustix::net::connect(&socket, &address) {
@@ -255,16 +276,20 @@ impl Control {
             }
             Err(errno) => return Err(AskError::System(errno.into())),
         }
-        let peer = rustix::net::sockopt::socket_peercred(&socket);
-        let peer = peer.map_err(|errno| AskError::System(errno.into()))?;
-        let own = rustix::process::geteuid();
+        let peer = Peer::of(&socket).map_err(AskError::System)?;
         // Names of sockets are free for all: whoever came first may be anybody.
-        if peer.uid != own && !peer.uid.is_root() && !own.is_root() {
-            let (prefix, user) = (prefix.to_string(), peer.uid.as_raw());
-            return Err(AskError::Foreign { prefix, user });
+        if !peer.is_known(group) && !rustix::process::geteuid().is_root() {
+            return Err(AskError::Foreign { prefix: prefix.to_string(), holder: peer.to_string() });
         }
-        let process = rustix::process::pidfd_open(peer.pid, PidfdFlags::empty()).ok();
-        Ok(Self { link: Link::new(socket), process })
+        let process = i32::try_from(peer.pid).ok().and_then(Pid::from_raw);
+        let process = process.and_then(|pid| pidfd_open(pid, PidfdFlags::empty()).ok());
+        Ok(Self { link: Link::new(socket), process, owner: peer.user })
+    }
+
+    /// The user of the manager.
+    #[must_use]
+    pub fn owner(&self) -> u32 {
+        self.owner
     }
 
     /// Asks, hands each answer but the last to `each`, and gives the words of the last one.
@@ -278,12 +303,19 @@ impl Control {
         silence: Duration,
         mut each: impl FnMut(Answer),
     ) -> Result<String, AskError> {
-        self.link.send_within(request, silence).map_err(AskError::System)?;
+        if let Err(error) = self.link.send_within(request, silence) {
+            // A manager that lets nobody of this user in has said so, and closed.
+            return Err(match self.next(silence) {
+                Ok(Answer::Forbidden { why }) => AskError::Forbidden(why),
+                _ => AskError::System(error),
+            });
+        }
         loop {
             match self.next(silence)? {
                 Answer::Done { message } => return Ok(message),
                 Answer::Refused { why } => return Err(AskError::Refused(why)),
                 Answer::Full { why } => return Err(AskError::Full(why)),
+                Answer::Forbidden { why } => return Err(AskError::Forbidden(why)),
                 answer => each(answer),
             }
         }
@@ -313,7 +345,12 @@ impl Control {
     }
 
     fn next(&mut self, silence: Duration) -> Result<Answer, AskError> {
-        match self.link.receive_within(silence) {
+        let received = match self.link.receive_within(silence) {
+            // A reset is told once, before what came ahead of it.
+            Ok(Received::Ended) => self.link.receive_within(silence),
+            received => received,
+        };
+        match received {
             Ok(Received::Message(answer, _)) => Ok(answer),
             Ok(Received::Ended | Received::Nothing) => Err(AskError::Ended),
             Err(error) if error.kind() == io::ErrorKind::TimedOut => Err(AskError::Silent(silence)),
@@ -341,15 +378,10 @@ pub fn listen(prefix: &Prefix) -> io::Result<OwnedFd> {
 pub fn holder(prefix: &Prefix) -> String {
     let peer = seqpacket().map_err(io::Error::from).and_then(|socket| {
         rustix::net::connect(&socket, &address(prefix)?)?;
-        Ok(rustix::net::sockopt::socket_peercred(&socket)?)
+        Peer::of(&socket)
     });
     match peer {
-        Ok(peer) => {
-            let pid = peer.pid.as_raw_nonzero();
-            let program = std::fs::read_to_string(format!("/proc/{pid}/comm")).unwrap_or_default();
-            let program = program.trim();
-            format!("process {pid} ({program}) of user {} holds its name", peer.uid.as_raw())
-        }
+        Ok(peer) => format!("{peer} holds its name"),
         Err(error) => format!("its name is held, and who holds it cannot be asked: {error}"),
     }
 }
@@ -422,7 +454,7 @@ mod tests {
         Control::connect(&prefix).expect("somebody listens");
         let (pid, user) = (std::process::id(), rustix::process::geteuid().as_raw());
         let held = holder(&prefix);
-        assert!(held.starts_with(&format!("process {pid} (")), "{held}");
-        assert!(held.ends_with(&format!(") of user {user} holds its name")), "{held}");
+        assert!(held.starts_with(&format!("user {user}, process {pid} (")), "{held}");
+        assert!(held.ends_with(") holds its name"), "{held}");
     }
 }

@@ -26,18 +26,18 @@ use std::time::Duration;
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::fs::{MemfdFlags, memfd_create};
 use rustix::io::Errno;
-use rustix::net::sockopt::socket_peercred;
 use rustix::net::{
     AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer,
     SendAncillaryMessage, SendFlags, SocketAddrUnix, SocketFlags, SocketType, accept_with, bind,
     connect, listen, recvmsg, sendmsg, socket_with,
 };
-use rustix::process::geteuid;
 use rustix::time::Timespec;
 
+use crate::access::{Group, Peer};
 use crate::buffer::BufferType;
 use crate::client::{CallFlags, Outgoing};
 use crate::clock::monotonic_ns;
+use crate::environment::Environment;
 use crate::error::{Code, Error};
 use crate::queue::Prefix;
 use crate::wire::{ClientAddress, PAYLOAD_LEN_BYTES_MAX};
@@ -136,7 +136,11 @@ impl Meeting {
     }
 
     /// The service, if it has come; waits for it no longer than `wait`.
-    pub(crate) fn take(&self, wait: Duration) -> Result<Option<OwnedFd>, Error> {
+    pub(crate) fn take(
+        &self,
+        wait: Duration,
+        group: Option<&Group>,
+    ) -> Result<Option<OwnedFd>, Error> {
         let wait = Timespec::try_from(wait).unwrap_or_default();
         let mut watched = [PollFd::new(&self.socket, PollFlags::IN)];
         match poll(&mut watched, Some(&wait)) {
@@ -152,7 +156,7 @@ impl Meeting {
             }
         }
         match accept_with(&self.socket, SocketFlags::CLOEXEC | SocketFlags::NONBLOCK) {
-            Ok(socket) if is_ours(&socket) => Ok(Some(socket)),
+            Ok(socket) if is_known(&socket, group) => Ok(Some(socket)),
             Ok(_) | Err(Errno::AGAIN | Errno::INTR | Errno::CONNABORTED) => Ok(None),
             Err(errno) => Err(Error::os("a conversation cannot be taken up", errno.into())),
         }
@@ -176,7 +180,7 @@ impl Conversation {
     ///
     /// # Errors
     /// TPESVCERR when the initiator is gone or is somebody else's, TPEOS.
-    pub fn join(prefix: &Prefix, client: &ClientAddress, cd: i32) -> Result<Self, Error> {
+    pub fn join(environment: &Environment, client: &ClientAddress, cd: i32) -> Result<Self, Error> {
         let gone = |errno: Errno| {
             Error::caused(
                 Code::ServiceError,
@@ -187,10 +191,10 @@ impl Conversation {
         let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
         let socket = socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None)
             .map_err(|errno| Error::os("no socket for a conversation", errno.into()))?;
-        let name = name(prefix, client, cd.saturating_neg())
+        let name = name(&environment.prefix, client, cd.saturating_neg())
             .map_err(|error| Error::os("no name for a conversation", error))?;
         connect(&socket, &name).map_err(gone)?;
-        if !is_ours(&socket) {
+        if !is_known(&socket, environment.group.as_ref()) {
             return Err(gone(Errno::PERM));
         }
         let mut this = Self { socket, is_initiator: false, has_control: false };
@@ -356,9 +360,9 @@ fn name(prefix: &Prefix, client: &ClientAddress, cd: i32) -> io::Result<SocketAd
     Ok(SocketAddrUnix::new_abstract_name(name.as_bytes())?)
 }
 
-/// Whether the other side is of this user, or root.
-fn is_ours(socket: &OwnedFd) -> bool {
-    socket_peercred(socket).is_ok_and(|peer| peer.uid == geteuid() || peer.uid.is_root())
+/// Whether the other side is of this user, root, or in the group.
+fn is_known(socket: &OwnedFd, group: Option<&Group>) -> bool {
+    Peer::of(socket).is_ok_and(|peer| peer.is_known(group))
 }
 
 /// The head of a message.
@@ -446,12 +450,14 @@ mod tests {
     use super::*;
 
     fn pair() -> (Conversation, Conversation) {
-        let prefix = Prefix::new("/conversations").expect("a prefix");
+        let variable = |name: &str| (name == "NDRX_QPREFIX").then(|| "/conversations".into());
+        let environment = Environment::read(variable).expect("a prefix");
+        let prefix = environment.prefix.clone();
         let client = ClientAddress { pid: std::process::id(), context: 1, nonce: rand() };
         let meeting = Meeting::open(&prefix, &client, 7).expect("it listens");
-        let service = std::thread::spawn(move || Conversation::join(&prefix, &client, -7));
+        let service = std::thread::spawn(move || Conversation::join(&environment, &client, -7));
         let socket = loop {
-            if let Some(socket) = meeting.take(Duration::from_secs(5)).expect("it comes") {
+            if let Some(socket) = meeting.take(Duration::from_secs(5), None).expect("it comes") {
                 break socket;
             }
         };

@@ -10,6 +10,7 @@ use std::fmt;
 use std::time::Duration;
 
 use crate::config::PoolConfig;
+use crate::access::{GROUP_VARIABLE, Group};
 use crate::queue::Prefix;
 
 /// The settings, with their defaults filled in.
@@ -26,6 +27,8 @@ pub struct Environment {
     /// How requests travel in a pool that is started: `POLLUX_POOL_TRANSPORT`. `None` leaves it to the
     /// configuration.
     pub transport: Option<Transport>,
+    /// Whose members use a pool of another one of them: `POLLUX_POOL_GROUP`, by name or number.
+    pub group: Option<Group>,
 }
 
 /// How requests travel from clients to workers.
@@ -135,6 +138,10 @@ impl Environment {
             };
             Transport::named(&value).ok_or_else(|| bad(value))
         });
+        let group = text(GROUP_VARIABLE).map(|value| {
+            let bad = |wanted| BadVariable { name: GROUP_VARIABLE, value: value.clone(), wanted };
+            Group::of_machine(&value).map_err(bad)
+        });
         Ok(Self {
             prefix,
             timeout: timeout_s.map(|s| Duration::from_secs(s.into()).min(TIMEOUT_MAX)),
@@ -145,6 +152,7 @@ impl Environment {
                 MESSAGE_LEN_BYTES_MAX,
             )?,
             transport: transport.transpose()?,
+            group: group.transpose()?,
         })
     }
 }
@@ -208,10 +216,11 @@ mod tests {
             ("NDRX_MSGMAX", "-1"),
             ("NDRX_MSGSIZEMAX", "100"),
             ("POLLUX_POOL_TRANSPORT", "memfd"),
+            ("POLLUX_POOL_GROUP", "no group of this name"),
         ] {
             let said = read(&[(name, value)]).expect_err(name).to_string();
             assert!(said.starts_with(&format!("{name}=`{value}`")), "{said}");
-            assert!(said.contains("give a"), "{said}");
+            assert!(said.contains("give a") || said.contains("give the name"), "{said}");
         }
     }
 }

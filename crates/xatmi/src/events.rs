@@ -17,11 +17,13 @@ use rustix::net::{
 };
 use rustix::process::geteuid;
 
+use crate::access::Group;
 use crate::client::Outgoing;
 use crate::control::{Answer, AskError, Control, MailboxRow, Request, SubscriberRow};
 use crate::conversation::{
     HEAD_LEN_BYTES, INLINE_LEN_BYTES_MAX, Kind, Message, decode, head, memfd_for, send_once,
 };
+use crate::environment::Environment;
 use crate::error::{Code, Error};
 use crate::queue::Prefix;
 
@@ -32,6 +34,9 @@ const ANSWER_TIME: Duration = Duration::from_secs(5);
 #[derive(Debug)]
 pub struct Mailbox {
     socket: OwnedFd,
+    /// The user of the pool, whose workers send.
+    owner: u32,
+    group: Option<Group>,
 }
 
 /// What a context listens to; all of it goes when this is dropped.
@@ -54,26 +59,31 @@ impl From<AskError> for Error {
         match error {
             AskError::Refused(why) => Self::new(Code::Invalid, why),
             AskError::Full(why) => Self::new(Code::Limit, why),
+            AskError::Foreign { .. } | AskError::Forbidden(_) => {
+                Self::new(Code::Permission, error.to_string())
+            }
             error => Self::new(Code::System, error.to_string()),
         }
     }
 }
 
 impl Mailbox {
-    /// The mailbox of a context.
+    /// The mailbox of a context in a pool of the user `owner`.
     ///
     /// # Errors
     /// TPEOS.
-    pub fn open(prefix: &Prefix, row: &MailboxRow) -> Result<Self, Error> {
+    pub fn open(environment: &Environment, row: &MailboxRow, owner: u32) -> Result<Self, Error> {
         let made = socket().and_then(|socket| {
             set_socket_passcred(&socket, true)?;
-            bind(&socket, &row.name(prefix)?)?;
+            bind(&socket, &row.name(&environment.prefix)?)?;
             Ok(socket)
         });
-        Ok(Self { socket: made.map_err(|e| Error::os("a mailbox cannot be made", e))? })
+        let socket = made.map_err(|e| Error::os("a mailbox cannot be made", e))?;
+        Ok(Self { socket, owner, group: environment.group.clone() })
     }
 
-    /// The next message, if there is one; those of other users are dropped.
+    /// The next message, if there is one; those of strangers are dropped. A message does not tell the further
+    /// groups of who sent it.
     ///
     /// # Errors
     /// TPEOS.
@@ -96,7 +106,11 @@ impl Mailbox {
                 match message {
                     RecvAncillaryMessage::ScmRights(mut all) => descriptor = all.next(),
                     RecvAncillaryMessage::ScmCredentials(from) => {
-                        is_ours = from.uid == geteuid() || from.uid.is_root();
+                        let of_group = |group: &Group| group.id() == from.gid.as_raw();
+                        is_ours = from.uid == geteuid()
+                            || from.uid.is_root()
+                            || from.uid.as_raw() == self.owner
+                            || self.group.as_ref().is_some_and(of_group);
                     }
                     _ => {}
                 }
@@ -139,8 +153,14 @@ impl Listening {
     ///
     /// # Errors
     /// TPESYSTEM.
-    pub fn open(prefix: &Prefix) -> Result<Self, Error> {
-        Ok(Self { control: Control::connect(prefix)? })
+    pub fn open(environment: &Environment) -> Result<Self, Error> {
+        Ok(Self { control: manager(environment)? })
+    }
+
+    /// The user of the pool.
+    #[must_use]
+    pub fn owner(&self) -> u32 {
+        self.control.owner()
     }
 
     /// Says where unsolicited messages come to.
@@ -182,10 +202,10 @@ impl Listening {
 ///
 /// # Errors
 /// TPEINVAL for what is no name of an event, TPESYSTEM.
-pub fn subscribers(prefix: &Prefix, event: &str) -> Result<Vec<SubscriberRow>, Error> {
+pub fn subscribers(environment: &Environment, event: &str) -> Result<Vec<SubscriberRow>, Error> {
     let mut all = Vec::new();
     let request = Request::Post { event: event.to_owned() };
-    Control::connect(prefix)?.ask(&request, ANSWER_TIME, |answer| {
+    manager(environment)?.ask(&request, ANSWER_TIME, |answer| {
         if let Answer::Subscribers(rows) = answer {
             all.extend(rows);
         }
@@ -197,14 +217,18 @@ pub fn subscribers(prefix: &Prefix, event: &str) -> Result<Vec<SubscriberRow>, E
 ///
 /// # Errors
 /// TPESYSTEM.
-pub fn mailboxes(prefix: &Prefix) -> Result<Vec<MailboxRow>, Error> {
+pub fn mailboxes(environment: &Environment) -> Result<Vec<MailboxRow>, Error> {
     let mut all = Vec::new();
-    Control::connect(prefix)?.ask(&Request::Mailboxes, ANSWER_TIME, |answer| {
+    manager(environment)?.ask(&Request::Mailboxes, ANSWER_TIME, |answer| {
         if let Answer::Mailboxes(rows) = answer {
             all.extend(rows);
         }
     })?;
     Ok(all)
+}
+
+fn manager(environment: &Environment) -> Result<Control, AskError> {
+    Control::connect_within(&environment.prefix, environment.group.as_ref())
 }
 
 fn socket() -> io::Result<OwnedFd> {
@@ -219,12 +243,14 @@ mod tests {
 
     #[test]
     fn messages_come_to_the_mailbox_until_it_is_full_or_gone() {
-        let prefix = Prefix::new("/mailboxes").expect("a prefix");
+        let variable = |name: &str| (name == "NDRX_QPREFIX").then(|| "/mailboxes".into());
+        let environment = Environment::read(variable).expect("a prefix");
+        let prefix = environment.prefix.clone();
         let row =
             MailboxRow { pid: std::process::id(), context: 1, nonce: 77, ..MailboxRow::default() };
         let gone = send(&prefix, &row, Outgoing::NONE).expect_err("nobody is there");
         assert_eq!(gone.code(), Code::NoEntry);
-        let mailbox = Mailbox::open(&prefix, &row).expect("it is free");
+        let mailbox = Mailbox::open(&environment, &row, 0).expect("it is free");
         assert!(mailbox.take().expect("readable").is_none());
         for len in [0, 5, INLINE_LEN_BYTES_MAX, 1_000_000] {
             let bytes = vec![7; len];

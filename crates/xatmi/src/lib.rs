@@ -15,6 +15,7 @@
 //! | which workers should a pool have? | [`config::PoolConfig`] |
 //! | what has to be done about them now? | [`supervisor::Supervisor`] |
 //! | who starts, watches and ends them? | [`pool::Pool`] |
+//! | who may use a pool beside its own user? | [`access::Group`] |
 //! | how is a running pool asked? | [`control::Control`] |
 //! | what went wrong, as a number of the specification? | [`error::Error`] |
 //! | what does the environment ask for? | [`environment::Environment`] |
@@ -26,6 +27,7 @@
 //! | what do a worker and the manager say to each other? | [`link`] |
 #![forbid(unsafe_code)]
 
+pub mod access;
 pub mod buffer;
 pub mod client;
 pub mod clock;

@@ -116,6 +116,7 @@ impl Herd {
             messages_max: None,
             message_len_bytes: None,
             transport: Some(flags.transport),
+            group: None,
         };
         let manager = Manager::start(&environment, flags.workers, flags.wake, flags.folder)?;
         let customer = |number| Customer::open(&environment, number).map(Mutex::new);

@@ -5,6 +5,7 @@
 //! line; pools have prefixes of their own. Without a C compiler or without the seed's document
 //! tests are skipped with the reason, which `POLLUX_FORBID_SKIP` forbids.
 
+mod access;
 mod building;
 mod pool;
 mod scenarios;

@@ -283,6 +283,63 @@ static void contexts(void) {
   tpfree(reply);
 }
 
+static int told;
+static char last_told[64];
+
+static void keep_message(char *data, long len, long flags) {
+  (void)flags;
+  told++;
+  snprintf(last_told, sizeof last_told, "%.*s", (int)len, data);
+}
+
+/* What a member of the group may do in a pool of another one of them. */
+static void guest(void) {
+  char *data = string("from another user"), *big = tpalloc("CARRAY", NULL, 100000), *reply = NULL;
+  long len = 0, event = 0;
+  CHECK(well(tpcall("ECHO", data, 0, &reply, &len, 0)) && strcmp(reply, data) == 0);
+  for (int i = 0; i < 100; i++) {
+    int cd = tpacall("ECHO", data, 0, 0);
+    CHECK(well(cd) && well(tpgetrply(&cd, &reply, &len, 0)) && strcmp(reply, data) == 0);
+  }
+  /* Memory of this process cannot be opened by another user. */
+  CHECK(tpcall("ECHO", big, 100000, &reply, &len, 0) == -1 && tperrno == TPELIMIT);
+  CHECK(strstr(tpstrerror(tperrno), "NDRX_MSGSIZEMAX") != NULL);
+  CHECK(tpcall("LONG", NULL, 0, &reply, &len, 0) == -1 && tperrno == TPESVCERR);
+  CHECK(well(tpcall("ECHO", data, 0, &reply, &len, 0)) && strcmp(reply, data) == 0);
+  int cd = tpconnect("LEAVES", NULL, 0, TPRECVONLY);
+  CHECK(well(cd) && tprecv(cd, &reply, &len, 0, &event) == -1 && event == TPEV_SVCFAIL);
+  CHECK(tpsetunsol(keep_message) == NULL && tperrno == 0);
+  CHECK(well(tpcall("TELL", data, 0, &reply, &len, 0)) && tpchkunsol() == 1);
+  CHECK(strcmp(last_told, "from another user") == 0);
+  CHECK(tpsubscribe("E", NULL, NULL, 0) > 0 && tppost("E", data, 0, 0) == 1 && tpchkunsol() == 1);
+  tpfree(data);
+  tpfree(big);
+  tpfree(reply);
+}
+
+/* A call, then it waits for its end. */
+static void waiter(void) {
+  char *data = string("x");
+  long len = 0;
+  CHECK(well(tpcall("ECHO", data, 0, &data, &len, 0)) && printf("called\n") > 0 && fflush(stdout) == 0);
+  for (;;) pause();
+}
+
+/* Words of the refusal. */
+static const char *expected;
+
+static void stranger(void) {
+  char *data = string("x"), *reply = NULL;
+  long len = 0;
+  CHECK(tpinit(NULL) == -1 && tperrno == TPEPERM && tperrordetail(0) == TPED_PERM);
+  CHECK(strstr(tpstrerrordetail(TPED_PERM, 0), "another user") != NULL);
+  CHECK(tpcall("ECHO", data, 0, &reply, &len, 0) == -1 && tperrno == TPEPERM);
+  CHECK(strstr(tpstrerror(tperrno), expected) != NULL);
+  if (failures > 0) fprintf(stderr, "%s\n", tpstrerror(TPEPERM));
+  CHECK(tppost("E", data, 0, 0) == -1 && tperrno == TPEPERM);
+  tpfree(data);
+}
+
 int main(int argc, char **argv) {
   static const struct {
     const char *name;
@@ -290,14 +347,15 @@ int main(int argc, char **argv) {
   } scenarios[] = {
       {"deaths", deaths},     {"waits", waits},       {"begins", begins},
       {"contexts", contexts}, {"messages", messages}, {"conversations", conversations},
-      {"subscriptions", subscriptions},
+      {"subscriptions", subscriptions}, {"guest", guest}, {"stranger", stranger}, {"waiter", waiter},
   };
   struct rlimit limit;
   CHECK(getrlimit(RLIMIT_NOFILE, &limit) == 0);
   limit.rlim_cur = limit.rlim_max;
   CHECK(setrlimit(RLIMIT_NOFILE, &limit) == 0);
+  expected = argc > 2 ? argv[2] : "";
   for (size_t i = 0; i < sizeof scenarios / sizeof *scenarios; i++) {
-    if (argc == 2 && strcmp(argv[1], scenarios[i].name) == 0) {
+    if (argc >= 2 && strcmp(argv[1], scenarios[i].name) == 0) {
       scenarios[i].run();
       return failures != 0;
     }

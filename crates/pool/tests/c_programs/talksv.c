@@ -83,6 +83,20 @@ static void WHO(TPSVCINFO *call) {
   tpreturn(TPSUCCESS, 0, data, sizeof call->cltid, 0);
 }
 
+/* The caller gets its data once more, as an unsolicited message. */
+static void TELL(TPSVCINFO *call) {
+  CHECK(tpnotify(&call->cltid, call->data, call->len, 0) == 0);
+  tpreturn(TPSUCCESS, 0, NULL, 0, 0);
+}
+
+/* More than a message holds. */
+static void LONG(TPSVCINFO *call) {
+  (void)call;
+  char *data = tpalloc("CARRAY", NULL, 100000);
+  memset(data, 'l', 100000);
+  tpreturn(TPSUCCESS, 0, data, 100000, 0);
+}
+
 int tpsvrinit(int argc, char **argv) {
   (void)argc;
   (void)argv;
@@ -90,5 +104,6 @@ int tpsvrinit(int argc, char **argv) {
   CHECK(tpadvertise("STAYS", STAYS) == 0 && tpadvertise("NOTES", NOTES) == 0);
   CHECK(tpadvertise("DEAF", DEAF) == 0 && tpadvertise("LEAVES", LEAVES) == 0);
   CHECK(tpadvertise("STARVES", STARVES) == 0 && tpadvertise("WHO", WHO) == 0);
+  CHECK(tpadvertise("TELL", TELL) == 0 && tpadvertise("LONG", LONG) == 0);
   return failures;
 }

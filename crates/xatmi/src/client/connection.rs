@@ -10,14 +10,14 @@ use std::os::fd::{AsRawFd, OwnedFd};
 use std::time::{Duration, Instant};
 
 use rustix::io::{Errno, retry_on_intr};
-use rustix::net::sockopt::{Timeout, set_socket_timeout, socket_peercred};
+use rustix::net::sockopt::{Timeout, set_socket_timeout};
 use rustix::net::{
     AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendFlags, SocketAddrUnix,
     SocketFlags, SocketType, connect, recvmsg, send, socket_with,
 };
-use rustix::process::{Uid, getuid};
 
 use super::greeting::{ClientHello, GREETING_LEN_BYTES_MAX, ToClient, ToManager, Welcome};
+use crate::access::{GROUP_VARIABLE, Group, Peer, Relation};
 use crate::environment::{MESSAGE_LEN_BYTES_MAX, MESSAGE_LEN_BYTES_MIN, MESSAGES_MAX};
 use crate::error::{Code, Error};
 use crate::queue::Prefix;
@@ -37,15 +37,17 @@ const QUEUE_ROOM_LOOK: Duration = Duration::from_millis(10);
 pub(super) struct Connection {
     socket: OwnedFd,
     nonce: u64,
+    /// The pool is that of another member of the group.
+    is_guest: bool,
 }
 
 impl Connection {
     /// Connects to the manager of the pool with this prefix.
     ///
     /// # Errors
-    /// TPESYSTEM when no pool runs, when its manager does not answer or is somebody else's;
-    /// TPEOS.
-    pub(super) fn open(prefix: &Prefix) -> Result<Self, Error> {
+    /// TPESYSTEM when no pool runs or its manager does not answer, TPEPERM when it is somebody
+    /// else's, TPEOS.
+    pub(super) fn open(prefix: &Prefix, group: Option<&Group>) -> Result<Self, Error> {
         let os = |errno: Errno| Error::os("no connection to the pool can be made", errno.into());
         let kind = SocketType::SEQPACKET;
         let socket = socket_with(AddressFamily::UNIX, kind, SocketFlags::CLOEXEC, None);
@@ -54,13 +56,26 @@ impl Connection {
         let address = address.map_err(os)?;
         within(GREETING_TIMEOUT, &socket, Timeout::Send, || connect(&socket, &address))
             .map_err(|errno| unreachable(prefix, errno))?;
-        let owner = socket_peercred(&socket).map_err(os)?.uid;
-        if owner != getuid() && owner != Uid::ROOT {
-            let owner = owner.as_raw();
-            let detail = format!("the pool {prefix} belongs to another user, with the id {owner}");
-            return Err(Error::new(Code::System, detail));
+        let manager = Peer::of(&socket)
+            .map_err(|error| Error::os("the manager of the pool is not known", error))?;
+        let relation = manager.relation(group);
+        if relation == Relation::Stranger {
+            let remedy = match group {
+                None => {
+                    format!("members of the group that it is open to name that in {GROUP_VARIABLE}")
+                }
+                Some(group) => format!("it is not in {group}, which {GROUP_VARIABLE} names"),
+            };
+            let detail = format!("the pool {prefix} is that of {manager}: {remedy}");
+            return Err(Error::new(Code::Permission, detail));
         }
-        Ok(Self { socket, nonce: random().map_err(os)? })
+        let is_guest = relation == Relation::Member;
+        Ok(Self { socket, nonce: random().map_err(os)?, is_guest })
+    }
+
+    /// Whether the pool is that of another member of the group.
+    pub(super) fn is_guest(&self) -> bool {
+        self.is_guest
     }
 
     /// Who this context is.
@@ -109,6 +124,9 @@ impl Connection {
             }
             Ok(ToClient::Refused { why }) => {
                 Err(Error::new(Code::System, format!("the pool {prefix} refused: {why}")))
+            }
+            Ok(ToClient::Forbidden { why }) => {
+                Err(Error::new(Code::Permission, format!("the pool {prefix} refused: {why}")))
             }
             Ok(ToClient::Welcome(_)) | Err(_) => {
                 let detail = format!(
@@ -231,7 +249,7 @@ mod tests {
         let prefix = Prefix::new(&format!("/refusing{}", std::process::id())).expect("a prefix");
         for greets_first in [false, true] {
             let listener = crate::control::listen(&prefix).expect("free");
-            let connection = Connection::open(&prefix).expect("somebody listens");
+            let connection = Connection::open(&prefix, None).expect("somebody listens");
             let manager = rustix::net::accept(&listener).expect("it connected");
             if greets_first {
                 send(&connection.socket, b"unread", SendFlags::NOSIGNAL).expect("room");

@@ -38,6 +38,9 @@ pub struct Welcome {
     /// number of this context there.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub memory: Option<u32>,
+    /// Whether the manager has made the reply queue already: it does so for a client of another user.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub has_made_queue: bool,
 }
 
 /// The client's message, as it is on the socket.
@@ -51,4 +54,5 @@ pub(super) enum ToManager {
 pub(super) enum ToClient {
     Welcome(Welcome),
     Refused { why: String },
+    Forbidden { why: String },
 }

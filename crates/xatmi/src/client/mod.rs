@@ -40,6 +40,7 @@ pub use self::typed::{Answer, CallError};
 use self::calls::Calls;
 use self::connection::Connection;
 use self::transport::Transport;
+use crate::access::Group;
 use crate::clock::monotonic_ns;
 use crate::environment::{Environment, TIMEOUT_MAX};
 use crate::error::{Code, Error};
@@ -63,6 +64,10 @@ pub struct Client {
     connection: Connection,
     address: ClientAddress,
     prefix: Prefix,
+    /// Whose members may be at the other end of a conversation.
+    group: Option<Group>,
+    /// The pool is that of another user, who cannot read a memfd of this process.
+    is_guest: bool,
     calls: Calls,
     outbox: Outbox,
     /// A request on its way out.
@@ -98,11 +103,12 @@ impl Client {
     /// Joins the pool of this environment.
     ///
     /// # Errors
-    /// TPESYSTEM when no pool runs there or its manager does not answer; TPEOS when there is no
+    /// TPESYSTEM when no pool runs there or its manager does not answer; TPEPERM when it is that of
+    /// another user and not open to a group of this one; TPEOS when there is no
     /// descriptor or no room in the limits for a reply queue.
     pub fn open(environment: &Environment) -> Result<Self, Error> {
         let prefix = environment.prefix.clone();
-        let connection = Connection::open(&prefix)?;
+        let connection = Connection::open(&prefix, environment.group.as_ref())?;
         let (welcome, memory) = connection.greet(&prefix)?;
         let address = connection.address();
         let transport = Transport::open(&prefix, &connection, &welcome, memory)?;
@@ -110,9 +116,11 @@ impl Client {
         let pools = Duration::from_secs(welcome.timeout_s.into());
         Ok(Self {
             transport,
+            is_guest: connection.is_guest(),
             connection,
             address,
             prefix,
+            group: environment.group.clone(),
             calls: Calls::default(),
             outbox: Outbox::default(),
             outgoing: scratch.clone(),

@@ -166,7 +166,7 @@ impl Client {
         let meeting = Meeting::open(&self.prefix, &self.address, descriptor.number())?;
         self.carry_out(order, request)?;
         let come = loop {
-            match meeting.take(MEETING_LOOK) {
+            match meeting.take(MEETING_LOOK, self.group.as_ref()) {
                 Ok(Some(socket)) => break Ok(socket),
                 Ok(None) => {}
                 Err(error) if error.code() == Code::GotSignal => {
@@ -275,6 +275,14 @@ impl Client {
             0 => order.begun_ns + HELD_NS_MAX,
             deadline_ns => deadline_ns,
         };
+        if self.is_guest {
+            let (len, most) = (bytes.len(), self.outgoing.len());
+            let detail = format!(
+                "{len} bytes do not fit a message of {most} (NDRX_MSGSIZEMAX of the pool), and longer \
+                 requests are for clients of the pool's own user"
+            );
+            return Err(Error::new(Code::Limit, detail));
+        }
         let large = self.outbox.put(bytes, until_ns, None, order.begun_ns)?;
         order.large_inode = large.inode;
         message.payload.body = Body::Large(large);

@@ -10,6 +10,7 @@ use std::time::Duration;
 use super::document::Element;
 use super::settings::{Entry, ID_VARIABLE, Policy, PoolConfig, Settings, redirections};
 use super::{ConfigError, Remark, ids, words};
+use crate::access::Group;
 use crate::environment::Transport;
 use crate::queue::ServiceName;
 
@@ -121,15 +122,26 @@ impl Reading<'_> {
     fn app(&mut self, part: &Element, settings: &mut Settings) {
         self.warn_of_repeats(part);
         for (name, value) in &part.attributes {
-            match (name.as_str(), Transport::named(value)) {
-                ("transport", Some(transport)) => settings.transport = Some(transport),
-                ("transport", None) => self.mistake(
-                    part,
-                    format!("transport=\"{value}\" of <appconfig>: give memory or queues"),
-                ),
+            match name.as_str() {
+                "transport" => match Transport::named(value) {
+                    Some(transport) => settings.transport = Some(transport),
+                    None => self.mistake(
+                        part,
+                        format!("transport=\"{value}\" of <appconfig>: give memory or queues"),
+                    ),
+                },
+                "group" => match Group::of_machine(value) {
+                    Ok(group) => settings.group = Some(group),
+                    Err(why) => {
+                        self.mistake(part, format!("group=\"{value}\" of <appconfig>: {why}"));
+                    }
+                },
                 _ => self.warn(
                     part,
-                    format!("the attribute {name} of <appconfig> is not known; there is transport"),
+                    format!(
+                        "the attribute {name} of <appconfig> is not known; there are transport and \
+                         group"
+                    ),
                 ),
             }
         }

@@ -7,6 +7,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use super::Remark;
+use crate::access::Group;
 use crate::environment::Transport;
 
 /// A configuration that can be used.
@@ -43,6 +44,8 @@ pub struct Settings {
     pub gathers_queue_depths: bool,
     /// Attribute `transport`: how requests travel; `None` leaves it to the pool.
     pub transport: Option<Transport>,
+    /// Attribute `group`: whose members may call; `None` is the pool's user alone.
+    pub group: Option<Group>,
 }
 
 /// One `<server>`: a program and its copies.
@@ -110,6 +113,7 @@ impl Default for Settings {
             learning: Duration::from_secs(20),
             gathers_queue_depths: false,
             transport: None,
+            group: None,
         }
     }
 }

@@ -69,6 +69,7 @@ fn the_seeds_file_is_read_as_it_is() {
         learning: Duration::from_secs(20),
         gathers_queue_depths: true,
         transport: None,
+        group: None,
     };
     assert_eq!(config.settings, settings);
     let [entry] = config.entries.as_slice() else { panic!("one server") };

@@ -54,6 +54,7 @@ pub fn services_of(
         slots: slots.as_fd(),
         slot: 0,
         memory: None,
+        group: None,
     };
     let nowhere = Log::append_to(Path::new("/dev/null")).map_err(system)?;
     let child = spawn::spawn(&start, &nowhere)?;

@@ -58,6 +58,7 @@ use pollux_engine::{Signal, Signals};
 use pollux_poller::Token;
 use pollux_sys::futex::Owned;
 
+use crate::access::{GROUP_VARIABLE, Group};
 use crate::config::{ConfigError, PoolConfig};
 use crate::environment::Transport;
 use crate::memory::{Memory, Ticket};
@@ -105,6 +106,8 @@ pub enum PoolError {
         /// Who holds it, in words.
         holder: String,
     },
+    /// This process is not in the group that the pool is to be open to.
+    Outside(Group),
     /// The metrics endpoint could not be started.
     Metrics(pollux_engine::GroupError),
     /// The poller failed.
@@ -135,6 +138,12 @@ impl fmt::Display for PoolError {
                 "the prefix {prefix} is taken: {holder}; give this pool another NDRX_QPREFIX, or \
                  end that process"
             ),
+            Self::Outside(group) => write!(
+                f,
+                "the pool is to be open to {group}, and user {} is not in it: add the user to the group, or \
+                 change the attribute group of <appconfig> ({GROUP_VARIABLE})",
+                rustix::process::geteuid().as_raw()
+            ),
             Self::Metrics(_) => f.write_str("the metrics endpoint could not be started"),
             Self::Poller(_) => f.write_str("the poller failed"),
             Self::System { what, .. } => write!(f, "{what} failed"),
@@ -148,7 +157,9 @@ impl std::error::Error for PoolError {
             Self::Metrics(cause) => Some(cause),
             Self::Poller(cause) => Some(cause),
             Self::System { cause, .. } => Some(cause),
-            Self::Config(_) | Self::Running { .. } | Self::Foreign { .. } => None,
+            Self::Config(_) | Self::Running { .. } | Self::Foreign { .. } | Self::Outside(_) => {
+                None
+            }
         }
     }
 }
@@ -179,6 +190,8 @@ pub struct Pool {
     memory: Option<Rc<Memory>>,
     /// This thread as the manager, known to workers that sleep in the memory.
     lead: Option<Owned>,
+    /// Whose members may call, beside the user of this process.
+    group: Option<Group>,
     /// Requests in the memory that nobody seemed to have at the last look.
     suspects: HashSet<Ticket>,
     /// Whether to look for such.
@@ -217,6 +230,10 @@ impl Pool {
         let system = |what| move |cause| PoolError::System { what, cause };
         let config = PoolConfig::from_file(&options.config).map_err(PoolError::Config)?;
         let prefix = options.environment.prefix.clone();
+        let group = options.environment.group.clone().or_else(|| config.settings.group.clone());
+        if let Some(group) = group.as_ref().filter(|group| !group.has_this_process()) {
+            return Err(PoolError::Outside(group.clone()));
+        }
         let control = match crate::control::listen(&prefix) {
             Err(error) if error.kind() == io::ErrorKind::AddrInUse => return Err(running(&prefix)),
             other => other.map_err(system("the control socket"))?,
@@ -255,7 +272,7 @@ impl Pool {
         }
         Ok(Self {
             supervisor: Supervisor::new(&config, started),
-            services: Services::new(prefix.clone(), sizes.service, memory.clone()),
+            services: Services::new(prefix.clone(), sizes.service, memory.clone(), group.clone()),
             options,
             config,
             sizes,
@@ -270,6 +287,7 @@ impl Pool {
             slots: Rc::new(slots),
             memory,
             lead: None,
+            group,
             suspects: HashSet::new(),
             is_suspicious: false,
             slots_free: (0..slots_max).rev().collect(),

@@ -14,6 +14,7 @@ use pollux_sys::mqueue::{MessageQueue, QueueSize};
 
 use super::unsent::Creditor;
 use super::watch::{Source, Watch};
+use crate::access::Group;
 use crate::error::Code;
 use crate::link::Advert;
 use crate::memory::{Answers, Memory};
@@ -68,6 +69,8 @@ pub(super) struct Services {
     withdrawn: Vec<Withdrawn>,
     /// Where requests are in shared memory.
     memory: Option<Rc<Memory>>,
+    /// Whose members may send requests as well.
+    group: Option<Group>,
     /// Rings of services that were withdrawn, and until when they are looked at.
     resting: Vec<(usize, Instant)>,
     /// What became of those who waited for such services.
@@ -89,7 +92,12 @@ pub(super) struct Unserved {
 }
 
 impl Services {
-    pub(super) fn new(prefix: Prefix, size: QueueSize, memory: Option<Rc<Memory>>) -> Self {
+    pub(super) fn new(
+        prefix: Prefix,
+        size: QueueSize,
+        memory: Option<Rc<Memory>>,
+        group: Option<Group>,
+    ) -> Self {
         Self {
             prefix,
             size,
@@ -97,6 +105,7 @@ impl Services {
             left: BTreeSet::new(),
             withdrawn: Vec::new(),
             memory,
+            group,
             resting: Vec::new(),
             told: Answers::default(),
             numbers: 0,
@@ -187,7 +196,7 @@ impl Services {
 
     fn queue(&mut self, service: &ServiceName, adopts: bool) -> io::Result<MessageQueue> {
         let name = self.prefix.service_queue(service);
-        match MessageQueue::create(&name, self.size) {
+        let queue = match MessageQueue::create(&name, self.size) {
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists && adopts => {
                 MessageQueue::open(&name)
             }
@@ -197,7 +206,11 @@ impl Services {
                 MessageQueue::create(&name, self.size)
             }
             other => other,
+        }?;
+        if let Some(group) = &self.group {
+            group.admit_to(&queue)?;
         }
+        Ok(queue)
     }
 
     /// Removes a queue that an earlier manager has left; who waits for an answer is `stranded`.

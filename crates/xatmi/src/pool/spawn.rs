@@ -17,6 +17,7 @@ use rustix::fs::{Access, FileType, OFlags, access, fcntl_getfl, fcntl_setfl};
 use rustix::io::{Errno, FdFlags, fcntl_setfd};
 
 use super::log::Log;
+use crate::access::{GROUP_VARIABLE, Group};
 use crate::config::{Entry, ID_VARIABLE, PoolConfig};
 use crate::worker::{LINK_VARIABLE, MEMORY_VARIABLE, WAKE_VARIABLE, Wake};
 
@@ -46,6 +47,8 @@ pub(super) struct Start<'a> {
     pub(super) slot: usize,
     /// The memory that requests are in, and the number of the worker there.
     pub(super) memory: Option<(BorrowedFd<'a>, usize)>,
+    /// Whose members may call.
+    pub(super) group: Option<&'a Group>,
 }
 
 /// Keeps what whoever started this process has left open, beyond the standard three, from all
@@ -81,6 +84,10 @@ pub(super) fn spawn(start: &Start<'_>, log: &Log) -> Result<Child, String> {
             command.env_remove(MEMORY_VARIABLE);
         }
     }
+    match start.group {
+        Some(group) => command.env(GROUP_VARIABLE, group.id().to_string()),
+        None => command.env_remove(GROUP_VARIABLE),
+    };
     command.env(WAKE_VARIABLE, start.wake.name());
     command.env(PREFIX_VARIABLE, start.prefix);
     command.env(PROGRAM_VARIABLE, &entry.program);

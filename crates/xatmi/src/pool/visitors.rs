@@ -17,6 +17,7 @@ use rustix::process::{Resource, getrlimit};
 use super::watch::Source;
 use super::workers::Report;
 use super::{Pool, SlotHandle, previous};
+use crate::access::{Peer, Relation};
 use crate::client::{ClientHello, Welcome};
 use crate::control::{Answer, Request};
 use crate::link::{Link, Received};
@@ -48,6 +49,8 @@ const SWEEP_URGENT_PARTS: u64 = 8;
 pub(super) struct Visitor {
     pub(super) link: Link,
     token: Token,
+    /// The process of a member of the group, which may call and not order; none for the pool's user.
+    guest: Option<u32>,
     /// Set once it has said that it is a client context.
     pub(super) client: Option<Client>,
     /// What found no room yet; nothing is read from who has not read this.
@@ -221,6 +224,15 @@ impl Pool {
         now: Instant,
     ) {
         self.visitors.silent.remove(&number);
+        let guest = self.visitors.by_number.get(&number).and_then(|visitor| visitor.guest);
+        if guest.is_some_and(|pid| !is_for_guests(&request, pid)) {
+            let owner = rustix::process::geteuid().as_raw();
+            let why = format!(
+                "members of the group may call, converse and exchange events; orders and lists are for user \
+                 {owner} and root"
+            );
+            return self.reply(number, &Answer::Forbidden { why });
+        }
         match request {
             Request::Client(hello) => self.greet(number, &hello, now),
             Request::Adopt { srvid, pid, name, slot, services, memory } => {
@@ -264,12 +276,20 @@ impl Pool {
             );
             return self.reply(number, &Answer::Refused { why });
         }
+        let visitor = self.visitors.by_number.get(&number);
+        let is_guest = visitor.is_some_and(|visitor| visitor.guest.is_some());
+        let has_made_queue = is_guest && self.memory.is_none();
+        if has_made_queue && let Err(error) = self.make_reply_queue(hello) {
+            let why = format!("no reply queue for a client of another user: {error}");
+            return self.reply(number, &Answer::Refused { why });
+        }
         let welcome = Welcome {
             message_len_bytes: self.sizes.reply.message_len_bytes,
             reply_depth: self.sizes.reply.messages_max,
             timeout_s: u32::try_from(self.sizes.timeout.as_secs()).unwrap_or(u32::MAX),
             pool: self.prefix.to_string(),
             memory: self.memory.as_ref().map(|memory| memory.next_context()),
+            has_made_queue,
         };
         self.counts.clients += 1;
         if let Some(visitor) = self.visitors.by_number.get_mut(&number) {
@@ -280,21 +300,44 @@ impl Pool {
     }
 
     fn welcome(&mut self, socket: OwnedFd, now: Instant) {
-        let Ok(peer) = rustix::net::sockopt::socket_peercred(&socket) else { return };
+        let Ok(peer) = Peer::of(&socket) else { return };
         let link = Link::new(socket);
-        let own = rustix::process::geteuid();
-        if peer.uid != own && !peer.uid.is_root() {
-            let why = format!("this pool belongs to user {}", own.as_raw());
-            let _ = link.send(&Answer::Refused { why });
-            return;
-        }
+        let guest = match peer.relation(self.group.as_ref()) {
+            Relation::Own => None,
+            Relation::Member => Some(peer.pid),
+            Relation::Stranger => {
+                let owner = rustix::process::geteuid().as_raw();
+                let open_to = match &self.group {
+                    Some(group) => {
+                        format!(" and is open to {group}; user {} is not in it", peer.user)
+                    }
+                    None => " and is open to no group".to_owned(),
+                };
+                let why = format!("this pool belongs to user {owner}{open_to}");
+                let _ = link.send(&Answer::Forbidden { why });
+                return;
+            }
+        };
         self.visitors.numbers += 1;
         let number = self.visitors.numbers;
         if let Ok(token) = self.watch.add(link.as_fd(), Source::Connection(number)) {
-            let visitor = Visitor { link, token, client: None, unsent: VecDeque::new() };
+            let visitor = Visitor { link, token, guest, client: None, unsent: VecDeque::new() };
             self.visitors.by_number.insert(number, visitor);
             self.visitors.silent.insert(number, now + SILENCE_MAX);
         }
+    }
+
+    /// The reply queue of a client of another user, which could not let workers send to its own, nor this
+    /// process remove it.
+    fn make_reply_queue(&self, hello: &ClientHello) -> io::Result<()> {
+        let Some(group) = &self.group else { return Err(io::ErrorKind::PermissionDenied.into()) };
+        let name = self.prefix.reply_queue(hello.pid, hello.context);
+        // One of a dead process with the same number.
+        let _ = MessageQueue::unlink(&name);
+        let made = MessageQueue::create_for_replies(&name, self.sizes.reply)?;
+        group.admit_to(&made).inspect_err(|_| {
+            let _ = MessageQueue::unlink(&name);
+        })
     }
 
     /// Ends a connection, and with it a context.
@@ -392,6 +435,31 @@ fn sweep_rest(unswept_bytes: u64, limit_bytes: Option<u64>) -> Duration {
 
 /// Whether the process at the other end is the one that it says it is: what is taken over is
 /// watched and sent signals.
+/// Whether a member of the group, in process `pid`, may ask for this.
+fn is_for_guests(request: &Request, pid: u32) -> bool {
+    match request {
+        // What is done at its end is done to what it says it is.
+        Request::Client(hello) => hello.pid == pid,
+        Request::Mailbox(row) => row.pid == pid,
+        Request::Subscribe { .. }
+        | Request::Unsubscribe { .. }
+        | Request::Post { .. }
+        | Request::Mailboxes => true,
+        Request::Adopt { .. }
+        | Request::Ps
+        | Request::Services
+        | Request::Queues
+        | Request::Clients
+        | Request::Info
+        | Request::Settle
+        | Request::Start { .. }
+        | Request::Stop { .. }
+        | Request::Restart { .. }
+        | Request::Reload
+        | Request::End { .. } => false,
+    }
+}
+
 fn is_sent_by(link: &Link, pid: u32) -> Result<(), String> {
     let peer = rustix::net::sockopt::socket_peercred(link.as_fd());
     let peer = peer.map_err(|errno| format!("SO_PEERCRED: {errno}"))?;

@@ -287,6 +287,7 @@ impl Pool {
             key: &self.key,
             prefix: self.prefix.as_str(),
             wake: self.options.wake,
+            group: self.group.as_ref(),
             link: theirs.as_fd(),
             slots: self.slots.as_fd(),
             slot: slot_handle.index,

@@ -50,6 +50,14 @@ impl ReplyQueue {
         Ok(Self { queue: made?, name, pid: std::process::id() })
     }
 
+    /// Opens the queue that the manager made, for a client of another user: it removes it as well.
+    ///
+    /// # Errors
+    /// As [`MessageQueue::open`].
+    pub fn open(name: CString) -> io::Result<Self> {
+        Ok(Self { queue: MessageQueue::open_for_replies(&name)?, name, pid: std::process::id() })
+    }
+
     /// The name, with its slash.
     #[must_use]
     pub fn name(&self) -> &CStr {

@@ -72,6 +72,7 @@ impl Pool {
             messages_max: None,
             message_len_bytes: None,
             transport: None,
+            group: None,
         }
     }
 

@@ -235,6 +235,7 @@ fn a_service_calls_another_one_while_it_runs() {
         timeout_s: 30,
         pool: "nested".to_owned(),
         memory: None,
+        has_made_queue: false,
     };
     let manager = std::thread::spawn(move || {
         let client = accept_with(&control, SocketFlags::CLOEXEC).expect("the service");

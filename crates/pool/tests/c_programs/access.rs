@@ -1,0 +1,196 @@
+//! A pool that is open to a group, and callers of other users, on both forms of transport.
+//!
+//! Needs root, who starts programs as users that nobody has; for others the tests are skipped with the reason.
+
+use std::io::{BufRead, BufReader};
+use std::os::unix::fs::PermissionsExt;
+use std::process::{Command, Output, Stdio};
+
+use rustix::process::geteuid;
+
+use crate::workshop::{Workshop, skip, source, succeeded};
+
+/// The group, and users of whom the first two are in it.
+const GROUP: u32 = 61_500;
+const OWNER: u32 = 61_501;
+const MEMBER: u32 = 61_502;
+const STRANGER: u32 = 61_503;
+
+/// A user of these tests, in the group or not.
+#[derive(Clone, Copy)]
+struct User {
+    id: u32,
+    is_member: bool,
+}
+
+const OWNING: User = User { id: OWNER, is_member: true };
+const MEMBERS: User = User { id: MEMBER, is_member: true };
+const STRANGERS: User = User { id: STRANGER, is_member: false };
+
+/// A pool of `OWNER`, in a folder that all may enter.
+struct Pool {
+    workshop: Workshop,
+    prefix: String,
+    /// What its manager and programs are told of the group.
+    group: Option<u32>,
+}
+
+impl Pool {
+    /// `None` where it cannot be tried.
+    fn start(transport: &str, attribute: &str, group: Option<u32>) -> Option<Self> {
+        if !geteuid().is_root() {
+            skip("only root starts programs as other users");
+            return None;
+        }
+        let workshop = Workshop::open()?;
+        let open = std::fs::Permissions::from_mode(0o777);
+        std::fs::set_permissions(workshop.path(""), open).expect("own folder");
+        workshop.pollux(&["build-server", "-o", "talksv", &source("talksv.c")]);
+        workshop.pollux(&["build-client", "-o", "talkcl", &source("talkcl.c")]);
+        let folder = workshop.path("");
+        workshop.write(
+            "pool.xml",
+            &format!(
+                "<endurox><appconfig transport=\"{transport}\"{attribute}><sanity>1</sanity></appconfig>\
+                 <servers><server name=\"talksv\"><srvid>1</srvid><min>2</min><max>2</max>\
+                 <sysopt>-e {}/log</sysopt></server></servers></endurox>",
+                folder.display()
+            ),
+        );
+        let prefix = format!("/pollux-access-{}-{transport}", std::process::id());
+        let pool = Self { workshop, prefix, group };
+        if !pool.run(OWNING, &["true"], None).status.success() {
+            skip("setpriv (util-linux) does not run programs as other users here");
+            return None;
+        }
+        let started = pool.pollux(OWNING, &["start"], pool.group);
+        assert!(started.status.success(), "{}", String::from_utf8_lossy(&started.stderr));
+        Some(pool)
+    }
+
+    fn command(&self, user: User, words: &[&str], group: Option<u32>) -> Command {
+        let mut command = Command::new("setpriv");
+        let id = user.id.to_string();
+        command.args(["--reuid", &id, "--regid", &id]);
+        match user.is_member {
+            true => command.args(["--groups", &GROUP.to_string()]),
+            false => command.arg("--clear-groups"),
+        };
+        command.args(words);
+        let folder = self.workshop.path("");
+        let path = std::env::var("PATH").unwrap_or_default();
+        command
+            .current_dir(&folder)
+            .env("PATH", format!("{}:{path}", folder.display()))
+            .env("NDRX_QPREFIX", &self.prefix)
+            .env("NDRX_CONFIG", self.workshop.path("pool.xml"))
+            .env("NDRX_ULOG", &folder)
+            .env("NDRX_MSGSIZEMAX", "512")
+            .env_remove("POLLUX_POOL_TRANSPORT")
+            .env_remove("POLLUX_POOL_GROUP");
+        if let Some(group) = group {
+            command.env("POLLUX_POOL_GROUP", group.to_string());
+        }
+        command
+    }
+
+    fn run(&self, user: User, words: &[&str], group: Option<u32>) -> Output {
+        self.command(user, words, group).output().expect("setpriv")
+    }
+
+    fn pollux(&self, user: User, words: &[&str], group: Option<u32>) -> Output {
+        self.run(user, &[&[env!("CARGO_BIN_EXE_pollux-pool")], words].concat(), group)
+    }
+
+    /// The client must be refused with these words.
+    fn refuses(&self, user: User, group: Option<u32>, words: &str) {
+        succeeded(&self.run(user, &["./talkcl", "stranger", words], group));
+    }
+
+    /// Names of its queues, where the kernel shows them.
+    fn queues(&self) -> Vec<String> {
+        let all = std::fs::read_dir("/dev/mqueue").into_iter().flatten().flatten();
+        let names = all.map(|entry| entry.file_name().to_string_lossy().into_owned());
+        names.filter(|name| name.starts_with(&self.prefix[1..])).collect()
+    }
+}
+
+impl Drop for Pool {
+    fn drop(&mut self) {
+        // After a failed test; a pool that was stopped says no.
+        let _ = self.pollux(OWNING, &["stop", "--now"], None);
+    }
+}
+
+fn is_open_to_the_group(transport: &str, attribute: &str, group: Option<u32>) {
+    let Some(pool) = Pool::start(transport, attribute, group) else { return };
+    for user in [OWNING, MEMBERS] {
+        let scenario = if user.id == OWNER { "messages" } else { "guest" };
+        succeeded(&pool.run(user, &["./talkcl", scenario], Some(GROUP)));
+    }
+    // The pool's own user need not name the group.
+    succeeded(&pool.run(OWNING, &["./talkcl", "messages"], None));
+    pool.refuses(MEMBERS, None, "POLLUX_POOL_GROUP");
+    pool.refuses(MEMBERS, Some(STRANGER), &format!("it is not in group {STRANGER}"));
+    let not_in_it = format!("is open to group {GROUP}; user {STRANGER} is not in it");
+    pool.refuses(STRANGERS, Some(GROUP), &not_in_it);
+    pool.refuses(STRANGERS, None, &format!("that of user {OWNER}, process "));
+
+    // Orders are for its own user.
+    let order = pool.pollux(MEMBERS, &["stop"], Some(GROUP));
+    let said = String::from_utf8_lossy(&order.stderr);
+    assert!(!order.status.success() && said.contains("orders are for its user and root"), "{said}");
+
+    // A member that is killed leaves nothing.
+    let before = pool.queues();
+    let mut waiter = pool.command(MEMBERS, &["./talkcl", "waiter"], Some(GROUP));
+    let mut waiter = waiter.stdout(Stdio::piped()).spawn().expect("setpriv");
+    let mut line = String::new();
+    let out = waiter.stdout.take().expect("piped");
+    BufReader::new(out).read_line(&mut line).expect("it calls");
+    assert_eq!(line, "called\n");
+    waiter.kill().expect("it waits");
+    waiter.wait().expect("it ended");
+    let end = std::time::Instant::now() + std::time::Duration::from_secs(30);
+    while pool.queues() != before {
+        assert!(std::time::Instant::now() < end, "{:?} beside {before:?}", pool.queues());
+        std::thread::yield_now();
+    }
+
+    let stopped = pool.pollux(OWNING, &["stop"], None);
+    succeeded(&stopped);
+    assert_eq!(pool.queues(), [""; 0]);
+    let log = std::fs::read_to_string(pool.workshop.path("log")).unwrap_or_default();
+    assert!(!log.contains("talksv.c:"), "{log}");
+}
+
+#[test]
+fn queues_are_open_to_the_group_of_the_configuration() {
+    is_open_to_the_group("queues", &format!(" group=\"{GROUP}\""), None);
+}
+
+#[test]
+fn memory_is_open_to_the_group_of_the_environment() {
+    is_open_to_the_group("memory", "", Some(GROUP));
+}
+
+#[test]
+fn a_pool_is_open_to_no_group_unless_it_is_told_so() {
+    for transport in ["queues", "memory"] {
+        let Some(pool) = Pool::start(transport, "", None) else { return };
+        pool.refuses(MEMBERS, None, &format!("that of user {OWNER}, process "));
+        // Whoever trusts the group is refused by the pool.
+        pool.refuses(MEMBERS, Some(GROUP), "is open to no group");
+        succeeded(&pool.pollux(OWNING, &["stop"], None));
+    }
+}
+
+#[test]
+fn a_group_that_the_user_is_not_in_is_told_before_the_pool_starts() {
+    let Some(pool) = Pool::start("queues", "", None) else { return };
+    succeeded(&pool.pollux(OWNING, &["stop"], None));
+    let started = pool.pollux(OWNING, &["start"], Some(STRANGER));
+    let said = String::from_utf8_lossy(&started.stderr);
+    let wanted = format!("open to group {STRANGER}, and user {OWNER} is not in it");
+    assert!(!started.status.success() && said.contains(&wanted), "{said}");
+}
