@@ -26,7 +26,7 @@ extern "C" {
 #define TPELIMIT 5     /* a limit was reached */
 #define TPENOENT 6     /* no such service, or no such type of buffer */
 #define TPEOS 7        /* the system said no */
-#define TPEPERM 8
+#define TPEPERM 8      /* the pool is that of another user */
 #define TPEPROTO 9     /* not here or not now */
 #define TPESVCERR 10   /* the service ended without an answer, or with one that is not valid */
 #define TPESVCFAIL 11  /* the service says that it failed; its reply was delivered */
@@ -255,7 +255,7 @@ extern char *tpecodestr(int error);
 #define TPED_NOCLIENT 4       /* TPENOENT of tpnotify */
 #define TPED_DOMAINUNREACHABLE 5
 #define TPED_CLIENTDISCONNECTED 6
-#define TPED_PERM 7
+#define TPED_PERM 7 /* TPEPERM */
 #define TPED_OTS_INTERNAL 8
 #define TPED_MAXVAL 16
 extern int tperrordetail(long flags);

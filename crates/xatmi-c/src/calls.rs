@@ -6,101 +6,14 @@
 
 use std::ffi::{c_char, c_int, c_long};
 
-use pollux_xatmi::client::{Arrived, Arriving, CallFlags, Descriptor, Which};
-use pollux_xatmi::error::Code;
+use pollux_xatmi::client::{CallFlags, Descriptor, Which};
 
 use crate::caller;
 use crate::context::{with_client, with_context};
 use crate::fault::{self, Fault};
-use crate::lent::{Copied, Landing, Lent, outgoing};
+use crate::payloads::{Borrowed, Copied, Landing, Wanted, outgoing, service_name};
 use crate::transactions;
 use crate::typed::no_buffer;
-
-/// The name of a service that is called; what cannot be one is offered by nobody.
-///
-/// # Safety
-/// A sound `name` is that of a text that stays as long as the result is used.
-pub(crate) unsafe fn service_name<'a>(name: *const c_char) -> Result<&'a str, Fault> {
-    // SAFETY: the caller's promise.
-    let name = unsafe { caller::text(name) };
-    let name = name.ok_or_else(|| Fault::invalid("the pointer to the service's name is none"))?;
-    name.to_str().map_err(|_| {
-        let detail = format!("nobody offers {}: its name is no text", name.to_string_lossy());
-        Fault::new(Code::NoEntry.number(), detail)
-    })
-}
-
-/// Where the caller wants a reply.
-pub(crate) struct Wanted {
-    data: *mut *mut c_char,
-    len: *mut c_long,
-    /// What `*data` is now.
-    pointer: *mut c_char,
-}
-
-impl Wanted {
-    /// # Safety
-    /// Sound `data` and `len` are those of a pointer and a long that nobody else uses meanwhile.
-    pub(crate) unsafe fn at(data: *mut *mut c_char, len: *mut c_long) -> Result<Self, Fault> {
-        if !caller::is_sound(len) {
-            return Err(Fault::invalid("no memory for the length of the reply"));
-        }
-        // SAFETY: the caller's promise.
-        match unsafe { caller::read(data) } {
-            Some(pointer) => Ok(Self { data, len, pointer }),
-            None => Err(Fault::invalid("no memory for the pointer to the reply")),
-        }
-    }
-
-    /// What the caller has there now.
-    pub(crate) fn pointer(&self) -> *mut c_char {
-        self.pointer
-    }
-
-    /// Gives the caller what landed, in place of what was there and of `replaced`.
-    ///
-    /// # Safety
-    /// As for [`Wanted::at`].
-    pub(crate) unsafe fn give_payload(
-        self,
-        arriving: &Arriving,
-        mut landing: Landing,
-        replaced: Option<Lent>,
-    ) -> Result<(), Fault> {
-        if arriving.buffer_type.is_some() {
-            let told = landing.landed(arriving.len_bytes)?;
-            // SAFETY: the caller's promise.
-            unsafe { caller::write(self.data, landing.give_out(replaced)) };
-            // SAFETY: the caller's promise.
-            unsafe { caller::write(self.len, told) };
-        } else {
-            // Whatever the caller had stays where it is.
-            // SAFETY: the caller's promise.
-            unsafe { caller::write(self.len, 0) };
-        }
-        Ok(())
-    }
-
-    /// Gives the caller a reply that landed; TPESVCFAIL comes with one too.
-    ///
-    /// # Safety
-    /// As for [`Wanted::at`].
-    unsafe fn give(
-        self,
-        arrived: &Arrived,
-        landing: Landing,
-        replaced: Option<Lent>,
-    ) -> Result<(), Fault> {
-        fault::set_urcode(arrived.urcode);
-        // SAFETY: the caller's promise.
-        unsafe { self.give_payload(&arrived.payload, landing, replaced) }?;
-        if arrived.is_failure {
-            let detail = format!("the service returned TPFAIL with {}", arrived.urcode);
-            return Err(Fault::new(Code::ServiceFailed.number(), detail));
-        }
-        Ok(())
-    }
-}
 
 /// Calls a service and waits for its reply.
 ///
@@ -122,12 +35,12 @@ pub unsafe extern "C" fn tpcall(
         // SAFETY: the caller's promise.
         let wanted = unsafe { Wanted::at(odata, olen) }?;
         transactions::call(CallFlags::from_bits(flags), |flags| {
-            if wanted.pointer == idata && !idata.is_null() {
+            if wanted.pointer() == idata && !idata.is_null() {
                 // SAFETY: the caller's promise.
                 return unsafe { call_in_place(service, ilen, wanted, flags) };
             }
             let request = Copied::of(idata, ilen)?;
-            let mut landing = Landing::at(Lent::from(wanted.pointer)?, flags);
+            let mut landing = Landing::at(Borrowed::from(wanted.pointer())?, flags);
             let place = &mut landing;
             let arrived = with_client(|client| {
                 let outgoing = request.outgoing();
@@ -149,7 +62,7 @@ unsafe fn call_in_place(
     wanted: Wanted,
     flags: CallFlags,
 ) -> Result<c_int, Fault> {
-    let request = Lent::from(wanted.pointer)?.ok_or_else(no_buffer)?;
+    let request = Borrowed::from(wanted.pointer())?.ok_or_else(no_buffer)?;
     let mut landing = Landing::beside(&request, flags);
     let place = &mut landing;
     let arrived = with_client(|client| {
@@ -214,7 +127,7 @@ pub unsafe extern "C" fn tpgetrply(
         let flags = CallFlags::from_bits(flags);
         let is_any = flags.contains(CallFlags::ANY);
         let which = if is_any { Which::Any } else { Which::One(Descriptor::from_number(asked)) };
-        let mut landing = Landing::at(Lent::from(wanted.pointer)?, flags);
+        let mut landing = Landing::at(Borrowed::from(wanted.pointer())?, flags);
         let place = &mut landing;
         let waited = with_client(|client| {
             Ok(client.wait_reply(which, flags, move |coming| place.room(coming)))

@@ -26,8 +26,8 @@ use pollux_xatmi::environment::{BadVariable, Environment};
 use pollux_xatmi::error::{Code, Error};
 use pollux_xatmi::wire::ClientAddress;
 
-use crate::events::Ears;
-use crate::fault::{self, Fault};
+use crate::events::Listener;
+use crate::fault::{self, Cause, Fault};
 use crate::transactions::Transaction;
 use crate::{caller, server, times, transactions};
 
@@ -46,7 +46,11 @@ impl From<Error> for Fault {
     fn from(error: Error) -> Self {
         let cause = std::error::Error::source(&error).map(|cause| format!(": {cause}"));
         let detail = format!("{}{}", error.detail(), cause.unwrap_or_default());
-        Self::new(error.code().number(), detail)
+        let fault = Self::new(error.code().number(), detail);
+        match error.code() {
+            Code::Permission => fault.by(Cause::NoPermission),
+            _ => fault,
+        }
     }
 }
 
@@ -74,7 +78,7 @@ struct State {
     /// Those that were begun in it, by their descriptors.
     conversations: Conversations,
     /// What it listens to.
-    ears: Option<Ears>,
+    listener: Option<Listener>,
     /// `usrname` and `cltname` of its TPINIT.
     names: (String, String),
     /// The transaction of the thread that left last.
@@ -170,12 +174,12 @@ pub(crate) fn with_conversations<T>(
 }
 
 /// Lets `work` use what the thread's context listens to, with its address and its names.
-pub(crate) fn with_ears<T>(
-    work: impl FnOnce(&mut Option<Ears>, ClientAddress, (&str, &str)) -> Result<T, Fault>,
+pub(crate) fn with_listener<T>(
+    work: impl FnOnce(&mut Option<Listener>, ClientAddress, (&str, &str)) -> Result<T, Fault>,
 ) -> Result<T, Fault> {
     with_state(|state| {
         let address = client_of(state).address();
-        work(&mut state.ears, address, (&state.names.0, &state.names.1))
+        work(&mut state.listener, address, (&state.names.0, &state.names.1))
     })
 }
 
@@ -271,7 +275,7 @@ unsafe extern "C" fn leave_in_child() {
         if let Ok(mut state) = context.state.try_lock() {
             state.client = None;
             state.conversations.clear();
-            state.ears = None;
+            state.listener = None;
         }
     };
     let _ = FORKING.try_with(|place| {

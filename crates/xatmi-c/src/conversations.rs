@@ -22,10 +22,9 @@ use pollux_xatmi::error::Code;
 use pollux_xatmi::worker::{Done, Incoming, Return};
 
 use crate::caller;
-use crate::calls::{Wanted, service_name};
 use crate::context::{self, Conversations};
 use crate::fault::{self, Fault};
-use crate::lent::{Copied, Landing, Lent, outgoing};
+use crate::payloads::{Borrowed, Copied, Landing, Wanted, outgoing, service_name};
 use crate::times;
 
 const TPSENDONLY: c_long = 0x800;
@@ -66,8 +65,8 @@ pub(crate) fn join(incoming: &Incoming) -> Result<Option<Joined>, Fault> {
     if !incoming.begins_conversation() {
         return Ok(None);
     }
-    let prefix = Environment::of_process()?.prefix;
-    let conversation = Conversation::join(&prefix, &incoming.client, incoming.cd)?;
+    let environment = Environment::of_process()?;
+    let conversation = Conversation::join(&environment, &incoming.client, incoming.cd)?;
     let role = if conversation.has_control() { TPSENDONLY } else { TPRECVONLY };
     SERVED.set(Some(conversation));
     Ok(Some(Joined { cd: OF_SERVICE, flags: TPCONV | role }))
@@ -254,7 +253,7 @@ pub unsafe extern "C" fn tprecv(
         // SAFETY: the caller's promise.
         let wanted = unsafe { Wanted::at(data, len) }?;
         let flags = CallFlags::from_bits(flags);
-        let mut landing = Landing::at(Lent::from(wanted.pointer())?, flags);
+        let mut landing = Landing::at(Borrowed::from(wanted.pointer())?, flags);
         let deadline_ns = deadline_ns(flags);
         let message = with(cd, |conversation| {
             let message = conversation.receive(deadline_ns, flags)?;

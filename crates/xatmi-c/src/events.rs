@@ -19,9 +19,9 @@ use pollux_xatmi::ubf::UbfRef;
 use crate::caller;
 use crate::context;
 use crate::fault::{self, Cause, Fault};
-use crate::lent::{Copied, told_len};
 use crate::memory::{self, Held};
 use crate::names;
+use crate::payloads::{Copied, len_for_caller};
 
 /// The program's handler of unsolicited messages.
 type Handler = unsafe extern "C" fn(*mut c_char, c_long, c_long);
@@ -44,7 +44,7 @@ pub struct EventControl {
 
 /// What a context listens to.
 #[derive(Debug)]
-pub(crate) struct Ears {
+pub(crate) struct Listener {
     listening: Listening,
     mailbox: Option<Mailbox>,
 }
@@ -53,30 +53,30 @@ thread_local! {
     static HANDLER: Cell<Option<Handler>> = const { Cell::new(None) };
 }
 
-fn with_ears<T>(
+fn with_listener<T>(
     needs_mailbox: bool,
-    work: impl FnOnce(&mut Ears) -> Result<T, Fault>,
+    work: impl FnOnce(&mut Listener) -> Result<T, Fault>,
 ) -> Result<T, Fault> {
-    let prefix = Environment::of_process()?.prefix;
-    context::with_ears(|place, address, (usrname, cltname)| {
+    let environment = Environment::of_process()?;
+    context::with_listener(|place, address, (usrname, cltname)| {
         let done = place.take().map_or_else(
-            || Ok(Ears { listening: Listening::open(&prefix)?, mailbox: None }),
+            || Ok(Listener { listening: Listening::open(&environment)?, mailbox: None }),
             Ok::<_, Fault>,
         );
-        let mut ears = done?;
-        if needs_mailbox && ears.mailbox.is_none() {
+        let mut listener = done?;
+        if needs_mailbox && listener.mailbox.is_none() {
             let (usrname, cltname) = (usrname.to_owned(), cltname.to_owned());
             let (pid, context, nonce) = (address.pid, address.context, address.nonce);
             let row = MailboxRow { pid, context, nonce, usrname, cltname };
-            let mailbox = Mailbox::open(&prefix, &row)?;
-            ears.listening.mailbox(row)?;
-            ears.mailbox = Some(mailbox);
+            let mailbox = Mailbox::open(&environment, &row, listener.listening.owner())?;
+            listener.listening.mailbox(row)?;
+            listener.mailbox = Some(mailbox);
         }
-        let done = work(&mut ears);
+        let done = work(&mut listener);
         // A manager that was started again knows nothing of it: the next one begins anew.
         let is_lost = done.as_ref().is_err_and(|fault| fault.number == Code::System.number());
         if !is_lost {
-            *place = Some(ears);
+            *place = Some(listener);
         }
         done
     })
@@ -130,8 +130,8 @@ pub unsafe extern "C" fn tpsubscribe(
             let detail = "a subscription without TPEVCTL needs a handler: tpsetunsol";
             return Err(Fault::new(Code::Protocol.number(), detail).by(Cause::NoHandler));
         }
-        let handle = with_ears(service.is_none(), |ears| {
-            Ok(ears.listening.subscribe(pattern, filter, service.as_deref())?)
+        let handle = with_listener(service.is_none(), |listener| {
+            Ok(listener.listening.subscribe(pattern, filter, service.as_deref())?)
         })?;
         c_long::try_from(handle).map_err(|_| Fault::invalid("no handle"))
     })
@@ -149,17 +149,17 @@ pub extern "C" fn tpunsubscribe(subscription: c_long, _flags: c_long) -> c_int {
                 })?)
             }
         };
-        let count = with_ears(false, |ears| Ok(ears.listening.unsubscribe(handle)?))?;
+        let count = with_listener(false, |listener| Ok(listener.listening.unsubscribe(handle)?))?;
         if count == 0 && handle.is_some() {
             let detail = format!("this context has no subscription {subscription}");
             return Err(Fault::new(Code::NoEntry.number(), detail));
         }
-        told(count)
+        counted(count)
     })
 }
 
 /// Tells a count as the result and in tpurcode.
-fn told(count: usize) -> Result<c_int, Fault> {
+fn counted(count: usize) -> Result<c_int, Fault> {
     fault::set_urcode(c_long::try_from(count).unwrap_or(c_long::MAX));
     Ok(c_int::try_from(count).unwrap_or(c_int::MAX))
 }
@@ -180,9 +180,10 @@ pub unsafe extern "C" fn tppost(
         // SAFETY: the caller's promise.
         let event = unsafe { text(event, "name of the event") }?;
         let message = Copied::of(data, len)?;
-        let prefix = Environment::of_process()?.prefix;
+        let environment = Environment::of_process()?;
         let mut count = 0;
-        for SubscriberRow { filter, service, mailbox } in events::subscribers(&prefix, event)? {
+        for SubscriberRow { filter, service, mailbox } in events::subscribers(&environment, event)?
+        {
             if !fits(&filter, &message.outgoing()) {
                 continue;
             }
@@ -192,12 +193,14 @@ pub unsafe extern "C" fn tppost(
                     Ok(client.send_only(&service, message.outgoing(), flags)?)
                 })
                 .is_ok(),
-                (None, Some(to)) => events::send(&prefix, &to, message.outgoing()).is_ok(),
+                (None, Some(to)) => {
+                    events::send(&environment.prefix, &to, message.outgoing()).is_ok()
+                }
                 (None, None) => false,
             };
             count += usize::from(delivered);
         }
-        told(count)
+        counted(count)
     })
 }
 
@@ -275,14 +278,17 @@ pub unsafe extern "C" fn tpbroadcast(
         // SAFETY: the caller's promise.
         let cltname = unsafe { caller::text(cltname) };
         let message = Copied::of(data, len)?;
-        let prefix = Environment::of_process()?.prefix;
+        let environment = Environment::of_process()?;
         let is_meant = |row: &MailboxRow| {
             usrname.is_none_or(|name| name.to_bytes() == row.usrname.as_bytes())
                 && cltname.is_none_or(|name| name.to_bytes() == row.cltname.as_bytes())
         };
-        let all = events::mailboxes(&prefix)?;
+        let all = events::mailboxes(&environment)?;
         let sent = all.iter().filter(|row| is_meant(row));
-        told(sent.filter(|row| events::send(&prefix, row, message.outgoing()).is_ok()).count())
+        counted(
+            sent.filter(|row| events::send(&environment.prefix, row, message.outgoing()).is_ok())
+                .count(),
+        )
     })
 }
 
@@ -294,7 +300,7 @@ pub unsafe extern "C" fn tpbroadcast(
 pub unsafe extern "C" fn tpsetunsol(handler: Option<Handler>) -> isize {
     fault::atmi(-1, || {
         if handler.is_some() {
-            with_ears(true, |_| Ok(()))?;
+            with_listener(true, |_| Ok(()))?;
         }
         let before = HANDLER.replace(handler);
         Ok(before.map_or(0, |before| before as usize as isize))
@@ -311,8 +317,8 @@ pub extern "C" fn tpchkunsol() -> c_int {
         };
         let mut count = 0;
         while count < DELIVERED_MAX {
-            let taken = with_ears(true, |ears| {
-                ears.mailbox.as_ref().map_or(Ok(None), |mailbox| Ok(mailbox.take()?))
+            let taken = with_listener(true, |listener| {
+                listener.mailbox.as_ref().map_or(Ok(None), |mailbox| Ok(mailbox.take()?))
             })?;
             let Some(message) = taken else { break };
             // What another process sent and cannot be a buffer is dropped.
@@ -326,7 +332,7 @@ pub extern "C" fn tpchkunsol() -> c_int {
             }
             count += 1;
         }
-        told(count)
+        counted(count)
     })
 }
 
@@ -335,6 +341,6 @@ fn buffer_of(message: Message) -> Option<(Option<Held>, c_long)> {
     let Some(buffer_type) = buffer_type else { return Some((None, 0)) };
     let size = buffer_size_bytes.max(1);
     let buffer = Buffer::from_wire(buffer_type.name(), "", size, &bytes).ok()?;
-    let len = told_len(&buffer, bytes.len());
+    let len = len_for_caller(&buffer, bytes.len());
     Some((Some(Held { buffer, is_request: false }), len))
 }

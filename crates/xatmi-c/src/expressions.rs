@@ -15,9 +15,9 @@ use std::rc::Rc;
 use pollux_xatmi::expression::{BYTES_MAX, Expression, ExpressionError};
 use pollux_xatmi::ubf::UbfError;
 
+use crate::buffers::write_text;
 use crate::fault::{self, UbfFault};
 use crate::fields::reading;
-use crate::whole::write_text;
 use crate::{caller, names};
 
 const MARK: [u8; 2] = *b"pX";

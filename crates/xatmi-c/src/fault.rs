@@ -4,11 +4,13 @@
 //! so a thread that is ending, whose other storage is gone, still has its errors.
 
 use std::cell::{Cell, RefCell};
-use std::ffi::{c_char, c_int, c_long};
+use std::ffi::{CStr, c_char, c_int, c_long};
 use std::fmt::{self, Write};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use pollux_xatmi::ubf::{UbfError, describe};
+
+use crate::caller;
 
 /// `tperrno` when something inside failed.
 pub(crate) const TPESYSTEM: c_int = 12;
@@ -34,6 +36,8 @@ pub(crate) enum Cause {
     NoHandler = 3,
     /// No context with a handler has this address.
     NoClient = 4,
+    /// The pool is that of another user.
+    NoPermission = 7,
 }
 
 impl Fault {
@@ -155,11 +159,6 @@ pub(crate) fn set_fault(fault: &Fault) {
     TPERRNO.set(fault.number);
     CAUSE.set(fault.cause as c_int);
     DETAIL.with_borrow_mut(|text| text.replace(format_args!("{}", fault.detail)));
-}
-
-/// `Berror` of this thread.
-pub(crate) fn berror() -> c_int {
-    BERROR.get()
 }
 
 /// `tperrno` of this thread in words.
@@ -291,6 +290,7 @@ pub extern "C" fn tpstrerrordetail(detail: c_int, flags: c_long) -> *mut c_char 
         0 => "no further cause",
         3 => "the thread has no handler of unsolicited messages: tpsetunsol sets one",
         4 => "the client has ended, or it has no handler of unsolicited messages",
+        7 => "the pool is that of another user, and not open to a group of this one",
         _ => "pollux does not give this cause",
     };
     given(3, format_args!("{detail}: {words}"))
@@ -329,10 +329,28 @@ pub extern "C" fn Bstrerror(error: c_int) -> *mut c_char {
     }
 }
 
+/// Writes the thread's last error of fields to standard error, with a word of the program's in front.
+///
+/// # Safety
+/// A sound `word` is that of a text.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn B_error(word: *const c_char) {
+    // SAFETY: it gives out a text with a NUL that stays until the next call.
+    let said = unsafe { CStr::from_ptr(Bstrerror(BERROR.get())) }.to_string_lossy().into_owned();
+    quietly(|| {
+        // SAFETY: the caller's promise.
+        let word = unsafe { caller::text(word) }.unwrap_or_default();
+        // Nobody is there to be told of a standard error that cannot be written.
+        let _ = std::io::Write::write_fmt(
+            &mut std::io::stderr(),
+            format_args!("{}: {said}\n", word.to_string_lossy()),
+        );
+    });
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::ffi::CStr;
 
     fn words(text: *mut c_char) -> String {
         // SAFETY: the functions above give out texts with a NUL, and this thread asks for no other.

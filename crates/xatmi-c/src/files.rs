@@ -7,9 +7,9 @@ use std::ffi::{c_char, c_int};
 
 use pollux_xatmi::ubf::{HEADER_BYTES, Ubf, UbfError, UbfRef, apply_printed, region_size};
 
+use crate::buffers::write_text;
 use crate::fault::{self, UbfFault};
 use crate::fields::{changing, reading};
-use crate::whole::write_text;
 use crate::{caller, names};
 
 /// Most bytes of a text for each byte of the buffer that it is read into: a name, an escape for each

@@ -8,23 +8,24 @@
 //! |---|---|
 //! | `caller.rs` | pointers of the caller: what can be told of them before they are followed |
 //! | `fault.rs` | the thread's error numbers and texts; no panic leaves a function |
-//! | `memory.rs`, `lent.rs` | the buffers that tpalloc gave out; those that a call uses |
+//! | `memory.rs`, `payloads.rs` | the buffers that tpalloc gave out; what calls and conversations send and receive |
 //! | `typed.rs` | tpalloc, tprealloc, tpfree, tptypes |
 //! | `context.rs`, `calls.rs`, `times.rs` | a thread's client, its calls and its time limits |
 //! | `transactions.rs`, `tx.rs` | transactions over no resource, by both interfaces |
 //! | `events.rs` | events and unsolicited messages |
 //! | `conversations.rs` | conversations of clients and of services |
 //! | `server.rs`, `service.rs` | the life of a server, one call of a service function |
-//! | `userlog.rs`, `logging.rs` | lines in the log of the day, lines with a level |
+//! | `logging.rs` | lines in the log of the day, lines with a level |
 //! | `json.rs` | fields as JSON |
-//! | `expressions.rs`, `files.rs`, `texts.rs` | Boolean expressions, fields in files, values as texts |
-//! | `go_on.rs`, `variadic.rs` | what goes on in C: jumps, variable arguments |
+//! | `expressions.rs`, `files.rs` | Boolean expressions, fields in files |
+//! | `variadic.rs` | what only C can do: variable arguments, jumps |
 //! | `layout.rs` | the files of an installation |
-//! | `fields.rs`, `values.rs`, `copies.rs`, `paths.rs`, `whole.rs`, `storage.rs`, `names.rs` | the functions of `ubf.h` |
+//! | `fields.rs`, `values.rs`, `copies.rs`, `paths.rs`, `buffers.rs`, `storage.rs`, `names.rs` | the functions of `ubf.h` |
 //!
 //! Every function may be called from any thread. Pointers are the caller's promise, as in C: NULL,
 //! memory that is no buffer, and buffers that were freed are told by an error where they can be.
 
+pub mod buffers;
 mod caller;
 pub mod calls;
 pub mod context;
@@ -35,23 +36,19 @@ pub mod expressions;
 pub mod fault;
 pub mod fields;
 pub mod files;
-mod go_on;
 pub mod json;
 pub mod layout;
-mod lent;
 pub mod logging;
 mod memory;
 pub mod names;
 pub mod paths;
+mod payloads;
 pub mod server;
 pub mod service;
 pub mod storage;
-pub mod texts;
 pub mod times;
 pub mod transactions;
 pub mod tx;
 pub mod typed;
-pub mod userlog;
 pub mod values;
 pub mod variadic;
-pub mod whole;

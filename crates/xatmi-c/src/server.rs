@@ -15,8 +15,8 @@ use pollux_xatmi::error::Code;
 use pollux_xatmi::worker::{Ending, Options, Registry, Worker};
 
 use crate::caller;
-use crate::calls::service_name;
 use crate::fault::{self, Fault};
+use crate::payloads::service_name;
 use crate::service::{Function, serve};
 
 /// The program's tpsvrinit or tpsvrthrinit.

@@ -19,11 +19,11 @@ use pollux_xatmi::error::Code;
 use pollux_xatmi::queue::ServiceName;
 use pollux_xatmi::worker::{Done, Incoming, Return};
 
-use crate::calls::service_name;
 use crate::fault::{self, Fault};
-use crate::go_on::go_on_in;
-use crate::lent::{Lent, sent, told_len};
 use crate::memory::{self, Held};
+use crate::payloads::service_name;
+use crate::payloads::{Borrowed, len_for_caller, sent};
+use crate::variadic::jump_to;
 use crate::{conversations, transactions};
 
 /// A service function of the program.
@@ -98,7 +98,7 @@ impl ServiceInfo {
     fn of(incoming: Incoming) -> Self {
         const TPNOREPLY: c_long = 4;
         let client = incoming.client;
-        let len = incoming.buffer.as_ref().map_or(0, |b| told_len(b, incoming.len_bytes));
+        let len = incoming.buffer.as_ref().map_or(0, |b| len_for_caller(b, incoming.len_bytes));
         let give_out = |buffer| memory::give_out(Held { buffer, is_request: true });
         Self {
             name: filled(incoming.service.as_str()),
@@ -138,7 +138,7 @@ fn record(outcome: impl FnOnce() -> Done) -> *mut c_void {
 /// The buffer that a service function sends, which is the server's from now on; one that cannot
 /// be sent is freed, as the program believes it gone too.
 fn taken(data: *const c_char, len: c_long) -> Result<(Option<Held>, usize), Fault> {
-    let Some(held) = Lent::from(data)?.map(Lent::into_held) else { return Ok((None, 0)) };
+    let Some(held) = Borrowed::from(data)?.map(Borrowed::into_held) else { return Ok((None, 0)) };
     match sendable(&held.buffer, len) {
         Ok(len) => Ok((Some(held), len)),
         Err(fault) => {
@@ -236,7 +236,7 @@ pub unsafe extern "C" fn tpreturn(
     len: c_long,
     flags: c_long,
 ) {
-    go_on_in!(pollux_leave_by_return)
+    jump_to!(pollux_leave_by_return)
 }
 
 /// Ends the service function: another service answers. Comes back, with TPEPROTO, only elsewhere.
@@ -251,7 +251,7 @@ pub unsafe extern "C" fn tpforward(
     len: c_long,
     flags: c_long,
 ) {
-    go_on_in!(pollux_leave_by_forward)
+    jump_to!(pollux_leave_by_forward)
 }
 
 #[cfg(test)]

@@ -10,8 +10,8 @@ use pollux_xatmi::ubf::{UbfError, bytes_needed};
 
 use crate::fault::{self, UbfFault};
 use crate::fields::int;
-use crate::lent::Lent;
 use crate::memory::{self, Held};
+use crate::payloads::Borrowed;
 
 /// Bytes that so many fields with so many bytes of values need, of the caller's numbers.
 fn needed(fields: c_int, value_bytes: c_int) -> Result<usize, UbfFault> {
@@ -36,7 +36,7 @@ fn refused(error: &BufferError) -> UbfFault {
 
 /// Takes out the buffer at `ubf`, which has to be one of `tpalloc` or `Balloc`: memory that was
 /// freed, or is somebody else's, is not looked at.
-fn lent(ubf: *mut c_char) -> Result<Lent, UbfFault> {
+fn borrowed(ubf: *mut c_char) -> Result<Borrowed, UbfFault> {
     let own = UbfError::NotFielded { reason: "it stands in memory that Balloc did not give" };
     if !ubf.addr().is_multiple_of(8) {
         return Err(UbfError::Unaligned.into());
@@ -46,7 +46,7 @@ fn lent(ubf: *mut c_char) -> Result<Lent, UbfFault> {
         return Err(own.into());
     }
     // Another thread may have freed it since.
-    Ok(Lent::from(ubf).ok().flatten().ok_or(own)?)
+    Ok(Borrowed::from(ubf).ok().flatten().ok_or(own)?)
 }
 
 /// A buffer for `fields` fields with `value_bytes` bytes of values, strings with their NUL.
@@ -72,9 +72,9 @@ pub unsafe extern "C" fn Brealloc(
 ) -> *mut c_char {
     fault::ubf(std::ptr::null_mut(), || {
         let size = needed(fields, value_bytes)?;
-        let lent = lent(ubf)?;
-        let buffer = lent.buffer().resized(size).map_err(|error| refused(&error))?;
-        let held = lent.into_held();
+        let borrowed = borrowed(ubf)?;
+        let buffer = borrowed.buffer().resized(size).map_err(|error| refused(&error))?;
+        let held = borrowed.into_held();
         let is_request = held.is_request;
         memory::free(held);
         Ok(memory::give_out(Held { buffer, is_request }))
@@ -88,12 +88,12 @@ pub unsafe extern "C" fn Brealloc(
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn Bfree(ubf: *mut c_char) -> c_int {
     fault::ubf(-1, || {
-        let lent = lent(ubf)?;
-        if lent.is_request() {
+        let borrowed = borrowed(ubf)?;
+        if borrowed.is_request() {
             let reason = "the request of a service is freed by the server";
             return Err(UbfError::Invalid { reason }.into());
         }
-        memory::free(lent.into_held());
+        memory::free(borrowed.into_held());
         Ok(0)
     })
 }

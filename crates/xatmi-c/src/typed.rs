@@ -9,8 +9,8 @@ use pollux_xatmi::buffer::{Buffer, BufferError, SUBTYPE_BYTES_MAX, TYPE_BYTES_MA
 
 use crate::caller;
 use crate::fault::{self, Fault};
-use crate::lent::Lent;
 use crate::memory::{self, Held};
+use crate::payloads::Borrowed;
 
 impl From<BufferError> for Fault {
     fn from(error: BufferError) -> Self {
@@ -23,7 +23,7 @@ pub(crate) fn size(given: c_long) -> Result<usize, Fault> {
     usize::try_from(given).map_err(|_| Fault::invalid(format!("a length of {given} is below 0")))
 }
 
-/// The fault of a pointer that tpalloc did not give, that was freed, or that is lent to a call.
+/// The fault of a pointer that tpalloc did not give, that was freed, or that a call uses.
 pub(crate) fn no_buffer() -> Fault {
     Fault::invalid(
         "the pointer is not that of a buffer of tpalloc, or it was freed, or another thread waits \
@@ -65,9 +65,9 @@ pub unsafe extern "C" fn tprealloc(pointer: *mut c_char, bytes: c_long) -> *mut 
         if bytes != 0 && memory::capacity(pointer) == Some(bytes) {
             return Ok(pointer);
         }
-        let lent = Lent::from(pointer)?.ok_or_else(no_buffer)?;
-        let buffer = lent.buffer().resized(bytes)?;
-        let held = lent.into_held();
+        let borrowed = Borrowed::from(pointer)?.ok_or_else(no_buffer)?;
+        let buffer = borrowed.buffer().resized(bytes)?;
+        let held = borrowed.into_held();
         let is_request = held.is_request;
         memory::free(held);
         Ok(memory::give_out(Held { buffer, is_request }))

@@ -1,4 +1,5 @@
-//! One value of a buffer: add, change, get, delete, with and without conversion.
+//! One value of a buffer: add, change, get, delete, with and without conversion, and as a text without a
+//! length (`Badds` and its fellows).
 //!
 //! C programs call it. Lengths are those of the caller: it never writes more than the room that was
 //! named, and nothing when none was (NULL) is the caller's wish, as `ubf.h` says.
@@ -8,6 +9,7 @@ use std::ffi::{CStr, c_char, c_int};
 use pollux_xatmi::ubf::{FieldId, FieldType, Scratch, UbfError, UbfMut, Value};
 
 use crate::caller;
+use crate::copies::{CBfind, CBgetalloc};
 use crate::fault::{self, UbfFault};
 use crate::fields::{changing, id, int, reading, size_at};
 
@@ -388,4 +390,76 @@ pub unsafe extern "C" fn Bnext(
 pub unsafe extern "C" fn Boccur(ubf: *const c_char, field: c_int) -> c_int {
     // SAFETY: the caller's promise.
     fault::ubf(-1, || int(unsafe { reading(ubf) }?.occurrences(id(field)?)?))
+}
+
+/// The type of a text.
+const TEXT: c_int = FieldType::String.code();
+
+/// Adds a text to a field of any type.
+///
+/// # Safety
+/// As for `CBadd` with a text.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn Badds(ubf: *mut c_char, field: c_int, text: *const c_char) -> c_int {
+    // SAFETY: the caller's promise.
+    unsafe { CBadd(ubf, field, text, 0, TEXT) }
+}
+
+/// Gives an occurrence the value of a text.
+///
+/// # Safety
+/// As for `CBchg` with a text.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn Bchgs(
+    ubf: *mut c_char,
+    field: c_int,
+    occurrence: c_int,
+    text: *const c_char,
+) -> c_int {
+    // SAFETY: the caller's promise.
+    unsafe { CBchg(ubf, field, occurrence, text, 0, TEXT) }
+}
+
+/// Copies a value as a text, whatever its length.
+///
+/// # Safety
+/// As for `CBget`; there is room for the text.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn Bgets(
+    ubf: *const c_char,
+    field: c_int,
+    occurrence: c_int,
+    text: *mut c_char,
+) -> c_int {
+    // SAFETY: the caller's promise.
+    unsafe { CBget(ubf, field, occurrence, text, std::ptr::null_mut(), TEXT) }
+}
+
+/// A value as a text in memory that the program frees; NULL for an error.
+///
+/// # Safety
+/// As for `CBgetalloc`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn Bgetsa(
+    ubf: *const c_char,
+    field: c_int,
+    occurrence: c_int,
+    extra: *mut c_int,
+) -> *mut c_char {
+    // SAFETY: the caller's promise.
+    unsafe { CBgetalloc(ubf, field, occurrence, TEXT, extra) }
+}
+
+/// A value as a text, which stays until the thread's next one; NULL for an error.
+///
+/// # Safety
+/// As for `CBfind`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn Bfinds(
+    ubf: *const c_char,
+    field: c_int,
+    occurrence: c_int,
+) -> *mut c_char {
+    // SAFETY: the caller's promise.
+    unsafe { CBfind(ubf, field, occurrence, std::ptr::null_mut(), TEXT) }
 }

@@ -1,9 +1,21 @@
-//! Functions with variable arguments: `Bgetrv` and its fellows, `userlog`.
+//! Functions with variable arguments (`Bgetrv` and its fellows, `userlog`), and the jump from a name of ours to a
+//! function of C with the arguments and the stack as they are.
 //!
-//! C programs call them. What they do is in `c/variadic.c`, which calls the functions with an array
+//! A library gives out the names of Rust functions only, so what only C can do, variable arguments here and
+//! leaving a service function in `service.rs`, is one instruction of ours. C programs call them. What they do is in `c/variadic.c`, which calls the functions with an array
 //! or a text (`paths.rs`, `userlog.rs`).
 
-use crate::go_on::go_on_in;
+/// Goes on in a function of C as if that had been called, so that no frame of Rust is in between.
+macro_rules! jump_to {
+    ($function:path) => {{
+        #[cfg(target_arch = "x86_64")]
+        std::arch::naked_asm!("jmp {function}", function = sym $function);
+        #[cfg(target_arch = "aarch64")]
+        std::arch::naked_asm!("b {function}", function = sym $function);
+    }};
+}
+
+pub(crate) use jump_to;
 
 unsafe extern "C" {
     fn pollux_bgetrv();
@@ -23,7 +35,7 @@ unsafe extern "C" {
 #[unsafe(naked)]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn Bgetrv() {
-    go_on_in!(pollux_bgetrv)
+    jump_to!(pollux_bgetrv)
 }
 
 /// `CBgetr` with the path as the last arguments.
@@ -33,7 +45,7 @@ pub unsafe extern "C" fn Bgetrv() {
 #[unsafe(naked)]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn CBgetrv() {
-    go_on_in!(pollux_cbgetrv)
+    jump_to!(pollux_cbgetrv)
 }
 
 /// `Bfindr` with the path as the last arguments.
@@ -43,7 +55,7 @@ pub unsafe extern "C" fn CBgetrv() {
 #[unsafe(naked)]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn Bfindrv() {
-    go_on_in!(pollux_bfindrv)
+    jump_to!(pollux_bfindrv)
 }
 
 /// `CBfindr` with the path as the last arguments.
@@ -53,7 +65,7 @@ pub unsafe extern "C" fn Bfindrv() {
 #[unsafe(naked)]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn CBfindrv() {
-    go_on_in!(pollux_cbfindrv)
+    jump_to!(pollux_cbfindrv)
 }
 
 /// `Bpresr` with the path as the last arguments.
@@ -63,7 +75,7 @@ pub unsafe extern "C" fn CBfindrv() {
 #[unsafe(naked)]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn Bpresrv() {
-    go_on_in!(pollux_bpresrv)
+    jump_to!(pollux_bpresrv)
 }
 
 /// A line in the log of the day, as printf(3) makes it.
@@ -73,7 +85,7 @@ pub unsafe extern "C" fn Bpresrv() {
 #[unsafe(naked)]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn userlog() {
-    go_on_in!(pollux_userlog_format)
+    jump_to!(pollux_userlog_format)
 }
 
 /// The same with a list of arguments.
@@ -83,7 +95,7 @@ pub unsafe extern "C" fn userlog() {
 #[unsafe(naked)]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn vuserlog() {
-    go_on_in!(pollux_userlog_list)
+    jump_to!(pollux_userlog_list)
 }
 
 /// A line with a level and its place, as printf(3) makes it.
@@ -93,5 +105,5 @@ pub unsafe extern "C" fn vuserlog() {
 #[unsafe(naked)]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn pollux_log() {
-    go_on_in!(pollux_log_format)
+    jump_to!(pollux_log_format)
 }

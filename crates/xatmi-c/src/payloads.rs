@@ -1,26 +1,27 @@
-//! Buffers of the caller's while a call uses them, and the buffer that a reply makes.
+//! What calls, conversations and services send and receive: buffers of the caller's while they are used, the
+//! buffer that a reply makes, and where the caller wants it.
 //!
-//! `calls.rs` and `service.rs` work through it. A buffer that is only sent is copied, as other
-//! threads may send it at the same time. One that a reply may go to is lent: meanwhile its address
-//! is no buffer for other threads, which get TPEINVAL for it; it comes back whatever becomes of the
-//! call.
+//! A buffer that is only sent is copied, as other threads may send it at the same time. One that a reply may go
+//! to is borrowed: meanwhile its address is not a buffer for other threads, which get TPEINVAL for it; it
+//! comes back whatever becomes of the call.
 
 use std::ffi::{c_char, c_long};
 
 use pollux_xatmi::buffer::{Buffer, BufferType};
-use pollux_xatmi::client::{Arriving, CallFlags, Outgoing};
+use pollux_xatmi::client::{Arrived, Arriving, CallFlags, Outgoing};
 use pollux_xatmi::error::{Code, Error};
 use pollux_xatmi::ubf::UbfMut;
 
-use crate::fault::Fault;
+use crate::caller;
+use crate::fault::{self, Fault};
 use crate::memory::{self, Held};
 use crate::typed::{no_buffer, size};
 
 /// A buffer of the caller's.
 #[derive(Debug)]
-pub(crate) struct Lent(Option<Held>);
+pub(crate) struct Borrowed(Option<Held>);
 
-impl Lent {
+impl Borrowed {
     /// The buffer at `pointer`; none for NULL.
     pub(crate) fn from(pointer: *const c_char) -> Result<Option<Self>, Fault> {
         if pointer.is_null() {
@@ -52,7 +53,7 @@ impl Lent {
     }
 }
 
-impl Drop for Lent {
+impl Drop for Borrowed {
     fn drop(&mut self) {
         if let Some(held) = self.0.take() {
             memory::give_out(held);
@@ -113,25 +114,25 @@ pub(crate) fn sent(buffer_type: BufferType, len: c_long) -> Result<usize, Fault>
 /// Where a reply goes: the caller's buffer when it fits, else a new one in its place.
 #[derive(Debug)]
 pub(crate) struct Landing {
-    lent: Option<Lent>,
+    borrowed: Option<Borrowed>,
     made: Option<Buffer>,
     /// TPNOCHANGE: the only type that the reply may have.
     only: Option<BufferType>,
 }
 
 impl Landing {
-    /// `lent` is used again when the reply fits; with TPNOCHANGE no other type may come.
-    pub(crate) fn at(lent: Option<Lent>, flags: CallFlags) -> Self {
-        let only = lent.as_ref().and_then(|lent| Self::only(lent, flags));
-        Self { lent, made: None, only }
+    /// `borrowed` is used again when the reply fits; with TPNOCHANGE no other type may come.
+    pub(crate) fn at(borrowed: Option<Borrowed>, flags: CallFlags) -> Self {
+        let only = borrowed.as_ref().and_then(|borrowed| Self::only(borrowed, flags));
+        Self { borrowed, made: None, only }
     }
 
     /// A new place, which takes that of the request when the reply is there.
-    pub(crate) fn beside(request: &Lent, flags: CallFlags) -> Self {
-        Self { lent: None, made: None, only: Self::only(request, flags) }
+    pub(crate) fn beside(request: &Borrowed, flags: CallFlags) -> Self {
+        Self { borrowed: None, made: None, only: Self::only(request, flags) }
     }
 
-    fn only(there: &Lent, flags: CallFlags) -> Option<BufferType> {
+    fn only(there: &Borrowed, flags: CallFlags) -> Option<BufferType> {
         flags.contains(CallFlags::NO_CHANGE).then(|| there.buffer().buffer_type())
     }
 
@@ -146,10 +147,10 @@ impl Landing {
             return Err(Error::new(Code::OutputType, detail));
         }
         let wanted = arriving.buffer_size_bytes.max(len).max(1);
-        let fits = |lent: &Lent| {
-            lent.buffer().buffer_type() == buffer_type && lent.buffer().size() >= wanted
+        let fits = |borrowed: &Borrowed| {
+            borrowed.buffer().buffer_type() == buffer_type && borrowed.buffer().size() >= wanted
         };
-        if !self.lent.as_ref().is_some_and(fits) {
+        if !self.borrowed.as_ref().is_some_and(fits) {
             let made = Buffer::new(buffer_type, "", wanted);
             self.made = Some(made.map_err(|error| Error::new(Code::Os, error.to_string()))?);
         }
@@ -169,16 +170,16 @@ impl Landing {
             }
             return Err(wrong(format!("the reply is damaged: {error}")));
         }
-        Ok(told_len(place, len))
+        Ok(len_for_caller(place, len))
     }
 
-    /// Gives the buffer out, in place of the one that was lent and of `replaced`.
-    pub(crate) fn give_out(self, replaced: Option<Lent>) -> *mut c_char {
+    /// Gives the buffer out, in place of the one that was borrowed and of `replaced`.
+    pub(crate) fn give_out(self, replaced: Option<Borrowed>) -> *mut c_char {
         let Some(buffer) = self.made else {
-            return self.lent.map_or(std::ptr::null_mut(), Lent::give_back);
+            return self.borrowed.map_or(std::ptr::null_mut(), Borrowed::give_back);
         };
         let mut is_request = false;
-        for held in [self.lent, replaced].into_iter().flatten().map(Lent::into_held) {
+        for held in [self.borrowed, replaced].into_iter().flatten().map(Borrowed::into_held) {
             is_request |= held.is_request;
             memory::free(held);
         }
@@ -188,13 +189,99 @@ impl Landing {
     fn place(&mut self) -> Option<&mut Buffer> {
         match &mut self.made {
             Some(made) => Some(made),
-            None => self.lent.as_mut().map(Lent::buffer_mut),
+            None => self.borrowed.as_mut().map(Borrowed::buffer_mut),
         }
     }
 }
 
 /// What `*olen` becomes, and `len` of a service: the buffer's size for fields, else what was sent.
-pub(crate) fn told_len(buffer: &Buffer, len: usize) -> c_long {
+pub(crate) fn len_for_caller(buffer: &Buffer, len: usize) -> c_long {
     let len = if buffer.buffer_type() == BufferType::Ubf { buffer.size() } else { len };
     c_long::try_from(len).unwrap_or(c_long::MAX)
+}
+
+/// The name of a service that is called; what cannot be one is offered by nobody.
+///
+/// # Safety
+/// A sound `name` is that of a text that stays as long as the result is used.
+pub(crate) unsafe fn service_name<'a>(name: *const c_char) -> Result<&'a str, Fault> {
+    // SAFETY: the caller's promise.
+    let name = unsafe { caller::text(name) };
+    let name = name.ok_or_else(|| Fault::invalid("the pointer to the service's name is none"))?;
+    name.to_str().map_err(|_| {
+        let detail = format!("nobody offers {}: its name is no text", name.to_string_lossy());
+        Fault::new(Code::NoEntry.number(), detail)
+    })
+}
+
+/// Where the caller wants a reply.
+pub(crate) struct Wanted {
+    data: *mut *mut c_char,
+    len: *mut c_long,
+    /// What `*data` is now.
+    pointer: *mut c_char,
+}
+
+impl Wanted {
+    /// # Safety
+    /// Sound `data` and `len` are those of a pointer and a long that nobody else uses meanwhile.
+    pub(crate) unsafe fn at(data: *mut *mut c_char, len: *mut c_long) -> Result<Self, Fault> {
+        if !caller::is_sound(len) {
+            return Err(Fault::invalid("no memory for the length of the reply"));
+        }
+        // SAFETY: the caller's promise.
+        match unsafe { caller::read(data) } {
+            Some(pointer) => Ok(Self { data, len, pointer }),
+            None => Err(Fault::invalid("no memory for the pointer to the reply")),
+        }
+    }
+
+    /// What the caller has there now.
+    pub(crate) fn pointer(&self) -> *mut c_char {
+        self.pointer
+    }
+
+    /// Gives the caller what landed, in place of what was there and of `replaced`.
+    ///
+    /// # Safety
+    /// As for [`Wanted::at`].
+    pub(crate) unsafe fn give_payload(
+        self,
+        arriving: &Arriving,
+        mut landing: Landing,
+        replaced: Option<Borrowed>,
+    ) -> Result<(), Fault> {
+        if arriving.buffer_type.is_some() {
+            let told = landing.landed(arriving.len_bytes)?;
+            // SAFETY: the caller's promise.
+            unsafe { caller::write(self.data, landing.give_out(replaced)) };
+            // SAFETY: the caller's promise.
+            unsafe { caller::write(self.len, told) };
+        } else {
+            // Whatever the caller had stays where it is.
+            // SAFETY: the caller's promise.
+            unsafe { caller::write(self.len, 0) };
+        }
+        Ok(())
+    }
+
+    /// Gives the caller a reply that landed; TPESVCFAIL comes with one too.
+    ///
+    /// # Safety
+    /// As for [`Wanted::at`].
+    pub(crate) unsafe fn give(
+        self,
+        arrived: &Arrived,
+        landing: Landing,
+        replaced: Option<Borrowed>,
+    ) -> Result<(), Fault> {
+        fault::set_urcode(arrived.urcode);
+        // SAFETY: the caller's promise.
+        unsafe { self.give_payload(&arrived.payload, landing, replaced) }?;
+        if arrived.is_failure {
+            let detail = format!("the service returned TPFAIL with {}", arrived.urcode);
+            return Err(Fault::new(Code::ServiceFailed.number(), detail));
+        }
+        Ok(())
+    }
 }
