@@ -6,11 +6,13 @@
 //! start (`service_table.rs`). It never looks into the sources.
 
 use std::io::Write;
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode, Stdio};
 
 use pollux_command::output::{self, Failure};
 use pollux_pool_flags::build::{BuildClientFlags, BuildFlags, BuildServerFlags, LayOutFlags};
+use pollux_prefix::place;
 use pollux_xatmi_c::layout::{self, Library};
 
 use crate::build_home::Home;
@@ -43,11 +45,34 @@ pub(crate) fn server(flags: &BuildServerFlags) -> Result<ExitCode, Failure> {
     run(&mut command, flags.build.verbose, piped)
 }
 
-/// Puts headers, libraries and the package's description where an installation has them.
+/// Puts headers, libraries, the package's description and the build commands of other makers' manuals where an
+/// installation has them.
 pub(crate) fn lay_out(flags: &LayOutFlags) -> Result<ExitCode, Failure> {
     layout::lay_out(&flags.prefix, &flags.library, Library::Copied).map_err(Failure::failed)?;
+    let bin = flags.prefix.join("bin");
+    let failed = |error: std::io::Error| Failure::failed(format!("{}: {error}", bin.display()));
+    std::fs::create_dir_all(&bin).map_err(failed)?;
+    for (name, script) in MANUAL_COMMANDS {
+        place(&bin.join(name), |path| {
+            std::fs::write(path, script)?;
+            std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o755))
+        })
+        .map_err(Failure::failed)?;
+    }
     Ok(ExitCode::SUCCESS)
 }
+
+/// The commands that manuals of Tuxedo and Enduro/X build with, each a script that runs the program beside it.
+const MANUAL_COMMANDS: [(&str, &str); 3] = [
+    ("buildserver", "#!/bin/sh\nexec \"${0%/*}/pollux-pool\" build-server \"$@\"\n"),
+    ("buildclient", "#!/bin/sh\nexec \"${0%/*}/pollux-pool\" build-client \"$@\"\n"),
+    // Where the manual's command writes without -d: the folder that it is called in.
+    (
+        "mkfldhdr",
+        "#!/bin/sh\nfor word in \"$@\"; do\n  case $word in -d*) exec \"${0%/*}/pollux-pool\" fld \"$@\" ;; esac\n\
+         done\nexec \"${0%/*}/pollux-pool\" fld -d . \"$@\"\n",
+    ),
+];
 
 /// The compiler with the user's flags, its output and the sources.
 fn compiler(build: &BuildFlags, output: &Path) -> Result<Command, Failure> {

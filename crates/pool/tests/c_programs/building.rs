@@ -77,6 +77,84 @@ fn the_bank_is_built_by_the_link_lines_of_its_manual_and_answers() {
     pool.stop();
 }
 
+/// A prefix as an installer leaves it, with the program in its `bin`.
+fn installed(workshop: &Workshop) -> std::path::PathBuf {
+    let prefix = workshop.path("opt/pollux");
+    std::fs::create_dir_all(prefix.join("bin")).expect("made");
+    let program = prefix.join("bin/pollux-pool");
+    std::fs::copy(env!("CARGO_BIN_EXE_pollux-pool"), &program).expect("copied");
+    let mut lay_out = Command::new(program);
+    lay_out.arg("lay-out").arg(&prefix).args(["--library", &built_library()]);
+    succeeded(&lay_out.output().expect("run"));
+    prefix
+}
+
+/// Commands as a manual has them, in a shell that knows where pollux is installed, and nothing else.
+fn by_the_manual(workshop: &Workshop, prefix: &std::path::Path, folder: &str, commands: &str) {
+    let (include, lib, bin) = (prefix.join("include"), prefix.join("lib"), prefix.join("bin"));
+    let path = std::env::var("PATH").unwrap_or_default();
+    let mut shell = Command::new("sh");
+    shell.args(["-e", "-c", commands]).current_dir(workshop.path(folder));
+    shell.env("PATH", format!("{}:{path}", bin.display())).env_remove("CFLAGS").env_remove("CC");
+    // What gcc(1) and ld(1) look at: no flag has to be added to a link line.
+    shell.env("CPATH", include).env("LIBRARY_PATH", &lib).env("LD_RUN_PATH", &lib);
+    shell.env("FLDTBLDIR", workshop.path("app1/ubftab")).env("FIELDTBLS", "bank.fd");
+    succeeded(&shell.output().expect("run"));
+}
+
+#[test]
+fn the_getting_started_application_is_built_as_its_manual_says_and_answers() {
+    let Some(workshop) = Workshop::open() else { return };
+    let prefix = installed(&workshop);
+    for folder in ["app1/ubftab", "app1/src/banksv", "app1/src/bankcl"] {
+        std::fs::create_dir_all(workshop.path(folder)).expect("made");
+    }
+    for (from, to) in [
+        ("bank.fd", "app1/ubftab/bank.fd"),
+        ("banksv.c", "app1/src/banksv/banksv.c"),
+        ("bankcl.c", "app1/src/bankcl/bankcl.c"),
+    ] {
+        let from = repository("examples/bank").join(from);
+        std::fs::copy(from, workshop.path(to)).expect("copied");
+    }
+    by_the_manual(&workshop, &prefix, "app1/ubftab", "mkfldhdr");
+    assert!(workshop.path("app1/ubftab/bank.fd.h").exists());
+    let server =
+        "gcc -o banksv banksv.c -I. -I ../../ubftab -lm -lubf -lnstd -latmi -latmisrv -lrt -ldl";
+    by_the_manual(&workshop, &prefix, "app1/src/banksv", server);
+    // Threads are the example's own.
+    let client = "gcc -o bankcl bankcl.c -I. -I ../../ubftab -lm -lubf -lnstd -latmi -latmiclt -lrt -ldl \
+                  -lpthread";
+    by_the_manual(&workshop, &prefix, "app1/src/bankcl", client);
+    std::fs::rename(workshop.path("app1/src/banksv/banksv"), workshop.path("banksv")).expect("");
+    std::fs::rename(workshop.path("app1/src/bankcl/bankcl"), workshop.path("bankcl")).expect("");
+    let xml = std::fs::read_to_string(repository("examples/bank/pool.xml")).expect("an example");
+    let pool = Pool::start(&workshop, &xml);
+    let mut client = pool.client("bankcl");
+    let printed =
+        succeeded(&client.env_remove("LD_LIBRARY_PATH").args(["2", "5"]).output().expect("run"));
+    assert_eq!(printed.lines().count(), 2, "{printed}");
+    pool.stop();
+}
+
+#[test]
+fn simpapp_is_built_by_buildserver_and_buildclient_of_the_installation() {
+    let Some(workshop) = Workshop::open() else { return };
+    let prefix = installed(&workshop);
+    for name in ["simpcl.c", "simpserv.c"] {
+        let from = repository("examples/simpapp").join(name);
+        std::fs::copy(from, workshop.path(name)).expect("copied");
+    }
+    let commands =
+        "buildclient -o simpcl -f simpcl.c\nbuildserver -o simpserv -f simpserv.c -s TOUPPER";
+    by_the_manual(&workshop, &prefix, "", commands);
+    let xml = std::fs::read_to_string(repository("examples/simpapp/pool.xml")).expect("there");
+    let pool = Pool::start(&workshop, &xml);
+    let printed = succeeded(&pool.client("simpcl").arg("hello, world").output().expect("run"));
+    assert_eq!(printed, "Returned string is: HELLO, WORLD\n");
+    pool.stop();
+}
+
 #[test]
 fn services_of_the_command_line_are_offered_from_the_start() {
     let Some(workshop) = Workshop::open() else { return };
@@ -147,7 +225,7 @@ fn an_installation_may_stand_in_any_folder() {
     let prefix = workshop.path("a folder, with 'signs'");
     let library = built_library();
     workshop.pollux(&["lay-out", &prefix.display().to_string(), "--library", &library]);
-    std::fs::create_dir(prefix.join("bin")).expect("made");
+    std::fs::create_dir_all(prefix.join("bin")).expect("made");
     let pollux = prefix.join("bin/pollux-pool");
     std::fs::copy(env!("CARGO_BIN_EXE_pollux-pool"), &pollux).expect("copied");
     workshop.write("my client.c", "#include <atmi.h>\nint main(void) { return tpterm(); }\n");
