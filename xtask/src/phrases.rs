@@ -16,7 +16,7 @@ const LEFT: [(&str, usize); 12] = [
     ("crates/server", 275),
     ("crates/tls", 5),
     ("crates/xatmi", 285),
-    ("crates/xatmi-c", 75),
+    ("crates/xatmi-c", 55),
     ("crates/xatmi-nats", 65),
     ("docs", 40),
 ];

@@ -203,7 +203,7 @@ pub(crate) fn what_nobody_has_goes_round_in_no_circle() {
     pools.into_iter().for_each(Pool::end);
 }
 
-/// Bridges carry calls: who wants to converse is told so, nothing is sent, and calls go on.
+/// Bridges carry calls: a conversation is refused, nothing is sent, and later calls succeed.
 pub(crate) fn conversations_are_refused_at_once() {
     let broker = Broker::start(&[]);
     let [here, there] = Pool::pair(&broker.url());

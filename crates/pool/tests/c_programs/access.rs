@@ -14,7 +14,7 @@ use crate::workshop::{Workshop, skip, source, succeeded};
 const GROUP: u32 = 61_500;
 const OWNER: u32 = 61_501;
 const MEMBER: u32 = 61_502;
-const STRANGER: u32 = 61_503;
+const OUTSIDER: u32 = 61_503;
 
 /// A user of these tests, in the group or not.
 #[derive(Clone, Copy)]
@@ -25,13 +25,13 @@ struct User {
 
 const OWNING: User = User { id: OWNER, is_member: true };
 const MEMBERS: User = User { id: MEMBER, is_member: true };
-const STRANGERS: User = User { id: STRANGER, is_member: false };
+const OUTSIDERS: User = User { id: OUTSIDER, is_member: false };
 
 /// A pool of `OWNER`, in a folder that all may enter.
 struct Pool {
     workshop: Workshop,
     prefix: String,
-    /// What its manager and programs are told of the group.
+    /// POLLUX_POOL_GROUP of its manager.
     group: Option<u32>,
 }
 
@@ -117,7 +117,7 @@ impl Pool {
 
 impl Drop for Pool {
     fn drop(&mut self) {
-        // After a failed test; a pool that was stopped says no.
+        // After a failed test; a pool that was stopped fails.
         let _ = self.pollux(OWNING, &["stop", "--now"], None);
     }
 }
@@ -131,10 +131,10 @@ fn is_open_to_the_group(transport: &str, attribute: &str, group: Option<u32>) {
     // The pool's own user need not name the group.
     succeeded(&pool.run(OWNING, &["./talkcl", "messages"], None));
     pool.refuses(MEMBERS, None, "POLLUX_POOL_GROUP");
-    pool.refuses(MEMBERS, Some(STRANGER), &format!("it is not in group {STRANGER}"));
-    let not_in_it = format!("is open to group {GROUP}; user {STRANGER} is not in it");
-    pool.refuses(STRANGERS, Some(GROUP), &not_in_it);
-    pool.refuses(STRANGERS, None, &format!("that of user {OWNER}, process "));
+    pool.refuses(MEMBERS, Some(OUTSIDER), &format!("it is not in group {OUTSIDER}"));
+    let not_in_it = format!("is open to group {GROUP}; user {OUTSIDER} is not in it");
+    pool.refuses(OUTSIDERS, Some(GROUP), &not_in_it);
+    pool.refuses(OUTSIDERS, None, &format!("that of user {OWNER}, process "));
 
     // Orders are for its own user.
     let order = pool.pollux(MEMBERS, &["stop"], Some(GROUP));
@@ -175,22 +175,22 @@ fn memory_is_open_to_the_group_of_the_environment() {
 }
 
 #[test]
-fn a_pool_is_open_to_no_group_unless_it_is_told_so() {
+fn a_pool_is_open_to_no_group_without_a_setting() {
     for transport in ["queues", "memory"] {
         let Some(pool) = Pool::start(transport, "", None) else { return };
         pool.refuses(MEMBERS, None, &format!("that of user {OWNER}, process "));
-        // Whoever trusts the group is refused by the pool.
+        // A client that trusts the group is refused by the pool.
         pool.refuses(MEMBERS, Some(GROUP), "is open to no group");
         succeeded(&pool.pollux(OWNING, &["stop"], None));
     }
 }
 
 #[test]
-fn a_group_that_the_user_is_not_in_is_told_before_the_pool_starts() {
+fn a_group_that_the_user_is_not_in_is_refused_before_the_pool_starts() {
     let Some(pool) = Pool::start("queues", "", None) else { return };
     succeeded(&pool.pollux(OWNING, &["stop"], None));
-    let started = pool.pollux(OWNING, &["start"], Some(STRANGER));
+    let started = pool.pollux(OWNING, &["start"], Some(OUTSIDER));
     let said = String::from_utf8_lossy(&started.stderr);
-    let wanted = format!("open to group {STRANGER}, and user {OWNER} is not in it");
+    let wanted = format!("open to group {OUTSIDER}, and user {OWNER} is not in it");
     assert!(!started.status.success() && said.contains(&wanted), "{said}");
 }
