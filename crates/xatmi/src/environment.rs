@@ -9,8 +9,8 @@ use std::ffi::OsString;
 use std::fmt;
 use std::time::Duration;
 
-use crate::config::PoolConfig;
 use crate::access::{GROUP_VARIABLE, Group};
+use crate::config::PoolConfig;
 use crate::queue::Prefix;
 
 /// The settings, with their defaults filled in.

@@ -5,6 +5,7 @@
 use std::io::{BufRead, BufReader};
 use std::os::unix::fs::PermissionsExt;
 use std::process::{Command, Output, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering};
 
 use rustix::process::geteuid;
 
@@ -57,7 +58,9 @@ impl Pool {
                 folder.display()
             ),
         );
-        let prefix = format!("/pollux-access-{}-{transport}", std::process::id());
+        static NUMBER: AtomicU32 = AtomicU32::new(0);
+        let number = NUMBER.fetch_add(1, Ordering::Relaxed);
+        let prefix = format!("/pollux-access-{}-{number}", std::process::id());
         let pool = Self { workshop, prefix, group };
         if !pool.run(OWNING, &["true"], None).status.success() {
             skip("setpriv (util-linux) does not run programs as other users here");
