@@ -100,9 +100,9 @@ proptest! {
 
     #[test]
     fn random_bytes_are_no_panic(bytes in vec(any::<u8>(), 0..200)) {
-        let _ = Request::decode_first(&[b"PXAT\x01\x01", &bytes[..]].concat());
+        let _ = Request::decode_first(&[b"PXAT\x02\x01", &bytes[..]].concat());
         message::holds(&bytes);
-        message::holds(&[b"PXAT\x01", &bytes[..]].concat());
+        message::holds(&[b"PXAT\x02", &bytes[..]].concat());
     }
 
     #[test]

@@ -9,7 +9,7 @@ use crate::buffer::BufferType;
 pub(super) const BIT_NO_REPLY: u8 = 2;
 
 const MAGIC: [u8; 4] = *b"PXAT";
-const VERSION: u8 = 1;
+const VERSION: u8 = 2;
 const BIT_LARGE: u8 = 1;
 
 /// What both kinds begin with, but for the payload and its place.
