@@ -4,7 +4,7 @@
 //! them. It receives its orders over a [`ControlSocket`] that all workers share, says there when it is ready,
 //! and at the end how many calls it answered. Workers end when the pipe that all of them watch is closed;
 //! those that block take a request each that says stop. One that has not ended by a deadline is killed, and
-//! so are all when [`WorkerProcesses`] is dropped.
+//! so are all when `WorkerProcesses` is dropped.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::process::{Child, Command, Stdio};
