@@ -19,6 +19,9 @@ use crate::wire::Reply;
 const SERVICES_KNOWN_MAX: usize = 64;
 /// The longest sleep: another client that writes where it should not may take the wake for a reply away.
 const SLEEP_NS_MAX: u64 = 1_000_000_000;
+/// The first sleep, after which it looks whether a worker has the request: the one that was woken for it
+/// may be stopped, or have taken another request, while others are idle.
+const SLEEP_NS_MIN: u64 = 50_000_000;
 /// How long it waits for a request of its own, or for the manager to mend a ring, before it looks again.
 const LOOK_AGAIN_NS: u64 = 1_000_000;
 
@@ -38,23 +41,18 @@ pub(super) struct Mailbox {
     /// Requests whose reply is awaited, in the order of their calls.
     out: Vec<Out>,
     services: Vec<(ServiceName, Row)>,
-    /// A request for which nobody was woken, as a worker was looking for one.
-    unwoken: Option<Unwoken>,
+    /// Nobody was woken for the last request, as a worker was looking for one.
+    is_unwoken: bool,
     spin: Spin,
-}
-
-/// Where a request was pushed.
-#[derive(Clone, Copy, Debug)]
-struct Unwoken {
-    ring: usize,
-    at: u64,
-    request: u32,
 }
 
 #[derive(Debug)]
 struct Out {
     ticket: Ticket,
     call_id: u64,
+    /// Where the request was pushed.
+    ring: usize,
+    at: u64,
 }
 
 /// Why a request is not on its way.
@@ -78,9 +76,9 @@ impl Mailbox {
         let owner = owner_of(pid, context);
         let (blocks, free, out) = (Vec::new(), Vec::new(), Vec::new());
         let services = Vec::new();
-        let (unwoken, spin) = (None, Spin::default());
+        let (is_unwoken, spin) = (false, Spin::default());
         let mut mailbox =
-            Self { memory, pid, owner, nonce, blocks, free, out, services, unwoken, spin };
+            Self { memory, pid, owner, nonce, blocks, free, out, services, is_unwoken, spin };
         if mailbox.add_block() {
             return Ok(mailbox);
         }
@@ -118,19 +116,19 @@ impl Mailbox {
             self.free.push(ticket.request);
             return Err(Unsent::Full(row.ring));
         };
-        if is_awaited && exchange.is_looked_into(&self.memory.records, row.ring) {
-            self.unwoken = Some(Unwoken { ring: row.ring, at, request: ticket.request });
-        } else {
+        self.is_unwoken = is_awaited && exchange.is_looked_into(&self.memory.records, row.ring);
+        if !self.is_unwoken {
             exchange.wake_one(&self.memory.records, row.ring);
         }
-        if !self.memory.stands(row) {
-            // Withdrawn meanwhile: whoever empties the ring may have done so before.
+        if !self.memory.stands(row) && ring.is_waiting(at, ticket.request) {
+            // Withdrawn meanwhile: whoever empties the ring may have done so before. One that was taken is
+            // served or answered.
             request.give_up();
             self.free.insert(0, ticket.request);
             return Err(Unsent::NotOffered);
         }
         match wants_reply {
-            true => self.out.push(Out { ticket, call_id }),
+            true => self.out.push(Out { ticket, call_id, ring: row.ring, at }),
             false => self.free.insert(0, ticket.request),
         }
         Ok(())
@@ -161,7 +159,7 @@ impl Mailbox {
     #[inline]
     pub(super) fn take(&mut self, into: &mut [u8]) -> Option<usize> {
         for at in 0..self.out.len() {
-            let Out { ticket, call_id } = self.out[at];
+            let Out { ticket, call_id, .. } = self.out[at];
             let request = self.memory.exchange.request(ticket.request)?;
             let (state, now) = request.state();
             let is_its = now.generation == ticket.generation;
@@ -190,12 +188,14 @@ impl Mailbox {
         if self.out.len() <= SPIN_OUT_MAX && self.spin.is_due() {
             self.spin();
         }
+        let mut sleep_ns = SLEEP_NS_MIN;
         loop {
             if let Some(len) = self.take(into) {
-                self.unwoken = None;
                 return Ok(Waited::Message(len));
             }
-            self.wake_if_not_taken();
+            if std::mem::take(&mut self.is_unwoken) {
+                self.wake_for(self.out.last());
+            }
             let now_ns = monotonic_ns();
             if deadline_ns != 0 && now_ns >= deadline_ns {
                 return Ok(Waited::Late);
@@ -209,12 +209,17 @@ impl Mailbox {
                 home.disarm();
                 return Ok(Waited::Message(len));
             }
-            let most_ns = now_ns + SLEEP_NS_MAX;
+            let most_ns = now_ns + sleep_ns;
             let until_ns = if deadline_ns == 0 { most_ns } else { most_ns.min(deadline_ns) };
             let waited = home.sleep(until_ns);
             home.disarm();
+            let is_over = waited.as_ref().is_err_and(is_timeout);
             if interruption(waited).is_err() {
                 return Ok(Waited::Interrupted);
+            }
+            if is_over {
+                let is_another_woken = self.wake_for(&self.out);
+                sleep_ns = if is_another_woken { SLEEP_NS_MIN } else { SLEEP_NS_MAX };
             }
         }
     }
@@ -230,13 +235,15 @@ impl Mailbox {
         });
     }
 
-    /// Wakes a worker for the request for which none was woken, if none has it by now.
-    fn wake_if_not_taken(&mut self) {
-        let Some(Unwoken { ring, at, request }) = self.unwoken.take() else { return };
+    /// Wakes a worker for each of these requests that still waits in its ring; whether one was idle.
+    fn wake_for<'a>(&self, requests: impl IntoIterator<Item = &'a Out>) -> bool {
         let exchange = &self.memory.exchange;
-        if exchange.ring(ring).is_some_and(|its| its.is_waiting(at, request)) {
-            exchange.wake_one(&self.memory.records, ring);
-        }
+        let is_waiting = |out: &&Out| {
+            let ring = exchange.ring(out.ring);
+            ring.is_some_and(|ring| ring.is_waiting(out.at, out.ticket.request))
+        };
+        let waiting = requests.into_iter().filter(is_waiting);
+        waiting.filter(|out| exchange.wake_one(&self.memory.records, out.ring)).count() > 0
     }
 
     /// The call is not waited for any more.
@@ -316,6 +323,10 @@ impl Drop for Mailbox {
             block.give_back(self.owner);
         }
     }
+}
+
+fn is_timeout(error: &io::Error) -> bool {
+    Errno::from_io_error(error) == Some(Errno::TIMEDOUT)
 }
 
 /// Only a signal is an error: a wait may end early or late for any reason.

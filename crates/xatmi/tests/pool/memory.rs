@@ -8,13 +8,16 @@ use pollux_xatmi::client::{CallFlags, Client, Which};
 use pollux_xatmi::control::Request;
 use pollux_xatmi::error::Code;
 
-use crate::support::{PATIENCE, TestPool, kill_and_wait, say};
+use rustix::process::Signal;
+
+use crate::support::{PATIENCE, TestPool, kill_and_wait, say, signal};
 
 pub(crate) const TESTS: &[crate::Test] = &[
     ("callers_of_a_pool_that_was_killed_whole_are_told", callers_of_a_pool_that_was_killed),
     ("a_client_outlives_a_pool_that_comes_back", a_client_outlives_a_pool),
     ("calls_that_were_given_up_leave_room_for_others", calls_that_were_given_up),
     ("more_calls_than_a_ring_holds_are_refused_and_served_later", more_calls_than_a_ring_holds),
+    ("workers_that_are_stopped_hold_up_no_call", workers_that_are_stopped),
     ("an_idle_worker_notices_the_end_of_its_manager_at_once", an_idle_worker_notices),
     ("a_forward_to_a_full_ring_ends_with_its_limit", a_forward_to_a_full_ring),
     ("a_client_that_writes_anywhere_harms_nobody_unseen", a_client_that_writes_anywhere),
@@ -112,6 +115,24 @@ fn more_calls_than_a_ring_holds() {
     }
     let error = client.answer(Which::One(hangs), CallFlags::NONE).expect_err("its worker died");
     assert_eq!(error.code(), Code::ServiceError);
+    pool.end();
+}
+
+fn workers_that_are_stopped() {
+    // Without the client's look the last worker would find it after 20 s.
+    const LONGEST: Duration = Duration::from_secs(10);
+    // The manager looks for wakes that were lost in each check cycle: none comes here.
+    let mut pool = TestPool::start("<sanity>600</sanity>", FOUR);
+    let mut client = pool.client();
+    echoes(&mut client, "all are there");
+    // The lowest idle one is woken first.
+    let stopped = [1, 2, 3].map(|id| pool.pid(id));
+    stopped.iter().for_each(|pid| signal(*pid, Signal::STOP));
+    let began = Instant::now();
+    echoes(&mut client, "one is left");
+    let took = began.elapsed();
+    stopped.iter().for_each(|pid| signal(*pid, Signal::CONT));
+    assert!(took < LONGEST, "{took:?}");
     pool.end();
 }
 
