@@ -12,8 +12,8 @@ use std::time::{Duration, Instant};
 use rustix::io::{Errno, retry_on_intr};
 use rustix::net::sockopt::{Timeout, set_socket_timeout};
 use rustix::net::{
-    AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendFlags, SocketAddrUnix,
-    SocketFlags, SocketType, connect, recvmsg, send, socket_with,
+    AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, ReturnFlags, SendFlags,
+    SocketAddrUnix, SocketFlags, SocketType, connect, recvmsg, send, socket_with,
 };
 
 use super::greeting::{ClientHello, GREETING_LEN_BYTES_MAX, ToClient, ToManager, Welcome};
@@ -87,7 +87,8 @@ impl Connection {
     /// Says who this context is, and is told what sizes the pool works with; its memory, where it has one.
     ///
     /// # Errors
-    /// TPESYSTEM when the manager does not answer, refuses, or says something strange.
+    /// TPESYSTEM when the manager does not answer, refuses, or says something strange; TPEOS without a
+    /// descriptor for the memory.
     pub(super) fn greet(&self, prefix: &Prefix) -> Result<(Welcome, Option<OwnedFd>), Error> {
         let ClientAddress { pid, context, nonce } = self.address();
         let queue = prefix.reply_queue(pid, context).to_string_lossy().into_owned();
@@ -114,7 +115,10 @@ impl Connection {
             Err(Errno::CONNRESET) => receive(),
             received => received,
         };
-        let (len, memory) = received.map_err(silent)?;
+        let (len, memory) = received.map_err(|errno| match errno {
+            Errno::MFILE => Error::os("no descriptor for the memory of the pool", errno.into()),
+            errno => silent(errno),
+        })?;
         if len == 0 {
             return Err(silent(Errno::CONNRESET));
         }
@@ -190,7 +194,7 @@ fn within<T>(
     }
 }
 
-/// A message, and the descriptor beside it.
+/// A message, and the descriptor beside it; EMFILE when the limit on descriptors has no room for that.
 fn receive_with_memory(
     socket: &OwnedFd,
     into: &mut [u8],
@@ -203,6 +207,10 @@ fn receive_with_memory(
         RecvAncillaryMessage::ScmRights(mut some) => some.next(),
         _ => None,
     });
+    // The kernel cuts off what it cannot give a number.
+    if memory.is_none() && got.flags.contains(ReturnFlags::CTRUNC) {
+        return Err(Errno::MFILE);
+    }
     Ok((got.bytes, memory))
 }
 

@@ -23,6 +23,7 @@ pub(crate) const TESTS: &[crate::Test] = &[
     ("a_client_that_writes_anywhere_harms_nobody_unseen", a_client_that_writes_anywhere),
     ("threads_that_come_and_go_find_room", threads_that_come_and_go),
     ("a_thousand_clients_call", a_thousand_clients),
+    ("a_client_without_a_descriptor_for_the_memory_says_so", a_client_without_a_descriptor),
 ];
 
 const ONE: &str = "<server name='testsv'><srvid>1</srvid></server>";
@@ -253,5 +254,13 @@ fn a_thousand_clients() {
         echoes(client, &format!("client {number}"));
     }
     drop(clients);
+    pool.end();
+}
+
+fn a_client_without_a_descriptor() {
+    let mut pool = TestPool::start("", ONE);
+    let said = pool.role("crowded").output().expect("a client").stdout;
+    let said = String::from_utf8(said).expect("a text");
+    assert!(said.contains("TPEOS") && said.contains("no descriptor for the memory"), "{said}");
     pool.end();
 }

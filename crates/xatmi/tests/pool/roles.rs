@@ -1,6 +1,7 @@
 //! What this program is when it is no test: a manager, a worker or a client.
 
 use std::io::{Read, Write};
+use std::os::fd::AsRawFd;
 use std::path::PathBuf;
 use std::process::{Command, ExitCode};
 
@@ -10,6 +11,7 @@ use pollux_xatmi::client::{CallFlags, Client, Which};
 use pollux_xatmi::environment::Environment;
 use pollux_xatmi::pool::{Log, Pool, PoolOptions};
 use pollux_xatmi::worker::{Done, Incoming, LINK_VARIABLE, Registry, Wake, Worker};
+use rustix::process::{Resource, getrlimit, setrlimit};
 
 /// Which role a test wants.
 pub(crate) const ROLE: &str = "POLLUX_TEST_ROLE";
@@ -32,6 +34,7 @@ pub(crate) fn play() -> Option<ExitCode> {
         Ok("client") => Some(client()),
         Ok("caller") => Some(caller()),
         Ok("scribbler") => Some(scribbler()),
+        Ok("crowded") => Some(crowded()),
         _ => None,
     }
 }
@@ -105,6 +108,17 @@ fn scribbler() -> ExitCode {
         std::os::unix::fs::FileExt::write_at(&memory, &value.to_ne_bytes(), at as u64)
             .expect("it may be written");
     }
+}
+
+/// A context for whose connection there is the last descriptor; tells its error.
+fn crowded() -> ExitCode {
+    let environment = Environment::of_process().expect("the test set it well");
+    let next = rustix::io::dup(std::io::stdin()).expect("room").as_raw_fd() as u64;
+    let mut limit = getrlimit(Resource::Nofile);
+    limit.current = Some(next + 1);
+    setrlimit(Resource::Nofile, limit).expect("less than before");
+    tell(&Client::open(&environment).expect_err("one descriptor is too few").to_string());
+    ExitCode::SUCCESS
 }
 
 /// Options behind `--`: `refuse` does not start, `late` starts when nobody waits any more,
