@@ -246,14 +246,16 @@ impl Mailbox {
         waiting.filter(|out| exchange.wake_one(&self.memory.records, out.ring)).count() > 0
     }
 
-    /// The call is not waited for any more.
-    pub(super) fn give_up(&mut self, call_id: u64) {
-        let Some(at) = self.out.iter().position(|out| out.call_id == call_id) else { return };
+    /// The call is not waited for any more; the length of its reply in `into`, if that had come.
+    pub(super) fn give_up(&mut self, call_id: u64, into: &mut [u8]) -> Option<usize> {
+        let at = self.out.iter().position(|out| out.call_id == call_id)?;
         let Out { ticket, .. } = self.out.remove(at);
-        if let Some(request) = self.memory.exchange.request(ticket.request) {
-            request.give_up();
-        }
+        let request = self.memory.exchange.request(ticket.request)?;
+        let is_answered = request.give_up();
+        // Nobody else writes there before it is asked again.
+        let len = is_answered.then(|| request.read(ticket, into)).flatten();
         self.free.insert(0, ticket.request);
+        len
     }
 
     /// The place of a service, looked up anew when it is not what it was.

@@ -172,7 +172,9 @@ impl Client {
 
     fn give_up(&mut self, call_id: u64) {
         self.calls.close(call_id);
-        self.transport.give_up(call_id);
+        if let Some(len) = self.transport.give_up(call_id, &mut self.incoming) {
+            self.drop_late(len);
+        }
     }
 
     /// What the service of the last delivered reply gave for it: `tpurcode`.

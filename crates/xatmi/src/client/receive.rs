@@ -146,6 +146,14 @@ impl Client {
         Some(reply.call_id)
     }
 
+    /// Drops the reply in `incoming`, which came before its call was given up.
+    pub(super) fn drop_late(&mut self, len: usize) {
+        if let Ok(reply) = Reply::decode(&self.incoming[..len]) {
+            self.counters.late += 1;
+            discard(&reply.payload);
+        }
+    }
+
     /// Keeps the reply in `incoming`, with its data, for when its call is asked for.
     fn keep_incoming(&mut self, call_id: u64, len: usize) {
         let Ok(reply) = Reply::decode(&self.incoming[..len]) else { return };

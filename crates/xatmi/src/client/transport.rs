@@ -113,12 +113,12 @@ impl Transport {
         }
     }
 
-    /// A call is not waited for any more.
-    pub(super) fn give_up(&mut self, call_id: u64) {
+    /// A call is not waited for any more; the length of its reply in `into`, if that had come.
+    pub(super) fn give_up(&mut self, call_id: u64, into: &mut [u8]) -> Option<usize> {
         match self {
             // Its reply is known by its number, and dropped.
-            Self::Queues(_) => {}
-            Self::Memory(mailbox) => mailbox.give_up(call_id),
+            Self::Queues(_) => None,
+            Self::Memory(mailbox) => mailbox.give_up(call_id, into),
         }
     }
 }

@@ -165,17 +165,18 @@ impl<'a> Request<'a> {
         }
     }
 
-    /// Its client does not wait any more, or is dead: whatever it was, it is free or will be.
-    pub(crate) fn give_up(&self) {
+    /// Its client does not wait any more, or is dead: whatever it was, it is free or will be; whether it had
+    /// been answered.
+    pub(crate) fn give_up(&self) -> bool {
         loop {
             let seen = self.state_word();
             let next = match seen & KIND_MASK {
-                FREE | ABANDONED | SENT => return,
+                FREE | ABANDONED | SENT => return false,
                 ASKED => ABANDONED,
                 _ => FREE,
             };
             if self.change(seen, seen & !(KIND_MASK | 0xff00) | next) {
-                return;
+                return seen & KIND_MASK == ANSWERED;
             }
         }
     }

@@ -51,7 +51,11 @@ impl Answering {
         slot.add(Total::PayloadBytes, data.bytes.len() as u64);
         let written = self.write(rings, call, data, Some(call.client), encode);
         let Some(ticket) = self.held.take() else { return };
-        rings.answer(slot, ticket, written.is_none().then_some(Code::ServiceError));
+        let error = written.is_none().then_some(Code::ServiceError);
+        let is_awaited = rings.answer(slot, ticket, error);
+        if let (false, Some(Some(large))) = (is_awaited, written) {
+            self.outbox.withdraw(large.inode);
+        }
     }
 
     /// Tells the caller that the service broke.

@@ -19,9 +19,11 @@ use rustix::io::Errno;
 
 use crate::clock::monotonic_ns;
 use crate::error::{Code, Error};
+use crate::large;
 use crate::memory::{Claim, Delivery, Exchange, Memory, Row, Spin, State, Ticket, idle};
 use crate::queue::ServiceName;
 use crate::slots::{Slot, Total};
+use crate::wire::{Body, Payload, Request};
 
 /// The end of the manager does not end a sleep of this length.
 const NAP_NS: u64 = 1_000_000_000;
@@ -232,6 +234,9 @@ impl Rings {
                     },
                     State::Abandoned => {
                         slot.add(Total::Late, 1);
+                        if let Some(len) = request.read(ticket, inbox) {
+                            discard_payload(&inbox[..len]);
+                        }
                         request.drop_unwanted(ticket);
                     }
                     State::Free | State::Open | State::Answered(_) | State::Strange => {
@@ -246,17 +251,20 @@ impl Rings {
         None
     }
 
-    /// The answer is written, or `error` is it. The request is not this worker's afterwards.
+    /// The answer is written, or `error` is it; whether somebody waits for it. The request is not this
+    /// worker's afterwards.
     #[inline]
-    pub(super) fn answer(&self, slot: Slot<'_>, ticket: Ticket, error: Option<Code>) {
+    pub(super) fn answer(&self, slot: Slot<'_>, ticket: Ticket, error: Option<Code>) -> bool {
         let exchange = self.memory.exchange();
-        let Some(request) = exchange.request(ticket.request) else { return };
+        let Some(request) = exchange.request(ticket.request) else { return false };
         let number = error.map_or(0, |code| code.number() as u8);
-        match request.answer(ticket, number) {
+        let delivery = request.answer(ticket, number);
+        match delivery {
             Delivery::Done => exchange.wake_client(&request),
             Delivery::Abandoned | Delivery::Late => slot.add(Total::Gone, 1),
         }
         self.claim().let_go();
+        delivery == Delivery::Done
     }
 
     /// Passes a request on to the service of `row`; waits a moment for room in its ring, not beyond
@@ -310,6 +318,15 @@ fn has_work(exchange: &Exchange, number: usize, rows: &[(usize, Row)]) -> bool {
         exchange.ring(row.ring).is_some_and(|ring| matches!(ring.first(), Ok(Some(_))))
     };
     exchange.wake_flag(number).load(Ordering::SeqCst) as u32 != 0 || rows.iter().any(is_awaited)
+}
+
+/// The payload of a request that is not served: its sender need not hold it any longer.
+fn discard_payload(message: &[u8]) {
+    if let Ok(Request { payload: Payload { body: Body::Large(place), .. }, .. }) =
+        Request::decode(message)
+    {
+        large::discard(&place);
+    }
 }
 
 fn is(error: &std::io::Error, errno: Errno) -> bool {

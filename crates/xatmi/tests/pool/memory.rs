@@ -16,6 +16,7 @@ pub(crate) const TESTS: &[crate::Test] = &[
     ("callers_of_a_pool_that_was_killed_whole_are_told", callers_of_a_pool_that_was_killed),
     ("a_client_outlives_a_pool_that_comes_back", a_client_outlives_a_pool),
     ("calls_that_were_given_up_leave_room_for_others", calls_that_were_given_up),
+    ("payloads_of_calls_that_were_given_up_are_let_go", payloads_of_calls_that_were_given_up),
     ("more_calls_than_a_ring_holds_are_refused_and_served_later", more_calls_than_a_ring_holds),
     ("workers_that_are_stopped_hold_up_no_call", workers_that_are_stopped),
     ("an_idle_worker_notices_the_end_of_its_manager_at_once", an_idle_worker_notices),
@@ -99,6 +100,34 @@ fn calls_that_were_given_up() {
     let mut control = pollux_xatmi::control::Control::connect(&pool.prefix).expect("it runs");
     control.ask(&Request::End { now: true }, PATIENCE, |_| {}).expect("it ends");
     pool.ended();
+}
+
+/// Requests and replies that are longer than a message, given up in the ring, in the service and answered:
+/// a sender holds 64 of them at most.
+fn payloads_of_calls_that_were_given_up() {
+    const MOST: usize = 64;
+    let mut pool = TestPool::start("", ONE);
+    let mut client = pool.client();
+    let long = text(&"long ".repeat(2_000));
+    for number in 0..3 * MOST {
+        let call = client.call_async("ECHO", &long, CallFlags::NO_TIME).expect("room");
+        if number % 3 == 0 {
+            echoes(&mut client, "served behind it, so that it is answered");
+        }
+        client.cancel(call).expect("it is out");
+        if number % 3 == 1 {
+            echoes(&mut client, "served behind it, so that it is out of the ring");
+        }
+    }
+    for _ in 0..MOST {
+        let calls =
+            [(); 2].map(|()| client.call_async("ECHO", &long, CallFlags::NO_TIME).expect("room"));
+        calls.into_iter().for_each(|call| client.cancel(call).expect("it is out"));
+        echoes(&mut client, "both are out of the ring");
+    }
+    let answer = client.call("ECHO", &long, CallFlags::NONE).expect("both sides have room");
+    assert!(answer.buffer.is_some_and(|buffer| buffer.as_bytes() == long.as_bytes()));
+    pool.end();
 }
 
 fn more_calls_than_a_ring_holds() {
