@@ -59,7 +59,7 @@ pub(crate) enum Command {
     /// Run a program as it is, and say what its event loop does
     #[command(arg_required_else_help = true)]
     Run(Box<RunCommand>),
-    /// Run a pool of service processes behind POSIX message queues (XATMI)
+    /// Run a pool of service processes, called in shared memory or by message queues (XATMI)
     #[command(subcommand, arg_required_else_help = true)]
     Pool(Box<PoolCommand>),
     /// Look at this machine: what limits which experiment, and the command that mends it

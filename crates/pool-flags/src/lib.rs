@@ -60,7 +60,7 @@ pub enum PoolCommand {
         /// The configuration [default: NDRX_CONFIG, else that of the pool that runs]
         #[arg(long, value_name = "FILE")]
         config: Option<PathBuf>,
-        /// Client threads to reckon with; each has a reply queue
+        /// Client threads to reckon with; by queues each has a reply queue
         #[arg(long, default_value_t = 10, value_name = "N", value_parser = whole::<u32>(0..=u32::MAX.into()))]
         clients: u32,
         /// Do not start the programs to ask what they offer, each up to its tpsvrinit; one service

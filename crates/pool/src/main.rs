@@ -38,7 +38,7 @@ use pollux_xatmi::worker;
 
 use herd::HerdFlags;
 
-/// Run a pool of service processes behind POSIX message queues (XATMI)
+/// Run a pool of service processes, called in shared memory or by message queues (XATMI)
 #[derive(Debug, Parser)]
 #[command(name = "pollux-pool", bin_name = "pollux pool", version, long_version = long_version())]
 #[command(subcommand_required = true, arg_required_else_help = true)]
