@@ -278,7 +278,9 @@ impl Pool {
         let number = memory.as_ref().and_then(|memory| memory.take_number());
         if memory.is_some() && number.is_none() {
             self.release(&slot_handle);
-            return Err("no place is free in the memory; restart the pool to have more".to_owned());
+            let why = "no place is free in the memory; \
+                       restart the pool while no client is there to have more";
+            return Err(why.to_owned());
         }
         let start = Start {
             config: &self.config,
