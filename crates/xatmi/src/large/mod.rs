@@ -105,6 +105,9 @@ impl Outbox {
         }
         self.sweep(now_ns);
         if self.held.len() >= HELD_MAX {
+            self.held.retain(|held| !held.receiver.is_some_and(is_of_another_user));
+        }
+        if self.held.len() >= HELD_MAX {
             let detail = format!("{HELD_MAX} large payloads still wait for their receivers");
             return Err(Error::new(Code::Limit, detail));
         }
@@ -233,6 +236,12 @@ impl Held {
         let is_dead = |pid| test_kill_process(pid) == Err(Errno::SRCH);
         if is_late || self.receiver.is_some_and(is_dead) { Fate::Unwanted } else { Fate::Wanted }
     }
+}
+
+/// Whether a process is of a user who cannot open what this one holds; root can.
+fn is_of_another_user(pid: Pid) -> bool {
+    let uid = std::fs::metadata(format!("/proc/{pid}")).map(|found| found.uid());
+    uid.is_ok_and(|uid| uid != 0 && uid != rustix::process::geteuid().as_raw())
 }
 
 /// Reads the payload into `room`, which must be as long as it, and marks it as taken.
@@ -439,6 +448,28 @@ mod tests {
         }
         let full = outbox.put(b"more", 0, None, 1).expect_err("full");
         assert_eq!(full.code(), Code::Limit);
+    }
+
+    /// Needs root, which starts a process of another user; for others nothing is tried.
+    #[test]
+    fn what_is_held_for_other_users_makes_room() {
+        use std::os::unix::process::CommandExt;
+
+        if !rustix::process::geteuid().is_root() {
+            return;
+        }
+        let mut other =
+            std::process::Command::new("sleep").arg("1000").uid(61_504).spawn().expect("a process");
+        let mut outbox = Outbox::default();
+        for _ in 0..HELD_MAX - 1 {
+            outbox.put(b"unreadable", 0, Some(other.id()), 1).expect("room");
+        }
+        outbox.put(b"own", 0, Some(outbox.pid), 1).expect("room");
+        let more = outbox.put(b"more", 0, Some(outbox.pid), 1);
+        other.kill().expect("ours");
+        other.wait().expect("ours");
+        more.expect("the other user cannot read what was held for it");
+        assert_eq!(outbox.len(), 2);
     }
 
     #[test]
