@@ -5,6 +5,7 @@
 use pollux_report::number;
 
 use crate::experiments::section::{Column, Section, Topic};
+use crate::record::Measurement;
 
 /// Of runs that had workers.
 pub(super) const SECTION: Section = Section {
@@ -18,6 +19,12 @@ pub(super) const SECTION: Section = Section {
 };
 
 const UNCOUNTED: &str = "a pool's workers don't count their waits";
+const IN_TURNS: &str = "turns tell what a call costs, not rate or latency";
+
+/// Calls per second, of a run whose value is a rate: those have latencies, turns have none.
+fn rate(run: &Measurement) -> Option<f64> {
+    run.figures.contains_key("latency_p50_us").then_some(run.value)
+}
 
 /// What a call cost.
 const COSTS: Topic = Topic {
@@ -28,7 +35,7 @@ const COSTS: Topic = Topic {
             call under way: a stall is one long latency for each of them, and not one for every call \
             that others would have wanted to make meanwhile.",
     columns: &[
-        Column::of("calls/s", |run| Some(run.value), number::si),
+        Column::of("calls/s", rate, number::si).lacking(IN_TURNS),
         Column::figure("switches/call, whole machine", "switches_per_call", number::si),
         Column::figure(
             "voluntary switches/call, workers",
@@ -37,9 +44,9 @@ const COSTS: Topic = Topic {
         ),
         Column::figure("CPU µs/call, workers", "worker_us_per_call", number::si),
         Column::figure("CPU µs/call, callers", "caller_us_per_call", number::si),
-        Column::figure("p50 µs", "latency_p50_us", number::si),
-        Column::figure("p99 µs", "latency_p99_us", number::si),
-        Column::figure("longest µs", "latency_max_us", number::si),
+        Column::figure("p50 µs", "latency_p50_us", number::si).lacking(IN_TURNS),
+        Column::figure("p99 µs", "latency_p99_us", number::si).lacking(IN_TURNS),
+        Column::figure("longest µs", "latency_max_us", number::si).lacking(IN_TURNS),
     ],
     is_drawn: false,
 };
@@ -75,3 +82,18 @@ const TIMES: Topic = Topic {
     ],
     is_drawn: false,
 };
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_cost_in_turns_is_not_shown_as_a_rate() {
+        let turns = Measurement { value: 9.44, ..Measurement::default() };
+        let figures = [("latency_p50_us".to_owned(), 51.0)].into();
+        let timed = Measurement { value: 187_893.0, figures, ..Measurement::default() };
+        let calls = &COSTS.columns[0];
+        assert_eq!(calls.median(&[&turns]), None);
+        assert_eq!(calls.median(&[&timed]), Some(187_893.0));
+    }
+}
