@@ -7,7 +7,7 @@ use std::time::Instant;
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 
-use crate::run::{PATIENCE, Server, load, started};
+use crate::run::{PATIENCE, Server, interrupted_until_it_ends, load, started};
 
 /// An address where nobody listens: its port was free a moment ago.
 pub(crate) fn nobody() -> String {
@@ -109,16 +109,7 @@ fn the_second_interrupt_ends_at_once() {
     let mut stderr = BufReader::new(load.stderr.take().expect("piped"));
     let mut said = String::new();
     stderr.read_line(&mut said).expect("what runs");
-    let end = Instant::now() + PATIENCE;
-    let status = loop {
-        // Those that come before the first was taken are one with it.
-        let _ = kill_process(Pid::from_child(&load), Signal::INT);
-        if let Some(status) = load.try_wait().expect("our own child") {
-            break status;
-        }
-        assert!(Instant::now() < end, "it goes on after many interrupts");
-        std::thread::yield_now();
-    };
+    let status = interrupted_until_it_ends(&mut load);
     stderr.read_to_string(&mut said).expect("text");
     let mut stdout = String::new();
     load.stdout.take().expect("piped").read_to_string(&mut stdout).expect("text");

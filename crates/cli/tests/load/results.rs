@@ -3,14 +3,13 @@
 use std::net::TcpListener;
 use std::path::Path;
 use std::process::Stdio;
-use std::time::Instant;
 
 use rustix::process::{Pid, Signal, kill_process};
 
 use crate::endings::nobody;
 use crate::nginx::{Nginx, has_nginx};
 use crate::responder::Responder;
-use crate::run::{PATIENCE, Server, command, load, load_well, started};
+use crate::run::{Server, command, interrupted_until_it_ends, load, load_well, started};
 
 fn path(folder: &Path, name: &str) -> String {
     folder.join(name).to_str().expect("a plain name").to_owned()
@@ -80,16 +79,7 @@ fn the_first_interrupt_ends_turns_after_a_round_and_the_second_at_once() {
     let url = format!("http://{}/", silent.local_addr().expect("bound"));
     let mut load = started(&["turns", "-c", "1", "--timeout", "1h", &url, &url]);
     let _asked = silent.accept().expect("it connects");
-    let end = Instant::now() + PATIENCE;
-    let status = loop {
-        // Those that come before the first was taken are one with it.
-        let _ = kill_process(Pid::from_child(&load), Signal::INT);
-        if let Some(status) = load.try_wait().expect("our own child") {
-            break status;
-        }
-        assert!(Instant::now() < end, "it goes on after many interrupts");
-        std::thread::yield_now();
-    };
+    let status = interrupted_until_it_ends(&mut load);
     assert_eq!(status.code(), Some(130));
 }
 

@@ -2,11 +2,11 @@
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpStream};
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::mpsc::channel;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use rustix::process::Pid;
+use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 
 /// Far longer than anything here takes on a busy machine; what waits so long has failed.
@@ -138,4 +138,18 @@ pub(crate) fn load_well(flags: &[&str]) -> Said {
     let said = load(flags);
     assert_eq!(said.code, Some(0), "{flags:?}: {said:?}");
     said
+}
+
+/// Interrupts a run until it ends: of interrupts that come before the first was taken the system keeps one.
+pub(crate) fn interrupted_until_it_ends(load: &mut Child) -> ExitStatus {
+    let end = Instant::now() + PATIENCE;
+    loop {
+        // It may have ended already.
+        let _ = kill_process(Pid::from_child(load), Signal::INT);
+        if let Some(status) = load.try_wait().expect("our own child") {
+            return status;
+        }
+        assert!(Instant::now() < end, "still running after many interrupts");
+        std::thread::yield_now();
+    }
 }

@@ -80,17 +80,8 @@ impl Pool {
             false => command.arg("--clear-groups"),
         };
         command.args(words);
-        let folder = self.workshop.path("");
-        let path = std::env::var("PATH").unwrap_or_default();
-        command
-            .current_dir(&folder)
-            .env("PATH", format!("{}:{path}", folder.display()))
-            .env("NDRX_QPREFIX", &self.prefix)
-            .env("NDRX_CONFIG", self.workshop.path("pool.xml"))
-            .env("NDRX_ULOG", &folder)
-            .env("NDRX_MSGSIZEMAX", "512")
-            .env_remove("POLLUX_POOL_TRANSPORT")
-            .env_remove("POLLUX_POOL_GROUP");
+        self.workshop.in_environment(&self.prefix, &mut command);
+        command.env_remove("POLLUX_POOL_TRANSPORT").env_remove("POLLUX_POOL_GROUP");
         if let Some(group) = group {
             command.env("POLLUX_POOL_GROUP", group.to_string());
         }

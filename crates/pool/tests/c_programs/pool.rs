@@ -46,17 +46,7 @@ impl<'a> Pool<'a> {
     }
 
     fn in_environment(&self, mut command: Command) -> Command {
-        let path = std::env::var("PATH").unwrap_or_default();
-        let folder = self.workshop.path("");
-        // Short messages: many services fit the limits of an ordinary user, and memfds are used.
-        command
-            .current_dir(&folder)
-            .env("PATH", format!("{}:{path}", folder.display()))
-            .env("NDRX_QPREFIX", &self.prefix)
-            .env("NDRX_CONFIG", self.workshop.path("pool.xml"))
-            .env("NDRX_ULOG", &folder)
-            .env("NDRX_MSGSIZEMAX", "512")
-            .env_remove("NDRX_TOUT");
+        self.workshop.in_environment(&self.prefix, &mut command);
         command
     }
 }

@@ -20,6 +20,21 @@ impl Workshop {
         Some(Self { folder: tempfile::tempdir().expect("a folder") })
     }
 
+    /// Lets a command run here, on the pool of `prefix`.
+    pub(crate) fn in_environment(&self, prefix: &str, command: &mut Command) {
+        let path = std::env::var("PATH").unwrap_or_default();
+        let folder = self.path("");
+        // Short messages: many services fit the limits of an ordinary user, and memfds are used.
+        command
+            .current_dir(&folder)
+            .env("PATH", format!("{}:{path}", folder.display()))
+            .env("NDRX_QPREFIX", prefix)
+            .env("NDRX_CONFIG", self.path("pool.xml"))
+            .env("NDRX_ULOG", &folder)
+            .env("NDRX_MSGSIZEMAX", "512")
+            .env_remove("NDRX_TOUT");
+    }
+
     pub(crate) fn path(&self, name: &str) -> PathBuf {
         self.folder.path().join(name)
     }

@@ -110,9 +110,9 @@ impl AccessLog {
 
 #[cfg(test)]
 mod tests {
-    use std::fs::OpenOptions;
+    use std::fs::{File, OpenOptions};
     use std::io::Read;
-    use std::path::Path;
+    use std::path::{Path, PathBuf};
 
     use rustix::fs::FileType;
 
@@ -134,6 +134,15 @@ mod tests {
     fn log(path: &Path, logs: &Logs) -> AccessLog {
         let target = LogTarget::File(path.to_owned());
         AccessLog::open(&target, LogFormat::Common, logs.clone()).expect("opened")
+    }
+
+    /// A named pipe, and its reader, which keeps it open.
+    fn pipe_in(folder: &Path) -> (PathBuf, File) {
+        let path = folder.join("pipe");
+        let mode = rustix::fs::Mode::RUSR | rustix::fs::Mode::WUSR;
+        rustix::fs::mknodat(rustix::fs::CWD, &path, FileType::Fifo, mode, 0).expect("made");
+        let both_ends = OpenOptions::new().read(true).write(true).open(&path);
+        (path, both_ends.expect("both ends opened"))
     }
 
     fn lines(path: &Path) -> usize {
@@ -180,11 +189,7 @@ mod tests {
     #[test]
     fn a_reader_that_stopped_costs_lines_and_never_time() {
         let folder = tempfile::tempdir().expect("a folder");
-        let path = folder.path().join("pipe");
-        let mode = rustix::fs::Mode::RUSR | rustix::fs::Mode::WUSR;
-        rustix::fs::mknodat(rustix::fs::CWD, &path, FileType::Fifo, mode, 0).expect("made");
-        let mut reader =
-            OpenOptions::new().read(true).write(true).open(&path).expect("both ends opened");
+        let (path, mut reader) = pipe_in(folder.path());
         let counters = ServerCounters::default();
         let mut log = log(&path, &Logs::default());
         log.begin_turn(5, &counters);
@@ -206,11 +211,7 @@ mod tests {
     #[test]
     fn loops_that_share_a_pipe_write_whole_lines() {
         let folder = tempfile::tempdir().expect("a folder");
-        let path = folder.path().join("pipe");
-        let mode = rustix::fs::Mode::RUSR | rustix::fs::Mode::WUSR;
-        rustix::fs::mknodat(rustix::fs::CWD, &path, FileType::Fifo, mode, 0).expect("made");
-        let mut reader =
-            OpenOptions::new().read(true).write(true).open(&path).expect("both ends opened");
+        let (path, mut reader) = pipe_in(folder.path());
         let counters = ServerCounters::default();
         let logs = Logs::default();
         let mut loops = [log(&path, &logs), log(&path, &logs)];
