@@ -9,9 +9,9 @@ use std::sync::atomic::Ordering;
 
 use pollux_sys::futex;
 use pollux_sys::mqueue::QueueSize;
+use rustix::fs::{SeekFrom, seek};
 
 use super::geometry::SERVICES_MAX;
-use super::request::State;
 use super::{Delivery, Memory, RING_LEN, Ticket, directory, idle};
 use crate::error::Code;
 use crate::queue::ServiceName;
@@ -148,7 +148,7 @@ impl Memory {
         if let Some(ticket) = claim.held().filter(|_| !is_answered) {
             let passed_on = Ticket { hops: ticket.hops.wrapping_add(1), ..ticket };
             let seen = self.exchange.request(ticket.request).map(|request| request.state());
-            is_unclear = seen == Some((State::Asked, passed_on));
+            is_unclear = seen.is_some_and(|(state, now)| state.is_under_way() && now == passed_on);
             answers.add(self.answer(ticket, Code::ServiceError));
         }
         claim.give_to(0);
@@ -161,8 +161,11 @@ impl Memory {
         (answers, is_unclear)
     }
 
-    /// A context, or all of a process (`context` is none), ended: its requests are free, or will be.
-    pub(crate) fn end_client(&self, pid: u32, context: Option<u32>) {
+    /// A context, or all of a process (`context` is none), ended: its requests are free, or will be. `true`
+    /// when some will be: it may have died between a request and its push, so [`look`](Self::look) has to
+    /// find out whether somebody has them.
+    pub(crate) fn end_client(&self, pid: u32, context: Option<u32>) -> bool {
+        let mut is_left = false;
         for block in self.exchange.blocks() {
             let owner = block.owner();
             let is_its =
@@ -173,12 +176,14 @@ impl Memory {
             for number in block.requests() {
                 if let Some(request) = self.exchange.request(number) {
                     request.give_up();
+                    is_left |= request.state().0.is_under_way();
                 }
             }
             block.give_back(owner);
         }
         // It may have died between a push and the wake for it.
         self.rouse();
+        is_left
     }
 
     /// Processes that have blocks.
@@ -251,10 +256,9 @@ impl Memory {
         let Some(its) = self.exchange.ring(ring) else { return };
         let mut seen = HashSet::new();
         for number in its.rebuild() {
-            let is_asked = self.exchange.request(number).is_some_and(|request| {
-                matches!(request.state().0, State::Asked | State::Sent | State::Abandoned)
-            });
-            if is_asked && seen.insert(number) {
+            let request = self.exchange.request(number);
+            let is_under_way = request.is_some_and(|request| request.state().0.is_under_way());
+            if is_under_way && seen.insert(number) {
                 // What it had fits in an empty ring.
                 let _ = its.push(number);
                 self.exchange.wake_one(&self.records, ring);
@@ -263,14 +267,14 @@ impl Memory {
         self.exchange.tell_room(&its);
     }
 
-    /// Requests that are asked, in no ring and with no worker. Rings are looked at before workers, as
-    /// requests go from those to these.
+    /// Requests that are under way, in no ring and with no worker. Rings are looked at before workers, as
+    /// requests go from those to these; one that is passed on goes back, and is another ticket then.
     fn orphans(&self) -> Vec<Ticket> {
-        let numbers = self.exchange.blocks().filter(|block| block.owner() != 0);
-        let requests = numbers.flat_map(|block| block.requests());
-        let states = requests.filter_map(|number| Some(self.exchange.request(number)?.state()));
-        let asked = states.filter(|(state, _)| *state == State::Asked).map(|(_, ticket)| ticket);
-        let asked: Vec<Ticket> = asked.collect();
+        let states = self.requests_used().into_iter().filter_map(|number| {
+            let (state, ticket) = self.exchange.request(number)?.state();
+            state.is_under_way().then_some(ticket)
+        });
+        let under_way: Vec<Ticket> = states.collect();
         let rings = self.services().into_iter().filter_map(|(ring, _)| self.exchange.ring(ring));
         let mut known: HashSet<u32> =
             rings.flat_map(|ring| ring.requests().collect::<Vec<_>>()).collect();
@@ -279,7 +283,28 @@ impl Memory {
             known.extend(claim.claimed().map(|claimed| claimed.request));
             known.extend(claim.held().map(|ticket| ticket.request));
         }
-        asked.into_iter().filter(|ticket| !known.contains(&ticket.request)).collect()
+        under_way.into_iter().filter(|ticket| !known.contains(&ticket.request)).collect()
+    }
+
+    /// The numbers of all requests in pages that somebody wrote: a look at any other would give it memory.
+    /// Their clients may be gone, and their blocks nobody's.
+    fn requests_used(&self) -> Vec<u32> {
+        let (geometry, first) = (self.geometry(), self.geometry().records_words());
+        let place = |number: usize| ((first + geometry.request(number)) * size_of::<u64>()) as u64;
+        let mut used = Vec::new();
+        let mut number = 0;
+        while number < geometry.requests()
+            // ENXIO behind the last page.
+            && let Ok(data) = seek(&self.fd, SeekFrom::Data(place(number)))
+            && let Ok(hole) = seek(&self.fd, SeekFrom::Hole(data))
+        {
+            let numbers = number..geometry.requests();
+            let in_data = numbers.skip_while(|at| place(*at) < data);
+            let before = used.len();
+            used.extend(in_data.take_while(|at| place(*at) < hole).map(|at| at as u32));
+            number = used[before..].last().map_or(number, |last| *last as usize) + 1;
+        }
+        used
     }
 
     /// Whether a worker may sleep although nobody would wake it.
@@ -321,5 +346,94 @@ impl Answers {
             Delivery::Abandoned => self.gone += 1,
             Delivery::Late => {}
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::memory::{State, owner_of};
+    use crate::queue::Prefix;
+
+    const WORKER: usize = 3;
+
+    /// A pool whose worker died in the middle of passing on a request that its client does not wait for.
+    fn passed_on_by_the_dead(leaves: impl FnOnce(&Memory, Ticket)) -> (Memory, Ticket) {
+        let prefix = Prefix::new("/passed-on").expect("a prefix");
+        let memory = Memory::create(&prefix, 64, 512).expect("memory");
+        memory.offer(&ServiceName::new("FIRST").expect("a name"), |_| false).expect("room");
+        let block = memory.exchange.block(7).expect("there are more");
+        assert!(block.take(owner_of(4711, 1)));
+        let number = block.requests().start;
+        let request = memory.exchange.request(number).expect("it is there");
+        let ticket = request.open(7).expect("it is free");
+        leaves(&memory, ticket);
+        memory.claim(WORKER).expect("it is there").hold(ticket);
+        let passed_on = Ticket { hops: 1, ..ticket };
+        (memory, passed_on)
+    }
+
+    fn is_reclaimed(memory: &Memory, ticket: Ticket, is_suspicious: bool) {
+        let request = memory.exchange.request(ticket.request).expect("it is there");
+        assert!(request.state().0.is_under_way(), "nobody knows yet that it is not in a ring");
+        let mut suspects = HashSet::new();
+        memory.look(is_suspicious, &mut suspects);
+        assert_eq!(suspects, HashSet::from([ticket]));
+        memory.look(false, &mut suspects);
+        assert_eq!((request.state().0, suspects.len()), (State::Free, 0));
+    }
+
+    #[test]
+    fn a_request_without_reply_whose_worker_died_before_its_push_is_free_again() {
+        let (memory, ticket) = passed_on_by_the_dead(|memory, ticket| {
+            let request = memory.exchange.request(ticket.request).expect("it is there");
+            request.ask(ticket, false);
+            assert!(request.pass_on(ticket).is_some());
+        });
+        let (_, is_unclear) = memory.bury(WORKER);
+        is_reclaimed(&memory, ticket, is_unclear);
+    }
+
+    #[test]
+    fn a_request_that_was_given_up_and_whose_worker_died_before_its_push_is_free_again() {
+        let (memory, ticket) = passed_on_by_the_dead(|memory, ticket| {
+            let request = memory.exchange.request(ticket.request).expect("it is there");
+            request.ask(ticket, true);
+            assert!(request.pass_on(ticket).is_some());
+            request.give_up();
+            memory.end_client(4711, Some(1));
+            assert_eq!(memory.exchange.block(7).expect("there are more").owner(), 0);
+        });
+        let (_, is_unclear) = memory.bury(WORKER);
+        is_reclaimed(&memory, ticket, is_unclear);
+    }
+
+    #[test]
+    fn a_request_whose_client_died_before_its_push_is_free_again() {
+        let mut is_left = false;
+        let (memory, ticket) = passed_on_by_the_dead(|memory, ticket| {
+            memory.exchange.request(ticket.request).expect("it is there").ask(ticket, true);
+            is_left = memory.end_client(4711, None);
+        });
+        memory.claim(WORKER).expect("it is there").give_to(0);
+        is_reclaimed(&memory, Ticket { hops: 0, ..ticket }, is_left);
+    }
+
+    #[test]
+    fn requests_that_nobody_used_are_not_looked_at() {
+        let prefix = Prefix::new("/unused").expect("a prefix");
+        let memory = Memory::create(&prefix, 64, 8192).expect("memory");
+        let pages = || rustix::fs::fstat(&memory.fd).expect("it is open").st_blocks;
+        for number in [0, 5, 1_000] {
+            let request = memory.exchange.request(number).expect("it is there");
+            let ticket = request.open(0).expect("it is free");
+            request.ask(ticket, true);
+        }
+        let before = pages();
+        let numbers: HashSet<u32> = memory.orphans().iter().map(|ticket| ticket.request).collect();
+        assert_eq!(numbers, HashSet::from([0, 5, 1_000]));
+        // The directory and the claims were looked at, which are all used.
+        let few = (memory.geometry().records_words() * 8 / 512) as i64;
+        assert!(pages() - before <= few, "{before} blocks of 512 bytes, then {}", pages());
     }
 }

@@ -61,6 +61,13 @@ pub(crate) enum State {
     Strange,
 }
 
+impl State {
+    /// Whether its number is in a ring or with a worker, or was about to be when somebody died.
+    pub(crate) fn is_under_way(self) -> bool {
+        matches!(self, Self::Asked | Self::Sent | Self::Abandoned)
+    }
+}
+
 /// What became of an answer.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Delivery {

@@ -112,7 +112,7 @@ impl Pool {
             }
         }
         for pid in self.earlier_clients.find_in_memory(&memory, &mut self.watch) {
-            memory.end_client(pid, None);
+            let _ = memory.end_client(pid, None);
         }
         memory.ring_all();
         self.is_suspicious = true;
@@ -157,7 +157,7 @@ impl Pool {
             Source::EarlierClient(pid) => {
                 self.earlier_clients.ended(pid, &self.prefix, &mut self.watch);
                 match &self.memory {
-                    Some(memory) => memory.end_client(pid, None),
+                    Some(memory) => self.is_suspicious |= memory.end_client(pid, None),
                     None => self.plan_sweep(now),
                 }
             }

@@ -349,7 +349,9 @@ impl Pool {
         if let Some(client) = visitor.client {
             // A context that ended well has done so itself.
             match (&self.memory, client.memory) {
-                (Some(memory), Some(context)) => memory.end_client(client.pid, Some(context)),
+                (Some(memory), Some(context)) => {
+                    self.is_suspicious |= memory.end_client(client.pid, Some(context));
+                }
                 _ => {
                     let queue = self.prefix.reply_queue(client.pid, client.context);
                     let _ = MessageQueue::unlink(&queue);

@@ -29,6 +29,8 @@ use crate::wire::{Body, Payload, Request};
 const NAP_NS: u64 = 1_000_000_000;
 /// How long a request that is passed on waits for room in its ring.
 const ROOM_NS_MAX: u64 = 1_000_000_000;
+/// How long it waits for the manager to mend the ring before it looks again.
+const LOOK_AGAIN_NS: u64 = 1_000_000;
 
 /// The rings that a worker takes requests from.
 pub(super) struct Rings {
@@ -278,7 +280,11 @@ impl Rings {
         };
         let Some(next) = request.pass_on(ticket) else { return Passed::Unwanted };
         let mut until_ns = None;
-        while !matches!(ring.push(ticket.request), Ok(Some(_))) {
+        loop {
+            let pushed = ring.push(ticket.request);
+            if matches!(pushed, Ok(Some(_))) {
+                break;
+            }
             let now_ns = monotonic_ns();
             let most_ns = *until_ns.get_or_insert_with(|| match deadline_ns {
                 0 => now_ns + ROOM_NS_MAX,
@@ -289,10 +295,15 @@ impl Rings {
                 self.claim().hold(next);
                 return Passed::Full;
             }
-            if exchange.announce_wait_for_room(row.ring) {
-                // However it ends, it is tried again.
-                let _ = exchange.wait_for_room(row.ring, most_ns);
-            }
+            // However a wait ends, it is tried again.
+            let _ = match (exchange.announce_wait_for_room(row.ring), pushed) {
+                (true, Ok(_)) => exchange.wait_for_room(row.ring, most_ns),
+                // The manager mends it, and wakes all who wait there.
+                (_, Err(_)) => {
+                    exchange.wait_for_room(row.ring, most_ns.min(now_ns + LOOK_AGAIN_NS))
+                }
+                (false, Ok(_)) => Ok(()),
+            };
         }
         self.claim().let_go();
         exchange.wake_one(self.memory.records(), row.ring);
