@@ -7,7 +7,7 @@ use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
 use pollux_engine::{Signal, Signals};
-use pollux_server::master::{Boarding, Master, MasterError, Settings, Ways};
+use pollux_server::master::{CommandLine, Master, MasterError, Settings, WorkerProcess};
 use pollux_server::proxy::ProxyConfig;
 use pollux_server::stats::RELOADED;
 use pollux_settings::Flags;
@@ -43,26 +43,26 @@ pub(crate) fn run(command: &ProxyCommand) -> Result<ExitCode, Failure> {
     if let Some(Order::Reload { control }) = &command.order {
         return reload(control);
     }
-    if let Some(boarding) = Boarding::find().map_err(Failure::failed)? {
-        return Ok(serve(command, boarding));
+    if let Some(worker) = WorkerProcess::find().map_err(Failure::failed)? {
+        return Ok(serve(command, worker));
     }
     let settings = read(&command.flags).map_err(Failure::usage)?;
     if command.check {
         let secrets = settings.config.read_secrets().map_err(Failure::usage)?;
         let remarks = secrets.remarks.iter().map(|remark| format!("warning: {remark}\n"));
-        output::result(&remarks.fold(settings.config.plan(), |plan, remark| plan + &remark))?;
+        output::result(&remarks.fold(settings.config.summary(), |plan, remark| plan + &remark))?;
         return Ok(ExitCode::SUCCESS);
     }
     pollux_command::limits::raise_descriptor_limit().map_err(Failure::failed)?;
     let mut signals = Signals::catch(&SIGNALS).map_err(Failure::failed)?;
     let flags = command.flags.clone();
-    let ways = Ways {
-        words: std::env::args_os().skip(1).collect(),
+    let command_line = CommandLine {
+        arguments: std::env::args_os().skip(1).collect(),
         read: Box::new(move || read(&flags)),
-        say: Box::new(|text| output::remark(&format!("pollux proxy: {text}"))),
+        print: Box::new(|text| output::remark(&format!("pollux proxy: {text}"))),
     };
     let failed = |error: MasterError| Failure::failed(pollux_lab::error::in_words(&error));
-    let master = Master::start(settings, ways).map_err(failed)?;
+    let master = Master::start(settings, command_line).map_err(failed)?;
     master.run(&mut signals).map_err(failed)?;
     Ok(ExitCode::SUCCESS)
 }
@@ -78,17 +78,17 @@ fn read(flags: &Flags<ProxyConfig>) -> Result<Settings, String> {
 }
 
 /// Serves as a worker until the master ends it. The master says what goes wrong.
-fn serve(command: &ProxyCommand, boarding: Boarding) -> ExitCode {
-    let prepared = command.flags.read_with(boarding.file()).map_err(|wrong| wrong.to_string());
+fn serve(command: &ProxyCommand, worker: WorkerProcess) -> ExitCode {
+    let prepared = command.flags.read_with(worker.file()).map_err(|wrong| wrong.to_string());
     let prepared = prepared.and_then(|config| {
         pollux_command::limits::raise_descriptor_limit().map_err(|error| error.to_string())?;
         let signals = Signals::catch(&SIGNALS).map_err(|error| error.to_string())?;
         Ok((config, signals))
     });
     let ran = match prepared {
-        Ok((config, mut signals)) => boarding.run(&config, &mut signals).map_err(drop),
+        Ok((config, mut signals)) => worker.run(&config, &mut signals).map_err(drop),
         Err(why) => {
-            boarding.failed(&why);
+            worker.failed(&why);
             Err(())
         }
     };

@@ -47,7 +47,7 @@ pub(crate) fn run(command: &ServeCommand) -> Result<ExitCode, Failure> {
     let mut server = Server::start_on(&config, process).map_err(failed)?;
     let flags = command.flags.clone();
     server.read_settings_by(move || flags.read().map_err(|mistakes| mistakes.to_string()));
-    if !config.watching.is_quiet {
+    if !config.monitoring.is_quiet {
         server.banner().iter().for_each(|line| output::remark(&format!("pollux serve: {line}")));
     }
     server.notify_manager();

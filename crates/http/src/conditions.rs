@@ -5,7 +5,7 @@
 use crate::entity_tag::EntityTags;
 use crate::{ByteRange, EntityTag, Field, Fields, Method, parse_date, parse_range};
 
-/// What is known of the thing that was asked for; it exists, or nobody would ask here.
+/// What is known of the thing that was asked for; it exists.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Representation<'r> {
     /// Its tag.

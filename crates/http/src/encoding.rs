@@ -86,7 +86,7 @@ impl Acceptable {
     }
 }
 
-/// Least weight above refusal: identity, when nobody names it, is what is left.
+/// Least weight above refusal: identity, when it is not named, is what is left.
 const LEAST: u16 = 1;
 
 fn weight_of(coding: ContentCoding, named: Option<u16>, others: Option<u16>) -> u16 {

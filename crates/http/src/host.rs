@@ -1,6 +1,6 @@
 //! Authorities: `host[:port]` of the Host field and of request targets (RFC 3986 3.2).
 //!
-//! Syntax only; whether the name exists is nobody's business here. User information is refused:
+//! Syntax only; whether the name exists is not checked here. User information is refused:
 //! RFC 9110 4.2.4 calls it a means of deception, and no client sends it.
 
 /// Whether the bytes are a `uri-host [ ":" port ]`; the empty host is one (RFC 9112 3.2).

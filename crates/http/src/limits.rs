@@ -17,7 +17,7 @@ pub struct Limits {
     /// Extensions of one chunk, from its size to the line's end: 400 beyond.
     pub chunk_line_bytes: u32,
     /// Extensions of all chunks of one body: 400 beyond. Without it a body of one-byte chunks
-    /// could carry a thousand times its size in bytes that nobody asked for.
+    /// could carry a thousand times its size in bytes that were not asked for.
     pub extension_bytes: u32,
     /// Trailer section: 431 beyond.
     pub trailer_bytes: u32,

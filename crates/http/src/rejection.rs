@@ -1,5 +1,5 @@
 //! Why bytes of a peer were refused. Every reader of this crate returns it; the server turns it
-//! into an answer and closes, for after a refusal nobody knows where the next request starts.
+//! into an answer and closes, for after a refusal it is not known where the next request starts.
 
 use std::fmt;
 

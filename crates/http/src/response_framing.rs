@@ -91,7 +91,7 @@ impl ResponseFraming {
         self.fault.get_or_insert(fault);
     }
 
-    /// Whether somebody else could see another end of the body, so that nothing behind it may be
+    /// Whether another program could see another end of the body, so that nothing behind it may be
     /// taken for an answer: a coding beside a length, and faults that this end need not mind.
     pub(crate) fn is_ambiguous(&self) -> bool {
         self.fault.is_some() || (self.coding != Coding::None && self.length.is_some())

@@ -6,7 +6,7 @@
 //!
 //! Where RFC 9112 lets a recipient repair or refuse, this refuses: a bare CR or LF, a NUL, an
 //! empty line in front, white space before a colon. A folded line, too: a gateway may answer 502
-//! for it (5.2), and though a browser has to take it for a space, nobody has sent it for decades
+//! for it (5.2), and though a browser has to take it for a space, it has not been sent for decades
 //! and a value with line ends inside must not be handed on.
 
 use crate::connection::ConnectionFields;

@@ -6,7 +6,7 @@ use pollux_engine::Actions;
 use pollux_http::{HeadWriter, Rejection, Status};
 
 use crate::common_fields::{Asked, Common, Page};
-use crate::rest::Rest;
+use crate::unsent::Unsent;
 
 /// Room for any short answer: its fields are ours and few, but for a `Location`, which may be
 /// three times as long as the longest target.
@@ -14,39 +14,39 @@ pub(crate) const SHORT_BYTES_MAX: usize = 26 * 1024;
 
 /// What an answer says about the connection.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Tone {
+pub(crate) enum Persistence {
     /// Nothing: HTTP/1.1 stays open.
-    Open,
+    Implicit,
     /// `keep-alive`, for a client of HTTP/1.0 that asked for it.
-    OldOpen,
+    Explicit,
     /// `close`.
-    Last,
+    Close,
 }
 
-impl Tone {
+impl Persistence {
     /// All of them.
-    pub(crate) const ALL: [Self; 3] = [Self::Open, Self::OldOpen, Self::Last];
+    pub(crate) const ALL: [Self; 3] = [Self::Implicit, Self::Explicit, Self::Close];
 
-    /// The tone for a client of HTTP/1.`version_minor`.
+    /// The persistence for a client of HTTP/1.`version_minor`.
     #[inline]
     pub(crate) fn of(version_minor: u8, is_last: bool) -> Self {
         match (is_last, version_minor) {
-            (true, _) => Self::Last,
-            (false, 0) => Self::OldOpen,
-            (false, _) => Self::Open,
+            (true, _) => Self::Close,
+            (false, 0) => Self::Explicit,
+            (false, _) => Self::Implicit,
         }
     }
 
     /// Adds the field to a head.
     pub(crate) fn write(self, head: &mut HeadWriter<'_>) {
-        head.connection(u8::from(self != Self::OldOpen), self == Self::Last);
+        head.connection(u8::from(self != Self::Explicit), self == Self::Close);
     }
 }
 
 /// How an answer is to be given.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Manner {
-    pub(crate) tone: Tone,
+pub(crate) struct Context {
+    pub(crate) persistence: Persistence,
     /// HEAD: no body.
     pub(crate) is_head: bool,
     pub(crate) asked: Asked,
@@ -66,7 +66,7 @@ pub(crate) enum Left {
     Nothing,
     /// Nothing, and nothing may follow, whatever the request said.
     End,
-    Rest(Box<Rest>),
+    Unsent(Box<Unsent>),
     /// A range of a file that the loop sends.
     File,
 }
@@ -81,15 +81,15 @@ impl Answered {
 pub(crate) fn page(
     actions: &mut Actions<'_>,
     common: &Common,
-    manner: Manner,
+    context: Context,
     status: Status,
     add: impl FnOnce(&mut HeadWriter<'_>),
 ) -> Answered {
     if let Some(page) = common.page(status) {
-        return own_page(actions, common, manner, status, page, add);
+        return own_page(actions, common, context, status, page, add);
     }
     let text = format!("{} {}\n", status.code(), status.reason());
-    send(actions, common, manner, status, text.as_bytes(), add)
+    send(actions, common, context, status, text.as_bytes(), add)
 }
 
 /// Sends the answer to bytes that were refused, with the reason; the connection ends with it.
@@ -100,41 +100,41 @@ pub(crate) fn refusal(
     is_head: bool,
 ) -> Answered {
     let Rejection { status, reason, rfc } = refused;
-    let manner = Manner { tone: Tone::Last, is_head, asked: common.unasked() };
-    explained(actions, common, manner, status, &format!("{reason} ({rfc})"), |_| {})
+    let context = Context { persistence: Persistence::Close, is_head, asked: common.unasked() };
+    explained(actions, common, context, status, &format!("{reason} ({rfc})"), |_| {})
 }
 
 /// Sends an answer with a text of one line that tells the status and why it is that.
 pub(crate) fn explained(
     actions: &mut Actions<'_>,
     common: &Common,
-    manner: Manner,
+    context: Context,
     status: Status,
     why: &str,
     add: impl FnOnce(&mut HeadWriter<'_>),
 ) -> Answered {
     if let Some(page) = common.page(status) {
-        return own_page(actions, common, manner, status, page, add);
+        return own_page(actions, common, context, status, page, add);
     }
     let text = format!("{} {}: {why}\n", status.code(), status.reason());
-    send(actions, common, manner, status, text.as_bytes(), add)
+    send(actions, common, context, status, text.as_bytes(), add)
 }
 
 /// Sends an answer without a body: `Content-Length: 0` where a body could be.
 pub(crate) fn empty(
     actions: &mut Actions<'_>,
     common: &Common,
-    manner: Manner,
+    context: Context,
     status: Status,
     add: impl FnOnce(&mut HeadWriter<'_>),
 ) -> Answered {
-    let mut head = common.begin(actions.spare(), status, manner.asked);
+    let mut head = common.begin(actions.spare(), status, context.asked);
     add(&mut head);
     if status.allows_body() {
         head.content_length(0);
     }
-    manner.tone.write(&mut head);
-    let head_bytes = head.finish().expect("a call has room for a short answer");
+    context.persistence.write(&mut head);
+    let head_bytes = head.finish().expect("a short answer fits into a call");
     actions.advance(head_bytes);
     Answered::whole(status, 0)
 }
@@ -143,23 +143,23 @@ pub(crate) fn empty(
 pub(crate) fn document(
     actions: &mut Actions<'_>,
     common: &Common,
-    manner: Manner,
+    context: Context,
     content_type: &str,
     text: String,
 ) -> Answered {
     let (status, body_bytes) = (Status::OK, text.len() as u64);
-    let mut head = common.begin(actions.spare(), status, manner.asked);
+    let mut head = common.begin(actions.spare(), status, context.asked);
     head.field("Content-Type", content_type.as_bytes());
     head.content_length(body_bytes);
-    manner.tone.write(&mut head);
-    let head_bytes = head.finish().expect("a call has room for a head");
+    context.persistence.write(&mut head);
+    let head_bytes = head.finish().expect("a head fits into a call");
     actions.advance(head_bytes);
-    if manner.is_head {
+    if context.is_head {
         return Answered::whole(status, 0);
     }
-    let mut rest = Rest::once(text.into_bytes());
-    let is_all_sent = rest.send(actions).expect("a text is in memory");
-    let left = if is_all_sent { Left::Nothing } else { Left::Rest(Box::new(rest)) };
+    let mut unsent = Unsent::once(text.into_bytes());
+    let is_all_sent = unsent.send(actions).expect("a text is in memory");
+    let left = if is_all_sent { Left::Nothing } else { Left::Unsent(Box::new(unsent)) };
     Answered { status, body_bytes, left }
 }
 
@@ -167,20 +167,20 @@ pub(crate) fn document(
 fn own_page(
     actions: &mut Actions<'_>,
     common: &Common,
-    manner: Manner,
+    context: Context,
     status: Status,
     page: &Page,
     add: impl FnOnce(&mut HeadWriter<'_>),
 ) -> Answered {
     let body_bytes = page.text.len() as u64;
-    let mut head = common.begin(actions.spare(), status, manner.asked);
+    let mut head = common.begin(actions.spare(), status, context.asked);
     head.field("Content-Type", page.content_type.as_bytes());
     add(&mut head);
     head.content_length(body_bytes);
-    manner.tone.write(&mut head);
-    let head_bytes = head.finish().expect("a call has room for a short answer");
+    context.persistence.write(&mut head);
+    let head_bytes = head.finish().expect("a short answer fits into a call");
     actions.advance(head_bytes);
-    if manner.is_head || page.text.is_empty() {
+    if context.is_head || page.text.is_empty() {
         return Answered::whole(status, 0);
     }
     actions.send(&page.text);
@@ -190,19 +190,19 @@ fn own_page(
 fn send(
     actions: &mut Actions<'_>,
     common: &Common,
-    manner: Manner,
+    context: Context,
     status: Status,
     text: &[u8],
     add: impl FnOnce(&mut HeadWriter<'_>),
 ) -> Answered {
-    let mut head = common.begin(actions.spare(), status, manner.asked);
+    let mut head = common.begin(actions.spare(), status, context.asked);
     head.field("Content-Type", b"text/plain; charset=utf-8");
     add(&mut head);
     head.content_length(text.len() as u64);
-    manner.tone.write(&mut head);
-    let head_bytes = head.finish().expect("a call has room for a short answer");
+    context.persistence.write(&mut head);
+    let head_bytes = head.finish().expect("a short answer fits into a call");
     actions.advance(head_bytes);
-    if manner.is_head {
+    if context.is_head {
         return Answered::whole(status, 0);
     }
     actions.send(text);

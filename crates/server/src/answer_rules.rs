@@ -193,22 +193,22 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_is_told() {
-        for (text, told) in [
+    fn what_is_wrong_is_reported() {
+        for (text, expected) in [
             ("6xx set A: 1", "\"6xx\" is not a status; expected 200 to 599"),
             ("1xx set A: 1", "\"1xx\" is not a status"),
             ("404,4x set A: 1", "\"4x\" is not a status"),
             ("99 set A: 1", "\"99\" is not a status"),
             ("65535xx set A: 1", "\"65535xx\" is not a status"),
-            ("/a /b set A: 1", "\"/b\" is no order"),
-            ("404 5xx set A: 1", "\"5xx\" is no order"),
+            ("/a /b set A: 1", "\"/b\" is not an order"),
+            ("404 5xx set A: 1", "\"5xx\" is not an order"),
             ("/a%4 set A: 1", "the path /a%4 has a % without two hex digits"),
-            ("assets/ set A: 1", "\"assets/\" is no order; expected set, add or remove"),
-            ("/a", "\"\" is no order"),
-            ("", "\"\" is no order"),
+            ("assets/ set A: 1", "\"assets/\" is not an order; expected set, add or remove"),
+            ("/a", "\"\" is not an order"),
+            ("", "\"\" is not an order"),
         ] {
             let why = AnswerRule::read(text).expect_err(text);
-            assert!(why.contains(told), "{text}: {why}");
+            assert!(why.contains(expected), "{text}: {why}");
         }
     }
 

@@ -8,7 +8,7 @@ use pollux_http::{
     Status, write_chunk_head,
 };
 
-use crate::answer::Tone;
+use crate::answer::Persistence;
 use crate::common_fields::{Asked, Common, FIELDS_BYTES_MAX};
 
 /// Room that the head of an echo and the framing of its pieces take at most.
@@ -29,7 +29,7 @@ pub(crate) struct Body {
 #[derive(Debug)]
 pub(crate) struct Echo {
     framing: Framing,
-    tone: Tone,
+    persistence: Persistence,
     asked: Asked,
     /// Whether the connection ends with it, as its head says.
     pub(crate) is_last: bool,
@@ -52,9 +52,9 @@ impl Body {
 
     /// Has the body sent back while it is read.
     pub(crate) fn echoed(mut self, request: &Request<'_>, is_last: bool, asked: Asked) -> Self {
-        let tone = Tone::of(request.version_minor, is_last);
+        let persistence = Persistence::of(request.version_minor, is_last);
         let framing = request.framing;
-        self.echo = Some(Echo { framing, tone, asked, is_last, has_begun: false });
+        self.echo = Some(Echo { framing, persistence, asked, is_last, has_begun: false });
         self
     }
 
@@ -150,7 +150,7 @@ impl Echo {
             Framing::Length(len_bytes) => head.content_length(len_bytes),
             Framing::None => head.content_length(0),
         };
-        self.tone.write(&mut head);
+        self.persistence.write(&mut head);
         let head_bytes = head.finish().expect("the overhead was left free");
         actions.advance(head_bytes);
     }

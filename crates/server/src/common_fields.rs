@@ -17,9 +17,9 @@ use crate::rules::FieldRule;
 
 /// What this server calls itself.
 const SERVER: &[u8] = b"pollux";
-/// Most bytes that rules and CORS add to a head: each call has to have room for it.
+/// Most bytes that rules and CORS add to a head, which fit into each call.
 pub(crate) const FIELDS_BYTES_MAX: usize = 8 * 1024;
-/// Largest page of the user's own: each call has to have room for it behind its head.
+/// Largest page of the user's own, which fits into each call behind its head.
 const PAGE_BYTES_MAX: u64 = 32 * 1024;
 
 /// What every answer begins with.
@@ -288,7 +288,7 @@ mod tests {
     }
 
     #[test]
-    fn only_origins_that_are_named_may_see_an_answer_and_caches_are_told() {
+    fn only_origins_that_are_named_may_see_an_answer_and_caches_get_vary() {
         let named =
             Extras { cors: vec!["https://a".into(), "https://b:1".into()], ..Extras::default() };
         assert_eq!(

@@ -11,7 +11,7 @@ use rustix::io::Errno;
 
 use crate::RequestTimes;
 
-/// Methods that are told apart; the rest is `other`.
+/// Methods that are counted apart; all others are `other`.
 pub const METHODS: [&str; 10] =
     ["get", "head", "post", "put", "delete", "connect", "options", "trace", "patch", "other"];
 
@@ -46,7 +46,7 @@ pub enum ServerCounter {
     Bodies,
     /// Bytes of bodies received.
     BodyBytes,
-    /// Times that a client was told to go on and send its body.
+    /// Times that 100 Continue was sent.
     Continues,
     /// Files handed to the loop to be sent.
     FilesSent,
@@ -157,7 +157,7 @@ pub struct ServerCounters {
 }
 
 impl ServerCounters {
-    /// Requests with the method at this place of [`METHODS`].
+    /// Requests with the method at this index of [`METHODS`].
     #[must_use]
     pub fn requests(&self, method: usize) -> u64 {
         self.methods[method].value()
@@ -169,13 +169,13 @@ impl ServerCounters {
         self.methods.iter().map(Count::value).sum()
     }
 
-    /// Answers of the class at this place of [`CLASSES`].
+    /// Answers of the class at this index of [`CLASSES`].
     #[must_use]
     pub fn answers(&self, class: usize) -> u64 {
         self.classes[class].value()
     }
 
-    /// Refusals with the status at this place of [`REFUSALS`]; behind the last one, others.
+    /// Refusals with the status at this index of [`REFUSALS`]; behind the last one, others.
     #[must_use]
     pub fn refused(&self, refusal: usize) -> u64 {
         self.refusals[refusal].value()
@@ -208,12 +208,12 @@ impl ServerCounters {
     }
 
     pub(crate) fn count_request(&self, method: Method<'_>) {
-        self.count_request_at(place(method));
+        self.count_request_at(index_of(method));
     }
 
-    /// Counts a request whose method has this [`place`].
-    pub(crate) fn count_request_at(&self, place: usize) {
-        self.methods[place].add(1);
+    /// Counts a request whose method has this [`index_of`].
+    pub(crate) fn count_request_at(&self, index: usize) {
+        self.methods[index].add(1);
     }
 
     pub(crate) fn count_answer(&self, status: Status) {
@@ -228,13 +228,13 @@ impl ServerCounters {
     }
 
     pub(crate) fn count_refusal(&self, status: Status) {
-        let place = REFUSALS.iter().position(|code| *code == status.code());
-        self.refusals[place.unwrap_or(REFUSALS.len())].add(1);
+        let index = REFUSALS.iter().position(|code| *code == status.code());
+        self.refusals[index.unwrap_or(REFUSALS.len())].add(1);
     }
 }
 
-/// The place of a method among [`METHODS`].
-pub(crate) fn place(method: Method<'_>) -> usize {
+/// The index of a method in [`METHODS`].
+pub(crate) fn index_of(method: Method<'_>) -> usize {
     match method {
         Method::Get => 0,
         Method::Head => 1,

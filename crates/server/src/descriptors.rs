@@ -91,17 +91,17 @@ mod tests {
 
     #[test]
     fn a_full_server_names_the_setting_that_bounds_it() {
-        let told = |text: &str, limit| remedy_for_full(&config(text), limit);
+        let message = |text: &str, limit| remedy_for_full(&config(text), limit);
         let of = "descriptor limit of 1024 (ulimit -Hn, LimitNOFILE=)";
-        assert_eq!(told("reply = 1", 1024), format!("raise the {of}"));
+        assert_eq!(message("reply = 1", 1024), format!("raise the {of}"));
         let given = "reply = 1\nmax_connections = ";
-        let most = told(&format!("{given}9"), 1024);
+        let most = message(&format!("{given}9"), 1024);
         assert_eq!(most, format!("raise --max-connections, now 9; the {of} allows 768"));
-        let both = told(&format!("{given}768"), 1024);
+        let both = message(&format!("{given}768"), 1024);
         assert_eq!(
             both,
             format!("raise --max-connections, now 768, and the {of}, which allows 768")
         );
-        assert!(told("reply = 1", 1 << 20).contains("above its default of 100000"));
+        assert!(message("reply = 1", 1 << 20).contains("above its default of 100000"));
     }
 }

@@ -44,7 +44,7 @@ pub enum ServerError {
     /// An address cannot be listened on.
     #[error("{reason}")]
     Listen {
-        /// Which address, who has it or what it needs, and what to do.
+        /// Which address, which program has it or what it needs, and what to do.
         reason: String,
         /// What the system said.
         #[source]
@@ -93,10 +93,10 @@ pub enum ServerError {
         "no process could be started that keeps the rights to read the key and to remove files"
     )]
     Privileged(#[source] io::Error),
-    /// The process cannot go on as another user.
+    /// The process cannot continue as another user.
     #[error("the server cannot become the user {user}; expected root, or no user and group")]
     Privileges {
-        /// Whom it was to become.
+        /// The user that it was to become.
         user: String,
         /// What the system said.
         #[source]

@@ -1,4 +1,4 @@
-//! What the first line of a request says to who does not parse it again: the log and refusals.
+//! The first line of a request for code that does not parse it again: the log and refusals.
 //!
 //! The sessions call it with bytes that may be anything; it judges none of them.
 

@@ -8,20 +8,20 @@
 //!
 //! | part | one job |
 //! |---|---|
-//! | `config` | what the user said, checked |
-//! | `session`, `body`, `rest` | one connection: requests, bodies, output beyond the room, deadlines |
+//! | `config` | the settings, checked |
+//! | `session`, `body`, `unsent` | one connection: requests, bodies, output beyond the room, deadlines |
 //! | `respond`, `answer`, `reply`, `files` | what is answered |
 //! | `common_fields`, `rules` | what all answers have in common, by the user's rules |
 //! | `first_line` | what a request says without being parsed |
 //! | `proxy` | the reverse proxy |
 //! | `tls` | encryption in front of sessions |
-//! | `master` | its processes: who holds the sockets, who serves, reloads |
+//! | `master` | its processes: the master with the sockets, workers, reloads |
 //! | `shared`, `log`, `counters` | what the sessions of one loop share |
 //! | `descriptors` | how many connections the descriptor limit allows |
 //! | `sandbox` | what a server gives up once it serves |
 //! | `reload` | new settings for loops that run |
-//! | `system` | sockets of a manager, what it is told, the id file, rights that are given up |
-//! | `serve`, `stats` | loops, endpoints, signals; what can be seen of them, and what is told unasked |
+//! | `system` | sockets of a manager, its notifications, the id file, rights that are given up |
+//! | `serve`, `stats` | loops, endpoints, signals; what the endpoints show, and what the error log reports |
 #![forbid(unsafe_code)]
 
 mod answer;
@@ -41,7 +41,6 @@ mod reload;
 mod reply;
 mod request_times;
 mod respond;
-mod rest;
 mod rules;
 mod sandbox;
 mod serve;
@@ -50,6 +49,7 @@ mod shared;
 pub mod stats;
 pub mod system;
 pub mod tls;
+mod unsent;
 
 pub use counters::{CLASSES, METHODS, REFUSALS, ServerCounter, ServerCounters};
 pub use error::ServerError;

@@ -4,7 +4,7 @@
 //! ```text
 //!  signal ─► settings read and checked ─► a replacement for each loop ─► nudge ─► taken at the next turn
 //!                     │ wrong
-//!                     └─► told, and nothing changes
+//!                     └─► reported, and nothing changes
 //! ```
 //!
 //! All replacements are made before the first one is offered, so a server never answers by two settings
@@ -120,7 +120,7 @@ impl Reload {
 fn fixed(old: &ServeConfig, new: &ServeConfig) -> Vec<&'static str> {
     let is_split =
         |config: &ServeConfig| matches!(config.answer, Answer::Reply { is_split: true, .. });
-    let (loops, limits, watching) = (&old.loops, &old.limits, &old.watching);
+    let (loops, limits, monitoring) = (&old.loops, &old.limits, &old.monitoring);
     let settings = [
         ("listen", old.listen != new.listen),
         ("cert and key", old.tls != new.tls),
@@ -136,11 +136,11 @@ fn fixed(old: &ServeConfig, new: &ServeConfig) -> Vec<&'static str> {
         ("max_connections", limits.connections_max != new.limits.connections_max),
         ("write_timeout", limits.write_timeout != new.limits.write_timeout),
         ("read_rate_min", limits.read_rate_min_bytes != new.limits.read_rate_min_bytes),
-        ("error_log", watching.error_log != new.watching.error_log),
-        ("log_level", watching.log_level != new.watching.log_level),
-        ("stats", watching.stats != new.watching.stats),
-        ("control", watching.control != new.watching.control),
-        ("pid_file", watching.pid_file != new.watching.pid_file),
+        ("error_log", monitoring.error_log != new.monitoring.error_log),
+        ("log_level", monitoring.log_level != new.monitoring.log_level),
+        ("stats", monitoring.stats != new.monitoring.stats),
+        ("control", monitoring.control != new.monitoring.control),
+        ("pid_file", monitoring.pid_file != new.monitoring.pid_file),
     ];
     settings.into_iter().filter(|(_, differs)| *differs).map(|(name, _)| name).collect()
 }

@@ -8,9 +8,9 @@ use std::sync::Arc;
 use pollux_engine::Actions;
 use pollux_http::{DateCache, Status};
 
-use crate::answer::{Manner, Tone};
+use crate::answer::{Context, Persistence};
 use crate::common_fields::{Asked, Common, FIELDS_BYTES_MAX};
-use crate::rest::Rest;
+use crate::unsent::Unsent;
 
 /// Bodies up to this size are copied behind their head; larger ones follow in pieces.
 const WHOLE_BYTES_MAX: u64 = 32 * 1024;
@@ -25,7 +25,7 @@ const HEAD_BYTES_MAX: usize = 512 + FIELDS_BYTES_MAX;
 #[derive(Debug)]
 pub(crate) struct FixedReply {
     len_bytes: u64,
-    variants: [Variant; Tone::ALL.len()],
+    variants: [Variant; Persistence::ALL.len()],
     /// What the variants were made for: requests of which no setting says more than of all.
     asked: Asked,
     /// Whether some requests get fields that others don't.
@@ -50,7 +50,8 @@ impl FixedReply {
         let asked = common.unasked();
         Self {
             len_bytes,
-            variants: Tone::ALL.map(|tone| Variant::new(tone, len_bytes, is_whole, common, asked)),
+            variants: Persistence::ALL
+                .map(|persistence| Variant::new(persistence, len_bytes, is_whole, common, asked)),
             asked,
             has_others: common.has_paths(),
             block,
@@ -81,14 +82,15 @@ impl FixedReply {
         &self,
         actions: &mut Actions<'_>,
         common: &Common,
-        manner: Manner,
-    ) -> Option<Box<Rest>> {
-        if self.has_others && manner.asked != self.asked {
+        context: Context,
+    ) -> Option<Box<Unsent>> {
+        if self.has_others && context.asked != self.asked {
             let is_whole = self.block.is_empty();
-            let variant = Variant::new(manner.tone, self.len_bytes, is_whole, common, manner.asked);
-            return self.send_variant(actions, &variant, manner.is_head);
+            let variant =
+                Variant::new(context.persistence, self.len_bytes, is_whole, common, context.asked);
+            return self.send_variant(actions, &variant, context.is_head);
         }
-        self.send_variant(actions, &self.variants[manner.tone as usize], manner.is_head)
+        self.send_variant(actions, &self.variants[context.persistence as usize], context.is_head)
     }
 
     #[inline]
@@ -97,7 +99,7 @@ impl FixedReply {
         actions: &mut Actions<'_>,
         variant: &Variant,
         is_head: bool,
-    ) -> Option<Box<Rest>> {
+    ) -> Option<Box<Unsent>> {
         if is_head {
             actions.send(&variant.bytes[..variant.head_bytes]);
             return None;
@@ -106,17 +108,23 @@ impl FixedReply {
         if self.block.is_empty() {
             return None;
         }
-        Some(Box::new(Rest::repeated(Arc::clone(&self.block), self.len_bytes)))
+        Some(Box::new(Unsent::repeated(Arc::clone(&self.block), self.len_bytes)))
     }
 }
 
 impl Variant {
-    fn new(tone: Tone, len_bytes: u64, is_whole: bool, common: &Common, asked: Asked) -> Self {
+    fn new(
+        persistence: Persistence,
+        len_bytes: u64,
+        is_whole: bool,
+        common: &Common,
+        asked: Asked,
+    ) -> Self {
         let mut bytes = vec![0; HEAD_BYTES_MAX];
         let mut head = common.begin(&mut bytes, Status::OK, asked);
         head.field("Content-Type", b"text/plain");
         head.content_length(len_bytes);
-        tone.write(&mut head);
+        persistence.write(&mut head);
         let head_bytes = head.finish().expect("a fixed head is short");
         let label = b"\r\nDate: ";
         let label_at = bytes.windows(label.len()).position(|at| at == label);

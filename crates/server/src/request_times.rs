@@ -2,7 +2,7 @@
 //! over, without the system call that sends it.
 //!
 //! Only counted with `request-times`: it costs a clock reading for each request. The loop's
-//! thread writes, the endpoints for watching read. Buckets are quarters of powers of two, so a
+//! thread writes, the endpoints for monitoring read. Buckets are quarters of powers of two, so a
 //! time is known to a fifth.
 
 use pollux_poller::Count;

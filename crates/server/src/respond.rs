@@ -1,4 +1,4 @@
-//! Which answer a sound request gets: by its method, then by what the server was told to answer.
+//! Which answer a sound request gets: by its method, then by the configured answer.
 //!
 //! The sessions call it once for each request whose body is through.
 
@@ -7,7 +7,7 @@ use std::sync::Arc;
 use pollux_engine::Actions;
 use pollux_http::{HeadWriter, Method, Request, Status};
 
-use crate::answer::{self, Answered, Left, Manner, Tone};
+use crate::answer::{self, Answered, Context, Left, Persistence};
 use crate::counters::ServerCounter;
 use crate::shared::{Handler, Shared};
 use crate::stats::{self, Overview};
@@ -18,25 +18,26 @@ pub(crate) fn respond(
     shared: &mut Shared,
     actions: &mut Actions<'_>,
     request: &Request<'_>,
-    manner: Manner,
+    context: Context,
 ) -> Answered {
     if !shared.handler.allows(request.method) || request.method == Method::Options {
-        return respond_without_handler(shared, actions, request, manner);
+        return respond_without_handler(shared, actions, request, context);
     }
     match &mut shared.handler {
         Handler::Reply(reply) => {
-            let left = reply.send(actions, &shared.common, manner);
-            let body_bytes = if manner.is_head { 0 } else { reply.len_bytes() };
-            let left = left.map_or(Left::Nothing, Left::Rest);
+            let left = reply.send(actions, &shared.common, context);
+            let body_bytes = if context.is_head { 0 } else { reply.len_bytes() };
+            let left = left.map_or(Left::Nothing, Left::Unsent);
             Answered { status: Status::OK, body_bytes, left }
         }
         Handler::Metrics(overview) => {
             let overview = Arc::clone(overview);
-            respond_with_metrics(shared, actions, request, manner, &overview)
+            respond_with_metrics(shared, actions, request, context, &overview)
         }
-        Handler::Echo => answer::empty(actions, &shared.common, manner, Status::OK, |_| {}),
+        Handler::Echo => answer::empty(actions, &shared.common, context, Status::OK, |_| {}),
         Handler::Files(site) => {
-            let answered = site.answer(actions, &shared.common, shared.now.unix_s, request, manner);
+            let answered =
+                site.answer(actions, &shared.common, shared.now.unix_s, request, context);
             if matches!(answered.left, Left::File) {
                 shared.counters.add(ServerCounter::FilesSent, 1);
             }
@@ -54,7 +55,7 @@ fn respond_with_metrics(
     shared: &Shared,
     actions: &mut Actions<'_>,
     request: &Request<'_>,
-    manner: Manner,
+    context: Context,
     overview: &Overview,
 ) -> Answered {
     const FORMAT: &str = "text/plain; version=0.0.4; charset=utf-8";
@@ -64,9 +65,9 @@ fn respond_with_metrics(
         Some("/metrics") => (FORMAT, overview.supervised.with_ended(stats::metrics(overview))),
         Some("/status") if is_proxy => (HTML, stats::STATUS_PAGE.to_owned()),
         Some("/status.json") if is_proxy => ("application/json", stats::status(overview)),
-        _ => return answer::page(actions, &shared.common, manner, Status::NOT_FOUND, |_| {}),
+        _ => return answer::page(actions, &shared.common, context, Status::NOT_FOUND, |_| {}),
     };
-    answer::document(actions, &shared.common, manner, format, page)
+    answer::document(actions, &shared.common, context, format, page)
 }
 
 /// OPTIONS, and methods that are not for this server.
@@ -75,15 +76,15 @@ fn respond_without_handler(
     shared: &Shared,
     actions: &mut Actions<'_>,
     request: &Request<'_>,
-    manner: Manner,
+    context: Context,
 ) -> Answered {
     let allow = shared.handler.allow();
     let add_allow = |head: &mut HeadWriter<'_>| {
         head.field("Allow", allow);
     };
     let status = match request.method {
-        Method::Options if manner.asked.is_from_another_origin() => {
-            return answer::empty(actions, &shared.common, manner, Status::NO_CONTENT, |head| {
+        Method::Options if context.asked.is_from_another_origin() => {
+            return answer::empty(actions, &shared.common, context, Status::NO_CONTENT, |head| {
                 add_allow(head);
                 head.field("Access-Control-Allow-Methods", b"GET, HEAD");
                 head.field("Access-Control-Allow-Headers", b"*");
@@ -91,18 +92,18 @@ fn respond_without_handler(
             });
         }
         Method::Options => {
-            return answer::empty(actions, &shared.common, manner, Status::NO_CONTENT, add_allow);
+            return answer::empty(actions, &shared.common, context, Status::NO_CONTENT, add_allow);
         }
         Method::Other(_) => Status::NOT_IMPLEMENTED,
         _ => Status::METHOD_NOT_ALLOWED,
     };
     shared.counters.count_refusal(status);
     if request.method == Method::Connect {
-        // What follows may be meant for the tunnel, made by somebody else to look like a request.
-        let manner = Manner { tone: Tone::Last, ..manner };
-        let page = answer::page(actions, &shared.common, manner, status, add_allow);
+        // The bytes behind it may be meant for the tunnel, made to look like a request.
+        let context = Context { persistence: Persistence::Close, ..context };
+        let page = answer::page(actions, &shared.common, context, status, add_allow);
         actions.linger();
         return Answered { left: Left::End, ..page };
     }
-    answer::page(actions, &shared.common, manner, status, add_allow)
+    answer::page(actions, &shared.common, context, status, add_allow)
 }

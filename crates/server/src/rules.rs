@@ -1,7 +1,7 @@
-//! What the user wants done to the fields of heads, of the server's and the proxy's: set, add, remove.
+//! The user's rules for fields of heads, of the server's and the proxy's: set, add, remove.
 //!
 //! Rules apply to fields that go from end to end. What frames a message, what is about one connection,
-//! and what the proxy says itself (Host, Date, who asked) is out of their reach: such a rule is a mistake
+//! and what the proxy writes itself (Host, Date, the client) is out of their reach: such a rule is a mistake
 //! in the settings.
 
 use std::fmt;
@@ -36,7 +36,7 @@ impl FieldRule {
         let make = match verb {
             "set" => Self::Set,
             "add" => Self::Add,
-            _ => return Err(format!("\"{verb}\" is no order; expected set, add or remove")),
+            _ => return Err(format!("\"{verb}\" is not an order; expected set, add or remove")),
         };
         let (field, value) = rest.split_once(':').ok_or("it has no \":\" behind the name")?;
         let (name, value) = (name(field)?, value.trim());

@@ -153,8 +153,8 @@ fn reach(config: &ServeConfig, settings: Option<&Path>, has_privileged: bool) ->
     for path in &config.sandbox.paths {
         reach.add(path, Use::ReadBelow);
     }
-    let watching = &config.watching;
-    for log in watching.access_log.iter().chain([&watching.error_log]) {
+    let monitoring = &config.monitoring;
+    for log in monitoring.access_log.iter().chain([&monitoring.error_log]) {
         if let LogTarget::File(path) = log {
             reach.add(path, Use::Write);
         }

@@ -14,9 +14,9 @@ mod describe;
 mod endpoints;
 mod listen;
 mod loops;
-mod pulse;
+mod reporter;
 mod rights;
-mod watch;
+mod watchdog;
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -30,23 +30,23 @@ use crate::config::{Loops, ServeConfig};
 use crate::descriptors::{connections_max, limit, remedy_for_full};
 use crate::log::{self, ErrorWriter, Event, unix_s};
 use crate::master::{Link, Order};
-use crate::proxy::standing;
+use crate::proxy::states;
 use crate::reload::Reload;
 use crate::sandbox::Sandbox;
 use crate::stats::{ControlSession, ControlShared, Ended, Overview};
 use crate::system::{Identity, Manager, PidFile, Privileged, State};
 use crate::tls::{Certificate, Keys};
 use crate::{HttpSession, Logs, ServerCounters, ServerError, Shared};
-use describe::{banner, facts, overview, plan};
+use describe::{banner, facts, overview, summary};
 pub(crate) use describe::{shortage, url};
 use endpoints::endpoint;
 pub(crate) use endpoints::{CONTROL, Endpoints, STATS, close_to_others};
 pub(crate) use listen::{explained, explained_open};
 use loops::start_group;
 pub(crate) use loops::start_on_first;
-use pulse::Pulse;
+pub(crate) use reporter::Reporter;
 use rights::{keep_rights, out_of_reach};
-pub(crate) use watch::Watch;
+use watchdog::Watchdog;
 
 /// How often the end of the loops is looked for, once they drain.
 const DRAIN_TICK: Duration = Duration::from_millis(50);
@@ -59,7 +59,7 @@ pub(crate) struct Parts {
     pub(crate) overview: Overview,
     pub(crate) logs: Logs,
     pub(crate) error_writer: ErrorWriter,
-    pub(crate) watch: Watch,
+    pub(crate) reporter: Reporter,
     pub(crate) drain_timeout: Duration,
     /// What clients are shown, of a server that reads it again itself.
     pub(crate) certificate: Option<Certificate>,
@@ -102,12 +102,12 @@ pub struct Server {
     overview: Arc<Overview>,
     logs: Logs,
     error_writer: ErrorWriter,
-    watch: Watch,
-    watched: Instant,
+    reporter: Reporter,
+    reported: Instant,
     drain_timeout: Duration,
     certificate: Option<Certificate>,
     reload: Option<Reload>,
-    /// Told how far the server is, while it runs.
+    /// Notified of the state of the server, while it runs.
     manager: Option<Manager>,
     pid_file: Option<PidFile>,
     /// Of a server that has given up its rights.
@@ -144,8 +144,8 @@ impl Server {
     ) -> Result<Self, ServerError> {
         let is_own = process.is_some();
         let OwnProcess { sockets: passed, settings, privileged } = process.unwrap_or_default();
-        let logs = Logs::new(config.watching.log_level);
-        let error_writer = ErrorWriter::open(&config.watching.error_log)?;
+        let logs = Logs::new(config.monitoring.log_level);
+        let error_writer = ErrorWriter::open(&config.monitoring.error_log)?;
         let open = |keys: &Keys| Certificate::open(keys.clone(), Some(HTTP_1_1));
         let certificate = config.tls.as_ref().map(open).transpose()?;
         let is_passed = passed.is_some();
@@ -153,14 +153,14 @@ impl Server {
         let open = || Sockets::open(&config.listen, listeners, threads);
         let sockets = passed.map_or_else(open, Ok);
         let sockets = sockets.map_err(|cause| explained_open(SERVER, "--listen", cause))?;
-        let endpoints = Endpoints::open(&config.watching)?;
+        let endpoints = Endpoints::open(&config.monitoring)?;
         let mut paths = endpoints.paths();
         // Those of a manager are its own to remove.
         paths.extend(if is_passed { Vec::new() } else { sockets.paths() });
         let paths = SocketPaths(paths);
-        let pid_file = config.watching.pid_file.as_deref().map(PidFile::write).transpose()?;
+        let pid_file = config.monitoring.pid_file.as_deref().map(PidFile::write).transpose()?;
         let removed: Vec<PathBuf> =
-            paths.0.iter().chain(&config.watching.pid_file).cloned().collect();
+            paths.0.iter().chain(&config.monitoring.pid_file).cloned().collect();
         let (mut privileged_process, mut unreachable) = (None, Vec::new());
         if let Some(identity) = &config.identity {
             let words = privileged.filter(|_| identity.is_another());
@@ -183,7 +183,11 @@ impl Server {
         let parts = Parts {
             overview: overview(config, &group, driver, &reload.counters),
             banner: banner(config, group.addresses(), driver, &refused),
-            watch: Watch::new(connections_max(config), remedy, config.watching.access_log.as_ref()),
+            reporter: Reporter::new(
+                connections_max(config),
+                remedy,
+                config.monitoring.access_log.as_ref(),
+            ),
             drain_timeout: config.limits.drain_timeout,
             certificate,
             reload: Some(reload),
@@ -203,7 +207,7 @@ impl Server {
             return Err(error);
         }
         server.banner.extend(unreachable);
-        server.tell_of_certificate();
+        server.report_certificate();
         Ok(server)
     }
 
@@ -239,7 +243,7 @@ impl Server {
     /// Notifies the service manager of this process, if it has one, that the server takes connections
     /// (`sd_notify(3)`).
     pub fn notify_manager(&mut self) {
-        self.tell_manager(State::Ready);
+        self.notify_state(State::Ready);
     }
 
     /// Does what the start of a server configured so does up to its first loop, in the same order, and says
@@ -249,24 +253,26 @@ impl Server {
     /// # Errors
     /// As [`Server::start`].
     pub fn check(config: &ServeConfig) -> Result<String, ServerError> {
-        let watching = &config.watching;
+        let monitoring = &config.monitoring;
         let mut remarks = Vec::new();
-        log::check("error", &watching.error_log)?;
+        log::check("error", &monitoring.error_log)?;
         if let Some(keys) = &config.tls {
             remarks = Certificate::open(keys.clone(), Some(HTTP_1_1))?.remarks();
         }
         let addresses = config.listen.iter().map(|address| (SERVER, "--listen", address.clone()));
-        addresses.chain(endpoints::addresses(watching)).try_for_each(|(part, flag, address)| {
-            Listener::check(&address).map_err(|cause| explained_open(part, flag, cause))
-        })?;
-        watching.pid_file.as_deref().map(PidFile::check).transpose()?;
+        addresses.chain(endpoints::addresses(monitoring)).try_for_each(
+            |(part, flag, address)| {
+                Listener::check(&address).map_err(|cause| explained_open(part, flag, cause))
+            },
+        )?;
+        monitoring.pid_file.as_deref().map(PidFile::check).transpose()?;
         config.identity.as_ref().map(Identity::assume).transpose()?;
-        watching.access_log.as_ref().map(|target| log::check("access", target)).transpose()?;
+        monitoring.access_log.as_ref().map(|target| log::check("access", target)).transpose()?;
         let mut without_log = config.clone();
-        without_log.watching.access_log = None;
+        without_log.monitoring.access_log = None;
         Shared::new(&without_log, Arc::default(), &Logs::default())?;
         let remarks = remarks.into_iter().map(|remark| format!("warning: {remark}\n"));
-        Ok(std::iter::once(plan(config)).chain(remarks).collect())
+        Ok(std::iter::once(summary(config)).chain(remarks).collect())
     }
 
     /// A server of loops that run already, with its endpoints.
@@ -280,8 +286,8 @@ impl Server {
             overview: Arc::new(parts.overview),
             logs: parts.logs,
             error_writer: parts.error_writer,
-            watch: parts.watch,
-            watched: Instant::now(),
+            reporter: parts.reporter,
+            reported: Instant::now(),
             drain_timeout: parts.drain_timeout,
             certificate: parts.certificate,
             reload: parts.reload,
@@ -338,7 +344,7 @@ impl Server {
         self.run_under(signals, None)
     }
 
-    /// As [`Server::run`], under a master perhaps. Its waker of `signals` is used when it says something.
+    /// As [`Server::run`], under a master perhaps; its messages wake the wait for `signals`.
     pub(crate) fn run_under(
         mut self,
         signals: &mut Signals,
@@ -346,28 +352,28 @@ impl Server {
     ) -> Result<(), ServerError> {
         let mut is_draining = false;
         let alive_every = self.manager.as_ref().and_then(Manager::alive_every);
-        let mut pulse = alive_every.map(|every| Pulse::new(every, Instant::now()));
+        let mut watchdog = alive_every.map(|every| Watchdog::new(every, Instant::now()));
         while !self.has_ended(is_draining) {
             let mut tick = if is_draining { DRAIN_TICK } else { IDLE_TICK };
-            if let Some(pulse) = &mut pulse {
-                self.tell_watchdog(pulse, is_draining);
-                tick = tick.min(pulse.wait(Instant::now()));
+            if let Some(watchdog) = &mut watchdog {
+                self.notify_watchdog(watchdog, is_draining);
+                tick = tick.min(watchdog.wait(Instant::now()));
             }
             match signals.wait(Some(tick)).map_err(ServerError::Signals)? {
                 Some(Signal::HangUp) => {
-                    self.tell_manager(State::Reloading);
+                    self.notify_state(State::Reloading);
                     self.reopen_logs();
                     self.read_settings();
-                    self.tell_manager(State::Ready);
+                    self.notify_state(State::Ready);
                 }
                 Some(Signal::Terminate | Signal::Interrupt) if is_draining => {
-                    self.tell_of_signal("a second signal to end: connections are cut");
+                    self.report_signal("a second signal to end: connections are cut");
                     self.abort();
                 }
                 Some(Signal::Terminate | Signal::Interrupt) => {
                     is_draining = true;
-                    self.tell_manager(State::Stopping);
-                    self.tell_of_signal("draining: no new connections, then the end");
+                    self.notify_state(State::Stopping);
+                    self.report_signal("draining: no new connections, then the end");
                     self.drain();
                 }
                 _ => {}
@@ -378,8 +384,8 @@ impl Server {
                 }
                 link.ask(&self.overview);
             }
-            if self.watched.elapsed() >= IDLE_TICK {
-                self.look();
+            if self.reported.elapsed() >= IDLE_TICK {
+                self.observe();
                 if let Some(link) = &mut master {
                     link.report(&self.overview);
                 }
@@ -393,7 +399,7 @@ impl Server {
         outcome
     }
 
-    /// Does what the master says; whether the server drains because of it.
+    /// Does what the master orders; whether the server drains because of it.
     fn obey(&mut self, order: Order) -> bool {
         let drains = matches!(order, Order::Drain | Order::Gone);
         match order {
@@ -402,8 +408,8 @@ impl Server {
             Order::Reopen => self.reopen_logs(),
             Order::Ended(page) => self.overview.supervised.set_ended(Ended::of_page(&page)),
             Order::Reloads(text) => self.overview.supervised.set_reloads(text),
-            Order::Standing { before, now } => {
-                standing::resume(&self.overview.backends, &before, &now);
+            Order::BackendStates { before, now } => {
+                states::restore_states(&self.overview.backends, &before, &now);
             }
         }
         drains
@@ -412,7 +418,7 @@ impl Server {
     /// Leaves the sockets, those of the endpoints too, to the processes that have them as well.
     fn hand_over(&mut self, why: &str) {
         self.is_handed_over = true;
-        self.tell_of_signal(why);
+        self.report_signal(why);
         self.drain();
         for (_, group) in &self.endpoints {
             group.drain(self.drain_timeout);
@@ -426,17 +432,17 @@ impl Server {
 
     /// Looks at the counters and writes the error log, without waiting for its reader. Call it about
     /// once a second; [`Server::run`] does.
-    pub fn look(&mut self) {
-        self.watched = Instant::now();
+    pub fn observe(&mut self) {
+        self.reported = Instant::now();
         let now_s = unix_s();
-        self.watch.look(&self.overview.loops, &self.logs.errors, now_s, false);
+        self.reporter.report(&self.overview.loops, &self.logs.errors, now_s, false);
         self.error_writer.write(&self.logs.errors, now_s, false);
     }
 
     /// Opens all logs again, after they were renamed perhaps.
     fn reopen_logs(&mut self) {
-        self.tell_of_signal("opening the logs again");
-        self.look();
+        self.report_signal("opening the logs again");
+        self.observe();
         if let Err(error) = self.error_writer.reopen() {
             let text = || {
                 format!("the error log can't be opened again: {error}; the old file is written on")
@@ -454,11 +460,11 @@ impl Server {
         match reload.offer(certificate, &self.logs, sandbox, self.privileged.as_ref()) {
             Ok(()) => {
                 self.drain_timeout = reload.config.limits.drain_timeout;
-                self.watch.set_access_log(reload.config.watching.access_log.as_ref());
+                self.reporter.set_access_log(reload.config.monitoring.access_log.as_ref());
                 self.show_facts();
                 self.group.nudge();
-                self.tell_of_signal("reloaded");
-                self.tell_of_certificate();
+                self.report_signal("reloaded");
+                self.report_certificate();
             }
             Err(why) => self.logs.errors.report(Event::ReloadFailed, unix_s(), || {
                 // One mistake a line; an entry of the log is one line.
@@ -468,31 +474,31 @@ impl Server {
         }
     }
 
-    /// Says what clients will not like about the certificate, if it has one.
-    fn tell_of_certificate(&self) {
+    /// Reports what clients will refuse the certificate for, if there is one.
+    fn report_certificate(&self) {
         for remark in self.certificate.iter().flat_map(Certificate::remarks) {
             self.logs.errors.report(Event::Certificate, unix_s(), || remark.clone());
         }
     }
 
-    fn tell_manager(&self, state: State) {
+    fn notify_state(&self, state: State) {
         if let Some(manager) = &self.manager {
-            manager.tell(state);
+            manager.notify(state);
         }
     }
 
-    /// Tells the manager that the server works, when that is due and every loop takes turns.
-    fn tell_watchdog(&self, pulse: &mut Pulse, is_draining: bool) {
+    /// Notifies the manager that the server works, when that is due and every loop takes turns.
+    fn notify_watchdog(&self, watchdog: &mut Watchdog, is_draining: bool) {
         let turns = self.overview.loops.iter().map(|source| source.engine.value(Counter::Turns));
-        let Some(beats) = pulse.beats(Instant::now(), turns) else { return };
+        let Some(is_alive) = watchdog.is_alive(Instant::now(), turns) else { return };
         self.group.nudge();
         // Loops that have drained take no turns any more.
-        if beats || is_draining {
-            self.tell_manager(State::Alive);
+        if is_alive || is_draining {
+            self.notify_state(State::Alive);
         }
     }
 
-    fn tell_of_signal(&self, text: &str) {
+    fn report_signal(&self, text: &str) {
         self.logs.errors.report(Event::Signal, unix_s(), || text.to_owned());
     }
 
@@ -511,7 +517,7 @@ impl Server {
     /// # Errors
     /// The first error of a loop.
     pub fn join(self) -> Result<(), ServerError> {
-        let Self { group, endpoints, overview, logs, mut error_writer, mut watch, .. } = self;
+        let Self { group, endpoints, overview, logs, mut error_writer, mut reporter, .. } = self;
         let (paths, pid_file, privileged) = (self.paths, self.pid_file, self.privileged);
         let failed = |part| move |cause| ServerError::Group { part, cause };
         let mut outcome = group.join().map_err(failed(SERVER));
@@ -524,7 +530,7 @@ impl Server {
             privileged.end();
         }
         let now_s = unix_s();
-        watch.look(&overview.loops, &logs.errors, now_s, true);
+        reporter.report(&overview.loops, &logs.errors, now_s, true);
         error_writer.write(&logs.errors, now_s, true);
         outcome
     }

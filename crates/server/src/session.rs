@@ -8,7 +8,7 @@
 //!     ▼                    ▼                    │          │
 //!   [answer] ◄──────── [whole head] ◄───────────┘          │
 //!     │ │ └── has a body: Body ── whole body ──► [answer]   │
-//!     │ └──── output beyond the room: Rest, File ───────────┤
+//!     │ └──── output beyond the room: Unsent, File ───────────┤
 //!     └─────────────────────────────────────────────────────┘
 //! ```
 //!
@@ -31,14 +31,14 @@ use std::time::{Duration, Instant};
 use pollux_engine::{Actions, Moment, Now, Session};
 use pollux_http::{CONTINUE, Method, Parsed, Rejection, Request, Status};
 
-use crate::answer::{self, Answered, Left, Manner, Tone};
+use crate::answer::{self, Answered, Context, Left, Persistence};
 use crate::body::{Body, Progress};
 use crate::counters::ServerCounter;
 use crate::first_line::{field, is_blank, is_head, is_tls, request_line};
 use crate::log::{Entry, Event};
 use crate::respond::respond;
-use crate::rest::Rest;
 use crate::shared::{Handler, Shared};
+use crate::unsent::Unsent;
 pub use encrypted::EncryptedSession;
 
 /// How long a drained server waits for the first request of a connection: one that was on its
@@ -67,7 +67,7 @@ enum Phase {
     /// A request body is being read.
     Body(Box<Body>),
     /// Part of an answer waits for room.
-    Rest(Box<Rest>),
+    Unsent(Box<Unsent>),
     /// A file leaves.
     File,
 }
@@ -131,7 +131,7 @@ impl Session for HttpSession {
                 }
                 Parsed::Rejected(rejection) => {
                     let is_head = is_head(&input[used..]);
-                    tell_of_refusal(shared, actions, rejection, is_tls(&input[used..]));
+                    report_refusal(shared, actions, rejection, is_tls(&input[used..]));
                     self.refuse(shared, actions, rejection, b"", is_head);
                 }
             }
@@ -152,13 +152,13 @@ impl Session for HttpSession {
                 if body.has_answer_begun() { actions.abort() } else { actions.close() }
             }
             // What was asked for is still sent to a peer that only stopped talking.
-            Phase::Rest(_) | Phase::File => self.is_last = true,
+            Phase::Unsent(_) | Phase::File => self.is_last = true,
         }
     }
 
     fn on_drained(&mut self, shared: &mut Shared, actions: &mut Actions<'_>) {
         let is_all_sent = match &mut self.phase {
-            Phase::Rest(rest) => match rest.send(actions) {
+            Phase::Unsent(unsent) => match unsent.send(actions) {
                 Ok(is_all_sent) => is_all_sent,
                 // Its length was announced: the client must not take what there is for all.
                 Err(errno) => {
@@ -185,7 +185,7 @@ impl Session for HttpSession {
             Phase::Idle => count(ServerCounter::TimeoutsIdle),
             Phase::Head => count(ServerCounter::TimeoutsHeader),
             Phase::Body(_) => count(ServerCounter::TimeoutsBody),
-            Phase::Rest(_) | Phase::File => return,
+            Phase::Unsent(_) | Phase::File => return,
         }
         match &self.phase {
             Phase::Body(body) if body.has_answer_begun() => actions.abort(),
@@ -202,7 +202,7 @@ impl Session for HttpSession {
                 actions.set_deadline(actions.deadline().min(grace));
             }
             Phase::Idle => actions.close(),
-            Phase::Rest(_) | Phase::File => self.is_last = true,
+            Phase::Unsent(_) | Phase::File => self.is_last = true,
             Phase::Head | Phase::Body(_) => {}
         }
     }
@@ -210,7 +210,7 @@ impl Session for HttpSession {
 
 impl HttpSession {
     fn is_sending(&self) -> bool {
-        matches!(self.phase, Phase::Rest(_) | Phase::File)
+        matches!(self.phase, Phase::Unsent(_) | Phase::File)
     }
 
     /// Whether a request that follows at once can be answered in this call.
@@ -254,10 +254,10 @@ impl HttpSession {
         wants_close: bool,
     ) {
         let is_last = wants_close || self.is_draining;
-        let tone = Tone::of(request.version_minor, is_last);
+        let persistence = Persistence::of(request.version_minor, is_last);
         let asked = shared.common.asked(request);
-        let manner = Manner { tone, is_head: request.method == Method::Head, asked };
-        let answered = respond(shared, actions, request, manner);
+        let context = Context { persistence, is_head: request.method == Method::Head, asked };
+        let answered = respond(shared, actions, request, context);
         self.answered(shared, actions, head, answered, is_last);
     }
 
@@ -282,7 +282,7 @@ impl HttpSession {
                 self.is_last = true;
                 Phase::Idle
             }
-            Left::Rest(rest) => Phase::Rest(rest),
+            Left::Unsent(unsent) => Phase::Unsent(unsent),
             Left::File => Phase::File,
         };
         if self.is_sending() {
@@ -337,7 +337,7 @@ impl HttpSession {
                 input.len()
             }
             Err(rejection) => {
-                tell_of_refusal(shared, actions, rejection, false);
+                report_refusal(shared, actions, rejection, false);
                 self.refuse(shared, actions, rejection, &body.head, is_head(&body.head));
                 0
             }
@@ -358,8 +358,8 @@ impl HttpSession {
         }
     }
 
-    /// Answers what cannot be served; nothing behind it is looked at. The log is told `head`, when
-    /// there was a sound one.
+    /// Answers what cannot be served; nothing behind it is read. The log gets `head`, when there was a
+    /// sound one.
     #[cold]
     fn refuse(
         &mut self,
@@ -381,8 +381,8 @@ impl HttpSession {
         shared.counters.count_refusal(status);
         // Without a body: part of a head may be the start of one to HEAD.
         let asked = shared.common.unasked();
-        let manner = Manner { tone: Tone::Last, is_head: false, asked };
-        let answered = answer::empty(actions, &shared.common, manner, status, |_| {});
+        let context = Context { persistence: Persistence::Close, is_head: false, asked };
+        let answered = answer::empty(actions, &shared.common, context, status, |_| {});
         let head = match &mut self.phase {
             Phase::Body(body) => std::mem::take(&mut body.head),
             _ => Box::default(),
@@ -399,7 +399,7 @@ impl HttpSession {
             Phase::Idle if self.is_last => actions.linger(),
             Phase::Idle => actions.set_deadline(shared.idle_deadline),
             Phase::Body(body) => actions.set_deadline(body_deadline(shared, body)),
-            Phase::Fresh | Phase::Head | Phase::Rest(_) | Phase::File => {}
+            Phase::Fresh | Phase::Head | Phase::Unsent(_) | Phase::File => {}
         }
     }
 
@@ -428,9 +428,9 @@ impl HttpSession {
     }
 }
 
-/// Has the error log say what was wrong with a client's bytes.
+/// Reports what was wrong with a client's bytes.
 #[cold]
-fn tell_of_refusal(shared: &Shared, actions: &Actions<'_>, rejection: Rejection, is_tls: bool) {
+fn report_refusal(shared: &Shared, actions: &Actions<'_>, rejection: Rejection, is_tls: bool) {
     let peer = || client_of(actions);
     let (errors, now_s) = (&shared.logs.errors, shared.now.unix_s);
     if is_tls {

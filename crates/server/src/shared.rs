@@ -76,8 +76,8 @@ impl Shared {
             Answer::Files(files) => Handler::Files(Site::open(files, logs, &counters)?),
         };
         let open =
-            |target| AccessLog::open(target, config.watching.access_log_format, logs.clone());
-        let log = config.watching.access_log.as_ref().map(open).transpose()?;
+            |target| AccessLog::open(target, config.monitoring.access_log_format, logs.clone());
+        let log = config.monitoring.access_log.as_ref().map(open).transpose()?;
         let mut shared = Self::assemble(handler, config.limits.clone(), log, counters);
         shared.room_bytes_min = shared.room_bytes_min.max(SHORT_ROOM_BYTES + common.room_bytes());
         shared.common = common;

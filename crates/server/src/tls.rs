@@ -43,7 +43,7 @@ pub(crate) trait Above {
 
     fn on_end(&mut self, shared: &mut Self::Shared, actions: &mut Actions<'_>);
 
-    /// As `on_end`, where only the transport says so: somebody on the way may have.
+    /// As `on_end`, where only the transport says so: an attacker on the path may have ended it.
     fn on_cut(&mut self, shared: &mut Self::Shared, actions: &mut Actions<'_>);
 
     fn on_drained(&mut self, shared: &mut Self::Shared, actions: &mut Actions<'_>);
@@ -53,12 +53,12 @@ pub(crate) trait Above {
 #[derive(Debug)]
 pub(crate) struct Tls {
     layer: Layer,
-    /// What speaks above was told that the connection is there.
-    is_open_told: bool,
+    /// The session above was notified that the connection is there.
+    is_open_notified: bool,
     /// The peer has said that it sends no more, or has gone.
     has_ended: bool,
-    /// The session was told so.
-    is_end_told: bool,
+    /// The session was notified of that end.
+    is_end_notified: bool,
     /// The session has ended; it is not called any more.
     held: Option<HeldEnding>,
     is_over: bool,
@@ -95,9 +95,9 @@ impl Tls {
     }
 
     fn of(layer: Layer) -> Self {
-        let (is_open_told, has_ended, is_end_told) = (false, false, false);
+        let (is_open_notified, has_ended, is_end_notified) = (false, false, false);
         let (held, is_over, output) = (None, false, Output::Goes);
-        Self { layer, is_open_told, has_ended, is_end_told, held, is_over, output }
+        Self { layer, is_open_notified, has_ended, is_end_notified, held, is_over, output }
     }
 
     /// The connection is there; its encryption too when it comes from another thread.
@@ -107,8 +107,8 @@ impl Tls {
         shared: &mut A::Shared,
         actions: &mut Actions<'_>,
     ) {
-        // One that comes back from another thread was told so before.
-        self.is_open_told = false;
+        // One that comes back from another thread was notified before.
+        self.is_open_notified = false;
         self.show(above, shared, actions);
     }
 
@@ -160,7 +160,7 @@ impl Tls {
     ) {
         self.flush(actions);
         if self.is_open() && !self.layer.wants_write() {
-            if self.is_open_told {
+            if self.is_open_notified {
                 self.layered::<A, _>(shared, actions, |shared, upper| {
                     above.on_drained(shared, upper);
                 });
@@ -192,7 +192,7 @@ impl Tls {
     /// behind it.
     fn show<A: Above>(&mut self, above: &mut A, shared: &mut A::Shared, actions: &mut Actions<'_>) {
         self.flush(actions);
-        if self.is_open() && !std::mem::replace(&mut self.is_open_told, true) {
+        if self.is_open() && !std::mem::replace(&mut self.is_open_notified, true) {
             let is_resumed = self.layer.is_resumed();
             self.layered::<A, _>(shared, actions, |shared, upper| {
                 above.opened(shared, upper, is_resumed);
@@ -259,11 +259,11 @@ impl Tls {
         is_due.then(|| self.layer.take_input())
     }
 
-    /// How the input has ended, when the session has to be told so now; once.
+    /// How the input has ended, when the session has to be notified now; once.
     fn takes_end(&mut self) -> Option<InputEnd> {
         let is_quiet = !self.layer.wants_write();
-        let is_due = self.has_ended && self.is_open() && is_quiet && !self.is_end_told;
-        self.is_end_told |= is_due;
+        let is_due = self.has_ended && self.is_open() && is_quiet && !self.is_end_notified;
+        self.is_end_notified |= is_due;
         let end = if self.layer.is_closed() { InputEnd::Said } else { InputEnd::Cut };
         is_due.then_some(end)
     }

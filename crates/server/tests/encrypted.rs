@@ -185,14 +185,14 @@ fn what_is_not_tls_is_refused_and_a_handshake_has_its_time_from_the_accept() {
         plain.read_to_end(&mut rest).expect("an alert and the end");
         assert_eq!(rest.first(), Some(&0x15), "{driver}: {rest:?}");
         assert_eq!(count(server, ServerCounter::TlsFailed), 1, "{driver}");
-        // Byte by byte a record goes on and on; its deadline does not move.
+        // Byte by byte a record never ends; its deadline does not move.
         let mut slow = connect();
         let begun = Instant::now();
         slow.set_read_timeout(Some(Duration::from_millis(20))).expect("set");
         let hello = [&[0x16, 3, 1, 2, 0, 1, 0, 1, 0xfc, 3, 3][..], &[7; 500]].concat();
         let mut bytes = hello.iter();
         let ended = loop {
-            assert!(begun.elapsed() < PATIENCE, "{driver}: a slow handshake goes on");
+            assert!(begun.elapsed() < PATIENCE, "{driver}: a slow handshake continues");
             if let Some(byte) = bytes.next()
                 && slow.write_all(&[*byte]).is_err()
             {
@@ -268,13 +268,13 @@ fn a_new_certificate_is_shown_to_new_connections_and_a_wrong_one_changes_nothing
         std::fs::copy(of(&from), of(&to)).expect("copied");
     };
     copy("cert");
-    let told = certificate
+    let message = certificate
         .keys()
         .load()
         .and_then(|pem| certificate.renew(&pem))
         .expect_err("half of it is new")
         .to_string();
-    assert!(told.contains("not the private key of the first certificate in"), "{told}");
+    assert!(message.contains("not the private key of the first certificate in"), "{message}");
     assert!(shows(&first) && !shows(&second), "the old one is shown on");
     copy("key");
     certificate.keys().load().and_then(|pem| certificate.renew(&pem)).expect("both are new");

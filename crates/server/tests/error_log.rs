@@ -72,7 +72,7 @@ impl Told {
     fn await_line(&mut self, what: &str) -> usize {
         let end = Instant::now() + PATIENCE;
         loop {
-            self.server.look();
+            self.server.observe();
             let text = read(&self.log);
             let times = text.matches(what).count();
             if times > 0 {
@@ -117,20 +117,20 @@ fn a_full_server_says_so_once_and_names_the_setting() {
     let _turn = alone();
     for driver in DRIVERS {
         let config = "reply = 0\nmax_connections = 2";
-        let Some(mut told) = Told::start_on(driver, config) else { continue };
-        let mut open: Vec<TcpStream> = (0..3).map(|_| told.connect()).collect();
+        let Some(mut message) = Told::start_on(driver, config) else { continue };
+        let mut open: Vec<TcpStream> = (0..3).map(|_| message.connect()).collect();
         assert!(ask(&mut open[1], GET).starts_with("HTTP/1.1 200"));
         let full = "warn: connections are full, 2 of 2: others wait unanswered; raise \
                     --max-connections, now 2; the descriptor limit of ";
-        assert_eq!(told.await_line(full), 1, "{driver}");
+        assert_eq!(message.await_line(full), 1, "{driver}");
         // The third takes the place of the first, and the server is as full as before.
         open.remove(0);
         assert!(ask(&mut open[1], GET).starts_with("HTTP/1.1 200"));
-        told.server.look();
-        assert_eq!(told.await_line(full), 1, "{driver}");
+        message.server.observe();
+        assert_eq!(message.await_line(full), 1, "{driver}");
         drop(open);
-        told.await_line("info: there is room for connections again: ");
-        let text = told.end();
+        message.await_line("info: there is room for connections again: ");
+        let text = message.end();
         assert_eq!(text.lines().count(), 2, "{driver}: {text}");
     }
 }
@@ -141,11 +141,11 @@ fn a_server_without_descriptors_says_what_was_answered_and_why() {
     let site = tempfile::tempdir().expect("a folder");
     std::fs::write(site.path().join("page"), "hello").expect("written");
     for driver in DRIVERS {
-        let Some(mut told) = Told::start_on(driver, &format!("dir = {:?}", site.path())) else {
+        let Some(mut message) = Told::start_on(driver, &format!("dir = {:?}", site.path())) else {
             continue;
         };
         let request = b"HEAD /page HTTP/1.1\r\nHost: a\r\n\r\n";
-        let mut early = told.connect();
+        let mut early = message.connect();
         assert!(ask(&mut early, b"HEAD / HTTP/1.1\r\nHost: a\r\n\r\n").starts_with("HTTP/1.1 403"));
         let socket = |_| rustix::net::socket(AddressFamily::INET, SocketType::STREAM, None);
         let late: Result<Vec<OwnedFd>, _> = (0..LATE).map(socket).collect();
@@ -155,63 +155,64 @@ fn a_server_without_descriptors_says_what_was_answered_and_why() {
         setrlimit(Resource::Nofile, Rlimit { current: Some(3), ..limit }).expect("less");
         let refused = ask(&mut early, request);
         for socket in &late {
-            rustix::net::connect(socket, &told.address).expect("the backlog takes it");
+            rustix::net::connect(socket, &message.address).expect("the backlog takes it");
         }
         let begin = Instant::now();
         let pauses = loop {
-            let counters = &told.server.overview().loops[0].engine;
+            let counters = &message.server.overview().loops[0].engine;
             let pauses = counters.value(pollux_engine::Counter::AcceptPauses);
             if pauses > 0 || begin.elapsed() > PATIENCE {
                 break pauses;
             }
             std::thread::yield_now();
         };
-        told.server.look();
+        message.server.observe();
         setrlimit(Resource::Nofile, limit).expect("as before");
         assert!(pauses > 0, "{driver}: the accept succeeded");
         assert!(refused.starts_with("HTTP/1.1 503"), "{driver}: {refused}");
         assert!(refused.contains("Retry-After: 1\r\n"), "{driver}: {refused}");
-        told.await_line("warn: /page was answered with 503: Too many open files (os error 24); ");
-        told.await_line(
+        message
+            .await_line("warn: /page was answered with 503: Too many open files (os error 24); ");
+        message.await_line(
             "connections open: Too many open files (os error 24); raise the descriptor",
         );
-        // Who waited is served in the end.
+        // The client that waited is served in the end.
         for socket in late {
             let head = ask(&mut ready(TcpStream::from(socket)), request);
             assert!(head.starts_with("HTTP/1.1 200"), "{driver}: {head}");
         }
-        told.end();
+        message.end();
     }
 }
 
 #[test]
-fn lines_that_the_access_log_lost_are_told_once_a_minute_with_the_reason() {
+fn lines_that_the_access_log_lost_are_reported_once_a_minute_with_the_reason() {
     let _turn = alone();
-    let mut told = Told::start("reply = 0\naccess_log = \"/dev/full\"");
-    let mut client = told.connect();
+    let mut message = Told::start("reply = 0\naccess_log = \"/dev/full\"");
+    let mut client = message.connect();
     ask(&mut client, GET);
-    told.await_line("warn: the access log /dev/full lost 1 line: No space left on device");
+    message.await_line("warn: the access log /dev/full lost 1 line: No space left on device");
     for _ in 0..5 {
         ask(&mut client, GET);
-        told.server.look();
+        message.server.observe();
     }
-    assert_eq!(told.await_line("the access log /dev/full lost"), 1);
-    let text = told.end();
+    assert_eq!(message.await_line("the access log /dev/full lost"), 1);
+    let text = message.end();
     assert!(text.contains("/dev/full lost 5 lines"), "the rest at the end: {text}");
 }
 
 #[test]
-fn a_client_that_speaks_tls_is_told_of_once_a_minute() {
+fn a_client_that_speaks_tls_is_reported_once_a_minute() {
     let _turn = alone();
-    let mut told = Told::start("reply = 0");
+    let mut message = Told::start("reply = 0");
     for _ in 0..3 {
-        let mut client = told.connect();
+        let mut client = message.connect();
         client.write_all(b"\x16\x03\x01\x00\xa5\x01\x00\x00\xa1\x03\x03").expect("sent");
         let mut answer = String::new();
         client.read_to_string(&mut answer).expect("an answer and the end");
         assert!(answer.starts_with("HTTP/1.1 400"), "{answer}");
     }
-    let told_of = "warn: 127.0.0.1 speaks TLS, which this server does not: use http://";
-    assert_eq!(told.await_line(told_of), 1);
-    assert!(told.end().contains("2 more like this (clients that speak TLS)"));
+    let expected = "warn: 127.0.0.1 speaks TLS, which this server does not: use http://";
+    assert_eq!(message.await_line(expected), 1);
+    assert!(message.end().contains("2 more like this (clients that speak TLS)"));
 }

@@ -44,7 +44,7 @@ fn answers(settings: &str, requests: &[&str]) -> Vec<String> {
 /// Why a server does not start, nor pass a check: the same words.
 fn refusal(settings: &str) -> String {
     let config = configured(settings);
-    let told = Server::start(&config).map(drop).expect_err(settings);
+    let message = Server::start(&config).map(drop).expect_err(settings);
     let words = |error: &dyn Error| {
         let (mut words, mut next) = (error.to_string(), error.source());
         while let Some(error) = next {
@@ -54,7 +54,7 @@ fn refusal(settings: &str) -> String {
         words
     };
     let checked = words(&Server::check(&config).expect_err(settings));
-    assert!(words(&told).ends_with(&checked), "{checked}: {}", words(&told));
+    assert!(words(&message).ends_with(&checked), "{checked}: {}", words(&message));
     checked
 }
 
@@ -102,13 +102,13 @@ fn an_application_in_one_page_gets_its_places_and_no_file_that_is_missing() {
     assert_eq!(codes, ["404", "404", "404", "404", "403", "405"]);
     // A page outside of the folder is none.
     for wrong in ["missing.html", "../etc/passwd", "/etc/passwd", "empty"] {
-        let told = refusal(&format!("{settings}\nspa = \"{wrong}\""));
-        assert!(told.contains("cannot be served: no file of "), "{wrong}: {told}");
+        let message = refusal(&format!("{settings}\nspa = \"{wrong}\""));
+        assert!(message.contains("cannot be served: no file of "), "{wrong}: {message}");
     }
 }
 
 #[test]
-fn own_pages_are_sent_with_the_status_and_its_fields_whoever_refuses() {
+fn own_pages_are_sent_with_the_status_and_its_fields_for_every_refusal() {
     let (folder, settings) = site();
     // As large as one may be: behind any head there is room for it.
     let large = "x".repeat(32 * 1024);
@@ -165,8 +165,11 @@ fn own_pages_are_sent_with_the_status_and_its_fields_whoever_refuses() {
     write(folder.path(), "large", &"x".repeat(32 * 1024 + 1));
     for wrong in ["large", "missing", ""] {
         let text = format!("{settings}\nerror_page = \"404 {}\"", page(wrong).display());
-        let told = refusal(&text);
-        assert!(told.contains("the page ") && told.contains(" cannot be served: "), "{told}");
+        let message = refusal(&text);
+        assert!(
+            message.contains("the page ") && message.contains(" cannot be served: "),
+            "{message}"
+        );
     }
 }
 
@@ -243,8 +246,8 @@ fn rules_are_for_the_paths_and_statuses_that_they_name() {
 }
 
 #[test]
-fn wrong_rules_origins_and_pages_are_told() {
-    for (text, told) in [
+fn wrong_rules_origins_and_pages_are_reported() {
+    for (text, message) in [
         ("response_field = \"set Content-Length: 1\"", "frames messages"),
         ("response_field = \"set ETag: x\"", "the server writes etag itself"),
         ("response_field = \"remove ETag\"", "only Server can be removed"),
@@ -261,7 +264,7 @@ fn wrong_rules_origins_and_pages_are_told() {
         let read: Result<ServeConfig, _> =
             Given::from_toml(&format!("dir = \".\"\n{text}"), "p").read();
         let mistakes = read.expect_err(text).to_string();
-        assert!(mistakes.contains(told), "{text}: {mistakes}");
+        assert!(mistakes.contains(message), "{text}: {mistakes}");
     }
 }
 

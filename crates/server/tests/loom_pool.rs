@@ -15,7 +15,7 @@ use loom::thread;
 use pool::{Admission, Idle, Pool, PoolLimits, Ticket};
 use std::sync::Arc;
 
-/// How often loom may take the processor from a thread that could go on.
+/// How often loom may take the processor from a thread that could continue.
 const PREEMPTIONS_MAX: usize = 3;
 
 fn explore(run: impl Fn() + Sync + Send + 'static) {
@@ -60,7 +60,7 @@ impl Connection {
     }
 }
 
-/// Who has what is on its way.
+/// The owners of what is on its way.
 const NOBODY: u32 = u32::MAX >> 1;
 
 /// What a thread was sent.
@@ -122,7 +122,7 @@ impl World {
             Admission::Own(found) | Admission::Other(found) => found,
             Admission::Open => open(),
             Admission::Wait(keeper) => {
-                assert_eq!(keeper, None, "nobody keeps one for itself");
+                assert_eq!(keeper, None, "no thread keeps one for itself");
                 match self.receive(by) {
                     Grant::Connection(connection) => {
                         connection.receive(by);
@@ -133,13 +133,13 @@ impl World {
             }
             Admission::Private | Admission::Full => unreachable!("neither is so here"),
         };
-        assert!(connection.is_held_by(by), "nobody else has it");
+        assert!(connection.is_held_by(by), "no other thread has it");
         connection
     }
 }
 
 #[test]
-fn nobody_waits_beside_a_free_connection_or_place() {
+fn no_request_waits_beside_a_free_connection_or_slot() {
     for closes in [false, true] {
         explore(move || {
             let world = World::new(1);
@@ -230,7 +230,7 @@ fn an_owner_that_takes_its_connection_back_and_a_taker_agree() {
         });
         // An event at its owner: claimed, or lost to the taker.
         if connection.0.compare_exchange(0, 1, SeqCst, SeqCst).is_ok() {
-            assert!(world.pool.remove(0, 0, &connection), "nobody else takes it off");
+            assert!(world.pool.remove(0, 0, &connection), "no other thread takes it off");
             world.close();
         }
         taking.join().expect("served");
@@ -241,7 +241,7 @@ fn an_owner_that_takes_its_connection_back_and_a_taker_agree() {
 }
 
 /// A thread waits for the connection that it had before another one took it, and has an event of it
-/// before it is told that it gets it back.
+/// before the message that gives it back.
 #[test]
 fn an_event_at_a_former_owner_that_waits_finds_the_connection_to_be_anothers() {
     explore(|| {

@@ -1,5 +1,5 @@
 //! Leaving the sandbox of a server from inside: a process starts a real one, with the configuration of a
-//! real one, and then tries everything that whoever took it over would try.
+//! real one, and then tries everything that an attacker would try who took it over.
 //!
 //! A sandbox binds the whole process and wants one without other threads, so each case is this program
 //! started anew, without the threads of a test harness.
@@ -57,7 +57,7 @@ struct Inside {
     server: Server,
     /// What it serves and what it does not.
     folder: PathBuf,
-    /// Of somebody else, who waits.
+    /// Of another process, which waits.
     elsewhere: TcpListener,
 }
 
@@ -105,7 +105,7 @@ impl Inside {
                 _ => panic!("{what}, confined {is_confined}: {outcome:?}"),
             }
         }
-        // Permissions bind everybody else.
+        // Permissions bind all other users.
         if is_confined && rustix::process::geteuid().is_root() {
             let empty = File::options()
                 .read(true)

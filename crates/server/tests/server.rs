@@ -140,19 +140,19 @@ fn draining_lets_a_started_request_finish_and_refuses_new_connections() {
     answer(&mut idle);
     server.drain();
     assert_eq!(idle.read(&mut [0; 9]).expect("the end"), 0);
-    let told = last_answer(&mut started, &GET[9..]);
-    assert!(told.contains("Connection: close\r\n") && told.ends_with("pollu"), "{told}");
+    let message = last_answer(&mut started, &GET[9..]);
+    assert!(message.contains("Connection: close\r\n") && message.ends_with("pollu"), "{message}");
     let ListenAddress::Tcp(address) = server.addresses()[0].clone() else { panic!("TCP") };
     server.join().expect("ended");
     assert_eq!(refusal(&address), ErrorKind::ConnectionRefused);
 }
 
 fn refusal(address: &SocketAddr) -> ErrorKind {
-    TcpStream::connect(address).expect_err("nobody listens").kind()
+    TcpStream::connect(address).expect_err("nothing listens").kind()
 }
 
 #[test]
-fn deadlines_close_on_the_kernel_too_and_are_told_apart() {
+fn deadlines_close_on_the_kernel_too_and_are_counted_apart() {
     let server = start("reply = 5\nheader_timeout = \"50ms\"\nidle_timeout = \"50ms\"");
     assert_eq!(last_answer(client(&server), b""), "");
     assert!(last_answer(client(&server), &GET[..9]).starts_with("HTTP/1.1 408 "));
@@ -253,25 +253,25 @@ fn refused(config: &ServeConfig) -> String {
 }
 
 /// Whether it says that this process has the address, and the way out.
-fn is_told_of_holder(told: &str) -> bool {
+fn names_holder(message: &str) -> bool {
     let holder = format!("(process {})", std::process::id());
-    told.contains("is in use by ") && told.contains(&holder) && told.contains("--listen")
+    message.contains("is in use by ") && message.contains(&holder) && message.contains("--listen")
 }
 
 #[test]
 fn what_cannot_be_started_says_why_and_leaves_nothing_behind() {
     let build = |text: &str| Given::from_toml(text, "test").read().expect("right");
     let missing = build("dir = \"/nowhere\"\nlisten = \"127.0.0.1:0\"");
-    let told = refused(&missing);
-    assert!(told.contains("/nowhere") && told.contains("No such file"), "{told}");
+    let message = refused(&missing);
+    assert!(message.contains("/nowhere") && message.contains("No such file"), "{message}");
     let first = start("reply = 1");
     let taken = build(&format!("reply = 1\nlisten = \"{}\"", first.addresses()[0]));
-    let told = refused(&taken);
-    assert!(is_told_of_holder(&told), "{told}");
+    let message = refused(&taken);
+    assert!(names_holder(&message), "{message}");
     let several = start("reply = 1\nthreads = 2");
     let shared = format!("reply = 1\nthreads = 2\nlisten = \"{}\"", several.addresses()[0]);
-    let told = refused(&build(&shared));
-    assert!(is_told_of_holder(&told), "{told}");
+    let message = refused(&build(&shared));
+    assert!(names_holder(&message), "{message}");
     end(several);
     let unix = "reply = 1\nlisten = \"127.0.0.1:0\"\ncontrol = \"unix:/nowhere/control\"";
     assert!(Server::start(&build(unix)).is_err());

@@ -38,11 +38,11 @@ fn signals_reopen_the_log_then_drain_then_end() {
         send(Number::HUP);
         wait_for(&log, || ask(&mut stream));
         wait_for(&errors, || ask(&mut stream));
-        let told = std::fs::read_to_string(&old_errors).expect("read");
-        assert!(told.contains("info: opening the logs again"), "{told}");
+        let message = std::fs::read_to_string(&old_errors).expect("read");
+        assert!(message.contains("info: opening the logs again"), "{message}");
         assert!(!std::fs::read_to_string(&old).expect("read").is_empty());
 
-        // Half a request keeps a draining server until it is told again.
+        // Half a request keeps a draining server until the second signal.
         stream.write_all(&GET[..9]).expect("sent");
         let mut idle = TcpStream::connect(address).expect("connected");
         idle.set_read_timeout(Some(PATIENCE)).expect("set");

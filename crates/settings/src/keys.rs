@@ -22,7 +22,7 @@ pub trait Table: Sized {
     /// Asks for every key and makes a value of what was said: what it does not ask for is unknown in
     /// files and has no flag.
     ///
-    /// Where a key is wrong its default stands in, and nobody sees what is made of it; what is judged
+    /// Where a key is wrong its default stands in, and the result is not used; what is judged
     /// of several keys together may ask [`Keys::is_wrong`] and [`Keys::is_right`] first.
     fn read(keys: &mut Keys<'_>) -> Self;
 }

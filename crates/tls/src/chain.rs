@@ -67,7 +67,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn dates_and_the_order_of_a_chain_are_told_and_nothing_of_a_sound_one() {
+    fn dates_and_the_order_of_a_chain_are_reported_and_nothing_of_a_sound_one() {
         let authority = |name: &str| {
             let mut params = CertificateParams::new(Vec::new()).expect("no name");
             params.distinguished_name.push(DnType::CommonName, name);

@@ -21,7 +21,7 @@ const REST_BYTES_MAX: usize = 1024;
 #[derive(Debug)]
 pub struct Layer {
     connection: Connection,
-    /// Decrypted bytes that nobody has used yet.
+    /// Decrypted bytes that were not used yet.
     plain: Vec<u8>,
     /// The peer has said that it sends no more (`close_notify`).
     is_closed: bool,
@@ -35,7 +35,7 @@ impl Layer {
         Self::of(connection.expect("the configuration was checked when it was made").into())
     }
 
-    /// The side of one who connects to a server of this name, which it is asked for and which its
+    /// The side of a client that connects to a server of this name, which it is asked for and which its
     /// certificate has to have.
     #[must_use]
     pub fn client(config: &Arc<ClientConfig>, name: &ServerName<'static>) -> Self {
@@ -55,7 +55,7 @@ impl Layer {
         !self.connection.is_handshaking()
     }
 
-    /// Whether the handshake took up an earlier session, so that nobody signed anything; false until it
+    /// Whether the handshake took up an earlier session, so that nothing was signed; false until it
     /// is through.
     #[must_use]
     pub fn is_resumed(&self) -> bool {
@@ -91,7 +91,7 @@ impl Layer {
         }
     }
 
-    /// Whether something was decrypted that nobody has used yet.
+    /// Whether something was decrypted that was not used yet.
     #[must_use]
     pub fn has_input(&self) -> bool {
         !self.plain.is_empty()

@@ -30,16 +30,16 @@ pub enum Trust {
     System,
     /// Those that the authorities in this PEM file have signed, and those in it.
     File(PathBuf),
-    /// Anybody's: the connection is encrypted, and it is not known with whom.
+    /// Of any server: the connection is encrypted, and the peer is not known.
     Anybody,
 }
 
 impl Trust {
-    /// What all connections of one who trusts so have in common: TLS 1.2 and 1.3, and by ALPN the
+    /// What all connections with this trust have in common: TLS 1.2 and 1.3, and by ALPN the
     /// protocol of this name, if it has one.
     ///
     /// # Errors
-    /// A file of certificates can't be used, or this system trusts nobody.
+    /// A file of certificates can't be used, or this system trusts no authority.
     pub fn config(&self, protocol: Option<&[u8]>) -> Result<Arc<ClientConfig>, TlsError> {
         let provider = Arc::new(ring::default_provider());
         let verifier: Arc<dyn ServerCertVerifier> = match self {
@@ -161,7 +161,7 @@ impl ServerCertVerifier for Named {
     }
 }
 
-/// Whether nothing is wrong with a certificate but who signed it, or that it is an authority's: such
+/// Whether nothing is wrong with a certificate but its signer, or that it is an authority's: such
 /// are most that a server has signed itself.
 pub(crate) fn is_of_the_issuer(error: &rustls::Error) -> bool {
     match error {

@@ -65,7 +65,7 @@ table! { keys, key;
         /// Times and amounts.
         pub limits: Limits = Limits::read(keys),
         /// How it is watched.
-        pub watching: Watching = Watching::read(keys),
+        pub monitoring: Monitoring = Monitoring::read(keys),
         /// Count how long requests take inside the loop, for /metrics
         pub is_timing_requests as "request_times": bool = key.switch(),
     }
@@ -162,8 +162,8 @@ table! { keys, key, default;
 table! { keys, key, default;
     /// How a server is watched.
     #[derive(Clone, PartialEq, Eq, Debug)]
-    pub struct Watching {
-        #[heading("Watching")]
+    pub struct Monitoring {
+        #[heading("Monitoring")]
         /// Log every answer to this file, or to - (standard output)
         pub access_log: Option<LogTarget> = key.optional(&log_target("-", LogTarget::Stdout)),
         /// Form of the log
@@ -185,7 +185,7 @@ table! { keys, key, default;
     => with_level
 }
 
-impl Watching {
+impl Monitoring {
     /// A quiet server says errors alone, where its level is not said.
     fn with_level(self, keys: &mut Keys<'_>) -> Self {
         match self.is_quiet && !keys.has("log_level") {
@@ -295,7 +295,7 @@ impl LogTarget {
     }
 }
 
-/// What the error log is told, each level with those before it.
+/// Level of the error log; each includes those before it.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum LogLevel {
     /// What the server should have done and could not.

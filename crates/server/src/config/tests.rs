@@ -24,15 +24,15 @@ fn the_defaults_of_the_table_are_right() {
     assert_eq!(config.limits.body_bytes_max, 1 << 20);
     assert_eq!((config.loops.threads, config.loops.listeners), (1, Listeners::Reuseport));
     assert!(
-        config.watching.stats.is_none()
-            && config.watching.control.is_none()
+        config.monitoring.stats.is_none()
+            && config.monitoring.control.is_none()
             && config.loops.poller.is_none()
     );
 }
 
 #[test]
 fn addresses_that_take_the_connections_of_each_other_are_refused_with_both() {
-    for (listen, told) in [
+    for (listen, message) in [
         ("\":81\", \"127.0.0.1:81\"", "[::]:81 takes connections to 127.0.0.1:81 as well"),
         ("\"0.0.0.0:81\", \"[::]:81\"", "[::]:81 takes connections to 0.0.0.0:81 as well"),
         ("\"127.0.0.1:81\", \"0.0.0.0:81\"", "0.0.0.0:81 takes connections to 127.0.0.1:81 as"),
@@ -40,7 +40,7 @@ fn addresses_that_take_the_connections_of_each_other_are_refused_with_both() {
         ("\"unix:a\", \"unix:a\"", "unix:a is given twice"),
     ] {
         let wrong = build(&format!("reply = 1\nlisten = [{listen}]")).expect_err(listen);
-        assert!(wrong.contains(told), "{wrong}");
+        assert!(wrong.contains(message), "{wrong}");
     }
     for listen in [
         "\":0\", \":0\"",
@@ -63,7 +63,7 @@ fn a_file_can_say_everything() {
     assert_eq!(config.listen.len(), 2);
     assert_eq!(config.loops.pin.expect("given").as_slice(), [0, 1]);
     assert_eq!(config.limits.connections_max, Some(9));
-    assert_eq!(config.watching.access_log, Some(LogTarget::Stdout));
+    assert_eq!(config.monitoring.access_log, Some(LogTarget::Stdout));
     assert_eq!(config.loops.poller.map(Driver::name), Some("epoll-et"));
     let Answer::Files(Files { has_listing, has_precompressed, .. }) = config.answer else {
         panic!("files were asked for");
@@ -72,10 +72,10 @@ fn a_file_can_say_everything() {
 }
 
 #[test]
-fn the_error_log_is_told_warnings_on_standard_error_unless_it_is_to_be_quiet() {
+fn the_error_log_has_warnings_on_standard_error_unless_it_is_to_be_quiet() {
     let of = |text: &str| {
         let config = build(&format!("reply = 1\n{text}")).expect("right");
-        (config.watching.error_log, config.watching.log_level)
+        (config.monitoring.error_log, config.monitoring.log_level)
     };
     assert_eq!(of(""), (LogTarget::Stderr, LogLevel::Warn));
     assert_eq!(of("quiet = true"), (LogTarget::Stderr, LogLevel::Error));
@@ -86,10 +86,10 @@ fn the_error_log_is_told_warnings_on_standard_error_unless_it_is_to_be_quiet() {
 }
 
 #[test]
-fn every_wrong_value_is_told_at_once() {
-    let told = build("reply = 1\nthreads = 0\nidle_timeout = \"5\"\npoller = \"kqueue\"");
+fn every_wrong_value_is_reported_at_once() {
+    let message = build("reply = 1\nthreads = 0\nidle_timeout = \"5\"\npoller = \"kqueue\"");
     assert_eq!(
-        told.expect_err("three mistakes"),
+        message.expect_err("three mistakes"),
         "p:2:11: threads = 0: expected a whole number from 1 to 1,024\n\
          p:3:16: idle_timeout = \"5\": a number without its unit; expected a duration from 1ms to \
          24h, such as 500ms, 10s or 1m30s\n\
@@ -105,10 +105,10 @@ fn exactly_one_answer_is_wanted() {
     let two = build("dir = \"x\"\nreply = 1").expect_err("two");
     assert_eq!(two, "p:1:7: dir: can't stand beside reply; expected one of them");
     assert!(build("reply = 1\necho = true").expect_err("two").contains("can't stand beside"));
-    let told = build("echo = true\nlisting = true").expect_err("no files");
-    assert_eq!(told, "p:2:11: listing: it is about files; expected dir as well");
-    let told = build("echo = true\nsplit_reply = true").expect_err("no fixed reply");
-    assert!(told.contains("expected reply as well"), "{told}");
+    let message = build("echo = true\nlisting = true").expect_err("no files");
+    assert_eq!(message, "p:2:11: listing: it is about files; expected dir as well");
+    let message = build("echo = true\nsplit_reply = true").expect_err("no fixed reply");
+    assert!(message.contains("expected reply as well"), "{message}");
 }
 
 #[test]

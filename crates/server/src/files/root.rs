@@ -1,7 +1,7 @@
 //! Opens files below one folder and nowhere else.
 //!
 //! The kernel resolves the path (`openat2(2)`, `RESOLVE_BENEATH`): neither `..`, nor an absolute
-//! path, nor a symbolic link leads out, whatever somebody renames meanwhile. Links that stay
+//! path, nor a symbolic link leads out, whatever is renamed meanwhile. Links that stay
 //! within the folder are followed, but not to what is hidden: a path without links is what it
 //! says (`RESOLVE_NO_SYMLINKS`); behind a link, the open file is asked for its name. No later
 //! rename makes that another file. The file sessions call this; it never reads a file's bytes.
@@ -47,7 +47,7 @@ pub(super) struct Meta {
     pub(super) inode: u64,
     /// Its file system: another one below the folder has the same numbers.
     pub(super) device: u64,
-    /// Last change of anything, in nanoseconds since 1970: nobody can set it back, as the time of the
+    /// Last change of anything, in nanoseconds since 1970: it cannot be set back, as the time of the
     /// content can be.
     pub(super) changed_ns: i128,
 }
@@ -79,7 +79,7 @@ impl Root {
     /// Opens the folder and tries the system call that every later open needs.
     ///
     /// # Errors
-    /// When it cannot be opened, is no folder, or the kernel lacks `openat2` (Linux 5.6).
+    /// When it cannot be opened, is not a folder, or the kernel lacks `openat2` (Linux 5.6).
     pub(super) fn open(path: &Path) -> Result<Self, ServerError> {
         let failed =
             |cause: Errno| ServerError::Root { path: path.to_owned(), cause: cause.into() };
@@ -124,7 +124,7 @@ impl Root {
     }
 
     fn openat(&self, path: &[u8], more: ResolveFlags) -> Result<OwnedFd, Errno> {
-        // NONBLOCK: opening a pipe that nobody writes to must not stop the loop.
+        // NONBLOCK: opening a pipe without a writer must not stop the loop.
         let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
         let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_MAGICLINKS | more;
         let mut last = Errno::AGAIN;
@@ -173,7 +173,7 @@ fn is_hidden_behind_links(path: &[u8]) -> bool {
 }
 
 /// What an open file is called now, from the root of the file system (`proc_pid_fd(5)`). Without
-/// /proc that is an error, as nobody can say whether it is hidden.
+/// /proc that is an error, as it cannot be known whether it is hidden.
 fn name(fd: &OwnedFd) -> Result<Vec<u8>, Refused> {
     let link = format!("/proc/self/fd/{}", fd.as_raw_fd());
     let name = rustix::fs::readlink(link, Vec::new()).map_err(Refused::Broken)?;
@@ -182,7 +182,7 @@ fn name(fd: &OwnedFd) -> Result<Vec<u8>, Refused> {
 
 fn refused(errno: Errno) -> Refused {
     match errno {
-        // XDEV: the path would have left the folder. That is nobody's business.
+        // XDEV: the path would have left the folder, which the client does not learn.
         Errno::NOENT | Errno::NOTDIR | Errno::XDEV | Errno::LOOP | Errno::NAMETOOLONG => {
             Refused::Missing
         }
@@ -236,11 +236,11 @@ mod tests {
     }
 
     #[test]
-    fn a_root_that_is_no_folder_is_refused_by_name() {
+    fn a_root_that_is_not_a_folder_is_refused_by_name() {
         let folder = tempfile::tempdir().expect("a folder");
         let file = folder.path().join("page");
         fs::write(&file, "x").expect("written");
-        let told = Root::open(&file).expect_err("a file").to_string();
-        assert!(told.contains("page"), "{told}");
+        let message = Root::open(&file).expect_err("a file").to_string();
+        assert!(message.contains("page"), "{message}");
     }
 }

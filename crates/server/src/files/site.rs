@@ -29,13 +29,13 @@ use super::media::content_type;
 use super::root::{Meta, Opened, Refused, Root};
 use crate::ServerCounters;
 use crate::ServerError;
-use crate::answer::{self, Answered, Left, Manner};
+use crate::answer::{self, Answered, Context, Left};
 use crate::common_fields::{Common, FIELDS_BYTES_MAX};
 use crate::config::Files;
 use crate::counters::ServerCounter;
 use crate::descriptors::remedy_for;
 use crate::log::{Event, Logs};
-use crate::rest::{Rest, read_exactly};
+use crate::unsent::{Unsent, read_exactly};
 
 /// Parts up to this size are read into the output behind their head; the loop sends the others.
 const READ_BYTES_MAX: u64 = 32 * 1024;
@@ -45,7 +45,7 @@ const HEAD_BYTES_MAX: usize = 1024;
 const SETTLED_S: u64 = 2;
 /// Longest tag: three numbers of 64 bits and more in hex, the name of a coding, and three dashes.
 const TAG_BYTES_MAX: usize = 72;
-/// What a folder is shown as.
+/// The file that is shown for a folder.
 const INDEX: &[u8] = b"index.html";
 /// Forms of a file, best first.
 const FORMS: [ContentCoding; 4] =
@@ -57,9 +57,9 @@ pub(crate) struct Site {
     root: Root,
     has_listing: bool,
     has_precompressed: bool,
-    /// What was compressed, where that is done.
+    /// The compressed files, where that is done.
     compressor: Option<RefCell<Compressor>>,
-    /// What is sent for pages that there are none of.
+    /// The file that is sent for pages that do not exist.
     spa: Option<Box<[u8]>>,
     /// Whether files go through another protocol, so that the loop can't send them.
     reads_all: bool,
@@ -125,17 +125,17 @@ impl Site {
         common: &Common,
         now_s: u64,
         request: &Request<'_>,
-        manner: Manner,
+        context: Context,
     ) -> Answered {
         let mut decoded = std::mem::take(&mut self.decoded);
-        let reply = Reply { site: self, common, now_s, request, manner };
+        let reply = Reply { site: self, common, now_s, request, context };
         let answered = reply.answer(actions, &mut decoded);
         self.decoded = decoded;
         answered
     }
 }
 
-/// What a folder is shown as.
+/// The path of the file that is shown for a folder.
 fn index_of(folder: &[u8]) -> Vec<u8> {
     let slash: &[u8] = if folder.is_empty() { b"" } else { b"/" };
     [folder, slash, INDEX].concat()
@@ -147,7 +147,7 @@ struct Reply<'a> {
     common: &'a Common,
     now_s: u64,
     request: &'a Request<'a>,
-    manner: Manner,
+    context: Context,
 }
 
 impl Reply<'_> {
@@ -173,7 +173,7 @@ impl Reply<'_> {
                 self.folder(actions, &opened, path.relative)
             }
             Ok(opened) if opened.meta.is_folder => self.redirect(actions, path.relative),
-            // A file is no folder, whatever the slash behind it says.
+            // A file is not a folder, whatever the slash behind it says.
             Ok(_) if path.is_directory => self.missing(actions, path.relative),
             Ok(file) => self.file(actions, Found { file, path: path.relative, coding: None }),
         }
@@ -221,7 +221,7 @@ impl Reply<'_> {
         match listing::page(folder.fd.as_fd(), &name, follow) {
             Ok(page) => {
                 let content_type = "text/html; charset=utf-8";
-                answer::document(actions, self.common, self.manner, content_type, page)
+                answer::document(actions, self.common, self.context, content_type, page)
             }
             Err(errno) => self.refuse(actions, Refused::of_use(errno), path),
         }
@@ -241,7 +241,7 @@ impl Reply<'_> {
             location.push_str(query);
         }
         let status = Status::MOVED_PERMANENTLY;
-        answer::page(actions, self.common, self.manner, status, |head| {
+        answer::page(actions, self.common, self.context, status, |head| {
             head.field("Location", location.as_bytes());
         })
     }
@@ -280,12 +280,12 @@ impl Reply<'_> {
             Outcome::NotModified => {
                 let status = Status::NOT_MODIFIED;
                 let add = |head: &mut HeadWriter<'_>| facts.write_validators(head);
-                answer::empty(actions, self.common, self.manner, status, add)
+                answer::empty(actions, self.common, self.context, status, add)
             }
             Outcome::PreconditionFailed => self.page(actions, Status::PRECONDITION_FAILED),
             Outcome::Unsatisfiable => {
                 let status = Status::RANGE_NOT_SATISFIABLE;
-                answer::page(actions, self.common, self.manner, status, |head| {
+                answer::page(actions, self.common, self.context, status, |head| {
                     head.content_range_unsatisfied(meta.len_bytes);
                 })
             }
@@ -351,7 +351,7 @@ impl Reply<'_> {
         Some(match evaluate(self.request.method, self.request.fields, &representation) {
             Outcome::NotModified => {
                 let add = |head: &mut HeadWriter<'_>| facts.write_validators(head);
-                answer::empty(actions, self.common, self.manner, Status::NOT_MODIFIED, add)
+                answer::empty(actions, self.common, self.context, Status::NOT_MODIFIED, add)
             }
             Outcome::PreconditionFailed => self.page(actions, Status::PRECONDITION_FAILED),
             Outcome::Whole | Outcome::Part(_) | Outcome::Unsatisfiable => {
@@ -364,18 +364,18 @@ impl Reply<'_> {
     /// Sends a file that is in memory.
     fn kept(&self, actions: &mut Actions<'_>, facts: &Facts<'_>, bytes: Arc<[u8]>) -> Answered {
         let status = Status::OK;
-        let mut head = self.common.begin(actions.spare(), status, self.manner.asked);
+        let mut head = self.common.begin(actions.spare(), status, self.context.asked);
         facts.write(&mut head);
         head.content_length(facts.whole_bytes);
-        self.manner.tone.write(&mut head);
-        let head_bytes = head.finish().expect("a call has room for a head");
+        self.context.persistence.write(&mut head);
+        let head_bytes = head.finish().expect("a head fits into a call");
         actions.advance(head_bytes);
-        if self.manner.is_head {
+        if self.context.is_head {
             return Answered::whole(status, 0);
         }
-        let mut rest = Rest::repeated(bytes, facts.whole_bytes);
-        let is_all_sent = rest.send(actions).expect("it is in memory");
-        let left = if is_all_sent { Left::Nothing } else { Left::Rest(Box::new(rest)) };
+        let mut unsent = Unsent::repeated(bytes, facts.whole_bytes);
+        let is_all_sent = unsent.send(actions).expect("it is in memory");
+        let left = if is_all_sent { Left::Nothing } else { Left::Unsent(Box::new(unsent)) };
         Answered { status, body_bytes: facts.whole_bytes, left }
     }
 
@@ -410,15 +410,15 @@ impl Reply<'_> {
         facts: &Facts<'_>,
         file: OwnedFd,
     ) -> Answered {
-        let mut head = self.common.begin(actions.spare(), status, self.manner.asked);
+        let mut head = self.common.begin(actions.spare(), status, self.context.asked);
         facts.write(&mut head);
         if status == Status::PARTIAL_CONTENT {
             head.content_range(part, facts.whole_bytes);
         }
         head.content_length(part.len_bytes);
-        self.manner.tone.write(&mut head);
-        let head_bytes = head.finish().expect("a call has room for a head");
-        if self.manner.is_head || part.len_bytes == 0 {
+        self.context.persistence.write(&mut head);
+        let head_bytes = head.finish().expect("a head fits into a call");
+        if self.context.is_head || part.len_bytes == 0 {
             actions.advance(head_bytes);
             return Answered::whole(status, 0);
         }
@@ -427,7 +427,7 @@ impl Reply<'_> {
             actions.advance(head_bytes);
             let range = FileRange { file, offset: part.offset, len: body_bytes };
             let left = if self.site.reads_all {
-                Left::Rest(Box::new(Rest::file(range)))
+                Left::Unsent(Box::new(Unsent::file(range)))
             } else {
                 actions.send_file(range);
                 Left::File
@@ -442,33 +442,33 @@ impl Reply<'_> {
                 actions.advance(head_bytes + body_bytes);
                 Answered::whole(status, part.len_bytes)
             }
-            // Nothing was sent yet, so the client can still be told.
+            // Nothing was sent yet, so the client can still get an error.
             Err(errno) => self.refuse(actions, Refused::of_use(errno), facts.path),
         }
     }
 
-    /// Answers that there is nothing to serve; what is not the client's doing is told.
+    /// Answers that there is nothing to serve; the error log gets what is not the client's doing.
     #[cold]
     fn refuse(&self, actions: &mut Actions<'_>, refused: Refused, path: &[u8]) -> Answered {
         let path = path.escape_ascii();
-        let tell = |event, text: &dyn Fn() -> String| {
+        let report = |event, text: &dyn Fn() -> String| {
             self.site.logs.errors.report(event, self.now_s, text);
         };
         let status = match refused {
             Refused::Missing => Status::NOT_FOUND,
             Refused::Forbidden => Status::FORBIDDEN,
             Refused::Exhausted(errno) => {
-                tell(Event::FileRefused, &|| {
+                report(Event::FileRefused, &|| {
                     let error = io::Error::from(errno);
                     format!("/{path} was answered with 503: {error}{}", remedy_for(&error))
                 });
                 let status = Status::UNAVAILABLE;
-                return answer::page(actions, self.common, self.manner, status, |head| {
+                return answer::page(actions, self.common, self.context, status, |head| {
                     head.field("Retry-After", b"1");
                 });
             }
             Refused::Broken(errno) => {
-                tell(Event::FileFailed, &|| {
+                report(Event::FileFailed, &|| {
                     format!("/{path} was answered with 500: {}", io::Error::from(errno))
                 });
                 Status::INTERNAL_ERROR
@@ -478,7 +478,7 @@ impl Reply<'_> {
     }
 
     fn page(&self, actions: &mut Actions<'_>, status: Status) -> Answered {
-        answer::page(actions, self.common, self.manner, status, |_| {})
+        answer::page(actions, self.common, self.context, status, |_| {})
     }
 }
 

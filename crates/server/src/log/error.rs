@@ -197,14 +197,14 @@ mod tests {
         assert_eq!(lines.len(), 5, "{lines:?}");
         assert_eq!(lines[0], "1994-11-06T08:49:37Z pollux serve: warn: file 0");
         let lines = written(&log, NOON_S + MINUTE_S, false);
-        let told = "995 more like this (files without a descriptor)";
-        assert!(lines.len() == 1 && lines[0].ends_with(told), "{lines:?}");
+        let expected = "995 more like this (files without a descriptor)";
+        assert!(lines.len() == 1 && lines[0].ends_with(expected), "{lines:?}");
         log.report(Event::FileRefused, NOON_S + MINUTE_S, || "again".to_owned());
         assert_eq!(written(&log, NOON_S + MINUTE_S, true).len(), 1);
     }
 
     #[test]
-    fn each_of_many_failed_reloads_is_told_at_once() {
+    fn each_of_many_failed_reloads_is_reported_at_once() {
         let log = ErrorLog::of("serve", LogLevel::Error);
         for number in 0..20 {
             log.report(Event::ReloadFailed, NOON_S + number, || format!("mistake {number}"));
@@ -234,7 +234,7 @@ mod tests {
     }
 
     #[test]
-    fn lines_that_a_full_disk_took_are_told_when_it_has_room() {
+    fn lines_lost_to_a_full_disk_are_reported_when_there_is_space_again() {
         let log = ErrorLog::of("serve", LogLevel::Warn);
         let mut writer = ErrorWriter::open(&LogTarget::File("/dev/full".into())).expect("opened");
         log.report(Event::FileFailed, NOON_S, || "one".to_owned());

@@ -32,7 +32,7 @@ pub(crate) enum Event {
     /// A backend answered wrongly, or not in time.
     BackendFailed,
     /// A backend came up or went down.
-    BackendTurned,
+    BackendHealth,
     /// What the server gave up at its start.
     Sandbox,
     /// What the server does by a signal.
@@ -55,7 +55,7 @@ impl Event {
         Self::RequestRefused,
         Self::BackendLost,
         Self::BackendFailed,
-        Self::BackendTurned,
+        Self::BackendHealth,
         Self::Sandbox,
         Self::Signal,
     ];
@@ -74,7 +74,7 @@ impl Event {
             | Self::TlsSpoken
             | Self::BackendLost
             | Self::BackendFailed
-            | Self::BackendTurned => LogLevel::Warn,
+            | Self::BackendHealth => LogLevel::Warn,
             Self::ConnectionsFree | Self::Sandbox | Self::Signal => LogLevel::Info,
             Self::RequestRefused => LogLevel::Debug,
         }
@@ -93,7 +93,7 @@ impl Event {
             Self::FileRefused | Self::FileFailed | Self::BackendLost | Self::BackendFailed => 5,
             // A signal was sent for each, and its sender waits for the outcome.
             Self::ReopenFailed | Self::ReloadFailed | Self::Certificate => 60,
-            Self::RequestRefused | Self::BackendTurned | Self::Signal => 60,
+            Self::RequestRefused | Self::BackendHealth | Self::Signal => 60,
         }
     }
 
@@ -112,7 +112,7 @@ impl Event {
             Self::TlsSpoken => "clients that speak TLS",
             Self::RequestRefused => "refused requests",
             Self::BackendLost => "connects to backends that failed",
-            Self::BackendTurned => "backends that came up or went down",
+            Self::BackendHealth => "backends that came up or went down",
             Self::BackendFailed => "answers of backends that failed",
             Self::Sandbox => "the sandbox",
             Self::Signal => "signals",

@@ -1,4 +1,4 @@
-//! What a master and its workers tell each other: frames over a stream.
+//! The messages of a master and its workers: frames over a stream.
 //!
 //! ```text
 //!  ┌──────┬───────────────┬─────────┐
@@ -22,7 +22,7 @@ pub(super) enum Kind {
     Failed,
     /// Worker: what it counted so far.
     Counts,
-    /// Worker: somebody asked for a reload; the text is how many were asked for so far.
+    /// Worker: a client of its control socket asked for a reload; the text is how many were asked for so far.
     Reload,
     /// Master: take no new connections, end with the open ones.
     Drain,
@@ -32,9 +32,9 @@ pub(super) enum Kind {
     Ended,
     /// Master: how reloads went, and how many of those that this worker asked for are answered.
     Reloads,
-    /// Worker: how backends stand, beside the settings. Master: as the worker was told at its start, and
-    /// how they did when it began to serve.
-    Standing,
+    /// Worker: the states of backends, beside the settings. Master: those that the worker got at its
+    /// start, and those at the moment when it began to serve.
+    BackendStates,
 }
 
 impl Kind {
@@ -47,7 +47,7 @@ impl Kind {
         Self::Reopen,
         Self::Ended,
         Self::Reloads,
-        Self::Standing,
+        Self::BackendStates,
     ];
 }
 
@@ -137,7 +137,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_frame_is_refused_before_it_is_waited_for() {
+    fn bytes_that_are_not_a_frame_are_refused_at_once() {
         for bytes in
             [&[0, 0, 0, 0, 0][..], &[99, 0, 0, 0, 0], &[1, 0xff, 0, 0, 0], &[1, 0, 0, 0, 1, 0xff]]
         {

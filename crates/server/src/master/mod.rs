@@ -8,20 +8,20 @@
 //!   gone ◄── in time, or killed ── Draining        dies: ────────────┘
 //! ```
 //!
-//! A worker is this program, started anew with the same words; there is no fork of a process that has
+//! A worker is this program, started anew with the same arguments; there is no fork of a process that has
 //! threads. It gets duplicates of the sockets, so a connection that waits in a queue outlives every
 //! worker. The master has one thread, opens no connection and reads no byte of a client.
 //!
 //! | part | one job |
 //! |---|---|
-//! | `holding` | the sockets, by what the settings say |
+//! | `sockets` | the sockets, by what the settings say |
 //! | `workers` | a worker as the master has it |
-//! | `boarding` | the master as a worker has it |
-//! | `frames` | what they tell each other |
+//! | `worker_process` | the master as a worker has it |
+//! | `frames` | the messages between both |
 
-mod boarding;
 mod frames;
-mod holding;
+mod sockets;
+mod worker_process;
 mod workers;
 
 use std::ffi::OsString;
@@ -37,12 +37,12 @@ use rustix::io::Errno;
 use crate::ServerError;
 use crate::proxy::ProxyConfig;
 use crate::stats::Ended;
-use crate::system::{Manager, PidFile, State as Told};
-pub use boarding::Boarding;
-use boarding::STANDING_END;
-pub(crate) use boarding::{Link, Order};
+use crate::system::{Manager, PidFile, State as Notice};
 use frames::{Frame, Kind};
-pub use holding::ProxySockets;
+pub use sockets::ProxySockets;
+use worker_process::STATES_END;
+pub use worker_process::WorkerProcess;
+pub(crate) use worker_process::{Link, Order};
 use workers::{State, Worker};
 
 /// For a worker to take connections: files are opened and rings made, nothing else.
@@ -50,7 +50,7 @@ const START_TIMEOUT: Duration = Duration::from_secs(30);
 /// Beyond the drain timeout, for a worker to end by itself.
 const DRAIN_GRACE: Duration = Duration::from_secs(5);
 /// For a worker whose link has ended to end itself.
-const DEAF_GRACE: Duration = Duration::from_secs(1);
+const CLOSED_GRACE: Duration = Duration::from_secs(1);
 /// The first wait before a worker that died is started again; it doubles each time.
 const RESTART_FIRST: Duration = Duration::from_millis(50);
 /// The longest.
@@ -70,14 +70,14 @@ pub struct Settings {
     pub file: String,
 }
 
-/// What the master is given by the command line.
-pub struct Ways {
-    /// The words behind the program's name.
-    pub words: Vec<OsString>,
+/// What the command line gives a master.
+pub struct CommandLine {
+    /// The arguments behind the program's name.
+    pub arguments: Vec<OsString>,
     /// Reads the settings anew; or says what is wrong with them.
     pub read: Box<dyn Fn() -> Result<Settings, String>>,
-    /// Tells the user.
-    pub say: Box<dyn Fn(&str)>,
+    /// Prints a line for the user.
+    pub print: Box<dyn Fn(&str)>,
 }
 
 /// Why a proxy ended unasked.
@@ -106,7 +106,7 @@ pub enum MasterError {
 
 /// A master that runs.
 pub struct Master {
-    ways: Ways,
+    command_line: CommandLine,
     settings: Settings,
     sockets: ProxySockets,
     workers: Vec<Worker>,
@@ -115,14 +115,14 @@ pub struct Master {
     reloads: Reloads,
     /// What workers counted that are gone.
     ended: Ended,
-    /// How backends stand, beside the settings, as the worker that serves has told.
-    standing: String,
+    /// The states of backends, beside the settings, that the worker that serves sent last.
+    states: String,
     restart: Restart,
     has_served: bool,
     is_ending: bool,
     manager: Manager,
-    /// When it was told last that the master works.
-    alive_told: Instant,
+    /// When the manager was last notified that the master works.
+    alive_notified: Instant,
     _pid_file: Option<PidFile>,
 }
 
@@ -132,7 +132,7 @@ struct Reloads {
     done: u64,
     failed: u64,
     why: String,
-    /// Somebody asked for one while another one was under way.
+    /// Another one was asked for while one was under way.
     is_wanted: bool,
 }
 
@@ -161,24 +161,24 @@ impl Master {
     ///
     /// # Errors
     /// [`MasterError::Listen`], [`MasterError::System`].
-    pub fn start(settings: Settings, ways: Ways) -> Result<Self, MasterError> {
+    pub fn start(settings: Settings, command_line: CommandLine) -> Result<Self, MasterError> {
         let sockets = ProxySockets::open(&settings.config)?;
         let pid_file =
-            settings.config.watching.pid_file.as_deref().map(PidFile::write).transpose()?;
+            settings.config.monitoring.pid_file.as_deref().map(PidFile::write).transpose()?;
         let mut master = Self {
-            ways,
+            command_line,
             settings,
             sockets,
             workers: Vec::new(),
             next: None,
             reloads: Reloads::default(),
             ended: Ended::default(),
-            standing: String::new(),
+            states: String::new(),
             restart: Restart { at: None, wait: RESTART_FIRST },
             has_served: false,
             is_ending: false,
             manager: Manager::of_environment(),
-            alive_told: Instant::now(),
+            alive_notified: Instant::now(),
             _pid_file: pid_file,
         };
         master.start_worker().map_err(|cause| MasterError::System { call: "spawn", cause })?;
@@ -197,27 +197,27 @@ impl Master {
                 self.on_signal(signal);
             }
             for at in 0..self.workers.len() {
-                for frame in self.workers[at].hear() {
+                for frame in self.workers[at].receive() {
                     self.on_frame(at, frame);
                 }
             }
-            self.bury()?;
+            self.reap()?;
             self.look_at_times();
-            self.tell_watchdog();
+            self.notify_watchdog();
             if self.is_ending && self.workers.is_empty() {
                 return Ok(());
             }
         }
     }
 
-    /// Says that it works, when that is due.
-    fn tell_watchdog(&mut self) {
+    /// Notifies the manager that the master works, when that is due.
+    fn notify_watchdog(&mut self) {
         let now = Instant::now();
         if let Some(every) = self.manager.alive_every()
-            && now.saturating_duration_since(self.alive_told) >= every
+            && now.saturating_duration_since(self.alive_notified) >= every
         {
-            self.alive_told = now;
-            self.manager.tell(Told::Alive);
+            self.alive_notified = now;
+            self.manager.notify(Notice::Alive);
         }
     }
 
@@ -247,11 +247,11 @@ impl Master {
             }
             Signal::Terminate | Signal::Interrupt => {
                 self.is_ending = true;
-                self.manager.tell(Told::Stopping);
+                self.manager.notify(Notice::Stopping);
                 self.restart.at = None;
                 let by = self.drain_end();
                 self.workers.iter_mut().for_each(|worker| drain(worker, by));
-                // Who comes now is better refused than left in a queue that nobody takes from.
+                // A connection now is better refused than left in a queue that no process accepts from.
                 let sockets = std::mem::take(&mut self.sockets);
                 remove(&sockets.paths(), &[]);
             }
@@ -264,7 +264,7 @@ impl Master {
         match kind {
             Kind::Ready => self.serves(at, &text),
             Kind::Failed => self.workers[at].failure = Some(text),
-            // Of one that drains as well: whoever asked it there waits there.
+            // Also of one that drains: the client that asked waits there.
             Kind::Reload => {
                 self.workers[at].asked = text.parse().unwrap_or_default();
                 self.reload();
@@ -272,11 +272,11 @@ impl Master {
             Kind::Counts => {
                 self.workers[at].counts = text;
                 if !is_serving {
-                    self.tell_of_ended();
+                    self.send_ended();
                 }
             }
-            Kind::Standing if is_serving => self.standing = text,
-            Kind::Standing | Kind::Drain | Kind::Reopen | Kind::Ended | Kind::Reloads => {}
+            Kind::BackendStates if is_serving => self.states = text,
+            Kind::BackendStates | Kind::Drain | Kind::Reopen | Kind::Ended | Kind::Reloads => {}
         }
     }
 
@@ -289,11 +289,12 @@ impl Master {
         }
         self.workers[at].state = State::Serving;
         self.restart.at = None;
-        if !std::mem::replace(&mut self.has_served, true) && !self.settings.config.watching.is_quiet
+        if !std::mem::replace(&mut self.has_served, true)
+            && !self.settings.config.monitoring.is_quiet
         {
-            banner.lines().for_each(|line| (self.ways.say)(line));
+            banner.lines().for_each(|line| (self.command_line.print)(line));
         }
-        self.manager.tell(Told::Ready);
+        self.manager.notify(Notice::Ready);
         let is_reload = self.next.as_ref().is_some_and(|next| next.2 == self.workers[at].id());
         if let Some((settings, sockets, id)) = self.next.take_if(|_| is_reload) {
             let old = std::mem::replace(&mut self.sockets, sockets);
@@ -301,20 +302,20 @@ impl Master {
             self.settings = settings;
             self.reloads.done += 1;
             self.reloads.why.clear();
-            (self.ways.say)(&format!("reloaded: process {id} serves"));
+            (self.command_line.print)(&format!("reloaded: process {id} serves"));
         }
-        if self.workers[at].standing != self.standing {
+        if self.workers[at].states != self.states {
             // It was changed while this one started.
-            let text = format!("{}{STANDING_END}{}", self.workers[at].standing, self.standing);
-            self.workers[at].tell(Kind::Standing, &text);
+            let text = format!("{}{STATES_END}{}", self.workers[at].states, self.states);
+            self.workers[at].send(Kind::BackendStates, &text);
         }
         let by = self.drain_end();
         for other in (0..self.workers.len()).filter(|other| *other != at) {
             drain(&mut self.workers[other], by);
         }
-        self.tell_of_ended();
-        // Whoever asked for it waits for the answer at a worker that ends now.
-        self.tell_of_reloads();
+        self.send_ended();
+        // The client that asked for it waits for the answer at a worker that ends now.
+        self.send_reloads();
         self.reload_if_wanted();
     }
 
@@ -324,13 +325,13 @@ impl Master {
             self.reloads.is_wanted = true;
             return;
         }
-        self.manager.tell(Told::Reloading);
-        // Who asks from now on may have written other settings.
+        self.manager.notify(Notice::Reloading);
+        // A request from now on may be about other settings.
         self.workers.iter_mut().for_each(|worker| worker.promised = worker.asked);
         if self.is_ending {
-            return self.reload_failed("the proxy has been told to end");
+            return self.reload_failed("the proxy is ending");
         }
-        let read = (self.ways.read)().and_then(|settings| {
+        let read = (self.command_line.read)().and_then(|settings| {
             let sockets = self.sockets.changed_to(&settings.config);
             Ok((settings, sockets.map_err(|error| error.to_string())?))
         });
@@ -354,14 +355,14 @@ impl Master {
     fn reload_failed(&mut self, why: &str) {
         self.reloads.failed += 1;
         why.clone_into(&mut self.reloads.why);
-        (self.ways.say)(&format!("not reloaded, the old settings stay: {why}"));
+        (self.command_line.print)(&format!("not reloaded, the old settings stay: {why}"));
         if !self.is_ending {
-            self.manager.tell(Told::Ready);
+            self.manager.notify(Notice::Ready);
         }
         for worker in self.workers.iter_mut().filter(|worker| worker.state == State::Serving) {
-            worker.tell(Kind::Reopen, "");
+            worker.send(Kind::Reopen, "");
         }
-        self.tell_of_reloads();
+        self.send_reloads();
         self.reload_if_wanted();
     }
 
@@ -371,22 +372,22 @@ impl Master {
         }
     }
 
-    /// Takes leave of workers that have ended.
-    fn bury(&mut self) -> Result<(), MasterError> {
+    /// Removes workers that have ended.
+    fn reap(&mut self) -> Result<(), MasterError> {
         let mut at = 0;
         while at < self.workers.len() {
             let Some(status) = self.workers[at].ended() else {
                 at += 1;
                 continue;
             };
-            // What it said last may have come with its end.
-            for frame in self.workers[at].hear() {
+            // Its last frames may have come with its end.
+            for frame in self.workers[at].receive() {
                 self.on_frame(at, frame);
             }
             let worker = self.workers.remove(at);
             self.ended.add_page(&worker.counts);
             self.ended_so(&worker, status)?;
-            self.tell_of_ended();
+            self.send_ended();
         }
         Ok(())
     }
@@ -405,7 +406,7 @@ impl Master {
         let is_last = !self.workers.iter().any(may_serve);
         if !self.is_ending && is_last && self.restart.at.is_none() {
             let wait = self.restart.after(worker.started, Instant::now());
-            (self.ways.say)(&format!("{why}; another one is started in {wait:?}"));
+            (self.command_line.print)(&format!("{why}; another one is started in {wait:?}"));
         }
         Ok(())
     }
@@ -420,12 +421,14 @@ impl Master {
                 }
                 State::Draining(by) if by <= now => {
                     let id = worker.id();
-                    (self.ways.say)(&format!("process {id} did not end in time and is killed"));
+                    (self.command_line.print)(&format!(
+                        "process {id} did not end in time and is killed"
+                    ));
                     worker.kill();
                 }
                 // It is gone, or about to be.
                 State::Serving if worker.fd().is_none() => {
-                    worker.state = State::Draining(now + DEAF_GRACE);
+                    worker.state = State::Draining(now + CLOSED_GRACE);
                 }
                 _ => {}
             }
@@ -434,7 +437,9 @@ impl Master {
             && let Err(error) = self.start_worker()
         {
             let wait = self.restart.after(now, now);
-            (self.ways.say)(&format!("no worker could be started: {error}; again in {wait:?}"));
+            (self.command_line.print)(&format!(
+                "no worker could be started: {error}; again in {wait:?}"
+            ));
         }
     }
 
@@ -448,7 +453,8 @@ impl Master {
 
     fn start_with(&mut self, sockets: &ProxySockets, file: &str) -> io::Result<u32> {
         let by = Instant::now() + START_TIMEOUT;
-        let worker = Worker::start(sockets, (&self.standing, file), &self.ways.words, by)?;
+        let worker =
+            Worker::start(sockets, (&self.states, file), &self.command_line.arguments, by)?;
         let id = worker.id();
         self.workers.push(worker);
         Ok(id)
@@ -459,25 +465,25 @@ impl Master {
     }
 
     /// Has the worker that serves show what others counted that don't.
-    fn tell_of_ended(&mut self) {
+    fn send_ended(&mut self) {
         let mut ended = self.ended.clone();
         let others = self.workers.iter().filter(|worker| worker.state != State::Serving);
         others.for_each(|worker| ended.add_page(&worker.counts));
         let page = ended.page();
-        self.tell_serving(Kind::Ended, &page);
+        self.send_to_serving(Kind::Ended, &page);
     }
 
-    fn tell_of_reloads(&mut self) {
+    fn send_reloads(&mut self) {
         let Reloads { done, failed, why, .. } = &self.reloads;
         for worker in &mut self.workers {
             let answered = worker.promised;
-            worker.tell(Kind::Reloads, &format!("{answered}\n{done} done, {failed} failed\n{why}"));
+            worker.send(Kind::Reloads, &format!("{answered}\n{done} done, {failed} failed\n{why}"));
         }
     }
 
-    fn tell_serving(&mut self, kind: Kind, text: &str) {
+    fn send_to_serving(&mut self, kind: Kind, text: &str) {
         for worker in self.workers.iter_mut().filter(|worker| worker.state == State::Serving) {
-            worker.tell(kind, text);
+            worker.send(kind, text);
         }
     }
 }
@@ -491,14 +497,14 @@ impl Drop for Master {
 fn drain(worker: &mut Worker, by: Instant) {
     if matches!(worker.state, State::Starting(_) | State::Serving) {
         worker.state = State::Draining(by);
-        worker.tell(Kind::Drain, "");
+        worker.send(Kind::Drain, "");
     }
 }
 
-/// Removes unix sockets that nobody listens on any more.
+/// Removes unix sockets on which nothing listens any more.
 fn remove(paths: &[PathBuf], but: &[PathBuf]) {
     for path in paths.iter().filter(|path| !but.contains(path)) {
-        // Somebody may have removed it already.
+        // It may have been removed already.
         let _ = std::fs::remove_file(path);
     }
 }

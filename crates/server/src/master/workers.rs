@@ -11,9 +11,9 @@ use std::time::{Duration, Instant};
 
 use rustix::fs::{MemfdFlags, memfd_create};
 
-use super::boarding::{STANDING_END, VARIABLE};
 use super::frames::{Frame, Frames, Garbled, Kind};
-use super::holding::{ProxySockets, left_open};
+use super::sockets::{ProxySockets, left_open};
+use super::worker_process::{STATES_END, VARIABLE};
 
 /// The name of workers in lists of processes.
 const NAME: &str = "pollux-proxy-worker";
@@ -40,7 +40,7 @@ pub(super) struct Worker {
     link: UnixStream,
     frames: Frames,
     /// Nothing more comes from it.
-    is_deaf: bool,
+    is_closed: bool,
     pub(super) state: State,
     pub(super) started: Instant,
     /// Reloads that were asked for through it so far.
@@ -48,7 +48,7 @@ pub(super) struct Worker {
     /// Those of them that are answered when the reload under way is.
     pub(super) promised: u64,
     /// How backends stood when it was started.
-    pub(super) standing: String,
+    pub(super) states: String,
     /// What it counted, as a page.
     pub(super) counts: String,
     /// Why it could not start.
@@ -56,28 +56,28 @@ pub(super) struct Worker {
 }
 
 impl Worker {
-    /// Starts this program once more, with the words of the same command line, these sockets and
-    /// the text of the settings, behind how backends stood for the worker before. Only a process of one thread may do so: descriptors are open for
-    /// every child meanwhile.
+    /// Starts this program once more, with the arguments of the same command line, these sockets and
+    /// the text of the settings, behind the states of the backends at the worker before. Only a process
+    /// of one thread may do so: descriptors are open for every child meanwhile.
     ///
     /// # Errors
     /// No descriptor or no process is left.
     pub(super) fn start(
         sockets: &ProxySockets,
-        (standing, settings): (&str, &str),
-        words: &[OsString],
+        (states, settings): (&str, &str),
+        arguments: &[OsString],
         by: Instant,
     ) -> io::Result<Self> {
         let (link, theirs) = UnixStream::pair()?;
         let mut file = File::from(memfd_create("pollux-settings", MemfdFlags::CLOEXEC)?);
-        write!(file, "{standing}{STANDING_END}{settings}")?;
+        write!(file, "{states}{STATES_END}{settings}")?;
         file.rewind()?;
         let (theirs, file) = (left_open(&theirs)?, left_open(&file)?);
         let (copies, text) = sockets.for_child()?;
         let left = format!("{} {} {text}", theirs.as_raw_fd(), file.as_raw_fd());
         let mut command = Command::new("/proc/self/exe");
         // A signal of the terminal is for the master.
-        command.arg0(NAME).args(words).env(VARIABLE, left).process_group(0);
+        command.arg0(NAME).args(arguments).env(VARIABLE, left).process_group(0);
         let child = command.stdin(Stdio::null()).spawn();
         drop((copies, theirs, file));
         let child = child?;
@@ -88,10 +88,10 @@ impl Worker {
             promised: 0,
             link,
             frames: Frames::default(),
-            is_deaf: false,
+            is_closed: false,
             state: State::Starting(by),
             started: Instant::now(),
-            standing: standing.to_owned(),
+            states: states.to_owned(),
             counts: String::new(),
             failure: None,
         })
@@ -103,46 +103,46 @@ impl Worker {
 
     /// Readable when the worker has said something, or is gone; none once it is.
     pub(super) fn fd(&self) -> Option<BorrowedFd<'_>> {
-        (!self.is_deaf).then(|| self.link.as_fd())
+        (!self.is_closed).then(|| self.link.as_fd())
     }
 
-    /// Tells it something. One that does not listen is killed by its time.
-    pub(super) fn tell(&mut self, kind: Kind, text: &str) {
+    /// Sends it a frame. A worker that does not read is killed when its time is over.
+    pub(super) fn send(&mut self, kind: Kind, text: &str) {
         let bytes = Frame::new(kind, text).bytes();
         let set = |is_on| self.link.set_nonblocking(is_on);
-        let told = set(false)
+        let sent = set(false)
             .and_then(|()| self.link.set_write_timeout(Some(WRITE_TIMEOUT)))
             .and_then(|()| (&self.link).write_all(&bytes))
             .and_then(|()| set(true));
-        if told.is_err() {
-            self.is_deaf = true;
+        if sent.is_err() {
+            self.is_closed = true;
         }
     }
 
     /// What it has said since the last call.
-    pub(super) fn hear(&mut self) -> Vec<Frame> {
-        let mut heard = Vec::new();
+    pub(super) fn receive(&mut self) -> Vec<Frame> {
+        let mut received = Vec::new();
         let mut piece = [0; 64 * 1024];
-        while !self.is_deaf {
+        while !self.is_closed {
             match self.link.read(&mut piece) {
-                Ok(0) => self.is_deaf = true,
+                Ok(0) => self.is_closed = true,
                 Ok(len) => self.frames.feed(&piece[..len]),
                 Err(error) if error.kind() == ErrorKind::Interrupted => continue,
                 Err(error) if error.kind() == ErrorKind::WouldBlock => break,
-                Err(_) => self.is_deaf = true,
+                Err(_) => self.is_closed = true,
             }
             loop {
                 match self.frames.next() {
-                    Ok(Some(frame)) => heard.push(frame),
+                    Ok(Some(frame)) => received.push(frame),
                     Ok(None) => break,
                     Err(Garbled) => {
-                        self.is_deaf = true;
+                        self.is_closed = true;
                         break;
                     }
                 }
             }
         }
-        heard
+        received
     }
 
     /// How it ended, once it has.

@@ -1,5 +1,5 @@
 //! How requests and upstream connections of one loop come together: the backend is chosen, a connection
-//! found, opened or waited for, and what is free again goes to whoever waits.
+//! found, opened or waited for, and a connection that is free again goes to a request that waits.
 //!
 //! | a connection | goes |
 //! |---|---|
@@ -32,11 +32,11 @@ pub(super) struct Exchanger {
     passing: Arc<Passing>,
     /// None until the loop is there.
     inbox: Option<Inbox<Message>>,
-    mail: Vec<Message>,
+    messages: Vec<Message>,
     /// Other loops can have the connections of this one.
     is_sharing: bool,
     /// Links that became idle in this turn and will be shared.
-    resting: Vec<u32>,
+    newly_idle: Vec<u32>,
     /// Tickets so far.
     tickets: u64,
     /// Requests for whose connections the loop had no room, in the order of their tries.
@@ -45,9 +45,18 @@ pub(super) struct Exchanger {
 
 impl Exchanger {
     pub(super) fn new(me: u32, passing: Arc<Passing>) -> Self {
-        let (inbox, mail, resting) = (None, Vec::new(), Vec::new());
+        let (inbox, messages, newly_idle) = (None, Vec::new(), Vec::new());
         let without_room = VecDeque::new();
-        Self { me, passing, inbox, mail, is_sharing: false, resting, tickets: 0, without_room }
+        Self {
+            me,
+            passing,
+            inbox,
+            messages,
+            is_sharing: false,
+            newly_idle,
+            tickets: 0,
+            without_room,
+        }
     }
 
     /// A new ticket for the exchange of that number.
@@ -68,13 +77,13 @@ impl ProxyShared {
     /// a new one, or one to wait for. Says which backend that is; where all are drained the first one, for
     /// its address.
     pub(super) fn assign(&mut self, at: u32) -> usize {
-        let exchange = self.exchanges.look(at);
+        let exchange = self.exchanges.get(at);
         let (group, failed) = (exchange.group, exchange.backend);
         let Some(backend) = self.choose(group, failed, exchange.key) else {
             self.end_by(at, Fault::AllDrained);
             return self.groups[group].members.start;
         };
-        let exchange = self.exchanges.get(at);
+        let exchange = self.exchanges.get_mut(at);
         exchange.tries += 1;
         exchange.backend = Some(backend);
         self.proxied.backends()[backend].begun.add(1);
@@ -87,7 +96,7 @@ impl ProxyShared {
             return backend;
         }
         let has_here = self.links.has_here(backend);
-        // What became idle in this turn is nobody else's yet.
+        // A connection that became idle in this turn is not shared yet.
         if has_here && is_sharing && !(is_limited && pool.is_busy(backend)) {
             pool.release(backend);
             self.reuse_here(at, backend);
@@ -102,11 +111,11 @@ impl ProxyShared {
             Admission::Wait(keeper) => {
                 self.proxied.count(ProxyCounter::Queued);
                 let now = self.now.at;
-                let exchange = self.exchanges.get(at);
+                let exchange = self.exchanges.get_mut(at);
                 exchange.ticket = Some(ticket);
                 exchange.times.queued.get_or_insert(now);
                 if self.backends[backend].is_down() {
-                    // All are. Whoever finds it down after this has told those that wait.
+                    // All are. A check that finds it down after this moves those that wait.
                     self.leave_queue(at);
                     self.end_by(at, Fault::ConnectFailed);
                 } else if let Some(keeper) = keeper {
@@ -153,8 +162,8 @@ impl ProxyShared {
         let now = self.now.at;
         let link = self.links.begin(backend, Some(at));
         let tls = self.tls_to(backend, Mode::Http);
-        self.links.get(link).tls = tls.clone();
-        let exchange = self.exchanges.get(at);
+        self.links.get_mut(link).tls = tls.clone();
+        let exchange = self.exchanges.get_mut(at);
         (exchange.link, exchange.is_reused) = (Some(link), false);
         exchange.times.assigned.get_or_insert(now);
         self.proxied.count(ProxyCounter::Connects);
@@ -173,14 +182,14 @@ impl ProxyShared {
     /// Gives the exchange a connection of this loop. Its session is still to be woken.
     fn reuse(&mut self, at: u32, link: u32) {
         self.proxied.count(ProxyCounter::Reuses);
-        let taken = self.links.get(link);
+        let taken = self.links.get_mut(link);
         (taken.exchange, taken.idle) = (Some(at), Idle::No);
         self.note_connection(at, link);
     }
 
     fn note_connection(&mut self, at: u32, link: u32) {
         let now = self.now.at;
-        let exchange = self.exchanges.get(at);
+        let exchange = self.exchanges.get_mut(at);
         (exchange.link, exchange.is_reused) = (Some(link), true);
         exchange.times.assigned.get_or_insert(now);
         exchange.times.connected = Some(now);
@@ -188,7 +197,7 @@ impl ProxyShared {
 
     /// Gives the exchange an idle connection that this loop had put down.
     fn take_own(&mut self, at: u32, backend: usize, pooled: Arc<Pooled>) {
-        match pooled.seat(self.exchanger.me) {
+        match pooled.link_of(self.exchanger.me) {
             Some(link) => self.reuse(at, link),
             None => self.take_over(Some(at), backend, pooled),
         }
@@ -200,18 +209,18 @@ impl ProxyShared {
         let me = self.exchanger.me;
         self.exchanger.passing.took(me, &pooled);
         // It was here before, and this loop has not let go of it yet.
-        let (link, errand) = if let Some(link) = pooled.seat(me) {
-            let back = self.links.get(link);
+        let (link, errand) = if let Some(link) = pooled.link_of(me) {
+            let back = self.links.get_mut(link);
             (back.exchange, back.idle) = (at, Idle::No);
             (back.is_woken, back.is_cut) = (false, false);
             let id = back.id.take().expect("a connection that was idle has its session");
             (link, Errand::TakeBack(id))
         } else {
             let link = self.links.begin(backend, at);
-            pooled.set_seat(me, Some(link));
+            pooled.set_link(me, Some(link));
             let socket = Arc::clone(&pooled.socket);
             let tls = pooled.tls.clone();
-            self.links.get(link).pooled = Some(pooled);
+            self.links.get_mut(link).pooled = Some(pooled);
             let session = ProxySession::upstream(link, tls);
             let deadline = self.deadline(self.limits.connect_timeout);
             (link, Errand::TakeOver { socket, owner: me, session, deadline })
@@ -224,7 +233,7 @@ impl ProxyShared {
 
     /// The exchange that this ticket is of, if it waits still: it waits no more.
     fn granted(&mut self, ticket: Ticket) -> Option<u32> {
-        let exchange = self.exchanges.get(ticket.at);
+        let exchange = self.exchanges.get_mut(ticket.at);
         exchange.ticket.take_if(|known| *known == ticket)?;
         // Its deadline was that of the queue.
         (exchange.was_queued, exchange.is_client_woken) = (true, true);
@@ -233,23 +242,23 @@ impl ProxyShared {
     }
 
     /// The backend is down: requests that wait for it go elsewhere.
-    pub(super) fn move_all_on(&mut self, backend: usize) {
+    pub(super) fn reassign_all(&mut self, backend: usize) {
         for ticket in self.exchanger.passing.evict(self.exchanger.me, backend) {
-            self.move_on(ticket, backend);
+            self.reassign(ticket, backend);
         }
     }
 
     /// A request that has waited for a backend that is down goes to another one, which it may have to wait
     /// for, or fails at once when there is none.
-    fn move_on(&mut self, ticket: Ticket, backend: usize) {
+    fn reassign(&mut self, ticket: Ticket, backend: usize) {
         let Some(at) = self.granted(ticket) else { return };
         self.proxied.backends()[backend].ended.add(1);
-        let (now, group) = (self.now.at, self.exchanges.look(at).group);
+        let (now, group) = (self.now.at, self.exchanges.get(at).group);
         let mut members = self.groups[group].members.clone();
         if members.any(|member| self.backends[member].share(now) > 0) {
             self.proxied.count(ProxyCounter::MovedOn);
             // It has not had a connection.
-            self.exchanges.get(at).tries -= 1;
+            self.exchanges.get_mut(at).tries -= 1;
             self.assign(at);
             self.nudge(at);
         } else {
@@ -258,7 +267,7 @@ impl ProxyShared {
     }
 
     /// The loop has no room for the connection that was opened for the exchange: an idle one makes room,
-    /// and the exchange waits for that, as for a place in a queue. False when as many wait as may.
+    /// and the exchange waits for that, as in a queue. False when as many wait as may.
     pub(super) fn wait_for_room(&mut self, at: u32) -> bool {
         if self.exchanger.without_room.len() >= self.limits.queue_max {
             return false;
@@ -266,7 +275,7 @@ impl ProxyShared {
         self.part(at);
         self.proxied.count(ProxyCounter::Queued);
         let (now, ticket) = (self.now.at, self.exchanger.ticket(at));
-        let exchange = self.exchanges.get(at);
+        let exchange = self.exchanges.get_mut(at);
         exchange.ticket = Some(ticket);
         exchange.times.queued.get_or_insert(now);
         // Its deadline is that of a queue from now on.
@@ -283,7 +292,7 @@ impl ProxyShared {
     pub(super) fn room_is_free(&mut self) {
         while let Some(ticket) = self.exchanger.without_room.pop_front() {
             let Some(at) = self.granted(ticket) else { continue };
-            let exchange = self.exchanges.get(at);
+            let exchange = self.exchanges.get_mut(at);
             // That was not a try, nor has the backend failed.
             exchange.tries -= 1;
             let backend = exchange.backend.take().expect("one was chosen");
@@ -297,7 +306,7 @@ impl ProxyShared {
     fn close_idle(&mut self) {
         let Exchanger { me, ref passing, is_sharing, .. } = self.exchanger;
         let link = if let Some(link) = self.links.take_oldest_here() {
-            let backend = self.links.get(link).backend;
+            let backend = self.links.get_mut(link).backend;
             if is_sharing {
                 passing.pool.release(backend);
             } else {
@@ -305,12 +314,12 @@ impl ProxyShared {
             }
             link
         } else if let Some((backend, pooled)) = passing.pool.oldest(me) {
-            let Some(link) = pooled.seat(me) else {
-                // No loop watches it: it is closed with its last name.
+            let Some(link) = pooled.link_of(me) else {
+                // No loop watches it: it is closed with its last owner.
                 drop(pooled);
-                return self.place_is_free(backend);
+                return self.may_open_another(backend);
             };
-            self.links.get(link).idle = Idle::No;
+            self.links.get_mut(link).idle = Idle::No;
             link
         } else {
             return;
@@ -321,14 +330,14 @@ impl ProxyShared {
 
     /// Has an exchange that has no connection, and waits for none, end by this fault.
     fn end_by(&mut self, at: u32, fault: Fault) {
-        let exchange = self.exchanges.get(at);
+        let exchange = self.exchanges.get_mut(at);
         (exchange.fault, exchange.is_client_woken) = (Some(fault), true);
         self.errands.push_back(Errand::Wake(exchange.client));
     }
 
     /// The exchange waits no more for a connection.
     pub(super) fn leave_queue(&mut self, at: u32) {
-        let exchange = self.exchanges.get(at);
+        let exchange = self.exchanges.get_mut(at);
         let (Some(ticket), Some(backend)) = (exchange.ticket.take(), exchange.backend) else {
             return;
         };
@@ -339,8 +348,8 @@ impl ProxyShared {
 
     /// Has the upstream connection of the exchange, if it is there, send what there is.
     pub(super) fn nudge(&mut self, at: u32) {
-        let Some(link) = self.exchanges.get(at).link else { return };
-        let link = self.links.get(link);
+        let Some(link) = self.exchanges.get_mut(at).link else { return };
+        let link = self.links.get_mut(link);
         if let Some(id) = link.id
             && !std::mem::replace(&mut link.is_woken, true)
         {
@@ -354,27 +363,27 @@ impl ProxyShared {
     /// Keeps an upstream connection for another request; false when it has to be closed.
     pub(super) fn park(&mut self, link: u32, actions: &mut Actions<'_>) -> bool {
         let me = self.exchanger.me;
-        let backend = self.links.get(link).backend;
+        let backend = self.links.get_mut(link).backend;
         // One that began with a client's address is that client's.
-        let is_anybodys = self.group_of(backend).sends_header.is_none();
+        let is_for_all = self.group_of(backend).sends_header.is_none();
         let passing = &self.exchanger.passing;
-        if self.is_draining || !is_anybodys || !passing.pool.reserve(backend) {
+        if self.is_draining || !is_for_all || !passing.pool.reserve(backend) {
             self.proxied.count(ProxyCounter::Refused);
             return false;
         }
         if passing.loops() > 1 && actions.can_share() {
-            let parked = self.links.get(link);
+            let parked = self.links.get_mut(link);
             if parked.pooled.is_none() {
                 let Some(socket) = actions.share(me) else {
                     passing.pool.release(backend);
                     return false;
                 };
                 let pooled = Pooled::new(socket, parked.tls.take(), passing.loops());
-                pooled.set_seat(me, Some(link));
+                pooled.set_link(me, Some(link));
                 parked.pooled = Some(pooled);
             }
             self.exchanger.is_sharing = true;
-            self.exchanger.resting.push(link);
+            self.exchanger.newly_idle.push(link);
             self.links.keep_here(link);
         } else if !self.keep_private(link, backend) {
             return false;
@@ -403,7 +412,7 @@ impl ProxyShared {
                         self.nudge(at);
                         return true;
                     }
-                    self.exchanger.passing.pool.book(backend);
+                    self.exchanger.passing.pool.reserve_anyway(backend);
                 }
             }
         }
@@ -411,11 +420,11 @@ impl ProxyShared {
 
     /// The turn is over: what became idle in it is put down, for any loop.
     pub(super) fn put_down(&mut self) {
-        while let Some(link) = self.exchanger.resting.pop() {
+        while let Some(link) = self.exchanger.newly_idle.pop() {
             if !self.links.unkeep_here(link) {
                 continue;
             }
-            let put = self.links.get(link);
+            let put = self.links.get_mut(link);
             put.idle = Idle::Shelved;
             let backend = put.backend;
             let Some(pooled) = put.pooled.clone() else { continue };
@@ -429,9 +438,9 @@ impl ProxyShared {
                 self.reuse(at, link);
                 self.nudge(at);
             } else {
-                self.exchanger.passing.pool.book(backend);
+                self.exchanger.passing.pool.reserve_anyway(backend);
                 self.links.keep_here(link);
-                self.exchanger.resting.push(link);
+                self.exchanger.newly_idle.push(link);
             }
         }
     }
@@ -439,7 +448,7 @@ impl ProxyShared {
     /// Takes an idle connection, for which something happened, from where others could take it.
     /// False when it was not there.
     pub(super) fn unshelve(&mut self, link: u32) -> bool {
-        let taken = self.links.get(link);
+        let taken = self.links.get_mut(link);
         if taken.idle != Idle::Shelved {
             return false;
         }
@@ -452,23 +461,23 @@ impl ProxyShared {
     /// Forgets an upstream connection that is gone, or that another loop has taken over.
     pub(super) fn end_link(&mut self, link: u32, is_taken_over: bool) {
         let me = self.exchanger.me;
-        let backend = self.links.get(link).backend;
+        let backend = self.links.get_mut(link).backend;
         if self.links.unkeep_here(link) {
             let pool = &self.exchanger.passing.pool;
             if self.exchanger.is_sharing { pool.release(backend) } else { pool.unkeep(backend, me) }
         }
         self.unshelve(link);
-        if let Some(pooled) = &self.links.get(link).pooled {
-            pooled.set_seat(me, None);
+        if let Some(pooled) = &self.links.get_mut(link).pooled {
+            pooled.set_link(me, None);
         }
         self.links.end(link);
         if !is_taken_over {
-            self.place_is_free(backend);
+            self.may_open_another(backend);
         }
     }
 
     /// There may be one connection more to the backend.
-    fn place_is_free(&mut self, backend: usize) {
+    fn may_open_another(&mut self, backend: usize) {
         while let Some(ticket) = self.exchanger.passing.closed(self.exchanger.me, backend) {
             if let Some(at) = self.granted(ticket) {
                 return self.open_for(at, backend);
@@ -485,31 +494,31 @@ impl ProxyShared {
         exchanger.inbox = Some(exchanger.passing.open(exchanger.me, waker));
     }
 
-    /// Does what other loops have sent.
-    pub(super) fn read_mail(&mut self) {
+    /// Handles the messages of other loops.
+    pub(super) fn read_messages(&mut self) {
         let Some(inbox) = &mut self.exchanger.inbox else { return };
-        inbox.drain(&mut self.exchanger.mail);
-        if self.exchanger.mail.is_empty() {
+        inbox.drain(&mut self.exchanger.messages);
+        if self.exchanger.messages.is_empty() {
             return;
         }
-        let mut mail = std::mem::take(&mut self.exchanger.mail);
-        for message in mail.drain(..) {
+        let mut messages = std::mem::take(&mut self.exchanger.messages);
+        for message in messages.drain(..) {
             match message {
                 Message::Connection(ticket, backend, pooled) => {
                     pooled.socket.receive(self.exchanger.me);
                     let at = self.granted(ticket);
                     self.take_over(at, backend, pooled);
                 }
-                Message::Place(ticket, backend) => match self.granted(ticket) {
+                Message::MayOpen(ticket, backend) => match self.granted(ticket) {
                     Some(at) => self.open_for(at, backend),
-                    None => self.place_is_free(backend),
+                    None => self.may_open_another(backend),
                 },
-                Message::MoveOn(ticket, backend) => self.move_on(ticket, backend),
+                Message::MoveOn(ticket, backend) => self.reassign(ticket, backend),
                 Message::GiveUp(backend) => self.give_up(backend),
                 Message::LetGo(link) => self.let_go(link),
             }
         }
-        self.exchanger.mail = mail;
+        self.exchanger.messages = messages;
     }
 
     /// Closes an idle connection that only this loop can use.
@@ -524,7 +533,7 @@ impl ProxyShared {
 
     /// Has a connection that was idle end.
     fn cut(&mut self, link: u32) {
-        let link = self.links.get(link);
+        let link = self.links.get_mut(link);
         link.is_cut = true;
         let id = link.id.expect("an idle connection is connected");
         self.errands.push_back(Errand::Wake(id));

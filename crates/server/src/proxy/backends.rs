@@ -1,7 +1,7 @@
-//! The backends as all loops of a proxy know them: who may have requests, and how many.
+//! The backends as all loops of a proxy know them: which may have requests, and how many.
 //!
 //! ```text
-//!           `fall` failures in a row                    told by the control socket
+//!           `fall` failures in a row                    orders of the control socket
 //!   Up ─────────────────────────────► Down       Ready ◄──────────────────────────► Drain
 //!    ▲   checks: `rise` good ones      │
 //!    └── without checks: after a while ┘         weight: 1 to 256
@@ -62,7 +62,7 @@ pub struct Backend {
 
 /// A change of health, for the log.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Turned {
+pub(super) enum HealthChange {
     Up,
     Down,
 }
@@ -172,7 +172,7 @@ impl Backend {
     }
 
     /// It answered a request.
-    pub(super) fn answered(&self, now: Moment) -> Option<Turned> {
+    pub(super) fn answered(&self, now: Moment) -> Option<HealthChange> {
         if self.failures.load(Relaxed) == 0 {
             return None;
         }
@@ -182,7 +182,7 @@ impl Backend {
     }
 
     /// It failed a request or a check.
-    pub(super) fn failed(&self, now: Moment) -> Option<Turned> {
+    pub(super) fn failed(&self, now: Moment) -> Option<HealthChange> {
         self.good_checks.store(0, Relaxed);
         let failures = self.failures.fetch_add(1, Relaxed).saturating_add(1);
         if failures < self.rules.fall {
@@ -203,7 +203,7 @@ impl Backend {
     }
 
     /// It passed a check.
-    pub(super) fn passed_check(&self, now: Moment) -> Option<Turned> {
+    pub(super) fn passed_check(&self, now: Moment) -> Option<HealthChange> {
         self.failures.store(0, Relaxed);
         if !self.is_down() {
             return None;
@@ -212,7 +212,7 @@ impl Backend {
         if good < self.rules.rise { None } else { self.turn(false, now) }
     }
 
-    fn turn(&self, is_down: bool, now: Moment) -> Option<Turned> {
+    fn turn(&self, is_down: bool, now: Moment) -> Option<HealthChange> {
         // Of several loops that find out together one has the change.
         if self.is_down.swap(is_down, Relaxed) == is_down {
             return None;
@@ -222,7 +222,7 @@ impl Backend {
         if is_down {
             self.falls.fetch_add(1, Relaxed);
         }
-        Some(if is_down { Turned::Down } else { Turned::Up })
+        Some(if is_down { HealthChange::Down } else { HealthChange::Up })
     }
 }
 
@@ -283,13 +283,13 @@ mod tests {
             assert_eq!(backend.answered(at(0)), None, "a good answer ends the row");
         }
         assert_eq!((backend.failed(at(1)), backend.failed(at(1))), (None, None));
-        assert_eq!(backend.failed(at(1)), Some(Turned::Down));
+        assert_eq!(backend.failed(at(1)), Some(HealthChange::Down));
         assert_eq!((backend.share(at(1000)), backend.falls()), (0, 1));
-        assert_eq!(backend.answered(at(2)), None, "an old request is no check");
+        assert_eq!(backend.answered(at(2)), None, "an old request is not a check");
         assert_eq!(backend.passed_check(at(2)), None);
         assert_eq!(backend.failed(at(2)), None);
         assert_eq!(backend.passed_check(at(2)), None, "the row began anew");
-        assert_eq!(backend.passed_check(at(20)), Some(Turned::Up));
+        assert_eq!(backend.passed_check(at(20)), Some(HealthChange::Up));
         let shares = [20, 21, 25, 30, 1000].map(|second| backend.share(at(second)));
         assert_eq!(shares, [500, 1_000, 5_000, 10_000, 10_000], "it starts slowly");
     }
@@ -297,11 +297,11 @@ mod tests {
     #[test]
     fn without_checks_it_is_tried_again_after_a_while() {
         let backend = backend(HealthRules { has_checks: false, fall: 1, ..RULES });
-        assert_eq!(backend.failed(at(0)), Some(Turned::Down));
+        assert_eq!(backend.failed(at(0)), Some(HealthChange::Down));
         assert_eq!((backend.share(at(4)), backend.share(at(5))), (0, 500));
         assert_eq!(backend.failed(at(5)), None);
         assert_eq!((backend.share(at(9)), backend.share(at(10))), (0, 500));
-        assert_eq!(backend.answered(at(10)), Some(Turned::Up));
+        assert_eq!(backend.answered(at(10)), Some(HealthChange::Up));
     }
 
     #[test]

@@ -108,7 +108,7 @@ impl Balancer {
             }
         }
         let is_by_hash = matches!(self.how, Balance::Client | Balance::Path);
-        // Whoever can have a connection now comes before those that have none; a hash stays.
+        // Backends with a free connection come before those without; a hash stays.
         let is_free = |choice: &Choice| choice.share > 0 && !choice.is_busy;
         if !is_by_hash && self.choices.iter().any(is_free) {
             let busy = self.choices.iter_mut().filter(|choice| choice.is_busy);
@@ -163,7 +163,7 @@ impl Balancer {
         if load(self.choices[second]) < load(self.choices[first]) { second } else { first }
     }
 
-    /// Every backend draws a lot by key and place; when one goes, only its keys move (rendezvous
+    /// Every backend draws a lot by key and place; when one framing, only its keys move (rendezvous
     /// hashing, Thaler and Ravishankar).
     fn by_hash(&self, key: u64) -> usize {
         let lot = |at: usize| {
@@ -187,7 +187,7 @@ fn load(choice: Choice) -> u128 {
     (u128::from(choice.in_use) + 1) * 1_000_000_000 / u128::from(choice.share.max(1))
 }
 
-/// FNV-1a: keys are short, and nobody gains by making them meet.
+/// FNV-1a: keys are short, and a collision is of no use to an attacker.
 pub(super) fn hash(key: &[u8]) -> u64 {
     key.iter().fold(0xcbf2_9ce4_8422_2325, |hash, byte| {
         (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3)

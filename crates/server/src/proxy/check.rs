@@ -25,13 +25,13 @@ pub enum Check {
 
 /// One check under way.
 #[derive(Debug)]
-pub(super) struct Look {
+pub(super) struct CheckSession {
     backend: usize,
     /// Whether it has passed; none when it says nothing of the backend.
     verdict: Option<bool>,
 }
 
-impl Look {
+impl CheckSession {
     pub(super) fn new(backend: usize) -> Self {
         Self { backend, verdict: Some(false) }
     }

@@ -25,15 +25,15 @@ use pollux_http::{
     BodyReader, Method, Parsed, ProxyHeader, Rejection, Request, RequestKind, Status,
 };
 
+use super::accounting::{address_text, note_line};
 use super::balance::{Balance, hash};
-use super::booking::{address_text, note_line};
+use super::channel::Frame;
 use super::fault::Fault;
-use super::repeats::{Asker, RequestFacts};
-use super::request::{self, Manner};
+use super::head_cache::{RequestFacts, RequestKey};
+use super::request::{self, Context};
 use super::response::is_idempotent;
 use super::shared::ProxyShared;
-use super::way::Frame;
-use crate::counters::{ServerCounter, place};
+use crate::counters::{ServerCounter, index_of};
 use crate::first_line::is_blank;
 
 /// How long a drained proxy waits for a request on a connection: one that was on its way has arrived
@@ -101,7 +101,7 @@ impl Client {
         }
     }
 
-    /// What a backend is told of it in front of a connection.
+    /// Its PROXY head in front of a connection to a backend.
     fn header(&self, actions: &Actions<'_>) -> ProxyHeader {
         if let Some(header) = &self.header {
             return **header;
@@ -245,7 +245,7 @@ impl Client {
             CloseCause::SlowReader => Some(Fault::ClientTimeout),
             _ => Some(Fault::ClientGone),
         });
-        self.book(shared, at, fault);
+        self.record(shared, at, fault);
         shared.end(at);
     }
 
@@ -271,7 +271,7 @@ impl Client {
             self.peer = Some(address_text(actions));
         }
         let facts = RequestFacts {
-            method: place(request.method),
+            method: index_of(request.method),
             kind: RequestKind::of(request.method),
             is_idempotent: is_idempotent(request.method),
             minor: request.version_minor,
@@ -283,10 +283,10 @@ impl Client {
             },
         };
         let (at, backend) = self.enter(shared, actions, facts);
-        let front = shared.entrances.get(self.front);
+        let front = shared.frontends.get(self.front);
         let peer = self.peer.as_deref().unwrap_or_default();
         let host = request.host();
-        let manner = Manner {
+        let context = Context {
             peer,
             host: host.unwrap_or(&shared.backends[backend].host),
             is_secure: self.is_secure,
@@ -295,8 +295,8 @@ impl Client {
             rules: &front.rules.request,
             max_forwards,
         };
-        let exchange = shared.exchanges.get(at);
-        let wishes = request::write(exchange.request.head(), request, &manner);
+        let exchange = shared.exchanges.get_mut(at);
+        let wishes = request::write(exchange.request.head(), request, &context);
         let reader = BodyReader::new(request.framing, &shared.head_limits);
         let frame = match request.framing {
             pollux_http::Framing::Chunked => Frame::Chunks,
@@ -311,7 +311,7 @@ impl Client {
             shared.counters.add(ServerCounter::Bodies, 1);
         } else if host.is_some() && !wishes.upgrade && request.method != Method::Options {
             let last = shared.repeats.request.get_or_insert_default();
-            let by = Asker { front: self.front, is_secure: self.is_secure, peer };
+            let by = RequestKey { front: self.front, is_secure: self.is_secure, peer };
             last.note(head, by, exchange.request.head(), &exchange.line, facts);
         }
         self.set_busy_deadline(shared, actions, at);
@@ -325,12 +325,15 @@ impl Client {
         actions: &mut Actions<'_>,
         input: &[u8],
     ) -> Option<(u32, usize)> {
-        let by =
-            Asker { front: self.front, is_secure: self.is_secure, peer: self.peer.as_deref()? };
+        let by = RequestKey {
+            front: self.front,
+            is_secure: self.is_secure,
+            peer: self.peer.as_deref()?,
+        };
         let last = shared.repeats.request.take_if(|last| last.is(input, by))?;
         shared.counters.count_request_at(last.facts.method);
         let (at, _) = self.enter(shared, actions, last.facts);
-        let exchange = shared.exchanges.get(at);
+        let exchange = shared.exchanges.get_mut(at);
         exchange.request.head().extend_from_slice(&last.written);
         exchange.request.begin_without_body();
         exchange.line.extend_from_slice(&last.line);
@@ -353,7 +356,7 @@ impl Client {
             shared.exchange(at).header = self.header(actions);
         }
         let backend = shared.assign(at);
-        let exchange = shared.exchanges.get(at);
+        let exchange = shared.exchanges.get_mut(at);
         exchange.request.keep_sent();
         exchange.front = self.front;
         exchange.kind = facts.kind;
@@ -373,16 +376,17 @@ impl Client {
         input: &[u8],
     ) -> usize {
         let exchange = shared.exchange(at);
-        let way = &mut exchange.request;
-        if way.is_whole && !exchange.is_tunnel {
+        let channel = &mut exchange.request;
+        if channel.is_whole && !exchange.is_tunnel {
             if !input.is_empty() {
                 actions.pause_input();
             }
             shared.wake_upstream(at, actions);
             return 0;
         }
-        let before = way.body_bytes;
-        let used = if exchange.is_tunnel { Ok(way.take_raw(input)) } else { way.take(input) };
+        let before = channel.body_bytes;
+        let used =
+            if exchange.is_tunnel { Ok(channel.take_raw(input)) } else { channel.take(input) };
         let used = match used {
             Ok(used) => used,
             Err(rejection) => {
@@ -392,7 +396,7 @@ impl Client {
             }
         };
         let (body_bytes, is_full, is_whole) =
-            (way.body_bytes - before, way.is_full(), way.is_whole);
+            (channel.body_bytes - before, channel.is_full(), channel.is_whole);
         shared.counters.add(ServerCounter::BodyBytes, body_bytes);
         let exchange = shared.exchange(at);
         exchange.is_client_paused = is_full && !is_whole;
@@ -422,7 +426,7 @@ fn max_forwards(request: &Request<'_>) -> Result<Option<u64>, ()> {
     }
 }
 
-/// Whose connection it is when nobody in front says so.
+/// Whose connection it is when no proxy in front says so.
 pub(super) fn header_of(actions: &Actions<'_>) -> ProxyHeader {
     let destination = match actions.local() {
         Some(ListenAddress::Tcp(destination)) => Some(destination),

@@ -38,7 +38,7 @@ named! {
     Reuses = "reuses",
     /// Upstream connections that were taken over from another thread.
     TakenOver = "taken_over",
-    /// Upstream connections that were found ended, or with bytes that nobody asked for, when they were
+    /// Upstream connections that were found ended, or with bytes that no request asked for, when they were
     /// taken over.
     Stale = "stale",
     /// Upstream connections that were not kept because enough are, or because the proxy ends.

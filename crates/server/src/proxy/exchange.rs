@@ -8,15 +8,15 @@
 //!
 //! The client's session owns it: it is there from a sound request head to the end of its answer,
 //! and gone when the client is. The upstream connection that has it is known by its link; both
-//! ways of that knowledge change together, in [`ProxyShared`](super::ProxyShared), so neither ever
+//! directions of that knowledge change together, in [`ProxyShared`](super::ProxyShared), so neither ever
 //! names one that is gone.
 
 use pollux_engine::{ConnectionId, Moment};
 use pollux_http::{ProxyHeader, RequestKind};
 
+use super::channel::Channel;
 use super::fault::Fault;
 use super::pool::Ticket;
-use super::way::Way;
 
 /// A request under way.
 #[derive(Debug)]
@@ -30,13 +30,13 @@ pub(super) struct Exchange {
     pub(super) link: Option<u32>,
     /// Its place in the queue for one.
     pub(super) ticket: Option<Ticket>,
-    /// It waits no more, which the client has not been told yet.
+    /// It waits no more, which the client's session does not know yet.
     pub(super) was_queued: bool,
     /// Whether that one was idle before.
     pub(super) is_reused: bool,
     /// The group of backends that may have it.
     pub(super) group: usize,
-    /// Whose it is, where the backend is told in front of the connection.
+    /// Whose it is, where a PROXY head says so in front of the connection.
     pub(super) header: ProxyHeader,
     /// The backend that had it last.
     pub(super) backend: Option<usize>,
@@ -63,8 +63,8 @@ pub(super) struct Exchange {
     pub(super) interims: u32,
     pub(super) is_tunnel: bool,
     pub(super) fault: Option<Fault>,
-    pub(super) request: Way,
-    pub(super) response: Way,
+    pub(super) request: Channel,
+    pub(super) response: Channel,
     pub(super) status: u16,
     pub(super) times: Times,
     /// The request's method and target for the log; empty without one.
@@ -109,8 +109,8 @@ impl Exchange {
             interims: 0,
             is_tunnel: false,
             fault: None,
-            request: Way::default(),
-            response: Way::default(),
+            request: Channel::default(),
+            response: Channel::default(),
             status: 0,
             times: Times::default(),
             line: Vec::new(),
@@ -145,7 +145,7 @@ impl Exchange {
         }
     }
 
-    /// As new, but for the room of its ways.
+    /// As new, but for the room of its channels.
     fn reset(&mut self) {
         self.request.reset();
         self.response.reset();
@@ -180,7 +180,7 @@ impl Exchanges {
         at
     }
 
-    /// Makes the number free; nobody names it any more.
+    /// Makes the number free; nothing names it any more.
     pub(super) fn end(&mut self, at: u32) {
         let exchange = &mut self.all[at as usize];
         debug_assert!(exchange.link.is_none(), "an upstream connection still has it");
@@ -189,11 +189,11 @@ impl Exchanges {
         self.free.push(at);
     }
 
-    pub(super) fn get(&mut self, at: u32) -> &mut Exchange {
+    pub(super) fn get_mut(&mut self, at: u32) -> &mut Exchange {
         &mut self.all[at as usize]
     }
 
-    pub(super) fn look(&self, at: u32) -> &Exchange {
+    pub(super) fn get(&self, at: u32) -> &Exchange {
         &self.all[at as usize]
     }
 

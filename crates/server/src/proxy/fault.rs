@@ -10,12 +10,12 @@ use pollux_engine::CloseCause;
 use pollux_http::Status;
 use rustix::io::Errno;
 
-/// Who is to blame.
+/// The side that is to blame.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Party {
-    /// Who asked.
+    /// The side that asked.
     Client,
-    /// Who was to answer.
+    /// The side that was to answer.
     Upstream,
     /// The proxy itself: its limits, its configuration.
     Proxy,
@@ -121,7 +121,7 @@ impl Fault {
         }
     }
 
-    /// Name in the access log and in metrics; begins with who is to blame.
+    /// Name in the access log and in metrics; begins with the side that is to blame.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {

@@ -8,7 +8,7 @@ use pollux_http::{Fields, decimal};
 /// What becomes of a field.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Kind {
-    /// It goes on.
+    /// It is passed on.
     EndToEnd,
     /// It ends here, or is written anew from what was understood.
     Dropped,
@@ -32,7 +32,7 @@ pub(crate) enum Kind {
     MaxForwards,
 }
 
-/// Fields that are not for everybody who passes a message on, by length.
+/// Fields that not every proxy passes on, by length.
 const KNOWN: &[(&str, Kind)] = &[
     ("te", Kind::Dropped),
     ("date", Kind::Date),

@@ -52,14 +52,14 @@ impl Group {
 
 /// The front ends, by the addresses that they listen on.
 #[derive(Clone, Debug)]
-pub(super) struct Entrances {
+pub(super) struct FrontendTable {
     all: Vec<Frontend>,
     /// For each, where its clients speak TLS.
     secured: Vec<Option<Arc<ServerConfig>>>,
     by_address: Vec<(ListenAddress, usize)>,
 }
 
-impl Entrances {
+impl FrontendTable {
     /// `addresses` are those that the kernel gave, in the order of the configuration.
     pub(super) fn new(config: &ProxyConfig, addresses: &[ListenAddress]) -> Self {
         let places = config.frontends.iter().enumerate();
@@ -125,7 +125,7 @@ mod tests {
         let listens = ["127.0.0.1:80", "[::]:80", "0.0.0.0:81", "[::1]:81", "unix:/a", "unix:/b"];
         let read = |text: &str| text.parse::<ListenAddress>().expect("an address");
         let by_address = listens.iter().map(|text| read(text)).zip(0..).collect();
-        let entrances = Entrances { all: Vec::new(), secured: Vec::new(), by_address };
+        let frontends = FrontendTable { all: Vec::new(), secured: Vec::new(), by_address };
         for (local, place) in [
             ("127.0.0.1:80", 0),
             ("[::ffff:127.0.0.1]:80", 0),
@@ -135,7 +135,7 @@ mod tests {
             ("[::1]:81", 3),
             ("unix:/b", 5),
         ] {
-            assert_eq!(entrances.find(&read(local)), place, "{local}");
+            assert_eq!(frontends.find(&read(local)), place, "{local}");
         }
     }
 }

@@ -77,11 +77,11 @@ impl Links {
         }
     }
 
-    pub(super) fn get(&mut self, at: u32) -> &mut Link {
+    pub(super) fn get_mut(&mut self, at: u32) -> &mut Link {
         &mut self.all[at as usize]
     }
 
-    pub(super) fn look(&self, at: u32) -> &Link {
+    pub(super) fn get(&self, at: u32) -> &Link {
         &self.all[at as usize]
     }
 

@@ -1,4 +1,4 @@
-//! What both sides of a stream know: the bytes on their way, who is there, and how it ends.
+//! What both sides of a stream know: the bytes under way, the sides that are there, and how it ends.
 //!
 //! The sessions of [`Stream`](super::stream::Stream) find it by its number.
 
@@ -8,15 +8,15 @@ use pollux_engine::{Actions, ConnectionId, Errand, Moment, Pipe};
 use pollux_http::ProxyHeader;
 
 use super::balance::hash;
+use super::channel::Channel;
 use super::config::Mode;
 use super::counters::ProxyCounter;
 use super::fault::Fault;
 use super::session::ProxySession;
 use super::shared::ProxyShared;
-use super::way::Way;
 use crate::log::{Entry, Proxied};
 
-/// A side of a pair: what it sends goes into the way of the same number.
+/// A side of a pair: what it sends goes into the channel of the same number.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Side {
     Client = 0,
@@ -32,7 +32,7 @@ impl Side {
     }
 }
 
-/// What a way has in a pipe.
+/// What a channel has in a pipe.
 #[derive(Debug, Default)]
 pub(super) enum Piped {
     #[default]
@@ -48,7 +48,7 @@ pub(super) enum Piped {
 pub(super) struct Pair {
     /// None for a side that is not there yet, or gone.
     pub(super) ids: [Option<ConnectionId>; 2],
-    pub(super) ways: [Way; 2],
+    pub(super) channels: [Channel; 2],
     pub(super) piped: [Piped; 2],
     /// No side is encrypted: bytes may stay in the kernel.
     pub(super) is_spliced: bool,
@@ -64,7 +64,7 @@ pub(super) struct Pair {
     pub(super) tries: usize,
     /// One side was cut: the other one has to be.
     pub(super) fault: Option<Fault>,
-    pub(super) is_booked: bool,
+    pub(super) is_recorded: bool,
     pub(super) began: Moment,
     pub(super) connected: Option<Moment>,
     pub(super) first_byte: Option<Moment>,
@@ -73,7 +73,7 @@ pub(super) struct Pair {
 }
 
 impl Pair {
-    /// That of a client who has no backend yet. Whose connection it is stands in `header`.
+    /// That of a client that has no backend yet. Whose connection it is stands in `header`.
     pub(super) fn new(
         client: ConnectionId,
         group: usize,
@@ -86,7 +86,7 @@ impl Pair {
             .map_or_else(String::new, |source| source.ip().to_canonical().to_string());
         Self {
             ids: [Some(client), None],
-            ways: Default::default(),
+            channels: Default::default(),
             piped: Default::default(),
             is_spliced,
             is_paused: [false; 2],
@@ -99,7 +99,7 @@ impl Pair {
             backend: usize::MAX,
             tries: 0,
             fault: None,
-            is_booked: false,
+            is_recorded: false,
             began: now,
             connected: None,
             first_byte: None,
@@ -110,12 +110,12 @@ impl Pair {
     /// Whether nothing that this side said is still to be sent.
     pub(super) fn is_empty(&self, side: Side) -> bool {
         let piped = &self.piped[side as usize];
-        self.ways[side as usize].is_empty() && matches!(piped, Piped::Nothing)
+        self.channels[side as usize].is_empty() && matches!(piped, Piped::Nothing)
     }
 
     /// Whether all that this side will say was sent.
     pub(super) fn is_done(&self, side: Side) -> bool {
-        self.ways[side as usize].is_whole && self.is_empty(side)
+        self.channels[side as usize].is_whole && self.is_empty(side)
     }
 }
 
@@ -140,7 +140,7 @@ impl Pairs {
         }
     }
 
-    pub(super) fn get(&mut self, at: u32) -> &mut Pair {
+    pub(super) fn get_mut(&mut self, at: u32) -> &mut Pair {
         self.all[at as usize].as_mut().expect("a pair is there as long as one of its sides")
     }
 
@@ -158,11 +158,11 @@ impl Pairs {
 /// Begins a connection to the backend whose turn it is.
 pub(super) fn connect(shared: &mut ProxyShared, at: u32) {
     let now = shared.now.at;
-    let pair = shared.pairs.get(at);
+    let pair = shared.pairs.get_mut(at);
     let (group, key) = (pair.group, hash(pair.peer.as_bytes()));
     let failed = (pair.tries > 0).then_some(pair.backend);
     let chosen = shared.choose(group, failed, key);
-    let pair = shared.pairs.get(at);
+    let pair = shared.pairs.get_mut(at);
     let Some(backend) = chosen else {
         pair.fault.get_or_insert(Fault::AllDrained);
         if let Some(client) = pair.ids[Side::Client as usize] {
@@ -181,19 +181,19 @@ pub(super) fn connect(shared: &mut ProxyShared, at: u32) {
 }
 
 /// A line of the log, and the fault, once.
-pub(super) fn book(shared: &mut ProxyShared, at: u32) {
+pub(super) fn record(shared: &mut ProxyShared, at: u32) {
     let now = shared.now.at;
-    let pair = shared.pairs.get(at);
-    if std::mem::replace(&mut pair.is_booked, true) {
+    let pair = shared.pairs.get_mut(at);
+    if std::mem::replace(&mut pair.is_recorded, true) {
         return;
     }
     let fault = pair.fault;
-    let bytes = pair.ways[Side::Backend as usize].body_bytes;
+    let bytes = pair.channels[Side::Backend as usize].body_bytes;
     if let Some(fault) = fault {
         shared.proxied.count_fault(fault);
     }
     shared.proxied.add(ProxyCounter::AnswerBytes, bytes);
-    let pair = shared.pairs.get(at);
+    let pair = shared.pairs.get_mut(at);
     let Some(log) = &mut shared.log else { return };
     let since = |moment: Option<Moment>| moment.map(|moment| moment - pair.began);
     let proxied = Proxied {
@@ -224,7 +224,7 @@ pub(super) fn book(shared: &mut ProxyShared, at: u32) {
 impl ProxyShared {
     /// Has a side of the pair look at it, if it is there.
     pub(super) fn wake_side(&mut self, at: u32, side: Side, actions: &mut Actions<'_>) {
-        let pair = self.pairs.get(at);
+        let pair = self.pairs.get_mut(at);
         let is_there = side == Side::Client || pair.connected.is_some();
         if let Some(id) = pair.ids[side as usize].filter(|_| is_there)
             && !std::mem::replace(&mut pair.is_woken[side as usize], true)

@@ -1,8 +1,8 @@
-//! What passes between the loops of a proxy: idle connections, places for new ones, and words about
-//! both.
+//! The messages between the loops of a proxy: idle connections, permissions to open one, and notices
+//! about both.
 //!
-//! Each loop has an inbox; whoever has something for a request that waits in another loop sends it
-//! there and wakes that loop. What can't be delivered goes to the next one that waits.
+//! Each loop has an inbox; a loop that has a connection for a request of another loop sends it there and
+//! wakes that loop. One that cannot be delivered goes to the next request that waits.
 
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use std::sync::{Arc, OnceLock};
@@ -26,23 +26,23 @@ pub(super) struct Pooled {
     /// Its encryption, which only the holder of the socket touches.
     pub(super) tls: Option<SharedTls>,
     /// For each loop one more than the number of its link, while it has one; written by that loop.
-    seats: Box<[AtomicU32]>,
+    links: Box<[AtomicU32]>,
 }
 
 impl Pooled {
     pub(super) fn new(socket: Arc<SharedSocket>, tls: Option<SharedTls>, loops: u32) -> Arc<Self> {
-        let seats = (0..loops).map(|_| AtomicU32::new(0)).collect();
-        Arc::new(Self { socket, tls, seats })
+        let links = (0..loops).map(|_| AtomicU32::new(0)).collect();
+        Arc::new(Self { socket, tls, links })
     }
 
     /// The link that the loop has for it, if it has not let go of it.
-    pub(super) fn seat(&self, of: u32) -> Option<u32> {
-        self.seats[of as usize].load(Relaxed).checked_sub(1)
+    pub(super) fn link_of(&self, of: u32) -> Option<u32> {
+        self.links[of as usize].load(Relaxed).checked_sub(1)
     }
 
     /// Notes the link that the loop, which calls this, has for it.
-    pub(super) fn set_seat(&self, of: u32, link: Option<u32>) {
-        self.seats[of as usize].store(link.map_or(0, |link| link + 1), Relaxed);
+    pub(super) fn set_link(&self, of: u32, link: Option<u32>) {
+        self.links[of as usize].store(link.map_or(0, |link| link + 1), Relaxed);
     }
 }
 
@@ -64,16 +64,16 @@ impl Idle for Arc<Pooled> {
     }
 }
 
-/// What one loop tells another one.
+/// A message of one loop to another one.
 #[derive(Debug)]
 pub(super) enum Message {
     /// The request that waited has this connection, which was sent off to its loop.
     Connection(Ticket, usize, Arc<Pooled>),
     /// The request that waited may open a connection.
-    Place(Ticket, usize),
+    MayOpen(Ticket, usize),
     /// The request that waited for this backend has to go elsewhere: it is down.
     MoveOn(Ticket, usize),
-    /// Close an idle connection to this backend: a request waits for its place.
+    /// Close an idle connection to this backend: a request waits to open one in its stead.
     GiveUp(usize),
     /// The connection of this link was taken over; let go of it now.
     LetGo(u32),
@@ -85,8 +85,8 @@ pub struct Passing {
     pub(super) backends: Arc<[Backend]>,
     pub(super) pool: Pool<Arc<Pooled>>,
     senders: Box<[OnceLock<Sender<Message, Waker>>]>,
-    /// Whether a loop that lost a connection is told at once, instead of finding out by itself.
-    tells_at_once: bool,
+    /// Whether a loop that lost a connection is notified at once, instead of finding out by itself.
+    notifies_at_once: bool,
 }
 
 impl Passing {
@@ -106,7 +106,7 @@ impl Passing {
             backends,
             pool: Pool::new(loops, &open_max, limits),
             senders: (0..loops).map(|_| OnceLock::new()).collect(),
-            tells_at_once: config.lets_go_at_once,
+            notifies_at_once: config.lets_go_at_once,
         })
     }
 
@@ -128,7 +128,7 @@ impl Passing {
         inbox
     }
 
-    fn tell(&self, to: u32, message: Message) -> Result<(), Message> {
+    fn send(&self, to: u32, message: Message) -> Result<(), Message> {
         let Some(sender) = self.senders[to as usize].get() else { return Err(message) };
         sender.send(message).map_err(pollux_engine::Undelivered::into_message)
     }
@@ -146,11 +146,11 @@ impl Passing {
             if ticket.by == me {
                 return Some((ticket, taken));
             }
-            match self.tell(ticket.by, Message::Connection(ticket, backend, taken)) {
+            match self.send(ticket.by, Message::Connection(ticket, backend, taken)) {
                 Err(Message::Connection(_, _, back)) => {
                     // That loop has ended.
                     back.socket.give_back(me);
-                    self.pool.book(backend);
+                    self.pool.reserve_anyway(backend);
                     connection = back;
                 }
                 _ => return None,
@@ -158,7 +158,7 @@ impl Passing {
         }
     }
 
-    /// A connection to the backend is closed, or a place was not used. When a request of the loop
+    /// A connection to the backend is closed, or was not opened. When a request of the loop
     /// `me` may open one now, its ticket is given back.
     pub(super) fn closed(&self, me: u32, backend: usize) -> Option<Ticket> {
         loop {
@@ -166,14 +166,14 @@ impl Passing {
             if ticket.by == me {
                 return Some(ticket);
             }
-            if self.tell(ticket.by, Message::Place(ticket, backend)).is_ok() {
+            if self.send(ticket.by, Message::MayOpen(ticket, backend)).is_ok() {
                 return None;
             }
         }
     }
 
-    /// The backend is down: whoever waits for it is told, but for those of the loop `me`, whose tickets
-    /// are given back.
+    /// The backend is down: the loops of requests that wait for it are notified, but for those of the
+    /// loop `me`, whose tickets are given back.
     pub(super) fn evict(&self, me: u32, backend: usize) -> Vec<Ticket> {
         let mut own = Vec::new();
         for ticket in self.pool.evict(backend) {
@@ -181,26 +181,26 @@ impl Passing {
                 own.push(ticket);
             } else {
                 // A loop that is gone has no requests any more.
-                let _ = self.tell(ticket.by, Message::MoveOn(ticket, backend));
+                let _ = self.send(ticket.by, Message::MoveOn(ticket, backend));
             }
         }
         own
     }
 
-    /// Asks a loop for the place of an idle connection. One that is gone has closed them all.
+    /// Asks a loop to close an idle connection. A loop that has ended has closed them all.
     pub(super) fn ask(&self, keeper: u32, backend: usize) {
-        let _ = self.tell(keeper, Message::GiveUp(backend));
+        let _ = self.send(keeper, Message::GiveUp(backend));
     }
 
-    /// The loop `me` has taken a connection over: those that had it are told, if they are not to
+    /// The loop `me` has taken a connection over: those that had it are notified, if they are not to
     /// find out by themselves.
     pub(super) fn took(&self, me: u32, connection: &Pooled) {
-        if !self.tells_at_once {
+        if !self.notifies_at_once {
             return;
         }
         for other in (0..self.loops()).filter(|other| *other != me) {
-            if let Some(link) = connection.seat(other) {
-                let _ = self.tell(other, Message::LetGo(link));
+            if let Some(link) = connection.link_of(other) {
+                let _ = self.send(other, Message::LetGo(link));
             }
         }
     }

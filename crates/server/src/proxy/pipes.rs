@@ -53,7 +53,7 @@ impl Pipes {
         }
     }
 
-    /// One whose connection is gone: what is in it belongs to nobody.
+    /// One whose connection is gone: the bytes in it are dropped.
     pub(super) fn give_up(&mut self, pipe: Arc<Pipe>) {
         self.open -= 1;
         drop(pipe);

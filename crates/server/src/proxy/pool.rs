@@ -1,22 +1,22 @@
-//! The upstream connections that nobody uses, and the requests that wait for one: one pool for all
-//! threads of a proxy.
+//! The idle upstream connections, and the requests that wait for one: one pool for all threads of a
+//! proxy.
 //!
 //! ```text
 //!                        a request comes
-//!                               │ somebody waits already? ── yes ──► behind them, or refused
+//!                               │ others wait already? ── yes ──► behind them, or refused
 //!                               ▼
-//!   own shelf ─► shelves of other threads ─► fewer open than the server's most? ─► wait
+//!   own shelf ─► shelves of other threads ─► fewer open than the server's limit? ─► wait
 //!
-//!   a connection is free, or gone: who waits longest gets it, or its place; else it is shelved
+//!   a connection is free, or gone: the oldest request gets it, or opens another; else it is shelved
 //! ```
 //!
 //! Each thread has a shelf for each server, and takes from those of others when its own is empty. What
 //! is on a shelf was put down by its thread; a thread that has an event for it claims it without this
 //! pool, so a taker skips what it can't take.
 //!
-//! A server with a most of connections has a gate. Whoever finds nothing looks once more and joins the
-//! queue under its lock, and whoever shelves something looks for the queue under it, so nobody waits
-//! beside a free connection; who waits is served in the order of arrival.
+//! A server with a limit of connections has a gate. A request that finds no connection looks once more and
+//! joins the queue under its lock, and a thread that shelves one looks at the queue under it, so no request
+//! waits beside a free connection; requests are served in the order of arrival.
 //!
 //! `tests/loom_pool.rs` takes in this file as it stands; so nothing here may name anything else of the
 //! crate.
@@ -36,7 +36,7 @@ use std::sync::{Mutex, MutexGuard};
 pub(super) trait Idle {
     /// Takes it for the thread `by`; false when its own thread is just doing something with it.
     fn take(&self, by: u32) -> bool;
-    /// Takes it for another thread, whose it is when that one has been told; false as with `take`.
+    /// Takes it for another thread, which owns it from its message on; false as with `take`.
     fn send_off(&self) -> bool;
     /// The thread that put it down.
     fn owner(&self) -> u32;
@@ -99,7 +99,7 @@ pub(super) enum Keeping {
 pub struct PoolView {
     /// Connections without a request.
     pub idle: usize,
-    /// Connections that are open or being opened; none where nobody counts them.
+    /// Connections that are open or being opened; none where they are not counted.
     pub open: Option<u32>,
     /// The most of them; none for no limit.
     pub open_max: Option<u32>,
@@ -121,7 +121,7 @@ struct Server<C> {
     idle: AtomicUsize,
     shelves: Box<[Shelf<C>]>,
     gate: Mutex<Gate>,
-    /// A request that comes now would wait: a hint for whoever can choose.
+    /// A request that comes now would wait: a hint for the balancer.
     busy: AtomicUsize,
 }
 
@@ -163,7 +163,7 @@ impl<C: Idle> Pool<C> {
         Self { servers: open_max.iter().map(server).collect(), limits, idle: AtomicUsize::new(0) }
     }
 
-    /// Whether a server has a most of connections.
+    /// Whether a server has a limit of connections.
     pub(super) fn is_limited(&self, server: usize) -> bool {
         self.servers[server].open_max.is_some()
     }
@@ -173,7 +173,7 @@ impl<C: Idle> Pool<C> {
         self.servers[server].busy.load(Relaxed) != 0
     }
 
-    /// Books a connection that will be kept without a request; false when enough are.
+    /// Counts a connection that will be kept without a request; false when enough are.
     pub(super) fn reserve(&self, server: usize) -> bool {
         let of_server = &self.servers[server].idle;
         if of_server.fetch_add(1, Relaxed) >= self.limits.idle_max {
@@ -187,8 +187,8 @@ impl<C: Idle> Pool<C> {
         true
     }
 
-    /// Books one more, also when there are too many.
-    pub(super) fn book(&self, server: usize) {
+    /// Counts one more, also when there are too many.
+    pub(super) fn reserve_anyway(&self, server: usize) {
         self.servers[server].idle.fetch_add(1, Relaxed);
         self.idle.fetch_add(1, Relaxed);
     }
@@ -295,7 +295,7 @@ impl<C: Idle> Pool<C> {
         given
     }
 
-    /// Takes a connection off the shelf of its thread; false when somebody has taken it.
+    /// Takes a connection off the shelf of its thread; false when another thread has taken it.
     pub(super) fn remove(&self, server: usize, by: u32, connection: &C) -> bool {
         let is_removed = self.servers[server].shelves[by as usize].remove(connection);
         if is_removed {
@@ -338,7 +338,7 @@ impl<C: Idle> Pool<C> {
         }
     }
 
-    /// A connection is closed, or a place for one was not used: who has waited longest may open one.
+    /// A connection is closed, or was not opened: the request that has waited longest may open one.
     pub(super) fn closed(&self, server: usize) -> Option<Ticket> {
         if !self.is_limited(server) {
             return None;
@@ -361,7 +361,7 @@ impl<C: Idle> Pool<C> {
         was_there
     }
 
-    /// The server is down: nobody waits for it any more. Says who did.
+    /// The server is down: no request waits for it any more. Returns those that did.
     pub(super) fn evict(&self, server: usize) -> VecDeque<Ticket> {
         let mut gate = lock(&self.servers[server].gate);
         let waiting = std::mem::take(&mut gate.waiting);

@@ -1,7 +1,7 @@
 //! A request head for the backend, written anew from the client's.
 //!
 //! The client's side calls it with a head that was found sound. What frames the request, where it
-//! goes and who asked is the proxy's to say; all other fields go on in their order, one line each.
+//! goes and which client asked is written by the proxy; all other fields follow in order, one line each.
 
 use pollux_http::{Form, Framing, Method, Request};
 
@@ -11,7 +11,7 @@ use crate::rules::{self, FieldRule};
 
 /// What the head is written by, beside the request.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Manner<'a> {
+pub(super) struct Context<'a> {
     /// The client's address without its port; empty on a unix socket.
     pub(super) peer: &'a str,
     /// What Host says: the authority that the request is for, or the backend.
@@ -29,31 +29,31 @@ pub(super) struct Manner<'a> {
 /// What the client asked of the connection, beside what the request says.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(super) struct Wishes {
-    /// To go on with the WebSocket protocol.
+    /// To continue with the WebSocket protocol.
     pub(super) upgrade: bool,
 }
 
 /// Writes the head behind what is in `out`.
-pub(super) fn write(out: &mut Vec<u8>, request: &Request<'_>, manner: &Manner<'_>) -> Wishes {
+pub(super) fn write(out: &mut Vec<u8>, request: &Request<'_>, context: &Context<'_>) -> Wishes {
     write_line(out, request);
-    fields::write(out, "Host", manner.host.as_bytes());
+    fields::write(out, "Host", context.host.as_bytes());
     let fields_start = out.len();
-    let seen = write_fields(out, request, manner, false).unwrap_or_else(|| {
+    let seen = write_fields(out, request, context, false).unwrap_or_else(|| {
         // Rare: some of those that were written have to go.
         out.truncate(fields_start);
-        write_fields(out, request, manner, true).unwrap_or_default()
+        write_fields(out, request, context, true).unwrap_or_default()
     });
-    if let Some(left) = manner.max_forwards {
+    if let Some(left) = context.max_forwards {
         out.extend_from_slice(b"Max-Forwards: ");
         fields::write_number(out, left);
         out.extend_from_slice(b"\r\n");
     }
-    rules::write(out, manner.rules);
-    if manner.x_forwarded.writes() {
-        write_x_forwarded(out, request, manner, seen);
+    rules::write(out, context.rules);
+    if context.x_forwarded.writes() {
+        write_x_forwarded(out, request, context, seen);
     }
-    if manner.forwarded.writes() {
-        write_forwarded(out, request, manner, seen);
+    if context.forwarded.writes() {
+        write_forwarded(out, request, context, seen);
     }
     out.extend_from_slice(if request.version_minor == 0 {
         b"Via: 1.0 pollux\r\n"
@@ -95,25 +95,27 @@ fn write_line(out: &mut Vec<u8>, request: &Request<'_>) {
     out.extend_from_slice(b" HTTP/1.1\r\n");
 }
 
-/// Writes the fields that go on. None when Connection names some of them and `has_named` did not
-/// say so.
+/// Writes the fields that are passed on. None when Connection names some of them and `has_named` did
+/// not say so.
 fn write_fields(
     out: &mut Vec<u8>,
     request: &Request<'_>,
-    manner: &Manner<'_>,
+    context: &Context<'_>,
     has_named: bool,
 ) -> Option<Seen> {
     let mut seen = Seen::default();
     for field in request.fields {
         let kind = match fields::kind(field.name) {
-            Kind::ForwardedFor | Kind::ForwardedOther if manner.x_forwarded == Forwarding::Keep => {
+            Kind::ForwardedFor | Kind::ForwardedOther
+                if context.x_forwarded == Forwarding::Keep =>
+            {
                 Kind::EndToEnd
             }
-            Kind::Forwarded if manner.forwarded == Forwarding::Keep => Kind::EndToEnd,
+            Kind::Forwarded if context.forwarded == Forwarding::Keep => Kind::EndToEnd,
             kind => kind,
         };
         match kind {
-            Kind::EndToEnd if rules::drops(manner.rules, field.name) => {}
+            Kind::EndToEnd if rules::drops(context.rules, field.name) => {}
             Kind::EndToEnd | Kind::Date
                 if has_named && fields::is_named(request.fields, field.name) => {}
             Kind::EndToEnd | Kind::Date => fields::write(out, field.name, field.value),
@@ -122,8 +124,8 @@ fn write_fields(
             Kind::ForwardedOther => seen.forwarded_other = true,
             Kind::Forwarded => seen.forwarded = true,
             Kind::Upgrade => seen.upgrade |= is_websocket(field.value),
-            // It counts for two methods only; for others it goes on (RFC 9110 7.6.2).
-            Kind::MaxForwards if manner.max_forwards.is_none() => {
+            // It counts for two methods only; for others it is passed on (RFC 9110 7.6.2).
+            Kind::MaxForwards if context.max_forwards.is_none() => {
                 fields::write(out, field.name, field.value);
             }
             _ => {}
@@ -161,8 +163,8 @@ fn write_framing(out: &mut Vec<u8>, request: &Request<'_>) {
     }
 }
 
-fn scheme(manner: &Manner<'_>) -> &'static str {
-    if manner.is_secure { "https" } else { "http" }
+fn scheme(context: &Context<'_>) -> &'static str {
+    if context.is_secure { "https" } else { "http" }
 }
 
 /// Writes the values of the fields of this name, each with a comma behind it.
@@ -173,15 +175,15 @@ fn write_said(out: &mut Vec<u8>, request: &Request<'_>, name: &str) {
     }
 }
 
-fn write_x_forwarded(out: &mut Vec<u8>, request: &Request<'_>, manner: &Manner<'_>, seen: Seen) {
-    let adds = manner.x_forwarded == Forwarding::Add;
+fn write_x_forwarded(out: &mut Vec<u8>, request: &Request<'_>, context: &Context<'_>, seen: Seen) {
+    let adds = context.x_forwarded == Forwarding::Add;
     out.extend_from_slice(b"X-Forwarded-For: ");
     if seen.forwarded_for && adds {
         write_said(out, request, "x-forwarded-for");
     }
-    let peer = if manner.peer.is_empty() { "unknown" } else { manner.peer };
+    let peer = if context.peer.is_empty() { "unknown" } else { context.peer };
     out.extend_from_slice(peer.as_bytes());
-    let (scheme, host) = (scheme(manner), request.host().unwrap_or_default());
+    let (scheme, host) = (scheme(context), request.host().unwrap_or_default());
     // There is one of each: that of the first proxy holds.
     let said = |name| request.fields.first(name).filter(|_| seen.forwarded_other && adds);
     out.extend_from_slice(b"\r\nX-Forwarded-Proto: ");
@@ -194,19 +196,19 @@ fn write_x_forwarded(out: &mut Vec<u8>, request: &Request<'_>, manner: &Manner<'
     }
 }
 
-fn write_forwarded(out: &mut Vec<u8>, request: &Request<'_>, manner: &Manner<'_>, seen: Seen) {
+fn write_forwarded(out: &mut Vec<u8>, request: &Request<'_>, context: &Context<'_>, seen: Seen) {
     out.extend_from_slice(b"Forwarded: ");
-    if seen.forwarded && manner.forwarded == Forwarding::Add {
+    if seen.forwarded && context.forwarded == Forwarding::Add {
         write_said(out, request, "forwarded");
     }
     // An IPv6 address has colons, so it stands in brackets and quotes (RFC 7239 6).
-    let (open, close) = match manner.peer {
+    let (open, close) = match context.peer {
         "" => ("for=unknown", ""),
         peer if peer.contains(':') => ("for=\"[", "]\""),
         _ => ("for=", ""),
     };
-    let (scheme, host) = (scheme(manner), request.host().unwrap_or_default());
-    let parts = [open, manner.peer, close, ";proto=", scheme];
+    let (scheme, host) = (scheme(context), request.host().unwrap_or_default());
+    let parts = [open, context.peer, close, ";proto=", scheme];
     parts.iter().for_each(|part| out.extend_from_slice(part.as_bytes()));
     // A request of HTTP/1.0 may name no host.
     if !host.is_empty() {
@@ -221,7 +223,7 @@ mod tests {
 
     use super::*;
 
-    const MANNER: Manner<'_> = Manner {
+    const CONTEXT: Context<'_> = Context {
         peer: "192.0.2.1",
         host: "backend",
         is_secure: false,
@@ -231,32 +233,32 @@ mod tests {
         max_forwards: None,
     };
 
-    fn written(head: &str, manner: &Manner<'_>) -> String {
+    fn written(head: &str, context: &Context<'_>) -> String {
         let Parsed::Complete(request, _) = Request::parse(head.as_bytes(), &Limits::default())
         else {
             panic!("not sound: {head}")
         };
         let mut out = Vec::new();
-        let host = request.host().unwrap_or(manner.host);
-        write(&mut out, &request, &Manner { host, ..*manner });
+        let host = request.host().unwrap_or(context.host);
+        write(&mut out, &request, &Context { host, ..*context });
         let text = String::from_utf8(out).expect("ASCII");
         text.strip_suffix("Via: 1.1 pollux\r\n\r\n").unwrap_or(&text).to_owned()
     }
 
     #[test]
-    fn fields_of_the_connection_end_here_and_others_go_on() {
+    fn fields_of_the_connection_end_here_and_others_are_passed_on() {
         let head = "GET /a?b HTTP/1.1\r\nHost: x\r\nAccept:  y \r\nConnection: close, X-Foo\r\n\
                     X-Foo: 1\r\nKeep-Alive: 5\r\nTE: trailers\r\nProxy-Connection: a\r\nUpgrade: h2c\r\n\
                     X-Bar: 2\r\nTransfer_Encoding: chunked\r\nContent_Length: 3\r\n\r\n";
         let expected = "GET /a?b HTTP/1.1\r\nHost: x\r\nAccept: y\r\nX-Bar: 2\r\n";
-        assert_eq!(written(head, &MANNER), expected);
+        assert_eq!(written(head, &CONTEXT), expected);
     }
 
     #[test]
     fn what_a_connection_field_names_can_hide_nothing_that_the_proxy_says() {
         let head = "POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 2\r\n\
                     Connection: Host, Content-Length, X-Forwarded-For\r\n\r\n";
-        let text = written(head, &Manner { x_forwarded: Forwarding::Replace, ..MANNER });
+        let text = written(head, &Context { x_forwarded: Forwarding::Replace, ..CONTEXT });
         assert!(text.contains("Host: x\r\n") && text.contains("Content-Length: 2\r\n"), "{text}");
         assert!(text.contains("X-Forwarded-For: 192.0.2.1\r\n"), "{text}");
     }
@@ -264,20 +266,20 @@ mod tests {
     #[test]
     fn the_authority_of_an_absolute_target_is_the_host() {
         let head = "GET http://a:81?q HTTP/1.1\r\nHost: other\r\n\r\n";
-        assert_eq!(written(head, &MANNER), "GET /?q HTTP/1.1\r\nHost: a:81\r\n");
+        assert_eq!(written(head, &CONTEXT), "GET /?q HTTP/1.1\r\nHost: a:81\r\n");
         let head = "OPTIONS http://a HTTP/1.1\r\nHost: other\r\n\r\n";
-        assert_eq!(written(head, &MANNER), "OPTIONS * HTTP/1.1\r\nHost: a\r\n");
-        let old = written("GET / HTTP/1.0\r\n\r\n", &MANNER);
+        assert_eq!(written(head, &CONTEXT), "OPTIONS * HTTP/1.1\r\nHost: a\r\n");
+        let old = written("GET / HTTP/1.0\r\n\r\n", &CONTEXT);
         assert_eq!(old, "GET / HTTP/1.1\r\nHost: backend\r\nVia: 1.0 pollux\r\n\r\n");
     }
 
     #[test]
-    fn each_kind_of_field_that_says_who_asked_has_a_way_of_its_own() {
+    fn each_kind_of_forwarded_field_has_a_setting_of_its_own() {
         use Forwarding::{Add, Keep, Remove, Replace};
         let head = "GET / HTTP/1.1\r\nHost: x\r\nX-Forwarded-For: 6.6.6.6\r\nx-forwarded-for: 7\r\n\
                     X-Forwarded-Proto: https\r\nForwarded: for=8\r\nX_Forwarded_For: 9\r\n\r\n";
-        let told = |x_forwarded, forwarded| {
-            let text = written(head, &Manner { x_forwarded, forwarded, ..MANNER });
+        let message = |x_forwarded, forwarded| {
+            let text = written(head, &Context { x_forwarded, forwarded, ..CONTEXT });
             text.strip_prefix("GET / HTTP/1.1\r\nHost: x\r\n").expect("its line").to_owned()
         };
         let x = [
@@ -303,20 +305,20 @@ mod tests {
             (Remove, ""),
         ];
         for (way, expected) in x {
-            assert_eq!(told(way, Remove), expected, "{way:?}");
+            assert_eq!(message(way, Remove), expected, "{way:?}");
         }
         for (way, expected) in standard {
-            assert_eq!(told(Remove, way), expected, "{way:?}");
+            assert_eq!(message(Remove, way), expected, "{way:?}");
         }
-        let both = told(Replace, Add);
+        let both = message(Replace, Add);
         assert!(both.starts_with(x[0].1) && both.ends_with(standard[1].1), "{both}");
-        let manner = Manner { x_forwarded: Replace, forwarded: Replace, ..MANNER };
-        let old = written("GET / HTTP/1.0\r\n\r\n", &manner);
+        let context = Context { x_forwarded: Replace, forwarded: Replace, ..CONTEXT };
+        let old = written("GET / HTTP/1.0\r\n\r\n", &context);
         assert!(
             old.contains("\r\nX-Forwarded-Proto: http\r\nForwarded: for=192.0.2.1;proto=http\r\n")
         );
-        let manner = Manner { peer: "2001:db8::1", forwarded: Replace, ..MANNER };
-        assert!(written(head, &manner).contains("Forwarded: for=\"[2001:db8::1]\";proto"));
+        let context = Context { peer: "2001:db8::1", forwarded: Replace, ..CONTEXT };
+        assert!(written(head, &context).contains("Forwarded: for=\"[2001:db8::1]\";proto"));
     }
 
     #[test]
@@ -327,10 +329,10 @@ mod tests {
                  {more}\r\n"
             )
         };
-        let asked = written(&head("WebSocket", "Sec-WebSocket-Key: k\r\n"), &MANNER);
+        let asked = written(&head("WebSocket", "Sec-WebSocket-Key: k\r\n"), &CONTEXT);
         assert!(asked.contains("Connection: upgrade\r\nUpgrade: websocket\r\n"), "{asked}");
         for (upgrade, more) in [("h2c", ""), ("websocket", "Content-Length: 1\r\n")] {
-            let text = written(&head(upgrade, more), &MANNER);
+            let text = written(&head(upgrade, more), &CONTEXT);
             assert!(!text.contains("pgrade"), "{text}");
         }
     }
@@ -339,12 +341,12 @@ mod tests {
     fn framing_is_written_anew() {
         let head = "POST / HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: \tCHUNKED\r\n\
                     Expect: 100-Continue\r\nTrailer: X-A\r\n\r\n";
-        let text = written(head, &MANNER);
+        let text = written(head, &CONTEXT);
         assert!(text.ends_with(
             "Via: 1.1 pollux\r\nTransfer-Encoding: chunked\r\nExpect: 100-continue\r\n\r\n"
         ));
         assert!(!text.contains("Trailer"), "{text}");
-        let text = written("POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 0007\r\n\r\n", &MANNER);
+        let text = written("POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 0007\r\n\r\n", &CONTEXT);
         assert!(text.ends_with("Content-Length: 7\r\n\r\n"), "{text}");
     }
 }

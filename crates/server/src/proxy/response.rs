@@ -6,13 +6,13 @@
 
 use pollux_http::{DateCache, Method, RequestKind, Response, ResponseBody, Status};
 
+use super::channel::Frame;
 use super::fields::{self, Kind};
-use super::way::Frame;
 use crate::rules::{self, FieldRule};
 
 /// What the head is written by, beside the answer.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Manner<'a> {
+pub(super) struct Context<'a> {
     pub(super) kind: RequestKind,
     /// The client speaks HTTP/1.`minor`.
     pub(super) minor: u8,
@@ -23,46 +23,46 @@ pub(super) struct Manner<'a> {
     pub(super) rules: &'a [FieldRule],
 }
 
-/// How the answer goes on behind its head.
+/// How the answer continues behind its head.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) struct Goes {
+pub(super) struct BodyFraming {
     pub(super) frame: Frame,
     /// The client's connection ends with it.
     pub(super) is_last: bool,
 }
 
 /// Writes the head of a final answer behind what is in `out`. None when a coding stands before the
-/// chunks: nobody asked for one, and the client could not tell. Nothing is written then.
+/// chunks: it was not asked for, and the client could not tell. Nothing is written then.
 pub(super) fn write(
     out: &mut Vec<u8>,
     response: &Response<'_>,
-    manner: &Manner<'_>,
-) -> Option<Goes> {
+    context: &Context<'_>,
+) -> Option<BodyFraming> {
     let facts = &response.facts;
     let before = out.len();
     write_line(out, response);
     let fields_start = out.len();
-    let written = write_fields(out, response, manner.rules, false).or_else(|| {
+    let written = write_fields(out, response, context.rules, false).or_else(|| {
         // Rare: some of those that were written have to go.
         out.truncate(fields_start);
-        write_fields(out, response, manner.rules, true)
+        write_fields(out, response, context.rules, true)
     });
     let Seen { has_date, length, has_coding } = written.unwrap_or_default();
     if has_coding && facts.body != ResponseBody::None {
         out.truncate(before);
         return None;
     }
-    rules::write(out, manner.rules);
+    rules::write(out, context.rules);
     if !has_date {
-        fields::write(out, "Date", manner.date.text());
+        fields::write(out, "Date", context.date.text());
     }
-    let mut goes = Goes { frame: Frame::Plain, is_last: manner.is_last };
+    let mut framing = BodyFraming { frame: Frame::Plain, is_last: context.is_last };
     match facts.body {
         // What GET would have had, or has (RFC 9110 8.6).
         ResponseBody::None => {
             let is_number =
                 |len: &&[u8]| (1..20).contains(&len.len()) && len.iter().all(u8::is_ascii_digit);
-            let is_allowed = allows_length(manner.kind, facts.status.code());
+            let is_allowed = allows_length(context.kind, facts.status.code());
             if let Some(len) = length.filter(is_number)
                 && is_allowed
             {
@@ -74,19 +74,19 @@ pub(super) fn write(
             fields::write_number(out, len);
             out.extend_from_slice(b"\r\n");
         }
-        ResponseBody::Chunked | ResponseBody::UntilClose if manner.minor > 0 => {
+        ResponseBody::Chunked | ResponseBody::UntilClose if context.minor > 0 => {
             out.extend_from_slice(b"Transfer-Encoding: chunked\r\n");
-            goes.frame = Frame::Chunks;
+            framing.frame = Frame::Chunks;
         }
-        ResponseBody::Chunked | ResponseBody::UntilClose => goes.is_last = true,
+        ResponseBody::Chunked | ResponseBody::UntilClose => framing.is_last = true,
     }
-    if goes.is_last {
+    if framing.is_last {
         out.extend_from_slice(b"Connection: close\r\n");
-    } else if manner.minor == 0 {
+    } else if context.minor == 0 {
         out.extend_from_slice(b"Connection: keep-alive\r\n");
     }
     out.extend_from_slice(b"\r\n");
-    Some(goes)
+    Some(framing)
 }
 
 #[derive(Clone, Copy, Default)]
@@ -97,8 +97,8 @@ struct Seen<'b> {
     has_coding: bool,
 }
 
-/// Writes the fields that go on. None when Connection names some of them and `has_named` did not say
-/// so.
+/// Writes the fields that are passed on. None when Connection names some of them and `has_named` did
+/// not say so.
 fn write_fields<'b>(
     out: &mut Vec<u8>,
     response: &Response<'b>,
@@ -146,8 +146,8 @@ pub(super) fn write_upgrade(out: &mut Vec<u8>, response: &Response<'_>) -> bool 
 
 fn write_end_to_end(out: &mut Vec<u8>, response: &Response<'_>) {
     for field in response.fields {
-        let goes_on = matches!(fields::kind(field.name), Kind::EndToEnd | Kind::Date);
-        if goes_on && !fields::is_named(response.fields, field.name) {
+        let is_passed = matches!(fields::kind(field.name), Kind::EndToEnd | Kind::Date);
+        if is_passed && !fields::is_named(response.fields, field.name) {
             fields::write(out, field.name, field.value);
         }
     }

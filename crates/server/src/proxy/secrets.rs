@@ -15,7 +15,7 @@ const REMEDIES: Remedies = Remedies {
     name_server: "give a name that it has with --sni",
 };
 
-/// The encryption of a connection. It goes where the connection goes: an upstream connection that another
+/// The encryption of a connection. It goes where the connection framing: an upstream connection that another
 /// thread takes over has its state in what threads share. Only the holder of the connection touches it,
 /// so its lock is free whenever it is asked for.
 pub(super) type SharedTls = Arc<Mutex<Tls>>;
@@ -38,7 +38,7 @@ pub struct Secrets {
 /// What the servers of a group speak TLS with.
 #[derive(Clone, Debug)]
 pub(super) struct ServerSecrets {
-    /// For requests, and for bytes of which nobody knows the protocol.
+    /// For requests, and for bytes of an unknown protocol.
     http: Arc<ClientConfig>,
     bytes: Arc<ClientConfig>,
     /// Of each server.

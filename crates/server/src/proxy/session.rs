@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex};
 use pollux_engine::{Actions, CloseCause, Errand, Moment, Now, Session};
 use pollux_http::ProxyHeader;
 
-use super::check::Look;
+use super::check::CheckSession;
 use super::client::Client;
 use super::config::Mode;
 use super::secrets::{SharedTls, lock};
@@ -26,12 +26,12 @@ pub struct ProxySession {
     tls: Option<SharedTls>,
 }
 
-/// Who speaks on a connection.
+/// The peer of a connection.
 #[derive(Debug)]
 pub(super) enum Side {
     Client(Client),
     Upstream(Upstream),
-    Look(Look),
+    Check(CheckSession),
     Stream(Stream),
 }
 
@@ -42,8 +42,8 @@ impl ProxySession {
     }
 
     /// A check of the backend at this place.
-    pub(super) fn look(backend: usize, tls: Option<SharedTls>) -> Self {
-        Self::outgoing(Side::Look(Look::new(backend)), tls)
+    pub(super) fn check(backend: usize, tls: Option<SharedTls>) -> Self {
+        Self::outgoing(Side::Check(CheckSession::new(backend)), tls)
     }
 
     /// What runs on the connection to the backend of this pair.
@@ -119,7 +119,7 @@ impl Session for ProxySession {
 
     fn accepted(shared: &mut ProxyShared, actions: &mut Actions<'_>) -> Self {
         let (place, front) = shared.front(actions);
-        let tls = shared.entrances.secured(place).map(Tls::accepted);
+        let tls = shared.frontends.secured(place).map(Tls::accepted);
         let tls = tls.map(|tls| Arc::new(Mutex::new(tls)));
         let (mode, group, awaits_header) = (front.mode, front.group, front.accepts_header);
         let mut side = match mode {
@@ -150,7 +150,7 @@ impl Session for ProxySession {
         match &mut self.side {
             Side::Upstream(upstream) => upstream.connect_failed(shared, &error),
             Side::Stream(stream) => stream.connect_failed(shared, &error),
-            Side::Look(look) => look.connect_failed(&error),
+            Side::Check(check) => check.connect_failed(&error),
             Side::Client(_) => {}
         }
     }
@@ -174,7 +174,7 @@ impl Session for ProxySession {
         match &mut self.side {
             Side::Stream(stream) => stream.on_readable(shared, actions),
             // No other one leaves its input in the socket.
-            Side::Client(_) | Side::Upstream(_) | Side::Look(_) => actions.take_input(),
+            Side::Client(_) | Side::Upstream(_) | Side::Check(_) => actions.take_input(),
         }
     }
 
@@ -216,7 +216,7 @@ impl Session for ProxySession {
             Side::Client(client) => client.closed(shared, cause),
             Side::Upstream(upstream) => upstream.closed(shared, cause),
             Side::Stream(stream) => stream.closed(shared, cause),
-            Side::Look(look) => look.closed(shared),
+            Side::Check(check) => check.closed(shared),
         }
         if !was_refused {
             shared.room_is_free();
@@ -230,7 +230,7 @@ impl Side {
         match self {
             Self::Client(_) => true,
             Self::Stream(stream) => stream.is_of_client(),
-            Self::Upstream(_) | Self::Look(_) => false,
+            Self::Upstream(_) | Self::Check(_) => false,
         }
     }
 
@@ -239,7 +239,7 @@ impl Side {
         match self {
             Self::Client(client) => client.belongs_to(header),
             Self::Stream(stream) => stream.belongs_to(header),
-            Self::Upstream(_) | Self::Look(_) => {}
+            Self::Upstream(_) | Self::Check(_) => {}
         }
     }
 
@@ -248,7 +248,7 @@ impl Side {
         match self {
             Self::Upstream(upstream) => upstream.announce(shared, actions),
             Self::Stream(stream) => stream.announce(shared, actions),
-            Self::Look(look) => look.announce(shared, actions),
+            Self::Check(check) => check.announce(shared, actions),
             Self::Client(_) => {}
         }
     }
@@ -259,7 +259,7 @@ impl Side {
             Self::Client(_) => {}
             Self::Upstream(upstream) => upstream.connected(shared, actions),
             Self::Stream(stream) => stream.opened(shared, actions),
-            Self::Look(look) => look.connected(shared, actions),
+            Self::Check(check) => check.connected(shared, actions),
         }
     }
 
@@ -268,7 +268,7 @@ impl Side {
             Self::Client(client) => client.on_deadline(shared, actions),
             Self::Upstream(upstream) => upstream.on_deadline(shared, actions),
             Self::Stream(stream) => stream.on_deadline(shared, actions),
-            Self::Look(look) => look.give_up(actions),
+            Self::Check(check) => check.give_up(actions),
         }
     }
 
@@ -277,7 +277,7 @@ impl Side {
             Self::Client(client) => client.on_wake(shared, actions),
             Self::Upstream(upstream) => upstream.on_wake(shared, actions),
             Self::Stream(stream) => stream.on_wake(shared, actions),
-            Self::Look(_) => {}
+            Self::Check(_) => {}
         }
     }
 
@@ -287,7 +287,7 @@ impl Side {
             Self::Upstream(upstream) => upstream.on_drain(shared, actions),
             // Nothing says where a stream could end: it has the time of the drain.
             Self::Stream(_) => {}
-            Self::Look(look) => look.on_drain(actions),
+            Self::Check(check) => check.on_drain(actions),
         }
     }
 
@@ -297,7 +297,7 @@ impl Side {
             Self::Client(_) => false,
             Self::Upstream(upstream) => upstream.was_refused(),
             Self::Stream(stream) => stream.was_refused(),
-            Self::Look(look) => look.was_refused(),
+            Self::Check(check) => check.was_refused(),
         }
     }
 }
@@ -327,7 +327,7 @@ impl Above for Side {
             Self::Client(_) => shared.refuse_tls(error),
             Self::Upstream(upstream) => upstream.tls_failed(shared, error),
             Self::Stream(stream) => stream.tls_failed(shared, error),
-            Self::Look(look) => look.tls_failed(shared, error),
+            Self::Check(check) => check.tls_failed(shared, error),
         }
     }
 
@@ -341,7 +341,7 @@ impl Above for Side {
             Self::Client(client) => client.on_bytes(shared, actions, input),
             Self::Upstream(upstream) => upstream.on_bytes(shared, actions, input),
             Self::Stream(stream) => stream.on_bytes(shared, actions, input),
-            Self::Look(look) => look.on_bytes(shared, actions, input),
+            Self::Check(check) => check.on_bytes(shared, actions, input),
         }
     }
 
@@ -350,7 +350,7 @@ impl Above for Side {
             Self::Client(client) => client.on_end(shared, actions),
             Self::Upstream(upstream) => upstream.on_end(shared, actions),
             Self::Stream(stream) => stream.on_end(shared, actions),
-            Self::Look(look) => look.give_up(actions),
+            Self::Check(check) => check.give_up(actions),
         }
     }
 
@@ -360,7 +360,7 @@ impl Above for Side {
             Self::Client(client) => client.on_end(shared, actions),
             Self::Upstream(upstream) => upstream.on_cut(shared, actions),
             Self::Stream(stream) => stream.on_cut(actions),
-            Self::Look(look) => look.give_up(actions),
+            Self::Check(check) => check.give_up(actions),
         }
     }
 
@@ -369,7 +369,7 @@ impl Above for Side {
             Self::Client(client) => client.on_drained(shared, actions),
             Self::Upstream(upstream) => upstream.on_drained(shared, actions),
             Self::Stream(stream) => stream.on_drained(shared, actions),
-            Self::Look(_) => {}
+            Self::Check(_) => {}
         }
     }
 }

@@ -11,19 +11,19 @@ use pollux_engine::{Actions, ConnectionId, Errand, ListenAddress, Moment, Now};
 use pollux_http::{NoProxyHeader, ProxyHeader};
 
 use super::assign::Exchanger;
-use super::backends::{Backend, Turned};
+use super::backends::{Backend, HealthChange};
 use super::balance::Balance;
 use super::check::{Check, Schedule};
 use super::config::{Frontend, Mode, ProxyConfig, ProxyLimits};
 use super::counters::{ProxyCounter, ProxyCounters};
 use super::exchange::{Exchange, Exchanges};
 use super::fault::{Fault, Party};
-use super::groups::{Entrances, Group};
+use super::groups::{FrontendTable, Group};
+use super::head_cache::Repeats;
 use super::links::Links;
 use super::pair::Pairs;
 use super::passing::Passing;
 use super::pipes::Pipes;
-use super::repeats::Repeats;
 use super::secrets::{self, Secrets, SharedTls};
 use super::session::ProxySession;
 use crate::ServerError;
@@ -39,7 +39,7 @@ const TRIES_MAX: u32 = 3;
 pub struct ProxyShared {
     pub(super) backends: Arc<[Backend]>,
     pub(super) groups: Box<[Group]>,
-    pub(super) entrances: Entrances,
+    pub(super) frontends: FrontendTable,
     /// Of the one loop that looks at backends.
     schedule: Option<Schedule>,
     pub(super) limits: ProxyLimits,
@@ -93,8 +93,8 @@ impl ProxyShared {
         logs: &Logs,
     ) -> Result<Self, ServerError> {
         let open =
-            |target| AccessLog::open(target, config.watching.access_log_format, logs.clone());
-        let log = config.watching.access_log.as_ref().map(open).transpose()?;
+            |target| AccessLog::open(target, config.monitoring.access_log_format, logs.clone());
+        let log = config.monitoring.access_log.as_ref().map(open).transpose()?;
         let is_checked =
             |backend: &Backend| config.groups[backend.group].health.check != Check::None;
         let backends = Arc::clone(&passing.backends);
@@ -103,7 +103,7 @@ impl ProxyShared {
         let body_bytes = config.limits.body_bytes_max;
         Ok(Self {
             groups: Group::all(config, index as u64 + 1),
-            entrances: Entrances::new(config, addresses),
+            frontends: FrontendTable::new(config, addresses),
             schedule: has_checks.then(|| Schedule::new(&checked)),
             links: Links::new(backends.len()),
             backends,
@@ -161,7 +161,7 @@ impl ProxyShared {
     }
 
     pub(super) fn errand(&mut self) -> Option<Errand<ProxySession>> {
-        self.read_mail();
+        self.read_messages();
         self.errands.pop_front().or_else(|| self.next_check())
     }
 
@@ -175,19 +175,19 @@ impl ProxyShared {
 
     fn next_check(&mut self) -> Option<Errand<ProxySession>> {
         let now = self.now.at;
-        // Before the first turn nobody knows the time.
-        let can_look = !self.is_draining && now != Moment::default();
-        let schedule = self.schedule.as_mut().filter(|_| can_look)?;
+        // Before the first turn the time is not known.
+        let can_check = !self.is_draining && now != Moment::default();
+        let schedule = self.schedule.as_mut().filter(|_| can_check)?;
         let backend = schedule.take(now)?;
         self.proxied.count(ProxyCounter::Checks);
         let to = self.backends[backend].to.clone();
         let check_timeout = self.group_of(backend).check_timeout;
         let tls = self.tls_to(backend, Mode::Http);
-        let (session, deadline) = (ProxySession::look(backend, tls), now + check_timeout);
+        let (session, deadline) = (ProxySession::check(backend, tls), now + check_timeout);
         Some(Errand::Connect { to, session, deadline })
     }
 
-    /// A check has ended; none says that it was no check of the backend.
+    /// A check has ended; none says that it was not a check of the backend.
     pub(super) fn checked(&mut self, backend: usize, verdict: Option<bool>) {
         let now = self.now.at;
         let interval = self.group_of(backend).check_interval;
@@ -195,49 +195,49 @@ impl ProxyShared {
             schedule.again(backend, now + interval);
         }
         let state = &self.backends[backend];
-        let turned = match verdict {
+        let change = match verdict {
             Some(true) => state.passed_check(now),
             Some(false) => state.failed(now),
             None => None,
         };
-        self.report_turn(backend, turned);
+        self.report_health_change(backend, change);
     }
 
     /// A backend has begun to answer a request.
     pub(super) fn backend_answered(&mut self, backend: usize) {
-        let turned = self.backends[backend].answered(self.now.at);
-        self.report_turn(backend, turned);
+        let change = self.backends[backend].answered(self.now.at);
+        self.report_health_change(backend, change);
     }
 
     pub(super) fn backend_failed(&mut self, backend: usize) {
         self.proxied.backends()[backend].failed.add(1);
-        let turned = self.backends[backend].failed(self.now.at);
-        self.report_turn(backend, turned);
+        let change = self.backends[backend].failed(self.now.at);
+        self.report_health_change(backend, change);
     }
 
-    /// Has the error log say that a backend came up or went down; who waits for one that is down goes
+    /// Reports that a backend came up or went down; requests that wait for one that is down go
     /// elsewhere.
-    fn report_turn(&mut self, backend: usize, turned: Option<Turned>) {
-        let Some(turned) = turned else { return };
-        if turned == Turned::Down {
-            self.move_all_on(backend);
+    fn report_health_change(&mut self, backend: usize, change: Option<HealthChange>) {
+        let Some(change) = change else { return };
+        if change == HealthChange::Down {
+            self.reassign_all(backend);
         }
         let name = &self.backends[backend].name;
-        let text = || match turned {
-            Turned::Down => format!("the backend {name} is down: it gets no more requests"),
-            Turned::Up => format!("the backend {name} is up again"),
+        let text = || match change {
+            HealthChange::Down => format!("the backend {name} is down: it gets no more requests"),
+            HealthChange::Up => format!("the backend {name} is up again"),
         };
-        self.logs.errors.report(Event::BackendTurned, self.now.unix_s, text);
+        self.logs.errors.report(Event::BackendHealth, self.now.unix_s, text);
     }
 
     /// The exchange of this number.
     pub(super) fn exchange(&mut self, at: u32) -> &mut Exchange {
-        self.exchanges.get(at)
+        self.exchanges.get_mut(at)
     }
 
     /// With what clients and backends speak TLS with.
     pub(super) fn secured(mut self, secrets: Secrets) -> Self {
-        self.entrances.secure(secrets.clients);
+        self.frontends.secure(secrets.clients);
         for (group, servers) in self.groups.iter_mut().zip(secrets.servers) {
             group.tls = servers;
         }
@@ -252,8 +252,8 @@ impl ProxyShared {
 
     /// The front end of a connection that was just accepted.
     pub(super) fn front(&self, actions: &Actions<'_>) -> (usize, &Frontend) {
-        let place = self.entrances.of(actions);
-        (place, self.entrances.get(place))
+        let place = self.frontends.of(actions);
+        (place, self.frontends.get(place))
     }
 
     /// Says on a new connection to a backend whose it is, where the group wants that.
@@ -266,7 +266,7 @@ impl ProxyShared {
     }
 
     /// Counts a client whose TLS is none, or none that both sides can speak. One that ended the
-    /// connection in the handshake, without an error, may only have looked whether somebody is there.
+    /// connection in the handshake, without an error, may only have looked whether the port is open.
     #[cold]
     pub(super) fn refuse_tls(&self, wrong: Option<&pollux_tls::Error>) {
         let Some(wrong) = wrong else { return };
@@ -295,8 +295,8 @@ impl ProxyShared {
 
     /// Has the upstream connection of the exchange look at it, if it is connected.
     pub(super) fn wake_upstream(&mut self, at: u32, actions: &mut Actions<'_>) {
-        let Some(link) = self.exchanges.get(at).link else { return };
-        let link = self.links.get(link);
+        let Some(link) = self.exchanges.get_mut(at).link else { return };
+        let link = self.links.get_mut(link);
         if let Some(id) = link.id
             && !std::mem::replace(&mut link.is_woken, true)
         {
@@ -306,7 +306,7 @@ impl ProxyShared {
 
     /// Has the client look at the exchange.
     pub(super) fn wake_client(&mut self, at: u32, actions: &mut Actions<'_>) {
-        let exchange = self.exchanges.get(at);
+        let exchange = self.exchanges.get_mut(at);
         if !std::mem::replace(&mut exchange.is_client_woken, true) {
             actions.wake(exchange.client);
         }
@@ -314,18 +314,18 @@ impl ProxyShared {
 
     /// Parts the exchange and its upstream connection. Returns the connection.
     pub(super) fn part(&mut self, at: u32) -> Option<u32> {
-        let link = self.exchanges.get(at).link.take()?;
-        let parted = self.links.get(link);
+        let link = self.exchanges.get_mut(at).link.take()?;
+        let parted = self.links.get_mut(link);
         parted.exchange = None;
         self.proxied.backends()[parted.backend].ended.add(1);
         Some(link)
     }
 
-    /// Takes the exchange from its upstream connection before the answer is whole: that one ends,
-    /// for what still comes belongs to nobody.
+    /// Takes the exchange from its upstream connection before the answer is whole: that connection ends,
+    /// for the bytes that still come belong to no request.
     pub(super) fn take_back(&mut self, at: u32) {
         let Some(link) = self.part(at) else { return };
-        let link = self.links.get(link);
+        let link = self.links.get_mut(link);
         // One that is being opened has seen nothing and can serve another request.
         if let Some(id) = link.id {
             link.is_cut = true;
@@ -334,9 +334,9 @@ impl ProxyShared {
     }
 
     /// The upstream connection of the exchange has failed and was parted from it. Another one gets
-    /// it where that is safe, else the client is told.
+    /// it where that is safe, else the client gets an error.
     pub(super) fn upstream_failed(&mut self, at: u32, fault: Fault) {
-        let exchange = self.exchanges.get(at);
+        let exchange = self.exchanges.get_mut(at);
         // An idle connection that was closed says nothing of its backend.
         let is_its_fault =
             fault.party() == Party::Upstream && !(fault == Fault::Closed && exchange.is_reused);
@@ -349,7 +349,7 @@ impl ProxyShared {
             self.nudge(at);
             return;
         }
-        let exchange = self.exchanges.get(at);
+        let exchange = self.exchanges.get_mut(at);
         exchange.fault = Some(fault);
         exchange.is_client_woken = true;
         let client = exchange.client;
@@ -359,7 +359,7 @@ impl ProxyShared {
     /// Safe is a second try when the backend has seen nothing of the request, or when it closed an
     /// idle connection, which it may do at any time, and the request can be repeated.
     fn may_try_again(&mut self, at: u32, fault: Fault) -> bool {
-        let exchange = self.exchanges.get(at);
+        let exchange = self.exchanges.get_mut(at);
         let backends = self.groups[exchange.group].members.len() as u32;
         if exchange.has_answer || exchange.interims > 0 || exchange.tries >= TRIES_MAX {
             return false;
@@ -375,22 +375,22 @@ impl ProxyShared {
         is_safe && exchange.request.rewind()
     }
 
-    /// Has the client go on with the body of its request, if that was too much before.
+    /// Has the client continue with the body of its request, if that was too much before.
     pub(super) fn wake_paused_client(&mut self, at: u32, actions: &mut Actions<'_>) {
-        if self.exchanges.get(at).is_client_paused {
+        if self.exchanges.get_mut(at).is_client_paused {
             self.wake_client(at, actions);
         }
     }
 
     /// The upstream connection of a tunnel has ended: the client gets what came, and its own end.
     pub(super) fn tunnel_ended(&mut self, at: u32) {
-        let exchange = self.exchanges.get(at);
+        let exchange = self.exchanges.get_mut(at);
         exchange.is_client_woken = true;
         let client = exchange.client;
         self.errands.push_back(Errand::Wake(client));
     }
 
-    /// Has the error log say why a backend could not be reached.
+    /// Reports why a backend could not be reached.
     #[cold]
     pub(super) fn report_connect(&self, backend: usize, error: &io::Error) {
         let name = &self.backends[backend].name;
@@ -398,8 +398,8 @@ impl ProxyShared {
         self.logs.errors.report(Event::BackendLost, self.now.unix_s, text);
     }
 
-    /// Has the error log say why TLS with a backend failed; without an error, that it ended the
-    /// connection in the handshake.
+    /// Reports why TLS with a backend failed; without an error, that it ended the connection in the
+    /// handshake.
     #[cold]
     pub(super) fn report_tls(&self, backend: usize, error: Option<&pollux_tls::Error>) {
         let name = &self.backends[backend].name;
@@ -407,7 +407,7 @@ impl ProxyShared {
         self.logs.errors.report(Event::BackendLost, self.now.unix_s, text);
     }
 
-    /// Has the error log say why what a backend sent is not an answer.
+    /// Reports why the bytes of a backend are not an answer.
     #[cold]
     pub(super) fn report_answer(&self, backend: usize, why: &str) {
         let name = &self.backends[backend].name;
@@ -415,10 +415,10 @@ impl ProxyShared {
         self.logs.errors.report(Event::BackendFailed, self.now.unix_s, text);
     }
 
-    /// Has the error log say what was wrong with a backend.
+    /// Reports what was wrong with a backend.
     #[cold]
     pub(super) fn report_fault(&self, at: u32, fault: Fault) {
-        let exchange = self.exchanges.look(at);
+        let exchange = self.exchanges.get(at);
         let Some(backend) = exchange.backend else { return };
         let name = &self.backends[backend].name;
         let text = || format!("the backend {name}: {}", fault.about());
@@ -428,7 +428,7 @@ impl ProxyShared {
     /// By when the next byte of an answer or of a tunnel has to come. A tunnel of which one side has
     /// ended is on its way to its end.
     pub(super) fn quiet_end(&self, at: u32) -> Moment {
-        let is_open_tunnel = self.exchanges.look(at).is_open_tunnel();
+        let is_open_tunnel = self.exchanges.get(at).is_open_tunnel();
         let ProxyLimits { tunnel_timeout, body_timeout, .. } = &self.limits;
         self.deadline(if is_open_tunnel { *tunnel_timeout } else { *body_timeout })
     }
@@ -438,7 +438,7 @@ impl ProxyShared {
         self.now.at + after
     }
 
-    /// Ends the exchange; whoever has it upstream loses it.
+    /// Ends the exchange; its upstream connection loses it.
     pub(super) fn end(&mut self, at: u32) {
         self.leave_queue(at);
         self.take_back(at);
@@ -448,7 +448,7 @@ impl ProxyShared {
     pub(super) fn begin(&mut self, client: ConnectionId, group: usize) -> u32 {
         let began = self.now.at;
         let at = self.exchanges.begin(client, began);
-        self.exchanges.get(at).group = group;
+        self.exchanges.get_mut(at).group = group;
         at
     }
 }

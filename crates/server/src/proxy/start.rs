@@ -14,12 +14,12 @@ use super::counters::ProxyCounters;
 use super::passing::Passing;
 use super::session::ProxySession;
 use super::shared::{ProxyShared, backends_of};
-use super::standing;
+use super::states::restore_states;
 use crate::counters::ServerCounters;
 use crate::descriptors::{KEPT, limit};
 use crate::log::{ErrorWriter, Event, unix_s};
 use crate::master::ProxySockets;
-use crate::serve::{Parts, SocketPaths, Watch, shortage, start_on_first, url};
+use crate::serve::{Parts, Reporter, SocketPaths, shortage, start_on_first, url};
 use crate::stats::{LoopSource, Overview, Supervised};
 use crate::{Logs, Server, ServerError};
 
@@ -47,7 +47,7 @@ impl Server {
         Ok(server)
     }
 
-    /// As [`Server::start_proxy`], on sockets that somebody else opened, and whose paths are theirs
+    /// As [`Server::start_proxy`], on sockets that the caller opened, and whose paths are the caller's
     /// to remove; under a master, with the waker of the thread that talks to it, and how backends stood
     /// for the worker before.
     ///
@@ -62,11 +62,11 @@ impl Server {
         master: Option<(Waker, &str)>,
     ) -> Result<Self, ServerError> {
         assert!(config.servers().next().is_some(), "a proxy has a backend");
-        let logs = Logs::of(PROXY, config.watching.log_level);
-        let error_writer = ErrorWriter::open(&config.watching.error_log)?;
+        let logs = Logs::of(PROXY, config.monitoring.log_level);
+        let error_writer = ErrorWriter::open(&config.monitoring.error_log)?;
         let backends = backends_of(config);
-        if let Some((_, standing)) = &master {
-            standing::resume(&backends, "", standing);
+        if let Some((_, states)) = &master {
+            restore_states(&backends, "", states);
         }
         let of_loop = |_| (Arc::default(), Arc::new(ProxyCounters::new(backends.len())));
         let counters: Vec<LoopCounters> = (0..config.loops.threads).map(of_loop).collect();
@@ -82,13 +82,13 @@ impl Server {
         );
         let overview = overview(config, &group, driver, (&backends, passing), &counters);
         if let Some((master, _)) = master {
-            // Before the control socket is there, where somebody may wait to ask for a reload.
+            // Before the control socket is there, where a client may wait to ask for a reload.
             overview.supervised.begin(master);
         }
         let parts = Parts {
             overview,
             banner: banner(config, group.addresses(), driver, &refused),
-            watch: Watch::new(connections_max, remedy, config.watching.access_log.as_ref()),
+            reporter: Reporter::new(connections_max, remedy, config.monitoring.access_log.as_ref()),
             drain_timeout: config.limits.drain_timeout,
             // A reload starts another worker, which reads it.
             certificate: None,

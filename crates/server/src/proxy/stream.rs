@@ -1,12 +1,12 @@
 //! TCP mode: bytes both ways between a client and a backend, as they come.
 //!
 //! ```text
-//!  client ── on_bytes ──► way ── send ──► backend        a way that is full pauses its source
-//!         ◄── send ── way ◄── on_bytes ──
+//!  client ── on_bytes ──► channel ── send ──► backend        a channel that is full pauses its source
+//!         ◄── send ── channel ◄── on_bytes ──
 //! ```
 //!
 //! An end on one side is passed on when what came before it has left, and the other direction goes
-//! on. A connection that is cut cuts the other one, so that nobody takes it for an end. Both are two
+//! on. A connection that is cut cuts the other one, so that it does not pass for an end. Both are two
 //! sessions of one loop that find each other by the number of their pair.
 
 use std::io;
@@ -18,7 +18,7 @@ use pollux_http::ProxyHeader;
 use super::client::header_of;
 use super::counters::ProxyCounter;
 use super::fault::{Fault, Party};
-use super::pair::{Pair, Piped, Side, book, connect};
+use super::pair::{Pair, Piped, Side, connect, record};
 use super::shared::ProxyShared;
 
 /// One side of a pair as a session.
@@ -55,7 +55,7 @@ impl Stream {
     /// Says to the backend whose connection it is, where it wants that.
     pub(super) fn announce(&self, shared: &mut ProxyShared, actions: &mut Actions<'_>) {
         if let Some(at) = self.pair {
-            let pair = shared.pairs.get(at);
+            let pair = shared.pairs.get_mut(at);
             let (group, header) = (pair.group, pair.header);
             shared.announce(group, header, actions);
         }
@@ -91,7 +91,7 @@ impl Stream {
     fn connected(&mut self, shared: &mut ProxyShared, actions: &mut Actions<'_>) {
         let Some(at) = self.pair else { return };
         let now = shared.now.at;
-        let pair = shared.pairs.get(at);
+        let pair = shared.pairs.get_mut(at);
         pair.ids[Side::Backend as usize] = Some(actions.id());
         if pair.ids[Side::Client as usize].is_none() {
             return actions.abort();
@@ -109,7 +109,7 @@ impl Stream {
     pub(super) fn connect_failed(&mut self, shared: &mut ProxyShared, error: &io::Error) {
         let Some(at) = self.pair else { return };
         self.fault.get_or_insert(Fault::of_connect(error));
-        let backend = shared.pairs.get(at).backend;
+        let backend = shared.pairs.get_mut(at).backend;
         shared.report_connect(backend, error);
     }
 
@@ -121,19 +121,19 @@ impl Stream {
     ) -> usize {
         let Some(at) = self.pair else { return 0 };
         let now = shared.now.at;
-        let pair = shared.pairs.get(at);
+        let pair = shared.pairs.get_mut(at);
         pair.active = now;
         if self.side == Side::Backend {
             pair.first_byte.get_or_insert(now);
         }
-        let way = &mut pair.ways[self.side as usize];
-        let used = way.take_raw(input);
-        if way.is_full() {
+        let channel = &mut pair.channels[self.side as usize];
+        let used = channel.take_raw(input);
+        if channel.is_full() {
             pair.is_paused[self.side as usize] = true;
             actions.pause_input();
             shared.proxied.count(ProxyCounter::Pauses);
         }
-        if shared.pairs.get(at).is_spliced && shared.pipes.has_one() {
+        if shared.pairs.get_mut(at).is_spliced && shared.pipes.has_one() {
             // There was none before.
             actions.leave_input();
         }
@@ -146,7 +146,7 @@ impl Stream {
     pub(super) fn on_readable(&mut self, shared: &mut ProxyShared, actions: &mut Actions<'_>) {
         let Some(at) = self.pair else { return };
         let own = self.side as usize;
-        let pair = shared.pairs.get(at);
+        let pair = shared.pairs.get_mut(at);
         if !pair.is_empty(self.side) {
             pair.is_paused[own] = true;
             return actions.pause_input();
@@ -163,7 +163,7 @@ impl Stream {
         if self.side == Side::Backend {
             pair.first_byte.get_or_insert(now);
         }
-        pair.ways[own].body_bytes += bytes;
+        pair.channels[own].body_bytes += bytes;
         pair.piped[own] = Piped::Waits(pipe, bytes);
         pair.is_paused[own] = true;
         actions.pause_input();
@@ -172,7 +172,7 @@ impl Stream {
 
     pub(super) fn on_end(&mut self, shared: &mut ProxyShared, actions: &mut Actions<'_>) {
         let Some(at) = self.pair else { return actions.close() };
-        shared.pairs.get(at).ways[self.side as usize].is_whole = true;
+        shared.pairs.get_mut(at).channels[self.side as usize].is_whole = true;
         shared.wake_side(at, self.side.other(), actions);
         self.send(shared, actions);
     }
@@ -181,7 +181,7 @@ impl Stream {
         self.side == Side::Client
     }
 
-    /// The end of the connection without one of its encryption: whoever is on the way may have ended it.
+    /// The end of the connection without one of its encryption: an attacker on the path may have ended it.
     pub(super) fn on_cut(&mut self, actions: &mut Actions<'_>) {
         let fault = if self.side == Side::Client { Fault::ClientGone } else { Fault::Cut };
         self.fault.get_or_insert(fault);
@@ -197,7 +197,7 @@ impl Stream {
             (Side::Client, _) => shared.refuse_tls(error),
             (Side::Backend, Some(at)) => {
                 self.fault.get_or_insert(Fault::TlsFailed);
-                let backend = shared.pairs.get(at).backend;
+                let backend = shared.pairs.get_mut(at).backend;
                 shared.report_tls(backend, error);
             }
             (Side::Backend, None) => {}
@@ -207,8 +207,8 @@ impl Stream {
     pub(super) fn on_drained(&mut self, shared: &mut ProxyShared, actions: &mut Actions<'_>) {
         let Some(at) = self.pair else { return };
         let other = self.side.other();
-        let pair = shared.pairs.get(at);
-        pair.ways[other as usize].is_leaving = false;
+        let pair = shared.pairs.get_mut(at);
+        pair.channels[other as usize].is_leaving = false;
         if let Piped::Leaves(pipe) = std::mem::take(&mut pair.piped[other as usize]) {
             shared.pipes.put(pipe);
             shared.wake_side(at, other, actions);
@@ -218,14 +218,14 @@ impl Stream {
 
     pub(super) fn on_wake(&mut self, shared: &mut ProxyShared, actions: &mut Actions<'_>) {
         let Some(at) = self.pair else { return };
-        let pair = shared.pairs.get(at);
+        let pair = shared.pairs.get_mut(at);
         let own = self.side as usize;
         pair.is_woken[own] = false;
         if pair.fault.is_some() {
             return actions.reset();
         }
         let is_piped = !matches!(pair.piped[own], Piped::Nothing);
-        if pair.is_paused[own] && !is_piped && !pair.ways[own].is_full() {
+        if pair.is_paused[own] && !is_piped && !pair.channels[own].is_full() {
             pair.is_paused[own] = false;
             actions.resume_input();
         }
@@ -236,7 +236,7 @@ impl Stream {
         let Some(at) = self.pair else { return actions.close() };
         let timeout = shared.limits.tunnel_timeout;
         let now = shared.now.at;
-        let pair = shared.pairs.get(at);
+        let pair = shared.pairs.get_mut(at);
         let is_connecting = self.side == Side::Backend && pair.connected.is_none();
         if !is_connecting && pair.active + timeout > now {
             return actions.set_deadline(pair.active + timeout);
@@ -255,7 +255,7 @@ impl Stream {
         let Some(at) = self.pair else { return };
         self.fault = self.fault.or_else(|| Fault::of_end(cause));
         let own = self.side as usize;
-        let pair = shared.pairs.get(at);
+        let pair = shared.pairs.get_mut(at);
         pair.sides -= 1;
         pair.ids[own] = None;
         let has_client = pair.ids[Side::Client as usize].is_some();
@@ -265,13 +265,13 @@ impl Stream {
             self.tls_failed(shared, None);
         }
         if self.side == Side::Backend {
-            let (backend, fault) = (shared.pairs.get(at).backend, self.fault);
+            let (backend, fault) = (shared.pairs.get_mut(at).backend, self.fault);
             shared.proxied.backends()[backend].ended.add(1);
             if fault.is_some_and(|fault| is_unconnected && fault.party() == Party::Upstream) {
                 shared.backend_failed(backend);
             }
         }
-        let pair = shared.pairs.get(at);
+        let pair = shared.pairs.get_mut(at);
         let size = shared.groups[pair.group].members.len();
         if is_unconnected
             && has_client
@@ -281,7 +281,7 @@ impl Stream {
             shared.proxied.count(ProxyCounter::Retries);
             return connect(shared, at);
         }
-        let has_ended = pair.ways.iter().all(|way| way.is_whole);
+        let has_ended = pair.channels.iter().all(|channel| channel.is_whole);
         if !has_ended {
             let other = if self.side == Side::Client { Fault::ClientGone } else { Fault::Cut };
             pair.fault.get_or_insert(self.fault.unwrap_or(other));
@@ -289,8 +289,8 @@ impl Stream {
         if let Some(id) = pair.ids[self.side.other() as usize] {
             shared.errands.push_back(Errand::Wake(id));
         }
-        book(shared, at);
-        let pair = shared.pairs.get(at);
+        record(shared, at);
+        let pair = shared.pairs.get_mut(at);
         if pair.sides == 0 {
             for piped in std::mem::take(&mut pair.piped) {
                 if let Piped::Waits(pipe, _) | Piped::Leaves(pipe) = piped {
@@ -305,16 +305,16 @@ impl Stream {
     fn send(&mut self, shared: &mut ProxyShared, actions: &mut Actions<'_>) {
         let Some(at) = self.pair else { return };
         let (own, other) = (self.side as usize, self.side.other());
-        let pair = shared.pairs.get(at);
-        let way = &mut pair.ways[other as usize];
-        if way.is_leaving {
+        let pair = shared.pairs.get_mut(at);
+        let channel = &mut pair.channels[other as usize];
+        if channel.is_leaving {
             return;
         }
-        let sent_bytes = way.send(actions);
+        let sent_bytes = channel.send(actions);
         if sent_bytes > 0 {
-            way.is_leaving = true;
+            channel.is_leaving = true;
             actions.call_again();
-            if pair.is_paused[other as usize] && !pair.ways[other as usize].is_full() {
+            if pair.is_paused[other as usize] && !pair.channels[other as usize].is_full() {
                 shared.wake_side(at, other, actions);
             }
             return;
@@ -323,7 +323,7 @@ impl Stream {
             Piped::Waits(pipe, bytes) => {
                 actions.send_pipe(Arc::clone(&pipe), bytes);
                 actions.call_again();
-                pair.ways[other as usize].is_leaving = true;
+                pair.channels[other as usize].is_leaving = true;
                 pair.piped[other as usize] = Piped::Leaves(pipe);
                 return;
             }
@@ -334,7 +334,7 @@ impl Stream {
         }
         if pair.has_ended_output[own] && pair.is_done(self.side) {
             actions.close();
-        } else if pair.has_ended_output[own] && pair.ways[own].is_whole {
+        } else if pair.has_ended_output[own] && pair.channels[own].is_whole {
             // The other side closes when it has sent the rest.
             shared.wake_side(at, other, actions);
         }

@@ -2,7 +2,7 @@
 //!
 //! | what comes | without a request | before the answer | in the answer |
 //! |---|---|---|---|
-//! | bytes | closed: nobody asked | the head, or 502 | passed on |
+//! | bytes | closed: not asked for | the head, or 502 | passed on |
 //! | the backend's end | closed | a second try where safe, else 502 | its end where that ends it, else the client is cut |
 //! | the deadline | closed | 504, but not before anything was sent on a kept connection | the client is cut |
 //!
@@ -16,12 +16,12 @@ use pollux_http::{BodyReader, Rejection, Response, ResponseBody, ResponseFacts};
 
 use super::counters::ProxyCounter;
 use super::fault::Fault;
+use super::head_cache::AnswerKey;
 use super::links::Link;
-use super::repeats::AskedBy;
-use super::response::{self, Goes, Manner};
+use super::response::{self, BodyFraming, Context};
 use super::shared::ProxyShared;
 
-/// Interim answers to one request; a backend that goes on for ever is not answering.
+/// Interim answers to one request; a backend that sends them for ever is not answering.
 const INTERIMS_MAX: u32 = 16;
 
 /// One connection to a backend.
@@ -42,14 +42,14 @@ impl Upstream {
 
     /// Says whose connection it is, where the backend wants that.
     pub(super) fn announce(&self, shared: &mut ProxyShared, actions: &mut Actions<'_>) {
-        if let Some(at) = shared.links.get(self.link).exchange {
-            let exchange = shared.exchanges.look(at);
+        if let Some(at) = shared.links.get_mut(self.link).exchange {
+            let exchange = shared.exchanges.get(at);
             shared.announce(exchange.group, exchange.header, actions);
         }
     }
 
     pub(super) fn connected(&mut self, shared: &mut ProxyShared, actions: &mut Actions<'_>) {
-        let link = shared.links.get(self.link);
+        let link = shared.links.get_mut(self.link);
         link.id = Some(actions.id());
         match link.exchange {
             Some(at) => {
@@ -59,13 +59,13 @@ impl Upstream {
                 self.send(shared, actions, at);
             }
             // Its client is gone meanwhile.
-            None => self.rest(shared, actions),
+            None => self.become_idle(shared, actions),
         }
     }
 
     pub(super) fn connect_failed(&mut self, shared: &mut ProxyShared, error: &io::Error) {
         let fault = *self.fault.get_or_insert(Fault::of_connect(error));
-        let Link { backend, exchange, .. } = *shared.links.get(self.link);
+        let Link { backend, exchange, .. } = *shared.links.get_mut(self.link);
         let waits = exchange.filter(|_| fault == Fault::UpstreamsFull);
         if waits.is_none_or(|at| !shared.wait_for_room(at)) {
             shared.report_connect(backend, error);
@@ -83,22 +83,22 @@ impl Upstream {
         error: Option<&pollux_tls::Error>,
     ) {
         self.fault.get_or_insert(Fault::TlsFailed);
-        let backend = shared.links.get(self.link).backend;
+        let backend = shared.links.get_mut(self.link).backend;
         shared.report_tls(backend, error);
     }
 
     /// The link is this session's until here.
     pub(super) fn closed(mut self, shared: &mut ProxyShared, cause: CloseCause) {
-        let link = shared.links.get(self.link);
+        let link = shared.links.get_mut(self.link);
         let is_handshake = link.id.is_none() && link.tls.is_some();
         if is_handshake && link.exchange.is_some() && self.fault.is_none() {
             self.tls_failed(shared, None);
         }
-        let link = shared.links.get(self.link);
+        let link = shared.links.get_mut(self.link);
         if link.pooled.is_some() && link.id.is_none() {
             shared.proxied.count(ProxyCounter::Stale);
         }
-        if let Some(at) = shared.links.get(self.link).exchange {
+        if let Some(at) = shared.links.get_mut(self.link).exchange {
             shared.part(at);
             let exchange = shared.exchange(at);
             let is_tunnel = exchange.is_tunnel;
@@ -123,7 +123,7 @@ impl Upstream {
     }
 
     pub(super) fn on_wake(&mut self, shared: &mut ProxyShared, actions: &mut Actions<'_>) {
-        let link = shared.links.get(self.link);
+        let link = shared.links.get_mut(self.link);
         link.is_woken = false;
         if link.is_cut {
             return actions.abort();
@@ -131,7 +131,7 @@ impl Upstream {
         let Some(at) = link.exchange else {
             // Something happened that was nothing: it is idle as before.
             if shared.unshelve(self.link) {
-                self.rest(shared, actions);
+                self.become_idle(shared, actions);
             }
             return;
         };
@@ -140,7 +140,7 @@ impl Upstream {
     }
 
     pub(super) fn on_drained(&mut self, shared: &mut ProxyShared, actions: &mut Actions<'_>) {
-        let Some(at) = shared.links.get(self.link).exchange else { return };
+        let Some(at) = shared.links.get_mut(self.link).exchange else { return };
         shared.exchange(at).request.is_leaving = false;
         self.send(shared, actions, at);
     }
@@ -151,13 +151,13 @@ impl Upstream {
         actions: &mut Actions<'_>,
         input: &[u8],
     ) -> usize {
-        let Some(at) = shared.links.get(self.link).exchange else {
+        let Some(at) = shared.links.get_mut(self.link).exchange else {
             return self.unasked(shared, actions, input);
         };
         let now = shared.now.at;
         let exchange = shared.exchange(at);
         if !exchange.request.has_begun_to_leave() {
-            // The answer to a request that has not been sent is another one's, or nobody's.
+            // The answer to a request that has not been sent belongs to another one, or to none.
             self.fault = Some(Fault::Closed);
             return self.unasked(shared, actions, input);
         }
@@ -190,7 +190,7 @@ impl Upstream {
     }
 
     pub(super) fn on_end(&mut self, shared: &mut ProxyShared, actions: &mut Actions<'_>) {
-        let Some(at) = shared.links.get(self.link).exchange else {
+        let Some(at) = shared.links.get_mut(self.link).exchange else {
             shared.proxied.count(ProxyCounter::IdleClosed);
             return actions.close();
         };
@@ -200,7 +200,7 @@ impl Upstream {
             return self.answered(shared, actions, at, true);
         }
         if exchange.is_tunnel {
-            // The client may go on; what comes of it is sent on as long as the backend takes it.
+            // The client may continue; its bytes are passed on as long as the backend takes them.
             exchange.response.is_whole = true;
             let is_over = exchange.request.is_done();
             actions.set_deadline(shared.quiet_end(at));
@@ -214,16 +214,16 @@ impl Upstream {
         actions.abort();
     }
 
-    /// The end of the connection without one of its encryption: what had no end of its own may go on.
+    /// The end of the connection without one of its encryption: an answer without an end of its own may be cut.
     pub(super) fn on_cut(&mut self, shared: &mut ProxyShared, actions: &mut Actions<'_>) {
-        match shared.links.get(self.link).exchange {
+        match shared.links.get_mut(self.link).exchange {
             None => self.on_end(shared, actions),
             Some(_) => actions.abort(),
         }
     }
 
     pub(super) fn on_deadline(&mut self, shared: &mut ProxyShared, actions: &mut Actions<'_>) {
-        let link = shared.links.get(self.link);
+        let link = shared.links.get_mut(self.link);
         let is_connected = link.id.is_some();
         match link.exchange {
             None if is_connected => shared.proxied.count(ProxyCounter::IdleDropped),
@@ -246,7 +246,7 @@ impl Upstream {
 
     pub(super) fn on_drain(&mut self, shared: &mut ProxyShared, actions: &mut Actions<'_>) {
         self.is_draining = true;
-        let link = shared.links.get(self.link);
+        let link = shared.links.get_mut(self.link);
         if link.exchange.is_none() && link.id.is_some() {
             actions.close();
         }
@@ -258,12 +258,12 @@ impl Upstream {
         let tunnel_end = shared.quiet_end(at);
         let now = shared.now.at;
         let exchange = shared.exchange(at);
-        let way = &mut exchange.request;
-        if way.is_leaving {
+        let channel = &mut exchange.request;
+        if channel.is_leaving {
             return;
         }
-        let sent_bytes = way.send(actions);
-        if way.is_done() {
+        let sent_bytes = channel.send(actions);
+        if channel.is_done() {
             if exchange.is_tunnel {
                 // The client has said its last word, and all of it has gone.
                 if exchange.response.is_whole {
@@ -287,10 +287,10 @@ impl Upstream {
             actions.set_deadline(Moment::NEVER);
         }
         // More is to come: only when this has left, so that what waits here stays little.
-        way.is_leaving = true;
-        let has_room = !way.is_full();
+        channel.is_leaving = true;
+        let is_free = !channel.is_full();
         actions.call_again();
-        if has_room {
+        if is_free {
             shared.wake_paused_client(at, actions);
         }
     }
@@ -304,17 +304,17 @@ impl Upstream {
         input: &[u8],
     ) -> Result<usize, &'static str> {
         let limits = shared.answer_limits;
-        let exchange = shared.exchanges.get(at);
-        let by = AskedBy {
+        let exchange = shared.exchanges.get_mut(at);
+        let by = AnswerKey {
             front: exchange.front,
             kind: exchange.kind,
             minor: exchange.minor,
             is_last: exchange.is_last,
             unix_s: shared.now.unix_s,
         };
-        if let Some((facts, goes)) = shared.repeats.answer(input, by, exchange.response.head()) {
+        if let Some((facts, framing)) = shared.repeats.answer(input, by, exchange.response.head()) {
             exchange.request.forget_sent();
-            self.begin_answer(shared, at, facts, goes);
+            self.begin_answer(shared, at, facts, framing);
             return Ok(facts.head_len);
         }
         let response = match Response::parse(input, &limits, exchange.kind) {
@@ -325,7 +325,7 @@ impl Upstream {
         let facts = response.facts;
         let code = facts.status.code();
         exchange.request.forget_sent();
-        let way = &mut exchange.response;
+        let channel = &mut exchange.response;
         if facts.is_interim() {
             exchange.interims += 1;
             if exchange.interims > INTERIMS_MAX {
@@ -333,7 +333,7 @@ impl Upstream {
             }
             // Clients of HTTP/1.0 know none (RFC 9110 15.2).
             if exchange.minor > 0 {
-                response::write_interim(way.head(), &response);
+                response::write_interim(channel.head(), &response);
                 shared.proxied.count(ProxyCounter::Interim);
                 shared.wake_client(at, actions);
             }
@@ -341,7 +341,7 @@ impl Upstream {
         }
         if code == 101 {
             let is_wanted = exchange.wants_upgrade && exchange.minor > 0;
-            if !is_wanted || !response::write_upgrade(way.head(), &response) {
+            if !is_wanted || !response::write_upgrade(channel.head(), &response) {
                 return Err("an upgrade (101) that was not asked for");
             }
             (exchange.has_answer, exchange.is_tunnel) = (true, true);
@@ -351,19 +351,19 @@ impl Upstream {
             shared.wake_client(at, actions);
             return Ok(facts.head_len);
         }
-        let manner = Manner {
+        let context = Context {
             kind: exchange.kind,
             minor: exchange.minor,
             is_last: exchange.is_last,
             date: &shared.common.date,
-            rules: &shared.entrances.get(exchange.front).rules.response,
+            rules: &shared.frontends.get(exchange.front).rules.response,
         };
-        let before = way.head().len();
-        let goes = response::write(way.head(), &response, &manner)
+        let before = channel.head().len();
+        let framing = response::write(channel.head(), &response, &context)
             .ok_or("a coding before chunked, which was not asked for")?;
-        let (head, written) = (&input[..facts.head_len], &way.head()[before..]);
-        shared.repeats.note_answer(head, by, written, (facts, goes));
-        self.begin_answer(shared, at, facts, goes);
+        let (head, written) = (&input[..facts.head_len], &channel.head()[before..]);
+        shared.repeats.note_answer(head, by, written, (facts, framing));
+        self.begin_answer(shared, at, facts, framing);
         Ok(facts.head_len)
     }
 
@@ -373,17 +373,17 @@ impl Upstream {
         shared: &mut ProxyShared,
         at: u32,
         facts: ResponseFacts,
-        goes: Goes,
+        framing: BodyFraming,
     ) {
         let limits = shared.answer_limits;
-        let exchange = shared.exchanges.get(at);
-        let way = &mut exchange.response;
-        way.begin_body(BodyReader::of_response(facts.body, &limits), goes.frame);
-        (exchange.has_answer, exchange.is_last) = (true, goes.is_last);
+        let exchange = shared.exchanges.get_mut(at);
+        let channel = &mut exchange.response;
+        channel.begin_body(BodyReader::of_response(facts.body, &limits), framing.frame);
+        (exchange.has_answer, exchange.is_last) = (true, framing.is_last);
         exchange.status = facts.status.code();
         let times = exchange.times;
         let waited = times.connected.zip(times.first_byte).map(|(from, to)| to - from);
-        let backend = shared.links.get(self.link).backend;
+        let backend = shared.links.get_mut(self.link).backend;
         let counts = &shared.proxied.backends()[backend];
         counts.answered.add(1);
         counts.wait_us.add(waited.unwrap_or_default().as_micros() as u64);
@@ -407,14 +407,14 @@ impl Upstream {
             shared.proxied.count(ProxyCounter::Unasked);
         }
         if self.keep_alive && is_request_gone && is_all_used {
-            self.rest(shared, actions);
+            self.become_idle(shared, actions);
         } else {
             actions.abort();
         }
     }
 
     /// Waits for the next request.
-    fn rest(&mut self, shared: &mut ProxyShared, actions: &mut Actions<'_>) {
+    fn become_idle(&mut self, shared: &mut ProxyShared, actions: &mut Actions<'_>) {
         if !self.is_draining && shared.park(self.link, actions) {
             self.keep_alive = false;
             actions.set_deadline(shared.deadline(shared.limits.upstream_idle_timeout));
@@ -451,7 +451,7 @@ impl Upstream {
         }
     }
 
-    /// Goes on when the client has taken what was there.
+    /// Continues when the client has taken what was there.
     fn resume(&mut self, shared: &mut ProxyShared, actions: &mut Actions<'_>, at: u32) {
         let exchange = shared.exchange(at);
         if exchange.has_answer && !exchange.response.is_full() {
@@ -460,7 +460,7 @@ impl Upstream {
         }
     }
 
-    /// What came is not an answer; whoever runs the backend is told why.
+    /// The bytes are not an answer; the error log gets why.
     #[cold]
     fn refuse(
         &mut self,
@@ -470,7 +470,7 @@ impl Upstream {
         input: &[u8],
     ) -> usize {
         self.fault = Some(Fault::BadAnswer);
-        shared.report_answer(shared.links.look(self.link).backend, why);
+        shared.report_answer(shared.links.get(self.link).backend, why);
         actions.abort();
         input.len()
     }

@@ -44,7 +44,7 @@ pub(super) fn overview(
 }
 
 /// What a server configured so would do, in lines.
-pub(super) fn plan(config: &ServeConfig) -> String {
+pub(super) fn summary(config: &ServeConfig) -> String {
     let facts = facts(config, &config.listen);
     facts.into_iter().map(|(name, value)| format!("{name}: {value}\n")).collect()
 }
@@ -127,7 +127,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_descriptor_limit_that_is_too_low_is_told() {
+    fn a_descriptor_limit_that_is_too_low_is_reported() {
         assert_eq!(shortage(10, 10), None);
         assert!(shortage(11, 10).is_some_and(|line| line.contains("allows about 10")));
     }

@@ -1,4 +1,4 @@
-//! The endpoints by which a server is watched: metrics, and the socket for commands.
+//! The endpoints by which a server is monitored: metrics, and the socket for commands.
 
 use std::fs::Permissions;
 use std::os::unix::fs::PermissionsExt;
@@ -9,12 +9,12 @@ use pollux_poller::Mechanism;
 
 use super::explained_open;
 use crate::ServerError;
-use crate::config::Watching;
+use crate::config::Monitoring;
 
 pub(crate) const STATS: &str = "stats endpoint";
 pub(crate) const CONTROL: &str = "control socket";
-/// Connections to each of them.
-const WATCHERS_MAX: u32 = 64;
+/// Most connections to each of them.
+const ENDPOINT_CONNECTIONS_MAX: u32 = 64;
 
 /// The sockets of a server's endpoints.
 #[derive(Debug, Default)]
@@ -24,18 +24,18 @@ pub(crate) struct Endpoints {
 }
 
 impl Endpoints {
-    /// Opens what `watching` names.
+    /// Opens what `monitoring` names.
     ///
     /// # Errors
     /// [`ServerError::Listen`], or the control socket could not be closed to others.
-    pub(super) fn open(watching: &Watching) -> Result<Self, ServerError> {
+    pub(super) fn open(monitoring: &Monitoring) -> Result<Self, ServerError> {
         let open = |address: ListenAddress, part, flag| {
             let opened = Sockets::open(&[address], Listeners::Exclusive, 1);
             opened.map_err(|cause| explained_open(part, flag, cause))
         };
-        let stats = watching.stats.clone().map(|address| open(address, STATS, "--stats"));
+        let stats = monitoring.stats.clone().map(|address| open(address, STATS, "--stats"));
         let stats = stats.transpose()?;
-        let Some(path) = &watching.control else { return Ok(Self { stats, control: None }) };
+        let Some(path) = &monitoring.control else { return Ok(Self { stats, control: None }) };
         let control = open(ListenAddress::Unix(path.clone()), CONTROL, "--control")?;
         close_to_others(path)?;
         Ok(Self { stats, control: Some(control) })
@@ -49,10 +49,10 @@ impl Endpoints {
 
 /// Where endpoints listen, with their names and flags.
 pub(super) fn addresses(
-    watching: &Watching,
+    monitoring: &Monitoring,
 ) -> impl Iterator<Item = (&'static str, &'static str, ListenAddress)> {
-    let stats = watching.stats.clone().map(|address| (STATS, "--stats", address));
-    let control = watching.control.clone().map(ListenAddress::Unix);
+    let stats = monitoring.stats.clone().map(|address| (STATS, "--stats", address));
+    let control = monitoring.control.clone().map(ListenAddress::Unix);
     stats.into_iter().chain(control.map(|address| (CONTROL, "--control", address)))
 }
 
@@ -65,7 +65,7 @@ pub(super) fn endpoint() -> GroupConfig {
         listeners: Listeners::Reuseport,
         cpus: None,
         delays_small_writes: false,
-        limits: Limits { connections_max: WATCHERS_MAX, ..Limits::default() },
+        limits: Limits { connections_max: ENDPOINT_CONNECTIONS_MAX, ..Limits::default() },
     }
 }
 

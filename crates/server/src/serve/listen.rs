@@ -31,7 +31,7 @@ pub(crate) fn explained_open(
     ServerError::Listen { reason, cause }
 }
 
-/// What is wrong with the address and what would be right.
+/// What is wrong with the address and what is expected.
 fn reason(
     address: &str,
     flag: &str,
@@ -41,7 +41,8 @@ fn reason(
     let tcp: Option<SocketAddr> = address.parse().ok();
     match (errno, tcp) {
         (Some(Errno::ADDRINUSE), Some(tcp)) => {
-            let by = holder(tcp.port()).map_or_else(String::new, |who| format!(" by {who}"));
+            let by =
+                holder(tcp.port()).map_or_else(String::new, |program| format!(" by {program}"));
             format!(
                 "{address} is in use{by}; end that program or choose another address with {flag}"
             )
@@ -99,23 +100,23 @@ fn listening_inode(table: &str, port: u16) -> Option<&str> {
 mod tests {
     use super::*;
 
-    fn told(address: &str, errno: Errno) -> String {
+    fn message(address: &str, errno: Errno) -> String {
         reason(address, "--listen", Some(errno), |_| Some("nginx (process 7)".to_owned()))
     }
 
     #[test]
     fn every_refusal_of_an_address_names_a_way_out() {
         assert_eq!(
-            told("127.0.0.1:80", Errno::ADDRINUSE),
+            message("127.0.0.1:80", Errno::ADDRINUSE),
             "127.0.0.1:80 is in use by nginx (process 7); end that program or choose another \
              address with --listen"
         );
-        let low = told("[::]:80", Errno::ACCESS);
+        let low = message("[::]:80", Errno::ACCESS);
         assert!(low.starts_with("port 80 needs root or CAP_NET_BIND_SERVICE (setcap"), "{low}");
-        let other = told("8.8.8.8:80", Errno::ADDRNOTAVAIL);
+        let other = message("8.8.8.8:80", Errno::ADDRNOTAVAIL);
         assert!(other.starts_with("8.8.8.8 is not an address of this machine;"), "{other}");
         assert!(other.ends_with(", or :80 for all of them"), "{other}");
-        let unix = told("unix:/x", Errno::ACCESS);
+        let unix = message("unix:/x", Errno::ACCESS);
         assert_eq!(unix, "unix:/x cannot be listened on; choose another address with --listen");
     }
 
@@ -123,8 +124,8 @@ mod tests {
     fn the_holder_of_a_port_is_found_by_its_socket() {
         let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a free port");
         let port = listener.local_addr().expect("bound").port();
-        let who = holder(port).expect("our own");
-        assert!(who.ends_with(&format!("(process {})", std::process::id())), "{who}");
+        let program = holder(port).expect("our own");
+        assert!(program.ends_with(&format!("(process {})", std::process::id())), "{program}");
         drop(listener);
     }
 }

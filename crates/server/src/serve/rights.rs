@@ -37,7 +37,7 @@ pub(super) fn out_of_reach(
             path.display()
         ))
     });
-    let log = match &config.watching.error_log {
+    let log = match &config.monitoring.error_log {
         LogTarget::File(path) => Some(path),
         LogTarget::Stdout | LogTarget::Stderr => None,
     };

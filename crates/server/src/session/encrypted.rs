@@ -6,7 +6,7 @@
 //! | what is left of it | then | as that of the first request |
 //!
 //! Its peer may end the connection without `close_notify` (RFC 8446 6.1): a request says itself where
-//! it ends, so that an end by somebody else on the way costs at most what was not asked for yet.
+//! it ends, so that a truncation on the network path costs at most what was not asked for yet.
 
 use pollux_engine::{Actions, Now, Session};
 use pollux_tls::Error;

@@ -98,7 +98,7 @@ fn nothing_behind_the_last_request_is_answered() {
 }
 
 #[test]
-fn what_is_refused_is_told_and_nothing_behind_it_is_parsed() {
+fn a_refusal_says_its_status_and_nothing_behind_it_is_parsed() {
     for (request, code) in [
         ("GET / HTTP/1.1\r\n\r\n", 400),
         ("GET / HTTP/2.0\r\nHost: a\r\n\r\n", 505),
@@ -120,7 +120,7 @@ fn what_is_refused_is_told_and_nothing_behind_it_is_parsed() {
 }
 
 #[test]
-fn methods_that_are_not_served_are_told_apart() {
+fn methods_that_are_not_served_have_different_statuses() {
     let folder = tempfile::tempdir().expect("a folder");
     let config = format!("dir = {:?}", folder.path());
     for (method, code) in [("POST", 405), ("TRACE", 405), ("BREW", 501), ("OPTIONS", 204)] {
@@ -151,7 +151,7 @@ fn a_refusal_of_head_has_no_body() {
 }
 
 #[test]
-fn what_follows_a_refused_tunnel_is_no_request() {
+fn bytes_behind_a_refused_tunnel_are_not_a_request() {
     let mut play = play("reply = 1");
     let answer = ask(&mut play, &format!("CONNECT a:1 HTTP/1.1\r\nHost: a:1\r\n\r\n{GET}"));
     assert!(status(&answer) == 405 && answer.contains("Connection: close"), "{answer}");
@@ -170,7 +170,7 @@ fn bodies_are_read_and_dropped_before_the_answer() {
 }
 
 #[test]
-fn the_client_is_told_to_go_on_only_while_it_waits() {
+fn a_100_continue_is_sent_only_while_the_client_waits() {
     let head = "PUT / HTTP/1.1\r\nHost: a\r\nExpect: 100-continue\r\nContent-Length: 2\r\n\r\n";
     let mut waiting = play("echo = true");
     assert_eq!(ask(&mut waiting, head), "HTTP/1.1 100 Continue\r\n\r\n");
@@ -226,7 +226,7 @@ fn a_broken_body_is_refused_before_and_cut_after_the_answer_began() {
 }
 
 #[test]
-fn who_says_nothing_is_closed_silently() {
+fn a_silent_client_is_closed_silently() {
     let mut play = play("reply = 1\nheader_timeout = \"5s\"");
     play.pass(5 * SECOND);
     assert_eq!((text(&mut play), play.closed()), (String::new(), Some(CloseCause::Session)));
@@ -249,7 +249,7 @@ fn a_head_that_trickles_in_is_answered_with_408_at_an_absolute_deadline() {
 }
 
 #[test]
-fn who_rests_too_long_between_requests_is_closed_silently() {
+fn a_connection_that_is_idle_too_long_is_closed_silently() {
     let mut play = play("reply = 1\nidle_timeout = \"3s\"");
     for _ in 0..3 {
         ask(&mut play, GET);
@@ -263,17 +263,17 @@ fn who_rests_too_long_between_requests_is_closed_silently() {
 
 #[test]
 fn an_empty_line_behind_a_body_starts_no_request() {
-    let mut resting = play("reply = 1\nheader_timeout = \"2s\"\nidle_timeout = \"5s\"");
+    let mut idle = play("reply = 1\nheader_timeout = \"2s\"\nidle_timeout = \"5s\"");
     let post = "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 1\r\n\r\nx\r\n";
-    assert_eq!(status(&ask(&mut resting, post)), 200);
-    resting.pass(4 * SECOND);
-    assert_eq!((ask(&mut resting, "\r\n").as_str(), resting.closed()), ("", None));
-    resting.pass(SECOND);
-    assert_eq!((text(&mut resting), resting.closed()), (String::new(), Some(CloseCause::Session)));
-    assert_eq!(count(&resting, ServerCounter::TimeoutsIdle), 1);
-    let mut going_on = play("reply = 1");
-    assert_eq!(status(&ask(&mut going_on, post)), 200);
-    assert_eq!(status(&ask(&mut going_on, GET)), 200);
+    assert_eq!(status(&ask(&mut idle, post)), 200);
+    idle.pass(4 * SECOND);
+    assert_eq!((ask(&mut idle, "\r\n").as_str(), idle.closed()), ("", None));
+    idle.pass(SECOND);
+    assert_eq!((text(&mut idle), idle.closed()), (String::new(), Some(CloseCause::Session)));
+    assert_eq!(count(&idle, ServerCounter::TimeoutsIdle), 1);
+    let mut continued = play("reply = 1");
+    assert_eq!(status(&ask(&mut continued, post)), 200);
+    assert_eq!(status(&ask(&mut continued, GET)), 200);
 }
 
 #[test]

@@ -14,7 +14,7 @@ use pollux_engine::{Actions, ConnectionId, Errand, Session};
 use pollux_poller::Waker;
 
 use super::{Overview, activity, info, pools, servers, set_server};
-use crate::rest::Rest;
+use crate::unsent::Unsent;
 
 /// Longest command.
 const LINE_BYTES_MAX: usize = 1024;
@@ -43,7 +43,7 @@ const COMMANDS: [(&str, &str); 11] = [
 pub struct ControlShared {
     /// The server that they show.
     pub overview: Arc<Overview>,
-    /// Who waits for the end of a reload, and of which one; in the order of their numbers.
+    /// The connections that wait for the end of a reload, with its number; in the order of numbers.
     waiting: VecDeque<(u64, ConnectionId)>,
 }
 
@@ -58,7 +58,7 @@ impl ControlShared {
 /// One connection to the control socket.
 #[derive(Debug)]
 pub struct ControlSession {
-    rest: Option<Rest>,
+    unsent: Option<Unsent>,
     /// The reload whose end is the answer to the last command.
     reload: Option<u64>,
     is_draining: bool,
@@ -68,11 +68,11 @@ impl ControlSession {
     /// Answers a command.
     fn answer(&mut self, shared: &mut ControlShared, actions: &mut Actions<'_>, text: &str) {
         let answer = format!("{}\n\n", text.trim_end());
-        self.rest = Some(Rest::once(answer.into_bytes()));
+        self.unsent = Some(Unsent::once(answer.into_bytes()));
         self.on_drained(shared, actions);
     }
 
-    /// Answers when the reload has come to its end, or there is nobody who could do one.
+    /// Answers when the reload has come to its end, or at once where there is no master.
     fn reload(&mut self, shared: &mut ControlShared, actions: &mut Actions<'_>) {
         match shared.overview.supervised.reload() {
             Ok(number) => {
@@ -100,7 +100,7 @@ impl Session for ControlSession {
 
     fn accepted(_: &mut ControlShared, actions: &mut Actions<'_>) -> Self {
         actions.set_deadline(actions.now().at + IDLE_TIMEOUT);
-        Self { rest: None, reload: None, is_draining: false }
+        Self { unsent: None, reload: None, is_draining: false }
     }
 
     fn on_bytes(
@@ -134,9 +134,9 @@ impl Session for ControlSession {
     }
 
     fn on_drained(&mut self, _: &mut ControlShared, actions: &mut Actions<'_>) {
-        let Some(rest) = &mut self.rest else { return };
-        if rest.send(actions).expect("a text is in memory") {
-            self.rest = None;
+        let Some(unsent) = &mut self.unsent else { return };
+        if unsent.send(actions).expect("a text is in memory") {
+            self.unsent = None;
             actions.set_deadline(actions.now().at + IDLE_TIMEOUT);
         }
         // More of this answer, or the next command.
@@ -156,14 +156,14 @@ impl Session for ControlSession {
 
     fn on_deadline(&mut self, _: &mut ControlShared, actions: &mut Actions<'_>) {
         // An answer under way is the loop's to judge: how fast it must be taken.
-        if self.rest.is_none() {
+        if self.unsent.is_none() {
             actions.close();
         }
     }
 
     fn on_drain(&mut self, _: &mut ControlShared, actions: &mut Actions<'_>) {
         self.is_draining = true;
-        // A reload may be why this server ends: whoever asked for one is told first.
+        // A reload may be why this server ends: the client that asked for it is answered first.
         if self.reload.is_none() {
             actions.close();
         }

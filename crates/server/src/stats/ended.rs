@@ -32,8 +32,8 @@ impl Ended {
     pub fn add_page(&mut self, page: &str) {
         let mut family = None;
         for line in page.lines() {
-            if let Some(told) = line.strip_prefix("# TYPE ") {
-                let (name, kind) = told.split_once(' ').unwrap_or((told, ""));
+            if let Some(message) = line.strip_prefix("# TYPE ") {
+                let (name, kind) = message.split_once(' ').unwrap_or((message, ""));
                 family = matches!(kind, "counter" | "histogram").then(|| name.to_owned());
             }
             let Some(family) = family.as_ref().filter(|_| !line.starts_with('#')) else { continue };
@@ -61,9 +61,9 @@ impl Ended {
         let mut text = String::with_capacity(page.len() * 2);
         let mut family = "";
         for line in page.lines() {
-            if let Some(told) = line.strip_prefix("# HELP ") {
+            if let Some(message) = line.strip_prefix("# HELP ") {
                 self.write(family, &mut text);
-                family = told.split(' ').next().unwrap_or_default();
+                family = message.split(' ').next().unwrap_or_default();
             }
             writeln!(text, "{line}").expect("a string");
         }

@@ -59,7 +59,7 @@ pub fn pools(overview: &Overview) -> String {
     text
 }
 
-/// What `show pools` counts.
+/// The counters of `show pools`.
 const POOL_COUNTERS: [ProxyCounter; 9] = [
     ProxyCounter::Connects,
     ProxyCounter::Parked,
@@ -72,7 +72,7 @@ const POOL_COUNTERS: [ProxyCounter; 9] = [
     ProxyCounter::Queued,
 ];
 
-/// Does what `set server NAME …` says with every backend that is called so, and tells.
+/// Does what `set server NAME …` says with every backend of that name, and shows them.
 #[must_use]
 pub fn set_server(overview: &Overview, name: &str, order: &[&str]) -> String {
     let mut called = overview.backends.iter().filter(|backend| backend.is_called(name)).peekable();
@@ -90,9 +90,9 @@ pub fn set_server(overview: &Overview, name: &str, order: &[&str]) -> String {
         },
         _ => return "expected drain, ready or weight N".to_owned(),
     }
-    // The next worker has to know of it, also when this one is about to die.
+    // The next worker has to get it, also when this one is about to end.
     overview.supervised.wake();
     servers(overview)
 }
 
-const NO_PROXY: &str = "n/a: this server is no proxy";
+const NO_PROXY: &str = "n/a: this server is not a proxy";

@@ -1,4 +1,4 @@
-//! A page for people who look at a running proxy: one file of HTML, and the figures that it asks for
+//! A live page of a running proxy: one file of HTML, and the figures that it asks for
 //! once a second. They are those of the metrics, of the worker that serves.
 
 use std::fmt::Write;

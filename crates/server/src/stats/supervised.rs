@@ -18,7 +18,7 @@ pub struct Supervised {
     /// Reloads that were asked for here.
     asked: AtomicU64,
     /// Those of them that the master knows of.
-    told: AtomicU64,
+    message: AtomicU64,
     /// Of the thread that talks to the master.
     waker: OnceLock<Waker>,
     /// Of the loop whose clients wait for an answer.
@@ -106,7 +106,7 @@ impl Supervised {
     /// The number of the last reload that was asked for, if one was since the last call.
     pub(crate) fn takes_reload(&self) -> Option<u64> {
         let asked = self.asked.load(Relaxed);
-        (self.told.swap(asked, Relaxed) != asked).then_some(asked)
+        (self.message.swap(asked, Relaxed) != asked).then_some(asked)
     }
 
     fn known(&self) -> MutexGuard<'_, Reloads> {

@@ -131,7 +131,7 @@ fn a_long_answer_comes_whole_before_the_next() {
 }
 
 #[test]
-fn who_stops_asking_is_closed_but_not_in_the_middle_of_an_answer() {
+fn an_idle_client_is_closed_but_not_in_the_middle_of_an_answer() {
     let mut play = control();
     play.stall();
     play.feed(b"show fd\n");

@@ -51,15 +51,15 @@ mod tests {
     use super::*;
 
     #[test]
-    fn variables_of_another_process_mean_nothing_and_wrong_ones_are_told() {
+    fn variables_of_another_process_mean_nothing_and_wrong_ones_are_refused() {
         let of = |pid: &str, fds: &str| passed(Some(pid.into()), Some(fds.into()), 7);
         assert!(of("8", "1").expect("another's").is_none());
         assert!(passed(None, Some("1".into()), 7).expect("half of it").is_none());
-        for (fds, told) in
+        for (fds, message) in
             [("", "expected a number"), ("0", "expected 1 to 64"), ("99", "expected 1 to 64")]
         {
             let error = of("7", fds).expect_err(fds).to_string();
-            assert!(error.contains(told), "{error}");
+            assert!(error.contains(message), "{error}");
         }
     }
 }

@@ -1,5 +1,5 @@
-//! What the system around a server gives it and is told by it: sockets that a manager opened, its id in a
-//! file, when it is ready, the user that it goes on as, and who keeps the rights of before.
+//! The system around a server: sockets that a manager opened, notifications of the manager, the id of the
+//! process in a file, the user that it continues as, and the process that keeps the rights of before.
 //!
 //! The command line and the thread that waits for signals call it; loops never do.
 

@@ -1,4 +1,4 @@
-//! Tells a service manager how far the server is (`sd_notify(3)`).
+//! Notifies a service manager of the state of the server (`sd_notify(3)`).
 
 use std::ffi::OsString;
 use std::os::linux::net::SocketAddrExt;
@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use rustix::time::{ClockId, clock_gettime};
 
-/// How far a server is.
+/// The state of a server.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum State {
     /// It takes connections, with the settings that it read last.
@@ -65,7 +65,7 @@ impl Manager {
         Self { socket: address.and_then(|address| connect(address).ok()), watchdog: None }
     }
 
-    pub(crate) fn tell(&self, state: State) {
+    pub(crate) fn notify(&self, state: State) {
         let Some(socket) = &self.socket else { return };
         let text = match state {
             State::Ready => "READY=1".to_owned(),
@@ -94,7 +94,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_manager_is_told_at_a_path_and_at_an_abstract_name() {
+    fn a_manager_is_notified_at_a_path_and_at_an_abstract_name() {
         let folder = tempfile::tempdir().expect("a folder");
         let path = folder.path().join("notify");
         let by_path = UnixDatagram::bind(&path).expect("bound");
@@ -104,21 +104,21 @@ mod tests {
         for (socket, at) in [(by_path, path.into_os_string()), (by_name, format!("@{name}").into())]
         {
             let manager = Manager::at(Some(at));
-            let mut told = [0; 100];
+            let mut message = [0; 100];
             for (state, begins) in [
                 (State::Ready, "READY=1"),
                 (State::Reloading, "RELOADING=1\nMONOTONIC_USEC="),
                 (State::Stopping, "STOPPING=1"),
                 (State::Alive, "WATCHDOG=1"),
             ] {
-                manager.tell(state);
-                let len = socket.recv(&mut told).expect("told");
-                assert!(told[..len].starts_with(begins.as_bytes()));
+                manager.notify(state);
+                let len = socket.recv(&mut message).expect("notified");
+                assert!(message[..len].starts_with(begins.as_bytes()));
             }
         }
-        Manager::at(None).tell(State::Ready);
-        Manager::at(Some("neither".into())).tell(State::Ready);
-        Manager::at(Some(folder.path().join("nobody").into())).tell(State::Ready);
+        Manager::at(None).notify(State::Ready);
+        Manager::at(Some("neither".into())).notify(State::Ready);
+        Manager::at(Some(folder.path().join("nobody").into())).notify(State::Ready);
     }
 
     #[test]

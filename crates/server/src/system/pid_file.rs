@@ -23,7 +23,7 @@ pub(crate) struct PidFile {
 }
 
 impl PidFile {
-    /// Writes the file whole, in place of one that is left over: who reads it finds an id.
+    /// Writes the file whole, in place of one that is left over: a reader always finds an id.
     ///
     /// # Errors
     /// [`ServerError::PidFileTaken`] when the process that wrote it runs, [`ServerError::PidFile`].
@@ -53,7 +53,7 @@ impl PidFile {
     /// # Errors
     /// [`ServerError::PidFile`].
     pub(crate) fn check(path: &Path) -> std::result::Result<(), ServerError> {
-        is_no_other(path)
+        is_file_or_free(path)
             .and_then(|()| super::is_folder_writable(path))
             .map_err(|cause| ServerError::PidFile { path: path.to_owned(), cause })
     }
@@ -71,7 +71,7 @@ impl PidFile {
 /// Puts the new file at the path; what the one there says when its process runs, and then nothing is done.
 fn place(new: &Path, path: &Path) -> Result<Option<String>> {
     for _ in 0..ATTEMPTS_MAX {
-        is_no_other(path)?;
+        is_file_or_free(path)?;
         let there = match File::open(path) {
             Ok(there) => there,
             Err(error) if error.kind() == ErrorKind::NotFound => {
@@ -111,7 +111,7 @@ fn lock(file: &File) -> Result<bool> {
 }
 
 /// That nothing but a file is at the path.
-fn is_no_other(path: &Path) -> Result<()> {
+fn is_file_or_free(path: &Path) -> Result<()> {
     match path.exists() && !path.is_file() {
         true => Err(std::io::Error::other("it is there and not a file")),
         false => Ok(()),
@@ -134,7 +134,7 @@ fn make(path: &Path) -> Result<File> {
 impl Drop for PidFile {
     fn drop(&mut self) {
         if self.is_own().unwrap_or(false) {
-            // One who has given up its rights may not remove it; a left-over file is replaced.
+            // A process that has given up its rights may not remove it; a left-over file is replaced.
             let _ = remove_file(&self.path);
         }
     }
@@ -177,8 +177,11 @@ mod tests {
         let folder = tempfile::tempdir().expect("a folder");
         let path = folder.path().join("pid");
         let first = PidFile::write(&path).expect("written");
-        let told = PidFile::write(&path).expect_err("it runs").to_string();
-        assert!(told.contains(&format!("of process {}, which runs", text().trim())), "{told}");
+        let message = PidFile::write(&path).expect_err("it runs").to_string();
+        assert!(
+            message.contains(&format!("of process {}, which runs", text().trim())),
+            "{message}"
+        );
         assert_eq!(fs::read_dir(folder.path()).expect("ours").count(), 1, "nothing is left");
         assert_eq!(fs::read_to_string(&path).expect("there"), text());
         PidFile::check(&path).expect("one may check while it runs");

@@ -2,12 +2,12 @@
 //! certificate and key anew for a reload, and removes PID file and sockets at the end.
 //!
 //! ```text
-//!  server, as root ── starts it, tells it its paths ──► privileged process, in a sandbox of its own
+//!  server, as root ── starts it, sends it its paths ──► privileged process, in a sandbox of its own
 //!  server, as user ── a byte ─────────────────────────► reads both files ── their bytes ──► server
 //!  the server ends, however it does ── end of the link ──► removes what is still the server's, and ends
 //! ```
 //!
-//! It takes no path from the server once that runs as its user: whoever takes the server over can have the two
+//! It takes no path from the server once that runs as its user: an attacker in the server can have the two
 //! files read, as the server itself could before, and nothing else. Signals are for the server: this process
 //! ends when the server does. The program is the same one started anew; `pollux serve` calls [`run`] first of all.
 
@@ -34,7 +34,7 @@ const VARIABLE: &str = "POLLUX_SERVE_PRIVILEGED";
 const NAME: &str = "pollux-serve-privileged";
 /// It reads two small files; one that takes longer hangs.
 const PATIENCE: Duration = Duration::from_secs(5);
-/// Longest part of what is said: a file of certificates, or a path.
+/// Longest part of a message: a file of certificates, or a path.
 const FRAME_BYTES_MAX: usize = 4 << 20;
 /// Most files that it removes: as many as there are addresses, and a few.
 const REMOVED_MAX: usize = crate::config::ADDRESSES_MAX + 8;
@@ -69,7 +69,7 @@ impl Privileged {
         command.stdout(Stdio::null()).stderr(Stdio::null()).spawn()?;
         link.set_read_timeout(Some(PATIENCE))?;
         link.set_write_timeout(Some(PATIENCE))?;
-        task.tell(&link)?;
+        task.send(&link)?;
         receive(&link)?;
         Ok(Self { link })
     }
@@ -104,7 +104,7 @@ impl Privileged {
 }
 
 impl Task {
-    fn tell(&self, link: &UnixStream) -> io::Result<()> {
+    fn send(&self, link: &UnixStream) -> io::Result<()> {
         send(link, if self.is_confined { b"confined" } else { b"free" })?;
         let path = |keys: fn(&Keys) -> &PathBuf| {
             self.keys.as_ref().map_or(&b""[..], |each| keys(each).as_os_str().as_bytes())
@@ -115,7 +115,7 @@ impl Task {
         send(link, b"")
     }
 
-    fn hear(link: &UnixStream) -> io::Result<Self> {
+    fn receive(link: &UnixStream) -> io::Result<Self> {
         let path = || receive(link).map(|bytes| PathBuf::from(OsString::from_vec(bytes)));
         let is_confined = receive(link)? == b"confined";
         let (cert, key) = (path()?, path()?);
@@ -172,7 +172,7 @@ fn serve() -> io::Result<()> {
     let link = UnixStream::from(io::stdin().as_fd().try_clone_to_owned()?);
     // Caught and never looked at: a manager that ends all processes of a service at once ends the server.
     let _ignored = Signals::catch(&[Signal::Terminate, Signal::Interrupt, Signal::HangUp])?;
-    let task = Task::hear(&link)?;
+    let task = Task::receive(&link)?;
     let own: Vec<_> = task.removed.iter().map(|path| (path, identity(path))).collect();
     task.confine();
     send(&link, b"")?;
@@ -216,22 +216,22 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_task_arrives_as_it_was_told() {
+    fn a_task_arrives_as_it_was_sent() {
         let keys = Keys { cert: "/c".into(), key: "/k".into() };
         for keys in [None, Some(keys)] {
             let removed =
                 vec![PathBuf::from("/run/a"), PathBuf::from(OsString::from_vec(vec![0xff]))];
             let task = Task { keys, removed, is_confined: true };
             let (ours, theirs) = UnixStream::pair().expect("a pair");
-            task.tell(&ours).expect("told");
-            let heard = Task::hear(&theirs).expect("heard");
-            assert_eq!((heard.keys, heard.removed), (task.keys, task.removed));
-            assert!(heard.is_confined);
+            task.send(&ours).expect("sent");
+            let received = Task::receive(&theirs).expect("received");
+            assert_eq!((received.keys, received.removed), (task.keys, task.removed));
+            assert!(received.is_confined);
         }
     }
 
     #[test]
-    fn nothing_that_is_said_makes_it_take_more_memory_than_it_may() {
+    fn no_frame_makes_it_take_more_memory_than_it_may() {
         let (ours, theirs) = UnixStream::pair().expect("a pair");
         (&ours).write_all(&u32::MAX.to_le_bytes()).expect("sent");
         assert_eq!(receive(&theirs).expect_err("too long").kind(), ErrorKind::InvalidData);

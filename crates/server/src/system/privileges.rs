@@ -1,4 +1,4 @@
-//! The user that a server goes on as once it has its sockets, certificate and error log.
+//! The user that a server continues as once it has its sockets, certificate and error log.
 //!
 //! Names are looked up in `/etc/passwd` and `/etc/group` (passwd(5), group(5)); users that are kept
 //! elsewhere are given by their numbers.
@@ -147,8 +147,8 @@ mod tests {
     }
 
     #[test]
-    fn who_is_not_known_and_root_are_refused() {
-        for (user, group, told) in [
+    fn unknown_users_and_root_are_refused() {
+        for (user, group, expected) in [
             ("nobody-here", None, "there is no user nobody-here"),
             ("1234", None, "expected a group as well"),
             ("www", Some("none"), "there is no group none"),
@@ -157,7 +157,7 @@ mod tests {
             ("0", Some("34"), "this is root"),
         ] {
             let wrong = found(user, group).expect_err(user);
-            assert!(wrong.contains(told), "{wrong}");
+            assert!(wrong.contains(expected), "{wrong}");
         }
     }
 }

@@ -82,7 +82,7 @@ fn answer(stream: &[u8], is_head: bool) -> Result<Option<(Answer, usize)>, Strin
 }
 
 fn status(line: &str) -> Result<u16, String> {
-    let fault = || format!("{line:?} is no status line");
+    let fault = || format!("{line:?} is not a status line");
     let rest = line.strip_prefix("HTTP/1.1 ").ok_or_else(fault)?;
     let (code, phrase) = rest.split_once(' ').ok_or_else(fault)?;
     let is_code = code.len() == 3 && code.bytes().all(|b| b.is_ascii_digit());
@@ -93,7 +93,7 @@ fn status(line: &str) -> Result<u16, String> {
 }
 
 fn field(line: &str) -> Result<(String, String), String> {
-    let fault = || format!("{line:?} is no field line");
+    let fault = || format!("{line:?} is not a field line");
     let (name, value) = line.split_once(':').ok_or_else(fault)?;
     let is_token = !name.is_empty() && name.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'-');
     if !is_token || value.contains(|c: char| c.is_control()) {
@@ -197,7 +197,7 @@ mod tests {
     }
 
     #[test]
-    fn faults_are_told() {
+    fn faults_are_reported() {
         for stream in [
             "HTTP/1.0 200 OK\r\nContent-Length: 0\r\n\r\n",
             "HTTP/1.1 20 OK\r\nContent-Length: 0\r\n\r\n",

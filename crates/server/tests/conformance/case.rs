@@ -53,7 +53,7 @@ pub(crate) enum Interim {
 pub(crate) struct Expected {
     /// Any of these.
     pub(crate) statuses: &'static [u16],
-    /// Whether the request was a HEAD: a length may be told, no body follows.
+    /// Whether the request was a HEAD: a length may be given, no body follows.
     pub(crate) is_head: bool,
     /// The exact body.
     pub(crate) body: Option<Vec<u8>>,

@@ -74,7 +74,7 @@ impl<'a> Lockstep<'a> {
         self.await_accepts();
         let start = Instant::now();
         self.send_pieces(jobs, &mut peers);
-        self.go_on_after_continue(jobs, &mut peers);
+        self.send_bodies_after_continue(jobs, &mut peers);
         for (job, peer) in jobs.iter().zip(&mut peers) {
             if job.scene.case.after == After::Kept {
                 peer.send(PROBE);
@@ -109,7 +109,7 @@ impl<'a> Lockstep<'a> {
     }
 
     /// Those that wait for 100 Continue have it now.
-    fn go_on_after_continue(&mut self, jobs: &[Job<'_>], peers: &mut [Peer]) {
+    fn send_bodies_after_continue(&mut self, jobs: &[Job<'_>], peers: &mut [Peer]) {
         for (job, peer) in jobs.iter().zip(peers) {
             let case = &job.scene.case;
             if !case.after_continue.is_empty() {

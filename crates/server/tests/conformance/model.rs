@@ -1,6 +1,6 @@
 //! A server without I/O: what the rules of `pollux-http` alone make of the table.
 //!
-//! It shows that the table can be kept, and keeps the parser to it. It is no server: it holds
+//! It shows that the table can be kept, and keeps the parser to it. It is not a server: it holds
 //! whole streams in memory and knows nothing of time.
 
 use pollux_http::{

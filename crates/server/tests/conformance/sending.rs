@@ -137,17 +137,17 @@ pub(crate) fn compare(case: &Case, reference: &Came, came: &Came) -> Result<(), 
 
 fn framing_may_differ(case: &Case, stream: &[u8]) -> bool {
     let is_chunked = || find(stream, b"\r\nTransfer-Encoding: ").is_some();
-    may_be_told_to_continue(case) || case.setup == Setup::Echo && is_chunked()
+    may_get_a_100_continue(case) || case.setup == Setup::Echo && is_chunked()
 }
 
-fn may_be_told_to_continue(case: &Case) -> bool {
+fn may_get_a_100_continue(case: &Case) -> bool {
     case.answers.iter().any(|answer| answer.interim == Interim::May)
 }
 
 /// The answers without their chunks, and without what stands before them where it may be left out.
 fn without_framing(case: &Case, stream: &[u8]) -> Answers {
     let mut answers = Answers::parse(stream, &case.heads()).expect("judged before");
-    if may_be_told_to_continue(case) {
+    if may_get_a_100_continue(case) {
         answers.whole.iter_mut().for_each(|answer| answer.interims = 0);
     }
     answers

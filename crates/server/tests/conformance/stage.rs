@@ -34,7 +34,7 @@ impl Scene {
     }
 }
 
-/// The folder that is served, and everything that does not depend on who serves it.
+/// The folder that is served, and everything that does not depend on the server.
 pub(crate) struct Stage {
     folder: TempDir,
     pub(crate) scenes: Vec<Scene>,

@@ -72,7 +72,7 @@ fn keeps_the_rules(answer: &Answer) -> Result<(), String> {
     }
 }
 
-/// RFC 9112 9.6: who closes says so, and who says so closes.
+/// RFC 9112 9.6: a side that closes says so, and a side that says so closes.
 fn suits_the_end(case: &Case, last: Option<&Answer>, has_ended: bool) -> Result<(), String> {
     let says_close = last.is_some_and(|answer| answer.lists("connection", "close"));
     let must_end = match case.after {

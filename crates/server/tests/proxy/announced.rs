@@ -1,4 +1,4 @@
-//! The PROXY protocol: from clients that are proxies, and to backends that want to know who asks.
+//! The PROXY protocol: from clients that are proxies, and to backends that want the client's address.
 
 use std::io::Read;
 use std::sync::mpsc::channel;
@@ -9,21 +9,22 @@ use pollux_server::proxy::ProxyCounter;
 
 use crate::stage::{Backend, field, on_every_driver};
 
-/// Answers each request with who the proxy says has asked.
-fn who_asked() -> Backend {
+/// Answers each request with the client that the proxy names.
+fn naming_the_client() -> Backend {
     Backend::start(|_, mut client| {
         loop {
             let head = client.head();
-            let Some(who) = field(&head, "X-Forwarded-For") else { return };
-            client
-                .try_send(format!("HTTP/1.1 200 OK\r\nX-Who: {who}\r\nContent-Length: 0\r\n\r\n"));
+            let Some(named) = field(&head, "X-Forwarded-For") else { return };
+            client.try_send(format!(
+                "HTTP/1.1 200 OK\r\nX-Client: {named}\r\nContent-Length: 0\r\n\r\n"
+            ));
         }
     })
 }
 
 #[test]
-fn a_client_is_who_the_proxy_in_front_says() {
-    let backend = who_asked();
+fn a_client_is_the_one_that_the_proxy_in_front_names() {
+    let backend = naming_the_client();
     let accept = |config: &mut pollux_server::proxy::ProxyConfig| {
         config.frontends[0].accepts_header = true;
         config.limits.header_timeout = Duration::from_millis(300);
@@ -36,7 +37,7 @@ fn a_client_is_who_the_proxy_in_front_says() {
             ["[2001:db8::7]:9", "[::1]:80"].map(|it| it.parse().expect("one"));
         ProxyHeader::Of { source, destination }.write(ProxyVersion::V2, &mut binary);
         let line = b"PROXY TCP4 10.1.2.3 10.0.0.1 4000 80\r\n".to_vec();
-        for (header, who) in [
+        for (header, named) in [
             (line.clone(), "10.1.2.3"),
             (binary, "2001:db8::7"),
             (b"PROXY UNKNOWN\r\n".to_vec(), own),
@@ -44,17 +45,17 @@ fn a_client_is_who_the_proxy_in_front_says() {
             // With the request behind it, and byte by byte; the next request needs none.
             let mut client = proxy.client();
             client.send([header.as_slice(), GET.as_bytes()].concat());
-            assert_eq!(field(&client.head(), "X-Who"), Some(who), "{driver}");
+            assert_eq!(field(&client.head(), "X-Client"), Some(named), "{driver}");
             client.send(GET);
-            assert_eq!(field(&client.head(), "X-Who"), Some(who), "{driver}");
+            assert_eq!(field(&client.head(), "X-Client"), Some(named), "{driver}");
             let mut client = proxy.client();
             for byte in &header {
                 client.send([*byte]);
             }
             client.send(GET);
-            assert_eq!(field(&client.head(), "X-Who"), Some(who), "{driver}");
+            assert_eq!(field(&client.head(), "X-Client"), Some(named), "{driver}");
         }
-        // Required where it is switched on; and a second one is no request.
+        // Required where it is switched on; and a second one is not a request.
         for wrong in [GET.as_bytes(), b"PROXY TCP4 1.1.1.1 2.2.2.2 1\r\n", b"PROXY\r\n"] {
             let mut client = proxy.client();
             client.send(wrong);
@@ -72,7 +73,7 @@ fn a_client_is_who_the_proxy_in_front_says() {
 }
 
 #[test]
-fn a_backend_is_told_whose_connection_it_is_and_no_other_client_has_it() {
+fn a_backend_learns_whose_connection_it_is_and_no_other_client_has_it() {
     let (seen, sees) = channel();
     let backend = Backend::start(move |_, mut client| {
         let mut bytes = Vec::new();

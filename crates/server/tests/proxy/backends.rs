@@ -9,7 +9,7 @@ use pollux_engine::ListenAddress;
 use pollux_server::proxy::{Balance, Check, Fault, Mode, ProxyConfig, ProxyCounter};
 use pollux_server::stats::{servers, set_server};
 
-use crate::stage::{Backend, Client, Proxy, field, nobody, on_every_driver};
+use crate::stage::{Backend, Client, Proxy, field, on_every_driver, unreachable};
 
 /// Answers with a name, and checks as `is_well` says.
 fn named(name: &'static str, is_well: &Arc<AtomicBool>, checks: &Arc<AtomicU64>) -> Backend {
@@ -38,7 +38,7 @@ fn well() -> Arc<AtomicBool> {
     Arc::new(AtomicBool::new(true))
 }
 
-/// Who answers a request.
+/// The backend that answers a request.
 fn ask(proxy: &Proxy, path: &str) -> String {
     ask_at(proxy.address, path)
 }
@@ -137,7 +137,7 @@ fn a_backend_that_fails_is_left_alone_and_tried_again_after_a_while() {
         config.groups[0].health.fall = 2;
         config.groups[0].health.down_time = Duration::from_secs(3600);
     };
-    on_every_driver(&[one.address, nobody()], set, |driver, proxy| {
+    on_every_driver(&[one.address, unreachable()], set, |driver, proxy| {
         // Every request is answered: a connect that fails is tried elsewhere.
         assert!((0..12).all(|_| ask(proxy, "/") == "one"), "{driver}");
         assert_eq!(proxy.count(ProxyCounter::Retries), 2, "{driver}: it was tried twice");
@@ -151,7 +151,7 @@ fn a_backend_that_fails_is_left_alone_and_tried_again_after_a_while() {
         config.groups[0].health.fall = 1;
         config.groups[0].health.down_time = Duration::from_millis(1);
     };
-    on_every_driver(&[one.address, nobody()], shortly, |driver, proxy| {
+    on_every_driver(&[one.address, unreachable()], shortly, |driver, proxy| {
         let end = std::time::Instant::now() + crate::stage::PATIENCE;
         while proxy.count(ProxyCounter::Retries) < 3 {
             assert_eq!(ask(proxy, "/"), "one", "{driver}");
@@ -187,7 +187,7 @@ fn checks_take_a_backend_out_and_bring_it_back() {
         config.groups[0].health.check = Check::Tcp;
         config.groups[0].health.interval = Duration::from_millis(20);
     };
-    on_every_driver(&[nobody(), two.address], tcp, |driver, proxy| {
+    on_every_driver(&[unreachable(), two.address], tcp, |driver, proxy| {
         let is_down = |proxy: &Proxy| proxy.server().overview().backends[0].is_down();
         proxy.await_that("its fall", is_down);
         assert_eq!(spread(proxy, 4), (0, 4), "{driver}");

@@ -126,8 +126,8 @@ fn refused(driver: Driver, backend: SocketAddr, tls: &ServerTls) -> Option<(Stri
     let log = folder.path().join("error.log");
     let proxy = Proxy::start(driver, &[backend], |config| {
         config.groups[0].tls = Some(tls.clone());
-        config.watching.error_log = LogTarget::File(log.clone());
-        config.watching.log_level = pollux_server::config::LogLevel::Warn;
+        config.monitoring.error_log = LogTarget::File(log.clone());
+        config.monitoring.log_level = pollux_server::config::LogLevel::Warn;
     })?;
     let mut client = proxy.client();
     client.send("GET /5 HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n");

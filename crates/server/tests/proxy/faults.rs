@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use pollux_server::proxy::{Fault, ProxyCounter};
 
-use crate::stage::{Backend, Client, Proxy, nobody, on_every_driver};
+use crate::stage::{Backend, Client, Proxy, on_every_driver, unreachable};
 
 const GET: &str = "GET / HTTP/1.1\r\nHost: x\r\n\r\n";
 const OK: &str = "HTTP/1.1 200 OK\r\nDate: d\r\nContent-Length: 2\r\n\r\nhi";
@@ -141,13 +141,13 @@ fn a_body_that_breaks_its_framing_is_never_completed_for_the_backend() {
 }
 
 #[test]
-fn a_backend_that_nobody_can_reach_is_503_and_others_are_tried() {
+fn an_unreachable_backend_is_503_and_others_are_tried() {
     let backend = Backend::start(|_, mut client| {
         while !client.head().is_empty() {
             client.try_send(OK);
         }
     });
-    let (gone, there) = (nobody(), backend.address);
+    let (gone, there) = (unreachable(), backend.address);
     on_every_driver(
         &[gone],
         |_| {},
@@ -246,7 +246,7 @@ fn a_request_is_repeated_only_when_that_is_safe() {
 
 /// Bytes that come before a request was sent on a connection answer no request.
 #[test]
-fn an_answer_that_nobody_asked_for_goes_to_nobody() {
+fn an_answer_that_was_not_asked_for_goes_to_no_client() {
     let backend = Backend::start(|_, mut client| {
         client.head();
         client.send(OK);
@@ -322,15 +322,15 @@ fn an_early_answer_comes_through_and_the_rest_of_the_body_ends_with_the_connecti
 /// A client of HTTP/1.0 takes the end of the connection for the end of the answer: it has to see an
 /// error instead.
 #[test]
-fn a_cut_answer_is_no_end_for_a_client_that_waits_for_one() {
+fn a_cut_answer_is_not_an_end_for_a_client_that_waits_for_one() {
     use std::io::{ErrorKind, Read};
-    let (go_on, wait) = std::sync::mpsc::channel::<()>();
+    let (release, wait) = std::sync::mpsc::channel::<()>();
     let wait = std::sync::Mutex::new(wait);
     let backend = Backend::start(move |_, mut client| {
         client.head();
         client.send("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n");
         // Ends only when the client has got that.
-        wait.lock().expect("no panic").recv().expect("told");
+        wait.lock().expect("no panic").recv().expect("message");
     });
     on_every_driver(
         &[backend.address],
@@ -340,7 +340,7 @@ fn a_cut_answer_is_no_end_for_a_client_that_waits_for_one() {
             client.send("GET / HTTP/1.0\r\n\r\n");
             assert!(client.head().ends_with("Connection: close\r\n\r\n"), "{driver}");
             assert_eq!(client.bytes(3), b"abc", "{driver}");
-            go_on.send(()).expect("it waits");
+            release.send(()).expect("it waits");
             let end = client.socket.read(&mut [0; 16]).map_err(|error| error.kind());
             assert_eq!(end, Err(ErrorKind::ConnectionReset), "{driver}: it looks like an end");
         },

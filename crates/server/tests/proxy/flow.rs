@@ -317,7 +317,7 @@ fn the_end_of_one_side_of_a_tunnel_is_passed_on_and_cuts_nothing() {
         if head.contains(" /client ") {
             // The client has ended, and waits for what this makes of it.
             let said = client.rest();
-            client.send(format!("heard {said}"));
+            client.send(format!("received {said}"));
         } else {
             client.send("over");
             client.end();
@@ -340,7 +340,7 @@ fn the_end_of_one_side_of_a_tunnel_is_passed_on_and_cuts_nothing() {
             let mut client = upgrade("/client");
             client.send("last words");
             client.end();
-            assert_eq!(client.rest(), "heard last words", "{driver}");
+            assert_eq!(client.rest(), "received last words", "{driver}");
             let mut client = upgrade("/backend");
             assert_eq!(client.rest(), "over", "{driver}: its end arrives");
             client.send("still here");

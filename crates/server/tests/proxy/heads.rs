@@ -57,7 +57,7 @@ fn rows() -> Vec<Row> {
             ..SIMPLE
         },
         Row {
-            name: "who asked is said by the proxy alone",
+            name: "the proxy alone names the client",
             request: "GET / HTTP/1.1\r\nHost: x\r\nX-Forwarded-For: 6.6.6.6\r\nForwarded: for=1\r\n\
                       X_Forwarded_For: 7\r\nX-Forwarded-Proto: https\r\n\r\n",
             seen: got,
@@ -175,7 +175,7 @@ fn rows() -> Vec<Row> {
             ..SIMPLE
         },
         Row {
-            name: "a method that nobody knows goes on",
+            name: "an unknown method is passed on",
             request: "BREW /pot HTTP/1.1\r\nHost: x\r\n\r\n",
             seen: "BREW /pot HTTP/1.1\r\nHost: x\r\n@\r\n",
             ..SIMPLE
@@ -187,7 +187,7 @@ fn rows() -> Vec<Row> {
 fn heads_and_bodies_are_written_anew_on_every_driver() {
     let rows = Arc::new(rows());
     let seen: Arc<Mutex<Vec<(usize, String)>>> = Arc::default();
-    let (played, told) = (Arc::clone(&rows), Arc::clone(&seen));
+    let (played, message) = (Arc::clone(&rows), Arc::clone(&seen));
     // Which row it is the backend knows by a field that no row has.
     let backend = Backend::start(move |_, mut client| {
         loop {
@@ -199,7 +199,7 @@ fn heads_and_bodies_are_written_anew_on_every_driver() {
             let row = &played[mark];
             let body_bytes = row.seen.split_once("\r\n\r\n").map_or(0, |(_, body)| body.len());
             let body = String::from_utf8(client.bytes(body_bytes)).expect("ASCII");
-            told.lock().expect("no panic").push((mark, head + &body));
+            message.lock().expect("no panic").push((mark, head + &body));
             client.try_send(row.answer);
             if row.ends {
                 return;
@@ -249,7 +249,7 @@ fn cut_mark(head: &str) -> (usize, String) {
 }
 
 #[test]
-fn a_head_that_comes_again_means_what_it_means_for_whoever_asks_now() {
+fn a_head_that_comes_again_means_what_it_means_for_the_client_that_asks_now() {
     let backend = Backend::start(move |_, mut client| {
         loop {
             let head = client.head();

@@ -41,7 +41,7 @@ fn play(
     let log = folder.path().join("access.log");
     let set = |config: &mut ProxyConfig| {
         patient(config);
-        config.watching.access_log = Some(LogTarget::File(log.clone()));
+        config.monitoring.access_log = Some(LogTarget::File(log.clone()));
         set(config);
     };
     on_every_driver(&[backend], set, |driver, proxy| {

@@ -70,7 +70,7 @@ fn a_thread_uses_the_connection_that_another_one_opened() {
     });
 }
 
-/// A backend that answers one request at a time, when it is told to, and notes what it was asked.
+/// A backend that answers one request at a time, on demand, and notes what it was asked.
 #[derive(Default)]
 struct Slow {
     asked: Mutex<Vec<String>>,
@@ -171,7 +171,7 @@ fn a_request_that_waits_too_long_gets_503_and_its_place_is_not_lost() {
         clients[1].bytes(body.parse().expect("a number"));
         slow.answer(1);
         answer(&mut clients[0], "/first");
-        // The same connections go on.
+        // The same connections continue.
         slow.answer(2);
         for (number, client) in clients.iter_mut().enumerate() {
             let path = format!("/again/{number}");
@@ -315,7 +315,7 @@ fn requests_that_wait_for_the_last_server_get_503_when_it_goes_down() {
         for client in &mut clients[1..] {
             assert!(client.head().starts_with("HTTP/1.1 503 "), "{driver}");
         }
-        // Nobody begins to wait for it either.
+        // No request begins to wait for it either.
         let mut late = proxy.client();
         ask(&mut late, "/late");
         assert!(late.head().starts_with("HTTP/1.1 503 "), "{driver}");

@@ -85,7 +85,7 @@ fn a_check_that_has_no_room_says_nothing_of_the_backend() {
 }
 
 #[test]
-fn an_answer_that_the_end_of_the_proxy_cuts_is_no_whole_one_and_nobody_else_is_blamed() {
+fn an_answer_that_the_end_of_the_proxy_cuts_is_not_whole_and_no_backend_is_blamed() {
     // Its end would be the end of the connection.
     let backend = Backend::start(|_, mut client| {
         drop(client.head());
@@ -98,8 +98,8 @@ fn an_answer_that_the_end_of_the_proxy_cuts_is_no_whole_one_and_nobody_else_is_b
         // Of the driver before.
         let _ = std::fs::remove_file(&log);
         config.limits.drain_timeout = Duration::from_millis(10);
-        config.watching.access_log = Some(LogTarget::File(log.clone()));
-        config.watching.access_log_format = LogFormat::Json;
+        config.monitoring.access_log = Some(LogTarget::File(log.clone()));
+        config.monitoring.access_log_format = LogFormat::Json;
     };
     on_every_driver(&[backend.address], set, |driver, proxy| {
         let mut client = proxy.client();

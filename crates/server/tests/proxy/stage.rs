@@ -30,7 +30,7 @@ impl Proxy {
         let backends = backends.iter().map(|address| ListenAddress::Tcp(*address)).collect();
         let mut config = ProxyConfig::new(vec![listen], backends);
         config.loops.poller = Some(driver);
-        config.watching.log_level = pollux_server::config::LogLevel::Error;
+        config.monitoring.log_level = pollux_server::config::LogLevel::Error;
         set(&mut config);
         match Server::start_proxy(&config) {
             Ok(server) => {
@@ -156,7 +156,7 @@ impl Client {
                 true
             }
             Err(error) if error.kind() == ErrorKind::Interrupted => true,
-            // A cut is an end for those who read.
+            // A cut is an end for readers.
             Err(error) if error.kind() == ErrorKind::ConnectionReset => false,
             Err(error) => panic!("{error}, after {:?}", String::from_utf8_lossy(&self.kept)),
         }
@@ -246,8 +246,8 @@ impl Drop for Backend {
     }
 }
 
-/// An address where nobody listens.
-pub(crate) fn nobody() -> SocketAddr {
+/// An address without a listener.
+pub(crate) fn unreachable() -> SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
     listener.local_addr().expect("bound")
 }

@@ -4,7 +4,7 @@ use pollux_engine::{Driver, ListenAddress};
 use pollux_server::proxy::Fault;
 use serde_json::Value;
 
-use crate::stage::{Backend, Client, Proxy, nobody};
+use crate::stage::{Backend, Client, Proxy, unreachable};
 
 fn get(proxy: &Proxy, path: &str) -> (String, String) {
     let Some(ListenAddress::Tcp(address)) = proxy.server().stats_address() else { panic!("TCP") };
@@ -26,9 +26,9 @@ fn the_live_page_is_one_file_and_shows_what_the_metrics_count() {
             client.try_send("HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nhi");
         }
     });
-    let proxy = Proxy::start(Driver::Completion, &[backend.address, nobody()], |config| {
+    let proxy = Proxy::start(Driver::Completion, &[backend.address, unreachable()], |config| {
         config.loops.poller = None;
-        config.watching.stats = Some(ListenAddress::Tcp("127.0.0.1:0".parse().expect("one")));
+        config.monitoring.stats = Some(ListenAddress::Tcp("127.0.0.1:0".parse().expect("one")));
         config.groups[0].health.fall = 1;
     });
     let proxy = proxy.expect("some driver is to be had");

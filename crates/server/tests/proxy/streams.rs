@@ -8,7 +8,7 @@ use pollux_engine::{Counter, Driver};
 use pollux_http::{ProxyHeader, ProxyVersion};
 use pollux_server::proxy::{Fault, Mode, ProxyConfig, ProxyCounter};
 
-use crate::stage::{Backend, Client, Proxy, nobody, on_every_driver};
+use crate::stage::{Backend, Client, Proxy, on_every_driver, unreachable};
 
 /// More than all buffers on the way take.
 const MANY_BYTES: usize = 24 << 20;
@@ -103,11 +103,11 @@ fn an_end_in_one_direction_leaves_the_other_one_open() {
 }
 
 #[test]
-fn who_takes_nothing_stops_who_sends_and_nothing_is_lost() {
+fn a_reader_that_takes_nothing_stops_the_sender_and_nothing_is_lost() {
     let (go, goes) = channel::<()>();
     let goes = std::sync::Mutex::new(goes);
     let backend = Backend::start(move |_, mut client| {
-        goes.lock().expect("whole").recv().expect("the test goes on");
+        goes.lock().expect("whole").recv().expect("the test continues");
         let got = read_all(&mut client.socket);
         client.send(format!("{} {}", got.len(), got == pattern(MANY_BYTES, 0)));
     });
@@ -172,7 +172,7 @@ fn streams_that_find_no_pipe_go_through_buffers() {
         let mut kind = [0];
         client.socket.read_exact(&mut kind).expect("a byte");
         if kind == *b"s" {
-            goes.lock().expect("whole").recv().expect("the test goes on");
+            goes.lock().expect("whole").recv().expect("the test continues");
         }
         let got = read_all(&mut client.socket);
         client.send(format!("{} {}", got.len(), got == pattern(got.len(), 0)));
@@ -214,7 +214,7 @@ fn a_cut_is_a_cut_on_the_other_side_and_a_backend_that_is_not_there_costs_a_try(
     let backend = Backend::start(|_, client| {
         client.socket.peek(&mut [0]).expect("a byte");
     });
-    on_both_ways(&[nobody(), backend.address], |driver, proxy| {
+    on_both_ways(&[unreachable(), backend.address], |driver, proxy| {
         for _ in 0..4 {
             let mut client = proxy.client();
             client.send("x");
@@ -223,7 +223,7 @@ fn a_cut_is_a_cut_on_the_other_side_and_a_backend_that_is_not_there_costs_a_try(
         assert!(proxy.count(ProxyCounter::Retries) >= 1, "{driver}");
         proxy.await_that("no connection is left", |proxy| proxy.open_connections() == 0);
     });
-    on_both_ways(&[nobody()], |driver, proxy| {
+    on_both_ways(&[unreachable()], |driver, proxy| {
         let mut client = proxy.client();
         assert!(is_reset(&mut client), "{driver}");
         proxy.await_that("it is counted", |proxy| proxy.faults(Fault::ConnectFailed) == 1);

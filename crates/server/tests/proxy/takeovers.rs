@@ -61,7 +61,7 @@ impl Scene {
             let len = client.read(&mut seen).expect("an answer");
             assert!(seen[..len].ends_with(b"\r\n\r\nhi"));
         }
-        // What a loop has been told meanwhile, and what it keeps for its next batch.
+        // The messages of a loop meanwhile, and what it keeps for its next batch.
         self.loops.iter_mut().for_each(|one| {
             one.event_loop.turn(Some(Duration::ZERO)).expect("turned");
         });

@@ -8,7 +8,7 @@ use pollux_server::config::{LogFormat, LogTarget};
 use pollux_server::proxy::{Fault, Party, ProxyConfig};
 use serde_json::Value;
 
-use crate::stage::{Backend, Client, field, nobody, on_every_driver};
+use crate::stage::{Backend, Client, field, on_every_driver, unreachable};
 
 const GET: &str = "GET / HTTP/1.1\r\nHost: x\r\n\r\n";
 const POST: &str = "POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 2\r\n\r\nab";
@@ -50,7 +50,7 @@ enum Gets {
 
 struct Trouble {
     backend: &'static str,
-    /// None where nobody listens.
+    /// None without a listener.
     play: Option<&'static [Step]>,
     requests: &'static [&'static str],
     gets: Gets,
@@ -135,7 +135,7 @@ const TROUBLES: &[Trouble] = &[
         "wait",
     ),
     fails(
-        "uses a coding that nobody asked for",
+        "uses a coding that was not asked for",
         &[Read, Send("HTTP/1.1 200 OK\r\nTransfer-Encoding: gzip, chunked\r\n\r\n0\r\n\r\n"), Hang],
         Gets::Page(502),
         Fault::BadAnswer,
@@ -287,11 +287,14 @@ impl Trouble {
     /// A page of the proxy says whose fault it was and whether a retry is safe.
     fn check_page(&self, name: &str, head: &str) {
         let (fault, is_safe) = (self.fault.expect("a page"), self.retry() == Some("safe"));
-        let told = field(head, "proxy-status").unwrap_or_default();
+        let message = field(head, "proxy-status").unwrap_or_default();
         let details = format!("details=\"{}/{}, ", fault.name(), self.state);
-        assert!(told.starts_with("pollux;error=") && told.contains(&details), "{name}: {head}");
-        assert_eq!(told.ends_with(", a retry is safe\""), is_safe, "{name}: {head}");
-        assert_eq!(told.ends_with(": a retry is not safe\""), !is_safe, "{name}: {head}");
+        assert!(
+            message.starts_with("pollux;error=") && message.contains(&details),
+            "{name}: {head}"
+        );
+        assert_eq!(message.ends_with(", a retry is safe\""), is_safe, "{name}: {head}");
+        assert_eq!(message.ends_with(": a retry is not safe\""), !is_safe, "{name}: {head}");
     }
 
     /// The time for what ends with this fault when it takes too long.
@@ -355,21 +358,21 @@ fn what_a_client_gets_of_a_backend_in_trouble() {
     for trouble in TROUBLES {
         let backend =
             trouble.play.map(|steps| Backend::start(move |_, mut it| play(steps, &mut it)));
-        let address = backend.as_ref().map_or_else(nobody, |backend| backend.address);
+        let address = backend.as_ref().map_or_else(unreachable, |backend| backend.address);
         let folder = tempfile::tempdir().expect("a folder");
         let log = folder.path().join("log");
         let set = |config: &mut ProxyConfig| {
             // Of the driver before.
             let _ = std::fs::remove_file(&log);
-            config.watching.access_log = Some(LogTarget::File(log.clone()));
-            config.watching.access_log_format = LogFormat::Json;
+            config.monitoring.access_log = Some(LogTarget::File(log.clone()));
+            config.monitoring.access_log_format = LogFormat::Json;
             config.limits.first_byte_timeout = trouble.has(Fault::FirstByteTimeout);
             config.limits.body_timeout = trouble.has(Fault::BodyTimeout);
         };
         on_every_driver(&[address], set, |driver, proxy| {
             let name = format!("{driver}: the backend {}", trouble.backend);
             let mut client = proxy.client();
-            let goes_on = trouble.check_client(&name, &mut client);
+            let continues = trouble.check_client(&name, &mut client);
             let lines = || std::fs::read_to_string(&log).unwrap_or_default();
             let count = trouble.requests.len();
             proxy.await_that("the line in the log", |_| lines().matches('\n').count() == count);
@@ -378,7 +381,7 @@ fn what_a_client_gets_of_a_backend_in_trouble() {
             if let Some(fault) = trouble.fault {
                 assert_eq!(proxy.faults(fault), 1, "{name}");
             }
-            if goes_on {
+            if continues {
                 // What was wrong is over: the next answer is the next request's.
                 trouble.ask_on(&name, &mut client);
             }

@@ -4,12 +4,12 @@ use pollux_engine::{Actions, Moment};
 use pollux_http::{Method, Rejection, Request, RequestKind, Status};
 
 use super::{Client, Phase};
-use crate::answer::{self, Tone};
+use crate::answer::{self, Persistence};
 use crate::common_fields::Asked;
 use crate::counters::ServerCounter;
 use crate::first_line::{is_head, is_tls};
 use crate::log::Event;
-use crate::proxy::booking::note_line;
+use crate::proxy::accounting::note_line;
 use crate::proxy::fault::{Fault, Party};
 use crate::proxy::shared::ProxyShared;
 
@@ -17,28 +17,28 @@ impl Client {
     /// Sends on what the answer has; ends the exchange when that was all.
     pub(super) fn send(&mut self, shared: &mut ProxyShared, actions: &mut Actions<'_>, at: u32) {
         let exchange = shared.exchange(at);
-        let way = &mut exchange.response;
-        if way.is_leaving {
+        let channel = &mut exchange.response;
+        if channel.is_leaving {
             return;
         }
-        let was_full = way.is_full();
-        let sent_bytes = way.send(actions);
+        let was_full = channel.is_full();
+        let sent_bytes = channel.send(actions);
         exchange.has_answered |= exchange.has_answer && sent_bytes > 0;
-        let way = &mut exchange.response;
-        if way.is_done() && exchange.is_tunnel && !exchange.request.is_whole {
-            // The backend has said its last word; the client may go on.
+        let channel = &mut exchange.response;
+        if channel.is_done() && exchange.is_tunnel && !exchange.request.is_whole {
+            // The backend has ended its output; the client may continue.
             return actions.end_output();
         }
-        if way.is_done() && (exchange.has_answer || exchange.is_tunnel) {
+        if channel.is_done() && (exchange.has_answer || exchange.is_tunnel) {
             return self.answered(shared, actions, at);
         }
         if sent_bytes == 0 {
             return;
         }
-        way.is_leaving = true;
-        let goes_on = was_full && !way.is_full();
+        channel.is_leaving = true;
+        let has_resumed = was_full && !channel.is_full();
         actions.call_again();
-        if goes_on {
+        if has_resumed {
             shared.wake_upstream(at, actions);
         }
     }
@@ -54,7 +54,7 @@ impl Client {
         let is_read = exchange.request.is_whole;
         let is_last = exchange.is_last || self.is_last || !is_read;
         let is_tunnel = exchange.is_tunnel;
-        self.book(shared, at, None);
+        self.record(shared, at, None);
         shared.end(at);
         self.phase = Phase::Idle;
         self.settle(shared, actions, is_last, is_read && !is_tunnel);
@@ -69,15 +69,16 @@ impl Client {
         at: u32,
         fault: Fault,
     ) {
-        // Why a connect failed, or what is no answer, was told where it was seen.
-        let is_told = matches!(fault, Fault::ConnectFailed | Fault::TlsFailed | Fault::BadAnswer);
-        if fault.party() == Party::Upstream && !is_told {
+        // Why a connect failed, or why bytes are not an answer, was reported where it was seen.
+        let is_reported =
+            matches!(fault, Fault::ConnectFailed | Fault::TlsFailed | Fault::BadAnswer);
+        if fault.party() == Party::Upstream && !is_reported {
             shared.report_fault(at, fault);
         }
         let exchange = shared.exchange(at);
         exchange.fault = Some(fault);
         if exchange.has_answered {
-            // `closed` books it.
+            // `closed` records it.
             return actions.reset();
         }
         if exchange.has_answer {
@@ -86,13 +87,13 @@ impl Client {
         let status = fault.status();
         let is_read = exchange.request.is_whole;
         let is_last = exchange.is_last || self.is_last || !is_read;
-        let tone = Tone::of(exchange.minor, is_last);
+        let persistence = Persistence::of(exchange.minor, is_last);
         let is_head = exchange.kind == RequestKind::Head;
         exchange.status = status.code();
         // An interim answer may still stand in front.
         exchange.response.send(actions);
-        let manner = answer::Manner { tone, is_head, asked: Asked::default() };
-        let exchange = shared.exchanges.look(at);
+        let context = answer::Context { persistence, is_head, asked: Asked::default() };
+        let exchange = shared.exchanges.get(at);
         let retry = if exchange.is_retry_safe() {
             "a retry is safe"
         } else {
@@ -100,17 +101,17 @@ impl Client {
         };
         let why = format!("{}/{}, {retry}", fault.name(), exchange.state());
         let proxy_status = format!("pollux;error={};details=\"{why}\"", fault.error_type());
-        let answered = answer::explained(actions, &shared.common, manner, status, &why, |head| {
+        let answered = answer::explained(actions, &shared.common, context, status, &why, |head| {
             head.field("Proxy-Status", proxy_status.as_bytes());
         });
         shared.exchange(at).response.body_bytes = answered.body_bytes;
-        self.book(shared, at, Some(fault));
+        self.record(shared, at, Some(fault));
         shared.end(at);
         self.phase = Phase::Idle;
         self.settle(shared, actions, is_last, is_read);
     }
 
-    /// Goes on with the next request, or ends.
+    /// Continues with the next request, or ends.
     pub(super) fn settle(
         &mut self,
         shared: &ProxyShared,
@@ -187,20 +188,20 @@ impl Client {
         is_last: bool,
     ) {
         let is_last = is_last || request.framing.has_body();
-        let tone = Tone::of(request.version_minor, is_last);
-        let manner = answer::Manner {
-            tone,
+        let persistence = Persistence::of(request.version_minor, is_last);
+        let context = answer::Context {
+            persistence,
             is_head: request.method == Method::Head,
             asked: Asked::default(),
         };
         let allow: &[u8] = b"GET, HEAD, POST, PUT, PATCH, DELETE, OPTIONS";
         let answered = if status == Status::NO_CONTENT {
-            answer::empty(actions, &shared.common, manner, status, |head| {
+            answer::empty(actions, &shared.common, context, status, |head| {
                 head.field("Allow", allow);
             })
         } else {
             shared.counters.count_refusal(status);
-            answer::page(actions, &shared.common, manner, status, |head| {
+            answer::page(actions, &shared.common, context, status, |head| {
                 head.field("Allow", allow);
             })
         };
@@ -215,7 +216,7 @@ impl Client {
         self.settle(shared, actions, is_last, false);
     }
 
-    /// Refuses bytes that are no request; nothing behind them is looked at.
+    /// Refuses bytes that are not a request; nothing behind them is read.
     #[cold]
     pub(super) fn refuse(
         &mut self,

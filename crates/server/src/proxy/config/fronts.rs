@@ -25,10 +25,10 @@ table! { keys, key, default;
         /// Each connection has to begin with a head of the PROXY protocol (version 1 or 2) that says
         /// whose it is: for clients that are proxies of your own
         pub accepts_header as "accept_proxy": bool = key.switch(),
-        /// What becomes of X-Forwarded-For, X-Forwarded-Proto and X-Forwarded-Host, which tell the
-        /// backend who asked
+        /// What becomes of X-Forwarded-For, X-Forwarded-Proto and X-Forwarded-Host, which name the
+        /// client to the backend
         pub x_forwarded: Forwarding = key.default("replace").one(&Forwarding::kind()),
-        /// What becomes of Forwarded (RFC 7239), which tells the same
+        /// What becomes of Forwarded (RFC 7239), which does the same
         pub forwarded: Forwarding = key.default("remove").one(&Forwarding::kind()),
         /// What is done to fields of its requests and their answers.
         pub rules: FieldRules = rules(keys),
@@ -92,14 +92,14 @@ impl Mode {
     }
 }
 
-/// What becomes of fields that tell the backend who asked.
+/// What becomes of fields that name the client to the backend.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Forwarding {
-    /// What the client said goes on, with what the proxy knows behind it.
+    /// The client's fields are passed on, with the proxy's own behind them.
     Add,
-    /// What the client said is dropped: no client can claim to be another one.
+    /// The client's fields are dropped: no client can claim to be another one.
     Replace,
-    /// What the client said goes on, and the proxy says nothing.
+    /// The client's fields are passed on, and the proxy writes none.
     Keep,
     /// They are dropped.
     Remove,
@@ -120,7 +120,7 @@ impl Forwarding {
         one_of("way", ways).called("HOW")
     }
 
-    /// Whether the proxy says who asked.
+    /// Whether the proxy names the client.
     pub(in crate::proxy) fn writes(self) -> bool {
         matches!(self, Self::Add | Self::Replace)
     }

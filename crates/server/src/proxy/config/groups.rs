@@ -1,4 +1,4 @@
-//! Settings of a group of servers: who they are, how they are chosen, looked at and spoken to.
+//! Settings of a group of servers: their addresses, how they are chosen, checked and connected to.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -148,7 +148,7 @@ impl Asked {
 
 fn verify() -> Kind<bool> {
     let full = "it has to be signed by an authority, for the name, and in its time";
-    let none = "nothing: whoever is on the way may be the server";
+    let none = "nothing: any machine on the network path may pass for the server";
     one_of("check", [("full", full, true), ("none", none, false)])
 }
 

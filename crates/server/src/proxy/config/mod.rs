@@ -13,7 +13,7 @@ use pollux_engine::ListenAddress;
 use pollux_settings::{Keys, Kind, Table, bytes, one_of, table, whole};
 
 use crate::config::{
-    ADDRESSES_MAX, BODY_BYTES_MAX, CONNECTIONS_MAX, Loops, Watching, address, connections_max,
+    ADDRESSES_MAX, BODY_BYTES_MAX, CONNECTIONS_MAX, Loops, Monitoring, address, connections_max,
     timeout,
 };
 pub use fronts::{Forwarding, Frontend, Mode};
@@ -45,7 +45,7 @@ pub struct ProxyConfig {
     /// Times and amounts.
     pub limits: ProxyLimits,
     /// How it is watched.
-    pub watching: Watching,
+    pub monitoring: Monitoring,
 }
 
 impl Table for ProxyConfig {
@@ -68,8 +68,8 @@ impl Table for ProxyConfig {
                      of with its next update: for measurements";
         let lets_go_at_once = keys.key("let_go_at_once", about).switch();
         keys.heading("Limits");
-        let (limits, watching) = (ProxyLimits::read(keys), Watching::read(keys));
-        Self { frontends, groups, loops, lets_go_at_once, limits, watching }
+        let (limits, monitoring) = (ProxyLimits::read(keys), Monitoring::read(keys));
+        Self { frontends, groups, loops, lets_go_at_once, limits, monitoring }
     }
 }
 
@@ -147,7 +147,7 @@ impl ProxyConfig {
             loops: Loops::default(),
             lets_go_at_once: false,
             limits: ProxyLimits::default(),
-            watching: Watching::default(),
+            monitoring: Monitoring::default(),
         }
     }
 

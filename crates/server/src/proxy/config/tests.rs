@@ -17,7 +17,7 @@ fn the_page_in_docs_is_the_one_of_the_table() {
 }
 
 #[test]
-fn rules_for_fields_are_read_for_each_front_end_and_mistakes_told_with_their_place() {
+fn rules_for_fields_are_read_for_each_front_end_and_mistakes_have_their_position() {
     let text = "request_field = [\"set X-Env: prod\", \"remove Cookie\"]\n\
                 response_field = \"add X-By: pollux\"\n[[server]]\naddress = \"10.0.0.1:80\"";
     let config = read(text).expect("right");
@@ -25,16 +25,22 @@ fn rules_for_fields_are_read_for_each_front_end_and_mistakes_told_with_their_pla
     assert_eq!((rules.request.len(), rules.response.len()), (2, 1));
     let wrong = "request_field = [\"set Content-Length: 1\", \"remove connection\"]\n\
                  response_field = \"drop X\"\n[[server]]\naddress = \"10.0.0.1:80\"";
-    let told = read(wrong).expect_err("three mistakes");
-    assert_eq!(told.lines().count(), 3, "{told}");
-    assert!(told.starts_with("p:1:18: ") && told.contains("Content-Length frames"), "{told}");
-    assert!(told.contains("p:2:18: ") && told.contains("expected set, add or remove"), "{told}");
+    let message = read(wrong).expect_err("three mistakes");
+    assert_eq!(message.lines().count(), 3, "{message}");
+    assert!(
+        message.starts_with("p:1:18: ") && message.contains("Content-Length frames"),
+        "{message}"
+    );
+    assert!(
+        message.contains("p:2:18: ") && message.contains("expected set, add or remove"),
+        "{message}"
+    );
 }
 
 #[test]
 fn a_proxy_without_a_backend_is_a_mistake() {
-    let told = read("threads = 2").expect_err("no backend");
-    assert!(told.contains("backend"), "{told}");
+    let message = read("threads = 2").expect_err("no backend");
+    assert!(message.contains("backend"), "{message}");
     let one = read("[[server]]\naddress = \"127.0.0.1:1\"").expect("right");
     let addresses = one.servers().map(|server| server.address.clone()).collect();
     assert_eq!(one, ProxyConfig::new(one.listen(), addresses));
@@ -51,8 +57,8 @@ fn servers_of_a_file_have_weights_and_checks_have_a_path() {
     assert_eq!((weights, group.balance), (vec![3, 1], Balance::Least));
     assert_eq!(group.health.check, Check::Http("/up?x".to_owned()));
     let wrong = "[[server]]\nweight = 0\n[[server]]\naddress = \"x\"";
-    let told = read(wrong).expect_err("three mistakes");
-    assert_eq!(told.lines().count(), 3, "{told}");
+    let message = read(wrong).expect_err("three mistakes");
+    assert_eq!(message.lines().count(), 3, "{message}");
 }
 
 #[test]
@@ -73,12 +79,12 @@ fn tls_to_servers_is_believed_as_the_system_does_unless_something_else_is_said()
         ("tls = true\nsni = \"not a name\"", "p:2:7: sni"),
         ("tls = true\nca = \"x\"\nverify = \"none\"", "p:2:6: ca: is of no use"),
     ] {
-        let told = tls(said).expect_err(said);
-        assert!(told.contains(expected), "{told}");
+        let message = tls(said).expect_err(said);
+        assert!(message.contains(expected), "{message}");
     }
     let unix = "tls = true\n[[server]]\naddress = \"unix:/run/app.sock\"";
-    let told = read(unix).expect_err("no name");
-    assert!(told.contains("unix:/run/app.sock has no name; expected one with sni"), "{told}");
+    let message = read(unix).expect_err("no name");
+    assert!(message.contains("unix:/run/app.sock has no name; expected one with sni"), "{message}");
 }
 
 const SEVERAL: &str = "threads = 2\n\
@@ -100,7 +106,7 @@ fn front_ends_lead_to_the_backends_that_they_name() {
 }
 
 #[test]
-fn what_does_not_fit_between_sections_is_told_with_its_place() {
+fn what_does_not_fit_between_sections_is_reported_with_its_position() {
     for (text, expected) in [
         (
             SEVERAL.replace("backend = \"files\"", "backend = \"flies\""),
@@ -121,13 +127,13 @@ fn what_does_not_fit_between_sections_is_told_with_its_place() {
         ),
         (SEVERAL.replace("\"files\"", "\"app\""), "two [[backend]] sections are called \"app\""),
     ] {
-        let told = read(&text).expect_err(&text);
-        assert!(told.contains(expected), "{told}");
+        let message = read(&text).expect_err(&text);
+        assert!(message.contains(expected), "{message}");
     }
 }
 
 #[test]
-fn settings_that_are_wrong_together_are_told() {
+fn settings_that_are_wrong_together_are_reported() {
     let wrong = |text: &str| {
         let read = Given::from_toml(text, "p.toml").read::<ProxyConfig>();
         read.map(|_| ()).expect_err(text).to_string()
@@ -144,8 +150,8 @@ fn settings_that_are_wrong_together_are_told() {
             "max_connections, which mode",
         ),
     ] {
-        let told = wrong(&text);
-        assert!(told.contains(part), "{text}: {told}");
+        let message = wrong(&text);
+        assert!(message.contains(part), "{text}: {message}");
     }
     let right = format!("listen = [\"127.0.0.1:0\", \"127.0.0.1:0\", \"127.0.0.2:9\"]\n{one}");
     Given::from_toml(&right, "p.toml").read::<ProxyConfig>().expect("right together");

@@ -19,7 +19,7 @@ pub(super) fn wrong(frontends: &[Frontend], groups: &[GroupConfig]) -> Option<St
             ));
         }
     }
-    // A group that is not there has been told.
+    // A group that is not there has been reported.
     frontends.iter().find_map(|front| wrong_way(front, groups.get(front.group)?))
 }
 

@@ -75,7 +75,7 @@ const REFUSED: &[(&str, &str, &str)] = &[
     ("a plus before a size", "RFC 9112 7.1", "+5\r\nhello\r\n0\r\n\r\n"),
     ("0x before a size", "RFC 9112 7.1", "0x5\r\nhello\r\n0\r\n\r\n"),
     ("an underscore in a size", "RFC 9112 7.1", "0_5\r\nhello\r\n0\r\n\r\n"),
-    ("a size that is no number", "RFC 9112 7.1", "g\r\nhello\r\n0\r\n\r\n"),
+    ("a size that is not a number", "RFC 9112 7.1", "g\r\nhello\r\n0\r\n\r\n"),
     ("no size", "RFC 9112 7.1", "\r\nhello\r\n0\r\n\r\n"),
     ("an extension without a size", "RFC 9112 7.1.1", ";a\r\nhello\r\n0\r\n\r\n"),
     ("a size of 17 digits", "RFC 9112 7.1", "10000000000000005\r\nhello\r\n0\r\n\r\n"),
@@ -132,7 +132,7 @@ const BROKEN: &[(&str, &str, &str)] = &[
     ("a bare LF at the end", "RFC 9112 7.1", "5\r\nhello\r\n0\r\n\n"),
     ("a chunk longer than its size", "RFC 9112 7.1", "5\r\nhello!\r\n0\r\n\r\n"),
     ("a chunk shorter than its size", "RFC 9112 7.1", "6\r\nhello\r\n0\r\n\r\n"),
-    ("a second size that is no number", "RFC 9112 7.1", "5\r\nhello\r\ng\r\n"),
+    ("a second size that is not a number", "RFC 9112 7.1", "5\r\nhello\r\ng\r\n"),
     ("a broken trailer behind a chunk", "RFC 9112 7.1.2", "5\r\nhello\r\n0\r\nX\r\n\r\n"),
 ];
 

@@ -49,7 +49,7 @@ const CONDITIONS: &[Row] = &[
     ),
     ("If-None-Match with a star", "RFC 9110 13.1.2", &[("If-None-Match", "*")], NotModified),
     ("If-None-Match with another tag", "RFC 9110 13.1.2", &[("If-None-Match", "\"other\"")], Whole),
-    ("If-None-Match that is no tag", "RFC 9110 13.1.2", &[("If-None-Match", "other")], Whole),
+    ("If-None-Match that is not a tag", "RFC 9110 13.1.2", &[("If-None-Match", "other")], Whole),
     (
         "If-None-Match before If-Modified-Since",
         "RFC 9110 13.1.3",
@@ -87,7 +87,7 @@ const CONDITIONS: &[Row] = &[
         NotModified,
     ),
     (
-        "If-Modified-Since that is no date",
+        "If-Modified-Since that is not a date",
         "RFC 9110 13.1.3",
         &[("If-Modified-Since", "yesterday")],
         Whole,
@@ -121,7 +121,7 @@ const CONDITIONS: &[Row] = &[
         Failed,
     ),
     (
-        "If-Unmodified-Since that is no date",
+        "If-Unmodified-Since that is not a date",
         "RFC 9110 13.1.4",
         &[("If-Unmodified-Since", "x")],
         Whole,

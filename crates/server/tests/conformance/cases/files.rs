@@ -83,7 +83,7 @@ pub(crate) fn cases() -> Vec<Case> {
     });
     let mut cases: Vec<Case> = served.chain(refused).chain(coded).collect();
     cases.extend([
-        files("what is told of a file", "RFC 9110 8.8", "GET", "/hello.txt", "")
+        files("the fields of a file", "RFC 9110 8.8", "GET", "/hello.txt", "")
             .kept([ok().has("Last-Modified", MODIFIED).has_any("ETag").has_any("Content-Type")]),
         files("HEAD of a file", "RFC 9110 9.3.2", "HEAD", "/hello.txt", "")
             .kept([ok().for_head().has("Content-Length", "100").has("Last-Modified", MODIFIED)]),

@@ -24,7 +24,7 @@ const REFUSED: &[(&str, &str, &str)] = &[
     ("Host with a path", "RFC 9112 3.2", "Host: a/b\r\n"),
     ("Host with a user", "RFC 9110 7.2", "Host: u@a\r\n"),
     ("Host with a scheme", "RFC 9110 7.2", "Host: http://a\r\n"),
-    ("Host with a port that is no number", "RFC 3986 3.2.3", "Host: a:b\r\n"),
+    ("Host with a port that is not a number", "RFC 3986 3.2.3", "Host: a:b\r\n"),
     ("Host with a port beyond all", "RFC 3986 3.2.3", "Host: a:65536\r\n"),
     ("Host with two ports", "RFC 3986 3.2.3", "Host: a:1:2\r\n"),
     ("Host with an open bracket", "RFC 3986 3.2.2", "Host: [::1\r\n"),

@@ -51,7 +51,7 @@ fn known() -> Vec<Case> {
     ]
 }
 
-/// Files are only read: every other known method is told so.
+/// Files are only read: every other known method is refused.
 fn not_allowed() -> Vec<Case> {
     let files = |name, request: String| {
         case(Setup::Files, name, "RFC 9110 15.5.6", request)
@@ -79,7 +79,7 @@ fn unknown() -> Vec<Case> {
         reply("an unknown method", "BREW"),
         reply("a known method in small letters", "get"),
         reply("a known method with more behind", "GETS"),
-        reply("a method of token bytes that are no letters", "!#$%&'*+-.^_`|~"),
+        reply("a method of token bytes that are not letters", "!#$%&'*+-.^_`|~"),
     ]
 }
 

@@ -22,7 +22,7 @@ const SERVED: &[(&str, &str, &str)] = &[
 const REFUSED: &[(&str, &str, &[u16], &str)] = &[
     ("no method", "RFC 9112 3.1", &[400], " / HTTP/1.1"),
     ("a control byte in the method", "RFC 9112 3.1", &[400], "G\x01T / HTTP/1.1"),
-    ("a method that is no token", "RFC 9112 3.1", &[400], "G(T / HTTP/1.1"),
+    ("a method that is not a token", "RFC 9112 3.1", &[400], "G(T / HTTP/1.1"),
     ("a tab instead of a space", "RFC 9112 3", &[400], "GET\t/ HTTP/1.1"),
     ("two spaces before the target", "RFC 9112 3", &[400], "GET  / HTTP/1.1"),
     ("two spaces behind the target", "RFC 9112 3", &[400], "GET /  HTTP/1.1"),
@@ -118,7 +118,7 @@ fn line_ends() -> Vec<Case> {
         reply("a head without its end", "RFC 9112 2.1", b"GET / HTTP/1.1\r\nHost: h\r\n").waiting(),
         reply("only an empty line", "RFC 9112 2.2", b"\r\n").waiting(),
         reply(
-            "CONNECT to a server that is no proxy",
+            "CONNECT to a server that is not a proxy",
             "RFC 9110 9.3.6",
             b"CONNECT h:80 HTTP/1.1\r\nHost: h:80\r\n\r\n",
         )

@@ -7,13 +7,13 @@ use std::time::{Duration, Instant};
 
 /// When it is asked next, and the turns that each loop had taken when it was asked last.
 #[derive(Debug)]
-pub(super) struct Pulse {
+pub(super) struct Watchdog {
     every: Duration,
     due: Instant,
     turns: Vec<u64>,
 }
 
-impl Pulse {
+impl Watchdog {
     /// One that is asked for now, and then this often.
     pub(super) fn new(every: Duration, now: Instant) -> Self {
         Self { every, due: now, turns: Vec::new() }
@@ -26,7 +26,11 @@ impl Pulse {
 
     /// When it is due, whether each loop has taken turns since it was due last; every loop has to be
     /// nudged then. The first time nothing is known against them.
-    pub(super) fn beats(&mut self, now: Instant, turns: impl Iterator<Item = u64>) -> Option<bool> {
+    pub(super) fn is_alive(
+        &mut self,
+        now: Instant,
+        turns: impl Iterator<Item = u64>,
+    ) -> Option<bool> {
         if now < self.due {
             return None;
         }
@@ -43,8 +47,8 @@ mod tests {
     #[test]
     fn a_loop_that_takes_no_turn_stops_the_pulse_and_one_that_does_again_starts_it() {
         let (begin, every) = (Instant::now(), Duration::from_secs(1));
-        let mut pulse = Pulse::new(every, begin);
-        for (at, turns, beats) in [
+        let mut watchdog = Watchdog::new(every, begin);
+        for (at, turns, is_alive) in [
             (0, [5, 0], Some(true)),
             (0, [9, 9], None),
             (1, [6, 1], Some(true)),
@@ -53,9 +57,9 @@ mod tests {
             (4, [8, 2], Some(false)),
             (5, [9, 3], Some(true)),
         ] {
-            assert_eq!(pulse.beats(begin + every * at, turns.into_iter()), beats, "{at}");
+            assert_eq!(watchdog.is_alive(begin + every * at, turns.into_iter()), is_alive, "{at}");
         }
-        assert_eq!(pulse.wait(begin + every * 5), every);
-        assert_eq!(pulse.wait(begin + every * 9), Duration::ZERO);
+        assert_eq!(watchdog.wait(begin + every * 5), every);
+        assert_eq!(watchdog.wait(begin + every * 9), Duration::ZERO);
     }
 }

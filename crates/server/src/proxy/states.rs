@@ -1,6 +1,6 @@
-//! What is known of backends beside the settings: orders of the control socket, and who is down. Workers
-//! tell their master, and the master the next worker, so that a drained backend stays drained while workers
-//! come and go.
+//! The states of backends beside the settings: orders of the control socket, and which are down. Workers
+//! send them to their master, and the master to the next worker, so that a drained backend stays drained
+//! while workers come and go.
 //!
 //! One line for each backend of which there is anything to say, with the configured weight first: a weight
 //! that was ordered counts until the settings name another one.
@@ -14,7 +14,7 @@ use std::fmt::Write as _;
 use super::backends::Backend;
 
 /// The lines of these backends; empty when all is as configured.
-pub(crate) fn tell(backends: &[Backend]) -> String {
+pub(crate) fn states(backends: &[Backend]) -> String {
     let mut lines = String::new();
     for backend in backends {
         let (configured, weight) = (backend.configured_weight(), backend.weight());
@@ -30,10 +30,10 @@ pub(crate) fn tell(backends: &[Backend]) -> String {
     lines
 }
 
-/// Has the backends of which `now` says something else than `before` did stand as it says; one that it does
-/// not name is as configured. Whoever was found down meanwhile stays down. A line that makes no sense is of
+/// Sets the backends whose line in `now` is not the one in `before` to the state there; one that it does
+/// not name is as configured. One that was found down meanwhile stays down. A line that makes no sense is of
 /// another version, and is passed over.
-pub(crate) fn resume(backends: &[Backend], before: &str, now: &str) {
+pub(crate) fn restore_states(backends: &[Backend], before: &str, now: &str) {
     for backend in backends {
         let find = |lines: &str| lines.lines().find_map(|line| Line::of(line, backend.name()));
         let (before, now) = (find(before), find(now));
@@ -88,38 +88,38 @@ mod tests {
     #[test]
     fn the_next_worker_has_the_orders_and_the_health_of_the_one_before() {
         let before = backends([1, 2, 3]);
-        assert_eq!(tell(&before), "");
+        assert_eq!(states(&before), "");
         before[0].set_draining(true);
         before[1].set_weight(7);
         let falls = (0..1000).filter_map(|_| before[2].failed(Moment::default())).count();
         assert_eq!(falls, 1);
-        let lines = tell(&before);
+        let lines = states(&before);
         let expected =
             "1 1 drain up 127.0.0.1:2\n2 7 ready up 127.0.0.1:3\n3 3 ready down 127.0.0.1:4\n";
         assert_eq!(lines, expected);
         let after = backends([1, 2, 3]);
-        resume(&after, "", &lines);
-        assert_eq!(tell(&after), lines);
+        restore_states(&after, "", &lines);
+        assert_eq!(states(&after), lines);
         // The settings have another weight meanwhile.
         let after = backends([1, 5, 3]);
-        resume(&after, "", &lines);
+        restore_states(&after, "", &lines);
         assert_eq!(after[1].weight(), 5);
         // What was ordered meanwhile is changed, and nothing else.
         after[1].set_draining(true);
-        resume(&after, &lines, &lines.replace("drain", "ready"));
+        restore_states(&after, &lines, &lines.replace("drain", "ready"));
         assert_eq!((after[0].is_draining(), after[1].is_draining()), (false, true));
-        resume(&after, "5 7 ready up 127.0.0.1:3\n", "");
+        restore_states(&after, "5 7 ready up 127.0.0.1:3\n", "");
         assert!(!after[1].is_draining(), "no line says that it is as configured");
     }
 
     #[test]
     fn lines_that_make_no_sense_change_nothing() {
         let all = backends([1, 2, 3]);
-        resume(
+        restore_states(
             &all,
             "",
             "\n1\n1 9 drain up 127.0.0.1:9\n1 0 ready up 127.0.0.1:2\nx y z\n1 999 ready up 127.0.0.1:2",
         );
-        assert_eq!(tell(&all), "");
+        assert_eq!(states(&all), "");
     }
 }

@@ -6,7 +6,7 @@
 //!                                                  bounded ▲        sent ─► kept for a second try
 //! ```
 //!
-//! Nothing here knows a connection. A way that is full takes nothing more: its filler pauses, and
+//! Nothing here knows a connection. A channel that is full takes nothing more: its filler pauses, and
 //! is woken when there is room.
 
 use pollux_engine::Actions;
@@ -15,11 +15,11 @@ use pollux_http::{
     write_chunk_head,
 };
 
-/// A way with that much waiting is full. What one call of a filler adds may exceed it by as much.
+/// A channel with that much waiting is full. What one call of a filler adds may exceed it by as much.
 const WAITING_BYTES_MAX: usize = 64 * 1024;
 /// What was sent of a request is kept for a second try up to this much.
 const KEPT_BYTES_MAX: usize = 64 * 1024;
-/// Room that a way keeps for the next exchange.
+/// Room that a channel keeps for the next exchange.
 const ROOM_KEPT: usize = 16 * 1024;
 
 /// How body bytes are framed on their way out.
@@ -34,7 +34,7 @@ pub(super) enum Frame {
 
 /// One direction.
 #[derive(Debug)]
-pub(super) struct Way {
+pub(super) struct Channel {
     bytes: Vec<u8>,
     /// How many of them the other side was given.
     sent: usize,
@@ -50,7 +50,7 @@ pub(super) struct Way {
     pub(super) body_bytes: u64,
 }
 
-impl Default for Way {
+impl Default for Channel {
     fn default() -> Self {
         Self {
             bytes: Vec::new(),
@@ -65,7 +65,7 @@ impl Default for Way {
     }
 }
 
-impl Way {
+impl Channel {
     /// Makes it anew for the next exchange; keeps some of its room.
     pub(super) fn reset(&mut self) {
         self.bytes.clear();
@@ -95,7 +95,7 @@ impl Way {
         self.keeps_sent = true;
     }
 
-    /// There will be no second try.
+    /// Keeps nothing for a second try any more.
     pub(super) fn forget_sent(&mut self) {
         if std::mem::replace(&mut self.keeps_sent, false) {
             self.bytes.drain(..self.sent);
@@ -135,7 +135,7 @@ impl Way {
         self.is_whole && self.is_empty()
     }
 
-    /// Takes body bytes until the body ends or the way is full; says how many bytes it used.
+    /// Takes body bytes until the body ends or the channel is full; says how many bytes it used.
     ///
     /// # Errors
     /// What is wrong with the body.
@@ -154,7 +154,7 @@ impl Way {
         Ok(used)
     }
 
-    /// Takes bytes that are no HTTP, as long as the way is not full.
+    /// Takes bytes that are not HTTP, as long as the channel is not full.
     pub(super) fn take_raw(&mut self, input: &[u8]) -> usize {
         if self.is_full() {
             return 0;
@@ -167,7 +167,7 @@ impl Way {
     /// The connection that it is taken from has ended.
     ///
     /// # Errors
-    /// The body should have gone on.
+    /// The body should have continued.
     pub(super) fn end(&mut self) -> Result<(), Rejection> {
         if !self.is_whole {
             self.reader.end()?;

@@ -10,14 +10,14 @@ use rustix::io::Errno;
 
 /// What is left of a body.
 #[derive(Debug)]
-pub(crate) enum Rest {
+pub(crate) enum Unsent {
     /// A block of bytes, sent once or over and over, up to a length.
     Block { block: Arc<[u8]>, sent_bytes: u64, len_bytes: u64 },
     /// Part of a file that the loop can't send.
     File(FileRange),
 }
 
-impl Rest {
+impl Unsent {
     /// `len_bytes` of output that consists of `block`, again and again.
     pub(crate) fn repeated(block: Arc<[u8]>, len_bytes: u64) -> Self {
         assert!(!block.is_empty(), "nothing repeated is nothing");
@@ -30,7 +30,7 @@ impl Rest {
         Self::Block { block: bytes.into(), sent_bytes: 0, len_bytes }
     }
 
-    /// A part of a file, read as far as each call has room: that blocks the loop as long as the disk
+    /// A part of a file, read as far as it fits into each call: that blocks the loop as long as the disk
     /// takes.
     pub(crate) fn file(range: FileRange) -> Self {
         Self::File(range)
@@ -73,7 +73,7 @@ pub(crate) fn read_exactly(file: &OwnedFd, into: &mut [u8], offset: u64) -> Resu
     let mut at = 0;
     while at < into.len() {
         match rustix::io::pread(file, &mut into[at..], offset + at as u64) {
-            // Somebody cut the file after we had looked at it.
+            // The file was truncated after its length was read.
             Ok(0) => return Err(Errno::IO),
             Ok(read) => at += read,
             Err(Errno::INTR) => {}

@@ -13,12 +13,12 @@ use crate::log::{AccessLog, Entry, Proxied};
 
 impl Client {
     /// Counts and logs the end of an exchange.
-    pub(super) fn book(&self, shared: &mut ProxyShared, at: u32, fault: Option<Fault>) {
+    pub(super) fn record(&self, shared: &mut ProxyShared, at: u32, fault: Option<Fault>) {
         let now = shared.now;
         if let Some(fault) = fault {
             shared.proxied.count_fault(fault);
         }
-        let exchange = shared.exchanges.get(at);
+        let exchange = shared.exchanges.get_mut(at);
         let bytes = exchange.response.body_bytes;
         shared.proxied.add(ProxyCounter::AnswerBytes, bytes);
         if exchange.status != 0 {

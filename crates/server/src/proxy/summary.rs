@@ -9,7 +9,7 @@ use super::start::connections_max;
 impl ProxyConfig {
     /// One line for each front end, group and backend, and one for what runs it.
     #[must_use]
-    pub fn plan(&self) -> String {
+    pub fn summary(&self) -> String {
         let mut text = String::new();
         for front in &self.frontends {
             let group = &self.groups[front.group].name;
@@ -26,7 +26,8 @@ impl ProxyConfig {
             }
         }
         for group in &self.groups {
-            writeln!(text, "backend \"{}\": {}", group.name, manner(group)).expect("a string");
+            writeln!(text, "backend \"{}\": {}", group.name, group_summary(group))
+                .expect("a string");
             for server in &group.servers {
                 writeln!(text, "  {} weight {}", server.address, server.weight).expect("a string");
             }
@@ -43,14 +44,14 @@ impl ProxyConfig {
 }
 
 /// How requests are spread, and backends looked at.
-fn manner(group: &GroupConfig) -> String {
+fn group_summary(group: &GroupConfig) -> String {
     let health = &group.health;
     let check = match &health.check {
         Check::None => format!("no checks, down for {:?} after {}", health.down_time, health.fall),
         Check::Tcp => format!("a connect every {:?}", health.interval),
         Check::Http(path) => format!("GET {path} every {:?}", health.interval),
     };
-    let header = if group.sends_header.is_some() { "; told by a PROXY head" } else { "" };
+    let header = if group.sends_header.is_some() { "; with a PROXY head" } else { "" };
     let tls = if group.tls.is_some() { "; in TLS" } else { "" };
     format!("{}; {check}{header}{tls}", group.balance.name())
 }

@@ -22,14 +22,14 @@ const LOST_LINES_S: u64 = 60;
 
 /// What was seen last.
 #[derive(Debug)]
-pub(crate) struct Watch {
+pub(crate) struct Reporter {
     connections_max: u64,
     remedy: String,
     access_log: Option<PathBuf>,
     is_full: bool,
     seen: Seen,
-    lost_untold: u64,
-    lost_told_s: Option<u64>,
+    lost_unreported: u64,
+    lost_reported_s: Option<u64>,
 }
 
 /// Counts over all loops.
@@ -40,7 +40,7 @@ struct Seen {
     lines_lost: u64,
 }
 
-impl Watch {
+impl Reporter {
     /// For a server with so many connections at most; the remedy says how to get more.
     pub(crate) fn new(
         connections_max: u32,
@@ -53,8 +53,8 @@ impl Watch {
             access_log: access_log.map(LogTarget::path),
             is_full: false,
             seen: Seen::default(),
-            lost_untold: 0,
-            lost_told_s: None,
+            lost_unreported: 0,
+            lost_reported_s: None,
         }
     }
 
@@ -64,7 +64,13 @@ impl Watch {
     }
 
     /// Tells what is new at this second since 1970; everything when the server ends.
-    pub(crate) fn look(&mut self, loops: &[LoopSource], log: &ErrorLog, unix_s: u64, is_end: bool) {
+    pub(crate) fn report(
+        &mut self,
+        loops: &[LoopSource],
+        log: &ErrorLog,
+        unix_s: u64,
+        is_end: bool,
+    ) {
         let sum = |of: &dyn Fn(&LoopSource) -> u64| loops.iter().map(of).sum::<u64>();
         let now = Seen {
             full_pauses: sum(&|source| source.engine.value(Counter::FullPauses)),
@@ -73,21 +79,22 @@ impl Watch {
         };
         let before = std::mem::replace(&mut self.seen, now);
         let open = sum(&|source| source.engine.open());
-        self.look_at_room(now.full_pauses > before.full_pauses, open, loops, log, unix_s);
+        self.report_fullness(now.full_pauses > before.full_pauses, open, loops, log, unix_s);
         if now.accept_pauses > before.accept_pauses {
             let times = now.accept_pauses - before.accept_pauses;
             log.report(Event::AcceptPaused, unix_s, || accept_paused(times, open, loops));
         }
-        self.lost_untold += now.lines_lost - before.lines_lost;
-        let is_due = self.lost_told_s.is_none_or(|told| unix_s.abs_diff(told) >= LOST_LINES_S);
-        if self.lost_untold > 0 && (is_due || is_end) {
-            self.lost_told_s = Some(unix_s);
-            let lines = std::mem::take(&mut self.lost_untold);
+        self.lost_unreported += now.lines_lost - before.lines_lost;
+        let is_due =
+            self.lost_reported_s.is_none_or(|message| unix_s.abs_diff(message) >= LOST_LINES_S);
+        if self.lost_unreported > 0 && (is_due || is_end) {
+            self.lost_reported_s = Some(unix_s);
+            let lines = std::mem::take(&mut self.lost_unreported);
             log.report(Event::AccessLogLost, unix_s, || self.lines_lost(lines, loops));
         }
     }
 
-    fn look_at_room(
+    fn report_fullness(
         &mut self,
         has_paused: bool,
         open: u64,

@@ -1,4 +1,4 @@
-//! A worker's side: what its master left it, and the link between both.
+//! A worker's side: the descriptors that its master left it, and the link between both.
 //!
 //! ```text
 //!  master ── environment: numbers of descriptors ──► worker: takes them
@@ -20,38 +20,38 @@ use pollux_poller::Waker;
 use pollux_sys::inherited;
 
 use super::frames::{Frame, Frames, Kind};
-use super::holding::ProxySockets;
-use crate::proxy::{ProxyConfig, standing};
+use super::sockets::ProxySockets;
+use crate::proxy::{ProxyConfig, states};
 use crate::stats::{Ended, Overview, Reloads, metrics};
 use crate::{Server, ServerError};
 
 /// Where a master names what it left its worker.
 pub(super) const VARIABLE: &str = "POLLUX_PROXY_WORKER";
-/// What stands between how backends stood and the file with the settings.
-pub(super) const STANDING_END: char = '\0';
-/// A master that takes nothing for so long is gone.
+/// Stands between the states of backends and the file with the settings.
+pub(super) const STATES_END: char = '\0';
+/// A master that reads nothing for so long is gone.
 const WRITE_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// What a master left its worker.
 #[derive(Debug)]
-pub struct Boarding {
+pub struct WorkerProcess {
     link: UnixStream,
     file: Option<(String, String)>,
-    /// How backends stood for the worker before.
-    standing: String,
+    /// The states of backends at the worker before.
+    states: String,
     sockets: ProxySockets,
 }
 
-/// What the master says.
+/// A message of the master.
 #[derive(Debug)]
 pub(crate) enum Order {
     Drain,
     Reopen,
     Ended(String),
     Reloads(Reloads),
-    /// How backends stood for the worker before: as this one was told at its start, and when it began to
-    /// serve.
-    Standing {
+    /// The states of backends at the worker before: those that this one got at its start, and those
+    /// when it began to serve.
+    BackendStates {
         before: String,
         now: String,
     },
@@ -64,12 +64,12 @@ pub(crate) enum Order {
 pub(crate) struct Link {
     stream: UnixStream,
     orders: Receiver<Order>,
-    /// How backends stood when the master was told last.
-    standing: String,
+    /// The states of backends that were sent last.
+    states: String,
     is_broken: bool,
 }
 
-impl Boarding {
+impl WorkerProcess {
     /// What was left to this process; none where it was not started by a master.
     ///
     /// # Errors
@@ -88,10 +88,10 @@ impl Boarding {
         let mut text = String::new();
         settings.rewind()?;
         settings.read_to_string(&mut text)?;
-        let (standing, file) = text.split_once(STANDING_END).ok_or_else(wrong)?;
+        let (states, file) = text.split_once(STATES_END).ok_or_else(wrong)?;
         let file = file.split_once('\n').map(|(name, text)| (name.to_owned(), text.to_owned()));
         link.set_write_timeout(Some(WRITE_TIMEOUT))?;
-        Ok(Some(Self { link, file, standing: standing.to_owned(), sockets }))
+        Ok(Some(Self { link, file, states: states.to_owned(), sockets }))
     }
 
     /// The name and the text of the file with the settings, as the master read it.
@@ -100,18 +100,18 @@ impl Boarding {
         self.file.as_ref().map(|(name, text)| (name.as_str(), text.as_str()))
     }
 
-    /// Tells the master why there will be no worker.
+    /// Reports to the master why the worker could not start.
     pub fn failed(mut self, why: &str) {
-        // Without a master nobody wants to know.
+        // Without a master nothing reads it.
         let _ = self.link.write_all(&Frame::new(Kind::Failed, why).bytes());
     }
 
     /// Starts the worker's loops and runs them until the master, or a signal, ends them.
     ///
     /// # Errors
-    /// As [`Server::start_proxy`] and [`Server::run`]. The master was told.
+    /// As [`Server::start_proxy`] and [`Server::run`]. The master was notified.
     pub fn run(self, config: &ProxyConfig, signals: &mut Signals) -> Result<(), ServerError> {
-        let master = Some((signals.waker(), self.standing.as_str()));
+        let master = Some((signals.waker(), self.states.as_str()));
         let server = match Server::start_proxy_on(config, &self.sockets, master) {
             Ok(server) => server,
             Err(error) => {
@@ -120,8 +120,8 @@ impl Boarding {
             }
         };
         let Self { link, sockets, .. } = self;
-        // From here on the loops alone have them, and close them when they drain: who connects then is
-        // refused, or comes to whoever listens there next.
+        // From here on the loops alone have them, and close them when they drain: a connection after that
+        // is refused, or goes to the next process that listens there.
         drop(sockets);
         let mut link = Link::open(link, signals.waker());
         link.send(Kind::Ready, server.banner().join("\n"));
@@ -137,27 +137,27 @@ impl Link {
         if let Ok(reading) = reading {
             std::thread::spawn(move || read(reading, &sender, &waker));
         }
-        Self { stream, orders, standing: String::new(), is_broken }
+        Self { stream, orders, states: String::new(), is_broken }
     }
 
-    /// What the master has said since the last call.
+    /// The messages of the master since the last call.
     pub(crate) fn orders(&self) -> Vec<Order> {
         self.orders.try_iter().collect()
     }
 
-    /// Tells the master what was counted, and that a reload is wanted.
+    /// Sends the master the counters, and that a reload is wanted.
     pub(crate) fn report(&mut self, overview: &Overview) {
         self.ask(overview);
         self.send(Kind::Counts, Ended::of_page(&metrics(overview)).page());
     }
 
-    /// Tells how backends stand, if that is new, and passes a wish for a reload on: in this order, as the
-    /// reload needs to know the orders that came before it.
+    /// Sends the states of backends, if they are new, and then a wish for a reload: in this order, as the
+    /// new worker needs the orders that came before it.
     pub(crate) fn ask(&mut self, overview: &Overview) {
-        let standing = standing::tell(&overview.backends);
-        if standing != self.standing {
-            self.send(Kind::Standing, standing.as_str());
-            self.standing = standing;
+        let states = states::states(&overview.backends);
+        if states != self.states {
+            self.send(Kind::BackendStates, states.as_str());
+            self.states = states;
         }
         if let Some(number) = overview.supervised.takes_reload() {
             self.send(Kind::Reload, number.to_string());
@@ -173,7 +173,7 @@ impl Link {
     }
 }
 
-/// Passes on what comes until the stream ends.
+/// Passes messages on until the stream ends.
 fn read(mut stream: UnixStream, orders: &Sender<Order>, waker: &Waker) {
     let mut frames = Frames::default();
     let mut piece = vec![0; 64 * 1024];
@@ -192,7 +192,7 @@ fn read(mut stream: UnixStream, orders: &Sender<Order>, waker: &Waker) {
                     Kind::Reopen => Order::Reopen,
                     Kind::Ended => Order::Ended(text),
                     Kind::Reloads => Order::Reloads(reloads(&text)),
-                    Kind::Standing => standing_of(&text),
+                    Kind::BackendStates => states_in(&text),
                     Kind::Ready | Kind::Failed | Kind::Counts | Kind::Reload => continue,
                 },
                 Err(super::frames::Garbled) => return gone(orders, waker),
@@ -204,18 +204,18 @@ fn read(mut stream: UnixStream, orders: &Sender<Order>, waker: &Waker) {
     gone(orders, waker);
 }
 
-/// What a frame says of reloads: how many of this worker's are answered, how many went how, and why the
-/// last one failed.
+/// The reloads of a frame: how many of this worker's are answered, how many were done and failed, and
+/// why the last one failed.
 fn reloads(text: &str) -> Reloads {
     let mut lines = text.splitn(3, '\n');
     let mut line = || lines.next().unwrap_or_default().to_owned();
     Reloads { answered: line().parse().unwrap_or_default(), counts: line(), why: line() }
 }
 
-/// What a frame says of how backends stand.
-fn standing_of(text: &str) -> Order {
-    let (before, now) = text.split_once(STANDING_END).unwrap_or_default();
-    Order::Standing { before: before.to_owned(), now: now.to_owned() }
+/// The states of backends in a frame.
+fn states_in(text: &str) -> Order {
+    let (before, now) = text.split_once(STATES_END).unwrap_or_default();
+    Order::BackendStates { before: before.to_owned(), now: now.to_owned() }
 }
 
 fn gone(orders: &Sender<Order>, waker: &Waker) {

@@ -7,7 +7,7 @@
 
 use pollux_http::{RequestKind, ResponseFacts};
 
-use super::response::Goes;
+use super::response::BodyFraming;
 
 /// Longer heads are read each time: they cost more in copying.
 const HEAD_BYTES_MAX: usize = 2048;
@@ -22,7 +22,7 @@ pub(super) struct Repeats {
 
 /// What else decides what is made of a request head.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) struct Asker<'a> {
+pub(super) struct RequestKey<'a> {
     /// The front end.
     pub(super) front: usize,
     pub(super) is_secure: bool,
@@ -59,10 +59,10 @@ pub(super) struct RequestFacts {
 
 impl LastRequest {
     /// Whether this head stands in front of `input` and comes from one like that.
-    pub(super) fn is(&self, input: &[u8], by: Asker<'_>) -> bool {
+    pub(super) fn is(&self, input: &[u8], by: RequestKey<'_>) -> bool {
         !self.head.is_empty()
             && input.starts_with(&self.head)
-            && by == Asker { front: self.front, is_secure: self.is_secure, peer: &self.peer }
+            && by == RequestKey { front: self.front, is_secure: self.is_secure, peer: &self.peer }
     }
 
     /// Bytes of the head.
@@ -74,7 +74,7 @@ impl LastRequest {
     pub(super) fn note(
         &mut self,
         head: &[u8],
-        by: Asker<'_>,
+        by: RequestKey<'_>,
         written: &[u8],
         line: &[u8],
         facts: RequestFacts,
@@ -95,7 +95,7 @@ impl LastRequest {
 
 /// What else decides what is made of the head of an answer.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub(super) struct AskedBy {
+pub(super) struct AnswerKey {
     pub(super) front: usize,
     pub(super) kind: RequestKind,
     pub(super) minor: u8,
@@ -108,9 +108,9 @@ pub(super) struct AskedBy {
 #[derive(Debug, Default)]
 struct LastResponse {
     head: Vec<u8>,
-    by: AskedBy,
+    by: AnswerKey,
     written: Vec<u8>,
-    meaning: Option<(ResponseFacts, Goes)>,
+    meaning: Option<(ResponseFacts, BodyFraming)>,
 }
 
 impl Repeats {
@@ -119,9 +119,9 @@ impl Repeats {
     pub(super) fn answer(
         &self,
         input: &[u8],
-        by: AskedBy,
+        by: AnswerKey,
         out: &mut Vec<u8>,
-    ) -> Option<(ResponseFacts, Goes)> {
+    ) -> Option<(ResponseFacts, BodyFraming)> {
         let last = &self.response;
         let meaning = last.meaning?;
         if last.by != by || !input.starts_with(&last.head) {
@@ -135,9 +135,9 @@ impl Repeats {
     pub(super) fn note_answer(
         &mut self,
         head: &[u8],
-        by: AskedBy,
+        by: AnswerKey,
         written: &[u8],
-        meaning: (ResponseFacts, Goes),
+        meaning: (ResponseFacts, BodyFraming),
     ) {
         let last = &mut self.response;
         last.meaning = None;
@@ -157,7 +157,7 @@ mod tests {
     use super::*;
 
     const HEAD: &[u8] = b"GET / HTTP/1.1\r\nHost: x\r\n\r\n";
-    const BY: Asker<'_> = Asker { front: 1, is_secure: false, peer: "192.0.2.1" };
+    const BY: RequestKey<'_> = RequestKey { front: 1, is_secure: false, peer: "192.0.2.1" };
 
     #[test]
     fn a_request_is_the_last_one_again_only_from_the_same_client_by_the_same_front_end() {
@@ -167,9 +167,9 @@ mod tests {
         assert!(last.is(HEAD, BY) && last.is(&[HEAD, b"more"].concat(), BY));
         assert!(!last.is(&HEAD[..HEAD.len() - 1], BY), "not whole");
         assert!(!last.is(b"GET / HTTP/1.1\r\nHost: y\r\n\r\n", BY));
-        assert!(!last.is(HEAD, Asker { peer: "192.0.2.2", ..BY }));
-        assert!(!last.is(HEAD, Asker { front: 0, ..BY }));
-        assert!(!last.is(HEAD, Asker { is_secure: true, ..BY }));
+        assert!(!last.is(HEAD, RequestKey { peer: "192.0.2.2", ..BY }));
+        assert!(!last.is(HEAD, RequestKey { front: 0, ..BY }));
+        assert!(!last.is(HEAD, RequestKey { is_secure: true, ..BY }));
         last.note(&[b'x'; HEAD_BYTES_MAX + 1], BY, b"", b"", RequestFacts::default());
         assert!(!last.is(HEAD, BY) && !last.is(&[b'x'; HEAD_BYTES_MAX + 1], BY), "too long");
     }
@@ -180,20 +180,20 @@ mod tests {
         let limits = pollux_http::Limits::default();
         let response = pollux_http::Response::parse(input, &limits, RequestKind::Other);
         let facts = response.expect("sound").expect("whole").facts;
-        let goes = Goes { frame: super::super::way::Frame::Plain, is_last: false };
-        let by = AskedBy { minor: 1, unix_s: 7, ..AskedBy::default() };
+        let framing = BodyFraming { frame: super::super::channel::Frame::Plain, is_last: false };
+        let by = AnswerKey { minor: 1, unix_s: 7, ..AnswerKey::default() };
         let mut repeats = Repeats::default();
         let mut out = b"before ".to_vec();
         assert_eq!(repeats.answer(input, by, &mut out), None);
-        repeats.note_answer(input, by, b"written", (facts, goes));
-        assert_eq!(repeats.answer(input, by, &mut out), Some((facts, goes)));
+        repeats.note_answer(input, by, b"written", (facts, framing));
+        assert_eq!(repeats.answer(input, by, &mut out), Some((facts, framing)));
         assert_eq!(out, b"before written");
         for other in [
-            AskedBy { front: 1, ..by },
-            AskedBy { kind: RequestKind::Head, ..by },
-            AskedBy { minor: 0, ..by },
-            AskedBy { is_last: true, ..by },
-            AskedBy { unix_s: 8, ..by },
+            AnswerKey { front: 1, ..by },
+            AnswerKey { kind: RequestKind::Head, ..by },
+            AnswerKey { minor: 0, ..by },
+            AnswerKey { is_last: true, ..by },
+            AnswerKey { unix_s: 8, ..by },
         ] {
             assert_eq!(repeats.answer(input, other, &mut out), None, "{other:?}");
         }

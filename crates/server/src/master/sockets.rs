@@ -1,5 +1,5 @@
 //! Everything that a proxy listens on, apart from what takes the connections: opened once, and kept
-//! as long as the settings name the address, so that nobody who connects is refused while workers
+//! as long as the settings name the address, so that no client is refused while workers
 //! come and go.
 
 use std::io;
@@ -35,7 +35,7 @@ impl Part {
 
 /// The sockets of one address of the settings.
 #[derive(Debug)]
-struct Held {
+struct Bound {
     part: Part,
     /// As it was configured: port 0 is kept apart from the port that the kernel chose.
     address: ListenAddress,
@@ -45,7 +45,7 @@ struct Held {
 /// The sockets of a proxy.
 #[derive(Debug, Default)]
 pub struct ProxySockets {
-    all: Vec<Held>,
+    all: Vec<Bound>,
 }
 
 impl ProxySockets {
@@ -63,14 +63,14 @@ impl ProxySockets {
     /// As [`ProxySockets::open`].
     pub fn changed_to(&self, config: &ProxyConfig) -> Result<Self, ServerError> {
         let clients = config.listen().into_iter().map(|address| (Part::Clients, address));
-        let stats = config.watching.stats.clone().map(|address| (Part::Stats, address));
-        let control = config.watching.control.clone();
+        let stats = config.monitoring.stats.clone().map(|address| (Part::Stats, address));
+        let control = config.monitoring.control.clone();
         let control = control.map(|path| (Part::Control, ListenAddress::Unix(path)));
-        let mut here: Vec<&Held> = self.all.iter().collect();
-        let mut all: Vec<Held> = Vec::new();
+        let mut here: Vec<&Bound> = self.all.iter().collect();
+        let mut all: Vec<Bound> = Vec::new();
         let mut opened = OpenedPaths::default();
         for (part, address) in clients.chain(stats).chain(control) {
-            let is_it = |held: &&Held| held.part == part && held.address == address;
+            let is_it = |bound: &&Bound| bound.part == part && bound.address == address;
             let sockets = match here.iter().position(is_it) {
                 Some(at) => here.remove(at).sockets.duplicate().map_err(no_descriptor)?,
                 None => {
@@ -79,7 +79,7 @@ impl ProxySockets {
                     sockets
                 }
             };
-            all.push(Held { part, address, sockets });
+            all.push(Bound { part, address, sockets });
         }
         opened.0.clear();
         Ok(Self { all })
@@ -88,7 +88,7 @@ impl ProxySockets {
     /// Where clients come, with the ports that the kernel chose.
     #[must_use]
     pub fn addresses(&self) -> Vec<ListenAddress> {
-        self.of(Part::Clients).flat_map(|held| held.sockets.addresses()).collect()
+        self.of(Part::Clients).flat_map(|bound| bound.sockets.addresses()).collect()
     }
 
     /// The same open sockets once more, by what they are for.
@@ -98,8 +98,8 @@ impl ProxySockets {
     pub(crate) fn divided(&self) -> Result<(Sockets, Endpoints), ServerError> {
         let of = |part| {
             let mut found: Option<Sockets> = None;
-            for held in self.of(part) {
-                let sockets = held.sockets.duplicate()?;
+            for bound in self.of(part) {
+                let sockets = bound.sockets.duplicate()?;
                 match &mut found {
                     Some(found) => found.append(sockets),
                     None => found = Some(sockets),
@@ -113,10 +113,10 @@ impl ProxySockets {
         Ok((clients.expect("settings name an address"), Endpoints { stats, control }))
     }
 
-    /// Paths of unix sockets, for whoever removes them at the end.
+    /// Paths of unix sockets, which are removed at the end.
     #[must_use]
     pub fn paths(&self) -> Vec<PathBuf> {
-        self.all.iter().flat_map(|held| held.sockets.paths()).collect()
+        self.all.iter().flat_map(|bound| bound.sockets.paths()).collect()
     }
 
     /// Descriptors for a child that is about to be started, open in it as well, and the text that
@@ -127,14 +127,14 @@ impl ProxySockets {
     pub(super) fn for_child(&self) -> io::Result<(Vec<OwnedFd>, String)> {
         let mut copies = Vec::new();
         let mut words = Vec::new();
-        for held in &self.all {
+        for bound in &self.all {
             let mut numbers = Vec::new();
-            for fd in held.sockets.descriptors().flatten() {
+            for fd in bound.sockets.descriptors().flatten() {
                 let copy = left_open(fd)?;
                 numbers.push(copy.as_raw_fd().to_string());
                 copies.push(copy);
             }
-            words.push(format!("{}{}", held.part.letter(), numbers.join(",")));
+            words.push(format!("{}{}", bound.part.letter(), numbers.join(",")));
         }
         Ok((copies, words.join(";")))
     }
@@ -155,13 +155,13 @@ impl ProxySockets {
             });
             let sockets = Sockets::inherited(vec![numbers.collect::<io::Result<_>>()?])?;
             let address = sockets.addresses().remove(0);
-            all.push(Held { part: part.ok_or_else(wrong)?, address, sockets });
+            all.push(Bound { part: part.ok_or_else(wrong)?, address, sockets });
         }
         Ok(Self { all })
     }
 
-    fn of(&self, part: Part) -> impl Iterator<Item = &Held> {
-        self.all.iter().filter(move |held| held.part == part)
+    fn of(&self, part: Part) -> impl Iterator<Item = &Bound> {
+        self.all.iter().filter(move |bound| bound.part == part)
     }
 }
 
@@ -227,7 +227,7 @@ mod tests {
         let unix = format!("unix:{}", path.display());
         let first = ProxySockets::open(&config(&["127.0.0.1:0", &unix])).expect("opened");
         let mut settings = config(&["127.0.0.1:0", "127.0.0.1:0"]);
-        settings.watching.control = Some(folder.path().join("k.sock"));
+        settings.monitoring.control = Some(folder.path().join("k.sock"));
         let second = first.changed_to(&settings).expect("opened");
         assert_eq!(second.addresses()[0], first.addresses()[0]);
         assert_ne!(second.addresses()[1], first.addresses()[0]);
@@ -236,7 +236,7 @@ mod tests {
 
         let (copies, text) = second.for_child().expect("descriptors are left");
         assert_eq!(copies.len(), 3);
-        // In the child nobody has them but by their numbers.
+        // A child has them by their numbers alone.
         let _: Vec<_> = copies.into_iter().map(IntoRawFd::into_raw_fd).collect();
         let here = ProxySockets::inherited(&text).expect("left open by us");
         assert_eq!(here.addresses(), second.addresses());
@@ -256,8 +256,8 @@ mod tests {
         let taken = std::net::TcpListener::bind("127.0.0.1:0").expect("a free port");
         let taken = taken.local_addr().map(|address| (taken, address)).expect("bound");
         let settings = config(&[&format!("unix:{}", path.display()), &taken.1.to_string()]);
-        let told = ProxySockets::open(&settings).expect_err("in use").to_string();
-        assert!(told.contains("is in use"), "{told}");
+        let message = ProxySockets::open(&settings).expect_err("in use").to_string();
+        assert!(message.contains("is in use"), "{message}");
         assert!(!path.exists());
     }
 }
