@@ -20,10 +20,10 @@ use std::any::TypeId;
 use std::fmt;
 use std::path::PathBuf;
 use std::str::FromStr;
-use std::sync::mpsc;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
+use std::sync::mpsc::{self, RecvTimeoutError};
 use std::thread::JoinHandle;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use pollux_poller::Waker;
 
@@ -31,8 +31,8 @@ use crate::event_loop::EventLoop;
 use crate::member::{Member, Message, Setup};
 use crate::sockets::Sockets;
 use crate::{
-    Counters, CpuList, Driver, Isolation, Limits, ListenAddress, ListenError, LoopError,
-    LoopHandle, Sender, Session, SharedDate, StillRunning,
+    Counters, CpuList, Driver, Limits, ListenAddress, ListenError, LoopError, LoopHandle, Sender,
+    Session, SharedDate, Undelivered,
 };
 
 /// How the loops of a group come to their connections.
@@ -205,46 +205,60 @@ pub struct Group {
     addresses: Vec<ListenAddress>,
     /// Of unix sockets, to be removed at the end.
     paths: Vec<PathBuf>,
-    dumper: Arc<Dumper>,
 }
 
-/// Dumps the descriptors of all loops of a group while these are stopped; any thread may.
-pub struct Dumper {
-    isolation: Isolation,
-    wakers: Mutex<Vec<Waker>>,
-    /// What each loop wrote down before it stopped.
-    notes: Vec<Mutex<Vec<String>>>,
-}
+/// Asks the loops of a group for their descriptors; any thread may, but for those of the loops.
+#[derive(Clone)]
+pub struct Dumper(Vec<Sender<Message, Waker>>);
 
 /// How long a dump waits for the loops: a turn takes microseconds.
 const DUMP_TIMEOUT: Duration = Duration::from_secs(2);
 
+/// Loops did not answer in time: one turn of theirs lasts, or their inbox is full.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NoAnswer {
+    /// Their indices.
+    pub loops: Vec<usize>,
+}
+
+impl fmt::Display for NoAnswer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "loops {:?} did not answer in time", self.loops)
+    }
+}
+
+impl std::error::Error for NoAnswer {}
+
 impl Dumper {
-    fn new(loops: usize) -> Self {
-        let notes = (0..loops).map(|_| Mutex::default()).collect();
-        Self { isolation: Isolation::new(loops), wakers: Mutex::default(), notes }
-    }
-
-    pub(crate) fn isolation(&self) -> &Isolation {
-        &self.isolation
-    }
-
-    pub(crate) fn note(&self, index: usize, lines: Vec<String>) {
-        *self.notes[index].lock().expect("nothing panics under this lock") = lines;
-    }
-
-    /// One line for each descriptor, by loop, all at the same moment.
+    /// One line for each descriptor, by loop. Each loop writes its own at the end of a turn, so no
+    /// line shows a connection in the middle of a change; one that passes from loop to loop meanwhile
+    /// may stand in both or in neither. A loop that has ended has no lines.
     ///
     /// # Errors
-    /// [`StillRunning`] when a loop does not stop in time.
-    pub fn descriptors(&self) -> Result<Vec<Vec<String>>, StillRunning> {
-        let wakers = self.wakers.lock().expect("nothing panics under this lock").clone();
-        self.isolation.isolate(&wakers, DUMP_TIMEOUT, || {
-            let take = |notes: &Mutex<Vec<String>>| {
-                std::mem::take(&mut *notes.lock().expect("nothing panics under this lock"))
+    /// [`NoAnswer`] when a loop does not answer within two seconds.
+    pub fn descriptors(&self) -> Result<Vec<Vec<String>>, NoAnswer> {
+        let end = Instant::now() + DUMP_TIMEOUT;
+        let ask = |sender: &Sender<Message, Waker>| {
+            let (answer, answers) = mpsc::channel();
+            // An inbox that takes nothing drops the question, and the answer ends like that of a loop
+            // that has ended.
+            let is_asked = match sender.send(Message::Describe(answer)) {
+                Err(Undelivered::Full(_)) => false,
+                Ok(()) | Err(Undelivered::Closed(_)) => true,
             };
-            self.notes.iter().map(take).collect()
-        })
+            (is_asked, answers)
+        };
+        let asked: Vec<_> = self.0.iter().map(ask).collect();
+        let (mut lines, mut silent) = (Vec::new(), Vec::new());
+        for (index, (is_asked, answers)) in asked.into_iter().enumerate() {
+            let left = end.saturating_duration_since(Instant::now());
+            match answers.recv_timeout(left) {
+                Ok(answer) => lines.push(answer),
+                Err(RecvTimeoutError::Disconnected) if is_asked => lines.push(Vec::new()),
+                Err(_) => silent.push(index),
+            }
+        }
+        if silent.is_empty() { Ok(lines) } else { Err(NoAnswer { loops: silent }) }
     }
 }
 
@@ -298,8 +312,7 @@ impl Group {
             sockets.delay_small_writes().map_err(fail)?;
         }
         let mut listeners = sockets.share_out(config.listeners, config.threads)?;
-        let dumper = Arc::new(Dumper::new(config.threads));
-        let mut group = Self { running: Vec::new(), addresses, paths: Vec::new(), dumper };
+        let mut group = Self { running: Vec::new(), addresses, paths: Vec::new() };
         let (make_shared, date) = (Arc::new(make_shared), Arc::<SharedDate>::default());
         // The first loop comes last: with `single` it hands out to those that run.
         for index in (0..config.threads).rev() {
@@ -316,19 +329,16 @@ impl Group {
                 is_fed: config.listeners == Listeners::Single && index > 0,
                 peers,
                 date: Arc::clone(&date),
-                dumper: Arc::clone(&group.dumper),
             };
             match start_loop::<S, F, E>(setup, Arc::clone(&make_shared)) {
                 Ok(running) => group.running.insert(0, running),
                 Err(error) => {
-                    group.stop(&Message::Stop);
+                    group.abort();
                     let _ = group.join();
                     return Err(error);
                 }
             }
         }
-        let wakers = group.running.iter().map(|running| running.waker.clone()).collect();
-        *group.dumper.wakers.lock().expect("nothing panics under this lock") = wakers;
         Ok(group)
     }
 
@@ -362,14 +372,14 @@ impl Group {
 
     /// The way to dump all descriptors.
     #[must_use]
-    pub fn dumper(&self) -> Arc<Dumper> {
-        Arc::clone(&self.dumper)
+    pub fn dumper(&self) -> Dumper {
+        Dumper(self.running.iter().map(|running| running.sender.clone()).collect())
     }
 
     /// Ends the group gently: no new connections, sessions are notified, what is open after
     /// `at_most` is cut. Returns at once; [`Group::join`] waits.
     pub fn drain(&self, at_most: Duration) {
-        self.stop(&Message::Drain(at_most));
+        self.stop(|| Message::Drain(at_most));
     }
 
     /// Has every loop take a turn soon, also when nothing else happens.
@@ -392,7 +402,7 @@ impl Group {
 
     /// Ends the group at once.
     pub fn abort(&self) {
-        self.stop(&Message::Stop);
+        self.stop(|| Message::Stop);
     }
 
     /// Waits until all loops have ended.
@@ -412,12 +422,12 @@ impl Group {
         outcome
     }
 
-    fn stop(&self, message: &Message) {
+    fn stop(&self, message: impl Fn() -> Message) {
         for running in &self.running {
             // A loop that has ended needs no message. One whose inbox is full gets it later:
             // only connections that are handed over fill it, and those can wait for the next.
-            let mut message = message.again();
-            while let Err(crate::Undelivered::Full(back)) = running.sender.send(message) {
+            let mut message = message();
+            while let Err(Undelivered::Full(back)) = running.sender.send(message) {
                 message = back;
                 std::thread::yield_now();
             }
@@ -460,7 +470,6 @@ where
         let event_loop = match opened {
             Ok(event_loop) => event_loop,
             Err(error) => {
-                setup.dumper.isolation().leave(setup.index);
                 // The starter waits for this.
                 let _ = ready.send(Err(error));
                 return Ok(());

@@ -81,7 +81,6 @@ mod flow;
 mod group;
 mod handle;
 mod inbox;
-mod isolation;
 mod limits;
 mod listener;
 mod member;
@@ -96,6 +95,7 @@ mod sources;
 mod takeover;
 mod timers;
 
+
 pub use actions::{Actions, FileRange, HeldEnding};
 pub use affinity::{CpuError, CpuList};
 pub use clock::{Moment, Now};
@@ -106,10 +106,9 @@ pub use counters::{CloseCause, Counter, Counters};
 pub use driver::{Driver, UnknownDriver};
 pub use event_loop::{EventLoop, LoopError};
 pub use fd_table::{DirectionSnapshot, Due, FdSnapshot, FdTable, Watch};
-pub use group::{Dumper, Group, GroupConfig, GroupError, Listeners, LoopView};
+pub use group::{Dumper, Group, GroupConfig, GroupError, Listeners, LoopView, NoAnswer};
 pub use handle::{LoopHandle, TellError};
 pub use inbox::{Inbox, Sender, Undelivered, Wake};
-pub use isolation::{Isolation, StillRunning};
 pub use limits::Limits;
 pub use listener::{ListenAddress, ListenError, Listener};
 pub use pipe::{Pipe, SplicedIn};

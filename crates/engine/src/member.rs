@@ -1,4 +1,4 @@
-//! One loop of a group, in its thread: turns, messages, stops for a dump, and the end.
+//! One loop of a group, in its thread: turns, messages, and the end.
 //!
 //! How the one loop that accepts for all of a group spreads the connections.
 //!
@@ -7,13 +7,13 @@
 
 use std::any::Any;
 use std::os::fd::OwnedFd;
-use std::sync::Arc;
+use std::sync::{Arc, mpsc};
 use std::time::{Duration, Instant};
 
 use pollux_poller::Waker;
 
 use crate::event_loop::EventLoop;
-use crate::group::{Dumper, GroupError};
+use crate::group::GroupError;
 use crate::{
     CloseCause, Counter, Counters, CpuList, Driver, Inbox, Limits, Listener, Sender, Session,
     SharedDate, Undelivered,
@@ -32,27 +32,14 @@ pub(crate) enum Message {
     Admit(OwnedFd),
     /// Call this with the loop: an [`EventLoop`] of the group's sessions.
     Call(Call),
+    /// Describe every descriptor, at the end of the turn.
+    Describe(mpsc::Sender<Vec<String>>),
     /// No more connections are handed over.
     LastAdmitted,
     /// Come to an end, within this time.
     Drain(Duration),
     /// End now.
     Stop,
-}
-
-impl Message {
-    /// The same message for the next loop.
-    ///
-    /// # Panics
-    /// For a connection and a call: there is only one.
-    pub(crate) fn again(&self) -> Self {
-        match self {
-            Self::Admit(_) | Self::Call(_) => unreachable!("it goes to one loop"),
-            Self::LastAdmitted => Self::LastAdmitted,
-            Self::Drain(at_most) => Self::Drain(*at_most),
-            Self::Stop => Self::Stop,
-        }
-    }
 }
 
 /// The listeners of a loop, each with whether other loops take connections from it too.
@@ -69,7 +56,6 @@ pub(crate) struct Setup {
     pub(crate) is_fed: bool,
     pub(crate) peers: Vec<(Sender<Message, Waker>, Arc<Counters>)>,
     pub(crate) date: Arc<SharedDate>,
-    pub(crate) dumper: Arc<Dumper>,
 }
 
 impl Setup {
@@ -85,7 +71,6 @@ pub(crate) struct Member<S: Session> {
     event_loop: EventLoop<S>,
     inbox: Inbox<Message>,
     mail: Vec<Message>,
-    guard: IsolationGuard,
     /// Another loop may still hand connections over.
     is_fed: bool,
     drain_by: Option<Instant>,
@@ -104,10 +89,9 @@ impl<S: Session + 'static> Member<S> {
         if !setup.peers.is_empty() {
             event_loop.hand_out(HandOut::new(setup.peers, event_loop.counters()));
         }
-        let guard = IsolationGuard { index: setup.index, dumper: setup.dumper };
         let is_fed = setup.is_fed;
         let (mail, drain_by, is_stopped) = (Vec::new(), None, false);
-        (Self { event_loop, inbox, mail, guard, is_fed, drain_by, is_stopped }, sender)
+        (Self { event_loop, inbox, mail, is_fed, drain_by, is_stopped }, sender)
     }
 
     /// Turns until the group ends.
@@ -124,11 +108,6 @@ impl<S: Session + 'static> Member<S> {
             let time_left = self.drain_by.map(|end| end.saturating_duration_since(Instant::now()));
             if self.event_loop.turn(time_left).map_err(GroupError::Loop)? {
                 self.read_mail();
-            }
-            let IsolationGuard { dumper, index } = &self.guard;
-            if dumper.isolation().is_requested() {
-                dumper.note(*index, self.event_loop.describe());
-                dumper.isolation().stop(*index);
             }
         }
         Ok(())
@@ -158,6 +137,10 @@ impl<S: Session + 'static> Member<S> {
             match message {
                 Message::Admit(socket) => self.event_loop.admit(socket),
                 Message::Call(call) => call(&mut self.event_loop),
+                Message::Describe(answer) => {
+                    // A requester that has given up takes no answer.
+                    let _ = answer.send(self.event_loop.describe());
+                }
                 Message::LastAdmitted => self.is_fed = false,
                 Message::Drain(at_most) => {
                     // A second wish may bring the end nearer, or put it off.
@@ -168,18 +151,6 @@ impl<S: Session + 'static> Member<S> {
             }
         }
         self.mail = mail;
-    }
-}
-
-/// A loop's entry in the isolation, which waits for all loops; given up also when the loop panics.
-struct IsolationGuard {
-    dumper: Arc<Dumper>,
-    index: usize,
-}
-
-impl Drop for IsolationGuard {
-    fn drop(&mut self) {
-        self.dumper.isolation().leave(self.index);
     }
 }
 

@@ -155,6 +155,8 @@ fn a_loop_that_is_busy_takes_no_more_than_its_inbox_holds() {
     let taken = (0..5000).take_while(|_| handle.tell(|_| ()).is_ok()).count();
     assert_eq!(taken, 4096);
     assert_eq!(handle.tell(|_| ()), Err(TellError::Full));
+    let unasked = group.dumper().descriptors().expect_err("the question is not taken");
+    assert_eq!(unasked.to_string(), "loops [0] did not answer in time");
     release.send(()).expect("received");
     group.abort();
 }

@@ -2,8 +2,9 @@
 
 use std::io::{Read, Write};
 use std::net::Shutdown;
+use std::sync::mpsc;
 
-use pollux_engine::{CloseCause, Counter, Limits, Listeners};
+use pollux_engine::{CloseCause, Counter, EventLoop, Limits, Listeners};
 use pollux_testing::wait_until;
 
 use crate::lines::Lines;
@@ -78,13 +79,17 @@ fn data_and_end_in_one_edge_are_both_seen() {
         let server = Server::of(driver);
         let mut peer = server.connect();
         assert_eq!(read(&mut peer, 6), b"hello\n");
-        let dumper = server.group().dumper();
-        let isolated = std::thread::scope(|scope| {
-            scope.spawn(move || dumper.descriptors().expect("the loop stops")).join()
-        });
-        assert_eq!(isolated.expect("no panic").len(), 1);
+        let (release, released) = mpsc::channel::<()>();
+        let (begin, begun) = mpsc::channel();
+        let stop = move |_: &mut EventLoop<Lines>| {
+            begin.send(()).expect("received");
+            released.recv().expect("released");
+        };
+        server.group().handle(0).tell(stop).expect("room");
+        begun.recv().expect("the loop runs");
         peer.write_all(b"echo last\n").expect("written");
         peer.shutdown(Shutdown::Write).expect("ended");
+        release.send(()).expect("received");
         assert_eq!(read_all(&mut peer), b"echo last\nbye\n", "{driver}");
     }
 }

@@ -25,7 +25,7 @@ fn every_strategy_serves_every_connection() {
                 assert!(handed > 0, "{driver}: the first loop kept everything");
                 assert!((0..3).all(|index| open(index) > 0), "{driver}: a loop got nothing");
             }
-            let lines = server.group().dumper().descriptors().expect("all loops stop");
+            let lines = server.group().dumper().descriptors().expect("all loops answer");
             let connections: usize = lines.iter().map(Vec::len).sum();
             assert!(connections >= CONNECTIONS, "{driver} {strategy}: {lines:?}");
             drop(peers);
