@@ -14,9 +14,10 @@ use crate::completion::CompletionLoop;
 use crate::connecting;
 use crate::member::HandOut;
 use crate::readiness::ReadinessLoop;
+use crate::turn::Turning;
 use crate::{
     AdoptError, CloseCause, ConnectError, ConnectTo, ConnectionId, Counter, Counters, Driver,
-    FdSnapshot, Limits, Listener, Moment, Now, Session, SharedDate, SourceId, Timer,
+    Limits, Listener, Moment, Now, Session, SharedDate, SourceId, Timer,
 };
 
 /// Why a loop could not be opened, or stopped.
@@ -114,8 +115,8 @@ enum Kind<S: Session> {
 }
 
 macro_rules! either {
-    ($self:ident, $each:ident => $body:expr) => {
-        match $self {
+    ($kind:expr, $each:ident => $body:expr) => {
+        match $kind {
             Kind::Readiness($each) => $body,
             Kind::Completion($each) => $body,
         }
@@ -161,10 +162,7 @@ impl<S: Session> EventLoop<S> {
     /// Takes connections from `listener` from the next turn on. `exclusive` wakes one of the
     /// loops that share the listener instead of all, where the driver can do so.
     pub fn listen(&mut self, listener: Listener, exclusive: bool) {
-        match &mut self.0 {
-            Kind::Readiness(each) => each.listen(listener, exclusive),
-            Kind::Completion(each) => each.listen(listener, exclusive),
-        }
+        either!(&mut self.0, each => each.listen(listener, exclusive));
     }
 
     /// Has `on_readable` called in each turn in which `source` is readable: a datagram socket, a
@@ -219,14 +217,12 @@ impl<S: Session> EventLoop<S> {
         T: AsFd + 'static,
         F: FnMut(&mut T, &mut S::Shared, Now) -> ControlFlow<()> + 'static,
     {
-        let this = &mut self.0;
-        either!(this, each => each.watch(source, on_readable))
+        either!(&mut self.0, each => each.watch(source, on_readable))
     }
 
     /// Watches a source no more and closes what it owns; says whether it was still watched.
     pub fn unwatch(&mut self, source: SourceId) -> bool {
-        let this = &mut self.0;
-        either!(this, each => each.unwatch(source))
+        either!(&mut self.0, each => each.unwatch(source))
     }
 
     /// Calls `then` once, in the first turn that begins `time` from now or later.
@@ -282,8 +278,7 @@ impl<S: Session> EventLoop<S> {
         if let Err(error) = connecting::check(socket.as_fd()) {
             return Err((socket, session, error));
         }
-        let this = &mut self.0;
-        Ok(either!(this, each => each.adopt(socket, session)))
+        Ok(either!(&mut self.0, each => each.adopt(socket, session)))
     }
 
     /// Opens a connection to a peer and starts `session` on it: [`Session::connected`] comes in
@@ -302,20 +297,17 @@ impl<S: Session> EventLoop<S> {
         session: S,
         deadline: Moment,
     ) -> Result<ConnectionId, (S, ConnectError)> {
-        let this = &mut self.0;
-        either!(this, each => each.connect(to, session, deadline))
+        either!(&mut self.0, each => each.connect(to, session, deadline))
     }
 
     /// Starts a session on a connection that another thread accepted.
     pub(crate) fn admit(&mut self, socket: OwnedFd) {
-        let this = &mut self.0;
-        either!(this, each => each.admit_handed(socket));
+        either!(&mut self.0, each => each.admit_handed(socket));
     }
 
     /// Where accepted connections go instead: see [`HandOut`].
     pub(crate) fn hand_out(&mut self, hand_out: HandOut) {
-        let this = &mut self.0;
-        either!(this, each => each.hand_out(hand_out));
+        either!(&mut self.0, each => each.state.hand_out(hand_out));
     }
 
     /// One turn: waits at most `timeout` (`None`: for ever) for something to do, and does it.
@@ -324,58 +316,46 @@ impl<S: Session> EventLoop<S> {
     /// # Errors
     /// [`LoopError`] when the kernel refuses to wait.
     pub fn turn(&mut self, timeout: Option<Duration>) -> Result<bool, LoopError> {
-        match &mut self.0 {
-            Kind::Readiness(each) => each.turn(timeout).map_err(LoopError::of_poller),
-            Kind::Completion(each) => each
-                .turn(timeout)
-                .map_err(|cause| LoopError::System { call: "io_uring_enter", cause }),
-        }
+        either!(&mut self.0, each => each.turn(timeout))
     }
 
     /// Has `session` called in the next turn; nothing happens when it is gone.
     pub fn wake(&mut self, session: ConnectionId) {
-        let this = &mut self.0;
-        either!(this, each => each.wake(session));
+        either!(&mut self.0, each => each.state.wakes.push(session));
     }
 
     /// Takes no new connections and tells every session once to come to its end, also those
     /// that begin later. Once is enough.
     pub fn drain(&mut self) {
-        let this = &mut self.0;
-        either!(this, each => each.drain());
+        either!(&mut self.0, each => each.drain());
     }
 
     /// Closes everything that is still open.
     pub fn close_all(&mut self, cause: CloseCause) {
-        let this = &mut self.0;
-        either!(this, each => each.close_all(cause));
+        either!(&mut self.0, each => each.close_all(cause));
     }
 
     /// Whether new connections may still come, on a loop that drains too: the kernel may have
     /// some under way.
     pub(crate) fn is_listening(&self) -> bool {
-        let this = &self.0;
-        either!(this, each => each.is_listening())
+        either!(&self.0, each => each.is_listening())
     }
 
     /// Connections that are open.
     #[must_use]
     pub fn open_connections(&self) -> u32 {
-        let this = &self.0;
-        either!(this, each => each.open_connections())
+        either!(&self.0, each => each.state.open)
     }
 
     /// What the clocks said when the last turn began, or when the loop was opened.
     #[must_use]
     pub fn now(&self) -> Now {
-        let this = &self.0;
-        either!(this, each => each.now())
+        either!(&self.0, each => each.state.clock.now())
     }
 
     /// What the sessions share.
     pub fn shared(&mut self) -> &mut S::Shared {
-        let this = &mut self.0;
-        either!(this, each => each.shared())
+        either!(&mut self.0, each => &mut each.state.shared)
     }
 
     /// The counters of this loop.
@@ -389,15 +369,13 @@ impl<S: Session> EventLoop<S> {
     }
 
     fn counters_ref(&self) -> &Arc<Counters> {
-        let this = &self.0;
-        either!(this, each => each.counters())
+        either!(&self.0, each => &each.state.counters)
     }
 
     /// Ends the current or the next wait, from any thread.
     #[must_use]
     pub fn waker(&self) -> Waker {
-        let this = &self.0;
-        either!(this, each => each.waker())
+        either!(&self.0, each => each.waker())
     }
 
     /// The counters of the poller under a readiness loop.
@@ -412,19 +390,13 @@ impl<S: Session> EventLoop<S> {
     /// What the mechanism notes about itself: flags and sizes that were granted.
     #[must_use]
     pub fn notes(&self) -> Vec<String> {
-        match &self.0 {
-            Kind::Readiness(each) => each.notes(),
-            Kind::Completion(each) => each.notes(),
-        }
+        either!(&self.0, each => each.notes())
     }
 
     /// Every descriptor of a readiness loop, as its table knows it, and every connection of a
     /// completion loop, one line each.
     #[must_use]
     pub fn describe(&self) -> Vec<String> {
-        match &self.0 {
-            Kind::Readiness(each) => each.describe().iter().map(FdSnapshot::to_string).collect(),
-            Kind::Completion(each) => each.describe(),
-        }
+        either!(&self.0, each => each.describe())
     }
 }

@@ -94,7 +94,7 @@ mod sockets;
 mod sources;
 mod takeover;
 mod timers;
-
+mod turn;
 
 pub use actions::{Actions, FileRange, HeldEnding};
 pub use affinity::{CpuError, CpuList};

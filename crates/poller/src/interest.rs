@@ -86,6 +86,8 @@ impl Readiness {
     pub const HUP: Self = Self(0x10);
     /// An error is pending on the descriptor (`POLLERR`).
     pub const ERROR: Self = Self(0x08);
+    /// What says that a stream has ended or broken, in one direction or both.
+    pub const ENDS: Self = Self(Self::RDHUP.0 | Self::HUP.0 | Self::ERROR.0);
 
     /// What a `poll(2)` mask says; bits without a meaning here (RDNORM and the like) fall away.
     #[must_use]

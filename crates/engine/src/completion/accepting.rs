@@ -117,10 +117,10 @@ impl<S: Session> CompletionLoop<S> {
             return;
         }
         for number in 0..self.listeners.len() {
-            let _ = self.ask(number, self.limits.accepts_per_turn);
+            let _ = self.ask(number, self.state.limits.accepts_per_turn);
         }
         self.stop_listening();
-        self.hand_out = None;
+        self.state.hand_out = None;
     }
 
     /// Whether connections may still come.
@@ -168,14 +168,21 @@ impl<S: Session> CompletionLoop<S> {
     }
 
     fn accept_failed(&mut self, errno: Errno) {
-        let now = self.clock.now().at;
+        let now = self.state.clock.now().at;
         match Accepted::failed(errno) {
-            Accepted::Exhausted(errno) | Accepted::Broken(errno) if !self.admission.is_paused() => {
-                self.admission.pause_exhausted(errno, now, &self.limits, &self.counters);
+            Accepted::Exhausted(errno) | Accepted::Broken(errno)
+                if !self.state.admission.is_paused() =>
+            {
+                self.state.admission.pause_exhausted(
+                    errno,
+                    now,
+                    &self.state.limits,
+                    &self.state.counters,
+                );
                 self.expect_closings();
             }
             Accepted::Exhausted(_) | Accepted::Broken(_) => {}
-            _ => self.counters.count(Counter::AcceptsAborted),
+            _ => self.state.counters.count(Counter::AcceptsAborted),
         }
     }
 
@@ -183,27 +190,31 @@ impl<S: Session> CompletionLoop<S> {
     /// that were missing may be there in the next turn.
     fn expect_closings(&mut self) {
         if self.is_closing {
-            self.admission.freed();
+            self.state.admission.freed();
         }
     }
 
     /// Takes this turn's share of the clients that wait, and arms accepts where none does.
-    pub(super) fn accept(&mut self) {
-        if self.is_draining {
+    pub(super) fn accept_share(&mut self) {
+        if self.state.is_draining {
             return self.let_go();
         }
-        let now = self.clock.now().at;
-        if self.admission.is_paused()
-            && !self.admission.may_resume(self.open_for_accepts(), now, &self.limits)
+        let now = self.state.clock.now().at;
+        if self.state.admission.is_paused()
+            && !self.state.admission.may_resume(
+                self.state.open_for_accepts(),
+                now,
+                &self.state.limits,
+            )
         {
             return self.cancel_accepts();
         }
         if self.room() == 0 {
-            self.admission.pause_full(now, &self.limits, &self.counters);
+            self.state.admission.pause_full(now, &self.state.limits, &self.state.counters);
             return self.cancel_accepts();
         }
         for number in 0..self.listeners.len() {
-            let share = self.limits.accepts_per_turn;
+            let share = self.state.limits.accepts_per_turn;
             let came = std::mem::take(&mut self.listeners[number].came);
             let queue = match self.listeners[number].armed() {
                 0 => self.ask(number, share.saturating_sub(came)),
@@ -239,25 +250,26 @@ impl<S: Session> CompletionLoop<S> {
 
     /// Whether a client may wait that no armed accept takes.
     pub(super) fn has_arrivals(&self) -> bool {
-        !self.admission.is_paused() && self.listeners.iter().any(|each| each.armed() == 0)
+        !self.state.admission.is_paused() && self.listeners.iter().any(|each| each.armed() == 0)
     }
 
     /// Accepts up to `share` connections by calls.
     fn ask(&mut self, number: usize, share: u32) -> Queue {
-        let (open, now) = (self.open_for_accepts(), self.clock.now().at);
+        let (open, now) = (self.state.open_for_accepts(), self.state.clock.now().at);
         let Listening { socket, shots, .. } = &self.listeners[number];
-        let (socket, shots, limits) = (socket.as_fd(), *shots, &self.limits);
-        let queue = self.admission.accept(socket, open, share, now, limits, &self.counters);
-        let mut arrivals: Vec<OwnedFd> = self.admission.arrivals();
+        let (socket, shots, limits) = (socket.as_fd(), *shots, &self.state.limits);
+        let queue =
+            self.state.admission.accept(socket, open, share, now, limits, &self.state.counters);
+        let mut arrivals: Vec<OwnedFd> = self.state.admission.arrivals();
         for socket in arrivals.drain(..) {
             self.welcome(socket, shots);
         }
-        self.admission.reuse(arrivals);
+        self.state.admission.reuse(arrivals);
         queue
     }
 
     fn let_in(&mut self, socket: OwnedFd, shots: Shots) {
-        self.counters.count(Counter::Accepted);
+        self.state.counters.count(Counter::Accepted);
         self.welcome(socket, shots);
     }
 
@@ -279,7 +291,7 @@ impl<S: Session> CompletionLoop<S> {
             }
             return;
         }
-        let places = listening.places(self.room().min(self.limits.accepts_per_turn));
+        let places = listening.places(self.room().min(self.state.limits.accepts_per_turn));
         let free = |accepts: &[Option<InFlight>]| accepts.iter().position(Option::is_none);
         while self.listeners[number].armed() < places
             && let Some(place) = free(&self.listeners[number].accepts)
@@ -299,7 +311,7 @@ impl<S: Session> CompletionLoop<S> {
 
     /// How many more connections there may be.
     fn room(&self) -> u32 {
-        self.limits.connections_max.saturating_sub(self.open_for_accepts())
+        self.state.limits.connections_max.saturating_sub(self.state.open_for_accepts())
     }
 
     /// Cancels the accepts on all listeners, so that processes that share them are woken.
@@ -332,6 +344,7 @@ fn is_anybody_waiting(socket: &OwnedFd) -> bool {
 mod tests {
     use super::*;
     use crate::clock::Clock;
+    use crate::turn::Turning;
     use crate::{Actions, Limits};
     use rustix::net::{Shutdown, shutdown};
     use std::sync::Arc;
@@ -376,13 +389,14 @@ mod tests {
             }
             shutdown(&same, Shutdown::Both).expect("it listens");
             let begin = Instant::now();
-            let pauses = |this: &CompletionLoop<Nobody>| this.counters.value(Counter::AcceptPauses);
+            let pauses =
+                |this: &CompletionLoop<Nobody>| this.state.counters.value(Counter::AcceptPauses);
             while pauses(&this) < 3 {
                 assert!(begin.elapsed() < Duration::from_secs(20), "{:?}", this.describe());
                 this.turn(Some(PATIENCE)).expect("turned");
             }
             // A few turns for each pause, however long it lasts.
-            let turns = this.counters.value(Counter::Turns);
+            let turns = this.state.counters.value(Counter::Turns);
             assert!(turns < 40, "shared {is_shared}: {turns} turns");
         }
     }

@@ -17,14 +17,14 @@ use pollux_poller::Token;
 use pollux_sys::ring::{Received, Shots};
 use rustix::net::{Shutdown, shutdown};
 
-use super::CompletionLoop;
 use super::sending::{RingIo, SendMarks};
 use super::slots::{Kind, label, numbered};
-use super::waiting::POLLIN;
+use super::{CompletionLoop, POLLIN};
 use crate::actions::Ending;
 use crate::conversation::{Conversation, Occasion, Progress, Turn};
 use crate::ending::{Linger, Tail, drop_untaken};
 use crate::flow::Flow;
+use crate::turn::Turning;
 use crate::{CloseCause, ConnectionId, Counter, Session};
 
 /// Input kept for a session that takes none, before its receive is cancelled.
@@ -62,8 +62,8 @@ impl<S: Session> CompletionLoop<S> {
         ) -> (Conversation<S>, Result<Progress, CloseCause>),
     ) -> ConnectionId {
         self.make_room();
-        let (now, token) = (self.clock.now(), self.connections.next_token());
-        let mut turn = Turn { now, id: ConnectionId(token), wakes: &mut self.wakes };
+        let (now, token) = (self.state.clock.now(), self.connections.next_token());
+        let mut turn = Turn { now, id: ConnectionId(token), wakes: &mut self.state.wakes };
         let (mut tail, mut flow) = (Tail::None, Flow::Quiet);
         let mut marks = SendMarks::default();
         let mut io = RingIo {
@@ -75,12 +75,12 @@ impl<S: Session> CompletionLoop<S> {
             marks: &mut marks,
             submission: self.submission,
             sends: &mut self.sends,
-            counters: &self.counters,
-            limits: &self.limits,
+            counters: &self.state.counters,
+            limits: &self.state.limits,
             now: now.at,
         };
-        let (conversation, done) = begin(&mut self.shared, &mut turn, &mut io);
-        self.outgoing += u32::from(conversation.is_outgoing());
+        let (conversation, done) = begin(&mut self.state.shared, &mut turn, &mut io);
+        self.state.opened(&conversation);
         self.connections.insert(Connection {
             socket,
             receiving: Receiving::Idle,
@@ -91,9 +91,8 @@ impl<S: Session> CompletionLoop<S> {
             tail,
             flow,
         });
-        self.open += 1;
         self.settle(token, done);
-        if self.is_draining {
+        if self.state.is_draining {
             self.play(token, Some(Occasion::Drain), None);
         }
         ConnectionId(token)
@@ -110,8 +109,8 @@ impl<S: Session> CompletionLoop<S> {
         self.make_room();
         let Some(connection) = self.connections.get_mut(token) else { return };
         let Connection { socket, conversation, tail, flow, marks, .. } = connection;
-        let now = self.clock.now();
-        let mut turn = Turn { now, id: ConnectionId(token), wakes: &mut self.wakes };
+        let now = self.state.clock.now();
+        let mut turn = Turn { now, id: ConnectionId(token), wakes: &mut self.state.wakes };
         let (input, sending) = match input {
             Some(received) => self.ring.bytes_and_sending(received),
             None => (&[][..], self.ring.sending()),
@@ -125,11 +124,11 @@ impl<S: Session> CompletionLoop<S> {
             marks,
             submission: self.submission,
             sends: &mut self.sends,
-            counters: &self.counters,
-            limits: &self.limits,
+            counters: &self.state.counters,
+            limits: &self.state.limits,
             now: now.at,
         };
-        let shared = &mut self.shared;
+        let shared = &mut self.state.shared;
         let called = match occasion {
             Some(occasion) => conversation.occasion(occasion, shared, &mut turn, &mut io),
             None => Ok(()),
@@ -143,7 +142,7 @@ impl<S: Session> CompletionLoop<S> {
         let Some(connection) = self.connections.get_mut(token) else { return };
         match done {
             Err(cause) => return self.close(token, cause),
-            Ok(Progress::Unfinished) => self.unfinished.push(ConnectionId(token)),
+            Ok(Progress::Unfinished) => self.state.unfinished.push(ConnectionId(token)),
             Ok(Progress::Idle) => {}
         }
         if connection.tail.is_connecting() && connection.conversation.ending().is_some() {
@@ -156,7 +155,7 @@ impl<S: Session> CompletionLoop<S> {
                     self.watch_room(token);
                 } else {
                     // For the send of this turn, or its share of it: the next one continues it.
-                    self.unfinished.push(ConnectionId(token));
+                    self.state.unfinished.push(ConnectionId(token));
                 }
             }
             (Tail::Waiting(_), _) => {}
@@ -164,7 +163,7 @@ impl<S: Session> CompletionLoop<S> {
             (Tail::None, Some(ending))
                 if is_under_way && (ending == Ending::Linger || !connection.marks.is_sure) =>
             {
-                self.unfinished.push(ConnectionId(token));
+                self.state.unfinished.push(ConnectionId(token));
             }
             (Tail::None, Some(ending)) => {
                 let has_ended = connection.conversation.has_peer_ended();
@@ -177,11 +176,12 @@ impl<S: Session> CompletionLoop<S> {
                 // The call, not the request: that one always takes a worker thread. ENOTCONN
                 // means that the peer is gone: receiving will say so.
                 let _ = shutdown(&connection.socket, Shutdown::Write);
-                connection.tail = Tail::Lingering(Linger::new(self.clock.now().at, &self.limits));
+                connection.tail =
+                    Tail::Lingering(Linger::new(self.state.clock.now().at, &self.state.limits));
             }
             (Tail::None, None) if connection.conversation.ends_output() => {
                 if is_under_way {
-                    self.unfinished.push(ConnectionId(token));
+                    self.state.unfinished.push(ConnectionId(token));
                 } else {
                     let _ = shutdown(&connection.socket, Shutdown::Write);
                     connection.conversation.output_ended();
@@ -193,8 +193,8 @@ impl<S: Session> CompletionLoop<S> {
         let Some(connection) = self.connections.get_mut(token) else { return };
         let deadline =
             connection.tail.deadline(&connection.flow, connection.conversation.deadline());
-        if self.timers.set(token.slot(), deadline) {
-            self.counters.count(Counter::DeadlinesMoved);
+        if self.state.timers.set(token.slot(), deadline) {
+            self.state.counters.count(Counter::DeadlinesMoved);
         }
     }
 
@@ -230,11 +230,9 @@ impl<S: Session> CompletionLoop<S> {
         }
     }
 
-    pub(super) fn close(&mut self, token: Token, cause: CloseCause) {
+    pub(super) fn close_connection(&mut self, token: Token, cause: CloseCause) {
         let Some(mut connection) = self.connections.remove(token) else { return };
-        self.open -= 1;
-        self.outgoing -= u32::from(connection.conversation.is_outgoing());
-        self.timers.clear(token.slot());
+        self.state.closed(token, &connection.conversation);
         if cause.drops_untaken(connection.tail.is_lingering()) {
             drop_untaken(connection.socket.as_fd());
         }
@@ -249,9 +247,9 @@ impl<S: Session> CompletionLoop<S> {
             self.abandon(token, output);
         }
         self.close_fd(connection.socket);
-        self.admission.freed();
-        self.counters.count_close(cause);
-        connection.conversation.closed(&mut self.shared, cause);
+        self.state.admission.freed();
+        self.state.counters.count_close(cause);
+        connection.conversation.closed(&mut self.state.shared, cause);
     }
 
     /// Closes a descriptor behind the requests that were queued for it.

@@ -16,20 +16,16 @@
 //! New connections are let in after the live ones had their turn (`accepting.rs`).
 
 mod accepting;
-mod connecting;
 mod connection;
-#[cfg(test)]
-mod overflow_tests;
 mod pace;
 mod sending;
 mod slots;
-mod sources;
 mod turns;
-mod waiting;
 
 use std::collections::VecDeque;
 use std::io;
-use std::os::fd::{AsRawFd, OwnedFd};
+use std::ops::ControlFlow;
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::sync::Arc;
 
 use pollux_poller::{Token, Waker};
@@ -39,20 +35,17 @@ use pollux_sys::ring::{
 use rustix::net::AddressFamily;
 use rustix::net::sockopt::socket_domain;
 
-use crate::admission::Admission;
 use crate::alarm::Alarm;
 use crate::clock::Clock;
 use crate::conversation::{Conversation, Occasion, Progress};
-use crate::member::HandOut;
-use crate::sources::Sources;
-use crate::timers::Timers;
+use crate::sources::SourceId;
+use crate::turn::{LoopState, Turning};
 use crate::{CloseCause, ConnectionId, Counter, Counters, Limits, Now, Session};
 use accepting::Listening;
 use connection::Connection;
 use pace::Pace;
 use sending::TurnSend;
-use slots::Slots;
-use slots::{Kind, numbered};
+use slots::{Kind, Slots, numbered};
 
 /// Requests between two system calls, completions that wait to be taken, receive buffers and
 /// the arena. 256 buffers of 4 KiB stay in the cache of one core; runs with 4,096 were slower.
@@ -71,18 +64,8 @@ pub(crate) struct CompletionLoop<S: Session> {
     ring: StreamRing,
     backlog: VecDeque<StreamCompletion>,
     connections: Slots<Connection<S>>,
-    open: u32,
-    /// Of those, the ones that go to peers.
-    outgoing: u32,
     listeners: Vec<Listening>,
-    admission: Admission,
-    timers: Timers,
-    alarm: Alarm,
-    clock: Clock,
-    limits: Limits,
-    counters: Arc<Counters>,
-    shared: S::Shared,
-    sources: Sources<S::Shared>,
+    pub(crate) state: LoopState<S>,
     waker: Waker,
     is_woken: bool,
     /// Number of the next submission.
@@ -97,11 +80,6 @@ pub(crate) struct CompletionLoop<S: Session> {
     is_closing: bool,
     /// The arena holds only what was submitted.
     is_arena_stale: bool,
-    wakes: Vec<ConnectionId>,
-    unfinished: Vec<ConnectionId>,
-    fired: Vec<u32>,
-    hand_out: Option<HandOut>,
-    is_draining: bool,
     pace: Pace,
 }
 
@@ -134,18 +112,9 @@ impl<S: Session> CompletionLoop<S> {
             ring,
             backlog: VecDeque::new(),
             connections: Slots::new(),
-            open: 0,
-            outgoing: 0,
             listeners: Vec::new(),
-            admission: Admission::new(),
-            alarm,
-            timers: Timers::new(clock.now().at),
             pace: Pace::new(clock.now().at),
-            clock,
-            limits,
-            counters,
-            shared,
-            sources: Sources::new(),
+            state: LoopState::new(shared, limits, clock, counters, alarm),
             waker,
             is_woken: false,
             submission: 1,
@@ -154,11 +123,6 @@ impl<S: Session> CompletionLoop<S> {
             is_mixed: false,
             is_closing: false,
             is_arena_stale: false,
-            wakes: Vec::new(),
-            unfinished: Vec::new(),
-            fired: Vec::new(),
-            hand_out: None,
-            is_draining: false,
         };
         this.watch_waker();
         this.watch_alarm();
@@ -167,49 +131,19 @@ impl<S: Session> CompletionLoop<S> {
 
     /// Takes over a connected socket and starts a session on it.
     pub(crate) fn adopt(&mut self, socket: OwnedFd, session: S) -> ConnectionId {
-        self.counters.count(Counter::Adopted);
+        self.state.counters.count(Counter::Adopted);
         let shots = shots_of(&socket);
         self.insert(socket, shots, |_, _, _| (Conversation::new(session), Ok(Progress::Idle)))
     }
 
-    /// Starts a session on an accepted socket.
-    fn admit(&mut self, socket: OwnedFd, shots: Shots) {
+    /// Starts a session on an accepted socket that receives in `shots`.
+    fn admit_with(&mut self, socket: OwnedFd, shots: Shots) {
         self.insert(socket, shots, |shared, turn, io| Conversation::accept(shared, turn, io));
     }
 
-    /// Starts a session on a connection that another loop accepted, unless this one is full.
-    pub(crate) fn admit_handed(&mut self, socket: OwnedFd) {
-        self.counters.count(Counter::Adopted);
-        if self.limits.accepted(self.open, self.outgoing) >= self.limits.connections_max {
-            self.counters.count_close(CloseCause::LoopFull);
-            return;
-        }
-        let shots = shots_of(&socket);
-        self.admit(socket, shots);
-    }
-
-    /// Lets `hand_out` have accepted connections first.
-    pub(crate) fn hand_out(&mut self, hand_out: HandOut) {
-        self.admission.accept_for_others();
-        self.hand_out = Some(hand_out);
-    }
-
-    pub(crate) fn wake(&mut self, session: ConnectionId) {
-        self.wakes.push(session);
-    }
-
-    pub(crate) fn counters(&self) -> &Arc<Counters> {
-        &self.counters
-    }
-
     fn welcome(&mut self, socket: OwnedFd, shots: Shots) {
-        let kept = match &mut self.hand_out {
-            Some(hand_out) => hand_out.give(socket),
-            None => Some(socket),
-        };
-        match kept {
-            Some(socket) => self.admit(socket, shots),
-            None => self.counters.count(Counter::HandedOut),
+        if let Some(kept) = self.state.hand_over(socket) {
+            self.admit_with(kept, shots);
         }
     }
 
@@ -242,22 +176,9 @@ impl<S: Session> CompletionLoop<S> {
         self.waker.clone()
     }
 
-    /// Connections that are open.
-    pub(crate) fn open_connections(&self) -> u32 {
-        self.open
-    }
-
-    pub(crate) fn now(&self) -> Now {
-        self.clock.now()
-    }
-
-    pub(crate) fn shared(&mut self) -> &mut S::Shared {
-        &mut self.shared
-    }
-
     /// Tells every session once that the loop drains, and takes no new connections.
     pub(crate) fn drain(&mut self) {
-        if std::mem::replace(&mut self.is_draining, true) {
+        if std::mem::replace(&mut self.state.is_draining, true) {
             return;
         }
         for token in self.connections.tokens() {
@@ -272,13 +193,13 @@ impl<S: Session> CompletionLoop<S> {
         for token in self.connections.tokens() {
             self.close(token, cause);
         }
-        S::end_turn(&mut self.shared);
+        S::end_turn(&mut self.state.shared);
         // What was queued, closings among it, still reaches the kernel.
         let _ = self.ring.submit();
     }
 
     fn watch_alarm(&mut self) {
-        let fd = self.alarm.fd().as_raw_fd();
+        let fd = self.state.alarm.fd().as_raw_fd();
         self.push(|ring| ring.poll(fd, POLLIN, Shots::Many, numbered(Kind::Alarm, 0)));
     }
 
@@ -287,10 +208,50 @@ impl<S: Session> CompletionLoop<S> {
         self.push(|ring| ring.poll(fd, POLLIN, Shots::Many, numbered(Kind::Waker, 0)));
     }
 
-    /// What counts against the limit: with others to hand out to, theirs who have the fewest.
-    fn open_for_accepts(&self) -> u32 {
-        let own = self.limits.accepted(self.open, self.outgoing);
-        self.hand_out.as_ref().map_or(own, |others| others.open_least(own))
+    /// Calls `on_readable` in each turn in which `source` is readable.
+    ///
+    /// # Errors
+    /// Of [`crate::sources::Sources::insert`].
+    pub(crate) fn watch<T, F>(&mut self, source: T, on_readable: F) -> io::Result<SourceId>
+    where
+        T: AsFd + 'static,
+        F: FnMut(&mut T, &mut S::Shared, Now) -> ControlFlow<()> + 'static,
+    {
+        let id = self.state.sources.insert(source, on_readable, u32::MAX)?;
+        self.arm_source(id);
+        Ok(id)
+    }
+
+    pub(crate) fn unwatch(&mut self, id: SourceId) -> bool {
+        if self.state.sources.fd(id).is_none() {
+            return false;
+        }
+        self.push(|ring| ring.cancel(numbered(Kind::Source, id.0), numbered(Kind::Errand, 0)));
+        // The poll holds the file until the cancellation was submitted, with the next turn.
+        self.state.sources.remove(id);
+        true
+    }
+
+    /// A poll has ended: the source is readable, or the poll was cancelled or refused.
+    pub(super) fn source_readable(&mut self, id: SourceId, result: i32) {
+        let now = self.state.clock.now();
+        if result < 0 {
+            // A refusal stays one: the source can do no more.
+            return self.state.sources.remove(id);
+        }
+        let Some(answer) = self.state.sources.readable(id, &mut self.state.shared, now) else {
+            return self.state.counters.count(Counter::Stale);
+        };
+        self.state.counters.count(Counter::SourcesReadable);
+        match answer {
+            ControlFlow::Continue(()) => self.arm_source(id),
+            ControlFlow::Break(()) => self.state.sources.remove(id),
+        }
+    }
+
+    fn arm_source(&mut self, id: SourceId) {
+        let Some(fd) = self.state.sources.fd(id).map(|fd| fd.as_raw_fd()) else { return };
+        self.push(|ring| ring.poll(fd, POLLIN, Shots::One, numbered(Kind::Source, id.0)));
     }
 
     /// Queues a request, making room in the queue where needed.

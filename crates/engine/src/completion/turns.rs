@@ -1,6 +1,7 @@
 //! A turn of the completion loop: one enter, the completions in their order, and the rest.
 
-use std::os::fd::AsFd;
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
 use std::time::Duration;
 
 use pollux_poller::Token;
@@ -8,73 +9,151 @@ use pollux_sys::ring::{Received, Shots, StreamCompletion};
 use rustix::io::Errno;
 
 use super::connection::{Connection, Receiving};
+use super::sending::TurnSend;
 use super::slots::{self, Kind};
-use super::{CompletionLoop, SUBMITS_MAX, TurnSend};
-use crate::conversation::Occasion;
-use crate::ending::{Due, Tail};
-use crate::output::{Piece, broken};
+use super::{CompletionLoop, SUBMITS_MAX, shots_of};
+use crate::actions::Sharing;
+use crate::connecting::Begun;
+use crate::conversation::{Conversation, Occasion, Progress};
+use crate::ending::Tail;
+use crate::event_loop::LoopError;
+use crate::output::{Output, Piece, UnderWay, broken};
 use crate::pipe::Seen;
-use crate::session::refused;
 use crate::sources::SourceId;
-use crate::{Actions, CloseCause, ConnectionId, Counter, Errand, Moment, Session};
+use crate::turn::{LoopState, Parts, Turning};
+use crate::{
+    Actions, CloseCause, ConnectTo, ConnectionId, Counter, ListenAddress, Moment, Session,
+};
 
-impl<S: Session> CompletionLoop<S> {
-    /// One turn: waits at most `timeout` for something to do, and does it. Says whether a
-    /// waker ended the wait.
-    ///
-    /// # Errors
-    /// The kernel refuses to wait.
-    pub(crate) fn turn(&mut self, timeout: Option<Duration>) -> std::io::Result<bool> {
+impl<S: Session> Turning<S> for CompletionLoop<S> {
+    #[inline]
+    fn state(&mut self) -> &mut LoopState<S> {
+        &mut self.state
+    }
+
+    fn parts(&mut self, token: Token) -> Option<Parts<'_, S>> {
+        let connection = self.connections.get_mut(token)?;
+        let Connection { socket, conversation, tail, flow, .. } = connection;
+        Some(Parts {
+            socket: OwnedFd::as_fd(socket),
+            conversation,
+            tail,
+            flow,
+            state: &mut self.state,
+        })
+    }
+
+    fn token_of(&self, slot: u32) -> Option<Token> {
+        self.connections.token_of(slot)
+    }
+
+    fn may_call(&mut self, token: Token) -> bool {
+        self.connections.get_mut(token).is_some()
+    }
+
+    fn may_act(&mut self, token: Token) -> bool {
+        self.may_call(token)
+    }
+
+    /// What came since the last wait stands in front of the sends of this submission.
+    fn prepare(&mut self) -> bool {
         self.is_woken = false;
-        self.run_errands();
-        // What came since stands in front of the sends of this submission.
         self.set_aside();
-        let began = self.clock.begin_wait(&self.counters);
-        let timeout = self.patience(timeout, began);
-        self.enter(timeout, began)?;
+        !self.backlog.is_empty() || self.has_arrivals()
+    }
+
+    /// Submits everything, and waits, spins, or only looks.
+    fn wait(&mut self, timeout: Option<Duration>, began: Moment) -> Result<(), LoopError> {
+        self.enter(timeout, began)
+            .map_err(|cause| LoopError::System { call: "io_uring_enter", cause })?;
         if std::mem::take(&mut self.is_mixed)
             || !self.backlog.is_empty()
             || self.ring.has_overflow()
         {
             self.set_aside();
         }
-        self.counters.count(Counter::Turns);
-        let now = self.clock.begin_turn(&self.counters);
-        S::begin_turn(&mut self.shared, now);
-        let unfinished = std::mem::take(&mut self.unfinished);
-        let before = self.counters.value(Counter::Completions);
+        Ok(())
+    }
+
+    fn serve(&mut self) {
+        let before = self.state.counters.value(Counter::Completions);
         self.complete();
-        let completions = self.counters.value(Counter::Completions) - before;
-        self.pace.learn(now.at, completions as u32);
-        self.proceed(unfinished);
-        self.fire_deadlines();
-        self.run_errands();
-        self.wake_sessions();
-        self.accept();
-        S::end_turn(&mut self.shared);
-        Ok(self.is_woken)
+        let completions = self.state.counters.value(Counter::Completions) - before;
+        self.pace.learn(self.state.clock.now().at, completions as u32);
     }
 
-    /// How long this turn may sleep from `began` on, when the caller allows `at_most`.
-    fn patience(&mut self, at_most: Option<Duration>, began: Moment) -> Option<Duration> {
-        let is_busy = !self.unfinished.is_empty()
-            || !self.wakes.is_empty()
-            || !self.backlog.is_empty()
-            || self.has_arrivals();
-        if is_busy {
-            return Some(Duration::ZERO);
+    fn proceed(&mut self, token: Token) {
+        let Some(connection) = self.connections.get_mut(token) else { return };
+        if connection.tail.is_waiting() {
+            self.flush(token);
+        } else {
+            self.play(token, None, None);
         }
-        let deadline = self.timers.next_deadline().unwrap_or(Moment::NEVER);
-        let alarm = deadline.min(self.admission.resumes_at()).min(S::errand_at(&self.shared));
-        let timeout = self.alarm.end_wait_at(alarm, began);
-        timeout.into_iter().chain(at_most).min()
     }
 
+    fn call(&mut self, token: Token, occasion: Occasion) {
+        self.play(token, Some(occasion), None);
+    }
+
+    fn flush(&mut self, token: Token) {
+        self.send_waiting(token);
+    }
+
+    fn close(&mut self, token: Token, cause: CloseCause) {
+        self.close_connection(token, cause);
+    }
+
+    fn accept(&mut self) {
+        self.accept_share();
+    }
+
+    fn is_woken(&self) -> bool {
+        self.is_woken
+    }
+
+    fn admit(&mut self, socket: OwnedFd) {
+        let shots = shots_of(&socket);
+        self.admit_with(socket, shots);
+    }
+
+    /// `connect(2)` was called, and a poll asks for room when that is in progress; `connecting.rs` says
+    /// why not by a request of its own.
+    fn begin_connect(
+        &mut self,
+        Begun { socket, is_in_progress }: Begun,
+        to: &ConnectTo,
+        conversation: Conversation<S>,
+    ) -> ConnectionId {
+        let shots = match to.peer {
+            ListenAddress::Tcp(_) => Shots::Many,
+            ListenAddress::Unix(_) => Shots::One,
+        };
+        let mut output = Box::new(Output::connecting(is_in_progress));
+        output.under_way = is_in_progress.then_some(UnderWay::Poll);
+        let id = self.insert(socket, shots, |_, _, io| {
+            *io.tail = Tail::Waiting(output);
+            (conversation, Ok(Progress::Idle))
+        });
+        if is_in_progress {
+            self.watch_connect(id.0);
+        }
+        id
+    }
+
+    /// No session of such a loop shares its connection.
+    fn take_over(&mut self, _: Sharing, session: S, _: Moment) {
+        session.closed(&mut self.state.shared, CloseCause::Aborted);
+    }
+
+    fn take_back(&mut self, _: Token) {}
+}
+
+impl<S: Session> CompletionLoop<S> {
     /// Submits everything and waits, spins, or only looks.
-    fn enter(&mut self, timeout: Option<Duration>, began: Moment) -> std::io::Result<()> {
+    fn enter(&mut self, timeout: Option<Duration>, began: Moment) -> io::Result<()> {
         if timeout == Some(Duration::ZERO) {
             self.look()?;
-        } else if self.limits.busy_poll {
+        } else if self.state.limits.busy_poll {
             self.spin(timeout, began)?;
         } else {
             self.wait(timeout)?;
@@ -87,21 +166,21 @@ impl<S: Session> CompletionLoop<S> {
     }
 
     /// Looks again and again; the shared date is left alone meanwhile.
-    fn spin(&mut self, timeout: Option<Duration>, began: Moment) -> std::io::Result<()> {
+    fn spin(&mut self, timeout: Option<Duration>, began: Moment) -> io::Result<()> {
         let end = timeout.map_or(Moment::NEVER, |timeout| began + timeout);
         loop {
             self.look()?;
-            if self.ring.has_completions() || self.clock.spin() >= end {
+            if self.ring.has_completions() || self.state.clock.spin() >= end {
                 return Ok(());
             }
-            self.counters.count(Counter::BusySpins);
+            self.state.counters.count(Counter::BusySpins);
         }
     }
 
     /// No system call, unless something is to be submitted or the kernel has left work to this
     /// thread; which of the two shows in memory that is shared with it.
     #[inline]
-    fn look(&mut self) -> std::io::Result<()> {
+    fn look(&mut self) -> io::Result<()> {
         self.pace.no_wish();
         match self.ring.look() {
             Ok(false) => Ok(()),
@@ -110,15 +189,15 @@ impl<S: Session> CompletionLoop<S> {
     }
 
     /// One system call. No timer is armed when nothing is waited for.
-    fn wait(&mut self, timeout: Option<Duration>) -> std::io::Result<()> {
+    fn wait(&mut self, timeout: Option<Duration>) -> io::Result<()> {
         let (wish, at_most) = self.pace.wish();
         let timeout = timeout.into_iter().chain(at_most).min();
         let outcome = self.ring.enter(wish, timeout).map(drop);
         self.entered(outcome)
     }
 
-    fn entered(&self, outcome: std::io::Result<()>) -> std::io::Result<()> {
-        self.counters.count(Counter::RingEnters);
+    fn entered(&self, outcome: io::Result<()>) -> io::Result<()> {
+        self.state.counters.count(Counter::RingEnters);
         outcome.or_else(|error| if has_passed(&error) { Ok(()) } else { Err(error) })
     }
 
@@ -144,7 +223,7 @@ impl<S: Session> CompletionLoop<S> {
     }
 
     fn answer(&mut self, completion: StreamCompletion) {
-        self.counters.count(Counter::Completions);
+        self.state.counters.count(Counter::Completions);
         let (kind, token) = slots::read(completion.user_data);
         if kind == Kind::Send {
             return self.fell_short(token, completion.result);
@@ -186,8 +265,8 @@ impl<S: Session> CompletionLoop<S> {
         if !self.ring.has_overflow() {
             return false;
         }
-        self.counters.count(Counter::RingOverflows);
-        self.counters.count(Counter::RingEnters);
+        self.state.counters.count(Counter::RingOverflows);
+        self.state.counters.count(Counter::RingEnters);
         self.ring.enter(0, None).is_ok()
     }
 
@@ -216,7 +295,7 @@ impl<S: Session> CompletionLoop<S> {
 
     /// Hands the queue to the kernel. Congestion passes: what was not taken stays queued.
     pub(super) fn submit(&mut self) {
-        self.counters.count(Counter::RingEnters);
+        self.state.counters.count(Counter::RingEnters);
         let _ = self.ring.enter(0, None);
     }
 
@@ -232,14 +311,14 @@ impl<S: Session> CompletionLoop<S> {
     /// `send` is its number among those of its submission, which may be the one that is being
     /// filled: a full queue is submitted in the middle of a turn.
     fn fell_short(&mut self, send: Token, result: i32) {
-        self.counters.count(Counter::SendsShort);
+        self.state.counters.count(Counter::SendsShort);
         let is_of_this = send.generation() == self.submission & 1;
         let sends = if is_of_this { &self.sends } else { &self.submitted_sends };
         let Some(&TurnSend { token, slice }) = sends.get(send.slot() as usize) else {
-            return self.counters.count(Counter::Stale);
+            return self.state.counters.count(Counter::Stale);
         };
         let Some(connection) = self.connections.get_mut(token) else {
-            return self.counters.count(Counter::Stale);
+            return self.state.counters.count(Counter::Stale);
         };
         let taken = match usize::try_from(result) {
             Ok(taken) => taken,
@@ -252,24 +331,24 @@ impl<S: Session> CompletionLoop<S> {
         };
         let rest = bytes[taken..].to_vec();
         // They were counted as gone when they were queued.
-        self.counters.add(Counter::BytesOut, (rest.len() as u64).wrapping_neg());
+        self.state.counters.add(Counter::BytesOut, (rest.len() as u64).wrapping_neg());
         connection.flow.came_back(rest.len());
-        connection.flow.is_full(self.clock.now().at, &self.limits);
+        connection.flow.is_full(self.state.clock.now().at, &self.state.limits);
         if let Tail::None = connection.tail {
             connection.tail = Tail::Waiting(Box::default());
         }
         if let Tail::Waiting(output) = &mut connection.tail {
             output.push_front(Piece::Bytes(rest, 0));
             connection.conversation.output_waits();
-            self.unfinished.push(ConnectionId(token));
+            self.state.unfinished.push(ConnectionId(token));
         }
     }
 
     fn received(&mut self, token: Token, mut completion: StreamCompletion) {
         let lease = completion.received.take();
-        self.counters.count(Counter::Receives);
+        self.state.counters.count(Counter::Receives);
         match self.connections.get_mut(token) {
-            None => self.counters.count(Counter::Stale),
+            None => self.state.counters.count(Counter::Stale),
             Some(connection) => {
                 if !completion.has_more {
                     connection.receiving = Receiving::Idle;
@@ -289,10 +368,10 @@ impl<S: Session> CompletionLoop<S> {
     fn take_input(&mut self, token: Token, lease: &Received, has_more: bool) {
         let Some(connection) = self.connections.get_mut(token) else { return };
         let bytes = lease.len_bytes();
-        self.counters.add(Counter::BytesIn, bytes as u64);
+        self.state.counters.add(Counter::BytesIn, bytes as u64);
         let is_many = connection.shots == Shots::Many;
         if connection.has_received && is_many && !has_more {
-            self.counters.count(Counter::Rearms);
+            self.state.counters.count(Counter::Rearms);
         }
         connection.has_received = true;
         if let Tail::Lingering(linger) = &mut connection.tail {
@@ -316,18 +395,18 @@ impl<S: Session> CompletionLoop<S> {
     fn receive_failed(&mut self, token: Token, result: i32) {
         if is(result, Errno::NOBUFS) {
             // All buffers go back before the next submission, so it is armed with a full pool.
-            self.counters.count(Counter::BufferStarvations);
+            self.state.counters.count(Counter::BufferStarvations);
         } else if !is(result, Errno::CANCELED) && !is(result, Errno::INTR) {
             return self.close(token, broken(errno(result)));
         }
-        self.counters.count(Counter::Rearms);
+        self.state.counters.count(Counter::Rearms);
         self.receive_as_wanted(token);
     }
 
     /// Calls a session that reads its socket itself.
     fn readable(&mut self, token: Token) {
         let Some(connection) = self.connections.get_mut(token) else {
-            return self.counters.count(Counter::Stale);
+            return self.state.counters.count(Counter::Stale);
         };
         connection.receiving = Receiving::Idle;
         if !connection.conversation.wants_input() || !connection.conversation.leaves_input() {
@@ -336,7 +415,7 @@ impl<S: Session> CompletionLoop<S> {
         self.play(token, Some(Occasion::Readable), None);
         let Some(connection) = self.connections.get_mut(token) else { return };
         let seen = connection.conversation.take_seen();
-        seen.count(&self.counters);
+        seen.count(&self.state.counters);
         match seen {
             Seen::Unseen | Seen::Bytes(_) | Seen::Nothing => {}
             Seen::Ended => self.input_ended(token),
@@ -345,7 +424,7 @@ impl<S: Session> CompletionLoop<S> {
     }
 
     fn alarm_rang(&mut self, has_more: bool) {
-        self.alarm.rang();
+        self.state.alarm.rang();
         if !has_more {
             self.watch_alarm();
         }
@@ -356,88 +435,6 @@ impl<S: Session> CompletionLoop<S> {
         self.is_woken = true;
         if !has_more {
             self.watch_waker();
-        }
-    }
-
-    /// Connections that had not finished in the last turn.
-    fn proceed(&mut self, mut ids: Vec<ConnectionId>) {
-        for ConnectionId(token) in ids.drain(..) {
-            let Some(connection) = self.connections.get_mut(token) else { continue };
-            if connection.tail.is_waiting() {
-                self.flush(token);
-            } else {
-                self.play(token, None, None);
-            }
-        }
-        if self.unfinished.is_empty() {
-            self.unfinished = ids;
-        }
-    }
-
-    fn fire_deadlines(&mut self) {
-        let mut fired = std::mem::take(&mut self.fired);
-        self.timers.expire(self.clock.now().at, &mut fired);
-        for slot in fired.drain(..) {
-            self.counters.count(Counter::DeadlinesFired);
-            if let Some(token) = self.connections.token_of(slot) {
-                self.fire(token);
-            }
-        }
-        self.fired = fired;
-    }
-
-    fn fire(&mut self, token: Token) {
-        let now = self.clock.now().at;
-        let Some(connection) = self.connections.get_mut(token) else { return };
-        let Connection { socket, conversation, tail, flow, .. } = connection;
-        let deadline = conversation.deadline();
-        match tail.due(flow, socket.as_fd(), deadline, now, &self.limits, &self.counters) {
-            Due::Close(cause) => self.close(token, cause),
-            Due::Later(deadline) => {
-                self.timers.set(token.slot(), deadline);
-            }
-            // The request that waits for room has the output, or reports it.
-            Due::Flush => {
-                self.timers.set(token.slot(), tail.deadline(flow, deadline));
-            }
-            Due::Session => {
-                connection.conversation.deadline_fired();
-                self.play(token, Some(Occasion::Deadline), None);
-            }
-        }
-    }
-
-    /// Does what the sessions left to be done.
-    fn run_errands(&mut self) {
-        while let Some(errand) = S::errand(&mut self.shared) {
-            match errand {
-                Errand::Wake(id) => self.wakes.push(id),
-                Errand::Connect { to, session, deadline } => {
-                    if let Err((session, error)) = self.connect(&to, session, deadline) {
-                        refused(&mut self.shared, session, error);
-                    }
-                }
-                // No session of such a loop shares its connection.
-                Errand::TakeOver { session, .. } => {
-                    session.closed(&mut self.shared, CloseCause::Aborted);
-                }
-                Errand::TakeBack(_) => {}
-            }
-        }
-    }
-
-    /// Calls the sessions that others woke; those that are woken now come in the next turn.
-    fn wake_sessions(&mut self) {
-        if self.wakes.is_empty() {
-            return;
-        }
-        let mut woken = std::mem::take(&mut self.wakes);
-        for ConnectionId(token) in woken.drain(..) {
-            self.counters.count(Counter::SessionWakes);
-            self.play(token, Some(Occasion::Wake), None);
-        }
-        if self.wakes.is_empty() {
-            self.wakes = woken;
         }
     }
 }
@@ -456,7 +453,7 @@ fn following(submission: u32) -> u32 {
 
 /// Whether an enter that failed lost nothing: a signal came, the timeout is over, there is no
 /// memory for requests just now, or completions have to be taken first.
-fn has_passed(error: &std::io::Error) -> bool {
+fn has_passed(error: &io::Error) -> bool {
     let errno = Errno::from_io_error(error);
     matches!(errno, Some(Errno::INTR | Errno::TIME | Errno::AGAIN | Errno::BUSY))
 }
@@ -475,7 +472,7 @@ mod tests {
 
     #[test]
     fn what_a_refused_enter_means_to_the_loop() {
-        let has_passed = |errno: Errno| has_passed(&std::io::Error::from(errno));
+        let has_passed = |errno: Errno| has_passed(&io::Error::from(errno));
         assert!([Errno::INTR, Errno::TIME, Errno::AGAIN, Errno::BUSY].into_iter().all(has_passed));
         // Another thread's ring, a closed one, completions that were dropped for lack of memory.
         assert!(![Errno::EXIST, Errno::BADF, Errno::BADR].into_iter().any(has_passed));

@@ -111,9 +111,6 @@ pub struct FdTable<F = OwnedFd> {
     masks_ends: bool,
 }
 
-/// What says that a stream has ended or broken.
-pub(crate) const ENDS: Readiness = Readiness::RDHUP.or(Readiness::HUP).or(Readiness::ERROR);
-
 /// The place of a live token, if it still is one. A free slot waits under the generation of its
 /// next life, which nobody has a token for.
 fn current<F>(entries: &mut [Entry<F>], token: Token) -> Option<&mut Entry<F>> {
@@ -358,8 +355,8 @@ impl<F> FdTable<F> {
             return None;
         };
         let is_masked = self.masks_ends && entry.state.is_wanted(Side::Read);
-        let due = entry.state.learn(match is_masked && found.intersects(ENDS) {
-            true => found.without(ENDS).or(Readiness::READABLE),
+        let due = entry.state.learn(match is_masked && found.intersects(Readiness::ENDS) {
+            true => found.without(Readiness::ENDS).or(Readiness::READABLE),
             false => found,
         });
         if !is_settled(entry.state) {

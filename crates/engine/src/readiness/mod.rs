@@ -1,7 +1,7 @@
 //! The readiness loop: sessions over any poller.
 //!
 //! ```text
-//!  ┌► apply the update list ► wait ► live connections: read, call (`receiving.rs`), send at once
+//!  ┌► apply the update list ► wait ► live connections: read, call , send at once
 //!  │                                        │
 //!  │      end of turn ◄ accept a share ◄ unfinished ones, deadlines, messages, wakes
 //!  └────────────┘
@@ -11,9 +11,6 @@
 //! short send asks for writability. New connections are accepted last, so no descriptor is used
 //! again while events for its number may lie in the batch.
 
-mod connecting;
-mod receiving;
-mod sending;
 mod takeover;
 mod turns;
 
@@ -25,20 +22,22 @@ use std::sync::Arc;
 use pollux_poller::{Error, Events, Interest, Mechanism, Poller, Registration, Token, Trigger};
 use rustix::net::{Shutdown, shutdown};
 
-use crate::actions::Ending;
-use crate::admission::Admission;
+use crate::actions::{Ending, Source};
 use crate::alarm::Alarm;
 use crate::clock::Clock;
-use crate::conversation::{Conversation, Occasion, Progress, Turn};
-use crate::ending::{Linger, Tail, drop_untaken};
-use crate::fd_table::{FdSnapshot, FdTable, Watch};
+use crate::conversation::{ConnectionIo, Conversation, Occasion, Progress, Sent, Turn};
+use crate::ending::{Linger, Tail};
+use crate::fd_table::{FdTable, Watch};
 use crate::flow::Flow;
-use crate::member::HandOut;
-use crate::sources::{SourceId, Sources};
-use crate::timers::Timers;
-use crate::{Actions, CloseCause, ConnectionId, Counter, Counters, Limits, Listener, Now, Session};
-use receiving::{BUFFER_BYTES, NOTHING};
-use sending::SocketIo;
+use crate::output::{Output, broken};
+use crate::sources::SourceId;
+use crate::turn::{LoopState, Turning};
+use crate::{
+    Actions, CloseCause, ConnectionId, Counter, Counters, Limits, Listener, Moment, Now, Session,
+};
+use rustix::io::Errno;
+use rustix::net::{SendFlags, send};
+use turns::{BUFFER_BYTES, NOTHING};
 
 /// The table's slots are lower; from here on stand the sources, and at the very end the timer.
 const SOURCES: u32 = FdTable::<OwnedFd>::SLOTS_MAX as u32;
@@ -64,30 +63,17 @@ pub(crate) struct ReadinessLoop<S: Session> {
     table: FdTable,
     refused: Vec<(Token, Error)>,
     connections: Vec<Option<Connection<S>>>,
-    open: u32,
-    /// Of those, the ones that go to peers.
-    outgoing: u32,
     listeners: Vec<Token>,
-    admission: Admission,
-    timers: Timers,
-    alarm: Alarm,
-    clock: Clock,
-    limits: Limits,
-    counters: Arc<Counters>,
-    shared: S::Shared,
-    sources: Sources<S::Shared>,
+    pub(crate) state: LoopState<S>,
     events: Events,
+    /// A client waits at a listener.
+    has_arrivals: bool,
     input: Box<[u8]>,
     /// Whose bytes stand in the slices of the input, and how many.
     received: Vec<(Token, usize)>,
     room: Box<[u8]>,
-    wakes: Vec<ConnectionId>,
-    unfinished: Vec<ConnectionId>,
-    fired: Vec<u32>,
-    hand_out: Option<HandOut>,
     /// Connections that other loops have taken over, until the next update batch.
     lost: Vec<ConnectionId>,
-    is_draining: bool,
 }
 
 impl<S: Session> ReadinessLoop<S> {
@@ -116,28 +102,15 @@ impl<S: Session> ReadinessLoop<S> {
             table,
             refused: Vec::new(),
             connections: Vec::new(),
-            open: 0,
-            outgoing: 0,
             listeners: Vec::new(),
-            admission: Admission::new(),
-            alarm,
-            timers: Timers::new(clock.now().at),
-            clock,
-            shared,
-            sources: Sources::new(),
             events: Events::with_capacity(limits.events_per_turn as usize),
+            has_arrivals: false,
             input: vec![0; BUFFER_BYTES].into(),
             received: Vec::new(),
             room: vec![0; Actions::ROOM_MIN].into(),
-            wakes: Vec::new(),
-            unfinished: Vec::new(),
-            fired: Vec::new(),
-            hand_out: None,
             lost: Vec::new(),
-            is_draining: false,
             poller,
-            limits,
-            counters,
+            state: LoopState::new(shared, limits, clock, counters, alarm),
         })
     }
 
@@ -161,32 +134,34 @@ impl<S: Session> ReadinessLoop<S> {
         T: AsFd + 'static,
         F: FnMut(&mut T, &mut S::Shared, Now) -> ControlFlow<()> + 'static,
     {
-        let id = self.sources.insert(source, on_readable, u32::MAX - SOURCES)?;
-        let fd = self.sources.fd(id).expect("just inserted");
+        let id = self.state.sources.insert(source, on_readable, u32::MAX - SOURCES)?;
+        let fd = self.state.sources.fd(id).expect("just inserted");
         let how = Registration::new(Interest::READABLE, Trigger::Level);
         if let Err(error) = self.poller.add(fd, Token::new(SOURCES + id.0, 0), how) {
-            self.sources.remove(id);
+            self.state.sources.remove(id);
             return Err(error.into());
         }
         Ok(id)
     }
 
     pub(crate) fn unwatch(&mut self, id: SourceId) -> bool {
-        let Some(fd) = self.sources.fd(id) else { return false };
+        let Some(fd) = self.state.sources.fd(id) else { return false };
         // What the poller does not have any more needs no deletion.
         let _ = self.poller.delete(fd);
-        self.sources.remove(id);
+        self.state.sources.remove(id);
         true
     }
 
     /// The timer rang, or a source is readable.
     fn ready_beside_connections(&mut self, token: Token) {
         if token == ALARM {
-            return self.alarm.rang();
+            return self.state.alarm.rang();
         }
-        let (id, now) = (SourceId(token.slot() - SOURCES), self.clock.now());
-        let Some(answer) = self.sources.readable(id, &mut self.shared, now) else { return };
-        self.counters.count(Counter::SourcesReadable);
+        let (id, now) = (SourceId(token.slot() - SOURCES), self.state.clock.now());
+        let Some(answer) = self.state.sources.readable(id, &mut self.state.shared, now) else {
+            return;
+        };
+        self.state.counters.count(Counter::SourcesReadable);
         if answer.is_break() {
             self.unwatch(id);
         }
@@ -194,44 +169,9 @@ impl<S: Session> ReadinessLoop<S> {
 
     /// Takes over a connected, non-blocking socket and starts a session on it.
     pub(crate) fn adopt(&mut self, socket: OwnedFd, session: S) -> ConnectionId {
-        self.counters.count(Counter::Adopted);
+        self.state.counters.count(Counter::Adopted);
         let conversation = Conversation::new(session);
         self.insert(socket, |_, _, _| (conversation, Ok(Progress::Idle)))
-    }
-
-    /// Starts a session on a connection that another loop accepted, unless this one is full.
-    pub(crate) fn admit_handed(&mut self, socket: OwnedFd) {
-        self.counters.count(Counter::Adopted);
-        if self.limits.accepted(self.open, self.outgoing) >= self.limits.connections_max {
-            self.counters.count_close(CloseCause::LoopFull);
-            return;
-        }
-        self.admit(socket);
-    }
-
-    /// Lets `hand_out` have accepted connections first.
-    pub(crate) fn hand_out(&mut self, hand_out: HandOut) {
-        self.admission.accept_for_others();
-        self.hand_out = Some(hand_out);
-    }
-
-    pub(crate) fn wake(&mut self, session: ConnectionId) {
-        self.wakes.push(session);
-    }
-
-    pub(crate) fn counters(&self) -> &Arc<Counters> {
-        &self.counters
-    }
-
-    fn welcome(&mut self, socket: OwnedFd) {
-        let kept = match &mut self.hand_out {
-            Some(hand_out) => hand_out.give(socket),
-            None => Some(socket),
-        };
-        match kept {
-            Some(socket) => self.admit(socket),
-            None => self.counters.count(Counter::HandedOut),
-        }
     }
 
     pub(crate) fn notes(&self) -> Vec<String> {
@@ -246,26 +186,13 @@ impl<S: Session> ReadinessLoop<S> {
         self.poller.counters()
     }
 
-    /// Connections that are open.
-    pub(crate) fn open_connections(&self) -> u32 {
-        self.open
-    }
-
     pub(crate) fn is_listening(&self) -> bool {
         !self.listeners.is_empty()
     }
 
-    pub(crate) fn now(&self) -> Now {
-        self.clock.now()
-    }
-
-    pub(crate) fn shared(&mut self) -> &mut S::Shared {
-        &mut self.shared
-    }
-
     /// Tells every session once that the loop drains, and takes no new connections.
     pub(crate) fn drain(&mut self) {
-        if std::mem::replace(&mut self.is_draining, true) {
+        if std::mem::replace(&mut self.state.is_draining, true) {
             return;
         }
         let sockets = self.stop_listening();
@@ -279,7 +206,7 @@ impl<S: Session> ReadinessLoop<S> {
         for socket in &sockets {
             self.accept_last(socket.as_fd());
         }
-        self.hand_out = None;
+        self.state.hand_out = None;
     }
 
     /// Closes everything that is still open.
@@ -288,12 +215,13 @@ impl<S: Session> ReadinessLoop<S> {
         for token in self.table.tokens().collect::<Vec<_>>() {
             self.close(token, cause);
         }
-        S::end_turn(&mut self.shared);
+        S::end_turn(&mut self.state.shared);
     }
 
     /// What `show fd` prints: every descriptor of this loop.
-    pub(crate) fn describe(&self) -> Vec<FdSnapshot> {
-        self.table.tokens().filter_map(|token| self.table.describe(token)).collect()
+    pub(crate) fn describe(&self) -> Vec<String> {
+        let described = self.table.tokens().filter_map(|token| self.table.describe(token));
+        described.map(|descriptor| descriptor.to_string()).collect()
     }
 
     /// Takes no more connections; gives back the sockets that they came from.
@@ -303,32 +231,23 @@ impl<S: Session> ReadinessLoop<S> {
         listeners.into_iter().filter_map(remove).collect()
     }
 
-    /// Applies the update list; a connection whose descriptor the poller refuses is closed.
-    fn apply_updates(&mut self) {
-        self.release_lost();
-        self.table.apply(&mut *self.poller, &self.counters, &mut self.refused);
-        for (token, _) in std::mem::take(&mut self.refused) {
-            self.close(token, CloseCause::SocketError);
-        }
-    }
-
     /// Calls the session with these bytes of the shared buffer, and carries on as it wishes.
     fn play(&mut self, token: Token, occasion: Option<Occasion>, input: Range<usize>) {
         let Some(connection) = &mut self.connections[token.slot() as usize] else { return };
         let Connection { conversation, tail, flow, .. } = connection;
-        let now = self.clock.now();
+        let now = self.state.clock.now();
         let id = ConnectionId(token);
-        let mut turn = Turn { now, id, wakes: &mut self.wakes };
+        let mut turn = Turn { now, id, wakes: &mut self.state.wakes };
         let mut io = SocketIo {
             socket: socket(&self.table, token),
             room: &mut self.room,
             tail,
             flow,
-            counters: &self.counters,
-            limits: &self.limits,
+            counters: &self.state.counters,
+            limits: &self.state.limits,
             now: now.at,
         };
-        let shared = &mut self.shared;
+        let shared = &mut self.state.shared;
         let called = match occasion {
             Some(occasion) => conversation.occasion(occasion, shared, &mut turn, &mut io),
             None => Ok(()),
@@ -344,7 +263,7 @@ impl<S: Session> ReadinessLoop<S> {
         let Some(connection) = &mut self.connections[token.slot() as usize] else { return };
         match done {
             Err(cause) => return self.close(token, cause),
-            Ok(Progress::Unfinished) => self.unfinished.push(ConnectionId(token)),
+            Ok(Progress::Unfinished) => self.state.unfinished.push(ConnectionId(token)),
             Ok(Progress::Idle) => {}
         }
         let Connection { conversation, tail, flow, .. } = connection;
@@ -356,7 +275,7 @@ impl<S: Session> ReadinessLoop<S> {
                 self.table.cannot_write(token);
                 self.table.want_write(token);
             } else {
-                self.unfinished.push(ConnectionId(token));
+                self.state.unfinished.push(ConnectionId(token));
             }
         } else if let (Some(ending), Tail::None) = (conversation.ending(), &tail) {
             let has_ended = conversation.has_peer_ended();
@@ -366,7 +285,7 @@ impl<S: Session> ReadinessLoop<S> {
             }
             // ENOTCONN means that the peer is gone: reading will say so.
             let _ = shutdown(socket(&self.table, token), Shutdown::Write);
-            *tail = Tail::Lingering(Linger::new(self.clock.now().at, &self.limits));
+            *tail = Tail::Lingering(Linger::new(self.state.clock.now().at, &self.state.limits));
         }
         if conversation.ends_output() && matches!(tail, Tail::None) {
             // ENOTCONN means that the peer is gone: reading will say so.
@@ -377,20 +296,15 @@ impl<S: Session> ReadinessLoop<S> {
             self.table.want_read(token);
             if !is_receiving && self.table.left_to_loop(token).read {
                 // Perhaps more is there, and no event will report it again.
-                self.unfinished.push(ConnectionId(token));
+                self.state.unfinished.push(ConnectionId(token));
             }
         } else {
             self.table.stop_read(token);
         }
         let deadline = tail.deadline(flow, conversation.deadline());
-        if self.timers.set(token.slot(), deadline) {
-            self.counters.count(Counter::DeadlinesMoved);
+        if self.state.timers.set(token.slot(), deadline) {
+            self.state.counters.count(Counter::DeadlinesMoved);
         }
-    }
-
-    /// Starts a session on an accepted socket.
-    pub(crate) fn admit(&mut self, socket: OwnedFd) {
-        self.insert(socket, |shared, turn, io| Conversation::accept(shared, turn, io));
     }
 
     fn insert(
@@ -409,44 +323,28 @@ impl<S: Session> ReadinessLoop<S> {
         if slot >= self.connections.len() {
             self.connections.resize_with(slot + 1, || None);
         }
-        let (now, id) = (self.clock.now(), ConnectionId(token));
-        let mut turn = Turn { now, id, wakes: &mut self.wakes };
+        let (now, id) = (self.state.clock.now(), ConnectionId(token));
+        let mut turn = Turn { now, id, wakes: &mut self.state.wakes };
         let (mut tail, mut flow) = (Tail::None, Flow::Quiet);
         let mut io = SocketIo {
             socket: socket(&self.table, token),
             room: &mut self.room,
             tail: &mut tail,
             flow: &mut flow,
-            counters: &self.counters,
-            limits: &self.limits,
+            counters: &self.state.counters,
+            limits: &self.state.limits,
             now: now.at,
         };
-        let (conversation, done) = begin(&mut self.shared, &mut turn, &mut io);
-        self.outgoing += u32::from(conversation.is_outgoing());
+        let (conversation, done) = begin(&mut self.state.shared, &mut turn, &mut io);
+        self.state.opened(&conversation);
         let (has_lost_event, is_bulk) = (false, false);
         self.connections[slot] =
             Some(Connection { token, conversation, tail, flow, has_lost_event, is_bulk });
-        self.open += 1;
         self.settle(token, done, false);
-        if self.is_draining {
+        if self.state.is_draining {
             self.play(token, Some(Occasion::Drain), NOTHING);
         }
         id
-    }
-
-    fn close(&mut self, token: Token, cause: CloseCause) {
-        let slot = self.connections.get_mut(token.slot() as usize);
-        let Some(connection) = slot.and_then(Option::take) else { return };
-        self.open -= 1;
-        self.outgoing -= u32::from(connection.conversation.is_outgoing());
-        self.timers.clear(token.slot());
-        if cause.drops_untaken(connection.tail.is_lingering()) {
-            drop_untaken(socket(&self.table, token));
-        }
-        let cause = self.part(token, connection.conversation.sharing(), cause);
-        self.admission.freed();
-        self.counters.count_close(cause);
-        connection.conversation.closed(&mut self.shared, cause);
     }
 }
 
@@ -454,4 +352,82 @@ impl<S: Session> ReadinessLoop<S> {
 #[inline]
 fn socket(table: &FdTable, token: Token) -> BorrowedFd<'_> {
     table.fd(token).expect("a live token has its descriptor")
+}
+
+/// One connection's socket for the time of one call.
+struct SocketIo<'a> {
+    socket: BorrowedFd<'a>,
+    room: &'a mut [u8],
+    tail: &'a mut Tail,
+    flow: &'a mut Flow,
+    counters: &'a Counters,
+    limits: &'a Limits,
+    now: Moment,
+}
+
+impl ConnectionIo for SocketIo<'_> {
+    const CAN_SHARE: bool = true;
+
+    fn parts(&mut self) -> (&mut [u8], Option<BorrowedFd<'_>>) {
+        (self.room, Some(self.socket))
+    }
+
+    fn send(&mut self, len: usize, source: Option<Source>) -> Result<Sent, CloseCause> {
+        if let Tail::Waiting(output) = self.tail {
+            output.push_bytes(&self.room[..len])?;
+            source.into_iter().for_each(|source| output.push_source(source));
+            return Ok(Sent::Waits);
+        }
+        let output = match source {
+            Some(source) => {
+                let Self { socket, room, flow, counters, limits, now, .. } = self;
+                let head = &room[..len];
+                Output::begin_with_source(head, source, *socket, counters, flow, *now, limits)?
+            }
+            None => {
+                let taken = if len > 0 { self.send_room(len)? } else { Some(0) };
+                if taken == Some(len) {
+                    return Ok(Sent::Gone);
+                }
+                let mut output = Output::default();
+                if taken.is_none() {
+                    output.blocked();
+                }
+                output.push_bytes(&self.room[taken.unwrap_or(0)..len])?;
+                output
+            }
+        };
+        if output.is_empty() {
+            return Ok(Sent::Gone);
+        }
+        *self.tail = Tail::Waiting(Box::new(output));
+        Ok(Sent::Waits)
+    }
+}
+
+impl SocketIo<'_> {
+    /// Sends from the room; says how much was taken, or nothing when the socket is full.
+    fn send_room(&mut self, len: usize) -> Result<Option<usize>, CloseCause> {
+        loop {
+            self.counters.count(Counter::Sends);
+            match send(self.socket, &self.room[..len], SendFlags::NOSIGNAL) {
+                Ok(taken) => {
+                    self.counters.add(Counter::BytesOut, taken as u64);
+                    self.flow.sent(taken, self.now, self.limits);
+                    if taken < len {
+                        self.counters.count(Counter::SendsShort);
+                        self.flow.is_full(self.now, self.limits);
+                    }
+                    return Ok(Some(taken));
+                }
+                Err(Errno::AGAIN) => {
+                    self.counters.count(Counter::SendsShort);
+                    self.flow.is_full(self.now, self.limits);
+                    return Ok(None);
+                }
+                Err(Errno::INTR) => {}
+                Err(errno) => return Err(broken(errno)),
+            }
+        }
+    }
 }

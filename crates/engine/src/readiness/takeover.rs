@@ -12,11 +12,11 @@ use pollux_poller::{Readiness, Token, Trigger};
 use rustix::io::Errno;
 use rustix::net::{RecvFlags, Shutdown, recv, shutdown};
 
-use super::receiving::NOTHING;
+use super::turns::NOTHING;
 use super::{ReadinessLoop, socket};
 use crate::actions::Sharing;
 use crate::conversation::{Conversation, Occasion, Progress};
-use crate::fd_table::ENDS;
+use crate::turn::Turning;
 use crate::{Claim, CloseCause, ConnectionId, Counter, Moment, Session};
 
 impl<S: Session> ReadinessLoop<S> {
@@ -37,7 +37,7 @@ impl<S: Session> ReadinessLoop<S> {
     #[inline]
     pub(super) fn owns_for_event(&mut self, token: Token, found: Readiness) -> bool {
         // Of an end there is no second event.
-        let may_stay = self.trigger == Trigger::Edge && !found.intersects(ENDS);
+        let may_stay = self.trigger == Trigger::Edge && !found.intersects(Readiness::ENDS);
         self.owns_after(token, may_stay)
     }
 
@@ -45,7 +45,7 @@ impl<S: Session> ReadinessLoop<S> {
     fn owns_after(&mut self, token: Token, may_stay: bool) -> bool {
         let claim = self.claim(token, may_stay);
         if claim == Claim::Regained {
-            self.wakes.push(ConnectionId(token));
+            self.state.wakes.push(ConnectionId(token));
         }
         claim != Claim::Lost
     }
@@ -61,7 +61,7 @@ impl<S: Session> ReadinessLoop<S> {
         let is_lost = claim == Claim::Lost;
         let was_lost = std::mem::replace(&mut connection.has_lost_event, is_lost);
         if is_lost {
-            self.counters.count(Counter::EventsLost);
+            self.state.counters.count(Counter::EventsLost);
             if was_lost || !may_stay {
                 self.lost.push(ConnectionId(token));
             }
@@ -104,15 +104,15 @@ impl<S: Session> ReadinessLoop<S> {
     }
 
     /// Starts a session on a connection that was taken from another loop.
-    pub(super) fn take_over(&mut self, sharing: Sharing, session: S, deadline: Moment) {
+    pub(super) fn take_from_another(&mut self, sharing: Sharing, session: S, deadline: Moment) {
         let socket = sharing.socket.socket().as_fd();
         let duplicate = if is_quiet(socket) { socket.try_clone_to_owned().ok() } else { None };
         let Some(duplicate) = duplicate else {
             let _ = shutdown(socket, Shutdown::Both);
-            return session.closed(&mut self.shared, CloseCause::PeerClosed);
+            return session.closed(&mut self.state.shared, CloseCause::PeerClosed);
         };
-        self.counters.count(Counter::Adopted);
-        self.counters.count(Counter::TakenOver);
+        self.state.counters.count(Counter::Adopted);
+        self.state.counters.count(Counter::TakenOver);
         let conversation = Conversation::taken_over(session, deadline, sharing);
         let ConnectionId(token) =
             self.insert(duplicate, |_, _, _| (conversation, Ok(Progress::Idle)));
@@ -120,11 +120,11 @@ impl<S: Session> ReadinessLoop<S> {
     }
 
     /// Continues a connection that this loop has never let go of.
-    pub(super) fn take_back(&mut self, token: Token) {
+    pub(super) fn take_again(&mut self, token: Token) {
         if !self.table.is_current(token) {
             return;
         }
-        self.counters.count(Counter::TakenBack);
+        self.state.counters.count(Counter::TakenBack);
         if let Some(connection) = &mut self.connections[token.slot() as usize] {
             connection.has_lost_event = false;
         }

@@ -1,0 +1,362 @@
+//! What both loops keep, and the turn that they take alike.
+//!
+//! ```text
+//!  errands ► prepare ► wait ► serve what came ► unfinished ones ► deadlines ► errands ► wakes ► accept
+//! ```
+//!
+//! [`Turning`] is what differs: how a loop waits, serves and calls a session. Errands, deadlines,
+//! wakes and connects stand here once.
+
+use std::os::fd::{BorrowedFd, OwnedFd};
+use std::sync::Arc;
+use std::time::Duration;
+
+use pollux_poller::Token;
+
+use crate::actions::Sharing;
+use crate::admission::Admission;
+use crate::alarm::Alarm;
+use crate::clock::Clock;
+use crate::connecting::{Begun, begin, outcome};
+use crate::conversation::{Conversation, Occasion};
+use crate::ending::{Due, Tail};
+use crate::event_loop::LoopError;
+use crate::flow::Flow;
+use crate::member::HandOut;
+use crate::session::refused;
+use crate::sources::Sources;
+use crate::timers::Timers;
+use crate::{
+    CloseCause, ConnectError, ConnectTo, ConnectionId, Counter, Counters, Errand, Limits, Moment,
+    Session,
+};
+
+/// What a loop keeps beside its connections, whatever drives it.
+pub(crate) struct LoopState<S: Session> {
+    pub(crate) shared: S::Shared,
+    pub(crate) limits: Limits,
+    pub(crate) counters: Arc<Counters>,
+    pub(crate) clock: Clock,
+    pub(crate) timers: Timers,
+    pub(crate) alarm: Alarm,
+    pub(crate) sources: Sources<S::Shared>,
+    pub(crate) admission: Admission,
+    /// Where accepted connections go first.
+    pub(crate) hand_out: Option<HandOut>,
+    /// Connections that are open.
+    pub(crate) open: u32,
+    /// Of those, the ones that go to peers.
+    pub(crate) outgoing: u32,
+    /// Sessions to be called in this turn, or the next one.
+    pub(crate) wakes: Vec<ConnectionId>,
+    /// Connections that continue in the next turn, whatever happens.
+    pub(crate) unfinished: Vec<ConnectionId>,
+    /// Empty between two turns; kept for its memory.
+    fired: Vec<u32>,
+    pub(crate) is_draining: bool,
+}
+
+impl<S: Session> LoopState<S> {
+    pub(crate) fn new(
+        shared: S::Shared,
+        limits: Limits,
+        clock: Clock,
+        counters: Arc<Counters>,
+        alarm: Alarm,
+    ) -> Self {
+        Self {
+            shared,
+            limits,
+            counters,
+            timers: Timers::new(clock.now().at),
+            clock,
+            alarm,
+            sources: Sources::new(),
+            admission: Admission::new(),
+            hand_out: None,
+            open: 0,
+            outgoing: 0,
+            wakes: Vec::new(),
+            unfinished: Vec::new(),
+            fired: Vec::new(),
+            is_draining: false,
+        }
+    }
+
+    /// Lets `hand_out` have accepted connections first.
+    pub(crate) fn hand_out(&mut self, hand_out: HandOut) {
+        self.admission.accept_for_others();
+        self.hand_out = Some(hand_out);
+    }
+
+    /// Gives an accepted connection to the loop that should have it; back when that is this one.
+    pub(crate) fn hand_over(&mut self, socket: OwnedFd) -> Option<OwnedFd> {
+        let Some(hand_out) = &mut self.hand_out else { return Some(socket) };
+        let kept = hand_out.give(socket);
+        if kept.is_none() {
+            self.counters.count(Counter::HandedOut);
+        }
+        kept
+    }
+
+    /// What counts against the limit: with others to hand out to, the count of the loop with the fewest.
+    pub(crate) fn open_for_accepts(&self) -> u32 {
+        let own = self.limits.accepted(self.open, self.outgoing);
+        self.hand_out.as_ref().map_or(own, |others| others.open_least(own))
+    }
+
+    /// Counts a connection that is there from now on.
+    #[inline]
+    pub(crate) fn opened(&mut self, conversation: &Conversation<S>) {
+        self.outgoing += u32::from(conversation.is_outgoing());
+        self.open += 1;
+    }
+
+    /// Forgets a connection that is there no more.
+    #[inline]
+    pub(crate) fn closed(&mut self, token: Token, conversation: &Conversation<S>) {
+        self.open -= 1;
+        self.outgoing -= u32::from(conversation.is_outgoing());
+        self.timers.clear(token.slot());
+    }
+
+    /// How long a turn may sleep from `began` on, when the caller allows `at_most`.
+    fn patience(&mut self, at_most: Option<Duration>, began: Moment) -> Option<Duration> {
+        if !self.unfinished.is_empty() || !self.wakes.is_empty() {
+            return Some(Duration::ZERO);
+        }
+        let deadline = self.timers.next_deadline().unwrap_or(Moment::NEVER);
+        let alarm = deadline.min(self.admission.resumes_at()).min(S::errand_at(&self.shared));
+        let timeout = self.alarm.end_wait_at(alarm, began);
+        timeout.into_iter().chain(at_most).min()
+    }
+}
+
+/// One connection of a loop, and the loop's state beside it.
+pub(crate) struct Parts<'a, S: Session> {
+    pub(crate) socket: BorrowedFd<'a>,
+    pub(crate) conversation: &'a mut Conversation<S>,
+    pub(crate) tail: &'a mut Tail,
+    pub(crate) flow: &'a mut Flow,
+    pub(crate) state: &'a mut LoopState<S>,
+}
+
+/// A loop that takes turns: what differs between the two, and below it what they do alike.
+pub(crate) trait Turning<S: Session> {
+    fn state(&mut self) -> &mut LoopState<S>;
+
+    fn parts(&mut self, token: Token) -> Option<Parts<'_, S>>;
+
+    /// The connection that is in `slot` now.
+    fn token_of(&self, slot: u32) -> Option<Token>;
+
+    /// Whether the connection is there and this loop may act on it.
+    fn may_call(&mut self, token: Token) -> bool;
+
+    /// As `may_call`, where the session may end up not being called.
+    fn may_act(&mut self, token: Token) -> bool;
+
+    /// Passes on what the last turn left, before the wait. Says whether something is to be done that
+    /// no wait reports.
+    fn prepare(&mut self) -> bool;
+
+    /// Waits, spins, or only looks.
+    ///
+    /// # Errors
+    /// The kernel refuses to wait.
+    fn wait(&mut self, timeout: Option<Duration>, began: Moment) -> Result<(), LoopError>;
+
+    /// Serves what the wait brought.
+    fn serve(&mut self);
+
+    /// Continues a connection that had not finished in the last turn.
+    fn proceed(&mut self, token: Token);
+
+    /// Calls the session for `occasion`, and carries on as it wishes.
+    fn call(&mut self, token: Token, occasion: Occasion);
+
+    /// Sends what waits.
+    fn flush(&mut self, token: Token);
+
+    fn close(&mut self, token: Token, cause: CloseCause);
+
+    /// Takes this turn's share of new connections.
+    fn accept(&mut self);
+
+    /// Whether a waker ended the wait of this turn.
+    fn is_woken(&self) -> bool;
+
+    /// Starts a session on an accepted socket.
+    fn admit(&mut self, socket: OwnedFd);
+
+    /// Starts a session on a socket that connects, or is connected.
+    fn begin_connect(
+        &mut self,
+        begun: Begun,
+        to: &ConnectTo,
+        conversation: Conversation<S>,
+    ) -> ConnectionId;
+
+    /// Starts a session on a connection that was taken from another loop.
+    fn take_over(&mut self, sharing: Sharing, session: S, deadline: Moment);
+
+    /// Continues a connection that this loop has never let go of.
+    fn take_back(&mut self, token: Token);
+
+    /// One turn: waits at most `timeout` for something to do, and does it. Says whether a waker ended
+    /// the wait.
+    ///
+    /// # Errors
+    /// The kernel refuses to wait.
+    fn turn(&mut self, timeout: Option<Duration>) -> Result<bool, LoopError> {
+        self.run_errands();
+        let is_busy = self.prepare();
+        let state = self.state();
+        let began = state.clock.begin_wait(&state.counters);
+        let timeout = if is_busy { Some(Duration::ZERO) } else { state.patience(timeout, began) };
+        self.wait(timeout, began)?;
+        let state = self.state();
+        state.counters.count(Counter::Turns);
+        let now = state.clock.begin_turn(&state.counters);
+        S::begin_turn(&mut state.shared, now);
+        let unfinished = std::mem::take(&mut state.unfinished);
+        self.serve();
+        self.proceed_with(unfinished);
+        self.fire_deadlines();
+        self.run_errands();
+        self.wake_sessions();
+        self.accept();
+        S::end_turn(&mut self.state().shared);
+        Ok(self.is_woken())
+    }
+
+    /// Does what the sessions left to be done.
+    fn run_errands(&mut self) {
+        while let Some(errand) = S::errand(&mut self.state().shared) {
+            match errand {
+                Errand::Wake(id) => self.state().wakes.push(id),
+                Errand::Connect { to, session, deadline } => {
+                    if let Err((session, error)) = self.connect(&to, session, deadline) {
+                        refused(&mut self.state().shared, session, error);
+                    }
+                }
+                Errand::TakeOver { socket, owner, session, deadline } => {
+                    self.take_over(Sharing { socket, owner }, session, deadline);
+                }
+                Errand::TakeBack(id) => self.take_back(id.0),
+            }
+        }
+    }
+
+    /// Connections that had not finished in the last turn.
+    fn proceed_with(&mut self, mut ids: Vec<ConnectionId>) {
+        ids.drain(..).for_each(|ConnectionId(token)| self.proceed(token));
+        let state = self.state();
+        if state.unfinished.is_empty() {
+            state.unfinished = ids;
+        }
+    }
+
+    fn fire_deadlines(&mut self) {
+        let state = self.state();
+        let mut fired = std::mem::take(&mut state.fired);
+        state.timers.expire(state.clock.now().at, &mut fired);
+        for slot in fired.drain(..) {
+            self.state().counters.count(Counter::DeadlinesFired);
+            if let Some(token) = self.token_of(slot)
+                && self.may_act(token)
+            {
+                self.fire(token);
+            }
+        }
+        self.state().fired = fired;
+    }
+
+    fn fire(&mut self, token: Token) {
+        let Some(Parts { socket, conversation, tail, flow, state }) = self.parts(token) else {
+            return;
+        };
+        let (deadline, now) = (conversation.deadline(), state.clock.now().at);
+        match tail.due(flow, socket, deadline, now, &state.limits, &state.counters) {
+            Due::Close(cause) => self.close(token, cause),
+            Due::Later(deadline) => {
+                state.timers.set(token.slot(), deadline);
+            }
+            Due::Flush => {
+                state.timers.set(token.slot(), tail.deadline(flow, deadline));
+                self.flush(token);
+            }
+            Due::Session => {
+                conversation.deadline_fired();
+                self.call(token, Occasion::Deadline);
+            }
+        }
+    }
+
+    /// Calls the sessions that others woke; those that are woken now come in the next turn.
+    fn wake_sessions(&mut self) {
+        let state = self.state();
+        if state.wakes.is_empty() {
+            return;
+        }
+        let mut woken = std::mem::take(&mut state.wakes);
+        for ConnectionId(token) in woken.drain(..) {
+            if self.may_call(token) {
+                self.state().counters.count(Counter::SessionWakes);
+                self.call(token, Occasion::Wake);
+            }
+        }
+        let state = self.state();
+        if state.wakes.is_empty() {
+            state.wakes = woken;
+        }
+    }
+
+    /// Starts a session on a connection that another loop accepted, unless this one is full.
+    fn admit_handed(&mut self, socket: OwnedFd) {
+        let state = self.state();
+        state.counters.count(Counter::Adopted);
+        if state.limits.accepted(state.open, state.outgoing) >= state.limits.connections_max {
+            return state.counters.count_close(CloseCause::LoopFull);
+        }
+        self.admit(socket);
+    }
+
+    /// Begins a connection to a peer and a session on it.
+    fn connect(
+        &mut self,
+        to: &ConnectTo,
+        session: S,
+        deadline: Moment,
+    ) -> Result<ConnectionId, (S, ConnectError)> {
+        let state = self.state();
+        if let Some(connections_max) = state.limits.connects_full(state.open, state.outgoing) {
+            return Err((session, ConnectError::LoopFull { connections_max }));
+        }
+        let begun = match begin(to) {
+            Ok(begun) => begun,
+            Err(error) => return Err((session, error)),
+        };
+        state.counters.count(Counter::Connects);
+        Ok(self.begin_connect(begun, to, Conversation::connecting(session, deadline)))
+    }
+
+    /// A connect has come to its end.
+    fn connected(&mut self, token: Token) {
+        let Some(Parts { socket, conversation, tail, flow, state }) = self.parts(token) else {
+            return;
+        };
+        let Tail::Waiting(output) = tail else { return };
+        if let Err(errno) = outcome(socket) {
+            conversation.connect_failed(&mut state.shared, errno.into());
+            return self.close(token, CloseCause::ConnectFailed);
+        }
+        output.connected();
+        flow.sent(0, state.clock.now().at, &state.limits);
+        if output.is_empty() {
+            *tail = Tail::None;
+            conversation.output_left();
+        }
+        self.call(token, Occasion::Connected);
+    }
+}
