@@ -1,14 +1,14 @@
 //! Sleeping on a word that several processes map, and waking who sleeps there (`futex(2)`).
 //!
 //! The service pool's requests in shared memory use it. The words are of 64 bits, as all of
-//! [`shared`](crate::shared); the kernel compares the lower half.
+//! [`shared`](crate::shared); the kernel compares the lower half. A mapping that can only be read is
+//! enough to sleep and to wake.
 
 use std::io;
 use std::marker::PhantomData;
-use std::os::fd::BorrowedFd;
 use std::ptr;
-use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
 
 use crate::shared::SharedPart;
 
@@ -17,6 +17,13 @@ const LOW_HALF: usize = if cfg!(target_endian = "big") { 4 } else { 0 };
 const NANOSECONDS: u64 = 1_000_000_000;
 /// A futex of 32 bits that other processes share (`linux/futex.h`, FUTEX2_SIZE_U32).
 const SIZE_U32: u32 = 2;
+
+/// Where a word is that lives as long as `'a`, for the kernel.
+#[derive(Clone, Copy, Debug)]
+pub struct Address<'a> {
+    low_half: *const u8,
+    word: PhantomData<&'a AtomicU64>,
+}
 
 /// `struct futex_waitv`.
 #[repr(C)]
@@ -34,7 +41,7 @@ struct Waiter {
 /// watches no robust mutex of the C library that the thread takes; it does again afterwards.
 #[derive(Debug)]
 pub struct Owned {
-    part: SharedPart,
+    part: Arc<SharedPart>,
     at: usize,
     /// What the kernel reads at the thread's end; it knows where this is.
     head: Box<RobustHead>,
@@ -71,12 +78,14 @@ struct RobustEntry {
 const ROBUST_HEAD_LEN: usize = 3 * size_of::<usize>();
 
 impl Owned {
-    /// Makes this thread the owner of word `at` of `fd`, which is in its first page.
+    /// Makes this thread the owner of word `at`.
     ///
     /// # Errors
-    /// Those of [`SharedPart::map`]; ENOSYS.
-    pub fn take(fd: BorrowedFd<'_>, at: usize) -> io::Result<Self> {
-        let part = SharedPart::map(fd, 0, at + 1)?;
+    /// ENOSYS.
+    ///
+    /// # Panics
+    /// Beyond the end.
+    pub fn take(part: Arc<SharedPart>, at: usize) -> io::Result<Self> {
         let mut before = (ptr::null(), 0_usize);
         let (head, len) = (&raw mut before.0, &raw mut before.1);
         // SAFETY: both places are live locals of the kernel's types; 0 is this thread.
@@ -87,7 +96,8 @@ impl Owned {
         // A list of one that ends where it began: the head's first field is an entry too.
         head.entry.next = ptr::from_ref(&*head).cast();
         head.list = &raw const head.entry;
-        head.offset = low_half(&part[at]).addr().wrapping_sub(head.list.addr()) as libc::c_long;
+        head.offset =
+            Address::from(&part[at]).low_half.addr().wrapping_sub(head.list.addr()) as libc::c_long;
         // SAFETY: the call takes numbers only.
         let thread = unsafe { libc::gettid() } as u32;
         part[at].store((thread | WAITERS).into(), Ordering::SeqCst);
@@ -124,10 +134,15 @@ fn set_robust_list(head: *const RobustHead, len: usize) -> io::Result<()> {
 ///
 /// # Errors
 /// EAGAIN when the word is something else already, ETIMEDOUT, EINTR.
-pub fn wait(word: &AtomicU64, expected: u32, until_ns: Option<u64>) -> io::Result<()> {
+pub fn wait<'a>(
+    word: impl Into<Address<'a>>,
+    expected: u32,
+    until_ns: Option<u64>,
+) -> io::Result<()> {
+    let word = word.into();
     let until = until_ns.map(timespec);
     let until = until.as_ref().map_or(ptr::null(), ptr::from_ref);
-    let address = low_half(word);
+    let address = word.low_half;
     if until.is_null() || !has_vector() {
         let (operation, any) = (libc::FUTEX_WAIT_BITSET, libc::FUTEX_BITSET_MATCH_ANY);
         // SAFETY: the address is within a live word, and the time is a live local or none.
@@ -148,7 +163,7 @@ pub fn wait(word: &AtomicU64, expected: u32, until_ns: Option<u64>) -> io::Resul
 ///
 /// # Errors
 /// As [`wait`].
-pub fn wait_for_either(words: [(&AtomicU64, u32); 2], until_ns: u64) -> io::Result<()> {
+pub fn wait_for_either(words: [(Address<'_>, u32); 2], until_ns: u64) -> io::Result<()> {
     if !has_vector() {
         return wait(words[0].0, words[0].1, Some(until_ns));
     }
@@ -162,16 +177,29 @@ pub fn wait_for_either(words: [(&AtomicU64, u32); 2], until_ns: u64) -> io::Resu
 }
 
 /// Wakes at most `count` of those who sleep on `word`; a write before it is seen by them.
-pub fn wake(word: &AtomicU64, count: u32) {
-    let address = low_half(word);
+pub fn wake<'a>(word: impl Into<Address<'a>>, count: u32) {
+    let address = word.into().low_half;
     // SAFETY: the address is within a live word; the kernel only uses it as a name.
     let woken = unsafe { libc::syscall(libc::SYS_futex, address, libc::FUTEX_WAKE, count) };
     debug_assert!(woken >= 0, "a mapped word can be woken on");
 }
 
+impl<'a> From<&'a AtomicU64> for Address<'a> {
+    fn from(word: &'a AtomicU64) -> Self {
+        Self::of_mapped(word.as_ptr())
+    }
+}
+
+impl Address<'_> {
+    /// The address of a word in a mapping, which the caller keeps as long as `'a`.
+    pub(crate) fn of_mapped(word: *const impl Sized) -> Self {
+        Self { low_half: word.cast::<u8>().wrapping_add(LOW_HALF), word: PhantomData }
+    }
+}
+
 impl Waiter {
-    fn on(word: &AtomicU64, expected: u32) -> Self {
-        let address = low_half(word).addr() as u64;
+    fn on(word: Address<'_>, expected: u32) -> Self {
+        let address = word.low_half.addr() as u64;
         Self { value: expected.into(), address, flags: SIZE_U32, reserved: 0 }
     }
 }
@@ -194,10 +222,6 @@ fn timespec(until_ns: u64) -> libc::timespec {
     }
 }
 
-fn low_half(word: &AtomicU64) -> *const u8 {
-    word.as_ptr().cast::<u8>().cast_const().wrapping_add(LOW_HALF)
-}
-
 fn checked(result: libc::c_long) -> io::Result<()> {
     if result < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
 }
@@ -207,7 +231,7 @@ mod tests {
     use std::sync::atomic::Ordering;
 
     use super::*;
-    use crate::shared::SharedWords;
+    use crate::shared::{PublishedWords, ReadOnlyPart, SharedWords};
 
     #[test]
     fn a_sleeper_is_woken_by_a_word_that_another_mapping_wrote() {
@@ -233,15 +257,17 @@ mod tests {
 
     #[test]
     fn the_end_of_an_owner_is_marked_and_wakes_a_sleeper() {
-        let words = SharedWords::create(2).expect("memory");
-        let fd = std::os::fd::AsFd::as_fd(&words);
+        let words = PublishedWords::create_named(c"pollux-owned", 2).expect("memory");
+        let read = ReadOnlyPart::map_all(std::os::fd::AsFd::as_fd(&words)).expect("readable");
+        let flag = SharedWords::create(1).expect("memory");
+        let part = words.part();
         let far_ns = u64::MAX / 2;
         for ends_in_order in [true, false] {
             std::thread::scope(|scope| {
                 let (says, owns) = std::sync::mpsc::channel();
                 let (ends, is_ended) = std::sync::mpsc::channel::<()>();
                 scope.spawn(move || {
-                    let owned = Owned::take(fd, 1).expect("a page of it");
+                    let owned = Owned::take(Arc::clone(part), 1).expect("a list");
                     says.send(()).expect("somebody waits");
                     // Ends when the other side is dropped.
                     let _ = is_ended.recv();
@@ -253,13 +279,16 @@ mod tests {
                     }
                 });
                 owns.recv().expect("it is the owner");
-                let owner = words[1].load(Ordering::SeqCst) as u32;
+                let owner = read.word(1) as u32;
                 assert_ne!(owner & !(OWNER_DIED | WAITERS), 0);
                 drop(ends);
-                while words[1].load(Ordering::SeqCst) as u32 & OWNER_DIED == 0 {
+                // As a worker, which can only read it.
+                while read.word(1) as u32 & OWNER_DIED == 0 {
                     // EAGAIN when it was quicker.
-                    let _ = wait_for_either([(&words[0], 0), (&words[1], owner)], far_ns);
+                    let _ =
+                        wait_for_either([((&flag[0]).into(), 0), (read.address(1), owner)], far_ns);
                 }
+                wake(read.address(1), 1);
             });
         }
     }

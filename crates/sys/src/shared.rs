@@ -1,8 +1,9 @@
 //! Words that several processes share: a sealed memfd, mapped.
 //!
-//! The service pool's manager makes one and hands its descriptor to the workers, which write
-//! their state into it. The seals fix the size for good, so no peer can shrink the file under a
-//! mapping, which would end its other users by SIGBUS. Nothing here knows what a word means.
+//! The service pool's manager makes some and hands their descriptors to workers and clients. The seals fix
+//! the size for good, so no peer can shrink the file under a mapping, which would end its other users by
+//! SIGBUS. [`SharedWords`] are written by every holder, [`PublishedWords`] by their maker alone. Nothing
+//! here knows what a word means.
 //!
 //! Sources: `memfd_create(2)`, `fcntl(2)` (file sealing), `mmap(2)`.
 
@@ -13,7 +14,10 @@ use std::ops::Deref;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 use std::ptr::{self, NonNull};
 use std::slice;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering, fence};
+
+use crate::futex::Address;
 
 /// The most words of one file (256 MiB): a bound against a size read from a broken peer.
 pub const WORDS_MAX: usize = 32 << 20;
@@ -32,6 +36,18 @@ const SIZE_SEALS: libc::c_int = libc::F_SEAL_SHRINK | libc::F_SEAL_GROW;
 pub struct SharedWords {
     fd: OwnedFd,
     part: SharedPart,
+}
+
+/// A fixed number of atomic words that the process which makes them writes, and every holder of the
+/// descriptor reads: whatever others do with it, its own user's and root's processes among them.
+///
+/// The mapping that is made with the file is the last one that can be written (F_SEAL_FUTURE_WRITE), so
+/// the words cannot be written any more when the process has ended; a child after `fork(2)` shares it.
+/// Dereferences to `[AtomicU64]`; all zero when made. Any thread may use it.
+#[derive(Debug)]
+pub struct PublishedWords {
+    fd: OwnedFd,
+    part: Arc<SharedPart>,
 }
 
 /// Some of the words, mapped without keeping the descriptor; dereferences to `[AtomicU64]`.
@@ -67,18 +83,8 @@ impl SharedWords {
     /// # Errors
     /// As [`create`](Self::create), EINVAL for a longer name.
     pub fn create_named(name: &CStr, words: usize) -> io::Result<Self> {
-        let len = len_bytes(words)?;
-        let flags = libc::MFD_CLOEXEC | libc::MFD_ALLOW_SEALING;
-        // SAFETY: the name is a C string.
-        let made = unsafe { libc::memfd_create(name.as_ptr(), flags) };
-        checked(made)?;
-        // SAFETY: the kernel just gave this descriptor out, to nobody else.
-        let fd = unsafe { OwnedFd::from_raw_fd(made) };
-        // SAFETY: the call takes numbers only.
-        checked(unsafe { libc::ftruncate(fd.as_raw_fd(), len) })?;
-        let seals = SIZE_SEALS | libc::F_SEAL_SEAL;
-        // SAFETY: F_ADD_SEALS takes an int.
-        checked(unsafe { libc::fcntl(fd.as_raw_fd(), libc::F_ADD_SEALS, seals) })?;
+        let fd = made(name, words)?;
+        seal(fd.as_fd(), SIZE_SEALS | libc::F_SEAL_SEAL)?;
         Self::mapping(fd, words)
     }
 
@@ -112,6 +118,29 @@ impl SharedWords {
     }
 }
 
+impl PublishedWords {
+    /// New words under a name by which they are found in `/proc/PID/fd`, at most 249 bytes.
+    ///
+    /// # Errors
+    /// As [`SharedWords::create_named`]; EINVAL before Linux 5.1.
+    pub fn create_named(name: &CStr, words: usize) -> io::Result<Self> {
+        let fd = made(name, words)?;
+        let first = mapped(fd.as_fd(), 0, words, libc::PROT_READ | libc::PROT_WRITE)?;
+        let part = Arc::new(SharedPart(Mapping { first, words }));
+        seal(fd.as_fd(), SIZE_SEALS | libc::F_SEAL_FUTURE_WRITE | libc::F_SEAL_SEAL)?;
+        // The seals hold as they are; another user cannot even open the file again.
+        // SAFETY: the call takes numbers only.
+        checked(unsafe { libc::fchmod(fd.as_raw_fd(), libc::S_IRUSR) })?;
+        Ok(Self { fd, part })
+    }
+
+    /// The mapping.
+    #[must_use]
+    pub fn part(&self) -> &Arc<SharedPart> {
+        &self.part
+    }
+}
+
 impl SharedPart {
     /// Maps `words` words from word `from` on, which begins a page.
     ///
@@ -129,6 +158,31 @@ impl ReadOnlyPart {
     /// As [`SharedPart::map`].
     pub fn map(fd: BorrowedFd<'_>, from: usize, words: usize) -> io::Result<Self> {
         Mapping::part(fd, from, words, libc::PROT_READ).map(Self)
+    }
+
+    /// All words of the file, as many as there are.
+    ///
+    /// # Errors
+    /// Those of [`SharedWords::from_fd`].
+    pub fn map_all(fd: BorrowedFd<'_>) -> io::Result<Self> {
+        let words = words_of(fd)?;
+        Self::map(fd, 0, words)
+    }
+
+    /// How many words.
+    #[must_use]
+    pub fn words(&self) -> usize {
+        self.0.words
+    }
+
+    /// Where a word is, to sleep on it.
+    ///
+    /// # Panics
+    /// Beyond the end.
+    #[must_use]
+    pub fn address(&self, at: usize) -> Address<'_> {
+        assert!(at < self.0.words, "word {at} of {}", self.0.words);
+        Address::of_mapped(self.0.first.as_ptr().wrapping_add(at))
     }
 
     /// One word; what was written before it is seen by later reads.
@@ -161,6 +215,26 @@ impl Mapping {
         words_of(fd)?;
         Ok(Self { first: mapped(fd, from, words, access)?, words })
     }
+}
+
+/// A new file of so many words that nobody else has yet, without seals.
+fn made(name: &CStr, words: usize) -> io::Result<OwnedFd> {
+    let len = len_bytes(words)?;
+    let flags = libc::MFD_CLOEXEC | libc::MFD_ALLOW_SEALING;
+    // SAFETY: the name is a C string.
+    let made = unsafe { libc::memfd_create(name.as_ptr(), flags) };
+    checked(made)?;
+    // SAFETY: the kernel just gave this descriptor out, to nobody else.
+    let fd = unsafe { OwnedFd::from_raw_fd(made) };
+    // SAFETY: the call takes numbers only.
+    checked(unsafe { libc::ftruncate(fd.as_raw_fd(), len) })?;
+    Ok(fd)
+}
+
+fn seal(fd: BorrowedFd<'_>, seals: libc::c_int) -> io::Result<()> {
+    // SAFETY: F_ADD_SEALS takes an int.
+    checked(unsafe { libc::fcntl(fd.as_raw_fd(), libc::F_ADD_SEALS, seals) })?;
+    Ok(())
 }
 
 /// The length of a file that is sealed against a change of it.
@@ -215,6 +289,20 @@ impl Deref for SharedPart {
 }
 
 impl AsFd for SharedWords {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.fd.as_fd()
+    }
+}
+
+impl Deref for PublishedWords {
+    type Target = [AtomicU64];
+
+    fn deref(&self) -> &[AtomicU64] {
+        &self.part
+    }
+}
+
+impl AsFd for PublishedWords {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.fd.as_fd()
     }
@@ -307,6 +395,64 @@ mod tests {
         let file = File::from(ours.as_fd().try_clone_to_owned().expect("a descriptor"));
         assert_eq!(file.set_len(0).expect_err("sealed").raw_os_error(), Some(libc::EPERM));
         assert_eq!(file.set_len(4096).expect_err("sealed").raw_os_error(), Some(libc::EPERM));
+    }
+
+    /// Each way to write a file or to change its length, through a descriptor of it; those that worked.
+    fn ways_to_write(fd: BorrowedFd<'_>) -> Vec<&'static str> {
+        use std::os::unix::fs::FileExt;
+        let (raw, len) = (fd.as_raw_fd(), PAGE_WORDS * size_of::<u64>());
+        let file = File::from(fd.try_clone_to_owned().expect("a descriptor"));
+        let (read, write) = (libc::PROT_READ, libc::PROT_WRITE);
+        let mut worked = Vec::new();
+        let mut note = |way, is_done: bool| worked.extend(is_done.then_some(way));
+        note("write", file.write_at(&[1], 0).is_ok());
+        note("map to write", mapped(fd, 0, 1, read | write).is_ok());
+        note("shrink", file.set_len(0).is_ok());
+        note("grow", file.set_len(2 * len as u64).is_ok());
+        // SAFETY: F_ADD_SEALS takes an int.
+        note("seal", unsafe { libc::fcntl(raw, libc::F_ADD_SEALS, libc::F_SEAL_WRITE) } == 0);
+        for (way, mode) in [
+            ("punch a hole", libc::FALLOC_FL_PUNCH_HOLE | libc::FALLOC_FL_KEEP_SIZE),
+            ("allocate behind the end", 0),
+        ] {
+            let from = if mode == 0 { len } else { 0 };
+            // SAFETY: the call takes numbers only.
+            note(way, unsafe { libc::fallocate(raw, mode, from as libc::off_t, 4096) } == 0);
+        }
+        let first = mapped(fd, 0, PAGE_WORDS, read).expect("it may be read");
+        let mapping = Mapping { first, words: PAGE_WORDS };
+        let at = mapping.first.as_ptr();
+        // SAFETY: a whole mapping of this function, which nothing else refers to.
+        note("protect anew", unsafe { libc::mprotect(at.cast(), len, read | write) } == 0);
+        // SAFETY: the same; what it removes is read by nobody.
+        note("remove pages", unsafe { libc::madvise(at.cast(), len, libc::MADV_REMOVE) } == 0);
+        let own = File::options().write(true).open("/proc/self/mem").expect("our own");
+        note("write through /proc", own.write_at(&[1], at.addr() as u64).is_ok());
+        worked
+    }
+
+    #[test]
+    fn published_words_are_written_by_their_maker_alone() {
+        let ours = PublishedWords::create_named(c"pollux-published", PAGE_WORDS).expect("made");
+        ours[0].store(7, Ordering::Release);
+        let read = ReadOnlyPart::map_all(ours.as_fd()).expect("it may be read");
+        assert_eq!((read.words(), read.word(0)), (PAGE_WORDS, 7));
+        assert_eq!(ways_to_write(ours.as_fd()), [""; 0]);
+        // Root opens it again; the seals are those of the file.
+        let again = format!("/proc/self/fd/{}", ours.as_fd().as_raw_fd());
+        if let Ok(again) = File::options().read(true).write(true).open(again) {
+            assert_eq!(ways_to_write(again.as_fd()), [""; 0]);
+        }
+        ours[0].store(8, Ordering::Release);
+        assert_eq!(read.word(0), 8, "its maker still writes");
+    }
+
+    #[test]
+    fn shared_words_are_written_by_all_and_keep_their_length() {
+        let ours = SharedWords::create(PAGE_WORDS).expect("made");
+        let ways = ["write", "map to write", "punch a hole", "protect anew", "remove pages"];
+        let worked = ways_to_write(ours.as_fd());
+        assert_eq!(worked, [&ways[..], &["write through /proc"]].concat());
     }
 
     #[test]

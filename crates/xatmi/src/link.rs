@@ -30,7 +30,7 @@ use serde::{Deserialize, Serialize};
 /// The longest message: far beyond 48 services, far below a socket's buffer.
 pub const MESSAGE_LEN_BYTES_MAX: usize = 64 * 1024;
 
-/// The most descriptors beside one message; the longest list in use has one.
+/// The most descriptors beside one message; the longest list in use has two.
 pub const DESCRIPTORS_MAX: usize = 4;
 
 /// A service that a worker offers.
@@ -119,6 +119,9 @@ pub enum ToWorker {
     Sweep,
     /// End, after the call at hand.
     Stop,
+    /// The answer to [`ToManager::Adopt`] where requests are in shared memory: the records of this manager
+    /// come beside it.
+    Adopted,
 }
 
 /// One look at a link.

@@ -178,6 +178,12 @@ impl Calls {
         self.out
     }
 
+    /// The ids of those, in no order.
+    pub(super) fn ids_out(&self) -> Vec<u64> {
+        let out = self.slots.iter().filter(|slot| matches!(slot.state, State::Out));
+        out.map(|slot| slot.call_id).collect()
+    }
+
     /// Keeps the order of kept replies at most twice as long as there are some, and a few.
     fn forget_closed(&mut self) {
         if self.order.len() > 2 * self.kept + 16 {

@@ -9,14 +9,16 @@ use std::mem::MaybeUninit;
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::time::{Duration, Instant};
 
-use rustix::io::{Errno, retry_on_intr};
+use rustix::io::{DupFlags, Errno, dup3, retry_on_intr};
 use rustix::net::sockopt::{Timeout, set_socket_timeout};
 use rustix::net::{
     AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, ReturnFlags, SendFlags,
     SocketAddrUnix, SocketFlags, SocketType, connect, recvmsg, send, socket_with,
 };
 
-use super::greeting::{ClientHello, GREETING_LEN_BYTES_MAX, ToClient, ToManager, Welcome};
+use super::greeting::{
+    ClientHello, GREETING_LEN_BYTES_MAX, KnownContext, ToClient, ToManager, Welcome,
+};
 use crate::access::{GROUP_VARIABLE, Group, Peer, Relation};
 use crate::environment::{MESSAGE_LEN_BYTES_MAX, MESSAGE_LEN_BYTES_MIN, MESSAGES_MAX};
 use crate::error::{Code, Error};
@@ -32,10 +34,14 @@ const QUEUE_ROOM_WAIT: Duration = Duration::from_secs(2);
 /// How often it is tried meanwhile.
 const QUEUE_ROOM_LOOK: Duration = Duration::from_millis(10);
 
+/// What comes beside a welcome where requests are in shared memory: records and exchange.
+pub(super) type Files = [OwnedFd; 2];
+
 /// An open connection. Closing it ends the context.
 #[derive(Debug)]
 pub(super) struct Connection {
     socket: OwnedFd,
+    context: u32,
     nonce: u64,
     /// The pool is that of another member of the group.
     is_guest: bool,
@@ -48,13 +54,52 @@ impl Connection {
     /// TPESYSTEM when no pool runs or its manager does not answer, TPEPERM when it is somebody
     /// else's, TPEOS.
     pub(super) fn open(prefix: &Prefix, group: Option<&Group>) -> Result<Self, Error> {
+        let mut connection = Self::connect(prefix, group, GREETING_TIMEOUT)?;
+        connection.nonce = random().map_err(|errno| {
+            Error::os("no random number can be had for the context", errno.into())
+        })?;
+        Ok(connection)
+    }
+
+    /// A connection to another manager for the context of this one, whose manager ended.
+    ///
+    /// # Errors
+    /// As [`open`](Self::open).
+    pub(super) fn succeed(
+        &self,
+        prefix: &Prefix,
+        group: Option<&Group>,
+        patience: Duration,
+    ) -> Result<Self, Error> {
+        let connected = Self::connect(prefix, group, patience)?;
+        Ok(Self { context: self.context, nonce: self.nonce, ..connected })
+    }
+
+    /// Puts the connection to another manager in place of this one, under the number that is the context's.
+    ///
+    /// # Errors
+    /// What `dup3(2)` gives.
+    pub(super) fn replace_by(&mut self, other: &Self) -> Result<(), Errno> {
+        dup3(&other.socket, &mut self.socket, DupFlags::CLOEXEC)?;
+        self.is_guest = other.is_guest;
+        Ok(())
+    }
+
+    /// Whether the manager is gone, as far as the kernel knows.
+    pub(super) fn is_ended(&self) -> bool {
+        let flags = RecvFlags::PEEK | RecvFlags::DONTWAIT;
+        let peeked = retry_on_intr(|| rustix::net::recv(&self.socket, &mut [0; 1][..], flags));
+        matches!(peeked, Ok((0, _)) | Err(Errno::CONNRESET))
+    }
+
+    fn connect(prefix: &Prefix, group: Option<&Group>, patience: Duration) -> Result<Self, Error> {
         let os = |errno: Errno| Error::os("no connection to the pool can be made", errno.into());
         let kind = SocketType::SEQPACKET;
         let socket = socket_with(AddressFamily::UNIX, kind, SocketFlags::CLOEXEC, None);
         let socket = socket.map_err(os)?;
         let address = SocketAddrUnix::new_abstract_name(prefix.control_socket().as_bytes());
         let address = address.map_err(os)?;
-        within(GREETING_TIMEOUT, &socket, Timeout::Send, || connect(&socket, &address))
+        within(patience, &socket, Timeout::Send, || connect(&socket, &address))
             .map_err(|errno| unreachable(prefix, errno))?;
         let manager = Peer::of(&socket)
             .map_err(|error| Error::os("the manager of the pool is not known", error))?;
@@ -70,7 +115,8 @@ impl Connection {
             return Err(Error::new(Code::Permission, detail));
         }
         let is_guest = relation == Relation::Member;
-        Ok(Self { socket, nonce: random().map_err(os)?, is_guest })
+        let context = socket.as_raw_fd().cast_unsigned();
+        Ok(Self { socket, context, nonce: 0, is_guest })
     }
 
     /// Whether the pool is that of another member of the group.
@@ -80,34 +126,62 @@ impl Connection {
 
     /// Who this context is.
     pub(super) fn address(&self) -> ClientAddress {
-        let context = self.socket.as_raw_fd().cast_unsigned();
-        ClientAddress { pid: std::process::id(), context, nonce: self.nonce }
+        ClientAddress { pid: std::process::id(), context: self.context, nonce: self.nonce }
     }
 
-    /// Says who this context is, and is told what sizes the pool works with; its memory, where it has one.
+    /// Says who this context is, and learns what sizes the pool works with; its memory, where it has one.
     ///
     /// # Errors
-    /// TPESYSTEM when the manager does not answer, refuses, or says something strange; TPEOS without a
-    /// descriptor for the memory.
-    pub(super) fn greet(&self, prefix: &Prefix) -> Result<(Welcome, Option<OwnedFd>), Error> {
+    /// TPESYSTEM when the manager does not answer, refuses, or says something strange; TPEOS without
+    /// descriptors for the memory.
+    pub(super) fn greet(&self, prefix: &Prefix) -> Result<(Welcome, Option<Files>), Error> {
+        self.say_hello(prefix, None)?;
+        let welcome = self.welcome(prefix, GREETING_TIMEOUT)?;
+        welcome.ok_or_else(|| unreachable(prefix, Errno::TIMEDOUT))
+    }
+
+    /// Says who this context is, and what it has in the memory that it worked with so far.
+    ///
+    /// # Errors
+    /// TPESYSTEM when the manager is gone or does not read.
+    pub(super) fn say_hello(
+        &self,
+        prefix: &Prefix,
+        memory: Option<KnownContext>,
+    ) -> Result<(), Error> {
         let ClientAddress { pid, context, nonce } = self.address();
         let queue = prefix.reply_queue(pid, context).to_string_lossy().into_owned();
-        let hello = ToManager::Client(ClientHello { pid, context, nonce, queue });
+        let hello = ToManager::Client(ClientHello { pid, context, nonce, queue, memory });
         let text = serde_json::to_vec(&hello).expect("numbers and a text");
-        let silent = |errno| unreachable(prefix, errno);
         let socket = &self.socket;
         let sent = within(GREETING_TIMEOUT, socket, Timeout::Send, || {
             send(socket, &text, SendFlags::NOSIGNAL)
         });
         match sent {
             // A manager that lets nobody of this user in may have said so already, and closed.
-            Ok(_) | Err(Errno::PIPE | Errno::CONNRESET) => {}
-            Err(errno) => return Err(silent(errno)),
+            Ok(_) | Err(Errno::PIPE | Errno::CONNRESET) => Ok(()),
+            Err(errno) => Err(unreachable(prefix, errno)),
         }
+    }
+
+    /// What the manager answers; none when it does not within `patience`, or at once where that is zero.
+    ///
+    /// # Errors
+    /// As [`greet`](Self::greet).
+    pub(super) fn welcome(
+        &self,
+        prefix: &Prefix,
+        patience: Duration,
+    ) -> Result<Option<(Welcome, Option<Files>)>, Error> {
+        let silent = |errno| unreachable(prefix, errno);
+        let socket = &self.socket;
         let mut answer = vec![0; GREETING_LEN_BYTES_MAX];
         let mut receive = || {
-            within(GREETING_TIMEOUT, socket, Timeout::Recv, || {
-                receive_with_memory(socket, &mut answer)
+            if patience.is_zero() {
+                return receive_with_memory(socket, &mut answer, RecvFlags::DONTWAIT);
+            }
+            within(patience, socket, Timeout::Recv, || {
+                receive_with_memory(socket, &mut answer, RecvFlags::empty())
             })
         };
         // A reset is told once, before what came ahead of it.
@@ -115,16 +189,21 @@ impl Connection {
             Err(Errno::CONNRESET) => receive(),
             received => received,
         };
-        let (len, memory) = received.map_err(|errno| match errno {
-            Errno::MFILE => Error::os("no descriptor for the memory of the pool", errno.into()),
-            errno => silent(errno),
-        })?;
+        let (len, memory) = match received {
+            Ok(received) => received,
+            Err(Errno::AGAIN | Errno::TIMEDOUT) => return Ok(None),
+            Err(Errno::MFILE) => {
+                let detail = "no descriptor for the memory of the pool";
+                return Err(Error::os(detail, Errno::MFILE.into()));
+            }
+            Err(errno) => return Err(silent(errno)),
+        };
         if len == 0 {
             return Err(silent(Errno::CONNRESET));
         }
         match serde_json::from_slice(&answer[..len]) {
             Ok(ToClient::Welcome(welcome)) if is_sound(&welcome, memory.is_some()) => {
-                Ok((welcome, memory))
+                Ok(Some((welcome, memory)))
             }
             Ok(ToClient::Refused { why }) => {
                 Err(Error::new(Code::System, format!("the pool {prefix} refused: {why}")))
@@ -194,17 +273,18 @@ fn within<T>(
     }
 }
 
-/// A message, and the descriptor beside it; EMFILE when the limit on descriptors has no room for that.
+/// A message, and the descriptors beside it; EMFILE when the limit on descriptors has no room for those.
 fn receive_with_memory(
     socket: &OwnedFd,
     into: &mut [u8],
-) -> Result<(usize, Option<OwnedFd>), Errno> {
-    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+    flags: RecvFlags,
+) -> Result<(usize, Option<Files>), Errno> {
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(2))];
     let mut beside = RecvAncillaryBuffer::new(&mut space);
     let parts = &mut [IoSliceMut::new(into)];
-    let got = recvmsg(socket, parts, &mut beside, RecvFlags::CMSG_CLOEXEC)?;
+    let got = recvmsg(socket, parts, &mut beside, RecvFlags::CMSG_CLOEXEC | flags)?;
     let memory = beside.drain().find_map(|message| match message {
-        RecvAncillaryMessage::ScmRights(mut some) => some.next(),
+        RecvAncillaryMessage::ScmRights(mut some) => Some([some.next()?, some.next()?]),
         _ => None,
     });
     // The kernel cuts off what it cannot give a number.

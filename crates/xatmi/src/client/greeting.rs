@@ -21,6 +21,18 @@ pub struct ClientHello {
     pub nonce: u64,
     /// The name of its reply queue, with the slash; it is made after the welcome.
     pub queue: String,
+    /// What it has in the memory that it worked with so far, when the manager before this one ended.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub memory: Option<KnownContext>,
+}
+
+/// A context in shared memory, which it keeps if the manager works with the same memory.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct KnownContext {
+    /// Its number there.
+    pub context: u32,
+    /// The inode of the file with the requests.
+    pub exchange: u64,
 }
 
 /// What the manager answers.
@@ -34,8 +46,8 @@ pub struct Welcome {
     pub timeout_s: u32,
     /// The name of the pool, for messages.
     pub pool: String,
-    /// Where the pool has its requests in shared memory, whose descriptor comes beside the message: the
-    /// number of this context there.
+    /// Where the pool has its requests in shared memory, the number of this context there. The descriptors
+    /// of records and exchange come beside the message.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub memory: Option<u32>,
     /// Whether the manager has made the reply queue already: it does so for a client of another user.

@@ -9,6 +9,7 @@ use std::sync::Arc;
 use rustix::io::Errno;
 
 use super::Error;
+use super::greeting::KnownContext;
 use crate::clock::monotonic_ns;
 use crate::error::Code;
 use crate::memory::{Block, ClientMemory, Row, Spin, State, Ticket, owner_of};
@@ -33,6 +34,8 @@ const SPIN_OUT_MAX: usize = 8;
 pub(super) struct Mailbox {
     memory: Arc<ClientMemory>,
     pid: u32,
+    /// The number of the context in the memory.
+    context: u32,
     owner: u64,
     nonce: u64,
     blocks: Vec<usize>,
@@ -77,13 +80,62 @@ impl Mailbox {
         let (blocks, free, out) = (Vec::new(), Vec::new(), Vec::new());
         let services = Vec::new();
         let (is_unwoken, spin) = (false, Spin::default());
-        let mut mailbox =
-            Self { memory, pid, owner, nonce, blocks, free, out, services, is_unwoken, spin };
+        let mut mailbox = Self {
+            memory,
+            pid,
+            context,
+            owner,
+            nonce,
+            blocks,
+            free,
+            out,
+            services,
+            is_unwoken,
+            spin,
+        };
         if mailbox.add_block() {
             return Ok(mailbox);
         }
         let detail = "the pool has room for no further client context";
         Err(Error::new(Code::Limit, detail))
+    }
+
+    /// Whether the manager that wrote the records ended.
+    #[inline]
+    pub(super) fn is_manager_gone(&self) -> bool {
+        self.memory.records.is_manager_gone()
+    }
+
+    /// What it has, for the next manager.
+    pub(super) fn known(&self) -> KnownContext {
+        KnownContext { context: self.context, exchange: self.memory.exchange.inode() }
+    }
+
+    /// Continues with the records of another manager if they are those of the same exchange; whether so.
+    pub(super) fn follow(&mut self, memory: Arc<ClientMemory>) -> bool {
+        let is_same = memory.exchange.inode() == self.memory.exchange.inode();
+        if is_same {
+            self.memory = memory;
+        }
+        is_same
+    }
+
+    /// Gives up the call that was made first among those that are out; the length of its reply in `into`,
+    /// or of an error in its place: TPENOENT for a request that no worker took and none will serve, else
+    /// TPESVCERR.
+    pub(super) fn end_next(&mut self, into: &mut [u8]) -> Option<usize> {
+        if let Some(len) = self.take(into) {
+            return Some(len);
+        }
+        let Out { ticket, call_id, ring, at } = *self.out.first()?;
+        let len = self.give_up(call_id, into);
+        len.or_else(|| {
+            // A worker that takes it from now on sees that it was given up.
+            let ring = self.memory.exchange.ring(ring);
+            let is_waiting = ring.is_some_and(|ring| ring.is_waiting(at, ticket.request));
+            let code = if is_waiting { Code::NoEntry } else { Code::ServiceError };
+            self.failing(call_id, code, into)
+        })
     }
 
     /// Bytes of the longest message.
@@ -120,7 +172,7 @@ impl Mailbox {
         if !self.is_unwoken {
             exchange.wake_one(&self.memory.records, row.ring);
         }
-        if !self.memory.stands(row) && ring.is_waiting(at, ticket.request) {
+        if !self.memory.records.stands(row) && ring.is_waiting(at, ticket.request) {
             // Withdrawn meanwhile: whoever empties the ring may have done so before. One that was taken is
             // served or answered.
             request.give_up();
@@ -182,9 +234,14 @@ impl Mailbox {
     }
 
     /// Takes a reply, waiting for it until the monotonic clock shows `deadline_ns` (0 for as long as it
-    /// takes).
+    /// takes), or from `look_ns` on until the manager is gone.
     #[inline]
-    pub(super) fn wait(&mut self, into: &mut [u8], deadline_ns: u64) -> io::Result<Waited> {
+    pub(super) fn wait(
+        &mut self,
+        into: &mut [u8],
+        deadline_ns: u64,
+        look_ns: u64,
+    ) -> io::Result<Waited> {
         if self.out.len() <= SPIN_OUT_MAX && self.spin.is_due() {
             self.spin();
         }
@@ -200,6 +257,13 @@ impl Mailbox {
             if deadline_ns != 0 && now_ns >= deadline_ns {
                 return Ok(Waited::Late);
             }
+            let mut most_ns = now_ns + sleep_ns;
+            if self.is_manager_gone() {
+                if now_ns >= look_ns {
+                    return Ok(Waited::Abandoned);
+                }
+                most_ns = most_ns.min(look_ns);
+            }
             if let Some(home) = self.home() {
                 home.arm();
             }
@@ -209,7 +273,6 @@ impl Mailbox {
                 home.disarm();
                 return Ok(Waited::Message(len));
             }
-            let most_ns = now_ns + sleep_ns;
             let until_ns = if deadline_ns == 0 { most_ns } else { most_ns.min(deadline_ns) };
             let waited = home.sleep(until_ns);
             home.disarm();
@@ -263,12 +326,12 @@ impl Mailbox {
         let known = self.services.iter().position(|(name, _)| *name == service);
         if let Some(at) = known {
             let row = self.services[at].1;
-            if self.memory.stands(row) {
+            if self.memory.records.stands(row) {
                 return Some(row);
             }
             self.services.swap_remove(at);
         }
-        let row = self.memory.find(&service)?;
+        let row = self.memory.records.find(&service)?;
         self.services.truncate(SERVICES_KNOWN_MAX - 1);
         self.services.push((service, row));
         Some(row)

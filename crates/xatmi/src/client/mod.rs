@@ -16,6 +16,7 @@
 //! | `calls` | which calls are out |
 //! | `transport`, `mailbox` | the two ways to the workers: queues, or requests in shared memory |
 //! | `connection`, `greeting` | the first words with the manager |
+//! | `successor` | the next manager, when this one ended |
 
 mod calls;
 mod connection;
@@ -26,6 +27,7 @@ mod outcome;
 mod poll_lock;
 mod receive;
 mod send;
+mod successor;
 mod transport;
 mod typed;
 
@@ -33,12 +35,13 @@ use std::time::Duration;
 
 pub use self::calls::DESCRIPTORS_MAX;
 pub use self::flags::CallFlags;
-pub use self::greeting::{ClientHello, GREETING_LEN_BYTES_MAX, Welcome};
+pub use self::greeting::{ClientHello, GREETING_LEN_BYTES_MAX, KnownContext, Welcome};
 pub use self::outcome::{Arrived, Arriving, Descriptor, Outgoing, ReplyError, Which};
 pub use self::typed::{Answer, CallError};
 
 use self::calls::Calls;
 use self::connection::Connection;
+use self::successor::Successor;
 use self::transport::Transport;
 use crate::access::Group;
 use crate::clock::monotonic_ns;
@@ -60,8 +63,8 @@ const SHUTDOWN_NS: u64 = 1_000_000_000;
 pub struct Client {
     /// Before the connection, whose number is in its name: fields are dropped in this order.
     transport: Transport,
-    #[expect(dead_code, reason = "held open: the manager sees its end")]
     connection: Connection,
+    successor: Successor,
     address: ClientAddress,
     prefix: Prefix,
     /// Whose members may be at the other end of a conversation.
@@ -97,6 +100,8 @@ pub struct ClientCounters {
     pub foreign: u64,
     /// Messages dropped because they were none.
     pub malformed: u64,
+    /// Times that another manager was come to, after the end of the one before it.
+    pub managers_followed: u64,
 }
 
 impl Client {
@@ -111,13 +116,14 @@ impl Client {
         let connection = Connection::open(&prefix, environment.group.as_ref())?;
         let (welcome, memory) = connection.greet(&prefix)?;
         let address = connection.address();
-        let transport = Transport::open(&prefix, &connection, &welcome, memory)?;
+        let transport = Transport::open(&prefix, &connection, &welcome, memory.as_ref())?;
         let scratch = vec![0; transport.message_len_bytes()].into_boxed_slice();
         let pools = Duration::from_secs(welcome.timeout_s.into());
         Ok(Self {
             transport,
             is_guest: connection.is_guest(),
             connection,
+            successor: Successor::default(),
             address,
             prefix,
             group: environment.group.clone(),

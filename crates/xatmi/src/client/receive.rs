@@ -83,8 +83,20 @@ impl Client {
         let descriptor = wanted.map(descriptor_of);
         let mut unmatched = 0;
         loop {
-            let len =
+            let next =
                 self.next_message(deadline_ns, flags).map_err(|error| of(descriptor, error))?;
+            let Some(len) = next else {
+                self.follow_manager();
+                // With another memory all calls have ended, and what became of them is kept.
+                let kept = match wanted {
+                    Some(call_id) => (!self.calls.is_out(call_id)).then_some(call_id),
+                    None => self.calls.first_kept(),
+                };
+                match kept {
+                    Some(call_id) => return self.deliver_kept(call_id, room),
+                    None => continue,
+                }
+            };
             if let Some(call_id) = self.recognise(len) {
                 if wanted.is_none_or(|wanted| wanted == call_id) {
                     return self.deliver_incoming(call_id, len, room);
@@ -104,22 +116,30 @@ impl Client {
     pub(super) fn take_arrived(&mut self) -> Result<(), Error> {
         for _ in 0..TAKEN_AT_ONCE_MAX {
             let Some(len) = self.transport.take(&mut self.incoming).map_err(broken)? else { break };
-            if let Some(call_id) = self.recognise(len) {
-                self.keep_incoming(call_id, len);
-            }
+            self.keep_if_known(len);
         }
         Ok(())
     }
 
-    /// The length of the next message in `incoming`.
-    fn next_message(&mut self, deadline_ns: u64, flags: CallFlags) -> Result<usize, Error> {
+    /// Keeps the message in `incoming` if it answers a call that is out.
+    pub(super) fn keep_if_known(&mut self, len: usize) {
+        if let Some(call_id) = self.recognise(len) {
+            self.keep_incoming(call_id, len);
+        }
+    }
+
+    /// The length of the next message in `incoming`; none when the manager is gone and another one is to be
+    /// looked for.
+    fn next_message(&mut self, deadline_ns: u64, flags: CallFlags) -> Result<Option<usize>, Error> {
         if flags.contains(CallFlags::NO_BLOCK) {
             let taken = self.transport.take(&mut self.incoming).map_err(broken)?;
-            return taken.ok_or_else(none_yet);
+            return taken.map(Some).ok_or_else(none_yet);
         }
         loop {
-            match self.transport.wait(&mut self.incoming, deadline_ns).map_err(broken)? {
-                Waited::Message(len) => return Ok(len),
+            let look_ns = self.successor.look_ns;
+            match self.transport.wait(&mut self.incoming, deadline_ns, look_ns).map_err(broken)? {
+                Waited::Message(len) => return Ok(Some(len)),
+                Waited::Abandoned => return Ok(None),
                 Waited::Late => return Err(late()),
                 Waited::Interrupted if flags.contains(CallFlags::SIGNAL_RESTART) => {}
                 Waited::Interrupted => return Err(interrupted()),

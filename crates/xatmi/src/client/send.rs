@@ -202,6 +202,7 @@ impl Client {
     }
 
     fn order(&mut self, service: &str, flags: CallFlags) -> Result<Order, Error> {
+        self.follow_manager();
         let timeout = self.next_timeout.take().unwrap_or(self.timeout);
         let service = ServiceName::new(service).ok_or_else(|| not_offered(service))?;
         let begun_ns = monotonic_ns();
@@ -219,13 +220,28 @@ impl Client {
         })
     }
 
-    /// Brings the request into the queue of its service; holds nothing of one that failed.
+    /// Brings the request into the queue of its service; holds nothing of one that failed. A service that is
+    /// not there may be offered by a pool that came after the one which this client knows.
     fn carry_out(&mut self, order: &mut Order, request: Outgoing<'_>) -> Result<(), Error> {
+        let followed = self.counters.managers_followed;
+        match self.bring(order, request) {
+            Err(error) if error.code() == Code::NoEntry => {
+                let is_new = self.counters.managers_followed != followed
+                    || self.await_manager(Some(order.call_id), order.deadline_ns)?;
+                if is_new { self.bring(order, request) } else { Err(error) }
+            }
+            done => done,
+        }
+    }
+
+    fn bring(&mut self, order: &mut Order, request: Outgoing<'_>) -> Result<(), Error> {
         let len = self.encode_request(order, request)?;
         let sent = self.send_when_room(order, len);
         match &sent {
             Ok(()) => self.counters.sent += 1,
-            Err(_) if order.large_inode != 0 => self.outbox.withdraw(order.large_inode),
+            Err(_) if order.large_inode != 0 => {
+                self.outbox.withdraw(std::mem::take(&mut order.large_inode));
+            }
             Err(_) => {}
         }
         sent
@@ -336,6 +352,10 @@ impl Client {
     fn wait_for_ring(&mut self, order: &Order, why: &Unsent) -> Result<(), Error> {
         self.counters.waits_for_room += 1;
         let until_ns = look_again(order)?;
+        if self.transport.is_manager_gone() && self.await_manager(Some(order.call_id), 1)? {
+            // What is in `outgoing` is for the pool before: the request is written anew.
+            return Err(not_offered(order.service.as_str()));
+        }
         let Transport::Memory(mailbox) = &self.transport else { return Ok(()) };
         // Its only error is a signal.
         mailbox.wait_for_room(why, until_ns).or_else(|_| after_signal(order))

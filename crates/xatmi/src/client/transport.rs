@@ -4,13 +4,14 @@
 //! `send` and `receive`, which come here with the bytes of a message.
 
 use std::io;
-use std::os::fd::OwnedFd;
+use std::sync::Arc;
 
 use pollux_sys::mqueue::QueueSize;
 use rustix::io::Errno;
 
 use super::Welcome;
-use super::connection::Connection;
+use super::connection::{Connection, Files};
+use super::greeting::KnownContext;
 use super::mailbox::Mailbox;
 use crate::error::{Code, Error};
 use crate::memory::ClientMemory;
@@ -43,7 +44,7 @@ impl Transport {
         prefix: &Prefix,
         connection: &Connection,
         welcome: &Welcome,
-        memory: Option<OwnedFd>,
+        memory: Option<&Files>,
     ) -> Result<Self, Error> {
         let address = connection.address();
         let (Some(context), Some(memory)) = (welcome.memory, memory) else {
@@ -62,14 +63,53 @@ impl Transport {
                 message_len_bytes: welcome.message_len_bytes as usize,
             }));
         };
-        let memory = ClientMemory::shared(memory).map_err(|source| {
-            let code = match source.kind() {
-                io::ErrorKind::InvalidData => Code::System,
-                _ => Code::Os,
-            };
-            Error::caused(code, format!("the memory of the pool {prefix} can't be used"), source)
-        })?;
+        let memory = mapped(prefix, memory)?;
         Ok(Self::Memory(Mailbox::open(memory, context, address.nonce)?))
+    }
+
+    /// Continues with the same queues, or the same memory, under another manager; whether it can.
+    ///
+    /// # Errors
+    /// As [`open`](Self::open).
+    pub(super) fn follow(
+        &mut self,
+        prefix: &Prefix,
+        welcome: &Welcome,
+        memory: Option<&Files>,
+    ) -> Result<bool, Error> {
+        Ok(match (self, memory) {
+            // One that the manager made anew has to be opened.
+            (Self::Queues(_), None) => !welcome.has_made_queue,
+            (Self::Memory(mailbox), Some(memory)) => mailbox.follow(mapped(prefix, memory)?),
+            (Self::Queues(_), Some(_)) | (Self::Memory(_), None) => false,
+        })
+    }
+
+    /// What it has in shared memory, for the next manager.
+    pub(super) fn known(&self) -> Option<KnownContext> {
+        match self {
+            Self::Queues(_) => None,
+            Self::Memory(mailbox) => Some(mailbox.known()),
+        }
+    }
+
+    /// Whether the manager that this works with is gone: in shared memory the kernel says so at once, with
+    /// queues the connection is asked.
+    #[inline]
+    pub(super) fn is_manager_gone(&self) -> bool {
+        match self {
+            Self::Queues(_) => false,
+            Self::Memory(mailbox) => mailbox.is_manager_gone(),
+        }
+    }
+
+    /// Gives up the call that was made first among those that are out; the length of its reply in `into`, or
+    /// of an error that stands for one. None when none is out, and with queues.
+    pub(super) fn end_next(&mut self, into: &mut [u8]) -> Option<usize> {
+        match self {
+            Self::Queues(_) => None,
+            Self::Memory(mailbox) => mailbox.end_next(into),
+        }
     }
 
     /// Bytes of the longest message.
@@ -92,15 +132,20 @@ impl Transport {
     }
 
     /// Takes a message, waiting for it until the monotonic clock shows `deadline_ns` (0 for as long as it
-    /// takes).
+    /// takes). From `look_ns` on it is an end of the wait that the manager is gone.
     ///
     /// # Errors
     /// What the reply queue gives.
     #[inline]
-    pub(super) fn wait(&mut self, into: &mut [u8], deadline_ns: u64) -> io::Result<Waited> {
+    pub(super) fn wait(
+        &mut self,
+        into: &mut [u8],
+        deadline_ns: u64,
+        look_ns: u64,
+    ) -> io::Result<Waited> {
         match self {
             Self::Queues(queues) => queues.replies.wait(into, deadline_ns),
-            Self::Memory(mailbox) => mailbox.wait(into, deadline_ns),
+            Self::Memory(mailbox) => mailbox.wait(into, deadline_ns, look_ns),
         }
     }
 
@@ -121,6 +166,16 @@ impl Transport {
             Self::Memory(mailbox) => mailbox.give_up(call_id, into),
         }
     }
+}
+
+fn mapped(prefix: &Prefix, [records, exchange]: &Files) -> Result<Arc<ClientMemory>, Error> {
+    ClientMemory::shared(records, exchange).map_err(|source| {
+        let code = match source.kind() {
+            io::ErrorKind::InvalidData => Code::System,
+            _ => Code::Os,
+        };
+        Error::caused(code, format!("the memory of the pool {prefix} can't be used"), source)
+    })
 }
 
 fn no_reply_queue(source: io::Error) -> Error {

@@ -1,18 +1,21 @@
 //! Which services there are, which ring each has, and which workers offer it.
 //!
-//! The manager writes it; workers and clients read it, clients by a mapping that they cannot write. The
-//! ring of a service is that with the number of its row.
+//! The manager writes it; workers and clients read it, by mappings that they cannot write. The ring of a
+//! service is that with the number of its row.
 //!
 //! ```text
 //!  a row:  word 0 life: odd while the service is offered, one more with each change
 //!          word 1 length of the name     words 2 to 5 the name     words 6 on: bits of the workers
 //! ```
 
+use std::io;
+use std::os::fd::BorrowedFd;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use pollux_sys::shared::{ReadOnlyPart, SharedPart};
+use pollux_sys::futex::{self, Address};
+use pollux_sys::shared::ReadOnlyPart;
 
-use super::geometry::{Geometry, SERVICES_MAX};
+use super::geometry::{Geometry, MANAGER, SERVICES_MAX, TERM};
 use crate::queue::ServiceName;
 
 const LIFE: usize = 0;
@@ -30,13 +33,76 @@ pub(crate) trait Words {
     fn word(&self, at: usize) -> u64;
 }
 
-impl Words for ReadOnlyPart {
-    fn word(&self, at: usize) -> u64 {
-        ReadOnlyPart::word(self, at)
+/// The records of a pool, as workers and clients have them: head and directory.
+#[derive(Debug)]
+pub(crate) struct Records {
+    words: ReadOnlyPart,
+    geometry: Geometry,
+}
+
+impl Records {
+    /// Maps what a manager made.
+    ///
+    /// # Errors
+    /// EINVAL for a file that is not such memory, `InvalidData` for that of another build.
+    pub(crate) fn map(fd: BorrowedFd<'_>) -> io::Result<Self> {
+        let words = ReadOnlyPart::map_all(fd)?;
+        let geometry = Geometry::read(|at| if at < words.words() { words.word(at) } else { 0 });
+        let sound = geometry.filter(|geometry| geometry.records_words() == words.words());
+        let geometry = sound.ok_or_else(|| {
+            let what =
+                "it is of another build; stop the pool and start it with programs of one build";
+            io::Error::new(io::ErrorKind::InvalidData, what)
+        })?;
+        Ok(Self { words, geometry })
+    }
+
+    pub(crate) fn geometry(&self) -> &Geometry {
+        &self.geometry
+    }
+
+    /// The service of this name.
+    pub(crate) fn find(&self, name: &ServiceName) -> Option<Row> {
+        find(self, &self.geometry, name)
+    }
+
+    /// Whether the service is still the one that was found.
+    #[inline]
+    pub(crate) fn stands(&self, row: Row) -> bool {
+        self.word(self.geometry.row(row.ring) + LIFE) == row.life
+    }
+
+    /// Which records these are: those of a later manager have a higher number.
+    pub(crate) fn term(&self) -> u64 {
+        self.word(TERM)
+    }
+
+    /// What says which thread is the manager, or that it is gone.
+    #[inline]
+    pub(crate) fn manager(&self) -> u32 {
+        self.word(MANAGER) as u32
+    }
+
+    /// Whether the manager ended: nobody writes here any more.
+    #[inline]
+    pub(crate) fn is_manager_gone(&self) -> bool {
+        self.manager() & futex::OWNER_DIED != 0
+    }
+
+    /// Where the word of the manager is, to sleep on it.
+    pub(crate) fn manager_address(&self) -> Address<'_> {
+        self.words.address(MANAGER)
     }
 }
 
-impl Words for SharedPart {
+impl Words for Records {
+    #[inline]
+    fn word(&self, at: usize) -> u64 {
+        self.words.word(at)
+    }
+}
+
+impl Words for [AtomicU64] {
     fn word(&self, at: usize) -> u64 {
         self[at].load(Ordering::SeqCst)
     }
@@ -50,7 +116,11 @@ pub(crate) struct Row {
 }
 
 /// The service of this name.
-pub(crate) fn find(words: &impl Words, geometry: &Geometry, name: &ServiceName) -> Option<Row> {
+pub(crate) fn find(
+    words: &(impl Words + ?Sized),
+    geometry: &Geometry,
+    name: &ServiceName,
+) -> Option<Row> {
     let (len, packed) = packed(name);
     (0..SERVICES_MAX).find_map(|ring| {
         let row = geometry.row(ring);
@@ -63,25 +133,24 @@ pub(crate) fn find(words: &impl Words, geometry: &Geometry, name: &ServiceName) 
     })
 }
 
-/// Whether it is still the one that was found.
-#[inline]
-pub(crate) fn stands(words: &impl Words, geometry: &Geometry, row: Row) -> bool {
-    words.word(geometry.row(row.ring) + LIFE) == row.life
-}
-
 /// The bits of 64 workers: set for those that offer the service.
 #[inline]
-pub(crate) fn offers(words: &impl Words, geometry: &Geometry, ring: usize, at: usize) -> u64 {
+pub(crate) fn offers(
+    words: &(impl Words + ?Sized),
+    geometry: &Geometry,
+    ring: usize,
+    at: usize,
+) -> u64 {
     words.word(geometry.row(ring) + ROW_HEAD_WORDS + at)
 }
 
 /// The names of all services.
-pub(crate) fn all(words: &SharedPart, geometry: &Geometry) -> Vec<(usize, ServiceName)> {
+pub(crate) fn all(words: &[AtomicU64], geometry: &Geometry) -> Vec<(usize, ServiceName)> {
     (0..SERVICES_MAX).filter_map(|ring| Some((ring, name(words, geometry, ring)?))).collect()
 }
 
 /// Offers a service in a free row, with no worker yet. Called by the manager.
-pub(crate) fn offer(words: &SharedPart, geometry: &Geometry, ring: usize, name: &ServiceName) {
+pub(crate) fn offer(words: &[AtomicU64], geometry: &Geometry, ring: usize, name: &ServiceName) {
     let row = geometry.row(ring);
     let (len, packed) = packed(name);
     words[row + NAME_LEN].store(len, Ordering::Relaxed);
@@ -95,12 +164,18 @@ pub(crate) fn offer(words: &SharedPart, geometry: &Geometry, ring: usize, name: 
 }
 
 /// Offers the service no longer. Called by the manager.
-pub(crate) fn withdraw(words: &SharedPart, geometry: &Geometry, ring: usize) {
+pub(crate) fn withdraw(words: &[AtomicU64], geometry: &Geometry, ring: usize) {
     live(&words[geometry.row(ring) + LIFE], false);
 }
 
 /// Whether `worker` offers the service. Called by the manager.
-pub(crate) fn set(words: &SharedPart, geometry: &Geometry, ring: usize, worker: usize, does: bool) {
+pub(crate) fn set(
+    words: &[AtomicU64],
+    geometry: &Geometry,
+    ring: usize,
+    worker: usize,
+    does: bool,
+) {
     let word = &words[geometry.row(ring) + ROW_HEAD_WORDS + worker / 64];
     let bit = 1 << (worker % 64);
     match does {
@@ -109,7 +184,7 @@ pub(crate) fn set(words: &SharedPart, geometry: &Geometry, ring: usize, worker: 
     };
 }
 
-fn name(words: &SharedPart, geometry: &Geometry, ring: usize) -> Option<ServiceName> {
+fn name(words: &[AtomicU64], geometry: &Geometry, ring: usize) -> Option<ServiceName> {
     let row = geometry.row(ring);
     if !is_offered(words.word(row + LIFE)) {
         return None;

@@ -24,6 +24,8 @@ const ASLEEP: u64 = 1;
 pub(crate) struct Exchange {
     words: SharedPart,
     geometry: Geometry,
+    /// Which file it is; as long as it is mapped, no other one has the number.
+    inode: u64,
 }
 
 /// Requests that belong to one context. Copies are handles on the same words.
@@ -38,8 +40,12 @@ pub(crate) struct Block<'a> {
 
 impl Exchange {
     pub(super) fn map(fd: BorrowedFd<'_>, geometry: Geometry) -> io::Result<Self> {
-        let (from, len) = (geometry.records_words(), geometry.exchange_words());
-        Ok(Self { words: SharedPart::map(fd, from, len)?, geometry })
+        let words = SharedPart::map(fd, 0, geometry.exchange_words())?;
+        Ok(Self { words, geometry, inode: rustix::fs::fstat(fd)?.st_ino })
+    }
+
+    pub(crate) fn inode(&self) -> u64 {
+        self.inode
     }
 
     pub(crate) fn geometry(&self) -> &Geometry {
@@ -96,7 +102,7 @@ impl Exchange {
 
     /// Wakes the lowest idle worker that offers the service of `ring`; whether there was one.
     #[inline]
-    pub(crate) fn wake_one(&self, records: &impl Words, ring: usize) -> bool {
+    pub(crate) fn wake_one(&self, records: &(impl Words + ?Sized), ring: usize) -> bool {
         let offers = |at| directory::offers(records, &self.geometry, ring, at);
         let found = self.idle().claim_lowest(offers);
         // The mask is of the manager's, and of a worker's words there are as many as there are bits.
@@ -108,7 +114,7 @@ impl Exchange {
 
     /// Whether a worker that offers the service of `ring` looks into it at the moment.
     #[inline]
-    pub(crate) fn is_looked_into(&self, records: &impl Words, ring: usize) -> bool {
+    pub(crate) fn is_looked_into(&self, records: &(impl Words + ?Sized), ring: usize) -> bool {
         self.idle().is_any_spinning(|at| directory::offers(records, &self.geometry, ring, at))
     }
 

@@ -1,11 +1,13 @@
-//! Where in the memory of a pool everything is.
+//! Where in the three files of a pool's memory everything is.
 //!
-//! The manager that makes the memory chooses the numbers and writes them to its head; everybody else
-//! reads them there, so a manager that takes over works with what it finds. Pure arithmetic.
+//! The manager that makes the memory chooses the numbers and writes them to the head of the records;
+//! workers and clients read them there, so a manager that takes over works with what it finds. Pure
+//! arithmetic.
 //!
 //! ```text
-//!  records    head, a row for each service, a claim for each worker       (clients read)
-//!  exchange   idle bits, spinning bits, wake flags of workers, owners and      (all write)
+//!  records    head, a row for each service                            (the manager writes)
+//!  claims     a claim for each worker                  (workers write, clients do not have it)
+//!  exchange   idle bits, spinning bits, wake flags of workers, owners and          (all write)
 //!             wake flags of blocks, rings, requests with their messages:
 //!             BLOCK_REQUESTS belong to one block
 //! ```
@@ -13,7 +15,7 @@
 //! Only pages that somebody used take memory, so owners stand beside each other and are looked at without
 //! touching requests.
 
-use pollux_sys::shared::{PAGE_WORDS, WORDS_MAX};
+use pollux_sys::shared::WORDS_MAX;
 
 use super::claim::CLAIM_WORDS;
 use super::directory::ROW_HEAD_WORDS;
@@ -33,14 +35,17 @@ const BLOCKS_MAX: usize = 8_192;
 const MESSAGE_LEN_BYTES_MAX: usize = 8_192;
 
 /// What the words mean. To be raised with every change of that.
-const LAYOUT: u64 = 2;
+const LAYOUT: u64 = 3;
 /// The first word: a name of ours, and the layout.
 const STAMP: u64 = 0x504f_4c58_4d45_4d00 | LAYOUT;
-/// Words of the head: stamp, workers, words of a message, blocks, contexts so far, the manager's life.
+/// Words of the head: stamp, workers, words of a message, blocks, contexts so far, the manager's life,
+/// which records these are.
 const HEAD_WORDS: usize = 8;
 pub(crate) const CONTEXTS: usize = 4;
 /// Its thread while a manager runs, marked by the kernel when that ends (`pollux_sys::futex::Owned`).
 pub(crate) const MANAGER: usize = 5;
+/// How many managers have made records for this exchange before this one.
+pub(crate) const TERM: usize = 6;
 
 /// The numbers that all places follow from.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -57,7 +62,7 @@ impl Geometry {
         let workers = workers.clamp(1, WORKERS_MAX).next_multiple_of(64);
         let one = Self { workers, message_words: len_bytes.div_ceil(8), blocks: 0 };
         let block_words = 1 + FLAG_WORDS + BLOCK_REQUESTS * one.request_words();
-        let room = (WORDS_MAX - one.words() - FLAG_WORDS) / block_words;
+        let room = (WORDS_MAX - one.exchange_words() - FLAG_WORDS) / block_words;
         Self { blocks: room.min(BLOCKS_MAX), ..one }
     }
 
@@ -99,13 +104,12 @@ impl Geometry {
         self.message_words * 8
     }
 
-    /// Words of the whole file.
-    pub(crate) fn words(&self) -> usize {
-        self.records_words() + self.exchange_words()
+    pub(crate) fn records_words(&self) -> usize {
+        self.row(SERVICES_MAX)
     }
 
-    pub(crate) fn records_words(&self) -> usize {
-        (self.claims() + self.workers * CLAIM_WORDS).next_multiple_of(PAGE_WORDS)
+    pub(crate) fn claims_words(&self) -> usize {
+        self.workers * CLAIM_WORDS
     }
 
     pub(crate) fn exchange_words(&self) -> usize {
@@ -117,14 +121,6 @@ impl Geometry {
     #[inline]
     pub(crate) fn row(&self, ring: usize) -> usize {
         HEAD_WORDS + ring * (ROW_HEAD_WORDS + self.worker_words())
-    }
-
-    pub(crate) fn claim(&self, worker: usize) -> usize {
-        self.claims() + worker * CLAIM_WORDS
-    }
-
-    fn claims(&self) -> usize {
-        self.row(SERVICES_MAX).next_multiple_of(CLAIM_WORDS)
     }
 
     // Places in the exchange, which begins with the idle bits.
@@ -178,8 +174,8 @@ mod tests {
     fn everything_has_its_place_and_what_the_head_says_is_looked_at() {
         for (workers, len_bytes) in [(1, 256), (506, 4096), (10_256, 8192), (100_000, 16 << 20)] {
             let geometry = Geometry::new(workers, len_bytes);
-            assert!(geometry.words() <= WORDS_MAX && geometry.blocks() >= 1_024, "{geometry:?}");
-            assert!(geometry.claim(geometry.workers()) <= geometry.records_words());
+            assert!(geometry.records_words() <= WORDS_MAX && geometry.blocks() >= 1_024);
+            assert!(geometry.exchange_words() <= WORDS_MAX, "{geometry:?}");
             assert!(geometry.request(geometry.requests()) <= geometry.exchange_words());
             assert_eq!(Geometry::read(|at| geometry.head()[at]), Some(geometry));
             for (at, wrong) in [(0, 0), (1, 63), (1, u64::MAX), (2, 0), (2, 9_999), (3, 0)] {

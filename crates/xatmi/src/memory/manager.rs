@@ -4,22 +4,42 @@
 //! and grabs before it answers, so that a number is never in a ring and free at once.
 
 use std::collections::HashSet;
+use std::ffi::CString;
+use std::io;
 use std::ops::AddAssign;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use pollux_sys::futex;
+use pollux_sys::futex::{self, Owned};
 use pollux_sys::mqueue::QueueSize;
+use pollux_sys::shared::{PublishedWords, SharedWords};
 use rustix::fs::{SeekFrom, seek};
 
-use super::geometry::SERVICES_MAX;
-use super::{Delivery, Memory, RING_LEN, Ticket, directory, idle};
+use super::geometry::{CONTEXTS, Geometry, MANAGER, SERVICES_MAX, TERM};
+use super::{
+    Claim, Delivery, Exchange, Files, RING_LEN, Records, Row, Ticket, Words, claim_in, claims_of,
+    directory, idle, names,
+};
 use crate::error::Code;
-use crate::queue::ServiceName;
+use crate::queue::{Prefix, ServiceName};
 
 /// In place of a worker's number.
-const MANAGER: u32 = u32::MAX;
+const NO_WORKER: u32 = u32::MAX;
+/// Numbers of contexts that a manager leaves out when it takes over: those that one gave whose records
+/// nobody has any more.
+const CONTEXTS_SKIPPED: u64 = 1 << 16;
 /// Looks at a ring before it counts as broken: others move its ends meanwhile.
 const LOOKS: usize = 3;
+
+/// The whole memory, as its manager has it: it alone writes the records.
+#[derive(Debug)]
+pub(crate) struct Memory {
+    pub(super) records: PublishedWords,
+    claims: SharedWords,
+    pub(super) exchange: Exchange,
+    exchange_fd: OwnedFd,
+}
 
 /// What became of callers that were answered for somebody else.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -40,6 +60,88 @@ pub(crate) struct Look {
 }
 
 impl Memory {
+    /// New memory for a pool.
+    ///
+    /// # Errors
+    /// EMFILE, ENFILE, ENOMEM.
+    pub(crate) fn create(
+        prefix: &Prefix,
+        workers: usize,
+        message_len_bytes: u32,
+    ) -> io::Result<Self> {
+        let geometry = Geometry::new(workers, message_len_bytes);
+        let [_, claims, exchange] = names(prefix);
+        let shared = |name, words| SharedWords::create_named(&CString::new(name)?, words);
+        let claims = shared(claims, geometry.claims_words())?;
+        let exchange = shared(exchange, geometry.exchange_words())?;
+        let records = published(prefix, &geometry)?;
+        for (at, number) in geometry.head().into_iter().enumerate() {
+            records[at].store(number, Ordering::Relaxed);
+        }
+        let exchange_fd = exchange.as_fd().try_clone_to_owned()?;
+        let exchange = Exchange::map(exchange_fd.as_fd(), geometry)?;
+        Ok(Self { records, claims, exchange, exchange_fd })
+    }
+
+    /// The memory of an earlier manager, with new records that are a copy of its own.
+    ///
+    /// # Errors
+    /// As [`create`](Self::create); EINVAL for files that do not belong together.
+    pub(crate) fn take_over(
+        prefix: &Prefix,
+        old: &Records,
+        claims: OwnedFd,
+        exchange_fd: OwnedFd,
+    ) -> io::Result<Self> {
+        let geometry = *old.geometry();
+        let claims = claims_of(claims, &geometry)?;
+        let exchange = Exchange::map(exchange_fd.as_fd(), geometry)?;
+        let records = published(prefix, &geometry)?;
+        let written = (0..geometry.records_words()).map(|at| (at, old.word(at)));
+        for (at, word) in written.filter(|(at, word)| *word != 0 && *at != MANAGER) {
+            records[at].store(word, Ordering::Relaxed);
+        }
+        records[CONTEXTS].fetch_add(CONTEXTS_SKIPPED, Ordering::Relaxed);
+        records[TERM].fetch_add(1, Ordering::Relaxed);
+        Ok(Self { records, claims, exchange, exchange_fd })
+    }
+
+    /// The descriptors of its files.
+    pub(crate) fn files(&self) -> Files<BorrowedFd<'_>> {
+        [self.records.as_fd(), self.claims.as_fd(), self.exchange_fd.as_fd()]
+    }
+
+    pub(crate) fn exchange(&self) -> &Exchange {
+        &self.exchange
+    }
+
+    /// The record of worker `worker`, none beyond the last.
+    pub(crate) fn claim(&self, worker: usize) -> Option<Claim<'_>> {
+        claim_in(&self.claims, worker)
+    }
+
+    /// The service of this name.
+    pub(crate) fn find(&self, name: &ServiceName) -> Option<Row> {
+        directory::find(&*self.records, self.geometry(), name)
+    }
+
+    /// Makes this thread the manager, whose end the kernel tells workers and clients.
+    ///
+    /// # Errors
+    /// As [`Owned::take`].
+    pub(crate) fn lead(&self) -> io::Result<Owned> {
+        Owned::take(Arc::clone(self.records.part()), MANAGER)
+    }
+
+    /// A number for a context, which is never used again.
+    pub(crate) fn next_context(&self) -> u32 {
+        self.records[CONTEXTS].fetch_add(1, Ordering::SeqCst) as u32
+    }
+
+    fn geometry(&self) -> &Geometry {
+        self.exchange.geometry()
+    }
+
     /// Offers a service; its ring. None when there are as many as there can be. `is_resting` tells which
     /// rings were withdrawn a moment ago.
     pub(crate) fn offer(
@@ -78,21 +180,14 @@ impl Memory {
         self.drain(ring)
     }
 
-    /// Offers nothing any longer: another pool took the place of this one.
-    pub(crate) fn withdraw_all(&self) {
-        for (ring, _) in self.services() {
-            self.withdraw(ring);
-        }
-    }
-
     /// Takes what stands in the ring of a service that was withdrawn; its callers get TPENOENT.
     pub(crate) fn drain(&self, ring: usize) -> Answers {
         let mut answers = Answers::default();
         let Some(its) = self.exchange.ring(ring) else { return answers };
         while let Ok(Some((at, number))) = its.first() {
-            if its.grab(at, number, MANAGER) {
+            if its.grab(at, number, NO_WORKER) {
                 answers.add(self.answer_number(number, Code::NoEntry));
-                its.free(at, MANAGER);
+                its.free(at, NO_WORKER);
             }
         }
         self.exchange.tell_room(&its);
@@ -106,7 +201,7 @@ impl Memory {
         self.exchange.idle().disarm(worker);
         self.exchange.idle().stop_spinning(worker);
         self.exchange.wake_flag(worker).store(0, Ordering::SeqCst);
-        self.claim(worker)?.give_to(MANAGER);
+        self.claim(worker)?.give_to(NO_WORKER);
         Some(worker)
     }
 
@@ -198,7 +293,7 @@ impl Memory {
         let mut woken = 0;
         for (ring, _) in self.services() {
             let waiting = self.exchange.ring(ring).map_or(0, |ring| ring.waiting());
-            let wake = |_: &usize| self.exchange.wake_one(&self.records, ring);
+            let wake = |_: &usize| self.exchange.wake_one(&*self.records, ring);
             woken += (0..waiting).take_while(wake).count() as u64;
         }
         for worker in (0..self.geometry().workers()).filter(|worker| self.may_be_lost(*worker)) {
@@ -261,7 +356,7 @@ impl Memory {
             if is_under_way && seen.insert(number) {
                 // What it had fits in an empty ring.
                 let _ = its.push(number);
-                self.exchange.wake_one(&self.records, ring);
+                self.exchange.wake_one(&*self.records, ring);
             }
         }
         self.exchange.tell_room(&its);
@@ -289,14 +384,14 @@ impl Memory {
     /// The numbers of all requests in pages that somebody wrote: a look at any other would give it memory.
     /// Their clients may be gone, and their blocks nobody's.
     fn requests_used(&self) -> Vec<u32> {
-        let (geometry, first) = (self.geometry(), self.geometry().records_words());
-        let place = |number: usize| ((first + geometry.request(number)) * size_of::<u64>()) as u64;
+        let geometry = self.geometry();
+        let place = |number: usize| (geometry.request(number) * size_of::<u64>()) as u64;
         let mut used = Vec::new();
         let mut number = 0;
         while number < geometry.requests()
             // ENXIO behind the last page.
-            && let Ok(data) = seek(&self.fd, SeekFrom::Data(place(number)))
-            && let Ok(hole) = seek(&self.fd, SeekFrom::Hole(data))
+            && let Ok(data) = seek(&self.exchange_fd, SeekFrom::Data(place(number)))
+            && let Ok(hole) = seek(&self.exchange_fd, SeekFrom::Hole(data))
         {
             let numbers = number..geometry.requests();
             let in_data = numbers.skip_while(|at| place(*at) < data);
@@ -330,6 +425,11 @@ impl Memory {
         }
         delivery
     }
+}
+
+fn published(prefix: &Prefix, geometry: &Geometry) -> io::Result<PublishedWords> {
+    let [name, ..] = names(prefix);
+    PublishedWords::create_named(&CString::new(name)?, geometry.records_words())
 }
 
 impl AddAssign for Answers {
@@ -423,7 +523,7 @@ mod tests {
     fn requests_that_nobody_used_are_not_looked_at() {
         let prefix = Prefix::new("/unused").expect("a prefix");
         let memory = Memory::create(&prefix, 64, 8192).expect("memory");
-        let pages = || rustix::fs::fstat(&memory.fd).expect("it is open").st_blocks;
+        let pages = || rustix::fs::fstat(&memory.exchange_fd).expect("it is open").st_blocks;
         for number in [0, 5, 1_000] {
             let request = memory.exchange.request(number).expect("it is there");
             let ticket = request.open(0).expect("it is free");
@@ -432,8 +532,6 @@ mod tests {
         let before = pages();
         let numbers: HashSet<u32> = memory.orphans().iter().map(|ticket| ticket.request).collect();
         assert_eq!(numbers, HashSet::from([0, 5, 1_000]));
-        // The directory and the claims were looked at, which are all used.
-        let few = (memory.geometry().records_words() * 8 / 512) as i64;
-        assert!(pages() - before <= few, "{before} blocks of 512 bytes, then {}", pages());
+        assert_eq!(pages(), before, "no page more, in blocks of 512 bytes");
     }
 }

@@ -1,8 +1,18 @@
 //! Requests in shared memory: the transport of a pool beside its queues.
 //!
-//! The manager makes one memfd and hands it to workers and clients. Clients map its first part, the
-//! records, so that they cannot write it; the rest, the exchange, is everybody's. What stands there is a
-//! number or a claim of somebody else, so every index is looked at before it is used.
+//! The memory is three files, memfds whose sizes are sealed. What stands where others write is a number or
+//! a claim of theirs, so every index is looked at before it is used.
+//!
+//! | file | the manager | workers | clients |
+//! |---|---|---|---|
+//! | records: sizes, directory of services | writes | read | read |
+//! | claims: what each worker takes and holds | writes | write | do not have it |
+//! | exchange: rings, requests, wake flags | writes | write | write |
+//!
+//! The seals of the records let nobody map them for writing but the manager that made them, whatever he
+//! does with the descriptor. So each manager makes its own, a copy of those of the one before it, and the
+//! kernel's mark in the old ones says that they are not kept any more: workers get the new ones when they
+//! are adopted, clients when they come to the new manager (`client/successor`).
 //!
 //! ```text
 //!  client    opens a request, writes its message, asks ──▶ pushes its number onto the ring of the service
@@ -37,20 +47,18 @@ mod request;
 mod ring;
 mod spin;
 
-use std::ffi::CString;
 use std::io;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::sync::atomic::{self, AtomicU64};
+use std::os::fd::{AsFd, OwnedFd};
+use std::sync::atomic;
 use std::sync::{Arc, Mutex, TryLockError, Weak};
 
-use pollux_sys::futex::Owned;
-use pollux_sys::shared::{ReadOnlyPart, SharedPart, SharedWords};
+use pollux_sys::shared::SharedWords;
 
 pub(crate) use claim::{Claim, Ticket};
-pub(crate) use directory::{Row, Words};
+pub(crate) use directory::{Records, Row, Words};
 pub(crate) use exchange::{Block, Exchange, owner_of};
-use geometry::{CONTEXTS, Geometry, MANAGER};
-pub(crate) use manager::Answers;
+use geometry::Geometry;
+pub(crate) use manager::{Answers, Memory};
 pub(crate) use request::{Delivery, State};
 pub(crate) use spin::Spin;
 
@@ -62,122 +70,86 @@ const RING_LEN: usize = 1_024;
 /// How often a thread tries to look at what is mapped; another one that looks is through long before.
 const MAPPED_TRIES: u32 = 1_000;
 
-/// The whole memory, as manager and workers have it.
+/// Descriptors of the three files, in this order: records, claims, exchange.
+pub(crate) type Files<F> = [F; 3];
+
+/// The memory as a worker has it.
 #[derive(Debug)]
-pub(crate) struct Memory {
-    fd: OwnedFd,
-    records: SharedPart,
-    exchange: Exchange,
+pub(crate) struct WorkerMemory {
+    records: Records,
+    claims: SharedWords,
+    exchange: Arc<Exchange>,
+    /// Records and exchange, by which a manager that begins finds the memory.
+    kept: [OwnedFd; 2],
 }
 
-/// The memory as clients have it.
+/// The memory as clients have it. No descriptor of it is left: contexts do not count against their limit.
 #[derive(Debug)]
 pub(crate) struct ClientMemory {
-    /// By which a manager that begins finds this memory, when nobody else has it any more.
-    #[expect(dead_code, reason = "held open")]
-    fd: OwnedFd,
-    pub(crate) records: ReadOnlyPart,
-    pub(crate) exchange: Exchange,
+    pub(crate) records: Records,
+    pub(crate) exchange: Arc<Exchange>,
 }
 
-impl Memory {
-    /// New memory for a pool.
-    ///
-    /// # Errors
-    /// EMFILE, ENFILE, ENOMEM.
-    pub(crate) fn create(
-        prefix: &Prefix,
-        workers: usize,
-        message_len_bytes: u32,
-    ) -> io::Result<Self> {
-        let geometry = Geometry::new(workers, message_len_bytes);
-        let name = CString::new(name(prefix))?;
-        let words = SharedWords::create_named(&name, geometry.words())?;
-        for (at, number) in geometry.head().into_iter().enumerate() {
-            words[at].store(number, atomic::Ordering::Relaxed);
-        }
-        Self::from_fd(words.as_fd().try_clone_to_owned()?)
-    }
-
-    /// Maps memory that somebody else made.
+impl WorkerMemory {
+    /// Maps what the manager left to this process.
     ///
     /// # Errors
     /// EINVAL for a file that is not such memory, `InvalidData` for that of another build.
-    pub(crate) fn from_fd(fd: OwnedFd) -> io::Result<Self> {
-        let geometry = geometry_of(fd.as_fd())?;
-        let records = SharedPart::map(fd.as_fd(), 0, geometry.records_words())?;
-        let exchange = Exchange::map(fd.as_fd(), geometry)?;
-        Ok(Self { fd, records, exchange })
+    pub(crate) fn from_files(
+        [records_fd, claims, exchange_fd]: Files<OwnedFd>,
+    ) -> io::Result<Self> {
+        let records = Records::map(records_fd.as_fd())?;
+        let claims = claims_of(claims, records.geometry())?;
+        let exchange = Arc::new(Exchange::map(exchange_fd.as_fd(), *records.geometry())?);
+        Ok(Self { records, claims, exchange, kept: [records_fd, exchange_fd] })
     }
 
-    pub(crate) fn exchange(&self) -> &Exchange {
+    /// Continues with the records of another manager.
+    ///
+    /// # Errors
+    /// As [`from_files`](Self::from_files); EINVAL for those of another pool.
+    pub(crate) fn follow(&mut self, records_fd: OwnedFd) -> io::Result<()> {
+        let records = Records::map(records_fd.as_fd())?;
+        if records.geometry() != self.records.geometry() {
+            return Err(io::ErrorKind::InvalidInput.into());
+        }
+        self.records = records;
+        self.kept[0] = records_fd;
+        Ok(())
+    }
+
+    pub(crate) fn exchange(&self) -> &Arc<Exchange> {
         &self.exchange
     }
 
-    pub(crate) fn records(&self) -> &SharedPart {
+    pub(crate) fn records(&self) -> &Records {
         &self.records
     }
 
     /// The record of worker `worker`, none beyond the last.
     pub(crate) fn claim(&self, worker: usize) -> Option<Claim<'_>> {
-        if worker >= self.geometry().workers() {
-            return None;
-        }
-        self.records[self.geometry().claim(worker)..].first_chunk().map(Claim::over)
-    }
-
-    /// The service of this name.
-    pub(crate) fn find(&self, name: &crate::queue::ServiceName) -> Option<Row> {
-        directory::find(&self.records, self.geometry(), name)
-    }
-
-    /// Makes this thread the manager, whose end the kernel tells the workers.
-    ///
-    /// # Errors
-    /// As [`Owned::take`].
-    pub(crate) fn lead(&self) -> io::Result<Owned> {
-        Owned::take(self.fd.as_fd(), MANAGER)
-    }
-
-    /// The word that says which thread is the manager, or that it is gone.
-    #[inline]
-    pub(crate) fn manager(&self) -> &AtomicU64 {
-        &self.records[MANAGER]
+        claim_in(&self.claims, worker)
     }
 
     /// Whether another worker than this one takes requests from a ring.
     pub(crate) fn is_offered_beside(&self, ring: usize, worker: usize) -> bool {
-        (0..self.geometry().worker_words()).any(|at| {
+        let geometry = self.records.geometry();
+        (0..geometry.worker_words()).any(|at| {
             let own = if at == worker / 64 { 1 << (worker % 64) } else { 0 };
-            directory::offers(&self.records, self.geometry(), ring, at) & !own != 0
+            directory::offers(&self.records, geometry, ring, at) & !own != 0
         })
-    }
-
-    fn geometry(&self) -> &Geometry {
-        self.exchange.geometry()
-    }
-
-    /// A number for a context, which is never used again. Called by the manager.
-    pub(crate) fn next_context(&self) -> u32 {
-        self.records[CONTEXTS].fetch_add(1, atomic::Ordering::SeqCst) as u32
-    }
-}
-
-impl AsFd for Memory {
-    fn as_fd(&self) -> BorrowedFd<'_> {
-        self.fd.as_fd()
     }
 }
 
 impl ClientMemory {
-    /// The memory of a pool, mapped once for all contexts of this process: each has a descriptor less,
-    /// and threads share what the CPU knows of the mapping.
+    /// The memory of a pool, mapped once for all contexts of this process: threads share what the CPU
+    /// knows of the mapping. `records` and `exchange` are their descriptors.
     ///
     /// # Errors
-    /// As [`Memory::from_fd`].
-    pub(crate) fn shared(fd: OwnedFd) -> io::Result<Arc<Self>> {
+    /// As [`WorkerMemory::from_files`].
+    pub(crate) fn shared(records: &OwnedFd, exchange: &OwnedFd) -> io::Result<Arc<Self>> {
         static MAPPED: Mutex<Vec<(u64, Weak<ClientMemory>)>> = Mutex::new(Vec::new());
-        let inode = rustix::fs::fstat(&fd)?.st_ino;
+        let inode = rustix::fs::fstat(records)?.st_ino;
         for _ in 0..MAPPED_TRIES {
             let mut mapped = match MAPPED.try_lock() {
                 Ok(mapped) => mapped,
@@ -187,40 +159,35 @@ impl ClientMemory {
                     continue;
                 }
             };
-            // One that is alive holds the file open, so its inode is nobody else's.
+            // A file that is mapped is there, so its inode is no other file's.
             mapped.retain(|(_, known)| known.strong_count() > 0);
-            let known = mapped.iter().find(|(its, _)| *its == inode);
-            if let Some(known) = known.and_then(|(_, known)| known.upgrade()) {
+            let alive = || mapped.iter().filter_map(|(its, known)| Some((*its, known.upgrade()?)));
+            if let Some((_, known)) = alive().find(|(its, _)| *its == inode) {
                 return Ok(known);
             }
-            let new = Arc::new(Self::from_fd(fd)?);
+            // The records of another manager lead to the same exchange.
+            let its = rustix::fs::fstat(exchange)?.st_ino;
+            let known = alive().map(|(_, known)| Arc::clone(&known.exchange));
+            let known = known.into_iter().find(|known| known.inode() == its);
+            let new = Arc::new(Self::map(records, exchange, known)?);
             mapped.push((inode, Arc::downgrade(&new)));
             return Ok(new);
         }
         // Locked for good by a thread that was there before fork(2): a child maps for itself.
-        Self::from_fd(fd).map(Arc::new)
+        Self::map(records, exchange, None).map(Arc::new)
     }
 
-    /// Maps the memory of a pool.
-    ///
-    /// # Errors
-    /// As [`Memory::from_fd`].
-    fn from_fd(fd: OwnedFd) -> io::Result<Self> {
-        let geometry = geometry_of(fd.as_fd())?;
-        let records = ReadOnlyPart::map(fd.as_fd(), 0, geometry.records_words())?;
-        let exchange = Exchange::map(fd.as_fd(), geometry)?;
-        Ok(Self { fd, records, exchange })
-    }
-
-    /// The service of this name.
-    pub(crate) fn find(&self, name: &crate::queue::ServiceName) -> Option<Row> {
-        directory::find(&self.records, self.exchange.geometry(), name)
-    }
-
-    /// Whether the service is still the one that was found.
-    #[inline]
-    pub(crate) fn stands(&self, row: Row) -> bool {
-        directory::stands(&self.records, self.exchange.geometry(), row)
+    fn map(
+        records: &OwnedFd,
+        exchange: &OwnedFd,
+        known: Option<Arc<Exchange>>,
+    ) -> io::Result<Self> {
+        let records = Records::map(records.as_fd())?;
+        let exchange = match known {
+            Some(known) => known,
+            None => Arc::new(Exchange::map(exchange.as_fd(), *records.geometry())?),
+        };
+        Ok(Self { records, exchange })
     }
 }
 
@@ -230,15 +197,20 @@ pub(crate) fn limits(workers: usize, message_len_bytes: u32) -> (usize, usize) {
     (geometry::SERVICES_MAX, Geometry::new(workers, message_len_bytes).blocks())
 }
 
-/// What the memory of a pool is called in `/proc/PID/fd`.
-pub(crate) fn name(prefix: &Prefix) -> String {
-    format!("pollux-pool:{prefix}")
+/// What the three files are called in `/proc/PID/fd`.
+pub(crate) fn names(prefix: &Prefix) -> Files<String> {
+    ["records", "claims", "exchange"].map(|which| format!("pollux-pool-{which}:{prefix}"))
 }
 
-fn geometry_of(fd: BorrowedFd<'_>) -> io::Result<Geometry> {
-    let head = ReadOnlyPart::map(fd, 0, 8)?;
-    Geometry::read(|at| head.word(at)).ok_or_else(|| {
-        let what = "it is of another build; stop the pool and start it with programs of one build";
-        io::Error::new(io::ErrorKind::InvalidData, what)
-    })
+fn claims_of(fd: OwnedFd, geometry: &Geometry) -> io::Result<SharedWords> {
+    let claims = SharedWords::from_fd(fd)?;
+    match claims.len() == geometry.claims_words() {
+        true => Ok(claims),
+        false => Err(io::ErrorKind::InvalidInput.into()),
+    }
+}
+
+fn claim_in(claims: &[atomic::AtomicU64], worker: usize) -> Option<Claim<'_>> {
+    let from = worker.checked_mul(claim::CLAIM_WORDS)?;
+    claims.get(from..)?.first_chunk().map(Claim::over)
 }

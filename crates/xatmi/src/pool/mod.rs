@@ -249,16 +249,10 @@ impl Pool {
         let endpoint = options.metrics.as_ref().map(Endpoint::start).transpose();
         let endpoint = endpoint.map_err(PoolError::Metrics)?;
         let sizes = Sizes::new(&options.environment);
-        let left = previous::memory(&prefix);
         let memory = match options.transport(&config) {
-            Transport::Queues => {
-                // Clients that have it are told that nobody serves there any more.
-                if let Some(left) = &left {
-                    left.withdraw_all();
-                }
-                None
-            }
-            Transport::Memory => Some(match left {
+            // Clients that have one come here when they see that its manager is gone.
+            Transport::Queues => None,
+            Transport::Memory => Some(match previous::memory(&prefix) {
                 Some(left) => left,
                 None => Memory::create(&prefix, slots_max, sizes.service.message_len_bytes)
                     .map_err(system("the memory of the requests"))?,

@@ -5,11 +5,12 @@
 //! say in `/proc` whose they are.
 
 use std::fs;
+use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::fs::MetadataExt;
 use std::path::PathBuf;
 
 use super::spawn::{PREFIX_VARIABLE, PROGRAM_VARIABLE};
-use crate::memory::Memory;
+use crate::memory::{Memory, Records};
 use crate::queue::{Prefix, QueueName};
 use crate::worker::LINK_VARIABLE;
 
@@ -45,22 +46,34 @@ pub(super) fn queues(prefix: &Prefix) -> Vec<QueueName> {
     names.filter_map(|name| QueueName::parse(prefix, &name)).collect()
 }
 
-/// The memory of this pool, by a descriptor of a process that still has it: a worker or a client.
+/// The memory of this pool, by descriptors of a worker that still has it. Where no worker is left a new one
+/// is made, and clients come to it by themselves.
 pub(super) fn memory(prefix: &Prefix) -> Option<Memory> {
-    let own = std::process::id();
-    let link = PathBuf::from(format!("/memfd:{} (deleted)", crate::memory::name(prefix)));
-    let entries = fs::read_dir("/proc").into_iter().flatten().flatten();
-    let pids = entries.filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok());
-    let files = pids
-        .filter(|pid| *pid != own && is_beside_us(*pid))
-        .flat_map(|pid| fs::read_dir(format!("/proc/{pid}/fd")).into_iter().flatten().flatten());
-    let mut its =
-        files.map(|file| file.path()).filter(|path| fs::read_link(path).is_ok_and(|to| to == link));
-    // Of another build: nobody can go on with it.
-    its.find_map(|path| {
-        let file = fs::File::options().read(true).write(true).open(path).ok()?;
-        Memory::from_fd(file.into()).ok()
-    })
+    let left = workers(prefix).into_iter().filter_map(|(_, pid)| memory_of(pid, prefix));
+    // A worker that no later manager took over has older records.
+    let (records, claims, exchange) = left.max_by_key(|(records, ..)| records.term())?;
+    Memory::take_over(prefix, &records, claims, exchange).ok()
+}
+
+/// The memory that process `pid` has; none for that of another build, which is of no use here.
+fn memory_of(pid: u32, prefix: &Prefix) -> Option<(Records, OwnedFd, OwnedFd)> {
+    let entries = fs::read_dir(format!("/proc/{pid}/fd")).ok()?.flatten();
+    let files: Vec<(PathBuf, PathBuf)> = entries
+        .filter_map(|entry| Some((fs::read_link(entry.path()).ok()?, entry.path())))
+        .collect();
+    let open = |name: &str, is_written: bool| {
+        let link = PathBuf::from(format!("/memfd:{name} (deleted)"));
+        let its = files.iter().filter(move |(to, _)| *to == link).map(|(_, path)| path);
+        its.filter_map(move |path| {
+            let file = fs::File::options().read(true).write(is_written).open(path);
+            file.ok().map(OwnedFd::from)
+        })
+    };
+    let [records, claims, exchange] = crate::memory::names(prefix);
+    let records = open(&records, false).filter_map(|file| Records::map(file.as_fd()).ok());
+    // A worker that was taken over has those that it was started with, too.
+    let records = records.max_by_key(Records::term)?;
+    Some((records, open(&claims, true).next()?, open(&exchange, true).next()?))
 }
 
 /// The program that a manager started process `pid` for, as far as it can be read.

@@ -19,6 +19,7 @@ use rustix::io::{Errno, FdFlags, fcntl_setfd};
 use super::log::Log;
 use crate::access::{GROUP_VARIABLE, Group};
 use crate::config::{Entry, ID_VARIABLE, PoolConfig};
+use crate::memory::Files;
 use crate::worker::{LINK_VARIABLE, MEMORY_VARIABLE, WAKE_VARIABLE, Wake};
 
 /// Tells a worker, and what it starts, which pool it belongs to.
@@ -45,8 +46,8 @@ pub(super) struct Start<'a> {
     pub(super) link: BorrowedFd<'a>,
     pub(super) slots: BorrowedFd<'a>,
     pub(super) slot: usize,
-    /// The memory that requests are in, and the number of the worker there.
-    pub(super) memory: Option<(BorrowedFd<'a>, usize)>,
+    /// The files of the memory that requests are in, and the number of the worker there.
+    pub(super) memory: Option<(Files<BorrowedFd<'a>>, usize)>,
     /// Whose members may call.
     pub(super) group: Option<&'a Group>,
 }
@@ -76,8 +77,9 @@ pub(super) fn spawn(start: &Start<'_>, log: &Log) -> Result<Child, String> {
     let (link, slots) = (start.link.as_raw_fd(), start.slots.as_raw_fd());
     command.env(LINK_VARIABLE, format!("{link},{slots},{}", start.slot));
     match start.memory {
-        Some((fd, number)) => {
-            command.env(MEMORY_VARIABLE, format!("{},{number}", fd.as_raw_fd()));
+        Some((files, number)) => {
+            let [records, claims, exchange] = files.map(|fd| fd.as_raw_fd());
+            command.env(MEMORY_VARIABLE, format!("{records},{claims},{exchange},{number}"));
         }
         // This process may be a worker's child.
         None => {
@@ -101,7 +103,7 @@ pub(super) fn spawn(start: &Start<'_>, log: &Log) -> Result<Child, String> {
     command.stdin(Stdio::null()).process_group(0);
     let (out, error) = outputs(entry, log)?;
     command.stdout(out).stderr(error);
-    let memory = start.memory.map(|(fd, _)| fd);
+    let memory = start.memory.into_iter().flat_map(|(files, _)| files);
     let inherited: Vec<_> = [start.link, start.slots].into_iter().chain(memory).collect();
     let flagged = inherit(&inherited, FdFlags::empty());
     let spawned = flagged.and_then(|()| command.spawn());

@@ -192,7 +192,8 @@ impl Pool {
         while let Some(answer) = visitor.unsent.front() {
             let beside = match (answer, &memory) {
                 (Answer::Welcome(Welcome { memory: Some(_), .. }), Some(memory)) => {
-                    vec![memory.as_fd()]
+                    let [records, _, exchange] = memory.files();
+                    vec![records, exchange]
                 }
                 _ => Vec::new(),
             };
@@ -288,7 +289,10 @@ impl Pool {
             reply_depth: self.sizes.reply.messages_max,
             timeout_s: u32::try_from(self.sizes.timeout.as_secs()).unwrap_or(u32::MAX),
             pool: self.prefix.to_string(),
-            memory: self.memory.as_ref().map(|memory| memory.next_context()),
+            memory: self.memory.as_ref().map(|memory| match &hello.memory {
+                Some(known) if known.exchange == memory.exchange().inode() => known.context,
+                _ => memory.next_context(),
+            }),
             has_made_queue,
         };
         self.counts.clients += 1;

@@ -194,11 +194,18 @@ impl Pool {
             let process = Process::of_pid(id, pid, &mut self.watch)?;
             self.workers.insert(id, process);
         }
+        if let Some(memory) = &self.memory {
+            let [records, ..] = memory.files();
+            link.send_with(&ToWorker::Adopted, &[records])?;
+        }
         let process = self.workers.get_mut(&id).expect("it was just put in");
         process.connect(id, link, &mut self.watch)?;
         process.sit(slot_handle);
         process.number = number;
         process.adverts = services.to_vec();
+        if let Some((memory, number)) = self.memory.as_ref().zip(number) {
+            memory.exchange().set_wake_flag(number, idle::LINK);
+        }
         // The queues stand, so nothing can be refused but a 49th service.
         let _ = self.services.advertise(id, services, true);
         self.set_offers(number, services, true);
@@ -278,8 +285,7 @@ impl Pool {
         let number = memory.as_ref().and_then(|memory| memory.take_number());
         if memory.is_some() && number.is_none() {
             self.release(&slot_handle);
-            let why = "no place is free in the memory; \
-                       restart the pool while no client is there to have more";
+            let why = "no place is free in the memory; stop the pool and start it to have more";
             return Err(why.to_owned());
         }
         let start = Start {
@@ -293,7 +299,7 @@ impl Pool {
             link: theirs.as_fd(),
             slots: self.slots.as_fd(),
             slot: slot_handle.index,
-            memory: memory.as_ref().map(|memory| memory.as_fd()).zip(number),
+            memory: memory.as_ref().map(|memory| memory.files()).zip(number),
         };
         let spawned = spawn(&start, &self.log).and_then(|child| {
             let watch = &mut self.watch;

@@ -30,6 +30,8 @@ pub enum Waited {
     Late,
     /// A signal handler ran.
     Interrupted,
+    /// The manager is gone, in shared memory.
+    Abandoned,
 }
 
 impl ReplyQueue {

@@ -74,7 +74,7 @@ impl Answering {
         service: ServiceName,
         data: Outgoing<'_>,
     ) -> bool {
-        let Some(row) = rings.memory().find(&service) else { return false };
+        let Some(row) = rings.memory().records().find(&service) else { return false };
         let Call { client, call_id, cd, deadline_ns, is_without_reply } = *call;
         let encode = |payload: &Payload<'_>, out: &mut [u8]| {
             let payload = *payload;

@@ -11,7 +11,7 @@ use pollux_sys::inherited;
 
 use crate::environment::Environment;
 use crate::error::{Code, Error};
-use crate::memory::Memory;
+use crate::memory::WorkerMemory;
 use crate::slots::Slots;
 
 /// The variable with the numbers of the link, of the slots and of the worker's slot.
@@ -19,7 +19,8 @@ pub const LINK_VARIABLE: &str = "POLLUX_POOL_LINK";
 /// The variable that says whom a message wakes: `one` or `all`.
 pub const WAKE_VARIABLE: &str = "POLLUX_POOL_WAKE";
 
-/// The variable with the numbers of the pool's memory and of the worker in it, where requests are there.
+/// The variable with the numbers of the files of the pool's memory (records, claims, exchange) and of the
+/// worker in it, where requests are there.
 pub const MEMORY_VARIABLE: &str = "POLLUX_POOL_MEMORY";
 
 /// Whom a message wakes.
@@ -44,7 +45,7 @@ pub struct Boarding {
     /// Whom a message wakes.
     pub wake: Wake,
     /// The memory that requests are in, and the number of the worker in it; none where queues are used.
-    pub(crate) memory: Option<(Memory, usize)>,
+    pub(crate) memory: Option<(WorkerMemory, usize)>,
     /// The pool's prefix, for the names of queues.
     pub environment: Environment,
 }
@@ -102,16 +103,17 @@ impl Numbers {
     }
 }
 
-fn memory(text: &str) -> Result<(Memory, usize), Error> {
-    let numbers = text.split_once(',').and_then(|(fd, number)| {
-        Some((fd.parse::<u32>().ok()?.cast_signed(), number.parse().ok()?))
-    });
-    let Some((fd, number)) = numbers else {
+fn memory(text: &str) -> Result<(WorkerMemory, usize), Error> {
+    let numbers: Option<Vec<u32>> = text.split(',').map(|number| number.parse().ok()).collect();
+    let Some([records, claims, exchange, number]) = numbers.as_deref() else {
         let text = text.escape_debug();
-        let detail = format!("{MEMORY_VARIABLE}=`{text}`: give MEMORY_FD,WORKER");
+        let detail =
+            format!("{MEMORY_VARIABLE}=`{text}`: give RECORDS_FD,CLAIMS_FD,EXCHANGE_FD,WORKER");
         return Err(Error::new(Code::System, detail));
     };
-    let memory = Memory::from_fd(descriptor(fd)?);
+    let file = |number: &u32| descriptor(number.cast_signed());
+    let memory = WorkerMemory::from_files([file(records)?, file(claims)?, file(exchange)?]);
+    let number = *number as usize;
     Ok((memory.map_err(|source| unusable("the memory of the pool", source))?, number))
 }
 

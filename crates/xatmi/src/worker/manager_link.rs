@@ -40,6 +40,8 @@ pub(super) struct ManagerLink {
     is_stop_asked: bool,
     is_nudged: bool,
     is_sweep_asked: bool,
+    /// What the manager that took this worker over writes in the memory of requests.
+    records: Option<OwnedFd>,
 }
 
 impl ManagerLink {
@@ -52,6 +54,7 @@ impl ManagerLink {
             is_stop_asked: false,
             is_nudged: false,
             is_sweep_asked: false,
+            records: None,
         }
     }
 
@@ -86,7 +89,7 @@ impl ManagerLink {
                 return Err(gone(io::ErrorKind::NotConnected.into()));
             };
             match link.receive_within(left) {
-                Ok(Received::Message(said, _)) => self.note(said),
+                Ok(Received::Message(said, beside)) => self.note(said, beside),
                 Ok(Received::Nothing) => {}
                 Ok(Received::Ended) => return Err(gone(io::ErrorKind::BrokenPipe.into())),
                 Err(error) if error.kind() == io::ErrorKind::InvalidData => {}
@@ -100,7 +103,7 @@ impl ManagerLink {
         for _ in 0..MESSAGES_MAX {
             let Some(link) = &mut self.link else { return true };
             match link.receive() {
-                Ok(Received::Message(said, _)) => self.note(said),
+                Ok(Received::Message(said, beside)) => self.note(said, beside),
                 Ok(Received::Nothing) => return true,
                 Ok(Received::Ended) => return false,
                 // From a manager of another version: what it wants will be seen by its pings.
@@ -167,7 +170,12 @@ impl ManagerLink {
         std::mem::take(&mut self.is_sweep_asked)
     }
 
-    fn note(&mut self, said: ToWorker) {
+    /// The records of the manager that took this worker over, once.
+    pub(super) fn take_records(&mut self) -> Option<OwnedFd> {
+        self.records.take()
+    }
+
+    fn note(&mut self, said: ToWorker, beside: Vec<OwnedFd>) {
         self.orphaned_at = None;
         match said {
             ToWorker::Advertised => self.answer = Some(Ok(())),
@@ -179,6 +187,7 @@ impl ManagerLink {
             ToWorker::Nudge => self.is_nudged = true,
             ToWorker::Sweep => self.is_sweep_asked = true,
             ToWorker::Stop => self.is_stop_asked = true,
+            ToWorker::Adopted => self.records = beside.into_iter().next(),
         }
     }
 

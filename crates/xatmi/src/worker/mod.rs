@@ -56,7 +56,6 @@ use std::ffi::OsString;
 use std::io::Write;
 use std::path::Path;
 use std::rc::Rc;
-use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use pollux_poller::Events;
@@ -115,7 +114,7 @@ impl Worker {
             return Err(Error::new(Code::System, detail));
         }
         let sources = match memory {
-            Some((memory, number)) => Sources::Memory(Rings::open(Arc::new(memory), number)?),
+            Some((memory, number)) => Sources::Memory(Rings::open(memory, number)?),
             None => Sources::Queues(Watch::open(wake)?),
         };
         let registrations = Registrations {

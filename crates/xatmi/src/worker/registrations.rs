@@ -162,6 +162,7 @@ impl Registrations {
     }
 
     fn take_up(&mut self, entry: usize) -> Result<(), Error> {
+        self.follow_manager();
         let Some(offer) = self.offers.get(entry) else { return Ok(()) };
         match &mut self.sources {
             Sources::Queues(watch) => {
@@ -187,7 +188,9 @@ impl Registrations {
 
     /// Reads what came over the link, and lets go of a link that ended.
     pub(super) fn attend(&mut self) {
-        if self.manager_link.read() {
+        let stands = self.manager_link.read();
+        self.follow_manager();
+        if stands {
             return;
         }
         if let (Some(link), Sources::Queues(watch)) = (self.manager_link.link(), &mut self.sources)
@@ -195,6 +198,17 @@ impl Registrations {
             watch.forget(link.as_fd());
         }
         self.manager_link.lose(Instant::now());
+    }
+
+    /// Continues with the records of a manager that took this worker over.
+    fn follow_manager(&mut self) {
+        if let (Some(records), Sources::Memory(rings)) =
+            (self.manager_link.take_records(), &mut self.sources)
+            && rings.follow(records).is_err()
+        {
+            // It could not be told of services: the next try comes, as after its end.
+            self.manager_link.lose(Instant::now());
+        }
     }
 
     /// Looks for a manager when there is none and it is time.

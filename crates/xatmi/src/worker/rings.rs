@@ -20,7 +20,7 @@ use rustix::io::Errno;
 use crate::clock::monotonic_ns;
 use crate::error::{Code, Error};
 use crate::large;
-use crate::memory::{Claim, Delivery, Exchange, Memory, Row, Spin, State, Ticket, idle};
+use crate::memory::{Claim, Delivery, Exchange, Row, Spin, State, Ticket, WorkerMemory, idle};
 use crate::queue::ServiceName;
 use crate::slots::{Slot, Total};
 use crate::wire::{Body, Payload, Request};
@@ -34,7 +34,7 @@ const LOOK_AGAIN_NS: u64 = 1_000_000;
 
 /// The rings that a worker takes requests from.
 pub(super) struct Rings {
-    memory: Arc<Memory>,
+    memory: WorkerMemory,
     /// The number of this worker in the memory.
     number: usize,
     /// The services with their entries.
@@ -71,17 +71,27 @@ impl Rings {
     ///
     /// # Errors
     /// TPESYSTEM for a number beyond the memory.
-    pub(super) fn open(memory: Arc<Memory>, number: usize) -> Result<Self, Error> {
+    pub(super) fn open(memory: WorkerMemory, number: usize) -> Result<Self, Error> {
         if memory.claim(number).is_none() {
             let detail = format!("worker {number} is beyond the memory of the pool");
             return Err(Error::new(Code::System, detail));
         }
-        let manager = memory.manager().load(Ordering::SeqCst) as u32;
+        let manager = memory.records().manager();
         Ok(Self { memory, number, rows: Vec::new(), next: 0, spin: Spin::default(), manager })
     }
 
-    pub(super) fn memory(&self) -> &Arc<Memory> {
+    pub(super) fn memory(&self) -> &WorkerMemory {
         &self.memory
+    }
+
+    /// Another manager took this worker over, and writes these records.
+    ///
+    /// # Errors
+    /// As [`WorkerMemory::follow`].
+    pub(super) fn follow(&mut self, records: OwnedFd) -> std::io::Result<()> {
+        self.memory.follow(records)?;
+        self.manager = self.memory.records().manager();
+        Ok(())
     }
 
     pub(super) fn number(&self) -> usize {
@@ -93,7 +103,7 @@ impl Rings {
     /// # Errors
     /// TPENOENT when the manager does not have it.
     pub(super) fn serve(&mut self, entry: usize, name: &ServiceName) -> Result<(), Error> {
-        let row = self.memory.find(name).ok_or_else(|| {
+        let row = self.memory.records().find(name).ok_or_else(|| {
             let detail = format!("service {name} is not in the memory of the pool");
             Error::new(Code::NoEntry, detail)
         })?;
@@ -153,16 +163,16 @@ impl Rings {
     /// Whether the manager ended or another one came since the last look.
     #[inline]
     pub(super) fn is_manager_new(&mut self) -> bool {
-        let now = self.memory.manager().load(Ordering::SeqCst) as u32;
+        let now = self.memory.records().manager();
         let is_new = now != std::mem::replace(&mut self.manager, now);
         if is_new && self.is_manager_gone() {
             // The kernel woke one of those who sleep.
-            futex::wake(self.memory.manager(), u32::MAX >> 1);
+            futex::wake(self.memory.records().manager_address(), u32::MAX >> 1);
         }
         is_new
     }
 
-    /// Whether the manager was gone at the last look.
+    /// Whether the manager was gone at the last look, and no other one took this worker over.
     pub(super) fn is_manager_gone(&self) -> bool {
         self.manager & futex::OWNER_DIED != 0
     }
@@ -179,7 +189,8 @@ impl Rings {
             // However it ends, the wake flag and the clock are looked at.
             let slept = futex::wait(flag, 0, Some(nap_ns.min(until_ns)));
             if nap_ns < until_ns && slept.is_err_and(|error| is(&error, Errno::TIMEDOUT)) {
-                let words = [(flag, 0), (self.memory.manager(), self.manager)];
+                let manager = self.memory.records().manager_address();
+                let words = [(flag.into(), 0), (manager, self.manager)];
                 let _ = futex::wait_for_either(words, until_ns);
             }
         }
@@ -192,13 +203,13 @@ impl Rings {
     /// # Errors
     /// TPEOS without a thread.
     pub(super) fn attend_to(&self, fd: OwnedFd) -> Result<(), Error> {
-        let (memory, number) = (Arc::clone(&self.memory), self.number);
+        let (exchange, number) = (Arc::clone(self.memory.exchange()), self.number);
         let watch = move || {
             let mut wait = [PollFd::new(&fd, PollFlags::IN)];
             while poll(&mut wait, None).is_ok_and(|_| wait[0].revents().contains(PollFlags::IN)) {
                 // The next look comes when somebody writes again.
                 let _ = rustix::io::read(fd.as_fd(), &mut [0; 8]);
-                memory.exchange().set_wake_flag(number, idle::PROGRAM);
+                exchange.set_wake_flag(number, idle::PROGRAM);
             }
         };
         let named = std::thread::Builder::new().name("pollux-attend".to_owned());

@@ -24,7 +24,7 @@ pub(crate) const QUEUE_TESTS: &[crate::Test] =
 
 const ONE: &str = "<server name='testsv'><srvid>1</srvid></server>";
 
-fn guest(pool: &TestPool) -> Link {
+pub(crate) fn guest(pool: &TestPool) -> Link {
     let (family, kind) = (AddressFamily::UNIX, SocketType::SEQPACKET);
     let socket = socket_with(family, kind, SocketFlags::CLOEXEC, None).expect("a socket");
     let name = pool.prefix.control_socket();
@@ -75,7 +75,7 @@ fn a_connection_has_one_context() {
     let mut greet = |context| {
         let pid = std::process::id();
         let queue = pool.prefix.reply_queue(pid, context).to_string_lossy().into_owned();
-        let hello = ClientHello { pid, context, nonce: 1, queue };
+        let hello = ClientHello { pid, context, nonce: 1, queue, memory: None };
         link.send(&Request::Client(hello)).expect("room");
         match link.receive_within::<Answer>(PATIENCE).expect("an answer") {
             Received::Message(answer, _) => answer,

@@ -46,7 +46,7 @@ const OUT: usize = 4;
 /// One of these tests at a time: each looks at what its process holds in the end.
 static ALONE: Mutex<()> = Mutex::new(());
 
-fn alone() -> MutexGuard<'static, ()> {
+pub(crate) fn alone() -> MutexGuard<'static, ()> {
     // Another one that failed has ended.
     ALONE.lock().unwrap_or_else(PoisonError::into_inner)
 }

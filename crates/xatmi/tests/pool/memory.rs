@@ -1,20 +1,33 @@
 //! Pools whose requests are in shared memory: what dies there, who writes there, how many come.
 
+use std::fs::File;
 use std::io::Write;
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::os::unix::fs::FileExt;
 use std::time::{Duration, Instant};
 
+use pollux_sys::shared::{ReadOnlyPart, SharedPart, SharedWords};
 use pollux_xatmi::buffer::Buffer;
-use pollux_xatmi::client::{CallFlags, Client, Which};
-use pollux_xatmi::control::Request;
+use pollux_xatmi::client::{CallFlags, Client, ClientHello, Which};
+use pollux_xatmi::control::{Answer, Request};
+use pollux_xatmi::environment::Transport;
 use pollux_xatmi::error::Code;
+use pollux_xatmi::link::Received;
 
+use rustix::fs::{FallocateFlags, SealFlags, fallocate, fcntl_add_seals};
 use rustix::process::Signal;
 
+use crate::guests::guest;
+use crate::kills::alone;
 use crate::support::{PATIENCE, TestPool, kill_and_wait, say, signal};
 
 pub(crate) const TESTS: &[crate::Test] = &[
     ("callers_of_a_pool_that_was_killed_whole_are_told", callers_of_a_pool_that_was_killed),
     ("a_client_outlives_a_pool_that_comes_back", a_client_outlives_a_pool),
+    ("a_client_comes_to_a_pool_of_the_other_form", a_client_comes_to_a_pool_of_the_other_form),
+    ("a_client_comes_to_a_pool_with_other_sizes", a_client_comes_to_a_pool_with_other_sizes),
+    ("a_client_sees_the_services_of_the_next_manager", a_client_sees_the_services_of_the_next),
+    ("a_client_can_write_no_records_and_change_no_size", a_client_can_write_no_records),
     ("calls_that_were_given_up_leave_room_for_others", calls_that_were_given_up),
     ("payloads_of_calls_that_were_given_up_are_let_go", payloads_of_calls_that_were_given_up),
     ("more_calls_than_a_ring_holds_are_refused_and_served_later", more_calls_than_a_ring_holds),
@@ -76,6 +89,164 @@ fn a_client_outlives_a_pool() {
     pool.end();
 }
 
+/// Ends the pool and begins it anew with its calls in the other form.
+fn turn_to(pool: &mut TestPool, transport: Transport) {
+    pool.end();
+    pool.travel_by(transport);
+    pool.begin();
+    pool.ask(&Request::Settle).expect("it is up");
+}
+
+fn a_client_comes_to_a_pool_of_the_other_form() {
+    let _alone = alone();
+    let mut pool = TestPool::start("", ONE);
+    let mut client = pool.client();
+    let mut idle = pool.client();
+    let address = client.address();
+    echoes(&mut client, "in memory");
+    turn_to(&mut pool, Transport::Queues);
+    echoes(&mut client, "by queues");
+    echoes(&mut client, &"a long text, by queues ".repeat(100));
+    turn_to(&mut pool, Transport::Memory);
+    echoes(&mut client, "in memory again");
+    echoes(&mut client, &"a long text, in memory ".repeat(100));
+    echoes(&mut idle, "after both");
+    assert_eq!((client.address(), client.counters().managers_followed), (address, 2));
+    // Calls that are out when the other form comes: one that a worker has, and one that waits.
+    let worker = pool.pid(1);
+    let hangs = client.call_async("HANG", &text("x"), CallFlags::NO_TIME).expect("room");
+    pool.until("the worker is inside the call", |pool| pool.worker(1).is_busy);
+    let waits = client.call_async("ECHO", &text("x"), CallFlags::NO_TIME).expect("room");
+    pool.kill_manager();
+    kill_and_wait(worker);
+    pool.travel_by(Transport::Queues);
+    pool.begin();
+    let ended = |client: &mut Client, call| {
+        client.answer(Which::One(call), CallFlags::NO_TIME).expect_err("it is over").code()
+    };
+    assert_eq!(ended(&mut client, hangs), Code::ServiceError, "its worker is dead");
+    assert_eq!(ended(&mut client, waits), Code::NoEntry, "nobody served it");
+    pool.ask(&Request::Settle).expect("it is up");
+    echoes(&mut client, "by queues again");
+    let hangs = client.call_async("HANG", &text("x"), CallFlags::NO_TIME).expect("room");
+    pool.until("the worker is inside the call", |pool| pool.worker(1).is_busy);
+    kill_and_wait(pool.pid(1));
+    turn_to(&mut pool, Transport::Memory);
+    echoes(&mut client, "in memory at last");
+    assert_eq!(ended(&mut client, hangs), Code::ServiceError);
+    pool.end();
+}
+
+fn a_client_comes_to_a_pool_with_other_sizes() {
+    let _alone = alone();
+    let mut pool = TestPool::start("", ONE);
+    let mut client = pool.client();
+    echoes(&mut client, "as before");
+    pool.end();
+    pool.message_len_bytes = 2_048;
+    pool.begin();
+    pool.ask(&Request::Settle).expect("it is up");
+    for len_bytes in [10, 1_000, 1_900, 10_000] {
+        echoes(&mut client, &"x".repeat(len_bytes));
+    }
+    let row = pool.queues().into_iter().find(|row| row.service == "ECHO").expect("it is offered");
+    assert_eq!(row.message_len_bytes, 2_048);
+    pool.end();
+}
+
+fn a_client_sees_the_services_of_the_next() {
+    const OTHER: &str = "<server name='testsv'><srvid>2</srvid><appopt>other</appopt></server>";
+    let mut pool = TestPool::start("", ONE);
+    let mut client = pool.client();
+    echoes(&mut client, "the first manager");
+    let worker = pool.pid(1);
+    pool.kill_manager();
+    echoes(&mut client, "no manager");
+    pool.configure("", &format!("{ONE}{OTHER}"));
+    pool.begin();
+    pool.ask(&Request::Settle).expect("it is up");
+    client.call("OTHER", &text("x"), CallFlags::NONE).expect("the second manager offers it");
+    assert_eq!((pool.pid(1), client.counters().managers_followed), (worker, 1));
+    pool.configure("", ONE);
+    pool.ask(&Request::Reload).expect("it is right");
+    pool.until("the other one is gone", |pool| pool.workers().len() == 1);
+    pool.until("its service is gone", |pool| !pool.has_queue("OTHER"));
+    let error = client.call("OTHER", &text("x"), CallFlags::NONE).expect_err("withdrawn");
+    assert_eq!(error.code(), Code::NoEntry);
+    echoes(&mut client, "the second manager");
+    pool.end();
+}
+
+/// Each way to write a file of the pool's memory that this process has a descriptor of, or to change its
+/// size; those that worked.
+fn ways_to_write(fd: &OwnedFd) -> Vec<&'static str> {
+    const PAGE: u64 = 4096;
+    let file = File::from(fd.try_clone().expect("a descriptor"));
+    let len = file.metadata().expect("a file").len();
+    let mut worked = Vec::new();
+    let mut note = |way, is_done: bool| worked.extend(is_done.then_some(way));
+    note("shrink", file.set_len(0).is_ok());
+    note("grow", file.set_len(len + PAGE).is_ok());
+    note("seal", fcntl_add_seals(fd, SealFlags::WRITE).is_ok());
+    note("seal for the future", fcntl_add_seals(fd, SealFlags::FUTURE_WRITE).is_ok());
+    // What it does is undone by nobody, so it comes where writing is forbidden only.
+    if SharedPart::map(fd.as_fd(), 0, 1).is_ok() {
+        note("map to write", true);
+        return worked;
+    }
+    let punch = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
+    note("write", file.write_at(&[1], 0).is_ok());
+    note("punch a hole", fallocate(fd, punch, 0, PAGE).is_ok());
+    note("map whole to write", SharedWords::from_fd(fd.try_clone().expect("one")).is_ok());
+    worked
+}
+
+/// Lines of `/proc/PID/maps` for a file of the memory of the pool: those that may be written, and all.
+fn mapped(pid: u32, pool: &TestPool, which: &str) -> (usize, usize) {
+    let name = format!("/memfd:pollux-pool-{which}:{} ", pool.prefix);
+    let maps = std::fs::read_to_string(format!("/proc/{pid}/maps")).expect("proc is mounted");
+    let its: Vec<&str> = maps.lines().filter(|line| line.contains(&name)).collect();
+    (its.iter().filter(|line| line.contains(" rw-s ")).count(), its.len())
+}
+
+fn a_client_can_write_no_records() {
+    let mut pool = TestPool::start("", ONE);
+    let mut client = pool.client();
+    echoes(&mut client, "well");
+    let (own, worker) = (std::process::id(), pool.pid(1));
+    assert_eq!([mapped(own, &pool, "records"), mapped(worker, &pool, "records")], [(0, 1); 2]);
+    assert_eq!([mapped(own, &pool, "claims"), mapped(worker, &pool, "claims")], [(0, 0), (1, 1)]);
+    assert_eq!([mapped(own, &pool, "exchange"), mapped(worker, &pool, "exchange")], [(1, 1); 2]);
+    // A client that does what it likes with its descriptors.
+    let queue = pool.prefix.reply_queue(own, 1_000_002).to_string_lossy().into_owned();
+    let hello = ClientHello { pid: own, context: 1_000_002, nonce: 1, queue, memory: None };
+    let mut link = guest(&pool);
+    link.send(&Request::Client(hello)).expect("room");
+    let received = link.receive_within::<Answer>(PATIENCE).expect("an answer");
+    let Received::Message(Answer::Welcome(_), descriptors) = received else {
+        panic!("{received:?}")
+    };
+    let [records, exchange]: [OwnedFd; 2] = descriptors.try_into().expect("two files");
+    // As root opens it, and as nobody else does.
+    let again = format!("/proc/self/fd/{}", records.as_raw_fd());
+    let again = File::options().read(true).write(true).open(again).map(OwnedFd::from);
+    for fd in again.iter().chain([&records]) {
+        assert_eq!(ways_to_write(fd), [""; 0]);
+    }
+    assert_eq!(ways_to_write(&exchange), ["map to write"]);
+    echoes(&mut client, "none of it worked");
+    // The manager that was the only one to write them is gone; the next one writes its own.
+    pool.kill_manager();
+    assert_eq!(ways_to_write(&records), [""; 0]);
+    ReadOnlyPart::map_all(records.as_fd()).expect("they may be read all the same");
+    pool.begin();
+    pool.ask(&Request::Settle).expect("it is taken over");
+    echoes(&mut client, "new records");
+    assert_eq!((pool.pid(1), pool.count("worker_adoptions")), (worker, 1));
+    assert_eq!([mapped(own, &pool, "records"), mapped(worker, &pool, "records")], [(0, 1); 2]);
+    pool.end();
+}
+
 fn calls_that_were_given_up() {
     let mut pool = TestPool::start("", FOUR);
     let mut client = pool.client();
@@ -106,6 +277,7 @@ fn calls_that_were_given_up() {
 /// a sender holds 64 of them at most.
 fn payloads_of_calls_that_were_given_up() {
     const MOST: usize = 64;
+    let _alone = alone();
     let mut pool = TestPool::start("", ONE);
     let mut client = pool.client();
     let long = text(&"long ".repeat(2_000));
@@ -209,7 +381,7 @@ fn a_forward_to_a_full_ring() {
     let passed = send(&mut client, "PASS");
     let calls: Vec<_> = (0..MOST).map(|_| send(&mut client, "ECHO")).collect();
     // Now it reads, and what it offers next is PASS: the ring of ECHO is full, and nobody else empties it.
-    std::fs::File::options()
+    File::options()
         .write(true)
         .open(&gate)
         .and_then(|mut gate| gate.write_all(b"!"))

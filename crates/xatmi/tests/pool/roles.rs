@@ -92,7 +92,8 @@ fn scribbler() -> ExitCode {
     let environment = Environment::of_process().expect("the test set it well");
     let _client = Client::open(&environment).expect("a pool runs");
     let maps = std::fs::read_to_string("/proc/self/maps").expect("proc is mounted");
-    let line = maps.lines().find(|line| line.contains(" rw-s ") && line.contains("pollux-pool:"));
+    let line =
+        maps.lines().find(|line| line.contains(" rw-s ") && line.contains("pollux-pool-exchange:"));
     let line = line.expect("the client has mapped the memory");
     let start = line.split('-').next().and_then(|start| usize::from_str_radix(start, 16).ok());
     let start = start.expect("an address");

@@ -34,6 +34,8 @@ pub(crate) struct TestPool {
     manager: Option<Child>,
     has_metrics: bool,
     transport: Transport,
+    /// What `NDRX_MSGSIZEMAX` says. The limits of the machine are shared with whatever else runs.
+    pub(crate) message_len_bytes: u32,
     /// Where the queue file system is mounted for the manager.
     pub(crate) queues: Option<PathBuf>,
 }
@@ -50,8 +52,15 @@ impl TestPool {
         std::os::unix::fs::symlink(own, folder.path().join("testsv")).expect("a link");
         let prefix = Prefix::new(&prefix).expect("a prefix");
         let transport = TRANSPORT.get();
-        let pool =
-            Self { folder, prefix, manager: None, has_metrics: false, transport, queues: None };
+        let pool = Self {
+            folder,
+            prefix,
+            manager: None,
+            has_metrics: false,
+            transport,
+            message_len_bytes: 512,
+            queues: None,
+        };
         pool.configure(app, servers);
         pool
     }
@@ -63,6 +72,11 @@ impl TestPool {
         let said = pool.ask(&Request::Settle).expect("all are up");
         assert!(said.contains("workers up"), "{said}");
         pool
+    }
+
+    /// Has requests travel in another way from the next start on.
+    pub(crate) fn travel_by(&mut self, transport: Transport) {
+        self.transport = transport;
     }
 
     /// Serves metrics from the next start on.
@@ -117,8 +131,7 @@ impl TestPool {
     pub(crate) fn role(&self, role: &str) -> Command {
         let mut command = Command::new(std::env::current_exe().expect("this program"));
         command.env(roles::ROLE, role).env("NDRX_QPREFIX", self.prefix.as_str());
-        // The limits of the machine are shared with whatever else runs.
-        command.env("NDRX_MSGSIZEMAX", "512").stdin(Stdio::null());
+        command.env("NDRX_MSGSIZEMAX", self.message_len_bytes.to_string()).stdin(Stdio::null());
         command.env(TRANSPORT_VARIABLE, self.transport.name());
         command
     }

@@ -1,0 +1,152 @@
+//! A client whose manager ended, and how it comes to the next one.
+//!
+//! Calls need no manager, so a client notices its end only by the way: in shared memory by the kernel's mark
+//! in the records, which nobody writes any more, with queues when a service is not there. It connects to
+//! the next manager and says who it is; the answer is waited for where there is nothing else to do, else it
+//! is looked for with the next calls.
+//!
+//! ```text
+//!  attached ──(the manager ended)──▶ looking ──(one listens: hello)──▶ greeted ──(welcome)──▶ attached
+//!                                     ▲  │ none: in LOOK_EACH again       │ refused, gone
+//!                                     ├──┘                                │
+//!                                     └───────────────────────────────────┘
+//! ```
+//!
+//! | the next pool has | the client continues | calls that are out |
+//! |---|---|---|
+//! | the same queues, or the same memory (its workers were taken over) | where it was | are answered |
+//! | another memory, or queues in place of memory and the reverse | there | end with TPESVCERR; TPENOENT if nobody can have served them |
+
+use std::time::Duration;
+
+use super::calls::Kept;
+use super::connection::{Connection, Files};
+use super::transport::Transport;
+use super::{Client, Welcome};
+use crate::clock::monotonic_ns;
+use crate::error::{Code, Error};
+use crate::wire::Reply;
+
+/// How often a manager is looked for, or its answer.
+const LOOK_EACH_NS: u64 = 20_000_000;
+/// The longest wait for the answer of a manager that begins, where a call has nothing else to do.
+const PATIENCE_MAX: Duration = Duration::from_secs(1);
+/// The longest wait for a place among the connections that the manager has not taken yet.
+const CONNECT_MAX: Duration = Duration::from_millis(1);
+
+/// What was found so far of the next manager.
+#[derive(Debug, Default)]
+pub(super) struct Successor {
+    /// When to look again.
+    pub(super) look_ns: u64,
+    /// Was greeted, and has not answered.
+    greeted: Option<Connection>,
+}
+
+impl Client {
+    /// Comes to the next manager if this one is gone and the next one answers at once.
+    #[inline]
+    pub(super) fn follow_manager(&mut self) {
+        if self.transport.is_manager_gone() && monotonic_ns() >= self.successor.look_ns {
+            // The next look comes; a call that fails meanwhile says why.
+            let _ = self.look_for_manager(Duration::ZERO, None);
+        }
+    }
+
+    /// Comes to the next manager if this one is gone, for a call (`call_id`) that ends otherwise; whether it
+    /// did. It is waited for until `deadline_ns` (0 for none), a second at most.
+    ///
+    /// # Errors
+    /// TPEPERM when it is that of another user; what else forbids to work with it.
+    pub(super) fn await_manager(
+        &mut self,
+        call_id: Option<u64>,
+        deadline_ns: u64,
+    ) -> Result<bool, Error> {
+        if !self.transport.is_manager_gone() && !self.connection.is_ended() {
+            return Ok(false);
+        }
+        let left = Duration::from_nanos(deadline_ns.saturating_sub(monotonic_ns()));
+        let patience = if deadline_ns == 0 { PATIENCE_MAX } else { left.min(PATIENCE_MAX) };
+        self.look_for_manager(patience, call_id)
+    }
+
+    /// Looks for the next manager, and for its answer; whether this client works with it now.
+    fn look_for_manager(
+        &mut self,
+        patience: Duration,
+        call_id: Option<u64>,
+    ) -> Result<bool, Error> {
+        self.successor.look_ns = monotonic_ns() + LOOK_EACH_NS;
+        // A child after fork(2) has what is its parent's.
+        if self.address.pid != std::process::id() {
+            return Ok(false);
+        }
+        let connection = match self.successor.greeted.take() {
+            Some(connection) => connection,
+            None => {
+                let group = self.group.as_ref();
+                match self.connection.succeed(&self.prefix, group, patience.max(CONNECT_MAX)) {
+                    Ok(connection) => {
+                        connection.say_hello(&self.prefix, self.transport.known())?;
+                        connection
+                    }
+                    // None is there, or does not take connections yet.
+                    Err(error) if error.code() == Code::System => return Ok(false),
+                    Err(error) => return Err(error),
+                }
+            }
+        };
+        match connection.welcome(&self.prefix, patience) {
+            Ok(Some((welcome, memory))) => {
+                self.attach(&connection, &welcome, memory.as_ref(), call_id)?;
+                Ok(true)
+            }
+            Ok(None) => {
+                self.successor.greeted = Some(connection);
+                Ok(false)
+            }
+            Err(error) if error.code() == Code::System => Ok(false),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Works with another manager from now on. `call_id` is not out yet.
+    fn attach(
+        &mut self,
+        connection: &Connection,
+        welcome: &Welcome,
+        memory: Option<&Files>,
+        call_id: Option<u64>,
+    ) -> Result<(), Error> {
+        if !self.transport.follow(&self.prefix, welcome, memory)? {
+            let next = Transport::open(&self.prefix, connection, welcome, memory)?;
+            self.end_calls(call_id)?;
+            self.transport = next;
+            let scratch = vec![0; self.transport.message_len_bytes()].into_boxed_slice();
+            self.outgoing = scratch.clone();
+            self.incoming = scratch;
+        }
+        self.connection
+            .replace_by(connection)
+            .map_err(|errno| Error::os("the connection to the pool can't be kept", errno.into()))?;
+        self.is_guest = self.connection.is_guest();
+        self.counters.managers_followed += 1;
+        Ok(())
+    }
+
+    /// Ends all calls that are out but this one: their replies, where they are there, or errors are kept for
+    /// those who ask.
+    fn end_calls(&mut self, but: Option<u64>) -> Result<(), Error> {
+        self.take_arrived()?;
+        while let Some(len) = self.transport.end_next(&mut self.incoming) {
+            self.keep_if_known(len);
+        }
+        for call_id in self.calls.ids_out().into_iter().filter(|call_id| Some(*call_id) != but) {
+            let failed = Reply::failing(self.address.nonce, call_id, Code::ServiceError);
+            self.calls.keep(call_id, Kept::new(&failed, Vec::new()));
+            self.counters.kept += 1;
+        }
+        Ok(())
+    }
+}
