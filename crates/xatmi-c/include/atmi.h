@@ -320,6 +320,24 @@ int tpenqueue(const char *space, const char *name, struct pollux_queue_control *
 POLLUX_REFUSED(POLLUX_NO_QUEUES)
 int tpdequeue(const char *space, const char *name, struct pollux_queue_control *control, char **data,
               long *len, long flags);
+/* A literal type of a view buffer is refused where it is written; others are TPENOENT when the program
+ * runs. A macro tpalloc of the program's own goes before this one; one that comes behind this header
+ * needs #undef tpalloc first, and so does a declaration of another tpalloc. */
+#if defined(__has_attribute) && !defined(tpalloc)
+#if __has_attribute(error)
+POLLUX_REFUSED("pollux has no VIEW, X_COMMON and X_C_TYPE buffers: see docs/xatmi-programs.md")
+const char *pollux_no_view_buffer(void);
+#define POLLUX_IS_TYPE(text, name)                                                                 \
+  (__builtin_strcmp(text, "\"" name "\"") == 0 ||                                                  \
+   __builtin_strcmp(text, "(char *)\"" name "\"") == 0 ||                                          \
+   __builtin_strcmp(text, "(char*)\"" name "\"") == 0)
+#define POLLUX_IS_VIEW(text)                                                                       \
+  (POLLUX_IS_TYPE(text, "VIEW") || POLLUX_IS_TYPE(text, "VIEW32") ||                               \
+   POLLUX_IS_TYPE(text, "X_COMMON") || POLLUX_IS_TYPE(text, "X_C_TYPE"))
+#define POLLUX_BUFFER_TYPE(type) (POLLUX_IS_VIEW(#type) ? pollux_no_view_buffer() : (type))
+#define tpalloc(type, subtype, size) tpalloc(POLLUX_BUFFER_TYPE(type), subtype, size)
+#endif
+#endif
 #define POLLUX_NO_VIEW_JSON POLLUX_REFUSED("pollux has no views: see docs/xatmi-programs.md")
 POLLUX_NO_VIEW_JSON int tpviewtojson(char *view, char *name, char *text, int size, long flags);
 POLLUX_NO_VIEW_JSON char *tpjsontoview(char *name, char *text);

@@ -141,6 +141,80 @@ fn what_is_not_here_is_refused_with_a_word() {
     }
 }
 
+/// Compilers that know the attribute `error`, where they are there.
+fn compilers() -> impl Iterator<Item = (Toolchain, &'static str)> {
+    let known = [("gcc", "c"), ("g++", "c++"), ("clang", "c"), ("clang++", "c++")];
+    let there = |compiler: &str| {
+        let output = std::process::Command::new(compiler).arg("--version").output();
+        compiler.starts_with('g') || output.is_ok()
+    };
+    let known = known.into_iter().filter(move |(compiler, _)| there(compiler));
+    known.filter_map(|(compiler, language)| Some((Toolchain::of(compiler)?, language)))
+}
+
+#[test]
+fn a_view_buffer_is_refused_where_its_type_is_written() {
+    const WORDS: &str =
+        "pollux has no VIEW, X_COMMON and X_C_TYPE buffers: see docs/xatmi-programs.md";
+    for (toolchain, language) in compilers() {
+        for name in ["VIEW", "VIEW32", "X_COMMON", "X_C_TYPE"] {
+            let spellings =
+                [format!("\"{name}\""), format!("(char *)\"{name}\""), "TYPE".to_owned()];
+            for (spelling, level) in spellings.iter().zip(["-O0", "-O2", "-O0"]) {
+                let source = format!(
+                    "#include <atmi.h>\n#define TYPE \"{name}\"\n\
+                     int main(void) {{ return tpalloc({spelling}, 0, 0) == 0; }}\n"
+                );
+                std::fs::write(toolchain.path("view.c"), source).expect("written");
+                let output =
+                    toolchain.run(&["-x", language, level, "-c", "-o", "view.o", "view.c"]);
+                let said = String::from_utf8_lossy(&output.stderr);
+                assert!(!output.status.success() && said.contains(WORDS), "{spelling}: {said}");
+            }
+        }
+    }
+}
+
+#[test]
+fn programs_may_use_the_name_of_tpalloc_in_other_ways() {
+    const USES: &str = "#include <stddef.h>\n\
+        static const char *next(void) { static int calls; return calls++ ? \"UBF\" : \"VIEW\"; }\n\
+        int main(int argc, char **argv) {\n  \
+          char kept[] = \"VIEW\";\n  \
+          char *(*function)(const char *, const char *, long) = tpalloc;\n  \
+          function = &tpalloc;\n  \
+          char *all[] = {(tpalloc)(\"VIEW\", NULL, 0), function(\"VIEW\", NULL, 0), tpalloc(kept, NULL, 0),\n    \
+            tpalloc(argv[0], NULL, 0), tpalloc(NULL, NULL, 0), tpalloc(0, 0, 0), tpalloc(next(), NULL, 0),\n    \
+            tpalloc(argc > 1 ? \"UBF\" : \"JSON\", NULL, 0), tpalloc(\"VIEWS\", NULL, 0),\n    \
+            tpalloc(\"X_OCTET\", NULL, 10)};\n  \
+          return all[0] == all[1];\n}\n";
+    let own = "static char *own(const char *type) { return (tpalloc)(type, 0, 0); }\n\
+               #undef tpalloc\n#define tpalloc(type, subtype, size) own(type)\n\
+               int main(void) { return tpalloc(\"VIEW\", 0, 0) == 0; }\n";
+    let scoped = "int main(void) { return ::tpalloc(\"UBF\", nullptr, 0) == 0; }\n";
+    let header = "#include <atmi.h>\n";
+    for (toolchain, language) in compilers() {
+        let mut sources = vec![
+            format!("{header}{USES}"),
+            format!("#define tpalloc own_tpalloc\n{header}{USES}"),
+            format!("{header}{own}"),
+        ];
+        if language == "c++" {
+            sources.push(format!("{header}{scoped}"));
+        }
+        for source in sources {
+            std::fs::write(toolchain.path("uses.c"), &source).expect("written");
+            for level in ["-O0", "-O2"] {
+                let flags = ["-Wall", "-Wextra", "-Wpedantic", "-Wwrite-strings", "-Werror"];
+                let what = ["-x", language, level, "-c", "-o", "uses.o", "uses.c"];
+                let output = toolchain.run(&[&what[..], &flags].concat());
+                let said = String::from_utf8_lossy(&output.stderr);
+                assert!(output.status.success(), "{language} {level}: {source}{said}");
+            }
+        }
+    }
+}
+
 #[test]
 fn libraries_of_other_makers_link_lines_are_there() {
     let Some(gcc) = Toolchain::of("gcc") else { return };
