@@ -585,6 +585,30 @@ static void noblock_ring(void) {
   tpfree(reply);
 }
 
+/* The only worker serves one request of each service in turn: of two that are passed on to a service
+ * whose ring is full, one at least finds no room. */
+static void forward_full(void) {
+  char *slow = string("500"), *buffer = string("x"), *reply = NULL;
+  long len = 0;
+  static int cd[16000];
+  int hold = tpacall("SLOW", slow, 0, 0), sent = 0, limited = 0;
+  CHECK(well(hold));
+  while (sent < 16000 && (cd[sent] = tpacall("ECHO", buffer, 0, TPNOBLOCK)) > 0) sent++;
+  CHECK(sent >= 1024 && sent < 16000 && tperrno == TPEBLOCK);
+  int passed[] = {tpacall("HOP", buffer, 0, 0), tpacall("PASS", buffer, 0, 0)};
+  for (int i = 0; i < 2; i++) {
+    CHECK(well(passed[i]));
+    limited += tpgetrply(&passed[i], &reply, &len, 0) == -1 && tperrno == TPELIMIT;
+  }
+  CHECK(limited > 0);
+  for (int i = 0; i < sent; i++) CHECK(well(tpgetrply(&cd[i], &reply, &len, 0)));
+  CHECK(well(tpgetrply(&hold, &reply, &len, 0)));
+  echo("there is room again");
+  tpfree(slow);
+  tpfree(buffer);
+  tpfree(reply);
+}
+
 static void forward(void) {
   char *buffer = string("forwarded");
   long len = 0;
@@ -704,7 +728,7 @@ int main(int argc, char **argv) {
       {"basic", basic},     {"threads", threads}, {"advertise", advertise},
       {"death", death},     {"timeout", timeout}, {"mix", mix},
       {"cancel", cancel},   {"noblock", noblock}, {"forward", forward},
-      {"noblock_ring", noblock_ring},
+      {"noblock_ring", noblock_ring}, {"forward_full", forward_full},
       {"lengths", lengths}, {"ending", ending},   {"interrupted", interrupted},
       {"forked", forked},   {"outcomes", outcomes}, {"limits", limits},
       {"transactions", transactions},

@@ -133,6 +133,11 @@ fn a_forwarded_call_is_answered_to_the_first_caller() {
 }
 
 #[test]
+fn a_forward_that_finds_its_ring_full_is_an_error_of_the_reply() {
+    play("forward_full", 1);
+}
+
+#[test]
 fn lengths_of_all_types_hold_and_replies_grow() {
     play("lengths", 2);
 }

@@ -9,7 +9,7 @@
 #include "check.h"
 
 /* Services of tpsvrinit. */
-enum { OFFERED = 26 };
+enum { OFFERED = 27 };
 
 static void wait_ms(long ms) {
   struct timespec rest = {ms / 1000, ms % 1000 * 1000000};
@@ -34,6 +34,8 @@ static void SLOW(TPSVCINFO *call) {
 }
 
 static void HOP(TPSVCINFO *call) { tpforward("ECHO", call->data, call->len, 0); }
+
+static void PASS(TPSVCINFO *call) { tpforward("ECHO", call->data, call->len, 0); }
 
 static void NOWHERE(TPSVCINFO *call) { tpforward("NO SUCH", call->data, call->len, 0); }
 
@@ -233,7 +235,8 @@ int tpsvrinit(int argc, char **argv) {
   CHECK(tpadvertise("ECHO", ECHO) == 0 && tpadvertise("FAIL", FAIL) == 0);
   CHECK(tpadvertise("SILENT", SILENT) == 0 && tpadvertise("DIE", DIE) == 0);
   CHECK(tpadvertise("SLOW", SLOW) == 0 && tpadvertise("HOP", HOP) == 0);
-  CHECK(tpadvertise("NOWHERE", NOWHERE) == 0 && tpadvertise("EMPTY", EMPTY) == 0);
+  CHECK(tpadvertise("NOWHERE", NOWHERE) == 0 && tpadvertise("PASS", PASS) == 0);
+  CHECK(tpadvertise("EMPTY", EMPTY) == 0);
   CHECK(tpadvertise("STRAYS", STRAYS) == 0 && tpadvertise("SOFT", SOFT) == 0);
   CHECK(tpadvertise("TOOLONG", TOOLONG) == 0 && tpadvertise("GROW", GROW) == 0);
   CHECK(tpadvertise("OPEN", OPEN) == 0 && tpadvertise("CLOSE", CLOSE) == 0);
