@@ -49,11 +49,11 @@ pub enum PoolCommand {
     Ps(Form),
     /// Show the services, a row for each worker that offers one
     Services(Form),
-    /// Show the queues of the services
+    /// Show where requests wait: the queues of the services, or their rings in shared memory
     Queues(Form),
     /// Show the client contexts
     Clients(Form),
-    /// Show the pool itself: manager, configuration, log, what was counted
+    /// Show the pool itself: manager, configuration, transport, log, what was counted
     Info(Form),
     /// Check a configuration: mistakes, missing programs, limits of this machine
     Check {

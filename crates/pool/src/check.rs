@@ -9,14 +9,14 @@ use pollux_xatmi::config::{PoolConfig, Remark};
 use pollux_xatmi::control::{Answer, Control, Request};
 use pollux_xatmi::environment::Transport;
 use pollux_xatmi::needs::{
-    Limits, MemoryRoom, Need, Shortage, descriptor_shortage, descriptors_hard, memory_shortages,
-    shortages,
+    Limits, MemoryRoom, Need, Shortage, descriptor_shortage, descriptors_hard, file_size_limits,
+    file_size_shortage, memory_shortages, shortages,
 };
-use pollux_xatmi::pool::{Sizes, find, memory_room, output_faults, services_of};
+use pollux_xatmi::pool::{Sizes, find, memory_len_bytes, memory_room, output_faults, services_of};
 use pollux_xatmi::queue::Prefix;
 use serde::Serialize;
 
-use crate::{SILENCE, config_file, environment};
+use crate::{SILENCE, config_file, environment, show};
 use pollux_command::output::{self, Failure};
 
 /// What was found.
@@ -36,8 +36,11 @@ struct Findings {
     /// Programs that did not say what they offer, with the reason; one service is reckoned with.
     silent_programs: Vec<String>,
     reply_queues: u32,
-    /// How requests travel; in memory there are no queues.
+    /// How requests travel, in the pool that runs or in one that would be started; in memory there are
+    /// no queues.
     transport: &'static str,
+    /// How they would from the next start on, where that is another way.
+    next_transport: Option<&'static str>,
     charge_bytes: u64,
     limit_bytes: Option<u64>,
     warnings: Vec<Remark>,
@@ -58,11 +61,15 @@ pub(crate) fn check(
 ) -> Result<ExitCode, Failure> {
     let environment = environment()?;
     // Without a word the configuration of the pool that runs is meant.
-    let file =
-        config_file(config).or_else(|none| config_of_running(&environment.prefix).ok_or(none))?;
+    let running = Control::connect(&environment.prefix).ok();
+    let running = running.and_then(|mut control| show::info_of(&mut control));
+    let known = running.as_ref().map(|info| PathBuf::from(&info.config));
+    let file = config_file(config).or_else(|none| known.ok_or(none))?;
     let config = PoolConfig::from_file(&file).map_err(Failure::usage)?;
     let sizes = Sizes::new(&environment);
-    let transport = environment.transport_of(&config);
+    let next = environment.transport_of(&config);
+    let transport = running.as_ref().and_then(|info| Transport::named(&info.transport));
+    let transport = transport.unwrap_or(next);
     let counted = count_services(&environment.prefix);
     let asked = || if is_asking { ask(&config, &environment.prefix) } else { unasked(&config) };
     let (services, silent_programs) = counted.map_or_else(asked, |count| (count, Vec::new()));
@@ -84,7 +91,10 @@ pub(crate) fn check(
     let memory = room.map(|room| memory_shortages(room, services, clients.into()));
     let workers = config.workers_max();
     let files = descriptor_shortage(workers, clients, service_queues, descriptors_hard());
+    let len_bytes = memory_len_bytes(transport, workers, &sizes);
+    let file_size = file_size_shortage(len_bytes, file_size_limits());
     let short = queues.iter().flatten().chain(memory.iter().flatten()).chain(&files);
+    let short = short.chain(&file_size);
     let findings = Findings {
         config: file.display().to_string(),
         programs: config.entries.len(),
@@ -96,6 +106,7 @@ pub(crate) fn check(
         silent_programs,
         reply_queues,
         transport: transport.name(),
+        next_transport: (next != transport).then_some(next.name()),
         services_max: room.map(|room| room.services),
         clients_max: room.map(|room| room.contexts),
         charge_bytes,
@@ -125,19 +136,6 @@ impl Findings {
         let Self { missing_programs, unwritable_outputs, short_limits, .. } = self;
         [missing_programs, unwritable_outputs, short_limits].iter().all(|list| list.is_empty())
     }
-}
-
-/// The configuration of the pool with this prefix, if it runs and is ours.
-fn config_of_running(prefix: &Prefix) -> Option<PathBuf> {
-    let mut file = None;
-    let mut control = Control::connect(prefix).ok()?;
-    let mut each = |answer| {
-        if let Answer::Info(info) = answer {
-            file = Some(PathBuf::from(info.config));
-        }
-    };
-    control.ask(&Request::Info, SILENCE, &mut each).ok()?;
-    file
 }
 
 /// The services of the pool with this prefix, if it runs, is ours and all of its workers are up.
@@ -206,6 +204,13 @@ fn told(findings: &Findings) -> String {
              {charge_bytes} bytes; {limit}",
         ),
     });
+    lines.extend(findings.next_transport.map(|next| {
+        let now = findings.transport;
+        format!(
+            "warning: the pool that runs has the transport {now}, as it was started; configuration and \
+             environment say {next}, which holds from the next start on"
+        )
+    }));
     lines.extend(findings.warnings.iter().map(|warning| format!("warning: {warning}")));
     lines.extend(findings.missing_programs.iter().map(|what| format!("missing: {what}")));
     lines.extend(findings.unwritable_outputs.iter().map(|what| format!("unwritable: {what}")));

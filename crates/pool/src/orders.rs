@@ -15,6 +15,8 @@ use pollux_command::output::{self, Failure};
 /// The longest time without any progress: limits of a configuration are up to a day of seconds,
 /// but whoever waits at a terminal has given up long before.
 const ORDER_SILENCE: Duration = Duration::from_secs(600);
+/// From the last worker's end until it is said that the manager is still there.
+const END_PROGRESS_AFTER: Duration = Duration::from_secs(2);
 
 /// Starts workers of the running pool.
 pub(crate) fn start(what: Selection) -> Result<ExitCode, Failure> {
@@ -87,9 +89,32 @@ fn end(now: bool) -> Result<ExitCode, Failure> {
     })?;
     let said = follow(&mut control, &Request::End { now }, "stopping");
     let said = said.map_err(|error| asked(&error))?;
-    control.wait_for_end(SILENCE).map_err(|error| asked(&error))?;
+    wait_for_end(&mut control)?;
     output::remark(&format!("{said} after {:.2} s", began.elapsed().as_secs_f64()));
     Ok(ExitCode::SUCCESS)
+}
+
+/// Waits until the process of the manager has ended: until then the prefix and its files are in use.
+fn wait_for_end(control: &mut Control) -> Result<(), Failure> {
+    let outcome = match control.wait_for_end(END_PROGRESS_AFTER) {
+        Err(AskError::Silent(_)) => {
+            let pid = control.manager();
+            output::remark(&format!(
+                "all workers are stopped; the manager, process {pid}, is still ending"
+            ));
+            control.wait_for_end(SILENCE)
+        }
+        other => other,
+    };
+    outcome.map_err(|error| match error {
+        AskError::Silent(_) => Failure::failed(format!(
+            "all workers are stopped, and the manager, process {pid}, has not ended within {} s; its log says \
+             what it waits for, `kill -9 {pid}` ends it",
+            (END_PROGRESS_AFTER + SILENCE).as_secs(),
+            pid = control.manager(),
+        )),
+        error => asked(&error),
+    })
 }
 
 fn bar(verb: &'static str) -> ProgressBar {

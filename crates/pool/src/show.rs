@@ -3,8 +3,9 @@
 use std::process::ExitCode;
 
 use pollux_xatmi::control::{
-    Answer, ClientRow, PoolInfo, QueueRow, Request, ServiceRow, WorkerRow,
+    Answer, ClientRow, Control, PoolInfo, QueueRow, Request, ServiceRow, WorkerRow,
 };
+use pollux_xatmi::environment::Transport;
 use serde::Serialize;
 
 use crate::table::{milliseconds, number, table, time, words};
@@ -94,28 +95,45 @@ pub(crate) fn services(json: bool) -> Result<ExitCode, Failure> {
     show(json, &rows, |rows| table(&columns, &rows.iter().map(cells).collect::<Vec<_>>()))
 }
 
-/// The queues of the services.
+/// What the pool says of itself; none where it does not answer.
+pub(crate) fn info_of(control: &mut Control) -> Option<PoolInfo> {
+    let mut info = None;
+    let asked = control.ask(&Request::Info, SILENCE, |answer| {
+        if let Answer::Info(said) = answer {
+            info = Some(*said);
+        }
+    });
+    asked.ok().and(info)
+}
+
+/// The queues of the services, or their rings in shared memory.
 pub(crate) fn queues(json: bool) -> Result<ExitCode, Failure> {
     let rows = gather(&Request::Queues, |answer| match answer {
         Answer::Queues(rows) => rows,
         _ => Vec::new(),
     })?;
+    // In shared memory a ring has no name but that of its service.
+    let is_by_name = rows.iter().any(|row| row.queue.is_some());
     let columns = [
-        words("QUEUE"),
+        words(if is_by_name { "QUEUE" } else { "SERVICE" }),
         number("WAITING"),
         number("AVERAGE"),
-        number("DEPTH"),
+        number("CAPACITY"),
         number("BYTES"),
         number("WORKERS"),
+        number("IDLE"),
+        number("BUSY"),
     ];
     let cells = |row: &QueueRow| {
         vec![
-            row.queue.clone(),
+            row.queue.clone().unwrap_or_else(|| row.service.clone()),
             row.depth.to_string(),
             row.average.map_or_else(|| "n/a".to_owned(), |average| format!("{average:.1}")),
             row.depth_max.to_string(),
             row.message_len_bytes.to_string(),
             row.workers.to_string(),
+            row.idle.to_string(),
+            row.busy.to_string(),
         ]
     };
     let text = |rows: &[QueueRow]| {
@@ -134,15 +152,18 @@ pub(crate) fn clients(json: bool) -> Result<ExitCode, Failure> {
         Answer::Clients(rows) => rows,
         _ => Vec::new(),
     })?;
-    let columns =
-        [words("PROGRAM"), number("PID"), number("CONTEXT"), number("SINCE"), words("REPLY QUEUE")];
+    let is_by_queues = rows.iter().any(|row| row.queue.is_some());
+    let last = if is_by_queues { words("REPLY QUEUE") } else { number("REQUESTS") };
+    let columns = [words("PROGRAM"), number("PID"), number("CONTEXT"), number("SINCE"), last];
     let cells = |row: &ClientRow| {
         vec![
             row.program.clone().unwrap_or_else(|| "-".to_owned()),
             row.pid.to_string(),
             row.context.to_string(),
             time(row.since_s),
-            row.queue.clone(),
+            row.queue.clone().unwrap_or_else(|| {
+                row.requests.map_or_else(|| "-".to_owned(), |requests| requests.to_string())
+            }),
         ]
     };
     show(json, &rows, |rows| table(&columns, &rows.iter().map(cells).collect::<Vec<_>>()))
@@ -171,6 +192,11 @@ fn facts(info: &PoolInfo) -> String {
         ("prefix", info.prefix.clone()),
         ("manager", format!("process {}, since {}, {state}", info.pid, time(info.since_s))),
         ("configuration", info.config.clone()),
+        (
+            "requests",
+            Transport::named(&info.transport)
+                .map_or_else(dash, |known| known.in_words().to_owned()),
+        ),
         ("a message wakes", info.wake.clone()),
         ("log", info.log.clone().unwrap_or_else(|| "standard error".to_owned())),
         ("metrics", info.metrics.clone().unwrap_or_else(dash)),

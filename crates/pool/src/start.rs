@@ -17,10 +17,10 @@ use std::time::Instant;
 
 use pollux_xatmi::config::PoolConfig;
 use pollux_xatmi::control::{AskError, Control, Request};
-use pollux_xatmi::environment::Environment;
+use pollux_xatmi::environment::{Environment, Transport};
 use pollux_xatmi::pool::{Log, Pool, PoolOptions, find, keep_from_children, output_faults};
 
-use crate::{SILENCE, asked, config_file, environment, orders};
+use crate::{asked, config_file, environment, orders, show};
 use pollux_command::limits::raise_descriptor_limit;
 use pollux_command::output::{self, Failure};
 use pollux_pool_flags::StartFlags;
@@ -142,8 +142,15 @@ fn start_behind(
     match outcome {
         Ok(said) => {
             let prefix = &environment.prefix;
-            output::remark(&format!("pool {prefix}: {said} after {took:.2} s; log: {log}"));
-            tell_metrics(&mut control);
+            let info = show::info_of(&mut control);
+            let travel = info.as_ref().and_then(|info| Transport::named(&info.transport));
+            let travel = travel.map_or_else(String::new, |transport| {
+                format!("; requests {}", transport.in_words())
+            });
+            output::remark(&format!("pool {prefix}: {said} after {took:.2} s{travel}; log: {log}"));
+            if let Some(address) = info.and_then(|info| info.metrics) {
+                output::remark(&format!("metrics: http://{address}/metrics"));
+            }
             Ok(ExitCode::SUCCESS)
         }
         Err(error @ AskError::Refused(_)) => Err(Failure::failed(format!(
@@ -151,20 +158,6 @@ fn start_behind(
              stop`"
         ))),
         Err(error) => Err(Failure::failed(format!("{error}\nlog: {log}"))),
-    }
-}
-
-/// Where metrics are served is said when the port was chosen by the kernel, and else as well.
-fn tell_metrics(control: &mut Control) {
-    let mut address = None;
-    // Where they are is no reason to fail.
-    let _ = control.ask(&Request::Info, SILENCE, |answer| {
-        if let pollux_xatmi::control::Answer::Info(info) = answer {
-            address = info.metrics;
-        }
-    });
-    if let Some(address) = address {
-        output::remark(&format!("metrics: http://{address}/metrics"));
     }
 }
 

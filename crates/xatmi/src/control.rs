@@ -250,6 +250,7 @@ pub struct Control {
     link: Link,
     /// The manager's process, to see its end; none where it can't be watched from here.
     process: Option<OwnedFd>,
+    pid: u32,
     owner: u32,
 }
 
@@ -283,7 +284,13 @@ impl Control {
         }
         let process = i32::try_from(peer.pid).ok().and_then(Pid::from_raw);
         let process = process.and_then(|pid| pidfd_open(pid, PidfdFlags::empty()).ok());
-        Ok(Self { link: Link::new(socket), process, owner: peer.user })
+        Ok(Self { link: Link::new(socket), process, pid: peer.pid, owner: peer.user })
+    }
+
+    /// The process of the manager.
+    #[must_use]
+    pub fn manager(&self) -> u32 {
+        self.pid
     }
 
     /// The user of the manager.
@@ -322,7 +329,7 @@ impl Control {
     }
 
     /// Waits up to `limit` for the manager to close the connection, as it does at its end, and
-    /// for the end of its process.
+    /// for the end of its process. One that was late may be waited for again.
     ///
     /// # Errors
     /// [`AskError::Silent`].

@@ -39,6 +39,7 @@ use crate::client::{CallFlags, Outgoing};
 use crate::clock::monotonic_ns;
 use crate::environment::Environment;
 use crate::error::{Code, Error};
+use crate::needs::fits_file_size;
 use crate::queue::Prefix;
 use crate::wire::{ClientAddress, PAYLOAD_LEN_BYTES_MAX};
 
@@ -382,6 +383,7 @@ pub(crate) fn memfd_for(bytes: &[u8]) -> io::Result<Option<File>> {
     if bytes.len() <= INLINE_LEN_BYTES_MAX {
         return Ok(None);
     }
+    fits_file_size(bytes.len())?;
     let memfd = File::from(memfd_create("pollux-message", MemfdFlags::CLOEXEC)?);
     memfd.write_all_at(bytes, 0)?;
     Ok(Some(memfd))

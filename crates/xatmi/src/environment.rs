@@ -51,6 +51,15 @@ impl Transport {
         }
     }
 
+    /// Where requests are, in words: `in shared memory`, `by queues`.
+    #[must_use]
+    pub const fn in_words(self) -> &'static str {
+        match self {
+            Self::Queues => "by queues",
+            Self::Memory => "in shared memory",
+        }
+    }
+
     /// The one of this name.
     #[must_use]
     pub fn named(name: &str) -> Option<Self> {

@@ -8,6 +8,7 @@
 
 use std::fmt;
 use std::fs;
+use std::io;
 
 use pollux_sys::mqueue::QueueSize;
 use rustix::process::{Resource, getrlimit};
@@ -16,6 +17,9 @@ use crate::environment::{MESSAGE_LEN_BYTES_MAX, MESSAGES_MAX};
 
 /// What the kernel adds to each message: its header and its node in the tree of priorities.
 pub const MESSAGE_OVERHEAD_BYTES: u64 = 96;
+
+/// Bytes of what `ulimit -f` of bash counts.
+const FILE_BLOCK_BYTES: u64 = 1024;
 
 /// The bit of CAP_SYS_RESOURCE, which lifts the limits of `/proc/sys/fs/mqueue`
 /// (`capabilities(7)`).
@@ -60,6 +64,15 @@ pub struct Limits {
     pub messages: u64,
     /// Bytes of a message (`fs.mqueue.msgsize_max`).
     pub message_len_bytes: u64,
+}
+
+/// How long files may get, RLIMIT_FSIZE; `None` for no limit.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct FileSizeLimits {
+    /// What counts.
+    pub soft: Option<u64>,
+    /// What the user may raise that to without privilege.
+    pub hard: Option<u64>,
 }
 
 /// The most that fits in the shared memory of a pool.
@@ -237,6 +250,46 @@ pub fn descriptor_shortage(
     })
 }
 
+/// The limit on the length of files, if it is too low for one of `needed` bytes: those of shared memory
+/// count as well (`memfd_create(2)`), and who goes beyond it is ended by SIGXFSZ.
+#[must_use]
+pub fn file_size_shortage(needed: u64, limits: FileSizeLimits) -> Option<Shortage> {
+    let allowed = limits.soft.unwrap_or(u64::MAX);
+    let blocks = needed.div_ceil(FILE_BLOCK_BYTES);
+    let remedy = match limits.hard.is_none_or(|hard| needed <= hard) {
+        true => format!("run `ulimit -S -f {blocks}` (files in shared memory count as files)"),
+        false => format!(
+            "have root raise the hard limit (fsize in /etc/security/limits.conf, LimitFSIZE={needed} of \
+             a systemd unit); files in shared memory count as files"
+        ),
+    };
+    (needed > allowed).then_some(Shortage {
+        limit: "RLIMIT_FSIZE",
+        unit: "bytes",
+        needed,
+        allowed,
+        remedy,
+    })
+}
+
+/// The limits on the length of files of this process.
+#[must_use]
+pub fn file_size_limits() -> FileSizeLimits {
+    let limit = getrlimit(Resource::Fsize);
+    FileSizeLimits { soft: limit.current, hard: limit.maximum }
+}
+
+/// Whether this process may have a file of `len_bytes`, which is to be made.
+///
+/// # Errors
+/// EFBIG, with the [`Shortage`] in words.
+pub(crate) fn fits_file_size(len_bytes: usize) -> io::Result<()> {
+    match file_size_shortage(len_bytes as u64, file_size_limits()) {
+        Some(shortage) => Err(io::Error::new(io::ErrorKind::FileTooLarge, shortage.to_string())),
+        None => Ok(()),
+    }
+}
+
 /// The hard limit on descriptors of this process; `None` for no limit.
 #[must_use]
 pub fn descriptors_hard() -> Option<u64> {
@@ -355,6 +408,23 @@ mod tests {
         for map in ["0 1000 1\n", "0 0 65536\n", "0 0 4294967295\n1 1 1\n", ""] {
             assert!(!is_first_namespace(map), "{map:?}");
         }
+    }
+
+    #[test]
+    fn a_file_that_would_be_too_long_is_told_before_it_is_made() {
+        let short = |needed, soft, hard| {
+            let shortage = file_size_shortage(needed, FileSizeLimits { soft, hard });
+            shortage.map(|shortage| shortage.to_string())
+        };
+        assert_eq!(short(4096, Some(4096), Some(4096)), None);
+        assert_eq!(short(u64::MAX, None, None), None);
+        let said = short(4097, Some(4096), Some(8192)).expect("one byte is missing");
+        assert!(
+            said.starts_with("RLIMIT_FSIZE is short by 1 bytes: 4097 needed, 4096 allowed; run")
+        );
+        assert!(said.contains("`ulimit -S -f 5`"), "{said}");
+        let said = short(4097, Some(4096), Some(4096)).expect("one byte is missing");
+        assert!(said.contains("have root raise the hard limit"), "{said}");
     }
 
     #[test]

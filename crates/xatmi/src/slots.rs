@@ -52,6 +52,12 @@ impl Slots {
         Ok(Self { words })
     }
 
+    /// Bytes of the memfd with slots for `workers` workers.
+    #[must_use]
+    pub fn len_bytes(workers: usize) -> u64 {
+        ((HEAD_WORDS + workers * WORDS) * size_of::<u64>()) as u64
+    }
+
     /// Maps the slots behind a memfd that somebody else made.
     ///
     /// # Errors

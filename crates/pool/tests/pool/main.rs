@@ -1,16 +1,28 @@
 //! `pollux pool` as a user types it. A worker is this program in another role.
 
-use std::io::Write;
+use std::io::{BufRead, BufReader, Read, Write};
 use std::path::PathBuf;
-use std::process::{Command, ExitCode, Output};
+use std::process::{Command, ExitCode, Output, Stdio};
+use std::time::Duration;
 
+use pollux_xatmi::client::Client;
+use pollux_xatmi::control::{Answer, Request};
+use pollux_xatmi::environment::Environment;
+use pollux_xatmi::link::{Link, Received};
 use pollux_xatmi::worker::{Done, LINK_VARIABLE, Worker};
+use rustix::event::{PollFd, PollFlags, poll};
+
+/// How long a command may take to be heard.
+const PATIENCE: Duration = Duration::from_secs(30);
 
 fn main() -> ExitCode {
     if std::env::var_os(LINK_VARIABLE).is_some() {
         return worker();
     }
-    let tests: [(&str, fn()); 9] = [
+    if std::env::var_os(SLOW_MANAGER).is_some() {
+        return slow_manager();
+    }
+    let tests: [(&str, fn()); 12] = [
         ("a_pool_is_started_shown_ordered_and_stopped", a_pool_is_started_shown_and_stopped),
         ("what_is_missing_is_told_before_anything_starts", what_is_missing_is_told),
         ("check_finds_what_does_not_fit", check_finds_what_does_not_fit),
@@ -20,12 +32,35 @@ fn main() -> ExitCode {
         ("a_pool_keeps_nothing_open_of_its_caller", a_pool_keeps_nothing_open_of_its_caller),
         ("workers_of_another_namespace_are_left_alone", workers_of_another_namespace),
         ("a_pool_that_does_not_run_is_told", a_pool_that_does_not_run_is_told),
+        ("lists_name_what_the_transport_has", lists_name_what_the_transport_has),
+        ("a_stop_returns_when_the_manager_has_ended", a_stop_returns_when_the_manager_has_ended),
+        ("a_file_size_that_is_too_small_is_told", a_file_size_that_is_too_small_is_told),
     ];
     // A test that fails ends the program.
     for (name, test) in tests {
         test();
         say(&format!("test {name} ... ok"));
     }
+    ExitCode::SUCCESS
+}
+
+/// Set for this program where it is a manager that takes its time to end.
+const SLOW_MANAGER: &str = "POLLUX_TEST_SLOW_MANAGER";
+
+/// Answers the order to end and closes its socket; its process ends when standard input does.
+fn slow_manager() -> ExitCode {
+    let prefix = Environment::of_process().expect("set").prefix;
+    let listener = pollux_xatmi::control::listen(&prefix).expect("the name is free");
+    say("listens");
+    let mut ready = [PollFd::new(&listener, PollFlags::IN)];
+    poll(&mut ready, None).expect("a connection");
+    let mut link = Link::new(rustix::net::accept(&listener).expect("one waits"));
+    let order = link.receive_within::<Request>(PATIENCE).expect("an order");
+    assert!(matches!(order, Received::Message(Request::End { .. }, _)), "{order:?}");
+    let message = "0 of 0 workers stopped".to_owned();
+    link.send(&Answer::Done { message }).expect("sent");
+    drop((link, listener));
+    std::io::stdin().read_to_string(&mut String::new()).expect("the end of standard input");
     ExitCode::SUCCESS
 }
 
@@ -142,8 +177,6 @@ fn a_pool_is_started_shown_and_stopped() {
     assert_eq!(rows[2]["state"], "down");
     let (services, _) = bank.good(&["services"]);
     assert!(services.contains("ECHO     echo      echosv"), "{services}");
-    let (queues, _) = bank.good(&["queues"]);
-    assert!(queues.contains(&format!("{},svc,ECHO", bank.prefix)), "{queues}");
     let (info, _) = bank.good(&["info"]);
     assert!(info.contains("a message wakes        all"), "{info}");
     bank.good(&["clients"]);
@@ -283,7 +316,7 @@ fn a_pool_keeps_nothing_open_of_its_caller() {
         ended.send(()).expect("the test waits");
         output
     });
-    let seen = end.recv_timeout(std::time::Duration::from_secs(30));
+    let seen = end.recv_timeout(PATIENCE);
     bank.good(&["stop"]);
     let output = reader.join().expect("a shell");
     assert!(output.status.success() && seen.is_ok(), "{seen:?} {output:?}");
@@ -298,12 +331,12 @@ fn workers_of_another_namespace() {
     let mut apart = Command::new("/usr/bin/unshare");
     apart.args(["--ipc", "--net", env!("CARGO_BIN_EXE_pollux-pool"), "start", "--foreground"]);
     inner.surround(&mut apart);
-    apart.stderr(std::process::Stdio::piped());
+    apart.stderr(Stdio::piped());
     let Ok(mut apart) = apart.spawn() else {
         return say("workers_of_another_namespace_are_left_alone: skipped: no unshare(1)");
     };
-    let stderr = std::io::BufReader::new(apart.stderr.take().expect("it is piped"));
-    let mut lines = std::io::BufRead::lines(stderr).map_while(Result::ok);
+    let stderr = BufReader::new(apart.stderr.take().expect("it is piped"));
+    let mut lines = BufRead::lines(stderr).map_while(Result::ok);
     if !lines.next().is_some_and(|line| line.contains("begins as process")) {
         apart.wait().expect("ours");
         return say("workers_of_another_namespace_are_left_alone: skipped: not permitted");
@@ -318,6 +351,97 @@ fn workers_of_another_namespace() {
     let rest: Vec<String> = lines.collect();
     assert!(!rest.iter().any(|line| line.contains("signal 2")), "{rest:?}");
     assert!(apart.wait().expect("ours").success(), "{rest:?}");
+}
+
+fn lists_name_what_the_transport_has() {
+    let servers = "<server name='echosv'><srvid>1</srvid><min>2</min><max>2</max></server>";
+    for (transport, in_words) in [("memory", "in shared memory"), ("queues", "by queues")] {
+        let bank = Bank::with(transport, &format!("<appconfig transport='{transport}'/>"), servers);
+        let (_, said) = bank.good(&["start"]);
+        assert!(said.contains(&format!("; requests {in_words}; log: ")), "{said}");
+        let json = |list: &str| -> serde_json::Value {
+            serde_json::from_str(&bank.good(&[list, "--json"]).0).expect("JSON")
+        };
+        assert_eq!(json("info")["transport"], transport);
+        let (info, _) = bank.good(&["info"]);
+        assert!(info.contains(&format!("requests               {in_words}")), "{info}");
+        let rings = json("queues");
+        let (idle, busy, workers) = (&rings[0]["idle"], &rings[0]["busy"], &rings[0]["workers"]);
+        assert_eq!((idle, busy, workers), (&2.into(), &0.into(), &2.into()), "{rings}");
+        let (table, _) = bank.good(&["queues"]);
+        let heading = table.lines().next().expect("a heading");
+        let environment =
+            Environment::read(|name| (name == "NDRX_QPREFIX").then(|| bank.prefix.clone().into()));
+        let _client = Client::open(&environment.expect("a prefix")).expect("it runs");
+        let (clients, _) = bank.good(&["clients"]);
+        // What the caller's environment says is not what the pool does.
+        let mut check = Command::new(env!("CARGO_BIN_EXE_pollux-pool"));
+        bank.surround(check.arg("check"));
+        let other = if transport == "memory" { "queues" } else { "memory" };
+        let check = check.env("POLLUX_POOL_TRANSPORT", other).output().expect("run");
+        let (check, _) = texts(&check);
+        assert!(check.contains(&format!("has the transport {transport}, as")), "{check}");
+        assert!(check.contains(&format!("say {other}, which holds from")), "{check}");
+        match transport {
+            "memory" => {
+                assert!(heading.starts_with("SERVICE  WAITING"), "{table}");
+                assert!(!table.contains(",svc,") && rings[0]["queue"].is_null(), "{table}{rings}");
+                assert_eq!(rings[0]["depth_max"], 1024);
+                assert!(clients.contains("REQUESTS") && !clients.contains(",clt,"), "{clients}");
+                assert_eq!(json("clients")[0]["requests"], 0);
+                assert!(check.contains("requests in shared memory: 1 services"), "{check}");
+            }
+            _ => {
+                assert!(heading.starts_with("QUEUE"), "{table}");
+                assert!(table.contains(&format!("{},svc,ECHO", bank.prefix)), "{table}");
+                assert!(clients.contains(&format!("{},clt,reply,", bank.prefix)), "{clients}");
+                assert!(check.contains("queues: 1 for services"), "{check}");
+            }
+        }
+        bank.good(&["stop"]);
+    }
+}
+
+fn a_stop_returns_when_the_manager_has_ended() {
+    let bank = Bank::new("slow", "");
+    let mut manager = Command::new(std::env::current_exe().expect("this program"));
+    bank.surround(manager.env(SLOW_MANAGER, "1").stdin(Stdio::piped()).stdout(Stdio::piped()));
+    let mut manager = manager.spawn().expect("run");
+    let mut line = String::new();
+    let mut said = BufReader::new(manager.stdout.take().expect("piped"));
+    said.read_line(&mut line).expect("a line");
+    assert_eq!(line, "listens\n");
+    let mut stop = Command::new(env!("CARGO_BIN_EXE_pollux-pool"));
+    bank.surround(stop.arg("stop").stderr(Stdio::piped()));
+    let mut stop = stop.spawn().expect("run");
+    let mut said = BufReader::new(stop.stderr.take().expect("piped"));
+    line.clear();
+    said.read_line(&mut line).expect("a line");
+    let still = format!("the manager, process {}, is still ending", manager.id());
+    assert!(line.contains(&still), "{line}");
+    assert_eq!(stop.try_wait().expect("ours"), None, "the manager is there");
+    drop(manager.stdin.take());
+    assert!(manager.wait().expect("ours").success());
+    assert!(stop.wait().expect("ours").success());
+    line.clear();
+    said.read_line(&mut line).expect("a line");
+    assert!(line.contains("0 of 0 workers stopped after "), "{line}");
+}
+
+fn a_file_size_that_is_too_small_is_told() {
+    let bank = Bank::new("short", "<server name='echosv'><srvid>1</srvid></server>");
+    for order in ["start", "check"] {
+        let mut shell = Command::new("/bin/sh");
+        let words = format!("ulimit -f 1000; exec \"$0\" {order}");
+        bank.surround(shell.args(["-c", &words, env!("CARGO_BIN_EXE_pollux-pool")]));
+        let output = shell.output().expect("a shell");
+        let (out, error) = texts(&output);
+        assert_eq!(output.status.code(), Some(1), "{order}: {out}{error}");
+        let said = out + &error;
+        for words in ["RLIMIT_FSIZE is short by ", " allowed; have root raise", "LimitFSIZE="] {
+            assert!(said.contains(words), "{order}: {said}");
+        }
+    }
 }
 
 fn say(words: &str) {

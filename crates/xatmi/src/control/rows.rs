@@ -60,16 +60,16 @@ pub struct ServiceRow {
     pub state: String,
 }
 
-/// The queue of a service.
+/// Where the requests for a service wait: its queue, or its ring in shared memory.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct QueueRow {
-    /// Name of the queue.
-    pub queue: String,
+    /// Name of the queue; none where requests are in shared memory.
+    pub queue: Option<String>,
     /// Its service.
     pub service: String,
-    /// Messages that wait.
+    /// Requests that wait.
     pub depth: u32,
-    /// Messages that it holds.
+    /// Requests that can wait.
     pub depth_max: u32,
     /// Bytes of a message.
     pub message_len_bytes: u32,
@@ -77,6 +77,10 @@ pub struct QueueRow {
     pub average: Option<f64>,
     /// Workers that offer the service.
     pub workers: usize,
+    /// Those of them that are inside a service, this one or another.
+    pub busy: usize,
+    /// Those of them that wait for requests.
+    pub idle: usize,
 }
 
 /// A client context.
@@ -88,8 +92,11 @@ pub struct ClientRow {
     pub program: Option<String>,
     /// Its number within the process.
     pub context: u32,
-    /// Name of its reply queue.
-    pub queue: String,
+    /// Name of its reply queue; none where requests are in shared memory.
+    pub queue: Option<String>,
+    /// Requests of it that wait, are served, or whose reply it has not taken; none where they travel by
+    /// queues.
+    pub requests: Option<usize>,
     /// Seconds since it came.
     pub since_s: u64,
 }
@@ -103,6 +110,8 @@ pub struct PoolInfo {
     pub pid: u32,
     /// The configuration file.
     pub config: String,
+    /// How requests travel: `memory` or `queues`.
+    pub transport: String,
     /// How workers wait: `one` or `all` are woken by a message.
     pub wake: String,
     /// Seconds since the manager began.

@@ -16,6 +16,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use pollux_sys::shared::{SharedPart, SharedWords};
 
 use super::{open, other_file};
+use crate::needs::fits_file_size;
 use crate::wire::LargeRef;
 
 /// The longest payload that is mapped.
@@ -50,6 +51,7 @@ thread_local! {
 pub(super) fn create(len_bytes: usize) -> io::Result<SharedWords> {
     let needed = HEAD_WORDS * size_of::<u64>() + len_bytes;
     let capacity = needed.next_power_of_two().max(CAPACITY_BYTES_MIN);
+    fits_file_size(capacity)?;
     SharedWords::create_named(c"pollux-payload", capacity / size_of::<u64>())
 }
 

@@ -28,6 +28,7 @@ use rustix::process::{Pid, test_kill_process};
 
 use crate::clock::monotonic_ns;
 use crate::error::{Code, Error};
+use crate::needs::fits_file_size;
 use crate::wire::{LargeRef, PAYLOAD_LEN_BYTES_MAX};
 
 /// The most payloads that one sender holds: each is a descriptor.
@@ -302,6 +303,7 @@ fn take(memfd: &File, room: &mut [u8]) -> io::Result<()> {
 
 /// A memfd with the payload and the mark behind it.
 fn filled_file(payload: &[u8]) -> io::Result<(File, u64)> {
+    fits_file_size(payload.len() + 1)?;
     let memfd = File::from(memfd_create("pollux-payload", MemfdFlags::CLOEXEC)?);
     let inode = memfd.metadata()?.ino();
     memfd.write_all_at(payload, 0)?;

@@ -3,7 +3,7 @@
 //! Only the one thread of the manager calls this. It takes requests under a number that is not a worker's,
 //! and grabs before it answers, so that a number is never in a ring and free at once.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::ffi::CString;
 use std::io;
 use std::ops::AddAssign;
@@ -18,8 +18,8 @@ use rustix::fs::{SeekFrom, seek};
 
 use super::geometry::{CONTEXTS, Geometry, MANAGER, SERVICES_MAX, TERM};
 use super::{
-    Claim, Delivery, Exchange, Files, RING_LEN, Records, Row, Ticket, Words, claim_in, claims_of,
-    directory, idle, names,
+    Claim, Delivery, Exchange, Files, RING_LEN, Records, Row, State, Ticket, Words, claim_in,
+    claims_of, directory, idle, names,
 };
 use crate::error::Code;
 use crate::queue::{Prefix, ServiceName};
@@ -285,6 +285,20 @@ impl Memory {
     pub(crate) fn clients(&self) -> HashSet<u32> {
         let owners = self.exchange.blocks().map(|block| (block.owner() >> 32) as u32);
         owners.filter(|pid| *pid != 0).collect()
+    }
+
+    /// How many requests each context has, by process and number of the context; none where it has none.
+    pub(crate) fn open_requests(&self) -> HashMap<(u32, u32), usize> {
+        let mut open = HashMap::new();
+        for block in self.exchange.blocks().filter(|block| block.owner() != 0) {
+            let states = block.requests().filter_map(|number| self.exchange.request(number));
+            let count = states.filter(|request| request.state().0 != State::Free).count();
+            if count > 0 {
+                let owner = block.owner();
+                *open.entry(((owner >> 32) as u32, owner as u32)).or_default() += count;
+            }
+        }
+        open
     }
 
     /// Wakes as many workers as there are requests, and whoever may sleep without being known to: the

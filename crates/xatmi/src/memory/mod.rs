@@ -197,6 +197,13 @@ pub(crate) fn limits(workers: usize, message_len_bytes: u32) -> (usize, usize) {
     (geometry::SERVICES_MAX, Geometry::new(workers, message_len_bytes).blocks())
 }
 
+/// Bytes of the longest file of a pool with so many workers, and messages of so many bytes.
+pub(crate) fn len_bytes(workers: usize, message_len_bytes: u32) -> u64 {
+    let geometry = Geometry::new(workers, message_len_bytes);
+    let files = [geometry.records_words(), geometry.claims_words(), geometry.exchange_words()];
+    (files.into_iter().max().unwrap_or(0) * size_of::<u64>()) as u64
+}
+
 /// What the three files are called in `/proc/PID/fd`.
 pub(crate) fn names(prefix: &Prefix) -> Files<String> {
     ["records", "claims", "exchange"].map(|which| format!("pollux-pool-{which}:{prefix}"))

@@ -4,6 +4,7 @@ use std::time::Instant;
 
 use super::Pool;
 use super::process::Process;
+use super::services::Place;
 use crate::control::{Answer, ClientRow, PoolInfo, QueueRow, ROWS_MAX, ServiceRow, WorkerRow};
 use crate::slots::{ServiceTally, State as WorkerState, Total, Totals, name_hash};
 use crate::supervisor::MemberView;
@@ -25,13 +26,18 @@ impl Pool {
     }
 
     pub(super) fn list_clients(&mut self, number: u64, now: Instant) {
+        let open = self.memory.as_ref().map(|memory| memory.open_requests());
         let clients = self.visitors.by_number.values().filter_map(|v| v.client.as_ref());
         let rows: Vec<ClientRow> = clients
             .map(|client| ClientRow {
                 pid: client.pid,
                 program: program_of(client.pid),
                 context: client.context,
-                queue: text(&self.prefix.reply_queue(client.pid, client.context)),
+                queue: match &open {
+                    None => Some(text(&self.prefix.reply_queue(client.pid, client.context))),
+                    Some(_) => None,
+                },
+                requests: open.as_ref().map(|open| client.requests(open)),
                 since_s: (now - client.since).as_secs(),
             })
             .collect();
@@ -43,6 +49,7 @@ impl Pool {
             prefix: self.prefix.to_string(),
             pid: std::process::id(),
             config: self.config.file.display().to_string(),
+            transport: self.transport().name().to_owned(),
             wake: self.options.wake.to_string(),
             since_s: (now - self.started).as_secs(),
             is_learning: self.supervisor.is_learning(),
@@ -108,14 +115,23 @@ impl Pool {
             let (depth, size) = self.services.depth_of(service)?;
             let depths = &service.depths;
             let sum: u32 = depths.iter().sum();
+            let queue = match service.place {
+                Place::Queue(_) => Some(text(&self.prefix.service_queue(name))),
+                Place::Ring(_) => None,
+            };
+            let slots = service.offers.keys().filter_map(|id| self.workers.get(id)?.slot());
+            let states: Vec<WorkerState> = slots.map(|slot| slot.occupation().state).collect();
+            let count = |wanted| states.iter().filter(|state| **state == wanted).count();
             Some(QueueRow {
-                queue: text(&self.prefix.service_queue(name)),
+                queue,
                 service: name.to_string(),
                 depth,
                 depth_max: size.messages_max,
                 message_len_bytes: size.message_len_bytes,
                 average: (!depths.is_empty()).then(|| f64::from(sum) / depths.len() as f64),
                 workers: service.offers.len(),
+                busy: count(WorkerState::Busy),
+                idle: count(WorkerState::Idle),
             })
         });
         rows.collect()

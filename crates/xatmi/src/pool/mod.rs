@@ -62,6 +62,7 @@ use crate::access::{GROUP_VARIABLE, Group};
 use crate::config::{ConfigError, PoolConfig};
 use crate::environment::Transport;
 use crate::memory::{Memory, Ticket};
+use crate::needs::{Shortage, file_size_limits, file_size_shortage};
 use crate::queue::Prefix;
 use crate::slots::Slots;
 use crate::supervisor::Supervisor;
@@ -78,7 +79,7 @@ use watch::{Source, Watch};
 
 pub use asked::services_of;
 pub use log::Log;
-pub use options::{PoolOptions, Sizes, memory_room};
+pub use options::{PoolOptions, Sizes, memory_len_bytes, memory_room};
 pub use previous::workers as workers_left;
 pub use spawn::{
     BRIDGE_PROGRAM, EXPORTS_VARIABLE, REFRESH_VARIABLE, find, keep_from_children, output_faults,
@@ -108,6 +109,8 @@ pub enum PoolError {
     },
     /// This process is not in the group that the pool is to be open to.
     Outside(Group),
+    /// A limit of this process is too low for it.
+    Short(Shortage),
     /// The metrics endpoint could not be started.
     Metrics(pollux_engine::GroupError),
     /// The poller failed.
@@ -144,6 +147,7 @@ impl fmt::Display for PoolError {
                  change the attribute group of <appconfig> ({GROUP_VARIABLE})",
                 rustix::process::geteuid().as_raw()
             ),
+            Self::Short(shortage) => write!(f, "{shortage}"),
             Self::Metrics(_) => f.write_str("the metrics endpoint could not be started"),
             Self::Poller(_) => f.write_str("the poller failed"),
             Self::System { what, .. } => write!(f, "{what} failed"),
@@ -157,9 +161,11 @@ impl std::error::Error for PoolError {
             Self::Metrics(cause) => Some(cause),
             Self::Poller(cause) => Some(cause),
             Self::System { cause, .. } => Some(cause),
-            Self::Config(_) | Self::Running { .. } | Self::Foreign { .. } | Self::Outside(_) => {
-                None
-            }
+            Self::Config(_)
+            | Self::Running { .. }
+            | Self::Foreign { .. }
+            | Self::Outside(_)
+            | Self::Short(_) => None,
         }
     }
 }
@@ -244,12 +250,17 @@ impl Pool {
         let signals = Signals::catch(&[Signal::Terminate, Signal::Interrupt, Signal::HangUp])
             .map_err(system("catching signals"))?;
         watch.add(signals.fd(), Source::Signals).map_err(system("watching for signals"))?;
+        let sizes = Sizes::new(&options.environment);
+        let transport = options.transport(&config);
+        let needed = memory_len_bytes(transport, config.workers_max(), &sizes);
+        if let Some(shortage) = file_size_shortage(needed, file_size_limits()) {
+            return Err(PoolError::Short(shortage));
+        }
         let slots_max = config.workers_max() as usize + SLOTS_SPARE;
         let slots = Slots::create(slots_max).map_err(system("the memory of the workers"))?;
         let endpoint = options.metrics.as_ref().map(Endpoint::start).transpose();
         let endpoint = endpoint.map_err(PoolError::Metrics)?;
-        let sizes = Sizes::new(&options.environment);
-        let memory = match options.transport(&config) {
+        let memory = match transport {
             // Clients that have one come here when they see that its manager is gone.
             Transport::Queues => None,
             Transport::Memory => Some(match previous::memory(&prefix) {
@@ -302,6 +313,12 @@ impl Pool {
     #[must_use]
     pub fn config(&self) -> &PoolConfig {
         &self.config
+    }
+
+    /// How requests travel.
+    #[must_use]
+    pub fn transport(&self) -> Transport {
+        if self.memory.is_some() { Transport::Memory } else { Transport::Queues }
     }
 
     /// Where metrics are served, with the port that the kernel chose.

@@ -13,8 +13,9 @@ use crate::config::PoolConfig;
 use crate::environment::{
     DEFAULT_MESSAGE_LEN_BYTES, DEFAULT_TIMEOUT, Environment, MESSAGE_LEN_BYTES_MIN, Transport,
 };
-use crate::memory::limits as memory_limits;
+use crate::memory::{len_bytes, limits as memory_limits};
 use crate::needs::MemoryRoom;
+use crate::slots::Slots;
 use crate::worker::Wake;
 
 /// Depth of a service queue where nobody says otherwise: what an unprivileged user may have.
@@ -107,6 +108,17 @@ pub fn memory_room(workers: u32, sizes: &Sizes) -> MemoryRoom {
     let (services, contexts) =
         memory_limits(workers as usize + SLOTS_SPARE, sizes.service.message_len_bytes);
     MemoryRoom { services: services as u64, contexts: contexts as u64 }
+}
+
+/// Bytes of the longest file in memory that a pool of `workers` with messages of this size makes.
+#[must_use]
+pub fn memory_len_bytes(transport: Transport, workers: u32, sizes: &Sizes) -> u64 {
+    let workers = workers as usize + SLOTS_SPARE;
+    let slots = Slots::len_bytes(workers);
+    match transport {
+        Transport::Queues => slots,
+        Transport::Memory => slots.max(len_bytes(workers, sizes.service.message_len_bytes)),
+    }
 }
 
 /// A limit of the kernel for queues (`mq_overview(7)`); none where it can't be read.

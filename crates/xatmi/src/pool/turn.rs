@@ -64,12 +64,13 @@ impl Pool {
         let now = Instant::now();
         let found = previous::workers(&self.prefix);
         self.log.line(&format!(
-            "begins as process {}: {}, {} workers of {} programs, prefix {}",
+            "begins as process {}: {}, {} workers of {} programs, prefix {}, requests {}",
             std::process::id(),
             self.config.file.display(),
             self.config.workers_max(),
             self.config.entries.len(),
             self.prefix,
+            self.transport().in_words(),
         ));
         self.earlier_clients = EarlierClients::find(&self.prefix, &mut self.watch);
         self.take_over_memory();

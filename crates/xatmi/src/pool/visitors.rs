@@ -3,7 +3,7 @@
 //! A context's connection is its life line: when it ends, however it ends, its reply queue is
 //! removed. Only the user of the pool and root are heard.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::rc::Rc;
@@ -73,6 +73,14 @@ pub(super) struct Client {
     /// Its number in the memory that requests are in, where they are.
     memory: Option<u32>,
     pub(super) since: Instant,
+}
+
+impl Client {
+    /// Its requests among those that the memory has, by process and number of the context there.
+    pub(super) fn requests(&self, open: &HashMap<(u32, u32), usize>) -> usize {
+        let key = self.memory.map(|context| (self.pid, context));
+        key.and_then(|key| open.get(&key).copied()).unwrap_or(0)
+    }
 }
 
 /// All connections.
