@@ -12,8 +12,8 @@ use std::io::Write;
 use std::sync::Arc;
 use std::time::Duration;
 
-use pollux_load::{Crowd, End, Expect, Order, Pace, Plan, RequestList, Target, Trust, Turns};
-use pollux_stats::set_ratio;
+use pollux_load::{End, Order, Plan, RequestList, Target, Turns};
+use pollux_stats::{mean, set_ratio, standard_deviation, student_t_quantile};
 use rustix::time::{ClockId, clock_gettime};
 
 const LINES: u32 = 100_000;
@@ -58,11 +58,10 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         }
     }
     for (arm, ratios) in ratios.iter().enumerate() {
-        let n = ratios.len() as f64;
-        let mean = ratios.iter().sum::<f64>() / n;
-        let sd = (ratios.iter().map(|one| (one - mean).powi(2)).sum::<f64>() / (n - 1.0)).sqrt();
-        let reach =
-            pollux_stats::student_t_quantile(0.975, ratios.len() as u32 - 1) * sd / n.sqrt();
+        let error =
+            standard_deviation(ratios).ok_or("too few sets")? / (ratios.len() as f64).sqrt();
+        let reach = student_t_quantile(0.975, ratios.len() as u32 - 1) * error;
+        let mean = mean(ratios).ok_or("no sets")?;
         let [low, high] = [mean - reach, mean + reach].map(f64::exp);
         let (name, cost, mean) = (ARMS[arm].0, costs[arm], mean.exp());
         writeln!(std::io::stdout(), "{name:10} {cost:6.3} us  {mean:.3} [{low:.3}, {high:.3}]")?;
@@ -82,33 +81,13 @@ fn opened(
         target.weight = if is_weighted { 1 + line % 5 } else { 1 };
         list.push(&target)?;
     }
+    let driver = "uring".parse()?;
     Ok(Turns::open(Plan {
-        targets: vec![target],
         list: Some((Arc::new(list), order)),
-        driver: "uring".parse()?,
-        threads: 1,
-        cpus: None,
         connections: 64,
-        pace: Pace::Closed,
         end: End { requests: None, after: Some(Duration::from_secs(1)) },
-        warm_up: Duration::ZERO,
-        requests_per_connection: None,
-        pipeline: 1,
-        think_time: Duration::ZERO,
-        connect_timeout: Duration::from_secs(5),
-        request_timeout: Duration::from_secs(5),
-        grace: Duration::from_secs(1),
-        expect: Expect::default(),
-        objectives: Vec::new(),
-        quantiles: Vec::new(),
-        sources: Vec::new(),
-        crowd: Crowd::default(),
-        trust: Trust::default(),
-        resumes: true,
-        keeps_cookies: false,
-        identity: None,
-        server_pid: None,
         seed: 1,
+        ..Plan::new(vec![target], driver)
     })?)
 }
 

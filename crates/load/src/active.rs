@@ -18,10 +18,10 @@ use pollux_engine::{Actions, CloseCause, Moment};
 use pollux_http::RequestKind;
 
 use crate::answer::{Answer, Reading};
-use crate::cause::{Cause, tells_of_tls};
 use crate::cookies::Cookies;
+use crate::schedule::Supply;
 use crate::shared::{Reopen, Shared, Stage};
-use crate::supply::Supply;
+use crate::tally::{Cause, shows_tls};
 use crate::tally::{Fault, Verdict};
 
 /// How long a connection that failed waits before it is tried again; doubled each time.
@@ -54,13 +54,13 @@ enum State {
 /// The state of an active connection; it survives its sockets.
 #[derive(Debug)]
 pub(crate) struct Active {
-    seat: u32,
+    slot: u32,
     state: State,
     under_way: VecDeque<UnderWay>,
     reading: Reading,
     /// When the first byte came of the answer that is under way.
     first_byte_ns: Option<u64>,
-    /// How much of the youngest request was sent, when there was no room for all of it.
+    /// How much of the youngest request was sent, while all of it did not fit.
     sent_bytes: Option<usize>,
     /// Requests that this socket may still send.
     left: u32,
@@ -77,9 +77,9 @@ pub(crate) struct Active {
 
 impl Active {
     /// One that has no socket yet.
-    pub(crate) fn new(seat: u32, pipeline: u32, keeps_cookies: bool) -> Box<Self> {
+    pub(crate) fn new(slot: u32, pipeline: u32, keeps_cookies: bool) -> Box<Self> {
         Box::new(Self {
-            seat,
+            slot,
             state: State::Connecting,
             under_way: VecDeque::with_capacity(pipeline as usize),
             reading: Reading::default(),
@@ -128,7 +128,7 @@ impl Active {
         let mut used = 0;
         while used < input.len() {
             let Some(request) = self.under_way.front().copied() else {
-                // Nobody asked for this.
+                // There was no request for this.
                 return self.give_up(shared, actions, Fault::Malformed, input.len());
             };
             let (kind, cache) = (request.kind, shared.requests.cache(request.target));
@@ -167,7 +167,7 @@ impl Active {
                 return input.len();
             }
         }
-        self.go_on(shared, actions);
+        self.follow_up(shared, actions);
         used
     }
 
@@ -212,9 +212,9 @@ impl Active {
             while self.can_send(shared) && self.send_one(shared, actions, now_ns) {}
         }
         if self.can_send(shared) && self.sent_bytes.is_none() && shared.stage != Stage::Ending {
-            shared.seats.is_idle(self.seat, actions.id());
+            shared.idle_queue.is_idle(self.slot, actions.id());
         } else {
-            shared.seats.is_busy(self.seat);
+            shared.idle_queue.is_busy(self.slot);
         }
         if !self.under_way.is_empty() {
             // An earlier one stays: see `on_deadline`.
@@ -224,7 +224,7 @@ impl Active {
     }
 
     pub(crate) fn closed(mut self: Box<Self>, shared: &mut Shared, cause: CloseCause) {
-        shared.seats.is_busy(self.seat);
+        shared.idle_queue.is_busy(self.slot);
         if self.state == State::Connecting {
             shared.connecting -= 1;
             // The others were counted where they showed.
@@ -273,9 +273,9 @@ impl Active {
         tally.answered(answer, verdict, latency_ns, first_ns, request.target);
     }
 
-    /// What follows answers: more requests, a rest, or the end.
+    /// What follows answers: more requests, a pause, or the end.
     #[inline]
-    fn go_on(&mut self, shared: &mut Shared, actions: &mut Actions<'_>) {
+    fn follow_up(&mut self, shared: &mut Shared, actions: &mut Actions<'_>) {
         if self.under_way.is_empty() {
             if self.left == 0 {
                 self.count_life(shared);
@@ -294,7 +294,7 @@ impl Active {
         self.left > 0 && self.under_way.len() < shared.terms.pipeline as usize
     }
 
-    /// Sends the next request, if there is one and room for it; says whether another may follow.
+    /// Sends the next request, if there is one and it fits; returns whether another may follow.
     #[inline]
     fn send_one(&mut self, shared: &mut Shared, actions: &mut Actions<'_>, now_ns: u64) -> bool {
         if self.sent_bytes.is_some() {
@@ -307,7 +307,7 @@ impl Active {
         }
         let len = self.bytes(shared, target).len();
         if start.had_connection
-            || (shared.seats.idle() > 0 && !matches!(shared.supply, Supply::Closed))
+            || (shared.idle_queue.idle() > 0 && !matches!(shared.supply, Supply::Closed))
         {
             let lag = now_ns.saturating_sub(start.at_ns);
             if start.at_ns >= shared.measure_from_ns {
@@ -348,7 +348,7 @@ impl Active {
         totals.cookies_refused += learnt.refused;
     }
 
-    /// Goes on with a request that is larger than the room; says whether all of it was sent.
+    /// Sends more of a request that did not fit; returns whether all of it was sent.
     #[inline]
     fn send_rest(&mut self, shared: &mut Shared, actions: &mut Actions<'_>) -> bool {
         let Some(sent) = self.sent_bytes else { return true };
@@ -364,10 +364,10 @@ impl Active {
         is_all
     }
 
-    /// Whether what came first on a plain connection says that the server speaks TLS, which is told then.
+    /// Whether the first bytes on a plain connection say that the server speaks TLS; it is then the first failure.
     #[cold]
     fn look_for_tls(&self, shared: &mut Shared, came: &[u8]) -> bool {
-        let says_so = !self.has_answer && tells_of_tls(came);
+        let says_so = !self.has_answer && shows_tls(came);
         says_so && shared.speaks_tls()
     }
 
@@ -421,7 +421,7 @@ impl Active {
         }
     }
 
-    /// Books from connect to close, once. A close that the connection itself decides on is told
+    /// Counts the time from connect to close, once. A close that the connection itself decides on is counted
     /// there: the run may be over before the socket is.
     fn count_life(&mut self, shared: &mut Shared) {
         if self.has_answer && !std::mem::replace(&mut self.has_ended, true) {

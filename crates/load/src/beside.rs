@@ -15,7 +15,7 @@ use pollux_processes::Tree;
 use pollux_stats::{mean, set_ratio, standard_deviation};
 
 use crate::compare::{Comparison, Moved, figure};
-use crate::own_use::cpu_time;
+use crate::cpu::{cpu_time, tree_of};
 use crate::{LoadError, Plan, Turned, Turns};
 
 /// Rounds of a set: what differs between openings of connections is found by more sets.
@@ -100,12 +100,9 @@ type Costs = [Vec<[f64; FOUND.len()]>; SIDES];
 
 fn tree(side: &Side) -> Result<Option<Tree>, LoadError> {
     let Some(pid) = side.pid else { return Ok(None) };
-    let refuse = |why: String| LoadError::Plan { what: "the server's process", why };
-    let tree = Tree::of(&[pid]).map_err(|error| refuse(format!("{pid}: {error}")))?;
-    if tree.pids().contains(&std::process::id()) {
-        return Err(refuse(format!("{pid}: this program is one of those that it started")));
-    }
-    Ok(Some(tree))
+    let refused =
+        |error| LoadError::Plan { what: "the server's process", why: format!("{pid}: {error}") };
+    tree_of(pid).map(Some).map_err(refused)
 }
 
 /// What a round found of each side.

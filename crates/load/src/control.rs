@@ -124,7 +124,7 @@ impl Control {
         self.origin_ns().map(|origin_ns| origin_ns + self.warm_up.as_nanos() as u64)
     }
 
-    /// Somebody ends the run early.
+    /// Ends the run early, as its user wishes.
     pub(crate) fn end_early(&self) {
         self.was_ended_early.store(true, SeqCst);
         self.stop();
@@ -161,7 +161,7 @@ impl Control {
         self.is_misunderstood.load(SeqCst)
     }
 
-    /// One did not; the first reason that is told stays.
+    /// One did not; the first reason is kept.
     pub(crate) fn failed(&self, why: &str) {
         self.first_failure.get_or_init(|| why.to_owned());
     }
@@ -170,7 +170,7 @@ impl Control {
         self.first_failure.get().map(String::as_str)
     }
 
-    /// Whether the run has lasted as long as it was to, and nobody has answered in it: a warm-up
+    /// Whether the run has lasted as long as it was to, without an answer: a warm-up
     /// that warmed nothing is a part of its time. A longer warm-up is waited for nevertheless.
     pub(crate) fn is_in_vain(&self, now_ns: u64) -> bool {
         let (Some(origin_ns), Some(after)) = (self.origin_ns(), self.after) else { return false };
@@ -187,7 +187,7 @@ impl Control {
         self.is_stopped.load(SeqCst)
     }
 
-    /// Ends the run because a thread failed: nobody waits for it any more.
+    /// Ends the run because a thread failed: no other thread waits for it any more.
     pub(crate) fn break_off(&self) {
         self.is_broken.store(true, SeqCst);
         self.stop();

@@ -40,7 +40,7 @@ pub(crate) struct Cookies {
     /// Those of longer paths first, as they are sent (RFC 6265, section 5.4); else in the order in which
     /// they were set.
     kept: Vec<Cookie>,
-    /// Values of Set-Cookie that nobody has learnt yet, each with a line end.
+    /// Values of Set-Cookie that were not learnt yet, each with a line end.
     fresh: Vec<u8>,
     composed: Vec<u8>,
 }
@@ -113,9 +113,9 @@ impl Cookies {
             Some(at) => value.clone_into(&mut self.kept[at].value),
             None if self.kept.len() >= COOKIES_MAX => return false,
             None => {
-                let place = self.kept.partition_point(|known| known.path.len() >= path.len());
+                let at = self.kept.partition_point(|known| known.path.len() >= path.len());
                 let cookie = Cookie { name: name.into(), value: value.into(), path: path.into() };
-                self.kept.insert(place, cookie);
+                self.kept.insert(at, cookie);
             }
         }
         true

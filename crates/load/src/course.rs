@@ -1,4 +1,4 @@
-//! When something was answered, and when somebody waited for an answer, on a clock of 20 ms.
+//! When requests were answered, and when some waited for an answer, on a clock of 20 ms.
 //!
 //! Each thread keeps one and hands it over at its end; together they say when the server stood
 //! still. A step counts as waited for only when the thread was there to look at it: time in which
@@ -14,7 +14,7 @@ const STALL_NS: u64 = 100_000_000;
 /// that had answers.
 const STANDSTILL_STEPS: u64 = 1_000_000_000 / STEP_NS - 1;
 
-/// A time in which nothing went on.
+/// A time in which no request was answered, or a thread of the generator did not run.
 #[derive(Clone, Copy, PartialEq, Debug, Serialize, Deserialize)]
 pub struct Standstill {
     /// When it began, in seconds from the start of the warm-up.
@@ -35,7 +35,7 @@ pub(crate) struct Course {
     origin_ns: u64,
     /// Steps in which something was answered.
     answered: Steps,
-    /// Steps in which somebody waited.
+    /// Steps in which a request waited.
     waited: Steps,
     stalls: Vec<Standstill>,
     looked_ns: u64,
@@ -50,7 +50,7 @@ impl Course {
     }
 
     /// A turn that was to wait `planned_ns` began its work at `now_ns`; the last answer came at
-    /// `answered_ns`, and somebody still waits for one if `is_asking`.
+    /// `answered_ns`, and requests wait for one if `is_asking`.
     #[inline]
     pub(crate) fn look(&mut self, now_ns: u64, planned_ns: u64, answered_ns: u64, is_asking: bool) {
         if self.origin_ns == 0 || now_ns < self.looked_ns {
@@ -85,7 +85,7 @@ impl Course {
 }
 
 /// Every time of a second or more in which no thread had an answer although requests were out,
-/// earliest first. Time in which nobody waited is not in its length.
+/// earliest first. Time in which no request waited is not in its length.
 pub(crate) fn standstills(courses: &[&Course]) -> Vec<Standstill> {
     let steps = courses.iter().map(|course| course.waited.len()).max().unwrap_or(0);
     let mut found = Vec::new();
@@ -193,7 +193,7 @@ mod tests {
     }
 
     #[test]
-    fn a_silence_that_nobody_ends_is_one() {
+    fn a_silence_until_the_end_is_one() {
         let found = standstills(&[&course(5_000, |at| at < 2_500, always, never)]);
         assert!(found.len() == 1 && found[0].lasted_s >= 2.48, "{found:?}");
     }
@@ -207,7 +207,7 @@ mod tests {
     }
 
     #[test]
-    fn who_asks_nothing_waits_for_nothing() {
+    fn without_requests_there_is_no_silence() {
         assert_eq!(standstills(&[&course(5_000, never, never, never)]), []);
         // Asked for 300 ms of each second, it takes three of them to a second of silence less.
         let seldom = course(9_000, |at| at % 3_000 == 0, |at| at % 1_000 < 300, never);
@@ -215,7 +215,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_standstill_is_short_of_is_told() {
+    fn time_that_a_standstill_lacks_is_a_stall() {
         let gone = |at| (2_000..2_300).contains(&at);
         let course = course(6_000, |at| !(1_000..4_000).contains(&at), always, gone);
         let [silence] = standstills(&[&course])[..] else { panic!("one") };

@@ -56,7 +56,7 @@ pub(crate) struct CrowdTally {
 }
 
 impl CrowdTally {
-    /// Nobody yet; what is asked for is told by `crowd`.
+    /// An empty one for what `crowd` asks for.
     pub(crate) fn new(crowd: &Crowd) -> Self {
         let kind = |kind: Kind| CrowdOutcome {
             kind: kind.name(),
@@ -178,7 +178,7 @@ impl Member {
         }
         match self.kind {
             Kind::Slow => self.drip(shared, actions),
-            // It was not answered, and stands there nevertheless.
+            // It was not answered, and stays open nevertheless.
             Kind::Dead | Kind::Silent => self.settle(shared),
         }
     }

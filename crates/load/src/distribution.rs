@@ -12,14 +12,14 @@ use hdrhistogram::serialization::{
 use serde::de::Error as _;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-/// The longest time that is told apart: one hour.
+/// The longest time that is distinguished: one hour.
 pub const LONGEST_NS: u64 = 3_600_000_000_000;
 const SIGNIFICANT_DIGITS: u8 = 3;
 
 /// The quantiles that results show, in parts of one.
 pub const QUANTILES: [f64; 9] = [0.1, 0.25, 0.5, 0.75, 0.9, 0.95, 0.99, 0.999, 0.9999];
 
-/// The quantiles that tables show where nobody chose others.
+/// The quantiles that tables show by default.
 pub const SHOWN: [f64; 5] = [0.5, 0.75, 0.9, 0.99, 0.999];
 
 /// How a time was distributed.
@@ -32,7 +32,7 @@ pub struct Distribution {
     /// Zero when none was noted.
     noted_ns: u64,
     /// Quantiles that are written beside [`QUANTILES`].
-    told: Vec<f64>,
+    further: Vec<f64>,
 }
 
 impl Distribution {
@@ -43,7 +43,7 @@ impl Distribution {
         Self {
             counted: histogram.expect("the bounds are those of a histogram"),
             noted_ns: 0,
-            told: Vec::new(),
+            further: Vec::new(),
         }
     }
 
@@ -53,14 +53,14 @@ impl Distribution {
         self.counted.saturating_record(nanoseconds);
     }
 
-    /// Takes a time into the longest alone, as one that somebody has waited at least.
+    /// Takes a time into the longest alone, as the least that a request has waited.
     pub fn note_longest(&mut self, nanoseconds: u64) {
         self.noted_ns = self.noted_ns.max(nanoseconds.min(LONGEST_NS));
     }
 
     /// Has `quantiles` written beside [`QUANTILES`].
-    pub(crate) fn tell(&mut self, quantiles: &[f64]) {
-        self.told = quantiles.to_vec();
+    pub(crate) fn write_also(&mut self, quantiles: &[f64]) {
+        self.further = quantiles.to_vec();
     }
 
     /// Adds all that `other` has counted.
@@ -81,7 +81,7 @@ impl Distribution {
     pub(crate) fn to_coarse(&self) -> Self {
         let mut coarse = Histogram::new(2).expect("two digits are allowed");
         coarse.add(&self.counted).expect("it grows as needed");
-        Self { counted: coarse, noted_ns: self.noted_ns, told: Vec::new() }
+        Self { counted: coarse, noted_ns: self.noted_ns, further: Vec::new() }
     }
 
     /// Forgets everything.
@@ -102,6 +102,13 @@ impl Distribution {
     #[must_use]
     pub fn quantile_ns(&self, quantile: f64) -> Option<u64> {
         (self.count() > 0).then(|| self.counted.value_at_quantile(quantile))
+    }
+
+    /// A quantile that the values show: at least one of them is beyond it.
+    pub(crate) fn known_quantile_ns(&self, quantile: f64) -> Option<u64> {
+        let beyond = self.count() as f64 * (1.0 - quantile);
+        // 1000 * (1 - 0.999) is a little below one.
+        self.quantile_ns(quantile).filter(|_| beyond >= 1.0 - 1e-6)
     }
 
     /// Shortest time; `None` without values.
@@ -127,6 +134,25 @@ impl Distribution {
     #[must_use]
     pub fn stddev_ns(&self) -> Option<f64> {
         (self.count() > 0).then(|| self.counted.stdev())
+    }
+
+    /// Standard deviation as `ab`, `wrk` and `httperf` show it: of a sample, divided by one less than the count;
+    /// `None` below two values.
+    pub(crate) fn sample_deviation_ns(&self) -> Option<f64> {
+        let count = self.count() as f64;
+        self.stddev_ns().filter(|_| count > 1.0).map(|all| all * (count / (count - 1.0)).sqrt())
+    }
+
+    /// Part of the values that is not further from the mean than that.
+    pub(crate) fn share_within_deviation(&self) -> Option<f64> {
+        let (mean, deviation) = (self.mean_ns()?, self.sample_deviation_ns()?);
+        let is_within = |value: u64| (value as f64 - mean).abs() <= deviation;
+        let within = self
+            .counted
+            .iter_recorded()
+            .filter(|step| is_within(self.counted.median_equivalent(step.value_iterated_to())));
+        let within: u64 = within.map(|step| step.count_since_last_iteration()).sum();
+        Some(within as f64 / self.count() as f64)
     }
 
     /// The histogram, for curves and for files that other tools read.
@@ -174,7 +200,7 @@ impl Serialize for Distribution {
             let ns = self.quantile_ns(quantile)?;
             Some(Quantile { quantile, ns })
         };
-        let mut all: Vec<f64> = QUANTILES.into_iter().chain(self.told.iter().copied()).collect();
+        let mut all: Vec<f64> = QUANTILES.into_iter().chain(self.further.iter().copied()).collect();
         all.sort_by(f64::total_cmp);
         all.dedup();
         let quantiles = all.iter().filter_map(quantile).collect();
@@ -276,7 +302,7 @@ mod tests {
     }
 
     #[test]
-    fn without_values_there_is_nothing_to_tell() {
+    fn without_values_there_are_no_figures() {
         let times = Distribution::new();
         assert_eq!((times.quantile_ns(0.5), times.mean_ns(), times.max_ns()), (None, None, None));
     }
@@ -319,5 +345,13 @@ mod tests {
         times.record(u64::MAX);
         let longest = times.max_ns().expect("one value");
         assert!(longest.abs_diff(LONGEST_NS) * 1_000 <= LONGEST_NS, "{longest}");
+    }
+
+    #[test]
+    fn the_outlier_is_outside_of_the_deviation() {
+        let mut times = Distribution::new();
+        [100, 100, 100, 100, 1000].into_iter().for_each(|each| times.record(each));
+        assert_eq!(times.share_within_deviation(), Some(0.8));
+        assert_eq!(Distribution::new().sample_deviation_ns(), None);
     }
 }

@@ -12,10 +12,10 @@ use pollux_engine::CpuList;
 
 use crate::control::Control;
 use crate::course::{Course, stalls, standstills};
+use crate::cpu::OwnUse;
+use crate::cpu::ServerCpu;
 use crate::objective::judge;
-use crate::own_use::OwnUse;
 use crate::render::plural;
-use crate::server_watch::ServerWatch;
 use crate::shared::monotonic_ns;
 use crate::tally::{Interval, Tally};
 use crate::{
@@ -77,7 +77,7 @@ pub(crate) struct Gatherer {
     /// Of measured requests that were answered before the last second of the warm-up was over.
     early: Distribution,
     /// The server's process, where it was named.
-    server: Option<ServerWatch>,
+    server: Option<ServerCpu>,
     /// Open connections, by thread.
     open: Vec<u32>,
     /// Each with the number of intervals that are in it.
@@ -91,7 +91,7 @@ impl Gatherer {
         receiver: Receiver<Handed>,
         spares: Vec<Sender<Box<Interval>>>,
         seen: Arc<Mutex<Seen>>,
-        server: Option<ServerWatch>,
+        server: Option<ServerCpu>,
     ) -> Self {
         let all = Tally::new(plan.targets.len());
         let (lag, early, seconds) = (Distribution::new(), Distribution::new(), BTreeMap::new());
@@ -151,7 +151,7 @@ impl Gatherer {
         if is_whole {
             second.latency = second.latency.to_coarse();
             // A moment of another thread may come later for the same second.
-            second.server_cpu_s = self.server.as_mut().map(ServerWatch::since_last);
+            second.server_cpu_s = self.server.as_mut().map(ServerCpu::since_last);
         }
         let last = is_whole.then(|| second.clone());
         self.all.take(&mut counted.measured);
@@ -177,7 +177,7 @@ impl Gatherer {
         let (measured, waited) = measured(&plan, &control, threads, all.totals.due);
         let mut latency = all.latency();
         latency.note_longest(self.longest_ns);
-        // What a server did that stood still in the warm-up is no matter of being cold.
+        // A server that stood still in the warm-up did not do so because it was cold.
         let warm_up_s = plan.warm_up.as_secs_f64();
         if standstills.iter().any(|still| still.from_s + still.lasted_s <= warm_up_s) {
             latency.note_longest(self.warm_up_longest_ns);
@@ -211,7 +211,7 @@ impl Gatherer {
         };
         outcome.server = self.server.map(|server| server.used(&outcome.seconds));
         for times in [&mut outcome.latency, &mut outcome.first_byte, &mut outcome.connect] {
-            times.tell(&plan.quantiles);
+            times.write_also(&plan.quantiles);
         }
         // Objectives look at the findings of the run, and are some of them when they were missed.
         outcome.findings = findings(&outcome);

@@ -17,7 +17,7 @@ pub enum MergeError {
         "result {number} differs from the first in {what}: \"{second}\" instead of \"{first}\""
     )]
     Differs {
-        /// Its place, from 1.
+        /// Its position, from 1.
         number: usize,
         /// What differs.
         what: &'static str,
@@ -31,7 +31,7 @@ pub enum MergeError {
         "result {number} is the same run as result {first}: expected those of several generators"
     )]
     Twice {
-        /// The place of the first one, from 1.
+        /// The position of the first one, from 1.
         first: usize,
         /// That of the second one.
         number: usize,
@@ -211,7 +211,7 @@ impl Outcome {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::outcome::sample;
+    use crate::sample::sample;
     use std::time::Duration;
 
     #[test]

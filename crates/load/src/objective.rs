@@ -1,6 +1,6 @@
 //! What the figures of a run have to keep to: `--slo p99=5ms`, `--slo errors=0.1%`, `--slo rate=5000`.
 //!
-//! Pure judgements of a finished [`Outcome`]. The flags read an [`Objective`] from a text, the end
+//! Pure judgements of a finished [`Outcome`], and the search for the highest rate that holds them. The flags read an [`Objective`] from a text, the end
 //! of a run and each trial of the search for the capacity judge by it.
 
 use std::fmt;
@@ -218,7 +218,7 @@ fn is_of_speed(objective: &Objective) -> bool {
     matches!(objective.limit, Limit::Time(_) | Limit::Rate(_))
 }
 
-/// Why no time of `outcome` says anything.
+/// Why the times of `outcome` say nothing.
 fn unfit(objectives: &[Objective], outcome: &Outcome) -> Option<String> {
     let has = |kind| outcome.findings.iter().any(|finding| finding.kind == kind);
     if has(FindingKind::NoAnswers) {
@@ -237,9 +237,9 @@ fn unfit(objectives: &[Objective], outcome: &Outcome) -> Option<String> {
         .then(|| format!("{} of {} requests failed", count(errors), count(due)))
 }
 
-/// A quantile of the latency, in nanoseconds, of all who asked: who was not answered waited longer
-/// than anybody who was; of those that were out at the end that is known when they had waited too
-/// long by then. `Err` says that it is one of these; `None`: nobody was answered.
+/// A quantile of the latency, in nanoseconds, of all requests: those without an answer waited longer than any that
+/// was answered; those under way at the end count so when they had waited too long by then. `Err`: the quantile lies
+/// among these; `None`: nothing was answered.
 fn with_unanswered(
     quantile: f64,
     at_most: Duration,
@@ -380,10 +380,86 @@ impl fmt::Display for Objective {
     }
 }
 
+/// Rates that differ by less are the same.
+const PRECISION: f64 = 1.03;
+/// Rates at most; doubling from 1 to the highest and halving take fewer.
+const RATES_MAX: usize = 60;
+/// Below this many requests per second no rate holds.
+const RATE_MIN: f64 = 1.0;
+/// Trials that agree on a rate.
+const AGREEING: usize = 2;
+
+/// The search for the highest rate that holds an objective. It only decides what to try next; its caller runs the
+/// trials. One trial proves little on a shared machine, so a rate holds, or fails, when it did so in two of three.
+///
+/// ```text
+///  doubling ──fails──► halving the distance (geometric) ──near enough──► done
+///     └─────── or halving, while even the first rate fails
+/// ```
+#[derive(Clone, Debug)]
+pub struct CapacitySearch {
+    trying: f64,
+    verdicts: Vec<bool>,
+    holds: Option<f64>,
+    fails: Option<f64>,
+    rates: usize,
+}
+
+impl CapacitySearch {
+    /// A search that begins at `first_per_s`.
+    #[must_use]
+    pub fn new(first_per_s: f64) -> Self {
+        let trying = first_per_s.max(RATE_MIN);
+        Self { trying, verdicts: Vec::new(), holds: None, fails: None, rates: 0 }
+    }
+
+    /// The rate to try next; `None` when the search is over.
+    #[must_use]
+    pub fn next_per_s(&self) -> Option<f64> {
+        let is_near = match (self.holds, self.fails) {
+            (Some(holds), Some(fails)) => fails / holds <= PRECISION,
+            (None, Some(fails)) => fails <= RATE_MIN,
+            _ => false,
+        };
+        (!is_near && self.rates < RATES_MAX).then_some(self.trying)
+    }
+
+    /// A trial of the rate that was to be tried did hold, or not.
+    pub fn tried(&mut self, did_hold: bool) {
+        self.verdicts.push(did_hold);
+        let agreeing = self.verdicts.iter().filter(|&&each| each == did_hold).count();
+        if agreeing < AGREEING {
+            return;
+        }
+        self.verdicts.clear();
+        self.rates += 1;
+        let side = if did_hold { &mut self.holds } else { &mut self.fails };
+        *side = Some(self.trying);
+        self.trying = match (self.holds, self.fails) {
+            (Some(holds), Some(fails)) => (holds * fails).sqrt(),
+            (Some(holds), None) => holds * 2.0,
+            (None, Some(fails)) => (fails / 2.0).max(RATE_MIN),
+            (None, None) => self.trying,
+        };
+    }
+
+    /// The highest rate that held; `None` while none did.
+    #[must_use]
+    pub fn highest_per_s(&self) -> Option<f64> {
+        self.holds
+    }
+
+    /// The lowest rate that failed; `None` while none did.
+    #[must_use]
+    pub fn lowest_failing_per_s(&self) -> Option<f64> {
+        self.fails
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::outcome::sample;
+    use crate::sample::sample;
 
     fn objective(text: &str) -> Objective {
         text.parse().unwrap_or_else(|why| panic!("{text}: {why}"))
@@ -470,5 +546,43 @@ mod tests {
             let told = text.parse::<Objective>().expect_err(text);
             assert!(told.contains(why) && told.contains("expected such as p99=5ms"), "{told}");
         }
+    }
+
+    /// Searches a server that holds up to `capacity`; says what was found, in how many trials.
+    fn search(first: f64, holds: impl Fn(f64, usize) -> bool) -> (Option<f64>, usize) {
+        let mut search = CapacitySearch::new(first);
+        let mut trials = 0;
+        while let Some(rate) = search.next_per_s() {
+            search.tried(holds(rate, trials));
+            trials += 1;
+            assert!(trials < 400, "the search does not end");
+        }
+        (search.highest_per_s(), trials)
+    }
+
+    #[test]
+    fn the_highest_rate_is_found_from_below_and_from_above() {
+        for first in [1.0, 900.0, 1_000_000.0] {
+            let (found, trials) = search(first, |rate, _| rate <= 123_456.0);
+            let found = found.expect("a rate holds");
+            assert!(found <= 123_456.0 && found * PRECISION >= 123_456.0, "{first}: {found}");
+            assert!(trials < 60, "{trials}");
+        }
+    }
+
+    #[test]
+    fn one_disturbed_trial_of_three_changes_nothing() {
+        let (found, _) = search(1_000.0, |rate, trial| rate <= 50_000.0 && trial % 3 != 2);
+        assert!(found.expect("a rate holds") * PRECISION >= 50_000.0);
+    }
+
+    #[test]
+    fn a_server_that_never_holds_ends_the_search() {
+        assert_eq!(search(1_000.0, |_, _| false).0, None);
+    }
+
+    #[test]
+    fn a_server_without_limit_ends_it_too() {
+        assert!(search(1_000.0, |_, _| true).0.is_some());
     }
 }

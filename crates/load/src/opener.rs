@@ -104,38 +104,12 @@ impl Ord for Later {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{Crowd, End, Expect, Pace, Target};
-    use std::time::Duration;
+    use crate::{Crowd, Target};
 
     fn plan(url: &str, dead: u32) -> Plan {
-        Plan {
-            targets: vec![Target::parse(url, None).expect("a URL")],
-            driver: "poll".parse().expect("a driver"),
-            threads: 2,
-            cpus: None,
-            connections: 1,
-            pace: Pace::Closed,
-            end: End::default(),
-            warm_up: Duration::ZERO,
-            requests_per_connection: None,
-            pipeline: 1,
-            think_time: Duration::ZERO,
-            connect_timeout: Duration::ZERO,
-            request_timeout: Duration::ZERO,
-            grace: Duration::ZERO,
-            expect: Expect::default(),
-            list: None,
-            objectives: Vec::new(),
-            quantiles: Vec::new(),
-            sources: Vec::new(),
-            crowd: Crowd { dead, ..Crowd::default() },
-            trust: crate::Trust::Public,
-            resumes: true,
-            keeps_cookies: false,
-            identity: None,
-            server_pid: None,
-            seed: 0,
-        }
+        let target = Target::parse(url, None).expect("a URL");
+        let plan = Plan::new(vec![target], "poll".parse().expect("a driver"));
+        Plan { threads: 2, crowd: Crowd { dead, ..Crowd::default() }, ..plan }
     }
 
     #[test]

@@ -24,7 +24,7 @@ pub struct Outcome {
     /// How long answers were waited for when no more requests began; in no rate.
     #[serde(rename = "waited_s", with = "seconds")]
     pub waited: Duration,
-    /// Whether somebody ended the run before its end.
+    /// Whether the run was ended before its end.
     pub was_ended_early: bool,
     /// What ran.
     pub setting: Setting,
@@ -33,7 +33,7 @@ pub struct Outcome {
     /// From when a request was to begin (open loop) or was sent (closed loop) to the last byte
     /// of its answer. Right and wrong answers are in it; errors and what was never answered are
     /// only in its longest time, with what they had waited, and so are requests of the warm-up
-    /// that hung into the measured part.
+    /// that lasted into the measured part.
     pub latency: Distribution,
     /// From the same start to the first byte of the answer.
     pub first_byte: Distribution,
@@ -125,7 +125,7 @@ pub struct Totals {
     pub unanswered: u64,
     /// Answers that were right.
     pub right: u64,
-    /// Answers that named another place to ask (301, 302, 303, 307, 308) where no status was
+    /// Answers that named another URL to ask (301, 302, 303, 307, 308) where no status was
     /// expected by name; neither right nor wrong.
     pub redirected: u64,
     /// Answers by the first digit of their status; index 0 counts those outside 100 to 599.
@@ -164,7 +164,7 @@ pub struct Errors {
     pub reset: u64,
     /// The server ended the connection before the answer was complete.
     pub short: u64,
-    /// The answer is no HTTP.
+    /// The answer is not HTTP.
     pub malformed: u64,
     /// The status is not the expected one.
     pub status: u64,
@@ -275,7 +275,7 @@ pub struct Generator {
     pub cpu_us_per_answer: Option<f64>,
     /// Part of its time that each thread worked, 0 to 1; without [`Generator::spun`].
     pub busy_share: Vec<f64>,
-    /// CPUs that its threads may run on; `None` where the kernel does not tell.
+    /// CPUs that its threads may run on; `None` where the kernel does not say.
     pub cpus: Option<u32>,
     /// CPU time of all threads that was spent on waiting for the next intended start.
     #[serde(rename = "spun_s", with = "seconds")]
@@ -344,7 +344,7 @@ pub enum FindingKind {
     ScheduleLag,
     /// Answers wait for a delayed acknowledgement.
     DelayedAck,
-    /// Answers named another place to ask, and nobody followed.
+    /// Answers named another URL to ask, which is not followed.
     Redirected,
     /// Requests were never answered, and had waited for a second or more.
     Unanswered,
@@ -389,68 +389,5 @@ mod seconds {
     pub(super) fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<Duration, D::Error> {
         let seconds = f64::deserialize(from)?;
         Duration::try_from_secs_f64(seconds).map_err(D::Error::custom)
-    }
-}
-
-/// A run of ten seconds over `connections` with `answers`, all of which took `latency_ns`.
-#[cfg(test)]
-pub(crate) fn sample(connections: u32, answers: u64, latency_ns: u64) -> Outcome {
-    let mut latency = Distribution::new();
-    (0..answers).for_each(|_| latency.record(latency_ns));
-    let setting = Setting {
-        urls: vec!["http://127.0.0.1:8080/".to_owned()],
-        listed: None,
-        driver: "epoll-et".to_owned(),
-        threads: 1,
-        connections,
-        pipeline: 1,
-        requests_per_connection: None,
-        pace: "closed".to_owned(),
-        asked_per_s: None,
-        warm_up_s: 0.0,
-        quantiles: crate::SHOWN.to_vec(),
-    };
-    let totals = Totals {
-        due: answers,
-        sent: answers,
-        answered: answers,
-        right: answers,
-        by_class: [0, 0, answers, 0, 0, 0],
-        connects: u64::from(connections),
-        ..Totals::default()
-    };
-    let generator = Generator {
-        cpu: Duration::from_secs(3),
-        cpu_us_per_answer: None,
-        busy_share: vec![0.3],
-        cpus: Some(2),
-        spun: Duration::ZERO,
-        lag: Distribution::new(),
-        stalls: Vec::new(),
-        involuntary_switches: Some(0),
-    };
-    Outcome {
-        began_unix_s: 0.0,
-        measured: Duration::from_secs(10),
-        waited: Duration::ZERO,
-        was_ended_early: false,
-        setting,
-        totals,
-        first_byte: latency.clone(),
-        latency,
-        connect: Distribution::new(),
-        lifetime: Distribution::new(),
-        errors: Errors::default(),
-        warm_up_errors: Errors::default(),
-        first_failure: None,
-        unanswered: Distribution::new(),
-        standstills: Vec::new(),
-        objectives: Vec::new(),
-        targets: Vec::new(),
-        seconds: Vec::new(),
-        crowd: Vec::new(),
-        generator,
-        server: None,
-        findings: Vec::new(),
     }
 }

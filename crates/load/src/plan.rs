@@ -1,16 +1,21 @@
-//! What a run does: everything that the flags of `pollux load` and the lab can ask for.
+//! What a run does: everything that the flags of `pollux load` and the lab can ask for, with its targets, and what
+//! is wrong with a plan before anything is opened.
 //!
-//! A plan is plain data. [`crate::run`] carries it out; nothing here opens a socket.
+//! A plan is plain data; [`Load`](crate::Load) carries it out. Every refusal names the flag of `pollux load` and what is
+//! expected.
 
-use std::net::IpAddr;
+use std::io;
+use std::net::{IpAddr, SocketAddr, ToSocketAddrs, UdpSocket};
 use std::num::NonZeroU32;
 use std::sync::Arc;
 use std::time::Duration;
 
-use pollux_engine::{CpuList, Driver};
+use pollux_engine::{CpuList, Driver, ListenAddress, LoopError};
 use pollux_tls::{Keys, Trust};
+use rustix::process::{Resource, getrlimit};
+use url::{Host, Url};
 
-use crate::{Objective, Order, RequestList, Target};
+use crate::{Objective, Order, RequestList};
 
 /// One run of the generator.
 #[derive(Clone, Debug)]
@@ -37,7 +42,7 @@ pub struct Plan {
     pub warm_up: Duration,
     /// After so many requests a connection is closed and opened anew.
     pub requests_per_connection: Option<NonZeroU32>,
-    /// Requests that may be under way on one connection at the same time; 1 is no pipelining.
+    /// Requests that may be under way on one connection at the same time; 1 means without pipelining.
     pub pipeline: u32,
     /// Time between a response and the next request of a connection (closed loop only).
     pub think_time: Duration,
@@ -60,7 +65,7 @@ pub struct Plan {
     pub sources: Vec<IpAddr>,
     /// Connections beside the active ones.
     pub crowd: Crowd,
-    /// Which servers are believed to be who they say, for targets with `https`.
+    /// Which certificates are trusted, for targets with `https`.
     pub trust: Trust,
     /// Whether connections resume TLS sessions of earlier ones; without, each makes a full handshake.
     pub resumes: bool,
@@ -68,13 +73,48 @@ pub struct Plan {
     pub keeps_cookies: bool,
     /// The certificate that the generator shows where a server asks for one, for targets with `https`.
     pub identity: Option<Keys>,
-    /// A server on this machine whose CPU time is told, with that of all that it starts.
+    /// A server on this machine whose CPU time is shown, with that of all that it starts.
     pub server_pid: Option<u32>,
     /// Seed of everything random: Poisson arrivals, the choice among targets.
     pub seed: u64,
 }
 
 impl Plan {
+    /// A closed loop over one connection on one thread, on which all answers are right and nothing is pipelined, with
+    /// time limits of ten seconds. Its end is the caller's to set.
+    #[must_use]
+    pub fn new(targets: Vec<Target>, driver: Driver) -> Self {
+        const LIMIT: Duration = Duration::from_secs(10);
+        Self {
+            targets,
+            list: None,
+            driver,
+            threads: 1,
+            cpus: None,
+            connections: 1,
+            pace: Pace::Closed,
+            end: End::default(),
+            warm_up: Duration::ZERO,
+            requests_per_connection: None,
+            pipeline: 1,
+            think_time: Duration::ZERO,
+            connect_timeout: LIMIT,
+            request_timeout: LIMIT,
+            grace: LIMIT,
+            expect: Expect::default(),
+            objectives: Vec::new(),
+            quantiles: Vec::new(),
+            sources: Vec::new(),
+            crowd: Crowd::default(),
+            trust: Trust::default(),
+            resumes: true,
+            keeps_cookies: false,
+            identity: None,
+            server_pid: None,
+            seed: 0,
+        }
+    }
+
     /// Whether a connection carries one request only.
     pub(crate) fn closes_after_one(&self) -> bool {
         self.requests_per_connection.is_some_and(|limit| limit.get() == 1)
@@ -166,5 +206,382 @@ impl Crowd {
 impl Default for Crowd {
     fn default() -> Self {
         Self { dead: 0, silent: 0, slow: 0, drip: Duration::from_secs(1) }
+    }
+}
+
+/// Requests under way on one connection at most.
+pub const PIPELINE_MAX: u32 = 1024;
+/// Threads at most: far more than machines that have a use for them have CPUs.
+pub const THREADS_MAX: u32 = 1024;
+/// Descriptors that a run needs beside its connections: loops, timers, files of the program.
+const DESCRIPTORS_OVER: u64 = 32;
+/// And for each thread.
+const DESCRIPTORS_PER_THREAD: u64 = 8;
+
+/// Says what is wrong with `plan`.
+///
+/// # Errors
+/// [`LoadError::Plan`].
+pub(crate) fn check(plan: &Plan) -> Result<(), LoadError> {
+    targets(plan)?;
+    numbers(plan)?;
+    pace(plan)?;
+    sources(plan)?;
+    descriptors(plan)
+}
+
+fn refuse<T>(what: &'static str, why: impl Into<String>) -> Result<T, LoadError> {
+    Err(LoadError::Plan { what, why: why.into() })
+}
+
+fn targets(plan: &Plan) -> Result<(), LoadError> {
+    let Some(first) = plan.targets.first() else {
+        return refuse("URL", "there is none; say what to ask for");
+    };
+    if plan.list.as_ref().is_some_and(|(list, _)| list.is_empty()) {
+        return refuse("requests", "the list of them is empty");
+    }
+    if plan.list.is_some() && plan.targets.len() > 1 {
+        return refuse("URL", "a list of requests goes to one URL; give one");
+    }
+    let of_list = plan.list.as_ref().is_some_and(|(list, _)| list.has_cookie());
+    if plan.keeps_cookies
+        && (of_list || plan.targets.iter().any(|target| target.has_field("cookie")))
+    {
+        return refuse(
+            "--cookies",
+            "a request has a Cookie field of its own; leave one of both out",
+        );
+    }
+    for target in &plan.targets {
+        if target.address != first.address {
+            let why = format!(
+                "{} and {} are at different addresses; a run asks one server",
+                first.url, target.url
+            );
+            return refuse("URL", why);
+        }
+        if target.weight == 0 {
+            return refuse("URL", format!("{} has weight 0; leave it out", target.url));
+        }
+        if target.tls_name != first.tls_name {
+            let why = format!(
+                "{} and {} differ in encryption or name; connections are shared by all targets",
+                first.url, target.url
+            );
+            return refuse("URL", why);
+        }
+    }
+    Ok(())
+}
+
+fn numbers(plan: &Plan) -> Result<(), LoadError> {
+    if !(1..=THREADS_MAX).contains(&plan.threads) {
+        return refuse("--threads", format!("it is {}, not 1 to {THREADS_MAX}", plan.threads));
+    }
+    let is_crowd_only = plan.connections == 0 && !plan.crowd.is_empty();
+    if plan.connections < plan.threads && !is_crowd_only {
+        let (connections, threads) = (plan.connections, plan.threads);
+        let why = format!("{connections} for {threads} threads; each thread needs at least one");
+        return refuse("--connections", why);
+    }
+    if !(1..=PIPELINE_MAX).contains(&plan.pipeline) {
+        return refuse("--pipeline", format!("it is {}, not 1 to {PIPELINE_MAX}", plan.pipeline));
+    }
+    if plan.end.requests.is_none() && plan.end.after.is_none() {
+        return refuse("--duration", "the run has no end; give a duration or --requests");
+    }
+    if plan.end.requests == Some(0) || plan.end.after.is_some_and(|after| after.is_zero()) {
+        return refuse("--duration", "the run would end before it begins");
+    }
+    if plan.connect_timeout.is_zero() || plan.request_timeout.is_zero() {
+        return refuse("--timeout", "it is zero; everything would fail");
+    }
+    if plan.crowd.slow > 0 && plan.crowd.drip.is_zero() {
+        return refuse("--drip", "it is zero; a slow connection waits between its bytes");
+    }
+    Ok(())
+}
+
+fn pace(plan: &Plan) -> Result<(), LoadError> {
+    let has_think_time = !plan.think_time.is_zero();
+    match &plan.pace {
+        Pace::Closed if has_think_time && plan.pipeline > 1 => refuse(
+            "--think",
+            "with --pipeline it is not clear after which answer to think; use one of both",
+        ),
+        Pace::Closed => Ok(()),
+        Pace::Open { .. } if has_think_time => {
+            refuse("--think", "with --rate the schedule says when requests begin")
+        }
+        Pace::Open { stages, .. } => {
+            rate(stages)?;
+            let falls_to_zero = stages.last().is_some_and(|stage| stage.to_per_s == 0.0);
+            match falls_to_zero && plan.end.after.is_none() {
+                true => refuse(
+                    "--rate",
+                    "it ends at zero, and what is missing of --requests then would never come; \
+                     give --duration too",
+                ),
+                false => Ok(()),
+            }
+        }
+    }
+}
+
+fn rate(stages: &[Stage]) -> Result<(), LoadError> {
+    let is_rate = |rate: f64| rate.is_finite() && rate >= 0.0;
+    for (number, stage) in stages.iter().enumerate() {
+        if !is_rate(stage.from_per_s) || !is_rate(stage.to_per_s) {
+            return refuse("--rate", format!("stage {} is not a rate", number + 1));
+        }
+        if stage.lasts.is_none() && number + 1 < stages.len() {
+            return refuse("--rate", format!("stage {} has no end; only the last may", number + 1));
+        }
+    }
+    if stages.iter().all(|stage| stage.from_per_s == 0.0 && stage.to_per_s == 0.0) {
+        return refuse("--rate", "nothing would ever be asked for");
+    }
+    Ok(())
+}
+
+fn sources(plan: &Plan) -> Result<(), LoadError> {
+    let is_wrong = |source: &&IpAddr| match &plan.targets[0].address {
+        ListenAddress::Tcp(address) => address.is_ipv4() != source.is_ipv4(),
+        ListenAddress::Unix(_) => true,
+    };
+    match plan.sources.iter().find(is_wrong) {
+        None => Ok(()),
+        Some(source) => {
+            let address = &plan.targets[0].address;
+            refuse("--source", format!("no connection to {address} can come from {source}"))
+        }
+    }?;
+    plan.sources.iter().try_for_each(is_ours)
+}
+
+/// Whether something can be bound to `source`. Only an address that is not of this machine is
+/// refused: whatever else fails says so when connections are opened.
+fn is_ours(source: &IpAddr) -> Result<(), LoadError> {
+    match UdpSocket::bind((*source, 0)) {
+        Err(error) if error.kind() == io::ErrorKind::AddrNotAvailable => refuse(
+            "--source",
+            format!("{source} is not an address of this machine (`ip addr` lists them)"),
+        ),
+        _ => Ok(()),
+    }
+}
+
+fn descriptors(plan: &Plan) -> Result<(), LoadError> {
+    let crowd = [plan.crowd.dead, plan.crowd.silent, plan.crowd.slow];
+    let connections = crowd.map(u64::from).iter().sum::<u64>() + u64::from(plan.connections);
+    let over = DESCRIPTORS_OVER + DESCRIPTORS_PER_THREAD * u64::from(plan.threads);
+    match getrlimit(Resource::Nofile).current {
+        Some(limit) if connections + over > limit => refuse(
+            "--connections",
+            format!(
+                "{connections} connections need {} descriptors, and the limit is {limit}; raise \
+                 it with ulimit -n",
+                connections + over
+            ),
+        ),
+        _ => Ok(()),
+    }
+}
+
+/// What a URL looks like.
+const FORM: &str = "write http://HOST[:PORT]/PATH or https://…";
+
+/// One request that is sent again and again: a URL with method, fields and body, and where its server is.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Target {
+    /// As it was given.
+    pub url: String,
+    /// Where its server is.
+    pub address: ListenAddress,
+    /// Whether the connection is encrypted, and the name that the server's certificate is for.
+    pub tls_name: Option<String>,
+    /// What the Host field says.
+    pub host: String,
+    /// Path and query.
+    pub path: String,
+    /// GET unless something else was asked for.
+    pub method: String,
+    /// Further fields, in order.
+    pub fields: Vec<(String, String)>,
+    /// Sent with a Content-Length when it is not empty.
+    pub body: Vec<u8>,
+    /// How often it is chosen, in relation to the others; at least 1.
+    pub weight: u32,
+}
+
+impl Target {
+    /// A GET of `url`, which begins with `http://` or `https://`. `instead` is where to connect to
+    /// in place of the URL's host, whose name is not looked up then.
+    ///
+    /// # Errors
+    /// [`LoadError::Url`] says what is wrong with it. A host name is looked up here:
+    /// [`LoadError::Lookup`] when that fails.
+    pub fn parse(url: &str, instead: Option<&ListenAddress>) -> Result<Self, LoadError> {
+        let wrong = |why: String| LoadError::Url { url: url.to_owned(), why };
+        // Without it "localhost:8080" would have the scheme "localhost".
+        if !url.contains("://") {
+            return Err(wrong(format!("it has no scheme; write http://{url} or https://…")));
+        }
+        let parsed = Url::parse(url).map_err(|error| wrong(format!("{error}; {FORM}")))?;
+        let is_encrypted = match parsed.scheme() {
+            "http" => false,
+            "https" => true,
+            other => return Err(wrong(format!("its scheme is \"{other}\"; {FORM}"))),
+        };
+        if !parsed.username().is_empty() || parsed.password().is_some() {
+            return Err(wrong("it has a user name; give it with --user NAME:PASSWORD".to_owned()));
+        }
+        let host = parsed.host().ok_or_else(|| wrong(format!("it has no host; {FORM}")))?;
+        let port = parsed.port_or_known_default().unwrap_or(80);
+        let address = match instead {
+            Some(address) => address.clone(),
+            None => ListenAddress::Tcp(resolve(&host, port)?),
+        };
+        Ok(Self {
+            url: url.to_owned(),
+            address,
+            tls_name: is_encrypted.then(|| bare(&host)),
+            host: match parsed.port() {
+                Some(port) => format!("{host}:{port}"),
+                None => host.to_string(),
+            },
+            path: parsed[url::Position::BeforePath..url::Position::AfterQuery].to_owned(),
+            method: "GET".to_owned(),
+            fields: Vec::new(),
+            body: Vec::new(),
+            weight: 1,
+        })
+    }
+}
+
+impl Target {
+    /// Whether it has a further field of this name.
+    pub(crate) fn has_field(&self, name: &str) -> bool {
+        self.fields.iter().any(|(field, _)| field.eq_ignore_ascii_case(name))
+    }
+}
+
+fn resolve(host: &Host<&str>, port: u16) -> Result<SocketAddr, LoadError> {
+    match host {
+        Host::Ipv4(address) => Ok(SocketAddr::new(IpAddr::V4(*address), port)),
+        Host::Ipv6(address) => Ok(SocketAddr::new(IpAddr::V6(*address), port)),
+        Host::Domain(name) => {
+            let failed = |source| LoadError::Lookup { host: (*name).to_owned(), source };
+            let mut found = (*name, port).to_socket_addrs().map_err(failed)?;
+            found.next().ok_or_else(|| failed(io::Error::other("it has no address")))
+        }
+    }
+}
+
+/// The host as certificates name it: an IPv6 address without brackets.
+fn bare(host: &Host<&str>) -> String {
+    match host {
+        Host::Ipv6(address) => address.to_string(),
+        other => other.to_string(),
+    }
+}
+
+/// Why a run could not be prepared or carried out.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum LoadError {
+    /// The URL is not one, or not one of ours.
+    #[error("\"{url}\" can't be asked for: {why}")]
+    Url {
+        /// What was given.
+        url: String,
+        /// What is wrong with it, and what is expected.
+        why: String,
+    },
+    /// The URL's host could not be looked up.
+    #[error("\"{host}\" can't be looked up; check the name and the resolver")]
+    Lookup {
+        /// The host.
+        host: String,
+        /// What the resolver said.
+        source: io::Error,
+    },
+    /// A part of the plan makes no sense.
+    #[error("{what}: {why}")]
+    Plan {
+        /// The part, by the name of its flag.
+        what: &'static str,
+        /// What is wrong, and what is expected.
+        why: String,
+    },
+    /// A run that had begun could not come to a result.
+    #[error("{why}")]
+    Run {
+        /// What happened, and what to try.
+        why: String,
+    },
+    /// A loop could not be opened, or stopped.
+    #[error("the loop of thread {thread} failed")]
+    Loop {
+        /// Which one, from 0.
+        thread: u32,
+        /// Why.
+        source: LoopError,
+    },
+    /// A system call failed.
+    #[error("{call} failed")]
+    System {
+        /// Name of the call.
+        call: &'static str,
+        /// What the kernel said.
+        source: io::Error,
+    },
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_url_becomes_address_host_and_path() {
+        let target = Target::parse("http://127.0.0.1:8080/a?b=c#d", None).expect("a URL");
+        assert_eq!(target.address.to_string(), "127.0.0.1:8080");
+        assert_eq!((&*target.host, &*target.path), ("127.0.0.1:8080", "/a?b=c"));
+        assert_eq!(target.tls_name, None);
+    }
+
+    #[test]
+    fn the_port_of_the_scheme_is_left_out_of_the_host() {
+        let target = Target::parse("https://[::1]", None).expect("a URL");
+        assert_eq!((target.address.to_string(), &*target.host), ("[::1]:443".into(), "[::1]"));
+        assert_eq!((target.tls_name.as_deref(), &*target.path), (Some("::1"), "/"));
+    }
+
+    #[test]
+    fn a_unix_socket_takes_the_place_of_the_host() {
+        let socket = ListenAddress::Unix("/run/s".into());
+        let target = Target::parse("http://app/x", Some(&socket)).expect("a URL");
+        assert_eq!((target.address.to_string(), &*target.host), ("unix:/run/s".into(), "app"));
+    }
+
+    #[test]
+    fn wrong_urls_say_what_is_wrong() {
+        for (url, why) in [
+            ("localhost:80/", "scheme"),
+            ("http://", "host"),
+            ("http://a@127.0.0.1/", "user name"),
+            ("ftp://127.0.0.1/", "scheme"),
+        ] {
+            let error = Target::parse(url, None).expect_err(url).to_string();
+            assert!(error.contains(why), "{url}: {error}");
+        }
+    }
+
+    #[test]
+    fn an_unknown_name_is_not_a_mistake_in_the_url() {
+        // RFC 6761: no name below it has an address.
+        let error = Target::parse("http://pollux.invalid/", None).expect_err("no such host");
+        assert!(matches!(error, LoadError::Lookup { ref host, .. } if host == "pollux.invalid"));
     }
 }

@@ -1,13 +1,212 @@
-//! The requests that a thread sends: which is next, its bytes, and how its answers are read.
+//! The requests of a run as bytes that are ready to send: a list that is made once and shared by all threads, and each
+//! thread's way through it, which says what is next and how answers are read.
 //!
-//! One set for each thread: reading an answer writes into its cache. Nothing here is allocated
-//! after the start.
+//! Nothing here knows connections or time, and nothing is allocated after the start.
 
-use std::sync::Arc;
+use std::ops::Range;
+use std::sync::{Arc, OnceLock};
 
 use pollux_http::{Field, Framing, HeadCache, Limits, Method, RequestHead, RequestKind};
 
-use crate::{LoadError, Order, Plan, RequestList, Target};
+use crate::{LoadError, Plan, Target};
+
+/// Requests in a list at most.
+pub const LIST_REQUESTS_MAX: usize = 1_000_000;
+/// Their bytes at most, heads and bodies.
+pub const LIST_BYTES_MAX: usize = 256 << 20;
+
+/// In which order the requests of a list are sent.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Order {
+    /// One after the other, and again from the first. Each thread begins at its own part.
+    InTurn,
+    /// By weight.
+    Random,
+}
+
+/// Requests as bytes: those of the URLs, or the lines of a file and the URLs of a pattern. The caller that fills a list
+/// says which line a refusal is about.
+#[derive(Clone, Debug)]
+pub struct RequestList {
+    bytes: Vec<u8>,
+    entries: Vec<Entry>,
+    /// Whether a connection carries one request only, and each says so.
+    closes: bool,
+    /// Of each; nothing where all are 1.
+    weights: Vec<u32>,
+    /// Made when the list is whole.
+    chooser: OnceLock<Chooser>,
+    has_cookie: bool,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Entry {
+    /// Where its bytes end; they begin where those before it end. Small, as a long list does not fit into the
+    /// caches of a CPU.
+    end: u32,
+    kind: RequestKind,
+}
+
+impl RequestList {
+    /// An empty one. `closes` when a connection carries one request only: each then says so with
+    /// `Connection: close`.
+    #[must_use]
+    pub fn new(closes: bool) -> Self {
+        Self {
+            bytes: Vec::new(),
+            entries: Vec::new(),
+            closes,
+            weights: Vec::new(),
+            chooser: OnceLock::new(),
+            has_cookie: false,
+        }
+    }
+
+    /// Adds the request for `target`.
+    ///
+    /// # Errors
+    /// [`LoadError::Plan`] when it can't be put into a request, or the list is full
+    /// ([`LIST_REQUESTS_MAX`], [`LIST_BYTES_MAX`]).
+    pub fn push(&mut self, target: &Target) -> Result<(), LoadError> {
+        let full = |why: String| LoadError::Plan { what: "requests", why };
+        if self.entries.len() >= LIST_REQUESTS_MAX {
+            return Err(full(format!("more than {LIST_REQUESTS_MAX} requests; leave some out")));
+        }
+        let kind = write_request(target, self.closes, &mut self.bytes)?;
+        if self.bytes.len() > LIST_BYTES_MAX {
+            let why = format!("longer than {} MiB in all, heads included", LIST_BYTES_MAX >> 20);
+            return Err(full(why));
+        }
+        if target.weight != 1 || !self.weights.is_empty() {
+            self.weights.resize(self.entries.len(), 1);
+            self.weights.push(target.weight);
+        }
+        self.chooser.take();
+        self.has_cookie |= target.has_field("cookie");
+        let end = u32::try_from(self.bytes.len()).expect("LIST_BYTES_MAX is less");
+        self.entries.push(Entry { end, kind });
+        Ok(())
+    }
+
+    /// How many there are.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.entries.len()
+    }
+
+    /// Whether there is none.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.entries.is_empty()
+    }
+
+    /// Whether a weight is other than 1.
+    #[must_use]
+    pub fn is_weighted(&self) -> bool {
+        !self.weights.is_empty()
+    }
+
+    /// Whether one of them has a Cookie field.
+    pub(crate) fn has_cookie(&self) -> bool {
+        self.has_cookie
+    }
+
+    /// The bytes of one of them.
+    #[inline]
+    pub(crate) fn bytes(&self, number: u32) -> &[u8] {
+        &self.bytes[self.range(number as usize)]
+    }
+
+    #[inline]
+    fn range(&self, number: usize) -> Range<usize> {
+        let begin = number.checked_sub(1).map_or(0, |before| self.entries[before].end);
+        begin as usize..self.entries[number].end as usize
+    }
+
+    /// Bytes of all requests, and of what is known of each.
+    pub(crate) fn memory_bytes(&self) -> usize {
+        self.bytes.len() + size_of_val(&self.entries[..])
+    }
+
+    /// What the answers to one of them are read as.
+    #[inline]
+    pub(crate) fn kind(&self, number: u32) -> RequestKind {
+        self.entries[number as usize].kind
+    }
+
+    /// One of them by weight.
+    #[inline]
+    pub(crate) fn choose(&self, random: &mut fastrand::Rng) -> u32 {
+        match self.is_weighted() {
+            true => {
+                let weights = || Chooser::new(self.weights.iter().copied());
+                self.chooser.get_or_init(weights).choose(random)
+            }
+            false => random.u32(..self.entries.len() as u32),
+        }
+    }
+}
+
+/// One request's column.
+#[derive(Clone, Copy, Debug)]
+struct Column {
+    /// Up to here, in parts of 2^32, it is its own.
+    own: u32,
+    /// And above it this one's.
+    other: u32,
+}
+
+/// Which request of a list comes next at random, by weight, at the cost of one look into a table.
+///
+/// The alias method (Walker 1977, Vose 1991): a column for each request, all of the same height, filled by it and at most
+/// one other. One random number says which column, and where in it.
+///
+/// ```text
+///  weights 1 6 3          columns      │ 1 │ 0 │ 2 │
+///                                      │▒▒▒│ 1 │ 1 │    0 is topped up by 1, 2 by 1
+///                                      │▒0▒│▒1▒│▒2▒│
+/// ```
+#[derive(Clone, Debug)]
+struct Chooser(Box<[Column]>);
+
+impl Chooser {
+    /// For requests with these weights, of which one at least is not 0 and their sum fits 63 bits.
+    fn new(weights: impl ExactSizeIterator<Item = u32>) -> Self {
+        let count = weights.len() as u64;
+        // In units of which a column is `height` high, so that nothing is rounded before the end.
+        let mut left: Vec<u64> = weights.map(|weight| u64::from(weight) * count).collect();
+        let height = left.iter().map(|left| left / count).sum::<u64>();
+        let mut columns: Vec<Column> =
+            (0..count as u32).map(|own| Column { own: u32::MAX, other: own }).collect();
+        let (mut low, mut high): (Vec<usize>, Vec<usize>) =
+            (0..left.len()).partition(|at| left[*at] < height);
+        while let (Some(short), Some(&tall)) = (low.pop(), high.last()) {
+            columns[short] = Column { own: part(left[short], height), other: tall as u32 };
+            left[tall] -= height - left[short];
+            if left[tall] < height {
+                high.pop();
+                low.push(tall);
+            }
+        }
+        Self(columns.into())
+    }
+
+    /// One of them.
+    #[inline]
+    fn choose(&self, random: &mut fastrand::Rng) -> u32 {
+        let number = random.u64(..);
+        // The upper half says which column (Lemire's multiplication), the lower one where in it.
+        let at = ((number >> 32) * self.0.len() as u64) >> 32;
+        let Column { own, other } = self.0[at as usize];
+        if number as u32 <= own { at as u32 } else { other }
+    }
+}
+
+/// A part of the height, in parts of 2^32.
+fn part(left: u64, height: u64) -> u32 {
+    let part = (u128::from(left) << 32) / u128::from(height);
+    u32::try_from(part.saturating_sub(1)).unwrap_or(u32::MAX)
+}
 
 /// Answers may be large; what is measured is not refused for it.
 pub(crate) const ANSWER_LIMITS: Limits = Limits {
@@ -235,7 +434,7 @@ mod tests {
             let long = if number % 7 == 0 { vec![b'x'; DRAWN_BYTES_MAX] } else { Vec::new() };
             let target = Target::parse(&url, None).expect("a URL");
             let weight = 1 + number % 3;
-            list.push(&Target { weight, body: long, ..target }).expect("room");
+            list.push(&Target { weight, body: long, ..target }).expect("it fits");
         }
         assert!(list.memory_bytes() > LONG_BYTES);
         let (mut drawn, mut random) = (Drawn::new(), fastrand::Rng::with_seed(3));
@@ -250,5 +449,79 @@ mod tests {
             assert!(drawn.bytes(number ^ 1).is_none(), "only the one that was drawn last");
         }
         assert!(seen.iter().all(|seen| *seen));
+    }
+
+    #[test]
+    fn each_comes_as_often_as_it_weighs() {
+        let mut random = fastrand::Rng::with_seed(7);
+        let many: Vec<u32> = (0..300).map(|_| random.u32(1..50)).collect();
+        for weights in [&[1][..], &[1, 1, 1, 1], &[1, 6, 3], &[1, u32::MAX], &[u32::MAX; 5], &many]
+        {
+            let chooser = Chooser::new(weights.iter().copied());
+            let sum: u64 = weights.iter().copied().map(u64::from).sum();
+            // Exactly: what all columns give to each.
+            let mut given = vec![0_u128; weights.len()];
+            for (at, Column { own, other }) in chooser.0.iter().enumerate() {
+                let own = u128::from(*own) + 1;
+                given[at] += own;
+                given[*other as usize] += (1 << 32) - own;
+            }
+            let whole = (weights.len() as u128) << 32;
+            for (weight, given) in weights.iter().zip(given) {
+                let expected = u128::from(*weight) * whole / u128::from(sum);
+                // A part of 2^32 for each column that tops others up.
+                assert!(given.abs_diff(expected) <= weights.len() as u128 + 1, "{weights:?}");
+            }
+        }
+        let chooser = Chooser::new([1, 6, 3].into_iter());
+        let mut counts = [0_u32; 3];
+        (0..100_000).for_each(|_| counts[chooser.choose(&mut random) as usize] += 1);
+        for (count, expected) in counts.iter().zip([10_000, 60_000, 30_000_u32]) {
+            assert!(count.abs_diff(expected) < 1_000, "{counts:?}");
+        }
+    }
+
+    fn list(weights: &[u32]) -> RequestList {
+        let mut list = RequestList::new(false);
+        for (number, weight) in weights.iter().enumerate() {
+            let url = format!("http://127.0.0.1:1/{number}");
+            let target = Target { weight: *weight, ..Target::parse(&url, None).expect("a URL") };
+            list.push(&target).expect("it fits");
+        }
+        list
+    }
+
+    #[test]
+    fn each_request_keeps_its_bytes() {
+        let list = list(&[1, 1, 1]);
+        for number in 0..3 {
+            let text = String::from_utf8(list.bytes(number).to_vec()).expect("text");
+            assert!(text.starts_with(&format!("GET /{number} HTTP/1.1\r\n")), "{text}");
+            assert!(text.ends_with("\r\n\r\n"), "{text}");
+        }
+    }
+
+    #[test]
+    fn weights_are_kept_to() {
+        let mut random = fastrand::Rng::with_seed(7);
+        for weights in [&[1, 1, 1, 1][..], &[1, 6, 3]] {
+            let (list, mut counts) = (list(weights), vec![0_u32; weights.len()]);
+            (0..100_000).for_each(|_| counts[list.choose(&mut random) as usize] += 1);
+            let all: u32 = weights.iter().sum();
+            for (count, weight) in counts.iter().zip(weights) {
+                let expected = 100_000 * weight / all;
+                assert!(count.abs_diff(expected) < 1_000, "{weights:?}: {counts:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_full_list_takes_no_more() {
+        let mut list = RequestList::new(false);
+        let body = vec![b'x'; LIST_BYTES_MAX / 2];
+        let target = Target { body, ..Target::parse("http://127.0.0.1:1/", None).expect("a URL") };
+        list.push(&target).expect("it fits");
+        let error = list.push(&target).expect_err("full").to_string();
+        assert!(error.contains("256 MiB"), "{error}");
     }
 }

@@ -8,14 +8,14 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{Builder, JoinHandle};
 use std::time::Duration;
 
-use crate::check::check;
 use crate::control::{Control, Counts, Phase};
+use crate::cpu::ServerCpu;
 use crate::gather::{Gatherer, Seen, ThreadOutcome};
+use crate::plan::check;
 use crate::requests::Requests;
-use crate::server_watch::ServerWatch;
-use crate::supply::{Budget, Due, Supply};
-use crate::tls::Tls;
-use crate::worker::{Seat, Worker, share};
+use crate::schedule::{Budget, Due, Supply};
+use crate::session::Tls;
+use crate::worker::{Worker, WorkerParts, share};
 use crate::{Arrivals, Errors, LoadError, Outcome, Pace, Plan, Second, Totals};
 
 /// The generator.
@@ -42,7 +42,7 @@ impl Load {
         for thread in 0..plan.threads {
             let (spare_sender, spare_receiver) = channel();
             spares.push(spare_sender);
-            let seat = Seat {
+            let parts = WorkerParts {
                 thread,
                 plan: Arc::clone(&plan),
                 control: Arc::clone(&control),
@@ -54,7 +54,7 @@ impl Load {
                 spares: spare_receiver,
             };
             let opened = opened_sender.clone();
-            let worker = named(format!("load-{thread}"), move || work(seat, opened))?;
+            let worker = named(format!("load-{thread}"), move || work(parts, opened))?;
             workers.threads.push(worker);
         }
         drop((sender, opened_sender));
@@ -73,11 +73,11 @@ impl Load {
     }
 }
 
-fn server(pid: u32) -> Result<ServerWatch, LoadError> {
-    ServerWatch::of(pid).map_err(|error| LoadError::Plan {
+fn server(pid: u32) -> Result<ServerCpu, LoadError> {
+    ServerCpu::of(pid).map_err(|error| LoadError::Plan {
         what: "--server-pid",
         why: format!(
-            "process {pid} can't be watched: {error}; give the number of a server that runs here"
+            "process {pid} can't be observed: {error}; give the number of a server that runs here"
         ),
     })
 }
@@ -118,19 +118,19 @@ impl Running {
         Progress { phase, elapsed, last, totals, errors, crowd_connected }
     }
 
-    /// Ends the run early because somebody wishes so: what is under way has one more second, and
-    /// what was found until then is the outcome.
+    /// Ends the run early, as its user wishes: requests under way have one more second, and what was
+    /// measured until then is the outcome.
     pub fn stop(&self) {
         self.control.end_early();
     }
 
-    /// Ends the run because it leads nowhere, as when there is nobody to connect to.
+    /// Ends the run because it is in vain, as when no connection comes about.
     pub fn give_up(&self) {
         self.control.stop();
     }
 
     /// Whether every active connection was tried, and none came about, or the server speaks another
-    /// protocol: there is nobody to ask.
+    /// protocol: no request can be answered.
     #[must_use]
     pub fn is_in_vain(&self) -> bool {
         let is_set_up = self.control.origin_ns().is_some();
@@ -182,7 +182,7 @@ impl Drop for Workers {
             self.control.break_off();
         }
         for worker in self.threads.drain(..) {
-            // Why it failed was told already, or is told by another one's error.
+            // Why it failed is known already, or is in another thread's error.
             drop(worker.join());
         }
     }
@@ -210,10 +210,10 @@ fn named<T: Send + 'static>(
     started.map_err(|source| LoadError::System { call: "clone", source })
 }
 
-/// What a worker's thread does; `opened` is told first whether it has its loop.
-fn work(seat: Seat, opened: Sender<Result<(), LoadError>>) -> Worked {
-    let mut ends = Ends { control: Arc::clone(&seat.control), is_whole: false };
-    let worker = match Worker::open(seat) {
+/// What a worker's thread does; `opened` receives first whether it has its loop.
+fn work(parts: WorkerParts, opened: Sender<Result<(), LoadError>>) -> Worked {
+    let mut ends = Ends { control: Arc::clone(&parts.control), is_whole: false };
+    let worker = match Worker::open(parts) {
         Ok(worker) => worker,
         Err(error) => {
             let _ = opened.send(Err(error));
@@ -221,7 +221,7 @@ fn work(seat: Seat, opened: Sender<Result<(), LoadError>>) -> Worked {
         }
     };
     let _ = opened.send(Ok(()));
-    // Whoever starts the run waits until nobody has anything to tell.
+    // The start of the run waits until every sender is dropped.
     drop(opened);
     let outcome = worker.run()?;
     ends.is_whole = true;
@@ -243,8 +243,7 @@ fn supply(plan: &Plan, thread: u32) -> Supply {
     }
 }
 
-/// In an open loop the schedule shares requests among the threads, in a closed one whoever is
-/// faster takes more.
+/// In an open loop the schedule shares requests among the threads, in a closed one a faster thread takes more.
 fn budget(plan: &Plan, pool: &Arc<AtomicU64>, thread: u32) -> Budget {
     match (plan.end.requests, &plan.pace) {
         (None, _) => Budget::unlimited(),

@@ -1,9 +1,14 @@
-//! When the requests of an open loop are to begin.
+//! When requests begin: the words of `--rate`, the schedule of an open loop, and which request of a thread may begin
+//! now.
 //!
 //! The schedule says how many requests are due up to a time; the k-th one begins where that
 //! number reaches k. So stages may rise, fall or stand still, a thread takes every n-th request,
 //! and nothing is queued while a server stands still: the cursor waits where it was.
 
+use std::collections::VecDeque;
+use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
 use crate::{Arrival, Stage};
@@ -176,9 +181,259 @@ impl Arrivals {
     }
 }
 
+// The words of `--rate`: `1000`, `1000@10s,2000@20s` for steps, `100..5000@60s` for a ramp.
+
+/// Stages of one schedule at most: more belong into a program that makes the load.
+const STAGES_MAX: usize = 1_000;
+/// Requests per second at most; a nanosecond between two of them is as near as they get.
+const RATE_MAX: f64 = 1e9;
+
+/// What is wrong with a rate.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct RateError {
+    part: String,
+    why: &'static str,
+}
+
+impl fmt::Display for RateError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "\"{}\": {}; expected 1000 for a rate, 1000@10s,2000@10s for steps, 100..5000@60s for \
+             a ramp (requests per second)",
+            self.part, self.why
+        )
+    }
+}
+
+impl std::error::Error for RateError {}
+
+/// Reads the stages of an open loop.
+///
+/// # Errors
+/// [`RateError`] names the part that is wrong.
+pub fn parse_rate(text: &str) -> Result<Vec<Stage>, RateError> {
+    let parts: Vec<&str> = text.split(',').map(str::trim).collect();
+    if parts.len() > STAGES_MAX {
+        return Err(RateError { part: parts[STAGES_MAX].to_owned(), why: "too many stages" });
+    }
+    let last = parts.len() - 1;
+    let stage = |(number, part): (usize, &&str)| {
+        parse_stage(part, number == last).map_err(|why| RateError { part: (*part).to_owned(), why })
+    };
+    let stages: Vec<Stage> = parts.iter().enumerate().map(stage).collect::<Result<_, _>>()?;
+    if stages.iter().all(|stage| stage.from_per_s == 0.0 && stage.to_per_s == 0.0) {
+        return Err(RateError { part: text.to_owned(), why: "no request would ever begin" });
+    }
+    Ok(stages)
+}
+
+fn parse_stage(part: &str, is_last: bool) -> Result<Stage, &'static str> {
+    let (rates, lasts) = match part.split_once('@') {
+        Some((rates, lasts)) => (rates, Some(parse_duration(lasts)?)),
+        None => (part, None),
+    };
+    let (from_per_s, to_per_s) = match rates.split_once("..") {
+        Some((from, to)) => (parse_number(from)?, parse_number(to)?),
+        None => (parse_number(rates)?, parse_number(rates)?),
+    };
+    if lasts.is_none() && !is_last {
+        return Err("only the last stage may do without a duration");
+    }
+    if lasts.is_none() && from_per_s != to_per_s {
+        return Err("a ramp needs a duration");
+    }
+    Ok(Stage { from_per_s, to_per_s, lasts })
+}
+
+fn parse_number(text: &str) -> Result<f64, &'static str> {
+    let (digits, factor) = match text.trim().strip_suffix('k') {
+        Some(digits) => (digits, 1_000.0),
+        None => (text.trim(), 1.0),
+    };
+    let is_plain = digits.bytes().all(|byte| byte.is_ascii_digit() || byte == b'.');
+    let number: f64 = digits.parse().map_err(|_| "not a number")?;
+    match number * factor {
+        _ if !is_plain => Err("not a number"),
+        rate if rate > RATE_MAX => Err("more than a request in a nanosecond"),
+        rate => Ok(rate),
+    }
+}
+
+fn parse_duration(text: &str) -> Result<Duration, &'static str> {
+    let text = text.trim();
+    let units = [("ms", 1e-3), ("s", 1.0), ("m", 60.0), ("h", 3_600.0)];
+    let found = units.iter().find_map(|(unit, factor)| Some((text.strip_suffix(unit)?, factor)));
+    let (digits, factor) = found.ok_or("a duration without its unit (ms, s, m or h)")?;
+    let number: f64 = digits.trim().parse().map_err(|_| "not a duration")?;
+    let duration = Duration::try_from_secs_f64(number * factor).map_err(|_| "not a duration")?;
+    if duration.is_zero() { Err("a duration of zero") } else { Ok(duration) }
+}
+
+/// The stages in the words of `--rate`.
+#[must_use]
+pub fn rate_in_words(stages: &[Stage]) -> String {
+    let words = |stage: &Stage| {
+        let Stage { from_per_s, to_per_s, lasts } = stage;
+        let ramp = if from_per_s == to_per_s { String::new() } else { format!("..{to_per_s}") };
+        let lasts = lasts.map_or(String::new(), |lasts| format!("@{}s", lasts.as_secs_f64()));
+        format!("{from_per_s}{ramp}{lasts}")
+    };
+    stages.iter().map(words).collect::<Vec<_>>().join(",")
+}
+
+// Which request may begin now, as sessions and the worker of one thread ask it: any until the end of the plan in a
+// closed loop, those of the schedule in an open one. A number of requests that threads share is taken in portions, so
+// that the shared counter is seldom touched.
+
+/// Requests taken from the shared number at once; fewer when there are few.
+const PORTION_MAX: u64 = 64;
+
+/// How many requests are left, those of the warm-up apart.
+#[derive(Debug)]
+pub(crate) struct Budget {
+    /// This thread's.
+    left: u64,
+    /// What all threads may still take.
+    pool: Option<Arc<AtomicU64>>,
+    portion: u64,
+}
+
+impl Budget {
+    /// As many as there is time for.
+    pub(crate) fn unlimited() -> Self {
+        Self { left: u64::MAX, pool: None, portion: 0 }
+    }
+
+    /// So many for this thread alone.
+    pub(crate) fn own(requests: u64) -> Self {
+        Self { left: requests, pool: None, portion: 0 }
+    }
+
+    /// A part of what `pool` holds, with so many takers.
+    pub(crate) fn shared(pool: Arc<AtomicU64>, takers: u64) -> Self {
+        let portion = (pool.load(Relaxed) / (takers * 8).max(1)).clamp(1, PORTION_MAX);
+        Self { left: 0, pool: Some(pool), portion }
+    }
+
+    /// Takes one; false when none is left.
+    #[inline]
+    pub(crate) fn take(&mut self) -> bool {
+        if self.left == 0 && !self.refill() {
+            return false;
+        }
+        self.left -= 1;
+        true
+    }
+
+    /// Takes so many, or those that are left; says how many. Only for one that is not shared.
+    pub(crate) fn take_up_to(&mut self, requests: u64) -> u64 {
+        let taken = requests.min(self.left);
+        self.left -= taken;
+        taken
+    }
+
+    /// Whether none is left.
+    #[inline]
+    pub(crate) fn is_spent(&self) -> bool {
+        self.left == 0 && self.pool.as_ref().is_none_or(|pool| pool.load(Relaxed) == 0)
+    }
+
+    fn refill(&mut self) -> bool {
+        let Some(pool) = &self.pool else { return false };
+        let portion = self.portion;
+        let before = pool.fetch_update(Relaxed, Relaxed, |left| Some(left.saturating_sub(portion)));
+        self.left = before.map_or(0, |left| left.min(portion));
+        self.left > 0
+    }
+}
+
+/// A request that may begin.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Start {
+    /// From when its latency counts.
+    pub(crate) at_ns: u64,
+    /// A connection was free at that time, so it should have left then.
+    pub(crate) had_connection: bool,
+}
+
+/// Where requests come from.
+#[derive(Debug)]
+pub(crate) enum Supply {
+    /// One for each that was answered.
+    Closed,
+    /// The schedule's.
+    Open(Box<Due>),
+}
+
+/// An open loop's requests on one thread.
+#[derive(Debug)]
+pub(crate) struct Due {
+    arrivals: Arrivals,
+    /// When the schedule began.
+    pub(crate) origin_ns: u64,
+    /// No request that is due from here on is sent.
+    pub(crate) end_ns: u64,
+    /// Due, and an idle connection was woken for each.
+    given_out: VecDeque<u64>,
+}
+
+impl Due {
+    /// The requests of `arrivals`; nothing is due before `origin_ns` is set.
+    pub(crate) fn new(arrivals: Arrivals) -> Self {
+        Self { arrivals, origin_ns: u64::MAX, end_ns: u64::MAX, given_out: VecDeque::new() }
+    }
+
+    /// When the next request is due that no connection was woken for.
+    #[inline]
+    pub(crate) fn next_ns(&self) -> Option<u64> {
+        let due = self.origin_ns.saturating_add(self.arrivals.peek()?);
+        (due < self.end_ns).then_some(due)
+    }
+
+    /// Whether a request is due by `now_ns` that has not begun.
+    pub(crate) fn is_behind(&self, now_ns: u64) -> bool {
+        !self.given_out.is_empty() || self.next_ns().is_some_and(|due| due <= now_ns)
+    }
+
+    /// How many wait for a connection that was woken for them and is gone.
+    pub(crate) fn given_out(&self) -> usize {
+        self.given_out.len()
+    }
+
+    /// Sets the next request aside for an idle connection, if it is due.
+    pub(crate) fn give_out(&mut self, now_ns: u64) -> bool {
+        let due = self.take(now_ns);
+        self.given_out.extend(due);
+        due.is_some()
+    }
+
+    /// The next request that is due.
+    #[inline]
+    pub(crate) fn start(&mut self, now_ns: u64) -> Option<Start> {
+        if let Some(at_ns) = self.given_out.pop_front() {
+            return Some(Start { at_ns, had_connection: true });
+        }
+        self.take(now_ns).map(|at_ns| Start { at_ns, had_connection: false })
+    }
+
+    /// Passes all that are due before `until_ns`; says how many.
+    pub(crate) fn skip(&mut self, until_ns: u64) -> u64 {
+        self.arrivals.skip(until_ns.min(self.end_ns).saturating_sub(self.origin_ns))
+    }
+
+    #[inline]
+    fn take(&mut self, now_ns: u64) -> Option<u64> {
+        let due = self.next_ns().filter(|due| *due <= now_ns)?;
+        let _taken = self.arrivals.take(due - self.origin_ns);
+        Some(due)
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::{Arrival, Stage};
 
     fn stage(from_per_s: f64, to_per_s: f64, lasts_s: Option<u64>) -> Stage {
         Stage { from_per_s, to_per_s, lasts: lasts_s.map(Duration::from_secs) }
@@ -268,5 +523,68 @@ mod tests {
         let mut arrivals = Arrivals::new(&[stage(10.0, 10.0, None)], Arrival::Constant, 0, 1, 1);
         assert_eq!(arrivals.take(0), Some(0));
         assert_eq!((arrivals.take(99_999_999), arrivals.peek()), (None, Some(100_000_000)));
+    }
+
+    #[test]
+    fn rates_read_back_as_they_are_shown() {
+        for text in ["1000", "0.5", "1000@10s,2000@20s", "100..5000@60s", "0..10@0.5s,10"] {
+            assert_eq!(rate_in_words(&parse_rate(text).expect(text)), text);
+        }
+        let stages = parse_rate("2k@1m").expect("a rate");
+        assert_eq!(
+            (stages[0].from_per_s, stages[0].lasts),
+            (2_000.0, Some(Duration::from_secs(60)))
+        );
+    }
+
+    #[test]
+    fn wrong_rates_say_which_part_and_why() {
+        for (text, part, why) in [
+            ("", "", "not a number"),
+            ("fast", "fast", "not a number"),
+            ("-5", "-5", "not a number"),
+            ("1e99", "1e99", "not a number"),
+            ("99999999999", "99999999999", "nanosecond"),
+            ("1000,2000@5s", "1000", "only the last"),
+            ("1..2", "1..2", "ramp needs"),
+            ("5@10", "5@10", "unit"),
+            ("5@0s", "5@0s", "zero"),
+            ("0", "0", "ever begin"),
+        ] {
+            let error = parse_rate(text).expect_err(text);
+            assert_eq!(error.part, part);
+            assert!(error.why.contains(why), "{text}: {error}");
+        }
+    }
+
+    #[test]
+    fn takers_share_exactly_the_number_there_is() {
+        for requests in [0, 1, 7, 1_000, 10_001] {
+            let pool = Arc::new(AtomicU64::new(requests));
+            let mut takers: Vec<Budget> =
+                (0..3).map(|_| Budget::shared(Arc::clone(&pool), 3)).collect();
+            let mut taken = 0;
+            while takers.iter().any(|taker| !taker.is_spent()) {
+                taken += takers.iter_mut().map(|taker| u64::from(taker.take())).sum::<u64>();
+            }
+            assert_eq!(taken, requests);
+        }
+    }
+
+    #[test]
+    fn what_is_due_is_given_once_and_never_early_nor_after_the_end() {
+        let stage = Stage { from_per_s: 1_000.0, to_per_s: 1_000.0, lasts: None };
+        let mut due = Due::new(Arrivals::new(&[stage], Arrival::Constant, 0, 1, 0));
+        assert_eq!(due.start(u64::MAX - 1), None, "no origin yet");
+        (due.origin_ns, due.end_ns) = (50_000_000, 53_000_000);
+        assert_eq!(due.start(49_999_999), None);
+        assert!(due.give_out(51_000_000));
+        assert_eq!((due.given_out(), due.next_ns()), (1, Some(51_000_000)));
+        let start = |at_ns, had_connection| Some(Start { at_ns, had_connection });
+        assert_eq!(due.start(51_000_000), start(50_000_000, true));
+        assert_eq!(due.start(51_000_000), start(51_000_000, false));
+        assert_eq!(due.start(51_999_000), None);
+        assert_eq!(due.start(60_000_000), start(52_000_000, false));
+        assert_eq!((due.start(60_000_000), due.next_ns()), (None, None));
     }
 }

@@ -3,18 +3,17 @@
 //!
 //! Only the thread itself ever sees it; nothing here is locked.
 
+use std::collections::VecDeque;
 use std::time::Duration;
 
-use pollux_engine::Now;
+use pollux_engine::{ConnectionId, Now};
 use rustix::time::{ClockId, clock_gettime};
 
 use crate::active::Active;
-use crate::cause::{Blame, Cause};
 use crate::crowd::CrowdTally;
 use crate::requests::Requests;
-use crate::seats::Seats;
-use crate::supply::{Budget, Start, Supply};
-use crate::tally::{Interval, Tally};
+use crate::schedule::{Budget, Start, Supply};
+use crate::tally::{Blame, Cause, Interval, Tally};
 use crate::{Expect, Plan};
 
 /// Requests never sent that are looked at one by one, in some tens of milliseconds. Of more, at
@@ -84,7 +83,7 @@ pub(crate) struct Shared {
     pub(crate) supply: Supply,
     pub(crate) budget: Budget,
     pub(crate) interval: Box<Interval>,
-    pub(crate) seats: Seats,
+    pub(crate) idle_queue: IdleQueue,
     /// For the worker: connections to be opened again.
     pub(crate) reopen: Vec<Reopen>,
     /// Requests under way.
@@ -118,13 +117,13 @@ pub(crate) struct Shared {
 }
 
 impl Shared {
-    /// For a thread with `seats` active connections.
+    /// For a thread with so many active connections.
     pub(crate) fn new(
         plan: &Plan,
         requests: Requests,
         supply: Supply,
         budget: Budget,
-        seats: u32,
+        connections: u32,
     ) -> Self {
         let targets = requests.targets();
         Self {
@@ -137,7 +136,7 @@ impl Shared {
             supply,
             budget,
             interval: Box::new(Interval::new(targets)),
-            seats: Seats::new(seats),
+            idle_queue: IdleQueue::new(connections),
             reopen: Vec::new(),
             under_way: 0,
             open: 0,
@@ -157,7 +156,7 @@ impl Shared {
         }
     }
 
-    /// Told when a turn begins.
+    /// Called when a turn begins.
     #[inline]
     pub(crate) fn begin_turn(&mut self, now: Now) {
         self.turn_ns = now.at.as_nanos();
@@ -165,7 +164,7 @@ impl Shared {
         self.has_worked = false;
     }
 
-    /// Told when the sessions of a turn were called. In a closed loop the time since the turn
+    /// Called when the sessions of a turn were called. In a closed loop the time since the turn
     /// began is what an answer may have waited for its session.
     #[inline]
     pub(crate) fn end_turn(&mut self) {
@@ -189,8 +188,7 @@ impl Shared {
         if start_ns >= self.measure_from_ns { measured } else { warm_up }
     }
 
-    /// Notes how long somebody waited, from `start_ns` to `now_ns`, who is in no latency of the
-    /// measured part.
+    /// Notes a wait from `start_ns` to `now_ns` that is not in a latency of the measured part.
     pub(crate) fn waited(&mut self, start_ns: u64, now_ns: u64) {
         let is_warm_up = now_ns < self.measure_from_ns;
         let Interval { longest_ns, warm_up_longest_ns, .. } = &mut *self.interval;
@@ -205,9 +203,9 @@ impl Shared {
         self.waited(start_ns, now_ns);
     }
 
-    /// Whether somebody waits for an answer, or for the connection that it takes. After the end of the
-    /// time those do who were asked since the last answer: a server that answered all that it serves
-    /// has nothing more to say, and who waited before is never served.
+    /// Whether a request waits for its answer, or for the connection that it takes. After the end of the
+    /// time only requests count that were sent since the last answer: a server that answered all that it
+    /// serves sends nothing more, and earlier requests are never served.
     pub(crate) fn is_asking(&self) -> bool {
         let is_running = self.stage == Stage::Running;
         if !is_running && !self.is_spent() && self.last_sent_ns < self.last_answer_ns {
@@ -279,8 +277,8 @@ impl Shared {
         }
     }
 
-    /// The server says that it speaks TLS; whether the URL does not, which is told then. What was asked has
-    /// failed.
+    /// The server says that it speaks TLS; whether the URL does not, which is then the first failure. The
+    /// request has failed.
     #[cold]
     pub(crate) fn speaks_tls(&mut self) -> bool {
         self.is_misunderstood |= self.blame.is_plain();
@@ -293,5 +291,118 @@ impl Shared {
     /// Whether every request has begun that is to begin.
     pub(crate) fn is_spent(&self) -> bool {
         self.budget.is_spent()
+    }
+}
+
+#[derive(Clone, Copy, Debug, Default)]
+struct Slot {
+    /// The connection, while it is idle.
+    idle: Option<ConnectionId>,
+    is_queued: bool,
+}
+
+/// The active connections of a thread that could take a request, longest idle first.
+///
+/// Every active connection has a slot for the whole run, whichever socket it has at the time; a slot is in the queue
+/// at most once, so the queue is never longer than there are slots.
+#[derive(Debug)]
+pub(crate) struct IdleQueue {
+    slots: Vec<Slot>,
+    queue: VecDeque<u32>,
+    idle: u32,
+}
+
+impl IdleQueue {
+    /// For so many connections, none of them idle.
+    pub(crate) fn new(connections: u32) -> Self {
+        let slots = vec![Slot::default(); connections as usize];
+        Self { queue: VecDeque::with_capacity(slots.len()), slots, idle: 0 }
+    }
+
+    /// The connection of `slot` could take a request.
+    pub(crate) fn is_idle(&mut self, slot: u32, id: ConnectionId) {
+        let entry = &mut self.slots[slot as usize];
+        if entry.idle.replace(id).is_none() {
+            self.idle += 1;
+        }
+        if !std::mem::replace(&mut entry.is_queued, true) {
+            self.queue.push_back(slot);
+        }
+    }
+
+    /// It can't any more.
+    #[inline]
+    pub(crate) fn is_busy(&mut self, slot: u32) {
+        if self.slots[slot as usize].idle.take().is_some() {
+            self.idle -= 1;
+        }
+    }
+
+    /// Takes the one that is idle for the longest time.
+    pub(crate) fn pop(&mut self) -> Option<ConnectionId> {
+        while let Some(slot) = self.queue.pop_front() {
+            let entry = &mut self.slots[slot as usize];
+            entry.is_queued = false;
+            if let Some(id) = entry.idle.take() {
+                self.idle -= 1;
+                return Some(id);
+            }
+        }
+        None
+    }
+
+    /// How many are idle.
+    #[inline]
+    pub(crate) fn idle(&self) -> u32 {
+        self.idle
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use pollux_engine::{Actions, Driver, EventLoop, Limits, Listener, Session};
+
+    /// Connections have ids only in a loop.
+    struct Nobody;
+
+    impl Session for Nobody {
+        type Shared = ();
+        fn accepted(_: &mut (), _: &mut Actions<'_>) -> Self {
+            Self
+        }
+        fn on_bytes(&mut self, _: &mut (), _: &mut Actions<'_>, input: &[u8]) -> usize {
+            input.len()
+        }
+        fn on_end(&mut self, _: &mut (), _: &mut Actions<'_>) {}
+        fn on_deadline(&mut self, _: &mut (), _: &mut Actions<'_>) {}
+        fn on_drain(&mut self, _: &mut (), _: &mut Actions<'_>) {}
+    }
+
+    fn ids(count: usize) -> Vec<ConnectionId> {
+        let listener = Listener::open(&"127.0.0.1:0".parse().expect("an address"), false);
+        let listener = listener.expect("a listener");
+        let to = pollux_engine::ConnectTo { peer: listener.address().clone(), source: None };
+        let driver: Driver = "poll".parse().expect("a driver");
+        let mut event_loop = EventLoop::open(driver, (), Limits::default()).expect("a loop");
+        let mut connect = || {
+            let begun = event_loop.connect(&to, Nobody, pollux_engine::Moment::NEVER);
+            begun.map_err(|(_, error)| error).expect("begun")
+        };
+        (0..count).map(|_| connect()).collect()
+    }
+
+    #[test]
+    fn the_longest_idle_connection_comes_first_and_none_twice() {
+        let ids = ids(4);
+        let mut queue = IdleQueue::new(3);
+        (0..3).for_each(|slot| queue.is_idle(slot, ids[slot as usize]));
+        queue.is_busy(1);
+        assert_eq!((queue.idle(), queue.pop()), (2, Some(ids[0])));
+        // A slot that was queued keeps its position, with its new connection.
+        queue.is_idle(1, ids[3]);
+        queue.is_idle(1, ids[3]);
+        assert_eq!((queue.pop(), queue.pop(), queue.pop()), (Some(ids[3]), Some(ids[2]), None));
+        assert_eq!(queue.idle(), 0);
     }
 }

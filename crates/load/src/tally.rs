@@ -1,14 +1,17 @@
-//! What a thread counts, and the faults that it tells apart.
+//! What a thread counts, the faults that it distinguishes, and why a connection did not come about.
 //!
 //! Sessions write into the tally of their thread, without a lock; once a second it is handed
-//! over as a whole and another takes its place. The gathering thread adds them up.
+//! over as a whole and replaced by another. The gathering thread adds them up.
 
 use std::io;
+use std::time::Duration;
 
+use pollux_engine::ListenAddress;
+use pollux_tls::Remedies;
 use rustix::io::Errno;
 
 use crate::answer::Answer;
-use crate::{Distribution, Errors, Expect, Totals};
+use crate::{Distribution, Errors, Expect, Plan, Totals};
 
 /// Why a request failed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -25,7 +28,7 @@ pub(crate) enum Fault {
     Tls,
 }
 
-/// What an answer is to who asked.
+/// What an answer is to its request.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Verdict {
     Right,
@@ -45,7 +48,7 @@ impl Verdict {
         if !is_expected {
             return Self::Wrong(Fault::Status);
         }
-        // RFC 9110, section 15.4: 300 and 304 send nobody elsewhere by themselves.
+        // RFC 9110, section 15.4: 300 and 304 do not redirect by themselves.
         if expect.status.is_none() && matches!(answer.status, 301 | 302 | 303 | 307 | 308) {
             return Self::Redirected;
         }
@@ -133,8 +136,8 @@ impl Totals {
         *unlike += u64::from(body_bytes != first);
     }
 
-    /// Where the first bodies differ, the others are all unlike ours if they are all alike; else
-    /// nobody knows how many of them are.
+    /// Where the first bodies differ, the others are all unlike ours if they are all alike; else their number
+    /// is not known.
     fn add_lengths(&mut self, other: &Self) {
         let Some(first) = self.first_body_bytes else {
             (self.first_body_bytes, self.unlike_first) =
@@ -298,8 +301,8 @@ pub(crate) struct Interval {
     /// Of all others.
     pub(crate) measured: Tally,
     pub(crate) lag: Distribution,
-    /// The longest that anybody waited who is in no latency of the measured part: without an
-    /// answer, or with a request of the warm-up that hung into it.
+    /// The longest wait that is not in a latency of the measured part: of a request without an answer, or of
+    /// one of the warm-up that lasted into it.
     pub(crate) longest_ns: u64,
     /// The longest wait that was over within the warm-up.
     pub(crate) warm_up_longest_ns: u64,
@@ -315,6 +318,140 @@ impl Interval {
             longest_ns: 0,
             warm_up_longest_ns: 0,
         }
+    }
+}
+
+/// What a user of the generator can do about a certificate.
+const REMEDIES: Remedies = Remedies {
+    name_authority: "--cacert FILE",
+    accept_any: "--insecure",
+    name_server: "ask for the name that it is for",
+};
+
+/// Why a connection did not come about. Only the first failure of a run is put into words; all are counted.
+#[derive(Debug)]
+pub(crate) enum Cause<'a> {
+    /// What `connect(2)` or a call before it said.
+    System(&'a io::Error),
+    /// The loop refused: it has its most connections.
+    Full,
+    /// It took too long, a handshake of TLS included.
+    Timeout,
+    /// The socket broke before it could be used.
+    Broken,
+    /// The handshake failed.
+    Handshake(&'a pollux_tls::Error),
+    /// The server ended the connection in the handshake.
+    Ended,
+    /// The server speaks TLS, and the URL does not.
+    SpeaksTls,
+}
+
+/// An alert, which servers answer plain bytes with: the type of the record, and the version that all share.
+const ALERT: [u8; 2] = [21, 3];
+/// What servers answer a plain request with that understand it all the same: nginx, Go's and with it Caddy, Apache.
+const SAID: [&[u8]; 3] = [b"to HTTPS port", b"to an HTTPS server", b"to an SSL-enabled server"];
+/// They say it within so many bytes.
+const SAID_WITHIN_BYTES: usize = 4096;
+
+/// Whether what came for a plain request says that the server speaks TLS.
+#[cold]
+pub(crate) fn shows_tls(answer: &[u8]) -> bool {
+    let start = &answer[..answer.len().min(SAID_WITHIN_BYTES)];
+    let says = |said: &&[u8]| start.windows(said.len()).any(|part| part == *said);
+    start.starts_with(&ALERT) || SAID.iter().any(says)
+}
+
+/// Puts causes into words for one server.
+#[derive(Debug)]
+pub(crate) struct Blame {
+    peer: ListenAddress,
+    /// The name that its certificate is to have, where it is to have one.
+    tls_name: Option<String>,
+    connect_timeout: Duration,
+}
+
+impl Blame {
+    pub(crate) fn new(plan: &Plan) -> Self {
+        let target = &plan.targets[0];
+        Self {
+            peer: target.address.clone(),
+            tls_name: target.tls_name.clone(),
+            connect_timeout: plan.connect_timeout,
+        }
+    }
+
+    /// Whether the URL is a plain one.
+    pub(crate) fn is_plain(&self) -> bool {
+        self.tls_name.is_none()
+    }
+
+    /// What `cause` counts as.
+    pub(crate) fn fault(&self, cause: &Cause<'_>) -> Fault {
+        match cause {
+            Cause::System(error) => Fault::of_connect(error),
+            Cause::Timeout => Fault::Timeout,
+            Cause::Handshake(_) | Cause::Ended | Cause::SpeaksTls => Fault::Tls,
+            Cause::Broken if self.tls_name.is_some() => Fault::Tls,
+            Cause::Broken | Cause::Full => Fault::Connect,
+        }
+    }
+
+    /// What happened, and what to do.
+    pub(crate) fn words(&self, cause: &Cause<'_>) -> String {
+        match (cause, &self.tls_name) {
+            (Cause::System(error), _) => self.connect(error),
+            (Cause::Full, _) => self.failed("the loop has its most connections"),
+            (Cause::Timeout, None) => self.failed(&format!(
+                "no answer within {:?}; check the address, or give a longer \
+                 --connect-timeout",
+                self.connect_timeout
+            )),
+            (Cause::Broken, None) => self.failed("the connection broke; look at the server's log"),
+            (Cause::Timeout, Some(name)) => self.tls(
+                name,
+                &format!(
+                    "no answer within {:?}; does the server speak TLS (is it http://?)",
+                    self.connect_timeout
+                ),
+            ),
+            (Cause::Broken | Cause::Ended, name) => self.tls(
+                name.as_deref().unwrap_or_default(),
+                "the server ended the connection in the handshake; does it speak TLS (is it \
+                 http://?)",
+            ),
+            (Cause::SpeaksTls, _) => {
+                format!("the server at {} speaks TLS; use https://", self.peer)
+            }
+            (Cause::Handshake(error), name) => {
+                self.tls(name.as_deref().unwrap_or_default(), &REMEDIES.why(error))
+            }
+        }
+    }
+
+    fn connect(&self, error: &io::Error) -> String {
+        match Fault::of_connect(error) {
+            Fault::NoDescriptor => self.failed("no descriptor is left; raise ulimit -n"),
+            Fault::NoPort => {
+                self.failed("no port is left; give more addresses of this machine with --source")
+            }
+            _ => self.failed(&format!("{error}; check that the server runs there")),
+        }
+    }
+
+    fn failed(&self, why: &str) -> String {
+        format!("can't connect to {}: {why}", self.peer)
+    }
+
+    fn tls(&self, name: &str, why: &str) -> String {
+        let at = match &self.peer {
+            ListenAddress::Tcp(address) if name.contains(':') => {
+                format!("[{name}]:{}", address.port())
+            }
+            ListenAddress::Tcp(address) => format!("{name}:{}", address.port()),
+            ListenAddress::Unix(path) => format!("{name} at {}", path.display()),
+        };
+        format!("TLS with {at} failed: {why}")
     }
 }
 

@@ -1,4 +1,4 @@
-//! The summary in the terms of ab 2.3, for those who compare with its results.
+//! The summary in the terms of ab 2.3, for comparison with its results.
 //!
 //! Each field means what ab means by it; what pollux does not measure in that way is `n/a`. ab
 //! rounds times to whole milliseconds, and so does this.
@@ -7,8 +7,7 @@ use std::fmt::Write as _;
 
 use url::Url;
 
-use super::moments::sample_deviation_ns;
-use super::words::{is_closed_loop, per_second};
+use super::facts::{is_closed_loop, per_second};
 use crate::{Distribution, Outcome};
 use pollux_report::number::{NA, or_na};
 
@@ -172,7 +171,7 @@ impl Row {
         Self {
             min: ms(times.min_ns()),
             mean: times.mean_ns().map(|ns| ns / NS_PER_MS),
-            deviation: sample_deviation_ns(times).map(|ns| ns / NS_PER_MS),
+            deviation: times.sample_deviation_ns().map(|ns| ns / NS_PER_MS),
             median: ms(times.quantile_ns(0.5)),
             max: ms(times.max_ns()),
         }
@@ -192,7 +191,7 @@ impl Row {
         let squares = (spread.powi(2) + mean.powi(2)) * share;
         let variance = (squares - (mean * share).powi(2)) * requests as f64;
         let is_sample = requests > 1;
-        // The place of the median among the connects, when the reused ones are fewer.
+        // The position of the median among the connects, when the reused ones are fewer.
         let among = (0.5 * requests as f64 - reused as f64) / connects as f64;
         let median = if among <= 0.0 { Some(0) } else { connect.quantile_ns(among) };
         Self {
@@ -212,7 +211,7 @@ impl Row {
         Self {
             min: total_ms(outcome, 0.0),
             mean: if whole.is_some() { mean } else { mean.map(|mean| mean + connect) },
-            deviation: whole.and_then(sample_deviation_ns).map(|ns| ns / NS_PER_MS),
+            deviation: whole.and_then(Distribution::sample_deviation_ns).map(|ns| ns / NS_PER_MS),
             median: total_ms(outcome, 0.5),
             max: total_ms(outcome, 1.0),
         }
@@ -266,7 +265,7 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
-    use crate::render::sample;
+    use crate::sample;
 
     #[test]
     fn fields_by_hand() {
@@ -318,7 +317,7 @@ mod tests {
     }
 
     #[test]
-    fn a_total_that_depends_on_who_connected_is_not_told() {
+    fn a_total_that_depends_on_which_connected_is_not_shown() {
         let mut outcome = sample::outcome();
         outcome.latency = sample::times(1000, |_| 1_000_000);
         outcome.connect = sample::times(20, |_| 40_000_000);
@@ -329,7 +328,7 @@ mod tests {
     }
 
     #[test]
-    fn lengths_that_nobody_compared_are_not_known() {
+    fn lengths_that_were_not_compared_are_not_known() {
         let mut outcome = sample::outcome();
         outcome.totals.unlike_first = None;
         let text = ab(&outcome);

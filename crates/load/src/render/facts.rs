@@ -1,12 +1,11 @@
-//! The facts of a result as names with values and as small grids, for table and page alike.
+//! The facts of a result as names with values, small grids and sentences, the same for table and page.
 
 use std::time::Duration;
 
-use super::nines::told_ns;
-use super::words::{self, per_second};
-use crate::{CrowdOutcome, Distribution, Errors, FindingKind, Outcome, percentile};
 use pollux_report::number::{self, NA, or_na};
 use pollux_report::{Cell, Table};
+
+use crate::{CrowdOutcome, Distribution, Errors, FindingKind, Outcome, percentile};
 
 /// Rows of texts under headings. A heading that begins with `#` stands over figures.
 pub(super) fn grid(headings: &[&str], rows: impl IntoIterator<Item = Vec<String>>) -> Table {
@@ -43,7 +42,7 @@ pub(super) fn summary(outcome: &Outcome) -> Vec<Fact> {
     let mut facts = vec![
         ("target", outcome.setting.urls.join("  ")),
         ("requests", outcome.setting.listed.clone().unwrap_or_default()),
-        ("setting", words::setting(outcome)),
+        ("setting", setting(outcome)),
         ("began", number::date_of_unix(outcome.began_unix_s)),
         ("rate", rate(outcome)),
         ("answers", right),
@@ -71,10 +70,10 @@ pub(super) fn summary(outcome: &Outcome) -> Vec<Fact> {
 }
 
 fn rate(outcome: &Outcome) -> String {
-    let achieved = or_na(words::answered_per_s(outcome), |rate| number::si(rate) + "/s");
+    let achieved = or_na(answered_per_s(outcome), |rate| number::si(rate) + "/s");
     match outcome.setting.asked_per_s {
         Some(asked) => {
-            let reached = words::answered_per_s(outcome).filter(|_| asked > 0.0);
+            let reached = answered_per_s(outcome).filter(|_| asked > 0.0);
             let share = or_na(reached.map(|rate| rate / asked), number::percent);
             format!("{achieved} answered of {}/s asked ({share})", number::si(asked))
         }
@@ -95,7 +94,7 @@ fn errors(outcome: &Outcome) -> String {
     let counted = match total {
         0 => "none".to_owned(),
         _ => {
-            let share = number::part(total, words::requests(outcome));
+            let share = number::part(total, requests(outcome));
             format!("{} ({share}): {}", number::count(total), by_kind(&outcome.errors))
         }
     };
@@ -106,7 +105,7 @@ fn errors(outcome: &Outcome) -> String {
 }
 
 fn by_kind(errors: &Errors) -> String {
-    let kinds = words::errors(errors);
+    let kinds = errors_by_kind(errors);
     let kinds = kinds.iter().map(|(name, count)| format!("{} {name}", number::count(*count)));
     kinds.collect::<Vec<_>>().join(", ")
 }
@@ -118,7 +117,7 @@ fn waited(outcome: &Outcome) -> String {
     match (outcome.unanswered.count(), outcome.unanswered.max_ns()) {
         (out, Some(longest_ns)) if out > 0 => format!(
             "{waited} for {} never answered; the longest had waited {}",
-            words::plural(out, "request"),
+            plural(out, "request"),
             number::time(longest_ns as f64)
         ),
         _ if outcome.waited >= LITTLE => format!("{waited} for the last answers"),
@@ -137,7 +136,7 @@ fn generator(outcome: &Outcome) -> String {
     let cpu = or_na(generator.cpu_us_per_answer, |us| number::time(us * 1000.0));
     let shares: Vec<_> = generator.busy_share.iter().map(|share| number::percent(*share)).collect();
     let shares = if shares.is_empty() { NA.to_owned() } else { shares.join(", ") };
-    let lag = or_na(told_ns(&generator.lag, 0.99), |ns| number::time(ns as f64));
+    let lag = or_na(generator.lag.known_quantile_ns(0.99), |ns| number::time(ns as f64));
     let has = |kind| outcome.findings.iter().any(|finding| finding.kind == kind);
     let health = match () {
         () if has(FindingKind::GeneratorStalled) => "stood still for a time",
@@ -145,8 +144,8 @@ fn generator(outcome: &Outcome) -> String {
         () if has(FindingKind::ScheduleLag) => "late",
         () => "healthy",
     };
-    // In a closed loop it is the length of a turn, which says little to anybody else.
-    let lag = match words::is_closed_loop(outcome) {
+    // In a closed loop it is the length of a turn, which says little to a reader.
+    let lag = match is_closed_loop(outcome) {
         true => String::new(),
         false => format!(", 99 % sent within {lag} of their time"),
     };
@@ -189,7 +188,8 @@ fn texts(headings: &[String]) -> Vec<&str> {
 }
 
 fn times_row(name: &str, times: &Distribution, quantiles: &[f64]) -> Vec<String> {
-    let quantiles = quantiles.iter().map(|quantile| told_ns(times, *quantile).map(|ns| ns as f64));
+    let quantiles =
+        quantiles.iter().map(|quantile| times.known_quantile_ns(*quantile).map(|ns| ns as f64));
     let rest = [times.max_ns().map(|ns| ns as f64), times.mean_ns(), times.stddev_ns()];
     let shown = quantiles.chain(rest).map(|ns| or_na(ns, number::time));
     std::iter::once(name.to_owned()).chain(shown).chain([number::count(times.count())]).collect()
@@ -244,10 +244,156 @@ pub(super) fn crowd(outcome: &Outcome) -> Option<Table> {
     (!rows.is_empty()).then(|| grid(&headings, rows))
 }
 
+// The sentences of a result: the answer, what set its limit, what went wrong by name.
+
+/// Answers per second of the measured part; `None` when it had no length.
+pub(super) fn answered_per_s(outcome: &Outcome) -> Option<f64> {
+    per_second(outcome, outcome.totals.answered)
+}
+
+/// A total of the measured part for each of its seconds.
+pub(super) fn per_second(outcome: &Outcome, total: u64) -> Option<f64> {
+    let seconds = outcome.measured.as_secs_f64();
+    (seconds > 0.0).then(|| total as f64 / seconds)
+}
+
+/// Whether each connection asked again as soon as it was answered.
+pub(super) fn is_closed_loop(outcome: &Outcome) -> bool {
+    outcome.setting.pace == "closed"
+}
+
+/// The result in one sentence.
+pub(super) fn answer(outcome: &Outcome) -> String {
+    let Some(rate) = answered_per_s(outcome).filter(|_| outcome.totals.answered > 0) else {
+        return "No request was answered.".to_owned();
+    };
+    let asked = match outcome.setting.asked_per_s {
+        Some(asked) => format!(" of {} asked", number::si(asked)),
+        None => String::new(),
+    };
+    let tail = match (outcome.latency.known_quantile_ns(0.99), outcome.latency.max_ns()) {
+        (Some(p99), _) => format!("99 % of them within {}", number::time(p99 as f64)),
+        (None, Some(max)) => format!("all of them within {}", number::time(max as f64)),
+        (None, None) => "their times unknown".to_owned(),
+    };
+    let mut failed = match outcome.errors.total() {
+        0 => "no errors".to_owned(),
+        some => format!("{} of the requests failed", number::part(some, requests(outcome))),
+    };
+    if outcome.unanswered.count() > 0 {
+        failed += &format!(", {} never answered", number::count(outcome.unanswered.count()));
+    }
+    let rate = number::si(rate);
+    format!("{rate} answers per second{asked}, {tail}, {failed}; {}.", bottleneck(outcome))
+}
+
+/// Requests that errors are a part of: those that were due.
+pub(super) fn requests(outcome: &Outcome) -> u64 {
+    outcome.totals.due.max(outcome.errors.total())
+}
+
+/// What set the limit, as far as the run shows.
+fn bottleneck(outcome: &Outcome) -> String {
+    let has = |kind| outcome.findings.iter().any(|finding| finding.kind == kind);
+    if let (true, Some(longest_s)) = (has(FindingKind::Outage), outcome.longest_standstill_s()) {
+        return format!("for {longest_s:.1} s nothing was answered");
+    }
+    let words = if has(FindingKind::GeneratorStalled) {
+        "the generator itself stood still for a part of the time"
+    } else if has(FindingKind::GeneratorBound) {
+        "the generator itself was the bottleneck"
+    } else if has(FindingKind::ScheduleLag) {
+        "the generator kept its schedule late"
+    } else if has(FindingKind::DelayedAck) {
+        "a timer, not the server's speed, set the rate"
+    } else if has(FindingKind::RateMissed) {
+        "the server could not keep up with the asked rate"
+    } else if is_closed_loop(outcome) {
+        "limited by the server or the network, not by this program"
+    } else {
+        "the schedule set the rate, nothing was at its limit"
+    };
+    words.to_owned()
+}
+
+/// The kinds of errors that occurred; those that name the cause of others begin with "of them".
+pub(super) fn errors_by_kind(errors: &Errors) -> Vec<(&'static str, u64)> {
+    let Errors {
+        connect,
+        connect_no_descriptor,
+        connect_no_port,
+        timeout,
+        reset,
+        short,
+        malformed,
+        status,
+        mismatch,
+        tls,
+        unsent,
+    } = *errors;
+    let named = [
+        ("could not connect", connect),
+        ("of them: no descriptor left", connect_no_descriptor),
+        ("of them: no port left", connect_no_port),
+        ("took longer than allowed", timeout),
+        ("reset by the server", reset),
+        ("ended before the answer was complete", short),
+        ("answer is not HTTP", malformed),
+        ("status is not the expected one", status),
+        ("body has another length than expected", mismatch),
+        ("TLS failed", tls),
+        ("due but never sent", unsent),
+    ];
+    named.into_iter().filter(|(_, count)| *count > 0).collect()
+}
+
+/// What ran, in one line without the targets.
+pub(super) fn setting(outcome: &Outcome) -> String {
+    let setting = &outcome.setting;
+    let mut parts = vec![
+        plural(u64::from(setting.connections), "connection"),
+        plural(u64::from(setting.threads), "thread"),
+        setting.driver.clone(),
+        format!("{} loop", pace(outcome)),
+    ];
+    if setting.pipeline > 1 {
+        parts.push(format!("{} requests in a pipeline", setting.pipeline));
+    }
+    if let Some(requests) = setting.requests_per_connection {
+        parts.push(format!("{} per connection", plural(u64::from(requests), "request")));
+    }
+    parts.push(format!("{} measured", number::duration(outcome.measured.as_secs_f64())));
+    if setting.warm_up_s > 0.0 {
+        parts.push(format!("{} warm-up before", number::duration(setting.warm_up_s)));
+    }
+    parts.join(", ")
+}
+
+fn pace(outcome: &Outcome) -> String {
+    match is_closed_loop(outcome) {
+        true => "closed".to_owned(),
+        false => format!("open ({})", outcome.setting.pace),
+    }
+}
+
+/// The text with a capital at its start and a full stop at its end.
+pub(super) fn sentence(text: &str) -> String {
+    let mut rest = text.chars();
+    let capital = rest.next().into_iter().flat_map(char::to_uppercase);
+    let stop = if text.ends_with(['.', '!', '?']) { "" } else { "." };
+    capital.chain(rest).collect::<String>() + stop
+}
+
+/// `1 thread`, `2 threads`.
+pub(crate) fn plural(count: u64, noun: &str) -> String {
+    let s = if count == 1 { "" } else { "s" };
+    format!("{} {noun}{s}", number::count(count))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::render::sample;
+    use crate::sample;
 
     #[test]
     fn every_row_has_a_cell_for_each_heading() {
@@ -281,5 +427,31 @@ mod tests {
         let mut outcome = sample::outcome();
         outcome.setting.asked_per_s = Some(3100.0);
         assert_eq!(rate(&outcome), "1.55 k/s answered of 3.10 k/s asked (50.0 %)");
+    }
+
+    #[test]
+    fn the_answer_names_rate_tail_errors_and_limit() {
+        let answer = answer(&sample::outcome());
+        // 12 s of 1000, 1100, … 2100 answers: 18,600 in all.
+        assert!(answer.starts_with("1.55 k answers per second, 99 % of them within "), "{answer}");
+        assert!(answer.contains("0.05 % of the requests failed"), "{answer}");
+        assert!(answer.ends_with("a timer, not the server's speed, set the rate."), "{answer}");
+    }
+
+    #[test]
+    fn without_answers_it_says_so() {
+        assert_eq!(answer(&sample::empty()), "No request was answered.");
+    }
+
+    #[test]
+    fn a_sentence_has_a_capital_and_a_stop() {
+        assert_eq!(["the lag", "Done."].map(sentence), ["The lag.", "Done."]);
+    }
+
+    #[test]
+    fn only_errors_that_occurred_are_named() {
+        let found = errors_by_kind(&sample::outcome().errors);
+        assert_eq!(found.len(), 5, "{found:?}");
+        assert!(errors_by_kind(&Errors::default()).is_empty());
     }
 }

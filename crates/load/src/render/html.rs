@@ -6,9 +6,8 @@ use std::fmt::Write as _;
 
 use super::chart;
 use super::facts::{self, grid};
-use super::nines::{curve, told_ns};
-use super::seconds::{Stretch, stretches};
-use super::words;
+use super::series::curve;
+use super::series::{Stretch, stretches};
 use crate::Outcome;
 use pollux_report::Table;
 use pollux_report::markup::{card, details, escape, scroll, section, strip};
@@ -50,19 +49,19 @@ pub fn html(outcome: &Outcome) -> String {
 fn head(outcome: &Outcome) -> String {
     let (badge, class) = match outcome.findings.len() {
         0 => ("no findings".to_owned(), "good"),
-        some => (words::plural(some as u64, "finding"), "bad"),
+        some => (facts::plural(some as u64, "finding"), "bad"),
     };
     let target = match outcome.setting.urls.as_slice() {
         [one] => one.clone(),
-        urls => words::plural(urls.len() as u64, "target"),
+        urls => facts::plural(urls.len() as u64, "target"),
     };
     let subtitle =
-        format!("{} · {}", words::setting(outcome), number::date_of_unix(outcome.began_unix_s));
+        format!("{} · {}", facts::setting(outcome), number::date_of_unix(outcome.began_unix_s));
     format!(
         "<header><div><p class=\"load\">Load on <code>{}</code></p><h1>{}</h1></div>\
          <p class=\"corner\"><span class=\"badge {class}\">{badge}</span></p></header>\n<p class=\"subtitle\">{}</p>\n",
         escape(&target),
-        escape(&words::answer(outcome)),
+        escape(&facts::answer(outcome)),
         escape(&subtitle),
     )
 }
@@ -71,12 +70,12 @@ fn head(outcome: &Outcome) -> String {
 fn boxes(outcome: &Outcome) -> String {
     let time = |ns: Option<u64>| or_na(ns, |ns| number::time(ns as f64));
     let latency = &outcome.latency;
-    let failed = number::part(outcome.errors.total(), words::requests(outcome));
+    let failed = number::part(outcome.errors.total(), facts::requests(outcome));
     let items = [
-        ("answers per second", or_na(words::answered_per_s(outcome), number::si)),
-        ("median", time(told_ns(latency, 0.5))),
-        ("99 % within", time(told_ns(latency, 0.99))),
-        ("99.9 % within", time(told_ns(latency, 0.999))),
+        ("answers per second", or_na(facts::answered_per_s(outcome), number::si)),
+        ("median", time(latency.known_quantile_ns(0.5))),
+        ("99 % within", time(latency.known_quantile_ns(0.99))),
+        ("99.9 % within", time(latency.known_quantile_ns(0.999))),
         ("slowest", time(latency.max_ns())),
         ("failed", failed),
         (
@@ -91,8 +90,8 @@ fn findings(outcome: &Outcome) -> String {
     let item = |finding: &crate::Finding| {
         format!(
             "<div class=\"finding\"><strong>{}</strong> {}</div>\n",
-            escape(&words::sentence(&finding.text)),
-            escape(&words::sentence(&finding.advice))
+            escape(&facts::sentence(&finding.text)),
+            escape(&facts::sentence(&finding.advice))
         )
     };
     outcome.findings.iter().map(item).collect()
@@ -111,11 +110,11 @@ fn latency(outcome: &Outcome) -> String {
     let Some(svg) = chart::percentiles(outcome) else {
         return section("latency", "Latency", &card("<p>There was no answer to time.</p>"));
     };
-    let since = match words::is_closed_loop(outcome) {
+    let since = match facts::is_closed_loop(outcome) {
         true => "Counted from when a request was sent.",
         false => {
-            "Counted from when a request was due, whether or not it could be sent then: nobody \
-             who had to wait is left out."
+            "Counted from when a request was due, whether or not it could be sent then: requests \
+             that had to wait are included."
         }
     };
     let points = details("The curve in numbers", &curve_grid(outcome).html());
@@ -157,8 +156,8 @@ fn course_grid(course: &[Stretch]) -> Table {
             number::count(stretch.errors),
             number::bytes(stretch.bytes_in as f64),
             number::count(stretch.open.into()),
-            time(told_ns(latency, 0.5)),
-            time(told_ns(latency, 0.99)),
+            time(latency.known_quantile_ns(0.5)),
+            time(latency.known_quantile_ns(0.99)),
             time(latency.max_ns()),
         ]
     };
@@ -178,11 +177,11 @@ fn course_grid(course: &[Stretch]) -> Table {
 }
 
 fn errors(outcome: &Outcome) -> Option<String> {
-    let requests = words::requests(outcome);
+    let requests = facts::requests(outcome);
     let row = |(name, count): (&'static str, u64)| {
         vec![name.to_owned(), number::count(count), number::part(count, requests)]
     };
-    let rows = words::errors(&outcome.errors).into_iter().map(row);
+    let rows = facts::errors_by_kind(&outcome.errors).into_iter().map(row);
     let table = grid(&["kind", "#requests", "#of all requests"], rows);
     (!table.is_empty()).then(|| table.html())
 }
@@ -198,7 +197,7 @@ fn summary(outcome: &Outcome) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::render::sample;
+    use crate::sample;
 
     /// Checks that every element that is opened is closed in order, and that no `&` or `<` stands
     /// alone.

@@ -1,15 +1,15 @@
-//! The summary in the terms of httperf 0.9, for those who compare with its results.
+//! The summary in the terms of httperf 0.9, for comparison with its results.
 //!
 //! Each field means what httperf means by it, see the comments beside; what pollux does not
-//! measure in that way is `n/a`. Whatever reads httperf's lines can read these.
+//! measure in that way is `n/a`. Programs that read httperf's lines can read these.
 
 use std::fmt::Write as _;
 
-use super::moments::{Moments, sample_deviation_ns};
-use super::seconds;
-use super::words::{is_closed_loop, per_second};
+use super::facts::{is_closed_loop, per_second};
+use super::series;
 use crate::{Distribution, Outcome};
 use pollux_report::number::or_na;
+use pollux_stats::{mean, standard_deviation};
 
 /// httperf counts replies in windows of this length.
 const WINDOW_S: f64 = 5.0;
@@ -59,7 +59,7 @@ fn connections(out: &mut String, outcome: &Outcome) {
         ms(life.mean_ns()),
         ms(life.max_ns().map(|ns| ns as f64)),
         fixed(median_ms(life)),
-        ms(sample_deviation_ns(life)),
+        ms(life.sample_deviation_ns()),
     );
     let _ = writeln!(out, "Connection time [ms]: connect {}", ms(outcome.connect.mean_ns()));
     // With connections that are still open it is not known how many replies the others had.
@@ -76,14 +76,13 @@ fn connections(out: &mut String, outcome: &Outcome) {
 fn replies(out: &mut String, outcome: &Outcome) {
     let totals = &outcome.totals;
     let windows = windows(outcome);
-    let moments = Moments::of(&windows);
     let _ = writeln!(
         out,
         "Reply rate [replies/s]: min {} avg {} max {} stddev {} ({} samples)",
-        fixed(moments.map(|all| all.min)),
-        fixed(moments.map(|all| all.mean)),
-        fixed(moments.map(|all| all.max)),
-        fixed(moments.and_then(|all| all.deviation)),
+        fixed(windows.iter().copied().reduce(f64::min)),
+        fixed(mean(&windows)),
+        fixed(windows.iter().copied().reduce(f64::max)),
+        fixed(standard_deviation(&windows)),
         windows.len()
     );
     // In an open loop pollux counts from when the request was due, httperf from its first byte.
@@ -163,10 +162,10 @@ fn notes(out: &mut String, outcome: &Outcome) {
     }
 }
 
-/// Replies per second in each whole window of the measured part; the tail is no sample.
+/// Replies per second in each whole window of the measured part; the tail is not a sample.
 fn windows(outcome: &Outcome) -> Vec<f64> {
     let mut rates = Vec::new();
-    let mut start_s = seconds::measured_from_s(outcome);
+    let mut start_s = series::measured_from_s(outcome);
     let mut replies = 0;
     for second in outcome.seconds.iter().filter(|second| !second.is_warm_up) {
         replies += second.answered;
@@ -212,7 +211,7 @@ fn each_ms(outcome: &Outcome, count: u64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::render::sample;
+    use crate::sample;
 
     #[test]
     fn the_reply_rate_is_that_of_whole_windows() {

@@ -15,32 +15,23 @@
 
 mod ab;
 mod chart;
-mod csv;
+mod export;
 mod facts;
-mod hlog;
 mod html;
 mod httperf;
-mod json;
-mod moments;
-mod nines;
-mod prometheus;
-#[cfg(test)]
-pub(crate) mod sample;
-mod seconds;
+mod series;
 mod table;
-mod words;
 mod wrk;
 
 pub use ab::ab;
-pub use csv::{csv_percentiles, csv_seconds};
-pub use hlog::hlog;
+pub use export::{
+    JSON_SCHEMA, JSON_VERSION, StoredError, csv_percentiles, csv_seconds, hlog, json, prometheus,
+};
+pub(crate) use facts::plural;
 pub use html::html;
 pub use httperf::httperf;
-pub use json::{JSON_SCHEMA, JSON_VERSION, json};
 pub use pollux_report::number::{count, time};
-pub use prometheus::prometheus;
 pub use table::table;
-pub(crate) use words::plural;
 pub use wrk::wrk;
 
 #[cfg(doc)]

@@ -6,8 +6,6 @@ use pollux_report::Tone;
 use pollux_report::terminal::Page;
 
 use super::facts;
-use super::nines::told_ns;
-use super::words;
 use crate::{Distribution, Outcome};
 use pollux_report::number;
 
@@ -29,7 +27,7 @@ const EIGHTHS: [&str; 8] = ["", "▏", "▎", "▍", "▌", "▋", "▊", "▉"]
 pub fn table(outcome: &Outcome, width_chars: usize, colour: bool) -> String {
     let mut page = Page::new(width_chars, colour);
     findings(&mut page, outcome);
-    page.labelled(("", Tone::Plain), (&words::answer(outcome), Tone::Bold), 0);
+    page.labelled(("", Tone::Plain), (&facts::answer(outcome), Tone::Bold), 0);
     page.gap();
     for (name, text) in facts::summary(outcome) {
         let is_bad = name == "errors" && outcome.errors.total() > 0;
@@ -53,7 +51,7 @@ pub fn table(outcome: &Outcome, width_chars: usize, colour: bool) -> String {
 
 fn findings(page: &mut Page, outcome: &Outcome) {
     for finding in &outcome.findings {
-        let [text, advice] = [&finding.text, &finding.advice].map(|text| words::sentence(text));
+        let [text, advice] = [&finding.text, &finding.advice].map(|text| facts::sentence(text));
         page.labelled(("!!", Tone::Bad), (&text, Tone::Bad), 3);
         page.labelled(("", Tone::Plain), (&advice, Tone::Plain), 3);
     }
@@ -112,7 +110,7 @@ fn bar(columns: f64) -> String {
 fn marks(times: &Distribution, low: u64, high: u64) -> String {
     let named = [(0.5, "p50"), (0.9, "p90"), (0.99, "p99"), (0.999, "p99.9")];
     let is_here = |ns: u64| ns > low && ns <= high;
-    let here = named.iter().filter(|(q, _)| told_ns(times, *q).is_some_and(is_here));
+    let here = named.iter().filter(|(q, _)| times.known_quantile_ns(*q).is_some_and(is_here));
     let max = times.max_ns().filter(|ns| is_here(*ns)).map(|_| "max");
     here.map(|(_, name)| *name).chain(max).fold(String::new(), |all, name| all + " " + name)
 }
@@ -120,7 +118,7 @@ fn marks(times: &Distribution, low: u64, high: u64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::render::sample;
+    use crate::sample;
 
     #[test]
     fn no_line_is_wider_than_asked_for() {

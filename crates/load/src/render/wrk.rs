@@ -1,13 +1,13 @@
-//! The summary in the terms of wrk 4, for those who compare with its results.
+//! The summary in the terms of wrk 4, for comparison with its results.
 //!
 //! Each field means what wrk means by it; what pollux does not measure in that way is `n/a`.
 
 use std::fmt::Write as _;
 
-use super::moments::{Moments, sample_deviation_ns, share_within_deviation};
-use super::words::{answered_per_s, is_closed_loop, per_second};
+use super::facts::{answered_per_s, is_closed_loop, per_second};
 use crate::Outcome;
 use pollux_report::number::or_na;
+use pollux_stats::{mean, standard_deviation};
 
 const TIME_UNITS: [(f64, &str); 5] =
     [(3600e9, "h"), (60e9, "m"), (1e9, "s"), (1e6, "ms"), (1e3, "us")];
@@ -51,28 +51,31 @@ fn thread_stats(out: &mut String, outcome: &Outcome) {
         out,
         "    Latency   {:>8} {:>8} {:>8} {:>8}",
         or_na(latency.mean_ns(), time),
-        or_na(sample_deviation_ns(latency), time),
+        or_na(latency.sample_deviation_ns(), time),
         or_na(latency.max_ns(), |ns| time(ns as f64)),
-        or_na(share_within_deviation(latency), percent),
+        or_na(latency.share_within_deviation(), percent),
     );
     let rates = rates_per_thread(outcome);
-    let moments = Moments::of(&rates);
     // How the threads differ is not recorded: of several only the mean is known.
-    let alone = moments.filter(|_| outcome.setting.threads == 1);
+    let alone = if outcome.setting.threads == 1 { &rates[..] } else { &[] };
+    let within = mean(alone).zip(standard_deviation(alone)).map(|(mean, deviation)| {
+        let is_within = |rate: &&f64| (**rate - mean).abs() <= deviation;
+        alone.iter().filter(is_within).count() as f64 / alone.len() as f64
+    });
     let _ = writeln!(
         out,
         "    Req/Sec   {:>8} {:>8} {:>8} {:>8}",
-        or_na(moments.map(|all| all.mean), count),
-        or_na(alone.and_then(|all| all.deviation), count),
-        or_na(alone.map(|all| all.max), count),
-        or_na(alone.and_then(|all| all.share_within(&rates)), percent),
+        or_na(mean(&rates), count),
+        or_na(standard_deviation(alone), count),
+        or_na(alone.iter().copied().reduce(f64::max), count),
+        or_na(within, percent),
     );
 }
 
 /// Requests per second and thread, in each whole second of the measured part.
 fn rates_per_thread(outcome: &Outcome) -> Vec<f64> {
     let threads = f64::from(outcome.setting.threads.max(1));
-    super::seconds::with_starts(outcome)
+    super::series::with_starts(outcome)
         .filter(|(_, second)| !second.is_warm_up)
         .map(|(start_s, second)| (second.answered as f64, second.end_s - start_s))
         .filter(|(_, length_s)| *length_s >= WHOLE_S)
@@ -146,7 +149,7 @@ fn scaled_or(value: f64, units: &[(f64, &str)], below: impl FnOnce() -> String) 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::render::sample;
+    use crate::sample;
 
     #[test]
     fn one_thread_has_a_sample_for_each_second() {

@@ -1,85 +1,271 @@
-//! One thread's part of a load that comes in turns.
+//! A load that comes in turns: for measuring servers beside each other, each in its turn.
 //!
-//! Between turns every connection stays open and idle, and nothing is under way: what a server has
-//! used then belongs to the turns that were.
+//! The lab calls it. Connections are opened once; between turns they stay open and idle, and no request is under way, so
+//! that a server falls asleep when its turn is over, and what it has used belongs to the turns that were.
 
+use std::sync::Arc;
+use std::sync::mpsc::channel;
 use std::time::Duration;
 
-use super::finish::TIMEOUT_SLACK;
-use super::{WAIT_MAX, Worker};
+use super::{TIMEOUT_SLACK, WAIT_MAX, Worker, WorkerParts};
+use crate::control::Control;
+use crate::plan::check;
+use crate::requests::Requests;
+use crate::schedule::{Budget, Supply};
+use crate::session::Tls;
 use crate::shared::{Stage, monotonic_ns};
-use crate::supply::Budget;
-use crate::{CrowdOutcome, LoadError, Turned};
+use crate::{CrowdOutcome, LoadError, Plan};
 
-impl Worker {
-    /// Opens the crowd and the active connections. No request leaves but those of the crowd.
-    pub(crate) fn set_up_for_turns(&mut self) -> Result<(), LoadError> {
-        self.set_up_crowd()?;
-        self.set_up_active()?;
-        self.shared().stage = Stage::Running;
-        self.shared().end_ns = 0;
-        Ok(())
+/// What one turn brought.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Turned {
+    /// Right answers to the requests of the turn.
+    pub right: u64,
+    /// Requests and connects that failed, those that were given up included.
+    pub failed: u64,
+    /// From the first request to the last answer.
+    pub took: Duration,
+}
+
+/// A closed loop on the calling thread that runs in turns.
+pub struct Turns {
+    worker: Worker,
+}
+
+impl std::fmt::Debug for Turns {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Turns").finish_non_exhaustive()
+    }
+}
+
+impl Turns {
+    /// Opens the connections of `plan`, its crowd among them, on the calling thread; no request leaves but those of the
+    /// crowd. The plan's end, its warm-up and its number of threads don't matter; its pace is a closed loop.
+    ///
+    /// # Errors
+    /// [`LoadError`]: the plan makes no sense, its driver is not to be had, or the loop failed.
+    /// Connections that were refused are tried again in the turns.
+    pub fn open(plan: Plan) -> Result<Self, LoadError> {
+        let plan = Plan { threads: 1, warm_up: Duration::ZERO, ..plan };
+        check(&plan)?;
+        let tls = Tls::of(&plan)?;
+        // There is no gathering thread: counts stay with the worker.
+        let (sender, _) = channel();
+        let (_, spares) = channel();
+        let mut worker = Worker::open(WorkerParts {
+            thread: 0,
+            control: Arc::new(Control::new(1, Duration::ZERO, None)),
+            requests: Requests::new(&plan, 0)?,
+            supply: Supply::Closed,
+            budget: Budget::unlimited(),
+            tls,
+            sender,
+            spares,
+            plan: Arc::new(plan),
+        })?;
+        worker.set_up_crowd()?;
+        worker.set_up_active()?;
+        worker.shared().stage = Stage::Running;
+        worker.shared().end_ns = 0;
+        Ok(Self { worker })
     }
 
-    /// Requests begin for `length`, or until so many have begun; returns when all of them were
-    /// answered, or failed.
-    pub(crate) fn turn_for(
-        &mut self,
-        length: Duration,
-        requests: Option<u64>,
-    ) -> Result<Turned, LoadError> {
+    /// Requests begin for `length`, or until so many have begun where `requests` says so, on every
+    /// connection as soon as the one before was answered. Returns when the last of them was answered
+    /// or given up; then no request is under way.
+    ///
+    /// # Errors
+    /// [`LoadError::Loop`] when the loop failed. Requests that failed are counted.
+    pub fn turn(&mut self, length: Duration, requests: Option<u64>) -> Result<Turned, LoadError> {
+        let (right, failed) = self.counted();
+        let worker = &mut self.worker;
         let began_ns = monotonic_ns();
         let end_ns = began_ns + length.as_nanos() as u64;
-        let give_up_ns = end_ns + (self.plan.request_timeout + TIMEOUT_SLACK).as_nanos() as u64;
-        let before = self.counted();
-        self.shared().end_ns = end_ns;
-        self.shared().budget = requests.map_or_else(Budget::unlimited, Budget::own);
-        while let Some(id) = self.shared().seats.pop() {
-            self.woken.push(id);
-        }
-        for id in self.woken.drain(..) {
-            self.event_loop.wake(id);
+        let give_up_ns = end_ns + (worker.plan.request_timeout + TIMEOUT_SLACK).as_nanos() as u64;
+        worker.shared().end_ns = end_ns;
+        worker.shared().budget = requests.map_or_else(Budget::unlimited, Budget::own);
+        while let Some(id) = worker.shared().idle_queue.pop() {
+            worker.event_loop.wake(id);
         }
         let mut now_ns = began_ns;
         while now_ns < give_up_ns {
-            let is_open = now_ns < end_ns && !self.shared().is_spent();
+            let is_open = now_ns < end_ns && !worker.shared().is_spent();
             if is_open {
-                self.open_again(now_ns);
-            } else if self.shared().under_way == 0 && self.shared().connecting == 0 {
+                worker.open_again(now_ns);
+            } else if worker.shared().under_way == 0 && worker.shared().connecting == 0 {
                 break;
             }
             // Woken by answers; when the time is up nothing has to be done but to see it.
             let until_ns = if is_open { end_ns } else { give_up_ns };
-            self.turn(Duration::from_nanos(until_ns - now_ns).min(WAIT_MAX))?;
+            worker.turn(Duration::from_nanos(until_ns - now_ns).min(WAIT_MAX))?;
             now_ns = monotonic_ns();
         }
-        let after = self.counted();
+        let given_up = worker.shared().under_way;
+        let (right_now, failed_now) = self.counted();
         Ok(Turned {
-            right: after.right - before.right,
-            failed: after.failed - before.failed + self.shared().under_way,
+            right: right_now - right,
+            failed: failed_now - failed + given_up,
             took: Duration::from_nanos(now_ns - began_ns),
         })
     }
 
-    /// Takes in what has come meanwhile, until nothing comes.
-    pub(crate) fn look_at_crowd(&mut self) -> Result<[CrowdOutcome; 3], LoadError> {
+    /// What the server has done to the crowd since it was opened: what has become of the dead, the
+    /// silent and the slow.
+    ///
+    /// # Errors
+    /// [`LoadError::Loop`] when the loop failed.
+    pub fn crowd(&mut self) -> Result<[CrowdOutcome; 3], LoadError> {
         loop {
-            self.turn(Duration::ZERO)?;
-            if !self.shared().has_worked {
-                return Ok(self.shared().crowd.outcomes());
+            self.worker.turn(Duration::ZERO)?;
+            let shared = self.worker.shared();
+            if !shared.has_worked {
+                return Ok(shared.crowd.outcomes());
             }
         }
     }
 
-    fn counted(&mut self) -> Counted {
-        let tally = &self.shared().interval.measured;
-        let failed = tally.errors.total() + tally.totals.redirected;
-        Counted { right: tally.totals.right, failed }
+    /// Right answers and failures so far.
+    fn counted(&mut self) -> (u64, u64) {
+        let tally = &self.worker.shared().interval.measured;
+        (tally.totals.right, tally.errors.total() + tally.totals.redirected)
     }
 }
 
-#[derive(Clone, Copy)]
-struct Counted {
-    right: u64,
-    failed: u64,
+#[cfg(test)]
+mod tests {
+    use std::io::{Read, Write};
+    use std::net::{Ipv4Addr, SocketAddr, TcpListener};
+    use std::num::NonZeroU32;
+    use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+    use pollux_engine::Driver;
+
+    use super::*;
+    use crate::{Crowd, End, Expect, Target};
+
+    /// Counts the requests that it answers, and the connections.
+    #[derive(Default)]
+    struct Counts {
+        requests: AtomicU64,
+        connections: AtomicU64,
+    }
+
+    fn server(counts: &Arc<Counts>, closes: bool) -> SocketAddr {
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a listener");
+        let address = listener.local_addr().expect("its address");
+        let counts = Arc::clone(counts);
+        std::thread::spawn(move || {
+            while let Ok((mut connection, _)) = listener.accept() {
+                counts.connections.fetch_add(1, Relaxed);
+                let counts = Arc::clone(&counts);
+                std::thread::spawn(move || {
+                    let mut request = [0; 4096];
+                    while let Ok(1..) = connection.read(&mut request) {
+                        counts.requests.fetch_add(1, Relaxed);
+                        let answer: &[u8] = match closes {
+                            true => b"HTTP/1.1 200 OK\r\nContent-Length: 3\r\nConnection: close\r\n\r\nabc",
+                            false => b"HTTP/1.1 200 OK\r\nContent-Length: 3\r\n\r\nabc",
+                        };
+                        if connection.write_all(answer).is_err() || closes {
+                            break;
+                        }
+                    }
+                });
+            }
+        });
+        address
+    }
+
+    fn plan(to: SocketAddr, per_connection: Option<NonZeroU32>) -> Plan {
+        let target = Target::parse(&format!("http://{to}/"), None).expect("a URL");
+        Plan {
+            connections: 4,
+            end: End { requests: None, after: Some(Duration::from_secs(1)) },
+            requests_per_connection: per_connection,
+            expect: Expect { status: Some(200), body_bytes: Some(3) },
+            ..Plan::new(vec![target], Driver::default())
+        }
+    }
+
+    #[test]
+    fn connections_outlive_their_turns_and_nothing_runs_between_them() {
+        let counts = Arc::new(Counts::default());
+        let address = server(&counts, false);
+        let mut turns = Turns::open(plan(address, None)).expect("connections");
+        assert_eq!(counts.requests.load(Relaxed), 0, "no request before the first turn");
+        let mut answered = 0;
+        for _ in 0..5 {
+            let turned = turns.turn(Duration::from_millis(10), None).expect("a turn");
+            assert!(turned.right >= 4, "{turned:?}");
+            assert_eq!(turned.failed, 0, "{turned:?}");
+            answered += turned.right;
+            assert_eq!(counts.requests.load(Relaxed), answered);
+        }
+        assert_eq!(counts.connections.load(Relaxed), 4);
+    }
+
+    #[test]
+    fn a_crowd_without_active_connections_stays_and_those_closed_are_counted() {
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a listener");
+        let address = listener.local_addr().expect("its address");
+        let server = std::thread::spawn(move || {
+            let answer = |_| {
+                let (mut connection, from) = listener.accept().expect("a connection");
+                assert_eq!(from.ip(), Ipv4Addr::new(127, 0, 0, 3));
+                let len = connection.read(&mut [0; 4096]).expect("a request");
+                let answer = b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n";
+                connection.write_all(answer).expect("an answer");
+                (len, connection)
+            };
+            (0..600).map(answer).collect::<Vec<_>>()
+        });
+        let mut turns = Turns::open(Plan {
+            connections: 0,
+            crowd: Crowd { dead: 600, ..Crowd::default() },
+            sources: vec![Ipv4Addr::new(127, 0, 0, 3).into()],
+            ..plan(address, None)
+        })
+        .expect("a crowd");
+        let mut held = server.join().expect("the server ends well");
+        let dead = turns.crowd().expect("a look")[0];
+        assert_eq!((dead.answered, dead.closed_by_server + dead.reset_by_server), (600, 0));
+        held.truncate(23);
+        let start = std::time::Instant::now();
+        let mut closed = 0;
+        while closed < 577 && start.elapsed() < Duration::from_secs(20) {
+            let dead = turns.crowd().expect("a look")[0];
+            closed = dead.closed_by_server + dead.reset_by_server;
+        }
+        assert_eq!(closed, 577, "and not one of those that are held");
+    }
+
+    #[test]
+    fn a_connection_for_each_request_is_opened_anew_in_every_turn() {
+        let counts = Arc::new(Counts::default());
+        let address = server(&counts, true);
+        let mut turns = Turns::open(plan(address, Some(NonZeroU32::MIN))).expect("connections");
+        let mut answered = 0;
+        for _ in 0..3 {
+            let turned = turns.turn(Duration::from_millis(20), None).expect("a turn");
+            assert!(turned.right >= 4, "{turned:?}");
+            assert_eq!(turned.failed, 0, "{turned:?}");
+            answered += turned.right;
+        }
+        assert_eq!(counts.requests.load(Relaxed), answered);
+        assert!(counts.connections.load(Relaxed) >= answered);
+    }
+
+    #[test]
+    fn a_turn_of_so_many_requests_holds_exactly_those() {
+        for per_connection in [None, NonZeroU32::new(1)] {
+            let counts = Arc::new(Counts::default());
+            let address = server(&counts, per_connection.is_some());
+            let mut turns = Turns::open(plan(address, per_connection)).expect("connections");
+            for requests in [1, 3, 4, 50] {
+                let turned = turns.turn(Duration::from_secs(20), Some(requests)).expect("a turn");
+                assert_eq!((turned.right, turned.failed), (requests, 0), "{per_connection:?}");
+            }
+            assert_eq!(counts.requests.load(Relaxed), 58);
+        }
+    }
 }

@@ -1,4 +1,4 @@
-//! Runs against servers that speak TLS, on every driver: who is believed, and what fails.
+//! Runs against servers that speak TLS, on every driver: which certificates are trusted, and what fails.
 
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
@@ -136,10 +136,10 @@ fn a_connection_for_each_request_shakes_hands_each_time() {
 }
 
 #[test]
-fn who_is_not_believed_is_an_error_of_tls() {
+fn a_certificate_that_is_not_trusted_is_an_error_of_tls() {
     let server = start();
     let own = Trust::File(server.certificate.clone());
-    // Nobody vouches for it, and it is not the one that was asked for.
+    // No authority signed it, and it is not the one that was asked for.
     for (trust, host) in [(Trust::Public, "localhost"), (own, "127.0.0.1")] {
         let plan = encrypted(Driver::ALL[0], &server, host, trust, 5);
         let outcome = try_run(plan).expect("the first driver is everywhere");
@@ -194,7 +194,7 @@ fn a_certificate_that_signed_itself_is_believed_when_it_is_named() {
     assert!(why.contains("TLS with localhost"), "{why}");
     let why = first_failure(&server, "127.0.0.1", own);
     assert!(why.contains("for \"localhost\", not \"127.0.0.1\""), "{why}");
-    // Where nobody named it, what to do is said, and not what the library calls it.
+    // Where it was not named, what to do is said, and not what the library calls it.
     let why = first_failure(&server, "localhost", Trust::Public);
     assert!(why.contains("authority is unknown") && why.contains("--cacert FILE"), "{why}");
 }
@@ -261,8 +261,8 @@ fn one_request_is_asked_in_tls_and_its_answer_says_what_was_spoken() {
     assert_eq!((answered.status, answered.body_bytes), (200, BODY_BYTES as u64));
     let spoken = answered.tls.expect("what was spoken");
     assert!(spoken.starts_with("TLSv1_3 TLS13_"), "{spoken}");
-    let strangers = ask(&target, &Trust::Public, patience);
-    assert!(matches!(strangers, Err(AskError::Tls(_))), "{strangers:?}");
+    let untrusted = ask(&target, &Trust::Public, patience);
+    assert!(matches!(untrusted, Err(AskError::Tls(_))), "{untrusted:?}");
 }
 
 #[test]

@@ -1,16 +1,78 @@
-//! Outcomes for the tests of this folder: one plausible run and one without any answer.
+//! Outcomes for the tests of this crate: one whose answers are all alike, a plausible one, one without any answer.
 
 use std::time::Duration;
 
 use crate::{
-    CrowdOutcome, Distribution, Errors, Finding, FindingKind, Generator, Outcome, Second, Setting,
-    TargetOutcome, Totals,
+    CrowdOutcome, Distribution, Errors, Finding, FindingKind, Generator, Outcome, SHOWN, Second,
+    Setting, TargetOutcome, Totals,
 };
 
-/// Seconds of warm-up.
-pub(super) const WARM_UP: u32 = 2;
-/// Measured seconds; two whole windows of httperf and a tail.
-pub(super) const MEASURED: u32 = 12;
+/// Seconds of warm-up of [`outcome`].
+const WARM_UP: u32 = 2;
+/// Its measured seconds; two whole windows of httperf and a tail.
+const MEASURED: u32 = 12;
+
+/// A run of ten seconds over `connections` with `answers`, all of which took `latency_ns`.
+pub(crate) fn sample(connections: u32, answers: u64, latency_ns: u64) -> Outcome {
+    let mut latency = Distribution::new();
+    (0..answers).for_each(|_| latency.record(latency_ns));
+    let setting = Setting {
+        urls: vec!["http://127.0.0.1:8080/".to_owned()],
+        listed: None,
+        driver: "epoll-et".to_owned(),
+        threads: 1,
+        connections,
+        pipeline: 1,
+        requests_per_connection: None,
+        pace: "closed".to_owned(),
+        asked_per_s: None,
+        warm_up_s: 0.0,
+        quantiles: SHOWN.to_vec(),
+    };
+    let totals = Totals {
+        due: answers,
+        sent: answers,
+        answered: answers,
+        right: answers,
+        by_class: [0, 0, answers, 0, 0, 0],
+        connects: u64::from(connections),
+        ..Totals::default()
+    };
+    let generator = Generator {
+        cpu: Duration::from_secs(3),
+        cpu_us_per_answer: None,
+        busy_share: vec![0.3],
+        cpus: Some(2),
+        spun: Duration::ZERO,
+        lag: Distribution::new(),
+        stalls: Vec::new(),
+        involuntary_switches: Some(0),
+    };
+    Outcome {
+        began_unix_s: 0.0,
+        measured: Duration::from_secs(10),
+        waited: Duration::ZERO,
+        was_ended_early: false,
+        setting,
+        totals,
+        first_byte: latency.clone(),
+        latency,
+        connect: Distribution::new(),
+        lifetime: Distribution::new(),
+        errors: Errors::default(),
+        warm_up_errors: Errors::default(),
+        first_failure: None,
+        unanswered: Distribution::new(),
+        standstills: Vec::new(),
+        objectives: Vec::new(),
+        targets: Vec::new(),
+        seconds: Vec::new(),
+        crowd: Vec::new(),
+        generator,
+        server: None,
+        findings: Vec::new(),
+    }
+}
 
 /// A closed loop of 64 connections over two threads for 12 s: second `n` of the measured part
 /// (from 0) has `1000 + 100 n` answers, the warm-up 500 each.
@@ -20,94 +82,82 @@ pub(crate) fn outcome() -> Outcome {
     let mut latency = Distribution::new();
     measured().for_each(|second| latency.add(&second.latency));
     let answered: u64 = measured().map(|second| second.answered).sum();
-    let errors = Errors {
-        timeout: 2,
-        reset: 3,
-        short: 1,
-        connect: 4,
-        connect_no_port: 1,
-        ..Errors::default()
-    };
-    let first_byte = scaled(&latency, 0.9);
-    let targets = vec![target("http://127.0.0.1:8080/a?x=1&y=<2>", 3, &latency, errors)];
+    let (timeout, reset, short, connect, connect_no_port) = (2, 3, 1, 4, 1);
+    let errors = Errors { timeout, reset, short, connect, connect_no_port, ..Errors::default() };
+    let url = "http://127.0.0.1:8080/a?x=1&y=<2>".to_owned();
+    let like = sample(64, 0, 0);
     Outcome {
         began_unix_s: 1_795_250_411.25,
         measured: Duration::from_secs(u64::from(MEASURED)),
-        waited: Duration::ZERO,
-        was_ended_early: false,
-        setting: setting(),
-        totals: totals(answered),
+        setting: Setting {
+            urls: vec![url.clone()],
+            threads: 2,
+            warm_up_s: f64::from(WARM_UP),
+            ..like.setting
+        },
+        totals: Totals {
+            due: answered + 10,
+            sent: answered + 6,
+            answered,
+            right: answered - 20,
+            by_class: [0, 0, answered - 20, 0, 15, 5],
+            connects: 20,
+            bytes_out: (answered + 6) * 62,
+            bytes_in: answered * 256,
+            body_bytes_in: answered * 128,
+            first_body_bytes: Some(128),
+            unlike_first: Some(7),
+            ..Totals::default()
+        },
         connect: times(20, |index| 50_000 + index * 1_000),
         lifetime: times(10, |index| (index + 1) * 1_000_000 + 200_000),
-        latency,
-        first_byte,
+        first_byte: scaled(&latency, 0.9),
         errors,
-        warm_up_errors: Errors::default(),
-        first_failure: None,
-        unanswered: Distribution::new(),
-        standstills: Vec::new(),
-        objectives: Vec::new(),
-        targets,
+        targets: vec![TargetOutcome { url, weight: 3, answered, errors, latency: latency.clone() }],
+        latency,
         seconds,
         crowd: vec![crowd()],
         generator: Generator {
             cpu: Duration::from_millis(2_400),
             cpu_us_per_answer: Some(2_400_000.0 / answered as f64),
             busy_share: vec![0.11, 0.09],
-            cpus: Some(2),
             spun: Duration::from_millis(600),
             lag: times(1000, |index| 1_000 + index * 100),
-            stalls: Vec::new(),
             involuntary_switches: Some(17),
+            ..like.generator
         },
-        server: None,
         findings: vec![Finding {
             kind: FindingKind::DelayedAck,
             text: "Answers take 41.2 ms at the median & that is <a timer>.".to_owned(),
             advice: "Set TCP_NODELAY in the server, or write head and body at once.".to_owned(),
         }],
+        ..like
     }
 }
 
 /// A run in which nothing was answered.
 pub(crate) fn empty() -> Outcome {
-    let none = Distribution::new;
+    let like = outcome();
     Outcome {
-        began_unix_s: 1_795_250_411.25,
         measured: Duration::ZERO,
-        waited: Duration::ZERO,
-        was_ended_early: false,
-        setting: setting(),
+        setting: like.setting,
         totals: Totals { due: 9, ..Totals::default() },
-        latency: none(),
-        first_byte: none(),
-        connect: none(),
-        lifetime: none(),
         errors: Errors { connect: 9, ..Errors::default() },
-        warm_up_errors: Errors::default(),
-        first_failure: None,
-        unanswered: none(),
-        standstills: Vec::new(),
-        objectives: Vec::new(),
-        targets: Vec::new(),
-        seconds: Vec::new(),
-        crowd: Vec::new(),
         generator: Generator {
             cpu: Duration::ZERO,
             cpu_us_per_answer: None,
             busy_share: Vec::new(),
             cpus: None,
-            spun: Duration::ZERO,
-            lag: none(),
-            stalls: Vec::new(),
             involuntary_switches: None,
+            ..sample(64, 0, 0).generator
         },
-        server: None,
         findings: vec![Finding {
             kind: FindingKind::NoAnswers,
             text: "None of 9 requests was answered.".to_owned(),
             advice: "Look whether the server listens at that address.".to_owned(),
         }],
+        began_unix_s: like.began_unix_s,
+        ..sample(64, 0, 0)
     }
 }
 
@@ -147,47 +197,6 @@ fn scaled(times: &Distribution, factor: f64) -> Distribution {
         (0..step.count_since_last_iteration()).for_each(|_| scaled.record(value));
     }
     scaled
-}
-
-fn setting() -> Setting {
-    Setting {
-        urls: vec!["http://127.0.0.1:8080/a?x=1&y=<2>".to_owned()],
-        listed: None,
-        driver: "epoll-et".to_owned(),
-        threads: 2,
-        connections: 64,
-        pipeline: 1,
-        requests_per_connection: None,
-        pace: "closed".to_owned(),
-        asked_per_s: None,
-        warm_up_s: f64::from(WARM_UP),
-        quantiles: crate::SHOWN.to_vec(),
-    }
-}
-
-fn totals(answered: u64) -> Totals {
-    Totals {
-        cookies_set: 0,
-        cookies_refused: 0,
-        due: answered + 10,
-        sent: answered + 6,
-        answered,
-        unanswered: 0,
-        right: answered - 20,
-        redirected: 0,
-        by_class: [0, 0, answered - 20, 0, 15, 5],
-        connects: 20,
-        bytes_out: (answered + 6) * 62,
-        bytes_in: answered * 256,
-        body_bytes_in: answered * 128,
-        first_body_bytes: Some(128),
-        unlike_first: Some(7),
-    }
-}
-
-fn target(url: &str, weight: u32, latency: &Distribution, errors: Errors) -> TargetOutcome {
-    let latency = latency.clone();
-    TargetOutcome { url: url.to_owned(), weight, answered: latency.count(), errors, latency }
 }
 
 fn crowd() -> CrowdOutcome {

@@ -9,32 +9,28 @@
 //! Sessions never open connections, and an idle one can't begin by itself: they leave both to
 //! the worker, in what they share with it.
 
-mod finish;
-mod set_up;
-mod turns;
+pub(crate) mod turns;
 
 use std::num::NonZeroU64;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender};
 use std::time::Duration;
 
-use pollux_engine::{ConnectError, ConnectionId, EventLoop, Limits, Moment};
+use pollux_engine::{CloseCause, ConnectError, ConnectionId, EventLoop, Limits, Moment};
 use rustix::thread::set_current_timer_slack;
 
 use crate::active::Active;
-use crate::cause::Cause;
 use crate::control::{Control, Counts};
 use crate::course::Course;
-use crate::crowd::Kind;
+use crate::cpu::{self, OwnUse};
+use crate::crowd::{Kind, Member};
 use crate::gather::{Handed, ThreadOutcome};
 use crate::opener::Opener;
-use crate::own_use::{self, OwnUse};
 use crate::requests::Requests;
-use crate::session::ClientSession;
-use crate::shared::{Reopen, Shared, monotonic_ns};
-use crate::supply::{Budget, Supply};
-use crate::tally::Interval;
-use crate::tls::Tls;
+use crate::schedule::{Budget, Supply};
+use crate::session::{ClientSession, Tls};
+use crate::shared::{Reopen, Shared, Stage, monotonic_ns};
+use crate::tally::{Cause, Interval};
 use crate::{LoadError, Plan};
 
 /// Connects of one thread that are under way at the same time. Below the backlog of any server,
@@ -56,7 +52,7 @@ const TIMER_SLACK_NS: u64 = 1;
 const SECOND_NS: u64 = 1_000_000_000;
 
 /// What a worker is made from.
-pub(crate) struct Seat {
+pub(crate) struct WorkerParts {
     pub(crate) thread: u32,
     pub(crate) plan: Arc<Plan>,
     pub(crate) control: Arc<Control>,
@@ -89,13 +85,13 @@ pub(crate) struct Worker {
     /// CPU time of the thread when it last handed over, and what it had spun by then.
     handed: (Duration, u64),
     course: Course,
-    told: Told,
+    reported: Reported,
     woken: Vec<ConnectionId>,
 }
 
-/// What a thread has told already.
+/// What a thread has reported to the others already.
 #[derive(Debug, Default)]
-struct Told {
+struct Reported {
     answered: bool,
     connected: bool,
     failed: bool,
@@ -112,8 +108,9 @@ impl Worker {
     ///
     /// # Errors
     /// The CPU or the driver is not to be had.
-    pub(crate) fn open(seat: Seat) -> Result<Self, LoadError> {
-        let Seat { thread, plan, control, requests, supply, budget, tls, sender, spares } = seat;
+    pub(crate) fn open(parts: WorkerParts) -> Result<Self, LoadError> {
+        let WorkerParts { thread, plan, control, requests, supply, budget, tls, sender, spares } =
+            parts;
         if let Some(cpus) = &plan.cpus {
             let refused = |error: pollux_engine::CpuError| LoadError::Plan {
                 what: "--cpus",
@@ -123,10 +120,11 @@ impl Worker {
         }
         let slack = set_current_timer_slack(NonZeroU64::new(TIMER_SLACK_NS));
         slack.map_err(|errno| LoadError::System { call: "prctl", source: errno.into() })?;
-        let seats = share(plan.connections.into(), thread, plan.threads) as u32;
+        let connections = share(plan.connections.into(), thread, plan.threads) as u32;
         let crowd: u64 = Kind::ALL.iter().map(|kind| Self::crowd_share(*kind, &plan, thread)).sum();
-        let limits = Limits { connections_max: seats + crowd as u32 + 1, ..Limits::default() };
-        let shared = Shared::new(&plan, requests, supply, budget, seats);
+        let limits =
+            Limits { connections_max: connections + crowd as u32 + 1, ..Limits::default() };
+        let shared = Shared::new(&plan, requests, supply, budget, connections);
         let event_loop = EventLoop::open(plan.driver, shared, limits);
         let event_loop = event_loop.map_err(|source| LoadError::Loop { thread, source })?;
         let opener = Opener::new(&plan, thread);
@@ -148,7 +146,7 @@ impl Worker {
             spun_ns,
             handed: (Duration::ZERO, 0),
             course: Course::default(),
-            told: Told::default(),
+            reported: Reported::default(),
             woken: Vec::new(),
         })
     }
@@ -194,7 +192,7 @@ impl Worker {
             self.open_again(now_ns);
             let wait = self.wait(now_ns, is_open_loop);
             self.turn_and_look(wait)?;
-            // What a turn has left to do is done by the next one, so that is no spin yet.
+            // What a turn has left to do is done by the next one, so that does not count as spinning yet.
             let has_worked = self.shared().has_worked;
             if is_open_loop && wait.is_zero() && !has_worked && !had_worked {
                 self.spun_ns += (monotonic_ns() - now_ns).min(SPUN_MAX_NS);
@@ -215,7 +213,7 @@ impl Worker {
         }
         until_ns = until_ns.min(self.opener.next_ns().unwrap_or(u64::MAX));
         if is_open_loop
-            && self.shared().seats.idle() > 0
+            && self.shared().idle_queue.idle() > 0
             && let Supply::Open(due) = &self.shared().supply
             && let Some(due_ns) = due.next_ns()
         {
@@ -229,9 +227,9 @@ impl Worker {
         let shared = self.event_loop.shared();
         let Supply::Open(due) = &mut shared.supply else { return };
         let mut orphans = due.given_out();
-        while shared.seats.idle() > 0 && (orphans > 0 || due.give_out(now_ns)) {
+        while shared.idle_queue.idle() > 0 && (orphans > 0 || due.give_out(now_ns)) {
             orphans = orphans.saturating_sub(1);
-            self.woken.extend(shared.seats.pop());
+            self.woken.extend(shared.idle_queue.pop());
         }
         for id in self.woken.drain(..) {
             self.event_loop.wake(id);
@@ -296,7 +294,7 @@ impl Worker {
     fn send(&mut self, interval: u32, end_ns: u64, open: u32) {
         let targets = self.shared().requests.targets();
         let fresh = self.spares.try_recv().unwrap_or_else(|_| Box::new(Interval::new(targets)));
-        let now = (own_use::cpu_time(), self.spun_ns);
+        let now = (cpu::cpu_time(), self.spun_ns);
         let (cpu, spun_ns) = std::mem::replace(&mut self.handed, now);
         let spun = Duration::from_nanos(now.1.saturating_sub(spun_ns));
         let cpu = now.0.saturating_sub(cpu).saturating_sub(spun);
@@ -305,7 +303,7 @@ impl Worker {
         self.counts.add(&counted.measured.totals, &counted.measured.errors);
         self.control.counted(self.thread, &self.counts);
         let handed = Handed { thread: self.thread, interval, end_ns, open, cpu, counted };
-        // Nobody listens any more only when the gathering thread has failed; it tells of that.
+        // There is no receiver only when the gathering thread has failed, which it reports itself.
         let _ = self.sender.send(handed);
     }
 
@@ -314,7 +312,7 @@ impl Worker {
         turned.map(drop).map_err(|source| LoadError::Loop { thread: self.thread, source })
     }
 
-    /// A turn of which is kept who was answered in it, and who still waits.
+    /// A turn, and what it changed: which requests were answered, and which still wait.
     fn turn_and_look(&mut self, at_most: Duration) -> Result<(), LoadError> {
         self.turn(at_most)?;
         let Shared { turn_ns, last_answer_ns, .. } = *self.event_loop.shared();
@@ -327,21 +325,21 @@ impl Worker {
         }
         let is_asking = self.event_loop.shared().is_asking() || self.opener.next_ns().is_some();
         self.course.look(turn_ns, at_most.as_nanos() as u64, last_answer_ns, is_asking);
-        self.tell();
+        self.report();
         Ok(())
     }
 
-    /// Tells all who look at the run what happened for the first time.
-    fn tell(&mut self) {
+    /// Reports what happened for the first time to those that follow the run.
+    fn report(&mut self) {
         let shared = self.event_loop.shared();
-        if shared.last_answer_ns > 0 && !std::mem::replace(&mut self.told.answered, true) {
+        if shared.last_answer_ns > 0 && !std::mem::replace(&mut self.reported.answered, true) {
             self.control.answered();
         }
-        if shared.was_connected && !std::mem::replace(&mut self.told.connected, true) {
+        if shared.was_connected && !std::mem::replace(&mut self.reported.connected, true) {
             self.control.connected();
         }
-        if let (Some(why), false) = (&shared.first_failure, self.told.failed) {
-            self.told.failed = true;
+        if let (Some(why), false) = (&shared.first_failure, self.reported.failed) {
+            self.reported.failed = true;
             self.control.failed(why);
         }
         if shared.is_misunderstood {
@@ -351,5 +349,221 @@ impl Worker {
 
     fn shared(&mut self) -> &mut Shared {
         self.event_loop.shared()
+    }
+}
+
+// Before the first request: the crowd, the active connections, the start. Nothing that fails here ends the run: a
+// member of the crowd that is refused is counted in the outcome, and an active connection is tried again when
+// requests begin.
+
+/// Members of the crowd that are being set up at the same time, their first answer included: a
+/// server that is given more than its backlog holds loses a second with each.
+const UNSETTLED_MAX: u32 = 256;
+
+impl Worker {
+    /// Opens the crowd; says how long it took.
+    fn set_up_crowd(&mut self) -> Result<Duration, LoadError> {
+        let began_ns = monotonic_ns();
+        let mut reported = 0;
+        for kind in Kind::ALL {
+            let mut left = Self::crowd_share(kind, &self.plan, self.thread);
+            while (left > 0 || self.shared().crowd.unsettled > 0) && !self.control.is_stopped() {
+                while left > 0 && self.shared().crowd.unsettled < UNSETTLED_MAX {
+                    self.open_member(kind);
+                    left -= 1;
+                }
+                self.turn(WAIT_MAX)?;
+                let connected = self.shared().crowd.connected();
+                self.control.crowd_grew(connected - std::mem::replace(&mut reported, connected));
+            }
+        }
+        Ok(Duration::from_nanos(monotonic_ns() - began_ns))
+    }
+
+    fn open_member(&mut self, kind: Kind) {
+        self.shared().crowd.unsettled += 1;
+        let deadline = Moment::from_nanos(monotonic_ns()) + self.plan.connect_timeout;
+        let member = ClientSession::Crowd(Member::new(kind));
+        // Those that never send don't begin a handshake either.
+        let session = if kind == Kind::Silent { member } else { self.encrypted(member) };
+        match self.event_loop.connect(self.opener.way(), session, deadline) {
+            Ok(_) => self.shared().connecting += 1,
+            Err(_) => self.shared().crowd.refused(kind),
+        }
+    }
+
+    /// Opens the active connections; each was tried once when this returns.
+    fn set_up_active(&mut self) -> Result<(), LoadError> {
+        let connections =
+            share(self.plan.connections.into(), self.thread, self.plan.threads) as u32;
+        let mut opened = 0;
+        while (opened < connections || self.shared().connecting > 0) && !self.control.is_stopped() {
+            while opened < connections && self.shared().connecting < CONNECTING_MAX {
+                self.open_active(Active::new(opened, self.plan.pipeline, self.plan.keeps_cookies));
+                opened += 1;
+            }
+            self.turn(WAIT_MAX)?;
+        }
+        self.report();
+        Ok(())
+    }
+
+    fn wait_for_start(&mut self) -> Result<(), LoadError> {
+        while self.control.origin_ns().is_none_or(|origin_ns| monotonic_ns() < origin_ns) {
+            if self.control.is_stopped() {
+                return Ok(());
+            }
+            self.turn(WAIT_READY)?;
+        }
+        let origin_ns = self.control.origin_ns().unwrap_or_default();
+        let measure_from_ns = self.control.measure_from_ns().unwrap_or_default();
+        let after = self.plan.end.after.map_or(u64::MAX, |after| after.as_nanos() as u64);
+        let first_ns = match self.plan.warm_up.as_nanos() as u64 % SECOND_NS {
+            0 => SECOND_NS,
+            part_ns => part_ns,
+        };
+        self.boundary_ns = origin_ns + first_ns;
+        self.handed = (cpu::cpu_time(), self.spun_ns);
+        self.course.begin(origin_ns);
+        let shared = self.event_loop.shared();
+        shared.stage = Stage::Running;
+        if !self.plan.warm_up.is_zero() {
+            shared.measure_from_ns = measure_from_ns;
+        }
+        shared.end_ns = measure_from_ns.saturating_add(after);
+        if let Supply::Open(due) = &mut shared.supply {
+            (due.origin_ns, due.end_ns) = (origin_ns, shared.end_ns);
+        } else {
+            while let Some(id) = self.event_loop.shared().idle_queue.pop() {
+                self.event_loop.wake(id);
+            }
+        }
+        Ok(())
+    }
+}
+
+// The end: requests under way are waited for, cut off and counted, and all counts are handed over.
+
+/// What a request may outlive its time limit: deadlines fire a tick late.
+const TIMEOUT_SLACK: Duration = Duration::from_millis(20);
+/// How long what is under way is waited for after a stop, at most.
+const STOP_GRACE: Duration = Duration::from_secs(1);
+/// A server that has said nothing since the end is waited for until its silence is so long: then
+/// it is known to stand still, and not only to be slow.
+const SILENCE: Duration = Duration::from_millis(1_040);
+/// From such a time on a run without any answer has nothing more to wait for.
+const HOPELESS: Duration = Duration::from_secs(1);
+/// A last interval that is shorter belongs to the one before.
+const INTERVAL_MIN_NS: u64 = SECOND_NS / 10;
+
+impl Worker {
+    /// Waits for what is under way, then for the other threads, and ends.
+    fn finish(mut self, set_up: Duration) -> Result<ThreadOutcome, LoadError> {
+        self.control.finishing();
+        let ended_ns = monotonic_ns();
+        self.count_unsent();
+        let mut give_up_ns = ended_ns.saturating_add(self.patience_ns(ended_ns));
+        let mut was_stopped = false;
+        while self.shared().under_way > 0
+            && monotonic_ns() < self.at_least_silence(ended_ns, give_up_ns)
+        {
+            let now_ns = monotonic_ns();
+            // A stop may also come while this waits.
+            if self.control.is_stopped() && !std::mem::replace(&mut was_stopped, true) {
+                give_up_ns = give_up_ns.min(now_ns + STOP_GRACE.as_nanos() as u64);
+            }
+            if now_ns >= self.boundary_ns {
+                self.hand_over(now_ns);
+            }
+            let left = Duration::from_nanos(
+                self.at_least_silence(ended_ns, give_up_ns).saturating_sub(now_ns),
+            );
+            self.turn_and_look(left.min(WAIT_MAX))?;
+        }
+        let now_ns = monotonic_ns();
+        let (before, measured_ns) = match self.before {
+            Some((before, since_ns)) => (before, now_ns - since_ns),
+            None => (OwnUse::read(), 0),
+        };
+        let used = OwnUse::read().since(&before);
+        self.control.finished();
+        while !self.control.are_all_finished() {
+            self.turn(WAIT_READY)?;
+        }
+        // What is out now is booked as that, before the last is handed over.
+        let open = self.shared().open;
+        self.event_loop.close_all(CloseCause::LoopEnded);
+        self.send_last(now_ns, open);
+        Ok(self.outcome(used, measured_ns, (ended_ns, now_ns), set_up))
+    }
+
+    /// How long what is under way is waited for from `ended_ns` on.
+    fn patience_ns(&mut self, ended_ns: u64) -> u64 {
+        let run_ns =
+            self.control.origin_ns().map_or(0, |origin_ns| ended_ns.saturating_sub(origin_ns));
+        let hopeless_ns = HOPELESS.as_nanos() as u64;
+        if !self.control.was_answered() && run_ns >= hopeless_ns && !self.shared().is_spent() {
+            return 0;
+        }
+        // A run that ends by number is to have all of them, but not longer than it may take.
+        let grace_ns = self.plan.grace.as_nanos() as u64;
+        if self.shared().is_spent() {
+            let whole_ns = (self.plan.request_timeout + TIMEOUT_SLACK).as_nanos() as u64;
+            let left_ns = self.shared().end_ns.saturating_sub(ended_ns);
+            return whole_ns.min(left_ns.saturating_add(grace_ns));
+        }
+        grace_ns
+    }
+
+    /// `give_up_ns`, or later while the server has said nothing since the end.
+    fn at_least_silence(&mut self, ended_ns: u64, give_up_ns: u64) -> u64 {
+        let last_ns = self.shared().last_answer_ns;
+        let is_asking = self.shared().is_asking();
+        if last_ns == 0 || last_ns >= ended_ns || !is_asking || self.control.is_stopped() {
+            return give_up_ns;
+        }
+        give_up_ns
+            .max((last_ns + SILENCE.as_nanos() as u64).min(ended_ns + STOP_GRACE.as_nanos() as u64))
+    }
+
+    /// The open loop's requests that were due and found no connection.
+    fn count_unsent(&mut self) {
+        let shared = self.event_loop.shared();
+        let end_ns = shared.end_ns.min(monotonic_ns());
+        shared.count_unsent(end_ns);
+        shared.stage = Stage::Ending;
+    }
+
+    /// Hands over what was counted last; a moment's worth goes to the interval before.
+    fn send_last(&mut self, now_ns: u64, open: u32) {
+        let began_ns = self.boundary_ns.saturating_sub(SECOND_NS);
+        let is_short = now_ns.saturating_sub(began_ns) < INTERVAL_MIN_NS;
+        // What counts does not go into a second of the warm-up.
+        let is_first = self.control.measure_from_ns().is_none_or(|from_ns| began_ns <= from_ns);
+        let is_short = is_short && !is_first && self.interval > 0;
+        self.send(self.interval - u32::from(is_short), now_ns, open);
+    }
+
+    fn outcome(
+        mut self,
+        used: OwnUse,
+        measured_ns: u64,
+        (ended_ns, waited_until_ns): (u64, u64),
+        set_up: Duration,
+    ) -> ThreadOutcome {
+        let shared = self.event_loop.shared();
+        let mut crowd = shared.crowd.outcomes();
+        crowd.iter_mut().for_each(|kind| kind.set_up_s = set_up.as_secs_f64());
+        ThreadOutcome {
+            used,
+            spun: Duration::from_nanos(self.spun_ns),
+            measured: Duration::from_nanos(measured_ns),
+            ended_ns,
+            waited_until_ns,
+            last_outcome_ns: shared.last_outcome_ns,
+            last_answer_ns: shared.last_answer_ns,
+            course: self.course,
+            crowd,
+        }
     }
 }

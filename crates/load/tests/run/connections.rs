@@ -1,15 +1,16 @@
-//! Shapes of requests and answers, and where connections go.
+//! What connections carry and where they come from: shapes of requests and answers, sources, the crowd.
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
+use std::sync::atomic::{AtomicU32, Ordering::SeqCst};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use pollux_engine::ListenAddress;
-use pollux_load::Target;
+use pollux_load::{Crowd, CrowdOutcome, End, Target};
+use pollux_testing::wait_until;
 
-use crate::server::{OK, Server, start_unix};
-use crate::{is_sound, on_every_driver, plan};
+use crate::{OK, Server, delay, is_sound, on_every_driver, plan, start_unix};
 
 #[test]
 fn answers_of_every_framing_are_read() {
@@ -44,7 +45,7 @@ fn an_answer_in_pieces_has_its_first_byte_before_its_last() {
     let server = Server::start(|mut peer| {
         let (first, second) = OK.split_at(10);
         while peer.request().is_some() && peer.send(first) {
-            crate::server::delay(Duration::from_millis(20));
+            delay(Duration::from_millis(20));
             peer.send(second);
         }
     });
@@ -191,6 +192,99 @@ fn connections_come_from_the_sources_in_turn() {
             assert_eq!(outcome.totals.right, 40);
             let from = from.lock().expect("no panic");
             assert_eq!(sources.map(|source| from[&source]), [2, 2]);
+        },
+    );
+}
+
+// Connections beside the active ones.
+
+fn kinds(crowd: &[CrowdOutcome]) -> Vec<(&'static str, u32, u32)> {
+    crowd.iter().map(|kind| (kind.kind, kind.asked, kind.connected)).collect()
+}
+
+#[test]
+fn they_stand_there_while_others_work() {
+    let server = Server::start(|mut peer| peer.answer_all(OK));
+    on_every_driver(
+        |driver| {
+            let mut plan = plan(driver, &server.url("/"), 2, 1);
+            plan.end = End { requests: None, after: Some(Duration::from_millis(250)) };
+            let drip = Duration::from_millis(1);
+            plan.crowd = Crowd { dead: 20, silent: 10, slow: 5, drip };
+            plan.threads = 2;
+            plan
+        },
+        |outcome| {
+            let crowd = &outcome.crowd;
+            assert_eq!(kinds(crowd), [("dead", 20, 20), ("silent", 10, 10), ("slow", 5, 5)]);
+            let [dead, silent, slow] = &crowd[..] else { panic!("three kinds") };
+            assert_eq!((dead.answered, silent.answered), (20, 0));
+            assert!(slow.answered >= 1, "{slow:?}");
+            for kind in crowd {
+                assert_eq!((kind.open_at_end, kind.refused), (kind.asked, 0), "{kind:?}");
+            }
+            assert!(outcome.totals.right > 0);
+            assert_eq!((outcome.totals.connects, outcome.errors.total()), (2, 0));
+        },
+    );
+}
+
+#[test]
+fn what_the_server_does_to_them_is_counted() {
+    // The silent ones come first: four are closed, four reset. The active one is answered then.
+    let counts: Arc<[AtomicU32; 2]> = Arc::default();
+    let counted = Arc::clone(&counts);
+    let server = Server::start(move |mut peer| {
+        let [before, ended] = &*counted;
+        match peer.number - before.load(SeqCst) {
+            0..4 => {
+                delay(Duration::from_millis(30));
+                drop(peer);
+            }
+            4..8 => peer.reset(),
+            _ => {
+                wait_until("eight ends", || ended.load(SeqCst) == 8);
+                // What was closed on a busy machine arrives a little later.
+                delay(Duration::from_millis(50));
+                return peer.answer_all(OK);
+            }
+        }
+        ended.fetch_add(1, SeqCst);
+    });
+    on_every_driver(
+        |driver| {
+            counts[0].store(server.accepted.load(SeqCst), SeqCst);
+            counts[1].store(0, SeqCst);
+            let mut plan = plan(driver, &server.url("/"), 1, 1);
+            plan.crowd.silent = 8;
+            plan
+        },
+        |outcome| {
+            let [silent] = &outcome.crowd[..] else { panic!("one kind") };
+            // A reset may come so early that the connect fails with it.
+            assert_eq!(silent.reset_by_server + silent.refused, 4, "{silent:?}");
+            assert_eq!((silent.closed_by_server, silent.open_at_end), (4, 0), "{silent:?}");
+            let (_, longest) = silent.closed_after_s.expect("some were closed");
+            // The generator sees a connection later than the server does.
+            assert!((0.005..10.0).contains(&longest), "{silent:?}");
+        },
+    );
+}
+
+#[test]
+fn those_that_are_refused_are_counted() {
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("bound");
+    let url = format!("http://{}/", listener.local_addr().expect("an address"));
+    drop(listener);
+    on_every_driver(
+        |driver| {
+            let mut plan = plan(driver, &url, 1, 1);
+            plan.crowd.dead = 7;
+            plan
+        },
+        |outcome| {
+            let [dead] = &outcome.crowd[..] else { panic!("one kind") };
+            assert_eq!((dead.connected, dead.refused), (0, 7));
         },
     );
 }

@@ -1,14 +1,28 @@
-//! The course of a run: rate, latency and errors over its seconds, the warm-up shaded.
+//! The charts of the page: each a function from an outcome to a drawing.
 //!
-//! The charts share their time axis, so that a dip above is found below. A run of many seconds
-//! is drawn in stretches of several.
+//! The page calls them. They share their edges, so that a dip in one is found in the other.
 
-use super::{EDGES, TICKS, time_scale};
-use crate::Outcome;
-use crate::render::nines::told_ns;
-use crate::render::seconds::{Stretch, measured_from_s};
-use pollux_report::chart::{Line, Marker, Marks, Paper, Scale, Vertex, WIDTH};
+use pollux_report::chart::{Edges, Line, Marker, Marks, Paper, Scale, Vertex, WIDTH};
 use pollux_report::number;
+
+use super::series::{Point, curve, nines};
+use super::series::{Stretch, measured_from_s};
+use crate::{Distribution, Outcome};
+
+/// Left of the paper stand the values of the axis, right of it the names of the lines.
+const EDGES: Edges = Edges { left: 64.0, right: 120.0, top: 36.0, foot: 44.0 };
+/// Lines across the paper.
+const TICKS: usize = 6;
+
+/// A logarithmic axis for times, with some room at both ends.
+fn time_scale(times: impl Iterator<Item = u64>, paper: (f64, f64)) -> Scale {
+    let (low, high) = times.fold((u64::MAX, 1), |(low, high), ns| (low.min(ns), high.max(ns)));
+    let low = (low.min(high) as f64).max(1.0);
+    Scale::log((low / 1.2, high as f64 * 1.2), paper)
+}
+
+// The course of a run: rate, latency and errors over its seconds, the warm-up shaded. A run of many seconds is drawn in
+// stretches of several.
 
 const HEIGHT: f64 = 240.0;
 const LOW_HEIGHT: f64 = 150.0;
@@ -20,7 +34,7 @@ const SHORTEST_S: f64 = 0.2;
 const DOTS_MAX: usize = 80;
 
 /// Answers per second, with the asked rate where there is one.
-pub(crate) fn rate(outcome: &Outcome, course: &[Stretch]) -> Option<String> {
+pub(super) fn rate(outcome: &Outcome, course: &[Stretch]) -> Option<String> {
     let asked = outcome.setting.asked_per_s;
     let lasting = course.iter().filter(|stretch| stretch.length_s() >= SHORTEST_S);
     let rates: Vec<_> = lasting.filter_map(|s| Some((s, s.answered_per_s()?))).collect();
@@ -54,11 +68,11 @@ pub(crate) fn rate(outcome: &Outcome, course: &[Stretch]) -> Option<String> {
 type Series = (&'static str, &'static str, fn(&Stretch) -> Option<u64>);
 
 /// Median, 99th percentile and longest time of the answers.
-pub(crate) fn latency(course: &[Stretch]) -> Option<String> {
+pub(super) fn latency(course: &[Stretch]) -> Option<String> {
     let series: [Series; 3] = [
         ("max", "s1", |stretch| stretch.latency.max_ns()),
-        ("p99", "s2", |stretch| told_ns(&stretch.latency, 0.99)),
-        ("p50", "s0", |stretch| told_ns(&stretch.latency, 0.5)),
+        ("p99", "s2", |stretch| stretch.latency.known_quantile_ns(0.99)),
+        ("p50", "s0", |stretch| stretch.latency.known_quantile_ns(0.5)),
     ];
     let all = course.iter().flat_map(|s| series.iter().filter_map(move |(.., of)| of(s)));
     let times: Vec<u64> = all.collect();
@@ -83,7 +97,7 @@ pub(crate) fn latency(course: &[Stretch]) -> Option<String> {
 }
 
 /// Errors in each stretch; `None` when there were none.
-pub(crate) fn errors(course: &[Stretch]) -> Option<String> {
+pub(super) fn errors(course: &[Stretch]) -> Option<String> {
     let most = course.iter().map(|stretch| stretch.errors).max().filter(|most| *most > 0)?;
     let stretches = course.iter().filter(|stretch| stretch.errors > 0).count();
     let about = format!("Bars in {stretches} of {} stretches of the run.", course.len());
@@ -133,7 +147,7 @@ fn middle(stretch: &Stretch, x: &Scale) -> f64 {
     x.at(f64::midpoint(stretch.start_s, stretch.end_s))
 }
 
-/// A line with words at its places.
+/// A line with a tip at its points.
 fn line(name: &str, class: &str, points: Vec<Vertex>) -> Line {
     // Many dots hide the line; they are then there for the pointer only.
     let marks = if points.len() > DOTS_MAX { Marks::Pointer } else { Marks::Each(Marker::Disc) };
@@ -148,4 +162,77 @@ fn span(stretch: &Stretch) -> String {
 /// A time on the axis to a hundredth, without zeros at its end.
 fn second(second: f64) -> f64 {
     (second * 100.0).round() / 100.0
+}
+
+// The latency over percentiles in nines: how long the slowest tenth, hundredth, thousandth took.
+
+const PERCENTILES_HEIGHT: f64 = 360.0;
+/// Where the lower axis has its lines.
+const PARTS: [(f64, &str); 8] = [
+    (0.0, "0 %"),
+    (0.5, "50 %"),
+    (0.9, "90 %"),
+    (0.99, "99 %"),
+    (0.999, "99.9 %"),
+    (0.9999, "99.99 %"),
+    (0.99999, "99.999 %"),
+    (0.999_999, "99.9999 %"),
+];
+
+/// The curves of whole answers and of first bytes; `None` without answers.
+pub(super) fn percentiles(outcome: &Outcome) -> Option<String> {
+    let whole = curve(&outcome.latency);
+    // Answers that came in one piece have the same curve twice.
+    let first =
+        Some(curve(&outcome.first_byte)).filter(|first| *first != whole).unwrap_or_default();
+    let max = outcome.latency.max_ns()?;
+    let last = whole.last()?.nines().max(1.0);
+    let about = format!(
+        "Curve over {} answers, from {} at 0 % to {} for the slowest.",
+        number::count(outcome.latency.count()),
+        number::time(whole[0].ns as f64),
+        number::time(max as f64)
+    );
+    let title = "Latency by percentile";
+    let mut paper = Paper::new("percentiles", (title, &about), (WIDTH, PERCENTILES_HEIGHT), EDGES);
+    let x = Scale::linear((0.0, last), paper.width());
+    let times = whole.iter().chain(&first).map(|point| point.ns).chain([max]);
+    let y = time_scale(times, paper.height());
+    paper.svg.text((0.0, 14.0), "strong", title);
+    paper.values(&y, &y.ticks(TICKS), number::time_tick);
+    let parts = PARTS.iter().map(|(quantile, name)| (nines(*quantile), (*name).to_owned()));
+    let parts: Vec<_> = parts.filter(|(nines, _)| *nines <= last).collect();
+    let (bottom, top) = paper.height();
+    parts
+        .iter()
+        .for_each(|(nines, _)| paper.svg.line((x.at(*nines), top), (x.at(*nines), bottom), "grid"));
+    paper.below(&x, &parts);
+    paper.caption("part of the answers that were not slower");
+    let vertex = |point: &Point| Vertex {
+        at: (x.at(point.nines()), y.at(point.ns as f64)),
+        band: None,
+        tip: String::new(),
+    };
+    let line = |(name, class, points): (&str, &str, Vec<Point>)| Line {
+        name: name.to_owned(),
+        class: class.to_owned(),
+        series: None,
+        marks: Marks::None,
+        pieces: vec![points.iter().map(vertex).collect()],
+    };
+    let lines = [("first byte", "s1", first), ("latency", "s0", whole)].map(line);
+    paper.lines(&lines, NAME_WIDTH);
+    marks(&mut paper, &outcome.latency, &x, &y);
+    Some(paper.finish())
+}
+
+/// The named quantiles with their figures.
+fn marks(paper: &mut Paper, latency: &Distribution, x: &Scale, y: &Scale) {
+    for (quantile, name) in &PARTS[1..] {
+        let Some(ns) = latency.known_quantile_ns(*quantile) else { continue };
+        let at = (x.at(nines(*quantile)), y.at(ns as f64));
+        let shown = number::time(ns as f64);
+        paper.svg.dot(at, 4.0, "mark s0", &format!("{name} of the answers within {shown}"));
+        paper.svg.text((at.0 - 7.0, at.1 - 8.0), "small end halo", &shown);
+    }
 }
