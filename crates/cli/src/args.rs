@@ -48,7 +48,7 @@ pub(crate) fn sections(path: &str) -> Vec<Section> {
 pub(crate) enum Command {
     /// Compare event mechanisms on this machine: select, poll, AIO poll, epoll, io_uring
     Lab(Box<Lab>),
-    /// Put HTTP load on a server, and find what it does to the latency
+    /// Put HTTP load on a server, and measure rate and latency
     #[command(arg_required_else_help = true)]
     Load(Box<LoadCommand>),
     /// Serve files, a fixed reply or an echo over HTTP/1.1, on any event mechanism
@@ -56,13 +56,13 @@ pub(crate) enum Command {
     /// Pass HTTP/1.1 requests on to backends, on any event mechanism
     #[command(arg_required_else_help = true)]
     Proxy(Box<ProxyCommand>),
-    /// Run a program as it is, and say what its event loop does
+    /// Run an unmodified program, and report what its event loop does
     #[command(arg_required_else_help = true)]
     Run(Box<RunCommand>),
     /// Run a pool of service processes, called in shared memory or by message queues (XATMI)
     #[command(subcommand, arg_required_else_help = true)]
     Pool(Box<PoolCommand>),
-    /// Look at this machine: what limits which experiment, and the command that mends it
+    /// Check what on this machine limits which experiment, and print the commands that mend it
     Doctor(DoctorFlags),
     /// Make C headers or Rust modules of field tables (.fd files)
     Fld(FldFlags),
@@ -73,20 +73,20 @@ pub(crate) enum Command {
     },
     /// Write the manual pages into a folder
     Man {
-        /// The folder; it is made if need be
+        /// The folder, created where it is missing
         folder: PathBuf,
     },
 }
 
 #[derive(Debug, Args)]
 pub(crate) struct DoctorFlags {
-    /// Only what concerns this job, this experiment or this part of the machine
+    /// Check only what concerns this job, experiment or part of the machine
     #[arg(long = "for", value_name = "NAME", value_parser = asked())]
     pub(crate) asked: Option<&'static str>,
-    /// As JSON (see docs/doctor.md)
+    /// Print the checks as JSON (see docs/doctor.md)
     #[arg(long)]
     pub(crate) json: bool,
-    /// As a shell script with every remedy once, to be read and then run by root
+    /// Print every remedy once as a shell script, to be read and then run by root
     #[arg(long, conflicts_with = "json")]
     pub(crate) fix_script: bool,
 }
@@ -109,13 +109,13 @@ pub(crate) struct Lab {
 pub(crate) enum LabCommand {
     /// List experiments, built-in jobs, mechanisms and sources of this machine
     List {
-        /// As JSON
+        /// Print as JSON
         #[arg(long)]
         json: bool,
     },
     /// Show what the experiments vary: the flags for it, their values and defaults
     Axes {
-        /// Only those of this experiment
+        /// List only those of this experiment
         #[arg(value_name = "EXPERIMENT", value_parser = values::experiment())]
         experiment: Option<&'static dyn Experiment>,
     },
@@ -125,7 +125,7 @@ pub(crate) enum LabCommand {
         target: Target,
         #[command(flatten)]
         job: JobFlags,
-        /// As JSON
+        /// Print as JSON
         #[arg(long)]
         json: bool,
     },
@@ -136,7 +136,7 @@ pub(crate) enum LabCommand {
         #[command(flatten)]
         run: RunFlags,
     },
-    /// Put two builds of pollux side by side: --arm old=PATH --arm new=PATH
+    /// Compare two builds of pollux: --arm old=PATH --arm new=PATH
     Version {
         #[command(flatten)]
         run: RunFlags,
@@ -145,7 +145,7 @@ pub(crate) enum LabCommand {
     /// 2 sehttpd (2020: epoll against io_uring), 3 haproxy (its pollers to 2022), 4 epollexclusive (2015)
     #[command(visible_alias = "seed")]
     Reproduce {
-        /// Which one, by its name or number
+        /// Name or number of the benchmark
         #[arg(value_name = "NAME", value_parser = values::published())]
         job: &'static str,
         #[command(flatten)]
@@ -181,14 +181,14 @@ pub(crate) enum LabCommand {
         /// Compare results of different machines or jobs
         #[arg(long)]
         across: bool,
-        /// As JSON
+        /// Print as JSON
         #[arg(long)]
         json: bool,
     },
     /// Run a baseline server: a program that parses nothing, to compare servers with. Not a server
     #[command(hide = true, alias = "floor")]
     Baseline {
-        /// Which one: raw-epoll or raw-uring
+        /// The baseline server: raw-epoll or raw-uring
         server: String,
         /// Where to listen
         #[arg(long, default_value = "127.0.0.1:0", value_name = "ADDRESS")]
@@ -226,7 +226,7 @@ pub(crate) struct RunFlags {
     /// Print the result as Markdown instead of the table
     #[arg(long, conflicts_with = "json", help_heading = "Output")]
     pub(crate) markdown: bool,
-    /// No progress
+    /// Show no progress
     #[arg(long, short, help_heading = "Output")]
     pub(crate) quiet: bool,
     /// Exit with 3 when an arm is worse than the baseline by more than --min-effect

@@ -16,7 +16,7 @@ use pollux_poller::Mechanism;
 use pollux_report::Place;
 use pollux_run::attach::{self, Attached};
 use pollux_run::reach::{OutOfReach, within_reach};
-use pollux_run::{Course, Ended, Process, Session, Start, Told, library};
+use pollux_run::{Course, Ended, Findings, Process, Session, Start, library};
 use pollux_settings::{FlagsAlone, Kind, duration, one_of, path, table, whole};
 use rustix::process::Signal;
 use signal_hook::consts;
@@ -54,30 +54,30 @@ pub(crate) struct RunCommand {
 }
 
 table! { keys, key;
-    /// What `pollux run` is told beside the program.
+    /// The settings of `pollux run`, apart from the program.
     #[derive(Debug)]
     struct RunSettings {
         /// Follow a process that already runs, with its descendants, by tracepoints of the kernel; it is
         /// not stopped and not changed
         attach: Option<u32> =
             key.excludes(&["poller", "stats"]).optional(&whole(1..=PIDS_MAX).called("PID")),
-        /// How long to follow it; without this until it ends or until Ctrl-C
+        /// How long to follow it; without this, until it ends or until Ctrl-C
         length as "for": Option<Duration> =
             key.needs("attach", "it is for a process that is followed").optional(&length()),
-        /// The mechanism in the place of the kernel's epoll: select, poll, aio, epoll or uring-poll;
+        /// Mechanism to use in place of the kernel's epoll: select, poll, aio, epoll or uring-poll;
         /// without it the calls are passed on and counted
         poller: Option<Mechanism> = key.optional(&pollers()),
         #[heading("Output")]
-        /// Count what the loop does; without --poller, --json, --live and --report this is on anyhow
+        /// Count what the loop does; always on with --json, --live and --report, and without --poller
         stats: bool = key.switch(),
-        /// The figures as JSON into this file; - is standard output, behind what the program wrote
+        /// Write the figures as JSON to this file; - is standard output, after what the program wrote
         json: Option<PathBuf> = key.optional(&path().called("FILE")),
-        /// The figures with curves as one HTML file
+        /// Write the figures with charts as one HTML file
         report: Option<PathBuf> = key.optional(&path().called("FILE")),
-        /// What the loop does, about each second while the program runs: redrawn in place on a terminal, a
-        /// line elsewhere
+        /// Show what the loop does about each second while the program runs: redrawn in place on a terminal,
+        /// a line elsewhere
         live: bool = key.switch(),
-        /// No table
+        /// Print no table
         quiet: bool = key.short('q').switch(),
     }
 }
@@ -106,7 +106,7 @@ pub(crate) fn run(RunCommand { flags, command }: &RunCommand) -> Result<ExitCode
     })?;
     let library = library::find(own_folder().as_deref()).map_err(|why| coded(NOT_STARTED, why))?;
     let (json, report) = places(flags)?;
-    let news = caught().map_err(|error| coded(NOT_STARTED, error.to_string()))?;
+    let signals = caught().map_err(|error| coded(NOT_STARTED, error.to_string()))?;
     if let Some(poller) = flags.poller {
         // Where the kernel forbids it, the program would only say that epoll_create failed.
         let opened = poller.open().map(drop);
@@ -125,14 +125,14 @@ pub(crate) fn run(RunCommand { flags, command }: &RunCommand) -> Result<ExitCode
         Session::start(Start { library, program, name: &name, arguments, poller, counts });
     let mut session = started.map_err(|error| coded(NOT_STARTED, format!("{name}: {error}")))?;
     let mut view = View::open(flags.live, keeps_course(flags));
-    let ended = to_the_end(&mut session, &news, &mut view)?;
+    let ended = to_the_end(&mut session, &signals, &mut view)?;
     if counts {
-        let told = Told::of(session.summary());
+        let findings = Findings::of(session.summary());
         show(
             (flags, command),
             (json.as_ref(), report.as_ref()),
-            &told,
-            &view.close(&told.summary),
+            &findings,
+            &view.close(&findings.summary),
         )?;
     }
     Ok(match ended {
@@ -144,7 +144,7 @@ pub(crate) fn run(RunCommand { flags, command }: &RunCommand) -> Result<ExitCode
 /// Follows a process until it ends, the time is over, or a signal.
 fn follow(flags: &RunSettings, pid: u32) -> Result<ExitCode, Failure> {
     let (json, report) = places(flags)?;
-    let news = caught().map_err(|error| coded(NOT_STARTED, error.to_string()))?;
+    let signals = caught().map_err(|error| coded(NOT_STARTED, error.to_string()))?;
     let memory = attach::memory();
     let mut attached = Attached::to(pid, &memory).map_err(|error| {
         coded(if error.is_missing() { MISSING } else { OUT_OF_REACH }, error.to_string())
@@ -174,13 +174,18 @@ fn follow(flags: &RunSettings, pid: u32) -> Result<ExitCode, Failure> {
             end.saturating_duration_since(now).min(attach::DRAIN_EVERY)
         });
         let ends = |signal| !matches!(signal, consts::SIGCHLD | consts::SIGUSR1 | consts::SIGUSR2);
-        if end.is_some_and(|end| now >= end) || news.recv_timeout(pause).is_ok_and(ends) {
+        if end.is_some_and(|end| now >= end) || signals.recv_timeout(pause).is_ok_and(ends) {
             break;
         }
     }
     attached.finish();
-    let told = Told::of(attached.summary());
-    show((flags, &[]), (json.as_ref(), report.as_ref()), &told, &view.close(&told.summary))?;
+    let findings = Findings::of(attached.summary());
+    show(
+        (flags, &[]),
+        (json.as_ref(), report.as_ref()),
+        &findings,
+        &view.close(&findings.summary),
+    )?;
     Ok(ExitCode::SUCCESS)
 }
 
@@ -222,7 +227,7 @@ fn caught() -> std::io::Result<Receiver<i32>> {
 /// Waits until all that was started is gone.
 fn to_the_end(
     session: &mut Session,
-    news: &Receiver<i32>,
+    signals: &Receiver<i32>,
     view: &mut View,
 ) -> Result<Ended, Failure> {
     let mut is_reported = false;
@@ -241,14 +246,16 @@ fn to_the_end(
             _ => {}
         }
         let signal = match view.next() {
-            Some(next) => match news.recv_timeout(next.saturating_duration_since(Instant::now())) {
-                Err(RecvTimeoutError::Timeout) => {
-                    view.look(session.summary());
-                    continue;
+            Some(next) => {
+                match signals.recv_timeout(next.saturating_duration_since(Instant::now())) {
+                    Err(RecvTimeoutError::Timeout) => {
+                        view.look(session.summary());
+                        continue;
+                    }
+                    signal => signal.ok(),
                 }
-                signal => signal.ok(),
-            },
-            None => news.recv().ok(),
+            }
+            None => signals.recv().ok(),
         };
         let signal = signal.expect("the thread of signals continues");
         let of_keyboard = matches!(signal, consts::SIGINT | consts::SIGQUIT);
@@ -273,7 +280,7 @@ fn is_in_front() -> bool {
 fn show(
     (flags, command): (&RunSettings, &[OsString]),
     (json, report): (Option<&Place>, Option<&Place>),
-    told: &Told,
+    findings: &Findings,
     course: &Course,
 ) -> Result<(), Failure> {
     let put = |place: &Place, text: &str| {
@@ -281,26 +288,29 @@ fn show(
         place.put(text).map_err(failed)
     };
     if let Some(place) = json {
-        put(place, &told.json(course))?;
+        put(place, &findings.json(course))?;
     } else if flags.json.is_some() {
-        output::result(&told.json(course))?;
+        output::result(&findings.json(course))?;
     }
     if let Some(place) = report {
         let words: Vec<_> = command.iter().map(|word| word.to_string_lossy()).collect();
         let name = match flags.attach {
             Some(pid) => {
-                format!("{} {pid}", told.summary.processes.first().map_or("process", Process::name))
+                format!(
+                    "{} {pid}",
+                    findings.summary.processes.first().map_or("process", Process::name)
+                )
             }
             None => words.join(" "),
         };
-        put(place, &told.page(course, &name))?;
+        put(place, &findings.page(course, &name))?;
     }
     if !flags.quiet {
         let stderr = std::io::stderr();
         let size = rustix::termios::tcgetwinsize(&stderr);
         let width = size.map_or(usize::MAX, |size| usize::from(size.ws_col));
         let colour = stderr.is_terminal() && output::takes_colours();
-        output::remark(output::shown(&told.table(width, colour)).trim_end());
+        output::remark(output::shown(&findings.table(width, colour)).trim_end());
     }
     Ok(())
 }

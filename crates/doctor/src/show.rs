@@ -27,7 +27,7 @@ impl Diagnosis {
     #[must_use]
     pub fn text(&self, look: Look) -> String {
         let mut out = format!("{}\n{}\n\n", look.paint(&self.summary(), "1"), self.what_to_do());
-        let mut told = BTreeSet::new();
+        let mut shown = BTreeSet::new();
         let mut groups: Vec<Concern> = self.checks.iter().map(|check| check.concerns[0]).collect();
         groups.dedup();
         // The sort is stable: groups of the same worst verdict stay in the order of `Concern`.
@@ -35,7 +35,7 @@ impl Diagnosis {
         for group in groups {
             let _ = writeln!(out, "{}", look.paint(group.title(), "1"));
             for check in self.checks.iter().filter(|check| check.concerns[0] == group) {
-                show(&mut out, check, &mut told, look);
+                show(&mut out, check, &mut shown, look);
             }
             out.push('\n');
         }
@@ -98,7 +98,7 @@ impl Look {
     }
 }
 
-fn show(out: &mut String, check: &Check, told: &mut BTreeSet<String>, look: Look) {
+fn show(out: &mut String, check: &Check, shown: &mut BTreeSet<String>, look: Look) {
     let (word, colour) = match check.verdict {
         Verdict::Blocks => ("blocks", "31;1"),
         Verdict::Limits => ("limit", "33"),
@@ -117,14 +117,14 @@ fn show(out: &mut String, check: &Check, told: &mut BTreeSet<String>, look: Look
         let _ = write!(out, "\n{}", broken("effect  ", limits, look));
     }
     if let Some(remedy) = &check.remedy {
-        let _ = write!(out, "\n{INDENT}fix     {}", fix(remedy, told, look));
+        let _ = write!(out, "\n{INDENT}fix     {}", fix(remedy, shown, look));
     }
     out.push('\n');
 }
 
-/// The steps that no check before this one has told.
-fn fix(remedy: &Remedy, told: &mut BTreeSet<String>, look: Look) -> String {
-    let new: Vec<&str> = remedy.steps().filter(|step| told.insert((*step).to_owned())).collect();
+/// The steps that no check before this one has shown.
+fn fix(remedy: &Remedy, shown: &mut BTreeSet<String>, look: Look) -> String {
+    let new: Vec<&str> = remedy.steps().filter(|step| shown.insert((*step).to_owned())).collect();
     if new.is_empty() {
         return "as above".to_owned();
     }

@@ -264,14 +264,14 @@ mod tests {
 
     /// In a process of its own, whose standard error is looked at.
     #[test]
-    fn a_panic_is_an_errno_and_one_line_and_the_instance_goes_on() {
+    fn a_panic_is_an_errno_and_one_line_and_the_instance_works_on() {
         const PLANTED: &str = "POLLUX_TEST_PLANTED";
         if std::env::var_os(PLANTED).is_some() {
             // Always allowed, and one of them knows tokens by number, the other by position.
             [Mechanism::Poll, Mechanism::Select].into_iter().for_each(panic_three_times);
             return;
         }
-        let name = "border::tests::a_panic_is_an_errno_and_one_line_and_the_instance_goes_on";
+        let name = "border::tests::a_panic_is_an_errno_and_one_line_and_the_instance_works_on";
         let mut again = Command::new(std::env::current_exe().expect("the own path"));
         again.args([name, "--exact", "--nocapture"]).env(PLANTED, "1");
         let output = again.output().expect("it starts");

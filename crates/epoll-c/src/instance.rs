@@ -6,7 +6,7 @@
 //! ```
 //! Changes are noted in [`Registrations`] and applied to the poller by the thread that has it; which one
 //! that is, is the subject of `waiters.rs`. When the instance is itself watched by another one it becomes an epoll of
-//! the kernel's for good, as only the kernel can tell of a change then.
+//! the kernel's for good, as only the kernel notices a change then.
 
 use std::io;
 use std::mem::{self, MaybeUninit};

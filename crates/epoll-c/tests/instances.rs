@@ -114,7 +114,11 @@ fn an_instance_ends_with_its_last_number_and_its_number_is_nobodys_then() {
         assert!(instances.find(number).is_none(), "{mechanism}");
         assert_eq!(wait(instances, second.as_raw_fd(), LONG), [(1, 1)], "{mechanism}: a duplicate");
         let third = create(instances, mechanism);
-        assert_eq!(wait(instances, second.as_raw_fd(), LONG), [(1, 1)], "{mechanism}: it goes on");
+        assert_eq!(
+            wait(instances, second.as_raw_fd(), LONG),
+            [(1, 1)],
+            "{mechanism}: it continues"
+        );
         drop(second);
         drop(third);
         let last = create(instances, mechanism);
@@ -123,7 +127,7 @@ fn an_instance_ends_with_its_last_number_and_its_number_is_nobodys_then() {
 }
 
 #[test]
-fn hooks_tell_of_closed_and_duplicated_numbers() {
+fn hooks_report_closed_and_duplicated_numbers() {
     for mechanism in others() {
         let instances = instances(Identity::Hooked);
         let epoll = create(instances, mechanism);
@@ -145,7 +149,7 @@ fn hooks_tell_of_closed_and_duplicated_numbers() {
 }
 
 #[test]
-fn what_one_thread_changes_the_thread_that_waits_hears_of() {
+fn a_waiting_thread_sees_what_another_thread_changes() {
     for mechanism in others() {
         let instances = instances(Identity::Checked);
         let epoll = create(instances, mechanism);
@@ -227,7 +231,7 @@ fn threads_that_wait_together_take_every_event() {
 }
 
 #[test]
-fn what_a_thread_armed_that_has_ended_is_still_heard() {
+fn interests_of_a_thread_that_has_ended_are_still_reported() {
     for mechanism in others() {
         let instances = instances(Identity::Checked);
         let epoll = create(instances, mechanism);
@@ -246,21 +250,21 @@ fn what_a_thread_armed_that_has_ended_is_still_heard() {
         for (place, (_, writer)) in pipes.iter().enumerate() {
             let mut writer = writer;
             writer.write_all(b"x").expect("room");
-            // The level goes on meanwhile, and the kernel ends what a thread has left behind some
+            // The level stays meanwhile, and the kernel ends what a thread has left behind some
             // milliseconds later.
             let expected = (1, place as u64);
             let end = std::time::Instant::now() + Duration::from_secs(10);
-            let mut is_heard = false;
-            while !is_heard && std::time::Instant::now() < end {
-                is_heard = wait(instances, number, LONG).contains(&expected);
+            let mut is_reported = false;
+            while !is_reported && std::time::Instant::now() < end {
+                is_reported = wait(instances, number, LONG).contains(&expected);
             }
-            assert!(is_heard, "{mechanism}: nothing of {expected:?}");
+            assert!(is_reported, "{mechanism}: nothing of {expected:?}");
         }
     }
 }
 
 #[test]
-fn an_instance_within_another_is_heard_through_it() {
+fn an_instance_within_another_is_reported_through_it() {
     for mechanism in others() {
         let instances = instances(Identity::Checked);
         let (outer, inner) = (create(instances, mechanism), create(instances, mechanism));

@@ -1,6 +1,6 @@
 //! Patterns that are known to cost, each with the figure that it rests on.
 //!
-//! A pattern is told when it happened often enough to be one, and makes up a share of the loop's work
+//! A pattern is reported when it happened often enough to be one, and makes up a share of the loop's work
 //! that a change could save. Both limits are in one place.
 
 use std::fmt::Write as _;
@@ -11,7 +11,7 @@ use pollux_report::number;
 use crate::Summary;
 use crate::symbols::Symbols;
 
-/// Fewer times are no pattern.
+/// Fewer times are not a pattern.
 const TIMES_MIN: u64 = 100;
 /// Less of the whole is not worth a change.
 const SHARE_MIN: f64 = 0.1;
@@ -65,7 +65,7 @@ fn turns(summary: &Summary, symbols: &mut Symbols) -> Vec<Advice> {
             "nothing else is served meanwhile: divide the work over turns, or leave it to a thread",
         ),
     ];
-    let told = kinds.into_iter().filter_map(|(kind, (turns, time), site, what, remedy)| {
+    let findings = kinds.into_iter().filter_map(|(kind, (turns, time), site, what, remedy)| {
         let (times, ns) = (summary.get(turns), summary.get(time));
         (times >= TURNS_MIN).then(|| Advice {
             kind,
@@ -79,7 +79,7 @@ fn turns(summary: &Summary, symbols: &mut Symbols) -> Vec<Advice> {
             place: summary.place_of(site, symbols),
         })
     });
-    told.collect()
+    findings.collect()
 }
 
 fn one_by_one(summary: &Summary, symbols: &mut Symbols) -> Option<Advice> {
@@ -139,8 +139,8 @@ fn cancelled(summary: &Summary, symbols: &mut Symbols) -> Option<Advice> {
             number::count(same),
             number::count(back),
         ),
-        remedy: "note what is wanted, and tell epoll once, before the wait, what differs from what it was \
-                 told",
+        remedy: "note what is wanted, and tell epoll once, before the wait, what \
+                 differs from what epoll has",
         place: summary.place_of(Site::Cancelled, symbols),
     })
 }

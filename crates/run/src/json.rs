@@ -3,7 +3,7 @@
 use pollux_loop_stats::{Counter, Figures, Histogram, events_of, time_of};
 use serde_json::{Map, Value, json as value};
 
-use crate::{Course, Source, Told};
+use crate::{Course, Findings, Source};
 
 /// What the `schema` field says.
 const SCHEMA: &str = "pollux-run";
@@ -14,8 +14,8 @@ const VERSION: u32 = 1;
 type BucketOf = fn(usize) -> (u64, Option<u64>);
 
 /// One indented object. Times are nanoseconds where the name ends in `_ns`.
-pub(crate) fn json(told: &Told, course: &Course) -> String {
-    let summary = &told.summary;
+pub(crate) fn json(findings: &Findings, course: &Course) -> String {
+    let summary = &findings.summary;
     let process = |process: &crate::Process| {
         let mut fields = figures(&process.figures, summary.source);
         fields.insert("pid".to_owned(), process.figures.pid.into());
@@ -43,8 +43,8 @@ pub(crate) fn json(told: &Told, course: &Course) -> String {
         "total": summary.total.as_ref().map(|total| figures(total, summary.source)),
         "processes": summary.processes.iter().map(process).collect::<Vec<_>>(),
         "intervals": course.intervals(),
-        "longest_turns": told.turns,
-        "advice": told.advice.iter().map(advice).collect::<Vec<_>>(),
+        "longest_turns": findings.turns,
+        "advice": findings.advice.iter().map(advice).collect::<Vec<_>>(),
     });
     let mut text = serde_json::to_string_pretty(&document).expect("plain data becomes JSON");
     text.push('\n');

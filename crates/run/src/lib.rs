@@ -41,8 +41,8 @@ pub use summary::{Process, Summary};
 
 use symbols::Symbols;
 
-/// What is said of a run: its figures, with what they advise and where.
-pub struct Told {
+/// The figures of a run, with the advice that they give and the longest turns.
+pub struct Findings {
     /// The figures.
     pub summary: Summary,
     /// What to change, the costliest first; empty where no pattern is known.
@@ -51,7 +51,7 @@ pub struct Told {
     turns: Vec<show::LongTurn>,
 }
 
-impl Told {
+impl Findings {
     /// Reads names of call sites from the files of the programs, which takes a moment for large ones.
     #[must_use]
     pub fn of(summary: Summary) -> Self {

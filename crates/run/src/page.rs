@@ -9,7 +9,7 @@ use pollux_report::{Cell, Table};
 
 use crate::course::Interval;
 use crate::show::{self, LongTurn, sentence};
-use crate::{Advice, Course, Summary, Told};
+use crate::{Advice, Course, Findings, Summary};
 
 const EDGES: Edges = Edges { left: 64.0, right: 120.0, top: 36.0, foot: 44.0 };
 const HEIGHT: f64 = 240.0;
@@ -24,8 +24,8 @@ const SHORTEST_S: f64 = 0.05;
 type Series = (&'static str, &'static str, fn(&Interval) -> Option<f64>);
 
 /// The page of a run; `command` is what was run.
-pub(crate) fn page(told: &Told, course: &Course, command: &str) -> String {
-    let summary = &told.summary;
+pub(crate) fn page(findings: &Findings, course: &Course, command: &str) -> String {
+    let summary = &findings.summary;
     let lasted = number::duration(summary.lasted.as_secs_f64());
     let answer = match &summary.total {
         Some(total) => show::answer(summary, total, &lasted),
@@ -36,7 +36,7 @@ pub(crate) fn page(told: &Told, course: &Course, command: &str) -> String {
         escape(command),
         escape(&answer),
     );
-    let advice: String = told.advice.iter().map(finding).collect();
+    let advice: String = findings.advice.iter().map(finding).collect();
     let rest = summary.total.as_ref().map(|total| {
         [
             boxes(total),
@@ -48,7 +48,7 @@ pub(crate) fn page(told: &Told, course: &Course, command: &str) -> String {
                 &card(&(show::processes(summary).html() + &facts(summary, total))),
             ),
             section("histograms", "Histograms", &card(&histograms(total))),
-            turns(&told.turns),
+            turns(&findings.turns),
         ]
         .concat()
     });

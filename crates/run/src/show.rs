@@ -7,7 +7,7 @@ use pollux_report::{Cell, Table, Tone};
 use serde::Serialize;
 
 use crate::symbols::Symbols;
-use crate::{Source, Summary, Told};
+use crate::{Findings, Source, Summary};
 
 /// Columns of the label of a histogram's row, and of its bar.
 const LABEL: usize = 26;
@@ -65,9 +65,9 @@ pub(crate) fn long_turns(summary: &Summary, symbols: &mut Symbols) -> Vec<LongTu
     summary.turns().into_iter().map(&mut named).collect()
 }
 
-pub(crate) fn table(told: &Told, width_chars: usize, colour: bool) -> String {
+pub(crate) fn table(findings: &Findings, width_chars: usize, colour: bool) -> String {
     let mut page = Page::new(width_chars, colour);
-    let summary = &told.summary;
+    let summary = &findings.summary;
     let lasted = number::duration(summary.lasted.as_secs_f64());
     let Some(total) = &summary.total else {
         let text = format!("In {lasted} no process called epoll: there is nothing to tell.");
@@ -77,14 +77,14 @@ pub(crate) fn table(told: &Told, width_chars: usize, colour: bool) -> String {
         }
         return page.finish();
     };
-    for advice in &told.advice {
+    for advice in &findings.advice {
         page.labelled(("!!", Tone::Bad), (&sentence(&advice.measured), Tone::Bad), 3);
         if let Some(place) = &advice.place {
             page.labelled(("", Tone::Plain), (&format!("In {place}."), Tone::Plain), 3);
         }
         page.labelled(("", Tone::Plain), (&sentence(advice.remedy), Tone::Plain), 3);
     }
-    if !told.advice.is_empty() {
+    if !findings.advice.is_empty() {
         page.gap();
     }
     page.words(&answer(summary, total, &lasted), Tone::Bold);
@@ -97,7 +97,7 @@ pub(crate) fn table(told: &Told, width_chars: usize, colour: bool) -> String {
     for (heading, histogram) in HISTOGRAMS {
         bars(&mut page, heading, total, histogram);
     }
-    turns(&mut page, &told.turns);
+    turns(&mut page, &findings.turns);
     page.finish()
 }
 
@@ -225,7 +225,7 @@ pub(crate) fn facts(summary: &Summary, of: &Figures) -> Vec<(&'static str, Strin
         (
             "events",
             format!(
-                "{} for descriptors that were closed since, {} that could not be told apart",
+                "{} for descriptors that were closed since, {} that could not be attributed",
                 count(Counter::Stale),
                 count(Counter::Unknown),
             ),

@@ -88,18 +88,18 @@ table! { keys, key;
 
         #[heading("Load")]
         // Enough to keep most servers busy on one machine, few enough that the latency is not all queue.
-        /// Active connections over all threads
+        /// Number of active connections, over all threads
         pub(crate) connections: u32 = key.short('c').default("64").one(&count(1)),
-        /// End after so many requests, those of the warm-up aside
+        /// End after this many requests, not counting the warm-up
         pub(crate) requests: Option<u64> = key.short('n').optional(&whole(1..=u64::MAX)),
-        /// End after this time, warm-up aside; with --requests whichever comes first
+        /// End after this time, not counting the warm-up; with --requests after whichever comes first
         pub(crate) duration: Option<Duration> = key.short('d')
             .otherwise("10s, all of --rate where its last stage has an end, none with --requests")
             .optional(&length()),
         /// Time at the start whose requests are not counted
         pub(crate) warm_up: Option<Duration> =
             key.otherwise("1s, none with --requests").optional(&pause()),
-        /// Requests per second by a schedule, whether or not earlier ones were answered: 5000,
+        /// Send requests at this rate per second, whether or not earlier ones were answered: 5000,
         /// 1000@10s,2000@20s for steps, 100..5000@60s for a ramp
         pub(crate) rate: Option<Vec<Stage>> = key.otherwise("as fast as answers come")
             .optional(&parsed("RATE", "a rate, steps or a ramp", parse_rate)),
@@ -108,22 +108,22 @@ table! { keys, key;
         /// Time between an answer and the next request of its connection
         pub(crate) think: Duration =
             key.excludes(&["rate", "find_capacity"]).default("0s").one(&pause()),
-        /// Close a connection after so many requests and open another
+        /// Close a connection after this many requests and open another
         pub(crate) requests_per_connection: Option<NonZeroU32> = key.excludes(&["no_keepalive"])
             .optional(&whole(1..=u32::MAX.into()).map(NonZeroU32::new)).flatten(),
-        /// A connection for each request
+        /// Open a new connection for each request
         no_keepalive: bool = key.switch(),
-        /// Requests under way on one connection at the same time
+        /// Requests in flight on one connection at the same time
         pub(crate) pipeline: u32 = key.default("1").one(&whole(1..=PIPELINE_MAX.into())),
         /// Seed of everything random: Poisson arrivals, the choice among URLs
         pub(crate) seed: u64 = key.default("1").one(&whole(0..=u64::MAX)),
 
         #[heading("Connections beside the active ones")]
-        /// Ask once, then never again
+        /// Connections that send one request and then stay open and silent
         pub(crate) dead: u32 = key.default("0").one(&count(0)),
-        /// Never send anything
+        /// Connections that never send anything
         pub(crate) silent: u32 = key.default("0").one(&count(0)),
-        /// Send a request byte by byte
+        /// Connections that send their requests byte by byte
         pub(crate) slow: u32 = key.default("0").one(&count(0)),
         /// Time between two bytes of a slow connection
         pub(crate) drip: Duration =
@@ -134,28 +134,26 @@ table! { keys, key;
             key.hidden().excludes(&["find_capacity", "json"]).switch(),
 
         #[heading("Where from and where to")]
-        /// For https: believe servers whose certificate an authority in this PEM file has signed
+        /// CA certificates to trust for https (PEM)
         pub(crate) cacert: Option<PathBuf> =
-            key.otherwise("the public authorities").optional(&file()),
-        /// For https: believe every server
+            key.otherwise("the public CAs").optional(&file()),
+        /// Accept any server certificate for https
         pub(crate) is_insecure as "insecure": bool = key.excludes(&["cacert"]).switch(),
-        /// For https: the certificate to show where the server asks for one, with those that lead to an
-        /// authority (PEM)
+        /// Client certificate for https, with its chain (PEM)
         cert: Option<PathBuf> =
             key.needs("key", "a certificate needs its key").optional(&file()),
         /// The private key of --cert (PEM)
         key: Option<PathBuf> = key.needs("cert", "it is of a certificate").optional(&file()),
-        /// For https: a full handshake on each connection; without this, sessions are resumed by
-        /// tickets, as browsers do
+        /// Do a full TLS handshake on each connection instead of resuming sessions by tickets
         pub(crate) is_unresumed as "no_resumption": bool = key.switch(),
         /// Connect to this unix socket instead of the URL's host
         pub(crate) unix: Option<PathBuf> = key.excludes(&["sources"]).optional(&path()),
-        /// Connect to this address, HOST:PORT, instead of the URL's host, which is not looked up; the
-        /// Host field and the name in the certificate stay those of the URL
+        /// Connect to this address instead of the URL's host; the Host field and the name expected in the
+        /// certificate stay those of the URL
         pub(crate) connect_to: Option<ListenAddress> = key.excludes(&["unix"])
             .optional(&parsed("HOST:PORT", "HOST:PORT such as 127.0.0.1:8443", values::address_of)),
-        /// CPU time of this process of the same machine and of all that it starts, for each answer: the
-        /// server's
+        /// Report the CPU time per answer of this process and of all that it starts: the server, on the
+        /// same machine
         pub(crate) server_pid: Option<u32> = key.optional(&whole(1..=PIDS_MAX).called("PID")),
         /// Addresses that connections come from, in turn: 127.0.0.2,127.0.0.3 or 127.0.0.2-127.0.0.9;
         /// more of them give more ports
@@ -173,20 +171,19 @@ table! { keys, key;
             .optional(&one_of("poller", Driver::ALL.map(|driver| (driver.name(), "", driver)))),
 
         #[heading("Limits and expectations")]
-        /// A connect that takes longer has failed
+        /// Longest time for a connect; a slower one counts as an error
         pub(crate) connect_timeout: Duration = key.default("5s").one(&length()),
-        /// An answer that takes longer has failed, and its connection is closed; the end of the run
-        /// does not wait for it: what is out then is waited for 250 ms, and a second if nothing at all
-        /// is answered any more
+        /// Longest time for an answer; a slower one counts as an error, and its connection is closed. At the
+        /// end of the run, answers that are still out are waited for 250 ms, or a second if none comes at
+        /// all
         pub(crate) timeout: Duration = key.default("10s").one(&length()),
-        /// The status that is right
+        /// Status of a good answer; any other counts as an error
         pub(crate) expect_status: Option<u16> =
             key.otherwise("any of 200 to 399").optional(&whole(100..=599).called("STATUS")),
-        /// The length of the body that is right
+        /// Body length of a good answer; any other counts as an error
         pub(crate) expect_bytes: Option<u64> =
             key.optional(&whole(0..=u64::MAX).called("BYTES")),
-        /// What a figure has to keep to; may be repeated, and a run that misses one ends with exit code
-        /// 3. Times: p99=5ms, p99.9=250us, mean=, max=, and first-byte-p99=, connect-p99= and the like.
+        /// An objective for a figure; may be repeated. A run that misses one ends with exit code 3. Times: p99=5ms, p99.9=250us, mean=, max=, and first-byte-p99=, connect-p99= and the like.
         /// Numbers or parts of the requests: errors=0.1%, redirects=0, unanswered=0, 4xx=1%, 5xx=0.
         /// Least answers per second: rate=5000
         pub(crate) objectives as "slo": Vec<Objective> = key.split_at_commas(|_| true).list(
@@ -195,18 +192,18 @@ table! { keys, key;
         ),
 
         #[heading("Search for the capacity")]
-        /// Search the highest rate that holds --slo; a trial after the other, two of three decide
+        /// Find the highest rate that meets --slo, by trials of which two of three decide
         pub(crate) finds_capacity as "find_capacity": bool = key
-            .needs("slo", "it searches the rate that holds objectives")
+            .needs("slo", "it searches the rate that meets objectives")
             .excludes(&["rate", "requests", "duration", "as", "hlog", "csv", "html"])
             .switch(),
-        /// Length of a trial
+        /// Length of each trial of --find-capacity
         pub(crate) trial: Option<Duration> =
             key.needs("find_capacity", "it is for the search").otherwise("5s").optional(&length()),
         /// Where the result goes, and how it is shown.
         pub(crate) output: Output = Output::read(keys),
-        /// Offer how far the run is to Prometheus while it runs, at http://ADDRESS/metrics; port 0 is
-        /// any free one
+        /// Serve metrics of the run for Prometheus while it runs, at http://ADDRESS/metrics; port 0 takes a
+        /// free one
         pub(crate) prometheus: Option<SocketAddr> =
             key.optional(&parsed("ADDRESS", "an address such as 127.0.0.1:9100", values::socket)),
         /// The percentiles that tables show, such as 50,95,99.99; JSON has them beside those that it
@@ -252,7 +249,7 @@ impl LoadSettings {
             } else {
                 format!("{requests} requests")
             };
-            let why = "in all, fewer than this; ask for no more";
+            let why = "in all, fewer than this; expected at most as many";
             keys.note("pipeline", format!("a connection has {requests} {why}"));
         }
         self.without_idle_stages(keys);
@@ -310,17 +307,17 @@ table! { keys, key;
     #[derive(Clone, Debug)]
     pub(crate) struct Output {
         #[heading("Output")]
-        /// The result as JSON; - for FILE, here and below, prints it instead of the table
+        /// Write the result as JSON; - for FILE, here and below, prints it instead of the table
         pub(crate) json: Option<PathBuf> = key.optional(&file()),
-        /// The latencies of each second as a log for HdrHistogram's programs
+        /// Write the latencies of each second as an HdrHistogram log
         pub(crate) hlog: Option<PathBuf> = key.optional(&file()),
-        /// A row for each second
+        /// Write a CSV row for each second
         pub(crate) csv: Option<PathBuf> = key.optional(&file()),
-        /// A page with charts that needs nothing else
+        /// Write a self-contained HTML page with charts
         pub(crate) html: Option<PathBuf> = key.optional(&file()),
-        /// Sum up in the terms of another program instead of the table
+        /// Print the summary in the form of another program instead of the table
         pub(crate) style as "as": Option<Style> = key.optional(&style()),
-        /// No progress
+        /// Show no progress
         pub(crate) is_quiet as "quiet": bool = key.short('q').switch(),
     }
 }

@@ -1,7 +1,7 @@
 //! `pollux load --hold`: a crowd and nothing else, until standard input ends.
 //!
 //! The lab starts it beside a server that is measured: as many as the limit of descriptors asks for.
-//! The end of its input is the end of whoever started it, however that ends.
+//! The end of its input is the end of the process that started it, however that ends.
 
 use std::process::ExitCode;
 

@@ -57,9 +57,9 @@ pub(crate) fn rate_per_s(second: &Second, before_s: f64) -> u64 {
 
 /// Median, 99th percentile and longest latency of a second.
 pub(crate) fn latency(second: &Second) -> String {
-    let told = |ns: Option<u64>| ns.map_or_else(|| "n/a".to_owned(), |ns| time(ns as f64));
-    let at = |quantile| told(second.latency.quantile_ns(quantile));
-    let max = told(second.latency.max_ns());
+    let shown = |ns: Option<u64>| ns.map_or_else(|| "n/a".to_owned(), |ns| time(ns as f64));
+    let at = |quantile| shown(second.latency.quantile_ns(quantile));
+    let max = shown(second.latency.max_ns());
     format!("p50 {:<8}  p99 {:<8}  max {max:<8}", at(0.5), at(0.99))
 }
 

@@ -275,7 +275,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_is_told_with_line_and_column() {
+    fn mistakes_are_reported_with_line_and_column() {
         for (text, why) in [
             ("", "no request in it"),
             ("# nothing\n", "no request in it"),
@@ -301,15 +301,15 @@ mod tests {
             ("/[1-2]/[1-2]/[1-2]/[1-2]/[1-2]\n", "more than 4 patterns"),
             ("/[1-1001]/[1-1000]\n", "more than 1000000 requests"),
         ] {
-            let told = listed(text.as_bytes()).expect_err(text);
-            assert!(told.contains(why), "{text}: {told}");
+            let message = listed(text.as_bytes()).expect_err(text);
+            assert!(message.contains(why), "{text}: {message}");
         }
-        let told = listed(b"/a\n/b\xff\n").expect_err("not text");
-        assert!(told.contains("FILE:2:3: not UTF-8"), "{told}");
+        let message = listed(b"/a\n/b\xff\n").expect_err("not text");
+        assert!(message.contains("FILE:2:3: not UTF-8"), "{message}");
     }
 
     #[test]
-    fn brackets_that_hold_no_numbers_are_no_pattern() {
+    fn brackets_without_numbers_are_not_a_pattern() {
         for (url, is_one) in [
             ("http://h/a/[1-9]", true),
             ("http://h/a?b=[001-200]&c", true),

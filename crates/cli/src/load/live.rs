@@ -301,7 +301,7 @@ mod tests {
         }
         let now = progress(Phase::Measuring, 5.0, 183_402);
         state.learn(&now);
-        // The same second again is no second.
+        // The same second again counts once.
         state.learn(&now);
         let text = drawn(&state, &now);
         for part in ["measuring", "5.0 s left", "183,402", "p99 310 µs", "1,102,334", "errors 3"] {

@@ -51,7 +51,7 @@ pub(crate) enum Results {
         #[arg(long)]
         json: bool,
     },
-    /// Compare two servers that run now, in turns of some milliseconds: tells changes of a few percent in CPU time
+    /// Compare two servers that run now, in turns of some milliseconds: finds changes of a few percent in CPU time
     /// and latency, in a minute, where results of whole runs don't
     Turns {
         #[command(flatten)]

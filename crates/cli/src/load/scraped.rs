@@ -107,7 +107,7 @@ mod tests {
         let page = Mutex::default();
         answer(accept(), &page, patience).expect_err("nothing was asked");
         assert_eq!(silent.read(&mut [0; 9]).expect("an end"), 0);
-        // One that says half of it, and goes on for ever, byte by byte.
+        // One that sends half of it, and continues for ever, byte by byte.
         silent = TcpStream::connect(listener.local_addr().expect("bound")).expect("it listens");
         let served = accept();
         std::thread::scope(|scope| {

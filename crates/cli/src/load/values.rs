@@ -1,7 +1,7 @@
 //! Reads single values of `pollux load`: durations, weighted URLs, fields, bodies, addresses.
 //!
 //! The table of settings names these as its readers, so each answers with one line that says what is wrong
-//! and what would be right. Only [`body`] reads a file; nothing is looked up in the network.
+//! and what is expected. Only [`body`] reads a file; nothing is looked up in the network.
 
 use std::io::Read;
 use std::net::{IpAddr, SocketAddr};
@@ -211,8 +211,8 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_with_a_value_is_told() {
-        for (told, why) in [
+    fn mistakes_in_values_are_reported() {
+        for (message, why) in [
             (weighted("0@http://h/").err(), "never"),
             (weighted("99999999999@http://h/").err(), "beyond"),
             (field("Accept").err(), "colon"),
@@ -236,7 +236,10 @@ mod tests {
             (sources("127.0.0.1-::1").err(), "after"),
             (sources("10.0.0.0-10.255.255.255").err(), "more than"),
         ] {
-            assert!(told.as_ref().is_some_and(|told| told.contains(why)), "{why}: {told:?}");
+            assert!(
+                message.as_ref().is_some_and(|message| message.contains(why)),
+                "{why}: {message:?}"
+            );
         }
     }
 }

@@ -38,7 +38,7 @@ fn a_rate_that_was_missed_is_an_exit_code_and_is_said_beside_json() {
 }
 
 #[test]
-fn a_host_that_cannot_be_looked_up_is_no_wrong_flag() {
+fn a_host_that_cannot_be_looked_up_is_not_a_wrong_flag() {
     let said = load(&["-n", "1", "http://pollux.invalid/"]);
     assert_eq!(said.code, Some(1), "{said:?}");
     assert!(said.stderr.contains("\"pollux.invalid\" can't be looked up"), "{said:?}");

@@ -105,7 +105,7 @@ fn the_summaries_of_other_programs_have_their_key_lines() {
 }
 
 #[test]
-fn a_place_that_cannot_be_written_is_told_before_the_run() {
+fn a_file_that_cannot_be_written_is_reported_before_the_run() {
     let server = Server::start();
     let folder = tempfile::tempdir().expect("a folder");
     let nowhere = path(folder.path(), "no/such/folder/a.json");

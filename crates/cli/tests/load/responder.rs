@@ -56,7 +56,7 @@ fn serve(mut clients: Vec<Client>) -> (Vec<f64>, Duration) {
     let (mut looked, mut away) = (Instant::now(), Duration::ZERO);
     let end = looked + PATIENCE;
     while !clients.is_empty() {
-        clients.retain_mut(|client| client.go_on(&mut requests, &mut given_s));
+        clients.retain_mut(|client| client.continues(&mut requests, &mut given_s));
         away = away.max(looked.elapsed());
         looked = Instant::now();
         assert!(looked < end, "its clients stay");
@@ -80,7 +80,7 @@ impl Client {
     }
 
     /// Whether it is still there.
-    fn go_on(&mut self, requests: &mut usize, given_s: &mut Vec<f64>) -> bool {
+    fn continues(&mut self, requests: &mut usize, given_s: &mut Vec<f64>) -> bool {
         let Some((began, delay)) = self.asked else { return self.read(requests) };
         let took = began.elapsed();
         if took < delay {

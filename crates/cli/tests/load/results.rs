@@ -16,7 +16,7 @@ fn path(folder: &Path, name: &str) -> String {
 }
 
 #[test]
-fn two_servers_in_turns_are_told_apart_in_both_orders() {
+fn two_servers_in_turns_are_distinguished_in_both_orders() {
     let (light, heavy) =
         (Server::start(), Server::start_with(&["--reply", "256KiB", "--listen", "127.0.0.1:0"]));
     let pids = [&light, &heavy].map(|server| server.pid().as_raw_nonzero().to_string());
@@ -182,7 +182,7 @@ fn parts_of_one_load_are_added_up() {
 }
 
 #[test]
-fn what_is_no_result_is_refused_with_what_it_is() {
+fn what_is_not_a_result_is_refused_with_what_it_is() {
     let folder = tempfile::tempdir().expect("a folder");
     let good = path(folder.path(), "good.json");
     let server = Server::start();

@@ -123,7 +123,7 @@ pub(crate) fn wait(time: Duration) {
     let _ = nobody.recv_timeout(time);
 }
 
-/// Runs the command to its end. Nothing that is no terminal may be sent an escape code.
+/// Runs the command to its end. Only a terminal may be sent escape codes.
 pub(crate) fn load(flags: &[&str]) -> Said {
     let output = command(flags).output().expect("pollux starts");
     let text = |bytes: Vec<u8>| String::from_utf8(bytes).expect("UTF-8");

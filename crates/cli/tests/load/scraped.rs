@@ -95,7 +95,7 @@ fn what_a_server_does_wrong_is_seen_by_a_scraper() {
 }
 
 #[test]
-fn an_address_that_is_taken_is_told_before_the_run() {
+fn an_address_in_use_is_reported_before_the_run() {
     let server = Server::start();
     let taken = TcpListener::bind("127.0.0.1:0").expect("a port");
     let address = taken.local_addr().expect("bound").to_string();

@@ -1,7 +1,7 @@
 //! Servers that stand still, or never answer: how long, what it costs, and who is to blame.
 //!
 //! A stop is a real `SIGSTOP` of a server's process, or a server in the test that answers only
-//! while it is told to. Bounds below are those of what was done; none above are needed but those
+//! while it is allowed to. Bounds below are those of what was done; none above are needed but those
 //! that show that a run ended by itself and not by a time limit.
 
 use std::io::{BufRead, BufReader, Write};
@@ -53,7 +53,7 @@ fn max_s(json: &Value) -> f64 {
 /// Exit code 3, the finding with its seconds, and the longest latency of somebody who waited. A run
 /// that lost its own CPU says so and counts less; only such a one is tried again.
 #[expect(clippy::print_stdout, reason = "a run that is tried again says why")]
-fn is_told(least: Duration, mut run: impl FnMut() -> Said) {
+fn is_reported(least: Duration, mut run: impl FnMut() -> Said) {
     for left in (0..TRIES).rev() {
         let said = run();
         let json = said.json();
@@ -97,7 +97,7 @@ fn stopped_at(server: &Server, flags: &[&str], after: &str) -> Said {
 fn a_server_stopped_in_the_middle_is_a_finding_with_seconds() {
     at_both_paces(Server::start, |server, pace| {
         let flags = [pace, &["-d", "4s", "--warm-up", "1s"]].concat();
-        is_told(STOP, || stopped_at(server, &flags, "2.0 s"));
+        is_reported(STOP, || stopped_at(server, &flags, "2.0 s"));
     });
 }
 
@@ -105,7 +105,7 @@ fn a_server_stopped_in_the_middle_is_a_finding_with_seconds() {
 fn a_server_stopped_from_the_warm_up_on_is_a_finding_with_seconds() {
     at_both_paces(Server::start, |server, pace| {
         let flags = [pace, &["-d", "3s", "--warm-up", "2s"]].concat();
-        is_told(STOP, || stopped_at(server, &flags, "1.0 s"));
+        is_reported(STOP, || stopped_at(server, &flags, "1.0 s"));
     });
 }
 
@@ -113,7 +113,7 @@ fn a_server_stopped_from_the_warm_up_on_is_a_finding_with_seconds() {
 fn a_server_stopped_before_the_start_is_a_finding_with_seconds() {
     at_both_paces(Server::start, |server, pace| {
         let flags = [pace, &["-d", "3s", "--warm-up", "1s", "--json", "-", &server.url]].concat();
-        is_told(Duration::from_secs(1), || {
+        is_reported(Duration::from_secs(1), || {
             kill_process(server.pid(), Signal::STOP).expect("it runs");
             let mut load = started(&flags);
             let mut stderr = BufReader::new(load.stderr.take().expect("piped"));
@@ -128,7 +128,7 @@ fn a_server_stopped_before_the_start_is_a_finding_with_seconds() {
 fn a_server_stopped_over_the_end_is_a_finding_with_seconds() {
     at_both_paces(Server::start, |server, pace| {
         let flags = [pace, &["-d", "2s", "--warm-up", "1s", "--json", "-", &server.url]].concat();
-        is_told(Duration::from_secs(1), || {
+        is_reported(Duration::from_secs(1), || {
             let mut load = started(&flags);
             let mut stderr = BufReader::new(load.stderr.take().expect("piped"));
             read_until(&mut stderr, "2.0 s");
@@ -158,7 +158,7 @@ fn a_generator_that_was_stopped_does_not_blame_the_server() {
     assert!(!kinds(&json).contains(&"outage"), "{said:?}");
 }
 
-/// Answers while it is told to, with a thread for each connection; those beyond `served_max` are
+/// Answers while it is allowed to, with a thread for each connection; those beyond `served_max` are
 /// accepted and never answered.
 struct Stoppable {
     url: String,
@@ -212,7 +212,7 @@ fn answer(stream: &TcpStream, (may, changed): &(Mutex<bool>, Condvar)) {
 fn a_pause_of_answers_is_found_on_two_threads_too() {
     let server = Stoppable::start(usize::MAX);
     let flags = ["-d", "4s", "--warm-up", "0s", "-c", "4", "-t", "2", "--json", "-", &server.url];
-    is_told(STOP, || {
+    is_reported(STOP, || {
         let mut load = started(&flags);
         let mut stderr = BufReader::new(load.stderr.take().expect("piped"));
         read_until(&mut stderr, "1.0 s");

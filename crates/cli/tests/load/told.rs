@@ -9,7 +9,7 @@ use crate::nginx::{Nginx, has_nginx};
 use crate::run::{Server, load, read_until, started, text_of};
 
 #[test]
-fn a_server_that_is_not_there_is_told_at_once_and_not_after_the_warm_up() {
+fn a_server_that_is_not_there_is_reported_at_once_and_not_after_the_warm_up() {
     let said = load(&["-d", "60s", "--warm-up", "60s", "-c", "4", &nobody()]);
     assert_eq!(said.code, Some(1), "{said:?}");
     assert!(said.stderr.contains("Connection refused"), "{said:?}");

@@ -37,7 +37,7 @@ impl Stopped {
         stat.rsplit_once(") ").and_then(|(_, rest)| rest.chars().next()).expect("a state")
     }
 
-    fn go_on(&self) {
+    fn resume(&self) {
         let pid = Pid::from_raw(self.child.id().cast_signed()).expect("a process");
         kill_process(pid, Signal::CONT).expect("it is ours");
     }
@@ -63,7 +63,7 @@ impl Stopped {
     fn figures(mut self) -> Option<Value> {
         let json = self.folder.path().join("figures.json");
         let following = self.followed(&["--json", json.to_str()?])?;
-        self.go_on();
+        self.resume();
         self.child.wait().expect("it ends");
         let output = following.end();
         assert!(output.status.success(), "{output:?}");
@@ -173,12 +173,12 @@ fn the_time_and_an_interrupt_end_it_and_not_the_process() {
     kill_process(pollux, Signal::INT).expect("it is ours");
     assert!(following.end().status.success());
     assert_eq!(stopped.state(), 'T', "it is as it was");
-    stopped.go_on();
+    stopped.resume();
     assert!(stopped.child.wait().expect("it ends").success());
 }
 
 #[test]
-fn what_cannot_be_followed_is_told() {
+fn what_cannot_be_followed_is_refused_with_its_reason() {
     let ran = |words: &[&str]| run(words).output().expect("pollux starts");
     for (words, code, says) in [
         (["--attach", "4194304"], 127, "--attach 4194304: no process has this number"),

@@ -6,7 +6,7 @@
 //! | `attach` | a process that already runs is followed by tracepoints, with the same counts |
 //! | `passing` | streams, exit codes and signals are those of the program |
 //! | `pollers` | programs do the same on every mechanism |
-//! | `refusals` | what is out of reach is told before it starts |
+//! | `refusals` | what is out of reach is refused before it starts |
 //! | `servers` | installed programs answer on other mechanisms, each answer checked |
 //!
 //! `programs` builds and runs them. Counts are judged, never times.

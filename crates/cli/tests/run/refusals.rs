@@ -1,4 +1,4 @@
-//! What is out of reach is told before it starts.
+//! What is out of reach is refused before it starts.
 
 use std::fs::Permissions;
 use std::os::unix::fs::{PermissionsExt, chown};
@@ -101,7 +101,7 @@ fn what_may_not_be_executed_is_refused() {
 }
 
 #[test]
-fn a_text_that_is_no_script_is_refused() {
+fn a_text_that_is_not_a_script_is_refused() {
     let folder = tempfile::tempdir().expect("a folder");
     let path = folder.path().join("notes");
     std::fs::write(&path, "words\n").expect("written");

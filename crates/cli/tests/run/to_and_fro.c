@@ -1,4 +1,4 @@
-/* A reply waits for writability although the socket has room; then reading is asked for again. */
+/* A reply waits for writability although the socket could take it; then reading is asked for again. */
 #include <sys/epoll.h>
 #include <sys/socket.h>
 #include <unistd.h>

@@ -38,7 +38,7 @@ fn settings_are_checked_and_told_and_nothing_is_listened_on() {
 }
 
 #[test]
-fn what_would_keep_a_server_from_starting_is_told_with_2() {
+fn what_would_keep_a_server_from_starting_ends_the_check_with_2() {
     let folder = tempfile::tempdir().expect("a folder");
     let dir = folder.path().display().to_string();
     std::fs::write(folder.path().join("file"), "a file").expect("written");

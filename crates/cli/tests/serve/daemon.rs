@@ -239,7 +239,7 @@ fn no_request_fails_while_settings_change() {
 }
 
 #[test]
-fn a_manager_is_told_and_the_id_stands_in_its_file_while_the_server_runs() {
+fn a_manager_is_notified_and_the_id_stands_in_its_file_while_the_server_runs() {
     let folder = tempfile::tempdir().expect("a folder");
     let (name, pid_file) = (folder.path().join("notify"), folder.path().join("pid"));
     let manager = UnixDatagram::bind(&name).expect("bound");
@@ -263,7 +263,7 @@ fn a_manager_is_told_and_the_id_stands_in_its_file_while_the_server_runs() {
 }
 
 #[test]
-fn a_watchdog_is_told_of_idle_loops_too_until_the_end() {
+fn a_watchdog_is_notified_by_idle_loops_too_until_the_end() {
     let folder = tempfile::tempdir().expect("a folder");
     let name = folder.path().join("notify");
     let manager = UnixDatagram::bind(&name).expect("bound");
@@ -290,7 +290,7 @@ fn a_watchdog_is_told_of_idle_loops_too_until_the_end() {
 }
 
 #[test]
-fn what_is_passed_and_is_not_a_listening_socket_is_told_by_its_number() {
+fn a_passed_descriptor_that_is_not_a_listening_socket_is_reported_by_number() {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
     let address = listener.local_addr().expect("bound");
     let client = TcpStream::connect(address).expect("connected");

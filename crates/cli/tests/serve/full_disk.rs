@@ -71,7 +71,7 @@ fn an_access_log_on_a_full_disk_costs_lines_that_are_counted_and_no_answer() {
         let (whole, torn) = crate::daemon::await_that("every line", || counted(&server));
         println!("{driver}: {asked} answers, {whole} lines, {torn} parts of a line");
         assert!(whole >= 20 * CLIENTS && torn <= CLIENTS, "{whole} {torn}");
-        // The rest of what was lost is told once more at the end at most.
+        // The rest of what was lost is reported once more at the end at most.
         server.signal(rustix::process::Signal::TERM);
         let rest = server.ended();
         assert!(rest.lines().all(|line| line.contains("the access log ")), "{rest}");

@@ -43,7 +43,7 @@ impl Metrics {
 
     /// What is not 0, in lines.
     pub(crate) fn shown(&self) -> String {
-        let is_told = |line: &&str| line.starts_with("pollux_") && !line.ends_with(" 0");
-        self.0.lines().filter(is_told).collect::<Vec<_>>().join("\n")
+        let is_shown = |line: &&str| line.starts_with("pollux_") && !line.ends_with(" 0");
+        self.0.lines().filter(is_shown).collect::<Vec<_>>().join("\n")
     }
 }

@@ -103,7 +103,7 @@ impl Interface {
                 .expect("nothing yet");
         }
         if way == Way::Child {
-            go_on_as_child();
+            continue_as_child();
         }
         Ok(made)
     }
@@ -201,9 +201,9 @@ fn wait(epoll: RawFd, capacity: usize, timeout: Option<Duration>) -> Call {
     })
 }
 
-/// Forks: the child goes on with the script, and this process ends as it does. Instances that the script
+/// Forks: the child continues the script, and this process ends as it does. Instances that the script
 /// makes later are the child's own.
-fn go_on_as_child() {
+fn continue_as_child() {
     static HAS_FORKED: AtomicBool = AtomicBool::new(false);
     if HAS_FORKED.swap(true, Ordering::Relaxed) {
         return;

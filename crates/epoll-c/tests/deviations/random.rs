@@ -93,7 +93,7 @@ impl Pair {
         assert_eq!(answered, expected, "{op} of socket {socket} with {flags:#x}");
         if answered == 0 {
             self.flags[socket] = (op != EPOLL_CTL_DEL).then_some(flags);
-            // A poll of an earlier registration is cancelled with it; one that is modified may go on.
+            // A poll of an earlier registration is cancelled with it; one that is modified may continue.
             self.is_over[socket] &= op == EPOLL_CTL_MOD;
         }
     }

@@ -1,4 +1,4 @@
-/* A child uses the instance of its parent, and the parent goes on. */
+/* A child uses the instance of its parent, and the parent continues. */
 #include "check.h"
 #include <pollux/epoll.h>
 #include <sys/wait.h>

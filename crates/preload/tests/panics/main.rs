@@ -1,4 +1,4 @@
-//! A panic of the library stays in it: the program goes on, with the kernel's answer where something was
+//! A panic of the library stays in it: the program continues, with the kernel's answer where something was
 //! only counted, and with an errno where the library stood in the kernel's place.
 
 use std::os::fd::{AsFd, AsRawFd};
@@ -16,7 +16,7 @@ fn skip(reason: &str) {
 }
 
 #[test]
-fn a_program_goes_on_after_a_panic_of_the_library() {
+fn a_program_continues_after_a_panic_of_the_library() {
     let tests = std::env::current_exe().expect("the own path");
     let built = tests.parent().and_then(Path::parent).expect("two folders up");
     let library = built.join("examples/libplanted.so");

@@ -93,7 +93,7 @@ impl fmt::Display for AttachError {
             Self::Refused(pid, error) => write!(
                 f,
                 "process {pid}: the kernel refused to trace it: {error}; run pollux as root or with \
-                 CAP_PERFMON (`pollux doctor` tells what is missing)"
+                 CAP_PERFMON (`pollux doctor` shows what is missing)"
             ),
         }
     }

@@ -41,7 +41,7 @@ struct Follower<'a> {
     cell: Option<Cell<'a>>,
     wait: Option<Wait>,
     turn: Option<Turn>,
-    /// An update whose failure would be told next.
+    /// An update whose failure would be reported next.
     control: Option<Control>,
     /// The listener of a call of accept.
     accepting: Option<i32>,
@@ -397,13 +397,13 @@ mod tests {
 
     const MS: u64 = 1_000_000;
 
-    /// A thread whose calls are told to followers.
-    struct Told<'a> {
+    /// A thread whose calls are passed to followers.
+    struct Traced<'a> {
         followers: Followers<'a>,
         now_ns: u64,
     }
 
-    impl Told<'_> {
+    impl Traced<'_> {
         fn call(&mut self, name: &str, arguments: &[i64]) {
             let place = followed().iter().position(|one| one.point.name == name);
             let mut words = [0; 7];
@@ -426,13 +426,13 @@ mod tests {
     }
 
     /// The figures of a thread that did this.
-    fn figures(does: impl FnOnce(&mut Told<'_>)) -> Summary {
+    fn figures(does: impl FnOnce(&mut Traced<'_>)) -> Summary {
         let memory = crate::attach::memory();
         let region = Region::begin(&memory).expect("room");
-        let mut told = Told { followers: Followers::new(region), now_ns: 5000 };
-        does(&mut told);
-        told.followers.settle();
-        let source = Source::Tracepoints { records_lost: told.followers.records_lost };
+        let mut traced = Traced { followers: Followers::new(region), now_ns: 5000 };
+        does(&mut traced);
+        traced.followers.settle();
+        let source = Source::Tracepoints { records_lost: traced.followers.records_lost };
         Summary::of(region, Duration::from_secs(1), source)
     }
 
@@ -444,14 +444,14 @@ mod tests {
 
     #[test]
     fn waits_are_distinguished_by_their_result_and_timeout() {
-        let summary = figures(|told| {
+        let summary = figures(|traced| {
             for (timeout, result) in [(0, 0), (-1, -4), (50, 0), (-1, 3), (-1, 64), (-1, -22)] {
-                told.call("sys_enter_epoll_wait", &[4, 0, 64, timeout]);
-                told.call("sys_exit_epoll_wait", &[result]);
+                traced.call("sys_enter_epoll_wait", &[4, 0, 64, timeout]);
+                traced.call("sys_exit_epoll_wait", &[result]);
             }
             // 32 bits of the timeout count, and its sign.
-            told.call("sys_enter_epoll_pwait", &[4, 0, 64, 1 << 32]);
-            told.call("sys_exit_epoll_pwait", &[0]);
+            traced.call("sys_enter_epoll_pwait", &[4, 0, 64, 1 << 32]);
+            traced.call("sys_exit_epoll_pwait", &[0]);
         });
         assert_counts(
             &summary,
@@ -472,24 +472,24 @@ mod tests {
 
     #[test]
     fn a_timeout_in_memory_is_recognised_by_whether_the_thread_slept() {
-        let summary = figures(|told| {
-            told.call("sys_enter_epoll_pwait2", &[4, 0, 64, 0x7fff_0000]);
-            told.call("sys_exit_epoll_pwait2", &[0]);
-            told.call("sys_enter_epoll_pwait2", &[4, 0, 64, 0x7fff_0000]);
-            told.off(What::Left { is_preempted: false }, 3 * MS);
-            told.call("sys_exit_epoll_pwait2", &[0]);
+        let summary = figures(|traced| {
+            traced.call("sys_enter_epoll_pwait2", &[4, 0, 64, 0x7fff_0000]);
+            traced.call("sys_exit_epoll_pwait2", &[0]);
+            traced.call("sys_enter_epoll_pwait2", &[4, 0, 64, 0x7fff_0000]);
+            traced.off(What::Left { is_preempted: false }, 3 * MS);
+            traced.call("sys_exit_epoll_pwait2", &[0]);
         });
         assert_counts(&summary, &[(Counter::EmptyPolls, 1), (Counter::TimedOut, 1)]);
     }
 
     #[test]
     fn an_update_counts_where_it_did_not_fail() {
-        let summary = figures(|told| {
-            told.call("sys_enter_epoll_ctl", &[4, 1, 9, 0]);
-            told.call("sys_exit_epoll_ctl", &[-17]);
-            told.call("sys_enter_epoll_ctl", &[4, 1, 9, 0]);
-            told.call("sys_enter_epoll_ctl", &[4, 3, 9, 0]);
-            told.call("sys_enter_epoll_ctl", &[4, 2, 9, 0]);
+        let summary = figures(|traced| {
+            traced.call("sys_enter_epoll_ctl", &[4, 1, 9, 0]);
+            traced.call("sys_exit_epoll_ctl", &[-17]);
+            traced.call("sys_enter_epoll_ctl", &[4, 1, 9, 0]);
+            traced.call("sys_enter_epoll_ctl", &[4, 3, 9, 0]);
+            traced.call("sys_enter_epoll_ctl", &[4, 2, 9, 0]);
         });
         let expected = [Counter::Adds, Counter::Mods, Counter::Dels, Counter::ControlsFailed]
             .map(|of| (of, 1));
@@ -498,20 +498,20 @@ mod tests {
 
     #[test]
     fn registered_anew_is_what_stayed_open() {
-        let summary = figures(|told| {
+        let summary = figures(|traced| {
             for closes in [false, true, false] {
-                told.call("sys_enter_epoll_ctl", &[4, 1, 9, 0]);
-                told.call("sys_enter_epoll_ctl", &[4, 2, 9, 0]);
+                traced.call("sys_enter_epoll_ctl", &[4, 1, 9, 0]);
+                traced.call("sys_enter_epoll_ctl", &[4, 2, 9, 0]);
                 if closes {
-                    told.call("sys_enter_close", &[9]);
+                    traced.call("sys_enter_close", &[9]);
                 }
             }
             // Another instance, and a number that accept gave out anew.
-            told.call("sys_enter_epoll_ctl", &[5, 1, 9, 0]);
-            told.call("sys_enter_epoll_ctl", &[5, 2, 9, 0]);
-            told.call("sys_enter_accept4", &[3]);
-            told.call("sys_exit_accept4", &[9]);
-            told.call("sys_enter_epoll_ctl", &[5, 1, 9, 0]);
+            traced.call("sys_enter_epoll_ctl", &[5, 1, 9, 0]);
+            traced.call("sys_enter_epoll_ctl", &[5, 2, 9, 0]);
+            traced.call("sys_enter_accept4", &[3]);
+            traced.call("sys_exit_accept4", &[9]);
+            traced.call("sys_enter_epoll_ctl", &[5, 1, 9, 0]);
         });
         assert_counts(
             &summary,
@@ -521,18 +521,18 @@ mod tests {
 
     #[test]
     fn the_first_accept_of_a_turn_tells_whether_the_wake_was_for_something() {
-        let accept = |told: &mut Told<'_>, listener, result| {
-            told.call("sys_enter_accept", &[listener]);
-            told.call("sys_exit_accept", &[result]);
+        let accept = |traced: &mut Traced<'_>, listener, result| {
+            traced.call("sys_enter_accept", &[listener]);
+            traced.call("sys_exit_accept", &[result]);
         };
-        let summary = figures(|told| {
-            told.call("sys_exit_epoll_wait", &[2]);
-            accept(told, 3, 10);
-            accept(told, 3, -11);
-            accept(told, 4, -11);
+        let summary = figures(|traced| {
+            traced.call("sys_exit_epoll_wait", &[2]);
+            accept(traced, 3, 10);
+            accept(traced, 3, -11);
+            accept(traced, 4, -11);
             // Behind no event.
-            told.call("sys_exit_epoll_wait", &[0]);
-            accept(told, 3, -11);
+            traced.call("sys_exit_epoll_wait", &[0]);
+            accept(traced, 3, -11);
         });
         let expected =
             [Counter::Accepted, Counter::AcceptsWoken, Counter::AcceptsEmpty].map(|of| (of, 1));
@@ -541,18 +541,18 @@ mod tests {
 
     #[test]
     fn long_turns_are_judged_by_where_their_time_went() {
-        let turn = |told: &mut Told<'_>, does: &dyn Fn(&mut Told<'_>)| {
-            told.call("sys_exit_epoll_wait", &[1]);
-            does(told);
-            told.call("sys_enter_epoll_wait", &[4, 0, 64, -1]);
+        let turn = |traced: &mut Traced<'_>, does: &dyn Fn(&mut Traced<'_>)| {
+            traced.call("sys_exit_epoll_wait", &[1]);
+            does(traced);
+            traced.call("sys_enter_epoll_wait", &[4, 0, 64, -1]);
         };
-        let summary = figures(|told| {
-            turn(told, &|told| {
-                told.is(What::Sleeps(Some(0x1234)));
-                told.off(What::Left { is_preempted: false }, 20 * MS);
+        let summary = figures(|traced| {
+            turn(traced, &|traced| {
+                traced.is(What::Sleeps(Some(0x1234)));
+                traced.off(What::Left { is_preempted: false }, 20 * MS);
             });
-            turn(told, &|told| told.now_ns += 12 * MS);
-            turn(told, &|told| told.off(What::Left { is_preempted: true }, 30 * MS));
+            turn(traced, &|traced| traced.now_ns += 12 * MS);
+            turn(traced, &|traced| traced.off(What::Left { is_preempted: true }, 30 * MS));
         });
         assert_counts(
             &summary,
@@ -566,15 +566,15 @@ mod tests {
 
     #[test]
     fn what_lies_around_lost_records_is_left_out() {
-        let summary = figures(|told| {
-            told.call("sys_enter_epoll_wait", &[4, 0, 64, -1]);
-            told.call("sys_exit_epoll_wait", &[1]);
-            told.call("sys_enter_epoll_ctl", &[4, 2, 9, 0]);
-            told.is(What::Lost(900));
-            told.now_ns += 50 * MS;
-            told.call("sys_enter_epoll_wait", &[4, 0, 64, -1]);
-            told.is(What::Lost(30));
-            told.call("sys_exit_epoll_wait", &[1]);
+        let summary = figures(|traced| {
+            traced.call("sys_enter_epoll_wait", &[4, 0, 64, -1]);
+            traced.call("sys_exit_epoll_wait", &[1]);
+            traced.call("sys_enter_epoll_ctl", &[4, 2, 9, 0]);
+            traced.is(What::Lost(900));
+            traced.now_ns += 50 * MS;
+            traced.call("sys_enter_epoll_wait", &[4, 0, 64, -1]);
+            traced.is(What::Lost(30));
+            traced.call("sys_exit_epoll_wait", &[1]);
         });
         let expected = [(Counter::Waits, 2), (Counter::Turns, 0), (Counter::Dels, 0)];
         assert_counts(&summary, &expected);
@@ -584,10 +584,10 @@ mod tests {
 
     #[test]
     fn threads_without_epoll_are_none() {
-        let summary = figures(|told| {
-            told.call("sys_enter_close", &[9]);
-            told.call("sys_exit_read", &[-11]);
-            told.off(What::Left { is_preempted: false }, MS);
+        let summary = figures(|traced| {
+            traced.call("sys_enter_close", &[9]);
+            traced.call("sys_exit_read", &[-11]);
+            traced.off(What::Left { is_preempted: false }, MS);
         });
         assert!(summary.total.is_none());
     }

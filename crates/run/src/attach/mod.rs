@@ -53,7 +53,7 @@ pub fn probe() -> Result<(), AttachError> {
     trace.map(drop).map_err(|error| AttachError::of_trace(error, std::process::id(), 1))
 }
 
-/// A process that is followed. Dropping it ends that; the process goes on as it was.
+/// A process that is followed. Dropping it ends that; the process continues as it was.
 pub struct Attached<'a> {
     region: Region<'a>,
     trace: Trace,

@@ -204,7 +204,7 @@ pub(super) fn nesting_ends_where_the_manual_says(subject: &Subject) -> String {
 }
 
 /// NULL in the place of room for events: while nothing is ready, and once something is.
-pub(super) fn no_room_is_no_error_while_nothing_is_ready(subject: &Subject) -> String {
+pub(super) fn a_null_buffer_is_accepted_while_nothing_is_ready(subject: &Subject) -> String {
     let wait = || {
         let (nothing, no_mask) = (std::ptr::null_mut(), std::ptr::null());
         // SAFETY: NULL is judged by the callee.

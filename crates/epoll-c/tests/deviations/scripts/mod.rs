@@ -87,7 +87,7 @@ pub(crate) const SCRIPTS: &[Script] = scripts![
     instances_are_refused_as_the_manual_says,
     a_wait_lasts_as_long_as_it_was_asked_to,
     nesting_ends_where_the_manual_says,
-    no_room_is_no_error_while_nothing_is_ready,
+    a_null_buffer_is_accepted_while_nothing_is_ready,
     a_pointer_into_nothing_is_efault;
 ];
 
