@@ -104,7 +104,7 @@ pub(crate) fn run(RunCommand { flags, command }: &RunCommand) -> Result<ExitCode
         let code = if matches!(error, OutOfReach::Missing(_)) { MISSING } else { OUT_OF_REACH };
         coded(code, error.to_string())
     })?;
-    let library = library::find(own_folder().as_deref()).map_err(|why| coded(NOT_STARTED, why))?;
+    let library = library(own_folder().as_deref()).map_err(|why| coded(NOT_STARTED, why))?;
     let (json, report) = places(flags)?;
     let signals = caught().map_err(|error| coded(NOT_STARTED, error.to_string()))?;
     if let Some(poller) = flags.poller {

@@ -5,7 +5,7 @@ use std::process::ExitCode;
 
 use clap::Command;
 
-use crate::help::{Sections, manual};
+use crate::help::{self, Sections};
 use crate::output::{self, Failure};
 
 /// Prints the completion script of a shell for the program called `name`.
@@ -32,7 +32,7 @@ pub fn man(folder: &Path, mut command: Command, sections: Sections) -> Result<Ex
         |error| Failure::failed(format!("{}: cannot be written: {error}", folder.display()));
     std::fs::create_dir_all(folder).map_err(failed)?;
     command.build();
-    for (name, page) in manual::pages(&command, sections) {
+    for (name, page) in help::manual_pages(&command, sections) {
         std::fs::write(folder.join(format!("{name}.1")), page).map_err(failed)?;
     }
     output::remark(&format!("manual pages written to {}", folder.display()));

@@ -1,10 +1,14 @@
-//! What explains a figure: the lab's sources as they were probed, and the rights behind them.
+//! What explains a figure: the lab's sources as they were probed, the rights behind them, and other
+//! people's load generators, with which figures of servers can be repeated.
 
-use super::check::{Check, Concern, Judgement, Subject};
-use super::readings::Readings;
-use super::remedy::Remedy;
+use std::path::PathBuf;
+
+use Concern::{Churn, Dead, Servers, Sweep};
+
+use crate::check::{Check, Concern, Judgement, Remedy, Subject};
 use crate::host::Reading;
 use crate::host::sources::SourceStatus;
+use crate::readings::Readings;
 
 const COUNTERS: &[Concern] = &[Concern::Counters];
 /// Where tracefs may be mounted, with the file that the lab needs of it.
@@ -101,4 +105,31 @@ fn tracefs(readings: &Readings) -> Check {
         let what = "system calls and wakeups cannot be counted for this user";
         Judgement::unless(found == "readable" || has_ids, what).mended_by(Remedy::of_command(mount))
     })
+}
+
+pub(crate) fn generator_checks(readings: &Readings) -> Vec<Check> {
+    vec![wrk(readings), ab(readings)]
+}
+
+fn wrk(readings: &Readings) -> Check {
+    let subject = Subject { name: "wrk", unit: None, concerns: &[Servers, Dead, Sweep, Churn] };
+    subject.judge(found(readings.wrk.as_ref()), "installed", |found| match found.as_str() {
+        "installed" => Judgement::ok(),
+        _ => Judgement::limits("`--generator wrk`: no figure can be repeated with it")
+            .mended_by(Remedy::of_command("sudo apt-get install wrk")),
+    })
+}
+
+fn ab(readings: &Readings) -> Check {
+    let subject = Subject { name: "ab", unit: None, concerns: &[Servers, Sweep, Churn] };
+    subject.judge(found(readings.ab.as_ref()), "installed", |found| {
+        let what = "`--generator ab`: no figure can be repeated with it";
+        Judgement::unless(found == "installed", what)
+            .mended_by(Remedy::of_command("sudo apt-get install apache2-utils"))
+    })
+}
+
+/// No path: output is meant to be shown to others.
+fn found(program: Option<&PathBuf>) -> Reading<String> {
+    Reading::Value(if program.is_some() { "installed" } else { "not installed" }.to_owned())
 }

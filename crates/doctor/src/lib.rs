@@ -10,18 +10,12 @@
 
 mod check;
 mod counters;
-mod demands;
 pub mod host;
 mod limits;
 mod network;
 mod processors;
-mod programs;
-mod quota;
 mod readings;
-mod remedy;
 pub mod room;
-mod sandbox;
-mod script;
 mod show;
 
 #[cfg(test)]
@@ -31,12 +25,11 @@ mod tests;
 
 use serde::Serialize;
 
+pub use check::Remedy;
 pub use check::{Check, Concern, Found, Verdict};
-pub use demands::{Asked, Demands};
-pub use quota::Quota;
+pub use limits::Sandbox;
+pub use processors::Quota;
 pub use readings::{Files, Readings};
-pub use remedy::Remedy;
-pub use sandbox::Sandbox;
 pub use show::Look;
 
 /// Version of the JSON form; a field is never renamed or removed within one.
@@ -77,9 +70,9 @@ impl Diagnosis {
             processors::clock_checks(readings),
             limits::memory_checks(readings),
             limits::ring_checks(readings),
-            sandbox::checks(readings),
+            limits::checks(readings),
             limits::queue_checks(readings, demands),
-            programs::checks(readings),
+            counters::generator_checks(readings),
             counters::checks(readings),
         ];
         let mut checks: Vec<Check> = all.into_iter().flatten().collect();
@@ -88,7 +81,7 @@ impl Diagnosis {
         }
         // Stable: within a verdict the order of the files above stays.
         checks.sort_by_key(|check| (check.concerns[0], check.verdict));
-        remedy::agree(&mut checks);
+        check::agree(&mut checks);
         Self { checks, asked, default_job: demands.default_job }
     }
 
@@ -125,4 +118,33 @@ impl Diagnosis {
             "checks": self.checks,
         })
     }
+}
+
+/// What was asked for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Asked {
+    /// As it was asked for.
+    pub name: String,
+    /// What it concerns: at least one.
+    pub concerns: Vec<Concern>,
+}
+
+impl From<Concern> for Asked {
+    fn from(concern: Concern) -> Self {
+        Self { name: concern.name().to_owned(), concerns: vec![concern] }
+    }
+}
+
+/// What the jobs of the laboratory need.
+pub struct Demands<'a> {
+    /// The job that runs where none is named.
+    pub default_job: &'static str,
+    /// Descriptors of one process with which no job leaves anything out.
+    pub descriptors: u64,
+    /// What the jobs leave out where a process may have so many descriptors: a clause for each job.
+    pub lost: &'a dyn Fn(u64) -> Vec<String>,
+    /// Whether the default job loses one of its experiments then.
+    pub loses_an_experiment: &'a dyn Fn(u64) -> bool,
+    /// Bytes of message queues with which no job leaves anything out.
+    pub queue_bytes: u64,
 }

@@ -5,7 +5,7 @@ use pollux_report::number::count;
 use super::check::{Check, Concern, Judgement, Subject};
 use super::limits::DEAD_CONNECTIONS;
 use super::readings::Readings;
-use super::remedy::Remedy;
+use crate::check::Remedy;
 use crate::host::Reading;
 
 use Concern::{Churn, Dead, Descriptors, Servers, Sweep};

@@ -9,12 +9,12 @@ use std::time::{Duration, Instant};
 use pollux_poller::Mechanism;
 use rustix::event::Timespec;
 
-use super::quota::{self, Quota};
-use super::sandbox::Sandbox;
 use crate::host::environment::Environment;
 use crate::host::machine::{CpuTicks, HostSample};
 use crate::host::sources::Sources;
 use crate::host::{Reading, programs};
+use crate::limits::Sandbox;
+use crate::processors::{self, Quota};
 
 /// How long CPU times are watched: two hundred ticks on two CPUs, so 1 % can be seen.
 const WATCHED: Duration = Duration::from_secs(1);
@@ -100,7 +100,7 @@ impl Readings {
             files: Files::read(),
             steal_percent: Reading::unavailable("not watched yet"),
             busy_percent: Reading::unavailable("not watched yet"),
-            quota: quota::read(),
+            quota: processors::read_quota(),
             ring: ring(),
             sandbox: Sandbox::take(),
             attach: attach(),

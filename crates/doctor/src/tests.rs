@@ -307,7 +307,7 @@ fn remedies_of_one_thing_agree_on_the_strictest_need_and_are_reported_once() {
     let most = Remedy::sysctl("net.core.netdev_max_backlog", 8000);
     let mut checks = diagnosis.checks;
     (checks[0].remedy, checks[1].remedy) = (Some(most.clone()), Some(more));
-    super::remedy::agree(&mut checks);
+    crate::check::agree(&mut checks);
     assert_eq!(checks[1].remedy, Some(most), "of most settings more is stricter");
 }
 

@@ -2,6 +2,5 @@
 
 pub(crate) use pollux_doctor::host::LOAD_AVERAGE;
 pub use pollux_doctor::host::{
-    Profiling, Reading, counting, environment, gates, machine, process, programs, sources,
-    switches, symbols,
+    Profiling, Reading, counting, environment, gates, machine, process, programs, sources, symbols,
 };

@@ -6,18 +6,16 @@
 //!
 //! | file | subject |
 //! |---|---|
-//! | `layout.rs` | the words of the memory: header, images, cells; claiming them |
+//! | `layout.rs` | the words of the memory: header, images, cells; claiming them; which files lie where in a program |
 //! | `counter.rs` | what is counted, with one line about each |
 //! | `cell.rs` | the figures of a thread: counters, histograms, call sites; room for its notes |
 //! | `turn.rs` | the longest turns of a thread, with the calls in them |
-//! | `image.rs` | which files lie where in the memory of a program, to name call sites |
 //!
 //! Nothing here knows where a figure comes from, and nothing judges one.
 #![forbid(unsafe_code)]
 
 mod cell;
 mod counter;
-mod image;
 mod layout;
 mod turn;
 
@@ -25,8 +23,7 @@ pub use cell::{
     Cell, EVENTS_BUCKETS, Figures, NOTES_MAX, SiteFigure, TIME_BUCKETS, events_of, time_of,
 };
 pub use counter::{Call, Counter, Histogram, Site};
-pub use image::{Image, Module};
-pub use layout::{Region, WORDS};
+pub use layout::{Image, Module, Region, WORDS};
 pub use turn::{CALLS_MAX, CallRecord, Turn};
 
 /// Variable of the environment that names the file of the memory.

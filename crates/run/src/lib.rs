@@ -3,41 +3,29 @@
 //!
 //! | file | subject |
 //! |---|---|
-//! | `reach.rs`, `elf.rs` | which programs are out of reach, found before anything is started |
-//! | `library.rs` | where the library is |
-//! | `kin.rs` | processes and who started them |
-//! | `session.rs` | a program that runs, with the memory that its processes write to |
+//! | `reach.rs` | which programs are out of reach, found before anything is started |
+//! | `session.rs` | a program that runs, its descendants, and the memory that they write to; where the library is |
 //! | `attach/` | a process that already ran, followed by tracepoints |
-//! | `source.rs` | which figures are not known, by where they come from |
-//! | `summary.rs` | the figures: each process, and all together |
-//! | `symbols.rs` | names of call sites |
+//! | `summary.rs` | the figures: each process, all together, over the time; which are not known, by their source |
+//! | `symbols.rs` | names of call sites, from ELF files |
 //! | `advice.rs` | patterns that are known to cost, each with the figure that it rests on |
-//! | `course.rs` | the figures over the time |
-//! | `show.rs`, `page.rs`, `json.rs` | the figures on a terminal, as a page, for programs |
+//! | `show.rs`, `page.rs` | the figures on a terminal; as a page and as JSON |
 //!
 //! The command line and what is printed belong to `pollux`; nothing here writes to a terminal.
 #![forbid(unsafe_code)]
 
 mod advice;
 pub mod attach;
-mod course;
-mod elf;
-mod json;
-mod kin;
-pub mod library;
 mod page;
 pub mod reach;
 mod session;
 mod show;
-mod source;
 mod summary;
 mod symbols;
 
 pub use advice::Advice;
-pub use course::Course;
-pub use session::{Ended, Session, Start};
-pub use source::Source;
-pub use summary::{Process, Summary};
+pub use session::{Ended, Session, Start, library};
+pub use summary::{Course, Process, Source, Summary};
 
 use symbols::Symbols;
 
@@ -76,6 +64,6 @@ impl Findings {
     /// For programs.
     #[must_use]
     pub fn json(&self, course: &Course) -> String {
-        json::json(self, course)
+        page::json(self, course)
     }
 }

@@ -1,15 +1,16 @@
-//! The figures as one HTML file: advice first, then curves, then all numbers.
+//! The figures as one HTML file (advice first, then curves, then all numbers), and as JSON for programs.
 
-use pollux_loop_stats::{Counter, Figures};
+use pollux_loop_stats::{Counter, Figures, Histogram, events_of, time_of};
 use pollux_report::chart::bars::{Bar, Head, small};
 use pollux_report::chart::{Edges, Line, Marks, Paper, Scale, Vertex, WIDTH};
 use pollux_report::markup::{card, details, escape, scroll, section, strip};
 use pollux_report::number::{self, or_na};
 use pollux_report::{Cell, Table};
+use serde_json::{Map, Value, json as value};
 
-use crate::course::Interval;
 use crate::show::{self, LongTurn, sentence};
-use crate::{Advice, Course, Findings, Summary};
+use crate::summary::Interval;
+use crate::{Advice, Course, Findings, Source, Summary};
 
 const EDGES: Edges = Edges { left: 64.0, right: 120.0, top: 36.0, foot: 44.0 };
 const HEIGHT: f64 = 240.0;
@@ -212,4 +213,82 @@ fn turns(turns: &[LongTurn]) -> String {
         }
     }
     section("turns", "Longest turns", &card(&table.html()))
+}
+
+/// What the `schema` field says: programs check name and version.
+const SCHEMA: &str = "pollux-run";
+/// What the `version` field says; it grows when a field changes its meaning or goes away.
+const VERSION: u32 = 1;
+
+/// The ends of a bucket; the last one is open.
+type BucketOf = fn(usize) -> (u64, Option<u64>);
+
+/// One indented object. Times are nanoseconds where the name ends in `_ns`.
+pub(crate) fn json(findings: &Findings, course: &Course) -> String {
+    let summary = &findings.summary;
+    let process = |process: &crate::Process| {
+        let mut fields = figures(&process.figures, summary.source);
+        fields.insert("pid".to_owned(), process.figures.pid.into());
+        fields.insert("program".to_owned(), process.name().into());
+        fields.insert("threads".to_owned(), process.threads.into());
+        Value::Object(fields)
+    };
+    let advice = |advice: &Advice| {
+        value!({
+            "kind": advice.kind,
+            "measured": advice.measured,
+            "remedy": advice.remedy,
+            "place": advice.place,
+        })
+    };
+    let document = value!({
+        "schema": SCHEMA,
+        "version": VERSION,
+        "lasted_ns": u64::try_from(summary.lasted.as_nanos()).unwrap_or(u64::MAX),
+        "threads_lost": summary.threads_lost,
+        "programs_uncounted": summary.programs_uncounted,
+        "source": summary.source.name(),
+        "records_lost": summary.source.records_lost(),
+        "unknown": unknown(summary.source),
+        "total": summary.total.as_ref().map(|total| figures(total, summary.source)),
+        "processes": summary.processes.iter().map(process).collect::<Vec<_>>(),
+        "intervals": course.intervals(),
+        "longest_turns": findings.turns,
+        "advice": findings.advice.iter().map(advice).collect::<Vec<_>>(),
+    });
+    let mut text = serde_json::to_string_pretty(&document).expect("plain data becomes JSON");
+    text.push('\n');
+    text
+}
+
+/// Why counters are null, by their names.
+fn unknown(source: Source) -> Map<String, Value> {
+    let unknown =
+        |counter: &Counter| Some((counter.name().to_owned(), source.unknown(*counter)?.into()));
+    Counter::ALL.iter().filter_map(unknown).collect()
+}
+
+fn figures(of: &Figures, source: Source) -> Map<String, Value> {
+    let mut fields = Map::new();
+    for counter in Counter::ALL {
+        let value = source.unknown(*counter).is_none().then(|| of.get(*counter));
+        fields.insert(counter.name().to_owned(), value.into());
+    }
+    for histogram in Histogram::ALL {
+        let (bucket_of, unit): (BucketOf, _) = match histogram {
+            Histogram::EventsPerWait => (events_of, ""),
+            Histogram::TurnLength | Histogram::WaitLength => (time_of, "_ns"),
+        };
+        let bucket = |(index, count): (usize, &u64)| {
+            let (from, to) = bucket_of(index);
+            let mut fields = Map::new();
+            fields.insert(format!("from{unit}"), from.into());
+            fields.insert(format!("to{unit}"), to.into());
+            fields.insert("count".to_owned(), (*count).into());
+            Value::Object(fields)
+        };
+        let buckets: Vec<Value> = of.histogram(*histogram).iter().enumerate().map(bucket).collect();
+        fields.insert(histogram.name().to_owned(), buckets.into());
+    }
+    fields
 }

@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 use rustix::fs::getxattr;
 use rustix::process::{getgid, getuid};
 
-use crate::elf::Elf;
+use crate::symbols::Elf;
 
 /// The machine that this program is for (EM_X86_64, EM_AARCH64).
 pub(crate) const MACHINE: u64 = if cfg!(target_arch = "x86_64") { 62 } else { 183 };

@@ -1,4 +1,5 @@
-//! A program that runs, with the memory that its processes write to.
+//! A program that runs with the library before its C library, its descendants, and the memory that they
+//! write to.
 //!
 //! The observer adopts what the program leaves behind (PR_SET_CHILD_SUBREAPER), so a server that goes
 //! into the background is watched to its end as well.
@@ -8,7 +9,7 @@ use std::ffi::OsString;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd};
 use std::os::unix::process::CommandExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command};
 use std::time::{Duration, Instant};
 
@@ -18,8 +19,7 @@ use rustix::io::Errno;
 use rustix::process::{Pid, Signal, WaitOptions, kill_process, set_child_subreaper, wait};
 
 use crate::Summary;
-use crate::kin::descendants;
-use crate::source::Source;
+use crate::summary::Source;
 
 /// The variable that names the mechanism, as for programs that link `libpollux_epoll`.
 const POLLER: &str = "PX_POLLER";
@@ -149,5 +149,76 @@ impl Session {
     pub fn summary(&self) -> Summary {
         let region = Region::of(&self.words).expect("made at the start");
         Summary::of(region, self.lasted(), Source::Library)
+    }
+}
+
+/// The file of the library that stands before the program's C library.
+const LIBRARY: &str = "libpollux_preload.so";
+
+/// Finds the library where cargo builds it, beside the program, and where `cargo xtask install` puts it.
+///
+/// # Errors
+/// The places where it was looked for.
+pub fn library(own_folder: Option<&Path>) -> Result<PathBuf, String> {
+    let places: Vec<PathBuf> = own_folder.map(places).into_iter().flatten().collect();
+    places.iter().find(|place| place.is_file()).cloned().ok_or_else(|| {
+        let places: Vec<_> = places.iter().map(|place| place.display().to_string()).collect();
+        format!(
+            "{LIBRARY} was not found: expected {}; in the sources of pollux, `cargo build --release` makes \
+             it, and `cargo xtask install --prefix DIR` installs it",
+            places.join(", or ")
+        )
+    })
+}
+
+fn places(own: &Path) -> [PathBuf; 3] {
+    // Cargo puts a dependency's library into deps; one beside the program may be of an earlier build.
+    [own.join("deps").join(LIBRARY), own.join(LIBRARY), own.join("../lib/pollux").join(LIBRARY)]
+}
+
+/// What `/proc/PID/stat` says behind the name, which may hold anything.
+pub(crate) struct Stat {
+    state: char,
+    parent: u32,
+}
+
+impl Stat {
+    /// That of a process, if there is one.
+    pub(crate) fn of(pid: u32) -> Option<Self> {
+        let text = std::fs::read(format!("/proc/{pid}/stat")).ok()?;
+        let text = String::from_utf8_lossy(&text).into_owned();
+        let mut words = text.rsplit_once(')')?.1.split_ascii_whitespace();
+        let state = words.next()?.chars().next()?;
+        Some(Self { state, parent: words.next()?.parse().ok()? })
+    }
+
+    pub(crate) fn is_zombie(&self) -> bool {
+        matches!(self.state, 'Z' | 'X')
+    }
+}
+
+/// Whether a process is there and has not ended.
+pub(crate) fn is_alive(pid: u32) -> bool {
+    Stat::of(pid).is_some_and(|stat| !stat.is_zombie())
+}
+
+/// The descendants of a process, without those of this process where it is one of them.
+pub(crate) fn descendants(pid: u32) -> BTreeSet<u32> {
+    let own = std::process::id();
+    let entries = std::fs::read_dir("/proc").into_iter().flatten().flatten();
+    let pids = entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok());
+    let parents: Vec<(u32, u32)> =
+        pids.filter_map(|pid| Some((pid, Stat::of(pid)?.parent))).collect();
+    let mut found = BTreeSet::new();
+    loop {
+        let is_child = |(child, parent): &&(u32, u32)| {
+            *child != own && (*parent == pid || found.contains(parent))
+        };
+        let children: Vec<u32> = parents.iter().filter(is_child).map(|(child, _)| *child).collect();
+        let before = found.len();
+        found.extend(children);
+        if found.len() == before {
+            return found;
+        }
     }
 }

@@ -347,7 +347,7 @@ fn whole(reading: CounterReading) -> io::Result<u64> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::host::probes;
+    use crate::host::sources;
 
     const CALLS: u32 = 500;
 
@@ -355,7 +355,7 @@ mod tests {
     fn a_window_holds_exactly_the_calls_made_in_it_or_a_reason() {
         let sources = Sources::probe();
         let counting = Counting::start(&[(std::process::id(), calling_tid())], &sources);
-        probes::known_syscalls(CALLS);
+        sources::known_syscalls(CALLS);
         let counts = counting.stop();
         match counts.syscalls {
             Reading::Value(count) => assert_eq!(count, u64::from(CALLS)),
@@ -369,7 +369,7 @@ mod tests {
     fn wakeups_are_at_least_the_timed_waits_made() {
         let sources = Sources::probe();
         let counting = Counting::start(&[(std::process::id(), calling_tid())], &sources);
-        probes::known_timed_waits(30);
+        sources::known_timed_waits(30);
         let counts = counting.stop();
         match counts.wakeups {
             Reading::Value(count) => assert!(count >= 30, "{count}"),

@@ -10,16 +10,12 @@
 
 pub mod counting;
 pub mod environment;
-mod facts;
 pub mod gates;
 pub mod machine;
 pub mod process;
 pub mod programs;
 pub mod sources;
-pub mod switches;
 pub mod symbols;
-
-mod probes;
 
 use std::fmt;
 use std::io;
@@ -27,7 +23,7 @@ use std::path::Path;
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-pub use facts::{Fact, LOAD_AVERAGE};
+pub use environment::{Fact, LOAD_AVERAGE};
 pub use symbols::Profiling;
 
 /// A figure, or the reason why there is none.

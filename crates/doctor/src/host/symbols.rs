@@ -13,7 +13,7 @@ use pollux_sys::perf::{Sample, Sampler, SamplerOptions};
 use serde::{Deserialize, Serialize};
 
 use super::Reading;
-use super::probes::ENABLE_SYMBOLS;
+use super::sources::ENABLE_SYMBOLS;
 
 /// Kernel samples whose function is not known.
 const KERNEL: &str = "[kernel]";

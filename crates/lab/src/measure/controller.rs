@@ -13,7 +13,7 @@ use super::{Done, Pass, RunSpec, polled};
 use crate::error::MeasureError;
 use crate::host::counting::{CountReadings, Counting};
 use crate::host::process::TaskUse;
-use crate::host::{Profiling, Reading, switches};
+use crate::host::{Profiling, Reading, machine};
 use crate::record::Interval;
 use crate::turns::{Stint, Subject};
 
@@ -84,8 +84,8 @@ impl Tick {
             at: Instant::now(),
             events,
             counters,
-            process_switches: switches::of_process(),
-            machine_switches: switches::of_machine(),
+            process_switches: machine::process_switches(),
+            machine_switches: machine::machine_switches(),
         }
     }
 

@@ -15,8 +15,8 @@ use std::collections::{HashMap, HashSet};
 use pollux_loop_stats::{CALLS_MAX, Call, CallRecord, Cell, Counter, Histogram, Region, Site};
 use pollux_sys::perf::{Record, What};
 
-use super::calls::{Role, SAMPLE_EVERY, TimeoutIn, role};
-use super::image::Images;
+use super::Images;
+use super::{Role, SAMPLE_EVERY, TimeoutIn, role};
 
 /// From here on a turn is long.
 const LONG_NS: u64 = 10_000_000;
@@ -390,7 +390,7 @@ fn judge(cell: Cell<'_>, turn: &Turn, lasted_ns: u64, cpu_ns: u64) {
 
 #[cfg(test)]
 mod tests {
-    use super::super::calls::followed;
+    use super::super::followed;
     use super::*;
     use crate::{Source, Summary};
     use std::time::Duration;

@@ -1,37 +1,30 @@
 //! Follows a process that already runs, by tracepoints of the kernel.
 //!
-//! | file | subject |
-//! |---|---|
-//! | `calls.rs` | the system calls that are followed, and what their records mean |
-//! | `follow.rs` | threads: their waits, turns, updates and sleeps |
-//! | `image.rs` | the files in the memory of a process, to name places in it |
-//! | `error.rs` | why a process cannot be followed |
+//! Here is which calls are followed and what their records mean, which files lie where in a process, and why
+//! one cannot be followed; `follow.rs` has the threads: their waits, turns, updates and sleeps.
 //!
 //! The process is not stopped and nothing in it is changed. Its descendants are followed as well, those
-//! that it has and those that it makes. What tracepoints cannot tell is named in `source.rs`.
+//! that it has and those that it makes. What tracepoints cannot tell is named in `summary.rs`.
 
-mod calls;
-mod error;
 mod follow;
-mod image;
 
-use std::collections::BTreeSet;
-use std::path::Path;
+use std::collections::{BTreeSet, HashMap};
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicU64;
 use std::time::{Duration, Instant};
+use std::{fmt, io};
 
-use pollux_loop_stats::{Region, WORDS};
-use pollux_sys::perf::{Trace, TraceError};
+use pollux_loop_stats::{Module, Region, WORDS};
+use pollux_sys::perf::{Followed, Trace, TraceError, Tracepoint};
+use rustix::io::Errno;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
-pub use error::AttachError;
-
 use crate::Summary;
-use crate::elf::Elf;
-use crate::kin::{descendants, is_alive};
 use crate::reach::MACHINE;
-use crate::source::Source;
-use calls::SAMPLE_EVERY;
+use crate::session::{descendants, is_alive};
+use crate::summary::Source;
+use crate::symbols::Elf;
 use follow::Followers;
 
 /// Between two drains: a server with 100,000 waits a second fills a tenth of a buffer meanwhile.
@@ -49,7 +42,7 @@ pub fn memory() -> Box<[AtomicU64]> {
 /// What would keep a process of this user's from being followed.
 pub fn probe() -> Result<(), AttachError> {
     let tid = rustix::thread::gettid().as_raw_nonzero().get().unsigned_abs();
-    let trace = Trace::of_threads(&[tid], &calls::followed());
+    let trace = Trace::of_threads(&[tid], &followed());
     trace.map(drop).map_err(|error| AttachError::of_trace(error, std::process::id(), 1))
 }
 
@@ -81,7 +74,7 @@ impl<'a> Attached<'a> {
         let processes = family(pid);
         raise_descriptors();
         let tids: Vec<u32> = processes.iter().flat_map(|pid| tasks(*pid)).collect();
-        let trace = Trace::of_threads(&tids, &calls::followed());
+        let trace = Trace::of_threads(&tids, &followed());
         let trace = trace.map_err(|error| AttachError::of_trace(error, pid, tids.len()))?;
         trace
             .enable()
@@ -159,7 +152,7 @@ fn is_followable(pid: u32) -> Result<(), AttachError> {
         Ok(Some(elf)) if elf.machine() == MACHINE => Ok(()),
         Ok(_) => Err(AttachError::OtherMachine(pid)),
         Err(error) => match error.kind() {
-            std::io::ErrorKind::PermissionDenied => Err(AttachError::Denied(pid, error)),
+            io::ErrorKind::PermissionDenied => Err(AttachError::Denied(pid, error)),
             _ if !is_alive(pid) => Err(AttachError::Missing(pid)),
             _ => Err(AttachError::Kernel(pid)),
         },
@@ -177,4 +170,307 @@ fn family(pid: u32) -> BTreeSet<u32> {
 fn tasks(pid: u32) -> Vec<u32> {
     let entries = std::fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten();
     entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok()).collect()
+}
+
+/// Descriptors that a thread takes on each CPU: one for each tracepoint, one for its way off the CPU.
+const DESCRIPTORS: usize = CALLS.len() + 1;
+
+/// Why a process cannot be followed.
+#[derive(Debug)]
+pub enum AttachError {
+    /// There is none with this number, or it has ended.
+    Missing(u32),
+    /// It is the process that asks.
+    Own(u32),
+    /// It is a thread of the kernel.
+    Kernel(u32),
+    /// Its program is for another kind of machine, as 32-bit ones are.
+    OtherMachine(u32),
+    /// It belongs to another user.
+    Denied(u32, io::Error),
+    /// The numbers of tracepoints could not be read.
+    Tracepoints(io::Error),
+    /// The kernel has no such tracepoint.
+    NoTracepoint(Tracepoint),
+    /// There are too few descriptors for so many threads.
+    Descriptors(usize),
+    /// The kernel refused the events.
+    Refused(u32, io::Error),
+}
+
+impl AttachError {
+    /// Whether it is about the process, and not about what this machine allows.
+    #[must_use]
+    pub fn is_missing(&self) -> bool {
+        matches!(self, Self::Missing(_))
+    }
+
+    fn of_trace(error: TraceError, pid: u32, threads: usize) -> Self {
+        match error {
+            TraceError::Tracepoints(error) => Self::Tracepoints(error),
+            TraceError::Missing(point) => Self::NoTracepoint(point),
+            TraceError::Gone => Self::Missing(pid),
+            TraceError::Refused(error) => match error.raw_os_error() {
+                Some(code) if code == Errno::MFILE.raw_os_error() => Self::Descriptors(threads),
+                _ => Self::Refused(pid, error),
+            },
+        }
+    }
+}
+
+impl fmt::Display for AttachError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Missing(pid) => write!(f, "--attach {pid}: no process has this number"),
+            Self::Own(pid) => {
+                write!(f, "--attach {pid}: this is pollux itself; expected another process")
+            }
+            Self::Kernel(pid) => write!(
+                f,
+                "--attach {pid}: a thread of the kernel, which has no event loop; expected a process"
+            ),
+            Self::OtherMachine(pid) => write!(
+                f,
+                "--attach {pid}: its program is not a 64-bit one of this machine's kind, so its system \
+                 calls have other numbers"
+            ),
+            Self::Denied(pid, error) => write!(
+                f,
+                "--attach {pid}: the process may not be looked at: {error}; run pollux as root or with \
+                 CAP_PERFMON and CAP_SYS_PTRACE"
+            ),
+            Self::Tracepoints(error) => write!(
+                f,
+                "the kernel's tracepoints cannot be read: {error}; run pollux as root, or see `pollux \
+                 doctor` (tracefs)"
+            ),
+            Self::NoTracepoint(point) => write!(
+                f,
+                "this kernel has no tracepoint {}:{}; it was built without CONFIG_FTRACE_SYSCALLS",
+                point.group, point.name
+            ),
+            Self::Descriptors(threads) => write!(
+                f,
+                "{} descriptors are needed on each CPU ({} for each of {threads} threads), more than this \
+                 process may have; raise RLIMIT_NOFILE (ulimit -n)",
+                threads * DESCRIPTORS,
+                DESCRIPTORS,
+            ),
+            Self::Refused(pid, error) => write!(
+                f,
+                "process {pid}: the kernel refused to trace it: {error}; run pollux as root or with \
+                 CAP_PERFMON (`pollux doctor` shows what is missing)"
+            ),
+        }
+    }
+}
+
+impl std::error::Error for AttachError {}
+
+/// The images that were written: which files lie where in the memory of a process, by `/proc/PID/maps`.
+struct Images<'a> {
+    region: Region<'a>,
+    of_process: HashMap<u32, Option<u64>>,
+    written: Vec<(Vec<Module>, u64)>,
+}
+
+impl<'a> Images<'a> {
+    fn new(region: Region<'a>) -> Self {
+        Self { region, of_process: HashMap::new(), written: Vec::new() }
+    }
+
+    /// The number of a process's image: that of its parent, if both have the same files.
+    fn of(&mut self, pid: u32) -> Option<u64> {
+        if let Some(known) = self.of_process.get(&pid) {
+            return *known;
+        }
+        let modules = modules(pid);
+        let known = self.written.iter().find(|(known, _)| *known == modules);
+        let number = match known {
+            Some((_, number)) => Some(*number),
+            None => self.region.claim_image().map(|(number, image)| {
+                for module in &modules {
+                    let path = module.path.as_os_str().as_bytes();
+                    image.add(module.start, module.end, module.bias, path);
+                }
+                self.written.push((modules, number));
+                number
+            }),
+        };
+        self.of_process.insert(pid, number);
+        number
+    }
+}
+
+/// The files of a process, the program first; empty where it is gone or not ours to see.
+fn modules(pid: u32) -> Vec<Module> {
+    let maps = std::fs::read_to_string(format!("/proc/{pid}/maps")).unwrap_or_default();
+    let program = std::fs::read_link(format!("/proc/{pid}/exe")).unwrap_or_default();
+    let mut modules = of_maps(&maps);
+    for module in &mut modules {
+        if !is_relocated(&module.path) {
+            module.bias = 0;
+        }
+    }
+    // Stable: the others stay in the order of their addresses.
+    modules.sort_by_key(|module| module.path != program);
+    modules
+}
+
+/// Files that have code in memory, as wide as all of their parts. A part is a line:
+/// `start-end rwxp offset device inode path`.
+fn of_maps(maps: &str) -> Vec<Module> {
+    let mut modules: Vec<(Module, bool)> = Vec::new();
+    for line in maps.lines() {
+        let mut words = line.split_ascii_whitespace();
+        let (Some(range), Some(rights)) = (words.next(), words.next()) else { continue };
+        let Some(path) = line.find('/').map(|at| PathBuf::from(&line[at..])) else { continue };
+        let Some((start, end)) = range.split_once('-') else { continue };
+        let number = |text: &str| u64::from_str_radix(text, 16).ok();
+        let Some((start, end)) = number(start).zip(number(end)) else { continue };
+        let is_code = rights.contains('x');
+        match modules.iter_mut().find(|(module, _)| module.path == path) {
+            Some((module, has_code)) => {
+                module.end = module.end.max(end);
+                *has_code |= is_code;
+            }
+            None => modules.push((Module { start, end, bias: start, path }, is_code)),
+        }
+    }
+    modules.retain(|(_, has_code)| *has_code);
+    modules.into_iter().map(|(module, _)| module).collect()
+}
+
+/// Whether a file lies elsewhere than where its symbols say.
+fn is_relocated(path: &Path) -> bool {
+    Elf::read(path).ok().flatten().is_none_or(|elf| elf.is_relocated())
+}
+
+// The system calls that are followed, and what their records mean.
+//
+// | calls | on entry | on exit |
+// |---|---|---|
+// | epoll_wait, epoll_pwait, epoll_pwait2 | the turn ends | events, and a turn begins |
+// | epoll_ctl | the update | failures only |
+// | accept, accept4 | which listener | the connection, or that there was none |
+// | close | the descriptor is gone | |
+// | epoll_create, epoll_create1 | | an instance |
+// | reads and writes | | those that would have blocked, in one of [`SAMPLE_EVERY`] drains |
+//
+// A filter of the kernel's keeps away what nobody counts: each record costs the program some 0.5 µs. To ask
+// the filter costs 0.1 µs for each read and write, which is why these are sampled.
+
+/// What a record of a call says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Role {
+    /// A wait begins, with its timeout where it says.
+    WaitBegins(TimeoutIn),
+    WaitEnds,
+    Controls,
+    ControlFailed,
+    Created,
+    AcceptBegins,
+    AcceptEnds,
+    Closes,
+    /// A read or write that would have blocked.
+    Again,
+}
+
+/// Where a wait's timeout stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum TimeoutIn {
+    /// In the fourth argument, in milliseconds.
+    Milliseconds,
+    /// In the program's memory.
+    Memory,
+}
+
+/// A tracepoint with its condition and what it says.
+type Call = (&'static str, Option<&'static str>, Role);
+
+const FAILED: Option<&str> = Some("ret < 0");
+/// `-EAGAIN`, as the kernel compares it.
+const WOULD_BLOCK: Option<&str> = Some("ret == -11");
+
+const CALLS: [Call; 25] = [
+    ("sys_enter_epoll_wait", None, Role::WaitBegins(TimeoutIn::Milliseconds)),
+    ("sys_enter_epoll_pwait", None, Role::WaitBegins(TimeoutIn::Milliseconds)),
+    ("sys_enter_epoll_pwait2", None, Role::WaitBegins(TimeoutIn::Memory)),
+    ("sys_exit_epoll_wait", None, Role::WaitEnds),
+    ("sys_exit_epoll_pwait", None, Role::WaitEnds),
+    ("sys_exit_epoll_pwait2", None, Role::WaitEnds),
+    ("sys_enter_epoll_ctl", None, Role::Controls),
+    ("sys_exit_epoll_ctl", FAILED, Role::ControlFailed),
+    ("sys_exit_epoll_create", None, Role::Created),
+    ("sys_exit_epoll_create1", None, Role::Created),
+    ("sys_enter_accept", None, Role::AcceptBegins),
+    ("sys_enter_accept4", None, Role::AcceptBegins),
+    ("sys_exit_accept", None, Role::AcceptEnds),
+    ("sys_exit_accept4", None, Role::AcceptEnds),
+    ("sys_enter_close", None, Role::Closes),
+    ("sys_exit_read", WOULD_BLOCK, Role::Again),
+    ("sys_exit_readv", WOULD_BLOCK, Role::Again),
+    ("sys_exit_recvfrom", WOULD_BLOCK, Role::Again),
+    ("sys_exit_recvmsg", WOULD_BLOCK, Role::Again),
+    ("sys_exit_write", WOULD_BLOCK, Role::Again),
+    ("sys_exit_writev", WOULD_BLOCK, Role::Again),
+    ("sys_exit_sendto", WOULD_BLOCK, Role::Again),
+    ("sys_exit_sendmsg", WOULD_BLOCK, Role::Again),
+    ("sys_exit_sendfile64", WOULD_BLOCK, Role::Again),
+    ("sys_exit_splice", WOULD_BLOCK, Role::Again),
+];
+
+/// Drains of which one comes behind a time in which reads and writes were looked at.
+const SAMPLE_EVERY: u64 = 8;
+
+/// What every kernel has whose calls can be followed; some calls are new, or are those of one architecture.
+const REQUIRED: &str = "sys_enter_epoll_pwait";
+
+/// What the kernel is asked to record.
+fn followed() -> [Followed; CALLS.len()] {
+    CALLS.map(|(name, filter, role)| {
+        let point = Tracepoint { group: "syscalls", name };
+        let is_sampled = role == Role::Again;
+        Followed { point, filter, is_required: name == REQUIRED, is_sampled }
+    })
+}
+
+/// What the record of a tracepoint says, by its place among those that are followed.
+fn role(place: usize) -> Role {
+    CALLS[place].2
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_parts_of_a_file_are_one_module() {
+        let maps = "\
+555500000000-555500001000 r--p 00000000 fe:00 12 /usr/bin/a program
+555500001000-555500009000 r-xp 00001000 fe:00 12 /usr/bin/a program
+555500009000-55550000a000 rw-p 00008000 fe:00 12 /usr/bin/a program
+555600000000-555600021000 rw-p 00000000 00:00 0 [heap]
+7f0000000000-7f0000001000 r--p 00000000 fe:00 13 /usr/share/data
+7f0000002000-7f0000003000 r-xp 00000000 fe:00 14 /usr/lib/libc.so.6
+7ffc00000000-7ffc00021000 rw-p 00000000 00:00 0 [stack]
+";
+        let module =
+            |start, end, path: &str| Module { start, end, bias: start, path: PathBuf::from(path) };
+        let expected = [
+            module(0x5555_0000_0000, 0x5555_0000_a000, "/usr/bin/a program"),
+            module(0x7f00_0000_2000, 0x7f00_0000_3000, "/usr/lib/libc.so.6"),
+        ];
+        assert_eq!(of_maps(maps), expected);
+    }
+
+    #[test]
+    fn the_own_program_comes_first_with_its_functions() {
+        let modules = modules(std::process::id());
+        assert_eq!(Some(&modules[0].path), std::env::current_exe().ok().as_ref());
+        assert!(modules.iter().any(|module| module.path.to_string_lossy().contains("libc")));
+        let here = the_own_program_comes_first_with_its_functions as fn() as usize as u64;
+        let name = crate::Symbols::default().name(&modules, here + 4);
+        assert!(name.contains("the_own_program_comes_first"), "{name}");
+    }
 }

@@ -2,13 +2,9 @@
 //!
 //! | file | subject |
 //! |---|---|
-//! | `readiness.rs` | when a condition is reported, how often, and by which bits |
-//! | `numbers.rs` | what close(2), dup(2) and close_range(2) do to instances and registrations |
-//! | `programs.rs` | threads, signals, fork(2) and execve(2) |
-//! | `errors.rs` | what each call refuses, and how long it waits |
+//! | `readiness.rs` | when a condition is reported, how often, and by which bits; what each call refuses |
+//! | `programs.rs` | threads, signals, fork(2), execve(2), and what close(2), dup(2) and close_range(2) do |
 
-mod errors;
-mod numbers;
 mod programs;
 mod readiness;
 
@@ -53,7 +49,7 @@ pub(crate) const SCRIPTS: &[Script] = scripts![
     poll_and_select_see_that_an_instance_is_ready,
     an_instance_within_another_is_reported_through_it,
     an_instance_within_another_by_edge_is_reported_once;
-    numbers:
+    programs:
     a_file_closed_without_del_is_closed,
     a_file_closed_after_del_is_closed,
     a_file_closed_by_close_range_is_closed,
@@ -79,7 +75,7 @@ pub(crate) const SCRIPTS: &[Script] = scripts![
     an_instance_that_is_closed_ends_no_wait,
     a_signal_ends_a_wait_that_lets_it_through,
     a_thread_is_cancelled_in_a_wait;
-    errors:
+    readiness:
     files_without_readiness_are_refused,
     exclusive_goes_by_its_rules,
     changes_are_refused_as_the_manual_says,

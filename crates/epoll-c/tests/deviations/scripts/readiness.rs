@@ -1,14 +1,22 @@
-//! When a condition is reported, how often, and by which bits.
+//! When a condition is reported, how often, and by which bits; what each call refuses, and how long it
+//! waits.
 
+use std::fmt::Write as _;
+use std::fs::File;
 use std::io::{Read, Write, pipe};
 use std::net::Shutdown;
-use std::os::fd::AsRawFd;
+use std::os::fd::{AsRawFd, RawFd};
 use std::os::unix::net::UnixStream;
+use std::time::{Duration, Instant};
 
-use libc::{EPOLL_CTL_ADD, EPOLL_CTL_MOD, EPOLLET, EPOLLIN, EPOLLONESHOT, EPOLLOUT};
+use libc::{
+    EPOLL_CTL_ADD, EPOLL_CTL_DEL, EPOLL_CTL_MOD, EPOLLET, EPOLLEXCLUSIVE, EPOLLIN, EPOLLONESHOT,
+    EPOLLOUT, c_int, epoll_event, timespec,
+};
 
-use super::ready;
-use crate::subject::Subject;
+use super::{eventfd, ready};
+use crate::calls;
+use crate::subject::{ROOM, Subject, answered, ctl};
 
 pub(super) fn a_level_repeats_until_it_is_read(subject: &Subject) -> String {
     let (mut reader, _writer) = ready();
@@ -191,7 +199,7 @@ pub(super) fn an_instance_within_another_is_reported_through_it(subject: &Subjec
     let emptied = [subject.soon(), inner.soon()];
     writer.write_all(b"x").expect("room");
     let again = [subject.found(), inner.found()];
-    let deleted = subject.ctl(libc::EPOLL_CTL_DEL, inner.number(), 0, 0);
+    let deleted = subject.ctl(EPOLL_CTL_DEL, inner.number(), 0, 0);
     format!("{seen:?} {emptied:?} {again:?} {deleted} {:?}", subject.soon())
 }
 
@@ -201,4 +209,227 @@ pub(super) fn an_instance_within_another_by_edge_is_reported_once(subject: &Subj
     inner.add(&reader, EPOLLIN, 1);
     subject.add(&inner, EPOLLIN | EPOLLET, 2);
     format!("{:?} {:?}", subject.found(), subject.soon())
+}
+
+pub(super) fn files_without_readiness_are_refused(subject: &Subject) -> String {
+    let refused = |path: &str, options: &mut std::fs::OpenOptions| {
+        let file = options.open(path).expect("everywhere");
+        [subject.add(&file, EPOLLIN, 1), subject.ctl(EPOLL_CTL_DEL, file.as_raw_fd(), 0, 0)]
+    };
+    let mut read = std::fs::OpenOptions::new();
+    read.read(true);
+    let mut seen: Vec<[i32; 2]> = ["/proc/self/exe", "/", "/dev/null", "/proc/self/mounts"]
+        .map(|path| refused(path, &mut read))
+        .into();
+    use std::os::unix::fs::OpenOptionsExt;
+    seen.push(refused("/", read.custom_flags(libc::O_PATH)));
+    format!("{seen:?}")
+}
+
+pub(super) fn exclusive_goes_by_its_rules(subject: &Subject) -> String {
+    let (reader, _writer) = ready();
+    let alone = EPOLLIN | EPOLLEXCLUSIVE;
+    let fd = reader.as_raw_fd();
+    let refused = [
+        subject.add(&reader, alone | EPOLLONESHOT, 1),
+        subject.add(&reader, alone | libc::EPOLLPRI, 1),
+        subject.add(&reader, alone | libc::EPOLLRDHUP, 1),
+        subject.ctl(EPOLL_CTL_MOD, fd, alone as u32, 1),
+    ];
+    let added = subject.add(&reader, alone, 1);
+    let modified = subject.ctl(EPOLL_CTL_MOD, fd, EPOLLIN as u32, 1);
+    let seen = subject.found();
+    format!("{refused:?} {added} {modified} {seen:?} {}", subject.ctl(EPOLL_CTL_DEL, fd, 0, 0))
+}
+
+/// Every operation on files of every kind, with and without what an event may have: each answer in
+/// a line of its own. Registrations are set up anew before each.
+pub(super) fn changes_are_refused_as_the_manual_says(subject: &Subject) -> String {
+    let ((free, _w1), (level, _w2), (alone, _w3)) =
+        (pipe().expect("a pipe"), pipe().expect("a pipe"), pipe().expect("a pipe"));
+    let (another, counter) = (subject.another(), eventfd());
+    let file = |path: &str| File::open(path).expect("everywhere");
+    let (program, null) = (file("/proc/self/exe"), file("/dev/null"));
+    let epoll = subject.number();
+    let files: [(&str, RawFd); 11] = [
+        ("a pipe", free.as_raw_fd()),
+        ("a registered pipe", level.as_raw_fd()),
+        ("an exclusive pipe", alone.as_raw_fd()),
+        ("an eventfd", counter.as_raw_fd()),
+        ("itself", epoll),
+        ("another instance", another.number()),
+        ("a regular file", program.as_raw_fd()),
+        ("/dev/null", null.as_raw_fd()),
+        ("-1", -1),
+        ("a closed number", 1 << 20),
+        ("the lowest number", RawFd::MIN),
+    ];
+    let exclusive = EPOLLEXCLUSIVE as u32;
+    let input = EPOLLIN as u32;
+    let events = [
+        Some(0),
+        Some(input),
+        Some(input | EPOLLET as u32),
+        Some(input | EPOLLONESHOT as u32),
+        Some(input | libc::EPOLLWAKEUP as u32),
+        Some(input | 1 << 20),
+        Some(exclusive),
+        Some(exclusive | input | EPOLLET as u32 | EPOLLOUT as u32),
+        Some(exclusive | libc::EPOLLERR as u32 | libc::EPOLLHUP as u32),
+        Some(exclusive | input | EPOLLONESHOT as u32),
+        Some(exclusive | libc::EPOLLPRI as u32),
+        Some(exclusive | libc::EPOLLRDHUP as u32),
+        Some(exclusive | libc::EPOLLRDNORM as u32),
+        Some(u32::MAX),
+        None,
+    ];
+    let mut seen = String::new();
+    for (name, fd) in files {
+        for op in [EPOLL_CTL_ADD, EPOLL_CTL_MOD, EPOLL_CTL_DEL, 0, 4, -1] {
+            let answers = events.map(|events| {
+                for (_, fd) in files {
+                    ctl(epoll, EPOLL_CTL_DEL, fd, None);
+                }
+                assert_eq!(ctl(epoll, EPOLL_CTL_ADD, level.as_raw_fd(), Some((input, 1))), 0);
+                let one = Some((input | exclusive, 1));
+                assert_eq!(ctl(epoll, EPOLL_CTL_ADD, alone.as_raw_fd(), one), 0);
+                ctl(epoll, op, fd, events.map(|events| (events, 2)))
+            });
+            writeln!(seen, "operation {op} on {name}: {answers:?}").expect("room");
+        }
+    }
+    for (name, epoll) in [("a pipe", free.as_raw_fd()), ("-1", -1), ("a closed number", 1 << 20)] {
+        let level = level.as_raw_fd();
+        let answers = [
+            ctl(epoll, EPOLL_CTL_ADD, level, Some((input, 1))),
+            ctl(epoll, EPOLL_CTL_ADD, level, None),
+            ctl(epoll, EPOLL_CTL_DEL, level, None),
+            ctl(epoll, EPOLL_CTL_ADD, program.as_raw_fd(), Some((input, 1))),
+            ctl(epoll, EPOLL_CTL_ADD, epoll, Some((input, 1))),
+        ];
+        writeln!(seen, "on {name} in the place of an instance: {answers:?}").expect("room");
+    }
+    seen
+}
+
+pub(super) fn waits_are_refused_as_the_manual_says(subject: &Subject) -> String {
+    let (reader, _writer) = pipe().expect("a pipe");
+    let mut seen = String::new();
+    let mut room = [epoll_event { events: 0, u64: 0 }; ROOM];
+    let first = room.as_mut_ptr();
+    let instances = [subject.number(), reader.as_raw_fd(), -1, 1 << 20]
+        .map(|epoll| (epoll == subject.number(), epoll));
+    for (is_one, epoll) in instances {
+        for most in [0, -1, c_int::MIN, 1, ROOM as c_int, c_int::MAX / 12 + 1, c_int::MAX] {
+            // SAFETY: nothing is ready, so nothing is written.
+            let wait = answered(unsafe { calls::pwait(epoll, first, most, 0, std::ptr::null()) });
+            writeln!(seen, "{most} events ({is_one}): {wait:?}").expect("room");
+        }
+        for (tv_sec, tv_nsec) in [(0, 1_000_000_000), (-1, 0), (0, -1), (0, 999_999)] {
+            for most in [1, 0] {
+                let time = timespec { tv_sec, tv_nsec };
+                let no_mask = std::ptr::null();
+                // SAFETY: nothing is ready, so nothing is written; the time is live.
+                let wait = unsafe { calls::pwait2(epoll, first, most, &raw const time, no_mask) };
+                let wait = answered(wait);
+                writeln!(seen, "{tv_sec} s {tv_nsec} ns, {most} ({is_one}): {wait:?}")
+                    .expect("room");
+            }
+        }
+    }
+    seen
+}
+
+pub(super) fn instances_are_refused_as_the_manual_says(subject: &Subject) -> String {
+    let flags = [1, libc::EPOLL_CLOEXEC | 1, -1, libc::O_NONBLOCK];
+    format!("{:?}", flags.map(|flags| subject.refused(flags)))
+}
+
+/// Whether the end of a wait comes neither before its time nor much later, and whether one without an end
+/// returns what is ready.
+pub(super) fn a_wait_lasts_as_long_as_it_was_asked_to(subject: &Subject) -> String {
+    let epoll = subject.number();
+    let mut room = [epoll_event { events: 0, u64: 0 }; ROOM];
+    let (first, no_mask) = (room.as_mut_ptr(), std::ptr::null());
+    let lasts = |time: Duration, wait: &mut dyn FnMut() -> c_int| {
+        let start = Instant::now();
+        let found = answered(wait());
+        (found, start.elapsed() >= time, start.elapsed() < time + Duration::from_secs(5))
+    };
+    let mut seen = Vec::new();
+    for ms in [0, 1, 35] {
+        // SAFETY: nothing is ready, so nothing is written.
+        let mut wait = || unsafe { calls::pwait(epoll, first, 1, ms, no_mask) };
+        seen.push(lasts(Duration::from_millis(ms.unsigned_abs().into()), &mut wait));
+    }
+    for tv_nsec in [1, 300_000, 2_100_000] {
+        let time = timespec { tv_sec: 0, tv_nsec };
+        // SAFETY: as above; the time is live.
+        let mut wait = || unsafe { calls::pwait2(epoll, first, 1, &raw const time, no_mask) };
+        seen.push(lasts(Duration::from_nanos(tv_nsec.unsigned_abs()), &mut wait));
+    }
+    let (reader, _writer) = ready();
+    subject.add(&reader, EPOLLIN, 1);
+    for ms in [-1, -5, c_int::MIN, c_int::MAX] {
+        // SAFETY: room for so many events.
+        let mut wait = || unsafe { calls::pwait(epoll, first, ROOM as c_int, ms, no_mask) };
+        seen.push(lasts(Duration::ZERO, &mut wait));
+    }
+    for tv_sec in [1 << 40, i64::MAX] {
+        let time = timespec { tv_sec, tv_nsec: 999_999_999 };
+        // SAFETY: as above; the time is live.
+        let mut wait = || unsafe { calls::pwait2(epoll, first, 1, &raw const time, no_mask) };
+        seen.push(lasts(Duration::ZERO, &mut wait));
+    }
+    // SAFETY: as above; no time.
+    let mut wait = || unsafe { calls::pwait2(epoll, first, 1, std::ptr::null(), no_mask) };
+    seen.push(lasts(Duration::ZERO, &mut wait));
+    format!("{seen:?}")
+}
+
+pub(super) fn nesting_ends_where_the_manual_says(subject: &Subject) -> String {
+    let input = Some((EPOLLIN as u32, 1));
+    let chain: Vec<Subject> = (0..8).map(|_| subject.another()).collect();
+    let links: Vec<i32> = chain
+        .windows(2)
+        .map(|pair| ctl(pair[1].number(), EPOLL_CTL_ADD, pair[0].number(), input))
+        .collect();
+    let circle = ctl(chain[0].number(), EPOLL_CTL_ADD, chain[2].number(), input);
+    let itself = ctl(chain[0].number(), EPOLL_CTL_ADD, chain[0].number(), input);
+    format!("{links:?} {circle} {itself}")
+}
+
+/// NULL in the place of room for events: while nothing is ready, and once something is.
+pub(super) fn a_null_buffer_is_accepted_while_nothing_is_ready(subject: &Subject) -> String {
+    let wait = || {
+        let (nothing, no_mask) = (std::ptr::null_mut(), std::ptr::null());
+        // SAFETY: NULL is judged by the callee.
+        answered(unsafe { calls::pwait(subject.number(), nothing, 1, 0, no_mask) })
+    };
+    let empty = wait();
+    let (reader, _writer) = ready();
+    subject.add(&reader, EPOLLIN, 1);
+    format!("{empty:?} {:?} {:?}", wait(), subject.found())
+}
+
+/// What becomes of a process whose event lies at an address that is not mapped.
+pub(super) fn a_pointer_into_nothing_is_efault(subject: &Subject) -> String {
+    let (reader, _writer) = ready();
+    // SAFETY: the child makes one call and ends; the library sees to its locks.
+    let child = unsafe { libc::fork() };
+    if child == 0 {
+        let no_core = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
+        // SAFETY: a live record.
+        unsafe { libc::setrlimit(libc::RLIMIT_CORE, &raw const no_core) };
+        let nowhere = std::ptr::without_provenance_mut(8);
+        // SAFETY: none: that is what the script is about.
+        let added =
+            unsafe { calls::ctl(subject.number(), EPOLL_CTL_ADD, reader.as_raw_fd(), nowhere) };
+        // SAFETY: ends the child and nothing else.
+        unsafe { libc::_exit(answered(added).err().unwrap_or(0)) };
+    }
+    let mut status = 0;
+    // SAFETY: writes to a live local.
+    unsafe { libc::waitpid(child, &raw mut status, 0) };
+    format!("code {:?}", libc::WIFEXITED(status).then(|| libc::WEXITSTATUS(status)))
 }

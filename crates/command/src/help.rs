@@ -1,20 +1,149 @@
-//! Manual pages: a command and its [`Section`]s in the man macros of roff (groff_man(7)).
+//! What a command says below its flags: examples, environment, signals, exit codes.
 //!
-//! Written here and not by a library, because what is copied from a page has to be what was meant:
-//! each minus sign, quote and tilde is named (`escaped`), examples are never filled, and no word
-//! is hyphenated.
+//! The same [`Section`]s become the end of `--help` ([`decorated`]) and sections of the manual page
+//! ([`manual_pages`]), so the two cannot differ. They are written in a text for all commands of a program
+//! and come through [`Sections`]; here only their form is decided.
 
 use clap::builder::PossibleValue;
 use clap::{Arg, Command};
 
-use super::{Body, Section, Sections};
+/// Columns of a help text, as clap's own.
+const WIDTH_CHARS: usize = 100;
+
+/// A part of what stands below the flags.
+#[derive(Clone, Debug)]
+pub struct Section {
+    heading: &'static str,
+    lines: Vec<&'static str>,
+}
+
+/// What the lines of a section are.
+enum Body {
+    /// Lines that stand as they are.
+    Lines(Vec<&'static str>),
+    /// Words, each with what it means.
+    Rows(Vec<(&'static str, &'static str)>),
+    /// Running text.
+    Text(String),
+}
+
+/// Finds the sections of a command by its path, such as `pollux lab run`.
+pub type Sections = fn(&str) -> Vec<Section>;
+
+impl Section {
+    /// Those of the command at `path` in a text, in its order:
+    ///
+    /// ```text
+    /// = pollux load, pollux load merge
+    /// == Examples
+    /// | pollux load http://127.0.0.1:8080/     a line that stands as it is
+    /// == Exit codes
+    /// 0  done                                  two spaces behind a word, then what it means
+    /// == What it does not do
+    /// HTTP/2 and HTTP/3.                       running text, a paragraph in a line
+    /// ```
+    ///
+    /// # Panics
+    /// When a line stands below no heading.
+    #[must_use]
+    pub fn of(path: &str, texts: &'static str) -> Vec<Self> {
+        let mut sections: Vec<Self> = Vec::new();
+        let mut is_meant = false;
+        for line in texts.lines().filter(|line| !line.is_empty()) {
+            if let Some(paths) = line.strip_prefix("= ") {
+                is_meant = paths.split(", ").any(|each| each == path);
+            } else if is_meant {
+                match line.strip_prefix("== ") {
+                    Some(heading) => sections.push(Self { heading, lines: Vec::new() }),
+                    None => sections.last_mut().expect("a heading above").lines.push(line),
+                }
+            }
+        }
+        sections
+    }
+
+    fn body(&self) -> Body {
+        let lines = self.lines.iter().copied();
+        let verbatim: Option<_> = lines.clone().map(|line| line.strip_prefix("| ")).collect();
+        let rows: Option<_> = lines.map(|line| line.split_once("  ")).collect();
+        match (verbatim, rows) {
+            (Some(lines), _) => Body::Lines(lines),
+            (None, Some(rows)) => Body::Rows(rows),
+            (None, None) => Body::Text(self.lines.join(" ")),
+        }
+    }
+
+    /// As it stands in a help text.
+    fn help(&self) -> String {
+        let body = match self.body() {
+            Body::Lines(lines) => lines.iter().map(|line| format!("\n  {line}")).collect(),
+            Body::Text(text) => format!("\n  {}", wrapped(&text, 2)),
+            Body::Rows(rows) => {
+                let name_chars = rows.iter().map(|(name, _)| name.len()).max().unwrap_or(0);
+                let row = |(name, about): &(&str, &str)| {
+                    format!("\n  {name:name_chars$}  {}", wrapped(about, name_chars + 4))
+                };
+                rows.iter().map(row).collect::<String>()
+            }
+        };
+        format!("{}:{body}", self.heading)
+    }
+}
+
+/// Breaks a text into lines that stand `indent_chars` from the left; the first is not indented.
+fn wrapped(text: &str, indent_chars: usize) -> String {
+    let mut lines = String::new();
+    let mut column = indent_chars;
+    for word in text.split_whitespace() {
+        let chars = word.chars().count();
+        if column == indent_chars {
+        } else if column + 1 + chars > WIDTH_CHARS {
+            lines += &format!("\n{:indent_chars$}", "");
+            column = indent_chars;
+        } else {
+            lines.push(' ');
+            column += 1;
+        }
+        lines += word;
+        column += chars;
+    }
+    lines
+}
+
+/// The command line with its help texts: `-h` ends with examples, `--help` with everything.
+pub fn decorated(command: Command, sections: Sections) -> Command {
+    let name = command.get_name().to_owned();
+    below(command, &name, sections)
+}
+
+/// Gives the command at `path`, and those below it, their sections.
+fn below(command: Command, path: &str, sections_of: Sections) -> Command {
+    let sections = sections_of(path);
+    let help = |sections: &mut dyn Iterator<Item = &Section>| {
+        sections.map(Section::help).collect::<Vec<_>>().join("\n\n")
+    };
+    let is_example = |section: &&Section| section.heading == "Examples";
+    let short = help(&mut sections.iter().filter(is_example));
+    let long = help(&mut sections.iter());
+    let command = if short == long { command } else { command.after_long_help(long) };
+    command.after_help(short).mut_subcommands(|inner| {
+        let path = format!("{path} {}", inner.get_name());
+        below(inner, &path, sections_of)
+    })
+}
+
+// Manual pages: a command and its [`Section`]s in the man macros of roff (groff_man(7)).
+//
+// Written here and not by a library, because what is copied from a page has to be what was meant:
+// each minus sign, quote and tilde is named (`escaped`), examples are never filled, and no word
+// is hyphenated.
 
 /// The heading of options that have none of their own.
 const OPTIONS: &str = "Options";
 
 /// The pages of a command and all below it that are not hidden, each with its name, such as
 /// `pollux-lab-run`. `command` has to be built.
-pub fn pages(command: &Command, sections: Sections) -> Vec<(String, String)> {
+pub fn manual_pages(command: &Command, sections: Sections) -> Vec<(String, String)> {
     let mut pages = Vec::new();
     collect(command, &[], sections, &mut pages);
     pages
@@ -303,6 +432,17 @@ fn escaped(text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn rows_hang_below_their_text() {
+        let text = format!("= x\n== Signals\nSIGHUP  {}", "word ".repeat(30));
+        let help = Section::of("x", text.leak())[0].help();
+        let lines: Vec<_> = help.lines().collect();
+        assert_eq!(lines[0], "Signals:");
+        assert!(lines[1].starts_with("  SIGHUP  word word"), "{help}");
+        assert!(lines[2].starts_with("          word"), "{help}");
+        assert!(lines.iter().all(|line| line.len() <= WIDTH_CHARS), "{help}");
+    }
 
     #[test]
     fn signs_that_roff_would_change_are_named() {
