@@ -1,4 +1,5 @@
-//! What the tests of all crates share: skips that CI can forbid, and waiting for a thing.
+//! What the tests of all crates share: skips that CI can forbid, waiting for a thing, and commands that are
+//! started, spoken to and ended ([`Process`]).
 //!
 //! Only tests use it, those of every floor.
 #![forbid(unsafe_code)]
@@ -7,11 +8,16 @@ use std::fmt::Display;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
+mod process;
+
+pub use process::{Ended, Process, addresses, await_end, children, get, is_running};
+pub use rustix::process::{Pid, Signal};
+
 /// Set by CI: what a machine lacks fails the test then.
 pub const FORBID_SKIP: &str = "POLLUX_FORBID_SKIP";
 
-/// How long [`wait_until`] waits: far longer than a thing takes on a loaded machine.
-pub const DEADLINE: Duration = Duration::from_secs(20);
+/// Longest wait for anything: far longer than a thing takes on a loaded machine.
+pub const DEADLINE: Duration = Duration::from_secs(60);
 
 /// Says why something is not tested on this machine.
 ///
