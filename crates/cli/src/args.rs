@@ -1,23 +1,24 @@
 //! The command line: subcommands, flags, help texts with examples, exit codes.
 
+use std::collections::BTreeSet;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
 use clap::{Args, CommandFactory, Parser, Subcommand};
 use pollux_command::help::{self, Section};
 use pollux_command::mistakes;
-use pollux_lab::experiments::Experiment;
-use pollux_lab::job::Job;
+use pollux_lab::experiments::{self, Experiment};
+use pollux_lab::job::{self, Job};
+use pollux_pool_flags as pool;
+use pollux_pool_flags::PoolCommand;
 use pollux_pool_flags::fld::FldFlags;
-use pollux_pool_flags::{self as pool, PoolCommand};
-use pollux_settings::{FlagsAlone, Kind, one_of};
+use pollux_settings::{FlagsAlone, Kind, one_of, parsed};
 
-use crate::demands;
+use crate::doctor;
 use crate::load::LoadCommand;
-use crate::proxy::ProxyCommand;
 use crate::run::RunCommand;
-use crate::serve::ServeCommand;
-use crate::values;
+use crate::servers::ProxyCommand;
+use crate::servers::ServeCommand;
 
 /// Event loops for Linux servers, and the laboratory that proves them.
 #[derive(Debug, Parser)]
@@ -93,7 +94,7 @@ pub(crate) struct DoctorFlags {
 
 /// The names of the lab's own tables.
 fn asked() -> Kind<&'static str> {
-    one_of("job, experiment or concern", demands::names().map(|(name, about)| (name, about, name)))
+    one_of("job, experiment or concern", doctor::names().map(|(name, about)| (name, about, name)))
 }
 
 #[derive(Debug, Args)]
@@ -116,7 +117,7 @@ pub(crate) enum LabCommand {
     /// Show what the experiments vary: the flags for it, their values and defaults
     Axes {
         /// List only those of this experiment
-        #[arg(value_name = "EXPERIMENT", value_parser = values::experiment())]
+        #[arg(value_name = "EXPERIMENT", value_parser = experiment())]
         experiment: Option<&'static dyn Experiment>,
     },
     /// Show what a job would run, what it would leave out, and how long it would take
@@ -146,7 +147,7 @@ pub(crate) enum LabCommand {
     #[command(visible_alias = "seed")]
     Reproduce {
         /// Name or number of the benchmark
-        #[arg(value_name = "NAME", value_parser = values::published())]
+        #[arg(value_name = "NAME", value_parser = published())]
         job: &'static str,
         #[command(flatten)]
         run: RunFlags,
@@ -204,8 +205,8 @@ pub(crate) enum LabCommand {
 
 #[derive(Debug, Args)]
 pub(crate) struct Target {
-    #[arg(value_name = "JOB", value_parser = values::jobs(), hide_possible_values = true)]
-    #[arg(help = values::job_help())]
+    #[arg(value_name = "JOB", value_parser = jobs(), hide_possible_values = true)]
+    #[arg(help = job_help())]
     pub(crate) job: String,
 }
 
@@ -235,4 +236,38 @@ pub(crate) struct RunFlags {
     /// Exit with 4 when a verdict is undecided or the machine was not quiet
     #[arg(long, help_heading = "Output")]
     pub(crate) strict: bool,
+}
+
+// Values of flags that are not settings: names of the lab's own tables, offered by completions. A kind answers
+// with what is wrong with a text; `pollux_command::mistakes` puts the flag and the text itself before it.
+
+/// What can be run: built-in jobs and experiments; any other text is a path.
+pub(crate) fn jobs() -> Kind<String> {
+    // Some jobs have the name of their experiment.
+    let names: BTreeSet<_> =
+        job::list().iter().map(|job| job.name).chain(experiments::names()).collect();
+    parsed("JOB", "a job", |text| Ok::<_, String>(text.to_owned())).offering(names)
+}
+
+/// What stands for a job on a command line.
+pub(crate) fn job_help() -> String {
+    let experiments = experiments::names().join(", ");
+    format!("A job file, a built-in job (see `pollux lab list`) or an experiment: {experiments}")
+}
+
+/// An experiment.
+pub(crate) fn experiment() -> Kind<&'static dyn Experiment> {
+    one_of("experiment", experiments::ALL.map(|each| (each.name, "", each)))
+}
+
+/// A published benchmark by its name or number, as the name of the job that repeats it.
+pub(crate) fn published() -> Kind<&'static str> {
+    let about =
+        |name: &str| job::list().iter().find(|job| job.name == name).map_or("", |job| job.about);
+    let names = job::PUBLISHED.map(|job| (job.trim_start_matches("published-"), about(job), job));
+    let numbers = ["0", "1", "2", "3", "4"].into_iter().zip(job::PUBLISHED);
+    one_of(
+        "published benchmark",
+        names.into_iter().chain(numbers.map(|(number, job)| (number, "", job))),
+    )
 }

@@ -5,36 +5,28 @@
 
 mod capacity;
 mod drive;
-mod files;
 mod flags;
-mod hold;
-mod lines;
 mod list;
 mod live;
 mod plan;
-mod plot;
 mod results;
-mod scraped;
-mod trials;
 mod turns;
 mod values;
-mod view;
-mod wish;
 
 use std::process::ExitCode;
 
 use pollux_engine::Signals;
-use pollux_load::{Finding, FindingKind, LoadError, Outcome, Plan, render};
-
-pub(crate) use results::LoadCommand;
+use pollux_load::{Finding, FindingKind, LoadError, Outcome, Plan, Turns, render};
 
 use crate::output::{self, Failure};
+use drive::Interrupt;
 use drive::Ran;
-use files::Files;
+use drive::Scraped;
+use drive::View;
 use flags::{LoadSettings, Style};
-use scraped::Scraped;
-use view::View;
-use wish::Wish;
+use results::Files;
+
+pub(crate) use results::LoadCommand;
 
 /// The exit code of a run that was not what was asked for.
 const NOT_AS_ASKED: u8 = 3;
@@ -47,12 +39,12 @@ pub(crate) fn run(command: &LoadCommand) -> Result<ExitCode, Failure> {
     let flags = &command.flags.read().map_err(Failure::usage)?;
     let plan = plan::plan(flags).map_err(|error| failure(&error))?;
     if flags.holds {
-        return hold::run(plan);
+        return hold(plan);
     }
     let files = Files::prepare(&flags.output)?;
     pollux_command::limits::raise_descriptor_limit().map_err(Failure::failed)?;
     let scraped = Scraped::offer(flags.prometheus)?;
-    let mut signals = Signals::catch(&Wish::SIGNALS).map_err(Failure::failed)?;
+    let mut signals = Signals::catch(&Interrupt::SIGNALS).map_err(Failure::failed)?;
     match flags.finds_capacity {
         true => capacity::run(flags, plan, &files, (&mut signals, &scraped)),
         false => run_once(flags, plan, &files, (&mut signals, &scraped)),
@@ -67,7 +59,7 @@ fn run_once(
 ) -> Result<ExitCode, Failure> {
     let running = drive::start(&mut plan, flags.poller.is_none())?;
     let mut view = View::open(&plan, flags.output.is_quiet);
-    let Ran { outcome, wish, why_in_vain } =
+    let Ran { outcome, interrupt, why_in_vain } =
         drive::to_the_end(running, &mut view, (signals, scraped))?;
     view.close();
     files.write(&outcome)?;
@@ -83,7 +75,7 @@ fn run_once(
         output::error(why);
         return Ok(ExitCode::from(1));
     }
-    Ok(exit_code(&outcome, wish))
+    Ok(exit_code(&outcome, interrupt))
 }
 
 /// Prints the result in the form that was asked for.
@@ -106,11 +98,11 @@ fn shout(findings: &[Finding]) {
     }
 }
 
-fn exit_code(outcome: &Outcome, wish: Option<Wish>) -> ExitCode {
+fn exit_code(outcome: &Outcome, interrupt: Option<Interrupt>) -> ExitCode {
     let has = |kind| outcome.findings.iter().any(|finding| finding.kind == kind);
     let is_open_loop = outcome.setting.asked_per_s.is_some();
-    match wish {
-        Some(wish) => wish.exit_code(),
+    match interrupt {
+        Some(interrupt) => interrupt.exit_code(),
         None if has(FindingKind::NoAnswers) => ExitCode::from(1),
         None if has(FindingKind::RateMissed)
             || has(FindingKind::ObjectiveMissed)
@@ -128,9 +120,23 @@ fn exit_code(outcome: &Outcome, wish: Option<Wish>) -> ExitCode {
 
 /// What the plan got wrong is the flags' fault, the rest is the machine's.
 fn failure(error: &LoadError) -> Failure {
-    let message = pollux_lab::error::in_words(error);
+    let message = output::in_words(error);
     match error {
         LoadError::Url { .. } | LoadError::Plan { .. } => Failure::usage(message),
         _ => Failure::failed(message),
     }
+}
+
+/// `pollux load --hold`: opens the crowd of `plan`, says so on standard error, and holds it until standard
+/// input ends, as it does with the process that started this one. The lab starts it beside a server that is
+/// measured: as many as the limit of descriptors asks for.
+fn hold(plan: Plan) -> Result<ExitCode, Failure> {
+    pollux_command::limits::raise_descriptor_limit().map_err(Failure::failed)?;
+    let plan = Plan { connections: 0, ..plan };
+    let mut turns = Turns::open(plan).map_err(|error| failure(&error))?;
+    output::remark("pollux load: the crowd is set up");
+    std::io::copy(&mut std::io::stdin().lock(), &mut std::io::sink()).map_err(Failure::failed)?;
+    let crowd = turns.crowd().map_err(|error| failure(&error))?;
+    output::result(&serde_json::to_string(&crowd).expect("plain data"))?;
+    Ok(ExitCode::SUCCESS)
 }

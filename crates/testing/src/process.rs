@@ -297,7 +297,8 @@ pub fn is_running(pid: Pid) -> bool {
 #[must_use]
 pub fn addresses(text: &str) -> Vec<SocketAddr> {
     let authorities = text.split("://").skip(1);
-    let authorities = authorities.map(|rest| rest.split(['/', ' ', '\n']).next().unwrap_or_default());
+    let authorities =
+        authorities.map(|rest| rest.split(['/', ' ', '\n']).next().unwrap_or_default());
     authorities
         .map(|at| at.parse().unwrap_or_else(|_| panic!("not an address: \"{at}\" of {text}")))
         .collect()

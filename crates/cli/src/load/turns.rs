@@ -11,10 +11,10 @@ use pollux_engine::Signals;
 use pollux_load::compare::{Change, Comparison};
 use pollux_load::{LoadError, Side, beside};
 
+use super::drive::Interrupt;
 use super::drive::at_once;
 use super::flags::{LoadFlags, LoadSettings};
 use super::results::WORSE;
-use super::wish::Wish;
 use super::{failure, plan};
 use crate::output::{self, Failure};
 
@@ -50,59 +50,59 @@ pub(super) fn run(
     };
     let mut sides = [side(0)?, side(1)?];
     pollux_command::limits::raise_descriptor_limit().map_err(Failure::failed)?;
-    let mut signals = Signals::catch(&Wish::SIGNALS).map_err(Failure::failed)?;
+    let mut signals = Signals::catch(&Interrupt::SIGNALS).map_err(Failure::failed)?;
     let lasts = settings.duration.unwrap_or(LAST);
-    let (mut found, mut wish) = taken(&sides, lasts, &mut signals)?;
+    let (mut found, mut interrupt) = taken(&sides, lasts, &mut signals)?;
     if let Err(LoadError::Loop { .. }) = &found
         && settings.poller.is_none()
-        && wish.is_none()
+        && interrupt.is_none()
     {
         sides.iter_mut().for_each(|side| side.plan.driver = plan::NEXT);
-        (found, wish) = taken(&sides, lasts, &mut signals)?;
+        (found, interrupt) = taken(&sides, lasts, &mut signals)?;
     }
-    let found = match (found, wish) {
+    let found = match (found, interrupt) {
         (Ok(found), _) => found,
         (Err(error), None) => return Err(failure(&error)),
-        (Err(error), Some(wish)) => {
-            return Err(Failure { message: output::in_words(&error), code: wish.exit_code() });
+        (Err(error), Some(interrupt)) => {
+            return Err(Failure { message: output::in_words(&error), code: interrupt.exit_code() });
         }
     };
     output::result(&match settings.output.json {
         Some(_) => serde_json::to_string_pretty(&found).expect("plain data") + "\n",
         None => output::shown(&found.table()),
     })?;
-    Ok(match wish {
-        Some(wish) => wish.exit_code(),
+    Ok(match interrupt {
+        Some(interrupt) => interrupt.exit_code(),
         None if gate && found.has(Change::Worse) => ExitCode::from(WORSE),
         None => ExitCode::SUCCESS,
     })
 }
 
-/// What the turns found, and what ended them early. The first wish to end them is obeyed after a round,
+/// What the turns found, and what ended them early. The first interrupt ends them after a round,
 /// the second at once.
 fn taken(
     sides: &[Side; 2],
     lasts: Duration,
     signals: &mut Signals,
-) -> Result<(Result<Comparison, LoadError>, Option<Wish>), Failure> {
+) -> Result<(Result<Comparison, LoadError>, Option<Interrupt>), Failure> {
     let is_over = Arc::new(AtomicBool::new(false));
     let (sides, asked) = (sides.clone(), Arc::clone(&is_over));
     let turns = std::thread::Builder::new().name("load-turns".to_owned());
     let turns = turns.spawn(move || beside(&sides, lasts, &|| asked.load(Relaxed)));
     let turns = turns.map_err(Failure::failed)?;
-    let mut wish = None;
+    let mut interrupt = None;
     while !turns.is_finished() {
         let Some(signal) = signals.wait(Some(STEP)).map_err(Failure::failed)? else { continue };
-        let now = Wish::Signal(signal);
-        if wish.is_some() {
+        let now = Interrupt::Signal(signal);
+        if interrupt.is_some() {
             return Err(at_once(now));
         }
-        wish = Some(now);
+        interrupt = Some(now);
         is_over.store(true, Relaxed);
     }
     let found =
         turns.join().map_err(|_| Failure::failed("the thread that takes turns panicked"))?;
-    Ok((found, wish))
+    Ok((found, interrupt))
 }
 
 /// A flag that asks for what turns are not.

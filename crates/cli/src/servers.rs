@@ -1,4 +1,8 @@
-//! `pollux proxy`: flags and file to a configuration, and a proxy that runs until a signal.
+//! `pollux serve` and `pollux proxy`: flags and file to a configuration, and a server or a proxy that runs
+//! until a signal.
+//!
+//! The flags are made from the servers' own tables of settings, so flags, keys of the file and
+//! defaults cannot differ.
 
 use std::io::ErrorKind::{BrokenPipe, ConnectionReset};
 use std::io::{self, BufRead, BufReader, Write};
@@ -7,12 +11,59 @@ use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
 use pollux_engine::{Signal, Signals};
+use pollux_server::config::ServeConfig;
 use pollux_server::master::{CommandLine, Master, MasterError, Settings, WorkerProcess};
 use pollux_server::proxy::ProxyConfig;
 use pollux_server::stats::RELOADED;
+use pollux_server::system::{activation, privileged};
+use pollux_server::{OwnProcess, Server};
 use pollux_settings::Flags;
 
 use crate::output::{self, Failure};
+
+/// What either of them acts on.
+const SIGNALS: [Signal; 3] = [Signal::Terminate, Signal::Interrupt, Signal::HangUp];
+
+/// The command line of `pollux serve`.
+#[derive(Debug, clap::Args)]
+pub(crate) struct ServeCommand {
+    #[command(flatten)]
+    flags: Flags<ServeConfig>,
+    /// Read all settings and the files that they name, say what the server would do, and end
+    #[arg(long, help_heading = "Running")]
+    check: bool,
+}
+
+/// Runs the server until a signal ends it.
+pub(crate) fn serve(command: &ServeCommand) -> Result<ExitCode, Failure> {
+    if let Some(done) = privileged::run() {
+        return done.map(|()| ExitCode::SUCCESS).map_err(Failure::failed);
+    }
+    let config = command.flags.read().map_err(Failure::usage)?;
+    if command.check {
+        let plan = Server::check(&config);
+        let plan = plan.map_err(|error| Failure::usage(output::in_words(&error)))?;
+        output::result(&plan)?;
+        return Ok(ExitCode::SUCCESS);
+    }
+    // Before anything else is opened: a number that was not passed must not be one of our own.
+    let passed = activation::sockets().map_err(Failure::failed)?;
+    pollux_command::limits::raise_descriptor_limit().map_err(Failure::failed)?;
+    let mut signals = Signals::catch(&SIGNALS).map_err(Failure::failed)?;
+    let failed = |error| Failure::failed(output::in_words(&error));
+    let words = ["serve".into()];
+    let process =
+        OwnProcess { sockets: passed, settings: command.flags.path(), privileged: Some(&words) };
+    let mut server = Server::start_on(&config, process).map_err(failed)?;
+    let flags = command.flags.clone();
+    server.read_settings_by(move || flags.read().map_err(|mistakes| mistakes.to_string()));
+    if !config.monitoring.is_quiet {
+        server.banner().iter().for_each(|line| output::remark(&format!("pollux serve: {line}")));
+    }
+    server.notify_manager();
+    server.run(&mut signals).map_err(failed)?;
+    Ok(ExitCode::SUCCESS)
+}
 
 /// The command line of `pollux proxy`.
 #[derive(Debug, clap::Args)]
@@ -38,13 +89,13 @@ enum Order {
     },
 }
 
-/// Does what the command line says.
-pub(crate) fn run(command: &ProxyCommand) -> Result<ExitCode, Failure> {
+/// Runs the proxy until a signal ends it, as its master or as a worker; or has one reload its settings.
+pub(crate) fn proxy(command: &ProxyCommand) -> Result<ExitCode, Failure> {
     if let Some(Order::Reload { control }) = &command.order {
         return reload(control);
     }
     if let Some(worker) = WorkerProcess::find().map_err(Failure::failed)? {
-        return Ok(serve(command, worker));
+        return Ok(work(command, worker));
     }
     let settings = read(&command.flags).map_err(Failure::usage)?;
     if command.check {
@@ -61,13 +112,11 @@ pub(crate) fn run(command: &ProxyCommand) -> Result<ExitCode, Failure> {
         read: Box::new(move || read(&flags)),
         print: Box::new(|text| output::remark(&format!("pollux proxy: {text}"))),
     };
-    let failed = |error: MasterError| Failure::failed(pollux_lab::error::in_words(&error));
+    let failed = |error: MasterError| Failure::failed(output::in_words(&error));
     let master = Master::start(settings, command_line).map_err(failed)?;
     master.run(&mut signals).map_err(failed)?;
     Ok(ExitCode::SUCCESS)
 }
-
-const SIGNALS: [Signal; 3] = [Signal::Terminate, Signal::Interrupt, Signal::HangUp];
 
 /// Settings, with the file as workers get it.
 fn read(flags: &Flags<ProxyConfig>) -> Result<Settings, String> {
@@ -78,7 +127,7 @@ fn read(flags: &Flags<ProxyConfig>) -> Result<Settings, String> {
 }
 
 /// Serves as a worker until the master ends it. The master says what goes wrong.
-fn serve(command: &ProxyCommand, worker: WorkerProcess) -> ExitCode {
+fn work(command: &ProxyCommand, worker: WorkerProcess) -> ExitCode {
     let prepared = command.flags.read_with(worker.file()).map_err(|wrong| wrong.to_string());
     let prepared = prepared.and_then(|config| {
         pollux_command::limits::raise_descriptor_limit().map_err(|error| error.to_string())?;
