@@ -77,8 +77,8 @@ fn a_mistake_is_told_with_file_and_line_and_nothing_is_written() {
     let (good, bad) = (scratch.path().join("good.fd"), scratch.path().join("bad.fd"));
     fs::write(&good, "A 1 long\n").expect("written");
     for (table, what) in [
-        ("B 2 strong\n", "bad.fd:1: 'strong' is no type"),
-        ("# x\nB 2\n", "bad.fd:2: 'B 2' is no field"),
+        ("B 2 strong\n", "bad.fd:1: 'strong' is not a type"),
+        ("# x\nB 2\n", "bad.fd:2: 'B 2' is not a field"),
         ("B 1 long\n", "bad.fd:1: number 1 of type long is taken by A in "),
         ("A 2 long\nA 3 long\n", "bad.fd:2: the name A is taken by a field in "),
     ] {

@@ -12,7 +12,7 @@ use pollux_xatmi::control::{MailboxRow, SubscriberRow};
 use pollux_xatmi::conversation::Message;
 use pollux_xatmi::environment::Environment;
 use pollux_xatmi::error::Code;
-use pollux_xatmi::events::{self, Listening, Mailbox};
+use pollux_xatmi::events::{self, Mailbox, Subscriptions};
 use pollux_xatmi::expression::{EventPattern, Expression};
 use pollux_xatmi::ubf::UbfRef;
 
@@ -45,7 +45,7 @@ pub struct EventControl {
 /// What a context listens to.
 #[derive(Debug)]
 pub(crate) struct Listener {
-    listening: Listening,
+    listening: Subscriptions,
     mailbox: Option<Mailbox>,
 }
 
@@ -60,7 +60,7 @@ fn with_listener<T>(
     let environment = Environment::of_process()?;
     context::with_listener(|place, address, (usrname, cltname)| {
         let done = place.take().map_or_else(
-            || Ok(Listener { listening: Listening::open(&environment)?, mailbox: None }),
+            || Ok(Listener { listening: Subscriptions::open(&environment)?, mailbox: None }),
             Ok::<_, Fault>,
         );
         let mut listener = done?;

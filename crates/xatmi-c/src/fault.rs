@@ -380,7 +380,7 @@ mod tests {
     fn errors_of_fields_keep_to_themselves() {
         assert_eq!(ubf(-1, || Err(UbfError::BadField { id: 0 }.into())), -1);
         assert_eq!((BERROR.get(), TPERRNO.get()), (6, 0));
-        assert!(words(Bstrerror(6)).starts_with("6:BBADFLD (last error 6: 0 is no field id"));
+        assert!(words(Bstrerror(6)).starts_with("6:BBADFLD (last error 6: 0 is not a field id"));
         assert_eq!(words(Bstrerror(5)), "5:BNOTPRES (the field is not present)");
         assert_eq!(ubf(-1, || Err(UbfFault::Other(12, "gone".to_owned()))), -1);
         assert!(words(Bstrerror(12)).ends_with("(last error 12: gone)"));

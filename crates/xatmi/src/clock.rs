@@ -2,7 +2,7 @@
 //!
 //! Clients and workers read them. Deadlines travel between processes as nanoseconds of the
 //! monotonic clock, which all processes of one machine share; `mq_timedreceive(3)` alone asks for
-//! the realtime clock, so a wait is told in it at the last moment and judged by the monotonic one.
+//! the realtime clock, so a deadline is converted to it just before the wait, and checked by the monotonic one.
 
 use std::time::Duration;
 

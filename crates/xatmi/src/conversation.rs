@@ -3,7 +3,7 @@
 //! [`Client::converse`](crate::client::Client::converse) begins one, and the service that it reaches
 //! joins it by [`Conversation::join`]; the C interface does both. The request goes the way of every
 //! request, with its descriptor negative; from then on neither queues nor the manager are involved,
-//! and whoever ends, however it ends, the other sees the end of the socket at once.
+//! and when either side ends, however it ends, the other sees the end of the socket at once.
 //!
 //! ```text
 //!  initiator: listens on a name of its own ── request, cd below 0 ──▶ worker: connects, learns its role
@@ -13,8 +13,8 @@
 //! ```
 //!
 //! A message is a head of 32 bytes with its payload behind it; what is longer than
-//! [`INLINE_LEN_BYTES_MAX`] is in a memfd that comes beside it. Whatever the other side sends is
-//! checked; what is no message ends the conversation.
+//! [`INLINE_LEN_BYTES_MAX`] is in a memfd that comes beside it. Everything that the other side sends is
+//! checked; bytes that are not a message end the conversation.
 
 use std::fs::File;
 use std::io::{self, IoSlice, IoSliceMut};
@@ -61,9 +61,9 @@ pub struct Conversation {
 /// What a message is.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Kind {
-    /// Data; the sender goes on.
+    /// Data; the sender keeps control.
     Data = 1,
-    /// Data, or none; the receiver goes on.
+    /// Data, or none; the receiver gets control.
     Control = 2,
     /// The service returned TPSUCCESS.
     Success = 3,
@@ -99,9 +99,9 @@ pub enum Sent {
     Over(Message),
 }
 
-/// Where the service of a conversation comes to.
+/// The listener of an initiator, to which the service connects.
 #[derive(Debug)]
-pub(crate) struct Meeting {
+pub(crate) struct Rendezvous {
     socket: OwnedFd,
 }
 
@@ -122,7 +122,7 @@ impl Message {
     }
 }
 
-impl Meeting {
+impl Rendezvous {
     /// Listens for the service of the conversation `cd` of a client.
     pub(crate) fn open(prefix: &Prefix, client: &ClientAddress, cd: i32) -> Result<Self, Error> {
         let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
@@ -136,7 +136,7 @@ impl Meeting {
         Ok(Self { socket })
     }
 
-    /// The service, if it has come; waits for it no longer than `wait`.
+    /// The service, if it has connected; waits for it no longer than `wait`.
     pub(crate) fn take(
         &self,
         wait: Duration,
@@ -165,7 +165,7 @@ impl Meeting {
 }
 
 impl Conversation {
-    /// The initiator's side, once the service has come; tells the service its role.
+    /// The initiator's side, once the service has connected; sends it its role.
     pub(crate) fn begin(socket: OwnedFd, has_control: bool) -> Result<Self, Error> {
         let mut this = Self { socket, is_initiator: true, has_control };
         // What the service may do is the opposite.
@@ -180,7 +180,7 @@ impl Conversation {
     /// The service's side of a request of `client` whose descriptor is `cd`, negative.
     ///
     /// # Errors
-    /// TPESVCERR when the initiator is gone or is somebody else's, TPEOS.
+    /// TPESVCERR when the initiator is gone or is of another user, TPEOS.
     pub fn join(environment: &Environment, client: &ClientAddress, cd: i32) -> Result<Self, Error> {
         let gone = |errno: Errno| {
             Error::caused(
@@ -214,7 +214,7 @@ impl Conversation {
         self.has_control
     }
 
-    /// Sends data; with [`Kind::Control`] the other side goes on. `deadline_ns` is of the monotonic
+    /// Sends data; with [`Kind::Control`] the other side gets control. `deadline_ns` is of the monotonic
     /// clock, 0 for never.
     ///
     /// # Errors
@@ -285,7 +285,7 @@ impl Conversation {
         let memfd = memfd_for(bytes).map_err(|e| Error::os("no memory for a long message", e))?;
         let inline = if memfd.is_some() { &[][..] } else { bytes };
         loop {
-            // An end that came meanwhile is told instead.
+            // An end that came meanwhile is returned instead.
             if self.has_input() {
                 let message = self.pull(1, CallFlags::NO_BLOCK)?;
                 return Ok(Sent::Over(if message.kind.is_end() { message } else { self.gone() }));
@@ -399,14 +399,14 @@ pub(crate) fn send_once(
     let mut beside = SendAncillaryBuffer::new(&mut space);
     let descriptors = memfd.map(|memfd| [memfd]);
     if let Some(descriptors) = &descriptors {
-        let has_room = beside.push(SendAncillaryMessage::ScmRights(descriptors));
-        assert!(has_room, "the space is made for one");
+        let fits = beside.push(SendAncillaryMessage::ScmRights(descriptors));
+        assert!(fits, "the space is made for one");
     }
     let parts = [IoSlice::new(head), IoSlice::new(inline)];
     sendmsg(socket, &parts, &mut beside, SendFlags::DONTWAIT | SendFlags::NOSIGNAL).map(drop)
 }
 
-/// The message in these bytes; none for the end of the socket and for what is no message.
+/// The message in these bytes; `None` for the end of the socket and for other bytes.
 pub(crate) fn decode(bytes: &[u8], descriptor: Option<OwnedFd>) -> Option<Message> {
     let (head, inline) = bytes.split_first_chunk::<HEAD_LEN_BYTES>()?;
     let word = |at: usize| {
@@ -456,14 +456,14 @@ mod tests {
         let environment = Environment::read(variable).expect("a prefix");
         let prefix = environment.prefix.clone();
         let client = ClientAddress { pid: std::process::id(), context: 1, nonce: rand() };
-        let meeting = Meeting::open(&prefix, &client, 7).expect("it listens");
+        let rendezvous = Rendezvous::open(&prefix, &client, 7).expect("it listens");
         let service = std::thread::spawn(move || Conversation::join(&environment, &client, -7));
         let socket = loop {
-            if let Some(socket) = meeting.take(Duration::from_secs(5), None).expect("it comes") {
+            if let Some(socket) = rendezvous.take(Duration::from_secs(5), None).expect("it comes") {
                 break socket;
             }
         };
-        let initiator = Conversation::begin(socket, true).expect("it is told");
+        let initiator = Conversation::begin(socket, true).expect("the role is sent");
         (initiator, service.join().expect("no panic").expect("it joined"))
     }
 
@@ -522,7 +522,7 @@ mod tests {
     }
 
     #[test]
-    fn who_does_not_read_stops_a_sender_no_longer_than_it_wants() {
+    fn a_side_that_does_not_read_blocks_a_sender_until_its_deadline_at_most() {
         let (mut one, _other) = pair();
         let bytes = [7; INLINE_LEN_BYTES_MAX];
         let full = loop {
@@ -538,7 +538,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_message_is_the_end() {
+    fn other_bytes_end_the_conversation() {
         let (one, mut other) = pair();
         for bytes in [&[1; 31][..], &[0; 32], &[9; 32], &[1; 40]] {
             let flags = SendFlags::NOSIGNAL;

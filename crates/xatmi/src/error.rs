@@ -148,7 +148,7 @@ impl From<BufferError> for Error {
 }
 
 impl fmt::Display for Error {
-    /// `TPENOENT: nobody offers BALANCE`; the cause is told by [`source`](std::error::Error::source).
+    /// `TPENOENT: nobody offers BALANCE`; the cause is [`source`](std::error::Error::source).
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}: {}", self.code.name(), self.detail)
     }

@@ -1,8 +1,8 @@
 //! Events and unsolicited messages, from the side of programs.
 //!
-//! The manager says who wants an event ([`Listening`], [`subscribers`]); messages go straight from
+//! The manager keeps the subscriptions ([`Subscriptions`], [`subscribers`]); messages go straight from
 //! process to process, each to the [`Mailbox`] of a context, a socket with a name of its own. One that
-//! is not read fills up and takes no more: nobody waits for a context that does not look.
+//! is not read fills up and takes no more: a sender never waits for a context that does not read.
 
 use std::io;
 use std::mem::MaybeUninit;
@@ -30,7 +30,7 @@ use crate::queue::Prefix;
 /// How long the manager may take for an answer.
 const ANSWER_TIME: Duration = Duration::from_secs(5);
 
-/// Where unsolicited messages for a context come to.
+/// The socket that receives the unsolicited messages of a context.
 #[derive(Debug)]
 pub struct Mailbox {
     socket: OwnedFd,
@@ -39,9 +39,9 @@ pub struct Mailbox {
     group: Option<Group>,
 }
 
-/// What a context listens to; all of it goes when this is dropped.
+/// The subscriptions of a context; they end when this is dropped.
 #[derive(Debug)]
-pub struct Listening {
+pub struct Subscriptions {
     control: Control,
 }
 
@@ -82,8 +82,8 @@ impl Mailbox {
         Ok(Self { socket, owner, group: environment.group.clone() })
     }
 
-    /// The next message, if there is one; those of strangers are dropped. A message does not tell the further
-    /// groups of who sent it.
+    /// The next message, if there is one; those of other users are dropped. A message does not carry the
+    /// supplementary groups of its sender.
     ///
     /// # Errors
     /// TPEOS.
@@ -125,7 +125,7 @@ impl Mailbox {
 /// Sends a message to a mailbox.
 ///
 /// # Errors
-/// TPENOENT when nobody has it any more, TPEBLOCK when it is full, TPEOS.
+/// TPENOENT when it is gone, TPEBLOCK when it is full, TPEOS.
 pub fn send(prefix: &Prefix, to: &MailboxRow, data: Outgoing<'_>) -> Result<(), Error> {
     let os = |error| Error::os("a message cannot be sent", error);
     let memfd = memfd_for(data.bytes).map_err(os)?;
@@ -148,7 +148,7 @@ pub fn send(prefix: &Prefix, to: &MailboxRow, data: Outgoing<'_>) -> Result<(), 
     })
 }
 
-impl Listening {
+impl Subscriptions {
     /// A connection to the manager.
     ///
     /// # Errors
@@ -163,7 +163,7 @@ impl Listening {
         self.control.owner()
     }
 
-    /// Says where unsolicited messages come to.
+    /// Registers the mailbox of the context.
     ///
     /// # Errors
     /// TPESYSTEM.
@@ -172,7 +172,7 @@ impl Listening {
         Ok(())
     }
 
-    /// Subscribes to events; its handle. Without a service they come to the mailbox.
+    /// Subscribes to events; its handle. Without a service they are sent to the mailbox.
     ///
     /// # Errors
     /// TPEINVAL with what was wrong, TPELIMIT with the limit, TPESYSTEM.
@@ -198,10 +198,10 @@ impl Listening {
     }
 }
 
-/// Who wants an event, as far as its name says it.
+/// The subscribers to an event, by its name; their filters are for the sender.
 ///
 /// # Errors
-/// TPEINVAL for what is no name of an event, TPESYSTEM.
+/// TPEINVAL for a text that is not the name of an event, TPESYSTEM.
 pub fn subscribers(environment: &Environment, event: &str) -> Result<Vec<SubscriberRow>, Error> {
     let mut all = Vec::new();
     let request = Request::Post { event: event.to_owned() };

@@ -186,8 +186,8 @@ impl Link {
         let mut space = [MaybeUninit::uninit(); DESCRIPTOR_SPACE];
         let mut beside = SendAncillaryBuffer::new(&mut space);
         if !descriptors.is_empty() {
-            let has_room = beside.push(SendAncillaryMessage::ScmRights(descriptors));
-            assert!(has_room, "the space is made for DESCRIPTORS_MAX");
+            let fits = beside.push(SendAncillaryMessage::ScmRights(descriptors));
+            assert!(fits, "the space is made for DESCRIPTORS_MAX");
         }
         let flags = SendFlags::DONTWAIT | SendFlags::NOSIGNAL;
         let text = [IoSlice::new(&text)];

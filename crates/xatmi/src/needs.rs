@@ -299,7 +299,7 @@ pub fn descriptors_hard() -> Option<u64> {
 fn sysctl(name: &str) -> Result<u64, String> {
     let path = format!("/proc/sys/fs/mqueue/{name}");
     let text = fs::read_to_string(&path).map_err(|error| format!("{path}: {error}"))?;
-    text.trim().parse().map_err(|_| format!("{path}: '{}' is no number", text.trim()))
+    text.trim().parse().map_err(|_| format!("{path}: '{}' is not a number", text.trim()))
 }
 
 /// Whether the limits of `/proc/sys/fs/mqueue` do not count. The kernel asks for the capability
@@ -349,7 +349,7 @@ mod tests {
     }
 
     #[test]
-    fn every_limit_that_is_short_is_told_with_what_is_missing() {
+    fn every_short_limit_is_reported_with_what_is_missing() {
         let needs = [need("service queues", 300, 11, 8193), need("unused", 0, 99, 1 << 20)];
         let found = shortages(&needs, &STOCK);
         let missing: Vec<_> = found.iter().map(|s| (s.limit, s.missing())).collect();
@@ -391,7 +391,7 @@ mod tests {
     }
 
     #[test]
-    fn who_may_raise_the_limit_is_told_how() {
+    fn a_user_that_may_raise_the_limit_gets_the_remedy() {
         let needs = [need("queue", 10, 10, 8192)];
         let said = |bytes_hard| {
             let limits = Limits { bytes_hard, ..STOCK };
@@ -411,7 +411,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_that_would_be_too_long_is_told_before_it_is_made() {
+    fn a_file_that_would_be_too_long_is_refused_before_it_is_made() {
         let short = |needed, soft, hard| {
             let shortage = file_size_shortage(needed, FileSizeLimits { soft, hard });
             shortage.map(|shortage| shortage.to_string())

@@ -1,7 +1,6 @@
 //! Every interleaving of a worker that serves and a reader of what it leaves in shared memory.
 //!
-//! Checks the protocols of `src/slots/{record,inbox,promise}.rs`, which are taken in as they
-//! stand. What a killed worker leaves is the beginning of its stores, in an order that compiler and
+//! Checks the protocols of `src/slots/record.rs`, which is taken in as it stands. What a killed worker leaves is the beginning of its stores, in an order that compiler and
 //! processor may choose within the rules of the atomics. So the readers here look against the
 //! order of the worker: what they see is what some death leaves. Run with
 //! `RUSTFLAGS="--cfg loom" cargo test -p pollux-xatmi --test loom_slots --release`.
@@ -12,31 +11,24 @@
 mod slots {
     pub(crate) use loom::sync::atomic;
 
-    // Not that of loom, which minds that a promise which is left behind keeps its memory.
+    // Not that of loom, which reports the memory that a note left to the manager keeps.
     use std::sync::Arc;
 
-    #[path = "slots/inbox.rs"]
-    #[expect(dead_code, reason = "the manager's half is not of interest here")]
-    pub(crate) mod inbox;
-    #[path = "slots/promise.rs"]
-    #[expect(dead_code, reason = "how many there are is not of interest here")]
-    pub(crate) mod promise;
     #[path = "slots/record.rs"]
     #[expect(dead_code, reason = "the manager's half is not of interest here")]
     pub(crate) mod record;
 
-    pub(crate) use inbox::Inbox;
-    pub(crate) use record::Caller;
+    pub(crate) use record::Inbox;
 
     /// Words of the notes of one worker.
-    pub(crate) type Notes = [atomic::AtomicU64; promise::PROMISE_WORDS];
+    pub(crate) type Notes = [atomic::AtomicU64; record::UNSENT_WORDS];
 
     /// The notes of one worker, where the crate has the memory of all.
     #[derive(Clone, Debug)]
     pub(crate) struct Slots(pub(crate) Arc<Notes>);
 
     impl Slots {
-        fn promises(&self, _worker: usize) -> Option<&[atomic::AtomicU64]> {
+        fn unsent_replies(&self, _worker: usize) -> Option<&[atomic::AtomicU64]> {
             Some(&self.0[..])
         }
     }
@@ -52,8 +44,7 @@ use std::sync::Arc;
 
 use loom::sync::atomic::{AtomicU64, Ordering};
 use loom::thread;
-use slots::promise::Promise;
-use slots::record::{Caller, Slot, State, WORDS_PER_WORKER};
+use slots::record::{Caller, Slot, State, UnsentReply, WORDS_PER_WORKER};
 use slots::{Notes, Slots};
 
 /// A worker that is killed after any store leaves a state that some interleaving shows, so the
@@ -127,16 +118,16 @@ fn a_message_is_in_the_inbox_until_the_slot_names_its_caller() {
 }
 
 #[test]
-fn a_promise_names_one_caller_or_none() {
+fn an_unsent_reply_names_one_caller_or_none() {
     check(|| {
         let notes: Arc<Notes> = Arc::new(std::array::from_fn(|_| AtomicU64::new(0)));
         let worker = {
             let slots = Slots(Arc::clone(&notes));
             thread::spawn(move || {
                 let slots = Rc::new(slots);
-                let first = Promise::note(&slots, 0, &caller(1)).expect("room");
+                let first = UnsentReply::note(&slots, 0, &caller(1)).expect("room");
                 drop(first);
-                Promise::note(&slots, 0, &caller(2)).expect("room").leave();
+                UnsentReply::note(&slots, 0, &caller(2)).expect("room").leave();
             })
         };
         let [name, nonce, call_id] = &*notes;
@@ -144,21 +135,21 @@ fn a_promise_names_one_caller_or_none() {
         let is_of_first = seen[2] == 1 | 1 << 32;
         assert!(!is_of_first || (seen[0] < 2 && seen[1] < 2), "{seen:?} is of both");
         worker.join().expect("the worker ends");
-        assert_eq!(Promise::all(&Slots(notes), 0), [caller(2)]);
+        assert_eq!(UnsentReply::all(&Slots(notes), 0), [caller(2)]);
     });
 }
 
 #[test]
-fn a_promise_that_is_seen_is_whole() {
+fn an_unsent_reply_that_is_seen_is_complete() {
     check(|| {
         let notes: Arc<Notes> = Arc::new(std::array::from_fn(|_| AtomicU64::new(0)));
         let worker = {
             let slots = Slots(Arc::clone(&notes));
             thread::spawn(move || {
-                Promise::note(&Rc::new(slots), 0, &caller(1)).expect("room").leave();
+                UnsentReply::note(&Rc::new(slots), 0, &caller(1)).expect("room").leave();
             })
         };
-        let seen = Promise::all(&Slots(Arc::clone(&notes)), 0);
+        let seen = UnsentReply::all(&Slots(Arc::clone(&notes)), 0);
         assert!(seen.is_empty() || seen == [caller(1)], "{seen:?}");
         worker.join().expect("the worker ends");
     });

@@ -58,7 +58,7 @@ fn text() -> Buffer {
 }
 
 #[test]
-fn a_signal_ends_a_wait_unless_the_caller_wants_it_to_go_on() {
+fn a_signal_ends_a_wait_without_tpsigrstrt() {
     install();
     let mut pool = Pool::start();
     let (request_came, came) = mpsc::channel();
@@ -89,11 +89,11 @@ fn a_signal_ends_a_wait_unless_the_caller_wants_it_to_go_on() {
     let (client, code) = interrupted_at_full_queue(client);
     assert_eq!(code, Code::GotSignal);
 
-    // With TPSIGRSTRT it goes on.
+    // With TPSIGRSTRT the wait continues.
     let (tell, told) = mpsc::channel();
     let mut client: Client = client;
     let calling = std::thread::spawn(move || {
-        tell.send(rustix::thread::gettid()).expect("somebody listens");
+        tell.send(rustix::thread::gettid()).expect("the test listens");
         let answer = client.call("SLOW", &text(), CallFlags::SIGNAL_RESTART);
         answer.map(|_| client.counters().late)
     });

@@ -1,28 +1,31 @@
-//! The connection of a client context to the manager: made when it opens, kept until it ends.
+//! The connection of a client context to the manager, made when it opens and kept until it ends, and the
+//! transport that the manager offers at the greeting.
 //!
-//! Nothing is said on it after the greeting: its end, seen by the manager, is the message. Its
-//! descriptor number is the number of the context, because the kernel gives no other context of
-//! this process the same one while it lives.
+//! Nothing is sent on the connection after the greeting: its end, however it comes, shows the manager that the
+//! context has ended. Its descriptor number is the number of the context, because the kernel gives no other
+//! context of this process the same one while it lives.
 
-use std::io::IoSliceMut;
+use std::io::{self, IoSliceMut};
 use std::mem::MaybeUninit;
 use std::os::fd::{AsRawFd, OwnedFd};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use pollux_sys::mqueue::QueueSize;
 use rustix::io::{DupFlags, Errno, dup3, retry_on_intr};
 use rustix::net::sockopt::{Timeout, set_socket_timeout};
 use rustix::net::{
     AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, ReturnFlags, SendFlags,
     SocketAddrUnix, SocketFlags, SocketType, connect, recvmsg, send, socket_with,
 };
+use serde::{Deserialize, Serialize};
 
-use super::greeting::{
-    ClientHello, GREETING_LEN_BYTES_MAX, KnownContext, ToClient, ToManager, Welcome,
-};
+use super::mailbox::Mailbox;
 use crate::access::{GROUP_VARIABLE, Group, Peer, Relation};
 use crate::environment::{MESSAGE_LEN_BYTES_MAX, MESSAGE_LEN_BYTES_MIN, MESSAGES_MAX};
 use crate::error::{Code, Error};
-use crate::queue::Prefix;
+use crate::memory::ClientMemory;
+use crate::queue::{Prefix, QueueCache, ReplyQueue, ServiceName, Waited};
 use crate::wire::ClientAddress;
 
 /// How long the manager may take for each step of the greeting.
@@ -33,6 +36,70 @@ const GREETING_TIMEOUT: Duration = Duration::from_secs(5);
 const QUEUE_ROOM_WAIT: Duration = Duration::from_secs(2);
 /// How often it is tried meanwhile.
 const QUEUE_ROOM_LOOK: Duration = Duration::from_millis(10);
+
+/// The most service queues that a client holds open, each a descriptor.
+const SERVICES_OPEN_MAX: usize = 64;
+/// The longest message of the control socket that a client reads.
+pub const GREETING_LEN_BYTES_MAX: usize = 4096;
+
+/// The first message of a client context, as JSON.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct ClientHello {
+    /// Its process.
+    pub pid: u32,
+    /// Its number within the process.
+    pub context: u32,
+    /// Its random number, which replies to it carry.
+    pub nonce: u64,
+    /// The name of its reply queue, with the slash; it is made after the welcome.
+    pub queue: String,
+    /// What it has in the memory that it worked with so far, when the manager before this one ended.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub memory: Option<KnownContext>,
+}
+
+/// A context in shared memory, which it keeps if the manager works with the same memory.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct KnownContext {
+    /// Its number there.
+    pub context: u32,
+    /// The inode of the file with the requests.
+    pub exchange: u64,
+}
+
+/// The manager's answer, as JSON.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Welcome {
+    /// Bytes of a message, on service queues and reply queues.
+    pub message_len_bytes: u32,
+    /// Messages that a reply queue holds.
+    pub reply_depth: u32,
+    /// How long a call may take where the client's environment does not say.
+    pub timeout_s: u32,
+    /// The name of the pool, for messages.
+    pub pool: String,
+    /// Where the pool has its requests in shared memory, the number of this context there. The descriptors
+    /// of records and exchange come beside the message.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub memory: Option<u32>,
+    /// Whether the manager has made the reply queue already: it does so for a client of another user.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub has_made_queue: bool,
+}
+
+/// The client's message, as it is on the socket.
+#[derive(Serialize)]
+pub(super) enum ToManager {
+    Client(ClientHello),
+}
+
+/// The manager's answers that a client understands.
+#[derive(Deserialize)]
+pub(super) enum ToClient {
+    Welcome(Welcome),
+    Refused { why: String },
+    Forbidden { why: String },
+}
 
 /// What comes beside a welcome where requests are in shared memory: records and exchange.
 pub(super) type Files = [OwnedFd; 2];
@@ -129,10 +196,10 @@ impl Connection {
         ClientAddress { pid: std::process::id(), context: self.context, nonce: self.nonce }
     }
 
-    /// Says who this context is, and learns what sizes the pool works with; its memory, where it has one.
+    /// Sends the name of this context and receives the sizes of the pool; its memory, where it has one.
     ///
     /// # Errors
-    /// TPESYSTEM when the manager does not answer, refuses, or says something strange; TPEOS without
+    /// TPESYSTEM when the manager does not answer, refuses, or sends an unknown answer; TPEOS without
     /// descriptors for the memory.
     pub(super) fn greet(&self, prefix: &Prefix) -> Result<(Welcome, Option<Files>), Error> {
         self.say_hello(prefix, None)?;
@@ -140,7 +207,7 @@ impl Connection {
         welcome.ok_or_else(|| unreachable(prefix, Errno::TIMEDOUT))
     }
 
-    /// Says who this context is, and what it has in the memory that it worked with so far.
+    /// Sends the name of this context, and what it has in the memory that it worked with so far.
     ///
     /// # Errors
     /// TPESYSTEM when the manager is gone or does not read.
@@ -158,13 +225,13 @@ impl Connection {
             send(socket, &text, SendFlags::NOSIGNAL)
         });
         match sent {
-            // A manager that lets nobody of this user in may have said so already, and closed.
+            // A manager that refuses this user may have answered already, and closed.
             Ok(_) | Err(Errno::PIPE | Errno::CONNRESET) => Ok(()),
             Err(errno) => Err(unreachable(prefix, errno)),
         }
     }
 
-    /// What the manager answers; none when it does not within `patience`, or at once where that is zero.
+    /// The manager's answer; `None` when there is none within `patience`, or at once where that is zero.
     ///
     /// # Errors
     /// As [`greet`](Self::greet).
@@ -184,7 +251,7 @@ impl Connection {
                 receive_with_memory(socket, &mut answer, RecvFlags::empty())
             })
         };
-        // A reset is told once, before what came ahead of it.
+        // A reset is reported once, before what was received ahead of it.
         let received = match receive() {
             Err(Errno::CONNRESET) => receive(),
             received => received,
@@ -219,9 +286,7 @@ impl Connection {
             }
         }
     }
-}
 
-impl Connection {
     /// Makes a queue; while those of ended contexts take the room for it, workers are about to let
     /// go of them.
     ///
@@ -229,8 +294,8 @@ impl Connection {
     /// As `make`, after [`QUEUE_ROOM_WAIT`] where the limits on queues are the reason.
     pub(super) fn when_queues_fit<T>(
         &self,
-        mut make: impl FnMut() -> std::io::Result<T>,
-    ) -> std::io::Result<T> {
+        mut make: impl FnMut() -> io::Result<T>,
+    ) -> io::Result<T> {
         let end = Instant::now() + QUEUE_ROOM_WAIT;
         loop {
             match make() {
@@ -243,13 +308,185 @@ impl Connection {
     }
 
     /// The kernel says EMFILE for the limit on bytes too; then there is a descriptor all the same.
-    fn is_limit_on_queues(&self, error: &std::io::Error) -> bool {
+    fn is_limit_on_queues(&self, error: &io::Error) -> bool {
         match Errno::from_io_error(error) {
             Some(Errno::NOSPC) => true,
             Some(Errno::MFILE) => rustix::io::fcntl_dupfd_cloexec(&self.socket, 0).is_ok(),
             _ => false,
         }
     }
+}
+
+/// How messages travel: by queues, or as requests in shared memory. What is the same for both, calls, matching,
+/// payloads, is in `send` and `receive`.
+#[derive(Debug)]
+pub(super) enum Transport {
+    Queues(Queues),
+    Memory(Mailbox),
+}
+
+/// The queues that a client has open.
+#[derive(Debug)]
+pub(super) struct Queues {
+    pub(super) replies: ReplyQueue,
+    pub(super) services: QueueCache<ServiceName>,
+    message_len_bytes: usize,
+}
+
+impl Transport {
+    /// What the manager offers: its memory, else queues.
+    ///
+    /// # Errors
+    /// TPESYSTEM for memory of another build, TPELIMIT when all of it is in use, TPEOS.
+    pub(super) fn open(
+        prefix: &Prefix,
+        connection: &Connection,
+        welcome: &Welcome,
+        memory: Option<&Files>,
+    ) -> Result<Self, Error> {
+        let address = connection.address();
+        let (Some(context), Some(memory)) = (welcome.memory, memory) else {
+            let size = QueueSize {
+                messages_max: welcome.reply_depth,
+                message_len_bytes: welcome.message_len_bytes,
+            };
+            let name = prefix.reply_queue(address.pid, address.context);
+            let replies = match welcome.has_made_queue {
+                true => ReplyQueue::open(name),
+                false => connection.when_queues_fit(|| ReplyQueue::create(name.clone(), size)),
+            };
+            return Ok(Self::Queues(Queues {
+                replies: replies.map_err(no_reply_queue)?,
+                services: QueueCache::new(SERVICES_OPEN_MAX),
+                message_len_bytes: welcome.message_len_bytes as usize,
+            }));
+        };
+        let memory = mapped(prefix, memory)?;
+        Ok(Self::Memory(Mailbox::open(memory, context, address.nonce)?))
+    }
+
+    /// Continues with the same queues, or the same memory, under another manager; whether it can.
+    ///
+    /// # Errors
+    /// As [`open`](Self::open).
+    pub(super) fn follow(
+        &mut self,
+        prefix: &Prefix,
+        welcome: &Welcome,
+        memory: Option<&Files>,
+    ) -> Result<bool, Error> {
+        Ok(match (self, memory) {
+            // One that the manager made anew has to be opened.
+            (Self::Queues(_), None) => !welcome.has_made_queue,
+            (Self::Memory(mailbox), Some(memory)) => mailbox.follow(mapped(prefix, memory)?),
+            (Self::Queues(_), Some(_)) | (Self::Memory(_), None) => false,
+        })
+    }
+
+    /// What it has in shared memory, for the next manager.
+    pub(super) fn known(&self) -> Option<KnownContext> {
+        match self {
+            Self::Queues(_) => None,
+            Self::Memory(mailbox) => Some(mailbox.known()),
+        }
+    }
+
+    /// Whether the manager that this works with is gone: in shared memory the kernel says so at once, with
+    /// queues the connection is asked.
+    #[inline]
+    pub(super) fn is_manager_gone(&self) -> bool {
+        match self {
+            Self::Queues(_) => false,
+            Self::Memory(mailbox) => mailbox.is_manager_gone(),
+        }
+    }
+
+    /// Gives up the call that was made first among those that are out; the length of its reply in `into`, or
+    /// of an error that stands for one. None when none is out, and with queues.
+    pub(super) fn end_next(&mut self, into: &mut [u8]) -> Option<usize> {
+        match self {
+            Self::Queues(_) => None,
+            Self::Memory(mailbox) => mailbox.end_next(into),
+        }
+    }
+
+    /// Bytes of the longest message.
+    pub(super) fn message_len_bytes(&self) -> usize {
+        match self {
+            Self::Queues(queues) => queues.message_len_bytes,
+            Self::Memory(mailbox) => mailbox.message_len_bytes(),
+        }
+    }
+
+    /// Takes a message that came, without waiting.
+    ///
+    /// # Errors
+    /// What the reply queue gives.
+    pub(super) fn take(&mut self, into: &mut [u8]) -> io::Result<Option<usize>> {
+        match self {
+            Self::Queues(queues) => queues.replies.take(into),
+            Self::Memory(mailbox) => Ok(mailbox.take(into)),
+        }
+    }
+
+    /// Takes a message, waiting for it until the monotonic clock shows `deadline_ns` (0 for as long as it
+    /// takes). From `look_ns` on it is an end of the wait that the manager is gone.
+    ///
+    /// # Errors
+    /// What the reply queue gives.
+    #[inline]
+    pub(super) fn wait(
+        &mut self,
+        into: &mut [u8],
+        deadline_ns: u64,
+        look_ns: u64,
+    ) -> io::Result<Waited> {
+        match self {
+            Self::Queues(queues) => queues.replies.wait(into, deadline_ns),
+            Self::Memory(mailbox) => mailbox.wait(into, deadline_ns, look_ns),
+        }
+    }
+
+    /// Closes the queues of services that were withdrawn.
+    pub(super) fn close_withdrawn(&mut self) {
+        match self {
+            Self::Queues(queues) => queues.services.close_withdrawn(),
+            // It checks with each call.
+            Self::Memory(_) => {}
+        }
+    }
+
+    /// A call is not waited for any more; the length of its reply in `into`, if that had come.
+    pub(super) fn give_up(&mut self, call_id: u64, into: &mut [u8]) -> Option<usize> {
+        match self {
+            // Its reply is known by its number, and dropped.
+            Self::Queues(_) => None,
+            Self::Memory(mailbox) => mailbox.give_up(call_id, into),
+        }
+    }
+}
+
+fn mapped(prefix: &Prefix, [records, exchange]: &Files) -> Result<Arc<ClientMemory>, Error> {
+    ClientMemory::shared(records, exchange).map_err(|source| {
+        let code = match source.kind() {
+            io::ErrorKind::InvalidData => Code::System,
+            _ => Code::Os,
+        };
+        Error::caused(code, format!("the memory of the pool {prefix} can't be used"), source)
+    })
+}
+
+fn no_reply_queue(source: io::Error) -> Error {
+    let detail = match Errno::from_io_error(&source) {
+        // The kernel says EMFILE for the limit on bytes too.
+        Some(Errno::MFILE | Errno::NOSPC) => {
+            "no room for a reply queue within the limits on descriptors, on bytes of queues \
+             (RLIMIT_MSGQUEUE) and on their number (fs.mqueue.queues_max): `pollux pool check` \
+             shows which one is short"
+        }
+        _ => "the reply queue cannot be made",
+    };
+    Error::os(detail, source)
 }
 
 /// Does one step of the greeting; signals may interrupt it, and lengthen it never.
@@ -303,7 +540,7 @@ fn is_sound(welcome: &Welcome, has_memory: bool) -> bool {
 
 fn unreachable(prefix: &Prefix, errno: Errno) -> Error {
     let detail = match errno {
-        // Nobody listens on the name.
+        // No process listens on the name.
         Errno::CONNREFUSED | Errno::NOENT => format!(
             "no pool runs with the prefix {prefix}: start it with `pollux pool start`, or set \
              NDRX_QPREFIX to that of a pool that runs"
@@ -333,11 +570,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_manager_that_refuses_before_it_is_greeted_is_heard() {
+    fn a_refusal_that_is_sent_before_the_greeting_is_reported() {
         let prefix = Prefix::new(&format!("/refusing{}", std::process::id())).expect("a prefix");
         for greets_first in [false, true] {
             let listener = crate::control::listen(&prefix).expect("free");
-            let connection = Connection::open(&prefix, None).expect("somebody listens");
+            let connection = Connection::open(&prefix, None).expect("it listens");
             let manager = rustix::net::accept(&listener).expect("it connected");
             if greets_first {
                 send(&connection.socket, b"unread", SendFlags::NOSIGNAL).expect("room");
@@ -367,6 +604,6 @@ mod tests {
         let silent = within(timeout, &ours, Timeout::Recv, || {
             recv(&ours, &mut [0][..], RecvFlags::empty()).map(|(len, _)| len)
         });
-        assert_eq!(silent, Err(Errno::AGAIN), "nobody says anything");
+        assert_eq!(silent, Err(Errno::AGAIN), "nothing is sent");
     }
 }

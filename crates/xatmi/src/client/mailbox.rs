@@ -1,22 +1,21 @@
 //! The requests of one client in the memory of its pool: sent, waited for, given up.
 //!
-//! The other form of what `send` and `receive` do with queues; a reply is handed to them as the bytes of a
-//! message, so that all behind it is the same. Nothing waits for a worker but [`Mailbox::wait`].
+//! `send` and `receive` use it in place of queues; a reply is handed to them as the bytes of a message, so that
+//! the rest is the same. Only [`Mailbox::wait`] waits for a worker.
 
 use std::io;
 use std::sync::Arc;
 
 use rustix::io::Errno;
 
-use super::Error;
-use super::greeting::KnownContext;
+use super::KnownContext;
 use crate::clock::monotonic_ns;
-use crate::error::Code;
+use crate::error::{Code, Error};
 use crate::memory::{Block, ClientMemory, Row, Spin, State, Ticket, owner_of};
 use crate::queue::{ServiceName, Waited};
 use crate::wire::Reply;
 
-/// Services whose place is remembered.
+/// Services whose row is remembered.
 const SERVICES_KNOWN_MAX: usize = 64;
 /// The longest sleep: another client that writes where it should not may take the wake for a reply away.
 const SLEEP_NS_MAX: u64 = 1_000_000_000;
@@ -44,7 +43,7 @@ pub(super) struct Mailbox {
     /// Requests whose reply is awaited, in the order of their calls.
     out: Vec<Out>,
     services: Vec<(ServiceName, Row)>,
-    /// Nobody was woken for the last request, as a worker was looking for one.
+    /// No worker was woken for the last request, as one was looking for it.
     is_unwoken: bool,
     spin: Spin,
 }
@@ -61,7 +60,7 @@ struct Out {
 /// Why a request is not on its way.
 #[derive(Debug)]
 pub(super) enum Unsent {
-    /// Nobody offers the service.
+    /// The service is not offered.
     NotOffered,
     /// Its ring is full, or broken for the moment.
     Full(usize),
@@ -96,7 +95,7 @@ impl Mailbox {
         if mailbox.add_block() {
             return Ok(mailbox);
         }
-        let detail = "the pool has room for no further client context";
+        let detail = "the pool has no room for a further client context";
         Err(Error::new(Code::Limit, detail))
     }
 
@@ -173,7 +172,7 @@ impl Mailbox {
             exchange.wake_one(&self.memory.records, row.ring);
         }
         if !self.memory.records.stands(row) && ring.is_waiting(at, ticket.request) {
-            // Withdrawn meanwhile: whoever empties the ring may have done so before. One that was taken is
+            // Withdrawn meanwhile: the ring may have been emptied before. A request that was taken is
             // served or answered.
             request.give_up();
             self.free.insert(0, ticket.request);
@@ -189,7 +188,7 @@ impl Mailbox {
     /// Waits until there may be room for what was not sent.
     ///
     /// # Errors
-    /// EINTR; other ends of the wait are none.
+    /// EINTR; the wait may end early or late without an error.
     pub(super) fn wait_for_room(&self, why: &Unsent, until_ns: u64) -> io::Result<()> {
         let exchange = &self.memory.exchange;
         let soon_ns = until_ns.min(monotonic_ns() + LOOK_AGAIN_NS);
@@ -222,7 +221,7 @@ impl Mailbox {
                     let code = Code::from_number(number.into()).unwrap_or(Code::ServiceError);
                     self.failing(call_id, code, into)
                 }
-                // Somebody wrote there who should not.
+                // Another process wrote there.
                 _ => None,
             };
             request.close(ticket);
@@ -315,13 +314,13 @@ impl Mailbox {
         let Out { ticket, .. } = self.out.remove(at);
         let request = self.memory.exchange.request(ticket.request)?;
         let is_answered = request.give_up();
-        // Nobody else writes there before it is asked again.
+        // It is not written before it is asked again.
         let len = is_answered.then(|| request.read(ticket, into)).flatten();
         self.free.insert(0, ticket.request);
         len
     }
 
-    /// The place of a service, looked up anew when it is not what it was.
+    /// The row of a service, looked up anew when it has changed.
     fn find(&mut self, service: ServiceName) -> Option<Row> {
         let known = self.services.iter().position(|(name, _)| *name == service);
         if let Some(at) = known {

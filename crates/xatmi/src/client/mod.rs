@@ -7,49 +7,38 @@
 //!
 //! | file | subject |
 //! |---|---|
-//! | `flags` | how a single call is to be made |
-//! | `outcome` | what goes into a call and what comes out |
-//! | `typed` | calls with a [`Buffer`](crate::buffer::Buffer) each way |
 //! | `send` | requests on their way out, and waiting for room |
-//! | `poll_lock` | one thread of a process polls for room in a queue |
 //! | `receive` | replies: waited for, matched, kept, delivered |
-//! | `calls` | which calls are out |
-//! | `transport`, `mailbox` | the two ways to the workers: queues, or requests in shared memory |
-//! | `connection`, `greeting` | the first words with the manager |
+//! | `calls` | which calls are out; calls with a [`Buffer`] each way |
+//! | `connection` | the greeting of the manager, and the transport that it offers |
+//! | `mailbox` | requests and replies in shared memory |
 //! | `successor` | the next manager, when this one ended |
 
 mod calls;
 mod connection;
-mod flags;
-mod greeting;
 mod mailbox;
-mod outcome;
-mod poll_lock;
 mod receive;
 mod send;
 mod successor;
-mod transport;
-mod typed;
 
+use std::fmt;
+use std::ops::{BitOr, BitOrAssign};
 use std::time::Duration;
 
-pub use self::calls::DESCRIPTORS_MAX;
-pub use self::flags::CallFlags;
-pub use self::greeting::{ClientHello, GREETING_LEN_BYTES_MAX, KnownContext, Welcome};
-pub use self::outcome::{Arrived, Arriving, Descriptor, Outgoing, ReplyError, Which};
-pub use self::typed::{Answer, CallError};
-
-use self::calls::Calls;
-use self::connection::Connection;
-use self::successor::Successor;
-use self::transport::Transport;
 use crate::access::Group;
+use crate::buffer::{Buffer, BufferType};
 use crate::clock::monotonic_ns;
 use crate::environment::{Environment, TIMEOUT_MAX};
 use crate::error::{Code, Error};
 use crate::large::Outbox;
 use crate::queue::Prefix;
 use crate::wire::ClientAddress;
+use calls::Calls;
+use connection::{Connection, Transport};
+use successor::Successor;
+
+pub use calls::{Answer, CallError, DESCRIPTORS_MAX};
+pub use connection::{ClientHello, GREETING_LEN_BYTES_MAX, KnownContext, Welcome};
 
 /// How long a client that ends waits for workers to take the payloads of its large requests.
 const SHUTDOWN_NS: u64 = 1_000_000_000;
@@ -98,7 +87,7 @@ pub struct ClientCounters {
     pub late: u64,
     /// Messages dropped because they were for an earlier owner of the queue's name.
     pub foreign: u64,
-    /// Messages dropped because they were none.
+    /// Bytes dropped because they were not a message.
     pub malformed: u64,
     /// Times that another manager was come to, after the end of the one before it.
     pub managers_followed: u64,
@@ -141,8 +130,8 @@ impl Client {
     /// Sends a request and waits for its reply, which is written to the memory that `room` gives
     /// for it: `tpcall`.
     ///
-    /// `room` is asked once, when the reply is there, and must give exactly as many bytes as it
-    /// is told. The call is over afterwards, whatever came of it. TPNOBLOCK forbids to wait for
+    /// `room` is called once, when the reply is there, and must return exactly as many bytes as it
+    /// is given. The call is over afterwards, whatever came of it. TPNOBLOCK forbids to wait for
     /// room in the queue only; TPNOREPLY and TPGETANY have no meaning here.
     ///
     /// # Errors
@@ -166,7 +155,7 @@ impl Client {
         arrived.map_err(Error::from)
     }
 
-    /// Gives up a call: its reply, if one comes, is dropped. The service is not told: `tpcancel`.
+    /// Gives up a call: its reply, if one comes, is dropped. The service is not notified: `tpcancel`.
     ///
     /// # Errors
     /// TPEBADDESC when no such call is out.
@@ -206,7 +195,7 @@ impl Client {
         self.next_timeout = timeout.map(|timeout| timeout.min(TIMEOUT_MAX));
     }
 
-    /// Who this context is.
+    /// The address of this context.
     #[must_use]
     pub fn address(&self) -> ClientAddress {
         self.address
@@ -227,7 +216,7 @@ impl Client {
 
 impl Drop for Client {
     fn drop(&mut self) {
-        // Requests that nobody waits for may still be under way, and their payloads are here.
+        // Requests without a reply may still be under way, and their payloads are here.
         self.outbox.finish(monotonic_ns() + SHUTDOWN_NS);
     }
 }
@@ -248,5 +237,225 @@ fn late() -> Error {
 }
 
 fn interrupted() -> Error {
-    Error::new(Code::GotSignal, "a signal came while the call waited; TPSIGRSTRT goes on waiting")
+    Error::new(
+        Code::GotSignal,
+        "a signal came while the call waited; TPSIGRSTRT continues the wait",
+    )
+}
+
+/// How a single call is to be made: a set of the flags of the specification, with the numbers of C.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Default)]
+pub struct CallFlags(u32);
+
+impl CallFlags {
+    /// None of them.
+    pub const NONE: Self = Self(0);
+    /// TPNOBLOCK: fail with TPEBLOCK instead of waiting for room in a queue, or, when a reply is
+    /// asked for, instead of waiting for it.
+    pub const NO_BLOCK: Self = Self(0x1);
+    /// TPSIGRSTRT: continue to wait after a signal handler ran, instead of failing with TPGOTSIG.
+    pub const SIGNAL_RESTART: Self = Self(0x2);
+    /// TPNOREPLY: there is no reply and no descriptor.
+    pub const NO_REPLY: Self = Self(0x4);
+    /// TPNOTRAN: outside the transaction. There are none here, so it changes nothing.
+    pub const NO_TRANSACTION: Self = Self(0x8);
+    /// TPNOTIME: wait as long as it takes.
+    pub const NO_TIME: Self = Self(0x20);
+    /// TPGETANY: any reply will do.
+    pub const ANY: Self = Self(0x80);
+    /// TPNOCHANGE: the reply must have the type of the buffer that is there.
+    pub const NO_CHANGE: Self = Self(0x100);
+
+    const ALL: [(Self, &'static str); 7] = [
+        (Self::NO_BLOCK, "TPNOBLOCK"),
+        (Self::SIGNAL_RESTART, "TPSIGRSTRT"),
+        (Self::NO_REPLY, "TPNOREPLY"),
+        (Self::NO_TRANSACTION, "TPNOTRAN"),
+        (Self::NO_TIME, "TPNOTIME"),
+        (Self::ANY, "TPGETANY"),
+        (Self::NO_CHANGE, "TPNOCHANGE"),
+    ];
+
+    /// The flags of a number as C programs write it; bits without a meaning for calls are left
+    /// out.
+    #[must_use]
+    pub fn from_bits(bits: i64) -> Self {
+        let known = Self::ALL.iter().fold(0, |bits, (flag, _)| bits | flag.0);
+        Self((bits & i64::from(known)) as u32)
+    }
+
+    /// The number as C programs write it.
+    #[must_use]
+    pub const fn bits(self) -> i64 {
+        self.0 as i64
+    }
+
+    /// Whether all of `flags` are set.
+    #[must_use]
+    pub const fn contains(self, flags: Self) -> bool {
+        self.0 & flags.0 == flags.0
+    }
+
+    /// These without `flags`.
+    #[must_use]
+    pub const fn without(self, flags: Self) -> Self {
+        Self(self.0 & !flags.0)
+    }
+}
+
+impl BitOr for CallFlags {
+    type Output = Self;
+
+    fn bitor(self, other: Self) -> Self {
+        Self(self.0 | other.0)
+    }
+}
+
+impl BitOrAssign for CallFlags {
+    fn bitor_assign(&mut self, other: Self) {
+        self.0 |= other.0;
+    }
+}
+
+impl fmt::Debug for CallFlags {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let given = Self::ALL.iter().filter(|(flag, _)| self.contains(*flag));
+        let names: Vec<_> = given.map(|(_, name)| *name).collect();
+        f.write_str(&names.join("|"))
+    }
+}
+
+/// A buffer to send, borrowed for the time of the call.
+#[derive(Clone, Copy, Debug)]
+pub struct Outgoing<'a> {
+    /// Its type; `None` when there is no buffer.
+    pub buffer_type: Option<BufferType>,
+    /// The size of the whole buffer, at least as long as `bytes`; the receiver makes room for it.
+    pub buffer_size_bytes: usize,
+    /// What of it is sent.
+    pub bytes: &'a [u8],
+}
+
+impl<'a> Outgoing<'a> {
+    /// No buffer.
+    pub const NONE: Outgoing<'static> =
+        Outgoing { buffer_type: None, buffer_size_bytes: 0, bytes: &[] };
+
+    /// What `buffer` sends: text with its NUL, fields as far as they are used, `len_bytes` of
+    /// anything else.
+    ///
+    /// # Errors
+    /// TPEINVAL when its content is not of its type, or shorter than `len_bytes`.
+    pub fn of(buffer: &'a Buffer, len_bytes: usize) -> Result<Self, Error> {
+        let used = buffer.used_len(len_bytes)?;
+        Ok(Self {
+            buffer_type: Some(buffer.buffer_type()),
+            buffer_size_bytes: buffer.size(),
+            bytes: &buffer.as_bytes()[..used],
+        })
+    }
+}
+
+/// Names a call that is out, within its client; positive, as in C.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct Descriptor(i32);
+
+impl Descriptor {
+    /// The descriptor with this number; the client refuses one that names no call.
+    #[must_use]
+    pub const fn from_number(number: i32) -> Self {
+        Self(number)
+    }
+
+    /// The number, as in C.
+    #[must_use]
+    pub const fn number(self) -> i32 {
+        self.0
+    }
+}
+
+/// Which reply is wanted.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Which {
+    /// That to one call.
+    One(Descriptor),
+    /// Whatever comes first.
+    Any,
+}
+
+/// A reply that is about to be delivered: what room has to be made.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Arriving {
+    /// The type of the buffer; `None` when the service returned none.
+    pub buffer_type: Option<BufferType>,
+    /// The size of the buffer at the sender: what the receiver's should have at least.
+    pub buffer_size_bytes: usize,
+    /// Bytes that will be written.
+    pub len_bytes: usize,
+}
+
+/// A reply that was delivered.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Arrived {
+    /// The call that it belongs to; used up now.
+    pub descriptor: Descriptor,
+    /// Whether the service said TPFAIL: TPESVCFAIL, with the buffer.
+    pub is_failure: bool,
+    /// What the service gave `tpreturn` first.
+    pub rval: i32,
+    /// What it gave for `tpurcode`.
+    pub urcode: i64,
+    /// The buffer.
+    pub payload: Arriving,
+}
+
+/// Why no reply was delivered.
+#[derive(Debug)]
+pub struct ReplyError {
+    /// The call that the error belongs to, where there is one: used up now, except after TPETIME,
+    /// TPEBLOCK and TPGOTSIG.
+    pub descriptor: Option<Descriptor>,
+    /// What went wrong.
+    pub error: Error,
+}
+
+impl ReplyError {
+    /// What kind of error it is.
+    #[must_use]
+    pub fn code(&self) -> Code {
+        self.error.code()
+    }
+}
+
+impl From<ReplyError> for Error {
+    fn from(failed: ReplyError) -> Self {
+        failed.error
+    }
+}
+
+impl fmt::Display for ReplyError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.error.fmt(f)
+    }
+}
+
+impl std::error::Error for ReplyError {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        std::error::Error::source(&self.error)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_are_those_of_c_and_unknown_bits_are_left_out() {
+        let flags = CallFlags::from_bits(0x1 | 0x100 | 0x4000);
+        assert_eq!(flags, CallFlags::NO_BLOCK | CallFlags::NO_CHANGE);
+        assert_eq!(flags.bits(), 0x101);
+        assert!(!flags.contains(CallFlags::NO_TIME));
+        assert_eq!(format!("{flags:?}"), "TPNOBLOCK|TPNOCHANGE");
+        assert_eq!(CallFlags::from_bits(-1).without(CallFlags::NO_BLOCK).bits(), 0x1ae);
+    }
 }

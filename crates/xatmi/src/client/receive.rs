@@ -2,7 +2,7 @@
 //!
 //! A reply belongs to a call if it carries the nonce of this context and the id of a call that is
 //! out. Everything else is dropped and counted: a reply to a call that was given up, one for an
-//! earlier owner of the queue's name, bytes that are no reply.
+//! earlier owner of the queue's name, bytes that are not a reply.
 
 use crate::clock::monotonic_ns;
 use crate::error::{Code, Error};
@@ -16,16 +16,16 @@ use super::{
     unknown,
 };
 
-/// The most messages that are taken in one go without waiting: so many replies can be kept, and
-/// somebody who fills the queue with nonsense must not hold the caller for ever.
+/// The most messages that are taken in one go without waiting: so many replies can be kept, and a
+/// queue that is filled with other messages must not hold the caller for ever.
 const TAKEN_AT_ONCE_MAX: usize = super::DESCRIPTORS_MAX;
 
 impl Client {
     /// Waits for a reply, which is written to the memory that `room` gives for it: `tpgetrply`.
     ///
-    /// `room` is asked once, when the reply is there, and must give exactly as many bytes as it
-    /// is told. Replies to other calls are kept for them. A wait for one call lasts until that
-    /// call's time is over; who asks again afterwards waits as long as a call may take. A wait
+    /// `room` is called once, when the reply is there, and must return exactly as many bytes as it
+    /// is given. Replies to other calls are kept for them. A wait for one call lasts until that
+    /// call's time is over; a further wait afterwards lasts as long as a call may take. A wait
     /// for any reply lasts as long as a call may take.
     ///
     /// # Errors
@@ -112,7 +112,7 @@ impl Client {
         }
     }
 
-    /// Takes what is in the reply queue and keeps it for those who will ask.
+    /// Takes what is in the reply queue and keeps it until it is asked for.
     pub(super) fn take_arrived(&mut self) -> Result<(), Error> {
         for _ in 0..TAKEN_AT_ONCE_MAX {
             let Some(len) = self.transport.take(&mut self.incoming).map_err(broken)? else { break };
@@ -232,7 +232,7 @@ impl Client {
         hand_over(descriptor, &reply, room).map_err(|error| of(Some(descriptor), error))
     }
 
-    /// Ends an answered call: whoever answered has read its request.
+    /// Ends an answered call, whose request was read.
     fn end(&mut self, call_id: u64) -> Option<Kept> {
         self.counters.delivered += 1;
         let (slot, kept) = self.calls.close(call_id)?;

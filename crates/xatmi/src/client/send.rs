@@ -1,40 +1,57 @@
 //! Requests on their way out: the queue found, room waited for, calls opened.
 //!
-//! A send never blocks in the kernel. A sender that does is served by the next receive, which
-//! moves its message into the queue and wakes no poller: the message then waits while idle
-//! workers sleep. So a full queue is polled for room, and the message sent when there is some; of the
-//! threads of a process one polls, see `poll_lock`. In shared memory there is no such sender; a full ring
+//! A send never blocks in the kernel. A blocked sender is served by the next receive, which moves its
+//! message into the queue and wakes no poller: the message then waits while idle workers sleep. So a full queue is polled for room, and the message sent when there is some; of the
+//! threads of a process one polls ([`PollLock`]). In shared memory there is no such sender; a full ring
 //! is waited for on a word of its own (`mailbox`).
 
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::io;
+use std::num::NonZeroU32;
 use std::os::fd::AsFd;
+use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+use std::sync::atomic::{AtomicU32, AtomicU64};
 use std::time::Duration;
 
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::io::Errno;
+use rustix::thread::futex;
 use rustix::time::Timespec;
 
 use super::calls::descriptor_of;
+use super::connection::{Queues, Transport};
 use super::mailbox::Unsent;
-use super::poll_lock::{Guard, Locked, PollLock};
-use super::transport::{Queues, Transport};
 use super::{CallFlags, Client, Descriptor, Outgoing, Which, after, interrupted, late};
 use crate::clock::monotonic_ns;
-use crate::conversation::{Conversation, Meeting};
+use crate::conversation::{Conversation, Rendezvous};
 use crate::error::{Code, Error};
-use crate::queue::ServiceName;
+use crate::queue::{Prefix, ServiceName};
 use crate::wire::{Body, PAYLOAD_LEN_BYTES_MAX, Payload, Request};
 
 /// How long room is waited for before the queue is looked at anew: it may have been withdrawn,
-/// with nobody left to make room.
+/// without a worker that could make room.
 const LOOK_AGAIN_NS: u64 = 1_000_000_000;
 
-/// How often it is looked whether the request for a conversation was answered instead of taken up.
-const MEETING_LOOK: Duration = Duration::from_millis(20);
+/// How often it is checked whether the request for a conversation was answered instead of joined.
+const RENDEZVOUS_CHECK: Duration = Duration::from_millis(20);
 
-/// How long the payload of a large request without a time limit waits for a worker, a day: one
-/// whose worker was killed is let go by nobody else.
+/// How long the payload of a large request without a time limit waits for a worker, a day: that of
+/// a worker that was killed is not released otherwise.
 const HELD_NS_MAX: u64 = 24 * 3600 * 1_000_000_000;
+
+/// Queues that have a lock. The threads that wait for further queues all poll.
+const LOCKS_MAX: usize = 64;
+
+static LOCKS: [PollLock; LOCKS_MAX] = [const { PollLock::new() }; LOCKS_MAX];
+
+/// The states of a lock.
+const FREE: u32 = 0;
+const HELD: u32 = 1;
+/// Held, and another thread may wait for it.
+const AWAITED: u32 = 2;
+
+/// All bits: woken by every futex::wake.
+const ANY_WAKER: NonZeroU32 = NonZeroU32::MAX;
 
 /// A request that is to be sent.
 struct Order {
@@ -74,7 +91,7 @@ impl Client {
     /// meanwhile are taken out of the reply queue, so that no worker waits for it.
     ///
     /// # Errors
-    /// TPENOENT when nobody offers the service, TPEBLOCK when its queue is full and TPNOBLOCK is
+    /// TPENOENT when the service is not offered, TPEBLOCK when its queue is full and TPNOBLOCK is
     /// given, TPETIME when it stayed full, TPELIMIT when too many calls or large payloads are
     /// out, TPGOTSIG, TPEINVAL for flags or a buffer that make no sense, TPEOS, TPESYSTEM.
     pub fn send_request(
@@ -104,7 +121,7 @@ impl Client {
         let mut order = self.order(service, flags)?;
         order.is_awaited = is_awaited;
         order.call_id = self.calls.open(order.deadline_ns).ok_or_else(too_many)?;
-        if let Err(error) = self.carry_out(&mut order, request) {
+        if let Err(error) = self.submit(&mut order, request) {
             self.calls.close(order.call_id);
             return Err(error);
         }
@@ -114,7 +131,7 @@ impl Client {
         Ok(order.call_id)
     }
 
-    /// Sends a request that nobody waits for: `tpacall` with TPNOREPLY.
+    /// Sends a request without a reply: `tpacall` with TPNOREPLY.
     ///
     /// # Errors
     /// As [`send_request`](Self::send_request), but for the limit on calls.
@@ -126,7 +143,7 @@ impl Client {
     ) -> Result<(), Error> {
         let mut order = self.order(service, flags | CallFlags::NO_REPLY)?;
         order.call_id = self.calls.unanswered_id();
-        self.carry_out(&mut order, request)
+        self.submit(&mut order, request)
     }
 
     /// Begins a conversation: `tpconnect`. This side has control, or the service has.
@@ -134,8 +151,8 @@ impl Client {
     /// The descriptor is the conversation's; no reply comes for it.
     ///
     /// # Errors
-    /// As [`send_request`](Self::send_request); TPESVCERR when the service ended before it had come,
-    /// TPETIME when it has not come in the time of a call.
+    /// As [`send_request`](Self::send_request); TPESVCERR when the service ended before it had joined,
+    /// TPETIME when it has not joined in the time of a call.
     pub fn converse(
         &mut self,
         service: &str,
@@ -149,13 +166,13 @@ impl Client {
         let mut order = self.order(service, flags.without(CallFlags::NO_REPLY))?;
         order.is_conversation = true;
         order.call_id = self.calls.open(order.deadline_ns).ok_or_else(too_many)?;
-        let begun = self.meet(&mut order, request, has_control, flags);
+        let begun = self.await_service(&mut order, request, has_control, flags);
         // What the worker replies when the service has ended is not looked at.
         self.give_up(order.call_id);
         Ok((descriptor_of(order.call_id), begun?))
     }
 
-    fn meet(
+    fn await_service(
         &mut self,
         order: &mut Order,
         request: Outgoing<'_>,
@@ -163,10 +180,10 @@ impl Client {
         flags: CallFlags,
     ) -> Result<Conversation, Error> {
         let descriptor = descriptor_of(order.call_id);
-        let meeting = Meeting::open(&self.prefix, &self.address, descriptor.number())?;
-        self.carry_out(order, request)?;
-        let come = loop {
-            match meeting.take(MEETING_LOOK, self.group.as_ref()) {
+        let rendezvous = Rendezvous::open(&self.prefix, &self.address, descriptor.number())?;
+        self.submit(order, request)?;
+        let joined = loop {
+            match rendezvous.take(RENDEZVOUS_CHECK, self.group.as_ref()) {
                 Ok(Some(socket)) => break Ok(socket),
                 Ok(None) => {}
                 Err(error) if error.code() == Code::GotSignal => {
@@ -176,7 +193,7 @@ impl Client {
                 }
                 Err(error) => break Err(error),
             }
-            // A request that nobody will serve is answered the way of every request.
+            // A request that will not be served is answered as every request.
             let answer = self.wait_reply(Which::One(descriptor), CallFlags::NO_BLOCK, |_| {
                 Err(Error::new(Code::Protocol, "the service answers calls and does not converse"))
             });
@@ -194,11 +211,11 @@ impl Client {
                 break Err(late());
             }
         };
-        // A service that did not come may still read it.
-        if order.large_inode != 0 && come.is_ok() {
+        // A service that did not join may still read it.
+        if order.large_inode != 0 && joined.is_ok() {
             self.outbox.release(order.large_inode);
         }
-        Conversation::begin(come?, has_control)
+        Conversation::begin(joined?, has_control)
     }
 
     fn order(&mut self, service: &str, flags: CallFlags) -> Result<Order, Error> {
@@ -220,21 +237,21 @@ impl Client {
         })
     }
 
-    /// Brings the request into the queue of its service; holds nothing of one that failed. A service that is
+    /// Puts the request into the queue of its service; holds nothing of one that failed. A service that is
     /// not there may be offered by a pool that came after the one which this client knows.
-    fn carry_out(&mut self, order: &mut Order, request: Outgoing<'_>) -> Result<(), Error> {
+    fn submit(&mut self, order: &mut Order, request: Outgoing<'_>) -> Result<(), Error> {
         let followed = self.counters.managers_followed;
-        match self.bring(order, request) {
+        match self.try_submit(order, request) {
             Err(error) if error.code() == Code::NoEntry => {
                 let is_new = self.counters.managers_followed != followed
                     || self.await_manager(Some(order.call_id), order.deadline_ns)?;
-                if is_new { self.bring(order, request) } else { Err(error) }
+                if is_new { self.try_submit(order, request) } else { Err(error) }
             }
             done => done,
         }
     }
 
-    fn bring(&mut self, order: &mut Order, request: Outgoing<'_>) -> Result<(), Error> {
+    fn try_submit(&mut self, order: &mut Order, request: Outgoing<'_>) -> Result<(), Error> {
         let len = self.encode_request(order, request)?;
         let sent = self.send_when_room(order, len);
         match &sent {
@@ -348,10 +365,10 @@ impl Client {
         })
     }
 
-    /// Waits until the ring of the service may have room.
+    /// Waits for room in the ring of the service.
     fn wait_for_ring(&mut self, order: &Order, why: &Unsent) -> Result<(), Error> {
         self.counters.waits_for_room += 1;
-        let until_ns = look_again(order)?;
+        let until_ns = next_check(order)?;
         if self.transport.is_manager_gone() && self.await_manager(Some(order.call_id), 1)? {
             // What is in `outgoing` is for the pool before: the request is written anew.
             return Err(not_offered(order.service.as_str()));
@@ -361,12 +378,12 @@ impl Client {
         mailbox.wait_for_room(why, until_ns).or_else(|_| after_signal(order))
     }
 
-    /// Waits until the queue of the service may have room, and takes replies that come meanwhile.
-    /// Whoever waits for no reply holds the lock for it by then, in `guard`.
+    /// Waits for room in the queue of the service, and takes replies that come meanwhile. A thread that waits
+    /// for no reply holds the lock of the queue by then, in `guard`.
     fn wait_for_room(&mut self, order: &Order, guard: &mut Option<Guard>) -> Result<(), Error> {
         let service = order.service;
         self.counters.waits_for_room += 1;
-        let until_ns = look_again(order)?;
+        let until_ns = next_check(order)?;
         let own = usize::from(!order.flags.contains(CallFlags::NO_REPLY));
         if guard.is_none()
             && self.calls.out() <= own
@@ -405,8 +422,8 @@ impl Client {
     }
 }
 
-/// Until when room is waited for before the next look.
-fn look_again(order: &Order) -> Result<u64, Error> {
+/// Until when room is waited for before the next check.
+fn next_check(order: &Order) -> Result<u64, Error> {
     let (now_ns, deadline_ns) = (monotonic_ns(), order.deadline_ns);
     if deadline_ns != 0 && now_ns >= deadline_ns {
         return Err(late());
@@ -422,7 +439,7 @@ fn after_signal(order: &Order) -> Result<(), Error> {
 }
 
 fn not_offered(service: &str) -> Error {
-    Error::new(Code::NoEntry, format!("nobody offers the service '{}'", service.escape_debug()))
+    Error::new(Code::NoEntry, format!("the service '{}' is not offered", service.escape_debug()))
 }
 
 fn full() -> Error {
@@ -432,4 +449,137 @@ fn full() -> Error {
 fn too_many() -> Error {
     let most = super::DESCRIPTORS_MAX;
     Error::new(Code::Limit, format!("{most} calls are out: take replies or cancel some"))
+}
+
+/// Which thread of this process polls one full queue; the others wait for the lock.
+///
+/// poll(2) wakes every thread that waits for room as soon as there is room for one message; with 64 threads
+/// most of their CPU time is spent on that. Here the others sleep in futex(2), and each that unlocks wakes one.
+///
+/// Nothing is allocated: a lock is given to a queue by a compare-and-swap of its key, and none is held in a
+/// child of `fork(2)`, which has keys of its own. A thread that never unlocks (a signal handler jumped out of
+/// it) costs the others no more than the time that they were ready to wait: each tries to send at the end of it.
+#[derive(Debug)]
+struct PollLock {
+    /// A hash of process, pool and service; 0 when it is free.
+    key: AtomicU64,
+    state: AtomicU32,
+}
+
+/// Holds the lock until it is dropped.
+#[derive(Debug)]
+struct Guard {
+    lock: &'static PollLock,
+}
+
+/// How a wait for the lock ended.
+#[derive(Debug)]
+enum Locked {
+    /// This thread has it.
+    Held(Guard),
+    /// `until_ns` has come.
+    Late,
+    /// A signal handler ran.
+    Interrupted,
+}
+
+impl PollLock {
+    const fn new() -> Self {
+        Self { key: AtomicU64::new(0), state: AtomicU32::new(FREE) }
+    }
+
+    /// The one of a queue; `None` when all belong to other queues.
+    fn of(prefix: &Prefix, service: &ServiceName) -> Option<&'static Self> {
+        let mut hasher = DefaultHasher::new();
+        (std::process::id(), prefix.as_str(), service.as_str()).hash(&mut hasher);
+        Self::with_key(hasher.finish().max(1))
+    }
+
+    fn with_key(key: u64) -> Option<&'static Self> {
+        let first = (key % LOCKS_MAX as u64) as usize;
+        let (before, from) = LOCKS.split_at(first);
+        from.iter().chain(before).find(|lock| {
+            let found = lock.key.compare_exchange(0, key, Relaxed, Relaxed);
+            found.map_or_else(|owner| owner == key, |_| true)
+        })
+    }
+
+    /// Waits for the lock until the monotonic clock shows `until_ns`.
+    fn lock(&'static self, until_ns: u64) -> Locked {
+        let until = Duration::from_nanos(until_ns);
+        let until = Timespec::try_from(until).expect("nanoseconds in 64 bits are few seconds");
+        let flags = futex::Flags::PRIVATE;
+        if self.state.compare_exchange(FREE, HELD, Acquire, Relaxed).is_ok() {
+            return Locked::Held(Guard { lock: self });
+        }
+        while self.state.swap(AWAITED, Acquire) != FREE {
+            match futex::wait_bitset(&self.state, flags, AWAITED, Some(&until), ANY_WAKER) {
+                Ok(()) | Err(Errno::AGAIN) => {}
+                Err(Errno::INTR) => return Locked::Interrupted,
+                // ETIMEDOUT; after other errors too the caller tries to send and comes again.
+                Err(_) => return Locked::Late,
+            }
+        }
+        Locked::Held(Guard { lock: self })
+    }
+}
+
+impl Drop for Guard {
+    fn drop(&mut self) {
+        let state = &self.lock.state;
+        if state.swap(FREE, Release) == AWAITED {
+            // It fails for no reason but a bad address.
+            let _ = futex::wake(state, futex::Flags::PRIVATE, 1);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SECOND_NS: u64 = 1_000_000_000;
+
+    #[test]
+    fn one_thread_holds_the_lock_and_each_gets_it() {
+        let lock = PollLock::with_key(0x1001).expect("a free one");
+        let (inside, rounds) = (AtomicU64::new(0), AtomicU64::new(0));
+        std::thread::scope(|scope| {
+            for _ in 0..8 {
+                scope.spawn(|| {
+                    for _ in 0..1_000 {
+                        let Locked::Held(guard) = lock.lock(monotonic_ns() + 60 * SECOND_NS) else {
+                            panic!("a minute is enough");
+                        };
+                        assert_eq!(inside.fetch_add(1, Relaxed), 0);
+                        rounds.fetch_add(1, Relaxed);
+                        inside.fetch_sub(1, Relaxed);
+                        drop(guard);
+                    }
+                });
+            }
+        });
+        assert_eq!(rounds.into_inner(), 8_000);
+    }
+
+    #[test]
+    fn a_wait_ends_at_its_time_and_the_lock_is_to_be_had_later() {
+        let lock = PollLock::with_key(0x1002).expect("a free one");
+        let far = monotonic_ns() + 60 * SECOND_NS;
+        let Locked::Held(guard) = lock.lock(far) else { panic!("it was free") };
+        let until_ns = monotonic_ns() + SECOND_NS / 100;
+        assert!(matches!(lock.lock(until_ns), Locked::Late));
+        assert!(monotonic_ns() >= until_ns);
+        drop(guard);
+        assert!(matches!(lock.lock(far), Locked::Held(_)));
+    }
+
+    #[test]
+    fn each_queue_has_its_own_and_the_same_one_each_time() {
+        let prefix = Prefix::new("/poll-lock").expect("a prefix");
+        let service = |name| ServiceName::new(name).expect("a service");
+        let of = |name| PollLock::of(&prefix, &service(name)).expect("a free one");
+        assert!(std::ptr::eq(of("A"), of("A")));
+        assert!(!std::ptr::eq(of("A"), of("B")));
+    }
 }

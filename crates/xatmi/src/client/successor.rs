@@ -1,9 +1,9 @@
 //! A client whose manager ended, and how it comes to the next one.
 //!
 //! Calls need no manager, so a client notices its end only by the way: in shared memory by the kernel's mark
-//! in the records, which nobody writes any more, with queues when a service is not there. It connects to
-//! the next manager and says who it is; the answer is waited for where there is nothing else to do, else it
-//! is looked for with the next calls.
+//! in the records, which are not written any more, with queues when a service is not there. It connects to
+//! the next manager and greets it; the answer is waited for where there is nothing else to do, else it is
+//! checked for with the next calls.
 //!
 //! ```text
 //!  attached ──(the manager ended)──▶ looking ──(one listens: hello)──▶ greeted ──(welcome)──▶ attached
@@ -15,13 +15,12 @@
 //! | the next pool has | the client continues | calls that are out |
 //! |---|---|---|
 //! | the same queues, or the same memory (its workers were taken over) | where it was | are answered |
-//! | another memory, or queues in place of memory and the reverse | there | end with TPESVCERR; TPENOENT if nobody can have served them |
+//! | another memory, or queues in place of memory and the reverse | there | end with TPESVCERR; TPENOENT if they cannot have been served |
 
 use std::time::Duration;
 
 use super::calls::Kept;
-use super::connection::{Connection, Files};
-use super::transport::Transport;
+use super::connection::{Connection, Files, Transport};
 use super::{Client, Welcome};
 use crate::clock::monotonic_ns;
 use crate::error::{Code, Error};
@@ -135,8 +134,8 @@ impl Client {
         Ok(())
     }
 
-    /// Ends all calls that are out but this one: their replies, where they are there, or errors are kept for
-    /// those who ask.
+    /// Ends all calls that are out but this one: their replies, where they are there, or errors are kept until they are
+    /// asked for.
     fn end_calls(&mut self, but: Option<u64>) -> Result<(), Error> {
         self.take_arrived()?;
         while let Some(len) = self.transport.end_next(&mut self.incoming) {

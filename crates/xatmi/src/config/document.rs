@@ -1,7 +1,7 @@
 //! XML as a small tree that knows its lines.
 //!
-//! The reader of configurations walks it; what the elements mean is not known here. Comments,
-//! declarations and processing instructions are passed over, whatever stands inside them.
+//! The reader of configurations walks it; their meaning is not known here. Comments, declarations and
+//! processing instructions are ignored with their content.
 
 use quick_xml::Reader;
 use quick_xml::escape::{resolve_predefined_entity, unescape};
@@ -25,7 +25,7 @@ pub(super) struct Element {
     pub(super) children: Vec<Element>,
 }
 
-/// What is not XML: the line, and what is wrong there.
+/// A syntax error: its line, and what is wrong there.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Broken {
     pub(super) line: usize,
@@ -175,7 +175,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_broken_is_told_with_its_line() {
+    fn a_syntax_error_names_its_line() {
         let line = |text: &str| Element::parse(text).expect_err("broken").line;
         assert_eq!(line("<a>\n<b>\n</a>"), 3);
         assert_eq!(line("<a>\n"), 2);

@@ -1,6 +1,6 @@
 //! From the tree of elements to a configuration: defaults, overrides, units, bounds.
 //!
-//! All mistakes are collected; an element that is not known is a warning and is passed over.
+//! All mistakes are collected; an unknown element is a warning and is ignored.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -8,8 +8,7 @@ use std::str::FromStr;
 use std::time::Duration;
 
 use super::document::Element;
-use super::settings::{Entry, ID_VARIABLE, Policy, PoolConfig, Settings, redirections};
-use super::{ConfigError, Remark, ids, words};
+use super::{ConfigError, Entry, ID_VARIABLE, Policy, PoolConfig, Remark, Settings, redirections};
 use crate::access::Group;
 use crate::environment::Transport;
 use crate::queue::ServiceName;
@@ -43,17 +42,17 @@ pub(super) fn read(
     let mut reading = Reading {
         file,
         lookup,
-        ids_end: ids::END,
+        ids_end: super::IDS_END,
         exports: Vec::new(),
         mistakes: Vec::new(),
         warnings: Vec::new(),
     };
-    match ids::end(lookup) {
+    match super::ids_end(lookup) {
         Ok(end) => reading.ids_end = end,
         Err(why) => reading.mistake_at(0, why),
     }
     let mut config = reading.root(&root);
-    for (line, why) in ids::mistakes(&config.entries, reading.ids_end) {
+    for (line, why) in super::id_mistakes(&config.entries, reading.ids_end) {
         reading.mistake_at(line, why);
     }
     if reading.mistakes.is_empty() {
@@ -209,7 +208,7 @@ impl Reading<'_> {
         if id.is_none() {
             self.mistake(part, format!("{program} has no <srvid>: the id of its first copy"));
         }
-        // One that is wrong was told.
+        // A wrong one was reported.
         let first_id = id??;
         if own.min > own.max {
             let (min, max) = (own.min, own.max);
@@ -285,7 +284,7 @@ impl Reading<'_> {
 
     fn program(&mut self, part: &Element) -> Option<String> {
         let name = part.attribute("name").unwrap_or_default().to_owned();
-        let name = match words::substitute(&name, self.lookup) {
+        let name = match substitute(&name, self.lookup) {
             Ok(name) => name,
             Err(why) => {
                 self.mistake(part, why);
@@ -344,7 +343,7 @@ impl Reading<'_> {
 
     fn words(&mut self, one: &Element) -> Vec<String> {
         let text = self.text_for_copies(one);
-        words::split(&text).unwrap_or_else(|why| {
+        split(&text).unwrap_or_else(|why| {
             self.mistake(one, format!("<{}>: {why}", one.name));
             Vec::new()
         })
@@ -367,7 +366,7 @@ impl Reading<'_> {
         for child in &one.children {
             self.unknown(child, "none, text is wanted");
         }
-        words::substitute(&one.text, lookup).unwrap_or_else(|why| {
+        substitute(&one.text, lookup).unwrap_or_else(|why| {
             self.mistake(one, format!("<{}>: {why}", one.name));
             String::new()
         })
@@ -429,5 +428,86 @@ impl FromCount for u32 {
 impl FromCount for Duration {
     fn from_count(count: u32) -> Self {
         Self::from_secs(u64::from(count))
+    }
+}
+
+/// Splits an option string at blanks. Text in single or double quotes is one word without them; outside of
+/// single quotes a backslash takes the next character as it is.
+///
+/// # Errors
+/// Which quote is not closed.
+fn split(text: &str) -> Result<Vec<String>, String> {
+    let mut words = Vec::new();
+    let mut word: Option<String> = None;
+    let mut quote: Option<char> = None;
+    let mut letters = text.chars();
+    while let Some(letter) = letters.next() {
+        match (quote, letter) {
+            (Some(open), _) if letter == open => quote = None,
+            (None, '\'' | '"') => {
+                quote = Some(letter);
+                word.get_or_insert_default();
+            }
+            (None | Some('"'), '\\') => {
+                let Some(next) = letters.next() else {
+                    return Err("a backslash stands at the end".to_owned());
+                };
+                word.get_or_insert_default().push(next);
+            }
+            (None, _) if letter.is_whitespace() => words.extend(word.take()),
+            _ => word.get_or_insert_default().push(letter),
+        }
+    }
+    if let Some(open) = quote {
+        return Err(format!("a quote {open} is not closed"));
+    }
+    words.extend(word);
+    Ok(words)
+}
+
+/// Replaces each `${NAME}` by what `lookup` knows of it. `$` without a brace stays as it is.
+///
+/// # Errors
+/// Which name is unknown, or that a brace is not closed.
+fn substitute(text: &str, lookup: &dyn Fn(&str) -> Option<String>) -> Result<String, String> {
+    let mut done = String::with_capacity(text.len());
+    let mut rest = text;
+    while let Some(start) = rest.find("${") {
+        let (before, behind) = (&rest[..start], &rest[start + 2..]);
+        let Some(end) = behind.find('}') else {
+            return Err(format!("\"{}\" has no closing brace", &rest[start..]));
+        };
+        let name = &behind[..end];
+        let Some(value) = lookup(name) else {
+            return Err(format!("${{{name}}} is not set in the environment"));
+        };
+        done.push_str(before);
+        done.push_str(&value);
+        rest = &behind[end + 1..];
+    }
+    done.push_str(rest);
+    Ok(done)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn quotes_keep_blanks_and_vanish() {
+        let words = |text| split(text).expect("whole");
+        assert_eq!(words("-e /log/A -r"), ["-e", "/log/A", "-r"]);
+        assert_eq!(words("  -a 'b c'\"d\\\" e\" f\\ g '' "), ["-a", "b cd\" e", "f g", ""]);
+        assert_eq!(words(""), [""; 0]);
+        assert!(split("-e 'x").is_err_and(|why| why.contains("quote '")));
+        assert!(split("x\\").is_err());
+    }
+
+    #[test]
+    fn names_are_replaced_or_told() {
+        let lookup = |name: &str| (name == "HOME").then(|| "/h".to_owned());
+        assert_eq!(substitute("a ${HOME}/${HOME} $x", &lookup), Ok("a /h//h $x".to_owned()));
+        assert!(substitute("${NONE}", &lookup).is_err_and(|why| why.contains("${NONE}")));
+        assert!(substitute("${HOME", &lookup).is_err());
     }
 }

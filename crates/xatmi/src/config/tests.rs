@@ -136,7 +136,7 @@ fn each_copy_has_its_own_id_in_options_files_and_variables() {
 }
 
 #[test]
-fn what_is_not_known_is_a_warning_with_its_line() {
+fn unknown_elements_are_warnings_with_their_line() {
     let text = "<endurox>\n<servers>\n<server name='a' kind='x'>\n<srvid>1</srvid>\n\
                 <colour>red</colour>\n<env>/etc/env</env></server>\n</servers>\n<cluster/></endurox>";
     let config = read(text).expect("it can be used");
@@ -152,7 +152,7 @@ fn what_is_not_known_is_a_warning_with_its_line() {
 }
 
 #[test]
-fn mistakes_tell_line_cause_and_remedy_all_at_once() {
+fn all_mistakes_are_reported_with_line_cause_and_remedy() {
     let text = servers(
         "<server name='a'>\n<srvid>0</srvid>\n<min>two</min></server>\n<server name='x/y'>\n\
          <srvid>5</srvid></server>\n<server name='c'/>\n<server name='d'><srvid>9</srvid>\n\
@@ -173,7 +173,7 @@ fn mistakes_tell_line_cause_and_remedy_all_at_once() {
 }
 
 #[test]
-fn ids_that_overlap_are_told_with_the_next_free_one() {
+fn overlapping_ids_are_reported_with_the_next_free_one() {
     let text = servers(
         "<server name='a'><srvid>1</srvid><max>250</max></server>\n\
          <server name='b'><srvid>250</srvid></server>",
@@ -215,7 +215,7 @@ fn ids_are_below_ndrx_srvmax() {
 }
 
 #[test]
-fn what_stands_twice_or_in_the_wrong_place_is_told() {
+fn repeated_and_misplaced_elements_are_warnings() {
     let text = "<endurox>\n<defaults><sysopt>-r</sysopt>\n<exportsvcs>A</exportsvcs></defaults>\n\
                 <servers><server name='a'><srvid>1</srvid>\n<srvid>2</srvid>\n\
                 <exportsvcs>B, A,c/d</exportsvcs></server></servers></endurox>";
@@ -235,14 +235,14 @@ fn what_stands_twice_or_in_the_wrong_place_is_told() {
 }
 
 #[test]
-fn files_that_are_no_configuration_are_told_with_what_would_be_right() {
+fn other_files_are_refused_with_what_is_expected() {
     let folder = tempfile::tempdir().expect("a folder");
     let said = |path: &Path| PoolConfig::from_file(path).expect_err("it is none").to_string();
     assert!(said(folder.path()).contains("give the path of an ndrxconfig.xml"));
     let file = folder.path().join("pool.xml");
     assert!(said(&file).contains("give the path of"), "{}", said(&file));
     std::fs::write(&file, b"<endurox>\n<!-- caf\xe9 -->\n</endurox>").expect("a file");
-    assert!(said(&file).contains(":2: the byte 0xe9 is no UTF-8"), "{}", said(&file));
+    assert!(said(&file).contains(":2: the byte 0xe9 is not UTF-8"), "{}", said(&file));
     std::fs::write(&file, vec![b' '; 1 + FILE_BYTES_MAX as usize]).expect("a file");
     assert!(said(&file).contains("longer than"), "{}", said(&file));
     std::fs::write(&file, "").expect("a file");
@@ -258,7 +258,7 @@ fn entities_of_a_document_type_are_not_expanded() {
 }
 
 #[test]
-fn what_is_told_of_a_hopeless_file_fits_an_answer() {
+fn the_mistakes_of_a_hopeless_file_fit_a_reply() {
     let bad = format!("<server name='a'><srvid>{}</srvid></server>\n", "\u{e4}".repeat(5000));
     let said = mistakes(&servers(&bad.repeat(100)));
     assert!(said.lines().last().is_some_and(|line| line == "and 50 more mistakes"), "{said}");
@@ -274,4 +274,14 @@ fn warnings_have_a_bound() {
     let warnings = read(&text).expect("it can be used").warnings;
     assert_eq!((warnings.len(), warnings[100].line), (101, 101));
     assert!(warnings[100].message.contains("more warnings"), "{:?}", warnings[100]);
+}
+
+#[test]
+fn redirections_are_found_among_the_options() {
+    let words = |text: &str| text.split(' ').map(str::to_owned).collect::<Vec<_>>();
+    let found = redirections(&words("-e /l/A -r"));
+    assert_eq!(found, Output { error: Some("/l/A".into()), out: None });
+    let found = redirections(&words("-s -e:X -o/l/O -N -e /l/E"));
+    assert_eq!(found, Output { error: Some("/l/E".into()), out: Some("/l/O".into()) });
+    assert_eq!(redirections(&words("-r -e")), Output::default());
 }

@@ -134,7 +134,8 @@ impl<'v> Evaluation<'v> {
         left.any(&|left| {
             right.any(&|right| {
                 self.count(left, right)?;
-                Ok(left.compare(right).is_some_and(|order| holds(binary, order)))
+                let order = left.compare(right);
+                Ok(order.is_some_and(|order| holds(binary, order)))
             })
         })
     }
@@ -289,7 +290,7 @@ impl<'v> From<Value<'v>> for Operand<'v> {
             Value::Long(number) => Self::Long(number),
             Value::Float(number) => Self::Double(number.into()),
             Value::Double(number) => Self::Double(number),
-            // A NUL is no text at all.
+            // A NUL is an empty text.
             Value::Char(0) => Self::Text(&[]),
             Value::Char(byte) => Self::Text(character(byte)),
             Value::String(text) | Value::Carray(text) => Self::Text(text),

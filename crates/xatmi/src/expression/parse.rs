@@ -1,8 +1,10 @@
-//! The text of an expression to its tree, by recursive descent, one function for all levels.
+//! The text of an expression to its tree, by recursive descent, one function for all levels, and the regular
+//! expressions in it.
 //!
 //! `Expression::compile` calls it. It never evaluates anything.
 
-use super::pattern::Pattern;
+use regex::bytes::{Regex, RegexBuilder};
+
 use super::{BYTES_MAX, Binary, DEPTH_MAX, ExpressionError, FieldPath, Node, Step, Unary};
 use crate::field_table::FieldTable;
 use crate::ubf::{FieldType, NESTING_MAX};
@@ -276,4 +278,76 @@ fn pattern(operand: Node, start: usize) -> Result<Node, ExpressionError> {
 
 fn hex(byte: u8) -> Option<u8> {
     char::from(byte).to_digit(16).and_then(|digit| u8::try_from(digit).ok())
+}
+
+/// Most bytes of a pattern once it is compiled.
+const COMPILED_BYTES_MAX: usize = 256 * 1024;
+
+/// Most groups within one another.
+const GROUPS_DEEP_MAX: u32 = 32;
+
+/// A regular expression of `%%` and `!%`: it matches a whole value, byte by byte. Its time is linear in the
+/// value, and its memory is bounded, whatever the pattern is.
+#[derive(Clone, Debug)]
+pub(super) struct Pattern {
+    text: String,
+    whole: Regex,
+}
+
+impl Pattern {
+    /// # Errors
+    /// What is wrong with the pattern, in one line.
+    pub(super) fn new(text: &[u8]) -> Result<Self, String> {
+        let text = str::from_utf8(text).map_err(|_| "it is not UTF-8".to_owned())?;
+        // By itself first: a parenthesis that closes nothing would leave the group around it.
+        compiled(text)?;
+        let whole = compiled(&format!(r"\A(?:{text})\z"))?;
+        Ok(Self { text: text.to_owned(), whole })
+    }
+
+    pub(super) fn text(&self) -> &str {
+        &self.text
+    }
+
+    pub(super) fn fits(&self, value: &[u8]) -> bool {
+        self.whole.is_match(value)
+    }
+}
+
+/// A pattern of names of events, and of texts as filters have them.
+#[derive(Clone, Debug)]
+pub struct EventPattern(Pattern);
+
+impl EventPattern {
+    /// # Errors
+    /// What is wrong with the pattern, in one line.
+    pub fn new(text: &str) -> Result<Self, String> {
+        Pattern::new(text.as_bytes()).map(Self)
+    }
+
+    /// Whether the whole name fits.
+    #[must_use]
+    pub fn fits(&self, name: &str) -> bool {
+        self.fits_bytes(name.as_bytes())
+    }
+
+    /// Whether the whole text fits.
+    #[must_use]
+    pub fn fits_bytes(&self, text: &[u8]) -> bool {
+        self.0.fits(text)
+    }
+}
+
+fn compiled(text: &str) -> Result<Regex, String> {
+    let mut builder = RegexBuilder::new(text);
+    // Values are bytes, and a new line in one is a character as any other.
+    builder.unicode(false).dot_matches_new_line(true);
+    builder.size_limit(COMPILED_BYTES_MAX).nest_limit(GROUPS_DEEP_MAX);
+    builder.build().map_err(|error| match error {
+        regex::Error::CompiledTooBig(_) => {
+            format!("it needs more than {COMPILED_BYTES_MAX} bytes once it is compiled")
+        }
+        // The last line says what is wrong, those before draw where.
+        other => other.to_string().lines().last().unwrap_or_default().trim().to_owned(),
+    })
 }

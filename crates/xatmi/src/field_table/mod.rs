@@ -12,12 +12,361 @@
 //!
 //! The id of a field is its type above the number, which is base and number of its line together.
 
-mod emit;
-mod error;
-mod parse;
-mod table;
+mod file;
 
-pub use emit::{c_header, rust_module};
-pub use error::{Problem, TableError};
-pub use parse::{Definition, FieldFile};
-pub use table::{FOLDERS_VARIABLE, FieldTable, TABLES_VARIABLE, files_of_env};
+use std::collections::HashMap;
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+use std::{fmt, io};
+
+use thiserror::Error;
+
+pub use file::{Definition, FieldFile, c_header, rust_module};
+
+use crate::ubf::FieldId;
+use file::{NAME_BYTES_MAX, id_taken};
+
+/// The environment variable with the folders of field tables, a list with colons.
+pub const FOLDERS_VARIABLE: &str = "FLDTBLDIR";
+
+/// The environment variable with the names of field tables, a list with commas.
+pub const TABLES_VARIABLE: &str = "FIELDTBLS";
+
+/// Names and ids of all fields that a program knows, from one or more files.
+#[derive(Clone, Debug, Default)]
+pub struct FieldTable {
+    fields: Vec<Known>,
+    by_name: HashMap<String, usize>,
+    by_id: HashMap<FieldId, usize>,
+}
+
+#[derive(Clone, Debug)]
+struct Known {
+    definition: Definition,
+    path: PathBuf,
+}
+
+impl FieldTable {
+    /// A table without fields.
+    #[must_use]
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// The tables that `FLDTBLDIR` and `FIELDTBLS` name.
+    ///
+    /// # Errors
+    /// [`TableError`] when a variable is missing, a file is not found or wrong.
+    pub fn from_env() -> Result<Self, TableError> {
+        Self::open(&files_of_env(|name| std::env::var_os(name))?)
+    }
+
+    /// The tables in these files.
+    ///
+    /// # Errors
+    /// [`TableError`] when a file cannot be read or is wrong, or takes an id of another name.
+    pub fn open(paths: &[PathBuf]) -> Result<Self, TableError> {
+        let mut table = Self::new();
+        for path in paths {
+            table.insert(&FieldFile::open(path)?)?;
+        }
+        Ok(table)
+    }
+
+    /// Takes the fields of a file in; a name that an earlier file has means the field of this one.
+    ///
+    /// # Errors
+    /// [`TableError`] when another name has an id; the fields before it were taken in then.
+    pub fn insert(&mut self, file: &FieldFile) -> Result<(), TableError> {
+        for definition in file.definitions() {
+            let before = self.by_name.get(&definition.name).copied();
+            if let Some(&other) = self.by_id.get(&definition.id)
+                && before != Some(other)
+            {
+                let other = &self.fields[other];
+                return Err(id_taken(&file.path, definition, &other.path, &other.definition));
+            }
+            let known = Known { definition: definition.clone(), path: file.path.clone() };
+            let at = match before {
+                Some(at) => {
+                    let replaced = std::mem::replace(&mut self.fields[at], known);
+                    self.by_id.remove(&replaced.definition.id);
+                    at
+                }
+                None => {
+                    self.fields.push(known);
+                    self.fields.len() - 1
+                }
+            };
+            self.by_name.insert(definition.name.clone(), at);
+            self.by_id.insert(definition.id, at);
+        }
+        Ok(())
+    }
+
+    /// The id of the field with this name.
+    #[must_use]
+    pub fn id(&self, name: &str) -> Option<FieldId> {
+        self.by_name.get(name).map(|&at| self.fields[at].definition.id)
+    }
+
+    /// The name of a field.
+    #[must_use]
+    pub fn name(&self, id: FieldId) -> Option<&str> {
+        self.by_id.get(&id).map(|&at| self.fields[at].definition.name.as_str())
+    }
+
+    /// All fields, in the order they were taken in.
+    pub fn definitions(&self) -> impl Iterator<Item = &Definition> {
+        self.fields.iter().map(|known| &known.definition)
+    }
+}
+
+/// The files that the two variables name; `variable` reads the environment.
+///
+/// A table is taken from the first folder that has it.
+///
+/// # Errors
+/// [`TableError`] when a variable is missing or empty, or a table is in no folder.
+pub fn files_of_env(
+    variable: impl Fn(&str) -> Option<OsString>,
+) -> Result<Vec<PathBuf>, TableError> {
+    let list = |name, meaning, separator| {
+        let words = variable(name).map(|value| value.to_string_lossy().into_owned());
+        let words = words.unwrap_or_default();
+        let words: Vec<String> = words
+            .split(separator)
+            .map(str::trim)
+            .filter(|w| !w.is_empty())
+            .map(str::to_owned)
+            .collect();
+        let problem = Problem::NotSet { name, meaning };
+        if words.is_empty() { Err(TableError::anywhere(problem)) } else { Ok(words) }
+    };
+    let folders = list(FOLDERS_VARIABLE, "the folders of field tables, with colons between", ':')?;
+    let tables = list(TABLES_VARIABLE, "the names of field tables, with commas between", ',')?;
+    tables.iter().map(|table| find(table, &folders)).collect()
+}
+
+fn find(table: &str, folders: &[String]) -> Result<PathBuf, TableError> {
+    let mut paths = folders.iter().map(|folder| Path::new(folder).join(table));
+    let missing = || Problem::NotFound { folders: folders.join(":") };
+    paths.find(|path| path.is_file()).ok_or_else(|| TableError::of(Path::new(table), missing()))
+}
+
+/// A field table that cannot be used. It prints as `file:line: what is wrong`; C programs see its
+/// [`number`](Self::number).
+#[derive(Debug, Error)]
+pub struct TableError {
+    /// The file, when one was at fault.
+    pub file: Option<PathBuf>,
+    /// The line, from 1.
+    pub line: Option<usize>,
+    /// What was wrong.
+    pub problem: Problem,
+}
+
+/// What was wrong with a field table.
+#[derive(Debug, Error)]
+pub enum Problem {
+    /// An environment variable is missing.
+    #[error("{name} is not set: it holds {meaning}")]
+    NotSet {
+        /// The variable.
+        name: &'static str,
+        /// What it should hold.
+        meaning: &'static str,
+    },
+    /// A table is in none of the folders.
+    #[error("no folder of FLDTBLDIR ({folders}) has this field table")]
+    NotFound {
+        /// The folders, as the variable names them.
+        folders: String,
+    },
+    /// The file cannot be read.
+    #[error("cannot be read: {0}")]
+    Unreadable(io::Error),
+    /// The file is too long.
+    #[error("it has more than {most} bytes, which is too much for a field table")]
+    TooLong {
+        /// What it may have.
+        most: u64,
+    },
+    /// A line that starts with `*` is not `*base N`.
+    #[error("'{line}' is not a base: expected *base and a number of 0 to {}", FieldId::NUMBER_MAX)]
+    BadBase {
+        /// The line.
+        line: String,
+    },
+    /// A line has less than name, number and type.
+    #[error("'{line}' is not a field: expected NAME NUMBER TYPE, as in T_ACCNUM 1 string")]
+    TooFewWords {
+        /// The line.
+        line: String,
+    },
+    /// The name is not an identifier of C.
+    #[error(
+        "'{name}' is not a name of a field: expected letters, digits and _, at most {NAME_BYTES_MAX}, without a digit in front"
+    )]
+    BadName {
+        /// The name.
+        name: String,
+    },
+    /// The second word of a line is not a number.
+    #[error("'{text}' is not a number of a field")]
+    BadNumber {
+        /// What stands there.
+        text: String,
+    },
+    /// The sum of base and number is outside the range.
+    #[error("number {number} (base {base} + {relative}) is outside 1 to {}", FieldId::NUMBER_MAX)]
+    OutOfRange {
+        /// The sum.
+        number: i64,
+        /// The base in force.
+        base: i64,
+        /// The number of the line.
+        relative: i64,
+    },
+    /// The third word of a line is not a type.
+    #[error(
+        "'{name}' is not a type: expected short, long, char, float, double, string, carray, ptr, ubf (or fml32) or view"
+    )]
+    BadType {
+        /// What stands there.
+        name: String,
+    },
+    /// Two fields have one name.
+    #[error("the name {name} is taken by a field in {before}")]
+    NameTaken {
+        /// The name.
+        name: String,
+        /// Where the other stands, as `file:line`.
+        before: String,
+    },
+    /// Two fields have one id.
+    #[error("number {number} of type {field_type} is taken by {name} in {before}")]
+    IdTaken {
+        /// The number.
+        number: i32,
+        /// The type.
+        field_type: crate::ubf::FieldType,
+        /// The other's name.
+        name: String,
+        /// Where the other stands, as `file:line`.
+        before: String,
+    },
+}
+
+impl TableError {
+    fn at(file: &Path, line: usize, problem: Problem) -> Self {
+        Self { file: Some(file.to_owned()), line: Some(line), problem }
+    }
+
+    fn of(file: &Path, problem: Problem) -> Self {
+        Self { file: Some(file.to_owned()), line: None, problem }
+    }
+
+    fn anywhere(problem: Problem) -> Self {
+        Self { file: None, line: None, problem }
+    }
+
+    /// The number that C programs see as `Berror`: 12 when a table could not be had, 13 when it is
+    /// wrong.
+    #[must_use]
+    pub const fn number(&self) -> i32 {
+        match self.problem {
+            Problem::NotSet { .. }
+            | Problem::NotFound { .. }
+            | Problem::Unreadable(_)
+            | Problem::TooLong { .. } => 12,
+            _ => 13,
+        }
+    }
+}
+
+impl fmt::Display for TableError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match (&self.file, self.line) {
+            (Some(file), Some(line)) => write!(f, "{}:{line}: {}", file.display(), self.problem),
+            (Some(file), None) => write!(f, "{}: {}", file.display(), self.problem),
+            (None, _) => self.problem.fmt(f),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ubf::FieldType;
+
+    fn environment(folders: &str, tables: &str) -> Result<Vec<PathBuf>, TableError> {
+        files_of_env(|name| match name {
+            FOLDERS_VARIABLE => Some(folders.into()),
+            _ => Some(tables.into()),
+        })
+    }
+
+    #[test]
+    fn names_and_ids_find_each_other() {
+        let text = "*base 1000\nT_ACCNUM 1 string\nT_AMTAVL 3 double\n";
+        let mut table = FieldTable::new();
+        table.insert(&FieldFile::parse(Path::new("bank.fd"), text).expect("sound")).expect("free");
+        let id = table.id("T_ACCNUM").expect("known");
+        assert_eq!((id.raw(), table.name(id)), (167_773_161, Some("T_ACCNUM")));
+        assert_eq!(table.id("T_ACCCUR"), None);
+        assert_eq!(table.name(FieldId::new(FieldType::Long, 1001)), None);
+        assert_eq!(table.definitions().count(), 2);
+    }
+
+    #[test]
+    fn the_first_folder_that_has_a_table_gives_it() {
+        let scratch = tempfile::tempdir().expect("a folder");
+        let folder = |name: &str| scratch.path().join(name);
+        for (path, text) in
+            [("a/one.fd", "A 1 long\n"), ("b/one.fd", "B 1 long\n"), ("b/two.fd", "C 2 long\n")]
+        {
+            std::fs::create_dir_all(folder(path).parent().expect("a folder")).expect("made");
+            std::fs::write(folder(path), text).expect("written");
+        }
+        let folders = format!("{}:{}", folder("a").display(), folder("b").display());
+        let files = environment(&folders, "one.fd, two.fd").expect("found");
+        let table = FieldTable::open(&files).expect("sound");
+        let names: Vec<_> = table.definitions().map(|d| d.name.as_str()).collect();
+        assert_eq!(names, ["A", "C"]);
+
+        let missing = environment(&folders, "one.fd,three.fd").expect_err("in no folder");
+        assert!(missing.to_string().starts_with("three.fd: no folder of FLDTBLDIR"), "{missing}");
+
+        let both = [folder("a/one.fd"), folder("b/one.fd")];
+        let taken = FieldTable::open(&both).expect_err("one id twice").to_string();
+        assert!(taken.contains("b/one.fd:1: number 1 of type long is taken by A in "), "{taken}");
+    }
+
+    #[test]
+    fn of_a_name_in_two_tables_the_later_counts() {
+        let file = |name, text| FieldFile::parse(Path::new(name), text).expect("sound");
+        let mut table = FieldTable::new();
+        table.insert(&file("one.fd", "A 1 long\nB 2 long\n")).expect("taken in");
+        table.insert(&file("two.fd", "A 1 string\nB 2 long\n")).expect("taken in");
+        let id = FieldId::new(FieldType::String, 1);
+        assert_eq!((table.id("A"), table.name(id)), (Some(id), Some("A")));
+        assert_eq!(table.name(FieldId::new(FieldType::Long, 1)), None);
+        assert_eq!(table.definitions().count(), 2);
+        table.insert(&file("three.fd", "C 1 long\n")).expect("its id is free again");
+        let taken = table.insert(&file("four.fd", "A 1 long\n")).expect_err("it is C's");
+        assert!(taken.to_string().contains("taken by C in three.fd:1"), "{taken}");
+    }
+
+    #[test]
+    fn a_variable_that_is_not_set_is_named() {
+        for (variables, missing) in
+            [(("", "x"), "FLDTBLDIR is not set"), (("x", " , "), "FIELDTBLS is not set")]
+        {
+            let error = environment(variables.0, variables.1).expect_err(missing);
+            assert!(error.to_string().starts_with(missing), "{error}");
+            assert_eq!(error.number(), 12);
+        }
+        assert!(files_of_env(|_| None).is_err());
+    }
+}

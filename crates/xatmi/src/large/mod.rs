@@ -3,9 +3,9 @@
 //!
 //! Clients put requests there and workers replies. The message carries a [`LargeRef`]; the
 //! receiver opens the memfd through `/proc/PID/fd/FD`, makes sure by the inode that it is the one
-//! that was meant, reads it and marks it as taken. The sender, who looks at the next occasion, keeps a few
-//! of those for its next payloads: a page that is there already costs a copy, a new one much more. One
-//! that may still be read by somebody is never written again. A sender holds a bounded number of them,
+//! that was meant, reads it and marks it as taken. The sender checks the marks before its next payload and keeps a
+//! few memfds for further ones: a page that is there already costs a copy, a new one much more. One that
+//! may still be read is never written again. A sender holds a bounded number of them,
 //! and waits for receivers only when it ends, for a moment.
 //!
 //! Payloads of up to 4 MiB are in memory that both sides keep mapped (`mapped`); longer ones are written
@@ -38,16 +38,16 @@ const SPARE_MAX: usize = 2;
 /// What stands behind a payload that is not mapped.
 const WAITING: u8 = 1;
 const TAKEN: u8 = 2;
-/// How often one that ends looks whether its payloads were taken.
+/// How often a sender that ends checks whether its payloads were taken.
 const LOOK_AGAIN: Timespec = Timespec { tv_sec: 0, tv_nsec: 2_000_000 };
 
 /// What became of a payload.
 enum Fate {
-    /// Somebody may still want it.
+    /// A receiver may still read it.
     Wanted,
     /// It was read: the memfd can be used again.
     Taken,
-    /// Nobody will read it, or it can't be known.
+    /// It will not be read, or that can't be known.
     Unwanted,
 }
 
@@ -72,7 +72,7 @@ struct Held {
     memfd: Memfd,
     inode: u64,
     len_bytes: u64,
-    /// When nobody can want it any more, in nanoseconds of the monotonic clock; 0 for never.
+    /// When it is dropped unread, in nanoseconds of the monotonic clock; 0 for never.
     until_ns: u64,
     /// The process that it is for, where that is known.
     receiver: Option<Pid>,
@@ -190,8 +190,8 @@ impl Outbox {
     }
 
     /// Waits until everything was taken, at the most until the monotonic clock shows `until_ns`:
-    /// what is held goes with its sender. For those who end; a child after `fork(2)` is none, as
-    /// its parent holds everything.
+    /// what is held ends with its sender. For a sender that ends; it does nothing in a child after
+    /// `fork(2)`, whose parent holds everything.
     pub fn finish(&mut self, until_ns: u64) {
         while std::process::id() == self.pid {
             let now_ns = monotonic_ns();
@@ -199,7 +199,7 @@ impl Outbox {
             if self.is_empty() || now_ns >= until_ns {
                 return;
             }
-            // Nothing tells that a payload was taken. A signal only makes the next look earlier.
+            // The mark wakes nobody. A signal only makes the next check earlier.
             let _ = poll(&mut [], Some(&LOOK_AGAIN));
         }
     }
@@ -281,8 +281,8 @@ pub fn is_there(large: &LargeRef) -> bool {
     if is_mapped(large) { mapped::is_there(large) } else { open(large).is_ok() }
 }
 
-/// Lets the sender of a payload that nobody will read know, so that it need not hold it; one that is gone
-/// already is no matter.
+/// Marks a payload that will not be read, so that its sender need not hold it; one that is gone already is
+/// ignored.
 pub fn discard(large: &LargeRef) {
     // What cannot be marked or emptied is held until its deadline.
     if is_mapped(large) {
@@ -346,7 +346,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_taken_is_let_go_at_the_next_use() {
+    fn taken_payloads_are_released_at_the_next_use() {
         let mut outbox = Outbox::default();
         let sent = payload(1 << 20);
         let large = outbox.put(&sent, 0, None, 1).expect("held");
@@ -398,7 +398,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_late_dropped_released_or_for_the_dead_is_let_go() {
+    fn late_discarded_withdrawn_payloads_and_those_for_dead_processes_are_released() {
         let mut outbox = Outbox::default();
         outbox.put(b"late", 5, None, 1).expect("held");
         outbox.sweep(5);
@@ -426,7 +426,7 @@ mod tests {
     }
 
     #[test]
-    fn who_ends_waits_for_readers_and_no_longer_than_it_wants() {
+    fn a_sender_that_ends_waits_for_readers_until_its_deadline() {
         let mut outbox = Outbox::default();
         let large = outbox.put(b"for later", 0, None, 1).expect("held");
         let until_ns = monotonic_ns() + 20_000_000;
@@ -452,9 +452,9 @@ mod tests {
         assert_eq!(full.code(), Code::Limit);
     }
 
-    /// Needs root, which starts a process of another user; for others nothing is tried.
+    /// Needs root, which starts a process of another user; without root it does nothing.
     #[test]
-    fn what_is_held_for_other_users_makes_room() {
+    fn payloads_for_other_users_are_dropped_at_the_limit() {
         use std::os::unix::process::CommandExt;
 
         if !rustix::process::geteuid().is_root() {

@@ -13,7 +13,7 @@ use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 
 use super::watch::{Source, Watch};
 use crate::link::{Advert, Link};
-use crate::slots::{Caller, Promise, Slot, Slots};
+use crate::slots::{Caller, Slot, Slots, UnsentReply};
 
 /// A running process.
 #[derive(Debug)]
@@ -109,10 +109,10 @@ impl Process {
     }
 
     /// Whose answers it had and could not send before it died.
-    pub(super) fn promises(&self) -> Vec<Caller> {
+    pub(super) fn unsent_replies(&self) -> Vec<Caller> {
         let slot_handle = self.slot_handle.as_ref();
         slot_handle
-            .map(|slot_handle| Promise::all(&slot_handle.slots, slot_handle.index))
+            .map(|slot_handle| UnsentReply::all(&slot_handle.slots, slot_handle.index))
             .unwrap_or_default()
     }
 

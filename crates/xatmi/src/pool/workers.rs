@@ -103,7 +103,7 @@ impl Pool {
             }
             _ => self.answer_for(id, &process, now),
         }
-        for Caller { pid, context, call_id, nonce } in process.promises() {
+        for Caller { pid, context, call_id, nonce } in process.unsent_replies() {
             let creditor = Creditor { pid, context, nonce, call_id };
             let patience = self.sizes.timeout;
             self.unsent.answer(&self.prefix, creditor, Code::ServiceError, now, patience);

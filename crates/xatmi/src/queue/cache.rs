@@ -10,9 +10,9 @@ use std::os::fd::AsFd;
 
 use pollux_sys::mqueue::MessageQueue;
 
-/// How long a queue that was seen to have its name is taken to have it still, a millisecond: who
-/// calls often need not ask at each call. Whoever removes a queue reads it for longer than this,
-/// as a sender may be late anyway, between the look and the send.
+/// How long a queue that was seen to have its name is taken to have it still, a millisecond, so that
+/// frequent callers need no system call for it each time. The process that removes a queue reads it for
+/// longer than this, as a sender may be late anyway, between the check and the send.
 const SEEN_LASTS_NS: u64 = 1_000_000;
 
 /// Open queues by key, a bounded number of them.
@@ -24,7 +24,7 @@ pub struct QueueCache<K> {
     uses: u64,
     /// Where the last one was found: most callers stay with one queue.
     recent: usize,
-    /// Queues that came since all were asked for their names.
+    /// Queues that were opened since the names of all were checked.
     inserts: usize,
 }
 
@@ -75,8 +75,8 @@ impl<K: Copy + Eq> QueueCache<K> {
         self.open(key, name)
     }
 
-    /// As [`open_named`](Self::open_named), for who calls often: the name is looked for only when
-    /// the last look was more than a millisecond before `now_ns`, the monotonic clock.
+    /// As [`open_named`](Self::open_named), for frequent callers: the name is checked only when the
+    /// last check was more than a millisecond before `now_ns`, the monotonic clock.
     ///
     /// # Errors
     /// ENOENT when the name is gone and no other queue took its place.
@@ -131,7 +131,7 @@ impl<K: Copy + Eq> QueueCache<K> {
     }
 
     fn insert(&mut self, key: K, queue: MessageQueue) -> usize {
-        // Where many come others have gone. Each is asked once for each that comes, no more.
+        // Many new queues mean that others are gone. On average one is checked for each new one.
         self.inserts += 1;
         if self.inserts >= self.entries.len() {
             self.inserts = 0;
@@ -146,7 +146,7 @@ impl<K: Copy + Eq> QueueCache<K> {
     }
 }
 
-/// Whether the queue lost its name: nobody new will find it, and its readers are leaving.
+/// Whether the queue lost its name: no sender will open it any more, and its readers are leaving.
 ///
 /// One `fstat(2)`; a queue that cannot be asked counts as withdrawn.
 #[must_use]
@@ -187,7 +187,7 @@ mod tests {
     }
 
     #[test]
-    fn queues_that_lost_their_name_are_let_go_when_another_one_comes() {
+    fn queues_that_lost_their_name_are_closed_when_another_one_is_opened() {
         let mut cache = QueueCache::new(4);
         for n in [20, 21] {
             MessageQueue::create(&name(n), SIZE).expect("a queue");
@@ -202,7 +202,7 @@ mod tests {
     }
 
     #[test]
-    fn a_crowd_that_comes_and_goes_costs_no_look_at_all_of_it_each_time() {
+    fn many_short_lived_queues_are_checked_together() {
         let mut cache = QueueCache::new(8);
         let queues: Vec<_> =
             (30..38).map(|n| MessageQueue::create(&name(n), SIZE).expect("a queue")).collect();

@@ -2,7 +2,7 @@
 //!
 //! The C interface calls it. A name stands for its field, an id without a name for itself
 //! (`((BFLDID32)5)`); several occurrences are an array, an inner buffer is an object, bytes are
-//! base64. What comes from a stranger is bounded by the fields that it becomes.
+//! base64. The fields that a text becomes are bounded, so any text may be read.
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
@@ -12,7 +12,7 @@ use thiserror::Error;
 use super::{FieldId, FieldType, Ubf, UbfError, UbfRef, Value};
 use crate::field_table::FieldTable;
 
-/// Why fields are no JSON, or a text no fields.
+/// Why fields cannot be written as JSON, or a text cannot be read as fields.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum JsonError {
     /// The buffer, or what was put into one.
@@ -44,7 +44,7 @@ pub enum JsonError {
 ///
 /// # Errors
 /// [`JsonError::Fields`] for a damaged region, [`JsonError::Value`] for a text that is not UTF-8 and
-/// for a number that is none.
+/// for a NaN or an infinity.
 pub fn to_json(fields: UbfRef<'_>, table: &FieldTable) -> Result<String, JsonError> {
     let fields = UbfRef::check(fields.used_bytes())?;
     Ok(Json::Object(object(fields, table)?).to_string())
@@ -114,14 +114,13 @@ fn fields(object: &Map<String, Json>, table: &FieldTable) -> Result<Ubf, JsonErr
 }
 
 fn id(name: &str, table: &FieldTable) -> Result<FieldId, JsonError> {
-    let number = name.strip_prefix("((BFLDID32)").and_then(|rest| rest.strip_suffix(')'));
-    match number.and_then(|number| number.parse().ok()) {
+    match FieldId::printed_number(name).and_then(|number| number.parse().ok()) {
         Some(raw) => Ok(FieldId::from_raw(raw)?),
         None => table.id(name).ok_or_else(|| JsonError::UnknownField { name: name.to_owned() }),
     }
 }
 
-/// Adds one occurrence; null is none.
+/// Adds one occurrence; null adds nothing.
 fn add(
     to: &mut Ubf,
     (name, id): (&str, FieldId),
@@ -203,7 +202,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_is_told_with_its_field() {
+    fn an_error_names_the_field() {
         let deep = format!("{}{}", r#"{"U":"#.repeat(30), "{}".to_owned() + &"}".repeat(30));
         let deeper = format!("{}{}", r#"{"U":"#.repeat(200), "1".to_owned() + &"}".repeat(200));
         for (text, words) in [
@@ -211,7 +210,7 @@ mod tests {
             ("[1]", "an object is expected"),
             ("{\"L\":1", "EOF"),
             ("{\"X\":1}", "no field table has X"),
-            ("{\"((BFLDID32)0)\":1}", "0 is no field id"),
+            ("{\"((BFLDID32)0)\":1}", "0 is not a field id"),
             ("{\"U\":1}", "field U: an object is expected"),
             ("{\"L\":{}}", "field L: one value is expected"),
             ("{\"L\":[[1]]}", "field L: one value is expected"),

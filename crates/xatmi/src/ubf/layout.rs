@@ -31,7 +31,7 @@ pub(super) static EMPTY: [u8; HEADER_BYTES] = {
     bytes
 };
 
-/// What the header says; in order, as far as it can be told without the fields.
+/// The header; consistent as far as it can be checked without the fields.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Header {
     /// Bytes of the region that the buffer may fill.

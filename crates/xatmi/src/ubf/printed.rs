@@ -1,7 +1,10 @@
-//! Printed fields back into a buffer, as `Bextread` does.
+//! Fields as text for people and back: `Bprint`, `Bextread`.
 //!
-//! The tools and the C interface call it with what [`print`](super::print()) wrote or a person
-//! typed. Blank lines and lines that start with `#` say nothing. It opens no files.
+//! The tools and the C interface call it. Each field is a line, `NAME<tab>value`. Text is ASCII: other
+//! bytes, control characters and the backslash itself are written as a backslash and two hexadecimal
+//! digits, or as two backslashes. The fields of an inner buffer follow their line with one more tab in
+//! front. A field without a name in the table is `((BFLDID32)number)`. When lines are read, blank ones
+//! and those that start with `#` are ignored; what stands in front of a name says what to do:
 //!
 //! | in front of the name | means |
 //! |---|---|
@@ -10,10 +13,72 @@
 //! | `-` | the first occurrence goes, if there is one |
 //! | `=` | the first occurrence gets the value of the field whose name stands for the value |
 
+use std::fmt::Write;
 use std::iter::Peekable;
 
-use super::{FieldId, FieldType, NESTING_MAX, Ubf, UbfError, Value};
+use super::{Field, FieldId, FieldType, NESTING_MAX, Ubf, UbfError, UbfRef, Value};
 use crate::field_table::FieldTable;
+
+/// All fields as text; names come from `table`.
+///
+/// # Errors
+/// [`UbfError::NotFielded`] for a damaged region.
+pub fn print(fields: UbfRef<'_>, table: &FieldTable) -> Result<String, UbfError> {
+    let mut out = String::new();
+    print_within(UbfRef::check(fields.used_bytes())?, table, 0, &mut out);
+    Ok(out)
+}
+
+fn print_within(fields: UbfRef<'_>, table: &FieldTable, depth: usize, out: &mut String) {
+    for Field { id, value, .. } in fields {
+        out.extend(std::iter::repeat_n('\t', depth));
+        match table.name(id) {
+            Some(name) => out.push_str(name),
+            None => append(out, id),
+        }
+        out.push('\t');
+        print_value(value, out);
+        out.push('\n');
+        if let Value::Ubf(inner) = value {
+            print_within(inner, table, depth + 1, out);
+        }
+    }
+}
+
+fn print_value(value: Value<'_>, out: &mut String) {
+    match value {
+        Value::Short(number) => append(out, number),
+        Value::Long(number) => append(out, number),
+        Value::Float(number) => print_floating(number.into(), number, out),
+        Value::Double(number) => print_floating(number, number, out),
+        Value::Ptr(number) => append(out, format_args!("{number:#x}")),
+        Value::Char(byte) => print_bytes(&[byte], out),
+        Value::String(bytes) | Value::Carray(bytes) => print_bytes(bytes, out),
+        Value::Ubf(_) => {}
+    }
+}
+
+/// The sign of a NaN is part of the value, and the standard text leaves it out.
+fn print_floating(number: f64, text: impl std::fmt::Display, out: &mut String) {
+    if number.is_nan() && number.is_sign_negative() {
+        out.push('-');
+    }
+    append(out, text);
+}
+
+fn print_bytes(bytes: &[u8], out: &mut String) {
+    for &byte in bytes {
+        match byte {
+            b'\\' => out.push_str("\\\\"),
+            b' '..=b'~' => out.push(char::from(byte)),
+            _ => append(out, format_args!("\\{byte:02x}")),
+        }
+    }
+}
+
+fn append(out: &mut String, text: impl std::fmt::Display) {
+    write!(out, "{text}").expect("a string takes everything");
+}
 
 /// The fields of a text of lines `NAME<tab>value`; names are looked up in `table`.
 ///
@@ -32,7 +97,7 @@ pub fn read_printed(text: &str, table: &FieldTable) -> Result<Ubf, UbfError> {
 /// As [`read_printed`], and [`UbfError::NotPresent`] for `=` from a field that is not there.
 pub fn apply_printed(text: &str, table: &FieldTable, fields: &mut Ubf) -> Result<(), UbfError> {
     let lines = text.lines().enumerate().map(|(index, line)| Line { number: index + 1, line });
-    let mut lines = lines.filter(|line| !line.is_silent()).peekable();
+    let mut lines = lines.filter(|line| !line.is_ignored()).peekable();
     read_within(&mut lines, table, 0, fields)?;
     match lines.next() {
         Some(line) => Err(line.wrong("only the fields of an inner buffer stand behind a tab")),
@@ -57,7 +122,7 @@ struct Line<'a> {
 }
 
 impl<'a> Line<'a> {
-    fn is_silent(&self) -> bool {
+    fn is_ignored(&self) -> bool {
         self.line.trim().is_empty() || self.line.starts_with('#')
     }
 
@@ -82,14 +147,14 @@ impl<'a> Line<'a> {
     }
 
     fn id(&self, name: &str, table: &FieldTable) -> Result<FieldId, UbfError> {
-        match name.strip_prefix("((BFLDID32)").and_then(|rest| rest.strip_suffix(')')) {
+        match FieldId::printed_number(name) {
             Some(raw) => FieldId::from_raw(self.number(raw)?),
             None => table.id(name).ok_or(UbfError::BadName),
         }
     }
 
     fn number<T: std::str::FromStr>(&self, text: &str) -> Result<T, UbfError> {
-        text.parse().map_err(|_| self.wrong("this is no number, or none that the field can hold"))
+        text.parse().map_err(|_| self.wrong("expected a number that the field can hold"))
     }
 
     fn wrong(&self, reason: &'static str) -> UbfError {
@@ -166,8 +231,9 @@ fn add(fields: &mut Ubf, line: Line<'_>, id: FieldId, text: &str) -> Result<(), 
     }
 }
 
-/// The bytes behind the escapes of [`print`](super::print()).
+/// The bytes behind the escapes of [`print`](print()).
 fn bytes(line: Line<'_>, text: &str) -> Result<Vec<u8>, UbfError> {
+    const ESCAPE: &str = "a backslash is followed by another or by two hex digits";
     let mut out = Vec::with_capacity(text.len());
     let mut rest = text.as_bytes();
     while let Some((&byte, after)) = rest.split_first() {
@@ -177,26 +243,17 @@ fn bytes(line: Line<'_>, text: &str) -> Result<Vec<u8>, UbfError> {
                 out.push(b'\\');
                 rest = after;
             }
-            (b'\\', [high, low, after @ ..]) if is_hex(*high) && is_hex(*low) => {
-                out.push(digit(*high) << 4 | digit(*low));
+            (b'\\', [high, low, after @ ..]) => {
+                let digit = |hex: u8| char::from(hex).to_digit(16);
+                let (Some(high), Some(low)) = (digit(*high), digit(*low)) else {
+                    return Err(line.wrong(ESCAPE));
+                };
+                out.push((high << 4 | low) as u8);
                 rest = after;
             }
-            (b'\\', _) => {
-                return Err(line.wrong("a backslash is followed by another or by two hex digits"));
-            }
+            (b'\\', _) => return Err(line.wrong(ESCAPE)),
             _ => out.push(byte),
         }
     }
     Ok(out)
-}
-
-fn is_hex(byte: u8) -> bool {
-    byte.is_ascii_hexdigit()
-}
-
-fn digit(hex: u8) -> u8 {
-    match hex {
-        b'0'..=b'9' => hex - b'0',
-        _ => (hex | 0x20) - b'a' + 10,
-    }
 }

@@ -1,7 +1,6 @@
-//! One request from its queue through the service function to the reply.
+//! One request from its queue through the service function to the reply, and the buffer it is received into.
 //!
-//! The loop calls it for every queue that became ready. It tells the worker's slot whom it works
-//! for before anything else can go wrong, so that the manager can answer for a worker that dies.
+//! The loop calls it for every queue that became ready. It records the caller in the worker's slot before anything else can fail, so that the manager can answer for a worker that dies.
 
 use std::any::Any;
 use std::cell::RefCell;
@@ -9,27 +8,25 @@ use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::rc::Rc;
 
-use super::answering::Answering;
-use super::offers::{Offer, SharedHandler};
-use super::payload::{Spare, Unusable};
-use super::registrations::{Registrations, Sources};
-use super::replies::{Call, Replies, Verdict};
+use super::registrations::{Registrations, Replies, Sources};
+use super::replies::{Call, QueueReplies, Verdict};
+use super::rings::MemoryReplies;
 use super::rings::Taken;
-use super::service::{Done, Ending, Incoming, Return};
-use super::way_out::WayOut;
-use crate::buffer::Buffer;
+use super::service::{Done, Ending, Incoming, Offer, Return, SharedHandler};
+use crate::buffer::{Buffer, BufferError, BufferType};
 use crate::client::Outgoing;
 use crate::clock::monotonic_ns;
 use crate::error::{Code, Error};
 use crate::large;
 use crate::queue::ServiceName;
 use crate::slots::{Caller, Inbox, Slot, Slots, Total};
-use crate::wire::{Body, Request};
+use crate::ubf::UbfMut;
+use crate::wire::{Body, Payload, Request};
 
 /// What a look into a queue found.
 #[derive(Debug)]
 pub(super) enum Found {
-    /// Nothing: another worker was quicker, or the wake told of room.
+    /// Nothing: another worker was quicker, or the wake was for room in a queue.
     Nothing,
     /// A message, which was dealt with.
     Message,
@@ -40,7 +37,7 @@ pub(super) enum Found {
 /// What a worker needs from one request to the next.
 pub(super) struct Dispatch {
     pub(super) registrations: Rc<RefCell<Registrations>>,
-    pub(super) out: WayOut,
+    pub(super) replies: Replies,
     slots: Rc<Slots>,
     slot: usize,
     /// The message that is at hand.
@@ -68,14 +65,14 @@ impl Dispatch {
             )
         };
         let (inbox, spare) = (Vec::new(), Spare::default());
-        let out = match is_memory {
-            true => WayOut::Memory(Answering::default()),
+        let replies = match is_memory {
+            true => Replies::Memory(MemoryReplies::default()),
             false => {
                 slots.inbox(slot).expect("as its slot").prepare();
-                WayOut::Queues(Replies::new(prefix, Rc::clone(&slots), slot))
+                Replies::Queues(QueueReplies::new(prefix, Rc::clone(&slots), slot))
             }
         };
-        Self { registrations, out, slots, slot, inbox, spare }
+        Self { registrations, replies, slots, slot, inbox, spare }
     }
 
     /// Takes one request from the queue of `entry`, if there is one, and serves it.
@@ -104,12 +101,12 @@ impl Dispatch {
     pub(super) fn serve_next(&mut self) -> Found {
         let slots = Rc::clone(&self.slots);
         let slot = slots.slot(self.slot).expect("looked up when the worker was made");
-        let taken = match (&mut self.registrations.borrow_mut().sources, &mut self.out) {
-            (Sources::Memory(rings), WayOut::Memory(answering)) => {
+        let taken = match (&mut self.registrations.borrow_mut().sources, &mut self.replies) {
+            (Sources::Memory(rings), Replies::Memory(replies)) => {
                 let len_bytes = rings.memory().exchange().message_len_bytes();
                 self.inbox.resize(len_bytes, 0);
                 rings.take(slot, &mut self.inbox).inspect(|taken| {
-                    answering.begin(taken.ticket, len_bytes);
+                    replies.begin(taken.ticket, len_bytes);
                 })
             }
             _ => None,
@@ -121,10 +118,10 @@ impl Dispatch {
         let opened = self.open(entry, len, slot, began_ns);
         let is_without_reply = opened.as_ref().is_some_and(|opened| opened.call.is_without_reply);
         let found = opened.map(|opened| self.answer_to(opened, entry, slot, began_ns));
-        if let (Sources::Memory(rings), WayOut::Memory(answering)) =
-            (&self.registrations.borrow().sources, &mut self.out)
+        if let (Sources::Memory(rings), Replies::Memory(replies)) =
+            (&self.registrations.borrow().sources, &mut self.replies)
         {
-            answering.end(rings, slot, is_without_reply);
+            replies.end(rings, slot, is_without_reply);
         }
         slot.idle();
         found.unwrap_or(Found::Message)
@@ -150,22 +147,22 @@ impl Dispatch {
         found
     }
 
-    /// A queue that was full has room.
-    pub(super) fn flush(&mut self, place: usize, generation: u32) {
-        if let (Sources::Queues(watch), WayOut::Queues(replies)) =
-            (&mut self.registrations.borrow_mut().sources, &mut self.out)
+    /// Sends to a queue that was full and is writable.
+    pub(super) fn flush(&mut self, index: usize, generation: u32) {
+        if let (Sources::Queues(poller), Replies::Queues(replies)) =
+            (&mut self.registrations.borrow_mut().sources, &mut self.replies)
         {
-            replies.flush(watch, place, generation);
+            replies.flush(poller, index, generation);
         }
     }
 
     /// One message into the inbox; its length.
     fn receive(&mut self, entry: usize, generation: u32) -> Result<Option<usize>, Error> {
         let registrations = self.registrations.borrow();
-        let Sources::Queues(watch) = &registrations.sources else { return Ok(None) };
+        let Sources::Queues(poller) = &registrations.sources else { return Ok(None) };
         // Withdrawn by a service function while its event was under way.
-        let Some(queue) = watch.queue(entry, generation) else { return Ok(None) };
-        let len_bytes = watch.message_len_bytes_max();
+        let Some(queue) = poller.queue(entry, generation) else { return Ok(None) };
+        let len_bytes = poller.message_len_bytes_max();
         if self.inbox.len() < len_bytes {
             self.inbox.resize(len_bytes, 0);
         }
@@ -194,10 +191,10 @@ impl Dispatch {
     fn open(&mut self, entry: usize, len: usize, slot: Slot<'_>, now_ns: u64) -> Option<Opened> {
         let Ok(request) = Request::decode(&self.inbox[..len]) else {
             slot.add(Total::Malformed, 1);
-            if let (Sources::Memory(rings), WayOut::Memory(answering)) =
-                (&self.registrations.borrow().sources, &mut self.out)
+            if let (Sources::Memory(rings), Replies::Memory(replies)) =
+                (&self.registrations.borrow().sources, &mut self.replies)
             {
-                answering.fail(rings, slot, Code::ServiceError);
+                replies.fail(rings, slot, Code::ServiceError);
             }
             return None;
         };
@@ -263,7 +260,7 @@ impl Dispatch {
                 let is_on_the_way = match data(buffer.as_ref(), len_bytes) {
                     Some(data) => {
                         let sources = &mut self.registrations.borrow_mut().sources;
-                        self.out.forward(sources, slot, call, service, data)
+                        self.replies.forward(sources, slot, call, service, data)
                     }
                     None => false,
                 };
@@ -280,7 +277,7 @@ impl Dispatch {
         }
     }
 
-    /// Replies as `tpreturn` was told; whether the service said that all went well.
+    /// Replies with what `tpreturn` was given; whether that was success.
     fn answer(&mut self, slot: Slot<'_>, call: &Call, returned: Return) -> bool {
         let is_success = returned.is_success();
         let data = data(returned.buffer.as_ref(), returned.len_bytes);
@@ -295,16 +292,16 @@ impl Dispatch {
             let sent = data.filter(|_| carries).unwrap_or(Outgoing::NONE);
             let verdict = Verdict { error, rval: returned.rval, urcode: returned.urcode };
             let sources = &mut self.registrations.borrow_mut().sources;
-            self.out.reply(sources, slot, call, verdict, sent);
+            self.replies.reply(sources, slot, call, verdict, sent);
         }
         self.spare.keep(returned.buffer);
         is_success && error.is_none()
     }
 
-    /// Tells the caller that the service broke, if it waits.
+    /// Answers the caller with TPESVCERR, if it waits.
     fn fail(&mut self, slot: Slot<'_>, call: &Call) {
         if !call.is_without_reply {
-            self.out.fail(&mut self.registrations.borrow_mut().sources, slot, call);
+            self.replies.fail(&mut self.registrations.borrow_mut().sources, slot, call);
         }
     }
 }
@@ -330,4 +327,145 @@ fn panic_message(panic: &(dyn Any + Send)) -> String {
     let text = panic.downcast_ref::<&str>().map(|text| (*text).to_owned());
     let text = text.or_else(|| panic.downcast_ref::<String>().cloned());
     text.unwrap_or_else(|| "without a message".to_owned())
+}
+
+/// Buffers larger than this are given back to the allocator instead of being cleared and kept.
+const KEPT_LEN_BYTES_MAX: usize = 4 << 20;
+
+/// The buffer that is used again from call to call: a request of the type and size of the last reply's buffer
+/// allocates nothing.
+#[derive(Debug, Default)]
+pub(super) struct Spare(Option<Buffer>);
+
+/// Why a request's data could not be had.
+#[derive(Debug)]
+pub(super) enum Unusable {
+    /// The bytes are not of the type that they claim to be.
+    Content,
+    /// The memfd could not be read: its sender is dead or has let go of it.
+    Gone,
+}
+
+impl Spare {
+    /// Keeps `buffer` for a later request.
+    pub(super) fn keep(&mut self, buffer: Option<Buffer>) {
+        if let Some(buffer) = buffer
+            && buffer.size() <= KEPT_LEN_BYTES_MAX
+        {
+            self.0 = Some(buffer);
+        }
+    }
+
+    /// The data of a request; `None` when it came without.
+    ///
+    /// # Errors
+    /// When the data can't be had.
+    pub(super) fn fill(&mut self, payload: &Payload<'_>) -> Result<Option<Buffer>, Unusable> {
+        let Some(kind) = payload.buffer_type else { return Ok(None) };
+        let size = payload.buffer_size_bytes.max(payload.len_bytes()) as usize;
+        match payload.body {
+            Body::Inline(bytes) => self.filled(kind, size, bytes.len(), |room| {
+                room.copy_from_slice(bytes);
+                Ok(())
+            }),
+            // Its length is only claimed until then.
+            Body::Large(reference) if !large::is_there(&reference) => Err(Unusable::Gone),
+            Body::Large(reference) => {
+                let len = reference.len_bytes as usize;
+                self.filled(kind, size, len, |room| large::fetch(&reference, room))
+            }
+        }
+        .map(Some)
+    }
+
+    /// A buffer whose first `len` bytes `fetch` writes.
+    fn filled(
+        &mut self,
+        kind: BufferType,
+        size: usize,
+        len: usize,
+        fetch: impl FnOnce(&mut [u8]) -> io::Result<()>,
+    ) -> Result<Buffer, Unusable> {
+        let reused = self.0.take_if(|spare| {
+            spare.buffer_type() == kind && spare.size() == size && spare.subtype().is_empty()
+        });
+        let is_new = reused.is_none();
+        let mut buffer = match reused {
+            Some(buffer) => buffer,
+            None => Buffer::new(kind, "", size).map_err(|_| Unusable::Content)?,
+        };
+        let room = buffer.as_bytes_mut().get_mut(..len).ok_or(Unusable::Content)?;
+        fetch(room).map_err(|_| Unusable::Gone)?;
+        let checked = match is_new {
+            true => buffer.received(len).map(|()| buffer),
+            false => refilled(buffer, len),
+        };
+        checked.map_err(|_| Unusable::Content)
+    }
+}
+
+/// Writes over what follows, so that no service sees what was another caller's, and looks at the content.
+fn refilled(mut buffer: Buffer, len: usize) -> Result<Buffer, BufferError> {
+    buffer.as_bytes_mut()[len..].fill(0);
+    match buffer.buffer_type() {
+        BufferType::Ubf => {
+            UbfMut::adopt(buffer.as_bytes_mut())?;
+        }
+        BufferType::String | BufferType::Json if buffer.used_len(0)? != len => {
+            return Err(BufferError::NoNul { name: buffer.buffer_type().name() });
+        }
+        _ => {}
+    }
+    Ok(buffer)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn payload(kind: BufferType, size: u64, bytes: &[u8]) -> Payload<'_> {
+        let body = Body::Inline(bytes);
+        Payload { buffer_type: Some(kind), buffer_size_bytes: size, body }
+    }
+
+    #[test]
+    fn memory_is_used_again_and_holds_nothing_of_before() {
+        let mut spare = Spare::default();
+        let secret = payload(BufferType::Carray, 64, b"a secret of the last caller");
+        let first = spare.fill(&secret).expect("good").expect("a buffer");
+        let at = first.as_bytes().as_ptr();
+        spare.keep(Some(first));
+        let second = spare.fill(&payload(BufferType::Carray, 64, b"x")).expect("good");
+        let second = second.expect("a buffer");
+        assert_eq!(second.as_bytes().as_ptr(), at);
+        assert_eq!(second.as_bytes()[0], b'x');
+        assert!(second.as_bytes()[1..].iter().all(|byte| *byte == 0));
+        spare.keep(Some(second));
+        let other = spare.fill(&payload(BufferType::String, 64, b"y\0")).expect("good");
+        assert_eq!(other.expect("a buffer").buffer_type(), BufferType::String);
+    }
+
+    #[test]
+    fn content_that_is_not_of_its_type_is_refused_in_new_and_used_memory() {
+        let mut spare = Spare::default();
+        for _ in 0..2 {
+            let text = payload(BufferType::String, 8, b"no nul");
+            assert!(matches!(spare.fill(&text), Err(Unusable::Content)));
+            let fields = payload(BufferType::Ubf, 1024, &[7; 100]);
+            assert!(matches!(spare.fill(&fields), Err(Unusable::Content)));
+            spare.keep(Some(Buffer::alloc("STRING", "", 8).expect("memory")));
+            let text = payload(BufferType::String, 8, b"a\0b\0");
+            assert!(matches!(spare.fill(&text), Err(Unusable::Content)));
+            spare.keep(Some(Buffer::alloc("UBF", "", 1024).expect("memory")));
+        }
+    }
+
+    #[test]
+    fn a_memfd_that_is_gone_is_an_error_of_its_own() {
+        let reference = crate::wire::LargeRef { pid: 1, fd: 9999, inode: 1, len_bytes: 5 };
+        let body = Body::Large(reference);
+        let payload = Payload { buffer_type: Some(BufferType::Carray), buffer_size_bytes: 5, body };
+        assert!(matches!(Spare::default().fill(&payload), Err(Unusable::Gone)));
+        assert!(matches!(Spare::default().fill(&Payload::NONE), Ok(None)));
+    }
 }

@@ -1,7 +1,7 @@
 //! The worker's side of its link: what the manager asked for, and what to do when it is gone.
 //!
-//! The registrations reads here what came; the loop asks what it means. Messages are noted, never acted on
-//! at once, because they may arrive while a service function waits for an answer.
+//! The registrations read messages here, and the loop acts on them later: they may arrive while a service
+//! function waits for an answer.
 //!
 //! ```text
 //!  connected ──(end of the link)──▶ orphaned ──(a manager listens again: Adopt)──▶ connected
@@ -25,14 +25,14 @@ const ANSWER_MAX: Duration = Duration::from_secs(60);
 const ORPHAN_MAX: Duration = Duration::from_secs(60);
 /// How often it looks for a new one.
 const ORPHAN_PAUSE: Duration = Duration::from_secs(1);
-/// The most messages read in one turn, so that a chattering manager does not stop the service.
+/// The most messages read in one turn, so that a flood of them does not stop the service.
 const MESSAGES_MAX: usize = 16;
 
 /// The link, and what came over it.
 pub(super) struct ManagerLink {
     link: Option<Link>,
-    /// Since when no manager was heard; stays set until a new one says something, or its link
-    /// has stood for long.
+    /// Since when no manager has sent anything; stays set until a new one does, or its link has stood for
+    /// long.
     orphaned_at: Option<Instant>,
     /// While there is a link, when the next try would have been.
     next_try: Instant,
@@ -63,22 +63,22 @@ impl ManagerLink {
         self.link.as_ref()
     }
 
-    /// Says something, waiting for room if need be.
+    /// Sends a message, waiting for room if need be.
     ///
     /// # Errors
     /// TPESYSTEM when the manager is gone or does not read.
-    pub(super) fn tell(&self, message: &ToManager) -> Result<(), Error> {
+    pub(super) fn send(&self, message: &ToManager) -> Result<(), Error> {
         let link = self.link.as_ref().ok_or_else(|| gone(io::ErrorKind::NotConnected.into()))?;
         link.send_within(message, ANSWER_MAX).map_err(gone)
     }
 
-    /// Says something and waits for the manager's answer.
+    /// Sends a message and waits for the manager's answer.
     ///
     /// # Errors
     /// What the manager answered, TPESYSTEM when it is gone or does not answer.
     pub(super) fn ask(&mut self, message: &ToManager) -> Result<(), Error> {
         self.answer = None;
-        self.tell(message)?;
+        self.send(message)?;
         let end = Instant::now() + ANSWER_MAX;
         loop {
             if let Some(answer) = self.answer.take() {
@@ -89,7 +89,7 @@ impl ManagerLink {
                 return Err(gone(io::ErrorKind::NotConnected.into()));
             };
             match link.receive_within(left) {
-                Ok(Received::Message(said, beside)) => self.note(said, beside),
+                Ok(Received::Message(said, beside)) => self.record(said, beside),
                 Ok(Received::Nothing) => {}
                 Ok(Received::Ended) => return Err(gone(io::ErrorKind::BrokenPipe.into())),
                 Err(error) if error.kind() == io::ErrorKind::InvalidData => {}
@@ -98,15 +98,15 @@ impl ManagerLink {
         }
     }
 
-    /// Notes what came; whether the link still stands.
+    /// Records the messages that came; whether the link still stands.
     pub(super) fn read(&mut self) -> bool {
         for _ in 0..MESSAGES_MAX {
             let Some(link) = &mut self.link else { return true };
             match link.receive() {
-                Ok(Received::Message(said, beside)) => self.note(said, beside),
+                Ok(Received::Message(said, beside)) => self.record(said, beside),
                 Ok(Received::Nothing) => return true,
                 Ok(Received::Ended) => return false,
-                // From a manager of another version: what it wants will be seen by its pings.
+                // From a manager of another version: its pings show whether it is one.
                 Err(error) if error.kind() == io::ErrorKind::InvalidData => {}
                 Err(_) => return false,
             }
@@ -114,15 +114,15 @@ impl ManagerLink {
         true
     }
 
-    /// The link ended. Called when it is watched no more.
-    pub(super) fn lose(&mut self, now: Instant) {
+    /// The link ended. Called when the poller has forgotten it.
+    pub(super) fn disconnect(&mut self, now: Instant) {
         // One that stood for long was a manager's, though it had nothing to say.
         if now.saturating_duration_since(self.next_try) > ORPHAN_MAX {
             self.orphaned_at = None;
         }
         self.link = None;
         self.orphaned_at.get_or_insert(now);
-        // Whoever closes each link at once is asked no more often than nobody is.
+        // A process that closes each link at once is tried no more often than a missing one.
         self.next_try = self.next_try.max(now);
     }
 
@@ -138,7 +138,7 @@ impl ManagerLink {
     }
 
     /// Looks for a manager and asks it to take this worker; whether there is a link now.
-    pub(super) fn seek(
+    pub(super) fn reconnect(
         &mut self,
         now: Instant,
         prefix: &Prefix,
@@ -151,7 +151,7 @@ impl ManagerLink {
             link.send_with(adopt, &[slots])?;
             Ok(link)
         });
-        // Nobody listens yet, or somebody else: the next try comes.
+        // There is no manager yet, or another process listens: the next try comes.
         self.link = found.ok();
         self.link.is_some()
     }
@@ -160,7 +160,7 @@ impl ManagerLink {
         self.is_stop_asked
     }
 
-    /// Whether the manager asked to look into the queues, once.
+    /// Whether the manager asked for a check of the queues, once.
     pub(super) fn take_nudge(&mut self) -> bool {
         std::mem::take(&mut self.is_nudged)
     }
@@ -175,7 +175,7 @@ impl ManagerLink {
         self.records.take()
     }
 
-    fn note(&mut self, said: ToWorker, beside: Vec<OwnedFd>) {
+    fn record(&mut self, said: ToWorker, beside: Vec<OwnedFd>) {
         self.orphaned_at = None;
         match said {
             ToWorker::Advertised => self.answer = Some(Ok(())),
@@ -243,11 +243,11 @@ mod tests {
         assert!(
             manager_link.is_stop_asked() && manager_link.take_nudge() && !manager_link.take_nudge()
         );
-        let heard = [manager.receive::<ToManager>(), manager.receive()].map(|heard| match heard {
+        let received = [manager.receive::<ToManager>(), manager.receive()].map(|got| match got {
             Ok(Received::Message(message, _)) => message,
             other => panic!("{other:?}"),
         });
-        assert_eq!(heard, [ToManager::Ready, ToManager::Pong { number: 7 }]);
+        assert_eq!(received, [ToManager::Ready, ToManager::Pong { number: 7 }]);
     }
 
     #[test]
@@ -258,13 +258,13 @@ mod tests {
         drop(manager);
         assert!(!manager_link.read());
         let now = Instant::now();
-        manager_link.lose(now);
-        assert!(manager_link.tell(&ToManager::Bye).is_err());
+        manager_link.disconnect(now);
+        assert!(manager_link.send(&ToManager::Bye).is_err());
         assert_eq!(manager_link.next_try(), Some(now));
         let prefix = Prefix::new("/nobody-listens-here").expect("a prefix");
         let slots = tempfile::tempfile().expect("a file");
         let slots = std::os::fd::AsFd::as_fd(&slots);
-        assert!(!manager_link.seek(now, &prefix, &ToManager::Bye, slots));
+        assert!(!manager_link.reconnect(now, &prefix, &ToManager::Bye, slots));
         assert_eq!(manager_link.next_try(), Some(now + ORPHAN_PAUSE));
         assert!(!manager_link.is_abandoned(now + ORPHAN_MAX));
         assert!(manager_link.is_abandoned(now + ORPHAN_MAX + ORPHAN_PAUSE));
@@ -276,22 +276,22 @@ mod tests {
         let mut manager_link = ManagerLink::new(worker);
         drop(manager);
         let lost = Instant::now();
-        manager_link.lose(lost);
+        manager_link.disconnect(lost);
         // As after a try that found a manager.
         let (_manager, worker) = Link::pair().expect("a pair");
         manager_link.link = Some(Link::new(worker));
         manager_link.next_try = lost + ORPHAN_PAUSE;
         let later = lost + 10 * ORPHAN_MAX;
         assert!(!manager_link.is_abandoned(later));
-        manager_link.lose(later);
+        manager_link.disconnect(later);
         assert!(!manager_link.is_abandoned(later + ORPHAN_MAX));
         assert!(manager_link.is_abandoned(later + ORPHAN_MAX + ORPHAN_PAUSE));
-        // One that was lost at once was no manager.
-        let (_stranger, worker) = Link::pair().expect("a pair");
+        // A link that ended at once was not that of a manager.
+        let (_other, worker) = Link::pair().expect("a pair");
         manager_link.link = Some(Link::new(worker));
         let tried = later + ORPHAN_MAX;
         manager_link.next_try = tried + ORPHAN_PAUSE;
-        manager_link.lose(tried);
+        manager_link.disconnect(tried);
         assert_eq!(manager_link.next_try(), Some(tried + ORPHAN_PAUSE), "a try each second");
         assert!(manager_link.is_abandoned(tried + ORPHAN_PAUSE));
     }

@@ -2,7 +2,7 @@
 //!
 //! Servers in Rust are built on it, and the C interface registers functions that jump into C.
 //! The pool's manager starts it. It makes and removes no queue, has no thread of its own, and
-//! never waits where a message could be stranded: `docs/worker-wakes.md`.
+//! never waits where a message could be left unserved: `docs/worker-wakes.md`.
 //!
 //! ```no_run
 //! use pollux_xatmi::worker::{Done, Worker};
@@ -23,33 +23,22 @@
 //!
 //! | file | subject |
 //! |---|---|
-//! | `boarding` | what the manager left in the environment |
-//! | `options` | the command line |
-//! | `service` | what a service function gets and gives back |
-//! | `registry`, `offers` | what is offered, and by what rules |
-//! | `registrations` | offers, epoll set and link, which loop and registry share |
-//! | `watch` | the epoll set, where requests come by queues |
-//! | `rings` | the rings and the wake flag, where they are in shared memory |
+//! | `setup` | what the manager left in the environment; the command line |
+//! | `service` | what a service function gets and gives back; the services on offer |
+//! | `registrations` | offers, request sources and link, which loop and registry share |
 //! | `manager_link` | the link, and what to do when the manager is gone |
-//! | `dispatch`, `payload` | one request, from queue to reply; its buffer |
-//! | `replies`, `parked` | the way out by queues, and what waits on it |
-//! | `answering` | the way out in shared memory |
+//! | `dispatch` | one request, from queue to reply; its buffer |
+//! | `queue_poller`, `replies` | requests and replies by queues |
+//! | `rings` | requests and replies in shared memory |
 
-mod answering;
-mod boarding;
 mod dispatch;
 mod manager_link;
-mod offers;
-mod options;
-mod parked;
-mod payload;
+mod queue_poller;
 mod registrations;
-mod registry;
 mod replies;
 mod rings;
 mod service;
-mod watch;
-mod way_out;
+mod setup;
 
 use std::cell::RefCell;
 use std::ffi::OsString;
@@ -60,10 +49,10 @@ use std::time::{Duration, Instant};
 
 use pollux_poller::Events;
 
-pub use boarding::{Boarding, LINK_VARIABLE, MEMORY_VARIABLE, WAKE_VARIABLE, Wake};
-pub use options::{Alias, Options};
-pub use registry::Registry;
+pub use registrations::Registry;
 pub use service::{Done, Ending, Handler, Incoming, RVAL_EXIT, RVAL_FAIL, RVAL_SUCCESS, Return};
+pub use setup::{Alias, Options};
+pub use setup::{LINK_VARIABLE, MEMORY_VARIABLE, Setup, WAKE_VARIABLE, Wake};
 
 use crate::clock::monotonic_ns;
 use crate::error::{Code, Error};
@@ -72,21 +61,21 @@ use crate::memory::idle;
 use crate::slots::Total;
 use dispatch::{Dispatch, Found};
 use manager_link::ManagerLink;
-use offers::Offers;
+use queue_poller::{QueuePoller, Ready};
 use registrations::{Registrations, Sources};
 use rings::Rings;
-use watch::{Ready, Watch};
+use service::Offers;
 
 /// Events taken from the kernel at once: all services and the link at the same time.
 const EVENTS_MAX: usize = 64;
-/// How often a worker that sleeps on its wake flag looks at its link where nobody tells it to: before Linux
-/// 5.16 the end of the manager wakes nobody.
+/// How often a worker that sleeps on its wake flag reads its link without a wake: before Linux 5.16 the end of
+/// the manager does not wake it.
 const LINK_EACH_NS: u64 = 20_000_000_000;
 /// The same, when the manager ended and the link has not yet.
 const LINK_END_NS: u64 = 10_000_000;
 /// Requests after which a worker that never sleeps does.
 const LINK_EACH_REQUESTS: u32 = 1_024;
-/// How long an ending worker waits for callers to take what is parked for them.
+/// How long an ending worker waits for callers to take the replies that are kept for them.
 const SHUTDOWN_NS: u64 = 1_000_000_000;
 
 /// A worker that is not serving yet.
@@ -100,22 +89,22 @@ impl Worker {
     /// # Errors
     /// TPESYSTEM where no manager did, else as [`Worker::new`].
     pub fn from_environment() -> Result<Self, Error> {
-        Self::new(Boarding::of_process()?)
+        Self::new(Setup::of_process()?)
     }
 
     /// A worker that was given what it needs in another way.
     ///
     /// # Errors
     /// TPESYSTEM for a slot that does not exist, TPEOS without descriptors or epoll.
-    pub fn new(boarding: Boarding) -> Result<Self, Error> {
-        let Boarding { link, slots, slot, wake, memory, environment } = boarding;
+    pub fn new(setup: Setup) -> Result<Self, Error> {
+        let Setup { link, slots, slot, wake, memory, environment } = setup;
         if slots.slot(slot).is_none() {
             let detail = format!("slot {slot} of a pool with {} slots", slots.len());
             return Err(Error::new(Code::System, detail));
         }
         let sources = match memory {
             Some((memory, number)) => Sources::Memory(Rings::open(memory, number)?),
-            None => Sources::Queues(Watch::open(wake)?),
+            None => Sources::Queues(QueuePoller::open(wake)?),
         };
         let registrations = Registrations {
             offers: Offers::default(),
@@ -155,7 +144,7 @@ impl Worker {
         let name = program_name(arguments.next().as_deref());
         let options =
             Options::parse(arguments).map_err(|wrong| Error::new(Code::Invalid, wrong))?;
-        options.notices.iter().for_each(|notice| tell_log(&name, notice));
+        options.notices.iter().for_each(|notice| log(&name, notice));
         self.start(&name, &options, init)?;
         let dispatch = Dispatch::new(self.registrations);
         let mut serving = Serving { dispatch, srvid: options.srvid, name };
@@ -165,7 +154,7 @@ impl Worker {
             done();
         }
         // A manager that is gone needs no shut_down.
-        let _ = serving.dispatch.registrations.borrow().manager_link.tell(&ToManager::Bye);
+        let _ = serving.dispatch.registrations.borrow().manager_link.send(&ToManager::Bye);
         Ok(ending)
     }
 
@@ -176,28 +165,28 @@ impl Worker {
         init: impl FnOnce(&[OsString]) -> Result<(), String>,
     ) -> Result<(), Error> {
         let hello = ToManager::Hello { srvid: options.srvid, pid: std::process::id() };
-        self.registrations.borrow().manager_link.tell(&hello)?;
+        self.registrations.borrow().manager_link.send(&hello)?;
         let started = match init(&options.application) {
-            Ok(()) => self.take_up(name, options),
+            Ok(()) => self.start_service(name, options),
             Err(why) => Err(Error::new(Code::Init, format!("the server refused to start: {why}"))),
         };
         let registrations = self.registrations.borrow();
         if let Err(error) = &started {
-            // Whoever reads it or not, this process ends with the error.
-            let _ = registrations.manager_link.tell(&ToManager::Refused { why: error.to_string() });
+            // Received or not, this process ends with the error.
+            let _ = registrations.manager_link.send(&ToManager::Refused { why: error.to_string() });
             return started;
         }
         registrations.slot().idle();
-        registrations.manager_link.tell(&ToManager::Ready)
+        registrations.manager_link.send(&ToManager::Ready)
     }
 
-    fn take_up(&self, name: &str, options: &Options) -> Result<(), Error> {
+    fn start_service(&self, name: &str, options: &Options) -> Result<(), Error> {
         let mut registrations = self.registrations.borrow_mut();
         for notice in registrations.apply(options)? {
-            tell_log(name, &notice);
+            log(name, &notice);
         }
-        registrations.take_up_all()?;
-        registrations.hear()
+        registrations.start_services()?;
+        registrations.watch_link()
     }
 }
 
@@ -207,7 +196,7 @@ impl std::fmt::Debug for Worker {
     }
 }
 
-/// A worker at work.
+/// A worker that serves.
 struct Serving {
     dispatch: Dispatch,
     srvid: u32,
@@ -222,21 +211,21 @@ impl Serving {
 
     fn until_end_in_memory(&mut self) -> Result<Ending, Error> {
         let mut requests = 0;
-        let mut is_looking = true;
+        let mut is_maintenance_due = true;
         loop {
             let (flags, is_manager_new) = self.dispatch.registrations.borrow_mut().take_wake_flag();
             if flags & idle::PROGRAM != 0 {
-                self.ring();
+                self.call_program();
             }
             let is_linked = is_manager_new || flags & idle::LINK != 0;
-            if is_looking || is_linked || requests == LINK_EACH_REQUESTS {
+            if is_maintenance_due || is_linked || requests == LINK_EACH_REQUESTS {
                 requests = 0;
-                self.dispatch.registrations.borrow_mut().attend();
-                if let Some(ending) = self.look_around(is_looking)? {
+                self.dispatch.registrations.borrow_mut().read_link();
+                if let Some(ending) = self.maintain(is_maintenance_due)? {
                     return Ok(ending);
                 }
             }
-            is_looking = match self.dispatch.serve_next() {
+            is_maintenance_due = match self.dispatch.serve_next() {
                 Found::Last(ending) => return Ok(ending),
                 Found::Message => {
                     requests += 1;
@@ -268,29 +257,29 @@ impl Serving {
 
     fn until_end_by_queues(&mut self) -> Result<Ending, Error> {
         let mut events = Events::with_capacity(EVENTS_MAX);
-        // What came while the answer to the adverts was awaited rings no more.
-        if let Some(ending) = self.look_around(false)? {
+        // Requests of the manager that came while its answer to the adverts was awaited.
+        if let Some(ending) = self.maintain(false)? {
             return Ok(ending);
         }
         loop {
             let timeout = self.timeout();
             self.dispatch.registrations.borrow_mut().sources.wait(&mut events, timeout)?;
-            // All of it, also when a stop is among it: the first event may be the wake for a
-            // message that nobody else was told of.
+            // All of them, also when a stop is among them: the first event may be the only wake for a
+            // message.
             for event in &events {
-                if let Some(ending) = self.attend(watch::ready(event.token))? {
+                if let Some(ending) = self.handle(queue_poller::ready(event.token))? {
                     return Ok(ending);
                 }
             }
-            if let Some(ending) = self.look_around(timeout.is_some())? {
+            if let Some(ending) = self.maintain(timeout.is_some())? {
                 return Ok(ending);
             }
         }
     }
 
-    /// Deals with one thing that is ready; how the work ended, if it did.
+    /// Handles one event; how the work ended, if it did.
     #[inline]
-    fn attend(&mut self, ready: Ready) -> Result<Option<Ending>, Error> {
+    fn handle(&mut self, ready: Ready) -> Result<Option<Ending>, Error> {
         match ready {
             Ready::Service(entry, generation) => {
                 return Ok(match self.dispatch.serve(entry, generation)? {
@@ -298,26 +287,26 @@ impl Serving {
                     Found::Message | Found::Nothing => None,
                 });
             }
-            Ready::Link => self.dispatch.registrations.borrow_mut().attend(),
-            Ready::Program => self.ring(),
-            Ready::Room(place, generation) => self.dispatch.flush(place, generation),
+            Ready::Link => self.dispatch.registrations.borrow_mut().read_link(),
+            Ready::Program => self.call_program(),
+            Ready::Room(index, generation) => self.dispatch.flush(index, generation),
         }
         Ok(None)
     }
 
-    /// Lets the program do what its descriptor is for; it may advertise meanwhile.
-    fn ring(&self) {
+    /// Calls the program for its own descriptor; it may advertise meanwhile.
+    fn call_program(&self) {
         let program = self.dispatch.registrations.borrow().program.clone();
         if let Some(program) = program {
             let mut count = [0; 8];
-            // Empty already if somebody else read it: then there is nothing new.
+            // Empty already if the program read it: then there is nothing new.
             let _ = rustix::io::read(&program.fd, &mut count);
             (program.each.borrow_mut())();
         }
     }
 
-    /// What the manager asked for, and what time brought; how the work ended, if it did.
-    fn look_around(&mut self, is_timed: bool) -> Result<Option<Ending>, Error> {
+    /// Handles requests of the manager, and what is due; how the work ended, if it did.
+    fn maintain(&mut self, is_timed: bool) -> Result<Option<Ending>, Error> {
         let (is_nudged, is_swept, is_stopped) = {
             let manager_link = &mut self.dispatch.registrations.borrow_mut().manager_link;
             (manager_link.take_nudge(), manager_link.take_sweep(), manager_link.is_stop_asked())
@@ -332,12 +321,12 @@ impl Serving {
         let slots = Rc::clone(&registrations.slots);
         let slot = slots.slot(registrations.slot).expect("looked up when the worker was made");
         if is_swept {
-            self.dispatch.out.sweep(&mut registrations.sources, slot);
+            self.dispatch.replies.sweep(&mut registrations.sources, slot);
         }
         if is_timed || registrations.manager_link.next_try().is_some() {
-            self.dispatch.out.expire(&mut registrations.sources, slot, monotonic_ns());
+            self.dispatch.replies.expire(&mut registrations.sources, slot, monotonic_ns());
             let now = Instant::now();
-            registrations.seek(now, self.srvid, &self.name)?;
+            registrations.reconnect(now, self.srvid, &self.name)?;
             if registrations.manager_link.is_abandoned(now) {
                 return Ok(Some(Ending::Abandoned));
             }
@@ -345,7 +334,7 @@ impl Serving {
         Ok(None)
     }
 
-    /// One look into each queue: the wake for a message may have died with another worker.
+    /// Serves a message of each queue: the worker that was woken for it may have died.
     fn nudged(&mut self) -> Result<Option<Ending>, Error> {
         let services = self.dispatch.registrations.borrow().sources.services();
         for (entry, generation) in services {
@@ -358,24 +347,28 @@ impl Serving {
         Ok(None)
     }
 
-    /// How long to wait: until a parked message is too late, or until the next try to find a
+    /// How long to wait: until a message that is kept is too late, or until the next try to connect to a
     /// manager.
     fn timeout(&self) -> Option<Duration> {
-        let until_ns = self.dispatch.out.first_until_ns();
-        let letters =
+        let until_ns = self.dispatch.replies.first_until_ns();
+        let messages =
             until_ns.map(|until| Duration::from_nanos(until.saturating_sub(monotonic_ns())));
         let next_try = self.dispatch.registrations.borrow().manager_link.next_try();
         let seek = next_try.map(|moment| moment.saturating_duration_since(Instant::now()));
-        letters.into_iter().chain(seek).min()
+        messages.into_iter().chain(seek).min()
     }
 
-    /// Leaves the queues, so that messages wake others, and sends what is parked.
+    /// Leaves the queues, so that messages wake others, and sends what is kept.
     fn shut_down(&mut self) {
         let registrations = &mut *self.dispatch.registrations.borrow_mut();
         registrations.sources.leave_all();
         let slots = Rc::clone(&registrations.slots);
         let slot = slots.slot(registrations.slot).expect("looked up when the worker was made");
-        self.dispatch.out.finish(&mut registrations.sources, slot, monotonic_ns() + SHUTDOWN_NS);
+        self.dispatch.replies.finish(
+            &mut registrations.sources,
+            slot,
+            monotonic_ns() + SHUTDOWN_NS,
+        );
     }
 }
 
@@ -384,8 +377,7 @@ fn program_name(path: Option<&std::ffi::OsStr>) -> String {
     name.map_or_else(|| "worker".to_owned(), |name| name.to_string_lossy().into_owned())
 }
 
-/// Writes to the worker's log, which the manager made of its standard error; a log that can't be
-/// written is nobody's to be told.
-fn tell_log(name: &str, notice: &str) {
+/// Writes to the worker's log, which is its standard error; a failure to write is ignored.
+fn log(name: &str, notice: &str) {
     let _ = writeln!(std::io::stderr(), "{name}: {notice}");
 }

@@ -1,9 +1,13 @@
-//! What the loop of a worker and its registry share: the offers, the epoll set, the link.
+//! What the loop of a worker and its registry share: the offers, the sources of requests, the link.
+//!
+//! [`Registry`] is the handle of the program; [`Sources`] and [`Replies`] are queues or shared memory, as the
+//! pool has it.
 //!
 //! Borrowed for single steps and never while a service function runs, so that the function can
 //! advertise, withdraw and call. One thread.
 
 use std::cell::RefCell;
+use std::fmt;
 use std::os::fd::{AsFd, OwnedFd};
 use std::rc::Rc;
 use std::time::{Duration, Instant};
@@ -12,14 +16,17 @@ use pollux_poller::Events;
 use rustix::fs::{OFlags, fcntl_getfl, fcntl_setfl};
 
 use super::manager_link::ManagerLink;
-use super::offers::{Offer, Offers, Standing, service_name};
-use super::options::Options;
+use super::queue_poller::QueuePoller;
+use super::replies::{Call, QueueReplies, Verdict};
+use super::rings::MemoryReplies;
 use super::rings::Rings;
-use super::service::Handler;
-use super::watch::Watch;
+use super::service::{Done, Handler, Incoming};
+use super::service::{Offer, Offers, Standing, service_name};
+use super::setup::Options;
+use crate::client::Outgoing;
 use crate::error::{Code, Error};
 use crate::link::ToManager;
-use crate::queue::Prefix;
+use crate::queue::{Prefix, ServiceName};
 use crate::slots::{Slot, Slots};
 
 pub(super) struct Registrations {
@@ -36,7 +43,7 @@ pub(super) struct Registrations {
 
 /// Where requests come from.
 pub(super) enum Sources {
-    Queues(Watch),
+    Queues(QueuePoller),
     Memory(Rings),
 }
 
@@ -51,19 +58,23 @@ impl Registrations {
     ///
     /// # Errors
     /// TPEMATCH when there is such a descriptor already, TPEOS.
-    pub(super) fn attend_to(&mut self, fd: OwnedFd, each: Box<dyn FnMut()>) -> Result<(), Error> {
+    pub(super) fn watch_descriptor(
+        &mut self,
+        fd: OwnedFd,
+        each: Box<dyn FnMut()>,
+    ) -> Result<(), Error> {
         if self.program.is_some() {
-            return Err(Error::new(Code::Match, "the worker attends to a descriptor already"));
+            return Err(Error::new(Code::Match, "the worker watches a descriptor already"));
         }
-        // A read of one that somebody else has emptied must not keep the worker.
+        // A read of one that the program has emptied must not block the worker.
         let set = |flags| fcntl_setfl(&fd, flags | OFlags::NONBLOCK);
         let is_set = fcntl_getfl(&fd).and_then(set);
         is_set.map_err(|errno| Error::os("the descriptor can't be set", errno.into()))?;
         match &mut self.sources {
-            Sources::Queues(watch) => watch.watch_program(fd.as_fd())?,
+            Sources::Queues(poller) => poller.watch_program(fd.as_fd())?,
             Sources::Memory(rings) => {
                 let copy = fd.try_clone();
-                rings.attend_to(copy.map_err(|source| Error::os("dup failed", source))?)?;
+                rings.watch_descriptor(copy.map_err(|source| Error::os("dup failed", source))?)?;
             }
         }
         self.program = Some(Rc::new(ProgramEvent { fd, each: RefCell::new(each) }));
@@ -89,18 +100,18 @@ impl Registrations {
         }
         self.manager_link.ask(&ToManager::Advertise { services: vec![offer.advert()] })?;
         let entry = self.offers.insert(offer);
-        self.take_up(entry).inspect_err(|_| {
+        self.start_service(entry).inspect_err(|_| {
             self.offers.remove(entry);
-            // The manager counts this worker among those who offer it.
+            // The manager counts this worker as one that offers it.
             let _ =
-                self.manager_link.tell(&ToManager::Unadvertise { name: name.as_str().to_owned() });
+                self.manager_link.send(&ToManager::Unadvertise { name: name.as_str().to_owned() });
         })
     }
 
     /// Offers `name` no longer.
     ///
     /// # Errors
-    /// TPEINVAL for no name of a service, TPENOENT when it is not offered.
+    /// TPEINVAL for a name that a service can't have, TPENOENT when it is not offered.
     pub(super) fn unadvertise(&mut self, name: &str) -> Result<(), Error> {
         let name = service_name(name)?;
         let Some(entry) = self.offers.find(&name) else {
@@ -109,13 +120,13 @@ impl Registrations {
         self.offers.remove(entry);
         if self.is_serving {
             match &mut self.sources {
-                Sources::Queues(watch) => watch.withdraw(entry),
+                Sources::Queues(poller) => poller.withdraw(entry),
                 Sources::Memory(rings) => rings.withdraw(entry),
             }
             self.slot().withdraw(entry);
             // A manager that is gone learns what is offered when it adopts this worker.
             let _ =
-                self.manager_link.tell(&ToManager::Unadvertise { name: name.as_str().to_owned() });
+                self.manager_link.send(&ToManager::Unadvertise { name: name.as_str().to_owned() });
         }
         Ok(())
     }
@@ -146,11 +157,11 @@ impl Registrations {
         Ok(notices)
     }
 
-    /// Has the queues of all offers made, and watches them.
+    /// Has the manager make the queues of all offers, and takes requests from them.
     ///
     /// # Errors
     /// What the manager answered, or why a queue can't be opened.
-    pub(super) fn take_up_all(&mut self) -> Result<(), Error> {
+    pub(super) fn start_services(&mut self) -> Result<(), Error> {
         self.is_serving = true;
         let services = self.offers.adverts();
         if services.is_empty() {
@@ -158,15 +169,15 @@ impl Registrations {
         }
         self.manager_link.ask(&ToManager::Advertise { services })?;
         let entries: Vec<_> = self.offers.iter().map(|(entry, _)| entry).collect();
-        entries.into_iter().try_for_each(|entry| self.take_up(entry))
+        entries.into_iter().try_for_each(|entry| self.start_service(entry))
     }
 
-    fn take_up(&mut self, entry: usize) -> Result<(), Error> {
+    fn start_service(&mut self, entry: usize) -> Result<(), Error> {
         self.follow_manager();
         let Some(offer) = self.offers.get(entry) else { return Ok(()) };
         match &mut self.sources {
-            Sources::Queues(watch) => {
-                watch.serve(entry, &self.prefix.service_queue(&offer.name))?;
+            Sources::Queues(poller) => {
+                poller.serve(entry, &self.prefix.service_queue(&offer.name))?;
             }
             Sources::Memory(rings) => rings.serve(entry, &offer.name)?,
         }
@@ -178,26 +189,26 @@ impl Registrations {
     ///
     /// # Errors
     /// TPEOS.
-    pub(super) fn hear(&mut self) -> Result<(), Error> {
+    pub(super) fn watch_link(&mut self) -> Result<(), Error> {
         match (self.manager_link.link(), &mut self.sources) {
-            (Some(link), Sources::Queues(watch)) => watch.hear(link.as_fd()),
+            (Some(link), Sources::Queues(poller)) => poller.watch_link(link.as_fd()),
             // The manager sets the wake flag for it.
             (Some(_), Sources::Memory(_)) | (None, _) => Ok(()),
         }
     }
 
-    /// Reads what came over the link, and lets go of a link that ended.
-    pub(super) fn attend(&mut self) {
+    /// Reads what came over the link, and closes a link that ended.
+    pub(super) fn read_link(&mut self) {
         let stands = self.manager_link.read();
         self.follow_manager();
         if stands {
             return;
         }
-        if let (Some(link), Sources::Queues(watch)) = (self.manager_link.link(), &mut self.sources)
+        if let (Some(link), Sources::Queues(poller)) = (self.manager_link.link(), &mut self.sources)
         {
-            watch.forget(link.as_fd());
+            poller.forget(link.as_fd());
         }
-        self.manager_link.lose(Instant::now());
+        self.manager_link.disconnect(Instant::now());
     }
 
     /// Continues with the records of a manager that took this worker over.
@@ -206,16 +217,16 @@ impl Registrations {
             (self.manager_link.take_records(), &mut self.sources)
             && rings.follow(records).is_err()
         {
-            // It could not be told of services: the next try comes, as after its end.
-            self.manager_link.lose(Instant::now());
+            // It could not be sent services: the next try comes, as after its end.
+            self.manager_link.disconnect(Instant::now());
         }
     }
 
-    /// Looks for a manager when there is none and it is time.
+    /// Connects to a manager when there is none and a try is due.
     ///
     /// # Errors
     /// TPEOS.
-    pub(super) fn seek(&mut self, now: Instant, srvid: u32, name: &str) -> Result<(), Error> {
+    pub(super) fn reconnect(&mut self, now: Instant, srvid: u32, name: &str) -> Result<(), Error> {
         if self.manager_link.next_try().is_none_or(|moment| moment > now) {
             return Ok(());
         }
@@ -230,8 +241,8 @@ impl Registrations {
                 Sources::Memory(rings) => Some(rings.number()),
             },
         };
-        if self.manager_link.seek(now, &self.prefix, &adopt, self.slots.as_fd()) {
-            self.hear()?;
+        if self.manager_link.reconnect(now, &self.prefix, &adopt, self.slots.as_fd()) {
+            self.watch_link()?;
         }
         Ok(())
     }
@@ -262,7 +273,7 @@ impl Sources {
         timeout: Option<Duration>,
     ) -> Result<(), Error> {
         match self {
-            Self::Queues(watch) => watch.wait(events, timeout),
+            Self::Queues(poller) => poller.wait(events, timeout),
             Self::Memory(_) => Ok(()),
         }
     }
@@ -270,7 +281,7 @@ impl Sources {
     /// Entries and generations of all queues that are open.
     pub(super) fn services(&self) -> Vec<(usize, u32)> {
         match self {
-            Self::Queues(watch) => watch.services(),
+            Self::Queues(poller) => poller.services(),
             Self::Memory(_) => Vec::new(),
         }
     }
@@ -278,10 +289,167 @@ impl Sources {
     /// Takes no more requests: they wake others from now on.
     pub(super) fn leave_all(&mut self) {
         match self {
-            Self::Queues(watch) => {
-                watch.services().into_iter().for_each(|(entry, _)| watch.ignore(entry));
+            Self::Queues(poller) => {
+                poller.services().into_iter().for_each(|(entry, _)| poller.ignore(entry));
             }
             Self::Memory(rings) => rings.leave_all(),
+        }
+    }
+}
+
+/// Offers and withdraws the services of one worker: in the start function, and in service functions while they
+/// run. Copies share one table; it stays on the worker's thread.
+#[derive(Clone)]
+pub struct Registry {
+    registrations: Rc<RefCell<Registrations>>,
+}
+
+impl Registry {
+    pub(super) fn new(registrations: Rc<RefCell<Registrations>>) -> Self {
+        Self { registrations }
+    }
+
+    /// Offers `handler` under `name` (`tpadvertise`); `function` is what tables call it, and what
+    /// tells functions apart. Before the start function has returned it is noted, afterwards the
+    /// queue stands when this returns. The same name with the same function changes nothing.
+    ///
+    /// # Errors
+    /// TPEINVAL for a name that can't be offered, TPEMATCH when another function has it, TPELIMIT
+    /// beyond [`SERVICES_MAX`](crate::slots::SERVICES_MAX) or when the machine has no room for
+    /// another queue, TPESYSTEM when the manager is gone, TPEOS.
+    pub fn advertise(
+        &self,
+        name: &str,
+        function: &str,
+        handler: impl FnMut(Incoming) -> Done + 'static,
+    ) -> Result<(), Error> {
+        self.registrations.borrow_mut().advertise(name, function, Box::new(handler))
+    }
+
+    /// Offers `name` no longer (`tpunadvertise`); a function that runs is not interrupted.
+    ///
+    /// # Errors
+    /// TPEINVAL for a name that a service can't have, TPENOENT when it is not offered.
+    pub fn unadvertise(&self, name: &str) -> Result<(), Error> {
+        self.registrations.borrow_mut().unadvertise(name)
+    }
+
+    /// Calls `each` on the worker's thread, between requests, whenever `eventfd` was written to;
+    /// the worker empties it first. One for each worker: so a thread of the program can have
+    /// services offered and withdrawn.
+    ///
+    /// # Errors
+    /// TPEMATCH for a second one, TPEOS for a descriptor that can't be watched.
+    pub fn attend(&self, eventfd: OwnedFd, each: impl FnMut() + 'static) -> Result<(), Error> {
+        self.registrations.borrow_mut().watch_descriptor(eventfd, Box::new(each))
+    }
+
+    /// The names on offer.
+    #[must_use]
+    pub fn services(&self) -> Vec<String> {
+        let adverts = self.registrations.borrow().offers.adverts();
+        adverts.into_iter().map(|advert| advert.name).collect()
+    }
+}
+
+impl fmt::Debug for Registry {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Registry").field(&self.services()).finish()
+    }
+}
+
+/// Where replies and forwarded requests go, which belongs to the sources of the same name.
+pub(super) enum Replies {
+    Queues(QueueReplies),
+    Memory(MemoryReplies),
+}
+
+impl Replies {
+    /// Answers `call`; data that can't be sent turns into TPESVCERR.
+    #[inline]
+    pub(super) fn reply(
+        &mut self,
+        sources: &mut Sources,
+        slot: Slot<'_>,
+        call: &Call,
+        verdict: Verdict,
+        data: Outgoing<'_>,
+    ) {
+        match (self, sources) {
+            (Self::Queues(replies), Sources::Queues(poller)) => {
+                replies.reply(poller, slot, call, verdict, data);
+            }
+            (Self::Memory(replies), Sources::Memory(rings)) => {
+                replies.reply(rings, slot, call, verdict, data);
+            }
+            _ => {}
+        }
+    }
+
+    /// Answers the caller with TPESVCERR.
+    pub(super) fn fail(&mut self, sources: &mut Sources, slot: Slot<'_>, call: &Call) {
+        match (self, sources) {
+            (Self::Queues(replies), Sources::Queues(poller)) => replies.fail(poller, slot, call),
+            (Self::Memory(replies), Sources::Memory(rings)) => {
+                replies.fail(rings, slot, Code::ServiceError);
+            }
+            _ => {}
+        }
+    }
+
+    /// Passes `call` on to another service, which answers it; whether it is on the way.
+    pub(super) fn forward(
+        &mut self,
+        sources: &mut Sources,
+        slot: Slot<'_>,
+        call: &Call,
+        service: ServiceName,
+        data: Outgoing<'_>,
+    ) -> bool {
+        match (self, sources) {
+            (Self::Queues(replies), Sources::Queues(poller)) => {
+                replies.forward(poller, slot, call, service, data)
+            }
+            (Self::Memory(replies), Sources::Memory(rings)) => {
+                replies.forward(rings, slot, call, service, data)
+            }
+            _ => false,
+        }
+    }
+
+    /// Lets go of what is for clients that ended.
+    pub(super) fn sweep(&mut self, sources: &mut Sources, slot: Slot<'_>) {
+        match (self, sources) {
+            (Self::Queues(replies), Sources::Queues(poller)) => replies.sweep(poller, slot),
+            (Self::Memory(replies), _) => replies.sweep(),
+            _ => {}
+        }
+    }
+
+    /// When the first message that waits is dropped, in nanoseconds of the monotonic clock.
+    #[inline]
+    pub(super) fn first_until_ns(&self) -> Option<u64> {
+        match self {
+            Self::Queues(replies) => replies.first_until_ns(),
+            Self::Memory(_) => None,
+        }
+    }
+
+    /// Drops what waited too long.
+    pub(super) fn expire(&mut self, sources: &mut Sources, slot: Slot<'_>, now_ns: u64) {
+        if let (Self::Queues(replies), Sources::Queues(poller)) = (self, sources) {
+            replies.expire(poller, slot, now_ns);
+        }
+    }
+
+    /// Sends what can be sent until `until_ns`. Called before the worker ends.
+    pub(super) fn finish(&mut self, sources: &mut Sources, slot: Slot<'_>, until_ns: u64) {
+        match (self, sources) {
+            (Self::Queues(replies), Sources::Queues(poller)) => {
+                replies.finish(poller, slot, until_ns);
+            }
+            (Self::Memory(replies), _) => replies.finish(until_ns),
+            _ => {}
         }
     }
 }
@@ -295,11 +463,11 @@ mod tests {
     use crate::worker::Wake;
 
     #[test]
-    fn one_descriptor_is_attended_to_and_read_without_waiting() {
+    fn one_descriptor_is_watched_and_read_without_waiting() {
         let (_manager, worker) = Link::pair().expect("a pair");
         let mut registrations = Registrations {
             offers: Offers::default(),
-            sources: Sources::Queues(Watch::open(Wake::One).expect("epoll")),
+            sources: Sources::Queues(QueuePoller::open(Wake::One).expect("epoll")),
             manager_link: ManagerLink::new(worker),
             prefix: Prefix::new("/registrations").expect("a prefix"),
             slots: Rc::new(Slots::create(1).expect("memory")),
@@ -308,11 +476,11 @@ mod tests {
             is_serving: false,
         };
         let program = || eventfd(0, EventfdFlags::CLOEXEC).expect("an eventfd");
-        registrations.attend_to(program(), Box::new(|| {})).expect("the first");
+        registrations.watch_descriptor(program(), Box::new(|| {})).expect("the first");
         let read = rustix::io::read(&registrations.program.as_ref().expect("kept").fd, &mut [0; 8]);
         assert_eq!(read, Err(rustix::io::Errno::AGAIN));
         let second =
-            registrations.attend_to(program(), Box::new(|| {})).expect_err("one is enough");
+            registrations.watch_descriptor(program(), Box::new(|| {})).expect_err("one is enough");
         assert_eq!(second.code(), Code::Match);
     }
 }

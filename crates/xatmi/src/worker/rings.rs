@@ -1,7 +1,8 @@
-//! Where a worker waits when requests are in shared memory: the rings of its services, and its flag.
+//! Requests and replies of a worker in shared memory: the rings of its services, its wake flag, and replies
+//! written over the requests that they answer.
 //!
-//! The other form of `watch`. The loop takes requests here and sleeps here; the registry adds and removes
-//! services. What is done for them is in `dispatch` and `answering`, as with queues.
+//! The counterpart of `queue_poller` and `replies`. The loop takes requests here and sleeps here; the registry
+//! adds and removes services; `dispatch` serves them, as with queues.
 //!
 //! ```text
 //!   awake ──(no request in any ring)──▶ armed ──(a last look finds none)──▶ asleep
@@ -17,13 +18,15 @@ use pollux_sys::futex;
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::io::Errno;
 
+use super::replies::{Call, Verdict};
+use crate::client::Outgoing;
 use crate::clock::monotonic_ns;
 use crate::error::{Code, Error};
-use crate::large;
+use crate::large::{self, Outbox};
 use crate::memory::{Claim, Delivery, Exchange, Row, Spin, State, Ticket, WorkerMemory, idle};
 use crate::queue::ServiceName;
 use crate::slots::{Slot, Total};
-use crate::wire::{Body, Payload, Request};
+use crate::wire::{Body, ClientAddress, LargeRef, Payload, Reply, Request};
 
 /// The end of the manager does not end a sleep of this length.
 const NAP_NS: u64 = 1_000_000_000;
@@ -166,7 +169,7 @@ impl Rings {
         let now = self.memory.records().manager();
         let is_new = now != std::mem::replace(&mut self.manager, now);
         if is_new && self.is_manager_gone() {
-            // The kernel woke one of those who sleep.
+            // The kernel woke one of the workers that sleep.
             futex::wake(self.memory.records().manager_address(), u32::MAX >> 1);
         }
         is_new
@@ -202,19 +205,19 @@ impl Rings {
     ///
     /// # Errors
     /// TPEOS without a thread.
-    pub(super) fn attend_to(&self, fd: OwnedFd) -> Result<(), Error> {
+    pub(super) fn watch_descriptor(&self, fd: OwnedFd) -> Result<(), Error> {
         let (exchange, number) = (Arc::clone(self.memory.exchange()), self.number);
         let watch = move || {
             let mut wait = [PollFd::new(&fd, PollFlags::IN)];
             while poll(&mut wait, None).is_ok_and(|_| wait[0].revents().contains(PollFlags::IN)) {
-                // The next look comes when somebody writes again.
+                // Readable again after the next write.
                 let _ = rustix::io::read(fd.as_fd(), &mut [0; 8]);
                 exchange.set_wake_flag(number, idle::PROGRAM);
             }
         };
         let named = std::thread::Builder::new().name("pollux-attend".to_owned());
         let spawned = named.spawn(watch).map(drop);
-        spawned.map_err(|source| Error::os("no thread to attend to a descriptor", source))
+        spawned.map_err(|source| Error::os("no thread to watch a descriptor", source))
     }
 
     fn take_from(&self, ring: usize, slot: Slot<'_>, inbox: &mut [u8]) -> Option<(Ticket, usize)> {
@@ -264,7 +267,7 @@ impl Rings {
         None
     }
 
-    /// The answer is written, or `error` is it; whether somebody waits for it. The request is not this
+    /// The answer is written, or `error` is it; whether the caller waits for it. The request is not this
     /// worker's afterwards.
     #[inline]
     pub(super) fn answer(&self, slot: Slot<'_>, ticket: Ticket, error: Option<Code>) -> bool {
@@ -309,7 +312,7 @@ impl Rings {
             // However a wait ends, it is tried again.
             let _ = match (exchange.announce_wait_for_room(row.ring), pushed) {
                 (true, Ok(_)) => exchange.wait_for_room(row.ring, most_ns),
-                // The manager mends it, and wakes all who wait there.
+                // The manager mends it, and wakes all that wait there.
                 (_, Err(_)) => {
                     exchange.wait_for_room(row.ring, most_ns.min(now_ns + LOOK_AGAIN_NS))
                 }
@@ -353,4 +356,143 @@ fn discard_payload(message: &[u8]) {
 
 fn is(error: &std::io::Error, errno: Errno) -> bool {
     Errno::from_io_error(error) == Some(errno)
+}
+
+/// How long a payload for a caller without a deadline is kept.
+const HELD_NS_MAX: u64 = 60_000_000_000;
+
+/// Replies and forwarded requests in shared memory: a reply is written over its request, so there is always
+/// room for it.
+#[derive(Default)]
+pub(super) struct MemoryReplies {
+    /// The request at hand.
+    held: Option<Ticket>,
+    outbox: Outbox,
+    /// A message that is being written.
+    frame: Vec<u8>,
+}
+
+impl MemoryReplies {
+    /// A request was taken.
+    pub(super) fn begin(&mut self, ticket: Ticket, message_len_bytes: usize) {
+        self.held = Some(ticket);
+        self.frame.resize(message_len_bytes, 0);
+    }
+
+    /// Answers `call`; data that can't be sent turns into TPESVCERR.
+    #[inline]
+    pub(super) fn reply(
+        &mut self,
+        rings: &Rings,
+        slot: Slot<'_>,
+        call: &Call,
+        verdict: Verdict,
+        data: Outgoing<'_>,
+    ) {
+        let (nonce, call_id) = (call.client.nonce, call.call_id);
+        let Verdict { error, rval, urcode } = verdict;
+        let encode = |payload: &Payload<'_>, out: &mut [u8]| {
+            Reply { nonce, call_id, error, rval, urcode, payload: *payload }.encode(out)
+        };
+        slot.add(Total::PayloadBytes, data.bytes.len() as u64);
+        let written = self.write(rings, call, data, Some(call.client), encode);
+        let Some(ticket) = self.held.take() else { return };
+        let error = written.is_none().then_some(Code::ServiceError);
+        let is_awaited = rings.answer(slot, ticket, error);
+        if let (false, Some(Some(large))) = (is_awaited, written) {
+            self.outbox.withdraw(large.inode);
+        }
+    }
+
+    /// Answers the caller with an error.
+    pub(super) fn fail(&mut self, rings: &Rings, slot: Slot<'_>, code: Code) {
+        if let Some(ticket) = self.held.take() {
+            rings.answer(slot, ticket, Some(code));
+        }
+    }
+
+    /// Passes `call` on to another service, which answers it; whether it is on the way.
+    pub(super) fn forward(
+        &mut self,
+        rings: &Rings,
+        slot: Slot<'_>,
+        call: &Call,
+        service: ServiceName,
+        data: Outgoing<'_>,
+    ) -> bool {
+        let Some(row) = rings.memory().records().find(&service) else { return false };
+        let Call { client, call_id, cd, deadline_ns, is_without_reply } = *call;
+        let encode = |payload: &Payload<'_>, out: &mut [u8]| {
+            let payload = *payload;
+            Request { client, call_id, cd, deadline_ns, is_without_reply, service, payload }
+                .encode(out)
+        };
+        slot.add(Total::PayloadBytes, data.bytes.len() as u64);
+        let written = self.write(rings, call, data, None, encode);
+        let (Some(large), Some(ticket)) = (written, self.held) else { return false };
+        let passed = rings.pass_on(ticket, row, deadline_ns);
+        if passed == Passed::On {
+            self.held = None;
+            return true;
+        }
+        if let Some(large) = large {
+            self.outbox.withdraw(large.inode);
+        }
+        // It may have a hop more by now.
+        self.held = rings.claim().held();
+        if passed == Passed::Full {
+            self.fail(rings, slot, Code::Limit);
+        }
+        false
+    }
+
+    /// The request is over. One that was not answered, as its caller does not wait or its time was over, is freed.
+    pub(super) fn end(&mut self, rings: &Rings, slot: Slot<'_>, is_without_reply: bool) {
+        let Some(ticket) = self.held.take() else { return };
+        let request = rings.memory().exchange().request(ticket.request);
+        if is_without_reply && request.is_some_and(|request| request.drop_unwanted(ticket)) {
+            return rings.claim().let_go();
+        }
+        rings.answer(slot, ticket, Some(Code::Time));
+    }
+
+    /// Lets go of payloads that were read, or that nobody will read.
+    pub(super) fn sweep(&mut self) {
+        self.outbox.sweep(monotonic_ns());
+    }
+
+    /// Holds payloads until they are read, until `until_ns` at most. Called before the worker ends.
+    pub(super) fn finish(&mut self, until_ns: u64) {
+        self.outbox.finish(until_ns);
+    }
+
+    /// Writes a message over the request at hand, its payload to a memfd if it is too long for that; the
+    /// memfd, if there is one. None when it can't be written.
+    fn write(
+        &mut self,
+        rings: &Rings,
+        call: &Call,
+        data: Outgoing<'_>,
+        receiver: Option<ClientAddress>,
+        encode: impl Fn(&Payload<'_>, &mut [u8]) -> Option<usize>,
+    ) -> Option<Option<LargeRef>> {
+        let ticket = self.held?;
+        let request = rings.memory().exchange().request(ticket.request)?;
+        let payload = Payload {
+            buffer_type: data.buffer_type,
+            buffer_size_bytes: data.buffer_size_bytes as u64,
+            body: Body::Inline(data.bytes),
+        };
+        if let Some(len) = encode(&payload, &mut self.frame) {
+            request.write(ticket, &self.frame[..len]);
+            return Some(None);
+        }
+        let now_ns = monotonic_ns();
+        let until_ns = if call.deadline_ns == 0 { now_ns + HELD_NS_MAX } else { call.deadline_ns };
+        let receiver = receiver.map(|client| client.pid);
+        let large = self.outbox.put(data.bytes, until_ns, receiver, now_ns).ok()?;
+        let len = encode(&Payload { body: Body::Large(large), ..payload }, &mut self.frame)?;
+        request.write(ticket, &self.frame[..len]);
+        Some(Some(large))
+    }
 }

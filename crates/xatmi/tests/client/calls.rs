@@ -1,15 +1,18 @@
 //! Calls over real queues: what a caller sees when services answer, fail, are slow or unknown.
 
+use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
 use pollux_sys::mqueue::MessageQueue;
-use pollux_xatmi::buffer::BufferType;
+use pollux_xatmi::buffer::{Buffer, BufferType};
 use pollux_xatmi::client::{Arriving, CallError, CallFlags, Client, Descriptor, Outgoing, Which};
 use pollux_xatmi::error::{Code, Error};
-use pollux_xatmi::wire::{Payload, Reply};
+use pollux_xatmi::large::{Outbox, fetch, fetch_all};
+use pollux_xatmi::wire::{Body, LargeRef, Payload, Reply};
 
-use crate::held::{NONE, SHORT, get, next, said, serve_held, text};
-use crate::support::{PATIENCE, Pool};
+use crate::support::{
+    NONE, PATIENCE, Pool, SHORT, get, next_held, said, serve_held, sleeps, text, until,
+};
 
 fn nobody(_: &Arriving) -> Result<&'static mut [u8], Error> {
     panic!("no reply is expected")
@@ -111,7 +114,7 @@ fn a_slow_service_times_out_near_the_limit_and_its_late_reply_is_dropped() {
     let took = before.elapsed();
     assert_eq!(late.code(), Code::Time);
     assert!(took >= SHORT && took < SHORT + Duration::from_secs(2), "{took:?}");
-    next(&held).answer(&pool);
+    next_held(&held).answer(&pool);
     let answer = client.call("ECHO", &text("next"), NONE).expect("served");
     assert_eq!(said(answer.buffer), "next", "not the late one");
     assert_eq!(client.counters().late, 1);
@@ -127,7 +130,7 @@ fn after_a_time_out_the_descriptor_may_be_asked_again() {
     let cd = client.call_async("HELD", &text("slow"), NONE).expect("sent");
     assert_eq!(get(&mut client, Which::One(cd)), Err(Code::Time));
     client.set_timeout(PATIENCE);
-    let slow = next(&held);
+    let slow = next_held(&held);
     let before = Instant::now();
     assert_eq!(get(&mut client, Which::One(cd)), Err(Code::Time), "it waits as long as was set");
     assert!(before.elapsed() >= SHORT / 2);
@@ -143,7 +146,7 @@ fn without_time_limits_a_call_waits_as_long_as_it_takes() {
     let mut client = pool.client();
     client.set_timeout(Duration::from_millis(1));
     let cd = client.call_async("HELD", &text("x"), CallFlags::NO_TIME).expect("sent");
-    let slow = next(&held);
+    let slow = next_held(&held);
     std::thread::scope(|scope| {
         let waiting = scope.spawn(|| {
             let answer = client.answer(Which::One(cd), CallFlags::NO_TIME);
@@ -164,8 +167,8 @@ fn a_cancelled_call_never_surfaces() {
     client.cancel(first).expect("it is out");
     assert_eq!(client.cancel(first).expect_err("once").code(), Code::BadDescriptor);
     assert_eq!(get(&mut client, Which::One(first)), Err(Code::BadDescriptor));
-    next(&held).answer(&pool);
-    next(&held).answer(&pool);
+    next_held(&held).answer(&pool);
+    next_held(&held).answer(&pool);
     assert_eq!(get(&mut client, Which::Any), Ok((second, "second".to_owned())));
     assert_eq!(get(&mut client, Which::Any), Err(Code::BadDescriptor), "none is out");
     assert_eq!(client.counters().late, 1);
@@ -181,7 +184,7 @@ fn replies_find_their_calls_in_any_order_and_none_is_lost() {
         client.call_async("HELD", &text(what), NONE).expect("sent")
     };
     let [a, b, c, d] = ["a", "b", "c", "d"].map(|what| ask(&mut client, what));
-    let asked: Vec<_> = (0..4).map(|_| next(&held)).collect();
+    let asked: Vec<_> = (0..4).map(|_| next_held(&held)).collect();
     // A call in between takes what came for others, and keeps it.
     asked[3].answer(&pool);
     asked[1].answer(&pool);
@@ -207,7 +210,7 @@ fn a_reply_is_asked_for_without_waiting() {
     let cd = client.call_async("HELD", &text("x"), NONE).expect("sent");
     let none = client.wait_reply(Which::One(cd), CallFlags::NO_BLOCK, nobody);
     assert_eq!(none.expect_err("not yet").code(), Code::Block);
-    next(&held).answer(&pool);
+    next_held(&held).answer(&pool);
     let answer = client.answer(Which::One(cd), CallFlags::NO_BLOCK).expect("it is there");
     assert_eq!(said(answer.buffer), "x");
 }
@@ -325,4 +328,123 @@ fn clients_of_one_process_have_queues_of_their_own_which_go_with_them() {
         let gone = MessageQueue::open(&name).expect_err("it went");
         assert_eq!(gone.kind(), std::io::ErrorKind::NotFound);
     }
+}
+
+const MIB: usize = 1 << 20;
+
+fn memfds() -> usize {
+    let is_memfd = |fd: &std::fs::DirEntry| {
+        let link = std::fs::read_link(fd.path());
+        link.is_ok_and(|link| link.to_string_lossy().starts_with("/memfd:pollux-payload"))
+    };
+    let open = std::fs::read_dir("/proc/self/fd").expect("a listing");
+    open.filter(|fd| fd.as_ref().is_ok_and(is_memfd)).count()
+}
+
+/// One test, as it counts the memfds of the whole process.
+#[test]
+fn a_mebibyte_goes_both_ways_and_few_memfds_are_kept() {
+    let mut pool = Pool::start();
+    let mut outbox = Outbox::default();
+    // Gives the data back with another first byte; to a short request a reply from nowhere.
+    pool.serve("LARGE", move |request, replier| {
+        let Body::Large(place) = request.payload.body else {
+            let nowhere = LargeRef { pid: 1, fd: 0, inode: 1, len_bytes: 9 };
+            let body = Body::Large(nowhere);
+            return replier.answer(request, Payload { body, ..request.payload });
+        };
+        let mut bytes = vec![0; place.len_bytes as usize];
+        fetch(&place, &mut bytes).expect("the caller holds it");
+        bytes[0] = b'!';
+        let reply = outbox.put(&bytes, 0, Some(request.client.pid), 1).expect("held");
+        let payload = Payload { body: Body::Large(reply), ..request.payload };
+        replier.answer(request, payload);
+    });
+    let mut client = pool.client();
+    let sent = b"0123456".repeat(MIB / 7 + 1)[..MIB].to_vec();
+    let buffer = Buffer::carray(&sent).expect("it fits");
+    let is_right = |bytes: &[u8]| bytes[0] == b'!' && bytes[1..] == sent[1..];
+
+    for _ in 0..100 {
+        let answer = client.call("LARGE", &buffer, NONE).expect("served");
+        let buffer = answer.buffer.expect("data");
+        assert!(answer.len_bytes == MIB && is_right(&buffer.as_bytes()[..MIB]));
+        assert!(memfds() <= 2, "one reply of the last call and none of its requests");
+    }
+
+    // Kept, then asked for.
+    let first = client.call_async("LARGE", &buffer, NONE).expect("sent");
+    let second = client.call_async("LARGE", &buffer, NONE).expect("sent");
+    for cd in [second, first] {
+        let answer = client.answer(Which::One(cd), NONE).expect("served");
+        assert!(is_right(&answer.buffer.expect("data").as_bytes()[..MIB]));
+    }
+
+    // Cancelled: the late reply is dropped and its memfd let go.
+    let cancelled = client.call_async("LARGE", &buffer, NONE).expect("sent");
+    client.cancel(cancelled).expect("it is out");
+    for _ in 0..2 {
+        client.call("LARGE", &buffer, NONE).expect("served");
+    }
+    assert_eq!(client.counters().late, 1);
+    assert!(memfds() <= 5, "{} are open: two that each side keeps, and a reply", memfds());
+
+    // Without replies; each is released when it was read.
+    for _ in 0..200 {
+        client.send_only("LARGE", Outgoing::of(&buffer, MIB).expect("sound"), NONE).expect("sent");
+    }
+    let small =
+        Outgoing { buffer_type: Some(BufferType::Carray), buffer_size_bytes: 1, bytes: b"x" };
+    let unreadable = client.call_into("LARGE", small, NONE, |_| Ok(Vec::leak(vec![0; 9])));
+    assert_eq!(unreadable.expect_err("nowhere").code(), Code::ServiceError);
+    drop(client);
+    drop(pool);
+    until("no memfd is left", || memfds() == 0);
+
+    a_client_that_ends_holds_its_last_request_until_that_is_read();
+    a_reply_for_an_earlier_owner_of_the_queue_is_released();
+    assert_eq!(memfds(), 0);
+}
+
+fn a_reply_for_an_earlier_owner_of_the_queue_is_released() {
+    let mut pool = Pool::start();
+    let mut outbox = Outbox::default();
+    let large = outbox.put(b"for another client", 0, None, 1).expect("held");
+    pool.serve("ODD", move |request, replier| {
+        let (nonce, call_id) = (!request.client.nonce, request.call_id);
+        let payload = Payload { body: Body::Large(large), ..request.payload };
+        let foreign = Reply { nonce, call_id, error: None, rval: 0, urcode: 0, payload };
+        replier.send(request, &foreign);
+        replier.answer(request, request.payload);
+    });
+    let mut client = pool.client();
+    client.call("ODD", &Buffer::carray(b"x").expect("short"), NONE).expect("served");
+    assert_eq!(client.counters().foreign, 1);
+    outbox.sweep(1);
+    assert!(outbox.is_empty(), "no other client would read it");
+}
+
+fn a_client_that_ends_holds_its_last_request_until_that_is_read() {
+    let mut pool = Pool::start();
+    let (go, may_go) = mpsc::channel::<()>();
+    let (report, reported) = mpsc::channel();
+    pool.serve("LATER", move |request, _| {
+        let Body::Large(place) = request.payload.body else { return };
+        may_go.recv_timeout(PATIENCE).expect("let go");
+        let _ = report.send(fetch_all(&place).map(|bytes| bytes.len()));
+    });
+    let mut client = pool.client();
+    let buffer = Buffer::carray(&[7; 10_000]).expect("it fits");
+    client.send_only("LATER", Outgoing::of(&buffer, 10_000).expect("sound"), NONE).expect("sent");
+    let (say, said) = mpsc::channel();
+    let ending = std::thread::spawn(move || {
+        say.send(rustix::thread::gettid()).expect("the test listens");
+        drop(client);
+    });
+    let tid = said.recv_timeout(PATIENCE).expect("it began");
+    until("the client waits", || ending.is_finished() || sleeps(tid));
+    go.send(()).expect("it waits");
+    let taken = reported.recv_timeout(PATIENCE).expect("it was read");
+    assert_eq!(taken.expect("the client holds it"), 10_000);
+    ending.join().expect("no panic");
 }

@@ -1,8 +1,5 @@
 //! The calling side over real queues, with threads in the place of the manager and of workers.
 
 mod calls;
-mod held;
-mod large;
-mod mixed;
 mod queues;
 mod support;

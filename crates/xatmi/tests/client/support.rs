@@ -1,5 +1,5 @@
-//! A pool without processes: a control socket that welcomes every client, and threads that serve
-//! real queues.
+//! A pool without processes: a control socket that welcomes every client, and threads that serve real queues;
+//! a service whose requests the test answers; calls with texts.
 //!
 //! The tests of the calling side use it. Everything ends when the pool is dropped, and a wait
 //! that lasts longer than [`PATIENCE`] fails the test.
@@ -7,15 +7,17 @@
 use std::io::{PipeReader, PipeWriter};
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, mpsc};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use pollux_sys::mqueue::{MessageQueue, QueueSize};
-use pollux_xatmi::client::Client;
+use pollux_xatmi::buffer::{Buffer, BufferType};
+use pollux_xatmi::client::{CallFlags, Client, Descriptor, Which};
 use pollux_xatmi::environment::Environment;
+use pollux_xatmi::error::Code;
 use pollux_xatmi::queue::{Prefix, ServiceName, is_withdrawn};
-use pollux_xatmi::wire::{Payload, Reply, Request};
+use pollux_xatmi::wire::{Body, ClientAddress, Payload, Reply, Request};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::net::{
     AddressFamily, RecvFlags, SendFlags, SocketAddrUnix, SocketFlags, SocketType, accept, bind,
@@ -90,7 +92,7 @@ impl Pool {
         queue
     }
 
-    /// Removes the queue of a service, as the manager would when nobody offers it any more.
+    /// Removes the queue of a service, as the manager would when it is offered no more.
     pub(crate) fn withdraw(&self, service: &str) {
         let service = ServiceName::new(service).expect("a name");
         MessageQueue::unlink(&self.prefix.service_queue(&service)).expect("it stands");
@@ -146,14 +148,14 @@ impl Replier {
         self.send(request, &Reply { nonce, call_id, error: None, rval: 2, urcode: 0, payload });
     }
 
-    /// Sends a reply, waiting for room; a client that is gone is no matter.
+    /// Sends a reply, waiting for room; a client that is gone is ignored.
     pub(crate) fn send(&self, request: &Request<'_>, reply: &Reply<'_>) {
         let mut message = [0; MESSAGE_LEN_BYTES as usize];
         let len = reply.encode(&mut message).expect("it fits");
         self.send_bytes(request, &message[..len]);
     }
 
-    /// Sends any bytes to the reply queue of whoever asked.
+    /// Sends any bytes to the reply queue of the caller.
     pub(crate) fn send_bytes(&self, request: &Request<'_>, bytes: &[u8]) {
         let name = self.prefix.reply_queue(request.client.pid, request.client.context);
         let Ok(queue) = MessageQueue::open(&name) else { return };
@@ -231,4 +233,79 @@ fn next(queue: &MessageQueue, until: &PipeReader) -> Option<Vec<u8>> {
         }
     }
     None
+}
+
+/// No flags.
+pub(crate) const NONE: CallFlags = CallFlags::NONE;
+/// A time-out that is meant to pass.
+pub(crate) const SHORT: Duration = Duration::from_millis(60);
+
+/// A buffer with this text.
+pub(crate) fn text(text: &str) -> Buffer {
+    Buffer::string(text).expect("no zero byte")
+}
+
+/// The text in a buffer.
+pub(crate) fn said(buffer: Option<Buffer>) -> String {
+    let buffer = buffer.expect("a buffer");
+    let len = buffer.used_len(0).expect("text");
+    String::from_utf8(buffer.as_bytes()[..len - 1].to_vec()).expect("text")
+}
+
+/// A request that came, with what is needed to answer it.
+pub(crate) struct Held {
+    client: ClientAddress,
+    call_id: u64,
+    text: Vec<u8>,
+}
+
+/// Serves a service by handing every request to the test.
+pub(crate) fn serve_held(pool: &mut Pool, service: &str) -> mpsc::Receiver<Held> {
+    let (sender, held) = mpsc::channel();
+    pool.serve(service, move |request, _| {
+        let Body::Inline(bytes) = request.payload.body else { return };
+        let (client, call_id) = (request.client, request.call_id);
+        let _ = sender.send(Held { client, call_id, text: bytes.to_vec() });
+    });
+    held
+}
+
+impl Held {
+    fn request(&self) -> Request<'_> {
+        Request {
+            client: self.client,
+            call_id: self.call_id,
+            cd: 0,
+            deadline_ns: 0,
+            is_without_reply: false,
+            service: ServiceName::new("HELD").expect("a name"),
+            payload: self.payload(),
+        }
+    }
+
+    fn payload(&self) -> Payload<'_> {
+        Payload {
+            buffer_type: Some(BufferType::String),
+            buffer_size_bytes: self.text.len() as u64,
+            body: Body::Inline(&self.text),
+        }
+    }
+
+    pub(crate) fn answer(&self, pool: &Pool) {
+        let replier = Replier { prefix: pool.prefix.clone() };
+        replier.answer(&self.request(), self.payload());
+    }
+}
+
+/// The next request that came.
+pub(crate) fn next_held(held: &mpsc::Receiver<Held>) -> Held {
+    held.recv_timeout(PATIENCE).expect("a request")
+}
+
+/// The next answer: its call and its text.
+pub(crate) fn get(client: &mut Client, which: Which) -> Result<(Descriptor, String), Code> {
+    match client.answer(which, NONE) {
+        Ok(answer) => Ok((answer.descriptor, said(answer.buffer))),
+        Err(error) => Err(error.code()),
+    }
 }

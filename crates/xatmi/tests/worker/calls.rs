@@ -13,7 +13,7 @@ use pollux_xatmi::slots::{Total, name_hash};
 use pollux_xatmi::wire::{Body, Payload};
 use rustix::net::{SocketFlags, accept_with};
 
-use crate::caller::{Caller, How, carray};
+use crate::stand_in::{Caller, How, carray};
 use crate::stand_in::{MESSAGE_LEN_BYTES, StandIn, is_full};
 
 #[test]
@@ -35,7 +35,7 @@ fn a_service_answers_with_its_verdict_and_is_counted() {
     let echo = echo.expect("offered");
     assert_eq!((echo.ok, echo.failed), (1, 0));
     assert!(echo.max_ns > 0 && echo.last_ns == echo.max_ns);
-    assert_eq!(pool.workers[0].heard.last(), Some(&ToManager::Bye));
+    assert_eq!(pool.workers[0].received.last(), Some(&ToManager::Bye));
 }
 
 #[test]
@@ -57,7 +57,7 @@ fn a_request_goes_from_service_to_service_and_the_last_one_answers() {
 }
 
 #[test]
-fn nobody_is_answered_who_does_not_want_it() {
+fn a_caller_without_reply_is_not_answered() {
     let mut pool = StandIn::new("noreply", 1);
     pool.start("ECHO,NOTHING", 1);
     let mut caller = Caller::new(&pool.prefix, 2);
@@ -71,13 +71,13 @@ fn nobody_is_answered_who_does_not_want_it() {
 
 #[test]
 fn a_caller_who_does_not_read_holds_up_nobody_and_gets_its_replies_later() {
-    let mut pool = StandIn::new("parked", 1);
+    let mut pool = StandIn::new("deferred", 1);
     pool.start("ECHO", 1);
     let mut idle = Caller::new(&pool.prefix, 2);
     for number in 0..6_u8 {
         idle.send(&mut pool, "ECHO", &[number]);
     }
-    pool.wait_for("four replies that wait", |pool| pool.total(Total::Parked) == 4);
+    pool.wait_for("four replies that wait", |pool| pool.total(Total::Deferred) == 4);
     let mut brisk = Caller::new(&pool.prefix, 2);
     for _ in 0..20 {
         assert_eq!(brisk.call(&mut pool, "ECHO", b"me").bytes, b"me");
@@ -89,7 +89,7 @@ fn a_caller_who_does_not_read_holds_up_nobody_and_gets_its_replies_later() {
 }
 
 #[test]
-fn a_parked_reply_is_dropped_when_its_deadline_is_over() {
+fn a_deferred_reply_is_dropped_when_its_deadline_is_over() {
     let mut pool = StandIn::new("expired", 1);
     pool.start("ECHO", 1);
     let mut idle = Caller::new(&pool.prefix, 1);
@@ -97,7 +97,7 @@ fn a_parked_reply_is_dropped_when_its_deadline_is_over() {
     let deadline_ns = monotonic_ns() + Duration::from_millis(1500).as_nanos() as u64;
     idle.send(&mut pool, "ECHO", b"fits");
     idle.send_how(&mut pool, "ECHO", b"late", How { deadline_ns, ..How::default() });
-    pool.wait_for("a reply that waits", |pool| pool.total(Total::Parked) == 1);
+    pool.wait_for("a reply that waits", |pool| pool.total(Total::Deferred) == 1);
     pool.wait_for("its end", |pool| pool.total(Total::Dropped) == 1);
     assert!(monotonic_ns() >= deadline_ns);
     assert_eq!(idle.answer(&mut pool).bytes, b"fits");
@@ -119,7 +119,7 @@ fn replies_for_a_caller_that_is_gone_are_counted_and_its_queue_is_let_go() {
     let mut full = Caller::new(&pool.prefix, 1);
     full.send(&mut pool, "ECHO", b"fits");
     full.send(&mut pool, "ECHO", b"waits");
-    pool.wait_for("a reply that waits", |pool| pool.total(Total::Parked) == 1);
+    pool.wait_for("a reply that waits", |pool| pool.total(Total::Deferred) == 1);
     drop(full);
     pool.say(0, &ToWorker::Sweep);
     pool.wait_for("the queue to be let go", |pool| pool.total(Total::Gone) == 2);
@@ -152,7 +152,7 @@ fn requests_that_are_late_are_not_served() {
 }
 
 #[test]
-fn what_is_no_request_is_counted_and_the_next_one_is_served() {
+fn other_bytes_are_counted_and_the_next_request_is_served() {
     let mut pool = StandIn::new("malformed", 1);
     pool.start("ECHO", 1);
     let mut caller = Caller::new(&pool.prefix, 4);
@@ -161,7 +161,7 @@ fn what_is_no_request_is_counted_and_the_next_one_is_served() {
         queue.send(&vec![0xa5; length], 0).expect("room");
     }
     pool.wait_for("five of them", |pool| pool.total(Total::Malformed) == 5);
-    // Text without its end, and a memfd that nobody holds: both callers are told.
+    // Text without its end, and a memfd that nobody holds: both callers are answered.
     let kind = Some(pollux_xatmi::buffer::BufferType::String);
     let endless = Payload { buffer_type: kind, buffer_size_bytes: 8, body: Body::Inline(b"abc") };
     caller.try_send("ECHO", endless, How::default()).expect("room");
@@ -216,7 +216,7 @@ fn services_come_and_go_while_a_service_runs() {
     assert_eq!(ask(&mut pool, "WITHDRAW", "LATER"), 0);
     assert_eq!(ask(&mut pool, "WITHDRAW", "WITHDRAW"), 0, "itself, while it runs");
     let gone = ToManager::Unadvertise { name: "LATER".into() };
-    pool.wait_for("the manager to hear of it", |pool| pool.workers[0].heard.contains(&gone));
+    pool.wait_for("the manager to receive it", |pool| pool.workers[0].received.contains(&gone));
     caller.send(&mut pool, "LATER", b"nobody");
     caller.call(&mut pool, "ADVERTISE", b"LATER");
     assert_eq!(&caller.answer(&mut pool).bytes[..6], b"nobody", "offered again, it is served");
@@ -256,7 +256,7 @@ fn a_service_calls_another_one_while_it_runs() {
 }
 
 #[test]
-fn a_worker_with_more_parked_than_it_may_keep_waits_and_goes_on() {
+fn a_worker_with_more_replies_than_it_may_keep_waits_and_then_serves() {
     let mut pool = StandIn::new("overfull", 1);
     pool.start("ECHO", 1);
     let mut idle = Caller::new(&pool.prefix, 1);
@@ -274,7 +274,7 @@ fn a_worker_with_more_parked_than_it_may_keep_waits_and_goes_on() {
 }
 
 #[test]
-fn a_worker_full_of_replies_for_the_dead_goes_on_soon() {
+fn a_worker_full_of_replies_for_dead_clients_serves_again_soon() {
     let mut pool = StandIn::new("graveyard", 1);
     pool.start("ECHO", 1);
     let mut idle = Caller::new(&pool.prefix, 1);
@@ -283,7 +283,7 @@ fn a_worker_full_of_replies_for_the_dead_goes_on_soon() {
         idle.send(&mut pool, "ECHO", b"x");
     }
     pool.wait_for("a worker that can keep no more", |pool| {
-        pool.total(Total::Parked) == 256 && pool.busy() == 1
+        pool.total(Total::Deferred) == 256 && pool.busy() == 1
     });
     drop(idle);
     let (mut brisk, since) = (Caller::new(&pool.prefix, 1), Instant::now());
@@ -294,7 +294,7 @@ fn a_worker_full_of_replies_for_the_dead_goes_on_soon() {
 }
 
 #[test]
-fn a_long_reply_behind_parked_ones_finds_its_way_into_shorter_messages() {
+fn a_long_reply_behind_deferred_ones_finds_its_way_into_shorter_messages() {
     let mut pool = StandIn::new("shorter", 1);
     pool.start("ECHO", 1);
     let mut idle = Caller::with_messages(&pool.prefix, 1, MESSAGE_LEN_BYTES / 2);
@@ -302,7 +302,7 @@ fn a_long_reply_behind_parked_ones_finds_its_way_into_shorter_messages() {
     for bytes in [&b"fits"[..], b"waits", &long] {
         idle.send(&mut pool, "ECHO", bytes);
     }
-    pool.wait_for("two replies that wait", |pool| pool.total(Total::Parked) == 2);
+    pool.wait_for("two replies that wait", |pool| pool.total(Total::Deferred) == 2);
     for bytes in [&b"fits"[..], b"waits", &long] {
         assert_eq!(idle.answer(&mut pool).bytes, bytes);
     }
@@ -317,7 +317,7 @@ fn a_request_that_waits_to_be_passed_on_to_a_service_that_goes_is_answered() {
     let mut caller = Caller::new(&pool.prefix, 2);
     while caller.try_send("ECHO", carray(b"nobody serves it"), How::default()).is_ok() {}
     let call_id = caller.send(&mut pool, "RELAY", b"x");
-    pool.wait_for("a request that waits", |pool| pool.total(Total::Parked) == 1);
+    pool.wait_for("a request that waits", |pool| pool.total(Total::Deferred) == 1);
     let name = pool.prefix.service_queue(&ServiceName::new("ECHO").expect("a name"));
     MessageQueue::unlink(&name).expect("it stands");
     pool.say(0, &ToWorker::Sweep);
@@ -334,7 +334,7 @@ fn the_command_line_renames_masks_and_warns() {
     let mut caller = Caller::new(&pool.prefix, 2);
     assert_eq!(caller.call(&mut pool, "E3", b"x").urcode, 42);
     let offered: Vec<_> = pool.workers[0]
-        .heard
+        .received
         .iter()
         .filter_map(|said| match said {
             ToManager::Advertise { services } => Some(services.iter().map(|s| s.name.clone())),

@@ -1,6 +1,7 @@
-//! A stand-in for the manager: makes queues and slots, starts workers, hears their links.
+//! A stand-in for the manager: makes queues and slots, starts workers, reads their links; and a client on bare
+//! queues.
 //!
-//! One thread, no policy: each test says what the manager does.
+//! One thread, no policy: each test does what the manager would.
 
 use std::collections::HashMap;
 use std::fs::File;
@@ -9,20 +10,22 @@ use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::sync::Mutex;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
 use pollux_sys::mqueue::{MessageQueue, QueueSize};
+use pollux_xatmi::buffer::BufferType;
+use pollux_xatmi::error::Code;
 use pollux_xatmi::link::{Link, Received, ToManager, ToWorker};
 use pollux_xatmi::queue::{Prefix, ServiceName};
 use pollux_xatmi::slots::{Slot, Slots, State, Total};
+use pollux_xatmi::wire::{Body, ClientAddress, Payload, Reply, Request};
 use pollux_xatmi::worker::{LINK_VARIABLE, WAKE_VARIABLE};
 use rustix::event::{PollFd, PollFlags};
 use rustix::io::{FdFlags, fcntl_getfd, fcntl_setfd};
 use rustix::net::{
     AddressFamily, SocketAddrUnix, SocketFlags, SocketType, bind, listen, socket_with,
 };
-
-use crate::behaviours;
 
 pub(crate) const MESSAGE_LEN_BYTES: u32 = 1024;
 /// Longer than anything takes here, even on a machine that is busy with other tests.
@@ -37,7 +40,7 @@ static SPAWN: Mutex<()> = Mutex::new(());
 pub(crate) struct StandIn {
     pub(crate) prefix: Prefix,
     pub(crate) slots: Slots,
-    pub(crate) workers: Vec<Hand>,
+    pub(crate) workers: Vec<WorkerProcess>,
     pub(crate) depth: u32,
     pub(crate) wake: &'static str,
     pub(crate) arguments: String,
@@ -46,10 +49,10 @@ pub(crate) struct StandIn {
 }
 
 /// One worker, seen from the manager.
-pub(crate) struct Hand {
+pub(crate) struct WorkerProcess {
     pub(crate) child: Child,
     pub(crate) link: Link,
-    pub(crate) heard: Vec<ToManager>,
+    pub(crate) received: Vec<ToManager>,
     is_linked: bool,
 }
 
@@ -78,7 +81,7 @@ impl StandIn {
             self.spawn(services);
         }
         self.wait_for("all workers to be ready", |pool| {
-            pool.workers[first..].iter().all(|hand| hand.heard.contains(&ToManager::Ready))
+            pool.workers[first..].iter().all(|worker| worker.received.contains(&ToManager::Ready))
         });
     }
 
@@ -95,9 +98,9 @@ impl StandIn {
             .env(LINK_VARIABLE, link)
             .env(WAKE_VARIABLE, self.wake)
             .env("NDRX_QPREFIX", self.prefix.as_str())
-            .env(behaviours::SERVICES, services)
-            .env(behaviours::GATE, self.gate_path())
-            .env(behaviours::ARGUMENTS, format!("-i {index} {}", self.arguments))
+            .env(crate::SERVICES, services)
+            .env(crate::GATE, self.gate_path())
+            .env(crate::ARGUMENTS, format!("-i {index} {}", self.arguments))
             .stdout(Stdio::null())
             .stderr(Stdio::piped());
         let child = {
@@ -107,8 +110,9 @@ impl StandIn {
             [&theirs, &slots].into_iter().for_each(keep_back);
             child
         };
-        let hand = Hand { child, link: Link::new(ours), heard: Vec::new(), is_linked: true };
-        self.workers.push(hand);
+        let worker =
+            WorkerProcess { child, link: Link::new(ours), received: Vec::new(), is_linked: true };
+        self.workers.push(worker);
         index
     }
 
@@ -150,12 +154,12 @@ impl StandIn {
         self.folder.path().join(GATE_NAME)
     }
 
-    /// Hears the workers until `is_so`; the test fails if it takes too long.
+    /// Reads the links until `is_so`; the test fails if it takes too long.
     pub(crate) fn wait_for(&mut self, what: &str, mut is_so: impl FnMut(&mut Self) -> bool) {
         let end = Instant::now() + PATIENCE;
         while !is_so(self) {
             assert!(Instant::now() < end, "waited in vain for {what}; {}", self.picture());
-            self.hear();
+            self.read_links();
         }
     }
 
@@ -188,8 +192,8 @@ impl StandIn {
         }
         for worker in 0..self.workers.len() {
             assert_eq!(self.exit_code(worker), Some(0), "{}", self.log(worker));
-            // What it said last may not be read yet.
-            while self.workers[worker].is_linked && self.hear_one(worker) {}
+            // Its last messages may not be read yet.
+            while self.workers[worker].is_linked && self.read_link(worker) {}
         }
     }
 
@@ -202,22 +206,22 @@ impl StandIn {
         text
     }
 
-    /// Waits a little for workers to say something, and does what they ask for.
-    fn hear(&mut self) {
+    /// Waits a little for messages of the workers, and answers them.
+    fn read_links(&mut self) {
         let wait = Duration::from_millis(5).try_into().expect("short");
         let mut fds: Vec<_> = self
             .workers
             .iter()
-            .filter(|hand| hand.is_linked)
-            .map(|hand| PollFd::new(&hand.link, PollFlags::IN))
+            .filter(|worker| worker.is_linked)
+            .map(|worker| PollFd::new(&worker.link, PollFlags::IN))
             .collect();
         rustix::event::poll(&mut fds, Some(&wait)).expect("poll");
         for index in 0..self.workers.len() {
-            while self.workers[index].is_linked && self.hear_one(index) {}
+            while self.workers[index].is_linked && self.read_link(index) {}
         }
     }
 
-    fn hear_one(&mut self, index: usize) -> bool {
+    fn read_link(&mut self, index: usize) -> bool {
         let said = match self.workers[index].link.receive() {
             Ok(Received::Message(said, _)) => said,
             Ok(Received::Nothing) => return false,
@@ -232,7 +236,7 @@ impl StandIn {
             names.for_each(|name| self.make_queue(&name));
             self.say(index, &ToWorker::Advertised);
         }
-        self.workers[index].heard.push(said);
+        self.workers[index].received.push(said);
         true
     }
 
@@ -257,10 +261,10 @@ impl StandIn {
 
 impl Drop for StandIn {
     fn drop(&mut self) {
-        for hand in &mut self.workers {
+        for worker in &mut self.workers {
             // Those that ended are only reaped.
-            let _ = hand.child.kill();
-            let _ = hand.child.wait();
+            let _ = worker.child.kill();
+            let _ = worker.child.wait();
         }
         for service in self.queues.keys() {
             let _ = MessageQueue::unlink(&self.prefix.service_queue(service));
@@ -280,4 +284,140 @@ fn keep_back(fd: &OwnedFd) {
 /// The queue is full.
 pub(crate) fn is_full(error: &io::Error) -> bool {
     error.kind() == io::ErrorKind::WouldBlock
+}
+
+/// A client context made of bare queues.
+pub(crate) struct Caller {
+    prefix: Prefix,
+    pub(crate) address: ClientAddress,
+    replies: MessageQueue,
+    calls: u64,
+}
+
+/// A reply, with its data copied.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Answer {
+    pub(crate) call_id: u64,
+    pub(crate) error: Option<Code>,
+    pub(crate) urcode: i64,
+    pub(crate) bytes: Vec<u8>,
+}
+
+/// What is special about a call.
+#[derive(Clone, Copy, Default)]
+pub(crate) struct How {
+    pub(crate) deadline_ns: u64,
+    pub(crate) is_without_reply: bool,
+}
+
+static CONTEXTS: AtomicU32 = AtomicU32::new(1 << 20);
+
+impl Caller {
+    /// A context with room for `depth` replies.
+    pub(crate) fn new(prefix: &Prefix, depth: u32) -> Self {
+        Self::with_messages(prefix, depth, MESSAGE_LEN_BYTES)
+    }
+
+    /// The same, whose messages are of another length than those of the services.
+    pub(crate) fn with_messages(prefix: &Prefix, depth: u32, message_len_bytes: u32) -> Self {
+        let context = CONTEXTS.fetch_add(1, Ordering::Relaxed);
+        let address =
+            ClientAddress { pid: std::process::id(), context, nonce: 7 << 32 | u64::from(context) };
+        let size = QueueSize { messages_max: depth, message_len_bytes };
+        let name = prefix.reply_queue(address.pid, context);
+        let replies = MessageQueue::create(&name, size).expect("a reply queue");
+        Self { prefix: prefix.clone(), address, replies, calls: 0 }
+    }
+
+    /// Sends a request as it is; its call id, or the error of a full queue.
+    pub(crate) fn try_send(
+        &mut self,
+        service: &str,
+        payload: Payload<'_>,
+        how: How,
+    ) -> io::Result<u64> {
+        let service = ServiceName::new(service).expect("a name");
+        let queue = MessageQueue::open(&self.prefix.service_queue(&service)).expect("advertised");
+        self.calls += 1;
+        let request = Request {
+            client: self.address,
+            call_id: self.calls,
+            cd: 1,
+            deadline_ns: how.deadline_ns,
+            is_without_reply: how.is_without_reply,
+            service,
+            payload,
+        };
+        let mut out = vec![0; MESSAGE_LEN_BYTES as usize];
+        let len = request.encode(&mut out).expect("it fits");
+        queue.send(&out[..len], 0).map(|()| self.calls)
+    }
+
+    /// Sends bytes, waiting for room as a client does.
+    pub(crate) fn send(&mut self, stand_in: &mut StandIn, service: &str, bytes: &[u8]) -> u64 {
+        self.send_how(stand_in, service, bytes, How::default())
+    }
+
+    pub(crate) fn send_how(
+        &mut self,
+        stand_in: &mut StandIn,
+        service: &str,
+        bytes: &[u8],
+        how: How,
+    ) -> u64 {
+        let mut sent = None;
+        stand_in.wait_for("room in a service queue", |_| {
+            sent = self.try_send(service, carray(bytes), how).ok();
+            sent.is_some()
+        });
+        sent.expect("waited for")
+    }
+
+    /// The next reply, if one is there.
+    pub(crate) fn take(&self) -> Option<Answer> {
+        let mut message = vec![0; MESSAGE_LEN_BYTES as usize];
+        let (len, _) = self.replies.receive(&mut message).ok()?;
+        let reply = Reply::decode(&message[..len]).expect("a reply");
+        assert_eq!(reply.nonce, self.address.nonce, "the reply of another context");
+        let bytes = match reply.payload.body {
+            Body::Inline(bytes) => bytes.to_vec(),
+            Body::Large(large) => {
+                let mut room = vec![0; large.len_bytes as usize];
+                pollux_xatmi::large::fetch(&large, &mut room).expect("held by the worker");
+                room
+            }
+        };
+        Some(Answer { call_id: reply.call_id, error: reply.error, urcode: reply.urcode, bytes })
+    }
+
+    /// The next reply, waited for.
+    pub(crate) fn answer(&self, stand_in: &mut StandIn) -> Answer {
+        let mut answer = None;
+        stand_in.wait_for("a reply", |_| {
+            answer = self.take();
+            answer.is_some()
+        });
+        answer.expect("waited for")
+    }
+
+    /// A call from end to end.
+    pub(crate) fn call(&mut self, stand_in: &mut StandIn, service: &str, bytes: &[u8]) -> Answer {
+        let call_id = self.send(stand_in, service, bytes);
+        let answer = self.answer(stand_in);
+        assert_eq!(answer.call_id, call_id);
+        answer
+    }
+}
+
+impl Drop for Caller {
+    fn drop(&mut self) {
+        let name = self.prefix.reply_queue(self.address.pid, self.address.context);
+        // Some tests take the name away themselves.
+        let _ = MessageQueue::unlink(&name);
+    }
+}
+
+pub(crate) fn carray(bytes: &[u8]) -> Payload<'_> {
+    let (buffer_type, buffer_size_bytes) = (Some(BufferType::Carray), 64.max(bytes.len() as u64));
+    Payload { buffer_type, buffer_size_bytes, body: Body::Inline(bytes) }
 }

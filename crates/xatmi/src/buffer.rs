@@ -1,11 +1,71 @@
-//! One typed buffer: memory, type, subtype, and how much of it is sent.
+//! Typed buffers: what a call carries, with the name of its type.
 //!
-//! See the module. Its memory stays where it is for as long as it lives.
+//! Clients, workers and the C interface hold them; the C interface gives the address of
+//! [`Buffer::as_bytes_mut`] out as the `char *` of `tpalloc`. Nothing here sends or receives.
 
 use std::ffi::CStr;
 
-use super::{BufferError, BufferType};
-use crate::ubf::{HEADER_BYTES, Region, SIZE_MAX, Ubf, UbfMut, UbfRef};
+use thiserror::Error;
+
+use crate::ubf::{HEADER_BYTES, Region, SIZE_MAX, Ubf, UbfError, UbfMut, UbfRef};
+
+/// Longest name of a type in the XATMI interface.
+pub const TYPE_BYTES_MAX: usize = 8;
+
+/// What a buffer holds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum BufferType {
+    /// Fields; `FML`, `FML32` and `UBF32` are other names of it.
+    Ubf,
+    /// Text up to a NUL.
+    String,
+    /// Bytes, with a length that the sender gives.
+    Carray,
+    /// Text in JSON up to a NUL; what is in it is not looked at.
+    Json,
+    /// The name that XATMI has for `CARRAY`.
+    XOctet,
+    /// What `tpinit` is given; it stays in its process.
+    Init,
+}
+
+impl BufferType {
+    /// All types that messages carry.
+    pub const ALL: [Self; 5] = [Self::Ubf, Self::String, Self::Carray, Self::Json, Self::XOctet];
+
+    /// The type that programs call so.
+    ///
+    /// # Errors
+    /// [`BufferError::UnknownType`].
+    pub fn from_name(name: &str) -> Result<Self, BufferError> {
+        match name {
+            "FML" | "FML32" | "UBF32" => Ok(Self::Ubf),
+            "TPINIT" => Ok(Self::Init),
+            _ => Self::ALL
+                .into_iter()
+                .find(|buffer_type| buffer_type.name() == name)
+                .ok_or_else(|| BufferError::UnknownType { name: name.to_owned() }),
+        }
+    }
+
+    /// Its name; of several the one that messages carry.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Ubf => "UBF",
+            Self::String => "STRING",
+            Self::Carray => "CARRAY",
+            Self::Json => "JSON",
+            Self::XOctet => "X_OCTET",
+            Self::Init => "TPINIT",
+        }
+    }
+
+    /// Whether a NUL ends what is sent.
+    const fn is_text(self) -> bool {
+        matches!(self, Self::String | Self::Json)
+    }
+}
 
 /// Longest name of a subtype in the XATMI interface.
 pub const SUBTYPE_BYTES_MAX: usize = 16;
@@ -13,7 +73,7 @@ pub const SUBTYPE_BYTES_MAX: usize = 16;
 /// Bytes of a buffer without fields for which no size was given.
 const SIZE_DEFAULT: usize = 512;
 
-/// A typed buffer.
+/// A typed buffer: memory, type, subtype, and how much of it is sent.
 ///
 /// The address of its memory is a multiple of 8, and does not change when the `Buffer` is moved.
 #[derive(Clone, Debug)]
@@ -50,7 +110,7 @@ impl Buffer {
 
     /// The buffer that a message brought: `bytes` are what was sent, `size` what it stood in.
     ///
-    /// Everything is checked, as a stranger may have sent it.
+    /// Everything is checked, as any process may have sent it.
     ///
     /// # Errors
     /// As [`alloc`](Self::alloc), [`BufferError::NoNul`], and [`BufferError::Fields`] when the
@@ -68,7 +128,7 @@ impl Buffer {
         Ok(buffer)
     }
 
-    /// Makes sure that the first `len` bytes, which somebody else wrote there, are of the type.
+    /// Checks that the first `len` bytes, which were received into it, are of the type.
     ///
     /// # Errors
     /// As [`from_wire`](Self::from_wire), and [`BufferError::BeyondEnd`].
@@ -180,7 +240,7 @@ impl Buffer {
     /// Its fields.
     ///
     /// # Errors
-    /// [`BufferError::OtherType`] when it is no UBF, [`BufferError::Fields`] when a program has
+    /// [`BufferError::OtherType`] when it is not a UBF, [`BufferError::Fields`] when a program has
     /// overwritten them.
     pub fn fields(&self) -> Result<UbfRef<'_>, BufferError> {
         self.must_hold_fields()?;
@@ -208,6 +268,83 @@ impl From<Ubf> for Buffer {
     fn from(fields: Ubf) -> Self {
         let region = fields.into_region();
         Self { buffer_type: BufferType::Ubf, subtype: String::new(), region }
+    }
+}
+
+/// What is wrong with a typed buffer or with what is asked for.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+pub enum BufferError {
+    /// There is no such type.
+    #[error(
+        "'{name}' is not a type of a buffer: expected UBF (FML, FML32, UBF32), STRING, CARRAY, JSON, X_OCTET or TPINIT"
+    )]
+    UnknownType {
+        /// What was asked for.
+        name: String,
+    },
+    /// The subtype is longer than the interface allows.
+    #[error("the subtype has {bytes} bytes; at most 16 are allowed")]
+    LongSubtype {
+        /// What it has.
+        bytes: usize,
+    },
+    /// A buffer of this size is not made.
+    #[error("{bytes} bytes are too many for a buffer; at most {most} are possible")]
+    TooLarge {
+        /// What was asked for.
+        bytes: usize,
+        /// The most.
+        most: usize,
+    },
+    /// The system has no memory for it.
+    #[error("there is no memory for a buffer of {bytes} bytes")]
+    NoMemory {
+        /// What was asked for.
+        bytes: usize,
+    },
+    /// More is to be sent than the buffer holds.
+    #[error("{given} bytes are to be sent and the buffer has {size}")]
+    BeyondEnd {
+        /// The length that the caller gave.
+        given: usize,
+        /// Bytes of the buffer.
+        size: usize,
+    },
+    /// Buffers of this type are not sent.
+    #[error("a {name} buffer is for tpinit and is not sent")]
+    NotSent {
+        /// The type.
+        name: &'static str,
+    },
+    /// A text has no NUL, or not at its end.
+    #[error("a {name} buffer holds text that ends with a NUL")]
+    NoNul {
+        /// The type.
+        name: &'static str,
+    },
+    /// The content must be fields and is not, or they do not fit.
+    #[error("the fields of the buffer: {0}")]
+    Fields(#[from] UbfError),
+    /// The buffer is of another type.
+    #[error("the buffer is {given} and not {wanted}")]
+    OtherType {
+        /// What the operation is for.
+        wanted: &'static str,
+        /// What the buffer is.
+        given: &'static str,
+    },
+}
+
+impl BufferError {
+    /// The number that C programs see as `tperrno`: `TPENOENT` for a type that does not exist,
+    /// `TPEOS` without memory, else `TPEINVAL`.
+    #[must_use]
+    pub const fn number(&self) -> i32 {
+        match self {
+            Self::UnknownType { .. } => 6,
+            Self::NoMemory { .. } => 7,
+            _ => 4,
+        }
     }
 }
 
@@ -260,7 +397,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_buffer_is_refused_by_its_reason() {
+    fn unknown_types_and_wrong_sizes_are_refused_with_the_reason() {
         for name in ["", "ubf", "VIEW", "FML64", "NOTHING"] {
             let refused = Buffer::alloc(name, "", 10).expect_err(name);
             assert_eq!((refused.number(), refused.to_string().contains(name)), (6, true));

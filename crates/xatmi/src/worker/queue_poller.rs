@@ -1,7 +1,7 @@
-//! What a worker waits for: its services' queues, the link, and room in queues that were full.
+//! The poller of a worker with queues: its services' queues, the link, and full queues to become writable.
 //!
-//! The loop waits here; the registry adds and removes queues, the replies add and remove what is
-//! full. One epoll set for all of it. Service queues are registered exclusively, so that a message
+//! The loop waits here; the registry adds and removes service queues, the replies full ones. One epoll set
+//! for all of it. Service queues are registered exclusively, so that a message
 //! wakes one worker, unless the experiment asks for the herd.
 
 use std::ffi::CStr;
@@ -12,7 +12,7 @@ use std::time::Duration;
 use pollux_poller::{Events, Interest, Mechanism, Poller, Registration, Token, Trigger};
 use pollux_sys::mqueue::MessageQueue;
 
-use super::boarding::Wake;
+use super::setup::Wake;
 use crate::error::{Code, Error};
 use crate::slots::SERVICES_MAX;
 
@@ -25,12 +25,12 @@ pub(super) enum Ready {
     Link,
     /// The descriptor that the program attends to.
     Program,
-    /// A queue that was full, by place and generation.
+    /// A queue that was full, by index and generation.
     Room(usize, u32),
 }
 
 /// The epoll set with the service queues in it.
-pub(super) struct Watch {
+pub(super) struct QueuePoller {
     poller: Box<dyn Poller>,
     reading: Registration,
     queues: Vec<Option<Open>>,
@@ -44,12 +44,12 @@ struct Open {
     is_watched: bool,
 }
 
-/// Tokens: a service's entry, then the link, the program, then places of full queues.
+/// Tokens: a service's entry, then the link, the program, then full queues.
 const LINK_SLOT: u32 = SERVICES_MAX as u32;
 const PROGRAM_SLOT: u32 = LINK_SLOT + 1;
 const ROOM_SLOTS: u32 = PROGRAM_SLOT + 1;
 
-impl Watch {
+impl QueuePoller {
     /// An empty set.
     ///
     /// # Errors
@@ -101,7 +101,7 @@ impl Watch {
         }
     }
 
-    /// The queue of a service, as long as it is the one that `generation` speaks of.
+    /// The queue of a service, as long as it is that of `generation`.
     #[inline]
     pub(super) fn queue(&self, entry: usize, generation: u32) -> Option<&MessageQueue> {
         let open = self.queues[entry].as_ref()?;
@@ -124,7 +124,7 @@ impl Watch {
     ///
     /// # Errors
     /// TPEOS.
-    pub(super) fn hear(&mut self, link: BorrowedFd<'_>) -> Result<(), Error> {
+    pub(super) fn watch_link(&mut self, link: BorrowedFd<'_>) -> Result<(), Error> {
         let how = Registration::new(Interest::READABLE, Trigger::Level);
         self.poller.add(link, Token::new(LINK_SLOT, 0), how).map_err(refused)
     }
@@ -144,12 +144,12 @@ impl Watch {
     /// TPEOS.
     pub(super) fn await_room(
         &mut self,
-        place: usize,
+        index: usize,
         generation: u32,
         queue: BorrowedFd<'_>,
     ) -> Result<(), Error> {
         let how = Registration::new(Interest::WRITABLE, Trigger::Level);
-        let token = Token::new(ROOM_SLOTS + place as u32, generation);
+        let token = Token::new(ROOM_SLOTS + index as u32, generation);
         self.poller.add(queue, token, how).map_err(refused)
     }
 
@@ -180,7 +180,7 @@ pub(super) fn ready(token: Token) -> Ready {
         entry if entry < LINK_SLOT => Ready::Service(entry as usize, token.generation()),
         LINK_SLOT => Ready::Link,
         PROGRAM_SLOT => Ready::Program,
-        place => Ready::Room((place - ROOM_SLOTS) as usize, token.generation()),
+        slot => Ready::Room((slot - ROOM_SLOTS) as usize, token.generation()),
     }
 }
 

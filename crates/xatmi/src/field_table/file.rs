@@ -1,13 +1,15 @@
-//! One `.fd` file: its lines as definitions, with the first mistake as an error.
+//! One `.fd` file: its lines as definitions, with the first mistake as an error, and the C header or Rust
+//! module that it becomes.
 //!
-//! Tables and `pollux fld` call it. It knows nothing of other files; see `table`.
+//! Tables, `pollux fld` and build scripts call it. It knows nothing of other files.
 
 use std::collections::HashMap;
+use std::fmt::Write;
 use std::fs;
 use std::io::Read;
 use std::path::{Path, PathBuf};
 
-use super::error::{Problem, TableError};
+use super::{Problem, TableError};
 use crate::ubf::{FieldId, FieldType};
 
 /// Longest name of a field: what the C standard lets compilers tell apart.
@@ -54,7 +56,7 @@ impl FieldFile {
         let failed = |error| TableError::of(path, Problem::Unreadable(error));
         let file = fs::File::open(path).map_err(failed)?;
         let mut text = Vec::new();
-        // What is no file has no length that could be asked for beforehand.
+        // A pipe or a device has no length beforehand.
         file.take(FILE_BYTES_MAX + 1).read_to_end(&mut text).map_err(failed)?;
         if text.len() as u64 > FILE_BYTES_MAX {
             return Err(TableError::of(path, Problem::TooLong { most: FILE_BYTES_MAX }));
@@ -163,6 +165,89 @@ fn is_identifier(name: &str) -> bool {
     is_word && name.len() <= NAME_BYTES_MAX && !name.starts_with(|c: char| c.is_ascii_digit())
 }
 
+/// A header with one `#define` for each field; it includes nothing and needs `ubf.h` where its
+/// names are used.
+#[must_use]
+pub fn c_header(file: &FieldFile) -> String {
+    let (name, mut out) = (file_name(&file.path), String::new());
+    let guard = guard(&name);
+    line(
+        &mut out,
+        format_args!(
+            "/* Fields of {}. Written by `pollux fld`: change that file. */",
+            in_comment(&name)
+        ),
+    );
+    line(&mut out, format_args!("#ifndef {guard}\n#define {guard}\n"));
+    for item in &file.items {
+        match item {
+            Item::Text(text) => line(&mut out, format_args!("{text}")),
+            Item::Field(Definition { name, id, .. }) => {
+                let (raw, number, field_type) = (id.raw(), id.number(), id.field_type());
+                let define = format!("#define {name} ((BFLDID32){raw})");
+                line(&mut out, format_args!("{define:<56} /* number {number}, {field_type} */"));
+            }
+        }
+    }
+    line(&mut out, format_args!("\n#endif"));
+    out
+}
+
+/// A module with one constant for each field. Lines that started with `$` are C and are left out.
+#[must_use]
+pub fn rust_module(file: &FieldFile) -> String {
+    let (name, mut out) = (file_name(&file.path), String::new());
+    line(
+        &mut out,
+        format_args!("// Fields of {name}. Written by `pollux fld`: change that file.\n"),
+    );
+    line(&mut out, format_args!("use pollux_xatmi::ubf::{{FieldId, FieldType}};"));
+    for Definition { name, id, comment, .. } in file.definitions() {
+        let (number, field_type) = (id.number(), id.field_type());
+        let colon = if comment.is_empty() { "" } else { ": " };
+        line(&mut out, format_args!("\n/// Number {number}, {field_type}{colon}{comment}"));
+        if name.bytes().any(|b| b.is_ascii_lowercase()) {
+            line(&mut out, format_args!("#[allow(non_upper_case_globals)]"));
+        }
+        let raw = if KEYWORDS.contains(&name.as_str()) { "r#" } else { "" };
+        let field_type = format!("{field_type:?}");
+        line(
+            &mut out,
+            format_args!(
+                "pub const {raw}{name}: FieldId = FieldId::new(FieldType::{field_type}, {number});"
+            ),
+        );
+    }
+    out
+}
+
+/// Words that are identifiers in C and keywords in Rust, without those that cannot be written there at all.
+const KEYWORDS: [&str; 48] = [
+    "abstract", "as", "async", "await", "become", "box", "break", "const", "continue", "do", "dyn",
+    "else", "enum", "extern", "false", "final", "fn", "for", "gen", "if", "impl", "in", "let",
+    "loop", "macro", "match", "mod", "move", "mut", "override", "priv", "pub", "ref", "return",
+    "static", "struct", "trait", "true", "try", "type", "typeof", "unsafe", "unsized", "use",
+    "virtual", "where", "while", "yield",
+];
+
+fn file_name(path: &Path) -> String {
+    path.file_name().unwrap_or(path.as_os_str()).to_string_lossy().into_owned()
+}
+
+/// A name of a file, so that it does not end the comment it stands in.
+fn in_comment(name: &str) -> String {
+    name.replace(['*', '\n'], "_")
+}
+
+fn guard(name: &str) -> String {
+    let word = |c: char| if c.is_ascii_alphanumeric() { c.to_ascii_uppercase() } else { '_' };
+    format!("FIELDS_{}_H", name.chars().map(word).collect::<String>())
+}
+
+fn line(out: &mut String, text: std::fmt::Arguments<'_>) {
+    writeln!(out, "{text}").expect("a string takes everything");
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -200,21 +285,24 @@ mod tests {
     }
 
     #[test]
-    fn each_mistake_is_told_with_its_line_and_what_would_be_right() {
+    fn an_error_names_the_line_and_what_is_expected() {
         for (text, said) in [
-            ("A 1 string\n\nB 1", "t.fd:3: 'B 1' is no field: write NAME NUMBER TYPE"),
-            ("*base", "t.fd:1: '*base' is no base: write *base and a number of 0 to 33554431"),
-            ("*base -1", "is no base"),
-            ("*bass 1", "is no base"),
-            ("*base 1 2", "is no base"),
-            ("A x string", "t.fd:1: 'x' is no number"),
-            ("A 1 strong", "t.fd:1: 'strong' is no type: short, long"),
-            ("A 1 int", "'int' is no type"),
+            ("A 1 string\n\nB 1", "t.fd:3: 'B 1' is not a field: expected NAME NUMBER TYPE"),
+            (
+                "*base",
+                "t.fd:1: '*base' is not a base: expected *base and a number of 0 to 33554431",
+            ),
+            ("*base -1", "is not a base"),
+            ("*bass 1", "is not a base"),
+            ("*base 1 2", "is not a base"),
+            ("A x string", "t.fd:1: 'x' is not a number"),
+            ("A 1 strong", "t.fd:1: 'strong' is not a type: expected short, long"),
+            ("A 1 int", "'int' is not a type"),
             ("A 0 long", "number 0 (base 0 + 0) is outside 1 to 33554431"),
             ("*base 33554431\nA 1 long", "t.fd:2: number 33554432 (base 33554431 + 1)"),
             ("A 9223372036854775807 long", "is outside 1 to"),
-            ("1A 1 long", "t.fd:1: '1A' is no name"),
-            ("A-B 1 long", "'A-B' is no name"),
+            ("1A 1 long", "t.fd:1: '1A' is not a name"),
+            ("A-B 1 long", "'A-B' is not a name"),
             ("A 1 long\nA 2 long", "t.fd:2: the name A is taken by a field in t.fd:1"),
             ("A 1 long\nB 1 long", "t.fd:2: number 1 of type long is taken by A in t.fd:1"),
         ] {
@@ -239,5 +327,36 @@ mod tests {
         let error = FieldFile::open(Path::new("/dev/zero")).expect_err("it has no end");
         assert!(error.to_string().starts_with("/dev/zero: it has more than 16777216 bytes"));
         assert_eq!(error.number(), 12);
+    }
+
+    const BANK: &str = "$/* a bank */\n*base 1000\nT_ACCNUM 1 string - the account\nin 3 double\n";
+
+    fn bank() -> FieldFile {
+        FieldFile::parse(Path::new("some/bank.fd"), BANK).expect("sound")
+    }
+
+    #[test]
+    fn a_header_defines_every_field_once() {
+        assert_eq!(
+            c_header(&bank()),
+            "/* Fields of bank.fd. Written by `pollux fld`: change that file. */\n\
+             #ifndef FIELDS_BANK_FD_H\n#define FIELDS_BANK_FD_H\n\n/* a bank */\n\
+             #define T_ACCNUM ((BFLDID32)167773161)                   /* number 1001, string */\n\
+             #define in ((BFLDID32)134218731)                         /* number 1003, double */\n\
+             \n#endif\n"
+        );
+    }
+
+    #[test]
+    fn a_module_has_a_constant_for_every_field() {
+        assert_eq!(
+            rust_module(&bank()),
+            "// Fields of bank.fd. Written by `pollux fld`: change that file.\n\n\
+             use pollux_xatmi::ubf::{FieldId, FieldType};\n\n\
+             /// Number 1001, string: the account\n\
+             pub const T_ACCNUM: FieldId = FieldId::new(FieldType::String, 1001);\n\n\
+             /// Number 1003, double\n#[allow(non_upper_case_globals)]\n\
+             pub const r#in: FieldId = FieldId::new(FieldType::Double, 1003);\n"
+        );
     }
 }

@@ -1,152 +1,46 @@
-//! The checks of the fuzz targets over random inputs that look like what they read.
+//! The checks of the fuzz targets: over random inputs that look like what they read, and over their corpus.
+
+use std::fs;
+use std::path::Path;
 
 use proptest::collection::vec;
 use proptest::prelude::*;
 use proptest::sample::select;
 
-#[path = "../../../fuzz/checks/expression.rs"]
+#[path = "../../../../fuzz/checks/expression.rs"]
 mod expression;
-#[path = "../../../fuzz/checks/field_table.rs"]
+#[path = "../../../../fuzz/checks/field_table.rs"]
 mod field_table;
-#[path = "../../../fuzz/checks/printed.rs"]
+#[path = "../../../../fuzz/checks/printed.rs"]
 mod printed;
-#[path = "../../../fuzz/checks/ubf.rs"]
+#[path = "../../../../fuzz/checks/ubf.rs"]
 mod ubf;
 
 use pollux_xatmi::ubf::{FieldId, FieldType, Ubf, Value};
 
+/// Fewer files than this mean that the corpus was not found.
+const FILES_MIN: usize = 10;
+
+/// Pieces of texts, with `·` between them.
 const TABLE_PARTS: &[&str] = &[
-    "A",
-    "B_2",
-    "9",
-    "T_ACCNUM",
-    " ",
-    "  ",
-    "\t",
-    "\n",
-    "\n",
-    "\r\n",
-    "1",
-    "2",
-    "0",
-    "-1",
-    "33554431",
-    "99999999999999999999",
-    "string",
-    "long",
-    "fml32",
-    "int",
-    "-",
-    "*base",
-    "*base 10\n",
-    "*base 33554431\n",
-    "# x\n",
-    "$",
-    "$#if 0\n",
-    "A 1 long\n",
-    "B 2 double - x */\n",
-    "C 3 ubf\n",
-    "type 4 char\n",
-    "\u{e4}",
-    "\0",
+    "A·B_2·9·T_ACCNUM· ·  ·\t·\n·\n·\r\n·1·2·0·-1·33554431·99999999999999999999·string·long",
+    "fml32·int·-·*base·*base 10\n·*base 33554431\n·# x\n·$·$#if 0\n·A 1 long\n",
+    "B 2 double - x */\n·C 3 ubf\n·type 4 char\n·\u{e4}·\0",
 ];
 
 const EXPRESSION_PARTS: &[&str] = &[
-    "A",
-    "B[1]",
-    "F",
-    "G",
-    "U.F",
-    "U[0]",
-    ".",
-    "X",
-    "P",
-    "A[?]",
-    "F[?]",
-    "'7'",
-    "'",
-    "'J.*n'",
-    "\\",
-    "7",
-    "0",
-    "1e3",
-    ".5",
-    "9223372036854775807",
-    "(",
-    ")",
-    "(",
-    ")",
-    "!",
-    "~",
-    "-",
-    "+",
-    "*",
-    "/",
-    "%",
-    "%%",
-    "!%",
-    "==",
-    "!=",
-    "<",
-    "<=",
-    ">",
-    "&&",
-    "||",
-    "^",
-    " ",
-    "=",
-    "\u{e4}",
+    "A·B[1]·F·G·U.F·U[0]·.·X·P·A[?]·F[?]·'7'·'·'J.*n'·\\·7·0·1e3·.5·9223372036854775807·(·)",
+    "(·)·!·~·-·+·*·/·%·%%·!%·==·!=·<·<=·>·&&·||·^· ·=·\u{e4}",
 ];
 
 const PRINTED_PARTS: &[&str] = &[
-    "A",
-    "B",
-    "C",
-    "D",
-    "E",
-    "F",
-    "G",
-    "P",
-    "U",
-    "V",
-    "X",
-    "\t",
-    "\t",
-    "\t\t",
-    "\n",
-    "\n",
-    "\r\n",
-    "1",
-    "-7",
-    "1.5",
-    "nan",
-    "-nan",
-    "D\t-nan\n",
-    "-inf",
-    "0x1f",
-    "x",
-    "\\",
-    "\\\\",
-    "\\0a",
-    "\\00",
-    "\\zz",
-    "#",
-    " ",
-    "((BFLDID32)1)",
-    "((BFLDID32)167773161)",
-    "((BFLDID32)0)",
-    "((BFLDID32)x)",
-    "A\t1\n",
-    "F\ttext\n",
-    "U\t\n",
-    "\tF\tinner\n",
-    "\tU\t\n",
-    "\t\tF\tdeeper\n",
-    "G\t\n",
-    "\u{e4}",
+    "A·B·C·D·E·F·G·P·U·V·X·\t·\t·\t\t·\n·\n·\r\n·1·-7·1.5·nan·-nan·D\t-nan\n·-inf·0x1f·x·\\",
+    "\\\\·\\0a·\\00·\\zz·#· ·((BFLDID32)1)·((BFLDID32)167773161)·((BFLDID32)0)·((BFLDID32)x)",
+    "A\t1\n·F\ttext\n·U\t\n·\tF\tinner\n·\tU\t\n·\t\tF\tdeeper\n·G\t\n·\u{e4}",
 ];
 
-fn soup(parts: &'static [&'static str]) -> impl Strategy<Value = Vec<u8>> {
+fn soup(parts: &[&'static str]) -> impl Strategy<Value = Vec<u8>> {
+    let parts: Vec<_> = parts.iter().flat_map(|line| line.split('·')).collect();
     vec(select(parts), 0..16).prop_map(|parts| parts.concat().into_bytes())
 }
 
@@ -211,5 +105,38 @@ proptest! {
     #[test]
     fn field_tables_hold(data in soup(TABLE_PARTS)) {
         field_table::holds(&data);
+    }
+}
+
+#[test]
+fn every_region_of_the_corpus_holds() {
+    replay("ubf", ubf::holds);
+}
+
+#[test]
+fn every_printed_text_of_the_corpus_holds() {
+    replay("printed", printed::holds);
+}
+
+#[test]
+fn every_field_table_of_the_corpus_holds() {
+    replay("field_table", field_table::holds);
+}
+
+#[test]
+fn every_expression_of_the_corpus_holds() {
+    replay("expression", expression::holds);
+}
+
+fn replay(target: &str, holds: fn(&[u8])) {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fuzz/corpus").join(target);
+    let entries = fs::read_dir(&folder).expect("the corpus is part of the repository");
+    let mut files: Vec<_> = entries.map(|entry| entry.expect("readable").path()).collect();
+    files.sort();
+    assert!(files.len() >= FILES_MIN, "{} files in the corpus of {target}", files.len());
+    for file in files {
+        let data = fs::read(&file).expect("readable");
+        let outcome = std::panic::catch_unwind(|| holds(&data));
+        assert!(outcome.is_ok(), "{} broke its check; the reason stands above", file.display());
     }
 }

@@ -16,21 +16,23 @@
 //!  80 name, payload
 //! ```
 
-mod head;
-
 use std::fmt;
 
 use crate::buffer::BufferType;
 use crate::error::Code;
 use crate::queue::ServiceName;
-use head::{BIT_NO_REPLY, Common, decode_payload, put, put_inline, take};
 
 /// The longest head, the longest name included.
 pub const HEAD_LEN_BYTES_MAX: usize = REQUEST_FIXED + ServiceName::LEN_BYTES_MAX;
-/// The longest payload and the largest buffer that a message may speak of: what a receiver
-/// reserves on a stranger's word stays below this.
+/// The longest payload and the largest buffer that a message may name: a receiver never reserves more
+/// because of a length that it was sent.
 pub const PAYLOAD_LEN_BYTES_MAX: u64 = 1 << 30;
 
+const MAGIC: [u8; 4] = *b"PXAT";
+const VERSION: u8 = 2;
+const BIT_LARGE: u8 = 1;
+/// The caller does not wait for a reply.
+const BIT_NO_REPLY: u8 = 2;
 const KIND_REQUEST: u8 = 1;
 const KIND_REPLY: u8 = 2;
 const REQUEST_FIXED: usize = 80;
@@ -100,15 +102,15 @@ impl Payload<'_> {
 /// A request for a service.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Request<'a> {
-    /// Who asks; the reply goes there.
+    /// The caller; the reply goes there.
     pub client: ClientAddress,
     /// The caller's number of this call.
     pub call_id: u64,
-    /// The caller's descriptor, for the service's eyes.
+    /// The caller's descriptor, which the service sees.
     pub cd: i32,
     /// When the caller stops waiting, in nanoseconds of the monotonic clock; 0 for never.
     pub deadline_ns: u64,
-    /// Whether nobody waits for a reply.
+    /// Whether the caller does not wait for a reply.
     pub is_without_reply: bool,
     /// The service that is asked for.
     pub service: ServiceName,
@@ -142,7 +144,7 @@ pub enum Message<'a> {
     Reply(Reply<'a>),
 }
 
-/// Why bytes are no message.
+/// Why bytes are not a message.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Malformed {
     /// Shorter than a head.
@@ -219,8 +221,8 @@ impl<'a> Request<'a> {
         put(head, 64, self.deadline_ns.to_le_bytes());
         put(head, 72, self.cd.to_le_bytes());
         put(head, 76, [name.len() as u8, 0, 0, 0]);
-        let (place, rest) = rest.split_at_mut_checked(name.len())?;
-        place.copy_from_slice(name);
+        let (out, rest) = rest.split_at_mut_checked(name.len())?;
+        out.copy_from_slice(name);
         Some(REQUEST_FIXED + name.len() + put_inline(&self.payload, rest)?)
     }
 
@@ -252,16 +254,14 @@ impl<'a> Request<'a> {
             payload: decode_payload(head, rest)?,
         })
     }
-}
 
-impl<'a> Request<'a> {
     /// Reads a request from the beginning of `bytes`, behind which anything may stand.
     ///
     /// # Errors
     /// As [`Request::decode`].
     pub fn decode_first(bytes: &'a [u8]) -> Result<Self, Malformed> {
         let head = bytes.first_chunk::<REQUEST_FIXED>().ok_or(Malformed::Short)?;
-        let payload_len = usize::try_from(head::inline_len_bytes(head));
+        let payload_len = usize::try_from(inline_len_bytes(head));
         let len = (REQUEST_FIXED + usize::from(head[76]))
             .checked_add(payload_len.map_err(|_| Malformed::Length)?);
         Self::decode(len.and_then(|len| bytes.get(..len)).ok_or(Malformed::Length)?)
@@ -275,7 +275,7 @@ impl<'a> Reply<'a> {
         REPLY_FIXED + payload_len_bytes
     }
 
-    /// A reply without data that tells of an error.
+    /// A reply without data that carries an error.
     #[must_use]
     pub fn failing(nonce: u64, call_id: u64, error: Code) -> Self {
         Self { nonce, call_id, error: Some(error), rval: 0, urcode: 0, payload: Payload::NONE }
@@ -320,4 +320,118 @@ impl<'a> Reply<'a> {
             payload: decode_payload(head, rest)?,
         })
     }
+}
+
+/// The first 56 bytes of both kinds, without those of the payload.
+struct Common {
+    kind: u8,
+    bits: u8,
+    call_id: u64,
+    nonce: u64,
+}
+
+impl Common {
+    fn encode(&self, payload: &Payload<'_>, head: &mut [u8]) {
+        let (large_bit, large) = match payload.body {
+            Body::Inline(_) => (0, LargeRef { pid: 0, fd: 0, inode: 0, len_bytes: 0 }),
+            Body::Large(large) => (BIT_LARGE, large),
+        };
+        put(head, 0, MAGIC);
+        put(head, 4, [VERSION, self.kind, tag_of(payload.buffer_type), self.bits | large_bit]);
+        put(head, 8, payload.len_bytes().to_le_bytes());
+        put(head, 16, payload.buffer_size_bytes.to_le_bytes());
+        put(head, 24, self.call_id.to_le_bytes());
+        put(head, 32, self.nonce.to_le_bytes());
+        put(head, 40, large.pid.to_le_bytes());
+        put(head, 44, large.fd.to_le_bytes());
+        put(head, 48, large.inode.to_le_bytes());
+    }
+
+    fn decode(bytes: &[u8]) -> Result<Self, Malformed> {
+        let head = bytes.first_chunk::<REPLY_FIXED>().ok_or(Malformed::Short)?;
+        let [version, kind, _, bits] = take::<4>(head, 4);
+        if take(head, 0) != MAGIC || version != VERSION {
+            return Err(Malformed::Foreign);
+        }
+        if bits & !(BIT_LARGE | BIT_NO_REPLY) != 0 {
+            return Err(Malformed::Reserved);
+        }
+        let call_id = u64::from_le_bytes(take(head, 24));
+        Ok(Self { kind, bits, call_id, nonce: u64::from_le_bytes(take(head, 32)) })
+    }
+}
+
+/// Bytes of the payload that stand in the message itself, by what its head claims.
+fn inline_len_bytes(head: &[u8]) -> u64 {
+    if head[7] & BIT_LARGE != 0 { 0 } else { u64::from_le_bytes(take(head, 8)) }
+}
+
+/// Reads the payload whose head is `head`, and whose bytes, if it is not large, are `rest`.
+fn decode_payload<'a>(head: &[u8], rest: &'a [u8]) -> Result<Payload<'a>, Malformed> {
+    let [_, _, tag, bits] = take::<4>(head, 4);
+    let buffer_type = type_of(tag).ok_or(Malformed::Tag)?;
+    let len_bytes = u64::from_le_bytes(take(head, 8));
+    let buffer_size_bytes = u64::from_le_bytes(take(head, 16));
+    if len_bytes.max(buffer_size_bytes) > PAYLOAD_LEN_BYTES_MAX {
+        return Err(Malformed::Length);
+    }
+    let large = LargeRef {
+        pid: u32::from_le_bytes(take(head, 40)),
+        fd: i32::from_le_bytes(take(head, 44)),
+        inode: u64::from_le_bytes(take(head, 48)),
+        len_bytes,
+    };
+    let is_large = bits & BIT_LARGE != 0;
+    let inline_len = if is_large { 0 } else { len_bytes };
+    if rest.len() as u64 != inline_len {
+        return Err(Malformed::Length);
+    }
+    if buffer_type.is_none() && (len_bytes, buffer_size_bytes) != (0, 0) {
+        return Err(Malformed::Tag);
+    }
+    let body = match is_large {
+        true if large.fd < 0 || large.pid == 0 || len_bytes == 0 => return Err(Malformed::Large),
+        true => Body::Large(large),
+        false if (large.pid, large.fd, large.inode) != (0, 0, 0) => {
+            return Err(Malformed::Reserved);
+        }
+        false => Body::Inline(rest),
+    };
+    Ok(Payload { buffer_type, buffer_size_bytes, body })
+}
+
+fn tag_of(buffer_type: Option<BufferType>) -> u8 {
+    match buffer_type {
+        // The latter is never sent.
+        None | Some(BufferType::Init) => 0,
+        Some(BufferType::Ubf) => 1,
+        Some(BufferType::String) => 2,
+        Some(BufferType::Carray) => 3,
+        Some(BufferType::Json) => 4,
+        Some(BufferType::XOctet) => 5,
+    }
+}
+
+/// The type behind a tag, `Some(None)` for no buffer.
+fn type_of(tag: u8) -> Option<Option<BufferType>> {
+    let all = BufferType::ALL.into_iter().map(Some);
+    std::iter::once(None).chain(all).find(|buffer_type| tag_of(*buffer_type) == tag)
+}
+
+/// Copies an inline payload to the start of `out`; the bytes written, `None` if it does not fit.
+fn put_inline(payload: &Payload<'_>, out: &mut [u8]) -> Option<usize> {
+    let Body::Inline(bytes) = payload.body else { return Some(0) };
+    out.get_mut(..bytes.len())?.copy_from_slice(bytes);
+    Some(bytes.len())
+}
+
+fn put<const N: usize>(head: &mut [u8], at: usize, bytes: [u8; N]) {
+    head[at..at + N].copy_from_slice(&bytes);
+}
+
+/// `N` bytes of a head, whose length the caller has made sure of.
+fn take<const N: usize>(head: &[u8], at: usize) -> [u8; N] {
+    let mut bytes = [0; N];
+    bytes.copy_from_slice(&head[at..at + N]);
+    bytes
 }

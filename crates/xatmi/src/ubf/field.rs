@@ -35,7 +35,7 @@ impl FieldId {
     ///
     /// # Errors
     /// [`UbfError::BadField`] when it is not positive or its number is 0, [`UbfError::BadType`]
-    /// when its type is none of a field's.
+    /// when no field has its type.
     pub const fn from_raw(raw: i32) -> Result<Self, UbfError> {
         if raw <= 0 || raw & Self::NUMBER_MAX == 0 {
             return Err(UbfError::BadField { id: raw });
@@ -44,6 +44,11 @@ impl FieldId {
             Some(_) => Ok(Self(raw)),
             None => Err(UbfError::BadType { code: raw >> NUMBER_BITS }),
         }
+    }
+
+    /// The text of the number in the form in which an id without a name is printed.
+    pub(super) fn printed_number(text: &str) -> Option<&str> {
+        text.strip_prefix("((BFLDID32)")?.strip_suffix(')')
     }
 
     /// As the plain number that C programs and generated headers carry.
@@ -77,7 +82,7 @@ impl fmt::Display for FieldId {
 
 /// The types of field values; the codes are those of the FML and UBF interfaces.
 ///
-/// Code 7 (`int`) exists in views only and is no type of a field.
+/// Code 7 (`int`) exists in views only; a field cannot have it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(i32)]
 pub enum FieldType {
@@ -214,7 +219,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_id_is_refused_by_its_reason() {
+    fn other_numbers_are_refused_with_the_reason() {
         for raw in [0, -1, i32::MIN, 5 << 25] {
             assert_eq!(FieldId::from_raw(raw), Err(UbfError::BadField { id: raw }));
         }

@@ -1,4 +1,4 @@
-//! Messages: written and read back, and whatever else arrives is refused without a panic.
+//! Messages: written and read back, and other bytes are refused without a panic.
 
 use pollux_xatmi::buffer::BufferType;
 use pollux_xatmi::error::Code;
@@ -11,7 +11,7 @@ use proptest::option;
 use proptest::prelude::*;
 use proptest::sample::select;
 
-#[path = "../../../fuzz/checks/message.rs"]
+#[path = "../../../../fuzz/checks/message.rs"]
 mod message;
 
 /// Fewer files than this mean that the corpus was not found.
@@ -99,14 +99,14 @@ proptest! {
     }
 
     #[test]
-    fn random_bytes_are_no_panic(bytes in vec(any::<u8>(), 0..200)) {
+    fn random_bytes_do_not_panic(bytes in vec(any::<u8>(), 0..200)) {
         let _ = Request::decode_first(&[b"PXAT\x02\x01", &bytes[..]].concat());
         message::holds(&bytes);
         message::holds(&[b"PXAT\x02", &bytes[..]].concat());
     }
 
     #[test]
-    fn a_message_with_some_bytes_changed_is_no_panic(
+    fn a_message_with_changed_bytes_does_not_panic(
         (data, request) in request(),
         changes in vec((0..HEAD_LEN_BYTES_MAX, select(&[0, 1, 2, 3, 0x7f, 0x80, 0xff][..])), 1..4),
     ) {
