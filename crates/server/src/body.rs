@@ -9,7 +9,8 @@ use pollux_http::{
 };
 
 use crate::answer::Persistence;
-use crate::common_fields::{Asked, Common, FIELDS_BYTES_MAX};
+use crate::common_fields::{Asked, Common};
+use crate::config::FIELDS_BYTES_MAX;
 
 /// Room that the head of an echo and the framing of its pieces take at most.
 const OVERHEAD_BYTES_MAX: usize = 512 + FIELDS_BYTES_MAX;

@@ -11,14 +11,12 @@ use pollux_http::{DateCache, HeadWriter, Request, Status};
 
 use crate::ServerError;
 use crate::answer_rules::{AnswerRule, decoded};
-use crate::config::Extras;
+use crate::config::{Extras, FIELDS_BYTES_MAX};
 use crate::files::content_type;
 use crate::rules::FieldRule;
 
 /// What this server calls itself.
 const SERVER: &[u8] = b"pollux";
-/// Most bytes that rules and CORS add to a head, which fit into each call.
-pub(crate) const FIELDS_BYTES_MAX: usize = 8 * 1024;
 /// Largest page of the user's own, which fits into each call behind its head.
 const PAGE_BYTES_MAX: u64 = 32 * 1024;
 

@@ -9,7 +9,8 @@ use pollux_engine::Actions;
 use pollux_http::{DateCache, Status};
 
 use crate::answer::{Context, Persistence};
-use crate::common_fields::{Asked, Common, FIELDS_BYTES_MAX};
+use crate::common_fields::{Asked, Common};
+use crate::config::FIELDS_BYTES_MAX;
 use crate::unsent::Unsent;
 
 /// Bodies up to this size are copied behind their head; larger ones follow in pieces.

@@ -14,20 +14,9 @@ use pollux_poller::Mechanism;
 use pollux_sandbox::{Confined, Reach, Unavailable, Use};
 use pollux_sys::ring::RESTRICTED;
 
-use crate::config::{Answer, LogTarget, ServeConfig};
+use crate::config::{Answer, LogTarget, SandboxMode, ServeConfig};
 use crate::stats::Overview;
 use crate::{ServerError, system::ACCOUNTS};
-
-/// Whether a server gives up what it does not need.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum SandboxMode {
-    /// Nothing is given up.
-    Off,
-    /// As much as the kernel allows.
-    Available,
-    /// All of it, or the server does not start.
-    Required,
-}
 
 /// What a server has given up.
 #[derive(Debug)]

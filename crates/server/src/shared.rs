@@ -11,7 +11,8 @@ use rustix::io::Errno;
 
 use crate::ServerError;
 use crate::answer::SHORT_BYTES_MAX;
-use crate::common_fields::{Common, FIELDS_BYTES_MAX};
+use crate::common_fields::Common;
+use crate::config::FIELDS_BYTES_MAX;
 use crate::config::{Answer, Limits, ServeConfig};
 use crate::counters::ServerCounters;
 use crate::files::Site;

@@ -6,11 +6,12 @@ use pollux_settings::{Keys, Kind, Table, bytes, path, table};
 
 use super::RULES_MAX;
 use crate::answer_rules::AnswerRule;
-use crate::common_fields::FIELDS_BYTES_MAX;
 use crate::rules::FieldRule;
 
 /// Largest fixed reply.
 const REPLY_BYTES_MAX: u64 = 1 << 30;
+/// Most bytes that rules and CORS add to a head, which fit into each call.
+pub(crate) const FIELDS_BYTES_MAX: usize = 8 * 1024;
 /// Most origins: each request with one is compared with all.
 const ORIGINS_MAX: usize = 64;
 /// Most pages for errors; there are fewer codes that the server answers with.

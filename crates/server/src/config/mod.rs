@@ -15,11 +15,10 @@ use pollux_engine::{CpuList, Driver, ListenAddress, ListenError, Listeners};
 use pollux_settings::{Key, Keys, Kind, bytes, duration, one_of, parsed, path, table, whole};
 
 pub use crate::answer_rules::AnswerRule;
-pub use crate::sandbox::SandboxMode;
 use crate::system::Identity;
 use crate::tls;
-pub(crate) use answers::field_rule;
 pub use answers::{Answer, Extras, Files};
+pub(crate) use answers::{FIELDS_BYTES_MAX, field_rule};
 
 /// Most threads; one per CPU of the largest machines.
 const THREADS_MAX: u64 = 1024;
@@ -193,6 +192,17 @@ impl Monitoring {
             false => self,
         }
     }
+}
+
+/// Whether a server gives up what it does not need.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum SandboxMode {
+    /// Nothing is given up.
+    Off,
+    /// As much as the kernel allows.
+    Available,
+    /// All of it, or the server does not start.
+    Required,
 }
 
 /// What a server gives up once it serves.

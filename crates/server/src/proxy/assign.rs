@@ -18,10 +18,9 @@ use super::balance::Choice;
 use super::config::Mode;
 use super::counters::ProxyCounter;
 use super::fault::Fault;
-use super::links::Idle;
+use super::links::{Idle, Outgoing, Purpose};
 use super::passing::{Message, Passing, Pooled};
 use super::pool::{Admission, Keeping, Ticket};
-use super::session::ProxySession;
 use super::shared::ProxyShared;
 
 /// What one loop needs to pass connections on.
@@ -169,7 +168,7 @@ impl ProxyShared {
         self.proxied.count(ProxyCounter::Connects);
         let to = self.backends[backend].to.clone();
         let deadline = now + self.limits.connect_timeout;
-        let session = ProxySession::upstream(link, tls);
+        let session = Outgoing { purpose: Purpose::Requests(link), tls };
         self.errands.push_back(Errand::Connect { to, session, deadline });
     }
 
@@ -221,7 +220,7 @@ impl ProxyShared {
             let socket = Arc::clone(&pooled.socket);
             let tls = pooled.tls.clone();
             self.links.get_mut(link).pooled = Some(pooled);
-            let session = ProxySession::upstream(link, tls);
+            let session = Outgoing { purpose: Purpose::Requests(link), tls };
             let deadline = self.deadline(self.limits.connect_timeout);
             (link, Errand::TakeOver { socket, owner: me, session, deadline })
         };

@@ -12,28 +12,14 @@
 //! lock. What a loop did with a backend is counted in [`BackendCounts`], which only that loop writes.
 
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::Relaxed};
-use std::time::Duration;
 
 use pollux_engine::{ConnectTo, Moment};
 use pollux_poller::Count;
 
-use super::config::BackendConfig;
+use super::config::{BackendConfig, HealthRules, WEIGHT_MAX};
 
-/// Largest weight.
-pub(crate) const WEIGHT_MAX: u32 = 256;
 /// A backend that just came up has at least this part of its weight, in thousandths.
 const SHARE_LEAST: u64 = 50;
-
-/// When backends are taken for up and down.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) struct HealthRules {
-    pub(super) rise: u32,
-    pub(super) fall: u32,
-    /// Without checks: how long a backend that is down gets no requests.
-    pub(super) down_time: Duration,
-    pub(super) has_checks: bool,
-    pub(super) slow_start: Duration,
-}
 
 /// One backend.
 #[derive(Debug)]
@@ -226,6 +212,37 @@ impl Backend {
     }
 }
 
+/// When which backend is checked next.
+#[derive(Debug)]
+pub(super) struct Schedule {
+    due: Vec<Moment>,
+}
+
+impl Schedule {
+    /// For backends of which these are checked, all of them soon.
+    pub(super) fn new(is_checked: &[bool]) -> Self {
+        let first = |&is_checked| if is_checked { Moment::default() } else { Moment::NEVER };
+        Self { due: is_checked.iter().map(first).collect() }
+    }
+
+    /// When the next one is due.
+    pub(super) fn next(&self) -> Moment {
+        self.due.iter().copied().min().unwrap_or(Moment::NEVER)
+    }
+
+    /// A backend that is due; it is under way from now on.
+    pub(super) fn take(&mut self, now: Moment) -> Option<usize> {
+        let at = self.due.iter().position(|due| *due <= now)?;
+        self.due[at] = Moment::NEVER;
+        Some(at)
+    }
+
+    /// Has the backend checked again at that moment.
+    pub(super) fn again(&mut self, backend: usize, at: Moment) {
+        self.due[backend] = at;
+    }
+}
+
 /// What one loop did with one backend; only that loop writes.
 #[derive(Debug, Default)]
 #[repr(align(64))]
@@ -252,6 +269,8 @@ impl BackendCounts {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use pollux_engine::ListenAddress;
 
     use super::*;

@@ -5,23 +5,12 @@
 
 use std::io;
 
-use pollux_engine::{Actions, Moment};
+use pollux_engine::Actions;
 use pollux_http::{ProxyHeader, RequestKind, Response};
 
+use super::config::Check;
 use super::fault::Fault;
 use super::shared::ProxyShared;
-
-/// What a backend has to do to pass.
-#[derive(Clone, PartialEq, Eq, Debug, Default)]
-pub enum Check {
-    /// Nothing: only requests show how it is.
-    #[default]
-    None,
-    /// To accept a connection.
-    Tcp,
-    /// To answer GET of this path with a status from 200 to 399.
-    Http(String),
-}
 
 /// One check under way.
 #[derive(Debug)]
@@ -105,36 +94,5 @@ impl CheckSession {
 
     pub(super) fn closed(self, shared: &mut ProxyShared) {
         shared.checked(self.backend, self.verdict);
-    }
-}
-
-/// When which backend is looked at next.
-#[derive(Debug)]
-pub(super) struct Schedule {
-    due: Vec<Moment>,
-}
-
-impl Schedule {
-    /// For backends of which these are looked at, all of them soon.
-    pub(super) fn new(is_checked: &[bool]) -> Self {
-        let first = |&is_checked| if is_checked { Moment::default() } else { Moment::NEVER };
-        Self { due: is_checked.iter().map(first).collect() }
-    }
-
-    /// When the next one is due.
-    pub(super) fn next(&self) -> Moment {
-        self.due.iter().copied().min().unwrap_or(Moment::NEVER)
-    }
-
-    /// A backend that is due; it is under way from now on.
-    pub(super) fn take(&mut self, now: Moment) -> Option<usize> {
-        let at = self.due.iter().position(|due| *due <= now)?;
-        self.due[at] = Moment::NEVER;
-        Some(at)
-    }
-
-    /// Has the backend looked at again at that moment.
-    pub(super) fn again(&mut self, backend: usize, at: Moment) {
-        self.due[backend] = at;
     }
 }

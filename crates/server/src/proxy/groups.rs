@@ -12,8 +12,7 @@ use pollux_http::ProxyVersion;
 use pollux_tls::ServerConfig;
 
 use super::balance::Balancer;
-use super::check::Check;
-use super::config::{Frontend, GroupConfig, ProxyConfig};
+use super::config::{Check, Frontend, GroupConfig, ProxyConfig};
 use super::secrets::ServerSecrets;
 
 /// One group, as one loop has it.

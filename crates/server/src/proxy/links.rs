@@ -46,6 +46,24 @@ pub(super) enum Idle {
     Shelved,
 }
 
+/// What a connection to a backend is opened for, with its encryption: the session on it is made of this.
+#[derive(Debug)]
+pub(super) struct Outgoing {
+    pub(super) purpose: Purpose,
+    pub(super) tls: Option<SharedTls>,
+}
+
+/// What a connection to a backend is for.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Purpose {
+    /// Requests, by the link of this number.
+    Requests(u32),
+    /// A check of the backend at this index.
+    Check(usize),
+    /// The stream of this pair.
+    Stream(u32),
+}
+
 /// The upstream connections of one loop, by number, and those of each backend that it keeps idle.
 #[derive(Debug)]
 pub(super) struct Links {

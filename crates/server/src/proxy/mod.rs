@@ -62,13 +62,12 @@ mod summary;
 mod upstream;
 
 pub use crate::rules::{FieldRule, FieldRules};
-pub(crate) use backends::WEIGHT_MAX;
 pub use backends::{Backend, BackendCounts};
 pub use balance::Balance;
-pub use check::Check;
+pub(crate) use config::WEIGHT_MAX;
 pub use config::{
-    BackendConfig, Forwarding, Frontend, GroupConfig, Health, Mode, ProxyConfig, ProxyLimits,
-    ServerTls,
+    BackendConfig, Check, Forwarding, Frontend, GroupConfig, Health, Mode, ProxyConfig,
+    ProxyLimits, ServerTls,
 };
 pub use counters::{ProxyCounter, ProxyCounters};
 pub use fault::{Fault, Party};

@@ -4,17 +4,11 @@
 
 use std::sync::Arc;
 
-use pollux_engine::{Actions, ConnectionId, Errand, Moment, Pipe};
+use pollux_engine::{ConnectionId, Moment, Pipe};
 use pollux_http::ProxyHeader;
 
-use super::balance::hash;
 use super::channel::Channel;
-use super::config::Mode;
-use super::counters::ProxyCounter;
 use super::fault::Fault;
-use super::session::ProxySession;
-use super::shared::ProxyShared;
-use crate::log::{Entry, Proxied};
 
 /// A side of a pair: what it sends goes into the channel of the same number.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -152,84 +146,5 @@ impl Pairs {
     /// How many are under way.
     pub(super) fn open(&self) -> usize {
         self.all.len() - self.free.len()
-    }
-}
-
-/// Begins a connection to the backend whose turn it is.
-pub(super) fn connect(shared: &mut ProxyShared, at: u32) {
-    let now = shared.now.at;
-    let pair = shared.pairs.get_mut(at);
-    let (group, key) = (pair.group, hash(pair.peer.as_bytes()));
-    let failed = (pair.tries > 0).then_some(pair.backend);
-    let chosen = shared.choose(group, failed, key);
-    let pair = shared.pairs.get_mut(at);
-    let Some(backend) = chosen else {
-        pair.fault.get_or_insert(Fault::AllDrained);
-        if let Some(client) = pair.ids[Side::Client as usize] {
-            shared.errands.push_back(Errand::Wake(client));
-        }
-        return;
-    };
-    (pair.backend, pair.sides) = (backend, pair.sides + 1);
-    pair.tries += 1;
-    shared.proxied.backends()[backend].begun.add(1);
-    shared.proxied.count(ProxyCounter::Connects);
-    let to = shared.backends[backend].to.clone();
-    let deadline = now + shared.limits.connect_timeout;
-    let session = ProxySession::stream(at, shared.tls_to(backend, Mode::Tcp));
-    shared.errands.push_back(Errand::Connect { to, session, deadline });
-}
-
-/// A line of the log, and the fault, once.
-pub(super) fn record(shared: &mut ProxyShared, at: u32) {
-    let now = shared.now.at;
-    let pair = shared.pairs.get_mut(at);
-    if std::mem::replace(&mut pair.is_recorded, true) {
-        return;
-    }
-    let fault = pair.fault;
-    let bytes = pair.channels[Side::Backend as usize].body_bytes;
-    if let Some(fault) = fault {
-        shared.proxied.count_fault(fault);
-    }
-    shared.proxied.add(ProxyCounter::AnswerBytes, bytes);
-    let pair = shared.pairs.get_mut(at);
-    let Some(log) = &mut shared.log else { return };
-    let since = |moment: Option<Moment>| moment.map(|moment| moment - pair.began);
-    let proxied = Proxied {
-        backend: shared.backends.get(pair.backend).map_or("", |backend| backend.name.as_str()),
-        queued: since(Some(pair.began)),
-        connected: since(pair.connected),
-        first_byte: since(pair.first_byte),
-        total: now - pair.began,
-        tries: pair.tries as u32,
-        end: fault.map_or("ok", Fault::name),
-        state: None,
-        is_retry_safe: None,
-    };
-    let entry = Entry {
-        peer: &pair.peer,
-        method: "",
-        target: "",
-        is_old: false,
-        status: 0,
-        body_bytes: bytes,
-        referer: "",
-        agent: "",
-        proxied: Some(proxied),
-    };
-    log.add(&entry, &shared.counters);
-}
-
-impl ProxyShared {
-    /// Has a side of the pair look at it, if it is there.
-    pub(super) fn wake_side(&mut self, at: u32, side: Side, actions: &mut Actions<'_>) {
-        let pair = self.pairs.get_mut(at);
-        let is_there = side == Side::Client || pair.connected.is_some();
-        if let Some(id) = pair.ids[side as usize].filter(|_| is_there)
-            && !std::mem::replace(&mut pair.is_woken[side as usize], true)
-        {
-            actions.wake(id);
-        }
     }
 }

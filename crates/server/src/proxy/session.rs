@@ -9,6 +9,7 @@ use pollux_http::ProxyHeader;
 use super::check::CheckSession;
 use super::client::Client;
 use super::config::Mode;
+use super::links::{Outgoing, Purpose};
 use super::secrets::{SharedTls, lock};
 use super::shared::ProxyShared;
 use super::stream::Stream;
@@ -36,22 +37,13 @@ pub(super) enum Side {
 }
 
 impl ProxySession {
-    /// What runs on the upstream connection with this number.
-    pub(super) fn upstream(link: u32, tls: Option<SharedTls>) -> Self {
-        Self::outgoing(Side::Upstream(Upstream::new(link)), tls)
-    }
-
-    /// A check of the backend at this place.
-    pub(super) fn check(backend: usize, tls: Option<SharedTls>) -> Self {
-        Self::outgoing(Side::Check(CheckSession::new(backend)), tls)
-    }
-
-    /// What runs on the connection to the backend of this pair.
-    pub(super) fn stream(pair: u32, tls: Option<SharedTls>) -> Self {
-        Self::outgoing(Side::Stream(Stream::to_backend(pair)), tls)
-    }
-
-    fn outgoing(side: Side, tls: Option<SharedTls>) -> Self {
+    /// What runs on a connection that was opened for this.
+    fn outgoing(Outgoing { purpose, tls }: Outgoing) -> Self {
+        let side = match purpose {
+            Purpose::Requests(link) => Side::Upstream(Upstream::new(link)),
+            Purpose::Check(backend) => Side::Check(CheckSession::new(backend)),
+            Purpose::Stream(pair) => Side::Stream(Stream::to_backend(pair)),
+        };
         Self { side, awaits_header: false, tls }
     }
 
@@ -110,7 +102,16 @@ impl Session for ProxySession {
     }
 
     fn errand(shared: &mut ProxyShared) -> Option<Errand<Self>> {
-        shared.errand()
+        Some(match shared.errand()? {
+            Errand::Wake(id) => Errand::Wake(id),
+            Errand::TakeBack(id) => Errand::TakeBack(id),
+            Errand::Connect { to, session, deadline } => {
+                Errand::Connect { to, session: Self::outgoing(session), deadline }
+            }
+            Errand::TakeOver { socket, owner, session, deadline } => {
+                Errand::TakeOver { socket, owner, session: Self::outgoing(session), deadline }
+            }
+        })
     }
 
     fn errand_at(shared: &ProxyShared) -> Moment {

@@ -11,21 +11,19 @@ use pollux_engine::{Actions, ConnectionId, Errand, ListenAddress, Moment, Now};
 use pollux_http::{NoProxyHeader, ProxyHeader};
 
 use super::assign::Exchanger;
-use super::backends::{Backend, HealthChange};
+use super::backends::{Backend, HealthChange, Schedule};
 use super::balance::Balance;
-use super::check::{Check, Schedule};
-use super::config::{Frontend, Mode, ProxyConfig, ProxyLimits};
+use super::config::{Check, Frontend, Mode, ProxyConfig, ProxyLimits};
 use super::counters::{ProxyCounter, ProxyCounters};
 use super::exchange::{Exchange, Exchanges};
 use super::fault::{Fault, Party};
 use super::groups::{FrontendTable, Group};
 use super::head_cache::Repeats;
-use super::links::Links;
+use super::links::{Links, Outgoing, Purpose};
 use super::pair::Pairs;
 use super::passing::Passing;
 use super::pipes::Pipes;
 use super::secrets::{self, Secrets, SharedTls};
-use super::session::ProxySession;
 use crate::ServerError;
 use crate::common_fields::Common;
 use crate::counters::{ServerCounter, ServerCounters};
@@ -56,7 +54,7 @@ pub struct ProxyShared {
     pub(super) counters: Arc<ServerCounters>,
     pub(super) proxied: Arc<ProxyCounters>,
     pub(super) is_draining: bool,
-    pub(super) errands: VecDeque<Errand<ProxySession>>,
+    pub(super) errands: VecDeque<Errand<Outgoing>>,
     pub(super) exchanger: Exchanger,
     pub(super) pairs: Pairs,
     pub(super) pipes: Pipes,
@@ -160,7 +158,7 @@ impl ProxyShared {
         }
     }
 
-    pub(super) fn errand(&mut self) -> Option<Errand<ProxySession>> {
+    pub(super) fn errand(&mut self) -> Option<Errand<Outgoing>> {
         self.read_messages();
         self.errands.pop_front().or_else(|| self.next_check())
     }
@@ -173,7 +171,7 @@ impl ProxyShared {
         }
     }
 
-    fn next_check(&mut self) -> Option<Errand<ProxySession>> {
+    fn next_check(&mut self) -> Option<Errand<Outgoing>> {
         let now = self.now.at;
         // Before the first turn the time is not known.
         let can_check = !self.is_draining && now != Moment::default();
@@ -183,7 +181,8 @@ impl ProxyShared {
         let to = self.backends[backend].to.clone();
         let check_timeout = self.group_of(backend).check_timeout;
         let tls = self.tls_to(backend, Mode::Http);
-        let (session, deadline) = (ProxySession::check(backend, tls), now + check_timeout);
+        let session = Outgoing { purpose: Purpose::Check(backend), tls };
+        let deadline = now + check_timeout;
         Some(Errand::Connect { to, session, deadline })
     }
 

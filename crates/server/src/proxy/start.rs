@@ -16,7 +16,7 @@ use super::session::ProxySession;
 use super::shared::{ProxyShared, backends_of};
 use super::states::restore_states;
 use crate::counters::ServerCounters;
-use crate::descriptors::{KEPT, limit};
+use crate::descriptors::{limit, proxy_connections_max, proxy_connections_within};
 use crate::log::{ErrorWriter, Event, unix_s};
 use crate::master::ProxySockets;
 use crate::serve::{Parts, Reporter, SocketPaths, shortage, start_on_first, url};
@@ -24,8 +24,6 @@ use crate::stats::{LoopSource, Overview, Supervised};
 use crate::{Logs, Server, ServerError};
 
 const PROXY: &str = "proxy";
-/// Most client connections when the descriptor limit is the only bound.
-const CONNECTIONS_DEFAULT: u64 = 100_000;
 
 /// The counters of one loop.
 type LoopCounters = (Arc<ServerCounters>, Arc<ProxyCounters>);
@@ -73,7 +71,7 @@ impl Server {
         let passing = Passing::new(config, Arc::clone(&backends));
         let (clients, endpoints) = sockets.divided()?;
         let (group, driver, refused) = start_group(config, &clients, &passing, &counters, &logs)?;
-        let connections_max = connections_max(config);
+        let connections_max = proxy_connections_max(config);
         let remedy = format!(
             "raise --max-connections, now {connections_max}, and the descriptor limit of {} (ulimit \
              -Hn, LimitNOFILE=), of which each needs {}",
@@ -100,25 +98,6 @@ impl Server {
         };
         Self::assemble(parts, endpoints)
     }
-}
-
-/// Client connections that so many descriptors allow.
-///
-/// Connections to backends are as many at most as those of clients: with a request, kept without one, or
-/// for a check. One that threads share has a descriptor more. A pipe of TCP mode has two; pipes have at
-/// most half of what there is, as bytes go through buffers where none can be opened.
-fn connections_within(descriptors: u64, config: &ProxyConfig) -> u64 {
-    let is_shared = config.loops.threads > 1;
-    let is_stream = config.frontends.iter().any(|front| front.mode == Mode::Tcp);
-    let pipes = if is_stream { 2 * config.limits.pipes_max as u64 } else { 0 };
-    let own = KEPT.min(descriptors / 2);
-    let left = descriptors - own;
-    (left - pipes.min(left / 2)) / if is_shared { 3 } else { 2 }
-}
-
-pub(super) fn connections_max(config: &ProxyConfig) -> u32 {
-    let allowed = || connections_within(limit(), config).clamp(1, CONNECTIONS_DEFAULT);
-    config.limits.connections_max.unwrap_or_else(|| u32::try_from(allowed()).expect("clamped"))
 }
 
 /// Starts the loops, on the configured driver or on the best that works; says what was refused.
@@ -151,7 +130,7 @@ fn start_group(
 }
 
 fn group_config(config: &ProxyConfig, driver: Driver) -> GroupConfig {
-    let connections_max = connections_max(config);
+    let connections_max = proxy_connections_max(config);
     GroupConfig {
         listen: Vec::new(),
         driver,
@@ -227,7 +206,7 @@ fn facts(config: &ProxyConfig, addresses: &[ListenAddress]) -> Vec<(String, Stri
     let times = times.into_iter().map(|(name, time)| (name, format!("{time:?}")));
     let others = [
         ("listeners", config.loops.listeners.to_string()),
-        ("max-connections", connections_max(config).to_string()),
+        ("max-connections", proxy_connections_max(config).to_string()),
         ("max-body", format!("{} bytes", config.limits.body_bytes_max)),
     ];
     let balance = config.groups.iter().map(|group| ("balance", group.balance.name().to_owned()));
@@ -253,30 +232,7 @@ fn banner(
         n => format!("{n} threads, {}", config.loops.listeners),
     };
     let first = format!("{} to {} ({driver}, {threads})", urls.join(" "), backends.join(" "));
-    let few = shortage(connections_max(config).into(), connections_within(limit(), config));
+    let few =
+        shortage(proxy_connections_max(config).into(), proxy_connections_within(limit(), config));
     std::iter::once(first).chain(refused.iter().cloned()).chain(few).collect()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn descriptors_are_planned_for_what_threads_share_and_for_pipes() {
-        let read = |text: &str| -> ProxyConfig {
-            let text = format!("{text}\n[[server]]\naddress = \"127.0.0.1:1\"");
-            pollux_settings::Given::from_toml(&text, "test").read().expect("right")
-        };
-        for (text, limit, clients) in [
-            ("threads = 1", 20_000, 9_872),
-            ("threads = 1", 30, 7),
-            ("threads = 4", 20_000, 6_581),
-            ("threads = 1\nmode = \"tcp\"", 20_000, 8_848),
-            ("threads = 1\nmode = \"tcp\"\npipes_max = 0", 20_000, 9_872),
-            // Pipes that would not fit leave half to connections.
-            ("threads = 1\nmode = \"tcp\"\npipes_max = 65536", 20_000, 4_936),
-        ] {
-            assert_eq!(connections_within(limit, &read(text)), clients, "{text}");
-        }
-    }
 }

@@ -12,14 +12,18 @@
 use std::io;
 use std::sync::Arc;
 
-use pollux_engine::{Actions, CloseCause, Errand, SplicedIn};
+use pollux_engine::{Actions, CloseCause, Errand, Moment, SplicedIn};
 use pollux_http::ProxyHeader;
 
+use super::balance::hash;
 use super::client::header_of;
+use super::config::Mode;
 use super::counters::ProxyCounter;
 use super::fault::{Fault, Party};
-use super::pair::{Pair, Piped, Side, connect, record};
+use super::links::{Outgoing, Purpose};
+use super::pair::{Pair, Piped, Side};
 use super::shared::ProxyShared;
+use crate::log::{Entry, Proxied};
 
 /// One side of a pair as a session.
 #[derive(Debug)]
@@ -45,6 +49,12 @@ impl Stream {
     ) -> Self {
         actions.set_deadline(shared.deadline(shared.limits.header_timeout));
         Self { pair: None, side: Side::Client, group, header: None, is_secure, fault: None }
+    }
+
+    /// What runs on the connection to the backend of this pair.
+    pub(super) fn to_backend(pair: u32) -> Self {
+        let (side, header, is_secure) = (Side::Backend, None, false);
+        Self { pair: Some(pair), side, group: 0, header, is_secure, fault: None }
     }
 
     /// Whose connection it is, where a proxy in front says so.
@@ -341,10 +351,82 @@ impl Stream {
     }
 }
 
-impl Stream {
-    /// What runs on the connection to the backend of this pair.
-    pub(super) fn to_backend(pair: u32) -> Self {
-        let (side, header, is_secure) = (Side::Backend, None, false);
-        Self { pair: Some(pair), side, group: 0, header, is_secure, fault: None }
+/// Begins a connection to the backend whose turn it is.
+fn connect(shared: &mut ProxyShared, at: u32) {
+    let now = shared.now.at;
+    let pair = shared.pairs.get_mut(at);
+    let (group, key) = (pair.group, hash(pair.peer.as_bytes()));
+    let failed = (pair.tries > 0).then_some(pair.backend);
+    let chosen = shared.choose(group, failed, key);
+    let pair = shared.pairs.get_mut(at);
+    let Some(backend) = chosen else {
+        pair.fault.get_or_insert(Fault::AllDrained);
+        if let Some(client) = pair.ids[Side::Client as usize] {
+            shared.errands.push_back(Errand::Wake(client));
+        }
+        return;
+    };
+    (pair.backend, pair.sides) = (backend, pair.sides + 1);
+    pair.tries += 1;
+    shared.proxied.backends()[backend].begun.add(1);
+    shared.proxied.count(ProxyCounter::Connects);
+    let to = shared.backends[backend].to.clone();
+    let deadline = now + shared.limits.connect_timeout;
+    let (purpose, tls) = (Purpose::Stream(at), shared.tls_to(backend, Mode::Tcp));
+    let session = Outgoing { purpose, tls };
+    shared.errands.push_back(Errand::Connect { to, session, deadline });
+}
+
+/// A line of the log, and the fault, once.
+fn record(shared: &mut ProxyShared, at: u32) {
+    let now = shared.now.at;
+    let pair = shared.pairs.get_mut(at);
+    if std::mem::replace(&mut pair.is_recorded, true) {
+        return;
+    }
+    let fault = pair.fault;
+    let bytes = pair.channels[Side::Backend as usize].body_bytes;
+    if let Some(fault) = fault {
+        shared.proxied.count_fault(fault);
+    }
+    shared.proxied.add(ProxyCounter::AnswerBytes, bytes);
+    let pair = shared.pairs.get_mut(at);
+    let Some(log) = &mut shared.log else { return };
+    let since = |moment: Option<Moment>| moment.map(|moment| moment - pair.began);
+    let proxied = Proxied {
+        backend: shared.backends.get(pair.backend).map_or("", |backend| backend.name.as_str()),
+        queued: since(Some(pair.began)),
+        connected: since(pair.connected),
+        first_byte: since(pair.first_byte),
+        total: now - pair.began,
+        tries: pair.tries as u32,
+        end: fault.map_or("ok", Fault::name),
+        state: None,
+        is_retry_safe: None,
+    };
+    let entry = Entry {
+        peer: &pair.peer,
+        method: "",
+        target: "",
+        is_old: false,
+        status: 0,
+        body_bytes: bytes,
+        referer: "",
+        agent: "",
+        proxied: Some(proxied),
+    };
+    log.add(&entry, &shared.counters);
+}
+
+impl ProxyShared {
+    /// Has a side of the pair look at it, if it is there.
+    fn wake_side(&mut self, at: u32, side: Side, actions: &mut Actions<'_>) {
+        let pair = self.pairs.get_mut(at);
+        let is_there = side == Side::Client || pair.connected.is_some();
+        if let Some(id) = pair.ids[side as usize].filter(|_| is_there)
+            && !std::mem::replace(&mut pair.is_woken[side as usize], true)
+        {
+            actions.wake(id);
+        }
     }
 }

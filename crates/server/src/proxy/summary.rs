@@ -2,9 +2,8 @@
 
 use std::fmt::Write;
 
-use super::check::Check;
-use super::config::{GroupConfig, Mode, ProxyConfig};
-use super::start::connections_max;
+use super::config::{Check, GroupConfig, Mode, ProxyConfig};
+use crate::descriptors::proxy_connections_max;
 
 impl ProxyConfig {
     /// One line for each front end, group and backend, and one for what runs it.
@@ -36,7 +35,7 @@ impl ProxyConfig {
         let poller = poller.map_or_else(|| "the best poller".to_owned(), |it| it.to_string());
         let count = loops.threads;
         let threads = if count == 1 { "1 thread".to_owned() } else { format!("{count} threads") };
-        let connections = connections_max(self);
+        let connections = proxy_connections_max(self);
         writeln!(text, "{threads}, {poller}, {}, at most {connections} clients", loops.listeners)
             .expect("a string");
         text

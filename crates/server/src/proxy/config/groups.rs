@@ -10,11 +10,11 @@ use pollux_tls::server_name;
 
 use super::BACKENDS_MAX;
 use crate::config::{CONNECTIONS_MAX, address, timeout};
-use crate::proxy::backends::{HealthRules, WEIGHT_MAX};
 use crate::proxy::balance::Balance;
-use crate::proxy::check::Check;
 use crate::tls::Trust;
 
+/// Largest weight.
+pub(crate) const WEIGHT_MAX: u32 = 256;
 pub(super) const SERVER: &str = "A server that requests go to, with its weight";
 
 /// Backends that answer the same requests.
@@ -150,6 +150,29 @@ fn verify() -> Kind<bool> {
     let full = "it has to be signed by an authority, for the name, and in its time";
     let none = "nothing: any machine on the network path may pass for the server";
     one_of("check", [("full", full, true), ("none", none, false)])
+}
+
+/// What a backend has to do to pass.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub enum Check {
+    /// Nothing: only requests show how it is.
+    #[default]
+    None,
+    /// To accept a connection.
+    Tcp,
+    /// To answer GET of this path with a status from 200 to 399.
+    Http(String),
+}
+
+/// When backends are taken for up and down.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(in crate::proxy) struct HealthRules {
+    pub(in crate::proxy) rise: u32,
+    pub(in crate::proxy) fall: u32,
+    /// Without checks: how long a backend that is down gets no requests.
+    pub(in crate::proxy) down_time: Duration,
+    pub(in crate::proxy) has_checks: bool,
+    pub(in crate::proxy) slow_start: Duration,
 }
 
 table! { keys, key, default;

@@ -17,7 +17,9 @@ use crate::config::{
     timeout,
 };
 pub use fronts::{Forwarding, Frontend, Mode};
-pub use groups::{BackendConfig, GroupConfig, Health, ServerTls};
+pub(super) use groups::HealthRules;
+pub(crate) use groups::WEIGHT_MAX;
+pub use groups::{BackendConfig, Check, GroupConfig, Health, ServerTls};
 
 /// The name of the group that has no section of its own.
 pub(super) const GROUP_DEFAULT: &str = "default";
