@@ -15,7 +15,7 @@ use pollux_server::config::ServeConfig;
 use pollux_server::master::{CommandLine, Master, MasterError, Settings, WorkerProcess};
 use pollux_server::proxy::ProxyConfig;
 use pollux_server::stats::RELOADED;
-use pollux_server::system::{activation, privileged};
+use pollux_server::system::{self, privileges};
 use pollux_server::{OwnProcess, Server};
 use pollux_settings::Flags;
 
@@ -36,7 +36,7 @@ pub(crate) struct ServeCommand {
 
 /// Runs the server until a signal ends it.
 pub(crate) fn serve(command: &ServeCommand) -> Result<ExitCode, Failure> {
-    if let Some(done) = privileged::run() {
+    if let Some(done) = privileges::run() {
         return done.map(|()| ExitCode::SUCCESS).map_err(Failure::failed);
     }
     let config = command.flags.read().map_err(Failure::usage)?;
@@ -47,7 +47,7 @@ pub(crate) fn serve(command: &ServeCommand) -> Result<ExitCode, Failure> {
         return Ok(ExitCode::SUCCESS);
     }
     // Before anything else is opened: a number that was not passed must not be one of our own.
-    let passed = activation::sockets().map_err(Failure::failed)?;
+    let passed = system::sockets().map_err(Failure::failed)?;
     pollux_command::limits::raise_descriptor_limit().map_err(Failure::failed)?;
     let mut signals = Signals::catch(&SIGNALS).map_err(Failure::failed)?;
     let failed = |error| Failure::failed(output::in_words(&error));

@@ -10,10 +10,10 @@ use std::path::Path;
 use pollux_http::{DateCache, HeadWriter, Request, Status};
 
 use crate::ServerError;
-use crate::answer_rules::{AnswerRule, decoded};
+use crate::config::answers::{AnswerRule, decoded};
 use crate::config::{Extras, FIELDS_BYTES_MAX};
 use crate::files::content_type;
-use crate::rules::FieldRule;
+use crate::proxy::fields::FieldRule;
 
 /// What this server calls itself.
 const SERVER: &[u8] = b"pollux";

@@ -1,15 +1,18 @@
-//! What the HTTP sessions of one loop did, readable while they run.
+//! What the sessions of one loop did, readable while they run: of every server, how long its requests took,
+//! and what only a proxy counts.
 //!
 //! Only the loop's thread writes; the stats endpoints and the lab read. Connections, bytes and
 //! turns are counted by the loop itself (`pollux_engine::Counters`).
 
-use std::sync::atomic::{AtomicI32, Ordering::Relaxed};
+use std::sync::atomic::AtomicI32;
+use std::sync::atomic::Ordering::Relaxed;
 
 use pollux_http::{Method, Status};
 use pollux_poller::Count;
 use rustix::io::Errno;
 
-use crate::RequestTimes;
+use crate::proxy::backends::BackendCounts;
+use crate::proxy::fault::Fault;
 
 /// Methods that are counted apart; all others are `other`.
 pub const METHODS: [&str; 10] =
@@ -249,6 +252,203 @@ pub(crate) fn index_of(method: Method<'_>) -> usize {
     }
 }
 
+// How long requests take inside a loop: from a head that is here to an answer that is handed
+// over, without the system call that sends it.
+//
+// Only counted with `request-times`: it costs a clock reading for each request. The loop's
+// thread writes, the endpoints for monitoring read. Buckets are quarters of powers of two, so a
+// time is known to a fifth.
+
+/// Times of this many bits and more nanoseconds share the last bucket: over a minute.
+const BITS_MAX: u32 = 36;
+const PARTS: usize = 4;
+const BUCKETS: usize = PARTS * (BITS_MAX as usize - 1);
+
+/// Times of the requests of one loop.
+#[derive(Debug)]
+pub struct RequestTimes {
+    buckets: [Count; BUCKETS],
+    sum_ns: Count,
+}
+
+impl Default for RequestTimes {
+    fn default() -> Self {
+        Self { buckets: std::array::from_fn(|_| Count::default()), sum_ns: Count::default() }
+    }
+}
+
+impl RequestTimes {
+    pub(crate) fn record(&self, nanoseconds: u64) {
+        self.buckets[bucket(nanoseconds)].add(1);
+        self.sum_ns.add(nanoseconds);
+    }
+
+    /// Pairs of a time in nanoseconds and how many requests took less, rising; empty buckets at
+    /// both ends are left out.
+    #[must_use]
+    pub fn below(&self) -> Vec<(u64, u64)> {
+        let mut below = 0;
+        let total = self.count();
+        let pairs = self.buckets.iter().enumerate().filter_map(|(index, count)| {
+            let before = below;
+            below += count.value();
+            (below > 0 && before < total).then(|| (end_ns(index), below))
+        });
+        pairs.collect()
+    }
+
+    /// Requests that were timed.
+    #[must_use]
+    pub fn count(&self) -> u64 {
+        self.buckets.iter().map(Count::value).sum()
+    }
+
+    /// Time of all of them.
+    #[must_use]
+    pub fn sum_ns(&self) -> u64 {
+        self.sum_ns.value()
+    }
+}
+
+fn bucket(nanoseconds: u64) -> usize {
+    let Some(power) = nanoseconds.checked_ilog2().filter(|power| *power >= 2) else {
+        return nanoseconds as usize;
+    };
+    let part = (nanoseconds >> (power - 2)) as usize % PARTS;
+    (PARTS * (power as usize - 1) + part).min(BUCKETS - 1)
+}
+
+/// The shortest time that is too long for a bucket.
+fn end_ns(index: usize) -> u64 {
+    if index < PARTS {
+        return index as u64 + 1;
+    }
+    let (power, part) = (index / PARTS + 1, index % PARTS);
+    ((PARTS + part + 1) as u64) << (power - 2)
+}
+
+// What only a proxy counts.
+
+macro_rules! named {
+    ($($(#[doc = $about:literal])* $variant:ident = $name:literal,)*) => {
+        /// A thing that a proxy counts.
+        #[derive(Clone, Copy, PartialEq, Eq, Debug)]
+        pub enum ProxyCounter { $($(#[doc = $about])* $variant,)* }
+
+        impl ProxyCounter {
+            /// All of them, in the order of tables.
+            pub const ALL: &'static [Self] = &[$(Self::$variant,)*];
+
+            /// Name in tables and metrics.
+            #[must_use]
+            pub const fn name(self) -> &'static str {
+                match self { $(Self::$variant => $name,)* }
+            }
+
+            /// What it counts, in a sentence.
+            #[must_use]
+            pub const fn about(self) -> &'static str {
+                match self { $(Self::$variant => concat!($($about),*).trim_ascii(),)* }
+            }
+        }
+    };
+}
+
+named! {
+    /// Requests that began a connection to a backend.
+    Connects = "connects",
+    /// Requests that took an idle upstream connection of their own thread.
+    Reuses = "reuses",
+    /// Upstream connections that were taken over from another thread.
+    TakenOver = "taken_over",
+    /// Upstream connections that were found ended, or with bytes that no request asked for, when they were
+    /// taken over.
+    Stale = "stale",
+    /// Upstream connections that were not kept because enough are, or because the proxy ends.
+    Refused = "refused",
+    /// Requests that waited for an upstream connection.
+    Queued = "queued",
+    /// Requests that waited for an upstream connection to a server that went down, and went to another
+    /// one.
+    MovedOn = "moved_on",
+    /// Upstream connections that were kept when their answer was whole.
+    Parked = "parked",
+    /// Idle upstream connections that the backend closed.
+    IdleClosed = "idle_closed",
+    /// Idle upstream connections that were closed for lack of requests, for one of another thread, or for
+    /// want of room.
+    IdleDropped = "idle_dropped",
+    /// Upstream connections that were closed for bytes that no request asked for.
+    Unasked = "unasked",
+    /// Requests that were sent a second time, when that was safe.
+    Retries = "retries",
+    /// Interim answers (1xx) that were passed on.
+    Interim = "interim",
+    /// Connections that became tunnels by an upgrade.
+    Upgrades = "upgrades",
+    /// Times that a sender was paused because the other side did not take enough out of a buffer.
+    Pauses = "pauses",
+    /// Times that bytes of a stream went through buffers because no pipe was left.
+    PipesMissing = "pipes_missing",
+    /// Connections that were closed because they did not begin with a head of the PROXY protocol.
+    HeadersRefused = "headers_refused",
+    /// Checks of backends.
+    Checks = "checks",
+    /// Bytes of bodies of answers.
+    AnswerBytes = "answer_bytes",
+}
+
+/// Live counters of the sessions of one loop.
+#[derive(Debug)]
+#[repr(align(128))]
+pub struct ProxyCounters {
+    counts: [Count; ProxyCounter::ALL.len()],
+    faults: [Count; Fault::COUNT],
+    backends: Box<[BackendCounts]>,
+}
+
+impl ProxyCounters {
+    /// Those of a proxy with so many backends.
+    #[must_use]
+    pub fn new(backends: usize) -> Self {
+        Self {
+            counts: std::array::from_fn(|_| Count::default()),
+            faults: std::array::from_fn(|_| Count::default()),
+            backends: (0..backends).map(|_| BackendCounts::default()).collect(),
+        }
+    }
+
+    /// What the loop did with each backend.
+    #[must_use]
+    pub fn backends(&self) -> &[BackendCounts] {
+        &self.backends
+    }
+
+    /// The count of `counter`.
+    #[must_use]
+    pub fn value(&self, counter: ProxyCounter) -> u64 {
+        self.counts[counter as usize].value()
+    }
+
+    /// Requests that ended by the fault at this place of [`Fault::ALL`].
+    #[must_use]
+    pub fn faults(&self, place: usize) -> u64 {
+        self.faults[place].value()
+    }
+
+    pub(crate) fn add(&self, counter: ProxyCounter, amount: u64) {
+        self.counts[counter as usize].add(amount);
+    }
+
+    pub(crate) fn count(&self, counter: ProxyCounter) {
+        self.add(counter, 1);
+    }
+
+    pub(crate) fn count_fault(&self, fault: Fault) {
+        self.faults[fault.index()].add(1);
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -271,5 +471,31 @@ mod tests {
         counters.count_answer(Status::NOT_FOUND);
         assert_eq!((counters.refused(0), counters.refused(REFUSALS.len())), (1, 1));
         assert_eq!(counters.answers(3), 1);
+    }
+
+    #[test]
+    fn every_time_lies_in_the_bucket_that_ends_behind_it() {
+        let edges = (0..BITS_MAX).flat_map(|bits| {
+            let power = 1_u64 << bits;
+            [power.saturating_sub(1), power, power + 1, power + power / 4, power + power / 2 + 1]
+        });
+        for nanoseconds in edges {
+            let index = bucket(nanoseconds);
+            assert!(nanoseconds < end_ns(index), "{nanoseconds} in {index}");
+            let begin = if index == 0 { 0 } else { end_ns(index - 1) };
+            assert!(nanoseconds >= begin, "{nanoseconds} in {index} from {begin}");
+        }
+        assert_eq!(bucket(u64::MAX), BUCKETS - 1);
+    }
+
+    #[test]
+    fn what_is_read_adds_up() {
+        let times = RequestTimes::default();
+        assert_eq!((times.below(), times.count()), (vec![], 0));
+        [100, 100, 1_000].iter().for_each(|each| times.record(*each));
+        let below = times.below();
+        assert_eq!(below.first(), Some(&(112, 2)));
+        assert_eq!(below.last(), Some(&(1_024, 3)));
+        assert_eq!((times.count(), times.sum_ns()), (3, 1_200));
     }
 }

@@ -11,12 +11,8 @@
 //! The command line starts one and waits in [`Server::run`]; the lab starts and ends them itself.
 
 mod describe;
-mod endpoints;
-mod listen;
-mod loops;
 mod reporter;
-mod rights;
-mod watchdog;
+pub(crate) mod start;
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -29,8 +25,8 @@ use pollux_tls::HTTP_1_1;
 use crate::config::{Loops, ServeConfig};
 use crate::descriptors::{connections_max, limit, remedy_for_full};
 use crate::log::{self, ErrorWriter, Event, unix_s};
-use crate::master::{Link, Order};
-use crate::proxy::states;
+use crate::master::worker::{Link, Order};
+use crate::proxy::backends;
 use crate::reload::Reload;
 use crate::sandbox::Sandbox;
 use crate::stats::{ControlSession, ControlShared, Ended, Overview};
@@ -39,14 +35,11 @@ use crate::tls::{Certificate, Keys};
 use crate::{HttpSession, Logs, ServerCounters, ServerError, Shared};
 use describe::{banner, facts, overview, summary};
 pub(crate) use describe::{shortage, url};
-use endpoints::endpoint;
-pub(crate) use endpoints::{CONTROL, Endpoints, STATS, close_to_others};
-pub(crate) use listen::{explained, explained_open};
-use loops::start_group;
-pub(crate) use loops::start_on_first;
 pub(crate) use reporter::Reporter;
-use rights::{keep_rights, out_of_reach};
-use watchdog::Watchdog;
+use reporter::Watchdog;
+use start::{
+    CONTROL, Endpoints, STATS, endpoint, explained_open, keep_rights, out_of_reach, start_group,
+};
 
 /// How often the end of the loops is looked for, once they drain.
 const DRAIN_TICK: Duration = Duration::from_millis(50);
@@ -90,7 +83,7 @@ pub struct OwnProcess<'a> {
     pub sockets: Option<Sockets>,
     /// The file that settings are read from, again at each reload.
     pub settings: Option<&'a Path>,
-    /// Words by which this program, started anew, calls [`privileged::run`](crate::system::privileged::run);
+    /// Words by which this program, started anew, calls [`privileges::run`](crate::system::privileges::run);
     /// none where it does not, and then what only root may do is not done for another user.
     pub privileged: Option<&'a [OsString]>,
 }
@@ -260,11 +253,9 @@ impl Server {
             remarks = Certificate::open(keys.clone(), Some(HTTP_1_1))?.remarks();
         }
         let addresses = config.listen.iter().map(|address| (SERVER, "--listen", address.clone()));
-        addresses.chain(endpoints::addresses(monitoring)).try_for_each(
-            |(part, flag, address)| {
-                Listener::check(&address).map_err(|cause| explained_open(part, flag, cause))
-            },
-        )?;
+        addresses.chain(start::addresses(monitoring)).try_for_each(|(part, flag, address)| {
+            Listener::check(&address).map_err(|cause| explained_open(part, flag, cause))
+        })?;
         monitoring.pid_file.as_deref().map(PidFile::check).transpose()?;
         config.identity.as_ref().map(Identity::assume).transpose()?;
         monitoring.access_log.as_ref().map(|target| log::check("access", target)).transpose()?;
@@ -409,7 +400,7 @@ impl Server {
             Order::Ended(page) => self.overview.supervised.set_ended(Ended::of_page(&page)),
             Order::Reloads(text) => self.overview.supervised.set_reloads(text),
             Order::BackendStates { before, now } => {
-                states::restore_states(&self.overview.backends, &before, &now);
+                backends::restore_states(&self.overview.backends, &before, &now);
             }
         }
         drains

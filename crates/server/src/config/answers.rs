@@ -1,12 +1,15 @@
-//! Settings of what is answered: the answer itself, and what is added to all of them.
+//! Settings of what is answered: the answer itself, what is added to all of them, and the rules for fields
+//! of the server's own answers.
 
+use std::fmt;
+use std::ops::RangeInclusive;
 use std::path::PathBuf;
 
+use pollux_http::FilePath;
 use pollux_settings::{Keys, Kind, Table, bytes, path, table};
 
 use super::RULES_MAX;
-use crate::answer_rules::AnswerRule;
-use crate::rules::FieldRule;
+use crate::proxy::fields::FieldRule;
 
 /// Largest fixed reply.
 const REPLY_BYTES_MAX: u64 = 1 << 30;
@@ -216,4 +219,260 @@ fn error_page() -> Kind<(u16, PathBuf)> {
             Ok((status, PathBuf::from(path)))
         },
     )
+}
+
+// Rules for fields of the server's own answers: what is done to a field, for which paths, with which
+// status.
+//
+// The table of settings reads them, `common_fields.rs` applies them. Which paths match is found out once
+// for each request, as bits in the order of the rules; the status is known only when a head is begun.
+//
+// ```text
+//  [PATH] [STATUS] set NAME: VALUE      /assets/ 2xx set Cache-Control: max-age=31536000
+// ```
+
+/// Statuses that answers have which rules are about: interim ones have no fields.
+const STATUSES: RangeInclusive<u16> = 200..=599;
+
+/// A rule, and the answers that it applies to.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct AnswerRule {
+    /// None for every path, and for requests that have none.
+    path: Option<Pattern>,
+    /// Empty for every status.
+    statuses: Vec<RangeInclusive<u16>>,
+    /// What is done.
+    pub(crate) rule: FieldRule,
+}
+
+impl AnswerRule {
+    /// Reads `[PATH] [STATUS]` and a rule for a field.
+    ///
+    /// # Errors
+    /// What is wrong with it, and what is expected.
+    pub(crate) fn read(text: &str) -> Result<Self, String> {
+        let (mut path, mut statuses, mut rest) = (None, Vec::new(), text.trim_start());
+        loop {
+            let (word, behind) = rest.split_once(' ').unwrap_or((rest, ""));
+            if word.starts_with(['/', '*']) && path.is_none() {
+                path = Some(Pattern::read(word)?);
+            } else if word.starts_with(|c: char| c.is_ascii_digit()) && statuses.is_empty() {
+                statuses = word.split(',').map(status).collect::<Result<_, _>>()?;
+            } else {
+                return Ok(Self { path, statuses, rule: FieldRule::read(rest)? });
+            }
+            rest = behind.trim_start();
+        }
+    }
+
+    /// Whether it is about paths.
+    pub(crate) fn has_path(&self) -> bool {
+        self.path.is_some()
+    }
+
+    /// Whether it applies to this path, as [`decoded`] gives it; none where a request has none.
+    pub(crate) fn is_for_path(&self, path: Option<&[u8]>) -> bool {
+        let Some(pattern) = &self.path else { return true };
+        path.is_some_and(|path| pattern.matches(path))
+    }
+
+    /// Whether it applies to answers with this status.
+    #[inline]
+    pub(crate) fn is_for_status(&self, status: u16) -> bool {
+        self.statuses.is_empty() || self.statuses.iter().any(|range| range.contains(&status))
+    }
+}
+
+impl fmt::Display for AnswerRule {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if let Some(Pattern { text, .. }) = &self.path {
+            write!(f, "{text} ")?;
+        }
+        for (number, range) in self.statuses.iter().enumerate() {
+            let comma = if number == 0 { "" } else { "," };
+            match range.start() == range.end() {
+                true => write!(f, "{comma}{}", range.start())?,
+                false => write!(f, "{comma}{}xx", range.start() / 100)?,
+            }
+        }
+        let space = if self.statuses.is_empty() { "" } else { " " };
+        write!(f, "{space}{}", self.rule)
+    }
+}
+
+/// `404` or `4xx`.
+fn status(word: &str) -> Result<RangeInclusive<u16>, String> {
+    let range = match word.strip_suffix("xx") {
+        Some(class) => class.parse::<u16>().ok().filter(|class| *class < 10).map(|class| {
+            let first = class * 100;
+            first..=first + 99
+        }),
+        None => word.parse().ok().map(|status: u16| status..=status),
+    };
+    let is_one = |range: &RangeInclusive<u16>| STATUSES.contains(range.start());
+    range.filter(is_one).ok_or_else(|| {
+        format!("\"{word}\" is not a status; expected 200 to 599, 2xx to 5xx, or several: 404,5xx")
+    })
+}
+
+/// Paths: one, all below a folder (`/assets/`), or those that parts with anything between them make up
+/// (`*.css`).
+#[derive(Clone, PartialEq, Eq, Debug)]
+struct Pattern {
+    /// As it was written.
+    text: String,
+    /// Decoded; anything may stand between two of them.
+    parts: Vec<Vec<u8>>,
+}
+
+impl Pattern {
+    fn read(text: &str) -> Result<Self, String> {
+        let part = |part: &str| {
+            unescaped(part).ok_or_else(|| {
+                format!("the path {text} has a % without two hex digits; expected %25 for % itself")
+            })
+        };
+        let mut parts = text.split('*').map(part).collect::<Result<Vec<_>, _>>()?;
+        if text.ends_with('/') {
+            parts.push(Vec::new());
+        }
+        Ok(Self { text: text.to_owned(), parts })
+    }
+
+    fn matches(&self, path: &[u8]) -> bool {
+        let [first, others @ ..] = &self.parts[..] else { return false };
+        let Some(mut rest) = path.strip_prefix(&first[..]) else { return false };
+        let Some((last, middle)) = others.split_last() else { return rest.is_empty() };
+        for part in middle {
+            let Some(at) = find(rest, part) else { return false };
+            rest = &rest[at + part.len()..];
+        }
+        rest.ends_with(last)
+    }
+}
+
+/// The first place of a part.
+fn find(path: &[u8], part: &[u8]) -> Option<usize> {
+    if part.is_empty() { Some(0) } else { path.windows(part.len()).position(|at| at == part) }
+}
+
+fn unescaped(text: &str) -> Option<Vec<u8>> {
+    let mut bytes = text.bytes();
+    let mut decoded = Vec::with_capacity(text.len());
+    while let Some(byte) = bytes.next() {
+        decoded.push(match byte {
+            b'%' => {
+                let mut digit = || char::from(bytes.next()?).to_digit(16);
+                u8::try_from(digit()? * 16 + digit()?).ok()?
+            }
+            byte => byte,
+        });
+    }
+    Some(decoded)
+}
+
+/// The path of a target as patterns see it: decoded, without `.` and `..`, with a slash behind a folder.
+/// None of a target that names no file: whatever its bytes are, they match nothing.
+pub(crate) fn decoded<'r>(path: &str, room: &'r mut Vec<u8>) -> Option<&'r [u8]> {
+    // One byte more at each end, for the slashes.
+    room.resize(path.len() + 2, 0);
+    let FilePath { relative, is_directory } = FilePath::decode(path, &mut room[1..]).ok()?;
+    let len = relative.len();
+    room[0] = b'/';
+    if is_directory && len > 0 {
+        room[len + 1] = b'/';
+        return Some(&room[..len + 2]);
+    }
+    Some(&room[..len + 1])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn rule(text: &str) -> AnswerRule {
+        AnswerRule::read(text).unwrap_or_else(|why| panic!("{text}: {why}"))
+    }
+
+    #[test]
+    fn rules_are_shown_as_they_are_read() {
+        for text in [
+            "set X-A: 1",
+            "/assets/ 2xx set Cache-Control: max-age=31536000",
+            "*.js add X-A: 1",
+            "404,5xx set Cache-Control: no-store",
+            "/a 200 remove Server",
+        ] {
+            assert_eq!(rule(text).to_string(), text);
+        }
+        assert_eq!(rule(" 404  /a   set X: 1").to_string(), "/a 404 set X: 1");
+    }
+
+    #[test]
+    fn what_is_wrong_is_reported() {
+        for (text, expected) in [
+            ("6xx set A: 1", "\"6xx\" is not a status; expected 200 to 599"),
+            ("1xx set A: 1", "\"1xx\" is not a status"),
+            ("404,4x set A: 1", "\"4x\" is not a status"),
+            ("99 set A: 1", "\"99\" is not a status"),
+            ("65535xx set A: 1", "\"65535xx\" is not a status"),
+            ("/a /b set A: 1", "\"/b\" is not an order"),
+            ("404 5xx set A: 1", "\"5xx\" is not an order"),
+            ("/a%4 set A: 1", "the path /a%4 has a % without two hex digits"),
+            ("assets/ set A: 1", "\"assets/\" is not an order; expected set, add or remove"),
+            ("/a", "\"\" is not an order"),
+            ("", "\"\" is not an order"),
+        ] {
+            let why = AnswerRule::read(text).expect_err(text);
+            assert!(why.contains(expected), "{text}: {why}");
+        }
+    }
+
+    #[test]
+    fn paths_match_as_they_are_meant_however_they_are_written() {
+        for (pattern, path, matches) in [
+            ("/", "/", true),
+            ("/", "/any/thing?x", true),
+            ("/a", "/a", true),
+            ("/a", "/a/", false),
+            ("/a", "/ab", false),
+            ("/a/", "/a/", true),
+            ("/a/", "/a/b/c", true),
+            ("/a/", "/a", false),
+            ("/a/", "/x/../a/b", true),
+            ("/a/", "/%61//b", true),
+            ("/a/", "/a/../b", false),
+            ("/a%20b", "/a%20b", true),
+            ("*.css", "/deep/er.css", true),
+            ("*.css", "/er.css.map", false),
+            ("/a/*/c", "/a/b/b/c", true),
+            ("/a/*/c", "/a/c", false),
+            ("/a*a", "/a", false),
+            ("/%2A", "/*", true),
+            ("/%2A", "/x", false),
+            ("*", "/x", true),
+            ("*", "/x%2Fy", false),
+            ("*", "/../x", false),
+        ] {
+            let mut room = Vec::new();
+            let path_only = path.split('?').next().expect("a part");
+            let decoded = decoded(path_only, &mut room);
+            let rule = rule(&format!("{pattern} set A: 1"));
+            assert_eq!(rule.is_for_path(decoded), matches, "{pattern} {path}");
+        }
+        assert!(rule("set A: 1").is_for_path(None) && !rule("* set A: 1").is_for_path(None));
+    }
+
+    #[test]
+    fn statuses_are_single_ones_and_classes() {
+        let of = |text: &str, statuses: &[u16]| {
+            let rule = rule(text);
+            statuses.iter().map(|status| rule.is_for_status(*status)).collect::<Vec<_>>()
+        };
+        assert_eq!(of("set A: 1", &[200, 404]), [true, true]);
+        assert_eq!(
+            of("2xx,404 set A: 1", &[200, 206, 304, 404, 403]),
+            [true, true, false, true, false]
+        );
+    }
 }

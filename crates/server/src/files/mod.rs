@@ -1,10 +1,548 @@
-//! Files of one folder, served over HTTP: `site` answers, the others know one thing each.
+//! Answers requests with the files below one folder.
+//!
+//! | asked for | answer |
+//! |---|---|
+//! | a file | 200, 206, 304, 412 or 416 by its tag and date |
+//! | a folder without the slash | 301 to the one with it |
+//! | a folder with the slash | its `index.html`, else its listing when that is on, else 403 |
+//! | a name that starts with a dot, or a link to one | 404, whether it exists or not; `.well-known` is served |
+//!
+//! Tags are made of modification time in nanoseconds, size and inode: strong, unless the file
+//! changed in the last two seconds, for then a second change may hide behind the same time. With
+//! `--precompressed` the file beside it that the client likes best is sent in its place, unless
+//! it is older. Opening and reading small files blocks the loop as long as the disk takes.
+use std::cell::RefCell;
+use std::io::{self, Write};
+use std::os::fd::{AsFd, OwnedFd};
+use std::sync::Arc;
 
-mod compress;
-mod listing;
-mod media;
-mod root;
-mod site;
+use pollux_engine::{Actions, FileRange};
+use pollux_http::{
+    Acceptable, ByteRange, ContentCoding, DateCache, EntityTag, FilePath, HeadWriter, Limits,
+    Outcome, Rejection, Representation, Request, Status, evaluate,
+};
 
-pub(crate) use media::content_type;
-pub(crate) use site::Site;
+use crate::answer::{self, Answered, Context, Left};
+use crate::answer::{Unsent, read_exactly};
+use crate::common_fields::Common;
+use crate::config::{FIELDS_BYTES_MAX, Files};
+use crate::counters::ServerCounter;
+use crate::descriptors::remedy_for;
+use crate::log::{Event, Logs};
+use crate::{ServerCounters, ServerError};
+use folder::{Meta, Opened, Refused, Root};
+use forms::{Coding, Compressed, Compressor, Key, is_worth};
+
+mod folder;
+mod forms;
+
+pub(crate) use forms::content_type;
+
+/// Parts up to this size are read into the output behind their head; the loop sends the others.
+const READ_BYTES_MAX: u64 = 32 * 1024;
+/// The head of a file's answer is shorter than this.
+const HEAD_BYTES_MAX: usize = 1024;
+/// A file that changed so recently may change again within the same tick of its clock.
+const SETTLED_S: u64 = 2;
+/// Longest tag: three numbers of 64 bits and more in hex, the name of a coding, and three dashes.
+const TAG_BYTES_MAX: usize = 72;
+/// The file that is shown for a folder.
+const INDEX: &[u8] = b"index.html";
+/// Forms of a file, best first.
+const FORMS: [ContentCoding; 4] =
+    [ContentCoding::Brotli, ContentCoding::Zstd, ContentCoding::Gzip, ContentCoding::Identity];
+
+/// The files below one folder.
+#[derive(Debug)]
+pub(crate) struct Site {
+    root: Root,
+    has_listing: bool,
+    has_precompressed: bool,
+    /// The compressed files, where that is done.
+    compressor: Option<RefCell<Compressor>>,
+    /// The file that is sent for pages that do not exist.
+    spa: Option<Box<[u8]>>,
+    /// Whether files go through another protocol, so that the loop can't send them.
+    reads_all: bool,
+    logs: Logs,
+    counters: Arc<ServerCounters>,
+    /// Where paths are decoded.
+    decoded: Box<[u8]>,
+}
+
+/// A file that is to be sent, and what its head says.
+struct Found<'p> {
+    file: Opened,
+    /// Where it was found; its end tells the content type.
+    path: &'p [u8],
+    coding: Option<ContentCoding>,
+}
+
+impl Site {
+    /// Room that any answer needs.
+    pub(crate) const ROOM_BYTES: usize =
+        READ_BYTES_MAX as usize + HEAD_BYTES_MAX + FIELDS_BYTES_MAX;
+
+    pub(crate) fn open(
+        files: &Files,
+        logs: &Logs,
+        counters: &Arc<ServerCounters>,
+    ) -> Result<Self, ServerError> {
+        let Files { root: folder, has_listing, has_precompressed, compresses, spa } = files;
+        let decoded = vec![0; Limits::default().target_bytes].into();
+        let root = Root::open(folder)?;
+        let spa = spa.as_ref().map(|page| page.as_os_str().as_encoded_bytes().to_vec());
+        let spa = spa.map(Vec::into_boxed_slice);
+        if let Some(page) = &spa
+            && !root.find(page).is_ok_and(|found| !found.meta.is_folder)
+        {
+            let why = format!("no file of {} that may be served", folder.display());
+            let (path, cause) = (files.spa.clone().unwrap_or_default(), io::Error::other(why));
+            return Err(ServerError::Page { path, cause });
+        }
+        let (has_listing, has_precompressed) = (*has_listing, *has_precompressed);
+        Ok(Self {
+            root,
+            has_listing,
+            has_precompressed,
+            compressor: compresses.then(RefCell::default),
+            spa,
+            reads_all: false,
+            logs: logs.clone(),
+            counters: Arc::clone(counters),
+            decoded,
+        })
+    }
+
+    /// Has files read into the output whatever their size: it goes through another protocol.
+    pub(crate) fn read_all(&mut self) {
+        self.reads_all = true;
+    }
+
+    /// Answers a GET or HEAD.
+    pub(crate) fn answer(
+        &mut self,
+        actions: &mut Actions<'_>,
+        common: &Common,
+        now_s: u64,
+        request: &Request<'_>,
+        context: Context,
+    ) -> Answered {
+        let mut decoded = std::mem::take(&mut self.decoded);
+        let reply = Reply { site: self, common, now_s, request, context };
+        let answered = reply.answer(actions, &mut decoded);
+        self.decoded = decoded;
+        answered
+    }
+}
+
+/// The path of the file that is shown for a folder.
+fn index_of(folder: &[u8]) -> Vec<u8> {
+    let slash: &[u8] = if folder.is_empty() { b"" } else { b"/" };
+    [folder, slash, INDEX].concat()
+}
+
+/// One request under way.
+struct Reply<'a> {
+    site: &'a Site,
+    common: &'a Common,
+    now_s: u64,
+    request: &'a Request<'a>,
+    context: Context,
+}
+
+impl Reply<'_> {
+    fn answer(&self, actions: &mut Actions<'_>, decoded: &mut [u8]) -> Answered {
+        let path = self.request.target.path().unwrap_or("/");
+        let path = match FilePath::decode(path, decoded) {
+            Ok(path) => path,
+            Err(Rejection { status, .. }) => return self.page(actions, status),
+        };
+        // What most folders are asked for: found without a look at the folder.
+        if path.is_directory {
+            let index = index_of(path.relative);
+            if let Ok(file) = self.site.root.find(&index)
+                && !file.meta.is_folder
+            {
+                return self.file(actions, Found { file, path: &index, coding: None });
+            }
+        }
+        match self.site.root.find(path.relative) {
+            Err(Refused::Missing) => self.missing(actions, path.relative),
+            Err(refused) => self.refuse(actions, refused, path.relative),
+            Ok(opened) if opened.meta.is_folder && path.is_directory => {
+                self.folder(actions, &opened, path.relative)
+            }
+            Ok(opened) if opened.meta.is_folder => self.redirect(actions, path.relative),
+            // A file is not a folder, whatever the slash behind it says.
+            Ok(_) if path.is_directory => self.missing(actions, path.relative),
+            Ok(file) => self.file(actions, Found { file, path: path.relative, coding: None }),
+        }
+    }
+
+    /// There is no such file: of an application in one page this may be a place within it, unless its
+    /// name says what kind of file it would be, or a part of its path begins with a dot: it is
+    /// hidden, or `.well-known`, where programs ask and not people.
+    fn missing(&self, actions: &mut Actions<'_>, path: &[u8]) -> Answered {
+        let name = path.rsplit(|byte| *byte == b'/').next().unwrap_or(path);
+        let mut parts = path.split(|byte| *byte == b'/');
+        let is_place = !name.contains(&b'.') && !parts.any(|part| part.starts_with(b"."));
+        let page = self.site.spa.as_deref().filter(|_| is_place);
+        let Some(page) = page else { return self.page(actions, Status::NOT_FOUND) };
+        match self.site.root.find(page) {
+            Ok(file) if !file.meta.is_folder => {
+                self.file(actions, Found { file, path: page, coding: None })
+            }
+            Ok(_) => self.page(actions, Status::NOT_FOUND),
+            Err(refused) => self.refuse(actions, refused, page),
+        }
+    }
+
+    fn folder(&self, actions: &mut Actions<'_>, folder: &Opened, path: &[u8]) -> Answered {
+        let index = index_of(path);
+        match self.site.root.find(&index) {
+            Ok(file) if !file.meta.is_folder => {
+                self.file(actions, Found { file, path: &index, coding: None })
+            }
+            Ok(_) | Err(Refused::Missing) if self.site.has_listing => {
+                self.listing(actions, folder, path)
+            }
+            Ok(_) | Err(Refused::Missing) => self.page(actions, Status::FORBIDDEN),
+            Err(refused) => self.refuse(actions, refused, &index),
+        }
+    }
+
+    fn listing(&self, actions: &mut Actions<'_>, folder: &Opened, path: &[u8]) -> Answered {
+        let follow = |name: &str| {
+            let path = [path, b"/", name.as_bytes()].concat();
+            let path = path.strip_prefix(b"/").unwrap_or(&path);
+            self.site.root.find(path).ok().map(|found| found.meta)
+        };
+        let name = String::from_utf8_lossy(path);
+        match folder::page(folder.fd.as_fd(), &name, follow) {
+            Ok(page) => {
+                let content_type = "text/html; charset=utf-8";
+                answer::document(actions, self.common, self.context, content_type, page)
+            }
+            Err(errno) => self.refuse(actions, Refused::of_use(errno), path),
+        }
+    }
+
+    /// To the same folder with its slash. Made from the decoded path, so that it cannot lead to
+    /// another host (`//host/..`).
+    fn redirect(&self, actions: &mut Actions<'_>, path: &[u8]) -> Answered {
+        let mut location = String::new();
+        for segment in path.split(|byte| *byte == b'/') {
+            location.push('/');
+            location.push_str(&folder::percent_encoded(segment));
+        }
+        location.push('/');
+        if let Some(query) = self.request.target.query() {
+            location.push('?');
+            location.push_str(query);
+        }
+        let status = Status::MOVED_PERMANENTLY;
+        answer::page(actions, self.common, self.context, status, |head| {
+            head.field("Location", location.as_bytes());
+        })
+    }
+
+    fn file(&self, actions: &mut Actions<'_>, plain: Found<'_>) -> Answered {
+        let found = self.best_form(plain);
+        let meta = found.file.meta;
+        let is_weak = self.now_s < meta.modified_s + SETTLED_S;
+        if let Some(answered) = self.compressed(actions, &found, is_weak) {
+            return answered;
+        }
+        let mut tag_bytes = [0; TAG_BYTES_MAX];
+        let tag = tag(&mut tag_bytes, &meta, "");
+        let representation = Representation {
+            etag: Some(EntityTag { is_weak, opaque: tag }),
+            modified_s: Some(meta.modified_s),
+            len_bytes: meta.len_bytes,
+        };
+        let facts = Facts {
+            path: found.path,
+            coding: found.coding,
+            modified_s: meta.modified_s.min(self.now_s),
+            whole_bytes: meta.len_bytes,
+            tag,
+            is_weak,
+            has_vary: self.site.has_precompressed || self.may_be_compressed(&found),
+        };
+        match evaluate(self.request.method, self.request.fields, &representation) {
+            Outcome::Whole => {
+                let whole = ByteRange { offset: 0, len_bytes: meta.len_bytes };
+                self.part(actions, Status::OK, whole, &facts, found.file.fd)
+            }
+            Outcome::Part(part) => {
+                self.part(actions, Status::PARTIAL_CONTENT, part, &facts, found.file.fd)
+            }
+            Outcome::NotModified => {
+                let status = Status::NOT_MODIFIED;
+                let add = |head: &mut HeadWriter<'_>| facts.write_validators(head);
+                answer::empty(actions, self.common, self.context, status, add)
+            }
+            Outcome::PreconditionFailed => self.page(actions, Status::PRECONDITION_FAILED),
+            Outcome::Unsatisfiable => {
+                let status = Status::RANGE_NOT_SATISFIABLE;
+                answer::page(actions, self.common, self.context, status, |head| {
+                    head.content_range_unsatisfied(meta.len_bytes);
+                })
+            }
+        }
+    }
+
+    /// Whether other clients get the file compressed.
+    fn may_be_compressed(&self, found: &Found<'_>) -> bool {
+        let is_worth = || is_worth(content_type(found.path), found.file.meta.len_bytes);
+        self.site.compressor.is_some() && found.coding.is_none() && is_worth()
+    }
+
+    /// Answers with the file in a coding that the client takes; nothing when it gets the file as it is.
+    /// Parts are of the file as it is, and one that may still change is not kept.
+    fn compressed(
+        &self,
+        actions: &mut Actions<'_>,
+        found: &Found<'_>,
+        is_weak: bool,
+    ) -> Option<Answered> {
+        let compressor = self.site.compressor.as_ref()?;
+        let is_part = self.request.fields.first("range").is_some();
+        if is_weak || is_part || !self.may_be_compressed(found) {
+            return None;
+        }
+        let coding = Acceptable::of(self.request.fields).best(&FORMS)?;
+        let meta = found.file.meta;
+        let key = Key { meta, coding: Coding::of(coding)? };
+        let read = || {
+            let mut bytes = vec![0; usize::try_from(meta.len_bytes).expect("small")];
+            read_exactly(&found.file.fd, &mut bytes, 0).map(|()| bytes)
+        };
+        let count = |counter| self.site.counters.add(counter, 1);
+        let bytes = match compressor.borrow_mut().get(key, self.now_s, read) {
+            Ok(Compressed::Kept(bytes)) => bytes,
+            Ok(Compressed::Made(bytes)) => {
+                count(ServerCounter::Compressions);
+                bytes
+            }
+            Ok(Compressed::Useless) => return None,
+            Ok(Compressed::NoTime | Compressed::NoRoom) => {
+                count(ServerCounter::CompressionsPutOff);
+                return None;
+            }
+            Err(errno) => return Some(self.refuse(actions, Refused::of_use(errno), found.path)),
+        };
+        let mut tag_bytes = [0; TAG_BYTES_MAX];
+        let len_bytes = bytes.len() as u64;
+        let facts = Facts {
+            path: found.path,
+            coding: Some(coding),
+            modified_s: meta.modified_s.min(self.now_s),
+            whole_bytes: len_bytes,
+            tag: tag(&mut tag_bytes, &meta, coding.name()),
+            is_weak: false,
+            has_vary: true,
+        };
+        let representation = Representation {
+            etag: Some(EntityTag { is_weak: false, opaque: facts.tag }),
+            modified_s: Some(meta.modified_s),
+            len_bytes,
+        };
+        Some(match evaluate(self.request.method, self.request.fields, &representation) {
+            Outcome::NotModified => {
+                let add = |head: &mut HeadWriter<'_>| facts.write_validators(head);
+                answer::empty(actions, self.common, self.context, Status::NOT_MODIFIED, add)
+            }
+            Outcome::PreconditionFailed => self.page(actions, Status::PRECONDITION_FAILED),
+            Outcome::Whole | Outcome::Part(_) | Outcome::Unsatisfiable => {
+                count(ServerCounter::CompressedSent);
+                self.kept(actions, &facts, bytes)
+            }
+        })
+    }
+
+    /// Sends a file that is in memory.
+    fn kept(&self, actions: &mut Actions<'_>, facts: &Facts<'_>, bytes: Arc<[u8]>) -> Answered {
+        let status = Status::OK;
+        let mut head = self.common.begin(actions.spare(), status, self.context.asked);
+        facts.write(&mut head);
+        head.content_length(facts.whole_bytes);
+        self.context.persistence.write(&mut head);
+        let head_bytes = head.finish().expect("a head fits into a call");
+        actions.advance(head_bytes);
+        if self.context.is_head {
+            return Answered::whole(status, 0);
+        }
+        let mut unsent = Unsent::repeated(bytes, facts.whole_bytes);
+        let is_all_sent = unsent.send(actions).expect("it is in memory");
+        let left = if is_all_sent { Left::Nothing } else { Left::Unsent(Box::new(unsent)) };
+        Answered { status, body_bytes: facts.whole_bytes, left }
+    }
+
+    /// The form beside the plain file that the client likes best, when it is not out of date.
+    fn best_form<'p>(&self, plain: Found<'p>) -> Found<'p> {
+        if !self.site.has_precompressed {
+            return plain;
+        }
+        let acceptable = Acceptable::of(self.request.fields);
+        let mut ready = FORMS.to_vec();
+        while let Some(coding) = acceptable.best(&ready)
+            && let Some(suffix) = suffix(coding)
+        {
+            let name = [plain.path, suffix].concat();
+            if let Ok(file) = self.site.root.find(&name)
+                && !file.meta.is_folder
+                && file.meta.modified_s >= plain.file.meta.modified_s
+            {
+                return Found { file, path: plain.path, coding: Some(coding) };
+            }
+            ready.retain(|other| *other != coding);
+        }
+        plain
+    }
+
+    /// Sends a part of a file, or all of it.
+    fn part(
+        &self,
+        actions: &mut Actions<'_>,
+        status: Status,
+        part: ByteRange,
+        facts: &Facts<'_>,
+        file: OwnedFd,
+    ) -> Answered {
+        let mut head = self.common.begin(actions.spare(), status, self.context.asked);
+        facts.write(&mut head);
+        if status == Status::PARTIAL_CONTENT {
+            head.content_range(part, facts.whole_bytes);
+        }
+        head.content_length(part.len_bytes);
+        self.context.persistence.write(&mut head);
+        let head_bytes = head.finish().expect("a head fits into a call");
+        if self.context.is_head || part.len_bytes == 0 {
+            actions.advance(head_bytes);
+            return Answered::whole(status, 0);
+        }
+        let body_bytes = part.len_bytes;
+        if body_bytes > READ_BYTES_MAX {
+            actions.advance(head_bytes);
+            let range = FileRange { file, offset: part.offset, len: body_bytes };
+            let left = if self.site.reads_all {
+                Left::Unsent(Box::new(Unsent::file(range)))
+            } else {
+                actions.send_file(range);
+                Left::File
+            };
+            return Answered { status, body_bytes, left };
+        }
+        let body =
+            &mut actions.spare()[head_bytes..][..usize::try_from(body_bytes).expect("small")];
+        match read_exactly(&file, body, part.offset) {
+            Ok(()) => {
+                let body_bytes = body.len();
+                actions.advance(head_bytes + body_bytes);
+                Answered::whole(status, part.len_bytes)
+            }
+            // Nothing was sent yet, so the client can still get an error.
+            Err(errno) => self.refuse(actions, Refused::of_use(errno), facts.path),
+        }
+    }
+
+    /// Answers that there is nothing to serve; the error log gets what is not the client's doing.
+    #[cold]
+    fn refuse(&self, actions: &mut Actions<'_>, refused: Refused, path: &[u8]) -> Answered {
+        let path = path.escape_ascii();
+        let report = |event, text: &dyn Fn() -> String| {
+            self.site.logs.errors.report(event, self.now_s, text);
+        };
+        let status = match refused {
+            Refused::Missing => Status::NOT_FOUND,
+            Refused::Forbidden => Status::FORBIDDEN,
+            Refused::Exhausted(errno) => {
+                report(Event::FileRefused, &|| {
+                    let error = io::Error::from(errno);
+                    format!("/{path} was answered with 503: {error}{}", remedy_for(&error))
+                });
+                let status = Status::UNAVAILABLE;
+                return answer::page(actions, self.common, self.context, status, |head| {
+                    head.field("Retry-After", b"1");
+                });
+            }
+            Refused::Broken(errno) => {
+                report(Event::FileFailed, &|| {
+                    format!("/{path} was answered with 500: {}", io::Error::from(errno))
+                });
+                Status::INTERNAL_ERROR
+            }
+        };
+        self.page(actions, status)
+    }
+
+    fn page(&self, actions: &mut Actions<'_>, status: Status) -> Answered {
+        answer::page(actions, self.common, self.context, status, |_| {})
+    }
+}
+
+/// What the head of a file's answer says.
+struct Facts<'a> {
+    path: &'a [u8],
+    coding: Option<ContentCoding>,
+    /// Never in the future of the answer's own date (RFC 9110 8.8.2.1).
+    modified_s: u64,
+    whole_bytes: u64,
+    tag: &'a [u8],
+    is_weak: bool,
+    has_vary: bool,
+}
+
+impl Facts<'_> {
+    fn write(&self, head: &mut HeadWriter<'_>) {
+        head.field("Content-Type", content_type(self.path).as_bytes());
+        if let Some(coding) = self.coding {
+            head.field("Content-Encoding", coding.name().as_bytes());
+        }
+        let modified = DateCache::new(self.modified_s);
+        head.field("Last-Modified", modified.text()).field("Accept-Ranges", b"bytes");
+        self.write_validators(head);
+    }
+
+    fn write_validators(&self, head: &mut HeadWriter<'_>) {
+        let mut quoted = [0; TAG_BYTES_MAX + 4];
+        let prefix = if self.is_weak { "W/" } else { "" };
+        let mut rest = &mut quoted[..];
+        rest.write_all(prefix.as_bytes()).expect("the longest tag fits");
+        rest.write_all(b"\"").expect("the longest tag fits");
+        rest.write_all(self.tag).expect("the longest tag fits");
+        rest.write_all(b"\"").expect("the longest tag fits");
+        let left = rest.len();
+        head.field("ETag", &quoted[..quoted.len() - left]);
+        if self.has_vary {
+            head.field("Vary", b"Accept-Encoding");
+        }
+    }
+}
+
+/// The tag of a file, or of what the coding of this name made of it.
+fn tag<'t>(bytes: &'t mut [u8; TAG_BYTES_MAX], meta: &Meta, coding: &str) -> &'t [u8] {
+    let time_ns = u128::from(meta.modified_s) * 1_000_000_000 + u128::from(meta.modified_ns);
+    let mut rest = &mut bytes[..];
+    write!(rest, "{time_ns:x}-{:x}-{:x}", meta.len_bytes, meta.inode).expect("numbers fit");
+    if !coding.is_empty() {
+        write!(rest, "-{coding}").expect("a short name fits");
+    }
+    let left = rest.len();
+    &bytes[..TAG_BYTES_MAX - left]
+}
+
+/// How the name of a file in that form ends; none for the plain one.
+fn suffix(coding: ContentCoding) -> Option<&'static [u8]> {
+    match coding {
+        ContentCoding::Brotli => Some(b".br"),
+        ContentCoding::Zstd => Some(b".zst"),
+        ContentCoding::Gzip => Some(b".gz"),
+        ContentCoding::Identity => None,
+    }
+}
+
+#[cfg(test)]
+mod tests;

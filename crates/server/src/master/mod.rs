@@ -12,17 +12,10 @@
 //! threads. It gets duplicates of the sockets, so a connection that waits in a queue outlives every
 //! worker. The master has one thread, opens no connection and reads no byte of a client.
 //!
-//! | part | one job |
-//! |---|---|
-//! | `sockets` | the sockets, by what the settings say |
-//! | `workers` | a worker as the master has it |
-//! | `worker_process` | the master as a worker has it |
-//! | `frames` | the messages between both |
+//! `sockets` has the sockets by what the settings say, `worker` both ends of the link to a worker.
 
-mod frames;
 mod sockets;
-mod worker_process;
-mod workers;
+pub(crate) mod worker;
 
 use std::ffi::OsString;
 use std::io;
@@ -38,12 +31,9 @@ use crate::ServerError;
 use crate::proxy::ProxyConfig;
 use crate::stats::Ended;
 use crate::system::{Manager, PidFile, State as Notice};
-use frames::{Frame, Kind};
 pub use sockets::ProxySockets;
-use worker_process::STATES_END;
-pub use worker_process::WorkerProcess;
-pub(crate) use worker_process::{Link, Order};
-use workers::{State, Worker};
+pub use worker::WorkerProcess;
+use worker::{Frame, Kind, STATES_END, State, Worker};
 
 /// For a worker to take connections: files are opened and rings made, nothing else.
 const START_TIMEOUT: Duration = Duration::from_secs(30);

@@ -11,7 +11,7 @@ use pollux_sys::inherited;
 
 use crate::ServerError;
 use crate::proxy::ProxyConfig;
-use crate::serve::{CONTROL, Endpoints, STATS, close_to_others, explained_open};
+use crate::serve::start::{CONTROL, Endpoints, STATS, close_to_others, explained_open};
 
 /// What comes by a socket.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -14,14 +14,14 @@ use std::sync::Arc;
 use pollux_engine::{Actions, Errand, Inbox};
 use pollux_poller::Waker;
 
-use super::balance::Choice;
 use super::config::Mode;
-use super::counters::ProxyCounter;
+use super::exchange::{Idle, Outgoing, Purpose};
 use super::fault::Fault;
-use super::links::{Idle, Outgoing, Purpose};
+use super::groups::Choice;
 use super::passing::{Message, Passing, Pooled};
 use super::pool::{Admission, Keeping, Ticket};
 use super::shared::ProxyShared;
+use crate::counters::ProxyCounter;
 
 /// What one loop needs to pass connections on.
 #[derive(Debug)]

@@ -25,16 +25,16 @@ use pollux_http::{
     BodyReader, Method, Parsed, ProxyHeader, Rejection, Request, RequestKind, Status,
 };
 
-use super::accounting::{address_text, note_line};
-use super::balance::{Balance, hash};
 use super::channel::Frame;
 use super::fault::Fault;
+use super::groups::{Balance, hash};
 use super::head_cache::{RequestFacts, RequestKey};
 use super::request::{self, Context};
 use super::response::is_idempotent;
 use super::shared::ProxyShared;
 use crate::counters::{ServerCounter, index_of};
-use crate::first_line::is_blank;
+use crate::request::is_blank;
+use answering::{address_text, note_line};
 
 /// How long a drained proxy waits for a request on a connection: one that was on its way has arrived
 /// by then, and is answered as the last one.

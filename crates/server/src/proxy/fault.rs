@@ -62,7 +62,7 @@ pub enum Fault {
 
 impl Fault {
     /// How many there are.
-    pub(super) const COUNT: usize = 17;
+    pub(crate) const COUNT: usize = 17;
 
     /// All of them, in the order of tables.
     pub const ALL: [Self; Self::COUNT] = [
@@ -208,8 +208,8 @@ impl Fault {
         }
     }
 
-    /// Its place in [`Fault::ALL`].
-    pub(super) fn place(self) -> usize {
+    /// Its index in [`Fault::ALL`].
+    pub(crate) fn index(self) -> usize {
         let found = Self::ALL.iter().position(|known| known.name() == self.name());
         found.expect("every fault is in the list")
     }
@@ -236,7 +236,7 @@ mod tests {
                 Party::Proxy => "proxy_",
             };
             assert!(fault.name().starts_with(party), "{fault:?}");
-            assert_eq!(fault.place(), place);
+            assert_eq!(fault.index(), place);
             let is_ours = matches!(fault.status().code(), 502..=504);
             assert_eq!(is_ours, fault.party() != Party::Client, "{fault:?}");
         }

@@ -1,7 +1,7 @@
-//! Which backends a request may go to: those of the group that its front end names.
+//! Which backends a request may go to, and which of them gets it.
 //!
-//! All backends of a proxy are numbered through; a group is a range of them, with its own way to
-//! choose and its own checks. A front end is known by the address that a connection was accepted on.
+//! All backends of a proxy are numbered through; a group is a range of them, with its own balance and its
+//! own checks. A front end is known by the address that a connection was accepted on.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -11,7 +11,6 @@ use pollux_engine::{Actions, ListenAddress};
 use pollux_http::ProxyVersion;
 use pollux_tls::ServerConfig;
 
-use super::balance::Balancer;
 use super::config::{Check, Frontend, GroupConfig, ProxyConfig};
 use super::secrets::ServerSecrets;
 
@@ -115,6 +114,209 @@ impl FrontendTable {
     }
 }
 
+// Which backend gets a request: pure choices over what each may get and what it has.
+//
+// Each loop chooses for itself, by its own requests. When all backends are down, all that are not drained
+// are tried: an answer that may come beats one that can't.
+
+/// How requests are spread over backends.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Balance {
+    /// In turn, by weight.
+    #[default]
+    RoundRobin,
+    /// The one with the fewest requests for its weight.
+    Least,
+    /// Of two that are drawn, the one with fewer.
+    Random,
+    /// By the client's address.
+    Client,
+    /// By path and query.
+    Path,
+}
+
+impl Balance {
+    /// All of them, in the order of help texts.
+    pub const ALL: [Self; 5] =
+        [Self::RoundRobin, Self::Least, Self::Random, Self::Client, Self::Path];
+
+    /// Name on command lines.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::RoundRobin => "round-robin",
+            Self::Least => "least",
+            Self::Random => "random",
+            Self::Client => "client",
+            Self::Path => "path",
+        }
+    }
+
+    pub(super) const fn about(self) -> &'static str {
+        match self {
+            Self::RoundRobin => "in turn, by weight",
+            Self::Least => "the one with the fewest requests for its weight",
+            Self::Random => "of two that are drawn, the one with fewer requests",
+            Self::Client => "by the client's address: the same one as long as it is there",
+            Self::Path => "by path and query: the same one as long as it is there",
+        }
+    }
+}
+
+/// A backend at the moment of a choice.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct Choice {
+    /// Its weight in thousandths; 0 for no requests.
+    pub(super) share: u64,
+    /// Requests that it has.
+    pub(super) in_use: u64,
+    /// A request would have to wait for a connection to it.
+    pub(super) is_busy: bool,
+    /// It gets none, whatever happens to the others.
+    pub(super) is_drained: bool,
+}
+
+/// The memory of one loop's choices.
+#[derive(Debug)]
+pub(super) struct Balancer {
+    how: Balance,
+    /// Round robin: what each has saved up.
+    credits: Vec<i64>,
+    choices: Vec<Choice>,
+    random: u64,
+    start: usize,
+}
+
+impl Balancer {
+    /// `seed` makes the draws of one loop differ from those of another.
+    pub(super) fn new(how: Balance, backends: usize, seed: u64) -> Self {
+        let random = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
+        Self { how, credits: vec![0; backends], choices: Vec::new(), random, start: 0 }
+    }
+
+    /// How it chooses.
+    pub(super) fn how(&self) -> Balance {
+        self.how
+    }
+
+    /// Chooses among the backends that `all` gives, but for `but`, which has just failed, if there is
+    /// another one. `key` is the [`hash`] of what a request is placed by.
+    pub(super) fn choose(
+        &mut self,
+        all: impl Iterator<Item = Choice>,
+        but: Option<usize>,
+        key: u64,
+    ) -> usize {
+        self.choices.clear();
+        self.choices.extend(all);
+        if self.choices.len() == 1 {
+            return 0;
+        }
+        if self.choices.iter().all(|choice| choice.share == 0) {
+            let may_try = self.choices.iter_mut().filter(|choice| !choice.is_drained);
+            may_try.for_each(|choice| choice.share = 1000);
+        }
+        if let Some(but) = but {
+            let has_other =
+                (0..self.choices.len()).any(|at| at != but && self.choices[at].share > 0);
+            if has_other {
+                self.choices[but].share = 0;
+            }
+        }
+        let is_by_hash = matches!(self.how, Balance::Client | Balance::Path);
+        // Backends with a free connection come before those without; a hash stays.
+        let is_free = |choice: &Choice| choice.share > 0 && !choice.is_busy;
+        if !is_by_hash && self.choices.iter().any(is_free) {
+            let busy = self.choices.iter_mut().filter(|choice| choice.is_busy);
+            busy.for_each(|choice| choice.share = 0);
+        }
+        match self.how {
+            Balance::RoundRobin => self.in_turn(),
+            Balance::Least => self.least(),
+            Balance::Random => self.of_two(),
+            Balance::Client | Balance::Path => self.by_hash(key),
+        }
+    }
+
+    /// Each saves its share, the richest pays for all: backends alternate as evenly as weights allow.
+    fn in_turn(&mut self) -> usize {
+        let mut total = 0;
+        let mut richest = None;
+        for (at, choice) in self.choices.iter().enumerate() {
+            if choice.share == 0 {
+                continue;
+            }
+            let share = choice.share as i64;
+            total += share;
+            self.credits[at] += share;
+            if richest.is_none_or(|best: usize| self.credits[at] > self.credits[best]) {
+                richest = Some(at);
+            }
+        }
+        let richest = richest.unwrap_or(0);
+        self.credits[richest] -= total;
+        richest
+    }
+
+    fn least(&mut self) -> usize {
+        let count = self.choices.len();
+        // Equals take turns.
+        self.start = (self.start + 1) % count;
+        let order = (0..count).map(|step| (self.start + step) % count);
+        let usable = order.filter(|at| self.choices[*at].share > 0);
+        usable.min_by_key(|at| load(self.choices[*at])).unwrap_or(0)
+    }
+
+    fn of_two(&mut self) -> usize {
+        let usable = self.choices.iter().filter(|choice| choice.share > 0).count() as u64;
+        let first = self.draw() % usable;
+        let second = (first + 1 + self.draw() % usable.saturating_sub(1).max(1)) % usable;
+        let at = |number: u64| {
+            let mut places = (0..self.choices.len()).filter(|at| self.choices[*at].share > 0);
+            places.nth(number as usize).unwrap_or(0)
+        };
+        let (first, second) = (at(first), at(second));
+        if load(self.choices[second]) < load(self.choices[first]) { second } else { first }
+    }
+
+    /// Every backend draws a lot by key and place; when one framing, only its keys move (rendezvous
+    /// hashing, Thaler and Ravishankar).
+    fn by_hash(&self, key: u64) -> usize {
+        let lot = |at: usize| {
+            let draw = (mixed(key ^ mixed(at as u64 + 1)) >> 11) as f64 / (1_u64 << 53) as f64;
+            self.choices[at].share as f64 / -draw.max(f64::MIN_POSITIVE).ln()
+        };
+        let usable = (0..self.choices.len()).filter(|at| self.choices[*at].share > 0);
+        usable.max_by(|one, two| lot(*one).total_cmp(&lot(*two))).unwrap_or(0)
+    }
+
+    fn draw(&mut self) -> u64 {
+        self.random ^= self.random << 13;
+        self.random ^= self.random >> 7;
+        self.random ^= self.random << 17;
+        mixed(self.random)
+    }
+}
+
+/// Requests for each thousandth of weight, with the one that is to come.
+fn load(choice: Choice) -> u128 {
+    (u128::from(choice.in_use) + 1) * 1_000_000_000 / u128::from(choice.share.max(1))
+}
+
+/// FNV-1a: keys are short, and a collision is of no use to an attacker.
+pub(super) fn hash(key: &[u8]) -> u64 {
+    key.iter().fold(0xcbf2_9ce4_8422_2325, |hash, byte| {
+        (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3)
+    })
+}
+
+/// The finisher of SplitMix64.
+fn mixed(mut number: u64) -> u64 {
+    number = (number ^ number >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    number = (number ^ number >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
+    number ^ number >> 31
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -135,6 +337,101 @@ mod tests {
             ("unix:/b", 5),
         ] {
             assert_eq!(frontends.find(&read(local)), place, "{local}");
+        }
+    }
+
+    fn shares(shares: &[u64]) -> Vec<Choice> {
+        shares
+            .iter()
+            .map(|&share| Choice { share, in_use: 0, is_busy: false, is_drained: false })
+            .collect()
+    }
+
+    /// How many of `keys` requests each backend gets.
+    fn spread(how: Balance, choices: &[Choice], keys: u32) -> Vec<u32> {
+        let mut balancer = Balancer::new(how, choices.len(), 7);
+        let mut counts = vec![0; choices.len()];
+        for key in 0..keys {
+            let at = balancer.choose(choices.iter().copied(), None, hash(&key.to_le_bytes()));
+            counts[at] += 1;
+        }
+        counts
+    }
+
+    #[test]
+    fn turns_follow_weights_exactly_and_alternate() {
+        assert_eq!(spread(Balance::RoundRobin, &shares(&[1000, 2000, 5000]), 800), [100, 200, 500]);
+        let mut balancer = Balancer::new(Balance::RoundRobin, 2, 0);
+        let turns: Vec<_> =
+            (0..4).map(|_| balancer.choose(shares(&[1, 1]).into_iter(), None, 0)).collect();
+        assert_eq!(turns, [0, 1, 0, 1]);
+    }
+
+    #[test]
+    fn least_goes_by_requests_for_weight() {
+        let mut balancer = Balancer::new(Balance::Least, 3, 0);
+        let mut choose = |loads: [(u64, u64); 3]| {
+            let all = loads.map(|(share, in_use)| Choice {
+                share,
+                in_use,
+                is_busy: false,
+                is_drained: false,
+            });
+            balancer.choose(all.into_iter(), None, 0)
+        };
+        assert_eq!(choose([(1000, 5), (1000, 4), (1000, 6)]), 1);
+        assert_eq!(choose([(1000, 5), (1000, 4), (4000, 10)]), 2);
+        assert_eq!(choose([(1000, 5), (0, 0), (1000, 6)]), 0);
+        let spread = spread(Balance::Least, &shares(&[1000, 1000, 1000]), 300);
+        assert_eq!(spread, [100, 100, 100], "equals take turns");
+    }
+
+    #[test]
+    fn of_two_that_are_drawn_the_emptier_one_is_taken() {
+        let mut choices = shares(&[1000, 1000, 1000]);
+        let even = spread(Balance::Random, &choices, 3000);
+        assert!(even.iter().all(|count| (800..1200).contains(count)), "{even:?}");
+        choices[1].in_use = 100;
+        let uneven = spread(Balance::Random, &choices, 3000);
+        assert_eq!(uneven[1], 0, "there is always an emptier one: {uneven:?}");
+        choices[0].share = 0;
+        choices[2].share = 0;
+        assert_eq!(spread(Balance::Random, &choices, 30)[1], 30);
+    }
+
+    #[test]
+    fn keys_stay_where_they_are_when_a_backend_goes() {
+        let place = |all: &[Choice], key: u32| {
+            let mut balancer = Balancer::new(Balance::Path, all.len(), 0);
+            balancer.choose(all.iter().copied(), None, hash(&key.to_le_bytes()))
+        };
+        let (all, less) = (shares(&[1000, 1000, 2000, 1000]), shares(&[1000, 0, 2000, 1000]));
+        let mut counts = [0; 4];
+        for key in 0..5000 {
+            let (before, after) = (place(&all, key), place(&less, key));
+            counts[before] += 1;
+            assert!(before == after || before == 1, "key {key} moved from {before} to {after}");
+        }
+        for (count, expected) in counts.into_iter().zip([1000, 1000, 2000, 1000]) {
+            assert!((expected * 4 / 5..expected * 6 / 5).contains(&count), "{counts:?}");
+        }
+    }
+
+    #[test]
+    fn when_none_may_get_requests_all_are_tried_and_the_one_that_failed_last() {
+        for how in Balance::ALL {
+            let counts = spread(how, &shares(&[0, 0, 0]), 60);
+            assert!(counts.iter().all(|count| *count > 0), "{how:?}: {counts:?}");
+            let mut choices = shares(&[0, 0, 0]);
+            choices[1].is_drained = true;
+            let counts = spread(how, &choices, 60);
+            assert!(counts[0] > 0 && counts[1] == 0 && counts[2] > 0, "{how:?}: {counts:?}");
+            let mut balancer = Balancer::new(how, 2, 0);
+            for key in 0..20_u32 {
+                let key = hash(&key.to_le_bytes());
+                assert_eq!(balancer.choose(shares(&[1, 1]).into_iter(), Some(0), key), 1);
+                assert_eq!(balancer.choose(shares(&[1, 0]).into_iter(), Some(0), key), 0);
+            }
         }
     }
 }

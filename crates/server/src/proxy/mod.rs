@@ -13,42 +13,32 @@
 //! | part | one job |
 //! |---|---|
 //! | `config` | the settings, read and checked |
-//! | `session` | which of the two a connection is |
+//! | `session` | which of the sides a connection is; checks of backends |
 //! | `client`, `upstream` | the two sides |
-//! | `accounting` | what is counted and logged of a request |
 //! | `secrets` | certificates, keys and trust, read from their files |
-//! | `stream`, `pair`, `pipes` | TCP mode: a side, what both know, and what their bytes go through |
-//! | `backends`, `balance`, `check` | which backends may have requests, which gets the next one, and their checks |
-//! | `groups` | which backends a front end leads to |
+//! | `stream`, `pair` | TCP mode: a side, and what both know |
+//! | `backends`, `groups` | which backends may have requests, and which gets the next one |
 //! | `exchange`, `channel` | one request with its answer, and the bytes of one direction |
 //! | `request`, `response`, `fields` | heads, written anew |
 //! | `head_cache` | the last heads, which may come again |
 //! | `fault` | what can go wrong, whose fault it is and what the client gets |
-//! | `shared`, `links`, `counters` | what the sessions of one loop share |
-//! | `states` | orders and health, passed from one worker to the next |
-//! | `summary` | what it would do, in words |
+//! | `shared` | what the sessions of one loop share |
 //! | `assign` | how a request comes to an upstream connection |
 //! | `pool`, `passing` | idle connections and waiting requests of all loops |
 //! | `start` | loops, banner and facts of a running proxy |
 
-mod accounting;
 mod assign;
-mod backends;
-mod balance;
+pub(crate) mod backends;
 mod channel;
-mod check;
 mod client;
 mod config;
-mod counters;
 mod exchange;
-mod fault;
+pub(crate) mod fault;
 pub(crate) mod fields;
 mod groups;
 mod head_cache;
-mod links;
 mod pair;
 mod passing;
-mod pipes;
 mod pool;
 mod request;
 mod response;
@@ -56,21 +46,19 @@ mod secrets;
 mod session;
 mod shared;
 mod start;
-pub(crate) mod states;
 mod stream;
-mod summary;
 mod upstream;
 
-pub use crate::rules::{FieldRule, FieldRules};
+pub use crate::counters::{ProxyCounter, ProxyCounters};
+pub use crate::proxy::fields::{FieldRule, FieldRules};
 pub use backends::{Backend, BackendCounts};
-pub use balance::Balance;
 pub(crate) use config::WEIGHT_MAX;
 pub use config::{
     BackendConfig, Check, Forwarding, Frontend, GroupConfig, Health, Mode, ProxyConfig,
     ProxyLimits, ServerTls,
 };
-pub use counters::{ProxyCounter, ProxyCounters};
 pub use fault::{Fault, Party};
+pub use groups::Balance;
 pub use passing::Passing;
 pub use pool::PoolView;
 pub use secrets::Secrets;

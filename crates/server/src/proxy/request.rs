@@ -6,8 +6,7 @@
 use pollux_http::{Form, Framing, Method, Request};
 
 use super::config::Forwarding;
-use super::fields::{self, Kind};
-use crate::rules::{self, FieldRule};
+use super::fields::{self, FieldRule, Kind};
 
 /// What the head is written by, beside the request.
 #[derive(Clone, Copy, Debug)]
@@ -48,7 +47,7 @@ pub(super) fn write(out: &mut Vec<u8>, request: &Request<'_>, context: &Context<
         fields::write_number(out, left);
         out.extend_from_slice(b"\r\n");
     }
-    rules::write(out, context.rules);
+    fields::write_added(out, context.rules);
     if context.x_forwarded.writes() {
         write_x_forwarded(out, request, context, seen);
     }
@@ -115,7 +114,7 @@ fn write_fields(
             kind => kind,
         };
         match kind {
-            Kind::EndToEnd if rules::drops(context.rules, field.name) => {}
+            Kind::EndToEnd if fields::drops(context.rules, field.name) => {}
             Kind::EndToEnd | Kind::Date
                 if has_named && fields::is_named(request.fields, field.name) => {}
             Kind::EndToEnd | Kind::Date => fields::write(out, field.name, field.value),

@@ -7,8 +7,7 @@
 use pollux_http::{DateCache, Method, RequestKind, Response, ResponseBody, Status};
 
 use super::channel::Frame;
-use super::fields::{self, Kind};
-use crate::rules::{self, FieldRule};
+use super::fields::{self, FieldRule, Kind};
 
 /// What the head is written by, beside the answer.
 #[derive(Clone, Copy, Debug)]
@@ -52,7 +51,7 @@ pub(super) fn write(
         out.truncate(before);
         return None;
     }
-    rules::write(out, context.rules);
+    fields::write_added(out, context.rules);
     if !has_date {
         fields::write(out, "Date", context.date.text());
     }
@@ -108,7 +107,7 @@ fn write_fields<'b>(
     let mut seen = Seen::default();
     for field in response.fields {
         match fields::kind(field.name) {
-            Kind::EndToEnd if rules::drops(rules, field.name) => {}
+            Kind::EndToEnd if fields::drops(rules, field.name) => {}
             Kind::Connection if !has_named && fields::names_others(field.value) => return None,
             Kind::Connection | Kind::Dropped | Kind::Upgrade => {}
             Kind::Coding => seen.has_coding |= !field.value.eq_ignore_ascii_case(b"chunked"),

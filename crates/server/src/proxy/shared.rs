@@ -12,20 +12,20 @@ use pollux_http::{NoProxyHeader, ProxyHeader};
 
 use super::assign::Exchanger;
 use super::backends::{Backend, HealthChange, Schedule};
-use super::balance::Balance;
 use super::config::{Check, Frontend, Mode, ProxyConfig, ProxyLimits};
-use super::counters::{ProxyCounter, ProxyCounters};
 use super::exchange::{Exchange, Exchanges};
+use super::exchange::{Links, Outgoing, Purpose};
 use super::fault::{Fault, Party};
+use super::groups::Balance;
 use super::groups::{FrontendTable, Group};
 use super::head_cache::Repeats;
-use super::links::{Links, Outgoing, Purpose};
 use super::pair::Pairs;
+use super::pair::Pipes;
 use super::passing::Passing;
-use super::pipes::Pipes;
 use super::secrets::{self, Secrets, SharedTls};
 use crate::ServerError;
 use crate::common_fields::Common;
+use crate::counters::{ProxyCounter, ProxyCounters};
 use crate::counters::{ServerCounter, ServerCounters};
 use crate::log::{AccessLog, Event, Logs};
 

@@ -1,25 +1,25 @@
-//! Starts a proxy: its loops, and what is said and shown of them. Endpoints, logs, signals and the
-//! end are those of every [`Server`].
+//! Starts a proxy: its loops, and what is shown of them; what `--check` prints. Endpoints, logs, signals
+//! and the end are those of every [`Server`].
 
 use std::collections::BTreeSet;
+use std::fmt::Write;
 use std::sync::{Arc, Mutex};
 use std::time::Instant;
 
 use pollux_engine::{Driver, Group, GroupConfig, GroupError, Limits, ListenAddress, Sockets};
 use pollux_poller::Waker;
 
-use super::backends::Backend;
-use super::config::{Frontend, Mode, ProxyConfig, ProxyLimits};
-use super::counters::ProxyCounters;
+use super::backends::{Backend, restore_states};
+use super::config::{self, Check, Frontend, Mode, ProxyConfig, ProxyLimits};
 use super::passing::Passing;
 use super::session::ProxySession;
 use super::shared::{ProxyShared, backends_of};
-use super::states::restore_states;
-use crate::counters::ServerCounters;
+use crate::counters::{ProxyCounters, ServerCounters};
 use crate::descriptors::{limit, proxy_connections_max, proxy_connections_within};
 use crate::log::{ErrorWriter, Event, unix_s};
 use crate::master::ProxySockets;
-use crate::serve::{Parts, Reporter, SocketPaths, shortage, start_on_first, url};
+use crate::serve::start::start_on_first;
+use crate::serve::{Parts, Reporter, SocketPaths, shortage, url};
 use crate::stats::{LoopSource, Overview, Supervised};
 use crate::{Logs, Server, ServerError};
 
@@ -235,4 +235,56 @@ fn banner(
     let few =
         shortage(proxy_connections_max(config).into(), proxy_connections_within(limit(), config));
     std::iter::once(first).chain(refused.iter().cloned()).chain(few).collect()
+}
+
+// What a proxy configured so would do, in words: for `pollux proxy --check`.
+
+impl ProxyConfig {
+    /// One line for each front end, group and backend, and one for what runs it.
+    #[must_use]
+    pub fn summary(&self) -> String {
+        let mut text = String::new();
+        for front in &self.frontends {
+            let group = &self.groups[front.group].name;
+            for address in &front.listen {
+                let header = if front.accepts_header { " behind a PROXY head" } else { "" };
+                let mode = match (front.mode, &front.tls) {
+                    (Mode::Tcp, None) => "TCP",
+                    (Mode::Tcp, Some(_)) => "TCP in TLS",
+                    (Mode::Http, None) => "HTTP",
+                    (Mode::Http, Some(_)) => "HTTP in TLS",
+                };
+                writeln!(text, "listen on {address}: {mode}{header} to the backend \"{group}\"")
+                    .expect("a string");
+            }
+        }
+        for group in &self.groups {
+            writeln!(text, "backend \"{}\": {}", group.name, group_summary(group))
+                .expect("a string");
+            for server in &group.servers {
+                writeln!(text, "  {} weight {}", server.address, server.weight).expect("a string");
+            }
+        }
+        let (loops, poller) = (&self.loops, self.loops.poller);
+        let poller = poller.map_or_else(|| "the best poller".to_owned(), |it| it.to_string());
+        let count = loops.threads;
+        let threads = if count == 1 { "1 thread".to_owned() } else { format!("{count} threads") };
+        let connections = proxy_connections_max(self);
+        writeln!(text, "{threads}, {poller}, {}, at most {connections} clients", loops.listeners)
+            .expect("a string");
+        text
+    }
+}
+
+/// How requests are spread, and backends looked at.
+fn group_summary(group: &config::GroupConfig) -> String {
+    let health = &group.health;
+    let check = match &health.check {
+        Check::None => format!("no checks, down for {:?} after {}", health.down_time, health.fall),
+        Check::Tcp => format!("a connect every {:?}", health.interval),
+        Check::Http(path) => format!("GET {path} every {:?}", health.interval),
+    };
+    let header = if group.sends_header.is_some() { "; with a PROXY head" } else { "" };
+    let tls = if group.tls.is_some() { "; in TLS" } else { "" };
+    format!("{}; {check}{header}{tls}", group.balance.name())
 }

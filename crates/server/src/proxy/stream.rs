@@ -15,14 +15,14 @@ use std::sync::Arc;
 use pollux_engine::{Actions, CloseCause, Errand, Moment, SplicedIn};
 use pollux_http::ProxyHeader;
 
-use super::balance::hash;
 use super::client::header_of;
 use super::config::Mode;
-use super::counters::ProxyCounter;
+use super::exchange::{Outgoing, Purpose};
 use super::fault::{Fault, Party};
-use super::links::{Outgoing, Purpose};
+use super::groups::hash;
 use super::pair::{Pair, Piped, Side};
 use super::shared::ProxyShared;
+use crate::counters::ProxyCounter;
 use crate::log::{Entry, Proxied};
 
 /// One side of a pair as a session.

@@ -14,12 +14,12 @@ use std::io;
 use pollux_engine::{Actions, CloseCause, Moment};
 use pollux_http::{BodyReader, Rejection, Response, ResponseBody, ResponseFacts};
 
-use super::counters::ProxyCounter;
+use super::exchange::Link;
 use super::fault::Fault;
 use super::head_cache::AnswerKey;
-use super::links::Link;
 use super::response::{self, BodyFraming, Context};
 use super::shared::ProxyShared;
+use crate::counters::ProxyCounter;
 
 /// Interim answers to one request; a backend that sends them for ever is not answering.
 const INTERIMS_MAX: u32 = 16;

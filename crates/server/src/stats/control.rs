@@ -4,17 +4,21 @@
 //! $ echo "show info" | socat - unix:/run/pollux.sock
 //! ```
 //!
-//! A small group of its own runs these sessions beside the server's loops.
+//! A small group of its own runs these sessions beside the server's loops. The texts are pure functions over
+//! an [`Overview`].
 
 use std::collections::VecDeque;
+use std::fmt::Write;
 use std::sync::Arc;
 use std::time::Duration;
 
-use pollux_engine::{Actions, ConnectionId, Errand, Session};
-use pollux_poller::Waker;
+use pollux_engine::{Actions, CloseCause, ConnectionId, Counter, Errand, Session};
+use pollux_poller::{CountersSnapshot, Waker};
 
-use super::{Overview, activity, info, pools, servers, set_server};
-use crate::unsent::Unsent;
+use super::{LoopSource, Overview};
+use crate::answer::Unsent;
+use crate::counters::{CLASSES, METHODS, REFUSALS, ServerCounter};
+use crate::proxy::{Backend, BackendCounts, Fault, ProxyCounter, ProxyCounters, WEIGHT_MAX};
 
 /// Longest command.
 const LINE_BYTES_MAX: usize = 1024;
@@ -209,3 +213,207 @@ fn descriptors(overview: &Overview) -> String {
         }
     }
 }
+
+// A table of all counters, and the facts of the server.
+
+/// Why there are no counters of a poller.
+const NO_POLLER: &str = "n/a (the completion loop has no poller)";
+
+/// Every counter that is not 0 in all loops, summed up and for each loop.
+#[must_use]
+pub(super) fn activity(overview: &Overview) -> String {
+    let mut table = Table { text: String::new(), loops: &overview.loops };
+    table.head();
+    table.row("connections open", |source| source.engine.open());
+    for &counter in Counter::ALL {
+        table.row(&format!("loop {}", counter.name()), |source| source.engine.value(counter));
+    }
+    for &cause in CloseCause::ALL {
+        table.row(&format!("closed {}", cause.name()), |source| source.engine.closed(cause));
+    }
+    table.poller();
+    for (place, method) in METHODS.iter().enumerate() {
+        table.row(&format!("requests {method}"), |source| source.server.requests(place));
+    }
+    for (place, class) in CLASSES.iter().enumerate() {
+        table.row(&format!("answers {class}"), |source| source.server.answers(place));
+    }
+    for place in 0..=REFUSALS.len() {
+        let status = REFUSALS.get(place).map_or_else(|| "other".to_owned(), u16::to_string);
+        table.row(&format!("refused {status}"), |source| source.server.refused(place));
+    }
+    for counter in ServerCounter::ALL {
+        table.row(&format!("http {}", counter.name()), |source| source.server.value(counter));
+    }
+    let of = |source: &LoopSource, read: &dyn Fn(&ProxyCounters) -> u64| {
+        source.proxy.as_deref().map_or(0, read)
+    };
+    for &counter in ProxyCounter::ALL {
+        let name = format!("proxy {}", counter.name());
+        table.row(&name, |source| of(source, &|proxy| proxy.value(counter)));
+    }
+    for (place, fault) in Fault::ALL.into_iter().enumerate() {
+        let name = format!("fault {}", fault.name());
+        table.row(&name, |source| of(source, &|proxy| proxy.faults(place)));
+    }
+    table.text
+}
+
+/// What the server is and how it was configured.
+#[must_use]
+pub(super) fn info(overview: &Overview) -> String {
+    let uptime = jiff::SignedDuration::from_secs(
+        i64::try_from(overview.started.elapsed().as_secs()).unwrap_or(i64::MAX),
+    );
+    let mut text = format!(
+        "name: pollux\nversion: {}\npid: {}\nuptime: {uptime:#}\npoller: {}\nloops: {}\n",
+        env!("CARGO_PKG_VERSION"),
+        std::process::id(),
+        overview.driver,
+        overview.loops.len(),
+    );
+    let facts = overview.facts.lock().expect("nothing panics under this lock");
+    for (name, value) in facts.iter().chain(&overview.notes) {
+        writeln!(text, "{name}: {value}").expect("a string");
+    }
+    text
+}
+
+struct Table<'a> {
+    text: String,
+    loops: &'a [LoopSource],
+}
+
+impl Table<'_> {
+    fn head(&mut self) {
+        write!(self.text, "{:<28}{:>16}", "counter", "sum").expect("a string");
+        for index in 0..self.loops.len() {
+            write!(self.text, "{:>16}", format!("loop {index}")).expect("a string");
+        }
+        self.text.push('\n');
+    }
+
+    fn row(&mut self, name: &str, read: impl Fn(&LoopSource) -> u64) {
+        let values: Vec<u64> = self.loops.iter().map(read).collect();
+        self.values(name, &values);
+    }
+
+    fn values(&mut self, name: &str, values: &[u64]) {
+        if values.iter().all(|value| *value == 0) {
+            return;
+        }
+        write!(self.text, "{name:<28}{:>16}", values.iter().sum::<u64>()).expect("a string");
+        for value in values {
+            write!(self.text, "{value:>16}").expect("a string");
+        }
+        self.text.push('\n');
+    }
+
+    fn poller(&mut self) {
+        let snapshots: Option<Vec<_>> =
+            self.loops.iter().map(|source| Some(source.poller.as_ref()?.snapshot())).collect();
+        let Some(snapshots) = snapshots else {
+            writeln!(self.text, "{:<28}{NO_POLLER}", "poller").expect("a string");
+            return;
+        };
+        let names = snapshots.first().map(CountersSnapshot::named).unwrap_or_default();
+        for (place, (name, _)) in names.into_iter().enumerate() {
+            let values: Vec<u64> = snapshots.iter().map(|s| s.named()[place].1).collect();
+            self.values(&format!("poller {name}"), &values);
+        }
+    }
+}
+
+// A proxy's backends on the control socket: how they are, and orders for them.
+
+/// The backends of a proxy, one line each.
+#[must_use]
+pub fn servers(overview: &Overview) -> String {
+    if overview.backends.is_empty() {
+        return NO_PROXY.to_owned();
+    }
+    let mut text = format!(
+        "{:<28} {:>7}{:>8}{:>7}{:>7}{:>12}{:>8}{:>8}{:>8}\n",
+        "server", "weight", "order", "health", "falls", "requests", "failed", "in use", "idle"
+    );
+    for (place, backend) in overview.backends.iter().enumerate() {
+        let proxies = overview.loops.iter().filter_map(|source| source.proxy.as_ref());
+        let counts: Vec<_> = proxies.filter_map(|proxy| proxy.backends().get(place)).collect();
+        let sum = |read: fn(&BackendCounts) -> u64| counts.iter().map(|of| read(of)).sum::<u64>();
+        let line = format!(
+            "{:<28} {:>7}{:>8}{:>7}{:>7}{:>12}{:>8}{:>8}{:>8}",
+            backend.name(),
+            backend.weight(),
+            if backend.is_draining() { "drain" } else { "ready" },
+            if backend.is_down() { "down" } else { "up" },
+            backend.falls(),
+            sum(|of| of.begun.value()),
+            sum(|of| of.failed.value()),
+            sum(BackendCounts::in_use),
+            overview.passing.as_ref().map_or(0, |passing| passing.view(place).idle),
+        );
+        writeln!(text, "{line}").expect("a string");
+    }
+    text
+}
+
+/// The connections to a proxy's backends that have no request, and the requests that have none.
+#[must_use]
+pub fn pools(overview: &Overview) -> String {
+    let Some(passing) = &overview.passing else { return NO_PROXY.to_owned() };
+    let mut text =
+        format!("{:<28} {:>7}{:>8}{:>8}{:>9}\n", "server", "idle", "open", "most", "waiting");
+    let or_dash = |number: Option<u32>| number.map_or("-".to_owned(), |number| number.to_string());
+    for (place, backend) in overview.backends.iter().enumerate() {
+        let view = passing.view(place);
+        let (open, most) = (or_dash(view.open), or_dash(view.open_max));
+        let (name, idle, waiting) = (backend.name(), view.idle, view.waiting);
+        writeln!(text, "{name:<28} {idle:>7}{open:>8}{most:>8}{waiting:>9}").expect("a string");
+    }
+    text.push('\n');
+    for counter in POOL_COUNTERS {
+        let proxies = overview.loops.iter().filter_map(|source| source.proxy.as_ref());
+        let sum: u64 = proxies.map(|proxy| proxy.value(counter)).sum();
+        let line = format!("{:<14}{sum:>12}  {}", counter.name(), counter.about());
+        writeln!(text, "{line}").expect("a string");
+    }
+    text
+}
+
+/// The counters of `show pools`.
+const POOL_COUNTERS: [ProxyCounter; 9] = [
+    ProxyCounter::Connects,
+    ProxyCounter::Parked,
+    ProxyCounter::Reuses,
+    ProxyCounter::TakenOver,
+    ProxyCounter::Refused,
+    ProxyCounter::Stale,
+    ProxyCounter::IdleClosed,
+    ProxyCounter::IdleDropped,
+    ProxyCounter::Queued,
+];
+
+/// Does what `set server NAME …` says with every backend of that name, and shows them.
+#[must_use]
+pub fn set_server(overview: &Overview, name: &str, order: &[&str]) -> String {
+    let mut called = overview.backends.iter().filter(|backend| backend.is_called(name)).peekable();
+    if called.peek().is_none() {
+        let names: Vec<_> = overview.backends.iter().map(Backend::name).collect();
+        let known = if names.is_empty() { NO_PROXY.to_owned() } else { names.join(", ") };
+        return format!("no such server; expected one of: {known}");
+    }
+    match order {
+        ["drain"] => called.for_each(|backend| backend.set_draining(true)),
+        ["ready"] => called.for_each(|backend| backend.set_draining(false)),
+        ["weight", weight] => match Backend::read_weight(weight) {
+            Some(weight) => called.for_each(|backend| backend.set_weight(weight)),
+            None => return format!("expected a weight from 1 to {WEIGHT_MAX}"),
+        },
+        _ => return "expected drain, ready or weight N".to_owned(),
+    }
+    // The next worker has to get it, also when this one is about to end.
+    overview.supervised.wake();
+    servers(overview)
+}
+
+const NO_PROXY: &str = "n/a: this server is not a proxy";

@@ -1,0 +1,339 @@
+//! The parts of the start of a server: its endpoints, its loops, the rights that it keeps, and why an address
+//! could not be listened on, in words of the settings.
+
+use std::ffi::OsString;
+use std::fs::{Permissions, read_dir, read_link, read_to_string};
+use std::net::SocketAddr;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use pollux_engine::{
+    Driver, Group, GroupConfig, GroupError, Limits, ListenAddress, ListenError, Listeners, Sockets,
+};
+use pollux_poller::Mechanism;
+use pollux_tls::ServerConfig;
+use rustix::io::Errno;
+
+use super::SERVER;
+use crate::config::{Answer, LogTarget, Monitoring, SandboxMode, ServeConfig};
+use crate::descriptors::connections_max;
+use crate::reload::{Inbox, Replacements};
+use crate::system::{Identity, Privileged, privileges};
+use crate::{EncryptedSession, HttpSession, Logs, ServerCounters, ServerError, Shared};
+
+// Which process has the address, or what it needs. Reads `/proc` once, after a failure.
+
+/// What an error of the group `part`, whose address the flag sets, is to the user.
+pub(crate) fn explained(part: &'static str, flag: &'static str, cause: GroupError) -> ServerError {
+    match cause {
+        GroupError::Listen(cause) => explained_open(part, flag, cause),
+        cause => ServerError::Group { part, cause },
+    }
+}
+
+/// What it is that an address of `part`, which the flag sets, could not be opened.
+pub(crate) fn explained_open(
+    part: &'static str,
+    flag: &'static str,
+    cause: ListenError,
+) -> ServerError {
+    let ListenError::System { address, cause, .. } = cause else {
+        return ServerError::Group { part, cause: GroupError::Listen(cause) };
+    };
+    let reason = reason(&address, flag, Errno::from_io_error(&cause), holder);
+    ServerError::Listen { reason, cause }
+}
+
+/// What is wrong with the address and what is expected.
+fn reason(
+    address: &str,
+    flag: &str,
+    errno: Option<Errno>,
+    holder: fn(u16) -> Option<String>,
+) -> String {
+    let tcp: Option<SocketAddr> = address.parse().ok();
+    match (errno, tcp) {
+        (Some(Errno::ADDRINUSE), Some(tcp)) => {
+            let by =
+                holder(tcp.port()).map_or_else(String::new, |program| format!(" by {program}"));
+            format!(
+                "{address} is in use{by}; end that program or choose another address with {flag}"
+            )
+        }
+        (Some(Errno::ACCESS), Some(tcp)) => format!(
+            "port {} needs root or CAP_NET_BIND_SERVICE (setcap cap_net_bind_service=+ep, \
+             AmbientCapabilities=); or choose a port from 1024 on with {flag}",
+            tcp.port()
+        ),
+        (Some(Errno::ADDRNOTAVAIL), Some(tcp)) => format!(
+            "{} is not an address of this machine; choose one of its own with {flag}, or :{} for all \
+             of them",
+            tcp.ip(),
+            tcp.port()
+        ),
+        _ => format!("{address} cannot be listened on; choose another address with {flag}"),
+    }
+}
+
+/// The program that listens on this port, as `name (process 12)`; none where that is not ours to
+/// know (`proc_pid_net(5)`, `proc_pid_fd(5)`).
+fn holder(port: u16) -> Option<String> {
+    let tables = ["/proc/net/tcp", "/proc/net/tcp6"].map(|table| read_to_string(table).ok());
+    let inode = tables.iter().flatten().find_map(|table| listening_inode(table, port))?;
+    let socket = format!("socket:[{inode}]");
+    for process in read_dir("/proc").ok()?.flatten() {
+        let id = process.file_name();
+        // Others, as `self`, name a process once more.
+        if !id.as_encoded_bytes().iter().all(u8::is_ascii_digit) {
+            continue;
+        }
+        let Ok(descriptors) = read_dir(process.path().join("fd")) else { continue };
+        let mut links = descriptors.flatten().filter_map(|each| read_link(each.path()).ok());
+        if links.any(|link| link.as_os_str() == socket.as_str()) {
+            let name = read_to_string(process.path().join("comm")).ok()?;
+            return Some(format!("{} (process {})", name.trim(), id.display()));
+        }
+    }
+    None
+}
+
+/// The inode of the socket that listens on `port` in a table of `/proc/net/tcp`.
+fn listening_inode(table: &str, port: u16) -> Option<&str> {
+    /// TCP_LISTEN, as the table has it.
+    const LISTENS: &str = "0A";
+    let ending = format!(":{port:04X}");
+    table.lines().find_map(|line| {
+        let words: Vec<&str> = line.split_ascii_whitespace().collect();
+        let is_it = words.get(1)?.ends_with(&ending) && *words.get(3)? == LISTENS;
+        is_it.then(|| words.get(9).copied())?
+    })
+}
+
+// The endpoints by which a server is monitored: metrics, and the socket for commands.
+
+pub(crate) const STATS: &str = "stats endpoint";
+pub(crate) const CONTROL: &str = "control socket";
+/// Most connections to each of them.
+const ENDPOINT_CONNECTIONS_MAX: u32 = 64;
+
+/// The sockets of a server's endpoints.
+#[derive(Debug, Default)]
+pub(crate) struct Endpoints {
+    pub(crate) stats: Option<Sockets>,
+    pub(crate) control: Option<Sockets>,
+}
+
+impl Endpoints {
+    /// Opens what `monitoring` names.
+    ///
+    /// # Errors
+    /// [`ServerError::Listen`], or the control socket could not be closed to others.
+    pub(super) fn open(monitoring: &Monitoring) -> Result<Self, ServerError> {
+        let open = |address: ListenAddress, part, flag| {
+            let opened = Sockets::open(&[address], Listeners::Exclusive, 1);
+            opened.map_err(|cause| explained_open(part, flag, cause))
+        };
+        let stats = monitoring.stats.clone().map(|address| open(address, STATS, "--stats"));
+        let stats = stats.transpose()?;
+        let Some(path) = &monitoring.control else { return Ok(Self { stats, control: None }) };
+        let control = open(ListenAddress::Unix(path.clone()), CONTROL, "--control")?;
+        close_to_others(path)?;
+        Ok(Self { stats, control: Some(control) })
+    }
+
+    pub(super) fn paths(&self) -> Vec<PathBuf> {
+        let all = [&self.stats, &self.control].into_iter().flatten();
+        all.flat_map(Sockets::paths).collect()
+    }
+}
+
+/// Where endpoints listen, with their names and flags.
+pub(super) fn addresses(
+    monitoring: &Monitoring,
+) -> impl Iterator<Item = (&'static str, &'static str, ListenAddress)> {
+    let stats = monitoring.stats.clone().map(|address| (STATS, "--stats", address));
+    let control = monitoring.control.clone().map(ListenAddress::Unix);
+    stats.into_iter().chain(control.map(|address| (CONTROL, "--control", address)))
+}
+
+/// A small group for an endpoint.
+pub(super) fn endpoint() -> GroupConfig {
+    GroupConfig {
+        listen: Vec::new(),
+        driver: Driver::Readiness(Mechanism::Poll),
+        threads: 1,
+        listeners: Listeners::Reuseport,
+        cpus: None,
+        delays_small_writes: false,
+        limits: Limits { connections_max: ENDPOINT_CONNECTIONS_MAX, ..Limits::default() },
+    }
+}
+
+/// Commands are for the user who runs the server.
+pub(crate) fn close_to_others(path: &Path) -> Result<(), ServerError> {
+    let set = std::fs::set_permissions(path, Permissions::from_mode(0o600));
+    set.map_err(|cause| ServerError::Permissions { path: path.to_owned(), cause })
+}
+
+// The loops of a server: started on the configured driver, or on the best that works here.
+
+/// What is tried when no poller is named, best first.
+const PREFERENCES: [Driver; 4] = [
+    Driver::Completion,
+    Driver::Readiness(Mechanism::EpollEt),
+    Driver::Readiness(Mechanism::Epoll),
+    Driver::Readiness(Mechanism::Poll),
+];
+
+/// Starts the loops, on the configured driver or on the best that works; says what was refused.
+pub(super) fn start_group(
+    config: &ServeConfig,
+    sockets: &Sockets,
+    tls: Option<&Arc<ServerConfig>>,
+    counters: &[Arc<ServerCounters>],
+    logs: &Logs,
+    replacements: &Arc<Replacements>,
+) -> Result<(Group, Driver, Vec<String>), ServerError> {
+    start_on_first(SERVER, config.loops.poller, |driver| {
+        let (shared_config, counters, logs) = (config.clone(), counters.to_vec(), logs.clone());
+        let replacements = Arc::clone(replacements);
+        let make = move |index: usize| {
+            let shared = Shared::new(&shared_config, Arc::clone(&counters[index]), &logs);
+            shared.map(|shared| shared.reloadable(Inbox::new(&replacements, index)))
+        };
+        let group = group_config(config, driver);
+        let again = sockets.duplicate().map_err(|error| GroupError::System("dup", error))?;
+        let Some(tls) = tls.cloned() else {
+            return Group::start_on::<HttpSession, _, _>(&group, again, make);
+        };
+        let make = move |index| make(index).map(|shared| shared.encrypted(Arc::clone(&tls)));
+        Group::start_on::<EncryptedSession, _, _>(&group, again, make)
+    })
+}
+
+/// Starts the loops of `part` on `poller`, or without one on the best driver that works; which one it
+/// is, and what was refused.
+pub(crate) fn start_on_first(
+    part: &'static str,
+    poller: Option<Driver>,
+    mut start: impl FnMut(Driver) -> Result<Group, GroupError>,
+) -> Result<(Group, Driver, Vec<String>), ServerError> {
+    let one = poller.map(|driver| [driver]);
+    let drivers = one.as_ref().map_or(PREFERENCES.as_slice(), <[Driver; 1]>::as_slice);
+    let mut refused = Vec::new();
+    let mut last = None;
+    for &driver in drivers {
+        match start(driver) {
+            Ok(group) => return Ok((group, driver, refused)),
+            // Only a mechanism that is not to be had is a reason to try the next one.
+            Err(cause @ GroupError::Loop(_)) => {
+                refused.push(format!("{driver} was refused: {cause}"));
+                last = Some(cause);
+            }
+            Err(cause) => return Err(explained(part, "--listen", cause)),
+        }
+    }
+    Err(ServerError::Group { part, cause: last.expect("at least one was tried") })
+}
+
+fn group_config(config: &ServeConfig, driver: Driver) -> GroupConfig {
+    let limits = Limits {
+        connections_max: connections_max(config),
+        write_timeout: config.limits.write_timeout,
+        write_rate_min: config.limits.read_rate_min_bytes,
+        busy_poll: config.loops.is_busy_polling,
+        mask_ends: config.loops.masks_ends,
+        ..Limits::default()
+    };
+    GroupConfig {
+        listen: Vec::new(),
+        driver,
+        threads: config.loops.threads,
+        listeners: config.loops.listeners,
+        cpus: config.loops.pin.clone(),
+        delays_small_writes: matches!(config.answer, Answer::Reply { is_split: true, .. }),
+        limits,
+    }
+}
+
+// What a server keeps of root's rights once it runs as another user, and what that user can't reach.
+
+/// Starts the process that does for a server what only root may, where there is something.
+pub(super) fn keep_rights(
+    config: &ServeConfig,
+    removed: &[PathBuf],
+    words: &[OsString],
+) -> Result<Option<Privileged>, ServerError> {
+    if config.tls.is_none() && removed.is_empty() {
+        return Ok(None);
+    }
+    let is_confined = config.sandbox.mode != SandboxMode::Off;
+    let task =
+        privileges::Task { keys: config.tls.clone(), removed: removed.to_vec(), is_confined };
+    Privileged::start(&task, words).map(Some).map_err(ServerError::Privileged)
+}
+
+/// What a reload would need and this user can't open, in lines: better shown now than then.
+pub(super) fn out_of_reach(
+    config: &ServeConfig,
+    settings: Option<&Path>,
+    user: &Identity,
+) -> Vec<String> {
+    let user = user.name();
+    let unread = settings.and_then(|path| {
+        let error = std::fs::File::open(path).err()?;
+        Some(format!(
+            "the settings in {} can't be read by the user {user} ({error}): a reload will fail; let that user \
+             read them (chgrp, chmod g+r)",
+            path.display()
+        ))
+    });
+    let log = match &config.monitoring.error_log {
+        LogTarget::File(path) => Some(path),
+        LogTarget::Stdout | LogTarget::Stderr => None,
+    };
+    let unwritten = log.and_then(|path| {
+        let error = std::fs::OpenOptions::new().append(true).open(path).err()?;
+        Some(format!(
+            "the error log {} can't be opened again by the user {user} ({error}): after a rotation the old \
+             file will be written on; let that user write it (chown, chmod g+w)",
+            path.display()
+        ))
+    });
+    unread.into_iter().chain(unwritten).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn message(address: &str, errno: Errno) -> String {
+        reason(address, "--listen", Some(errno), |_| Some("nginx (process 7)".to_owned()))
+    }
+
+    #[test]
+    fn every_refusal_of_an_address_names_a_way_out() {
+        assert_eq!(
+            message("127.0.0.1:80", Errno::ADDRINUSE),
+            "127.0.0.1:80 is in use by nginx (process 7); end that program or choose another \
+             address with --listen"
+        );
+        let low = message("[::]:80", Errno::ACCESS);
+        assert!(low.starts_with("port 80 needs root or CAP_NET_BIND_SERVICE (setcap"), "{low}");
+        let other = message("8.8.8.8:80", Errno::ADDRNOTAVAIL);
+        assert!(other.starts_with("8.8.8.8 is not an address of this machine;"), "{other}");
+        assert!(other.ends_with(", or :80 for all of them"), "{other}");
+        let unix = message("unix:/x", Errno::ACCESS);
+        assert_eq!(unix, "unix:/x cannot be listened on; choose another address with --listen");
+    }
+
+    #[test]
+    fn the_holder_of_a_port_is_found_by_its_socket() {
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a free port");
+        let port = listener.local_addr().expect("bound").port();
+        let program = holder(port).expect("our own");
+        assert!(program.ends_with(&format!("(process {})", std::process::id())), "{program}");
+        drop(listener);
+    }
+}
