@@ -35,18 +35,6 @@ impl Session for Echo {
         }
         len
     }
-
-    fn on_end(&mut self, (): &mut (), actions: &mut Actions<'_>) {
-        actions.close();
-    }
-
-    fn on_deadline(&mut self, (): &mut (), actions: &mut Actions<'_>) {
-        actions.close();
-    }
-
-    fn on_drain(&mut self, (): &mut (), actions: &mut Actions<'_>) {
-        actions.close();
-    }
 }
 
 /// What the code around a session costs, with no kernel in it.

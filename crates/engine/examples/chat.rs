@@ -85,17 +85,6 @@ impl Session for Member {
         self.is_sending = false;
         self.send(outboxes, actions);
     }
-
-    fn on_end(&mut self, _: &mut Outboxes, actions: &mut Actions<'_>) {
-        actions.close();
-    }
-
-    fn on_deadline(&mut self, _: &mut Outboxes, _: &mut Actions<'_>) {}
-
-    fn on_drain(&mut self, _: &mut Outboxes, actions: &mut Actions<'_>) {
-        actions.close();
-    }
-
     fn closed(self, outboxes: &mut Outboxes, _: CloseCause) {
         outboxes.remove(&self.id);
     }

@@ -58,17 +58,9 @@ impl Session for Question {
         input.len()
     }
 
-    fn on_end(&mut self, _: &mut Outcome, actions: &mut Actions<'_>) {
-        actions.close();
-    }
-
     fn on_deadline(&mut self, outcome: &mut Outcome, actions: &mut Actions<'_>) {
         outcome.late += 1;
         actions.abort();
-    }
-
-    fn on_drain(&mut self, _: &mut Outcome, actions: &mut Actions<'_>) {
-        actions.close();
     }
 }
 

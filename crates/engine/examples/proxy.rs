@@ -106,9 +106,6 @@ impl Session for Half {
         self.proceed(actions);
         self.wake_other(actions);
     }
-
-    fn on_deadline(&mut self, _: &mut Proxy, _: &mut Actions<'_>) {}
-
     fn on_drain(&mut self, _: &mut Proxy, _: &mut Actions<'_>) {}
 
     fn closed(self, proxy: &mut Proxy, _: CloseCause) {

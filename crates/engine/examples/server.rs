@@ -54,18 +54,6 @@ impl Session for Echo {
         server.bytes += len as u64;
         len
     }
-
-    fn on_end(&mut self, _: &mut Server, actions: &mut Actions<'_>) {
-        actions.close();
-    }
-
-    fn on_deadline(&mut self, _: &mut Server, actions: &mut Actions<'_>) {
-        actions.close();
-    }
-
-    fn on_drain(&mut self, _: &mut Server, actions: &mut Actions<'_>) {
-        actions.close();
-    }
 }
 
 fn main() -> Result<(), Box<dyn Error>> {

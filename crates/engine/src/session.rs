@@ -119,17 +119,24 @@ pub trait Session: Sized {
         actions.take_input();
     }
 
-    /// The peer will send no more; what `on_bytes` left unused stays unused. A session that has
-    /// nothing left to say closes.
-    fn on_end(&mut self, shared: &mut Self::Shared, actions: &mut Actions<'_>);
+    /// The peer will send no more; what `on_bytes` left unused stays unused. Closes unless the session
+    /// says otherwise: output that waits leaves first.
+    fn on_end(&mut self, shared: &mut Self::Shared, actions: &mut Actions<'_>) {
+        let _ = shared;
+        actions.close();
+    }
 
     /// All output has left, after [`Actions::call_again`] was called.
     fn on_drained(&mut self, shared: &mut Self::Shared, actions: &mut Actions<'_>) {
         let _ = (shared, actions);
     }
 
-    /// The deadline that was set has come; it is no longer set.
-    fn on_deadline(&mut self, shared: &mut Self::Shared, actions: &mut Actions<'_>);
+    /// The deadline that was set has come; it is no longer set. Closes unless the session says
+    /// otherwise.
+    fn on_deadline(&mut self, shared: &mut Self::Shared, actions: &mut Actions<'_>) {
+        let _ = shared;
+        actions.close();
+    }
 
     /// Another session of this loop called [`Actions::wake`]; several wakes may be one.
     fn on_wake(&mut self, shared: &mut Self::Shared, actions: &mut Actions<'_>) {
@@ -137,8 +144,12 @@ pub trait Session: Sized {
     }
 
     /// The loop drains: no new connection comes, this one should end as soon as it can do so
-    /// without loss. Called once; connections that are open at the drain deadline are cut.
-    fn on_drain(&mut self, shared: &mut Self::Shared, actions: &mut Actions<'_>);
+    /// without loss. Called once; connections that are open at the drain deadline are cut. Closes unless
+    /// the session says otherwise.
+    fn on_drain(&mut self, shared: &mut Self::Shared, actions: &mut Actions<'_>) {
+        let _ = shared;
+        actions.close();
+    }
 
     /// The connection is over; nothing can be sent any more.
     fn closed(self, shared: &mut Self::Shared, cause: CloseCause) {
