@@ -33,18 +33,6 @@
 //!         actions.call_again();
 //!         len
 //!     }
-//!
-//!     fn on_end(&mut self, _: &mut (), actions: &mut Actions<'_>) {
-//!         actions.close();
-//!     }
-//!
-//!     fn on_deadline(&mut self, _: &mut (), actions: &mut Actions<'_>) {
-//!         actions.close();
-//!     }
-//!
-//!     fn on_drain(&mut self, _: &mut (), actions: &mut Actions<'_>) {
-//!         actions.close();
-//!     }
 //! }
 //!
 //! let config = GroupConfig { threads: 2, ..GroupConfig::default() };
@@ -65,31 +53,24 @@
 #![forbid(unsafe_code)]
 
 mod actions;
-mod admission;
 mod affinity;
-mod alarm;
 mod clock;
 mod completion;
 mod connecting;
 mod conversation;
 mod counters;
-mod driver;
-mod ending;
 mod event_loop;
 mod fd_table;
 mod flow;
 mod group;
-mod handle;
 mod inbox;
 mod limits;
 mod listener;
 mod member;
 mod output;
-mod pipe;
 mod readiness;
 mod rehearsal;
 mod session;
-mod signals;
 mod sockets;
 mod sources;
 mod takeover;
@@ -103,19 +84,19 @@ pub use clock::{SHARED_DATE_STEP, SharedDate};
 pub use connecting::AdoptError;
 pub use connecting::{ConnectError, ConnectTo};
 pub use counters::{CloseCause, Counter, Counters};
-pub use driver::{Driver, UnknownDriver};
+pub use event_loop::{Driver, UnknownDriver};
 pub use event_loop::{EventLoop, LoopError};
 pub use fd_table::{DirectionSnapshot, Due, FdSnapshot, FdTable, Watch};
 pub use group::{Dumper, Group, GroupConfig, GroupError, Listeners, LoopView, NoAnswer};
-pub use handle::{LoopHandle, TellError};
 pub use inbox::{Inbox, Sender, Undelivered, Wake};
 pub use limits::Limits;
 pub use listener::{ListenAddress, ListenError, Listener};
-pub use pipe::{Pipe, SplicedIn};
+pub use member::{LoopHandle, TellError};
+pub use output::{Pipe, SplicedIn};
 pub use rehearsal::Rehearsal;
 pub use session::Errand;
 pub use session::{ConnectionId, Session};
-pub use signals::{Signal, Signals};
 pub use sockets::Sockets;
+pub use sources::{Signal, Signals};
 pub use sources::{SourceId, Timer};
 pub use takeover::{Claim, SharedSocket};

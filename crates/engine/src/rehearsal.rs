@@ -289,10 +289,6 @@ mod tests {
         fn on_deadline(&mut self, (): &mut (), actions: &mut Actions<'_>) {
             actions.abort();
         }
-
-        fn on_drain(&mut self, (): &mut (), actions: &mut Actions<'_>) {
-            actions.close();
-        }
     }
 
     fn rehearsal() -> Rehearsal<Lines> {
@@ -363,10 +359,6 @@ mod tests {
         fn on_bytes(&mut self, (): &mut (), _: &mut Actions<'_>, input: &[u8]) -> usize {
             self.shown = input.len();
             0
-        }
-
-        fn on_end(&mut self, (): &mut (), actions: &mut Actions<'_>) {
-            actions.close();
         }
 
         fn on_deadline(&mut self, (): &mut (), actions: &mut Actions<'_>) {

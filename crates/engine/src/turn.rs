@@ -14,14 +14,14 @@ use std::time::Duration;
 use pollux_poller::Token;
 
 use crate::actions::Sharing;
-use crate::admission::Admission;
-use crate::alarm::Alarm;
+use crate::clock::Alarm;
 use crate::clock::Clock;
 use crate::connecting::{Begun, begin, outcome};
 use crate::conversation::{Conversation, Occasion};
-use crate::ending::{Due, Tail};
 use crate::event_loop::LoopError;
 use crate::flow::Flow;
+use crate::flow::{Due, Tail};
+use crate::limits::Admission;
 use crate::member::HandOut;
 use crate::session::refused;
 use crate::sources::Sources;

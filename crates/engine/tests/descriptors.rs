@@ -41,13 +41,6 @@ impl Session for Greeter {
     fn on_bytes(&mut self, (): &mut (), _: &mut Actions<'_>, input: &[u8]) -> usize {
         input.len()
     }
-
-    fn on_end(&mut self, (): &mut (), actions: &mut Actions<'_>) {
-        actions.close();
-    }
-
-    fn on_deadline(&mut self, (): &mut (), _: &mut Actions<'_>) {}
-
     fn on_drain(&mut self, (): &mut (), _: &mut Actions<'_>) {}
 }
 

@@ -43,16 +43,8 @@ impl Session for Counted {
         input.len()
     }
 
-    fn on_end(&mut self, _: &mut Self::Shared, actions: &mut Actions<'_>) {
-        actions.close();
-    }
-
     fn on_deadline(&mut self, _: &mut Self::Shared, actions: &mut Actions<'_>) {
         actions.abort();
-    }
-
-    fn on_drain(&mut self, _: &mut Self::Shared, actions: &mut Actions<'_>) {
-        actions.close();
     }
 }
 

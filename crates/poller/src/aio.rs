@@ -29,7 +29,7 @@ use pollux_sys::aio::{AioCompletion, AioContext, AioPoll, AioSlot, BATCH_MAX};
 use pollux_sys::readiness;
 
 use crate::contract::NANOSECOND;
-use crate::deadline::Deadline;
+use crate::events::Deadline;
 use crate::table::{Entry, Key, Table};
 use crate::{
     Backend, Caps, Counters, Error, Events, FilePolicy, Interest, Poller, Readiness, Registration,

@@ -15,7 +15,7 @@ use std::os::fd::{AsRawFd, BorrowedFd};
 use std::sync::Arc;
 use std::time::Duration;
 
-use pollux_sys::fork::ForkMark;
+use pollux_sys::process::ForkMark;
 use rustix::event::epoll;
 use rustix::fs::FileType;
 use rustix::io::Errno;

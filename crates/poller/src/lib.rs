@@ -31,7 +31,6 @@
 mod aio;
 mod contract;
 mod counters;
-mod deadline;
 mod epoll;
 mod error;
 mod events;
@@ -41,7 +40,6 @@ mod mechanism;
 mod poll;
 mod select;
 mod table;
-mod token;
 mod uring_changes;
 mod uring_poll;
 mod uring_ring;
@@ -54,8 +52,8 @@ pub use counters::{Count, Counters, CountersSnapshot, HISTOGRAM_BUCKETS};
 pub use error::Error;
 pub use events::{Event, Events};
 pub use interest::{Interest, Readiness, Registration, Trigger};
-pub use pollux_sys::signals::SignalMask;
+pub use pollux_sys::readiness::SignalMask;
 
+pub use events::Token;
 pub use mechanism::{Backend, Choice, Mechanism, Refusal, Threads, UnknownMechanism, open_first};
-pub use token::Token;
 pub use waker::Waker;

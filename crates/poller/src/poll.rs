@@ -13,7 +13,7 @@ use std::time::Duration;
 use pollux_sys::readiness::{self, PollFd};
 
 use crate::contract::NANOSECOND;
-use crate::deadline::Deadline;
+use crate::events::Deadline;
 use crate::files::check_pollable;
 use crate::table::{Entry, Table};
 use crate::{

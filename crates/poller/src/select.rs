@@ -8,8 +8,6 @@
 //! number with EBADF for the whole call: what is closed is then found with one `poll(2)`.
 //! Differences from epoll: `docs/poller-differences.md`.
 
-mod sets;
-
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd, RawFd};
 use std::sync::Arc;
@@ -18,9 +16,8 @@ use std::time::Duration;
 use pollux_sys::readiness::{self, Bitmaps, PollFd, WORD_BITS};
 use rustix::io::Errno;
 
-use self::sets::Sets;
 use crate::contract::NANOSECOND;
-use crate::deadline::Deadline;
+use crate::events::Deadline;
 use crate::files::check_pollable;
 use crate::table::{Entry, Table};
 use crate::{
@@ -253,11 +250,74 @@ const CAPS: Caps = Caps {
 /// POLLNVAL: the number names no open file (or one of O_PATH, which goes the same way here).
 const NOT_OPEN: u16 = 0x20;
 
+// Three bitmaps by descriptor number, as `select(2)` takes them: what is wanted, or found.
+//
+// Only the select backend uses them. They grow with the highest number and never shrink; the
+// kernel bounds numbers by `fs.nr_open`.
+
+/// The condition that each bitmap stands for, in the order of the system call.
+const CONDITIONS: [Interest; 3] = [Interest::READABLE, Interest::WRITABLE, Interest::PRIORITY];
+
+/// Three bitmaps of equal length: what is wanted, or found, of each number.
+#[derive(Default)]
+struct Sets {
+    bits: [Vec<u64>; 3],
+}
+
+impl Sets {
+    /// Gives `index` the bits of `interest` and no others.
+    fn set(&mut self, index: usize, interest: Interest) {
+        let (word, bit) = (index / WORD_BITS, 1 << (index % WORD_BITS));
+        for (bits, condition) in self.bits.iter_mut().zip(CONDITIONS) {
+            if word >= bits.len() {
+                bits.resize(word + 1, 0);
+            }
+            bits[word] &= !bit;
+            if interest.contains(condition) {
+                bits[word] |= bit;
+            }
+        }
+    }
+
+    fn interest(&self, index: usize) -> Interest {
+        let (word, bit) = (index / WORD_BITS, 1 << (index % WORD_BITS));
+        let mut interest = Interest::NONE;
+        for (bits, condition) in self.bits.iter().zip(CONDITIONS) {
+            if bits[word] & bit != 0 {
+                interest |= condition;
+            }
+        }
+        interest
+    }
+
+    /// The numbers of one word that have any bit.
+    fn any(&self, word: usize) -> u64 {
+        self.bits.iter().fold(0, |any, bits| any | bits[word])
+    }
+
+    /// The highest number below `index` that has any bit.
+    fn highest_below(&self, index: usize) -> Option<usize> {
+        let words = (0..index.div_ceil(WORD_BITS)).rev();
+        let mut words = words.map(|word| (word, self.any(word))).filter(|&(_, any)| any != 0);
+        let (word, any) = words.next()?;
+        Some(word * WORD_BITS + any.ilog2() as usize)
+    }
+
+    /// Takes over the first `words` words of `other`; what lies behind them is not looked at.
+    fn copy_from(&mut self, other: &Self, words: usize) {
+        for (ours, theirs) in self.bits.iter_mut().zip(&other.bits) {
+            ours.clear();
+            ours.extend_from_slice(&theirs[..words]);
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
-    use super::*;
     use std::io::{PipeReader, Write, pipe};
     use std::os::fd::{AsFd, OwnedFd};
+
+    use super::*;
 
     const LEVEL: Registration = Registration::new(Interest::READABLE, Trigger::Level);
     const NOW: Option<Duration> = Some(Duration::ZERO);
@@ -382,5 +442,31 @@ mod tests {
         select.wait(&mut events, NOW).expect("wait");
         seen.push(events.len());
         assert_eq!(seen, [1, 0, 1]);
+    }
+
+    #[test]
+    fn each_number_gets_back_the_conditions_that_it_was_given() {
+        let all = Interest::READABLE | Interest::WRITABLE | Interest::PRIORITY;
+        let mut sets = Sets::default();
+        sets.set(63, all);
+        sets.set(64, Interest::WRITABLE);
+        sets.set(63, Interest::PRIORITY);
+        assert_eq!(sets.interest(63), Interest::PRIORITY);
+        assert_eq!(sets.interest(64), Interest::WRITABLE);
+        assert_eq!((sets.any(0), sets.any(1)), (1 << 63, 1));
+    }
+
+    #[test]
+    fn the_highest_number_below_a_cleared_one_is_found_across_words() {
+        let mut sets = Sets::default();
+        for index in [3, 64, 200] {
+            sets.set(index, Interest::READABLE);
+        }
+        sets.set(200, Interest::NONE);
+        assert_eq!(sets.highest_below(200), Some(64));
+        sets.set(64, Interest::NONE);
+        assert_eq!(sets.highest_below(64), Some(3));
+        sets.set(3, Interest::NONE);
+        assert_eq!(sets.highest_below(3), None);
     }
 }

@@ -11,7 +11,7 @@ use std::ptr;
 use std::time::Duration;
 
 use crate::readiness::timespec;
-use crate::signals::{MASK_BYTES, SignalMask};
+use crate::readiness::{MASK_BYTES, SignalMask};
 
 /// What the kernel found for one registration; the layout is that of `struct epoll_event`.
 #[derive(Clone, Copy, Debug)]

@@ -6,14 +6,11 @@
 
 pub mod aio;
 pub mod epoll;
-pub mod fork;
 pub mod futex;
-pub mod inherited;
 pub mod mqueue;
 pub mod perf;
+pub mod process;
 pub mod readiness;
 pub mod ring;
 pub mod shared;
-pub mod signals;
 pub mod socket;
-pub mod task;

@@ -1,4 +1,4 @@
-//! `ppoll(2)` and `pselect6(2)` on descriptor *numbers*.
+//! `ppoll(2)` and `pselect6(2)` on descriptor *numbers*, and the signal mask of a call that waits.
 //!
 //! The poll and select backends call this. Both functions are safe: asking the kernel whether
 //! a number is ready reads, writes and closes nothing, and a number that names no open file is
@@ -7,12 +7,9 @@
 //!
 //! Both may be given a signal mask for the time of the call; neither retries after a signal.
 
-use std::io;
 use std::os::fd::RawFd;
-use std::ptr;
 use std::time::Duration;
-
-use crate::signals::{MASK_BYTES, SignalMask};
+use std::{fmt, io, ptr};
 
 /// Bits in one word of a bitmap for [`select`].
 pub const WORD_BITS: usize = u64::BITS as usize;
@@ -144,6 +141,38 @@ pub(crate) fn timespec(timeout: Duration) -> libc::timespec {
     libc::timespec {
         tv_sec: libc::time_t::try_from(timeout.as_secs()).unwrap_or(libc::time_t::MAX),
         tv_nsec: libc::c_long::from(timeout.subsec_nanos()),
+    }
+}
+
+// A signal mask for the time of one system call.
+//
+// The kernel puts it in place and takes it back within the call that blocks (`ppoll(2)`,
+// `pselect6(2)`, `io_pgetevents(2)`, `io_uring_enter(2)`, `epoll_pwait(2)`), so that no signal comes
+// between the mask and the wait. Nothing here changes the mask of a thread.
+
+/// The signals that are blocked meanwhile.
+#[derive(Clone, Copy)]
+pub struct SignalMask(libc::sigset_t);
+
+/// What the kernel's set of signals has; the C library's is larger.
+pub(crate) const MASK_BYTES: usize = 8;
+
+impl SignalMask {
+    /// What a system call is handed: null for no mask.
+    pub(crate) fn pointer(mask: Option<&Self>) -> *const libc::sigset_t {
+        mask.map_or(ptr::null(), |mask| &raw const mask.0)
+    }
+}
+
+impl From<libc::sigset_t> for SignalMask {
+    fn from(set: libc::sigset_t) -> Self {
+        Self(set)
+    }
+}
+
+impl fmt::Debug for SignalMask {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("SignalMask")
     }
 }
 

@@ -31,10 +31,10 @@ use pollux_sys::ring::{InFlight, Shots, StreamCompletion};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 
-use super::slots::{Kind, numbered};
+use super::connection::{Kind, numbered};
 use super::turns::{errno, is};
 use super::{CompletionLoop, shots_of};
-use crate::admission::Queue;
+use crate::limits::Queue;
 use crate::listener::{Accepted, accept};
 use crate::{Counter, Listener, Session};
 
@@ -365,9 +365,6 @@ mod tests {
         }
 
         fn on_end(&mut self, (): &mut (), _: &mut Actions<'_>) {}
-
-        fn on_deadline(&mut self, (): &mut (), _: &mut Actions<'_>) {}
-
         fn on_drain(&mut self, (): &mut (), _: &mut Actions<'_>) {}
     }
 

@@ -17,9 +17,7 @@
 
 mod accepting;
 mod connection;
-mod pace;
 mod sending;
-mod slots;
 mod turns;
 
 use std::collections::VecDeque;
@@ -27,6 +25,7 @@ use std::io;
 use std::ops::ControlFlow;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::sync::Arc;
+use std::time::Duration;
 
 use pollux_poller::{Token, Waker};
 use pollux_sys::ring::{
@@ -35,17 +34,23 @@ use pollux_sys::ring::{
 use rustix::net::AddressFamily;
 use rustix::net::sockopt::socket_domain;
 
-use crate::alarm::Alarm;
-use crate::clock::Clock;
+use crate::actions::Sharing;
+use crate::clock::{Alarm, Clock};
+use crate::connecting::Begun;
 use crate::conversation::{Conversation, Occasion, Progress};
+use crate::event_loop::LoopError;
+use crate::flow::Tail;
+use crate::output::{Output, UnderWay};
 use crate::sources::SourceId;
-use crate::turn::{LoopState, Turning};
-use crate::{CloseCause, ConnectionId, Counter, Counters, Limits, Now, Session};
+use crate::turn::{LoopState, Parts, Turning};
+use crate::{
+    CloseCause, ConnectTo, ConnectionId, Counter, Counters, Limits, ListenAddress, Moment, Now,
+    Session,
+};
 use accepting::Listening;
-use connection::Connection;
-use pace::Pace;
+use connection::{Connection, Kind, Slots, numbered};
 use sending::TurnSend;
-use slots::{Kind, Slots, numbered};
+use turns::Pace;
 
 /// Requests between two system calls, completions that wait to be taken, receive buffers and
 /// the arena. 256 buffers of 4 KiB stay in the cache of one core; runs with 4,096 were slower.
@@ -264,6 +269,129 @@ impl<S: Session> CompletionLoop<S> {
             assert!(tries < SUBMITS_MAX, "the kernel takes no requests from a full queue");
         }
     }
+}
+
+impl<S: Session> Turning<S> for CompletionLoop<S> {
+    #[inline]
+    fn state(&mut self) -> &mut LoopState<S> {
+        &mut self.state
+    }
+
+    fn parts(&mut self, token: Token) -> Option<Parts<'_, S>> {
+        let connection = self.connections.get_mut(token)?;
+        let Connection { socket, conversation, tail, flow, .. } = connection;
+        Some(Parts {
+            socket: OwnedFd::as_fd(socket),
+            conversation,
+            tail,
+            flow,
+            state: &mut self.state,
+        })
+    }
+
+    fn token_of(&self, slot: u32) -> Option<Token> {
+        self.connections.token_of(slot)
+    }
+
+    fn may_call(&mut self, token: Token) -> bool {
+        self.connections.get_mut(token).is_some()
+    }
+
+    fn may_act(&mut self, token: Token) -> bool {
+        self.may_call(token)
+    }
+
+    /// What came since the last wait stands in front of the sends of this submission.
+    fn prepare(&mut self) -> bool {
+        self.is_woken = false;
+        self.set_aside();
+        !self.backlog.is_empty() || self.has_arrivals()
+    }
+
+    /// Submits everything, and waits, spins, or only looks.
+    fn wait(&mut self, timeout: Option<Duration>, began: Moment) -> Result<(), LoopError> {
+        self.enter(timeout, began)
+            .map_err(|cause| LoopError::System { call: "io_uring_enter", cause })?;
+        if std::mem::take(&mut self.is_mixed)
+            || !self.backlog.is_empty()
+            || self.ring.has_overflow()
+        {
+            self.set_aside();
+        }
+        Ok(())
+    }
+
+    fn serve(&mut self) {
+        let before = self.state.counters.value(Counter::Completions);
+        self.complete();
+        let completions = self.state.counters.value(Counter::Completions) - before;
+        self.pace.learn(self.state.clock.now().at, completions as u32);
+    }
+
+    fn proceed(&mut self, token: Token) {
+        let Some(connection) = self.connections.get_mut(token) else { return };
+        if connection.tail.is_waiting() {
+            self.flush(token);
+        } else {
+            self.play(token, None, None);
+        }
+    }
+
+    fn call(&mut self, token: Token, occasion: Occasion) {
+        self.play(token, Some(occasion), None);
+    }
+
+    fn flush(&mut self, token: Token) {
+        self.send_waiting(token);
+    }
+
+    fn close(&mut self, token: Token, cause: CloseCause) {
+        self.close_connection(token, cause);
+    }
+
+    fn accept(&mut self) {
+        self.accept_share();
+    }
+
+    fn is_woken(&self) -> bool {
+        self.is_woken
+    }
+
+    fn admit(&mut self, socket: OwnedFd) {
+        let shots = shots_of(&socket);
+        self.admit_with(socket, shots);
+    }
+
+    /// `connect(2)` was called, and a poll asks for room when that is in progress; `connecting.rs` says
+    /// why not by a request of its own.
+    fn begin_connect(
+        &mut self,
+        Begun { socket, is_in_progress }: Begun,
+        to: &ConnectTo,
+        conversation: Conversation<S>,
+    ) -> ConnectionId {
+        let shots = match to.peer {
+            ListenAddress::Tcp(_) => Shots::Many,
+            ListenAddress::Unix(_) => Shots::One,
+        };
+        let mut output = Box::new(Output::connecting(is_in_progress));
+        output.under_way = is_in_progress.then_some(UnderWay::Poll);
+        let id = self.insert(socket, shots, |_, _, io| {
+            *io.tail = Tail::Waiting(output);
+            (conversation, Ok(Progress::Idle))
+        });
+        if is_in_progress {
+            self.watch_connect(id.0);
+        }
+        id
+    }
+
+    /// No session of such a loop shares its connection.
+    fn take_over(&mut self, _: Sharing, session: S, _: Moment) {
+        session.closed(&mut self.state.shared, CloseCause::Aborted);
+    }
+
+    fn take_back(&mut self, _: Token) {}
 }
 
 /// How a connection receives from its second receive on.

@@ -19,13 +19,13 @@ use pollux_sys::ring::{
     InFlight, QueueFull, Sending, Sent as Slice, Shots, StreamCompletion, StreamRing,
 };
 
-use super::slots::{Kind, label, numbered};
+use super::connection::{Kind, label, numbered};
 use super::turns::errno;
 use super::{CompletionLoop, SUBMITS_MAX};
 use crate::actions::Source;
 use crate::conversation::{ConnectionIo, Sent};
-use crate::ending::Tail;
 use crate::flow::Flow;
+use crate::flow::Tail;
 use crate::output::{Flushed, Output, Piece, UnderWay, broken};
 use crate::turn::Turning;
 use crate::{Actions, CloseCause, ConnectionId, Counter, Counters, Limits, Moment, Session};
@@ -321,9 +321,6 @@ mod tests {
         }
 
         fn on_end(&mut self, (): &mut (), _: &mut Actions<'_>) {}
-
-        fn on_deadline(&mut self, (): &mut (), _: &mut Actions<'_>) {}
-
         fn on_drain(&mut self, (): &mut (), actions: &mut Actions<'_>) {
             if self.is_first {
                 actions.spare()[..FIRST_BYTES].fill(b'1');

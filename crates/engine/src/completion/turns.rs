@@ -1,162 +1,31 @@
-//! A turn of the completion loop: one enter, the completions in their order, and the rest.
+//! One enter of the completion loop, how many completions it waits for, and their answers in order.
 
 use std::io;
-use std::os::fd::{AsFd, OwnedFd};
 use std::time::Duration;
 
 use pollux_poller::Token;
 use pollux_sys::ring::{Received, Shots, StreamCompletion};
 use rustix::io::Errno;
 
-use super::connection::{Connection, Receiving};
+use super::connection::{Kind, Receiving, read_label};
 use super::sending::TurnSend;
-use super::slots::{self, Kind};
-use super::{CompletionLoop, SUBMITS_MAX, shots_of};
-use crate::actions::Sharing;
-use crate::connecting::Begun;
-use crate::conversation::{Conversation, Occasion, Progress};
-use crate::ending::Tail;
-use crate::event_loop::LoopError;
-use crate::output::{Output, Piece, UnderWay, broken};
-use crate::pipe::Seen;
+use super::{CompletionLoop, SUBMITS_MAX};
+use crate::conversation::Occasion;
+use crate::flow::Tail;
+use crate::output::{Piece, Seen, broken};
 use crate::sources::SourceId;
-use crate::turn::{LoopState, Parts, Turning};
-use crate::{
-    Actions, CloseCause, ConnectTo, ConnectionId, Counter, ListenAddress, Moment, Session,
-};
-
-impl<S: Session> Turning<S> for CompletionLoop<S> {
-    #[inline]
-    fn state(&mut self) -> &mut LoopState<S> {
-        &mut self.state
-    }
-
-    fn parts(&mut self, token: Token) -> Option<Parts<'_, S>> {
-        let connection = self.connections.get_mut(token)?;
-        let Connection { socket, conversation, tail, flow, .. } = connection;
-        Some(Parts {
-            socket: OwnedFd::as_fd(socket),
-            conversation,
-            tail,
-            flow,
-            state: &mut self.state,
-        })
-    }
-
-    fn token_of(&self, slot: u32) -> Option<Token> {
-        self.connections.token_of(slot)
-    }
-
-    fn may_call(&mut self, token: Token) -> bool {
-        self.connections.get_mut(token).is_some()
-    }
-
-    fn may_act(&mut self, token: Token) -> bool {
-        self.may_call(token)
-    }
-
-    /// What came since the last wait stands in front of the sends of this submission.
-    fn prepare(&mut self) -> bool {
-        self.is_woken = false;
-        self.set_aside();
-        !self.backlog.is_empty() || self.has_arrivals()
-    }
-
-    /// Submits everything, and waits, spins, or only looks.
-    fn wait(&mut self, timeout: Option<Duration>, began: Moment) -> Result<(), LoopError> {
-        self.enter(timeout, began)
-            .map_err(|cause| LoopError::System { call: "io_uring_enter", cause })?;
-        if std::mem::take(&mut self.is_mixed)
-            || !self.backlog.is_empty()
-            || self.ring.has_overflow()
-        {
-            self.set_aside();
-        }
-        Ok(())
-    }
-
-    fn serve(&mut self) {
-        let before = self.state.counters.value(Counter::Completions);
-        self.complete();
-        let completions = self.state.counters.value(Counter::Completions) - before;
-        self.pace.learn(self.state.clock.now().at, completions as u32);
-    }
-
-    fn proceed(&mut self, token: Token) {
-        let Some(connection) = self.connections.get_mut(token) else { return };
-        if connection.tail.is_waiting() {
-            self.flush(token);
-        } else {
-            self.play(token, None, None);
-        }
-    }
-
-    fn call(&mut self, token: Token, occasion: Occasion) {
-        self.play(token, Some(occasion), None);
-    }
-
-    fn flush(&mut self, token: Token) {
-        self.send_waiting(token);
-    }
-
-    fn close(&mut self, token: Token, cause: CloseCause) {
-        self.close_connection(token, cause);
-    }
-
-    fn accept(&mut self) {
-        self.accept_share();
-    }
-
-    fn is_woken(&self) -> bool {
-        self.is_woken
-    }
-
-    fn admit(&mut self, socket: OwnedFd) {
-        let shots = shots_of(&socket);
-        self.admit_with(socket, shots);
-    }
-
-    /// `connect(2)` was called, and a poll asks for room when that is in progress; `connecting.rs` says
-    /// why not by a request of its own.
-    fn begin_connect(
-        &mut self,
-        Begun { socket, is_in_progress }: Begun,
-        to: &ConnectTo,
-        conversation: Conversation<S>,
-    ) -> ConnectionId {
-        let shots = match to.peer {
-            ListenAddress::Tcp(_) => Shots::Many,
-            ListenAddress::Unix(_) => Shots::One,
-        };
-        let mut output = Box::new(Output::connecting(is_in_progress));
-        output.under_way = is_in_progress.then_some(UnderWay::Poll);
-        let id = self.insert(socket, shots, |_, _, io| {
-            *io.tail = Tail::Waiting(output);
-            (conversation, Ok(Progress::Idle))
-        });
-        if is_in_progress {
-            self.watch_connect(id.0);
-        }
-        id
-    }
-
-    /// No session of such a loop shares its connection.
-    fn take_over(&mut self, _: Sharing, session: S, _: Moment) {
-        session.closed(&mut self.state.shared, CloseCause::Aborted);
-    }
-
-    fn take_back(&mut self, _: Token) {}
-}
+use crate::turn::Turning;
+use crate::{Actions, CloseCause, ConnectionId, Counter, Moment, Session};
 
 impl<S: Session> CompletionLoop<S> {
     /// Submits everything and waits, spins, or only looks.
-    fn enter(&mut self, timeout: Option<Duration>, began: Moment) -> io::Result<()> {
+    pub(super) fn enter(&mut self, timeout: Option<Duration>, began: Moment) -> io::Result<()> {
         if timeout == Some(Duration::ZERO) {
             self.look()?;
         } else if self.state.limits.busy_poll {
             self.spin(timeout, began)?;
         } else {
-            self.wait(timeout)?;
+            self.sleep(timeout)?;
         }
         if self.ring.queued() == 0 {
             self.is_closing = false;
@@ -189,7 +58,7 @@ impl<S: Session> CompletionLoop<S> {
     }
 
     /// One system call. No timer is armed when nothing is waited for.
-    fn wait(&mut self, timeout: Option<Duration>) -> io::Result<()> {
+    fn sleep(&mut self, timeout: Option<Duration>) -> io::Result<()> {
         let (wish, at_most) = self.pace.wish();
         let timeout = timeout.into_iter().chain(at_most).min();
         let outcome = self.ring.enter(wish, timeout).map(drop);
@@ -202,7 +71,7 @@ impl<S: Session> CompletionLoop<S> {
     }
 
     /// Answers all completions that are there.
-    fn complete(&mut self) {
+    pub(super) fn complete(&mut self) {
         loop {
             while let Some(completion) = self.next_completion() {
                 self.answer(completion);
@@ -224,7 +93,7 @@ impl<S: Session> CompletionLoop<S> {
 
     fn answer(&mut self, completion: StreamCompletion) {
         self.state.counters.count(Counter::Completions);
-        let (kind, token) = slots::read(completion.user_data);
+        let (kind, token) = read_label(completion.user_data);
         if kind == Kind::Send {
             return self.fell_short(token, completion.result);
         }
@@ -246,10 +115,10 @@ impl<S: Session> CompletionLoop<S> {
 
     /// Answers the sends that fell short and keeps all other completions for later, also those
     /// that did not fit the queue: a send that fell short may be the last of them.
-    fn set_aside(&mut self) {
+    pub(super) fn set_aside(&mut self) {
         loop {
             while let Some(completion) = self.ring.next_completion() {
-                match slots::read(completion.user_data) {
+                match read_label(completion.user_data) {
                     (Kind::Send, send) => self.fell_short(send, completion.result),
                     _ => self.backlog.push_back(completion),
                 }
@@ -466,6 +335,95 @@ pub(super) fn errno(result: i32) -> Errno {
     Errno::from_raw_os_error(-result)
 }
 
+// For how many completions an enter waits.
+//
+// Waiting for one wakes the thread for each that comes alone; waiting for several saves
+// wake-ups and delays the first of them. So the loop waits for as many as its recent pace
+// brings within [`DELAY`], with a timeout in case the load falls just then. Running into that
+// timeout is dear (a timer costs some 30 µs of CPU on a virtual machine), so one that was run
+// into switches the waiting off for a while, and for longer each time in a row.
+//
+// ```text
+//  gap ≥ DELAY / 2, or resting: wait for 1, no timer
+//  steady for STEADY_TURNS:     wait for DELAY / gap, at most COMPLETIONS_MAX, until 4 × DELAY
+//  fell short:                  rest for REST_TURNS, twice as long after each further time
+// ```
+
+/// What the first completion of a batch may be delayed by.
+const DELAY: Duration = Duration::from_micros(20);
+/// More in a batch save nothing: beyond 20 the kernel hands them over in pieces anyway.
+const COMPLETIONS_MAX: u32 = 16;
+/// Turns at a pace before it is relied upon.
+const STEADY_TURNS: u32 = 64;
+/// Turns without waiting for several, after the first time that fewer came.
+const REST_TURNS: u32 = 1024;
+/// Longest such rest.
+const REST_TURNS_MAX: u32 = 1 << 20;
+/// The average forgets: one part in so many is new.
+const AVERAGE_TURNS: u64 = 16;
+
+/// Pauses beyond this say nothing more, and the average leaves them behind sooner.
+const GAP_NS_MAX: u64 = 1_000_000;
+
+/// The recent pace of a loop, and what follows from it.
+#[derive(Debug)]
+pub(super) struct Pace {
+    gap_ns: u64,
+    steady_turns: u32,
+    resting_turns: u32,
+    next_rest_turns: u32,
+    wished: u32,
+    last: Moment,
+}
+
+impl Pace {
+    pub(super) fn new(now: Moment) -> Self {
+        Self {
+            gap_ns: GAP_NS_MAX,
+            steady_turns: 0,
+            resting_turns: 0,
+            next_rest_turns: REST_TURNS,
+            wished: 1,
+            last: now,
+        }
+    }
+
+    /// How many completions to wait for now, and how long at most when it is more than one.
+    pub(super) fn wish(&mut self) -> (u32, Option<Duration>) {
+        let delay_ns = DELAY.as_nanos() as u64;
+        let within = u32::try_from(delay_ns / self.gap_ns.max(1)).unwrap_or(u32::MAX);
+        let may_wait = self.steady_turns >= STEADY_TURNS && self.resting_turns == 0;
+        self.wished = if may_wait { within.clamp(1, COMPLETIONS_MAX) } else { 1 };
+        (self.wished, (self.wished > 1).then_some(4 * DELAY))
+    }
+
+    /// The next enter will not wait: nothing can be learned from what it brings.
+    pub(super) fn no_wish(&mut self) {
+        self.wished = 0;
+    }
+
+    /// Learns from a turn that began at `now` with so many completions.
+    pub(super) fn learn(&mut self, now: Moment, completions: u32) {
+        let elapsed_ns = (now - self.last).as_nanos() as u64;
+        self.last = now;
+        let gap_ns = (elapsed_ns / u64::from(completions.max(1))).min(GAP_NS_MAX);
+        self.gap_ns = self.gap_ns - self.gap_ns / AVERAGE_TURNS + gap_ns / AVERAGE_TURNS;
+        self.resting_turns = self.resting_turns.saturating_sub(1);
+        if self.wished > 1 && completions < self.wished {
+            self.resting_turns = self.next_rest_turns;
+            self.next_rest_turns = (self.next_rest_turns * 2).min(REST_TURNS_MAX);
+            self.steady_turns = 0;
+        } else if 2 * self.gap_ns > DELAY.as_nanos() as u64 {
+            self.steady_turns = 0;
+        } else {
+            self.steady_turns = self.steady_turns.saturating_add(1);
+            if self.steady_turns > self.next_rest_turns {
+                self.next_rest_turns = REST_TURNS;
+            }
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -485,5 +443,42 @@ mod tests {
             assert_ne!(next & 1, submission & 1, "{submission}");
             assert_ne!(next, 0);
         }
+    }
+
+    fn run(pace: &mut Pace, turns: u32, gap: Duration, completions: impl Fn(u32) -> u32) -> u32 {
+        let mut waits = 0;
+        for _ in 0..turns {
+            let (wish, timeout) = pace.wish();
+            assert_eq!(timeout.is_some(), wish > 1);
+            waits += u32::from(wish > 1);
+            let came = completions(wish);
+            pace.learn(pace.last + gap * came.max(1), came);
+        }
+        waits
+    }
+
+    #[test]
+    fn a_steady_pace_is_waited_for_and_a_slow_one_is_not() {
+        let mut pace = Pace::new(Moment::default());
+        run(&mut pace, 500, Duration::from_micros(2), |wish| wish);
+        assert!((8..=10).contains(&pace.wish().0), "{pace:?}");
+        run(&mut pace, 500, Duration::from_micros(100), |wish| wish);
+        assert_eq!(pace.wish(), (1, None));
+    }
+
+    #[test]
+    fn the_first_load_after_a_pause_is_not_waited_for() {
+        let mut pace = Pace::new(Moment::default());
+        assert_eq!(pace.wish(), (1, None));
+        pace.learn(Moment::from_nanos(10_000_000_000), 1);
+        assert_eq!(pace.wish(), (1, None));
+    }
+
+    #[test]
+    fn falling_short_costs_one_timer_in_a_long_time() {
+        let mut pace = Pace::new(Moment::default());
+        let turns = 100_000;
+        let waits = run(&mut pace, turns, Duration::from_micros(1), |_| 1);
+        assert!(waits <= 10, "{waits} timers in {turns} turns");
     }
 }

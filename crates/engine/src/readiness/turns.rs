@@ -23,13 +23,13 @@ use rustix::net::{RecvFlags, recv};
 
 use super::{Connection, ReadinessLoop, SOURCES, socket};
 use crate::actions::Sharing;
-use crate::admission::Queue;
 use crate::connecting::Begun;
 use crate::conversation::{Conversation, Occasion, Progress};
-use crate::ending::{Tail, drop_untaken};
 use crate::event_loop::LoopError;
+use crate::flow::{Tail, drop_untaken};
+use crate::limits::Queue;
+use crate::output::Seen;
 use crate::output::{Flushed, Output, broken};
-use crate::pipe::Seen;
 use crate::turn::{LoopState, Parts, Turning};
 use crate::{CloseCause, ConnectTo, ConnectionId, Counter, Moment, Session};
 

@@ -1,7 +1,8 @@
 //! What goes wrong in the life of a server, on every driver.
 
+use std::error::Error as _;
 use std::fs::File;
-use std::io::{Read, Write};
+use std::io::{self, ErrorKind, Read, Write};
 use std::net::{TcpListener, TcpStream, UdpSocket};
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::net::{UnixDatagram, UnixStream};
@@ -9,14 +10,14 @@ use std::time::Duration;
 
 use pollux_engine::{
     Actions, CloseCause, Counter, Driver, Group, GroupConfig, GroupError, Limits, ListenAddress,
-    Listener, Listeners, Session,
+    Listener, Listeners, LoopError, Session,
 };
 use pollux_testing::wait_until;
 use rustix::net::sockopt::set_socket_linger;
 use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
 
-use crate::peer::{Server, drivers, read, read_all};
-use crate::puppet::{Call, Causes, Puppet, Stage};
+use crate::peer::{DEADLINE, Server, drivers, read, read_all};
+use crate::puppet::{Call, Causes, Puppet, Stage, take};
 
 #[test]
 fn a_reset_in_the_middle_of_an_answer_ends_the_connection() {
@@ -113,7 +114,7 @@ fn a_drain_with_a_full_backlog_ends_every_connection() {
         // The kernel ends some twenty requests in a turn, and with them the sockets they hold.
         (0..8).for_each(|_| stage.turn());
         for mut peer in peers {
-            peer.set_read_timeout(Some(crate::peer::DEADLINE)).expect("set");
+            peer.set_read_timeout(Some(DEADLINE)).expect("set");
             assert!(read_all(&mut peer).is_empty(), "{driver}");
         }
         stage.assert_balanced();
@@ -153,7 +154,7 @@ fn a_loop_that_panicked_is_not_waited_for() {
         delays_small_writes: false,
         limits: Limits::default(),
     };
-    let started = Group::start::<Bomb, _, std::io::Error>(&config, |_| Ok(()));
+    let started = Group::start::<Bomb, _, io::Error>(&config, |_| Ok(()));
     let group = started.expect("started");
     let ListenAddress::Tcp(address) = group.addresses()[0].clone() else { panic!("TCP") };
     let mut peer = TcpStream::connect(address).expect("connected");
@@ -201,7 +202,7 @@ fn a_flood_for_a_session_that_takes_nothing_is_held_back_and_ends_at_its_word() 
             while error.is_none() {
                 match peer.write(&[b'x'; 65_536]) {
                     Ok(_) => {}
-                    Err(full) if full.kind() == std::io::ErrorKind::WouldBlock => break,
+                    Err(full) if full.kind() == ErrorKind::WouldBlock => break,
                     Err(other) => error = Some(other),
                 }
             }
@@ -255,7 +256,7 @@ fn an_abort_in_the_middle_of_many_bytes_reaches_the_peer() {
         peer.set_nonblocking(true).expect("set");
         stage.turn_until("the end", |_| match peer.read(&mut [0; 1]) {
             Ok(read) => read == 0,
-            Err(error) => error.kind() == std::io::ErrorKind::ConnectionReset,
+            Err(error) => error.kind() == ErrorKind::ConnectionReset,
         });
         stage.assert_idle();
         stage.assert_balanced();
@@ -296,4 +297,172 @@ fn a_datagram_socket_is_refused_and_not_read_short() {
         assert_eq!(stage.event_loop.open_connections(), 0);
         stage.assert_balanced();
     }
+}
+
+// Items of `docs/failure-catalogue.md` that only a whole loop can show. On every driver.
+
+fn listen(stage: &mut Stage) -> String {
+    let any = "127.0.0.1:0".parse().expect("an address");
+    let listener = Listener::open(&any, false).expect("opened");
+    let address = listener.address().to_string();
+    stage.event_loop.listen(listener, false);
+    address
+}
+
+/// Sends everything back.
+fn echo() -> Puppet {
+    Puppet::new(|call, actions| match call {
+        Call::Bytes(input) => {
+            actions.send(input);
+            input.len()
+        }
+        _ => 0,
+    })
+}
+
+#[test]
+fn a_storm_of_new_connections_leaves_the_turn_to_the_live_ones() {
+    const STORM: usize = 100;
+    const SHARE: u32 = 4;
+    const TURNS: u64 = 4;
+    for driver in drivers() {
+        let limits = Limits { accepts_per_turn: SHARE, ..Limits::default() };
+        let mut stage = Stage::accepting(driver, limits, echo);
+        let address = listen(&mut stage);
+        let (_, mut live) = stage.adopt(echo());
+        live.write_all(b"x").expect("room");
+        assert_eq!(stage.read(&mut live, 1), b"x");
+        let connect = |_| TcpStream::connect(&address).expect("connected");
+        let _storm: Vec<TcpStream> = (0..STORM).map(connect).collect();
+        let completed = stage.count(Counter::Completions);
+        // In the middle of it, again and again, a live one speaks.
+        for round in 1..=3 {
+            live.write_all(b"ping").expect("room");
+            let mut received = Vec::new();
+            for _ in 0..TURNS {
+                stage.turn();
+                take(&mut live, &mut received, 4);
+            }
+            assert_eq!(received, b"ping", "{driver}: not in {TURNS} turns");
+            let accepted = stage.count(Counter::Accepted);
+            let most = round * TURNS * u64::from(SHARE);
+            assert!(accepted <= most, "{driver}: {accepted} were let in before it");
+            // Nor did the kernel take them all for a loop that lets them in later.
+            let came = stage.count(Counter::Completions) - completed;
+            assert!(came <= most + round, "{driver}: {came} completions came before it");
+        }
+        stage.turn_until("the storm", |stage| stage.count(Counter::Accepted) == STORM as u64);
+    }
+}
+
+#[test]
+fn a_port_refuses_when_its_loop_drains() {
+    for driver in drivers() {
+        let mut stage = Stage::accepting(driver, Limits::default(), echo);
+        let address = listen(&mut stage);
+        let _armed = TcpStream::connect(&address).expect("connected");
+        stage.turn_until("the accept", |stage| stage.count(Counter::Accepted) == 1);
+        (0..3).for_each(|_| stage.turn());
+        stage.event_loop.drain();
+        // The kernel ends armed requests in the next enter, those of AIO in a thread of its own.
+        stage.turn_until("the refusal", |_| {
+            let refused = TcpStream::connect(&address).err();
+            refused.is_some_and(|error| error.kind() == ErrorKind::ConnectionRefused)
+        });
+    }
+}
+
+/// A program may drop its loop at any time: sessions are notified, peers see the end.
+#[test]
+fn a_loop_that_is_dropped_with_everything_under_way_leaves_nothing_behind() {
+    for driver in drivers() {
+        let mut stage = Stage::accepting(driver, Limits::default(), echo);
+        let address = listen(&mut stage);
+        let mut waiting = TcpStream::connect(&address).expect("connected");
+        stage.turn_until("the accept", |stage| stage.count(Counter::Accepted) == 1);
+        let (_, mut idle) = stage.adopt(echo());
+        // Output that nobody reads, so that a send waits.
+        let (stuck_id, mut stuck) = stage.adopt(Puppet::new(|call, actions| {
+            if matches!(call, Call::Wake | Call::Drained) {
+                actions.spare().fill(b'x');
+                actions.advance(actions.room());
+                actions.call_again();
+            }
+            0
+        }));
+        stage.event_loop.wake(stuck_id);
+        (0..20).for_each(|_| stage.turn());
+        // Queued and never submitted.
+        idle.write_all(b"x").expect("room");
+        drop(stage);
+        for peer in [&mut idle, &mut stuck] {
+            peer.set_nonblocking(false).expect("set");
+            peer.set_read_timeout(Some(DEADLINE)).expect("set");
+            assert!(ends(peer), "{driver}");
+        }
+        waiting.set_read_timeout(Some(DEADLINE)).expect("set");
+        assert!(ends(&mut waiting), "{driver}");
+        let refused = TcpStream::connect(&address).expect_err("nobody listens");
+        assert_eq!(refused.kind(), ErrorKind::ConnectionRefused, "{driver}");
+    }
+}
+
+/// Whether the stream of `peer` ends, behind whatever there is, or is reset.
+fn ends(peer: &mut impl Read) -> bool {
+    match peer.read_to_end(&mut Vec::new()) {
+        Ok(_) => true,
+        Err(error) => error.kind() == ErrorKind::ConnectionReset,
+    }
+}
+
+// What a program that does not care about this crate's errors makes of them: `io::Error`.
+
+struct Silent;
+
+impl Session for Silent {
+    type Shared = ();
+
+    fn accepted((): &mut (), _: &mut Actions<'_>) -> Self {
+        Self
+    }
+
+    fn on_bytes(&mut self, (): &mut (), _: &mut Actions<'_>, input: &[u8]) -> usize {
+        input.len()
+    }
+
+    fn on_deadline(&mut self, (): &mut (), _: &mut Actions<'_>) {}
+}
+
+fn start(config: &GroupConfig) -> Result<Group, GroupError> {
+    Group::start::<Silent, _, io::Error>(config, |_| Ok(()))
+}
+
+#[test]
+fn the_default_group_listens_on_a_port_that_the_kernel_chose() {
+    let group = start(&GroupConfig::default()).expect("epoll is always there");
+    let [ListenAddress::Tcp(address)] = group.addresses() else { panic!("one TCP address") };
+    assert!(address.ip().is_loopback() && address.port() != 0, "{address}");
+    group.abort();
+    group.join().expect("ended");
+}
+
+#[test]
+fn an_address_in_use_keeps_its_kind() {
+    let taken = TcpListener::bind("127.0.0.1:0").expect("a port");
+    let address = ListenAddress::Tcp(taken.local_addr().expect("bound"));
+    let config = GroupConfig { listen: vec![address], ..GroupConfig::default() };
+    let error = io::Error::from(start(&config).err().expect("the port is taken"));
+    assert_eq!(error.kind(), ErrorKind::AddrInUse, "{error}");
+    let inside = error.get_ref().and_then(|inside| inside.downcast_ref::<GroupError>());
+    assert!(matches!(inside, Some(GroupError::Listen(_))), "{error:?}");
+}
+
+#[test]
+fn a_mechanism_that_is_not_there_is_unsupported_and_says_why() {
+    let (mechanism, reason) = (Driver::Completion.name(), "the sysctl forbids it".to_owned());
+    let cause = io::Error::from_raw_os_error(1);
+    let error = LoopError::Unavailable { mechanism, reason, cause };
+    assert_eq!(error.to_string(), "uring is not available here: the sysctl forbids it");
+    assert!(error.source().is_some(), "the kernel's word is not lost");
+    assert_eq!(io::Error::from(error).kind(), ErrorKind::Unsupported);
 }

@@ -94,7 +94,7 @@ const LOOKS_MAX: u32 = 20;
 /// when the last answer has come.
 pub(crate) fn cpu_time_asleep(pids: &[u32]) -> Result<Duration, MeasureError> {
     until_asleep(&|| {
-        let of_one = |pid: &u32| pollux_sys::task::process_cpu_time(*pid);
+        let of_one = |pid: &u32| pollux_sys::process::process_cpu_time(*pid);
         let sum: std::io::Result<Duration> = pids.iter().map(of_one).sum();
         sum.map_err(MeasureError::io("clock_gettime"))
     })

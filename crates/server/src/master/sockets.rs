@@ -7,7 +7,7 @@ use std::os::fd::{AsFd, AsRawFd, OwnedFd, RawFd};
 use std::path::PathBuf;
 
 use pollux_engine::{ListenAddress, Listeners, Sockets};
-use pollux_sys::inherited;
+use pollux_sys::process;
 
 use crate::ServerError;
 use crate::proxy::ProxyConfig;
@@ -151,7 +151,7 @@ impl ProxySockets {
             let part = Part::ALL.into_iter().find(|part| part.letter() == letter);
             let numbers = word[letter.len_utf8()..].split(',').map(|number| {
                 let number: RawFd = number.parse().map_err(|_| wrong())?;
-                inherited::take(number)
+                process::take_inherited(number)
             });
             let sockets = Sockets::inherited(vec![numbers.collect::<io::Result<_>>()?])?;
             let address = sockets.addresses().remove(0);

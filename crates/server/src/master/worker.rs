@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 
 use pollux_engine::Signals;
 use pollux_poller::Waker;
-use pollux_sys::inherited;
+use pollux_sys::process;
 use rustix::fs::{MemfdFlags, memfd_create};
 
 use super::sockets::{ProxySockets, left_open};
@@ -351,7 +351,7 @@ impl WorkerProcess {
         let mut words = text.splitn(3, ' ');
         let mut number = || {
             let number = words.next().and_then(|word| word.parse().ok()).ok_or_else(wrong)?;
-            inherited::take(number)
+            process::take_inherited(number)
         };
         let link = UnixStream::from(number()?);
         let mut settings = File::from(number()?);

@@ -20,7 +20,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use pollux_engine::Sockets;
-use pollux_sys::inherited;
+use pollux_sys::process;
 use rustix::fs::{Access, AtFlags, CWD, accessat};
 use rustix::time::{ClockId, clock_gettime};
 
@@ -62,7 +62,8 @@ fn passed(pid: Option<String>, fds: Option<String>, own: u32) -> io::Result<Opti
     // Taken and not duplicated: a duplicate would have the next number, and pass for one that was passed.
     let mut sockets = Sockets::inherited(Vec::new())?;
     for fd in FIRST..FIRST + number {
-        let one = inherited::take(fd).and_then(|fd: OwnedFd| Sockets::inherited(vec![vec![fd]]));
+        let one =
+            process::take_inherited(fd).and_then(|fd: OwnedFd| Sockets::inherited(vec![vec![fd]]));
         sockets.append(one.map_err(|error| {
             let last = FIRST + number - 1;
             wrong(&format!(

@@ -9,9 +9,9 @@
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 
+use super::Ring;
 use super::counter::positive;
 use super::counter::{self, Attribute, DISABLE, ENABLE, KIND_SOFTWARE, SET_OUTPUT, flag};
-use super::ring::Ring;
 
 /// Default samples for each second of CPU time. Not a round number, so that it does not beat in
 /// step with the kernel's tick (100, 250 or 1000 Hz).

@@ -15,11 +15,11 @@ use std::collections::HashMap;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 
+use super::Ring;
 use super::counter::positive;
 use super::counter::{self, Attribute, DISABLE, ENABLE, KIND_TRACEPOINT, SET_OUTPUT, flag};
-use super::ring::Ring;
 use super::sampler::online_cpus;
-use super::tracefs::{Tracepoint, tracepoint_ids};
+use super::{Tracepoint, tracepoint_ids};
 
 /// Data bytes of each CPU's buffer: some 40,000 records of a system call.
 const RING_BYTES: usize = 4 << 20;

@@ -10,7 +10,6 @@
 //! every other thread (EEXIST). Only a [`Ring`] of [`Ring::open_shared`] may be entered by one thread
 //! after the other.
 
-mod door;
 mod memory;
 mod open;
 mod owned;
@@ -23,9 +22,9 @@ use std::io;
 use std::os::fd::AsRawFd;
 use std::time::Duration;
 
-use crate::signals::SignalMask;
-use door::Door;
+use crate::readiness::SignalMask;
 use io_uring::{EnterFlags, IoUring, cqueue};
+use open::Door;
 
 pub use memory::Received;
 pub use memory::Sent;

@@ -58,7 +58,7 @@ pub(super) struct Start<'a> {
 /// # Errors
 /// EINVAL before Linux 5.11.
 pub fn keep_from_children() -> io::Result<()> {
-    pollux_sys::inherited::close_on_exec_from(3)
+    pollux_sys::process::close_on_exec_from(3)
 }
 
 /// Starts the process.

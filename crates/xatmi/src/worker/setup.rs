@@ -7,7 +7,7 @@ use std::env;
 use std::ffi::OsString;
 use std::os::fd::{OwnedFd, RawFd};
 
-use pollux_sys::inherited;
+use pollux_sys::process;
 
 use crate::environment::Environment;
 use crate::error::{Code, Error};
@@ -130,7 +130,8 @@ fn wake_named(name: &str) -> Result<Wake, Error> {
 }
 
 fn descriptor(number: RawFd) -> Result<OwnedFd, Error> {
-    inherited::duplicate(number).map_err(|source| unusable("an inherited descriptor", source))
+    process::duplicate_inherited(number)
+        .map_err(|source| unusable("an inherited descriptor", source))
 }
 
 fn unusable(what: &str, source: std::io::Error) -> Error {

@@ -35,16 +35,6 @@ impl Session for Echo {
         actions.send(input);
         input.len()
     }
-
-    fn on_end(&mut self, _: &mut String, actions: &mut Actions<'_>) {
-        actions.close();
-    }
-
-    fn on_deadline(&mut self, _: &mut String, _: &mut Actions<'_>) {}
-
-    fn on_drain(&mut self, _: &mut String, actions: &mut Actions<'_>) {
-        actions.close();
-    }
 }
 
 /// A running group of two loops on each driver that is there.
@@ -174,7 +164,6 @@ fn a_handle_for_other_sessions_is_a_mistake() {
             input.len()
         }
         fn on_end(&mut self, (): &mut (), _: &mut Actions<'_>) {}
-        fn on_deadline(&mut self, (): &mut (), _: &mut Actions<'_>) {}
         fn on_drain(&mut self, (): &mut (), _: &mut Actions<'_>) {}
     }
     let group = Group::start::<Echo, _, io::Error>(&GroupConfig::default(), |_| Ok(String::new()));

@@ -1,0 +1,294 @@
+//! Processes: which one this is, what a parent left open for it, what the kernel books for one.
+//!
+//! [`ForkMark`] tells a process from the children that it forked, without a system call. The poller asks before every change and every wait, where a `getpid(2)` would cost as much as
+//! an empty look. A page that the kernel hands to children empty (`madvise(2)`, MADV_WIPEONFORK,
+//! Linux 4.14) answers with one load. A child that shares its parent's memory (`vfork(2)`, threads)
+//! is taken for the parent.
+
+use std::io;
+use std::os::fd::{FromRawFd, OwnedFd, RawFd};
+use std::ptr::{self, NonNull};
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
+
+/// Of the process that made it.
+#[derive(Debug)]
+pub struct ForkMark {
+    /// [`HERE`] in the process that made it, and zero in a child.
+    word: NonNull<AtomicU32>,
+    /// Zero everywhere and this process, where the kernel, or what stands in for it, wipes no
+    /// pages.
+    process: Option<libc::pid_t>,
+}
+
+const HERE: u32 = 1;
+
+/// What one word needs; the kernel maps a whole page.
+const LEN_BYTES: usize = size_of::<AtomicU32>();
+
+impl ForkMark {
+    /// A mark of this process.
+    ///
+    /// # Errors
+    /// Of `mmap(2)`: ENOMEM.
+    pub fn new() -> io::Result<Self> {
+        let mut mark = Self { word: map()?, process: None };
+        let page = mark.word.as_ptr().cast();
+        // SAFETY: the range is that of the mapping made above, which nobody else knows.
+        let wiped = unsafe { libc::madvise(page, LEN_BYTES, libc::MADV_WIPEONFORK) };
+        if wiped < 0 {
+            mark.process = Some(process());
+        } else {
+            mark.word().store(HERE, Ordering::Relaxed);
+        }
+        Ok(mark)
+    }
+
+    /// Whether this is the process that made the mark.
+    #[inline]
+    #[must_use]
+    pub fn is_here(&self) -> bool {
+        self.word().load(Ordering::Relaxed) == HERE || self.is_the_process()
+    }
+
+    #[cold]
+    fn is_the_process(&self) -> bool {
+        self.process.is_some_and(|made_it| made_it == process())
+    }
+
+    #[inline]
+    fn word(&self) -> &AtomicU32 {
+        // SAFETY: the mapping lives as long as the mark, is aligned to a page and holds a word;
+        // zeroed memory, as it is when new and when wiped, is an atomic.
+        unsafe { self.word.as_ref() }
+    }
+}
+
+// SAFETY: the mapping is the mark's own and of the process; it holds an atomic.
+unsafe impl Send for ForkMark {}
+
+impl Drop for ForkMark {
+    fn drop(&mut self) {
+        // SAFETY: the mapping is the mark's own, of this length, and ends with it. A child has a
+        // copy of its own.
+        unsafe { libc::munmap(self.word.as_ptr().cast(), LEN_BYTES) };
+    }
+}
+
+/// A zeroed page.
+fn map() -> io::Result<NonNull<AtomicU32>> {
+    let (access, kind) = (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_PRIVATE | libc::MAP_ANON);
+    // SAFETY: a new mapping at an address of the kernel's choice touches nothing that is there.
+    let page = unsafe { libc::mmap(ptr::null_mut(), LEN_BYTES, access, kind, -1, 0) };
+    if page == libc::MAP_FAILED {
+        return Err(io::Error::last_os_error());
+    }
+    Ok(NonNull::new(page.cast()).expect("the kernel maps nothing at address 0"))
+}
+
+fn process() -> libc::pid_t {
+    // SAFETY: takes nothing and always succeeds.
+    unsafe { libc::getpid() }
+}
+
+// Descriptors that a parent left open for its child, known to it only by their numbers.
+//
+// A worker of the service pool duplicates each number that its environment names; a pool that
+// continues behind the terminal keeps from its workers what its own parent left open. A number
+// alone proves no ownership: [`duplicate_inherited`] hands out another descriptor of the same file, [`take_inherited`] asks
+// for the mark of what a parent left open.
+
+/// Duplicates descriptor `number`, and marks both it and the duplicate to be closed on exec, so
+/// that the children of this process don't keep the file open.
+///
+/// The original stays open until the process ends.
+///
+/// # Errors
+/// EBADF when the number names no open file, EMFILE.
+pub fn duplicate_inherited(number: RawFd) -> io::Result<OwnedFd> {
+    // SAFETY: the call takes integers; for a number that is not open it gives EBADF.
+    let copy = unsafe { libc::fcntl(number, libc::F_DUPFD_CLOEXEC, 0) };
+    if copy < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    // SAFETY: the kernel just gave this descriptor out, to nobody else.
+    let copy = unsafe { OwnedFd::from_raw_fd(copy) };
+    // SAFETY: the call takes integers and changes a flag that matters only at an exec.
+    let marked = unsafe { libc::fcntl(number, libc::F_SETFD, libc::FD_CLOEXEC) };
+    if marked < 0 { Err(io::Error::last_os_error()) } else { Ok(copy) }
+}
+
+/// Takes descriptor `number`, which a parent left open: the original is closed, so that the file is
+/// closed with what is handed out.
+///
+/// Only a descriptor above standard error that is not marked to be closed on exec is taken: a parent
+/// must leave it so, and this process marks everything that it opens itself.
+///
+/// # Errors
+/// EBADF when the number names no such descriptor, EMFILE.
+pub fn take_inherited(number: RawFd) -> io::Result<OwnedFd> {
+    // SAFETY: the call takes integers; for a number that is not open it gives EBADF.
+    let flags = unsafe { libc::fcntl(number, libc::F_GETFD) };
+    if flags < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    if number <= libc::STDERR_FILENO || flags & libc::FD_CLOEXEC != 0 {
+        return Err(io::Error::from_raw_os_error(libc::EBADF));
+    }
+    let copy = duplicate_inherited(number)?;
+    // SAFETY: the call takes an integer; nothing in this process owns the number, as it was not marked
+    // to be closed on exec.
+    unsafe { libc::close(number) };
+    Ok(copy)
+}
+
+/// Marks all descriptors from `first` on, open at this moment, to be closed on exec, so that what
+/// this process starts does not keep the files open (`close_range(2)`).
+///
+/// # Errors
+/// EINVAL before Linux 5.11, ENOSYS before 5.9.
+pub fn close_on_exec_from(first: u32) -> io::Result<()> {
+    let (last, flags) = (libc::c_uint::MAX, libc::CLOSE_RANGE_CLOEXEC);
+    // SAFETY: the call takes integers and changes flags that matter only at an exec.
+    let marked = unsafe { libc::syscall(libc::SYS_close_range, first, last, flags) };
+    if marked < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
+}
+
+// What the kernel books for a process.
+//
+// Called by the lab around turns. Nothing here is for a hot path.
+
+/// CPU time of a process: of all its threads, those that have ended included, exact at the moment
+/// of the call also while they run (`clock_getcpuclockid(3)`).
+///
+/// The figures of `/proc/PID/schedstat` are up to a tick behind while a thread runs.
+///
+/// # Errors
+/// `ESRCH` when there is no such process, `EPERM` when it may not be looked at.
+pub fn process_cpu_time(pid: u32) -> io::Result<Duration> {
+    let pid = libc::pid_t::try_from(pid).map_err(|_| io::Error::from_raw_os_error(libc::ESRCH))?;
+    let mut clock: libc::clockid_t = 0;
+    // SAFETY: `clock` is a valid place for one clock id, and the call keeps no pointer to it.
+    let error = unsafe { libc::clock_getcpuclockid(pid, &raw mut clock) };
+    if error != 0 {
+        return Err(io::Error::from_raw_os_error(error));
+    }
+    let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: `time` is a valid place for one timespec, and the call keeps no pointer to it.
+    let result = unsafe { libc::clock_gettime(clock, &raw mut time) };
+    if result != 0 {
+        return Err(io::Error::last_os_error());
+    }
+    Ok(Duration::new(time.tv_sec.unsigned_abs(), time.tv_nsec.unsigned_abs() as u32))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::{Read, Write};
+    use std::os::fd::AsRawFd;
+    use std::os::unix::net::UnixStream;
+
+    use super::*;
+
+    /// What `mark` says in a child.
+    fn is_here_in_a_child(mark: &ForkMark) -> bool {
+        // SAFETY: other tests may run as threads of this process, so the child does nothing but
+        // look and end.
+        let child = unsafe { libc::fork() };
+        assert!(child >= 0, "fork: {}", io::Error::last_os_error());
+        if child == 0 {
+            let status = i32::from(mark.is_here());
+            // SAFETY: ends the child and nothing else.
+            unsafe { libc::_exit(status) };
+        }
+        let mut status = 0;
+        // SAFETY: writes the status of our own child to a live local.
+        let ended = unsafe { libc::waitpid(child, &raw mut status, 0) };
+        assert_eq!((ended, libc::WIFEXITED(status)), (child, true));
+        libc::WEXITSTATUS(status) == 1
+    }
+
+    #[test]
+    fn a_mark_stays_behind_when_its_process_forks() {
+        let mark = ForkMark::new().expect("one page");
+        assert_eq!(mark.process, None, "MADV_WIPEONFORK is older than io_uring");
+        assert!(mark.is_here());
+        assert!(!is_here_in_a_child(&mark));
+        assert!(mark.is_here(), "the child's is another page");
+    }
+
+    #[test]
+    fn a_mark_whose_page_is_not_wiped_compares_processes() {
+        let mark = ForkMark { word: map().expect("one page"), process: Some(process()) };
+        assert!(mark.is_here());
+        assert!(!is_here_in_a_child(&mark));
+    }
+
+    #[test]
+    fn what_a_parent_left_open_is_taken_once_and_nothing_that_is_ours() {
+        let (mut here, there) = UnixStream::pair().expect("a pair");
+        take_inherited(there.as_raw_fd()).expect_err("marked, so ours");
+        take_inherited(2).expect_err("standard error");
+        take_inherited(-1).expect_err("no number");
+        // Far above what other tests have open at this moment.
+        const NUMBER: i32 = 901;
+        // SAFETY: the call takes integers; the number is nobody else's.
+        let left = unsafe { libc::fcntl(there.as_raw_fd(), libc::F_DUPFD, NUMBER) };
+        assert!(left >= NUMBER);
+        drop(there);
+        let taken = take_inherited(left).expect("left open");
+        take_inherited(left).expect_err("taken already");
+        drop(taken);
+        let mut text = String::new();
+        here.read_to_string(&mut text).expect("the end: nobody has the other side any more");
+        assert!(text.is_empty());
+    }
+
+    #[test]
+    fn what_is_marked_is_closed_on_exec_and_stays_open_here() {
+        let (mut here, there) = UnixStream::pair().expect("a pair");
+        // Far above what other tests have open at this moment.
+        const NUMBER: i32 = 900;
+        // SAFETY: the call takes integers; the number is nobody else's.
+        let copy = unsafe { libc::fcntl(there.as_raw_fd(), libc::F_DUPFD, NUMBER) };
+        assert!(copy >= NUMBER);
+        // SAFETY: the kernel just gave this descriptor out, to nobody else.
+        let mut copy = unsafe { UnixStream::from_raw_fd(copy) };
+        close_on_exec_from(NUMBER as u32).expect("Linux 5.11");
+        // SAFETY: the call takes integers.
+        let flags = unsafe { libc::fcntl(copy.as_raw_fd(), libc::F_GETFD) };
+        assert_eq!(flags, libc::FD_CLOEXEC);
+        copy.write_all(b"x").expect("it is open");
+        here.read_exact(&mut [0]).expect("one byte");
+    }
+
+    #[test]
+    fn the_duplicate_is_the_same_file_and_a_closed_number_is_an_error() {
+        let (mut here, there) = UnixStream::pair().expect("a pair");
+        let number = there.as_raw_fd();
+        let copy = duplicate_inherited(number).expect("it is open");
+        assert_ne!(copy.as_raw_fd(), number);
+        let mut copy = UnixStream::from(copy);
+        copy.write_all(b"x").expect("connected");
+        let mut byte = [0];
+        here.read_exact(&mut byte).expect("one byte");
+        assert_eq!(byte, *b"x");
+        let error = duplicate_inherited(RawFd::MAX).expect_err("never open");
+        assert_eq!(error.raw_os_error(), Some(libc::EBADF));
+    }
+
+    #[test]
+    fn a_process_has_used_what_its_threads_have() {
+        let before = process_cpu_time(std::process::id()).expect("our own clock");
+        let spun = std::thread::spawn(|| (0..3_000_000u64).fold(1, |a, b| a ^ b.rotate_left(3)));
+        assert_ne!(spun.join().expect("arithmetic"), 0);
+        let after = process_cpu_time(std::process::id()).expect("our own clock");
+        assert!(after > before, "{before:?} to {after:?}");
+    }
+
+    #[test]
+    fn a_process_that_is_not_there_is_an_error() {
+        let error = process_cpu_time(u32::MAX).expect_err("no such process");
+        assert_eq!(error.raw_os_error(), Some(libc::ESRCH));
+    }
+}
