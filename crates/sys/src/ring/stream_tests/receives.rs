@@ -3,7 +3,6 @@
 use std::net::Shutdown;
 use std::os::fd::OwnedFd;
 
-use super::super::stream_tests::*;
 use super::*;
 
 #[test]
