@@ -10,16 +10,16 @@
 //! | `send` | requests on their way out, and waiting for room |
 //! | `receive` | replies: waited for, matched, kept, delivered |
 //! | `calls` | which calls are out; calls with a [`Buffer`] each way |
-//! | `connection` | the greeting of the manager, and the transport that it offers |
+//! | `connection` | the connection to the manager, and its greeting |
+//! | `transport` | queues or shared memory; the next manager, when this one ended |
 //! | `mailbox` | requests and replies in shared memory |
-//! | `successor` | the next manager, when this one ended |
 
 mod calls;
 mod connection;
 mod mailbox;
 mod receive;
 mod send;
-mod successor;
+mod transport;
 
 use std::fmt;
 use std::ops::{BitOr, BitOrAssign};
@@ -34,8 +34,8 @@ use crate::large::Outbox;
 use crate::queue::Prefix;
 use crate::wire::ClientAddress;
 use calls::Calls;
-use connection::{Connection, Transport};
-use successor::Successor;
+use connection::Connection;
+use transport::{Successor, Transport};
 
 pub use calls::{Answer, CallError, DESCRIPTORS_MAX};
 pub use connection::{ClientHello, GREETING_LEN_BYTES_MAX, KnownContext, Welcome};
@@ -89,7 +89,7 @@ pub struct ClientCounters {
     pub foreign: u64,
     /// Bytes dropped because they were not a message.
     pub malformed: u64,
-    /// Times that another manager was come to, after the end of the one before it.
+    /// Changes to another manager, after the end of the one before it.
     pub managers_followed: u64,
 }
 

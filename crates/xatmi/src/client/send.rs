@@ -19,8 +19,8 @@ use rustix::thread::futex;
 use rustix::time::Timespec;
 
 use super::calls::descriptor_of;
-use super::connection::{Queues, Transport};
 use super::mailbox::Unsent;
+use super::transport::{Queues, Transport};
 use super::{CallFlags, Client, Descriptor, Outgoing, Which, after, interrupted, late};
 use crate::clock::monotonic_ns;
 use crate::conversation::{Conversation, Rendezvous};

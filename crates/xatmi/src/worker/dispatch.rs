@@ -1,6 +1,7 @@
 //! One request from its queue through the service function to the reply, and the buffer it is received into.
 //!
-//! The loop calls it for every queue that became ready. It records the caller in the worker's slot before anything else can fail, so that the manager can answer for a worker that dies.
+//! The loop calls it for every queue that became ready. It records the caller in the worker's slot before
+//! anything else can fail, so that the manager can answer for a worker that dies.
 
 use std::any::Any;
 use std::cell::RefCell;
@@ -8,9 +9,8 @@ use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::rc::Rc;
 
-use super::registrations::{Registrations, Replies, Sources};
-use super::replies::{Call, QueueReplies, Verdict};
-use super::rings::MemoryReplies;
+use super::registrations::{Registrations, Sources};
+use super::replies::{Call, Queues, Verdict};
 use super::rings::Taken;
 use super::service::{Done, Ending, Incoming, Offer, Return, SharedHandler};
 use crate::buffer::{Buffer, BufferError, BufferType};
@@ -37,7 +37,6 @@ pub(super) enum Found {
 /// What a worker needs from one request to the next.
 pub(super) struct Dispatch {
     pub(super) registrations: Rc<RefCell<Registrations>>,
-    pub(super) replies: Replies,
     slots: Rc<Slots>,
     slot: usize,
     /// The message that is at hand.
@@ -54,25 +53,11 @@ struct Opened {
 
 impl Dispatch {
     pub(super) fn new(registrations: Rc<RefCell<Registrations>>) -> Self {
-        let (slots, slot, prefix, is_memory) = {
+        let (slots, slot) = {
             let registrations = registrations.borrow();
-            let is_memory = matches!(registrations.sources, Sources::Memory(_));
-            (
-                Rc::clone(&registrations.slots),
-                registrations.slot,
-                registrations.prefix.clone(),
-                is_memory,
-            )
+            (Rc::clone(&registrations.slots), registrations.slot)
         };
-        let (inbox, spare) = (Vec::new(), Spare::default());
-        let replies = match is_memory {
-            true => Replies::Memory(MemoryReplies::default()),
-            false => {
-                slots.inbox(slot).expect("as its slot").prepare();
-                Replies::Queues(QueueReplies::new(prefix, Rc::clone(&slots), slot))
-            }
-        };
-        Self { registrations, replies, slots, slot, inbox, spare }
+        Self { registrations, slots, slot, inbox: Vec::new(), spare: Spare::default() }
     }
 
     /// Takes one request from the queue of `entry`, if there is one, and serves it.
@@ -101,27 +86,20 @@ impl Dispatch {
     pub(super) fn serve_next(&mut self) -> Found {
         let slots = Rc::clone(&self.slots);
         let slot = slots.slot(self.slot).expect("looked up when the worker was made");
-        let taken = match (&mut self.registrations.borrow_mut().sources, &mut self.replies) {
-            (Sources::Memory(rings), Replies::Memory(replies)) => {
-                let len_bytes = rings.memory().exchange().message_len_bytes();
-                self.inbox.resize(len_bytes, 0);
-                rings.take(slot, &mut self.inbox).inspect(|taken| {
-                    replies.begin(taken.ticket, len_bytes);
-                })
+        let taken = match &mut self.registrations.borrow_mut().sources {
+            Sources::Memory(rings) => {
+                self.inbox.resize(rings.message_len_bytes(), 0);
+                rings.take(slot, &mut self.inbox)
             }
-            _ => None,
+            Sources::Queues(_) => None,
         };
-        let Some(Taken { entry, len, .. }) = taken else {
-            return Found::Nothing;
-        };
+        let Some(Taken { entry, len }) = taken else { return Found::Nothing };
         let began_ns = monotonic_ns();
         let opened = self.open(entry, len, slot, began_ns);
         let is_without_reply = opened.as_ref().is_some_and(|opened| opened.call.is_without_reply);
         let found = opened.map(|opened| self.answer_to(opened, entry, slot, began_ns));
-        if let (Sources::Memory(rings), Replies::Memory(replies)) =
-            (&self.registrations.borrow().sources, &mut self.replies)
-        {
-            replies.end(rings, slot, is_without_reply);
+        if let Sources::Memory(rings) = &mut self.registrations.borrow_mut().sources {
+            rings.end(slot, is_without_reply);
         }
         slot.idle();
         found.unwrap_or(Found::Message)
@@ -148,18 +126,18 @@ impl Dispatch {
     }
 
     /// Sends to a queue that was full and is writable.
-    pub(super) fn flush(&mut self, index: usize, generation: u32) {
-        if let (Sources::Queues(poller), Replies::Queues(replies)) =
-            (&mut self.registrations.borrow_mut().sources, &mut self.replies)
-        {
-            replies.flush(poller, index, generation);
+    pub(super) fn flush(&self, index: usize, generation: u32) {
+        if let Sources::Queues(queues) = &mut self.registrations.borrow_mut().sources {
+            queues.flush(index, generation);
         }
     }
 
     /// One message into the inbox; its length.
     fn receive(&mut self, entry: usize, generation: u32) -> Result<Option<usize>, Error> {
         let registrations = self.registrations.borrow();
-        let Sources::Queues(poller) = &registrations.sources else { return Ok(None) };
+        let Sources::Queues(Queues { poller, .. }) = &registrations.sources else {
+            return Ok(None);
+        };
         // Withdrawn by a service function while its event was under way.
         let Some(queue) = poller.queue(entry, generation) else { return Ok(None) };
         let len_bytes = poller.message_len_bytes_max();
@@ -191,10 +169,8 @@ impl Dispatch {
     fn open(&mut self, entry: usize, len: usize, slot: Slot<'_>, now_ns: u64) -> Option<Opened> {
         let Ok(request) = Request::decode(&self.inbox[..len]) else {
             slot.add(Total::Malformed, 1);
-            if let (Sources::Memory(rings), Replies::Memory(replies)) =
-                (&self.registrations.borrow().sources, &mut self.replies)
-            {
-                replies.fail(rings, slot, Code::ServiceError);
+            if let Sources::Memory(rings) = &mut self.registrations.borrow_mut().sources {
+                rings.fail(slot, Code::ServiceError);
             }
             return None;
         };
@@ -260,7 +236,7 @@ impl Dispatch {
                 let is_on_the_way = match data(buffer.as_ref(), len_bytes) {
                     Some(data) => {
                         let sources = &mut self.registrations.borrow_mut().sources;
-                        self.replies.forward(sources, slot, call, service, data)
+                        sources.forward(slot, call, service, data)
                     }
                     None => false,
                 };
@@ -292,16 +268,16 @@ impl Dispatch {
             let sent = data.filter(|_| carries).unwrap_or(Outgoing::NONE);
             let verdict = Verdict { error, rval: returned.rval, urcode: returned.urcode };
             let sources = &mut self.registrations.borrow_mut().sources;
-            self.replies.reply(sources, slot, call, verdict, sent);
+            sources.reply(slot, call, verdict, sent);
         }
         self.spare.keep(returned.buffer);
         is_success && error.is_none()
     }
 
     /// Answers the caller with TPESVCERR, if it waits.
-    fn fail(&mut self, slot: Slot<'_>, call: &Call) {
+    fn fail(&self, slot: Slot<'_>, call: &Call) {
         if !call.is_without_reply {
-            self.replies.fail(&mut self.registrations.borrow_mut().sources, slot, call);
+            self.registrations.borrow_mut().sources.fail(slot, call);
         }
     }
 }

@@ -61,8 +61,9 @@ use crate::memory::idle;
 use crate::slots::Total;
 use dispatch::{Dispatch, Found};
 use manager_link::ManagerLink;
-use queue_poller::{QueuePoller, Ready};
+use queue_poller::Ready;
 use registrations::{Registrations, Sources};
+use replies::Queues;
 use rings::Rings;
 use service::Offers;
 
@@ -102,17 +103,21 @@ impl Worker {
             let detail = format!("slot {slot} of a pool with {} slots", slots.len());
             return Err(Error::new(Code::System, detail));
         }
+        let (prefix, slots) = (environment.prefix, Rc::new(slots));
         let sources = match memory {
             Some((memory, number)) => Sources::Memory(Rings::open(memory, number)?),
-            None => Sources::Queues(QueuePoller::open(wake)?),
+            None => {
+                let queues = Queues::open(wake, prefix.clone(), Rc::clone(&slots), slot)?;
+                Sources::Queues(queues)
+            }
         };
         let registrations = Registrations {
             offers: Offers::default(),
             sources,
             manager_link: ManagerLink::new(link),
-            prefix: environment.prefix,
+            prefix,
             program: None,
-            slots: Rc::new(slots),
+            slots,
             slot,
             is_serving: false,
         };
@@ -321,10 +326,10 @@ impl Serving {
         let slots = Rc::clone(&registrations.slots);
         let slot = slots.slot(registrations.slot).expect("looked up when the worker was made");
         if is_swept {
-            self.dispatch.replies.sweep(&mut registrations.sources, slot);
+            registrations.sources.sweep(slot);
         }
         if is_timed || registrations.manager_link.next_try().is_some() {
-            self.dispatch.replies.expire(&mut registrations.sources, slot, monotonic_ns());
+            registrations.sources.expire(slot, monotonic_ns());
             let now = Instant::now();
             registrations.reconnect(now, self.srvid, &self.name)?;
             if registrations.manager_link.is_abandoned(now) {
@@ -350,25 +355,22 @@ impl Serving {
     /// How long to wait: until a message that is kept is too late, or until the next try to connect to a
     /// manager.
     fn timeout(&self) -> Option<Duration> {
-        let until_ns = self.dispatch.replies.first_until_ns();
+        let registrations = self.dispatch.registrations.borrow();
+        let until_ns = registrations.sources.first_until_ns();
         let messages =
             until_ns.map(|until| Duration::from_nanos(until.saturating_sub(monotonic_ns())));
-        let next_try = self.dispatch.registrations.borrow().manager_link.next_try();
+        let next_try = registrations.manager_link.next_try();
         let seek = next_try.map(|moment| moment.saturating_duration_since(Instant::now()));
         messages.into_iter().chain(seek).min()
     }
 
     /// Leaves the queues, so that messages wake others, and sends what is kept.
-    fn shut_down(&mut self) {
+    fn shut_down(&self) {
         let registrations = &mut *self.dispatch.registrations.borrow_mut();
         registrations.sources.leave_all();
         let slots = Rc::clone(&registrations.slots);
         let slot = slots.slot(registrations.slot).expect("looked up when the worker was made");
-        self.dispatch.replies.finish(
-            &mut registrations.sources,
-            slot,
-            monotonic_ns() + SHUTDOWN_NS,
-        );
+        registrations.sources.finish(slot, monotonic_ns() + SHUTDOWN_NS);
     }
 }
 

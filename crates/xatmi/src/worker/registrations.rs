@@ -1,7 +1,6 @@
 //! What the loop of a worker and its registry share: the offers, the sources of requests, the link.
 //!
-//! [`Registry`] is the handle of the program; [`Sources`] and [`Replies`] are queues or shared memory, as the
-//! pool has it.
+//! [`Registry`] is the handle of the program; [`Sources`] are queues or shared memory, as the pool has it.
 //!
 //! Borrowed for single steps and never while a service function runs, so that the function can
 //! advertise, withdraw and call. One thread.
@@ -16,12 +15,9 @@ use pollux_poller::Events;
 use rustix::fs::{OFlags, fcntl_getfl, fcntl_setfl};
 
 use super::manager_link::ManagerLink;
-use super::queue_poller::QueuePoller;
-use super::replies::{Call, QueueReplies, Verdict};
-use super::rings::MemoryReplies;
+use super::replies::{Call, Queues, Verdict};
 use super::rings::Rings;
-use super::service::{Done, Handler, Incoming};
-use super::service::{Offer, Offers, Standing, service_name};
+use super::service::{Done, Handler, Incoming, Offer, Offers, Standing, service_name};
 use super::setup::Options;
 use crate::client::Outgoing;
 use crate::error::{Code, Error};
@@ -41,9 +37,9 @@ pub(super) struct Registrations {
     pub(super) is_serving: bool,
 }
 
-/// Where requests come from.
+/// Where requests come from, and replies and forwarded requests go.
 pub(super) enum Sources {
-    Queues(QueuePoller),
+    Queues(Queues),
     Memory(Rings),
 }
 
@@ -71,7 +67,7 @@ impl Registrations {
         let is_set = fcntl_getfl(&fd).and_then(set);
         is_set.map_err(|errno| Error::os("the descriptor can't be set", errno.into()))?;
         match &mut self.sources {
-            Sources::Queues(poller) => poller.watch_program(fd.as_fd())?,
+            Sources::Queues(queues) => queues.poller.watch_program(fd.as_fd())?,
             Sources::Memory(rings) => {
                 let copy = fd.try_clone();
                 rings.watch_descriptor(copy.map_err(|source| Error::os("dup failed", source))?)?;
@@ -120,7 +116,7 @@ impl Registrations {
         self.offers.remove(entry);
         if self.is_serving {
             match &mut self.sources {
-                Sources::Queues(poller) => poller.withdraw(entry),
+                Sources::Queues(queues) => queues.poller.withdraw(entry),
                 Sources::Memory(rings) => rings.withdraw(entry),
             }
             self.slot().withdraw(entry);
@@ -176,8 +172,8 @@ impl Registrations {
         self.follow_manager();
         let Some(offer) = self.offers.get(entry) else { return Ok(()) };
         match &mut self.sources {
-            Sources::Queues(poller) => {
-                poller.serve(entry, &self.prefix.service_queue(&offer.name))?;
+            Sources::Queues(queues) => {
+                queues.poller.serve(entry, &self.prefix.service_queue(&offer.name))?;
             }
             Sources::Memory(rings) => rings.serve(entry, &offer.name)?,
         }
@@ -191,7 +187,7 @@ impl Registrations {
     /// TPEOS.
     pub(super) fn watch_link(&mut self) -> Result<(), Error> {
         match (self.manager_link.link(), &mut self.sources) {
-            (Some(link), Sources::Queues(poller)) => poller.watch_link(link.as_fd()),
+            (Some(link), Sources::Queues(queues)) => queues.poller.watch_link(link.as_fd()),
             // The manager sets the wake flag for it.
             (Some(_), Sources::Memory(_)) | (None, _) => Ok(()),
         }
@@ -204,9 +200,9 @@ impl Registrations {
         if stands {
             return;
         }
-        if let (Some(link), Sources::Queues(poller)) = (self.manager_link.link(), &mut self.sources)
+        if let (Some(link), Sources::Queues(queues)) = (self.manager_link.link(), &mut self.sources)
         {
-            poller.forget(link.as_fd());
+            queues.poller.forget(link.as_fd());
         }
         self.manager_link.disconnect(Instant::now());
     }
@@ -273,7 +269,7 @@ impl Sources {
         timeout: Option<Duration>,
     ) -> Result<(), Error> {
         match self {
-            Self::Queues(poller) => poller.wait(events, timeout),
+            Self::Queues(queues) => queues.poller.wait(events, timeout),
             Self::Memory(_) => Ok(()),
         }
     }
@@ -281,7 +277,7 @@ impl Sources {
     /// Entries and generations of all queues that are open.
     pub(super) fn services(&self) -> Vec<(usize, u32)> {
         match self {
-            Self::Queues(poller) => poller.services(),
+            Self::Queues(queues) => queues.poller.services(),
             Self::Memory(_) => Vec::new(),
         }
     }
@@ -289,10 +285,79 @@ impl Sources {
     /// Takes no more requests: they wake others from now on.
     pub(super) fn leave_all(&mut self) {
         match self {
-            Self::Queues(poller) => {
+            Self::Queues(Queues { poller, .. }) => {
                 poller.services().into_iter().for_each(|(entry, _)| poller.ignore(entry));
             }
             Self::Memory(rings) => rings.leave_all(),
+        }
+    }
+
+    /// Answers `call`; data that can't be sent turns into TPESVCERR.
+    #[inline]
+    pub(super) fn reply(
+        &mut self,
+        slot: Slot<'_>,
+        call: &Call,
+        verdict: Verdict,
+        data: Outgoing<'_>,
+    ) {
+        match self {
+            Self::Queues(queues) => queues.reply(slot, call, verdict, data),
+            Self::Memory(rings) => rings.reply(slot, call, verdict, data),
+        }
+    }
+
+    /// Answers the caller with TPESVCERR.
+    pub(super) fn fail(&mut self, slot: Slot<'_>, call: &Call) {
+        match self {
+            Self::Queues(queues) => queues.fail(slot, call),
+            Self::Memory(rings) => rings.fail(slot, Code::ServiceError),
+        }
+    }
+
+    /// Passes `call` on to another service, which answers it; whether it is on the way.
+    pub(super) fn forward(
+        &mut self,
+        slot: Slot<'_>,
+        call: &Call,
+        service: ServiceName,
+        data: Outgoing<'_>,
+    ) -> bool {
+        match self {
+            Self::Queues(queues) => queues.forward(slot, call, service, data),
+            Self::Memory(rings) => rings.forward(slot, call, service, data),
+        }
+    }
+
+    /// Lets go of what is for clients that ended.
+    pub(super) fn sweep(&mut self, slot: Slot<'_>) {
+        match self {
+            Self::Queues(queues) => queues.sweep(slot),
+            Self::Memory(rings) => rings.sweep(),
+        }
+    }
+
+    /// When the first message that waits is dropped, in nanoseconds of the monotonic clock.
+    #[inline]
+    pub(super) fn first_until_ns(&self) -> Option<u64> {
+        match self {
+            Self::Queues(queues) => queues.first_until_ns(),
+            Self::Memory(_) => None,
+        }
+    }
+
+    /// Drops what waited too long.
+    pub(super) fn expire(&mut self, slot: Slot<'_>, now_ns: u64) {
+        if let Self::Queues(queues) = self {
+            queues.expire(slot, now_ns);
+        }
+    }
+
+    /// Sends what can be sent until `until_ns`. Called before the worker ends.
+    pub(super) fn finish(&mut self, slot: Slot<'_>, until_ns: u64) {
+        match self {
+            Self::Queues(queues) => queues.finish(slot, until_ns),
+            Self::Memory(rings) => rings.finish(until_ns),
         }
     }
 }
@@ -358,102 +423,6 @@ impl fmt::Debug for Registry {
     }
 }
 
-/// Where replies and forwarded requests go, which belongs to the sources of the same name.
-pub(super) enum Replies {
-    Queues(QueueReplies),
-    Memory(MemoryReplies),
-}
-
-impl Replies {
-    /// Answers `call`; data that can't be sent turns into TPESVCERR.
-    #[inline]
-    pub(super) fn reply(
-        &mut self,
-        sources: &mut Sources,
-        slot: Slot<'_>,
-        call: &Call,
-        verdict: Verdict,
-        data: Outgoing<'_>,
-    ) {
-        match (self, sources) {
-            (Self::Queues(replies), Sources::Queues(poller)) => {
-                replies.reply(poller, slot, call, verdict, data);
-            }
-            (Self::Memory(replies), Sources::Memory(rings)) => {
-                replies.reply(rings, slot, call, verdict, data);
-            }
-            _ => {}
-        }
-    }
-
-    /// Answers the caller with TPESVCERR.
-    pub(super) fn fail(&mut self, sources: &mut Sources, slot: Slot<'_>, call: &Call) {
-        match (self, sources) {
-            (Self::Queues(replies), Sources::Queues(poller)) => replies.fail(poller, slot, call),
-            (Self::Memory(replies), Sources::Memory(rings)) => {
-                replies.fail(rings, slot, Code::ServiceError);
-            }
-            _ => {}
-        }
-    }
-
-    /// Passes `call` on to another service, which answers it; whether it is on the way.
-    pub(super) fn forward(
-        &mut self,
-        sources: &mut Sources,
-        slot: Slot<'_>,
-        call: &Call,
-        service: ServiceName,
-        data: Outgoing<'_>,
-    ) -> bool {
-        match (self, sources) {
-            (Self::Queues(replies), Sources::Queues(poller)) => {
-                replies.forward(poller, slot, call, service, data)
-            }
-            (Self::Memory(replies), Sources::Memory(rings)) => {
-                replies.forward(rings, slot, call, service, data)
-            }
-            _ => false,
-        }
-    }
-
-    /// Lets go of what is for clients that ended.
-    pub(super) fn sweep(&mut self, sources: &mut Sources, slot: Slot<'_>) {
-        match (self, sources) {
-            (Self::Queues(replies), Sources::Queues(poller)) => replies.sweep(poller, slot),
-            (Self::Memory(replies), _) => replies.sweep(),
-            _ => {}
-        }
-    }
-
-    /// When the first message that waits is dropped, in nanoseconds of the monotonic clock.
-    #[inline]
-    pub(super) fn first_until_ns(&self) -> Option<u64> {
-        match self {
-            Self::Queues(replies) => replies.first_until_ns(),
-            Self::Memory(_) => None,
-        }
-    }
-
-    /// Drops what waited too long.
-    pub(super) fn expire(&mut self, sources: &mut Sources, slot: Slot<'_>, now_ns: u64) {
-        if let (Self::Queues(replies), Sources::Queues(poller)) = (self, sources) {
-            replies.expire(poller, slot, now_ns);
-        }
-    }
-
-    /// Sends what can be sent until `until_ns`. Called before the worker ends.
-    pub(super) fn finish(&mut self, sources: &mut Sources, slot: Slot<'_>, until_ns: u64) {
-        match (self, sources) {
-            (Self::Queues(replies), Sources::Queues(poller)) => {
-                replies.finish(poller, slot, until_ns);
-            }
-            (Self::Memory(replies), _) => replies.finish(until_ns),
-            _ => {}
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use rustix::event::{EventfdFlags, eventfd};
@@ -465,12 +434,15 @@ mod tests {
     #[test]
     fn one_descriptor_is_watched_and_read_without_waiting() {
         let (_manager, worker) = Link::pair().expect("a pair");
+        let prefix = Prefix::new("/registrations").expect("a prefix");
+        let slots = Rc::new(Slots::create(1).expect("memory"));
+        let queues = Queues::open(Wake::One, prefix.clone(), Rc::clone(&slots), 0);
         let mut registrations = Registrations {
             offers: Offers::default(),
-            sources: Sources::Queues(QueuePoller::open(Wake::One).expect("epoll")),
+            sources: Sources::Queues(queues.expect("epoll")),
             manager_link: ManagerLink::new(worker),
-            prefix: Prefix::new("/registrations").expect("a prefix"),
-            slots: Rc::new(Slots::create(1).expect("memory")),
+            prefix,
+            slots,
             slot: 0,
             program: None,
             is_serving: false,

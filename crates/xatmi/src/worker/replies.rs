@@ -14,9 +14,10 @@ use rustix::event::{PollFd, PollFlags};
 use rustix::io::Errno;
 
 use super::queue_poller::QueuePoller;
+use super::setup::Wake;
 use crate::client::Outgoing;
 use crate::clock::monotonic_ns;
-use crate::error::Code;
+use crate::error::{Code, Error};
 use crate::large::Outbox;
 use crate::queue::{Prefix, QueueCache, ServiceName, is_withdrawn};
 use crate::slots::{Caller, Slot, Slots, Total, UNSENT_MAX, UnsentReply};
@@ -58,8 +59,9 @@ pub(super) enum Posted {
     Failed,
 }
 
-/// Replies and forwarded requests by queues.
-pub(super) struct QueueReplies {
+/// The queues of a worker: those that it takes requests from, and those that it sends to.
+pub(super) struct Queues {
+    pub(super) poller: QueuePoller,
     prefix: Prefix,
     slots: Rc<Slots>,
     /// Which of the slots is this worker's.
@@ -71,9 +73,20 @@ pub(super) struct QueueReplies {
     frame: Vec<u8>,
 }
 
-impl QueueReplies {
-    pub(super) fn new(prefix: Prefix, slots: Rc<Slots>, slot_index: usize) -> Self {
-        Self {
+impl Queues {
+    /// None yet, for the worker with the slot `slot_index`.
+    ///
+    /// # Errors
+    /// TPEOS without descriptors or epoll.
+    pub(super) fn open(
+        wake: Wake,
+        prefix: Prefix,
+        slots: Rc<Slots>,
+        slot_index: usize,
+    ) -> Result<Self, Error> {
+        slots.inbox(slot_index).expect("as its slot").prepare();
+        Ok(Self {
+            poller: QueuePoller::open(wake)?,
             prefix,
             slots,
             slot_index,
@@ -81,14 +94,13 @@ impl QueueReplies {
             outbox: Outbox::default(),
             unsent: UnsentMessages::default(),
             frame: Vec::new(),
-        }
+        })
     }
 
     /// Answers `call`; data that can't be sent turns into TPESVCERR.
     #[inline]
     pub(super) fn reply(
         &mut self,
-        poller: &mut QueuePoller,
         slot: Slot<'_>,
         call: &Call,
         verdict: Verdict,
@@ -100,26 +112,25 @@ impl QueueReplies {
             Reply { nonce, call_id, error, rval, urcode, payload: *payload }.encode(out)
         };
         let destination = Destination::Client(call.client);
-        match self.post(poller, slot, destination, call, data, None, encode) {
+        match self.post(slot, destination, call, data, None, encode) {
             Posted::OnTheWay => {}
             Posted::NoQueue => slot.add(Total::Gone, 1),
             Posted::Failed if verdict.error == Some(Code::ServiceError) => {
                 slot.add(Total::Dropped, 1);
             }
-            Posted::Failed => self.fail(poller, slot, call),
+            Posted::Failed => self.fail(slot, call),
         }
     }
 
     /// Answers the caller with TPESVCERR.
-    pub(super) fn fail(&mut self, poller: &mut QueuePoller, slot: Slot<'_>, call: &Call) {
+    pub(super) fn fail(&mut self, slot: Slot<'_>, call: &Call) {
         let verdict = Verdict { error: Some(Code::ServiceError), rval: 0, urcode: 0 };
-        self.reply(poller, slot, call, verdict, Outgoing::NONE);
+        self.reply(slot, call, verdict, Outgoing::NONE);
     }
 
     /// Passes `call` on to another service, which answers it; whether it is on the way.
     pub(super) fn forward(
         &mut self,
-        poller: &mut QueuePoller,
         slot: Slot<'_>,
         call: &Call,
         service: ServiceName,
@@ -139,14 +150,12 @@ impl QueueReplies {
         };
         let caller = (!call.is_without_reply).then_some((call.client, call.call_id));
         let destination = Destination::Service(service);
-        let posted = self.post(poller, slot, destination, call, data, caller, encode);
+        let posted = self.post(slot, destination, call, data, caller, encode);
         posted == Posted::OnTheWay
     }
 
-    #[expect(clippy::too_many_arguments, reason = "the one way that both kinds of message take")]
     fn post(
         &mut self,
-        poller: &mut QueuePoller,
         slot: Slot<'_>,
         destination: Destination,
         call: &Call,
@@ -155,14 +164,14 @@ impl QueueReplies {
         encode: impl Fn(&Payload<'_>, &mut [u8]) -> Option<usize>,
     ) -> Posted {
         slot.add(Total::PayloadBytes, data.bytes.len() as u64);
-        self.frame.resize(poller.message_len_bytes_max(), 0);
+        self.frame.resize(self.poller.message_len_bytes_max(), 0);
         let payload = Payload {
             buffer_type: data.buffer_type,
             buffer_size_bytes: data.buffer_size_bytes as u64,
             body: Body::Inline(data.bytes),
         };
         if let Some(len) = encode(&payload, &mut self.frame) {
-            match self.send(poller, slot, destination, call, len, caller) {
+            match self.send(slot, destination, call, len, caller) {
                 Err(error) if is(&error, Errno::MSGSIZE) => {}
                 sent => return posted(&sent),
             }
@@ -178,7 +187,7 @@ impl QueueReplies {
         };
         let len = encode(&Payload { body: Body::Large(large), ..payload }, &mut self.frame);
         let sent = match len {
-            Some(len) => self.send(poller, slot, destination, call, len, caller),
+            Some(len) => self.send(slot, destination, call, len, caller),
             None => Err(Errno::MSGSIZE.into()),
         };
         if sent.is_err() {
@@ -191,7 +200,6 @@ impl QueueReplies {
     #[inline]
     fn send(
         &mut self,
-        poller: &mut QueuePoller,
         slot: Slot<'_>,
         destination: Destination,
         call: &Call,
@@ -221,13 +229,12 @@ impl QueueReplies {
                 }
             }
         }
-        self.defer(poller, slot, destination, call, len, caller)
+        self.defer(slot, destination, call, len, caller)
     }
 
     /// Keeps the first `len` bytes of the frame until there is room.
     fn defer(
         &mut self,
-        poller: &mut QueuePoller,
         slot: Slot<'_>,
         destination: Destination,
         call: &Call,
@@ -236,11 +243,11 @@ impl QueueReplies {
     ) -> io::Result<()> {
         let bytes: Box<[u8]> = self.frame[..len].into();
         while self.unsent.is_full() {
-            self.wait_for_room(poller, slot);
+            self.wait_for_room(slot);
         }
         let index = match self.unsent.find(&destination) {
             Some((index, _)) => index,
-            None => self.open_full_queue(poller, destination)?,
+            None => self.open_full_queue(destination)?,
         };
         let note = (!call.is_without_reply).then(|| {
             let ClientAddress { pid, context, nonce } = call.client;
@@ -255,17 +262,13 @@ impl QueueReplies {
     }
 
     /// Opens a full queue for the messages that wait for it, and watches it for room.
-    fn open_full_queue(
-        &mut self,
-        poller: &mut QueuePoller,
-        destination: Destination,
-    ) -> io::Result<usize> {
+    fn open_full_queue(&mut self, destination: Destination) -> io::Result<usize> {
         // A queue of its own, as the cache may close its one at any time.
         let queue = MessageQueue::open(&name_of(&self.prefix, &destination))?;
         let len_bytes = queue.state()?.size.message_len_bytes as usize;
         let (index, generation) = self.unsent.open(destination, queue, len_bytes);
         let (_, opened) = self.unsent.find(&destination).expect("just opened");
-        if let Err(error) = poller.await_room(index, generation, opened.queue.as_fd()) {
+        if let Err(error) = self.poller.await_room(index, generation, opened.queue.as_fd()) {
             self.unsent.close(index);
             return Err(io::Error::other(error));
         }
@@ -273,9 +276,9 @@ impl QueueReplies {
     }
 
     /// Sends what fits into a queue that was full. Called when it is writable.
-    pub(super) fn flush(&mut self, poller: &mut QueuePoller, index: usize, generation: u32) {
+    pub(super) fn flush(&mut self, index: usize, generation: u32) {
         if self.unsent.is_current(index, generation) && self.unsent.flush(index) {
-            self.close(poller, index);
+            self.close(index);
         }
     }
 
@@ -286,44 +289,39 @@ impl QueueReplies {
     }
 
     /// Drops what waited too long, and answers the callers of requests that could not be forwarded.
-    pub(super) fn expire(&mut self, poller: &mut QueuePoller, slot: Slot<'_>, now_ns: u64) {
+    pub(super) fn expire(&mut self, slot: Slot<'_>, now_ns: u64) {
         if self.first_until_ns().is_none_or(|until_ns| until_ns > now_ns) {
             return;
         }
         let late = self.unsent.expire(now_ns);
-        self.close_abandoned(poller, slot, false);
+        self.close_abandoned(slot, false);
         slot.add(Total::Dropped, late.len() as u64);
-        self.fail_callers(poller, slot, late);
+        self.fail_callers(slot, late);
     }
 
     /// Answers the callers of requests that could not be forwarded.
-    fn fail_callers(
-        &mut self,
-        poller: &mut QueuePoller,
-        slot: Slot<'_>,
-        messages: impl IntoIterator<Item = UnsentMessage>,
-    ) {
+    fn fail_callers(&mut self, slot: Slot<'_>, messages: impl IntoIterator<Item = UnsentMessage>) {
         // Each message keeps its note until the caller was answered.
         for message in messages {
             let Some((client, call_id)) = message.caller else { continue };
             let deadline_ns = monotonic_ns() + UNSENT_NS_MAX;
             let call = Call { client, call_id, cd: 0, deadline_ns, is_without_reply: false };
-            self.fail(poller, slot, &call);
+            self.fail(slot, &call);
         }
     }
 
     /// Closes queues that lost their name, and drops what waits for them.
-    pub(super) fn sweep(&mut self, poller: &mut QueuePoller, slot: Slot<'_>) {
+    pub(super) fn sweep(&mut self, slot: Slot<'_>) {
         self.queues.close_withdrawn();
-        self.close_abandoned(poller, slot, true);
+        self.close_abandoned(slot, true);
         self.outbox.sweep(monotonic_ns());
     }
 
     /// Sends what can be sent until `until_ns`, and holds what readers have not fetched yet; the
     /// manager tells those who wait for the rest. Called before the worker ends.
-    pub(super) fn finish(&mut self, poller: &mut QueuePoller, slot: Slot<'_>, until_ns: u64) {
+    pub(super) fn finish(&mut self, slot: Slot<'_>, until_ns: u64) {
         while !self.unsent.is_empty() && monotonic_ns() < until_ns {
-            self.wait_for_room_until(poller, slot, until_ns);
+            self.wait_for_room_until(slot, until_ns);
         }
         slot.add(Total::Dropped, self.unsent.leave() as u64);
         self.outbox.finish(until_ns);
@@ -331,13 +329,13 @@ impl QueueReplies {
 
     /// Waits for a moment until one of the messages that are kept is not any more: sent, too
     /// late, or for a reader that is gone.
-    fn wait_for_room(&mut self, poller: &mut QueuePoller, slot: Slot<'_>) {
+    fn wait_for_room(&mut self, slot: Slot<'_>) {
         let until_ns = self.unsent.first_until_ns().unwrap_or(0);
-        self.wait_for_room_until(poller, slot, until_ns.min(monotonic_ns() + LOOK_AGAIN_NS));
-        self.close_abandoned(poller, slot, self.unsent.is_full());
+        self.wait_for_room_until(slot, until_ns.min(monotonic_ns() + LOOK_AGAIN_NS));
+        self.close_abandoned(slot, self.unsent.is_full());
     }
 
-    fn wait_for_room_until(&mut self, poller: &mut QueuePoller, slot: Slot<'_>, until_ns: u64) {
+    fn wait_for_room_until(&mut self, slot: Slot<'_>, until_ns: u64) {
         let (indices, mut fds): (Vec<_>, Vec<_>) = self
             .unsent
             .queues()
@@ -350,29 +348,24 @@ impl QueueReplies {
         drop(fds);
         for (index, _) in indices.into_iter().zip(is_writable).filter(|(_, ready)| *ready) {
             if self.unsent.flush(index) {
-                self.close(poller, index);
+                self.close(index);
             }
         }
-        self.expire(poller, slot, monotonic_ns());
+        self.expire(slot, monotonic_ns());
     }
 
-    fn close_abandoned(
-        &mut self,
-        poller: &mut QueuePoller,
-        slot: Slot<'_>,
-        is_asking_kernel: bool,
-    ) {
+    fn close_abandoned(&mut self, slot: Slot<'_>, is_asking_kernel: bool) {
         for index in self.unsent.abandoned(is_asking_kernel) {
-            let left = self.close(poller, index);
+            let left = self.close(index);
             slot.add(Total::Gone, left.len() as u64);
-            self.fail_callers(poller, slot, left);
+            self.fail_callers(slot, left);
         }
     }
 
     /// Closes a full queue; the messages that waited for it.
-    fn close(&mut self, poller: &mut QueuePoller, index: usize) -> VecDeque<UnsentMessage> {
+    fn close(&mut self, index: usize) -> VecDeque<UnsentMessage> {
         let Some(closed) = self.unsent.close(index) else { return VecDeque::new() };
-        poller.forget(closed.queue.as_fd());
+        self.poller.forget(closed.queue.as_fd());
         closed.waiting
     }
 }

@@ -30,6 +30,8 @@ use crate::wire::{Body, ClientAddress, LargeRef, Payload, Reply, Request};
 
 /// The end of the manager does not end a sleep of this length.
 const NAP_NS: u64 = 1_000_000_000;
+/// How long a payload for a caller without a deadline is kept.
+const HELD_NS_MAX: u64 = 60_000_000_000;
 /// How long a request that is passed on waits for room in its ring.
 const ROOM_NS_MAX: u64 = 1_000_000_000;
 /// How long it waits for the manager to mend the ring before it looks again.
@@ -47,11 +49,16 @@ pub(super) struct Rings {
     spin: Spin,
     /// The word of the manager at the last look.
     manager: u32,
+    /// The request at hand. Its reply is written over it, so there is always room for that.
+    held: Option<Ticket>,
+    outbox: Outbox,
+    /// A message that is being written.
+    frame: Vec<u8>,
 }
 
 /// What became of a request that was to go to another service.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Passed {
+enum Passed {
     /// It is there.
     On,
     /// Its ring stayed full.
@@ -64,7 +71,6 @@ pub(super) enum Passed {
 #[derive(Debug)]
 pub(super) struct Taken {
     pub(super) entry: usize,
-    pub(super) ticket: Ticket,
     /// Bytes of its message.
     pub(super) len: usize,
 }
@@ -80,11 +86,14 @@ impl Rings {
             return Err(Error::new(Code::System, detail));
         }
         let manager = memory.records().manager();
-        Ok(Self { memory, number, rows: Vec::new(), next: 0, spin: Spin::default(), manager })
+        let frame = vec![0; memory.exchange().message_len_bytes()];
+        let (rows, spin, outbox) = (Vec::new(), Spin::default(), Outbox::default());
+        Ok(Self { memory, number, rows, next: 0, spin, manager, held: None, outbox, frame })
     }
 
-    pub(super) fn memory(&self) -> &WorkerMemory {
-        &self.memory
+    /// Bytes of the longest message.
+    pub(super) fn message_len_bytes(&self) -> usize {
+        self.frame.len()
     }
 
     /// Another manager took this worker over, and writes these records.
@@ -137,7 +146,8 @@ impl Rings {
             let (entry, row) = self.rows[at];
             if let Some((ticket, len)) = self.take_from(row.ring, slot, inbox) {
                 self.next = at + 1;
-                return Some(Taken { entry, ticket, len });
+                self.held = Some(ticket);
+                return Some(Taken { entry, len });
             }
         }
         None
@@ -220,6 +230,120 @@ impl Rings {
         spawned.map_err(|source| Error::os("no thread to watch a descriptor", source))
     }
 
+    /// Answers `call`; data that can't be sent turns into TPESVCERR.
+    #[inline]
+    pub(super) fn reply(
+        &mut self,
+        slot: Slot<'_>,
+        call: &Call,
+        verdict: Verdict,
+        data: Outgoing<'_>,
+    ) {
+        let (nonce, call_id) = (call.client.nonce, call.call_id);
+        let Verdict { error, rval, urcode } = verdict;
+        let encode = |payload: &Payload<'_>, out: &mut [u8]| {
+            Reply { nonce, call_id, error, rval, urcode, payload: *payload }.encode(out)
+        };
+        slot.add(Total::PayloadBytes, data.bytes.len() as u64);
+        let written = self.write(call, data, Some(call.client), encode);
+        let Some(ticket) = self.held.take() else { return };
+        let error = written.is_none().then_some(Code::ServiceError);
+        let is_awaited = self.answer(slot, ticket, error);
+        if let (false, Some(Some(large))) = (is_awaited, written) {
+            self.outbox.withdraw(large.inode);
+        }
+    }
+
+    /// Answers the caller with an error.
+    pub(super) fn fail(&mut self, slot: Slot<'_>, code: Code) {
+        if let Some(ticket) = self.held.take() {
+            self.answer(slot, ticket, Some(code));
+        }
+    }
+
+    /// Passes `call` on to another service, which answers it; whether it is on the way.
+    pub(super) fn forward(
+        &mut self,
+        slot: Slot<'_>,
+        call: &Call,
+        service: ServiceName,
+        data: Outgoing<'_>,
+    ) -> bool {
+        let Some(row) = self.memory.records().find(&service) else { return false };
+        let Call { client, call_id, cd, deadline_ns, is_without_reply } = *call;
+        let encode = |payload: &Payload<'_>, out: &mut [u8]| {
+            let payload = *payload;
+            Request { client, call_id, cd, deadline_ns, is_without_reply, service, payload }
+                .encode(out)
+        };
+        slot.add(Total::PayloadBytes, data.bytes.len() as u64);
+        let written = self.write(call, data, None, encode);
+        let (Some(large), Some(ticket)) = (written, self.held) else { return false };
+        let passed = self.pass_on(ticket, row, deadline_ns);
+        if passed == Passed::On {
+            self.held = None;
+            return true;
+        }
+        if let Some(large) = large {
+            self.outbox.withdraw(large.inode);
+        }
+        // It may have a hop more by now.
+        self.held = self.claim().held();
+        if passed == Passed::Full {
+            self.fail(slot, Code::Limit);
+        }
+        false
+    }
+
+    /// The request is over. One that was not answered, as its caller does not wait or its time was over, is freed.
+    pub(super) fn end(&mut self, slot: Slot<'_>, is_without_reply: bool) {
+        let Some(ticket) = self.held.take() else { return };
+        let request = self.memory.exchange().request(ticket.request);
+        if is_without_reply && request.is_some_and(|request| request.drop_unwanted(ticket)) {
+            return self.claim().let_go();
+        }
+        self.answer(slot, ticket, Some(Code::Time));
+    }
+
+    /// Lets go of payloads that were read, or that nobody will read.
+    pub(super) fn sweep(&mut self) {
+        self.outbox.sweep(monotonic_ns());
+    }
+
+    /// Holds payloads until they are read, until `until_ns` at most. Called before the worker ends.
+    pub(super) fn finish(&mut self, until_ns: u64) {
+        self.outbox.finish(until_ns);
+    }
+
+    /// Writes a message over the request at hand, its payload to a memfd if it is too long for that; the
+    /// memfd, if there is one. None when it can't be written.
+    fn write(
+        &mut self,
+        call: &Call,
+        data: Outgoing<'_>,
+        receiver: Option<ClientAddress>,
+        encode: impl Fn(&Payload<'_>, &mut [u8]) -> Option<usize>,
+    ) -> Option<Option<LargeRef>> {
+        let ticket = self.held?;
+        let request = self.memory.exchange().request(ticket.request)?;
+        let payload = Payload {
+            buffer_type: data.buffer_type,
+            buffer_size_bytes: data.buffer_size_bytes as u64,
+            body: Body::Inline(data.bytes),
+        };
+        if let Some(len) = encode(&payload, &mut self.frame) {
+            request.write(ticket, &self.frame[..len]);
+            return Some(None);
+        }
+        let now_ns = monotonic_ns();
+        let until_ns = if call.deadline_ns == 0 { now_ns + HELD_NS_MAX } else { call.deadline_ns };
+        let receiver = receiver.map(|client| client.pid);
+        let large = self.outbox.put(data.bytes, until_ns, receiver, now_ns).ok()?;
+        let len = encode(&Payload { body: Body::Large(large), ..payload }, &mut self.frame)?;
+        request.write(ticket, &self.frame[..len]);
+        Some(Some(large))
+    }
+
     fn take_from(&self, ring: usize, slot: Slot<'_>, inbox: &mut [u8]) -> Option<(Ticket, usize)> {
         let exchange = self.memory.exchange();
         let its = exchange.ring(ring)?;
@@ -270,7 +394,7 @@ impl Rings {
     /// The answer is written, or `error` is it; whether the caller waits for it. The request is not this
     /// worker's afterwards.
     #[inline]
-    pub(super) fn answer(&self, slot: Slot<'_>, ticket: Ticket, error: Option<Code>) -> bool {
+    fn answer(&self, slot: Slot<'_>, ticket: Ticket, error: Option<Code>) -> bool {
         let exchange = self.memory.exchange();
         let Some(request) = exchange.request(ticket.request) else { return false };
         let number = error.map_or(0, |code| code.number() as u8);
@@ -285,7 +409,7 @@ impl Rings {
 
     /// Passes a request on to the service of `row`; waits a moment for room in its ring, not beyond
     /// `deadline_ns` (0 for none).
-    pub(super) fn pass_on(&self, ticket: Ticket, row: Row, deadline_ns: u64) -> Passed {
+    fn pass_on(&self, ticket: Ticket, row: Row, deadline_ns: u64) -> Passed {
         let exchange = self.memory.exchange();
         let (Some(request), Some(ring)) =
             (exchange.request(ticket.request), exchange.ring(row.ring))
@@ -324,7 +448,7 @@ impl Rings {
         Passed::On
     }
 
-    pub(super) fn claim(&self) -> Claim<'_> {
+    fn claim(&self) -> Claim<'_> {
         self.memory.claim(self.number).expect("looked at when it was opened")
     }
 
@@ -356,143 +480,4 @@ fn discard_payload(message: &[u8]) {
 
 fn is(error: &std::io::Error, errno: Errno) -> bool {
     Errno::from_io_error(error) == Some(errno)
-}
-
-/// How long a payload for a caller without a deadline is kept.
-const HELD_NS_MAX: u64 = 60_000_000_000;
-
-/// Replies and forwarded requests in shared memory: a reply is written over its request, so there is always
-/// room for it.
-#[derive(Default)]
-pub(super) struct MemoryReplies {
-    /// The request at hand.
-    held: Option<Ticket>,
-    outbox: Outbox,
-    /// A message that is being written.
-    frame: Vec<u8>,
-}
-
-impl MemoryReplies {
-    /// A request was taken.
-    pub(super) fn begin(&mut self, ticket: Ticket, message_len_bytes: usize) {
-        self.held = Some(ticket);
-        self.frame.resize(message_len_bytes, 0);
-    }
-
-    /// Answers `call`; data that can't be sent turns into TPESVCERR.
-    #[inline]
-    pub(super) fn reply(
-        &mut self,
-        rings: &Rings,
-        slot: Slot<'_>,
-        call: &Call,
-        verdict: Verdict,
-        data: Outgoing<'_>,
-    ) {
-        let (nonce, call_id) = (call.client.nonce, call.call_id);
-        let Verdict { error, rval, urcode } = verdict;
-        let encode = |payload: &Payload<'_>, out: &mut [u8]| {
-            Reply { nonce, call_id, error, rval, urcode, payload: *payload }.encode(out)
-        };
-        slot.add(Total::PayloadBytes, data.bytes.len() as u64);
-        let written = self.write(rings, call, data, Some(call.client), encode);
-        let Some(ticket) = self.held.take() else { return };
-        let error = written.is_none().then_some(Code::ServiceError);
-        let is_awaited = rings.answer(slot, ticket, error);
-        if let (false, Some(Some(large))) = (is_awaited, written) {
-            self.outbox.withdraw(large.inode);
-        }
-    }
-
-    /// Answers the caller with an error.
-    pub(super) fn fail(&mut self, rings: &Rings, slot: Slot<'_>, code: Code) {
-        if let Some(ticket) = self.held.take() {
-            rings.answer(slot, ticket, Some(code));
-        }
-    }
-
-    /// Passes `call` on to another service, which answers it; whether it is on the way.
-    pub(super) fn forward(
-        &mut self,
-        rings: &Rings,
-        slot: Slot<'_>,
-        call: &Call,
-        service: ServiceName,
-        data: Outgoing<'_>,
-    ) -> bool {
-        let Some(row) = rings.memory().records().find(&service) else { return false };
-        let Call { client, call_id, cd, deadline_ns, is_without_reply } = *call;
-        let encode = |payload: &Payload<'_>, out: &mut [u8]| {
-            let payload = *payload;
-            Request { client, call_id, cd, deadline_ns, is_without_reply, service, payload }
-                .encode(out)
-        };
-        slot.add(Total::PayloadBytes, data.bytes.len() as u64);
-        let written = self.write(rings, call, data, None, encode);
-        let (Some(large), Some(ticket)) = (written, self.held) else { return false };
-        let passed = rings.pass_on(ticket, row, deadline_ns);
-        if passed == Passed::On {
-            self.held = None;
-            return true;
-        }
-        if let Some(large) = large {
-            self.outbox.withdraw(large.inode);
-        }
-        // It may have a hop more by now.
-        self.held = rings.claim().held();
-        if passed == Passed::Full {
-            self.fail(rings, slot, Code::Limit);
-        }
-        false
-    }
-
-    /// The request is over. One that was not answered, as its caller does not wait or its time was over, is freed.
-    pub(super) fn end(&mut self, rings: &Rings, slot: Slot<'_>, is_without_reply: bool) {
-        let Some(ticket) = self.held.take() else { return };
-        let request = rings.memory().exchange().request(ticket.request);
-        if is_without_reply && request.is_some_and(|request| request.drop_unwanted(ticket)) {
-            return rings.claim().let_go();
-        }
-        rings.answer(slot, ticket, Some(Code::Time));
-    }
-
-    /// Lets go of payloads that were read, or that nobody will read.
-    pub(super) fn sweep(&mut self) {
-        self.outbox.sweep(monotonic_ns());
-    }
-
-    /// Holds payloads until they are read, until `until_ns` at most. Called before the worker ends.
-    pub(super) fn finish(&mut self, until_ns: u64) {
-        self.outbox.finish(until_ns);
-    }
-
-    /// Writes a message over the request at hand, its payload to a memfd if it is too long for that; the
-    /// memfd, if there is one. None when it can't be written.
-    fn write(
-        &mut self,
-        rings: &Rings,
-        call: &Call,
-        data: Outgoing<'_>,
-        receiver: Option<ClientAddress>,
-        encode: impl Fn(&Payload<'_>, &mut [u8]) -> Option<usize>,
-    ) -> Option<Option<LargeRef>> {
-        let ticket = self.held?;
-        let request = rings.memory().exchange().request(ticket.request)?;
-        let payload = Payload {
-            buffer_type: data.buffer_type,
-            buffer_size_bytes: data.buffer_size_bytes as u64,
-            body: Body::Inline(data.bytes),
-        };
-        if let Some(len) = encode(&payload, &mut self.frame) {
-            request.write(ticket, &self.frame[..len]);
-            return Some(None);
-        }
-        let now_ns = monotonic_ns();
-        let until_ns = if call.deadline_ns == 0 { now_ns + HELD_NS_MAX } else { call.deadline_ns };
-        let receiver = receiver.map(|client| client.pid);
-        let large = self.outbox.put(data.bytes, until_ns, receiver, now_ns).ok()?;
-        let len = encode(&Payload { body: Body::Large(large), ..payload }, &mut self.frame)?;
-        request.write(ticket, &self.frame[..len]);
-        Some(Some(large))
-    }
 }

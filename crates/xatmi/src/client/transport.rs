@@ -1,0 +1,333 @@
+//! How messages travel between a client and the workers, and the change to the next manager when this one ended.
+//!
+//! Calls need no manager, so a client notices its end only indirectly: in shared memory by the kernel's mark in
+//! the records, which are not written any more, with queues when a service is not there. It connects to the
+//! next manager and greets it; the answer is waited for where there is nothing else to do, else it is checked
+//! for with the next calls.
+//!
+//! ```text
+//!  attached ──(the manager ended)──▶ looking ──(one listens: hello)──▶ greeted ──(welcome)──▶ attached
+//!                                     ▲  │ none: in LOOK_EACH again       │ refused, gone
+//!                                     ├──┘                                │
+//!                                     └───────────────────────────────────┘
+//! ```
+//!
+//! | the next pool has | the client continues | calls that are out |
+//! |---|---|---|
+//! | the same queues, or the same memory (its workers were taken over) | where it was | are answered |
+//! | another memory, or queues in place of memory and the reverse | there | end with TPESVCERR; TPENOENT if they cannot have been served |
+
+use std::io;
+use std::sync::Arc;
+use std::time::Duration;
+
+use pollux_sys::mqueue::QueueSize;
+use rustix::io::Errno;
+
+use super::calls::Kept;
+use super::connection::{Connection, Files};
+use super::mailbox::Mailbox;
+use super::{Client, KnownContext, Welcome};
+use crate::clock::monotonic_ns;
+use crate::error::{Code, Error};
+use crate::memory::ClientMemory;
+use crate::queue::{Prefix, QueueCache, ReplyQueue, ServiceName, Waited};
+use crate::wire::Reply;
+
+/// The most service queues that a client holds open, each a descriptor.
+const SERVICES_OPEN_MAX: usize = 64;
+/// How often a manager is looked for, or its answer.
+const LOOK_EACH_NS: u64 = 20_000_000;
+/// The longest wait for the answer of a manager that begins, where a call has nothing else to do.
+const PATIENCE_MAX: Duration = Duration::from_secs(1);
+/// The longest wait for a place among the connections that the manager has not taken yet.
+const CONNECT_MAX: Duration = Duration::from_millis(1);
+
+/// How messages travel: by queues, or as requests in shared memory. What is the same for both, calls, matching,
+/// payloads, is in `send` and `receive`.
+#[derive(Debug)]
+pub(super) enum Transport {
+    Queues(Queues),
+    Memory(Mailbox),
+}
+
+/// The queues that a client has open.
+#[derive(Debug)]
+pub(super) struct Queues {
+    pub(super) replies: ReplyQueue,
+    pub(super) services: QueueCache<ServiceName>,
+    message_len_bytes: usize,
+}
+
+impl Transport {
+    /// What the manager offers: its memory, else queues.
+    ///
+    /// # Errors
+    /// TPESYSTEM for memory of another build, TPELIMIT when all of it is in use, TPEOS.
+    pub(super) fn open(
+        prefix: &Prefix,
+        connection: &Connection,
+        welcome: &Welcome,
+        memory: Option<&Files>,
+    ) -> Result<Self, Error> {
+        let address = connection.address();
+        let (Some(context), Some(memory)) = (welcome.memory, memory) else {
+            let size = QueueSize {
+                messages_max: welcome.reply_depth,
+                message_len_bytes: welcome.message_len_bytes,
+            };
+            let name = prefix.reply_queue(address.pid, address.context);
+            let replies = match welcome.has_made_queue {
+                true => ReplyQueue::open(name),
+                false => connection.when_queues_fit(|| ReplyQueue::create(name.clone(), size)),
+            };
+            return Ok(Self::Queues(Queues {
+                replies: replies.map_err(no_reply_queue)?,
+                services: QueueCache::new(SERVICES_OPEN_MAX),
+                message_len_bytes: welcome.message_len_bytes as usize,
+            }));
+        };
+        let memory = mapped(prefix, memory)?;
+        Ok(Self::Memory(Mailbox::open(memory, context, address.nonce)?))
+    }
+
+    /// Continues with the same queues, or the same memory, under another manager; whether it can.
+    ///
+    /// # Errors
+    /// As [`open`](Self::open).
+    pub(super) fn follow(
+        &mut self,
+        prefix: &Prefix,
+        welcome: &Welcome,
+        memory: Option<&Files>,
+    ) -> Result<bool, Error> {
+        Ok(match (self, memory) {
+            // One that the manager made anew has to be opened.
+            (Self::Queues(_), None) => !welcome.has_made_queue,
+            (Self::Memory(mailbox), Some(memory)) => mailbox.follow(mapped(prefix, memory)?),
+            (Self::Queues(_), Some(_)) | (Self::Memory(_), None) => false,
+        })
+    }
+
+    /// What it has in shared memory, for the next manager.
+    pub(super) fn known(&self) -> Option<KnownContext> {
+        match self {
+            Self::Queues(_) => None,
+            Self::Memory(mailbox) => Some(mailbox.known()),
+        }
+    }
+
+    /// Whether the manager that this works with is gone: in shared memory the kernel says so at once, with
+    /// queues the connection is asked.
+    #[inline]
+    pub(super) fn is_manager_gone(&self) -> bool {
+        match self {
+            Self::Queues(_) => false,
+            Self::Memory(mailbox) => mailbox.is_manager_gone(),
+        }
+    }
+
+    /// Gives up the call that was made first among those that are out; the length of its reply in `into`, or
+    /// of an error that stands for one. None when none is out, and with queues.
+    pub(super) fn end_next(&mut self, into: &mut [u8]) -> Option<usize> {
+        match self {
+            Self::Queues(_) => None,
+            Self::Memory(mailbox) => mailbox.end_next(into),
+        }
+    }
+
+    /// Bytes of the longest message.
+    pub(super) fn message_len_bytes(&self) -> usize {
+        match self {
+            Self::Queues(queues) => queues.message_len_bytes,
+            Self::Memory(mailbox) => mailbox.message_len_bytes(),
+        }
+    }
+
+    /// Takes a message that came, without waiting.
+    ///
+    /// # Errors
+    /// What the reply queue gives.
+    pub(super) fn take(&mut self, into: &mut [u8]) -> io::Result<Option<usize>> {
+        match self {
+            Self::Queues(queues) => queues.replies.take(into),
+            Self::Memory(mailbox) => Ok(mailbox.take(into)),
+        }
+    }
+
+    /// Takes a message, waiting for it until the monotonic clock shows `deadline_ns` (0 for as long as it
+    /// takes). From `look_ns` on it is an end of the wait that the manager is gone.
+    ///
+    /// # Errors
+    /// What the reply queue gives.
+    #[inline]
+    pub(super) fn wait(
+        &mut self,
+        into: &mut [u8],
+        deadline_ns: u64,
+        look_ns: u64,
+    ) -> io::Result<Waited> {
+        match self {
+            Self::Queues(queues) => queues.replies.wait(into, deadline_ns),
+            Self::Memory(mailbox) => mailbox.wait(into, deadline_ns, look_ns),
+        }
+    }
+
+    /// Closes the queues of services that were withdrawn.
+    pub(super) fn close_withdrawn(&mut self) {
+        match self {
+            Self::Queues(queues) => queues.services.close_withdrawn(),
+            // It checks with each call.
+            Self::Memory(_) => {}
+        }
+    }
+
+    /// A call is not waited for any more; the length of its reply in `into`, if that had come.
+    pub(super) fn give_up(&mut self, call_id: u64, into: &mut [u8]) -> Option<usize> {
+        match self {
+            // Its reply is known by its number, and dropped.
+            Self::Queues(_) => None,
+            Self::Memory(mailbox) => mailbox.give_up(call_id, into),
+        }
+    }
+}
+
+/// What was found so far of the next manager.
+#[derive(Debug, Default)]
+pub(super) struct Successor {
+    /// When to look again.
+    pub(super) look_ns: u64,
+    /// Was greeted, and has not answered.
+    greeted: Option<Connection>,
+}
+
+impl Client {
+    /// Comes to the next manager if this one is gone and the next one answers at once.
+    #[inline]
+    pub(super) fn follow_manager(&mut self) {
+        if self.transport.is_manager_gone() && monotonic_ns() >= self.successor.look_ns {
+            // The next look comes; a call that fails meanwhile says why.
+            let _ = self.look_for_manager(Duration::ZERO, None);
+        }
+    }
+
+    /// Comes to the next manager if this one is gone, for a call (`call_id`) that ends otherwise; whether it
+    /// did. It is waited for until `deadline_ns` (0 for none), a second at most.
+    ///
+    /// # Errors
+    /// TPEPERM when it is that of another user; what else forbids to work with it.
+    pub(super) fn await_manager(
+        &mut self,
+        call_id: Option<u64>,
+        deadline_ns: u64,
+    ) -> Result<bool, Error> {
+        if !self.transport.is_manager_gone() && !self.connection.is_ended() {
+            return Ok(false);
+        }
+        let left = Duration::from_nanos(deadline_ns.saturating_sub(monotonic_ns()));
+        let patience = if deadline_ns == 0 { PATIENCE_MAX } else { left.min(PATIENCE_MAX) };
+        self.look_for_manager(patience, call_id)
+    }
+
+    /// Looks for the next manager, and for its answer; whether this client works with it now.
+    fn look_for_manager(
+        &mut self,
+        patience: Duration,
+        call_id: Option<u64>,
+    ) -> Result<bool, Error> {
+        self.successor.look_ns = monotonic_ns() + LOOK_EACH_NS;
+        // A child after fork(2) has what is its parent's.
+        if self.address.pid != std::process::id() {
+            return Ok(false);
+        }
+        let connection = match self.successor.greeted.take() {
+            Some(connection) => connection,
+            None => {
+                let group = self.group.as_ref();
+                match self.connection.succeed(&self.prefix, group, patience.max(CONNECT_MAX)) {
+                    Ok(connection) => {
+                        connection.say_hello(&self.prefix, self.transport.known())?;
+                        connection
+                    }
+                    // None is there, or does not take connections yet.
+                    Err(error) if error.code() == Code::System => return Ok(false),
+                    Err(error) => return Err(error),
+                }
+            }
+        };
+        match connection.welcome(&self.prefix, patience) {
+            Ok(Some((welcome, memory))) => {
+                self.attach(&connection, &welcome, memory.as_ref(), call_id)?;
+                Ok(true)
+            }
+            Ok(None) => {
+                self.successor.greeted = Some(connection);
+                Ok(false)
+            }
+            Err(error) if error.code() == Code::System => Ok(false),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Works with another manager from now on. `call_id` is not out yet.
+    fn attach(
+        &mut self,
+        connection: &Connection,
+        welcome: &Welcome,
+        memory: Option<&Files>,
+        call_id: Option<u64>,
+    ) -> Result<(), Error> {
+        if !self.transport.follow(&self.prefix, welcome, memory)? {
+            let next = Transport::open(&self.prefix, connection, welcome, memory)?;
+            self.end_calls(call_id)?;
+            self.transport = next;
+            let scratch = vec![0; self.transport.message_len_bytes()].into_boxed_slice();
+            self.outgoing = scratch.clone();
+            self.incoming = scratch;
+        }
+        self.connection
+            .replace_by(connection)
+            .map_err(|errno| Error::os("the connection to the pool can't be kept", errno.into()))?;
+        self.is_guest = self.connection.is_guest();
+        self.counters.managers_followed += 1;
+        Ok(())
+    }
+
+    /// Ends all calls that are out but this one: their replies, where they are there, or errors are kept until they are
+    /// asked for.
+    fn end_calls(&mut self, but: Option<u64>) -> Result<(), Error> {
+        self.take_arrived()?;
+        while let Some(len) = self.transport.end_next(&mut self.incoming) {
+            self.keep_if_known(len);
+        }
+        for call_id in self.calls.ids_out().into_iter().filter(|call_id| Some(*call_id) != but) {
+            let failed = Reply::failing(self.address.nonce, call_id, Code::ServiceError);
+            self.calls.keep(call_id, Kept::new(&failed, Vec::new()));
+            self.counters.kept += 1;
+        }
+        Ok(())
+    }
+}
+
+fn mapped(prefix: &Prefix, [records, exchange]: &Files) -> Result<Arc<ClientMemory>, Error> {
+    ClientMemory::shared(records, exchange).map_err(|source| {
+        let code = match source.kind() {
+            io::ErrorKind::InvalidData => Code::System,
+            _ => Code::Os,
+        };
+        Error::caused(code, format!("the memory of the pool {prefix} can't be used"), source)
+    })
+}
+
+fn no_reply_queue(source: io::Error) -> Error {
+    let detail = match Errno::from_io_error(&source) {
+        // The kernel says EMFILE for the limit on bytes too.
+        Some(Errno::MFILE | Errno::NOSPC) => {
+            "no room for a reply queue within the limits on descriptors, on bytes of queues \
+             (RLIMIT_MSGQUEUE) and on their number (fs.mqueue.queues_max): `pollux pool check` \
+             shows which one is short"
+        }
+        _ => "the reply queue cannot be made",
+    };
+    Error::os(detail, source)
+}
