@@ -12,7 +12,7 @@ use crate::ubf::{HEADER_BYTES, Region, SIZE_MAX, Ubf, UbfError, UbfMut, UbfRef};
 /// Longest name of a type in the XATMI interface.
 pub const TYPE_BYTES_MAX: usize = 8;
 
-/// What a buffer holds.
+/// The type of a buffer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum BufferType {
     /// Fields; `FML`, `FML32` and `UBF32` are other names of it.
@@ -25,7 +25,7 @@ pub enum BufferType {
     Json,
     /// The name that XATMI has for `CARRAY`.
     XOctet,
-    /// What `tpinit` is given; it stays in its process.
+    /// The argument of `tpinit`; it stays in its process.
     Init,
 }
 
@@ -165,7 +165,7 @@ impl Buffer {
         Self::from_wire(BufferType::Carray.name(), "", bytes.len(), bytes)
     }
 
-    /// What it holds.
+    /// Its type.
     #[must_use]
     pub fn buffer_type(&self) -> BufferType {
         self.buffer_type
@@ -271,7 +271,7 @@ impl From<Ubf> for Buffer {
     }
 }
 
-/// What is wrong with a typed buffer or with what is asked for.
+/// A mistake in a typed buffer or in a request for one.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum BufferError {
     /// There is no such type.
@@ -279,19 +279,19 @@ pub enum BufferError {
         "'{name}' is not a type of a buffer: expected UBF (FML, FML32, UBF32), STRING, CARRAY, JSON, X_OCTET or TPINIT"
     )]
     UnknownType {
-        /// What was asked for.
+        /// The given value.
         name: String,
     },
     /// The subtype is longer than the interface allows.
     #[error("the subtype has {bytes} bytes; at most 16 are allowed")]
     LongSubtype {
-        /// What it has.
+        /// Its bytes.
         bytes: usize,
     },
     /// A buffer of this size is not made.
     #[error("{bytes} bytes are too many for a buffer; at most {most} are possible")]
     TooLarge {
-        /// What was asked for.
+        /// The given value.
         bytes: usize,
         /// The most.
         most: usize,
@@ -299,7 +299,7 @@ pub enum BufferError {
     /// The system has no memory for it.
     #[error("there is no memory for a buffer of {bytes} bytes")]
     NoMemory {
-        /// What was asked for.
+        /// The given value.
         bytes: usize,
     },
     /// More is to be sent than the buffer holds.
@@ -328,9 +328,9 @@ pub enum BufferError {
     /// The buffer is of another type.
     #[error("the buffer is {given} and not {wanted}")]
     OtherType {
-        /// What the operation is for.
+        /// The type that the operation is for.
         wanted: &'static str,
-        /// What the buffer is.
+        /// The type of the buffer.
         given: &'static str,
     },
 }
@@ -410,7 +410,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_sent_ends_where_its_type_says() {
+    fn the_type_of_a_buffer_decides_how_much_is_sent() {
         let mut text = alloc("STRING", 8);
         text.as_bytes_mut().copy_from_slice(b"abc\0defg");
         assert_eq!(text.used_len(99), Ok(4));

@@ -47,7 +47,7 @@ use crate::wire::{ClientAddress, PAYLOAD_LEN_BYTES_MAX};
 pub const INLINE_LEN_BYTES_MAX: usize = 32 << 10;
 
 pub(crate) const HEAD_LEN_BYTES: usize = 32;
-/// How long a worker waits to learn its role: the initiator says it as soon as it is connected.
+/// How long a worker waits to learn its role: the initiator sends it as soon as it is connected.
 const ROLE_TIMEOUT_NS: u64 = 5_000_000_000;
 
 /// One side of a conversation.
@@ -58,7 +58,7 @@ pub struct Conversation {
     has_control: bool,
 }
 
-/// What a message is.
+/// The kind of a message.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Kind {
     /// Data; the sender keeps control.
@@ -75,10 +75,10 @@ pub enum Kind {
     Disconnect = 6,
 }
 
-/// What came, or what became of the conversation.
+/// A message, or the end of the conversation.
 #[derive(Debug)]
 pub struct Message {
-    /// What it is.
+    /// Its kind.
     pub kind: Kind,
     /// The type of the buffer; `None` without one.
     pub buffer_type: Option<BufferType>,
@@ -86,11 +86,11 @@ pub struct Message {
     pub buffer_size_bytes: usize,
     /// The payload.
     pub bytes: Vec<u8>,
-    /// What the service gave `tpreturn` for the caller's `tpurcode`.
+    /// The value of `tpreturn` for the caller's `tpurcode`.
     pub urcode: i64,
 }
 
-/// What became of a message that was to be sent.
+/// The result of sending a message.
 #[derive(Debug)]
 pub enum Sent {
     /// It is on its way.
@@ -168,7 +168,7 @@ impl Conversation {
     /// The initiator's side, once the service has connected; sends it its role.
     pub(crate) fn begin(socket: OwnedFd, has_control: bool) -> Result<Self, Error> {
         let mut this = Self { socket, is_initiator: true, has_control };
-        // What the service may do is the opposite.
+        // The service's role is the opposite.
         let role = if has_control { Kind::Data } else { Kind::Control };
         let message = Outgoing::NONE;
         match this.push(role, message, 0, monotonic_ns() + ROLE_TIMEOUT_NS, CallFlags::NONE)? {
@@ -237,14 +237,14 @@ impl Conversation {
         Ok(sent)
     }
 
-    /// Ends the service's side with what `tpreturn` was given; nobody may be there to read it.
+    /// Ends the service's side with what `tpreturn` was given; the other side may have ended.
     pub fn finish(mut self, kind: Kind, data: Outgoing<'_>, urcode: i64, deadline_ns: u64) {
         let _ = self.push(kind, data, urcode, deadline_ns, CallFlags::SIGNAL_RESTART);
     }
 
     /// Gives the conversation up.
     pub fn disconnect(mut self) {
-        // The end of the socket says it as well.
+        // The end of the socket means the same.
         let _ = self.push(Kind::Disconnect, Outgoing::NONE, 0, 0, CallFlags::NO_BLOCK);
     }
 
@@ -263,7 +263,7 @@ impl Conversation {
         Ok(message)
     }
 
-    /// What the end of the socket means.
+    /// The meaning of the end of the socket.
     fn gone(&self) -> Message {
         Message::bare(if self.is_initiator { Kind::Error } else { Kind::Disconnect })
     }
@@ -510,7 +510,7 @@ mod tests {
         let (mut one, other) = pair();
         drop(other);
         let Ok(Sent::Over(end)) = one.send(Kind::Data, text(b"x"), 0, CallFlags::NONE) else {
-            panic!("nobody is there")
+            panic!("the other side has ended")
         };
         assert_eq!(end.kind, Kind::Error);
         let (one, mut other) = pair();

@@ -45,7 +45,7 @@ codes! {
     Invalid = 4, "TPEINVAL";
     /// A limit of the system was reached.
     Limit = 5, "TPELIMIT";
-    /// Nobody offers the service, or the type is unknown.
+    /// The service is not offered, or the type is unknown.
     NoEntry = 6, "TPENOENT";
     /// The operating system refused.
     Os = 7, "TPEOS";
@@ -112,7 +112,7 @@ pub struct Error {
 }
 
 impl Error {
-    /// An error of this kind; `detail` says what was wrong, where, and what would be right.
+    /// An error of this kind; `detail` says what was wrong, where, and what is expected.
     pub fn new(code: Code, detail: impl Into<Cow<'static, str>>) -> Self {
         Self { code, detail: detail.into(), source: None }
     }
@@ -148,7 +148,7 @@ impl From<BufferError> for Error {
 }
 
 impl fmt::Display for Error {
-    /// `TPENOENT: nobody offers BALANCE`; the cause is [`source`](std::error::Error::source).
+    /// `TPENOENT: the service 'BALANCE' is not offered`; the cause is [`source`](std::error::Error::source).
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}: {}", self.code.name(), self.detail)
     }

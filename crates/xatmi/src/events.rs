@@ -248,7 +248,7 @@ mod tests {
         let prefix = environment.prefix.clone();
         let row =
             MailboxRow { pid: std::process::id(), context: 1, nonce: 77, ..MailboxRow::default() };
-        let gone = send(&prefix, &row, Outgoing::NONE).expect_err("nobody is there");
+        let gone = send(&prefix, &row, Outgoing::NONE).expect_err("there is no mailbox");
         assert_eq!(gone.code(), Code::NoEntry);
         let mailbox = Mailbox::open(&environment, &row, 0).expect("it is free");
         assert!(mailbox.take().expect("readable").is_none());

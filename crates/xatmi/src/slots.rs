@@ -17,7 +17,7 @@ use pollux_sys::shared::SharedWords;
 pub(crate) use record::UNSENT_MAX;
 pub use record::{Caller, Inbox, Occupation, Slot, State, UnsentReply, WORDS_PER_WORKER};
 
-/// What the words mean. To be raised with every change of that; a change of sizes shows by itself.
+/// The version of the layout, raised with every change of a meaning; a change of sizes shows by itself.
 const LAYOUT: u64 = 1;
 /// The first word: a name of ours, the layout, the words of a worker.
 const STAMP: u64 = 0x504f_4c58 << 32 | LAYOUT << 16 | WORDS as u64;
@@ -40,7 +40,7 @@ impl Slots {
     /// Makes slots for `workers` workers, all [`State::Free`], in a new memfd.
     ///
     /// # Errors
-    /// What `memfd_create(2)`, `ftruncate(2)` and `mmap(2)` give: EMFILE, ENFILE, ENOMEM.
+    /// Those of `memfd_create(2)`, `ftruncate(2)` and `mmap(2)`: EMFILE, ENFILE, ENOMEM.
     pub fn create(workers: usize) -> io::Result<Self> {
         let words = SharedWords::create(HEAD_WORDS + workers * WORDS)?;
         words[0].store(STAMP, Ordering::Relaxed);
@@ -56,7 +56,7 @@ impl Slots {
     /// Maps the slots of a memfd that was inherited.
     ///
     /// # Errors
-    /// What `fstat(2)` and `mmap(2)` give; EINVAL for another descriptor;
+    /// Those of `fstat(2)` and `mmap(2)`; EINVAL for another descriptor;
     /// `InvalidData` for memory that was laid out by another build of this crate.
     pub fn from_fd(fd: OwnedFd) -> io::Result<Self> {
         let words = SharedWords::from_fd(fd)?;
@@ -133,7 +133,7 @@ const FAILED: usize = 2;
 const MAX_NS: usize = 3;
 const LAST_NS: usize = 4;
 
-/// What a worker counts over all its services. Only the worker adds. Counters are zero when it is started and
+/// The counters of a worker over all its services. Only the worker adds. Counters are zero when it is started and
 /// stay until its slot is taken again, so those of a dead one can be read.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(usize)]
@@ -188,7 +188,7 @@ impl Index<Total> for Totals {
     }
 }
 
-/// What a worker counted for one of its services.
+/// The counters of a worker for one of its services.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct ServiceTally {
     /// Its entry, see [`Occupation::service`].
@@ -262,7 +262,7 @@ impl Slot<'_> {
         Totals(std::array::from_fn(word))
     }
 
-    /// What was counted for each service on offer. Called by the manager.
+    /// The counters of each service on offer. Called by the manager.
     #[must_use]
     pub fn services(&self) -> Vec<ServiceTally> {
         (0..SERVICES_MAX).filter_map(|entry| self.tally(entry)).collect()
@@ -314,7 +314,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_in_the_inbox_of_one_is_seen_by_the_other_and_in_no_record() {
+    fn the_inbox_of_one_mapping_is_seen_by_the_other() {
         let slots = Slots::create(2).expect("memory");
         let fd = slots.as_fd().try_clone_to_owned().expect("a descriptor");
         let other = Slots::from_fd(fd).expect("the same memory");

@@ -127,9 +127,9 @@ pub struct Reply<'a> {
     pub call_id: u64,
     /// `None` when the service returned TPSUCCESS. Only TPESVCFAIL comes with data.
     pub error: Option<Code>,
-    /// What the service gave `tpreturn` first.
+    /// The first argument of `tpreturn`.
     pub rval: i32,
-    /// What the service gave `tpreturn` for the caller's `tpurcode`.
+    /// The value of `tpreturn` for the caller's `tpurcode`.
     pub urcode: i64,
     /// The data.
     pub payload: Payload<'a>,

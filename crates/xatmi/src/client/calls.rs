@@ -30,7 +30,7 @@ pub const DESCRIPTORS_MAX: usize = 1 << SLOT_BITS;
 
 const SLOT_BITS: u32 = 14;
 const SLOT_MASK: u64 = (1 << SLOT_BITS) - 1;
-/// Sequences as descriptors tell them apart: positive numbers of 31 bits hold so many.
+/// Sequences that descriptors distinguish: positive numbers of 31 bits hold so many.
 const SEQUENCES: u64 = (1 << (31 - SLOT_BITS)) - 1;
 
 /// All calls of a client.
@@ -203,7 +203,7 @@ pub(super) fn descriptor_of(call_id: u64) -> Descriptor {
     Descriptor(i32::try_from(number).unwrap_or(i32::MAX))
 }
 
-/// What a service returned.
+/// The reply of a service.
 #[derive(Clone, Debug)]
 pub struct Answer {
     /// Its buffer, if it returned one.
@@ -212,23 +212,23 @@ pub struct Answer {
     pub len_bytes: usize,
     /// The call that was answered; used up now.
     pub descriptor: Descriptor,
-    /// What the service gave `tpreturn` first.
+    /// The first argument of `tpreturn`.
     pub rval: i32,
-    /// What it gave for the caller.
+    /// The value of `tpreturn` for `tpurcode`.
     pub urcode: i64,
 }
 
 /// Why a call did not succeed.
 #[derive(Debug)]
 pub enum CallError {
-    /// The service said so, TPESVCFAIL, with a buffer that tells more.
+    /// The service returned TPFAIL: TPESVCFAIL, with its buffer.
     Failed(Answer),
     /// Everything else.
     Error(Error),
 }
 
 impl CallError {
-    /// What kind of error it is.
+    /// The kind of error.
     #[must_use]
     pub fn code(&self) -> Code {
         match self {
@@ -332,7 +332,7 @@ fn other_type(came: BufferType, only: BufferType) -> Error {
     Error::new(Code::OutputType, detail)
 }
 
-/// What the caller gets, once the bytes are known to be of their type.
+/// The result for the caller, once the bytes are known to be of their type.
 fn answered(arrived: &Arrived, mut buffer: Option<Buffer>) -> Result<Answer, CallError> {
     let len_bytes = arrived.payload.len_bytes;
     if let Some(buffer) = &mut buffer {
@@ -354,7 +354,7 @@ mod tests {
 
     use super::*;
 
-    /// What a call is to the model: its deadline, and when its reply was kept.
+    /// A call in the model: its deadline, and when its reply was kept.
     #[derive(Clone, Copy, PartialEq, Debug)]
     struct Known {
         deadline_ns: u64,

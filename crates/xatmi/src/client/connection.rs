@@ -27,7 +27,7 @@ use crate::wire::ClientAddress;
 /// How long the manager may take for each step of the greeting.
 const GREETING_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// How long a queue is waited for that the limits have no room for: more than workers take to let go of
+/// How long a queue is waited for that the limits have no room for: more than workers take to close
 /// the queues of ended contexts.
 const QUEUE_ROOM_WAIT: Duration = Duration::from_secs(2);
 /// How often it is tried meanwhile.
@@ -47,7 +47,7 @@ pub struct ClientHello {
     pub nonce: u64,
     /// The name of its reply queue, with the slash; it is made after the welcome.
     pub queue: String,
-    /// What it has in the memory that it worked with so far, when the manager before this one ended.
+    /// Its context in the memory that it worked with so far, when the manager before this one ended.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub memory: Option<KnownContext>,
 }
@@ -95,7 +95,7 @@ pub(super) enum ToClient {
     Forbidden { why: String },
 }
 
-/// What comes beside a welcome where requests are in shared memory: records and exchange.
+/// The descriptors beside a welcome where requests are in shared memory: records and exchange.
 pub(super) type Files = [OwnedFd; 2];
 
 /// An open connection. Closing it ends the context.
@@ -139,7 +139,7 @@ impl Connection {
     /// Puts the connection to another manager in place of this one, under the number that is the context's.
     ///
     /// # Errors
-    /// What `dup3(2)` gives.
+    /// Those of `dup3(2)`.
     pub(super) fn replace_by(&mut self, other: &Self) -> Result<(), Errno> {
         dup3(&other.socket, &mut self.socket, DupFlags::CLOEXEC)?;
         self.is_guest = other.is_guest;
@@ -185,7 +185,7 @@ impl Connection {
         self.is_guest
     }
 
-    /// Who this context is.
+    /// The address of this context.
     pub(super) fn address(&self) -> ClientAddress {
         ClientAddress { pid: std::process::id(), context: self.context, nonce: self.nonce }
     }
@@ -301,7 +301,7 @@ impl Connection {
         }
     }
 
-    /// The kernel says EMFILE for the limit on bytes too; then there is a descriptor all the same.
+    /// EMFILE stands for the limit on bytes too; then there is a descriptor all the same.
     fn is_limit_on_queues(&self, error: &io::Error) -> bool {
         match Errno::from_io_error(error) {
             Some(Errno::NOSPC) => true,

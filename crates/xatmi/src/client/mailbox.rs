@@ -105,7 +105,7 @@ impl Mailbox {
         self.memory.records.is_manager_gone()
     }
 
-    /// What it has, for the next manager.
+    /// Its context, for the next manager.
     pub(super) fn known(&self) -> KnownContext {
         KnownContext { context: self.context, exchange: self.memory.exchange.inode() }
     }

@@ -45,7 +45,7 @@ const SHUTDOWN_NS: u64 = 1_000_000_000;
 
 /// A client context: what `tpinit` makes and `tpterm` ends.
 ///
-/// Dropping it removes its reply queue, if it has one, and tells the manager; calls that are out are cancelled.
+/// Dropping it removes its reply queue, if it has one, and ends the connection to the manager; calls that are out are cancelled.
 /// While requests longer than a message were not taken yet, that waits for them, a second at most.
 /// It may move to another thread, but is used by one at a time.
 #[derive(Debug)]
@@ -58,7 +58,7 @@ pub struct Client {
     prefix: Prefix,
     /// Whose members may be at the other end of a conversation.
     group: Option<Group>,
-    /// The pool is that of another user, who cannot read a memfd of this process.
+    /// The pool is that of another user, which cannot read a memfd of this process.
     is_guest: bool,
     calls: Calls,
     outbox: Outbox,
@@ -72,7 +72,7 @@ pub struct Client {
     counters: ClientCounters,
 }
 
-/// What a client has done and dropped so far.
+/// Counters of a client.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct ClientCounters {
     /// Requests that went into a queue.
@@ -172,7 +172,7 @@ impl Client {
         }
     }
 
-    /// What the service of the last delivered reply gave for it: `tpurcode`.
+    /// The value of the last delivered reply for `tpurcode`.
     #[must_use]
     pub fn urcode(&self) -> i64 {
         self.urcode
@@ -207,7 +207,7 @@ impl Client {
         self.calls.out()
     }
 
-    /// What was done and dropped so far.
+    /// The counters so far.
     #[must_use]
     pub fn counters(&self) -> ClientCounters {
         self.counters
@@ -332,7 +332,7 @@ pub struct Outgoing<'a> {
     pub buffer_type: Option<BufferType>,
     /// The size of the whole buffer, at least as long as `bytes`; the receiver makes room for it.
     pub buffer_size_bytes: usize,
-    /// What of it is sent.
+    /// The bytes that are sent.
     pub bytes: &'a [u8],
 }
 
@@ -341,7 +341,7 @@ impl<'a> Outgoing<'a> {
     pub const NONE: Outgoing<'static> =
         Outgoing { buffer_type: None, buffer_size_bytes: 0, bytes: &[] };
 
-    /// What `buffer` sends: text with its NUL, fields as far as they are used, `len_bytes` of
+    /// The bytes of `buffer` that are sent: text with its NUL, fields as far as they are used, `len_bytes` of
     /// anything else.
     ///
     /// # Errors
@@ -399,11 +399,11 @@ pub struct Arriving {
 pub struct Arrived {
     /// The call that it belongs to; used up now.
     pub descriptor: Descriptor,
-    /// Whether the service said TPFAIL: TPESVCFAIL, with the buffer.
+    /// Whether the service returned TPFAIL: TPESVCFAIL, with the buffer.
     pub is_failure: bool,
-    /// What the service gave `tpreturn` first.
+    /// The first argument of `tpreturn`.
     pub rval: i32,
-    /// What it gave for `tpurcode`.
+    /// The value of `tpreturn` for `tpurcode`.
     pub urcode: i64,
     /// The buffer.
     pub payload: Arriving,
@@ -415,12 +415,12 @@ pub struct ReplyError {
     /// The call that the error belongs to, where there is one: used up now, except after TPETIME,
     /// TPEBLOCK and TPGOTSIG.
     pub descriptor: Option<Descriptor>,
-    /// What went wrong.
+    /// The error.
     pub error: Error,
 }
 
 impl ReplyError {
-    /// What kind of error it is.
+    /// The kind of error.
     #[must_use]
     pub fn code(&self) -> Code {
         self.error.code()

@@ -32,7 +32,7 @@ impl Client {
     /// TPEBADDESC when no such call, or for [`Which::Any`] none at all, is out; TPETIME and
     /// TPGOTSIG, after which the call may be asked for again; TPEBLOCK when TPNOBLOCK is given
     /// and none is there; what the reply carries (TPESVCERR, TPENOENT, ...); TPESVCERR when its
-    /// payload cannot be read; what `room` says; TPEOS.
+    /// payload cannot be read; errors of `room`; TPEOS.
     pub fn wait_reply<'b>(
         &mut self,
         which: Which,
@@ -280,7 +280,7 @@ fn discard(payload: &Payload<'_>) {
     }
 }
 
-/// What an error number in a reply means to its caller.
+/// The error of an error number in a reply.
 fn said(code: Code) -> &'static str {
     match code {
         Code::ServiceError => "the service ended without a reply, or its reply could not be made",

@@ -167,7 +167,7 @@ impl Client {
         order.is_conversation = true;
         order.call_id = self.calls.open(order.deadline_ns).ok_or_else(too_many)?;
         let begun = self.await_service(&mut order, request, has_control, flags);
-        // What the worker replies when the service has ended is not looked at.
+        // The reply of the worker when the service has ended is ignored.
         self.give_up(order.call_id);
         Ok((descriptor_of(order.call_id), begun?))
     }
@@ -370,7 +370,7 @@ impl Client {
         self.counters.waits_for_room += 1;
         let until_ns = next_check(order)?;
         if self.transport.is_manager_gone() && self.await_manager(Some(order.call_id), 1)? {
-            // What is in `outgoing` is for the pool before: the request is written anew.
+            // The message in `outgoing` is for the pool before: the request is written anew.
             return Err(not_offered(order.service.as_str()));
         }
         let Transport::Memory(mailbox) = &self.transport else { return Ok(()) };
@@ -405,7 +405,7 @@ impl Client {
             return Ok(()); // Rings are waited for elsewhere.
         };
         let Ok(queue) = services.open(service, name) else {
-            return Ok(()); // Withdrawn; the next try to send says so.
+            return Ok(()); // Withdrawn; the next try to send fails.
         };
         let left = Duration::from_nanos(until_ns.saturating_sub(monotonic_ns()));
         let left = Timespec::try_from(left).expect("a second at most");
@@ -432,7 +432,7 @@ fn next_check(order: &Order) -> Result<u64, Error> {
     Ok(if deadline_ns == 0 { look_ns } else { look_ns.min(deadline_ns) })
 }
 
-/// What a signal does to a wait for room.
+/// The result of a signal in a wait for room.
 fn after_signal(order: &Order) -> Result<(), Error> {
     let restarts = order.flags.contains(CallFlags::SIGNAL_RESTART);
     if restarts { Ok(()) } else { Err(interrupted()) }

@@ -43,7 +43,7 @@ const PATIENCE_MAX: Duration = Duration::from_secs(1);
 /// The longest wait for a place among the connections that the manager has not taken yet.
 const CONNECT_MAX: Duration = Duration::from_millis(1);
 
-/// How messages travel: by queues, or as requests in shared memory. What is the same for both, calls, matching,
+/// How messages travel: by queues, or as requests in shared memory. The rest, calls, matching,
 /// payloads, is in `send` and `receive`.
 #[derive(Debug)]
 pub(super) enum Transport {
@@ -60,7 +60,7 @@ pub(super) struct Queues {
 }
 
 impl Transport {
-    /// What the manager offers: its memory, else queues.
+    /// The transport that the manager offers: its memory, else queues.
     ///
     /// # Errors
     /// TPESYSTEM for memory of another build, TPELIMIT when all of it is in use, TPEOS.
@@ -109,7 +109,7 @@ impl Transport {
         })
     }
 
-    /// What it has in shared memory, for the next manager.
+    /// Its context in shared memory, for the next manager.
     pub(super) fn known(&self) -> Option<KnownContext> {
         match self {
             Self::Queues(_) => None,
@@ -117,7 +117,7 @@ impl Transport {
         }
     }
 
-    /// Whether the manager that this works with is gone: in shared memory the kernel says so at once, with
+    /// Whether the manager that this works with is gone: in shared memory the kernel marks that at once, with
     /// queues the connection is asked.
     #[inline]
     pub(super) fn is_manager_gone(&self) -> bool {
@@ -147,7 +147,7 @@ impl Transport {
     /// Takes a message that came, without waiting.
     ///
     /// # Errors
-    /// What the reply queue gives.
+    /// Those of the reply queue.
     pub(super) fn take(&mut self, into: &mut [u8]) -> io::Result<Option<usize>> {
         match self {
             Self::Queues(queues) => queues.replies.take(into),
@@ -159,7 +159,7 @@ impl Transport {
     /// takes). From `look_ns` on it is an end of the wait that the manager is gone.
     ///
     /// # Errors
-    /// What the reply queue gives.
+    /// Those of the reply queue.
     #[inline]
     pub(super) fn wait(
         &mut self,
@@ -192,7 +192,7 @@ impl Transport {
     }
 }
 
-/// What was found so far of the next manager.
+/// The search for the next manager.
 #[derive(Debug, Default)]
 pub(super) struct Successor {
     /// When to look again.
@@ -206,7 +206,7 @@ impl Client {
     #[inline]
     pub(super) fn follow_manager(&mut self) {
         if self.transport.is_manager_gone() && monotonic_ns() >= self.successor.look_ns {
-            // The next look comes; a call that fails meanwhile says why.
+            // The next look comes; a call that fails meanwhile has its reason.
             let _ = self.look_for_manager(Duration::ZERO, None);
         }
     }
@@ -321,7 +321,7 @@ fn mapped(prefix: &Prefix, [records, exchange]: &Files) -> Result<Arc<ClientMemo
 
 fn no_reply_queue(source: io::Error) -> Error {
     let detail = match Errno::from_io_error(&source) {
-        // The kernel says EMFILE for the limit on bytes too.
+        // EMFILE stands for the limit on bytes too.
         Some(Errno::MFILE | Errno::NOSPC) => {
             "no room for a reply queue within the limits on descriptors, on bytes of queues \
              (RLIMIT_MSGQUEUE) and on their number (fs.mqueue.queues_max): `pollux pool check` \

@@ -35,7 +35,7 @@ pub struct PoolConfig {
     pub entries: Vec<Entry>,
     /// `<exportsvcs>`: services that a bridge may offer to other hosts.
     pub exported_services: Vec<String>,
-    /// What was ignored, or is probably a mistake.
+    /// Elements that were ignored, and probable mistakes.
     pub warnings: Vec<Remark>,
 }
 
@@ -266,7 +266,7 @@ pub struct Remark {
     pub file: String,
     /// Counted from 1; 0 when the file as a whole is meant.
     pub line: usize,
-    /// What was found and what is expected, in one line.
+    /// The mistake and what is expected, in one line.
     pub message: String,
 }
 
@@ -311,7 +311,7 @@ impl fmt::Display for Remark {
     }
 }
 
-/// Server ids are below this, unless NDRX_SRVMAX says otherwise.
+/// Server ids are below this, unless NDRX_SRVMAX is set.
 const IDS_END: u32 = 10_000;
 /// The highest NDRX_SRVMAX: ids and their sums stay far within 32 bits.
 const IDS_END_MAX: u32 = 1 << 24;

@@ -19,16 +19,16 @@ const COUNT_MAX: i64 = 86_400;
 /// Most warnings that are kept: each goes to the terminal and into the log.
 const WARNINGS_MAX: usize = 100;
 
-/// What stands in `<appconfig>` and is read.
+/// Elements of `<appconfig>`.
 const APP_NAMES: &str = "sanity, brrefresh, restart_min, restart_step, restart_max, \
      restart_to_check, gather_pq_stats";
-/// What stands in `<server>` and is read.
+/// Elements of `<server>`.
 const SERVER_NAMES: &str = "srvid, min, max, autokill, respawn, start_max, pingtime, ping_max, \
      end_max, killtime, exportsvcs, sysopt, appopt, envs";
-/// What stands in `<defaults>` and is read.
+/// Elements of `<defaults>`.
 const DEFAULT_NAMES: &str = "min, max, autokill, respawn, start_max, pingtime, ping_max, \
      end_max, killtime, exportsvcs, envs";
-/// What may stand several times; of the others the last one counts.
+/// Elements that may stand several times; of the others the last one counts.
 const REPEATED_NAMES: [&str; 4] = ["server", "env", "envs", "exportsvcs"];
 
 /// Reads `text`, the content of `file`.
@@ -231,7 +231,7 @@ impl Reading<'_> {
         })
     }
 
-    /// What stands in `<defaults>` and in `<server>` alike; whether `one` is such.
+    /// Reads an element that `<defaults>` and `<server>` have in common; whether `one` is such.
     fn common(&mut self, one: &Element, into: &mut Defaults) -> bool {
         let policy = &mut into.policy;
         match one.name.as_str() {
@@ -414,7 +414,7 @@ impl Reading<'_> {
     }
 }
 
-/// What a whole number stands for.
+/// The unit of a whole number.
 trait FromCount {
     fn from_count(count: u32) -> Self;
 }
@@ -504,7 +504,7 @@ mod tests {
     }
 
     #[test]
-    fn names_are_replaced_or_told() {
+    fn names_are_replaced_or_reported() {
         let lookup = |name: &str| (name == "HOME").then(|| "/h".to_owned());
         assert_eq!(substitute("a ${HOME}/${HOME} $x", &lookup), Ok("a /h//h $x".to_owned()));
         assert!(substitute("${NONE}", &lookup).is_err_and(|why| why.contains("${NONE}")));

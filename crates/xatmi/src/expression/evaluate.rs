@@ -9,7 +9,7 @@
 //! | two whole numbers | whole numbers |
 //! | anything else | floating numbers; a text is the number at its start |
 //!
-//! What is missing makes arithmetic missing and a comparison false, and is itself false.
+//! A missing value makes arithmetic missing and a comparison false, and is itself false.
 
 use std::cell::Cell;
 use std::cmp::Ordering;
@@ -107,7 +107,7 @@ impl<'v> Evaluation<'v> {
         Ok(left)
     }
 
-    /// What stands behind a decision is not evaluated.
+    /// The right side is not evaluated once the left one decides.
     fn logical(&self, left: bool, binary: Binary, right: &'v Node) -> Result<bool, UbfError> {
         Ok(match binary {
             Binary::Or => left || self.is_true(right)?,

@@ -50,7 +50,7 @@ pub enum ExpressionError {
     Syntax {
         /// The byte, from 1.
         column: usize,
-        /// What was wrong and what is expected.
+        /// The mistake, and what is expected.
         reason: &'static str,
     },
     /// A regular expression is wrong or too large.
@@ -58,7 +58,7 @@ pub enum ExpressionError {
     Pattern {
         /// The byte at which the pattern starts, from 1.
         column: usize,
-        /// What was wrong.
+        /// The mistake.
         reason: String,
     },
     /// A name stands in no field table.
@@ -388,7 +388,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_missing_fits_nothing() {
+    fn a_missing_field_matches_nothing() {
         for text in [
             "NONE == 0",
             "NONE != 0",

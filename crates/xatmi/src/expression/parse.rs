@@ -296,7 +296,7 @@ pub(super) struct Pattern {
 
 impl Pattern {
     /// # Errors
-    /// What is wrong with the pattern, in one line.
+    /// The mistake in the pattern, in one line.
     pub(super) fn new(text: &[u8]) -> Result<Self, String> {
         let text = str::from_utf8(text).map_err(|_| "it is not UTF-8".to_owned())?;
         // By itself first: a parenthesis that closes nothing would leave the group around it.
@@ -320,7 +320,7 @@ pub struct EventPattern(Pattern);
 
 impl EventPattern {
     /// # Errors
-    /// What is wrong with the pattern, in one line.
+    /// The mistake in the pattern, in one line.
     pub fn new(text: &str) -> Result<Self, String> {
         Pattern::new(text.as_bytes()).map(Self)
     }
@@ -347,7 +347,7 @@ fn compiled(text: &str) -> Result<Regex, String> {
         regex::Error::CompiledTooBig(_) => {
             format!("it needs more than {COMPILED_BYTES_MAX} bytes once it is compiled")
         }
-        // The last line says what is wrong, those before draw where.
+        // The last line names the mistake, those before draw its position.
         other => other.to_string().lines().last().unwrap_or_default().trim().to_owned(),
     })
 }

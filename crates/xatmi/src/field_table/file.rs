@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 use super::{Problem, TableError};
 use crate::ubf::{FieldId, FieldType};
 
-/// Longest name of a field: what the C standard lets compilers tell apart.
+/// Longest name of a field: what the C standard lets compilers distinguish.
 pub(super) const NAME_BYTES_MAX: usize = 63;
 
 /// Longest file that is read: some hundred thousand fields.
@@ -25,7 +25,7 @@ pub struct Definition {
     pub name: String,
     /// Its id.
     pub id: FieldId,
-    /// What the line says behind the flag; may be empty.
+    /// The rest of the line, behind the flag; may be empty.
     pub comment: String,
     /// The line, from 1.
     pub line: usize,
@@ -39,7 +39,7 @@ pub struct FieldFile {
     pub(super) items: Vec<Item>,
 }
 
-/// What a header has a line for, in the order of the file.
+/// A line of the header, in the order of the file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Item {
     /// A line that started with `$`, without it.

@@ -162,11 +162,11 @@ pub struct TableError {
     pub file: Option<PathBuf>,
     /// The line, from 1.
     pub line: Option<usize>,
-    /// What was wrong.
+    /// The mistake.
     pub problem: Problem,
 }
 
-/// What was wrong with a field table.
+/// A mistake in a field table.
 #[derive(Debug, Error)]
 pub enum Problem {
     /// An environment variable is missing.
@@ -174,7 +174,7 @@ pub enum Problem {
     NotSet {
         /// The variable.
         name: &'static str,
-        /// What it should hold.
+        /// The value that it should have.
         meaning: &'static str,
     },
     /// A table is in none of the folders.
@@ -189,7 +189,7 @@ pub enum Problem {
     /// The file is too long.
     #[error("it has more than {most} bytes, which is too much for a field table")]
     TooLong {
-        /// What it may have.
+        /// The most bytes that it may have.
         most: u64,
     },
     /// A line that starts with `*` is not `*base N`.
@@ -215,7 +215,7 @@ pub enum Problem {
     /// The second word of a line is not a number.
     #[error("'{text}' is not a number of a field")]
     BadNumber {
-        /// What stands there.
+        /// The word of the line.
         text: String,
     },
     /// The sum of base and number is outside the range.
@@ -233,7 +233,7 @@ pub enum Problem {
         "'{name}' is not a type: expected short, long, char, float, double, string, carray, ptr, ubf (or fml32) or view"
     )]
     BadType {
-        /// What stands there.
+        /// The word of the line.
         name: String,
     },
     /// Two fields have one name.

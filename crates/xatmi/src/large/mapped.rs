@@ -5,7 +5,7 @@
 //!   word 0  state: WAITING or TAKEN     word 1  bytes of the payload     word 2 on  the payload
 //! ```
 //!
-//! The size is sealed, so neither side can take pages from under the other. What a receiver copies out is
+//! The size is sealed, so neither side can take pages from under the other. A receiver's copy is
 //! its own, whatever the sender does afterwards; its content is looked at there.
 
 use std::cell::RefCell;
@@ -32,9 +32,9 @@ const HEAD_WORDS: usize = 2;
 const WAITING: u64 = 1;
 const TAKEN: u64 = 2;
 
-/// What a receiver has mapped.
+/// Memory of a sender that a receiver has mapped.
 struct Opened {
-    /// Process, descriptor and inode that name it. The inode is nobody else's while it is mapped.
+    /// Process, descriptor and inode that name it. The inode is not used again while it is mapped.
     key: (u32, i32, u64),
     words: SharedPart,
 }
@@ -60,7 +60,7 @@ pub(super) fn fits(words: &[AtomicU64], len_bytes: usize) -> bool {
     len_bytes.div_ceil(size_of::<u64>()) + HEAD_WORDS <= words.len()
 }
 
-/// Puts a payload in, which fits. Called by the sender, while nobody may read it.
+/// Puts a payload in, which fits. Called by the sender, while it cannot be read.
 pub(super) fn put(words: &[AtomicU64], payload: &[u8]) {
     let (whole, rest) = payload.as_chunks::<8>();
     let mut places = words[HEAD_WORDS..].iter();
@@ -78,7 +78,7 @@ pub(super) fn put(words: &[AtomicU64], payload: &[u8]) {
     words[STATE].store(WAITING, Ordering::Release);
 }
 
-/// Whether it was read, or nobody will. Called by the sender.
+/// Whether it was read, or will not be. Called by the sender.
 pub(super) fn is_taken(words: &[AtomicU64]) -> bool {
     words[STATE].load(Ordering::Acquire) == TAKEN
 }
@@ -102,7 +102,7 @@ pub(super) fn take(large: &LargeRef, room: &mut [u8]) -> io::Result<()> {
     })
 }
 
-/// Marks the payload as taken, which nobody will read.
+/// Marks a payload that will not be read as taken.
 ///
 /// # Errors
 /// As [`super::fetch`].

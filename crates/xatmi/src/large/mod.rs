@@ -35,13 +35,13 @@ use crate::wire::{LargeRef, PAYLOAD_LEN_BYTES_MAX};
 pub const HELD_MAX: usize = 64;
 /// Mapped memfds that one sender keeps for further payloads.
 const SPARE_MAX: usize = 2;
-/// What stands behind a payload that is not mapped.
+/// The mark behind a payload that is not mapped.
 const WAITING: u8 = 1;
 const TAKEN: u8 = 2;
 /// How often a sender that ends checks whether its payloads were taken.
 const LOOK_AGAIN: Timespec = Timespec { tv_sec: 0, tv_nsec: 2_000_000 };
 
-/// What became of a payload.
+/// The state of a payload.
 enum Fate {
     /// A receiver may still read it.
     Wanted,
@@ -86,8 +86,8 @@ impl Default for Outbox {
 
 impl Outbox {
     /// Holds a copy of `payload` until it is taken, [`release`](Self::release)d, the monotonic
-    /// clock has passed `until_ns` (0 for never) or the process `receiver` is dead. What is not
-    /// needed any more is let go first.
+    /// clock has passed `until_ns` (0 for never) or the process `receiver` is dead. Payloads that are not
+    /// needed any more are released first.
     ///
     /// # Errors
     /// TPELIMIT when [`HELD_MAX`] payloads still wait to be taken, TPEINVAL for one beyond
@@ -128,10 +128,10 @@ impl Outbox {
         Ok(large)
     }
 
-    /// The request with this memfd was answered: lets go of its payload if it was taken.
+    /// The request with this memfd was answered: releases its payload if it was taken.
     ///
-    /// The memfd may have another payload by now, which somebody still waits to read; that, and one that
-    /// nobody read, stays until it is taken or its time is over.
+    /// The memfd may have another payload by now, which is still to be read; that, and an
+    /// unread one, stays until it is taken or its time is over.
     pub fn release(&mut self, inode: u64) {
         if let Some(at) = self.held.iter().position(|held| held.inode == inode)
             && matches!(self.held[at].fate(0), Fate::Taken)
@@ -141,12 +141,12 @@ impl Outbox {
         }
     }
 
-    /// The payload was put for a message that was not sent: nobody knows of it.
+    /// The payload was put for a message that was not sent: it will not be read.
     pub fn withdraw(&mut self, inode: u64) {
         self.held.retain(|held| held.inode != inode);
     }
 
-    /// Lets go of what was taken, is too late or is for a dead process.
+    /// Releases payloads that were taken, are too late or are for a dead process.
     ///
     /// A system call at most for each payload that is held and mapped, two for others.
     pub fn sweep(&mut self, now_ns: u64) {
@@ -163,7 +163,7 @@ impl Outbox {
         }
     }
 
-    /// Keeps a memfd that nobody reads any more, within limits.
+    /// Keeps a memfd for a further payload, within limits.
     fn keep(&mut self, held: Held) {
         if let Memfd::Mapped(words) = held.memfd
             && self.spare.len() < SPARE_MAX
@@ -199,7 +199,7 @@ impl Outbox {
             if self.is_empty() || now_ns >= until_ns {
                 return;
             }
-            // The mark wakes nobody. A signal only makes the next check earlier.
+            // The mark wakes no process. A signal only makes the next check earlier.
             let _ = poll(&mut [], Some(&LOOK_AGAIN));
         }
     }
@@ -224,7 +224,7 @@ impl Held {
             Memfd::Mapped(_) => {}
             Memfd::File(file) => {
                 let mut mark = [0];
-                // Empty when nobody wanted it. A memfd of ours can always be read.
+                // Empty when it was discarded. Its own memfd can always be read.
                 if file.read_exact_at(&mut mark, self.len_bytes).is_err() {
                     return Fate::Unwanted;
                 }
@@ -239,7 +239,7 @@ impl Held {
     }
 }
 
-/// Whether a process is of a user who cannot open what this one holds; root can.
+/// Whether a process is of a user that cannot open the memfds of this one; root can.
 fn is_of_another_user(pid: Pid) -> bool {
     let uid = std::fs::metadata(format!("/proc/{pid}")).map(|found| found.uid());
     uid.is_ok_and(|uid| uid != 0 && uid != rustix::process::geteuid().as_raw())
@@ -248,8 +248,8 @@ fn is_of_another_user(pid: Pid) -> bool {
 /// Reads the payload into `room`, which must be as long as it, and marks it as taken.
 ///
 /// # Errors
-/// ENOENT when the sender is dead or let go of it, EACCES when it belongs to somebody else,
-/// `InvalidData` when the descriptor is another file by now or shorter than it says, EMFILE.
+/// ENOENT when the sender is dead or released it, EACCES when it belongs to another user,
+/// `InvalidData` when the descriptor is another file by now or shorter than named, EMFILE.
 ///
 /// # Panics
 /// When `room` has another length than the payload.
@@ -284,7 +284,7 @@ pub fn is_there(large: &LargeRef) -> bool {
 /// Marks a payload that will not be read, so that its sender need not hold it; one that is gone already is
 /// ignored.
 pub fn discard(large: &LargeRef) {
-    // What cannot be marked or emptied is held until its deadline.
+    // A payload that cannot be marked or emptied is held until its deadline.
     if is_mapped(large) {
         let _ = mapped::discard(large);
     } else if let Ok(memfd) = open(large) {
@@ -365,7 +365,7 @@ mod tests {
     }
 
     #[test]
-    fn an_answer_does_not_let_go_of_a_later_payload_in_the_same_memfd() {
+    fn a_reply_does_not_release_a_later_payload_in_the_same_memfd() {
         let mut outbox = Outbox::default();
         let first = outbox.put(b"first", 0, None, 1).expect("held");
         fetch_all(&first).expect("read");
@@ -494,7 +494,7 @@ mod tests {
         std::fs::write(named.path(), b"of use!").expect("written");
         let inode = named.as_file().metadata().expect("open").ino();
         let same = LargeRef { fd: named.as_file().as_raw_fd(), inode, ..large };
-        let error = fetch(&same, &mut room).expect_err("somebody's file");
+        let error = fetch(&same, &mut room).expect_err("another file");
         assert_eq!(error.kind(), io::ErrorKind::InvalidData);
         assert_eq!(std::fs::read(named.path()).expect("there"), b"of use!");
         fetch(&large, &mut room).expect("read");

@@ -106,7 +106,7 @@ impl<K: Copy + Eq> QueueCache<K> {
     }
 
     /// Closes the queues that lost their name: as long as one is open, it counts against the limit
-    /// of the user who made it.
+    /// of the user that made it.
     pub fn close_withdrawn(&mut self) {
         self.entries.retain(|entry| !is_withdrawn(&entry.queue));
     }

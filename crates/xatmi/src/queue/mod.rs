@@ -2,8 +2,8 @@
 //! (`cache`).
 //!
 //! Every part of the crate forms the names of a pool here: its prefix, services, queues, control socket.
-//! Only the manager makes and removes the queues of services. Nobody ever waits in a send: what
-//! is full is watched for room instead, because a receiver takes the message of a blocked sender directly
+//! Only the manager makes and removes the queues of services. A send never blocks: a
+//! full queue is watched for room instead, because a receiver takes the message of a blocked sender directly
 //! and the kernel wakes no poller for it (`docs/service-calls.md`).
 
 mod cache;
@@ -33,7 +33,7 @@ impl ServiceName {
     /// The longest name.
     pub const LEN_BYTES_MAX: usize = 30;
 
-    /// `None` when `name` cannot be that of a service, so that nobody can offer it.
+    /// `None` when `name` cannot be that of a service, so that it cannot be offered.
     #[must_use]
     pub fn new(name: &str) -> Option<Self> {
         let fits = (1..=Self::LEN_BYTES_MAX).contains(&name.len());
@@ -72,7 +72,7 @@ impl fmt::Debug for ServiceName {
     }
 }
 
-/// What all names of one pool begin with (`NDRX_QPREFIX`): a slash, then 1 to 63 bytes of
+/// The beginning of all names of one pool (`NDRX_QPREFIX`): a slash, then 1 to 63 bytes of
 /// printable ASCII without another slash and without a comma.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct Prefix(String);
@@ -150,7 +150,7 @@ impl fmt::Display for Prefix {
     }
 }
 
-/// What a queue of a pool is for, as its name tells.
+/// The purpose of a queue, by its name.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum QueueName {
     /// Requests for a service.
@@ -213,7 +213,7 @@ impl ReplyQueue {
     pub fn create(name: CString, size: QueueSize) -> io::Result<Self> {
         let made = match MessageQueue::create_for_replies(&name, size) {
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
-                // The manager may be removing it too. If it stays, the next line says so.
+                // The manager may be removing it too. If it stays, the next line fails.
                 let _ = MessageQueue::unlink(&name);
                 MessageQueue::create_for_replies(&name, size)
             }
@@ -325,7 +325,7 @@ mod tests {
     }
 
     #[test]
-    fn a_name_of_a_queue_says_what_it_is_for() {
+    fn a_name_of_a_queue_has_its_purpose() {
         let prefix = Prefix::new("/app1").expect("a prefix");
         let service = ServiceName::new("BALANCE").expect("a name");
         let queue = prefix.service_queue(&service);
@@ -348,7 +348,7 @@ mod tests {
     }
 
     #[test]
-    fn one_that_a_dead_process_left_is_replaced_and_ours_goes_with_us() {
+    fn a_queue_of_a_dead_process_is_replaced_and_the_own_one_is_removed() {
         let left = MessageQueue::create(&name("left"), SIZE).expect("a queue");
         left.send(b"for the dead", 0).expect("room");
         let ours = ReplyQueue::create(name("left"), SIZE).expect("replaced");

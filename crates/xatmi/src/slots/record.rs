@@ -51,7 +51,7 @@ pub struct Caller {
     pub nonce: u64,
 }
 
-/// What a worker does.
+/// The state of a worker.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum State {
     /// No worker has this slot.
@@ -67,7 +67,7 @@ pub enum State {
 /// A worker's state with the call that it works on.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Occupation {
-    /// What it does; the other fields speak of the last call unless this is [`State::Busy`].
+    /// Its state; the other fields are those of the last call unless this is [`State::Busy`].
     pub state: State,
     /// The caller whose request it serves.
     pub caller: Caller,
@@ -144,7 +144,7 @@ impl<'a> Slot<'a> {
         self.set_state(State::Busy, reply | (service as u64 & 0xff) << SERVICE_SHIFT);
     }
 
-    /// What the worker does, or did when it died. Called by the manager.
+    /// The occupation of the worker, or the last one when it died. Called by the manager.
     ///
     /// The fields belong together, except where a living worker changed them a hundred times
     /// meanwhile; of a dead worker they always do.

@@ -1,4 +1,4 @@
-//! What names a field: a number of 25 bits and, above it, the type of its values.
+//! The id of a field: a number of 25 bits and, above it, the type of its values.
 //!
 //! Everything that reads or writes fields uses it. It never looks at a buffer or at a name.
 

@@ -21,7 +21,7 @@ pub enum JsonError {
     /// The text is not JSON, or not an object.
     #[error("{reason}")]
     Syntax {
-        /// What was wrong, with line and column.
+        /// The mistake, with line and column.
         reason: String,
     },
     /// A name that no field table has.
@@ -35,7 +35,7 @@ pub enum JsonError {
     Value {
         /// The field.
         name: String,
-        /// What was wrong and what is expected.
+        /// The mistake, and what is expected.
         reason: &'static str,
     },
 }

@@ -79,13 +79,13 @@ pub enum UbfError {
         "{id} is not a field id: expected (type << 25) | number, with a number of 1 to 33554431"
     )]
     BadField {
-        /// What was given.
+        /// The given number.
         id: i32,
     },
     /// No field has this type.
     #[error("{code} is not a type of a field: expected 0 to 6 or 9 to 11")]
     BadType {
-        /// What was given.
+        /// The given number.
         code: i32,
     },
     /// The value has another type than the field.
@@ -104,13 +104,13 @@ pub enum UbfError {
     Syntax {
         /// The line, from 1.
         line: usize,
-        /// What was wrong and what is expected.
+        /// The mistake, and what is expected.
         reason: &'static str,
     },
     /// An argument makes no sense.
     #[error("wrong argument: {reason}")]
     Invalid {
-        /// What was wrong and what is expected.
+        /// The mistake, and what is expected.
         reason: &'static str,
     },
     /// The value is a view, and there are no view tables.

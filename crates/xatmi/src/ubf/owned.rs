@@ -51,7 +51,7 @@ impl Ubf {
         UbfRef::open(self.region.bytes()).expect("an owned buffer is sound")
     }
 
-    /// What sending it sends.
+    /// The bytes that sending it sends: header and fields.
     #[must_use]
     pub fn used_bytes(&self) -> &[u8] {
         self.fields().used_bytes()
@@ -146,7 +146,7 @@ impl Ubf {
     /// ```
     ///
     /// # Errors
-    /// What `change` returns.
+    /// Those of `change`.
     pub fn growing<T>(
         &mut self,
         mut change: impl FnMut(&mut UbfMut<'_>) -> Result<T, UbfError>,
@@ -210,7 +210,7 @@ pub struct Region {
 }
 
 impl Region {
-    /// What the address of the first byte is a multiple of.
+    /// The address of the first byte is a multiple of this.
     pub const ALIGNMENT_BYTES: usize = 8;
 
     /// `len` zero bytes.

@@ -4,7 +4,7 @@
 //! bytes, control characters and the backslash itself are written as a backslash and two hexadecimal
 //! digits, or as two backslashes. The fields of an inner buffer follow their line with one more tab in
 //! front. A field without a name in the table is `((BFLDID32)number)`. When lines are read, blank ones
-//! and those that start with `#` are ignored; what stands in front of a name says what to do:
+//! and those that start with `#` are ignored; a sign in front of a name changes what is done:
 //!
 //! | in front of the name | means |
 //! |---|---|
@@ -105,7 +105,7 @@ pub fn apply_printed(text: &str, table: &FieldTable, fields: &mut Ubf) -> Result
     }
 }
 
-/// What a line does with its field.
+/// The change that a line makes to its field.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Change {
     Add,

@@ -112,7 +112,7 @@ impl<'a> UbfRef<'a> {
         self.fields
     }
 
-    /// What sending it sends.
+    /// The bytes that sending it sends: header and fields.
     #[must_use]
     pub fn used_bytes(&self) -> &'a [u8] {
         self.used
@@ -139,7 +139,7 @@ impl<'a> UbfRef<'a> {
         Ok(self.entry(id, occurrence)?.value(self.used))
     }
 
-    /// Copies those bytes to `out` and says how many they are.
+    /// Copies those bytes to `out`; their number.
     ///
     /// # Errors
     /// As [`get`](Self::get), and [`UbfError::NoSpace`] with the length that is needed.
@@ -266,7 +266,7 @@ impl<'a> UbfRef<'a> {
     }
 
     /// All fields in their order. It ends early where a region turns out to be damaged, which
-    /// [`check`](Self::check) tells beforehand.
+    /// [`check`](Self::check) finds beforehand.
     #[must_use]
     pub fn iter(&self) -> Iter<'a> {
         Iter { fields: *self, at: HEADER_BYTES, before: None }

@@ -117,7 +117,7 @@ impl<'a> Value<'a> {
         }
     }
 
-    /// Writes it as it stands in the memory of a C program, and says how many bytes that took.
+    /// Writes it as it stands in the memory of a C program; the number of bytes written.
     ///
     /// # Errors
     /// [`UbfError::NoSpace`] when `out` is shorter; nothing is written then.
@@ -145,7 +145,7 @@ impl<'a> Value<'a> {
     }
 }
 
-/// What Rust programs have at hand, as values of the type that it looks like.
+/// Values of Rust as values of the matching type.
 macro_rules! from {
     ($($given:ty => $variant:ident),* $(,)?) => {$(
         impl<'a> From<$given> for Value<'a> {

@@ -14,7 +14,7 @@ use super::{Field, FieldId, FieldType, LAST, Scratch, UbfError, UbfRef, Value};
 
 /// A buffer of fields in borrowed memory, to be changed.
 ///
-/// What does not fit is [`UbfError::NoSpace`] with the size that the region would need. Views are
+/// A value that does not fit is [`UbfError::NoSpace`] with the size that the region would need. Views are
 /// [`UbfError::BadView`]. Occurrences count from 0.
 #[derive(Debug)]
 pub struct UbfMut<'a> {
@@ -338,7 +338,7 @@ impl<'a> UbfMut<'a> {
         let entry = &mut self.region[at..at + entry_bytes(len)];
         let (head, rest) = entry.split_at_mut(ENTRY_HEAD_BYTES);
         head.copy_from_slice(&Entry::head(id.raw(), len));
-        // What fills up is zero, so that no old bytes leave the process.
+        // The filling is zero, so that no old bytes leave the process.
         if let Some(last) = rest.len().checked_sub(8) {
             rest[last..].fill(0);
         }
@@ -357,9 +357,9 @@ impl<'a> UbfMut<'a> {
 enum Joined {
     /// All stay; the other's value wins.
     Update,
-    /// Only what stands in both stays, with the other's value.
+    /// Only the fields of both stay, with the other's value.
     Inner,
-    /// What stands here stays, with the other's value where it has one.
+    /// The fields that are here stay, with the other's value where it has one.
     Outer,
 }
 

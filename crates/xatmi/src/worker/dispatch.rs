@@ -23,7 +23,7 @@ use crate::slots::{Caller, Inbox, Slot, Slots, Total};
 use crate::ubf::UbfMut;
 use crate::wire::{Body, Payload, Request};
 
-/// What a look into a queue found.
+/// The result of serving a queue.
 #[derive(Debug)]
 pub(super) enum Found {
     /// Nothing: another worker was quicker, or the wake was for room in a queue.
@@ -34,7 +34,7 @@ pub(super) enum Found {
     Last(Ending),
 }
 
-/// What a worker needs from one request to the next.
+/// The state of a worker from one request to the next.
 pub(super) struct Dispatch {
     pub(super) registrations: Rc<RefCell<Registrations>>,
     slots: Rc<Slots>,
@@ -74,7 +74,7 @@ impl Dispatch {
         };
         let began_ns = monotonic_ns();
         let opened = self.open(entry, len, slot, began_ns);
-        // The slot says whose it was.
+        // The slot names its caller.
         slots.inbox(self.slot).expect("as its slot").empty();
         let found = opened.map(|opened| self.answer_to(opened, entry, slot, began_ns));
         slot.idle();
@@ -282,7 +282,7 @@ impl Dispatch {
     }
 }
 
-/// What of `buffer` is sent; nothing when it can't be.
+/// The part of `buffer` that is sent; `None` when it can't be.
 fn data(buffer: Option<&Buffer>, len_bytes: usize) -> Option<Outgoing<'_>> {
     let Some(buffer) = buffer else { return Some(Outgoing::NONE) };
     let used = buffer.used_len(len_bytes).ok()?;
@@ -318,7 +318,7 @@ pub(super) struct Spare(Option<Buffer>);
 pub(super) enum Unusable {
     /// The bytes are not of the type that they claim to be.
     Content,
-    /// The memfd could not be read: its sender is dead or has let go of it.
+    /// The memfd could not be read: its sender is dead or has released it.
     Gone,
 }
 

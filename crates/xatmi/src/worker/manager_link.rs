@@ -40,7 +40,7 @@ pub(super) struct ManagerLink {
     is_stop_asked: bool,
     is_nudged: bool,
     is_sweep_asked: bool,
-    /// What the manager that took this worker over writes in the memory of requests.
+    /// The records in the memory of requests, of the manager that took this worker over.
     records: Option<OwnedFd>,
 }
 
@@ -75,7 +75,7 @@ impl ManagerLink {
     /// Sends a message and waits for the manager's answer.
     ///
     /// # Errors
-    /// What the manager answered, TPESYSTEM when it is gone or does not answer.
+    /// The error of the manager's answer, TPESYSTEM when it is gone or does not answer.
     pub(super) fn ask(&mut self, message: &ToManager) -> Result<(), Error> {
         self.answer = None;
         self.send(message)?;
@@ -223,7 +223,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_comes_while_an_answer_is_awaited_is_not_lost() {
+    fn messages_that_come_while_an_answer_is_awaited_are_not_lost() {
         let (manager, worker) = Link::pair().expect("a pair");
         let (mut manager, mut manager_link) = (Link::new(manager), ManagerLink::new(worker));
         let why = "no queue is left".to_owned();
@@ -261,7 +261,7 @@ mod tests {
         manager_link.disconnect(now);
         assert!(manager_link.send(&ToManager::Bye).is_err());
         assert_eq!(manager_link.next_try(), Some(now));
-        let prefix = Prefix::new("/nobody-listens-here").expect("a prefix");
+        let prefix = Prefix::new("/no-manager-here").expect("a prefix");
         let slots = tempfile::tempfile().expect("a file");
         let slots = std::os::fd::AsFd::as_fd(&slots);
         assert!(!manager_link.reconnect(now, &prefix, &ToManager::Bye, slots));
@@ -271,7 +271,7 @@ mod tests {
     }
 
     #[test]
-    fn an_adopted_worker_is_not_abandoned_by_a_manager_that_has_nothing_to_say() {
+    fn an_adopted_worker_is_not_abandoned_by_a_silent_manager() {
         let (manager, worker) = Link::pair().expect("a pair");
         let mut manager_link = ManagerLink::new(worker);
         drop(manager);

@@ -16,7 +16,7 @@ use super::setup::Wake;
 use crate::error::{Code, Error};
 use crate::slots::SERVICES_MAX;
 
-/// What became ready.
+/// An event of the poller.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Ready {
     /// The queue of a service, by entry and generation.
@@ -173,7 +173,7 @@ impl QueuePoller {
     }
 }
 
-/// What an event is about.
+/// The event of a token.
 #[inline]
 pub(super) fn ready(token: Token) -> Ready {
     match token.slot() {

@@ -1,4 +1,4 @@
-//! What the loop of a worker and its registry share: the offers, the sources of requests, the link.
+//! State that the loop of a worker and its registry share: the offers, the sources of requests, the link.
 //!
 //! [`Registry`] is the handle of the program; [`Sources`] are queues or shared memory, as the pool has it.
 //!
@@ -156,7 +156,7 @@ impl Registrations {
     /// Has the manager make the queues of all offers, and takes requests from them.
     ///
     /// # Errors
-    /// What the manager answered, or why a queue can't be opened.
+    /// The error of the manager's answer, or why a queue can't be opened.
     pub(super) fn start_services(&mut self) -> Result<(), Error> {
         self.is_serving = true;
         let services = self.offers.adverts();
@@ -243,7 +243,7 @@ impl Registrations {
         Ok(())
     }
 
-    /// What the wake flag was set for, and whether the manager is another one or gone, in shared memory.
+    /// The reasons for which the wake flag was set, and whether the manager is another one or gone, in shared memory.
     #[inline]
     pub(super) fn take_wake_flag(&mut self) -> (u64, bool) {
         match &mut self.sources {
@@ -329,7 +329,7 @@ impl Sources {
         }
     }
 
-    /// Lets go of what is for clients that ended.
+    /// Drops messages and payloads for clients that ended.
     pub(super) fn sweep(&mut self, slot: Slot<'_>) {
         match self {
             Self::Queues(queues) => queues.sweep(slot),
@@ -374,9 +374,9 @@ impl Registry {
         Self { registrations }
     }
 
-    /// Offers `handler` under `name` (`tpadvertise`); `function` is what tables call it, and what
-    /// tells functions apart. Before the start function has returned it is noted, afterwards the
-    /// queue stands when this returns. The same name with the same function changes nothing.
+    /// Offers `handler` under `name` (`tpadvertise`); `function` is what tables call it, and
+    /// distinguishes functions. Before the start function has returned it is noted, afterwards the
+    /// queue exists when this returns. The same name with the same function changes nothing.
     ///
     /// # Errors
     /// TPEINVAL for a name that can't be offered, TPEMATCH when another function has it, TPELIMIT

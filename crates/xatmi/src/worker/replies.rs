@@ -40,7 +40,7 @@ pub(super) struct Call {
     pub(super) is_without_reply: bool,
 }
 
-/// What the reply carries beside the data.
+/// The result in a reply beside the data.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Verdict {
     pub(super) error: Option<Code>,
@@ -48,7 +48,7 @@ pub(super) struct Verdict {
     pub(super) urcode: i64,
 }
 
-/// What became of a message.
+/// The result of sending a message.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Posted {
     /// It is in its queue, or waits for room.
@@ -318,7 +318,7 @@ impl Queues {
     }
 
     /// Sends what can be sent until `until_ns`, and holds what readers have not fetched yet; the
-    /// manager tells those who wait for the rest. Called before the worker ends.
+    /// manager answers the callers of the rest. Called before the worker ends.
     pub(super) fn finish(&mut self, slot: Slot<'_>, until_ns: u64) {
         while !self.unsent.is_empty() && monotonic_ns() < until_ns {
             self.wait_for_room_until(slot, until_ns);

@@ -56,7 +56,7 @@ pub(super) struct Rings {
     frame: Vec<u8>,
 }
 
-/// What became of a request that was to go to another service.
+/// The result of passing a request on.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Passed {
     /// It is there.
@@ -153,7 +153,7 @@ impl Rings {
         None
     }
 
-    /// What the wake flag was set for since the last look.
+    /// The reasons for which the wake flag was set since the last look.
     #[inline]
     pub(super) fn take_wake_flag(&self) -> u64 {
         idle::taken(self.memory.exchange().wake_flag(self.number))
@@ -305,7 +305,7 @@ impl Rings {
         self.answer(slot, ticket, Some(Code::Time));
     }
 
-    /// Lets go of payloads that were read, or that nobody will read.
+    /// Releases payloads that were read, or will not be.
     pub(super) fn sweep(&mut self) {
         self.outbox.sweep(monotonic_ns());
     }
@@ -348,7 +348,7 @@ impl Rings {
         let exchange = self.memory.exchange();
         let its = exchange.ring(ring)?;
         let (claim, name) = (self.claim(), self.number as u32);
-        // What is broken is mended by the manager.
+        // A broken ring is mended by the manager.
         while let Ok(Some((at, number))) = its.first() {
             claim.begin(ring, at, number);
             if !its.grab(at, number, name) {

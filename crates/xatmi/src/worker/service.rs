@@ -1,4 +1,4 @@
-//! What a service function gets and what it gives back, and the services that a worker offers.
+//! The request and the result of a service function, and the services that a worker offers.
 //!
 //! Programs in Rust write these functions; the C interface registers one that jumps into C.
 //! Plain data: nothing here sends or receives.
@@ -62,16 +62,16 @@ pub enum Done {
     Forward {
         /// Which.
         service: ServiceName,
-        /// What it gets.
+        /// The data for it.
         buffer: Option<Buffer>,
-        /// Bytes of it, for buffers that don't tell by themselves.
+        /// Bytes of it, for buffers without a length of their own.
         len_bytes: usize,
     },
     /// The function came back without either: the caller gets TPESVCERR.
     NoReturn,
 }
 
-/// What `tpreturn` was given.
+/// The arguments of `tpreturn`.
 #[derive(Debug)]
 pub struct Return {
     /// [`RVAL_SUCCESS`] or [`RVAL_FAIL`], and [`RVAL_EXIT`]; all but success is failure.
@@ -80,14 +80,14 @@ pub struct Return {
     pub urcode: i64,
     /// The reply; its memory is used again for the next request.
     pub buffer: Option<Buffer>,
-    /// Bytes of it, for buffers that don't tell by themselves.
+    /// Bytes of it, for buffers without a length of their own.
     pub len_bytes: usize,
     /// An error that the caller is to see instead, without data (TPSOFTTIMEOUT, TPSOFTERR).
     pub soft_error: Option<Code>,
 }
 
 impl Return {
-    /// Whether the service says that it did what was asked.
+    /// Whether it is a success.
     #[must_use]
     pub fn is_success(&self) -> bool {
         self.rval & !RVAL_EXIT == RVAL_SUCCESS && self.soft_error.is_none()
@@ -131,11 +131,11 @@ pub enum Ending {
     /// The manager was gone and none came back in time.
     Abandoned,
     /// A service function panicked: its caller got TPESVCERR, and the process should end as a
-    /// failure, as nobody knows what the panic left behind.
+    /// failure, as the state that the panic left is unknown.
     Panicked {
         /// Which service.
         service: ServiceName,
-        /// What the panic said.
+        /// The message of the panic.
         message: String,
     },
 }
@@ -171,7 +171,7 @@ pub(super) struct Offers {
     entries: Vec<Option<Offer>>,
 }
 
-/// What `name` is to a table that is asked to offer it.
+/// Whether a name is new to the table.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Standing {
     /// It can be offered.
@@ -278,7 +278,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_neither_success_nor_failure_is_a_failure_and_ends_nothing() {
+    fn other_values_are_failures_and_end_nothing() {
         assert_eq!(returned(RVAL_SUCCESS), (true, false));
         assert_eq!(returned(RVAL_FAIL), (false, false));
         assert_eq!(returned(RVAL_SUCCESS | RVAL_EXIT), (true, true));

@@ -1,4 +1,4 @@
-//! What a worker is started with: its environment, the descriptors that it inherits, its command line.
+//! The start of a worker: its environment, the descriptors that it inherits, its command line.
 //!
 //! Read once, when the process starts. Tests and programs that start workers in another way fill
 //! [`Setup`] in themselves.
@@ -34,7 +34,7 @@ pub enum Wake {
     All,
 }
 
-/// What a worker is given.
+/// The things that a worker is started with.
 #[derive(Debug)]
 pub struct Setup {
     /// Its end of the link to the manager.
@@ -152,7 +152,7 @@ pub struct Options {
     pub aliases: Vec<Alias>,
     /// `-n`: services that are not to be offered.
     pub masked: Vec<String>,
-    /// What follows `--`.
+    /// The arguments behind `--`.
     pub application: Vec<OsString>,
     /// Messages about options that have no effect.
     pub notices: Vec<String>,

@@ -66,7 +66,7 @@ fn an_error_number_in_the_reply_is_what_the_caller_gets() {
 }
 
 #[test]
-fn nobody_offers_an_unknown_service() {
+fn an_unknown_service_is_not_offered() {
     let pool = Pool::start();
     let mut client = pool.client();
     for name in ["NOBODY", "", "A/B", "A NAME THAT IS LONGER THAN THIRTY BYTES"] {

@@ -18,9 +18,7 @@ use crate::stand_in::{MESSAGE_LEN_BYTES, StandIn, is_full};
 
 #[test]
 fn a_service_answers_with_its_verdict_and_is_counted() {
-    let mut pool = StandIn::new("verdict", 1);
-    pool.start("ECHO,FAIL,NOTHING", 1);
-    let mut caller = Caller::new(&pool.prefix, 2);
+    let (mut pool, mut caller) = StandIn::serving("verdict", "ECHO,FAIL,NOTHING", 2);
     let answer = caller.call(&mut pool, "ECHO", b"ping");
     assert_eq!((answer.error, answer.urcode, &answer.bytes[..]), (None, 42, &b"ping"[..]));
     let answer = caller.call(&mut pool, "FAIL", b"pong");
@@ -58,9 +56,7 @@ fn a_request_goes_from_service_to_service_and_the_last_one_answers() {
 
 #[test]
 fn a_caller_without_reply_is_not_answered() {
-    let mut pool = StandIn::new("noreply", 1);
-    pool.start("ECHO,NOTHING", 1);
-    let mut caller = Caller::new(&pool.prefix, 2);
+    let (mut pool, mut caller) = StandIn::serving("noreply", "ECHO,NOTHING", 2);
     let without = How { is_without_reply: true, ..How::default() };
     caller.send_how(&mut pool, "ECHO", b"x", without);
     caller.send_how(&mut pool, "NOTHING", b"x", without);
@@ -70,10 +66,8 @@ fn a_caller_without_reply_is_not_answered() {
 }
 
 #[test]
-fn a_caller_who_does_not_read_holds_up_nobody_and_gets_its_replies_later() {
-    let mut pool = StandIn::new("deferred", 1);
-    pool.start("ECHO", 1);
-    let mut idle = Caller::new(&pool.prefix, 2);
+fn a_caller_that_does_not_read_blocks_no_other_and_gets_its_replies_later() {
+    let (mut pool, mut idle) = StandIn::serving("deferred", "ECHO", 2);
     for number in 0..6_u8 {
         idle.send(&mut pool, "ECHO", &[number]);
     }
@@ -90,10 +84,8 @@ fn a_caller_who_does_not_read_holds_up_nobody_and_gets_its_replies_later() {
 
 #[test]
 fn a_deferred_reply_is_dropped_when_its_deadline_is_over() {
-    let mut pool = StandIn::new("expired", 1);
-    pool.start("ECHO", 1);
-    let mut idle = Caller::new(&pool.prefix, 1);
-    // Far enough away that the second is served, near enough that nobody waits long for it.
+    let (mut pool, mut idle) = StandIn::serving("expired", "ECHO", 1);
+    // Far enough away that the second is served, near enough for a short test.
     let deadline_ns = monotonic_ns() + Duration::from_millis(1500).as_nanos() as u64;
     idle.send(&mut pool, "ECHO", b"fits");
     idle.send_how(&mut pool, "ECHO", b"late", How { deadline_ns, ..How::default() });
@@ -106,7 +98,7 @@ fn a_deferred_reply_is_dropped_when_its_deadline_is_over() {
 }
 
 #[test]
-fn replies_for_a_caller_that_is_gone_are_counted_and_its_queue_is_let_go() {
+fn replies_for_a_caller_that_is_gone_are_counted_and_its_queue_is_closed() {
     let mut pool = StandIn::new("gone", 1);
     let gate = pool.gate();
     pool.start("HOLD,ECHO", 1);
@@ -115,14 +107,14 @@ fn replies_for_a_caller_that_is_gone_are_counted_and_its_queue_is_let_go() {
     pool.wait_for("the service to run", |pool| pool.busy() == 1);
     drop(leaving);
     drop(gate);
-    pool.wait_for("the reply to find nobody", |pool| pool.total(Total::Gone) == 1);
+    pool.wait_for("the reply to find its caller gone", |pool| pool.total(Total::Gone) == 1);
     let mut full = Caller::new(&pool.prefix, 1);
     full.send(&mut pool, "ECHO", b"fits");
     full.send(&mut pool, "ECHO", b"waits");
     pool.wait_for("a reply that waits", |pool| pool.total(Total::Deferred) == 1);
     drop(full);
     pool.say(0, &ToWorker::Sweep);
-    pool.wait_for("the queue to be let go", |pool| pool.total(Total::Gone) == 2);
+    pool.wait_for("the queue to be closed", |pool| pool.total(Total::Gone) == 2);
     let held = format!("/proc/{}/fd", pool.workers[0].child.id());
     let held = std::fs::read_dir(held)
         .expect("alive")
@@ -153,15 +145,13 @@ fn requests_that_are_late_are_not_served() {
 
 #[test]
 fn other_bytes_are_counted_and_the_next_request_is_served() {
-    let mut pool = StandIn::new("malformed", 1);
-    pool.start("ECHO", 1);
-    let mut caller = Caller::new(&pool.prefix, 4);
+    let (mut pool, mut caller) = StandIn::serving("malformed", "ECHO", 4);
     let queue = pool.queue("ECHO");
     for length in [0, 1, 79, 200, 1024] {
         queue.send(&vec![0xa5; length], 0).expect("room");
     }
     pool.wait_for("five of them", |pool| pool.total(Total::Malformed) == 5);
-    // Text without its end, and a memfd that nobody holds: both callers are answered.
+    // Text without its end, and a memfd that is closed: both callers are answered.
     let kind = Some(pollux_xatmi::buffer::BufferType::String);
     let endless = Payload { buffer_type: kind, buffer_size_bytes: 8, body: Body::Inline(b"abc") };
     caller.try_send("ECHO", endless, How::default()).expect("room");
@@ -201,9 +191,7 @@ fn data_that_is_longer_than_a_message_goes_both_ways() {
 
 #[test]
 fn services_come_and_go_while_a_service_runs() {
-    let mut pool = StandIn::new("dynamic", 1);
-    pool.start("ADVERTISE,WITHDRAW,ECHO", 1);
-    let mut caller = Caller::new(&pool.prefix, 2);
+    let (mut pool, mut caller) = StandIn::serving("dynamic", "ADVERTISE,WITHDRAW,ECHO", 2);
     let mut ask = |pool: &mut StandIn, service, name: &str| {
         caller.call(pool, service, name.as_bytes()).urcode
     };
@@ -257,9 +245,7 @@ fn a_service_calls_another_one_while_it_runs() {
 
 #[test]
 fn a_worker_with_more_replies_than_it_may_keep_waits_and_then_serves() {
-    let mut pool = StandIn::new("overfull", 1);
-    pool.start("ECHO", 1);
-    let mut idle = Caller::new(&pool.prefix, 1);
+    let (mut pool, mut idle) = StandIn::serving("overfull", "ECHO", 1);
     let deadline_ns = monotonic_ns() + Duration::from_secs(3).as_nanos() as u64;
     // One that fits, 256 that are kept, and some for which there is no place.
     for _ in 0..262 {
@@ -267,7 +253,7 @@ fn a_worker_with_more_replies_than_it_may_keep_waits_and_then_serves() {
     }
     let mut brisk = Caller::new(&pool.prefix, 1);
     assert_eq!(brisk.call(&mut pool, "ECHO", b"me").bytes, b"me");
-    pool.wait_for("the end of what nobody reads", |pool| {
+    pool.wait_for("the end of unread replies", |pool| {
         pool.total(Total::Dropped) + pool.total(Total::Late) == 261
     });
     pool.stop();
@@ -275,9 +261,7 @@ fn a_worker_with_more_replies_than_it_may_keep_waits_and_then_serves() {
 
 #[test]
 fn a_worker_full_of_replies_for_dead_clients_serves_again_soon() {
-    let mut pool = StandIn::new("graveyard", 1);
-    pool.start("ECHO", 1);
-    let mut idle = Caller::new(&pool.prefix, 1);
+    let (mut pool, mut idle) = StandIn::serving("graveyard", "ECHO", 1);
     // One that fits, 256 that are kept for a minute, and one for which there is no place.
     for _ in 0..258 {
         idle.send(&mut pool, "ECHO", b"x");
@@ -310,12 +294,12 @@ fn a_long_reply_behind_deferred_ones_finds_its_way_into_shorter_messages() {
 }
 
 #[test]
-fn a_request_that_waits_to_be_passed_on_to_a_service_that_goes_is_answered() {
+fn a_request_that_waits_for_a_withdrawn_service_is_answered() {
     let mut pool = StandIn::new("passed-on", 1);
     pool.start("RELAY", 1);
     pool.make_queue("ECHO");
     let mut caller = Caller::new(&pool.prefix, 2);
-    while caller.try_send("ECHO", carray(b"nobody serves it"), How::default()).is_ok() {}
+    while caller.try_send("ECHO", carray(b"not served"), How::default()).is_ok() {}
     let call_id = caller.send(&mut pool, "RELAY", b"x");
     pool.wait_for("a request that waits", |pool| pool.total(Total::Deferred) == 1);
     let name = pool.prefix.service_queue(&ServiceName::new("ECHO").expect("a name"));
@@ -348,7 +332,7 @@ fn the_command_line_renames_masks_and_warns() {
 }
 
 #[test]
-fn a_full_service_queue_is_an_error_to_who_sends_and_no_loss() {
+fn a_full_service_queue_is_an_error_for_the_sender_and_loses_nothing() {
     let mut pool = StandIn::new("full", 1);
     let gate = pool.gate();
     pool.start("HOLD", 1);

@@ -41,9 +41,7 @@ fn a_killed_worker_leaves_the_name_of_its_caller() {
 
 #[test]
 fn a_worker_that_is_stopped_leaves_the_names_of_callers_without_a_reply() {
-    let mut pool = StandIn::new("left", 1);
-    pool.start("ECHO", 1);
-    let mut idle = Caller::new(&pool.prefix, 1);
+    let (mut pool, mut idle) = StandIn::serving("left", "ECHO", 1);
     let calls = [1, 2, 3].map(|_| idle.send(&mut pool, "ECHO", b"x"));
     pool.wait_for("two replies that wait", |pool| pool.total(Total::Deferred) == 2);
     pool.say(0, &ToWorker::Stop);
@@ -58,9 +56,7 @@ fn a_worker_that_is_stopped_leaves_the_names_of_callers_without_a_reply() {
 
 #[test]
 fn a_panic_is_answered_and_ends_the_worker() {
-    let mut pool = StandIn::new("panic", 1);
-    pool.start("PANIC", 1);
-    let mut caller = Caller::new(&pool.prefix, 2);
+    let (mut pool, mut caller) = StandIn::serving("panic", "PANIC", 2);
     assert_eq!(caller.call(&mut pool, "PANIC", b"x").error, Some(Code::ServiceError));
     assert_eq!(pool.exit_code(0), Some(PANICKED));
     assert!(pool.log(0).contains("the service is broken"));
@@ -69,9 +65,7 @@ fn a_panic_is_answered_and_ends_the_worker() {
 
 #[test]
 fn a_service_ends_its_worker_after_the_reply() {
-    let mut pool = StandIn::new("exit", 1);
-    pool.start("EXIT", 1);
-    let mut caller = Caller::new(&pool.prefix, 2);
+    let (mut pool, mut caller) = StandIn::serving("exit", "EXIT", 2);
     let answer = caller.call(&mut pool, "EXIT", b"bye");
     assert_eq!((answer.error, &answer.bytes[..]), (None, &b"bye"[..]));
     assert_eq!(pool.exit_code(0), Some(EXITED));
@@ -80,9 +74,7 @@ fn a_service_ends_its_worker_after_the_reply() {
 
 #[test]
 fn a_worker_that_ends_holds_its_last_reply_until_that_is_read() {
-    let mut pool = StandIn::new("last-words", 1);
-    pool.start("EXIT", 1);
-    let mut caller = Caller::new(&pool.prefix, 2);
+    let (mut pool, mut caller) = StandIn::serving("last-words", "EXIT", 2);
     let mut outbox = Outbox::default();
     let sent = vec![7; 2 * MESSAGE_LEN_BYTES as usize];
     let body = Body::Large(outbox.put(&sent, 0, None, 1).expect("a memfd"));

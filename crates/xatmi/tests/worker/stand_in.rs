@@ -74,6 +74,14 @@ impl StandIn {
         }
     }
 
+    /// A pool with one worker for `services`, and a client with room for `depth` replies.
+    pub(crate) fn serving(subject: &str, services: &str, depth: u32) -> (Self, Caller) {
+        let mut pool = Self::new(subject, 1);
+        pool.start(services, 1);
+        let caller = Caller::new(&pool.prefix, depth);
+        (pool, caller)
+    }
+
     /// Starts `count` workers and waits until all are ready.
     pub(crate) fn start(&mut self, services: &str, count: usize) {
         let first = self.workers.len();
