@@ -1,18 +1,8 @@
 //! Phrases that the texts of the project do without, in code, comments, messages and pages.
 //!
-//! `docs/glossary.md` has the words that take their place. A crate that still has some is listed with
-//! their number, which may only fall.
+//! `docs/glossary.md` has the words that take their place.
 
 use std::path::Path;
-
-/// Places that still have some, and how many at most.
-const LEFT: &[(&str, usize)] = &[
-    ("crates/pool", 46),
-    ("crates/xatmi", 99),
-    ("crates/xatmi-c", 51),
-    ("crates/xatmi-nats", 62),
-    ("docs", 21),
-];
 
 /// Files that name the phrases: the glossary, and the places where this check does.
 const QUOTING: [&str; 2] = ["docs/glossary.md", "xtask/src/phrases.rs"];
@@ -117,7 +107,7 @@ fn read(root: &Path, relative: &Path, found: &mut Vec<Found>) -> Result<(), Stri
     Ok(())
 }
 
-/// What is wrong: every phrase outside of what is listed, and of a listed place the number if it has grown.
+/// What is wrong: every phrase, with its place.
 ///
 /// # Errors
 /// A file that cannot be read.
@@ -126,30 +116,10 @@ pub(crate) fn wrong(root: &Path) -> Result<Vec<String>, String> {
     for place in PLACES {
         read(root, Path::new(place), &mut found)?;
     }
-    Ok(judge(&found))
-}
-
-fn judge(found: &[Found]) -> Vec<String> {
-    let is_in = |one: &Found, place: &str| {
-        one.file.strip_prefix(place).is_some_and(|rest| rest.starts_with('/'))
+    let in_words = |Found { file, line, phrase }| {
+        format!("{file}:{line}: \"{phrase}\" (docs/glossary.md has the word)")
     };
-    let is_listed = |one: &&Found| LEFT.iter().any(|(place, _)| is_in(one, place));
-    let mut wrong: Vec<String> = found
-        .iter()
-        .filter(|one| !is_listed(one))
-        .map(|one| {
-            format!("{}:{}: \"{}\" (docs/glossary.md has the word)", one.file, one.line, one.phrase)
-        })
-        .collect();
-    for &(place, most) in LEFT {
-        let count = found.iter().filter(|one| is_in(one, place)).count();
-        if count > most {
-            wrong.push(format!(
-                "{place} has {count} phrases of docs/glossary.md, at most {most} before"
-            ));
-        }
-    }
-    wrong
+    Ok(found.into_iter().map(in_words).collect())
 }
 
 #[cfg(test)]
@@ -157,7 +127,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn no_text_has_more_of_the_phrases_than_before() {
+    fn no_text_has_one_of_the_phrases() {
         let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("a workspace");
         let wrong = wrong(root).expect("files are readable");
         assert!(wrong.is_empty(), "{}", wrong.join("\n"));
@@ -188,22 +158,5 @@ mod tests {
         ] {
             assert_eq!(phrases_in(line), [""; 0], "{line}");
         }
-    }
-
-    #[test]
-    fn a_listed_place_may_only_shrink_and_others_have_none() {
-        let found =
-            |file: &str| Found { file: file.to_owned(), line: 7, phrase: "goes on".to_owned() };
-        let (place, most) = LEFT[0];
-        let file = format!("{place}/src/lib.rs");
-        let mut all: Vec<Found> = (0..most).map(|_| found(&file)).collect();
-        assert_eq!(judge(&all), [""; 0]);
-        all.push(found(&file));
-        assert!(judge(&all)[0].contains("at most"), "{:?}", judge(&all));
-        let other = judge(&[found("crates/engine/src/lib.rs")]);
-        assert_eq!(
-            other,
-            ["crates/engine/src/lib.rs:7: \"goes on\" (docs/glossary.md has the word)"]
-        );
     }
 }

@@ -103,7 +103,7 @@ fn words(variable: &str, otherwise: &str) -> Result<Vec<String>, Failure> {
     let text = match std::env::var(variable) {
         Ok(text) => text,
         Err(std::env::VarError::NotPresent) => otherwise.to_owned(),
-        Err(_) => return Err(Failure::usage(format!("{variable} is no text in UTF-8"))),
+        Err(_) => return Err(Failure::usage(format!("{variable} is not UTF-8 text"))),
     };
     Ok(text.split_whitespace().map(str::to_owned).collect())
 }

@@ -27,7 +27,7 @@ struct Findings {
     workers: u32,
     services: u64,
     clients: u32,
-    /// What shared memory has room for; none where requests travel by queues.
+    /// What fits in shared memory; none where requests travel by queues.
     services_max: Option<u64>,
     clients_max: Option<u64>,
     service_queues: u64,
@@ -120,13 +120,13 @@ pub(crate) fn check(
     if json {
         output::result(&serde_json::to_string_pretty(&findings).map_err(Failure::failed)?)?;
     } else {
-        output::result(&told(&findings))?;
+        output::result(&in_words(&findings))?;
     }
     Ok(if findings.are_good() { ExitCode::SUCCESS } else { ExitCode::from(1) })
 }
 
 impl Findings {
-    /// What shared memory has room for, where requests are there.
+    /// What fits in shared memory, where requests are there.
     fn room(&self) -> Option<MemoryRoom> {
         let (services, contexts) = self.services_max.zip(self.clients_max)?;
         Some(MemoryRoom { services, contexts })
@@ -178,7 +178,7 @@ fn unasked(config: &PoolConfig) -> (u64, Vec<String>) {
     (config.entries.len() as u64, silent.collect())
 }
 
-fn told(findings: &Findings) -> String {
+fn in_words(findings: &Findings) -> String {
     let mut lines = Vec::new();
     let Findings { config, programs, workers, .. } = findings;
     lines.push(format!("{config}: {workers} workers of {programs} programs"));

@@ -4,7 +4,7 @@
 //! | part | one job |
 //! |---|---|
 //! | `start` | a pool in the foreground, or behind the terminal |
-//! | `orders` | stop, restart, reload: what a running pool is told |
+//! | `orders` | stop, restart, reload: what a running pool is asked to do |
 //! | `show`, `table` | ps, services, queues, clients; columns |
 //! | `check` | a configuration against this machine |
 //! | `build_program`, `build_home`, `service_table` | C programs: the compiler, where headers and library are, the `main` of servers |

@@ -13,7 +13,7 @@ use crate::{SILENCE, asked, connect, environment};
 use pollux_command::output::{self, Failure};
 
 /// The longest time without any progress: limits of a configuration are up to a day of seconds,
-/// but whoever waits at a terminal has given up long before.
+/// but a user at a terminal has given up long before.
 const ORDER_SILENCE: Duration = Duration::from_secs(600);
 /// From the last worker's end until it is said that the manager is still there.
 const END_PROGRESS_AFTER: Duration = Duration::from_secs(2);
@@ -77,13 +77,13 @@ fn end(now: bool) -> Result<ExitCode, Failure> {
             AskError::NoPool { .. } => workers_left(&prefix).len(),
             _ => 0,
         };
-        let told = asked(&error);
+        let failure = asked(&error);
         match left {
-            0 => told,
+            0 => failure,
             _ => Failure::failed(format!(
                 "{}; {left} workers of a manager that was killed are left: a `start` takes them \
                  over, else they end within a minute",
-                told.message
+                failure.message
             )),
         }
     })?;

@@ -53,12 +53,12 @@ fn read_list(list: &str, specs: &mut Vec<ServiceSpec>) -> Result<(), String> {
     for name in names.split(',').map(str::trim) {
         let function = function.unwrap_or(name);
         if !is_identifier(function) {
-            return Err(format!("{function:?} in {list:?} is no name of a C function"));
+            return Err(format!("{function:?} in {list:?} is not a name of a C function"));
         }
         let is_only_linked = name.is_empty() && names.trim().is_empty();
         if !is_only_linked && !is_service_name(name) {
             return Err(format!(
-                "{name:?} in {list:?} is no name of a service: 1 to {} letters, digits and signs, \
+                "{name:?} in {list:?} is not a name of a service: 1 to {} letters, digits and signs, \
                  without comma, slash, colon, quote, backslash and @, and no dot in front",
                 ServiceName::LEN_BYTES_MAX
             ));
@@ -138,14 +138,14 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_name_is_refused_with_its_list() {
+    fn what_is_not_a_name_is_refused_with_its_list() {
         for (list, part) in [
             ("", "empty list"),
-            ("A,,B", "no name of a C function"),
-            ("A,,B:f", "no name of a service"),
+            ("A,,B", "not a name of a C function"),
+            ("A,,B:f", "not a name of a service"),
             ("A:f g", "\"f g\""),
-            ("1A", "no name of a C function"),
-            ("a\"b:f", "no name of a service"),
+            ("1A", "not a name of a C function"),
+            ("a\"b:f", "not a name of a service"),
             ("@/nowhere/at/all", "No such file"),
             (".hidden:f", "no dot in front"),
             ("A@B:f", "and @"),

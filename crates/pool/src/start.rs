@@ -1,4 +1,4 @@
-//! `pollux pool start`: a pool in the foreground, or one that goes on when this command returns.
+//! `pollux pool start`: a pool in the foreground, or one that stays when this command returns.
 //!
 //! ```text
 //!  start ──► this binary again, --detached ──► setsid, control socket, "open" on its standard output
@@ -58,7 +58,7 @@ pub(crate) fn start(flags: &StartFlags) -> Result<ExitCode, Failure> {
     start_behind(flags, &file, &environment)
 }
 
-/// What would keep every copy of a program from starting is told before anything is started.
+/// What would keep every copy of a program from starting is reported before anything is started.
 fn check(file: &Path) -> Result<(), Failure> {
     let config = PoolConfig::from_file(file).map_err(Failure::usage)?;
     for warning in &config.warnings {
@@ -82,7 +82,7 @@ fn open(
     Pool::open(options, log).map_err(|error| Failure::failed(output::in_words(&error)))
 }
 
-/// The process that goes on: says on standard output whether the pool is open.
+/// The process that stays: says on standard output whether the pool is open.
 fn run_detached(
     flags: &StartFlags,
     config: PathBuf,
@@ -97,7 +97,7 @@ fn run_detached(
     let pool = match opened {
         Ok(pool) => pool,
         Err(failure) => {
-            // Standard error is the log already; whoever waits reads here.
+            // Standard error is the log already; the command that waits reads here.
             output::result(&failure.message)?;
             return Ok(failure.code);
         }
@@ -113,7 +113,7 @@ fn run_detached(
     Ok(ExitCode::SUCCESS)
 }
 
-/// Starts the process that goes on, and waits until its workers are up.
+/// Starts the process that stays, and waits until its workers are up.
 fn start_behind(
     flags: &StartFlags,
     file: &Path,
@@ -154,7 +154,7 @@ fn start_behind(
             Ok(ExitCode::SUCCESS)
         }
         Err(error @ AskError::Refused(_)) => Err(Failure::failed(format!(
-            "{error}\nthe pool goes on and tries them again; log: {log}; end it with `pollux pool \
+            "{error}\nthe pool stays up and tries them again; log: {log}; end it with `pollux pool \
              stop`"
         ))),
         Err(error) => Err(Failure::failed(format!("{error}\nlog: {log}"))),

@@ -69,11 +69,11 @@ mod tests {
     }
 
     #[test]
-    fn times_are_told_in_two_units() {
-        let told = [0, 59, 60, 723, 3599, 3600, 11_100, 86_399, 187_200].map(time);
+    fn times_have_two_units() {
+        let texts = [0, 59, 60, 723, 3599, 3600, 11_100, 86_399, 187_200].map(time);
         let wanted =
             ["0s", "59s", "1m00s", "12m03s", "59m59s", "1h00m", "3h05m", "23h59m", "2d04h"];
-        assert_eq!(told, wanted);
+        assert_eq!(texts, wanted);
         assert_eq!(milliseconds(1_234_567), "1.235");
     }
 }

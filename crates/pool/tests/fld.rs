@@ -72,7 +72,7 @@ fn without_tables_the_environment_names_them() {
 }
 
 #[test]
-fn a_mistake_is_told_with_file_and_line_and_nothing_is_written() {
+fn a_mistake_is_reported_with_file_and_line_and_nothing_is_written() {
     let scratch = tempfile::tempdir().expect("a folder");
     let (good, bad) = (scratch.path().join("good.fd"), scratch.path().join("bad.fd"));
     fs::write(&good, "A 1 long\n").expect("written");

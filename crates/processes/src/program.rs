@@ -60,7 +60,7 @@ impl Program {
     }
 
     /// The same with what it prints on standard output among its words.
-    pub fn start_hearing_all(name: &str, mut command: Command) -> Result<Self, Error> {
+    pub fn start_reading_all(name: &str, mut command: Command) -> Result<Self, Error> {
         let (output, said) = Self::pipe(name)?;
         let copy = output.try_clone();
         command.stdout(copy.map_err(|cause| Error::Io { call: "dup", cause })?);

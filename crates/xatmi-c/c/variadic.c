@@ -8,7 +8,7 @@
 #include "ubf.h"
 #include "userlog.h"
 
-/* 17 pairs and the end: what is longer is no path, and has no end then. */
+/* 17 pairs and the end: what is longer is not a path, and has no end then. */
 #define PATH_INTS 35
 
 int pollux_bgetrv(UBFH *ubf, char *value, BFLDLEN *len, ...);

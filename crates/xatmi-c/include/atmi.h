@@ -50,7 +50,7 @@ extern "C" {
 /* Flags of calls. Those without a remark are accepted and change nothing. */
 #define TPNOFLAGS 0x00000000L
 #define TPNOBLOCK 0x00000001L /* TPEBLOCK instead of waiting for room, in tpgetrply for a reply */
-#define TPSIGRSTRT 0x00000002L /* go on after a signal instead of TPGOTSIG */
+#define TPSIGRSTRT 0x00000002L /* continue after a signal instead of TPGOTSIG */
 #define TPNOREPLY 0x00000004L /* tpacall: nobody waits, and the result is 0 */
 #define TPNOTRAN 0x00000008L /* the call does not belong to the transaction */
 #define TPTRAN 0x00000010L

@@ -47,7 +47,7 @@ typedef long TRANSACTION_CONTROL;
 #define TX_UNCHAINED 0
 #define TX_CHAINED 1
 
-typedef long TRANSACTION_TIMEOUT; /* seconds, 0 is no limit */
+typedef long TRANSACTION_TIMEOUT; /* seconds, 0 means no limit */
 
 typedef long TRANSACTION_STATE;
 #define TX_ACTIVE 0

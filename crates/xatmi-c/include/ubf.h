@@ -120,7 +120,7 @@ typedef struct pollux_place {
 extern int Baddfast(UBFH *ubf, BFLDID id, const char *value, BFLDLEN len, Bfld_loc_info_t *place);
 
 /* Fields of inner buffers. A path is 1 to 17 pairs of a field and its occurrence, then BBADFLDOCC;
- * each field but the last holds a buffer. What is no path is BBADFLD. */
+ * each field but the last holds a buffer. What is not a path is BBADFLD. */
 extern int Bgetr(UBFH *ubf, BFLDID *path, char *value, BFLDLEN *len);
 extern int CBgetr(UBFH *ubf, BFLDID *path, char *value, BFLDLEN *len, int type);
 extern char *Bfindr(UBFH *ubf, BFLDID *path, BFLDLEN *len);

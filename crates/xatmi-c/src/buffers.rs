@@ -12,7 +12,7 @@ use crate::fault::{self, UbfFault};
 use crate::fields::{changing, id, reading, size_at};
 use crate::{caller, memory, names};
 
-/// More fields than a buffer can have; a list without an end is told by it.
+/// More fields than a buffer can have; a list without an end is recognised by it.
 const LIST_LEN_MAX: usize = 1 << 20;
 
 unsafe extern "C" {
@@ -132,7 +132,7 @@ pub unsafe extern "C" fn Bojoin(to: *mut c_char, from: *const c_char) -> c_int {
 /// memory becomes a buffer of just the used bytes.
 ///
 /// # Safety
-/// When `from` is that of a buffer of fields, nobody changes it meanwhile; `to` has room for its
+/// When `from` is that of a buffer of fields, nobody changes it meanwhile; `to` has space for its
 /// used bytes, and nobody else uses them.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn Bmove(to: *mut c_char, from: *const c_char) -> c_int {

@@ -1,7 +1,7 @@
 //! Pointers that a C caller hands over.
 //!
 //! All functions of the interface read and write the caller's memory through it. It tells what can
-//! be told before a pointer is followed; that the rest holds is the caller's promise.
+//! be known before a pointer is followed; that the rest holds is the caller's promise.
 
 use std::cell::Cell;
 use std::ffi::{CStr, c_char};
@@ -78,7 +78,7 @@ thread_local! {
 
 /// How many bytes stand at `address`, a multiple of 8, at most; `None` when 8 can't be read there.
 ///
-/// `known` says it for memory of ours. Of other memory it can only be told whether it can be read,
+/// `known` says it for memory of ours. Of other memory it is only known whether it can be read,
 /// by one system call for an address that is not the last one of this thread.
 pub(crate) fn room_at(address: usize, known: impl FnOnce() -> Option<usize>) -> Option<usize> {
     let (last, room) = READABLE.get();
@@ -121,7 +121,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn addresses_that_nobody_has_are_told_without_following_them() {
+    fn addresses_that_nobody_has_are_found_without_following_them() {
         let own = 7_u64;
         let address = (&raw const own).addr();
         assert_eq!(room_at(address, || None), Some(usize::MAX));

@@ -143,7 +143,7 @@ fn event(kind: Kind) -> Option<c_long> {
 
 /// # Safety
 /// A sound `revent` is that of a long.
-unsafe fn tell(revent: *mut c_long, kind: Kind) -> Result<(), Fault> {
+unsafe fn report(revent: *mut c_long, kind: Kind) -> Result<(), Fault> {
     let Some(event) = event(kind) else { return Ok(()) };
     // SAFETY: the caller's promise.
     unsafe { caller::write(revent, event) };
@@ -230,7 +230,7 @@ pub unsafe extern "C" fn tpsend(
         match over {
             None => Ok(0),
             // SAFETY: the caller's promise.
-            Some(kind) => unsafe { tell(revent, kind) }.map(|()| 0),
+            Some(kind) => unsafe { report(revent, kind) }.map(|()| 0),
         }
     })
 }
@@ -272,7 +272,7 @@ pub unsafe extern "C" fn tprecv(
         // SAFETY: the caller's promise.
         unsafe { wanted.give_payload(&arriving, landing, None) }?;
         // SAFETY: the caller's promise.
-        unsafe { tell(revent, kind) }.map(|()| 0)
+        unsafe { report(revent, kind) }.map(|()| 0)
     })
 }
 

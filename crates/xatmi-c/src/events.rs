@@ -145,7 +145,7 @@ pub extern "C" fn tpunsubscribe(subscription: c_long, _flags: c_long) -> c_int {
             -1 => None,
             number => {
                 Some(u64::try_from(number).ok().filter(|number| *number > 0).ok_or_else(|| {
-                    Fault::invalid(format!("{number} is no handle of a subscription"))
+                    Fault::invalid(format!("{number} is not a handle of a subscription"))
                 })?)
             }
         };

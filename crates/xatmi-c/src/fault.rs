@@ -22,7 +22,7 @@ pub(crate) struct Fault {
     pub(crate) number: c_int,
     /// What was wrong and what would be right.
     pub(crate) detail: String,
-    /// What tperrordetail tells of it.
+    /// What tperrordetail says about it.
     pub(crate) cause: Cause,
 }
 
@@ -101,7 +101,7 @@ thread_local! {
     static TPURCODE: Cell<c_long> = const { Cell::new(0) };
     static DETAIL: RefCell<Text> = const { RefCell::new(Text::new()) };
     static BERROR: Cell<c_int> = const { Cell::new(0) };
-    /// What `Berror` says, kept until somebody wants it in words: a missing field is no event.
+    /// What `Berror` says, kept until somebody wants it in words: a missing field is nothing special.
     static UBF_ERROR: Cell<Option<UbfError>> = const { Cell::new(None) };
     static UBF_DETAIL: RefCell<Text> = const { RefCell::new(Text::new()) };
     /// What tpstrerror, tpecodestr, Bstrerror and tpstrerrordetail gave out last.
@@ -127,7 +127,7 @@ pub(crate) fn atmi<T>(failed: T, work: impl FnOnce() -> Result<T, Fault>) -> T {
 
 /// Does the work of a function that cannot fail, and leaves the error of the one before.
 pub(crate) fn quietly(work: impl FnOnce()) {
-    // Nobody is there to be told of a panic; the hook has printed it.
+    // Nobody can be notified of a panic; the hook has printed it.
     let _ = caught(work);
 }
 
@@ -340,7 +340,7 @@ pub unsafe extern "C" fn B_error(word: *const c_char) {
     quietly(|| {
         // SAFETY: the caller's promise.
         let word = unsafe { caller::text(word) }.unwrap_or_default();
-        // Nobody is there to be told of a standard error that cannot be written.
+        // Nobody can be notified of a standard error that cannot be written.
         let _ = std::io::Write::write_fmt(
             &mut std::io::stderr(),
             format_args!("{}: {said}\n", word.to_string_lossy()),
@@ -358,7 +358,7 @@ mod tests {
     }
 
     #[test]
-    fn an_error_is_told_in_words_until_the_next_call() {
+    fn an_error_has_words_until_the_next_call() {
         let failed = atmi(-1, || Err(Fault::new(6, "no process offers service X")));
         assert_eq!((failed, TPERRNO.get()), (-1, 6));
         let expected = "6:TPENOENT (last error 6: no process offers service X)";

@@ -1,6 +1,6 @@
 //! `Bwrite`, `Bread`, `Bextread`: buffers of fields to and from files of C.
 //!
-//! C programs call it. What a file holds is a stranger's: it is bounded by the caller's buffer and
+//! C programs call it. What a file holds is not trusted: it is bounded by the caller's buffer and
 //! checked, and the buffer stays as it was when something is wrong.
 
 use std::ffi::{c_char, c_int};

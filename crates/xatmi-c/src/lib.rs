@@ -6,7 +6,7 @@
 //!
 //! | file | subject |
 //! |---|---|
-//! | `caller.rs` | pointers of the caller: what can be told of them before they are followed |
+//! | `caller.rs` | pointers of the caller: what is known of them before they are followed |
 //! | `fault.rs` | the thread's error numbers and texts; no panic leaves a function |
 //! | `memory.rs`, `payloads.rs` | the buffers that tpalloc gave out; what calls and conversations send and receive |
 //! | `typed.rs` | tpalloc, tprealloc, tpfree, tptypes |
@@ -23,7 +23,7 @@
 //! | `fields.rs`, `values.rs`, `copies.rs`, `paths.rs`, `buffers.rs`, `storage.rs`, `names.rs` | the functions of `ubf.h` |
 //!
 //! Every function may be called from any thread. Pointers are the caller's promise, as in C: NULL,
-//! memory that is no buffer, and buffers that were freed are told by an error where they can be.
+//! memory that is not a buffer and buffers that were freed are answered with an error where they can be recognised.
 
 pub mod buffers;
 mod caller;

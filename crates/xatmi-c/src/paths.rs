@@ -153,7 +153,7 @@ pub unsafe extern "C" fn CBfindr(
     })
 }
 
-/// 1 when a path leads to a field, else 0; 0 with an error for what is no path.
+/// 1 when a path leads to a field, else 0; 0 with an error for what is not a path.
 ///
 /// # Safety
 /// As for [`Bgetr`].

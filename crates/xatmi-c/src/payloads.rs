@@ -158,7 +158,7 @@ impl Landing {
         Ok(&mut place.as_bytes_mut()[..len])
     }
 
-    /// Checks what was written, `len` bytes of a stranger's, and gives the length to be told.
+    /// Checks what was written, `len` bytes of unknown origin, and gives the length to report.
     pub(crate) fn landed(&mut self, len: usize) -> Result<c_long, Fault> {
         let wrong = |detail: String| Fault::new(Code::ServiceError.number(), detail);
         let place = self.place().ok_or_else(|| wrong("the reply has no buffer".to_owned()))?;
@@ -209,7 +209,7 @@ pub(crate) unsafe fn service_name<'a>(name: *const c_char) -> Result<&'a str, Fa
     let name = unsafe { caller::text(name) };
     let name = name.ok_or_else(|| Fault::invalid("the pointer to the service's name is none"))?;
     name.to_str().map_err(|_| {
-        let detail = format!("nobody offers {}: its name is no text", name.to_string_lossy());
+        let detail = format!("nobody offers {}: its name is not text", name.to_string_lossy());
         Fault::new(Code::NoEntry.number(), detail)
     })
 }
@@ -252,11 +252,11 @@ impl Wanted {
         replaced: Option<Borrowed>,
     ) -> Result<(), Fault> {
         if arriving.buffer_type.is_some() {
-            let told = landing.landed(arriving.len_bytes)?;
+            let reported = landing.landed(arriving.len_bytes)?;
             // SAFETY: the caller's promise.
             unsafe { caller::write(self.data, landing.give_out(replaced)) };
             // SAFETY: the caller's promise.
-            unsafe { caller::write(self.len, told) };
+            unsafe { caller::write(self.len, reported) };
         } else {
             // Whatever the caller had stays where it is.
             // SAFETY: the caller's promise.

@@ -36,7 +36,7 @@ pub struct ServiceRow {
 /// The greatest number of a node.
 const NODE_MAX: c_long = 255;
 
-/// More services than a server can have; a table without an end is told by it.
+/// More services than a server can have; a table without an end is recognised by it.
 const ROWS_MAX: usize = 10_000;
 
 /// What the program has for a thread that serves, said before the server runs.
@@ -186,16 +186,16 @@ pub unsafe extern "C" fn pollux_server_main(
     let program = arguments.first().map_or(OsStr::new("server"), OsString::as_os_str);
     match ended {
         Some(Ending::Panicked { .. }) => {
-            tell(program, "a fault in the library ended the server");
+            report(program, "a fault in the library ended the server");
             1
         }
         Some(ending @ Ending::Abandoned) => {
-            tell(program, &ending.to_string());
+            report(program, &ending.to_string());
             1
         }
         Some(Ending::Stopped | Ending::Exited) => 0,
         None => {
-            tell(program, &fault::last_words());
+            report(program, &fault::last_words());
             1
         }
     }
@@ -305,6 +305,6 @@ unsafe fn arguments(argc: c_int, argv: *mut *mut c_char) -> Vec<OsString> {
 }
 
 /// Says on standard error why the server ends; who closed it does not want to know.
-fn tell(program: &OsStr, words: &str) {
+fn report(program: &OsStr, words: &str) {
     let _ = writeln!(std::io::stderr(), "{}: {words}", program.display());
 }

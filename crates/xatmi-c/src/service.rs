@@ -84,7 +84,7 @@ pub(crate) fn serve(function: Function, incoming: Incoming) -> Done {
         memory::free(held);
     }
     let outcome = OUTCOME.take();
-    // One that the function began and did not end aborts, and its caller is told.
+    // One that the function began and did not end aborts, and its caller gets an error.
     let is_left_open = transactions::seen().is_some_and(|seen| Some(seen.number) != before)
         && transactions::abort().is_ok();
     let done = match outcome {

@@ -44,7 +44,7 @@ fn of_thread_or(of_pool: Duration) -> Duration {
     }
 }
 
-/// How long something of this thread may take that is no call.
+/// How long something of this thread may take that is not a call.
 pub(crate) fn standing() -> Duration {
     let of_environment = || Environment::of_process().ok().and_then(|known| known.timeout);
     let of_pool = context::pools_time().or_else(of_environment).unwrap_or(DEFAULT_TIMEOUT);

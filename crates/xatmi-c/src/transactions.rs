@@ -29,7 +29,7 @@ const TPEABORT: c_int = 1;
 /// `tperrno` of what a transaction does not allow.
 const TPETRAN: c_int = 14;
 
-/// Shortest time for a call: 0 would be no limit.
+/// Shortest time for a call: 0 would mean no limit.
 const LIMIT_MIN: Duration = Duration::from_millis(1);
 
 /// A transaction of the context that this thread is in.
@@ -121,7 +121,7 @@ pub(crate) fn seen() -> Option<Seen> {
     })
 }
 
-/// How long a call may take that would take `standing`, where 0 is no limit.
+/// How long a call may take that would take `standing`, where 0 means no limit.
 pub(crate) fn limited(standing: Duration) -> Duration {
     match LIMIT.get() {
         Some(limit) if standing.is_zero() || limit < standing => limit,
@@ -302,7 +302,7 @@ pub extern "C" fn tpclose() -> c_int {
     fault::atmi(-1, || close().map(|()| 0))
 }
 
-/// Begins a transaction that must end within `timeout` seconds; 0 is no limit.
+/// Begins a transaction that must end within `timeout` seconds; 0 means no limit.
 #[unsafe(no_mangle)]
 pub extern "C" fn tpbegin(timeout: c_ulong, flags: c_long) -> c_int {
     fault::atmi(-1, || {

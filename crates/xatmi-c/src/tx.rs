@@ -51,7 +51,7 @@ pub struct TxInfo {
 
 thread_local! {
     static IS_CHAINED: Cell<bool> = const { Cell::new(false) };
-    /// Of the transactions that tx_begin starts, in seconds; 0 is no limit.
+    /// Of the transactions that tx_begin starts, in seconds; 0 means no limit.
     static TIMEOUT_S: Cell<c_long> = const { Cell::new(0) };
 }
 
@@ -187,7 +187,7 @@ pub extern "C" fn tx_set_transaction_control(control: c_long) -> c_int {
     })
 }
 
-/// How long transactions that begin from now on may take, in seconds; 0 is no limit.
+/// How long transactions that begin from now on may take, in seconds; 0 means no limit.
 #[unsafe(no_mangle)]
 pub extern "C" fn tx_set_transaction_timeout(seconds: c_long) -> c_int {
     when_open(|| {

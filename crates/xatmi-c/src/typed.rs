@@ -74,7 +74,7 @@ pub unsafe extern "C" fn tprealloc(pointer: *mut c_char, bytes: c_long) -> *mut 
     })
 }
 
-/// Frees a buffer. NULL, the request of a service and what is no buffer are left alone, and so is
+/// Frees a buffer. NULL, the request of a service and what is not a buffer are left alone, and so is
 /// `tperrno`: programs free before they tell what failed.
 ///
 /// # Safety

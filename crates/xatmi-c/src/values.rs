@@ -88,7 +88,7 @@ unsafe fn room(len: *const c_int, needed: usize) -> Result<usize, UbfError> {
 /// Copies a value to the caller and says how long it is.
 ///
 /// # Safety
-/// `to` has room for `*len` bytes, or for the value without a sound `len`, and nobody else uses it.
+/// `to` has space for `*len` bytes, or for the value without a sound `len`, and nobody else uses it.
 pub(crate) unsafe fn give(
     value: &Value<'_>,
     to: *mut c_char,
@@ -110,7 +110,7 @@ pub(crate) unsafe fn give(
     Ok(())
 }
 
-/// A field's id, once there is a buffer that may have it: that is what is told first.
+/// A field's id, once there is a buffer that may have it: that is what is reported first.
 ///
 /// # Safety
 /// When `ubf` is that of a buffer of fields, nobody changes it meanwhile.
@@ -182,7 +182,7 @@ pub unsafe extern "C" fn Bchg(
 /// Copies a value; `*len` is the room, then the length.
 ///
 /// # Safety
-/// When `ubf` is that of a buffer of fields, nobody changes it meanwhile; `buf` has room for `*len`
+/// When `ubf` is that of a buffer of fields, nobody changes it meanwhile; `buf` has space for `*len`
 /// bytes, or for the value when `len` is NULL.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn Bget(

@@ -5,7 +5,7 @@
 //! leaving a service function in `service.rs`, is one instruction of ours. C programs call them. What they do is in `c/variadic.c`, which calls the functions with an array
 //! or a text (`paths.rs`, `userlog.rs`).
 
-/// Goes on in a function of C as if that had been called, so that no frame of Rust is in between.
+/// Continues in a function of C as if that had been called, so that no frame of Rust is in between.
 macro_rules! jump_to {
     ($function:path) => {{
         #[cfg(target_arch = "x86_64")]

@@ -3,7 +3,7 @@
 //! ```text
 //!  other hosts ─► `host`: one call at a time ─► the pool at home
 //!  main thread ─► call ─► request, repeated while everybody is busy ─► reply, or a TPE error
-//!  news of others ─► `exchange` ─► what to offer at home ─► the main thread is woken
+//!  lists of others ─► `exchange` ─► what to offer at home ─► the main thread is woken
 //! ```
 //!
 //! The main thread is the worker's: it blocks in [`Broker::call`] as in any service, no longer than
@@ -27,7 +27,7 @@ use tokio::task::JoinHandle;
 
 use crate::envelope::{Answered, Asked, Data};
 use crate::exchange::{Exchange, Wanted};
-use crate::host::{FAREWELL, Host, too_long};
+use crate::host::{Host, LEAVE_TIME_MAX, too_long};
 use crate::local;
 use crate::log::Log;
 use crate::servers::Login;
@@ -44,7 +44,7 @@ const FIRST_TRY: Duration = Duration::from_secs(1);
 /// Threads of the runtime beside the main thread.
 const THREADS: usize = 1;
 
-/// A connection to the broker and what goes on over it.
+/// A connection to the broker and what is exchanged over it.
 #[derive(Debug)]
 pub(crate) struct Broker {
     runtime: Runtime,
@@ -60,7 +60,7 @@ pub(crate) struct Broker {
     inbox: String,
     replies: Mutex<Subscriber>,
     asked: AtomicU64,
-    /// What goes on beside the calls, until it is told to leave.
+    /// What is exchanged beside the calls, until the bridge leaves.
     exchange: Mutex<Option<JoinHandle<()>>>,
     leave: watch::Sender<bool>,
 }
@@ -153,7 +153,7 @@ impl Broker {
         let mut replies = self.replies.lock().await;
         let mut pause = BUSY_PAUSE;
         loop {
-            // Whoever serves it must not go on for longer than is left now.
+            // The server must not work for longer than is left now.
             let timeout = asked.timeout.map(|_| end.saturating_duration_since(Instant::now()));
             let Ok((headers, payload)) = (Asked { timeout, ..asked }).write(data) else {
                 return failed(Code::InputType);
@@ -184,8 +184,9 @@ impl Broker {
                 Ok((Answered::Busy, _)) => {}
                 Ok(answered) => return answered,
                 Err(why) => {
-                    self.log
-                        .say(&format!("what {service} answered was no reply of a bridge: {why}"));
+                    self.log.say(&format!(
+                        "what {service} answered was not a reply of a bridge: {why}"
+                    ));
                     return failed(Code::ServiceError);
                 }
             }
@@ -195,10 +196,10 @@ impl Broker {
     }
 
     /// Serves other hosts no longer; the call that one of them is waiting for is answered first, if
-    /// that takes no longer than [`FAREWELL`].
+    /// that takes no longer than [`LEAVE_TIME_MAX`].
     pub(crate) fn leave(&self) {
         self.leave.send_replace(true);
-        let farewell = async {
+        let leaving = async {
             if let Some(exchange) = self.exchange.lock().await.take() {
                 // One that panicked has left as well.
                 let _ = exchange.await;
@@ -206,8 +207,8 @@ impl Broker {
             self.host.finish().await;
         };
         self.runtime.block_on(async {
-            // Whoever waits for longer is told by its own time limit.
-            let _ = tokio::time::timeout(FAREWELL, farewell).await;
+            // A caller that waits for longer ends by its own time limit.
+            let _ = tokio::time::timeout(LEAVE_TIME_MAX, leaving).await;
         });
     }
 }
@@ -216,7 +217,7 @@ fn failed(code: Code) -> (Answered, Data) {
     (local::failed(code), None)
 }
 
-/// Who is told of the connection.
+/// Where changes of the connection are logged.
 struct Line {
     lost: watch::Sender<u64>,
     came: watch::Sender<u64>,
@@ -224,7 +225,7 @@ struct Line {
 }
 
 impl Line {
-    fn heard(&self, event: &Event, servers: &str) {
+    fn note(&self, event: &Event, servers: &str) {
         match event {
             Event::Connected => self.came.send_modify(|count| *count += 1),
             Event::Disconnected | Event::Closed => self.lost.send_modify(|count| *count += 1),
@@ -243,7 +244,7 @@ async fn connect(settings: &Settings, line: Line) -> Result<Client, ConnectError
     let first = options(settings, &line).connect(servers.addresses.as_slice());
     let why = match tokio::time::timeout(FIRST_TRY, first).await {
         Ok(Ok(client)) => return Ok(client),
-        // Of later tries the client tells only the kind of the error.
+        // Of later tries the client gives only the kind of the error.
         Ok(Err(error)) => in_words(&error),
         Err(_) => format!("no answer within {FIRST_TRY:?}"),
     };
@@ -258,7 +259,7 @@ fn options(settings: &Settings, line: &Arc<Line>) -> ConnectOptions {
         .name(format!("pollux bridge of {}", settings.pool))
         .subscription_capacity(WAITING_MAX)
         .event_callback(move |event| {
-            line.heard(&event, &servers);
+            line.note(&event, &servers);
             std::future::ready(())
         });
     options = match settings.servers.login.clone() {

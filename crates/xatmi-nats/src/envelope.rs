@@ -1,13 +1,13 @@
 //! Requests and replies of the pool as messages of the broker, and back.
 //!
-//! The data travel as the payload, all else as headers. Whatever a stranger sends is checked
+//! The data travel as the payload, all else as headers. Whatever an unknown sender sends is checked
 //! here before a buffer is made of it.
 //!
 //! | header | in | meaning |
 //! |---|---|---|
 //! | `Pollux-Request`, `Pollux-Reply` | one each | which of the two it is, and by which version of this table: 1 |
 //! | `Pollux-Type`, `Pollux-Size` | both | type of the buffer and bytes that it had; none without a buffer |
-//! | `Pollux-Timeout-Ms` | request | how long the caller goes on waiting; none for ever |
+//! | `Pollux-Timeout-Ms` | request | how long the caller still waits; none for ever |
 //! | `Pollux-Without-Reply` | request | nobody waits |
 //! | `Pollux-Busy` | reply | nothing was done: ask again |
 //! | `Pollux-Error` | reply | the number of a TPE error |
@@ -38,7 +38,7 @@ const BUFFER_SIZE_BYTES_MAX: usize = 64 << 20;
 /// A request, without its data.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Asked {
-    /// How long the caller goes on waiting; `None` for ever.
+    /// How long the caller still waits; `None` for ever.
     pub(crate) timeout: Option<Duration>,
     /// Nobody waits.
     pub(crate) is_without_reply: bool,
@@ -60,10 +60,10 @@ pub(crate) enum Answered {
     },
 }
 
-/// Data on their way: a buffer, and how much of one that doesn't tell by itself is meant.
+/// Data on their way: a buffer, and how much of one that does not say it itself is meant.
 pub(crate) type Data = Option<(Buffer, usize)>;
 
-/// Bytes that are no message of a bridge, in words.
+/// Bytes that are not a message of a bridge, in words.
 pub(crate) type Foreign = String;
 
 impl Asked {
@@ -160,7 +160,7 @@ fn number<T: std::str::FromStr>(headers: &HeaderMap, name: &str) -> Result<Optio
     let read = |value: &async_nats::HeaderValue| value.as_str().parse().ok();
     match headers.get(name) {
         None => Ok(None),
-        Some(value) => read(value).map(Some).ok_or_else(|| format!("{name} is no number")),
+        Some(value) => read(value).map(Some).ok_or_else(|| format!("{name} is not a number")),
     }
 }
 
@@ -204,7 +204,7 @@ mod tests {
     }
 
     #[test]
-    fn what_strangers_send_makes_no_buffer() {
+    fn bytes_of_unknown_senders_make_no_buffer() {
         let with = |pairs: &[(&str, &str)]| {
             let mut headers = HeaderMap::new();
             headers.insert(REQUEST, "1");
@@ -219,7 +219,7 @@ mod tests {
         assert!(asked(&[(TYPE, "UBF")], b"").contains("Pollux-Size"));
         assert!(asked(&[(TYPE, "STRING"), (SIZE, "3")], b"four").contains("4 bytes"));
         assert!(asked(&[(TYPE, "CARRAY"), (SIZE, "99999999999")], b"x").contains("bytes in"));
-        assert!(asked(&[(TYPE, "CARRAY"), (SIZE, "-1")], b"x").contains("no number"));
+        assert!(asked(&[(TYPE, "CARRAY"), (SIZE, "-1")], b"x").contains("not a number"));
         assert!(!asked(&[(TYPE, "UBF"), (SIZE, "64")], b"no fields at all").is_empty());
         assert!(!asked(&[(TYPE, "VIEW?"), (SIZE, "64")], b"x").is_empty());
         assert!(asked(&[(REQUEST, "2")], b"").contains("knows 1"));
@@ -228,7 +228,7 @@ mod tests {
     }
 
     #[test]
-    fn a_reply_is_no_request_and_a_request_no_reply() {
+    fn a_reply_is_not_a_request_and_a_request_not_a_reply() {
         let (reply, payload) = Answered::Busy.write(&None).expect("sound");
         assert!(Asked::read(Some(&reply), &payload).is_err());
         let asked = Asked { timeout: None, is_without_reply: false };

@@ -1,13 +1,13 @@
-//! What pools tell each other, kept in step: what this one offers, and what it may call elsewhere.
+//! What pools publish to each other, kept in step: what this one offers, and what it may call elsewhere.
 //!
 //! ```text
-//!  the pool at home ─► exported and here ─► subscriptions of `host`, news to the others
-//!  news of others ─► Others ─► what to offer at home ─► the main thread is woken
+//!  the pool at home ─► exported and here ─► subscriptions of `host`, service list to the others
+//!  lists of others ─► Others ─► what to offer at home ─► the main thread is woken
 //! ```
 //!
 //! Nothing is offered at home before it is known what is there: a bridge that did would take calls
-//! away from the pool's own workers. Nothing is told before that either: others would believe that
-//! this pool has nothing. After each connection everybody is asked anew, as news may have passed
+//! away from the pool's own workers. Nothing is published before that either: others would believe that
+//! this pool has nothing. After each connection everybody is asked anew, as lists may have passed
 //! meanwhile.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -25,15 +25,15 @@ use tokio::sync::watch;
 use crate::host::{Host, Served};
 use crate::local;
 use crate::log::Log;
-use crate::news::{News, Others};
+use crate::service_lists::{Others, ServiceList};
 use crate::settings::Settings;
 use crate::subject::{Domain, GROUP};
 
 /// How often the pool at home is asked what it offers.
 const LOOK_HOME: Duration = Duration::from_secs(1);
-/// Between two answers to those who ask for news: one answer serves all who ask.
-const TOLD_PAUSE: Duration = Duration::from_millis(100);
-/// Between two lines that count what strangers sent.
+/// Between two answers to those who ask for lists: one answer serves all who ask.
+const PUBLISH_PAUSE: Duration = Duration::from_millis(100);
+/// Between two lines that count what unknown senders sent.
 const COMPLAINT_PAUSE: Duration = Duration::from_secs(60);
 
 /// The services to offer at home, and the means to say that they changed.
@@ -70,7 +70,7 @@ impl Wanted {
     }
 }
 
-/// Keeps subscriptions, news and wanted services in step.
+/// Keeps subscriptions, service lists and wanted services in step.
 #[derive(Debug)]
 pub(crate) struct Exchange {
     client: Client,
@@ -86,10 +86,10 @@ pub(crate) struct Exchange {
     served: BTreeMap<String, Served>,
     /// What workers at home offer; none until that is known.
     home: Option<BTreeSet<String>>,
-    told: Option<Instant>,
-    /// Somebody asked what is offered here, and was not told yet.
+    published: Option<Instant>,
+    /// Somebody asked what is offered here, and was not answered yet.
     is_asked: bool,
-    /// Messages of strangers that were spoken of, and when.
+    /// Messages of unknown senders that the log has, and when.
     complained: Option<(u64, Instant)>,
 }
 
@@ -115,22 +115,22 @@ impl Exchange {
             others: Others::new(settings.pool.clone()),
             served: BTreeMap::new(),
             home: None,
-            told: None,
+            published: None,
             is_asked: false,
             complained: None,
         }
     }
 
-    /// Goes on until it is told to leave; then nobody calls here any more. `came` counts
+    /// Runs until it is asked to leave; then nobody calls here any more. `came` counts
     /// connections to the broker.
     pub(crate) async fn run(
         mut self,
         mut came: watch::Receiver<u64>,
         mut leave: watch::Receiver<bool>,
     ) {
-        let (news, who) = (self.domain.news(), self.domain.who());
-        let (Ok(mut news), Ok(mut who)) =
-            (self.client.subscribe(news).await, self.client.subscribe(who).await)
+        let (lists, who) = (self.domain.service_lists(), self.domain.who());
+        let (Ok(mut lists), Ok(mut who)) =
+            (self.client.subscribe(lists).await, self.client.subscribe(who).await)
         else {
             // Only without a connection object, and then there is nothing to do.
             return;
@@ -141,7 +141,7 @@ impl Exchange {
         loop {
             tokio::select! {
                 _ = look.tick() => self.look_home().await,
-                Some(message) = news.next() => self.hear(&message.payload),
+                Some(message) = lists.next() => self.read(&message.payload),
                 Some(_) = who.next() => self.asked(&mut who).await,
                 Ok(()) = came.changed() => {
                     self.ask().await;
@@ -165,30 +165,30 @@ impl Exchange {
         }
         let has_changed = self.subscribe().await;
         if has_changed || self.is_asked || self.is_time() {
-            self.tell().await;
+            self.publish().await;
         }
         self.complain();
     }
 
-    fn hear(&mut self, payload: &[u8]) {
-        match serde_json::from_slice::<News>(payload) {
-            Ok(news) => self.others.hear(news, Instant::now()),
+    fn read(&mut self, payload: &[u8]) {
+        match serde_json::from_slice::<ServiceList>(payload) {
+            Ok(list) => self.others.take(list, Instant::now()),
             Err(_) => self.others.dropped += 1,
         }
     }
 
     async fn asked(&mut self, who: &mut Subscriber) {
-        // Whoever else has asked by now is answered at the same time.
+        // Each bridge that has asked by now is answered at the same time.
         while futures_util::FutureExt::now_or_never(who.next()).flatten().is_some() {}
         self.is_asked = true;
-        if self.told.is_none_or(|at| at.elapsed() >= TOLD_PAUSE) {
-            self.tell().await;
+        if self.published.is_none_or(|at| at.elapsed() >= PUBLISH_PAUSE) {
+            self.publish().await;
         }
     }
 
     /// Whether what is offered has to be said again.
     fn is_time(&self) -> bool {
-        self.told.is_none_or(|at| !self.refresh.is_zero() && at.elapsed() >= self.refresh)
+        self.published.is_none_or(|at| !self.refresh.is_zero() && at.elapsed() >= self.refresh)
     }
 
     /// Serves what is exported and here, and nothing else; whether that changed anything.
@@ -218,20 +218,20 @@ impl Exchange {
     }
 
     async fn ask(&self) {
-        // A broker that is away hears it later, or is asked again when it is there.
+        // A broker that is away receives it later, or is asked again when it is there.
         let _ = self.client.publish(self.domain.who(), "".into()).await;
     }
 
-    async fn tell(&mut self) {
+    async fn publish(&mut self) {
         if self.home.is_none() {
             return;
         }
         let (pool, services) = (self.pool.clone(), self.served.keys().cloned().collect());
-        let news = News { pool, services, refresh_s: self.refresh.as_secs() };
-        let Ok(text) = serde_json::to_vec(&news) else { return };
+        let list = ServiceList { pool, services, refresh_s: self.refresh.as_secs() };
+        let Ok(text) = serde_json::to_vec(&list) else { return };
         // Told again after a period, whatever became of it.
-        let _ = self.client.publish(self.domain.news(), text.into()).await;
-        (self.told, self.is_asked) = (Some(Instant::now()), false);
+        let _ = self.client.publish(self.domain.service_lists(), text.into()).await;
+        (self.published, self.is_asked) = (Some(Instant::now()), false);
     }
 
     /// Says how much of what came was nothing of a bridge's.
@@ -246,7 +246,7 @@ impl Exchange {
         }
     }
 
-    /// Serves nobody any more. Nothing is told: other copies of this bridge may go on.
+    /// Serves nobody any more. Nothing is published: other copies of this bridge may continue.
     async fn leave(&mut self) {
         let tasks: Vec<_> = std::mem::take(&mut self.served).into_values().collect();
         let tasks: Vec<_> = tasks.into_iter().map(Served::withdraw).collect();

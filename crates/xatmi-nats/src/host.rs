@@ -1,7 +1,7 @@
 //! Calls of other hosts, answered by this pool: one at a time.
 //!
 //! ```text
-//!  request ─► is the seat free? ── yes ─► Local, on a thread that may block ─► reply
+//!  request ─► is a permit free? ── yes ─► Local, on a thread that may block ─► reply
 //!                     └───────── no ──► "busy": its bridge asks again, and may find another copy
 //! ```
 //!
@@ -26,14 +26,14 @@ use crate::local::{self, Local};
 use crate::log::Log;
 
 /// How long a bridge that ends waits for the call that it is in.
-pub(crate) const FAREWELL: Duration = Duration::from_secs(3);
+pub(crate) const LEAVE_TIME_MAX: Duration = Duration::from_secs(3);
 
-/// Serves calls of other hosts. Copies share the seat.
+/// Serves calls of other hosts. Copies share the permit.
 #[derive(Clone, Debug)]
 pub(crate) struct Host {
     client: Client,
     local: Arc<Mutex<Local>>,
-    seat: Arc<Semaphore>,
+    permits: Arc<Semaphore>,
     foreign: Arc<AtomicU64>,
     log: Arc<Log>,
 }
@@ -51,7 +51,7 @@ impl Served {
         self.task.is_finished()
     }
 
-    /// Takes no more requests; those on their way are told to ask elsewhere. The task ends when
+    /// Takes no more requests; those on their way are asked to try elsewhere. The task ends when
     /// the last of them was.
     pub(crate) fn withdraw(self) -> JoinHandle<()> {
         self.leave.notify_one();
@@ -62,8 +62,8 @@ impl Served {
 impl Host {
     pub(crate) fn new(client: Client, environment: Environment, log: Arc<Log>) -> Self {
         let local = Arc::new(Mutex::new(Local::new(environment)));
-        let seat = Arc::new(Semaphore::new(1));
-        Self { client, local, seat, foreign: Arc::default(), log }
+        let permits = Arc::new(Semaphore::new(1));
+        Self { client, local, permits, foreign: Arc::default(), log }
     }
 
     /// Serves what comes over a subscription.
@@ -76,7 +76,7 @@ impl Host {
     /// Waits until the call that is under way, if there is one, was answered.
     pub(crate) async fn finish(&self) {
         // An error would be that of a closed semaphore, and nobody closes it.
-        let _ = self.seat.acquire().await;
+        let _ = self.permits.acquire().await;
         if self.client.connection_state() == State::Connected {
             let _ = self.client.flush().await;
         }
@@ -105,13 +105,13 @@ impl Host {
                     continue;
                 }
             };
-            let seat = Arc::clone(&self.seat).try_acquire_owned().ok();
-            match seat.filter(|_| !is_leaving) {
-                Some(seat) => {
+            let permit = Arc::clone(&self.permits).try_acquire_owned().ok();
+            match permit.filter(|_| !is_leaving) {
+                Some(permit) => {
                     let (host, service) = (self.clone(), service.clone());
                     tokio::spawn(async move {
                         host.answer(service, message).await;
-                        drop(seat);
+                        drop(permit);
                     });
                 }
                 None => self.reply(&message, &Answered::Busy, &None).await,

@@ -22,8 +22,8 @@ mod exchange;
 mod host;
 mod local;
 mod log;
-mod news;
 mod servers;
+mod service_lists;
 mod settings;
 mod subject;
 
@@ -82,7 +82,7 @@ fn offer(registry: &Registry, broker: &Rc<Broker>, wanted: &Wanted) {
     let offered: BTreeSet<_> = registry.services().into_iter().collect();
     let wanted = wanted.services();
     for service in offered.difference(&wanted) {
-        // What the manager does not hear of ends with this worker.
+        // What the manager does not know ends with this worker.
         let _ = registry.unadvertise(service);
     }
     for service in wanted.difference(&offered) {

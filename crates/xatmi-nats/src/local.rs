@@ -18,7 +18,7 @@ use crate::envelope::{Answered, Asked, Data};
 /// How long the manager may take for an answer.
 const PATIENCE: Duration = Duration::from_secs(2);
 
-/// How long a call without a time limit is kept: whoever waits for it may have died.
+/// How long a call without a time limit is kept: its caller may have died.
 const CALL_MAX: Duration = Duration::from_secs(3600);
 
 /// How long a call may take.
@@ -93,7 +93,7 @@ impl Local {
             Ok(answer) => (None, answer),
             Err(CallError::Failed(answer)) => (Some(Code::ServiceFailed), answer),
             Err(CallError::Error(error)) => {
-                // After TPETIME the descriptor would go on to wait.
+                // After TPETIME the descriptor would continue to wait.
                 let _ = client.cancel(descriptor);
                 return Err(error);
             }

@@ -17,7 +17,7 @@ impl Log {
     /// Writes a line, unless it is the last one again.
     pub(crate) fn say(&self, line: &str) {
         if self.is_new(line) {
-            // A log that can't be written is nobody's to be told.
+            // A log that can't be written cannot be reported anywhere.
             // In one piece: all copies write to one file.
             let whole = format!("{BRIDGE_PROGRAM}: {line}\n");
             let _ = std::io::stderr().write_all(whole.as_bytes());

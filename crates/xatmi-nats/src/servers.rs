@@ -127,7 +127,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_address_is_named_without_its_password() {
+    fn what_is_not_an_address_is_named_without_its_password() {
         for bad in ["http://u:secret@h", "ws://h", "nats://", "nats://u:secret@h:port", "", "a,,b"]
         {
             let said = Servers::new(bad).expect_err(bad);

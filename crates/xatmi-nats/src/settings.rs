@@ -1,4 +1,4 @@
-//! What a bridge is told: on its command line by the pool's configuration, and by the manager.
+//! The settings of a bridge: on its command line by the pool's configuration, and by the manager.
 
 use std::collections::BTreeSet;
 use std::ffi::OsString;
@@ -9,8 +9,8 @@ use clap::Parser;
 use pollux_xatmi::environment::Environment;
 use pollux_xatmi::pool::{EXPORTS_VARIABLE, REFRESH_VARIABLE};
 
-use crate::news::POOL_LEN_BYTES_MAX;
 use crate::servers::Servers;
+use crate::service_lists::POOL_LEN_BYTES_MAX;
 use crate::subject::Domain;
 
 /// The environment variable that stands for `--nats`: what it holds is in no list of processes.
@@ -111,8 +111,8 @@ mod tests {
         assert_eq!(settings.exports.len(), 2);
         assert_eq!(settings.refresh, Duration::from_secs(30));
         assert_eq!(settings.servers.to_string(), "nats://broker:4222");
-        let told = read(&["--nats", "nats://other"]).expect("an address");
-        assert_eq!(told.servers.to_string(), "nats://other:4222");
+        let given = read(&["--nats", "nats://other"]).expect("an address");
+        assert_eq!(given.servers.to_string(), "nats://other:4222");
     }
 
     #[test]

@@ -27,7 +27,7 @@ impl Domain {
         let fits = (1..=DOMAIN_LEN_BYTES_MAX).contains(&name.len());
         if !fits || !name.bytes().all(is_plain) {
             return Err(format!(
-                "`{}` is no domain: give 1 to {DOMAIN_LEN_BYTES_MAX} letters, digits, - or _",
+                "`{}` is not a domain: give 1 to {DOMAIN_LEN_BYTES_MAX} letters, digits, - or _",
                 name.escape_debug()
             ));
         }
@@ -50,12 +50,12 @@ impl Domain {
         subject
     }
 
-    /// The subject of news.
-    pub(crate) fn news(&self) -> String {
+    /// The subject of service lists.
+    pub(crate) fn service_lists(&self) -> String {
         format!("pollux.{}.news", self.0)
     }
 
-    /// The subject on which news are asked for.
+    /// The subject on which lists are asked for.
     pub(crate) fn who(&self) -> String {
         format!("pollux.{}.who", self.0)
     }
@@ -82,7 +82,7 @@ mod tests {
             let said = Domain::new(bad).expect_err(bad);
             assert!(said.contains("letters, digits"), "{said}");
         }
-        assert_eq!(Domain::new("bank-1").expect("a domain").news(), "pollux.bank-1.news");
+        assert_eq!(Domain::new("bank-1").expect("a domain").service_lists(), "pollux.bank-1.news");
     }
 
     #[test]

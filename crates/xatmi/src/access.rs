@@ -46,7 +46,7 @@ pub enum Relation {
     /// A member of the group.
     Member,
     /// Neither.
-    Stranger,
+    Foreign,
 }
 
 impl Group {
@@ -133,14 +133,14 @@ impl Peer {
         } else if group.is_some_and(|group| self.groups.contains(&group.id)) {
             Relation::Member
         } else {
-            Relation::Stranger
+            Relation::Foreign
         }
     }
 
     /// Whether it may be spoken with.
     #[must_use]
     pub fn is_known(&self, group: Option<&Group>) -> bool {
-        self.relation(group) != Relation::Stranger
+        self.relation(group) != Relation::Foreign
     }
 }
 
@@ -172,7 +172,7 @@ mod tests {
     }
 
     #[test]
-    fn a_peer_is_own_a_member_or_a_stranger() {
+    fn a_peer_is_own_a_member_or_foreign() {
         let (ours, _theirs) = UnixStream::pair().expect("a pair");
         let peer = Peer::of(&ours).expect("known");
         assert_eq!((peer.pid, peer.user), (std::process::id(), geteuid().as_raw()));
@@ -182,7 +182,7 @@ mod tests {
         let group = Group::named("4711", "").expect("a number");
         let other = Peer { pid: 1, user: geteuid().as_raw() + 1, groups: vec![5, 4711] };
         assert_eq!(other.relation(Some(&group)), Relation::Member);
-        assert_eq!(other.relation(None), Relation::Stranger);
+        assert_eq!(other.relation(None), Relation::Foreign);
         assert!(!other.is_known(Some(&Group::named("4712", "").expect("a number"))));
         let root = Peer { pid: 1, user: 0, groups: vec![] };
         assert_eq!(root.relation(None), Relation::Own);

@@ -29,7 +29,7 @@ pub use rows::{ClientRow, MailboxRow, PoolInfo, QueueRow, ServiceRow, Subscriber
 /// Rows of one message: the longest row is a few hundred bytes, a message carries 64 KiB.
 pub const ROWS_MAX: usize = 64;
 
-/// What the socket is told.
+/// What is sent to the socket.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub enum Request {
     /// A client context begins; the connection stays open as long as it lives.
@@ -278,7 +278,7 @@ impl Control {
             Err(errno) => return Err(AskError::System(errno.into())),
         }
         let peer = Peer::of(&socket).map_err(AskError::System)?;
-        // Names of sockets are free for all: whoever came first may be anybody.
+        // Names of sockets are free for all: the process that holds one may be anybody's.
         if !peer.is_known(group) && !rustix::process::geteuid().is_root() {
             return Err(AskError::Foreign { prefix: prefix.to_string(), holder: peer.to_string() });
         }
@@ -353,7 +353,7 @@ impl Control {
 
     fn next(&mut self, silence: Duration) -> Result<Answer, AskError> {
         let received = match self.link.receive_within(silence) {
-            // A reset is told once, before what came ahead of it.
+            // A reset is reported once, before what came ahead of it.
             Ok(Received::Ended) => self.link.receive_within(silence),
             received => received,
         };
@@ -380,7 +380,7 @@ pub fn listen(prefix: &Prefix) -> io::Result<OwnedFd> {
     Ok(socket)
 }
 
-/// Who listens on the name of the pool's control socket, in words: whoever was first has it.
+/// The process that listens on the name of the pool's control socket, in words: the first one has it.
 #[must_use]
 pub fn holder(prefix: &Prefix) -> String {
     let peer = seqpacket().map_err(io::Error::from).and_then(|socket| {
@@ -452,7 +452,7 @@ mod tests {
     }
 
     #[test]
-    fn a_pool_that_does_not_run_is_told_with_its_prefix() {
+    fn a_pool_that_does_not_run_is_named_by_its_prefix() {
         let prefix = Prefix::new(&format!("/none{}", std::process::id())).expect("a prefix");
         let error = Control::connect(&prefix).expect_err("nobody listens");
         assert!(error.to_string().contains(prefix.as_str()), "{error}");

@@ -10,7 +10,7 @@
 //! | which buffers does an expression hold for? | [`expression::Expression`] |
 //! | how is a service called? | [`client::Client`] |
 //! | how do a client and a service send to each other in turns? | [`conversation::Conversation`] |
-//! | how do programs tell each other what happened? | [`events`] |
+//! | how do programs publish events? | [`events`] |
 //! | how does a program offer services? | [`worker::Worker`] |
 //! | which workers should a pool have? | [`config::PoolConfig`] |
 //! | what has to be done about them now? | [`supervisor::Supervisor`] |
@@ -23,7 +23,7 @@
 //! | what are queues called, how are they sent to and read? | [`queue`] |
 //! | what if a payload is longer than a message? | [`large`] |
 //! | do the queues fit the limits of this machine? | [`needs`] |
-//! | what does a worker tell about itself, even when it is dead? | [`slots`] |
+//! | what is known of a worker, even when it is dead? | [`slots`] |
 //! | what do a worker and the manager say to each other? | [`link`] |
 #![forbid(unsafe_code)]
 

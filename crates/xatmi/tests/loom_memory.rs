@@ -2,7 +2,7 @@
 //!
 //! Checks `src/memory/{ring,idle,claim,request}.rs`, which are taken in as they stand, with rings of two
 //! cells. A death is an end between any two steps of a worker, after which the manager does what it does
-//! while others go on. Run with
+//! while others continue. Run with
 //! `RUSTFLAGS="--cfg loom" cargo test -p pollux-xatmi --test loom_memory --release`.
 #![cfg(loom)]
 

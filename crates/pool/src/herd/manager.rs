@@ -73,16 +73,16 @@ impl Manager {
         let folder = Folder::make(folder, &own, workers)?;
         let mut command = Command::new(own);
         let prefix = &environment.prefix;
-        // A pool is set up by its environment, and whoever measures may have one of his own.
+        // A pool is set up by its environment, and the user may have one.
         command.env_clear().env("PATH", &folder.path).env("NDRX_QPREFIX", prefix.as_str());
         command.env("NDRX_TOUT", pollux_callers::PATIENCE.as_secs().to_string());
         command.env(TRANSPORT_VARIABLE, environment.transport.unwrap_or_default().name());
         command.args(["herd-manager", "--detached", "--wake", wake.name()]);
         command.arg("--config").arg(folder.path.join(CONFIG));
         command.arg("--log").arg(folder.path.join(LOG));
-        // The control socket: whoever measures sees its end when all of them have ended.
+        // The control socket: the laboratory sees its end when all of them have ended.
         command.stdin(Stdio::inherit());
-        let program = Program::start_hearing_all("the pool", command)?;
+        let program = Program::start_reading_all("the pool", command)?;
         let mut manager = Self { program, prefix: prefix.clone(), workers, folder };
         manager.program.says_within(OPEN, SILENCE, &|| false)?;
         manager.ask(&Request::Settle, |_| {})?;

@@ -1,7 +1,7 @@
 //! `pollux-pool herd`: a pool with its callers, as the laboratory measures it (`pollux lab`, `herd`).
 //!
 //! The process that the laboratory starts calls: it starts the manager of a pool (`manager`), which
-//! starts the bank's workers, and has a customer of the bank for each caller (`bank`). What it is told and
+//! starts the bank's workers, and has a customer of the bank for each caller (`bank`). What it is asked and
 //! tells over its standard input is that of `pollux_callers`. The manager ends when this process does, and
 //! takes all workers and queues along; none of it is for users.
 
@@ -59,7 +59,7 @@ fn transport(name: &str) -> Result<Transport, String> {
     Transport::named(name).ok_or_else(|| "expected memory or queues".to_owned())
 }
 
-/// Starts a pool and calls as often as it is told to.
+/// Starts a pool and calls as often as it is asked to.
 pub(crate) fn run(flags: HerdFlags) -> Result<ExitCode, Failure> {
     prepare(Signal::KILL)?;
     let control = ControlSocket::on_stdin().map_err(|error| Failure::failed(error.to_string()))?;
@@ -100,11 +100,11 @@ struct Herd {
     pool: Mutex<Pool>,
 }
 
-/// The pool, which only the thread that is told what to do has to do with.
+/// The pool, which only the thread of the orders uses.
 struct Pool {
     manager: Manager,
-    /// The workers when it was told last what they did.
-    told: Rows,
+    /// The workers when their work was asked for last.
+    known: Rows,
 }
 
 impl Herd {
@@ -121,8 +121,8 @@ impl Herd {
         let manager = Manager::start(&environment, flags.workers, flags.wake, flags.folder)?;
         let customer = |number| Customer::open(&environment, number).map(Mutex::new);
         let customers = (0..flags.callers).map(customer).collect::<Result<_, _>>()?;
-        let told = manager.rows()?;
-        Ok(Self { customers, pool: Mutex::new(Pool { manager, told }) })
+        let known = manager.rows()?;
+        Ok(Self { customers, pool: Mutex::new(Pool { manager, known }) })
     }
 }
 
@@ -136,14 +136,14 @@ impl Target for Herd {
     }
 
     fn workers(&self) -> Vec<u32> {
-        self.pool.lock().expect(ALONE).told.values().map(|row| row.pid).collect()
+        self.pool.lock().expect(ALONE).known.values().map(|row| row.pid).collect()
     }
 
     fn served(&self) -> Result<Option<Served>, Reason> {
         let mut pool = self.pool.lock().expect(ALONE);
         let now = pool.manager.rows()?;
-        let calls = calls_between(&pool.told, &now)?;
-        pool.told = now;
+        let calls = calls_between(&pool.known, &now)?;
+        pool.known = now;
         Ok(Some(Served { calls, waits: None }))
     }
 

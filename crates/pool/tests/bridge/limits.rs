@@ -21,7 +21,7 @@ const AT_ONCE: Duration = Duration::from_secs(20);
 
 /// A request or a reply that does not fit, with its headers, is an error now and not after the time
 /// of the call; and the bridge says why in its log.
-pub(crate) fn what_is_too_long_is_told_at_once() {
+pub(crate) fn what_is_too_long_is_refused_at_once() {
     let mut config = tempfile::NamedTempFile::new().expect("a file");
     writeln!(config, "max_payload: {PAYLOAD_MAX}").expect("written");
     config.flush().expect("written");

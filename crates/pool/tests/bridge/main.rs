@@ -27,7 +27,7 @@ const TESTS: [Test; 11] = [
     ("what_nobody_has_goes_round_in_no_circle", sharing::what_nobody_has_goes_round_in_no_circle),
     ("a_broker_that_stands_still_costs_no_more_than_the_time", broker::stands_still),
     ("a_broker_with_a_password_is_joined_or_named", broker::wants_a_password),
-    ("what_is_too_long_is_told_at_once", limits::what_is_too_long_is_told_at_once),
+    ("what_is_too_long_is_refused_at_once", limits::what_is_too_long_is_refused_at_once),
     ("unknown_senders_disturb_nobody", unknown_senders::unknown_senders_disturb_nobody),
     ("many_callers_share_two_bridges", crowd::many_callers_share_two_bridges),
     ("a_bridge_that_ends_owes_nothing", stop::a_bridge_that_ends_owes_nothing),

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use pollux_xatmi::buffer::Buffer;
 use pollux_xatmi::client::{Answer, Client};
-use pollux_xatmi::control::{Answer as Told, Control, Request};
+use pollux_xatmi::control::{Answer as Listed, Control, Request};
 use pollux_xatmi::environment::Environment;
 use rustix::process::{Pid, Signal, kill_process};
 
@@ -105,8 +105,8 @@ impl Pool {
     pub(crate) fn bridges(&self) -> Vec<(u32, Pid)> {
         let mut bridges = Vec::new();
         let mut control = Control::connect(&self.environment().prefix).expect("a manager");
-        let asked = control.ask(&Request::Ps, PATIENCE, |told| {
-            let Told::Workers(rows) = told else { return };
+        let asked = control.ask(&Request::Ps, PATIENCE, |answer| {
+            let Listed::Workers(rows) = answer else { return };
             let up = rows.into_iter().filter(|row| row.srvid >= 10);
             bridges.extend(up.filter_map(|row| Some((row.srvid, row.pid?))));
         });

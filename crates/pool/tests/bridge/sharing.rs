@@ -45,7 +45,7 @@ pub(crate) fn pools_outlive_their_broker() {
         let load = || under_load(&there, &is_over, &has_broken);
         let callers: Vec<_> = (0..CALLERS).map(|_| scope.spawn(load)).collect();
         broker.kill();
-        until("callers are told that the broker is away", || {
+        until("callers get an error while the broker is away", || {
             has_broken.load(Relaxed).then_some(())
         });
         broker.start_again();
@@ -140,14 +140,14 @@ pub(crate) fn every_kind_of_call_and_buffer_goes_over() {
         client.call("EXIT", &hello, CallFlags::NONE).ok()
     });
     assert_eq!(answer.urcode, EXIT_URCODE);
-    client.call("ECHO", &hello, CallFlags::NONE).expect("the bridge went on");
+    client.call("ECHO", &hello, CallFlags::NONE).expect("the bridge continued");
     assert_eq!(there.bridges(), bridges, "no bridge was started anew");
     drop(client);
     here.end();
     there.end();
 }
 
-/// News are not repeated here (`brrefresh` 0), and these bridges are asleep when they are sent.
+/// Service lists are not repeated here (`brrefresh` 0), and these bridges are asleep when they are sent.
 pub(crate) fn news_that_passed_are_asked_for() {
     let mut broker = Broker::start(&[]);
     let url = broker.url();
@@ -162,10 +162,10 @@ pub(crate) fn news_that_passed_are_asked_for() {
     let mut raw = broker.raw();
     raw.subscribe("pollux.test.news", "");
     here.command(&["start", "--id", "5"]);
-    let is_news = |bytes: &[u8]| bytes.windows(7).any(|part| part == b"\"LATER\"");
+    let is_list = |bytes: &[u8]| bytes.windows(7).any(|part| part == b"\"LATER\"");
     // Each of both bridges over there says so once.
     for _ in 0..2 {
-        while !is_news(&raw.next().bytes) {}
+        while !is_list(&raw.next().bytes) {}
     }
     there.signal_bridges(Signal::CONT);
     until("the new service is there", || client.call("LATER", &text("x"), CallFlags::NONE).ok());
@@ -222,8 +222,8 @@ pub(crate) fn conversations_are_refused_at_once() {
     }
     client.call("ECHO", &hello, CallFlags::NONE).expect("a call goes over");
     let log = there.log();
-    let told = "a conversation with ECHO was refused: bridges carry calls only";
-    assert!(log.contains(told), "{log}");
+    let refusal = "a conversation with ECHO was refused: bridges carry calls only";
+    assert!(log.contains(refusal), "{log}");
     drop(client);
     here.end();
     there.end();

@@ -31,7 +31,7 @@ pub(crate) fn a_bridge_that_ends_owes_nothing() {
     });
     let there = Pool::start(&Plan { name: "there", nats: &url, services: "OTHER", ..Plan::EMPTY });
     let mut client = there.client();
-    // A service has begun to read; it goes on when this is dropped.
+    // A service has begun to read; it continues when this is dropped.
     let gate = || {
         let flags = OFlags::WRONLY | OFlags::NONBLOCK | OFlags::CLOEXEC;
         open(&fifo, flags, Mode::empty()).ok()

@@ -1,4 +1,4 @@
-//! Whoever may speak to the broker sends what no bridge would.
+//! A client of the broker that is not a bridge sends what no bridge would.
 
 use pollux_xatmi::client::{CallError, CallFlags};
 use pollux_xatmi::error::Code;
@@ -24,8 +24,8 @@ pub(crate) fn unknown_senders_disturb_nobody() {
 
     // A pool that there is not offers a service, and answers as it likes.
     raw.subscribe("pollux.test.call.STRANGE", "bridges");
-    let news = br#"{"pool":"strange","services":["STRANGE"],"refresh_s":60}"#;
-    raw.publish_bare("pollux.test.news", news);
+    let list = br#"{"pool":"strange","services":["STRANGE"],"refresh_s":60}"#;
+    raw.publish_bare("pollux.test.news", list);
     let (ok, reply) = (None, "Pollux-Reply: 1");
     let said: [(&[&str], &[u8], Option<Code>); 7] = [
         (&[reply, EXIT, "Pollux-Urcode: 5"], b"", ok),

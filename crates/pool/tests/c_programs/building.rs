@@ -242,19 +242,19 @@ fn an_installation_may_stand_in_any_folder() {
 }
 
 #[test]
-fn mistakes_are_told_with_what_would_be_right() {
+fn mistakes_are_reported_with_what_is_expected() {
     let Some(workshop) = Workshop::open() else { return };
-    let told = |arguments: &[&str], code: i32, part: &str| {
+    let fails = |arguments: &[&str], code: i32, part: &str| {
         let output = pollux(&workshop, arguments);
         let said = String::from_utf8_lossy(&output.stderr);
         assert_eq!(output.status.code(), Some(code), "{arguments:?}: {said}");
         assert!(said.contains(part), "{arguments:?}: {said}");
     };
-    told(&["build-server"], 2, "name the sources");
-    told(&["build-server", "-s", "A,,B", "x.c"], 2, "no name of a C function");
-    told(&["build-server", "-s", "A@B:f", "x.c"], 2, "no name of a service");
-    told(&["build-client", "missing.c"], 1, "missing.c");
-    told(&["build-client", "-o", "no/such/folder/x", "/dev/null"], 1, "no/such/folder");
+    fails(&["build-server"], 2, "name the sources");
+    fails(&["build-server", "-s", "A,,B", "x.c"], 2, "not a name of a C function");
+    fails(&["build-server", "-s", "A@B:f", "x.c"], 2, "not a name of a service");
+    fails(&["build-client", "missing.c"], 1, "missing.c");
+    fails(&["build-client", "-o", "no/such/folder/x", "/dev/null"], 1, "no/such/folder");
     let mut command = Command::new(env!("CARGO_BIN_EXE_pollux-pool"));
     command.args(["build-client", "x.c"]).env("PATH", "").env_remove("CC");
     let output = command.output().expect("run");

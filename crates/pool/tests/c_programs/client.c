@@ -329,7 +329,7 @@ static void contexts(void) {
   CHECK(waitpid(child, &status, 0) == child && status == 0);
   CHECK(tpsetctxt(TPNULLCONTEXT, 0) == 0 && tpgetctxt(&seen, 0) == 0 && seen == TPNULLCONTEXT);
   CHECK(tpsetctxt(second, 0) == 0);
-  echo("the parent goes on");
+  echo("the parent continues");
   CHECK(tpterm() == 0 && tpsetctxt(left, 0) == 0 && tpterm() == 0);
   tpfree(buffer);
   tpfree(reply);
@@ -380,7 +380,7 @@ static void death(void) {
   CHECK(tpcall("DIE", buffer, 0, &buffer, &len, 0) == -1 && tperrno == TPESVCERR);
   CHECK(now() - start < 20);
   CHECK(strcmp(buffer, "x") == 0);
-  for (int i = 0; i < 10; i++) echo("others go on");
+  for (int i = 0; i < 10; i++) echo("others continue");
   tpfree(buffer);
 }
 
@@ -566,7 +566,7 @@ static void noblock(void) {
   tpfree(reply);
 }
 
-/* A service has room for 1,024 requests in shared memory. */
+/* The ring of a service holds 1,024 requests in shared memory. */
 static void noblock_ring(void) {
   enum { WORKERS = 3 };
   char *slow = string("1500"), *buffer = string("x"), *reply = NULL;

@@ -108,7 +108,7 @@ fn calls_decide_whether_their_transaction_commits() {
 }
 
 #[test]
-fn calls_and_services_have_limits_and_go_on_behind_them() {
+fn calls_and_services_have_limits_and_work_behind_them() {
     play("limits", 2);
 }
 
@@ -143,7 +143,7 @@ fn lengths_of_all_types_hold_and_replies_grow() {
 }
 
 #[test]
-fn a_signal_ends_a_call_unless_it_is_to_go_on() {
+fn a_signal_ends_a_call_unless_it_is_to_continue() {
     play("interrupted", 2);
 }
 

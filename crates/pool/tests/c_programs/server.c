@@ -187,7 +187,7 @@ static void TALK(TPSVCINFO *call) {
   tpreturn(strcmp(data, "fail") == 0 ? TPFAIL : TPSUCCESS, 42, data, 0, 0);
 }
 
-/* The data goes back to whoever called as an unsolicited message. */
+/* The data goes back to the caller as an unsolicited message. */
 static void BACK(TPSVCINFO *call) {
   CHECK(tpnotify(&call->cltid, call->data, call->len, 0) == 0);
   tpreturn(TPSUCCESS, 0, NULL, 0, 0);

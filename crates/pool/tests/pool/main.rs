@@ -12,7 +12,7 @@ use pollux_xatmi::link::{Link, Received};
 use pollux_xatmi::worker::{Done, LINK_VARIABLE, Worker};
 use rustix::event::{PollFd, PollFlags, poll};
 
-/// How long a command may take to be heard.
+/// How long a command may take until its order comes.
 const PATIENCE: Duration = Duration::from_secs(30);
 
 fn main() -> ExitCode {
@@ -24,17 +24,17 @@ fn main() -> ExitCode {
     }
     let tests: [(&str, fn()); 12] = [
         ("a_pool_is_started_shown_ordered_and_stopped", a_pool_is_started_shown_and_stopped),
-        ("what_is_missing_is_told_before_anything_starts", what_is_missing_is_told),
+        ("what_is_missing_is_reported_before_anything_starts", what_is_missing_is_reported),
         ("check_finds_what_does_not_fit", check_finds_what_does_not_fit),
         ("check_asks_programs_what_they_offer", check_asks_programs_what_they_offer),
         ("a_worker_that_always_ends_is_shown_with_its_pause", a_worker_that_always_ends_is_shown),
         ("a_restart_of_what_is_down_returns", a_restart_of_what_is_down_returns),
         ("a_pool_keeps_nothing_open_of_its_caller", a_pool_keeps_nothing_open_of_its_caller),
         ("workers_of_another_namespace_are_left_alone", workers_of_another_namespace),
-        ("a_pool_that_does_not_run_is_told", a_pool_that_does_not_run_is_told),
+        ("a_pool_that_does_not_run_is_an_error", a_pool_that_does_not_run_is_an_error),
         ("lists_name_what_the_transport_has", lists_name_what_the_transport_has),
         ("a_stop_returns_when_the_manager_has_ended", a_stop_returns_when_the_manager_has_ended),
-        ("a_file_size_that_is_too_small_is_told", a_file_size_that_is_too_small_is_told),
+        ("a_file_size_that_is_too_small_is_an_error", a_file_size_that_is_too_small_is_an_error),
     ];
     // A test that fails ends the program.
     for (name, test) in tests {
@@ -193,7 +193,7 @@ fn a_pool_is_started_shown_and_stopped() {
     bank.bad(&["ps"], 1);
 }
 
-fn what_is_missing_is_told() {
+fn what_is_missing_is_reported() {
     let servers = "<server name='echosv'><srvid>1</srvid></server>\
                    <server name='nosuch'><srvid>9</srvid></server>";
     let bank = Bank::new("missing", servers);
@@ -304,7 +304,7 @@ fn a_restart_of_what_is_down_returns() {
     bank.good(&["stop"]);
 }
 
-/// Who reads a pipe that the command had open must see its end although the pool goes on.
+/// Who reads a pipe that the command had open must see its end although the pool runs.
 fn a_pool_keeps_nothing_open_of_its_caller() {
     let bank = Bank::new("open", "<server name='echosv'><srvid>1</srvid></server>");
     let mut shell = Command::new("/bin/sh");
@@ -428,7 +428,7 @@ fn a_stop_returns_when_the_manager_has_ended() {
     assert!(line.contains("0 of 0 workers stopped after "), "{line}");
 }
 
-fn a_file_size_that_is_too_small_is_told() {
+fn a_file_size_that_is_too_small_is_an_error() {
     let bank = Bank::new("short", "<server name='echosv'><srvid>1</srvid></server>");
     for order in ["start", "check"] {
         let mut shell = Command::new("/bin/sh");
@@ -448,7 +448,7 @@ fn say(words: &str) {
     writeln!(std::io::stdout(), "{words}").expect("standard output");
 }
 
-fn a_pool_that_does_not_run_is_told() {
+fn a_pool_that_does_not_run_is_an_error() {
     let bank = Bank::new("none", "<server name='echosv'><srvid>1</srvid></server>");
     for words in [["ps"], ["stop"], ["services"], ["queues"], ["clients"], ["reload"]] {
         let said = bank.bad(&words, 1);

@@ -12,7 +12,7 @@ static void allocation(void) {
   CHECK(tpalloc((char *)8, NULL, 10) == NULL && tperrno == TPEINVAL);
   CHECK(tpalloc("NOTYPE", NULL, 10) == NULL && tperrno == TPENOENT);
   CHECK(tpalloc("", NULL, 10) == NULL && tperrno == TPENOENT);
-  CHECK(tpalloc("VIEW", "none", 10) == NULL && tperrno == TPENOENT);
+  CHECK((tpalloc)("VIEW", "none", 10) == NULL && tperrno == TPENOENT);
   CHECK(tpalloc("UBF", NULL, -1) == NULL && tperrno == TPEINVAL);
   CHECK(tpalloc("UBF", NULL, LONG_MIN) == NULL && tperrno == TPEINVAL);
   CHECK(tpalloc("CARRAY", NULL, LONG_MAX) == NULL && tperrno == TPEINVAL);
@@ -68,7 +68,7 @@ static void freeing(void) {
   buffer[0] = 1;
   tpfree(buffer);
   tpfree(buffer);
-  /* What failed before is told after the buffers are freed. */
+  /* What failed before is known after the buffers are freed. */
   buffer = tpalloc("CARRAY", NULL, 1);
   CHECK(tpalloc("NOTYPE", NULL, 1) == NULL);
   tpfree(buffer);
@@ -83,7 +83,7 @@ static void words(void) {
   CHECK(tpstrerror(-1) != NULL && tpstrerror(INT_MAX) != NULL);
 }
 
-/* Where the system has no memory the program goes on. */
+/* Where the system has no memory the program continues. */
 static void without_memory(void) {
   struct rlimit before, little;
   char *bytes = tpalloc("CARRAY", NULL, 100), *fields = tpalloc("UBF", NULL, 0);

@@ -7,7 +7,7 @@ use std::process::Command;
 use crate::programs::NO_POOL;
 use crate::toolchain::{Toolchain, printed};
 
-/// Programs that need no pool, and what they are told.
+/// Programs that need no pool, and their environment.
 const PROGRAMS: [(&str, &[(&str, &str)]); 11] = [
     ("layouts.c", &[]),
     ("buffers.c", &[]),

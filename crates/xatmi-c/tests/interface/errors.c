@@ -217,7 +217,7 @@ static void types_that_do_not_fit(void) {
 static void buffers_that_are_full(void) {
   UBFH *small = Balloc(1, 8), *full = (UBFH *)tpalloc("UBF", NULL, 4096);
   BFLDID list[] = {bytes_field, BBADFLDID}, next = BFIRSTFLDID;
-  static const char long_text[] = "a text that is longer than the small buffer has room for";
+  static const char long_text[] = "a text that is longer than the small buffer can hold";
   CHECK(Badds(small, text_field, "x") == 0);
   NO_ROOM(Bchg(small, text_field, 0, long_text, 0), -1);
   NO_ROOM(CBadd(small, text_field, long_text, 0, BFLD_STRING), -1);

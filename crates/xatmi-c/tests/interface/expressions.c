@@ -142,7 +142,7 @@ static void written_and_read(void) {
   CHECK(Bwrite(NULL, file) == -1 && Berror == BNOTFLD);
   CHECK(Bwrite((UBFH *)((char *)stray + 4), file) == -1 && Berror == BALIGNERR);
   fclose(file);
-  file = holding("this is no buffer of fields, whatever it is");
+  file = holding("this is not a buffer of fields, whatever it is");
   CHECK(Bread(other, file) == -1 && Berror == BNOTFLD);
   fclose(file);
   fclose(full);
@@ -184,7 +184,7 @@ static void read_from_text(void) {
     CHECK(Bcmp(other, before) == 0);
     fclose(file);
   }
-  file = holding("T_NAME\ta text that is longer than the buffer has room for\n");
+  file = holding("T_NAME\ta text that is longer than the buffer can hold\n");
   CHECK(Bextread(small, file) == -1 && Berror == BNOSPACE && Bnum(small) == 0);
   fclose(file);
   file = tmpfile();

@@ -44,7 +44,7 @@ static void no_fields(UBFH *ubf, int error) {
   tpfree((char *)good);
 }
 
-/* Whoever watches the memory calls a look at freed memory wrong, which is right. */
+/* Memory checkers call a look at freed memory wrong, which is right. */
 static int is_watched(void) { return getenv("MEMORY_IS_WATCHED") != NULL; }
 
 static void memory_without_fields(void) {
@@ -199,7 +199,7 @@ static void conversion(UBFH *ubf) {
   CHECK(CBadd(ubf, long_field, NULL, 0, BFLD_STRING) == -1 && Berror == BEINVAL);
   CHECK(CBchg(ubf, long_field, 0, "12", 2, BFLD_CARRAY) == 0);
   CHECK(CBget(ubf, long_field, 0, NULL, NULL, BFLD_LONG) == -1 && Berror == BEINVAL);
-  /* What is no plain type is told as such, whatever the value and the field are. */
+  /* What is not a plain type is an error of its own, whatever the value and the field are. */
   static const int whole_types[] = {BFLD_UBF, BFLD_VIEW};
   for (int i = 0; i < 2; i++) {
     CHECK(CBget(ubf, long_field, 0, text, NULL, whole_types[i]) == -1 && Berror == BEBADOP);

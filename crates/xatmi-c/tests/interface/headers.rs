@@ -130,7 +130,7 @@ fn what_is_not_here_is_refused_with_a_word() {
         ("return tpdequeue(\"S\", \"Q\", 0, 0, 0, 0);", queues),
         ("TPQCTL control; return sizeof control;", queues),
         ("BVIEWFLD field; return sizeof field;", views),
-        // Whoever takes the address is refused by the linker.
+        // A program that takes the address is refused by the linker.
         ("return (int)(long)(void *)Bvnull;", "undefined reference to `Bvnull'"),
     ] {
         let source = format!("#include <atmi.h>\n#include <fml.h>\nint main(void) {{ {body} }}\n");

@@ -165,7 +165,7 @@ impl Connection {
         let manager = Peer::of(&socket)
             .map_err(|error| Error::os("the manager of the pool is not known", error))?;
         let relation = manager.relation(group);
-        if relation == Relation::Stranger {
+        if relation == Relation::Foreign {
             let remedy = match group {
                 None => {
                     format!("members of the group that it is open to name that in {GROUP_VARIABLE}")

@@ -44,7 +44,7 @@ pub(crate) struct Memory {
 /// What became of callers that were answered for somebody else.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(crate) struct Answers {
-    /// Those that were told.
+    /// Those that were answered.
     pub(crate) sent: u64,
     /// Those that did not wait any more.
     pub(crate) gone: u64,
@@ -223,7 +223,7 @@ impl Memory {
         self.claim(worker).map(|claim| claim.pid()).filter(|pid| *pid != 0)
     }
 
-    /// A worker is dead: what it began is finished, whoever waited for it is told, and another one is
+    /// A worker is dead: what it began is finished, its caller is answered, and another one is
     /// woken for what it was woken for. `true` when it was not clear whether it had passed its request
     /// on: then [`look`](Self::look) has to find out.
     pub(crate) fn bury(&self, worker: usize) -> (Answers, bool) {
@@ -301,7 +301,7 @@ impl Memory {
         open
     }
 
-    /// Wakes as many workers as there are requests, and whoever may sleep without being known to: the
+    /// Wakes as many workers as there are requests, and those that may sleep without being known to: the
     /// wake for them may have died with its sender.
     pub(crate) fn rouse(&self) -> u64 {
         let mut woken = 0;

@@ -159,7 +159,7 @@ impl ClientMemory {
                     continue;
                 }
             };
-            // A file that is mapped is there, so its inode is no other file's.
+            // A file that is mapped is there, so no other file has its inode.
             mapped.retain(|(_, known)| known.strong_count() > 0);
             let alive = || mapped.iter().filter_map(|(its, known)| Some((*its, known.upgrade()?)));
             if let Some((_, known)) = alive().find(|(its, _)| *its == inode) {

@@ -156,7 +156,7 @@ impl<'a> Request<'a> {
         self.head[STATE].store(word(ticket, FREE), Ordering::SeqCst);
     }
 
-    /// It goes on to another service, and its message is written anew: what it is called from now on.
+    /// It is passed on to another service, and its message is written anew: what it is called from now on.
     /// None when its client does not wait any more. Called by its holder, before it pushes it.
     pub(crate) fn pass_on(&self, ticket: Ticket) -> Option<Ticket> {
         let next = Ticket { hops: ticket.hops.wrapping_add(1), ..ticket };

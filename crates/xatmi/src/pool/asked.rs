@@ -66,7 +66,7 @@ pub fn services_of(
     answer
 }
 
-/// What the program says until it has told its services, or ended.
+/// What the program says until it has named its services, or ended.
 fn listen(link: &mut Link, until: Instant) -> Result<Vec<String>, String> {
     let mut services = Vec::new();
     loop {

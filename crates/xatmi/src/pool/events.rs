@@ -1,6 +1,6 @@
 //! Subscriptions to events, and the mailboxes of contexts that take unsolicited messages.
 //!
-//! The manager keeps the list and says who wants an event; whoever posts it looks at filters and
+//! The manager keeps the list and says who wants an event; the process that posts it looks at filters and
 //! delivers, so that no buffer comes here. What a connection put on the list goes with it.
 
 use std::collections::BTreeMap;
@@ -94,7 +94,7 @@ impl Events {
 
 impl Pool {
     /// What a connection says of events; others are given back.
-    pub(super) fn hear_of_events(&mut self, number: u64, request: Request) -> Option<Request> {
+    pub(super) fn serve_events(&mut self, number: u64, request: Request) -> Option<Request> {
         let events = &mut self.events;
         let said = match request {
             Request::Mailbox(row) => {

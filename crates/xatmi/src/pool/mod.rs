@@ -97,10 +97,10 @@ pub enum PoolError {
     Running {
         /// What the names of its queues begin with.
         prefix: String,
-        /// Process of its manager, if it told.
+        /// Process of its manager, if it says so.
         pid: Option<u32>,
     },
-    /// Somebody else, or a program that is no manager, holds the name of the control socket.
+    /// Somebody else, or a program that is not a manager, holds the name of the control socket.
     Foreign {
         /// The prefix that both want.
         prefix: String,
@@ -182,7 +182,7 @@ pub struct Pool {
     config: PoolConfig,
     sizes: Sizes,
     prefix: Prefix,
-    /// What workers are told as `-k`.
+    /// What workers get as `-k`.
     key: String,
     log: Log,
     started: Instant,

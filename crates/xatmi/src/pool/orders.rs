@@ -8,7 +8,7 @@ use crate::config::PoolConfig;
 use crate::control::{Answer, Progress, Request};
 use crate::supervisor::{MemberView, NoSuchWorker, Selection, State};
 
-/// Programs of which it is told why their copies are not up.
+/// Programs for which the answer says why their copies are not up.
 const EXAMPLES_MAX: usize = 5;
 
 /// An order that is not finished yet.
@@ -71,7 +71,7 @@ impl Pool {
                 Err(why) => self.reply(number, &Answer::Refused { why }),
             },
             Request::End { now: is_now } => {
-                self.log.line("is told to end");
+                self.log.line("is ordered to end");
                 let members = self.members(now);
                 self.enter_order(number, Goal::End, &Selection::All, &members);
                 self.end(is_now, now);
@@ -239,15 +239,16 @@ impl Order {
     /// Why workers are not up: the first copy of each program, of the first few.
     fn examples(&self, members: &[MemberView]) -> String {
         let failures = self.starts.keys().filter_map(|id| member(members, *id));
-        let mut told: Vec<(&str, String)> = Vec::new();
+        let mut examples: Vec<(&str, String)> = Vec::new();
         for failure in failures.filter(|member| member.state != State::Up) {
             let Some(cause) = &failure.cause else { continue };
             let program = failure.program.as_str();
-            if told.len() < EXAMPLES_MAX && !told.iter().any(|(known, _)| *known == program) {
-                told.push((program, format!("; {program} {}: {cause}", failure.id)));
+            if examples.len() < EXAMPLES_MAX && !examples.iter().any(|(known, _)| *known == program)
+            {
+                examples.push((program, format!("; {program} {}: {cause}", failure.id)));
             }
         }
-        told.into_iter().map(|(_, words)| words).collect()
+        examples.into_iter().map(|(_, words)| words).collect()
     }
 }
 

@@ -159,7 +159,7 @@ impl Process {
     }
 }
 
-/// A child that nobody would see end must not go on. SIGKILL ends a fresh process at once.
+/// A child that nobody would see end must not continue. SIGKILL ends a fresh process at once.
 fn end_unwatched(mut child: Child) {
     let _ = child.kill();
     let _ = child.wait();

@@ -2,7 +2,7 @@
 //!
 //! The manager alone makes and removes these queues. A service stands as long as a worker that
 //! offered it lives or will be started again. When it goes, its queue loses its name at once and
-//! is read for a while longer, so that a caller who found it just before is told TPENOENT.
+//! is read for a while longer, so that a caller that found it just before gets TPENOENT.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::io;
@@ -74,7 +74,7 @@ pub(super) struct Services {
     /// Rings of services that were withdrawn, and until when they are looked at.
     resting: Vec<(usize, Instant)>,
     /// What became of those who waited for such services.
-    pub(super) told: Answers,
+    pub(super) answers: Answers,
     numbers: u64,
     pub(super) unserved: Unserved,
     /// Callers whose request stood in a queue that an earlier manager has left.
@@ -107,7 +107,7 @@ impl Services {
             memory,
             group,
             resting: Vec::new(),
-            told: Answers::default(),
+            answers: Answers::default(),
             numbers: 0,
             unserved: Unserved::default(),
             stranded: Vec::new(),
@@ -233,7 +233,7 @@ impl Services {
 
     fn withdraw_ring(&mut self, ring: usize, now: Instant) {
         if let Some(memory) = &self.memory {
-            self.told += memory.withdraw(ring);
+            self.answers += memory.withdraw(ring);
             self.resting.push((ring, now + WITHDRAWN_FOR));
         }
     }
@@ -361,7 +361,7 @@ impl Services {
         let Some(memory) = &self.memory else { return };
         // Who found the service just before it went may have sent just after.
         let over = self.resting.extract_if(.., |(_, until)| is_end || now >= *until);
-        over.for_each(|(ring, _)| self.told += memory.drain(ring));
+        over.for_each(|(ring, _)| self.answers += memory.drain(ring));
     }
 
     /// When a withdrawn queue is to be closed.

@@ -52,7 +52,7 @@ pub(super) struct Start<'a> {
     pub(super) group: Option<&'a Group>,
 }
 
-/// Keeps what whoever started this process has left open, beyond the standard three, from all
+/// Keeps what the parent of this process has left open, beyond the standard three, from all
 /// that it starts: a pool would hold their locks, and pipes whose readers wait for an end.
 ///
 /// # Errors
@@ -174,7 +174,7 @@ fn output_fault(file: &Path) -> Option<String> {
         Err(Errno::NOENT) => access(folder, Access::WRITE_OK | Access::EXEC_OK),
         Err(errno) => Err(errno),
     };
-    found.err().map(|errno| told(file, &errno.into()))
+    found.err().map(|errno| output_error(file, &errno.into()))
 }
 
 fn is_executable(file: &Path) -> bool {
@@ -191,7 +191,7 @@ fn inherit(descriptors: &[BorrowedFd<'_>], flags: FdFlags) -> io::Result<()> {
 
 /// Standard output and standard error: files that are appended to, else the manager's log.
 fn outputs(entry: &Entry, log: &Log) -> Result<(File, File), String> {
-    let open = |path: &Path| append_to(path).map_err(|error| told(path, &error));
+    let open = |path: &Path| append_to(path).map_err(|error| output_error(path, &error));
     let log = || log.handle().map_err(|error| format!("the log: {error}"));
     let error = match &entry.output.error {
         Some(path) => open(path)?,
@@ -215,7 +215,7 @@ fn append_to(path: &Path) -> io::Result<File> {
     Ok(file)
 }
 
-fn told(path: &Path, error: &io::Error) -> String {
+fn output_error(path: &Path, error: &io::Error) -> String {
     let remedy = match error.raw_os_error().map(Errno::from_raw_os_error) {
         Some(Errno::NOENT) => "; make the folder, or give another file by -e or -o",
         Some(Errno::NXIO) => ": it is a pipe that nobody reads",

@@ -22,23 +22,23 @@ const ROUNDS_MAX: usize = 64;
 const WAIT_MAX: Duration = Duration::from_secs(60);
 
 impl Pool {
-    /// Starts the workers and runs until the pool is told to end, by a signal (SIGTERM, SIGINT;
+    /// Starts the workers and runs until the pool is ordered to end, by a signal (SIGTERM, SIGINT;
     /// a second one kills) or a command. SIGHUP reads the configuration again. Leaves no process
     /// and no queue, but the reply queues of clients that are still there: those are the clients'
     /// own, and of use again when the pool comes back.
     ///
     /// # Errors
-    /// [`PoolError::Poller`] when the kernel refuses to wait; the workers go on without manager.
+    /// [`PoolError::Poller`] when the kernel refuses to wait; the workers continue without a manager.
     pub fn run(mut self) -> Result<(), PoolError> {
         self.begin();
         let mut ready: Vec<Token> = Vec::new();
         while !self.has_ended() {
             let now = Instant::now();
             let mut wait = self.next_moment(now).saturating_duration_since(now);
-            // A manager that was held up hears everybody before it judges who is late.
+            // A manager that was held up reads all messages before it judges who is late.
             for _ in 0..ROUNDS_MAX {
                 self.watch.wait(wait, &mut ready)?;
-                self.hear_all(&ready, Instant::now());
+                self.dispatch_all(&ready, Instant::now());
                 if ready.len() < EVENTS_MAX {
                     break;
                 }
@@ -50,11 +50,11 @@ impl Pool {
         Ok(())
     }
 
-    fn hear_all(&mut self, ready: &[Token], now: Instant) {
+    fn dispatch_all(&mut self, ready: &[Token], now: Instant) {
         for &token in ready {
-            // What an earlier one of this turn has closed is no source any more.
+            // What an earlier one of this turn has closed is not a source any more.
             if let Some(source) = self.watch.source(token) {
-                self.hear(source, now);
+                self.dispatch(source, now);
             }
         }
     }
@@ -98,7 +98,7 @@ impl Pool {
         self.act(actions, now);
     }
 
-    /// Goes on in the memory of an earlier manager: finishes what the dead left there, and has workers
+    /// Continues in the memory of an earlier manager: finishes what the dead left there, and has workers
     /// look at their links.
     fn take_over_memory(&mut self) {
         let Some(memory) = self.memory.clone() else { return };
@@ -109,7 +109,7 @@ impl Pool {
         for (number, pid) in memory.numbers() {
             if !previous::is_alive(pid) {
                 let (answers, _) = memory.bury(number);
-                self.told(answers);
+                self.count_answers(answers);
             }
         }
         for pid in self.earlier_clients.find_in_memory(&memory, &mut self.watch) {
@@ -148,18 +148,18 @@ impl Pool {
         }
     }
 
-    fn hear(&mut self, source: Source, now: Instant) {
+    fn dispatch(&mut self, source: Source, now: Instant) {
         match source {
-            Source::Signals => self.hear_signals(now),
+            Source::Signals => self.take_signals(now),
             Source::Control => self.accept(now),
-            Source::Link(id) => self.hear_worker(id, now),
+            Source::Link(id) => self.read_worker(id, now),
             Source::Process(id) => self.worker_died(id, now),
-            Source::Connection(number) => self.hear_visitor(number, now),
+            Source::Connection(number) => self.read_visitor(number, now),
             Source::EarlierClient(pid) => {
                 self.earlier_clients.ended(pid, &self.prefix, &mut self.watch);
                 match &self.memory {
                     Some(memory) => self.is_suspicious |= memory.end_client(pid, None),
-                    None => self.plan_sweep(now),
+                    None => self.schedule_sweep(now),
                 }
             }
             Source::Withdrawn(number) => {
@@ -170,7 +170,7 @@ impl Pool {
         }
     }
 
-    fn hear_signals(&mut self, now: Instant) {
+    fn take_signals(&mut self, now: Instant) {
         while let Some(signal) = self.signals.take() {
             self.log.line(&format!("{} came", signal.name()));
             match signal {
@@ -236,8 +236,8 @@ impl Pool {
         let mut creditors = std::mem::take(&mut self.services.stranded);
         self.services.close_withdrawn(&mut self.watch, now, false, &mut creditors);
         self.answer_unserved(creditors, now);
-        let told = std::mem::take(&mut self.services.told);
-        self.told(told);
+        let answers = std::mem::take(&mut self.services.answers);
+        self.count_answers(answers);
         self.unsent.pass(now);
         self.drop_silent(now);
         self.accept_again(now);
@@ -266,7 +266,7 @@ impl Pool {
         self.supervisor.is_ending() && self.supervisor.is_empty() && self.workers.is_empty()
     }
 
-    /// Everything is stopped: the last callers are told, and whoever waits for the end sees it.
+    /// Everything is stopped: the last callers are answered, and commands that wait for the end see it.
     fn close(&mut self) {
         let now = Instant::now();
         let mut creditors = Vec::new();

@@ -97,8 +97,8 @@ impl Unsent {
             let left = end.saturating_duration_since(Instant::now());
             let queues = self.debts.iter().map(|debt| PollFd::new(&debt.queue, PollFlags::OUT));
             let mut queues: Vec<PollFd<'_>> = queues.collect();
-            let has_room = rustix::event::poll(&mut queues, left.try_into().ok().as_ref());
-            if left.is_zero() || !matches!(has_room, Ok(1..) | Err(rustix::io::Errno::INTR)) {
+            let ready = rustix::event::poll(&mut queues, left.try_into().ok().as_ref());
+            if left.is_zero() || !matches!(ready, Ok(1..) | Err(rustix::io::Errno::INTR)) {
                 break;
             }
             let mut debts = std::mem::take(&mut self.debts);

@@ -1,7 +1,7 @@
 //! Connections to the control socket: client contexts, commands, workers that come back.
 //!
 //! A context's connection is its life line: when it ends, however it ends, its reply queue is
-//! removed. Only the user of the pool and root are heard.
+//! removed. Only the user of the pool and root are served.
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::io;
@@ -35,9 +35,9 @@ const SILENCE_MAX: Duration = Duration::from_secs(5);
 const UNSENT_MAX: usize = 4_096;
 /// How long accepting rests when there is no room.
 const ACCEPT_REST: Duration = Duration::from_millis(100);
-/// How often it is told that accepting rests.
-const REST_TOLD_EACH: Duration = Duration::from_secs(60);
-/// From the end of a context until workers are told: one message to each for many ends.
+/// How often the log says that accepting rests.
+const REST_LOG_PAUSE: Duration = Duration::from_secs(60);
+/// From the end of a context until workers are notified: one message to each for many ends.
 const SWEEP_REST: Duration = Duration::from_secs(1);
 /// The same once the queues of ended contexts may take much of what the user's may.
 const SWEEP_REST_URGENT: Duration = Duration::from_millis(50);
@@ -94,10 +94,10 @@ pub(super) struct Visitors {
     pub(super) dropped_silent: u64,
     /// When accepting begins again; it rests while there is no room.
     pub(super) accepts_at: Option<Instant>,
-    rest_told: Option<Instant>,
-    /// When workers are told that contexts ended, if some did.
+    rest_logged: Option<Instant>,
+    /// When workers are notified that contexts ended, if some did.
     pub(super) sweeps_at: Option<Instant>,
-    /// Bytes of queues of contexts that ended since they were told last.
+    /// Bytes of queues of contexts that ended since they were notified last.
     unswept_bytes: u64,
     /// Memory of earlier managers, so that workers which share one share its mapping.
     mappings: Vec<((u64, u64), Rc<Slots>)>,
@@ -152,7 +152,7 @@ impl Pool {
     }
 
     /// What a connection says.
-    pub(super) fn hear_visitor(&mut self, number: u64, now: Instant) {
+    pub(super) fn read_visitor(&mut self, number: u64, now: Instant) {
         let Some(visitor) = self.visitors.by_number.get_mut(&number) else { return };
         if !visitor.unsent.is_empty() {
             if self.send_rest(number) == Sent::All {
@@ -167,7 +167,7 @@ impl Pool {
             Ok(Received::Nothing) => {}
             Ok(Received::Ended) => self.leave(number),
             Err(error) => {
-                let why = format!("that is no request: {error}");
+                let why = format!("that is not a request: {error}");
                 self.reply(number, &Answer::Refused { why });
                 self.leave(number);
             }
@@ -184,10 +184,10 @@ impl Pool {
                 Sent::Waits => self.wait_for_room(number, true),
                 Sent::All | Sent::Gone => {}
             },
-            // It is told when there is room.
+            // It is sent when there is space.
             2..=UNSENT_MAX => {}
             _ => {
-                self.counts.untold += 1;
+                self.counts.unsent += 1;
                 self.leave(number);
             }
         }
@@ -209,7 +209,7 @@ impl Pool {
                 Ok(()) => drop(visitor.unsent.pop_front()),
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Sent::Waits,
                 Err(_) => {
-                    self.counts.untold += 1;
+                    self.counts.unsent += 1;
                     self.leave(number);
                     return Sent::Gone;
                 }
@@ -248,10 +248,11 @@ impl Pool {
                 let Some(visitor) = self.visitors.by_number.remove(&number) else { return };
                 self.watch.remove(visitor.link.as_fd(), visitor.token);
                 let Visitor { link, .. } = visitor;
-                let slot_handle =
-                    is_sent_by(&link, pid).and_then(|()| self.seat_of(descriptors, slot)).and_then(
-                        |slot_handle| self.is_of_this_transport(pid, memory).map(|()| slot_handle),
-                    );
+                let slot_handle = is_sent_by(&link, pid)
+                    .and_then(|()| self.slot_handle_of(descriptors, slot))
+                    .and_then(|slot_handle| {
+                        self.is_of_this_transport(pid, memory).map(|()| slot_handle)
+                    });
                 match slot_handle {
                     Ok(slot_handle) => {
                         let program = previous::program_of(pid).unwrap_or(name);
@@ -265,7 +266,7 @@ impl Pool {
                 }
             }
             request => {
-                if let Some(command) = self.hear_of_events(number, request) {
+                if let Some(command) = self.serve_events(number, request) {
                     self.obey(number, command, now);
                 }
             }
@@ -317,7 +318,7 @@ impl Pool {
         let guest = match peer.relation(self.group.as_ref()) {
             Relation::Own => None,
             Relation::Member => Some(peer.pid),
-            Relation::Stranger => {
+            Relation::Foreign => {
                 let owner = rustix::process::geteuid().as_raw();
                 let open_to = match &self.group {
                     Some(group) => {
@@ -367,15 +368,15 @@ impl Pool {
                 _ => {
                     let queue = self.prefix.reply_queue(client.pid, client.context);
                     let _ = MessageQueue::unlink(&queue);
-                    self.plan_sweep(Instant::now());
+                    self.schedule_sweep(Instant::now());
                 }
             }
         }
     }
 
-    /// A context ended: workers that hold its reply queue open will be told to close it, as it
+    /// A context ended: workers that hold its reply queue open will be asked to close it, as it
     /// counts against the user's limit until the last of them has.
-    pub(super) fn plan_sweep(&mut self, now: Instant) {
+    pub(super) fn schedule_sweep(&mut self, now: Instant) {
         let limit_bytes = getrlimit(Resource::Msgqueue).current;
         let visitors = &mut self.visitors;
         visitors.unswept_bytes += needs::charge_bytes(self.sizes.reply);
@@ -399,8 +400,8 @@ impl Pool {
             self.visitors.accepts_at = Some(now + ACCEPT_REST);
             self.counts.accept_rests += 1;
             // A pool that is full rests ten times a second.
-            if self.visitors.rest_told.is_none_or(|at| now - at >= REST_TOLD_EACH) {
-                self.visitors.rest_told = Some(now);
+            if self.visitors.rest_logged.is_none_or(|at| now - at >= REST_LOG_PAUSE) {
+                self.visitors.rest_logged = Some(now);
                 self.log.line(&format!("no connection is taken for a moment: {why}"));
             }
         }
@@ -418,7 +419,11 @@ impl Pool {
     }
 
     /// The slot that a worker of an earlier manager brings along.
-    fn seat_of(&mut self, descriptors: Vec<OwnedFd>, index: usize) -> Result<SlotHandle, String> {
+    fn slot_handle_of(
+        &mut self,
+        descriptors: Vec<OwnedFd>,
+        index: usize,
+    ) -> Result<SlotHandle, String> {
         let memory = descriptors.into_iter().next().ok_or("it brought no memory")?;
         let status = rustix::fs::fstat(&memory).map_err(|errno| format!("fstat: {errno}"))?;
         let key = (status.st_dev, status.st_ino);
@@ -490,7 +495,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn many_ends_are_told_sooner_than_few() {
+    fn many_ends_are_passed_on_sooner_than_few() {
         assert_eq!(sweep_rest(8_384, Some(819_200)), SWEEP_REST);
         assert_eq!(sweep_rest(102_400, Some(819_200)), SWEEP_REST);
         assert_eq!(sweep_rest(102_401, Some(819_200)), SWEEP_REST_URGENT);

@@ -43,11 +43,11 @@ impl Pool {
             let failed = match action {
                 Action::Spawn { id } => self.spawn(id).err().map(|how| Event::Died { id, how }),
                 Action::Ping { id, number } => {
-                    self.tell(id, &ToWorker::Ping { number });
+                    self.send_to(id, &ToWorker::Ping { number });
                     None
                 }
                 Action::Stop { id } => {
-                    self.tell(id, &ToWorker::Stop);
+                    self.send_to(id, &ToWorker::Stop);
                     None
                 }
                 Action::Signal { id, signal } => {
@@ -67,7 +67,7 @@ impl Pool {
     }
 
     /// What the worker with this id says.
-    pub(super) fn hear_worker(&mut self, id: u32, now: Instant) {
+    pub(super) fn read_worker(&mut self, id: u32, now: Instant) {
         for _ in 0..MESSAGES_BUDGET {
             let Some(process) = self.workers.get_mut(&id) else { return };
             let Some((link, _)) = &mut process.link else { return };
@@ -87,15 +87,15 @@ impl Pool {
         }
     }
 
-    /// The process ended: its caller is answered, its last words are heard.
+    /// The process ended: its caller is answered, its last messages are read.
     pub(super) fn worker_died(&mut self, id: u32, now: Instant) {
-        self.hear_worker(id, now);
+        self.read_worker(id, now);
         let Some(process) = self.workers.remove(&id) else { return };
         match (&self.memory, process.number) {
             (Some(memory), Some(number)) => {
                 let (answers, is_unclear) = memory.bury(number);
                 self.is_suspicious |= is_unclear;
-                self.told(answers);
+                self.count_answers(answers);
                 if answers != Answers::default() {
                     self.counts.died_busy += 1;
                     self.log.line(&format!("{} died in a call", self.called(id)));
@@ -166,7 +166,7 @@ impl Pool {
     /// started in its place.
     pub(super) fn reject(&mut self, id: u32, pid: u32, link: &Link, why: &str, now: Instant) {
         let called = self.called(id);
-        let line = format!("{called} (process {pid}) is not taken over: {why}; it is told to end");
+        let line = format!("{called} (process {pid}) is not taken over: {why}; it is asked to end");
         self.log.line(&line);
         // One that does not read will look for a manager again.
         let _ = link.send(&ToWorker::Stop);
@@ -268,7 +268,7 @@ impl Pool {
                 ToWorker::NotAdvertised { code: code.number(), why }
             }
         };
-        self.tell(id, &answer);
+        self.send_to(id, &answer);
     }
 
     fn spawn(&mut self, id: u32) -> Result<(), String> {
@@ -327,12 +327,12 @@ impl Pool {
         }
     }
 
-    fn tell(&mut self, id: u32, message: &ToWorker) {
+    fn send_to(&mut self, id: u32, message: &ToWorker) {
         let Some(process) = self.workers.get(&id) else { return };
         let Some((link, _)) = &process.link else { return };
         // A worker that does not read is found by its pings; one that is gone, by its end.
         if link.send(message).is_err() {
-            self.counts.untold += 1;
+            self.counts.unsent += 1;
         }
         if let Some((memory, number)) = self.memory.as_ref().zip(process.number) {
             memory.exchange().set_wake_flag(number, idle::LINK);
@@ -351,7 +351,7 @@ impl Pool {
         self.log.line(&line);
     }
 
-    /// The caller of a worker that died inside a service, or on the way into it, is told so at
+    /// The caller of a worker that died inside a service, or on the way into it, is answered at
     /// once.
     fn answer_for(&mut self, id: u32, process: &Process, now: Instant) {
         let Some(slot) = process.slot() else { return };
@@ -365,7 +365,7 @@ impl Pool {
             }
             WorkerState::Idle => {
                 let inbox = process.inbox().unwrap_or_default();
-                // Empty, as nearly always, is no request.
+                // Empty, as nearly always, is not a request.
                 let Ok(request) = Request::decode_first(&inbox) else { return };
                 (!request.is_without_reply).then(|| creditor(&request))
             }
@@ -393,8 +393,8 @@ impl Pool {
         }
     }
 
-    /// Counts callers that were told for others.
-    pub(super) fn told(&mut self, answers: Answers) {
+    /// Counts callers that were answered for others.
+    pub(super) fn count_answers(&mut self, answers: Answers) {
         self.unsent.sent += answers.sent;
         self.unsent.gone += answers.gone;
     }
@@ -408,7 +408,7 @@ impl Pool {
             self.log.line(&format!("the ring of {name} was broken and is rebuilt"));
         }
         self.counts.rings_rebuilt += look.rebuilt.len() as u64;
-        self.told(look.answers);
+        self.count_answers(look.answers);
     }
 
     /// Callers of a service that was withdrawn.
@@ -438,17 +438,17 @@ impl Pool {
         self.counts.sweeps += 1;
         let ids: Vec<u32> = self.workers.keys().copied().collect();
         for id in ids {
-            self.tell(id, &ToWorker::Sweep);
+            self.send_to(id, &ToWorker::Sweep);
         }
     }
 
-    /// As many idle workers as there are messages are told to look into their queues.
+    /// As many idle workers as there are messages are asked to look into their queues.
     pub(super) fn nudge(&mut self) {
         if let Some(memory) = &self.memory {
             self.counts.nudges += memory.rouse();
             return;
         }
-        let mut told = 0;
+        let mut sent = 0;
         for (waiting, offers) in self.services.waiting() {
             let processes = offers.keys().filter_map(|id| self.workers.get(id));
             let is_idle = |process: &&Process| {
@@ -456,15 +456,15 @@ impl Pool {
             };
             let idle: Vec<&Process> = processes.filter(is_idle).collect();
             // Others each time: one that says idle may stand still.
-            let first = (self.counts.nudges + told) as usize % idle.len().max(1);
+            let first = (self.counts.nudges + sent) as usize % idle.len().max(1);
             let count = idle.len().min(waiting as usize);
             for process in idle.iter().cycle().skip(first).take(count) {
                 if let Some((link, _)) = &process.link {
-                    told += u64::from(link.send(&ToWorker::Nudge).is_ok());
+                    sent += u64::from(link.send(&ToWorker::Nudge).is_ok());
                 }
             }
         }
-        self.counts.nudges += told;
+        self.counts.nudges += sent;
     }
 }
 

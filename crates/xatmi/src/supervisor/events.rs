@@ -1,4 +1,4 @@
-//! What the supervisor is told, and what it answers.
+//! What the supervisor is given, and what it answers.
 //!
 //! The pool turns what processes do into events, and does the actions; it adds nothing to them.
 

@@ -35,7 +35,7 @@ pub(super) enum Phase {
     Orphan,
 }
 
-/// What follows the death of a worker that was told to go.
+/// What follows the death of a worker that was asked to stop.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Then {
     /// Nothing.
@@ -175,13 +175,13 @@ impl Member {
                 self.enqueue(false, now);
             }
             Phase::Queued { .. } | Phase::Waiting { .. } => self.enter(Phase::Down, now),
-            // It has been told; only what follows may change.
+            // It was asked already; only what follows may change.
             Phase::Ending(of) | Phase::Killing { then: of, .. } => *of = then,
             Phase::Starting | Phase::Up(_) => {
                 self.enter(Phase::Ending(then), now);
                 out.push(Action::Stop { id: self.id });
             }
-            // It is told when it reports; until then nobody would answer for the call at hand.
+            // It is asked when it reports; until then nobody would answer for the call at hand.
             Phase::Orphan => self.enter(Phase::Ending(then), now),
         }
     }

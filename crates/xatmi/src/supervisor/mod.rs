@@ -30,7 +30,7 @@
 //! | orphan | adopted, stop (to ending), Died | `restart_to_check` seconds for all | kill, if `autokill` |
 //!
 //! A worker that died in *up* or *starting* waits if it is to `respawn`, else it is down. One
-//! that was told to stop is down, or queued when it was a restart. Failures in a row are
+//! that was asked to stop is down, or queued when it was a restart. Failures in a row are
 //! forgotten once a worker was up for a whole cycle.
 
 mod events;
@@ -103,7 +103,7 @@ impl Supervisor {
         self.end_learning(now, out);
     }
 
-    /// Takes up another configuration. Workers that are no longer in it are told to stop, those
+    /// Takes up another configuration. Workers that are no longer in it are asked to stop, those
     /// that are new in a `min` are started, those whose id has another program now are restarted;
     /// what else runs keeps its process, with the new limits.
     pub fn reload(&mut self, config: &PoolConfig, now: Instant, out: &mut Vec<Action>) {
@@ -164,7 +164,7 @@ impl Supervisor {
         is_taken
     }
 
-    /// A worker of an earlier manager reported and can't be taken over: it was told to end, and
+    /// A worker of an earlier manager reported and can't be taken over: it was asked to end, and
     /// another one is started as soon as it is gone.
     pub fn replace(&mut self, id: u32, now: Instant, out: &mut Vec<Action>) {
         let orphan = self.members.get_mut(&id).filter(|member| is_orphan(member));
@@ -230,7 +230,7 @@ impl Supervisor {
         !self.members.values().any(Member::is_alive)
     }
 
-    /// Whether the pool was told to end.
+    /// Whether the pool was ordered to end.
     #[must_use]
     pub fn is_ending(&self) -> bool {
         self.is_ending

@@ -61,7 +61,7 @@ impl Supervisor {
         Ok(started)
     }
 
-    /// Stops what is running; returns how many workers were told, or taken off the queue.
+    /// Stops what is running; returns how many workers were asked, or taken off the queue.
     ///
     /// # Errors
     /// [`NoSuchWorker`].
@@ -71,7 +71,7 @@ impl Supervisor {
         now: Instant,
         out: &mut Vec<Action>,
     ) -> Result<usize, NoSuchWorker> {
-        self.tell(which, Then::Stay, now, out)
+        self.change(which, Then::Stay, now, out)
     }
 
     /// Stops what is running and starts it again, each as soon as it is gone; one that is down is
@@ -85,7 +85,7 @@ impl Supervisor {
         now: Instant,
         out: &mut Vec<Action>,
     ) -> Result<usize, NoSuchWorker> {
-        self.tell(which, Then::Again, now, out)
+        self.change(which, Then::Again, now, out)
     }
 
     /// Tells all workers to stop; nothing is started from now on.
@@ -105,26 +105,26 @@ impl Supervisor {
         }
     }
 
-    fn tell(
+    fn change(
         &mut self,
         which: &Selection,
         then: Then,
         now: Instant,
         out: &mut Vec<Action>,
     ) -> Result<usize, NoSuchWorker> {
-        let mut told = 0;
+        let mut changed = 0;
         for id in self.selected(which, false)? {
             let member = self.members.get_mut(&id).expect("selected from the members");
             let is_down = matches!(member.phase, Phase::Down);
             if is_down && then == Then::Again && matches!(which, Selection::Id(_)) {
-                told += usize::from(member.start(now, out));
+                changed += usize::from(member.start(now, out));
             } else {
-                told += usize::from(!is_down);
+                changed += usize::from(!is_down);
                 member.stop(then, now, out);
             }
         }
         self.take_turns(now, out);
-        Ok(told)
+        Ok(changed)
     }
 
     /// The ids that are meant, of those of `min` only where asked.

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::*;
 
-/// A supervisor, a clock that only moves when it is told to, and what was done at which second.
+/// A supervisor, a clock that only moves when the test moves it, and what was done at which second.
 struct World {
     supervisor: Supervisor,
     start: Instant,
@@ -209,10 +209,10 @@ fn a_stop_that_takes_too_long_is_ended_by_signals_and_stays_stopped() {
     world.until(3);
     assert_eq!(world.act(|s, now, out| s.stop(&Selection::Id(1), now, out)), Ok(1));
     // A link that was full has lost it, so it is said in each cycle.
-    let told = [3, 5, 10, 15, 20, 25, 30].map(|second| (second, Action::Stop { id: 1 }));
+    let asked = [3, 5, 10, 15, 20, 25, 30].map(|second| (second, Action::Stop { id: 1 }));
     assert_eq!(
         world.until(40),
-        [&told[..], &[signal(30, 2), signal(35, 15), signal(40, 9)]].concat()
+        [&asked[..], &[signal(30, 2), signal(35, 15), signal(40, 9)]].concat()
     );
     world.died(1);
     assert_eq!(world.until(100), []);
@@ -436,7 +436,10 @@ fn an_orphan_that_is_to_stop_may_report_before_it_is_killed() {
     world.act(|s, now, out| s.begin(&[1], now, out));
     world.act(Supervisor::end);
     assert_eq!((world.until(1), world.state(1)), (vec![], State::Stopping));
-    assert!(!world.act(|s, now, out| s.adopt(1, "a", now, out)), "who reports is told to end");
+    assert!(
+        !world.act(|s, now, out| s.adopt(1, "a", now, out)),
+        "one that reports is asked to end"
+    );
     let done = world.until(30);
     assert!(done.contains(&signal(25, 2)) || done.contains(&signal(30, 2)), "{done:?}");
 }
@@ -448,11 +451,11 @@ fn an_orphan_that_cant_be_taken_over_is_replaced_without_a_pause() {
     world.act(|s, now, out| s.begin(&[1], now, out));
     assert!(!world.act(|s, now, out| s.adopt(1, "b", now, out)), "another program");
     world.act(|s, now, out| s.replace(1, now, out));
-    assert!(!world.supervisor.is_learning(), "it was heard of");
+    assert!(!world.supervisor.is_learning(), "it has reported");
     world.died(1);
     assert_eq!(world.spawned(), [1]);
     world.act(|s, now, out| s.replace(1, now, out));
-    assert_eq!(world.state(1), State::Starting, "that is no orphan");
+    assert_eq!(world.state(1), State::Starting, "it has a manager");
 }
 
 #[test]

@@ -46,7 +46,7 @@ pub enum State {
     Killing,
     /// Died; will be started again.
     Waiting,
-    /// Of an earlier manager, not heard of yet.
+    /// Of an earlier manager, has not reported yet.
     Orphan,
 }
 

@@ -259,15 +259,15 @@ fn the_memory_of_the_caller_is_written_and_its_refusal_is_the_error() {
     let request =
         Outgoing { buffer_type: Some(BufferType::Carray), buffer_size_bytes: 512, bytes: b"abc" };
     let mut memory = [0; 8];
-    let mut told = None;
+    let mut seen = None;
     let arrived = client.call_into("ECHO", request, NONE, |arriving| {
-        told = Some(*arriving);
+        seen = Some(*arriving);
         Ok(&mut memory[..arriving.len_bytes])
     });
     let arrived = arrived.expect("served");
     let wanted =
         Arriving { buffer_type: Some(BufferType::Carray), buffer_size_bytes: 512, len_bytes: 3 };
-    assert_eq!(told, Some(wanted));
+    assert_eq!(seen, Some(wanted));
     assert_eq!(arrived.payload, wanted);
     assert_eq!(&memory[..4], b"abc\0");
 

@@ -11,7 +11,7 @@ use crate::support::{TestPool, say};
 pub(crate) const TESTS: &[crate::Test] =
     &[("two_hundred_and_fifty_copies_start_and_stop", two_hundred_and_fifty_copies)];
 
-/// The times are told and not judged: the machine may be busy.
+/// The times are printed and not judged: the machine may be busy.
 fn two_hundred_and_fifty_copies() {
     let servers = "<server name='testsv'><srvid>1</srvid><min>250</min><max>250</max></server>";
     let mut pool = TestPool::new("", servers);

@@ -14,9 +14,12 @@ use crate::support::{PATIENCE, TestPool, kill_and_wait, say, signal, signal_if_t
 
 pub(crate) const TESTS: &[crate::Test] = &[
     ("a_killed_worker_comes_back", a_killed_worker_comes_back),
-    ("the_caller_of_a_worker_that_dies_is_told_at_once", the_caller_of_a_worker_that_dies_is_told),
+    (
+        "the_caller_of_a_worker_that_dies_is_answered_at_once",
+        the_caller_of_a_worker_that_dies_is_answered,
+    ),
     ("a_worker_that_stands_still_is_ended_and_replaced", a_worker_that_stands_still_is_replaced),
-    ("callers_in_the_queue_are_told_when_the_pool_ends", callers_in_the_queue_are_told),
+    ("callers_in_the_queue_are_answered_when_the_pool_ends", callers_in_the_queue_are_answered),
     ("workers_outlive_a_killed_manager_and_are_taken_over", workers_outlive_a_killed_manager),
     ("queues_of_a_pool_that_was_killed_whole_are_replaced", queues_of_a_killed_pool_are_replaced),
     ("deaths_under_load_lose_no_call_and_mix_up_none", deaths_under_load),
@@ -49,7 +52,7 @@ fn a_killed_worker_comes_back() {
     pool.end();
 }
 
-fn the_caller_of_a_worker_that_dies_is_told() {
+fn the_caller_of_a_worker_that_dies_is_answered() {
     let mut pool = TestPool::start("", ONE);
     let mut client = pool.client();
     let began = Instant::now();
@@ -82,7 +85,7 @@ fn a_worker_that_stands_still_is_replaced() {
     pool.end();
 }
 
-fn callers_in_the_queue_are_told() {
+fn callers_in_the_queue_are_answered() {
     let servers = "<server name='testsv'><srvid>1</srvid><end_max>1</end_max></server>";
     let mut pool = TestPool::start("", servers);
     let call = |pool: &TestPool| {
@@ -96,12 +99,12 @@ fn callers_in_the_queue_are_told() {
     pool.until("the worker is inside the call", |pool| pool.worker(1).is_busy);
     let waiting = [call(&pool), call(&pool), call(&pool)];
     pool.until("three wait", |pool| waiting_in(pool, "HANG") == 3);
-    let told = Instant::now();
+    let ordered = Instant::now();
     pool.end();
     for caller in waiting {
         let (code, at) = caller.join().expect("no panic");
         assert_eq!(code, Code::NoEntry);
-        assert!(at - told < Duration::from_secs(20), "{:?}", at - told);
+        assert!(at - ordered < Duration::from_secs(20), "{:?}", at - ordered);
     }
     assert_eq!(inside.join().expect("no panic").0, Code::ServiceError);
 }

@@ -1,4 +1,4 @@
-//! Who comes to the control socket and is no well-behaved client, worker or command.
+//! Connections to the control socket that are not of well-behaved clients, workers or commands.
 
 use std::os::fd::AsFd;
 
@@ -15,7 +15,7 @@ use crate::support::{PATIENCE, TestPool, exists};
 pub(crate) const TESTS: &[crate::Test] = &[
     ("who_says_nothing_is_not_kept", who_says_nothing_is_not_kept),
     ("who_reads_late_gets_all_of_its_tables", who_reads_late_gets_all_of_its_tables),
-    ("a_worker_of_another_build_is_told_to_end", a_worker_of_another_build_is_told_to_end),
+    ("a_worker_of_another_build_is_asked_to_end", a_worker_of_another_build_is_asked_to_end),
 ];
 
 /// Those that speak of queues themselves.
@@ -36,8 +36,8 @@ pub(crate) fn guest(pool: &TestPool) -> Link {
 fn who_says_nothing_is_not_kept() {
     let mut pool = TestPool::start("", ONE);
     let (mut silent, mut client) = (guest(&pool), pool.client());
-    let heard = silent.receive_within::<Answer>(PATIENCE).expect("no answer, but its end");
-    assert!(matches!(heard, Received::Ended), "{heard:?}");
+    let received = silent.receive_within::<Answer>(PATIENCE).expect("no answer, but its end");
+    assert!(matches!(received, Received::Ended), "{received:?}");
     assert_eq!(pool.count("connections_silent"), 1);
     let hello = pollux_xatmi::buffer::Buffer::string("x").expect("it fits");
     let flags = pollux_xatmi::client::CallFlags::NONE;
@@ -95,23 +95,23 @@ fn a_connection_has_one_context() {
     pool.end();
 }
 
-fn a_worker_of_another_build_is_told_to_end() {
+fn a_worker_of_another_build_is_asked_to_end() {
     let mut pool = TestPool::start("", ONE);
     let report = |pid, memory: std::os::fd::BorrowedFd<'_>| {
         let (name, services) = ("testsv".to_owned(), Vec::new());
         let adopt = ToManager::Adopt { srvid: 1, pid, name, slot: 0, services, memory: None };
         let mut link = guest(&pool);
         link.send_with(&adopt, &[memory]).expect("room");
-        let heard = link.receive_within::<ToWorker>(PATIENCE).expect("an answer");
-        assert!(matches!(heard, Received::Message(ToWorker::Stop, _)), "{heard:?}");
+        let received = link.receive_within::<ToWorker>(PATIENCE).expect("an answer");
+        assert!(matches!(received, Received::Message(ToWorker::Stop, _)), "{received:?}");
     };
     let (own, other) = (std::process::id(), SharedWords::create(4096).expect("memory"));
     report(own, other.as_fd());
     assert!(pool.log().contains("of different builds"), "{}", pool.log());
     let slots = Slots::create(1).expect("memory");
     report(own + 1, slots.as_fd());
-    let told = format!("process {own} says that it is process {}", own + 1);
-    assert!(pool.log().contains(&told), "{}", pool.log());
+    let refusal = format!("process {own} says that it is process {}", own + 1);
+    assert!(pool.log().contains(&refusal), "{}", pool.log());
     report(own, slots.as_fd());
     let log = pool.log();
     assert!(log.contains("not wanted") || log.contains("travel in another way"), "{log}");

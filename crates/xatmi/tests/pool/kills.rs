@@ -1,7 +1,7 @@
 //! Workers killed at random ten times a second under load, clients likewise, managers.
 //!
 //! Every call ends in its own answer or in an error that callers know, within its time-out, and
-//! nothing stays behind. `POLLUX_KILL_SECONDS` says how long it goes on; the ordinary run is
+//! nothing stays behind. `POLLUX_KILL_SECONDS` says for how long; the ordinary run is
 //! short, the whole one is a minute.
 
 use std::collections::BTreeMap;
@@ -94,10 +94,10 @@ fn ten_kills_a_second() {
             *ends.entry(end).or_default() += count;
         }
     }
-    let told = pool.count("answers_sent");
-    say(&format!("{kills} kills in {seconds} s: {ends:?}; {told} answered by the manager"));
+    let answered = pool.count("answers_sent");
+    say(&format!("{kills} kills in {seconds} s: {ends:?}; {answered} answered by the manager"));
     assert!(ends.get("ok").is_some_and(|answers| *answers > 0));
-    // A caller is told at once wherever its worker dies; a machine that stands still is not it.
+    // A caller is answered at once wherever its worker dies; a machine that stands still is another matter.
     let late = ends.get("TPETIME").copied().unwrap_or(0);
     assert!(late <= kills / 100, "{late} time-outs after {kills} kills");
     pool.end();

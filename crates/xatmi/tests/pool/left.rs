@@ -13,7 +13,7 @@ use crate::support::{TestPool, kill_and_wait, runs, say, wait_for_end};
 pub(crate) const TESTS: &[crate::Test] = &[
     ("a_child_of_a_worker_is_not_taken_for_it_and_ends_with_it", a_child_of_a_worker),
     ("a_worker_of_another_program_is_replaced_at_once", a_worker_of_another_program),
-    ("more_callers_than_a_reply_queue_holds_are_told_at_the_end", more_callers_than_fit),
+    ("more_callers_than_a_reply_queue_holds_are_answered_at_the_end", more_callers_than_fit),
     ("a_queue_that_filled_while_nobody_lived_is_served", a_queue_that_filled_is_served),
     ("a_start_that_hangs_and_heeds_no_signal_is_killed", a_start_that_hangs_is_killed),
     ("a_pipe_that_nobody_reads_holds_up_nobody", a_pipe_that_nobody_reads),
@@ -23,7 +23,7 @@ pub(crate) const TESTS: &[crate::Test] = &[
 pub(crate) const QUEUE_TESTS: &[crate::Test] = &[
     ("queues_that_no_worker_took_over_are_removed", queues_that_no_worker_took_over),
     ("a_worker_that_cant_report_keeps_its_queues", a_worker_that_cant_report),
-    ("callers_of_a_pool_that_was_killed_whole_are_told", callers_of_a_pool_that_was_killed),
+    ("callers_of_a_pool_that_was_killed_are_answered", callers_of_a_pool_that_was_killed),
 ];
 
 const ONE: &str = "<server name='testsv'><srvid>1</srvid></server>";

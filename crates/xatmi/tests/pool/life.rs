@@ -21,7 +21,7 @@ pub(crate) const TESTS: &[crate::Test] = &[
     ("a_restart_gives_every_worker_a_new_process", a_restart_gives_every_worker_a_new_process),
     ("a_reload_starts_and_stops_what_changed", a_reload_starts_and_stops_what_changed),
     ("metrics_are_served_over_http", metrics_are_served_over_http),
-    ("a_worker_that_does_not_start_is_told", a_worker_that_does_not_start_is_told),
+    ("a_worker_that_does_not_start_is_reported", a_worker_that_does_not_start_is_reported),
 ];
 
 /// Those that speak of queues themselves.
@@ -225,7 +225,7 @@ fn metrics_are_served_over_http() {
         page
     };
     let wanted = "pollux_pool_workers{program=\"testsv\",state=\"up\"} 2";
-    pool.until("the page tells of both workers", |_| get("/metrics").contains(wanted));
+    pool.until("the page has both workers", |_| get("/metrics").contains(wanted));
     let page = get("/metrics");
     assert!(page.starts_with("HTTP/1.1 200 OK\r\n"), "{page}");
     assert!(page.contains("pollux_pool_worker_starts_total 2\n"), "{page}");
@@ -242,7 +242,7 @@ fn metrics_are_served_over_http() {
     pool.end();
 }
 
-fn a_worker_that_does_not_start_is_told() {
+fn a_worker_that_does_not_start_is_reported() {
     let servers = "<server name='testsv'><srvid>1</srvid><appopt>refuse</appopt></server>\
                    <server name='nosuch'><srvid>2</srvid></server>\
                    <server name='testsv'><srvid>3</srvid></server>";
@@ -250,7 +250,7 @@ fn a_worker_that_does_not_start_is_told() {
     pool.begin();
     let said = pool.ask(&Request::Settle).expect_err("two fail").to_string();
     assert!(said.starts_with("2 of 3 workers are not up"), "{said}");
-    pool.until("the reasons are told", |pool| {
+    pool.until("the reasons are listed", |pool| {
         let cause = |id| pool.worker(id).cause.unwrap_or_default();
         cause(1).contains("no database") && cause(2).contains("no executable nosuch in PATH")
     });

@@ -5,7 +5,7 @@
 //!  pool memory [FILTER]      only in memory; the same with queues
 //!  POLLUX_TEST_ROLE=…        a manager or a client that a test has started
 //!  POLLUX_POOL_LINK=…        a worker that a manager has started
-//!  POLLUX_KILL_SECONDS=60    how long the test of kills goes on
+//!  POLLUX_KILL_SECONDS=60    how long the test of kills takes
 //! ```
 
 mod crowd;

@@ -22,7 +22,7 @@ use crate::kills::alone;
 use crate::support::{PATIENCE, TestPool, kill_and_wait, say, signal};
 
 pub(crate) const TESTS: &[crate::Test] = &[
-    ("callers_of_a_pool_that_was_killed_whole_are_told", callers_of_a_pool_that_was_killed),
+    ("callers_of_a_pool_that_was_killed_are_answered", callers_of_a_pool_that_was_killed),
     ("a_client_outlives_a_pool_that_comes_back", a_client_outlives_a_pool),
     ("a_client_comes_to_a_pool_of_the_other_form", a_client_comes_to_a_pool_of_the_other_form),
     ("a_client_comes_to_a_pool_with_other_sizes", a_client_comes_to_a_pool_with_other_sizes),
@@ -297,7 +297,7 @@ fn payloads_of_calls_that_were_given_up() {
         calls.into_iter().for_each(|call| client.cancel(call).expect("it is out"));
         echoes(&mut client, "both are out of the ring");
     }
-    let answer = client.call("ECHO", &long, CallFlags::NONE).expect("both sides have room");
+    let answer = client.call("ECHO", &long, CallFlags::NONE).expect("both sides have space");
     assert!(answer.buffer.is_some_and(|buffer| buffer.as_bytes() == long.as_bytes()));
     pool.end();
 }

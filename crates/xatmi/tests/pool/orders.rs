@@ -11,7 +11,7 @@ pub(crate) const TESTS: &[crate::Test] = &[
     ("a_pool_that_is_starting_stops_without_a_signal", a_pool_that_is_starting_stops),
     ("a_pool_that_is_learning_stops_without_a_signal", a_pool_that_is_learning_stops),
     ("a_restart_by_id_starts_a_standby_copy", a_restart_by_id_starts_a_standby_copy),
-    ("a_stop_that_another_order_undoes_is_told", a_stop_that_another_order_undoes_is_told),
+    ("a_stop_that_another_order_undoes_is_refused", a_stop_that_another_order_undoes_is_refused),
     ("two_ends_at_once_are_both_answered", two_ends_at_once_are_both_answered),
 ];
 
@@ -27,7 +27,7 @@ fn a_pool_that_is_starting_stops() {
     assert!(!pool.log().contains("is sent signal"), "{}", pool.log());
 }
 
-/// Workers of an earlier manager are told when they report, within a second.
+/// Workers of an earlier manager get orders when they report, within a second.
 fn a_pool_that_is_learning_stops() {
     let servers = "<server name='testsv'><srvid>1</srvid><min>3</min><max>3</max></server>";
     let mut pool = TestPool::start("<restart_to_check>50</restart_to_check>", servers);
@@ -47,7 +47,7 @@ fn a_restart_by_id_starts_a_standby_copy() {
     pool.end();
 }
 
-fn a_stop_that_another_order_undoes_is_told() {
+fn a_stop_that_another_order_undoes_is_refused() {
     let mut pool = TestPool::start("", ONE);
     let mut client = pool.client();
     let hello = Buffer::string("x").expect("it fits");
@@ -58,7 +58,7 @@ fn a_stop_that_another_order_undoes_is_told() {
         std::thread::spawn(move || control.ask(&request, PATIENCE, |_| {}))
     };
     let stop = order(Request::Stop { what: Selection::Id(1) });
-    pool.until("it is told to stop", |pool| pool.worker(1).state == "stopping");
+    pool.until("it is asked to stop", |pool| pool.worker(1).state == "stopping");
     let start = order(Request::Start { what: Selection::Id(1) });
     let said = stop.join().expect("no panic").expect_err("it will not stay down").to_string();
     assert!(said.ends_with("not stopped; another order starts them again"), "{said}");

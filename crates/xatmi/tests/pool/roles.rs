@@ -1,4 +1,4 @@
-//! What this program is when it is no test: a manager, a worker or a client.
+//! What this program is when it is not a test: a manager, a worker or a client.
 
 use std::io::{Read, Write};
 use std::os::fd::AsRawFd;
@@ -48,12 +48,12 @@ fn manager() -> ExitCode {
     let options = PoolOptions { config, environment, wake: Wake::One, metrics };
     match Pool::open(options, log) {
         Ok(pool) => {
-            tell("open\n");
+            print("open\n");
             pool.run().expect("the poller works");
             ExitCode::SUCCESS
         }
         Err(error) => {
-            tell(&format!("{error}\n"));
+            print(&format!("{error}\n"));
             ExitCode::FAILURE
         }
     }
@@ -63,7 +63,7 @@ fn manager() -> ExitCode {
 fn client() -> ExitCode {
     let environment = Environment::of_process().expect("the test set it well");
     let client = Client::open(&environment).expect("a pool runs");
-    tell("open\n");
+    print("open\n");
     let _ = std::io::stdin().read(&mut [0]);
     drop(client);
     ExitCode::SUCCESS
@@ -73,7 +73,7 @@ fn client() -> ExitCode {
 fn caller() -> ExitCode {
     let environment = Environment::of_process().expect("the test set it well");
     let mut client = Client::open(&environment).expect("a pool runs");
-    tell("open\n");
+    print("open\n");
     let text = Buffer::string("of one that will be killed").expect("it fits");
     loop {
         let calls: Vec<_> = (0..3)
@@ -111,14 +111,14 @@ fn scribbler() -> ExitCode {
     }
 }
 
-/// A context for whose connection there is the last descriptor; tells its error.
+/// A context for whose connection there is the last descriptor; prints its error.
 fn crowded() -> ExitCode {
     let environment = Environment::of_process().expect("the test set it well");
     let next = rustix::io::dup(std::io::stdin()).expect("room").as_raw_fd() as u64;
     let mut limit = getrlimit(Resource::Nofile);
     limit.current = Some(next + 1);
     setrlimit(Resource::Nofile, limit).expect("less than before");
-    tell(&Client::open(&environment).expect_err("one descriptor is too few").to_string());
+    print(&Client::open(&environment).expect_err("one descriptor is too few").to_string());
     ExitCode::SUCCESS
 }
 
@@ -131,7 +131,7 @@ fn worker() -> ExitCode {
         std::env::args_os(),
         |arguments| {
             log(&format!("worker {} begins", std::process::id()));
-            tell("worker prints\n");
+            print("worker prints\n");
             let words: Vec<&str> = arguments.iter().filter_map(|word| word.to_str()).collect();
             match words.as_slice() {
                 ["refuse"] => Err("no database".to_owned()),
@@ -208,7 +208,7 @@ fn log(line: &str) {
     writeln!(std::io::stderr(), "{line}").expect("the manager gave it a file");
 }
 
-fn tell(text: &str) {
+fn print(text: &str) {
     let mut stdout = std::io::stdout();
     stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush()).expect("the test reads");
 }

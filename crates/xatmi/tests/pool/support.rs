@@ -262,7 +262,7 @@ impl TestPool {
         }
     }
 
-    /// Waits for the end of the manager, which was told to.
+    /// Waits for the end of the manager, which was ordered.
     pub(crate) fn ended(&mut self) {
         let status = self.manager.take().expect("it ran").wait().expect("ours");
         assert!(status.success(), "{status}; {}", self.log());
@@ -276,7 +276,7 @@ impl TestPool {
         let pidfd = pidfd(manager.id());
         while !condition(self) {
             assert!(Instant::now() < end, "{what}: not in {PATIENCE:?}; {}", self.log());
-            // Either the manager ends, which is no good, or it is time for another look.
+            // Either the manager ends, which is wrong, or it is time for another look.
             let mut wait = [rustix::event::PollFd::new(&pidfd, rustix::event::PollFlags::IN)];
             let look = rustix::event::Timespec { tv_sec: 0, tv_nsec: LOOK };
             let ended = rustix::event::poll(&mut wait, Some(&look)).expect("a wait");

@@ -50,7 +50,7 @@ pub(super) fn started(
     let mut start = start(spec, load, cpu, ends, times)?;
     start.command.stdin(Stdio::null());
     let mut process = match &spec.arm {
-        ArmKind::Server { .. } => Program::start_hearing_all(&start.name, start.command)?,
+        ArmKind::Server { .. } => Program::start_reading_all(&start.name, start.command)?,
         _ => {
             start.command.stdout(Stdio::null());
             Program::start(&start.name, start.command)?

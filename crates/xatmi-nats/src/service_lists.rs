@@ -1,4 +1,4 @@
-//! What pools tell each other of their services, and for how long it is believed.
+//! What pools publish to each other of their services, and for how long it is believed.
 //!
 //! The broker's side fills the table; nothing here sends, and time is passed in.
 
@@ -9,11 +9,11 @@ use serde::{Deserialize, Serialize};
 
 use pollux_xatmi::queue::ServiceName;
 
-/// News that were not heard again for this many of their periods are forgotten.
+/// Lists that did not come again for this many of their periods are forgotten.
 const PERIODS_BELIEVED: u32 = 3;
-/// The longest time that news without a period are believed.
+/// The longest time that lists without a period are believed.
 const BELIEVED_MAX: Duration = Duration::from_secs(24 * 3600);
-/// The most pools of one domain; news of more are dropped and counted.
+/// The most pools of one domain; lists of more are dropped and counted.
 const POOLS_MAX: usize = 1024;
 /// The longest name of a pool: that of a host (64 bytes) and a prefix, with room.
 pub(crate) const POOL_LEN_BYTES_MAX: usize = 512;
@@ -22,7 +22,7 @@ const SERVICES_MAX: usize = pollux_xatmi::slots::SERVICES_MAX;
 
 /// What one pool offers to the others.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
-pub(crate) struct News {
+pub(crate) struct ServiceList {
     /// The pool: host and prefix.
     pub(crate) pool: String,
     /// All that it offers now.
@@ -35,50 +35,50 @@ pub(crate) struct News {
 #[derive(Debug)]
 pub(crate) struct Others {
     own: String,
-    pools: HashMap<String, Heard>,
-    /// News that were not believed: too many pools, or names that are none.
+    pools: HashMap<String, Known>,
+    /// ServiceList that were not believed: too many pools, or names that are none.
     pub(crate) dropped: u64,
 }
 
 #[derive(Debug)]
-struct Heard {
+struct Known {
     services: BTreeSet<String>,
     until: Instant,
 }
 
 impl Others {
-    /// Nothing is known yet. `own` is the name of this pool, whose news are not heard.
+    /// Nothing is known yet. `own` is the name of this pool, whose lists are not read.
     pub(crate) fn new(own: String) -> Self {
         Self { own, pools: HashMap::new(), dropped: 0 }
     }
 
-    /// News came.
-    pub(crate) fn hear(&mut self, news: News, now: Instant) {
-        if news.pool == self.own {
+    /// ServiceList came.
+    pub(crate) fn take(&mut self, list: ServiceList, now: Instant) {
+        if list.pool == self.own {
             return;
         }
-        let is_known = self.pools.contains_key(&news.pool);
-        let is_sound = news.services.iter().all(|name| ServiceName::new(name).is_some())
-            && news.pool.len() <= POOL_LEN_BYTES_MAX;
+        let is_known = self.pools.contains_key(&list.pool);
+        let is_sound = list.services.iter().all(|name| ServiceName::new(name).is_some())
+            && list.pool.len() <= POOL_LEN_BYTES_MAX;
         if !is_sound || (!is_known && self.pools.len() == POOLS_MAX) {
             self.dropped += 1;
             return;
         }
-        if news.services.is_empty() {
-            self.pools.remove(&news.pool);
+        if list.services.is_empty() {
+            self.pools.remove(&list.pool);
         } else {
-            let period = Duration::from_secs(news.refresh_s).min(BELIEVED_MAX);
+            let period = Duration::from_secs(list.refresh_s).min(BELIEVED_MAX);
             let believed = (period * PERIODS_BELIEVED).min(BELIEVED_MAX);
             let believed = if believed.is_zero() { BELIEVED_MAX } else { believed };
-            let services = news.services.into_iter().take(SERVICES_MAX).collect();
-            self.pools.insert(news.pool, Heard { services, until: now + believed });
+            let services = list.services.into_iter().take(SERVICES_MAX).collect();
+            self.pools.insert(list.pool, Known { services, until: now + believed });
         }
     }
 
     /// The services that others offer, without those that this pool has itself (`local`).
     pub(crate) fn wanted(&mut self, local: &BTreeSet<String>, now: Instant) -> BTreeSet<String> {
-        self.pools.retain(|_, heard| now < heard.until);
-        let all = self.pools.values().flat_map(|heard| &heard.services);
+        self.pools.retain(|_, known| now < known.until);
+        let all = self.pools.values().flat_map(|known| &known.services);
         all.filter(|name| !local.contains(*name)).take(SERVICES_MAX).cloned().collect()
     }
 }
@@ -93,38 +93,42 @@ mod tests {
         names.iter().map(|name| (*name).to_owned()).collect()
     }
 
-    fn news(pool: &str, services: &[&str]) -> News {
-        News { pool: pool.to_owned(), services: names(services), refresh_s: PERIOD.as_secs() }
+    fn list(pool: &str, services: &[&str]) -> ServiceList {
+        ServiceList {
+            pool: pool.to_owned(),
+            services: names(services),
+            refresh_s: PERIOD.as_secs(),
+        }
     }
 
     #[test]
     fn services_of_others_are_wanted_unless_they_are_here() {
         let (mut others, now) = (Others::new("me".to_owned()), Instant::now());
-        others.hear(news("a", &["X", "Y"]), now);
-        others.hear(news("b", &["Y", "Z"]), now);
-        others.hear(news("me", &["MINE"]), now);
+        others.take(list("a", &["X", "Y"]), now);
+        others.take(list("b", &["Y", "Z"]), now);
+        others.take(list("me", &["MINE"]), now);
         assert_eq!(others.wanted(&names(&["Z"]), now), names(&["X", "Y"]));
-        others.hear(news("a", &[]), now);
+        others.take(list("a", &[]), now);
         assert_eq!(others.wanted(&names(&[]), now), names(&["Y", "Z"]));
     }
 
     #[test]
     fn who_is_silent_for_three_periods_is_forgotten() {
         let (mut others, start) = (Others::new("me".to_owned()), Instant::now());
-        others.hear(news("a", &["X"]), start);
-        others.hear(news("b", &["Y"]), start + PERIOD);
+        others.take(list("a", &["X"]), start);
+        others.take(list("b", &["Y"]), start + PERIOD);
         assert_eq!(others.wanted(&names(&[]), start + 3 * PERIOD), names(&["Y"]));
         assert_eq!(others.wanted(&names(&[]), start + 4 * PERIOD), names(&[]));
     }
 
     #[test]
-    fn what_strangers_say_is_bounded() {
+    fn what_unknown_senders_say_is_bounded() {
         let (mut others, now) = (Others::new("me".to_owned()), Instant::now());
-        others.hear(news("a", &["not a name"]), now);
-        others.hear(news(&"a".repeat(POOL_LEN_BYTES_MAX + 1), &["X"]), now);
+        others.take(list("a", &["not a name"]), now);
+        others.take(list(&"a".repeat(POOL_LEN_BYTES_MAX + 1), &["X"]), now);
         assert_eq!(others.wanted(&names(&[]), now), names(&[]));
         for pool in 0..=POOLS_MAX {
-            others.hear(news(&pool.to_string(), &["X"]), now);
+            others.take(list(&pool.to_string(), &["X"]), now);
         }
         assert_eq!((others.pools.len(), others.dropped), (POOLS_MAX, 3));
     }
