@@ -274,7 +274,7 @@ pub struct UnsentReply {
 }
 
 impl UnsentReply {
-    /// Notes that `worker` has a reply for `caller`; `None` when [`UNSENT_MAX`] are noted.
+    /// Notes that `worker` has a reply for `caller`; `None` when `UNSENT_MAX` are noted.
     #[must_use]
     pub fn note(slots: &Rc<Slots>, worker: usize, caller: &Caller) -> Option<Self> {
         let (entries, _) = slots.unsent_replies(worker)?.as_chunks::<UNSENT_WORDS>();
