@@ -86,7 +86,8 @@ impl Client {
             let next =
                 self.next_message(deadline_ns, flags).map_err(|error| of(descriptor, error))?;
             let Some(len) = next else {
-                self.follow_manager();
+                // Its answer is looked for again, and the reply meanwhile.
+                self.follow_manager(1);
                 // With another memory all calls have ended, and what became of them is kept.
                 let kept = match wanted {
                     Some(call_id) => (!self.calls.is_out(call_id)).then_some(call_id),

@@ -219,12 +219,12 @@ impl Client {
     }
 
     fn order(&mut self, service: &str, flags: CallFlags) -> Result<Order, Error> {
-        self.follow_manager();
         let timeout = self.next_timeout.take().unwrap_or(self.timeout);
         let service = ServiceName::new(service).ok_or_else(|| not_offered(service))?;
         let begun_ns = monotonic_ns();
         let is_endless = flags.contains(CallFlags::NO_TIME);
         let deadline_ns = if is_endless { 0 } else { after(begun_ns, timeout) };
+        self.follow_manager(deadline_ns);
         Ok(Order {
             service,
             flags,

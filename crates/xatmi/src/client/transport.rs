@@ -1,9 +1,10 @@
 //! How messages travel between a client and the workers, and the change to the next manager when this one ended.
 //!
 //! Calls need no manager, so a client notices its end only indirectly: in shared memory by the kernel's mark in
-//! the records, which are not written any more, with queues when a service is not there. It connects to the
-//! next manager and greets it; the answer is waited for where there is nothing else to do, else it is checked
-//! for with the next calls.
+//! the records, which are not written any more, with queues when a service is not there. As long as no manager
+//! listens, a client in shared memory calls as the old records say. It greets the next one and waits for the
+//! answer, so that it sends nothing where that manager has withdrawn a service; a manager that does not answer
+//! for a second is waited for no longer.
 //!
 //! ```text
 //!  attached ──(the manager ended)──▶ looking ──(one listens: hello)──▶ greeted ──(welcome)──▶ attached
@@ -38,7 +39,7 @@ use crate::wire::Reply;
 const SERVICES_OPEN_MAX: usize = 64;
 /// How often a manager is looked for, or its answer.
 const LOOK_EACH_NS: u64 = 20_000_000;
-/// The longest wait for the answer of a manager that begins, where a call has nothing else to do.
+/// The longest wait for the answer of a manager that begins.
 const PATIENCE_MAX: Duration = Duration::from_secs(1);
 /// The longest wait for a place among the connections that the manager has not taken yet.
 const CONNECT_MAX: Duration = Duration::from_millis(1);
@@ -202,12 +203,15 @@ pub(super) struct Successor {
 }
 
 impl Client {
-    /// Comes to the next manager if this one is gone and the next one answers at once.
+    /// Comes to the next manager if this one is gone and another one is there, for a call that may take until
+    /// `deadline_ns` (0 for as long as it takes; one that is over does not wait).
     #[inline]
-    pub(super) fn follow_manager(&mut self) {
+    pub(super) fn follow_manager(&mut self, deadline_ns: u64) {
         if self.transport.is_manager_gone() && monotonic_ns() >= self.successor.look_ns {
+            let has_waited = self.successor.greeted.is_some();
+            let patience = if has_waited { Duration::ZERO } else { patience(deadline_ns) };
             // The next look comes; a call that fails meanwhile has its reason.
-            let _ = self.look_for_manager(Duration::ZERO, None);
+            let _ = self.look_for_manager(patience, None);
         }
     }
 
@@ -224,9 +228,7 @@ impl Client {
         if !self.transport.is_manager_gone() && !self.connection.is_ended() {
             return Ok(false);
         }
-        let left = Duration::from_nanos(deadline_ns.saturating_sub(monotonic_ns()));
-        let patience = if deadline_ns == 0 { PATIENCE_MAX } else { left.min(PATIENCE_MAX) };
-        self.look_for_manager(patience, call_id)
+        self.look_for_manager(patience(deadline_ns), call_id)
     }
 
     /// Looks for the next manager, and for its answer; whether this client works with it now.
@@ -306,6 +308,14 @@ impl Client {
             self.counters.kept += 1;
         }
         Ok(())
+    }
+}
+
+/// How long a call waits for the answer of a manager.
+fn patience(deadline_ns: u64) -> Duration {
+    match deadline_ns {
+        0 => PATIENCE_MAX,
+        _ => Duration::from_nanos(deadline_ns.saturating_sub(monotonic_ns())).min(PATIENCE_MAX),
     }
 }
 

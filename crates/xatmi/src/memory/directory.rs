@@ -149,6 +149,17 @@ pub(crate) fn all(words: &[AtomicU64], geometry: &Geometry) -> Vec<(usize, Servi
     (0..SERVICES_MAX).filter_map(|ring| Some((ring, name(words, geometry, ring)?))).collect()
 }
 
+/// The rings of services that were offered and are not any more.
+pub(crate) fn withdrawn<'a>(
+    words: &'a (impl Words + ?Sized),
+    geometry: &'a Geometry,
+) -> impl Iterator<Item = usize> + 'a {
+    (0..SERVICES_MAX).filter(|ring| {
+        let life = words.word(geometry.row(*ring) + LIFE);
+        life != 0 && !is_offered(life)
+    })
+}
+
 /// Offers a service in a free row, with no worker yet. Called by the manager.
 pub(crate) fn offer(words: &[AtomicU64], geometry: &Geometry, ring: usize, name: &ServiceName) {
     let row = geometry.row(ring);

@@ -174,7 +174,7 @@ impl Memory {
         directory::set(&self.records, self.geometry(), ring, worker, does);
     }
 
-    /// Offers a service no longer, and tells those who wait for it.
+    /// Offers a service no longer; callers that wait for it get TPENOENT.
     pub(crate) fn withdraw(&self, ring: usize) -> Answers {
         directory::withdraw(&self.records, self.geometry(), ring);
         self.drain(ring)
@@ -326,7 +326,8 @@ impl Memory {
         }
     }
 
-    /// Looks at every ring and rebuilds what is broken, and at every request when `is_suspicious`.
+    /// Looks at every ring and rebuilds what is broken, and at every request when `is_suspicious`. Requests
+    /// for services that are withdrawn, which a client may push that knows an earlier manager, get TPENOENT.
     /// `suspects` are requests that nobody had at the last look; those that nobody has now either are
     /// answered, and the others are the next suspects.
     pub(crate) fn look(&self, is_suspicious: bool, suspects: &mut HashSet<Ticket>) -> Look {
@@ -335,6 +336,11 @@ impl Memory {
             if !self.is_sound(ring) {
                 self.rebuild(ring);
                 look.rebuilt.push(name);
+            }
+        }
+        for ring in directory::withdrawn(&*self.records, self.geometry()) {
+            if self.exchange.ring(ring).is_some_and(|its| its.waiting() > 0) {
+                look.answers += self.drain(ring);
             }
         }
         let last = std::mem::take(suspects);
@@ -531,6 +537,21 @@ mod tests {
         });
         memory.claim(WORKER).expect("it is there").give_to(0);
         is_reclaimed(&memory, Ticket { hops: 0, ..ticket }, is_left);
+    }
+
+    #[test]
+    fn a_request_for_a_service_that_was_withdrawn_long_ago_is_answered() {
+        let (memory, ticket) = passed_on_by_the_dead(|memory, ticket| {
+            memory.exchange.request(ticket.request).expect("it is there").ask(ticket, true);
+        });
+        memory.claim(WORKER).expect("it is there").let_go();
+        memory.withdraw(0);
+        let pushed = memory.exchange.ring(0).expect("it was offered").push(ticket.request);
+        assert!(matches!(pushed, Ok(Some(_))));
+        let look = memory.look(false, &mut HashSet::new());
+        let state = memory.exchange.request(ticket.request).expect("it is there").state().0;
+        assert_eq!(state, State::Answered(Some(Code::NoEntry.number() as u8)));
+        assert_eq!(look.answers.sent, 1);
     }
 
     #[test]

@@ -157,8 +157,9 @@ fn a_client_comes_to_a_pool_with_other_sizes() {
 fn a_client_sees_the_services_of_the_next() {
     const OTHER: &str = "<server name='testsv'><srvid>2</srvid><appopt>other</appopt></server>";
     let mut pool = TestPool::start("", ONE);
-    let mut client = pool.client();
+    let (mut client, mut late) = (pool.client(), pool.client());
     echoes(&mut client, "the first manager");
+    echoes(&mut late, "the same");
     let worker = pool.pid(1);
     pool.kill_manager();
     echoes(&mut client, "no manager");
@@ -174,6 +175,12 @@ fn a_client_sees_the_services_of_the_next() {
     let error = client.call("OTHER", &text("x"), CallFlags::NONE).expect_err("withdrawn");
     assert_eq!(error.code(), Code::NoEntry);
     echoes(&mut client, "the second manager");
+    // Of one that has called nothing since the first manager the request would wait for nobody.
+    pool.configure("", OTHER);
+    pool.ask(&Request::Reload).expect("it is right");
+    pool.until("its services are gone", |pool| !pool.has_queue("ECHO") && pool.has_queue("OTHER"));
+    let error = late.call("ECHO", &text("x"), CallFlags::NONE).expect_err("withdrawn");
+    assert_eq!((error.code(), late.counters().managers_followed), (Code::NoEntry, 1));
     pool.end();
 }
 
