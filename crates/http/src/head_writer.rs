@@ -1,11 +1,16 @@
-//! Answers, written into a slice that the caller owns: heads and the framing of chunks.
+//! Heads and chunks as bytes: answers, written into a slice that the caller owns; the requests of a client;
+//! and the dates in both.
 //!
 //! The server writes straight into its output. Nothing is allocated, nothing is written beyond
 //! the slice, and no value, wherever it comes from, can end its own line.
 
 use std::fmt;
+use std::io::Write as _;
+use std::time::{Duration, UNIX_EPOCH};
 
-use crate::{DateCache, Request, Status};
+use crate::fields::{is_token_byte, is_value_byte};
+use crate::request_line::is_target_byte;
+use crate::{Field, Framing, Method, Status, Target, target};
 
 /// The interim answer that lets a waiting client send its body (RFC 9110 10.1.1).
 pub const CONTINUE: &[u8] = b"HTTP/1.1 100 Continue\r\n\r\n";
@@ -84,16 +89,13 @@ impl<'o> HeadWriter<'o> {
     /// When the name is not a token: names are ours, never the network's.
     #[inline]
     pub fn field(&mut self, name: &str, value: &[u8]) -> &mut Self {
-        assert!(
-            !name.is_empty() && name.bytes().all(crate::fields::is_token_byte),
-            "a field name is a token"
-        );
+        assert!(!name.is_empty() && name.bytes().all(is_token_byte), "a field name is a token");
         self.put(name.as_bytes());
         self.put(b": ");
         let start = self.len;
         self.put(value);
         for b in &mut self.out[start..self.len] {
-            if !crate::fields::is_value_byte(*b) {
+            if !is_value_byte(*b) {
                 *b = b' ';
             }
         }
@@ -164,12 +166,6 @@ impl<'o> HeadWriter<'o> {
         self
     }
 
-    /// [`HeadWriter::connection`] as the request wants it.
-    #[inline]
-    pub fn connection_of(&mut self, request: &Request<'_>) -> &mut Self {
-        self.connection(request.version_minor, !request.keep_alive)
-    }
-
     /// Ends the head with its empty line and returns its length in bytes.
     ///
     /// # Errors
@@ -209,6 +205,183 @@ pub fn decimal(mut number: u64, digits: &mut [u8; 20]) -> &[u8] {
             return &digits[at..];
         }
     }
+}
+
+// Request heads, written for a client that sends the same one many times.
+//
+// The load generator builds its requests with it before the first byte is sent. What it is given
+// may come from a command line, so nothing in it can end its own line or frame the request
+// anew: that is an error, never repaired.
+
+/// The parts of an HTTP/1.1 request head.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct RequestHead<'h> {
+    /// What is to be done.
+    pub method: Method<'h>,
+    /// About what, in a form that the method allows; visible ASCII.
+    pub target: &'h str,
+    /// `host[:port]` of the Host field, which is always written; may be empty.
+    pub host: &'h str,
+    /// All other fields, in their order.
+    pub fields: &'h [Field<'h>],
+    /// How the body is announced; [`Framing::None`] writes nothing.
+    pub framing: Framing,
+}
+
+/// What is wrong with the parts of a request head. Fields are counted from 0.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum RequestFault {
+    /// The method is not a token of at most [`Method::BYTES_MAX`] bytes.
+    Method,
+    /// The target has bytes that no target has, or not a form that the method allows.
+    Target,
+    /// The host is not `host[:port]`.
+    Host,
+    /// The field's name is not a token.
+    FieldName(usize),
+    /// The field's value holds a control byte, a line end perhaps.
+    FieldValue(usize),
+    /// The field is Host, Content-Length or Transfer-Encoding: the head writes them itself.
+    FieldReserved(usize),
+}
+
+/// Fields that the other parts stand for.
+const RESERVED: [&str; 3] = ["host", "content-length", "transfer-encoding"];
+
+impl RequestHead<'_> {
+    /// Appends the head with its empty line to `out`.
+    ///
+    /// # Errors
+    /// When a part is not sound; nothing is written then.
+    pub fn write(&self, out: &mut Vec<u8>) -> Result<(), RequestFault> {
+        self.check()?;
+        let line = [self.method.name(), " ", self.target, " HTTP/1.1\r\nHost: ", self.host, "\r\n"];
+        line.iter().for_each(|part| out.extend_from_slice(part.as_bytes()));
+        for field in self.fields {
+            let line = [field.name.as_bytes(), b": ", field.value, b"\r\n"];
+            line.iter().for_each(|part| out.extend_from_slice(part));
+        }
+        match self.framing {
+            Framing::None => {}
+            Framing::Length(len) => {
+                out.extend_from_slice(format!("Content-Length: {len}\r\n").as_bytes());
+            }
+            Framing::Chunked => out.extend_from_slice(b"Transfer-Encoding: chunked\r\n"),
+        }
+        out.extend_from_slice(b"\r\n");
+        Ok(())
+    }
+
+    fn check(&self) -> Result<(), RequestFault> {
+        let method = self.method.name();
+        if !is_token(method) || method.len() > Method::BYTES_MAX {
+            return Err(RequestFault::Method);
+        }
+        let target = self.target.as_bytes();
+        if !target.iter().all(|&b| is_target_byte(b)) || Target::parse(target, self.method).is_err()
+        {
+            return Err(RequestFault::Target);
+        }
+        if !target::is_host_and_port(self.host.as_bytes()) {
+            return Err(RequestFault::Host);
+        }
+        for (at, field) in self.fields.iter().enumerate() {
+            if !is_token(field.name) {
+                return Err(RequestFault::FieldName(at));
+            }
+            if RESERVED.iter().any(|name| field.is(name)) {
+                return Err(RequestFault::FieldReserved(at));
+            }
+            if !field.value.iter().all(|&b| is_value_byte(b)) {
+                return Err(RequestFault::FieldValue(at));
+            }
+        }
+        Ok(())
+    }
+}
+
+fn is_token(name: &str) -> bool {
+    !name.is_empty() && name.bytes().all(is_token_byte)
+}
+
+impl fmt::Display for RequestFault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Method => {
+                write!(f, "the method is not a token of 1 to {} bytes", Method::BYTES_MAX)
+            }
+            Self::Target => f.write_str(
+                "the target is not visible ASCII without # in a form that the method allows, \
+                 as /path?query",
+            ),
+            Self::Host => f.write_str("the host is not host[:port]"),
+            Self::FieldName(at) => write!(f, "the name of field {at} is not a token"),
+            Self::FieldValue(at) => {
+                write!(f, "the value of field {at} holds a control byte; a line end, perhaps")
+            }
+            Self::FieldReserved(at) => write!(
+                f,
+                "field {at} is Host, Content-Length or Transfer-Encoding; give the host and the \
+                 framing instead"
+            ),
+        }
+    }
+}
+
+impl std::error::Error for RequestFault {}
+
+// HTTP dates: rendered once a second, read from conditional requests. The clock is the caller's.
+
+/// The Date field's value (`Sun, 06 Nov 1994 08:49:37 GMT`), made anew when the second changes.
+#[derive(Clone, Debug)]
+pub struct DateCache {
+    unix_s: u64,
+    text: [u8; Self::BYTES],
+}
+
+impl DateCache {
+    /// Length of an IMF-fixdate (RFC 9110 5.6.7).
+    pub const BYTES: usize = 29;
+
+    /// The date of that second since 1970. Years beyond 9999 have no form and show its last
+    /// second.
+    #[must_use]
+    pub fn new(unix_s: u64) -> Self {
+        Self { unix_s, text: render(unix_s) }
+    }
+
+    /// The date of that second.
+    #[inline]
+    pub fn at(&mut self, unix_s: u64) -> &[u8; Self::BYTES] {
+        if unix_s != self.unix_s {
+            *self = Self::new(unix_s);
+        }
+        &self.text
+    }
+
+    /// The date that was rendered last.
+    #[must_use]
+    pub fn text(&self) -> &[u8; Self::BYTES] {
+        &self.text
+    }
+}
+
+/// The seconds since 1970 of a date in any of the three forms of RFC 9110 5.6.7; none for
+/// anything else and for years before 1970.
+#[must_use]
+pub fn parse_date(value: &[u8]) -> Option<u64> {
+    let date = httpdate::parse_http_date(str::from_utf8(value).ok()?).ok()?;
+    Some(date.duration_since(UNIX_EPOCH).ok()?.as_secs())
+}
+
+/// The last second of the year 9999.
+const UNIX_S_MAX: u64 = 253_402_300_799;
+
+fn render(unix_s: u64) -> [u8; DateCache::BYTES] {
+    let date = httpdate::HttpDate::from(UNIX_EPOCH + Duration::from_secs(unix_s.min(UNIX_S_MAX)));
+    let mut text = [0; DateCache::BYTES];
+    write!(&mut text[..], "{date}").expect("an IMF-fixdate has 29 bytes");
+    text
 }
 
 #[cfg(test)]
@@ -277,6 +450,34 @@ mod tests {
             assert_eq!(write_chunk_head(&mut out, len), Ok(line.len()));
             assert_eq!(&out[..line.len()], line.as_bytes());
             assert_eq!(write_chunk_head(&mut out[..line.len() - 1], len), Err(NoRoom));
+        }
+    }
+
+    #[test]
+    fn the_example_of_the_standard_goes_there_and_back() {
+        let mut cache = DateCache::new(0);
+        assert_eq!(cache.text(), b"Thu, 01 Jan 1970 00:00:00 GMT");
+        assert_eq!(cache.at(784_111_777), b"Sun, 06 Nov 1994 08:49:37 GMT");
+        for form in [
+            "Sun, 06 Nov 1994 08:49:37 GMT",
+            "Sunday, 06-Nov-94 08:49:37 GMT",
+            "Sun Nov  6 08:49:37 1994",
+        ] {
+            assert_eq!(parse_date(form.as_bytes()), Some(784_111_777), "{form}");
+        }
+    }
+
+    #[test]
+    fn the_end_of_time_is_shown_not_crossed() {
+        assert_eq!(DateCache::new(u64::MAX).text(), b"Fri, 31 Dec 9999 23:59:59 GMT");
+    }
+
+    #[test]
+    fn what_is_not_a_date_is_none() {
+        for value in
+            ["", "now", "Sun, 06 Nov 1994 08:49:37", "Sun, 31 Feb 1994 08:49:37 GMT", "\u{fc}"]
+        {
+            assert_eq!(parse_date(value.as_bytes()), None, "{value}");
         }
     }
 }

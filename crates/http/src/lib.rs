@@ -22,55 +22,34 @@
 #![forbid(unsafe_code)]
 
 mod body;
-mod chunk_extension;
 mod conditions;
-mod connection;
-mod date;
 mod encoding;
-mod entity_tag;
-mod field_lines;
 mod fields;
 mod framing;
 mod head_writer;
-mod host;
-mod limits;
-mod method;
-mod path;
 mod proxy_header;
-mod range;
 mod rejection;
 mod request;
-mod request_head;
 mod request_line;
-mod response_cache;
-mod response_framing;
-mod response_head;
-mod scan;
+mod response;
 mod status;
-mod status_line;
 mod target;
 
 pub use body::{BodyReader, BodyStep};
-pub use conditions::{Outcome, Representation, evaluate};
-pub use date::{DateCache, parse_date};
-pub use encoding::{Acceptable, ContentCoding};
-pub use entity_tag::EntityTag;
-pub use fields::{Field, Fields};
-pub use framing::Framing;
-pub use head_writer::{
-    CHUNK_END, CHUNK_HEAD_BYTES_MAX, CONTINUE, HeadWriter, LAST_CHUNK, NoRoom, decimal,
-    write_chunk_head,
+pub use conditions::{
+    ByteRange, EntityTag, Outcome, Representation, Unsatisfiable, evaluate, parse_range,
 };
-pub use limits::Limits;
-pub use method::Method;
-pub use path::FilePath;
+pub use encoding::{Acceptable, ContentCoding};
+pub use fields::{Field, Fields};
+pub use framing::{Framing, RequestKind, ResponseBody};
+pub use head_writer::{
+    CHUNK_END, CHUNK_HEAD_BYTES_MAX, CONTINUE, DateCache, HeadWriter, LAST_CHUNK, NoRoom,
+    RequestFault, RequestHead, decimal, parse_date, write_chunk_head,
+};
 pub use proxy_header::{NoProxyHeader, ProxyHeader, ProxyVersion};
-pub use range::{ByteRange, Unsatisfiable, parse_range};
-pub use rejection::Rejection;
+pub use rejection::{Limits, Rejection};
 pub use request::{Parsed, Request};
-pub use request_head::{RequestFault, RequestHead};
-pub use response_cache::HeadCache;
-pub use response_framing::{RequestKind, ResponseBody};
-pub use response_head::{Response, ResponseFacts};
+pub use request_line::Method;
+pub use response::{HeadCache, Response, ResponseFacts};
 pub use status::Status;
-pub use target::{Form, Target};
+pub use target::{FilePath, Form, Target};

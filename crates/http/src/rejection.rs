@@ -1,4 +1,4 @@
-//! Why bytes of a peer were refused. Every reader of this crate returns it; the server turns it
+//! Limits for what a peer may send, and why its bytes were refused. Every reader of this crate returns it; the server turns it
 //! into an answer and closes, for after a refusal it is not known where the next request starts.
 
 use std::fmt;
@@ -41,3 +41,48 @@ impl fmt::Display for Rejection {
 }
 
 impl std::error::Error for Rejection {}
+
+// How much of each thing a peer may send. The server's configuration fills it; every reader of
+// this crate obeys it. A limit is never checked against a length that a peer only announced
+// without the matching check on what arrives.
+
+/// Upper bounds for one request; more is refused, never cut.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Limits {
+    /// Request line, fields and the empty line after them: 414 or 431 beyond.
+    pub head_bytes: usize,
+    /// The request target: 414 beyond. RFC 9110 4.1 asks for at least 8000.
+    pub target_bytes: usize,
+    /// Field lines of a head, and again of a trailer section: 431 beyond. At most
+    /// [`Limits::FIELDS_MAX`]; a larger figure means that.
+    pub fields: usize,
+    /// Body without its framing: 413 beyond.
+    pub body_bytes: u64,
+    /// Extensions of one chunk, from its size to the line's end: 400 beyond.
+    pub chunk_line_bytes: u32,
+    /// Extensions of all chunks of one body: 400 beyond. Without it a body of one-byte chunks
+    /// could carry a thousand times its size in bytes that were not asked for.
+    pub extension_bytes: u32,
+    /// Trailer section: 431 beyond.
+    pub trailer_bytes: u32,
+}
+
+impl Limits {
+    /// Slots that a head can use at all; browsers send about 20 fields, proxies add some.
+    pub const FIELDS_MAX: usize = 100;
+}
+
+impl Default for Limits {
+    /// 16 KiB heads, 8000-byte targets, 100 fields, 1 GiB bodies, 8 KiB trailers.
+    fn default() -> Self {
+        Self {
+            head_bytes: 16 * 1024,
+            target_bytes: 8000,
+            fields: Self::FIELDS_MAX,
+            body_bytes: 1 << 30,
+            chunk_line_bytes: 1024,
+            extension_bytes: 16 * 1024,
+            trailer_bytes: 8 * 1024,
+        }
+    }
+}

@@ -1,9 +1,10 @@
-//! The request line, byte by byte from the left, so that the first wrong byte decides and it
-//! does not matter how many more have arrived. [`crate::Request::parse`] calls it.
+//! The request line and its method, byte by byte from the left, so that the first wrong byte decides and
+//! it does not matter how many more have arrived. [`crate::Request::parse`] calls it.
 
-use crate::fields::is_token_byte;
-use crate::scan::{self, run_len};
-use crate::{Limits, Method, Rejection, Status};
+use std::fmt;
+
+use crate::fields::{self, is_token_byte, run_len};
+use crate::{Limits, Rejection, Status};
 
 /// A request line that is whole and sound, and the bytes it took with its CRLF.
 pub(crate) struct RequestLine<'b> {
@@ -72,7 +73,7 @@ fn other_method(head: &[u8]) -> Result<Option<(Method<'_>, usize)>, &'static Rej
 #[inline]
 fn target<'b>(rest: &'b [u8], limits: &Limits) -> Result<Option<&'b [u8]>, &'static Rejection> {
     let window = &rest[..rest.len().min(limits.target_bytes.saturating_add(1))];
-    let end = run_len(window, scan::not_in_target, is_target_byte);
+    let end = run_len(window, fields::not_in_target, is_target_byte);
     match window.get(end) {
         Some(b' ') if end > 0 => Ok(Some(&window[..end])),
         Some(_) => Err(&TARGET),
@@ -119,6 +120,79 @@ pub(crate) fn minor_version(
         }
     }
     if is_spoken { Ok(Some(minor)) } else { Err(&MAJOR) }
+}
+
+// Request methods. The request line makes them, the server decides which it serves.
+
+/// A method of RFC 9110 9 or PATCH; names are case-sensitive.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Method<'b> {
+    /// GET.
+    Get,
+    /// HEAD: answered like GET, without the body.
+    Head,
+    /// POST.
+    Post,
+    /// PUT.
+    Put,
+    /// DELETE.
+    Delete,
+    /// CONNECT: the target names a host and port.
+    Connect,
+    /// OPTIONS: the target may be `*`.
+    Options,
+    /// TRACE.
+    Trace,
+    /// PATCH.
+    Patch,
+    /// Any other token; a server that does not know it answers 501.
+    Other(&'b str),
+}
+
+impl<'b> Method<'b> {
+    /// Longest method that is looked at; a longer one is refused with 501 (RFC 9112 3). The
+    /// longest registered one has 17 letters.
+    pub const BYTES_MAX: usize = 32;
+
+    /// The method of that name.
+    #[must_use]
+    pub fn named(name: &'b str) -> Self {
+        match name {
+            "GET" => Self::Get,
+            "HEAD" => Self::Head,
+            "POST" => Self::Post,
+            "PUT" => Self::Put,
+            "DELETE" => Self::Delete,
+            "CONNECT" => Self::Connect,
+            "OPTIONS" => Self::Options,
+            "TRACE" => Self::Trace,
+            "PATCH" => Self::Patch,
+            other => Self::Other(other),
+        }
+    }
+
+    /// Its name, as it stands in the request line.
+    #[must_use]
+    pub fn name(self) -> &'b str {
+        match self {
+            Self::Get => "GET",
+            Self::Head => "HEAD",
+            Self::Post => "POST",
+            Self::Put => "PUT",
+            Self::Delete => "DELETE",
+            Self::Connect => "CONNECT",
+            Self::Options => "OPTIONS",
+            Self::Trace => "TRACE",
+            Self::Patch => "PATCH",
+            Self::Other(name) => name,
+        }
+    }
+}
+
+impl fmt::Display for Method<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
 }
 
 #[cfg(test)]
@@ -177,5 +251,15 @@ mod tests {
     fn a_target_may_be_as_long_as_the_limit() {
         assert_eq!(status(b"GET /1234567 HTTP/1.1\r\n"), None);
         assert_eq!(status(b"GET /1234567"), None);
+    }
+
+    #[test]
+    fn names_go_there_and_back_and_keep_their_case() {
+        for name in
+            ["GET", "HEAD", "POST", "PUT", "DELETE", "CONNECT", "OPTIONS", "TRACE", "PATCH", "BREW"]
+        {
+            assert_eq!(Method::named(name).name(), name);
+        }
+        assert_eq!(Method::named("get"), Method::Other("get"));
     }
 }

@@ -10,7 +10,7 @@ use pollux_engine::{Actions, FileRange};
 use pollux_http::{DateCache, HeadWriter, Rejection, Status};
 use rustix::io::Errno;
 
-use crate::common_fields::{Asked, Common, Page};
+use crate::common_fields::{Asked, Common};
 use crate::config::FIELDS_BYTES_MAX;
 
 /// Room for any short answer: its fields are ours and few, but for a `Location`, which may be
@@ -82,7 +82,7 @@ impl Answered {
     }
 }
 
-/// Sends an answer with a text of one line that tells the status.
+/// Sends an answer with a text of one line, which is the status, or with the settings' page for it.
 pub(crate) fn page(
     actions: &mut Actions<'_>,
     common: &Common,
@@ -90,11 +90,8 @@ pub(crate) fn page(
     status: Status,
     add: impl FnOnce(&mut HeadWriter<'_>),
 ) -> Answered {
-    if let Some(page) = common.page(status) {
-        return own_page(actions, common, context, status, page, add);
-    }
-    let text = format!("{} {}\n", status.code(), status.reason());
-    send(actions, common, context, status, text.as_bytes(), add)
+    let text = || format!("{} {}\n", status.code(), status.reason());
+    text_or_page(actions, common, context, status, text, add)
 }
 
 /// Sends the answer to bytes that were refused, with the reason; the connection ends with it.
@@ -109,7 +106,7 @@ pub(crate) fn refusal(
     explained(actions, common, context, status, &format!("{reason} ({rfc})"), |_| {})
 }
 
-/// Sends an answer with a text of one line that tells the status and why it is that.
+/// As [`page`], with the reason behind the status.
 pub(crate) fn explained(
     actions: &mut Actions<'_>,
     common: &Common,
@@ -118,11 +115,8 @@ pub(crate) fn explained(
     why: &str,
     add: impl FnOnce(&mut HeadWriter<'_>),
 ) -> Answered {
-    if let Some(page) = common.page(status) {
-        return own_page(actions, common, context, status, page, add);
-    }
-    let text = format!("{} {}: {why}\n", status.code(), status.reason());
-    send(actions, common, context, status, text.as_bytes(), add)
+    let text = || format!("{} {}: {why}\n", status.code(), status.reason());
+    text_or_page(actions, common, context, status, text, add)
 }
 
 /// Sends an answer without a body: `Content-Length: 0` where a body could be.
@@ -168,50 +162,36 @@ pub(crate) fn document(
     Answered { status, body_bytes, left }
 }
 
-/// Sends the page that the settings have for this status.
-fn own_page(
+/// Sends this text, or the page that the settings have for this status.
+fn text_or_page(
     actions: &mut Actions<'_>,
     common: &Common,
     context: Context,
     status: Status,
-    page: &Page,
+    text: impl FnOnce() -> String,
     add: impl FnOnce(&mut HeadWriter<'_>),
 ) -> Answered {
-    let body_bytes = page.text.len() as u64;
+    let made;
+    let (content_type, body) = match common.page(status) {
+        Some(page) => (page.content_type, &*page.text),
+        None => {
+            made = text();
+            ("text/plain; charset=utf-8", made.as_bytes())
+        }
+    };
+    let body_bytes = body.len() as u64;
     let mut head = common.begin(actions.spare(), status, context.asked);
-    head.field("Content-Type", page.content_type.as_bytes());
+    head.field("Content-Type", content_type.as_bytes());
     add(&mut head);
     head.content_length(body_bytes);
     context.persistence.write(&mut head);
     let head_bytes = head.finish().expect("a short answer fits into a call");
     actions.advance(head_bytes);
-    if context.is_head || page.text.is_empty() {
+    if context.is_head || body.is_empty() {
         return Answered::whole(status, 0);
     }
-    actions.send(&page.text);
+    actions.send(body);
     Answered::whole(status, body_bytes)
-}
-
-fn send(
-    actions: &mut Actions<'_>,
-    common: &Common,
-    context: Context,
-    status: Status,
-    text: &[u8],
-    add: impl FnOnce(&mut HeadWriter<'_>),
-) -> Answered {
-    let mut head = common.begin(actions.spare(), status, context.asked);
-    head.field("Content-Type", b"text/plain; charset=utf-8");
-    add(&mut head);
-    head.content_length(text.len() as u64);
-    context.persistence.write(&mut head);
-    let head_bytes = head.finish().expect("a short answer fits into a call");
-    actions.advance(head_bytes);
-    if context.is_head {
-        return Answered::whole(status, 0);
-    }
-    actions.send(text);
-    Answered::whole(status, text.len() as u64)
 }
 
 // Output beyond the room of one call: what is left of a body, sent piece by piece.

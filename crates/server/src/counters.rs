@@ -24,126 +24,73 @@ pub const CLASSES: [&str; 5] = ["1xx", "2xx", "3xx", "4xx", "5xx"];
 /// Status codes with which requests are refused; the rest is `other`.
 pub const REFUSALS: [u16; 10] = [400, 405, 408, 413, 414, 417, 431, 501, 503, 505];
 
-/// A thing that sessions count.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum ServerCounter {
-    /// Connections that sent nothing in the time for a head; closed silently.
-    TimeoutsSilent,
-    /// Heads that did not come in time; answered with 408.
-    TimeoutsHeader,
-    /// Bodies that did not come in time; answered with 408 unless the answer had begun.
-    TimeoutsBody,
-    /// Connections closed because no further request came.
-    TimeoutsIdle,
-    /// TLS handshakes that did not come to their end in the time for a head.
-    TimeoutsHandshake,
-    /// Connections whose peer ended in the middle of a request.
-    Incomplete,
-    /// TLS handshakes with clients that came to their end.
-    Handshakes,
-    /// Those of them that took up an earlier session.
-    HandshakesResumed,
-    /// Connections of clients whose TLS failed, in the handshake or later.
-    TlsFailed,
-    /// Requests that had a body.
-    Bodies,
-    /// Bytes of bodies received.
-    BodyBytes,
-    /// Times that 100 Continue was sent.
-    Continues,
-    /// Files handed to the loop to be sent.
-    FilesSent,
-    /// Files answered with 503, as no descriptor or memory was left.
-    FilesRefused,
-    /// Files that were compressed.
-    Compressions,
-    /// Answers with a file that was compressed, now or before.
-    CompressedSent,
-    /// Answers with a file as it is, because enough was compressed in that second or is being sent.
-    CompressionsPutOff,
-    /// Lines of the access log that were lost: no room, or a write failed.
-    LogLinesLost,
-    /// Times that the access log could not be opened again.
-    LogReopensFailed,
+/// Counters by name: the words behind `///` are what each counts. A macro, as no function declares a type.
+macro_rules! named {
+    ($(#[$of_enum:meta])* $counter:ident; $($(#[doc = $about:literal])* $variant:ident = $name:literal,)*) => {
+        $(#[$of_enum])*
+        #[derive(Clone, Copy, PartialEq, Eq, Debug)]
+        pub enum $counter { $($(#[doc = $about])* $variant,)* }
+
+        impl $counter {
+            /// All of them, in the order of tables.
+            pub const ALL: &'static [Self] = &[$(Self::$variant,)*];
+
+            /// Name in tables and metrics.
+            #[must_use]
+            pub const fn name(self) -> &'static str {
+                match self { $(Self::$variant => $name,)* }
+            }
+
+            /// What it counts.
+            #[must_use]
+            pub const fn about(self) -> &'static str {
+                match self { $(Self::$variant => concat!($($about),*).trim_ascii(),)* }
+            }
+        }
+    };
 }
 
-impl ServerCounter {
-    /// All of them, in the order of tables.
-    pub const ALL: [Self; 19] = [
-        Self::TimeoutsSilent,
-        Self::TimeoutsHeader,
-        Self::TimeoutsBody,
-        Self::TimeoutsIdle,
-        Self::TimeoutsHandshake,
-        Self::Incomplete,
-        Self::Handshakes,
-        Self::HandshakesResumed,
-        Self::TlsFailed,
-        Self::Bodies,
-        Self::BodyBytes,
-        Self::Continues,
-        Self::FilesSent,
-        Self::FilesRefused,
-        Self::Compressions,
-        Self::CompressedSent,
-        Self::CompressionsPutOff,
-        Self::LogLinesLost,
-        Self::LogReopensFailed,
-    ];
-
-    /// Name in tables and metrics.
-    #[must_use]
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::TimeoutsSilent => "timeouts_silent",
-            Self::TimeoutsHeader => "timeouts_header",
-            Self::TimeoutsBody => "timeouts_body",
-            Self::TimeoutsIdle => "timeouts_idle",
-            Self::TimeoutsHandshake => "timeouts_handshake",
-            Self::Incomplete => "incomplete",
-            Self::Handshakes => "tls_handshakes",
-            Self::HandshakesResumed => "tls_resumed",
-            Self::TlsFailed => "tls_failed",
-            Self::Bodies => "bodies",
-            Self::BodyBytes => "body_bytes",
-            Self::Continues => "continues",
-            Self::FilesSent => "files_sent",
-            Self::FilesRefused => "files_refused",
-            Self::Compressions => "compressions",
-            Self::CompressedSent => "compressed_sent",
-            Self::CompressionsPutOff => "compressions_put_off",
-            Self::LogLinesLost => "log_lines_lost",
-            Self::LogReopensFailed => "log_reopens_failed",
-        }
-    }
-
-    /// What it counts, in one line.
-    #[must_use]
-    pub const fn about(self) -> &'static str {
-        match self {
-            Self::TimeoutsSilent => "Connections that sent nothing in time",
-            Self::TimeoutsHeader => "Request heads that did not come in time",
-            Self::TimeoutsBody => "Request bodies that did not come in time",
-            Self::TimeoutsIdle => "Connections closed because no further request came",
-            Self::TimeoutsHandshake => "TLS handshakes that did not end in time",
-            Self::Handshakes => "TLS handshakes with clients that came to their end",
-            Self::HandshakesResumed => "TLS handshakes that took up an earlier session",
-            Self::TlsFailed => "Connections of clients whose TLS failed",
-            Self::Incomplete => "Connections whose peer ended in the middle of a request",
-            Self::Bodies => "Requests that had a body",
-            Self::BodyBytes => "Bytes of request bodies received",
-            Self::Continues => "Times that 100 Continue was sent",
-            Self::FilesSent => "Files handed to the loop to be sent",
-            Self::FilesRefused => "Files answered with 503, as no descriptor or memory was left",
-            Self::Compressions => "Files that were compressed",
-            Self::CompressedSent => "Answers with a file that was compressed, now or before",
-            Self::CompressionsPutOff => {
-                "Answers with a file as it is, as enough was compressed then"
-            }
-            Self::LogLinesLost => "Lines of the access log that were lost",
-            Self::LogReopensFailed => "Times that the access log could not be opened again",
-        }
-    }
+named! {
+    /// A thing that sessions count.
+    ServerCounter;
+    /// Connections that sent nothing in time
+    TimeoutsSilent = "timeouts_silent",
+    /// Request heads that did not come in time
+    TimeoutsHeader = "timeouts_header",
+    /// Request bodies that did not come in time
+    TimeoutsBody = "timeouts_body",
+    /// Connections closed because no further request came
+    TimeoutsIdle = "timeouts_idle",
+    /// TLS handshakes that did not end in time
+    TimeoutsHandshake = "timeouts_handshake",
+    /// Connections whose peer ended in the middle of a request
+    Incomplete = "incomplete",
+    /// TLS handshakes with clients that came to their end
+    Handshakes = "tls_handshakes",
+    /// TLS handshakes that took up an earlier session
+    HandshakesResumed = "tls_resumed",
+    /// Connections of clients whose TLS failed
+    TlsFailed = "tls_failed",
+    /// Requests that had a body
+    Bodies = "bodies",
+    /// Bytes of request bodies received
+    BodyBytes = "body_bytes",
+    /// Times that 100 Continue was sent
+    Continues = "continues",
+    /// Files handed to the loop to be sent
+    FilesSent = "files_sent",
+    /// Files answered with 503, as no descriptor or memory was left
+    FilesRefused = "files_refused",
+    /// Files that were compressed
+    Compressions = "compressions",
+    /// Answers with a file that was compressed, now or before
+    CompressedSent = "compressed_sent",
+    /// Answers with a file as it is, as enough was compressed then
+    CompressionsPutOff = "compressions_put_off",
+    /// Lines of the access log that were lost
+    LogLinesLost = "log_lines_lost",
+    /// Times that the access log could not be opened again
+    LogReopensFailed = "log_reopens_failed",
 }
 
 /// Live counters of the sessions of one loop.
@@ -329,32 +276,9 @@ fn end_ns(index: usize) -> u64 {
 
 // What only a proxy counts.
 
-macro_rules! named {
-    ($($(#[doc = $about:literal])* $variant:ident = $name:literal,)*) => {
-        /// A thing that a proxy counts.
-        #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-        pub enum ProxyCounter { $($(#[doc = $about])* $variant,)* }
-
-        impl ProxyCounter {
-            /// All of them, in the order of tables.
-            pub const ALL: &'static [Self] = &[$(Self::$variant,)*];
-
-            /// Name in tables and metrics.
-            #[must_use]
-            pub const fn name(self) -> &'static str {
-                match self { $(Self::$variant => $name,)* }
-            }
-
-            /// What it counts, in a sentence.
-            #[must_use]
-            pub const fn about(self) -> &'static str {
-                match self { $(Self::$variant => concat!($($about),*).trim_ascii(),)* }
-            }
-        }
-    };
-}
-
 named! {
+    /// A thing that a proxy counts.
+    ProxyCounter;
     /// Requests that began a connection to a backend.
     Connects = "connects",
     /// Requests that took an idle upstream connection of their own thread.

@@ -42,8 +42,7 @@ pub mod stats;
 pub mod system;
 pub mod tls;
 
-pub use counters::RequestTimes;
-pub use counters::{CLASSES, METHODS, REFUSALS, ServerCounter, ServerCounters};
+pub use counters::{CLASSES, METHODS, REFUSALS, RequestTimes, ServerCounter, ServerCounters};
 pub use error::ServerError;
 pub use log::Logs;
 pub use serve::{OwnProcess, Server};

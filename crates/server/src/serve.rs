@@ -33,7 +33,7 @@ use crate::stats::{ControlSession, ControlShared, Ended, Overview};
 use crate::system::{Identity, Manager, PidFile, Privileged, State};
 use crate::tls::{Certificate, Keys};
 use crate::{HttpSession, Logs, ServerCounters, ServerError, Shared};
-use describe::{banner, facts, overview, summary};
+use describe::{banner, facts, summary};
 pub(crate) use describe::{shortage, url};
 pub(crate) use reporter::Reporter;
 use reporter::Watchdog;
@@ -173,8 +173,14 @@ impl Server {
             start_group(config, &sockets, tls, &counters, &logs, &replacements)?;
         let remedy = remedy_for_full(config, limit());
         let reload = Reload { config: config.clone(), replacements, counters, read: None };
+        let counters = reload.counters.iter().map(|server| (Arc::clone(server), None));
         let parts = Parts {
-            overview: overview(config, &group, driver, &reload.counters),
+            overview: Overview::of_group(
+                &group,
+                driver,
+                facts(config, group.addresses()),
+                counters,
+            ),
             banner: banner(config, group.addresses(), driver, &refused),
             reporter: Reporter::new(
                 connections_max(config),

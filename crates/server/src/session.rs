@@ -30,14 +30,11 @@ use pollux_engine::{Actions, Moment, Now, Session};
 use pollux_http::{CONTINUE, Method, Parsed, Rejection, Request, Status};
 use pollux_tls::Error;
 
-use crate::answer::Unsent;
-use crate::answer::{self, Answered, Context, Left, Persistence};
+use crate::answer::{self, Answered, Context, Left, Persistence, Unsent};
 use crate::counters::ServerCounter;
 use crate::log::{Entry, Event};
-use crate::request::{Body, Progress};
-use crate::request::{field, is_blank, is_head, is_tls, request_line};
-use crate::shared::respond;
-use crate::shared::{Handler, Shared};
+use crate::request::{Body, Progress, field, is_blank, is_head, is_tls, request_line};
+use crate::shared::{Handler, Shared, respond};
 use crate::tls::{Above, Tls};
 
 /// How long a drained server waits for the first request of a connection: one that was on its

@@ -12,12 +12,11 @@ use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
 use crate::describe::{Places, Row, Section};
-use crate::given::Reading;
-use crate::given::{Item, Said};
+use crate::given::{Item, Reading, Said};
 use crate::key::{Key, ReadItem};
 use crate::mistake::{Place, did_you_mean, shown};
 
-/// The settings of a command, as a type that it owns. [`table!`](crate::table) makes one of a struct.
+/// The settings of a command, as a type that it owns. [`table!`](crate::describe) makes one of a struct.
 pub trait Table: Sized {
     /// Asks for every key and makes a value of what was said: what it does not ask for is unknown in
     /// files and has no flag.

@@ -80,19 +80,16 @@
 #![forbid(unsafe_code)]
 
 mod describe;
-mod document;
 mod flags;
 mod given;
 mod key;
 mod keys;
 mod kind;
 mod mistake;
-mod page;
-mod table;
 #[cfg(test)]
 mod tests;
 
-pub use describe::{Description, Places, Row, Section, Takes, describe};
+pub use describe::{Description, Places, Row, Section, Takes, describe, kept, reference};
 pub use flags::{Flags, FlagsAlone};
 pub use given::Given;
 pub use key::Key;
@@ -102,4 +99,3 @@ pub use kind::{
     share_text, whole,
 };
 pub use mistake::{Mistake, Mistakes, Place, did_you_mean, shown};
-pub use page::{kept, reference};

@@ -1,16 +1,21 @@
 //! Certificates and keys in PEM files: read once, and again when a server reloads.
 
 use std::fmt;
+use std::fs::File;
+use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, RwLock};
 
 use rustls::crypto::ring;
-use rustls::pki_types::UnixTime;
+use rustls::pki_types::pem::{self, PemObject};
+use rustls::pki_types::{CertificateDer, PrivateKeyDer, UnixTime};
 use rustls::server::{ClientHello, ResolvesServerCert};
 use rustls::sign::{CertifiedKey, SingleCertAndKey};
 use rustls::{ClientConfig, Error, InconsistentKeys, ServerConfig};
+use webpki::{EndEntityCert, KeyUsage};
 
-use crate::{chain, pem_files, protocols};
+use crate::protocols;
+use crate::trust::date;
 
 /// Where the certificate and key of a server are, or those of a client that has one.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -77,12 +82,12 @@ impl Keys {
     /// # Errors
     /// One can't be read, or is longer than 2 MiB.
     pub fn load(&self) -> Result<Pem, TlsError> {
-        Ok(Pem { cert: pem_files::contents(&self.cert)?, key: pem_files::contents(&self.key)? })
+        Ok(Pem { cert: contents(&self.cert)?, key: contents(&self.key)? })
     }
 
     fn certified(&self, pem: &Pem) -> Result<Arc<CertifiedKey>, TlsError> {
-        let chain = pem_files::chain(&self.cert, &pem.cert)?;
-        let key = pem_files::key(&self.key, &pem.key)?;
+        let chain = certificates_in(&self.cert, &pem.cert)?;
+        let key = key(&self.key, &pem.key)?;
         let provider = ring::default_provider();
         // Neither of rustls's own words for this says what it can use.
         let key = provider.key_provider.load_private_key(key);
@@ -94,7 +99,7 @@ impl Keys {
                 Ok(Arc::new(certified))
             }
             Err(Error::InconsistentKeys(_)) => Err(self.mismatch(&certified)),
-            Err(error) => Err(TlsError::of_file(&self.cert, pem_files::of_certificate(&error))),
+            Err(error) => Err(TlsError::of_file(&self.cert, of_certificate(&error))),
         }
     }
 
@@ -185,7 +190,7 @@ impl Certificate {
     #[must_use]
     pub fn remarks(&self) -> Vec<String> {
         let shown = Arc::clone(&self.shown.0.read().expect("nothing panics under this lock"));
-        chain::remarks(&self.keys.cert, &shown.cert, UnixTime::now())
+        remarks(&self.keys.cert, &shown.cert, UnixTime::now())
     }
 
     /// Shows what its files have now to connections that come from now on.
@@ -196,5 +201,201 @@ impl Certificate {
         let new = self.keys.certified(pem)?;
         *self.shown.0.write().expect("nothing panics under this lock") = new;
         Ok(())
+    }
+}
+
+// What clients may refuse about certificates that can be shown all the same.
+//
+// Nothing here keeps a server from starting: a certificate that expired is better renewed while the server
+// runs than while it does not.
+
+/// A line for each thing that clients may refuse about the certificates of this file.
+pub(crate) fn remarks(path: &Path, chain: &[CertificateDer<'_>], now: UnixTime) -> Vec<String> {
+    let path = path.display();
+    // What can't be read is of a kind that only clients judge.
+    let read = chain.iter().map(|one| EndEntityCert::try_from(one).ok());
+    let read: Vec<Option<EndEntityCert<'_>>> = read.collect();
+    let dates = read.iter().enumerate().filter_map(|(at, one)| {
+        let why = out_of_date(one.as_ref()?, now)?;
+        Some(format!("{path}: {} {why}", name(at)))
+    });
+    let pairs = read.windows(2).enumerate().filter_map(|(at, pair)| {
+        let [Some(one), Some(next)] = pair else { return None };
+        (one.issuer() != next.subject()).then_some(at)
+    });
+    let order = pairs.map(|at| {
+        format!(
+            "{path}: {} is not that of the issuer of {}; some clients refuse it: expected the server's own \
+             first, and behind each the one of its issuer",
+            name(at + 1),
+            name(at)
+        )
+    });
+    dates.chain(order).collect()
+}
+
+fn name(at: usize) -> String {
+    match at {
+        0 => "the certificate".to_owned(),
+        at => format!("certificate {} in it", at + 1),
+    }
+}
+
+/// Why this moment is not one of those that the certificate is for. Dates are looked at before all else,
+/// so that no issuer has to be known.
+fn out_of_date(certificate: &EndEntityCert<'_>, now: UnixTime) -> Option<String> {
+    let usage = KeyUsage::server_auth();
+    match certificate.verify_for_usage(&[], &[], &[], now, usage, None, None).err()? {
+        webpki::Error::CertExpired { not_after, .. } => {
+            Some(format!("expired on {}; clients refuse it: renew it", date(not_after)))
+        }
+        webpki::Error::CertNotValidYet { not_before, .. } => Some(format!(
+            "is valid from {} on only; clients refuse it until then",
+            date(not_before)
+        )),
+        _ => None,
+    }
+}
+
+// What stands in PEM files, and what is wrong with one, in words for the user.
+
+/// Most bytes of a file: some thousand certificates.
+const BYTES_MAX: u64 = 2 << 20;
+/// The first byte of a certificate or key in DER: a sequence.
+const DER: u8 = 0x30;
+
+/// The bytes of a file.
+pub(crate) fn contents(path: &Path) -> Result<Vec<u8>, TlsError> {
+    let wrong = |error: std::io::Error| TlsError::of_file(path, error);
+    let mut bytes = Vec::new();
+    let file = File::open(path).map_err(wrong)?;
+    file.take(BYTES_MAX + 1).read_to_end(&mut bytes).map_err(wrong)?;
+    if bytes.len() as u64 > BYTES_MAX {
+        return Err(TlsError::of_file(path, "longer than 2 MiB; expected a PEM file"));
+    }
+    Ok(bytes)
+}
+
+/// The certificates of a file; at least one.
+pub(crate) fn certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, TlsError> {
+    certificates_in(path, &contents(path)?)
+}
+
+/// The certificates in the bytes of this file; at least one.
+pub(crate) fn certificates_in(
+    path: &Path,
+    bytes: &[u8],
+) -> Result<Vec<CertificateDer<'static>>, TlsError> {
+    let found = CertificateDer::pem_slice_iter(bytes);
+    let found = found.collect::<Result<Vec<_>, _>>();
+    let found = found.map_err(|error| TlsError::of_file(path, of_pem(&error, "CERTIFICATE")))?;
+    match found.is_empty() {
+        true => Err(TlsError::of_file(path, nothing(bytes, "certificate", "CERTIFICATE"))),
+        false => Ok(found),
+    }
+}
+
+/// The first private key in the bytes of this file.
+pub(crate) fn key(path: &Path, bytes: &[u8]) -> Result<PrivateKeyDer<'static>, TlsError> {
+    let has = |words: &[u8]| bytes.windows(words.len()).any(|part| part == words);
+    if has(b"BEGIN ENCRYPTED PRIVATE KEY") || has(b"Proc-Type: 4,ENCRYPTED") {
+        let why = "its private key is encrypted; expected one that is not, as openssl pkey -in FILE writes it";
+        return Err(TlsError::of_file(path, why));
+    }
+    PrivateKeyDer::from_pem_slice(bytes).map_err(|error| match error {
+        pem::Error::NoItemsFound => {
+            TlsError::of_file(path, nothing(bytes, "private key", "PRIVATE KEY"))
+        }
+        error => TlsError::of_file(path, of_pem(&error, "PRIVATE KEY")),
+    })
+}
+
+/// That there is nothing of this kind in it.
+fn nothing(bytes: &[u8], kind: &str, label: &str) -> String {
+    match bytes.first() {
+        None => format!("the file is empty; expected a PEM file with {label}"),
+        Some(&DER) => format!(
+            "no {kind} in it, as it is in DER; expected a PEM file with {label} (openssl reads the one with \
+             -inform DER and writes the other)"
+        ),
+        Some(_) => format!("no {kind} in it; expected a PEM file with {label}"),
+    }
+}
+
+/// What is wrong with the form of a file.
+fn of_pem(error: &pem::Error, label: &str) -> String {
+    let why = match error {
+        pem::Error::MissingSectionEnd { end_marker } => {
+            let marker = String::from_utf8_lossy(end_marker);
+            format!("the file ends before END {}: it is cut", marker.escape_debug())
+        }
+        pem::Error::IllegalSectionStart { line } => {
+            let line = String::from_utf8_lossy(line);
+            format!("the line \"{}\" begins no section", line.trim_end().escape_debug())
+        }
+        pem::Error::Base64Decode(_) => {
+            "what stands between BEGIN and END of a section is not base64".to_owned()
+        }
+        other => other.to_string(),
+    };
+    format!("{why}; expected a PEM file with {label}")
+}
+
+/// What is wrong with a certificate that can't be read.
+pub(crate) fn of_certificate(error: &Error) -> String {
+    let text = error.to_string();
+    let why = match text.rsplit_once("UnsupportedCertVersion") {
+        Some(_) => "it is of an old version of X.509",
+        None => "it can't be read",
+    };
+    format!("its first certificate can't be used: {why}; expected X.509 version 3 ({text})")
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, DnType, IsCa, KeyPair};
+
+    use super::*;
+
+    #[test]
+    fn dates_and_the_order_of_a_chain_are_reported_and_nothing_of_a_sound_one() {
+        let authority = |name: &str| {
+            let mut params = CertificateParams::new(Vec::new()).expect("no name");
+            params.distinguished_name.push(DnType::CommonName, name);
+            params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+            params
+        };
+        let key = || KeyPair::generate().expect("a key");
+        let root = CertifiedIssuer::self_signed(authority("root"), key()).expect("signed");
+        let middle = CertifiedIssuer::signed_by(authority("middle"), key(), &root).expect("signed");
+        let params = CertificateParams::new(["localhost".to_owned()]).expect("a name");
+        let (begin, end) = (params.not_before, params.not_after);
+        let leaf = params.signed_by(&key(), &middle).expect("signed");
+        let [leaf, middle, root] = [leaf.der().clone(), middle.der().clone(), root.der().clone()];
+        let of = |chain: &[&CertificateDer<'static>], at_s: i64| {
+            let chain: Vec<_> = chain.iter().map(|one| (*one).clone()).collect();
+            let at_s = u64::try_from(at_s).expect("after 1970");
+            let now = UnixTime::since_unix_epoch(Duration::from_secs(at_s));
+            remarks(Path::new("c.pem"), &chain, now)
+        };
+        let now = begin.unix_timestamp() + 1_000_000;
+        for sound in [vec![&leaf], vec![&leaf, &middle], vec![&leaf, &middle, &root]] {
+            assert_eq!(of(&sound, now), Vec::<String>::new());
+        }
+        let swapped = of(&[&leaf, &root, &middle], now);
+        assert!(swapped.len() == 2, "{swapped:?}");
+        assert!(swapped[0].starts_with(
+            "c.pem: certificate 2 in it is not that of the issuer of the certificate; some clients"
+        ));
+        let late = of(&[&leaf, &middle], end.unix_timestamp() + 1);
+        assert!(late[0].starts_with("c.pem: the certificate expired on 4096-01-01"), "{late:?}");
+        assert!(late[1].starts_with("c.pem: certificate 2 in it expired on "), "{late:?}");
+        let early = of(&[&leaf], begin.unix_timestamp() - 1);
+        assert!(
+            early.len() == 1 && early[0].contains("the certificate is valid from 1975-01-01"),
+            "{early:?}"
+        );
     }
 }

@@ -9,7 +9,7 @@ use std::net::IpAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use pollux_engine::{CpuList, Driver, ListenAddress, ListenError, Listeners};
+use pollux_engine::{CpuList, Driver, GroupConfig, ListenAddress, ListenError, Listeners};
 use pollux_settings::{Key, Keys, Kind, bytes, duration, one_of, parsed, path, table, whole};
 
 pub use crate::config::answers::AnswerRule;
@@ -126,6 +126,33 @@ table! { keys, key, default;
         /// Take error, hang-up and end of stream for readable, so that only the read finds out; uring
         /// does so anyway
         pub masks_ends as "mask_ends": bool = key.switch(),
+    }
+}
+
+impl Loops {
+    /// Such loops on this driver, within these limits.
+    pub(crate) fn group(&self, driver: Driver, limits: &pollux_engine::Limits) -> GroupConfig {
+        GroupConfig {
+            listen: Vec::new(),
+            driver,
+            threads: self.threads,
+            listeners: self.listeners,
+            cpus: self.pin.clone(),
+            delays_small_writes: false,
+            limits: pollux_engine::Limits {
+                busy_poll: self.is_busy_polling,
+                mask_ends: self.masks_ends,
+                ..limits.clone()
+            },
+        }
+    }
+
+    /// How many threads, and how they share the address.
+    pub(crate) fn summary(&self) -> String {
+        match self.threads {
+            1 => "1 thread".to_owned(),
+            n => format!("{n} threads, {}", self.listeners),
+        }
     }
 }
 

@@ -22,8 +22,7 @@ use pollux_http::{
     Outcome, Rejection, Representation, Request, Status, evaluate,
 };
 
-use crate::answer::{self, Answered, Context, Left};
-use crate::answer::{Unsent, read_exactly};
+use crate::answer::{self, Answered, Context, Left, Unsent, read_exactly};
 use crate::common_fields::Common;
 use crate::config::{FIELDS_BYTES_MAX, Files};
 use crate::counters::ServerCounter;

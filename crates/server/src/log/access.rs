@@ -10,9 +10,8 @@ use std::time::Duration;
 
 use pollux_http::decimal;
 
-use super::Logs;
-use super::Sink;
 use super::error::Event;
+use super::{Logs, Sink};
 use crate::ServerError;
 use crate::config::{LogFormat, LogTarget};
 use crate::counters::{ServerCounter, ServerCounters};

@@ -69,7 +69,7 @@ impl ErrorLog {
         if quota.written == 0 {
             quota.began_s = unix_s;
         }
-        if quota.written == event.minutely_max() {
+        if quota.written == event.rule().1 {
             quota.more += 1;
             return;
         }
@@ -87,7 +87,7 @@ impl ErrorLog {
             if quota.written > 0 && is_over {
                 let more = std::mem::take(quota).more;
                 if more > 0 {
-                    let text = format!("{more} more like this ({})", event.subject());
+                    let text = format!("{more} more like this ({})", event.rule().2);
                     state.add(self.command, event.level(), unix_s, &text);
                 }
             }
@@ -234,59 +234,32 @@ impl Event {
     pub(super) const COUNT: usize = Self::ALL.len();
 
     /// From which level on it is written.
-    pub(super) const fn level(self) -> LogLevel {
-        match self {
-            Self::FileFailed | Self::ReopenFailed | Self::ReloadFailed => LogLevel::Error,
-            Self::ConnectionsFull
-            | Self::AcceptPaused
-            | Self::FileRefused
-            | Self::AccessLogLost
-            | Self::Certificate
-            | Self::TlsSpoken
-            | Self::BackendLost
-            | Self::BackendFailed
-            | Self::BackendHealth => LogLevel::Warn,
-            Self::ConnectionsFree | Self::Sandbox | Self::Signal => LogLevel::Info,
-            Self::RequestRefused => LogLevel::Debug,
-        }
+    const fn level(self) -> LogLevel {
+        self.rule().0
     }
 
-    /// How often it is written in a minute; the rest is counted.
-    pub(super) const fn minutely_max(self) -> u32 {
+    /// Its level; how often it is written in a minute, as the rest is counted; what the messages are about,
+    /// for the line that counts those that were not written.
+    const fn rule(self) -> (LogLevel, u32, &'static str) {
         match self {
-            Self::ConnectionsFull
-            | Self::ConnectionsFree
-            | Self::AcceptPaused
-            | Self::TlsSpoken
-            | Self::Sandbox => 1,
-            // The watch reports them once a minute.
-            Self::AccessLogLost => 2,
-            Self::FileRefused | Self::FileFailed | Self::BackendLost | Self::BackendFailed => 5,
+            Self::ConnectionsFull => (LogLevel::Warn, 1, "full connections"),
+            Self::ConnectionsFree => (LogLevel::Info, 1, "free connections"),
+            Self::AcceptPaused => (LogLevel::Warn, 1, "pauses of a listener"),
+            Self::FileRefused => (LogLevel::Warn, 5, "files without a descriptor"),
+            Self::FileFailed => (LogLevel::Error, 5, "files that failed"),
+            // The reporter reports them once a minute.
+            Self::AccessLogLost => (LogLevel::Warn, 2, "lost lines of the access log"),
             // A signal was sent for each, and its sender waits for the outcome.
-            Self::ReopenFailed | Self::ReloadFailed | Self::Certificate => 60,
-            Self::RequestRefused | Self::BackendHealth | Self::Signal => 60,
-        }
-    }
-
-    /// What the messages are about, for the line that counts those that were not written.
-    pub(super) const fn subject(self) -> &'static str {
-        match self {
-            Self::ConnectionsFull => "full connections",
-            Self::ConnectionsFree => "free connections",
-            Self::AcceptPaused => "pauses of a listener",
-            Self::FileRefused => "files without a descriptor",
-            Self::FileFailed => "files that failed",
-            Self::AccessLogLost => "lost lines of the access log",
-            Self::ReopenFailed => "logs that could not be opened again",
-            Self::ReloadFailed => "reloads that failed",
-            Self::Certificate => "certificates that clients refuse",
-            Self::TlsSpoken => "clients that speak TLS",
-            Self::RequestRefused => "refused requests",
-            Self::BackendLost => "connects to backends that failed",
-            Self::BackendHealth => "backends that came up or went down",
-            Self::BackendFailed => "answers of backends that failed",
-            Self::Sandbox => "the sandbox",
-            Self::Signal => "signals",
+            Self::ReopenFailed => (LogLevel::Error, 60, "logs that could not be opened again"),
+            Self::ReloadFailed => (LogLevel::Error, 60, "reloads that failed"),
+            Self::Certificate => (LogLevel::Warn, 60, "certificates that clients refuse"),
+            Self::TlsSpoken => (LogLevel::Warn, 1, "clients that speak TLS"),
+            Self::RequestRefused => (LogLevel::Debug, 60, "refused requests"),
+            Self::BackendLost => (LogLevel::Warn, 5, "connects to backends that failed"),
+            Self::BackendFailed => (LogLevel::Warn, 5, "answers of backends that failed"),
+            Self::BackendHealth => (LogLevel::Warn, 60, "backends that came up or went down"),
+            Self::Sandbox => (LogLevel::Info, 1, "the sandbox"),
+            Self::Signal => (LogLevel::Info, 60, "signals"),
         }
     }
 }

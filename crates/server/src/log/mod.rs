@@ -24,11 +24,8 @@ use crate::ServerError;
 use crate::config::{LogLevel, LogTarget};
 use crate::system::is_folder_writable;
 
-pub(crate) use access::AccessLog;
-pub(crate) use access::{Entry, Proxied};
-pub(crate) use error::ErrorLog;
-pub(crate) use error::Event;
-pub(crate) use error::{ErrorWriter, unix_s};
+pub(crate) use access::{AccessLog, Entry, Proxied};
+pub(crate) use error::{ErrorLog, ErrorWriter, Event, unix_s};
 
 /// What the loops of one server share for their logs; cheap to clone.
 #[derive(Clone, Debug, Default)]

@@ -26,8 +26,9 @@ use pollux_http::{
 };
 
 use super::channel::Frame;
+use super::config::Balance;
 use super::fault::Fault;
-use super::groups::{Balance, hash};
+use super::groups::hash;
 use super::head_cache::{RequestFacts, RequestKey};
 use super::request::{self, Context};
 use super::response::is_idempotent;

@@ -11,7 +11,7 @@ use pollux_engine::{Actions, ListenAddress};
 use pollux_http::ProxyVersion;
 use pollux_tls::ServerConfig;
 
-use super::config::{Check, Frontend, GroupConfig, ProxyConfig};
+use super::config::{Balance, Check, Frontend, GroupConfig, ProxyConfig};
 use super::secrets::ServerSecrets;
 
 /// One group, as one loop has it.
@@ -118,50 +118,6 @@ impl FrontendTable {
 //
 // Each loop chooses for itself, by its own requests. When all backends are down, all that are not drained
 // are tried: an answer that may come beats one that can't.
-
-/// How requests are spread over backends.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub enum Balance {
-    /// In turn, by weight.
-    #[default]
-    RoundRobin,
-    /// The one with the fewest requests for its weight.
-    Least,
-    /// Of two that are drawn, the one with fewer.
-    Random,
-    /// By the client's address.
-    Client,
-    /// By path and query.
-    Path,
-}
-
-impl Balance {
-    /// All of them, in the order of help texts.
-    pub const ALL: [Self; 5] =
-        [Self::RoundRobin, Self::Least, Self::Random, Self::Client, Self::Path];
-
-    /// Name on command lines.
-    #[must_use]
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::RoundRobin => "round-robin",
-            Self::Least => "least",
-            Self::Random => "random",
-            Self::Client => "client",
-            Self::Path => "path",
-        }
-    }
-
-    pub(super) const fn about(self) -> &'static str {
-        match self {
-            Self::RoundRobin => "in turn, by weight",
-            Self::Least => "the one with the fewest requests for its weight",
-            Self::Random => "of two that are drawn, the one with fewer requests",
-            Self::Client => "by the client's address: the same one as long as it is there",
-            Self::Path => "by path and query: the same one as long as it is there",
-        }
-    }
-}
 
 /// A backend at the moment of a choice.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

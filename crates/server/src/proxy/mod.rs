@@ -54,11 +54,10 @@ pub use crate::proxy::fields::{FieldRule, FieldRules};
 pub use backends::{Backend, BackendCounts};
 pub(crate) use config::WEIGHT_MAX;
 pub use config::{
-    BackendConfig, Check, Forwarding, Frontend, GroupConfig, Health, Mode, ProxyConfig,
+    BackendConfig, Balance, Check, Forwarding, Frontend, GroupConfig, Health, Mode, ProxyConfig,
     ProxyLimits, ServerTls,
 };
 pub use fault::{Fault, Party};
-pub use groups::Balance;
 pub use passing::Passing;
 pub use pool::PoolView;
 pub use secrets::Secrets;

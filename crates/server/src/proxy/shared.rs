@@ -12,21 +12,17 @@ use pollux_http::{NoProxyHeader, ProxyHeader};
 
 use super::assign::Exchanger;
 use super::backends::{Backend, HealthChange, Schedule};
-use super::config::{Check, Frontend, Mode, ProxyConfig, ProxyLimits};
-use super::exchange::{Exchange, Exchanges};
-use super::exchange::{Links, Outgoing, Purpose};
+use super::config::{Balance, Check, Frontend, Mode, ProxyConfig, ProxyLimits};
+use super::exchange::{Exchange, Exchanges, Links, Outgoing, Purpose};
 use super::fault::{Fault, Party};
-use super::groups::Balance;
 use super::groups::{FrontendTable, Group};
 use super::head_cache::Repeats;
-use super::pair::Pairs;
-use super::pair::Pipes;
+use super::pair::{Pairs, Pipes};
 use super::passing::Passing;
 use super::secrets::{self, Secrets, SharedTls};
 use crate::ServerError;
 use crate::common_fields::Common;
-use crate::counters::{ProxyCounter, ProxyCounters};
-use crate::counters::{ServerCounter, ServerCounters};
+use crate::counters::{ProxyCounter, ProxyCounters, ServerCounter, ServerCounters};
 use crate::log::{AccessLog, Event, Logs};
 
 /// Upstream connections that one request may have, one after the other.

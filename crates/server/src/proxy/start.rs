@@ -1,15 +1,13 @@
 //! Starts a proxy: its loops, and what is shown of them; what `--check` prints. Endpoints, logs, signals
 //! and the end are those of every [`Server`].
 
-use std::collections::BTreeSet;
 use std::fmt::Write;
-use std::sync::{Arc, Mutex};
-use std::time::Instant;
+use std::sync::Arc;
 
 use pollux_engine::{Driver, Group, GroupConfig, GroupError, Limits, ListenAddress, Sockets};
 use pollux_poller::Waker;
 
-use super::backends::{Backend, restore_states};
+use super::backends::restore_states;
 use super::config::{self, Check, Frontend, Mode, ProxyConfig, ProxyLimits};
 use super::passing::Passing;
 use super::session::ProxySession;
@@ -20,7 +18,7 @@ use crate::log::{ErrorWriter, Event, unix_s};
 use crate::master::ProxySockets;
 use crate::serve::start::start_on_first;
 use crate::serve::{Parts, Reporter, SocketPaths, shortage, url};
-use crate::stats::{LoopSource, Overview, Supervised};
+use crate::stats::Overview;
 use crate::{Logs, Server, ServerError};
 
 const PROXY: &str = "proxy";
@@ -78,7 +76,13 @@ impl Server {
             limit(),
             if config.loops.threads > 1 { 3 } else { 2 },
         );
-        let overview = overview(config, &group, driver, (&backends, passing), &counters);
+        let of_loops = counters.into_iter().map(|(server, proxied)| (server, Some(proxied)));
+        let facts = facts(config, group.addresses());
+        let overview = Overview {
+            backends,
+            passing: Some(passing),
+            ..Overview::of_group(&group, driver, facts, of_loops)
+        };
         if let Some((master, _)) = master {
             // Before the control socket is there, where a client may wait to ask for a reload.
             overview.supervised.begin(master);
@@ -131,52 +135,15 @@ fn start_group(
 
 fn group_config(config: &ProxyConfig, driver: Driver) -> GroupConfig {
     let connections_max = proxy_connections_max(config);
-    GroupConfig {
-        listen: Vec::new(),
+    config.loops.group(
         driver,
-        threads: config.loops.threads,
-        listeners: config.loops.listeners,
-        cpus: config.loops.pin.clone(),
-        delays_small_writes: false,
-        limits: Limits {
+        &Limits {
             connections_max,
             connects_max: Some(connections_max),
             write_timeout: config.limits.write_timeout,
-            busy_poll: config.loops.is_busy_polling,
-            mask_ends: config.loops.masks_ends,
             ..Limits::default()
         },
-    }
-}
-
-fn overview(
-    config: &ProxyConfig,
-    group: &Group,
-    driver: Driver,
-    (backends, passing): (&Arc<[Backend]>, Arc<Passing>),
-    counters: &[LoopCounters],
-) -> Overview {
-    let views = group.views();
-    let notes: BTreeSet<String> = views.iter().flat_map(|view| view.notes.clone()).collect();
-    let loops = views.into_iter().zip(counters).map(|(view, (server, proxied))| LoopSource {
-        engine: view.counters,
-        poller: view.poller,
-        server: Arc::clone(server),
-        proxy: Some(Arc::clone(proxied)),
-    });
-    let dumper = group.dumper();
-    let notes = notes.into_iter().map(|note| ("note".to_owned(), note));
-    Overview {
-        started: Instant::now(),
-        driver,
-        facts: Mutex::new(facts(config, group.addresses())),
-        notes: notes.collect(),
-        loops: loops.collect(),
-        backends: Arc::clone(backends),
-        passing: Some(passing),
-        descriptors: Box::new(move || dumper.descriptors().map_err(|error| error.to_string())),
-        supervised: Supervised::default(),
-    }
+    )
 }
 
 fn facts(config: &ProxyConfig, addresses: &[ListenAddress]) -> Vec<(String, String)> {
@@ -227,10 +194,7 @@ fn banner(
     };
     let urls: Vec<String> = addresses.iter().zip(fronts).map(place).collect();
     let backends: Vec<String> = config.servers().map(|each| each.address.to_string()).collect();
-    let threads = match config.loops.threads {
-        1 => "1 thread".to_owned(),
-        n => format!("{n} threads, {}", config.loops.listeners),
-    };
+    let threads = config.loops.summary();
     let first = format!("{} to {} ({driver}, {threads})", urls.join(" "), backends.join(" "));
     let few =
         shortage(proxy_connections_max(config).into(), proxy_connections_within(limit(), config));

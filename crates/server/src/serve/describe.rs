@@ -1,47 +1,9 @@
 //! A server in words: for its start-up lines and for the endpoints while it runs.
 
-use std::collections::BTreeSet;
-use std::sync::{Arc, Mutex};
-use std::time::Instant;
+use pollux_engine::{Driver, ListenAddress};
 
-use pollux_engine::{Driver, Group, ListenAddress};
-
-use crate::ServerCounters;
 use crate::config::{Answer, ServeConfig};
 use crate::descriptors::{connections_max, connections_within, limit};
-use crate::stats::{LoopSource, Overview, Supervised};
-
-/// What the endpoints show of a running group.
-pub(super) fn overview(
-    config: &ServeConfig,
-    group: &Group,
-    driver: Driver,
-    counters: &[Arc<ServerCounters>],
-) -> Overview {
-    let views = group.views();
-    let notes = views.iter().flat_map(|view| view.notes.iter().cloned());
-    let notes: BTreeSet<String> = notes.collect();
-    let loops = views.into_iter().zip(counters).map(|(view, server)| LoopSource {
-        engine: view.counters,
-        poller: view.poller,
-        server: Arc::clone(server),
-        proxy: None,
-    });
-    let dumper = group.dumper();
-    let facts = facts(config, group.addresses());
-    let notes = notes.into_iter().map(|note| ("note".to_owned(), note));
-    Overview {
-        started: Instant::now(),
-        driver,
-        facts: Mutex::new(facts),
-        notes: notes.collect(),
-        loops: loops.collect(),
-        backends: Arc::default(),
-        passing: None,
-        descriptors: Box::new(move || dumper.descriptors().map_err(|error| error.to_string())),
-        supervised: Supervised::default(),
-    }
-}
 
 /// What a server configured so would do, in lines.
 pub(super) fn summary(config: &ServeConfig) -> String {
@@ -82,10 +44,7 @@ pub(super) fn banner(
 ) -> Vec<String> {
     let urls: Vec<String> =
         addresses.iter().map(|address| url(address, config.tls.is_some(), "")).collect();
-    let threads = match config.loops.threads {
-        1 => "1 thread".to_owned(),
-        n => format!("{n} threads, {}", config.loops.listeners),
-    };
+    let threads = config.loops.summary();
     let answer = answer(&config.answer);
     let first = format!("{} ({driver}, {threads}, {answer})", urls.join(" "));
     let few = shortage(connections_max(config).into(), connections_within(limit(), &config.answer));

@@ -242,19 +242,10 @@ fn group_config(config: &ServeConfig, driver: Driver) -> GroupConfig {
         connections_max: connections_max(config),
         write_timeout: config.limits.write_timeout,
         write_rate_min: config.limits.read_rate_min_bytes,
-        busy_poll: config.loops.is_busy_polling,
-        mask_ends: config.loops.masks_ends,
         ..Limits::default()
     };
-    GroupConfig {
-        listen: Vec::new(),
-        driver,
-        threads: config.loops.threads,
-        listeners: config.loops.listeners,
-        cpus: config.loops.pin.clone(),
-        delays_small_writes: matches!(config.answer, Answer::Reply { is_split: true, .. }),
-        limits,
-    }
+    let delays_small_writes = matches!(config.answer, Answer::Reply { is_split: true, .. });
+    GroupConfig { delays_small_writes, ..config.loops.group(driver, &limits) }
 }
 
 // What a server keeps of root's rights once it runs as another user, and what that user can't reach.

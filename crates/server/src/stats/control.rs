@@ -242,7 +242,7 @@ pub(super) fn activity(overview: &Overview) -> String {
         let status = REFUSALS.get(place).map_or_else(|| "other".to_owned(), u16::to_string);
         table.row(&format!("refused {status}"), |source| source.server.refused(place));
     }
-    for counter in ServerCounter::ALL {
+    for &counter in ServerCounter::ALL {
         table.row(&format!("http {}", counter.name()), |source| source.server.value(counter));
     }
     let of = |source: &LoopSource, read: &dyn Fn(&ProxyCounters) -> u64| {

@@ -120,7 +120,7 @@ impl Page<'_> {
         });
         let help = "Requests that were refused, by status";
         self.labelled("refusals", help, "status", &statuses, |s, place| s.server.refused(place));
-        for counter in ServerCounter::ALL {
+        for &counter in ServerCounter::ALL {
             let name = format!("pollux_http_{}_total", counter.name());
             self.each_loop(&name, "counter", counter.about(), |source| {
                 source.server.value(counter)

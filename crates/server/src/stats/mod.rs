@@ -6,12 +6,13 @@
 mod control;
 mod metrics;
 
+use std::collections::BTreeSet;
 use std::fmt::{self, Write};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
 use std::time::Instant;
 
-use pollux_engine::{Counters, Driver};
+use pollux_engine::{Counters, Driver, Group};
 use pollux_poller::Waker;
 
 use crate::counters::ServerCounters;
@@ -59,6 +60,35 @@ pub struct Overview {
 }
 
 impl Overview {
+    /// That of a running group; the counters of each loop are of its sessions, and of a proxy.
+    pub(crate) fn of_group(
+        group: &Group,
+        driver: Driver,
+        facts: Vec<(String, String)>,
+        counters: impl IntoIterator<Item = (Arc<ServerCounters>, Option<Arc<ProxyCounters>>)>,
+    ) -> Self {
+        let views = group.views();
+        let notes: BTreeSet<String> = views.iter().flat_map(|view| view.notes.clone()).collect();
+        let loops = views.into_iter().zip(counters).map(|(view, (server, proxy))| LoopSource {
+            engine: view.counters,
+            poller: view.poller,
+            server,
+            proxy,
+        });
+        let dumper = group.dumper();
+        Self {
+            started: Instant::now(),
+            driver,
+            facts: Mutex::new(facts),
+            notes: notes.into_iter().map(|note| ("note".to_owned(), note)).collect(),
+            loops: loops.collect(),
+            backends: Arc::default(),
+            passing: None,
+            descriptors: Box::new(move || dumper.descriptors().map_err(|error| error.to_string())),
+            supervised: Supervised::default(),
+        }
+    }
+
     /// Other settings are in force.
     pub(crate) fn set_facts(&self, facts: Vec<(String, String)>) {
         *self.facts.lock().expect("nothing panics under this lock") = facts;

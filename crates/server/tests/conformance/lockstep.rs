@@ -6,19 +6,20 @@
 //! connections, its second from a later turn.
 
 use std::io::{ErrorKind, Read, Write};
-use std::net::TcpStream;
+use std::net::{Shutdown, TcpStream};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::net::UnixStream;
 use std::time::{Duration, Instant};
 
-use pollux_engine::{Counter, ListenAddress};
+use pollux_engine::{Counter, Driver, ListenAddress};
 use pollux_server::Server;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
-use crate::answers::Answers;
-use crate::case::{After, find};
-use crate::sending::{Came, Way};
-use crate::stage::{PROBE, Scene, masked};
+use crate::cases::{After, Setup, find};
+use crate::sending::{Came, Way, compare, references};
+use crate::stage::{self, PROBE, Scene, Stage, end, masked, start};
+use crate::verdict;
+use crate::verdict::Answers;
 
 /// Far longer than anything here takes; what waits so long has failed.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
@@ -248,4 +249,122 @@ fn await_any(socket: BorrowedFd<'_>, flags: PollFlags, what: &str) {
     let mut polled = [PollFd::new(&socket, flags)];
     let ready = poll(&mut polled, Some(&patience)).expect("polled");
     assert!(ready > 0, "{what}: nothing came in {PATIENCE:?}");
+}
+
+// The table played without a kernel: whole, in pieces, and split in two at every offset.
+
+/// Requests up to here are split at every offset, longer ones at about [`OFFSETS`].
+const EVERY_OFFSET_MAX: usize = 2048;
+const OFFSETS: usize = 100;
+
+/// Plays a scene on a connection of its own.
+pub(crate) fn rehearse(stage: &Stage, Scene { case, request }: &Scene, way: Way) -> Came {
+    let mut play = stage.rehearsal(case.setup);
+    let mut stream = Vec::new();
+    for piece in (0..).map_while(|step| way.piece(step, request.len())) {
+        play.feed(&request[piece]);
+        stream.append(&mut play.take_output());
+    }
+    let is_awaited = !case.after_continue.is_empty();
+    if is_awaited && find(&stream, b"HTTP/1.1 100 Continue\r\n").is_some() {
+        play.feed(&case.after_continue);
+    }
+    let has_ended = play.closed().is_some();
+    if case.after == After::Kept && !has_ended {
+        play.feed(PROBE);
+    }
+    stream.append(&mut play.take_output());
+    if case.after == After::Kept && !has_ended {
+        return Came::before_probe(&stream, stage.answer_to_probe(case.setup));
+    }
+    Came { stream: masked(&stream), has_ended, has_broken: false }
+}
+
+#[test]
+fn sessions_keep_the_table_however_it_is_sent() {
+    let stage = Stage::new();
+    let mut faults = Vec::new();
+    for (scene, reference) in stage.scenes.iter().zip(references(&stage)) {
+        let case = &scene.case;
+        if let Err(fault) =
+            verdict::judge(&Way::Whole.judged(case), &reference.stream, reference.has_ended)
+        {
+            faults.push(format!("{} ({}), whole: {fault}", case.name, case.rfc));
+        }
+        for way in Way::all(&scene.request, EVERY_OFFSET_MAX, OFFSETS) {
+            if let Err(fault) = compare(case, &reference, &rehearse(&stage, scene, way)) {
+                faults.push(format!("{} ({}), {way:?}: {fault}", case.name, case.rfc));
+            }
+        }
+    }
+    let shown = faults.iter().take(40).map(String::as_str).collect::<Vec<_>>().join("\n");
+    assert!(faults.is_empty(), "{} faults:\n{shown}", faults.len());
+}
+
+// Ten thousand requests in one write are answered in their order, on every driver.
+
+const REQUESTS: usize = 10_000;
+
+/// What the request at this place asks for. Neighbours differ in their answers, and no pattern
+/// comes again soon, so that answers which changed places would be seen.
+fn file(at: usize) -> (&'static str, &'static [u8]) {
+    const PLAIN: [&str; 5] =
+        ["index.html", "hello.txt", "empty.txt", "sub/page.txt", "bare/file.txt"];
+    let path = PLAIN[(at * 7 + at / 5 * 3 + at / 97) % PLAIN.len()];
+    (path, stage::content(path))
+}
+
+fn is_head(at: usize) -> bool {
+    (at * at / 3 + at / 11).is_multiple_of(3)
+}
+
+#[test]
+fn files_are_sent_in_the_order_of_the_requests() {
+    let stage = Stage::new();
+    let request = |at| format!("GET /{} HTTP/1.1\r\nHost: h\r\n\r\n", file(at).0);
+    let requests: String = (0..REQUESTS).map(request).collect();
+    for driver in Driver::ALL {
+        let Some(server) = start(&stage, Setup::Files, driver) else { continue };
+        let answers = Answers::parse(&talk(&server, &requests), &[]).expect("sound");
+        assert_eq!((answers.whole.len(), answers.has_part), (REQUESTS, false), "{driver}");
+        for (at, answer) in answers.whole.iter().enumerate() {
+            let is_right = answer.status == 200 && answer.body == file(at).1;
+            assert!(is_right, "{driver}: answer {at} is not {}", file(at).0);
+        }
+        end(driver, server);
+    }
+}
+
+#[test]
+fn replies_stand_where_their_requests_stood() {
+    let stage = Stage::new();
+    let method = |at| if is_head(at) { "HEAD" } else { "GET" };
+    let request = |at| format!("{} / HTTP/1.1\r\nHost: h\r\n\r\n", method(at));
+    let requests: String = (0..REQUESTS).map(request).collect();
+    let heads: Vec<bool> = (0..REQUESTS).map(is_head).collect();
+    for driver in Driver::ALL {
+        let Some(server) = start(&stage, Setup::Reply, driver) else { continue };
+        // An answer to HEAD in the place of one to GET would swallow what follows it.
+        let answers = Answers::parse(&talk(&server, &requests), &heads).expect("sound");
+        assert_eq!((answers.whole.len(), answers.has_part), (REQUESTS, false), "{driver}");
+        end(driver, server);
+    }
+}
+
+/// Sends all in one write while it reads; what came up to the end.
+fn talk(server: &Server, requests: &str) -> Vec<u8> {
+    let ListenAddress::Tcp(address) = &server.addresses()[0] else { panic!("TCP comes first") };
+    let mut stream = TcpStream::connect(address).expect("connected");
+    stream.set_read_timeout(Some(PATIENCE)).expect("set");
+    stream.set_write_timeout(Some(PATIENCE)).expect("set");
+    let mut writer = stream.try_clone().expect("the same socket");
+    std::thread::scope(|scope| {
+        scope.spawn(move || {
+            writer.write_all(requests.as_bytes()).expect("the server reads in the end");
+            writer.shutdown(Shutdown::Write).expect("ended");
+        });
+        let mut came = Vec::new();
+        stream.read_to_end(&mut came).expect("answers up to the end");
+        came
+    })
 }

@@ -3,7 +3,7 @@
 //!
 //! | file | one job |
 //! |---|---|
-//! | `case`, `cases`, `site` | the table: what is sent, and what must come |
+//! | `cases` | the table: what is sent, and what must come |
 //! | `answers`, `verdict` | takes a stream of answers apart and judges it |
 //! | `model` | the rules alone, without a server: the table can be kept |
 //! | `sending`, `stage` | the ways to send a request; the folder and configurations |
@@ -11,23 +11,16 @@
 //! | `drivers`, `lockstep` | the table on every driver |
 //! | `pipeline` | ten thousand requests at once |
 
-mod answers;
-mod case;
 mod cases;
-mod drivers;
 mod lockstep;
 mod model;
-mod pipeline;
-mod rehearsed;
 mod sending;
-mod site;
 mod stage;
 mod verdict;
 
 use std::collections::HashSet;
 
-use case::{After, ETAG, Setup};
-use cases::cases;
+use cases::{After, ETAG, Setup, cases};
 
 /// The table may grow, not shrink unnoticed.
 const CASES_MIN: usize = 380;
@@ -52,9 +45,9 @@ fn every_case_names_its_rule_and_can_be_judged() {
         assert!(is_rule, "{}: {:?}", case.name, case.rfc);
         assert_eq!(case.answers.is_empty(), case.after == After::Waiting, "{}", case.name);
         assert!(!case.request.is_empty(), "{}", case.name);
-        let has_etag = case::find(&case.request, ETAG.as_bytes()).is_some();
+        let has_etag = cases::find(&case.request, ETAG.as_bytes()).is_some();
         assert!(!has_etag || case.setup == Setup::Files, "{}", case.name);
-        let waits = case.answers.iter().any(|answer| answer.interim == case::Interim::Must);
+        let waits = case.answers.iter().any(|answer| answer.interim == cases::Interim::Must);
         assert_eq!(waits, !case.after_continue.is_empty(), "{}", case.name);
     }
 }

@@ -8,8 +8,8 @@ use pollux_http::{
     Limits, Method, Outcome, Parsed, Rejection, Representation, Request, Status, evaluate,
 };
 
-use crate::case::{BODY_BYTES_MAX, Case, Setup};
-use crate::site;
+use crate::cases::{BODY_BYTES_MAX, Case, Setup};
+use crate::stage;
 
 /// The tag of every file.
 const TAG: &[u8] = b"\"v1\"";
@@ -118,7 +118,7 @@ impl Model {
         let body = if reply.is_echo { echo } else { reply.body };
         let mut out = [0; 1024];
         let mut head = HeadWriter::new(&mut out, reply.status);
-        head.date(&DateCache::new(site::MODIFIED_S + 60))
+        head.date(&DateCache::new(stage::MODIFIED_S + 60))
             .connection(reply.version_minor, reply.is_last);
         for (name, value) in &reply.fields {
             head.field(name, value.as_bytes());
@@ -211,24 +211,24 @@ fn file_reply(request: &Request<'_>) -> Result<Reply, Rejection> {
             name = variant;
         }
     }
-    let reply = content_reply(request, site::content(&name));
+    let reply = content_reply(request, stage::content(&name));
     Ok(Reply { fields: [reply.fields, fields].concat(), ..reply })
 }
 
 fn has(path: &str) -> bool {
-    site::FILES.iter().any(|(name, _)| *name == path)
+    stage::FILES.iter().any(|(name, _)| *name == path)
 }
 
 fn content_reply(request: &Request<'_>, content: &[u8]) -> Reply {
     let whole = content.len() as u64;
     let representation = Representation {
         etag: EntityTag::parse(TAG),
-        modified_s: Some(site::MODIFIED_S),
+        modified_s: Some(stage::MODIFIED_S),
         len_bytes: whole,
     };
     let tagged = |status| {
         let tag = String::from_utf8_lossy(TAG);
-        Reply::of(status).with("ETag", tag).with("Last-Modified", site::MODIFIED)
+        Reply::of(status).with("ETag", tag).with("Last-Modified", stage::MODIFIED)
     };
     match evaluate(request.method, request.fields, &representation) {
         Outcome::Whole => tagged(Status::OK).with("Content-Type", "text/plain").body(content),

@@ -2,10 +2,10 @@
 
 use std::ops::Range;
 
-use crate::answers::Answers;
-use crate::case::{After, Case, Interim, Setup, find};
+use crate::cases::{After, Case, Interim, Setup, find};
 use crate::stage::{Stage, masked};
 use crate::verdict;
+use crate::verdict::Answers;
 
 /// How a request is cut.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -95,7 +95,7 @@ impl Came {
 
 /// What came of each case when it was rehearsed whole: everything else is compared to it.
 pub(crate) fn references(stage: &Stage) -> Vec<Came> {
-    stage.scenes.iter().map(|scene| crate::rehearsed::rehearse(stage, scene, Way::Whole)).collect()
+    stage.scenes.iter().map(|scene| crate::lockstep::rehearse(stage, scene, Way::Whole)).collect()
 }
 
 /// Judges `came` and compares it to the reference. Most bytes have to be the same; what may
@@ -180,8 +180,8 @@ mod tests {
         let head = "HTTP/1.1 200 OK\r\nDate: x\r\nTransfer-Encoding: chunked\r\n\r\n";
         let came = |body: &str| Came { stream: format!("{head}{body}").into(), ..quiet() };
         let request = "POST / HTTP/1.1\r\n\r\n";
-        let echo = crate::case::case(Setup::Echo, "x", "RFC 9112 7.1", request);
-        let echo = echo.kept([crate::case::ok()]);
+        let echo = crate::cases::case(Setup::Echo, "x", "RFC 9112 7.1", request);
+        let echo = echo.kept([crate::cases::ok()]);
         let (one, two) = (came("2\r\nab\r\n0\r\n\r\n"), came("1\r\na\r\n1\r\nb\r\n0\r\n\r\n"));
         assert_eq!(compare(&echo, &one, &two), Ok(()));
         assert!(compare(&echo, &one, &came("2\r\nac\r\n0\r\n\r\n")).is_err());

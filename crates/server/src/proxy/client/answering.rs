@@ -10,8 +10,7 @@ use super::super::shared::ProxyShared;
 use super::{Client, Phase};
 use crate::answer::{self, Persistence};
 use crate::common_fields::Asked;
-use crate::counters::ProxyCounter;
-use crate::counters::ServerCounter;
+use crate::counters::{ProxyCounter, ServerCounter};
 use crate::log::{AccessLog, Entry, Event, Proxied};
 use crate::request::{is_head, is_tls};
 

@@ -15,8 +15,9 @@ use crate::config::{
 
 pub(super) use sections::HealthRules;
 pub(crate) use sections::WEIGHT_MAX;
-pub use sections::{BackendConfig, Check, GroupConfig, Health, ServerTls};
-pub use sections::{Forwarding, Frontend, Mode};
+pub use sections::{
+    BackendConfig, Balance, Check, Forwarding, Frontend, GroupConfig, Health, Mode, ServerTls,
+};
 
 /// The name of the group that has no section of its own.
 pub(super) const GROUP_DEFAULT: &str = "default";

@@ -8,7 +8,6 @@ use pollux_http::ProxyVersion;
 use pollux_settings::{Keys, Kind, Table, did_you_mean, name, one_of, path, table, whole};
 use pollux_tls::server_name;
 
-use super::super::groups::Balance;
 use super::BACKENDS_MAX;
 use crate::config::{
     ADDRESSES_MAX, CONNECTIONS_MAX, RULES_MAX, address, certificate, field_rule, timeout,
@@ -72,6 +71,50 @@ impl GroupConfig {
             keys.note("tls", format!("{} has no name; expected one with sni", unix.address));
         }
         Self { name, servers, balance, health, sends_header, tls }
+    }
+}
+
+/// How requests are spread over backends.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Balance {
+    /// In turn, by weight.
+    #[default]
+    RoundRobin,
+    /// The one with the fewest requests for its weight.
+    Least,
+    /// Of two that are drawn, the one with fewer.
+    Random,
+    /// By the client's address.
+    Client,
+    /// By path and query.
+    Path,
+}
+
+impl Balance {
+    /// All of them, in the order of help texts.
+    pub const ALL: [Self; 5] =
+        [Self::RoundRobin, Self::Least, Self::Random, Self::Client, Self::Path];
+
+    /// Name on command lines.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::RoundRobin => "round-robin",
+            Self::Least => "least",
+            Self::Random => "random",
+            Self::Client => "client",
+            Self::Path => "path",
+        }
+    }
+
+    const fn about(self) -> &'static str {
+        match self {
+            Self::RoundRobin => "in turn, by weight",
+            Self::Least => "the one with the fewest requests for its weight",
+            Self::Random => "of two that are drawn, the one with fewer requests",
+            Self::Client => "by the client's address: the same one as long as it is there",
+            Self::Path => "by path and query: the same one as long as it is there",
+        }
     }
 }
 

@@ -1,60 +1,33 @@
 //! TLS of the server, on every driver: answers of all sizes, resumed sessions, wrong bytes, ends,
 //! cuts, and a certificate that changes while connections are open.
 
-#[path = "proxy/identity.rs"]
-#[expect(dead_code, reason = "the tests of the proxy use the others")]
-mod identity;
-
 use std::fmt::Write as _;
 use std::io::{ErrorKind, Read, Write};
-use std::net::{SocketAddr, TcpStream};
+use std::net::TcpStream;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use identity::{ClientStream, Identity, PATIENCE, head, pattern};
-use pollux_engine::{Driver, GroupError, ListenAddress};
+use crate::identity::{ClientStream, Identity, PATIENCE, head, pattern};
+use crate::{address, count, end, start_on};
+use pollux_engine::Driver;
 use pollux_server::tls::{Certificate, Keys};
-use pollux_server::{Server, ServerCounter, ServerError};
-use pollux_settings::Given;
+use pollux_server::{Server, ServerCounter};
 use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject;
 use rustls::version::{TLS12, TLS13};
 use rustls::{ClientConfig, HandshakeKind, RootCertStore, SupportedProtocolVersion};
 
 /// Starts the server on each driver in turn; one that is not to be had is named.
-#[expect(clippy::print_stdout, reason = "a skipped driver is named")]
 fn on_every_driver(identity: &Identity, settings: &str, test: impl Fn(Driver, &Server)) {
+    let Keys { cert, key } = identity.keys();
     for driver in Driver::ALL {
-        let Keys { cert, key } = identity.keys();
-        let text = format!(
-            "{settings}\ncert = {cert:?}\nkey = {key:?}\npoller = \"{driver}\"\nquiet = true\n\
-             listen = \"127.0.0.1:0\""
-        );
-        match Server::start(&Given::from_toml(&text, "test").read().expect("right")) {
-            Ok(server) => {
-                test(driver, &server);
-                server.abort();
-                server.join().expect("ended");
-            }
-            Err(ServerError::Group { cause: GroupError::Loop(reason), .. }) => {
-                assert!(std::env::var_os("POLLUX_FORBID_SKIP").is_none(), "{driver}: {reason}");
-                println!("{driver} is skipped: {reason}");
-            }
-            Err(error) => panic!("{driver}: {error}"),
+        let text = format!("{settings}\ncert = {cert:?}\nkey = {key:?}");
+        if let Some(server) = start_on(driver.name(), &text) {
+            test(driver, &server);
+            end(server);
         }
     }
-}
-
-fn address(server: &Server) -> SocketAddr {
-    match server.addresses()[0] {
-        ListenAddress::Tcp(address) => address,
-        ListenAddress::Unix(_) => panic!("a TCP address"),
-    }
-}
-
-fn count(server: &Server, counter: ServerCounter) -> u64 {
-    server.overview().loops.iter().map(|each| each.server.value(counter)).sum()
 }
 
 /// The body that the head announces.

@@ -2,42 +2,26 @@
 //! combined form of the log.
 
 use std::error::Error;
-use std::io::{Read, Write};
-use std::net::TcpStream;
 use std::path::Path;
-use std::time::Duration;
 
-use pollux_engine::ListenAddress;
 use pollux_server::Server;
+
 use pollux_server::config::ServeConfig;
 use pollux_settings::Given;
 
-/// Far longer than anything here takes on a busy machine; a test that waits so long has failed.
-const PATIENCE: Duration = Duration::from_secs(30);
-
-fn configured(settings: &str) -> ServeConfig {
-    let text = format!("{settings}\nlisten = \"127.0.0.1:0\"\nquiet = true");
-    Given::from_toml(&text, "test").read().expect("right")
-}
+use crate::{client, configured, end, last_answer, start};
 
 /// Starts a server, has it answer the requests in turn, each on a connection of its own, and ends it.
 fn answers(settings: &str, requests: &[&str]) -> Vec<String> {
-    let server = Server::start(&configured(settings)).expect("started");
-    let ListenAddress::Tcp(address) = server.addresses()[0] else { panic!("a TCP address") };
+    let server = start(settings);
     let ask = |request: &&str| {
-        let mut stream = TcpStream::connect(address).expect("connected");
-        stream.set_read_timeout(Some(PATIENCE)).expect("set");
         let (line, fields) = request.split_once('\n').unwrap_or((request, ""));
         let fields = fields.replace('\n', "\r\n");
         let sent = format!("{line} HTTP/1.1\r\nHost: a\r\nConnection: close\r\n{fields}\r\n");
-        stream.write_all(sent.as_bytes()).expect("sent");
-        let mut answer = String::new();
-        stream.read_to_string(&mut answer).expect("an answer");
-        answer
+        last_answer(client(&server), sent.as_bytes())
     };
     let answers = requests.iter().map(ask).collect();
-    server.abort();
-    server.join().expect("ended");
+    end(server);
     answers
 }
 

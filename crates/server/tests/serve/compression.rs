@@ -1,16 +1,12 @@
 //! Files that are compressed on their way: the same bytes after decoding, and what is never compressed.
 
 use std::io::{BufRead, BufReader, Read, Write};
-use std::net::TcpStream;
 use std::path::Path;
 use std::time::{Duration, SystemTime};
 
-use pollux_engine::ListenAddress;
 use pollux_server::{Server, ServerCounter};
-use pollux_settings::Given;
 
-/// Far longer than anything here takes on a busy machine; a test that waits so long has failed.
-const PATIENCE: Duration = Duration::from_secs(30);
+use crate::{client, count, end, start};
 
 struct Site {
     folder: tempfile::TempDir,
@@ -57,12 +53,8 @@ impl Site {
         for (name, bytes) in files {
             write(&folder.path().join(name), bytes, 100);
         }
-        let text = format!(
-            "dir = {:?}\ncompress = true\nlisten = \"127.0.0.1:0\"\nquiet = true\n{more}",
-            folder.path()
-        );
-        let config = Given::from_toml(&text, "test").read().expect("right");
-        Self { server: Some(Server::start(&config).expect("started")), folder }
+        let server = start(&format!("dir = {:?}\ncompress = true\n{more}", folder.path()));
+        Self { server: Some(server), folder }
     }
 
     fn server(&self) -> &Server {
@@ -70,13 +62,11 @@ impl Site {
     }
 
     fn count(&self, counter: ServerCounter) -> u64 {
-        self.server().overview().loops.iter().map(|each| each.server.value(counter)).sum()
+        count(self.server(), counter)
     }
 
     fn ask(&self, method: &str, path: &str, fields: &str) -> Answer {
-        let ListenAddress::Tcp(address) = self.server().addresses()[0] else { panic!("TCP") };
-        let mut stream = TcpStream::connect(address).expect("connected");
-        stream.set_read_timeout(Some(PATIENCE)).expect("set");
+        let mut stream = client(self.server());
         let request =
             format!("{method} /{path} HTTP/1.1\r\nHost: a\r\nConnection: close\r\n{fields}\r\n");
         stream.write_all(request.as_bytes()).expect("sent");
@@ -98,8 +88,7 @@ impl Site {
 impl Drop for Site {
     fn drop(&mut self) {
         if let Some(server) = self.server.take() {
-            server.abort();
-            server.join().expect("ended");
+            end(server);
         }
     }
 }

@@ -1,4 +1,4 @@
-//! Whole servers on the kernel: endpoints, logs, limits and ends. One process, port 0, no sleep.
+//! Endpoints, logs, limits, ends and refusals of whole servers, and what the options for measurements cost.
 
 use std::error::Error;
 use std::io::{ErrorKind, Read, Seek, SeekFrom, Write};
@@ -6,62 +6,18 @@ use std::net::{SocketAddr, TcpStream};
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::UnixStream;
 use std::path::Path;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use pollux_engine::{GroupError, ListenAddress};
+use pollux_engine::Driver;
 use pollux_server::config::ServeConfig;
-use pollux_server::{Server, ServerCounter, ServerError};
+use pollux_server::{Server, ServerCounter};
 use pollux_settings::Given;
 
-/// Far longer than anything here takes; a test that waits so long has failed.
-const PATIENCE: Duration = Duration::from_secs(20);
-
-const GET: &[u8] = b"GET / HTTP/1.1\r\nHost: a\r\n\r\n";
+use crate::identity::PATIENCE;
+use crate::{GET, address, client, end, last_answer, metrics, start, start_on};
 
 /// Where the loops send files in different ways.
 const DRIVERS: [&str; 2] = ["epoll-et", "uring"];
-
-fn start(config: &str) -> Server {
-    Server::start(&configured(config)).expect("started")
-}
-
-fn configured(config: &str) -> ServeConfig {
-    let text = format!("{config}\nlisten = \"127.0.0.1:0\"");
-    Given::from_toml(&text, "test").read().expect("right")
-}
-
-/// None where the kernel does not allow io_uring.
-#[expect(clippy::print_stdout, reason = "a skipped driver is named")]
-fn start_on(driver: &str, config: &str) -> Option<Server> {
-    match Server::start(&configured(&format!("{config}\npoller = \"{driver}\""))) {
-        Ok(server) => Some(server),
-        Err(ServerError::Group { cause: GroupError::Loop(reason), .. }) => {
-            assert!(std::env::var_os("POLLUX_FORBID_SKIP").is_none(), "{driver}: {reason}");
-            println!("{driver} is skipped: {reason}");
-            None
-        }
-        Err(error) => panic!("{driver}: {error}"),
-    }
-}
-
-fn connect(address: &ListenAddress) -> TcpStream {
-    let ListenAddress::Tcp(address) = address else { panic!("a TCP address") };
-    let stream = TcpStream::connect(address).expect("connected");
-    stream.set_read_timeout(Some(PATIENCE)).expect("set");
-    stream
-}
-
-fn client(server: &Server) -> TcpStream {
-    connect(&server.addresses()[0])
-}
-
-/// Sends and reads until the server closes.
-fn last_answer(mut stream: impl Read + Write, request: &[u8]) -> String {
-    stream.write_all(request).expect("sent");
-    let mut answer = Vec::new();
-    stream.read_to_end(&mut answer).expect("read");
-    String::from_utf8(answer).expect("text")
-}
 
 /// Reads a head and the body that it announces.
 fn answer(stream: &mut TcpStream) -> String {
@@ -79,11 +35,6 @@ fn answer(stream: &mut TcpStream) -> String {
     head
 }
 
-fn end(server: Server) {
-    server.abort();
-    server.join().expect("ended");
-}
-
 #[test]
 fn metrics_show_what_was_served() {
     let server = start("reply = 5\nthreads = 2\nstats = \"127.0.0.1:0\"");
@@ -92,9 +43,7 @@ fn metrics_show_what_was_served() {
         stream.write_all(GET).expect("sent");
         assert!(answer(&mut stream).ends_with("pollu"));
     }
-    let stats = connect(server.stats_address().expect("configured"));
-    let request = b"GET /metrics HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n";
-    let page = last_answer(stats, request);
+    let page = metrics(&server);
     let name = "pollux_http_requests_total{loop=\"";
     let lines = page.lines().filter(|line| line.starts_with(name) && line.contains("\"get\""));
     let counts: Vec<u64> = lines
@@ -142,7 +91,7 @@ fn draining_lets_a_started_request_finish_and_refuses_new_connections() {
     assert_eq!(idle.read(&mut [0; 9]).expect("the end"), 0);
     let message = last_answer(&mut started, &GET[9..]);
     assert!(message.contains("Connection: close\r\n") && message.ends_with("pollu"), "{message}");
-    let ListenAddress::Tcp(address) = server.addresses()[0].clone() else { panic!("TCP") };
+    let address = address(&server);
     server.join().expect("ended");
     assert_eq!(refusal(&address), ErrorKind::ConnectionRefused);
 }
@@ -277,4 +226,68 @@ fn what_cannot_be_started_says_why_and_leaves_nothing_behind() {
     assert!(Server::start(&build(unix)).is_err());
     assert!(!Path::new("/nowhere").exists());
     end(first);
+}
+
+// `split-reply` and `request-times`, and that nothing of them is there when they are off: a head and a body in
+// two writes without TCP_NODELAY wait for the peer's acknowledgement, which a peer that has nothing to send
+// delays by 40 ms. The answers are the same bytes.
+
+const REQUESTS: u32 = 12;
+/// Linux delays an acknowledgement by this much, when it does.
+const DELAYED_ACK: Duration = Duration::from_millis(40);
+
+/// Answers without their dates, and how long they took.
+fn timed(server: &Server) -> (Vec<String>, Duration) {
+    let mut stream = client(server);
+    let began = Instant::now();
+    let mut answers = Vec::new();
+    for _ in 0..REQUESTS {
+        stream.write_all(GET).expect("sent");
+        let mut bytes = Vec::new();
+        let whole = |bytes: &[u8]| {
+            let head = bytes.windows(4).position(|window| window == b"\r\n\r\n");
+            head.is_some_and(|head| bytes.len() == head + 4 + 300)
+        };
+        let mut piece = [0; 1024];
+        while !whole(&bytes) {
+            let len = stream.read(&mut piece).expect("an answer");
+            assert!(len > 0, "closed behind {} bytes", bytes.len());
+            bytes.extend_from_slice(&piece[..len]);
+        }
+        let text = String::from_utf8(bytes).expect("text");
+        let lines = text.lines().filter(|line| !line.starts_with("Date: "));
+        answers.push(lines.collect::<Vec<_>>().join("\n"));
+    }
+    (answers, began.elapsed())
+}
+
+#[test]
+fn a_split_reply_is_the_same_and_waits_for_acknowledgements() {
+    for driver in Driver::ALL {
+        let start = |more| start_on(driver.name(), &format!("reply = 300\n{more}"));
+        let (Some(right), Some(wrong)) = (start(""), start("split_reply = true")) else {
+            continue;
+        };
+        let (expected, _) = timed(&right);
+        let (found, took) = timed(&wrong);
+        assert_eq!(found, expected, "{driver}");
+        // The first answers of a connection are acknowledged at once; some later one is not.
+        assert!(took >= DELAYED_ACK, "{driver}: {REQUESTS} answers in {took:?}: nothing waited");
+        [right, wrong].into_iter().for_each(end);
+    }
+}
+
+#[test]
+fn requests_are_timed_when_that_is_asked_for() {
+    for (more, expected) in [("", 0), ("request_times = true", u64::from(REQUESTS))] {
+        let server = start(&format!("reply = 300\n{more}\nstats = \"127.0.0.1:0\""));
+        timed(&server);
+        let page = metrics(&server);
+        let counted = page
+            .lines()
+            .find_map(|line| line.strip_prefix("pollux_http_request_seconds_count{loop=\"0\"} "));
+        let counted = counted.map_or(0, |count| count.parse().expect("a count"));
+        assert_eq!(counted, expected, "{more}: {page}");
+        end(server);
+    }
 }
