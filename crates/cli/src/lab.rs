@@ -14,7 +14,7 @@ use pollux_engine::Driver;
 use pollux_lab::axis::Axis;
 use pollux_lab::child::{Task, measure, serve};
 use pollux_lab::compare::{self, Change};
-use pollux_lab::experiments::herd::{callers, worker};
+use pollux_lab::experiments::herd::{run_callers, run_worker};
 use pollux_lab::experiments::{self, Experiment};
 use pollux_lab::host::sources::Sources;
 use pollux_lab::job::{self, DEFAULT_JOB, Job, VERSION_JOB};
@@ -380,14 +380,14 @@ pub(crate) fn baseline(name: &str, options: &BaselineOptions) -> Result<ExitCode
 /// A worker of a herd; what it does comes over standard input.
 fn herd_worker() -> Result<ExitCode, Failure> {
     prepare()?;
-    worker::run().map_err(|error| Failure::failed(output::in_words(&error)))?;
+    run_worker().map_err(|error| Failure::failed(output::in_words(&error)))?;
     Ok(ExitCode::SUCCESS)
 }
 
 /// The callers of a herd; what they do comes over standard input.
 fn herd_callers() -> Result<ExitCode, Failure> {
     prepare()?;
-    callers::run().map_err(|error| Failure::failed(output::in_words(&error)))?;
+    run_callers().map_err(|error| Failure::failed(output::in_words(&error)))?;
     Ok(ExitCode::SUCCESS)
 }
 

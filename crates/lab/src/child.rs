@@ -1,4 +1,4 @@
-//! The measuring process: what the runner tells it, and what it does.
+//! The measuring process: what the runner orders, and what it does.
 //!
 //! The runner starts a fresh process for each arm and hands it a [`Task`]. `pollux lab subject` calls
 //! [`serve`], which does turns as they are ordered; `pollux lab measure` calls [`measure()`], which does
@@ -87,8 +87,8 @@ mod by_name {
 }
 
 /// Sets up the subject of the spec on the first line of `orders`, then does what the following
-/// lines say, with a reply on `replies` for each. Returns at the order to end, or when nobody gives
-/// orders any more; what the subject started has ended then.
+/// lines say, with a reply on `replies` for each. Returns at the order to end, or when no orders
+/// follow; what the subject started has ended then.
 ///
 /// # Errors
 /// [`MeasureError`]: a line is not an order, or the subject could not be set up or failed.

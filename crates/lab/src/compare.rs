@@ -155,7 +155,7 @@ pub fn compare(a: &Record, b: &Record, is_across: bool) -> Result<Vec<Compared>,
         .filter(|row| !matches!(row.verdict, Verdict::Baseline | Verdict::NoiseLevel))
         .filter_map(|before| {
             let is_same =
-                |row: &&ResultRow| row.place() == before.place() && row.baseline == before.baseline;
+                |row: &&ResultRow| row.key() == before.key() && row.baseline == before.baseline;
             let at_place: Vec<&ResultRow> = b.results.iter().filter(is_same).collect();
             let after = at_place.iter().copied().find(|after| after.metric == before.metric);
             if let (None, Some(other)) = (after, at_place.first()) {
@@ -337,7 +337,7 @@ mod tests {
 
     fn row(ratio: f64, half: f64) -> ResultRow {
         let row = crate::judge::row_for_tests("uring", Verdict::Faster).of_cost("CPU");
-        row.told([ratio, ratio / (1.0 + half), ratio * (1.0 + half)])
+        row.with_interval([ratio, ratio / (1.0 + half), ratio * (1.0 + half)])
     }
 
     #[test]

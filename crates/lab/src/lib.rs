@@ -13,7 +13,7 @@
 //!
 //! | module | one job |
 //! |---|---|
-//! | `job` | TOML and flags into a `Job`; every mistake with file, line, key and what would be right |
+//! | `job` | TOML and flags into a `Job`; every mistake with file, line, key and what is expected |
 //! | `arm`, `axis` | what is compared, and the values of a point: read once, the same types in job, plan and child |
 //! | `experiments` | the contract of an experiment (a table of facts, and answers about points), one folder for each, and the one list of them |
 //! | `plan` | points × arms, what is left out and why, forecast, cuts to the budget |
@@ -21,11 +21,11 @@
 //! | `child` | the measuring process: reads its task, does turns or one run |
 //! | `turns` | what takes turns: the `Subject`, and the words between its process and the runner |
 //! | `measure` | a run of one arm by itself: window, intervals, counters, profile |
-//! | `experiments/http` | the child whose workload is a server under `pollux load`: starts, watches and ends both; CPU time of the server's whole process tree |
+//! | `experiments/http` | the child whose workload is a server under `pollux load`: starts, observes and ends both; CPU time of the server's whole process tree |
 //! | `experiments/proxy` | the same with a proxy between `pollux load` and a server of the lab, which is outside the measured tree; all code is that of `http` |
 //! | `experiments/poller` | checks of one behaviour each: calls of a proxy under a counted load (`http/counted.rs`), or the engine's parts in the measuring process |
-//! | `experiments/preload` | an installed program, as it is and by `pollux run` on other mechanisms: web servers under the load of `http`, stores under one of its own (`store.rs`) |
-//! | `experiments/herd` | the child whose workload is workers on one event source and their callers, who get orders and descriptors over a socket; or a program that has workers and callers itself: `pollux-pool herd`, or one in C (`raw.c`, the baseline) |
+//! | `experiments/preload` | an installed program, as it is and by `pollux run` on other mechanisms: web servers under the load of `http`, stores under one of its own |
+//! | `experiments/herd` | the child whose workload is workers on one event source and their callers, which receive orders and descriptors over a socket; or a program that has workers and callers itself: `pollux-pool herd`, or one in C (`raw.c`, the baseline) |
 //! | `doctor` | what the built-in jobs ask of a machine, for the checks of `pollux-doctor` |
 //! | `judge` | the statistics applied to a record: rows, why, trust, answers |
 //! | `published` | what documents published, as TOML, put beside a record: `stats::agree` says whether direction and shape come back |
@@ -79,7 +79,14 @@ pub mod child;
 pub mod compare;
 pub mod error;
 pub mod experiments;
-pub mod host;
+/// The machine under the experiment, as `pollux-doctor` reads it.
+pub mod host {
+    pub(crate) use pollux_doctor::host::LOAD_AVERAGE;
+    pub use pollux_doctor::host::{
+        Profiling, Reading, counting, environment, gates, machine, process, programs, sources,
+        symbols,
+    };
+}
 pub mod job;
 pub mod judge;
 pub mod measure;

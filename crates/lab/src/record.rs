@@ -15,14 +15,9 @@ pub use crate::host::sources::SourceStatus as Source;
 pub use crate::host::symbols::SymbolShare;
 use crate::turns::Figure;
 
-mod place;
-mod row;
-mod times;
-mod turns;
+mod found;
 
-pub use place::Place;
-pub use times::{RequestTimes, RequestTimesRun, TimeBucket};
-pub use turns::{RowTurns, Turns, TurnsTrust};
+pub use found::{Key, RequestTimes, RequestTimesRun, RowTurns, TimeBucket, Turns, TurnsTrust};
 
 /// Version of the file format; readers refuse a newer one.
 pub const SCHEMA_VERSION: u32 = 2;

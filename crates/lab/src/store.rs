@@ -1,7 +1,8 @@
-//! Where records live on disk: a folder with the result, the report and the job.
+//! Where records live on disk: a folder with the result, the report and the job; and the private folder of a run.
 
-use std::fs::File;
+use std::fs::{self, DirBuilder, File};
 use std::io::{self, Read};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
 use flate2::read::MultiGzDecoder;
@@ -77,12 +78,12 @@ pub enum StoreError {
 /// # Errors
 /// [`StoreError::Folder`] with what refused.
 pub fn prepare(folder: &Path) -> Result<(), StoreError> {
-    let is_folder = match std::fs::metadata(folder) {
+    let is_folder = match fs::metadata(folder) {
         Ok(found) if !found.is_dir() => Err(io::Error::other("expected a folder, this is a file")),
         _ => Ok(()),
     };
     let tried = is_folder
-        .and_then(|()| std::fs::create_dir_all(folder))
+        .and_then(|()| fs::create_dir_all(folder))
         .and_then(|()| Place::prepare(&folder.join(RESULT_FILE)));
     tried.map(drop).map_err(|cause| StoreError::Folder { path: folder.to_owned(), cause })
 }
@@ -104,7 +105,7 @@ pub fn replace(path: &Path, text: &str) -> Result<(), StoreError> {
 pub fn save(folder: &Path, record: &Record) -> Result<(), StoreError> {
     let json = serde_json::to_string_pretty(record).expect("a record is plain data");
     let folder_error = |cause| StoreError::Folder { path: folder.to_owned(), cause };
-    std::fs::create_dir_all(folder).map_err(folder_error)?;
+    fs::create_dir_all(folder).map_err(folder_error)?;
     let files = [
         (RESULT_FILE, json),
         (REPORT_FILE, report::html(record)),
@@ -175,14 +176,93 @@ fn rounds(record: &Record) -> String {
     text
 }
 
+// A private folder for what the runs of one record write: configurations, built programs. It is made before the first run and removed with all that is in it after the last, also where a run
+// was killed before it could clean up. Of a lab that was killed itself the next one removes it: the owner
+// holds a lock (flock(2)) on its folder, which ends with the process.
+
+/// Names that are tried before the folder for temporary files is given up.
+const NAMES_MAX: u32 = 100;
+
+/// How the names of these folders begin.
+const PREFIX: &str = "pollux-lab-";
+
+/// The folder and the lock on it; dropping it removes the folder.
+#[derive(Debug)]
+pub struct Scratch(PathBuf, #[expect(dead_code, reason = "held, not read")] File);
+
+impl Scratch {
+    /// Makes a folder of a new name that only this user may enter, and removes what labs that were killed
+    /// have left.
+    ///
+    /// # Errors
+    /// Those of mkdir(2) in the folder for temporary files, and of flock(2).
+    pub fn make() -> io::Result<Self> {
+        Self::make_in(&std::env::temp_dir())
+    }
+
+    fn make_in(base: &Path) -> io::Result<Self> {
+        remove_abandoned(base);
+        let mut refused = io::Error::other("no name was tried");
+        for number in 0..NAMES_MAX {
+            let folder = base.join(format!("{PREFIX}{}-{number}", std::process::id()));
+            match DirBuilder::new().mode(0o700).create(&folder) {
+                Ok(()) => match locked(&folder) {
+                    Some(lock) => return Ok(Self(folder, lock)),
+                    None => refused = io::Error::other("another lab removed the folder just made"),
+                },
+                Err(error) if error.kind() == io::ErrorKind::AlreadyExists => refused = error,
+                Err(error) => return Err(error),
+            }
+        }
+        Err(refused)
+    }
+
+    pub(crate) fn path(&self) -> &Path {
+        &self.0
+    }
+}
+
+/// The lock on a folder that is still there, where no other process holds it.
+fn locked(folder: &Path) -> Option<File> {
+    let lock = File::open(folder).ok()?;
+    lock.try_lock().ok()?;
+    folder.exists().then_some(lock)
+}
+
+/// Removes the folders of this user whose lab is gone; what is not a folder (a link of that name) is left.
+fn remove_abandoned(base: &Path) {
+    let Ok(entries) = fs::read_dir(base) else { return };
+    let user = rustix::process::geteuid().as_raw();
+    for entry in entries.filter_map(Result::ok) {
+        let is_named = entry.file_name().to_str().is_some_and(|name| name.starts_with(PREFIX));
+        // Of the entry itself, not of what a link leads to.
+        let is_ours = |found: fs::Metadata| found.is_dir() && found.uid() == user;
+        if is_named && entry.metadata().is_ok_and(is_ours) {
+            let folder = entry.path();
+            if let Some(_lock) = locked(&folder) {
+                let _ = fs::remove_dir_all(&folder);
+            }
+        }
+    }
+}
+
+impl Drop for Scratch {
+    fn drop(&mut self) {
+        // What can't be removed is left to the system's cleaning of the folder for temporary files.
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
+
 #[cfg(test)]
 mod tests {
-    use super::*;
     use std::io::Write;
+    use std::os::unix::fs::PermissionsExt;
+
+    use super::*;
 
     fn names(folder: &Path) -> Vec<String> {
-        let entries = std::fs::read_dir(folder).expect("a folder");
-        let name = |entry: io::Result<std::fs::DirEntry>| entry.expect("an entry").file_name();
+        let entries = fs::read_dir(folder).expect("a folder");
+        let name = |entry: io::Result<fs::DirEntry>| entry.expect("an entry").file_name();
         entries.map(|entry| name(entry).to_string_lossy().into_owned()).collect()
     }
 
@@ -191,7 +271,7 @@ mod tests {
         let folder = tempfile::tempdir().expect("a folder");
         // A folder stands where the file belongs.
         let path = folder.path().join(RESULT_FILE);
-        std::fs::create_dir(&path).expect("a folder in it");
+        fs::create_dir(&path).expect("a folder in it");
         let error = save(folder.path(), &Record::empty()).expect_err("it is a folder");
         let said = error.to_string();
         assert!(said.contains("/result.json: ") && !said.contains("/.result"), "{said}");
@@ -203,21 +283,21 @@ mod tests {
         let folder = tempfile::tempdir().expect("a folder");
         save(folder.path(), &Record::empty()).expect("written");
         let plain = folder.path().join(RESULT_FILE);
-        let text = std::fs::read(&plain).expect("a result");
+        let text = fs::read(&plain).expect("a result");
         let mut encoder = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::best());
         encoder.write_all(&text).expect("memory");
         let compressed = encoder.finish().expect("memory");
-        std::fs::remove_file(&plain).expect("removed");
+        fs::remove_file(&plain).expect("removed");
         let said = load(folder.path()).expect_err("neither").to_string();
         assert!(said.contains("/result.json: "), "{said}");
         let kept = folder.path().join(KEPT_FILE);
-        std::fs::write(&kept, &compressed).expect("written");
+        fs::write(&kept, &compressed).expect("written");
         for path in [folder.path(), &kept] {
             let record =
                 serde_json::to_vec_pretty(&load(path).expect("a result")).expect("plain data");
             assert_eq!(record, text);
         }
-        std::fs::write(&kept, &compressed[..compressed.len() / 2]).expect("written");
+        fs::write(&kept, &compressed[..compressed.len() / 2]).expect("written");
         let said = load(folder.path()).expect_err("cut").to_string();
         assert!(said.contains("/result.json.gz: "), "{said}");
     }
@@ -226,7 +306,7 @@ mod tests {
     fn a_folder_that_can_not_be_used_comes_with_a_remedy() {
         let folder = tempfile::tempdir().expect("a folder");
         let file = folder.path().join("afile");
-        std::fs::write(&file, "").expect("a file");
+        fs::write(&file, "").expect("a file");
         let said = prepare(&file).expect_err("it is a file").to_string();
         assert!(said.starts_with("results can't be written to "), "{said}");
         assert!(
@@ -234,7 +314,32 @@ mod tests {
             "{said}"
         );
         replace(&file, "all of it").expect("written");
-        assert_eq!(std::fs::read_to_string(&file).expect("read"), "all of it");
+        assert_eq!(fs::read_to_string(&file).expect("read"), "all of it");
         assert_eq!(names(folder.path()), ["afile"]);
+    }
+
+    #[test]
+    fn it_is_private_and_goes_with_its_content() {
+        let (first, second) = (Scratch::make().expect("a folder"), Scratch::make().expect("two"));
+        assert_ne!(first.path(), second.path());
+        let mode = fs::metadata(first.path()).expect("it is there").permissions().mode();
+        assert_eq!(mode & 0o777, 0o700);
+        fs::write(first.path().join("file"), "x").expect("writable");
+        let path = first.path().to_owned();
+        drop(first);
+        assert!(!path.exists());
+    }
+
+    #[test]
+    fn what_a_killed_lab_left_is_removed_and_what_a_living_one_has_is_not() {
+        let base = Scratch::make().expect("a folder");
+        let abandoned = base.path().join("pollux-lab-1-0");
+        let other = base.path().join("pollux-data");
+        fs::create_dir_all(abandoned.join("conf")).expect("as a killed lab left it");
+        fs::create_dir(&other).expect("something else");
+        let living = Scratch::make_in(base.path()).expect("a folder");
+        assert!(!abandoned.exists() && other.exists());
+        let second = Scratch::make_in(base.path()).expect("beside it");
+        assert!(living.path().exists() && second.path().exists());
     }
 }

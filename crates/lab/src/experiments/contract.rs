@@ -13,15 +13,14 @@ use pollux_doctor::Concern;
 use pollux_doctor::room::{CONNECTION_BYTES, FDS_SPARE, SERVER_FDS_SPARE};
 use pollux_engine::Driver;
 use pollux_poller::Mechanism;
+use strum::{Display, EnumString, VariantNames};
 
-use super::generators::Generator;
-use super::section::Section;
 use crate::arm::{Arm, ArmKind, Peer};
 use crate::axis::{Axes, Axis, Value};
 use crate::error::MeasureError;
 use crate::measure::{self, Done, RunSpec};
-use crate::record::Interval;
-use crate::stats::Direction;
+use crate::record::{Interval, Measurement, Record};
+use crate::stats::{Direction, median};
 use crate::turns::Subject;
 
 /// An arm that was set up, asleep.
@@ -38,8 +37,8 @@ pub struct Facts {
     pub about: &'static str,
     /// The question, as the title of a report that has only this experiment.
     pub question: &'static str,
-    /// The axes; each is a key of a job and a flag of `pollux lab run`. The first tells its points from
-    /// those of other experiments.
+    /// The axes; each is a key of a job and a flag of `pollux lab run`. The first distinguishes its
+    /// points from those of other experiments.
     pub axes: &'static [Axis],
     /// The axis along which its values are put into words.
     pub curve: Option<Curve>,
@@ -57,7 +56,7 @@ pub struct Facts {
     pub peers: &'static [Peer],
     /// What the command line of a user's server may have in braces beside the names of axes; nothing
     /// where no server can be an arm.
-    pub places: &'static [&'static str],
+    pub placeholders: &'static [&'static str],
     /// Whether its arms of pollux can time each request inside.
     pub times_requests: bool,
     /// Whether an arm has processes of its own, which a run has to end when it is interrupted.
@@ -87,7 +86,7 @@ impl Facts {
         ways: &[],
         baseline: "epoll",
         peers: &[],
-        places: &[],
+        placeholders: &[],
         times_requests: false,
         has_processes: false,
         cost: Cost::ns("CPU time per event", "ns/event"),
@@ -99,7 +98,7 @@ impl Facts {
     /// Whether the measured side is a server, which takes its load from a generator: then any server
     /// that a user names can be an arm.
     pub(crate) const fn is_server(&self) -> bool {
-        !self.places.is_empty()
+        !self.placeholders.is_empty()
     }
 }
 
@@ -353,5 +352,133 @@ impl Cost {
 
     pub(crate) const fn us(name: &'static str, unit: &'static str) -> Self {
         Self { metric: Metric::cost(name, unit), unit_ns: 1000.0, is_shared: false }
+    }
+}
+
+/// What makes the load: pollux itself, or Debian's tools to repeat a figure. Which one runs is the axis `generator` of
+/// `http`. One that this machine lacks takes its points out of the plan, with the package to install.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Display, EnumString, VariantNames)]
+#[strum(serialize_all = "kebab-case")]
+pub enum Generator {
+    /// Pollux itself, in a process of its own.
+    Pollux,
+    /// wrk; with `Connection: close` where connections are not kept.
+    Wrk,
+    /// ApacheBench; HTTP/1.0.
+    Ab,
+}
+
+impl Generator {
+    /// That of a point, whose axes were checked when they were read; pollux where nothing else is
+    /// offered.
+    pub(crate) fn of(axes: &Axes) -> Self {
+        let read = |word: &str| word.parse().expect("the axis has the words of this type");
+        axes.word("generator").map_or(Self::Pollux, read)
+    }
+
+    /// Name in job files and of its program.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        Self::VARIANTS[self as usize]
+    }
+
+    /// The Debian package that brings it; none for what is part of this program.
+    #[must_use]
+    pub const fn package(self) -> Option<&'static str> {
+        match self {
+            Self::Pollux => None,
+            Self::Wrk => Some("wrk"),
+            Self::Ab => Some("apache2-utils"),
+        }
+    }
+}
+
+/// What an experiment shows of its runs in a report, beside results and reasons: tables of figures, as data. Page and
+/// CI summary are made of the same.
+#[derive(Debug)]
+pub struct Section {
+    /// Its anchor in the page.
+    pub(crate) id: &'static str,
+    /// Its heading.
+    pub(crate) title: &'static str,
+    /// Whether a run has something of it.
+    pub(crate) is_of: fn(&Measurement) -> bool,
+    /// Its tables.
+    pub(crate) topics: &'static [Topic],
+    /// What is to be said of the runs of a part of a job, below its first table.
+    pub(crate) remarks: fn(&Record, &str) -> Vec<String>,
+    /// The unit of work for which counts of the kernel are shown as `perf stat` prints them; none
+    /// where they are not.
+    pub(crate) counts_for_each: Option<&'static str>,
+    /// Whether the summary of a CI step has the tables too.
+    pub(crate) is_in_summary: bool,
+}
+
+/// A table of columns.
+#[derive(Debug)]
+pub struct Topic {
+    /// What it is about.
+    pub(crate) heading: &'static str,
+    /// How it is to be read.
+    pub(crate) about: &'static str,
+    /// Its figures.
+    pub(crate) columns: &'static [Column],
+    /// Whether the calls of workers are drawn above it, for each arm as a curve of their shares.
+    pub(crate) is_drawn: bool,
+}
+
+/// A column of figures.
+#[derive(Debug)]
+pub(crate) struct Column {
+    pub(crate) heading: &'static str,
+    /// What is read of a run.
+    read: Read,
+    pub(crate) show: fn(f64) -> String,
+    /// Why a run may be without.
+    pub(crate) lacking: &'static str,
+}
+
+/// What a column reads of a run.
+#[derive(Debug)]
+enum Read {
+    /// The figure of this name.
+    Figure(&'static str),
+    /// What this makes of it.
+    Of(fn(&Measurement) -> Option<f64>),
+}
+
+const UNREAD: &str = "could not be read in these runs";
+
+impl Column {
+    /// The figure called `name`.
+    pub(crate) const fn figure(
+        heading: &'static str,
+        name: &'static str,
+        show: fn(f64) -> String,
+    ) -> Self {
+        Self { heading, read: Read::Figure(name), show, lacking: UNREAD }
+    }
+
+    /// What `read` makes of a run.
+    pub(crate) const fn of(
+        heading: &'static str,
+        read: fn(&Measurement) -> Option<f64>,
+        show: fn(f64) -> String,
+    ) -> Self {
+        Self { heading, read: Read::Of(read), show, lacking: UNREAD }
+    }
+
+    /// The same with why a run may be without.
+    pub(crate) const fn lacking(self, lacking: &'static str) -> Self {
+        Self { lacking, ..self }
+    }
+
+    /// Over these runs; none where no run has it.
+    pub(crate) fn median(&self, runs: &[&Measurement]) -> Option<f64> {
+        let of_run = |run: &&Measurement| match self.read {
+            Read::Figure(name) => run.figures.get(name).copied(),
+            Read::Of(read) => read(run),
+        };
+        median(&runs.iter().filter_map(of_run).collect::<Vec<f64>>())
     }
 }

@@ -5,20 +5,18 @@
 
 mod chain;
 mod contract;
-mod generators;
 pub mod herd;
 pub(crate) mod http;
 mod pipes;
 mod poller;
 mod preload;
 mod proxy;
-mod section;
 mod streams;
 
+pub use contract::Generator;
 pub use contract::{Cost, Curve, Experiment, Facts, Metric, Needs, OfGenerator};
-pub use generators::Generator;
+pub use contract::{Section, Topic};
 pub(crate) use http::{missing_generator, running_fault};
-pub use section::{Section, Topic};
 
 use crate::arm::Peer;
 use crate::axis::Axis;

@@ -4,13 +4,16 @@
 //! that a gate calls disturbed counts as any other: both were disturbed alike within each round. Whole
 //! runs are paired block by block, without disturbed blocks where enough are left.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+use pollux_settings::share_text;
 
 use crate::arm::Arm;
-use crate::plan::{Plan, PlannedPoint};
-use crate::record::{Measurement, Record, RowTurns, Run};
+use crate::plan::{Plan, PlannedPoint, minutes};
+use crate::record::{Ending, Measurement, Record, ResultRow, RowTurns, Run, Verdict};
 use crate::stats::{
-    Levels, Outlier, RatioEstimate, Resampling, SetRatio, log_ratios, median, tukey_flags,
+    Levels, Outlier, RatioEstimate, Resampling, SETS_MAX, SetRatio, log_ratios, median, tukey_flags,
 };
 
 /// With fewer undisturbed blocks than this the disturbed ones are used as well.
@@ -77,9 +80,9 @@ impl<'a> PointRuns<'a> {
             (*count, *last) = (*count + 1, text);
         }
         let of_generator = self.point.experiment.of_generator.map_or(&[][..], |of| of.findings);
-        let told = found.into_iter().filter(|(kind, _)| !of_generator.contains(kind));
+        let shown = found.into_iter().filter(|(kind, _)| !of_generator.contains(kind));
         let all = measured.len();
-        told.map(|(_, (count, text))| format!("in {count} of {all} runs: {text}")).collect()
+        shown.map(|(_, (count, text))| format!("in {count} of {all} runs: {text}")).collect()
     }
 
     /// That an arm answers requests with another length than the baseline, if so.
@@ -166,4 +169,183 @@ impl<'a> PointRuns<'a> {
 
 fn outliers(logs: &[f64]) -> u32 {
     tukey_flags(logs).iter().filter(|flag| **flag != Outlier::None).count() as u32
+}
+
+// How long the rows that a run left open would take.
+
+/// What a set takes on top of the turns that have a figure: lead-ins, falling asleep, starts and ends.
+const SET_OVER_TURNS: f64 = 1.6;
+/// The narrowest interval that can be asked for.
+const PRECISION_MIN: f64 = 0.001;
+/// Rows that would take more than so many times what the run took are not worth the wait.
+const RUNS_MAX: f64 = 3.0;
+
+/// "About N more sets"; the forecast does not reach beyond [`SETS_MAX`].
+pub(crate) fn more_sets(sets: u32) -> String {
+    match sets {
+        1 => "about 1 more set".to_owned(),
+        SETS_MAX.. => format!("more than {SETS_MAX} more sets"),
+        _ => format!("about {sets} more sets"),
+    }
+}
+
+/// How many rows are open, how long it would take to decide those that can be decided in a time
+/// that is worth it, and the limit to move for it. None where no row in turns is open.
+pub(crate) fn undecided_rows(record: &Record) -> Option<String> {
+    let is_open = |row: &&ResultRow| row.verdict == Verdict::Inconclusive && row.turns.is_some();
+    let mut open: Vec<&ResultRow> = record.results.iter().filter(is_open).collect();
+    if open.is_empty() {
+        return None;
+    }
+    let said = match open.iter().filter(|row| row.half_width().is_none()).count() {
+        0 => format!("{} undecided", rows(open.len())),
+        without => format!("{} undecided, {without} without an interval", rows(open.len())),
+    };
+    open.sort_by_key(|row| missing(row));
+    let set_times = set_times(record);
+    let (mut decided, mut time_s) = (0, 0.0);
+    let mut sets_of: BTreeMap<(&str, &str), u32> = BTreeMap::new();
+    for row in open.iter().filter(|row| missing(row) < SETS_MAX) {
+        sets_of.insert((&*row.experiment, &*row.point), missing(row));
+        let total_s: f64 = sets_of
+            .iter()
+            .map(|(point, sets)| f64::from(*sets) * set_times.get(point).copied().unwrap_or(0.0))
+            .sum();
+        if total_s > record.duration_s * RUNS_MAX {
+            break;
+        }
+        (decided, time_s) = (decided + 1, total_s);
+    }
+    if open.iter().all(|row| row.half_width().is_none()) {
+        return Some(format!("{said}: their arms or the baseline failed in too many sets."));
+    }
+    if decided == 0 {
+        return Some(format!("{said}, too close to 1 for a run of this length."));
+    }
+    let more = minutes(Duration::from_secs_f64(time_s.max(1.0)));
+    let limits = limits(record, &open[..decided], time_s);
+    Some(format!("{said}: about {more} more would decide {decided}{limits}."))
+}
+
+fn missing(row: &ResultRow) -> u32 {
+    row.half_width().and(row.more_blocks).unwrap_or(SETS_MAX)
+}
+
+fn rows(count: usize) -> String {
+    if count == 1 { "1 row".to_owned() } else { format!("{count} rows") }
+}
+
+/// The flags that move what ended the run before these rows were decided: its time, the most sets of a
+/// point, or the width with which it was content. Nothing where the user ended it.
+fn limits(record: &Record, rows: &[&ResultRow], time_s: f64) -> String {
+    let mut flags = Vec::new();
+    if record.ending == Ending::Budget {
+        let budget_s = ((record.duration_s + time_s) / 30.0).ceil() * 30.0;
+        flags.push(format!("--budget {budget_s:.0}s"));
+    }
+    let sets = rows.iter().map(|row| row.blocks + missing(row)).max().unwrap_or_default();
+    if sets > record.job.blocks_max {
+        flags.push(format!("--max-blocks {sets}"));
+    }
+    if flags.is_empty() && record.ending == Ending::Complete {
+        let wanted = rows.iter().filter_map(|row| {
+            let sets = f64::from(row.blocks);
+            Some(row.half_width()? * (sets / (sets + f64::from(missing(row)))).sqrt())
+        });
+        let wanted = wanted.fold(record.job.target_ci, f64::min);
+        flags.push(format!("--precision {}", share_text(down_to_one_digit(wanted))));
+    }
+    if flags.is_empty() { String::new() } else { format!(" ({})", flags.join(" ")) }
+}
+
+/// A forecast has no second digit, and an interval that is narrower than asked decides as well.
+fn down_to_one_digit(share: f64) -> f64 {
+    let unit = 10_f64.powi(share.log10().floor() as i32);
+    ((share / unit + 1e-9).floor() * unit).max(PRECISION_MIN)
+}
+
+/// Seconds that a set took, by part and point.
+fn set_times(record: &Record) -> BTreeMap<(&str, &str), f64> {
+    let mut times: BTreeMap<(&str, &str), (f64, BTreeSet<u32>)> = BTreeMap::new();
+    for run in &record.runs {
+        let Some(measured) = run.measured() else { continue };
+        let (turns_s, sets) = times.entry((&*run.experiment, &*run.point)).or_default();
+        *turns_s += measured.window_s;
+        sets.insert(run.block);
+    }
+    let mean = |(turns_s, sets): (f64, BTreeSet<u32>)| turns_s * SET_OVER_TURNS / sets.len() as f64;
+    times.into_iter().map(|(point, sum)| (point, mean(sum))).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::judge::row_in_turns;
+    use crate::judge::tests::run;
+
+    fn record(more: &[u32]) -> Record {
+        let mut record = Record::empty();
+        record.duration_s = 10.0;
+        record.runs = (0..4).map(|set| run(set, "uring", &[])).collect();
+        let row = |sets: &u32| ResultRow {
+            experiment: record.runs[0].experiment.clone(),
+            point: record.runs[0].point.clone(),
+            more_blocks: Some(*sets),
+            ..row_in_turns("uring", Verdict::Inconclusive).within([0.99, 1.03])
+        };
+        record.ending = Ending::Budget;
+        (record.job.blocks_max, record.job.target_ci) = (30, 0.01);
+        let mut rows: Vec<ResultRow> = more.iter().map(row).collect();
+        rows.push(row_in_turns("poll", Verdict::Slower));
+        Record { results: rows, ..record }
+    }
+
+    #[test]
+    fn rows_of_a_point_are_decided_together_and_hopeless_ones_are_not_waited_for() {
+        assert_eq!(undecided_rows(&record(&[])), None);
+        // A set of the point takes 1.6 s; five decide both rows, forty are not worth the wait.
+        let text = undecided_rows(&record(&[2, 5, 40])).expect("three are open");
+        assert_eq!(text, "3 rows undecided: about 8 s more would decide 2 (--budget 30s).");
+        let text = undecided_rows(&record(&[40])).expect("one is open");
+        assert_eq!(text, "1 row undecided, too close to 1 for a run of this length.");
+    }
+
+    #[test]
+    fn the_limit_that_held_is_the_one_to_move() {
+        // The rows have 12 sets.
+        let said = |ending, blocks_max| {
+            let mut record = record(&[5]);
+            (record.ending, record.job.blocks_max) = (ending, blocks_max);
+            undecided_rows(&record).expect("one is open")
+        };
+        let expected = |flags| format!("1 row undecided: about 8 s more would decide 1{flags}.");
+        assert_eq!(said(Ending::Budget, 200), expected(" (--budget 30s)"));
+        assert_eq!(said(Ending::Complete, 12), expected(" (--max-blocks 17)"));
+        assert_eq!(said(Ending::Budget, 12), expected(" (--budget 30s --max-blocks 17)"));
+        assert_eq!(said(Ending::Complete, 200), expected(" (--precision 1%)"));
+        assert_eq!(said(Ending::Interrupted, 200), expected(""));
+    }
+
+    #[test]
+    fn a_forecast_of_a_precision_has_one_digit_and_asks_for_no_less_than_it() {
+        let said =
+            [0.0099, 0.0151, 0.008, 0.0003, 0.1].map(|share| share_text(down_to_one_digit(share)));
+        assert_eq!(said, ["0.9%", "1%", "0.8%", "0.1%", "10%"]);
+    }
+
+    #[test]
+    fn rows_without_an_interval_are_counted_and_a_forecast_at_its_bound_is_none() {
+        let mut record = record(&[2, SETS_MAX]);
+        record.duration_s = 1e6;
+        let without = ResultRow { ci_low: None, more_blocks: Some(4), ..record.results[0].clone() };
+        record.results.push(without);
+        let text = undecided_rows(&record).expect("three are open");
+        let counted = "3 rows undecided, 1 without an interval: about 3 s more would decide 1 (";
+        assert!(text.starts_with(counted), "{text}");
+        record.results.retain(|row| row.ci_low.is_none());
+        let text = undecided_rows(&record).expect("one is open");
+        let failed = "1 row undecided, 1 without an interval: their arms or the baseline failed in too \
+                      many sets.";
+        assert_eq!(text, failed);
+    }
 }

@@ -6,7 +6,8 @@ use crate::job::of_text;
 use crate::plan::{PLAIN_MACHINE, Plan};
 use crate::record::{Badge, Block, Measurement, Outcome, Record, ResultRow, Run, Turns, Verdict};
 
-use super::{answer, judge, row_for_tests, trust};
+use super::{answer, judge, row_for_tests};
+use crate::judge;
 
 /// An HTTP server on 64 connections, and one beside up to 60000 dead ones.
 const JOB: &str = "[global]\nmin_effect = \"2%\"\narms = [\"select\", \"epoll\", \"uring\"]\n\
@@ -25,7 +26,7 @@ fn row([experiment, point, arm]: [&str; 3], value: f64, ratio: f64, verdict: Ver
     let row = ResultRow { experiment, point, value: Some(value), ratio: Some(ratio), ..row };
     match verdict {
         Verdict::Baseline => row,
-        _ => row.told([ratio, ratio * 0.99, ratio * 1.01]),
+        _ => row.with_interval([ratio, ratio * 0.99, ratio * 1.01]),
     }
 }
 
@@ -35,8 +36,9 @@ fn a_wide_interval_of_the_same_program_twice_is_not_a_quiet_machine() {
     record.runs = vec![run(0, "epoll", &[])];
     record.blocks = vec![block(0, &[])];
     let mut badge = |low: f64, high: f64| {
-        record.results = vec![row_for_tests("A/A", Verdict::NoiseLevel).told([1.0, low, high])];
-        trust::of(&record, 0).badge
+        record.results =
+            vec![row_for_tests("A/A", Verdict::NoiseLevel).with_interval([1.0, low, high])];
+        judge::of(&record, 0).badge
     };
     assert_eq!(badge(0.96, 1.05), Badge::Quiet);
     assert_eq!(badge(0.92, 1.05), Badge::Quiet, "1/1.08");

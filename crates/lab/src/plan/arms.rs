@@ -9,7 +9,7 @@ use std::path::Path;
 
 use pollux_engine::Driver;
 
-use super::{Machine, Method, SAME_AGAIN, Wanted, left_out_of, place};
+use super::{Machine, Method, SAME_AGAIN, Wanted, left_out_of, limits};
 use crate::arm::{Arm, ArmKind, Peer, Program, missing_driver};
 use crate::experiments::{Experiment, missing_generator, running_fault};
 use crate::host::programs;
@@ -78,7 +78,7 @@ pub(super) fn at(
     part: &Part,
     left_out: &mut Vec<LeftOut>,
 ) -> Vec<Arm> {
-    let fault = |arm: &Arm| place::arm_fault(machine, part.experiment, point, &arm.kind);
+    let fault = |arm: &Arm| limits::arm_fault(machine, part.experiment, point, &arm.kind);
     let mut kept = Vec::new();
     for arm in arms {
         match fault(arm) {
@@ -122,7 +122,7 @@ pub fn faults(job: &Job) -> Vec<String> {
 fn command_fault(kind: &ArmKind, experiment: &dyn Experiment) -> Option<String> {
     let (command, more): (_, &[&str]) = match kind {
         ArmKind::Program(Program { command, .. }) => (command, &[]),
-        ArmKind::Server { command } => (command, experiment.places),
+        ArmKind::Server { command } => (command, experiment.placeholders),
         ArmKind::Running { pid, address } => return running_fault(*pid, *address),
         ArmKind::Build(build) if !programs::is_program(&build.program) => {
             let path = build.program.display();

@@ -4,9 +4,11 @@
 //! plan` prints it and the runner follows it. What the machine can't do is left out here, with
 //! the reason, and never silently.
 
+use std::fmt;
 use std::time::Duration;
 
 use pollux_engine::Driver;
+use serde::Serialize;
 
 use crate::arm::{Arm, Peer};
 use crate::axis::{Axes, AxisKind, CPUS, Value, counted};
@@ -15,16 +17,12 @@ use crate::job::{Job, Part, default_baseline};
 use crate::record::{LeftOut, Point};
 
 mod arms;
-mod budget;
-mod place;
-mod show;
+mod limits;
 
 pub use arms::{faults, missing_here};
-pub use budget::Forecast;
+pub use limits::Forecast;
 pub use pollux_doctor::room::Resources;
 pub(crate) use pollux_report::number::minutes;
-pub use show::{PlanSummary, PointSummary};
-
 /// Name of the second copy of the baseline.
 pub const SAME_AGAIN: &str = "A/A";
 
@@ -140,7 +138,7 @@ impl Plan {
                 part.baseline = other;
             }
             for point in points_of(part) {
-                let point = match place::on(machine, part.experiment, point) {
+                let point = match limits::on(machine, part.experiment, point) {
                     Ok(point) => point,
                     Err((label, reason)) => {
                         left_out.push(left_out_of(part, &label, "*", reason));
@@ -155,7 +153,7 @@ impl Plan {
                 };
                 let arms = arms::with_same_again(arms, baseline);
                 let method = arms::method(part, &point, &arms, baseline);
-                let groups = place::groups(machine, part.experiment, &point, &arms, baseline);
+                let groups = limits::groups(machine, part.experiment, &point, &arms, baseline);
                 points.push(PlannedPoint {
                     part: index,
                     experiment: part.experiment,
@@ -241,7 +239,7 @@ fn points_of(part: &Part) -> Vec<Point> {
         .collect()
 }
 
-/// What tells a point from others: the first axis always, the rest where they leave their only
+/// What distinguishes a point from others: the first axis always, the rest where they leave their only
 /// default; words as they are, counts with the axis' name.
 pub(crate) fn label(experiment: &dyn Experiment, axes: &Axes) -> String {
     let mut words = Vec::new();
@@ -274,6 +272,115 @@ pub(crate) const PLAIN_MACHINE: Machine<'_> = Machine {
     resources: Resources { memory_bytes: None, aio_slots: None },
     missing: &|_| None,
 };
+
+/// The plan for scripts.
+#[derive(Clone, Debug, Serialize)]
+pub struct PlanSummary {
+    /// Name of the job.
+    pub job: String,
+    /// Blocks.
+    pub blocks: u32,
+    /// Most blocks, when intervals stay wide.
+    pub blocks_max: u32,
+    /// Runs in one block.
+    pub runs_per_block: usize,
+    /// Expected time in all.
+    pub forecast_s: f64,
+    /// The points.
+    pub points: Vec<PointSummary>,
+    /// What is not run.
+    pub left_out: Vec<LeftOut>,
+    /// What was cut.
+    pub cuts: Vec<String>,
+}
+
+/// One point of a plan for scripts.
+#[derive(Clone, Debug, Serialize)]
+pub struct PointSummary {
+    /// The part of the job.
+    pub experiment: String,
+    /// Its label.
+    pub point: String,
+    /// Names of the arms.
+    pub arms: Vec<String>,
+    /// The arm that the others are compared with.
+    pub baseline: String,
+    /// Time before the window.
+    pub ramp_time_s: f64,
+    /// Length of the window.
+    pub runtime_s: f64,
+}
+
+impl Plan {
+    /// The plan as data.
+    #[must_use]
+    pub fn summary(&self) -> PlanSummary {
+        let points = self.points.iter().map(|point| PointSummary {
+            experiment: self.part_name(point).to_owned(),
+            point: point.point.label.clone(),
+            arms: point.arms.iter().map(|arm| arm.name.clone()).collect(),
+            baseline: point.arms[point.baseline].name.clone(),
+            ramp_time_s: point.ramp_time.as_secs_f64(),
+            runtime_s: point.runtime.as_secs_f64(),
+        });
+        PlanSummary {
+            job: self.job.name.clone(),
+            blocks: self.job.blocks,
+            blocks_max: self.job.blocks_max,
+            runs_per_block: self.runs_per_block(),
+            forecast_s: self.forecast().total.as_secs_f64(),
+            points: points.collect(),
+            left_out: self.left_out.clone(),
+            cuts: self.cuts.clone(),
+        }
+    }
+}
+
+impl fmt::Display for Plan {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let forecast = self.forecast();
+        let most = match self.job.blocks_max > self.job.blocks {
+            true => format!(", up to {} while intervals are wide", self.job.blocks_max),
+            false => String::new(),
+        };
+        writeln!(
+            f,
+            "job {}: {} runs in each of {} blocks{most}; about {}",
+            self.job.name,
+            self.runs_per_block(),
+            self.job.blocks,
+            minutes(forecast.total)
+        )?;
+        let widest = self.points.iter().map(|point| point.point.label.chars().count()).max();
+        let widest = widest.unwrap_or_default();
+        for point in &self.points {
+            let names: Vec<&str> = point.arms.iter().map(|arm| arm.name.as_str()).collect();
+            let (name, label) = (self.part_name(point), &point.point.label);
+            let (ramp, runtime) = (point.ramp_time, point.runtime);
+            let times = format!("ramp {ramp:?}, window {runtime:?}");
+            writeln!(f, "  {name:<10} {label:<widest$}  {times:<26}  {}", names.join(", "))?;
+        }
+        let is_command = |arm: &&Arm| arm.kind.is_program();
+        let mut printed = Vec::new();
+        for point in &self.points {
+            for arm in point.arms.iter().filter(is_command) {
+                let line = format!("arm {} has to print {}", arm.name, point.metric());
+                if !printed.contains(&line) {
+                    writeln!(f, "{line}")?;
+                    printed.push(line);
+                }
+            }
+        }
+        for left in &self.left_out {
+            let LeftOut { experiment, point, arm, reason } = left;
+            writeln!(f, "left out: {experiment}, point {point}, arm {arm}: {reason}")?;
+        }
+        for cut in &self.cuts {
+            writeln!(f, "changed: {cut}")?;
+        }
+        Ok(())
+    }
+}
 
 #[cfg(test)]
 mod tests {

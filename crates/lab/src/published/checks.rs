@@ -10,11 +10,11 @@ use std::collections::BTreeMap;
 
 use serde::Deserialize;
 
-use super::document::Document;
-use super::place::{Places, experiment};
-use super::{Figure, Series};
-use crate::experiments::OfGenerator;
-use crate::record::{Measurement, Record, ResultRow};
+use super::{Document, Figure, Series, SeriesPoint};
+use crate::axis::{Axis, AxisKind, Value};
+use crate::experiments::{self, Experiment, OfGenerator, PROCESSES};
+use crate::plan::label;
+use crate::record::{LeftOut, Measurement, Record, ResultRow};
 use crate::stats::agree::{Agreement, Judgement, Trend};
 
 /// A row of what must hold.
@@ -107,7 +107,7 @@ impl Check {
         };
         let why =
             || row.notes.first().cloned().unwrap_or_else(|| "no run has the figure".to_owned());
-        record.median_at(row.place(), read).ok_or_else(|| format!("{arm}: {}", why()))
+        record.median_at(row.key(), read).ok_or_else(|| format!("{arm}: {}", why()))
     }
 }
 
@@ -117,7 +117,7 @@ const BUSY_SHARE_MAX: f64 = 0.95;
 /// The judgement, or why there is none: at half of the runs or more the generator was the bound.
 pub(super) fn by_the_generator(
     series: &Series,
-    places: &Places<'_>,
+    matches: &Matches<'_>,
     judgement: Judgement,
 ) -> Judgement {
     let Some(generator) = experiment(series).of_generator else { return judgement };
@@ -127,15 +127,15 @@ pub(super) fn by_the_generator(
         return judgement;
     }
     let bound: Vec<bool> = series
-        .places
+        .points
         .iter()
         .map(|place| {
-            let mut rows = places.record.results.iter();
-            let row = rows.find(|row| places.is_at(row, series, place));
-            row.is_some_and(|row| is_bound_at(places.record, row, generator))
+            let mut rows = matches.record.results.iter();
+            let row = rows.find(|row| matches.is_at(row, series, place));
+            row.is_some_and(|row| is_bound_at(matches.record, row, generator))
         })
         .collect();
-    // The true rate is not below the one that is seen: a rise up to such a place is a rise.
+    // The true rate is not below the one that is seen: a rise up to such a point is a rise.
     let rises_to_it =
         series.claim == Some(Trend::Rises) && judgement.agreement == Agreement::Agrees && !bound[0];
     let count = bound.iter().filter(|is_bound| **is_bound).count();
@@ -152,7 +152,7 @@ pub(super) fn by_the_generator(
 }
 
 fn is_bound_at(record: &Record, row: &ResultRow, generator: &OfGenerator) -> bool {
-    let runs = record.measured_at(row.place());
+    let runs = record.measured_at(row.key());
     let bound: Vec<bool> = runs.map(|run| is_bound(run, generator)).collect();
     !bound.is_empty() && bound.iter().filter(|is_bound| **is_bound).count() * 2 >= bound.len()
 }
@@ -162,9 +162,102 @@ fn is_bound(run: &Measurement, generator: &OfGenerator) -> bool {
     run.findings.contains_key(generator.bound) || busy.is_some_and(|share| *share >= BUSY_SHARE_MAX)
 }
 
+// Where in a record the point of a document stands: its rows, or why there is none.
+//
+// Called for every point of a series. A point names only the axes that tell it from its
+// neighbours; every other axis has to stand at its default, or a figure of another load would be
+// put beside the document.
+
+/// Where the points of a document are looked for.
+pub(super) struct Matches<'a> {
+    pub(super) document: &'a Document,
+    pub(super) record: &'a Record,
+}
+
+impl Matches<'_> {
+    /// Whether a row is the arm of a point, there.
+    pub(super) fn is_at(&self, row: &ResultRow, series: &Series, place: &SeriesPoint) -> bool {
+        row.arm == place.arm && self.is_at_point(row, series, place)
+    }
+
+    /// Whether a row stands at the point of a point: the same experiment, and every axis as the
+    /// point or its default has it.
+    pub(super) fn is_at_point(
+        &self,
+        row: &ResultRow,
+        series: &Series,
+        place: &SeriesPoint,
+    ) -> bool {
+        let experiment = experiment(series);
+        is_of(row, experiment.axes)
+            && experiment.axes.iter().all(|axis| {
+                let wanted = self.wanted(experiment, place, axis);
+                // A switch adds arms; the others are what they are without it. Results of versions
+                // that did not know an axis stand where it has its default, or where they say.
+                match row.axes.get(axis.name).or_else(|| self.document.older.get(axis.name)) {
+                    Some(value) => axis.kind == AxisKind::Switch || value == wanted,
+                    None => !place.axes.contains_key(axis.name),
+                }
+            })
+    }
+
+    /// Why a point has no row: left out of the plan, or not asked for.
+    pub(super) fn why_not(&self, series: &Series, place: &SeriesPoint) -> String {
+        let experiment = experiment(series);
+        let axes = experiment.axes;
+        let value = |axis: &Axis| (axis.name, Value::of(self.wanted(experiment, place, axis)));
+        let label = label(experiment, &axes.iter().map(value).collect());
+        let covers = |left: &&LeftOut| {
+            (left.point == "*" || is_label(&left.point, &label))
+                && (left.arm == "*" || left.arm == place.arm)
+                && self.may_be_of(&left.experiment, axes)
+        };
+        let left = self.record.left_out.iter().find(covers);
+        left.map_or("not part of this run".to_owned(), |left| left.reason.clone())
+    }
+
+    /// Whether no row says that a part of the job is of another experiment.
+    fn may_be_of(&self, part: &str, axes: &[Axis]) -> bool {
+        let mut rows = self.record.results.iter().filter(|row| row.experiment == part);
+        rows.all(|row| is_of(row, axes))
+    }
+
+    /// What an axis has to be at a point. Of figures that were taken with several tools those of the lab
+    /// are shown, which are at the default, or where it took no part the first.
+    fn wanted<'p>(&'p self, of: &dyn Experiment, place: &'p SeriesPoint, axis: &Axis) -> &'p str {
+        if let Some(value) = place.axes.get(axis.name) {
+            return value;
+        }
+        let taken = || self.record.results.iter().filter_map(|row| row.axes.get(axis.name));
+        let is_own_shown = of.tool != Some(axis.name) || taken().any(|tool| tool == axis.default);
+        let first = taken().next().filter(|_| !is_own_shown);
+        first.map_or(axis.default, String::as_str)
+    }
+}
+
+pub(super) fn experiment(series: &Series) -> &'static dyn Experiment {
+    experiments::by_name(&series.experiment).expect("a test has looked every one up")
+}
+
+/// The name of a part of a job is free, so its experiment is recognised by the first axis, and by having no
+/// axis that the experiment lacks.
+fn is_of(row: &ResultRow, axes: &[Axis]) -> bool {
+    let is_known = |name: &String| name == PROCESSES || axes.iter().any(|axis| axis.name == name);
+    row.axes.contains_key(axes[0].name) && row.axes.keys().all(is_known)
+}
+
+/// Whether a label is this one, with the number of server processes that a plan appends or without.
+fn is_label(label: &str, wanted: &str) -> bool {
+    label.strip_prefix(wanted).is_some_and(|rest| {
+        let count = rest.strip_prefix(", ").and_then(|rest| rest.strip_suffix(PROCESSES));
+        rest.is_empty() || count.is_some_and(|count| count.trim_end().parse::<u64>().is_ok())
+    })
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::experiments::known;
     use crate::judge::row_for_tests;
     use crate::published::beside;
     use crate::record::{Outcome as RunOutcome, Run, Verdict};
@@ -254,5 +347,113 @@ mod tests {
         assert_eq!(agreement(&record(&both), name).0, Agreement::Unknown);
         let cost = "server CPU beside 18,000 dead connections";
         assert_eq!(agreement(&record(&won), cost).0, Agreement::Agrees);
+    }
+
+    /// The point of 60,000 dead connections on sys_epoll, with its series.
+    fn dead() -> (&'static Document, &'static Series, SeriesPoint) {
+        let document =
+            Document::all().iter().find(|one| one.name == "sys-epoll").expect("the page");
+        let series = document.series.iter().find(|one| one.name.starts_with("server CPU over"));
+        let series = series.expect("its curve");
+        let place = series.points.last().expect("its end").clone();
+        (document, series, SeriesPoint { arm: "epoll".to_owned(), ..place })
+    }
+
+    fn row(axes: &[(&str, &str)]) -> ResultRow {
+        let http = known("http").axes.iter().map(|axis| (axis.name, axis.default));
+        let own = |(name, value): (&str, &str)| (name.to_owned(), value.to_owned());
+        ResultRow {
+            axes: http.chain(axes.iter().copied()).map(own).collect(),
+            ..row_for_tests("epoll", Verdict::Baseline)
+        }
+    }
+
+    fn found(record: &Record, row: &ResultRow) -> bool {
+        let (document, series, place) = dead();
+        Matches { document, record }.is_at(row, series, &place)
+    }
+
+    #[test]
+    fn a_row_of_another_load_does_not_stand_beside_the_document() {
+        let empty = Record::empty();
+        let here = [("connections", "100"), ("dead", "60000")];
+        assert!(found(&empty, &row(&here)));
+        let with = |more: (&str, &str)| row(&[here.as_slice(), &[more]].concat());
+        assert!(found(&empty, &with((PROCESSES, "4"))), "as this machine has to run it");
+        for other in [("reply", "split"), ("pipeline", "16"), ("reply_bytes", "4096")] {
+            assert!(!found(&empty, &with(other)), "{other:?}");
+        }
+        let mut older = row(&here);
+        older.axes.remove("reply");
+        assert!(found(&empty, &older), "an axis that came later");
+        older.axes.remove("dead");
+        assert!(!found(&empty, &older), "an axis that the place tells");
+    }
+
+    #[test]
+    fn results_of_before_there_was_an_axis_stand_where_the_document_says() {
+        let (document, record) = (&Document::all()[0], &Record::empty());
+        let series = &document.series[0];
+        let place = &series.points[0];
+        let axes = [("transport", "pipe"), ("nfds", "2000"), ("cpus", "free")];
+        let mut row = row_for_tests("epoll-et", Verdict::Baseline);
+        row.axes = axes.map(|(name, value)| (name.to_owned(), value.to_owned())).into();
+        let matches = Matches { document, record };
+        assert!(matches.is_at(&row, series, place));
+        row.axes.insert("ready".to_owned(), "free".to_owned());
+        assert!(matches.is_at(&row, series, place));
+        row.axes.insert("ready".to_owned(), "16".to_owned());
+        assert!(!matches.is_at(&row, series, place));
+    }
+
+    #[test]
+    fn of_several_load_generators_one_stands_beside_the_document() {
+        let here = [("connections", "100"), ("dead", "60000")];
+        let by = |name| row(&[here.as_slice(), &[("generator", name)]].concat());
+        let mut record = Record::empty();
+        record.results = vec![by("ab"), by("pollux")];
+        assert!(!found(&record, &record.results[0]) && found(&record, &record.results[1]));
+        record.results = vec![by("ab")];
+        assert!(found(&record, &record.results[0]), "it was asked for, and is the only one");
+    }
+
+    #[test]
+    fn a_row_of_another_experiment_has_no_place() {
+        let mut pipes = row_for_tests("epoll", Verdict::Baseline);
+        pipes.axes = [("pipes".to_owned(), "1000".to_owned())].into();
+        assert!(!found(&Record::empty(), &pipes));
+        for a in experiments::ALL {
+            let axes = crate::axis::Axes::defaults(a.axes).texts();
+            let row = ResultRow { axes, ..row_for_tests("epoll", Verdict::Baseline) };
+            let holds = |other: &&&dyn Experiment| is_of(&row, other.axes);
+            assert_eq!(experiments::ALL.iter().filter(holds).count(), 1, "{a}");
+        }
+    }
+
+    #[test]
+    fn the_reason_of_a_gap_is_found_when_the_server_took_several_processes() {
+        let mut record = Record::empty();
+        let left = |experiment: &str, point: &str, arm: &str, reason: &str| LeftOut {
+            experiment: experiment.into(),
+            point: point.into(),
+            arm: arm.into(),
+            reason: reason.into(),
+        };
+        let (document, series, place) = dead();
+        let aio = SeriesPoint { arm: "aio".to_owned(), ..place.clone() };
+        record.results.push(ResultRow {
+            axes: [("pipes".to_owned(), "10".to_owned())].into(),
+            ..row_for_tests("epoll", Verdict::Baseline)
+        });
+        let part_of_pipes = record.results[0].experiment.clone();
+        record.left_out = vec![
+            left(&part_of_pipes, "*", "aio", "of the pipes"),
+            left("dead", "100 connections, 60000 dead, 4 processes", "nginx", "of nginx"),
+            left("dead", "100 connections, 60000 dead, no keepalive", "aio", "of another point"),
+            left("dead", "100 connections, 60000 dead, 4 processes", "aio", "too few slots"),
+        ];
+        let matches = Matches { document, record: &record };
+        assert_eq!(matches.why_not(series, &aio), "too few slots");
+        assert_eq!(matches.why_not(series, &place), "not part of this run");
     }
 }

@@ -1,24 +1,25 @@
 //! The documents that pollux grew from: what they published, and what a record has at the same
-//! places.
+//! points.
 //!
 //! Each is a TOML file with its figures, which are facts about a machine of its time; `stats::agree`
 //! says whether direction and shape come back. The report shows it for the jobs that repeat a document.
 //! Nothing here measures, and no figure here decides a verdict of the lab.
 
+use std::collections::BTreeMap;
+use std::sync::LazyLock;
+
+use serde::Deserialize;
+
+use crate::experiments;
 use crate::host::Reading;
 use crate::record::{Answer, Measurement, Record, ResultRow, Verdict};
-use crate::stats::agree::{self, Agreement, Judgement};
+use crate::stats::agree::{self, Agreement, Judgement, Trend};
+use checks::Matches;
+use checks::{Check, Outcome};
 
 pub(crate) mod checks;
-mod document;
-mod place;
 #[cfg(test)]
 mod tests;
-
-use checks::{Check, Outcome};
-pub(crate) use document::{Document, Series};
-use document::{Figure, Here, Place, Setting};
-use place::Places;
 
 /// A document beside a record.
 #[derive(Debug)]
@@ -38,9 +39,9 @@ pub(crate) struct Beside {
 pub(crate) struct BesideSeries {
     /// Theirs.
     pub(crate) series: &'static Series,
-    /// Ours at the same places, or why there is none.
+    /// Ours at the same points, or why there is none.
     pub(crate) ours: Vec<Result<f64, String>>,
-    /// Whether they agree over the places that both have.
+    /// Whether they agree over the points that both have.
     pub(crate) judgement: Judgement,
 }
 
@@ -48,18 +49,18 @@ pub(crate) struct BesideSeries {
 /// nothing of it.
 pub(crate) fn beside(record: &Record) -> Option<Beside> {
     let document = Document::all().iter().find(|one| one.jobs.contains(&record.job.name))?;
-    let places = Places { document, record };
+    let matches = Matches { document, record };
     // Of a document with several jobs only what this one has something of.
     let is_there = |series: &&Series| {
-        let has = |row| series.places.iter().any(|place| places.is_at(row, series, place));
+        let has = |row| series.points.iter().any(|place| matches.is_at(row, series, place));
         record.results.iter().any(has)
     };
     let settings = document.settings.iter();
     let series = document.series.iter().filter(is_there);
-    let series: Vec<_> = series.map(|series| put_beside(series, &places)).collect();
+    let series: Vec<_> = series.map(|series| put_beside(series, &matches)).collect();
     (!series.is_empty()).then(|| Beside {
         document,
-        settings: settings.map(|line| (&*line.name, &*line.theirs, here(line, &places))).collect(),
+        settings: settings.map(|line| (&*line.name, &*line.theirs, here(line, &matches))).collect(),
         series,
         checks: document.checks.iter().map(|one| (one, one.outcome(document, record))).collect(),
     })
@@ -101,10 +102,10 @@ impl Beside {
     }
 }
 
-fn put_beside(series: &'static Series, places: &Places<'_>) -> BesideSeries {
-    let tolerance = agree::tolerance(noise(series, places));
-    let ours: Vec<_> = series.places.iter().map(|place| ours(series, place, places)).collect();
-    let both = series.places.iter().zip(&ours);
+fn put_beside(series: &'static Series, matches: &Matches<'_>) -> BesideSeries {
+    let tolerance = agree::tolerance(noise(series, matches));
+    let ours: Vec<_> = series.points.iter().map(|place| ours(series, place, matches)).collect();
+    let both = series.points.iter().zip(&ours);
     let both = both.filter_map(|(place, ours)| Some((place.published, *ours.as_ref().ok()?)));
     let (theirs, here): (Vec<Option<f64>>, Vec<f64>) = both.unzip();
     let judgement = match (series.claim, theirs.into_iter().collect::<Option<Vec<f64>>>()) {
@@ -112,19 +113,19 @@ fn put_beside(series: &'static Series, places: &Places<'_>) -> BesideSeries {
         (None, Some(theirs)) => agree::series(&theirs, &here, tolerance),
         (None, None) => unreachable!("a series without a claim has figures"),
     };
-    let judgement = checks::by_the_generator(series, places, judgement);
+    let judgement = checks::by_the_generator(series, matches, judgement);
     BesideSeries { series, ours, judgement }
 }
 
-/// Our figure at a place.
-fn ours(series: &Series, place: &Place, places: &Places<'_>) -> Result<f64, String> {
-    let record = places.record;
-    let at = |row: &&ResultRow| places.is_at(row, series, place);
+/// Our figure at a point.
+fn ours(series: &Series, place: &SeriesPoint, matches: &Matches<'_>) -> Result<f64, String> {
+    let record = matches.record;
+    let at = |row: &&ResultRow| matches.is_at(row, series, place);
     let Some(row) = record.results.iter().find(at) else {
-        return Err(places.why_not(series, place));
+        return Err(matches.why_not(series, place));
     };
     let of_runs = |read: &dyn Fn(&Measurement) -> Option<f64>| {
-        record.median_at(row.place(), read).ok_or_else(|| "no run has it".to_owned())
+        record.median_at(row.key(), read).ok_or_else(|| "no run has it".to_owned())
     };
     match &series.figure {
         Figure::Value if row.unit != series.unit => Err(format!("measured in {} here", row.unit)),
@@ -134,12 +135,12 @@ fn ours(series: &Series, place: &Place, places: &Places<'_>) -> Result<f64, Stri
             of_runs(&|run| run.figures.get(name).map(|value| value * times))
         }
         Figure::CpuUs => of_runs(&|run| Some(run.cpu_ns_per_event()? / 1e3)),
-        Figure::PerEvent(names) => match record.counting_at(row.place()) {
+        Figure::PerEvent(names) => match record.counting_at(row.key()) {
             Some(run) => value_of(&run.per_event(names)),
             None => Err("not counted".to_owned()),
         },
         Figure::EventsPerWait => {
-            let reading = record.why_at(row.place()).map(|why| why.events_per_wait.clone());
+            let reading = record.why_at(row.key()).map(|why| why.events_per_wait.clone());
             value_of(&reading.unwrap_or_else(|| Reading::unavailable("not counted")))
         }
     }
@@ -150,19 +151,20 @@ fn value_of<T: Copy>(reading: &Reading<T>) -> Result<T, String> {
     reading.value().copied().ok_or(reason)
 }
 
-fn here(setting: &Setting, places: &Places<'_>) -> String {
-    let record = places.record;
+fn here(setting: &Setting, matches: &Matches<'_>) -> String {
+    let record = matches.record;
     match &setting.ours {
         Here::Words(words) => words.clone(),
         Here::Fact(name) => record.fact(name).cloned().unwrap_or_else(|| "n/a".to_owned()),
         Here::Generator => {
             let mut names: Vec<&str> = Vec::new();
             let is_shown = |row: &&ResultRow| {
-                let mut series = places.document.series.iter();
-                series.any(|one| one.places.iter().any(|place| places.is_at_point(row, one, place)))
+                let mut series = matches.document.series.iter();
+                series
+                    .any(|one| one.points.iter().any(|place| matches.is_at_point(row, one, place)))
             };
             let rows = record.results.iter().filter(is_shown);
-            for run in rows.flat_map(|row| record.measured_at(row.place())) {
+            for run in rows.flat_map(|row| record.measured_at(row.key())) {
                 if let Some(name) = &run.generator
                     && !names.contains(&name.as_str())
                 {
@@ -175,11 +177,202 @@ fn here(setting: &Setting, places: &Places<'_>) -> String {
 }
 
 /// Half the width of the widest A/A interval at the points of a series, relative.
-fn noise(series: &Series, places: &Places<'_>) -> Option<f64> {
+fn noise(series: &Series, matches: &Matches<'_>) -> Option<f64> {
     let at_its_points = |row: &&ResultRow| {
         row.verdict == Verdict::NoiseLevel
-            && series.places.iter().any(|place| places.is_at_point(row, series, place))
+            && series.points.iter().any(|place| matches.is_at_point(row, series, place))
     };
     let half = |row: &ResultRow| Some((row.ci_high? / row.ci_low?).ln() / 2.0);
-    places.record.results.iter().filter(at_its_points).filter_map(half).reduce(f64::max)
+    matches.record.results.iter().filter(at_its_points).filter_map(half).reduce(f64::max)
+}
+
+// The files of this folder: what a document published, as data.
+//
+// Read once, when something is first put beside a document. A file that is wrong is a mistake of this
+// crate, which a test finds.
+
+/// Every document.
+static DOCUMENTS: LazyLock<Vec<Document>> = LazyLock::new(|| {
+    let read = |text| Document::read(text).expect("a test has read every document");
+    FILES.into_iter().map(read).collect()
+});
+
+const FILES: [&str; 5] = [
+    include_str!("epoll-bench.toml"),
+    include_str!("sys-epoll.toml"),
+    include_str!("sehttpd.toml"),
+    include_str!("haproxy.toml"),
+    include_str!("epollexclusive.toml"),
+];
+
+type Axes = BTreeMap<String, String>;
+
+/// A document that published figures.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Document {
+    /// Its name, as in `pollux lab reproduce sehttpd`.
+    pub(crate) name: String,
+    /// What it is, and from when.
+    pub(crate) title: String,
+    /// Jobs that repeat it, by name; also the names that such jobs had in records of older versions.
+    jobs: Vec<String>,
+    /// The experiment of every series that names none.
+    experiment: String,
+    /// Axes of every series of that experiment.
+    axes: Axes,
+    /// Axes that results of older versions lack, with what those stood at.
+    #[serde(default)]
+    older: Axes,
+    /// What one should know before the figures are put beside each other.
+    pub(crate) remarks: Vec<String>,
+    /// How it was measured, line by line, and what stands for that here.
+    #[serde(rename = "setting")]
+    settings: Vec<Setting>,
+    /// What it published.
+    pub(crate) series: Vec<Series>,
+    /// What must hold, row by row.
+    #[serde(default, rename = "check")]
+    pub(crate) checks: Vec<Check>,
+}
+
+/// One line of how something was measured.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Setting {
+    name: String,
+    theirs: String,
+    ours: Here,
+}
+
+/// What stands for a setting here.
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "snake_case")]
+enum Here {
+    /// A fact of the environment, by name.
+    Fact(String),
+    /// The load generators of the record's runs.
+    Generator,
+    /// The same for every run of the job.
+    Words(String),
+}
+
+/// Values over points: a curve, or two bars.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Series {
+    /// What is shown, such as `requests/s over connections, kept, io_uring`.
+    pub(crate) name: String,
+    /// Unit of both.
+    pub(crate) unit: String,
+    /// The experiment that has the points.
+    #[serde(default)]
+    experiment: String,
+    /// Which of our figures stands for theirs.
+    figure: Figure,
+    /// What a figure of the runs is to be multiplied by to have the unit.
+    ours_times: Option<f64>,
+    /// Where its pictures are lost: which way it goes by its words.
+    claim: Option<Trend>,
+    /// The arm of every point, or one for each.
+    arm: Option<String>,
+    #[serde(default)]
+    arms: Vec<String>,
+    /// Axes of every point.
+    #[serde(default)]
+    axes: Axes,
+    /// The axis along which the points lie, and its values where those are not the names.
+    over: Option<String>,
+    #[serde(default)]
+    at: Vec<String>,
+    /// Short names of the points, in order.
+    names: Vec<String>,
+    /// What was published at each; nothing where only a picture was.
+    #[serde(default)]
+    published: Vec<f64>,
+    /// What the published figures are to be multiplied by to have the unit.
+    published_times: Option<f64>,
+    /// The points, made of the above.
+    #[serde(skip)]
+    pub(crate) points: Vec<SeriesPoint>,
+}
+
+/// One value of a [`Series`].
+#[derive(Clone, Debug, Default)]
+pub(crate) struct SeriesPoint {
+    /// Short name.
+    pub(crate) name: String,
+    /// The arm that stands for it.
+    arm: String,
+    /// The axes that tell the point; the others have their defaults.
+    axes: Axes,
+    /// What was published; none where only a picture was.
+    pub(crate) published: Option<f64>,
+}
+
+/// Where a figure of ours stands.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(rename_all = "snake_case")]
+enum Figure {
+    /// The value of the comparison.
+    Value,
+    /// A figure of the runs.
+    OfRuns(String),
+    /// CPU time for each event, in microseconds.
+    CpuUs,
+    /// Counts of the counting pass for each event, added up.
+    PerEvent(Vec<String>),
+    /// Events for each wait.
+    EventsPerWait,
+}
+
+impl Document {
+    fn all() -> &'static [Self] {
+        &DOCUMENTS
+    }
+
+    /// The axis that tells the points of its experiment apart.
+    fn first_axis(&self) -> &'static str {
+        let experiment = experiments::by_name(&self.experiment);
+        experiment.map_or("", |experiment| experiment.axes[0].name)
+    }
+
+    /// Reads a file; the mistake is in words.
+    fn read(text: &str) -> Result<Self, String> {
+        let mut document: Self = toml::from_str(text).map_err(|error| error.to_string())?;
+        for series in &mut document.series {
+            if series.experiment.is_empty() {
+                series.experiment.clone_from(&document.experiment);
+                let own = std::mem::take(&mut series.axes);
+                series.axes = document.axes.clone();
+                series.axes.extend(own);
+            }
+            series.points =
+                series.points().ok_or_else(|| format!("{}: not one for each name", series.name))?;
+        }
+        Ok(document)
+    }
+}
+
+impl Series {
+    /// One point for each name; none where arms, values or figures are not as many.
+    fn points(&self) -> Option<Vec<SeriesPoint>> {
+        let place = |(at, name): (usize, &String)| {
+            let mut axes = self.axes.clone();
+            if let Some(over) = &self.over {
+                let value = if self.at.is_empty() { name } else { self.at.get(at)? };
+                axes.insert(over.clone(), value.clone());
+            }
+            let published = match self.published.get(at) {
+                Some(figure) => Some(figure * self.published_times.unwrap_or(1.0)),
+                None => {
+                    self.claim?;
+                    None
+                }
+            };
+            let arm = self.arm.as_ref().or_else(|| self.arms.get(at))?.clone();
+            Some(SeriesPoint { name: name.clone(), arm, axes, published })
+        };
+        self.names.iter().enumerate().map(place).collect()
+    }
 }

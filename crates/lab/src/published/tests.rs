@@ -1,7 +1,8 @@
 //! The figures of the documents beside what follows from their raw counts: a slip of a digit in a
 //! table would otherwise judge our own runs wrongly for ever. And one document beside a record.
 
-use super::{Document, Figure, beside};
+use super::{Document, FILES, Figure, beside};
+use crate::experiments;
 use crate::judge::row_for_tests;
 use crate::record::{LeftOut, Record, ResultRow, Verdict};
 use crate::stats::agree::Agreement;
@@ -13,7 +14,7 @@ fn document(name: &str) -> &'static Document {
 fn published(result: &str, name: &str) -> Vec<f64> {
     let series = document(result).series.iter().find(|series| series.name == name);
     let series = series.unwrap_or_else(|| panic!("no {name}"));
-    series.places.iter().map(|place| place.published.expect("a figure")).collect()
+    series.points.iter().map(|place| place.published.expect("a figure")).collect()
 }
 
 /// Whether every figure is the raw one but for its rounding to so many digits.
@@ -124,9 +125,9 @@ fn the_test_of_2015_is_a_million_calls_over_the_time_of_its_client() {
 fn the_page_of_2002_has_no_figures_and_pipetest_no_level_curve() {
     for series in &document("sys-epoll").series {
         assert!(series.claim.is_some(), "{}", series.name);
-        assert!(series.places.iter().all(|place| place.published.is_none()), "{}", series.name);
+        assert!(series.points.iter().all(|place| place.published.is_none()), "{}", series.name);
         // Of AIO poll it has pipetest only, and of pipes it says which mechanism does better.
-        let has = |name: &str| series.places.iter().any(|place| place.name == name);
+        let has = |name: &str| series.points.iter().any(|place| place.name == name);
         let is_rate_of_pipes = matches!(series.figure, Figure::Value);
         assert!(!has("AIO poll") || is_rate_of_pipes, "{}", series.name);
         assert!(!is_rate_of_pipes || has("sys_epoll"), "{}", series.name);
@@ -164,7 +165,7 @@ fn ours_stands_beside_theirs_and_a_gap_has_its_reason() {
     let pair = beside
         .series
         .iter()
-        .find(|one| one.series.name.contains("8,000 pipes") && one.series.places[0].name == "poll");
+        .find(|one| one.series.name.contains("8,000 pipes") && one.series.points[0].name == "poll");
     assert!(pair.is_some_and(|pair| pair.judgement.agreement == Agreement::Agrees));
     assert_eq!(beside.tally().iter().sum::<usize>(), beside.series.len());
 }
@@ -186,4 +187,32 @@ fn a_cost_does_not_stand_beside_a_rate() {
     }];
     let beside = beside(&record).expect("a job of the document");
     assert_eq!(beside.series[0].ours[1], Err("measured in ns/pass here".to_owned()));
+}
+
+#[test]
+fn every_place_is_one_that_its_experiment_can_have() {
+    for text in FILES {
+        let document = Document::read(text).unwrap_or_else(|mistake| panic!("{mistake}"));
+        assert!(!document.series.is_empty());
+        for job in &document.jobs {
+            assert!(crate::job::builtin(job).is_some(), "{job}");
+        }
+        for series in &document.series {
+            let experiment = experiments::by_name(&series.experiment);
+            let experiment = experiment.unwrap_or_else(|| panic!("{}", series.name));
+            assert!(series.points.len() >= 2, "{}", series.name);
+            for (name, value) in series.points.iter().flat_map(|place| &place.axes) {
+                let axis = experiment.axes.iter().find(|axis| axis.name == *name);
+                let axis = axis.unwrap_or_else(|| panic!("{}: {name}", series.name));
+                assert!(axis.kind().read(value).is_ok(), "{}", series.name);
+            }
+        }
+    }
+}
+
+#[test]
+fn a_figure_too_few_is_a_mistake() {
+    let text = FILES[0].replace("[259_643, 170_188, 58_771]", "[259_643, 170_188]");
+    let mistake = Document::read(&text).expect_err("two figures for three names");
+    assert_eq!(mistake, "events/s by transport, epoll: not one for each name");
 }

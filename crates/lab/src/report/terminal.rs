@@ -1,15 +1,20 @@
-//! The summary for a terminal, in the shape that readers of benchstat know.
+//! The summaries: for a terminal, in the shape that readers of benchstat know, and for the page of a CI step.
 //!
 //! `pollux lab run` shows it at the end, `pollux lab report` on request. One block for each point,
 //! a matrix for each curve. No line is wider than asked for, what is read through a pipe is never
 //! cut, and no control character of the record reaches the terminal.
 
+use std::fmt::Write as _;
+
+use pollux_report::markdown::escape;
+use pollux_report::markup::capital;
 use pollux_report::terminal::{GAP, Page};
 use pollux_report::{Cell, Table, Tone};
 
-use super::section::results::matrix;
-use super::view::{self, Comparison, Panel, in_order};
+use super::section::{self, behind, matrix};
+use super::view::{self, Arms, Comparison, Panel, in_order};
 use super::{number, words};
+use crate::published;
 use crate::record::{Record, ResultRow, Verdict};
 
 /// The record as text of at most `width_chars` columns (at least 40), with colours for a terminal
@@ -75,7 +80,7 @@ fn points(page: &mut Page, record: &Record, comparison: &Comparison<'_>) {
 
 /// The counts in a few letters, and the notes.
 fn why(record: &Record, row: &ResultRow) -> String {
-    let counts = record.why_at(row.place()).map(|why| {
+    let counts = record.why_at(row.key()).map(|why| {
         let counts = [
             (&why.system_calls_per_event, number::si as fn(f64) -> String, "sys/ev"),
             (&why.events_per_wait, number::si, "ev/wait"),
@@ -135,4 +140,109 @@ fn foot(page: &mut Page, record: &Record) {
     for reason in in_order(failures.chain(record.cuts.iter().map(String::as_str))) {
         page.paragraph(&format!("Left out or cut: {reason}"), Tone::Dim, 2);
     }
+}
+
+// The summary for the page of a CI step, as GitHub-flavoured Markdown, written to the file that the CI system names.
+// The record's text is escaped, so a label cannot end a table or become a link.
+
+/// The record as Markdown: answers, trust, one table for each point or curve, the command.
+#[must_use]
+pub fn markdown(record: &Record) -> String {
+    let mut out = format!("## {}\n\n", escape(&record.job.question));
+    if let Some(ending) = words::ending(record) {
+        let _ = writeln!(out, "> {}\n", escape(&ending));
+    }
+    for answer in &record.answers {
+        let (load, choice, reason) =
+            (escape(&answer.load), escape(&answer.choice), escape(&answer.reason));
+        let _ = writeln!(out, "- {load}: **{choice}** – {reason}");
+    }
+    let _ = writeln!(out, "\n{}\n", trust_line(record));
+    for comparison in Comparison::all(record) {
+        let _ = writeln!(out, "### {}\n", escape(&capital(&comparison.heading())));
+        out += &match comparison.panels() {
+            panels if panels.is_empty() => point_rows(&comparison).markdown(),
+            panels => matrix(record, &comparison, &panels, panels[0].axis).markdown(),
+        };
+    }
+    for (heading, about, table) in section::tables(record, &Arms::of(record)) {
+        let _ = writeln!(out, "### {}\n\n{}\n", escape(&heading), escape(about));
+        out += &table.markdown();
+    }
+    beside_published(&mut out, record);
+    if let Some((heading, about, table)) = behind::summary(record) {
+        let _ = writeln!(out, "### {heading}\n\n{about}\n\n{}", table.markdown());
+    }
+    remarks(&mut out, record);
+    let _ = writeln!(
+        out,
+        "Repeat it: `` {} ``",
+        shell_words::join(&record.command).replace(['`', '\n', '\r'], " ")
+    );
+    out
+}
+
+fn trust_line(record: &Record) -> String {
+    let (badge, _) = words::badge(&record.trust);
+    let items = words::trust(&record.trust)
+        .into_iter()
+        .map(|(name, value)| format!("{name} {}", escape(&value)));
+    format!("**{badge}** · {}", items.collect::<Vec<_>>().join(" · "))
+}
+
+/// A row for each arm, point by point.
+fn point_rows(comparison: &Comparison<'_>) -> Table {
+    let value = format!("#{} (95 % CI)", comparison.unit());
+    let versus = format!("#vs {}", comparison.baseline());
+    let mut table = Table::new(["arm", &value, &versus, "verdict", "notes"]);
+    for point in comparison.points() {
+        table.group(point);
+        for row in comparison.at(point) {
+            let [value, ratio, verdict] = words::cells(row);
+            let notes = Cell::text(&words::row_notes(row));
+            table.row([Cell::text(&row.arm), value, ratio, verdict, notes]);
+        }
+    }
+    table
+}
+
+/// What the document that the job repeats has published, beside ours: ends, verdict, remarks.
+fn beside_published(out: &mut String, record: &Record) {
+    let Some(beside) = published::beside(record) else { return };
+    let (name, title) = (&beside.document.name, escape(&beside.document.title));
+    let _ = writeln!(
+        out,
+        "### Beside the published {name}: {title}\n\n{}\n",
+        behind::beside_summary(&beside)
+    );
+    *out += &behind::overview(&beside).markdown();
+    if !beside.checks.is_empty() {
+        *out += &behind::checks(&beside).markdown();
+    }
+    *out += &behind::settings(&beside).markdown();
+    for remark in behind::gaps(&beside).iter().chain(&beside.document.remarks) {
+        let _ = writeln!(out, "- {}", escape(remark));
+    }
+    out.push('\n');
+}
+
+/// Failures, gaps and sources that do not work here.
+fn remarks(out: &mut String, record: &Record) {
+    let failed = record.results.iter().filter(|row| row.verdict == Verdict::Failed);
+    let failures = failed
+        .filter_map(|row| view::failure_reason(record, &row.experiment, &row.point, &row.arm));
+    for reason in in_order(failures) {
+        let _ = writeln!(out, "- failed: {}", escape(reason));
+    }
+    for reason in in_order(record.left_out.iter().map(|left| left.reason.as_str())) {
+        let _ = writeln!(out, "- left out: {}", escape(reason));
+    }
+    for cut in &record.cuts {
+        let _ = writeln!(out, "- cut: {}", escape(cut));
+    }
+    for source in record.sources.iter().filter(|source| !source.available) {
+        let reason = source.reason.as_deref().unwrap_or("no reason was recorded");
+        let _ = writeln!(out, "- could not be read: {}: {}", escape(&source.name), escape(reason));
+    }
+    out.push('\n');
 }

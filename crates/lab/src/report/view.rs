@@ -53,7 +53,7 @@ impl<'a> Arms<'a> {
         Self(in_order(results.chain(runs).filter(|arm| *arm != NOISE_ARM)))
     }
 
-    /// Place of the arm; the A/A arm stands after all others.
+    /// Position of the arm; the A/A arm stands after all others.
     pub(super) fn index(&self, arm: &str) -> usize {
         self.0.iter().position(|known| *known == arm).unwrap_or(self.0.len())
     }
@@ -61,7 +61,7 @@ impl<'a> Arms<'a> {
     /// The class that gives the arm its colour.
     pub(super) fn class(&self, arm: &str) -> String {
         match self.index(arm) {
-            place if place < self.0.len() => format!("s{}", place % COLOURS),
+            at if at < self.0.len() => format!("s{}", at % COLOURS),
             _ => "aa".to_owned(),
         }
     }
@@ -75,9 +75,9 @@ impl<'a> Arms<'a> {
 
     /// The line of an arm in a chart.
     pub(super) fn line(&self, arm: &str, pieces: Vec<Vec<Vertex>>) -> Line {
-        let (place, class) = (self.index(arm), self.class(arm));
-        let marks = Marks::Each(Marker::of(place));
-        Line { name: arm.to_owned(), class, series: Some(place), marks, pieces }
+        let (at, class) = (self.index(arm), self.class(arm));
+        let marks = Marks::Each(Marker::of(at));
+        Line { name: arm.to_owned(), class, series: Some(at), marks, pieces }
     }
 }
 
@@ -139,11 +139,11 @@ impl<'a> Comparison<'a> {
             let Some((value, number)) = axis_number(row, axis) else { continue };
             let held: Vec<_> =
                 other_axes(row, axis).filter(|(name, _)| self.varying.contains(name)).collect();
-            let place = panels.iter().position(|panel| panel.held == held).unwrap_or_else(|| {
+            let at = panels.iter().position(|panel| panel.held == held).unwrap_or_else(|| {
                 panels.push(Panel { axis, held, values: Vec::new(), rows: Vec::new() });
                 panels.len() - 1
             });
-            let panel = &mut panels[place];
+            let panel = &mut panels[at];
             if !panel.values.iter().any(|(known, _)| *known == value) {
                 panel.values.push((value, number));
             }
@@ -197,7 +197,7 @@ impl<'a> Panel<'a> {
     }
 }
 
-/// Why there is no figure for one arm at one point, where the record tells.
+/// Why there is no figure for one arm at one point, where the record says so.
 pub(super) fn gap_reason<'a>(
     record: &'a Record,
     experiment: &str,
@@ -232,7 +232,7 @@ pub(super) fn failure_reason<'a>(
     point: &str,
     arm: &str,
 ) -> Option<&'a str> {
-    record.runs.iter().filter(|run| run.place() == [experiment, point, arm]).find_map(Run::failure)
+    record.runs.iter().filter(|run| run.key() == [experiment, point, arm]).find_map(Run::failure)
 }
 
 /// Whether the row has a ratio to be drawn.

@@ -12,10 +12,10 @@ use serde::Deserialize;
 use super::number;
 use crate::experiments;
 use crate::host::Reading;
-use crate::judge::{is_noisy, more_sets, rest};
+use crate::judge::{is_noisy, more_sets, undecided_rows};
 use crate::record::{Badge, Ending, Record, ResultRow, SteadyKind, Trust, TurnsTrust, Verdict};
 
-/// Nobody runs more blocks than this for one row: what needs them is too noisy.
+/// More blocks than this are not run for one row: what needs them is too noisy.
 const MORE_BLOCKS_MAX: u32 = 100;
 
 /// The verdict on a row in one or two words, for where the figures stand beside it. A metric of which
@@ -158,7 +158,8 @@ fn noisy(trust: &Trust) -> String {
 
 /// What the reader must know about a run that did not go to its end, or left rows open.
 pub(super) fn ending(record: &Record) -> Option<String> {
-    let said: Vec<String> = [why_it_ended(record), rest(record)].into_iter().flatten().collect();
+    let said: Vec<String> =
+        [why_it_ended(record), undecided_rows(record)].into_iter().flatten().collect();
     (!said.is_empty()).then(|| said.join(" "))
 }
 
@@ -405,26 +406,26 @@ mod tests {
     #[test]
     fn rows_in_turns_tell_direction_and_size() {
         let said = |of_row, interval, more_blocks| {
-            let row = row_in_turns("epoll-et", of_row).told(interval);
+            let row = row_in_turns("epoll-et", of_row).with_interval(interval);
             let row = ResultRow { more_blocks, ..row };
             (verdict(&row), judgement(&row), ratio_and_interval(&row))
         };
-        let told = |short, long: &str, ratio: &str| (short, long.to_owned(), ratio.to_owned());
+        let words = |short, long: &str, ratio: &str| (short, long.to_owned(), ratio.to_owned());
         assert_eq!(
             said(Verdict::Faster, [0.984, 0.978, 0.990], None),
-            told("less", "1.6 % less", "0.984 [0.978, 0.990]")
+            words("less", "1.6 % less", "0.984 [0.978, 0.990]")
         );
         assert_eq!(
             said(Verdict::Slower, [1.005, 1.002, 1.008], None),
-            told("more, small", "0.5 % more, small", "1.005 [1.002, 1.008]")
+            words("more, small", "0.5 % more, small", "1.005 [1.002, 1.008]")
         );
         assert_eq!(
             said(Verdict::Equivalent, [1.001, 0.993, 1.009], None),
-            told("equal", "equal within 2 %", "1.001 [0.993, 1.009]")
+            words("equal", "equal within 2 %", "1.001 [0.993, 1.009]")
         );
         assert_eq!(
             said(Verdict::Inconclusive, [1.02, 0.99, 1.05], Some(3)),
-            told("undecided", "undecided: about 3 more sets", "1.020 [0.990, 1.050]")
+            words("undecided", "undecided: about 3 more sets", "1.020 [0.990, 1.050]")
         );
         assert_eq!(said(Verdict::NoiseLevel, [1.0, 0.99, 1.01], None).1, "control");
         let row = row_in_turns("epoll-et", Verdict::Inconclusive);

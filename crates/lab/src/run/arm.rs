@@ -6,13 +6,16 @@
 //! their size and their date at least, so both are shown.
 
 use std::collections::BTreeMap;
+use std::io::{self, BufRead, BufReader, Read, Write};
+use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Command as Process, Stdio};
-use std::time::Duration;
+use std::process::{Child, Command, Command as Process, ExitStatus, Stdio};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::time::{Duration, Instant};
 
 use regex_lite::Regex;
+use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process_group, waitid};
 
-use super::child::{self, Ended};
 use crate::arm::{ArmKind, Build, Program};
 use crate::child::Task;
 use crate::host::Reading;
@@ -123,7 +126,7 @@ fn run_measured(
     let deadline = (point.ramp_time + point.runtime) * 20 + CHILD_GRACE;
     let mut intervals = Vec::new();
     let mut done = None;
-    let ended = child::run(process, &input, deadline, context.is_stopped, &mut |line| {
+    let ended = run_child(process, &input, deadline, context.is_stopped, &mut |line| {
         match serde_json::from_str(line) {
             Ok(Line::Interval(interval)) => {
                 on_interval(&interval);
@@ -139,7 +142,7 @@ fn run_measured(
         Some(done) if ended.status.success() => {
             Ok(Ran { measurement: measurement(&done, intervals), done: Some(done) })
         }
-        _ => Err(child::last_words(&ended)),
+        _ => Err(last_words(&ended)),
     }
 }
 
@@ -175,7 +178,7 @@ fn run_program(
     process.args(arguments);
     let longest = (point.ramp_time + point.runtime) * COMMAND_WINDOWS_MAX + COMMAND_GRACE;
     let deadline = context.budget.map_or(longest, |budget| budget.min(longest));
-    let ended = child::run(process, "", deadline, context.is_stopped, &mut |_| {})
+    let ended = run_child(process, "", deadline, context.is_stopped, &mut |_| {})
         .map_err(|error| error.to_string())?;
     let value = figure(&pattern, &ended)?;
     let not_ours = || Reading::unavailable("an external command");
@@ -206,7 +209,7 @@ fn with_axes(line: &str, point: &PlannedPoint) -> String {
 
 fn figure(pattern: &Regex, ended: &Ended) -> Result<f64, String> {
     if !ended.status.success() {
-        return Err(child::last_words(ended));
+        return Err(last_words(ended));
     }
     let texts = [&ended.stdout, &ended.stderr];
     let found = texts.iter().flat_map(|text| pattern.captures_iter(text)).last();
@@ -217,7 +220,7 @@ fn figure(pattern: &Regex, ended: &Ended) -> Result<f64, String> {
         Some(figure) => Err(format!("printed {figure}, which can't be compared")),
         None => Err(format!(
             "printed nothing that matches /{pattern}/ with a number in its first group; it said: {}",
-            child::last_words(ended)
+            last_words(ended)
         )),
     }
 }
@@ -255,14 +258,198 @@ pub(super) fn facts(own: &Path, job: &Job) -> Vec<Fact> {
     seen.iter().map(fact).collect()
 }
 
-fn described(program: &Path) -> std::io::Result<String> {
+fn described(program: &Path) -> io::Result<String> {
     let file = std::fs::metadata(program)?;
-    let modified = jiff::Timestamp::try_from(file.modified()?).map_err(std::io::Error::other)?;
+    let modified = jiff::Timestamp::try_from(file.modified()?).map_err(io::Error::other)?;
     let output = Command::new(program).arg("--version").stdin(Stdio::null()).output()?;
     let version = String::from_utf8_lossy(&output.stdout);
     let version = version.lines().next().unwrap_or("says no version");
     let (path, len_bytes) = (program.display(), file.len());
     Ok(format!("{version}, {len_bytes} bytes, made {modified:.0}, {path}"))
+}
+
+// Fresh processes: one for each run of an arm of pollux, one for each external command.
+//
+// A child leads its own process group, so that Ctrl-C on the terminal reaches only the runner,
+// which lets the run end. When it ends, what it left running in its group is killed. Our own
+// children also die with the runner; an external command outlives a runner that is killed. Output is read while the child runs and
+// is bounded; a child that outlives its deadline is killed with its whole group.
+
+/// Most bytes kept of what a child says; the rest is read and dropped.
+const OUTPUT_MAX: usize = 4 << 20;
+/// Longest line that is looked at.
+pub(super) const LINE_MAX: u64 = 1 << 20;
+
+/// What a child process left behind.
+#[derive(Debug)]
+pub(super) struct Ended {
+    /// How it ended.
+    pub(super) status: ExitStatus,
+    /// Its standard output.
+    pub(super) stdout: String,
+    /// Its standard error.
+    pub(super) stderr: String,
+    /// Wall time.
+    pub(super) elapsed: Duration,
+}
+
+/// Why a child gave no result.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum ChildError {
+    #[error("could not start {program}: {cause}")]
+    Start { program: String, cause: io::Error },
+    #[error("did not end within {0:.1?} and was killed")]
+    Deadline(Duration),
+    #[error("stopped by the user")]
+    Stopped,
+    #[error("could not be waited for: {0}")]
+    Wait(io::Error),
+}
+
+enum Said {
+    Out(String),
+    Err(String),
+    Closed,
+}
+
+/// Runs `command` to its end with `input` on standard input; `on_line` receives each line of its
+/// standard output when it comes. `is_stopped` is asked while waiting.
+pub(super) fn run_child(
+    mut command: Command,
+    input: &str,
+    deadline: Duration,
+    is_stopped: &dyn Fn() -> bool,
+    on_line: &mut dyn FnMut(&str),
+) -> Result<Ended, ChildError> {
+    let start = Instant::now();
+    let program = command.get_program().to_string_lossy().into_owned();
+    command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).process_group(0);
+    let child = command.spawn().map_err(|cause| ChildError::Start { program, cause })?;
+    let mut child = Guard::of(child);
+    if let Some(mut stdin) = child.child.stdin.take() {
+        // A child that does not read its input says on standard error why.
+        let _ = stdin.write_all(input.as_bytes());
+    }
+    let lines = listen(&mut child.child);
+    let (mut stdout, mut stderr, mut open) = (String::new(), String::new(), 2);
+    while open > 0 {
+        if is_stopped() {
+            return Err(ChildError::Stopped);
+        }
+        // Asked before each line: a child that never falls silent has a deadline as well.
+        if start.elapsed() > deadline {
+            return Err(ChildError::Deadline(deadline));
+        }
+        match lines.recv_timeout(PATIENCE) {
+            Ok(Said::Out(line)) => {
+                on_line(&line);
+                keep(&mut stdout, &line);
+            }
+            Ok(Said::Err(line)) => keep(&mut stderr, &line),
+            Ok(Said::Closed) => open -= 1,
+            // Silent, and perhaps over: what it left behind may hold its output open.
+            Err(RecvTimeoutError::Timeout) if child.has_ended() => child.kill_group(),
+            Err(RecvTimeoutError::Timeout) => {}
+            Err(RecvTimeoutError::Disconnected) => break,
+        }
+    }
+    let status = child.wait().map_err(ChildError::Wait)?;
+    Ok(Ended { status, stdout, stderr, elapsed: start.elapsed() })
+}
+
+/// How long a stop or a deadline may go unnoticed.
+const PATIENCE: Duration = Duration::from_millis(200);
+
+/// Kills what is left of a child's group, whatever happened.
+pub(super) struct Guard {
+    child: Child,
+    is_reaped: bool,
+}
+
+impl Guard {
+    /// Of a process that leads its own group.
+    pub(super) fn of(child: Child) -> Self {
+        Self { child, is_reaped: false }
+    }
+
+    /// Whether the child has ended; it stays a zombie, so that its number is not used again.
+    pub(super) fn has_ended(&self) -> bool {
+        let options = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
+        let ended = self.pid().map(|pid| waitid(WaitId::Pid(pid), options));
+        !matches!(ended, Some(Ok(None)))
+    }
+
+    /// Waits for the child's end, then ends what it left behind in its group.
+    fn wait(&mut self) -> io::Result<ExitStatus> {
+        if let Some(pid) = self.pid() {
+            waitid(WaitId::Pid(pid), WaitIdOptions::EXITED | WaitIdOptions::NOWAIT)?;
+        }
+        self.kill_group();
+        self.is_reaped = true;
+        self.child.wait()
+    }
+
+    /// Ends everything in the child's group. Nothing is there any more, in the best case.
+    pub(super) fn kill_group(&self) {
+        if let Some(group) = self.pid() {
+            let _ = kill_process_group(group, Signal::KILL);
+        }
+    }
+
+    pub(super) fn pid(&self) -> Option<Pid> {
+        Pid::from_raw(self.child.id() as i32)
+    }
+}
+
+impl Drop for Guard {
+    fn drop(&mut self) {
+        if !self.is_reaped {
+            self.kill_group();
+            let _ = self.child.wait();
+        }
+    }
+}
+
+/// What a child says, line by line as it comes.
+fn listen(child: &mut Child) -> Receiver<Said> {
+    let (sender, lines) = channel();
+    if let Some(stdout) = child.stdout.take() {
+        read_lines(stdout, sender.clone(), Said::Out);
+    }
+    if let Some(stderr) = child.stderr.take() {
+        read_lines(stderr, sender, Said::Err);
+    }
+    lines
+}
+
+fn read_lines(from: impl Read + Send + 'static, to: Sender<Said>, wrap: fn(String) -> Said) {
+    std::thread::spawn(move || {
+        let mut from = BufReader::new(from);
+        let mut line = Vec::new();
+        while let Ok(1..) = from.by_ref().take(LINE_MAX).read_until(b'\n', &mut line) {
+            if to.send(wrap(String::from_utf8_lossy(&line).into_owned())).is_err() {
+                return;
+            }
+            line.clear();
+        }
+        // The receiver may have given up on the child.
+        let _ = to.send(Said::Closed);
+    });
+}
+
+fn keep(text: &mut String, line: &str) {
+    if text.len() + line.len() <= OUTPUT_MAX {
+        text.push_str(line);
+    }
+}
+
+/// The last lines of what a failed child said, for a message.
+pub(super) fn last_words(ended: &Ended) -> String {
+    const LINES: usize = 3;
+    let text = if ended.stderr.trim().is_empty() { &ended.stdout } else { &ended.stderr };
+    let lines: Vec<&str> = text.lines().filter(|line| !line.trim().is_empty()).collect();
+    let last = lines[lines.len().saturating_sub(LINES)..].join("; ");
+    if last.is_empty() { ended.status.to_string() } else { format!("{}: {last}", ended.status) }
 }
 
 #[cfg(test)]
@@ -275,5 +462,63 @@ mod tests {
         let said = described(&program).expect("it is there");
         assert!(said.contains(" bytes, made 20") && said.ends_with(&*program.to_string_lossy()));
         assert!(described(Path::new("no/such/pollux")).is_err());
+    }
+
+    fn shell(script: &str) -> Command {
+        let mut command = Command::new("sh");
+        command.args(["-c", script]);
+        command
+    }
+
+    const LONG: Duration = Duration::from_secs(20);
+
+    #[test]
+    fn output_comes_line_by_line_and_whole() {
+        let mut lines = Vec::new();
+        let ended =
+            run_child(shell("cat; echo err >&2; exit 3"), "a\nb\n", LONG, &|| false, &mut |line| {
+                lines.push(line.to_owned());
+            });
+        let ended = ended.expect("the shell runs");
+        assert_eq!(lines, ["a\n", "b\n"]);
+        assert_eq!((ended.stderr.as_str(), ended.status.code()), ("err\n", Some(3)));
+        assert!(last_words(&ended).ends_with("err"));
+    }
+
+    #[test]
+    fn a_child_beyond_its_deadline_is_killed_with_its_children() {
+        let start = Instant::now();
+        let ended = run_child(shell("sleep 60 & wait"), "", Duration::ZERO, &|| false, &mut |_| {});
+        assert!(matches!(ended, Err(ChildError::Deadline(_))), "{ended:?}");
+        assert!(start.elapsed() < LONG);
+    }
+
+    #[test]
+    fn a_child_that_never_falls_silent_is_killed_at_its_deadline() {
+        let deadline = Duration::from_millis(50);
+        let ended = run_child(shell("yes 55"), "", deadline, &|| false, &mut |_| {});
+        assert!(matches!(ended, Err(ChildError::Deadline(_))), "{ended:?}");
+    }
+
+    #[test]
+    fn what_a_child_leaves_running_is_not_waited_for() {
+        let start = Instant::now();
+        let ended =
+            run_child(shell("echo 123; sleep 60 & exit 0"), "", LONG, &|| false, &mut |_| {});
+        let ended = ended.expect("the shell ended well");
+        assert_eq!((ended.stdout.as_str(), ended.status.code()), ("123\n", Some(0)));
+        assert!(start.elapsed() < LONG);
+    }
+
+    #[test]
+    fn a_stop_ends_the_child() {
+        let ended = run_child(shell("sleep 60"), "", LONG, &|| true, &mut |_| {});
+        assert!(matches!(ended, Err(ChildError::Stopped)), "{ended:?}");
+    }
+
+    #[test]
+    fn a_missing_program_is_named() {
+        let ended = run_child(Command::new("./no-such-program"), "", LONG, &|| false, &mut |_| {});
+        assert!(ended.expect_err("missing").to_string().contains("./no-such-program"));
     }
 }

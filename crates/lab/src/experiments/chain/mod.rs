@@ -20,17 +20,15 @@ use pollux_poller::CountersSnapshot;
 use rustix::io::Errno;
 use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType};
 
-use crate::arm::RAW_EPOLL;
+use super::contract::{Experiment, Facts, Metric, Needs, PIPE_COST, Started};
+use crate::arm::{Peer, RAW_EPOLL};
+use crate::axis::{Axes, Axis, AxisKind};
 use crate::error::MeasureError;
 use crate::measure::RunSpec;
 use crate::turns::{self, Described, Stint, Subject};
+use watchers::{LIBEV, LIBEVENT, LIBUV};
 
-mod completion;
-mod experiment;
-pub(crate) mod readiness;
-
-pub(crate) use experiment::Chain;
-use experiment::{MIO, POLLING};
+pub(crate) mod watchers;
 
 /// The byte that goes round.
 const BYTE: &[u8] = b"e";
@@ -40,29 +38,29 @@ const EVENTS_MAX: usize = 1024;
 /// The chain of one arm.
 pub(crate) fn open(spec: &RunSpec) -> Result<Box<dyn Subject>, MeasureError> {
     turns::pin(turns::cpus()?[0])?;
-    if let Some(library) = spec.arm.peer().and_then(readiness::called) {
-        return Ok(Box::new(readiness::start(library, spec)?));
+    if let Some(library) = spec.arm.peer().and_then(watchers::called) {
+        return Ok(Box::new(watchers::start(library, spec)?));
     }
     let chain = Pairs::open(spec)?;
     Ok(match (spec.arm.driver(), spec.arm.peer()) {
         (Some(Driver::Readiness(mechanism)), _) => {
-            let watcher = readiness::Pollux::open(mechanism, &chain)?;
+            let watcher = watchers::Pollux::open(mechanism, &chain)?;
             Box::new(Rounds { chain, watcher })
         }
         (Some(Driver::Completion), _) => {
-            let watcher = completion::Completion::open(&chain)?;
+            let watcher = watchers::Completion::open(&chain)?;
             Box::new(Rounds { chain, watcher })
         }
         (None, Some(name)) if name == RAW_EPOLL.name => {
-            let watcher = readiness::RawEpoll::open(&chain)?;
+            let watcher = watchers::RawEpoll::open(&chain)?;
             Box::new(Rounds { chain, watcher })
         }
         (None, Some(name)) if name == MIO.name => {
-            let watcher = readiness::Mio::open(&chain)?;
+            let watcher = watchers::Mio::open(&chain)?;
             Box::new(Rounds { chain, watcher })
         }
         (None, Some(name)) if name == POLLING.name => {
-            let watcher = readiness::Polling::open(&chain)?;
+            let watcher = watchers::Polling::open(&chain)?;
             Box::new(Rounds { chain, watcher })
         }
         (None, peer) => {
@@ -106,7 +104,7 @@ trait Watcher {
     /// Looks once, without waiting, and receives from each pair that is ready.
     fn turn(&mut self, chain: &mut Pairs) -> Result<(), MeasureError>;
 
-    /// Told when a round has begun: the first bytes are on their way.
+    /// Called when a round has begun: the first bytes are on their way.
     fn begin(&mut self, _chain: &Pairs) {}
 
     /// Its counters, where it is a poller of pollux.
@@ -209,6 +207,76 @@ fn send(writer: &OwnedFd) -> Result<(), MeasureError> {
     Ok(())
 }
 
+/// Bytes that go round a chain of socket pairs (libevent's `bench`).
+pub(crate) struct Chain;
+
+/// The Rust library mio.
+const MIO: Peer = Peer::of_pollux("mio");
+/// The Rust library polling.
+const POLLING: Peer = Peer::of_pollux("polling");
+
+/// Two descriptors for each pair.
+const AXES: &[Axis] = &[
+    Axis {
+        name: "pairs",
+        about: "number of socket pairs, one end of each watched",
+        original: Some("-n"),
+        kind: AxisKind::Count(1, 250_000),
+        default: "100,1000",
+    },
+    Axis {
+        name: "active",
+        about: "bytes under way at once, spread over the pairs",
+        original: Some("-a"),
+        kind: AxisKind::Count(1, 250_000),
+        default: "100",
+    },
+    Axis {
+        name: "writes",
+        about: "writes that follow in each round: for each byte read one goes to the next pair, \
+                until they are used up",
+        original: Some("-w"),
+        kind: AxisKind::Count(1, 1_000_000),
+        default: "10000",
+    },
+];
+
+const FACTS: Facts = Facts {
+    name: "chain",
+    title: "Chain",
+    about: "bytes go round a chain of socket pairs, each event is one read and one write (the benchmark \
+            that event libraries show themselves with)",
+    question: "What does one event cost, and what do event libraries add?",
+    axes: AXES,
+    drivers: &Driver::ALL,
+    peers: &[RAW_EPOLL, LIBEV, LIBUV, LIBEVENT, MIO, POLLING],
+    of_runs: Metric::cost("time per event", "ns/event"),
+    ..Facts::PLAIN
+};
+
+impl Experiment for Chain {
+    fn facts(&self) -> &'static Facts {
+        &FACTS
+    }
+
+    fn load(&self, axes: &Axes) -> String {
+        format!("{} socket pairs watched, {} active", axes.number("pairs"), axes.number("active"))
+    }
+
+    fn point_fault(&self, axes: &Axes) -> Option<String> {
+        (axes.number("active") > axes.number("pairs"))
+            .then(|| "more bytes under way than there are pairs".to_owned())
+    }
+
+    fn needs(&self, axes: &Axes) -> Needs {
+        Needs::of_thread(2 * axes.number("pairs"), PIPE_COST)
+    }
+
+    fn start<'a>(&self, spec: &RunSpec, _: &'a dyn Fn() -> bool) -> Started<'a> {
+        open(spec)
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use pollux_poller::Mechanism;
@@ -247,25 +315,25 @@ mod tests {
                 continue;
             }
             one_round(|chain| {
-                Box::new(readiness::Pollux::open(mechanism, chain).expect("a poller"))
+                Box::new(watchers::Pollux::open(mechanism, chain).expect("a poller"))
             });
         }
     }
 
     #[test]
-    fn a_round_ends_on_the_floor_and_on_libraries_of_rust() {
-        one_round(|chain| Box::new(readiness::RawEpoll::open(chain).expect("epoll")));
-        one_round(|chain| Box::new(readiness::Mio::open(chain).expect("mio")));
-        one_round(|chain| Box::new(readiness::Polling::open(chain).expect("polling")));
+    fn a_round_ends_on_bare_epoll_and_on_libraries_of_rust() {
+        one_round(|chain| Box::new(watchers::RawEpoll::open(chain).expect("epoll")));
+        one_round(|chain| Box::new(watchers::Mio::open(chain).expect("mio")));
+        one_round(|chain| Box::new(watchers::Polling::open(chain).expect("polling")));
     }
 
     #[test]
     fn a_round_ends_by_completion() {
         let chain = Pairs::open(&spec(1, 1, 5)).expect("a chain");
-        if let Err(reason) = completion::Completion::open(&chain) {
+        if let Err(reason) = watchers::Completion::open(&chain) {
             return eprintln_skip("uring", &reason.to_string());
         }
-        one_round(|chain| Box::new(completion::Completion::open(chain).expect("a ring")));
+        one_round(|chain| Box::new(watchers::Completion::open(chain).expect("a ring")));
     }
 
     fn eprintln_skip(name: &str, reason: &str) {

@@ -10,45 +10,43 @@
 //! Programs that have callers and workers themselves are measured in the same way: a service pool
 //! (`pool`) and one in C (`raw`). Whole runs and turns are those of the same subject.
 //!
-//! Nobody is pinned: which worker is woken where is part of what is measured.
+//! Nothing is pinned: which worker is woken where is part of what is measured.
 
 use std::collections::BTreeMap;
-use std::os::fd::{BorrowedFd, OwnedFd};
-use std::process::{Child, Command};
+use std::os::fd::OwnedFd;
 use std::time::{Duration, Instant};
 
-use pollux_processes::ControlSocket;
+use pollux_callers::Called;
+use pollux_doctor::Concern;
+use pollux_report::number;
+use strum::VariantNames as _;
 
+use super::contract::{
+    Column, Cost, Curve, Experiment, Facts, GENERATOR_RUNTIME_MIN, Metric, Needs, SERVER_COST,
+    Section, Started, Topic,
+};
+use crate::arm::{ArmKind, Peer, RAW_C};
+use crate::axis::{Axes, Axis, AxisKind, Value, counted};
 use crate::error::MeasureError;
 use crate::host::Reading;
 use crate::host::process::TaskUse;
 use crate::host::sources::Sources;
 use crate::measure::{Done, RunSpec, Watched};
-use crate::record::Interval;
+use crate::record::{Interval, Measurement};
 use crate::stats;
 use crate::turns::Subject;
-
-pub mod callers;
-mod experiment;
-mod foreign;
-mod requests;
-mod section;
-mod source;
-mod subject;
-mod waiting;
-pub mod worker;
-
-pub(crate) use experiment::Herd;
-use experiment::{Form, form};
-
-pub use source::Source;
+use requests::{Opened, Requests, needed_bytes};
 use subject::RunningHerd;
+use worker::Wait;
 
-use callers::Orders;
-use pollux_callers::{Called, Go, PATIENCE, Served, Word};
-use requests::Requests;
-use source::Opened;
-use waiting::Wait;
+mod calling;
+mod requests;
+mod subject;
+mod worker;
+
+pub use calling::run as run_callers;
+pub use requests::Source;
+pub use worker::run as run_worker;
 
 /// A worker with more than this share of the calls is one of the busy ones.
 const BUSY_SHARE: f64 = 0.01;
@@ -121,142 +119,6 @@ fn shares(calls: &[u64]) -> BTreeMap<String, f64> {
     figures
 }
 
-/// The process of the callers.
-struct Calling {
-    control: ControlSocket,
-    child: Child,
-    /// The workers, where they are that program's own.
-    workers: Vec<u32>,
-    /// What those did in the last run.
-    served: Served,
-    /// How long it may take to end what it has started.
-    end_patience: Duration,
-}
-
-impl Calling {
-    fn start(
-        orders: &Orders,
-        fds: &[BorrowedFd<'_>],
-        is_interrupted: &dyn Fn() -> bool,
-    ) -> Result<Self, MeasureError> {
-        let (control, theirs) = ControlSocket::pair()?;
-        let command = worker::command("herd-callers", &theirs);
-        let calling = Self::spawn(control, command, theirs, Duration::ZERO)?;
-        calling.control.send(orders, fds)?;
-        calling.ready(is_interrupted)
-    }
-
-    /// Starts a program with a control socket as its standard input; `theirs` ends with it. Other programs than
-    /// this one may take `end_patience` to end what they have started.
-    fn spawn(
-        control: ControlSocket,
-        command: std::io::Result<Command>,
-        theirs: OwnedFd,
-        end_patience: Duration,
-    ) -> Result<Self, MeasureError> {
-        let what = || "the process of the callers".to_owned();
-        let setup = |cause| MeasureError::Setup { what: what(), cause };
-        let child = command.map_err(setup)?.spawn().map_err(setup)?;
-        drop(theirs);
-        Ok(Self { control, child, workers: Vec::new(), served: Served::default(), end_patience })
-    }
-
-    /// Waits until they are about to call.
-    fn ready(mut self, is_interrupted: &dyn Fn() -> bool) -> Result<Self, MeasureError> {
-        loop {
-            match self.control.receive_within(PATIENCE + self.end_patience, is_interrupted)? {
-                Some(Word::Workers(pids)) => self.workers = pids,
-                Some(Word::Ready) => return Ok(self),
-                Some(Word::Failed(what)) => return Err(failed(what)),
-                _ => return Err(self.not_ready()),
-            }
-        }
-    }
-
-    /// Why they are not; a program of another version knows no herd.
-    fn not_ready(&mut self) -> MeasureError {
-        match self.child.try_wait() {
-            Ok(Some(status)) => {
-                let what = "expected pollux-pool of this version, where a pool was asked for";
-                failed(format!("ended before they were ready ({status}); {what}"))
-            }
-            _ => failed("were not ready in time".to_owned()),
-        }
-    }
-
-    fn pid(&self) -> u32 {
-        self.child.id()
-    }
-
-    /// Lets a program with workers of its own end them; it is over when this returns.
-    fn end(self, is_interrupted: &dyn Fn() -> bool) -> Result<(), MeasureError> {
-        self.control.hang_up();
-        match self.control.receive_within(PATIENCE + self.end_patience, is_interrupted)? {
-            None => Ok(()),
-            Some(Word::Failed(what)) => Err(failed(what)),
-            Some(_) => Err(failed("said more than they were asked".to_owned())),
-        }
-    }
-
-    /// Lets them call, for no longer than `longest`; what came of it, with its intervals.
-    /// `complaint` tells what a worker has said that failed.
-    fn call(
-        &mut self,
-        go: Go,
-        longest: Duration,
-        complaint: &dyn Fn() -> Option<MeasureError>,
-        is_interrupted: &dyn Fn() -> bool,
-    ) -> Result<(Called, Vec<Interval>), MeasureError> {
-        self.control.send(&go, &[])?;
-        let patience = longest + PATIENCE * 2;
-        let mut intervals = Vec::new();
-        loop {
-            match self.control.receive_within(patience, is_interrupted)? {
-                Some(Word::Interval(interval)) => intervals.push(interval_of(interval)),
-                Some(Word::Called(called)) => return Ok((called, intervals)),
-                // A call that fails does so because of a worker, if one has failed.
-                Some(Word::Failed(what)) => {
-                    return Err(complaint().unwrap_or_else(|| failed(what)));
-                }
-                Some(Word::Served(served)) => self.served = served,
-                Some(Word::Ready | Word::Workers(_)) => {}
-                None => {
-                    let silent = || failed("did not end when they should".to_owned());
-                    return Err(complaint().unwrap_or_else(silent));
-                }
-            }
-        }
-    }
-}
-
-/// As a record has it.
-fn interval_of(of_calls: pollux_callers::Interval) -> Interval {
-    Interval {
-        end_s: of_calls.end_s,
-        events_per_s: of_calls.calls_per_s,
-        events_per_wait: None,
-        process_switches_per_s: None,
-        machine_switches_per_s: of_calls.machine_switches_per_s,
-    }
-}
-
-impl Drop for Calling {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-        if !self.end_patience.is_zero() {
-            // What it has started ends by itself then, and has the other side of the control socket until it has.
-            while let Ok(Some(_)) =
-                self.control.receive_within::<Word>(self.end_patience, &|| false)
-            {}
-        }
-    }
-}
-
-fn failed(what: String) -> MeasureError {
-    MeasureError::Program { program: "the callers".to_owned(), what }
-}
-
 /// The measured window: what the workers had used when it began.
 struct Window {
     workers: Vec<u32>,
@@ -322,10 +184,258 @@ fn for_each_call(
 }
 
 /// Wake-ups are counted by a filter for each thread on every CPU, which each wake-up of a herd would
-/// have to pass; a worker's voluntary switches tell the same.
+/// have to pass; a worker's voluntary switches show the same.
 fn without_wakeups(sources: &Sources) -> Sources {
     let mut sources = sources.clone();
     sources.sched_waking =
-        Reading::unavailable("not counted for a herd; voluntary switches tell the same");
+        Reading::unavailable("not counted for a herd; voluntary switches show the same");
     sources
+}
+
+/// Many processes that wait for one event source (published: epollexclusive).
+pub(crate) struct Herd;
+
+/// The service pool of pollux, whose workers wait with EPOLLEXCLUSIVE.
+const POOL: Peer = Peer { name: "pool", missing: calling::pool_missing };
+/// The same by one switch with plain epoll.
+const POOL_EPOLL: Peer = Peer { name: "pool-epoll", missing: calling::pool_missing };
+
+/// The same with requests in shared memory.
+const POOL_MEMORY: Peer = Peer { name: "pool-memory", missing: calling::pool_missing };
+
+/// How a pool is to be measured.
+#[derive(Clone, Copy)]
+struct Form {
+    /// Which workers a message wakes, by the flag `--wake`.
+    wake: &'static str,
+    /// How requests travel, by the flag `--transport`.
+    transport: &'static str,
+}
+
+/// The form of the pool; none where the arm is not a pool.
+fn form(arm: &ArmKind) -> Option<Form> {
+    let forms = [
+        (POOL, Form { wake: "one", transport: "queues" }),
+        (POOL_EPOLL, Form { wake: "all", transport: "queues" }),
+        (POOL_MEMORY, Form { wake: "one", transport: "memory" }),
+    ];
+    forms.into_iter().find(|(peer, _)| arm.is(*peer)).map(|(_, form)| form)
+}
+
+/// Starting and ending one worker, by a build with optimisations.
+const WORKER_COST: Duration = Duration::from_millis(3);
+
+/// A process for each worker, a thread for each caller.
+const AXES: &[Axis] = &[
+    Axis {
+        name: "source",
+        about: "what all workers wait for: a POSIX message queue, a listening TCP socket, an \
+                eventfd that counts what lies in a pipe, a pipe",
+        original: None,
+        kind: AxisKind::Word(Source::VARIANTS),
+        default: "queue",
+    },
+    Axis {
+        name: "workers",
+        about: "processes that wait",
+        original: Some("min and max of its server"),
+        kind: AxisKind::Count(1, 1000),
+        default: "1,16,50,100,250",
+    },
+    Axis {
+        name: "callers",
+        about: "threads of one process, each with its next call as soon as the last is answered",
+        original: None,
+        kind: AxisKind::Count(1, 64),
+        default: "10",
+    },
+    Axis {
+        name: "calls",
+        about: "calls that each caller makes, however long that takes; 0 for as many as the window \
+                has time for",
+        original: Some("100,000"),
+        kind: AxisKind::Count(0, 10_000_000),
+        default: "0",
+    },
+];
+
+const FACTS: Facts = Facts {
+    name: "herd",
+    title: "Herd",
+    about: "many processes wait for one queue, socket, eventfd or pipe: how many wake for one call? (the \
+            test of EPOLLEXCLUSIVE with 250 servers, 2015)",
+    question: "What does one call cost when many workers wait for it?",
+    axes: AXES,
+    curve: Some(Curve { axis: "workers", from: 1 }),
+    drivers: &[],
+    ways: &[
+        Wait::Exclusive.way(),
+        Wait::Epoll.way(),
+        Wait::Edge.way(),
+        Wait::Shared.way(),
+        Wait::Block.way(),
+        Wait::Uring.way(),
+    ],
+    // The way that was made against herds.
+    baseline: Wait::Exclusive.name(),
+    peers: &[RAW_C, POOL, POOL_EPOLL, POOL_MEMORY],
+    has_processes: true,
+    cost: Cost { is_shared: true, ..Cost::us("CPU time per call", "µs/call") },
+    of_runs: Metric::rate("calls per second", "calls/s"),
+    section: Some(&SECTION),
+    ..Facts::PLAIN
+};
+
+impl Experiment for Herd {
+    fn facts(&self) -> &'static Facts {
+        &FACTS
+    }
+
+    fn load(&self, axes: &Axes) -> String {
+        let source = match axes.word("source").unwrap_or_default() {
+            "queue" => "message queue",
+            "socket" => "listening socket",
+            other => other,
+        };
+        let count = |axis| counted(&Value::Number(axes.number(axis)), axis);
+        format!("{} on one {source}, {}", count("workers"), count("callers"))
+    }
+
+    fn arm_fault(&self, axes: &Axes, arm: &ArmKind) -> Option<String> {
+        let peer = arm.peer().filter(|_| !axes.is("source", Source::Queue.name()))?;
+        Some(format!("the workers of {peer} wait for queues"))
+    }
+
+    /// A pool takes nearly all of the message queues that a user may have.
+    fn takes_all(&self, arm: &ArmKind) -> bool {
+        form(arm).is_some()
+    }
+
+    fn needs(&self, axes: &Axes) -> Needs {
+        let workers = axes.number("workers");
+        let is_queue = axes.is("source", Source::Queue.name());
+        // So many calls take as long as they take; the runtime only says how long that is.
+        let runtime_min =
+            if axes.number("calls") == 0 { GENERATOR_RUNTIME_MIN } else { Duration::MAX };
+        // Counters of the counting pass, and a few for each caller.
+        let fds = 8 * workers + 4 * axes.number("callers");
+        Needs {
+            start: SERVER_COST + WORKER_COST * workers as u32,
+            runtime_min,
+            queue_bytes: if is_queue { needed_bytes(axes.number("callers")) } else { 0 },
+            concerns: if is_queue { &[Concern::Queues] } else { &[Concern::Descriptors] },
+            ..Needs::of_thread(fds, Duration::ZERO)
+        }
+    }
+
+    fn takes_turns(&self, axes: &Axes) -> bool {
+        axes.number("calls") == 0
+    }
+
+    fn start<'a>(&self, spec: &RunSpec, is_interrupted: &'a dyn Fn() -> bool) -> Started<'a> {
+        Ok(Box::new(RunningHerd::start(spec, is_interrupted)?))
+    }
+
+    fn measure(
+        &self,
+        spec: &RunSpec,
+        on_interval: &mut dyn FnMut(&Interval),
+        is_interrupted: &dyn Fn() -> bool,
+    ) -> Result<Done, MeasureError> {
+        measure(spec, on_interval, is_interrupted)
+    }
+}
+
+// What a report shows of workers that share one source: what a call cost the machine, and how the calls were shared.
+// All figures are medians over the timing runs; the curves are the mean of the runs, rank by rank.
+
+/// Of runs that had workers.
+const SECTION: Section = Section {
+    id: "herd",
+    title: "workers and calls",
+    is_of: |run| !run.worker_calls.is_empty(),
+    topics: &[TIMES, COSTS, SHARES],
+    remarks: |_, _| Vec::new(),
+    counts_for_each: None,
+    is_in_summary: true,
+};
+
+const UNCOUNTED: &str = "a pool's workers don't count their waits";
+const IN_TURNS: &str = "turns show what a call costs, not rate or latency";
+
+/// Calls per second, of a run whose value is a rate: those have latencies, turns have none.
+fn rate(run: &Measurement) -> Option<f64> {
+    run.figures.contains_key("latency_p50_us").then_some(run.value)
+}
+
+/// What a call cost.
+const COSTS: Topic = Topic {
+    heading: "what a call cost",
+    about: "Switches of the whole machine are those of callers, workers and all other processes. A worker \
+            that is woken in vain, finds nothing and sleeps again switches twice and answers nothing: \
+            a herd shows here before it shows anywhere else. Callers are a closed loop, each with one \
+            call under way: a stall is one long latency for each of them, and not one for every call \
+            that others would have wanted to make meanwhile.",
+    columns: &[
+        Column::of("calls/s", rate, number::si).lacking(IN_TURNS),
+        Column::figure("switches/call, whole machine", "switches_per_call", number::si),
+        Column::figure(
+            "voluntary switches/call, workers",
+            "worker_switches_voluntary_per_call",
+            number::si,
+        ),
+        Column::figure("CPU µs/call, workers", "worker_us_per_call", number::si),
+        Column::figure("CPU µs/call, callers", "caller_us_per_call", number::si),
+        Column::figure("p50 µs", "latency_p50_us", number::si).lacking(IN_TURNS),
+        Column::figure("p99 µs", "latency_p99_us", number::si).lacking(IN_TURNS),
+        Column::figure("longest µs", "latency_max_us", number::si).lacking(IN_TURNS),
+    ],
+    is_drawn: false,
+};
+
+/// How the calls were shared.
+const SHARES: Topic = Topic {
+    heading: "how the calls were shared",
+    about: "As the workers counted them. A curve shows which part of the calls the least busy workers \
+            had together: on the diagonal all had the same. The Gini coefficient is twice the area \
+            between both, 0 where all had the same, near 1 where few had all.",
+    columns: &[
+        Column::figure("Gini coefficient", "gini", number::si),
+        Column::figure("share of the busiest", "busiest_share", number::percent),
+        Column::figure("workers above 1 %", "workers_above_1pct", number::tick),
+        Column::figure("workers without a call", "workers_idle", number::tick),
+        Column::figure("waits/call", "waits_per_call", number::si).lacking(UNCOUNTED),
+        Column::figure("waits in vain/call", "empty_waits_per_call", number::si).lacking(UNCOUNTED),
+    ],
+    is_drawn: true,
+};
+
+/// A fixed number of calls, as a shell's `time` shows it.
+const TIMES: Topic = Topic {
+    heading: "the time of 1,000,000 calls",
+    about: "Each caller made so many calls as the point says; where that is not a million in all, the \
+            times are scaled to a million. Real is from the first request to the last answer; user and \
+            sys are the CPU time of the callers' process meanwhile, which is what `time` of a client \
+            shows.",
+    columns: &[
+        Column::figure("real s", "real_s_per_million_calls", number::si),
+        Column::figure("user s", "user_s_per_million_calls", number::si),
+        Column::figure("sys s", "sys_s_per_million_calls", number::si),
+    ],
+    is_drawn: false,
+};
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_cost_in_turns_is_not_shown_as_a_rate() {
+        let turns = Measurement { value: 9.44, ..Measurement::default() };
+        let figures = [("latency_p50_us".to_owned(), 51.0)].into();
+        let timed = Measurement { value: 187_893.0, figures, ..Measurement::default() };
+        let calls = &COSTS.columns[0];
+        assert_eq!(calls.median(&[&turns]), None);
+        assert_eq!(calls.median(&[&timed]), Some(187_893.0));
+    }
 }

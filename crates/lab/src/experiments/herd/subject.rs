@@ -9,13 +9,11 @@ use std::time::Duration;
 
 use pollux_callers::{Called, Go, Served};
 
-use super::callers::Orders;
-use super::source::{Opened, Source};
+use super::calling::{self, Calling, Orders};
+use super::requests::{Opened, Source};
 use super::wait_of;
-use super::waiting::Wait;
-use super::worker::Report;
-use super::worker::WorkerProcesses;
-use super::{Calling, Form, check_sum, for_each_call, foreign, form, requests_of, shares};
+use super::worker::{Report, Wait, WorkerProcesses};
+use super::{Form, check_sum, for_each_call, form, requests_of, shares};
 use crate::arm::RAW_C;
 use crate::error::MeasureError;
 use crate::host::process::TaskUse;
@@ -44,7 +42,7 @@ pub(super) struct RunningHerd<'a> {
     is_interrupted: &'a dyn Fn() -> bool,
 }
 
-/// Whose processes the workers are.
+/// Which program's processes the workers are.
 enum Workers {
     /// The lab's own, which wait for a source.
     Own {
@@ -81,12 +79,12 @@ impl<'a> RunningHerd<'a> {
             Some(peer) => {
                 let (calling, mechanism) = match form(&spec.arm) {
                     Some(form) => {
-                        let calling = foreign::start_pool(spec, form, is_interrupted)?;
+                        let calling = calling::start_pool(spec, form, is_interrupted)?;
                         let Form { wake, transport } = form;
                         (calling, format!("a message wakes {wake}, by {transport}"))
                     }
                     None if spec.arm.is(RAW_C) => {
-                        (foreign::start_raw(spec, is_interrupted)?, "exclusive, in C".to_owned())
+                        (calling::start_raw(spec, is_interrupted)?, "exclusive, in C".to_owned())
                     }
                     None => {
                         let what = format!("herd does not run on {peer}");
@@ -122,7 +120,7 @@ impl RunningHerd<'_> {
         let (called, _) = self.call(go, spec.ramp_time())?;
         self.calls = 0;
         match &mut self.workers {
-            // They tell it at their end.
+            // They report it at their end.
             Workers::Own { ramp, .. } => *ramp = called.calls,
             Workers::Foreign { served, .. } => {
                 let served = std::mem::take(served);

@@ -4,33 +4,33 @@
 //! generator's CPU, and prints what it counted over exactly its run. Pollux ends by itself; wrk
 //! and ab know whole seconds only and are interrupted at the end of the window.
 //!
-//! ab (ApacheBench): its command and what it prints.
-//!
-//! It speaks HTTP/1.0 and shows latencies in whole milliseconds.
-//!
-//! wrk: its command, the script that makes it pipeline and print exact counts, and what it prints.
-//!
-//! The latencies are wrk's own: it fills in, after the run, the requests that a stalled connection
-//! did not send, from the mean time between two of them. With pipelining it times the batch.
+//! ab (ApacheBench) speaks HTTP/1.0 and shows latencies in whole milliseconds. wrk has a script that makes it pipeline
+//! and print exact counts; its latencies are its own: it fills in, after the run, the requests that a stalled connection
+//! did not send, from the mean time between two of them, and with pipelining it times the batch.
 
 use std::collections::BTreeMap;
+use std::num::NonZeroU32;
 use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 use std::{fs, io};
 
+use pollux_engine::Driver;
+use pollux_load::{End, Expect, LoadError, Plan, Target};
+use pollux_poller::Mechanism;
 use pollux_processes::Program;
 use rustix::process::Signal;
+use serde::Deserialize;
 
+use super::Generator;
 use super::load::Load;
 use super::server::Asked;
-use super::{Generator, own};
 use crate::error::MeasureError;
 use crate::host::programs;
 
 /// How long a generator may run after its time: pollux waits for what is under way, wrk looks
 /// ten times a second whether it was interrupted.
-const STOP_PATIENCE: Duration = own::PATIENCE.saturating_mul(2);
+const STOP_PATIENCE: Duration = PATIENCE.saturating_mul(2);
 /// A run in which more requests than this share failed is not a measurement.
 const FAILED_SHARE_MAX: f64 = 0.001;
 
@@ -88,7 +88,7 @@ pub(super) fn run(
     let failure = process.failed("printed no result");
     let (text, _) = process.output()?;
     let read = match generator {
-        Generator::Pollux => own::read(&text),
+        Generator::Pollux => pollux_read(&text),
         Generator::Wrk => wrk_read(&text),
         Generator::Ab => ab_read(&text),
     };
@@ -113,7 +113,9 @@ fn command(
         })
     };
     match load.generator {
-        Generator::Pollux => own::command(load, asked, time).map_err(setup("this program's path")),
+        Generator::Pollux => {
+            pollux_command(load, asked, time).map_err(setup("this program's path"))
+        }
         Generator::Wrk => {
             wrk_command(&program()?, load, &asked.url, scratch).map_err(setup("the script for wrk"))
         }
@@ -162,16 +164,16 @@ pub(super) fn with_version(generator: Generator) -> String {
 /// More than ab itself can ask; ab keeps 40 bytes for each request that it is asked for.
 const REQUESTS_PER_S: u64 = 200_000;
 
-/// The ab_command: more requests than fit into `time`, so that it is always ended by an interrupt.
+/// The command: more requests than fit into `time`, so that it is always ended by an interrupt.
 pub(super) fn ab_command(program: &Path, load: &Load, url: &str, time: Duration) -> Command {
     let requests = REQUESTS_PER_S * (time.as_secs() + 1) + load.connections as u64;
-    let mut ab_command = Command::new(program);
-    ab_command.args(["-q", "-r", "-n", &requests.to_string(), "-c", &load.connections.to_string()]);
+    let mut command = Command::new(program);
+    command.args(["-q", "-r", "-n", &requests.to_string(), "-c", &load.connections.to_string()]);
     if load.is_kept_alive {
-        ab_command.arg("-k");
+        command.arg("-k");
     }
-    ab_command.arg(url);
-    ab_command
+    command.arg(url);
+    command
 }
 
 /// What its report says.
@@ -204,7 +206,7 @@ const MARK: &str = "pollux-lab:";
 const PRINTED: &str =
     "requests, duration, connect, wrk_read, write, status, timeout, p50, p99, mean";
 
-/// The wrk_command; its script is written into `folder`.
+/// The command; its script is written into `folder`.
 pub(super) fn wrk_command(
     program: &Path,
     load: &Load,
@@ -213,13 +215,13 @@ pub(super) fn wrk_command(
 ) -> io::Result<Command> {
     let path = folder.join(format!("wrk-{}.lua", load.pipeline));
     fs::write(&path, script(load.pipeline))?;
-    let mut wrk_command = Command::new(program);
-    wrk_command.args(["-t1", "-d", DURATION, "-c", &load.connections.to_string(), "-s"]).arg(&path);
+    let mut command = Command::new(program);
+    command.args(["-t1", "-d", DURATION, "-c", &load.connections.to_string(), "-s"]).arg(&path);
     if !load.is_kept_alive {
-        wrk_command.args(["-H", "Connection: close"]);
+        command.args(["-H", "Connection: close"]);
     }
-    wrk_command.arg(url);
-    Ok(wrk_command)
+    command.arg(url);
+    Ok(command)
 }
 
 fn script(pipeline: usize) -> String {
@@ -267,6 +269,137 @@ pub(super) fn wrk_read(text: &str) -> Option<Counted> {
         ]),
         findings: BTreeMap::new(),
         described: None,
+    })
+}
+
+// Pollux as the load generator: `pollux load`, in turns on this thread, or for a whole run in a process. A closed loop on one thread: each connection asks again as soon as it was answered. Latencies
+// count from the moment a request is sent to the last byte of its answer, each request for itself
+// also where they are pipelined, and all are recorded.
+
+/// A connect or an answer that takes longer has failed: longer than a server that looks at tens
+/// of thousands of connections in each turn takes, shorter than the patience of a run.
+pub(super) const PATIENCE: Duration = Duration::from_secs(5);
+/// The quantiles that a run keeps, by the name of their figure.
+const QUANTILES: [(&str, f64); 4] = [
+    ("latency_p50_us", 0.5),
+    ("latency_p90_us", 0.9),
+    ("latency_p99_us", 0.99),
+    ("latency_p999_us", 0.999),
+];
+
+/// The loop that the generator runs on, whichever server it asks: by completion where the kernel
+/// allows it, which costs a client least.
+pub(super) fn pollux_driver() -> Driver {
+    match Mechanism::UringPoll.open() {
+        Ok(_) => Driver::Completion,
+        Err(_) => Driver::Readiness(Mechanism::EpollEt),
+    }
+}
+
+/// The load as turns have it. Its end does not matter: turns have lengths of their own.
+pub(super) fn plan(load: &Load, asked: &Asked) -> Result<Plan, LoadError> {
+    let urls = load.urls(&asked.url);
+    let targets = urls.iter().map(|url| Target::parse(url, None)).collect::<Result<_, _>>()?;
+    Ok(Plan {
+        connections: load.connections as u32,
+        end: End { requests: None, after: Some(PATIENCE) },
+        requests_per_connection: (!load.is_kept_alive).then_some(NonZeroU32::MIN),
+        pipeline: load.pipeline as u32,
+        connect_timeout: PATIENCE,
+        request_timeout: PATIENCE,
+        grace: PATIENCE,
+        expect: Expect { status: Some(asked.status), body_bytes: asked.body_bytes },
+        trust: load.trust(),
+        resumes: load.is_resumed,
+        ..Plan::new(targets, pollux_driver())
+    })
+}
+
+/// The command for a whole run; it ends by itself after `time`.
+pub(super) fn pollux_command(load: &Load, asked: &Asked, time: Duration) -> io::Result<Command> {
+    let mut command = Command::new(std::env::current_exe()?);
+    command.arg("load").args(load.urls(&asked.url));
+    command.args(["--quiet", "--json", "-", "--warm-up", "0s"]);
+    command.args(["--poller", pollux_driver().name()]);
+    command.args(["--connections", &load.connections.to_string()]);
+    command.args(["--pipeline", &load.pipeline.to_string()]);
+    command.args(["--duration", &format!("{}ms", time.as_millis())]);
+    command.args(["--expect-status", &asked.status.to_string()]);
+    if let Some(bytes) = asked.body_bytes {
+        command.args(["--expect-bytes", &bytes.to_string()]);
+    }
+    let patience = format!("{}s", PATIENCE.as_secs());
+    command.args(["--connect-timeout", &patience, "--timeout", &patience]);
+    if !load.is_kept_alive {
+        command.arg("--no-keepalive");
+    }
+    if let Some(certificate) = &load.certificate {
+        command.arg("--cacert").arg(&certificate.cert);
+        if !load.is_resumed {
+            command.arg("--no-resumption");
+        }
+    }
+    Ok(command)
+}
+
+/// What is read of the JSON that it prints.
+#[derive(Deserialize)]
+struct Outcome {
+    measured_s: f64,
+    waited_s: f64,
+    setting: Setting,
+    totals: Totals,
+    latency: Latency,
+    errors: BTreeMap<String, u64>,
+    findings: Vec<Finding>,
+}
+
+#[derive(Deserialize)]
+struct Setting {
+    driver: String,
+}
+
+#[derive(Deserialize)]
+struct Totals {
+    right: u64,
+    redirected: u64,
+}
+
+#[derive(Deserialize)]
+struct Latency {
+    mean_ns: Option<f64>,
+    quantiles: Vec<Quantile>,
+}
+
+#[derive(Deserialize)]
+struct Quantile {
+    quantile: f64,
+    ns: u64,
+}
+
+#[derive(Deserialize)]
+struct Finding {
+    kind: String,
+    text: String,
+}
+
+/// What it printed.
+pub(super) fn pollux_read(text: &str) -> Option<Counted> {
+    let outcome: Outcome = serde_json::from_str(text).ok()?;
+    let latency = |(name, quantile): (&str, f64)| {
+        let mut quantiles = outcome.latency.quantiles.iter();
+        let found = quantiles.find(|found| (found.quantile - quantile).abs() < 1e-9)?;
+        Some((name.to_owned(), found.ns as f64 / 1000.0))
+    };
+    let mean = outcome.latency.mean_ns.map(|ns| ("latency_mean_us".to_owned(), ns / 1000.0));
+    let (version, driver) = (env!("CARGO_PKG_VERSION"), &outcome.setting.driver);
+    Some(Counted {
+        requests: outcome.totals.right,
+        elapsed: Duration::try_from_secs_f64(outcome.measured_s + outcome.waited_s).ok()?,
+        failed: outcome.errors.values().sum::<u64>() + outcome.totals.redirected,
+        figures: QUANTILES.into_iter().filter_map(latency).chain(mean).collect(),
+        findings: outcome.findings.into_iter().map(|found| (found.kind, found.text)).collect(),
+        described: Some(format!("pollux {version} ({driver})")),
     })
 }
 
@@ -327,5 +460,25 @@ mod tests {
         assert!(!script(1).contains("function request"));
         assert!(script(16).contains("string.rep(one, 16)"));
         assert!(script(16).contains(MARK));
+    }
+
+    #[test]
+    fn what_it_prints_is_read() {
+        let text = r#"{"schema":"pollux-load-outcome","measured_s":1.25,"waited_s":0.25,
+            "setting":{"driver":"uring"},"totals":{"right":90000,"redirected":0,"due":90002},
+            "latency":{"mean_ns":420000.5,"quantiles":[{"quantile":0.5,"ns":410000},
+            {"quantile":0.95,"ns":1},{"quantile":0.999,"ns":2000500}]},
+            "errors":{"timeout":1,"status":1},
+            "findings":[{"kind":"generator-bound","text":"a thread of it worked 99 %"}]}"#;
+        let counted = pollux_read(text).expect("the figures");
+        assert_eq!((counted.requests, counted.failed), (90_000, 2));
+        assert_eq!(counted.elapsed, Duration::from_millis(1500));
+        assert_eq!(counted.figures["latency_p50_us"], 410.0);
+        assert_eq!(counted.figures["latency_p999_us"], 2000.5);
+        assert_eq!(counted.figures["latency_mean_us"], 420.0005);
+        assert_eq!(counted.figures.len(), 3);
+        assert!(counted.findings.contains_key("generator-bound"));
+        assert!(counted.described.is_some_and(|text| text.ends_with("(uring)")));
+        assert_eq!(pollux_read("pollux: connect failed\n"), None);
     }
 }

@@ -1,14 +1,21 @@
-//! What the load of one run is: the axes as numbers.
+//! What the load of one run is: the axes as numbers, and the dead connections beside the active ones.
 
-use std::net::SocketAddr;
+use std::net::{Ipv4Addr, SocketAddr};
 use std::path::Path;
+use std::process::{Command, Stdio};
+use std::time::Duration;
 
+use pollux_doctor::room::FDS_SPARE;
 use pollux_load::Trust;
+use pollux_poller::Mechanism;
+use pollux_processes::Program;
+use rustix::process::{Resource, getrlimit};
+use serde::Deserialize;
 
-use super::config::Certificate;
+use super::super::PROCESSES;
+use super::start::Certificate;
 use super::{Generator, Role, is_split};
 use crate::error::MeasureError;
-use crate::experiments::PROCESSES;
 use crate::measure::RunSpec;
 
 /// Different requests of a load that varies.
@@ -123,7 +130,7 @@ impl Load {
         }
     }
 
-    /// Which certificates are believed.
+    /// Which certificates are trusted.
     pub(super) fn trust(&self) -> Trust {
         self.certificate.as_ref().map_or_else(Trust::default, Certificate::trust)
     }
@@ -137,6 +144,132 @@ impl Load {
 fn certificate(scratch: &Path) -> Result<Certificate, MeasureError> {
     let failed = MeasureError::setup("a certificate");
     Certificate::below(scratch).map_err(failed)
+}
+
+// Dead connections beside the active ones: the crowd of `pollux load --hold`. One process may have only so many descriptors, so each has a share. They open their connections
+// at the same time, before the first turn, and sleep until the end.
+
+/// What a process says when all its connections are open and were answered once.
+const READY: &str = "the crowd is set up";
+/// How long one connection may take to be set up when the server looks at tens of thousands of
+/// them in each turn; more than ten times what select takes on two shared CPUs.
+const SET_UP_EACH: Duration = Duration::from_millis(2);
+/// The same for the processes themselves, and for what they do at the end.
+const PATIENCE: Duration = Duration::from_secs(10);
+/// A server that closes more than this share of what it should hold is not measured: it would
+/// look good for the wrong reason.
+const CLOSED_SHARE_MAX: f64 = 0.01;
+/// Connections from one source address: far below the 28,000 ports that Linux gives out.
+const PER_ADDRESS: usize = 5000;
+/// First source address; the generator and the check of an answer come from 127.0.0.1.
+const FIRST_ADDRESS: u32 = Ipv4Addr::new(127, 0, 0, 2).to_bits();
+
+/// Dead connections to a server.
+pub(super) struct DeadCrowd {
+    holders: Vec<Program>,
+    count: usize,
+}
+
+/// What became of one population, as `pollux load` prints it.
+#[derive(Deserialize)]
+struct Population {
+    answered: usize,
+    closed_by_server: usize,
+    reset_by_server: usize,
+}
+
+impl DeadCrowd {
+    /// Has `count` connections opened, each of which asks for `path`; each has had one answer when
+    /// this returns.
+    pub(super) fn open(
+        count: usize,
+        to: SocketAddr,
+        path: &str,
+        is_interrupted: &dyn Fn() -> bool,
+    ) -> Result<Self, MeasureError> {
+        let limit = getrlimit(Resource::Nofile).maximum.unwrap_or(u64::MAX);
+        let each = usize::try_from(limit.saturating_sub(FDS_SPARE)).unwrap_or(usize::MAX).max(1);
+        let mut holders = Vec::new();
+        for (first, share) in shares(count, each) {
+            let program = std::env::current_exe();
+            let program = program.map_err(MeasureError::io("readlink"))?;
+            let mut command = Command::new(program);
+            command.arg("load").arg(format!("http://{to}{path}")).arg("--hold");
+            command.args(["--dead", &share.to_string()]);
+            command.args(["--source", &sources(first, share)]);
+            // A ring takes seconds to let go of so many reads that are under way.
+            command.args(["--poller", Mechanism::EpollEt.name()]);
+            command.stdin(Stdio::piped()).stdout(Stdio::piped());
+            holders.push(Program::start("pollux load --hold", command)?);
+        }
+        let patience = patience(count);
+        for holder in &mut holders {
+            holder.says_within(READY, patience, is_interrupted)?;
+        }
+        Ok(Self { holders, count })
+    }
+
+    /// The processes that hold it.
+    pub(super) fn pids(&self) -> Vec<u32> {
+        self.holders.iter().map(Program::pid).collect()
+    }
+
+    /// Ends it; how many connections the server had closed until then, or in words why they are too
+    /// many for a measurement.
+    pub(super) fn close(
+        mut self,
+        is_interrupted: &dyn Fn() -> bool,
+    ) -> Result<Result<usize, String>, MeasureError> {
+        self.holders.iter_mut().for_each(Program::end_input);
+        let (mut answered, mut closed) = (0, 0);
+        for mut holder in self.holders.drain(..) {
+            if !holder.ends_within(patience(self.count), is_interrupted)? {
+                return Err(holder.failed("did not end when it was asked to").into());
+            }
+            let failure = holder.failed("did not say what became of the crowd");
+            let (text, _) = holder.output()?;
+            let populations: Vec<Population> =
+                serde_json::from_str(text.trim()).map_err(|_| failure)?;
+            answered += populations.iter().map(|one| one.answered).sum::<usize>();
+            closed += populations
+                .iter()
+                .map(|one| one.closed_by_server + one.reset_by_server)
+                .sum::<usize>();
+        }
+        Ok(judged(answered, closed, self.count))
+    }
+}
+
+/// How long opening so many may take, and closing them.
+fn patience(count: usize) -> Duration {
+    PATIENCE + SET_UP_EACH * u32::try_from(count).unwrap_or(u32::MAX)
+}
+
+/// The source addresses of a share, so that none of them runs out of ports.
+fn sources(first: usize, share: usize) -> String {
+    let address = |at: usize| Ipv4Addr::from_bits(FIRST_ADDRESS + at as u32);
+    let last = (first + share.max(1) - 1) / PER_ADDRESS;
+    let addresses = (first / PER_ADDRESS..=last).map(|at| address(at).to_string());
+    addresses.collect::<Vec<_>>().join(",")
+}
+
+fn judged(answered: usize, closed: usize, all: usize) -> Result<usize, String> {
+    if answered < all {
+        return Err(format!("answered only {answered} of {all} dead connections"));
+    }
+    match closed as f64 > all as f64 * CLOSED_SHARE_MAX {
+        true => Err(format!("closed {closed} of {all} dead connections")),
+        false => Ok(closed),
+    }
+}
+
+/// The first connection and the number of each process, as even as can be.
+fn shares(count: usize, each: usize) -> impl Iterator<Item = (usize, usize)> {
+    let holders = count.div_ceil(each);
+    (0..holders).map(move |holder| {
+        let first = count * holder / holders;
+        (first, count * (holder + 1) / holders - first)
+    })
 }
 
 #[cfg(test)]
@@ -153,5 +286,33 @@ mod tests {
         assert!(urls[99].len() > urls[0].len());
         urls.dedup();
         assert_eq!(urls.len(), 100);
+    }
+
+    #[test]
+    fn processes_share_the_connections_evenly() {
+        let of = |count, each| shares(count, each).collect::<Vec<_>>();
+        assert_eq!(of(0, 100), []);
+        assert_eq!(of(100, 100), [(0, 100)]);
+        assert_eq!(of(101, 100), [(0, 50), (50, 51)]);
+        let many = of(60_000, 19_936);
+        assert_eq!(many.iter().map(|(_, share)| share).sum::<usize>(), 60_000);
+        assert_eq!(many[3], (45_000, 15_000));
+    }
+
+    #[test]
+    fn a_server_that_closes_what_it_should_hold_is_not_measured() {
+        assert_eq!(judged(1000, 10, 1000), Ok(10));
+        assert_eq!(judged(0, 0, 0), Ok(0));
+        let too_many = judged(1000, 11, 1000);
+        assert_eq!(too_many, Err("closed 11 of 1000 dead connections".to_owned()));
+        let too_few = judged(999, 0, 1000);
+        assert_eq!(too_few, Err("answered only 999 of 1000 dead connections".to_owned()));
+    }
+
+    #[test]
+    fn every_share_has_source_addresses_enough() {
+        assert_eq!(sources(0, 5000), "127.0.0.2");
+        assert_eq!(sources(0, 5001), "127.0.0.2,127.0.0.3");
+        assert_eq!(sources(15_000, 15_000), "127.0.0.5,127.0.0.6,127.0.0.7");
     }
 }

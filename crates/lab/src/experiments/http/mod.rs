@@ -8,147 +8,476 @@
 //! every arm alike. Where replies wait for acknowledgements the metric is the rate. The rate and the latencies are kept beside it; on two CPUs they say more of the
 //! generator than of the server.
 
-use std::time::{Duration, Instant};
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
 
-use super::Generator;
+use pollux_doctor::Concern;
+use pollux_engine::Driver;
+use pollux_report::number;
+use strum::VariantNames as _;
+
+use super::contract::{
+    Column, Cost, Curve, Experiment, Facts, Metric, Needs, OfGenerator, Section, Started, Topic,
+};
+use super::{Generator, PROCESSES};
+use crate::arm::{ArmKind, Peer, RAW_EPOLL, RAW_URING};
+use crate::axis::{Axes, Axis, AxisKind, Value};
 use crate::error::MeasureError;
-use crate::host::Reading;
-use crate::measure::{Done, RunSpec, Watched};
-use crate::turns;
+use crate::host::programs;
+use crate::measure::{Done, RunSpec};
+use crate::record::{Interval, Measurement, Record, ResultRow, Verdict};
+use crate::stats::median;
+use server::PLACEHOLDERS;
 
-mod config;
 mod counted;
-mod crowd;
-mod experiment;
-mod foreign;
 mod generator;
 mod load;
-mod own;
-mod section;
 mod server;
 mod start;
 mod subject;
-mod times;
 
 pub(crate) use counted::{Calls, Traffic};
-use experiment::is_split;
-pub(crate) use experiment::{
-    CONNECTIONS, ENCRYPTED, HAPROXY, Http, KEEPALIVE, NGINX, OF_SERVERS, REPLY_BYTES,
-};
-
-use foreign::PLACES;
-pub(crate) use foreign::{PLACES_OF_PROXY, running_fault};
 pub(crate) use generator::missing as missing_generator;
-pub(crate) use section::SECTION;
 pub(crate) use server::cpu_time_of;
+pub(crate) use server::{PROXY_PLACEHOLDERS, running_fault};
 pub(crate) use start::{free_address, on_mechanism};
-pub(crate) use subject::Served;
-
-use crowd::DeadCrowd;
-use generator::Counted;
-use load::Load;
-use server::Server;
-use times::TimesSocket;
+pub(crate) use subject::{Served, measure};
 
 /// What the measured side does with a request.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Role {
     /// It answers.
     Answers,
-    /// It passes the request on to a server of the lab, which is none of the measured side.
+    /// It passes the request on to a server of the lab, which does not belong to the measured side.
     PassesOn,
 }
 
-/// Runs one arm once.
-pub(crate) fn measure(
-    spec: &RunSpec,
-    role: Role,
-    is_interrupted: &dyn Fn() -> bool,
-) -> Result<Done, MeasureError> {
-    let load = Load::of(spec, role)?;
-    let cpus = turns::cpus()?;
-    let mut server = Server::start(spec, &load, cpus, is_interrupted)?;
-    turns::pin(cpus[1])?;
-    let dead = DeadCrowd::open(load.dead, server.address, &load.path, is_interrupted)?;
-    server.leaves_out(&dead.pids());
-    if !spec.ramp_time().is_zero() {
-        let ramp_time = spec.ramp_time();
-        generator::run(&load, &server.asked, ramp_time, &spec.scratch, is_interrupted)?;
-    }
-    let times_before = server.times.as_ref().map(TimesSocket::read).transpose()?;
-    let window = Window::open(spec, &mut server);
-    let counted =
-        generator::run(&load, &server.asked, spec.runtime(), &spec.scratch, is_interrupted)?;
-    let described = counted.described.clone();
-    let mut done = window.close(counted, &mut server);
-    if let (Some(socket), Some(before)) = (&server.times, times_before) {
-        done.request_times = Some(socket.read()?.since(&before).into());
-    }
-    if spec.is_rate {
-        done.value = done.events_per_s;
-    }
-    // Also because a server that is asked to end lets connections end first; these never would.
-    let closed = dead.close(is_interrupted)?.map_err(|what| server.failed(&what))?;
-    if load.dead > 0 {
-        done.figures.insert("dead_closed".to_owned(), closed as f64);
-    }
-    server.end(is_interrupted)?;
-    done.mechanism.clone_from(&server.mechanism);
-    done.findings.extend(server.findings.clone());
-    done.figures.extend(server.figures());
-    done.generator = described.or_else(|| Some(generator::with_version(load.generator)));
-    Ok(done)
-}
+/// A server under a load generator (published: sys-epoll and sehttpd).
+pub(crate) struct Http;
 
-/// The measured window: what the server had used when it began.
-struct Window {
-    watched: Watched,
-    before: Duration,
-    generators_before: Duration,
-    start: Instant,
-}
+/// The lab's own, which know several processes on one port.
+const BASELINE_SERVERS: [Peer; 2] = [RAW_EPOLL, RAW_URING];
+/// The server nginx.
+pub(crate) const NGINX: Peer =
+    Peer { name: "nginx", missing: || programs::missing("nginx", "nginx") };
+/// The proxy HAProxy, which can answer by itself.
+pub(crate) const HAPROXY: Peer =
+    Peer { name: "haproxy", missing: || programs::missing("haproxy", "haproxy") };
+/// The server H2O.
+const H2O: Peer = Peer { name: "h2o", missing: || programs::missing("h2o", "h2o") };
+/// The server lighttpd.
+const LIGHTTPD: Peer =
+    Peer { name: "lighttpd", missing: || programs::missing("lighttpd", "lighttpd") };
 
-impl Window {
-    fn open(spec: &RunSpec, server: &mut Server) -> Self {
-        // The process that answers is the last one: a worker, where there are some.
-        let answers = server.pids().last().copied();
-        let watched = Watched::start(spec, || server.threads(), answers);
-        let before = server.cpu_time();
-        let generators_before = generators_cpu();
-        Self { watched, before, generators_before, start: Instant::now() }
+/// In the order of lists.
+const PEERS: [Peer; 6] = [RAW_EPOLL, RAW_URING, NGINX, HAPROXY, H2O, LIGHTTPD];
+
+/// Most server processes of one point: enough for half a million connections at 32,768 each.
+const PROCESSES_MAX: u64 = 16;
+/// Other people's generators look ten times a second whether they should end.
+const OTHER_GENERATOR_RUNTIME_MIN: Duration = Duration::from_millis(500);
+
+/// Most bytes of a reply.
+const REPLY_BYTES_MAX: u64 = 1 << 20;
+/// The same of the baseline servers, and of HAProxy, whose replies fit one of its buffers.
+const IN_MEMORY_BYTES_MAX: u64 = 65_536;
+
+/// Of servers and proxies.
+pub(crate) const CONNECTIONS: Axis = Axis {
+    name: "connections",
+    about: "connections of the load generator, each with its next request as soon as the last is \
+            answered",
+    original: Some("ab -c"),
+    kind: AxisKind::Count(1, 60_000),
+    default: "64,256,1000",
+};
+/// Likewise.
+pub(crate) const KEEPALIVE: Axis = Axis {
+    name: "keepalive",
+    about: "whether connections are kept; without (--no-keepalive), each request has its own",
+    original: Some("ab -k"),
+    kind: AxisKind::Either { short: "no_keepalive", means: false },
+    default: "true",
+};
+/// Likewise.
+pub(crate) const REPLY_BYTES: Axis = Axis {
+    name: "reply_bytes",
+    about: "length of the body of each reply",
+    original: Some("dphttpd --msgsize"),
+    kind: AxisKind::Count(1, REPLY_BYTES_MAX),
+    default: "128",
+};
+
+/// Likewise.
+pub(crate) const ENCRYPTED: Axis = Axis {
+    name: "encrypted",
+    about: "whether clients speak TLS 1.3; with: --tls",
+    original: None,
+    kind: AxisKind::Either { short: "tls", means: true },
+    default: "false",
+};
+const RESUMPTION: Axis = Axis {
+    name: "resumption",
+    about: "whether a connection in TLS resumes the session of an earlier one; without \
+            (--full-handshakes), each makes a full handshake",
+    original: None,
+    kind: AxisKind::Either { short: "full_handshakes", means: false },
+    default: "true",
+};
+const FILE: Axis = Axis {
+    name: "file",
+    about: "whether the body is that of a file, which the server finds in a folder for each request; \
+            with: --from-file",
+    original: None,
+    kind: AxisKind::Either { short: "from_file", means: true },
+    default: "false",
+};
+
+/// The server's descriptors are its connections.
+const AXES: &[Axis] = &[
+    CONNECTIONS,
+    Axis {
+        name: "pipeline",
+        about: "requests that a connection sends at once",
+        original: None,
+        kind: AxisKind::Count(1, 256),
+        default: "1",
+    },
+    KEEPALIVE,
+    Axis {
+        name: "dead",
+        about: "connections beside the active ones that send one request and are silent then",
+        original: Some("deadconn"),
+        kind: AxisKind::Count(0, 500_000),
+        default: "0",
+    },
+    REPLY_BYTES,
+    FILE,
+    ENCRYPTED,
+    RESUMPTION,
+    Axis {
+        name: "path",
+        about: "what is asked for; servers of your own may answer elsewhere than at /",
+        original: None,
+        kind: AxisKind::Path,
+        default: "/",
+    },
+    Axis {
+        name: "reply",
+        about: "how pollux sends it: in one write (whole), or head and body in two without \
+                TCP_NODELAY (split), a classic mistake whose cost is judged by the rate",
+        original: None,
+        kind: AxisKind::Manner(&["whole", "split"]),
+        default: "whole",
+    },
+    Axis {
+        name: "generator",
+        about: "what makes the load; wrk and ab repeat a figure with other people's tools",
+        original: None,
+        kind: AxisKind::Word(Generator::VARIANTS),
+        default: "pollux",
+    },
+];
+
+const FACTS: Facts = Facts {
+    name: "http",
+    title: "HTTP",
+    about: "a server on one CPU answers a load generator on another: what does a request cost it? \
+            (dphttpd and deadconn, 2002; ab against sehttpd, 2020)",
+    question: "What does an HTTP request cost the server, and which loop is cheapest?",
+    axes: AXES,
+    curve: Some(Curve { axis: "dead", from: 0 }),
+    tool: Some("generator"),
+    peers: &PEERS,
+    placeholders: &PLACEHOLDERS,
+    times_requests: true,
+    cost: Cost::us("server CPU per request", "µs/request"),
+    ..OF_SERVERS
+};
+
+/// What servers and proxies have in common.
+pub(crate) const OF_SERVERS: Facts = Facts {
+    span: Some(CONNECTIONS.name),
+    drivers: &Driver::ALL,
+    has_processes: true,
+    of_runs: Metric::rate("requests per second", "requests/s"),
+    of_generator: Some(&OfGenerator {
+        findings: &["generator-bound", "few-answers"],
+        bound: "generator-bound",
+        busy: "generator_busy",
+        rate: "requests_per_s",
+    }),
+    section: Some(&SECTION),
+    ..Facts::PLAIN
+};
+
+impl Experiment for Http {
+    fn facts(&self) -> &'static Facts {
+        &FACTS
     }
 
-    fn close(self, counted: Counted, server: &mut Server) -> Done {
-        let elapsed = self.start.elapsed();
-        let cpu_ns = server.cpu_time().saturating_sub(self.before).as_nanos() as u64;
-        let generator_cpu = generators_cpu().saturating_sub(self.generators_before);
-        let watched = self.watched.finish();
-        let requests = counted.requests;
-        let requests_per_s = requests as f64 / counted.elapsed.as_secs_f64();
-        let mut figures = counted.figures;
-        let generator_ns = generator_cpu.as_nanos() as f64;
-        let generator_us = generator_ns / requests as f64 / 1000.0;
-        figures.insert("generator_us_per_request".to_owned(), generator_us);
-        figures.insert("generator_busy".to_owned(), generator_ns / elapsed.as_nanos() as f64);
-        figures.insert("requests_per_s".to_owned(), requests_per_s);
-        figures.insert("failed".to_owned(), counted.failed as f64);
-        // How busy its CPU kept the server: far below 1 the generator was the bound.
-        figures.insert("server_busy".to_owned(), cpu_ns as f64 / elapsed.as_nanos() as f64);
-        Done {
-            value: cpu_ns as f64 / requests as f64 / 1000.0,
-            events_per_s: requests_per_s,
-            events: requests,
-            window_s: elapsed.as_secs_f64(),
-            findings: counted.findings,
-            figures,
-            cpu_ns: Reading::Value(cpu_ns),
-            process_cpu_ns: Reading::Value(generator_cpu.as_nanos() as u64),
-            ..watched
+    fn load(&self, axes: &Axes) -> String {
+        let value = |axis| axes.get(axis).map(Value::to_string).unwrap_or_default();
+        let mut words = format!("HTTP on {} connections", value("connections"));
+        if !axes.is_on("keepalive") {
+            words += ", each for one request";
+        }
+        if axes.is_on(ENCRYPTED.name) {
+            words += " in TLS";
+        }
+        if !axes.is_on(RESUMPTION.name) {
+            words += " with full handshakes";
+        }
+        if axes.is_on(FILE.name) {
+            words += &format!(", a file of {} bytes", value("reply_bytes"));
+        }
+        if axes.number("pipeline") != 1 {
+            words += &format!(", {} requests at once", value("pipeline"));
+        }
+        if is_split(axes) {
+            words += ", each reply in two writes";
+        }
+        if axes.number("dead") != 0 {
+            words += &format!(", {} dead beside them", value("dead"));
+        }
+        if axes.get(PROCESSES).is_some() {
+            words += &format!(", {} server processes", value(PROCESSES));
+        }
+        if Generator::of(axes) != Generator::Pollux {
+            words += &format!(", asked by {}", value("generator"));
+        }
+        words
+    }
+
+    fn arm_fault(&self, axes: &Axes, arm: &ArmKind) -> Option<String> {
+        let is_baseline_server = BASELINE_SERVERS.iter().any(|server| arm.is(*server));
+        if is_split(axes) && arm.is_other() {
+            return Some("only pollux sends a reply in two writes when it is asked to".to_owned());
+        }
+        let is_plain = is_baseline_server || arm.is(H2O) || arm.is(LIGHTTPD);
+        if axes.is_on(ENCRYPTED.name) && is_plain {
+            return Some("the lab has no configuration of it with TLS".to_owned());
+        }
+        if axes.is_on(FILE.name) && (is_baseline_server || arm.is(HAPROXY)) {
+            return Some("it does not serve files".to_owned());
+        }
+        if axes.number(REPLY_BYTES.name) > IN_MEMORY_BYTES_MAX
+            && (is_baseline_server || arm.is(HAPROXY))
+        {
+            return Some(format!("its replies have at most {IN_MEMORY_BYTES_MAX} bytes here"));
+        }
+        (axes.get(PROCESSES).is_some()
+            && arm.is_other()
+            && !is_baseline_server
+            && !arm.is_program())
+        .then(|| "the lab does not run several processes of it on one port".to_owned())
+    }
+
+    fn point_fault(&self, axes: &Axes) -> Option<String> {
+        let is_pipelined = axes.number("pipeline") > 1;
+        if is_pipelined && !axes.is_on("keepalive") {
+            return Some("without keep-alive there is one request for each connection".to_owned());
+        }
+        if axes.is_on(ENCRYPTED.name) {
+            if axes.number("dead") > 0 {
+                return Some("dead connections speak no TLS".to_owned());
+            }
+            if Generator::of(axes) != Generator::Pollux {
+                return Some("wrk and ab do not check certificates; expected pollux".to_owned());
+            }
+        }
+        if !axes.is_on(RESUMPTION.name)
+            && (!axes.is_on(ENCRYPTED.name) || axes.is_on(KEEPALIVE.name))
+        {
+            return Some(
+                "handshakes are many where connections in TLS serve one request each; expected --tls \
+                 and --no-keepalive"
+                    .to_owned(),
+            );
+        }
+        if axes.is_on(FILE.name) && is_split(axes) {
+            return Some("a reply in two writes is one from memory".to_owned());
+        }
+        (is_pipelined && Generator::of(axes) == Generator::Ab)
+            .then(|| "ab sends one request at a time on a connection".to_owned())
+    }
+
+    fn needs(&self, axes: &Axes) -> Needs {
+        let connections = axes.number("connections");
+        let is_own = Generator::of(axes) == Generator::Pollux;
+        let all = Needs::of_server(connections + axes.number("dead"));
+        Needs {
+            processes_max: PROCESSES_MAX,
+            generator_fds: connections,
+            runtime_min: if is_own { all.runtime_min } else { OTHER_GENERATOR_RUNTIME_MIN },
+            concerns: match (axes.number("dead") > 0, axes.is_on("keepalive")) {
+                (false, true) => &[Concern::Servers],
+                (true, true) => &[Concern::Servers, Concern::Dead],
+                (false, false) => &[Concern::Servers, Concern::Churn],
+                (true, false) => &[Concern::Servers, Concern::Dead, Concern::Churn],
+            },
+            ..all
         }
     }
+
+    fn generator(&self, axes: &Axes) -> Option<Generator> {
+        Some(Generator::of(axes))
+    }
+
+    fn takes_turns(&self, axes: &Axes) -> bool {
+        (Generator::of(axes) == Generator::Pollux) && !is_split(axes)
+    }
+
+    /// A server whose replies wait for acknowledgements is judged by its rate: its CPU is idle most of
+    /// the time, and that is the very thing to show.
+    fn metric(&self, axes: &Axes, rates: bool) -> Metric {
+        if rates || is_split(axes) { FACTS.of_runs } else { FACTS.cost.metric }
+    }
+
+    fn start<'a>(&self, spec: &RunSpec, is_interrupted: &'a dyn Fn() -> bool) -> Started<'a> {
+        Ok(Box::new(Served::start(spec, Role::Answers, is_interrupted)?))
+    }
+
+    fn measure(
+        &self,
+        spec: &RunSpec,
+        _: &mut dyn FnMut(&Interval),
+        is_interrupted: &dyn Fn() -> bool,
+    ) -> Result<Done, MeasureError> {
+        measure(spec, Role::Answers, is_interrupted)
+    }
 }
 
-/// CPU time of generators that have ended, to a tick.
-fn generators_cpu() -> Duration {
-    crate::host::process::waited_children_cpu().value().copied().unwrap_or_default()
+/// Whether head and body of a reply are two writes.
+fn is_split(axes: &Axes) -> bool {
+    axes.is("reply", "split")
+}
+
+// What a report shows of servers under load: what the generator saw, and what the kernel counted for each request.
+//
+// Replies that wait for delayed acknowledgements are noticed by their latency and by Little's law: a
+// head and a body in two writes without TCP_NODELAY wait for the peer's acknowledgement, which a
+// peer that has nothing to send delays by 40 ms. Then every connection has one request under way
+// that does nothing, and rate times latency is the number of connections.
+
+/// Of runs that had a load generator.
+pub(crate) const SECTION: Section = Section {
+    id: "server",
+    title: "server and load",
+    is_of: |run| run.generator.is_some(),
+    topics: &[LOAD],
+    remarks,
+    counts_for_each: Some("request"),
+    is_in_summary: false,
+};
+
+/// What stands out, and what made the load.
+fn remarks(record: &Record, part: &str) -> Vec<String> {
+    let runs = record.runs.iter().filter(|run| run.experiment == part);
+    let by: BTreeSet<&str> = runs.filter_map(|run| run.measured()?.generator.as_deref()).collect();
+    let by = by.into_iter().collect::<Vec<_>>().join(" and ");
+    let mut lines = stalls(record, part);
+    lines.push(format!("the load was made by {by}"));
+    lines
+}
+
+const LOAD: Topic = Topic {
+    heading: "what the load generator saw",
+    about: "Medians over the runs. On a machine with few CPUs the generator is the bound: rates and \
+            latencies say more of it than of the server. Rate × latency is the number of requests under \
+            way, by Little's law: with one for each connection it is the number of connections, or rate \
+            and latency contradict each other.",
+    columns: &[
+        column("requests/s", "requests_per_s", number::si),
+        column("p50 µs", "latency_p50_us", number::si),
+        column("p99 µs", "latency_p99_us", number::si),
+        column("p99.9 µs", "latency_p999_us", number::si),
+        Column::of("rate × latency", in_flight, number::si).lacking(NOT_HERE),
+        column("server's CPU busy", "server_busy", number::percent),
+        column("generator's CPU busy", "generator_busy", number::percent),
+        column("generator's CPU µs/request", "generator_us_per_request", number::si),
+        column("dead closed", "dead_closed", number::si),
+    ],
+    is_drawn: false,
+};
+
+const NOT_HERE: &str = "not part of these runs";
+
+const fn column(heading: &'static str, name: &'static str, show: fn(f64) -> String) -> Column {
+    Column::figure(heading, name, show).lacking(NOT_HERE)
+}
+
+/// Latencies that look like a delayed acknowledgement: Linux waits 40 ms, and a network adds some.
+const SUSPECT_US: std::ops::RangeInclusive<f64> = 38_000.0..=50_000.0;
+/// Requests under way, relative to connections, between which each connection has one.
+const EACH_HAS_ONE: std::ops::RangeInclusive<f64> = 0.8..=1.25;
+
+/// Requests under way, by Little's law: it holds for the mean. Where a generator shows none the
+/// median stands for it.
+fn in_flight(run: &Measurement) -> Option<f64> {
+    let mean_us = run.figures.get("latency_mean_us");
+    let latency_us = mean_us.or_else(|| run.figures.get("latency_p50_us"))?;
+    Some(run.figures.get("requests_per_s")? * latency_us / 1e6)
+}
+
+/// What to say of the points of an experiment at which replies wait, one line for each arm.
+fn stalls(record: &Record, experiment: &str) -> Vec<String> {
+    let rows = record.results.iter().filter(|row| row.experiment == experiment);
+    let mut found: BTreeMap<(&str, bool), Vec<(u64, f64)>> = BTreeMap::new();
+    for row in rows.filter(|row| row.verdict != Verdict::NoiseLevel) {
+        // Whether it was asked to make the mistake.
+        let is_meant = row.axes.get("reply").is_some_and(|reply| reply == "split");
+        if let Some(stall) = stall(record, row) {
+            found.entry((&row.arm, is_meant)).or_default().push(stall);
+        }
+    }
+    found.into_iter().map(|((arm, is_meant), stalls)| line(arm, is_meant, &stalls)).collect()
+}
+
+fn line(arm: &str, is_meant: bool, stalls: &[(u64, f64)]) -> String {
+    let mut connections: Vec<String> =
+        stalls.iter().map(|(connections, _)| number::count(*connections)).collect();
+    connections.dedup();
+    let latencies: Vec<f64> = stalls.iter().map(|(_, us)| us / 1000.0).collect();
+    let latency_ms = median(&latencies).unwrap_or_default();
+    let why = match is_meant {
+        true => {
+            "as it must with a reply in two writes: the rate is connections / latency, \
+                 whatever the mechanism"
+        }
+        false => "look for a reply in two writes without TCP_NODELAY",
+    };
+    format!(
+        "{arm}: every connection waits {latency_ms:.0} ms for a delayed acknowledgement (at {} \
+         connections), {why}",
+        connections.join(", ")
+    )
+}
+
+/// Connections and latency, where each connection waits as long as a delayed acknowledgement takes.
+fn stall(record: &Record, row: &ResultRow) -> Option<(u64, f64)> {
+    let connections: u64 = row.axes.get("connections")?.parse().ok()?;
+    let runs: Vec<&Measurement> =
+        record.measured_at(row.key()).filter(|run| run.generator.is_some()).collect();
+    let under_way: Vec<f64> = runs.iter().filter_map(|run| in_flight(run)).collect();
+    let latencies: Vec<f64> =
+        runs.iter().filter_map(|run| run.figures.get("latency_p50_us").copied()).collect();
+    let latency_us = median(&latencies)?;
+    let each = median(&under_way)? / connections as f64;
+    let is_stalled = SUSPECT_US.contains(&latency_us) && EACH_HAS_ONE.contains(&each);
+    is_stalled.then_some((connections, latency_us))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_stall_that_nobody_asked_for_is_a_hint() {
+        let stalls = [(100, 44_000.0), (300, 43_000.0), (300, 44_000.0)];
+        let said = line("nginx", false, &stalls);
+        assert!(said.starts_with("nginx: every connection waits 44 ms"), "{said}");
+        assert!(said.contains("(at 100, 300 connections), look for a reply in two"), "{said}");
+        assert!(line("uring", true, &stalls).contains("whatever the mechanism"));
+    }
 }

@@ -1,21 +1,22 @@
-//! A server with its load in turns: the server on the first CPU, the generator on the second.
+//! A server with its load: the server on the first CPU, the generator on the second; in turns, or in a whole run.
 //!
 //! The measured side is every process of the server. Its CPU time is read when it has fallen
 //! asleep: a server may still have something to do when its last answer has come.
 
 use std::collections::BTreeMap;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use pollux_load::Turns;
 
 use super::Role;
-use super::crowd::DeadCrowd;
-use super::load::Load;
-use super::own;
+use super::counted::TimesSocket;
+use super::generator::{self, Counted};
+use super::load::{DeadCrowd, Load};
 use super::server::Server;
 use crate::arm::ArmKind;
 use crate::error::MeasureError;
-use crate::measure::RunSpec;
+use crate::host::Reading;
+use crate::measure::{Done, RunSpec, Watched};
 use crate::turns::{self, Described, Life, Stint, Subject};
 
 /// A turn in which more requests than this share failed is not a measurement.
@@ -55,7 +56,7 @@ impl<'a> Served<'a> {
         turns::pin(cpus[1])?;
         let dead = DeadCrowd::open(load.dead, server.address, &load.path, is_interrupted)?;
         server.leaves_out(&dead.pids());
-        let plan = own::plan(&load, &server.asked);
+        let plan = generator::plan(&load, &server.asked);
         let opened = plan.and_then(Turns::open).map_err(|error| generator_failed(&error))?;
         let (dead_asked, dead) = (load.dead, Some(dead));
         let generator_ns_before = turns::own_cpu_time().as_nanos() as u64;
@@ -120,7 +121,7 @@ impl Subject for Served<'_> {
         let version = env!("CARGO_PKG_VERSION");
         Described {
             mechanism: self.server.mechanism.clone(),
-            generator: Some(format!("pollux {version} ({})", own::driver())),
+            generator: Some(format!("pollux {version} ({})", generator::pollux_driver())),
             notes: Vec::new(),
             wave: self.wave,
             shortest_turn_us: self.shortest_turn.as_micros() as u64,
@@ -146,6 +147,100 @@ impl Subject for Served<'_> {
         self.server.end(self.is_interrupted)?;
         Ok(Life { figures, worker_calls: Vec::new() })
     }
+}
+
+/// Runs one arm once.
+pub(crate) fn measure(
+    spec: &RunSpec,
+    role: Role,
+    is_interrupted: &dyn Fn() -> bool,
+) -> Result<Done, MeasureError> {
+    let load = Load::of(spec, role)?;
+    let cpus = turns::cpus()?;
+    let mut server = Server::start(spec, &load, cpus, is_interrupted)?;
+    turns::pin(cpus[1])?;
+    let dead = DeadCrowd::open(load.dead, server.address, &load.path, is_interrupted)?;
+    server.leaves_out(&dead.pids());
+    if !spec.ramp_time().is_zero() {
+        let ramp_time = spec.ramp_time();
+        generator::run(&load, &server.asked, ramp_time, &spec.scratch, is_interrupted)?;
+    }
+    let times_before = server.times.as_ref().map(TimesSocket::read).transpose()?;
+    let window = Window::open(spec, &mut server);
+    let counted =
+        generator::run(&load, &server.asked, spec.runtime(), &spec.scratch, is_interrupted)?;
+    let described = counted.described.clone();
+    let mut done = window.close(counted, &mut server);
+    if let (Some(socket), Some(before)) = (&server.times, times_before) {
+        done.request_times = Some(socket.read()?.since(&before).into());
+    }
+    if spec.is_rate {
+        done.value = done.events_per_s;
+    }
+    // Also because a server that is asked to end lets connections end first; these never would.
+    let closed = dead.close(is_interrupted)?.map_err(|what| server.failed(&what))?;
+    if load.dead > 0 {
+        done.figures.insert("dead_closed".to_owned(), closed as f64);
+    }
+    server.end(is_interrupted)?;
+    done.mechanism.clone_from(&server.mechanism);
+    done.findings.extend(server.findings.clone());
+    done.figures.extend(server.figures());
+    done.generator = described.or_else(|| Some(generator::with_version(load.generator)));
+    Ok(done)
+}
+
+/// The measured window: what the server had used when it began.
+struct Window {
+    watched: Watched,
+    before: Duration,
+    generators_before: Duration,
+    start: Instant,
+}
+
+impl Window {
+    fn open(spec: &RunSpec, server: &mut Server) -> Self {
+        // The process that answers is the last one: a worker, where there are some.
+        let answers = server.pids().last().copied();
+        let watched = Watched::start(spec, || server.threads(), answers);
+        let before = server.cpu_time();
+        let generators_before = generators_cpu();
+        Self { watched, before, generators_before, start: Instant::now() }
+    }
+
+    fn close(self, counted: Counted, server: &mut Server) -> Done {
+        let elapsed = self.start.elapsed();
+        let cpu_ns = server.cpu_time().saturating_sub(self.before).as_nanos() as u64;
+        let generator_cpu = generators_cpu().saturating_sub(self.generators_before);
+        let watched = self.watched.finish();
+        let requests = counted.requests;
+        let requests_per_s = requests as f64 / counted.elapsed.as_secs_f64();
+        let mut figures = counted.figures;
+        let generator_ns = generator_cpu.as_nanos() as f64;
+        let generator_us = generator_ns / requests as f64 / 1000.0;
+        figures.insert("generator_us_per_request".to_owned(), generator_us);
+        figures.insert("generator_busy".to_owned(), generator_ns / elapsed.as_nanos() as f64);
+        figures.insert("requests_per_s".to_owned(), requests_per_s);
+        figures.insert("failed".to_owned(), counted.failed as f64);
+        // How busy its CPU kept the server: far below 1 the generator was the bound.
+        figures.insert("server_busy".to_owned(), cpu_ns as f64 / elapsed.as_nanos() as f64);
+        Done {
+            value: cpu_ns as f64 / requests as f64 / 1000.0,
+            events_per_s: requests_per_s,
+            events: requests,
+            window_s: elapsed.as_secs_f64(),
+            findings: counted.findings,
+            figures,
+            cpu_ns: Reading::Value(cpu_ns),
+            process_cpu_ns: Reading::Value(generator_cpu.as_nanos() as u64),
+            ..watched
+        }
+    }
+}
+
+/// CPU time of generators that have ended, to a tick.
+fn generators_cpu() -> Duration {
+    crate::host::process::waited_children_cpu().value().copied().unwrap_or_default()
 }
 
 pub(super) fn generator_failed(error: &pollux_load::LoadError) -> MeasureError {

@@ -1,7 +1,7 @@
 //! Checks within the measuring process, on the engine's own table, poller, waker, signals and loop.
 //!
 //! An arm that is a mechanism does as the engine's loops do. `epoll-plain` does what the check is against:
-//! it tells the poller of each wish at once, looks events up by their slot alone, writes for each wake,
+//! it passes each wish to the poller at once, looks events up by their slot alone, writes for each wake,
 //! or publishes a date in each spin, as `uring-plain` does on io_uring.
 
 use std::io::{Read as _, Write as _};
@@ -181,7 +181,7 @@ fn reset(peer: TcpStream) -> Result<(), MeasureError> {
 pub(super) fn error(mechanism: Option<Mechanism>) -> Result<Tried, MeasureError> {
     let peers = Peers::open()?;
     let mut scene = Scene::open(mechanism)?;
-    let (mut told, mut read) = (0, 0);
+    let (mut reported, mut read) = (0, 0);
     for _ in 0..PEERS {
         let (ours, mut reader, mut peer) = peers.connected()?;
         let token = scene.watch(ours)?;
@@ -190,7 +190,7 @@ pub(super) fn error(mechanism: Option<Mechanism>) -> Result<Tried, MeasureError>
         reset(peer)?;
         for _ in 0..=TURNS_UNTIL_CLOSED {
             for (token, readiness) in scene.turn()? {
-                told += u64::from(readiness.contains(Readiness::ERROR));
+                reported += u64::from(readiness.contains(Readiness::ERROR));
                 if scene.is_handed_out(token, readiness) {
                     read += u64::from(matches!(reader.read(&mut [0; 64]), Ok(1..)));
                 }
@@ -199,14 +199,14 @@ pub(super) fn error(mechanism: Option<Mechanism>) -> Result<Tried, MeasureError>
         scene.close(token)?;
     }
     let read = ("answers_read", read as f64);
-    Ok(Tried::of(told as f64 / PEERS as f64, PEERS, [read]))
+    Ok(Tried::of(reported as f64 / PEERS as f64, PEERS, [read]))
 }
 
 /// What a reset may be reported as.
 const CONDITIONS: [Readiness; 4] =
     [Readiness::READABLE, Readiness::RDHUP, Readiness::HUP, Readiness::ERROR];
 
-/// A peer resets: as how many conditions that is reported. The table masks all but one, and the read tells
+/// A peer resets: as how many conditions that is reported. The table masks all but one, and the read shows
 /// what it was.
 pub(super) fn masked(mechanism: Option<Mechanism>) -> Result<Tried, MeasureError> {
     let peers = Peers::open()?;
@@ -214,7 +214,7 @@ pub(super) fn masked(mechanism: Option<Mechanism>) -> Result<Tried, MeasureError
     if let Some(table) = &mut scene.table {
         table.mask_ends();
     }
-    let (mut told, mut read) = (0, 0);
+    let (mut reported, mut read) = (0, 0);
     for _ in 0..PEERS {
         let (ours, mut reader, peer) = peers.connected()?;
         reader.set_nonblocking(true).map_err(MeasureError::io("fcntl"))?;
@@ -225,12 +225,14 @@ pub(super) fn masked(mechanism: Option<Mechanism>) -> Result<Tried, MeasureError
             let is_wanted = match &mut scene.table {
                 Some(table) => {
                     let due = table.reported(token, readiness).unwrap_or_default();
-                    told += [due.read, due.write, due.closed].into_iter().filter(|is| *is).count();
+                    reported +=
+                        [due.read, due.write, due.closed].into_iter().filter(|is| *is).count();
                     due.read
                 }
                 None => {
                     let is_reported = |condition: &Readiness| readiness.contains(*condition);
-                    told += CONDITIONS.iter().filter(|condition| is_reported(condition)).count();
+                    reported +=
+                        CONDITIONS.iter().filter(|condition| is_reported(condition)).count();
                     true
                 }
             };
@@ -242,7 +244,7 @@ pub(super) fn masked(mechanism: Option<Mechanism>) -> Result<Tried, MeasureError
         scene.close(token)?;
     }
     let read = ("resets_read", read as f64);
-    Ok(Tried::of(told as f64 / PEERS as f64, PEERS, [read]))
+    Ok(Tried::of(reported as f64 / PEERS as f64, PEERS, [read]))
 }
 
 /// Of two descriptors in one batch the first one's handler closes the other, and opens one more, which
@@ -398,7 +400,7 @@ fn spinning(driver: Driver, shares_date: bool, threads: usize) -> Result<Spun, M
         let counters = Arc::<Counters>::default();
         let limits = Limits { busy_poll: !shares_date, ..Limits::default() };
         let (date, kept) = (Arc::clone(&date), Arc::clone(&counters));
-        let opened = EventLoop::<Nobody>::open_with(driver, (), limits, date, kept);
+        let opened = EventLoop::<Unconnected>::open_with(driver, (), limits, date, kept);
         let mut opened = opened.map_err(|error| MeasureError::Protocol(error.to_string()))?;
         let end = opened.now().at + SPIN;
         let mut spun = Spun::default();
@@ -431,9 +433,9 @@ fn spinning(driver: Driver, shares_date: bool, threads: usize) -> Result<Spun, M
 }
 
 /// A session of a loop that has no connections.
-struct Nobody;
+struct Unconnected;
 
-impl Session for Nobody {
+impl Session for Unconnected {
     type Shared = ();
 
     fn accepted(_: &mut (), _: &mut Actions<'_>) -> Self {

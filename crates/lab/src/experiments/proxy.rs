@@ -1,0 +1,105 @@
+//! `proxy`: a reverse proxy on one CPU, its clients and the server behind it on another; what does a
+//! request cost the proxy?
+//!
+//! Everything but the measured program is that of `http`: how processes are started and watched, the
+//! load, the turns. The server behind is pollux's own, on the generator's CPU and outside the measured
+//! processes. Every proxy keeps its connections to it, has one thread.
+
+use pollux_doctor::Concern;
+use pollux_doctor::room::CONNECTION_BYTES;
+
+use super::Generator;
+use super::contract::{Cost, Experiment, Facts, Needs, SERVER_COST, Started};
+use super::http::{
+    self, CONNECTIONS, ENCRYPTED, HAPROXY, KEEPALIVE, NGINX, OF_SERVERS, PROXY_PLACEHOLDERS,
+    REPLY_BYTES, Role,
+};
+use crate::axis::{Axes, Axis, AxisKind, Value};
+use crate::error::MeasureError;
+use crate::measure::{Done, RunSpec};
+use crate::record::Interval;
+
+/// A reverse proxy between a load generator and a server.
+pub(crate) struct Proxy;
+
+const AXES: &[Axis] = &[
+    CONNECTIONS,
+    KEEPALIVE,
+    REPLY_BYTES,
+    Axis {
+        name: "log",
+        about: "whether the proxy writes a line of each answer to a log; without: --no-log",
+        original: None,
+        kind: AxisKind::Either { short: "no_log", means: false },
+        default: "true",
+    },
+    ENCRYPTED,
+    Axis {
+        name: "differing",
+        about: "whether requests differ, as those of many users do: each asks for one of 100 things; \
+                with: --varied",
+        original: None,
+        kind: AxisKind::Either { short: "varied", means: true },
+        default: "false",
+    },
+];
+
+const FACTS: Facts = Facts {
+    name: "proxy",
+    title: "Proxy",
+    about: "a reverse proxy on one CPU passes requests on to a server on another: what does a request cost \
+            it? (HAProxy's poller history, to 2022)",
+    question: "What does a request cost a reverse proxy, and on which loop is it cheapest?",
+    axes: AXES,
+    peers: &[NGINX, HAPROXY],
+    placeholders: &PROXY_PLACEHOLDERS,
+    cost: Cost::us("CPU of the proxy per request", "µs/request"),
+    ..OF_SERVERS
+};
+
+impl Experiment for Proxy {
+    fn facts(&self) -> &'static Facts {
+        &FACTS
+    }
+
+    fn load(&self, axes: &Axes) -> String {
+        let connections = axes.get(CONNECTIONS.name).map(Value::to_string).unwrap_or_default();
+        let kept = if axes.is_on(KEEPALIVE.name) { "" } else { ", each for one request" };
+        let log = if axes.is_on("log") { "" } else { ", no log" };
+        let tls = if axes.is_on(ENCRYPTED.name) { " in TLS" } else { "" };
+        let varied = if axes.is_on("differing") { ", requests that differ" } else { "" };
+        format!("HTTP through a proxy on {connections} connections{tls}{kept}{varied}{log}")
+    }
+
+    fn needs(&self, axes: &Axes) -> Needs {
+        let connections = axes.number(CONNECTIONS.name);
+        let both = Needs::of_server(2 * connections);
+        Needs {
+            generator_fds: connections,
+            memory_bytes: 3 * connections * CONNECTION_BYTES,
+            start: both.start + SERVER_COST,
+            concerns: match axes.is_on(KEEPALIVE.name) {
+                true => &[Concern::Servers],
+                false => &[Concern::Servers, Concern::Churn],
+            },
+            ..both
+        }
+    }
+
+    fn generator(&self, _: &Axes) -> Option<Generator> {
+        Some(Generator::Pollux)
+    }
+
+    fn start<'a>(&self, spec: &RunSpec, is_interrupted: &'a dyn Fn() -> bool) -> Started<'a> {
+        Ok(Box::new(http::Served::start(spec, Role::PassesOn, is_interrupted)?))
+    }
+
+    fn measure(
+        &self,
+        spec: &RunSpec,
+        _: &mut dyn FnMut(&Interval),
+        is_interrupted: &dyn Fn() -> bool,
+    ) -> Result<Done, MeasureError> {
+        http::measure(spec, Role::PassesOn, is_interrupted)
+    }
+}

@@ -1,0 +1,429 @@
+//! Whether a point fits this machine: descriptors, memory, and servers in several processes.
+//!
+//! A process may have only so many descriptors. A point of `http` that needs more of them is run
+//! on several server processes which share one port, each on the same driver with its share of
+//! the connections; their CPU time is summed, and the point says how many they are.
+
+use std::time::Duration;
+
+use pollux_doctor::room::MEMORY_PARTS;
+use pollux_engine::Driver;
+use pollux_poller::Mechanism;
+
+use super::{Machine, Method, Plan, PlannedPoint, SAME_AGAIN, minutes};
+use crate::arm::{Arm, ArmKind};
+use crate::axis::Value;
+use crate::experiments::{Experiment, PROCESSES};
+use crate::record::{LeftOut, Point};
+use crate::stats::SETS_MIN;
+
+/// The kernel spreads connections by hash: of thousands, no process gets so many times its share.
+const SHARE_MAX: f64 = 1.05;
+
+/// The point as it can be run on `machine`.
+///
+/// # Errors
+/// Its label, and why it can't be run.
+pub(super) fn on(
+    machine: &Machine<'_>,
+    experiment: &dyn Experiment,
+    mut point: Point,
+) -> Result<Point, (String, String)> {
+    match processes(machine, experiment, &point) {
+        Ok(1) => Ok(point),
+        Ok(processes) => {
+            point.label += &format!(", {processes} processes");
+            point.axes.set(PROCESSES, Value::Number(processes));
+            Ok(point)
+        }
+        Err(reason) => Err((point.label, reason)),
+    }
+}
+
+/// Why an arm can't be run at a point that others can be run at.
+pub(super) fn arm_fault(
+    machine: &Machine<'_>,
+    experiment: &dyn Experiment,
+    point: &Point,
+    arm: &ArmKind,
+) -> Option<String> {
+    if let Some(fault) = experiment.arm_fault(&point.axes, arm) {
+        return Some(fault);
+    }
+    let processes = point.axes.get(PROCESSES).and_then(Value::number)?;
+    match arm {
+        arm if arm.driver() == Some(Driver::Readiness(Mechanism::Aio)) => {
+            let each = experiment.needs(&point.axes).fds as f64 * SHARE_MAX / processes as f64;
+            // A context doubles when it is full, and the smaller one stands meanwhile.
+            let size = (each as u64 + 1).next_power_of_two();
+            let needed = size * processes + size / 2;
+            let free = machine.resources.aio_slots.filter(|free| needed > *free)?;
+            Some(format!(
+                "{processes} processes need {needed} slots of AIO contexts, and {free} are free: \
+                 raise fs.aio-max-nr"
+            ))
+        }
+        _ => None,
+    }
+}
+
+/// Which arms can live at the same time: as many as there is memory for, and no two that take
+/// nearly all of something. The baseline is in every group, and its second copy wherever a third arm
+/// fits.
+pub(super) fn groups(
+    machine: &Machine<'_>,
+    experiment: &dyn Experiment,
+    point: &Point,
+    arms: &[Arm],
+    baseline: usize,
+) -> Vec<Vec<usize>> {
+    let each = experiment.needs(&point.axes).memory_bytes;
+    let free = machine.resources.memory_bytes.unwrap_or(u64::MAX) / MEMORY_PARTS;
+    let most = free.checked_div(each).unwrap_or(u64::MAX).max(2);
+    let takes_all = |index: &usize| experiment.takes_all(&arms[*index].kind);
+    let copy = arms.iter().position(|arm| arm.name == SAME_AGAIN);
+    let copy = copy.filter(|_| most > 2);
+    let always: Vec<usize> = [Some(baseline), copy].into_iter().flatten().collect();
+    let mut groups = vec![always.clone()];
+    for arm in (0..arms.len()).filter(|arm| !always.contains(arm)) {
+        let fits = |group: &&mut Vec<usize>| {
+            let is_taken = group.iter().any(takes_all);
+            (group.len() as u64) < most && !(is_taken && takes_all(&arm))
+        };
+        match groups.iter_mut().find(fits) {
+            Some(group) => group.push(arm),
+            None => groups.push(always.iter().copied().chain([arm]).collect()),
+        }
+    }
+    groups
+}
+
+/// How many processes the server of a point takes; one where it is not a server.
+fn processes(
+    machine: &Machine<'_>,
+    experiment: &dyn Experiment,
+    point: &Point,
+) -> Result<u64, String> {
+    if let Some(fault) = experiment.point_fault(&point.axes) {
+        return Err(fault);
+    }
+    if let Some(generator) = experiment.generator(&point.axes)
+        && let Some(reason) = (machine.missing)(super::Wanted::Generator(generator))
+    {
+        return Err(reason);
+    }
+    let needs = experiment.needs(&point.axes);
+    let (fds_max, spare) = (machine.fds_max, needs.fds_spare);
+    let fits = |needed: u64| match needed + spare {
+        needed if needed > fds_max => Err(format!(
+            "needs {needed} descriptors, this machine allows {fds_max} per process: raise the \
+             hard limit (ulimit -Hn)"
+        )),
+        _ => Ok(1),
+    };
+    fits(needs.generator_fds)?;
+    if let Some(free) = machine.resources.memory_bytes
+        && needs.memory_bytes > free / MEMORY_PARTS
+    {
+        let mib = |bytes: u64| bytes >> 20;
+        return Err(format!(
+            "needs about {} MiB of memory for its connections, and {} MiB are free",
+            mib(needs.memory_bytes),
+            mib(free)
+        ));
+    }
+    if needs.processes_max == 1 || fits(needs.fds).is_ok() {
+        return fits(needs.fds);
+    }
+    let each = fds_max.saturating_sub(spare).max(1);
+    let processes = (needs.fds as f64 * SHARE_MAX / each as f64).ceil() as u64;
+    if processes > needs.processes_max { fits(needs.fds) } else { Ok(processes) }
+}
+
+// How long a plan takes, and what is cut when that is too long. Cut in this order, each with a line that says so: blocks, then windows, then points in the
+// middle of long axes. Arms are never cut: the comparison is what the job is for.
+
+/// Fewer whole runs than this have no useful interval.
+const RUNS_MIN: u32 = 3;
+/// The fewest and shortest turns of a set.
+const TURNS_MIN: Duration = Duration::from_millis(60);
+/// Intervals of a cut window: fewer say nothing about steadiness.
+const INTERVALS_KEPT: u32 = 10;
+/// The ramp is not made shorter than this.
+const RAMP_MIN: Duration = Duration::from_millis(50);
+/// What a turn costs with its lead-in, falling asleep and the words about it, over its length.
+const TURN_COST: f64 = 1.35;
+/// What a point costs on top of its runs: nothing is planned to the last second.
+const MARGIN: f64 = 1.05;
+
+/// How long a plan will take.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Forecast {
+    /// One block.
+    pub block: Duration,
+    /// All planned blocks and the counting, request-time and profile passes.
+    pub total: Duration,
+}
+
+impl Plan {
+    /// How long this will take on a quiet machine; commands count as their point's window.
+    #[must_use]
+    pub fn forecast(&self) -> Forecast {
+        let whole = self.time(&|point| point.runtime);
+        // Sets have as many turns as fit.
+        let total = self.job.budget.map_or(whole.total, |budget| whole.total.min(budget));
+        Forecast { total: total.max(self.shortest().total), ..whole }
+    }
+
+    /// How long it takes with as few turns in each set as say something.
+    fn shortest(&self) -> Forecast {
+        self.time(&|point| match point.method {
+            Method::Turns => runtime_min(point).min(point.runtime),
+            Method::Runs => point.runtime,
+        })
+    }
+
+    /// How long the passes behind the last block take, which a budget has to leave room for.
+    pub(crate) fn side_passes(&self) -> Duration {
+        if self.job.times_requests { self.forecast().block } else { Duration::ZERO }
+    }
+
+    fn time(&self, window: &dyn Fn(&PlannedPoint) -> Duration) -> Forecast {
+        let cost = |point| point_cost(point, window(point));
+        let block: Duration = self.points.iter().map(cost).sum();
+        let block = block.mul_f64(MARGIN);
+        let job = &self.job;
+        // What takes turns is counted and profiled within its first set.
+        let has_runs = self.points.iter().any(|point| point.method == Method::Runs);
+        let passes = u32::from(has_runs) * (1 + u32::from(job.profile_hz.is_some()));
+        let passes = passes + u32::from(job.times_requests);
+        Forecast { block, total: block * (job.blocks + passes) }
+    }
+
+    /// Why this plan must not be run, if so: with everything cut that can be it would still take
+    /// longer than its budget, and with less it decides nothing.
+    #[must_use]
+    pub fn budget_fault(&self) -> Option<String> {
+        let (budget, least) = (self.job.budget?, self.least?);
+        let parts: Vec<&str> = self.job.parts.iter().map(|part| part.name.as_str()).collect();
+        let fewer = match parts.as_slice() {
+            [_] => String::new(),
+            _ => format!(", or fewer parts with --only ({})", parts.join(", ")),
+        };
+        let whole_s = least.as_secs_f64().ceil();
+        Some(format!(
+            "a budget of {} decides nothing: with the fewest blocks, windows and points this job takes \
+             about {}; give --budget {whole_s:.0}s{fewer}",
+            minutes(budget),
+            minutes(least),
+        ))
+    }
+
+    /// Cuts until the forecast fits the budget or nothing is left to cut.
+    pub(super) fn fit_budget(&mut self) {
+        let Some(budget) = self.job.budget else { return };
+        let blocks = self.job.blocks;
+        let windows = self.windows();
+        while self.shortest().total > budget {
+            if !(self.cut_block() || self.cut_windows() || self.cut_point()) {
+                self.least = Some(self.shortest().total);
+                break;
+            }
+        }
+        if self.job.blocks != blocks {
+            self.cuts.push(format!("{} blocks instead of {blocks}", self.job.blocks));
+        }
+        if self.windows() != windows {
+            let (now, then) = (self.windows(), windows);
+            self.cuts.push(format!("longest window {now:?} instead of {then:?}"));
+        }
+        // Sets are added one by one as long as there is time for another.
+        if self.points.iter().all(|point| point.method == Method::Runs) {
+            self.job.blocks_max = self.job.blocks_max.min(self.job.blocks);
+        }
+    }
+
+    fn windows(&self) -> Duration {
+        self.points.iter().map(|point| point.runtime).max().unwrap_or_default()
+    }
+
+    fn cut_block(&mut self) -> bool {
+        let takes_turns = self.points.iter().any(|point| point.method == Method::Turns);
+        let can = self.job.blocks > if takes_turns { SETS_MIN } else { RUNS_MIN };
+        self.job.blocks -= u32::from(can);
+        can
+    }
+
+    fn cut_windows(&mut self) -> bool {
+        let mut has_cut = false;
+        for point in &mut self.points {
+            let (ramp_time, runtime) = (point.ramp_time, point.runtime);
+            point.ramp_time = (ramp_time / 2).max(RAMP_MIN).min(ramp_time);
+            point.runtime = (runtime / 2).max(runtime_min(point)).min(runtime);
+            point.interval = point.interval.min(point.runtime / INTERVALS_KEPT);
+            has_cut |= (point.ramp_time, point.runtime) != (ramp_time, runtime);
+        }
+        has_cut
+    }
+
+    /// Drops a point whose neighbours in its part both stay, the costliest first.
+    fn cut_point(&mut self) -> bool {
+        let inner = (1..self.points.len().saturating_sub(1)).filter(|&index| {
+            let part = self.points[index].part;
+            self.points[index - 1].part == part && self.points[index + 1].part == part
+        });
+        let Some(costliest) = inner.max_by_key(|&index| {
+            let point = &self.points[index];
+            point_cost(point, point.runtime)
+        }) else {
+            return false;
+        };
+        let cut = self.points.remove(costliest);
+        self.left_out.push(LeftOut {
+            experiment: self.part_name(&cut).to_owned(),
+            point: cut.point.label,
+            arm: "*".to_owned(),
+            reason: "cut to fit the budget".to_owned(),
+        });
+        true
+    }
+}
+
+fn point_cost(point: &PlannedPoint, window: Duration) -> Duration {
+    let window = match point.method {
+        Method::Turns => window.mul_f64(TURN_COST),
+        Method::Runs => window,
+    };
+    let run = point.ramp_time + window + point.experiment.needs(&point.point.axes).start;
+    run * point.arms.len() as u32
+}
+
+fn runtime_min(point: &PlannedPoint) -> Duration {
+    let least = point.experiment.needs(&point.point.axes).runtime_min;
+    match point.method {
+        Method::Turns if !point.experiment.cost.is_shared => least.min(TURNS_MIN),
+        _ => least,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::arm::RAW_URING;
+    use crate::axis::Axes;
+    use crate::experiments::known;
+    use crate::job;
+    use crate::plan::{PLAIN_MACHINE, Resources, Wanted};
+
+    fn point(experiment: &str, axes: &[(&str, &str)]) -> Point {
+        let mut all = Axes::defaults(known(experiment).axes);
+        for (name, value) in axes {
+            all.set(name, Value::of(value));
+        }
+        Point { label: "here".to_owned(), axes: all }
+    }
+
+    fn dead(count: &str, machine: &Machine<'_>) -> Result<Point, (String, String)> {
+        let axes = [("connections", "100"), ("dead", count)];
+        on(machine, known("http"), point("http", &axes))
+    }
+
+    const RESOURCES: Resources = Resources { memory_bytes: Some(8 << 30), aio_slots: Some(65_536) };
+    const MACHINE: Machine<'_> = Machine { resources: RESOURCES, ..PLAIN_MACHINE };
+
+    #[test]
+    fn a_server_beyond_the_descriptor_limit_takes_several_processes() {
+        let one = dead("18000", &MACHINE).expect("it fits");
+        assert_eq!((one.label.as_str(), one.axes.get(PROCESSES)), ("here", None));
+        for (count, processes) in [("30000", "2"), ("45000", "3"), ("60000", "4")] {
+            let point = dead(count, &MACHINE).expect("it fits");
+            assert_eq!(point.label, format!("here, {processes} processes"));
+            assert_eq!(point.axes.get(PROCESSES), Some(&Value::of(processes)));
+        }
+        let (label, reason) = dead("500000", &PLAIN_MACHINE).expect_err("too many");
+        assert_eq!(label, "here");
+        assert!(reason.contains("descriptors"), "{reason}");
+    }
+
+    #[test]
+    fn memory_and_the_generator_set_limits_of_their_own() {
+        let resources = Resources { memory_bytes: Some(1 << 30), ..RESOURCES };
+        let small = Machine { resources, ..MACHINE };
+        let (_, reason) = dead("60000", &small).expect_err("too much");
+        assert_eq!(
+            reason,
+            "needs about 939 MiB of memory for its connections, and 1024 MiB are free"
+        );
+        assert!(dead("18000", &small).is_ok());
+        assert!(dead("60000", &PLAIN_MACHINE).is_ok());
+
+        let many = point("http", &[("connections", "30000")]);
+        let (_, reason) = on(&MACHINE, known("http"), many).expect_err("one generator");
+        assert!(reason.contains("needs 30320 descriptors"), "{reason}");
+
+        let missing = |wanted| {
+            (wanted == Wanted::Generator(crate::experiments::Generator::Wrk))
+                .then(|| "wrk is not installed".to_owned())
+        };
+        let without = Machine { missing: &missing, ..MACHINE };
+        let wrk = point("http", &[("generator", "wrk")]);
+        let (_, reason) = on(&without, known("http"), wrk).expect_err("no wrk");
+        assert_eq!(reason, "wrk is not installed");
+        assert!(dead("0", &without).is_ok());
+    }
+
+    #[test]
+    fn several_processes_share_what_the_system_has_of_aio() {
+        let fault = |machine: &Machine<'_>, count: &str, kind: &ArmKind| {
+            let point = dead(count, machine).expect("it fits");
+            arm_fault(machine, known("http"), &point, kind)
+        };
+        let aio = ArmKind::Driver(Driver::Readiness(Mechanism::Aio));
+        assert_eq!(fault(&MACHINE, "18000", &aio), None);
+        assert_eq!(fault(&MACHINE, "45000", &aio), None);
+        let reason = fault(&MACHINE, "60000", &aio).expect("no room");
+        assert!(reason.starts_with("4 processes need 73728 slots"), "{reason}");
+        assert_eq!(fault(&PLAIN_MACHINE, "60000", &aio), None);
+        let epoll = ArmKind::Driver(Driver::Readiness(Mechanism::Epoll));
+        assert_eq!(fault(&MACHINE, "60000", &epoll), None);
+        assert_eq!(fault(&MACHINE, "18000", &ArmKind::Peer("nginx".to_owned())), None);
+        assert!(fault(&MACHINE, "30000", &ArmKind::Peer("nginx".to_owned())).is_some());
+        assert_eq!(fault(&MACHINE, "30000", &Arm::peer(RAW_URING).kind), None);
+    }
+
+    #[test]
+    fn a_pool_runs_on_queues_and_nothing_else() {
+        let fault = |source| {
+            let point = point("herd", &[("source", source)]);
+            arm_fault(&MACHINE, known("herd"), &point, &ArmKind::Peer("pool".to_owned()))
+        };
+        assert_eq!(fault("queue"), None);
+        assert!(fault("pipe").is_some_and(|reason| reason.contains("queues")));
+    }
+
+    #[test]
+    fn what_is_not_a_server_stays_in_one_process() {
+        let pipes = point("pipes", &[("pipes", "16000")]);
+        let (_, reason) = on(&MACHINE, known("pipes"), pipes).expect_err("too many");
+        assert!(reason.contains("needs 32064 descriptors"), "{reason}");
+    }
+
+    fn quick(budget_s: u64) -> Plan {
+        let mut job = job::find("quick").expect("the default job");
+        job.budget = Some(Duration::from_secs(budget_s));
+        Plan::make(job, &PLAIN_MACHINE)
+    }
+
+    #[test]
+    fn a_budget_is_kept_or_refused_with_the_least_that_decides() {
+        let fault = quick(10).budget_fault().expect("ten seconds decide nothing");
+        let least = quick(10).least.expect("a least").as_secs_f64().ceil() as u64;
+        assert!(fault.starts_with("a budget of 10 s decides nothing"), "{fault}");
+        assert!(fault.contains(&format!("give --budget {least}s, or fewer parts")), "{fault}");
+        for enough in [least, 10 * least] {
+            let plan = quick(enough);
+            assert_eq!(plan.budget_fault(), None, "{enough} s");
+            assert!(plan.forecast().total <= Duration::from_secs(enough), "{enough} s");
+        }
+    }
+}
