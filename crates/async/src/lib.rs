@@ -58,20 +58,17 @@
 //!   where independent directions would fill the memory of one side.
 #![forbid(unsafe_code)]
 
-mod buffer;
 mod connection;
-mod core;
-mod listener;
+mod executor;
 mod runtime;
 mod source;
 mod stream;
 mod tasks;
-mod timers;
 
-pub use listener::Listener;
+pub use executor::{Elapsed, Sleep};
 pub use pollux_engine::{ConnectTo, Driver, Limits, ListenAddress, LoopError, Signal, Signals};
 pub use runtime::{Handle, Remote, Runtime};
+pub use source::Listener;
 pub use source::Source;
 pub use stream::Stream;
 pub use tasks::{JoinError, JoinHandle, SpawnError};
-pub use timers::{Elapsed, Sleep};

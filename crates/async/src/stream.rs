@@ -14,7 +14,7 @@ use tokio::io::ReadBuf;
 
 use crate::Handle;
 use crate::connection::{Channel, Connection, INPUT_MAX, OUTPUT_MAX, Stage};
-use crate::core::Core;
+use crate::executor::Core;
 
 /// A connection: TCP or unix, accepted or opened.
 ///

@@ -16,7 +16,7 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
 use std::task::{Context, Poll, Wake, Waker};
 use std::thread::ThreadId;
 
-use crate::core::Core;
+use crate::executor::Core;
 
 /// Most tasks of one runtime: a connection needs one or two.
 const TASKS_MAX: usize = 1 << 20;

@@ -37,7 +37,6 @@
 
 mod kernel;
 mod object;
-mod pipe;
 mod poller;
 mod socket;
 mod world;
