@@ -34,12 +34,12 @@ use rustix::time::{
 use crate::{Counter, Counters};
 
 /// How far the shared date may be behind before a loop that comes by moves it.
-pub const SHARED_DATE_STEP: Duration = Duration::from_micros(32);
+const SHARED_DATE_STEP: Duration = Duration::from_micros(32);
 
 /// The latest moment that any loop of a group told the others.
 ///
 /// Any thread may read it, which is cheaper than a clock: nothing writes it more than once in
-/// [`SHARED_DATE_STEP`], give or take loops that do so at the same time.
+/// 32 µs, give or take loops that do so at the same time.
 #[derive(Debug, Default)]
 #[repr(align(128))]
 pub struct SharedDate(AtomicU64);

@@ -108,6 +108,17 @@ impl std::error::Error for ConnectError {
     }
 }
 
+/// With the kind of its cause; the error itself is inside.
+impl From<ConnectError> for io::Error {
+    fn from(error: ConnectError) -> Self {
+        let kind = match &error {
+            ConnectError::System { cause, .. } => cause.kind(),
+            ConnectError::LoopFull { .. } => io::ErrorKind::Other,
+        };
+        Self::new(kind, error)
+    }
+}
+
 /// A socket that connects, or has connected.
 #[derive(Debug)]
 pub(crate) struct Begun {

@@ -1,7 +1,7 @@
 //! One loop of either kind, behind one type, and the driver that chooses it.
 
 use std::ops::ControlFlow;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::str::FromStr;
 use std::sync::Arc;
 use std::time::Duration;
@@ -44,6 +44,13 @@ pub enum LoopError {
 }
 
 impl LoopError {
+    pub(crate) fn kind(&self) -> io::ErrorKind {
+        match self {
+            Self::Unavailable { .. } => io::ErrorKind::Unsupported,
+            _ => self.cause().kind(),
+        }
+    }
+
     fn cause(&self) -> &io::Error {
         match self {
             Self::Unavailable { cause, .. } | Self::System { cause, .. } | Self::Poller(cause) => {
@@ -73,11 +80,7 @@ impl LoopError {
 /// With the kind of its cause; the error itself is inside.
 impl From<LoopError> for io::Error {
     fn from(error: LoopError) -> Self {
-        let kind = match &error {
-            LoopError::Unavailable { .. } => io::ErrorKind::Unsupported,
-            _ => error.cause().kind(),
-        };
-        Self::new(kind, error)
+        Self::new(error.kind(), error)
     }
 }
 
@@ -106,6 +109,52 @@ impl std::error::Error for LoopError {
 /// A loop that drives sessions; opened, used and dropped by one thread.
 ///
 /// A program with one thread calls [`EventLoop::turn`] itself; [`crate::Group`] does it for many.
+///
+/// A server from its beginning to an end without loss, which a signal asks for:
+///
+/// ```
+/// use pollux_engine::{Actions, Driver, EventLoop, Limits, Listener, Session, Signal, Signals};
+/// use std::ops::ControlFlow;
+///
+/// struct Echo;
+///
+/// impl Session for Echo {
+///     /// What all connections of the loop share: here whether it is to end.
+///     type Shared = bool;
+///
+///     fn accepted(_: &mut bool, _: &mut Actions<'_>) -> Self {
+///         Self
+///     }
+///
+///     fn on_bytes(&mut self, _: &mut bool, actions: &mut Actions<'_>, input: &[u8]) -> usize {
+///         let len = input.len().min(actions.room());
+///         actions.send(&input[..len]);
+///         if len < input.len() {
+///             actions.call_again(); // with the rest, once this has left
+///         }
+///         len
+///     }
+/// }
+///
+/// let driver: Driver = "epoll-et".parse()?; // or uring, poll, …
+/// let mut event_loop = EventLoop::<Echo>::open(driver, false, Limits::default())?;
+/// let listener = Listener::open(&"127.0.0.1:0".parse()?, false)?;
+/// println!("listening on {}", listener.address());
+/// event_loop.listen(listener, false);
+/// event_loop.watch(Signals::catch(&[Signal::Terminate])?, |signals, is_ending, _now| {
+///     *is_ending |= signals.take().is_some();
+///     ControlFlow::Continue(())
+/// })?;
+/// # signal_hook::low_level::raise(Signal::Terminate.number())?;
+/// while !*event_loop.shared() {
+///     event_loop.turn(None)?;
+/// }
+/// event_loop.drain();
+/// while event_loop.open_connections() > 0 {
+///     event_loop.turn(None)?;
+/// }
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 pub struct EventLoop<S: Session>(Kind<S>);
 
 enum Kind<S: Session> {
@@ -166,7 +215,8 @@ impl<S: Session> EventLoop<S> {
 
     /// Has `on_readable` called in each turn in which `source` is readable: a datagram socket, a
     /// [`Timer`](crate::Timer), a pidfd, [`Signals`](crate::Signals), any descriptor but a regular
-    /// file. It has to be non-blocking. As long as it is readable it is called again, on every
+    /// file. It has to be non-blocking, as timers and signals are by themselves; what it writes, such as
+    /// the answer to a datagram, it writes in the closure. As long as it is readable it is called again, on every
     /// driver, so it reads until there is no more or leaves the rest to the next turn; it is watched
     /// until it answers [`ControlFlow::Break`], which closes what it owns.
     ///
@@ -313,6 +363,43 @@ impl<S: Session> EventLoop<S> {
     /// [`LoopError`] when the kernel refuses to wait.
     pub fn turn(&mut self, timeout: Option<Duration>) -> Result<bool, LoopError> {
         either!(&mut self.0, each => each.turn(timeout))
+    }
+
+    /// For a program that waits in a loop of its own: the descriptor that becomes readable when a turn
+    /// has something to do, and how long to wait for it at most. Then a turn with a timeout of zero is
+    /// due. Asked before each wait, as it hands the kernel what changed. None on mechanisms without
+    /// such a descriptor: all but epoll ([`Poller::fd`](pollux_poller::Poller::fd)).
+    ///
+    /// ```
+    /// use pollux_engine::{Driver, EventLoop, Limits};
+    /// use pollux_poller::{Events, Interest, Mechanism, Registration, Token, Trigger};
+    /// use std::time::Duration;
+    /// # use pollux_engine::{Actions, Session};
+    /// # struct Silent;
+    /// # impl Session for Silent {
+    /// #     type Shared = bool;
+    /// #     fn accepted(_: &mut bool, _: &mut Actions<'_>) -> Self { Self }
+    /// #     fn on_bytes(&mut self, _: &mut bool, _: &mut Actions<'_>, input: &[u8]) -> usize { input.len() }
+    /// # }
+    ///
+    /// let mut event_loop = EventLoop::<Silent>::open(Driver::default(), false, Limits::default())?;
+    /// event_loop.after(Duration::from_millis(20), |has_rung, _now| *has_rung = true)?;
+    ///
+    /// let (mut own, mut events) = (Mechanism::Epoll.open()?, Events::with_capacity(8));
+    /// let (fd, _) = event_loop.wait_elsewhere().expect("the default is epoll");
+    /// own.add(fd, Token::new(0, 0), Registration::new(Interest::READABLE, Trigger::Level))?;
+    /// while !*event_loop.shared() {
+    ///     let (_fd, at_most) = event_loop.wait_elsewhere().expect("as before");
+    ///     own.wait(&mut events, at_most)?;
+    ///     event_loop.turn(Some(Duration::ZERO))?;
+    /// }
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn wait_elsewhere(&mut self) -> Option<(BorrowedFd<'_>, Option<Duration>)> {
+        let Kind::Readiness(each) = &mut self.0 else { return None };
+        each.poller_fd()?;
+        let (_, at_most) = each.begin_wait(None);
+        each.poller_fd().map(|fd| (fd, at_most))
     }
 
     /// Has `session` called in the next turn; nothing happens when it is gone.

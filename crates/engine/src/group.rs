@@ -138,16 +138,11 @@ pub enum GroupError {
 /// With the kind of its cause where it has one; the error itself is inside.
 impl From<GroupError> for std::io::Error {
     fn from(error: GroupError) -> Self {
-        use std::io::ErrorKind;
         let kind = match &error {
-            GroupError::Loop(LoopError::Unavailable { .. }) => ErrorKind::Unsupported,
-            GroupError::Loop(LoopError::System { cause, .. }) | GroupError::System(_, cause) => {
-                cause.kind()
-            }
-            GroupError::Listen(ListenError::System { cause, .. }) => cause.kind(),
-            GroupError::Listen(ListenError::Address { .. }) => ErrorKind::InvalidInput,
-            GroupError::Listen(ListenError::Occupied { .. }) => ErrorKind::AddrInUse,
-            _ => ErrorKind::Other,
+            GroupError::Loop(error) => error.kind(),
+            GroupError::Listen(error) => error.kind(),
+            GroupError::System(_, cause) => cause.kind(),
+            _ => std::io::ErrorKind::Other,
         };
         Self::new(kind, error)
     }

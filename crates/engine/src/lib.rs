@@ -6,7 +6,8 @@
 //! *completion loop* over io_uring; a session cannot tell which one runs it, and the tests run
 //! every session on every loop and require the same bytes.
 //!
-//! One thread owns one loop. Other threads reach it by its inbox and its waker.
+//! One thread owns one loop. Other threads reach it by messages: [`LoopHandle::tell`] of a group, or an
+//! [`Inbox`] of the program's own.
 //!
 //! The types to begin with: [`Session`], [`Actions`], [`EventLoop`] (one loop, turned by the program),
 //! [`Group`] (a loop in each thread), [`Driver`] (the mechanism). `examples/` has whole programs: a
@@ -79,14 +80,12 @@ mod turn;
 
 pub use actions::{Actions, FileRange, HeldEnding};
 pub use affinity::{CpuError, CpuList};
-pub use clock::{Moment, Now};
-pub use clock::{SHARED_DATE_STEP, SharedDate};
-pub use connecting::AdoptError;
-pub use connecting::{ConnectError, ConnectTo};
+pub use clock::{Moment, Now, SharedDate};
+pub use connecting::{AdoptError, ConnectError, ConnectTo};
 pub use counters::{CloseCause, Counter, Counters};
 pub use event_loop::{Driver, UnknownDriver};
 pub use event_loop::{EventLoop, LoopError};
-pub use fd_table::{DirectionSnapshot, Due, FdSnapshot, FdTable, Watch};
+pub use fd_table::{Due, FdTable, Watch};
 pub use group::{Dumper, Group, GroupConfig, GroupError, Listeners, LoopView, NoAnswer};
 pub use inbox::{Inbox, Sender, Undelivered, Wake};
 pub use limits::Limits;

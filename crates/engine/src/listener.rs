@@ -179,6 +179,23 @@ impl std::error::Error for ListenError {
     }
 }
 
+impl ListenError {
+    pub(crate) fn kind(&self) -> io::ErrorKind {
+        match self {
+            Self::Address { .. } => io::ErrorKind::InvalidInput,
+            Self::Occupied { .. } => io::ErrorKind::AddrInUse,
+            Self::System { cause, .. } => cause.kind(),
+        }
+    }
+}
+
+/// With the kind of its cause; the error itself is inside.
+impl From<ListenError> for io::Error {
+    fn from(error: ListenError) -> Self {
+        Self::new(error.kind(), error)
+    }
+}
+
 /// A bound socket that takes connections.
 #[derive(Debug)]
 pub struct Listener {

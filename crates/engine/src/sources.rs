@@ -277,6 +277,8 @@ struct Caught {
 /// # Ok::<(), std::io::Error>(())
 /// ```
 ///
+/// A loop watches it as any other source: [`EventLoop`](crate::EventLoop) shows how.
+///
 /// Several in one process each get every signal. When one is dropped, a signal that nobody
 /// else catches is ignored; what it did before is not restored.
 pub struct Signals {

@@ -203,17 +203,24 @@ pub(crate) trait Turning<S: Session> {
     /// Continues a connection that this loop has never let go of.
     fn take_back(&mut self, token: Token);
 
+    /// What comes before the wait of a turn; says when that begins and how long it may be, when the
+    /// caller allows `at_most`.
+    fn begin_wait(&mut self, at_most: Option<Duration>) -> (Moment, Option<Duration>) {
+        self.run_errands();
+        let is_busy = self.prepare();
+        let state = self.state();
+        let began = state.clock.begin_wait(&state.counters);
+        let timeout = if is_busy { Some(Duration::ZERO) } else { state.patience(at_most, began) };
+        (began, timeout)
+    }
+
     /// One turn: waits at most `timeout` for something to do, and does it. Says whether a waker ended
     /// the wait.
     ///
     /// # Errors
     /// The kernel refuses to wait.
     fn turn(&mut self, timeout: Option<Duration>) -> Result<bool, LoopError> {
-        self.run_errands();
-        let is_busy = self.prepare();
-        let state = self.state();
-        let began = state.clock.begin_wait(&state.counters);
-        let timeout = if is_busy { Some(Duration::ZERO) } else { state.patience(timeout, began) };
+        let (began, timeout) = self.begin_wait(timeout);
         self.wait(timeout, began)?;
         let state = self.state();
         state.counters.count(Counter::Turns);

@@ -59,8 +59,6 @@ use self::entry::{Entry, NO_SLOT, Side, State};
 
 use self::updates::{Updates, is_settled};
 
-pub use self::snapshot::{DirectionSnapshot, FdSnapshot};
-
 /// How a descriptor is watched, for all its life.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Hash)]
 pub enum Watch {

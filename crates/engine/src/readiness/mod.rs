@@ -178,6 +178,10 @@ impl<S: Session> ReadinessLoop<S> {
         self.poller.caps().notes.clone()
     }
 
+    pub(crate) fn poller_fd(&self) -> Option<BorrowedFd<'_>> {
+        self.poller.fd()
+    }
+
     pub(crate) fn waker(&self) -> pollux_poller::Waker {
         self.poller.waker()
     }
@@ -220,8 +224,7 @@ impl<S: Session> ReadinessLoop<S> {
 
     /// What `show fd` prints: every descriptor of this loop.
     pub(crate) fn describe(&self) -> Vec<String> {
-        let described = self.table.tokens().filter_map(|token| self.table.describe(token));
-        described.map(|descriptor| descriptor.to_string()).collect()
+        self.table.tokens().filter_map(|token| self.table.describe(token)).collect()
     }
 
     /// Takes no more connections; gives back the sockets that they came from.

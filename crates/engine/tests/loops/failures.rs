@@ -9,8 +9,8 @@ use std::os::unix::net::{UnixDatagram, UnixStream};
 use std::time::Duration;
 
 use pollux_engine::{
-    Actions, CloseCause, Counter, Driver, Group, GroupConfig, GroupError, Limits, ListenAddress,
-    Listener, Listeners, LoopError, Session,
+    Actions, CloseCause, ConnectError, Counter, Driver, Group, GroupConfig, GroupError, Limits,
+    ListenAddress, Listener, Listeners, LoopError, Session,
 };
 use pollux_testing::wait_until;
 use rustix::net::sockopt::set_socket_linger;
@@ -465,4 +465,8 @@ fn a_mechanism_that_is_not_there_is_unsupported_and_says_why() {
     assert_eq!(error.to_string(), "uring is not available here: the sysctl forbids it");
     assert!(error.source().is_some(), "the kernel's word is not lost");
     assert_eq!(io::Error::from(error).kind(), ErrorKind::Unsupported);
+    let error = "nowhere".parse::<ListenAddress>().expect_err("no port");
+    assert_eq!(io::Error::from(error).kind(), ErrorKind::InvalidInput);
+    let error = ConnectError::LoopFull { connections_max: 1 };
+    assert_eq!(io::Error::from(error).kind(), ErrorKind::Other);
 }

@@ -22,7 +22,7 @@ mod sampler;
 mod trace;
 
 pub use counter::{Counter, CounterOptions, CounterReading, Event, Hardware, Scope, Software};
-pub use sampler::{SAMPLE_FREQUENCY_HZ, Sample, Sampler, SamplerOptions, online_cpus};
+pub use sampler::{Sample, Sampler, SamplerOptions, online_cpus};
 pub use trace::{Followed, Record, Trace, TraceError, What};
 
 // Tracepoint numbers, which differ from boot to boot.
@@ -84,7 +84,7 @@ pub fn tracepoint_ids(wanted: &[Tracepoint]) -> io::Result<Vec<io::Result<u64>>>
 ///
 /// `EPERM` without `CAP_SYS_ADMIN`, `ENODEV` on a kernel without tracing, `ENOENT` when
 /// `/sys` is not mounted, and those of starting a thread.
-pub fn tracepoint_ids_by_private_mount(wanted: &[Tracepoint]) -> io::Result<Vec<io::Result<u64>>> {
+fn tracepoint_ids_by_private_mount(wanted: &[Tracepoint]) -> io::Result<Vec<io::Result<u64>>> {
     thread::scope(|scope| {
         let reader =
             thread::Builder::new().name("tracefs-ids".to_owned()).spawn_scoped(scope, || {

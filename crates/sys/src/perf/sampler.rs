@@ -15,7 +15,7 @@ use super::counter::{self, Attribute, DISABLE, ENABLE, KIND_SOFTWARE, SET_OUTPUT
 
 /// Default samples for each second of CPU time. Not a round number, so that it does not beat in
 /// step with the kernel's tick (100, 250 or 1000 Hz).
-pub const SAMPLE_FREQUENCY_HZ: u64 = 999;
+const SAMPLE_FREQUENCY_HZ: u64 = 999;
 
 /// Data bytes of each CPU's buffer: room for 10,922 samples of 24 bytes, about eleven seconds of a
 /// busy CPU at 999 Hz, and half of what an ordinary user may lock (516 KiB for each CPU).

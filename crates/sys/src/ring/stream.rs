@@ -146,15 +146,14 @@ impl StreamRing {
     }
 
     /// How many receive buffers are in the caller's hands.
-    #[must_use]
-    pub fn buffers_lent(&self) -> usize {
+    pub(crate) fn buffers_lent(&self) -> usize {
         self.ledger.pool.in_use()
     }
 
     /// How many requests of [`StreamRing::send_owned`] and [`StreamRing::accept`] have not
     /// ended.
-    #[must_use]
-    pub fn owned_in_flight(&self) -> usize {
+    #[cfg(test)]
+    pub(crate) fn owned_in_flight(&self) -> usize {
         self.ledger.owned.count()
     }
 

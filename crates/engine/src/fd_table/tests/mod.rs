@@ -14,6 +14,7 @@ use pollux_poller::{
 use pollux_sim::{Errno, SimFd, World};
 use proptest::prelude::*;
 
+use super::entry::Side;
 use super::{Due, FdTable, Watch};
 use crate::{Counter, Counters};
 use recorder::{Calls, Recorder};
@@ -315,15 +316,15 @@ impl Life {
 
     /// What is wanted and holds was reported now, or is known to be left to the loop.
     fn check_reported(&self, line: &Line, holds: Readiness, due: Due) {
-        let seen = self.rig.table.describe(line.token).expect("live");
+        let seen = self.rig.table.state(line.token).expect("live");
         let left = self.rig.table.left_to_loop(line.token);
         let can_read = holds.is_readable() || holds.is_closed();
-        if seen.read.is_wanted && can_read {
-            assert!(due.read || left.read, "{seen}: {holds:?} was not reported");
+        if seen.is_wanted(Side::Read) && can_read {
+            assert!(due.read || left.read, "{seen:?}: {holds:?} was not reported");
         }
         let can_write = holds.is_writable() || holds.is_closed();
-        if seen.write.is_wanted && can_write {
-            assert!(due.write || left.write, "{seen}: {holds:?} was not reported");
+        if seen.is_wanted(Side::Write) && can_write {
+            assert!(due.write || left.write, "{seen:?}: {holds:?} was not reported");
         }
     }
 }

@@ -300,11 +300,10 @@ impl Pair {
             self.lives.keys().copied().collect()
         );
         for (token, life) in &self.lives {
-            let seen = self.rig.table.describe(*token).expect("live");
-            let sides = [("read", seen.read), ("write", seen.write)];
-            for (side, seen) in sides {
-                assert_eq!(seen.is_wanted, life.wanted.contains(side));
-                assert_eq!(seen.is_ready, life.is_ready(side));
+            let seen = self.rig.table.state(*token).expect("live");
+            for (name, side) in [("read", Side::Read), ("write", Side::Write)] {
+                assert_eq!(seen.is_wanted(side), life.wanted.contains(name));
+                assert_eq!(seen.is_ready(side), life.is_ready(name));
             }
         }
     }
