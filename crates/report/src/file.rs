@@ -1,5 +1,5 @@
-//! The file of a result: written beside its place and moved there whole, so that nobody ever reads half
-//! of one, and an earlier one stays until the new one is there.
+//! The file of a result: written beside its path and moved there whole, so that half of one is never
+//! read, and an earlier one stays until the new one is there.
 
 use std::ffi::OsString;
 use std::fs;
@@ -38,7 +38,7 @@ impl Place {
         Ok(place)
     }
 
-    /// The place as it was named.
+    /// The path as it was named.
     #[must_use]
     pub fn given(&self) -> &Path {
         &self.given

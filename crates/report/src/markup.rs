@@ -40,7 +40,7 @@ pub fn escape(text: &str) -> String {
 
 /// The box in which something wide scrolls, by a pointer or by the keyboard.
 ///
-/// `what` is its name for those who listen: a chart, a table. The page's style sheet has the class
+/// `what` is its name for screen readers: a chart, a table. The page's style sheet has the class
 /// `scroll`, with a sign at the side where something is hidden.
 #[must_use]
 pub fn scroll(what: &str, body: &str) -> String {

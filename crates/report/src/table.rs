@@ -93,7 +93,7 @@ impl Cell {
         Self { sort_key, ..Self::figure(shown) }
     }
 
-    /// A figure as shown, in a table that nobody sorts.
+    /// A figure as shown, in a table that is not sorted.
     #[must_use]
     pub fn figure(shown: &str) -> Self {
         Self::new(shown, Look::Figure)

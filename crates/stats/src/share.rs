@@ -46,7 +46,7 @@ pub fn lorenz_at(curve: &[(f64, f64)], part: f64) -> Option<f64> {
     Some(below + (part - from) / (to - from) * (above - below))
 }
 
-/// The mean share at each rank, from that of who has least, of several ways in which something was shared.
+/// The mean share at each rank, from the least, of several ways in which something was shared.
 /// What was shared among another number than the first time is left out.
 #[must_use]
 pub fn mean_shares<'a>(all: impl IntoIterator<Item = &'a [u64]>) -> Vec<f64> {

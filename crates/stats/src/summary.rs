@@ -6,7 +6,7 @@
 //! Values that stand apart.
 //!
 //! Called by the judge on the log ratios of blocks or sets, to count those that stand apart, and by the
-//! report, which marks runs. Flags only: nobody leaves a value out by them, because the odd block is often
+//! report, which marks runs. Flags only: no value is left out by them, because the odd block is often
 //! the one that matters.
 //!
 //! Student's t distribution: cumulative probability and quantile for whole degrees of freedom.

@@ -163,7 +163,7 @@ impl Effort {
 /// be three half-widths at least before it allows to stop, and that chance hardly ever makes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Aim {
-    /// The half-width asked for, or a third of the effect: nobody doubts it then.
+    /// The half-width asked for, or a third of the effect, which is beyond doubt then.
     Decide,
     /// The half-width asked for; of an effect of half again or more, an eighth of it.
     Narrow,

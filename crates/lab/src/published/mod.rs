@@ -304,7 +304,7 @@ pub(crate) struct SeriesPoint {
     pub(crate) name: String,
     /// The arm that stands for it.
     arm: String,
-    /// The axes that tell the point; the others have their defaults.
+    /// The axes that distinguish the point; the others have their defaults.
     axes: Axes,
     /// What was published; none where only a picture was.
     pub(crate) published: Option<f64>,

@@ -39,7 +39,7 @@ pub struct Head<'a> {
     pub series: Option<usize>,
 }
 
-/// A small chart with a bar for each class; `title` and `about` are for those who cannot see it.
+/// A small chart with a bar for each class; `title` and `about` are for screen readers.
 #[must_use]
 pub fn small(key: &str, (title, about): (&str, &str), head: Head<'_>, bars: &[Bar]) -> String {
     let mut svg = Svg::new(key, (WIDTH, TOP + PLOT + FOOT), title, about);
@@ -65,7 +65,7 @@ pub fn small(key: &str, (title, about): (&str, &str), head: Head<'_>, bars: &[Ba
     svg.finish()
 }
 
-/// A bar for each name, below each other; `title` and `about` are for those who cannot see it.
+/// A bar for each name, below each other; `title` and `about` are for screen readers.
 #[must_use]
 pub fn ranked(key: &str, (title, about): (&str, &str), head: Head<'_>, bars: &[Bar]) -> String {
     let height = TOP + bars.len() as f64 * ROW + 6.0;

@@ -3,7 +3,7 @@
 //! The first thing that a reader judges by, so it is a table: words and figures are text that a narrow
 //! page can break and a printer keeps, and each row draws its own stretch of the plot. Its places are
 //! shares of the width, whatever that is. What is drawn the words beside it say as well, so that it is
-//! hidden from those who listen.
+//! hidden from screen readers.
 
 use std::fmt::Write as _;
 

@@ -74,7 +74,7 @@ pub struct Line {
 }
 
 impl Paper {
-    /// An empty one; `key` is unique on the page, `title` and `about` are for those who cannot see it.
+    /// An empty one; `key` is unique on the page, `title` and `about` are for screen readers.
     #[must_use]
     pub fn new(key: &str, (title, about): (&str, &str), size: At, edges: Edges) -> Self {
         Self { svg: Svg::new(key, size, title, about), size, edges }

@@ -85,8 +85,8 @@ impl Marker {
 pub struct Svg(String);
 
 impl Svg {
-    /// Starts a drawing; `key` is unique on the page, title and description are for those who
-    /// cannot see it.
+    /// Starts a drawing; `key` is unique on the page, title and description are for screen
+    /// readers.
     #[must_use]
     pub fn new(key: &str, size: At, title: &str, description: &str) -> Self {
         Self(format!(
