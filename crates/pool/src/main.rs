@@ -5,23 +5,20 @@
 //! |---|---|
 //! | `start` | a pool in the foreground, or behind the terminal |
 //! | `orders` | stop, restart, reload: what a running pool is asked to do |
-//! | `show`, `table` | ps, services, queues, clients; columns |
+//! | `show` | ps, services, queues, clients, the pool itself |
 //! | `check` | a configuration against this machine |
-//! | `build_program`, `build_home`, `service_table` | C programs: the compiler, where headers and library are, the `main` of servers |
+//! | `build_program` | C programs: the compiler, where headers and library are, the `main` of servers |
 //! | `herd` | a pool with its callers, for the laboratory |
 //! | `fld` | field tables to C headers or Rust modules |
 #![forbid(unsafe_code)]
 
-mod build_home;
 mod build_program;
 mod check;
 mod fld;
 mod herd;
 mod orders;
-mod service_table;
 mod show;
 mod start;
-mod table;
 
 use std::path::PathBuf;
 use std::process::ExitCode;

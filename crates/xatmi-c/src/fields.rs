@@ -3,11 +3,19 @@
 //! The other files of `ubf.h` read and change fields through it. It never follows a pointer that
 //! cannot be one, and trusts no length but that of a header of ours.
 
-use std::ffi::{c_char, c_int, c_long};
+use std::collections::HashMap;
+use std::ffi::{CString, c_char, c_int, c_long};
+use std::sync::OnceLock;
 
-use pollux_xatmi::ubf::{FieldId, HEADER_BYTES, UbfError, UbfMut, UbfRef, region_size};
+use pollux_xatmi::field_table::FieldTable;
+use pollux_xatmi::ubf::{
+    FieldId, FieldType, HEADER_BYTES, NESTING_MAX, Scratch, UbfError, UbfMut, UbfRef, Value,
+    region_size,
+};
 
+use crate::copies::lend_converted;
 use crate::fault::{self, UbfFault};
+use crate::values::{give, user_type_for};
 use crate::{caller, memory};
 
 /// The buffer at `ubf`, for reading.
@@ -155,4 +163,276 @@ pub unsafe extern "C" fn Bused(ubf: *const c_char) -> c_long {
 pub unsafe extern "C" fn Bunused(ubf: *const c_char) -> c_long {
     // SAFETY: the caller's promise.
     fault::ubf(-1, || Ok(c_long::from(int(unsafe { reading(ubf) }?.unused())?)))
+}
+
+// Names, numbers and types of fields; names come from the field tables of the environment.
+//
+// C programs call it. The tables are read once for the whole process, when the first name is asked
+// for.
+
+/// The tables, with the names as C reads them.
+struct Names {
+    table: FieldTable,
+    texts: HashMap<i32, CString>,
+}
+
+fn names() -> Result<&'static Names, UbfFault> {
+    static NAMES: OnceLock<Result<Names, (c_int, String)>> = OnceLock::new();
+    let names = NAMES.get_or_init(|| {
+        let table = FieldTable::from_env().map_err(|error| (error.number(), error.to_string()))?;
+        let texts = table.definitions().filter_map(|definition| {
+            let text = CString::new(definition.name.as_bytes()).ok()?;
+            Some((definition.id.raw(), text))
+        });
+        let texts = texts.collect();
+        Ok(Names { table, texts })
+    });
+    names.as_ref().map_err(|(number, detail)| UbfFault::Other(*number, detail.clone()))
+}
+
+/// The tables of the environment, or none where they can't be read.
+pub(crate) fn table_or_empty() -> &'static FieldTable {
+    static EMPTY: OnceLock<FieldTable> = OnceLock::new();
+    match names() {
+        Ok(names) => &names.table,
+        Err(_) => EMPTY.get_or_init(FieldTable::new),
+    }
+}
+
+/// Whether the tables of the environment can be read.
+///
+/// # Errors
+/// BFTOPEN, BFTSYNTAX.
+pub(crate) fn check_tables() -> Result<(), UbfFault> {
+    names().map(drop)
+}
+
+/// The id of a name; 0 for an error.
+///
+/// # Safety
+/// A sound `name` is that of a text.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn Bfldid(name: *const c_char) -> c_int {
+    fault::ubf(0, || {
+        // SAFETY: the caller's promise.
+        let name = unsafe { caller::text(name) }
+            .ok_or(UbfError::Invalid { reason: "the pointer to the name is none" })?;
+        let found = name.to_str().ok().map(|name| names().map(|names| names.table.id(name)));
+        Ok(found.transpose()?.flatten().ok_or(UbfError::BadName)?.raw())
+    })
+}
+
+/// The name of an id, which stays; NULL for an error.
+#[unsafe(no_mangle)]
+pub extern "C" fn Bfname(field: c_int) -> *mut c_char {
+    fault::ubf(std::ptr::null_mut(), || {
+        let field = id(field)?;
+        let text = names()?.texts.get(&field.raw()).ok_or(UbfError::BadName)?;
+        Ok(text.as_ptr().cast_mut())
+    })
+}
+
+/// The type of an id.
+#[unsafe(no_mangle)]
+pub extern "C" fn Bfldtype(field: c_int) -> c_int {
+    fault::ubf(-1, || Ok(id(field)?.field_type().code()))
+}
+
+/// The name of the type of an id, as field tables have it; NULL for an error.
+#[unsafe(no_mangle)]
+pub extern "C" fn Btype(field: c_int) -> *mut c_char {
+    fault::ubf(std::ptr::null_mut(), || {
+        let name = match id(field)?.field_type() {
+            FieldType::Short => c"short",
+            FieldType::Long => c"long",
+            FieldType::Char => c"char",
+            FieldType::Float => c"float",
+            FieldType::Double => c"double",
+            FieldType::String => c"string",
+            FieldType::Carray => c"carray",
+            FieldType::Ptr => c"ptr",
+            FieldType::Ubf => c"ubf",
+            FieldType::View => c"view",
+        };
+        Ok(name.as_ptr().cast_mut())
+    })
+}
+
+/// The number of an id, without its type.
+#[unsafe(no_mangle)]
+pub extern "C" fn Bfldno(field: c_int) -> c_int {
+    fault::ubf(-1, || Ok(id(field)?.number()))
+}
+
+/// The id of a type and a number; 0 for an error.
+#[unsafe(no_mangle)]
+pub extern "C" fn Bmkfldid(code: c_int, number: c_int) -> c_int {
+    fault::ubf(0, || {
+        let field_type = FieldType::from_code(code).ok_or(UbfError::BadType { code })?;
+        if !(1..=FieldId::NUMBER_MAX).contains(&number) {
+            return Err(UbfError::BadField { id: number }.into());
+        }
+        Ok(FieldId::new(field_type, number).raw())
+    })
+}
+
+// Fields of inner buffers, named by a path: `Bgetr` and its fellows.
+//
+// C programs call it. A path is pairs of a field and its occurrence that end with BBADFLDOCC;
+// every field but the last holds a buffer. The forms with variable arguments (`Bgetrv`) stand in
+// `ubf.h` and call these.
+
+/// `Berror` of a path that is none.
+const BBADFLD: c_int = 6;
+
+/// Ends a path.
+const BBADFLDOCC: c_int = -1;
+
+/// Most pairs of a path: buffers within buffers and the field itself.
+const PATH_LEN_MAX: usize = NESTING_MAX + 1;
+
+/// What a path leads to: the innermost buffer, the field in it and its occurrence.
+struct Leaf<'a> {
+    fields: UbfRef<'a>,
+    id: FieldId,
+    occurrence: c_int,
+}
+
+/// Follows `path` from the buffer at `ubf`.
+///
+/// # Safety
+/// When `ubf` is that of a buffer of fields, nobody changes it while the result is used; a sound
+/// `path` is that of ints up to a BBADFLDOCC in the place of a field.
+unsafe fn leaf<'a>(ubf: *const c_char, path: *const c_int) -> Result<Leaf<'a>, UbfFault> {
+    // SAFETY: the caller's promise.
+    let mut fields = unsafe { reading(ubf) }?;
+    let mut before: Option<(FieldId, c_int)> = None;
+    for pair in 0..=PATH_LEN_MAX {
+        // SAFETY: the caller promises ints up to the end, which was not there yet.
+        let raw = unsafe { caller::read(path.wrapping_add(2 * pair)) };
+        let raw = raw.ok_or(UbfError::Invalid { reason: "the path to the field is none" })?;
+        if raw == BBADFLDOCC || pair == PATH_LEN_MAX {
+            let Some((id, occurrence)) = before.filter(|_| raw == BBADFLDOCC) else {
+                let detail = "a path is 1 to 17 pairs of field and occurrence, then BBADFLDOCC";
+                return Err(UbfFault::Other(BBADFLD, detail.to_owned()));
+            };
+            return Ok(Leaf { fields, id, occurrence });
+        }
+        if let Some((id, occurrence)) = before {
+            fields = inner(fields, id, occurrence)?;
+        }
+        // SAFETY: an occurrence stands behind each field.
+        let occurrence = unsafe { caller::read(path.wrapping_add(2 * pair + 1)) };
+        before = Some((id(raw)?, occurrence.unwrap_or_default()));
+    }
+    unreachable!("the last turn of the loop returns");
+}
+
+fn inner(fields: UbfRef<'_>, id: FieldId, occurrence: c_int) -> Result<UbfRef<'_>, UbfFault> {
+    match fields.get(id, occurrence)? {
+        Value::Ubf(inner) => Ok(inner),
+        other => {
+            let (raw, held) = (id.raw(), other.field_type());
+            let detail = format!("field {raw} of the path holds {held}, not a buffer");
+            Err(UbfFault::Other(BBADFLD, detail))
+        }
+    }
+}
+
+/// `Bget` of the field at the end of a path.
+///
+/// # Safety
+/// As for `Bget` and `leaf`: `path` is that of pairs of ints up to a BBADFLDOCC.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn Bgetr(
+    ubf: *const c_char,
+    path: *const c_int,
+    buf: *mut c_char,
+    len: *mut c_int,
+) -> c_int {
+    fault::ubf(-1, || {
+        // SAFETY: the caller's promise.
+        let leaf = unsafe { leaf(ubf, path) }?;
+        let value = leaf.fields.get(leaf.id, leaf.occurrence)?;
+        // SAFETY: the caller's promise.
+        unsafe { give(&value, buf, len) }.map(|()| 0)
+    })
+}
+
+/// `CBget` of the field at the end of a path.
+///
+/// # Safety
+/// As for [`Bgetr`].
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn CBgetr(
+    ubf: *const c_char,
+    path: *const c_int,
+    buf: *mut c_char,
+    len: *mut c_int,
+    user: c_int,
+) -> c_int {
+    fault::ubf(-1, || {
+        // SAFETY: the caller's promise.
+        let leaf = unsafe { leaf(ubf, path) }?;
+        let mut scratch = Scratch::new();
+        let user = user_type_for(leaf.id, user)?;
+        let value = leaf.fields.get_as(leaf.id, leaf.occurrence, user, &mut scratch)?;
+        // SAFETY: the caller's promise.
+        unsafe { give(&value, buf, len) }.map(|()| 0)
+    })
+}
+
+/// `Bfind` of the field at the end of a path.
+///
+/// # Safety
+/// As for [`Bgetr`]; a sound `len` is that of an int.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn Bfindr(
+    ubf: *const c_char,
+    path: *const c_int,
+    len: *mut c_int,
+) -> *mut c_char {
+    fault::ubf(std::ptr::null_mut(), || {
+        // SAFETY: the caller's promise.
+        let leaf = unsafe { leaf(ubf, path) }?;
+        let found = leaf.fields.find(leaf.id, leaf.occurrence)?;
+        // SAFETY: the caller promises room for an int.
+        unsafe { caller::write(len, int(found.len())?) };
+        Ok(found.as_ptr().cast_mut().cast())
+    })
+}
+
+/// `CBfind` of the field at the end of a path.
+///
+/// # Safety
+/// As for [`Bfindr`].
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn CBfindr(
+    ubf: *const c_char,
+    path: *const c_int,
+    len: *mut c_int,
+    user: c_int,
+) -> *mut c_char {
+    fault::ubf(std::ptr::null_mut(), || {
+        // SAFETY: the caller's promise.
+        let leaf = unsafe { leaf(ubf, path) }?;
+        // SAFETY: the caller's promise.
+        unsafe { lend_converted(leaf.fields, (leaf.id, leaf.occurrence), user, len) }
+    })
+}
+
+/// 1 when a path leads to a field, else 0; 0 with an error for what is not a path.
+///
+/// # Safety
+/// As for [`Bgetr`].
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn Bpresr(ubf: *const c_char, path: *const c_int) -> c_int {
+    fault::ubf(0, || {
+        // SAFETY: the caller's promise.
+        match unsafe { leaf(ubf, path) } {
+            Ok(leaf) => Ok(c_int::from(leaf.fields.is_present(leaf.id, leaf.occurrence))),
+            Err(UbfFault::Ubf(UbfError::NotPresent { .. })) => Ok(0),
+            Err(fault) => Err(fault),
+        }
+    })
 }

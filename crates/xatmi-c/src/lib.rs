@@ -6,21 +6,19 @@
 //!
 //! | file | subject |
 //! |---|---|
-//! | `caller.rs` | pointers of the caller: what is known of them before they are followed |
+//! | `caller.rs` | pointers of the caller: what is known of them before they are followed; variable arguments |
 //! | `fault.rs` | the thread's error numbers and texts; no panic leaves a function |
-//! | `memory.rs`, `payloads.rs` | the buffers that tpalloc gave out; what calls and conversations send and receive |
-//! | `typed.rs` | tpalloc, tprealloc, tpfree, tptypes |
-//! | `context.rs`, `calls.rs`, `times.rs` | a thread's client, its calls and its time limits |
+//! | `memory.rs` | typed buffers: tpalloc, tprealloc, tpfree, tptypes, Balloc and its fellows |
+//! | `context.rs` | a thread's client and its time limits |
+//! | `calls.rs`, `conversations.rs` | calls; conversations of clients and of services; what both send and receive |
 //! | `transactions.rs`, `tx.rs` | transactions over no resource, by both interfaces |
 //! | `events.rs` | events and unsolicited messages |
-//! | `conversations.rs` | conversations of clients and of services |
-//! | `server.rs`, `service.rs` | the life of a server, one call of a service function |
+//! | `server.rs` | the life of a server, one call of a service function |
 //! | `logging.rs` | lines in the log of the day, lines with a level |
-//! | `json.rs` | fields as JSON |
-//! | `expressions.rs`, `files.rs` | Boolean expressions, fields in files |
-//! | `variadic.rs` | what only C can do: variable arguments, jumps |
+//! | `expressions.rs` | Boolean expressions |
+//! | `files.rs` | fields in files and as JSON |
+//! | `fields.rs`, `values.rs`, `copies.rs`, `buffers.rs` | the other functions of `ubf.h`: names and paths of fields, values, whole buffers |
 //! | `layout.rs` | the files of an installation |
-//! | `fields.rs`, `values.rs`, `copies.rs`, `paths.rs`, `buffers.rs`, `storage.rs`, `names.rs` | the functions of `ubf.h` |
 //!
 //! Every function may be called from any thread. Pointers are the caller's promise, as in C: NULL,
 //! memory that is not a buffer and buffers that were freed are answered with an error where they can be recognised.
@@ -36,19 +34,10 @@ pub mod expressions;
 pub mod fault;
 pub mod fields;
 pub mod files;
-pub mod json;
 pub mod layout;
 pub mod logging;
 mod memory;
-pub mod names;
-pub mod paths;
-mod payloads;
 pub mod server;
-pub mod service;
-pub mod storage;
-pub mod times;
 pub mod transactions;
 pub mod tx;
-pub mod typed;
 pub mod values;
-pub mod variadic;

@@ -1,20 +1,24 @@
-//! The buffers that tpalloc, calls and requests gave out, by their address.
+//! Typed buffers: those that tpalloc, Balloc, calls and requests gave out, by their address, and the functions
+//! that make and free them.
 //!
-//! Typed buffers of C programs are found here, and only here: a pointer that is not in it is no
+//! Typed buffers of C programs are found here, and only here: a pointer that is not in it is not a
 //! buffer, whatever it points at, and is not followed. Buffers are of the process, as any thread
 //! may free what another allocated; they lie in shards, so that threads with buffers of their own
 //! hardly ever meet at a lock, and no lock is held while a call is under way.
 
 use std::cell::Cell;
 use std::collections::HashMap;
-use std::ffi::c_char;
+use std::ffi::{c_char, c_int, c_long};
 use std::hash::{BuildHasherDefault, Hasher};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use pollux_xatmi::buffer::Buffer;
-use pollux_xatmi::ubf::HEADER_BYTES;
+use pollux_xatmi::buffer::{Buffer, BufferError, BufferType, SUBTYPE_BYTES_MAX, TYPE_BYTES_MAX};
+use pollux_xatmi::ubf::{HEADER_BYTES, UbfError, bytes_needed};
 
 use crate::caller;
+use crate::calls::Borrowed;
+use crate::fault::{self, Fault, UbfFault};
+use crate::fields::int;
 
 /// A buffer that a program has the address of.
 #[derive(Debug)]
@@ -115,6 +119,259 @@ impl Hasher for Address {
         // The table takes its high bits too; see `shard` for the number.
         self.0 = (address as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15);
     }
+}
+
+// Memory of whole buffers: `Balloc`, `Brealloc`, `Bfree`, `Bneeded`, and the index that is none.
+//
+// C programs call it. A buffer of `Balloc` is one of `tpalloc`: either function frees it, and it
+// can be sent.
+
+/// Bytes that so many fields with so many bytes of values need, of the caller's numbers.
+fn needed(fields: c_int, value_bytes: c_int) -> Result<usize, UbfFault> {
+    let positive = |number: c_int, reason| {
+        let number = usize::try_from(number).ok().filter(|number| *number > 0);
+        number.ok_or(UbfError::Invalid { reason })
+    };
+    let fields = positive(fields, "the number of fields is 1 or above")?;
+    let value_bytes = positive(value_bytes, "the bytes of the values are 1 or above")?;
+    Ok(bytes_needed(fields, value_bytes)?)
+}
+
+/// What `tpalloc` refuses, as an error of `ubf.h`.
+fn refused(error: &BufferError) -> UbfFault {
+    const TPEOS: c_int = 7;
+    const BEINVAL: c_int = 14;
+    if error.number() == TPEOS {
+        return UbfFault::no_memory();
+    }
+    UbfFault::Other(BEINVAL, error.to_string())
+}
+
+/// Takes out the buffer at `ubf`, which has to be one of `tpalloc` or `Balloc`: memory that was
+/// freed, or is somebody else's, is not looked at.
+fn borrowed(ubf: *mut c_char) -> Result<Borrowed, UbfFault> {
+    let own = UbfError::NotFielded { reason: "it stands in memory that Balloc did not give" };
+    if !ubf.addr().is_multiple_of(8) {
+        return Err(UbfError::Unaligned.into());
+    }
+    let is_fields = |held: &Held| held.buffer.buffer_type() == BufferType::Ubf;
+    if look(ubf, is_fields) != Some(true) {
+        return Err(own.into());
+    }
+    // Another thread may have freed it since.
+    Ok(Borrowed::from(ubf).ok().flatten().ok_or(own)?)
+}
+
+/// A buffer for `fields` fields with `value_bytes` bytes of values, strings with their NUL.
+#[unsafe(no_mangle)]
+pub(crate) extern "C" fn Balloc(fields: c_int, value_bytes: c_int) -> *mut c_char {
+    fault::ubf(std::ptr::null_mut(), || {
+        let size = needed(fields, value_bytes)?;
+        let buffer = Buffer::alloc("UBF", "", size).map_err(|error| refused(&error))?;
+        Ok(give_out(Held { buffer, is_request: false }))
+    })
+}
+
+/// The buffer with room for so many fields, at another address as a rule. NULL for an error: it
+/// stays then.
+///
+/// # Safety
+/// When `ubf` is that of a buffer of fields, nobody else uses it meanwhile.
+#[unsafe(no_mangle)]
+pub(crate) unsafe extern "C" fn Brealloc(
+    ubf: *mut c_char,
+    fields: c_int,
+    value_bytes: c_int,
+) -> *mut c_char {
+    fault::ubf(std::ptr::null_mut(), || {
+        let size = needed(fields, value_bytes)?;
+        let borrowed = borrowed(ubf)?;
+        let buffer = borrowed.buffer().resized(size).map_err(|error| refused(&error))?;
+        let held = borrowed.into_held();
+        let is_request = held.is_request;
+        free(held);
+        Ok(give_out(Held { buffer, is_request }))
+    })
+}
+
+/// Frees a buffer of `Balloc` or `tpalloc`. The request of a service stays the server's.
+///
+/// # Safety
+/// When `ubf` is that of a buffer of fields, nobody uses it any more.
+#[unsafe(no_mangle)]
+pub(crate) unsafe extern "C" fn Bfree(ubf: *mut c_char) -> c_int {
+    fault::ubf(-1, || {
+        let borrowed = borrowed(ubf)?;
+        if borrowed.is_request() {
+            let reason = "the request of a service is freed by the server";
+            return Err(UbfError::Invalid { reason }.into());
+        }
+        free(borrowed.into_held());
+        Ok(0)
+    })
+}
+
+/// Bytes that a buffer needs for `fields` fields with `value_bytes` bytes of values.
+#[unsafe(no_mangle)]
+pub(crate) extern "C" fn Bneeded(fields: c_int, value_bytes: c_int) -> c_long {
+    fault::ubf(-1, || Ok(c_long::from(int(needed(fields, value_bytes)?)?)))
+}
+
+/// Does nothing: fields stand in order, and there is no index to build.
+///
+/// # Safety
+/// Any pointer is fine; it is not followed.
+#[unsafe(no_mangle)]
+pub(crate) unsafe extern "C" fn Bindex(_ubf: *mut c_char, _occurrence: c_int) -> c_int {
+    fault::ubf(-1, || Ok(0))
+}
+
+/// Does nothing, as [`Bindex`].
+///
+/// # Safety
+/// As for [`Bindex`].
+#[unsafe(no_mangle)]
+pub(crate) unsafe extern "C" fn Brstrindex(_ubf: *mut c_char, _occurrence: c_int) -> c_int {
+    fault::ubf(-1, || Ok(0))
+}
+
+/// Fields that lose their index: none.
+///
+/// # Safety
+/// As for [`Bindex`].
+#[unsafe(no_mangle)]
+pub(crate) unsafe extern "C" fn Bunindex(_ubf: *mut c_char) -> c_int {
+    fault::ubf(-1, || Ok(0))
+}
+
+/// Bytes of the index: none.
+///
+/// # Safety
+/// As for [`Bindex`].
+#[unsafe(no_mangle)]
+pub(crate) unsafe extern "C" fn Bidxused(_ubf: *mut c_char) -> c_long {
+    fault::ubf(-1, || Ok(0))
+}
+
+// `tpalloc`, `tprealloc`, `tpfree`, `tptypes`: typed buffers of C programs.
+//
+// What a type is and how it grows stands in `pollux_xatmi::buffer`.
+
+impl From<BufferError> for Fault {
+    fn from(error: BufferError) -> Self {
+        Self::new(error.number(), error.to_string())
+    }
+}
+
+/// A size or length of the caller's.
+pub(crate) fn size(given: c_long) -> Result<usize, Fault> {
+    usize::try_from(given).map_err(|_| Fault::invalid(format!("a length of {given} is below 0")))
+}
+
+/// The fault of a pointer that tpalloc did not give, that was freed, or that a call uses.
+pub(crate) fn no_buffer() -> Fault {
+    Fault::invalid(
+        "the pointer is not that of a buffer of tpalloc, or it was freed, or another thread waits \
+         for a reply in it",
+    )
+}
+
+/// A buffer of a type; size 0 is the type's own. NULL for an error.
+///
+/// # Safety
+/// Sound `type_name` and `subtype` are those of texts.
+#[unsafe(no_mangle)]
+pub(crate) unsafe extern "C" fn tpalloc(
+    type_name: *const c_char,
+    subtype: *const c_char,
+    bytes: c_long,
+) -> *mut c_char {
+    fault::atmi(std::ptr::null_mut(), || {
+        // SAFETY: the caller's promise.
+        let name = unsafe { caller::text(type_name) }.ok_or_else(|| {
+            Fault::invalid("tpalloc needs a type, as in tpalloc(\"UBF\", NULL, 0)")
+        })?;
+        // SAFETY: the caller's promise.
+        let subtype = unsafe { caller::text(subtype) }.unwrap_or_default();
+        let (name, subtype) = (name.to_string_lossy(), subtype.to_string_lossy());
+        let buffer = Buffer::alloc(&name, &subtype, size(bytes)?)?;
+        Ok(give_out(Held { buffer, is_request: false }))
+    })
+}
+
+/// The buffer with another size, at another address as a rule. NULL for an error: it stays then.
+///
+/// # Safety
+/// Nobody uses the buffer at `pointer` meanwhile. Any pointer is fine otherwise.
+#[unsafe(no_mangle)]
+pub(crate) unsafe extern "C" fn tprealloc(pointer: *mut c_char, bytes: c_long) -> *mut c_char {
+    fault::atmi(std::ptr::null_mut(), || {
+        let bytes = size(bytes)?;
+        if bytes != 0 && capacity(pointer) == Some(bytes) {
+            return Ok(pointer);
+        }
+        let borrowed = Borrowed::from(pointer)?.ok_or_else(no_buffer)?;
+        let buffer = borrowed.buffer().resized(bytes)?;
+        let held = borrowed.into_held();
+        let is_request = held.is_request;
+        free(held);
+        Ok(give_out(Held { buffer, is_request }))
+    })
+}
+
+/// Frees a buffer. NULL, the request of a service and what is not a buffer are left alone, and so is
+/// `tperrno`: programs free before they tell what failed.
+///
+/// # Safety
+/// Nobody uses the buffer at `pointer` any more. Any pointer is fine otherwise.
+#[unsafe(no_mangle)]
+pub(crate) unsafe extern "C" fn tpfree(pointer: *mut c_char) {
+    fault::quietly(|| {
+        if look(pointer, |held| held.is_request) == Some(false)
+            && let Some(held) = take(pointer)
+        {
+            free(held);
+        }
+    });
+}
+
+/// Type, subtype and size of a buffer.
+///
+/// # Safety
+/// Sound `type_name` and `subtype` are those of 8 and 16 bytes; nobody uses them meanwhile.
+#[unsafe(no_mangle)]
+pub(crate) unsafe extern "C" fn tptypes(
+    pointer: *mut c_char,
+    type_name: *mut c_char,
+    subtype: *mut c_char,
+) -> c_long {
+    fault::atmi(-1, || {
+        let (name, sub, size) = look(pointer, |held| {
+            let buffer = &held.buffer;
+            (buffer.buffer_type().name(), buffer.subtype().to_owned(), buffer.size())
+        })
+        .ok_or_else(no_buffer)?;
+        // SAFETY: the caller's promise.
+        unsafe { put(name, type_name, TYPE_BYTES_MAX) };
+        // SAFETY: the caller's promise.
+        unsafe { put(&sub, subtype, SUBTYPE_BYTES_MAX) };
+        c_long::try_from(size).map_err(|_| Fault::invalid("the size does not fit a long"))
+    })
+}
+
+/// Puts a name with its NUL where there is room for `room` bytes; one that fills it has none.
+///
+/// # Safety
+/// A sound `to` is that of `room` bytes that nobody else uses meanwhile.
+unsafe fn put(name: &str, to: *mut c_char, room: usize) {
+    if !caller::is_sound(to) {
+        return;
+    }
+    let len = name.len().min(room);
+    // SAFETY: the caller promises this room, of which no more than the name and a NUL is used.
+    let bytes = unsafe { caller::bytes_mut(to, (len + 1).min(room)) };
+    bytes.fill(0);
+    bytes[..len].copy_from_slice(&name.as_bytes()[..len]);
 }
 
 #[cfg(test)]

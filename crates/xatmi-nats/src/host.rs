@@ -21,9 +21,9 @@ use pollux_xatmi::error::Code;
 use tokio::sync::{Notify, Semaphore};
 use tokio::task::JoinHandle;
 
+use crate::Log;
 use crate::envelope::{Answered, Asked, Data};
 use crate::local::{self, Local};
-use crate::log::Log;
 
 /// How long a bridge that ends waits for the call that it is in.
 pub(crate) const LEAVE_TIME_MAX: Duration = Duration::from_secs(3);

@@ -21,21 +21,20 @@ mod envelope;
 mod exchange;
 mod host;
 mod local;
-mod log;
-mod servers;
-mod service_lists;
 mod settings;
-mod subject;
 
 use std::cell::OnceCell;
 use std::collections::BTreeSet;
 use std::ffi::OsString;
+use std::io::Write;
 use std::rc::Rc;
+use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use pollux_xatmi::clock::monotonic_ns;
 use pollux_xatmi::environment::Environment;
 use pollux_xatmi::error::{Code, Error};
+use pollux_xatmi::pool::BRIDGE_PROGRAM;
 use pollux_xatmi::worker::{
     Done, Ending, Incoming, RVAL_FAIL, RVAL_SUCCESS, Registry, Return, Worker,
 };
@@ -123,4 +122,47 @@ fn carry(broker: &Broker, incoming: Incoming) -> Done {
 fn refused(code: Code) -> Done {
     let soft_error = Some(code);
     Done::Return(Return { rval: RVAL_FAIL, urcode: 0, buffer: None, len_bytes: 0, soft_error })
+}
+
+// What the bridge has to say: lines in the worker's log, which the manager made of its standard
+// error.
+//
+// All parts of the bridge write here. A line that would only repeat the last one is left out, so
+// that a broker that stays away does not fill a disk; never a password in it.
+
+/// The log, with its last line.
+#[derive(Debug, Default)]
+struct Log(Mutex<String>);
+
+impl Log {
+    /// Writes a line, unless it is the last one again.
+    fn say(&self, line: &str) {
+        if self.is_new(line) {
+            // A log that can't be written cannot be reported anywhere.
+            // In one piece: all copies write to one file.
+            let whole = format!("{BRIDGE_PROGRAM}: {line}\n");
+            let _ = std::io::stderr().write_all(whole.as_bytes());
+        }
+    }
+
+    fn is_new(&self, line: &str) -> bool {
+        let mut last = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let is_new = *last != line;
+        if is_new {
+            line.clone_into(&mut last);
+        }
+        is_new
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_line_is_said_once_until_another_one_was() {
+        let log = Log::default();
+        let said = ["a", "a", "b", "a"].map(|line| log.is_new(line));
+        assert_eq!(said, [true, false, true, true]);
+    }
 }

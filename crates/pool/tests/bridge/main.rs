@@ -1,16 +1,12 @@
 //! Pools that share services over a broker, as processes: the command starts them, this very program
-//! is their server, and broker, bridges and unknown_senders do their worst.
+//! is their server, and broker, bridges and unknown senders do their worst.
 //!
 //! Needs `nats-server`; without it the tests say so, unless skips are forbidden.
 
 mod broker;
-mod crowd;
 mod limits;
 mod pools;
-mod server;
 mod sharing;
-mod stop;
-mod unknown_senders;
 
 use std::process::ExitCode;
 
@@ -28,14 +24,14 @@ const TESTS: [Test; 11] = [
     ("a_broker_that_stands_still_costs_no_more_than_the_time", broker::stands_still),
     ("a_broker_with_a_password_is_joined_or_named", broker::wants_a_password),
     ("what_is_too_long_is_refused_at_once", limits::what_is_too_long_is_refused_at_once),
-    ("unknown_senders_disturb_nobody", unknown_senders::unknown_senders_disturb_nobody),
-    ("many_callers_share_two_bridges", crowd::many_callers_share_two_bridges),
-    ("a_bridge_that_ends_owes_nothing", stop::a_bridge_that_ends_owes_nothing),
+    ("unknown_senders_disturb_nobody", limits::unknown_senders_disturb_nobody),
+    ("many_callers_share_two_bridges", limits::many_callers_share_two_bridges),
+    ("a_bridge_that_ends_owes_nothing", limits::a_bridge_that_ends_owes_nothing),
 ];
 
 fn main() -> ExitCode {
     if std::env::var_os(LINK_VARIABLE).is_some() {
-        return server::serve();
+        return pools::serve();
     }
     let wanted = std::env::args().skip(1).find(|argument| !argument.starts_with('-'));
     let tests = TESTS.iter().filter(|(name, _)| wanted.as_ref().is_none_or(|w| name.contains(w)));

@@ -10,8 +10,7 @@ use pollux_xatmi::ubf::{FieldId, FieldType};
 use rustix::process::Signal;
 
 use crate::broker::Broker;
-use crate::pools::{PATIENCE, Plan, Pool, content, text, until};
-use crate::server::EXIT_URCODE;
+use crate::pools::{EXIT_URCODE, PATIENCE, Plan, Pool, content, text, until};
 
 /// The time limit of a call under load.
 const CALL_LIMIT: Duration = Duration::from_secs(3);

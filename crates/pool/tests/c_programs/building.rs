@@ -1,9 +1,9 @@
 //! `pollux pool build-server` and `build-client`: options, mistakes, and what is installed.
 
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use crate::pool::Pool;
-use crate::workshop::{Workshop, repository, skip, source, succeeded};
+use crate::workshop::{Pool, Workshop, repository, skip, source, succeeded};
 
 fn pollux(workshop: &Workshop, arguments: &[&str]) -> std::process::Output {
     let mut command = Command::new(env!("CARGO_BIN_EXE_pollux-pool"));
@@ -13,7 +13,7 @@ fn pollux(workshop: &Workshop, arguments: &[&str]) -> std::process::Output {
 
 /// The library as cargo built it.
 fn built_library() -> String {
-    let binary = std::path::Path::new(env!("CARGO_BIN_EXE_pollux-pool"));
+    let binary = Path::new(env!("CARGO_BIN_EXE_pollux-pool"));
     binary.with_file_name("deps").join("libpollux_xatmi_c.so").display().to_string()
 }
 
@@ -78,7 +78,7 @@ fn the_bank_is_built_by_the_link_lines_of_its_manual_and_answers() {
 }
 
 /// A prefix as an installer leaves it, with the program in its `bin`.
-fn installed(workshop: &Workshop) -> std::path::PathBuf {
+fn installed(workshop: &Workshop) -> PathBuf {
     let prefix = workshop.path("opt/pollux");
     std::fs::create_dir_all(prefix.join("bin")).expect("made");
     let program = prefix.join("bin/pollux-pool");
@@ -90,7 +90,7 @@ fn installed(workshop: &Workshop) -> std::path::PathBuf {
 }
 
 /// Commands as a manual has them, in a shell that knows where pollux is installed, and nothing else.
-fn by_the_manual(workshop: &Workshop, prefix: &std::path::Path, folder: &str, commands: &str) {
+fn by_the_manual(workshop: &Workshop, prefix: &Path, folder: &str, commands: &str) {
     let (include, lib, bin) = (prefix.join("include"), prefix.join("lib"), prefix.join("bin"));
     let path = std::env::var("PATH").unwrap_or_default();
     let mut shell = Command::new("sh");
@@ -290,4 +290,121 @@ fn a_laid_out_prefix_has_a_package_that_stands_for_itself() {
     succeeded(&workshop.run("cc", &arguments));
     let mut program = Command::new(workshop.path("empty"));
     succeeded(&program.env("LD_LIBRARY_PATH", workshop.path("prefix/lib")).output().expect("run"));
+}
+
+// The bank of seed 4: its client, server and configuration, taken from the document as they are.
+//
+// Only paths are changed, and in the ordinary tests two numbers: copies and calls. The whole run,
+// 250 copies and 1,000,000 calls, is for release builds.
+
+/// The document with the sources.
+const DOCUMENT: &str = "004_1aefc34da9e286d5.txt";
+/// The seed's link lines.
+const SERVER_LIBRARIES: &str = "-latmisrv -latmi -lubf -lnstd -lrt -ldl -lm";
+const CLIENT_LIBRARIES: &str = "-latmiclt -latmi -lubf -lnstd -lpthread -lrt -ldl -lm";
+
+/// Client, server and configuration of the document.
+struct Seed {
+    client: String,
+    server: String,
+    xml: String,
+}
+
+impl Seed {
+    fn read() -> Option<Self> {
+        let folder = std::env::var_os("POLLUX_SEEDS").map_or_else(beside, PathBuf::from);
+        let path = folder.join(DOCUMENT);
+        let Ok(text) = std::fs::read_to_string(&path) else {
+            skip(&format!("{}: not there; POLLUX_SEEDS names the folder", path.display()));
+            return None;
+        };
+        let between = |from: &str, to: &str| {
+            let rest = text.split_once(from).expect("a heading").1;
+            rest.split_once(to).expect("the next heading").0.to_owned()
+        };
+        let server = between("Test server app", "Enduro/X runtime config");
+        let code = server.find("#include").expect("a first line");
+        Some(Self {
+            client: between("Client source code:", "Test server app"),
+            server: server[code..].to_owned(),
+            xml: format!("<?xml{}</endurox>", between("<?xml", "</endurox>")),
+        })
+    }
+
+    /// Builds both programs with the seed's link lines, and starts the pool.
+    fn pool<'a>(&self, workshop: &'a Workshop, copies: u32) -> Pool<'a> {
+        let bank = repository("examples/bank/bank.fd").display().to_string();
+        workshop.pollux(&["fld", &bank, "-d", "."]);
+        build(workshop, "banksv", &self.server, SERVER_LIBRARIES);
+        build(workshop, "bankcl", &self.client, CLIENT_LIBRARIES);
+        let logs = workshop.path("").display().to_string();
+        let xml = self.xml.replace("/opt/app1/log/", &logs).replace("250<", &format!("{copies}<"));
+        Pool::start(workshop, &xml)
+    }
+}
+
+/// The folder beside the repository.
+fn beside() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared/seeds")
+}
+
+/// Warnings of the seed's own code are its own; none may point at a header of ours.
+fn build(workshop: &Workshop, name: &str, source: &str, libraries: &str) {
+    let file = format!("{name}.c");
+    workshop.write(&file, source);
+    let prefix = workshop.path("prefix").display().to_string();
+    if !workshop.path("prefix").exists() {
+        let binary = Path::new(env!("CARGO_BIN_EXE_pollux-pool"));
+        let library = binary.with_file_name("deps").join("libpollux_xatmi_c.so");
+        let library = library.display().to_string();
+        workshop.pollux(&["lay-out", "prefix", "--library", &library]);
+    }
+    let folders = [
+        format!("-I{prefix}/include"),
+        format!("-L{prefix}/lib"),
+        format!("-Wl,-rpath,{prefix}/lib"),
+    ];
+    let mut arguments = vec!["-O2", "-Wall", "-Wextra", "-I.", "-o", name, &file];
+    arguments.extend(folders.iter().map(String::as_str));
+    arguments.extend(libraries.split(' '));
+    let output = workshop.run("gcc", &arguments);
+    succeeded(&output);
+    let said = String::from_utf8_lossy(&output.stderr);
+    let ours = |line: &&str| ["atmi.h:", "ubf.h:", "bank.fd.h:"].iter().any(|h| line.contains(h));
+    assert_eq!(said.lines().find(ours), None, "a warning from our headers");
+}
+
+/// The client's ten lines, and nothing else.
+fn assert_ten_balances(printed: &str) {
+    let is_balance =
+        |line: &str| line.starts_with("Account balance is: ") && line.ends_with(" USD");
+    assert!(printed.lines().count() == 10 && printed.lines().all(is_balance), "{printed}");
+}
+
+#[test]
+fn the_bank_of_the_seed_runs_with_fewer_copies_and_calls() {
+    let Some(seed) = Seed::read() else { return };
+    let Some(workshop) = Workshop::open() else { return };
+    let fewer = seed.client.replace("1000000/THREADCOUNT", "1000/THREADCOUNT");
+    assert_ne!(fewer, seed.client, "the seed's number of calls");
+    let seed = Seed { client: fewer, ..seed };
+    let pool = seed.pool(&workshop, 20);
+    assert_ten_balances(&succeeded(&pool.client("bankcl").output().expect("run")));
+    pool.stop();
+    // Each copy's tpsvrdone writes to the file of -e.
+    let log = std::fs::read_to_string(workshop.path("BANKSV")).expect("the servers' output");
+    assert_eq!(log.matches("tpsvrdone called").count(), 20, "{log}");
+}
+
+/// Half a minute even when optimised: `cargo test --release -p pollux-cli --test c_programs`.
+#[cfg(not(debug_assertions))]
+#[test]
+fn the_bank_of_the_seed_runs_as_it_is() {
+    let Some(seed) = Seed::read() else { return };
+    let Some(workshop) = Workshop::open() else { return };
+    let pool = seed.pool(&workshop, 250);
+    assert_ten_balances(&succeeded(&pool.client("bankcl").output().expect("run")));
+    pool.stop();
+    let log = std::fs::read_to_string(workshop.path("BANKSV")).expect("the servers' output");
+    assert_eq!(log.matches("tpsvrdone called").count(), 250);
 }

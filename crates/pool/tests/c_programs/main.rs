@@ -7,8 +7,5 @@
 
 mod access;
 mod building;
-mod pool;
 mod scenarios;
-mod seed;
-mod talks;
 mod workshop;

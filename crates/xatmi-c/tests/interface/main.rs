@@ -4,7 +4,6 @@
 //! without a pool. Without a C compiler they are skipped with the reason, which
 //! `POLLUX_FORBID_SKIP` forbids.
 
-mod clean;
 mod errors;
 mod headers;
 mod programs;

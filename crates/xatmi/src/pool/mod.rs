@@ -17,34 +17,27 @@
 //!
 //! | part | one job |
 //! |---|---|
-//! | `turn` | the loop: wait, events, time |
+//! | `turn` | the loop: wait, events, time; its poller |
 //! | `workers` | what the supervisor asks for, and what workers say |
-//! | `visitors`, `earlier_clients` | connections to the control socket; clients of an earlier manager |
-//! | `orders` | commands that take time |
-//! | `answers` | the tables |
+//! | `visitors` | connections to the control socket |
+//! | `orders` | commands that take time, and the tables |
 //! | `services`, `unsent` | queues of services; answers for the dead |
-//! | `process`, `spawn`, `previous` | one worker's process; how it is made; what was left behind |
-//! | `asked` | what a program offers, asked while no pool runs |
-//! | `endpoint`, `figures` | metrics over HTTP |
-//! | `watch`, `log`, `options` | the poller, the log, what a pool is started with |
+//! | `events` | who subscribed to events and unsolicited messages |
+//! | `process` | one worker's process, how it is made, and what its program offers, asked while no pool runs |
+//! | `previous` | what an earlier manager left behind: workers, queues, memory, clients |
+//! | `figures` | what is counted, as metrics over HTTP |
+//! | `options` | what a pool is started with, and its log |
 
-mod answers;
-mod asked;
-mod earlier_clients;
-mod endpoint;
 mod events;
 mod figures;
-mod log;
 mod options;
 mod orders;
 mod previous;
 mod process;
 mod services;
-mod spawn;
 mod turn;
 mod unsent;
 mod visitors;
-mod watch;
 mod workers;
 
 use std::collections::{BTreeMap, HashSet};
@@ -66,22 +59,22 @@ use crate::needs::{Shortage, file_size_limits, file_size_shortage};
 use crate::queue::Prefix;
 use crate::slots::Slots;
 use crate::supervisor::Supervisor;
-use earlier_clients::EarlierClients;
-use endpoint::Endpoint;
 use events::Events;
 use figures::Counts;
+use figures::Endpoint;
 use orders::Order;
+use previous::EarlierClients;
 use process::{Process, SlotHandle};
 use services::Services;
+use turn::{Source, Watch};
 use unsent::Unsent;
 use visitors::Visitors;
-use watch::{Source, Watch};
 
-pub use asked::services_of;
-pub use log::Log;
+pub use options::Log;
 pub use options::{PoolOptions, Sizes, memory_len_bytes, memory_room};
 pub use previous::workers as workers_left;
-pub use spawn::{
+pub use process::services_of;
+pub use process::{
     BRIDGE_PROGRAM, EXPORTS_VARIABLE, REFRESH_VARIABLE, find, keep_from_children, output_faults,
 };
 

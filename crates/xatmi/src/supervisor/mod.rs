@@ -33,21 +33,17 @@
 //! that was asked to stop is down, or queued when it was a restart. Failures in a row are
 //! forgotten once a worker was up for a whole cycle.
 
-mod events;
 mod member;
 mod orders;
-mod view;
 
 use std::collections::BTreeMap;
 use std::ops::Range;
 use std::time::{Duration, Instant};
 
-pub use events::{Action, Event};
-pub use orders::{NoSuchWorker, Selection};
-pub use view::{MemberView, State};
-
 use crate::config::{Entry, PoolConfig, Settings};
 use member::{Member, Phase, Then};
+
+pub use orders::{NoSuchWorker, Selection};
 
 /// Workers that may be starting at once: more would only wait for the processors.
 const STARTING_MAX: usize = 64;
@@ -359,3 +355,135 @@ fn is_orphan(member: &Member) -> bool {
 
 #[cfg(test)]
 mod tests;
+
+// What the supervisor is given, and what it answers.
+//
+// The pool turns what processes do into events, and does the actions; it adds nothing to them.
+
+/// What has to be done.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Action {
+    /// Start a process for this id.
+    Spawn {
+        /// The id.
+        id: u32,
+    },
+    /// Ask the worker for a sign of life.
+    Ping {
+        /// The id.
+        id: u32,
+        /// To be given back in the answer.
+        number: u64,
+    },
+    /// Tell the worker to stop.
+    Stop {
+        /// The id.
+        id: u32,
+    },
+    /// Send a signal to the process.
+    Signal {
+        /// The id.
+        id: u32,
+        /// Its number: 2, 15 or 9.
+        signal: i32,
+    },
+}
+
+/// What has happened.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Event {
+    /// The worker can take calls.
+    Ready {
+        /// The id.
+        id: u32,
+    },
+    /// The worker's own start said no; its end follows.
+    Refused {
+        /// The id.
+        id: u32,
+        /// What it said.
+        why: String,
+    },
+    /// The process ended, or could not be started.
+    Died {
+        /// The id.
+        id: u32,
+        /// How, for people.
+        how: String,
+    },
+    /// The answer to a ping.
+    Pong {
+        /// The id.
+        id: u32,
+        /// The number of the ping.
+        number: u64,
+    },
+}
+
+// A worker as tables show it.
+//
+// The pool reads it for its tables and for orders that wait; it is a copy of one moment.
+
+/// One worker, for tables.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct MemberView {
+    /// Its id.
+    pub id: u32,
+    /// Its program.
+    pub program: String,
+    /// What it is doing.
+    pub state: State,
+    /// How long it has been doing so.
+    pub age: Duration,
+    /// Whether a stop that is under way is followed by a start.
+    pub starts_again: bool,
+    /// Until the next start of one that waits for it, as far as that is known.
+    pub next_start: Option<Duration>,
+    /// Processes started so far.
+    pub starts: u32,
+    /// Failures in a row.
+    pub failures: u32,
+    /// Why it is not up, as far as that is known.
+    pub cause: Option<String>,
+}
+
+/// What a worker is doing, in a word.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum State {
+    /// Not running, not wanted.
+    Down,
+    /// About to be started.
+    Queued,
+    /// Started, not ready.
+    Starting,
+    /// Ready.
+    Up,
+    /// Gives no answer to pings, or did not report to the new manager, and may not be killed.
+    Silent,
+    /// Told to stop.
+    Stopping,
+    /// Being sent signals.
+    Killing,
+    /// Died; will be started again.
+    Waiting,
+    /// Of an earlier manager, has not reported yet.
+    Orphan,
+}
+
+impl State {
+    /// The word.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Down => "down",
+            Self::Queued => "queued",
+            Self::Starting => "starting",
+            Self::Up => "up",
+            Self::Silent => "silent",
+            Self::Stopping => "stopping",
+            Self::Killing => "killing",
+            Self::Waiting => "waiting",
+            Self::Orphan => "orphan",
+        }
+    }
+}
