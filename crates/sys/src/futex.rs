@@ -217,7 +217,7 @@ fn has_vector() -> bool {
 
 fn timespec(until_ns: u64) -> libc::timespec {
     libc::timespec {
-        tv_sec: (until_ns / NANOSECONDS) as libc::time_t,
+        tv_sec: (until_ns / NANOSECONDS) as libc::c_long,
         tv_nsec: (until_ns % NANOSECONDS) as libc::c_long,
     }
 }

@@ -139,7 +139,7 @@ pub(crate) struct MaskArgument {
 /// `timeout` as the kernel takes it; more seconds than it can count are for ever anyhow.
 pub(crate) fn timespec(timeout: Duration) -> libc::timespec {
     libc::timespec {
-        tv_sec: libc::time_t::try_from(timeout.as_secs()).unwrap_or(libc::time_t::MAX),
+        tv_sec: libc::c_long::try_from(timeout.as_secs()).unwrap_or(libc::c_long::MAX),
         tv_nsec: libc::c_long::from(timeout.subsec_nanos()),
     }
 }
