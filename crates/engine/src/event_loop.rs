@@ -524,6 +524,15 @@ impl Driver {
         Self::Completion,
     ];
 
+    /// What to take where none is named: the one that costs least for each request first, the next where
+    /// it can't be opened.
+    pub const PREFERRED: [Self; 4] = [
+        Self::Completion,
+        Self::Readiness(Mechanism::EpollEt),
+        Self::Readiness(Mechanism::Epoll),
+        Self::Readiness(Mechanism::Poll),
+    ];
+
     /// The name on command lines, in job files and in results.
     #[must_use]
     pub const fn name(self) -> &'static str {

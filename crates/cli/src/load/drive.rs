@@ -9,12 +9,11 @@ use std::process::ExitCode;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use pollux_engine::{Signal, Signals};
+use pollux_engine::{Driver, Signal, Signals};
 use pollux_load::{Load, LoadError, Outcome, Plan, Progress, Running, render};
 
-use super::live::Lines;
-use super::live::Live;
-use super::{failure, plan};
+use super::failure;
+use super::live::{Lines, Live};
 use crate::output::{self, Failure};
 
 /// So late is the end of a run noticed; often enough for people, too rare to disturb.
@@ -36,9 +35,9 @@ pub(crate) struct Ran {
 /// place in the plan.
 pub(crate) fn start(plan: &mut Plan, is_free: bool) -> Result<Running, Failure> {
     match Load::start(plan.clone()) {
-        Err(error @ LoadError::Loop { .. }) if is_free && plan.driver == plan::FASTEST => {
+        Err(error @ LoadError::Loop { .. }) if is_free && plan.driver == Driver::PREFERRED[0] => {
             let why = output::in_words(&error);
-            let (fastest, next) = (plan::FASTEST, plan::NEXT);
+            let [fastest, next, ..] = Driver::PREFERRED;
             output::remark(&format!("pollux load: {next} instead of {fastest}: {why}"));
             plan.driver = next;
             Load::start(plan.clone()).map_err(|error| failure(&error))

@@ -9,15 +9,9 @@ use pollux_engine::{Driver, ListenAddress};
 use pollux_load::{
     Crowd, End, Expect, LoadError, Order, Pace, Plan, RequestList, Stage, Target, Trust,
 };
-use pollux_poller::Mechanism;
 
 use super::flags::{DURATION, LoadSettings, TRIAL, WARM_UP};
 use super::list;
-
-/// What needs the least CPU time for each request.
-pub(crate) const FASTEST: Driver = Driver::Completion;
-/// What comes next, where io_uring is old or forbidden.
-pub(crate) const NEXT: Driver = Driver::Readiness(Mechanism::EpollEt);
 
 /// How long answers are waited for when the time of a run is over: longer than answers of a
 /// server that works take, too short to be waited for.
@@ -35,7 +29,7 @@ pub(crate) fn plan(flags: &LoadSettings) -> Result<Plan, LoadError> {
     Ok(Plan {
         targets,
         list,
-        driver: flags.poller.unwrap_or(FASTEST),
+        driver: flags.poller.unwrap_or(Driver::PREFERRED[0]),
         threads: flags.threads,
         cpus: flags.cpus.clone(),
         connections: flags.connections,

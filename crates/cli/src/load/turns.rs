@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::Duration;
 
-use pollux_engine::Signals;
+use pollux_engine::{Driver, Signals};
 use pollux_load::compare::{Change, Comparison};
 use pollux_load::{LoadError, Side, beside};
 
@@ -57,7 +57,7 @@ pub(super) fn run(
         && settings.poller.is_none()
         && interrupt.is_none()
     {
-        sides.iter_mut().for_each(|side| side.plan.driver = plan::NEXT);
+        sides.iter_mut().for_each(|side| side.plan.driver = Driver::PREFERRED[1]);
         (found, interrupt) = taken(&sides, lasts, &mut signals)?;
     }
     let found = match (found, interrupt) {

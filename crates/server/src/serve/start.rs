@@ -178,14 +178,6 @@ pub(crate) fn close_to_others(path: &Path) -> Result<(), ServerError> {
 
 // The loops of a server: started on the configured driver, or on the best that works here.
 
-/// What is tried when no poller is named, best first.
-const PREFERENCES: [Driver; 4] = [
-    Driver::Completion,
-    Driver::Readiness(Mechanism::EpollEt),
-    Driver::Readiness(Mechanism::Epoll),
-    Driver::Readiness(Mechanism::Poll),
-];
-
 /// Starts the loops, on the configured driver or on the best that works; says what was refused.
 pub(super) fn start_group(
     config: &ServeConfig,
@@ -220,7 +212,7 @@ pub(crate) fn start_on_first(
     mut start: impl FnMut(Driver) -> Result<Group, GroupError>,
 ) -> Result<(Group, Driver, Vec<String>), ServerError> {
     let one = poller.map(|driver| [driver]);
-    let drivers = one.as_ref().map_or(PREFERENCES.as_slice(), <[Driver; 1]>::as_slice);
+    let drivers = one.as_ref().map_or(Driver::PREFERRED.as_slice(), <[Driver; 1]>::as_slice);
     let mut refused = Vec::new();
     let mut last = None;
     for &driver in drivers {

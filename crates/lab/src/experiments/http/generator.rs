@@ -290,10 +290,8 @@ const QUANTILES: [(&str, f64); 4] = [
 /// The loop that the generator runs on, whichever server it asks: by completion where the kernel
 /// allows it, which costs a client least.
 pub(super) fn pollux_driver() -> Driver {
-    match Mechanism::UringPoll.open() {
-        Ok(_) => Driver::Completion,
-        Err(_) => Driver::Readiness(Mechanism::EpollEt),
-    }
+    let [fastest, next, ..] = Driver::PREFERRED;
+    if Mechanism::UringPoll.open().is_ok() { fastest } else { next }
 }
 
 /// The load as turns have it. Its end does not matter: turns have lengths of their own.
