@@ -18,6 +18,7 @@ use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::process::{Child, ChildStdin, ChildStdout, Command, ExitStatus, Stdio};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
+use std::sync::{Mutex, PoisonError};
 use std::time::Instant;
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -31,7 +32,8 @@ use crate::DEADLINE;
 pub struct Process {
     child: Child,
     name: String,
-    lines: Receiver<String>,
+    /// A lock that is never contended: threads share a process to signal it.
+    lines: Mutex<Receiver<String>>,
     said: Vec<String>,
 }
 
@@ -63,7 +65,7 @@ impl Process {
                 let _ = sender.send(String::from_utf8_lossy(&line).into_owned());
             }
         });
-        Self { child, name, lines, said: Vec::new() }
+        Self { child, name, lines: Mutex::new(lines), said: Vec::new() }
     }
 
     /// Runs `command` to its end, with standard output read as well.
@@ -90,7 +92,7 @@ impl Process {
     pub fn says_or_ends(&mut self, part: &str) -> Option<String> {
         let end = Instant::now() + DEADLINE;
         loop {
-            match self.lines.recv_timeout(end.saturating_duration_since(Instant::now())) {
+            match self.line_until(end) {
                 Ok(line) => {
                     self.said.push(line.clone());
                     if line.contains(part) {
@@ -116,7 +118,7 @@ impl Process {
     pub fn all_said(&mut self) -> &[String] {
         let end = Instant::now() + DEADLINE;
         loop {
-            match self.lines.recv_timeout(end.saturating_duration_since(Instant::now())) {
+            match self.line_until(end) {
                 Ok(line) => self.said.push(line),
                 Err(RecvTimeoutError::Disconnected) => return &self.said,
                 Err(RecvTimeoutError::Timeout) => panic!("it runs on; {}", self.shown()),
@@ -171,7 +173,9 @@ impl Process {
     /// When that takes longer than [`DEADLINE`].
     pub fn wait(&mut self) -> ExitStatus {
         if self.status().is_none() && !ends_in_time(self.pid()) {
-            let _ = self.all_that_came();
+            while let Ok(line) = self.line_until(Instant::now()) {
+                self.said.push(line);
+            }
             panic!("did not end within {DEADLINE:?}; {}", self.shown());
         }
         self.child.wait().expect("a child of this process")
@@ -208,9 +212,9 @@ impl Process {
         self.wait()
     }
 
-    fn all_that_came(&mut self) -> usize {
-        self.said.extend(self.lines.try_iter());
-        self.said.len()
+    fn line_until(&mut self, end: Instant) -> Result<String, RecvTimeoutError> {
+        let lines = self.lines.get_mut().unwrap_or_else(PoisonError::into_inner);
+        lines.recv_timeout(end.saturating_duration_since(Instant::now()))
     }
 
     fn shown(&self) -> String {
@@ -253,23 +257,31 @@ fn ends_in_time(pid: Pid) -> bool {
     }
 }
 
-/// State, parent and number of each process, as `/proc` has them.
-fn processes() -> impl Iterator<Item = (char, u32, u32)> {
-    let entries = std::fs::read_dir("/proc").expect("procfs").flatten();
-    entries.filter_map(|entry| {
-        let pid = entry.file_name().to_str()?.parse().ok()?;
-        let stat = std::fs::read_to_string(entry.path().join("stat")).ok()?;
-        // The name stands in brackets and may hold anything (proc_pid_stat(5)).
-        let mut fields = stat.rsplit_once(')')?.1.split_ascii_whitespace();
-        Some((fields.next()?.chars().next()?, fields.next()?.parse().ok()?, pid))
-    })
+/// The state of a process as `/proc` has it; none of one that is not there.
+fn state(pid: Pid) -> Option<char> {
+    let stat = std::fs::read_to_string(format!("/proc/{}/stat", pid.as_raw_pid())).ok()?;
+    // The name stands in brackets and may hold anything (proc_pid_stat(5)).
+    stat.rsplit_once(')')?.1.trim_start().chars().next()
+}
+
+/// Whether a process runs.
+#[must_use]
+pub fn is_running(pid: Pid) -> bool {
+    state(pid).is_some_and(|state| state != 'Z')
 }
 
 /// The processes that `parent` has started and that run.
 #[must_use]
 pub fn children(parent: u32) -> Vec<Pid> {
-    let children = processes().filter(|(state, of, _)| *of == parent && *state != 'Z');
-    children.filter_map(|(_, _, pid)| Pid::from_raw(pid.cast_signed())).collect()
+    let threads = std::fs::read_dir(format!("/proc/{parent}/task")).into_iter().flatten().flatten();
+    let lists = threads.filter_map(|thread| {
+        // Those that this thread has started (proc_tid_children(5)).
+        std::fs::read_to_string(thread.path().join("children")).ok()
+    });
+    let numbers = lists.flat_map(|list| {
+        list.split_ascii_whitespace().filter_map(|pid| pid.parse().ok()).collect::<Vec<i32>>()
+    });
+    numbers.filter_map(Pid::from_raw).filter(|pid| is_running(*pid)).collect()
 }
 
 /// All that run and were started by `root` or by one of its descendants.
@@ -277,17 +289,10 @@ fn descendants(root: u32) -> Vec<Pid> {
     let mut found = children(root);
     let mut at = 0;
     while let Some(next) = found.get(at) {
-        found.extend(children(next.as_raw_nonzero().get().cast_unsigned()));
+        found.extend(children(next.as_raw_pid().cast_unsigned()));
         at += 1;
     }
     found
-}
-
-/// Whether a process runs.
-#[must_use]
-pub fn is_running(pid: Pid) -> bool {
-    let pid = pid.as_raw_nonzero().get().cast_unsigned();
-    processes().any(|(state, _, number)| number == pid && state != 'Z')
 }
 
 /// The addresses of the URLs in what a server says, in their order.

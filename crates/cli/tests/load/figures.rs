@@ -7,18 +7,19 @@
 #![expect(clippy::print_stdout, reason = "the figures are what --nocapture is for")]
 
 use std::fs;
-use std::io::BufReader;
-use std::process::{Child, ChildStderr, Command, Stdio};
+use std::io::{ErrorKind, Read, Write};
+use std::net::{TcpListener, TcpStream};
+use std::process::{Child, Command, Stdio};
 use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use rustix::process::{Pid, Resource, Rlimit, Signal, getrlimit, kill_process, setrlimit};
+use pollux_testing::{DEADLINE, Pid, Process, Signal};
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use serde_json::Value;
 
-use crate::responder::Responder;
-use crate::run::{Server, load, read_until, started, text_of, wait};
+use crate::run::{Said, Server, load, started, wait};
 
 /// They measure: one at a time.
 fn alone() -> MutexGuard<'static, ()> {
@@ -68,11 +69,11 @@ fn a_frozen_server_is_seen_as_the_closed_form_says() {
     let lasts_s = 2.0;
     let flags = ["--rate", "2000", "-d", "2s", "--warm-up", "1s", "--json", "-", &server.url];
     let mut load = started(&flags);
-    let mut stderr = BufReader::new(load.stderr.take().expect("piped"));
     // The end of the warm-up.
-    read_until(&mut stderr, "1.0 s");
+    load.says("1.0 s");
     let frozen_s = freeze(&server);
-    let (json, said) = end(load, stderr);
+    let said = Said::of(load.ended());
+    let json = said.json();
     for quantile in [0.95, 0.99, 0.999] {
         let expected_s = frozen_s - (1.0 - quantile) * lasts_s;
         let found_s = quantile_s(&json, quantile);
@@ -83,17 +84,17 @@ fn a_frozen_server_is_seen_as_the_closed_form_says() {
         );
         // Once it runs again it has a backlog to answer, on a CPU that others use too.
         let bounds = expected_s - 0.01..expected_s + 0.5;
-        assert!(bounds.contains(&found_s), "{quantile}: {found_s} is not in {bounds:?}\n{said}");
+        assert!(bounds.contains(&found_s), "{quantile}: {found_s} is not in {bounds:?}\n{said:?}");
     }
     print_wrk(&server);
 }
 
 /// Stops the server's process for a while; says for how long.
 fn freeze(server: &Server) -> f64 {
-    kill_process(server.pid(), Signal::STOP).expect("it runs");
+    server.signal(Signal::STOP);
     let began = Instant::now();
     wait(Duration::from_millis(300));
-    kill_process(server.pid(), Signal::CONT).expect("it is stopped");
+    server.signal(Signal::CONT);
     began.elapsed().as_secs_f64()
 }
 
@@ -101,20 +102,15 @@ fn freeze(server: &Server) -> f64 {
 fn print_wrk(server: &Server) {
     let mut command = Command::new("wrk");
     command.args(["-t1", "-c64", "-d2s", "--latency", &server.url]).stdout(Stdio::piped());
-    let Ok(mut wrk) = command.spawn() else { return println!("wrk is not installed") };
+    if pollux_doctor::host::programs::find("wrk").is_none() {
+        return println!("wrk is not installed");
+    }
+    let wrk = Process::start(&mut command);
     wait(Duration::from_millis(800));
     let frozen_s = freeze(server);
-    let text = text_of(wrk.stdout.take().expect("piped"));
-    let _ = wrk.wait();
+    let text = wrk.ended().stdout;
     let told = text.lines().filter(|line| line.contains('%')).map(str::trim);
     println!("wrk, frozen for {frozen_s:.3} s: {}", told.collect::<Vec<_>>().join("; "));
-}
-
-fn end(mut load: Child, mut stderr: BufReader<ChildStderr>) -> (Value, String) {
-    let stdout = text_of(load.stdout.take().expect("piped"));
-    let said = text_of(&mut stderr);
-    let _ = load.wait().expect("it ends");
-    (serde_json::from_str(&stdout).unwrap_or_else(|error| panic!("{error}: {said}")), said)
 }
 
 /// Quantiles of the generator are never below those that the responder gave, and as near to them
@@ -267,11 +263,9 @@ fn crowd_of(dead: u64, poller: &str) -> (u64, Value) {
     let flags = ["--dead", &dead, "-c", "1", "--rate", "100", "--warm-up", "0s", "-d", "1500ms"];
     let more = ["--poller", poller, "--json", "-", &server.url];
     let mut load = started(&[&flags[..], &more].concat());
-    let mut stderr = BufReader::new(load.stderr.take().expect("piped"));
-    read_until(&mut stderr, "1.0 s");
-    let bytes = resident_bytes(Pid::from_child(&load));
-    let (json, _) = end(load, stderr);
-    (bytes, json)
+    load.says("1.0 s");
+    let bytes = resident_bytes(load.pid());
+    (bytes, Said::of(load.ended()).json())
 }
 
 /// `VmRSS` of `proc_pid_status(5)`.
@@ -281,4 +275,107 @@ fn resident_bytes(pid: Pid) -> u64 {
     let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).expect("VmRSS");
     let kib: u64 = line.trim().trim_end_matches(" kB").parse().expect("kB");
     kib * 1024
+}
+
+// A server whose delays are known: chosen by the number of the request, and measured by itself.
+//
+// One thread that never sleeps serves all connections, so that no wake-up of its own is added to
+// what it gives. It ends with its last connection.
+
+const ANSWER: &[u8] = b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhello";
+
+/// Of a thousand requests; no quantile that is looked at lies on a step.
+fn delay(number: usize) -> Duration {
+    // 617 has no factor of 1,000, so all thousand remainders occur, well mixed.
+    Duration::from_millis(match number * 617 % 1_000 {
+        0..800 => 2,
+        800..980 => 10,
+        980..998 => 40,
+        _ => 100,
+    })
+}
+
+/// One thread for all connections.
+pub(crate) struct Responder {
+    pub(crate) url: String,
+    serving: JoinHandle<(Vec<f64>, Duration)>,
+}
+
+impl Responder {
+    /// One for so many connections.
+    pub(crate) fn start(connections: usize) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+        let url = format!("http://{}/", listener.local_addr().expect("bound"));
+        let serving = std::thread::spawn(move || {
+            let clients = (0..connections).map(|_| Client::accept(&listener)).collect();
+            serve(clients)
+        });
+        Self { url, serving }
+    }
+
+    /// The times from a request to its answer that it gave, in seconds, shortest first; once its
+    /// connections have ended. And the longest time in which it looked at nothing, which a request
+    /// that came meanwhile took longer than is known here.
+    pub(crate) fn given_s(self) -> (Vec<f64>, f64) {
+        let (mut times_s, away) = self.serving.join().expect("it served");
+        times_s.sort_by(f64::total_cmp);
+        (times_s, away.as_secs_f64())
+    }
+}
+
+fn serve(mut clients: Vec<Client>) -> (Vec<f64>, Duration) {
+    let (mut requests, mut given_s) = (0, Vec::new());
+    let (mut looked, mut away) = (Instant::now(), Duration::ZERO);
+    let end = looked + DEADLINE;
+    while !clients.is_empty() {
+        clients.retain_mut(|client| client.continues(&mut requests, &mut given_s));
+        away = away.max(looked.elapsed());
+        looked = Instant::now();
+        assert!(looked < end, "its clients stay");
+    }
+    (given_s, away)
+}
+
+struct Client {
+    stream: TcpStream,
+    head: Vec<u8>,
+    /// When the request was there, and how long its answer takes.
+    asked: Option<(Instant, Duration)>,
+}
+
+impl Client {
+    fn accept(listener: &TcpListener) -> Self {
+        let (stream, _) = listener.accept().expect("a client");
+        stream.set_nodelay(true).expect("set");
+        stream.set_nonblocking(true).expect("set");
+        Self { stream, head: Vec::new(), asked: None }
+    }
+
+    /// Whether it is still there.
+    fn continues(&mut self, requests: &mut usize, given_s: &mut Vec<f64>) -> bool {
+        let Some((began, delay)) = self.asked else { return self.read(requests) };
+        let took = began.elapsed();
+        if took < delay {
+            return true;
+        }
+        self.asked = None;
+        // Before the answer leaves: then nobody can have it earlier than is booked here.
+        given_s.push(took.as_secs_f64());
+        self.stream.write_all(ANSWER).is_ok()
+    }
+
+    fn read(&mut self, requests: &mut usize) -> bool {
+        let mut bytes = [0; 512];
+        match self.stream.read(&mut bytes) {
+            Ok(0) => return false,
+            Ok(len) => self.head.extend_from_slice(&bytes[..len]),
+            Err(error) => return error.kind() == ErrorKind::WouldBlock,
+        }
+        if self.head.ends_with(b"\r\n\r\n") {
+            self.head.clear();
+            self.asked = Some((Instant::now(), delay(*requests)));
+            *requests += 1;
+        }
+        true
+    }
 }

@@ -1,15 +1,16 @@
 //! Results that were written are compared and added up.
 
+use std::fs;
 use std::net::TcpListener;
 use std::path::Path;
 use std::process::Stdio;
 
-use rustix::process::{Pid, Signal, kill_process};
+use pollux_testing::{Signal, has};
+use serde_json::Value;
 
 use crate::endings::nobody;
-use crate::nginx::{Nginx, has_nginx};
-use crate::responder::Responder;
-use crate::run::{Server, command, interrupted_until_it_ends, load, load_well, started};
+use crate::figures::Responder;
+use crate::run::{Nginx, Said, Server, command, interrupt_until_it_ends, load, load_well, started};
 
 fn path(folder: &Path, name: &str) -> String {
     folder.join(name).to_str().expect("a plain name").to_owned()
@@ -19,7 +20,7 @@ fn path(folder: &Path, name: &str) -> String {
 fn two_servers_in_turns_are_distinguished_in_both_orders() {
     let (light, heavy) =
         (Server::start(), Server::start_with(&["--reply", "256KiB", "--listen", "127.0.0.1:0"]));
-    let pids = [&light, &heavy].map(|server| server.pid().as_raw_nonzero().to_string());
+    let pids = [&light, &heavy].map(Server::id);
     let run = ["turns", "-c", "4", "-d", "1ms", "--gate", "--json", "-"];
     let told = |before: usize, after: usize| {
         let urls = [&*light.url, &*heavy.url];
@@ -67,29 +68,28 @@ fn the_first_interrupt_ends_turns_after_a_round_and_the_second_at_once() {
         while server.requests() < before + 100 {
             std::thread::yield_now();
         }
-        kill_process(Pid::from_child(&load), signal).expect("it runs");
-        let output = load.wait_with_output().expect("it ends");
-        let told = String::from_utf8_lossy(&output.stderr).into_owned();
-        let is_early = told.contains("of at least 4 sets of turns");
-        assert_eq!(output.status.code(), Some(code), "{told}");
-        assert!(is_early != output.stdout.starts_with(b"figure"), "{output:?}");
+        load.signal(signal);
+        let said = Said::of(load.ended());
+        let is_early = said.stderr.contains("of at least 4 sets of turns");
+        assert_eq!(said.code, Some(code), "{said:?}");
+        assert!(is_early != said.stdout.starts_with("figure"), "{said:?}");
     }
     // It never answers, so that a round takes as long as a request may.
     let silent = TcpListener::bind("127.0.0.1:0").expect("a port");
     let url = format!("http://{}/", silent.local_addr().expect("bound"));
     let mut load = started(&["turns", "-c", "1", "--timeout", "1h", &url, &url]);
     let _asked = silent.accept().expect("it connects");
-    let status = interrupted_until_it_ends(&mut load);
-    assert_eq!(status.code(), Some(130));
+    interrupt_until_it_ends(&mut load);
+    assert_eq!(load.wait().code(), Some(130));
 }
 
 #[test]
 fn pairs_of_runs_on_nginx_are_compared_with_its_cpu_time() {
-    if !has_nginx() {
+    if !has("nginx") {
         return;
     }
     let folder = tempfile::tempdir().expect("a folder");
-    std::fs::write(folder.path().join("page"), "hello").expect("written");
+    fs::write(folder.path().join("page"), "hello").expect("written");
     let nginx = Nginx::start(folder.path());
     let pid = nginx.pid().to_string();
     let files: Vec<String> =
@@ -157,13 +157,13 @@ fn parts_of_one_load_are_added_up() {
     };
     let mut parts = [run(&one, "2"), run(&two, "3")];
     assert!(parts.iter_mut().all(|part| part.wait().expect("it ends").success()));
-    let of = |file: &str| -> serde_json::Value {
-        serde_json::from_str(&std::fs::read_to_string(file).expect("a result")).expect("JSON")
+    let of = |file: &str| -> Value {
+        serde_json::from_str(&fs::read_to_string(file).expect("a result")).expect("JSON")
     };
     let said = load(&["merge", &one, &two, "--json", "-"]);
     assert_eq!(said.code, Some(0), "{said:?}");
     let sum = said.json();
-    let count = |result: &serde_json::Value| result["latency"]["count"].as_u64().expect("a count");
+    let count = |result: &Value| result["latency"]["count"].as_u64().expect("a count");
     assert_eq!(count(&sum), count(&of(&one)) + count(&of(&two)));
     assert_eq!(sum["setting"]["connections"], 5);
     // What is added up can be added up and shown again.
@@ -171,7 +171,7 @@ fn parts_of_one_load_are_added_up() {
     let page = path(folder.path(), "both.html");
     let said = load(&["merge", &one, &two, "--json", &both, "--html", &page]);
     assert!(said.stdout.contains("5 connections, 2 threads"), "{said:?}");
-    assert!(std::fs::read_to_string(&page).expect("a page").contains("</html>"));
+    assert!(fs::read_to_string(&page).expect("a page").contains("</html>"));
     let said = load(&["compare", &both, &one]);
     assert!(
         said.code == Some(2) && said.stderr.contains("different loads: connections"),
@@ -191,9 +191,8 @@ fn what_is_not_a_result_is_refused_with_what_it_is() {
     let url = "http://127.0.0.1:1/";
     assert_ne!(load(&["-c", "1", "-n", "1", "-q", "--json", &nothing, url]).code, Some(0));
     let (spoiled, old) = (path(folder.path(), "spoiled.json"), path(folder.path(), "old.json"));
-    std::fs::write(&spoiled, "{\"schema\": \"pollux-load-outcome\", \"version\": 4}")
-        .expect("written");
-    std::fs::write(&old, "{\"schema\": \"pollux-load-outcome\", \"version\": 3}").expect("written");
+    fs::write(&spoiled, "{\"schema\": \"pollux-load-outcome\", \"version\": 4}").expect("written");
+    fs::write(&old, "{\"schema\": \"pollux-load-outcome\", \"version\": 3}").expect("written");
     let missing = path(folder.path(), "missing.json");
     for (words, code, says) in [
         (
@@ -219,7 +218,53 @@ fn what_is_not_a_result_is_refused_with_what_it_is() {
     assert!(said.stderr.contains("one of those that it started; give the"), "{said:?}");
     let said = load(&["-n", "1", "--server-pid", "4194304", &server.url]);
     assert!(
-        said.code == Some(2) && said.stderr.contains("process 4194304 can't be watched"),
+        said.code == Some(2) && said.stderr.contains("process 4194304 can't be observed"),
         "{said:?}"
     );
+}
+
+// The search for the capacity, with trials far too short for a result to be believed.
+
+#[test]
+fn a_rate_that_holds_is_found_and_every_trial_is_kept() {
+    let server = Server::start();
+    let folder = tempfile::tempdir().expect("a folder");
+    let file = folder.path().join("capacity.json");
+    let name = file.to_str().expect("UTF-8");
+    let flags = ["--find-capacity", "--slo", "p50=2s", "--trial", "100ms", "-c", "8"];
+    let said = load(&[&flags[..], &["--json", name, &server.url]].concat());
+    // A busy machine may make the generator the bottleneck; the search ends all the same.
+    assert!(matches!(said.code, Some(0 | 3)), "{said:?}");
+    for words in ["p50 at most 2.00 s", "asked/s", "capacity:"] {
+        assert!(said.stdout.contains(words), "no {words} in {}", said.stdout);
+    }
+    let json: Value = serde_json::from_slice(&fs::read(&file).expect("a file")).expect("JSON");
+    let trials = json["trials"].as_array().expect("trials");
+    assert!(trials.len() >= 4, "{json}");
+    let lines =
+        said.stdout.lines().filter(|line| line.contains("  holds") || line.contains("fails"));
+    assert!(lines.count() >= trials.len(), "{}", said.stdout);
+    let held = |trial: &&Value| trial["broken_by"].is_null();
+    let highest = trials.iter().filter(held).filter_map(|trial| trial["rate_per_s"].as_f64());
+    let highest = highest.fold(0.0, f64::max);
+    let found = json["highest_holding_per_s"].as_f64().unwrap_or_default();
+    assert!(found > 0.0 && found <= highest, "{found} of {highest}");
+}
+
+#[test]
+fn an_objective_that_nothing_holds_is_an_exit_code() {
+    let server = Server::start();
+    let flags = ["--find-capacity", "--slo", "p50=1us", "--trial", "100ms", "-c", "1"];
+    let said = load(&[&flags[..], &["--json", "-", "-q", &server.url]].concat());
+    assert_eq!(said.code, Some(3), "{said:?}");
+    assert_eq!(said.json()["highest_holding_per_s"], Value::Null);
+    assert_eq!(said.stderr, "");
+}
+
+#[test]
+fn without_a_server_there_is_no_search() {
+    let said =
+        load(&["--find-capacity", "--slo", "p99=5ms", "--trial", "2s", "http://127.0.0.1:1/"]);
+    assert_eq!(said.code, Some(1), "{said:?}");
+    assert!(said.stderr.contains("can't connect"), "{said:?}");
 }

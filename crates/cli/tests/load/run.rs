@@ -1,20 +1,17 @@
 //! Starts a server and the command, and reads what they say.
 
-use std::io::{BufRead, BufReader, Read, Write};
-use std::net::{SocketAddr, TcpStream};
-use std::process::{Child, Command, ExitStatus, Stdio};
+use std::net::SocketAddr;
+use std::path::Path;
+use std::process::{Command, Stdio};
 use std::sync::mpsc::channel;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use rustix::process::{Pid, Signal, kill_process};
+use pollux_testing::{Ended, Process, Signal, addresses, get, wait_until};
 use serde_json::Value;
-
-/// Far longer than anything here takes on a busy machine; what waits so long has failed.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
 
 /// A running server.
 pub(crate) struct Server {
-    process: Child,
+    process: Process,
     pub(crate) url: String,
     stats: SocketAddr,
 }
@@ -29,48 +26,32 @@ impl Server {
     pub(crate) fn start_with(flags: &[&str]) -> Self {
         let mut command = Command::new(env!("CARGO_BIN_EXE_pollux"));
         command.args(["serve", "--poller", "epoll-et", "--stats", "127.0.0.1:0"]).args(flags);
-        let mut process = command.stderr(Stdio::piped()).spawn().expect("pollux starts");
-        let mut stderr = BufReader::new(process.stderr.take().expect("piped"));
-        let mut said = String::new();
-        while !said.contains("/metrics") {
-            assert!(stderr.read_line(&mut said).expect("lines") > 0, "it ended: {said}");
-        }
-        let addresses: Vec<&str> = said
-            .split("://")
-            .skip(1)
-            .map(|part| part.split([' ', '/']).next().expect("an address"))
-            .collect();
-        let stats = addresses.last().expect("the metrics").parse().expect("a socket address");
-        let scheme = if said.contains(" https://") { "https" } else { "http" };
-        let url = format!("{scheme}://{}/", addresses[0]);
-        Self { process, url, stats }
+        let mut process = Process::start(&mut command);
+        let stats = addresses(&process.says("/metrics"))[0];
+        let said = process.said().join("\n");
+        let (start, rest) = said.split_once("://").expect("a URL");
+        let scheme = if start.ends_with("https") { "https" } else { "http" };
+        let authority = rest.split(['/', ' ', '\n']).next().unwrap_or_default();
+        Self { url: format!("{scheme}://{authority}/"), process, stats }
     }
 
-    /// Its process.
-    pub(crate) fn pid(&self) -> Pid {
-        Pid::from_child(&self.process)
+    /// Its process, as flags name it.
+    pub(crate) fn id(&self) -> String {
+        self.process.id().to_string()
+    }
+
+    pub(crate) fn signal(&self, signal: Signal) {
+        self.process.signal(signal);
     }
 
     /// Requests that it has answered.
     pub(crate) fn requests(&self) -> u64 {
-        let mut stream = TcpStream::connect(self.stats).expect("the metrics endpoint listens");
-        stream.set_read_timeout(Some(PATIENCE)).expect("set");
-        let request = b"GET /metrics HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n";
-        stream.write_all(request).expect("sent");
-        let mut page = String::new();
-        stream.read_to_string(&mut page).expect("a page");
+        let page = get(self.stats, "/metrics");
         let counts = page.lines().filter(|line| line.starts_with("pollux_http_requests_total"));
         let counts = counts.map(|line| line.rsplit(' ').next().expect("a value").parse());
         let counts: Vec<u64> = counts.collect::<Result<_, _>>().expect("counts");
         assert!(!counts.is_empty(), "no counter of requests in\n{page}");
         counts.iter().sum()
-    }
-}
-
-impl Drop for Server {
-    fn drop(&mut self) {
-        let _ = self.process.kill();
-        let _ = self.process.wait();
     }
 }
 
@@ -83,6 +64,11 @@ pub(crate) struct Said {
 }
 
 impl Said {
+    /// All that a command wrote to its end.
+    pub(crate) fn of(Ended { status, stdout, stderr }: Ended) -> Self {
+        Self { code: status.code(), stdout, stderr }
+    }
+
     /// Its standard output as JSON.
     pub(crate) fn json(&self) -> Value {
         serde_json::from_str(&self.stdout).unwrap_or_else(|error| panic!("{error}: {self:?}"))
@@ -97,24 +83,8 @@ pub(crate) fn command(flags: &[&str]) -> Command {
 }
 
 /// The command, started, with its outputs to be read.
-pub(crate) fn started(flags: &[&str]) -> Child {
-    let mut command = command(flags);
-    command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("pollux starts")
-}
-
-/// Reads lines until one has `words` in it.
-pub(crate) fn read_until(from: &mut impl BufRead, words: &str) {
-    let mut said = String::new();
-    while !said.contains(words) {
-        assert!(from.read_line(&mut said).expect("lines") > 0, "no {words} in {said}");
-    }
-}
-
-/// All that is left to be read.
-pub(crate) fn text_of(mut from: impl Read) -> String {
-    let mut text = String::new();
-    from.read_to_string(&mut text).expect("text");
-    text
+pub(crate) fn started(flags: &[&str]) -> Process {
+    Process::start(command(flags).stdout(Stdio::piped()))
 }
 
 /// Lets a time pass: there is nothing else to wait for.
@@ -125,10 +95,7 @@ pub(crate) fn wait(time: Duration) {
 
 /// Runs the command to its end. Only a terminal may be sent escape codes.
 pub(crate) fn load(flags: &[&str]) -> Said {
-    let output = command(flags).output().expect("pollux starts");
-    let text = |bytes: Vec<u8>| String::from_utf8(bytes).expect("UTF-8");
-    let (stdout, stderr) = (text(output.stdout), text(output.stderr));
-    let said = Said { code: output.status.code(), stdout, stderr };
+    let said = Said::of(Process::run(&mut command(flags)));
     assert!(!said.stdout.contains('\x1b') && !said.stderr.contains('\x1b'), "{said:?}");
     said
 }
@@ -141,15 +108,48 @@ pub(crate) fn load_well(flags: &[&str]) -> Said {
 }
 
 /// Interrupts a run until it ends: of interrupts that come before the first was taken the system keeps one.
-pub(crate) fn interrupted_until_it_ends(load: &mut Child) -> ExitStatus {
-    let end = Instant::now() + PATIENCE;
-    loop {
-        // It may have ended already.
-        let _ = kill_process(Pid::from_child(load), Signal::INT);
-        if let Some(status) = load.try_wait().expect("our own child") {
-            return status;
-        }
-        assert!(Instant::now() < end, "still running after many interrupts");
-        std::thread::yield_now();
+pub(crate) fn interrupt_until_it_ends(load: &mut Process) {
+    wait_until("the end by many interrupts", || {
+        load.signal(Signal::INT);
+        load.status().is_some()
+    });
+}
+
+// nginx as a server to put load on.
+
+/// nginx on a socket in a folder, whose files it serves.
+pub(crate) struct Nginx {
+    process: Process,
+    pub(crate) socket: String,
+}
+
+impl Nginx {
+    pub(crate) fn start(folder: &Path) -> Self {
+        Self::start_with(folder, "")
+    }
+
+    /// Its process.
+    pub(crate) fn pid(&self) -> u32 {
+        self.process.id()
+    }
+
+    /// One with further words in the block of its server.
+    pub(crate) fn start_with(folder: &Path, words: &str) -> Self {
+        let name = folder.to_str().expect("a plain name");
+        let socket = format!("{name}/nginx.sock");
+        let temporary = ["client_body", "proxy", "fastcgi", "uwsgi", "scgi"]
+            .map(|kind| format!("{kind}_temp_path {name}/{kind};"))
+            .concat();
+        let config = format!(
+            "daemon off; master_process off; pid {name}/pid; error_log {name}/log;\n\
+             events {{}}\nhttp {{ access_log off; {temporary}\n\
+             server {{ listen unix:{socket}; root {name}; {words} }} }}\n"
+        );
+        std::fs::write(folder.join("nginx.conf"), config).expect("written");
+        let mut command = Command::new("nginx");
+        command.args(["-p", name, "-c", "nginx.conf", "-e", "log"]);
+        let process = Process::start(&mut command);
+        wait_until("nginx", || std::os::unix::net::UnixStream::connect(&socket).is_ok());
+        Self { process, socket }
     }
 }

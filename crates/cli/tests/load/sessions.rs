@@ -5,8 +5,9 @@ use std::net::{Shutdown, TcpListener};
 use std::path::Path;
 
 use crate::lists::{answering, recorder};
-use crate::nginx::{Nginx, has_nginx};
+use crate::run::Nginx;
 use crate::run::load;
+use pollux_testing::has;
 
 /// Lets in who shows the cookie that it sets.
 const ASKS_FOR_A_COOKIE: &str = "location / {
@@ -15,7 +16,7 @@ const ASKS_FOR_A_COOKIE: &str = "location / {
 
 #[test]
 fn nginx_has_its_cookie_back_on_each_connection() {
-    if !has_nginx() {
+    if !has("nginx") {
         return;
     }
     let folder = tempfile::tempdir().expect("a folder");
@@ -83,7 +84,7 @@ fn certificate(folder: &Path, name: &str) -> (String, String) {
 
 #[test]
 fn nginx_lets_in_who_shows_a_certificate_that_it_knows() {
-    if !has_nginx() {
+    if !has("nginx") {
         return;
     }
     let folder = tempfile::tempdir().expect("a folder");
@@ -151,7 +152,7 @@ fn another_address_than_the_urls_is_connected_to() {
     let said = load(&["-c", "1", "-n", "2", "-q", "--connect-to", &nobody, "http://www.example/x"]);
     assert_eq!(said.code, Some(1), "{said:?}");
     assert!(said.stderr.contains(&nobody), "{said:?}");
-    if !has_nginx() {
+    if !has("nginx") {
         return;
     }
     let folder = tempfile::tempdir().expect("a folder");
@@ -198,7 +199,7 @@ fn a_server_that_hangs_up_on_who_gives_a_password_fails_each_request() {
 #[test]
 fn the_percentiles_that_were_asked_for_are_shown() {
     let asked = ["-q", "--percentiles", "50,99.99"];
-    if has_nginx() {
+    if has("nginx") {
         let folder = tempfile::tempdir().expect("a folder");
         std::fs::write(folder.path().join("page"), "hello").expect("written");
         let nginx = Nginx::start(folder.path());

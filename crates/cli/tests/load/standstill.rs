@@ -6,14 +6,13 @@
 
 use std::io::{BufRead, BufReader, Write};
 use std::net::{TcpListener, TcpStream};
-use std::process::Child;
 use std::sync::{Arc, Condvar, Mutex};
 use std::time::{Duration, Instant};
 
-use rustix::process::{Pid, Signal, kill_process};
+use pollux_testing::Signal;
 use serde_json::Value;
 
-use crate::run::{Said, Server, load, read_until, started, text_of, wait};
+use crate::run::{Said, Server, load, started, wait};
 
 /// How long servers are stopped here.
 const STOP: Duration = Duration::from_millis(1_500);
@@ -34,13 +33,6 @@ fn at_both_paces<S>(server: impl Fn() -> S + Sync, run: impl Fn(&S, &[&str]) + S
     });
 }
 
-/// Ends the command, reads what it said.
-fn end(mut load: Child, mut stderr: impl BufRead) -> Said {
-    let stdout = text_of(load.stdout.take().expect("piped"));
-    let stderr = text_of(&mut stderr);
-    Said { code: load.wait().expect("it ends").code(), stdout, stderr }
-}
-
 fn kinds(json: &Value) -> Vec<&str> {
     let findings = json["findings"].as_array().expect("findings").iter();
     findings.map(|finding| finding["kind"].as_str().expect("a kind")).collect()
@@ -58,7 +50,7 @@ fn is_reported(least: Duration, mut run: impl FnMut() -> Said) {
         let said = run();
         let json = said.json();
         let stalls = json["generator"]["stalls"].as_array().expect("stalls");
-        match untold(&said, &json, least.as_secs_f64() - SLACK_S) {
+        match missing(&said, &json, least.as_secs_f64() - SLACK_S) {
             None => return,
             Some(what) if left > 0 && !stalls.is_empty() => {
                 println!("once more, for the generator was away ({stalls:?}): {what}");
@@ -68,16 +60,16 @@ fn is_reported(least: Duration, mut run: impl FnMut() -> Said) {
     }
 }
 
-/// What a run beside a server that stood still for `least_s` does not tell.
-fn untold(said: &Said, json: &Value, least_s: f64) -> Option<String> {
+/// What a run beside a server that stood still for `least_s` does not report.
+fn missing(said: &Said, json: &Value, least_s: f64) -> Option<String> {
     let lasted_s = json["standstills"][0]["lasted_s"].as_f64().unwrap_or(0.0);
-    let told = "nothing was answered for ";
+    let words = "nothing was answered for ";
     match () {
         () if !kinds(json).contains(&"outage") => Some("no finding".to_owned()),
         () if said.code != Some(3) => Some(format!("exit code {:?}", said.code)),
         () if lasted_s < least_s => Some(format!("still for {lasted_s} s, not {least_s}")),
         () if max_s(json) < least_s => Some(format!("a longest latency of {} s", max_s(json))),
-        () if !said.stderr.contains(told) => Some(format!("no \"{told}\"")),
+        () if !said.stderr.contains(words) => Some(format!("no \"{words}\"")),
         () => None,
     }
 }
@@ -85,12 +77,11 @@ fn untold(said: &Said, json: &Value, least_s: f64) -> Option<String> {
 /// Stops `server` once `load` has said `after`, for [`STOP`].
 fn stopped_at(server: &Server, flags: &[&str], after: &str) -> Said {
     let mut load = started(&[flags, &["--json", "-", &server.url]].concat());
-    let mut stderr = BufReader::new(load.stderr.take().expect("piped"));
-    read_until(&mut stderr, after);
-    kill_process(server.pid(), Signal::STOP).expect("it runs");
+    load.says(after);
+    server.signal(Signal::STOP);
     wait(STOP);
-    kill_process(server.pid(), Signal::CONT).expect("it is stopped");
-    end(load, stderr)
+    server.signal(Signal::CONT);
+    Said::of(load.ended())
 }
 
 #[test]
@@ -114,12 +105,11 @@ fn a_server_stopped_before_the_start_is_a_finding_with_seconds() {
     at_both_paces(Server::start, |server, pace| {
         let flags = [pace, &["-d", "3s", "--warm-up", "1s", "--json", "-", &server.url]].concat();
         is_reported(Duration::from_secs(1), || {
-            kill_process(server.pid(), Signal::STOP).expect("it runs");
+            server.signal(Signal::STOP);
             let mut load = started(&flags);
-            let mut stderr = BufReader::new(load.stderr.take().expect("piped"));
-            read_until(&mut stderr, "1.0 s");
-            kill_process(server.pid(), Signal::CONT).expect("it is stopped");
-            end(load, stderr)
+            load.says("1.0 s");
+            server.signal(Signal::CONT);
+            Said::of(load.ended())
         });
     });
 }
@@ -130,11 +120,10 @@ fn a_server_stopped_over_the_end_is_a_finding_with_seconds() {
         let flags = [pace, &["-d", "2s", "--warm-up", "1s", "--json", "-", &server.url]].concat();
         is_reported(Duration::from_secs(1), || {
             let mut load = started(&flags);
-            let mut stderr = BufReader::new(load.stderr.take().expect("piped"));
-            read_until(&mut stderr, "2.0 s");
-            kill_process(server.pid(), Signal::STOP).expect("it runs");
-            let said = end(load, stderr);
-            kill_process(server.pid(), Signal::CONT).expect("it is stopped");
+            load.says("2.0 s");
+            server.signal(Signal::STOP);
+            let said = Said::of(load.ended());
+            server.signal(Signal::CONT);
             assert!(said.json()["unanswered"]["count"].as_u64() >= Some(1), "{said:?}");
             said
         });
@@ -146,12 +135,11 @@ fn a_generator_that_was_stopped_does_not_blame_the_server() {
     let server = Server::start();
     let flags = ["-d", "3s", "--warm-up", "1s", "-c", "4", "--json", "-", &server.url];
     let mut load = started(&flags);
-    let mut stderr = BufReader::new(load.stderr.take().expect("piped"));
-    read_until(&mut stderr, "1.0 s");
-    kill_process(Pid::from_child(&load), Signal::STOP).expect("it runs");
+    load.says("1.0 s");
+    load.signal(Signal::STOP);
     wait(STOP);
-    kill_process(Pid::from_child(&load), Signal::CONT).expect("it is stopped");
-    let said = end(load, stderr);
+    load.signal(Signal::CONT);
+    let said = Said::of(load.ended());
     let json = said.json();
     assert_eq!(said.code, Some(3), "{said:?}");
     assert!(kinds(&json).contains(&"generator-stalled"), "{said:?}");
@@ -214,12 +202,11 @@ fn a_pause_of_answers_is_found_on_two_threads_too() {
     let flags = ["-d", "4s", "--warm-up", "0s", "-c", "4", "-t", "2", "--json", "-", &server.url];
     is_reported(STOP, || {
         let mut load = started(&flags);
-        let mut stderr = BufReader::new(load.stderr.take().expect("piped"));
-        read_until(&mut stderr, "1.0 s");
+        load.says("1.0 s");
         server.answers(false);
         wait(STOP);
         server.answers(true);
-        end(load, stderr)
+        Said::of(load.ended())
     });
 }
 
@@ -230,10 +217,7 @@ fn connections_that_are_never_served_neither_lower_the_rate_nor_lengthen_the_run
     let run = ["-d", "1s", "--warm-up", "1s", "-c", "8"];
     let json = started(&[&run[..], &["--timeout", "20s", "--json", "-", &servers[0].url]].concat());
     let table = started(&[&run[..], &["-q", &servers[1].url]].concat());
-    let [said, table] = [json, table].map(|mut load| {
-        let stderr = BufReader::new(load.stderr.take().expect("piped"));
-        end(load, stderr)
-    });
+    let [said, table] = [json, table].map(|load| Said::of(load.ended()));
     assert!(began.elapsed() < Duration::from_secs(15), "{:?}", began.elapsed());
     let json = said.json();
     let measured_s = json["measured_s"].as_f64().expect("a time");

@@ -2,13 +2,11 @@
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
-use std::time::Instant;
 
-use rustix::process::{Signal, kill_process};
+use pollux_testing::{Ended, Process, Signal, await_end, is_running, wait_until};
+use rustix::process::kill_process;
 
-use crate::stage::{
-    Backend, Client, Clients, Outcome, PATIENCE, Proxy, Server, await_end, is_alive,
-};
+use crate::stage::{Backend, Client, Clients, Outcome, Proxy, Server};
 
 const LOST: Outcome = Outcome::Lost;
 /// Two threads that soon close what waits for a request, so that none may be left.
@@ -108,11 +106,7 @@ fn both_workers_of_a_reload_end_when_the_master_is_killed() {
     let clients = Clients::start(proxy.address, 4);
     clients.await_right(100);
     proxy.signal(Signal::HUP);
-    let end = Instant::now() + PATIENCE;
-    while proxy.workers().len() < 2 {
-        assert!(Instant::now() < end, "no second worker");
-        std::thread::yield_now();
-    }
+    wait_until("a second worker", || proxy.workers().len() >= 2);
     let workers = proxy.workers();
     proxy.signal(Signal::KILL);
     proxy.ended();
@@ -137,12 +131,10 @@ fn nobody_waits_at_an_address_that_no_worker_takes_connections_from_any_more() {
         client.write_all(half.as_bytes()).expect("taken");
         proxy.await_metric("pollux_proxy_backend_in_use", "", 1);
         proxy.signal(signal);
-        let end = Instant::now() + PATIENCE;
-        while TcpStream::connect(proxy.address).is_ok() {
-            assert!(Instant::now() < end, "{signal:?}: clients that connect wait for nothing");
-            std::thread::yield_now();
-        }
-        assert!(is_alive(worker), "{signal:?}: it has a request");
+        wait_until(format_args!("refusal of clients after {signal:?}"), || {
+            TcpStream::connect(proxy.address).is_err()
+        });
+        assert!(is_running(worker), "{signal:?}: it has a request");
         // Another proxy can listen there at once.
         let next = std::net::TcpListener::bind(proxy.address);
         drop(next.unwrap_or_else(|error| panic!("{signal:?}: {error}")));
@@ -192,9 +184,8 @@ fn a_proxy_that_cannot_start_says_why_and_ends() {
     let mut command = std::process::Command::new(env!("CARGO_BIN_EXE_pollux"));
     command.current_dir(folder.path()).args(["proxy", "--backend", "127.0.0.1:1"]);
     command.args(["--listen", "127.0.0.1:0", "--access-log", "no/such/log"]);
-    let ended = command.output().expect("it runs");
-    assert_eq!(ended.status.code(), Some(1));
-    let told = String::from_utf8_lossy(&ended.stderr);
+    let Ended { status, stderr: told, .. } = Process::run(&mut command);
+    assert_eq!(status.code(), Some(1));
     assert!(told.contains("access log") && told.contains("No such file"), "{told}");
     assert_eq!(told.lines().count(), 1, "{told}");
 }

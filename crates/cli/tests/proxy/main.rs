@@ -3,15 +3,11 @@
 //! | file | what it holds them to |
 //! |---|---|
 //! | `stage` | starts proxies, backends and clients |
-//! | `settings` | `--check` |
-//! | `reload` | new settings under load cost no request |
-//! | `daemon` | the manager, the id file, the access log |
+//! | `reload` | new settings under load cost no request; `--check`; the manager, the id file, the access log |
 //! | `deaths` | kill -9 of each process |
 //! | `fuzz` | fuzzed clients and fuzzed backends |
 
-mod daemon;
 mod deaths;
 mod fuzz;
 mod reload;
-mod settings;
 mod stage;

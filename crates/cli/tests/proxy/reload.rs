@@ -1,10 +1,17 @@
 //! New settings while requests are under way: none of them fails, and nothing is counted twice or lost.
 
+use std::fs;
+use std::io::{Read, Write};
+use std::net::TcpStream;
+use std::os::unix::net::UnixDatagram;
+use std::path::Path;
+use std::process::Command;
 use std::sync::atomic::Ordering::SeqCst;
 
-use rustix::process::{Signal, kill_process};
+use pollux_testing::{DEADLINE, Signal, wait_for};
+use rustix::process::kill_process;
 
-use crate::stage::{Backend, Client, Clients, Outcome, Proxy, told};
+use crate::stage::{Backend, Client, Clients, Outcome, Proxy};
 
 /// How many requests are asked for at least while settings are read anew.
 fn requests_min() -> u64 {
@@ -121,8 +128,205 @@ fn who_asks_for_a_reload_is_answered_when_it_is_over() {
     // All ask at once: some for the reload that is under way, some for the one behind it.
     let asking: Vec<_> = (0..6).map(|_| proxy.begin_reload()).collect();
     for each in asking {
-        assert_eq!(told(each), (true, "reloaded\n".to_owned()));
+        let ended = each.ended();
+        assert!(ended.status.success() && ended.stderr == "reloaded\n", "{ended:?}");
     }
     proxy.one_worker(&[worker]);
     assert_eq!(Client::default().ask(proxy.address, "/a").0, Outcome::Right);
+}
+
+// `--check`: what the settings of a file mean, or everything that is wrong with them.
+
+/// Exit code, standard output and standard error of a check of this file.
+fn check(text: &str) -> (Option<i32>, String, String) {
+    let folder = tempfile::tempdir().expect("a folder");
+    fs::write(folder.path().join("p.toml"), text).expect("written");
+    let mut command = Command::new(env!("CARGO_BIN_EXE_pollux"));
+    command.current_dir(folder.path()).args(["proxy", "--config", "p.toml", "--check"]);
+    let ended = command.output().expect("it runs");
+    let text = |bytes| String::from_utf8(bytes).expect("a text");
+    (ended.status.code(), text(ended.stdout), text(ended.stderr))
+}
+
+const SOUND: &str = "\
+threads = 2
+[[frontend]]
+listen = [\"127.0.0.1:1\", \"unix:p.sock\"]
+backend = \"app\"
+[[backend]]
+name = \"app\"
+balance = \"least\"
+health_check = \"http\"
+health_path = \"/up\"
+[[backend.server]]
+address = \"127.0.0.1:2\"
+weight = 3
+[[backend]]
+name = \"other\"
+[[backend.server]]
+address = \"127.0.0.1:3\"
+";
+
+#[test]
+fn a_check_says_what_the_proxy_would_do_and_opens_no_address() {
+    let (code, plan, errors) = check(SOUND);
+    assert_eq!((code, errors.as_str()), (Some(0), ""));
+    for line in [
+        "listen on 127.0.0.1:1: HTTP to the backend \"app\"",
+        "listen on unix:p.sock: HTTP to the backend \"app\"",
+        "backend \"app\": least; GET /up every 2s",
+        "  127.0.0.1:2 weight 3",
+        "backend \"other\": round-robin; no checks, down for 5s after 3",
+    ] {
+        assert!(plan.lines().any(|found| found == line), "{line}\nis not in\n{plan}");
+    }
+    assert!(plan.contains("2 threads, "), "{plan}");
+}
+
+#[test]
+fn a_check_opens_certificates() {
+    let secured = SOUND
+        .replace("backend = \"app\"", "cert = \"no.pem\"\nkey = \"no.key\"\nbackend = \"app\"");
+    let (code, plan, errors) = check(&secured);
+    assert_eq!((code, plan.as_str()), (Some(2), ""));
+    assert!(errors.contains("no.pem: "), "{errors}");
+    let (code, _, errors) = check(&secured.replace("key = \"no.key\"\n", ""));
+    assert_eq!(code, Some(2));
+    assert!(errors.contains("p.toml:4:8: cert: "), "{errors}");
+    let trusting = SOUND.replace("name = \"app\"", "name = \"app\"\ntls = true\nca = \"no.pem\"");
+    let (code, plan, errors) = check(&trusting);
+    assert_eq!((code, plan.as_str()), (Some(2), ""));
+    assert!(errors.contains("no.pem: "), "{errors}");
+}
+
+#[test]
+fn a_check_looks_for_the_authorities_that_the_system_trusts() {
+    let check = |certificates: &str| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_pollux"));
+        command.args(["proxy", "--backend", "127.0.0.1:1", "--tls", "--check"]);
+        command.env("SSL_CERT_FILE", certificates).env("SSL_CERT_DIR", "/nonexistent");
+        let ended = command.output().expect("it runs");
+        (ended.status.code(), String::from_utf8(ended.stderr).expect("a text"))
+    };
+    let folder = tempfile::tempdir().expect("a folder");
+    let file = folder.path().join("roots.pem");
+    let certified = rcgen::generate_simple_self_signed(["x".to_owned()]).expect("a certificate");
+    fs::write(&file, certified.cert.pem()).expect("written");
+    assert_eq!(check(file.to_str().expect("a text")), (Some(0), String::new()));
+    let (code, errors) = check("/dev/null");
+    assert_eq!(code, Some(2), "{errors}");
+    assert!(errors.contains("this system has no certificates of authorities"), "{errors}");
+}
+
+#[test]
+fn a_check_tells_every_mistake_with_its_line_and_column() {
+    let wrong = SOUND
+        .replace("weight = 3", "weight = 0")
+        .replace("threads = 2", "thread = 2")
+        .replace("backend = \"app\"", "backend = \"ap\"");
+    let (code, plan, errors) = check(&wrong);
+    assert_eq!((code, plan.as_str()), (Some(2), ""));
+    assert!(errors.contains("p.toml:1:1: unknown key \"thread\""), "{errors}");
+    assert!(errors.contains("did you mean \"threads\"?"), "{errors}");
+    assert!(errors.contains("p.toml:12:10: weight = 0: expected a whole number"), "{errors}");
+    // Which names there are is not known while one of the sections is wrong.
+    let (code, _, errors) = check(&SOUND.replace("backend = \"app\"", "backend = \"ap\""));
+    assert_eq!(code, Some(2));
+    let expected = "p.toml:4:11: backend: no [[backend]] is called \"ap\"; did you mean \"app\"?";
+    assert!(errors.contains(expected), "{errors}");
+}
+
+// What a proxy reports to the system around it: its state to the manager, its number in the PID file, requests
+// and the backends that answered in the access log.
+
+#[test]
+fn a_manager_is_recognised_by_the_master_whose_id_stands_in_its_file_until_the_end() {
+    let backend = Backend::start();
+    let folder = tempfile::tempdir().expect("a folder");
+    let name = folder.path().join("notify");
+    let manager = UnixDatagram::bind(&name).expect("bound");
+    manager.set_read_timeout(Some(DEADLINE)).expect("set");
+    let told = || {
+        let mut text = [0; 200];
+        let len = manager.recv(&mut text).expect("told");
+        String::from_utf8_lossy(&text[..len]).into_owned()
+    };
+    let backends = [backend.address];
+    let proxy = Proxy::start_by(&backends, "pid_file = \"pid\"", |command| {
+        command.env("NOTIFY_SOCKET", &name)
+    });
+    let mut proxy = proxy.unwrap_or_else(|said| panic!("{said:#?}"));
+    assert_eq!(told(), "READY=1");
+    let id = || fs::read_to_string(proxy.file("pid")).expect("written");
+    assert_eq!(id(), format!("{}\n", proxy.id()));
+    assert!(!proxy.file("pid.new").exists());
+    let first = proxy.one_worker(&[]);
+    proxy.signal(Signal::HUP);
+    assert!(told().starts_with("RELOADING=1\nMONOTONIC_USEC="));
+    assert_eq!(told(), "READY=1");
+    // Ready again is who serves by the new settings, and the master is the same.
+    proxy.one_worker(&[first]);
+    assert_eq!(id(), format!("{}\n", proxy.id()));
+    // Wrong settings change nothing, and it is as ready as before.
+    fs::write(proxy.file("p.toml"), "nonsense").expect("written");
+    proxy.signal(Signal::HUP);
+    assert!(told().starts_with("RELOADING=1\nMONOTONIC_USEC="));
+    assert_eq!(told(), "READY=1");
+    let file = proxy.file("pid");
+    proxy.signal(Signal::TERM);
+    assert_eq!(told(), "STOPPING=1");
+    assert!(proxy.ended().success());
+    assert!(!file.exists());
+}
+
+/// Asks for `/page` with these fields, on a connection of its own.
+fn ask(proxy: &Proxy, fields: &str) {
+    let mut socket = TcpStream::connect(proxy.address).expect("connected");
+    socket.set_read_timeout(Some(DEADLINE)).expect("set");
+    let request = format!(
+        "POST /page?q=1 HTTP/1.1\r\nHost: x\r\nX-Id: /page?q=1\r\n{fields}Connection: close\r\n\
+         Content-Length: 9\r\n\r\n/page?q=1"
+    );
+    socket.write_all(request.as_bytes()).expect("sent");
+    let mut answer = String::new();
+    socket.read_to_string(&mut answer).expect("an answer");
+    assert!(answer.starts_with("HTTP/1.1 200 OK\r\n"), "{answer}");
+}
+
+/// The only line of a log, once it is written.
+fn line(log: &Path) -> String {
+    let text = wait_for(format_args!("a line in {}", log.display()), || {
+        fs::read_to_string(log).ok().filter(|text| text.ends_with('\n'))
+    });
+    assert_eq!(text.lines().count(), 1, "{text}");
+    text
+}
+
+#[test]
+fn a_combined_line_has_page_and_program_before_what_the_proxy_adds() {
+    let backend = Backend::start();
+    let settings = "access_log = \"access\"\naccess_log_format = \"combined\"";
+    let proxy = Proxy::start(&[backend.address], settings);
+    let log = proxy.file("access");
+    ask(&proxy, "Referer: http://from.example/?a=\"b\"\r\nUser-Agent: a program/1.0\r\n");
+    let first = line(&log);
+    assert!(first.starts_with("127.0.0.1 - - ["), "{first}");
+    let (_, rest) = first.split_once(" +0000] ").expect("a time");
+    let said = "\"POST /page?q=1 HTTP/1.1\" 200 9 \"http://from.example/?a=\\x22b\\x22\" \"a program/1.0\" ";
+    let added = rest.strip_prefix(said).unwrap_or_else(|| panic!("{first}"));
+    let words: Vec<&str> = added.split_ascii_whitespace().collect();
+    let [server, times, ended] = words[..] else { panic!("{first}") };
+    assert_eq!(server, backend.address.to_string(), "{first}");
+    let times: Vec<u64> = times.split('/').map(|time| time.parse().expect("a time")).collect();
+    let [_, connected, first_byte, total] = times[..] else { panic!("{first}") };
+    assert!(connected <= first_byte && first_byte <= total, "{first}");
+    assert_eq!(ended, "ok", "{first}");
+    // A reload leaves the old file to the program that renamed it; a value that is absent is a dash.
+    fs::rename(&log, proxy.file("access.1")).expect("renamed");
+    let before = proxy.one_worker(&[]);
+    proxy.signal(Signal::HUP);
+    proxy.one_worker(&[before]);
+    ask(&proxy, "");
+    assert!(line(&log).contains("\" 200 9 \"-\" \"-\" "), "{}", line(&log));
+    assert_eq!(line(&proxy.file("access.1")), first);
 }

@@ -4,27 +4,21 @@ use std::io::{BufRead, BufReader, ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
-use std::process::{Child, Command, ExitStatus, Stdio};
+use std::process::{Command, ExitStatus, Stdio};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
-use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use rustix::io::Errno;
-use rustix::process::{Pid, PidfdFlags, Signal, kill_process, pidfd_open};
+use pollux_testing::{
+    DEADLINE, Ended, Pid, Process, Signal, addresses, children, get, wait_for, wait_until,
+};
 use tempfile::TempDir;
-
-/// Far longer than anything here takes on a busy machine.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
 
 /// `pollux proxy` with a file of settings.
 pub(crate) struct Proxy {
-    child: Child,
+    process: Process,
     folder: TempDir,
-    lines: Receiver<String>,
-    said: Vec<String>,
     pub(crate) address: SocketAddr,
     stats: SocketAddr,
 }
@@ -51,57 +45,22 @@ impl Proxy {
         let mut command = Command::new(env!("CARGO_BIN_EXE_pollux"));
         command.current_dir(folder.path()).args(["proxy", "--config", "p.toml"]);
         set(&mut command);
-        let mut child =
-            command.stdin(Stdio::null()).stderr(Stdio::piped()).spawn().expect("started");
-        let stderr = BufReader::new(child.stderr.take().expect("piped"));
-        let (sender, lines) = channel();
-        std::thread::spawn(move || {
-            for line in stderr.lines().map_while(Result::ok) {
-                let _ = sender.send(line);
-            }
-        });
-        let nowhere = SocketAddr::from(([127, 0, 0, 1], 0));
-        let mut proxy =
-            Self { child, folder, lines, said: Vec::new(), address: nowhere, stats: nowhere };
-        let Some(line) = proxy.says_or_ends("pollux proxy: http://") else {
-            return Err(std::mem::take(&mut proxy.said));
+        let mut process = Process::start(command.stdin(Stdio::null()));
+        let Some(line) = process.says_or_ends("pollux proxy: http://") else {
+            return Err(process.said().to_vec());
         };
-        proxy.address = address_in(&line);
-        let line = proxy.says("metrics: http://");
-        proxy.stats = address_in(&line);
-        Ok(proxy)
+        let stats = addresses(&process.says("metrics: http://"))[0];
+        Ok(Self { process, folder, address: addresses(&line)[0], stats })
     }
 
     /// Waits for a line with this part; gives it.
     pub(crate) fn says(&mut self, part: &str) -> String {
-        let line = self.says_or_ends(part);
-        line.unwrap_or_else(|| panic!("\"{part}\" was not said, but {:#?}", self.said))
-    }
-
-    /// None when the process ends without such a line.
-    fn says_or_ends(&mut self, part: &str) -> Option<String> {
-        let end = Instant::now() + PATIENCE;
-        loop {
-            let left = end.saturating_duration_since(Instant::now());
-            match self.lines.recv_timeout(left) {
-                Ok(line) => {
-                    self.said.push(line.clone());
-                    if line.contains(part) {
-                        return Some(line);
-                    }
-                }
-                Err(RecvTimeoutError::Disconnected) => return None,
-                Err(RecvTimeoutError::Timeout) => {
-                    panic!("\"{part}\" was not said, but {:#?}", self.said)
-                }
-            }
-        }
+        self.process.says(part)
     }
 
     /// All that was said until the end of the process.
     pub(crate) fn all_said(&mut self) -> &[String] {
-        self.said.extend(self.lines.iter());
-        &self.said
+        self.process.all_said()
     }
 
     /// A file in its folder.
@@ -115,26 +74,27 @@ impl Proxy {
     }
 
     pub(crate) fn signal(&self, signal: Signal) {
-        kill_process(Pid::from_child(&self.child), signal).expect("it runs");
+        self.process.signal(signal);
     }
 
     /// Runs `pollux proxy reload`: whether it went well, and what it said.
     pub(crate) fn reload(&self) -> (bool, String) {
-        told(self.begin_reload())
+        let Ended { status, stderr, .. } = self.begin_reload().ended();
+        (status.success(), stderr)
     }
 
     /// Starts `pollux proxy reload`.
-    pub(crate) fn begin_reload(&self) -> Child {
+    pub(crate) fn begin_reload(&self) -> Process {
         let mut command = Command::new(env!("CARGO_BIN_EXE_pollux"));
-        command.current_dir(self.folder.path()).stderr(Stdio::piped());
-        command.args(["proxy", "reload", "--control", "unix:k.sock"]).spawn().expect("started")
+        command.current_dir(self.folder.path());
+        Process::start(command.args(["proxy", "reload", "--control", "unix:k.sock"]))
     }
 
     /// What the control socket answers to these commands until it ends.
     pub(crate) fn control(&self, commands: &str) -> String {
         let path = self.folder.path().join("k.sock");
         let mut socket = UnixStream::connect(path).expect("the control socket is always there");
-        socket.set_read_timeout(Some(PATIENCE)).expect("set");
+        socket.set_read_timeout(Some(DEADLINE)).expect("set");
         socket.write_all(commands.as_bytes()).expect("sent");
         let mut answers = String::new();
         socket.read_to_string(&mut answers).expect("answers");
@@ -143,84 +103,40 @@ impl Proxy {
 
     /// The id of the master.
     pub(crate) fn id(&self) -> u32 {
-        self.child.id()
+        self.process.id()
     }
 
     /// Processes whose parent is the master.
     pub(crate) fn workers(&self) -> Vec<Pid> {
-        children(self.child.id())
+        children(self.process.id())
     }
 
     /// Waits until there is one worker, and it is none of `but`.
     pub(crate) fn one_worker(&self, but: &[Pid]) -> Pid {
-        let end = Instant::now() + PATIENCE;
-        loop {
-            match self.workers()[..] {
-                [one] if !but.contains(&one) => return one,
-                _ => assert!(Instant::now() < end, "workers: {:?}", self.workers()),
-            }
-            std::thread::sleep(Duration::from_millis(5));
-        }
+        wait_for("one worker, another one than before", || match self.workers()[..] {
+            [one] if !but.contains(&one) => Some(one),
+            _ => None,
+        })
     }
 
     /// The sum of the lines of the metrics that begin so and contain that.
     pub(crate) fn metric(&self, begin: &str, part: &str) -> u64 {
-        let page = self.page();
+        let page = get(self.stats, "/metrics");
         let lines = page.lines().filter(|line| line.starts_with(begin) && line.contains(part));
         lines.filter_map(|line| line.rsplit(' ').next()?.parse::<u64>().ok()).sum()
     }
 
     /// Waits until the metric has that value.
     pub(crate) fn await_metric(&self, begin: &str, part: &str, expected: u64) {
-        let end = Instant::now() + PATIENCE;
-        loop {
-            let found = self.metric(begin, part);
-            if found == expected {
-                return;
-            }
-            assert!(Instant::now() < end, "{begin} {part}: {found}, expected {expected}");
-            std::thread::sleep(Duration::from_millis(20));
-        }
-    }
-
-    fn page(&self) -> String {
-        let mut socket = TcpStream::connect(self.stats).expect("the endpoint is always there");
-        socket.set_read_timeout(Some(PATIENCE)).expect("set");
-        let ask = "GET /metrics HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n";
-        socket.write_all(ask.as_bytes()).expect("sent");
-        let mut page = String::new();
-        socket.read_to_string(&mut page).expect("an answer");
-        page
+        wait_until(format_args!("{expected} of {begin} {part}"), || {
+            self.metric(begin, part) == expected
+        });
     }
 
     /// Waits for its end.
     pub(crate) fn ended(&mut self) -> ExitStatus {
-        let end = Instant::now() + PATIENCE;
-        loop {
-            if let Some(status) = self.child.try_wait().expect("ours") {
-                return status;
-            }
-            assert!(Instant::now() < end, "the master did not end");
-            std::thread::sleep(Duration::from_millis(5));
-        }
+        self.process.wait()
     }
-}
-
-impl Drop for Proxy {
-    fn drop(&mut self) {
-        let workers = self.workers();
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-        for worker in workers {
-            let _ = kill_process(worker, Signal::KILL);
-        }
-    }
-}
-
-/// Whether a command went well, and what it said.
-pub(crate) fn told(command: Child) -> (bool, String) {
-    let ended = command.wait_with_output().expect("ours");
-    (ended.status.success(), String::from_utf8_lossy(&ended.stderr).into_owned())
 }
 
 fn settings(backends: &[SocketAddr], more: &str) -> String {
@@ -231,49 +147,9 @@ fn settings(backends: &[SocketAddr], more: &str) -> String {
     )
 }
 
-fn address_in(line: &str) -> SocketAddr {
-    let (_, rest) = line.split_once("http://").expect("a URL");
-    let address = rest.split(['/', ' ']).next().unwrap_or_default();
-    address.parse().unwrap_or_else(|_| panic!("no address in {line}"))
-}
-
-/// Processes that were started by that one, and have not ended.
-fn children(of: u32) -> Vec<Pid> {
-    let mut found = Vec::new();
-    for process in std::fs::read_dir("/proc").expect("procfs").flatten() {
-        let Ok(id) = process.file_name().to_string_lossy().parse::<i32>() else { continue };
-        let Ok(stat) = std::fs::read_to_string(process.path().join("stat")) else { continue };
-        // The name stands in brackets and may hold anything (proc_pid_stat(5)).
-        let words: Vec<&str> =
-            stat.rsplit(')').next().unwrap_or_default().split_whitespace().collect();
-        if words.first() != Some(&"Z") && words.get(1) == Some(&of.to_string().as_str()) {
-            found.extend(Pid::from_raw(id));
-        }
-    }
-    found
-}
-
-/// Whether the process runs.
-pub(crate) fn is_alive(id: Pid) -> bool {
-    let stat = std::fs::read_to_string(format!("/proc/{}/stat", id.as_raw_nonzero()));
-    stat.is_ok_and(|stat| stat.rsplit(')').next().is_some_and(|rest| !rest.trim().starts_with('Z')))
-}
-
-/// Waits until a process has ended, whichever started it.
-pub(crate) fn await_end(id: Pid) {
-    let ends = match pidfd_open(id, PidfdFlags::empty()) {
-        Err(Errno::SRCH) => return,
-        opened => opened.expect("Linux 5.3"),
-    };
-    let mut ready = [PollFd::new(&ends, PollFlags::IN)];
-    let patience = Timespec::try_from(PATIENCE).expect("a minute");
-    let ended = poll(&mut ready, Some(&patience)).expect("polled");
-    assert_eq!(ended, 1, "process {id:?} still runs");
-}
-
 /// `pollux serve --echo`: a backend that can be killed.
 pub(crate) struct Server {
-    child: Child,
+    process: Process,
     pub(crate) address: SocketAddr,
 }
 
@@ -282,24 +158,14 @@ impl Server {
     pub(crate) fn start(at: SocketAddr) -> Self {
         let mut command = Command::new(env!("CARGO_BIN_EXE_pollux"));
         command.args(["serve", "--echo", "--listen", &at.to_string()]);
-        let mut child = command.stdin(Stdio::null()).stderr(Stdio::piped()).spawn().expect("runs");
-        let mut lines = BufReader::new(child.stderr.take().expect("piped")).lines();
-        let line = lines.find_map(|line| line.ok().filter(|line| line.contains("http://")));
-        std::thread::spawn(move || lines.for_each(drop));
-        Self { child, address: address_in(&line.expect("where it listens")) }
+        let mut process = Process::start(command.stdin(Stdio::null()));
+        let address = addresses(&process.says("http://"))[0];
+        Self { process, address }
     }
 
     /// kill -9.
     pub(crate) fn kill(&mut self) {
-        self.child.kill().expect("it runs");
-        self.child.wait().expect("ours");
-    }
-}
-
-impl Drop for Server {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
+        self.process.kill();
     }
 }
 
@@ -341,11 +207,7 @@ impl Backend {
 
     /// Waits until all connections to it have ended.
     pub(crate) fn await_none_open(&self) {
-        let end = Instant::now() + PATIENCE;
-        while self.counts.open.load(SeqCst) > 0 {
-            assert!(Instant::now() < end, "{} are open", self.counts.open.load(SeqCst));
-            std::thread::sleep(Duration::from_millis(5));
-        }
+        wait_until("the end of all connections", || self.counts.open.load(SeqCst) == 0);
     }
 }
 
@@ -430,10 +292,10 @@ impl Clients {
 
     /// Waits until so many more were answered rightly.
     pub(crate) fn await_right(&self, more: u64) {
-        let (end, goal) = (Instant::now() + PATIENCE, self.right.load(SeqCst) + more);
+        let (end, goal) = (Instant::now() + DEADLINE, self.right.load(SeqCst) + more);
         while self.right.load(SeqCst) < goal {
             assert!(Instant::now() < end, "{:?}", self.failed.lock().expect("whole"));
-            std::thread::sleep(Duration::from_millis(1));
+            std::thread::yield_now();
         }
     }
 
@@ -462,7 +324,7 @@ impl Client {
             Some(socket) => socket,
             None => match TcpStream::connect(to) {
                 Ok(socket) => {
-                    socket.set_read_timeout(Some(PATIENCE)).expect("set");
+                    socket.set_read_timeout(Some(DEADLINE)).expect("set");
                     socket.set_nodelay(true).expect("set");
                     BufReader::new(socket)
                 }

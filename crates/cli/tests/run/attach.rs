@@ -3,18 +3,17 @@
 //!
 //! Each program starts stopped, so that it is followed from its first call on.
 
-use std::io::{BufRead, BufReader, Lines};
-use std::process::{Child, ChildStderr, Command, Output, Stdio};
+use std::process::{Command, Stdio};
 
-use rustix::process::{Pid, Signal, kill_process};
+use pollux_testing::{Process, Signal, skip, wait_until};
 use serde_json::Value;
 use tempfile::TempDir;
 
-use crate::programs::{built, figures, read, run, skip, text};
+use crate::programs::{built, figures, read, run, text};
 
 /// A program of this folder that waits to be continued before its first instruction.
 struct Stopped {
-    child: Child,
+    process: Process,
     folder: TempDir,
 }
 
@@ -23,37 +22,32 @@ impl Stopped {
         let (folder, program) = built(name, &[])?;
         let mut shell = Command::new("sh");
         shell.args(["-c", "kill -STOP $$; exec \"$0\""]).arg(program);
-        let child = shell.stdin(Stdio::null()).spawn().expect("sh starts");
-        let stopped = Self { child, folder };
-        while stopped.state() != 'T' {
-            std::thread::yield_now();
-        }
+        let stopped = Self { process: Process::start(shell.stdin(Stdio::null())), folder };
+        wait_until("the stop", || stopped.state() == 'T');
         Some(stopped)
     }
 
     fn state(&self) -> char {
-        let stat = std::fs::read_to_string(format!("/proc/{}/stat", self.child.id()));
+        let stat = std::fs::read_to_string(format!("/proc/{}/stat", self.process.id()));
         let stat = stat.expect("it was not waited for");
         stat.rsplit_once(") ").and_then(|(_, rest)| rest.chars().next()).expect("a state")
     }
 
     fn resume(&self) {
-        let pid = Pid::from_raw(self.child.id().cast_signed()).expect("a process");
-        kill_process(pid, Signal::CONT).expect("it is ours");
+        self.process.signal(Signal::CONT);
     }
 
     /// `pollux run --attach` at it, with these words, once it follows the process. Nothing, with the reason
     /// printed, where this user may not follow it.
-    fn followed(&self, words: &[&str]) -> Option<Following> {
-        let mut command = run(&["--live", "--attach", &self.child.id().to_string()]);
-        let mut pollux = command.args(words).stderr(Stdio::piped()).spawn().expect("pollux starts");
-        let mut lines = BufReader::new(pollux.stderr.take().expect("a pipe")).lines();
+    fn followed(&self, words: &[&str]) -> Option<Process> {
+        let mut command = run(&["--live", "--attach", &self.process.id().to_string()]);
+        let mut pollux = Process::start(command.args(words));
         // The first line of --live is written once it follows the process.
-        let first = lines.next().expect("a line").expect("UTF-8");
+        let first = pollux.says("");
         if first.contains("waits/s") {
-            return Some(Following { pollux, lines });
+            return Some(pollux);
         }
-        assert_eq!(pollux.wait().expect("it ends").code(), Some(126), "{first}");
+        assert_eq!(pollux.wait().code(), Some(126), "{first}");
         skip(&first);
         None
     }
@@ -64,32 +58,10 @@ impl Stopped {
         let json = self.folder.path().join("figures.json");
         let following = self.followed(&["--json", json.to_str()?])?;
         self.resume();
-        self.child.wait().expect("it ends");
-        let output = following.end();
-        assert!(output.status.success(), "{output:?}");
-        Some(read(&json, &output))
-    }
-}
-
-/// A pollux that follows a process.
-struct Following {
-    pollux: Child,
-    lines: Lines<BufReader<ChildStderr>>,
-}
-
-impl Following {
-    fn end(mut self) -> Output {
-        let lines: Vec<String> = self.lines.map(|line| line.expect("UTF-8")).collect();
-        let status = self.pollux.wait().expect("it ends");
-        Output { status, stdout: Vec::new(), stderr: lines.join("\n").into_bytes() }
-    }
-}
-
-impl Drop for Stopped {
-    fn drop(&mut self) {
-        // One that was waited for is gone.
-        let _ = self.child.kill();
-        let _ = self.child.wait();
+        self.process.wait();
+        let ended = following.ended();
+        assert!(ended.status.success(), "{ended:?}");
+        Some(read(&json, &ended))
     }
 }
 
@@ -165,16 +137,15 @@ fn a_turn_that_blocks_names_the_function_it_slept_in() {
 fn the_time_and_an_interrupt_end_it_and_not_the_process() {
     let Some(mut stopped) = Stopped::start("clean") else { return };
     let Some(following) = stopped.followed(&["--for", "1500ms"]) else { return };
-    let output = following.end();
-    assert!(output.status.success(), "{output:?}");
-    assert!(text(&output.stderr).contains("no process called epoll"), "{output:?}");
+    let ended = following.ended();
+    assert!(ended.status.success(), "{ended:?}");
+    assert!(ended.stderr.contains("no process called epoll"), "{ended:?}");
     let Some(following) = stopped.followed(&["--quiet"]) else { return };
-    let pollux = Pid::from_raw(following.pollux.id().cast_signed()).expect("a process");
-    kill_process(pollux, Signal::INT).expect("it is ours");
-    assert!(following.end().status.success());
+    following.signal(Signal::INT);
+    assert!(following.ended().status.success());
     assert_eq!(stopped.state(), 'T', "it is as it was");
     stopped.resume();
-    assert!(stopped.child.wait().expect("it ends").success());
+    assert!(stopped.process.wait().success());
 }
 
 #[test]

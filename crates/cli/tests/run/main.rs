@@ -2,19 +2,15 @@
 //!
 //! | file | what it holds the command to |
 //! |---|---|
-//! | `advice` | each planted fault is named with its line, and a clean program gets no advice |
 //! | `attach` | a process that already runs is followed by tracepoints, with the same counts |
-//! | `passing` | streams, exit codes and signals are those of the program |
-//! | `pollers` | programs do the same on every mechanism |
-//! | `refusals` | what is out of reach is refused before it starts |
+//! | `passing` | streams, exit codes and signals are those of the program; what is out of reach is refused |
+//! | `pollers` | programs do the same on every mechanism; each planted fault is named with its line |
 //! | `servers` | installed programs answer on other mechanisms, each answer checked |
 //!
 //! `programs` builds and runs them. Counts are judged, never times.
 
-mod advice;
 mod attach;
 mod passing;
 mod pollers;
 mod programs;
-mod refusals;
 mod servers;

@@ -1,11 +1,18 @@
 //! Streams, exit codes and signals are those of the program.
 
+use std::fs::Permissions;
 use std::io::{BufRead, BufReader, Write};
+use std::os::unix::fs::{PermissionsExt, chown};
+use std::os::unix::process::CommandExt;
+use std::path::PathBuf;
 use std::process::Stdio;
 
-use rustix::process::{Pid, Signal, kill_process};
+use pollux_testing::{Ended, Pid, Process, Signal, skip};
+use rustix::fs::{XattrFlags, setxattr};
+use rustix::process::geteuid;
+use tempfile::TempDir;
 
-use crate::programs::{built, read, run, skip, text};
+use crate::programs::{built, read, run, text};
 
 #[test]
 fn the_exit_code_is_that_of_the_program_and_the_table_goes_to_standard_error() {
@@ -38,7 +45,7 @@ fn a_report_has_curves_tables_and_nothing_from_elsewhere() {
 /// What memcached and nginx do: who starts them is root, who serves is not.
 #[test]
 fn a_program_that_becomes_another_user_is_counted() {
-    if !rustix::process::geteuid().is_root() {
+    if !geteuid().is_root() {
         return skip("only root may become another user");
     }
     let Some((folder, program)) = built("other_user", &[]) else { return };
@@ -53,22 +60,16 @@ fn a_program_that_becomes_another_user_is_counted() {
 fn a_script_and_what_it_starts_have_their_streams_and_a_signal_ends_them() {
     let words = ["--", "sh", "-c", "read line; echo \"got $line\"; exec cat"];
     let mut command = run(&words);
-    let mut child = command
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .spawn()
-        .expect("pollux starts");
-    let mut input = child.stdin.take().expect("piped");
+    let mut process = Process::start(command.stdin(Stdio::piped()).stdout(Stdio::piped()));
+    let mut input = process.take_stdin();
     input.write_all(b"words\n").expect("written");
     let mut said = String::new();
-    let mut output = BufReader::new(child.stdout.take().expect("piped"));
+    let mut output = BufReader::new(process.take_stdout());
     output.read_line(&mut said).expect("a line");
     assert_eq!(said, "got words\n");
-    kill_process(Pid::from_child(&child), Signal::TERM).expect("it runs");
-    let ended = child.wait_with_output().expect("it ends");
-    assert_eq!(ended.status.code(), Some(128 + 15));
-    let said = text(&ended.stderr);
+    process.signal(Signal::TERM);
+    let Ended { status, stderr: said, .. } = process.ended();
+    assert_eq!(status.code(), Some(128 + 15));
     assert!(said.contains("no process called epoll"), "{said}");
 }
 
@@ -80,21 +81,17 @@ fn what_a_command_leaves_behind_ends_by_interrupts() {
     {
         let script = format!("({left}) & echo $!; exit 3");
         let mut command = run(&["--quiet", "--", "sh", "-c", &script]);
-        command.stdout(Stdio::piped()).stderr(Stdio::piped());
-        let mut child = command.spawn().expect("pollux starts");
-        let pid = Pid::from_child(&child);
-        let mut output = BufReader::new(child.stdout.take().expect("piped")).lines();
+        let mut process = Process::start(command.stdout(Stdio::piped()));
+        let mut output = BufReader::new(process.take_stdout()).lines();
         let mut next = || output.next().expect("a line").expect("UTF-8");
         let left: i32 = next().parse().expect("a number");
-        let mut said = BufReader::new(child.stderr.take().expect("piped")).lines();
-        let line = said.next().expect("a line").expect("UTF-8");
-        assert!(line.contains("left processes behind"), "{line}");
-        kill_process(pid, Signal::INT).expect("it runs");
+        process.says("left processes behind");
+        process.signal(Signal::INT);
         if ends_by > 1 {
             assert_eq!(next(), "asked");
-            kill_process(pid, Signal::INT).expect("it runs");
+            process.signal(Signal::INT);
         }
-        assert_eq!(child.wait().expect("it ends").code(), Some(3));
+        assert_eq!(process.wait().code(), Some(3));
         let left = Pid::from_raw(left).expect("a process");
         assert!(rustix::process::test_kill_process(left).is_err(), "{left:?} is still there");
     }
@@ -134,4 +131,104 @@ fn on_a_terminal_the_live_view_is_redrawn_in_place() {
     assert!(drawn >= 2 && said.contains("events/s"), "{said:?}");
     // The cursor goes up over the lines before they are drawn again.
     assert!(said.contains("\x1b[") && !said.contains("ctl/s"), "{said:?}");
+}
+
+// What is out of reach is refused before it starts.
+
+fn refused(program: &str, code: i32, words: &str) {
+    let output = run(&["--", program]).output().expect("pollux starts");
+    let said = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(code), "{said}");
+    assert!(said.starts_with(&format!("error: {program}")) && said.contains(words), "{said}");
+    assert_eq!(text(&output.stdout), "", "it did not run");
+}
+
+#[test]
+fn a_static_program_is_refused() {
+    let Some((_folder, program)) = built("clean", &["-static"]) else { return };
+    refused(program.to_str().expect("UTF-8"), 126, "static");
+}
+
+#[test]
+fn a_program_that_is_not_there_is_named() {
+    refused("no-such-program", 127, "program not found");
+}
+
+#[test]
+fn a_go_program_is_refused() {
+    let Some(go) = pollux_doctor::host::programs::find("go") else {
+        return skip("no Go program is known here: go is not installed");
+    };
+    refused(go.to_str().expect("UTF-8"), 126, "a Go program");
+}
+
+/// Another user than any that tests run as.
+const NOBODY: u32 = 65534;
+
+/// A program with the setuid bit, whose owner is this user or another one.
+fn setuid(owner: Option<u32>) -> Option<(TempDir, PathBuf)> {
+    let (folder, program) = built("clean", &[])?;
+    chown(&program, owner, None).expect("root may");
+    std::fs::set_permissions(&program, Permissions::from_mode(0o4755)).expect("its owner may");
+    Some((folder, program))
+}
+
+#[test]
+fn a_setuid_program_is_refused() {
+    if !geteuid().is_root() {
+        return skip("only root may give a file to another user");
+    }
+    let Some((_folder, program)) = setuid(Some(NOBODY)) else { return };
+    refused(program.to_str().expect("UTF-8"), 126, "setuid");
+}
+
+#[test]
+fn a_program_that_is_setuid_to_the_same_user_is_run() {
+    let Some((_folder, program)) = setuid(None) else { return };
+    let output = run(&["--"]).arg(&program).arg("3").output().expect("pollux starts");
+    assert_eq!(output.status.code(), Some(3), "{output:?}");
+    assert!(text(&output.stderr).contains("4,000 events"), "{output:?}");
+}
+
+#[test]
+fn a_program_that_gains_capabilities_is_refused() {
+    /// VFS_CAP_REVISION_2 of linux/capability.h, with CAP_NET_BIND_SERVICE permitted and effective.
+    const CAPABILITIES: [u32; 5] = [0x0200_0001, 1 << 10, 0, 0, 0];
+    if !geteuid().is_root() {
+        return skip("only root may give a file capabilities");
+    }
+    let Some((folder, program)) = built("clean", &[]) else { return };
+    std::fs::set_permissions(folder.path(), Permissions::from_mode(0o755)).expect("ours");
+    let value = CAPABILITIES.map(u32::to_le_bytes).concat();
+    if let Err(error) = setxattr(&program, "security.capability", &value, XattrFlags::empty()) {
+        return skip(format!("no capabilities of files here: {error}"));
+    }
+    let output = match run(&["--"]).arg(&program).uid(NOBODY).gid(NOBODY).output() {
+        Ok(output) => output,
+        Err(error) => return skip(format!("another user may not start pollux: {error}")),
+    };
+    assert_eq!(output.status.code(), Some(126), "{output:?}");
+    assert!(text(&output.stderr).contains("gives it capabilities"), "{output:?}");
+    // Root has them anyhow.
+    let output = run(&["--"]).arg(&program).output().expect("pollux starts");
+    assert!(text(&output.stderr).contains("4,000 events"), "{output:?}");
+}
+
+#[test]
+fn what_may_not_be_executed_is_refused() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("notes");
+    std::fs::write(&path, "#!/bin/sh\n").expect("written");
+    for path in [folder.path(), &path] {
+        refused(path.to_str().expect("UTF-8"), 126, "not a file that may be executed");
+    }
+}
+
+#[test]
+fn a_text_that_is_not_a_script_is_refused() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("notes");
+    std::fs::write(&path, "words\n").expect("written");
+    std::fs::set_permissions(&path, Permissions::from_mode(0o755)).expect("its owner may");
+    refused(path.to_str().expect("UTF-8"), 126, "neither a 64-bit ELF program nor a script");
 }

@@ -1,21 +1,16 @@
 //! Builds the programs and runs them, and reads what is said of them.
 
+use std::fmt::Debug;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output, Stdio};
+use std::process::{Command, Stdio};
 
+use pollux_testing::skip;
 use serde_json::Value;
 use tempfile::TempDir;
 
 /// Where the sources stand.
 pub(crate) fn source(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/run").join(name)
-}
-
-/// Says why something is not checked, which `POLLUX_FORBID_SKIP` forbids.
-#[expect(clippy::print_stderr, reason = "a skipped test says so")]
-pub(crate) fn skip(reason: &str) {
-    assert!(std::env::var_os("POLLUX_FORBID_SKIP").is_none(), "{reason}");
-    eprintln!("skipped: {reason}");
 }
 
 /// A program of this folder, built with these flags; nothing, with the reason printed, without a compiler.
@@ -55,7 +50,7 @@ pub(crate) fn figures(name: &str) -> Option<Value> {
     Some(read(&json, &output))
 }
 
-pub(crate) fn read(json: &Path, output: &Output) -> Value {
+pub(crate) fn read(json: &Path, output: &impl Debug) -> Value {
     let read = std::fs::read_to_string(json).unwrap_or_else(|error| panic!("{error}: {output:?}"));
     serde_json::from_str(&read).expect("JSON")
 }

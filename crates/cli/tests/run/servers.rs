@@ -15,7 +15,9 @@ use rustix::process::Signal;
 use tempfile::TempDir;
 
 use crate::pollers::mechanisms;
-use crate::programs::{built, run, skip, text};
+use pollux_testing::skip;
+
+use crate::programs::{built, run, text};
 
 /// Requests to each program on each mechanism.
 const REQUESTS: u64 = 2_000;
@@ -118,7 +120,7 @@ impl Server {
             match std::fs::read_to_string(format!("/proc/{pid}/task/{tid}/syscall")) {
                 Ok(said) => waits.extend(wait_of(&said)),
                 Err(error) if error.kind() == ErrorKind::PermissionDenied => {
-                    skip(&format!("system calls of threads can't be read: {error}"));
+                    skip(format!("system calls of threads can't be read: {error}"));
                     return None;
                 }
                 // It has ended meanwhile.
@@ -233,7 +235,7 @@ fn others() -> impl Iterator<Item = Mechanism> {
 /// Runs an installed program on other mechanisms and asks it; `words` are its arguments, given a port and a
 /// folder.
 fn serves(name: &str, protocol: Protocol, words: impl Fn(u16, &Path) -> Vec<String>) {
-    let Some(program) = find(name) else { return skip(&format!("no {name}")) };
+    let Some(program) = find(name) else { return skip(format!("no {name}")) };
     serves_at(&program, protocol, words);
 }
 

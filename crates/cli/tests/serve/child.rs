@@ -1,18 +1,14 @@
-//! A server in a process of its own: started, looked at from outside, ended.
+//! A server in a process of its own: started, looked at from outside with its counters, ended.
 
-use std::io::{BufRead, BufReader, Read};
-use std::net::SocketAddr;
+use std::io::{self, Read, Write};
+use std::net::{SocketAddr, TcpStream};
 use std::path::PathBuf;
-use std::process::{Child, ChildStderr, Command, Stdio};
+use std::process::Command;
 use std::sync::{Mutex, MutexGuard, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
-use rustix::process::{Pid, Resource, Signal, getrlimit, kill_process, setrlimit};
-
-use crate::metrics::Metrics;
-
-/// Far longer than anything here takes on a busy machine; what waits so long has failed.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
+use pollux_testing::{DEADLINE, Ended, Process, Signal, addresses, get};
+use rustix::process::{Resource, getrlimit, setrlimit};
 
 /// Tests that load the machine hold this.
 pub(crate) fn alone() -> MutexGuard<'static, ()> {
@@ -30,8 +26,7 @@ pub(crate) fn raise_descriptor_limit() -> usize {
 
 /// A running server.
 pub(crate) struct Server {
-    process: Child,
-    stderr: BufReader<ChildStderr>,
+    process: Process,
     pub(crate) address: SocketAddr,
     stats: SocketAddr,
 }
@@ -67,43 +62,23 @@ impl Server {
         command.env("MALLOC_MMAP_THRESHOLD_", "65536");
         command.args(["serve", "--listen", "127.0.0.1:0", "--stats", "127.0.0.1:0"]);
         command.args(["--poller", driver]).args(flags);
-        let mut process = command.stderr(Stdio::piped()).spawn().expect("pollux starts");
-        let mut stderr = BufReader::new(process.stderr.take().expect("piped"));
-        let mut said = String::new();
-        while !said.contains("/metrics") {
-            if stderr.read_line(&mut said).expect("lines") == 0 {
-                let _ = process.wait();
-                skip(driver, &said);
-                return None;
-            }
-        }
-        let address = |at: usize| {
-            let part = said.split("://").nth(at).expect("an address");
-            let end = part.find([' ', '/']).expect("something behind it");
-            part[..end].parse().expect("a socket address")
+        let mut process = Process::start(&mut command);
+        let Some(line) = process.says_or_ends("/metrics") else {
+            pollux_testing::skip(format_args!("{driver}: {}", process.said().join("; ")));
+            return None;
         };
-        Some(Self { address: address(1), stats: address(2), process, stderr })
+        let stats = addresses(&line)[0];
+        let said = process.said().join("\n");
+        Some(Self { address: addresses(&said)[0], stats, process })
     }
 
     /// Waits for a line with this part; gives it.
     pub(crate) fn says(&mut self, part: &str) -> String {
-        let mut said = String::new();
-        loop {
-            let mut line = String::new();
-            assert!(self.stderr.read_line(&mut line).expect("lines") > 0, "no {part} in {said}");
-            if line.contains(part) {
-                return line;
-            }
-            said.push_str(&line);
-        }
+        self.process.says(part)
     }
 
     pub(crate) fn metrics(&self) -> Metrics {
         Metrics::read(self.stats)
-    }
-
-    pub(crate) fn pid(&self) -> Pid {
-        Pid::from_child(&self.process)
     }
 
     pub(crate) fn id(&self) -> u32 {
@@ -111,12 +86,12 @@ impl Server {
     }
 
     pub(crate) fn signal(&self, signal: Signal) {
-        kill_process(Pid::from_child(&self.process), signal).expect("it runs");
+        self.process.signal(signal);
     }
 
     /// Waits until `is_so` holds for the counters.
     pub(crate) fn await_that(&self, what: &str, is_so: impl Fn(&Metrics) -> bool) -> Metrics {
-        let end = Instant::now() + PATIENCE;
+        let end = Instant::now() + DEADLINE;
         loop {
             let metrics = self.metrics();
             if is_so(&metrics) {
@@ -144,13 +119,9 @@ impl Server {
         std::fs::read_dir(self.proc("fd")).expect("our own child").count()
     }
 
-    /// What it says to its end, which has to be a good one.
-    pub(crate) fn ended(mut self) -> String {
-        let mut said = String::new();
-        self.stderr.read_to_string(&mut said).expect("text");
-        let status = self.process.wait().expect("it ends");
-        assert!(status.success(), "{status}: {said}");
-        said
+    /// What it says from here to its end, which has to be a good one.
+    pub(crate) fn ended(self) -> String {
+        rest_of(self.process)
     }
 
     /// Ends it gently: it has to end well, and may not have complained.
@@ -167,16 +138,162 @@ impl Server {
     }
 }
 
-impl Drop for Server {
-    fn drop(&mut self) {
-        // Also after a test that failed.
-        let _ = self.process.kill();
-        let _ = self.process.wait();
+/// What a command says from here to its end, which has to be a good one.
+pub(crate) fn rest_of(process: Process) -> String {
+    let seen = process.said().len();
+    let Ended { status, stderr, .. } = process.ended();
+    assert!(status.success(), "{status}: {stderr}");
+    stderr.split_inclusive('\n').skip(seen).collect()
+}
+
+/// All values at one moment.
+pub(crate) struct Metrics(String);
+
+impl Metrics {
+    pub(crate) fn read(stats: SocketAddr) -> Self {
+        let page = get(stats, "/metrics");
+        assert!(page.starts_with("HTTP/1.1 200 "), "{page}");
+        Self(page)
+    }
+
+    /// The sum over all loops and labels of `pollux_{name}`.
+    ///
+    /// # Panics
+    /// When there is no such counter: one that could not be read is not 0.
+    pub(crate) fn sum(&self, name: &str) -> u64 {
+        self.sum_of(name, "")
+    }
+
+    /// The same over all loops for one label, as `cause="session"`.
+    pub(crate) fn sum_of(&self, name: &str, label: &str) -> u64 {
+        let head = format!("pollux_{name}{{");
+        let is_meant = |line: &&str| line.starts_with(&head) && line.contains(label);
+        let lines = self.0.lines().filter(is_meant);
+        let values: Vec<u64> = lines
+            .map(|line| line.rsplit(' ').next().and_then(|value| value.parse().ok()))
+            .map(|value| value.expect("a count"))
+            .collect();
+        assert!(!values.is_empty(), "no {head} in\n{}", self.0);
+        values.iter().sum()
+    }
+
+    /// What is not 0, in lines.
+    pub(crate) fn shown(&self) -> String {
+        let is_shown = |line: &&str| line.starts_with("pollux_") && !line.ends_with(" 0");
+        self.0.lines().filter(is_shown).collect::<Vec<_>>().join("\n")
     }
 }
 
-fn skip(driver: &str, reason: &str) {
-    let reason = reason.trim();
-    assert!(std::env::var_os("POLLUX_FORBID_SKIP").is_none(), "{driver}: {reason}");
-    println!("{driver} is skipped: {reason}");
+// A client that does everything right, and wants the same of the server.
+
+/// What is written at once without reading meanwhile: socket buffers hold more.
+const UNREAD_BYTES_MAX: usize = 16 * 1024;
+
+/// An answer that came whole.
+#[derive(Debug)]
+pub(crate) struct Answer {
+    pub(crate) status: u16,
+    pub(crate) body: Vec<u8>,
+}
+
+/// A connection.
+pub(crate) struct Wire {
+    stream: TcpStream,
+    /// What was received and not looked at yet.
+    got: Vec<u8>,
+}
+
+impl Wire {
+    pub(crate) fn connect(address: SocketAddr) -> Self {
+        let stream = TcpStream::connect(address).expect("connected");
+        stream.set_nodelay(true).expect("set");
+        stream.set_read_timeout(Some(DEADLINE)).expect("set");
+        stream.set_write_timeout(Some(DEADLINE)).expect("set");
+        Self { stream, got: Vec::new() }
+    }
+
+    /// Sends `request` and takes an answer for each place of `heads`, which says whether it is
+    /// one to HEAD.
+    pub(crate) fn ask(&mut self, request: &[u8], heads: &[bool]) -> io::Result<Vec<Answer>> {
+        if request.len() <= UNREAD_BYTES_MAX {
+            self.send(request)?;
+            return heads.iter().map(|is_head| self.answer(*is_head)).collect();
+        }
+        let mut writer = self.stream.try_clone()?;
+        std::thread::scope(|scope| {
+            let sent = scope.spawn(move || writer.write_all(request));
+            let answers = heads.iter().map(|is_head| self.answer(*is_head)).collect();
+            sent.join().expect("no panic")?;
+            answers
+        })
+    }
+
+    /// Sends `request`, which is short.
+    pub(crate) fn send(&mut self, request: &[u8]) -> io::Result<()> {
+        self.stream.write_all(request)
+    }
+
+    /// Takes the next answer.
+    pub(crate) fn answer(&mut self, is_head: bool) -> io::Result<Answer> {
+        let head_bytes = self.line_end(b"\r\n\r\n")?;
+        let head = self.take(head_bytes)?;
+        let head = String::from_utf8(head).map_err(|_| wrong("a head is not text"))?;
+        let status = head.get(9..12).and_then(|code| code.parse().ok());
+        let status = status.ok_or_else(|| wrong("no status"))?;
+        let field = |name: &str| head.lines().find_map(|line| line.strip_prefix(name));
+        let body = match (field("Content-Length: "), field("Transfer-Encoding: chunked")) {
+            _ if is_head => Vec::new(),
+            (Some(len), None) => self.take(len.parse().map_err(|_| wrong("a length"))?)?,
+            (None, Some(_)) => self.chunks()?,
+            _ => return Err(wrong("one field has to say where the body ends")),
+        };
+        Ok(Answer { status, body })
+    }
+
+    fn chunks(&mut self) -> io::Result<Vec<u8>> {
+        let mut body = Vec::new();
+        loop {
+            let line_bytes = self.line_end(b"\r\n")?;
+            let line = self.take(line_bytes)?;
+            let line = String::from_utf8_lossy(&line);
+            let len = usize::from_str_radix(line.trim_end(), 16).map_err(|_| wrong("a size"))?;
+            let chunk = self.take(len + 2)?;
+            body.extend_from_slice(&chunk[..len]);
+            if len == 0 {
+                return Ok(body);
+            }
+        }
+    }
+
+    /// How many bytes there are up to and with `end`.
+    fn line_end(&mut self, end: &[u8]) -> io::Result<usize> {
+        loop {
+            if let Some(at) = self.got.windows(end.len()).position(|part| part == end) {
+                return Ok(at + end.len());
+            }
+            self.receive()?;
+        }
+    }
+
+    fn take(&mut self, len: usize) -> io::Result<Vec<u8>> {
+        while self.got.len() < len {
+            self.receive()?;
+        }
+        Ok(self.got.drain(..len).collect())
+    }
+
+    fn receive(&mut self) -> io::Result<()> {
+        let mut room = [0; 16 * 1024];
+        match self.stream.read(&mut room)? {
+            0 => Err(io::ErrorKind::UnexpectedEof.into()),
+            read => {
+                self.got.extend_from_slice(&room[..read]);
+                Ok(())
+            }
+        }
+    }
+}
+
+fn wrong(what: &str) -> io::Error {
+    io::Error::other(what)
 }

@@ -1,25 +1,22 @@
 //! What the system around a server gives it and receives: new settings at SIGHUP, the id of the process in a
 //! file, how far the server is, and sockets that were opened before.
 
-use std::fmt::Display;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixDatagram;
 use std::path::{Path, PathBuf};
-use std::process::{Child, ChildStderr, Command, Stdio};
-use std::time::Instant;
+use std::process::{Command, Stdio};
 
-use rustix::process::{Pid, Signal, kill_process};
+use pollux_testing::{DEADLINE, Ended, Process, Signal, addresses, wait_for};
 use tempfile::TempDir;
 
-use crate::child::{PATIENCE, alone};
+use crate::child::{alone, rest_of};
 
 /// A server on settings of a file.
 pub(crate) struct Served {
     pub(crate) folder: TempDir,
-    pub(crate) process: Child,
-    stderr: BufReader<ChildStderr>,
+    pub(crate) process: Process,
     /// What it said of its sandbox.
     pub(crate) sandbox: String,
     address: SocketAddr,
@@ -46,18 +43,12 @@ impl Served {
 
     /// The same, or what it said where it did not start.
     pub(crate) fn spawn_or(folder: TempDir, mut command: Command) -> Result<Self, String> {
-        let mut process = command.stderr(Stdio::piped()).spawn().expect("it starts");
-        let mut stderr = BufReader::new(process.stderr.take().expect("piped"));
-        let (mut line, mut sandbox) = (String::new(), String::new());
-        stderr.read_line(&mut line).expect("a line");
-        let Some((_, rest)) = line.split_once("http://") else {
-            let _ = process.wait();
-            return Err(line);
+        let mut process = Process::start(&mut command);
+        let Some(line) = process.says_or_ends("http://") else {
+            return Err(process.said().join("\n"));
         };
-        let address = rest.split([' ', '\n']).next().and_then(|text| text.parse().ok());
-        stderr.read_line(&mut sandbox).expect("a line");
-        assert!(sandbox.starts_with("pollux serve: sandbox: "), "{sandbox}");
-        Ok(Self { folder, process, stderr, sandbox, address: address.expect("an address") })
+        let sandbox = process.says("pollux serve: sandbox: ");
+        Ok(Self { folder, process, sandbox, address: addresses(&line)[0] })
     }
 
     pub(crate) fn at(&self, name: &str) -> PathBuf {
@@ -69,12 +60,12 @@ impl Served {
     }
 
     pub(crate) fn signal(&self, signal: Signal) {
-        kill_process(Pid::from_child(&self.process), signal).expect("it runs");
+        self.process.signal(signal);
     }
 
     pub(crate) fn connect(&self) -> Client {
         let stream = TcpStream::connect(self.address).expect("connected");
-        stream.set_read_timeout(Some(PATIENCE)).expect("set");
+        stream.set_read_timeout(Some(DEADLINE)).expect("set");
         Client(BufReader::new(stream))
     }
 
@@ -84,22 +75,9 @@ impl Served {
     }
 
     /// The same, with the folder of its settings.
-    pub(crate) fn end_and_keep(mut self) -> (String, TempDir) {
+    pub(crate) fn end_and_keep(self) -> (String, TempDir) {
         self.signal(Signal::TERM);
-        let mut said = String::new();
-        self.stderr.read_to_string(&mut said).expect("text");
-        let status = self.process.wait().expect("it ends");
-        assert!(status.success(), "{status}: {said}");
-        let folder = std::mem::replace(&mut self.folder, tempfile::tempdir().expect("a folder"));
-        (said, folder)
-    }
-}
-
-impl Drop for Served {
-    fn drop(&mut self) {
-        // Also after a test that failed.
-        let _ = self.process.kill();
-        let _ = self.process.wait();
+        (rest_of(self.process), self.folder)
     }
 }
 
@@ -128,17 +106,6 @@ impl Client {
     }
 }
 
-pub(crate) fn await_that<T>(what: impl Display, mut see: impl FnMut() -> Option<T>) -> T {
-    let end = Instant::now() + PATIENCE;
-    loop {
-        if let Some(seen) = see() {
-            return seen;
-        }
-        assert!(Instant::now() < end, "{what} did not happen");
-        std::thread::yield_now();
-    }
-}
-
 #[test]
 fn new_settings_answer_on_connections_that_are_kept_and_wrong_ones_change_nothing() {
     let site = tempfile::tempdir().expect("a folder");
@@ -152,7 +119,7 @@ fn new_settings_answer_on_connections_that_are_kept_and_wrong_ones_change_nothin
     served.write(&files);
     served.signal(Signal::HUP);
     for client in &mut clients {
-        let head = await_that("a reload", || {
+        let head = wait_for("a reload", || {
             let (head, body) = client.get("/a.txt");
             (body == "a file").then_some(head)
         });
@@ -173,7 +140,7 @@ fn new_settings_answer_on_connections_that_are_kept_and_wrong_ones_change_nothin
     // New ones: of those that are kept the new timeout ends some before they ask again.
     drop(clients);
     for _ in 0..8 {
-        let mut client = await_that("a reload", || {
+        let mut client = wait_for("a reload", || {
             let mut client = served.connect();
             client.get("/a.txt").0.contains("X-New: 2").then_some(client)
         });
@@ -202,10 +169,7 @@ fn each_wrong_reload_says_what_is_wrong() {
         let mut served = Served::start("reply = 5");
         served.write(settings);
         served.signal(Signal::HUP);
-        let mut said = String::new();
-        while !said.contains("stay: ") {
-            assert!(served.stderr.read_line(&mut said).expect("a line") > 0, "{said}");
-        }
+        let said = served.process.says("stay: ");
         assert!(said.contains(told), "{settings}: {said}");
         assert_eq!(served.connect().get("/").1, "pollu");
         served.end();
@@ -219,21 +183,20 @@ fn no_request_fails_while_settings_change() {
     let mut load = Command::new(env!("CARGO_BIN_EXE_pollux"));
     load.args(["load", "-n", "200000", "-c", "16", "--quiet"])
         .arg(format!("http://{}/", served.address));
-    let mut load = load.stdout(Stdio::piped()).spawn().expect("pollux starts");
+    let mut load = Process::start(load.stdout(Stdio::piped()));
     let mut client = served.connect();
     let mut reloads = 0_u32;
-    while load.try_wait().expect("ours").is_none() {
+    while load.status().is_none() {
         let value = format!("set X-Turn: {reloads}");
         served.write(&format!("reply = 100\nthreads = 2\nresponse_field = \"{value}\""));
         served.signal(Signal::HUP);
         let field = format!("\r\nX-Turn: {reloads}\r\n");
-        await_that("a reload", || client.get("/").0.contains(&field).then_some(()));
+        wait_for("a reload", || client.get("/").0.contains(&field).then_some(()));
         reloads += 1;
     }
-    let output = load.wait_with_output().expect("it has ended");
-    let said = String::from_utf8_lossy(&output.stdout);
+    let Ended { status, stdout: said, .. } = load.ended();
     println!("{reloads} reloads in 200,000 requests");
-    assert!(output.status.success() && said.contains(", no errors;"), "{said}");
+    assert!(status.success() && said.contains(", no errors;"), "{said}");
     assert!(reloads > 2, "{reloads}");
     assert_eq!(served.end(), "");
 }
@@ -243,7 +206,7 @@ fn a_manager_is_notified_and_the_id_stands_in_its_file_while_the_server_runs() {
     let folder = tempfile::tempdir().expect("a folder");
     let (name, pid_file) = (folder.path().join("notify"), folder.path().join("pid"));
     let manager = UnixDatagram::bind(&name).expect("bound");
-    manager.set_read_timeout(Some(PATIENCE)).expect("set");
+    manager.set_read_timeout(Some(DEADLINE)).expect("set");
     let told = || {
         let mut text = [0; 200];
         let len = manager.recv(&mut text).expect("told");
@@ -267,7 +230,7 @@ fn a_watchdog_is_notified_by_idle_loops_too_until_the_end() {
     let folder = tempfile::tempdir().expect("a folder");
     let name = folder.path().join("notify");
     let manager = UnixDatagram::bind(&name).expect("bound");
-    manager.set_read_timeout(Some(PATIENCE)).expect("set");
+    manager.set_read_timeout(Some(DEADLINE)).expect("set");
     let served = Served::start_by("reply = 5\nthreads = 2", |command| {
         command.env("NOTIFY_SOCKET", &name).env("WATCHDOG_USEC", "80000")
     });
@@ -332,7 +295,7 @@ fn a_socket_that_was_opened_before_is_served_and_keeps_who_waits() {
     let address = listener.local_addr().expect("bound");
     // It comes before there is a server.
     let early = TcpStream::connect(address).expect("waits");
-    early.set_read_timeout(Some(PATIENCE)).expect("set");
+    early.set_read_timeout(Some(DEADLINE)).expect("set");
     let folder = tempfile::tempdir().expect("a folder");
     write_settings(folder.path(), "reply = 5\nthreads = 2");
     let mut command = Command::new("sh");

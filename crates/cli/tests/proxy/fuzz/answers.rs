@@ -7,10 +7,10 @@ use std::net::TcpStream;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use super::asked::mark;
-use super::random::Random;
+use super::Random;
+use super::asker::mark;
+use super::requests::{Stand, Witness};
 use super::strict::{self, Head, Writer};
-use super::witness::{Stand, Witness};
 
 /// What must never reach a client.
 pub(crate) const POISON: &str = "poison";

@@ -1,7 +1,7 @@
 //! What makes a request odd: framing that can be read in two ways, line ends, white space, targets,
 //! versions and amounts. Some of these are allowed after all; what follows is for the judges to say.
 
-use super::random::Random;
+use super::Random;
 use super::requests::{Parts, chunks, data};
 
 const LENGTHS: &[&str] = &[

@@ -1,16 +1,13 @@
-//! Whole runs of the experiments that start other programs, with windows of tenths of a second:
-//! nothing is judged of their figures, only that they are there and mean what they say.
+//! Whole runs of the experiments that start other programs: nothing is judged of their figures, only that they
+//! are there and mean what they say.
 
-use pollux_testing::{has, skip};
 use std::io::Write;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
-use std::time::{Duration, Instant};
 
+use pollux_testing::{Process, Signal, children, has, is_running, skip, wait_for};
 use serde_json::{Value, json};
-
-const PATIENCE: Duration = Duration::from_secs(20);
 
 /// A folder below the target folder that goes with the test.
 struct Folder(PathBuf);
@@ -331,40 +328,16 @@ fn an_interrupted_run_leaves_no_process_behind() {
                       "scratch": folder.0});
     let mut command = Command::new(env!("CARGO_BIN_EXE_pollux"));
     command.args(["lab", "measure"]).stdin(Stdio::piped());
-    command.stdout(Stdio::null()).stderr(Stdio::null());
-    let mut run = command.spawn().expect("pollux starts");
-    let mut stdin = run.stdin.take().expect("a pipe");
-    stdin.write_all(spec.to_string().as_bytes()).expect("written");
-    drop(stdin);
-    let start = Instant::now();
-    let children = loop {
-        let children = children_of(run.id());
-        if children.len() == 3 {
-            break children;
-        }
-        assert!(start.elapsed() < PATIENCE, "server, holder and generator: {children:?}");
-        std::thread::yield_now();
-    };
-    let pid = rustix::process::Pid::from_child(&run);
-    rustix::process::kill_process(pid, rustix::process::Signal::TERM).expect("a signal");
-    let status = run.wait().expect("its end");
-    assert_eq!(status.code(), Some(1), "it ended by itself, after them");
+    let mut run = Process::start(command.stdout(Stdio::null()));
+    run.take_stdin().write_all(spec.to_string().as_bytes()).expect("written");
+    let children = wait_for("server, holder and generator", || {
+        Some(children(run.id())).filter(|children| children.len() == 3)
+    });
+    run.signal(Signal::TERM);
+    assert_eq!(run.wait().code(), Some(1), "it ended by itself, after them");
     for child in children {
-        assert!(!Path::new(&format!("/proc/{child}/exe")).exists(), "{child} is still there");
+        assert!(!is_running(child), "{child:?} is still there");
     }
-}
-
-/// Processes whose parent this is.
-fn children_of(pid: u32) -> Vec<u32> {
-    let numbers = std::fs::read_dir("/proc").expect("/proc").flatten();
-    let numbers = numbers.filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok());
-    let is_child = |number: &u32| {
-        let stat = std::fs::read_to_string(format!("/proc/{number}/stat")).unwrap_or_default();
-        let fields = stat.rsplit_once(')').map(|(_, fields)| fields.to_owned());
-        let parent = fields.and_then(|fields| fields.split_whitespace().nth(1)?.parse().ok());
-        parent == Some(pid)
-    };
-    numbers.filter(is_child).collect()
 }
 
 #[test]

@@ -1,16 +1,15 @@
 //! The baseline servers as a client sees them: they answer everything that ends in a blank line, keep and
 //! close connections as they should, and never leave one open that is over.
 
-use std::io::{BufRead, BufReader, Read, Write};
+use std::io::{Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpStream};
-use std::process::{Child, Command, Stdio};
-use std::time::Duration;
+use std::process::Command;
 
-const PATIENCE: Duration = Duration::from_secs(20);
+use pollux_testing::{DEADLINE, Process, addresses};
 
 /// A baseline server that ends with the test.
 struct BaselineServer {
-    process: Child,
+    process: Process,
     address: SocketAddr,
 }
 
@@ -18,20 +17,14 @@ impl BaselineServer {
     /// The baseline server, or nothing where this machine has none, with the reason on standard error.
     fn start(name: &str, options: &[&str]) -> Option<Self> {
         let mut command = Command::new(env!("CARGO_BIN_EXE_pollux"));
-        command.args(["lab", "baseline", name]).args(options).stderr(Stdio::piped());
-        let mut process = command.spawn().expect("pollux starts");
-        let mut lines = BufReader::new(process.stderr.take().expect("a pipe")).lines();
-        let first = lines.next().expect("a line").expect("text");
-        let address = first.split("http://").nth(1).and_then(|rest| rest.split(' ').next());
-        let Some(address) = address else {
-            // The address comes before the ring is opened; this is another failure.
-            panic!("{name}: {first}");
-        };
-        let address = address.parse().expect("an address");
+        command.args(["lab", "baseline", name]).args(options);
+        let mut process = Process::start(&mut command);
+        // The address comes before the ring is opened; without one it is another failure.
+        let address = addresses(&process.says("http://"))[0];
         let mut server = Self { process, address };
         if server.exchange(b"GET / HTTP/1.1\r\n\r\n").is_empty() {
-            let reason = lines.next().map_or_else(String::new, Result::unwrap_or_default);
-            skip(name, &reason);
+            let reason = server.process.all_said().last().cloned();
+            pollux_testing::skip(format_args!("{name}: {}", reason.unwrap_or_default()));
             return None;
         }
         Some(server)
@@ -39,7 +32,7 @@ impl BaselineServer {
 
     fn connect(&self) -> TcpStream {
         let connection = TcpStream::connect(self.address).expect("a connection");
-        connection.set_read_timeout(Some(PATIENCE)).expect("a timeout");
+        connection.set_read_timeout(Some(DEADLINE)).expect("a timeout");
         connection
     }
 
@@ -53,17 +46,6 @@ impl BaselineServer {
         }
         answer
     }
-}
-
-impl Drop for BaselineServer {
-    fn drop(&mut self) {
-        let _ = self.process.kill();
-        let _ = self.process.wait();
-    }
-}
-
-fn skip(name: &str, reason: &str) {
-    pollux_testing::skip(format_args!("{name}: {reason}"));
 }
 
 fn on_every_baseline_server(options: &[&str], test: impl Fn(&mut BaselineServer)) {
@@ -129,7 +111,7 @@ fn http_1_0_is_closed_unless_it_asks_to_be_kept() {
 }
 
 #[test]
-fn a_closing_floor_closes_behind_each_reply() {
+fn a_closing_baseline_server_closes_behind_each_reply() {
     on_every_baseline_server(&["--close"], |server| {
         for _ in 0..3 {
             let mut connection = server.connect();
@@ -159,7 +141,7 @@ fn connections_that_end_give_their_descriptors_back() {
         drop(held);
         let start = std::time::Instant::now();
         while open() > before {
-            assert!(start.elapsed() < PATIENCE, "{} descriptors are left", open() - before);
+            assert!(start.elapsed() < DEADLINE, "{} descriptors are left", open() - before);
             // A request of another connection gives the baseline server a turn.
             server.exchange(b"GET / HTTP/1.1\r\n\r\n");
         }

@@ -1,15 +1,14 @@
 //! Servers of users as arms of `http`: started by a command line in whatever language, or running
-//! before; and what is said of those that can't be measured.
+//! before; what is said of those that can't be measured; and installed programs on other mechanisms.
 
-use pollux_testing::has;
 use std::net::{Ipv4Addr, TcpListener};
 use std::path::PathBuf;
-use std::process::{Child, Command, Output, Stdio};
-use std::time::{Duration, Instant};
+use std::process::{Command, Output};
+use std::time::Instant;
 
+use pollux_testing::{DEADLINE, Process, has, skip, wait_until};
 use serde_json::Value;
 
-const PATIENCE: Duration = Duration::from_secs(60);
 /// The smallest run that has figures.
 const SMALL: [&str; 4] = ["--connections", "4", "--runtime", "100ms"];
 /// A set of each arm; a server that fails is not started again.
@@ -19,7 +18,7 @@ const TWO_SETS: [&str; 4] = ["--blocks", "2", "--max-blocks", "2"];
 
 /// The file of this name beside this one.
 fn source(name: &str) -> String {
-    let folder = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/own_servers");
+    let folder = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/lab");
     folder.join(name).display().to_string()
 }
 
@@ -72,7 +71,7 @@ fn failure(record: &Value, arm: &str) -> String {
 
 /// A server of python that runs by itself, and where.
 struct Running {
-    child: Child,
+    process: Process,
     port: u16,
 }
 
@@ -83,28 +82,19 @@ impl Running {
         drop(listener);
         let mut command = Command::new("python3");
         command.arg(source("server.py")).args(["--port", &port.to_string()]).args(options);
-        let child = command.stderr(Stdio::null()).spawn().expect("python starts");
-        let start = Instant::now();
-        while std::net::TcpStream::connect((Ipv4Addr::LOCALHOST, port)).is_err() {
-            assert!(start.elapsed() < PATIENCE, "it does not listen");
-            std::thread::yield_now();
-        }
-        Self { child, port }
+        let process = Process::start(&mut command);
+        wait_until("a server of python", || {
+            std::net::TcpStream::connect((Ipv4Addr::LOCALHOST, port)).is_ok()
+        });
+        Self { process, port }
     }
 
     fn arm(&self, name: &str) -> String {
-        format!("{name}=pid:{}@127.0.0.1:{}", self.child.id(), self.port)
+        format!("{name}=pid:{}@127.0.0.1:{}", self.process.id(), self.port)
     }
 
     fn is_alive(&mut self) -> bool {
-        matches!(self.child.try_wait(), Ok(None))
-    }
-}
-
-impl Drop for Running {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
+        self.process.status().is_none()
     }
 }
 
@@ -282,7 +272,7 @@ fn nothing_of_a_server_is_left_when_a_run_ends() {
     let pid = std::fs::read_to_string(&file).expect("it was started");
     let start = Instant::now();
     while PathBuf::from(format!("/proc/{}/exe", pid.trim())).exists() {
-        assert!(start.elapsed() < PATIENCE, "process {pid} is left");
+        assert!(start.elapsed() < DEADLINE, "process {pid} is left");
         std::thread::yield_now();
     }
 }
@@ -390,4 +380,60 @@ fn an_arm_that_can_not_be_is_refused_before_the_run() {
     );
     other.kill().expect("ours");
     other.wait().expect("ours");
+}
+
+// Installed programs on other mechanisms: each answers its load, on the mechanism that was asked for and as it is.
+
+/// The record of a run with one set, or why a program was left out.
+fn on_mechanisms(program: &str) -> Result<Value, String> {
+    let folder = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(format!("preload-{program}"));
+    let _ = std::fs::remove_dir_all(&folder);
+    let mut command = Command::new(env!("CARGO_BIN_EXE_pollux"));
+    command.args(["lab", "run", "preload", "--quiet", "--json", "--program", program]);
+    command.args(["--connections", "8", "--arm", "as-is,epoll,poll", "--runtime", "60ms"]);
+    command.args(["--blocks", "2", "--max-blocks", "2", "--budget", "2m"]);
+    let output = command.arg("--out").arg(&folder).output().expect("pollux starts");
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    if output.stdout.is_empty() && said.contains("is not installed") {
+        return Err(said);
+    }
+    let record = serde_json::from_slice(&output.stdout);
+    let record: Value = record.unwrap_or_else(|error| panic!("{program}: {error}: {said}"));
+    let _ = std::fs::remove_dir_all(&folder);
+    Ok(record)
+}
+
+fn is_measured(program: &str) {
+    let record = match on_mechanisms(program) {
+        Ok(record) => record,
+        Err(reason) => return skip(&reason),
+    };
+    let rows = record["results"].as_array().expect("rows");
+    let arms: Vec<&str> = rows.iter().filter_map(|row| row["arm"].as_str()).collect();
+    assert_eq!(arms, ["as-is", "epoll", "poll", "A/A"], "{program}");
+    for row in rows {
+        let is_measured = row["value"].as_f64() > Some(0.0) && row["verdict"] != "failed";
+        assert!(is_measured && row["unit"] == "µs/request", "{program}: {row}");
+        assert_eq!(row["baseline"], "as-is", "{program}: {row}");
+    }
+}
+
+#[test]
+fn nginx_is_measured_as_it_is_and_on_other_mechanisms() {
+    is_measured("nginx");
+}
+
+#[test]
+fn haproxy_is_measured_as_it_is_and_on_other_mechanisms() {
+    is_measured("haproxy");
+}
+
+#[test]
+fn redis_is_measured_as_it_is_and_on_other_mechanisms() {
+    is_measured("redis-server");
+}
+
+#[test]
+fn memcached_is_measured_as_it_is_and_on_other_mechanisms() {
+    is_measured("memcached");
 }

@@ -1,15 +1,17 @@
 //! What a wrong command line is answered with, and what a shell completes.
 
-use std::io::{BufRead, BufReader};
 use std::process::{Command, Stdio};
+
+use pollux_testing::{Ended, Process, Signal};
+
+use crate::{pollux, text};
 
 const POLLERS: &str = "select, poll, aio, epoll, epoll-et, epoll-oneshot, uring-poll, uring";
 
 /// The standard error of a command that has to end with `code`.
 fn refused(code: i32, words: &[&str]) -> String {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_pollux"));
-    let output = command.args(words).stdin(Stdio::null()).output().expect("pollux runs");
-    let said = String::from_utf8(output.stderr).expect("UTF-8");
+    let output = pollux(words);
+    let said = text(output.stderr);
     assert_eq!(output.status.code(), Some(code), "{words:?}: {said}");
     said
 }
@@ -234,24 +236,16 @@ fn a_lab_that_sigterm_ends_says_so_by_its_code() {
     command.args(["lab", "run", "streams", "--arm", "epoll,poll", "--nfds", "10"]);
     command.args(["--transport", "pipe", "--blocks", "500", "--ramp-time", "10ms"]);
     command.args(["--runtime", "50ms", "--interval", "10ms", "--out"]).arg(folder.path());
-    command.stdout(Stdio::null()).stderr(Stdio::piped());
-    let mut lab = command.spawn().expect("pollux starts");
-    let mut lines = BufReader::new(lab.stderr.take().expect("piped")).lines();
-    let is_running = |line: std::io::Result<String>| line.expect("UTF-8").starts_with("block 1/");
-    assert!(lines.any(is_running), "ended before its first block");
-    let id = rustix::process::Pid::from_child(&lab);
-    rustix::process::kill_process(id, rustix::process::Signal::TERM).expect("it runs");
-    // A write to a pipe that is not read would block.
-    let rest: Vec<_> = lines.map_while(Result::ok).collect();
-    assert_eq!(lab.wait().expect("it ends").code(), Some(143), "{}", rest.join("\n"));
+    let mut lab = Process::start(command.stdout(Stdio::null()));
+    lab.says("block 1/");
+    lab.signal(Signal::TERM);
+    let Ended { status, stderr, .. } = lab.ended();
+    assert_eq!(status.code(), Some(143), "{stderr}");
 }
 
 #[test]
 fn the_version_names_a_commit_or_nothing() {
-    let said = |flag| {
-        let output = Command::new(env!("CARGO_BIN_EXE_pollux")).arg(flag).output();
-        String::from_utf8(output.expect("pollux runs").stdout).expect("UTF-8")
-    };
+    let said = |flag| text(pollux(&[flag]).stdout);
     let version = said("-V");
     assert_eq!(version, format!("pollux {}\n", env!("CARGO_PKG_VERSION")));
     let long = said("--version");

@@ -1,37 +1,35 @@
 //! Herds of a few workers on a real kernel: every call is answered by somebody, every worker ends,
 //! and a limit that is too small is named. Nothing is judged of their figures.
 
-use pollux_testing::skip;
 use std::ffi::CString;
 use std::io::Write;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
-use std::time::{Duration, Instant};
+use std::process::{Command, Stdio};
 
 use pollux_sys::mqueue::MessageQueue;
+use pollux_testing::{
+    Ended, Pid, Process, Signal, await_end, children, skip, wait_for, wait_until,
+};
 use serde_json::{Value, json};
 
-const PATIENCE: Duration = Duration::from_secs(20);
 const WORKERS: usize = 4;
 
 /// Starts one run of one arm, as the lab does.
-fn start(source: &str, wait: &str, runtime_ms: u64, program: &[&str]) -> Child {
+fn start(source: &str, wait: &str, runtime_ms: u64, program: &[&str]) -> Process {
     let axes = json!({"source": source, "workers": WORKERS.to_string(), "callers": "3",
                        "calls": "0"});
     start_arm(&axes, &json!({"way": wait}), runtime_ms, program)
 }
 
-fn start_arm(axes: &Value, arm: &Value, runtime_ms: u64, program: &[&str]) -> Child {
+fn start_arm(axes: &Value, arm: &Value, runtime_ms: u64, program: &[&str]) -> Process {
     let spec = json!({"experiment": "herd", "arm": arm, "axes": axes,
                            "seed": 1, "ramp_ms": 50, "runtime_ms": runtime_ms,
                           "interval_ms": 20, "pass": "timing", "scratch": scratch()});
     let mut command = Command::new(program[0]);
     command.args(&program[1..]).args(["lab", "measure"]);
-    command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
-    let mut child = command.spawn().expect("it starts");
-    let mut stdin = child.stdin.take().expect("a pipe");
-    stdin.write_all(spec.to_string().as_bytes()).expect("written");
-    child
+    let mut run = Process::start(command.stdin(Stdio::piped()).stdout(Stdio::piped()));
+    run.take_stdin().write_all(spec.to_string().as_bytes()).expect("written");
+    run
 }
 
 fn scratch() -> &'static str {
@@ -40,17 +38,15 @@ fn scratch() -> &'static str {
 
 /// The result of one run and the number of its intervals.
 fn measured(source: &str, wait: &str) -> (Value, usize) {
-    let child = start(source, wait, 200, &[env!("CARGO_BIN_EXE_pollux")]);
-    result_of(child, &format!("{wait} on {source}"))
+    let run = start(source, wait, 200, &[env!("CARGO_BIN_EXE_pollux")]);
+    result_of(run, &format!("{wait} on {source}"))
 }
 
-fn result_of(child: Child, what: &str) -> (Value, usize) {
-    let output = child.wait_with_output().expect("it ends");
-    let said = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success(), "{what}: {said}");
-    let text = String::from_utf8(output.stdout).expect("JSON");
+fn result_of(run: Process, what: &str) -> (Value, usize) {
+    let Ended { status, stdout, stderr } = run.ended();
+    assert!(status.success(), "{what}: {stderr}");
     let lines: Vec<Value> =
-        text.lines().map(|line| serde_json::from_str(line).expect("a line of JSON")).collect();
+        stdout.lines().map(|line| serde_json::from_str(line).expect("a line of JSON")).collect();
     let done = lines.last().map(|line| line["done"].clone()).expect("a result");
     (done, lines.len() - 1)
 }
@@ -216,9 +212,8 @@ fn what_a_herd_can_not_be_is_answered_with_what_it_can() {
 #[test]
 fn a_queue_that_does_not_fit_names_its_limit() {
     let program = ["prlimit", "--msgqueue=4000:4000", env!("CARGO_BIN_EXE_pollux")];
-    let output = start("queue", "exclusive", 100, &program).wait_with_output().expect("it ends");
-    let said = String::from_utf8_lossy(&output.stderr);
-    assert!(!output.status.success() && said.contains("RLIMIT_MSGQUEUE is 4000 bytes"), "{said}");
+    let Ended { status, stderr: said, .. } = start("queue", "exclusive", 100, &program).ended();
+    assert!(!status.success() && said.contains("RLIMIT_MSGQUEUE is 4000 bytes"), "{said}");
     assert!(said.contains("needs 5632 of them"), "{said}");
 }
 
@@ -239,10 +234,9 @@ fn an_interrupted_herd_leaves_no_worker_behind() {
         }
         let mut run = start_arm(&axes, &arm, 600_000, &[env!("CARGO_BIN_EXE_pollux")]);
         let all = all_below(run.id(), levels);
-        let pid = rustix::process::Pid::from_child(&run);
-        rustix::process::kill_process(pid, rustix::process::Signal::TERM).expect("a signal");
-        assert_eq!(run.wait().expect("its end").code(), Some(1), "{arm}: it ended by itself");
-        await_end(&all, &arm);
+        run.signal(Signal::TERM);
+        assert_eq!(run.wait().code(), Some(1), "{arm}: it ended by itself");
+        all.into_iter().for_each(await_end);
     }
 }
 
@@ -260,15 +254,10 @@ fn a_herd_whose_measurer_is_killed_ends_as_well() {
         }
         let mut run = start_arm(&axes, &arm, 600_000, &[env!("CARGO_BIN_EXE_pollux")]);
         let all = all_below(run.id(), levels);
-        let start = Instant::now();
         // More than any of them can use in the ramp.
-        while !all.iter().any(|child| cpu_ticks(*child) > 10) {
-            assert!(start.elapsed() < PATIENCE, "{arm}: nobody does anything");
-            std::thread::yield_now();
-        }
-        run.kill().expect("it runs");
-        run.wait().expect("it ends");
-        await_end(&all, &arm);
+        wait_until(format_args!("work of {arm}"), || all.iter().any(|pid| cpu_ticks(*pid) > 10));
+        run.kill();
+        all.into_iter().for_each(await_end);
     }
 }
 
@@ -304,49 +293,23 @@ fn a_job_of_a_herd_has_rows_shares_and_reasons() {
 }
 
 /// The processes of a run, once each level of its tree has so many.
-fn all_below(run: u32, levels: &[usize]) -> Vec<u32> {
-    let start = Instant::now();
-    loop {
-        let mut found = vec![vec![run]];
-        for _ in 0..=levels.len() {
-            let parents = found.last().expect("one at least");
-            found.push(parents.iter().flat_map(|parent| children_of(*parent)).collect());
+fn all_below(run: u32, levels: &[usize]) -> Vec<Pid> {
+    wait_for(format_args!("levels of {levels:?} processes"), || {
+        let mut found = vec![children(run)];
+        for _ in levels {
+            let parents = found.last().expect("one at least").iter();
+            found
+                .push(parents.flat_map(|pid| children(pid.as_raw_pid().cast_unsigned())).collect());
         }
-        let counts: Vec<usize> = found[1..].iter().map(Vec::len).collect();
-        if counts.split_last() == Some((&0, levels)) {
-            return found[1..].concat();
-        }
-        assert!(start.elapsed() < PATIENCE, "{found:?}, expected {levels:?}");
-        std::thread::yield_now();
-    }
-}
-
-/// Waits until none of these processes is there.
-fn await_end(all: &[u32], arm: &Value) {
-    let is_there = |child: &u32| Path::new(&format!("/proc/{child}/exe")).exists();
-    let start = Instant::now();
-    while all.iter().any(is_there) {
-        assert!(start.elapsed() < PATIENCE, "{arm}: somebody of {all:?} is still there");
-        std::thread::yield_now();
-    }
+        let counts: Vec<usize> = found.iter().map(Vec::len).collect();
+        (counts.split_last() == Some((&0, levels))).then(|| found.concat())
+    })
 }
 
 /// CPU time of a process in hundredths of a second.
-fn cpu_ticks(pid: u32) -> u64 {
-    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+fn cpu_ticks(pid: Pid) -> u64 {
+    let stat =
+        std::fs::read_to_string(format!("/proc/{}/stat", pid.as_raw_pid())).unwrap_or_default();
     let fields = stat.rsplit_once(')').map_or("", |(_, fields)| fields);
     fields.split_whitespace().skip(11).take(2).filter_map(|field| field.parse::<u64>().ok()).sum()
-}
-
-/// Processes whose parent this is.
-fn children_of(pid: u32) -> Vec<u32> {
-    let numbers = std::fs::read_dir("/proc").expect("/proc").flatten();
-    let numbers = numbers.filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok());
-    let is_child = |number: &u32| {
-        let stat = std::fs::read_to_string(format!("/proc/{number}/stat")).unwrap_or_default();
-        let fields = stat.rsplit_once(')').map(|(_, fields)| fields.to_owned());
-        let parent = fields.and_then(|fields| fields.split_whitespace().nth(1)?.parse().ok());
-        parent == Some(pid)
-    };
-    numbers.filter(is_child).collect()
 }

@@ -1,16 +1,14 @@
-//! The manual pages as a reader sees them: rendered by groff, beside `--help`.
+//! What is printed to be read: manual pages, rendered by groff, beside `--help`; summaries through a pipe and
+//! in the letters of the locale.
 
-use std::path::Path;
-use std::process::{Command, Output, Stdio};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
 
-fn pollux(words: &[&str]) -> Output {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_pollux"));
-    command.args(words).stdin(Stdio::null()).output().expect("pollux runs")
-}
+use crate::{pollux, text};
 
 fn help(command: &str) -> String {
     let words: Vec<_> = command.split_whitespace().chain(["--help"]).collect();
-    String::from_utf8(pollux(&words).stdout).expect("UTF-8")
+    text(pollux(&words).stdout)
 }
 
 /// The lines of a section of a help text, without their indentation.
@@ -46,9 +44,7 @@ fn rendered(folder: &Path, command: &str) -> Option<(String, String)> {
     // Plain letters, without the escapes and overstrikes of bold and italic.
     let groff = ["-man", "-Tutf8", "-ww", "-P-cbou"];
     match Command::new("groff").args(groff).arg(&page).output() {
-        Ok(Output { stdout, stderr, .. }) => {
-            Some([stdout, stderr].map(|bytes| String::from_utf8(bytes).expect("UTF-8")).into())
-        }
+        Ok(Output { stdout, stderr, .. }) => Some((text(stdout), text(stderr))),
         Err(error) => {
             pollux_testing::skip(format_args!("groff: {error}"));
             None
@@ -111,4 +107,35 @@ fn a_manual_page_names_values_version_and_its_neighbours() {
     }
     let version = String::from_utf8(pollux(&["-V"]).stdout).expect("UTF-8");
     assert!(flat.contains(version.trim()) && !flat.contains(" v0."), "{flat}");
+}
+
+fn report(locale: &str, words: &[&str]) -> (PathBuf, Output) {
+    let run = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../runs/2026-11-22-quick");
+    let page = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("shown-{locale}.html"));
+    let mut command = Command::new(env!("CARGO_BIN_EXE_pollux"));
+    command.args(["lab", "report"]).arg(run).args(words).arg("--html").arg(&page);
+    (page, command.env("LC_ALL", locale).output().expect("pollux starts"))
+}
+
+fn summary(output: &Output) -> String {
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    text(output.stdout.clone())
+}
+
+#[test]
+fn a_summary_through_a_pipe_is_whole() {
+    let text = summary(&report("C.UTF-8", &[]).1);
+    assert!(!text.contains('…'), "{text}");
+    assert!(text.contains("to decide") || text.contains("would decide"), "the last column: {text}");
+}
+
+#[test]
+fn a_locale_without_utf_8_gets_ascii_and_programs_get_the_same_bytes() {
+    let plain = summary(&report("C", &[]).1);
+    assert!(plain.is_ascii(), "{plain}");
+    assert!(plain.contains("+-") && plain.contains("baseline"), "{plain}");
+    assert!(summary(&report("C.UTF-8", &[]).1).contains('±'));
+    assert_eq!(summary(&report("C", &["--json"]).1), summary(&report("en_GB.utf8", &["--json"]).1));
+    let [here, there] = ["C", "C.UTF-8"].map(|locale| report(locale, &["--json"]).0);
+    assert_eq!(std::fs::read(here).expect("a page"), std::fs::read(there).expect("a page"));
 }

@@ -3,17 +3,15 @@
 //! Chromium measures, on the screen; what it prints is read with pdftotext. Where one of them is
 //! missing, a test says so and is skipped, unless `POLLUX_FORBID_SKIP` is set.
 
-mod browser;
-mod server;
-
-use pollux_testing::has;
 use std::collections::BTreeMap;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use browser::Laid;
 use pollux_lab::record::{Record, Verdict};
 use pollux_lab::{report, store};
+use pollux_testing::{Process, addresses, has};
+use serde::Deserialize;
+use tempfile::TempDir;
 
 /// Kept runs with every kind of chart: forests, curves, histograms, strips, times, Lorenz curves.
 const RUNS: [&str; 6] = [
@@ -33,11 +31,14 @@ fn kept(run: &str) -> Record {
 /// The page of a short run against a server of ours.
 fn load_page(folder: &Path) -> String {
     let page = folder.join("load.html");
-    let server = server::Server::start();
+    let mut serve = Command::new(env!("CARGO_BIN_EXE_pollux"));
+    serve.args(["serve", "--reply", "128", "--listen", "127.0.0.1:0"]);
+    let mut server = Process::start(&mut serve);
+    let address = addresses(&server.says("http://"))[0];
     let ran = Command::new(env!("CARGO_BIN_EXE_pollux"))
         .args(["load", "-c", "4", "-d", "1s", "--quiet", "--html"])
         .arg(&page)
-        .arg(server.url())
+        .arg(format!("http://{address}/"))
         .stdout(Stdio::null())
         .status()
         .expect("pollux starts");
@@ -47,7 +48,7 @@ fn load_page(folder: &Path) -> String {
 
 #[test]
 fn no_text_of_a_report_touches_another_or_leaves_its_chart() {
-    let Some(browser) = browser::find() else { return };
+    let Some(browser) = browser() else { return };
     let mut faults = Vec::new();
     for run in RUNS {
         let Laid { found, texts, verdicts } = browser.lay_out(&report::html(&kept(run)));
@@ -59,7 +60,7 @@ fn no_text_of_a_report_touches_another_or_leaves_its_chart() {
 
 #[test]
 fn no_text_of_the_page_of_a_load_run_touches_another_or_leaves_its_chart() {
-    let Some(browser) = browser::find() else { return };
+    let Some(browser) = browser() else { return };
     let folder = tempfile::tempdir().expect("a folder");
     let Laid { found, texts, .. } = browser.lay_out(&load_page(folder.path()));
     assert!(found.is_empty(), "{}", found.join("\n"));
@@ -75,7 +76,7 @@ fn counts<'a>(texts: impl Iterator<Item = &'a str>) -> BTreeMap<&'a str, usize> 
 
 #[test]
 fn a_printed_report_has_every_verdict_and_ratio() {
-    let (Some(browser), true) = (browser::find(), has("pdftotext")) else { return };
+    let (Some(browser), true) = (browser(), has("pdftotext")) else { return };
     for run in ["2026-11-22-quick", "2026-11-21-seed2"] {
         let record = kept(run);
         let pages = browser.print(&report::html(&record));
@@ -110,7 +111,7 @@ fn a_printed_report_has_every_verdict_and_ratio() {
 
 #[test]
 fn a_printed_page_of_a_load_run_has_every_figure_of_its_boxes() {
-    let (Some(browser), true) = (browser::find(), has("pdftotext")) else { return };
+    let (Some(browser), true) = (browser(), has("pdftotext")) else { return };
     let folder = tempfile::tempdir().expect("a folder");
     let page = load_page(folder.path());
     let printed = browser.print(&page);
@@ -122,4 +123,108 @@ fn a_printed_page_of_a_load_run_has_every_figure_of_its_boxes() {
     for figure in figures.iter().take(7) {
         assert!(printed.contains(&words(figure)), "{figure} is not in print: {printed}");
     }
+}
+
+const MEASURE: &str = include_str!("measure.js");
+/// A computer and a phone.
+const WIDTHS_PX: [u32; 2] = [1280, 400];
+
+/// A browser with a profile of its own.
+struct Browser {
+    program: PathBuf,
+    folder: TempDir,
+}
+
+/// What was found of a page.
+struct Laid {
+    /// One line for each fault.
+    found: Vec<String>,
+    /// Texts in charts that were measured, at all widths.
+    texts: usize,
+    /// Verdicts that were measured, at all widths.
+    verdicts: usize,
+}
+
+#[derive(Deserialize)]
+struct Measured {
+    found: Vec<String>,
+    counted: Counted,
+}
+
+#[derive(Deserialize)]
+struct Counted {
+    texts: usize,
+    verdicts: usize,
+}
+
+/// The browser, where there is one.
+fn browser() -> Option<Browser> {
+    let program = has("chromium").then(|| pollux_doctor::host::programs::find("chromium"))??;
+    Some(Browser { program, folder: tempfile::tempdir().expect("a folder") })
+}
+
+impl Browser {
+    /// Lays `page` out at each width and measures it.
+    fn lay_out(&self, page: &str) -> Laid {
+        // The page's own policy would hold for the frames too, and forbids nothing that is asked.
+        let page = json(page).replace("</", "<\\/").replace("<!--", "<\\u0021--");
+        let script = MEASURE.replace("(PAGE, WIDTHS)", &format!("({page}, {WIDTHS_PX:?})"));
+        let outer = format!(
+            "<!DOCTYPE html><meta charset=\"utf-8\"><body><pre id=\"found\"></pre><script>{script}</script>"
+        );
+        let file = self.folder.path().join("outer.html");
+        std::fs::write(&file, outer).expect("a file");
+        let document = self.run(&["--dump-dom", &format!("file://{}", file.display())]);
+        let start =
+            document.find("<pre id=\"found\">").expect("the list") + "<pre id=\"found\">".len();
+        let end = start + document[start..].find("</pre>").expect("its end");
+        let list = document[start..end].replace("&lt;", "<").replace("&gt;", ">");
+        let list = list.replace("&nbsp;", "\u{a0}").replace("&amp;", "&");
+        let Measured { found, counted } =
+            serde_json::from_str(&list).unwrap_or_else(|error| panic!("{error}: {list}"));
+        Laid { found, texts: counted.texts, verdicts: counted.verdicts }
+    }
+
+    /// The text of `page` as it is printed.
+    fn print(&self, page: &str) -> String {
+        let file = self.folder.path().join("page.html");
+        let pdf = self.folder.path().join("page.pdf");
+        std::fs::write(&file, page).expect("a file");
+        self.run(&[
+            &format!("--print-to-pdf={}", pdf.display()),
+            "--no-pdf-header-footer",
+            &format!("file://{}", file.display()),
+        ]);
+        let text = Command::new("pdftotext").arg("-layout").arg(&pdf).arg("-").output();
+        let text = text.expect("pdftotext starts");
+        assert!(text.status.success(), "{}", String::from_utf8_lossy(&text.stderr));
+        String::from_utf8(text.stdout).expect("text")
+    }
+
+    fn run(&self, words: &[&str]) -> String {
+        let output = Command::new(&self.program)
+            .args([
+                "--headless",
+                "--no-sandbox",
+                "--disable-gpu",
+                "--disable-quic",
+                "--no-first-run",
+            ])
+            .args([
+                "--disable-background-networking",
+                "--disable-component-update",
+                "--disable-sync",
+            ])
+            .arg(format!("--user-data-dir={}", self.folder.path().join("profile").display()))
+            .args(words)
+            .output()
+            .expect("the browser starts");
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success(), "{}: {said}", output.status);
+        String::from_utf8(output.stdout).expect("text")
+    }
+}
+
+fn json(text: &str) -> String {
+    serde_json::to_string(text).expect("text")
 }
