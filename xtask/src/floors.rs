@@ -114,6 +114,23 @@ mod tests {
     }
 
     #[test]
+    fn the_architecture_has_every_crate_on_its_floor() {
+        let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../ARCHITECTURE.md");
+        let page = std::fs::read_to_string(page).expect("a page");
+        for (name, floor) in FLOORS {
+            let name = name.trim_start_matches("pollux-");
+            let is_row = |line: &str| {
+                line.starts_with(&format!("| {floor} |"))
+                    && line
+                        .split('|')
+                        .nth(2)
+                        .is_some_and(|cell| cell.contains(&format!("`{name}`")))
+            };
+            assert!(page.lines().any(is_row), "no row of floor {floor} has `{name}`");
+        }
+    }
+
+    #[test]
     fn a_dependency_that_goes_up_is_found_wherever_it_stands() {
         let head = "[package]\nname = \"pollux-poller\"\n";
         for section in ["dependencies", "dev-dependencies", "target.'cfg(loom)'.dependencies"] {
