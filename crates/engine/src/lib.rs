@@ -6,8 +6,8 @@
 //! *completion loop* over io_uring; a session cannot tell which one runs it, and the tests run
 //! every session on every loop and require the same bytes.
 //!
-//! One thread owns one loop. Other threads reach it by messages: [`LoopHandle::tell`] of a group, or an
-//! [`Inbox`] of the program's own.
+//! One thread owns one loop. Other threads reach it by messages: those of a group by
+//! [`LoopHandle::tell`], others by an [`Inbox`] of the program's own.
 //!
 //! The types to begin with: [`Session`], [`Actions`], [`EventLoop`] (one loop, turned by the program),
 //! [`Group`] (a loop in each thread), [`Driver`] (the mechanism). `examples/` has whole programs: a
