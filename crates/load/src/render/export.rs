@@ -117,7 +117,7 @@ struct Head {
 }
 
 impl Outcome {
-    /// Reads what [`json`](crate::render::csv) wrote.
+    /// Reads what [`json`](crate::render::json) wrote.
     ///
     /// # Errors
     /// [`StoredError`].
