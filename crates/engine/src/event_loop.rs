@@ -11,100 +11,13 @@ use pollux_poller::{Mechanism, Waker};
 
 use crate::clock::Clock;
 use crate::completion::CompletionLoop;
-use crate::member::HandOut;
+use crate::hand_out::HandOut;
 use crate::readiness::ReadinessLoop;
-use crate::turn::Turning;
+use crate::turn::{LoopError, Turning};
 use crate::{
     AdoptError, CloseCause, ConnectError, ConnectTo, ConnectionId, Counter, Counters, Limits,
     Listener, Moment, Now, Session, SharedDate, SourceId, Timer, connecting,
 };
-
-/// Why a loop could not be opened, or stopped.
-#[derive(Debug)]
-#[non_exhaustive]
-pub enum LoopError {
-    /// The mechanism is not available on this machine, or to this process.
-    Unavailable {
-        /// Its name.
-        mechanism: &'static str,
-        /// Why, and what would allow it.
-        reason: String,
-        /// What the kernel said.
-        cause: io::Error,
-    },
-    /// A system call failed in a way that has no meaning of its own here.
-    System {
-        /// Name of the call.
-        call: &'static str,
-        /// What the kernel said.
-        cause: io::Error,
-    },
-    /// The poller failed: an error of the loop, with the poller's inside.
-    Poller(io::Error),
-}
-
-impl LoopError {
-    pub(crate) fn kind(&self) -> io::ErrorKind {
-        match self {
-            Self::Unavailable { .. } => io::ErrorKind::Unsupported,
-            _ => self.cause().kind(),
-        }
-    }
-
-    fn cause(&self) -> &io::Error {
-        match self {
-            Self::Unavailable { cause, .. } | Self::System { cause, .. } | Self::Poller(cause) => {
-                cause
-            }
-        }
-    }
-
-    pub(crate) fn of_poller(error: pollux_poller::Error) -> Self {
-        use pollux_poller::Error;
-        match error {
-            Error::Unavailable { backend, reason, cause } => {
-                let mechanism = backend.name();
-                Self::Unavailable { mechanism, reason, cause }
-            }
-            Error::System { call, cause } => Self::System { call, cause },
-            other => Self::Poller(other.into()),
-        }
-    }
-
-    fn of_ring(refused: pollux_sys::ring::RingUnavailable) -> Self {
-        let mechanism = Driver::Completion.name();
-        Self::Unavailable { mechanism, reason: refused.reason, cause: refused.cause }
-    }
-}
-
-/// With the kind of its cause; the error itself is inside.
-impl From<LoopError> for io::Error {
-    fn from(error: LoopError) -> Self {
-        Self::new(error.kind(), error)
-    }
-}
-
-impl fmt::Display for LoopError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Unavailable { mechanism, reason, .. } => {
-                write!(f, "{mechanism} is not available here: {reason}")
-            }
-            Self::System { call, .. } => write!(f, "{call} failed"),
-            Self::Poller(error) => error.fmt(f),
-        }
-    }
-}
-
-impl std::error::Error for LoopError {
-    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
-        match self {
-            // It speaks for itself in `fmt`.
-            Self::Poller(error) => error.source(),
-            other => Some(other.cause()),
-        }
-    }
-}
 
 /// A loop that drives sessions; opened, used and dropped by one thread.
 ///
@@ -199,7 +112,7 @@ impl<S: Session> EventLoop<S> {
             }
             Driver::Completion => {
                 let opened = CompletionLoop::open(shared, limits, clock, counters);
-                Kind::Completion(Box::new(opened.map_err(LoopError::of_ring)?))
+                Kind::Completion(Box::new(opened.map_err(no_ring)?))
             }
         });
         let waker = this.waker();
@@ -485,6 +398,11 @@ impl<S: Session> EventLoop<S> {
 }
 
 // Which loop on which mechanism runs the sessions: the value of `--poller` for servers.
+
+fn no_ring(refused: pollux_sys::ring::RingUnavailable) -> LoopError {
+    let mechanism = Driver::Completion.name();
+    LoopError::Unavailable { mechanism, reason: refused.reason, cause: refused.cause }
+}
 
 /// A loop and the kernel interface under it.
 ///

@@ -28,7 +28,8 @@ use std::time::{Duration, Instant};
 use pollux_poller::Waker;
 
 use crate::event_loop::EventLoop;
-use crate::member::{Member, Message, Setup};
+use crate::hand_out::Message;
+use crate::member::{Member, Setup};
 use crate::sockets::Sockets;
 use crate::{
     Counters, CpuList, Driver, Limits, ListenAddress, ListenError, LoopError, LoopHandle, Sender,

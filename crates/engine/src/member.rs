@@ -1,44 +1,24 @@
-//! One loop of a group, in its thread: turns, messages, and the end. How other threads reach it, and how
-//! the one loop that accepts for all spreads the connections.
+//! One loop of a group, in its thread: turns, messages, and the end. How other
+//! threads reach it.
 
-use std::any::Any;
 use std::fmt;
 use std::marker::PhantomData;
-use std::os::fd::OwnedFd;
-use std::sync::{Arc, mpsc};
-use std::time::{Duration, Instant};
+use std::sync::Arc;
+use std::time::Instant;
 
 use pollux_poller::Waker;
 
 use crate::event_loop::EventLoop;
 use crate::group::GroupError;
+use crate::hand_out::{HandOut, Message};
 use crate::{
-    CloseCause, Counter, Counters, CpuList, Driver, Inbox, Limits, Listener, Sender, Session,
-    SharedDate, Undelivered,
+    CloseCause, Counters, CpuList, Driver, Inbox, Limits, Listener, Sender, Session, SharedDate,
+    Undelivered,
 };
 
 /// Messages that wait for a loop. Connections that are handed over are most of them; with more
 /// than this the acceptor keeps what comes.
 const MESSAGES_MAX: usize = 4096;
-
-/// What a [`LoopHandle`](crate::LoopHandle) has done in the loop's thread.
-pub(crate) type Call = Box<dyn FnOnce(&mut dyn Any) + Send>;
-
-/// What other threads send to a loop.
-pub(crate) enum Message {
-    /// Run this connection.
-    Admit(OwnedFd),
-    /// Call this with the loop: an [`EventLoop`] of the group's sessions.
-    Call(Call),
-    /// Describe every descriptor, at the end of the turn.
-    Describe(mpsc::Sender<Vec<String>>),
-    /// No more connections are handed over.
-    LastAdmitted,
-    /// Come to an end, within this time.
-    Drain(Duration),
-    /// End now.
-    Stop,
-}
 
 /// The listeners of a loop, each with whether other loops take connections from it too.
 pub(crate) type LoopListeners = Vec<(Listener, bool)>;
@@ -149,73 +129,6 @@ impl<S: Session + 'static> Member<S> {
             }
         }
         self.mail = mail;
-    }
-}
-
-struct Peer {
-    sender: Sender<Message, Waker>,
-    counters: Arc<Counters>,
-    handed: u64,
-}
-
-impl Peer {
-    fn open(&self) -> u64 {
-        let begun = self.handed + self.counters.value(Counter::Connects);
-        begun.saturating_sub(self.counters.closed_total())
-    }
-}
-
-/// The other loops of a group, as the accepting one sees them; it asks for each connection that it
-/// accepted. What was handed over counts at once: their own counts lag behind a burst. When it is dropped they are sent that
-/// nothing more comes: a loop that drains waits for this.
-pub(crate) struct HandOut {
-    peers: Vec<Peer>,
-    own: Arc<Counters>,
-}
-
-impl HandOut {
-    /// For the loop that counts in `own`, which is none of `peers`.
-    pub(crate) fn new(
-        peers: Vec<(Sender<Message, Waker>, Arc<Counters>)>,
-        own: Arc<Counters>,
-    ) -> Self {
-        let peer = |(sender, counters)| Peer { sender, counters, handed: 0 };
-        Self { peers: peers.into_iter().map(peer).collect(), own }
-    }
-
-    /// How many connections the loop has that has the fewest, when this one has `own`.
-    pub(crate) fn open_least(&self, own: u32) -> u32 {
-        let least = self.peers.iter().map(Peer::open).min().unwrap_or(u64::MAX);
-        own.min(u32::try_from(least).unwrap_or(u32::MAX))
-    }
-
-    /// Gives a connection to the loop that has the fewest; back when that is this one, or
-    /// no other takes it.
-    pub(crate) fn give(&mut self, socket: OwnedFd) -> Option<OwnedFd> {
-        let Some(least) = self.peers.iter_mut().min_by_key(|peer| peer.open()) else {
-            return Some(socket);
-        };
-        if self.own.open() <= least.open() {
-            return Some(socket);
-        }
-        match least.sender.send(Message::Admit(socket)).map_err(Undelivered::into_message) {
-            Err(Message::Admit(socket)) => Some(socket),
-            _ => {
-                least.handed += 1;
-                None
-            }
-        }
-    }
-}
-
-impl Drop for HandOut {
-    fn drop(&mut self) {
-        for peer in &self.peers {
-            // A full inbox is read in the peer's next turn; one that has ended needs no message.
-            while let Err(Undelivered::Full(_)) = peer.sender.send(Message::LastAdmitted) {
-                std::thread::yield_now();
-            }
-        }
     }
 }
 

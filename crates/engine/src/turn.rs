@@ -10,6 +10,7 @@
 use std::os::fd::{BorrowedFd, OwnedFd};
 use std::sync::Arc;
 use std::time::Duration;
+use std::{fmt, io};
 
 use pollux_poller::Token;
 
@@ -18,11 +19,10 @@ use crate::clock::Alarm;
 use crate::clock::Clock;
 use crate::connecting::{Begun, begin, outcome};
 use crate::conversation::{Conversation, Occasion};
-use crate::event_loop::LoopError;
 use crate::flow::Flow;
 use crate::flow::{Due, Tail};
+use crate::hand_out::HandOut;
 use crate::limits::Admission;
-use crate::member::HandOut;
 use crate::session::refused;
 use crate::sources::Sources;
 use crate::timers::Timers;
@@ -365,5 +365,87 @@ pub(crate) trait Turning<S: Session> {
             conversation.output_left();
         }
         self.call(token, Occasion::Connected);
+    }
+}
+
+/// Why a loop could not be opened, or stopped.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum LoopError {
+    /// The mechanism is not available on this machine, or to this process.
+    Unavailable {
+        /// Its name.
+        mechanism: &'static str,
+        /// Why, and what would allow it.
+        reason: String,
+        /// What the kernel said.
+        cause: io::Error,
+    },
+    /// A system call failed in a way that has no meaning of its own here.
+    System {
+        /// Name of the call.
+        call: &'static str,
+        /// What the kernel said.
+        cause: io::Error,
+    },
+    /// The poller failed: an error of the loop, with the poller's inside.
+    Poller(io::Error),
+}
+
+impl LoopError {
+    pub(crate) fn kind(&self) -> io::ErrorKind {
+        match self {
+            Self::Unavailable { .. } => io::ErrorKind::Unsupported,
+            _ => self.cause().kind(),
+        }
+    }
+
+    fn cause(&self) -> &io::Error {
+        match self {
+            Self::Unavailable { cause, .. } | Self::System { cause, .. } | Self::Poller(cause) => {
+                cause
+            }
+        }
+    }
+
+    pub(crate) fn of_poller(error: pollux_poller::Error) -> Self {
+        use pollux_poller::Error;
+        match error {
+            Error::Unavailable { backend, reason, cause } => {
+                let mechanism = backend.name();
+                Self::Unavailable { mechanism, reason, cause }
+            }
+            Error::System { call, cause } => Self::System { call, cause },
+            other => Self::Poller(other.into()),
+        }
+    }
+}
+
+/// With the kind of its cause; the error itself is inside.
+impl From<LoopError> for io::Error {
+    fn from(error: LoopError) -> Self {
+        Self::new(error.kind(), error)
+    }
+}
+
+impl fmt::Display for LoopError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Unavailable { mechanism, reason, .. } => {
+                write!(f, "{mechanism} is not available here: {reason}")
+            }
+            Self::System { call, .. } => write!(f, "{call} failed"),
+            Self::Poller(error) => error.fmt(f),
+        }
+    }
+}
+
+impl std::error::Error for LoopError {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match self {
+            // It speaks for itself in `fmt`.
+            Self::Poller(error) => error.source(),
+            other => Some(other.cause()),
+        }
     }
 }

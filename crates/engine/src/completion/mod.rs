@@ -38,11 +38,10 @@ use crate::actions::Sharing;
 use crate::clock::{Alarm, Clock};
 use crate::connecting::Begun;
 use crate::conversation::{Conversation, Occasion, Progress};
-use crate::event_loop::LoopError;
 use crate::flow::Tail;
 use crate::output::{Output, UnderWay};
 use crate::sources::SourceId;
-use crate::turn::{LoopState, Parts, Turning};
+use crate::turn::{LoopError, LoopState, Parts, Turning};
 use crate::{
     CloseCause, ConnectTo, ConnectionId, Counter, Counters, Limits, ListenAddress, Moment, Now,
     Session,

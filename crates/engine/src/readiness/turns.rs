@@ -25,12 +25,11 @@ use super::{Connection, ReadinessLoop, SOURCES, socket};
 use crate::actions::Sharing;
 use crate::connecting::Begun;
 use crate::conversation::{Conversation, Occasion, Progress};
-use crate::event_loop::LoopError;
 use crate::flow::{Tail, drop_untaken};
 use crate::limits::Queue;
 use crate::output::Seen;
 use crate::output::{Flushed, Output, broken};
-use crate::turn::{LoopState, Parts, Turning};
+use crate::turn::{LoopError, LoopState, Parts, Turning};
 use crate::{CloseCause, ConnectTo, ConnectionId, Counter, Moment, Session};
 
 impl<S: Session> Turning<S> for ReadinessLoop<S> {
