@@ -3,13 +3,32 @@
 //! A value that is wrong is noted, and the default stands in for it: the table continues, and is thrown
 //! away in the end.
 
+use std::borrow::Cow;
 use std::ops::RangeInclusive;
 
 use crate::describe::{Places, Row, Takes};
 use crate::given::{Item, Said};
-use crate::keys::{Keys, between};
+use crate::keys::{Keys, ReadItem, between};
 use crate::kind::{Kind, boolean};
 use crate::mistake::Place;
+
+impl<'a> Keys<'a> {
+    /// A key called `name`, with `_` between its words. `about` says what it does, in one line,
+    /// with the flags that it names. What is returned asks for its value.
+    pub fn key<'k>(
+        &'k mut self,
+        name: &'static str,
+        about: impl Into<Cow<'static, str>>,
+    ) -> Key<'k, 'a> {
+        let about = match about.into() {
+            // As it stands behind `///`.
+            Cow::Borrowed(about) => Cow::Borrowed(about.trim_start()),
+            about => about,
+        };
+        let row = Row { name, about, heading: self.heading.clone(), ..Row::default() };
+        Key { keys: self, row }
+    }
+}
 
 /// A key that is asked for: what it is, then what it accepts.
 #[must_use = "a key is asked for by what it accepts"]
@@ -268,6 +287,3 @@ impl<'a> Key<'_, 'a> {
         self.keys.lacks(kind.refusal(&lacks, self.row.example));
     }
 }
-
-/// How a table of a list is read.
-pub(crate) type ReadItem<'r, T> = &'r mut dyn FnMut(&mut Keys<'_>) -> Option<T>;

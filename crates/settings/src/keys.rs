@@ -13,7 +13,6 @@ use toml::de::{DeTable, DeValue};
 
 use crate::describe::{Places, Row, Section};
 use crate::given::{Item, Reading, Said};
-use crate::key::{Key, ReadItem};
 use crate::mistake::{Place, did_you_mean, shown};
 
 /// The settings of a command, as a type that it owns. [`table!`](crate::describe) makes one of a struct.
@@ -28,7 +27,7 @@ pub trait Table: Sized {
 
 /// The keys of one section of a file, and of the flags where they are its own.
 pub struct Keys<'a> {
-    heading: Cow<'static, str>,
+    pub(crate) heading: Cow<'static, str>,
     reading: &'a Reading<'a>,
     /// Its number in the description.
     section: usize,
@@ -47,22 +46,6 @@ impl<'a> Keys<'a> {
     /// The heading of the following keys in help texts.
     pub fn heading(&mut self, heading: impl Into<Cow<'static, str>>) {
         self.heading = heading.into();
-    }
-
-    /// A key called `name`, with `_` between its words. `about` says what it does, in one line,
-    /// with the flags that it names. What is returned asks for its value.
-    pub fn key<'k>(
-        &'k mut self,
-        name: &'static str,
-        about: impl Into<Cow<'static, str>>,
-    ) -> Key<'k, 'a> {
-        let about = match about.into() {
-            // As it stands behind `///`.
-            Cow::Borrowed(about) => Cow::Borrowed(about.trim_start()),
-            about => about,
-        };
-        let row = Row { name, about, heading: self.heading.clone(), ..Row::default() };
-        Key { keys: self, row }
     }
 
     /// A key that is gone. Its use is a mistake that names what took its place: `by` is a key, or words.
@@ -226,7 +209,7 @@ impl Keys<'_> {
     }
 }
 
-/// For [`Key`].
+/// For [`Key`](crate::Key).
 impl<'a> Keys<'a> {
     /// What was said of the key of `row`; nothing while the table is described.
     pub(crate) fn ask(&mut self, row: &Row) -> Said<'a> {
@@ -456,6 +439,9 @@ impl<'a> Keys<'a> {
         }
     }
 }
+
+/// How a table of a list is read.
+pub(crate) type ReadItem<'r, T> = &'r mut dyn FnMut(&mut Keys<'_>) -> Option<T>;
 
 pub(crate) fn between(count: &RangeInclusive<usize>) -> String {
     match (count.start(), count.end()) {
