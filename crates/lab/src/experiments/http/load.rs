@@ -1,19 +1,21 @@
-//! What the load of one run is: the axes as numbers, and the dead connections beside the active ones.
+//! What the load of one run is: the axes as numbers, the dead connections beside the active ones, and
+//! the certificate that the arms show.
 
 use std::net::{Ipv4Addr, SocketAddr};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Duration;
+use std::{fs, io};
 
 use pollux_doctor::room::FDS_SPARE;
 use pollux_load::Trust;
 use pollux_poller::Mechanism;
 use pollux_processes::Program;
+use rcgen::{CertificateParams, KeyPair, SanType};
 use rustix::process::{Resource, getrlimit};
 use serde::Deserialize;
 
 use super::super::PROCESSES;
-use super::start::Certificate;
 use super::{Generator, Role, is_split};
 use crate::error::MeasureError;
 use crate::measure::RunSpec;
@@ -270,6 +272,58 @@ fn shares(count: usize, each: usize) -> impl Iterator<Item = (usize, usize)> {
         let first = count * holder / holders;
         (first, count * (holder + 1) / holders - first)
     })
+}
+
+/// The certificate that all arms of a job show to clients: for 127.0.0.1, with its key (ECDSA P-256), in PEM files.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Certificate {
+    pub(super) cert: PathBuf,
+    pub(super) key: PathBuf,
+    /// Both in one file.
+    pub(super) both: PathBuf,
+}
+
+impl Certificate {
+    /// The one in the job's private folder, which is made where there is none yet. Arms that start at
+    /// the same time get the same.
+    pub(super) fn below(scratch: &Path) -> io::Result<Self> {
+        let folder = scratch.join("certificate");
+        if !folder.exists() {
+            let draft = scratch.join(format!("certificate-{}", std::process::id()));
+            Self::write(&draft)?;
+            if let Err(error) = fs::rename(&draft, &folder) {
+                // Another arm was faster.
+                fs::remove_dir_all(&draft)?;
+                if !folder.exists() {
+                    return Err(error);
+                }
+            }
+        }
+        Ok(Self::of(&folder))
+    }
+
+    fn of(folder: &Path) -> Self {
+        let at = |name| folder.join(name);
+        Self { cert: at("cert.pem"), key: at("key.pem"), both: at("both.pem") }
+    }
+
+    fn write(folder: &Path) -> io::Result<()> {
+        fs::create_dir_all(folder)?;
+        let files = Self::of(folder);
+        let key = KeyPair::generate().map_err(io::Error::other)?;
+        let mut params = CertificateParams::default();
+        params.subject_alt_names = vec![SanType::IpAddress(Ipv4Addr::LOCALHOST.into())];
+        let cert = params.self_signed(&key).map_err(io::Error::other)?.pem();
+        let key = key.serialize_pem();
+        fs::write(&files.both, format!("{cert}{key}"))?;
+        fs::write(&files.key, key)?;
+        fs::write(&files.cert, cert)
+    }
+
+    /// Believes this certificate alone.
+    pub(super) fn trust(&self) -> Trust {
+        Trust::File(self.cert.clone())
+    }
 }
 
 #[cfg(test)]

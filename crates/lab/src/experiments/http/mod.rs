@@ -35,6 +35,7 @@ mod load;
 mod server;
 mod start;
 mod subject;
+mod times;
 
 pub(crate) use counted::{Calls, Traffic};
 pub(crate) use generator::missing as missing_generator;

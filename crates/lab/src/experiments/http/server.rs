@@ -14,10 +14,9 @@ use pollux_load::{Answered, AskError, Target, Trust, ask};
 use pollux_processes::{Program, Tree, listener, threads_of};
 
 use super::Role;
-use super::counted::TimesSocket;
-use super::load::Load;
-use super::start::{Certificate, SUITE};
-use super::start::{Ends, backend, setup, started};
+use super::load::{Certificate, Load};
+use super::start::{Ends, SUITE, backend, setup, started};
+use super::times::TimesSocket;
 use crate::arm::ArmKind;
 use crate::axis::Axes;
 use crate::error::{MeasureError, in_words};

@@ -9,14 +9,12 @@ use std::time::{Duration, Instant};
 use std::{fs, io};
 
 use pollux_engine::Driver;
-use pollux_load::Trust;
 use pollux_poller::Mechanism;
 use pollux_processes::Program;
-use rcgen::{CertificateParams, KeyPair, SanType};
 
-use super::counted::TimesSocket;
-use super::load::Load;
+use super::load::{Certificate, Load};
 use super::server::{CommandLine, write_site};
+use super::times::TimesSocket;
 use super::{BASELINE_SERVERS, H2O, HAPROXY, LIGHTTPD, NGINX, PEERS};
 use crate::arm::{ArmKind, RAW_EPOLL};
 use crate::error::MeasureError;
@@ -483,58 +481,6 @@ fn h2o(address: SocketAddr, load: &Load, files: &Files) -> String {
 pub(super) const SUITE: &str = "TLSv1_3 TLS13_AES_256_GCM_SHA384";
 /// The same suite as OpenSSL names it.
 pub(super) const OPENSSL_SUITE: &str = "TLS_AES_256_GCM_SHA384";
-
-/// The certificate that all arms of a job show to clients: for 127.0.0.1, with its key (ECDSA P-256), in PEM files.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Certificate {
-    pub(super) cert: PathBuf,
-    pub(super) key: PathBuf,
-    /// Both in one file.
-    pub(super) both: PathBuf,
-}
-
-impl Certificate {
-    /// The one in the job's private folder, which is made where there is none yet. Arms that start at
-    /// the same time get the same.
-    pub(super) fn below(scratch: &Path) -> io::Result<Self> {
-        let folder = scratch.join("certificate");
-        if !folder.exists() {
-            let draft = scratch.join(format!("certificate-{}", std::process::id()));
-            Self::write(&draft)?;
-            if let Err(error) = fs::rename(&draft, &folder) {
-                // Another arm was faster.
-                fs::remove_dir_all(&draft)?;
-                if !folder.exists() {
-                    return Err(error);
-                }
-            }
-        }
-        Ok(Self::of(&folder))
-    }
-
-    fn of(folder: &Path) -> Self {
-        let at = |name| folder.join(name);
-        Self { cert: at("cert.pem"), key: at("key.pem"), both: at("both.pem") }
-    }
-
-    fn write(folder: &Path) -> io::Result<()> {
-        fs::create_dir_all(folder)?;
-        let files = Self::of(folder);
-        let key = KeyPair::generate().map_err(io::Error::other)?;
-        let mut params = CertificateParams::default();
-        params.subject_alt_names = vec![SanType::IpAddress(Ipv4Addr::LOCALHOST.into())];
-        let cert = params.self_signed(&key).map_err(io::Error::other)?.pem();
-        let key = key.serialize_pem();
-        fs::write(&files.both, format!("{cert}{key}"))?;
-        fs::write(&files.key, key)?;
-        fs::write(&files.cert, cert)
-    }
-
-    /// Believes this certificate alone.
-    pub(super) fn trust(&self) -> Trust {
-        Trust::File(self.cert.clone())
-    }
-}
 
 #[cfg(test)]
 mod tests {

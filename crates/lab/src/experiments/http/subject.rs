@@ -9,10 +9,10 @@ use std::time::{Duration, Instant};
 use pollux_load::Turns;
 
 use super::Role;
-use super::counted::TimesSocket;
 use super::generator::{self, Counted};
 use super::load::{DeadCrowd, Load};
 use super::server::Server;
+use super::times::TimesSocket;
 use crate::arm::ArmKind;
 use crate::error::MeasureError;
 use crate::host::Reading;
