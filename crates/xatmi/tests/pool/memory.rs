@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use pollux_sys::shared::{ReadOnlyPart, SharedPart, SharedWords};
 use pollux_xatmi::buffer::Buffer;
-use pollux_xatmi::client::{CallFlags, Client, ClientHello, Which};
+use pollux_xatmi::client::{CallFlags, Client, ClientHello, Descriptor, Which};
 use pollux_xatmi::control::{Answer, Request};
 use pollux_xatmi::environment::Transport;
 use pollux_xatmi::error::Code;
@@ -26,6 +26,7 @@ pub(crate) const TESTS: &[crate::Test] = &[
     ("a_client_outlives_a_pool_that_comes_back", a_client_outlives_a_pool),
     ("a_client_comes_to_a_pool_of_the_other_form", a_client_comes_to_a_pool_of_the_other_form),
     ("a_client_comes_to_a_pool_with_other_sizes", a_client_comes_to_a_pool_with_other_sizes),
+    ("a_client_that_never_waits_comes_to_the_next_pool", a_client_that_never_waits),
     ("a_client_sees_the_services_of_the_next_manager", a_client_sees_the_services_of_the_next),
     ("a_client_can_write_no_records_and_change_no_size", a_client_can_write_no_records),
     ("calls_that_were_given_up_leave_room_for_others", calls_that_were_given_up),
@@ -51,6 +52,14 @@ fn echoes(client: &mut Client, words: &str) {
     let answer = client.call("ECHO", &text(words), CallFlags::NONE).expect("it serves");
     let buffer = answer.buffer.expect("it answers with data");
     assert!(buffer.as_bytes().starts_with(words.as_bytes()), "another's answer");
+}
+
+/// A call that the only worker is inside of, and stays.
+fn hanging(pool: &mut TestPool, client: &mut Client) -> Descriptor {
+    pool.until("the calls before it have ended", |pool| !pool.worker(1).is_busy);
+    let call = client.call_async("HANG", &text("x"), CallFlags::NO_TIME).expect("room");
+    pool.until("the worker is inside the call", |pool| pool.worker(1).is_busy);
+    call
 }
 
 fn callers_of_a_pool_that_was_killed() {
@@ -114,8 +123,7 @@ fn a_client_comes_to_a_pool_of_the_other_form() {
     assert_eq!((client.address(), client.counters().managers_followed), (address, 2));
     // Calls that are out when the other form comes: one that a worker has, and one that waits.
     let worker = pool.pid(1);
-    let hangs = client.call_async("HANG", &text("x"), CallFlags::NO_TIME).expect("room");
-    pool.until("the worker is inside the call", |pool| pool.worker(1).is_busy);
+    let hangs = hanging(&mut pool, &mut client);
     let waits = client.call_async("ECHO", &text("x"), CallFlags::NO_TIME).expect("room");
     pool.kill_manager();
     kill_and_wait(worker);
@@ -128,12 +136,37 @@ fn a_client_comes_to_a_pool_of_the_other_form() {
     assert_eq!(ended(&mut client, waits), Code::NoEntry, "nobody served it");
     pool.ask(&Request::Settle).expect("it is up");
     echoes(&mut client, "by queues again");
-    let hangs = client.call_async("HANG", &text("x"), CallFlags::NO_TIME).expect("room");
-    pool.until("the worker is inside the call", |pool| pool.worker(1).is_busy);
+    let hangs = hanging(&mut pool, &mut client);
     kill_and_wait(pool.pid(1));
     turn_to(&mut pool, Transport::Memory);
     echoes(&mut client, "in memory at last");
     assert_eq!(ended(&mut client, hangs), Code::ServiceError);
+    pool.end();
+}
+
+fn a_client_that_never_waits() {
+    let _alone = alone();
+    let mut pool = TestPool::start("", ONE);
+    let mut client = pool.client();
+    let worker = pool.pid(1);
+    let hangs = hanging(&mut pool, &mut client);
+    pool.kill_manager();
+    kill_and_wait(worker);
+    let mut code = || {
+        client
+            .answer(Which::One(hangs), CallFlags::NO_BLOCK)
+            .expect_err("its worker is dead")
+            .code()
+    };
+    assert_eq!(code(), Code::Block, "there is no other pool yet");
+    pool.begin();
+    let mut last = Code::Block;
+    pool.until("the call ends", |_| {
+        last = code();
+        last != Code::Block
+    });
+    assert_eq!(last, Code::ServiceError);
+    echoes(&mut client, "in the memory of the next");
     pool.end();
 }
 
