@@ -47,7 +47,7 @@
 //!   has to leave a band. A row is decided when its interval, after the correction for all rows, leaves 1
 //!   (a small difference where it stays within the minimum effect), or lies within the minimum effect. A
 //!   disturbed set counts as any other, for both sides of each round's ratio were disturbed alike.
-//! - **Where no verdict decides, the answer says "likely" or names the bound** (`judge/undecided.rs`), from
+//! - **Where no verdict decides, the answer says "likely" or names the bound** (`judge/answer.rs`), from
 //!   the arms' own intervals; it is never called a verdict.
 //! - **Counting is a pass of its own**, so that the timed processes carry nothing; so is timing requests
 //!   inside servers.

@@ -3,8 +3,8 @@
 //!
 //! A [`World`] owns model objects (pipes, socket pairs, eventfds, message queues), a clock, a
 //! script and the faults that are still to come. [`World::open`] gives a [`pollux_poller::Poller`] on it
-//! that does what `epoll(7)` does, checked against the real one by `tests/against_epoll.rs`
-//! and `tests/random_operations.rs`. It never sleeps and never asks the real kernel what is
+//! that does what `epoll(7)` does, checked against the real one by `tests/model/against_epoll.rs`
+//! and `tests/model/random_operations.rs`. It never sleeps and never asks the real kernel what is
 //! ready: virtual time passes at once. One thread only; a [`pollux_poller::Waker`] may still travel.
 //!
 //! ```

@@ -1,6 +1,6 @@
 //! One line for each kind of load: which mechanism, by how much.
 //!
-//! The words of the reasons are in `reason`; here it is decided what they are said of.
+//! The words of the reasons are in `why.rs`; here it is decided for which rows they are given.
 
 use pollux_report::change::effect_in_words;
 

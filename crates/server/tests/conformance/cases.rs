@@ -11,7 +11,7 @@ pub(crate) enum Setup {
     /// The request's body for POST and PUT; no bytes for GET and HEAD. The answer may begin
     /// before the body has come whole.
     Echo,
-    /// The files of `site.rs` for GET and HEAD.
+    /// The files of the site in `stage.rs` for GET and HEAD.
     Files,
 }
 
@@ -245,7 +245,7 @@ fn a_part_is_found_where_it_stands_first() {
 // The table of all conformance cases, by subject.
 //
 // `lockstep.rs` sends each request to a server in the case's set-up, at once and
-// in pieces, and give what came to `verdict::judge`.
+// in pieces, and gives what came to `verdict::judge`.
 
 mod files;
 mod framing;

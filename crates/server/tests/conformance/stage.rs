@@ -1,5 +1,6 @@
 //! What the runners set up: the folder of the site, a configuration for each set-up, and what the
-//! table's requests look like there. `rehearsed.rs` and `drivers.rs` play on it.
+//! table's requests look like there. `lockstep.rs` plays on it without a kernel, the
+//! second half of this file on real servers.
 
 use std::collections::VecDeque;
 use std::path::Path;
@@ -206,7 +207,7 @@ fn the_site_is_what_the_cases_rely_on() {
 // by byte (in pieces of 997 bytes when it has more than 2048) and split in two. Up to
 // [`EVERY_OFFSET_MAX`] bytes that is at every offset, and most of the table is no longer; longer
 // requests are split at about [`OFFSETS`] offsets and around the end of their first head, for the
-// time: a megabyte has a million offsets. `rehearsed.rs` splits more, without a kernel.
+// time: a megabyte has a million offsets. `lockstep.rs` splits more, without a kernel.
 //
 // What comes has to be what the rehearsal gave, byte for byte, but for what [`compare`] names.
 

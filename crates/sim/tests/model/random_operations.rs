@@ -172,8 +172,8 @@ fn every_backend_agrees_with_the_model_under_oneshot_trigger() {
 // A real poller on real descriptors and the simulated one, driven by the same operations.
 //
 // Every operation is done on both sides and must end alike, down to byte counts and errnos;
-// [`Lockstep::check`] then requires that both pollers report the same. Used by
-// `random_operations.rs` and `sim_against_epoll.rs`.
+// [`Lockstep::check`] then requires that both pollers report the same. `against_epoll.rs`
+// uses it too.
 
 /// How long a backend may take to find what is ready already: completions of AIO and io_uring
 /// can need a turn of a kernel thread, and the machine may be busy.

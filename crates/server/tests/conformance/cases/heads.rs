@@ -128,7 +128,7 @@ fn line_ends() -> Vec<Case> {
 
 // Sizes: what must be taken, and what is refused as soon as it is too much.
 
-/// Head of the limits, as `case.rs` has them.
+/// Head of the limits, as `cases.rs` has them.
 const HEAD_BYTES_MAX: usize = 16 * 1024;
 const TARGET_BYTES_MAX: usize = 8000;
 
