@@ -16,6 +16,7 @@ mod slots {
 
     #[path = "slots/record.rs"]
     #[expect(dead_code, reason = "the manager's half is not of interest here")]
+    #[expect(unreachable_pub, reason = "some of it is public in the crate")]
     pub(crate) mod record;
 
     pub(crate) use record::Inbox;
