@@ -166,6 +166,7 @@ fn a_client_that_never_waits() {
         last != Code::Block
     });
     assert_eq!(last, Code::ServiceError);
+    pool.ask(&Request::Settle).expect("it is up");
     echoes(&mut client, "in the memory of the next");
     pool.end();
 }
