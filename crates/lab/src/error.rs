@@ -81,6 +81,9 @@ impl From<pollux_processes::Error> for MeasureError {
             Error::Setup { what, cause } => Self::Setup { what, cause },
             Error::Io { call, cause } => Self::Io { call, cause },
             Error::Program { program, what } => Self::Program { program, what },
+            Error::Deadline { program, time } => {
+                Self::Program { program, what: format!("gave no answer within {time:.1?}") }
+            }
             Error::Protocol(what) => Self::Protocol(what),
             Error::Interrupted => Self::Interrupted,
         }

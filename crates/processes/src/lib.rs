@@ -2,22 +2,21 @@
 //!
 //! [`Program`] starts one, reads its output and ends it; [`Tree`] is all that it has started, with
 //! the CPU time of the whole; [`listener`] says which of them listens where. The lab measures servers
-//! with it. A [`ControlSocket`] is where a process and those of its own that it starts talk, and
-//! [`compiler`] builds small programs in C. Nothing here knows what is measured, nothing sleeps where something can be waited for, and
-//! nothing outlives its handle.
+//! with it. A [`ControlSocket`] is where a process and those of its own that it starts talk, and [`built_from_c`]
+//! makes small programs that others are measured beside. Nothing here knows what is measured, nothing sleeps where
+//! something can be waited for, and nothing outlives its handle.
 
 #![forbid(unsafe_code)]
 
 use std::io;
 
-pub mod compiler;
 mod control_socket;
 pub mod listener;
 mod program;
 mod tree;
 
 pub use control_socket::ControlSocket;
-pub use program::Program;
+pub use program::{Program, built_from_c};
 pub use tree::{Tree, threads_of};
 
 /// Why a program could not be run, or did not do what it should.
@@ -48,6 +47,14 @@ pub enum Error {
         program: String,
         /// What it did instead, with its last words.
         what: String,
+    },
+    /// It printed nothing for too long.
+    #[error("{program}: gave no answer within {time:.1?}")]
+    Deadline {
+        /// Its name.
+        program: String,
+        /// How long it was waited for.
+        time: std::time::Duration,
     },
     /// It sent a message that can't be read.
     #[error("a message can't be read: {0}")]

@@ -1,20 +1,25 @@
-//! A program that is started and never outlives its handle: a server, a load generator.
+//! A program that is started and never outlives its handle: a server, a load generator, a process that measures.
 //!
-//! Waiting is on the process itself (a pidfd), so that an early end is seen at once and nothing
-//! sleeps. Ending is SIGTERM and, after a deadline, SIGKILL; a process that is dropped is ended as
-//! well. What it has started is its `Tree`'s.
+//! Waiting is on the process itself (a pidfd) or on what it prints, so that an early end is seen at once and nothing
+//! sleeps. What it says on standard error is read by a thread of its own and kept; standard output is read by the
+//! caller, because a thread on the way of an answer would cost it another wakeup. Ending is SIGTERM and, after a
+//! deadline, SIGKILL; one that leads a process group is killed with all that is in the group; a process that is
+//! dropped is ended as well. What has left the group is its `Tree`'s.
 
 use std::collections::VecDeque;
-use std::io::{BufRead, BufReader, PipeReader, PipeWriter, Read};
-use std::os::fd::OwnedFd;
-use std::process::{Child, Command, ExitStatus};
+use std::hash::{DefaultHasher, Hash as _, Hasher as _};
+use std::io::{BufRead as _, BufReader, PipeReader, Read as _, Write as _};
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::process::CommandExt as _;
+use std::path::{Path, PathBuf};
+use std::process::{Child, ChildStdout, Command, ExitStatus, Stdio};
 use std::sync::mpsc::{Receiver, channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
-use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
+use rustix::process::{Pid, PidfdFlags, Signal, kill_process_group, pidfd_open, pidfd_send_signal};
 
 use crate::Error;
 
@@ -26,14 +31,16 @@ const LOOK: Duration = Duration::from_millis(5);
 const END_PATIENCE: Duration = Duration::from_secs(3);
 /// How long an interruption from outside may go unnoticed.
 const SLICE: Duration = Duration::from_millis(50);
-/// Lines that are handed over of what a process says on standard error.
-const LINES_MAX: usize = 64;
+/// Bytes that are handed over, from the first, of what a process says on standard error.
+const SAID_BYTES_MAX: usize = 1 << 20;
 /// Lines of its last words.
 const LAST_LINES: usize = 3;
 /// How long the last words of a process may take after its end.
 const LAST_WORDS_PATIENCE: Duration = Duration::from_millis(200);
-/// Longest line that is looked at; the rest of it counts as another.
+/// Longest line of standard error that is looked at; the rest of it counts as another.
 const LINE_BYTES_MAX: u64 = 4096;
+/// Longest line of standard output; of a longer one the end is kept.
+const OUTPUT_LINE_BYTES_MAX: usize = 1 << 20;
 /// Longest standard output that is read.
 const OUTPUT_BYTES_MAX: u64 = 1 << 20;
 
@@ -43,11 +50,14 @@ pub struct Program {
     name: String,
     child: Child,
     handle: OwnedFd,
-    /// What it says first on standard error.
-    lines: Receiver<String>,
+    /// Its standard output, where it was made a pipe.
+    output: Output,
+    /// What it says first on standard error; none where nobody reads that.
+    lines: Option<Receiver<String>>,
     /// What it said last.
     last: Arc<Mutex<VecDeque<String>>>,
     line: String,
+    leads_group: bool,
     is_over: bool,
 }
 
@@ -55,38 +65,52 @@ impl Program {
     /// Starts `command`, which says what becomes of standard input and output; `name` stands for it
     /// in messages.
     pub fn start(name: &str, command: Command) -> Result<Self, Error> {
-        let (output, said) = Self::pipe(name)?;
-        Self::start_with(name, command, output, said)
+        Self::start_reading(name, command, false, false)
     }
 
     /// The same with what it prints on standard output among its words.
-    pub fn start_reading_all(name: &str, mut command: Command) -> Result<Self, Error> {
-        let (output, said) = Self::pipe(name)?;
-        let copy = output.try_clone();
-        command.stdout(copy.map_err(|cause| Error::Io { call: "dup", cause })?);
-        Self::start_with(name, command, output, said)
+    pub fn start_reading_all(name: &str, command: Command) -> Result<Self, Error> {
+        Self::start_reading(name, command, true, false)
     }
 
-    fn pipe(name: &str) -> Result<(PipeWriter, PipeReader), Error> {
-        let pipe = std::io::pipe();
-        let (said, output) =
-            pipe.map_err(|cause| Error::Setup { what: format!("a pipe from {name}"), cause })?;
-        Ok((output, said))
+    /// The same as the leader of a process group, with pipes for standard input and output: an interrupt on the
+    /// terminal does not reach it, and what it leaves running in its group is killed when it has ended.
+    pub fn start_group(name: &str, mut command: Command) -> Result<Self, Error> {
+        command.stdin(Stdio::piped()).stdout(Stdio::piped()).process_group(0);
+        Self::start_reading(name, command, false, true)
     }
 
-    fn start_with(
+    /// The same without a reader of standard error, which goes where `command` says: for hundreds of processes.
+    pub fn start_unread(name: &str, command: Command) -> Result<Self, Error> {
+        Self::spawn(name, command, None, false)
+    }
+
+    fn start_reading(
         name: &str,
         mut command: Command,
-        output: PipeWriter,
-        said: PipeReader,
+        reads_output: bool,
+        leads_group: bool,
+    ) -> Result<Self, Error> {
+        let setup = |cause| Error::Setup { what: format!("a pipe from {name}"), cause };
+        let (said, writer) = std::io::pipe().map_err(setup)?;
+        if reads_output {
+            command.stdout(writer.try_clone().map_err(setup)?);
+        }
+        command.stderr(writer);
+        Self::spawn(name, command, Some(said), leads_group)
+    }
+
+    fn spawn(
+        name: &str,
+        mut command: Command,
+        said: Option<PipeReader>,
+        leads_group: bool,
     ) -> Result<Self, Error> {
         let setup = |cause| Error::Setup { what: format!("the process {name}"), cause };
-        command.stderr(output);
         let mut child = command.spawn().map_err(setup)?;
         // Ours of its ends: the end of its words is that of its last process.
         drop(command);
-        let pid = Pid::from_child(&child);
-        let handle = match pidfd_open(pid, PidfdFlags::empty()) {
+        let handle = match pidfd_open(Pid::from_child(&child), PidfdFlags::empty()) {
             Ok(handle) => handle,
             Err(errno) => {
                 let _ = child.kill();
@@ -95,9 +119,10 @@ impl Program {
             }
         };
         let last = Arc::default();
-        let lines = listen(said, Arc::clone(&last));
-        let (name, line) = (name.to_owned(), String::new());
-        Ok(Self { name, child, handle, lines, last, line, is_over: false })
+        let lines = said.map(|said| listen(said, Arc::clone(&last)));
+        let output = Output { from: child.stdout.take(), read: Vec::new() };
+        let (name, line, is_over) = (name.to_owned(), String::new(), false);
+        Ok(Self { name, child, handle, output, lines, last, line, leads_group, is_over })
     }
 
     /// Its kernel number.
@@ -112,25 +137,77 @@ impl Program {
 
     /// How it ended; none while it runs.
     pub fn status(&mut self) -> Option<ExitStatus> {
-        self.child.try_wait().ok().flatten()
+        let has_ended = self.has_ended(Duration::ZERO).unwrap_or(false);
+        has_ended.then(|| self.reaped().ok()).flatten()
     }
 
     /// How it ended, in words; only of one that has.
     pub fn how_it_ended(&mut self) -> String {
-        match self.child.try_wait() {
-            Ok(Some(status)) => format!("ended with {status}"),
-            _ => "ended".to_owned(),
-        }
+        self.status().map_or_else(|| "ended".to_owned(), |status| format!("ended with {status}"))
     }
 
     /// Whether it has ended with status 0.
     pub fn has_succeeded(&mut self) -> bool {
-        matches!(self.child.try_wait(), Ok(Some(status)) if status.success())
+        self.status().is_some_and(|status| status.success())
+    }
+
+    /// Waits for its end; what it leaves in its group is killed while its number can't be another's.
+    fn reaped(&mut self) -> std::io::Result<ExitStatus> {
+        if self.leads_group && !self.is_over {
+            while !self.has_ended(SLICE).unwrap_or(true) {}
+            self.kill_group();
+        }
+        let status = self.child.wait()?;
+        self.is_over = true;
+        Ok(status)
+    }
+
+    fn kill_group(&self) {
+        // Nothing is there any more, in the best case.
+        let _ = kill_process_group(Pid::from_child(&self.child), Signal::KILL);
+    }
+
+    /// Writes a line to its standard input, which was made a pipe. One that has ended is noticed by its answer.
+    pub fn write_line(&mut self, line: &str) {
+        if let Some(input) = &mut self.child.stdin {
+            let _ = writeln!(input, "{line}");
+        }
     }
 
     /// Ends its standard input, which was made a pipe.
     pub fn end_input(&mut self) {
         drop(self.child.stdin.take());
+    }
+
+    /// The next line of standard output, which was made a pipe, waited for at most `time`; none at its end. Gives up
+    /// when the run is interrupted from outside.
+    ///
+    /// # Errors
+    /// [`Error::Deadline`] when there was none in time.
+    pub fn output_line_within(
+        &mut self,
+        time: Duration,
+        is_interrupted: &dyn Fn() -> bool,
+    ) -> Result<Option<String>, Error> {
+        let start = Instant::now();
+        loop {
+            if let Some(line) = self.output.next_line() {
+                return Ok(Some(line));
+            }
+            let Some(from) = &self.output.from else { return Ok(None) };
+            if is_interrupted() {
+                return Err(Error::Interrupted);
+            }
+            let left = time.saturating_sub(start.elapsed());
+            if is_ready(from, left.min(SLICE))? {
+                self.output.read_on();
+            } else if left.is_zero() {
+                return Err(Error::Deadline { program: self.name.clone(), time });
+            } else if self.leads_group && self.has_ended(Duration::ZERO)? {
+                // What it left behind holds its output open.
+                self.kill_group();
+            }
+        }
     }
 
     /// Waits until the process ends, at most `time`; whether it has ended. Gives up when the run
@@ -176,18 +253,12 @@ impl Program {
     }
 
     fn has_ended(&self, time: Duration) -> Result<bool, Error> {
-        let mut fds = [PollFd::new(&self.handle, PollFlags::IN)];
-        let time = Timespec::try_from(time).expect("a slice of a second");
-        match poll(&mut fds, Some(&time)) {
-            Ok(ready) => Ok(ready > 0),
-            Err(Errno::INTR) => Ok(false),
-            Err(errno) => Err(Error::io("poll")(errno)),
-        }
+        is_ready(&self.handle, time)
     }
 
     /// The next line of standard error, waited for at most `time`.
     pub fn line_within(&mut self, time: Duration) -> Option<&str> {
-        self.line = self.lines.recv_timeout(time).ok()?;
+        self.line = self.lines.as_ref()?.recv_timeout(time).ok()?;
         Some(&self.line)
     }
 
@@ -237,43 +308,49 @@ impl Program {
         Ok(false)
     }
 
-    /// Ends it: asks, waits, kills.
+    /// Ends it: asks, waits, kills; a group is killed at once.
     pub fn end(&mut self) {
         if self.is_over {
             return;
         }
-        self.signal(Signal::TERM);
-        // An interruption has to wait for the deadline as well: that is what it is for.
-        if !self.ends_within(END_PATIENCE, &|| false).unwrap_or(false) {
-            self.signal(Signal::KILL);
+        if self.leads_group {
+            self.kill_group();
+        } else {
+            self.signal(Signal::TERM);
+            // An interruption has to wait for the deadline as well: that is what it is for.
+            if !self.ends_within(END_PATIENCE, &|| false).unwrap_or(false) {
+                self.signal(Signal::KILL);
+            }
         }
-        let _ = self.child.wait();
-        self.is_over = true;
+        let _ = self.reaped();
     }
 
-    /// Standard output and exit code of a process that has ended.
-    pub fn output(mut self) -> Result<(String, Option<i32>), Error> {
-        let mut text = String::new();
-        if let Some(stdout) = self.child.stdout.take() {
-            let read = stdout.take(OUTPUT_BYTES_MAX).read_to_string(&mut text);
+    /// Standard output, as far as it was not read as lines, and exit status; waits for the end.
+    pub fn output(mut self) -> Result<(String, ExitStatus), Error> {
+        let Output { from, read: bytes } = &mut self.output;
+        if let Some(stdout) = from.take() {
+            let read = stdout.take(OUTPUT_BYTES_MAX).read_to_end(bytes);
             read.map_err(|cause| Error::Io { call: "read", cause })?;
         }
-        let status = self.child.wait();
-        let status = status.map_err(|cause| Error::Io { call: "waitid", cause })?;
-        self.is_over = true;
-        Ok((text, status.code()))
+        let text = String::from_utf8_lossy(bytes).into_owned();
+        let status = self.reaped().map_err(|cause| Error::Io { call: "waitid", cause })?;
+        Ok((text, status))
     }
 
-    /// A failure of this process, with the last that it said.
-    pub fn failed(&mut self, what: &str) -> Error {
+    /// The last lines that it said on standard error.
+    pub fn last_words(&mut self) -> String {
         // What it said right before its end may still be on its way.
         let is_over = self.is_over || self.has_ended(Duration::ZERO).unwrap_or(true);
         let patience = if is_over { LAST_WORDS_PATIENCE } else { Duration::ZERO };
         let start = Instant::now();
-        while self.lines.recv_timeout(patience.saturating_sub(start.elapsed())).is_ok() {}
+        while self.line_within(patience.saturating_sub(start.elapsed())).is_some() {}
         let last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
-        let said = last.iter().map(String::as_str).collect::<Vec<_>>().join("; ");
-        drop(last);
+        last.iter().map(String::as_str).collect::<Vec<_>>().join("; ")
+    }
+
+    /// A failure of this process, with the last that it said.
+    pub fn failed(&mut self, what: &str) -> Error {
+        let said = self.last_words();
         let what = if said.is_empty() { what.to_owned() } else { format!("{what}: {said}") };
         Error::Program { program: self.name.clone(), what }
     }
@@ -285,11 +362,53 @@ impl Drop for Program {
     }
 }
 
-fn listen(said: PipeReader, last: Arc<Mutex<VecDeque<String>>>) -> Receiver<String> {
+/// Waits until there is something to read, or the end; for at most `time`, a fraction of a second.
+fn is_ready(fd: &impl AsFd, time: Duration) -> Result<bool, Error> {
+    let time = Timespec::try_from(time).expect("a fraction of a second");
+    match poll(&mut [PollFd::new(fd, PollFlags::IN)], Some(&time)) {
+        Ok(ready) => Ok(ready > 0),
+        Err(Errno::INTR) => Ok(false),
+        Err(errno) => Err(Error::io("poll")(errno)),
+    }
+}
+
+/// Standard output, read by the thread that waits for it.
+#[derive(Debug)]
+struct Output {
+    /// None at its end.
+    from: Option<ChildStdout>,
+    read: Vec<u8>,
+}
+
+impl Output {
+    /// The next whole line that has been read, or what was left at the end.
+    fn next_line(&mut self) -> Option<String> {
+        let end = self.read.iter().position(|byte| *byte == b'\n').map(|at| at + 1);
+        let rest = || (self.from.is_none() && !self.read.is_empty()).then_some(self.read.len());
+        let line: Vec<u8> = self.read.drain(..end.or_else(rest)?).collect();
+        Some(String::from_utf8_lossy(&line).trim_end().to_owned())
+    }
+
+    /// Reads once.
+    fn read_on(&mut self) {
+        let mut part = [0; 4096];
+        match self.from.as_mut().map_or(Ok(0), |from| from.read(&mut part)) {
+            Ok(read @ 1..) => {
+                self.read.extend_from_slice(&part[..read]);
+                let surplus = self.read.len().saturating_sub(OUTPUT_LINE_BYTES_MAX);
+                self.read.drain(..surplus);
+            }
+            Err(error) if error.kind() == std::io::ErrorKind::Interrupted => {}
+            Ok(_) | Err(_) => self.from = None,
+        }
+    }
+}
+
+fn listen(mut said: PipeReader, last: Arc<Mutex<VecDeque<String>>>) -> Receiver<String> {
     let (sender, lines) = channel();
     // Ends with the process; all is read, so that the process never waits for a reader.
     std::thread::spawn(move || {
-        let mut said = BufReader::new(said);
+        let mut said = BufReader::new(&mut said);
         let (mut line, mut kept) = (Vec::new(), 0);
         while let Ok(1..) = said.by_ref().take(LINE_BYTES_MAX).read_until(b'\n', &mut line) {
             let text = String::from_utf8_lossy(&line).trim_end().to_owned();
@@ -299,8 +418,8 @@ fn listen(said: PipeReader, last: Arc<Mutex<VecDeque<String>>>) -> Receiver<Stri
             let over = last.len().saturating_sub(LAST_LINES);
             last.drain(..over);
             drop(last);
-            if kept < LINES_MAX {
-                kept += 1;
+            kept += text.len() + 1;
+            if kept <= SAID_BYTES_MAX {
                 // The receiver goes away with the process.
                 let _ = sender.send(text);
             }
@@ -309,10 +428,49 @@ fn listen(said: PipeReader, last: Arc<Mutex<VecDeque<String>>>) -> Receiver<Stri
     lines
 }
 
+/// The program `name` made of `source` in C with these flags, by the compiler of the machine; it stays in `folder`
+/// for the runs that follow.
+///
+/// # Errors
+/// [`Error`] when the folder can't be written, or with what the compiler said first.
+pub fn built_from_c(
+    folder: &Path,
+    name: &str,
+    source: &str,
+    flags: &[&str],
+) -> Result<PathBuf, Error> {
+    // A folder that outlives a build of pollux may hold the program of another one.
+    let mut hasher = DefaultHasher::new();
+    (source, flags).hash(&mut hasher);
+    let program = folder.join(format!("{name}-{:016x}", hasher.finish()));
+    if program.exists() {
+        return Ok(program);
+    }
+    let setup = |path: &Path| {
+        let what = path.display().to_string();
+        move |cause| Error::Setup { what, cause }
+    };
+    let own = std::process::id();
+    let text = folder.join(format!("{name}-{own}.c"));
+    std::fs::write(&text, source).map_err(setup(&text))?;
+    // Under another name until it is whole: a run that was stopped must leave no half program, and
+    // another one may build it at the same time.
+    let unfinished = folder.join(format!("{name}-{own}.new"));
+    let mut compiler = Command::new("cc");
+    compiler.args(["-O2", "-Wall", "-o"]).arg(&unfinished).arg(&text).args(flags);
+    let output = compiler.stdin(Stdio::null()).output().map_err(setup(Path::new("cc")))?;
+    if !output.status.success() {
+        let said = String::from_utf8_lossy(&output.stderr);
+        let first = said.lines().find(|line| line.contains("error")).unwrap_or("no reason");
+        let what = format!("could not be built: {first}");
+        return Err(Error::Program { program: name.to_owned(), what });
+    }
+    std::fs::rename(&unfinished, &program).map_err(setup(&program))?;
+    Ok(program)
+}
+
 #[cfg(test)]
 mod tests {
-    use std::process::Stdio;
-
     use super::*;
 
     fn shell(line: &str) -> Program {
@@ -326,7 +484,8 @@ mod tests {
         let mut process = shell("echo out; echo err >&2; exit 3");
         assert!(process.ends_within(Duration::from_secs(20), &|| false).expect("waited"));
         assert_eq!(process.line_within(Duration::from_secs(20)), Some("err"));
-        assert_eq!(process.output().expect("read"), ("out\n".to_owned(), Some(3)));
+        let (text, status) = process.output().expect("read");
+        assert_eq!((text.as_str(), status.code()), ("out\n", Some(3)));
     }
 
     #[test]
@@ -364,5 +523,48 @@ mod tests {
         process.catches_within(Signal::TERM, patience, &|| false).expect("looked");
         assert!(process.ends_by(Signal::TERM, patience, &|| false).expect("asked"));
         assert!(process.has_succeeded());
+    }
+
+    fn group(line: &str) -> Program {
+        let mut command = Command::new("sh");
+        command.args(["-c", line]);
+        Program::start_group("sh", command).expect("a shell")
+    }
+
+    #[test]
+    fn lines_are_answered_until_the_end_of_the_input() {
+        let patience = Duration::from_secs(20);
+        let mut process = group("while read line; do echo got $line; done; printf rest");
+        for line in ["one", "two"] {
+            process.write_line(line);
+            let answer = process.output_line_within(patience, &|| false).expect("waited");
+            assert_eq!(answer, Some(format!("got {line}")));
+        }
+        let silent = process.output_line_within(Duration::ZERO, &|| false);
+        assert!(matches!(silent, Err(Error::Deadline { .. })), "{silent:?}");
+        process.end_input();
+        let mut next = || process.output_line_within(patience, &|| false).expect("waited");
+        assert_eq!((next().as_deref(), next()), (Some("rest"), None));
+        assert!(process.has_succeeded());
+    }
+
+    #[test]
+    fn what_the_leader_of_a_group_leaves_running_is_killed() {
+        let patience = Duration::from_secs(20);
+        let mut process = group("sleep 600 & echo $!; exit 3");
+        let pid =
+            process.output_line_within(patience, &|| false).expect("waited").expect("a number");
+        // The output ends when the sleep does.
+        assert_eq!(process.output_line_within(patience, &|| false).expect("waited"), None);
+        assert_eq!(process.status().and_then(|status| status.code()), Some(3));
+        let ended = || {
+            let stat = std::fs::read_to_string(format!("/proc/{pid}/stat"));
+            stat.map_or(true, |stat| stat.contains(") Z "))
+        };
+        let start = Instant::now();
+        while !ended() {
+            assert!(start.elapsed() < patience, "still there");
+            std::thread::yield_now();
+        }
     }
 }

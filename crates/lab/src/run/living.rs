@@ -4,16 +4,14 @@
 //! this handle, together with everything that it started.
 
 use std::collections::BTreeMap;
-use std::io::{self, Read, Write};
-use std::os::fd::AsFd;
-use std::os::unix::process::CommandExt;
-use std::process::{ChildStderr, ChildStdin, ChildStdout, Command, Stdio};
-use std::time::{Duration, Instant};
+use std::process::Command;
+use std::time::Duration;
 
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use pollux_processes::{Error, Program};
+use rustix::process::Pid;
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 
-use super::arm::{Guard, LINE_MAX};
+use super::arm::{started, stopped_or};
 use super::set::{SetArm, arm_name};
 use super::{Runner, State};
 use crate::child::Task;
@@ -25,75 +23,17 @@ use crate::turns::{Described, Figure, Life, Order, Reply, Stint};
 const READY_PATIENCE: Duration = Duration::from_secs(90);
 /// Grace of each answer beyond the time that was ordered: a turn ends what it began.
 const GRACE: Duration = Duration::from_secs(20);
-/// How often a stop is looked for while an answer is waited for.
-const LOOK: Duration = Duration::from_millis(100);
-/// Lines of standard error that a failure quotes, from the end.
-const QUOTED_LINES: usize = 3;
 
 /// A subject that lives.
-pub(super) struct Living {
-    process: Guard,
-    orders: Option<ChildStdin>,
-    answers: Lines<ChildStdout>,
-    complaints: Lines<ChildStderr>,
-}
-
-/// What a process writes, read when there is something: the runner waits for it in its own thread, since
-/// each thread more on the way of an answer costs a turn another wakeup.
-struct Lines<F> {
-    from: F,
-    read: Vec<u8>,
-    is_open: bool,
-}
-
-impl<F: Read + AsFd> Lines<F> {
-    fn of(from: F) -> Self {
-        Self { from, read: Vec::new(), is_open: true }
-    }
-
-    /// The next whole line that has been read, or what was left at the end.
-    fn next(&mut self) -> Option<String> {
-        let end = self.read.iter().position(|byte| *byte == b'\n').map(|at| at + 1);
-        let end =
-            end.or_else(|| (!self.is_open && !self.read.is_empty()).then_some(self.read.len()))?;
-        let line: Vec<u8> = self.read.drain(..end).collect();
-        Some(String::from_utf8_lossy(&line).trim().to_owned())
-    }
-
-    /// Reads once, without waiting where [`Self::wanted`] said that there is something.
-    fn read_on(&mut self) {
-        let mut part = [0; 4096];
-        match self.from.read(&mut part) {
-            Ok(read @ 1..) => {
-                self.read.extend_from_slice(&part[..read]);
-                let surplus = self.read.len().saturating_sub(LINE_MAX as usize);
-                self.read.drain(..surplus);
-            }
-            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-            Ok(_) | Err(_) => self.is_open = false,
-        }
-    }
-
-    fn wanted(&self) -> Option<PollFd<'_>> {
-        self.is_open.then(|| PollFd::new(&self.from, PollFlags::IN))
-    }
-}
+pub(super) struct Living(Program);
 
 impl Living {
     /// Starts the subject's process; it sets itself up while others are started.
     pub(super) fn start(mut command: Command, task: &Task) -> Result<Self, String> {
-        command.args(["lab", "subject"]).process_group(0);
-        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
-        let program = command.get_program().to_string_lossy().into_owned();
-        let started =
-            command.spawn().map_err(|error| format!("could not start {program}: {error}"));
-        let mut child = started?;
-        let orders = child.stdin.take();
-        let answers = Lines::of(child.stdout.take().expect("it was made a pipe"));
-        let complaints = Lines::of(child.stderr.take().expect("it was made a pipe"));
-        let mut living = Self { process: Guard::of(child), orders, answers, complaints };
-        living.write(&serde_json::to_string(task).expect("a task is plain data"));
-        Ok(living)
+        command.args(["lab", "subject"]);
+        let mut program = started(command)?;
+        program.write_line(&serde_json::to_string(task).expect("a task is plain data"));
+        Ok(Self(program))
     }
 
     /// Waits until it is set up.
@@ -129,14 +69,7 @@ impl Living {
     }
 
     fn send(&mut self, order: &Order) {
-        self.write(&serde_json::to_string(order).expect("an order is plain data"));
-    }
-
-    fn write(&mut self, line: &str) {
-        if let Some(orders) = &mut self.orders {
-            // One that has ended is noticed by its answer.
-            let _ = writeln!(orders, "{line}");
-        }
+        self.0.write_line(&serde_json::to_string(order).expect("an order is plain data"));
     }
 
     fn answer(
@@ -144,55 +77,20 @@ impl Living {
         patience: Duration,
         is_stopped: &dyn Fn() -> bool,
     ) -> Result<Reply, String> {
-        let start = Instant::now();
-        loop {
-            if let Some(line) = self.answers.next() {
-                return serde_json::from_str(&line)
-                    .map_err(|error| format!("said \"{line}\": {error}"));
+        match self.0.output_line_within(patience, is_stopped) {
+            Ok(Some(line)) => {
+                serde_json::from_str(&line).map_err(|error| format!("said \"{line}\": {error}"))
             }
-            if is_stopped() {
-                return Err("stopped by the user".to_owned());
+            Ok(None) => Err(match self.0.last_words() {
+                words if words.is_empty() => {
+                    "ended, and printed nothing on standard error".to_owned()
+                }
+                words => words,
+            }),
+            Err(Error::Deadline { time, .. }) => {
+                Err(format!("gave no answer within {time:.0?} and was killed"))
             }
-            if start.elapsed() > patience {
-                return Err(format!("gave no answer within {patience:.0?} and was killed"));
-            }
-            if !self.answers.is_open && !self.complaints.is_open {
-                return Err(self.last_words());
-            }
-            // What it still says comes before the end of its output.
-            if !self.read_on(LOOK) && self.process.has_ended() {
-                self.process.kill_group();
-            }
-        }
-    }
-
-    /// Reads what there is, after a wait of at most `patience`; whether there was something.
-    fn read_on(&mut self, patience: Duration) -> bool {
-        let patience = Timespec::try_from(patience).expect("a fraction of a second");
-        let (answers, complaints) = (self.answers.wanted(), self.complaints.wanted());
-        let is_first = answers.is_some();
-        let mut wanted: Vec<PollFd<'_>> = answers.into_iter().chain(complaints).collect();
-        // An error is a signal's: there is another look.
-        let _ = poll(&mut wanted, Some(&patience));
-        let mut ready = wanted.iter().map(|fd| !fd.revents().is_empty());
-        let answers = is_first && ready.next().unwrap_or(false);
-        let complaints = ready.next().unwrap_or(false);
-        if answers {
-            self.answers.read_on();
-        }
-        if complaints {
-            self.complaints.read_on();
-        }
-        answers || complaints
-    }
-
-    fn last_words(&mut self) -> String {
-        while self.complaints.is_open && self.read_on(LOOK) {}
-        let complaints = std::iter::from_fn(|| self.complaints.next());
-        let lines: Vec<String> = complaints.filter(|line| !line.is_empty()).collect();
-        match &lines[lines.len().saturating_sub(QUOTED_LINES)..] {
-            [] => "ended, and printed nothing on standard error".to_owned(),
-            last => last.join("; "),
+            Err(error) => Err(stopped_or(error)),
         }
     }
 }
@@ -204,7 +102,7 @@ pub(super) struct Beside(CpuSet);
 impl Beside {
     /// Beside a subject; none where the kernel does not say, or refuses.
     pub(super) fn of(subject: &Living) -> Option<Self> {
-        let cpus = sched_getaffinity(subject.process.pid()).ok()?;
+        let cpus = sched_getaffinity(Pid::from_raw(subject.0.pid() as i32)).ok()?;
         let before = sched_getaffinity(None).ok()?;
         sched_setaffinity(None, &cpus).ok()?;
         Some(Self(before))

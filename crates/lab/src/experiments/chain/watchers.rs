@@ -14,7 +14,7 @@ use pollux_peer_polling::Watch;
 use pollux_poller::{
     CountersSnapshot, Events, Interest, Mechanism, Poller, Registration, Token, Trigger,
 };
-use pollux_processes::compiler;
+use pollux_processes::built_from_c;
 use pollux_sys::epoll::{EpollEvent, wait};
 use pollux_sys::ring::{Shots, Sizes, StreamRing, StreamSizes};
 use rustix::event::epoll::{self, CreateFlags, EventData, EventFlags};
@@ -24,7 +24,7 @@ use super::{BYTE, EVENTS_MAX, Pairs, Watcher};
 use crate::arm::Peer;
 use crate::error::MeasureError;
 use crate::measure::RunSpec;
-use crate::turns::{Described, Program};
+use crate::turns::{Described, ProgramSubject};
 
 /// An epoll instance on the readers of a chain.
 pub(super) struct RawEpoll {
@@ -204,19 +204,19 @@ fn missing(library: &Library) -> Option<String> {
 }
 
 /// Starts its program, which works in the turns.
-pub(super) fn start(library: &Library, spec: &RunSpec) -> Result<Program, MeasureError> {
+pub(super) fn start(library: &Library, spec: &RunSpec) -> Result<ProgramSubject, MeasureError> {
     let mut command = Command::new(built(library, &spec.scratch)?);
     for axis in ["pairs", "active", "writes"] {
         command.arg(spec.count(axis).to_string());
     }
-    Program::start(library.name, command)
+    ProgramSubject::start(library.name, command)
 }
 
 /// The program; it stays in the private folder for the runs that follow.
 fn built(library: &Library, scratch: &Path) -> Result<PathBuf, MeasureError> {
     let (define, link) = (format!("-D{}", library.define), format!("-l{}", library.link));
     let program = format!("chain-{}", library.name);
-    Ok(compiler::built(scratch, &program, PROGRAM, &[&define, &link])?)
+    Ok(built_from_c(scratch, &program, PROGRAM, &[&define, &link])?)
 }
 
 /// The ring: room for the sends of a turn, and for the completions of many.

@@ -12,7 +12,7 @@ use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use pollux_callers::{Called as Outcome, Failure, Go, PATIENCE, Served, Target, Word};
-use pollux_processes::{ControlSocket, Program, compiler};
+use pollux_processes::{ControlSocket, Program, built_from_c};
 use serde::{Deserialize, Serialize};
 
 use super::requests::{Answers, Message, Purpose, Requests, Source};
@@ -194,7 +194,7 @@ pub(super) fn start_pool(
         for axis in ["workers", "callers"] {
             command.args([&format!("--{axis}"), &spec.count(axis).to_string()]);
         }
-        command.stdin(Stdio::from(control)).stdout(Stdio::null()).stderr(Stdio::null());
+        command.stdin(Stdio::from(control)).stdout(Stdio::null());
         command
     });
     Calling::spawn(control, command, theirs, POOL_PATIENCE)?.ready(is_interrupted)
@@ -210,12 +210,12 @@ pub(super) fn start_raw(
     if Source::of(&spec.axes) != Source::Queue {
         return Err(MeasureError::Spec("the workers in C wait for queues".to_owned()));
     }
-    let program = compiler::built(&spec.scratch, "herd-raw", RAW_C_TEXT, &["-pthread", "-lrt"])?;
+    let program = built_from_c(&spec.scratch, "herd-raw", RAW_C_TEXT, &["-pthread", "-lrt"])?;
     let (control, theirs) = ControlSocket::pair()?;
     let command = theirs.try_clone().map(|control| {
         let mut command = Command::new(program);
         command.args(["workers", "callers"].map(|axis| spec.count(axis).to_string()));
-        command.stdin(Stdio::from(control)).stdout(Stdio::null()).stderr(Stdio::null());
+        command.stdin(Stdio::from(control)).stdout(Stdio::null());
         command
     });
     Calling::spawn(control, command, theirs, Duration::ZERO)?.ready(is_interrupted)

@@ -8,15 +8,16 @@
 //! so are all when `WorkerProcesses` is dropped.
 
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
-use std::process::{Child, Command, Stdio};
+use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use pollux_engine::Driver;
-use pollux_processes::ControlSocket;
+use pollux_processes::{ControlSocket, Program};
 use pollux_sys::epoll::{EpollEvent, wait};
 use pollux_sys::ring::{Request, Ring, Shots, Sizes};
 use rustix::event::epoll::{self, CreateFlags, EventData, EventFlags};
 use rustix::pipe::{PipeFlags, pipe_with};
+use rustix::process::Signal;
 use serde::{Deserialize, Serialize};
 use strum::{Display, EnumString, VariantNames};
 
@@ -136,7 +137,7 @@ const END_PATIENCE: Duration = Duration::from_secs(10);
 #[derive(Debug)]
 pub(super) struct WorkerProcesses {
     control: ControlSocket,
-    children: Vec<Child>,
+    workers: Vec<Program>,
     wait: Wait,
     /// Closing it is the end for all that watch the other side.
     end: Option<OwnedFd>,
@@ -165,16 +166,15 @@ impl WorkerProcesses {
         fds.extend(opened.for_workers());
         let orders = Orders { source, wait };
         let (control, theirs) = ControlSocket::pair()?;
-        let mut processes = Self { control, children: Vec::new(), wait, end: Some(end) };
+        let mut processes = Self { control, workers: Vec::new(), wait, end: Some(end) };
         for number in 1..=count {
             if is_interrupted() {
                 return Err(MeasureError::Interrupted);
             }
-            let child = start("herd-worker", &theirs);
-            processes.children.push(child.map_err(|cause| MeasureError::Setup {
-                what: format!("worker {number} of {count} (see ulimit -u and pids.max)"),
-                cause,
-            })?);
+            let name = format!("worker {number} of {count} (see ulimit -u and pids.max)");
+            let command = command("herd-worker", &theirs)
+                .map_err(|cause| MeasureError::Setup { what: name.clone(), cause })?;
+            processes.workers.push(Program::start_unread(&name, command)?);
             processes.control.send(&orders, &fds)?;
         }
         // From here on the control socket ends with the last worker.
@@ -185,13 +185,13 @@ impl WorkerProcesses {
 
     fn wait_until_ready(&self, is_interrupted: &dyn Fn() -> bool) -> Result<(), MeasureError> {
         let start = Instant::now();
-        for ready in 0..self.children.len() {
+        for ready in 0..self.workers.len() {
             let left = READY_PATIENCE.saturating_sub(start.elapsed());
             match self.control.receive_within(left, is_interrupted)? {
                 Some(Word::Ready) => {}
                 Some(Word::Failed(what)) => return Err(failed(what)),
                 Some(Word::Ended(_)) | None => {
-                    let count = self.children.len();
+                    let count = self.workers.len();
                     return Err(failed(format!("only {ready} of {count} were ready in time")));
                 }
             }
@@ -201,7 +201,7 @@ impl WorkerProcesses {
 
     /// Their process numbers.
     pub(super) fn pids(&self) -> Vec<u32> {
-        self.children.iter().map(Child::id).collect()
+        self.workers.iter().map(Program::pid).collect()
     }
 
     /// What a worker has said that failed meanwhile, if one has.
@@ -218,7 +218,7 @@ impl WorkerProcesses {
         requests: &Requests,
         is_interrupted: &dyn Fn() -> bool,
     ) -> Result<Vec<Report>, MeasureError> {
-        let count = self.children.len();
+        let count = self.workers.len();
         // A connection is kept until its worker has read what is on it.
         let mut connections = Vec::new();
         if self.wait == Wait::Block {
@@ -249,23 +249,18 @@ impl WorkerProcesses {
 
 impl Drop for WorkerProcesses {
     fn drop(&mut self) {
-        // Those that have ended by themselves do not mind.
-        self.children.iter_mut().for_each(|child| drop(child.kill()));
-        self.children.iter_mut().for_each(|child| drop(child.wait()));
+        // All at once: each waits for its end when it is dropped.
+        self.workers.iter().for_each(|worker| worker.signal(Signal::KILL));
     }
 }
 
-/// Starts a hidden command of this program with `control socket` as its standard input.
-pub(super) fn start(name: &str, control: &OwnedFd) -> std::io::Result<Child> {
-    command(name, control)?.spawn()
-}
-
-/// The same before it is started.
+/// A hidden command of this program with a control socket as its standard input; what goes wrong in it is said where
+/// this process says it.
 pub(super) fn command(name: &str, control: &OwnedFd) -> std::io::Result<Command> {
     let control = control.try_clone()?;
     let mut command = Command::new(std::env::current_exe()?);
     command.args(["lab", name]).stdin(Stdio::from(control));
-    command.stdout(Stdio::null()).stderr(Stdio::null());
+    command.stdout(Stdio::null());
     Ok(command)
 }
 

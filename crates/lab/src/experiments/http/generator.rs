@@ -17,7 +17,6 @@ use std::{fs, io};
 
 use pollux_engine::Driver;
 use pollux_load::{End, Expect, LoadError, Plan, Target};
-use pollux_poller::Mechanism;
 use pollux_processes::Program;
 use rustix::process::Signal;
 use serde::Deserialize;
@@ -25,6 +24,7 @@ use serde::Deserialize;
 use super::Generator;
 use super::load::Load;
 use super::server::Asked;
+use crate::arm::missing_driver;
 use crate::error::MeasureError;
 use crate::host::programs;
 
@@ -290,8 +290,8 @@ const QUANTILES: [(&str, f64); 4] = [
 /// The loop that the generator runs on, whichever server it asks: by completion where the kernel
 /// allows it, which costs a client least.
 pub(super) fn pollux_driver() -> Driver {
-    let [fastest, next, ..] = Driver::PREFERRED;
-    if Mechanism::UringPoll.open().is_ok() { fastest } else { next }
+    let works = |driver: &Driver| missing_driver(*driver).is_none();
+    Driver::PREFERRED.into_iter().find(works).expect("poll is everywhere")
 }
 
 /// The load as turns have it. Its end does not matter: turns have lengths of their own.

@@ -13,7 +13,7 @@ use std::time::Duration;
 use pollux_poller::{
     CountersSnapshot, Events, Interest, Mechanism, Poller, Registration, Token, Trigger,
 };
-use pollux_processes::compiler;
+use pollux_processes::built_from_c;
 use rustix::io::Errno;
 use rustix::net::{AddressFamily, SocketFlags, SocketType};
 
@@ -22,7 +22,7 @@ use crate::arm::{Arm, ArmKind, RAW_C};
 use crate::axis::{Axes, Axis, AxisKind, Value};
 use crate::error::MeasureError;
 use crate::measure::RunSpec;
-use crate::turns::{self, Described, Program, Subject};
+use crate::turns::{self, Described, ProgramSubject, Subject};
 
 mod feeding;
 
@@ -70,18 +70,18 @@ fn ready(spec: &RunSpec) -> Option<usize> {
 }
 
 /// The least that a reader costs: a program in C on bare epoll, built once for each record.
-fn raw(spec: &RunSpec) -> Result<Program, MeasureError> {
+fn raw(spec: &RunSpec) -> Result<ProgramSubject, MeasureError> {
     let ready = ready(spec);
     let ready =
         ready.ok_or_else(|| MeasureError::Spec("the program in C keeps streams ready".into()))?;
-    let program = compiler::built(&spec.scratch, "streams-raw", PROGRAM, &[])?;
+    let program = built_from_c(&spec.scratch, "streams-raw", PROGRAM, &[])?;
     turns::pin(turns::cpus()?[0])?;
     let mut command = Command::new(program);
     command.arg(spec.word("transport"));
     command
         .args([spec.count("nfds"), ready, spec.count("maxevents")].map(|count| count.to_string()));
     command.arg(spec.seed.to_string());
-    Program::start(RAW_C.name, command)
+    ProgramSubject::start(RAW_C.name, command)
 }
 
 /// The reading side: a poller with every stream registered once.
