@@ -13,7 +13,7 @@ use pollux_command::limits::raise_descriptor_limit;
 use pollux_engine::Driver;
 use pollux_lab::axis::Axis;
 use pollux_lab::child::{Task, measure, serve};
-use pollux_lab::compare::{self, Change};
+use pollux_lab::compare_records::{self, Change};
 use pollux_lab::experiments::herd::{run_callers, run_worker};
 use pollux_lab::experiments::{self, Experiment};
 use pollux_lab::host::sources::Sources;
@@ -278,8 +278,12 @@ fn compare_results(
 ) -> Result<ExitCode, Failure> {
     let a = store::load(before).map_err(Failure::failed)?;
     let b = store::load(after).map_err(Failure::failed)?;
-    let rows = compare::compare(&a, &b, is_across).map_err(Failure::usage)?;
-    output::result(&if as_json { json(&rows) } else { output::shown(&compare::table(&rows)) })?;
+    let rows = compare_records::compare(&a, &b, is_across).map_err(Failure::usage)?;
+    output::result(&if as_json {
+        json(&rows)
+    } else {
+        output::shown(&compare_records::table(&rows))
+    })?;
     let has = |change| rows.iter().any(|row| row.change == change);
     Ok(match () {
         () if is_gate && (has(Change::Worse) || has(Change::Missing)) => ExitCode::from(3),

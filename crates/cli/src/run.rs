@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 use clap::Args;
 use pollux_doctor::host::programs::own_folder;
 use pollux_poller::Mechanism;
-use pollux_report::Place;
+use pollux_report::OutputFile;
 use pollux_run::attach::{self, Attached};
 use pollux_run::reach::{OutOfReach, within_reach};
 use pollux_run::{Course, Ended, Findings, Process, Session, Start, library};
@@ -199,9 +199,9 @@ fn coded(code: u8, message: String) -> Failure {
 }
 
 /// The files that were asked for, which are made before anything is started.
-fn places(flags: &RunSettings) -> Result<(Option<Place>, Option<Place>), Failure> {
+fn places(flags: &RunSettings) -> Result<(Option<OutputFile>, Option<OutputFile>), Failure> {
     let place = |path: &PathBuf| {
-        Place::prepare(path)
+        OutputFile::prepare(path)
             .map_err(|error| coded(NOT_STARTED, format!("{}: {error}", path.display())))
     };
     let json = flags.json.as_ref().filter(|path| path.as_os_str() != STANDARD_OUTPUT);
@@ -279,11 +279,11 @@ fn is_in_front() -> bool {
 /// Shows the figures in the forms that were asked for.
 fn show(
     (flags, command): (&RunSettings, &[OsString]),
-    (json, report): (Option<&Place>, Option<&Place>),
+    (json, report): (Option<&OutputFile>, Option<&OutputFile>),
     findings: &Findings,
     course: &Course,
 ) -> Result<(), Failure> {
-    let put = |place: &Place, text: &str| {
+    let put = |place: &OutputFile, text: &str| {
         let failed = |error| Failure::failed(format!("{}: {error}", place.given().display()));
         place.put(text).map_err(failed)
     };

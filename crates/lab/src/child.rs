@@ -16,7 +16,7 @@ use crate::experiments::Experiment;
 use crate::host::counting::{CountReadings, Counting};
 use crate::measure::{self, Done, Profiling, RunSpec};
 use crate::record::Interval;
-use crate::turns::{Counted, Figure, Order, Reply, Stint, Subject};
+use crate::subject::{Counted, Figure, Order, Reply, Stint, Subject};
 
 /// What is measured: an arm of an experiment at one point.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -217,7 +217,7 @@ mod tests {
     use crate::axis::Axes;
     use crate::experiments::known;
     use crate::host::sources::Sources;
-    use crate::turns::Life;
+    use crate::subject::Life;
 
     fn task(poller: &str) -> Task {
         let experiment = known("pipes");

@@ -1,7 +1,7 @@
 //! The laboratory: experiments, statistics, records and reports.
 //!
 //! ```text
-//!  job file, flags ──► job ──► plan ──► run ──► record ──► judge ──► report, compare
+//!  job file, flags ──► job ──► plan ──► run ──► record ──► judge ──► report, compare_records
 //!                             (limits,   │                (stats)    (pure functions
 //!                              budget)   │ a fresh process for          of the record)
 //!                                        │ each arm, which reads a `Task`: child
@@ -19,7 +19,7 @@
 //! | `plan` | points × arms, what is left out and why, forecast, cuts to the budget |
 //! | `run` | sets of arms that take turns; blocks of runs in random order, gates around them, external commands |
 //! | `child` | the measuring process: reads its task, does turns or one run |
-//! | `turns` | what takes turns: the `Subject`, and the words between its process and the runner |
+//! | `subject` | what takes turns: the `Subject`, and the messages between its process and the runner |
 //! | `measure` | a run of one arm by itself: window, intervals, counters, profile |
 //! | `experiments/http` | the child whose workload is a server under `pollux load`: starts, observes and ends both; CPU time of the server's whole process tree |
 //! | `experiments/proxy` | the same with a proxy between `pollux load` and a server of the lab, which is outside the measured tree; all code is that of `http` |
@@ -30,7 +30,7 @@
 //! | `judge` | the statistics applied to a record: rows, why, trust, answers |
 //! | `published` | what documents published, as TOML, put beside a record: `stats::agree` says whether direction and shape come back |
 //! | `record`, `store` | the result file and its folder |
-//! | `report`, `compare` | HTML, Markdown, terminal; two records side by side |
+//! | `report`, `compare_records` | HTML, Markdown, terminal; two records side by side |
 //!
 //! Data goes one way: the modules do not use each other in a circle (a test in `xtask/src/circles.rs`).
 //!
@@ -56,7 +56,7 @@
 //! - **More blocks, or sets, are decided by the width of the interval**, never by its place, except that an
 //!   effect three half-widths from none is measured no closer.
 //! - **A metric knows which way it gets better.** In turns every experiment measures a cost, in runs
-//!   `streams`, `pipes` and `herd` measure rates; verdicts, answers, charts and `compare` ask it, and say "less" of a cost.
+//!   `streams`, `pipes` and `herd` measure rates; verdicts, answers, charts and `compare_records` ask it, and say "less" of a cost.
 //! - **A server is judged by its CPU time for each request**, because on few CPUs its rate is that of
 //!   the load generator; see `docs/measuring-servers.md`.
 //! - **Ways of waiting are arms too**: `herd` has no poller to ask, because what it compares is
@@ -76,7 +76,7 @@
 pub mod arm;
 pub mod axis;
 pub mod child;
-pub mod compare;
+pub mod compare_records;
 pub mod error;
 pub mod experiments;
 /// The machine under the experiment, as `pollux-doctor` reads it.
@@ -97,6 +97,6 @@ pub mod report;
 pub mod run;
 
 pub mod store;
-pub mod turns;
+pub mod subject;
 
 pub use pollux_stats as stats;

@@ -20,7 +20,7 @@ use crate::host::process::TaskUse;
 use crate::host::sources::Sources;
 use crate::host::{Reading, machine};
 use crate::record::{Interval, RequestTimes, SymbolShare};
-use crate::turns::{Stint, Subject};
+use crate::subject::{Stint, Subject};
 
 pub(crate) use crate::host::Profiling;
 

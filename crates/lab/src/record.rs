@@ -13,7 +13,7 @@ use crate::axis::Axes;
 use crate::host::Reading;
 pub use crate::host::sources::SourceStatus as Source;
 pub use crate::host::symbols::SymbolShare;
-use crate::turns::Figure;
+use crate::subject::Figure;
 
 mod found;
 

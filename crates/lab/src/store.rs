@@ -6,7 +6,7 @@ use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
 use flate2::read::MultiGzDecoder;
-use pollux_report::Place;
+use pollux_report::OutputFile;
 
 use crate::record::{Record, RoundsOfSet, SCHEMA_VERSION};
 use crate::report;
@@ -84,7 +84,7 @@ pub fn prepare(folder: &Path) -> Result<(), StoreError> {
     };
     let tried = is_folder
         .and_then(|()| fs::create_dir_all(folder))
-        .and_then(|()| Place::prepare(&folder.join(RESULT_FILE)));
+        .and_then(|()| OutputFile::prepare(&folder.join(RESULT_FILE)));
     tried.map(drop).map_err(|cause| StoreError::Folder { path: folder.to_owned(), cause })
 }
 
@@ -93,7 +93,7 @@ pub fn prepare(folder: &Path) -> Result<(), StoreError> {
 /// # Errors
 /// [`StoreError::Io`] with `path`.
 pub fn replace(path: &Path, text: &str) -> Result<(), StoreError> {
-    let put = Place::prepare(path).and_then(|place| place.put(text));
+    let put = OutputFile::prepare(path).and_then(|place| place.put(text));
     put.map_err(|cause| StoreError::Io { path: path.to_owned(), cause })
 }
 

@@ -6,16 +6,13 @@
 
 #![forbid(unsafe_code)]
 
-pub mod change;
 pub mod chart;
-mod file;
-pub mod markdown;
 pub mod markup;
 pub mod number;
-mod page;
+mod output_file;
 mod table;
 pub mod terminal;
 
-pub use file::Place;
-pub use page::{page, page_with_script};
+pub use markup::{page, page_with_script};
+pub use output_file::OutputFile;
 pub use table::{Cell, Table, Tone};

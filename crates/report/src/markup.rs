@@ -1,9 +1,15 @@
-//! HTML text and boxes.
+//! HTML text and boxes, the page around a report, and text in Markdown.
 //!
 //! What is written here is well-formed XML as well, which is how tests check a whole page. No text of
-//! a result may reach a page around [`escape`].
+//! a result may reach a page around [`escape`]. A page is one file with its style and, where asked for, its script; it
+//! loads nothing: its own content policy forbids the browser every request. Without JavaScript it is complete.
 
 use std::fmt;
+
+use askama::Template;
+
+const STYLE: &str = include_str!("style.css");
+const SCRIPT: &str = include_str!("script.js");
 
 /// How text comes into templates.
 #[derive(Clone, Copy)]
@@ -112,6 +118,53 @@ pub fn card(body: &str) -> String {
     format!("<div class=\"card\">{body}</div>\n")
 }
 
+/// A page as one HTML file, in UTF-8. The same parts give the same bytes.
+#[derive(Template)]
+#[template(path = "page.html")]
+struct Page<'a> {
+    title: &'a str,
+    style: &'a str,
+    body: &'a str,
+    data: &'a str,
+    script: Option<&'a str>,
+}
+
+/// A page that is read: `title` is text, `body` is markup.
+#[must_use]
+pub fn page(title: &str, body: &str) -> String {
+    write(&Page { title, style: STYLE, body, data: "", script: None })
+}
+
+/// A page whose tables can be sorted and whose theme can be switched; `data` is markup behind the
+/// body, such as the result as JSON.
+#[must_use]
+pub fn page_with_script(title: &str, body: &str, data: &str) -> String {
+    write(&Page { title, style: STYLE, body, data, script: Some(SCRIPT) })
+}
+
+fn write(page: &Page<'_>) -> String {
+    page.render().expect("a template that is checked when it is compiled, into memory")
+}
+
+/// Text in GitHub-flavoured Markdown that stays text, on one line: it can't end a table or become a link.
+#[must_use]
+pub fn escape_markdown(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    for character in text.chars() {
+        match character {
+            '<' => out.push_str("&lt;"),
+            '>' => out.push_str("&gt;"),
+            '&' => out.push_str("&amp;"),
+            '|' | '\\' | '`' | '*' | '_' | '[' | ']' | '!' | '#' | '~' => {
+                out.extend(['\\', character]);
+            }
+            _ if character.is_control() => out.push(' '),
+            _ => out.push(character),
+        }
+    }
+    out
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -120,5 +173,25 @@ mod tests {
     fn text_cannot_become_markup() {
         assert_eq!(escape("<a b='c'>&\"\u{1b}"), "&lt;a b=&#39;c&#39;&gt;&amp;&quot;\u{fffd}");
         assert_eq!(escape_json("\"</script><!--\""), "\"\\u003c/script\\u003e\\u003c!--\"");
+    }
+
+    #[test]
+    fn a_page_forbids_every_request_and_script_where_it_has_none() {
+        let read = page("<b> & \"c\"", "<p>body</p>");
+        assert!(!read.contains("<script") && !read.contains("script-src"), "{read}");
+        assert!(!read.contains("<b>") && read.contains("<p>body</p>"), "{read}");
+        let scripted = page_with_script("t", "", "<i>data</i>");
+        assert!(scripted.contains("script-src 'unsafe-inline'") && scripted.contains("<i>data"));
+        for page in [read, scripted] {
+            assert!(page.starts_with("<!DOCTYPE html>\n") && page.contains("default-src 'none'"));
+            for load in ["http://", "https://", "src=", "@import", "url(", "<link"] {
+                assert!(!page.contains(load), "{load}");
+            }
+        }
+    }
+
+    #[test]
+    fn labels_cannot_end_a_table_or_become_a_link() {
+        assert_eq!(escape_markdown("a|b\n[x](y)<i>"), "a\\|b \\[x\\](y)&lt;i&gt;");
     }
 }

@@ -1,5 +1,5 @@
 //! Figures as people read them: three significant digits with a unit or its prefix, ratios, shares,
-//! lengths of time, dates.
+//! lengths of time, dates; and ratios in words, as a change.
 //!
 //! All reports use these, so one figure looks the same in all of them. Nothing here may round in a
 //! way that hides a sign, or turns what is not a number into one.
@@ -19,6 +19,8 @@ const NEARLY: f64 = 0.9995;
 const PREFIXES: [(f64, &str); 4] = [(1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k")];
 /// Below this a plain decimal would be mostly zeros.
 const DECIMAL_MIN: f64 = 1e-4;
+/// From this ratio on a change is given in times and not in percent.
+pub const TIMES_MIN: f64 = 2.0;
 
 /// Three significant digits with a prefix: `1.08 M`, `383 k`, `12.7`, `0.0791`; a dash for what is
 /// not finite.
@@ -231,6 +233,47 @@ fn shown(at: Timestamp) -> String {
     at.strftime("%Y-%m-%d %H:%M:%S UTC").to_string()
 }
 
+/// A ratio told as a change, such as `1.6 % less` or `22.8 times`. It does not say which is better: less is better of
+/// costs and worse of rates.
+#[must_use]
+pub fn size_in_words(ratio: f64) -> String {
+    match () {
+        () if ratio >= TIMES_MIN => format!("{ratio:.1} times"),
+        () if ratio < 1.0 => format!("{:.1} % less", change_percent(ratio).abs()),
+        () => format!("{:.1} % more", change_percent(ratio)),
+    }
+}
+
+/// The interval of the same, turned as its words are: `[1.0, 2.2]`. An end below 0 lies on the other
+/// side of no change.
+#[must_use]
+pub fn interval_in_words(ratio: f64, low: f64, high: f64) -> String {
+    match () {
+        () if ratio >= TIMES_MIN => format!("[{low:.1}, {high:.1}]"),
+        () if ratio < 1.0 => {
+            format!("[{:.1}, {:.1}]", 0.0 - change_percent(high), 0.0 - change_percent(low))
+        }
+        () => format!("[{:.1}, {:.1}]", change_percent(low), change_percent(high)),
+    }
+}
+
+/// Both: `1.6 % less [1.0, 2.2]`.
+#[must_use]
+pub fn change_in_words(ratio: f64, low: f64, high: f64) -> String {
+    format!("{} {}", size_in_words(ratio), interval_in_words(ratio, low, high))
+}
+
+/// A minimum effect: `2 %`, `1.5 %`.
+#[must_use]
+pub fn effect_in_words(effect: f64) -> String {
+    format!("{} %", change_percent(1.0 + effect))
+}
+
+/// The change of a ratio in percent, to a tenth and never a negative nought.
+fn change_percent(ratio: f64) -> f64 {
+    ((ratio - 1.0) * 1000.0).round() / 10.0 + 0.0
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -297,5 +340,20 @@ mod tests {
         assert_eq!(date_of_unix(1_795_250_411.9), "2026-11-21 08:40:11 UTC");
         assert_eq!(date("2026-11-21T08:40:11Z"), "2026-11-21 08:40:11 UTC");
         assert_eq!(date("yesterday"), "yesterday");
+    }
+
+    #[test]
+    fn changes_are_more_or_less_or_times() {
+        for ((ratio, low, high), words) in [
+            ((0.984, 0.978, 0.990), "1.6 % less [1.0, 2.2]"),
+            ((1.063, 1.049, 1.077), "6.3 % more [4.9, 7.7]"),
+            ((1.003, 0.995, 1.011), "0.3 % more [-0.5, 1.1]"),
+            ((0.997, 0.990, 1.004), "0.3 % less [-0.4, 1.0]"),
+            ((22.81, 22.5, 23.1), "22.8 times [22.5, 23.1]"),
+            ((0.99999, 0.99, 1.0), "0.0 % less [0.0, 1.0]"),
+        ] {
+            assert_eq!(change_in_words(ratio, low, high), words);
+        }
+        assert_eq!([0.02, 0.015, 0.07].map(effect_in_words), ["2 %", "1.5 %", "7 %"]);
     }
 }

@@ -5,7 +5,7 @@
 
 use askama::Template;
 
-use crate::markdown;
+use crate::markup;
 use crate::markup::scroll;
 use crate::number::NA;
 
@@ -164,7 +164,7 @@ impl Cell {
     fn markdown(&self) -> String {
         match self.look {
             Look::Figure => self.text.clone(),
-            Look::Words | Look::Code => markdown::escape(&self.text),
+            Look::Words | Look::Code => markup::escape_markdown(&self.text),
             Look::Drawn => String::new(),
         }
     }
@@ -252,13 +252,13 @@ impl Table {
     #[must_use]
     pub fn markdown(&self) -> String {
         let line = |cells: Vec<String>| format!("| {} |\n", cells.join(" | "));
-        let words = self.headings.iter().map(|heading| markdown::escape(&heading.words));
+        let words = self.headings.iter().map(|heading| markup::escape_markdown(&heading.words));
         let rules = self.headings.iter().map(|h| if h.is_figure { "--:|" } else { ":--|" });
         let head = line(words.collect()) + "|" + &rules.collect::<String>() + "\n";
         let mut out = String::new();
         for Body { group, rows } in &self.bodies {
             let group = group.iter().filter(|group| !group.is_empty());
-            out.extend(group.map(|group| format!("**{}**\n\n", markdown::escape(group))));
+            out.extend(group.map(|group| format!("**{}**\n\n", markup::escape_markdown(group))));
             out += &head;
             out.extend(rows.iter().map(|row| line(row.iter().map(Cell::markdown).collect())));
             out.push('\n');
@@ -271,7 +271,7 @@ impl Table {
                 reasons.push(reason);
             }
         }
-        out.extend(reasons.iter().map(|why| format!("{NA}: {}\n\n", markdown::escape(why))));
+        out.extend(reasons.iter().map(|why| format!("{NA}: {}\n\n", markup::escape_markdown(why))));
         out
     }
 }

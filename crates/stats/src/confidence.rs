@@ -3,7 +3,7 @@
 //! Called by `ratio`, which chooses the method. It must never resample from a seed that changes, nor
 //! report a bound beyond what the data can support.
 
-use super::rng::Rng;
+use super::random::Rng;
 use super::summary::quantile_of_sorted;
 use super::summary::student_t_quantile;
 

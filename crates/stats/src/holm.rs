@@ -104,8 +104,8 @@ fn p_beyond(estimate: &RatioEstimate, delta: f64) -> Option<f64> {
 #[cfg(test)]
 mod tests {
     use super::super::confidence::Resampling;
-    use super::super::rng::Rng;
-    use super::super::turns::alike;
+    use super::super::random::Rng;
+    use super::super::ratio::alike;
     use super::*;
 
     fn row(p: f64) -> Row {

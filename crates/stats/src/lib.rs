@@ -7,7 +7,7 @@
 //!
 //! # The recipe for costs: turns
 //!
-//! Where arms can take turns, `turns` forms the ratio within each round, its trimmed mean is the figure
+//! Where arms can take turns, [`set_ratio`] forms the ratio within each round, its trimmed mean is the figure
 //! of one set of fresh processes, and the interval is Student's over sets
 //! ([`RatioEstimate::over_sets`]). Any difference that survives the correction counts, however small,
 //! and equivalence is shown within the least effect ([`Delta::in_turns`]). The A/A arm is a control
@@ -40,36 +40,30 @@
 #![forbid(unsafe_code)]
 
 pub mod agree;
-mod blocks;
 mod confidence;
 mod holm;
+mod random;
 mod ratio;
-mod rng;
+mod sample_size;
 mod share;
 mod steady;
-mod stopping;
 mod summary;
-mod turns;
 mod verdict;
 
 #[cfg(test)]
 mod acceptance;
-#[cfg(test)]
-mod turns_acceptance;
 
-pub use blocks::block_order;
 pub use confidence::{Interval, Method, Resampling};
 pub use holm::{FAMILY_ERROR_RATE, Row, holm};
-pub use ratio::{RatioError, RatioEstimate, log_ratios};
-pub use rng::Rng;
+pub use random::{Rng, block_order};
+pub use ratio::{Levels, RatioError, RatioEstimate, SetRatio, log_ratios, set_ratio};
+pub use sample_size::{
+    Aim, Effort, ROUNDS_MAX, ROUNDS_MIN, SETS_MAX, SETS_MIN, SETS_NARROW, StoppingRule, Trial,
+    rounds_within,
+};
 pub use share::{gini, lorenz, lorenz_at, mean_shares};
 pub use steady::{Steadiness, steadiness};
-pub use stopping::StoppingRule;
 pub use summary::{Outlier, tukey_flags};
 pub use summary::{mean, mean_half_width_rel, median, quantile, standard_deviation};
 pub use summary::{student_t_cdf, student_t_quantile};
-pub use turns::{
-    Aim, Effort, Levels, ROUNDS_MAX, ROUNDS_MIN, SETS_MAX, SETS_MIN, SETS_NARROW, SetRatio, Trial,
-    rounds_within, set_ratio,
-};
 pub use verdict::{Delta, Direction, MORE_BLOCKS_MAX, Verdict, decision_delta, noise_level};

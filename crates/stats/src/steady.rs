@@ -3,7 +3,7 @@
 //! Called by the result writer on the interval rates of one run. It must never mend a run: a run that
 //! changed its level half-way keeps all its intervals and gets the name of what happened.
 
-use super::rng::Rng;
+use super::random::Rng;
 use super::summary::median;
 
 /// Of fewer intervals, even a clean jump is too likely a chance order at the alarm rate below.

@@ -6,8 +6,8 @@
 use super::confidence::Method;
 use super::holm::FAMILY_ERROR_RATE;
 use super::ratio::RatioEstimate;
+use super::sample_size::{SETS_MIN, more_sets};
 use super::summary::student_t_quantile;
-use super::turns::{SETS_MIN, more_sets};
 
 /// No forecast goes beyond this: a comparison that needs a thousand more blocks needs another machine.
 pub const MORE_BLOCKS_MAX: u32 = 1_000;
@@ -202,7 +202,7 @@ fn more_blocks(n: usize, width_factor: f64) -> u32 {
 #[cfg(test)]
 mod tests {
     use super::super::confidence::Interval;
-    use super::super::turns::alike;
+    use super::super::ratio::alike;
     use super::*;
     use Direction::{HigherIsBetter, LowerIsBetter};
 

@@ -10,7 +10,7 @@ use clap::{Args, Subcommand};
 use pollux_load::compare::{Change, compare};
 use pollux_load::merge::merged;
 use pollux_load::{Outcome, render};
-use pollux_report::Place;
+use pollux_report::OutputFile;
 
 use super::flags::{LoadFlags, Output};
 use super::turns;
@@ -180,7 +180,7 @@ impl Kind {
 /// The files that were asked for.
 #[derive(Debug)]
 pub(super) struct Files {
-    places: Vec<(Kind, Place)>,
+    places: Vec<(Kind, OutputFile)>,
     printed: Option<Kind>,
     is_quiet: bool,
 }
@@ -198,7 +198,7 @@ impl Files {
         let mut files = Self { places: Vec::new(), printed: None, is_quiet: output.is_quiet };
         for (kind, path) in asked {
             if path.as_os_str() != STANDARD_OUTPUT {
-                let place = Place::prepare(path).map_err(|error| failure(path, &error))?;
+                let place = OutputFile::prepare(path).map_err(|error| failure(path, &error))?;
                 files.places.push((kind, place));
             } else if files.printed.replace(kind).is_some() || output.style.is_some() {
                 let message = "standard output takes one result only; give the others a file";
@@ -229,7 +229,7 @@ impl Files {
         json.map_or(Ok(()), |(_, place)| self.put(place, text))
     }
 
-    fn put(&self, place: &Place, text: &str) -> Result<(), Failure> {
+    fn put(&self, place: &OutputFile, text: &str) -> Result<(), Failure> {
         place.put(text).map_err(|error| failure(place.given(), &error))?;
         if !self.is_quiet {
             output::remark(&format!("pollux load: {} written", place.given().display()));

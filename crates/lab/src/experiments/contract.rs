@@ -21,7 +21,7 @@ use crate::error::MeasureError;
 use crate::measure::{self, Done, RunSpec};
 use crate::record::{Interval, Measurement, Record};
 use crate::stats::{Direction, median};
-use crate::turns::Subject;
+use crate::subject::Subject;
 
 /// An arm that was set up, asleep.
 pub(super) type Started<'a> = Result<Box<dyn Subject + 'a>, MeasureError>;

@@ -19,7 +19,7 @@ use super::contract::{Cost, Curve, Experiment, Facts, Metric, Needs, PIPE_COST, 
 use crate::axis::{Axes, Axis, AxisKind};
 use crate::error::MeasureError;
 use crate::measure::RunSpec;
-use crate::turns::{self, Described, Stint, Subject};
+use crate::subject::{self, Described, Stint, Subject};
 
 /// Bytes of a token: generation, target, message number, and four unused.
 const TOKEN_BYTES: usize = 16;
@@ -41,7 +41,7 @@ impl Tokens {
     pub(crate) fn open(spec: &RunSpec) -> Result<Self, MeasureError> {
         let mechanism =
             spec.mechanism()?.ok_or_else(|| MeasureError::Spec("pipes need a poller".into()))?;
-        turns::pin(turns::cpus()?[0])?;
+        subject::pin(subject::cpus()?[0])?;
         let ring = Ring::open(mechanism, spec)?;
         let events = Events::with_capacity(EVENTS_MAX);
         Ok(Self { ring, events, generation: Duration::ZERO })

@@ -25,7 +25,7 @@ use crate::axis::{Axes, Axis, AxisKind};
 use crate::error::MeasureError;
 use crate::host::programs;
 use crate::measure::RunSpec;
-use crate::turns::{self, Described, Life, Stint, Subject};
+use crate::subject::{self, Described, Life, Stint, Subject};
 
 /// An installed program on another mechanism than the one that it asks for.
 pub(crate) struct Preload;
@@ -224,8 +224,8 @@ impl Store {
         protocol: Protocol,
         is_interrupted: &dyn Fn() -> bool,
     ) -> Result<Self, MeasureError> {
-        let [cpu, own_cpu] = turns::cpus()?;
-        turns::pin(cpu)?;
+        let [cpu, own_cpu] = subject::cpus()?;
+        subject::pin(cpu)?;
         let mut tree = Tree::of_this_process()?;
         let address = http::free_address()?;
         let command = protocol.command(address.port());
@@ -239,7 +239,7 @@ impl Store {
             let what = format!("process {pid} could not be kept on CPU {cpu}: {errno}");
             return Err(program.failed(&what).into());
         }
-        turns::pin(own_cpu)?;
+        subject::pin(own_cpu)?;
         let watched =
             epoll::create(CreateFlags::CLOEXEC).map_err(MeasureError::io("epoll_create1"))?;
         let others = (1..spec.count("connections")).map(|_| TcpStream::connect(address));
@@ -255,7 +255,7 @@ impl Store {
             connections.push(Connection { stream, sent: 0, expected, received });
         }
         let mechanism = spec.arm.driver().map(|driver| driver.name().to_owned());
-        let (answers, generator_before) = (0, turns::own_cpu_time());
+        let (answers, generator_before) = (0, subject::own_cpu_time());
         Ok(Self {
             program,
             tree,
@@ -365,7 +365,7 @@ impl Subject for Store {
         }
         self.tree.end();
         self.program.end();
-        let used = turns::own_cpu_time().saturating_sub(self.generator_before);
+        let used = subject::own_cpu_time().saturating_sub(self.generator_before);
         let each = used.as_secs_f64() * 1e6 / self.answers.max(1) as f64;
         Ok(Life {
             figures: [("generator_us_per_request".to_owned(), each)].into(),

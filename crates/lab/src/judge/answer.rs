@@ -2,7 +2,7 @@
 //!
 //! The words of the reasons are in `why.rs`; here it is decided for which rows they are given.
 
-use pollux_report::change::effect_in_words;
+use pollux_report::number::effect_in_words;
 
 use super::is_plain_driver;
 use super::runs::more_sets;

@@ -1,6 +1,6 @@
 //! Why an arm is faster or slower: counts per event, and the sentence made of them.
 
-use pollux_report::change::{TIMES_MIN, effect_in_words, interval_in_words, size_in_words};
+use pollux_report::number::{TIMES_MIN, effect_in_words, interval_in_words, size_in_words};
 
 use super::SAME_AGAIN;
 use super::answer::{is_same_curve, measured, place};

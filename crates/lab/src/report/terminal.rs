@@ -6,8 +6,7 @@
 
 use std::fmt::Write as _;
 
-use pollux_report::markdown::escape;
-use pollux_report::markup::capital;
+use pollux_report::markup::{capital, escape_markdown};
 use pollux_report::terminal::{GAP, Page};
 use pollux_report::{Cell, Table, Tone};
 
@@ -148,25 +147,28 @@ fn foot(page: &mut Page, record: &Record) {
 /// The record as Markdown: answers, trust, one table for each point or curve, the command.
 #[must_use]
 pub fn markdown(record: &Record) -> String {
-    let mut out = format!("## {}\n\n", escape(&record.job.question));
+    let mut out = format!("## {}\n\n", escape_markdown(&record.job.question));
     if let Some(ending) = words::ending(record) {
-        let _ = writeln!(out, "> {}\n", escape(&ending));
+        let _ = writeln!(out, "> {}\n", escape_markdown(&ending));
     }
     for answer in &record.answers {
-        let (load, choice, reason) =
-            (escape(&answer.load), escape(&answer.choice), escape(&answer.reason));
+        let (load, choice, reason) = (
+            escape_markdown(&answer.load),
+            escape_markdown(&answer.choice),
+            escape_markdown(&answer.reason),
+        );
         let _ = writeln!(out, "- {load}: **{choice}** – {reason}");
     }
     let _ = writeln!(out, "\n{}\n", trust_line(record));
     for comparison in Comparison::all(record) {
-        let _ = writeln!(out, "### {}\n", escape(&capital(&comparison.heading())));
+        let _ = writeln!(out, "### {}\n", escape_markdown(&capital(&comparison.heading())));
         out += &match comparison.panels() {
             panels if panels.is_empty() => point_rows(&comparison).markdown(),
             panels => matrix(record, &comparison, &panels, panels[0].axis).markdown(),
         };
     }
     for (heading, about, table) in section::tables(record, &Arms::of(record)) {
-        let _ = writeln!(out, "### {}\n\n{}\n", escape(&heading), escape(about));
+        let _ = writeln!(out, "### {}\n\n{}\n", escape_markdown(&heading), escape_markdown(about));
         out += &table.markdown();
     }
     beside_published(&mut out, record);
@@ -186,7 +188,7 @@ fn trust_line(record: &Record) -> String {
     let (badge, _) = words::badge(&record.trust);
     let items = words::trust(&record.trust)
         .into_iter()
-        .map(|(name, value)| format!("{name} {}", escape(&value)));
+        .map(|(name, value)| format!("{name} {}", escape_markdown(&value)));
     format!("**{badge}** · {}", items.collect::<Vec<_>>().join(" · "))
 }
 
@@ -209,7 +211,7 @@ fn point_rows(comparison: &Comparison<'_>) -> Table {
 /// What the document that the job repeats has published, beside ours: ends, verdict, remarks.
 fn beside_published(out: &mut String, record: &Record) {
     let Some(beside) = published::beside(record) else { return };
-    let (name, title) = (&beside.document.name, escape(&beside.document.title));
+    let (name, title) = (&beside.document.name, escape_markdown(&beside.document.title));
     let _ = writeln!(
         out,
         "### Beside the published {name}: {title}\n\n{}\n",
@@ -221,7 +223,7 @@ fn beside_published(out: &mut String, record: &Record) {
     }
     *out += &behind::settings(&beside).markdown();
     for remark in behind::gaps(&beside).iter().chain(&beside.document.remarks) {
-        let _ = writeln!(out, "- {}", escape(remark));
+        let _ = writeln!(out, "- {}", escape_markdown(remark));
     }
     out.push('\n');
 }
@@ -232,17 +234,22 @@ fn remarks(out: &mut String, record: &Record) {
     let failures = failed
         .filter_map(|row| view::failure_reason(record, &row.experiment, &row.point, &row.arm));
     for reason in in_order(failures) {
-        let _ = writeln!(out, "- failed: {}", escape(reason));
+        let _ = writeln!(out, "- failed: {}", escape_markdown(reason));
     }
     for reason in in_order(record.left_out.iter().map(|left| left.reason.as_str())) {
-        let _ = writeln!(out, "- left out: {}", escape(reason));
+        let _ = writeln!(out, "- left out: {}", escape_markdown(reason));
     }
     for cut in &record.cuts {
-        let _ = writeln!(out, "- cut: {}", escape(cut));
+        let _ = writeln!(out, "- cut: {}", escape_markdown(cut));
     }
     for source in record.sources.iter().filter(|source| !source.available) {
         let reason = source.reason.as_deref().unwrap_or("no reason was recorded");
-        let _ = writeln!(out, "- could not be read: {}: {}", escape(&source.name), escape(reason));
+        let _ = writeln!(
+            out,
+            "- could not be read: {}: {}",
+            escape_markdown(&source.name),
+            escape_markdown(reason)
+        );
     }
     out.push('\n');
 }

@@ -17,7 +17,7 @@ use super::{Runner, State};
 use crate::child::Task;
 use crate::plan::PlannedPoint;
 use crate::stats::{ROUNDS_MAX, ROUNDS_MIN, Rng, Trial, median, rounds_within};
-use crate::turns::{Described, Figure, Life, Order, Reply, Stint};
+use crate::subject::{Described, Figure, Life, Order, Reply, Stint};
 
 /// How long a subject may take to be set up: tens of thousands of connections take some seconds.
 const READY_PATIENCE: Duration = Duration::from_secs(90);

@@ -25,7 +25,7 @@ use crate::record::{
     Steady, SteadyKind, Turns,
 };
 use crate::stats::{Effort, Rng, SetRatio, Trial, block_order, mean, median, set_ratio};
-use crate::turns::{Counted, Described, Figure, Life, Order, Reply, Stint};
+use crate::subject::{Counted, Described, Figure, Life, Order, Reply, Stint};
 
 /// What precedes the first round of a set takes at most so many turns.
 const RAMP_MAX: u32 = 8;

@@ -6,7 +6,6 @@
 
 pub mod bars;
 mod forest;
-mod label;
 mod paper;
 mod scale;
 mod svg;

@@ -25,7 +25,7 @@ use crate::arm::{Peer, RAW_EPOLL};
 use crate::axis::{Axes, Axis, AxisKind};
 use crate::error::MeasureError;
 use crate::measure::RunSpec;
-use crate::turns::{self, Described, Stint, Subject};
+use crate::subject::{self, Described, Stint, Subject};
 use watchers::{LIBEV, LIBEVENT, LIBUV};
 
 pub(crate) mod watchers;
@@ -37,7 +37,7 @@ const EVENTS_MAX: usize = 1024;
 
 /// The chain of one arm.
 pub(crate) fn open(spec: &RunSpec) -> Result<Box<dyn Subject>, MeasureError> {
-    turns::pin(turns::cpus()?[0])?;
+    subject::pin(subject::cpus()?[0])?;
     if let Some(library) = spec.arm.peer().and_then(watchers::called) {
         return Ok(Box::new(watchers::start(library, spec)?));
     }

@@ -24,7 +24,7 @@ use super::{BYTE, EVENTS_MAX, Pairs, Watcher};
 use crate::arm::Peer;
 use crate::error::MeasureError;
 use crate::measure::RunSpec;
-use crate::turns::{Described, ProgramSubject};
+use crate::subject::{Described, ProgramSubject};
 
 /// An epoll instance on the readers of a chain.
 pub(super) struct RawEpoll {

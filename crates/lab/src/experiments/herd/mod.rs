@@ -34,7 +34,7 @@ use crate::host::sources::Sources;
 use crate::measure::{Done, RunSpec, Watched};
 use crate::record::{Interval, Measurement};
 use crate::stats;
-use crate::turns::Subject;
+use crate::subject::Subject;
 use requests::{Opened, Requests, needed_bytes};
 use subject::RunningHerd;
 use worker::Wait;

@@ -19,7 +19,7 @@ use crate::error::MeasureError;
 use crate::host::process::TaskUse;
 use crate::measure::RunSpec;
 use crate::record::Interval;
-use crate::turns::{self, Described, Life, Stint, Subject};
+use crate::subject::{self, Described, Life, Stint, Subject};
 
 /// So many times its planned window a fixed number of calls may take.
 const WINDOWS_MAX: u32 = 20;
@@ -232,7 +232,7 @@ impl Subject for RunningHerd<'_> {
     }
 
     fn cpu_time(&mut self) -> Result<Duration, MeasureError> {
-        Ok(turns::cpu_time_asleep(&self.pids)? + self.callers)
+        Ok(subject::cpu_time_asleep(&self.pids)? + self.callers)
     }
 
     fn threads(&mut self) -> Vec<(u32, u32)> {

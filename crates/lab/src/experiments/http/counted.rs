@@ -17,7 +17,7 @@ use super::times::TimesSocket;
 use super::{Role, generator};
 use crate::error::MeasureError;
 use crate::measure::RunSpec;
-use crate::turns;
+use crate::subject;
 
 /// How long so many requests may take.
 const PATIENCE: Duration = Duration::from_secs(120);
@@ -78,10 +78,10 @@ impl Traffic {
     ) -> Result<Calls, MeasureError> {
         let page = spec.arm.driver().map(|_| TimesSocket::below(&spec.scratch));
         let load = self.load(page.as_ref());
-        let [cpu, other] = turns::cpus()?;
+        let [cpu, other] = subject::cpus()?;
         let of_clients = if self.is_on_one_cpu { cpu } else { other };
         let mut server = Server::start(spec, &load, [cpu, of_clients], is_interrupted)?;
-        turns::pin(of_clients)?;
+        subject::pin(of_clients)?;
         if self.is_on_one_cpu {
             come_last(&server.threads())?;
         }

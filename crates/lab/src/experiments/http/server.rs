@@ -21,7 +21,7 @@ use crate::arm::ArmKind;
 use crate::axis::Axes;
 use crate::error::{MeasureError, in_words};
 use crate::measure::{Pass, RunSpec};
-use crate::turns;
+use crate::subject;
 
 /// How long a server may take until it answers: one of a user may have much to read before.
 const READY_PATIENCE: Duration = Duration::from_secs(30);
@@ -89,7 +89,7 @@ impl Server {
             Role::Answers => None,
         };
         let (backend, behind) = backend.unzip();
-        turns::pin(cpu)?;
+        subject::pin(cpu)?;
         let mut tree = Tree::of_this_process()?;
         let any = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
         // Of several processes each has but a part of the requests.
@@ -293,7 +293,7 @@ impl Server {
 /// CPU time of processes, when they sleep.
 pub(crate) fn cpu_time_of(tree: &mut Tree) -> Duration {
     tree.cpu_time_asleep(|used| {
-        let Ok(_) = turns::until_asleep(&|| Ok::<_, Infallible>(used()));
+        let Ok(_) = subject::until_asleep(&|| Ok::<_, Infallible>(used()));
     })
 }
 

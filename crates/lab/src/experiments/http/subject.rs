@@ -17,7 +17,7 @@ use crate::arm::ArmKind;
 use crate::error::MeasureError;
 use crate::host::Reading;
 use crate::measure::{Done, RunSpec, Watched};
-use crate::turns::{self, Described, Life, Stint, Subject};
+use crate::subject::{self, Described, Life, Stint, Subject};
 
 /// A turn in which more requests than this share failed is not a measurement.
 pub(super) const FAILED_SHARE_MAX: f64 = 0.001;
@@ -51,15 +51,15 @@ impl<'a> Served<'a> {
         is_interrupted: &'a dyn Fn() -> bool,
     ) -> Result<Self, MeasureError> {
         let load = Load::of(spec, role)?;
-        let cpus = turns::cpus()?;
+        let cpus = subject::cpus()?;
         let mut server = Server::start(spec, &load, cpus, is_interrupted)?;
-        turns::pin(cpus[1])?;
+        subject::pin(cpus[1])?;
         let dead = DeadCrowd::open(load.dead, server.address, &load.path, is_interrupted)?;
         server.leaves_out(&dead.pids());
         let plan = generator::plan(&load, &server.asked);
         let opened = plan.and_then(Turns::open).map_err(|error| generator_failed(&error))?;
         let (dead_asked, dead) = (load.dead, Some(dead));
-        let generator_ns_before = turns::own_cpu_time().as_nanos() as u64;
+        let generator_ns_before = subject::own_cpu_time().as_nanos() as u64;
         let mut served = Self {
             load: opened,
             dead,
@@ -131,7 +131,7 @@ impl Subject for Served<'_> {
 
     fn end(mut self: Box<Self>) -> Result<Life, MeasureError> {
         let used = |ns: u64| ns as f64 / self.requests.max(1) as f64 / 1000.0;
-        let generator_ns = turns::own_cpu_time().as_nanos() as u64 - self.generator_ns_before;
+        let generator_ns = subject::own_cpu_time().as_nanos() as u64 - self.generator_ns_before;
         let of_generator = ("generator_us_per_request".to_owned(), used(generator_ns));
         let mut figures = BTreeMap::from([of_generator]);
         // Before the server, which lets connections end first; dead ones never would.
@@ -156,9 +156,9 @@ pub(crate) fn measure(
     is_interrupted: &dyn Fn() -> bool,
 ) -> Result<Done, MeasureError> {
     let load = Load::of(spec, role)?;
-    let cpus = turns::cpus()?;
+    let cpus = subject::cpus()?;
     let mut server = Server::start(spec, &load, cpus, is_interrupted)?;
-    turns::pin(cpus[1])?;
+    subject::pin(cpus[1])?;
     let dead = DeadCrowd::open(load.dead, server.address, &load.path, is_interrupted)?;
     server.leaves_out(&dead.pids());
     if !spec.ramp_time().is_zero() {

@@ -23,7 +23,7 @@ use crate::arm::ArmKind;
 use crate::error::MeasureError;
 use crate::measure::RunSpec;
 use crate::stats::Rng;
-use crate::turns::{self, Described, Stint, Subject};
+use crate::subject::{self, Described, Stint, Subject};
 
 /// How far below the reader the writer is scheduled: the original's `nice(10)`.
 const WRITER_NICE: i32 = 10;
@@ -122,14 +122,14 @@ impl<C: Collect> Free<C> {
         let write_cpu = match spec.word("cpus") {
             "free" => None,
             _ => {
-                let [read_cpu, write_cpu] = turns::cpus()?;
+                let [read_cpu, write_cpu] = subject::cpus()?;
                 if read_cpu == write_cpu {
                     return Err(MeasureError::Spec(
                         "cpus = split needs two CPUs, this process may use one: choose cpus = free"
                             .into(),
                     ));
                 }
-                turns::pin(read_cpu)?;
+                subject::pin(read_cpu)?;
                 Some(write_cpu)
             }
         };
@@ -137,7 +137,7 @@ impl<C: Collect> Free<C> {
         let is_cyclic = matches!(spec.arm, ArmKind::Cyclic(_) | ArmKind::WithoutPoller);
         let (theirs, seed) = (Arc::clone(&shared), spec.seed);
         let started = std::thread::Builder::new().name("writer".to_owned()).spawn(move || {
-            write_cpu.map_or(Ok(()), turns::pin)?;
+            write_cpu.map_or(Ok(()), subject::pin)?;
             // Linux always grants a lower priority.
             let _ = rustix::process::nice(WRITER_NICE);
             write(&streams, is_cyclic, Rng::seeded(seed), &theirs)
@@ -262,7 +262,7 @@ impl Held {
         ready: usize,
         seed: u64,
     ) -> Result<Self, MeasureError> {
-        turns::pin(turns::cpus()?[0])?;
+        subject::pin(subject::cpus()?[0])?;
         let (order, ready) = ((0..streams.len()).collect(), ready.min(streams.len()));
         Ok(Self { reader, streams, order, ready, random: Rng::seeded(seed) })
     }

@@ -22,7 +22,7 @@ use crate::arm::{Arm, ArmKind, RAW_C};
 use crate::axis::{Axes, Axis, AxisKind, Value};
 use crate::error::MeasureError;
 use crate::measure::RunSpec;
-use crate::turns::{self, Described, ProgramSubject, Subject};
+use crate::subject::{self, Described, ProgramSubject, Subject};
 
 mod feeding;
 
@@ -75,7 +75,7 @@ fn raw(spec: &RunSpec) -> Result<ProgramSubject, MeasureError> {
     let ready =
         ready.ok_or_else(|| MeasureError::Spec("the program in C keeps streams ready".into()))?;
     let program = built_from_c(&spec.scratch, "streams-raw", PROGRAM, &[])?;
-    turns::pin(turns::cpus()?[0])?;
+    subject::pin(subject::cpus()?[0])?;
     let mut command = Command::new(program);
     command.arg(spec.word("transport"));
     command
@@ -342,7 +342,7 @@ mod tests {
     use super::*;
     use crate::arm::{Arm, ArmKind};
     use crate::axis::{Axes, Value};
-    use crate::turns::Stint;
+    use crate::subject::Stint;
 
     /// A small run on `poller`, with other axes at their defaults.
     pub(super) fn spec(poller: &str, axes: &[(&str, &str)]) -> RunSpec {

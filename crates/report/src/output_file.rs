@@ -6,9 +6,9 @@ use std::fs;
 use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
 
-/// Where a file goes.
+/// A file that a result is written to, not yet or whole.
 #[derive(Debug)]
-pub struct Place {
+pub struct OutputFile {
     given: PathBuf,
     /// Behind all links, so that a link stays one.
     path: PathBuf,
@@ -16,7 +16,7 @@ pub struct Place {
     beside: Option<PathBuf>,
 }
 
-impl Place {
+impl OutputFile {
     /// Tries that a file can be written there, before anything is done for it.
     ///
     /// # Errors
@@ -24,18 +24,18 @@ impl Place {
     pub fn prepare(given: &Path) -> io::Result<Self> {
         let path = given.canonicalize().unwrap_or_else(|_| given.to_owned());
         let found = fs::metadata(&path);
-        let mut place = Self { given: given.to_owned(), beside: None, path };
+        let mut file = Self { given: given.to_owned(), beside: None, path };
         match found {
             Ok(found) if found.is_dir() => {
                 return Err(io::Error::other("expected a file, this is a folder"));
             }
-            Ok(found) if !found.is_file() => return Ok(place),
+            Ok(found) if !found.is_file() => return Ok(file),
             _ => {}
         }
-        let beside = place.beside();
+        let beside = file.beside();
         fs::write(&beside, "")?;
-        place.beside = Some(beside);
-        Ok(place)
+        file.beside = Some(beside);
+        Ok(file)
     }
 
     /// The path as it was named.
@@ -65,7 +65,7 @@ impl Place {
     }
 }
 
-impl Drop for Place {
+impl Drop for OutputFile {
     fn drop(&mut self) {
         if let Some(beside) = &self.beside {
             // After all went well it is no longer there; on a full disk it holds room that others need.
@@ -81,30 +81,30 @@ mod tests {
     #[test]
     fn a_file_is_replaced_whole_and_a_link_stays_one() {
         let folder = tempfile::tempdir().expect("a folder");
-        let (file, link) = (folder.path().join("file"), folder.path().join("link"));
-        fs::write(&file, "before").expect("written");
-        std::os::unix::fs::symlink(&file, &link).expect("linked");
-        let place = Place::prepare(&link).expect("a place");
-        let read = || fs::read_to_string(&file).expect("a file");
+        let (path, link) = (folder.path().join("file"), folder.path().join("link"));
+        fs::write(&path, "before").expect("written");
+        std::os::unix::fs::symlink(&path, &link).expect("linked");
+        let file = OutputFile::prepare(&link).expect("prepared");
+        let read = || fs::read_to_string(&path).expect("a file");
         assert_eq!(read(), "before", "until there is something new");
-        place.put("after").expect("written");
+        file.put("after").expect("written");
         assert_eq!(read(), "after");
         assert!(link.is_symlink());
-        drop(place);
+        drop(file);
         assert_eq!(fs::read_dir(folder.path()).expect("a folder").count(), 2);
     }
 
     #[test]
     fn a_run_that_fails_leaves_nothing_behind() {
         let folder = tempfile::tempdir().expect("a folder");
-        drop(Place::prepare(&folder.path().join("file")).expect("a place"));
+        drop(OutputFile::prepare(&folder.path().join("file")).expect("prepared"));
         assert_eq!(fs::read_dir(folder.path()).expect("a folder").count(), 0);
     }
 
     #[test]
     fn a_device_is_written_to_and_not_replaced() {
-        let place = Place::prepare(Path::new("/dev/null")).expect("a place");
-        assert_eq!(place.beside, None);
-        place.put("nothing").expect("written");
+        let file = OutputFile::prepare(Path::new("/dev/null")).expect("prepared");
+        assert_eq!(file.beside, None);
+        file.put("nothing").expect("written");
     }
 }

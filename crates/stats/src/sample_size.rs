@@ -1,23 +1,17 @@
-//! Interleaved turns: the ratio of one set, the interval over sets, and what the next sets would give.
+//! How much to measure: rounds of a set, further sets, further blocks.
 //!
-//! A *set* is one fresh start of all arms of a point; within it the arms take turns, every arm once in
-//! each *round*. Called by the runner for each set ([`set_ratio`]) and after the first one for how to go
-//! on ([`rounds_within`]), and by `verdict` for its forecasts. It must never see a verdict, and never take
-//! rounds for samples of their own: what a start decides (addresses, placement) is the same in all
-//! rounds of a set, so the interval is one over sets.
+//! Called by the runner after the first set ([`rounds_within`]), after each set ([`Aim`]) and after each block of whole
+//! runs ([`StoppingRule`]), and by `verdict` for its forecasts. It must never look at a verdict, a p-value or on which
+//! side of 1 an estimate lies: only at how many sets or blocks there are and how wide the intervals are.
 //!
-//! How effort is best split between the two levels follows Kalibera & Jones, "Rigorous benchmarking
+//! How effort is best split between sets and rounds follows Kalibera & Jones, "Rigorous benchmarking
 //! in reasonable time" (ISMM 2013).
 
 use std::time::Duration;
 
-use super::summary::student_t_quantile;
-use super::summary::{mean, median, standard_deviation};
+use super::ratio::{BETWEEN_SETS, RatioEstimate, SetRatio};
+use super::summary::{mean, median, student_t_quantile};
 
-/// Share of a set's rounds that is trimmed at each end: rounds that an interrupt or a neighbour hit.
-/// On shared machines they are many: with a tenth instead, the same interval takes half as many rounds
-/// again.
-const TRIMMED_SHARE: f64 = 0.25;
 /// No forecast goes beyond so many sets.
 pub const SETS_MAX: u32 = 200;
 /// With fewer sets a row has no verdict.
@@ -34,111 +28,8 @@ const LARGE: f64 = 1.5;
 const PART_OF_LARGE: f64 = 1.0 / 8.0;
 /// An interval of this part of an effect leaves no doubt about it.
 const PART_THAT_DECIDES: f64 = 1.0 / 3.0;
-/// How far fresh processes of one program lie apart at least, as a deviation of log ratios: so much is
-/// taken for granted where one set can't tell.
-const BETWEEN_SETS: f64 = 0.003;
 /// Steps in which what is needed is cut to what fits.
 const PARTS: u32 = 100;
-
-/// What one set says of an arm: the figures of `record::Turns`.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub struct SetRatio {
-    /// Trimmed mean over the rounds of ln(arm / baseline), formed within each round.
-    pub log_ratio: f64,
-    /// Deviation of a round: over the root of the rounds it is the standard error of `log_ratio`
-    /// within this set. None below three rounds.
-    pub round_sd: Option<f64>,
-    /// Rounds in which both had a figure.
-    pub rounds: u32,
-}
-
-impl SetRatio {
-    /// The mean of the ratios of one arm to two copies of the baseline. The arm's own part of the
-    /// deviation is in both, those of the copies are not: of twice a variance one and a half are left.
-    #[must_use]
-    pub fn mean(self, other: Self) -> Self {
-        let sd = self.round_sd.zip(other.round_sd);
-        Self {
-            log_ratio: f64::midpoint(self.log_ratio, other.log_ratio),
-            round_sd: sd.map(|(one, two)| f64::midpoint(one, two) * 0.75_f64.sqrt()),
-            rounds: self.rounds.min(other.rounds),
-        }
-    }
-}
-
-/// The ratio of one set from the costs of arm and baseline, round by round.
-///
-/// A round without a figure is one whose value is not a finite number above 0, or that only one of the
-/// slices has; it is left out. None without any round. The deviation is the winsorised one over the
-/// share that is kept (Tukey & McLaughlin 1963; Yuen 1974), which a few wild rounds leave alone.
-#[must_use]
-pub fn set_ratio(arm: &[f64], baseline: &[f64]) -> Option<SetRatio> {
-    let has_figure = |value: f64| value.is_finite() && value > 0.0;
-    let mut logs: Vec<f64> = arm
-        .iter()
-        .zip(baseline)
-        .filter(|(above, below)| has_figure(**above) && has_figure(**below))
-        .map(|(above, below)| above.ln() - below.ln())
-        .collect();
-    logs.sort_unstable_by(f64::total_cmp);
-    let rounds = logs.len();
-    let cut = (rounds as f64 * TRIMMED_SHARE) as usize;
-    let kept = &logs[cut..rounds - cut];
-    let log_ratio = mean(kept)?;
-    let (first, last) = (kept[0], kept[kept.len() - 1]);
-    let winsorised: Vec<f64> = logs.iter().map(|log| log.clamp(first, last)).collect();
-    let share_kept = kept.len() as f64 / rounds as f64;
-    let round_sd = standard_deviation(&winsorised).filter(|_| rounds > 2).map(|sd| sd / share_kept);
-    Some(SetRatio { log_ratio, round_sd, rounds: rounds as u32 })
-}
-
-/// The two levels of variance behind the ratios of sets, as standard deviations of log ratios.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Levels {
-    /// What a fresh start changes; 0 where the rounds alone explain that the sets differ.
-    pub between_sets: f64,
-    /// What differs from round to round; over the root of a set's rounds it is what they add to the
-    /// deviation of the set.
-    pub within_set: f64,
-}
-
-impl Levels {
-    /// The levels of two sets or more whose rounds have a deviation.
-    #[must_use]
-    pub fn of(sets: &[SetRatio]) -> Option<Self> {
-        let logs: Vec<f64> = sets.iter().map(|set| set.log_ratio).collect();
-        let all = standard_deviation(&logs)?.powi(2);
-        let rounds: Vec<(f64, f64)> = sets
-            .iter()
-            .filter_map(|set| Some((set.round_sd?.powi(2), f64::from(set.rounds))))
-            .collect();
-        let within = mean(&rounds.iter().map(|(square, _)| *square).collect::<Vec<_>>())?;
-        let explained =
-            mean(&rounds.iter().map(|(square, rounds)| square / rounds).collect::<Vec<_>>())?;
-        let between_sets = (all - explained).max(0.0).sqrt();
-        Some(Self { between_sets, within_set: within.sqrt() })
-    }
-}
-
-/// How much each set counts in a mean over sets, 1 on average: a set of more rounds is known more closely,
-/// unless fresh starts differ by more than rounds do.
-pub(super) fn weights(sets: &[SetRatio]) -> Vec<f64> {
-    let levels = Levels::of(sets).unwrap_or(Levels { between_sets: 0.0, within_set: 0.0 });
-    let start = levels.between_sets.max(BETWEEN_SETS).powi(2);
-    let each =
-        |set: &SetRatio| (start + levels.within_set.powi(2) / f64::from(set.rounds.max(1))).recip();
-    let weights: Vec<f64> = sets.iter().map(each).collect();
-    let average = mean(&weights).unwrap_or(1.0);
-    weights.into_iter().map(|weight| weight / average).collect()
-}
-
-/// Sets alike but for their ratios.
-#[cfg(test)]
-pub(super) fn alike(log_ratios: &[f64]) -> Vec<SetRatio> {
-    let set =
-        |log_ratio: &f64| SetRatio { log_ratio: *log_ratio, round_sd: Some(0.02), rounds: 12 };
-    log_ratios.iter().map(set).collect()
-}
 
 /// What sets and rounds cost in time.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -318,115 +209,50 @@ fn reach(variance: f64, sets: u32) -> f64 {
     student_t_quantile(0.975, (sets - 1).max(1)) * variance.sqrt()
 }
 
+/// How many blocks to run, and how narrow the intervals shall become.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct StoppingRule {
+    /// Blocks that are always run.
+    pub blocks_min: usize,
+    /// Blocks after which the experiment ends, however wide the intervals.
+    pub blocks_max: usize,
+    /// Half-width of the 95 % interval to reach, 0.015 for ±1.5 %.
+    pub target_half_width: f64,
+}
+
+impl Default for StoppingRule {
+    /// The laboratory's defaults: 12 blocks, up to 30 while an interval is wider than ±1.5 %.
+    fn default() -> Self {
+        Self { blocks_min: 12, blocks_max: 30, target_half_width: 0.015 }
+    }
+}
+
+impl StoppingRule {
+    /// Whether another block is needed after `blocks` of them, given the estimates that matter.
+    ///
+    /// Pass the headline comparison *and* the A/A arm: a narrow comparison judged against a wide noise
+    /// level would be decided by the noise of its yardstick. An estimate without an interval counts as
+    /// too wide. The time budget is the caller's: it may always stop earlier.
+    #[must_use]
+    pub fn needs_more_blocks(&self, blocks: usize, estimates: &[RatioEstimate]) -> bool {
+        if blocks < self.blocks_min {
+            return true;
+        }
+        blocks < self.blocks_max && estimates.iter().any(|estimate| self.is_too_wide(estimate))
+    }
+
+    fn is_too_wide(&self, estimate: &RatioEstimate) -> bool {
+        estimate.ci95.is_none_or(|ci95| ci95.half_width_log() > self.target_half_width)
+    }
+}
+
 #[cfg(test)]
 mod tests {
-    use super::super::rng::Rng;
+    use super::super::confidence::Resampling;
     use super::*;
 
     const EFFORT: Effort =
         Effort { set: Duration::from_millis(500), round: Duration::from_millis(20) };
-
-    fn close(found: f64, expected: f64) {
-        assert!((found - expected).abs() < 1e-9, "{found} is not {expected}");
-    }
-
-    #[test]
-    fn the_ratio_of_a_set_is_the_trimmed_mean_of_its_rounds() {
-        // Ten rounds: two are cut at each end, those between are 0.02 to 0.07.
-        let logs = [-9.0, 0.01, 0.02, 0.03, 0.04, 0.05, 0.06, 0.07, 0.08, 5.0];
-        let baseline = [3.0, 1.0, 4.0, 1.0, 5.0, 9.0, 2.0, 6.0, 5.0, 3.0];
-        let arm: Vec<f64> =
-            logs.iter().zip(baseline).map(|(log, cost): (&f64, f64)| cost * log.exp()).collect();
-        let set = set_ratio(&arm, &baseline).expect("ten rounds");
-        close(set.log_ratio, 0.045);
-        assert_eq!(set.rounds, 10);
-        // Winsorised: three times 0.02, 0.03 .. 0.06, three times 0.07; squares about 0.045 sum to
-        // 0.00425; over 9, root, over the share of six in ten.
-        close(set.round_sd.expect("a deviation"), (0.00425_f64 / 9.0).sqrt() / 0.6);
-    }
-
-    #[test]
-    fn two_copies_of_the_baseline_narrow_a_ratio_and_shift_none() {
-        let mut rng = Rng::seeded(12);
-        // Skewed, as costs are: now and then a turn takes half as long again.
-        let mut costs = || -> Vec<f64> {
-            let mut cost = || if rng.below(3) == 0 { 1.0 + 0.5 * rng.normal().abs() } else { 1.0 };
-            (0..40).map(|_| cost()).collect()
-        };
-        let sets: Vec<[f64; 2]> = (0..2_000)
-            .map(|_| {
-                let (arm, one, two) = (costs(), costs(), costs());
-                let ratio = |baseline: &[f64]| set_ratio(&arm, baseline).expect("forty rounds");
-                [ratio(&one).log_ratio, ratio(&one).mean(ratio(&two)).log_ratio]
-            })
-            .collect();
-        let of = |index: usize| -> Vec<f64> { sets.iter().map(|set| set[index]).collect() };
-        let [one, both] = [0, 1].map(|index| standard_deviation(&of(index)).expect("many sets"));
-        assert!(both < one * 0.95, "{both} is not below {one}");
-        let shift = mean(&of(1)).expect("many sets");
-        assert!(shift.abs() < 4.0 * both / 2_000.0_f64.sqrt(), "{shift} with {both}");
-    }
-
-    #[test]
-    fn rounds_that_one_of_both_missed_are_left_out() {
-        let arm = [2.0, f64::NAN, 2.0, 0.0, 2.0, f64::INFINITY, 2.0, 7.0];
-        let baseline = [1.0, 1.0, -1.0, 1.0, 1.0, 1.0, 1.0];
-        let set = set_ratio(&arm, &baseline).expect("three rounds");
-        assert_eq!((set.rounds, set.round_sd), (3, Some(0.0)));
-        close(set.log_ratio, 2.0_f64.ln());
-        assert_eq!(set_ratio(&[f64::NAN], &[1.0]), None);
-        assert_eq!(set_ratio(&[], &[1.0]), None);
-        assert_eq!(set_ratio(&[1.0, 1.0], &[1.0, 1.0]).expect("two").round_sd, None);
-    }
-
-    #[test]
-    fn the_deviation_of_a_round_tells_the_error_of_the_set() {
-        let mut rng = Rng::seeded(11);
-        let sets: Vec<SetRatio> = (0..400)
-            .map(|_| {
-                // One round in ten is three times as wild.
-                let mut cost = || {
-                    let wild = if rng.below(10) == 0 { 3.0 } else { 1.0 };
-                    (0.1 * wild * rng.normal()).exp()
-                };
-                let (arm, baseline): (Vec<f64>, Vec<f64>) =
-                    (0..50).map(|_| (cost(), cost())).unzip();
-                set_ratio(&arm, &baseline).expect("fifty rounds")
-            })
-            .collect();
-        let logs: Vec<f64> = sets.iter().map(|set| set.log_ratio).collect();
-        let error = standard_deviation(&logs).expect("many sets");
-        let told: Vec<f64> = sets.iter().filter_map(|set| set.round_sd).collect();
-        let told = mean(&told).expect("many sets") / 50.0_f64.sqrt();
-        assert!((0.9..1.1).contains(&(told / error)), "{told} is estimated for {error}");
-    }
-
-    /// Sets whose logs lie `spread` above and below `centre` in turn.
-    fn sets(count: usize, centre: f64, spread: f64, round_sd: f64, rounds: u32) -> Vec<SetRatio> {
-        let log = |i: usize| centre + spread * (i % 2 * 2) as f64 - spread;
-        (0..count)
-            .map(|i| SetRatio { log_ratio: log(i), round_sd: Some(round_sd), rounds })
-            .collect()
-    }
-
-    #[test]
-    fn sets_weigh_by_their_rounds_unless_starts_differ_by_more() {
-        let set = |log_ratio, rounds| SetRatio { log_ratio, round_sd: Some(0.04), rounds };
-        let share = |far: f64| {
-            let logs = [far, -far, far, -far];
-            let sets: Vec<SetRatio> = logs
-                .into_iter()
-                .zip([10, 10, 40, 40])
-                .map(|(log, rounds)| set(log, rounds))
-                .collect();
-            let weights = weights(&sets);
-            close(weights.iter().sum(), 4.0);
-            weights[2] / weights[0]
-        };
-        assert!((3.4..4.0).contains(&share(0.0)), "{}", share(0.0));
-        assert!((1.0..1.1).contains(&share(0.1)), "{}", share(0.1));
-        close(weights(&[set(0.01, 8)])[0], 1.0);
-    }
 
     #[test]
     fn rounds_pay_where_a_start_is_dear_and_rounds_are_wild() {
@@ -442,19 +268,6 @@ mod tests {
         assert_eq!(trial(20, 0.03).rounds_that_pay(), 10);
         assert_eq!(trial(1280, 0.001).rounds_that_pay(), ROUNDS_MIN);
         assert_eq!(trial(100_000, 0.3).rounds_that_pay(), ROUNDS_MAX);
-    }
-
-    #[test]
-    fn the_variance_is_split_between_and_within_sets() {
-        let levels = Levels::of(&sets(10, 0.0, 0.01, 0.05, 100)).expect("ten sets");
-        close(levels.within_set, 0.05);
-        close(
-            levels.between_sets,
-            (0.01_f64.powi(2) * 10.0 / 9.0 - 0.05_f64.powi(2) / 100.0).sqrt(),
-        );
-        let alike = Levels::of(&sets(10, 0.0, 0.001, 0.05, 100)).expect("ten sets");
-        assert_eq!(alike.between_sets, 0.0);
-        assert_eq!(Levels::of(&sets(1, 0.0, 0.01, 0.05, 100)), None);
     }
 
     fn trial(log_ratio: f64, round_sd: f64) -> Trial {
@@ -529,5 +342,30 @@ mod tests {
         assert_eq!(more_sets(3, 1.0, 1.06, 0.05), 3);
         assert_eq!(more_sets(3, 1.0, 9.0, 0.05), 1);
         assert!(more_sets(3, 1.0, 1.06, 0.001) > 3);
+    }
+
+    /// An estimate from blocks that lie `spread` above and below 1 in turn.
+    fn spread_by(spread: f64) -> RatioEstimate {
+        let arm: Vec<f64> = (0..12).map(|i| 1.0 + spread * f64::from(i % 2 * 2 - 1)).collect();
+        RatioEstimate::from_pairs(&arm, &[1.0; 12], Resampling::default()).expect("good blocks")
+    }
+
+    #[test]
+    fn the_least_blocks_are_always_run_and_the_most_never_exceeded() {
+        let rule = StoppingRule::default();
+        assert!(rule.needs_more_blocks(11, &[spread_by(0.0)]));
+        assert!(!rule.needs_more_blocks(12, &[spread_by(0.0)]));
+        assert!(rule.needs_more_blocks(29, &[spread_by(0.5)]));
+        assert!(!rule.needs_more_blocks(30, &[spread_by(0.5)]));
+    }
+
+    #[test]
+    fn one_wide_interval_is_enough_to_proceed() {
+        let rule = StoppingRule::default();
+        let (narrow, wide) = (spread_by(0.005), spread_by(0.1));
+        assert!(!rule.needs_more_blocks(12, &[narrow, narrow]));
+        assert!(rule.needs_more_blocks(12, &[narrow, wide]));
+        let missing = RatioEstimate { ci95: None, ..narrow };
+        assert!(rule.needs_more_blocks(12, &[narrow, missing]));
     }
 }
