@@ -1,6 +1,7 @@
 //! What holds for every chunked body, and whatever follows it.
 //!
 //! The fuzz target and the corpus test call it. It panics when something does not hold.
+#![cfg_attr(fuzzing, no_main)]
 
 use pollux_http::{BodyReader, Framing, Limits, Rejection};
 
@@ -138,3 +139,6 @@ fn cut_line<'d>(rest: &mut &'d [u8]) -> Option<&'d [u8]> {
     *rest = &rest[end + 1..];
     Some(line)
 }
+
+#[cfg(fuzzing)]
+libfuzzer_sys::fuzz_target!(|data: &[u8]| holds(data));

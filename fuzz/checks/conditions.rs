@@ -1,6 +1,7 @@
 //! What holds for all field lines that ask for conditions, ranges and codings.
 //!
 //! The fuzz target and the corpus test call it. It panics when something does not hold.
+#![cfg_attr(fuzzing, no_main)]
 
 use pollux_http::{
     Acceptable, ContentCoding, DateCache, EntityTag, Fields, Limits, Method, Outcome, Parsed,
@@ -65,3 +66,6 @@ fn the_date_is_the_same_again(value: &[u8]) {
         assert_eq!(parse_date(DateCache::new(unix_s).text()), Some(unix_s));
     }
 }
+
+#[cfg(fuzzing)]
+libfuzzer_sys::fuzz_target!(|data: &[u8]| holds(data));

@@ -2,6 +2,7 @@
 //!
 //! The fuzz target, the corpus test and the property tests call it. It panics when something does
 //! not hold.
+#![cfg_attr(fuzzing, no_main)]
 
 use std::path::Path;
 
@@ -58,3 +59,6 @@ fn some(table: &FieldTable) -> Ubf {
     }
     fields
 }
+
+#[cfg(fuzzing)]
+libfuzzer_sys::fuzz_target!(|data: &[u8]| holds(data));

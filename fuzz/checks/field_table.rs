@@ -2,6 +2,7 @@
 //!
 //! The fuzz target, the corpus test and the property tests call it. It panics when something does
 //! not hold.
+#![cfg_attr(fuzzing, no_main)]
 
 use std::path::Path;
 
@@ -33,3 +34,6 @@ pub(crate) fn holds(data: &[u8]) {
     }
     assert_eq!(table.definitions().count(), file.definitions().count());
 }
+
+#[cfg(fuzzing)]
+libfuzzer_sys::fuzz_target!(|data: &[u8]| holds(data));

@@ -1,6 +1,7 @@
 //! What holds for the reader of messages on the queues of a pool.
 //!
 //! The fuzz target and the tests of the wire call it. It panics when something does not hold.
+#![cfg_attr(fuzzing, no_main)]
 
 use pollux_xatmi::wire::{HEAD_LEN_BYTES_MAX, Message, PAYLOAD_LEN_BYTES_MAX, Payload, Request};
 
@@ -45,3 +46,6 @@ fn encode(message: &Message<'_>, out: &mut [u8]) -> Option<usize> {
         Message::Reply(reply) => reply.encode(out),
     }
 }
+
+#[cfg(fuzzing)]
+libfuzzer_sys::fuzz_target!(|data: &[u8]| holds(data));

@@ -1,6 +1,7 @@
 //! What holds for the path of every target.
 //!
 //! The fuzz target and the corpus test call it. It panics when something does not hold.
+#![cfg_attr(fuzzing, no_main)]
 
 use std::fmt::Write as _;
 
@@ -41,3 +42,6 @@ fn encode(file: FilePath<'_>) -> String {
     }
     path
 }
+
+#[cfg(fuzzing)]
+libfuzzer_sys::fuzz_target!(|data: &[u8]| holds(data));

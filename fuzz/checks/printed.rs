@@ -2,6 +2,7 @@
 //!
 //! The fuzz target, the corpus test and the property tests call it. It panics when something does
 //! not hold.
+#![cfg_attr(fuzzing, no_main)]
 
 use std::path::Path;
 
@@ -26,3 +27,6 @@ pub(crate) fn holds(data: &[u8]) {
     assert!(again.fields().compare(fields.fields()).is_eq(), "{printed}");
     assert_eq!(print(again.fields(), &table).as_deref(), Ok(&printed[..]));
 }
+
+#[cfg(fuzzing)]
+libfuzzer_sys::fuzz_target!(|data: &[u8]| holds(data));

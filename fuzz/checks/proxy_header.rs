@@ -1,6 +1,7 @@
 //! What holds for all bytes in front of a connection that are to be a head of the PROXY protocol.
 //!
 //! The fuzz target and the corpus test call it. It panics when something does not hold.
+#![cfg_attr(fuzzing, no_main)]
 
 use pollux_http::{ProxyHeader, ProxyVersion};
 
@@ -36,3 +37,6 @@ pub(crate) fn holds(data: &[u8]) {
         }
     }
 }
+
+#[cfg(fuzzing)]
+libfuzzer_sys::fuzz_target!(|data: &[u8]| holds(data));

@@ -1,6 +1,7 @@
 //! What holds for every stream that starts with a request head.
 //!
 //! The fuzz target and the corpus test call it. It panics when something does not hold.
+#![cfg_attr(fuzzing, no_main)]
 
 use pollux_http::{Framing, Limits, Parsed, Request};
 
@@ -111,3 +112,6 @@ fn lines_of(head: &[u8]) -> usize {
     let start = head.iter().position(|b| !matches!(b, b'\r' | b'\n')).unwrap_or(0);
     head[start..].iter().filter(|&&b| b == b'\n').count()
 }
+
+#[cfg(fuzzing)]
+libfuzzer_sys::fuzz_target!(|data: &[u8]| holds(data));

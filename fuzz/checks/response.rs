@@ -1,6 +1,7 @@
 //! What holds for every stream that starts with a response head.
 //!
 //! The fuzz target and the corpus test call it. It panics when something does not hold.
+#![cfg_attr(fuzzing, no_main)]
 
 use pollux_http::{
     BodyReader, HeadCache, Limits, Rejection, RequestKind, Response, ResponseBody, ResponseFacts,
@@ -152,3 +153,6 @@ fn read(
     reader.end()?;
     Ok((bytes, at))
 }
+
+#[cfg(fuzzing)]
+libfuzzer_sys::fuzz_target!(|data: &[u8]| holds(data));

@@ -2,6 +2,7 @@
 //!
 //! The fuzz target, the corpus test and the property tests call it. It panics when something does
 //! not hold, and so does what it calls when it reads where it must not.
+#![cfg_attr(fuzzing, no_main)]
 
 use pollux_xatmi::field_table::FieldTable;
 use pollux_xatmi::ubf::{
@@ -119,3 +120,6 @@ fn write(region: &[u8], is_sound: bool) {
 fn same(one: Value<'_>, two: Value<'_>) -> bool {
     format!("{one:?}") == format!("{two:?}")
 }
+
+#[cfg(fuzzing)]
+libfuzzer_sys::fuzz_target!(|data: &[u8]| holds(data));
