@@ -15,7 +15,7 @@ use pollux_doctor::host::programs::own_folder;
 use pollux_poller::Mechanism;
 use pollux_report::OutputFile;
 use pollux_run::attach::{self, Attached};
-use pollux_run::reach::{OutOfReach, within_reach};
+use pollux_run::reach::within_reach;
 use pollux_run::{Course, Ended, Findings, Process, Session, Start, library};
 use pollux_settings::{FlagsAlone, Kind, duration, one_of, path, table, whole};
 use rustix::process::Signal;
@@ -101,7 +101,7 @@ pub(crate) fn run(RunCommand { flags, command }: &RunCommand) -> Result<ExitCode
     let (name, arguments) = command.split_first().expect("the command line asks for it");
     let name = name.to_string_lossy();
     let program = within_reach(&name).map_err(|error| {
-        let code = if matches!(error, OutOfReach::Missing(_)) { MISSING } else { OUT_OF_REACH };
+        let code = if error.is_missing() { MISSING } else { OUT_OF_REACH };
         coded(code, error.to_string())
     })?;
     let library = library(own_folder().as_deref()).map_err(|why| coded(NOT_STARTED, why))?;

@@ -23,76 +23,33 @@ const SET_GROUP: u32 = 0o2000;
 const GROUP_EXECUTES: u32 = 0o010;
 const EXECUTES: u32 = 0o111;
 
-/// Why a program cannot be watched.
+/// Why a program or a process cannot be watched: one line that names it, and what helps where something
+/// does.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum OutOfReach {
-    /// The program was not found.
-    Missing(String),
-    /// A file of this name is there and cannot be executed.
-    NotExecutable(PathBuf),
-    /// It cannot be read.
-    Unreadable(PathBuf, String),
-    /// Not a program that this machine runs by itself.
-    NoProgram(PathBuf),
-    /// It has no dynamic linker.
-    Static(PathBuf),
-    /// It is a Go program, which makes its system calls itself.
-    Go(PathBuf),
-    /// It runs with another user's or group's rights, where the dynamic linker takes no library from outside.
-    SetUser(PathBuf),
-    /// Its file gives it capabilities that this user does not have, with the same effect.
-    Capable(PathBuf),
-    /// It is for another kind of machine.
-    OtherMachine(PathBuf),
-    /// It uses another C library.
-    OtherLibrary(PathBuf, String),
+pub struct OutOfReach {
+    is_missing: bool,
+    text: String,
+}
+
+impl OutOfReach {
+    pub(crate) fn new(text: String) -> Self {
+        Self { is_missing: false, text }
+    }
+
+    pub(crate) fn missing(text: String) -> Self {
+        Self { is_missing: true, text }
+    }
+
+    /// Whether there is no such program or process.
+    #[must_use]
+    pub fn is_missing(&self) -> bool {
+        self.is_missing
+    }
 }
 
 impl fmt::Display for OutOfReach {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Missing(name) => write!(f, "{name}: program not found"),
-            Self::NotExecutable(path) => write!(
-                f,
-                "{}: not a file that may be executed; expected a program or a script with the x bit",
-                path.display()
-            ),
-            Self::Unreadable(path, why) => write!(f, "{}: cannot be read: {why}", path.display()),
-            Self::NoProgram(path) => {
-                write!(f, "{}: neither a 64-bit ELF program nor a script", path.display())
-            }
-            Self::Static(path) => write!(
-                f,
-                "{}: a static program, which no library can be put before; link it dynamically",
-                path.display()
-            ),
-            Self::Go(path) => write!(
-                f,
-                "{}: a Go program, which makes its system calls without the C library; none of them \
-                 could be seen",
-                path.display()
-            ),
-            Self::SetUser(path) => write!(
-                f,
-                "{}: a setuid or setgid program, for which the dynamic linker takes no library from \
-                 outside; run it as the user and group that it changes to",
-                path.display()
-            ),
-            Self::Capable(path) => write!(
-                f,
-                "{}: its file gives it capabilities (getcap), so the dynamic linker takes no library from \
-                 outside; run it as root, or a copy without them",
-                path.display()
-            ),
-            Self::OtherMachine(path) => {
-                write!(f, "{}: a program for another kind of machine", path.display())
-            }
-            Self::OtherLibrary(path, linker) => write!(
-                f,
-                "{}: its dynamic linker is {linker}; the library is for programs of the GNU C library",
-                path.display()
-            ),
-        }
+        f.write_str(&self.text)
     }
 }
 
@@ -109,34 +66,44 @@ pub fn within_reach(name: &str) -> Result<PathBuf, OutOfReach> {
 }
 
 fn look_at(path: &Path, scripts_left: usize) -> Result<(), OutOfReach> {
-    let unreadable =
-        |error: std::io::Error| OutOfReach::Unreadable(path.to_owned(), error.to_string());
-    let of = |kind: fn(PathBuf) -> OutOfReach| Err(kind(path.to_owned()));
+    let refused = |why: &str| OutOfReach::new(format!("{}: {why}", path.display()));
+    let unreadable = |error: std::io::Error| refused(&format!("cannot be read: {error}"));
     let metadata = std::fs::metadata(path).map_err(unreadable)?;
     let Some(elf) = Elf::read(path).map_err(unreadable)? else {
-        let interpreter = interpreter_of(path).filter(|_| scripts_left > 0);
-        return match interpreter {
+        return match interpreter_of(path).filter(|_| scripts_left > 0) {
             Some(interpreter) => look_at(&interpreter, scripts_left - 1),
-            None => of(OutOfReach::NoProgram),
+            None => Err(refused("neither a 64-bit ELF program nor a script")),
         };
     };
     if elf.machine() != MACHINE {
-        return of(OutOfReach::OtherMachine);
+        return Err(refused("a program for another kind of machine"));
     }
+    // In both cases the dynamic linker takes no library from outside.
     if changes_user(&metadata) {
-        return of(OutOfReach::SetUser);
+        return Err(refused(
+            "a setuid or setgid program, for which the dynamic linker takes no library from outside; \
+             run it as the user and group that it changes to",
+        ));
     }
     if gains_capabilities(path) {
-        return of(OutOfReach::Capable);
+        return Err(refused(
+            "its file gives it capabilities (getcap), so the dynamic linker takes no library from \
+             outside; run it as root, or a copy without them",
+        ));
     }
     if elf.has_section(".note.go.buildid") || elf.has_section(".go.buildinfo") {
-        return of(OutOfReach::Go);
+        return Err(refused(
+            "a Go program, which makes its system calls without the C library; none of them could be \
+             seen",
+        ));
     }
     match elf.interpreter() {
-        None => of(OutOfReach::Static),
-        Some(linker) if !linker.contains("ld-linux") => {
-            Err(OutOfReach::OtherLibrary(path.to_owned(), linker))
-        }
+        None => Err(refused(
+            "a static program, which no library can be put before; link it dynamically",
+        )),
+        Some(linker) if !linker.contains("ld-linux") => Err(refused(&format!(
+            "its dynamic linker is {linker}; the library is for programs of the GNU C library"
+        ))),
         Some(_) => Ok(()),
     }
 }
@@ -184,5 +151,11 @@ fn find(name: &str) -> Result<PathBuf, OutOfReach> {
         return Ok(program.clone());
     }
     let there = paths.into_iter().find(|path| path.exists());
-    Err(there.map_or_else(|| OutOfReach::Missing(name.to_owned()), OutOfReach::NotExecutable))
+    Err(match there {
+        None => OutOfReach::missing(format!("{name}: program not found")),
+        Some(path) => OutOfReach::new(format!(
+            "{}: not a file that may be executed; expected a program or a script with the x bit",
+            path.display()
+        )),
+    })
 }

@@ -9,11 +9,11 @@
 mod follow;
 
 use std::collections::{BTreeSet, HashMap};
+use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicU64;
 use std::time::{Duration, Instant};
-use std::{fmt, io};
 
 use pollux_loop_stats::{Module, Region, WORDS};
 use pollux_sys::perf::{Followed, Trace, TraceError, Tracepoint};
@@ -21,7 +21,7 @@ use rustix::io::Errno;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 use crate::Summary;
-use crate::reach::MACHINE;
+use crate::reach::{MACHINE, OutOfReach};
 use crate::session::{descendants, is_alive};
 use crate::summary::Source;
 use crate::symbols::Elf;
@@ -40,10 +40,10 @@ pub fn memory() -> Box<[AtomicU64]> {
 ///
 /// # Errors
 /// What would keep a process of this user's from being followed.
-pub fn probe() -> Result<(), AttachError> {
+pub fn probe() -> Result<(), OutOfReach> {
     let tid = rustix::thread::gettid().as_raw_nonzero().get().unsigned_abs();
     let trace = Trace::of_threads(&[tid], &followed());
-    trace.map(drop).map_err(|error| AttachError::of_trace(error, std::process::id(), 1))
+    trace.map(drop).map_err(|error| refused(error, std::process::id(), 1))
 }
 
 /// A process that is followed. Dropping it ends that; the process continues as it was.
@@ -64,22 +64,21 @@ impl<'a> Attached<'a> {
     /// in the same milliseconds may be missed.
     ///
     /// # Errors
-    /// See [`AttachError`].
+    /// Why it cannot be followed.
     ///
     /// # Panics
     /// Where `memory` is shorter than that of [`memory`].
-    pub fn to(pid: u32, memory: &'a [AtomicU64]) -> Result<Self, AttachError> {
+    pub fn to(pid: u32, memory: &'a [AtomicU64]) -> Result<Self, OutOfReach> {
         let region = Region::begin(memory).expect("as many words as it has");
         is_followable(pid)?;
         let processes = family(pid);
         raise_descriptors();
         let tids: Vec<u32> = processes.iter().flat_map(|pid| tasks(*pid)).collect();
         let trace = Trace::of_threads(&tids, &followed());
-        let trace = trace.map_err(|error| AttachError::of_trace(error, pid, tids.len()))?;
-        trace
-            .enable()
-            .and_then(|()| trace.sample(true))
-            .map_err(|error| AttachError::of_trace(TraceError::Refused(error), pid, tids.len()))?;
+        let refused = |error| refused(error, pid, tids.len());
+        let trace = trace.map_err(refused)?;
+        let enabled = trace.enable().and_then(|()| trace.sample(true));
+        enabled.map_err(TraceError::Refused).map_err(refused)?;
         let followers = Followers::new(region);
         let (threads, began) = (tids.len(), Instant::now());
         Ok(Self { region, trace, followers, pid, processes, threads, began, drains: 0 })
@@ -140,22 +139,27 @@ fn raise_descriptors() {
 }
 
 /// Whether it is a process of this machine's kind.
-fn is_followable(pid: u32) -> Result<(), AttachError> {
+fn is_followable(pid: u32) -> Result<(), OutOfReach> {
+    let refused = |why: &str| Err(OutOfReach::new(format!("--attach {pid}: {why}")));
     if pid == std::process::id() {
-        return Err(AttachError::Own(pid));
+        return refused("this is pollux itself; expected another process");
     }
     if !is_alive(pid) {
-        return Err(AttachError::Missing(pid));
+        return Err(missing(pid));
     }
     let program = format!("/proc/{pid}/exe");
     match Elf::read(Path::new(&program)) {
         Ok(Some(elf)) if elf.machine() == MACHINE => Ok(()),
-        Ok(_) => Err(AttachError::OtherMachine(pid)),
-        Err(error) => match error.kind() {
-            io::ErrorKind::PermissionDenied => Err(AttachError::Denied(pid, error)),
-            _ if !is_alive(pid) => Err(AttachError::Missing(pid)),
-            _ => Err(AttachError::Kernel(pid)),
-        },
+        Ok(_) => refused(
+            "its program is not a 64-bit one of this machine's kind, so its system calls have other \
+             numbers",
+        ),
+        Err(error) if error.kind() == io::ErrorKind::PermissionDenied => refused(&format!(
+            "the process may not be looked at: {error}; run pollux as root or with CAP_PERFMON and \
+             CAP_SYS_PTRACE"
+        )),
+        Err(_) if !is_alive(pid) => Err(missing(pid)),
+        Err(_) => refused("a thread of the kernel, which has no event loop; expected a process"),
     }
 }
 
@@ -175,97 +179,35 @@ fn tasks(pid: u32) -> Vec<u32> {
 /// Descriptors that a thread takes on each CPU: one for each tracepoint, one for its way off the CPU.
 const DESCRIPTORS: usize = CALLS.len() + 1;
 
-/// Why a process cannot be followed.
-#[derive(Debug)]
-pub enum AttachError {
-    /// There is none with this number, or it has ended.
-    Missing(u32),
-    /// It is the process that asks.
-    Own(u32),
-    /// It is a thread of the kernel.
-    Kernel(u32),
-    /// Its program is for another kind of machine, as 32-bit ones are.
-    OtherMachine(u32),
-    /// It belongs to another user.
-    Denied(u32, io::Error),
-    /// The numbers of tracepoints could not be read.
-    Tracepoints(io::Error),
-    /// The kernel has no such tracepoint.
-    NoTracepoint(Tracepoint),
-    /// There are too few descriptors for so many threads.
-    Descriptors(usize),
-    /// The kernel refused the events.
-    Refused(u32, io::Error),
-}
-
-impl AttachError {
-    /// Whether it is about the process, and not about what this machine allows.
-    #[must_use]
-    pub fn is_missing(&self) -> bool {
-        matches!(self, Self::Missing(_))
-    }
-
-    fn of_trace(error: TraceError, pid: u32, threads: usize) -> Self {
-        match error {
-            TraceError::Tracepoints(error) => Self::Tracepoints(error),
-            TraceError::Missing(point) => Self::NoTracepoint(point),
-            TraceError::Gone => Self::Missing(pid),
-            TraceError::Refused(error) => match error.raw_os_error() {
-                Some(code) if code == Errno::MFILE.raw_os_error() => Self::Descriptors(threads),
-                _ => Self::Refused(pid, error),
-            },
-        }
-    }
-}
-
-impl fmt::Display for AttachError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Missing(pid) => write!(f, "--attach {pid}: no process has this number"),
-            Self::Own(pid) => {
-                write!(f, "--attach {pid}: this is pollux itself; expected another process")
-            }
-            Self::Kernel(pid) => write!(
-                f,
-                "--attach {pid}: a thread of the kernel, which has no event loop; expected a process"
-            ),
-            Self::OtherMachine(pid) => write!(
-                f,
-                "--attach {pid}: its program is not a 64-bit one of this machine's kind, so its system \
-                 calls have other numbers"
-            ),
-            Self::Denied(pid, error) => write!(
-                f,
-                "--attach {pid}: the process may not be looked at: {error}; run pollux as root or with \
-                 CAP_PERFMON and CAP_SYS_PTRACE"
-            ),
-            Self::Tracepoints(error) => write!(
-                f,
-                "the kernel's tracepoints cannot be read: {error}; run pollux as root, or see `pollux \
-                 doctor` (tracefs)"
-            ),
-            Self::NoTracepoint(point) => write!(
-                f,
-                "this kernel has no tracepoint {}:{}; it was built without CONFIG_FTRACE_SYSCALLS",
-                point.group, point.name
-            ),
-            Self::Descriptors(threads) => write!(
-                f,
-                "{} descriptors are needed on each CPU ({} for each of {threads} threads), more than this \
-                 process may have; raise RLIMIT_NOFILE (ulimit -n)",
+/// Why a trace of so many threads was refused.
+fn refused(error: TraceError, pid: u32, threads: usize) -> OutOfReach {
+    OutOfReach::new(match error {
+        TraceError::Gone => return missing(pid),
+        TraceError::Tracepoints(error) => format!(
+            "the kernel's tracepoints cannot be read: {error}; run pollux as root, or see `pollux \
+             doctor` (tracefs)"
+        ),
+        TraceError::Missing(point) => format!(
+            "this kernel has no tracepoint {}:{}; it was built without CONFIG_FTRACE_SYSCALLS",
+            point.group, point.name
+        ),
+        TraceError::Refused(error) if error.raw_os_error() == Some(Errno::MFILE.raw_os_error()) => {
+            format!(
+                "{} descriptors are needed on each CPU ({DESCRIPTORS} for each of {threads} threads), \
+                 more than this process may have; raise RLIMIT_NOFILE (ulimit -n)",
                 threads * DESCRIPTORS,
-                DESCRIPTORS,
-            ),
-            Self::Refused(pid, error) => write!(
-                f,
-                "process {pid}: the kernel refused to trace it: {error}; run pollux as root or with \
-                 CAP_PERFMON (`pollux doctor` shows what is missing)"
-            ),
+            )
         }
-    }
+        TraceError::Refused(error) => format!(
+            "process {pid}: the kernel refused to trace it: {error}; run pollux as root or with \
+             CAP_PERFMON (`pollux doctor` shows what is missing)"
+        ),
+    })
 }
 
-impl std::error::Error for AttachError {}
+fn missing(pid: u32) -> OutOfReach {
+    OutOfReach::missing(format!("--attach {pid}: no process has this number"))
+}
 
 /// The images that were written: which files lie where in the memory of a process, by `/proc/PID/maps`.
 struct Images<'a> {
