@@ -13,12 +13,13 @@ use serde::{Serialize, Serializer};
 
 use crate::host::Reading;
 use crate::host::environment::Environment;
+use crate::readings::Readings;
 
 /// One thing looked at, and what it means for the experiments.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Check {
     /// The kernel's name where it has one, otherwise ours; the same in every version.
-    pub name: &'static str,
+    pub name: String,
     /// The unit of `found`; `None` for words and plain counts that the name tells.
     pub unit: Option<&'static str>,
     /// What it concerns; the first is the group it is shown in.
@@ -93,10 +94,22 @@ pub(super) struct Judgement {
 }
 
 /// What a check looks at, before it is judged.
-pub(super) struct Subject {
-    pub(super) name: &'static str,
+pub(super) struct Subject<'a> {
+    pub(super) name: &'a str,
     pub(super) unit: Option<&'static str>,
     pub(super) concerns: &'static [Concern],
+}
+
+/// A setting of the kernel that is a number.
+pub(super) struct Sysctl {
+    pub(super) subject: Subject<'static>,
+    /// What would limit nothing, in words.
+    pub(super) wanted: String,
+    pub(super) is_enough: fn(u64) -> bool,
+    /// What a value that is not enough limits.
+    pub(super) effect: fn(u64) -> String,
+    /// The value that mends it.
+    pub(super) set: u64,
 }
 
 impl Check {
@@ -167,7 +180,33 @@ impl Concern {
     }
 }
 
-impl Subject {
+impl Sysctl {
+    pub(super) fn check(self, readings: &Readings) -> Check {
+        let Self { subject, wanted, is_enough, effect, set } = self;
+        let found = readings.files.number(&format!("/proc/sys/{}", subject.name.replace('.', "/")));
+        let remedy = Remedy::sysctl(subject.name, set);
+        subject.judge(found, wanted, |value| {
+            Judgement::unless(is_enough(*value), effect(*value)).mended_by(remedy)
+        })
+    }
+}
+
+impl Subject<'_> {
+    /// The check of something that was tried: a refusal is an answer here, and not a figure that is
+    /// missing.
+    pub(super) fn tried<T: fmt::Display>(
+        self,
+        tried: &Reading<T>,
+        wanted: &str,
+        effect: &str,
+    ) -> Check {
+        let found = tried.value().map_or_else(|| "no".to_owned(), T::to_string);
+        self.judge(Reading::Value(found), wanted, |_| match tried.reason() {
+            None => Judgement::ok(),
+            Some(reason) => Judgement::limits(format!("{effect}: {reason}")),
+        })
+    }
+
     /// The check: n/a with its reason where nothing was read, otherwise what `judge` says.
     pub(super) fn judge<T: Into<Found>>(
         self,
@@ -184,7 +223,7 @@ impl Subject {
             },
         };
         Check {
-            name: self.name,
+            name: self.name.to_owned(),
             unit: self.unit,
             concerns: self.concerns.to_vec(),
             found: reading.map(Into::into),

@@ -1,8 +1,6 @@
 //! What explains a figure: the lab's sources as they were probed, the rights behind them, and other
 //! people's load generators, with which figures of servers can be repeated.
 
-use std::path::PathBuf;
-
 use Concern::{Churn, Dead, Servers, Sweep};
 
 use crate::check::{Check, Concern, Judgement, Remedy, Subject};
@@ -19,36 +17,22 @@ const TRACEPOINT_IDS: [&str; 2] = [
 /// Sources with a check of their own elsewhere, and the one that needs nothing.
 const ELSEWHERE: [&str; 2] = ["steal", "own counters"];
 
-/// Names of the checks: a status carries its own, but a check's name lives as long as the program.
-const SOURCES: [&str; 9] = [
-    "schedstat",
-    "task switches",
-    "perf software events",
-    "raw_syscalls:sys_enter",
-    "sched:sched_waking",
-    "hardware counters",
-    "kernel samples",
-    "kernel symbols",
-    "cpu pressure",
-];
-
 pub(super) fn checks(readings: &Readings) -> Vec<Check> {
     let statuses = &readings.sources.statuses;
     let probed = statuses.iter().filter(|status| !ELSEWHERE.contains(&status.name.as_str()));
     let mut checks = vec![paranoid(readings), tracefs(readings), attach(readings)];
-    checks.extend(probed.filter_map(source));
+    checks.extend(probed.map(source));
     checks
 }
 
-fn source(status: &SourceStatus) -> Option<Check> {
-    let name = SOURCES.into_iter().find(|name| *name == status.name)?;
-    let subject = Subject { name, unit: None, concerns: COUNTERS };
+fn source(status: &SourceStatus) -> Check {
+    let subject = Subject { name: &status.name, unit: None, concerns: COUNTERS };
     let found = if status.available { "counts right" } else { "no" };
-    Some(subject.judge(Reading::Value(found.to_owned()), "counts right", |_| {
+    subject.judge(Reading::Value(found.to_owned()), "counts right", |_| {
         let reason = status.reason.as_deref().unwrap_or("unknown reason");
         Judgement::unless(status.available, format!("n/a in reports: {} ({reason})", status.gives))
             .mended_by(status.enable.clone().map(Remedy::of_command))
-    }))
+    })
 }
 
 /// With CAP_PERFMON the sysctl does not matter, so the probes decide; this says why.
@@ -68,17 +52,10 @@ fn paranoid(readings: &Readings) -> Check {
     })
 }
 
-/// A refusal is an answer here, and not a figure that is missing.
 fn attach(readings: &Readings) -> Check {
     let subject = Subject { name: "run_attach", unit: None, concerns: COUNTERS };
-    let reason = readings.attach.reason();
-    let found = if reason.is_none() { "yes" } else { "no" };
-    subject.judge(Reading::Value(found.to_owned()), "yes", |_| match reason {
-        None => Judgement::ok(),
-        Some(reason) => {
-            Judgement::limits(format!("`pollux run --attach` follows no process: {reason}"))
-        }
-    })
+    let tried = readings.attach.as_ref().map(|()| "yes");
+    subject.tried(&tried, "yes", "`pollux run --attach` follows no process")
 }
 
 fn tracefs(readings: &Readings) -> Check {
@@ -108,28 +85,18 @@ fn tracefs(readings: &Readings) -> Check {
 }
 
 pub(crate) fn generator_checks(readings: &Readings) -> Vec<Check> {
-    vec![wrk(readings), ab(readings)]
+    let of_wrk: &[Concern] = &[Servers, Dead, Sweep, Churn];
+    let wrk = generator("wrk", readings.wrk.is_some(), "wrk", of_wrk);
+    vec![wrk, generator("ab", readings.ab.is_some(), "apache2-utils", &[Servers, Sweep, Churn])]
 }
 
-fn wrk(readings: &Readings) -> Check {
-    let subject = Subject { name: "wrk", unit: None, concerns: &[Servers, Dead, Sweep, Churn] };
-    subject.judge(found(readings.wrk.as_ref()), "installed", |found| match found.as_str() {
-        "installed" => Judgement::ok(),
-        _ => Judgement::limits("`--generator wrk`: no figure can be repeated with it")
-            .mended_by(Remedy::of_command("sudo apt-get install wrk")),
+/// Without its path, as output is meant to be shown to others.
+fn generator(name: &str, is_installed: bool, package: &str, concerns: &'static [Concern]) -> Check {
+    let found = if is_installed { "installed" } else { "not installed" };
+    let subject = Subject { name, unit: None, concerns };
+    subject.judge(Reading::Value(found.to_owned()), "installed", |_| {
+        let what = format!("`--generator {name}`: no figure can be repeated with it");
+        let install = Remedy::of_command(format!("sudo apt-get install {package}"));
+        Judgement::unless(is_installed, what).mended_by(install)
     })
-}
-
-fn ab(readings: &Readings) -> Check {
-    let subject = Subject { name: "ab", unit: None, concerns: &[Servers, Sweep, Churn] };
-    subject.judge(found(readings.ab.as_ref()), "installed", |found| {
-        let what = "`--generator ab`: no figure can be repeated with it";
-        Judgement::unless(found == "installed", what)
-            .mended_by(Remedy::of_command("sudo apt-get install apache2-utils"))
-    })
-}
-
-/// No path: output is meant to be shown to others.
-fn found(program: Option<&PathBuf>) -> Reading<String> {
-    Reading::Value(if program.is_some() { "installed" } else { "not installed" }.to_owned())
 }

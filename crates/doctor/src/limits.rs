@@ -7,7 +7,7 @@ use pollux_sys::ring::RESTRICTED;
 
 use crate::Demands;
 use crate::check::Concern::{self, Dead, Descriptors, Everything, Queues, Servers};
-use crate::check::{Check, Judgement, Remedy, Subject, who_can_raise};
+use crate::check::{Check, Judgement, Remedy, Subject, Sysctl, who_can_raise};
 use crate::host::Reading;
 use crate::readings::Readings;
 use crate::room::{CONNECTION_BYTES, MEMORY_PARTS, SERVER_FDS_SPARE};
@@ -105,13 +105,14 @@ fn file_max(readings: &Readings, demands: &Demands<'_>) -> Check {
 }
 
 fn nr_open(readings: &Readings) -> Check {
-    let subject = Subject { name: "fs.nr_open", unit: Some("descriptors"), concerns: ALL };
-    let wanted = format!("{}: no limit is raised beyond it", count(PAGE_ULIMIT));
-    subject.judge(readings.files.number("/proc/sys/fs/nr_open"), wanted, |max| {
-        let what = format!("the hard limit of descriptors, which ends at {}", count(*max));
-        let remedy = Remedy::sysctl("fs.nr_open", 1_048_576);
-        Judgement::unless(*max >= PAGE_ULIMIT, what).mended_by(remedy)
-    })
+    Sysctl {
+        subject: Subject { name: "fs.nr_open", unit: Some("descriptors"), concerns: ALL },
+        wanted: format!("{}: no limit is raised beyond it", count(PAGE_ULIMIT)),
+        is_enough: |max| max >= PAGE_ULIMIT,
+        effect: |max| format!("the hard limit of descriptors, which ends at {}", count(max)),
+        set: 1_048_576,
+    }
+    .check(readings)
 }
 
 /// A limit of `u64::MAX` stands for none.
@@ -189,12 +190,16 @@ fn huge_pages(readings: &Readings) -> Check {
 
 fn overcommit(readings: &Readings) -> Check {
     let name = "vm.overcommit_memory";
-    let subject = Subject { name, unit: None, concerns: &[Queues, Descriptors] };
-    let found = readings.files.number("/proc/sys/vm/overcommit_memory");
-    subject.judge(found, "0 or 1", |mode| {
-        let what = "stacks of many threads and processes count in full: 250 workers may be refused";
-        Judgement::unless(*mode != 2, what).mended_by(Remedy::sysctl(name, 0))
-    })
+    Sysctl {
+        subject: Subject { name, unit: None, concerns: &[Queues, Descriptors] },
+        wanted: "0 or 1".to_owned(),
+        is_enough: |mode| mode != 2,
+        effect: |_| {
+            "stacks of many threads and processes count in full: 250 workers may be refused".into()
+        },
+        set: 0,
+    }
+    .check(readings)
 }
 
 const WORKERS: u64 = 250;
@@ -210,12 +215,32 @@ const FULL_BYTES: u64 = QUEUES * queue_bytes(MESSAGES);
 const QUEUES_ONLY: &[Concern] = &[Queues];
 
 pub(super) fn queue_checks(readings: &Readings, demands: &Demands<'_>) -> Vec<Check> {
-    vec![
-        bytes(readings, demands.queue_bytes),
-        sysctl(readings, "fs.mqueue.queues_max", "/proc/sys/fs/mqueue/queues_max", QUEUES),
-        sysctl(readings, "fs.mqueue.msg_max", "/proc/sys/fs/mqueue/msg_max", MESSAGES),
-        sysctl(readings, "fs.mqueue.msgsize_max", "/proc/sys/fs/mqueue/msgsize_max", MESSAGE_BYTES),
-    ]
+    let of = |name, unit| Subject { name, unit: Some(unit), concerns: QUEUES_ONLY };
+    let sysctls = [
+        Sysctl {
+            subject: of("fs.mqueue.queues_max", "queues"),
+            wanted: count(QUEUES),
+            is_enough: |max| max >= QUEUES,
+            effect: |max| format!("a pool with more than {max} queues"),
+            set: QUEUES,
+        },
+        Sysctl {
+            subject: of("fs.mqueue.msg_max", "messages"),
+            wanted: count(MESSAGES),
+            is_enough: |max| max >= MESSAGES,
+            effect: |max| format!("queues are {max} deep: senders wait sooner"),
+            set: MESSAGES,
+        },
+        Sysctl {
+            subject: of("fs.mqueue.msgsize_max", "bytes"),
+            wanted: count(MESSAGE_BYTES),
+            is_enough: |max| max >= MESSAGE_BYTES,
+            effect: |max| format!("messages longer than {} bytes", count(max)),
+            set: MESSAGE_BYTES,
+        },
+    ];
+    let bytes = bytes(readings, demands.queue_bytes);
+    [bytes].into_iter().chain(sysctls.map(|sysctl| sysctl.check(readings))).collect()
 }
 
 const fn queue_bytes(messages: u64) -> u64 {
@@ -262,23 +287,6 @@ fn bytes(readings: &Readings, jobs_bytes: u64) -> Check {
     })
 }
 
-fn sysctl(readings: &Readings, name: &'static str, path: &str, least: u64) -> Check {
-    let unit = match name {
-        "fs.mqueue.msgsize_max" => "bytes",
-        "fs.mqueue.msg_max" => "messages",
-        _ => "queues",
-    };
-    let subject = Subject { name, unit: Some(unit), concerns: QUEUES_ONLY };
-    subject.judge(readings.files.number(path), count(least), |max| {
-        let what = match name {
-            "fs.mqueue.queues_max" => format!("a pool with more than {max} queues"),
-            "fs.mqueue.msg_max" => format!("queues are {max} deep: senders wait sooner"),
-            _ => format!("messages longer than {} bytes", count(*max)),
-        };
-        Judgement::unless(*max >= least, what).mended_by(Remedy::sysctl(name, least))
-    })
-}
-
 /// The completion loop's ring (1024 requests of 64 bytes, 8192 completions of 16) and its buffers.
 const LOCKED_BYTES: u64 = 8 << 20;
 /// The context of one poller that watches the dead connections and the active ones: it doubles when
@@ -311,17 +319,8 @@ fn disabled(readings: &Readings) -> Check {
 
 fn opened(readings: &Readings) -> Check {
     let subject = Subject { name: "io_uring_opens", unit: None, concerns: &[Everything] };
-    // A refusal is an answer here, and not a figure that is missing.
-    let found = match &readings.ring {
-        Reading::Value(()) => "yes".to_owned(),
-        Reading::Unavailable { .. } => "no".to_owned(),
-    };
-    subject.judge(Reading::Value(found), "yes", |_| match readings.ring.reason() {
-        None => Judgement::ok(),
-        Some(reason) => {
-            Judgement::limits(format!("arms `uring-poll`, `uring` are left out: {reason}"))
-        }
-    })
+    let tried = readings.ring.as_ref().map(|()| "yes");
+    subject.tried(&tried, "yes", "arms `uring-poll`, `uring` are left out")
 }
 
 fn locked(readings: &Readings) -> Check {
@@ -405,30 +404,21 @@ fn ring() -> Reading<()> {
 
 pub(crate) fn checks(readings: &Readings) -> Vec<Check> {
     let Sandbox { landlock, seccomp, ring } = &readings.sandbox;
-    let landlock =
-        part("sandbox_landlock", landlock, "every path stays in reach of `pollux serve`");
-    let seccomp = part(
-        "sandbox_seccomp",
-        &seccomp.clone().map(|()| "yes".to_owned()),
-        "`pollux serve` may make every system call",
-    );
-    let mut checks = vec![landlock, seccomp];
+    let part = |name, tried: &Reading<String>, effect| {
+        let subject = Subject { name, unit: None, concerns: &[Servers] };
+        subject.tried(tried, "in force where it is tried", effect)
+    };
+    let yes = |tried: &Reading<()>| tried.as_ref().map(|()| "yes".to_owned());
+    let mut checks = vec![
+        part("sandbox_landlock", landlock, "every path stays in reach of `pollux serve`"),
+        part("sandbox_seccomp", &yes(seccomp), "`pollux serve` may make every system call"),
+    ];
     // Without rings nothing is asked of one.
     if readings.ring.value().is_some() {
-        let ring = &ring.clone().map(|()| "yes".to_owned());
-        checks.push(part("sandbox_ring", ring, "the ring of `pollux serve` takes every request"));
+        let effect = "the ring of `pollux serve` takes every request";
+        checks.push(part("sandbox_ring", &yes(ring), effect));
     }
     checks
-}
-
-/// A refusal is an answer here, and not a figure that is missing.
-fn part(name: &'static str, tried: &Reading<String>, effect: &str) -> Check {
-    let subject = Subject { name, unit: None, concerns: &[Servers] };
-    let found = tried.value().cloned().unwrap_or_else(|| "no".to_owned());
-    subject.judge(Reading::Value(found), "in force where it is tried", |_| match tried.reason() {
-        None => Judgement::ok(),
-        Some(reason) => Judgement::limits(format!("{effect}: {reason}")),
-    })
 }
 
 #[cfg(test)]

@@ -2,7 +2,7 @@
 
 use pollux_report::number::count;
 
-use super::check::{Check, Concern, Judgement, Subject};
+use super::check::{Check, Concern, Judgement, Subject, Sysctl};
 use super::limits::DEAD_CONNECTIONS;
 use super::readings::Readings;
 use crate::check::Remedy;
@@ -30,14 +30,14 @@ const TRACKED: u64 = 2 * 65_536;
 pub(super) fn checks(readings: &Readings) -> Vec<Check> {
     vec![
         ports(readings),
-        somaxconn(readings),
-        syn_backlog(readings),
+        somaxconn().check(readings),
+        syn_backlog().check(readings),
         tw_reuse(readings),
-        fin_timeout(readings),
+        fin_timeout().check(readings),
         time_wait(readings),
         tcp_mem(readings),
         conntrack(readings),
-        netdev_backlog(readings),
+        netdev_backlog().check(readings),
         drops(readings),
     ]
 }
@@ -69,32 +69,30 @@ fn ports(readings: &Readings) -> Check {
     })
 }
 
-fn somaxconn(readings: &Readings) -> Check {
-    let subject = Subject {
-        name: "net.core.somaxconn",
-        unit: Some("connections"),
-        concerns: &[Sweep, Churn],
-    };
-    let wanted = format!("{}: what pollux listens with", count(BACKLOG));
-    subject.judge(readings.files.number("/proc/sys/net/core/somaxconn"), wanted, |max| {
-        let what =
-            format!("bursts past {} connections wait a second for a second SYN", count(*max));
-        let remedy = Remedy::sysctl("net.core.somaxconn", BACKLOG);
-        Judgement::unless(*max >= BACKLOG, what).mended_by(remedy)
-    })
+fn somaxconn() -> Sysctl {
+    let (name, unit) = ("net.core.somaxconn", Some("connections"));
+    Sysctl {
+        subject: Subject { name, unit, concerns: &[Sweep, Churn] },
+        wanted: format!("{}: what pollux listens with", count(BACKLOG)),
+        is_enough: |max| max >= BACKLOG,
+        effect: |max| {
+            format!("bursts past {} connections wait a second for a second SYN", count(max))
+        },
+        set: BACKLOG,
+    }
 }
 
-fn syn_backlog(readings: &Readings) -> Check {
-    let name = "net.ipv4.tcp_max_syn_backlog";
-    let subject = Subject { name, unit: Some("connections"), concerns: &[Sweep, Churn] };
-    let wanted = format!("{} (the 2002 page: 16,384)", count(SWEEP_CONNECTIONS));
-    let path = "/proc/sys/net/ipv4/tcp_max_syn_backlog";
-    subject.judge(readings.files.number(path), wanted, |max| {
-        let what =
-            format!("more than {} half-open connections fall back to SYN cookies", count(*max));
-        let remedy = Remedy::sysctl(name, 16_384);
-        Judgement::unless(*max >= SWEEP_CONNECTIONS, what).mended_by(remedy)
-    })
+fn syn_backlog() -> Sysctl {
+    let (name, unit) = ("net.ipv4.tcp_max_syn_backlog", Some("connections"));
+    Sysctl {
+        subject: Subject { name, unit, concerns: &[Sweep, Churn] },
+        wanted: format!("{} (the 2002 page: 16,384)", count(SWEEP_CONNECTIONS)),
+        is_enough: |max| max >= SWEEP_CONNECTIONS,
+        effect: |max| {
+            format!("more than {} half-open connections fall back to SYN cookies", count(max))
+        },
+        set: 16_384,
+    }
 }
 
 fn tw_reuse(readings: &Readings) -> Check {
@@ -110,15 +108,15 @@ fn tw_reuse(readings: &Readings) -> Check {
     })
 }
 
-fn fin_timeout(readings: &Readings) -> Check {
-    let name = "net.ipv4.tcp_fin_timeout";
-    let subject = Subject { name, unit: Some("s"), concerns: &[Churn] };
-    let wanted = "at most 60 (the 2002 page: 15; it ends FIN_WAIT_2, not TIME_WAIT)";
-    let path = "/proc/sys/net/ipv4/tcp_fin_timeout";
-    subject.judge(readings.files.number(path), wanted, |seconds| {
-        let what = format!("half-closed connections of former runs stay for {seconds} s");
-        Judgement::unless(*seconds <= 60, what).mended_by(Remedy::sysctl(name, 15))
-    })
+fn fin_timeout() -> Sysctl {
+    let (name, unit) = ("net.ipv4.tcp_fin_timeout", Some("s"));
+    Sysctl {
+        subject: Subject { name, unit, concerns: &[Churn] },
+        wanted: "at most 60 (the 2002 page: 15; it ends FIN_WAIT_2, not TIME_WAIT)".to_owned(),
+        is_enough: |seconds| seconds <= 60,
+        effect: |seconds| format!("half-closed connections of former runs stay for {seconds} s"),
+        set: 15,
+    }
 }
 
 /// `TCP: inuse 3 orphan 0 tw 0 alloc 3 mem 57`.
@@ -184,15 +182,17 @@ fn conntrack(readings: &Readings) -> Check {
     })
 }
 
-fn netdev_backlog(readings: &Readings) -> Check {
-    let name = "net.core.netdev_max_backlog";
-    let subject = Subject { name, unit: Some("packets"), concerns: &[Servers, Descriptors, Churn] };
-    let path = "/proc/sys/net/core/netdev_max_backlog";
-    subject.judge(readings.files.number(path), count(PACKETS), |max| {
-        let what =
-            format!("loopback drops a burst past {} packets; TCP then waits 200 ms", count(*max));
-        Judgement::unless(*max >= PACKETS, what).mended_by(Remedy::sysctl(name, 4 * PACKETS))
-    })
+fn netdev_backlog() -> Sysctl {
+    let (name, unit) = ("net.core.netdev_max_backlog", Some("packets"));
+    Sysctl {
+        subject: Subject { name, unit, concerns: &[Servers, Descriptors, Churn] },
+        wanted: count(PACKETS),
+        is_enough: |max| max >= PACKETS,
+        effect: |max| {
+            format!("loopback drops a burst past {} packets; TCP then waits 200 ms", count(max))
+        },
+        set: 4 * PACKETS,
+    }
 }
 
 /// Second column of each CPU's line, in hexadecimal.

@@ -10,7 +10,7 @@ use pollux_report::number::count;
 use crate::check::Concern::{Churn, Dead, Everything, Queues, Servers, Sweep};
 use crate::check::{Check, Found, Judgement, Remedy, Subject};
 use crate::host::Reading;
-use crate::host::gates::GateLimits;
+use crate::host::gates::{FOREIGN_CPU_SHARE_MAX, STEAL_SHARE_MAX};
 use crate::host::machine::cpu_group_folders;
 use crate::readings::Readings;
 
@@ -154,7 +154,7 @@ fn siblings(readings: &Readings) -> Check {
 }
 
 fn steal(readings: &Readings) -> Check {
-    let most = 100.0 * GateLimits::default().steal_share_max;
+    let most = 100.0 * STEAL_SHARE_MAX;
     let subject = Subject { name: "steal_percent", unit: Some("%"), concerns: &[Everything] };
     let wanted = format!("at most {most:.1}: the lab's gate");
     subject.judge(readings.steal_percent.clone(), wanted, |percent| {
@@ -169,11 +169,11 @@ fn load(readings: &Readings) -> Check {
         text.split(' ').next()?.parse::<f64>().ok()
     });
     let cpus = readings.environment.cpus_online.value().map_or(1, |cpus| *cpus);
-    let most = GateLimits::default().foreign_cpu_share_max * cpus as f64;
+    let most = FOREIGN_CPU_SHARE_MAX * cpus as f64;
     let subject =
         Subject { name: "load_average_1min", unit: Some("tasks"), concerns: &[Everything] };
     // The mean remembers what ended a minute ago, often the command before this one.
-    let busy_most = 100.0 * GateLimits::default().foreign_cpu_share_max;
+    let busy_most = 100.0 * FOREIGN_CPU_SHARE_MAX;
     let busy = readings.busy_percent.value().copied();
     subject.judge(found, format!("at most {most:.1}: the lab's gate"), |load| {
         let is_over = busy.is_some_and(|busy| busy <= busy_most);

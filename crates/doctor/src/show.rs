@@ -70,7 +70,7 @@ impl Diagnosis {
             None => check.blocks_default_job,
             Some(_) => check.verdict == Verdict::Blocks,
         });
-        let blocking: Vec<&str> = blocking.map(|check| check.name).collect();
+        let blocking: Vec<&str> = blocking.map(|check| check.name.as_str()).collect();
         let end = match (&blocking[..], &self.asked) {
             ([], _) => format!("nothing keeps {run} from running"),
             (names, None) => {

@@ -55,7 +55,7 @@ fn a_sound_machine_has_nothing_to_mend() {
         assert_eq!((&check.limits, &check.remedy), (&None, &None));
     }
     let names: std::collections::BTreeSet<_> =
-        diagnosis.checks.iter().map(|check| check.name).collect();
+        diagnosis.checks.iter().map(|check| &check.name).collect();
     assert_eq!(names.len(), diagnosis.checks.len(), "names differ");
     assert!(!diagnosis.is_blocked());
     assert_eq!(diagnosis.summary(), "0 limits, 0 blocks; nothing keeps `pollux lab` from running");

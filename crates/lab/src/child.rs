@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize};
 use crate::axis::Axis;
 use crate::error::MeasureError;
 use crate::experiments::Experiment;
-use crate::host::counting::{CountReadings, Counting};
+use crate::host::counting::Counting;
 use crate::measure::{self, Done, Profiling, RunSpec};
 use crate::record::Interval;
 use crate::subject::{Counted, Figure, Order, Reply, Stint, Subject};
@@ -115,7 +115,7 @@ pub fn serve(
             Order::Count { turns, length_us, units, sources } => {
                 let counting = Counting::start(&subject.threads(), &sources);
                 let mut counted = counted(&mut *subject, turns, stint(length_us, units))?;
-                counted.kernel = CountReadings::named(counting.stop());
+                counted.kernel = counting.stop();
                 Reply::Counted(Box::new(counted))
             }
             Order::Profile { turns, length_us, units, rate_hz } => {

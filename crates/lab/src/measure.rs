@@ -15,7 +15,7 @@ use serde::{Deserialize, Serialize};
 use crate::arm::ArmKind;
 use crate::axis::Axes;
 use crate::error::MeasureError;
-use crate::host::counting::{CountReadings, Counting};
+use crate::host::counting::Counting;
 use crate::host::process::TaskUse;
 use crate::host::sources::Sources;
 use crate::host::{Reading, machine};
@@ -330,7 +330,7 @@ impl Watched {
 
     /// Ends both: a result with what they found.
     pub(crate) fn finish(self) -> Done {
-        let kernel = self.counting.map(|counting| CountReadings::named(counting.stop()));
+        let kernel = self.counting.map(|counting| counting.stop());
         let (samples, symbols) = self.profiling.map_or((None, Vec::new()), Profiling::finish);
         Done { kernel: kernel.unwrap_or_default(), samples, symbols, ..Done::default() }
     }

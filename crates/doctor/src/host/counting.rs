@@ -13,7 +13,6 @@ use std::io;
 use pollux_sys::perf::{
     self, Counter, CounterOptions, CounterReading, Event, Hardware, Scope, Software,
 };
-use serde::{Deserialize, Serialize};
 
 use super::Reading;
 use super::process::{TaskUse, calling_tid};
@@ -132,7 +131,7 @@ struct Counted {
     syscalls: Reading<SyscallCounter>,
 }
 
-/// The processor's counters, in the order of their fields below.
+/// The processor's counters, in the order of their names below.
 const HARDWARE: [(&str, Hardware); 4] = [
     ("cycles", Hardware::CpuCycles),
     ("instructions", Hardware::Instructions),
@@ -140,35 +139,26 @@ const HARDWARE: [(&str, Hardware); 4] = [
     ("branch misses", Hardware::BranchMisses),
 ];
 
-/// What the threads did between start and stop, added up.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct CountReadings {
-    /// System calls entered.
-    pub syscalls: Reading<u64>,
-    /// Wakeups aimed at the thread, also those that came while it was still awake. Where they are
-    /// `n/a`, `switches_voluntary` is the next best: the times it slept and was woken.
-    pub wakeups: Reading<u64>,
-    /// Times it gave the CPU away to wait.
-    pub switches_voluntary: Reading<u64>,
-    /// Times the CPU was taken from it.
-    pub switches_involuntary: Reading<u64>,
-    /// CPU time.
-    pub cpu_ns: Reading<u64>,
-    /// Time it was ready but had no CPU.
-    pub runqueue_wait_ns: Reading<u64>,
-    /// Page faults, minor and major.
-    pub page_faults: Reading<u64>,
-    /// Moves to another CPU.
-    pub migrations: Reading<u64>,
-    /// Processor cycles; most virtual machines have no counter for them.
-    pub cycles: Reading<u64>,
-    /// Retired instructions; the same.
-    pub instructions: Reading<u64>,
-    /// Retired branches; the same.
-    pub branches: Reading<u64>,
-    /// Branches that were predicted wrongly; the same.
-    pub branch_misses: Reading<u64>,
-}
+/// What the threads did between start and stop, added up, under the names that results have. Wakeups are
+/// those aimed at a thread, also those that came while it was still awake; where they are `n/a`,
+/// `switches_voluntary` is the next best: the times it slept and was woken.
+pub type Counts = BTreeMap<String, Reading<u64>>;
+
+/// All names of [`Counts`].
+const NAMES: [&str; 12] = [
+    "system_calls",
+    "wakeups",
+    "switches_voluntary",
+    "switches_involuntary",
+    "cpu_ns",
+    "runqueue_wait_ns",
+    "page_faults",
+    "migrations",
+    "cycles",
+    "instructions",
+    "branches",
+    "branch_misses",
+];
 
 impl Counting {
     /// Starts counting these threads, each given by its process and its own number.
@@ -180,9 +170,14 @@ impl Counting {
 
     /// Stops counting. Without a thread nothing was counted, which is not the same as zero.
     #[must_use]
-    pub fn stop(self) -> CountReadings {
+    pub fn stop(self) -> Counts {
         let counts = self.threads.into_iter().map(Counted::stop);
-        counts.reduce(CountReadings::plus).unwrap_or_else(CountReadings::of_nothing)
+        let sums = counts.reduce(|sum, one| {
+            let pairs = sum.into_iter().zip(one);
+            pairs.map(|(a, b)| a.and_then(|a| b.map(|b| a + b))).collect()
+        });
+        let nothing = || NAMES.map(|_| Reading::unavailable("there was no thread to count")).into();
+        NAMES.map(str::to_owned).into_iter().zip(sums.unwrap_or_else(nothing)).collect()
     }
 }
 
@@ -232,7 +227,8 @@ impl Counted {
         Self { pid, tid, before, wakeups, hardware, migrations, syscalls }
     }
 
-    fn stop(self) -> CountReadings {
+    /// The counts in the order of [`NAMES`].
+    fn stop(self) -> Vec<Reading<u64>> {
         let syscalls = self
             .syscalls
             .and_then(|counter| Reading::from_io("raw_syscalls:sys_enter", counter.stop()));
@@ -241,23 +237,21 @@ impl Counted {
         let read = |name: &str, counter: Reading<Counter>| {
             counter.and_then(|counter| Reading::from_io(name, counter.read().and_then(whole)))
         };
-        let [cycles, instructions, branches, branch_misses] = self.hardware;
         let used = TaskUse::of_thread(self.pid, self.tid).since(&self.before);
         let major = used.faults_major;
-        CountReadings {
+        let mut counts = vec![
             syscalls,
             wakeups,
-            switches_voluntary: used.switches_voluntary,
-            switches_involuntary: used.switches_involuntary,
-            cpu_ns: used.cpu_ns,
-            runqueue_wait_ns: used.runqueue_wait_ns,
-            page_faults: used.faults_minor.and_then(|minor| major.map(|major| minor + major)),
-            migrations: read("CPU migrations", self.migrations),
-            cycles: read(HARDWARE[0].0, cycles),
-            instructions: read(HARDWARE[1].0, instructions),
-            branches: read(HARDWARE[2].0, branches),
-            branch_misses: read(HARDWARE[3].0, branch_misses),
-        }
+            used.switches_voluntary,
+            used.switches_involuntary,
+            used.cpu_ns,
+            used.runqueue_wait_ns,
+            used.faults_minor.and_then(|minor| major.map(|major| minor + major)),
+            read("CPU migrations", self.migrations),
+        ];
+        let hardware = HARDWARE.into_iter().zip(self.hardware);
+        counts.extend(hardware.map(|((name, _), counter)| read(name, counter)));
+        counts
     }
 }
 
@@ -271,66 +265,6 @@ fn perf_count(name: &str, event: Event, tid: u32) -> Reading<Counter> {
         return Reading::unavailable(format!("{name}: this machine has no such counter"));
     }
     Reading::from_io(name, counter.and_then(|counter| counter.enable().map(|()| counter)))
-}
-
-impl CountReadings {
-    /// The readings under the names that results have.
-    #[must_use]
-    pub fn named(self) -> BTreeMap<String, Reading<u64>> {
-        [
-            ("system_calls", self.syscalls),
-            ("wakeups", self.wakeups),
-            ("switches_voluntary", self.switches_voluntary),
-            ("switches_involuntary", self.switches_involuntary),
-            ("cpu_ns", self.cpu_ns),
-            ("runqueue_wait_ns", self.runqueue_wait_ns),
-            ("page_faults", self.page_faults),
-            ("migrations", self.migrations),
-            ("cycles", self.cycles),
-            ("instructions", self.instructions),
-            ("branches", self.branches),
-            ("branch_misses", self.branch_misses),
-        ]
-        .map(|(name, reading)| (name.to_owned(), reading))
-        .into()
-    }
-
-    /// The sum of two threads; what is missing for one is missing for both.
-    fn plus(self, other: Self) -> Self {
-        let sum = |a: Reading<u64>, b: Reading<u64>| a.and_then(|a| b.map(|b| a + b));
-        Self {
-            syscalls: sum(self.syscalls, other.syscalls),
-            wakeups: sum(self.wakeups, other.wakeups),
-            switches_voluntary: sum(self.switches_voluntary, other.switches_voluntary),
-            switches_involuntary: sum(self.switches_involuntary, other.switches_involuntary),
-            cpu_ns: sum(self.cpu_ns, other.cpu_ns),
-            runqueue_wait_ns: sum(self.runqueue_wait_ns, other.runqueue_wait_ns),
-            page_faults: sum(self.page_faults, other.page_faults),
-            migrations: sum(self.migrations, other.migrations),
-            cycles: sum(self.cycles, other.cycles),
-            instructions: sum(self.instructions, other.instructions),
-            branches: sum(self.branches, other.branches),
-            branch_misses: sum(self.branch_misses, other.branch_misses),
-        }
-    }
-
-    fn of_nothing() -> Self {
-        let nothing = || Reading::unavailable("there was no thread to count");
-        Self {
-            syscalls: nothing(),
-            wakeups: nothing(),
-            switches_voluntary: nothing(),
-            switches_involuntary: nothing(),
-            cpu_ns: nothing(),
-            runqueue_wait_ns: nothing(),
-            page_faults: nothing(),
-            migrations: nothing(),
-            cycles: nothing(),
-            instructions: nothing(),
-            branches: nothing(),
-            branch_misses: nothing(),
-        }
-    }
 }
 
 /// A count is exact or it is none: never scaled up from a part of the time.
@@ -357,12 +291,12 @@ mod tests {
         let counting = Counting::start(&[(std::process::id(), calling_tid())], &sources);
         sources::known_syscalls(CALLS);
         let counts = counting.stop();
-        match counts.syscalls {
-            Reading::Value(count) => assert_eq!(count, u64::from(CALLS)),
+        match &counts["system_calls"] {
+            Reading::Value(count) => assert_eq!(*count, u64::from(CALLS)),
             Reading::Unavailable { reason, .. } => assert!(!reason.is_empty()),
         }
-        assert!(counts.cpu_ns.value().is_some_and(|ns| *ns > 0));
-        assert!(counts.page_faults.value().is_some());
+        assert!(counts["cpu_ns"].value().is_some_and(|ns| *ns > 0));
+        assert!(counts["page_faults"].value().is_some());
     }
 
     #[test]
@@ -371,11 +305,11 @@ mod tests {
         let counting = Counting::start(&[(std::process::id(), calling_tid())], &sources);
         sources::known_timed_waits(30);
         let counts = counting.stop();
-        match counts.wakeups {
-            Reading::Value(count) => assert!(count >= 30, "{count}"),
+        match &counts["wakeups"] {
+            Reading::Value(count) => assert!(*count >= 30, "{count}"),
             Reading::Unavailable { reason, .. } => assert!(!reason.is_empty()),
         }
-        assert!(counts.switches_voluntary.value().is_some_and(|count| *count > 0));
+        assert!(counts["switches_voluntary"].value().is_some_and(|count| *count > 0));
     }
 
     #[test]
@@ -387,8 +321,8 @@ mod tests {
             sched_waking: refused.clone(),
         };
         let counts = Counting::start(&[(std::process::id(), calling_tid())], &sources).stop();
-        assert_eq!(counts.syscalls, refused);
-        assert_eq!(counts.wakeups, refused);
+        assert_eq!(counts["system_calls"], refused);
+        assert_eq!(counts["wakeups"], refused);
     }
 
     #[test]

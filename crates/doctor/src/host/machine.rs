@@ -15,8 +15,6 @@ pub struct HostSample {
     pub taken_at: Instant,
     /// CPU time by state, all CPUs together.
     pub cpu: Reading<CpuTicks>,
-    /// Context switches of all tasks (`ctxt` of `/proc/stat`).
-    pub switches: Reading<u64>,
     /// Microseconds in which some task was ready and waited for a CPU (`/proc/pressure/cpu`).
     pub cpu_waits_us: Reading<u64>,
     /// Microseconds this control group was kept off the CPU by its quota.
@@ -47,12 +45,10 @@ impl HostSample {
     /// Reads the machine now. Costs some milliseconds: call it outside the measured window.
     #[must_use]
     pub fn take() -> Self {
-        let stat = Reading::of_file("/proc/stat");
-        let clipped = "/proc/stat has no line";
         Self {
             taken_at: Instant::now(),
-            cpu: stat.clone().parsed(&format!("{clipped} cpu"), parse_cpu_ticks),
-            switches: stat.parsed(&format!("{clipped} ctxt"), parse_switches),
+            cpu: Reading::of_file("/proc/stat")
+                .parsed("/proc/stat has no line cpu", parse_cpu_ticks),
             cpu_waits_us: Reading::of_file("/proc/pressure/cpu")
                 .parsed("/proc/pressure/cpu has no total of some", parse_some_total_us)
                 .or_enable_with("boot with psi=1"),
@@ -105,11 +101,6 @@ pub(super) fn parse_cpu_ticks(stat: &str) -> Option<CpuTicks> {
         interrupts: irq + softirq,
         steal,
     })
-}
-
-fn parse_switches(stat: &str) -> Option<u64> {
-    let line = stat.lines().find_map(|line| line.strip_prefix("ctxt "))?;
-    line.trim().parse().ok()
 }
 
 pub(super) fn parse_some_total_us(pressure: &str) -> Option<u64> {
@@ -264,7 +255,7 @@ mod tests {
             CpuTicks { user: 26530, system: 2831, idle: 212_703, interrupts: 98, steal: 117 };
         assert_eq!(ticks, expected);
         assert_eq!(ticks.total(), 26530 + 2831 + 212_703 + 98 + 117);
-        assert_eq!(parse_switches(STAT), Some(477_847));
+        assert_eq!(numbers_after(STAT, "ctxt").next(), Some(477_847));
     }
 
     #[test]
@@ -299,7 +290,6 @@ mod tests {
         let sample = HostSample::take();
         let ticks = sample.cpu.value().expect("every Linux has /proc/stat");
         assert!(ticks.total() > 0);
-        assert!(sample.switches.value().is_some_and(|count| *count > 0));
     }
 
     #[test]

@@ -8,12 +8,11 @@ use std::path::Path;
 use std::time::Duration;
 
 use rustix::time::ClockId;
-use serde::{Deserialize, Serialize};
 
 use super::Reading;
 
 /// Use of one thread, or of a process as the sum of its living threads, since it started.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TaskUse {
     /// CPU time. For the calling thread and process it is exact; for others the kernel shows what
     /// it last booked, at most one tick (1 to 10 ms) behind while the thread runs.
@@ -37,17 +36,9 @@ impl TaskUse {
     #[must_use]
     pub fn of_thread(pid: u32, tid: u32) -> Self {
         let mut used = Self::below(&format!("/proc/{pid}/task/{tid}"));
-        if is_calling_thread(tid) {
+        if calling_tid() == tid {
             used.cpu_ns = Reading::Value(clock_ns(ClockId::ThreadCPUTime));
         }
-        used
-    }
-
-    /// The thread that calls this.
-    #[must_use]
-    pub fn of_current_thread() -> Self {
-        let mut used = Self::below("/proc/thread-self");
-        used.cpu_ns = Reading::Value(clock_ns(ClockId::ThreadCPUTime));
         used
     }
 
@@ -58,7 +49,7 @@ impl TaskUse {
         let tasks = format!("/proc/{pid}/task");
         let entries = match std::fs::read_dir(&tasks) {
             Ok(entries) => entries,
-            Err(error) => return Self::missing(&format!("{tasks}: {error}")),
+            Err(error) => return Self::filled(&Reading::unavailable(format!("{tasks}: {error}"))),
         };
         let mut sum = Self::zero();
         for entry in entries.flatten() {
@@ -135,10 +126,6 @@ impl TaskUse {
         Self::filled(&Reading::Value(0))
     }
 
-    fn missing(reason: &str) -> Self {
-        Self::filled(&Reading::unavailable(reason))
-    }
-
     fn filled(with: &Reading<u64>) -> Self {
         Self {
             cpu_ns: with.clone(),
@@ -180,10 +167,6 @@ pub(super) fn calling_tid() -> u32 {
 /// CPU time of the calling thread, exact.
 pub(super) fn calling_thread_cpu() -> Duration {
     Duration::from_nanos(clock_ns(ClockId::ThreadCPUTime))
-}
-
-fn is_calling_thread(tid: u32) -> bool {
-    calling_tid() == tid
 }
 
 fn clock_ns(clock: ClockId) -> u64 {
@@ -252,15 +235,13 @@ mod tests {
 
     #[test]
     fn the_calling_thread_sees_its_own_cpu_time_grow() {
-        let before = TaskUse::of_current_thread();
+        let own = || TaskUse::of_thread(std::process::id(), calling_tid());
+        let before = own();
         let sum = (0..1_000_000_u64).fold(0, |sum, step| std::hint::black_box(sum ^ step));
         std::hint::black_box(sum);
-        let used = TaskUse::of_current_thread().since(&before);
+        let used = own().since(&before);
         assert!(used.cpu_ns.value().is_some_and(|ns| *ns > 0), "{used:?}");
         assert!(used.switches_voluntary.value().is_some(), "{used:?}");
-        let by_number = TaskUse::of_thread(std::process::id(), calling_tid());
-        let after = by_number.since(&before);
-        assert!(after.cpu_ns.value() >= used.cpu_ns.value(), "{after:?}");
     }
 
     #[test]

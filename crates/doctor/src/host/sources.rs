@@ -258,10 +258,8 @@ pub(super) fn kernel_samples() -> Reading<u64> {
 }
 
 pub(super) fn schedstat() -> Reading<u64> {
-    let folder = (std::process::id(), calling_tid());
-    let raw = move || {
-        let (pid, tid) = folder;
-        Reading::of_file(format!("/proc/{pid}/task/{tid}/schedstat"))
+    let raw = || {
+        Reading::of_file("/proc/thread-self/schedstat")
             .parsed("schedstat holds no number", |text| text.split(' ').next()?.parse::<u64>().ok())
     };
     let before = raw();
@@ -277,9 +275,10 @@ pub(super) fn schedstat() -> Reading<u64> {
 }
 
 pub(super) fn task_switches() -> Reading<u64> {
-    let before = TaskUse::of_current_thread();
+    let own = || TaskUse::of_thread(std::process::id(), calling_tid());
+    let before = own();
     known_timed_waits(WAITS);
-    let used = TaskUse::of_current_thread().since(&before);
+    let used = own().since(&before);
     used.switches_voluntary
         .and_then(|count| within(count, &(u64::from(WAITS / 2)..=u64::MAX), "known sleeps"))
 }

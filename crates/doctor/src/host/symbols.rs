@@ -1,11 +1,8 @@
 //! From sampled addresses to names: where the CPU time went.
 //!
-//! The runner samples a measured process (`pollux_sys::perf::Sampler`), the report shows the
-//! [`Profile`]. Kernel addresses become function names; user addresses are only grouped by the
+//! The runner samples a measured process with [`Profiling`], the report shows the shares. Kernel addresses become function names; user addresses are only grouped by the
 //! file they lie in, because what differs between event mechanisms happens in the kernel. A share
 //! is never shown without the number of samples it rests on.
-//!
-//! A profile: samples of the CPU clock over all threads of a process.
 
 use std::collections::HashMap;
 
@@ -38,17 +35,6 @@ struct Module {
     start: u64,
     end: u64,
     name: String,
-}
-
-/// Where the samples of one run fell.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Profile {
-    /// Samples in all; shares of fewer than some hundred are an indication only.
-    pub samples_total: u64,
-    /// Samples for which there was no room.
-    pub samples_lost: u64,
-    /// By symbol, the largest first, names in order where equal.
-    pub shares: Vec<SymbolShare>,
 }
 
 /// One function's part of the CPU time.
@@ -112,32 +98,28 @@ impl UserModules {
     }
 }
 
-impl Profile {
-    /// Groups samples by symbol. Without kernel symbols all kernel time is one line, and user time
-    /// of unknown mappings another.
-    #[must_use]
-    pub fn of(
-        samples: &[Sample],
-        samples_lost: u64,
-        kernel: &Reading<KernelSymbols>,
-        user: &Reading<UserModules>,
-    ) -> Self {
-        let mut counts: HashMap<String, u64> = HashMap::new();
-        for sample in samples {
-            *counts.entry(name_of(sample, kernel, user)).or_default() += 1;
-        }
-        let total = samples.len() as u64;
-        let mut shares: Vec<SymbolShare> = counts
-            .into_iter()
-            .map(|(symbol, samples)| SymbolShare {
-                symbol,
-                samples,
-                share: samples as f64 / total as f64,
-            })
-            .collect();
-        shares.sort_by(|a, b| b.samples.cmp(&a.samples).then_with(|| a.symbol.cmp(&b.symbol)));
-        Self { samples_total: total, samples_lost, shares }
+/// Samples grouped by symbol, the largest first, names in order where equal. Without kernel symbols all
+/// kernel time is one line, and user time of unknown mappings another.
+fn shares(
+    samples: &[Sample],
+    kernel: &Reading<KernelSymbols>,
+    user: &Reading<UserModules>,
+) -> Vec<SymbolShare> {
+    let mut counts: HashMap<String, u64> = HashMap::new();
+    for sample in samples {
+        *counts.entry(name_of(sample, kernel, user)).or_default() += 1;
     }
+    let share = |samples: u64, of: usize| samples as f64 / of as f64;
+    let mut shares: Vec<SymbolShare> = counts
+        .into_iter()
+        .map(|(symbol, count)| SymbolShare {
+            symbol,
+            samples: count,
+            share: share(count, samples.len()),
+        })
+        .collect();
+    shares.sort_by(|a, b| b.samples.cmp(&a.samples).then_with(|| a.symbol.cmp(&b.symbol)));
+    shares
 }
 
 fn name_of(
@@ -219,20 +201,13 @@ impl Profiling {
             let _ = sampler.disable();
         }
         self.drain();
-        let kernel = KernelSymbols::load();
-        let user = UserModules::of_process(self.pid);
-        let profile = self
-            .sampler
-            .map(|sampler| Profile::of(&self.samples, sampler.samples_lost(), &kernel, &user));
-        match profile {
-            Reading::Value(mut profile) => {
-                profile.shares.truncate(SYMBOLS_MAX);
-                (Some(Reading::Value(profile.samples_total)), profile.shares)
-            }
-            Reading::Unavailable { reason, enable } => {
-                (Some(Reading::Unavailable { reason, enable }), Vec::new())
-            }
+        if let Reading::Unavailable { reason, enable } = self.sampler {
+            return (Some(Reading::Unavailable { reason, enable }), Vec::new());
         }
+        let (kernel, user) = (KernelSymbols::load(), UserModules::of_process(self.pid));
+        let mut shares = shares(&self.samples, &kernel, &user);
+        shares.truncate(SYMBOLS_MAX);
+        (Some(Reading::Value(self.samples.len() as u64)), shares)
     }
 }
 
@@ -302,20 +277,19 @@ mod tests {
             sample(0x55d0_0000_1004, false),
             sample(0x1, false),
         ];
-        let profile = Profile::of(&samples, 3, &kernel, &user);
-        let names: Vec<_> = profile.shares.iter().map(|share| share.symbol.as_str()).collect();
+        let shares = shares(&samples, &kernel, &user);
+        let names: Vec<_> = shares.iter().map(|share| share.symbol.as_str()).collect();
         assert_eq!(names, ["pipe_read", "[user]", "pollux (user)"]);
-        assert_eq!((profile.samples_total, profile.samples_lost), (4, 3));
-        assert!((profile.shares[0].share - 0.5).abs() < 1e-12);
+        assert!((shares[0].share - 0.5).abs() < 1e-12);
     }
 
     #[test]
     fn without_symbols_the_kernel_is_one_line() {
         let hidden = Reading::unavailable("hidden");
         let gone = Reading::unavailable("gone");
-        let profile = Profile::of(&[sample(7, true), sample(8, false)], 0, &hidden, &gone);
-        let names: Vec<_> = profile.shares.iter().map(|share| share.symbol.as_str()).collect();
+        let found = shares(&[sample(7, true), sample(8, false)], &hidden, &gone);
+        let names: Vec<_> = found.iter().map(|share| share.symbol.as_str()).collect();
         assert_eq!(names, [KERNEL, USER]);
-        assert!(Profile::of(&[], 0, &hidden, &gone).shares.is_empty());
+        assert!(shares(&[], &hidden, &gone).is_empty());
     }
 }

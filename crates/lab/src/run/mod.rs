@@ -19,7 +19,7 @@ use std::time::{Duration, Instant};
 
 use crate::arm::Arm;
 use crate::host::environment::Environment;
-use crate::host::gates::{Gate, GateLimits, OwnUse};
+use crate::host::gates::GateReading;
 use crate::host::machine::HostSample;
 use crate::host::process::cpu_with_waited_children;
 use crate::host::sources::Sources;
@@ -328,9 +328,9 @@ impl Runner<'_> {
         }
         let own_after = cpu_with_waited_children();
         let own = own_after.and_then(|after| own_before.map(|before| after.saturating_sub(before)));
-        let own = OwnUse { cpu: own.value().copied().unwrap_or_default(), runqueue_wait: None };
-        let reading = Gate::between(&before, &HostSample::take(), &own);
-        let disturbance = reading.judge(&GateLimits::default());
+        let own = own.value().copied().unwrap_or_default();
+        let reading = GateReading::between(&before, &HostSample::take(), own);
+        let disturbances = reading.disturbances();
         state.record.blocks.push(Block {
             block,
             repeats,
@@ -339,7 +339,7 @@ impl Runner<'_> {
             steal: reading.steal_share,
             foreign_cpu: reading.foreign_cpu_share,
             pressure: reading.psi_some_share,
-            disturbances: disturbance.map(|found| found.reasons).unwrap_or_default(),
+            disturbances,
         });
         self.judge(state);
         self.observer.block_ended(&state.record);
