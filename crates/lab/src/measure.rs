@@ -330,7 +330,7 @@ impl Watched {
 
     /// Ends both: a result with what they found.
     pub(crate) fn finish(self) -> Done {
-        let kernel = self.counting.map(|counting| counting.stop());
+        let kernel = self.counting.map(Counting::stop);
         let (samples, symbols) = self.profiling.map_or((None, Vec::new()), Profiling::finish);
         Done { kernel: kernel.unwrap_or_default(), samples, symbols, ..Done::default() }
     }
