@@ -121,7 +121,7 @@ fn kernel_can_read(address: usize) -> bool {
 //
 // A library gives out the names of Rust functions only, so what only C can do, variable arguments here and
 // leaving a service function in `server.rs`, is one instruction of ours. C programs call them. What they do is in `c/variadic.c`, which calls the functions with an array
-// or a text (`fields.rs`, `logging.rs`).
+// or a text (`copies.rs`, `logging.rs`).
 
 /// Continues in a function of C as if that had been called, so that no frame of Rust is in between.
 macro_rules! jump_to {

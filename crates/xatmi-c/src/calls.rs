@@ -13,7 +13,7 @@ use pollux_xatmi::ubf::UbfMut;
 
 use crate::context::{with_client, with_context};
 use crate::fault::{self, Fault};
-use crate::memory::{self, Held, no_buffer, size};
+use crate::memory::{self, Borrowed, Held, no_buffer, size};
 use crate::{caller, transactions};
 
 /// Calls a service and waits for its reply.
@@ -159,56 +159,9 @@ pub extern "C" fn tpcancel(cd: c_int) -> c_int {
     })
 }
 
-// What calls, conversations and services send and receive: buffers of the caller's while they are used, the
-// buffer that a reply makes, and where the caller wants it.
-//
-// A buffer that is only sent is copied, as other threads may send it at the same time. One that a reply may go
-// to is borrowed: meanwhile its address is not a buffer for other threads, which get TPEINVAL for it; it
-// comes back whatever becomes of the call.
-
-/// A buffer of the caller's.
-#[derive(Debug)]
-pub(crate) struct Borrowed(Option<Held>);
-
-impl Borrowed {
-    /// The buffer at `pointer`; none for NULL.
-    pub(crate) fn from(pointer: *const c_char) -> Result<Option<Self>, Fault> {
-        if pointer.is_null() {
-            return Ok(None);
-        }
-        Ok(Some(Self(Some(memory::take(pointer).ok_or_else(no_buffer)?))))
-    }
-
-    pub(crate) fn buffer(&self) -> &Buffer {
-        &self.0.as_ref().expect("only taken by value").buffer
-    }
-
-    /// Whether it came with the request of the service that runs.
-    pub(crate) fn is_request(&self) -> bool {
-        self.0.as_ref().expect("only taken by value").is_request
-    }
-
-    fn buffer_mut(&mut self) -> &mut Buffer {
-        &mut self.0.as_mut().expect("only taken by value").buffer
-    }
-
-    fn give_back(self) -> *mut c_char {
-        memory::give_out(self.into_held())
-    }
-
-    /// Keeps it from going back.
-    pub(crate) fn into_held(mut self) -> Held {
-        self.0.take().expect("only taken by value")
-    }
-}
-
-impl Drop for Borrowed {
-    fn drop(&mut self) {
-        if let Some(held) = self.0.take() {
-            memory::give_out(held);
-        }
-    }
-}
+// What calls, conversations and services send and receive: the buffer that a reply makes, and where the
+// caller wants it. A buffer that is only sent is copied, as other threads may send it at the same time; one
+// that a reply may go to is borrowed.
 
 /// What of a buffer is sent when the caller says `len`.
 pub(crate) fn outgoing(buffer: &Buffer, len: c_long) -> Result<Outgoing<'_>, Fault> {

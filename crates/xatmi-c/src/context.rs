@@ -27,10 +27,10 @@ use pollux_xatmi::environment::{BadVariable, DEFAULT_TIMEOUT, Environment, TIMEO
 use pollux_xatmi::error::{Code, Error};
 use pollux_xatmi::wire::ClientAddress;
 
+use crate::caller;
 use crate::events::Listener;
 use crate::fault::{self, Cause, Fault};
 use crate::transactions::{self, Transaction};
-use crate::{caller, server};
 
 /// `TPCONTEXT_T` of a thread whose context another thread ended.
 const TPINVALIDCONTEXT: c_int = -1;
@@ -89,6 +89,8 @@ struct State {
 thread_local! {
     /// Dropped when the thread ends, which removes the reply queue of a context of its own.
     static PLACE: RefCell<Option<Arc<Context>>> = const { RefCell::new(None) };
+    /// This is the thread of a server that runs, whose context is the server's.
+    static IS_SERVERS: Cell<bool> = const { Cell::new(false) };
     /// Held while the process forks.
     static FORKING: RefCell<Option<MutexGuard<'static, Kept>>> = const { RefCell::new(None) };
 }
@@ -137,6 +139,11 @@ impl Context {
     fn is_over(&self) -> bool {
         self.is_over.load(Ordering::Relaxed)
     }
+}
+
+/// A server begins or ceases to run on this thread.
+pub(crate) fn set_servers(is_servers: bool) {
+    IS_SERVERS.set(is_servers);
 }
 
 /// Whether one more context may be kept.
@@ -332,7 +339,7 @@ pub unsafe extern "C" fn tpinit(info: *const Info) -> c_int {
                 Ok(0)
             });
         }
-        if server::is_on_this_thread() {
+        if IS_SERVERS.get() {
             let detail = "a server's own thread has the context of the server";
             return Err(Fault::new(Code::Protocol.number(), detail));
         }
@@ -354,12 +361,12 @@ pub unsafe extern "C" fn tpinit(info: *const Info) -> c_int {
 #[unsafe(no_mangle)]
 pub extern "C" fn tpterm() -> c_int {
     fault::atmi(-1, || {
-        if server::is_on_this_thread() {
+        if IS_SERVERS.get() {
             let detail = "a server's own thread leaves the pool when the server ends";
             return Err(Fault::new(Code::Protocol.number(), detail));
         }
-        // A transaction that is under way aborts; there may be none.
-        let _ = transactions::abort();
+        // A transaction that is under way aborts, and the calls that belong to it end with the client.
+        drop(transactions::take());
         with_place(|place| {
             if let Some(context) = place.take() {
                 context.is_over.store(true, Ordering::Relaxed);
@@ -400,7 +407,7 @@ pub unsafe extern "C" fn tpgetctxt(context: *mut c_int, flags: c_long) -> c_int 
 pub extern "C" fn tpsetctxt(context: c_int, flags: c_long) -> c_int {
     fault::atmi(-1, || {
         no_flags(flags)?;
-        if server::is_on_this_thread() {
+        if IS_SERVERS.get() {
             let detail = "a server's own thread stays in the context of the server";
             return Err(Fault::new(Code::Protocol.number(), detail));
         }
@@ -424,7 +431,8 @@ pub extern "C" fn tpsetctxt(context: c_int, flags: c_long) -> c_int {
     })
 }
 
-fn no_flags(flags: c_long) -> Result<(), Fault> {
+/// Flags that are for later: 0 today.
+pub(crate) fn no_flags(flags: c_long) -> Result<(), Fault> {
     if flags != 0 {
         return Err(Fault::invalid(format!("flags {flags:#x}: there are none, give 0")));
     }

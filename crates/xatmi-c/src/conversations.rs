@@ -22,9 +22,10 @@ use pollux_xatmi::error::Code;
 use pollux_xatmi::worker::{Done, Incoming, Return};
 
 use crate::caller;
-use crate::calls::{Borrowed, Copied, Landing, Wanted, outgoing, service_name};
+use crate::calls::{Copied, Landing, Wanted, outgoing, service_name};
 use crate::context::{self, Conversations};
 use crate::fault::{self, Fault};
+use crate::memory::Borrowed;
 
 const TPSENDONLY: c_long = 0x800;
 const TPRECVONLY: c_long = 0x1000;

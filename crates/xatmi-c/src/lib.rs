@@ -4,21 +4,22 @@
 //! into a number and an error of the thread. C programs call it; `pollux` itself uses [`layout`]
 //! only. Nothing here decides what a call or a field means.
 //!
+//! A file uses those above it only:
+//!
 //! | file | subject |
 //! |---|---|
 //! | `caller.rs` | pointers of the caller: what is known of them before they are followed; variable arguments |
 //! | `fault.rs` | the thread's error numbers and texts; no panic leaves a function |
 //! | `memory.rs` | typed buffers: tpalloc, tprealloc, tpfree, tptypes, Balloc and its fellows |
-//! | `context.rs` | a thread's client and its time limits |
-//! | `calls.rs`, `conversations.rs` | calls; conversations of clients and of services; what both send and receive |
-//! | `transactions.rs`, `tx.rs` | transactions over no resource, by both interfaces |
-//! | `events.rs` | events and unsolicited messages |
-//! | `server.rs` | the life of a server, one call of a service function |
+//! | `fields.rs`, `values.rs`, `copies.rs`, `buffers.rs` | `ubf.h`: the buffer behind a pointer and names of fields; values; values by other ways; whole buffers |
+//! | `expressions.rs`, `files.rs` | Boolean expressions; fields in files and as JSON |
 //! | `logging.rs` | lines in the log of the day, lines with a level |
-//! | `expressions.rs` | Boolean expressions |
-//! | `files.rs` | fields in files and as JSON |
-//! | `fields.rs`, `values.rs`, `copies.rs`, `buffers.rs` | the other functions of `ubf.h`: names and paths of fields, values, whole buffers |
-//! | `layout.rs` | the files of an installation |
+//! | `transactions.rs` | the transaction of a thread |
+//! | `context.rs` | a thread's context: its client, what it listens to, its time limits |
+//! | `calls.rs` | calls, and what calls, conversations and services send and receive |
+//! | `tx.rs`, `events.rs`, `conversations.rs` | transactions by both interfaces; events and unsolicited messages; conversations |
+//! | `server.rs` | the life of a server, one call of a service function |
+//! | `layout.rs` | the files of an installation; on its own |
 //!
 //! Every function may be called from any thread. Pointers are the caller's promise, as in C: NULL,
 //! memory that is not a buffer and buffers that were freed are answered with an error where they can be recognised.

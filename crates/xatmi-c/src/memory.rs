@@ -16,9 +16,7 @@ use pollux_xatmi::buffer::{Buffer, BufferError, BufferType, SUBTYPE_BYTES_MAX, T
 use pollux_xatmi::ubf::{HEADER_BYTES, UbfError, bytes_needed};
 
 use crate::caller;
-use crate::calls::Borrowed;
 use crate::fault::{self, Fault, UbfFault};
-use crate::fields::int;
 
 /// A buffer that a program has the address of.
 #[derive(Debug)]
@@ -87,6 +85,51 @@ pub(crate) fn look<T>(pointer: *const c_char, look: impl FnOnce(&Held) -> T) -> 
 /// Bytes of a buffer.
 pub(crate) fn capacity(pointer: *const c_char) -> Option<usize> {
     look(pointer, |held| held.buffer.size())
+}
+
+/// A buffer of the caller's that is used: its address is not a buffer for other threads meanwhile, which get
+/// TPEINVAL for it. It comes back whatever becomes of the call.
+#[derive(Debug)]
+pub(crate) struct Borrowed(Option<Held>);
+
+impl Borrowed {
+    /// The buffer at `pointer`; none for NULL.
+    pub(crate) fn from(pointer: *const c_char) -> Result<Option<Self>, Fault> {
+        if pointer.is_null() {
+            return Ok(None);
+        }
+        Ok(Some(Self(Some(take(pointer).ok_or_else(no_buffer)?))))
+    }
+
+    pub(crate) fn buffer(&self) -> &Buffer {
+        &self.0.as_ref().expect("only taken by value").buffer
+    }
+
+    /// Whether it came with the request of the service that runs.
+    pub(crate) fn is_request(&self) -> bool {
+        self.0.as_ref().expect("only taken by value").is_request
+    }
+
+    pub(crate) fn buffer_mut(&mut self) -> &mut Buffer {
+        &mut self.0.as_mut().expect("only taken by value").buffer
+    }
+
+    pub(crate) fn give_back(self) -> *mut c_char {
+        give_out(self.into_held())
+    }
+
+    /// Keeps it from going back.
+    pub(crate) fn into_held(mut self) -> Held {
+        self.0.take().expect("only taken by value")
+    }
+}
+
+impl Drop for Borrowed {
+    fn drop(&mut self) {
+        if let Some(held) = self.0.take() {
+            give_out(held);
+        }
+    }
 }
 
 /// Frees a buffer that was taken out; a program that still uses its address finds no fields there.
@@ -214,7 +257,7 @@ pub(crate) unsafe extern "C" fn Bfree(ubf: *mut c_char) -> c_int {
 /// Bytes that a buffer needs for `fields` fields with `value_bytes` bytes of values.
 #[unsafe(no_mangle)]
 pub(crate) extern "C" fn Bneeded(fields: c_int, value_bytes: c_int) -> c_long {
-    fault::ubf(-1, || Ok(c_long::from(int(needed(fields, value_bytes)?)?)))
+    fault::ubf(-1, || Ok(c_long::try_from(needed(fields, value_bytes)?).unwrap_or(c_long::MAX)))
 }
 
 /// Does nothing: fields stand in order, and there is no index to build.

@@ -17,10 +17,10 @@ use pollux_xatmi::queue::ServiceName;
 use pollux_xatmi::worker::{Done, Ending, Incoming, Options, Registry, Return, Worker};
 
 use crate::caller::jump_to;
-use crate::calls::{Borrowed, len_for_caller, sent, service_name};
+use crate::calls::{len_for_caller, sent, service_name};
 use crate::fault::{self, Fault};
-use crate::memory::{self, Held};
-use crate::{caller, conversations, transactions};
+use crate::memory::{self, Borrowed, Held};
+use crate::{caller, context, conversations, transactions, tx};
 
 /// The program's tpsvrinit or tpsvrthrinit.
 type Init = unsafe extern "C" fn(c_int, *mut *mut c_char) -> c_int;
@@ -53,11 +53,6 @@ thread_local! {
     static REGISTRY: RefCell<Option<Registry>> = const { RefCell::new(None) };
     /// Where the function of each service is that is offered.
     static OFFERED: RefCell<BTreeMap<String, usize>> = const { RefCell::new(BTreeMap::new()) };
-}
-
-/// Whether this is the thread of a server that runs.
-pub(crate) fn is_on_this_thread() -> bool {
-    REGISTRY.try_with(|registry| registry.borrow().is_some()).unwrap_or(false)
 }
 
 fn registry() -> Result<Registry, Fault> {
@@ -213,6 +208,7 @@ fn run(
     let worker = Worker::from_environment()?;
     let registry = worker.registry();
     REGISTRY.set(Some(registry.clone()));
+    context::set_servers(true);
     // A line that makes no sense is refused below.
     let srvid = Options::parse(arguments.iter().skip(1).cloned()).ok().map(|options| options.srvid);
     SRVID.store(
@@ -238,6 +234,7 @@ fn run(
     };
     let ending = worker.run(arguments.iter().cloned(), start, finish);
     REGISTRY.set(None);
+    context::set_servers(false);
     Ok(ending?)
 }
 
@@ -384,8 +381,8 @@ pub(crate) fn serve(function: Function, incoming: Incoming) -> Done {
     }
     let outcome = OUTCOME.take();
     // One that the function began and did not end aborts, and its caller gets an error.
-    let is_left_open = transactions::seen().is_some_and(|seen| Some(seen.number) != before)
-        && transactions::abort().is_ok();
+    let is_left_open =
+        transactions::seen().is_some_and(|seen| Some(seen.number) != before) && tx::abort().is_ok();
     let done = match outcome {
         Some(done) if has_left != 0 && !is_left_open => done,
         _ => Done::NoReturn,

@@ -1,8 +1,8 @@
-//! `tpopen`, `tpclose`, `tpbegin`, `tpcommit`, `tpabort`, `tpgetlev`: transactions over no resource.
+//! The transaction of a thread, over no resource: what belongs to it and what becomes of it.
 //!
-//! They are what a program sees that is linked with the null switch: there is nothing to prepare or
-//! to log, so a transaction commits unless it must abort. `tx.rs` is the other face of it, and
-//! `calls.rs` tells it of each call. Services that are called do not take part: their level is 0.
+//! It is what a program sees that is linked with the null switch: there is nothing to prepare or
+//! to log, so a transaction commits unless it must abort. `tx.rs` begins and ends it for programs,
+//! and `calls.rs` tells it of each call. Services that are called do not take part: their level is 0.
 //!
 //! | in a transaction | becomes |
 //! |---|---|
@@ -14,15 +14,14 @@
 //! Calls with TPNOTRAN do not belong to it.
 
 use std::cell::{Cell, RefCell};
-use std::ffi::{c_int, c_long, c_ulong};
+use std::ffi::c_int;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use pollux_xatmi::client::{CallFlags, Descriptor};
 use pollux_xatmi::error::Code;
 
-use crate::context::with_context;
-use crate::fault::{self, Fault};
+use crate::fault::Fault;
 
 /// `tperrno` of a transaction that could not commit.
 const TPEABORT: c_int = 1;
@@ -75,6 +74,31 @@ impl Transaction {
 
     fn abort_only(&mut self, reason: impl FnOnce() -> String) {
         self.abort_reason.get_or_insert_with(reason);
+    }
+
+    /// Calls whose replies nobody took.
+    pub(crate) fn outstanding(&self) -> &[c_int] {
+        &self.outstanding
+    }
+
+    /// Commits, once it was taken out.
+    ///
+    /// # Errors
+    /// TPEABORT with the reason when it could only abort.
+    pub(crate) fn commit(mut self) -> Result<(), Fault> {
+        if self.is_timed_out() {
+            self.abort_only(|| "its time was over".to_owned());
+        }
+        let outstanding = self.outstanding.len();
+        if outstanding > 0 {
+            self.abort_only(|| format!("{outstanding} replies of it are outstanding"));
+        }
+        match self.abort_reason {
+            Some(reason) => {
+                Err(Fault::new(TPEABORT, format!("the transaction was aborted: {reason}")))
+            }
+            None => Ok(()),
+        }
     }
 
     /// The fault of a call that ended: some decide what becomes of the transaction.
@@ -237,104 +261,16 @@ pub(crate) fn begin(timeout: Duration) -> Result<(), Fault> {
     })
 }
 
-/// Ends the transaction, which commits or aborts.
-///
-/// # Errors
-/// TPEPROTO outside a transaction, TPEABORT with the reason when it could not commit.
-pub(crate) fn commit() -> Result<(), Fault> {
-    let mut ended = end()?;
-    if ended.is_timed_out() {
-        ended.abort_only(|| "its time was over".to_owned());
-    }
-    let outstanding = ended.outstanding.len();
-    if outstanding > 0 {
-        ended.abort_only(|| format!("{outstanding} replies of it are outstanding"));
-    }
-    match ended.abort_reason {
-        Some(reason) => Err(Fault::new(TPEABORT, format!("the transaction was aborted: {reason}"))),
-        None => Ok(()),
-    }
-}
-
-/// Ends the transaction; it aborts.
+/// Takes the transaction out to end it; its context gives up the calls that are outstanding.
 ///
 /// # Errors
 /// TPEPROTO outside a transaction.
-pub(crate) fn abort() -> Result<(), Fault> {
-    end().map(drop)
-}
-
-/// Takes the transaction out; the calls that belong to it are given up.
-fn end() -> Result<Transaction, Fault> {
-    let ended = with_current(Option::take);
-    let ended = ended.ok_or_else(|| protocol("no transaction is under way: tpbegin starts one"))?;
-    for &descriptor in &ended.outstanding {
-        // A call that is over already has no descriptor any more.
-        let _ = with_context(|client| Ok(client.cancel(Descriptor::from_number(descriptor))));
-    }
-    Ok(ended)
+pub(crate) fn end() -> Result<Transaction, Fault> {
+    take().ok_or_else(|| protocol("no transaction is under way: tpbegin starts one"))
 }
 
 fn protocol(detail: &str) -> Fault {
     Fault::new(Code::Protocol.number(), detail)
-}
-
-/// Flags that are for later: 0 today.
-fn no_flags(flags: c_long) -> Result<(), Fault> {
-    if flags != 0 {
-        return Err(Fault::invalid(format!("flags {flags:#x}: there are none, give 0")));
-    }
-    Ok(())
-}
-
-/// Opens the resources, of which there are none.
-#[unsafe(no_mangle)]
-pub extern "C" fn tpopen() -> c_int {
-    fault::atmi(-1, || {
-        open();
-        Ok(0)
-    })
-}
-
-/// Closes the resources.
-#[unsafe(no_mangle)]
-pub extern "C" fn tpclose() -> c_int {
-    fault::atmi(-1, || close().map(|()| 0))
-}
-
-/// Begins a transaction that must end within `timeout` seconds; 0 means no limit.
-#[unsafe(no_mangle)]
-pub extern "C" fn tpbegin(timeout: c_ulong, flags: c_long) -> c_int {
-    fault::atmi(-1, || {
-        no_flags(flags)?;
-        begin(Duration::from_secs(timeout)).map(|()| 0)
-    })
-}
-
-/// Ends the transaction; TPEABORT when it aborted instead.
-#[unsafe(no_mangle)]
-pub extern "C" fn tpcommit(flags: c_long) -> c_int {
-    /// To return once the decision is logged; there is no log, so it is the same.
-    const TPTXCOMMITDLOG: c_long = 4;
-    fault::atmi(-1, || {
-        no_flags(flags & !TPTXCOMMITDLOG)?;
-        commit().map(|()| 0)
-    })
-}
-
-/// Ends the transaction without a commit.
-#[unsafe(no_mangle)]
-pub extern "C" fn tpabort(flags: c_long) -> c_int {
-    fault::atmi(-1, || {
-        no_flags(flags)?;
-        abort().map(|()| 0)
-    })
-}
-
-/// 1 within a transaction, else 0.
-#[unsafe(no_mangle)]
-pub extern "C" fn tpgetlev() -> c_int {
-    fault::atmi(-1, || Ok(c_int::from(seen().is_some())))
 }
 
 #[cfg(test)]
@@ -352,7 +288,7 @@ mod tests {
         let (endless, short) = limited.expect("done");
         assert!(endless > Duration::from_secs(3500) && endless <= Duration::from_secs(3600));
         assert_eq!(short, Duration::from_secs(1));
-        abort().expect("one is under way");
+        end().expect("one is under way");
 
         begin(Duration::from_nanos(1)).expect("none is under way");
         let none = CallFlags::from_bits(0);
@@ -360,7 +296,7 @@ mod tests {
         assert_eq!(late.expect_err("its time is over").number, Code::Time.number());
         call(CallFlags::NO_TRANSACTION, |_| Ok(())).expect("it does not belong to it");
         assert!(seen().expect("one").is_timed_out);
-        let aborted = commit().expect_err("its time is over");
+        let aborted = end().and_then(Transaction::commit).expect_err("its time is over");
         assert_eq!(aborted.number, TPEABORT);
         assert!(aborted.detail.contains("its time was over"), "{}", aborted.detail);
         assert_eq!(seen(), None);
@@ -381,7 +317,7 @@ mod tests {
                 call(CallFlags::from_bits(0), |_| Err(Fault::new(code.number(), "it failed")));
             assert!(failed.is_err());
             assert_eq!(seen().expect("one").is_abort_only, is_abort_only, "{code:?}");
-            assert_eq!(commit().is_err(), is_abort_only, "{code:?}");
+            assert_eq!(end().and_then(Transaction::commit).is_err(), is_abort_only, "{code:?}");
         }
     }
 
@@ -404,6 +340,6 @@ mod tests {
             answered(Some(Descriptor::from_number(number)), &Ok(()));
             check_cancel(number).expect("its reply is there");
         }
-        commit().expect("nothing is outstanding");
+        end().and_then(Transaction::commit).expect("nothing is outstanding");
     }
 }

@@ -1,14 +1,100 @@
-//! `tx.h`: transactions by the interface of X/Open (The TX Specification, C504).
+//! Transactions by both interfaces: `tpbegin` and its fellows of `atmi.h`, and `tx.h` of X/Open (The TX
+//! Specification, C504).
 //!
-//! C programs call it. The transactions are those of `transactions.rs`; here are its numbers, and
-//! the characteristics that a program sets.
+//! C programs call it. The transactions are those of `transactions.rs`; here they end, are the numbers
+//! of `tx.h`, and the characteristics that a program sets.
 
 use std::cell::Cell;
-use std::ffi::{c_char, c_int, c_long};
+use std::ffi::{c_char, c_int, c_long, c_ulong};
 use std::time::Duration;
 
-use crate::transactions::{self, Seen};
+use pollux_xatmi::client::Descriptor;
+
+use crate::context::{no_flags, with_context};
+use crate::fault::Fault;
+use crate::transactions::{self, Seen, Transaction};
 use crate::{caller, fault};
+
+/// Takes the transaction out; the calls that belong to it are given up.
+///
+/// # Errors
+/// TPEPROTO outside a transaction.
+fn end() -> Result<Transaction, Fault> {
+    let ended = transactions::end()?;
+    for &descriptor in ended.outstanding() {
+        // A call that is over already has no descriptor any more.
+        let _ = with_context(|client| Ok(client.cancel(Descriptor::from_number(descriptor))));
+    }
+    Ok(ended)
+}
+
+/// Ends the transaction, which commits or aborts.
+///
+/// # Errors
+/// TPEPROTO outside a transaction, TPEABORT with the reason when it could not commit.
+fn commit() -> Result<(), Fault> {
+    end().and_then(Transaction::commit)
+}
+
+/// Ends the transaction; it aborts.
+///
+/// # Errors
+/// TPEPROTO outside a transaction.
+pub(crate) fn abort() -> Result<(), Fault> {
+    end().map(drop)
+}
+
+/// Opens the resources, of which there are none.
+#[unsafe(no_mangle)]
+pub extern "C" fn tpopen() -> c_int {
+    fault::atmi(-1, || {
+        transactions::open();
+        Ok(0)
+    })
+}
+
+/// Closes the resources.
+#[unsafe(no_mangle)]
+pub extern "C" fn tpclose() -> c_int {
+    fault::atmi(-1, || transactions::close().map(|()| 0))
+}
+
+/// Begins a transaction that must end within `timeout` seconds; 0 means no limit.
+#[unsafe(no_mangle)]
+pub extern "C" fn tpbegin(timeout: c_ulong, flags: c_long) -> c_int {
+    fault::atmi(-1, || {
+        no_flags(flags)?;
+        transactions::begin(Duration::from_secs(timeout)).map(|()| 0)
+    })
+}
+
+/// Ends the transaction; TPEABORT when it aborted instead.
+#[unsafe(no_mangle)]
+pub extern "C" fn tpcommit(flags: c_long) -> c_int {
+    /// To return once the decision is logged; there is no log, so it is the same.
+    const TPTXCOMMITDLOG: c_long = 4;
+    fault::atmi(-1, || {
+        no_flags(flags & !TPTXCOMMITDLOG)?;
+        commit().map(|()| 0)
+    })
+}
+
+/// Ends the transaction without a commit.
+#[unsafe(no_mangle)]
+pub extern "C" fn tpabort(flags: c_long) -> c_int {
+    fault::atmi(-1, || {
+        no_flags(flags)?;
+        abort().map(|()| 0)
+    })
+}
+
+/// 1 within a transaction, else 0.
+#[unsafe(no_mangle)]
+pub extern "C" fn tpgetlev() -> c_int {
+    fault::atmi(-1, || Ok(c_int::from(transactions::seen().is_some())))
+}
+
+// `tx.h`.
 
 const TX_NOT_SUPPORTED: c_int = 1;
 const TX_OK: c_int = 0;
@@ -112,14 +198,14 @@ pub extern "C" fn tx_commit() -> c_int {
         if transactions::seen().is_none() {
             return TX_PROTOCOL_ERROR;
         }
-        ended(if transactions::commit().is_ok() { TX_OK } else { TX_ROLLBACK })
+        ended(if commit().is_ok() { TX_OK } else { TX_ROLLBACK })
     })
 }
 
 /// Ends the transaction without a commit.
 #[unsafe(no_mangle)]
 pub extern "C" fn tx_rollback() -> c_int {
-    when_open(|| if transactions::abort().is_ok() { ended(TX_OK) } else { TX_PROTOCOL_ERROR })
+    when_open(|| if abort().is_ok() { ended(TX_OK) } else { TX_PROTOCOL_ERROR })
 }
 
 /// 1 within a transaction, else 0; `info` gets what there is to know.

@@ -9,7 +9,6 @@ use std::ffi::{CStr, c_char, c_int};
 use pollux_xatmi::ubf::{FieldId, FieldType, Scratch, UbfError, UbfMut, Value};
 
 use crate::caller;
-use crate::copies::{CBfind, CBgetalloc};
 use crate::fault::{self, UbfFault};
 use crate::fields::{changing, id, int, reading, size_at};
 
@@ -393,7 +392,7 @@ pub unsafe extern "C" fn Boccur(ubf: *const c_char, field: c_int) -> c_int {
 }
 
 /// The type of a text.
-const TEXT: c_int = FieldType::String.code();
+pub(crate) const TEXT: c_int = FieldType::String.code();
 
 /// Adds a text to a field of any type.
 ///
@@ -433,33 +432,4 @@ pub unsafe extern "C" fn Bgets(
 ) -> c_int {
     // SAFETY: the caller's promise.
     unsafe { CBget(ubf, field, occurrence, text, std::ptr::null_mut(), TEXT) }
-}
-
-/// A value as a text in memory that the program frees; NULL for an error.
-///
-/// # Safety
-/// As for `CBgetalloc`.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn Bgetsa(
-    ubf: *const c_char,
-    field: c_int,
-    occurrence: c_int,
-    extra: *mut c_int,
-) -> *mut c_char {
-    // SAFETY: the caller's promise.
-    unsafe { CBgetalloc(ubf, field, occurrence, TEXT, extra) }
-}
-
-/// A value as a text, which stays until the thread's next one; NULL for an error.
-///
-/// # Safety
-/// As for `CBfind`.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn Bfinds(
-    ubf: *const c_char,
-    field: c_int,
-    occurrence: c_int,
-) -> *mut c_char {
-    // SAFETY: the caller's promise.
-    unsafe { CBfind(ubf, field, occurrence, std::ptr::null_mut(), TEXT) }
 }
