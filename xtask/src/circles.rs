@@ -6,6 +6,8 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
+use crate::install::{at, files};
+
 /// The crate whose modules are looked at.
 const LAB: &str = "crates/lab/src";
 
@@ -16,32 +18,23 @@ type Uses = BTreeMap<String, BTreeMap<String, String>>;
 pub(super) fn circle(root: &Path) -> Result<Option<String>, String> {
     let source = root.join(LAB);
     let mut uses = Uses::new();
-    read_folder(&source, &source, &mut uses)?;
-    Ok(circle_in(&uses))
-}
-
-fn read_folder(source: &Path, folder: &Path, uses: &mut Uses) -> Result<(), String> {
-    let entries = std::fs::read_dir(folder).map_err(|e| format!("{}: {e}", folder.display()))?;
-    for entry in entries {
-        let path = entry.map_err(|error| error.to_string())?.path();
-        let is_tests = path.file_stem().is_some_and(|name| name == "tests");
-        if path.is_dir() && !is_tests {
-            read_folder(source, &path, uses)?;
-        }
-        let is_code = path.extension().is_some_and(|extension| extension == "rs");
-        let relative = path.strip_prefix(source).map_err(|error| error.to_string())?;
-        if !is_code || is_tests || relative == Path::new("lib.rs") {
+    for file in files(&source)? {
+        let is_code = file.extension().is_some_and(|extension| extension == "rs");
+        let is_tests =
+            file.components().any(|part| part.as_os_str().to_string_lossy().starts_with("tests"));
+        if is_tests || !is_code || file == Path::new("lib.rs") {
             continue;
         }
-        let first = relative.components().next().expect("a file has a name");
+        let first = file.components().next().expect("a file has a name");
         let module = Path::new(&first).file_stem().unwrap_or_default().to_string_lossy();
-        let text = std::fs::read_to_string(&path).map_err(|e| format!("{relative:?}: {e}"))?;
+        let path = source.join(&file);
+        let text = std::fs::read_to_string(&path).map_err(at(&path))?;
         for other in used(&text).into_iter().filter(|other| *other != module) {
             let of_module = uses.entry(module.clone().into_owned()).or_default();
-            of_module.entry(other).or_insert_with(|| relative.display().to_string());
+            of_module.entry(other).or_insert_with(|| file.display().to_string());
         }
     }
-    Ok(())
+    Ok(circle_in(&uses))
 }
 
 /// The modules that a file names behind `crate::`, before its tests.

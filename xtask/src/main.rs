@@ -6,12 +6,11 @@ use std::path::Path;
 use std::process::{Command, ExitCode};
 
 #[cfg(test)]
-mod catalogue;
-#[cfg(test)]
 mod circles;
+#[cfg(test)]
+mod documentation;
 mod floors;
 mod install;
-mod installed;
 mod package;
 mod phrases;
 

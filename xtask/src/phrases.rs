@@ -4,17 +4,18 @@
 
 use std::path::Path;
 
+use crate::install::{at, files};
+
 /// Files that name the phrases: the glossary, and the places where this check does.
 const QUOTING: [&str; 2] = ["docs/glossary.md", "xtask/src/phrases.rs"];
 
 /// Folders and files that are read.
-const PLACES: [&str; 9] = [
+const PLACES: [&str; 8] = [
     "crates",
     "docs",
     "jobs",
     "xtask",
     "fuzz/checks",
-    "fuzz/src",
     "README.md",
     "CHANGELOG.md",
     "CONTRIBUTING.md",
@@ -81,24 +82,14 @@ struct Found {
 }
 
 fn read(root: &Path, relative: &Path, found: &mut Vec<Found>) -> Result<(), String> {
-    let path = root.join(relative);
-    let failed = |error: std::io::Error| format!("{}: {error}", relative.display());
-    if path.is_dir() {
-        for entry in std::fs::read_dir(&path).map_err(failed)? {
-            let name = entry.map_err(failed)?.file_name();
-            if name != "target" {
-                read(root, &relative.join(name), found)?;
-            }
-        }
-        return Ok(());
-    }
     let file = relative.to_string_lossy().into_owned();
     let is_text =
-        path.extension().is_some_and(|ending| ENDINGS.iter().any(|known| ending == *known));
+        relative.extension().is_some_and(|ending| ENDINGS.iter().any(|known| ending == *known));
     if !is_text || QUOTING.contains(&&*file) {
         return Ok(());
     }
-    let text = std::fs::read_to_string(&path).map_err(failed)?;
+    let path = root.join(relative);
+    let text = std::fs::read_to_string(&path).map_err(at(&path))?;
     // An alias keeps an old spelling readable.
     for (index, line) in text.lines().enumerate().filter(|(_, line)| !line.contains("alias = \"")) {
         let phrases = phrases_in(line).into_iter();
@@ -113,8 +104,10 @@ fn read(root: &Path, relative: &Path, found: &mut Vec<Found>) -> Result<(), Stri
 /// A file that cannot be read.
 pub(crate) fn wrong(root: &Path) -> Result<Vec<String>, String> {
     let mut found = Vec::new();
-    for place in PLACES {
-        read(root, Path::new(place), &mut found)?;
+    for file in files(root)? {
+        if PLACES.iter().any(|place| file.starts_with(place)) {
+            read(root, &file, &mut found)?;
+        }
     }
     let in_words = |Found { file, line, phrase }| {
         format!("{file}:{line}: \"{phrase}\" (docs/glossary.md has the word)")

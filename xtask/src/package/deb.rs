@@ -3,9 +3,9 @@
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use super::{Release, size_of, trial};
+use super::{Release, answer, size_of, version};
+use crate::install::{self, at};
 use crate::install::{create, done, output};
-use crate::installed::{self, at};
 
 /// Files of `xtask/package` with their places.
 const FILES: [(&str, &str); 5] = [
@@ -37,7 +37,7 @@ pub(super) fn write(root: &Path, staged: &Path, release: &Release) -> Result<Pat
     let architecture = output(Command::new("dpkg").arg("--print-architecture"))?;
     let architecture = String::from_utf8_lossy(&architecture).trim().to_owned();
     let depends = depends(staged)?;
-    let kib: u64 = installed::files(staged)?
+    let kib: u64 = install::files(staged)?
         .iter()
         .filter_map(|name| std::fs::metadata(staged.join(name)).ok())
         .map(|found| found.len().div_ceil(1024))
@@ -92,14 +92,14 @@ fn depends(staged: &Path) -> Result<String, String> {
 pub(super) fn tried(package: &Path, release: &Release) -> Result<String, String> {
     let root = tempfile::tempdir().map_err(|error| error.to_string())?;
     done(Command::new("dpkg-deb").arg("--extract").arg(package).arg(root.path()))?;
-    let count = installed::files(root.path())?.len();
+    let count = install::files(root.path())?.len();
     let program = root.path().join("usr/bin/pollux");
-    let version = trial::version(&mut Command::new(&program), &release.commit)?;
+    let version = version(&mut Command::new(&program), &release.commit)?;
     // The settings of the package, with their folders in the root where it was unpacked.
     let site = root.path().join("usr/share/pollux/site");
     let mut server = Command::new(&program);
     server.arg("serve").arg(&site).args(["--listen", "127.0.0.1:0"]);
-    let page = trial::answer(&mut server)?;
+    let page = answer(&mut server)?;
     if !page.contains("This page is served by pollux") {
         return Err(format!("the page of the package is \"{page}\""));
     }
@@ -147,14 +147,14 @@ mod tests {
 
     #[test]
     fn a_package_of_the_program_alone_is_unpacked_and_serves_its_page() {
-        let Some(program) = crate::package::tests::built() else {
-            return crate::package::tests::left_out("a build of pollux");
+        let Some(program) = super::super::tests::built() else {
+            return super::super::tests::left_out("a build of pollux");
         };
         if ["dpkg-deb", "dpkg-shlibdeps"]
             .iter()
             .any(|tool| Command::new(tool).arg("--version").output().is_err())
         {
-            return crate::package::tests::left_out("dpkg and dpkg-dev");
+            return super::super::tests::left_out("dpkg and dpkg-dev");
         }
         let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("a workspace");
         let folder = tempfile::tempdir().expect("a folder");

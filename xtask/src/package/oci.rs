@@ -11,8 +11,8 @@ use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 use tar::{Archive, Builder, EntryType, Header};
 
-use super::{size_of, trial};
-use crate::installed::at;
+use super::{answer, inside, open_to_all, size_of, version};
+use crate::install::at;
 
 const LAYER: &str = "application/vnd.oci.image.layer.v1.tar+gzip";
 const CONFIG: &str = "application/vnd.oci.image.config.v1+json";
@@ -170,19 +170,19 @@ fn unpack(image: &Path, root: &Path) -> Result<Value, String> {
 pub(super) fn tried(image: &Path, commit: &str) -> Result<String, String> {
     let root = tempfile::tempdir().map_err(|error| error.to_string())?;
     let config = unpack(image, root.path())?;
-    trial::open_to_all(root.path())?;
+    open_to_all(root.path())?;
     let words = |key: &str| {
         let all = config["config"][key].as_array().into_iter().flatten();
         all.map(|word| word.as_str().unwrap_or_default().to_owned()).collect::<Vec<_>>()
     };
     let (entry, mut arguments) = (words("Entrypoint"), words("Cmd"));
     let [program] = entry.as_slice() else { return Err(format!("its entry is {entry:?}")) };
-    let version = trial::version(&mut trial::inside(root.path(), &[program.as_str()]), commit)?;
+    let version = version(&mut inside(root.path(), &[program.as_str()]), commit)?;
     // Any free port, as the image's own may be taken here.
     let listen = arguments.last_mut().ok_or("it has no arguments")?;
     *listen = "127.0.0.1:0".to_owned();
     let words: Vec<_> = std::iter::once(program).chain(&arguments).map(String::as_str).collect();
-    let page = trial::answer(&mut trial::inside(root.path(), &words))?;
+    let page = answer(&mut inside(root.path(), &words))?;
     if !page.contains("This page is served by pollux") {
         return Err(format!("the page of the image is \"{page}\""));
     }
@@ -199,7 +199,7 @@ mod tests {
 
     /// A build of `pollux` with the libraries that it needs, which stand in for a static one.
     fn content() -> Option<Content> {
-        let program = crate::package::tests::built()?;
+        let program = super::super::tests::built()?;
         let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("package/site/index.html");
         let mut content = Content::of(&program, &page);
         let needs = std::process::Command::new("ldd").arg(&program).output().expect("ldd runs");
@@ -215,8 +215,8 @@ mod tests {
     fn an_image_is_unpacked_by_its_digests_and_serves_in_a_root_folder_of_its_own() {
         let folder = tempfile::tempdir().expect("a folder");
         let image = folder.path().join("image.tar");
-        let (Some(content), true) = (content(), crate::package::tests::is_root()) else {
-            crate::package::tests::left_out("root, and a build of pollux");
+        let (Some(content), true) = (content(), super::super::tests::is_root()) else {
+            super::super::tests::left_out("root, and a build of pollux");
             return;
         };
         write(&image, &content, "1.2.3").expect("written");

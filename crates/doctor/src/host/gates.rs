@@ -7,7 +7,7 @@
 //!
 //! What a run does to itself must never count as a disturbance: our own CPU time is taken off before
 //! foreign CPU is judged, and waiting for a CPU is shown but not judged, as two threads that wake each
-//! other, or 250 processes on one queue, wait a lot and are no reason to distrust the run.
+//! other, or 250 processes on one queue, wait a lot by themselves.
 
 use std::time::Duration;
 

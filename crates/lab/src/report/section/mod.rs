@@ -1,6 +1,6 @@
 //! The sections of the page, in reading order: answer, results, why, the published result, every run, the machine.
 //!
-//! `html.rs` puts them one after the other. Each is a function from the record to markup; a section
+//! `html` of the module above puts them one after the other. Each is a function from the record to markup; a section
 //! about which the record holds nothing is empty text.
 
 pub(super) mod behind;
