@@ -43,7 +43,8 @@ struct Waiter {
 pub struct Owned {
     part: Arc<SharedPart>,
     at: usize,
-    /// What the kernel reads at the thread's end; it knows where this is.
+    /// It knows where this is.
+    #[expect(dead_code, reason = "the kernel reads it at the thread's end")]
     head: Box<RobustHead>,
     /// The list of the C library.
     before: (*const RobustHead, usize),
@@ -98,11 +99,13 @@ impl Owned {
         head.list = &raw const head.entry;
         head.offset =
             Address::from(&part[at]).low_half.addr().wrapping_sub(head.list.addr()) as libc::c_long;
+        // Before the store: of a thread that ends in between the word says nothing, and the kernel leaves
+        // it alone. The other way round it would name a dead owner for good.
+        set_robust_list(&raw const *head, ROBUST_HEAD_LEN)?;
         // SAFETY: the call takes numbers only.
         let thread = unsafe { libc::gettid() } as u32;
         part[at].store((thread | WAITERS).into(), Ordering::SeqCst);
         let owned = Self { part, at, head, before, of_thread: PhantomData };
-        set_robust_list(&raw const *owned.head, ROBUST_HEAD_LEN)?;
         wake(owned.word(), u32::MAX >> 1);
         Ok(owned)
     }
