@@ -214,8 +214,8 @@ impl Link {
     /// Takes the next message if there is one.
     ///
     /// # Errors
-    /// `InvalidData` for a message that is too long or is not what was expected (it is taken
-    /// away), else what `recvmsg(2)` gives.
+    /// `InvalidData` for a message that is too long or is not what was expected, EMFILE for one whose
+    /// descriptors exceed the limit of this process (both are taken away), else what `recvmsg(2)` gives.
     pub fn receive<M: DeserializeOwned>(&mut self) -> io::Result<Received<M>> {
         // Made for each look: a manager has thousands of links, and messages are few.
         let mut buffer = vec![0; MESSAGE_LEN_BYTES_MAX];
@@ -235,6 +235,10 @@ impl Link {
         let descriptors = descriptors(&mut beside);
         if got.bytes == 0 {
             return Ok(Received::Ended);
+        }
+        if got.flags.contains(ReturnFlags::CTRUNC) && descriptors.len() < DESCRIPTORS_MAX {
+            // The kernel cuts off what it cannot give a number.
+            return Err(rustix::io::Errno::MFILE.into());
         }
         if got.flags.intersects(ReturnFlags::TRUNC | ReturnFlags::CTRUNC) {
             return Err(invalid("longer than a link carries"));

@@ -346,11 +346,16 @@ impl Client {
             queues.services.open_named(service, name)
         };
         let queue = queue.map_err(|source| {
-            let errno = Errno::from_io_error(&source);
-            Obstacle::Failed(if errno == Some(Errno::NOENT) {
-                not_offered(service.as_str())
-            } else {
-                Error::os(format!("the queue of {service} cannot be opened"), source)
+            Obstacle::Failed(match Errno::from_io_error(&source) {
+                Some(Errno::NOENT) => not_offered(service.as_str()),
+                // Made by a manager that this client has not greeted yet.
+                Some(Errno::MSGSIZE) => {
+                    let detail = format!(
+                        "the queue of {service} has messages of another size than the pool"
+                    );
+                    Error::caused(Code::NoEntry, detail, source)
+                }
+                _ => Error::os(format!("the queue of {service} cannot be opened"), source),
             })
         })?;
         queue.send(&self.outgoing[..len], 0).map_err(|source| {

@@ -16,7 +16,7 @@
 //! | the next pool has | the client continues | calls that are out |
 //! |---|---|---|
 //! | the same queues, or the same memory (its workers were taken over) | where it was | are answered |
-//! | another memory, or queues in place of memory and the reverse | there | end with TPESVCERR; TPENOENT if they cannot have been served |
+//! | another memory, queues of another size, or queues in place of memory and the reverse | there | end with TPESVCERR; TPENOENT if they cannot have been served |
 
 use std::io;
 use std::sync::Arc;
@@ -84,7 +84,7 @@ impl Transport {
             };
             return Ok(Self::Queues(Queues {
                 replies: replies.map_err(no_reply_queue)?,
-                services: QueueCache::new(SERVICES_OPEN_MAX),
+                services: QueueCache::of_messages(SERVICES_OPEN_MAX, welcome.message_len_bytes),
                 message_len_bytes: welcome.message_len_bytes as usize,
             }));
         };
@@ -103,8 +103,11 @@ impl Transport {
         memory: Option<&Files>,
     ) -> Result<bool, Error> {
         Ok(match (self, memory) {
-            // One that the manager made anew has to be opened.
-            (Self::Queues(_), None) => !welcome.has_made_queue,
+            // One that the manager made anew has to be opened, one for shorter or longer replies to be made.
+            (Self::Queues(queues), None) => {
+                !welcome.has_made_queue
+                    && queues.message_len_bytes == welcome.message_len_bytes as usize
+            }
             (Self::Memory(mailbox), Some(memory)) => mailbox.follow(mapped(prefix, memory)?),
             (Self::Queues(_), Some(_)) | (Self::Memory(_), None) => false,
         })

@@ -48,6 +48,8 @@ pub(crate) struct Answers {
     pub(crate) sent: u64,
     /// Those that did not wait any more.
     pub(crate) gone: u64,
+    /// Rings of withdrawn services that were broken, and are rebuilt.
+    pub(crate) rings_rebuilt: u64,
 }
 
 /// What a look at the whole memory found.
@@ -180,7 +182,8 @@ impl Memory {
         self.drain(ring)
     }
 
-    /// Takes what stands in the ring of a service that was withdrawn; its callers get TPENOENT.
+    /// Takes what stands in the ring of a service that was withdrawn, and rebuilds the ring if it is broken;
+    /// its callers get TPENOENT.
     pub(crate) fn drain(&self, ring: usize) -> Answers {
         let mut answers = Answers::default();
         let Some(its) = self.exchange.ring(ring) else { return answers };
@@ -188,6 +191,12 @@ impl Memory {
             if its.grab(at, number, NO_WORKER) {
                 answers.add(self.answer_number(number, Code::NoEntry));
                 its.free(at, NO_WORKER);
+            }
+        }
+        if !self.is_sound(ring) {
+            answers.rings_rebuilt += 1;
+            for number in its.rebuild() {
+                answers.add(self.answer_number(number, Code::NoEntry));
             }
         }
         self.exchange.tell_room(&its);
@@ -318,6 +327,20 @@ impl Memory {
         woken
     }
 
+    /// Wakes workers if a request stands at the head of a ring where it stood at the last look: a worker that
+    /// was woken for it may be stopped or have taken another one, and the sender of a request without a
+    /// reply does not look again. `heads` are the places of that look, and of this one afterwards.
+    pub(crate) fn rouse_if_stuck(&self, heads: &mut Vec<(usize, u64)>) -> u64 {
+        let now: Vec<(usize, u64)> = self
+            .services()
+            .into_iter()
+            .filter_map(|(ring, _)| Some((ring, self.exchange.ring(ring)?.first().ok()??.0)))
+            .collect();
+        let is_stuck = now.iter().any(|head| heads.contains(head));
+        *heads = now;
+        if is_stuck { self.rouse() } else { 0 }
+    }
+
     /// Sets the wake flags of all workers for what is on their links.
     pub(crate) fn ring_all(&self) {
         let workers = 0..self.geometry().workers();
@@ -339,12 +362,14 @@ impl Memory {
             }
         }
         for ring in directory::withdrawn(&*self.records, self.geometry()) {
-            if self.exchange.ring(ring).is_some_and(|its| its.waiting() > 0) {
+            let its = self.exchange.ring(ring);
+            if its.is_some_and(|its| its.waiting() > 0) || !self.is_sound(ring) {
                 look.answers += self.drain(ring);
             }
         }
         let last = std::mem::take(suspects);
-        if is_suspicious || !look.rebuilt.is_empty() || !last.is_empty() {
+        let is_rebuilt = !look.rebuilt.is_empty() || look.answers.rings_rebuilt > 0;
+        if is_suspicious || is_rebuilt || !last.is_empty() {
             let orphans = self.orphans().into_iter();
             let (old, new): (HashSet<_>, HashSet<_>) =
                 orphans.partition(|ticket| last.contains(ticket));
@@ -456,6 +481,7 @@ impl AddAssign for Answers {
     fn add_assign(&mut self, more: Self) {
         self.sent += more.sent;
         self.gone += more.gone;
+        self.rings_rebuilt += more.rings_rebuilt;
     }
 }
 
@@ -552,6 +578,41 @@ mod tests {
         let state = memory.exchange.request(ticket.request).expect("it is there").state().0;
         assert_eq!(state, State::Answered(Some(Code::NoEntry.number() as u8)));
         assert_eq!(look.answers.sent, 1);
+    }
+
+    #[test]
+    fn callers_of_a_service_whose_ring_was_broken_when_it_was_withdrawn_are_answered() {
+        // Its head, its tail, and the cell of the first request.
+        let words = [0, 8, 24].into_iter().flat_map(|word| [(word, false), (word, true)]);
+        for (word, is_withdrawn_first) in words {
+            let (memory, ticket) = passed_on_by_the_dead(|memory, ticket| {
+                memory.exchange.request(ticket.request).expect("it is there").ask(ticket, true);
+            });
+            memory.claim(WORKER).expect("it is there").let_go();
+            let break_ring = || {
+                let ring = memory.exchange.ring(0).expect("it was offered");
+                assert!(matches!(ring.push(ticket.request), Ok(Some(_))));
+                let at = (memory.geometry().ring(0) + word) * size_of::<u64>();
+                let wrong = (5_u64 << 40 | 0b11 << 32).to_ne_bytes();
+                let written = rustix::io::pwrite(&memory.exchange_fd, &wrong, at as u64);
+                assert_eq!(written, Ok(wrong.len()));
+            };
+            let (mut suspects, mut answers) = (HashSet::new(), Answers::default());
+            if is_withdrawn_first {
+                answers += memory.withdraw(0);
+                break_ring();
+            } else {
+                break_ring();
+                answers += memory.withdraw(0);
+            }
+            // The request whose cell was overwritten is found to be in no ring, and missed again.
+            for _ in 0..3 {
+                answers += memory.look(answers.rings_rebuilt > 0, &mut suspects).answers;
+            }
+            let context = format!("word {word}, withdrawn first: {is_withdrawn_first}");
+            assert_eq!((answers.sent, answers.rings_rebuilt), (1, 1), "{context}");
+            assert!(memory.is_sound(0), "{context}");
+        }
     }
 
     #[test]

@@ -68,6 +68,7 @@ impl Pool {
             ),
             ("events_posted", "Events that were posted", self.events.posted),
             ("events_matched", "Subscriptions that they matched by name", self.events.matched),
+            ("log_lines_lost", "Lines of the log that could not be written", self.log.lost()),
             ("check_cycles", "Check cycles", self.supervisor.cycles()),
         ]
         .into_iter()

@@ -45,11 +45,13 @@ use std::fmt;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::rc::Rc;
+use std::sync::Arc;
 use std::time::Instant;
 
 use pollux_engine::{Signal, Signals};
 use pollux_poller::Token;
 use pollux_sys::futex::Owned;
+use signal_hook::consts::SIGXFSZ;
 
 use crate::access::{GROUP_VARIABLE, Group};
 use crate::config::{ConfigError, PoolConfig};
@@ -208,6 +210,9 @@ pub struct Pool {
     /// Whether something happened since services and orders were looked at.
     has_changes: bool,
     counts: Counts,
+    /// When rings are looked at for requests that stand still, and where their heads were; none with queues.
+    next_ring_look: Option<Instant>,
+    ring_heads: Vec<(usize, u64)>,
     /// Until when queues are looked at for messages whose wake died with a worker.
     nudging: Option<(Instant, Instant)>,
     endpoint: Option<Endpoint>,
@@ -243,6 +248,8 @@ impl Pool {
         let signals = Signals::catch(&[Signal::Terminate, Signal::Interrupt, Signal::HangUp])
             .map_err(system("catching signals"))?;
         watch.add(signals.fd(), Source::Signals).map_err(system("watching for signals"))?;
+        // A log at the limit on the size of files fails with EFBIG. Workers have the default again.
+        signal_hook::flag::register(SIGXFSZ, Arc::default()).map_err(system("catching SIGXFSZ"))?;
         let sizes = Sizes::new(&options.environment);
         let transport = options.transport(&config);
         let needed = memory_len_bytes(transport, config.workers_max(), &sizes);
@@ -283,6 +290,7 @@ impl Pool {
             control: Some((control, token)),
             workers: BTreeMap::new(),
             slots: Rc::new(slots),
+            next_ring_look: memory.is_some().then_some(started),
             memory,
             lead: None,
             group,
@@ -297,6 +305,7 @@ impl Pool {
             awaits_adoption: false,
             has_changes: true,
             counts: Counts::default(),
+            ring_heads: Vec::new(),
             nudging: None,
             endpoint,
         })

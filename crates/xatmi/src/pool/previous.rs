@@ -172,14 +172,15 @@ impl EarlierClients {
 
     /// Watches processes that have requests in the memory of the pool; gives out those that are gone.
     pub(super) fn find_in_memory(&mut self, memory: &Memory, watch: &mut Watch) -> Vec<u32> {
-        let pids = memory.clients().into_iter();
-        pids.filter(|pid| {
-            if !self.by_pid.contains_key(pid) {
-                self.watch(*pid, Vec::new(), watch);
-            }
-            !self.by_pid.contains_key(pid)
-        })
-        .collect()
+        memory.clients().into_iter().filter(|pid| !self.has(*pid, watch)).collect()
+    }
+
+    /// Whether the end of process `pid` will be seen; it is watched from now on if it was not.
+    pub(super) fn has(&mut self, pid: u32, watch: &mut Watch) -> bool {
+        if !self.by_pid.contains_key(&pid) {
+            self.watch(pid, Vec::new(), watch);
+        }
+        self.by_pid.contains_key(&pid)
     }
 
     /// How many processes are watched.

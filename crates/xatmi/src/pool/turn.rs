@@ -218,6 +218,7 @@ impl Pool {
             self.nudge();
         }
         self.nudge_when_due(now);
+        self.look_at_rings_when_due(now);
         self.sweep_when_due(now);
         let has_changed = std::mem::take(&mut self.has_changes);
         if has_changed {
@@ -253,6 +254,7 @@ impl Pool {
             self.services.next_moment(),
             self.unsent.next_moment(),
             self.nudging.map(|(next, _)| next),
+            self.next_ring_look,
             self.visitors.accepts_at,
             self.visitors.sweeps_at,
             self.visitors.silence_ends(),

@@ -72,6 +72,9 @@ pub(super) struct Client {
     pub(super) context: u32,
     /// Its number in the memory that requests are in, where they are.
     memory: Option<u32>,
+    /// It has requests there since before this manager, and keeps them when it could not take the welcome:
+    /// they are free when its process ends.
+    has_kept_requests: bool,
     pub(super) since: Instant,
 }
 
@@ -293,21 +296,26 @@ impl Pool {
             let why = format!("no reply queue for a client of another user: {error}");
             return self.reply(number, &Answer::Refused { why });
         }
+        let kept = self.memory.as_ref().zip(hello.memory).and_then(|(memory, known)| {
+            (known.exchange == memory.exchange().inode()).then_some(known.context)
+        });
         let welcome = Welcome {
             message_len_bytes: self.sizes.reply.message_len_bytes,
             reply_depth: self.sizes.reply.messages_max,
             timeout_s: u32::try_from(self.sizes.timeout.as_secs()).unwrap_or(u32::MAX),
             pool: self.prefix.to_string(),
-            memory: self.memory.as_ref().map(|memory| match &hello.memory {
-                Some(known) if known.exchange == memory.exchange().inode() => known.context,
-                _ => memory.next_context(),
-            }),
+            memory: self
+                .memory
+                .as_ref()
+                .map(|memory| kept.unwrap_or_else(|| memory.next_context())),
             has_made_queue,
         };
         self.counts.clients += 1;
+        let has_kept_requests =
+            kept.is_some() && self.earlier_clients.has(hello.pid, &mut self.watch);
         if let Some(visitor) = self.visitors.by_number.get_mut(&number) {
             let (pid, context, memory) = (hello.pid, hello.context, welcome.memory);
-            visitor.client = Some(Client { pid, context, memory, since: now });
+            visitor.client = Some(Client { pid, context, memory, has_kept_requests, since: now });
         }
         self.reply(number, &Answer::Welcome(welcome));
     }
@@ -362,6 +370,7 @@ impl Pool {
         if let Some(client) = visitor.client {
             // A context that ended well has done so itself.
             match (&self.memory, client.memory) {
+                (Some(_), Some(_)) if client.has_kept_requests => {}
                 (Some(memory), Some(context)) => {
                     self.is_suspicious |= memory.end_client(client.pid, Some(context));
                 }

@@ -22,6 +22,8 @@ const MESSAGES_BUDGET: usize = 64;
 const NUDGE_FOR: Duration = Duration::from_secs(1);
 /// How often within that time.
 const NUDGE_EACH: Duration = Duration::from_millis(20);
+/// How often rings are looked at for requests that stand still.
+const RING_LOOK_EACH: Duration = Duration::from_secs(1);
 /// Longest reason that is kept, in characters.
 const CAUSE_CHARS_MAX: usize = 200;
 
@@ -143,11 +145,14 @@ impl Pool {
             })
         };
         self.has_changes = true;
-        let other = self.workers.get(&id).is_some_and(|known| known.pid != pid);
+        let known = self.workers.get(&id);
+        let other = known.is_some_and(|known| known.pid != pid);
+        let has_lost_link = known.is_some_and(|known| known.pid == pid && known.link.is_none());
         let mut actions = Vec::new();
         let is_wanted = !other
             && services.iter().all(stands)
-            && self.supervisor.adopt(id, &program, now, &mut actions);
+            && (has_lost_link && self.supervisor.reconnect(id)
+                || self.supervisor.adopt(id, &program, now, &mut actions));
         if !is_wanted {
             self.services.leave(&services);
             self.reject(id, pid, &link, "it is not wanted", now);
@@ -397,6 +402,14 @@ impl Pool {
     pub(super) fn count_answers(&mut self, answers: Answers) {
         self.unsent.sent += answers.sent;
         self.unsent.gone += answers.gone;
+        if answers.rings_rebuilt > 0 {
+            let rings = answers.rings_rebuilt;
+            self.counts.rings_rebuilt += rings;
+            self.log
+                .line(&format!("{rings} rings of withdrawn services were broken and are rebuilt"));
+            // A request whose place was overwritten is in no ring.
+            self.is_suspicious = true;
+        }
     }
 
     /// Looks into the memory of the pool for what should not be.
@@ -428,6 +441,16 @@ impl Pool {
         self.nudge();
         let next = now + NUDGE_EACH;
         self.nudging = (next <= until).then_some((next, until));
+    }
+
+    /// Wakes workers for requests that stand still in their rings.
+    pub(super) fn look_at_rings_when_due(&mut self, now: Instant) {
+        if self.next_ring_look.is_some_and(|at| now >= at)
+            && let Some(memory) = &self.memory
+        {
+            self.counts.nudges += memory.rouse_if_stuck(&mut self.ring_heads);
+            self.next_ring_look = Some(now + RING_LOOK_EACH);
+        }
     }
 
     /// Tells the workers that contexts ended, if some did and it is time.

@@ -26,6 +26,8 @@ pub struct QueueCache<K> {
     recent: usize,
     /// Queues that were opened since the names of all were checked.
     inserts: usize,
+    /// What their messages have to be, where that is known.
+    message_len_bytes: Option<u32>,
 }
 
 #[derive(Debug)]
@@ -45,18 +47,36 @@ impl<K: Copy + Eq> QueueCache<K> {
     #[must_use]
     pub fn new(entries_max: usize) -> Self {
         assert!(entries_max > 0, "a cache holds something");
-        Self { entries: Vec::new(), entries_max, uses: 0, recent: 0, inserts: 0 }
+        let message_len_bytes = None;
+        Self { entries: Vec::new(), entries_max, uses: 0, recent: 0, inserts: 0, message_len_bytes }
+    }
+
+    /// The same, of queues whose messages have `message_len_bytes`; others are refused with EMSGSIZE.
+    ///
+    /// # Panics
+    /// As [`new`](Self::new).
+    #[must_use]
+    pub fn of_messages(entries_max: usize, message_len_bytes: u32) -> Self {
+        Self { message_len_bytes: Some(message_len_bytes), ..Self::new(entries_max) }
     }
 
     /// The queue of `key`, opened by the name that `name` gives unless it is open.
     ///
     /// # Errors
-    /// As [`MessageQueue::open`]: ENOENT where there is none.
+    /// As [`MessageQueue::open`]: ENOENT where there is none; EMSGSIZE for one with other messages.
     pub fn open(&mut self, key: K, name: impl FnOnce() -> CString) -> io::Result<&MessageQueue> {
         self.uses += 1;
         let at = match self.find(key) {
             Some(at) => at,
-            None => self.insert(key, MessageQueue::open(&name())?),
+            None => {
+                let queue = MessageQueue::open(&name())?;
+                if let Some(wanted) = self.message_len_bytes
+                    && queue.state()?.size.message_len_bytes != wanted
+                {
+                    return Err(rustix::io::Errno::MSGSIZE.into());
+                }
+                self.insert(key, queue)
+            }
         };
         self.recent = at;
         let entry = &mut self.entries[at];

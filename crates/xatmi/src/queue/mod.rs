@@ -282,7 +282,8 @@ impl AsFd for ReplyQueue {
 
 impl Drop for ReplyQueue {
     fn drop(&mut self) {
-        if std::process::id() == self.pid {
+        // One that was made anew has the name by now.
+        if std::process::id() == self.pid && !is_withdrawn(&self.queue) {
             // The manager removes it as well, when this context ends; the second finds nothing.
             let _ = MessageQueue::unlink(&self.name);
         }

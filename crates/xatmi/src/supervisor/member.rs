@@ -143,6 +143,15 @@ impl Member {
         is_free && !self.is_removed
     }
 
+    /// Up, and its link is another one: pings that it did not get are forgotten.
+    pub(super) fn reconnected(&mut self) -> bool {
+        let is_up = matches!(self.phase, Phase::Up(_)) && !self.is_removed;
+        if is_up {
+            self.phase = Phase::Up(Pinging::default());
+        }
+        is_up
+    }
+
     /// The answer to a ping.
     pub(super) fn pong(&mut self, number: u64) {
         if let Phase::Up(pinging) = &mut self.phase

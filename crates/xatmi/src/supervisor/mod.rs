@@ -160,6 +160,12 @@ impl Supervisor {
         is_taken
     }
 
+    /// A worker that was up and had lost its link has another one; whether it is still wanted.
+    #[must_use]
+    pub fn reconnect(&mut self, id: u32) -> bool {
+        !self.is_ending && self.members.get_mut(&id).is_some_and(Member::reconnected)
+    }
+
     /// A worker of an earlier manager reported and can't be taken over: it was asked to end, and
     /// another one is started as soon as it is gone.
     pub fn replace(&mut self, id: u32, now: Instant, out: &mut Vec<Action>) {

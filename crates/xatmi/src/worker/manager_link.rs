@@ -42,6 +42,8 @@ pub(super) struct ManagerLink {
     is_sweep_asked: bool,
     /// The records in the memory of requests, of the manager that took this worker over.
     records: Option<OwnedFd>,
+    /// A message was lost while an answer was awaited: the link is no good any more.
+    is_broken: bool,
 }
 
 impl ManagerLink {
@@ -55,6 +57,7 @@ impl ManagerLink {
             is_nudged: false,
             is_sweep_asked: false,
             records: None,
+            is_broken: false,
         }
     }
 
@@ -93,13 +96,20 @@ impl ManagerLink {
                 Ok(Received::Nothing) => {}
                 Ok(Received::Ended) => return Err(gone(io::ErrorKind::BrokenPipe.into())),
                 Err(error) if error.kind() == io::ErrorKind::InvalidData => {}
-                Err(error) => return Err(gone(error)),
+                Err(error) => {
+                    self.is_broken = error.kind() != io::ErrorKind::TimedOut;
+                    return Err(gone(error));
+                }
             }
         }
     }
 
-    /// Records the messages that came; whether the link still stands.
+    /// Records the messages that came; whether the link still stands. One whose records found no descriptor
+    /// does not: over the next one the manager sends them again.
     pub(super) fn read(&mut self) -> bool {
+        if std::mem::take(&mut self.is_broken) {
+            return false;
+        }
         for _ in 0..MESSAGES_MAX {
             let Some(link) = &mut self.link else { return true };
             match link.receive() {

@@ -1,16 +1,18 @@
 //! Pools that are well: start, calls, orders, output files, metrics, reload, end.
 
 use std::ffi::CString;
+use std::fs::File;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
 use std::process::{Child, Stdio};
 
 use pollux_xatmi::buffer::Buffer;
-use pollux_xatmi::client::CallFlags;
+use pollux_xatmi::client::{CallFlags, Client};
 use pollux_xatmi::control::Request;
 use pollux_xatmi::error::Code;
 use pollux_xatmi::supervisor::Selection;
 
+use crate::kills::alone;
 use crate::support::{TestPool, exists};
 
 pub(crate) const TESTS: &[crate::Test] = &[
@@ -22,6 +24,8 @@ pub(crate) const TESTS: &[crate::Test] = &[
     ("a_reload_starts_and_stops_what_changed", a_reload_starts_and_stops_what_changed),
     ("metrics_are_served_over_http", metrics_are_served_over_http),
     ("a_worker_that_does_not_start_is_reported", a_worker_that_does_not_start_is_reported),
+    ("a_client_comes_to_a_pool_with_other_sizes", a_client_comes_to_a_pool_with_other_sizes),
+    ("a_log_at_the_limit_on_file_sizes_ends_no_pool", a_log_at_the_limit_on_file_sizes),
 ];
 
 /// Those that speak of queues themselves.
@@ -30,8 +34,16 @@ pub(crate) const QUEUE_TESTS: &[crate::Test] = &[
     ("workers_let_go_of_queues_of_clients_that_ended", workers_let_go_of_queues),
 ];
 
+const ONE: &str = "<server name='testsv'><srvid>1</srvid></server>";
+
 fn text(words: &str) -> Buffer {
     Buffer::string(words).expect("it fits")
+}
+
+fn echoes(client: &mut Client, words: &str) {
+    let answer = client.call("ECHO", &text(words), CallFlags::NONE).expect("it serves");
+    let buffer = answer.buffer.expect("it answers with data");
+    assert!(buffer.as_bytes().starts_with(words.as_bytes()), "another's answer");
 }
 
 fn copies_start_serve_and_leave_nothing_behind() {
@@ -257,4 +269,46 @@ fn a_worker_that_does_not_start_is_reported() {
     assert_eq!(pool.worker(3).state, "up");
     pool.until("they are tried again", |pool| pool.worker(1).restarts > 0);
     pool.end();
+}
+
+fn a_client_comes_to_a_pool_with_other_sizes() {
+    let _alone = alone();
+    let mut pool = TestPool::new("", ONE);
+    pool.message_len_bytes = 2_048;
+    pool.begin();
+    pool.ask(&Request::Settle).expect("it is up");
+    let mut client = pool.client();
+    echoes(&mut client, "as before");
+    for message_len_bytes in [512, 2_048] {
+        pool.end();
+        pool.message_len_bytes = message_len_bytes;
+        pool.begin();
+        pool.ask(&Request::Settle).expect("it is up");
+        for len_bytes in [10, 1_000, 1_900, 10_000] {
+            echoes(&mut client, &"x".repeat(len_bytes));
+        }
+        let row = pool.queues().into_iter().find(|row| row.service == "ECHO");
+        assert_eq!(row.expect("it is offered").message_len_bytes, message_len_bytes);
+    }
+    assert_eq!(client.counters().managers_followed, 2);
+    pool.end();
+}
+
+fn a_log_at_the_limit_on_file_sizes() {
+    // Above the memory of the pool, and room for no line.
+    const LIMIT: u64 = 64 << 20;
+    let mut pool = TestPool::new("", "");
+    let output = pool.folder.path().join("worker.out");
+    let sysopt = format!("<sysopt>-e {} -r</sysopt>", output.display());
+    pool.configure("", &format!("<server name='testsv'><srvid>1</srvid>{sysopt}</server>"));
+    let log = File::create(pool.config().with_extension("log")).expect("a log");
+    log.set_len(LIMIT - 10).expect("a file with a hole");
+    pool.file_size_max = Some(LIMIT);
+    pool.begin();
+    pool.ask(&Request::Settle).expect("it is up");
+    echoes(&mut pool.client(), "nobody reads the log");
+    assert!(pool.count("log_lines_lost") > 0);
+    log.set_len(0).expect("there is room again");
+    pool.end();
+    assert!(pool.log().contains(" lines before this one could not be written"), "{}", pool.log());
 }

@@ -1,14 +1,17 @@
 //! Pools whose requests are in shared memory: what dies there, who writes there, how many come.
 
 use std::fs::File;
-use std::io::Write;
+use std::io::{BufRead, BufReader, Write};
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+use std::process::Stdio;
 use std::time::{Duration, Instant};
 
 use pollux_sys::shared::{ReadOnlyPart, SharedPart, SharedWords};
+use pollux_testing::Process;
 use pollux_xatmi::buffer::Buffer;
-use pollux_xatmi::client::{CallFlags, Client, ClientHello, Descriptor, Which};
+use pollux_xatmi::client::{CallFlags, Client, ClientHello, Descriptor, Outgoing, Which};
 use pollux_xatmi::control::{Answer, Request};
 use pollux_xatmi::environment::Transport;
 use pollux_xatmi::error::Code;
@@ -25,7 +28,6 @@ pub(crate) const TESTS: &[crate::Test] = &[
     ("callers_of_a_pool_that_was_killed_are_answered", callers_of_a_pool_that_was_killed),
     ("a_client_outlives_a_pool_that_comes_back", a_client_outlives_a_pool),
     ("a_client_comes_to_a_pool_of_the_other_form", a_client_comes_to_a_pool_of_the_other_form),
-    ("a_client_comes_to_a_pool_with_other_sizes", a_client_comes_to_a_pool_with_other_sizes),
     ("a_client_that_never_waits_comes_to_the_next_pool", a_client_that_never_waits),
     ("a_client_sees_the_services_of_the_next_manager", a_client_sees_the_services_of_the_next),
     ("a_client_can_write_no_records_and_change_no_size", a_client_can_write_no_records),
@@ -39,6 +41,9 @@ pub(crate) const TESTS: &[crate::Test] = &[
     ("threads_that_come_and_go_find_room", threads_that_come_and_go),
     ("a_thousand_clients_call", a_thousand_clients),
     ("a_client_without_a_descriptor_for_the_memory_says_so", a_client_without_a_descriptor),
+    ("a_client_that_cannot_follow_a_manager_keeps_its_calls", a_client_that_cannot_follow),
+    ("a_worker_that_cannot_follow_a_manager_does_so_later", a_worker_that_cannot_follow),
+    ("a_request_without_reply_is_served_where_workers_are_stopped", a_request_without_reply),
 ];
 
 const ONE: &str = "<server name='testsv'><srvid>1</srvid></server>";
@@ -168,23 +173,6 @@ fn a_client_that_never_waits() {
     assert_eq!(last, Code::ServiceError);
     pool.ask(&Request::Settle).expect("it is up");
     echoes(&mut client, "in the memory of the next");
-    pool.end();
-}
-
-fn a_client_comes_to_a_pool_with_other_sizes() {
-    let _alone = alone();
-    let mut pool = TestPool::start("", ONE);
-    let mut client = pool.client();
-    echoes(&mut client, "as before");
-    pool.end();
-    pool.message_len_bytes = 2_048;
-    pool.begin();
-    pool.ask(&Request::Settle).expect("it is up");
-    for len_bytes in [10, 1_000, 1_900, 10_000] {
-        echoes(&mut client, &"x".repeat(len_bytes));
-    }
-    let row = pool.queues().into_iter().find(|row| row.service == "ECHO").expect("it is offered");
-    assert_eq!(row.message_len_bytes, 2_048);
     pool.end();
 }
 
@@ -409,9 +397,7 @@ fn a_forward_to_a_full_ring() {
     const MOST: usize = 1_024;
     const GATE: &str = "<server name='testsv'><srvid>1</srvid><appopt>gate</appopt></server>";
     let mut pool = TestPool::start("", GATE);
-    let gate = pool.folder.path().join("gate");
-    let mode = rustix::fs::Mode::from_raw_mode(0o600);
-    rustix::fs::mkfifoat(rustix::fs::CWD, &gate, mode).expect("a pipe");
+    let gate = gate(&pool);
     let mut client = pool.client();
     let path = text(gate.to_str().expect("plain"));
     let gated = client.call_async("GATE", &path, CallFlags::NONE).expect("room");
@@ -422,11 +408,7 @@ fn a_forward_to_a_full_ring() {
     let passed = send(&mut client, "PASS");
     let calls: Vec<_> = (0..MOST).map(|_| send(&mut client, "ECHO")).collect();
     // Now it reads, and what it offers next is PASS: the ring of ECHO is full, and nobody else empties it.
-    File::options()
-        .write(true)
-        .open(&gate)
-        .and_then(|mut gate| gate.write_all(b"!"))
-        .expect("the worker reads");
+    open_gate(&gate);
     let mut answer = |call| client.answer(Which::One(call), CallFlags::NONE);
     answer(gated).expect("it was let through");
     assert_eq!(answer(passed).expect_err("no room").code(), Code::Limit);
@@ -505,4 +487,84 @@ fn a_client_without_a_descriptor() {
     let said = String::from_utf8(said).expect("a text");
     assert!(said.contains("TPEOS") && said.contains("no descriptor for the memory"), "{said}");
     pool.end();
+}
+
+/// The answers of a call that a worker has, and of further ones, at the limit on descriptors.
+fn a_client_that_cannot_follow() {
+    let gates = "<server name='testsv'><srvid>1</srvid><min>2</min><max>2</max>\
+                 <appopt>gate</appopt></server>";
+    let mut pool = TestPool::start("<restart_to_check>50</restart_to_check>", gates);
+    let gate = gate(&pool);
+    let mut command = pool.role("returning");
+    let mut client = Process::start(command.stdin(Stdio::piped()).stdout(Stdio::piped()));
+    let (mut orders, said) = (client.take_stdin(), client.take_stdout());
+    let mut said = BufReader::new(said).lines().map(|line| line.expect("a text"));
+    writeln!(orders, "{}", gate.display()).expect("it reads");
+    assert_eq!(said.next().as_deref(), Some("a call is out"));
+    pool.kill_manager();
+    pool.begin();
+    pool.until("the idle worker is taken over", |pool| pool.count("worker_adoptions") == 1);
+    writeln!(orders, "call with one descriptor").expect("it reads");
+    assert_eq!(said.next().as_deref(), Some("called"));
+    pool.until("the manager has seen it go", |pool| {
+        pool.count("client_contexts") > pool.clients() as u64
+    });
+    writeln!(orders, "call with more").expect("it reads");
+    assert_eq!(said.next().as_deref(), Some("followed"));
+    open_gate(&gate);
+    assert_eq!(said.next().as_deref(), Some("answered"));
+    assert!(client.wait().success());
+    pool.end();
+}
+
+fn a_worker_that_cannot_follow() {
+    const CROWD: &str = "<server name='testsv'><srvid>1</srvid><appopt>crowd</appopt></server>";
+    let mut pool = TestPool::start("", CROWD);
+    let worker = pool.pid(1);
+    let mut client = pool.client();
+    let mut call = |service| client.call(service, &text("x"), CallFlags::NONE);
+    call("CROWD").expect("it has no descriptor left");
+    pool.kill_manager();
+    pool.begin();
+    pool.until("it reports again", |pool| pool.count("worker_adoptions") > 1);
+    call("ROOM").expect("it has descriptors again");
+    pool.until("it works by the records of this manager", |_| call("GROW").is_ok());
+    call("GROWN").expect("it is offered");
+    assert_eq!(pool.pid(1), worker);
+    pool.end();
+}
+
+fn a_request_without_reply() {
+    // No check cycle comes here, and the worker that is left looks after 20 s.
+    const LONGEST: Duration = Duration::from_secs(10);
+    let mut pool = TestPool::start("<sanity>600</sanity>", FOUR);
+    let mut client = pool.client();
+    echoes(&mut client, "all are there");
+    let calls = |pool: &TestPool| pool.workers().iter().map(|row| row.calls).sum::<u64>();
+    let stopped = [1, 2, 3].map(|id| pool.pid(id));
+    stopped.iter().for_each(|pid| signal(*pid, Signal::STOP));
+    let (before, began) = (calls(&pool), Instant::now());
+    let hello = text("x");
+    let request = Outgoing::of(&hello, 0).expect("a text");
+    client.send_only("ECHO", request, CallFlags::NONE).expect("room");
+    while calls(&pool) == before && began.elapsed() < LONGEST {
+        std::thread::yield_now();
+    }
+    let took = began.elapsed();
+    stopped.iter().for_each(|pid| signal(*pid, Signal::CONT));
+    assert!(took < LONGEST, "{took:?}");
+    pool.end();
+}
+
+/// A pipe that a service waits for.
+fn gate(pool: &TestPool) -> PathBuf {
+    let gate = pool.folder.path().join("gate");
+    let mode = rustix::fs::Mode::from_raw_mode(0o600);
+    rustix::fs::mkfifoat(rustix::fs::CWD, &gate, mode).expect("a pipe");
+    gate
+}
+
+fn open_gate(gate: &Path) {
+    let opened = File::options().write(true).open(gate);
+    opened.and_then(|mut gate| gate.write_all(b"!")).expect("the worker reads");
 }

@@ -11,7 +11,7 @@ use pollux_xatmi::client::{CallFlags, Client, Which};
 use pollux_xatmi::environment::Environment;
 use pollux_xatmi::pool::{Log, Pool, PoolOptions};
 use pollux_xatmi::worker::{Done, Incoming, LINK_VARIABLE, Registry, Wake, Worker};
-use rustix::process::{Resource, getrlimit, setrlimit};
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 /// Which role a test wants.
 pub(crate) const ROLE: &str = "POLLUX_TEST_ROLE";
@@ -19,6 +19,8 @@ pub(crate) const ROLE: &str = "POLLUX_TEST_ROLE";
 pub(crate) const CONFIG: &str = "POLLUX_TEST_CONFIG";
 /// Set where a manager is to serve metrics.
 pub(crate) const METRICS: &str = "POLLUX_TEST_METRICS";
+/// The limit of a manager on the size of files.
+pub(crate) const FILE_SIZE: &str = "POLLUX_TEST_FILE_SIZE";
 
 /// Plays the role that the environment names, if it names one.
 pub(crate) fn play() -> Option<ExitCode> {
@@ -35,6 +37,7 @@ pub(crate) fn play() -> Option<ExitCode> {
         Ok("caller") => Some(caller()),
         Ok("scribbler") => Some(scribbler()),
         Ok("crowded") => Some(crowded()),
+        Ok("returning") => Some(returning()),
         _ => None,
     }
 }
@@ -44,6 +47,11 @@ fn manager() -> ExitCode {
     let metrics = std::env::var_os(METRICS)
         .map(|_| ListenAddress::Tcp("127.0.0.1:0".parse().expect("an address")));
     let environment = Environment::of_process().expect("the test set it well");
+    if let Ok(limit) = std::env::var(FILE_SIZE) {
+        let current = Some(limit.parse().expect("a number"));
+        setrlimit(Resource::Fsize, Rlimit { current, ..getrlimit(Resource::Fsize) })
+            .expect("less than before");
+    }
     let log = Log::append_to(&config.with_extension("log")).expect("a log");
     let options = PoolOptions { config, environment, wake: Wake::One, metrics };
     match Pool::open(options, log) {
@@ -114,16 +122,48 @@ fn scribbler() -> ExitCode {
 /// A context for whose connection there is the last descriptor; prints its error.
 fn crowded() -> ExitCode {
     let environment = Environment::of_process().expect("the test set it well");
-    let next = rustix::io::dup(std::io::stdin()).expect("room").as_raw_fd() as u64;
-    let mut limit = getrlimit(Resource::Nofile);
-    limit.current = Some(next + 1);
-    setrlimit(Resource::Nofile, limit).expect("less than before");
+    leave_descriptors(1);
     print(&Client::open(&environment).expect_err("one descriptor is too few").to_string());
     ExitCode::SUCCESS
 }
 
+/// Sets the limit on descriptors so that `count` more can be opened.
+fn leave_descriptors(count: u64) {
+    let next = rustix::io::dup(std::io::stdin()).expect("room").as_raw_fd() as u64;
+    let limit = Rlimit { current: Some(next + count), ..getrlimit(Resource::Nofile) };
+    setrlimit(Resource::Nofile, limit).expect("within what may be");
+}
+
+/// A context with a call out, in front of a pipe, that comes to another manager: first with one descriptor
+/// free, which is too few, then with more. The lines of standard input say when.
+fn returning() -> ExitCode {
+    let environment = Environment::of_process().expect("the test set it well");
+    let mut client = Client::open(&environment).expect("a pool runs");
+    let mut lines = std::io::stdin().lines().map(|line| line.expect("the test writes"));
+    let mut text = || Buffer::string(&lines.next().expect("a line")).expect("it fits");
+    let gated = client.call_async("GATE", &text(), CallFlags::NO_TIME).expect("it is offered");
+    print("a call is out\n");
+    let words = text();
+    leave_descriptors(1);
+    client.call("ECHO", &words, CallFlags::NONE).expect("it serves, whoever the manager is");
+    assert_eq!(client.counters().managers_followed, 0);
+    print("called\n");
+    let words = text();
+    leave_descriptors(16);
+    while client.counters().managers_followed == 0 {
+        client.call("ECHO", &words, CallFlags::NONE).expect("it serves");
+    }
+    print("followed\n");
+    match client.answer(Which::One(gated), CallFlags::NO_TIME) {
+        Ok(_) => print("answered\n"),
+        Err(error) => print(&format!("{error}\n")),
+    }
+    ExitCode::SUCCESS
+}
+
 /// Options behind `--`: `refuse` does not start, `late` starts when nobody waits any more,
-/// `gate` offers one that waits and one that passes on, `other` offers another service, `fork` has a child that looks like itself.
+/// `gate` offers one that waits and one that passes on, `crowd` those that change how many descriptors it can
+/// open and one that offers another, `other` offers another service, `fork` has a child that looks like itself.
 fn worker() -> ExitCode {
     let worker = Worker::from_environment().expect("a manager started this");
     let registry = worker.registry();
@@ -137,6 +177,7 @@ fn worker() -> ExitCode {
                 ["refuse"] => Err("no database".to_owned()),
                 ["late"] => rest(),
                 ["gate"] => offer_gate(&registry),
+                ["crowd"] => offer_crowd(&registry),
                 ["other"] => offer(&registry, "OTHER", |request| Done::success(request.buffer)),
                 ["fork"] => {
                     let mut child = Command::new(std::env::current_exe().expect("this program"));
@@ -173,6 +214,22 @@ fn offer_gate(registry: &Registry) -> Result<(), String> {
         Done::Forward { service, buffer: request.buffer, len_bytes: 0 }
     })?;
     offer(registry, "ECHO", |request| Done::success(request.buffer))
+}
+
+fn offer_crowd(registry: &Registry) -> Result<(), String> {
+    for (name, count) in [("CROWD", 0), ("ROOM", 16)] {
+        offer(registry, name, move |request| {
+            leave_descriptors(count);
+            Done::success(request.buffer)
+        })?;
+    }
+    let grown = registry.clone();
+    offer(registry, "GROW", move |request| {
+        match offer(&grown, "GROWN", |request| Done::success(request.buffer)) {
+            Ok(()) => Done::success(request.buffer),
+            Err(_) => Done::failure(request.buffer),
+        }
+    })
 }
 
 fn offer_all(registry: &Registry) -> Result<(), String> {

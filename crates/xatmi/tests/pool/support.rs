@@ -36,6 +36,8 @@ pub(crate) struct TestPool {
     transport: Transport,
     /// What `NDRX_MSGSIZEMAX` says. The limits of the machine are shared with whatever else runs.
     pub(crate) message_len_bytes: u32,
+    /// The manager's limit on the size of files.
+    pub(crate) file_size_max: Option<u64>,
     /// Where the queue file system is mounted for the manager.
     pub(crate) queues: Option<PathBuf>,
 }
@@ -59,6 +61,7 @@ impl TestPool {
             has_metrics: false,
             transport,
             message_len_bytes: 512,
+            file_size_max: None,
             queues: None,
         };
         pool.configure(app, servers);
@@ -107,6 +110,9 @@ impl TestPool {
         command.env(roles::CONFIG, self.config());
         if let Some(folder) = &self.queues {
             command.env("NDRX_QPATH", folder);
+        }
+        if let Some(limit) = self.file_size_max {
+            command.env(roles::FILE_SIZE, limit.to_string());
         }
         if self.has_metrics {
             command.env(roles::METRICS, "1");
@@ -174,6 +180,19 @@ impl TestPool {
         });
         asked.expect("an answer");
         rows
+    }
+
+    /// Client contexts that are connected.
+    pub(crate) fn clients(&self) -> usize {
+        let mut count = 0;
+        let mut control = Control::connect(&self.prefix).expect("it runs");
+        let asked = control.ask(&Request::Clients, PATIENCE, |answer| {
+            if let Answer::Clients(some) = answer {
+                count += some.len();
+            }
+        });
+        asked.expect("an answer");
+        count
     }
 
     pub(crate) fn worker(&self, id: u32) -> WorkerRow {
