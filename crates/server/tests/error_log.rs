@@ -6,17 +6,15 @@ use std::net::{SocketAddr, TcpStream};
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
-use std::time::{Duration, Instant};
 
-use pollux_engine::{GroupError, ListenAddress};
+use pollux_engine::{Counter, GroupError, ListenAddress};
 use pollux_server::{Server, ServerError};
 use pollux_settings::Given;
+use pollux_testing::{DEADLINE, skip, wait_for, wait_until};
 use rustix::net::{AddressFamily, SocketType};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use tempfile::TempDir;
 
-/// Far longer than anything here takes; a test that waits so long has failed.
-const PATIENCE: Duration = Duration::from_secs(20);
 const GET: &[u8] = b"GET / HTTP/1.1\r\nHost: a\r\n\r\n";
 /// Where the loops accept in different ways.
 const DRIVERS: [&str; 2] = ["epoll-et", "uring"];
@@ -29,20 +27,19 @@ fn alone() -> MutexGuard<'static, ()> {
 }
 
 /// A server and its error log.
-struct Told {
+struct Logged {
     server: Server,
     address: SocketAddr,
     log: PathBuf,
     _folder: TempDir,
 }
 
-impl Told {
+impl Logged {
     fn start(config: &str) -> Self {
         Self::start_on("epoll-et", config).expect("every kernel has it")
     }
 
     /// None where the kernel does not allow io_uring.
-    #[expect(clippy::print_stdout, reason = "a skipped driver is named")]
     fn start_on(driver: &str, config: &str) -> Option<Self> {
         let folder = tempfile::tempdir().expect("a folder");
         let log = folder.path().join("errors");
@@ -54,8 +51,7 @@ impl Told {
         let server = match Server::start(&config) {
             Ok(server) => server,
             Err(ServerError::Group { cause: GroupError::Loop(reason), .. }) => {
-                assert!(std::env::var_os("POLLUX_FORBID_SKIP").is_none(), "{driver}: {reason}");
-                println!("{driver} is skipped: {reason}");
+                skip(format_args!("{driver}: {reason}"));
                 return None;
             }
             Err(error) => panic!("{driver}: {error}"),
@@ -70,17 +66,10 @@ impl Told {
 
     /// Looks until the log says `what`; how often it says so then.
     fn await_line(&mut self, what: &str) -> usize {
-        let end = Instant::now() + PATIENCE;
-        loop {
+        wait_for(format_args!("\"{what}\" in {}", self.log.display()), || {
             self.server.observe();
-            let text = read(&self.log);
-            let times = text.matches(what).count();
-            if times > 0 {
-                return times;
-            }
-            assert!(Instant::now() < end, "no \"{what}\" in:\n{text}");
-            std::thread::yield_now();
-        }
+            Some(read(&self.log).matches(what).count()).filter(|times| *times > 0)
+        })
     }
 
     /// Ends the server; what the log says then.
@@ -92,7 +81,7 @@ impl Told {
 }
 
 fn ready(stream: TcpStream) -> TcpStream {
-    stream.set_read_timeout(Some(PATIENCE)).expect("set");
+    stream.set_read_timeout(Some(DEADLINE)).expect("set");
     stream
 }
 
@@ -117,20 +106,20 @@ fn a_full_server_says_so_once_and_names_the_setting() {
     let _turn = alone();
     for driver in DRIVERS {
         let config = "reply = 0\nmax_connections = 2";
-        let Some(mut message) = Told::start_on(driver, config) else { continue };
-        let mut open: Vec<TcpStream> = (0..3).map(|_| message.connect()).collect();
+        let Some(mut logged) = Logged::start_on(driver, config) else { continue };
+        let mut open: Vec<TcpStream> = (0..3).map(|_| logged.connect()).collect();
         assert!(ask(&mut open[1], GET).starts_with("HTTP/1.1 200"));
         let full = "warn: connections are full, 2 of 2: others wait unanswered; raise \
                     --max-connections, now 2; the descriptor limit of ";
-        assert_eq!(message.await_line(full), 1, "{driver}");
+        assert_eq!(logged.await_line(full), 1, "{driver}");
         // The third takes the place of the first, and the server is as full as before.
         open.remove(0);
         assert!(ask(&mut open[1], GET).starts_with("HTTP/1.1 200"));
-        message.server.observe();
-        assert_eq!(message.await_line(full), 1, "{driver}");
+        logged.server.observe();
+        assert_eq!(logged.await_line(full), 1, "{driver}");
         drop(open);
-        message.await_line("info: there is room for connections again: ");
-        let text = message.end();
+        logged.await_line("info: there is room for connections again: ");
+        let text = logged.end();
         assert_eq!(text.lines().count(), 2, "{driver}: {text}");
     }
 }
@@ -141,11 +130,11 @@ fn a_server_without_descriptors_says_what_was_answered_and_why() {
     let site = tempfile::tempdir().expect("a folder");
     std::fs::write(site.path().join("page"), "hello").expect("written");
     for driver in DRIVERS {
-        let Some(mut message) = Told::start_on(driver, &format!("dir = {:?}", site.path())) else {
+        let Some(mut logged) = Logged::start_on(driver, &format!("dir = {:?}", site.path())) else {
             continue;
         };
         let request = b"HEAD /page HTTP/1.1\r\nHost: a\r\n\r\n";
-        let mut early = message.connect();
+        let mut early = logged.connect();
         assert!(ask(&mut early, b"HEAD / HTTP/1.1\r\nHost: a\r\n\r\n").starts_with("HTTP/1.1 403"));
         let socket = |_| rustix::net::socket(AddressFamily::INET, SocketType::STREAM, None);
         let late: Result<Vec<OwnedFd>, _> = (0..LATE).map(socket).collect();
@@ -155,25 +144,16 @@ fn a_server_without_descriptors_says_what_was_answered_and_why() {
         setrlimit(Resource::Nofile, Rlimit { current: Some(3), ..limit }).expect("less");
         let refused = ask(&mut early, request);
         for socket in &late {
-            rustix::net::connect(socket, &message.address).expect("the backlog takes it");
+            rustix::net::connect(socket, &logged.address).expect("the backlog takes it");
         }
-        let begin = Instant::now();
-        let pauses = loop {
-            let counters = &message.server.overview().loops[0].engine;
-            let pauses = counters.value(pollux_engine::Counter::AcceptPauses);
-            if pauses > 0 || begin.elapsed() > PATIENCE {
-                break pauses;
-            }
-            std::thread::yield_now();
-        };
-        message.server.observe();
+        let counters = &logged.server.overview().loops[0].engine;
+        wait_until("a pause of accepting", || counters.value(Counter::AcceptPauses) > 0);
+        logged.server.observe();
         setrlimit(Resource::Nofile, limit).expect("as before");
-        assert!(pauses > 0, "{driver}: the accept succeeded");
         assert!(refused.starts_with("HTTP/1.1 503"), "{driver}: {refused}");
         assert!(refused.contains("Retry-After: 1\r\n"), "{driver}: {refused}");
-        message
-            .await_line("warn: /page was answered with 503: Too many open files (os error 24); ");
-        message.await_line(
+        logged.await_line("warn: /page was answered with 503: Too many open files (os error 24); ");
+        logged.await_line(
             "connections open: Too many open files (os error 24); raise the descriptor",
         );
         // The client that waited is served in the end.
@@ -181,38 +161,38 @@ fn a_server_without_descriptors_says_what_was_answered_and_why() {
             let head = ask(&mut ready(TcpStream::from(socket)), request);
             assert!(head.starts_with("HTTP/1.1 200"), "{driver}: {head}");
         }
-        message.end();
+        logged.end();
     }
 }
 
 #[test]
 fn lines_that_the_access_log_lost_are_reported_once_a_minute_with_the_reason() {
     let _turn = alone();
-    let mut message = Told::start("reply = 0\naccess_log = \"/dev/full\"");
-    let mut client = message.connect();
+    let mut logged = Logged::start("reply = 0\naccess_log = \"/dev/full\"");
+    let mut client = logged.connect();
     ask(&mut client, GET);
-    message.await_line("warn: the access log /dev/full lost 1 line: No space left on device");
+    logged.await_line("warn: the access log /dev/full lost 1 line: No space left on device");
     for _ in 0..5 {
         ask(&mut client, GET);
-        message.server.observe();
+        logged.server.observe();
     }
-    assert_eq!(message.await_line("the access log /dev/full lost"), 1);
-    let text = message.end();
+    assert_eq!(logged.await_line("the access log /dev/full lost"), 1);
+    let text = logged.end();
     assert!(text.contains("/dev/full lost 5 lines"), "the rest at the end: {text}");
 }
 
 #[test]
 fn a_client_that_speaks_tls_is_reported_once_a_minute() {
     let _turn = alone();
-    let mut message = Told::start("reply = 0");
+    let mut logged = Logged::start("reply = 0");
     for _ in 0..3 {
-        let mut client = message.connect();
+        let mut client = logged.connect();
         client.write_all(b"\x16\x03\x01\x00\xa5\x01\x00\x00\xa1\x03\x03").expect("sent");
         let mut answer = String::new();
         client.read_to_string(&mut answer).expect("an answer and the end");
         assert!(answer.starts_with("HTTP/1.1 400"), "{answer}");
     }
     let expected = "warn: 127.0.0.1 speaks TLS, which this server does not: use http://";
-    assert_eq!(message.await_line(expected), 1);
-    assert!(message.end().contains("2 more like this (clients that speak TLS)"));
+    assert_eq!(logged.await_line(expected), 1);
+    assert!(logged.end().contains("2 more like this (clients that speak TLS)"));
 }

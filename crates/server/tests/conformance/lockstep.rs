@@ -13,6 +13,7 @@ use std::time::{Duration, Instant};
 
 use pollux_engine::{Counter, Driver, ListenAddress};
 use pollux_server::Server;
+use pollux_testing::{DEADLINE, wait_until};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use crate::cases::{After, Setup, find};
@@ -20,9 +21,6 @@ use crate::sending::{Came, Way, compare, references};
 use crate::stage::{self, PROBE, Scene, Stage, end, masked, start};
 use crate::verdict;
 use crate::verdict::Answers;
-
-/// Far longer than anything here takes; what waits so long has failed.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
 
 /// How long a server waits surely for what stands behind a refusal; it is said to wait twice as
 /// long.
@@ -160,11 +158,8 @@ impl<'a> Lockstep<'a> {
 
     fn await_accepts(&self) {
         let counters = &self.server.overview().loops[0].engine;
-        let end = Instant::now() + PATIENCE;
-        while counters.value(Counter::Accepted) < self.connects {
-            assert!(Instant::now() < end, "not all connections were accepted");
-            std::thread::yield_now();
-        }
+        let accepted = || counters.value(Counter::Accepted) >= self.connects;
+        wait_until("the accept of all connections", accepted);
     }
 }
 
@@ -245,10 +240,10 @@ fn is_end(kind: ErrorKind) -> bool {
 }
 
 fn await_any(socket: BorrowedFd<'_>, flags: PollFlags, what: &str) {
-    let patience = Timespec { tv_sec: PATIENCE.as_secs() as i64, tv_nsec: 0 };
+    let patience = Timespec::try_from(DEADLINE).expect("a minute");
     let mut polled = [PollFd::new(&socket, flags)];
     let ready = poll(&mut polled, Some(&patience)).expect("polled");
-    assert!(ready > 0, "{what}: nothing came in {PATIENCE:?}");
+    assert!(ready > 0, "{what}: nothing came in {DEADLINE:?}");
 }
 
 // The table played without a kernel: whole, in pieces, and split in two at every offset.
@@ -355,8 +350,8 @@ fn replies_stand_where_their_requests_stood() {
 fn talk(server: &Server, requests: &str) -> Vec<u8> {
     let ListenAddress::Tcp(address) = &server.addresses()[0] else { panic!("TCP comes first") };
     let mut stream = TcpStream::connect(address).expect("connected");
-    stream.set_read_timeout(Some(PATIENCE)).expect("set");
-    stream.set_write_timeout(Some(PATIENCE)).expect("set");
+    stream.set_read_timeout(Some(DEADLINE)).expect("set");
+    stream.set_write_timeout(Some(DEADLINE)).expect("set");
     let mut writer = stream.try_clone().expect("the same socket");
     std::thread::scope(|scope| {
         scope.spawn(move || {

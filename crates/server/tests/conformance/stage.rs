@@ -251,17 +251,11 @@ pub(crate) fn start(stage: &Stage, setup: Setup, driver: Driver) -> Option<Serve
     match Server::start(&config) {
         Ok(server) => Some(server),
         Err(ServerError::Group { cause: GroupError::Loop(reason), .. }) => {
-            skip(driver, &reason.to_string());
+            pollux_testing::skip(format_args!("{driver}: {reason}"));
             None
         }
         Err(error) => panic!("{driver}: {error}"),
     }
-}
-
-#[expect(clippy::print_stdout, reason = "a skipped driver is named")]
-fn skip(driver: Driver, reason: &str) {
-    assert!(std::env::var_os("POLLUX_FORBID_SKIP").is_none(), "{driver}: {reason}");
-    println!("{driver} is skipped: {reason}");
 }
 
 /// Ends a server, which has to end well.

@@ -2,8 +2,7 @@
 
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::sync::atomic::Ordering::SeqCst;
-use std::sync::atomic::{AtomicBool, AtomicU64};
+use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use std::time::Duration;
 
 use pollux_engine::{Driver, ListenAddress};
@@ -11,33 +10,24 @@ use pollux_server::proxy::{Balance, Check, Fault, Mode, ProxyConfig, ProxyCounte
 use pollux_server::stats::{servers, set_server};
 use serde_json::Value;
 
-use crate::stage::{Backend, Client, Proxy, field, on_every_driver, unreachable};
+use crate::stage::{Backend, Client, Proxy, field, ok, on_every_driver, unreachable};
 
 /// Answers with a name, and checks as `is_well` says.
-fn named(name: &'static str, is_well: &Arc<AtomicBool>, checks: &Arc<AtomicU64>) -> Backend {
-    let (is_well, checks) = (Arc::clone(is_well), Arc::clone(checks));
-    Backend::start(move |_, mut client| {
-        loop {
-            let head = client.head();
-            if head.is_empty() {
-                return;
-            }
-            if head.starts_with("GET /health ") {
-                assert_eq!(field(&head, "User-Agent"), Some("pollux-check"), "{head}");
-                checks.fetch_add(1, SeqCst);
-                let status = if is_well.load(SeqCst) { "200 OK" } else { "500 Sick" };
-                client.try_send(format!("HTTP/1.1 {status}\r\nContent-Length: 0\r\n\r\n"));
-                return;
-            }
-            client.try_send(format!(
-                "HTTP/1.1 200 OK\r\nX-Name: {name}\r\nContent-Length: 2\r\n\r\nhi"
-            ));
+fn named(name: &'static str, is_well: &Arc<AtomicBool>) -> Backend {
+    let is_well = Arc::clone(is_well);
+    Backend::answering(move |head, _| {
+        if !head.starts_with("GET /health ") {
+            return Some(ok(&format!("X-Name: {name}\r\n"), "hi"));
         }
+        assert_eq!(field(head, "User-Agent"), Some("pollux-check"), "{head}");
+        let status = if is_well.load(SeqCst) { "200 OK" } else { "500 Sick" };
+        Some(format!("HTTP/1.1 {status}\r\nContent-Length: 0\r\n\r\n"))
     })
 }
 
-fn well() -> Arc<AtomicBool> {
-    Arc::new(AtomicBool::new(true))
+/// Two that are well.
+fn two() -> [Backend; 2] {
+    ["one", "two"].map(|name| named(name, &Arc::new(AtomicBool::new(true))))
 }
 
 /// The backend that answers a request.
@@ -62,8 +52,7 @@ fn spread(proxy: &Proxy, count: usize) -> (usize, usize) {
 
 #[test]
 fn requests_are_spread_by_turn_by_weight_and_by_hash() {
-    let none = Arc::default();
-    let (one, two) = (named("one", &well(), &none), named("two", &well(), &none));
+    let [one, two] = two();
     let both = [one.address, two.address];
     on_every_driver(
         &both,
@@ -106,8 +95,7 @@ fn requests_are_spread_by_turn_by_weight_and_by_hash() {
 #[test]
 fn backends_that_are_all_drained_get_no_request_nor_stream() {
     for mode in [Mode::Http, Mode::Tcp] {
-        let (one, two) =
-            (named("one", &well(), &Arc::default()), named("two", &well(), &Arc::default()));
+        let [one, two] = two();
         let set = |config: &mut ProxyConfig| config.frontends[0].mode = mode;
         on_every_driver(&[one.address, two.address], set, |driver, proxy| {
             let before = one.accepted() + two.accepted();
@@ -125,7 +113,7 @@ fn backends_that_are_all_drained_get_no_request_nor_stream() {
             assert_eq!(one.accepted() + two.accepted(), before, "{driver}");
             drop(set_server(overview, &names[1], &["ready"]));
             let mut client = proxy.client();
-            client.send("GET / HTTP/1.1\r\nHost: x\r\n\r\n");
+            client.ask("/");
             assert!(client.head().contains("X-Name: two"), "{driver}");
         });
     }
@@ -133,8 +121,7 @@ fn backends_that_are_all_drained_get_no_request_nor_stream() {
 
 #[test]
 fn a_backend_that_fails_is_left_alone_and_tried_again_after_a_while() {
-    let none = Arc::default();
-    let one = named("one", &well(), &none);
+    let [one, _] = two();
     let set = |config: &mut ProxyConfig| {
         config.groups[0].health.fall = 2;
         config.groups[0].health.down_time = Duration::from_secs(3600);
@@ -154,19 +141,17 @@ fn a_backend_that_fails_is_left_alone_and_tried_again_after_a_while() {
         config.groups[0].health.down_time = Duration::from_millis(1);
     };
     on_every_driver(&[one.address, unreachable()], shortly, |driver, proxy| {
-        let end = std::time::Instant::now() + crate::stage::PATIENCE;
-        while proxy.count(ProxyCounter::Retries) < 3 {
+        proxy.await_that("another try", |proxy| {
             assert_eq!(ask(proxy, "/"), "one", "{driver}");
-            assert!(std::time::Instant::now() < end, "{driver}: it is not tried again");
-        }
+            proxy.count(ProxyCounter::Retries) >= 3
+        });
     });
 }
 
 #[test]
 fn checks_take_a_backend_out_and_bring_it_back() {
-    let (is_well, checks) = (well(), Arc::<AtomicU64>::default());
-    let none = Arc::default();
-    let (one, two) = (named("one", &is_well, &checks), named("two", &well(), &none));
+    let is_well = Arc::new(AtomicBool::new(true));
+    let (one, [_, two]) = (named("one", &is_well), two());
     let set = |config: &mut ProxyConfig| {
         config.groups[0].health.check = Check::Http("/health".to_owned());
         config.groups[0].health.interval = Duration::from_millis(20);
@@ -200,8 +185,8 @@ fn checks_take_a_backend_out_and_bring_it_back() {
 /// Two addresses of one proxy, each with backends, a balance and checks of its own.
 #[test]
 fn each_front_end_leads_to_its_own_backends() {
-    let (sick, none) = (Arc::new(AtomicBool::new(false)), Arc::default());
-    let (one, two) = (named("one", &well(), &none), named("two", &sick, &none));
+    let sick = Arc::new(AtomicBool::new(false));
+    let ([one, _], two) = (two(), named("two", &sick));
     let add = |config: &mut ProxyConfig| {
         let mut group = config.groups[0].clone();
         "second".clone_into(&mut group.name);
@@ -243,19 +228,9 @@ fn get(proxy: &Proxy, path: &str) -> (String, String) {
     (client.head(), client.rest())
 }
 
-fn ask_stats(proxy: &Proxy) -> String {
-    let mut client = proxy.client();
-    client.send("GET / HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n");
-    client.rest()
-}
-
 #[test]
 fn the_live_page_is_one_file_and_shows_what_the_metrics_count() {
-    let backend = Backend::start(|_, mut client| {
-        while !client.head().is_empty() {
-            client.try_send("HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nhi");
-        }
-    });
+    let backend = Backend::polite();
     let proxy = Proxy::start(Driver::Completion, &[backend.address, unreachable()], |config| {
         config.loops.poller = None;
         config.monitoring.stats = Some(ListenAddress::Tcp("127.0.0.1:0".parse().expect("one")));
@@ -263,7 +238,7 @@ fn the_live_page_is_one_file_and_shows_what_the_metrics_count() {
     });
     let proxy = proxy.expect("some driver is to be had");
     for _ in 0..4 {
-        assert!(ask_stats(&proxy).starts_with("HTTP/1.1 200"), "the other one is tried");
+        assert_eq!(ask(&proxy, "/"), "HTTP/1.1 200 OK", "the other one is tried");
     }
     proxy.server().overview().backends[0].set_draining(true);
     let (head, page) = get(&proxy, "/status");

@@ -13,11 +13,9 @@ use pollux_server::proxy::{
     Passing, ProxyConfig, ProxyCounter, ProxyCounters, ProxySession, ProxyShared, backends_of,
 };
 use pollux_server::{Logs, ServerCounters};
+use pollux_testing::DEADLINE;
 
-use crate::stage::{Backend, PATIENCE, on_every_driver};
-
-const REQUEST: &[u8] = b"GET / HTTP/1.1\r\nHost: x\r\n\r\n";
-const ANSWER: &[u8] = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nhi";
+use crate::stage::{Backend, GET, OK, on_every_driver};
 
 struct OneLoop {
     event_loop: EventLoop<ProxySession>,
@@ -49,7 +47,7 @@ impl OneLoop {
         event_loop.listen(listener, false);
         let connect = |_| {
             let client = TcpStream::connect(front).expect("connected");
-            client.set_read_timeout(Some(PATIENCE)).expect("set");
+            client.set_read_timeout(Some(DEADLINE)).expect("set");
             client.set_nodelay(true).expect("set");
             client
         };
@@ -95,7 +93,7 @@ impl Scene {
     /// All clients of that loop ask.
     fn ask(&mut self, number: usize) {
         let clients = &mut self.loops[number].clients;
-        clients.iter_mut().for_each(|client| client.write_all(REQUEST).expect("taken"));
+        clients.iter_mut().for_each(|client| client.write_all(GET.as_bytes()).expect("taken"));
     }
 
     /// That loop passes the requests on, and the answers back, over as many connections as it has clients.
@@ -105,7 +103,7 @@ impl Scene {
         one.turn_until_sent(connections);
         while self.upstreams.len() < connections {
             let (upstream, _) = self.backend.accept().expect("accepted");
-            upstream.set_read_timeout(Some(PATIENCE)).expect("set");
+            upstream.set_read_timeout(Some(DEADLINE)).expect("set");
             upstream.set_nodelay(true).expect("set");
             self.upstreams.push(upstream);
         }
@@ -113,7 +111,7 @@ impl Scene {
         for upstream in &mut self.upstreams {
             let len = upstream.read(&mut seen).expect("a request, and no end");
             assert!(seen[..len].ends_with(b"\r\n\r\n"), "its end: {}", seen[..len].escape_ascii());
-            upstream.write_all(ANSWER).expect("taken");
+            upstream.write_all(OK.as_bytes()).expect("taken");
         }
         one.turn_until_sent(connections);
         for client in &mut one.clients {
@@ -151,7 +149,6 @@ fn ten_thousand_requests_over_twenty_connections_cost_few_calls_of_the_poller() 
             scene.loops[0].event_loop.poller_counters().expect("it has a poller").snapshot();
         let calls = poller.updates_sent;
         let shown = format!("{mechanism}: {calls} changes, {} waits: {poller:?}", poller.waits);
-        println!("{mechanism}: {calls} changes, {} waits", poller.waits);
         assert!(calls <= ctl_max, "{shown}");
         assert!(poller.waits <= WAITS_MAX, "{shown}");
         assert_eq!(scene.loops[0].proxied.value(ProxyCounter::Connects), KEPT as u64);
@@ -177,7 +174,6 @@ fn updates_are_few_among_requests_and_calls_few_among_updates_that_plain_readine
     let asked = scene.loops[0].event_loop.counters().value(Counter::UpdatesAsked);
     let poller = scene.loops[0].event_loop.poller_counters().expect("it has a poller").snapshot();
     let calls = poller.updates_sent;
-    println!("{REQUESTS} requests: {asked} updates asked for, {calls} changes");
     assert!(asked * 1000 <= REQUESTS * 19, "{asked} updates for {REQUESTS} requests");
     assert!(calls * 10_000 <= REQUESTS * 14, "{calls} calls for {REQUESTS} requests");
     // A wish to read at the begin of each request, and none at its end: two updates.
@@ -231,21 +227,15 @@ fn a_request_that_comes_when_the_idle_time_of_a_connection_ends_is_answered() {
 
 #[test]
 fn a_slow_upload_over_a_kept_connection_takes_longer_than_it_may_be_idle() {
-    let backend = Backend::start(|_, mut client| {
-        loop {
-            let head = client.head();
-            if head.is_empty() {
-                return;
-            }
-            if head.starts_with("POST ") {
-                assert_eq!(client.bytes(4), b"abcd");
-            }
-            client.try_send(ANSWER);
+    let backend = Backend::answering(|head, client| {
+        if head.starts_with("POST ") {
+            assert_eq!(client.bytes(4), b"abcd");
         }
+        Some(OK)
     });
     on_every_driver(&[backend.address], shortly, |driver, proxy| {
         let mut client = proxy.client();
-        client.send(REQUEST);
+        client.send(GET);
         assert!(client.until("hi").ends_with("hi"), "{driver}");
         client.send("POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 4\r\n\r\nab");
         await_deadlines();
@@ -287,7 +277,6 @@ fn takeovers_need_fewer_calls_of_the_poller_when_letting_go_is_put_off() {
             assert_eq!(taken, ((SHARED_ROUNDS - 1) * SHARED) as u64, "{mechanism}");
             scene.loops.iter().map(changes).sum::<u64>()
         });
-        println!("{mechanism}: {deferred} changes with deferral, {at_once} without");
         assert!(deferred * 100 <= at_once * 75, "{mechanism}: {deferred} and {at_once}");
     }
 }

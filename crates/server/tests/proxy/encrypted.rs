@@ -16,21 +16,14 @@ use crate::stage::{Backend, Proxy, field, on_every_driver};
 
 /// Answers with the length of the body, the scheme, and so many bytes as the path says.
 fn backend() -> Backend {
-    Backend::start(|_, mut client| {
-        loop {
-            let head = client.head();
-            let Some(path) = head.split(' ').nth(1) else { return };
-            let len: usize = path[1..].parse().expect("a number");
-            let asked = field(&head, "Content-Length").and_then(|len| len.parse().ok());
-            let got = client.bytes(asked.unwrap_or(0));
-            let scheme = field(&head, "X-Forwarded-Proto").unwrap_or("none");
-            let is_right = got.iter().enumerate().all(|(at, byte)| *byte == (at % 251) as u8);
-            client.try_send(format!(
-                "HTTP/1.1 200 OK\r\nX-Got: {} {is_right} {scheme}\r\nContent-Length: {len}\r\n\r\n",
-                got.len()
-            ));
-            client.try_send(pattern(len));
-        }
+    Backend::answering(|head, client| {
+        let len: usize = head.split(' ').nth(1)?[1..].parse().expect("a number");
+        let asked = field(head, "Content-Length").map_or(0, |len| len.parse().expect("a number"));
+        let is_right = client.bytes(asked) == pattern(asked);
+        let scheme = field(head, "X-Forwarded-Proto").unwrap_or("none");
+        let got = format!("X-Got: {asked} {is_right} {scheme}");
+        let head = format!("HTTP/1.1 200 OK\r\n{got}\r\nContent-Length: {len}\r\n\r\n");
+        Some([head.into_bytes(), pattern(len)].concat())
     })
 }
 
@@ -40,25 +33,12 @@ fn requests_and_answers_of_all_sizes_pass_through_tls() {
     let secure = |config: &mut ProxyConfig| config.frontends[0].tls = Some(identity.keys());
     on_every_driver(&[backend.address], secure, |driver, proxy| {
         let mut stream = identity.connect(proxy.address);
-        // Around the size of a record, of a room, and far beyond both.
-        for (asked, answered) in [
-            (0, 0),
-            (1, 16_384),
-            (16_385, 65_536),
-            (70_000, 65_400),
-            (1_000_000, 3_000_000),
-            (5, 9),
-        ] {
-            let request =
-                format!("POST /{answered} HTTP/1.1\r\nHost: x\r\nContent-Length: {asked}\r\n\r\n");
-            stream.write_all(request.as_bytes()).expect("sent");
-            stream.write_all(&pattern(asked)).expect("sent");
-            let head = head(&mut stream);
-            let expected = format!("{asked} true https");
-            assert_eq!(field(&head, "X-Got"), Some(expected.as_str()), "{driver}");
-            let mut body = vec![0; answered];
-            stream.read_exact(&mut body).expect("a body");
-            assert!(body == pattern(answered), "{driver}");
+        for (asked, answered) in SIZES {
+            assert_eq!(
+                ask(&mut stream, asked, answered),
+                format!("{asked} true https"),
+                "{driver}"
+            );
         }
         assert_eq!(stream.conn.alpn_protocol(), Some(&b"http/1.1"[..]), "{driver}");
         // The last answer, a page of the proxy's own, is followed by the end that TLS knows.
@@ -81,14 +61,7 @@ fn requests_and_answers_of_all_sizes_pass_through_tls() {
             rest.len()
         );
         drop(stream);
-        proxy.await_that("no request is under way", |proxy| {
-            proxy
-                .server()
-                .overview()
-                .loops
-                .iter()
-                .all(|each| each.proxy.as_ref().is_some_and(|it| it.backends()[0].in_use() == 0))
-        });
+        proxy.await_that("no request is under way", |proxy| proxy.in_use() == 0);
     });
 }
 
@@ -104,11 +77,12 @@ fn what_is_not_tls_is_refused_and_a_slow_handshake_ends() {
         plain.send("GET / HTTP/1.1\r\nHost: x\r\n\r\n");
         // An alert, and nothing that is HTTP.
         assert!(!plain.rest().contains("HTTP"), "{driver}");
-        assert_eq!(proxy.count_of_server(ServerCounter::TlsFailed), 1, "{driver}");
+        let count = |counter| proxy.sum(|each| each.server.value(counter));
+        assert_eq!(count(ServerCounter::TlsFailed), 1, "{driver}");
         let mut slow = proxy.client();
         slow.send([0x16, 0x03, 0x01]);
         slow.rest();
-        assert_eq!(proxy.count_of_server(ServerCounter::TimeoutsHandshake), 1, "{driver}");
+        assert_eq!(count(ServerCounter::TimeoutsHandshake), 1, "{driver}");
         proxy.await_that("no connection is left", |proxy| proxy.open_connections() == 0);
     });
 }
@@ -149,7 +123,10 @@ fn believing(identity: &Identity) -> ServerTls {
     ServerTls { name: Some("localhost".to_owned()), trust: Trust::File(identity.ca()) }
 }
 
-fn ask(stream: &mut (impl Read + Write), asked: usize, answered: usize) -> String {
+trait ReadWrite: Read + Write {}
+impl<T: Read + Write> ReadWrite for T {}
+
+fn ask(stream: &mut (impl ReadWrite + ?Sized), asked: usize, answered: usize) -> String {
     let request =
         format!("POST /{answered} HTTP/1.1\r\nHost: x\r\nContent-Length: {asked}\r\n\r\n");
     stream.write_all(request.as_bytes()).expect("sent");
@@ -176,17 +153,10 @@ fn requests_reach_a_backend_in_tls_over_one_connection_that_is_kept() {
         };
         on_every_driver(&[backend.address], set, |driver, proxy| {
             let before = backend.accepted();
-            let (mut plain, mut secure) = (None, None);
-            if clients_too {
-                secure = Some(identity.connect(proxy.address));
-            } else {
-                plain = Some(proxy.client().socket);
-            }
+            let (mut plain, mut secure) = (proxy.client().socket, identity.connect(proxy.address));
+            let client: &mut dyn ReadWrite = if clients_too { &mut secure } else { &mut plain };
             for (asked, answered) in SIZES {
-                let got = match (&mut plain, &mut secure) {
-                    (Some(plain), _) => ask(plain, asked, answered),
-                    (_, secure) => ask(secure.as_mut().expect("one of both"), asked, answered),
-                };
+                let got = ask(client, asked, answered);
                 assert_eq!(got, format!("{asked} true localhost"), "{driver}");
             }
             assert_eq!(backend.accepted() - before, 1, "{driver}: one handshake for all");

@@ -5,12 +5,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 use std::time::Duration;
 
-use pollux_server::proxy::{Fault, ProxyCounter};
+use pollux_server::proxy::{Fault, ProxyConfig, ProxyCounter};
 
-use crate::stage::{Backend, Client, Proxy, on_every_driver, unreachable};
-
-const GET: &str = "GET / HTTP/1.1\r\nHost: x\r\n\r\n";
-const OK: &str = "HTTP/1.1 200 OK\r\nDate: d\r\nContent-Length: 2\r\n\r\nhi";
+use crate::stage::{Backend, GET, OK, on_every_driver, unreachable};
 
 /// Requests that two parties could read in two ways, and what is refused for other reasons: none of
 /// them reaches the backend.
@@ -85,24 +82,20 @@ fn what_could_be_read_in_two_ways_never_reaches_a_backend() {
         client.head();
         client.try_send("HTTP/1.1 200 Smuggled\r\nContent-Length: 0\r\n\r\n");
     });
-    on_every_driver(
-        &[backend.address],
-        |_| {},
-        |driver, proxy| {
-            for (name, request, status) in REFUSED {
-                let mut client = proxy.client();
-                client.try_send(request);
-                let given = client.rest();
-                let line = format!("HTTP/1.1 {status} ");
-                assert!(given.starts_with(&line), "{driver}, {name}: {given:?}");
-                assert!(!given.contains("\nHTTP/1.1 "), "{driver}, {name}: {given:?}");
-            }
-            let long = format!("GET / HTTP/1.1\r\nHost: x\r\nA: {}\r\n\r\n", "a".repeat(20_000));
+    backend.on_every_driver(|driver, proxy| {
+        for (name, request, status) in REFUSED {
             let mut client = proxy.client();
-            client.try_send(long);
-            assert!(client.rest().starts_with("HTTP/1.1 431 "), "{driver}");
-        },
-    );
+            client.try_send(request);
+            let given = client.rest();
+            let line = format!("HTTP/1.1 {status} ");
+            assert!(given.starts_with(&line), "{driver}, {name}: {given:?}");
+            assert!(!given.contains("\nHTTP/1.1 "), "{driver}, {name}: {given:?}");
+        }
+        let long = format!("GET / HTTP/1.1\r\nHost: x\r\nA: {}\r\n\r\n", "a".repeat(20_000));
+        let mut client = proxy.client();
+        client.try_send(long);
+        assert!(client.rest().starts_with("HTTP/1.1 431 "), "{driver}");
+    });
     assert_eq!(backend.accepted(), 0, "a refused request reached the backend");
 }
 
@@ -117,50 +110,29 @@ fn a_body_that_breaks_its_framing_is_never_completed_for_the_backend() {
             whole.fetch_add(1, SeqCst);
         }
     });
-    on_every_driver(
-        &[backend.address],
-        |_| {},
-        |driver, proxy| {
-            for broken in [
-                "3\r\nabcX\r\n0\r\n\r\n",
-                "3\nabc\r\n0\r\n\r\n",
-                "-1\r\n",
-                "3\r\nabc\r\n0\r\nA b\r\n\r\n",
-            ] {
-                let mut client = proxy.client();
-                client.send(
-                    "POST / HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n1\r\na\r\n",
-                );
-                client.try_send(broken);
-                let given = client.rest();
-                assert!(given.starts_with("HTTP/1.1 400 "), "{driver}, {broken:?}: {given:?}");
-            }
-        },
-    );
+    backend.on_every_driver(|driver, proxy| {
+        for broken in [
+            "3\r\nabcX\r\n0\r\n\r\n",
+            "3\nabc\r\n0\r\n\r\n",
+            "-1\r\n",
+            "3\r\nabc\r\n0\r\nA b\r\n\r\n",
+        ] {
+            let mut client = proxy.client();
+            client
+                .send("POST / HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n1\r\na\r\n");
+            client.try_send(broken);
+            let given = client.rest();
+            assert!(given.starts_with("HTTP/1.1 400 "), "{driver}, {broken:?}: {given:?}");
+        }
+    });
     assert_eq!(ends.load(SeqCst), 0, "a broken body was completed");
 }
 
 #[test]
-fn an_unreachable_backend_is_503_and_others_are_tried() {
-    let backend = Backend::start(|_, mut client| {
-        while !client.head().is_empty() {
-            client.try_send(OK);
-        }
-    });
-    let (gone, there) = (unreachable(), backend.address);
+fn a_post_goes_to_another_backend_when_one_accepts_no_connection() {
+    let backend = Backend::polite();
     on_every_driver(
-        &[gone],
-        |_| {},
-        |driver, proxy| {
-            let mut client = proxy.client();
-            client.send(GET);
-            let head = client.head();
-            assert!(head.starts_with("HTTP/1.1 503 "), "{driver}: {head}");
-            assert_eq!(proxy.faults(Fault::ConnectFailed), 1, "{driver}");
-        },
-    );
-    on_every_driver(
-        &[gone, there],
+        &[unreachable(), backend.address],
         |_| {},
         |driver, proxy| {
             for _ in 0..4 {
@@ -175,73 +147,18 @@ fn an_unreachable_backend_is_503_and_others_are_tried() {
 }
 
 #[test]
-fn a_backend_that_says_nothing_is_504() {
-    let backend = Backend::start(|_, mut client| {
-        client.head();
-        client.rest();
-    });
-    let short = |config: &mut pollux_server::proxy::ProxyConfig| {
-        config.limits.first_byte_timeout = Duration::from_millis(50);
-    };
-    on_every_driver(&[backend.address], short, |driver, proxy| {
-        let mut client = proxy.client();
-        client.send(GET);
-        assert!(client.head().starts_with("HTTP/1.1 504 "), "{driver}");
-        assert_eq!(proxy.faults(Fault::FirstByteTimeout), 1, "{driver}");
-    });
-}
-
-#[test]
-fn a_body_that_stands_still_ends_the_exchange_on_both_sides() {
-    let backend = Backend::start(|_, mut client| {
-        let head = client.head();
-        if head.starts_with("GET") {
-            client.try_send("HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nabc");
-        }
-        client.rest();
-    });
-    let short = |config: &mut pollux_server::proxy::ProxyConfig| {
+fn a_request_body_that_stands_still_ends_the_exchange_on_both_sides() {
+    let backend = Backend::silent();
+    let short = |config: &mut ProxyConfig| {
         config.limits.body_timeout = Duration::from_millis(50);
     };
     on_every_driver(&[backend.address], short, |driver, proxy| {
-        let mut client = proxy.client();
-        client.send(GET);
-        assert!(client.rest().ends_with("\r\n\r\nabc"), "{driver}");
-        proxy.await_that("the fault", |proxy| proxy.faults(Fault::BodyTimeout) == 1);
         let mut client = proxy.client();
         client.send("POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 9\r\n\r\nabc");
         assert!(client.rest().starts_with("HTTP/1.1 408 "), "{driver}");
         proxy.await_that("the fault", |proxy| proxy.faults(Fault::ClientTimeout) == 1);
         proxy.await_that("the end of all", |proxy| proxy.open_connections() == 0);
     });
-}
-
-/// An idle connection that the backend closed is found out by the next request, which is repeated
-/// when that is safe.
-#[test]
-fn a_request_is_repeated_only_when_that_is_safe() {
-    // The first request of each connection is answered, the second one is read and never answered.
-    let backend = Backend::start(|_, mut client| {
-        client.head();
-        client.send(OK);
-        client.head();
-    });
-    on_every_driver(
-        &[backend.address],
-        |_| {},
-        |driver, proxy| {
-            let mut client = proxy.client();
-            client.send(GET);
-            assert!(client.until("hi").starts_with("HTTP/1.1 200 "), "{driver}");
-            client.send(GET);
-            assert!(client.until("hi").starts_with("HTTP/1.1 200 "), "{driver}: repeated");
-            assert_eq!(proxy.count(ProxyCounter::Retries), 1, "{driver}");
-            client.send("POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 2\r\n\r\nab");
-            assert!(client.head().starts_with("HTTP/1.1 502 "), "{driver}: not repeated");
-            assert_eq!(proxy.count(ProxyCounter::Retries), 1, "{driver}");
-            assert_eq!(proxy.faults(Fault::Closed), 1, "{driver}");
-        },
-    );
 }
 
 /// Bytes that come before a request was sent on a connection answer no request.
@@ -253,48 +170,33 @@ fn an_answer_that_was_not_asked_for_goes_to_no_client() {
         client.try_send("HTTP/1.1 200 Unasked\r\nContent-Length: 2\r\n\r\nno");
         client.rest();
     });
-    on_every_driver(
-        &[backend.address],
-        |_| {},
-        |driver, proxy| {
-            for _ in 0..3 {
-                let mut client = proxy.client();
-                client.send(GET);
-                assert!(client.until("hi").starts_with("HTTP/1.1 200 OK"), "{driver}");
-                // What comes behind a whole answer ends the connection to the backend.
-                proxy.await_that("the end of it", |proxy| proxy.open_connections() == 1);
-                drop(client);
-                proxy.await_that("the end of all", |proxy| proxy.open_connections() == 0);
-            }
-            assert!(proxy.count(ProxyCounter::Unasked) >= 3, "{driver}");
-        },
-    );
+    backend.on_every_driver(|driver, proxy| {
+        for _ in 0..3 {
+            let mut client = proxy.client();
+            client.send(GET);
+            assert!(client.until("hi").starts_with("HTTP/1.1 200 OK"), "{driver}");
+            // What comes behind a whole answer ends the connection to the backend.
+            proxy.await_that("the end of it", |proxy| proxy.open_connections() == 1);
+            drop(client);
+            proxy.await_that("the end of all", |proxy| proxy.open_connections() == 0);
+        }
+        assert!(proxy.count(ProxyCounter::Unasked) >= 3, "{driver}");
+    });
 }
 
 #[test]
 fn a_client_that_goes_away_takes_its_upstream_connection_along() {
-    let backend = Backend::start(|_, mut client| {
-        client.head();
-        client.rest();
+    let backend = Backend::silent();
+    backend.on_every_driver(|driver, proxy| {
+        for _ in 0..3 {
+            let mut client = proxy.client();
+            client.send(GET);
+            proxy.await_that("a request", |proxy| proxy.open_connections() == 2);
+            client.reset();
+            proxy.await_that("the end of both", |proxy| proxy.open_connections() == 0);
+        }
+        assert_eq!(proxy.faults(Fault::ClientGone), 3, "{driver}");
     });
-    on_every_driver(
-        &[backend.address],
-        |_| {},
-        |driver, proxy| {
-            for _ in 0..3 {
-                let mut client: Client = proxy.client();
-                client.send(GET);
-                proxy.await_that("a request", |proxy| proxy.open_connections() == 2);
-                // With unread output of ours in the way it is a reset.
-                let linger =
-                    rustix::net::sockopt::set_socket_linger(&client.socket, Some(Duration::ZERO));
-                linger.expect("set");
-                drop(client);
-                proxy.await_that("the end of both", |proxy| proxy.open_connections() == 0);
-            }
-            assert_eq!(proxy.faults(Fault::ClientGone), 3, "{driver}");
-        },
-    );
 }
 
 #[test]
@@ -304,19 +206,15 @@ fn an_early_answer_comes_through_and_the_rest_of_the_body_ends_with_the_connecti
         client.send("HTTP/1.1 413 Too Much\r\nDate: d\r\nContent-Length: 2\r\n\r\nno");
         client.rest();
     });
-    on_every_driver(
-        &[backend.address],
-        |_| {},
-        |driver, proxy: &Proxy| {
-            let mut client = proxy.client();
-            client.send("POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 1000000\r\n\r\nabc");
-            let given = client.until("\r\n\r\nno");
-            assert!(given.starts_with("HTTP/1.1 413 Too Much\r\n"), "{driver}: {given}");
-            client.try_send("GET /smuggled HTTP/1.1\r\nHost: x\r\n\r\n");
-            client.end();
-            assert_eq!(client.rest(), "", "{driver}: nothing more is answered");
-        },
-    );
+    backend.on_every_driver(|driver, proxy| {
+        let mut client = proxy.client();
+        client.send("POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 1000000\r\n\r\nabc");
+        let given = client.until("\r\n\r\nno");
+        assert!(given.starts_with("HTTP/1.1 413 Too Much\r\n"), "{driver}: {given}");
+        client.try_send("GET /smuggled HTTP/1.1\r\nHost: x\r\n\r\n");
+        client.end();
+        assert_eq!(client.rest(), "", "{driver}: nothing more is answered");
+    });
 }
 
 /// A client of HTTP/1.0 takes the end of the connection for the end of the answer: it has to see an
@@ -332,17 +230,13 @@ fn a_cut_answer_is_not_an_end_for_a_client_that_waits_for_one() {
         // Ends only when the client has got that.
         wait.lock().expect("no panic").recv().expect("message");
     });
-    on_every_driver(
-        &[backend.address],
-        |_| {},
-        |driver, proxy| {
-            let mut client = proxy.client();
-            client.send("GET / HTTP/1.0\r\n\r\n");
-            assert!(client.head().ends_with("Connection: close\r\n\r\n"), "{driver}");
-            assert_eq!(client.bytes(3), b"abc", "{driver}");
-            release.send(()).expect("it waits");
-            let end = client.socket.read(&mut [0; 16]).map_err(|error| error.kind());
-            assert_eq!(end, Err(ErrorKind::ConnectionReset), "{driver}: it looks like an end");
-        },
-    );
+    backend.on_every_driver(|driver, proxy| {
+        let mut client = proxy.client();
+        client.send("GET / HTTP/1.0\r\n\r\n");
+        assert!(client.head().ends_with("Connection: close\r\n\r\n"), "{driver}");
+        assert_eq!(client.bytes(3), b"abc", "{driver}");
+        release.send(()).expect("it waits");
+        let end = client.socket.read(&mut [0; 16]).map_err(|error| error.kind());
+        assert_eq!(end, Err(ErrorKind::ConnectionReset), "{driver}: it looks like an end");
+    });
 }

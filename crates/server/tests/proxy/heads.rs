@@ -9,7 +9,7 @@ use std::time::Duration;
 use pollux_http::{ProxyHeader, ProxyVersion};
 use pollux_server::proxy::{FieldRule, ProxyConfig, ProxyCounter};
 
-use crate::stage::{Backend, field, on_every_driver};
+use crate::stage::{Backend, GET, OK, field, ok, on_every_driver};
 
 /// One request with its answer.
 struct Row {
@@ -44,7 +44,7 @@ const FORWARDED: &str = "X-Forwarded-For: 127.0.0.1\r\nX-Forwarded-Proto: http\r
 
 #[expect(clippy::too_many_lines, reason = "a table")]
 fn rows() -> Vec<Row> {
-    let get = "GET / HTTP/1.1\r\nHost: x\r\n\r\n";
+    let get = GET;
     let got = "GET / HTTP/1.1\r\nHost: x\r\n@\r\n";
     vec![
         SIMPLE,
@@ -210,39 +210,35 @@ fn heads_and_bodies_are_written_anew_on_every_driver() {
             }
         }
     });
-    on_every_driver(
-        &[backend.address],
-        |_| {},
-        |driver, proxy| {
-            seen.lock().expect("no panic").clear();
-            let mut before = None;
-            // Each twice: a head that comes again is not read again.
-            let rows = rows.iter().enumerate().flat_map(|each| [each; 2]);
-            for (mark, row) in rows {
-                let mut client = proxy.client();
-                let line_end = row.request.find("\r\n").expect("a line") + 2;
-                let (line, rest) = row.request.split_at(line_end);
-                client.send(format!("{line}X-Mark: {mark}\r\n{rest}"));
-                let given = String::from_utf8(client.bytes(row.given.len())).expect("ASCII");
-                assert_eq!(given, row.given, "{driver}: {}", row.name);
-                if row.is_last {
-                    assert_eq!(client.rest(), "", "{driver}: {}", row.name);
-                }
-                let (at, came) = seen.lock().expect("no panic").pop().expect("it was asked");
-                assert_eq!(at, mark, "{driver}: {}", row.name);
-                let expected = row.seen.replace('@', FORWARDED);
-                let expected = expected.replace('#', &backend.address.to_string());
-                assert_eq!(came, expected, "{driver}: {}", row.name);
-                if !row.is_last && before.replace(mark) == Some(mark) {
-                    // Nothing is left over, in either direction.
-                    client.send("GET / HTTP/1.1\r\nHost: x\r\nX-Mark: 0\r\n\r\n");
-                    let again = String::from_utf8(client.bytes(SIMPLE.given.len())).expect("ASCII");
-                    assert_eq!(again, SIMPLE.given, "{driver}: behind {}", row.name);
-                    seen.lock().expect("no panic").pop();
-                }
+    backend.on_every_driver(|driver, proxy| {
+        seen.lock().expect("no panic").clear();
+        let mut before = None;
+        // Each twice: a head that comes again is not read again.
+        let rows = rows.iter().enumerate().flat_map(|each| [each; 2]);
+        for (mark, row) in rows {
+            let mut client = proxy.client();
+            let line_end = row.request.find("\r\n").expect("a line") + 2;
+            let (line, rest) = row.request.split_at(line_end);
+            client.send(format!("{line}X-Mark: {mark}\r\n{rest}"));
+            let given = String::from_utf8(client.bytes(row.given.len())).expect("ASCII");
+            assert_eq!(given, row.given, "{driver}: {}", row.name);
+            if row.is_last {
+                assert_eq!(client.rest(), "", "{driver}: {}", row.name);
             }
-        },
-    );
+            let (at, came) = seen.lock().expect("no panic").pop().expect("it was asked");
+            assert_eq!(at, mark, "{driver}: {}", row.name);
+            let expected = row.seen.replace('@', FORWARDED);
+            let expected = expected.replace('#', &backend.address.to_string());
+            assert_eq!(came, expected, "{driver}: {}", row.name);
+            if !row.is_last && before.replace(mark) == Some(mark) {
+                // Nothing is left over, in either direction.
+                client.send("GET / HTTP/1.1\r\nHost: x\r\nX-Mark: 0\r\n\r\n");
+                let again = String::from_utf8(client.bytes(SIMPLE.given.len())).expect("ASCII");
+                assert_eq!(again, SIMPLE.given, "{driver}: behind {}", row.name);
+                seen.lock().expect("no panic").pop();
+            }
+        }
+    });
 }
 
 fn cut_mark(head: &str) -> (usize, String) {
@@ -254,15 +250,8 @@ fn cut_mark(head: &str) -> (usize, String) {
 
 #[test]
 fn a_head_that_comes_again_means_what_it_means_for_the_client_that_asks_now() {
-    let backend = Backend::start(move |_, mut client| {
-        loop {
-            let head = client.head();
-            if head.is_empty() {
-                return;
-            }
-            let body = if head.starts_with("HEAD") { "" } else { "hi" };
-            client.try_send(format!("HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{body}"));
-        }
+    let backend = Backend::answering(|head, _| {
+        Some(if head.starts_with("HEAD") { &OK[..OK.len() - 2] } else { OK })
     });
     let asked = |line: &str, more: &str| format!("{line}\r\nHost: x\r\n{more}\r\n");
     let get = asked("GET / HTTP/1.1", "");
@@ -272,51 +261,37 @@ fn a_head_that_comes_again_means_what_it_means_for_the_client_that_asks_now() {
         (asked("GET / HTTP/1.1", "Connection: close\r\n"), "Connection: close\r\n", "hi"),
         (asked("GET / HTTP/1.0", "Connection: keep-alive\r\n"), "Connection: keep-alive\r\n", "hi"),
     ];
-    on_every_driver(
-        &[backend.address],
-        |_| {},
-        |driver, proxy| {
-            for (other, fields, body) in &others {
-                for (request, fields, body) in
-                    [(&get, "", "hi"), (other, *fields, *body), (&get, "", "hi")]
-                {
-                    for round in ["first", "second"] {
-                        let mut client = proxy.client();
-                        client.send(request);
-                        let head = client.head();
-                        let place = format!("{driver}, {round}: {request}{head}");
-                        let framing = format!("Content-Length: 2\r\n{fields}\r\n");
-                        assert!(head.contains("\r\nDate: ") && head.ends_with(&framing), "{place}");
-                        assert_eq!(client.bytes(body.len()), body.as_bytes(), "{place}");
-                        if fields.contains("close") {
-                            assert_eq!(client.rest(), "", "{place}");
-                        } else {
-                            client.send(&get);
-                            let next = client.head();
-                            assert!(next.starts_with("HTTP/1.1 200 OK\r\nDate: "), "{place}{next}");
-                            assert_eq!(client.bytes(2), b"hi", "{place}");
-                        }
+    backend.on_every_driver(|driver, proxy| {
+        for (other, fields, body) in &others {
+            for (request, fields, body) in
+                [(&get, "", "hi"), (other, *fields, *body), (&get, "", "hi")]
+            {
+                for round in ["first", "second"] {
+                    let mut client = proxy.client();
+                    client.send(request);
+                    let head = client.head();
+                    let place = format!("{driver}, {round}: {request}{head}");
+                    let framing = format!("Content-Length: 2\r\n{fields}\r\n");
+                    assert!(head.contains("\r\nDate: ") && head.ends_with(&framing), "{place}");
+                    assert_eq!(client.bytes(body.len()), body.as_bytes(), "{place}");
+                    if fields.contains("close") {
+                        assert_eq!(client.rest(), "", "{place}");
+                    } else {
+                        client.send(&get);
+                        let next = client.head();
+                        assert!(next.starts_with("HTTP/1.1 200 OK\r\nDate: "), "{place}{next}");
+                        assert_eq!(client.bytes(2), b"hi", "{place}");
                     }
                 }
             }
-        },
-    );
+        }
+    });
 }
 
 #[test]
 fn rules_of_a_front_end_change_fields_and_nothing_else() {
-    let backend = Backend::start(|_, mut client| {
-        loop {
-            let head = client.head();
-            if head.is_empty() {
-                return;
-            }
-            let asked = head.replace("\r\n", "|");
-            client.try_send(format!(
-                "HTTP/1.1 200 OK\r\nServer: secret\r\nX-Keep: 1\r\nContent-Length: {}\r\n\r\n{asked}",
-                asked.len()
-            ));
-        }
+    let backend = Backend::answering(|head, _| {
+        Some(ok("Server: secret\r\nX-Keep: 1\r\n", &head.replace("\r\n", "|")))
     });
     let set = |config: &mut ProxyConfig| {
         let rules = &mut config.frontends[0].rules;
@@ -349,28 +324,17 @@ fn rules_of_a_front_end_change_fields_and_nothing_else() {
 
 // The PROXY protocol: from clients that are proxies, and to backends that want the client's address.
 
-/// Answers each request with the client that the proxy names.
-fn naming_the_client() -> Backend {
-    Backend::start(|_, mut client| {
-        loop {
-            let head = client.head();
-            let Some(named) = field(&head, "X-Forwarded-For") else { return };
-            client.try_send(format!(
-                "HTTP/1.1 200 OK\r\nX-Client: {named}\r\nContent-Length: 0\r\n\r\n"
-            ));
-        }
-    })
-}
-
 #[test]
 fn a_client_is_the_one_that_the_proxy_in_front_names() {
-    let backend = naming_the_client();
+    // Answers each request with the client that the proxy names.
+    let backend = Backend::answering(|head, _| {
+        field(head, "X-Forwarded-For").map(|named| ok(&format!("X-Client: {named}\r\n"), ""))
+    });
     let accept = |config: &mut ProxyConfig| {
         config.frontends[0].accepts_header = true;
         config.limits.header_timeout = Duration::from_millis(300);
     };
     on_every_driver(&[backend.address], accept, |driver, proxy| {
-        const GET: &str = "GET / HTTP/1.1\r\nHost: x\r\n\r\n";
         let own = "127.0.0.1";
         let mut binary = Vec::new();
         let [source, destination] =
@@ -433,7 +397,7 @@ fn a_backend_learns_whose_connection_it_is_and_no_other_client_has_it() {
         assert_eq!(len, bytes.len());
         if client.head().starts_with("GET / ") {
             let _ = seen.send(header);
-            client.try_send("HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n");
+            client.try_send(ok("", ""));
         }
     });
     for version in [ProxyVersion::V1, ProxyVersion::V2] {
@@ -445,7 +409,7 @@ fn a_backend_learns_whose_connection_it_is_and_no_other_client_has_it() {
             for _ in 0..2 {
                 let mut client = proxy.client();
                 for _ in 0..2 {
-                    client.send("GET / HTTP/1.1\r\nHost: x\r\n\r\n");
+                    client.send(GET);
                     assert!(client.head().starts_with("HTTP/1.1 200 "), "{driver}");
                     let source = client.socket.local_addr().expect("connected");
                     let expected = ProxyHeader::Of { source, destination: proxy.address };

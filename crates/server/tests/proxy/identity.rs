@@ -4,15 +4,12 @@ use std::io::Read;
 use std::net::{SocketAddr, TcpStream};
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::time::Duration;
 
 use pollux_server::tls::{Certificate, Keys, Trust};
+use pollux_testing::DEADLINE;
 use rcgen::{BasicConstraints, CertificateParams, DnType, IsCa, Issuer, KeyPair};
 use rustls::pki_types::ServerName;
 use rustls::{ClientConfig, ClientConnection, ServerConfig, ServerConnection, StreamOwned};
-
-/// Far longer than anything here takes on a busy machine; a test that waits so long has failed.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
 
 pub(crate) type ClientStream = StreamOwned<ClientConnection, TcpStream>;
 pub(crate) type ServerStream = StreamOwned<ServerConnection, TcpStream>;
@@ -71,7 +68,7 @@ impl Identity {
         let name = ServerName::try_from("localhost").expect("a name");
         let client = ClientConnection::new(Arc::clone(client), name).expect("sound");
         let socket = TcpStream::connect(to).expect("connected");
-        socket.set_read_timeout(Some(PATIENCE)).expect("set");
+        socket.set_read_timeout(Some(DEADLINE)).expect("set");
         socket.set_nodelay(true).expect("set");
         StreamOwned::new(client, socket)
     }
@@ -89,7 +86,7 @@ fn keys(folder: &tempfile::TempDir) -> Keys {
 }
 
 /// The next head; what there is of one at the end of the connection, or where it breaks.
-pub(crate) fn head(stream: &mut impl Read) -> String {
+pub(crate) fn head(stream: &mut (impl Read + ?Sized)) -> String {
     let mut head = Vec::new();
     let mut byte = [0];
     while !head.ends_with(b"\r\n\r\n") {

@@ -11,23 +11,17 @@ use std::time::Duration;
 use pollux_engine::{Counter, Driver};
 use pollux_server::config::{LogFormat, LogTarget};
 use pollux_server::proxy::{Check, Fault, ProxyConfig, ProxyCounter};
+use pollux_testing::DEADLINE;
 use rustix::net::sockopt::set_socket_recv_buffer_size;
 
-use crate::stage::{Backend, PATIENCE, Proxy, on_every_driver};
-
-const REQUEST: &str = "GET /a HTTP/1.1\r\nHost: x\r\n\r\n";
+use crate::stage::{Backend, GET, OK, Proxy, on_every_driver};
 
 /// Nothing ends by itself within the time of a test.
 fn patient(config: &mut ProxyConfig) {
-    let long = 2 * PATIENCE;
+    let long = 2 * DEADLINE;
     config.limits.queue_timeout = long;
     config.limits.connect_timeout = long;
     config.limits.first_byte_timeout = long;
-}
-
-/// A backend that reads and never answers.
-fn silent() -> Backend {
-    Backend::start(|_, mut client| drop(client.rest()))
 }
 
 /// The last line of the log that names a fault, once it is there.
@@ -56,16 +50,15 @@ fn play(
 
 #[test]
 fn a_client_that_is_gone_while_its_request_waits_is_noticed_and_the_log_says_where() {
-    let backend = silent();
+    let backend = Backend::silent();
     let set = |config: &mut ProxyConfig| config.groups[0].servers[0].connections_max = Some(1);
     play(backend.address, set, |driver, proxy, log| {
         let mut first = proxy.client();
-        first.send(REQUEST);
+        first.ask("/a");
         proxy.await_that("a connection", |proxy| proxy.open_connections() == 2);
         let mut second = proxy.client();
-        second.send(REQUEST);
-        let passing = proxy.server().overview().passing.as_ref().expect("a proxy");
-        proxy.await_that("waiting", |_| passing.view(0).waiting == 1);
+        second.ask("/a");
+        proxy.await_that("waiting", |proxy| proxy.pool().waiting == 1);
         second.reset();
         logged(proxy, log, "client_gone/queue");
         first.reset();
@@ -95,7 +88,7 @@ fn a_client_that_is_gone_while_a_connection_comes_about_is_noticed() {
         |_| {},
         |driver, proxy, log| {
             let mut client = proxy.client();
-            client.send(REQUEST);
+            client.ask("/a");
             proxy.await_that("a connect", |proxy| proxy.open_connections() == 2);
             client.reset();
             logged(proxy, log, "client_gone/connect");
@@ -106,29 +99,22 @@ fn a_client_that_is_gone_while_a_connection_comes_about_is_noticed() {
 
 #[test]
 fn a_client_that_ended_its_side_is_answered_or_dropped_as_configured() {
-    let backend = Backend::start(|_, mut client| {
-        while !client.head().is_empty() {
-            // The proxy knows of the end by now, or soon: either way the answer goes out.
-            client.try_send("HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nhi");
-        }
-    });
+    // The proxy knows of the end before the answer, or after it: either way the answer goes out.
+    let backend = Backend::polite();
     on_every_driver(&[backend.address], patient, |driver, proxy| {
         let mut client = proxy.client();
-        client.send(REQUEST);
+        client.ask("/a");
         client.end();
         let answer = client.rest();
         assert!(answer.starts_with("HTTP/1.1 200") && answer.ends_with("hi"), "{driver}: {answer}");
     });
-    let backend = silent();
+    let backend = Backend::silent();
     let drops = |config: &mut ProxyConfig| config.limits.answers_half_closed = false;
     play(backend.address, drops, |driver, proxy, log| {
         let mut client = proxy.client();
-        client.send(REQUEST);
+        client.ask("/a");
         // A connection is counted before it has come about, and nothing is asked before.
-        proxy.await_that("a request", |proxy| {
-            let loops = &proxy.server().overview().loops;
-            loops.iter().any(|each| each.engine.value(Counter::BytesOut) > 0)
-        });
+        proxy.await_that("a request", |proxy| proxy.count_of_engine(Counter::BytesOut) > 0);
         client.end();
         assert_eq!(client.rest(), "", "{driver}");
         logged(proxy, log, "client_gone/wait");
@@ -139,21 +125,10 @@ fn a_client_that_ended_its_side_is_answered_or_dropped_as_configured() {
 // A proxy that has no room for a connection to a backend: what it keeps idle makes room, and no backend is
 // blamed for it. And one that ends with answers under way.
 
-const GET: &str = "GET / HTTP/1.1\r\nHost: x\r\n\r\n";
-const HI: &str = "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nhi";
-
-fn polite() -> Backend {
-    Backend::start(|_, mut client| {
-        while !client.head().is_empty() {
-            client.try_send(HI);
-        }
-    })
-}
-
 #[test]
 fn connections_that_are_kept_to_one_server_make_room_for_another_one() {
-    let backends = [polite(), polite(), polite()];
-    let addresses = [0, 1, 2].map(|place: usize| backends[place].address);
+    let backends = [(); 3].map(|()| Backend::polite());
+    let addresses = backends.each_ref().map(|each| each.address);
     // Connections that one thread keeps for itself, and those that threads share.
     for threads in [1, 2] {
         let set = |config: &mut ProxyConfig| {
@@ -171,11 +146,7 @@ fn connections_that_are_kept_to_one_server_make_room_for_another_one() {
             assert_eq!(proxy.faults(Fault::UpstreamsFull), 0, "{driver}");
             assert!(proxy.count(ProxyCounter::IdleDropped) > 0, "{driver}");
             drop(client);
-            proxy.await_that("an end of every request", |proxy| {
-                let counts = proxy.server().overview().loops.iter();
-                let counts = counts.filter_map(|each| each.proxy.as_ref());
-                counts.flat_map(|each| each.backends()).all(|of| of.in_use() == 0)
-            });
+            proxy.await_that("an end of every request", |proxy| proxy.in_use() == 0);
         });
     }
 }
@@ -191,7 +162,7 @@ fn a_check_that_has_no_room_says_nothing_of_the_backend() {
         while !over.load(SeqCst) {
             std::thread::yield_now();
         }
-        client.try_send(HI);
+        client.try_send(OK);
     });
     let set = |config: &mut ProxyConfig| {
         is_over.store(false, SeqCst);

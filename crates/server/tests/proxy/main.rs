@@ -17,7 +17,6 @@
 //!
 //! A driver that this machine forbids is skipped with the reason; with `POLLUX_FORBID_SKIP` set
 //! that is a failure.
-#![expect(clippy::print_stdout, reason = "a skipped driver is named")]
 
 mod backends;
 mod by_hand;

@@ -5,13 +5,18 @@ use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
 use std::thread::JoinHandle;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use pollux_engine::{Driver, GroupError, ListenAddress};
-use pollux_server::proxy::{Fault, ProxyConfig, ProxyCounter};
-use pollux_server::{Server, ServerCounter, ServerError};
+use pollux_engine::{Counter, Driver, GroupError, ListenAddress};
+use pollux_server::proxy::{
+    BackendCounts, Fault, PoolView, ProxyConfig, ProxyCounter, ProxyCounters,
+};
+use pollux_server::stats::LoopSource;
+use pollux_server::{Server, ServerError};
+use pollux_testing::DEADLINE;
 
-pub(crate) use crate::identity::PATIENCE;
+pub(crate) const GET: &str = "GET / HTTP/1.1\r\nHost: x\r\n\r\n";
+pub(crate) const OK: &str = "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nhi";
 
 /// A proxy that runs.
 pub(crate) struct Proxy {
@@ -38,8 +43,7 @@ impl Proxy {
                 Some(Self { server: Some(server), address })
             }
             Err(ServerError::Group { cause: GroupError::Loop(reason), .. }) => {
-                assert!(std::env::var_os("POLLUX_FORBID_SKIP").is_none(), "{driver}: {reason}");
-                println!("{driver} is skipped: {reason}");
+                pollux_testing::skip(format_args!("{driver}: {reason}"));
                 None
             }
             Err(error) => panic!("{driver}: {error}"),
@@ -50,34 +54,43 @@ impl Proxy {
         self.server.as_ref().expect("it runs")
     }
 
-    pub(crate) fn count(&self, counter: ProxyCounter) -> u64 {
-        let loops = &self.server().overview().loops;
-        loops.iter().map(|each| each.proxy.as_ref().map_or(0, |proxy| proxy.value(counter))).sum()
+    /// The sum over all loops.
+    pub(crate) fn sum(&self, of: impl Fn(&LoopSource) -> u64) -> u64 {
+        self.server().overview().loops.iter().map(of).sum()
     }
 
-    pub(crate) fn count_of_server(&self, counter: ServerCounter) -> u64 {
-        let loops = &self.server().overview().loops;
-        loops.iter().map(|each| each.server.value(counter)).sum()
+    pub(crate) fn count(&self, counter: ProxyCounter) -> u64 {
+        self.sum(|each| each.proxy.as_ref().map_or(0, |proxy| proxy.value(counter)))
+    }
+
+    pub(crate) fn count_of_engine(&self, counter: Counter) -> u64 {
+        self.sum(|each| each.engine.value(counter))
     }
 
     pub(crate) fn faults(&self, fault: Fault) -> u64 {
-        let place = Fault::ALL.iter().position(|each| each.name() == fault.name());
+        let place = Fault::ALL.iter().position(|each| *each == fault);
         let place = place.expect("every fault is in the list");
-        let loops = &self.server().overview().loops;
-        loops.iter().map(|each| each.proxy.as_ref().map_or(0, |proxy| proxy.faults(place))).sum()
+        self.sum(|each| each.proxy.as_ref().map_or(0, |proxy| proxy.faults(place)))
     }
 
     pub(crate) fn open_connections(&self) -> u64 {
-        self.server().overview().loops.iter().map(|each| each.engine.open()).sum()
+        self.sum(|each| each.engine.open())
+    }
+
+    /// Requests that have a backend, or wait for one.
+    pub(crate) fn in_use(&self) -> u64 {
+        let of = |each: &ProxyCounters| each.backends().iter().map(BackendCounts::in_use).sum();
+        self.sum(|each| each.proxy.as_deref().map_or(0, of))
+    }
+
+    /// What the pool of connections has for the first backend.
+    pub(crate) fn pool(&self) -> PoolView {
+        self.server().overview().passing.as_ref().expect("a proxy").view(0)
     }
 
     /// Waits until `is_so` holds.
     pub(crate) fn await_that(&self, what: &str, is_so: impl Fn(&Self) -> bool) {
-        let end = Instant::now() + PATIENCE;
-        while !is_so(self) {
-            assert!(Instant::now() < end, "{what} did not happen");
-            std::thread::yield_now();
-        }
+        pollux_testing::wait_until(what, || is_so(self));
     }
 
     pub(crate) fn client(&self) -> Client {
@@ -122,8 +135,8 @@ impl Client {
     }
 
     pub(crate) fn of(socket: TcpStream) -> Self {
-        socket.set_read_timeout(Some(PATIENCE)).expect("set");
-        socket.set_write_timeout(Some(PATIENCE)).expect("set");
+        socket.set_read_timeout(Some(DEADLINE)).expect("set");
+        socket.set_write_timeout(Some(DEADLINE)).expect("set");
         socket.set_nodelay(true).expect("set");
         Self { socket, kept: Vec::new() }
     }
@@ -135,6 +148,11 @@ impl Client {
     /// As `send`, where the other side may close meanwhile.
     pub(crate) fn try_send(&mut self, bytes: impl AsRef<[u8]>) {
         let _ = self.socket.write_all(bytes.as_ref());
+    }
+
+    /// Sends a GET of this path.
+    pub(crate) fn ask(&mut self, path: &str) {
+        self.send(format!("GET {path} HTTP/1.1\r\nHost: x\r\n\r\n"));
     }
 
     pub(crate) fn end(&mut self) {
@@ -231,6 +249,38 @@ impl Backend {
         Self { address, accepted, is_over, thread: Some(thread) }
     }
 
+    /// A backend that answers each request with what `answer` makes of its head, and closes where it
+    /// makes nothing.
+    pub(crate) fn answering<A: AsRef<[u8]>>(
+        answer: impl Fn(&str, &mut Client) -> Option<A> + Send + Sync + 'static,
+    ) -> Self {
+        Self::start(move |_, mut client| {
+            loop {
+                let head = client.head();
+                if head.is_empty() {
+                    return;
+                }
+                let Some(answer) = answer(&head, &mut client) else { return };
+                client.try_send(answer);
+            }
+        })
+    }
+
+    /// A backend that answers every request with [`OK`].
+    pub(crate) fn polite() -> Self {
+        Self::answering(|_, _| Some(OK))
+    }
+
+    /// A backend that reads and never answers.
+    pub(crate) fn silent() -> Self {
+        Self::start(|_, mut client| drop(client.rest()))
+    }
+
+    /// Runs `test` on every driver that is to be had, with a proxy to this backend as it is by default.
+    pub(crate) fn on_every_driver(&self, test: impl Fn(Driver, &Proxy)) {
+        on_every_driver(&[self.address], |_| {}, test);
+    }
+
     pub(crate) fn accepted(&self) -> u64 {
         self.accepted.load(SeqCst)
     }
@@ -244,6 +294,11 @@ impl Drop for Backend {
             let _ = thread.join();
         }
     }
+}
+
+/// An answer of 200 with these field lines.
+pub(crate) fn ok(fields: &str, body: &str) -> String {
+    format!("HTTP/1.1 200 OK\r\n{fields}Content-Length: {}\r\n\r\n{body}", body.len())
 }
 
 /// An address without a listener.

@@ -3,11 +3,13 @@
 use std::io::{ErrorKind, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpStream};
 use std::sync::mpsc::channel;
+use std::thread::JoinHandle;
 
 use pollux_engine::{Counter, Driver};
 use pollux_http::{ProxyHeader, ProxyVersion};
 use pollux_server::proxy::{Fault, Mode, ProxyConfig, ProxyCounter};
 
+use crate::identity::pattern;
 use crate::stage::{Backend, Client, Proxy, on_every_driver, unreachable};
 
 /// More than all buffers on the way take.
@@ -28,19 +30,19 @@ fn on_both_ways(backends: &[SocketAddr], test: impl Fn(Driver, &Proxy)) {
     }
 }
 
-fn of_the_engine(proxy: &Proxy, counter: Counter) -> u64 {
-    proxy.server().overview().loops.iter().map(|each| each.engine.value(counter)).sum()
-}
-
-/// Bytes whose place shows: position modulo a prime.
-fn pattern(len: usize, seed: usize) -> Vec<u8> {
-    (0..len).map(|at| ((at + seed) % 251) as u8).collect()
-}
-
 fn read_all(socket: &mut TcpStream) -> Vec<u8> {
     let mut bytes = Vec::new();
     socket.read_to_end(&mut bytes).expect("an end");
     bytes
+}
+
+/// Sends so much, and the end, in a thread of its own.
+fn upload(client: &Client, len: usize) -> JoinHandle<()> {
+    let mut writing = client.socket.try_clone().expect("a descriptor");
+    std::thread::spawn(move || {
+        writing.write_all(&pattern(len)).expect("taken");
+        writing.shutdown(Shutdown::Write).expect("open");
+    })
 }
 
 #[test]
@@ -49,23 +51,19 @@ fn every_byte_arrives_both_ways_at_once_and_each_end_is_passed_on() {
     let backend = Backend::start(|_, client| {
         let mut reading = client.socket.try_clone().expect("a descriptor");
         let mut writing = client.socket;
+        let other = pattern((2 << 20) + 7).split_off(7);
         let writer = std::thread::spawn(move || {
-            writing.write_all(&pattern(2 << 20, 7)).expect("taken");
+            writing.write_all(&other).expect("taken");
             writing.shutdown(Shutdown::Write).expect("open");
         });
-        let got = read_all(&mut reading);
-        assert_eq!(got, pattern(2 << 20, 3), "what the client sent");
+        assert!(read_all(&mut reading) == pattern(2 << 20), "what the client sent");
         writer.join().expect("all was taken");
     });
     on_both_ways(&[backend.address], |driver, proxy| {
         let client = proxy.client();
-        let mut reading = client.socket.try_clone().expect("a descriptor");
-        let mut writing = client.socket;
-        let writer = std::thread::spawn(move || {
-            writing.write_all(&pattern(2 << 20, 3)).expect("taken");
-            writing.shutdown(Shutdown::Write).expect("open");
-        });
-        assert_eq!(read_all(&mut reading), pattern(2 << 20, 7), "{driver}");
+        let writer = upload(&client, 2 << 20);
+        let mut reading = client.socket;
+        assert!(read_all(&mut reading) == pattern((2 << 20) + 7)[7..], "{driver}");
         writer.join().expect("all was taken");
         drop(reading);
         proxy.await_that("both connections close", |proxy| proxy.open_connections() == 0);
@@ -109,18 +107,13 @@ fn a_reader_that_takes_nothing_stops_the_sender_and_nothing_is_lost() {
     let backend = Backend::start(move |_, mut client| {
         goes.lock().expect("whole").recv().expect("the test continues");
         let got = read_all(&mut client.socket);
-        client.send(format!("{} {}", got.len(), got == pattern(MANY_BYTES, 0)));
+        client.send(format!("{} {}", got.len(), got == pattern(MANY_BYTES)));
     });
     on_both_ways(&[backend.address], |driver, proxy| {
-        let client = proxy.client();
-        let mut writing = client.socket.try_clone().expect("a descriptor");
-        let writer = std::thread::spawn(move || {
-            writing.write_all(&pattern(MANY_BYTES, 0)).expect("taken");
-            writing.shutdown(Shutdown::Write).expect("open");
-        });
-        proxy.await_that("a full socket", |proxy| of_the_engine(proxy, Counter::SendsShort) > 0);
+        let mut client = proxy.client();
+        let writer = upload(&client, MANY_BYTES);
+        proxy.await_that("a full socket", |proxy| proxy.count_of_engine(Counter::SendsShort) > 0);
         go.send(()).expect("the backend waits");
-        let mut client = client;
         assert_eq!(client.rest(), format!("{MANY_BYTES} true"), "{driver}");
         writer.join().expect("all was taken");
     });
@@ -138,13 +131,9 @@ fn echo() -> Backend {
 
 /// Sends so much to an echo, and reads it back meanwhile.
 fn exchange(client: Client, len: usize) {
-    let mut writing = client.socket.try_clone().expect("a descriptor");
-    let writer = std::thread::spawn(move || {
-        writing.write_all(&pattern(len, 5)).expect("taken");
-        writing.shutdown(Shutdown::Write).expect("open");
-    });
+    let writer = upload(&client, len);
     let mut reading = client.socket;
-    assert!(read_all(&mut reading) == pattern(len, 5), "{len} bytes");
+    assert!(read_all(&mut reading) == pattern(len), "{len} bytes");
     writer.join().expect("all was taken");
 }
 
@@ -155,10 +144,10 @@ fn bytes_of_streams_stay_in_the_kernel() {
     on_every_driver(&[backend.address], tcp, |driver, proxy| {
         exchange(proxy.client(), LEN);
         proxy.await_that("both connections close", |proxy| proxy.open_connections() == 0);
-        let spliced = of_the_engine(proxy, Counter::BytesSpliced);
+        let spliced = proxy.count_of_engine(Counter::BytesSpliced);
         assert_eq!(spliced, 2 * LEN as u64, "{driver}: both ways");
-        assert_eq!(of_the_engine(proxy, Counter::BytesIn), spliced, "{driver}: and nothing else");
-        assert_eq!(of_the_engine(proxy, Counter::BytesOut), spliced, "{driver}");
+        assert_eq!(proxy.count_of_engine(Counter::BytesIn), spliced, "{driver}: and nothing else");
+        assert_eq!(proxy.count_of_engine(Counter::BytesOut), spliced, "{driver}");
         assert_eq!(proxy.count(ProxyCounter::PipesMissing), 0, "{driver}");
     });
 }
@@ -175,7 +164,7 @@ fn streams_that_find_no_pipe_go_through_buffers() {
             goes.lock().expect("whole").recv().expect("the test continues");
         }
         let got = read_all(&mut client.socket);
-        client.send(format!("{} {}", got.len(), got == pattern(got.len(), 0)));
+        client.send(format!("{} {}", got.len(), got == pattern(got.len())));
     });
     let one = |config: &mut ProxyConfig| {
         tcp(config);
@@ -184,22 +173,18 @@ fn streams_that_find_no_pipe_go_through_buffers() {
     on_every_driver(&[backend.address], one, |driver, proxy| {
         let mut slow = proxy.client();
         slow.send("s");
-        let mut writing = slow.socket.try_clone().expect("a descriptor");
-        let writer = std::thread::spawn(move || {
-            writing.write_all(&pattern(MANY_BYTES, 0)).expect("taken");
-            writing.shutdown(Shutdown::Write).expect("open");
-        });
-        proxy.await_that("a full socket", |proxy| of_the_engine(proxy, Counter::SendsShort) > 0);
+        let writer = upload(&slow, MANY_BYTES);
+        proxy.await_that("a full socket", |proxy| proxy.count_of_engine(Counter::SendsShort) > 0);
         let mut other = proxy.client();
         other.send("x");
-        other.send(pattern(1 << 20, 0));
+        other.send(pattern(1 << 20));
         other.end();
         assert_eq!(other.rest(), format!("{} true", 1 << 20), "{driver}");
         assert!(proxy.count(ProxyCounter::PipesMissing) > 0, "{driver}");
         go.send(()).expect("the backend waits");
         assert_eq!(slow.rest(), format!("{MANY_BYTES} true"), "{driver}");
         writer.join().expect("all was taken");
-        assert!(of_the_engine(proxy, Counter::BytesSpliced) > 0, "{driver}");
+        assert!(proxy.count_of_engine(Counter::BytesSpliced) > 0, "{driver}");
     });
 }
 

@@ -8,12 +8,10 @@ use pollux_server::config::{LogFormat, LogTarget};
 use pollux_server::proxy::{Fault, Party, ProxyConfig};
 use serde_json::Value;
 
-use crate::stage::{Backend, Client, field, on_every_driver, unreachable};
+use crate::stage::{Backend, Client, GET, OK, field, on_every_driver, unreachable};
 
-const GET: &str = "GET / HTTP/1.1\r\nHost: x\r\n\r\n";
 const POST: &str = "POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 2\r\n\r\nab";
 const LONG_POST: &str = "POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 1000000\r\n\r\nabc";
-const OK: &str = "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nhi";
 /// What a client asks for behind each trouble, where its connection is in order: it is answered well.
 const NEXT: &str = "GET /next HTTP/1.1\r\nHost: x\r\n\r\n";
 const NEXT_LINE: &str = "GET /next ";

@@ -3,20 +3,21 @@
 
 use std::fmt::Write as _;
 use std::io::{ErrorKind, Read, Write};
-use std::net::TcpStream;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use crate::identity::{ClientStream, Identity, PATIENCE, head, pattern};
-use crate::{address, count, end, start_on};
 use pollux_engine::Driver;
 use pollux_server::tls::{Certificate, Keys};
 use pollux_server::{Server, ServerCounter};
+use pollux_testing::DEADLINE;
 use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject;
 use rustls::version::{TLS12, TLS13};
 use rustls::{ClientConfig, HandshakeKind, RootCertStore, SupportedProtocolVersion};
+
+use crate::identity::{ClientStream, Identity, head, pattern};
+use crate::{address, client, count, end, start_on};
 
 /// Starts the server on each driver in turn; one that is not to be had is named.
 fn on_every_driver(identity: &Identity, settings: &str, test: impl Fn(Driver, &Server)) {
@@ -147,25 +148,20 @@ fn what_is_not_tls_is_refused_and_a_handshake_has_its_time_from_the_accept() {
     let identity = Identity::make();
     let settings = "reply = 5\nheader_timeout = \"300ms\"";
     on_every_driver(&identity, settings, |driver, server| {
-        let connect = || {
-            let stream = TcpStream::connect(address(server)).expect("connected");
-            stream.set_read_timeout(Some(PATIENCE)).expect("set");
-            stream
-        };
-        let mut plain = connect();
+        let mut plain = client(server);
         plain.write_all(b"GET / HTTP/1.1\r\nHost: x\r\n\r\n").expect("sent");
         let mut rest = Vec::new();
         plain.read_to_end(&mut rest).expect("an alert and the end");
         assert_eq!(rest.first(), Some(&0x15), "{driver}: {rest:?}");
         assert_eq!(count(server, ServerCounter::TlsFailed), 1, "{driver}");
         // Byte by byte a record never ends; its deadline does not move.
-        let mut slow = connect();
+        let mut slow = client(server);
         let begun = Instant::now();
         slow.set_read_timeout(Some(Duration::from_millis(20))).expect("set");
         let hello = [&[0x16, 3, 1, 2, 0, 1, 0, 1, 0xfc, 3, 3][..], &[7; 500]].concat();
         let mut bytes = hello.iter();
         let ended = loop {
-            assert!(begun.elapsed() < PATIENCE, "{driver}: a slow handshake continues");
+            assert!(begun.elapsed() < DEADLINE, "{driver}: a slow handshake continues");
             if let Some(byte) = bytes.next()
                 && slow.write_all(&[*byte]).is_err()
             {

@@ -1,15 +1,13 @@
 //! What settings add to answers: fields, CORS, pages for errors, an application in one page, and the
 //! combined form of the log.
 
-use std::error::Error;
 use std::path::Path;
 
 use pollux_server::Server;
-
 use pollux_server::config::ServeConfig;
 use pollux_settings::Given;
 
-use crate::{client, configured, end, last_answer, start};
+use crate::{causes, client, configured, end, last_answer, start};
 
 /// Starts a server, has it answer the requests in turn, each on a connection of its own, and ends it.
 fn answers(settings: &str, requests: &[&str]) -> Vec<String> {
@@ -28,17 +26,9 @@ fn answers(settings: &str, requests: &[&str]) -> Vec<String> {
 /// Why a server does not start, nor pass a check: the same words.
 fn refusal(settings: &str) -> String {
     let config = configured(settings);
-    let message = Server::start(&config).map(drop).expect_err(settings);
-    let words = |error: &dyn Error| {
-        let (mut words, mut next) = (error.to_string(), error.source());
-        while let Some(error) = next {
-            words = format!("{words}: {error}");
-            next = error.source();
-        }
-        words
-    };
-    let checked = words(&Server::check(&config).expect_err(settings));
-    assert!(words(&message).ends_with(&checked), "{checked}: {}", words(&message));
+    let started = causes(&Server::start(&config).map(drop).expect_err(settings));
+    let checked = causes(&Server::check(&config).expect_err(settings));
+    assert!(started.ends_with(&checked), "{checked}: {started}");
     checked
 }
 
@@ -76,11 +66,8 @@ fn an_application_in_one_page_gets_its_places_and_no_file_that_is_missing() {
         assert!(answer.contains("\r\nContent-Type: text/html; charset=utf-8\r\n"), "{answer}");
         assert!(answer.ends_with("\r\n\r\nthe application"), "{answer}");
     }
-    assert!(
-        all[2].contains("\r\nContent-Length: 15\r\n") && all[2].ends_with("\r\n\r\n"),
-        "{}",
-        all[2]
-    );
+    let head = &all[2];
+    assert!(head.contains("\r\nContent-Length: 15\r\n") && head.ends_with("\r\n\r\n"), "{head}");
     assert!(all[3].ends_with("a {}"), "{}", all[3]);
     let codes: Vec<&str> = all[4..].iter().map(|answer| &answer[9..12]).collect();
     assert_eq!(codes, ["404", "404", "404", "404", "403", "405"]);
@@ -112,39 +99,23 @@ fn own_pages_are_sent_with_the_status_and_its_fields_for_every_refusal() {
         "GET /%zz",
         "GET /\nBad Name: x\n",
     ];
-    for answer in ["", "reply = 30000", "echo = true"] {
-        let site = if answer.is_empty() { settings.as_str() } else { answer };
+    let is_page = |answer: &str, status: &str| {
+        let is_right = answer.starts_with(&format!("HTTP/1.1 {status} "));
+        assert!(is_right && answer.ends_with("\r\n\r\nno"), "{answer}");
+    };
+    for site in [&settings, "reply = 30000", "echo = true"] {
         let all = answers(&format!("{site}\n{pages}"), &asked);
-        if answer.is_empty() {
+        if site == settings {
             assert!(all[0].starts_with("HTTP/1.1 404 ") && all[0].ends_with(&large), "{}", all[0]);
             assert!(all[0].contains("\r\nContent-Type: text/html; charset=utf-8\r\n"));
-            let head = all[1].split_once("\r\n\r\n").expect("a head");
-            assert!(
-                head.0.contains("\r\nContent-Length: 32768\r\n") && head.1.is_empty(),
-                "{head:?}"
-            );
+            let (head, body) = all[1].split_once("\r\n\r\n").expect("a head");
+            assert!(head.contains("\r\nContent-Length: 32768\r\n") && body.is_empty(), "{head}");
             assert!(all[2].contains("\r\nAllow: GET, HEAD, OPTIONS\r\n"), "{}", all[2]);
-            assert!(
-                all[2].starts_with("HTTP/1.1 405 ") && all[2].ends_with("\r\n\r\nno"),
-                "{}",
-                all[2]
-            );
-            assert!(
-                all[4].starts_with("HTTP/1.1 400 ") && all[4].ends_with("\r\n\r\nno"),
-                "{}",
-                all[4]
-            );
+            is_page(&all[2], "405");
+            is_page(&all[4], "400");
         }
-        assert!(
-            all[3].starts_with("HTTP/1.1 405 ") && all[3].ends_with("\r\n\r\nno"),
-            "{}",
-            all[3]
-        );
-        assert!(
-            all[5].starts_with("HTTP/1.1 400 ") && all[5].ends_with("\r\n\r\nno"),
-            "{}",
-            all[5]
-        );
+        is_page(&all[3], "405");
+        is_page(&all[5], "400");
     }
     write(folder.path(), "large", &"x".repeat(32 * 1024 + 1));
     for wrong in ["large", "missing", ""] {

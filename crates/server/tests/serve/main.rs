@@ -13,6 +13,7 @@ mod extras;
 mod identity;
 mod server;
 
+use std::error::Error;
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
 
@@ -20,8 +21,7 @@ use pollux_engine::{GroupError, ListenAddress};
 use pollux_server::config::ServeConfig;
 use pollux_server::{Server, ServerCounter, ServerError};
 use pollux_settings::Given;
-
-use identity::PATIENCE;
+use pollux_testing::{DEADLINE, skip};
 
 const GET: &[u8] = b"GET / HTTP/1.1\r\nHost: a\r\n\r\n";
 
@@ -35,13 +35,11 @@ fn start(config: &str) -> Server {
 }
 
 /// None where the driver is not to be had.
-#[expect(clippy::print_stdout, reason = "a skipped driver is named")]
 fn start_on(driver: &str, config: &str) -> Option<Server> {
     match Server::start(&configured(&format!("{config}\npoller = \"{driver}\""))) {
         Ok(server) => Some(server),
         Err(ServerError::Group { cause: GroupError::Loop(reason), .. }) => {
-            assert!(std::env::var_os("POLLUX_FORBID_SKIP").is_none(), "{driver}: {reason}");
-            println!("{driver} is skipped: {reason}");
+            skip(format_args!("{driver}: {reason}"));
             None
         }
         Err(error) => panic!("{driver}: {error}"),
@@ -56,7 +54,7 @@ fn address(server: &Server) -> SocketAddr {
 fn connect(address: SocketAddr) -> TcpStream {
     let stream = TcpStream::connect(address).expect("connected");
     stream.set_nodelay(true).expect("set");
-    stream.set_read_timeout(Some(PATIENCE)).expect("set");
+    stream.set_read_timeout(Some(DEADLINE)).expect("set");
     stream
 }
 
@@ -66,6 +64,12 @@ fn client(server: &Server) -> TcpStream {
 
 fn count(server: &Server, counter: ServerCounter) -> u64 {
     server.overview().loops.iter().map(|each| each.server.value(counter)).sum()
+}
+
+/// What went wrong, with all causes.
+fn causes(error: &dyn Error) -> String {
+    let causes = std::iter::successors(Some(error), |error| (*error).source());
+    causes.map(ToString::to_string).collect::<Vec<_>>().join(": ")
 }
 
 /// The page of the endpoint for metrics.

@@ -1,6 +1,5 @@
 //! Endpoints, logs, limits, ends and refusals of whole servers, and what the options for measurements cost.
 
-use std::error::Error;
 use std::io::{ErrorKind, Read, Seek, SeekFrom, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::os::unix::fs::PermissionsExt;
@@ -12,22 +11,16 @@ use pollux_engine::Driver;
 use pollux_server::config::ServeConfig;
 use pollux_server::{Server, ServerCounter};
 use pollux_settings::Given;
+use pollux_testing::DEADLINE;
 
-use crate::identity::PATIENCE;
-use crate::{GET, address, client, end, last_answer, metrics, start, start_on};
+use crate::{GET, address, causes, client, end, last_answer, metrics, start, start_on};
 
 /// Where the loops send files in different ways.
 const DRIVERS: [&str; 2] = ["epoll-et", "uring"];
 
 /// Reads a head and the body that it announces.
 fn answer(stream: &mut TcpStream) -> String {
-    let mut text = Vec::new();
-    while !text.ends_with(b"\r\n\r\n") {
-        let mut byte = [0];
-        stream.read_exact(&mut byte).expect("a byte of a head");
-        text.push(byte[0]);
-    }
-    let mut head = String::from_utf8(text).expect("text");
+    let mut head = crate::identity::head(stream);
     let field = head.lines().find_map(|line| line.strip_prefix("Content-Length: "));
     let mut body = vec![0; field.map_or(0, |value| value.parse().expect("a length"))];
     stream.read_exact(&mut body).expect("a body");
@@ -64,7 +57,7 @@ fn the_control_socket_is_for_its_owner_and_goes_with_the_server() {
     idle_counts.write_all(GET).expect("sent");
     let _ = answer(&mut idle.try_clone().expect("the same socket"));
     let control = UnixStream::connect(&path).expect("connected");
-    control.set_read_timeout(Some(PATIENCE)).expect("set");
+    control.set_read_timeout(Some(DEADLINE)).expect("set");
     let shown = last_answer(control, b"show info\nshow fd\nshow activity\nquit\n");
     assert!(
         shown.contains("name: pollux\n") && shown.contains("answer: a fixed reply, size 5\n"),
@@ -107,9 +100,8 @@ fn deadlines_close_on_the_kernel_too_and_are_counted_apart() {
     assert!(last_answer(client(&server), &GET[..9]).starts_with("HTTP/1.1 408 "));
     assert!(last_answer(client(&server), GET).ends_with("pollu"));
     let counters = &server.overview().loops[0].server;
-    for counter in
-        [ServerCounter::TimeoutsSilent, ServerCounter::TimeoutsHeader, ServerCounter::TimeoutsIdle]
-    {
+    use ServerCounter::{TimeoutsHeader, TimeoutsIdle, TimeoutsSilent};
+    for counter in [TimeoutsSilent, TimeoutsHeader, TimeoutsIdle] {
         assert_eq!(counters.value(counter), 1, "{}", counter.name());
     }
     end(server);
@@ -195,10 +187,7 @@ fn a_part_beyond_four_gigabytes_comes_from_its_place() {
 
 /// Why a server could not be started, with all causes.
 fn refused(config: &ServeConfig) -> String {
-    let error = Server::start(config).err().expect("it cannot be started");
-    let first: &dyn Error = &error;
-    let causes = std::iter::successors(Some(first), |error| (*error).source());
-    causes.map(ToString::to_string).collect::<Vec<_>>().join(": ")
+    causes(&Server::start(config).err().expect("it cannot be started"))
 }
 
 /// Whether it says that this process has the address, and the way out.
