@@ -292,23 +292,23 @@ impl BodyReader {
     }
 }
 
-// Chunk extensions (RFC 9112 7.1.1), byte by byte: nothing is kept of them, but what two readers
-// could take for different things is refused. [`crate::BodyReader`] calls it and counts their bytes.
-//
-// ```text
-//  chunk-ext = *( BWS ";" BWS name [ BWS "=" BWS ( token | quoted-string ) ] )
-//
-//             ';'        token          BWS           '='           token
-//  (size) ─┬──────► Start ────► Name ───────► NameEnd ───► Equals ────────► Value ─┐
-//          │          ▲          │ └──────────── '=' ────────►│                    │
-//      BWS │          │ ';'      │ ';' or CR                  │ '"'                │ ';', BWS or CR
-//          ▼          │          ▼                            ▼                    │
-//        Blank ───────┘                     Escape ◄─'\'── Quoted ──'"'──► QuoteEnd┘
-// ```
-//
-// White space stands only where a part of an extension follows it.
-
 /// Where in the extensions of a chunk its line stands.
+///
+/// Chunk extensions (RFC 9112 7.1.1), byte by byte: nothing is kept of them, but what two readers
+/// could take for different things is refused. [`crate::BodyReader`] calls it and counts their bytes.
+///
+/// ```text
+///  chunk-ext = *( BWS ";" BWS name [ BWS "=" BWS ( token | quoted-string ) ] )
+///
+///             ';'        token          BWS           '='           token
+///  (size) ─┬──────► Start ────► Name ───────► NameEnd ───► Equals ────────► Value ─┐
+///          │          ▲          │ └──────────── '=' ────────►│                    │
+///      BWS │          │ ';'      │ ';' or CR                  │ '"'                │ ';', BWS or CR
+///          ▼          │          ▼                            ▼                    │
+///        Blank ───────┘                     Escape ◄─'\'── Quoted ──'"'──► QuoteEnd┘
+/// ```
+///
+/// White space stands only where a part of an extension follows it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum ChunkExtension {
     /// White space, before a semicolon.

@@ -128,8 +128,6 @@ fn only<'b>(fields: Fields<'b>, name: &str) -> Option<&'b [u8]> {
     all.next().is_none().then_some(value)
 }
 
-// Entity tags and their two comparisons (RFC 9110 8.8.3). The conditions call it.
-
 /// An entity tag: `"opaque"` or `W/"opaque"`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct EntityTag<'b> {
@@ -191,11 +189,6 @@ impl<'b> Iterator for EntityTags<'b> {
     }
 }
 
-// `Range: bytes=`, one range of it (RFC 9110 14.2). The conditions call it.
-//
-// Several ranges are answered with the whole, as the standard allows: multipart answers cost
-// more than they give, and overlapping ranges have been used as an attack.
-
 /// A part of a representation; not empty, never beyond its end.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct ByteRange {
@@ -207,6 +200,9 @@ pub struct ByteRange {
 
 /// What a Range value asks for of `whole_bytes`: none when it is to be ignored (not `bytes`, not
 /// sound, several ranges), else the part, or an error when no byte of it exists.
+///
+/// Several ranges are answered with the whole, as the standard allows: multipart answers cost
+/// more than they give, and overlapping ranges have been used as an attack.
 ///
 /// # Errors
 /// `Unsatisfiable` when the answer is 416.

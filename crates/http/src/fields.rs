@@ -109,14 +109,12 @@ pub(crate) const fn alphanumeric_and(others: &[u8]) -> [bool; 256] {
     table
 }
 
-// Where a run of allowed bytes ends, eight bytes at a time.
-//
-// The request line, the field lines and the Host check call it. A word test may stop too early,
-// never too late: what it stops at is judged by the caller's own rule for single bytes, so the
-// rules stand in one place and this file only makes them cheap.
-
 /// How many bytes at the front of `bytes` are allowed. `stops` finds those in a word that are
 /// not, and perhaps others, which `is_allowed` then settles.
+///
+/// The request line, the field lines and the Host check call it. A word test may stop too early,
+/// never too late: what it stops at is judged by the caller's own rule for single bytes, so the
+/// rules stand in one place and this file only makes them cheap.
 #[inline(always)]
 pub(crate) fn run_len(
     bytes: &[u8],
@@ -208,16 +206,6 @@ fn last_word(bytes: &[u8], len: usize) -> u64 {
     }
 }
 
-// Field lines, byte by byte from the left, so that the first wrong byte decides.
-//
-// [`crate::Request::parse`] calls it with what follows the request line. It never reads behind
-// a line that was refused.
-//
-// Why not a parser from outside: httparse takes a bare LF for a line end, and it wants an array
-// of slots that has to be made, filled and walked twice more. That was half of what the example
-// `head_cost` printed. This loop needs no array. httparse stays the oracle: the check of the fuzz
-// target compares both on every input.
-
 const FIELDS_MANY: Rejection =
     Rejection::new(Status::FIELDS_TOO_LARGE, "more field lines than the limit", "RFC 6585 5");
 const FIELD_NAME: Rejection = Rejection::bad(
@@ -232,6 +220,14 @@ const BARE_CR: Rejection = Rejection::bad("a line starts with CR without LF", "R
 /// Reads the lines at the front of `block` up to the empty one, and says how many bytes they and
 /// it take; none when it has not arrived. Each complete line is passed to `note` as name and value,
 /// with the white space around the value.
+///
+/// [`crate::Request::parse`] calls it with what follows the request line. It never reads behind
+/// a line that was refused.
+///
+/// Why not a parser from outside: httparse takes a bare LF for a line end, and it wants an array
+/// of slots that has to be made, filled and walked twice more. That was half of what the example
+/// `head_cost` printed. This loop needs no array. httparse stays the oracle: the check of the fuzz
+/// target compares both on every input.
 #[inline(always)]
 pub(crate) fn read<'b>(
     block: &'b [u8],

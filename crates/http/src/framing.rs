@@ -144,13 +144,6 @@ pub(crate) fn saturating_number(digits: &[u8]) -> u64 {
     })
 }
 
-// Where a response's body ends (RFC 9112 6.3): by its status, by what it answers, by its fields,
-// or by the end of the connection.
-//
-// [`crate::Response::parse`] hands over every Content-Length and Transfer-Encoding field. They
-// are judged last, for an answer to HEAD has no body whatever they say. What could be read in
-// two ways is refused, or else takes the connection out of use.
-
 /// What a response answers, as far as it decides where the response ends.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum RequestKind {
@@ -197,6 +190,10 @@ pub enum ResponseBody {
 }
 
 /// What the fields of one head have said so far.
+///
+/// [`crate::Response::parse`] hands over every Content-Length and Transfer-Encoding field. They
+/// are judged last, for an answer to HEAD has no body whatever they say. What could be read in
+/// two ways is refused, or else takes the connection out of use.
 #[derive(Default)]
 pub(crate) struct ResponseFraming {
     length: Option<u64>,

@@ -207,13 +207,11 @@ pub fn decimal(mut number: u64, digits: &mut [u8; 20]) -> &[u8] {
     }
 }
 
-// Request heads, written for a client that sends the same one many times.
-//
-// The load generator builds its requests with it before the first byte is sent. What it is given
-// may come from a command line, so nothing in it can end its own line or frame the request
-// anew: that is an error, never repaired.
-
 /// The parts of an HTTP/1.1 request head.
+///
+/// The load generator builds its requests with it before the first byte is sent. What it is given
+/// may come from a command line, so nothing in it can end its own line or frame the request
+/// anew: that is an error, never repaired.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct RequestHead<'h> {
     /// What is to be done.
@@ -329,8 +327,6 @@ impl fmt::Display for RequestFault {
 }
 
 impl std::error::Error for RequestFault {}
-
-// HTTP dates: rendered once a second, read from conditional requests. The clock is the caller's.
 
 /// The Date field's value (`Sun, 06 Nov 1994 08:49:37 GMT`), made anew when the second changes.
 #[derive(Clone, Debug)]

@@ -42,11 +42,11 @@ impl fmt::Display for Rejection {
 
 impl std::error::Error for Rejection {}
 
-// How much of each thing a peer may send. The server's configuration fills it; every reader of
-// this crate obeys it. A limit is never checked against a length that a peer only announced
-// without the matching check on what arrives.
-
 /// Upper bounds for one request; more is refused, never cut.
+///
+/// How much of each thing a peer may send. The server's configuration fills it; every reader of
+/// this crate obeys it. A limit is never checked against a length that a peer only announced
+/// without the matching check on what arrives.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Limits {
     /// Request line, fields and the empty line after them: 414 or 431 beyond.

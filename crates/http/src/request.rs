@@ -196,10 +196,6 @@ impl Facts {
     }
 }
 
-// Whether a connection outlives its request, and what a client expects before its body.
-//
-// [`crate::Request::parse`] hands over every Connection and Expect field.
-
 /// What the Connection and Expect fields of one head have said so far.
 #[derive(Default)]
 pub(crate) struct ConnectionFields {

@@ -122,8 +122,6 @@ pub(crate) fn minor_version(
     if is_spoken { Ok(Some(minor)) } else { Err(&MAJOR) }
 }
 
-// Request methods. The request line makes them, the server decides which it serves.
-
 /// A method of RFC 9110 9 or PATCH; names are case-sensitive.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Method<'b> {

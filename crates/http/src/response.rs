@@ -140,16 +140,16 @@ impl Noted {
     }
 }
 
-// The last response head and its meaning: a server under load sends the same head over and over,
-// but for Date, which changes once a second. Comparing costs a fraction of reading.
-//
-// The load generator keeps one per loop and request. It never answers otherwise than
-// [`Response::parse`]: a head is whole in itself, its end included, so equal bytes in front mean
-// an equal verdict, whatever follows them. A test holds both side by side.
-
 /// Reads heads like [`Response::parse`] under fixed limits, and remembers the last one.
 ///
 /// It takes little more than [`HeadCache::HEAD_BYTES_MAX`] bytes and allocates nothing.
+///
+/// The last response head and its meaning: a server under load sends the same head over and over,
+/// but for Date, which changes once a second. Comparing costs a fraction of reading.
+///
+/// The load generator keeps one per loop and request. It never answers otherwise than
+/// [`Response::parse`]: a head is whole in itself, its end included, so equal bytes in front mean
+/// an equal verdict, whatever follows them. A test holds both side by side.
 #[derive(Clone)]
 pub struct HeadCache {
     limits: Limits,

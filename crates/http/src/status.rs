@@ -109,9 +109,6 @@ impl fmt::Debug for Status {
     }
 }
 
-// The status line, byte by byte from the left, so that the first wrong byte decides and it does
-// not matter how many more have arrived. [`crate::Response::parse`] calls it.
-
 /// A status line that is whole and sound, and the bytes it took with its CRLF.
 pub(crate) struct StatusLine<'b> {
     pub(crate) status: Status,
@@ -138,6 +135,9 @@ const USUAL: &[u8; 17] = b"HTTP/1.1 200 OK\r\n";
 const VERSION_BYTES: usize = 9;
 
 /// Reads the line at the front of `head`; none when it has not arrived whole.
+///
+/// The status line, byte by byte from the left, so that the first wrong byte decides and it does
+/// not matter how many more have arrived. [`crate::Response::parse`] calls it.
 #[inline]
 pub(crate) fn parse(head: &[u8]) -> Result<Option<StatusLine<'_>>, &'static Rejection> {
     if head.first_chunk() == Some(USUAL) {

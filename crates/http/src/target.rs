@@ -126,12 +126,10 @@ fn split_query(text: &[u8]) -> (&[u8], Option<&[u8]>) {
     (path, query.get(1..))
 }
 
-// Authorities: `host[:port]` of the Host field and of request targets (RFC 3986 3.2).
-//
-// Syntax only; whether the name exists is not checked here. User information is refused:
-// RFC 9110 4.2.4 calls it a means of deception, and no client sends it.
-
 /// Whether the bytes are a `uri-host [ ":" port ]`; the empty host is one (RFC 9112 3.2).
+///
+/// Syntax only; whether the name exists is not checked here. User information is refused:
+/// RFC 9110 4.2.4 calls it a means of deception, and no client sends it.
 #[inline]
 pub(crate) fn is_host_and_port(authority: &[u8]) -> bool {
     // One pass settles what nearly every request sends.
@@ -218,20 +216,18 @@ fn is_registered_name(name: &[u8]) -> bool {
 /// `unreserved` and `sub-delims` of RFC 3986 2.
 static NAME: [bool; 256] = fields::alphanumeric_and(b"-._~!$&'()*+,;=");
 
-// From the path of a target to the path of a file, below some directory.
-//
-// The file server calls it before it opens anything. The result is relative, has no segment
-// `.` or `..` and no NUL; that no symbolic link leads out is for `openat2` to see to.
-//
-// | in the target | policy |
-// |---|---|
-// | `%` without two hex digits, `%00` | 400: no honest client makes it |
-// | `%2F` | 404: a sound URI, but no file name can hold a slash |
-// | `.` and `..`, encoded or not | resolved; above the root 400 |
-// | empty segments (`//`) | as one slash |
-// | a slash, `.` or `..` at the end | names a directory |
-
 /// A decoded path below a directory.
+///
+/// The file server calls it before it opens anything. The result is relative, has no segment
+/// `.` or `..` and no NUL; that no symbolic link leads out is for `openat2` to see to.
+///
+/// | in the target | policy |
+/// |---|---|
+/// | `%` without two hex digits, `%00` | 400: no honest client makes it |
+/// | `%2F` | 404: a sound URI, but no file name can hold a slash |
+/// | `.` and `..`, encoded or not | resolved; above the root 400 |
+/// | empty segments (`//`) | as one slash |
+/// | a slash, `.` or `..` at the end | names a directory |
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct FilePath<'o> {
     /// Segments with slashes between them, none at the ends; empty for the root itself. May hold

@@ -194,11 +194,9 @@ fn text_or_page(
     Answered::whole(status, body_bytes)
 }
 
-// Output beyond the room of one call: what is left of a body, sent piece by piece.
-//
-// The session keeps one while it asks to be called again; nothing is copied twice.
-
 /// What is left of a body.
+///
+/// The session keeps one while it asks to be called again; nothing is copied twice.
 #[derive(Debug)]
 pub(crate) enum Unsent {
     /// A block of bytes, sent once or over and over, up to a length.
@@ -273,11 +271,6 @@ pub(crate) fn read_exactly(file: &OwnedFd, into: &mut [u8], offset: u64) -> Resu
     Ok(())
 }
 
-// The fixed reply: whole responses made beforehand, copied out once per request.
-//
-// Only the date inside them changes, once a second. The sessions call it on their hottest path;
-// it allocates there only where rules for some paths make another head.
-
 /// Bodies up to this size are copied behind their head; larger ones follow in pieces.
 const WHOLE_BYTES_MAX: u64 = 32 * 1024;
 /// What larger bodies are made of, over and over.
@@ -288,6 +281,9 @@ const LINE: &[u8] = b"pollux 0123456789 abcdefghijklm\n";
 const HEAD_BYTES_MAX: usize = 512 + FIELDS_BYTES_MAX;
 
 /// A fixed reply in all its variants.
+///
+/// Only the date inside them changes, once a second. The sessions call it on their hottest path;
+/// it allocates there only where rules for some paths make another head.
 #[derive(Debug)]
 pub(crate) struct FixedReply {
     len_bytes: u64,

@@ -199,19 +199,16 @@ pub(crate) fn index_of(method: Method<'_>) -> usize {
     }
 }
 
-// How long requests take inside a loop: from a head that is here to an answer that is handed
-// over, without the system call that sends it.
-//
-// Only counted with `request-times`: it costs a clock reading for each request. The loop's
-// thread writes, the endpoints for monitoring read. Buckets are quarters of powers of two, so a
-// time is known to a fifth.
-
 /// Times of this many bits and more nanoseconds share the last bucket: over a minute.
 const BITS_MAX: u32 = 36;
 const PARTS: usize = 4;
 const BUCKETS: usize = PARTS * (BITS_MAX as usize - 1);
 
 /// Times of the requests of one loop.
+///
+/// Only counted with `request-times`: it costs a clock reading for each request. The loop's
+/// thread writes, the endpoints for monitoring read. Buckets are quarters of powers of two, so a
+/// time is known to a fifth.
 #[derive(Debug)]
 pub struct RequestTimes {
     buckets: [Count; BUCKETS],
@@ -273,8 +270,6 @@ fn end_ns(index: usize) -> u64 {
     let (power, part) = (index / PARTS + 1, index % PARTS);
     ((PARTS + part + 1) as u64) << (power - 2)
 }
-
-// What only a proxy counts.
 
 named! {
     /// A thing that a proxy counts.

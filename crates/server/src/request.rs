@@ -158,8 +158,6 @@ impl Echo {
     }
 }
 
-// The first line, for the log and refusals: none of the bytes is judged.
-
 /// Whether an answer to these bytes, sound or not, must come without a body.
 pub(crate) fn is_head(request: &[u8]) -> bool {
     request.trim_ascii_start().starts_with(b"HEAD ")

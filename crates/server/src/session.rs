@@ -467,17 +467,15 @@ fn body_deadline(shared: &Shared, body: &Body) -> Moment {
 #[cfg(test)]
 mod tests;
 
-// A connection that speaks TLS: an [`HttpSession`] above it, which knows nothing of that.
-//
-// | deadline | in | what happens |
-// |---|---|---|
-// | header timeout, from the accept | the handshake | closed silently |
-// | what is left of it | then | as that of the first request |
-//
-// Its peer may end the connection without `close_notify` (RFC 8446 6.1): a request says itself where
-// it ends, so that a truncation on the network path costs at most what was not asked for yet.
-
 /// The server's side of one connection in TLS.
+///
+/// | deadline | in | what happens |
+/// |---|---|---|
+/// | header timeout, from the accept | the handshake | closed silently |
+/// | what is left of it | then | as that of the first request |
+///
+/// Its peer may end the connection without `close_notify` (RFC 8446 6.1): a request says itself where
+/// it ends, so that a truncation on the network path costs at most what was not asked for yet.
 #[derive(Debug)]
 pub struct EncryptedSession {
     http: HttpSession,

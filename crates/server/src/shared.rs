@@ -232,10 +232,6 @@ impl Handler {
     }
 }
 
-// Which answer a sound request gets: by its method, then by the configured answer.
-//
-// The sessions call it once for each request whose body is through.
-
 /// Sends the answer to a sound request.
 #[inline]
 pub(crate) fn respond(

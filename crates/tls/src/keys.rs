@@ -204,12 +204,10 @@ impl Certificate {
     }
 }
 
-// What clients may refuse about certificates that can be shown all the same.
-//
-// Nothing here keeps a server from starting: a certificate that expired is better renewed while the server
-// runs than while it does not.
-
 /// A line for each thing that clients may refuse about the certificates of this file.
+///
+/// Nothing here keeps a server from starting: a certificate that expired is better renewed while the server
+/// runs than while it does not.
 pub(crate) fn remarks(path: &Path, chain: &[CertificateDer<'_>], now: UnixTime) -> Vec<String> {
     let path = path.display();
     // What can't be read is of a kind that only clients judge.
@@ -256,8 +254,6 @@ fn out_of_date(certificate: &EndEntityCert<'_>, now: UnixTime) -> Option<String>
         _ => None,
     }
 }
-
-// What stands in PEM files, and what is wrong with one, in words for the user.
 
 /// Most bytes of a file: some thousand certificates.
 const BYTES_MAX: u64 = 2 << 20;

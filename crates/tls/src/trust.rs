@@ -220,8 +220,6 @@ impl ServerCertVerifier for Believing {
     }
 }
 
-// Why a handshake failed, in words, with the remedy where there is one.
-
 /// What a user can do about a certificate, in the words of the program that they use.
 #[derive(Clone, Copy, Debug)]
 pub struct Remedies {

@@ -221,20 +221,17 @@ fn error_page() -> Kind<(u16, PathBuf)> {
     )
 }
 
-// Rules for fields of the server's own answers: what is done to a field, for which paths, with which
-// status.
-//
-// The table of settings reads them, `common_fields.rs` applies them. Which paths match is found out once
-// for each request, as bits in the order of the rules; the status is known only when a head is begun.
-//
-// ```text
-//  [PATH] [STATUS] set NAME: VALUE      /assets/ 2xx set Cache-Control: max-age=31536000
-// ```
-
 /// Statuses that answers have which rules are about: interim ones have no fields.
 const STATUSES: RangeInclusive<u16> = 200..=599;
 
 /// A rule, and the answers that it applies to.
+///
+/// The table of settings reads them, `common_fields.rs` applies them. Which paths match is found out once
+/// for each request, as bits in the order of the rules; the status is known only when a head is begun.
+///
+/// ```text
+///  [PATH] [STATUS] set NAME: VALUE      /assets/ 2xx set Cache-Control: max-age=31536000
+/// ```
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct AnswerRule {
     /// None for every path, and for requests that have none.

@@ -197,11 +197,6 @@ fn refused(errno: Errno) -> Refused {
     }
 }
 
-// A folder as a page: names and sizes, sorted, escaped.
-//
-// The file sessions call it when `--listing` is on. Hidden files and what is neither file nor
-// folder do not show. The page is bounded, because a loop waits while it is made.
-
 /// Most entries that are looked at; each costs a system call of about a microsecond.
 const ENTRIES_MAX: usize = 4096;
 
@@ -215,6 +210,9 @@ struct Row {
 
 /// The page of the folder `fd`, which is served at `path` (decoded, without slashes at the ends).
 /// `follow` says what a symbolic link leads to; where it leads out of the site, it does not show.
+///
+/// The file sessions call it when `--listing` is on. Hidden files and what is neither file nor
+/// folder do not show. The page is bounded, because a loop waits while it is made.
 ///
 /// # Errors
 /// When the folder cannot be read.

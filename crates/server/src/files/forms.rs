@@ -202,11 +202,6 @@ impl Compressor {
     }
 }
 
-// Content types by the extension of a file's name.
-//
-// A table of what the web serves, read by a binary search; what is not in it is
-// `application/octet-stream`, which no browser runs.
-
 /// Extensions in lower case with their types, sorted.
 const TYPES: &[(&str, &str)] = &[
     ("aac", "audio/aac"),
@@ -272,6 +267,9 @@ const TYPES: &[(&str, &str)] = &[
 const EXTENSION_BYTES_MAX: usize = 11;
 
 /// The content type of a file called so; the name may be a whole path.
+///
+/// A table of what the web serves, read by a binary search; what is not in it is
+/// `application/octet-stream`, which no browser runs.
 #[must_use]
 pub(crate) fn content_type(path: &[u8]) -> &'static str {
     const UNKNOWN: &str = "application/octet-stream";

@@ -110,10 +110,6 @@ impl AccessLog {
     }
 }
 
-// One answer as a line of the access log: NCSA common or JSON.
-//
-// Text of the peer is escaped, so that no request can forge a line or a field.
-
 /// What a line says.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Entry<'a> {
@@ -188,6 +184,8 @@ impl Stamp {
 }
 
 /// Appends the line with its end to `out`.
+///
+/// Text of the peer is escaped, so that no request can forge a line or a field.
 pub(super) fn write(out: &mut Vec<u8>, format: LogFormat, stamp: &Stamp, entry: &Entry<'_>) {
     match format {
         LogFormat::Common | LogFormat::Combined => common(out, format, stamp, entry),

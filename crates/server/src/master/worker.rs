@@ -175,21 +175,21 @@ impl Drop for Worker {
     }
 }
 
-// The messages of a master and its workers: frames over a stream.
-//
-// ```text
-//  ┌──────┬───────────────┬─────────┐
-//  │ kind │ length, 4, BE │ text    │
-//  └──────┴───────────────┴─────────┘
-// ```
-//
-// Both ends are the same program, so a frame that makes no sense is the end of the stream.
-
 /// Longest text: the counters of a worker with many loops.
 const TEXT_BYTES_MAX: usize = 8 << 20;
 const HEAD_BYTES: usize = 5;
 
 /// What a frame is about.
+///
+/// The messages of a master and its workers: frames over a stream.
+///
+/// ```text
+///  ┌──────┬───────────────┬─────────┐
+///  │ kind │ length, 4, BE │ text    │
+///  └──────┴───────────────┴─────────┘
+/// ```
+///
+/// Both ends are the same program, so a frame that makes no sense is the end of the stream.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(u8)]
 pub(super) enum Kind {
@@ -288,22 +288,20 @@ impl Frames {
     }
 }
 
-// A worker's side: the descriptors that its master left it, and the link between both.
-//
-// ```text
-//  master ── environment: numbers of descriptors ──► worker: takes them
-//         ◄──────────── link: a stream of frames ───────────►
-// ```
-//
-// A thread reads the link and wakes the one that waits for signals. The end of the link is the
-// end of the master: the worker drains then, whatever killed it.
-
 /// Where a master names what it left its worker.
 pub(super) const VARIABLE: &str = "POLLUX_PROXY_WORKER";
 /// Stands between the states of backends and the file with the settings.
 pub(super) const STATES_END: char = '\0';
 
 /// What a master left its worker.
+///
+/// ```text
+///  master ── environment: numbers of descriptors ──► worker: takes them
+///         ◄──────────── link: a stream of frames ───────────►
+/// ```
+///
+/// A thread reads the link and wakes the one that waits for signals. The end of the link is the
+/// end of the master: the worker drains then, whatever killed it.
 #[derive(Debug)]
 pub struct WorkerProcess {
     link: UnixStream,

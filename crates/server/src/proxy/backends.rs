@@ -270,18 +270,18 @@ impl BackendCounts {
     }
 }
 
-// The states of backends beside the settings: orders of the control socket, and which are down. Workers
-// send them to their master, and the master to the next worker, so that a drained backend stays drained
-// while workers come and go.
-//
-// One line for each backend of which there is anything to say, with the configured weight first: a weight
-// that was ordered counts until the settings name another one.
-//
-// ```text
-// CONFIGURED WEIGHT drain|ready up|down NAME
-// ```
-
 /// The lines of these backends; empty when all is as configured.
+///
+/// The states of backends beside the settings: orders of the control socket, and which are down. Workers
+/// send them to their master, and the master to the next worker, so that a drained backend stays drained
+/// while workers come and go.
+///
+/// One line for each backend of which there is anything to say, with the configured weight first: a weight
+/// that was ordered counts until the settings name another one.
+///
+/// ```text
+/// CONFIGURED WEIGHT drain|ready up|down NAME
+/// ```
 pub(crate) fn states(backends: &[Backend]) -> String {
     let mut lines = String::new();
     for backend in backends {

@@ -207,18 +207,16 @@ impl Exchanges {
     }
 }
 
-// The upstream connections of one loop: which request each has, and which are idle.
-//
-// ```text
-//  Connecting ── connected ──► Busy ── answer whole ──► Idle ── next request ──► Busy
-//       └────────── closed ──────┴──────── closed ────────┴──► gone
-//
-//  Idle:  Here ── end of the turn, where other loops may take it ──► Shelved ── taken ──► elsewhere
-// ```
-//
-// One that another loop has taken keeps its link until this loop lets go of its descriptor.
-
 /// One upstream connection.
+///
+/// ```text
+///  Connecting ── connected ──► Busy ── answer whole ──► Idle ── next request ──► Busy
+///       └────────── closed ──────┴──────── closed ────────┴──► gone
+///
+///  Idle:  Here ── end of the turn, where other loops may take it ──► Shelved ── taken ──► elsewhere
+/// ```
+///
+/// One that another loop has taken keeps its link until this loop lets go of its descriptor.
 #[derive(Debug)]
 pub(super) struct Link {
     pub(super) backend: usize,

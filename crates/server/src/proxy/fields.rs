@@ -139,13 +139,11 @@ pub(super) fn write_number(out: &mut Vec<u8>, number: u64) {
     out.extend_from_slice(decimal(number, &mut [0; 20]));
 }
 
-// The user's rules for fields of heads, of the server's and the proxy's: set, add, remove.
-//
-// Rules apply to fields that go from end to end. What frames a message, what is about one connection,
-// and what the proxy writes itself (Host, Date, the client) is out of their reach: such a rule is a mistake
-// in the settings.
-
 /// A rule for one field.
+///
+/// Rules apply to fields that go from end to end. What frames a message, what is about one connection,
+/// and what the proxy writes itself (Host, Date, the client) is out of their reach: such a rule is a mistake
+/// in the settings.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum FieldRule {
     /// The field has this value alone.

@@ -114,11 +114,6 @@ impl FrontendTable {
     }
 }
 
-// Which backend gets a request: pure choices over what each may get and what it has.
-//
-// Each loop chooses for itself, by its own requests. When all backends are down, all that are not drained
-// are tried: an answer that may come beats one that can't.
-
 /// A backend at the moment of a choice.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Choice {
@@ -133,6 +128,9 @@ pub(super) struct Choice {
 }
 
 /// The memory of one loop's choices.
+///
+/// Each loop chooses for itself, by its own requests. When all backends are down, all that are not drained
+/// are tried: an answer that may come beats one that can't.
 #[derive(Debug)]
 pub(super) struct Balancer {
     how: Balance,

@@ -150,13 +150,13 @@ impl Pairs {
     }
 }
 
-// The pipes that bytes of streams go through, so that they stay in the kernel: a bounded number for each
-// loop, held only while something is in them.
-
 /// Empty pipes that a loop keeps.
 const KEPT_MAX: usize = 64;
 
 /// The pipes of one loop.
+///
+/// The pipes that bytes of streams go through, so that they stay in the kernel: a bounded number for each
+/// loop, held only while something is in them.
 #[derive(Debug)]
 pub(super) struct Pipes {
     empty: Vec<Arc<Pipe>>,

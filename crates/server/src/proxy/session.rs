@@ -375,12 +375,12 @@ impl Above for Side {
     }
 }
 
-// A check of a backend: whether it accepts connections, or answers a request well.
-//
-// The first loop of a proxy makes them, each on a connection of its own, as its sessions are asked
-// for errands.
-
 /// One check under way.
+///
+/// A check of a backend: whether it accepts connections, or answers a request well.
+///
+/// The first loop of a proxy makes them, each on a connection of its own, as its sessions are asked
+/// for errands.
 #[derive(Debug)]
 pub(super) struct CheckSession {
     backend: usize,

@@ -201,8 +201,6 @@ fn banner(
     std::iter::once(first).chain(refused.iter().cloned()).chain(few).collect()
 }
 
-// What a proxy configured so would do, in words: for `pollux proxy --check`.
-
 impl ProxyConfig {
     /// One line for each front end, group and backend, and one for what runs it.
     #[must_use]

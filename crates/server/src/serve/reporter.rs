@@ -142,12 +142,12 @@ fn accept_paused(times: u64, open: u64, loops: &[LoopSource]) -> String {
     format!("accepting paused {times} times with {open} connections open: {why}{remedy}")
 }
 
-// Whether a server works, for the watchdog of its manager: every loop has taken a turn since it was
-// asked for one.
-//
-// The thread that waits for signals asks, so a loop that hangs is noticed although that thread does not.
-
 /// When it is asked next, and the turns that each loop had taken when it was asked last.
+///
+/// Whether a server works, for the watchdog of its manager: every loop has taken a turn since it was
+/// asked for one.
+///
+/// The thread that waits for signals asks, so a loop that hangs is noticed although that thread does not.
 #[derive(Debug)]
 pub(super) struct Watchdog {
     every: Duration,

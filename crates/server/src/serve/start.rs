@@ -22,8 +22,6 @@ use crate::reload::{Inbox, Replacements};
 use crate::system::{Identity, Privileged, privileges};
 use crate::{EncryptedSession, HttpSession, Logs, ServerCounters, ServerError, Shared};
 
-// Which process has the address, or what it needs. Reads `/proc` once, after a failure.
-
 /// What an error of the group `part`, whose address the flag sets, is to the user.
 pub(crate) fn explained(part: &'static str, flag: &'static str, cause: GroupError) -> ServerError {
     match cause {
@@ -110,8 +108,6 @@ fn listening_inode(table: &str, port: u16) -> Option<&str> {
     })
 }
 
-// The endpoints by which a server is monitored: metrics, and the socket for commands.
-
 pub(crate) const STATS: &str = "stats endpoint";
 pub(crate) const CONTROL: &str = "control socket";
 /// Most connections to each of them.
@@ -176,8 +172,6 @@ pub(crate) fn close_to_others(path: &Path) -> Result<(), ServerError> {
     set.map_err(|cause| ServerError::Permissions { path: path.to_owned(), cause })
 }
 
-// The loops of a server: started on the configured driver, or on the best that works here.
-
 /// Starts the loops, on the configured driver or on the best that works; says what was refused.
 pub(super) fn start_group(
     config: &ServeConfig,
@@ -239,8 +233,6 @@ fn group_config(config: &ServeConfig, driver: Driver) -> GroupConfig {
     let delays_small_writes = matches!(config.answer, Answer::Reply { is_split: true, .. });
     GroupConfig { delays_small_writes, ..config.loops.group(driver, &limits) }
 }
-
-// What a server keeps of root's rights once it runs as another user, and what that user can't reach.
 
 /// Starts the process that does for a server what only root may, where there is something.
 pub(super) fn keep_rights(

@@ -214,8 +214,6 @@ fn descriptors(overview: &Overview) -> String {
     }
 }
 
-// A table of all counters, and the facts of the server.
-
 /// Why there are no counters of a poller.
 const NO_POLLER: &str = "n/a (the completion loop has no poller)";
 
@@ -323,8 +321,6 @@ impl Table<'_> {
         }
     }
 }
-
-// A proxy's backends on the control socket: how they are, and orders for them.
 
 /// The backends of a proxy, one line each.
 #[must_use]

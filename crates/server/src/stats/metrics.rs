@@ -276,18 +276,18 @@ impl Page<'_> {
     }
 }
 
-// Counters of workers that have ended, or are about to: carried over to the one that runs, so that
-// a reload or a crash makes no counter go back.
-//
-// Read from the pages that they last made and summed up over their loops; on the page of the running
-// worker they stand behind its own loops as `loop="ended"`. Gauges are not carried: what has ended
-// holds nothing.
-
 /// The label of a loop, and what stands for those that have ended.
 const LOOP: &str = "loop=\"";
 const ENDED: &str = "loop=\"ended\"";
 
 /// Sums of counters, by family and by name with labels.
+///
+/// Counters of workers that have ended, or are about to: carried over to the one that runs, so that
+/// a reload or a crash makes no counter go back.
+///
+/// Read from the pages that they last made and summed up over their loops; on the page of the running
+/// worker they stand behind its own loops as `loop="ended"`. Gauges are not carried: what has ended
+/// holds nothing.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Ended {
     families: BTreeMap<String, BTreeMap<String, f64>>,

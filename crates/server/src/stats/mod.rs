@@ -101,12 +101,10 @@ impl fmt::Debug for Overview {
     }
 }
 
-// What a worker knows of its master: counters of workers that have ended, and how reloads went.
-//
-// The thread that talks to the master writes it, the endpoints read it. In a server without a master
-// nothing is ever written.
-
 /// What a worker knows of its master.
+///
+/// The thread that talks to the master writes it, the endpoints read it. In a server without a master
+/// nothing is ever written.
 #[derive(Default)]
 pub struct Supervised {
     ended: Mutex<Ended>,
@@ -216,9 +214,6 @@ pub const RELOADED: &str = "reloaded";
 pub const NOT_RELOADED: &str = "not reloaded, the old settings stay: ";
 
 const NO_MASTER: &str = "n/a: this server has no master";
-
-// A live page of a running proxy: one file of HTML, and the figures that it asks for
-// once a second. They are those of the metrics, of the worker that serves.
 
 /// The page. It loads nothing else.
 pub const STATUS_PAGE: &str = include_str!("status.html");

@@ -32,8 +32,6 @@ pub(crate) fn is_folder_writable(file: &Path) -> io::Result<()> {
     Ok(())
 }
 
-// Sockets that a service manager opened before it started this process (`sd_listen_fds(3)`).
-
 /// The first descriptor that a manager passes.
 const FIRST: i32 = 3;
 /// Most of them: as many as there are addresses.
@@ -74,8 +72,6 @@ fn passed(pid: Option<String>, fds: Option<String>, own: u32) -> io::Result<Opti
     }
     Ok(Some(sockets))
 }
-
-// Notifies a service manager of the state of the server (`sd_notify(3)`).
 
 /// The state of a server.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -138,19 +138,6 @@ impl Identity {
     }
 }
 
-// A small process that keeps the rights of root where the server gives its own up (`--user`): it reads the
-// certificate and key anew for a reload, and removes PID file and sockets at the end.
-//
-// ```text
-//  server, as root ── starts it, sends it its paths ──► privileged process, in a sandbox of its own
-//  server, as user ── a byte ─────────────────────────► reads both files ── their bytes ──► server
-//  the server ends, however it does ── end of the link ──► removes what is still the server's, and ends
-// ```
-//
-// It takes no path from the server once that runs as its user: an attacker in the server can have the two
-// files read, as the server itself could before, and nothing else. Signals are for the server: this process
-// ends when the server does. The program is the same one started anew; `pollux serve` calls [`run`] first of all.
-
 /// Set for the process, whose link is its standard input then.
 const VARIABLE: &str = "POLLUX_SERVE_PRIVILEGED";
 /// Its name in lists of processes.
@@ -173,6 +160,19 @@ pub(crate) struct Task {
 }
 
 /// The server's side of the process.
+///
+/// A small process that keeps the rights of root where the server gives its own up (`--user`): it reads the
+/// certificate and key anew for a reload, and removes PID file and sockets at the end.
+///
+/// ```text
+///  server, as root ── starts it, sends it its paths ──► privileged process, in a sandbox of its own
+///  server, as user ── a byte ─────────────────────────► reads both files ── their bytes ──► server
+///  the server ends, however it does ── end of the link ──► removes what is still the server's, and ends
+/// ```
+///
+/// It takes no path from the server once that runs as its user: an attacker in the server can have the two
+/// files read, as the server itself could before, and nothing else. Signals are for the server: this process
+/// ends when the server does. The program is the same one started anew; `pollux serve` calls [`run`] first of all.
 #[derive(Debug)]
 pub(crate) struct Privileged {
     link: UnixStream,

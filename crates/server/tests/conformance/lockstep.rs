@@ -246,8 +246,6 @@ fn await_any(socket: BorrowedFd<'_>, flags: PollFlags, what: &str) {
     assert!(ready > 0, "{what}: nothing came in {DEADLINE:?}");
 }
 
-// The table played without a kernel: whole, in pieces, and split in two at every offset.
-
 /// Requests up to here are split at every offset, longer ones at about [`OFFSETS`].
 const EVERY_OFFSET_MAX: usize = 2048;
 const OFFSETS: usize = 100;
@@ -284,19 +282,17 @@ fn sessions_keep_the_table_however_it_is_sent() {
         if let Err(fault) =
             verdict::judge(&Way::Whole.judged(case), &reference.stream, reference.has_ended)
         {
-            faults.push(format!("{} ({}), whole: {fault}", case.name, case.rfc));
+            faults.push(format!("{} (RFC {}), whole: {fault}", case.name, case.rfc));
         }
         for way in Way::all(&scene.request, EVERY_OFFSET_MAX, OFFSETS) {
             if let Err(fault) = compare(case, &reference, &rehearse(&stage, scene, way)) {
-                faults.push(format!("{} ({}), {way:?}: {fault}", case.name, case.rfc));
+                faults.push(format!("{} (RFC {}), {way:?}: {fault}", case.name, case.rfc));
             }
         }
     }
     let shown = faults.iter().take(40).map(String::as_str).collect::<Vec<_>>().join("\n");
     assert!(faults.is_empty(), "{} faults:\n{shown}", faults.len());
 }
-
-// Ten thousand requests in one write are answered in their order, on every driver.
 
 const REQUESTS: usize = 10_000;
 

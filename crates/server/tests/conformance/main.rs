@@ -4,12 +4,10 @@
 //! | file | one job |
 //! |---|---|
 //! | `cases` | the table: what is sent, and what must come |
-//! | `answers`, `verdict` | takes a stream of answers apart and judges it |
+//! | `verdict` | takes a stream of answers apart and judges it |
 //! | `model` | the rules alone, without a server: the table can be kept |
-//! | `sending`, `stage` | the ways to send a request; the folder and configurations |
-//! | `rehearsed` | the table on sessions without a kernel |
-//! | `drivers`, `lockstep` | the table on every driver |
-//! | `pipeline` | ten thousand requests at once |
+//! | `sending`, `stage` | the ways to send a request; the folder, configurations, the table on every driver |
+//! | `lockstep` | the table on sessions without a kernel; ten thousand requests at once |
 
 mod cases;
 mod lockstep;
@@ -39,9 +37,10 @@ fn the_table_is_whole() {
 #[test]
 fn every_case_names_its_rule_and_can_be_judged() {
     for case in cases() {
-        let rule: Vec<_> = case.rfc.split(' ').collect();
-        let is_rule = matches!(rule[..], ["RFC", number, section]
-            if number.parse::<u16>().is_ok() && section.split('.').all(|part| part.parse::<u8>().is_ok()));
+        let is_rule = case.rfc.split_once(' ').is_some_and(|(number, section)| {
+            number.parse::<u16>().is_ok()
+                && section.split('.').all(|part| part.parse::<u8>().is_ok())
+        });
         assert!(is_rule, "{}: {:?}", case.name, case.rfc);
         assert_eq!(case.answers.is_empty(), case.after == After::Waiting, "{}", case.name);
         assert!(!case.request.is_empty(), "{}", case.name);
@@ -63,7 +62,10 @@ fn the_rules_alone_keep_the_table() {
         for piece in [case.request.len(), small_piece] {
             let (came, has_ended) = model::exchange(&case, piece);
             if let Err(fault) = verdict::judge(&case, &came, has_ended) {
-                faults.push(format!("{} ({}), in pieces of {piece}: {fault}", case.name, case.rfc));
+                faults.push(format!(
+                    "{} (RFC {}), in pieces of {piece}: {fault}",
+                    case.name, case.rfc
+                ));
             }
         }
     }

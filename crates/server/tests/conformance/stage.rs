@@ -150,8 +150,6 @@ fn dates_are_masked_and_nothing_else() {
     assert_eq!(masked(stream.as_bytes()), expected.as_bytes());
 }
 
-// The directory that the `files` set-up serves. The runner makes it; the cases know it.
-
 /// Files, by their path below the directory. All were last modified at [`MODIFIED_S`].
 pub(crate) const FILES: &[(&str, &[u8])] = &[
     ("index.html", b"<!doctype html><title>pollux</title>\n"),
@@ -200,17 +198,6 @@ fn the_site_is_what_the_cases_rely_on() {
     assert!(MODIFIED_S == 784_111_777 && MODIFIED.ends_with("08:49:37 GMT"));
 }
 
-// The table put before real servers, one for each driver and set-up.
-//
-// Every case is sent whole over TCP; those that are refused also with more bytes behind them, as
-// by a client that has not seen the refusal yet. Over unix sockets every case is sent whole, byte
-// by byte (in pieces of 997 bytes when it has more than 2048) and split in two. Up to
-// [`EVERY_OFFSET_MAX`] bytes that is at every offset, and most of the table is no longer; longer
-// requests are split at about [`OFFSETS`] offsets and around the end of their first head, for the
-// time: a megabyte has a million offsets. `lockstep.rs` splits more, without a kernel.
-//
-// What comes has to be what the rehearsal gave, byte for byte, but for what [`compare`] names.
-
 const EVERY_OFFSET_MAX: usize = 512;
 const OFFSETS: usize = 50;
 /// Bytes that follow a refused request, twice.
@@ -220,6 +207,14 @@ const BATCH: usize = 100;
 /// Drivers at once, for a server and its clients take turns.
 const DRIVERS_AT_ONCE: usize = 2;
 
+/// Every case is sent whole over TCP; those that are refused also with more bytes behind them, as
+/// by a client that has not seen the refusal yet. Over unix sockets every case is sent whole, byte
+/// by byte (in pieces of 997 bytes when it has more than 2048) and split in two. Up to
+/// [`EVERY_OFFSET_MAX`] bytes that is at every offset, and most of the table is no longer; longer
+/// requests are split at about [`OFFSETS`] offsets and around the end of their first head, for the
+/// time: a megabyte has a million offsets. `lockstep.rs` splits more, without a kernel.
+///
+/// What comes has to be what the rehearsal gave, byte for byte, but for what [`compare`] names.
 #[test]
 fn every_driver_keeps_the_table_however_it_is_sent() {
     let stage = Stage::new();
@@ -297,7 +292,7 @@ fn play(lockstep: &mut Lockstep<'_>, jobs: &[Job<'_>]) -> Vec<String> {
         for (job, came) in jobs.iter().zip(lockstep.play(jobs)) {
             let Job { scene: Scene { case, .. }, reference, way } = job;
             if let Err(fault) = compare(&way.judged(case), reference, &came) {
-                faults.push(format!("{} ({}), {way:?}: {fault}", case.name, case.rfc));
+                faults.push(format!("{} (RFC {}), {way:?}: {fault}", case.name, case.rfc));
             }
         }
     }

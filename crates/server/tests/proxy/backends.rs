@@ -219,8 +219,6 @@ fn each_front_end_leads_to_its_own_backends() {
     });
 }
 
-// The live page of a proxy: one file that asks for its figures, and the figures.
-
 fn get(proxy: &Proxy, path: &str) -> (String, String) {
     let Some(ListenAddress::Tcp(address)) = proxy.server().stats_address() else { panic!("TCP") };
     let mut client = Client::connect(*address);

@@ -125,14 +125,13 @@ impl Scene {
     }
 }
 
-// The trace of HAProxy's "always poll for recv": 10,000 requests over 20 connections.
-
 const KEPT: usize = 20;
 const KEPT_ROUNDS: usize = 500;
 /// What the document counted with the rule that learns of readiness on the way.
 const CTL_MAX: u64 = 66;
 const WAITS_MAX: u64 = 2_644;
 
+/// The trace of HAProxy's "always poll for recv": 10,000 requests over 20 connections.
 #[test]
 fn ten_thousand_requests_over_twenty_connections_cost_few_calls_of_the_poller() {
     for (mechanism, ctl_max) in
@@ -179,8 +178,6 @@ fn updates_are_few_among_requests_and_calls_few_among_updates_that_plain_readine
     // A wish to read at the begin of each request, and none at its end: two updates.
     assert!(calls * 100 <= 7 * 2 * REQUESTS, "{calls} calls for {REQUESTS} requests");
 }
-
-// Kept connections whose idle time ends just when they are needed.
 
 const IDLE_TIMEOUT: Duration = Duration::from_millis(100);
 
@@ -245,8 +242,6 @@ fn a_slow_upload_over_a_kept_connection_takes_longer_than_it_may_be_idle() {
         assert_eq!(proxy.count(ProxyCounter::Reuses), 1, "{driver}");
     });
 }
-
-// Two loops that take the same connections from each other.
 
 /// Connections to the backend, and clients of each loop.
 const SHARED: usize = 8;

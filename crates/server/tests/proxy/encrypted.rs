@@ -87,9 +87,6 @@ fn what_is_not_tls_is_refused_and_a_slow_handshake_ends() {
     });
 }
 
-// TLS to backends, on every driver: requests over connections that are kept and taken over, servers that
-// can't be believed, ends and cuts; and streams that are in TLS on either side, or on both.
-
 /// A backend in TLS, played for each connection.
 fn secured(
     identity: &Arc<Identity>,

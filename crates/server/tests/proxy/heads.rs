@@ -322,8 +322,6 @@ fn rules_of_a_front_end_change_fields_and_nothing_else() {
     });
 }
 
-// The PROXY protocol: from clients that are proxies, and to backends that want the client's address.
-
 #[test]
 fn a_client_is_the_one_that_the_proxy_in_front_names() {
     // Answers each request with the client that the proxy names.

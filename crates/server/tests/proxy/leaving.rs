@@ -122,9 +122,6 @@ fn a_client_that_ended_its_side_is_answered_or_dropped_as_configured() {
     });
 }
 
-// A proxy that has no room for a connection to a backend: what it keeps idle makes room, and no backend is
-// blamed for it. And one that ends with answers under way.
-
 #[test]
 fn connections_that_are_kept_to_one_server_make_room_for_another_one() {
     let backends = [(); 3].map(|()| Backend::polite());

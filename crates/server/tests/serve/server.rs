@@ -217,10 +217,6 @@ fn what_cannot_be_started_says_why_and_leaves_nothing_behind() {
     end(first);
 }
 
-// `split-reply` and `request-times`, and that nothing of them is there when they are off: a head and a body in
-// two writes without TCP_NODELAY wait for the peer's acknowledgement, which a peer that has nothing to send
-// delays by 40 ms. The answers are the same bytes.
-
 const REQUESTS: u32 = 12;
 /// Linux delays an acknowledgement by this much, when it does.
 const DELAYED_ACK: Duration = Duration::from_millis(40);
@@ -250,6 +246,9 @@ fn timed(server: &Server) -> (Vec<String>, Duration) {
     (answers, began.elapsed())
 }
 
+/// `split-reply` and `request-times`, and that nothing of them is there when they are off: a head and a body in
+/// two writes without TCP_NODELAY wait for the peer's acknowledgement, which a peer that has nothing to send
+/// delays by 40 ms. The answers are the same bytes.
 #[test]
 fn a_split_reply_is_the_same_and_waits_for_acknowledgements() {
     for driver in Driver::ALL {

@@ -244,8 +244,6 @@ impl Client {
     }
 }
 
-// What the client's side counts and logs of a request that has ended.
-
 impl Client {
     /// Counts and logs the end of an exchange.
     pub(in crate::proxy) fn record(&self, shared: &mut ProxyShared, at: u32, fault: Option<Fault>) {

@@ -217,8 +217,6 @@ fn half_close() -> Kind<bool> {
     one_of("way", [("answer", answer, true), ("drop", drop, false)])
 }
 
-// Settings that are right one by one, and wrong together.
-
 /// What is wrong, if anything is.
 fn wrong(frontends: &[Frontend], groups: &[GroupConfig]) -> Option<String> {
     let listens: Vec<_> = frontends.iter().flat_map(|front| &front.listen).collect();

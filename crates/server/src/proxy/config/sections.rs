@@ -280,8 +280,6 @@ fn target() -> Kind<String> {
     })
 }
 
-// Settings of a front end: where clients come, what is passed on, and what of it.
-
 pub(super) const LISTEN: &str = "HOST:PORT, :PORT (every address of this machine), [IPV6]:PORT or unix:PATH; \
                                  repeatable; port 0 takes a free one";
 
