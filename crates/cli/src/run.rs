@@ -298,7 +298,11 @@ fn show(
             Some(pid) => {
                 format!(
                     "{} {pid}",
-                    findings.summary.processes.first().map_or("process", Process::name)
+                    findings
+                        .summary
+                        .processes
+                        .first()
+                        .map_or_else(|| "process".to_owned(), Process::name)
                 )
             }
             None => words.join(" "),

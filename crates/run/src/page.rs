@@ -229,7 +229,7 @@ pub(crate) fn json(findings: &Findings, course: &Course) -> String {
     let process = |process: &crate::Process| {
         let mut fields = figures(&process.figures, summary.source);
         fields.insert("pid".to_owned(), process.figures.pid.into());
-        fields.insert("program".to_owned(), process.name().into());
+        fields.insert("program".to_owned(), process.program().into());
         fields.insert("threads".to_owned(), process.threads.into());
         Value::Object(fields)
     };

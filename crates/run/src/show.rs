@@ -18,6 +18,9 @@ const BAR_MAX: usize = 40;
 pub(crate) struct LongTurn {
     pub(crate) pid: u32,
     pub(crate) program: String,
+    /// The process for people.
+    #[serde(skip)]
+    name: String,
     pub(crate) lasted_ns: u64,
     /// Read in turns of 10 ms and more.
     pub(crate) cpu_ns: Option<u64>,
@@ -54,7 +57,8 @@ pub(crate) fn long_turns(summary: &Summary, symbols: &mut Symbols) -> Vec<LongTu
         });
         LongTurn {
             pid: process.figures.pid,
-            program: process.name().to_owned(),
+            program: process.program().to_owned(),
+            name: process.name(),
             lasted_ns: turn.lasted_ns,
             cpu_ns: Some(turn.cpu_ns).filter(|ns| *ns > 0),
             events: turn.events,
@@ -366,7 +370,7 @@ pub(crate) fn turn_text(turn: &LongTurn) -> String {
         number::time(turn.lasted_ns as f64),
         number::count(turn.events),
         cpu.unwrap_or_default(),
-        turn.program,
+        turn.name,
         turn.pid,
     )
 }

@@ -100,10 +100,20 @@ impl Summary {
 }
 
 impl Process {
-    /// What it is called: its program, else its thread.
-    #[must_use]
-    pub fn name(&self) -> &str {
+    /// Its program, else its first thread.
+    pub(crate) fn program(&self) -> &str {
         self.program.as_deref().unwrap_or(&self.figures.name)
+    }
+
+    /// What it is called for people: its program, and before it the name that it was started by, where
+    /// that is another one, as of a link.
+    #[must_use]
+    pub fn name(&self) -> String {
+        let (program, Figures { name, pid, tid, .. }) = (self.program(), &self.figures);
+        match pid != tid || program.starts_with(name.as_str()) {
+            true => program.to_owned(),
+            false => format!("{name} ({program})"),
+        }
     }
 }
 
@@ -284,6 +294,25 @@ impl Interval {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_program_that_was_started_by_a_link_has_both_names() {
+        let memory = crate::attach::memory();
+        let region = Region::begin(&memory).expect("room");
+        let mut name = [0; 16];
+        name[..5].copy_from_slice(b"redis");
+        region.claim_cell().expect("room").name(7, 7, name, None);
+        let summary = Summary::of(region, Duration::ZERO, Source::Library);
+        let mut process = summary.processes.into_iter().next().expect("one");
+        for (program, expected) in [
+            (None, "redis"),
+            (Some("redis-server"), "redis-server"),
+            (Some("check-rdb"), "redis (check-rdb)"),
+        ] {
+            process.program = program.map(str::to_owned);
+            assert_eq!(process.name(), expected);
+        }
+    }
 
     #[test]
     fn a_long_run_keeps_few_points_and_loses_no_count() {

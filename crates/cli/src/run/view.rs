@@ -144,7 +144,7 @@ impl Moment {
         let loop_ns = wait_ns + since(Counter::TurnNs);
         let longest = now.total.as_ref().and_then(|total| total.turns.first());
         Self {
-            name: now.processes.first().map_or("no epoll yet", Process::name).to_owned(),
+            name: now.processes.first().map_or_else(|| "no epoll yet".to_owned(), Process::name),
             lasted: now.lasted,
             processes: now.processes.len(),
             waits: now.get(Counter::Waits),

@@ -50,7 +50,10 @@ pub(super) fn summary(outcome: &Outcome) -> Vec<Fact> {
         ("errors", errors(outcome)),
         ("waited", waited(outcome)),
         ("traffic", traffic(outcome)),
-        ("connections", format!("{} opened", number::count(totals.connects))),
+        (
+            "connections",
+            format!("{} opened during the measurement", number::count(totals.connects)),
+        ),
     ];
     facts.extend(outcome.objectives.iter().map(|objective| {
         let verdict = objective.broken_by.as_ref().map(|why| format!("missed: {why}"));
