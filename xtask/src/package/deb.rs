@@ -95,7 +95,14 @@ pub(super) fn tried(package: &Path, release: &Release) -> Result<String, String>
     let count = install::files(root.path())?.len();
     let program = root.path().join("usr/bin/pollux");
     let version = version(&mut Command::new(&program), &release.commit)?;
-    // The settings of the package, with their folders in the root where it was unpacked.
+    for command in ["serve", "proxy"] {
+        let settings = root.path().join(format!("etc/pollux/{command}.toml"));
+        let text = std::fs::read_to_string(&settings).map_err(at(&settings))?;
+        // The folder that is served lies in the root where the package was unpacked.
+        let text = text.replace("\"/usr/", &format!("\"{}/usr/", root.path().display()));
+        std::fs::write(&settings, text).map_err(at(&settings))?;
+        output(Command::new(&program).args([command, "--check", "--config"]).arg(&settings))?;
+    }
     let site = root.path().join("usr/share/pollux/site");
     let mut server = Command::new(&program);
     server.arg("serve").arg(&site).args(["--listen", "127.0.0.1:0"]);
@@ -105,7 +112,7 @@ pub(super) fn tried(package: &Path, release: &Release) -> Result<String, String>
     }
     let units = units(root.path())?;
     Ok(format!(
-        "deb     {}, {}: {count} files; {version}; it served its page; {units}",
+        "deb     {}, {}: {count} files; {version}; its settings pass --check; it served its page; {units}",
         package.display(),
         size_of(package)?
     ))
