@@ -42,7 +42,7 @@ pub(super) struct ManagerLink {
     is_sweep_asked: bool,
     /// The records in the memory of requests, of the manager that took this worker over.
     records: Option<OwnedFd>,
-    /// A message was lost while an answer was awaited: the link is no good any more.
+    /// A message was lost while an answer was awaited: the link cannot be used any more.
     is_broken: bool,
 }
 

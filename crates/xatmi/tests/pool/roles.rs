@@ -145,7 +145,7 @@ fn returning() -> ExitCode {
     print("a call is out\n");
     let words = text();
     leave_descriptors(1);
-    client.call("ECHO", &words, CallFlags::NONE).expect("it serves, whoever the manager is");
+    client.call("ECHO", &words, CallFlags::NONE).expect("any manager serves it");
     assert_eq!(client.counters().managers_followed, 0);
     print("called\n");
     let words = text();
