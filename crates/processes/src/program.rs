@@ -545,6 +545,8 @@ mod tests {
         process.end_input();
         let mut next = || process.output_line_within(patience, &|| false).expect("waited");
         assert_eq!((next().as_deref(), next()), (Some("rest"), None));
+        // Its output closes a moment before its exit can be seen.
+        assert!(process.ends_within(patience, &|| false).expect("waited"));
         assert!(process.has_succeeded());
     }
 
