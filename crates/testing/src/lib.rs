@@ -1,15 +1,19 @@
 //! What the tests of all crates share: skips that CI can forbid, waiting for a thing, and commands that are
-//! started, spoken to and ended ([`Process`]).
+//! started, spoken to and ended ([`Process`]), and the main function of test programs without libtest
+//! ([`run_tests`]).
 //!
-//! Only tests use it, those of every floor.
+//! Only tests use it, those of every crate.
 #![forbid(unsafe_code)]
 
 use std::fmt::Display;
-use std::process::{Command, Stdio};
+use std::process::{Command, ExitCode, Stdio};
 use std::time::{Duration, Instant};
+
+use libtest_mimic::Arguments;
 
 mod process;
 
+pub use libtest_mimic::Trial;
 pub use process::{Ended, Process, addresses, await_end, children, get, is_running};
 pub use rustix::process::{Pid, Signal};
 
@@ -65,4 +69,32 @@ pub fn wait_for<T>(what: impl Display, mut see: impl FnMut() -> Option<T>) -> T 
         assert!(begun.elapsed() < DEADLINE, "{what} did not happen within {DEADLINE:?}");
         std::thread::yield_now();
     }
+}
+
+/// A test of a program with `harness = false`, for [`run_tests`]; it fails by a panic.
+pub fn test(name: impl Into<String>, test: impl FnOnce() + Send + 'static) -> Trial {
+    Trial::test(name, move || {
+        test();
+        Ok(())
+    })
+}
+
+/// Runs the tests of a program with `harness = false`, as libtest would: its options, its output, `--list`
+/// for runners such as cargo-nextest. Without `--test-threads`, `threads` run at once; a single one is the
+/// main thread.
+///
+/// With `missing`, the reason why none can run on this machine, they are listed but skipped.
+///
+/// # Panics
+/// As [`skip`], with a reason.
+#[must_use]
+pub fn run_tests(threads: usize, missing: Option<&str>, tests: Vec<Trial>) -> ExitCode {
+    let mut arguments = Arguments::from_args();
+    arguments.test_threads.get_or_insert(threads);
+    if let Some(why) = missing.filter(|_| !arguments.list) {
+        skip(why);
+    }
+    let ignore = |test: Trial| test.with_ignored_flag(missing.is_some());
+    let tests = if missing.is_some() { tests.into_iter().map(ignore).collect() } else { tests };
+    libtest_mimic::run(&arguments, tests).exit_code()
 }

@@ -10,6 +10,7 @@ mod sharing;
 
 use std::process::ExitCode;
 
+use pollux_testing::{run_tests, test};
 use pollux_xatmi::worker::LINK_VARIABLE;
 
 /// A test by its name.
@@ -33,25 +34,6 @@ fn main() -> ExitCode {
     if std::env::var_os(LINK_VARIABLE).is_some() {
         return pools::serve();
     }
-    let wanted = std::env::args().skip(1).find(|argument| !argument.starts_with('-'));
-    let tests = TESTS.iter().filter(|(name, _)| wanted.as_ref().is_none_or(|w| name.contains(w)));
-    if broker::program().is_none() {
-        let reason = "nats-server is not installed";
-        assert!(std::env::var_os("POLLUX_FORBID_SKIP").is_none(), "skips are forbidden: {reason}");
-        say(&format!("skipped: {reason}"));
-        return ExitCode::SUCCESS;
-    }
-    let mut passed = 0;
-    for (name, test) in tests {
-        test();
-        passed += 1;
-        say(&format!("test {name} ... ok"));
-    }
-    say(&format!("\ntest result: ok. {passed} passed; 0 failed; 0 ignored"));
-    ExitCode::SUCCESS
-}
-
-#[expect(clippy::print_stdout, reason = "a test program without a harness reports by itself")]
-fn say(words: &str) {
-    println!("{words}");
+    let missing = broker::program().is_none().then_some("nats-server is not installed");
+    run_tests(1, missing, TESTS.map(|(name, run)| test(name, run)).into())
 }

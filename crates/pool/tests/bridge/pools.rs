@@ -135,9 +135,10 @@ impl Pool {
 }
 
 impl Drop for Pool {
+    #[expect(clippy::print_stderr, reason = "a test that has failed shows the pool's log")]
     fn drop(&mut self) {
         if std::thread::panicking() {
-            crate::say(&format!("log of {}:\n{}", self.prefix, self.log()));
+            eprintln!("log of {}:\n{}", self.prefix, self.log());
             // The test has failed already.
             let _ = self.started(&["stop", "--now"]).wait();
         }
