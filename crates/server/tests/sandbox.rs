@@ -3,7 +3,6 @@
 //!
 //! A sandbox binds the whole process and wants one without other threads, so each case is this program
 //! started anew, without the threads of a test harness.
-#![expect(clippy::print_stdout, reason = "what is skipped is shown")]
 
 use std::fs::{self, File};
 use std::io::Write;
@@ -14,43 +13,55 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 
 use pollux_engine::Driver;
+use pollux_sandbox::{try_calls, try_files};
 use pollux_server::{OwnProcess, Server};
 use pollux_settings::Given;
 use pollux_sys::ring::{Ring, Sizes};
+use pollux_testing::{Process, Trial, run_tests, skip, test};
+
+/// The driver of the case that this process is; not set in the one that runs the tests.
+const DRIVER: &str = "POLLUX_TEST_DRIVER";
+/// Set where the case has a sandbox.
+const CONFINED: &str = "POLLUX_TEST_CONFINED";
 
 fn main() -> ExitCode {
-    let words: Vec<String> = std::env::args().skip(1).collect();
-    if let [case, driver, folder] = words.as_slice() {
-        // The same attempts succeed without a sandbox, or they would show nothing.
-        let is_confined = case == CONFINED;
-        if let Some(inside) = Inside::start(driver, Path::new(folder), is_confined) {
+    if let Ok(driver) = std::env::var(DRIVER) {
+        let is_confined = std::env::var_os(CONFINED).is_some();
+        let folder = tempfile::tempdir().expect("a folder");
+        if let Some(inside) = Inside::start(&driver, folder.path(), is_confined) {
             inside.check(is_confined);
         }
         return ExitCode::SUCCESS;
     }
-    if let Err(unavailable) =
-        pollux_sandbox::try_files().map(drop).and_then(|()| pollux_sandbox::try_calls())
-    {
-        assert!(std::env::var_os("POLLUX_FORBID_SKIP").is_none(), "{unavailable}");
-        println!("skipped: {unavailable}");
-        return ExitCode::SUCCESS;
-    }
-    for driver in Driver::ALL.map(Driver::name) {
-        for case in ["free", CONFINED] {
-            let folder = tempfile::tempdir().expect("a folder");
-            let program = std::env::current_exe().expect("this one");
-            let outcome = Command::new(program).args([case, driver]).arg(folder.path()).status();
-            let outcome = outcome.expect("this program starts");
-            assert!(outcome.success(), "{case} on {driver}: {outcome}");
-            println!("{case} on {driver}: ok");
+    let missing = try_files().map(drop).and_then(|()| try_calls()).err();
+    let missing = missing.map(|unavailable| unavailable.to_string());
+    // The same attempts succeed without a sandbox, or they would show nothing.
+    let both = |driver: Driver| [trial(driver.name(), false), trial(driver.name(), true)];
+    run_tests(1, missing.as_deref(), Driver::ALL.into_iter().flat_map(both).collect())
+}
+
+fn trial(driver: &'static str, is_confined: bool) -> Trial {
+    let name = if is_confined {
+        "nothing_else_is_in_reach_on"
+    } else {
+        "without_a_sandbox_all_is_in_reach_on"
+    };
+    test(format!("{name}_{driver}"), move || {
+        let mut command = Command::new(std::env::current_exe().expect("this one"));
+        command.env(DRIVER, driver);
+        if is_confined {
+            command.env(CONFINED, "");
         }
-    }
-    ExitCode::SUCCESS
+        let mut case = Process::start(&mut command);
+        if let Some(why) = case.says_or_ends("skipped: ") {
+            skip(why.trim_start_matches("skipped: "));
+        }
+        let ended = case.ended();
+        assert!(ended.status.success(), "{}\n{}", ended.status, ended.stderr);
+    })
 }
 
 type Attempt = fn(&Inside) -> std::io::Result<()>;
-
-const CONFINED: &str = "confined";
 
 /// A server in this process, and what lies around it.
 struct Inside {
@@ -79,8 +90,7 @@ impl Inside {
         match Server::start_on(&config, OwnProcess::default()) {
             Ok(server) => Some(Self { server, folder: folder.to_owned(), elsewhere }),
             Err(refused) => {
-                assert!(std::env::var_os("POLLUX_FORBID_SKIP").is_none(), "{refused}");
-                println!("{driver} is skipped: {refused}");
+                skip(format_args!("{driver}: {refused}"));
                 None
             }
         }
@@ -99,8 +109,7 @@ impl Inside {
                 }
                 (Ok(()), false) => {}
                 (Err(error), false) if what.ends_with("ring of its own") => {
-                    assert!(std::env::var_os("POLLUX_FORBID_SKIP").is_none(), "{error}");
-                    println!("{what} is skipped: {error}");
+                    skip(format_args!("{what}: {error}"));
                 }
                 _ => panic!("{what}, confined {is_confined}: {outcome:?}"),
             }
