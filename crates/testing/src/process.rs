@@ -188,14 +188,21 @@ impl Process {
     pub fn ended(mut self) -> Ended {
         // Read beside the wait: a full pipe would keep it from its end.
         let stdout = self.child.stdout.take().map(|mut stdout| {
+            let (sender, read) = channel();
             std::thread::spawn(move || {
                 let mut bytes = Vec::new();
-                stdout.read_to_end(&mut bytes).map(|_| String::from_utf8_lossy(&bytes).into_owned())
-            })
+                stdout.read_to_end(&mut bytes).expect("a pipe");
+                let _ = sender.send(String::from_utf8_lossy(&bytes).into_owned());
+            });
+            read
         });
         let status = self.wait();
         self.all_said();
-        let stdout = stdout.map(|reading| reading.join().expect("no panic").expect("a pipe"));
+        let stdout = stdout.map(|read| {
+            read.recv_timeout(DEADLINE).unwrap_or_else(|_| {
+                panic!("standard output is open after its end; {}", self.shown())
+            })
+        });
         let mut stderr = self.said.join("\n");
         if !stderr.is_empty() {
             stderr.push('\n');

@@ -1,10 +1,10 @@
 //! `pollux pool` as a user types it. A worker is this program in another role.
 
-use std::io::{BufRead, BufReader, Read, Write};
+use std::io::Read;
 use std::path::PathBuf;
-use std::process::{Command, ExitCode, Output, Stdio};
-use std::time::Duration;
+use std::process::{Command, ExitCode, Stdio};
 
+use pollux_testing::{DEADLINE, Ended, Process, Signal, run_tests, skip, test};
 use pollux_xatmi::client::Client;
 use pollux_xatmi::control::{Answer, Request};
 use pollux_xatmi::environment::Environment;
@@ -12,8 +12,9 @@ use pollux_xatmi::link::{Link, Received};
 use pollux_xatmi::worker::{Done, LINK_VARIABLE, Worker};
 use rustix::event::{PollFd, PollFlags, poll};
 
-/// How long a command may take until its order comes.
-const PATIENCE: Duration = Duration::from_secs(30);
+const POLLUX_POOL: &str = env!("CARGO_BIN_EXE_pollux-pool");
+/// Tests at once: most of their time is spent waiting for pools.
+const THREADS: usize = 4;
 
 fn main() -> ExitCode {
     if std::env::var_os(LINK_VARIABLE).is_some() {
@@ -36,26 +37,22 @@ fn main() -> ExitCode {
         ("a_stop_returns_when_the_manager_has_ended", a_stop_returns_when_the_manager_has_ended),
         ("a_file_size_that_is_too_small_is_an_error", a_file_size_that_is_too_small_is_an_error),
     ];
-    // A test that fails ends the program.
-    for (name, test) in tests {
-        test();
-        say(&format!("test {name} ... ok"));
-    }
-    ExitCode::SUCCESS
+    run_tests(THREADS, None, tests.map(|(name, run)| test(name, run)).into())
 }
 
 /// Set for this program where it is a manager that takes its time to end.
 const SLOW_MANAGER: &str = "POLLUX_TEST_SLOW_MANAGER";
 
 /// Answers the order to end and closes its socket; its process ends when standard input does.
+#[expect(clippy::print_stderr, reason = "the test waits for it")]
 fn slow_manager() -> ExitCode {
     let prefix = Environment::of_process().expect("set").prefix;
     let listener = pollux_xatmi::control::listen(&prefix).expect("the name is free");
-    say("listens");
+    eprintln!("listens");
     let mut ready = [PollFd::new(&listener, PollFlags::IN)];
     poll(&mut ready, None).expect("a connection");
     let mut link = Link::new(rustix::net::accept(&listener).expect("one waits"));
-    let order = link.receive_within::<Request>(PATIENCE).expect("an order");
+    let order = link.receive_within::<Request>(DEADLINE).expect("an order");
     assert!(matches!(order, Received::Message(Request::End { .. }, _)), "{order:?}");
     let message = "0 of 0 workers stopped".to_owned();
     link.send(&Answer::Done { message }).expect("sent");
@@ -117,11 +114,11 @@ impl Bank {
         self.folder.path().join("bank.xml")
     }
 
-    fn run(&self, words: &[&str]) -> Output {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_pollux-pool"));
-        command.args(words);
-        self.surround(&mut command);
-        command.output().expect("pollux runs")
+    /// `pollux pool` for this pool.
+    fn command(&self, words: &[&str]) -> Command {
+        let mut command = Command::new(POLLUX_POOL);
+        self.surround(command.args(words));
+        command
     }
 
     fn log(&self) -> String {
@@ -135,30 +132,32 @@ impl Bank {
     }
 
     fn good(&self, words: &[&str]) -> (String, String) {
-        let output = self.run(words);
-        let (out, error) = texts(&output);
-        assert!(output.status.success(), "{words:?}: {out}{error}");
-        (out, error)
+        let Ended { status, stdout, stderr } = Process::run(&mut self.command(words));
+        assert!(status.success(), "{words:?}: {stdout}{stderr}");
+        (stdout, stderr)
+    }
+
+    fn json(&self, words: &[&str]) -> serde_json::Value {
+        serde_json::from_str(&self.good(&[words, &["--json"]].concat()).0).expect("JSON")
     }
 
     fn bad(&self, words: &[&str], code: i32) -> String {
-        let output = self.run(words);
-        let (out, error) = texts(&output);
-        assert_eq!(output.status.code(), Some(code), "{words:?}: {out}{error}");
-        out + &error
+        refused(&mut self.command(words), code)
     }
+}
+
+/// What a command says that ends with this code.
+fn refused(command: &mut Command, code: i32) -> String {
+    let Ended { status, stdout, stderr } = Process::run(command);
+    assert_eq!(status.code(), Some(code), "{command:?}: {stdout}{stderr}");
+    stdout + &stderr
 }
 
 impl Drop for Bank {
     fn drop(&mut self) {
         // Where a test has failed.
-        self.run(&["stop", "--now"]);
+        let _ = self.command(&["stop", "--now"]).output();
     }
-}
-
-fn texts(output: &Output) -> (String, String) {
-    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
-    (text(&output.stdout), text(&output.stderr))
 }
 
 fn a_pool_is_started_shown_and_stopped() {
@@ -171,8 +170,7 @@ fn a_pool_is_started_shown_and_stopped() {
     let first: Vec<&str> = table.lines().next().expect("a heading").split_whitespace().collect();
     assert_eq!(first[..4], ["PROGRAM", "SRVID", "PID", "STATE"]);
     assert_eq!(table.lines().count(), 4, "{table}");
-    let rows = bank.good(&["ps", "--json"]).0;
-    let rows: serde_json::Value = serde_json::from_str(&rows).expect("JSON");
+    let rows = bank.json(&["ps"]);
     assert_eq!((&rows[0]["srvid"], &rows[0]["state"]), (&7.into(), &"up".into()));
     assert_eq!(rows[2]["state"], "down");
     let (services, _) = bank.good(&["services"]);
@@ -213,28 +211,19 @@ fn what_is_missing_is_reported() {
     std::fs::write(bank.config(), "<endurox>\n<servers>\n").expect("a file");
     let said = bank.bad(&["start"], 2);
     assert!(said.contains("bank.xml:3: XML: "), "{said}");
-    let said = texts(
-        &Command::new(env!("CARGO_BIN_EXE_pollux-pool"))
-            .args(["start"])
-            .env_remove("NDRX_CONFIG")
-            .output()
-            .expect("pollux runs"),
-    );
-    assert!(said.1.contains("--config FILE, or set NDRX_CONFIG"), "{said:?}");
+    let said = refused(bank.command(&["start"]).env_remove("NDRX_CONFIG"), 2);
+    assert!(said.contains("--config FILE, or set NDRX_CONFIG"), "{said}");
 }
 
 fn check_finds_what_does_not_fit() {
     let server = "<server name='echosv'><srvid>1</srvid><hue>1</hue></server>";
-    let json = |bank: &Bank| -> serde_json::Value {
-        serde_json::from_str(&bank.good(&["check", "--json"]).0).expect("JSON")
-    };
     let bank = Bank::new("check", server);
     let (said, _) = bank.good(&["check"]);
     assert!(said.contains("it fits this machine") && said.contains("warning: "), "{said}");
     assert!(said.contains("requests in shared memory: 1 services"), "{said}");
     let said = bank.bad(&["check", "--clients", "10000"], 1);
     assert!(said.contains("the memory of the pool is short by 1808 client contexts"), "{said}");
-    let found = json(&bank);
+    let found = bank.json(&["check"]);
     assert_eq!((&found["workers"], &found["services"]), (&2.into(), &1.into()));
     assert_eq!((&found["transport"], &found["service_queues"]), (&"memory".into(), &0.into()));
     assert_eq!(found["silent_programs"], serde_json::json!([]));
@@ -243,7 +232,7 @@ fn check_finds_what_does_not_fit() {
     assert!(said.contains("queues: 1 for services"), "{said}");
     let said = bank.bad(&["check", "--clients", "4000000000"], 1);
     assert!(said.contains("RLIMIT_MSGQUEUE is short by "), "{said}");
-    let found = json(&bank);
+    let found = bank.json(&["check"]);
     assert_eq!((&found["transport"], &found["service_queues"]), (&"queues".into(), &1.into()));
 }
 
@@ -253,17 +242,14 @@ fn check_asks_programs_what_they_offer() {
                    <server name='echosv'><srvid>30</srvid><appopt>end</appopt></server>\
                    <server name='echosv'><srvid>40</srvid><appopt>refuse</appopt></server>";
     let bank = Bank::new("asks", servers);
-    let found = |words: &[&str]| -> serde_json::Value {
-        serde_json::from_str(&bank.good(words).0).expect("JSON")
-    };
     // ECHO and ten more, of which two programs have some in common, and one of each that is silent.
-    let asked = found(&["check", "--json", "--clients", "1"]);
+    let asked = bank.json(&["check", "--clients", "1"]);
     assert_eq!(asked["services"], 13, "{asked}");
     let silent = asked["silent_programs"].as_array().expect("a list");
     let silent: Vec<_> = silent.iter().filter_map(serde_json::Value::as_str).collect();
     assert!(silent[0].contains("ended without a word"), "{silent:?}");
     assert!(silent[1].ends_with("no account book"), "{silent:?}");
-    let unasked = found(&["check", "--json", "--clients", "1", "--no-ask"]);
+    let unasked = bank.json(&["check", "--clients", "1", "--no-ask"]);
     assert_eq!(unasked["services"], 4, "{unasked}");
     // Nothing was made, and nothing runs.
     let queues = std::fs::read_dir("/dev/mqueue").into_iter().flatten().flatten();
@@ -280,8 +266,7 @@ fn a_worker_that_always_ends_is_shown() {
     assert!(said.contains("echosv 1: exited with 7"), "{said}");
     let (table, _) = bank.good(&["ps"]);
     assert!(table.contains("exited with 7; failure 1 in a row, next start in "), "{table}");
-    let rows: serde_json::Value =
-        serde_json::from_str(&bank.good(&["ps", "--json"]).0).expect("JSON");
+    let rows = bank.json(&["ps"]);
     assert_eq!((&rows[0]["state"], &rows[0]["failures"]), (&"waiting".into(), &1.into()));
     assert!(rows[0]["next_start_s"].as_u64().is_some_and(|time| time <= 5), "{rows}");
     bank.good(&["stop"]);
@@ -293,33 +278,25 @@ fn a_restart_of_what_is_down_returns() {
     bank.good(&["start"]);
     let (_, said) = bank.good(&["restart", "--id", "2"]);
     assert!(said.contains("1 of 1 workers up again"), "{said}");
-    let (said, _) = bank.good(&["check", "--json"]);
-    let found: serde_json::Value = serde_json::from_str(&said).expect("JSON");
+    let found = bank.json(&["check"]);
     assert_eq!((&found["is_running"], &found["services"]), (&true.into(), &1.into()));
     // Where nothing names a configuration, that of the pool that runs is checked.
-    let mut check = Command::new(env!("CARGO_BIN_EXE_pollux-pool"));
-    bank.surround(check.args(["check", "--json"]));
-    let output = check.env_remove("NDRX_CONFIG").output().expect("pollux runs");
-    assert_eq!(texts(&output).0, said, "{}", texts(&output).1);
+    let mut check = bank.command(&["check", "--json"]);
+    let ended = Process::run(check.env_remove("NDRX_CONFIG"));
+    let running: serde_json::Value = serde_json::from_str(&ended.stdout).expect("JSON");
+    assert_eq!(running, found, "{}", ended.stderr);
     bank.good(&["stop"]);
 }
 
-/// Who reads a pipe that the command had open must see its end although the pool runs.
+/// The reader of a pipe that the command had open sees its end although the pool runs.
 fn a_pool_keeps_nothing_open_of_its_caller() {
     let bank = Bank::new("open", "<server name='echosv'><srvid>1</srvid></server>");
     let mut shell = Command::new("/bin/sh");
-    shell.args(["-c", "exec \"$0\" start 7>&1 >/dev/null", env!("CARGO_BIN_EXE_pollux-pool")]);
+    shell.args(["-c", "exec \"$0\" start 7>&1 >/dev/null", POLLUX_POOL]);
     bank.surround(&mut shell);
-    let (ended, end) = std::sync::mpsc::channel();
-    let reader = std::thread::spawn(move || {
-        let output = shell.output().expect("a shell");
-        ended.send(()).expect("the test waits");
-        output
-    });
-    let seen = end.recv_timeout(PATIENCE);
+    let ended = Process::run(&mut shell);
+    assert!(ended.status.success(), "{ended:?}");
     bank.good(&["stop"]);
-    let output = reader.join().expect("a shell");
-    assert!(output.status.success() && seen.is_ok(), "{seen:?} {output:?}");
 }
 
 /// A pool of the same prefix with queues and sockets of its own, as one in a container has.
@@ -329,28 +306,24 @@ fn workers_of_another_namespace() {
     let mut outer = Bank::new("beside", servers);
     outer.prefix.clone_from(&inner.prefix);
     let mut apart = Command::new("/usr/bin/unshare");
-    apart.args(["--ipc", "--net", env!("CARGO_BIN_EXE_pollux-pool"), "start", "--foreground"]);
+    if let Err(error) = apart.arg("--version").stdout(Stdio::null()).status() {
+        return skip(format_args!("unshare: {error}"));
+    }
+    let mut apart = Command::new("/usr/bin/unshare");
+    apart.args(["--ipc", "--net", POLLUX_POOL, "start", "--foreground"]);
     inner.surround(&mut apart);
-    apart.stderr(Stdio::piped());
-    let Ok(mut apart) = apart.spawn() else {
-        return say("workers_of_another_namespace_are_left_alone: skipped: no unshare(1)");
-    };
-    let stderr = BufReader::new(apart.stderr.take().expect("it is piped"));
-    let mut lines = BufRead::lines(stderr).map_while(Result::ok);
-    if !lines.next().is_some_and(|line| line.contains("begins as process")) {
-        apart.wait().expect("ours");
-        return say("workers_of_another_namespace_are_left_alone: skipped: not permitted");
+    let mut apart = Process::start(&mut apart);
+    if apart.says_or_ends("begins as process").is_none() {
+        return skip(apart.said().join("\n"));
     }
     let (_, said) = outer.good(&["start"]);
     assert!(said.contains("1 of 1 workers up"), "{said}");
     let log = std::fs::read_to_string(outer.folder.path().join(outer.log())).expect("a log");
     assert!(!log.contains("earlier manager"), "{log}");
     outer.good(&["stop"]);
-    let manager = rustix::process::Pid::from_child(&apart);
-    rustix::process::kill_process(manager, rustix::process::Signal::TERM).expect("it runs");
-    let rest: Vec<String> = lines.collect();
-    assert!(!rest.iter().any(|line| line.contains("signal 2")), "{rest:?}");
-    assert!(apart.wait().expect("ours").success(), "{rest:?}");
+    apart.signal(Signal::TERM);
+    let ended = apart.ended();
+    assert!(ended.status.success() && !ended.stderr.contains("signal 2"), "{}", ended.stderr);
 }
 
 fn lists_name_what_the_transport_has() {
@@ -359,13 +332,10 @@ fn lists_name_what_the_transport_has() {
         let bank = Bank::with(transport, &format!("<appconfig transport='{transport}'/>"), servers);
         let (_, said) = bank.good(&["start"]);
         assert!(said.contains(&format!("; requests {in_words}; log: ")), "{said}");
-        let json = |list: &str| -> serde_json::Value {
-            serde_json::from_str(&bank.good(&[list, "--json"]).0).expect("JSON")
-        };
-        assert_eq!(json("info")["transport"], transport);
+        assert_eq!(bank.json(&["info"])["transport"], transport);
         let (info, _) = bank.good(&["info"]);
         assert!(info.contains(&format!("requests               {in_words}")), "{info}");
-        let rings = json("queues");
+        let rings = bank.json(&["queues"]);
         let (idle, busy, workers) = (&rings[0]["idle"], &rings[0]["busy"], &rings[0]["workers"]);
         assert_eq!((idle, busy, workers), (&2.into(), &0.into(), &2.into()), "{rings}");
         let (table, _) = bank.good(&["queues"]);
@@ -375,11 +345,9 @@ fn lists_name_what_the_transport_has() {
         let _client = Client::open(&environment.expect("a prefix")).expect("it runs");
         let (clients, _) = bank.good(&["clients"]);
         // What the caller's environment says is not what the pool does.
-        let mut check = Command::new(env!("CARGO_BIN_EXE_pollux-pool"));
-        bank.surround(check.arg("check"));
+        let mut check = bank.command(&["check"]);
         let other = if transport == "memory" { "queues" } else { "memory" };
-        let check = check.env("POLLUX_POOL_TRANSPORT", other).output().expect("run");
-        let (check, _) = texts(&check);
+        let check = Process::run(check.env("POLLUX_POOL_TRANSPORT", other)).stdout;
         assert!(check.contains(&format!("has the transport {transport}, as")), "{check}");
         assert!(check.contains(&format!("say {other}, which holds from")), "{check}");
         match transport {
@@ -388,7 +356,7 @@ fn lists_name_what_the_transport_has() {
                 assert!(!table.contains(",svc,") && rings[0]["queue"].is_null(), "{table}{rings}");
                 assert_eq!(rings[0]["depth_max"], 1024);
                 assert!(clients.contains("REQUESTS") && !clients.contains(",clt,"), "{clients}");
-                assert_eq!(json("clients")[0]["requests"], 0);
+                assert_eq!(bank.json(&["clients"])[0]["requests"], 0);
                 assert!(check.contains("requests in shared memory: 1 services"), "{check}");
             }
             _ => {
@@ -405,27 +373,17 @@ fn lists_name_what_the_transport_has() {
 fn a_stop_returns_when_the_manager_has_ended() {
     let bank = Bank::new("slow", "");
     let mut manager = Command::new(std::env::current_exe().expect("this program"));
-    bank.surround(manager.env(SLOW_MANAGER, "1").stdin(Stdio::piped()).stdout(Stdio::piped()));
-    let mut manager = manager.spawn().expect("run");
-    let mut line = String::new();
-    let mut said = BufReader::new(manager.stdout.take().expect("piped"));
-    said.read_line(&mut line).expect("a line");
-    assert_eq!(line, "listens\n");
-    let mut stop = Command::new(env!("CARGO_BIN_EXE_pollux-pool"));
-    bank.surround(stop.arg("stop").stderr(Stdio::piped()));
-    let mut stop = stop.spawn().expect("run");
-    let mut said = BufReader::new(stop.stderr.take().expect("piped"));
-    line.clear();
-    said.read_line(&mut line).expect("a line");
-    let still = format!("the manager, process {}, is still ending", manager.id());
-    assert!(line.contains(&still), "{line}");
-    assert_eq!(stop.try_wait().expect("ours"), None, "the manager is there");
-    drop(manager.stdin.take());
-    assert!(manager.wait().expect("ours").success());
-    assert!(stop.wait().expect("ours").success());
-    line.clear();
-    said.read_line(&mut line).expect("a line");
-    assert!(line.contains("0 of 0 workers stopped after "), "{line}");
+    bank.surround(manager.env(SLOW_MANAGER, "1").stdin(Stdio::piped()));
+    let mut manager = Process::start(&mut manager);
+    manager.says("listens");
+    let mut stop = Process::start(&mut bank.command(&["stop"]));
+    stop.says(&format!("the manager, process {}, is still ending", manager.id()));
+    assert_eq!(stop.status(), None, "the manager is there");
+    drop(manager.take_stdin());
+    assert!(manager.wait().success());
+    let ended = stop.ended();
+    assert!(ended.status.success(), "{ended:?}");
+    assert!(ended.stderr.contains("0 of 0 workers stopped after "), "{ended:?}");
 }
 
 fn a_file_size_that_is_too_small_is_an_error() {
@@ -433,19 +391,12 @@ fn a_file_size_that_is_too_small_is_an_error() {
     for order in ["start", "check"] {
         let mut shell = Command::new("/bin/sh");
         let words = format!("ulimit -f 1000; exec \"$0\" {order}");
-        bank.surround(shell.args(["-c", &words, env!("CARGO_BIN_EXE_pollux-pool")]));
-        let output = shell.output().expect("a shell");
-        let (out, error) = texts(&output);
-        assert_eq!(output.status.code(), Some(1), "{order}: {out}{error}");
-        let said = out + &error;
+        bank.surround(shell.args(["-c", &words, POLLUX_POOL]));
+        let said = refused(&mut shell, 1);
         for words in ["RLIMIT_FSIZE is short by ", " allowed; have root raise", "LimitFSIZE="] {
             assert!(said.contains(words), "{order}: {said}");
         }
     }
-}
-
-fn say(words: &str) {
-    writeln!(std::io::stdout(), "{words}").expect("standard output");
 }
 
 fn a_pool_that_does_not_run_is_an_error() {

@@ -5,6 +5,7 @@ use std::fs::File;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
 use std::process::{Child, Stdio};
+use std::time::Instant;
 
 use pollux_xatmi::buffer::Buffer;
 use pollux_xatmi::client::{CallFlags, Client};
@@ -13,10 +14,11 @@ use pollux_xatmi::error::Code;
 use pollux_xatmi::supervisor::Selection;
 
 use crate::kills::alone;
-use crate::support::{TestPool, exists};
+use crate::support::{TestPool, exists, say};
 
 pub(crate) const TESTS: &[crate::Test] = &[
     ("copies_start_serve_and_leave_nothing_behind", copies_start_serve_and_leave_nothing_behind),
+    ("two_hundred_and_fifty_copies_start_and_stop", two_hundred_and_fifty_copies),
     ("output_goes_to_the_files_of_e_and_o", output_goes_to_the_files_of_e_and_o),
     ("a_second_pool_with_the_prefix_is_refused", a_second_pool_with_the_prefix_is_refused),
     ("standby_copies_start_and_stop_by_hand", standby_copies_start_and_stop_by_hand),
@@ -72,6 +74,23 @@ fn copies_start_serve_and_leave_nothing_behind() {
     assert_eq!(unknown.code(), Code::NoEntry);
     drop(client);
     pool.end();
+}
+
+/// The times are printed and not judged: the machine may be busy.
+fn two_hundred_and_fifty_copies() {
+    let servers = "<server name='testsv'><srvid>1</srvid><min>250</min><max>250</max></server>";
+    let mut pool = TestPool::new("", servers);
+    let began = Instant::now();
+    pool.begin();
+    let said = pool.ask(&Request::Settle).expect("all are up");
+    say(&format!("250 copies: {said} after {:.2} s", began.elapsed().as_secs_f64()));
+    assert_eq!(said, "250 of 250 workers up");
+    assert_eq!(pool.workers().len(), 250);
+    assert_eq!(pool.services().len(), 1000);
+    echoes(&mut pool.client(), "hello");
+    let began = Instant::now();
+    pool.end();
+    say(&format!("250 copies: stopped after {:.2} s", began.elapsed().as_secs_f64()));
 }
 
 fn output_goes_to_the_files_of_e_and_o() {
