@@ -253,7 +253,8 @@ fn runtime_ended() -> io::Error {
 }
 
 fn taken(error: &mut Option<io::Error>) -> io::Error {
-    let again = || io::Error::new(io::ErrorKind::NotConnected, "the connection did not come about");
+    let again =
+        || io::Error::new(io::ErrorKind::NotConnected, "the connection was not established");
     error.take().unwrap_or_else(again)
 }
 

@@ -6,7 +6,7 @@ use std::io;
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum BaselineError {
-    /// Its listener or its ring could not be had.
+    /// Its listener or its ring could not be obtained.
     #[error("could not set up {what}")]
     Setup {
         /// What was wanted.

@@ -72,7 +72,7 @@ pub struct BaselineOptions {
 /// Runs `server` until the process is ended; `on_listening` receives the address.
 ///
 /// # Errors
-/// [`BaselineError`] when the address can't be had or the mechanism fails as a whole. A single
+/// [`BaselineError`] when the address cannot be obtained or the mechanism fails as a whole. A single
 /// connection that fails is closed.
 pub fn run(
     server: BaselineServer,

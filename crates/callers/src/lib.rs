@@ -31,7 +31,7 @@ const LONGEST_NS: u64 = 3_600_000_000_000;
 /// Significant digits of a latency.
 const DIGITS: u8 = 3;
 
-/// Why a target could not be had, or a call failed.
+/// Why a target could not be obtained, or a call failed.
 pub type Failure = Box<dyn Error + Send + Sync>;
 
 /// What is called. Each caller is a thread, so a call may block until it is answered.
@@ -110,7 +110,7 @@ pub enum Word {
     Interval(Interval),
     /// The run has ended, and this came of it.
     Called(Called),
-    /// A call failed, or what it needs could not be had.
+    /// A call failed, or what it needs could not be obtained.
     Failed(String),
 }
 

@@ -90,7 +90,7 @@ fn show(flags: &LoadSettings, files: &Files, outcome: &Outcome) -> Result<(), Fa
     })
 }
 
-/// Prints findings where nobody who looks only at the figures misses them.
+/// Prints findings where a reader of the figures cannot miss them.
 fn shout(findings: &[Finding]) {
     for Finding { text, advice, .. } in findings {
         let text = format!("pollux load: !! {text}\n                {advice}");

@@ -1,4 +1,4 @@
-//! CPUs: how many, whose they are, how steady they run, and who else is on them.
+//! CPUs: how many, whose they are, how steady they run, and which other programs run on them.
 //!
 //! What times are read from, and how late a timer may be.
 

@@ -73,11 +73,11 @@ pub struct Readings {
     pub busy_percent: Reading<f64>,
     /// CPUs that the control group may use; without a bound where it has no quota.
     pub quota: Reading<Quota>,
-    /// A ring was opened, or who forbids it.
+    /// A ring was opened, or what forbids it.
     pub ring: Reading<()>,
     /// What a server can give up.
     pub sandbox: Sandbox,
-    /// A thread was followed as `pollux run --attach` does, or who forbids it.
+    /// A thread was followed as `pollux run --attach` does, or what forbids it.
     pub attach: Reading<()>,
     /// Where the load generators are.
     pub wrk: Option<PathBuf>,

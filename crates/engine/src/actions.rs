@@ -373,7 +373,7 @@ impl<'a> Actions<'a> {
     }
 
     /// Takes a wish to close or to linger back, for a protocol below that has last words of its own.
-    /// The one who wished it is not to be called any more.
+    /// The session that asked for it is not to be called any more.
     pub fn hold_ending(&mut self) -> Option<HeldEnding> {
         match self.ending {
             Some(ending @ (Ending::Close | Ending::Linger)) => {

@@ -36,7 +36,7 @@ use crate::{Counter, Counters};
 /// How far the shared date may be behind before a loop that comes by moves it.
 const SHARED_DATE_STEP: Duration = Duration::from_micros(32);
 
-/// The latest moment that any loop of a group told the others.
+/// The latest moment that any loop of a group shared.
 ///
 /// Any thread may read it, which is cheaper than a clock: nothing writes it more than once in
 /// 32 µs, give or take loops that do so at the same time.
@@ -45,7 +45,7 @@ const SHARED_DATE_STEP: Duration = Duration::from_micros(32);
 pub struct SharedDate(AtomicU64);
 
 impl SharedDate {
-    /// The latest moment told; it never goes back. Zero before the first turn of the first
+    /// The latest moment shared; it never goes back. Zero before the first turn of the first
     /// loop, and as old as the last turn when all loops sleep.
     #[must_use]
     pub fn latest(&self) -> Moment {

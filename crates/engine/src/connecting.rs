@@ -6,7 +6,7 @@
 //! 6.18, but takes one for a unix socket whose backlog is full, and reports every error later.
 //!
 //! ```text
-//!              ┌─ an error at once: the session goes back to who asked
+//!              ┌─ an error at once: the session goes back to the caller
 //!   connect ───┼─ in progress ──► room to write is watched ──┐
 //!              └─ done (unix sockets) ──► next turn ─────────┴─► SO_ERROR ─► connected
 //!                                                                        └─► connect_failed, closed

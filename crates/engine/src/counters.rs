@@ -145,7 +145,7 @@ named! {
         LoopFull = "loop_full",
         /// Another loop has taken the connection over; it lives on there.
         TakenOver = "taken_over",
-        /// A connection to a peer did not come about.
+        /// A connection to a peer was not established.
         ConnectFailed = "connect_failed",
         /// The loop was drained and the connection had its time.
         Drained = "drained",

@@ -88,7 +88,7 @@ impl<S: Session> EventLoop<S> {
     /// Opens a loop on `driver` with what its sessions share.
     ///
     /// # Errors
-    /// [`LoopError`] says why the driver is not to be had here.
+    /// [`LoopError`] says why the driver is not available here.
     pub fn open(driver: Driver, shared: S::Shared, limits: Limits) -> Result<Self, LoopError> {
         Self::open_with(driver, shared, limits, Arc::default(), Arc::default())
     }

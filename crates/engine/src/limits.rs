@@ -89,7 +89,7 @@ impl Default for Limits {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[must_use]
 pub(crate) enum Queue {
-    /// Nobody waits any more.
+    /// No call waits any more.
     Empty,
     /// The budget was used up first.
     MayHaveMore,

@@ -391,7 +391,7 @@ fn is_socket(path: &Path) -> Result<bool, ListenError> {
 pub(crate) enum Accepted {
     /// A connection.
     Socket(OwnedFd),
-    /// Nobody waits.
+    /// No connection waits.
     Empty,
     /// The peer, or the network, gave this one up: the next may be well.
     Aborted,

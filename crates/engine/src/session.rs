@@ -55,18 +55,18 @@ pub trait Session: Sized {
     /// What all sessions of one loop share: configuration, date, log, counters.
     type Shared;
 
-    /// Told once, in the loop's thread, before its first turn: `waker` ends a wait of this loop from
+    /// Called once, in the loop's thread, before its first turn: `waker` ends a wait of this loop from
     /// any thread, and has it ask for errands.
     fn opened(shared: &mut Self::Shared, waker: &Waker) {
         let _ = (shared, waker);
     }
 
-    /// Told before the sessions of a turn are called.
+    /// Called before the sessions of a turn are called.
     fn begin_turn(shared: &mut Self::Shared, now: Now) {
         let _ = (shared, now);
     }
 
-    /// Told after the sessions of a turn were called, before the loop waits.
+    /// Called after the sessions of a turn were called, before the loop waits.
     fn end_turn(shared: &mut Self::Shared) {
         let _ = shared;
     }
@@ -94,7 +94,7 @@ pub trait Session: Sized {
         let _ = (shared, actions);
     }
 
-    /// The connection did not come about: refused, unreachable, timed out, or reset before the
+    /// The connection was not established: refused, unreachable, timed out, or reset before the
     /// loop saw it. [`Session::closed`] follows, with [`CloseCause::ConnectFailed`].
     fn connect_failed(&mut self, shared: &mut Self::Shared, error: io::Error) {
         let _ = (shared, error);

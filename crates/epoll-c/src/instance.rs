@@ -283,7 +283,7 @@ impl Watched {
     }
 
     /// Asks the kernel whether `fd` may be added, which is kept there only if it is an epoll: so the
-    /// kernel sees who watches whom.
+    /// kernel sees which instance watches which.
     fn ask_for(&self, epoll: RawFd, fd: RawFd, event: epoll_event) -> io::Result<()> {
         kernel::ctl(epoll, libc::EPOLL_CTL_ADD, fd, Some(event))?;
         let tag = self.tag.as_ref().map_or(-1, OwnedFd::as_raw_fd);

@@ -238,7 +238,7 @@ impl Instances {
     /// instance, so a child of `vfork(2)` may call it.
     ///
     /// # Errors
-    /// What the kernel says where no further descriptor is to be had (EMFILE, ENFILE, ENOMEM).
+    /// What the kernel says where no further descriptor is available (EMFILE, ENFILE, ENOMEM).
     pub fn before_exec(&self) -> io::Result<Handed> {
         let mut handed = Handed::default();
         if self.is_empty() {

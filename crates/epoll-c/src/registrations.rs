@@ -1,6 +1,6 @@
 //! What the program wants watched, by descriptor number, and what of it was applied to the poller.
 //!
-//! The state of an instance but for who waits. Changes are noted here and marked; `plan` says what the
+//! The state of an instance except its waiting threads. Changes are noted here and marked; `plan` says what the
 //! poller has to do, so that changes that cancel out never reach it. Makes no system call.
 
 use std::os::fd::RawFd;

@@ -56,7 +56,7 @@ struct Model {
     kernel: Arc<Kernel>,
     wanted: u32,
     is_over: bool,
-    /// Which of the following pollers is not to be had; 0: none.
+    /// Which of the following pollers is not available; 0: none.
     refuses_the: u32,
     has_semaphore: bool,
     has_waker: bool,

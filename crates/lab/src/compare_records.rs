@@ -101,7 +101,7 @@ pub struct Compared {
     /// Noise of whole runs where it is more than the minimum effect, 0.1 for 1/1.1 to 1.1: only a change
     /// beyond it is one.
     pub noise: Option<f64>,
-    /// The least change that the interval could have told from none, 0.1 for 10 %.
+    /// The least change that the interval could have distinguished from none, 0.1 for 10 %.
     pub could_show: Option<f64>,
     /// The judgement.
     pub change: Change,

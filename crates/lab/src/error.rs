@@ -13,7 +13,7 @@ pub enum MeasureError {
     /// The run was described wrongly: a bug of the lab, or a spec written by hand.
     #[error("this run can't be described: {0}")]
     Spec(String),
-    /// A descriptor, thread or process could not be had.
+    /// A descriptor, thread or process could not be obtained.
     #[error("could not set up {what}")]
     Setup {
         /// What was wanted.

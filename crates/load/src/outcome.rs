@@ -45,7 +45,7 @@ pub struct Outcome {
     pub errors: Errors,
     /// What went wrong with requests of the warm-up; in no other count.
     pub warm_up_errors: Errors,
-    /// Why the first connection that did not come about failed, and the remedy.
+    /// Why the first connection that was not established failed, and the remedy.
     pub first_failure: Option<String>,
     /// How long requests had waited that were out when the run ended, neither answered nor failed;
     /// those of the warm-up too.

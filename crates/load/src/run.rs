@@ -26,7 +26,7 @@ impl Load {
     /// Checks `plan` and starts its threads.
     ///
     /// # Errors
-    /// [`LoadError`]: the plan makes no sense, its driver or CPUs are not to be had, or a thread
+    /// [`LoadError`]: the plan makes no sense, its driver or CPUs are not available, or a thread
     /// could not be started. Nothing runs then.
     pub fn start(plan: Plan) -> Result<Running, LoadError> {
         check(&plan)?;

@@ -257,7 +257,7 @@ impl Shared {
         }
     }
 
-    /// Books a connection that did not come about. The request that it was for is lost with it;
+    /// Books a connection that was not established. The request that it was for is lost with it;
     /// in an open loop only if one was due.
     #[cold]
     pub(crate) fn connect_failed(&mut self, cause: &Cause<'_>) {

@@ -1,4 +1,4 @@
-//! What a thread counts, the faults that it distinguishes, and why a connection did not come about.
+//! What a thread counts, the faults that it distinguishes, and why a connection was not established.
 //!
 //! Sessions write into the tally of their thread, without a lock; once a second it is handed
 //! over as a whole and replaced by another. The gathering thread adds them up.
@@ -328,7 +328,7 @@ const REMEDIES: Remedies = Remedies {
     name_server: "ask for the name that it is for",
 };
 
-/// Why a connection did not come about. Only the first failure of a run is put into words; all are counted.
+/// Why a connection was not established. Only the first failure of a run is put into words; all are counted.
 #[derive(Debug)]
 pub(crate) enum Cause<'a> {
     /// What `connect(2)` or a call before it said.

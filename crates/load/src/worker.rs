@@ -107,7 +107,7 @@ impl Worker {
     /// Opens the loop, on the CPU that the plan says.
     ///
     /// # Errors
-    /// The CPU or the driver is not to be had.
+    /// The CPU or the driver is not available.
     pub(crate) fn open(parts: WorkerParts) -> Result<Self, LoadError> {
         let WorkerParts { thread, plan, control, requests, supply, budget, tls, sender, spares } =
             parts;

@@ -211,7 +211,7 @@ impl Caps {
     /// Refuses a registration that the backend can't honour.
     ///
     /// # Errors
-    /// [`Error::Unsupported`] with the part that can't be served and who can.
+    /// [`Error::Unsupported`] with the part that can't be served and the mechanisms that can.
     pub fn check(&self, how: Registration) -> Result<(), Error> {
         let refuse = |what: &'static str| Err(Error::Unsupported { backend: self.backend, what });
         if !self.serves(how.trigger) {

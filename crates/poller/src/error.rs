@@ -37,7 +37,7 @@ pub enum Error {
     Unsupported {
         /// What refused.
         backend: Backend,
-        /// What was asked, and who can do it.
+        /// What was asked, and which mechanism can do it.
         what: &'static str,
     },
     /// This process is a child of the one that opened the poller (`fork(2)`).

@@ -187,7 +187,7 @@ impl fmt::Display for UnknownMechanism {
 
 impl std::error::Error for UnknownMechanism {}
 
-/// A mechanism that was wanted and could not be had.
+/// A mechanism that was wanted and could not be obtained.
 #[derive(Debug)]
 pub struct Refusal {
     /// What was wanted.
@@ -202,7 +202,7 @@ pub struct Choice {
     pub poller: Box<dyn Poller>,
     /// Which mechanism it is.
     pub mechanism: Mechanism,
-    /// What was preferred to it, with the reasons why that was not to be had: show them.
+    /// What was preferred to it, with the reasons why that was not available: show them.
     pub refused: Vec<Refusal>,
 }
 

@@ -89,7 +89,7 @@ fn a_filter_that_says_enosys_is_distinguished_from_a_kernel_without_io_uring() {
     });
 }
 
-/// What is not to be had without a filter can't be taken away by one.
+/// What is not available without a filter can't be taken away by one.
 fn is_skipped(mechanism: Mechanism) -> bool {
     let refused = mechanism.open().err();
     if let Some(reason) = &refused {

@@ -180,7 +180,7 @@ const T_AMTAVL: FieldId = FieldId::new(FieldType::Double, 1003);
 /// Serves until the manager ends it, whose words to it are `words`.
 ///
 /// # Errors
-/// [`Error`] where no manager started this process, or what it needs can't be had.
+/// [`Error`] where no manager started this process, or what it needs cannot be obtained.
 fn serve(words: impl Iterator<Item = OsString>) -> Result<(), Error> {
     let worker = Worker::from_environment()?;
     let registry = worker.registry();

@@ -187,7 +187,7 @@ impl Thread {
 
     #[cold]
     fn claim(&self) -> Option<Tally<'static>> {
-        // What could not be had once is not asked for again.
+        // What could not be obtained once is not asked for again.
         if self.pid.get() == u32::MAX || !self.is_own() {
             return None;
         }

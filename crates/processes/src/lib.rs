@@ -22,7 +22,7 @@ pub use tree::{Tree, threads_of};
 /// Why a program could not be run, or did not do what it should.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// A process or a descriptor for it could not be had.
+    /// A process or a descriptor for it could not be obtained.
     #[error("could not set up {what}")]
     Setup {
         /// What was wanted.

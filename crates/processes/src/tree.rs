@@ -87,7 +87,7 @@ impl Tree {
     /// ended with this handle. For a process that has one tree.
     ///
     /// # Errors
-    /// Orphans can't be had as children.
+    /// Orphans cannot be obtained as children.
     pub fn of_this_process() -> Result<Self, Error> {
         // Any process will do: the kernel takes it as "yes".
         let yes = Some(rustix::process::getpid());
@@ -145,7 +145,7 @@ impl Tree {
         sum
     }
 
-    /// Looks who is there: CPU time of all since they started.
+    /// Reads which processes are there: CPU time of all since they started.
     pub fn look(&mut self) -> Duration {
         self.find_new();
         // Parents before children: what a parent has waited for is not counted as its child's.
@@ -232,7 +232,7 @@ impl Tree {
         Ok(())
     }
 
-    /// Ends all: asks each of them, as a service manager does, waits, and kills who is left.
+    /// Ends all: asks each of them, as a service manager does, waits, and kills those that are left.
     pub fn end(&mut self) {
         self.look();
         self.signal(Signal::TERM);

@@ -233,7 +233,7 @@ fn shown(at: Timestamp) -> String {
     at.strftime("%Y-%m-%d %H:%M:%S UTC").to_string()
 }
 
-/// A ratio told as a change, such as `1.6 % less` or `22.8 times`. It does not say which is better: less is better of
+/// A ratio as a change, such as `1.6 % less` or `22.8 times`. It does not say which is better: less is better of
 /// costs and worse of rates.
 #[must_use]
 pub fn size_in_words(ratio: f64) -> String {

@@ -102,8 +102,8 @@ pub enum ServerError {
         #[source]
         cause: io::Error,
     },
-    /// A part of the sandbox is not to be had.
-    #[error("the sandbox was required, and {part} is not to be had: {reason}")]
+    /// A part of the sandbox is not available.
+    #[error("the sandbox was required, and {part} is not available: {reason}")]
     Sandbox {
         /// Which one.
         part: String,

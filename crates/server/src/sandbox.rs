@@ -37,7 +37,7 @@ impl Sandbox {
     /// privileged process, that reads the certificate and key.
     ///
     /// # Errors
-    /// [`ServerError::Sandbox`]: a part is not to be had, and was required.
+    /// [`ServerError::Sandbox`]: a part is not available, and was required.
     pub(crate) fn of_files(
         config: &ServeConfig,
         settings: Option<&Path>,

@@ -1,4 +1,4 @@
-//! The simulated kernel: open files, who watches them, and what `epoll(7)` does with both.
+//! The simulated kernel: open files, their watchers, and what `epoll(7)` does with both.
 //!
 //! ```text
 //!   descriptor ──► file (one side of an object) ──► watches, one for each poller and number

@@ -1,4 +1,4 @@
-//! Sleeping on a word that several processes map, and waking who sleeps there (`futex(2)`).
+//! Sleeping on a word that several processes map, and waking its waiters (`futex(2)`).
 //!
 //! The service pool's requests in shared memory use it. The words are of 64 bits, as all of
 //! [`shared`](crate::shared); the kernel compares the lower half. A mapping that can only be read is

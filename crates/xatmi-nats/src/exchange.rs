@@ -229,7 +229,7 @@ impl Exchange {
         let (pool, services) = (self.pool.clone(), self.served.keys().cloned().collect());
         let list = ServiceList { pool, services, refresh_s: self.refresh.as_secs() };
         let Ok(text) = serde_json::to_vec(&list) else { return };
-        // Told again after a period, whatever became of it.
+        // Announced again after a period, whatever became of it.
         let _ = self.client.publish(self.domain.service_lists(), text.into()).await;
         (self.published, self.is_asked) = (Some(Instant::now()), false);
     }

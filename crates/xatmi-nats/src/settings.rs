@@ -103,14 +103,14 @@ pub(crate) struct Servers {
     pub(crate) login: Option<Login>,
 }
 
-/// Who one is to the broker.
+/// The identity that the broker is shown.
 #[derive(Clone, PartialEq, Eq)]
 pub(crate) enum Login {
     /// `nats://TOKEN@HOST`.
     Token(String),
     /// `nats://USER:PASSWORD@HOST`.
     User {
-        /// Who.
+        /// The user.
         name: String,
         /// Its secret.
         password: String,

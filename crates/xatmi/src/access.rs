@@ -2,7 +2,7 @@
 //!
 //! A pool is open to its user and to root. [`GROUP_VARIABLE`], or the attribute `group` of `<appconfig>`, opens
 //! it to a group as well: its members may call, converse and exchange events, not order. Names of sockets are
-//! free for all, so both sides look: the manager lets in who is in the group, and a client that names the
+//! free for all, so both sides look: the manager accepts members of the group, and a client that names the
 //! same group in its environment takes a pool for its own whose manager is in it. The kernel tells who the
 //! other side is (`SO_PEERCRED`, `SO_PEERGROUPS`, `unix(7)`), of a listener as it was when it began to listen.
 
@@ -112,7 +112,7 @@ impl fmt::Display for Group {
 }
 
 impl Peer {
-    /// Who is at the other end of a Unix socket.
+    /// The peer of a Unix socket.
     ///
     /// # Errors
     /// What the kernel says.

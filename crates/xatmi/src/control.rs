@@ -93,7 +93,7 @@ pub enum Request {
         /// Which.
         handle: Option<u64>,
     },
-    /// Who wants an event; who asks delivers it.
+    /// The subscribers of an event; the client that asks delivers it.
     Post {
         /// Its name.
         event: String,
@@ -124,7 +124,7 @@ pub enum Answer {
     Clients(Vec<ClientRow>),
     /// The pool.
     Info(Box<PoolInfo>),
-    /// Some of those who want an event.
+    /// A part of the subscribers of an event.
     Subscribers(Vec<SubscriberRow>),
     /// Some mailboxes.
     Mailboxes(Vec<MailboxRow>),
@@ -142,7 +142,7 @@ pub enum Answer {
     },
     /// The last message: not done for this user.
     Forbidden {
-        /// In words, with who may.
+        /// In words, with the users that may.
         why: String,
     },
     /// The last message: not done.
@@ -200,7 +200,7 @@ pub enum AskError {
     Foreign {
         /// What the names of its queues begin with.
         prefix: String,
-        /// Who holds it, in words.
+        /// The process that holds it, in words.
         holder: String,
     },
     /// The socket failed.

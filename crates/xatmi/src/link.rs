@@ -64,7 +64,7 @@ pub enum ToManager {
     },
     /// All queues are open and watched: requests are served from now on.
     Ready,
-    /// The server's own start function said no, or the queues can't be had: it ends.
+    /// The server's own start function said no, or the queues cannot be obtained: it ends.
     Refused {
         /// In words.
         why: String,

@@ -251,7 +251,7 @@ pub fn descriptor_shortage(
 }
 
 /// The limit on the length of files, if it is too low for one of `needed` bytes: those of shared memory
-/// count as well (`memfd_create(2)`), and who goes beyond it is ended by SIGXFSZ.
+/// count as well (`memfd_create(2)`), and a process that exceeds it is ended by SIGXFSZ.
 #[must_use]
 pub fn file_size_shortage(needed: u64, limits: FileSizeLimits) -> Option<Shortage> {
     let allowed = limits.soft.unwrap_or(u64::MAX);

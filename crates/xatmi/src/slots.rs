@@ -150,7 +150,7 @@ pub enum Total {
     Deferred,
     /// Replies whose caller was gone.
     Gone,
-    /// Messages that were not a request, or whose payload could not be had.
+    /// Messages that were not a request, or whose payload could not be obtained.
     Malformed,
     /// Wakes that found nothing: another worker was quicker, or there was only room.
     Empty,

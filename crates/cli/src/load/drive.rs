@@ -25,7 +25,7 @@ const LOOK: Duration = Duration::from_millis(250);
 /// A run that came to its end.
 pub(crate) struct Ran {
     pub(crate) outcome: Outcome,
-    /// Who ended it early, if anybody did.
+    /// The signal that ended it early, if one did.
     pub(crate) interrupt: Option<Interrupt>,
     /// Why there was nobody to ask, where that is so.
     pub(crate) why_in_vain: Option<String>,
@@ -142,7 +142,7 @@ impl View {
         }
     }
 
-    /// Waits at most so long; who wishes to end the run, if anybody does.
+    /// Waits at most so long; the request to end the run, if there is one.
     pub(crate) fn wait(
         &mut self,
         signals: &mut Signals,

@@ -32,7 +32,7 @@ pub(crate) struct Server {
 }
 
 impl Server {
-    /// Starts `pollux serve` on this driver; none where it is not to be had, which is named.
+    /// Starts `pollux serve` on this driver; none where it is not available, which is named.
     pub(crate) fn start(driver: &str, flags: &[&str]) -> Option<Self> {
         Self::start_within(driver, flags, None)
     }

@@ -1,7 +1,7 @@
 //! Random clients against every driver, with one and with two threads: afterwards every
 //! connection is accounted for, no descriptor and no memory is kept, and the healthy clients
 //! beside them had every answer right. `POLLUX_SOAK_S` says how long for each driver and
-//! `POLLUX_SOAK_POLLER` names one of them; what failed can be had again with `POLLUX_SOAK_SEED`.
+//! `POLLUX_SOAK_POLLER` names one of them; what failed can be repeated with `POLLUX_SOAK_SEED`.
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpStream};
@@ -391,7 +391,7 @@ fn fragment(script: &mut Vec<u8>, Target { paths, .. }: Target<'_>, random: &mut
     }
 }
 
-// Numbers that follow from a seed, so that a run can be had again.
+// Numbers that follow from a seed, so that a run can be repeated.
 
 /// A xorshift generator.
 pub(crate) struct Random(u64);

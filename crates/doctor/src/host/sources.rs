@@ -50,7 +50,7 @@ pub struct SourceStatus {
     pub name: String,
     /// What it tells, in a few words.
     pub gives: String,
-    /// It was tried on known work and told the truth.
+    /// It was tried on known work and was right.
     pub available: bool,
     /// Why it is not available; `None` if it is.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -305,7 +305,7 @@ pub(super) fn pressure() -> Reading<u64> {
 }
 
 /// Stolen time cannot be provoked. In a virtual machine that never reported any, "nothing was
-/// stolen" and "nobody tells us" look the same, so it is not believed there.
+/// stolen" and "not reported" look the same, so it is not believed there.
 pub(super) fn steal(is_virtual: &Reading<bool>) -> Reading<u64> {
     Reading::of_file("/proc/stat")
         .parsed("/proc/stat has no steal column", parse_cpu_ticks)

@@ -91,7 +91,7 @@ impl<S: Session> CompletionLoop<S> {
     /// A loop with a ring of its own.
     ///
     /// # Errors
-    /// io_uring is not to be had here, or no descriptor is left.
+    /// io_uring is not available here, or no descriptor is left.
     pub(crate) fn open(
         shared: S::Shared,
         limits: Limits,

@@ -84,7 +84,7 @@ impl State {
     /// Of a free slot.
     pub(super) const FREE: Self = Self(0);
 
-    /// Of a descriptor of which nothing is wanted, known or told.
+    /// Of a descriptor of which nothing is wanted, known or registered.
     pub(super) const fn new(watch: Watch) -> Self {
         Self(watch_bits(watch) << WATCH_SHIFT)
     }
@@ -298,7 +298,7 @@ impl State {
     /// How many values the bits have that an update depends on: all but the mark of the update list.
     pub(super) const PLANNED: u32 = 1 << 14;
 
-    /// Every combination of what is wanted, known, told and watched; `None` beyond the watches.
+    /// Every combination of what is wanted, known, registered and watched; `None` beyond the watches.
     pub(super) fn nth(number: u32) -> Option<Self> {
         let (low, watch) = (number % (1 << 11), number >> 11);
         (watch <= 4).then_some(Self(low | (watch << WATCH_SHIFT)))

@@ -80,7 +80,7 @@ impl<S: Session> ReadinessLoop<S> {
     /// A loop on `mechanism` with a poller of its own.
     ///
     /// # Errors
-    /// The mechanism is not to be had here.
+    /// The mechanism is not available here.
     pub(crate) fn open(
         mechanism: Mechanism,
         shared: S::Shared,

@@ -1,4 +1,4 @@
-//! Connections to a peer, on every driver: how they come about, fail and are given up.
+//! Connections to a peer, on every driver: how they are established, fail and are given up.
 
 use std::cell::RefCell;
 use std::io::{ErrorKind, Read, Write};

@@ -172,7 +172,7 @@ pub trait Experiment: Sync {
     /// Sets up an arm, asleep, to take turns.
     ///
     /// # Errors
-    /// [`MeasureError`] when something can't be had, or the arm is none of this experiment.
+    /// [`MeasureError`] when something cannot be obtained, or the arm is none of this experiment.
     fn start<'a>(&self, spec: &RunSpec, is_interrupted: &'a dyn Fn() -> bool) -> Started<'a>;
 
     /// Runs one arm once by itself; `on_interval` receives each interval when it ends.

@@ -35,7 +35,7 @@ pub struct Machine<'a> {
     pub cpus: usize,
     /// What all processes of a run share.
     pub resources: Resources,
-    /// Why something can't be had here, if it can't.
+    /// Why something cannot be obtained here, if it can't.
     pub missing: &'a dyn Fn(Wanted) -> Option<String>,
 }
 

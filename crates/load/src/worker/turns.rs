@@ -43,7 +43,7 @@ impl Turns {
     /// crowd. The plan's end, its warm-up and its number of threads don't matter; its pace is a closed loop.
     ///
     /// # Errors
-    /// [`LoadError`]: the plan makes no sense, its driver is not to be had, or the loop failed.
+    /// [`LoadError`]: the plan makes no sense, its driver is not available, or the loop failed.
     /// Connections that were refused are tried again in the turns.
     pub fn open(plan: Plan) -> Result<Self, LoadError> {
         let plan = Plan { threads: 1, warm_up: Duration::ZERO, ..plan };

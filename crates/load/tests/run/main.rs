@@ -1,4 +1,4 @@
-//! Whole runs against small servers, on every driver that is to be had here.
+//! Whole runs against small servers, on every driver that is available here.
 
 mod connections;
 mod encrypted;
@@ -26,7 +26,7 @@ pub(crate) fn plan(driver: Driver, url: &str, connections: u32, requests: u64) -
     Plan { connections, end, seed: 1, ..Plan::new(vec![target], driver) }
 }
 
-/// Carries out `plan`; `None` where its driver is not to be had.
+/// Carries out `plan`; `None` where its driver is not available.
 pub(crate) fn try_run(plan: Plan) -> Option<Outcome> {
     match Load::start(plan) {
         Ok(running) => Some(running.join().expect("a run")),
@@ -35,7 +35,7 @@ pub(crate) fn try_run(plan: Plan) -> Option<Outcome> {
     }
 }
 
-/// Carries out the same plan on every driver that is to be had, and looks at what came of it.
+/// Carries out the same plan on every driver that is available, and looks at what came of it.
 pub(crate) fn on_every_driver(make: impl Fn(Driver) -> Plan, look: impl Fn(&Outcome)) {
     let mut ran = 0;
     for driver in Driver::ALL {

@@ -196,7 +196,7 @@ fn open(part: Part, address: &ListenAddress, config: &ProxyConfig) -> Result<Soc
     Ok(sockets)
 }
 
-/// Paths that were made on the way to settings that can't be had.
+/// Paths that were made on the way to settings that cannot be obtained.
 #[derive(Default)]
 struct OpenedPaths(Vec<PathBuf>);
 

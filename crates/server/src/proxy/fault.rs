@@ -26,7 +26,7 @@ pub enum Party {
 pub enum Fault {
     /// No backend accepted a connection.
     ConnectFailed,
-    /// A connection did not come about in time.
+    /// A connection was not established in time.
     ConnectTimeout,
     /// TLS with the backend failed.
     TlsFailed,
@@ -150,7 +150,7 @@ impl Fault {
     pub const fn about(self) -> &'static str {
         match self {
             Self::ConnectFailed => "no connection came about",
-            Self::ConnectTimeout => "a connection did not come about in time",
+            Self::ConnectTimeout => "a connection was not established in time",
             Self::TlsFailed => "TLS with it failed",
             Self::Closed => "it closed a connection before the first byte of an answer",
             Self::BadAnswer => "what it sent is not an HTTP/1.1 answer to the request",

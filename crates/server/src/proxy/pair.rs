@@ -174,7 +174,7 @@ impl Pipes {
         self.open_max > 0
     }
 
-    /// Whether one may be had.
+    /// Whether one may be used.
     pub(super) fn has_one(&self) -> bool {
         !self.empty.is_empty() || self.open < self.open_max
     }

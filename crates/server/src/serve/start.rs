@@ -212,7 +212,7 @@ pub(crate) fn start_on_first(
     for &driver in drivers {
         match start(driver) {
             Ok(group) => return Ok((group, driver, refused)),
-            // Only a mechanism that is not to be had is a reason to try the next one.
+            // Only a mechanism that is not available is a reason to try the next one.
             Err(cause @ GroupError::Loop(_)) => {
                 refused.push(format!("{driver} was refused: {cause}"));
                 last = Some(cause);

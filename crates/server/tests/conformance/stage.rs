@@ -238,7 +238,7 @@ fn every_driver_keeps_the_table_however_it_is_sent() {
     assert!(faults.is_empty(), "{} faults:\n{shown}", faults.len());
 }
 
-/// Starts a server with a TCP and a unix address; none where the driver is not to be had.
+/// Starts a server with a TCP and a unix address; none where the driver is not available.
 pub(crate) fn start(stage: &Stage, setup: Setup, driver: Driver) -> Option<Server> {
     let path = stage.folder().join(format!("{driver}-{setup:?}"));
     let listen = format!("listen = [\"127.0.0.1:0\", \"unix:{}\"]", path.display());

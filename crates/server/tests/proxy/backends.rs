@@ -234,7 +234,7 @@ fn the_live_page_is_one_file_and_shows_what_the_metrics_count() {
         config.monitoring.stats = Some(ListenAddress::Tcp("127.0.0.1:0".parse().expect("one")));
         config.groups[0].health.fall = 1;
     });
-    let proxy = proxy.expect("some driver is to be had");
+    let proxy = proxy.expect("some driver is available");
     for _ in 0..4 {
         assert_eq!(ask(&proxy, "/"), "HTTP/1.1 200 OK", "the other one is tried");
     }

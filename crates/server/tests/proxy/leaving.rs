@@ -113,7 +113,7 @@ fn a_client_that_ended_its_side_is_answered_or_dropped_as_configured() {
     play(backend.address, drops, |driver, proxy, log| {
         let mut client = proxy.client();
         client.ask("/a");
-        // A connection is counted before it has come about, and nothing is asked before.
+        // A connection is counted before it is established, and nothing is asked before.
         proxy.await_that("a request", |proxy| proxy.count_of_engine(Counter::BytesOut) > 0);
         client.end();
         assert_eq!(client.rest(), "", "{driver}");

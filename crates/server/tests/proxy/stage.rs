@@ -25,7 +25,7 @@ pub(crate) struct Proxy {
 }
 
 impl Proxy {
-    /// A proxy to these backends; none where the driver is not to be had.
+    /// A proxy to these backends; none where the driver is not available.
     pub(crate) fn start(
         driver: Driver,
         backends: &[SocketAddr],
@@ -110,7 +110,7 @@ impl Drop for Proxy {
     }
 }
 
-/// Runs `test` on every driver that is to be had.
+/// Runs `test` on every driver that is available.
 pub(crate) fn on_every_driver(
     backends: &[SocketAddr],
     set: impl Fn(&mut ProxyConfig),
@@ -276,7 +276,7 @@ impl Backend {
         Self::start(|_, mut client| drop(client.rest()))
     }
 
-    /// Runs `test` on every driver that is to be had, with a proxy to this backend as it is by default.
+    /// Runs `test` on every driver that is available, with a proxy to this backend as it is by default.
     pub(crate) fn on_every_driver(&self, test: impl Fn(Driver, &Proxy)) {
         on_every_driver(&[self.address], |_| {}, test);
     }

@@ -183,7 +183,7 @@ fn conditions_are_about_the_form_and_parts_about_the_file_as_it_is() {
         assert_eq!(part.field("Vary"), Some("Accept-Encoding"));
         assert_eq!(part.field("ETag"), Some(plain_tag.as_str()));
     }
-    // The rest of a form that was compressed is not to be had: all of the file is sent.
+    // The rest of a form that was compressed is not available: all of the file is sent.
     let rest = site.ask("GET", "a.css", &format!("{gzip}Range: bytes=10-\r\nIf-Range: {tag}\r\n"));
     assert_eq!((rest.status(), rest.coding()), ("200", "none"));
     assert!(rest.body == plain.body);

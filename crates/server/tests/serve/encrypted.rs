@@ -19,7 +19,7 @@ use rustls::{ClientConfig, HandshakeKind, RootCertStore, SupportedProtocolVersio
 use crate::identity::{ClientStream, Identity, head, pattern};
 use crate::{address, client, count, end, start_on};
 
-/// Starts the server on each driver in turn; one that is not to be had is named.
+/// Starts the server on each driver in turn; one that is not available is named.
 fn on_every_driver(identity: &Identity, settings: &str, test: impl Fn(Driver, &Server)) {
     let Keys { cert, key } = identity.keys();
     for driver in Driver::ALL {

@@ -34,7 +34,7 @@ fn start(config: &str) -> Server {
     Server::start(&configured(config)).expect("started")
 }
 
-/// None where the driver is not to be had.
+/// None where the driver is not available.
 fn start_on(driver: &str, config: &str) -> Option<Server> {
     match Server::start(&configured(&format!("{config}\npoller = \"{driver}\""))) {
         Ok(server) => Some(server),

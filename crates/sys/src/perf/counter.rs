@@ -85,7 +85,7 @@ pub struct CounterReading {
     /// Nanoseconds the counter was enabled (while its thread existed on a CPU or waited).
     pub time_enabled_ns: u64,
     /// Nanoseconds it really counted. Smaller than `time_enabled_ns` when counters took turns on
-    /// scarce hardware: `value` is then too low, and it is the caller who must say so.
+    /// scarce hardware: `value` is then too low, and the caller must say so.
     pub time_running_ns: u64,
 }
 

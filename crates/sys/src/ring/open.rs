@@ -1,4 +1,4 @@
-//! Opening a ring: which set-up flags and sizes this kernel and its limits allow, and who
+//! Opening a ring: which set-up flags and sizes this kernel and its limits allow, and what
 //! forbids io_uring where it is forbidden.
 //!
 //! A ring is restricted to the requests that this crate makes, before its first one

@@ -117,7 +117,7 @@ impl Connection {
     pub(super) fn open(prefix: &Prefix, group: Option<&Group>) -> Result<Self, Error> {
         let mut connection = Self::connect(prefix, group, GREETING_TIMEOUT)?;
         connection.nonce = random().map_err(|errno| {
-            Error::os("no random number can be had for the context", errno.into())
+            Error::os("no random number is available for the context", errno.into())
         })?;
         Ok(connection)
     }

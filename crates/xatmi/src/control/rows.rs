@@ -141,7 +141,7 @@ pub struct MailboxRow {
     pub cltname: String,
 }
 
-/// Who wants an event: a service or a mailbox.
+/// The subscriber of an event: a service or a mailbox.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct SubscriberRow {
     /// What the data have to be like; empty for any.

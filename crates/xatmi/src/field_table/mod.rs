@@ -271,7 +271,7 @@ impl TableError {
         Self { file: None, line: None, problem }
     }
 
-    /// The number that C programs see as `Berror`: 12 when a table could not be had, 13 when it is
+    /// The number that C programs see as `Berror`: 12 when a table could not be obtained, 13 when it is
     /// wrong.
     #[must_use]
     pub const fn number(&self) -> i32 {

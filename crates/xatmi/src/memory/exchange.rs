@@ -219,7 +219,7 @@ impl Block<'_> {
     }
 }
 
-/// Who has a block: never 0, as no process is 0.
+/// The owner of a block: never 0, as no process is 0.
 pub(crate) fn owner_of(pid: u32, context: u32) -> u64 {
     u64::from(pid) << 32 | u64::from(context)
 }

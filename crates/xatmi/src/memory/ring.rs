@@ -32,7 +32,7 @@ pub(crate) const RING_WORDS: usize = CELLS + RING_LEN;
 
 /// Looks at a ring whose ends move all the time before it counts as broken.
 const LOOKS_MAX: usize = 1_000;
-/// Laps that a rebuilt ring is ahead, so that nobody who slept takes one of its cells for an old one.
+/// Laps that a rebuilt ring is ahead, so that no process that slept takes one of its cells for an old one.
 const REBUILT_LAPS: u64 = 16;
 
 const KIND_SHIFT: u32 = 32;
@@ -42,11 +42,11 @@ const EMPTY: u64 = 0;
 const FULL: u64 = 1;
 const TAKEN: u64 = 2;
 
-/// The ends and the cells contradict each other: somebody wrote there who should not.
+/// The ends and the cells contradict each other: another process wrote there.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Broken;
 
-/// What a cell is to somebody who stands at a position.
+/// What a cell is to a process whose position is given.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Standing {
     /// It waits for a request at this position.

@@ -1,6 +1,6 @@
 //! Subscriptions to events, and the mailboxes of contexts that take unsolicited messages.
 //!
-//! The manager keeps the list and says who wants an event; the process that posts it looks at filters and
+//! The manager keeps the list and lists the subscribers of an event; the process that posts it looks at filters and
 //! delivers, so that no buffer comes here. What a connection put on the list goes with it.
 
 use std::collections::BTreeMap;
@@ -15,7 +15,7 @@ const SUBSCRIPTIONS_MAX: usize = 1024;
 const NAME_LEN_BYTES_MAX: usize = 31;
 const TEXT_LEN_BYTES_MAX: usize = 255;
 
-/// Who listens to what.
+/// The subscriptions.
 #[derive(Debug, Default)]
 pub(super) struct Events {
     subscriptions: BTreeMap<u64, Subscription>,

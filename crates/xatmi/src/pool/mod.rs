@@ -99,7 +99,7 @@ pub enum PoolError {
     Foreign {
         /// The prefix that both want.
         prefix: String,
-        /// Who holds it, in words.
+        /// The process that holds it, in words.
         holder: String,
     },
     /// This process is not in the group that the pool is to be open to.

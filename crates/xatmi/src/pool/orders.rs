@@ -1,4 +1,4 @@
-//! Commands: tables at once, orders when what was asked for has come about or failed.
+//! Commands: tables at once, orders when what was asked for is established or failed.
 
 use std::collections::BTreeMap;
 use std::time::Instant;

@@ -213,7 +213,7 @@ impl Services {
         Ok(queue)
     }
 
-    /// Removes a queue that an earlier manager has left; who waits for an answer is `stranded`.
+    /// Removes a queue that an earlier manager has left; callers that wait for an answer are `stranded`.
     ///
     /// # Errors
     /// What `mq_unlink(3)` gives: EACCES for a queue of another user.

@@ -29,7 +29,7 @@ const VISITORS_MAX: usize = 8_192;
 /// Connections accepted in one turn.
 const ACCEPT_BUDGET: usize = 64;
 /// How long a connection may be open before its first message: clients, workers and commands
-/// speak at once, and who does not takes a place from them.
+/// speak at once, and one that does not takes a place from them.
 const SILENCE_MAX: Duration = Duration::from_secs(5);
 /// Answers that wait for one reader: the longest table that there may be.
 const UNSENT_MAX: usize = 4_096;
@@ -53,7 +53,7 @@ pub(super) struct Visitor {
     guest: Option<u32>,
     /// Set once it has said that it is a client context.
     pub(super) client: Option<Client>,
-    /// What found no room yet; nothing is read from who has not read this.
+    /// What found no room yet; nothing is read from a client that has not read this.
     unsent: VecDeque<Answer>,
 }
 

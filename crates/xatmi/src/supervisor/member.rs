@@ -25,7 +25,7 @@ pub(super) enum Phase {
     Starting,
     /// Ready.
     Up(Pinging),
-    /// Told to stop.
+    /// Asked to stop.
     Ending(Then),
     /// Signals are sent to it.
     Killing { step: usize, cycles_left: u32, then: Then },

@@ -466,7 +466,7 @@ pub enum State {
     Up,
     /// Gives no answer to pings, or did not report to the new manager, and may not be killed.
     Silent,
-    /// Told to stop.
+    /// Asked to stop.
     Stopping,
     /// Being sent signals.
     Killing,

@@ -313,7 +313,7 @@ const KEPT_LEN_BYTES_MAX: usize = 4 << 20;
 #[derive(Debug, Default)]
 pub(super) struct Spare(Option<Buffer>);
 
-/// Why a request's data could not be had.
+/// Why a request's data could not be obtained.
 #[derive(Debug)]
 pub(super) enum Unusable {
     /// The bytes are not of the type that they claim to be.
@@ -335,7 +335,7 @@ impl Spare {
     /// The data of a request; `None` when it came without.
     ///
     /// # Errors
-    /// When the data can't be had.
+    /// When the data cannot be obtained.
     pub(super) fn fill(&mut self, payload: &Payload<'_>) -> Result<Option<Buffer>, Unusable> {
         let Some(kind) = payload.buffer_type else { return Ok(None) };
         let size = payload.buffer_size_bytes.max(payload.len_bytes()) as usize;

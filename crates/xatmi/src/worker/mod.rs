@@ -138,7 +138,7 @@ impl Worker {
     ///
     /// # Errors
     /// TPEINVAL for a command line without a number, TPINITFAIL when `init` refused, TPESYSTEM
-    /// when the manager is gone before the start is through, else why a queue can't be had.
+    /// when the manager is gone before the start is through, else why a queue cannot be obtained.
     pub fn run(
         self,
         arguments: impl IntoIterator<Item = OsString>,

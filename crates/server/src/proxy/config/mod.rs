@@ -173,7 +173,7 @@ table! { keys, key, default;
         pub header_timeout: Duration = key.default("10s").one(&timeout()),
         /// Time between two requests of a connection
         pub idle_timeout: Duration = key.default("60s").one(&timeout()),
-        /// Time for a connection to a backend to come about
+        /// Time for a connection to a backend to be established
         pub connect_timeout: Duration = key.default("5s").one(&timeout()),
         /// Time from a request that was sent whole to the first byte of its answer
         pub first_byte_timeout: Duration = key.default("60s").one(&timeout()),

@@ -258,7 +258,7 @@ impl Health {
 fn check(keys: &mut Keys<'_>) -> Check {
     let kinds = [
         ("none", "requests alone show how backends are", Check::None),
-        ("tcp", "a connection has to come about", Check::Tcp),
+        ("tcp", "a connection has to be established", Check::Tcp),
         (
             "http",
             "GET of --health-path has to be answered with 200 to 399",
