@@ -63,7 +63,7 @@ pub(crate) enum Command {
     /// Run a pool of service processes, called in shared memory or by message queues (XATMI)
     #[command(subcommand, arg_required_else_help = true)]
     Pool(Box<PoolCommand>),
-    /// Check what on this machine limits which experiment, and print the commands that mend it
+    /// Check what on this machine limits which experiment, and print the commands that fix it
     Doctor(DoctorFlags),
     /// Make C headers or Rust modules of field tables (.fd files)
     Fld(FldFlags),

@@ -1,5 +1,5 @@
 //! `pollux doctor`: reads the machine once, prints what the lab's checks say of it, or the script
-//! that mends it.
+//! that fixes it.
 
 use std::collections::BTreeSet;
 use std::process::ExitCode;

@@ -1,4 +1,4 @@
-//! One check: what was found, what is wanted, what follows, and the commands that mend it. Made by the
+//! One check: what was found, what is wanted, what follows, and the commands that fix it. Made by the
 //! files of checks through [`Subject::judge`], which keeps n/a apart from a verdict.
 //!
 //! Commands are printed, never run. A remedy is one command or several, joined by `&&`: its steps. Two
@@ -32,7 +32,7 @@ pub struct Check {
     pub verdict: Verdict,
     /// What is limited or blocked, in one clause; `None` where nothing is.
     pub limits: Option<String>,
-    /// What mends it, where something does.
+    /// What fixes it, where something does.
     pub remedy: Option<Remedy>,
     /// The default job cannot run, or loses one of its experiments.
     pub blocks_default_job: bool,
@@ -108,7 +108,7 @@ pub(super) struct Sysctl {
     pub(super) is_enough: fn(u64) -> bool,
     /// What a value that is not enough limits.
     pub(super) effect: fn(u64) -> String,
-    /// The value that mends it.
+    /// The value that fixes it.
     pub(super) set: u64,
 }
 
@@ -254,7 +254,7 @@ impl Judgement {
         if is_enough { Self::ok() } else { Self::limits(what) }
     }
 
-    /// Names what mends it; nothing where all is well.
+    /// Names what fixes it; nothing where all is well.
     pub(super) fn mended_by(self, remedy: impl Into<Option<Remedy>>) -> Self {
         let remedy = if self.verdict == Verdict::Ok { None } else { remedy.into() };
         Self { remedy, ..self }

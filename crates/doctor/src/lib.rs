@@ -1,4 +1,4 @@
-//! What this machine is, what fits it, and the command that mends what would limit a run.
+//! What this machine is, what fits it, and the command that fixes what would limit a run.
 //!
 //! Careful authors of benchmarks look at limits, sysctls, governors and neighbours by hand before
 //! they measure. `pollux doctor` calls [`Readings::take`] once and hands what it read to

@@ -211,7 +211,7 @@ fn drops(readings: &Readings) -> Check {
         unit: Some("packets"),
         concerns: &[Servers, Descriptors, Churn],
     };
-    // It never falls, so a limit that was mended long ago would still be reported.
+    // It never falls, so a limit that was fixed long ago would still be reported.
     subject.judge(found, "not judged: it counts since boot", |_| Judgement::ok())
 }
 

@@ -50,7 +50,7 @@ impl Diagnosis {
             true => format!(
                 "What to do now: pollux doctor {asked}--fix-script | sudo sh   (read it first)"
             ),
-            false => "What to do now: nothing that a command could mend".to_owned(),
+            false => "What to do now: nothing that a command could fix".to_owned(),
         }
     }
 
@@ -129,7 +129,7 @@ fn fix(remedy: &Remedy, shown: &mut BTreeSet<String>, look: Look) -> String {
         return "as above".to_owned();
     }
     let root = if remedy.needs_root { "   (root)" } else { "" };
-    let above = if new.len() < remedy.steps().count() { ", beside what stands above" } else { "" };
+    let above = if new.len() < remedy.steps().count() { ", beside the above" } else { "" };
     format!("{}{root}{above}", look.paint(&new.join(AND), "36"))
 }
 
@@ -184,7 +184,7 @@ impl Diagnosis {
             self.steps().into_iter().partition(|(step, _)| is_for_a_script(step));
         let mut script = HEAD.to_owned();
         if runs.is_empty() {
-            script.push_str("\n# There is nothing that a command could mend.\n");
+            script.push_str("\n# There is nothing that a command could fix.\n");
         }
         for (step, checks) in runs {
             script.push('\n');

@@ -42,7 +42,7 @@ fn spoiled(readings: &Readings, name: &str, verdict: Verdict, words: &str) -> Ch
 }
 
 #[track_caller]
-fn mended(check: &Check, command: &str, needs_root: bool) {
+fn fixed(check: &Check, command: &str, needs_root: bool) {
     let remedy = check.remedy.as_ref().expect("a command");
     assert_eq!((remedy.command.as_str(), remedy.needs_root), (command, needs_root));
 }
@@ -130,14 +130,14 @@ fn few_descriptors_are_recognised_by_the_jobs_that_lose_points() {
     let words = some.limits.as_deref().expect("words");
     assert!(words.contains("past 19,580") && words.contains("need 4 server processes"), "{words}");
     assert!(!words.contains("`quick`") && !words.contains("`dead`"), "{words}");
-    mended(&some, "sudo prlimit --pid $$ --nofile=131072:131072", true);
+    fixed(&some, "sudo prlimit --pid $$ --nofile=131072:131072", true);
     let fewer = spoiled(&limited(4000), "open_files_hard", Verdict::Limits, "`quick` leaves out");
     assert!(!fewer.blocks_default_job, "a part of each experiment still runs");
     let few = spoiled(&limited(1024), "open_files_hard", Verdict::Blocks, "`quick` leaves out");
     assert!(few.blocks_default_job && diagnose(&limited(1024), None).is_blocked());
     spoiled(&limited(60), "open_files_hard", Verdict::Blocks, "no dead connections at all");
     let soft = spoiled(&limited(131_072), "open_files_soft", Verdict::Limits, "stop at 1,024");
-    mended(&soft, "ulimit -Sn $(ulimit -Hn)", false);
+    fixed(&soft, "ulimit -Sn $(ulimit -Hn)", false);
 }
 
 #[test]
@@ -148,7 +148,7 @@ fn a_root_that_cannot_raise_limits_is_reported_so_instead_of_a_command() {
     });
     let words = "92,480 bytes short: reply queues of 8 messages instead of 10";
     let user = spoiled(&readings, "message_queue_bytes", Verdict::Limits, words);
-    mended(&user, "sudo prlimit --pid $$ --msgqueue=911680:911680", true);
+    fixed(&user, "sudo prlimit --pid $$ --msgqueue=911680:911680", true);
     readings.environment.is_root = true;
     let root = spoiled(&readings, "message_queue_bytes", Verdict::Limits, "no CAP_SYS_RESOURCE");
     assert_eq!(root.remedy, None);
@@ -192,7 +192,7 @@ fn cpus_and_clocks_limit_what_they_should() {
     assert_eq!(check(&steal(1.0), "steal_percent").verdict, Verdict::Ok);
     let kept = with("/proc/self/status", "Cpus_allowed_list:\t0-3");
     let isolated = spoiled(&kept, "cpus_isolated", Verdict::Limits, "also from pollux");
-    mended(&isolated, "taskset -c 0-7 pollux lab", false);
+    fixed(&isolated, "taskset -c 0-7 pollux lab", false);
     let slow = changed(|r| {
         r.environment.clocksource = Reading::Value("hpet".to_owned());
         r.environment.governor = Reading::Value("powersave".to_owned());
@@ -200,9 +200,9 @@ fn cpus_and_clocks_limit_what_they_should() {
     });
     let clock = spoiled(&slow, "clock_source", Verdict::Limits, "each reading");
     let current = "/sys/devices/system/clocksource/clocksource0/current_clocksource";
-    mended(&clock, &format!("echo tsc | sudo tee {current}"), true);
+    fixed(&clock, &format!("echo tsc | sudo tee {current}"), true);
     let governor = spoiled(&slow, "frequency_governor", Verdict::Limits, "slow clock");
-    mended(&governor, "sudo cpupower frequency-set -g performance", true);
+    fixed(&governor, "sudo cpupower frequency-set -g performance", true);
     spoiled(&slow, "virtual_machine", Verdict::Limits, "counts before times");
 }
 
@@ -238,7 +238,7 @@ fn rings_programs_and_sources_that_are_refused_are_answers() {
         (r.wrk, r.ab) = (None, None);
     });
     let sysctl = spoiled(&refused, "kernel.io_uring_disabled", Verdict::Limits, "nobody");
-    mended(&sysctl, "sudo sysctl -w kernel.io_uring_disabled=0", true);
+    fixed(&sysctl, "sudo sysctl -w kernel.io_uring_disabled=0", true);
     spoiled(&refused, "io_uring_opens", Verdict::Limits, "the sysctl forbids it");
     spoiled(&refused, "locked_memory_soft_bytes", Verdict::Limits, "opened smaller");
     spoiled(&refused, "wrk", Verdict::Limits, "--generator wrk");
@@ -258,7 +258,7 @@ fn rings_programs_and_sources_that_are_refused_are_answers() {
         r.files.set("/sys/kernel/tracing/events/raw_syscalls/sys_enter/id", None);
     });
     let waking = spoiled(&blind, "sched:sched_waking", Verdict::Limits, "(not permitted)");
-    mended(&waking, "sudo sysctl -w kernel.perf_event_paranoid=0", true);
+    fixed(&waking, "sudo sysctl -w kernel.perf_event_paranoid=0", true);
     spoiled(&blind, "kernel.perf_event_paranoid", Verdict::Limits, "refused, or read 0");
     let tracefs = spoiled(&blind, "tracefs", Verdict::Limits, "cannot be counted");
     assert!(tracefs.remedy.is_some_and(|remedy| remedy.command.contains("remount")));
@@ -327,7 +327,7 @@ fn the_script_has_each_command_once_and_leaves_the_shells_own_to_the_user() {
     assert!(script.contains("# sched:sched_waking: n/a in reports"), "{script}");
     assert!(script.contains("#   ulimit -Sn $(ulimit -Hn)\n"), "{script}");
     let nothing = diagnose(&sound(), None).fix_script();
-    assert!(nothing.contains("nothing that a command could mend"), "{nothing}");
+    assert!(nothing.contains("nothing that a command could fix"), "{nothing}");
 }
 
 #[test]

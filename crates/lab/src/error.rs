@@ -60,7 +60,7 @@ pub enum MeasureError {
     #[error("interrupted")]
     Interrupted,
     /// The measured thread said nothing for too long.
-    #[error("the workload gave no sign of life for {0:?} {1}")]
+    #[error("the workload was silent for {0:?} {1}")]
     Silent(std::time::Duration, &'static str),
 }
 
@@ -82,7 +82,7 @@ impl From<pollux_processes::Error> for MeasureError {
             Error::Io { call, cause } => Self::Io { call, cause },
             Error::Program { program, what } => Self::Program { program, what },
             Error::Deadline { program, time } => {
-                Self::Program { program, what: format!("gave no answer within {time:.1?}") }
+                Self::Program { program, what: format!("did not answer within {time:.1?}") }
             }
             Error::Protocol(what) => Self::Protocol(what),
             Error::Interrupted => Self::Interrupted,

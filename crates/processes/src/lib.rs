@@ -49,7 +49,7 @@ pub enum Error {
         what: String,
     },
     /// It printed nothing for too long.
-    #[error("{program}: gave no answer within {time:.1?}")]
+    #[error("{program}: did not answer within {time:.1?}")]
     Deadline {
         /// Its name.
         program: String,

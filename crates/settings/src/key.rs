@@ -184,7 +184,7 @@ impl<'a> Key<'_, 'a> {
         count: RangeInclusive<usize>,
     ) -> Vec<T> {
         self.items(kind, count, None, |before, next| {
-            before.contains(next).then(|| "stands here twice; expected once".to_owned())
+            before.contains(next).then(|| "is given twice; expected once".to_owned())
         })
     }
 

@@ -389,7 +389,7 @@ pub fn holder(prefix: &Prefix) -> String {
     });
     match peer {
         Ok(peer) => format!("{peer} holds its name"),
-        Err(error) => format!("its name is held, and who holds it cannot be asked: {error}"),
+        Err(error) => format!("its name is held, and its holder cannot be asked: {error}"),
     }
 }
 

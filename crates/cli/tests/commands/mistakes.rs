@@ -135,7 +135,7 @@ fn help_that_cannot_be_written_is_a_failure() {
 #[test]
 fn a_flag_of_another_program_is_answered_with_the_one_here() {
     for (line, hint) in [
-        ("serve --port 8080 .", "tip: the port stands in --listen"),
+        ("serve --port 8080 .", "tip: the port is part of --listen"),
         ("serve --tls .", "tip: TLS takes a certificate: --cert FILE --key FILE"),
         ("load --tls http://h/", "tip: TLS is asked for by the URL"),
         ("lab run quick --blcoks 3", "tip: a similar argument exists: '--blocks'"),
@@ -211,10 +211,7 @@ fn an_external_program_is_looked_at_before_the_run() {
         let said = run(verb, "./nosuch {connections}");
         assert!(said.contains("arm mine: ./nosuch: no such program; expected a path"), "{said}");
         let said = run(verb, "echo {pipes}");
-        assert!(
-            said.contains("arm mine: {pipes} stands for nothing in http; expected {"),
-            "{said}"
-        );
+        assert!(said.contains("arm mine: {pipes} has no meaning in http; expected {"), "{said}");
     }
     let mut command = Command::new(env!("CARGO_BIN_EXE_pollux"));
     command.args(["lab", "plan", "http", "--connections", "4"]);

@@ -129,7 +129,7 @@ fn a_proxy_of_the_user_is_an_arm_beside_those_of_the_lab_and_the_server_behind_i
     }
     let refused = run(&["mine=./mine {port} {backend}"], &[]);
     let said = String::from_utf8_lossy(&refused.stderr).into_owned();
-    assert!(said.contains("{backend} stands for nothing in http; expected {port}"), "{said}");
+    assert!(said.contains("{backend} has no meaning in http; expected {port}"), "{said}");
 }
 
 #[test]
@@ -356,7 +356,7 @@ fn an_arm_that_can_not_be_is_refused_before_the_run() {
     );
     refused(
         "mine=sh {prot} {port}",
-        &["{prot} stands for nothing in http; expected {port}, {address}"],
+        &["{prot} has no meaning in http; expected {port}, {address}"],
     );
     refused("mine=sh -c 'exec mine'", &["{port}", "{address}"]);
     let mut ended = Command::new("true").spawn().expect("a process");

@@ -192,7 +192,7 @@ fn word(text: &str) -> Result<Asked, String> {
 /// Why `next` may not stand behind the others, if so.
 fn next_fault(asked: &[Asked], next: &Asked) -> Option<String> {
     let Asked::Named(arm) = next else {
-        return asked.contains(next).then(|| "stands here twice; expected once".to_owned());
+        return asked.contains(next).then(|| "is given twice; expected once".to_owned());
     };
     let name = &arm.name;
     if arm_names().contains(&name.as_str()) {

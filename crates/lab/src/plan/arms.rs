@@ -144,10 +144,7 @@ fn placeholder_fault(command: &str, more: &[&str], experiment: &dyn Experiment) 
     let mut names = line.split('{').skip(1).filter_map(|rest| Some(rest.split_once('}')?.0));
     let wrong = names.find(|name| is_name(name) && !known.contains(name))?;
     let expected: Vec<String> = known.iter().map(|name| format!("{{{name}}}")).collect();
-    Some(format!(
-        "{{{wrong}}} stands for nothing in {experiment}; expected {}",
-        expected.join(", ")
-    ))
+    Some(format!("{{{wrong}}} has no meaning in {experiment}; expected {}", expected.join(", ")))
 }
 
 /// A program that is not there: every run of it would fail.
@@ -198,7 +195,7 @@ mod tests {
         assert_eq!(
             said,
             [
-                "arm mine: {connections} stands for nothing in pipes; expected {pipes}, {rule}, {messages}, \
+                "arm mine: {connections} has no meaning in pipes; expected {pipes}, {rule}, {messages}, \
          {message_bytes}"
             ]
         );

@@ -88,7 +88,7 @@ impl Living {
                 words => words,
             }),
             Err(Error::Deadline { time, .. }) => {
-                Err(format!("gave no answer within {time:.0?} and was killed"))
+                Err(format!("did not answer within {time:.0?} and was killed"))
             }
             Err(error) => Err(stopped_or(error)),
         }

@@ -43,7 +43,7 @@ pub fn table(outcome: &Outcome, width_chars: usize, colour: bool) -> String {
     }
     if !outcome.findings.is_empty() {
         page.gap();
-        let text = "Read what stands at the top before you believe these figures.";
+        let text = "Read the findings at the top before you believe these figures.";
         page.labelled(("", Tone::Plain), (text, Tone::Open), 0);
     }
     page.finish()

@@ -129,7 +129,7 @@ table! { keys, key;
 impl Extras {
     fn small_enough(self, keys: &mut Keys<'_>) -> Self {
         if self.cors.len() > 1 && self.cors.iter().any(|origin| origin == "*") {
-            keys.note("cors", "* stands for all; expected it alone");
+            keys.note("cors", "* means all; expected it alone");
         }
         let fields = self.fields.iter().map(|rule| rule.to_string().len());
         let bytes: usize = fields.chain(self.cors.iter().map(String::len)).sum();

@@ -212,7 +212,7 @@ fn wrong_rules_origins_and_pages_are_reported() {
         ("response_field = \"assets set X-A: 1\"", "with a path and a status before it"),
         ("cors = \"app.example\"", "expected * or an origin such as https://app.example"),
         ("cors = \"https://app.example/\"", "ends behind host and port"),
-        ("cors = [\"*\", \"https://a\"]", "* stands for all; expected it alone"),
+        ("cors = [\"*\", \"https://a\"]", "* means all; expected it alone"),
         ("error_page = \"200 a.html\"", "expected a status from 400 to 599 and a file"),
         ("error_page = \"404\"", "expected a status from 400 to 599 and a file"),
     ] {

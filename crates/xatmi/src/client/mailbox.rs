@@ -22,7 +22,7 @@ const SLEEP_NS_MAX: u64 = 1_000_000_000;
 /// The first sleep, after which it looks whether a worker has the request: the one that was woken for it
 /// may be stopped, or have taken another request, while others are idle.
 const SLEEP_NS_MIN: u64 = 50_000_000;
-/// How long it waits for a request of its own, or for the manager to mend a ring, before it looks again.
+/// How long it waits for a request of its own, or for the manager to repair a ring, before it looks again.
 const LOOK_AGAIN_NS: u64 = 1_000_000;
 
 /// With more calls out it sleeps at once: a look at all of them takes too long.

@@ -105,7 +105,7 @@ fn close(
         (Some(parent), _) => parent.children.push(element),
         (None, None) => *root = Some(element),
         (None, Some(first)) => {
-            return Err(format!("<{}> stands behind the end of <{}>", element.name, first.name));
+            return Err(format!("<{}> follows the end of <{}>", element.name, first.name));
         }
     }
     Ok(())

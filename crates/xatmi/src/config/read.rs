@@ -380,7 +380,7 @@ impl Reading<'_> {
             let earlier = lines.insert(name, one.line);
             if let Some(line) = earlier.filter(|_| !REPEATED_NAMES.contains(&name)) {
                 let counts = "the last one counts";
-                self.warn(one, format!("<{name}> stands in line {line} already; {counts}"));
+                self.warn(one, format!("<{name}> is in line {line} already; {counts}"));
             }
         }
     }
@@ -450,7 +450,7 @@ fn split(text: &str) -> Result<Vec<String>, String> {
             }
             (None | Some('"'), '\\') => {
                 let Some(next) = letters.next() else {
-                    return Err("a backslash stands at the end".to_owned());
+                    return Err("a backslash is at the end".to_owned());
                 };
                 word.get_or_insert_default().push(next);
             }

@@ -229,7 +229,7 @@ fn repeated_and_misplaced_elements_are_warnings() {
         assert!(said.iter().any(|s| s.starts_with(start) && s.contains(word)), "{said:?}");
     };
     has("pool.xml:2: <sysopt> is not known here", "known: min, max");
-    has("pool.xml:5: <srvid> stands in line 4 already", "the last one counts");
+    has("pool.xml:5: <srvid> is in line 4 already", "the last one counts");
     has("pool.xml:6: \"c/d\" can't be a service", "without /");
     assert!(said.len() == 3 && !said[0].contains("sysopt, "), "{said:?}");
 }

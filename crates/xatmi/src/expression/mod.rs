@@ -505,7 +505,7 @@ mod tests {
             ("A_UBF[1].x", 9, "column 10: no field table has x"),
             ("A_UBF == 1", 22, "column 1: A_UBF is a ubf"),
             ("A_PTR", 22, "column 1: A_PTR is a ptr"),
-            ("A_LONG.A_LONG", 11, "a point stands behind a field that holds a buffer"),
+            ("A_LONG.A_LONG", 11, "a point follows a field that holds a buffer"),
             ("A_UBF[?].A_LONG == 1", 11, "[?] is for the last field of a path"),
             (&deep, 11, "column 34: at most 32"),
             (&"-".repeat(40), 11, "column 34: at most 32"),

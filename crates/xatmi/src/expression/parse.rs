@@ -215,7 +215,7 @@ impl<'t> Parser<'t> {
                 return Ok(FieldPath { outer, name, id, occurrence });
             }
             if field_type != FieldType::Ubf {
-                return Err(self.wrong("a point stands behind a field that holds a buffer"));
+                return Err(self.wrong("a point follows a field that holds a buffer"));
             }
             let Some(occurrence) = occurrence else {
                 return Err(self.wrong("[?] is for the last field of a path: give an occurrence"));

@@ -46,15 +46,15 @@ impl Pool {
             ("worker_sweeps", "Times when workers were notified of ended contexts", counts.sweeps),
             (
                 "rings_rebuilt",
-                "Rings in shared memory that somebody had written to who should not",
+                "Rings in shared memory that another process had damaged",
                 counts.rings_rebuilt,
             ),
-            ("messages_unsent", "Messages to those who did not read", counts.unsent),
+            ("messages_unsent", "Messages to clients that did not read", counts.unsent),
             ("client_contexts", "Client contexts that came", counts.clients),
             ("connections_silent", "Connections that said nothing", self.visitors.dropped_silent),
             ("accept_rests", "Times when no connection was taken", counts.accept_rests),
             ("answers_sent", "Errors sent to callers for others", self.unsent.sent),
-            ("answers_gone", "Those whose caller was gone", self.unsent.gone),
+            ("answers_gone", "Answers whose caller was gone", self.unsent.gone),
             ("answers_lost", "Those that found no room in time", self.unsent.lost),
             (
                 "requests_unserved",

@@ -393,7 +393,7 @@ fn append_to(path: &Path) -> io::Result<File> {
 fn output_error(path: &Path, error: &io::Error) -> String {
     let remedy = match error.raw_os_error().map(Errno::from_raw_os_error) {
         Some(Errno::NOENT) => "; make the folder, or give another file by -e or -o",
-        Some(Errno::NXIO) => ": it is a pipe that nobody reads",
+        Some(Errno::NXIO) => ": it is a pipe without a reader",
         _ => "; give another file by -e or -o",
     };
     format!("output file {}: {error}{remedy}", path.display())

@@ -178,7 +178,7 @@ impl Member {
         match &mut self.phase {
             Phase::Down => {}
             Phase::Queued { .. } if then == Then::Again => {}
-            // Who restarts it by hand has mended it, and does not want to wait.
+            // A user that restarts it by hand has fixed it, and does not want to wait.
             Phase::Waiting { .. } if then == Then::Again => {
                 self.failures = 0;
                 self.enqueue(false, now);
@@ -265,7 +265,7 @@ impl Member {
         }
         if self.is_silent(settings, now) {
             if self.policy.kills {
-                self.cause = Some(self.over("gave no answer to a ping within ping_max"));
+                self.cause = Some(self.over("did not answer a ping within ping_max"));
                 self.kill(Then::Retry, now, out);
             }
             return;

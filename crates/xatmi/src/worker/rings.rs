@@ -34,7 +34,7 @@ const NAP_NS: u64 = 1_000_000_000;
 const HELD_NS_MAX: u64 = 60_000_000_000;
 /// How long a request that is passed on waits for room in its ring.
 const ROOM_NS_MAX: u64 = 1_000_000_000;
-/// How long it waits for the manager to mend the ring before it looks again.
+/// How long it waits for the manager to repair the ring before it looks again.
 const LOOK_AGAIN_NS: u64 = 1_000_000;
 
 /// The rings that a worker takes requests from.
@@ -348,7 +348,7 @@ impl Rings {
         let exchange = self.memory.exchange();
         let its = exchange.ring(ring)?;
         let (claim, name) = (self.claim(), self.number as u32);
-        // A broken ring is mended by the manager.
+        // A broken ring is repaired by the manager.
         while let Ok(Some((at, number))) = its.first() {
             claim.begin(ring, at, number);
             if !its.grab(at, number, name) {
@@ -436,7 +436,7 @@ impl Rings {
             // However a wait ends, it is tried again.
             let _ = match (exchange.announce_wait_for_room(row.ring), pushed) {
                 (true, Ok(_)) => exchange.wait_for_room(row.ring, most_ns),
-                // The manager mends it, and wakes all that wait there.
+                // The manager repairs it, and wakes all that wait there.
                 (_, Err(_)) => {
                     exchange.wait_for_room(row.ring, most_ns.min(now_ns + LOOK_AGAIN_NS))
                 }

@@ -438,7 +438,7 @@ fn a_client_that_writes_anywhere() {
     }
     scribbler.kill().expect("ours");
     scribbler.wait().expect("ours");
-    // Whatever it broke is mended within some check cycles.
+    // Whatever it broke is repaired within some check cycles.
     pool.until("it serves as before", |pool| {
         let mut client = pool.client();
         client.set_timeout(Duration::from_secs(2));

@@ -114,7 +114,7 @@ fn ways(keys: &mut Keys<'_>) -> (Vec<Frontend>, Vec<GroupConfig>) {
             );
         }
         None if has_servers => {
-            keys.refuse("[[server]] stands alone; expected [[backend.server]] beside [[backend]]");
+            keys.refuse("[[server]] is outside of [[backend]]; expected [[backend.server]] beside [[backend]]");
         }
         None if groups.is_empty() || frontends.is_empty() => {
             keys.refuse("expected [[frontend]] and [[backend]] sections, at least one of each");
@@ -404,7 +404,7 @@ mod tests {
             (format!("balance = \"least\"\n{SEVERAL}"), "p:1:11: balance: is of no use beside"),
             (
                 format!("{SEVERAL}[[server]]\naddress = \"10.0.0.1:1\""),
-                "[[server]] stands alone; expected [[backend.server]]",
+                "[[server]] is outside of [[backend]]; expected [[backend.server]]",
             ),
             (
                 "[[frontend]]\nlisten = \":80\"\nbackend = \"x\"".to_owned(),

@@ -381,7 +381,7 @@ pub enum Forwarding {
 impl Forwarding {
     fn kind() -> Kind<Self> {
         let replace = "the proxy writes them; what clients say is dropped";
-        let add = "what the proxy knows stands behind what clients say: for proxies of your own";
+        let add = "what the proxy knows is added after what clients say: for proxies of your own";
         let keep = "the client's fields are passed on unchanged, and nothing is added: for proxies of your own";
         let remove = "what clients say is dropped, and nothing is written";
         let ways = [
