@@ -300,7 +300,7 @@ fn figure(name: &str) -> Result<Figure, String> {
     let (percentile, times) = found.unwrap_or((name, Times::Latency));
     let percent = percentile.strip_prefix('p').filter(|digits| digits.parse::<f64>().is_ok());
     let percent = percent.ok_or_else(|| format!("\"{name}\" is not a figure"))?;
-    let quantile = parse_percent(percent).ok_or("expected a percentile from 0 to 100")?;
+    let quantile = parse_percent(percent).ok_or("a percentile is between 0 and 100")?;
     Ok(Figure::Time(times, Part::Quantile(quantile)))
 }
 
@@ -326,7 +326,7 @@ fn part_limit(text: &str) -> Result<Limit, &'static str> {
     let percent: f64 = percent.trim().parse().map_err(|_| "not a part in %")?;
     match (0.0..=100.0).contains(&percent) {
         true => Ok(Limit::Share(percent / 100.0)),
-        false => Err("expected a part from 0% to 100%"),
+        false => Err("a part is between 0% and 100%"),
     }
 }
 
