@@ -46,7 +46,7 @@ pub(super) fn write(
         out.truncate(fields_start);
         write_fields(out, response, context.rules, true)
     });
-    let Seen { has_date, length, has_coding } = written.unwrap_or_default();
+    let Seen { has_date, length, has_coding, is_ambiguous } = written.unwrap_or_default();
     if has_coding && facts.body != ResponseBody::None {
         out.truncate(before);
         return None;
@@ -64,6 +64,7 @@ pub(super) fn write(
             let is_allowed = allows_length(context.kind, facts.status.code());
             if let Some(len) = length.filter(is_number)
                 && is_allowed
+                && !is_ambiguous
             {
                 fields::write(out, "Content-Length", len);
             }
@@ -94,6 +95,8 @@ struct Seen<'b> {
     length: Option<&'b [u8]>,
     /// A coding beside chunked.
     has_coding: bool,
+    /// The length is not that of GET: a coding goes before it, or two differ (RFC 9112 6.3).
+    is_ambiguous: bool,
 }
 
 /// Writes the fields that are passed on. None when Connection names some of them and `has_named` did
@@ -110,8 +113,14 @@ fn write_fields<'b>(
             Kind::EndToEnd if fields::drops(rules, field.name) => {}
             Kind::Connection if !has_named && fields::names_others(field.value) => return None,
             Kind::Connection | Kind::Dropped | Kind::Upgrade => {}
-            Kind::Coding => seen.has_coding |= !field.value.eq_ignore_ascii_case(b"chunked"),
-            Kind::Length => seen.length = seen.length.or(Some(field.value)),
+            Kind::Coding => {
+                seen.is_ambiguous = true;
+                seen.has_coding |= !field.value.eq_ignore_ascii_case(b"chunked");
+            }
+            Kind::Length => {
+                let before = seen.length.replace(field.value);
+                seen.is_ambiguous |= before.is_some_and(|before| before != field.value);
+            }
             kind => {
                 seen.has_date |= kind == Kind::Date;
                 if !has_named || !fields::is_named(response.fields, field.name) {

@@ -23,6 +23,9 @@ use crate::counters::ProxyCounter;
 
 /// Interim answers to one request; a backend that sends them for ever is not answering.
 const INTERIMS_MAX: u32 = 16;
+/// With this much of them waiting for the client no other one is taken. One more, and the page for a fault
+/// behind them, fit into a call ([`Actions::ROOM_MIN`]): what a client gets of an interim answer is whole.
+const INTERIM_BYTES_MAX: usize = 40 * 1024;
 
 /// One connection to a backend.
 #[derive(Debug)]
@@ -333,6 +336,9 @@ impl Upstream {
             }
             // Clients of HTTP/1.0 know none (RFC 9110 15.2).
             if exchange.minor > 0 {
+                if channel.head().len() > INTERIM_BYTES_MAX {
+                    return Err("more interim answers (1xx) than the client takes");
+                }
                 response::write_interim(channel.head(), &response);
                 shared.proxied.count(ProxyCounter::Interim);
                 shared.wake_client(at, actions);

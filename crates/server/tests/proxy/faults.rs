@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use pollux_server::proxy::{Fault, ProxyConfig, ProxyCounter};
 
-use crate::stage::{Backend, GET, OK, on_every_driver, unreachable};
+use crate::stage::{Backend, GET, OK, ok, on_every_driver, unreachable};
 
 /// Requests that two parties could read in two ways, and what is refused for other reasons: none of
 /// them reaches the backend.
@@ -61,6 +61,11 @@ const REFUSED: &[(&str, &str, u16)] = &[
     ("no host", "GET / HTTP/1.1\r\n\r\n", 400),
     ("two hosts", "GET / HTTP/1.1\r\nHost: x\r\nHost: y\r\n\r\n", 400),
     ("a host with a path", "GET / HTTP/1.1\r\nHost: x/y\r\n\r\n", 400),
+    ("a user in the target", "GET http://u:p@x/ HTTP/1.1\r\nHost: x\r\n\r\n", 400),
+    ("an absolute target without a host", "GET http:///a HTTP/1.1\r\nHost: x\r\n\r\n", 400),
+    ("a port beyond all ports", "GET http://x:99999999/ HTTP/1.1\r\nHost: x\r\n\r\n", 400),
+    ("another scheme", "GET ftp://x/ HTTP/1.1\r\nHost: x\r\n\r\n", 400),
+    ("the whole server with GET", "GET * HTTP/1.1\r\nHost: x\r\n\r\n", 400),
     ("a target with a space", "GET /a b HTTP/1.1\r\nHost: x\r\n\r\n", 400),
     (
         "a tunnel",
@@ -91,12 +96,105 @@ fn what_could_be_read_in_two_ways_never_reaches_a_backend() {
             assert!(given.starts_with(&line), "{driver}, {name}: {given:?}");
             assert!(!given.contains("\nHTTP/1.1 "), "{driver}, {name}: {given:?}");
         }
-        let long = format!("GET / HTTP/1.1\r\nHost: x\r\nA: {}\r\n\r\n", "a".repeat(20_000));
-        let mut client = proxy.client();
-        client.try_send(long);
-        assert!(client.rest().starts_with("HTTP/1.1 431 "), "{driver}");
+        let fields = format!("GET / HTTP/1.1\r\nHost: x\r\n{}\r\n", "A: b\r\n".repeat(100));
+        let value = format!("GET / HTTP/1.1\r\nHost: x\r\nA: {}\r\n\r\n", "a".repeat(20_000));
+        for long in [fields, value] {
+            let mut client = proxy.client();
+            client.try_send(long);
+            assert!(client.rest().starts_with("HTTP/1.1 431 "), "{driver}");
+        }
     });
     assert_eq!(backend.accepted(), 0, "a refused request reached the backend");
+}
+
+const CHUNKED_POST: &str = "POST / HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n";
+
+/// What a body may hold beside its bytes has a limit, whichever side sends it.
+#[test]
+fn a_megabyte_of_extensions_or_trailers_is_refused_in_both_directions() {
+    let parts = [
+        ("one extension", format!("1;a={}", "b".repeat(1 << 20)), 400),
+        ("many extensions", "1;aaaaaaaa\r\na\r\n".repeat(1 << 16), 400),
+        ("trailers", format!("0\r\n{}", "A: bbbbbbbbbbbb\r\n".repeat(1 << 16)), 431),
+        ("a folded trailer", "0\r\nA: b\r\n c\r\n\r\n".to_owned(), 400),
+    ];
+    for (name, part, status) in parts {
+        let silent = Backend::silent();
+        let answer = format!("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n{part}");
+        let talker = Backend::start(move |_, mut client| {
+            client.head();
+            client.try_send(&answer);
+            client.rest();
+        });
+        silent.on_every_driver(|driver, proxy| {
+            let mut client = proxy.client();
+            client.try_send(CHUNKED_POST);
+            client.try_send(&part);
+            let given = client.rest();
+            let line = format!("HTTP/1.1 {status} ");
+            assert!(given.starts_with(&line), "{driver}, {name}: {given:?}");
+            assert_eq!(given.matches("HTTP/1.1 ").count(), 1, "{driver}, {name}: {given:?}");
+        });
+        talker.on_every_driver(|driver, proxy| {
+            let mut client = proxy.client();
+            client.send(GET);
+            client.end();
+            let given = client.rest();
+            let is_refused = given.starts_with("HTTP/1.1 502 ") || !given.ends_with("0\r\n\r\n");
+            assert!(is_refused, "{driver}, {name}: {given:?}");
+            proxy.await_that("the fault", |proxy| proxy.faults(Fault::BadAnswer) == 1);
+        });
+    }
+}
+
+/// Interim answers without end, few and long or many and short, and no answer behind them: those that the
+/// client gets are whole, and the page for the fault stands behind them.
+#[test]
+fn a_flood_of_interim_answers_ends_in_a_page() {
+    for (link_bytes, count) in [(15_000, 15), (4, 17)] {
+        let link = "a".repeat(link_bytes);
+        let hint = format!("HTTP/1.1 103 Early Hints\r\nLink: {link}\r\n\r\n");
+        let flood = hint.repeat(count) + "SSH-2.0-x\r\n";
+        let backend = Backend::start(move |_, mut client| {
+            client.head();
+            client.try_send(&flood);
+            client.rest();
+        });
+        backend.on_every_driver(|driver, proxy| {
+            // The loop that refused one serves the next.
+            for _ in 0..2 {
+                let mut client = proxy.client();
+                client.send(GET);
+                client.end();
+                let given = client.rest();
+                let behind = &given[given.matches(&hint).count() * hint.len()..];
+                assert!(behind.starts_with("HTTP/1.1 502 "), "{driver}: {behind:.100}");
+            }
+        });
+    }
+}
+
+/// Whether it announces that or not, no request is lost, and no answer is another request's.
+#[test]
+fn requests_in_a_row_are_answered_by_a_backend_that_closes_behind_each_answer() {
+    for close in ["Connection: close\r\n", ""] {
+        let backend = Backend::start(move |_, mut client| {
+            let head = client.head();
+            let path = head.split(' ').nth(1).unwrap_or_default();
+            client.try_send(ok(close, path));
+        });
+        backend.on_every_driver(|driver, proxy| {
+            let mut client = proxy.client();
+            let paths: Vec<String> = (0..50).map(|at| format!("/{at}")).collect();
+            let request = |path: &String| format!("GET {path} HTTP/1.1\r\nHost: x\r\n\r\n");
+            client.send(paths.iter().map(request).collect::<String>());
+            for path in paths {
+                let head = client.head();
+                assert!(head.starts_with("HTTP/1.1 200 "), "{driver}, {path}: {head}");
+                assert_eq!(client.bytes(path.len()), path.as_bytes(), "{driver}: {head}");
+            }
+        });
+    }
 }
 
 /// Bodies that turn out wrong when the backend has seen their beginning: it never sees an end.
@@ -118,8 +216,7 @@ fn a_body_that_breaks_its_framing_is_never_completed_for_the_backend() {
             "3\r\nabc\r\n0\r\nA b\r\n\r\n",
         ] {
             let mut client = proxy.client();
-            client
-                .send("POST / HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n1\r\na\r\n");
+            client.send(format!("{CHUNKED_POST}1\r\na\r\n"));
             client.try_send(broken);
             let given = client.rest();
             assert!(given.starts_with("HTTP/1.1 400 "), "{driver}, {broken:?}: {given:?}");

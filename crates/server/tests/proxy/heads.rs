@@ -140,6 +140,40 @@ fn rows() -> Vec<Row> {
             ..SIMPLE
         },
         Row {
+            name: "a length that chunks overrule is not that of GET",
+            request: "HEAD / HTTP/1.1\r\nHost: x\r\n\r\n",
+            seen: "HEAD / HTTP/1.1\r\nHost: x\r\n@\r\n",
+            answer: "HTTP/1.1 200 OK\r\nDate: d\r\nContent-Length: 2\r\n\
+                     Transfer-Encoding: chunked\r\n\r\n",
+            given: "HTTP/1.1 200 OK\r\nDate: d\r\n\r\n",
+            ..SIMPLE
+        },
+        Row {
+            name: "of two lengths neither is that of GET",
+            request: "HEAD / HTTP/1.1\r\nHost: x\r\n\r\n",
+            seen: "HEAD / HTTP/1.1\r\nHost: x\r\n@\r\n",
+            answer: "HTTP/1.1 200 OK\r\nDate: d\r\nContent-Length: 2\r\nContent-Length: 3\r\n\r\n",
+            given: "HTTP/1.1 200 OK\r\nDate: d\r\n\r\n",
+            ..SIMPLE
+        },
+        Row {
+            name: "a body behind an answer to HEAD goes to no client",
+            request: "HEAD / HTTP/1.1\r\nHost: x\r\n\r\n",
+            seen: "HEAD / HTTP/1.1\r\nHost: x\r\n@\r\n",
+            answer: "HTTP/1.1 200 OK\r\nDate: d\r\nContent-Length: 2\r\n\r\nhi",
+            given: "HTTP/1.1 200 OK\r\nDate: d\r\nContent-Length: 2\r\n\r\n",
+            ..SIMPLE
+        },
+        Row {
+            name: "nor do chunks behind 304",
+            request: get,
+            seen: got,
+            answer: "HTTP/1.1 304 Same\r\nDate: d\r\nTransfer-Encoding: chunked\r\n\r\n\
+                     2\r\nhi\r\n0\r\n\r\n",
+            given: "HTTP/1.1 304 Same\r\nDate: d\r\n\r\n",
+            ..SIMPLE
+        },
+        Row {
             name: "204 has no length",
             request: get,
             seen: got,
