@@ -138,18 +138,11 @@ impl<S: Session> EventLoop<S> {
     /// datagrams are received by the program's own calls there too.
     ///
     /// ```
-    /// use pollux_engine::{Driver, EventLoop, Limits};
+    /// use pollux_engine::{Driver, EventLoop, Limits, NoSession};
     /// use std::net::UdpSocket;
     /// use std::ops::ControlFlow;
-    /// # use pollux_engine::{Actions, Session};
-    /// # struct Silent;
-    /// # impl Session for Silent {
-    /// #     type Shared = usize;
-    /// #     fn accepted(_: &mut usize, _: &mut Actions<'_>) -> Self { Self }
-    /// #     fn on_bytes(&mut self, _: &mut usize, _: &mut Actions<'_>, input: &[u8]) -> usize { input.len() }
-    /// # }
     ///
-    /// let mut event_loop = EventLoop::<Silent>::open(Driver::default(), 0, Limits::default())?;
+    /// let mut event_loop = EventLoop::<NoSession<_>>::open(Driver::default(), 0, Limits::default())?;
     /// let socket = UdpSocket::bind("127.0.0.1:0")?;
     /// socket.set_nonblocking(true)?;
     /// let address = socket.local_addr()?;
@@ -284,18 +277,11 @@ impl<S: Session> EventLoop<S> {
     /// such a descriptor: all but epoll ([`Poller::fd`](pollux_poller::Poller::fd)).
     ///
     /// ```
-    /// use pollux_engine::{Driver, EventLoop, Limits};
+    /// use pollux_engine::{Driver, EventLoop, Limits, NoSession};
     /// use pollux_poller::{Events, Interest, Mechanism, Registration, Token, Trigger};
     /// use std::time::Duration;
-    /// # use pollux_engine::{Actions, Session};
-    /// # struct Silent;
-    /// # impl Session for Silent {
-    /// #     type Shared = bool;
-    /// #     fn accepted(_: &mut bool, _: &mut Actions<'_>) -> Self { Self }
-    /// #     fn on_bytes(&mut self, _: &mut bool, _: &mut Actions<'_>, input: &[u8]) -> usize { input.len() }
-    /// # }
     ///
-    /// let mut event_loop = EventLoop::<Silent>::open(Driver::default(), false, Limits::default())?;
+    /// let mut event_loop = EventLoop::<NoSession<_>>::open(Driver::default(), false, Limits::default())?;
     /// event_loop.after(Duration::from_millis(20), |has_rung, _now| *has_rung = true)?;
     ///
     /// let (mut own, mut events) = (Mechanism::Epoll.open()?, Events::with_capacity(8));

@@ -24,6 +24,7 @@
 //! [`Actions`](crate::Actions). What is to follow is kept in what the sessions share, and the loop
 //! asks for it, before it waits and before it calls the sessions that were woken.
 
+use std::marker::PhantomData;
 use std::sync::Arc;
 use std::{fmt, io};
 
@@ -154,6 +155,35 @@ pub trait Session: Sized {
     /// The connection is over; nothing can be sent any more.
     fn closed(self, shared: &mut Self::Shared, cause: CloseCause) {
         let _ = (shared, cause);
+    }
+}
+
+/// The session of a loop without connections, which has timers, sources and messages alone; `T` is what their
+/// callbacks share. A connection that such a loop accepts is closed at once.
+pub struct NoSession<T = ()>(PhantomData<fn() -> T>);
+
+impl<T> Default for NoSession<T> {
+    fn default() -> Self {
+        Self(PhantomData)
+    }
+}
+
+impl<T> fmt::Debug for NoSession<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("NoSession")
+    }
+}
+
+impl<T> Session for NoSession<T> {
+    type Shared = T;
+
+    fn accepted(_: &mut T, actions: &mut Actions<'_>) -> Self {
+        actions.close();
+        Self::default()
+    }
+
+    fn on_bytes(&mut self, _: &mut T, _: &mut Actions<'_>, input: &[u8]) -> usize {
+        input.len()
     }
 }
 

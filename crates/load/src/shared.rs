@@ -361,24 +361,9 @@ impl IdleQueue {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use pollux_engine::{Actions, Driver, EventLoop, Limits, Listener, Session};
+    use pollux_engine::{Driver, EventLoop, Limits, Listener, NoSession};
 
     /// Connections have ids only in a loop.
-    struct Nobody;
-
-    impl Session for Nobody {
-        type Shared = ();
-        fn accepted(_: &mut (), _: &mut Actions<'_>) -> Self {
-            Self
-        }
-        fn on_bytes(&mut self, _: &mut (), _: &mut Actions<'_>, input: &[u8]) -> usize {
-            input.len()
-        }
-        fn on_end(&mut self, _: &mut (), _: &mut Actions<'_>) {}
-        fn on_deadline(&mut self, _: &mut (), _: &mut Actions<'_>) {}
-        fn on_drain(&mut self, _: &mut (), _: &mut Actions<'_>) {}
-    }
-
     fn ids(count: usize) -> Vec<ConnectionId> {
         let listener = Listener::open(&"127.0.0.1:0".parse().expect("an address"), false);
         let listener = listener.expect("a listener");
@@ -386,7 +371,7 @@ mod tests {
         let driver: Driver = "poll".parse().expect("a driver");
         let mut event_loop = EventLoop::open(driver, (), Limits::default()).expect("a loop");
         let mut connect = || {
-            let begun = event_loop.connect(&to, Nobody, pollux_engine::Moment::NEVER);
+            let begun = event_loop.connect(&to, NoSession::default(), pollux_engine::Moment::NEVER);
             begun.map_err(|(_, error)| error).expect("begun")
         };
         (0..count).map(|_| connect()).collect()

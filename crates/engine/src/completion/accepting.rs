@@ -345,28 +345,10 @@ mod tests {
     use super::*;
     use crate::clock::Clock;
     use crate::turn::Turning;
-    use crate::{Actions, Limits};
+    use crate::{Limits, NoSession};
     use rustix::net::{Shutdown, shutdown};
     use std::sync::Arc;
     use std::time::{Duration, Instant};
-
-    /// Nobody comes.
-    struct Nobody;
-
-    impl Session for Nobody {
-        type Shared = ();
-
-        fn accepted((): &mut (), _: &mut Actions<'_>) -> Self {
-            Self
-        }
-
-        fn on_bytes(&mut self, (): &mut (), _: &mut Actions<'_>, input: &[u8]) -> usize {
-            input.len()
-        }
-
-        fn on_end(&mut self, (): &mut (), _: &mut Actions<'_>) {}
-        fn on_drain(&mut self, (): &mut (), _: &mut Actions<'_>) {}
-    }
 
     /// Another process that shares a listener may shut it down.
     #[test]
@@ -375,7 +357,7 @@ mod tests {
         for is_shared in [false, true] {
             let limits = Limits { accept_pause: PATIENCE, ..Limits::default() };
             let clock = Clock::new(Arc::default());
-            let opened = CompletionLoop::<Nobody>::open((), limits, clock, Arc::default());
+            let opened = CompletionLoop::<NoSession>::open((), limits, clock, Arc::default());
             let mut this = opened.expect("io_uring is allowed here");
             let any = "127.0.0.1:0".parse().expect("an address");
             let listener = Listener::open(&any, false).expect("opened");
@@ -387,7 +369,7 @@ mod tests {
             shutdown(&same, Shutdown::Both).expect("it listens");
             let begin = Instant::now();
             let pauses =
-                |this: &CompletionLoop<Nobody>| this.state.counters.value(Counter::AcceptPauses);
+                |this: &CompletionLoop<NoSession>| this.state.counters.value(Counter::AcceptPauses);
             while pauses(&this) < 3 {
                 assert!(begin.elapsed() < Duration::from_secs(20), "{:?}", this.describe());
                 this.turn(Some(PATIENCE)).expect("turned");

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use pollux_engine::{
     Actions, CloseCause, ConnectError, Counter, Driver, Group, GroupConfig, GroupError, Limits,
-    ListenAddress, Listener, Listeners, LoopError, Session,
+    ListenAddress, Listener, Listeners, LoopError, NoSession, Session,
 };
 use pollux_testing::wait_until;
 use rustix::net::sockopt::set_socket_linger;
@@ -417,24 +417,8 @@ fn ends(peer: &mut impl Read) -> bool {
 
 // What a program that does not care about this crate's errors makes of them: `io::Error`.
 
-struct Silent;
-
-impl Session for Silent {
-    type Shared = ();
-
-    fn accepted((): &mut (), _: &mut Actions<'_>) -> Self {
-        Self
-    }
-
-    fn on_bytes(&mut self, (): &mut (), _: &mut Actions<'_>, input: &[u8]) -> usize {
-        input.len()
-    }
-
-    fn on_deadline(&mut self, (): &mut (), _: &mut Actions<'_>) {}
-}
-
 fn start(config: &GroupConfig) -> Result<Group, GroupError> {
-    Group::start::<Silent, _, io::Error>(config, |_| Ok(()))
+    Group::start::<NoSession, _, io::Error>(config, |_| Ok(()))
 }
 
 #[test]

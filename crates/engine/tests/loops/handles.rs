@@ -10,8 +10,8 @@ use std::sync::mpsc;
 use std::time::Duration;
 
 use pollux_engine::{
-    Actions, ConnectTo, Driver, Group, GroupConfig, GroupError, ListenAddress, Moment, Session,
-    TellError,
+    Actions, ConnectTo, Driver, Group, GroupConfig, GroupError, ListenAddress, Moment, NoSession,
+    Session, TellError,
 };
 
 const DEADLINE: Duration = Duration::from_secs(20);
@@ -154,18 +154,6 @@ fn a_loop_that_is_busy_takes_no_more_than_its_inbox_holds() {
 #[test]
 #[should_panic(expected = "the group runs other sessions")]
 fn a_handle_for_other_sessions_is_a_mistake() {
-    struct Other;
-    impl Session for Other {
-        type Shared = ();
-        fn accepted((): &mut (), _: &mut Actions<'_>) -> Self {
-            Self
-        }
-        fn on_bytes(&mut self, (): &mut (), _: &mut Actions<'_>, input: &[u8]) -> usize {
-            input.len()
-        }
-        fn on_end(&mut self, (): &mut (), _: &mut Actions<'_>) {}
-        fn on_drain(&mut self, (): &mut (), _: &mut Actions<'_>) {}
-    }
     let group = Group::start::<Echo, _, io::Error>(&GroupConfig::default(), |_| Ok(String::new()));
-    let _ = group.expect("epoll is always there").handle::<Other>(0);
+    let _ = group.expect("epoll is always there").handle::<NoSession>(0);
 }

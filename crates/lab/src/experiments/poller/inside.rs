@@ -13,8 +13,8 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use pollux_engine::{
-    Actions, CloseCause, Counter, Counters, Driver, EventLoop, FdTable, Limits, LoopError, Session,
-    SharedDate, Signal, Signals, Watch,
+    Counter, Counters, Driver, EventLoop, FdTable, Limits, LoopError, NoSession, SharedDate,
+    Signal, Signals, Watch,
 };
 use pollux_poller::{
     Events, Interest, Mechanism, Poller, Readiness, Registration, Token, Trigger, Waker,
@@ -400,7 +400,7 @@ fn spinning(driver: Driver, shares_date: bool, threads: usize) -> Result<Spun, M
         let counters = Arc::<Counters>::default();
         let limits = Limits { busy_poll: !shares_date, ..Limits::default() };
         let (date, kept) = (Arc::clone(&date), Arc::clone(&counters));
-        let opened = EventLoop::<Unconnected>::open_with(driver, (), limits, date, kept);
+        let opened = EventLoop::<NoSession>::open_with(driver, (), limits, date, kept);
         let mut opened = opened.map_err(|error| MeasureError::Protocol(error.to_string()))?;
         let end = opened.now().at + SPIN;
         let mut spun = Spun::default();
@@ -430,27 +430,4 @@ fn spinning(driver: Driver, shares_date: bool, threads: usize) -> Result<Spun, M
             Ok(sum)
         })
     })
-}
-
-/// A session of a loop that has no connections.
-struct Unconnected;
-
-impl Session for Unconnected {
-    type Shared = ();
-
-    fn accepted(_: &mut (), _: &mut Actions<'_>) -> Self {
-        Self
-    }
-
-    fn on_bytes(&mut self, _: &mut (), _: &mut Actions<'_>, input: &[u8]) -> usize {
-        input.len()
-    }
-
-    fn on_end(&mut self, _: &mut (), _: &mut Actions<'_>) {}
-
-    fn on_deadline(&mut self, _: &mut (), _: &mut Actions<'_>) {}
-
-    fn on_drain(&mut self, _: &mut (), _: &mut Actions<'_>) {}
-
-    fn closed(self, _: &mut (), _: CloseCause) {}
 }
