@@ -5,7 +5,7 @@
 //!          write ──► output, at most OUTPUT_MAX: then writes wait
 //!                       │ one piece at a time: the next when that has left the process
 //!                       ▼
-//!          dropped ─► rest of the output ─► close if the peer has ended, else linger
+//!          dropped ─► rest of the output ─► close if all input was read, else linger
 //! ```
 
 use std::cell::RefCell;
@@ -53,6 +53,8 @@ pub(crate) struct Channel {
     pub(crate) is_output_ended: bool,
     pub(crate) wants_reset: bool,
     pub(crate) is_dropped: bool,
+    /// It was dropped before all of its input was read: more is probably under way.
+    has_unread: bool,
     /// Counted among those whose output is waited for at the end of the runtime.
     is_leaving: bool,
     /// The session is to be called already.
@@ -75,6 +77,7 @@ impl Channel {
             is_output_ended: false,
             wants_reset: false,
             is_dropped: false,
+            has_unread: false,
             is_leaving: false,
             is_called: false,
         }))
@@ -121,6 +124,7 @@ impl Channel {
     pub(crate) fn dropped(&mut self, core: &Core) {
         self.is_dropped = true;
         (self.reader, self.writer) = (None, None);
+        self.has_unread = !self.input.is_empty() && !self.has_peer_ended;
         self.input.clear();
         self.leave(core);
         self.call(core);
@@ -170,13 +174,15 @@ impl Channel {
         if !self.output.is_empty() {
             return;
         }
-        if self.wants_end && !std::mem::replace(&mut self.is_output_ended, true) {
+        if self.is_dropped {
+            if !self.is_sending {
+                self.left(core);
+                let has_unread = self.has_unread || !self.has_peer_ended && actions.has_unread();
+                if has_unread { actions.linger() } else { actions.close() }
+            }
+        } else if self.wants_end && !std::mem::replace(&mut self.is_output_ended, true) {
             actions.end_output();
             self.writer.take().into_iter().for_each(Waker::wake);
-        }
-        if self.is_dropped && !self.is_sending {
-            self.left(core);
-            if self.has_peer_ended { actions.close() } else { actions.linger() }
         }
     }
 }
@@ -229,6 +235,7 @@ impl Session for Connection {
     fn on_bytes(&mut self, _: &mut Shared, actions: &mut Actions<'_>, input: &[u8]) -> usize {
         let mut channel = self.0.borrow_mut();
         if channel.is_dropped {
+            channel.has_unread = true;
             return input.len();
         }
         let len = input.len().min(INPUT_MAX - channel.input.len());

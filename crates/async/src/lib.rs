@@ -50,9 +50,10 @@
 //!   stream's calls fail with `TimedOut`.
 //! * **Half-close**: a read gives 0 at the peer's end while writes continue; `shutdown` ends the output while
 //!   reads continue.
-//! * **A stream that is dropped** sends what was written to it, ends its output and drops what the peer
-//!   still sends, within the limits [`Limits::linger_time`] and [`Limits::linger_bytes`].
-//!   [`Stream::reset`] ends it at once.
+//! * **A stream that is dropped** sends what was written to it and closes. Where input is left that nobody read,
+//!   which would make the kernel reset the connection and the peer lose the output, it ends its output first
+//!   and drops what the peer still sends, within the limits [`Limits::linger_time`] and
+//!   [`Limits::linger_bytes`]. [`Stream::reset`] ends it at once.
 //! * **No input while output waits**: the loops read from a connection only while its output leaves. A
 //!   protocol in which a peer sends without limit and reads nothing meanwhile stands still here,
 //!   where independent directions would fill the memory of one side.

@@ -2,7 +2,6 @@
 
 use std::cell::{Cell, RefCell};
 use std::future::poll_fn;
-use std::net::SocketAddr;
 use std::ops::ControlFlow;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::rc::Rc;
@@ -10,8 +9,6 @@ use std::task::{Context, Poll, Waker, ready};
 use std::{fmt, io};
 
 use pollux_engine::{ListenAddress, ListenError, SourceId};
-use rustix::io::Errno;
-use rustix::net::{SocketFlags, acceptfrom_with};
 
 use crate::executor::Core;
 use crate::{Handle, Stream};
@@ -249,18 +246,8 @@ impl Listener {
         if !self.core.may_accept(context.waker()) {
             return Poll::Pending;
         }
-        let accepted = self.socket.poll_with(context, |listener| {
-            loop {
-                let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
-                match acceptfrom_with(listener, flags) {
-                    Err(Errno::CONNABORTED) => {}
-                    outcome => return Ok(outcome?),
-                }
-            }
-        });
-        let (socket, peer) = ready!(accepted)?;
-        let peer = peer.and_then(|peer| SocketAddr::try_from(peer).ok()).map(ListenAddress::Tcp);
-        Poll::Ready(Ok(Stream::of(&self.core, socket, peer)))
+        let accepted = ready!(self.socket.poll_with(context, pollux_engine::Listener::accept))?;
+        Poll::Ready(Ok(Stream::accepted(&self.core, accepted)))
     }
 }
 

@@ -9,7 +9,10 @@ use std::pin::Pin;
 use std::rc::Rc;
 use std::task::{Context, Poll};
 
-use pollux_engine::{CloseCause, ConnectError, ConnectTo, ListenAddress, Moment};
+use pollux_engine::{
+    AcceptedSocket, AdoptError, CloseCause, ConnectError, ConnectTo, ConnectionId, EventLoop,
+    ListenAddress, Moment,
+};
 use tokio::io::ReadBuf;
 
 use crate::Handle;
@@ -84,18 +87,32 @@ impl Stream {
     /// is something else fails the first read or write.
     #[must_use]
     pub fn adopt(handle: &Handle, socket: OwnedFd) -> Self {
-        Self::of(&handle.0, socket, None)
+        Self::begin(&handle.0, None, |event_loop, session| {
+            event_loop.adopt(socket, session).map_err(|(_, _, error)| error)
+        })
     }
 
-    pub(crate) fn of(core: &Rc<Core>, socket: OwnedFd, peer: Option<ListenAddress>) -> Self {
+    pub(crate) fn accepted(core: &Rc<Core>, accepted: AcceptedSocket) -> Self {
+        let peer = accepted.peer().map(ListenAddress::Tcp);
+        Self::begin(core, peer, |event_loop, session| {
+            Ok(event_loop.adopt_accepted(accepted, session))
+        })
+    }
+
+    fn begin(
+        core: &Rc<Core>,
+        peer: Option<ListenAddress>,
+        adopt: impl FnOnce(&mut EventLoop<Connection>, Connection) -> Result<ConnectionId, AdoptError>
+        + 'static,
+    ) -> Self {
         let stream = Self { channel: Channel::new(Stage::Open), core: Rc::clone(core), peer };
         let (begun, core) = (Rc::clone(&stream.channel), Rc::clone(core));
         // Counted from now on, so that a burst of accepts keeps to the limit.
         core.opened();
         stream.core.request(move |event_loop| {
-            match event_loop.adopt(socket, Connection(Rc::clone(&begun))) {
+            match adopt(event_loop, Connection(Rc::clone(&begun))) {
                 Ok(id) => begun.borrow_mut().taken(id, &core),
-                Err((_, _, error)) => {
+                Err(error) => {
                     core.closed();
                     let error = io::Error::new(io::ErrorKind::InvalidInput, error);
                     begun.borrow_mut().failed(error);
@@ -211,11 +228,16 @@ impl Stream {
         if !std::mem::replace(&mut channel.wants_end, true) {
             channel.call(&self.core);
         }
-        if channel.is_output_ended && !channel.is_sending {
+        let has_left = channel.output.is_empty() && !channel.is_sending;
+        if channel.is_output_ended && has_left {
             return Poll::Ready(Ok(()));
         }
         if let Err(error) = self.check(&mut channel) {
             return Poll::Ready(Err(error));
+        }
+        if has_left {
+            // The session ends the output in this turn; a stream that is dropped now needs one call less.
+            return Poll::Ready(Ok(()));
         }
         channel.writer = Some(context.waker().clone());
         Poll::Pending

@@ -158,6 +158,14 @@ impl<'a> Actions<'a> {
         ListenAddress::of(rustix::net::getsockname(self.socket?).ok()?)
     }
 
+    /// Whether bytes lie in the socket that were not received; false for connections that are gone, and on a
+    /// completion loop for bytes that it has received and not shown yet. A system call.
+    #[must_use]
+    pub fn has_unread(&self) -> bool {
+        let unread = self.socket.map(rustix::io::ioctl_fionread);
+        matches!(unread, Some(Ok(1..)))
+    }
+
     /// Lets another protocol speak above this one, such as HTTP above TLS: what `upper` sends is
     /// put into `room` instead of being sent, and what else it asks for is asked for here. Gives
     /// back what `upper` gave, and how many bytes it wanted to send.

@@ -15,8 +15,8 @@ use crate::hand_out::HandOut;
 use crate::readiness::ReadinessLoop;
 use crate::turn::{LoopError, Turning};
 use crate::{
-    AdoptError, CloseCause, ConnectError, ConnectTo, ConnectionId, Counter, Counters, Limits,
-    Listener, Moment, Now, Session, SharedDate, SourceId, Timer, connecting,
+    AcceptedSocket, AdoptError, CloseCause, ConnectError, ConnectTo, ConnectionId, Counter,
+    Counters, Limits, Listener, Moment, Now, Session, SharedDate, SourceId, Timer, connecting,
 };
 
 /// A loop that drives sessions; opened, used and dropped by one thread.
@@ -231,6 +231,11 @@ impl<S: Session> EventLoop<S> {
             return Err((socket, session, error));
         }
         Ok(either!(&mut self.0, each => each.adopt(socket, session)))
+    }
+
+    /// As [`EventLoop::adopt`], for what [`Listener::accept`] gave: it needs no check.
+    pub fn adopt_accepted(&mut self, accepted: AcceptedSocket, session: S) -> ConnectionId {
+        either!(&mut self.0, each => each.adopt(accepted.socket, session))
     }
 
     /// Opens a connection to a peer and starts `session` on it: [`Session::connected`] comes in

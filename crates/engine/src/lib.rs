@@ -89,7 +89,7 @@ pub use fd_table::{Due, FdTable, Watch};
 pub use group::{Dumper, Group, GroupConfig, GroupError, Listeners, LoopView, NoAnswer};
 pub use inbox::{Inbox, Sender, Undelivered, Wake};
 pub use limits::Limits;
-pub use listener::{ListenAddress, ListenError, Listener};
+pub use listener::{AcceptedSocket, ListenAddress, ListenError, Listener};
 pub use member::{LoopHandle, TellError};
 pub use output::{Pipe, SplicedIn};
 pub use rehearsal::Rehearsal;

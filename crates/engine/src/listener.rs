@@ -17,8 +17,8 @@ use rustix::net::sockopt::{
     set_ipv6_v6only, set_socket_reuseaddr, set_socket_reuseport, set_tcp_nodelay, socket_acceptconn,
 };
 use rustix::net::{
-    AddressFamily, SocketAddrAny, SocketAddrUnix, SocketFlags, SocketType, accept_with, bind,
-    connect, getsockname, listen, socket_with,
+    AddressFamily, SocketAddrAny, SocketAddrUnix, SocketFlags, SocketType, accept_with,
+    acceptfrom_with, bind, connect, getsockname, listen, socket_with,
 };
 
 /// Connections that may wait to be accepted; the kernel caps it at `net.core.somaxconn`.
@@ -277,6 +277,28 @@ impl Listener {
         Ok(Self { socket: self.socket.try_clone()?, address: self.address.clone() })
     }
 
+    /// Takes one connection that waits, for a program that accepts by itself and gives what it took to
+    /// [`EventLoop::adopt_accepted`](crate::EventLoop::adopt_accepted). Never waits. Connections that their
+    /// peer, or the network, gave up meanwhile are passed over.
+    ///
+    /// # Errors
+    /// `WouldBlock`: none waits. No descriptor or memory is left (EMFILE, ENFILE, ENOBUFS, ENOMEM): later ones
+    /// can still be accepted.
+    pub fn accept(&self) -> io::Result<AcceptedSocket> {
+        loop {
+            let errno = match acceptfrom_with(&self.socket, ACCEPT_FLAGS) {
+                Ok((socket, peer)) => {
+                    let peer = peer.and_then(|peer| SocketAddr::try_from(peer).ok());
+                    return Ok(AcceptedSocket { socket, peer });
+                }
+                Err(errno) => errno,
+            };
+            if !matches!(Accepted::failed(errno), Accepted::Aborted) {
+                return Err(errno.into());
+            }
+        }
+    }
+
     /// A socket that another process bound and that listens already: a loop never waits in an accept,
     /// and small writes go at once, whatever that process wanted.
     ///
@@ -309,12 +331,38 @@ impl Listener {
     }
 }
 
-/// For programs that accept by themselves. The socket is non-blocking.
+/// For programs that wait for connections by themselves. The socket is non-blocking.
 impl AsFd for Listener {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.socket.as_fd()
     }
 }
+
+/// A connection that [`Listener::accept`] gave and that no loop has yet: a stream socket, non-blocking and
+/// close-on-exec, with TCP_NODELAY where its listener has it. Dropping it closes it.
+#[derive(Debug)]
+pub struct AcceptedSocket {
+    pub(crate) socket: OwnedFd,
+    peer: Option<SocketAddr>,
+}
+
+impl AcceptedSocket {
+    /// The peer's address; none for unix sockets.
+    #[must_use]
+    pub fn peer(&self) -> Option<SocketAddr> {
+        self.peer
+    }
+}
+
+/// For programs that do something else with it.
+impl From<AcceptedSocket> for OwnedFd {
+    fn from(accepted: AcceptedSocket) -> Self {
+        accepted.socket
+    }
+}
+
+/// How every connection is accepted.
+const ACCEPT_FLAGS: SocketFlags = SocketFlags::NONBLOCK.union(SocketFlags::CLOEXEC);
 
 fn open_tcp(address: &SocketAddr, shares_port: bool) -> Result<OwnedFd, (&'static str, Errno)> {
     let socket = bind_tcp(address, shares_port)?;
@@ -406,7 +454,7 @@ pub(crate) enum Accepted {
 /// `accept(2)`: network errors of the new connection come as errors of the call and mean only
 /// that connection.
 pub(crate) fn accept(listener: impl AsFd) -> Accepted {
-    match accept_with(listener, SocketFlags::NONBLOCK | SocketFlags::CLOEXEC) {
+    match accept_with(listener, ACCEPT_FLAGS) {
         Ok(socket) => Accepted::Socket(socket),
         Err(errno) => Accepted::failed(errno),
     }

@@ -2,6 +2,7 @@
 //!
 //! ```text
 //!  errands ► prepare ► wait ► serve what came ► unfinished ones ► deadlines ► errands ► wakes ► accept
+//!                                                                               └ again ┘
 //! ```
 //!
 //! [`Turning`] is what differs: how a loop waits, serves and calls a session. Errands, deadlines,
@@ -30,6 +31,10 @@ use crate::{
     CloseCause, ConnectError, ConnectTo, ConnectionId, Counter, Counters, Errand, Limits, Moment,
     Session,
 };
+
+/// Times in a turn that errands are done which the calls for others left: a bound, as two sessions may wake
+/// each other for ever.
+const FURTHER_ROUNDS: u32 = 3;
 
 /// What a loop keeps beside its connections, whatever drives it.
 pub(crate) struct LoopState<S: Session> {
@@ -232,14 +237,23 @@ pub(crate) trait Turning<S: Session> {
         self.fire_deadlines();
         self.run_errands();
         self.wake_sessions();
+        // Such as the close behind an answer: without this each step would cost a wait.
+        for _ in 0..FURTHER_ROUNDS {
+            if !self.run_errands() {
+                break;
+            }
+            self.wake_sessions();
+        }
         self.accept();
         S::end_turn(&mut self.state().shared);
         Ok(self.is_woken())
     }
 
-    /// Does what the sessions left to be done.
-    fn run_errands(&mut self) {
+    /// Does what the sessions left to be done; says whether there was anything.
+    fn run_errands(&mut self) -> bool {
+        let mut is_any = false;
         while let Some(errand) = S::errand(&mut self.state().shared) {
+            is_any = true;
             match errand {
                 Errand::Wake(id) => self.state().wakes.push(id),
                 Errand::Connect { to, session, deadline } => {
@@ -253,6 +267,7 @@ pub(crate) trait Turning<S: Session> {
                 Errand::TakeBack(id) => self.take_back(id.0),
             }
         }
+        is_any
     }
 
     /// Connections that had not finished in the last turn.

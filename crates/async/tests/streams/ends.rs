@@ -5,7 +5,7 @@ use std::net::Shutdown;
 use std::time::{Duration, Instant};
 
 use pollux_async::{Limits, Runtime, Stream};
-use pollux_engine::Counter;
+use pollux_engine::{CloseCause, Counter};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
 use crate::{bytes, drivers, everywhere, everywhere_within, joined, listen, peer};
@@ -76,6 +76,36 @@ fn a_dropped_stream_sends_what_was_written_whatever_the_peer_says_meanwhile() {
         drop(stream);
         joined(thread).await
     });
+}
+
+#[test]
+fn a_dropped_stream_whose_input_was_read_is_closed_without_waiting_for_its_peer() {
+    // The peer ends only when it sees the stream's end, and the limits would have it wait for hours.
+    let limits = Limits { linger_time: Duration::from_secs(10_000), ..Limits::default() };
+    for driver in drivers() {
+        let mut runtime = Runtime::open(driver, limits.clone()).expect("it was just opened");
+        let (handle, counters) = (runtime.handle(), runtime.counters());
+        let played = runtime.block_on(async {
+            let listener = listen(&handle);
+            let mut peer = peer(&listener);
+            peer.write_all(b"question")?;
+            let mut stream = listener.accept().await?;
+            stream.read_exact(&mut [0; 8]).await?;
+            stream.write_all(b"answer").await?;
+            stream.shutdown().await?;
+            drop(stream);
+            let begun = Instant::now();
+            while counters.closed(CloseCause::Session) == 0 {
+                assert!(begun.elapsed() < crate::DEADLINE, "{driver}: it lingers");
+                yield_once().await;
+            }
+            let mut answer = String::new();
+            peer.read_to_string(&mut answer)?;
+            assert_eq!(answer, "answer");
+            Ok::<_, io::Error>(())
+        });
+        played.expect("it turns").expect("no error");
+    }
 }
 
 #[test]
