@@ -60,7 +60,7 @@ fn main() -> ExitCode {
 const PAGES: [&str; 4] = [
     "-p pollux-server -p pollux-lab -p pollux-cli --lib --bins the_page_in_docs",
     "-p pollux-server --test proxy in_the_documentation",
-    "-p pollux-poller --test conformance",
+    "-p pollux-poller --test conformance differences",
     "-p pollux-epoll-c --test deviations",
 ];
 

@@ -9,7 +9,7 @@ use std::fmt::Display;
 use std::process::{Command, ExitCode, Stdio};
 use std::time::{Duration, Instant};
 
-use libtest_mimic::Arguments;
+use libtest_mimic::{Arguments, Completion};
 
 mod process;
 
@@ -76,6 +76,19 @@ pub fn test(name: impl Into<String>, test: impl FnOnce() + Send + 'static) -> Tr
     Trial::test(name, move || {
         test();
         Ok(())
+    })
+}
+
+/// The same, of a test that finds what a machine may lack: `Err` is the reason why it was skipped. It is counted
+/// as ignored then, and fails with `POLLUX_FORBID_SKIP` set.
+pub fn skippable_test(
+    name: impl Into<String>,
+    test: impl FnOnce() -> Result<(), String> + Send + 'static,
+) -> Trial {
+    Trial::ignorable_test(name, move || match test() {
+        Ok(()) => Ok(Completion::Completed),
+        Err(why) if std::env::var_os(FORBID_SKIP).is_some() => Err(why.into()),
+        Err(why) => Ok(Completion::ignored_with(why)),
     })
 }
 

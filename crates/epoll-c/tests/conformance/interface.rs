@@ -21,7 +21,7 @@ use pollux_poller::{
 use rustix::thread::{Pid, gettid};
 
 use crate::calls;
-use crate::ways::{Way, is_of_one_script};
+use crate::ways::Way;
 
 /// An instance that the C functions made.
 pub(crate) struct Interface {
@@ -87,8 +87,8 @@ fn is_asleep(tid: Pid) -> bool {
 
 impl Interface {
     pub(crate) fn open(mechanism: Mechanism, way: Way) -> Result<Self, Error> {
-        let is_kernels = way == Way::Program && is_of_one_script();
-        let mut caps = if is_kernels { Mechanism::Epoll } else { mechanism }.open()?.caps().clone();
+        let mut caps =
+            if way == Way::Program { Mechanism::Epoll } else { mechanism }.open()?.caps().clone();
         (caps.files, caps.deferred_changes) = (FilePolicy::Refused, false);
         let epoll = instance(mechanism, way)?;
         let callers = (way == Way::Threads).then(|| [Caller::start(), Caller::start()]);
@@ -134,7 +134,7 @@ impl Interface {
 
 /// An instance of a script: a new one, or one that the program has from the one before it.
 fn instance(mechanism: Mechanism, way: Way) -> Result<OwnedFd, Error> {
-    if way == Way::Program && is_of_one_script() {
+    if way == Way::Program {
         return Ok(inherited().unwrap_or_else(|| become_another_program(mechanism)));
     }
     create(mechanism)

@@ -1,7 +1,8 @@
 //! The conformance suite of the pollers, through the epoll interface: the same scripts and the same
 //! table of differences, but for those that the interface mends.
 //!
-//! It runs in each of four ways ([`Way`]), in a process of its own each: `POLLUX_TEST_WAY=alone` runs one.
+//! Each script runs in each of four ways ([`Way`]), in a process of its own, as a test such as
+//! `select::alone::errno::a_regular_file_is_eperm`.
 
 #[path = "../deviations/calls.rs"]
 #[expect(dead_code, reason = "scripts of another kind use the others")]
@@ -15,26 +16,16 @@ mod ways;
 
 use std::process::ExitCode;
 
-use pollux_poller::{Backend, Error, Mechanism, Poller};
+use pollux_poller::{Error, Mechanism, Poller};
 
+use suite::runner;
 use ways::Way;
 
-const BACKENDS: &[Backend] =
-    &[Backend::Select, Backend::Poll, Backend::Aio, Backend::Epoll, Backend::Uring];
-
 fn main() -> ExitCode {
-    if let Some(way) = Way::of_this_process() {
-        let title = format!("through the epoll interface, {}", way.title());
-        return way.run(title.leak(), BACKENDS);
-    }
-    let has_passed = |way: &Way| way.process().status().expect("it starts").success();
-    // All of them, also behind one that failed.
-    let failed = Way::ALL.iter().filter(|way| !has_passed(way)).count();
-    if failed == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+    runner::main(&Way::ALL.map(|way| way.suite(|_, _| ())), &[])
 }
 
 /// The poller that the scripts run on.
 fn open(mechanism: Mechanism) -> Result<Box<dyn Poller>, Error> {
-    let way = Way::of_this_process().expect("said by the first process");
-    Ok(Box::new(interface::Interface::open(mechanism, way)?))
+    Ok(Box::new(interface::Interface::open(mechanism, Way::of_this_process())?))
 }

@@ -1,7 +1,8 @@
 //! The conformance suite: every case on every backend, against one table of differences.
 //!
-//! `cargo test -p pollux-poller --test conformance -- [FILTER]... [--list]`. What needs a process
-//! of its own (signals, fork, limits, descriptor numbers) is in `tests/process`.
+//! Each is a test of its own, such as `epoll::triggers::edge_reports_once`: `cargo test -p pollux-poller --test
+//! conformance epoll::`. What needs a process of its own (signals, fork, limits, descriptor numbers) is in
+//! `tests/process`.
 #![forbid(unsafe_code)]
 
 mod batch;
@@ -24,8 +25,8 @@ use std::process::ExitCode;
 
 use pollux_poller::{Error, Mechanism, Poller};
 
-use suite::isolation::Isolation;
-use suite::{Group, document, runner};
+use suite::runner::{self, Check, Isolation, Suite};
+use suite::{Group, differences};
 
 const GROUPS: &[Group] = &[
     Group { name: "errno", cases: errno::CASES },
@@ -43,15 +44,19 @@ const GROUPS: &[Group] = &[
 ];
 
 fn main() -> ExitCode {
-    runner::main(&runner::Suite {
-        title: "conformance",
+    let suite = Suite {
+        name: None,
         groups: GROUPS,
-        checks: &[("docs/poller-differences.md", document::check)],
-        isolation: Isolation::Thread,
         backends: &runner::BACKENDS,
+        isolation: Isolation::Thread,
         mended: &[],
         judged_as: None,
-    })
+    };
+    let checks: [Check; 2] = [
+        ("differences::are_of_known_cases", || differences::check_names(GROUPS)),
+        ("differences::stand_in_the_page_in_docs", differences::check_page),
+    ];
+    runner::main(&[suite], &checks)
 }
 
 /// The poller that the scripts run on.

@@ -7,7 +7,7 @@ use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 use crate::suite::objects::Object;
 use crate::suite::rig::{DEADLINE, Rig};
-use crate::suite::runner::say;
+use crate::suite::runner::report;
 use crate::suite::{Case, Deviation, Verdict, case};
 
 pub(crate) const CASES: &[Case] = &[
@@ -48,7 +48,7 @@ fn affordable(rig: &Rig, wanted: u32) -> u32 {
     let by_caps = rig.poller.caps().fds_max.unwrap_or(usize::MAX);
     let count = wanted.min(by_limit).min(u32::try_from(by_caps).unwrap_or(u32::MAX));
     if count < wanted {
-        say(&format!("note    {} watches {count} descriptors instead of {wanted}", rig.backend()));
+        report(&format!("{count} descriptors instead of {wanted} ... "));
     }
     count
 }

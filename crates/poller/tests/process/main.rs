@@ -1,7 +1,5 @@
 //! Conformance cases that change the process they run in: signals, fork, limits, descriptor
-//! numbers. Each runs in a process of its own, which is this binary started again.
-//!
-//! `cargo test -p pollux-poller --test process -- [FILTER]... [--list]`.
+//! numbers. Each is a test of its own, and runs in a process of its own, which is this binary started again.
 #![deny(unsafe_code)]
 
 mod fork;
@@ -16,26 +14,27 @@ use std::process::ExitCode;
 
 use pollux_poller::{Error, Mechanism, Poller};
 
-use suite::isolation::Isolation;
-use suite::{Group, runner};
+use suite::runner::{self, Check, Isolation, Suite};
+use suite::{Group, differences};
 
 const GROUPS: &[Group] = &[
-    Group { name: "process/signals", cases: signals::CASES },
-    Group { name: "process/fork", cases: fork::CASES },
-    Group { name: "process/limits", cases: limits::CASES },
-    Group { name: "process/numbers", cases: numbers::CASES },
+    Group { name: "process::signals", cases: signals::CASES },
+    Group { name: "process::fork", cases: fork::CASES },
+    Group { name: "process::limits", cases: limits::CASES },
+    Group { name: "process::numbers", cases: numbers::CASES },
 ];
 
 fn main() -> ExitCode {
-    runner::main(&runner::Suite {
-        title: "process",
+    let suite = Suite {
+        name: None,
         groups: GROUPS,
-        checks: &[],
-        isolation: Isolation::Process,
         backends: &runner::BACKENDS,
+        isolation: Isolation::Process(|_, _| ()),
         mended: &[],
         judged_as: None,
-    })
+    };
+    let check: Check = ("differences::are_of_known_cases", || differences::check_names(GROUPS));
+    runner::main(&[suite], &[check])
 }
 
 /// The poller that the scripts run on.

@@ -3,9 +3,29 @@
 //! The suite checks every row both ways: a difference that is not declared here fails, and so
 //! does a declared one that no longer occurs. `docs/poller-differences.md` is made from it.
 
+use std::fmt::Write;
+use std::path::PathBuf;
+use std::{env, fs};
+
 use pollux_poller::Backend;
 
-use super::{Deviation, Need};
+use super::runner::{BACKENDS, report};
+use super::{Deviation, Group, Need};
+
+/// Makes the check of the page write it instead of failing.
+const BLESS: &str = "POLLUX_BLESS";
+
+const HEAD: &str = "\
+# Where the pollers differ
+
+Every backend of `pollux-poller` keeps one contract (`crates/poller/src/contract.rs`). Where
+the kernel interface behind a backend does not allow that, the difference stands here, and
+nowhere else. This page is made from `crates/poller/tests/suite/differences.rs`; the conformance
+suite fails when a backend differs in any other way, when a difference listed here no longer
+occurs, and when this page is not the table's
+(`POLLUX_BLESS=1 cargo test -p pollux-poller --test conformance differences` writes it anew).
+
+";
 
 /// One row: on these backends these cases end in this deviation.
 pub(crate) struct Difference {
@@ -27,16 +47,6 @@ pub(crate) enum Cases {
     Named(&'static [&'static str]),
 }
 
-impl Cases {
-    /// The cases that are named one by one.
-    pub(crate) fn named(&self) -> &'static [&'static str] {
-        match self {
-            Self::Needing(_) => &[],
-            Self::Named(names) => names,
-        }
-    }
-}
-
 /// The first row for `backend` that covers the case: the reason that a script meets first
 /// stands first.
 pub(crate) fn declared(
@@ -51,6 +61,62 @@ pub(crate) fn declared(
                 Cases::Named(names) => names.contains(&name),
             }
     })
+}
+
+/// Every case that the table names exists, of those that run in this binary; counts cases and differences.
+pub(crate) fn check_names(groups: &[Group]) {
+    let cases =
+        || groups.iter().flat_map(|group| group.cases.iter().map(move |case| (group, case)));
+    let names: Vec<_> =
+        cases().map(|(group, case)| (format!("{}::{}", group.name, case.name), case)).collect();
+    let of_processes = |name: &str| name.starts_with("process::");
+    let are_of_processes = names.iter().any(|(name, _)| of_processes(name));
+    for row in DIFFERENCES {
+        let Cases::Named(named) = row.cases else { continue };
+        for name in named.iter().filter(|name| of_processes(name) == are_of_processes) {
+            assert!(names.iter().any(|(known, _)| known == name), "no case is called {name}");
+        }
+    }
+    let differing = BACKENDS.into_iter().flat_map(|backend| {
+        names.iter().filter(move |(name, case)| declared(backend, name, case.needs).is_some())
+    });
+    let (count, backends) = (names.len(), BACKENDS.len());
+    report(&format!(
+        "{count} cases x {backends} backends, {} declared differences ... ",
+        differing.count()
+    ));
+}
+
+/// Compares the page with the table.
+pub(crate) fn check_page() {
+    let root = env::var_os("CARGO_MANIFEST_DIR")
+        .map_or_else(|| PathBuf::from(env!("CARGO_MANIFEST_DIR")), PathBuf::from);
+    let path = root.join("../../docs/poller-differences.md");
+    if env::var_os(BLESS).is_some() {
+        fs::write(&path, page()).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
+    }
+    let found = fs::read_to_string(&path);
+    let found = found.unwrap_or_else(|error| panic!("{}: {error}", path.display()));
+    assert!(found == page(), "{} is not the table's: run with {BLESS}=1", path.display());
+}
+
+fn page() -> String {
+    let mut text = HEAD.to_owned();
+    text.push_str("| backend | where | what happens | why |\n|---|---|---|---|\n");
+    for row in DIFFERENCES {
+        let backends: Vec<String> = row.backends.iter().map(ToString::to_string).collect();
+        let cases = match &row.cases {
+            Cases::Needing(need) => need.name().to_owned(),
+            Cases::Named(names) => {
+                let names: Vec<String> = names.iter().map(|name| format!("`{name}`")).collect();
+                names.join(", ")
+            }
+        };
+        let what = row.deviation.about();
+        writeln!(text, "| {} | {cases} | {what} | {} |", backends.join(", "), row.reason)
+            .expect("strings take everything");
+    }
+    text
 }
 
 /// The table.
@@ -84,8 +150,8 @@ pub(crate) const DIFFERENCES: &[Difference] = &[
     Difference {
         backends: &[Backend::Select],
         cases: Cases::Named(&[
-            "hangup/hup_is_reported_with_an_empty_interest",
-            "hangup/oneshot_modified_to_none_reports_hup",
+            "hangup::hup_is_reported_with_an_empty_interest",
+            "hangup::oneshot_modified_to_none_reports_hup",
         ]),
         deviation: Deviation::HangupUnreported,
         reason: "a descriptor that is in none of the sets of select(2) is not polled",
@@ -99,10 +165,10 @@ pub(crate) const DIFFERENCES: &[Difference] = &[
     Difference {
         backends: &[Backend::Aio, Backend::Uring],
         cases: Cases::Named(&[
-            "errno/a_regular_file_is_eperm",
-            "errno/a_directory_is_eperm",
-            "errno/a_device_without_readiness_is_eperm",
-            "counters/the_file_policy_is_what_happens",
+            "errno::a_regular_file_is_eperm",
+            "errno::a_directory_is_eperm",
+            "errno::a_device_without_readiness_is_eperm",
+            "counters::the_file_policy_is_what_happens",
         ]),
         deviation: Deviation::AcceptsFiles,
         reason: "a poll request on a file without readiness completes at once; asking before \
@@ -111,22 +177,22 @@ pub(crate) const DIFFERENCES: &[Difference] = &[
     Difference {
         backends: &[Backend::Aio, Backend::Uring],
         cases: Cases::Named(&[
-            "errno/a_path_descriptor_is_ebadf",
-            "process/numbers/a_closed_number_is_ebadf",
+            "errno::a_path_descriptor_is_ebadf",
+            "process::numbers::a_closed_number_is_ebadf",
         ]),
         deviation: Deviation::ErrorLater,
         reason: "changes ride with the next wait, and only then does the kernel look",
     },
     Difference {
         backends: &[Backend::Select, Backend::Poll, Backend::Aio, Backend::Uring],
-        cases: Cases::Named(&["errno/a_second_add_under_another_token_is_eexist"]),
+        cases: Cases::Named(&["errno::a_second_add_under_another_token_is_eexist"]),
         deviation: Deviation::Replaces,
         reason: "these backends don't see a close, so another generation under the same number \
                  means that the number was used again",
     },
     Difference {
         backends: &[Backend::Select, Backend::Poll],
-        cases: Cases::Named(&["reuse/a_number_reused_without_add_is_not_watched"]),
+        cases: Cases::Named(&["reuse::a_number_reused_without_add_is_not_watched"]),
         deviation: Deviation::WatchesNumbers,
         reason: "select(2) and poll(2) are given numbers anew with each call and look at \
                  whatever file has them then",
@@ -134,8 +200,8 @@ pub(crate) const DIFFERENCES: &[Difference] = &[
     Difference {
         backends: &[Backend::Select, Backend::Poll],
         cases: Cases::Named(&[
-            "reuse/a_duplicate_keeps_the_file_watched",
-            "process/fork/a_file_that_a_child_inherited_lives_on",
+            "reuse::a_duplicate_keeps_the_file_watched",
+            "process::fork::a_file_that_a_child_inherited_lives_on",
         ]),
         deviation: Deviation::ForgetsClosed,
         reason: "a number that is closed is an error of the call (EBADF, POLLNVAL), so it is \
@@ -144,15 +210,15 @@ pub(crate) const DIFFERENCES: &[Difference] = &[
     Difference {
         backends: &[Backend::Aio, Backend::Uring],
         cases: Cases::Named(&[
-            "reuse/a_file_closed_without_delete_is_silent",
-            "reuse/a_file_closed_without_delete_is_received_by_the_peer",
+            "reuse::a_file_closed_without_delete_is_silent",
+            "reuse::a_file_closed_without_delete_is_received_by_the_peer",
         ]),
         deviation: Deviation::HoldsFiles,
         reason: "an armed poll request holds the open file, and close(2) does not cancel it",
     },
     Difference {
         backends: &[Backend::Select, Backend::Poll, Backend::Aio, Backend::Uring],
-        cases: Cases::Named(&["counters/stale_events_are_counted"]),
+        cases: Cases::Named(&["counters::stale_events_are_counted"]),
         deviation: Deviation::NothingStale,
         reason: "adding a reused number takes the old number or request away, and only \
                  epoll(7) continues to report a file that lives in a duplicate",
@@ -160,9 +226,9 @@ pub(crate) const DIFFERENCES: &[Difference] = &[
     Difference {
         backends: &[Backend::Aio, Backend::Uring],
         cases: Cases::Named(&[
-            "triggers/level_is_silent_about_what_was_read_before_the_wait",
-            "triggers/edge_is_silent_about_what_was_read_before_the_wait",
-            "triggers/oneshot_is_silent_about_what_was_read_before_the_wait",
+            "triggers::level_is_silent_about_what_was_read_before_the_wait",
+            "triggers::edge_is_silent_about_what_was_read_before_the_wait",
+            "triggers::oneshot_is_silent_about_what_was_read_before_the_wait",
         ]),
         deviation: Deviation::ReportsWhatIsOver,
         reason: "a poll request completes when its file wakes it, not when somebody waits; to \
@@ -170,13 +236,13 @@ pub(crate) const DIFFERENCES: &[Difference] = &[
     },
     Difference {
         backends: &[Backend::Select, Backend::Poll, Backend::Aio, Backend::Uring],
-        cases: Cases::Named(&["reuse/a_modified_number_reports_nothing_of_the_closed_file"]),
+        cases: Cases::Named(&["reuse::a_modified_number_reports_nothing_of_the_closed_file"]),
         deviation: Deviation::ModifiesSuccessor,
         reason: "these backends don't see a close; another generation lets go of the old file",
     },
     Difference {
         backends: &[Backend::Epoll, Backend::Sim],
-        cases: Cases::Named(&["reuse/a_wait_that_finds_only_stale_events_continues"]),
+        cases: Cases::Named(&["reuse::a_wait_that_finds_only_stale_events_continues"]),
         deviation: Deviation::EndsEarly,
         reason: "a file that lives in a duplicate can't be taken out of epoll(7) by the number \
                  that was closed; the caller sees it in the counter of stale events and must \

@@ -6,8 +6,6 @@
 //! compares the answer with the declared table (`differences.rs`).
 
 pub(crate) mod differences;
-pub(crate) mod document;
-pub(crate) mod isolation;
 pub(crate) mod objects;
 pub(crate) mod rig;
 pub(crate) mod runner;
@@ -26,7 +24,7 @@ pub(crate) struct Case {
 
 /// Cases on one subject.
 pub(crate) struct Group {
-    /// Stands before the names of its cases: `triggers/edge_...`.
+    /// Stands before the names of its cases: `triggers::edge_...`.
     pub(crate) name: &'static str,
     /// The cases.
     pub(crate) cases: &'static [Case],

@@ -324,12 +324,16 @@ pub(crate) fn memfd() -> OwnedFd {
     memfd_create("conformance", MemfdFlags::CLOEXEC).expect("memfd_create")
 }
 
+/// The mechanism that opens `backend`, where it has a kernel.
+pub(crate) fn mechanism(backend: Backend) -> Option<Mechanism> {
+    Mechanism::PLAIN.into_iter().find(|known| known.backend() == backend)
+}
+
 fn open(backend: Backend, world: Option<&World>) -> Result<Box<dyn Poller>, Error> {
     if let Some(world) = world {
         return Ok(world.open());
     }
-    let mechanism = Mechanism::ALL.into_iter().find(|known| known.backend() == backend);
-    let mechanism = mechanism.expect("every backend with a kernel has a mechanism");
+    let mechanism = mechanism(backend).expect("the simulated backend has a world");
     let mut opened = crate::open(mechanism);
     for _ in 0..RELEASES_MAX {
         match &opened {

@@ -1,173 +1,117 @@
-//! Runs every case on every backend and judges the answers.
+//! Runs every case on every backend, each as a test of its own, and judges the answers.
 //!
-//! Prints one line for each run and a summary. An argument that is not an option keeps the runs
-//! whose line contains it; `--list` only names them. Options of the usual test harness that
-//! mean nothing here are passed over.
+//! A case runs where it can do no harm: in a thread, or in a process of its own, which is this binary started
+//! again. Either way a hang ends with a deadline.
 
 use std::io::Write;
-use std::process::ExitCode;
-use std::time::Instant;
+use std::panic::resume_unwind;
+use std::process::{Command, ExitCode};
+use std::sync::mpsc::{self, RecvTimeoutError};
+use std::sync::{Arc, OnceLock};
+use std::thread;
+use std::time::Duration;
 
 use pollux_poller::{Backend, Error};
+use pollux_testing::{Process, Trial, run_tests, skippable_test, test};
 
-use super::differences::{DIFFERENCES, declared};
-use super::isolation::{Answer, CHILD, Isolation, keep_panics, live_as_child};
-use super::rig::Rig;
-use super::{Case, Deviation, Group};
-
-/// Makes a backend that can't be opened a failure: for machines that are known to have all.
-const FORBID_SKIP: &str = "POLLUX_FORBID_SKIP";
+use super::differences::declared;
+use super::rig::{Rig, mechanism};
+use super::{Case, Deviation, Group, Verdict};
 
 /// Every backend, in the order of the report.
 pub(crate) const BACKENDS: [Backend; 6] =
     [Backend::Select, Backend::Poll, Backend::Aio, Backend::Epoll, Backend::Uring, Backend::Sim];
 
-/// Looks at something that is about no backend; says what is wrong with it.
-pub(crate) type Check = fn() -> Result<(), String>;
+/// How long one case may take in a thread: the largest takes a second.
+const CASE_DEADLINE: Duration = Duration::from_secs(30);
+/// First argument of this binary when it is started again for one run; the name of the run stands behind it.
+const CHILD: &str = "--child";
+/// What a child prints for a kept contract.
+const KEPT: &str = "kept";
 
-/// What one test binary runs.
+/// A test that is about no backend, by its name.
+pub(crate) type Check = (&'static str, fn());
+
+/// Cases, and what they run on.
+#[derive(Clone, Copy)]
 pub(crate) struct Suite {
-    /// Stands before the summary.
-    pub(crate) title: &'static str,
+    /// Stands behind the backend in the names of the runs, where a binary has several suites.
+    pub(crate) name: Option<&'static str>,
     /// The cases.
     pub(crate) groups: &'static [Group],
-    /// Checks that are about no backend, by name.
-    pub(crate) checks: &'static [(&'static str, Check)],
-    /// Where the cases run.
-    pub(crate) isolation: Isolation,
     /// What runs them; the simulated one needs a world.
     pub(crate) backends: &'static [Backend],
+    /// Where they run.
+    pub(crate) isolation: Isolation,
     /// Deviations of the table that do not occur here, because what stands before the poller sees to it.
     pub(crate) mended: &'static [Deviation],
     /// The backend whose differences every other one has here, where something else stands in its place.
     pub(crate) judged_as: Option<Backend>,
 }
 
-/// One case on one backend.
-struct Run {
-    /// Its name in the report.
-    line: String,
-    /// Group and name of the case.
-    name: String,
-    case: &'static Case,
-    backend: Backend,
+/// Where cases run.
+#[derive(Clone, Copy)]
+pub(crate) enum Isolation {
+    /// In a thread each.
+    Thread,
+    /// In a process each, on its only thread; the function adds what the process needs to its command.
+    Process(fn(&mut Command, Backend)),
 }
 
-#[derive(Default)]
-struct Tally {
-    passed: usize,
-    differed: usize,
-    skipped: usize,
-    failures: Vec<String>,
+/// One case on one backend.
+#[derive(Clone)]
+struct Run {
+    /// As tests are listed: `epoll::triggers::edge_...`.
+    name: String,
+    /// Group and name of the case.
+    path: String,
+    case: &'static Case,
+    backend: Backend,
+    suite: Suite,
 }
 
 /// The main function of a test binary.
-pub(crate) fn main(suite: &Suite) -> ExitCode {
-    keep_panics();
-    let arguments: Vec<String> = std::env::args().skip(1).collect();
-    let runs = runs(suite);
-    if let [first, line] = &arguments[..]
-        && first == CHILD
-    {
-        let run = runs.iter().find(|run| run.line == *line).expect("started by this binary");
-        return live_as_child(run.case, run.backend);
+pub(crate) fn main(suites: &[Suite], checks: &[Check]) -> ExitCode {
+    let runs: Vec<Run> = suites.iter().flat_map(runs).collect();
+    if let Some(name) = name_of_child() {
+        let run = runs.iter().find(|run| run.name == name).expect("started by this binary");
+        return live_as_child(run);
     }
-    let filters: Vec<&String> =
-        arguments.iter().filter(|argument| !argument.starts_with('-')).collect();
-    let is_wanted = |line: &str| {
-        filters.is_empty() || filters.iter().any(|filter| line.contains(filter.as_str()))
-    };
-    let wanted = runs.iter().filter(|run| is_wanted(&run.line));
-    if arguments.iter().any(|argument| argument == "--list") {
-        wanted.for_each(|run| say(&run.line));
-        return ExitCode::SUCCESS;
-    }
-    let started = Instant::now();
-    let mut tally = Tally::default();
-    for (name, check) in suite.checks.iter().filter(|(name, _)| is_wanted(name)) {
-        tally.book(name, check().map(|()| None));
-    }
-    for name in unknown_names(suite, &runs) {
-        tally.book("differences", Err(format!("no case is called {name}")));
-    }
-    let unavailable: Vec<_> =
-        suite.backends.iter().map(|&backend| (backend, unavailable(backend))).collect();
-    for run in wanted {
-        let reason = unavailable.iter().find(|(backend, _)| *backend == run.backend);
-        match reason.and_then(|(_, why)| why.as_ref()) {
-            Some(why) => tally.skip(&run.line, why),
-            None => {
-                let answer = suite.isolation.run(run.case, run.backend, &run.line);
-                tally.book(&run.line, judge(suite, run, answer));
-            }
+    let mut tests: Vec<Trial> = checks.iter().map(|&(name, check)| test(name, check)).collect();
+    for backend in BACKENDS {
+        let missing = Arc::new(OnceLock::new());
+        for run in runs.iter().filter(|run| run.backend == backend).cloned() {
+            let missing = Arc::clone(&missing);
+            tests.push(skippable_test(run.name.clone(), move || {
+                if let Some(why) = missing.get_or_init(|| unavailable(backend)) {
+                    return Err(why.clone());
+                }
+                run.judge();
+                Ok(())
+            }));
         }
     }
-    if tally.is_empty() && filters.is_empty() {
-        tally.failures.push("nothing was run".to_owned());
-    }
-    tally.finish(suite, started)
+    run_tests(1, None, tests)
 }
 
-impl Tally {
-    fn is_empty(&self) -> bool {
-        self.passed + self.differed + self.skipped + self.failures.len() == 0
-    }
-
-    fn book(&mut self, line: &str, judgement: Result<Option<Deviation>, String>) {
-        match judgement {
-            Ok(None) => {
-                self.passed += 1;
-                say(&format!("ok      {line}"));
-            }
-            Ok(Some(deviation)) => {
-                self.differed += 1;
-                say(&format!("differs {line}: as declared, {}", deviation.about()));
-            }
-            Err(why) => {
-                say(&format!("FAILED  {line}: {why}"));
-                self.failures.push(format!("{line}: {why}"));
-            }
-        }
-    }
-
-    fn skip(&mut self, line: &str, why: &str) {
-        self.skipped += 1;
-        say(&format!("skip    {line}: {why}"));
-    }
-
-    fn finish(mut self, suite: &Suite, started: Instant) -> ExitCode {
-        let failed = self.failures.len();
-        if self.skipped > 0 && std::env::var_os(FORBID_SKIP).is_some() {
-            let message =
-                format!("{} runs were skipped, which {FORBID_SKIP} forbids", self.skipped);
-            self.failures.push(message);
-        }
-        for failure in &self.failures {
-            say(&format!("failure: {failure}"));
-        }
-        let cases: usize = suite.groups.iter().map(|group| group.cases.len()).sum();
-        say(&format!(
-            "{}: {cases} cases × {} backends: {} passed, {} declared differences, {failed} \
-             failed, {} skipped ({:.1} s)",
-            suite.title,
-            suite.backends.len(),
-            self.passed,
-            self.differed,
-            self.skipped,
-            started.elapsed().as_secs_f64(),
-        ));
-        if self.failures.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
-    }
+/// The name of the run that this process was started for.
+pub(crate) fn name_of_child() -> Option<String> {
+    let mut arguments = std::env::args().skip(1);
+    arguments.next().filter(|first| first == CHILD).and_then(|_| arguments.next())
 }
 
-/// Every case on every backend, a backend at a time.
+/// Every case on every backend.
 fn runs(suite: &Suite) -> Vec<Run> {
     let mut runs = Vec::new();
     for &backend in suite.backends {
         for group in suite.groups {
             for case in group.cases {
-                let name = format!("{}/{}", group.name, case.name);
-                runs.push(Run { line: format!("{name} [{backend}]"), name, case, backend });
+                let path = format!("{}::{}", group.name, case.name);
+                let name = match suite.name {
+                    Some(suite) => format!("{backend}::{suite}::{path}"),
+                    None => format!("{backend}::{path}"),
+                };
+                runs.push(Run { name, path, case, backend, suite: *suite });
             }
         }
     }
@@ -176,46 +120,88 @@ fn runs(suite: &Suite) -> Vec<Run> {
 
 /// Why `backend` can't be opened, where it can't.
 fn unavailable(backend: Backend) -> Option<String> {
-    match Rig::open(backend) {
+    match mechanism(backend)?.open() {
         Err(error @ Error::Unavailable { .. }) => Some(error.to_string()),
         // Any other failure shows in each case.
         _ => None,
     }
 }
 
-/// Holds an answer against the declared table.
-fn judge(suite: &Suite, run: &Run, answer: Answer) -> Result<Option<Deviation>, String> {
-    let seen = answer?.err();
-    let backend = suite.judged_as.unwrap_or(run.backend);
-    let expected = declared(backend, &run.name, run.case.needs)
-        .map(|row| row.deviation)
-        .filter(|deviation| !suite.mended.contains(deviation));
-    match (seen, expected) {
-        (seen, expected) if seen == expected => Ok(seen),
-        (None, Some(expected)) => {
-            Err(format!("declared: \"{}\", but it kept the contract", expected.about()))
+impl Run {
+    /// Runs, and holds the answer against the declared table.
+    fn judge(&self) {
+        let seen = match self.suite.isolation {
+            Isolation::Thread => self.in_thread(),
+            Isolation::Process(prepare) => self.in_process(prepare),
+        };
+        let backend = self.suite.judged_as.unwrap_or(self.backend);
+        let expected = declared(backend, &self.path, self.case.needs)
+            .map(|row| row.deviation)
+            .filter(|deviation| !self.suite.mended.contains(deviation));
+        match (seen.err(), expected) {
+            (None, None) => (),
+            (Some(seen), Some(expected)) if seen == expected => {
+                report(&format!("as declared, {} ... ", seen.about()));
+            }
+            (None, Some(expected)) => {
+                panic!("declared: \"{}\", but it kept the contract", expected.about())
+            }
+            (Some(seen), Some(expected)) => {
+                panic!("declared: \"{}\", but seen: \"{}\"", expected.about(), seen.about())
+            }
+            (Some(seen), None) => panic!("undeclared difference: \"{}\"", seen.about()),
         }
-        (Some(seen), Some(expected)) => {
-            Err(format!("declared: \"{}\", but seen: \"{}\"", expected.about(), seen.about()))
+    }
+
+    fn in_thread(&self) -> Verdict {
+        let (answer, answers) = mpsc::channel();
+        let (case, backend) = (self.case, self.backend);
+        // After the deadline nothing receives the answer.
+        let thread = thread::spawn(move || {
+            let _ = answer.send(run(case, backend));
+        });
+        match answers.recv_timeout(CASE_DEADLINE) {
+            Ok(verdict) => verdict,
+            Err(RecvTimeoutError::Timeout) => panic!("hangs: no end within {CASE_DEADLINE:?}"),
+            Err(RecvTimeoutError::Disconnected) => {
+                resume_unwind(thread.join().expect_err("it ended without an answer"))
+            }
         }
-        (Some(seen), None) => Err(format!("undeclared difference: \"{}\"", seen.about())),
-        (None, None) => unreachable!("equal"),
+    }
+
+    fn in_process(&self, prepare: fn(&mut Command, Backend)) -> Verdict {
+        let mut again = Command::new(std::env::current_exe().expect("the own path"));
+        again.args([CHILD, &self.name]);
+        prepare(&mut again, self.backend);
+        let ended = Process::run(&mut again);
+        let Some(answer) = ended.stdout.lines().last().filter(|_| ended.status.success()) else {
+            panic!("{}: {}{}", ended.status, ended.stdout, ended.stderr);
+        };
+        if answer == KEPT {
+            return Ok(());
+        }
+        let known = Deviation::ALL.into_iter().find(|known| format!("{known:?}") == answer);
+        Err(known.unwrap_or_else(|| panic!("no answer: {answer}")))
     }
 }
 
-/// Names in the table that mean a case of this binary and find none.
-fn unknown_names(suite: &Suite, runs: &[Run]) -> Vec<&'static str> {
-    let has_group = |name: &&str| suite.groups.iter().any(|group| name.starts_with(group.name));
-    let named = DIFFERENCES.iter().flat_map(|row| row.cases.named());
-    let is_ours = |name: &str| name.starts_with("process/") == (suite.title == "process");
-    let unknown = named.filter(|name| {
-        is_ours(name) && has_group(name) && !runs.iter().any(|run| run.name == **name)
-    });
-    unknown.copied().collect()
+/// The whole life of a process that was started for one run.
+fn live_as_child(of: &Run) -> ExitCode {
+    let answer = match run(of.case, of.backend) {
+        Ok(()) => KEPT.to_owned(),
+        Err(deviation) => format!("{deviation:?}"),
+    };
+    report(&answer);
+    ExitCode::SUCCESS
 }
 
-/// Prints one line of the report.
-pub(crate) fn say(line: &str) {
+fn run(case: &Case, backend: Backend) -> Verdict {
+    (case.run)(&mut Rig::open(backend).expect("a backend that can be opened"))
+}
+
+/// Adds `text` to the line of the test in the report.
+pub(crate) fn report(text: &str) {
+    let mut stdout = std::io::stdout();
     // A closed pipe (`| head`) is not a failure of a case.
-    let _ = writeln!(std::io::stdout(), "{line}");
+    let _ = stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush());
 }
