@@ -4,9 +4,8 @@
 use std::net::{Ipv4Addr, TcpListener};
 use std::path::PathBuf;
 use std::process::{Command, Output};
-use std::time::Instant;
 
-use pollux_testing::{DEADLINE, Process, has, skip, wait_until};
+use pollux_testing::{Process, has, skip, wait_until};
 use serde_json::Value;
 
 /// The smallest run that has figures.
@@ -270,11 +269,8 @@ fn nothing_of_a_server_is_left_when_a_run_ends() {
     let arm = format!("daemon={}", python(&options));
     measured(&record(&run(&[&arm], &[])), "daemon");
     let pid = std::fs::read_to_string(&file).expect("it was started");
-    let start = Instant::now();
-    while PathBuf::from(format!("/proc/{}/exe", pid.trim())).exists() {
-        assert!(start.elapsed() < DEADLINE, "process {pid} is left");
-        std::thread::yield_now();
-    }
+    let running = PathBuf::from(format!("/proc/{}/exe", pid.trim()));
+    wait_until(format_args!("the end of process {pid}"), || !running.exists());
 }
 
 #[test]
@@ -359,9 +355,9 @@ fn an_arm_that_can_not_be_is_refused_before_the_run() {
         &["{prot} has no meaning in http; expected {port}, {address}"],
     );
     refused("mine=sh -c 'exec mine'", &["{port}", "{address}"]);
-    let mut ended = Command::new("true").spawn().expect("a process");
+    let mut ended = Process::start(&mut Command::new("true"));
     let pid = ended.id();
-    ended.wait().expect("it ends");
+    ended.wait();
     refused(
         &format!("mine=pid:{pid}@127.0.0.1:80"),
         &[&format!("arm mine: process {pid} does not run; expected the number of one that does")],
@@ -369,7 +365,7 @@ fn an_arm_that_can_not_be_is_refused_before_the_run() {
     // Another process listens there: this one.
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a listener");
     let address = listener.local_addr().expect("its address");
-    let mut other = Command::new("sleep").arg("600").spawn().expect("a process");
+    let other = Process::start(Command::new("sleep").arg("600"));
     let this = std::process::id();
     refused(
         &format!("mine=pid:{}@{address}", other.id()),
@@ -378,8 +374,6 @@ fn an_arm_that_can_not_be_is_refused_before_the_run() {
             &format!("pid:{this}@{address}"),
         ],
     );
-    other.kill().expect("ours");
-    other.wait().expect("ours");
 }
 
 // Installed programs on other mechanisms: each answers its load, on the mechanism that was asked for and as it is.

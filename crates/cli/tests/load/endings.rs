@@ -5,7 +5,7 @@ use std::time::Instant;
 
 use pollux_testing::{DEADLINE, Ended, Signal, has};
 
-use crate::run::{Nginx, Said, Server, interrupt_until_it_ends, load, started};
+use crate::{Nginx, Said, Server, interrupt_until_it_ends, load, started};
 
 /// An address where nobody listens: its port was free a moment ago.
 pub(crate) fn nobody() -> String {
@@ -45,7 +45,7 @@ fn a_host_that_cannot_be_looked_up_is_not_a_wrong_flag() {
 #[test]
 fn a_server_that_dies_in_the_middle_is_an_exit_code() {
     let server = Server::start();
-    let mut load = started(&["-d", "6s", "--warm-up", "0s", "-c", "2", "--json", "-", &server.url]);
+    let mut load = started(&["-d", "3s", "--warm-up", "0s", "-c", "2", "--json", "-", &server.url]);
     load.says("1.0 s");
     drop(server);
     let Ended { status, stderr: said, .. } = load.ended();

@@ -19,9 +19,9 @@ use pollux_testing::{DEADLINE, Pid, Process, Signal};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use serde_json::Value;
 
-use crate::run::{Said, Server, load, started, wait};
+use crate::{Said, Server, load, started, wait};
 
-/// They measure: one at a time.
+/// They measure times: one at a time.
 fn alone() -> MutexGuard<'static, ()> {
     static TURN: Mutex<()> = Mutex::new(());
     TURN.lock().unwrap_or_else(PoisonError::into_inner)
@@ -39,7 +39,6 @@ fn number(json: &Value, part: &str, name: &str) -> f64 {
 
 #[test]
 fn a_moderate_rate_is_the_rate_that_was_asked_for() {
-    let _alone = alone();
     let server = Server::start();
     let (rate, seconds) = (2_000.0, 2.0);
     let said = load(&["--rate", "2000", "-d", "2s", "--json", "-", "-q", &server.url]);
@@ -101,12 +100,12 @@ fn freeze(server: &Server) -> f64 {
 /// What wrk shows of the same, where it is installed.
 fn print_wrk(server: &Server) {
     let mut command = Command::new("wrk");
-    command.args(["-t1", "-c64", "-d2s", "--latency", &server.url]).stdout(Stdio::piped());
-    if pollux_doctor::host::programs::find("wrk").is_none() {
+    command.args(["-t1", "-c64", "-d1s", "--latency", &server.url]).stdout(Stdio::piped());
+    if pollux_doctor::host::find_program("wrk").is_none() {
         return println!("wrk is not installed");
     }
     let wrk = Process::start(&mut command);
-    wait(Duration::from_millis(800));
+    wait(Duration::from_millis(400));
     let frozen_s = freeze(server);
     let text = wrk.ended().stdout;
     let told = text.lines().filter(|line| line.contains('%')).map(str::trim);
@@ -235,7 +234,6 @@ fn are_near(how: &str) {
 
 #[test]
 fn a_crowd_of_the_dead_is_set_up_quickly_and_costs_little_memory() {
-    let _alone = alone();
     let mut limit = getrlimit(Resource::Nofile);
     limit = Rlimit { current: limit.maximum, ..limit };
     setrlimit(Resource::Nofile, limit).expect("up to the maximum");
@@ -243,9 +241,14 @@ fn a_crowd_of_the_dead_is_set_up_quickly_and_costs_little_memory() {
     // The server holds the other ends, in a process of its own. So many show what each of them costs.
     let dead = allowed.saturating_sub(500).min(4_000);
     assert!(dead >= 100, "{allowed} descriptors are too few for a crowd");
-    for poller in ["epoll-et", "uring"] {
-        let (alone_bytes, _) = crowd_of(0, poller);
-        let (bytes, json) = crowd_of(dead, poller);
+    let crowds = std::thread::scope(|scope| {
+        let crowd = |dead, poller| scope.spawn(move || crowd_of(dead, poller));
+        let started =
+            ["epoll-et", "uring"].map(|poller| (poller, crowd(0, poller), crowd(dead, poller)));
+        started.map(|(poller, none, many)| (poller, none.join(), many.join()))
+    });
+    for (poller, none, many) in crowds {
+        let ((alone_bytes, _), (bytes, json)) = (none.expect("a run"), many.expect("a run"));
         let each = (bytes as f64 - alone_bytes as f64) / dead as f64;
         let kind = &json["crowd"][0];
         let set_up_s = kind["set_up_s"].as_f64().expect("a time");

@@ -7,7 +7,7 @@ use std::thread::JoinHandle;
 use pollux_testing::{DEADLINE, has};
 use tempfile::TempDir;
 
-use crate::run::{Nginx, Server, load, load_well};
+use crate::{Nginx, Server, load, load_well};
 
 /// A server that answers everything and keeps what it was asked, connection by connection; it ends
 /// after so many connections.

@@ -9,7 +9,7 @@ use hdrhistogram::serialization::interval_log::{IntervalLogIterator, LogEntry};
 use pollux_testing::{DEADLINE, Signal, addresses, has};
 use serde_json::Value;
 
-use crate::run::{Nginx, Server, command, load, load_well, started};
+use crate::{Nginx, Server, command, load, load_well, started};
 
 fn path(folder: &Path, name: &str) -> String {
     folder.join(name).to_str().expect("UTF-8").to_owned()

@@ -3,14 +3,13 @@
 use std::fs;
 use std::net::TcpListener;
 use std::path::Path;
-use std::process::Stdio;
 
-use pollux_testing::{Signal, has};
+use pollux_testing::{Signal, has, wait_until};
 use serde_json::Value;
 
 use crate::endings::nobody;
 use crate::figures::Responder;
-use crate::run::{Nginx, Said, Server, command, interrupt_until_it_ends, load, load_well, started};
+use crate::{Nginx, Said, Server, interrupt_until_it_ends, load, load_well, started};
 
 fn path(folder: &Path, name: &str) -> String {
     folder.join(name).to_str().expect("a plain name").to_owned()
@@ -65,9 +64,7 @@ fn the_first_interrupt_ends_turns_after_a_round_and_the_second_at_once() {
         let load = started(&flags);
         let before = server.requests();
         // It catches signals before it asks for anything.
-        while server.requests() < before + 100 {
-            std::thread::yield_now();
-        }
+        wait_until("requests", || server.requests() >= before + 100);
         load.signal(signal);
         let said = Said::of(load.ended());
         let is_early = said.stderr.contains("of at least 4 sets of turns");
@@ -97,7 +94,7 @@ fn pairs_of_runs_on_nginx_are_compared_with_its_cpu_time() {
     for file in &files {
         load_well(
             &[
-                &["-c", "2", "-d", "300ms", "--warm-up", "0s", "-q", "--server-pid", &pid][..],
+                &["-c", "2", "-d", "150ms", "--warm-up", "0s", "-q", "--server-pid", &pid][..],
                 &["--unix", &nginx.socket, "--json", file, "http://localhost/page"],
             ]
             .concat(),
@@ -133,7 +130,7 @@ fn a_server_that_got_slower_is_worse() {
         // Slower by what a responder waits: 2 ms and more.
         let responder = (number % 2 == 1).then(|| Responder::start(2));
         let url = responder.as_ref().map_or(&*server.url, |responder| &*responder.url);
-        load_well(&["-c", "2", "-n", "200", "-q", "--json", file, url]);
+        load_well(&["-c", "2", "-n", "100", "-q", "--json", file, url]);
     }
     let files: Vec<&str> = files.iter().map(String::as_str).collect();
     let said = load(&[&["compare", "--gate"][..], &files].concat());
@@ -151,12 +148,24 @@ fn parts_of_one_load_are_added_up() {
     let (one, two) = (path(folder.path(), "one.json"), path(folder.path(), "two.json"));
     let server = Server::start();
     let run = |file: &str, connections: &str| {
-        let flags =
-            ["-c", connections, "-d", "2s", "--warm-up", "0s", "-q", "--json", file, &server.url];
-        command(&flags).stdout(Stdio::null()).spawn().expect("pollux starts")
+        let flags = [
+            "-c",
+            connections,
+            "-d",
+            "500ms",
+            "--warm-up",
+            "0s",
+            "-q",
+            "--json",
+            file,
+            &server.url,
+        ];
+        started(&flags)
     };
-    let mut parts = [run(&one, "2"), run(&two, "3")];
-    assert!(parts.iter_mut().all(|part| part.wait().expect("it ends").success()));
+    for part in [run(&one, "2"), run(&two, "3")] {
+        let said = Said::of(part.ended());
+        assert_eq!(said.code, Some(0), "{said:?}");
+    }
     let of = |file: &str| -> Value {
         serde_json::from_str(&fs::read_to_string(file).expect("a result")).expect("JSON")
     };

@@ -4,9 +4,9 @@ use std::io::Read;
 use std::net::{Shutdown, TcpListener};
 use std::path::Path;
 
+use crate::Nginx;
 use crate::lists::{answering, recorder};
-use crate::run::Nginx;
-use crate::run::load;
+use crate::load;
 use pollux_testing::has;
 
 /// Lets in who shows the cookie that it sets.

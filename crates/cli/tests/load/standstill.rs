@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use pollux_testing::Signal;
 use serde_json::Value;
 
-use crate::run::{Said, Server, load, started, wait};
+use crate::{Said, Server, load, started, wait};
 
 /// How long servers are stopped here.
 const STOP: Duration = Duration::from_millis(1_500);
@@ -21,7 +21,8 @@ const SLACK_S: f64 = 0.2;
 /// Runs until one has a CPU of its own while a server stands still.
 const TRIES: u32 = 5;
 
-const CLOSED: &[&str] = &["-c", "4"];
+/// Users who think leave the CPUs to the runs beside.
+const CLOSED: &[&str] = &["-c", "4", "--think", "5ms"];
 const OPEN: &[&str] = &["-c", "4", "--rate", "500"];
 
 /// Runs at both paces at the same time, each beside a server of its own: nearly all of it is waiting.
@@ -84,56 +85,55 @@ fn stopped_at(server: &Server, flags: &[&str], after: &str) -> Said {
     Said::of(load.ended())
 }
 
+/// Servers that stand still at four moments of a run, all at the same time: a run takes seconds, for it is
+/// shown by seconds how far it is.
 #[test]
-fn a_server_stopped_in_the_middle_is_a_finding_with_seconds() {
-    at_both_paces(Server::start, |server, pace| {
-        let flags = [pace, &["-d", "4s", "--warm-up", "1s"]].concat();
-        is_reported(STOP, || stopped_at(server, &flags, "2.0 s"));
+fn a_server_that_stood_still_is_a_finding_with_seconds() {
+    std::thread::scope(|scope| {
+        for moment in [in_the_middle, from_the_warm_up_on, before_the_start, over_the_end] {
+            scope.spawn(move || at_both_paces(Server::start, moment));
+        }
     });
 }
 
-#[test]
-fn a_server_stopped_from_the_warm_up_on_is_a_finding_with_seconds() {
-    at_both_paces(Server::start, |server, pace| {
-        let flags = [pace, &["-d", "3s", "--warm-up", "2s"]].concat();
-        is_reported(STOP, || stopped_at(server, &flags, "1.0 s"));
+fn in_the_middle(server: &Server, pace: &[&str]) {
+    let flags = [pace, &["-d", "3s", "--warm-up", "1s"]].concat();
+    is_reported(STOP, || stopped_at(server, &flags, "2.0 s"));
+}
+
+fn from_the_warm_up_on(server: &Server, pace: &[&str]) {
+    let flags = [pace, &["-d", "2s", "--warm-up", "2s"]].concat();
+    is_reported(STOP, || stopped_at(server, &flags, "1.0 s"));
+}
+
+fn before_the_start(server: &Server, pace: &[&str]) {
+    let flags = [pace, &["-d", "2s", "--warm-up", "1s", "--json", "-", &server.url]].concat();
+    is_reported(Duration::from_secs(1), || {
+        server.signal(Signal::STOP);
+        let mut load = started(&flags);
+        load.says("1.0 s");
+        server.signal(Signal::CONT);
+        Said::of(load.ended())
     });
 }
 
-#[test]
-fn a_server_stopped_before_the_start_is_a_finding_with_seconds() {
-    at_both_paces(Server::start, |server, pace| {
-        let flags = [pace, &["-d", "3s", "--warm-up", "1s", "--json", "-", &server.url]].concat();
-        is_reported(Duration::from_secs(1), || {
-            server.signal(Signal::STOP);
-            let mut load = started(&flags);
-            load.says("1.0 s");
-            server.signal(Signal::CONT);
-            Said::of(load.ended())
-        });
-    });
-}
-
-#[test]
-fn a_server_stopped_over_the_end_is_a_finding_with_seconds() {
-    at_both_paces(Server::start, |server, pace| {
-        let flags = [pace, &["-d", "2s", "--warm-up", "1s", "--json", "-", &server.url]].concat();
-        is_reported(Duration::from_secs(1), || {
-            let mut load = started(&flags);
-            load.says("2.0 s");
-            server.signal(Signal::STOP);
-            let said = Said::of(load.ended());
-            server.signal(Signal::CONT);
-            assert!(said.json()["unanswered"]["count"].as_u64() >= Some(1), "{said:?}");
-            said
-        });
+fn over_the_end(server: &Server, pace: &[&str]) {
+    let flags = [pace, &["-d", "2s", "--warm-up", "1s", "--json", "-", &server.url]].concat();
+    is_reported(Duration::from_secs(1), || {
+        let mut load = started(&flags);
+        load.says("2.0 s");
+        server.signal(Signal::STOP);
+        let said = Said::of(load.ended());
+        server.signal(Signal::CONT);
+        assert!(said.json()["unanswered"]["count"].as_u64() >= Some(1), "{said:?}");
+        said
     });
 }
 
 #[test]
 fn a_generator_that_was_stopped_does_not_blame_the_server() {
     let server = Server::start();
-    let flags = ["-d", "3s", "--warm-up", "1s", "-c", "4", "--json", "-", &server.url];
+    let flags = ["-d", "2s", "--warm-up", "1s", "-c", "4", "--json", "-", &server.url];
     let mut load = started(&flags);
     load.says("1.0 s");
     load.signal(Signal::STOP);
@@ -199,7 +199,7 @@ fn answer(stream: &TcpStream, (may, changed): &(Mutex<bool>, Condvar)) {
 #[test]
 fn a_pause_of_answers_is_found_on_two_threads_too() {
     let server = Stoppable::start(usize::MAX);
-    let flags = ["-d", "4s", "--warm-up", "0s", "-c", "4", "-t", "2", "--json", "-", &server.url];
+    let flags = ["-d", "3s", "--warm-up", "0s", "-c", "4", "-t", "2", "--json", "-", &server.url];
     is_reported(STOP, || {
         let mut load = started(&flags);
         load.says("1.0 s");

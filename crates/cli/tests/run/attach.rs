@@ -9,7 +9,7 @@ use pollux_testing::{Process, Signal, skip, wait_until};
 use serde_json::Value;
 use tempfile::TempDir;
 
-use crate::programs::{built, figures, read, run, text};
+use crate::{built, figures, read, run, text};
 
 /// A program of this folder that waits to be continued before its first instruction.
 struct Stopped {

@@ -12,7 +12,7 @@ use rustix::fs::{XattrFlags, setxattr};
 use rustix::process::geteuid;
 use tempfile::TempDir;
 
-use crate::programs::{built, read, run, text};
+use crate::{built, read, run, text};
 
 #[test]
 fn the_exit_code_is_that_of_the_program_and_the_table_goes_to_standard_error() {
@@ -156,7 +156,7 @@ fn a_program_that_is_not_there_is_named() {
 
 #[test]
 fn a_go_program_is_refused() {
-    let Some(go) = pollux_doctor::host::programs::find("go") else {
+    let Some(go) = pollux_doctor::host::find_program("go") else {
         return skip("no Go program is known here: go is not installed");
     };
     refused(go.to_str().expect("UTF-8"), 126, "a Go program");

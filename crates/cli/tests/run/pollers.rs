@@ -4,7 +4,7 @@ use pollux_poller::Mechanism;
 use pollux_testing::skip;
 use serde_json::Value;
 
-use crate::programs::{built, figures, read, run, source, text};
+use crate::{built, figures, read, run, source, text};
 
 /// What may be opened here; others are named.
 pub(crate) fn mechanisms() -> Vec<Mechanism> {

@@ -8,16 +8,15 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-use pollux_doctor::host::programs::find;
+use pollux_doctor::host::find_program;
 use pollux_poller::Mechanism;
 use pollux_processes::{Program, Tree, listener, threads_of};
+use pollux_testing::{skip, wait_until};
 use rustix::process::Signal;
 use tempfile::TempDir;
 
 use crate::pollers::mechanisms;
-use pollux_testing::skip;
-
-use crate::programs::{built, run, text};
+use crate::{built, run, text};
 
 /// Requests to each program on each mechanism.
 const REQUESTS: u64 = 2_000;
@@ -136,12 +135,8 @@ impl Server {
     fn comes_to_wait_by(&mut self, mechanism: Mechanism) {
         let is_poll = mechanism == Mechanism::Poll;
         let expected = if is_poll { WaitsBy::Poll } else { WaitsBy::Uring };
-        let start = Instant::now();
-        while self.waits().is_some_and(|waits| !waits.contains(&expected)) {
-            let name = self.program.name();
-            assert!(start.elapsed() < PATIENCE, "{name}: no thread waits by {mechanism}");
-            std::thread::yield_now();
-        }
+        let what = format!("a wait of {} by {mechanism}", self.program.name());
+        wait_until(what, || self.waits().is_none_or(|waits| waits.contains(&expected)));
     }
 
     /// Asks over several connections at the same time and checks each answer.
@@ -235,7 +230,7 @@ fn others() -> impl Iterator<Item = Mechanism> {
 /// Runs an installed program on other mechanisms and asks it; `words` are its arguments, given a port and a
 /// folder.
 fn serves(name: &str, protocol: Protocol, words: impl Fn(u16, &Path) -> Vec<String>) {
-    let Some(program) = find(name) else { return skip(format!("no {name}")) };
+    let Some(program) = find_program(name) else { return skip(format!("no {name}")) };
     serves_at(&program, protocol, words);
 }
 
@@ -355,7 +350,7 @@ fn a_server_on_tokio_serves() {
 
 #[test]
 fn a_client_on_the_event_mode_of_libcurl_is_answered() {
-    let Some(server) = find("nginx") else { return skip("no nginx") };
+    let Some(server) = find_program("nginx") else { return skip("no nginx") };
     let Some((_folder, client)) = built("curl", &["-lcurl"]) else { return };
     let server = Server::start("nginx", |port, folder| {
         let mut command = Command::new(&server);

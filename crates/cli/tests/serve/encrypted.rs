@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use pollux_testing::Signal;
+use pollux_testing::{Process, Signal};
 use rcgen::{CertificateParams, KeyPair, date_time_ymd};
 use tempfile::TempDir;
 
@@ -145,9 +145,9 @@ fn a_certificate_that_changes_under_load_fails_no_request() {
         load.args(["load", "-n", &requests, "-c", "16", "--insecure", "--quiet"]);
         load.args(["--requests-per-connection", REQUESTS_PER_CONNECTION]);
         load.arg(format!("https://127.0.0.1:{}/", server.address.port()));
-        let load = load.stdout(Stdio::piped()).spawn().expect("pollux starts");
+        let load = Process::start(load.stdout(Stdio::piped()));
         let is_over = AtomicBool::new(false);
-        let (output, renewals) = std::thread::scope(|scope| {
+        let (ended, renewals) = std::thread::scope(|scope| {
             let renewing = scope.spawn(|| {
                 let handshakes = || server.metrics().sum("http_tls_handshakes_total");
                 let mut renewals = 0;
@@ -163,13 +163,13 @@ fn a_certificate_that_changes_under_load_fails_no_request() {
                 }
                 renewals
             });
-            let output = load.wait_with_output().expect("it ends");
+            let ended = load.ended();
             is_over.store(true, Ordering::Release);
-            (output, renewing.join().expect("renewed"))
+            (ended, renewing.join().expect("renewed"))
         });
-        let said = String::from_utf8_lossy(&output.stdout);
+        let said = ended.stdout;
         println!("{driver}: {renewals} certificates in {requests} requests");
-        assert!(output.status.success(), "{driver}: {said}");
+        assert!(ended.status.success(), "{driver}: {said}");
         assert!(said.contains(", no errors;"), "{driver}: {said}");
         assert!(renewals > 2, "{driver}: {renewals}");
         assert_eq!(server.metrics().sum("http_tls_failed_total"), 0, "{driver}");

@@ -2,12 +2,12 @@
 //! bounds, and those that can only be longer have none above.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
+use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use std::time::{Duration, Instant};
 
 use pollux_engine::Driver;
 use pollux_load::{Arrival, Arrivals, End, Load, Outcome, Pace, Phase, Plan, Stage};
-use pollux_testing::wait_until;
+use pollux_testing::{wait_for, wait_until};
 
 use crate::{OK, Server, delay, is_sound, on_every_driver, plan, some, try_run};
 
@@ -137,13 +137,7 @@ fn a_rate_that_nobody_reaches_ends_in_time_and_loses_no_request() {
 
 #[test]
 fn the_warm_up_is_sent_and_not_counted() {
-    let asked = Arc::new(AtomicU64::new(0));
-    let counted = Arc::clone(&asked);
-    let server = Server::start(move |mut peer| {
-        while peer.request().is_some() && peer.send(OK) {
-            counted.fetch_add(1, SeqCst);
-        }
-    });
+    let (server, asked) = Server::counting();
     on_every_driver(
         |driver| {
             asked.store(0, SeqCst);
@@ -293,17 +287,11 @@ fn what_is_counted_is_seen_before_the_second_is_over_and_in_the_end_all_of_it() 
         let mut plan = plan(Driver::default(), &server.url("/"), 2, 1);
         plan.end = End { requests: None, after: Some(Duration::from_secs(3600)) };
         let running = Load::start(plan).expect("started");
-        let seen = loop {
-            let seen = running.progress();
-            if seen.totals.answered > 0 {
-                break seen;
-            }
-            std::thread::yield_now();
-        };
+        let seen = wait_for("an answer", || {
+            Some(running.progress()).filter(|seen| seen.totals.answered > 0)
+        });
         running.stop();
-        while !running.is_finished() {
-            std::thread::yield_now();
-        }
+        wait_until("the end", || running.is_finished());
         let last = running.progress();
         let outcome = running.join().expect("a run");
         assert_eq!(last.totals.answered, outcome.totals.answered);
@@ -316,13 +304,7 @@ fn what_is_counted_is_seen_before_the_second_is_over_and_in_the_end_all_of_it() 
 
 #[test]
 fn threads_share_the_number_of_requests() {
-    let asked = Arc::new(AtomicU64::new(0));
-    let counted = Arc::clone(&asked);
-    let server = Server::start(move |mut peer| {
-        while peer.request().is_some() && peer.send(OK) {
-            counted.fetch_add(1, SeqCst);
-        }
-    });
+    let (server, asked) = Server::counting();
     on_every_driver(
         |driver| {
             asked.store(0, SeqCst);

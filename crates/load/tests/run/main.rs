@@ -11,7 +11,7 @@ use std::num::NonZeroU32;
 use std::os::unix::net::UnixListener;
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::SeqCst};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::SeqCst};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread::JoinHandle;
 use std::time::Duration;
@@ -158,6 +158,18 @@ impl Server {
             }
         });
         Self { address, accepted, is_over, accepting: Some(accepting) }
+    }
+
+    /// Answers every request; with the number of those that it answered.
+    fn counting() -> (Self, Arc<AtomicU64>) {
+        let answered = Arc::new(AtomicU64::new(0));
+        let counted = Arc::clone(&answered);
+        let server = Self::start(move |mut peer| {
+            while peer.request().is_some() && peer.send(OK) {
+                counted.fetch_add(1, SeqCst);
+            }
+        });
+        (server, answered)
     }
 
     fn url(&self, path: &str) -> String {

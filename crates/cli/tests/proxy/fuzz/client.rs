@@ -4,11 +4,11 @@ use std::io::{ErrorKind, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpStream};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use pollux_testing::DEADLINE;
+use pollux_testing::{DEADLINE, Process, has, wait_until};
 use tempfile::TempDir;
 
 use super::Random;
@@ -294,13 +294,16 @@ fn judge(
 
 /// A running nginx.
 pub(super) struct Nginx {
-    child: Child,
+    process: Process,
     folder: TempDir,
 }
 
 impl Nginx {
     /// One that passes requests on to that address; none where nginx is not installed.
     pub(crate) fn start(origin: SocketAddr) -> Option<Self> {
+        if !has("nginx") {
+            return None;
+        }
         let folder = tempfile::tempdir().expect("a folder");
         let path = folder.path().display();
         let config = format!(
@@ -323,31 +326,17 @@ impl Nginx {
         let mut command = Command::new("nginx");
         command.arg("-c").arg(&file).arg("-p").arg(folder.path());
         command.arg("-e").arg(folder.path().join("error.log"));
-        let child = command.stdin(Stdio::null()).stderr(Stdio::null()).spawn();
-        let Ok(child) = child else {
-            pollux_testing::skip(format_args!("nginx is not installed"));
-            return None;
-        };
-        let mut nginx = Self { child, folder };
-        let end = Instant::now() + DEADLINE;
-        while UnixStream::connect(nginx.socket()).is_err() {
-            let ended = nginx.child.try_wait().expect("ours");
-            let log = std::fs::read_to_string(nginx.folder.path().join("error.log"));
-            assert!(ended.is_none() && Instant::now() < end, "nginx: {ended:?} {log:?}");
-            std::thread::sleep(Duration::from_millis(5));
-        }
+        let mut nginx = Self { process: Process::start(command.stdin(Stdio::null())), folder };
+        wait_until("nginx", || {
+            let log = || std::fs::read_to_string(nginx.folder.path().join("error.log"));
+            assert!(nginx.process.status().is_none(), "nginx ended: {:?}", log());
+            UnixStream::connect(nginx.socket()).is_ok()
+        });
         Some(nginx)
     }
 
     /// Where it listens.
     pub(crate) fn socket(&self) -> PathBuf {
         Path::join(self.folder.path(), "nginx.sock")
-    }
-}
-
-impl Drop for Nginx {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
     }
 }
