@@ -4,7 +4,7 @@
 use std::collections::BTreeSet;
 use std::process::ExitCode;
 
-use pollux_doctor::room::FDS_SPARE;
+use pollux_doctor::FDS_SPARE;
 use pollux_doctor::{Asked, Concern, Demands, Diagnosis, Look, Readings};
 use pollux_lab::experiments::{self, Needs};
 use pollux_lab::job::{self, DEFAULT_JOB};

@@ -3,7 +3,7 @@
 //! Careful authors of benchmarks look at limits, sysctls, governors and neighbours by hand before
 //! they measure. `pollux doctor` calls [`Readings::take`] once and hands what it read to
 //! [`Diagnosis::of`], which is pure: tests give it machines that do not exist. What is asked of the
-//! machine comes with [`Demands`], as nothing here knows a job. Plans ask [`room`] what fits, runs ask
+//! machine comes with [`Demands`], as nothing here knows a job. Plans ask [`Resources`] what fits, runs ask
 //! [`host`] what disturbed them. Nothing here may change the machine; commands are printed for the
 //! user to run.
 #![forbid(unsafe_code)]
@@ -15,7 +15,6 @@ mod limits;
 mod network;
 mod processors;
 mod readings;
-pub mod room;
 mod show;
 
 #[cfg(test)]
@@ -27,7 +26,7 @@ use serde::Serialize;
 
 pub use check::Remedy;
 pub use check::{Check, Concern, Found, Verdict};
-pub use limits::Sandbox;
+pub use limits::{CONNECTION_BYTES, FDS_SPARE, MEMORY_PARTS, Resources, SERVER_FDS_SPARE, Sandbox};
 pub use processors::Quota;
 pub use readings::{Files, Readings};
 pub use show::Look;

@@ -12,7 +12,7 @@ use rustix::event::Timespec;
 use crate::host::environment::Environment;
 use crate::host::machine::{CpuTicks, HostSample};
 use crate::host::sources::Sources;
-use crate::host::{Reading, programs};
+use crate::host::{self, Reading};
 use crate::limits::Sandbox;
 use crate::processors::{self, Quota};
 
@@ -104,8 +104,8 @@ impl Readings {
             ring: ring(),
             sandbox: Sandbox::take(),
             attach: attach(),
-            wrk: programs::find("wrk"),
-            ab: programs::find("ab"),
+            wrk: host::find_program("wrk"),
+            ab: host::find_program("ab"),
             sources,
         };
         // The probes burn CPU time; from here on all of it is that of others.

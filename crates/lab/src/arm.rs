@@ -11,7 +11,7 @@ use pollux_engine::Driver;
 use pollux_poller::Mechanism;
 use serde::{Deserialize, Serialize};
 
-use crate::host::programs;
+use crate::host;
 
 /// Something that is compared with others.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -189,7 +189,7 @@ pub const RAW_EPOLL: Peer = Peer::of_pollux("raw-epoll");
 pub const RAW_URING: Peer =
     Peer { name: "raw-uring", missing: || missing_driver(Driver::Completion) };
 /// The same as the experiment in C, on bare system calls: a baseline server of the lab.
-pub const RAW_C: Peer = Peer { name: "raw-c", missing: || programs::missing("cc", "gcc") };
+pub const RAW_C: Peer = Peer { name: "raw-c", missing: || host::missing_program("cc", "gcc") };
 
 impl Peer {
     /// What is part of this program.

@@ -81,10 +81,11 @@ pub mod error;
 pub mod experiments;
 /// The machine under the experiment, as `pollux-doctor` reads it.
 pub mod host {
-    pub(crate) use pollux_doctor::host::LOAD_AVERAGE;
+    pub(crate) use pollux_doctor::host::{
+        LOAD_AVERAGE, find_program, find_program_beside, is_program, missing_program,
+    };
     pub use pollux_doctor::host::{
-        Profiling, Reading, counting, environment, gates, machine, process, programs, sources,
-        symbols,
+        Profiling, Reading, counting, environment, gates, machine, process, sources, symbols,
     };
 }
 pub mod job;

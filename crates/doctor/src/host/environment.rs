@@ -1,4 +1,5 @@
-//! What machine this is: the facts a reader needs to compare a result with his own.
+//! What machine this is: the facts a reader needs to compare a result with his own, and which programs
+//! it has.
 //!
 //! Read once at start and stored with every result. The host's name, addresses and user names are
 //! left out on purpose: results are meant to be published. Nothing here changes the machine.
@@ -6,7 +7,9 @@
 use std::collections::BTreeMap;
 use std::fmt::Display;
 use std::fs;
+use std::path::{Path, PathBuf};
 
+use rustix::fs::Access;
 use rustix::process::{Resource, Rlimit};
 use serde::{Deserialize, Serialize};
 
@@ -286,6 +289,48 @@ fn limit(limit: ResourceLimit) -> String {
     format!("{} (hard {})", words(limit.soft), words(limit.hard))
 }
 
+// Programs that the lab starts: the plan asks where they are before anything is run, the experiments ask
+// again when they start one.
+
+/// Searched after PATH: servers live there, and PATH of ordinary users leaves them out.
+const SERVER_FOLDERS: [&str; 2] = ["/usr/local/sbin", "/usr/sbin"];
+
+/// The program called `name`, where it is installed.
+#[must_use]
+pub fn find_program(name: &str) -> Option<PathBuf> {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let folders = std::env::split_paths(&path).chain(SERVER_FOLDERS.map(PathBuf::from));
+    folders.map(|folder| folder.join(name)).find(|program| is_program(program))
+}
+
+/// A program of pollux: beside the file of this one, whatever links led to it, else in PATH.
+#[must_use]
+pub fn find_program_beside(name: &str) -> Option<PathBuf> {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let folders = own_folder().into_iter().chain(std::env::split_paths(&path));
+    folders.map(|folder| folder.join(name)).find(|program| is_program(program))
+}
+
+/// The folder of this program's file.
+#[must_use]
+pub fn own_folder() -> Option<PathBuf> {
+    let own = std::env::current_exe().and_then(fs::canonicalize).ok()?;
+    own.parent().map(Path::to_owned)
+}
+
+/// What to say where `name` is not installed.
+#[must_use]
+pub fn missing_program(name: &str, package: &str) -> Option<String> {
+    let reason = || format!("{name} is not installed here (Debian: apt-get install {package})");
+    find_program(name).is_none().then(reason)
+}
+
+/// Whether a path is a file that may be run.
+#[must_use]
+pub fn is_program(path: &Path) -> bool {
+    path.is_file() && rustix::fs::access(path, Access::EXEC_OK).is_ok()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -344,5 +389,13 @@ mod tests {
             let words = reading.value().map(String::as_str).or(reading.reason());
             assert!(words.is_some_and(|words| !words.is_empty()), "{name}");
         }
+    }
+
+    #[test]
+    fn what_every_machine_has_is_found_and_what_none_has_is_named_with_its_package() {
+        assert!(find_program("sh").is_some());
+        assert_eq!(missing_program("sh", "dash"), None);
+        let reason = missing_program("no-such-program", "some-package").expect("it is missing");
+        assert!(reason.contains("apt-get install some-package"), "{reason}");
     }
 }

@@ -13,7 +13,6 @@ pub mod environment;
 pub mod gates;
 pub mod machine;
 pub mod process;
-pub mod programs;
 pub mod sources;
 pub mod symbols;
 
@@ -23,7 +22,9 @@ use std::path::Path;
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-pub use environment::{Fact, LOAD_AVERAGE};
+pub use environment::{
+    Fact, LOAD_AVERAGE, find_program, find_program_beside, is_program, missing_program, own_folder,
+};
 pub use symbols::Profiling;
 
 /// A figure, or the reason why there is none.

@@ -23,7 +23,7 @@ use super::http::{self, CONNECTIONS, OF_SERVERS, REPLY_BYTES, Role, Served};
 use crate::arm::Peer;
 use crate::axis::{Axes, Axis, AxisKind};
 use crate::error::MeasureError;
-use crate::host::programs;
+use crate::host;
 use crate::measure::RunSpec;
 use crate::subject::{self, Described, Life, Stint, Subject};
 
@@ -88,7 +88,7 @@ impl Experiment for Preload {
 
     fn point_fault(&self, axes: &Axes) -> Option<String> {
         let (name, package) = program(axes);
-        programs::missing(name, package)
+        host::missing_program(name, package)
     }
 
     fn needs(&self, axes: &Axes) -> Needs {

@@ -5,8 +5,8 @@
 //! load, the turns. The server behind is pollux's own, on the generator's CPU and outside the measured
 //! processes. Every proxy keeps its connections to it, has one thread.
 
+use pollux_doctor::CONNECTION_BYTES;
 use pollux_doctor::Concern;
-use pollux_doctor::room::CONNECTION_BYTES;
 
 use super::Generator;
 use super::contract::{Cost, Experiment, Facts, Needs, SERVER_COST, Started};

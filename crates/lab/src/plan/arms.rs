@@ -12,7 +12,7 @@ use pollux_engine::Driver;
 use super::{Machine, Method, SAME_AGAIN, Wanted, left_out_of, limits};
 use crate::arm::{Arm, ArmKind, Peer, Program, missing_driver};
 use crate::experiments::{Experiment, missing_generator, running_fault};
-use crate::host::programs;
+use crate::host;
 use crate::job::{Job, Part};
 use crate::record::{LeftOut, Point};
 
@@ -124,7 +124,7 @@ fn command_fault(kind: &ArmKind, experiment: &dyn Experiment) -> Option<String> 
         ArmKind::Program(Program { command, .. }) => (command, &[]),
         ArmKind::Server { command } => (command, experiment.placeholders),
         ArmKind::Running { pid, address } => return running_fault(*pid, *address),
-        ArmKind::Build(build) if !programs::is_program(&build.program) => {
+        ArmKind::Build(build) if !host::is_program(&build.program) => {
             let path = build.program.display();
             return Some(format!("{path}: no such program; expected a build of pollux"));
         }
@@ -152,8 +152,8 @@ fn absent(command: &str) -> Option<String> {
     let words = shell_words::split(command).ok()?;
     let program = words.first().filter(|word| !word.contains('{'))?;
     let is_there = match program.contains('/') {
-        true => programs::is_program(Path::new(program)),
-        false => programs::find(program).is_some(),
+        true => host::is_program(Path::new(program)),
+        false => host::find_program(program).is_some(),
     };
     (!is_there).then(|| format!("{program}: no such program; expected a path or a name in PATH"))
 }

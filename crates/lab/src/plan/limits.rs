@@ -6,7 +6,7 @@
 
 use std::time::Duration;
 
-use pollux_doctor::room::MEMORY_PARTS;
+use pollux_doctor::MEMORY_PARTS;
 use pollux_engine::Driver;
 use pollux_poller::Mechanism;
 

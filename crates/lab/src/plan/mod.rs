@@ -21,7 +21,7 @@ mod limits;
 
 pub use arms::{faults, missing_here};
 pub use limits::Forecast;
-pub use pollux_doctor::room::Resources;
+pub use pollux_doctor::Resources;
 pub(crate) use pollux_report::number::minutes;
 /// Name of the second copy of the baseline.
 pub const SAME_AGAIN: &str = "A/A";

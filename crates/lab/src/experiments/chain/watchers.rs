@@ -191,7 +191,7 @@ pub(super) fn called(name: &str) -> Option<&'static Library> {
 
 /// Why its program can't be built here, with the package to install.
 fn missing(library: &Library) -> Option<String> {
-    if let Some(reason) = crate::host::programs::missing("cc", "gcc") {
+    if let Some(reason) = crate::host::missing_program("cc", "gcc") {
         return Some(reason);
     }
     let Library { header, package, .. } = library;

@@ -18,7 +18,7 @@ use serde::{Deserialize, Serialize};
 use super::requests::{Answers, Message, Purpose, Requests, Source};
 use super::{Form, worker};
 use crate::error::MeasureError;
-use crate::host::programs;
+use crate::host;
 use crate::measure::RunSpec;
 use crate::record::Interval;
 
@@ -168,7 +168,7 @@ const POOL_PATIENCE: Duration = Duration::from_secs(20);
 pub(super) fn pool_missing() -> Option<String> {
     let reason = "pollux-pool was found neither beside pollux nor in PATH (in the sources: cargo build \
                   --release -p pollux-pool)";
-    programs::find_beside(PROGRAM).is_none().then(|| reason.to_owned())
+    host::find_program_beside(PROGRAM).is_none().then(|| reason.to_owned())
 }
 
 /// Starts the pool and its callers.
@@ -180,7 +180,7 @@ pub(super) fn start_pool(
     if Source::of(&spec.axes) != Source::Queue {
         return Err(MeasureError::Spec("the workers of a pool wait for queues".to_owned()));
     }
-    let program = programs::find_beside(PROGRAM).ok_or_else(|| MeasureError::Program {
+    let program = host::find_program_beside(PROGRAM).ok_or_else(|| MeasureError::Program {
         program: "the pool".to_owned(),
         what: pool_missing().unwrap_or_default(),
     })?;

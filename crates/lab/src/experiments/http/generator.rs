@@ -26,7 +26,7 @@ use super::load::Load;
 use super::server::Asked;
 use crate::arm::missing_driver;
 use crate::error::MeasureError;
-use crate::host::programs;
+use crate::host;
 
 /// How long a generator may run after its time: pollux waits for what is under way, wrk looks
 /// ten times a second whether it was interrupted.
@@ -107,7 +107,7 @@ fn command(
     };
     let program = || {
         let name = load.generator.name();
-        programs::find(name).ok_or_else(|| MeasureError::Program {
+        host::find_program(name).ok_or_else(|| MeasureError::Program {
             program: name.to_owned(),
             what: missing(load.generator).unwrap_or_default(),
         })
@@ -125,7 +125,7 @@ fn command(
 
 /// Why this machine lacks a generator, if it does.
 pub(crate) fn missing(generator: Generator) -> Option<String> {
-    programs::missing(generator.name(), generator.package()?)
+    host::missing_program(generator.name(), generator.package()?)
 }
 
 fn checked(generator: Generator, counted: Counted) -> Result<Counted, MeasureError> {
@@ -147,7 +147,7 @@ fn checked(generator: Generator, counted: Counted) -> Result<Counted, MeasureErr
 pub(super) fn with_version(generator: Generator) -> String {
     // Neither has a flag that prints the version alone; both begin with it.
     let flag = if generator == Generator::Ab { "-V" } else { "-v" };
-    let output = programs::find(generator.name())
+    let output = host::find_program(generator.name())
         .and_then(|program| Command::new(program).arg(flag).stdin(Stdio::null()).output().ok());
     let version = output.and_then(|output| {
         let text = String::from_utf8_lossy(&output.stdout).into_owned()

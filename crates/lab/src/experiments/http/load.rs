@@ -7,7 +7,7 @@ use std::process::{Command, Stdio};
 use std::time::Duration;
 use std::{fs, io};
 
-use pollux_doctor::room::FDS_SPARE;
+use pollux_doctor::FDS_SPARE;
 use pollux_load::Trust;
 use pollux_poller::Mechanism;
 use pollux_processes::Program;

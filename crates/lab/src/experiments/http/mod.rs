@@ -23,7 +23,7 @@ use super::{Generator, PROCESSES};
 use crate::arm::{ArmKind, Peer, RAW_EPOLL, RAW_URING};
 use crate::axis::{Axes, Axis, AxisKind, Value};
 use crate::error::MeasureError;
-use crate::host::programs;
+use crate::host;
 use crate::measure::{Done, RunSpec};
 use crate::record::{Interval, Measurement, Record, ResultRow, Verdict};
 use crate::stats::median;
@@ -60,15 +60,15 @@ pub(crate) struct Http;
 const BASELINE_SERVERS: [Peer; 2] = [RAW_EPOLL, RAW_URING];
 /// The server nginx.
 pub(crate) const NGINX: Peer =
-    Peer { name: "nginx", missing: || programs::missing("nginx", "nginx") };
+    Peer { name: "nginx", missing: || host::missing_program("nginx", "nginx") };
 /// The proxy HAProxy, which can answer by itself.
 pub(crate) const HAPROXY: Peer =
-    Peer { name: "haproxy", missing: || programs::missing("haproxy", "haproxy") };
+    Peer { name: "haproxy", missing: || host::missing_program("haproxy", "haproxy") };
 /// The server H2O.
-const H2O: Peer = Peer { name: "h2o", missing: || programs::missing("h2o", "h2o") };
+const H2O: Peer = Peer { name: "h2o", missing: || host::missing_program("h2o", "h2o") };
 /// The server lighttpd.
 const LIGHTTPD: Peer =
-    Peer { name: "lighttpd", missing: || programs::missing("lighttpd", "lighttpd") };
+    Peer { name: "lighttpd", missing: || host::missing_program("lighttpd", "lighttpd") };
 
 /// In the order of lists.
 const PEERS: [Peer; 6] = [RAW_EPOLL, RAW_URING, NGINX, HAPROXY, H2O, LIGHTTPD];

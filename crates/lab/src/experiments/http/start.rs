@@ -18,7 +18,7 @@ use super::times::TimesSocket;
 use super::{BASELINE_SERVERS, H2O, HAPROXY, LIGHTTPD, NGINX, PEERS};
 use crate::arm::{ArmKind, RAW_EPOLL};
 use crate::error::MeasureError;
-use crate::host::programs;
+use crate::host;
 use crate::measure::RunSpec;
 
 /// How long a server may take until it says where it listens.
@@ -227,7 +227,7 @@ fn start_peer(
 ) -> Result<Start, MeasureError> {
     let peer = PEERS.into_iter().find(|peer| peer.name == name);
     let peer = peer.ok_or_else(|| MeasureError::Spec(format!("{name} is not a server")))?;
-    let program: PathBuf = programs::find(name).ok_or_else(|| MeasureError::Program {
+    let program: PathBuf = host::find_program(name).ok_or_else(|| MeasureError::Program {
         program: name.to_owned(),
         what: (peer.missing)().unwrap_or_else(|| "not found".to_owned()),
     })?;
