@@ -9,7 +9,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::sync::atomic::{AtomicBool, AtomicI32};
 
 use pollux_baselines::{BaselineOptions, BaselineServer};
-use pollux_command::limits::raise_descriptor_limit;
+use pollux_command::raise_descriptor_limit;
 use pollux_engine::Driver;
 use pollux_lab::axis::Axis;
 use pollux_lab::child::{Task, measure, serve};

@@ -4,11 +4,14 @@
 //! the outcome becomes an exit code.
 #![forbid(unsafe_code)]
 
+use std::ffi::OsString;
+use std::os::unix::process::CommandExt;
 use std::process::ExitCode;
 
 use clap::FromArgMatches;
 use pollux_command::mistakes::Elsewhere;
-use pollux_command::{output, pages};
+use pollux_command::{help, output};
+use pollux_doctor::host::{find_program_beside, own_folder};
 
 use args::{Cli, Command};
 
@@ -16,7 +19,6 @@ mod args;
 mod doctor;
 mod lab;
 mod load;
-mod pool;
 mod progress;
 mod run;
 mod servers;
@@ -36,7 +38,7 @@ fn main() -> ExitCode {
 /// `pollux pool` is another program's, if that is there.
 fn handed_over_or_run() -> Result<ExitCode, output::Failure> {
     let words: Vec<_> = std::env::args_os().skip(1).collect();
-    pool::hand_over(&words).map_or_else(parsed_and_run, Err)
+    hand_over(&words).map_or_else(parsed_and_run, Err)
 }
 
 /// Does what the command line says, or what is due where it is wrong or asks for help.
@@ -53,13 +55,13 @@ fn run(command: Command) -> Result<ExitCode, output::Failure> {
     match command {
         Command::Lab(lab) => lab::run(*lab),
         Command::Load(command) => load::run(&command),
-        Command::Pool(_) | Command::Fld(_) => Err(pool::missing()),
+        Command::Pool(_) | Command::Fld(_) => Err(pool_is_missing()),
         Command::Serve(command) => servers::serve(&command),
         Command::Proxy(flags) => servers::proxy(&flags),
         Command::Run(flags) => run::run(&flags),
         Command::Doctor(flags) => doctor::run(&flags),
-        Command::Completions { shell } => pages::completions(shell, args::command(), "pollux"),
-        Command::Man { folder } => pages::man(&folder, args::command(), args::sections),
+        Command::Completions { shell } => help::completions(shell, args::command(), "pollux"),
+        Command::Man { folder } => help::man(&folder, args::command(), args::sections),
     }
 }
 
@@ -82,4 +84,37 @@ const IN_LISTEN: &str = "the port is part of --listen, as in --listen 127.0.0.1:
 
 const fn elsewhere(command: &'static str, flag: &'static str, hint: &'static str) -> Elsewhere {
     Elsewhere { command, flag, hint }
+}
+
+// `pollux pool` and `pollux fld` are a program of its own, as git does with its commands. It takes the place
+// of this process, so its exit code and the signals that it gets are its own.
+
+/// Looked for beside the file of this program first, then in PATH.
+const POOL: &str = "pollux-pool";
+
+/// Runs the program in the place of this one where the first of `words` is its command. Returns where
+/// another one is meant, where there is no such program, and, with a failure, where it cannot be run.
+fn hand_over(words: &[OsString]) -> Option<output::Failure> {
+    let (first, rest) = words.split_first()?;
+    let words = match first.to_str()? {
+        "pool" => rest,
+        "fld" => words,
+        _ => return None,
+    };
+    let program = find_program_beside(POOL)?;
+    let error = std::process::Command::new(&program).args(words).exec();
+    Some(output::Failure::failed(format!("{} could not be run: {error}", program.display())))
+}
+
+/// What is said where the program is needed and missing.
+fn pool_is_missing() -> output::Failure {
+    let own = own_folder().map_or_else(
+        || "beside this program".to_owned(),
+        |folder| format!("in {}, where this program is,", folder.display()),
+    );
+    output::Failure::failed(format!(
+        "{POOL}, the program of `pollux pool` and `pollux fld`, was found neither {own} nor in \
+         PATH; in the sources of pollux, build it with `cargo build --release -p {POOL}`, or install \
+         both with `cargo xtask install --prefix DIR`"
+    ))
 }

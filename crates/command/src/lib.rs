@@ -4,16 +4,24 @@
 //! | part | one job |
 //! |---|---|
 //! | `output` | results to standard output, the rest to standard error, failures with their exit code |
-//! | `help` | sections of a help text, and the same as a manual page |
+//! | `help` | sections of a help text, the same as a manual page, completion scripts |
 //! | `mistakes` | one line for a wrong command line |
-//! | `pages` | completion scripts and manual pages, written |
-//! | `limits` | the limit of descriptors of this process |
 //!
 //! Nothing here knows a command; it is given one as a `clap::Command` and a table of sections.
 #![forbid(unsafe_code)]
 
 pub mod help;
-pub mod limits;
 pub mod mistakes;
 pub mod output;
-pub mod pages;
+
+use rustix::process::{Resource, getrlimit, setrlimit};
+
+/// Raises the soft limit of descriptors to the hard one (getrlimit(2)): plans and pools count on it.
+///
+/// # Errors
+/// What `setrlimit(2)` gave.
+pub fn raise_descriptor_limit() -> rustix::io::Result<()> {
+    let mut limit = getrlimit(Resource::Nofile);
+    limit.current = limit.maximum;
+    setrlimit(Resource::Nofile, limit)
+}

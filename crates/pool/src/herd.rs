@@ -16,8 +16,8 @@ use std::time::Duration;
 
 use clap::Args;
 use pollux_callers::{Failure as Reason, Served, Target};
-use pollux_command::limits::raise_descriptor_limit;
 use pollux_command::output::{Failure, in_words};
+use pollux_command::raise_descriptor_limit;
 use pollux_pool_flags::{StartFlags, Wake};
 use pollux_processes::{ControlSocket, Program};
 use pollux_xatmi::buffer::{Buffer, BufferType};

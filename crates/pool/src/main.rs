@@ -26,7 +26,7 @@ use std::time::Duration;
 
 use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 use pollux_command::output::{self, Failure};
-use pollux_command::{help, mistakes, pages};
+use pollux_command::{help, mistakes};
 use pollux_pool_flags::{PoolCommand, StartFlags, Wake, Which, sections};
 use pollux_xatmi::control::{AskError, Control};
 use pollux_xatmi::environment::Environment;
@@ -98,7 +98,7 @@ fn parsed_and_run() -> Result<ExitCode, Failure> {
         Ok(Cli { command: Command::Herd(flags) }) => herd::run(flags),
         Ok(Cli { command: Command::HerdManager(flags) }) => herd::manager(&flags),
         Ok(Cli { command: Command::Completions { shell } }) => {
-            pages::completions(shell, self::command(), "pollux-pool")
+            help::completions(shell, self::command(), "pollux-pool")
         }
         Err(error) => mistakes::answer(error, &mut command, &[]),
     }

@@ -21,8 +21,8 @@ use pollux_xatmi::environment::{Environment, Transport};
 use pollux_xatmi::pool::{Log, Pool, PoolOptions, find, keep_from_children, output_faults};
 
 use crate::{asked, config_file, environment, orders, show};
-use pollux_command::limits::raise_descriptor_limit;
 use pollux_command::output::{self, Failure};
+use pollux_command::raise_descriptor_limit;
 use pollux_pool_flags::StartFlags;
 
 /// What a pool says when it listens.

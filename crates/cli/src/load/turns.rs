@@ -49,7 +49,7 @@ pub(super) fn run(
         Ok::<_, Failure>(Side { plan, pid: pids[at] })
     };
     let mut sides = [side(0)?, side(1)?];
-    pollux_command::limits::raise_descriptor_limit().map_err(Failure::failed)?;
+    pollux_command::raise_descriptor_limit().map_err(Failure::failed)?;
     let mut signals = Signals::catch(&Interrupt::SIGNALS).map_err(Failure::failed)?;
     let lasts = settings.duration.unwrap_or(LAST);
     let (mut found, mut interrupt) = taken(&sides, lasts, &mut signals)?;
