@@ -76,6 +76,12 @@ pub fn run(arguments: impl IntoIterator<Item = OsString>) -> Result<Ending, Erro
     )
 }
 
+/// The options that a bridge takes in `<appopt>`, for the help of its program.
+#[must_use]
+pub fn options() -> Vec<clap::Arg> {
+    settings::options()
+}
+
 /// Offers what is wanted now, and nothing else.
 fn offer(registry: &Registry, broker: &Rc<Broker>, wanted: &Wanted) {
     let offered: BTreeSet<_> = registry.services().into_iter().collect();

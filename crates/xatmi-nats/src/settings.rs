@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use async_nats::ServerAddr;
-use clap::Parser;
+use clap::{CommandFactory, Parser};
 use pollux_xatmi::environment::Environment;
 use pollux_xatmi::pool::{EXPORTS_VARIABLE, REFRESH_VARIABLE};
 
@@ -22,20 +22,26 @@ const NATS_DEFAULT: &str = "nats://127.0.0.1:4222";
 /// The longest time between two service lists: a day.
 const REFRESH_S_MAX: u64 = 24 * 3600;
 
+/// The options, for the help of the program.
+pub(crate) fn options() -> Vec<clap::Arg> {
+    Arguments::command().get_arguments().cloned().collect()
+}
+
 /// Options behind `--` in `<appopt>`.
 #[derive(Parser, Debug)]
 #[command(name = "tpbridge", no_binary_name = true, disable_help_flag = true)]
 struct Arguments {
-    /// Addresses of the broker's servers, with commas between them.
+    /// Addresses of the broker's servers, with commas between them: nats://HOST:PORT, with USER:PASSWORD@ or TOKEN@
+    /// to log in, tls:// to demand encryption [default: nats://127.0.0.1:4222]
     #[arg(long, value_name = "URL")]
     nats: Option<String>,
-    /// Certificates that the broker's own is checked with, instead of the machine's.
+    /// Certificates (PEM) that the broker's own is checked with, instead of the machine's
     #[arg(long, value_name = "FILE")]
     ca: Option<PathBuf>,
-    /// Pools of one domain see each other's services.
+    /// Pools of one domain see each other's services
     #[arg(long, value_name = "NAME", default_value = "default", value_parser = Domain::new)]
     domain: Domain,
-    /// Name of this pool among the others; host and prefix if not given.
+    /// Name of this pool among the others [default: host and prefix]
     #[arg(long, value_name = "NAME")]
     pool: Option<String>,
 }

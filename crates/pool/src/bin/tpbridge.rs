@@ -1,17 +1,48 @@
 //! `tpbridge`, the bridge of a service pool over a NATS broker. The manager of a pool starts it, from
-//! PATH or from beside its own program.
+//! PATH or from beside its own program; to a user it says what it is.
 #![forbid(unsafe_code)]
 
 use std::process::ExitCode;
 
-use pollux_command::output;
+use clap::Command;
+use pollux_command::help::{self, Section};
+use pollux_command::{mistakes, output};
 
 fn main() -> ExitCode {
-    match pollux_xatmi_nats::run(std::env::args_os()) {
-        Ok(_) => ExitCode::SUCCESS,
-        Err(error) => {
-            output::error(&output::in_words(&error));
-            ExitCode::FAILURE
-        }
-    }
+    let asks = |word: &str| ["-h", "--help", "-V", "--version"].contains(&word);
+    let ran = match std::env::args().nth(1) {
+        Some(word) if asks(&word) => answer(),
+        _ => pollux_xatmi_nats::run(std::env::args_os())
+            .map(|_| ExitCode::SUCCESS)
+            .map_err(|error| output::Failure::failed(output::in_words(&error))),
+    };
+    ran.unwrap_or_else(|failure| {
+        output::error(&failure.message);
+        failure.code
+    })
 }
+
+/// Answers a user who asks for help or for the version.
+fn answer() -> Result<ExitCode, output::Failure> {
+    let command = Command::new("tpbridge")
+        .version(env!("CARGO_PKG_VERSION"))
+        .about("Share the services of a pool with those of other hosts, over a NATS broker")
+        .override_usage("<server name=\"tpbridge\"> in the configuration of a pool")
+        .args(pollux_xatmi_nats::options());
+    let mut command = help::decorated(command, |path| Section::of(path, HELP));
+    let asked = command.try_get_matches_from_mut(std::env::args_os().take(2));
+    asked.map_or_else(|error| mistakes::answer(error, &mut command, &[]), |_| Ok(ExitCode::SUCCESS))
+}
+
+const HELP: &str = "= tpbridge
+== Examples
+| <server name=\"tpbridge\">
+|   <srvid>900</srvid> <min>4</min> <max>4</max>
+|   <appopt>--nats nats://10.0.0.1:4222 --domain bank</appopt>
+| </server>
+== Environment
+POLLUX_NATS  the addresses of the broker, unless --nats is given: no list of processes shows them
+== What it does not do
+It is a worker: the manager of a pool starts it (`pollux pool start`), and it ends with the pool. What is offered to
+other hosts stands in <exportsvcs> of the servers that serve it.
+";
