@@ -28,6 +28,7 @@ use std::time::Duration;
 use pollux_sys::aio::{AioCompletion, AioContext, AioPoll, AioSlot, BATCH_MAX};
 use pollux_sys::readiness;
 
+use crate::common::{Common, common_methods};
 use crate::contract::NANOSECOND;
 use crate::events::Deadline;
 use crate::table::{Entry, Key, Table};
@@ -46,10 +47,7 @@ pub(crate) struct Aio {
     completed: Vec<AioCompletion>,
     /// Numbers the flushes: a poll that completes in the turn of its submission looked itself.
     turn: u64,
-    waker: Waker,
-    caps: Caps,
-    counters: Arc<Counters>,
-    mask: Option<SignalMask>,
+    common: Common,
 }
 
 /// What the kernel knows of a registration.
@@ -71,16 +69,13 @@ impl Aio {
     fn with_slots(slots: u32) -> Result<Self, Error> {
         let context = size::open(slots)?;
         Ok(Self {
-            caps: caps(&context),
+            common: Common::new(caps(&context))?,
             context,
             table: Table::new(),
             queue: vec![Key::WAKER],
             batch: Vec::new(),
             completed: Vec::new(),
             turn: 0,
-            waker: Waker::new()?,
-            counters: Arc::default(),
-            mask: None,
         })
     }
 
@@ -94,9 +89,9 @@ impl Aio {
             return Ok(());
         }
         // io_setup for the new one, io_destroy for the old.
-        self.counters.system_calls.add(2);
+        self.common.counters.system_calls.add(2);
         self.context = size::larger(&self.context)?;
-        self.caps.notes = size::notes(&self.context);
+        self.common.caps.notes = size::notes(&self.context);
         if !self.queue.contains(&Key::WAKER) {
             self.queue.push(Key::WAKER);
         }
@@ -125,7 +120,7 @@ impl Aio {
         let Some(entry) = self.table.remove(fd) else { return Ok(false) };
         match entry.state {
             State::Armed(slot, _) => {
-                self.counters.system_calls.add(1);
+                self.common.counters.system_calls.add(1);
                 let cancelled = self.context.cancel(slot);
                 cancelled.map_err(|cause| Error::System { call: "io_cancel", cause })?;
                 return Ok(true);
@@ -165,7 +160,7 @@ impl Aio {
                 Ok([]) => break,
                 Ok(slots) => {
                     for (&key, &slot) in self.queue[done..].iter().zip(slots) {
-                        note_armed(&mut self.table, &self.counters, key, (slot, self.turn));
+                        note_armed(&mut self.table, &self.common.counters, key, (slot, self.turn));
                     }
                     done += slots.len();
                 }
@@ -176,7 +171,7 @@ impl Aio {
                     done += 1;
                 }
             }
-            self.counters.system_calls.add(1);
+            self.common.counters.system_calls.add(1);
         }
         self.queue.drain(..done);
         self.note_indices(0..self.queue.len());
@@ -189,7 +184,7 @@ impl Aio {
         for &key in self.queue[first..].iter().take(BATCH_MAX) {
             let (fd, interest) = match self.table.by_key(key) {
                 Some(entry) => (key.fd(), entry.how.interest),
-                None => (self.waker.fd().as_raw_fd(), Interest::READABLE),
+                None => (self.common.waker.fd().as_raw_fd(), Interest::READABLE),
             };
             // Every bit that an interest has lies in the lower half of the mask.
             let events = interest.poll_mask() as u16;
@@ -205,12 +200,12 @@ impl Aio {
         }
         let entry = self.table.by_key(key).expect("what is queued has its entry");
         if let State::Queued { is_rearm: false, .. } = entry.state {
-            self.counters.updates_sent.add(1);
+            self.common.counters.updates_sent.add(1);
         } else {
-            self.counters.system_calls.add(1);
+            self.common.counters.system_calls.add(1);
             if !readiness::is_open(key.fd()) {
                 self.table.remove(key.fd());
-                self.counters.closed_without_delete.add(1);
+                self.common.counters.closed_without_delete.add(1);
                 return Ok(());
             }
         }
@@ -224,7 +219,7 @@ impl Aio {
         let mut has_found = false;
         while !events.is_full() {
             if !self.context.has_user_ring() {
-                self.counters.system_calls.add(1);
+                self.common.counters.system_calls.add(1);
             }
             self.completed.clear();
             let room = events.capacity() - events.len();
@@ -240,9 +235,9 @@ impl Aio {
 
     /// Blocks for the next completions and hands them out; says whether the wait is over.
     fn block(&mut self, events: &mut Events, timeout: Option<Duration>) -> Result<bool, Error> {
-        self.counters.system_calls.add(1);
+        self.common.counters.system_calls.add(1);
         self.completed.clear();
-        let (most, mask) = (events.capacity(), self.mask.as_ref());
+        let (most, mask) = (events.capacity(), self.common.mask.as_ref());
         match self.context.wait_masked(&mut self.completed, most, timeout, mask) {
             Ok(0) => Ok(true),
             Ok(_) => {
@@ -250,7 +245,7 @@ impl Aio {
                 Ok(has_news(events))
             }
             Err(cause) if cause.kind() == io::ErrorKind::Interrupted => {
-                self.counters.interrupts.add(1);
+                self.common.counters.interrupts.add(1);
                 events.set_interrupted();
                 Ok(true)
             }
@@ -269,7 +264,7 @@ impl Aio {
             }
             let Some(entry) = self.table.by_key(key) else {
                 // The end of a cancelled poll carries nothing that could be stale.
-                self.counters.stale_events.add(u64::from(result != 0));
+                self.common.counters.stale_events.add(u64::from(result != 0));
                 continue;
             };
             let found = Readiness::from_poll_mask(result as u32).visible_to(entry.how.interest);
@@ -287,9 +282,9 @@ impl Aio {
     }
 
     fn acknowledge_wake(&mut self, events: &mut Events) {
-        self.waker.acknowledge_level();
-        self.counters.system_calls.add(1);
-        self.counters.wakes.add(1);
+        self.common.waker.acknowledge_level();
+        self.common.counters.system_calls.add(1);
+        self.common.counters.wakes.add(1);
         self.queue.push(Key::WAKER);
         events.set_woken();
     }
@@ -298,14 +293,14 @@ impl Aio {
 impl Poller for Aio {
     #[inline]
     fn add(&mut self, fd: BorrowedFd<'_>, token: Token, how: Registration) -> Result<(), Error> {
-        self.caps.check(how)?;
-        self.table.check_open(fd, &self.counters)?;
+        self.common.caps.check(how)?;
+        self.table.check_open(fd, &self.common.counters)?;
         let was_closed = self.table.check_vacant(fd, token)?;
-        self.counters.updates_asked.add(1);
+        self.common.counters.updates_asked.add(1);
         let raw = fd.as_raw_fd();
         if was_closed {
             self.withdraw(raw)?;
-            self.counters.closed_without_delete.add(1);
+            self.common.counters.closed_without_delete.add(1);
         }
         self.reserve(self.table.len() + 1)?;
         let key = self.table.insert(raw, Entry { token, how, state: State::Silent });
@@ -315,16 +310,16 @@ impl Poller for Aio {
 
     #[inline]
     fn modify(&mut self, fd: BorrowedFd<'_>, token: Token, how: Registration) -> Result<(), Error> {
-        self.caps.check(how)?;
+        self.common.caps.check(how)?;
         let entry = self.table.registered(fd)?;
-        self.counters.updates_asked.add(1);
+        self.common.counters.updates_asked.add(1);
         // A poll in flight that watches for the same of the same file serves the new one too,
         // and one that is about to be armed will.
         let is_same = entry.token == token && entry.how.interest == how.interest;
         let is_queued = matches!(entry.state, State::Queued { .. });
         if is_queued || (is_same && matches!(entry.state, State::Armed(..))) {
             (entry.token, entry.how) = (token, how);
-            self.counters.updates_merged.add(1);
+            self.common.counters.updates_merged.add(1);
             return Ok(());
         }
         let raw = fd.as_raw_fd();
@@ -337,13 +332,13 @@ impl Poller for Aio {
     #[inline]
     fn delete(&mut self, fd: BorrowedFd<'_>) -> Result<(), Error> {
         let state = self.table.registered(fd)?.state;
-        self.counters.updates_asked.add(1);
+        self.common.counters.updates_asked.add(1);
         let was_reported = self.withdraw(fd.as_raw_fd())?;
         match state {
-            _ if was_reported => self.counters.updates_sent.add(1),
+            _ if was_reported => self.common.counters.updates_sent.add(1),
             // Neither the addition nor the deletion reaches the kernel.
-            State::Queued { is_rearm: false, .. } => self.counters.updates_merged.add(2),
-            _ => self.counters.updates_merged.add(1),
+            State::Queued { is_rearm: false, .. } => self.common.counters.updates_merged.add(2),
+            _ => self.common.counters.updates_merged.add(1),
         }
         Ok(())
     }
@@ -368,25 +363,11 @@ impl Poller for Aio {
             }
             remaining = deadline.remaining();
         }
-        self.counters.wait_ended(events.len());
+        self.common.counters.wait_ended(events.len());
         Ok(())
     }
 
-    fn set_signal_mask(&mut self, mask: Option<SignalMask>) {
-        self.mask = mask;
-    }
-
-    fn waker(&self) -> Waker {
-        self.waker.clone()
-    }
-
-    fn caps(&self) -> &Caps {
-        &self.caps
-    }
-
-    fn counters(&self) -> &Arc<Counters> {
-        &self.counters
-    }
+    common_methods!();
 }
 
 fn has_news(events: &Events) -> bool {

@@ -29,6 +29,7 @@
 #![forbid(unsafe_code)]
 
 mod aio;
+mod common;
 mod contract;
 mod counters;
 mod epoll;

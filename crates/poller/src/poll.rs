@@ -12,6 +12,7 @@ use std::time::Duration;
 
 use pollux_sys::readiness::{self, PollFd};
 
+use crate::common::{Common, common_methods};
 use crate::contract::NANOSECOND;
 use crate::events::Deadline;
 use crate::files::check_pollable;
@@ -39,32 +40,26 @@ pub(crate) struct Poll {
     cursor: usize,
     /// Numbers that were found closed; kept to use its memory again.
     closed: Vec<RawFd>,
-    waker: Waker,
-    caps: Caps,
-    counters: Arc<Counters>,
-    mask: Option<SignalMask>,
+    common: Common,
 }
 
 impl Poll {
     pub(crate) fn open() -> Result<Self, Error> {
-        let waker = Waker::new()?;
+        let common = Common::new(CAPS)?;
         let readable = Interest::READABLE.poll_mask() as u16;
         Ok(Self {
-            fds: vec![PollFd::new(waker.fd().as_raw_fd(), readable)],
+            fds: vec![PollFd::new(common.waker.fd().as_raw_fd(), readable)],
             table: Table::new(),
             cursor: 0,
             closed: Vec::new(),
-            waker,
-            caps: CAPS,
-            counters: Arc::default(),
-            mask: None,
+            common,
         })
     }
 
     /// Every change reaches the kernel, without a call of its own: the array goes with each wait.
     fn count_update(&self) {
-        self.counters.updates_asked.add(1);
-        self.counters.updates_sent.add(1);
+        self.common.counters.updates_asked.add(1);
+        self.common.counters.updates_sent.add(1);
     }
 
     /// Takes `fd` out of table and array; the last element moves into the gap.
@@ -102,7 +97,7 @@ impl Poll {
         }
         while let Some(fd) = self.closed.pop() {
             self.drop_entry(fd);
-            self.counters.closed_without_delete.add(1);
+            self.common.counters.closed_without_delete.add(1);
         }
     }
 
@@ -120,7 +115,7 @@ impl Poll {
     /// descriptor, which is reported once.
     fn report_dead(&mut self, index: usize, events: &mut Events) {
         let fd = self.fds[index].fd;
-        self.counters.system_calls.add(1);
+        self.common.counters.system_calls.add(1);
         if readiness::is_open(fd) {
             let entry = self.table.by_fd(fd).expect("every element has its entry");
             events.push(entry.token, Readiness::ERROR);
@@ -131,9 +126,9 @@ impl Poll {
     }
 
     fn acknowledge_wake(&self, events: &mut Events) {
-        self.waker.acknowledge_level();
-        self.counters.system_calls.add(1);
-        self.counters.wakes.add(1);
+        self.common.waker.acknowledge_level();
+        self.common.counters.system_calls.add(1);
+        self.common.counters.wakes.add(1);
         events.set_woken();
     }
 }
@@ -141,14 +136,14 @@ impl Poll {
 impl Poller for Poll {
     #[inline]
     fn add(&mut self, fd: BorrowedFd<'_>, token: Token, how: Registration) -> Result<(), Error> {
-        self.caps.check(how)?;
+        self.common.caps.check(how)?;
         let was_closed = self.table.check_vacant(fd, token)?;
-        check_pollable(fd, &self.counters)?;
+        check_pollable(fd, &self.common.counters)?;
         self.count_update();
         let raw = fd.as_raw_fd();
         if was_closed {
             self.drop_entry(raw);
-            self.counters.closed_without_delete.add(1);
+            self.common.counters.closed_without_delete.add(1);
         }
         self.table.insert(raw, Entry { token, how, state: self.fds.len() });
         self.fds.push(element(raw, how));
@@ -157,7 +152,7 @@ impl Poller for Poll {
 
     #[inline]
     fn modify(&mut self, fd: BorrowedFd<'_>, token: Token, how: Registration) -> Result<(), Error> {
-        self.caps.check(how)?;
+        self.common.caps.check(how)?;
         let entry = self.table.registered(fd)?;
         (entry.token, entry.how) = (token, how);
         self.fds[entry.state] = element(fd.as_raw_fd(), how);
@@ -179,12 +174,12 @@ impl Poller for Poll {
         let deadline = Deadline::after(timeout);
         let mut remaining = timeout;
         loop {
-            self.counters.system_calls.add(1);
-            match readiness::poll(&mut self.fds, remaining, self.mask.as_ref()) {
+            self.common.counters.system_calls.add(1);
+            match readiness::poll(&mut self.fds, remaining, self.common.mask.as_ref()) {
                 Ok(0) => break,
                 Ok(found) => self.deliver(found, events),
                 Err(cause) if cause.kind() == ErrorKind::Interrupted => {
-                    self.counters.interrupts.add(1);
+                    self.common.counters.interrupts.add(1);
                     events.set_interrupted();
                 }
                 Err(cause) => return Err(Error::System { call: "ppoll", cause }),
@@ -195,25 +190,11 @@ impl Poller for Poll {
             }
             remaining = deadline.remaining();
         }
-        self.counters.wait_ended(events.len());
+        self.common.counters.wait_ended(events.len());
         Ok(())
     }
 
-    fn set_signal_mask(&mut self, mask: Option<SignalMask>) {
-        self.mask = mask;
-    }
-
-    fn waker(&self) -> Waker {
-        self.waker.clone()
-    }
-
-    fn caps(&self) -> &Caps {
-        &self.caps
-    }
-
-    fn counters(&self) -> &Arc<Counters> {
-        &self.counters
-    }
+    common_methods!();
 }
 
 const CAPS: Caps = Caps {
@@ -291,7 +272,7 @@ mod tests {
         let mut events = Events::with_capacity(8);
         poll.wait(&mut events, Some(Duration::from_millis(2))).expect("wait");
         assert!(events.is_empty());
-        let seen = poll.counters.snapshot();
+        let seen = poll.counters().snapshot();
         // fstat; poll, fcntl, poll.
         assert_eq!((seen.closed_without_delete, seen.system_calls), (1, 4));
         assert_eq!(poll.fds.len(), 1, "only the waker is left");

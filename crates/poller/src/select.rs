@@ -16,6 +16,7 @@ use std::time::Duration;
 use pollux_sys::readiness::{self, Bitmaps, PollFd, WORD_BITS};
 use rustix::io::Errno;
 
+use crate::common::{Common, common_methods};
 use crate::contract::NANOSECOND;
 use crate::events::Deadline;
 use crate::files::check_pollable;
@@ -35,10 +36,7 @@ pub(crate) struct Select {
     table: Table<()>,
     /// The number at which the next wait begins to look: the first that did not fit.
     cursor: usize,
-    waker: Waker,
-    caps: Caps,
-    counters: Arc<Counters>,
-    mask: Option<SignalMask>,
+    common: Common,
 }
 
 impl Select {
@@ -49,19 +47,16 @@ impl Select {
             nfds: 0,
             table: Table::new(),
             cursor: 0,
-            waker: Waker::new()?,
-            caps: CAPS,
-            counters: Arc::default(),
-            mask: None,
+            common: Common::new(CAPS)?,
         };
-        select.want(select.waker.fd().as_raw_fd(), Interest::READABLE);
+        select.want(select.common.waker.fd().as_raw_fd(), Interest::READABLE);
         Ok(select)
     }
 
     /// Every change reaches the kernel, without a call of its own: the bitmaps go with each wait.
     fn count_update(&self) {
-        self.counters.updates_asked.add(1);
-        self.counters.updates_sent.add(1);
+        self.common.counters.updates_asked.add(1);
+        self.common.counters.updates_sent.add(1);
     }
 
     /// Replaces the bits of `fd` and keeps `nfds` exact.
@@ -78,15 +73,20 @@ impl Select {
     fn forget_closed(&mut self, fd: RawFd) {
         self.want(fd, Interest::NONE);
         self.table.remove(fd);
-        self.counters.closed_without_delete.add(1);
+        self.common.counters.closed_without_delete.add(1);
     }
 
     /// One `select(2)` on a fresh copy of the bitmaps.
     fn look(&mut self, timeout: Option<Duration>) -> io::Result<usize> {
-        self.counters.system_calls.add(1);
+        self.common.counters.system_calls.add(1);
         self.found.copy_from(&self.wanted, self.nfds.div_ceil(WORD_BITS));
         let [read, write, except] = &mut self.found.bits;
-        readiness::select(self.nfds, Bitmaps { read, write, except }, timeout, self.mask.as_ref())
+        readiness::select(
+            self.nfds,
+            Bitmaps { read, write, except },
+            timeout,
+            self.common.mask.as_ref(),
+        )
     }
 
     /// Drops every registration whose number is closed. That there is none is an error: the
@@ -94,7 +94,7 @@ impl Select {
     fn drop_closed(&mut self, cause: io::Error) -> Result<(), Error> {
         let numbers = (0..self.nfds).filter(|&index| !self.wanted.interest(index).is_empty());
         let mut fds: Vec<PollFd> = numbers.map(|index| PollFd::new(index as RawFd, 0)).collect();
-        self.counters.system_calls.add(1);
+        self.common.counters.system_calls.add(1);
         readiness::poll(&mut fds, Some(Duration::ZERO), None)
             .map_err(|cause| Error::System { call: "ppoll", cause })?;
         fds.retain(|fd| fd.revents & NOT_OPEN != 0);
@@ -134,10 +134,10 @@ impl Select {
 
     fn report(&mut self, index: usize, events: &mut Events) {
         let fd = index as RawFd;
-        if fd == self.waker.fd().as_raw_fd() {
-            self.waker.acknowledge_level();
-            self.counters.system_calls.add(1);
-            self.counters.wakes.add(1);
+        if fd == self.common.waker.fd().as_raw_fd() {
+            self.common.waker.acknowledge_level();
+            self.common.counters.system_calls.add(1);
+            self.common.counters.wakes.add(1);
             events.set_woken();
             return;
         }
@@ -154,9 +154,9 @@ impl Select {
 impl Poller for Select {
     #[inline]
     fn add(&mut self, fd: BorrowedFd<'_>, token: Token, how: Registration) -> Result<(), Error> {
-        self.caps.check(how)?;
+        self.common.caps.check(how)?;
         let was_closed = self.table.check_vacant(fd, token)?;
-        check_pollable(fd, &self.counters)?;
+        check_pollable(fd, &self.common.counters)?;
         self.count_update();
         let raw = fd.as_raw_fd();
         if was_closed {
@@ -169,7 +169,7 @@ impl Poller for Select {
 
     #[inline]
     fn modify(&mut self, fd: BorrowedFd<'_>, token: Token, how: Registration) -> Result<(), Error> {
-        self.caps.check(how)?;
+        self.common.caps.check(how)?;
         let entry = self.table.registered(fd)?;
         (entry.token, entry.how) = (token, how);
         self.want(fd.as_raw_fd(), how.interest);
@@ -201,7 +201,7 @@ impl Poller for Select {
                 Err(cause) => match Errno::from_io_error(&cause) {
                     Some(Errno::BADF) => self.drop_closed(cause)?,
                     Some(Errno::INTR) => {
-                        self.counters.interrupts.add(1);
+                        self.common.counters.interrupts.add(1);
                         events.set_interrupted();
                         break;
                     }
@@ -210,25 +210,11 @@ impl Poller for Select {
             }
             remaining = deadline.remaining();
         }
-        self.counters.wait_ended(events.len());
+        self.common.counters.wait_ended(events.len());
         Ok(())
     }
 
-    fn set_signal_mask(&mut self, mask: Option<SignalMask>) {
-        self.mask = mask;
-    }
-
-    fn waker(&self) -> Waker {
-        self.waker.clone()
-    }
-
-    fn caps(&self) -> &Caps {
-        &self.caps
-    }
-
-    fn counters(&self) -> &Arc<Counters> {
-        &self.counters
-    }
+    common_methods!();
 }
 
 const CAPS: Caps = Caps {
@@ -363,7 +349,7 @@ mod tests {
         let mut events = Events::with_capacity(8);
         select.wait(&mut events, None).expect("wait");
         assert_eq!(slots(&events), [1]);
-        let seen = select.counters.snapshot();
+        let seen = select.counters().snapshot();
         // Three fstat; select, poll, select.
         assert_eq!((seen.closed_without_delete, seen.system_calls), (2, 6));
         assert_eq!(select.nfds, second.as_raw_fd() as usize + 1);
@@ -404,7 +390,7 @@ mod tests {
         select.wait(&mut events, NOW).expect("wait");
         let event = events.iter().next().expect("readable");
         assert_eq!((event.token, event.readiness), (Token::new(1, 1), Readiness::READABLE));
-        assert_eq!(select.counters.snapshot().closed_without_delete, 1);
+        assert_eq!(select.counters().snapshot().closed_without_delete, 1);
     }
 
     #[test]

@@ -27,7 +27,6 @@ pub(crate) struct CountedRing {
     ring: Ring,
     enters_since_overflow: u32,
     counters: Arc<Counters>,
-    mask: Option<SignalMask>,
 }
 
 /// How an enter ended.
@@ -54,16 +53,11 @@ impl CountedRing {
             reason: refused.reason,
             cause: refused.cause,
         })?;
-        Ok(Self { ring, enters_since_overflow: OVERFLOW_ENTERS, counters, mask: None })
+        Ok(Self { ring, enters_since_overflow: OVERFLOW_ENTERS, counters })
     }
 
     pub(crate) fn setup(&self) -> &Setup {
         self.ring.setup()
-    }
-
-    /// See [`crate::Poller::set_signal_mask`].
-    pub(crate) fn set_signal_mask(&mut self, mask: Option<SignalMask>) {
-        self.mask = mask;
     }
 
     /// What a poller on this ring can do.
@@ -91,18 +85,19 @@ impl CountedRing {
     }
 
     /// Submits what was loaded, and waits for `completions_min` completions at most `timeout`
-    /// (`None`: for ever).
+    /// (`None`: for ever), with the signals of `mask` blocked while it waits.
     pub(crate) fn enter(
         &mut self,
         completions_min: u32,
         timeout: Option<Duration>,
+        mask: Option<&SignalMask>,
     ) -> Result<Entered, Error> {
         let has_submissions = self.ring.queued() > 0;
         let timeout = timeout.map(|rest| rest.min(SLEEP_MAX));
         let started = timeout.filter(|_| has_submissions).map(|_| Instant::now());
         let had_overflow = self.ring.has_overflow();
         self.counters.system_calls.add(1);
-        let outcome = match &self.mask {
+        let outcome = match mask {
             Some(mask) if completions_min > 0 => {
                 self.ring.enter_masked(completions_min, timeout, mask)
             }

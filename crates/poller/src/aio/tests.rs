@@ -31,11 +31,11 @@ fn one_submit_carries_all_changes_and_what_is_armed_again() {
     for (slot, (reader, _)) in (0..).zip(&pipes) {
         aio.add(reader.as_fd(), Token::new(slot, 0), LEVEL).expect("vacant");
     }
-    assert_eq!(aio.counters.snapshot().system_calls, 0);
+    assert_eq!(aio.counters().snapshot().system_calls, 0);
     let all: Vec<u32> = (0..10).collect();
     assert_eq!(slots(&mut aio, None), all);
     assert_eq!(slots(&mut aio, None), all);
-    let seen = aio.counters.snapshot();
+    let seen = aio.counters().snapshot();
     // Each wait is one io_submit; the completions were read in user space.
     assert_eq!((seen.system_calls, seen.updates_sent, seen.rearms), (2, 10, 10));
 }
@@ -51,7 +51,7 @@ fn an_addition_and_its_deletion_cancel_out_and_leave_no_gap() {
         aio.delete(second.0.as_fd()).expect("registered");
     }
     assert_eq!(aio.queue, [Key::WAKER], "the queue does not grow");
-    let seen = aio.counters.snapshot();
+    let seen = aio.counters().snapshot();
     let counts = (seen.updates_asked, seen.updates_merged, seen.system_calls);
     assert_eq!(counts, (400, 400, 0));
 }
@@ -84,7 +84,7 @@ fn a_larger_context_takes_over_what_was_armed_and_what_was_not_read() {
     }
     seen.sort_unstable();
     assert_eq!(seen, [0, 1].into_iter().chain(3..33).collect::<Vec<u32>>());
-    assert_eq!(aio.counters.snapshot().rearms, 3);
+    assert_eq!(aio.counters().snapshot().rearms, 3);
 }
 
 #[test]
@@ -108,7 +108,7 @@ fn more_cancelled_polls_than_slots_only_delay_the_arming() {
     }
     both.sort_unstable();
     assert_eq!(both, [3, 4, 5]);
-    assert_eq!(aio.counters.snapshot().stale_events, 0);
+    assert_eq!(aio.counters().snapshot().stale_events, 0);
 }
 
 #[test]
@@ -120,7 +120,7 @@ fn what_completed_before_a_change_of_token_is_stale_and_found_anew() {
     writer.write_all(b"x").expect("room");
     aio.modify(reader.as_fd(), Token::new(2, 0), LEVEL).expect("registered");
     assert_eq!(slots(&mut aio, None), [2]);
-    assert_eq!(aio.counters.snapshot().stale_events, 1);
+    assert_eq!(aio.counters().snapshot().stale_events, 1);
 }
 
 #[test]
@@ -130,7 +130,7 @@ fn a_change_that_the_armed_poll_serves_already_costs_nothing() {
     aio.add(reader.as_fd(), Token::new(1, 0), LEVEL).expect("vacant");
     assert!(slots(&mut aio, NOW).is_empty());
     aio.modify(reader.as_fd(), Token::new(1, 0), ONESHOT).expect("registered");
-    let seen = aio.counters.snapshot();
+    let seen = aio.counters().snapshot();
     assert_eq!((seen.system_calls, seen.updates_merged), (1, 1));
     writer.write_all(b"x").expect("room");
     assert_eq!(slots(&mut aio, None), [1]);
@@ -162,7 +162,7 @@ fn a_number_closed_before_it_is_armed_again_is_dropped() {
     assert_eq!(slots(&mut aio, None), [1]);
     drop(high);
     assert!(slots(&mut aio, NOW).is_empty());
-    let closed = aio.counters.snapshot().closed_without_delete;
+    let closed = aio.counters().snapshot().closed_without_delete;
     assert_eq!((closed, aio.table.len()), (1, 0));
 }
 
