@@ -19,7 +19,7 @@ use std::net::{SocketAddr, TcpStream};
 use std::process::{Child, ChildStdin, ChildStdout, Command, ExitStatus, Stdio};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::sync::{Mutex, PoisonError};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
@@ -167,12 +167,18 @@ impl Process {
         self.child.try_wait().expect("a child of this process")
     }
 
+    /// Whether it ends within `limit`, which this waits for.
+    #[must_use]
+    pub fn ends_within(&self, limit: Duration) -> bool {
+        ends_within(self.pid(), limit)
+    }
+
     /// Waits for its end.
     ///
     /// # Panics
     /// When that takes longer than [`DEADLINE`].
     pub fn wait(&mut self) -> ExitStatus {
-        if self.status().is_none() && !ends_in_time(self.pid()) {
+        if self.status().is_none() && !self.ends_within(DEADLINE) {
             while let Ok(line) = self.line_until(Instant::now()) {
                 self.said.push(line);
             }
@@ -241,23 +247,35 @@ impl Drop for Process {
     }
 }
 
+/// Runs a command that must succeed, for as long as it takes: a compiler, a program under valgrind.
+///
+/// # Panics
+/// When it cannot be started, or fails; with everything that it wrote.
+pub fn succeeded(command: &mut Command) -> Ended {
+    let output = command.output().unwrap_or_else(|error| panic!("{command:?}: {error}"));
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    let (stdout, stderr) = (text(&output.stdout), text(&output.stderr));
+    assert!(output.status.success(), "{command:?}: {}: {stdout}{stderr}", output.status);
+    Ended { status: output.status, stdout, stderr }
+}
+
 /// Waits until a process has ended, whichever started it.
 ///
 /// # Panics
 /// When that takes longer than [`DEADLINE`].
 pub fn await_end(pid: Pid) {
-    assert!(ends_in_time(pid), "process {pid:?} still runs after {DEADLINE:?}");
+    assert!(ends_within(pid, DEADLINE), "process {pid:?} still runs after {DEADLINE:?}");
 }
 
-fn ends_in_time(pid: Pid) -> bool {
+fn ends_within(pid: Pid, limit: Duration) -> bool {
     let handle = match pidfd_open(pid, PidfdFlags::empty()) {
         Err(Errno::SRCH) => return true,
         opened => opened.expect("Linux 5.3"),
     };
-    let end = Instant::now() + DEADLINE;
+    let end = Instant::now() + limit;
     loop {
         let left = Timespec::try_from(end.saturating_duration_since(Instant::now()));
-        match poll(&mut [PollFd::new(&handle, PollFlags::IN)], Some(&left.expect("a minute"))) {
+        match poll(&mut [PollFd::new(&handle, PollFlags::IN)], Some(&left.expect("a time"))) {
             Err(Errno::INTR) => {}
             ready => return ready.expect("a descriptor") > 0,
         }

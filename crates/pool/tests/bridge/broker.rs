@@ -2,20 +2,18 @@
 
 use std::io::{BufRead, BufReader, ErrorKind, Read, Write};
 use std::net::{TcpListener, TcpStream};
-use std::process::{Child, Command, Stdio};
+use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
+use pollux_testing::{DEADLINE, Process, Signal, wait_for, wait_until};
 use pollux_xatmi::client::CallFlags;
 use pollux_xatmi::error::Code;
-use rustix::process::{Pid, Signal, kill_process};
 
-use crate::pools::{PATIENCE, Plan, Pool, content, text, until};
+use crate::pools::{Plan, Pool, content, text};
 
 /// The time limit of a call that is to fail.
 const LIMIT: Duration = Duration::from_secs(1);
-/// How late a caller may be on a busy machine.
-const LATE_MAX: Duration = Duration::from_secs(3);
 const CALLERS: usize = 6;
 
 /// Where the broker's program is.
@@ -29,7 +27,7 @@ pub(crate) fn program() -> Option<&'static str> {
 
 /// A broker that is killed when the test is over, however it ends.
 pub(crate) struct Broker {
-    child: Child,
+    process: Process,
     port: u16,
     options: Vec<String>,
 }
@@ -40,7 +38,7 @@ impl Broker {
         let port = listener.local_addr().expect("it is bound").port();
         drop(listener);
         let options: Vec<String> = options.iter().map(|option| (*option).to_owned()).collect();
-        Self { child: spawn(port, &options), port, options }
+        Self { process: spawn(port, &options), port, options }
     }
 
     pub(crate) fn url(&self) -> String {
@@ -48,23 +46,22 @@ impl Broker {
     }
 
     pub(crate) fn kill(&mut self) {
-        self.child.kill().expect("it runs");
-        self.child.wait().expect("it ends");
+        self.process.kill();
     }
 
     pub(crate) fn start_again(&mut self) {
-        self.child = spawn(self.port, &self.options);
+        self.process = spawn(self.port, &self.options);
     }
 
     pub(crate) fn signal(&self, signal: Signal) {
-        kill_process(Pid::from_child(&self.child), signal).expect("it runs");
+        self.process.signal(signal);
     }
 
     /// A connection that speaks the protocol by hand.
     pub(crate) fn raw(&self) -> Raw {
         let stream =
-            until("the broker listens", || TcpStream::connect(("127.0.0.1", self.port)).ok());
-        stream.set_read_timeout(Some(PATIENCE)).expect("a socket");
+            wait_for("the broker listens", || TcpStream::connect(("127.0.0.1", self.port)).ok());
+        stream.set_read_timeout(Some(DEADLINE)).expect("a socket");
         let mut raw = Raw { stream: BufReader::new(stream) };
         raw.line();
         raw.write(
@@ -75,18 +72,10 @@ impl Broker {
     }
 }
 
-impl Drop for Broker {
-    fn drop(&mut self) {
-        // Killed already after some tests; one that stands still is killed all the same.
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
-}
-
-fn spawn(port: u16, options: &[String]) -> Child {
+fn spawn(port: u16, options: &[String]) -> Process {
     let mut command = Command::new(program().expect("looked for before"));
     command.args(["-a", "127.0.0.1", "-p", &port.to_string()]).args(options);
-    command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().expect("it is installed")
+    Process::start(command.stdout(Stdio::null()))
 }
 
 /// A raw connection.
@@ -182,7 +171,7 @@ pub(crate) fn stands_still() {
     let [here, there] = Pool::pair(&broker.url());
     let mut client = there.client();
     let hello = text("hello");
-    until("the service is there", || client.call("ECHO", &hello, CallFlags::NONE).ok());
+    wait_for("the service is there", || client.call("ECHO", &hello, CallFlags::NONE).ok());
 
     let (is_over, has_timed_out) = (AtomicBool::new(false), AtomicBool::new(false));
     std::thread::scope(|scope| {
@@ -197,14 +186,14 @@ pub(crate) fn stands_still() {
                     has_timed_out.fetch_or(error.code() == Code::Time, Relaxed);
                 }
                 let took = began.elapsed();
-                assert!(took < LIMIT + LATE_MAX, "{took:?}");
+                assert!(took < LIMIT + DEADLINE, "{took:?}");
             }
         };
         let callers: Vec<_> = (0..CALLERS).map(|_| scope.spawn(load)).collect();
         broker.signal(Signal::STOP);
-        until("a call's time is over", || has_timed_out.load(Relaxed).then_some(()));
+        wait_until("a call's time is over", || has_timed_out.load(Relaxed));
         broker.signal(Signal::CONT);
-        until("calls are answered again", || client.call("ECHO", &hello, CallFlags::NONE).ok());
+        wait_for("calls are answered again", || client.call("ECHO", &hello, CallFlags::NONE).ok());
         is_over.store(true, Relaxed);
         for caller in callers {
             caller.join().expect("each call ended in time");
@@ -231,10 +220,11 @@ pub(crate) fn wants_a_password() {
     let locked_out =
         Pool::start(&Plan { name: "w", nats: &wrong, services: "OTHER", ..Plan::EMPTY });
     let mut client = there.client();
-    let answer =
-        until("the service is there", || client.call("ECHO", &text("hello"), CallFlags::NONE).ok());
+    let answer = wait_for("the service is there", || {
+        client.call("ECHO", &text("hello"), CallFlags::NONE).ok()
+    });
     assert_eq!(content(&answer), b"hello\0");
-    until("the log says why", || {
+    wait_for("the log says why", || {
         locked_out.log().to_lowercase().contains("authorization").then_some(())
     });
     for pool in [&here, &there, &locked_out] {

@@ -4,14 +4,14 @@
 use std::io::Write;
 use std::time::{Duration, Instant};
 
+use pollux_testing::{Signal, wait_for, wait_until};
 use pollux_xatmi::buffer::Buffer;
 use pollux_xatmi::client::{CallError, CallFlags, Client, Outgoing, Which};
 use pollux_xatmi::error::Code;
 use rustix::fs::{CWD, FileType, Mode, OFlags, mknodat, open};
-use rustix::process::Signal;
 
 use crate::broker::{Broker, Raw};
-use crate::pools::{Plan, Pool, content, text, until};
+use crate::pools::{Plan, Pool, content, text};
 
 const PAYLOAD_MAX: usize = 16_384;
 /// More than the headers of any message here.
@@ -33,7 +33,7 @@ pub(crate) fn what_is_too_long_is_refused_at_once() {
     let here = Pool::start(&Plan { name: "here", services: "ECHO GROW", ..services });
     let there = Pool::start(&Plan { name: "there", services: "OTHER", exports: "", ..services });
     let mut client = there.client();
-    until("the service is there", || client.call("GROW", &text("1"), CallFlags::NONE).ok());
+    wait_for("the service is there", || client.call("GROW", &text("1"), CallFlags::NONE).ok());
     let mut outcomes = [0, 0];
     let sizes = (PAYLOAD_MAX - HEADERS_MAX..=PAYLOAD_MAX + 7).step_by(37).chain([5 * PAYLOAD_MAX]);
     for size in sizes {
@@ -62,7 +62,7 @@ pub(crate) fn what_is_too_long_is_refused_at_once() {
     client.call("ECHO", &half, CallFlags::NONE).expect("it fits");
     std::fs::write(config.path(), format!("max_payload: {}\n", PAYLOAD_MAX / 4)).expect("written");
     broker.signal(Signal::HUP);
-    until("the lower limit is in force", || {
+    wait_for("the lower limit is in force", || {
         let began = Instant::now();
         let ended = client.call("ECHO", &half, CallFlags::NONE);
         assert!(began.elapsed() < LIMIT + AT_ONCE, "{:?}", began.elapsed());
@@ -70,7 +70,7 @@ pub(crate) fn what_is_too_long_is_refused_at_once() {
         assert!(matches!(code, Code::ServiceError | Code::Time), "{code:?}");
         Some(())
     });
-    until("short calls go over", || client.call("ECHO", &text("x"), CallFlags::NONE).ok());
+    wait_for("short calls go over", || client.call("ECHO", &text("x"), CallFlags::NONE).ok());
     for pool in [&here, &there] {
         assert!(pool.log().contains("max_payload"), "{}", pool.log());
     }
@@ -90,7 +90,7 @@ pub(crate) fn many_callers_share_two_bridges() {
     let broker = Broker::start(&[]);
     let [here, there] = Pool::pair(&broker.url());
     let mut client = there.client();
-    until("the service is there", || client.call("ECHO", &text("x"), CallFlags::NONE).ok());
+    wait_for("the service is there", || client.call("ECHO", &text("x"), CallFlags::NONE).ok());
     drop(client);
     let clients: Vec<Client> = (0..CALLERS).map(|_| there.client()).collect();
     std::thread::scope(|scope| {
@@ -125,7 +125,7 @@ pub(crate) fn unknown_senders_disturb_nobody() {
     let [here, there] = Pool::pair(&broker.url());
     let mut client = there.client();
     let hello = text("hello");
-    until("the service is there", || client.call("ECHO", &hello, CallFlags::NONE).ok());
+    wait_for("the service is there", || client.call("ECHO", &hello, CallFlags::NONE).ok());
     let bridges = [here.bridges(), there.bridges()];
     let mut raw = broker.raw();
 
@@ -158,7 +158,7 @@ pub(crate) fn unknown_senders_disturb_nobody() {
     for (headers, payload, expected) in said {
         let called = std::thread::scope(|scope| {
             let call = scope.spawn(|| {
-                until("the service is known", || {
+                wait_for("the service is known", || {
                     match client.call("STRANGE", &hello, CallFlags::NONE) {
                         Err(error) if error.code() == Code::NoEntry => None,
                         ended => Some(ended),
@@ -179,7 +179,7 @@ pub(crate) fn unknown_senders_disturb_nobody() {
     }
     client.call("ECHO", &hello, CallFlags::NONE).expect("nobody minds");
     assert_eq!([here.bridges(), there.bridges()], bridges, "no bridge was started anew");
-    until("the log counts them", || here.log().contains("none of a bridge's").then_some(()));
+    wait_until("the log counts them", || here.log().contains("none of a bridge's"));
     drop(client);
     here.end();
     there.end();
@@ -226,31 +226,33 @@ pub(crate) fn a_bridge_that_ends_owes_nothing() {
         let flags = OFlags::WRONLY | OFlags::NONBLOCK | OFlags::CLOEXEC;
         open(&fifo, flags, Mode::empty()).ok()
     };
-    let held = || until("the service reads", gate);
+    let held = || wait_for("the service reads", gate);
     let mut raw = broker.raw();
     raw.subscribe("answers", "");
     let is_offered = |raw: &mut Raw| {
         raw.publish("pollux.test.call.HOLD", "answers", &["Pollux-Request: 0"], b"");
         !raw.next().bytes.starts_with(b"NATS/1.0 503")
     };
-    until("the service is offered", || is_offered(&mut raw).then_some(()));
+    wait_until("the service is offered", || is_offered(&mut raw));
 
     // Told to stop in a call: the call is answered first, and no other is taken.
     let hold = |client: &mut Client| {
-        until("the service is known", || match client.call("HOLD", &text("x"), CallFlags::NONE) {
-            Err(error) if error.code() == Code::NoEntry => None,
-            ended => Some(ended),
+        wait_for("the service is known", || {
+            match client.call("HOLD", &text("x"), CallFlags::NONE) {
+                Err(error) if error.code() == Code::NoEntry => None,
+                ended => Some(ended),
+            }
         })
     };
     std::thread::scope(|scope| {
         let call = scope.spawn(|| hold(&mut client));
         let held_up = held();
         let stopping = here.started(&["stop", "--name", "tpbridge"]);
-        until("no bridge takes requests", || (!is_offered(&mut raw)).then_some(()));
+        wait_until("no bridge takes requests", || !is_offered(&mut raw));
         drop(held_up);
         let ended = call.join().expect("it ended");
         assert_eq!(content(&ended.expect("the bridge waited for it")), b"x\0");
-        assert!(stopping.wait_with_output().expect("it ran").status.success());
+        assert!(stopping.ended().status.success());
     });
 
     // Killed over there, nobody can say what became of the call: its time is over. Killed here, it
@@ -265,7 +267,7 @@ pub(crate) fn a_bridge_that_ends_owes_nothing() {
         assert_eq!(error.code(), Code::Time);
         drop(held_up);
     });
-    until("the service has continued", || gate().is_none().then_some(()));
+    wait_until("the service has continued", || gate().is_none());
     client.set_timeout(AT_ONCE * 2);
     std::thread::scope(|scope| {
         let call = scope.spawn(|| hold(&mut client));

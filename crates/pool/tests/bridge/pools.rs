@@ -2,9 +2,9 @@
 
 use std::ffi::OsString;
 use std::os::unix::fs::symlink;
-use std::process::{Child, Command, ExitCode, Stdio};
-use std::time::{Duration, Instant};
+use std::process::{Command, ExitCode};
 
+use pollux_testing::{DEADLINE, Process};
 use pollux_xatmi::buffer::Buffer;
 use pollux_xatmi::client::{Answer, CallFlags, Client};
 use pollux_xatmi::control::{Answer as Listed, Control, Request};
@@ -12,9 +12,6 @@ use pollux_xatmi::environment::Environment;
 use pollux_xatmi::queue::ServiceName;
 use pollux_xatmi::worker::{Done, Incoming, RVAL_EXIT, RVAL_SUCCESS, Registry, Return, Worker};
 use rustix::process::{Pid, Signal, kill_process};
-
-/// The longest wait for anything; a busy machine takes a few seconds.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
 
 /// A pool that the command started. It has two bridges, with the ids 10 and 11.
 pub(crate) struct Pool {
@@ -78,13 +75,12 @@ impl Pool {
 
     /// Runs `pollux pool` for this pool.
     pub(crate) fn command(&self, arguments: &[&str]) {
-        let output = self.started(arguments).wait_with_output().expect("it runs");
-        let said = String::from_utf8_lossy(&output.stderr);
-        assert!(output.status.success(), "{arguments:?}: {said}{}", self.log());
+        let ended = self.started(arguments).ended();
+        assert!(ended.status.success(), "{arguments:?}: {}{}", ended.stderr, self.log());
     }
 
     /// The same while it runs.
-    pub(crate) fn started(&self, arguments: &[&str]) -> Child {
+    pub(crate) fn started(&self, arguments: &[&str]) -> Process {
         let old = std::env::var_os("PATH").unwrap_or_default();
         let folders = std::iter::once(self.folder.path().to_owned());
         let path = std::env::join_paths(folders.chain(std::env::split_paths(&old)));
@@ -92,7 +88,7 @@ impl Pool {
         command.args(arguments).env("NDRX_QPREFIX", &self.prefix);
         // Queues of a quarter: room for many callers within the stock limits.
         command.env("NDRX_MSGSIZEMAX", "1024").env("PATH", path.expect("no colon"));
-        command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("it runs")
+        Process::start(&mut command)
     }
 
     pub(crate) fn environment(&self) -> Environment {
@@ -108,7 +104,7 @@ impl Pool {
     pub(crate) fn bridges(&self) -> Vec<(u32, Pid)> {
         let mut bridges = Vec::new();
         let mut control = Control::connect(&self.environment().prefix).expect("a manager");
-        let asked = control.ask(&Request::Ps, PATIENCE, |answer| {
+        let asked = control.ask(&Request::Ps, DEADLINE, |answer| {
             let Listed::Workers(rows) = answer else { return };
             let up = rows.into_iter().filter(|row| row.srvid >= 10);
             bridges.extend(up.filter_map(|row| Some((row.srvid, row.pid?))));
@@ -152,18 +148,6 @@ pub(crate) fn text(words: &str) -> Buffer {
 pub(crate) fn content(answer: &Answer) -> &[u8] {
     let buffer = answer.buffer.as_ref().expect("it answers with data");
     &buffer.as_bytes()[..answer.len_bytes]
-}
-
-/// Asks until there is an answer. Each attempt waits for others by itself.
-pub(crate) fn until<T>(what: &str, mut attempt: impl FnMut() -> Option<T>) -> T {
-    let end = Instant::now() + PATIENCE;
-    loop {
-        if let Some(done) = attempt() {
-            return done;
-        }
-        assert!(Instant::now() < end, "it took too long until {what}");
-        std::thread::yield_now();
-    }
 }
 
 // The server of all pools in these tests: what it offers are the words of its `<appopt>`.

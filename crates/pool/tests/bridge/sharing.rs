@@ -3,14 +3,14 @@
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
+use pollux_testing::{DEADLINE, Signal, wait_for};
 use pollux_xatmi::buffer::{Buffer, BufferType};
 use pollux_xatmi::client::{CallError, CallFlags, Outgoing};
 use pollux_xatmi::error::Code;
 use pollux_xatmi::ubf::{FieldId, FieldType};
-use rustix::process::Signal;
 
 use crate::broker::Broker;
-use crate::pools::{EXIT_URCODE, PATIENCE, Plan, Pool, content, text, until};
+use crate::pools::{EXIT_URCODE, Plan, Pool, content, text};
 
 /// The time limit of a call under load.
 const CALL_LIMIT: Duration = Duration::from_secs(3);
@@ -32,7 +32,7 @@ pub(crate) fn pools_outlive_their_broker() {
     let mut client = there.client();
     let hello = text("hello");
 
-    let answer = until("the other pool's service is there", || {
+    let answer = wait_for("the other pool's service is there", || {
         client.call("ECHO", &hello, CallFlags::NONE).ok()
     });
     assert_eq!(content(&answer), b"hello\0");
@@ -44,11 +44,11 @@ pub(crate) fn pools_outlive_their_broker() {
         let load = || under_load(&there, &is_over, &has_broken);
         let callers: Vec<_> = (0..CALLERS).map(|_| scope.spawn(load)).collect();
         broker.kill();
-        until("callers get an error while the broker is away", || {
+        wait_for("callers get an error while the broker is away", || {
             has_broken.load(Relaxed).then_some(())
         });
         broker.start_again();
-        until("the service is back", || client.call("ECHO", &hello, CallFlags::NONE).ok());
+        wait_for("the service is back", || client.call("ECHO", &hello, CallFlags::NONE).ok());
         is_over.store(true, Relaxed);
         for caller in callers {
             caller.join().expect("each call ended as it may");
@@ -56,7 +56,7 @@ pub(crate) fn pools_outlive_their_broker() {
     });
 
     here.command(&["stop", "--name", "echosv"]);
-    until("a service that is gone is unknown", || {
+    wait_for("a service that is gone is unknown", || {
         let error = client.call("ECHO", &hello, CallFlags::NONE).err()?;
         (error.code() == Code::NoEntry).then_some(())
     });
@@ -80,7 +80,7 @@ fn under_load(pool: &Pool, is_over: &AtomicBool, has_broken: &AtomicBool) {
                 has_broken.store(true, Relaxed);
             }
         }
-        assert!(began.elapsed() < CALL_LIMIT + PATIENCE, "{:?}", began.elapsed());
+        assert!(began.elapsed() < CALL_LIMIT + DEADLINE, "{:?}", began.elapsed());
     }
 }
 
@@ -102,7 +102,7 @@ pub(crate) fn every_kind_of_call_and_buffer_goes_over() {
         Pool::start(&Plan { name: "there", nats: &url, services: "PASS NEST", ..Plan::EMPTY });
     let mut client = there.client();
     let hello = text("hello");
-    until("the other pool's services are there", || {
+    wait_for("the other pool's services are there", || {
         client.call("ODD>", &hello, CallFlags::NONE).ok()
     });
 
@@ -135,7 +135,7 @@ pub(crate) fn every_kind_of_call_and_buffer_goes_over() {
     assert!(client.answer(which, CallFlags::NONE).expect("nothing").buffer.is_none());
 
     let bridges = there.bridges();
-    let answer = until("the worker that ended is back", || {
+    let answer = wait_for("the worker that ended is back", || {
         client.call("EXIT", &hello, CallFlags::NONE).ok()
     });
     assert_eq!(answer.urcode, EXIT_URCODE);
@@ -154,7 +154,7 @@ pub(crate) fn news_that_passed_are_asked_for() {
     let here = Pool::start(&Plan { name: "here", exports: "ECHO,LATER", ..silent });
     let there = Pool::start(&Plan { name: "there", services: "OTHER", ..silent });
     let mut client = there.client();
-    until("the service is there", || client.call("ECHO", &text("x"), CallFlags::NONE).ok());
+    wait_for("the service is there", || client.call("ECHO", &text("x"), CallFlags::NONE).ok());
     there.signal_bridges(Signal::STOP);
     broker.kill();
     broker.start_again();
@@ -167,7 +167,7 @@ pub(crate) fn news_that_passed_are_asked_for() {
         while !is_list(&raw.next().bytes) {}
     }
     there.signal_bridges(Signal::CONT);
-    until("the new service is there", || client.call("LATER", &text("x"), CallFlags::NONE).ok());
+    wait_for("the new service is there", || client.call("LATER", &text("x"), CallFlags::NONE).ok());
     drop(client);
     here.end();
     there.end();
@@ -186,15 +186,15 @@ pub(crate) fn what_nobody_has_goes_round_in_no_circle() {
         client.call("ECHO", &hello, CallFlags::NONE).expect("it is at home");
     }
     pools[0].command(&["stop", "--name", "echosv"]);
-    until("the other pool's service stands in", || {
+    wait_for("the other pool's service stands in", || {
         clients[0].call("ECHO", &hello, CallFlags::NONE).ok()
     });
     pools[1].command(&["stop", "--name", "echosv"]);
     for client in &mut clients {
-        until("nobody has it", || {
+        wait_for("nobody has it", || {
             let began = Instant::now();
             let ended = client.call("ECHO", &hello, CallFlags::NONE);
-            assert!(began.elapsed() < CALL_LIMIT + PATIENCE, "{:?}", began.elapsed());
+            assert!(began.elapsed() < CALL_LIMIT + DEADLINE, "{:?}", began.elapsed());
             (ended.err()?.code() == Code::NoEntry).then_some(())
         });
     }
@@ -208,7 +208,7 @@ pub(crate) fn conversations_are_refused_at_once() {
     let [here, there] = Pool::pair(&broker.url());
     let mut client = there.client();
     let hello = text("hello");
-    until("the service is there", || client.call("ECHO", &hello, CallFlags::NONE).ok());
+    wait_for("the service is there", || client.call("ECHO", &hello, CallFlags::NONE).ok());
     let request = Outgoing::of(&hello, 6).expect("a text");
     for has_control in [true, false] {
         let began = Instant::now();

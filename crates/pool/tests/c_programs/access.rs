@@ -4,12 +4,13 @@
 
 use std::io::{BufRead, BufReader};
 use std::os::unix::fs::PermissionsExt;
-use std::process::{Command, Output, Stdio};
+use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
 
+use pollux_testing::{Process, skip, succeeded, wait_until};
 use rustix::process::geteuid;
 
-use crate::workshop::{Workshop, skip, source, succeeded};
+use crate::workshop::{POLLUX_POOL, Workshop, source};
 
 /// The group, and users of whom the first two are in it.
 const GROUP: u32 = 61_500;
@@ -62,12 +63,11 @@ impl Pool {
         let number = NUMBER.fetch_add(1, Ordering::Relaxed);
         let prefix = format!("/pollux-access-{}-{number}", std::process::id());
         let pool = Self { workshop, prefix, group };
-        if !pool.run(OWNING, &["true"], None).status.success() {
+        if !pool.command(OWNING, &["true"], None).status().is_ok_and(|status| status.success()) {
             skip("setpriv (util-linux) does not run programs as other users here");
             return None;
         }
-        let started = pool.pollux(OWNING, &["start"], pool.group);
-        assert!(started.status.success(), "{}", String::from_utf8_lossy(&started.stderr));
+        succeeded(&mut pool.pollux(OWNING, &["start"], pool.group));
         Some(pool)
     }
 
@@ -88,17 +88,13 @@ impl Pool {
         command
     }
 
-    fn run(&self, user: User, words: &[&str], group: Option<u32>) -> Output {
-        self.command(user, words, group).output().expect("setpriv")
-    }
-
-    fn pollux(&self, user: User, words: &[&str], group: Option<u32>) -> Output {
-        self.run(user, &[&[env!("CARGO_BIN_EXE_pollux-pool")], words].concat(), group)
+    fn pollux(&self, user: User, words: &[&str], group: Option<u32>) -> Command {
+        self.command(user, &[&[POLLUX_POOL], words].concat(), group)
     }
 
     /// The client must be refused with these words.
     fn refuses(&self, user: User, group: Option<u32>, words: &str) {
-        succeeded(&self.run(user, &["./talkcl", "stranger", words], group));
+        succeeded(&mut self.command(user, &["./talkcl", "stranger", words], group));
     }
 
     /// Names of its queues, where the kernel shows them.
@@ -112,7 +108,7 @@ impl Pool {
 impl Drop for Pool {
     fn drop(&mut self) {
         // After a failed test; a pool that was stopped fails.
-        let _ = self.pollux(OWNING, &["stop", "--now"], None);
+        let _ = self.pollux(OWNING, &["stop", "--now"], None).output();
     }
 }
 
@@ -120,10 +116,10 @@ fn is_open_to_the_group(transport: &str, attribute: &str, group: Option<u32>) {
     let Some(pool) = Pool::start(transport, attribute, group) else { return };
     for user in [OWNING, MEMBERS] {
         let scenario = if user.id == OWNER { "messages" } else { "guest" };
-        succeeded(&pool.run(user, &["./talkcl", scenario], Some(GROUP)));
+        succeeded(&mut pool.command(user, &["./talkcl", scenario], Some(GROUP)));
     }
     // The pool's own user need not name the group.
-    succeeded(&pool.run(OWNING, &["./talkcl", "messages"], None));
+    succeeded(&mut pool.command(OWNING, &["./talkcl", "messages"], None));
     pool.refuses(MEMBERS, None, "POLLUX_POOL_GROUP");
     pool.refuses(MEMBERS, Some(OUTSIDER), &format!("it is not in group {OUTSIDER}"));
     let not_in_it = format!("is open to group {GROUP}; user {OUTSIDER} is not in it");
@@ -131,28 +127,21 @@ fn is_open_to_the_group(transport: &str, attribute: &str, group: Option<u32>) {
     pool.refuses(OUTSIDERS, None, &format!("that of user {OWNER}, process "));
 
     // Orders are for its own user.
-    let order = pool.pollux(MEMBERS, &["stop"], Some(GROUP));
-    let said = String::from_utf8_lossy(&order.stderr);
+    let order = Process::run(&mut pool.pollux(MEMBERS, &["stop"], Some(GROUP)));
+    let said = order.stderr;
     assert!(!order.status.success() && said.contains("orders are for its user and root"), "{said}");
 
     // A member that is killed leaves nothing.
     let before = pool.queues();
     let mut waiter = pool.command(MEMBERS, &["./talkcl", "waiter"], Some(GROUP));
-    let mut waiter = waiter.stdout(Stdio::piped()).spawn().expect("setpriv");
+    let mut waiter = Process::start(waiter.stdout(Stdio::piped()));
     let mut line = String::new();
-    let out = waiter.stdout.take().expect("piped");
-    BufReader::new(out).read_line(&mut line).expect("it calls");
+    BufReader::new(waiter.take_stdout()).read_line(&mut line).expect("it calls");
     assert_eq!(line, "called\n");
-    waiter.kill().expect("it waits");
-    waiter.wait().expect("it ended");
-    let end = std::time::Instant::now() + std::time::Duration::from_secs(30);
-    while pool.queues() != before {
-        assert!(std::time::Instant::now() < end, "{:?} beside {before:?}", pool.queues());
-        std::thread::yield_now();
-    }
+    waiter.kill();
+    wait_until("its queues are removed", || pool.queues() == before);
 
-    let stopped = pool.pollux(OWNING, &["stop"], None);
-    succeeded(&stopped);
+    succeeded(&mut pool.pollux(OWNING, &["stop"], None));
     assert_eq!(pool.queues(), [""; 0]);
     let log = std::fs::read_to_string(pool.workshop.path("log")).unwrap_or_default();
     assert!(!log.contains("talksv.c:"), "{log}");
@@ -175,16 +164,16 @@ fn a_pool_is_open_to_no_group_without_a_setting() {
         pool.refuses(MEMBERS, None, &format!("that of user {OWNER}, process "));
         // A client that trusts the group is refused by the pool.
         pool.refuses(MEMBERS, Some(GROUP), "is open to no group");
-        succeeded(&pool.pollux(OWNING, &["stop"], None));
+        succeeded(&mut pool.pollux(OWNING, &["stop"], None));
     }
 }
 
 #[test]
 fn a_group_that_the_user_is_not_in_is_refused_before_the_pool_starts() {
     let Some(pool) = Pool::start("queues", "", None) else { return };
-    succeeded(&pool.pollux(OWNING, &["stop"], None));
-    let started = pool.pollux(OWNING, &["start"], Some(OUTSIDER));
-    let said = String::from_utf8_lossy(&started.stderr);
+    succeeded(&mut pool.pollux(OWNING, &["stop"], None));
+    let started = Process::run(&mut pool.pollux(OWNING, &["start"], Some(OUTSIDER)));
+    let said = started.stderr;
     let wanted = format!("open to group {OUTSIDER}, and user {OWNER} is not in it");
     assert!(!started.status.success() && said.contains(&wanted), "{said}");
 }

@@ -3,17 +3,13 @@
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use crate::workshop::{Pool, Workshop, repository, skip, source, succeeded};
+use pollux_testing::{Process, has, skip, succeeded};
 
-fn pollux(workshop: &Workshop, arguments: &[&str]) -> std::process::Output {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_pollux-pool"));
-    command.args(arguments).current_dir(workshop.path("")).env_remove("CFLAGS");
-    command.output().expect("run")
-}
+use crate::workshop::{POLLUX_POOL, Pool, Workshop, repository, source};
 
 /// The library as cargo built it.
 fn built_library() -> String {
-    let binary = Path::new(env!("CARGO_BIN_EXE_pollux-pool"));
+    let binary = Path::new(POLLUX_POOL);
     binary.with_file_name("deps").join("libpollux_xatmi_c.so").display().to_string()
 }
 
@@ -23,11 +19,10 @@ fn the_bank_example_is_built_and_answers() {
     let bank = |name: &str| repository("examples/bank").join(name).display().to_string();
     workshop.pollux(&["fld", &bank("bank.fd"), "-d", "."]);
     workshop.pollux(&["build-server", "-o", "banksv", &bank("banksv.c")]);
-    let client = ["build-client", "-o", "bankcl", &bank("bankcl.c"), "-l", "-lpthread"];
-    workshop.pollux(&client);
+    workshop.pollux(&["build-client", "-o", "bankcl", &bank("bankcl.c"), "-l", "-lpthread"]);
     let xml = std::fs::read_to_string(repository("examples/bank/pool.xml")).expect("an example");
     let pool = Pool::start(&workshop, &xml);
-    let printed = succeeded(&pool.client("bankcl").args(["10", "50"]).output().expect("run"));
+    let printed = succeeded(pool.client("bankcl").args(["10", "50"])).stdout;
     assert_eq!(printed.lines().count(), 10, "{printed}");
     assert!(printed.contains("account 1: balance 7595.21 USD after 50 calls\n"), "{printed}");
     pool.stop();
@@ -42,13 +37,12 @@ fn simpapp_is_built_by_the_commands_of_its_manual_and_answers() {
     workshop.pollux(&server);
     let pool =
         Pool::start(&workshop, &std::fs::read_to_string(simpapp("pool.xml")).expect("there"));
-    let printed = succeeded(&pool.client("simpcl").arg("hello, world").output().expect("run"));
+    let printed = succeeded(pool.client("simpcl").arg("hello, world")).stdout;
     assert_eq!(printed, "Returned string is: HELLO, WORLD\n");
-    let usage = pool.client("simpcl").output().expect("run");
+    let usage = Process::run(&mut pool.client("simpcl"));
     assert_eq!(usage.status.code(), Some(2));
     pool.stop();
-    let log = workshop.run("sh", &["-c", "cat ULOG.*"]);
-    let log = succeeded(&log);
+    let log = succeeded(&mut workshop.command("sh", &["-c", "cat ULOG.*"])).stdout;
     assert!(log.contains(":simpserv:simpserv starts with 0 arguments\n"), "{log}");
     assert!(log.contains(":the server ends\n"), "{log}");
 }
@@ -68,11 +62,11 @@ fn the_bank_is_built_by_the_link_lines_of_its_manual_and_answers() {
         let mut arguments = vec!["-o", program, &source, "-I.", "-Iprefix/include", "-Lprefix/lib"];
         arguments.push(&rpath);
         arguments.extend(libraries.split(' '));
-        succeeded(&workshop.run("cc", &arguments));
+        succeeded(&mut workshop.command("cc", &arguments));
     }
     let xml = std::fs::read_to_string(bank("pool.xml")).expect("an example");
     let pool = Pool::start(&workshop, &xml);
-    let printed = succeeded(&pool.client("bankcl").args(["2", "5"]).output().expect("run"));
+    let printed = succeeded(pool.client("bankcl").args(["2", "5"])).stdout;
     assert_eq!(printed.lines().count(), 2, "{printed}");
     pool.stop();
 }
@@ -82,10 +76,10 @@ fn installed(workshop: &Workshop) -> PathBuf {
     let prefix = workshop.path("opt/pollux");
     std::fs::create_dir_all(prefix.join("bin")).expect("made");
     let program = prefix.join("bin/pollux-pool");
-    std::fs::copy(env!("CARGO_BIN_EXE_pollux-pool"), &program).expect("copied");
+    std::fs::copy(POLLUX_POOL, &program).expect("copied");
     let mut lay_out = Command::new(program);
     lay_out.arg("lay-out").arg(&prefix).args(["--library", &built_library()]);
-    succeeded(&lay_out.output().expect("run"));
+    succeeded(&mut lay_out);
     prefix
 }
 
@@ -99,7 +93,7 @@ fn by_the_manual(workshop: &Workshop, prefix: &Path, folder: &str, commands: &st
     // What gcc(1) and ld(1) look at: no flag has to be added to a link line.
     shell.env("CPATH", include).env("LIBRARY_PATH", &lib).env("LD_RUN_PATH", &lib);
     shell.env("FLDTBLDIR", workshop.path("app1/ubftab")).env("FIELDTBLS", "bank.fd");
-    succeeded(&shell.output().expect("run"));
+    succeeded(&mut shell);
 }
 
 #[test]
@@ -131,8 +125,7 @@ fn the_getting_started_application_is_built_as_its_manual_says_and_answers() {
     let xml = std::fs::read_to_string(repository("examples/bank/pool.xml")).expect("an example");
     let pool = Pool::start(&workshop, &xml);
     let mut client = pool.client("bankcl");
-    let printed =
-        succeeded(&client.env_remove("LD_LIBRARY_PATH").args(["2", "5"]).output().expect("run"));
+    let printed = succeeded(client.env_remove("LD_LIBRARY_PATH").args(["2", "5"])).stdout;
     assert_eq!(printed.lines().count(), 2, "{printed}");
     pool.stop();
 }
@@ -150,7 +143,7 @@ fn simpapp_is_built_by_buildserver_and_buildclient_of_the_installation() {
     by_the_manual(&workshop, &prefix, "", commands);
     let xml = std::fs::read_to_string(repository("examples/simpapp/pool.xml")).expect("there");
     let pool = Pool::start(&workshop, &xml);
-    let printed = succeeded(&pool.client("simpcl").arg("hello, world").output().expect("run"));
+    let printed = succeeded(pool.client("simpcl").arg("hello, world")).stdout;
     assert_eq!(printed, "Returned string is: HELLO, WORLD\n");
     pool.stop();
 }
@@ -174,20 +167,17 @@ fn services_of_the_command_line_are_offered_from_the_start() {
          </server></servers></endurox>",
     );
     for service in ["FIRST", "SECOND", "THIRD"] {
-        succeeded(&pool.client("callcl").arg(service).output().expect("run"));
+        succeeded(pool.client("callcl").arg(service));
     }
-    let missing = pool.client("callcl").arg("FOURTH").output().expect("run");
-    let said = String::from_utf8_lossy(&missing.stderr);
+    let missing = Process::run(pool.client("callcl").arg("FOURTH"));
+    let said = missing.stderr;
     assert!(!missing.status.success() && said.contains("6:TPENOENT"), "{said}");
     pool.stop();
 }
 
 #[test]
 fn a_server_in_cpp_is_built_by_the_compiler_that_cc_names() {
-    let Some(workshop) = Workshop::open() else { return };
-    if let Err(error) = Command::new("g++").arg("--version").output() {
-        return skip(&format!("g++: {error}"));
-    }
+    let Some(workshop) = Workshop::open().filter(|_| has("g++")) else { return };
     workshop.write(
         "cppsv.cpp",
         "#include <atmi.h>\n#include <string>\n\
@@ -197,10 +187,10 @@ fn a_server_in_cpp_is_built_by_the_compiler_that_cc_names() {
          }\n\
          int tpsvrinit(int, char **) { return tpadvertise(\"CPP\", CPP); }\n",
     );
-    let mut build = Command::new(env!("CARGO_BIN_EXE_pollux-pool"));
+    let mut build = Command::new(POLLUX_POOL);
     build.args(["build-server", "-o", "cppsv", "cppsv.cpp"]);
     build.current_dir(workshop.path("")).env("CC", "g++").env("CFLAGS", "-Wall -Wextra -Werror");
-    succeeded(&build.output().expect("run"));
+    succeeded(&mut build);
     workshop.write(
         "cppcl.c",
         "#include <atmi.h>\n#include <string.h>\nint main(void) {\n\
@@ -215,7 +205,7 @@ fn a_server_in_cpp_is_built_by_the_compiler_that_cc_names() {
         "<endurox><servers><server name=\"cppsv\"><srvid>1</srvid><min>1</min><max>1</max>\
          </server></servers></endurox>",
     );
-    succeeded(&pool.client("cppcl").output().expect("run"));
+    succeeded(&mut pool.client("cppcl"));
     pool.stop();
 }
 
@@ -227,44 +217,40 @@ fn an_installation_may_stand_in_any_folder() {
     workshop.pollux(&["lay-out", &prefix.display().to_string(), "--library", &library]);
     std::fs::create_dir_all(prefix.join("bin")).expect("made");
     let pollux = prefix.join("bin/pollux-pool");
-    std::fs::copy(env!("CARGO_BIN_EXE_pollux-pool"), &pollux).expect("copied");
+    std::fs::copy(POLLUX_POOL, &pollux).expect("copied");
     workshop.write("my client.c", "#include <atmi.h>\nint main(void) { return tpterm(); }\n");
     let mut build = Command::new(pollux);
     build.args(["build-client", "-v", "-o", "my client", "my client.c"]);
     build.current_dir(workshop.path("")).env_remove("CFLAGS").env_remove("CC");
-    let built = build.output().expect("run");
-    succeeded(&built);
+    let built = Process::run(&mut build);
+    assert!(built.status.success(), "{}", built.stderr);
     let mut client = Command::new(workshop.path("my client"));
-    succeeded(&client.env_remove("LD_LIBRARY_PATH").output().expect("run"));
+    succeeded(client.env_remove("LD_LIBRARY_PATH"));
     // What -v shows is what a shell takes.
-    let line = String::from_utf8(built.stderr).expect("text");
-    succeeded(&workshop.run("sh", &["-c", line.trim_end()]));
+    succeeded(&mut workshop.command("sh", &["-c", built.stderr.trim_end()]));
 }
 
 #[test]
 fn mistakes_are_reported_with_what_is_expected() {
     let Some(workshop) = Workshop::open() else { return };
     let fails = |arguments: &[&str], code: i32, part: &str| {
-        let output = pollux(&workshop, arguments);
-        let said = String::from_utf8_lossy(&output.stderr);
-        assert_eq!(output.status.code(), Some(code), "{arguments:?}: {said}");
-        assert!(said.contains(part), "{arguments:?}: {said}");
+        refused(workshop.command(POLLUX_POOL, arguments).env_remove("CFLAGS"), code, part);
     };
     fails(&["build-server"], 2, "name the sources");
     fails(&["build-server", "-s", "A,,B", "x.c"], 2, "not a name of a C function");
     fails(&["build-server", "-s", "A@B:f", "x.c"], 2, "not a name of a service");
     fails(&["build-client", "missing.c"], 1, "missing.c");
     fails(&["build-client", "-o", "no/such/folder/x", "/dev/null"], 1, "no/such/folder");
-    let mut command = Command::new(env!("CARGO_BIN_EXE_pollux-pool"));
-    command.args(["build-client", "x.c"]).env("PATH", "").env_remove("CC");
-    let output = command.output().expect("run");
-    let said = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.code() == Some(1) && said.contains("cc was not found"), "{said}");
-    let mut command = Command::new(env!("CARGO_BIN_EXE_pollux-pool"));
-    command.args(["build-client", "x.c"]).env("CC", "no-such-compiler-here");
-    let output = command.output().expect("run");
-    let said = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.code() == Some(1) && said.contains("install a C compiler"), "{said}");
+    let client = || workshop.command(POLLUX_POOL, &["build-client", "x.c"]);
+    refused(client().env("PATH", "").env_remove("CC"), 1, "cc was not found");
+    refused(client().env("CC", "no-such-compiler-here"), 1, "install a C compiler");
+}
+
+/// Runs a command that must end with `code` and say `part`.
+fn refused(command: &mut Command, code: i32, part: &str) {
+    let ended = Process::run(command);
+    assert_eq!(ended.status.code(), Some(code), "{command:?}: {}", ended.stderr);
+    assert!(ended.stderr.contains(part), "{command:?}: {}", ended.stderr);
 }
 
 #[test]
@@ -281,15 +267,15 @@ fn a_laid_out_prefix_has_a_package_that_stands_for_itself() {
             let mut command = Command::new("pkg-config");
             command.args(["--cflags", "--libs", "pollux-xatmi"]);
             command.env("PKG_CONFIG_PATH", workshop.path("prefix/lib/pkgconfig"));
-            let flags = succeeded(&command.output().expect("run"));
+            let flags = succeeded(&mut command).stdout;
             flags.split_whitespace().map(str::to_owned).collect()
         }
     };
     let mut arguments = vec!["-o", "empty", "empty.c"];
     arguments.extend(flags.iter().map(String::as_str));
-    succeeded(&workshop.run("cc", &arguments));
+    succeeded(&mut workshop.command("cc", &arguments));
     let mut program = Command::new(workshop.path("empty"));
-    succeeded(&program.env("LD_LIBRARY_PATH", workshop.path("prefix/lib")).output().expect("run"));
+    succeeded(program.env("LD_LIBRARY_PATH", workshop.path("prefix/lib")));
 }
 
 // The bank of seed 4: its client, server and configuration, taken from the document as they are.
@@ -315,7 +301,7 @@ impl Seed {
         let folder = std::env::var_os("POLLUX_SEEDS").map_or_else(beside, PathBuf::from);
         let path = folder.join(DOCUMENT);
         let Ok(text) = std::fs::read_to_string(&path) else {
-            skip(&format!("{}: not there; POLLUX_SEEDS names the folder", path.display()));
+            skip(format_args!("{}: not there; POLLUX_SEEDS names the folder", path.display()));
             return None;
         };
         let between = |from: &str, to: &str| {
@@ -354,10 +340,7 @@ fn build(workshop: &Workshop, name: &str, source: &str, libraries: &str) {
     workshop.write(&file, source);
     let prefix = workshop.path("prefix").display().to_string();
     if !workshop.path("prefix").exists() {
-        let binary = Path::new(env!("CARGO_BIN_EXE_pollux-pool"));
-        let library = binary.with_file_name("deps").join("libpollux_xatmi_c.so");
-        let library = library.display().to_string();
-        workshop.pollux(&["lay-out", "prefix", "--library", &library]);
+        workshop.pollux(&["lay-out", "prefix", "--library", &built_library()]);
     }
     let folders = [
         format!("-I{prefix}/include"),
@@ -367,9 +350,9 @@ fn build(workshop: &Workshop, name: &str, source: &str, libraries: &str) {
     let mut arguments = vec!["-O2", "-Wall", "-Wextra", "-I.", "-o", name, &file];
     arguments.extend(folders.iter().map(String::as_str));
     arguments.extend(libraries.split(' '));
-    let output = workshop.run("gcc", &arguments);
-    succeeded(&output);
-    let said = String::from_utf8_lossy(&output.stderr);
+    let built = Process::run(&mut workshop.command("gcc", &arguments));
+    let said = built.stderr;
+    assert!(built.status.success(), "{said}");
     let ours = |line: &&str| ["atmi.h:", "ubf.h:", "bank.fd.h:"].iter().any(|h| line.contains(h));
     assert_eq!(said.lines().find(ours), None, "a warning from our headers");
 }
@@ -389,7 +372,7 @@ fn the_bank_of_the_seed_runs_with_fewer_copies_and_calls() {
     assert_ne!(fewer, seed.client, "the seed's number of calls");
     let seed = Seed { client: fewer, ..seed };
     let pool = seed.pool(&workshop, 20);
-    assert_ten_balances(&succeeded(&pool.client("bankcl").output().expect("run")));
+    assert_ten_balances(&succeeded(&mut pool.client("bankcl")).stdout);
     pool.stop();
     // Each copy's tpsvrdone writes to the file of -e.
     let log = std::fs::read_to_string(workshop.path("BANKSV")).expect("the servers' output");
@@ -403,7 +386,7 @@ fn the_bank_of_the_seed_runs_as_it_is() {
     let Some(seed) = Seed::read() else { return };
     let Some(workshop) = Workshop::open() else { return };
     let pool = seed.pool(&workshop, 250);
-    assert_ten_balances(&succeeded(&pool.client("bankcl").output().expect("run")));
+    assert_ten_balances(&succeeded(&mut pool.client("bankcl")).stdout);
     pool.stop();
     let log = std::fs::read_to_string(workshop.path("BANKSV")).expect("the servers' output");
     assert_eq!(log.matches("tpsvrdone called").count(), 250);

@@ -5,6 +5,8 @@
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
+#include <sys/stat.h>
 #include <sys/time.h>
 #include <sys/wait.h>
 #include <time.h>
@@ -554,57 +556,61 @@ static void cancel(void) {
   tpfree(reply);
 }
 
-static void noblock(void) {
-  char *buffer = string("150"), *reply = NULL;
+/* Sends so many calls to SLOW and waits until a worker is inside each; they end when the descriptor is closed. */
+static int hold(int count, int *calls) {
+  char path[128], inside;
+  CHECK(getcwd(path, sizeof path - sizeof "/gate") != NULL);
+  strcat(path, "/gate");
+  CHECK(mkfifo(path, 0600) == 0);
+  int gate = open(path, O_RDWR);
+  CHECK(flock(gate, LOCK_EX) == 0);
+  char *buffer = string(path);
+  for (int i = 0; i < count; i++) CHECK(well(calls[i] = tpacall("SLOW", buffer, 0, 0)));
+  for (int i = 0; i < count; i++) CHECK(read(gate, &inside, 1) == 1);
+  tpfree(buffer);
+  return gate;
+}
+
+static void noblock(int room_min) {
+  enum { WORKERS = 3, MOST = 16000 };
+  char *buffer = string("x"), *reply = NULL;
   long len = 0;
-  int cd[64], sent = 0;
-  while (sent < 64 && (cd[sent] = tpacall("SLOW", buffer, 0, TPNOBLOCK)) > 0) sent++;
-  CHECK(sent < 64 && tperrno == TPEBLOCK);
-  CHECK(tpcall("SLOW", buffer, 0, &reply, &len, TPNOBLOCK) == -1 && tperrno == TPEBLOCK);
-  for (int i = 0; i < sent; i++) CHECK(tpgetrply(&cd[i], &reply, &len, 0) == 0);
+  static int cd[MOST];
+  int held[WORKERS], sent = 0, gate = hold(WORKERS, held);
+  while (sent < MOST && (cd[sent] = tpacall("ECHO", buffer, 0, TPNOBLOCK)) > 0) sent++;
+  CHECK(sent >= room_min && sent < MOST && tperrno == TPEBLOCK);
+  CHECK(tpcall("ECHO", buffer, 0, &reply, &len, TPNOBLOCK) == -1 && tperrno == TPEBLOCK);
+  close(gate);
+  for (int i = 0; i < sent; i++) CHECK(well(tpgetrply(&cd[i], &reply, &len, 0)));
+  for (int i = 0; i < WORKERS; i++) CHECK(well(tpgetrply(&held[i], &reply, &len, 0)));
   tpfree(buffer);
   tpfree(reply);
 }
 
+static void noblock_queue(void) { noblock(1); }
+
 /* The ring of a service holds 1,024 requests in shared memory. */
-static void noblock_ring(void) {
-  enum { WORKERS = 3 };
-  char *slow = string("1500"), *buffer = string("x"), *reply = NULL;
-  long len = 0;
-  static int cd[16000];
-  int hold[WORKERS], sent = 0;
-  for (int i = 0; i < WORKERS; i++) CHECK((hold[i] = tpacall("SLOW", slow, 0, 0)) > 0);
-  /* Those that are taken before all workers are busy make room for others. */
-  while (sent < 16000 && (cd[sent] = tpacall("ECHO", buffer, 0, TPNOBLOCK)) > 0) sent++;
-  CHECK(sent >= 1024 && sent < 16000 && tperrno == TPEBLOCK);
-  CHECK(tpcall("ECHO", buffer, 0, &reply, &len, TPNOBLOCK) == -1 && tperrno == TPEBLOCK);
-  for (int i = 0; i < sent; i++) CHECK(tpgetrply(&cd[i], &reply, &len, 0) == 0);
-  for (int i = 0; i < WORKERS; i++) CHECK(tpgetrply(&hold[i], &reply, &len, 0) == 0);
-  tpfree(slow);
-  tpfree(buffer);
-  tpfree(reply);
-}
+static void noblock_ring(void) { noblock(1024); }
 
 /* The only worker serves one request of each service in turn: of two that are passed on to a service
  * whose ring is full, one at least finds no room. */
 static void forward_full(void) {
-  char *slow = string("500"), *buffer = string("x"), *reply = NULL;
+  char *buffer = string("x"), *reply = NULL;
   long len = 0;
   static int cd[16000];
-  int hold = tpacall("SLOW", slow, 0, 0), sent = 0, limited = 0;
-  CHECK(well(hold));
+  int held, sent = 0, limited = 0, gate = hold(1, &held);
   while (sent < 16000 && (cd[sent] = tpacall("ECHO", buffer, 0, TPNOBLOCK)) > 0) sent++;
   CHECK(sent >= 1024 && sent < 16000 && tperrno == TPEBLOCK);
   int passed[] = {tpacall("HOP", buffer, 0, 0), tpacall("PASS", buffer, 0, 0)};
+  close(gate);
   for (int i = 0; i < 2; i++) {
     CHECK(well(passed[i]));
     limited += tpgetrply(&passed[i], &reply, &len, 0) == -1 && tperrno == TPELIMIT;
   }
   CHECK(limited > 0);
   for (int i = 0; i < sent; i++) CHECK(well(tpgetrply(&cd[i], &reply, &len, 0)));
-  CHECK(well(tpgetrply(&hold, &reply, &len, 0)));
+  CHECK(well(tpgetrply(&held, &reply, &len, 0)));
   echo("there is room again");
-  tpfree(slow);
   tpfree(buffer);
   tpfree(reply);
 }
@@ -727,7 +733,7 @@ int main(int argc, char **argv) {
   } scenarios[] = {
       {"basic", basic},     {"threads", threads}, {"advertise", advertise},
       {"death", death},     {"timeout", timeout}, {"mix", mix},
-      {"cancel", cancel},   {"noblock", noblock}, {"forward", forward},
+      {"cancel", cancel},   {"noblock", noblock_queue}, {"forward", forward},
       {"noblock_ring", noblock_ring}, {"forward_full", forward_full},
       {"lengths", lengths}, {"ending", ending},   {"interrupted", interrupted},
       {"forked", forked},   {"outcomes", outcomes}, {"limits", limits},

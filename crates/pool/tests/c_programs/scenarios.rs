@@ -2,26 +2,24 @@
 
 use std::process::Command;
 
+use pollux_testing::{has, skip, succeeded};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
-use crate::workshop::{Pool, Workshop, skip, source, succeeded};
+use crate::workshop::{Pool, Workshop, source};
 
 /// Runs a scenario against so many copies of the server.
 fn play(scenario: &str, copies: u32) {
-    play_by("", copies, |pool| {
-        let mut client = pool.client("testcl");
-        client.arg(scenario);
-        client
-    });
+    play_by("", copies, |pool| with(pool.client("testcl"), scenario));
 }
 
 /// The same, where requests travel by queues.
 fn play_by_queues(scenario: &str, copies: u32) {
-    play_by(" transport=\"queues\"", copies, |pool| {
-        let mut client = pool.client("testcl");
-        client.arg(scenario);
-        client
-    });
+    play_by(" transport=\"queues\"", copies, |pool| with(pool.client("testcl"), scenario));
+}
+
+fn with(mut client: Command, scenario: &str) -> Command {
+    client.arg(scenario);
+    client
 }
 
 /// Runs what `client` makes against so many copies of the server. `attributes` are those of `<appconfig>`.
@@ -37,7 +35,7 @@ fn play_by(attributes: &str, copies: u32, client: impl FnOnce(&Pool<'_>) -> Comm
         workshop.path("").display()
     );
     let pool = Pool::start(&workshop, &xml);
-    succeeded(&client(&pool).output().expect("run"));
+    succeeded(&mut client(&pool));
     pool.stop();
     let log = std::fs::read_to_string(workshop.path("log")).unwrap_or_default();
     assert_eq!(log, "", "what the servers said");
@@ -160,8 +158,8 @@ fn a_server_that_returns_with_tpexit_is_started_again() {
 
 #[test]
 fn valgrind_runs_clients_and_finds_nothing_wrong() {
-    if let Err(error) = Command::new("valgrind").arg("--version").output() {
-        return skip(&format!("valgrind: {error}"));
+    if !has("valgrind") {
+        return;
     }
     play_by("", 3, |pool| {
         let mut valgrind = pool.tool("valgrind");
@@ -196,7 +194,7 @@ fn talk_by(scenario: &str, copies: u32, transport: &str) {
         workshop.path("").display()
     );
     let pool = Pool::start(&workshop, &xml);
-    let printed = succeeded(&pool.client("talkcl").arg(scenario).output().expect("run"));
+    let printed = succeeded(pool.client("talkcl").arg(scenario)).stdout;
     for line in printed.lines() {
         eprintln!("{transport}: {line}");
     }
@@ -247,7 +245,7 @@ fn a_client_that_does_not_look_at_its_messages_gets_no_more() {
 #[test]
 fn a_process_has_8192_contexts_at_most() {
     if let Some(most) = raise_descriptors().filter(|most| *most < MANY_DESCRIPTORS) {
-        return skip(&format!("RLIMIT_NOFILE: {most}, {MANY_DESCRIPTORS} are needed"));
+        return skip(format_args!("RLIMIT_NOFILE: {most}, {MANY_DESCRIPTORS} are needed"));
     }
     talk_by("contexts", 1, "memory");
 }

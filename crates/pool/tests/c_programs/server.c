@@ -1,7 +1,9 @@
 /* The services of the scenarios, each for one way in which a call can go. */
 #include <atmi.h>
+#include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
 #include <time.h>
 #include <ubf.h>
 #include <unistd.h>
@@ -27,9 +29,14 @@ static void DIE(TPSVCINFO *call) {
   _exit(3);
 }
 
-/* Takes as many milliseconds as the text says. */
+/* Takes as many milliseconds as the text says; with the path of a pipe, until its lock is free. */
 static void SLOW(TPSVCINFO *call) {
-  wait_ms(atol(call->data));
+  if (*call->data == '/') {
+    int gate = open(call->data, O_WRONLY);
+    CHECK(write(gate, "x", 1) == 1 && flock(gate, LOCK_SH) == 0 && close(gate) == 0);
+  } else {
+    wait_ms(atol(call->data));
+  }
   tpreturn(TPSUCCESS, 0, call->data, 0, 0);
 }
 

@@ -1,10 +1,14 @@
 //! A folder in which C programs are built, and the tools that build them.
 
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output};
+use std::process::Command;
 use std::sync::atomic::{AtomicU32, Ordering};
 
+use pollux_testing::{has, succeeded};
 use tempfile::TempDir;
+
+/// The command.
+pub(crate) const POLLUX_POOL: &str = env!("CARGO_BIN_EXE_pollux-pool");
 
 /// The folder; it goes with everything in it.
 pub(crate) struct Workshop {
@@ -14,11 +18,7 @@ pub(crate) struct Workshop {
 impl Workshop {
     /// `None`, with the reason printed, where there is no C compiler.
     pub(crate) fn open() -> Option<Self> {
-        if let Err(error) = Command::new("cc").arg("--version").output() {
-            skip(&format!("cc: {error}"));
-            return None;
-        }
-        Some(Self { folder: tempfile::tempdir().expect("a folder") })
+        has("cc").then(|| Self { folder: tempfile::tempdir().expect("a folder") })
     }
 
     /// Lets a command run here, on the pool of `prefix`.
@@ -46,16 +46,17 @@ impl Workshop {
 
     /// `pollux` in this folder; it must do what it is asked.
     pub(crate) fn pollux(&self, arguments: &[&str]) -> String {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_pollux-pool"));
+        let mut command = Command::new(POLLUX_POOL);
         command.args(arguments).current_dir(self.folder.path());
         command.env("CFLAGS", format!("-O2 -Wall -Wextra -Werror -I. -I{}", checks().display()));
-        succeeded(&command.output().expect("run"))
+        succeeded(&mut command).stdout
     }
 
     /// Any program in this folder.
-    pub(crate) fn run(&self, program: &str, arguments: &[&str]) -> Output {
+    pub(crate) fn command(&self, program: &str, arguments: &[&str]) -> Command {
         let mut command = Command::new(program);
-        command.args(arguments).current_dir(self.folder.path()).output().expect("run")
+        command.args(arguments).current_dir(self.folder.path());
+        command
     }
 }
 
@@ -75,21 +76,6 @@ pub(crate) fn source(name: &str) -> String {
     path.display().to_string()
 }
 
-/// Asserts success; returns what was printed.
-pub(crate) fn succeeded(output: &Output) -> String {
-    let said = String::from_utf8_lossy(&output.stderr);
-    let printed = String::from_utf8_lossy(&output.stdout).into_owned();
-    assert!(output.status.success(), "{}: {printed}{said}", output.status);
-    printed
-}
-
-/// Says why nothing is tested, where that is allowed.
-#[expect(clippy::print_stderr, reason = "a skipped test says so")]
-pub(crate) fn skip(reason: &str) {
-    assert!(std::env::var_os("POLLUX_FORBID_SKIP").is_none(), "{reason}");
-    eprintln!("skipped: {reason}");
-}
-
 // A pool that runs the programs of a workshop.
 
 /// A running pool; it is stopped when this is dropped.
@@ -106,7 +92,7 @@ impl<'a> Pool<'a> {
         workshop.write("pool.xml", xml);
         let prefix = format!("/pollux-test-{}-{number}", std::process::id());
         let pool = Self { workshop, prefix };
-        succeeded(&pool.order(&["start"]).output().expect("run"));
+        succeeded(&mut pool.order(&["start"]));
         pool
     }
 
@@ -122,12 +108,12 @@ impl<'a> Pool<'a> {
 
     /// Stops it; all workers must end.
     pub(crate) fn stop(self) {
-        succeeded(&self.order(&["stop"]).output().expect("run"));
+        succeeded(&mut self.order(&["stop"]));
         std::mem::forget(self);
     }
 
     fn order(&self, arguments: &[&str]) -> Command {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_pollux-pool"));
+        let mut command = Command::new(POLLUX_POOL);
         command.args(arguments);
         self.in_environment(command)
     }

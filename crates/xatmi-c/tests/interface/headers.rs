@@ -34,7 +34,7 @@ fn compile_all(toolchain: &Toolchain, language: &str, standards: &[&str], more: 
             let flags = ["-Wall", "-Wextra", "-Wpedantic", "-Wwrite-strings", "-Werror"];
             let what = ["-x", language, standard, "-fsyntax-only", "headers.c"];
             let output = toolchain.run(&[&what[..], &flags, more].concat());
-            let said = String::from_utf8_lossy(&output.stderr);
+            let said = &output.stderr;
             assert!(output.status.success(), "{standard}: {source}{said}");
         }
     }
@@ -96,7 +96,7 @@ fn link_all(compiler: &'static str, language: &str) {
     let arguments =
         ["-w", "-o", "all", "-x", language, "all.c", "-x", "none", "-Llib", "-lpollux_xatmi"];
     let output = toolchain.run(&arguments);
-    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    assert!(output.status.success(), "{}", output.stderr);
 }
 
 /// The name of the function that a line declares.
@@ -136,7 +136,7 @@ fn what_is_not_here_is_refused_with_a_word() {
         let source = format!("#include <atmi.h>\n#include <fml.h>\nint main(void) {{ {body} }}\n");
         std::fs::write(gcc.path("refused.c"), source).expect("written");
         let output = gcc.run(&["-o", "refused", "refused.c", "-Llib", "-lpollux_xatmi"]);
-        let said = String::from_utf8_lossy(&output.stderr);
+        let said = &output.stderr;
         assert!(!output.status.success() && said.contains(words), "{body}: {said}");
     }
 }
@@ -168,7 +168,7 @@ fn a_view_buffer_is_refused_where_its_type_is_written() {
                 std::fs::write(toolchain.path("view.c"), source).expect("written");
                 let output =
                     toolchain.run(&["-x", language, level, "-c", "-o", "view.o", "view.c"]);
-                let said = String::from_utf8_lossy(&output.stderr);
+                let said = &output.stderr;
                 assert!(!output.status.success() && said.contains(WORDS), "{spelling}: {said}");
             }
         }
@@ -208,7 +208,7 @@ fn programs_may_use_the_name_of_tpalloc_in_other_ways() {
                 let flags = ["-Wall", "-Wextra", "-Wpedantic", "-Wwrite-strings", "-Werror"];
                 let what = ["-x", language, level, "-c", "-o", "uses.o", "uses.c"];
                 let output = toolchain.run(&[&what[..], &flags].concat());
-                let said = String::from_utf8_lossy(&output.stderr);
+                let said = &output.stderr;
                 assert!(output.status.success(), "{language} {level}: {source}{said}");
             }
         }
@@ -228,7 +228,7 @@ fn libraries_of_other_makers_link_lines_are_there() {
     let mut arguments = vec!["-o", "server", "server.c"];
     arguments.extend(libraries.split(' '));
     let output = gcc.run(&arguments);
-    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    assert!(output.status.success(), "{}", output.stderr);
     std::fs::write(
         gcc.path("client.c"),
         "#include <atmi.h>\nint main(void) { return tpterm(); }\n",
@@ -236,5 +236,5 @@ fn libraries_of_other_makers_link_lines_are_there() {
     .expect("written");
     let arguments = ["-o", "client", "client.c", "-Llib", "-latmiclt", "-latmi", "-lubf", "-lnstd"];
     let output = gcc.run(&arguments);
-    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    assert!(output.status.success(), "{}", output.stderr);
 }

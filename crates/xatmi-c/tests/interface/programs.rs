@@ -3,18 +3,20 @@
 use std::path::Path;
 use std::process::Command;
 
-use crate::toolchain::{Toolchain, printed};
+use pollux_testing::{Process, has, succeeded};
+
+use crate::toolchain::Toolchain;
 
 #[test]
 fn sizes_places_and_numbers_are_those_of_the_interface() {
     let Some(gcc) = Toolchain::of("gcc") else { return };
-    printed(&Command::new(gcc.program("layouts.c")).output().expect("run"));
+    succeeded(&mut Command::new(gcc.program("layouts.c")));
 }
 
 #[test]
 fn buffers_answer_as_documented_and_no_pointer_crashes_them() {
     let Some(gcc) = Toolchain::of("gcc") else { return };
-    printed(&Command::new(gcc.program("buffers.c")).output().expect("run"));
+    succeeded(&mut Command::new(gcc.program("buffers.c")));
 }
 
 #[test]
@@ -23,23 +25,21 @@ fn fields_answer_as_documented_and_no_pointer_crashes_them() {
     std::fs::write(gcc.path("bank.fd"), "*base 1000\nT_ACCNUM 1 string - account\n").expect("");
     let mut program = Command::new(gcc.program("fields.c"));
     program.env("FLDTBLDIR", gcc.path("")).env("FIELDTBLS", "bank.fd");
-    let out = printed(&program.output().expect("run"));
+    let out = succeeded(&mut program).stdout;
     assert!(out.contains("T_ACCNUM\tone\n"), "{out}");
 }
 
 #[test]
 fn values_paths_and_whole_buffers_answer_as_documented() {
     let Some(gcc) = Toolchain::of("gcc") else { return };
-    printed(&Command::new(gcc.program("more_fields.c")).output().expect("run"));
+    succeeded(&mut Command::new(gcc.program("more_fields.c")));
 }
 
 #[test]
 fn each_function_of_fields_has_its_errors() {
     let Some(gcc) = Toolchain::of("gcc") else { return };
     let mut program = Command::new(gcc.program("errors.c"));
-    let output = program.env("FLDTBLDIR", gcc.path("")).output().expect("run");
-    printed(&output);
-    let said = String::from_utf8_lossy(&output.stderr);
+    let said = succeeded(program.env("FLDTBLDIR", gcc.path(""))).stderr;
     assert!(said.contains("as expected: 3:BNOTFLD"), "{said}");
 }
 
@@ -47,7 +47,7 @@ fn each_function_of_fields_has_its_errors() {
 fn without_memory_for_what_is_given_out_nothing_else_changes() {
     let Some(gcc) = Toolchain::of("gcc") else { return };
     let program = gcc.program_with("no_memory.c", &["-D_GNU_SOURCE", "-ldl"]);
-    printed(&Command::new(program).output().expect("run"));
+    succeeded(&mut Command::new(program));
 }
 
 #[test]
@@ -57,15 +57,13 @@ fn expressions_and_files_answer_as_documented() {
     std::fs::write(gcc.path("person.fd"), table).expect("written");
     let mut program = Command::new(gcc.program("expressions.c"));
     program.env("FLDTBLDIR", gcc.path("")).env("FIELDTBLS", "person.fd");
-    printed(&program.output().expect("run"));
+    succeeded(&mut program);
 }
 
 #[test]
 fn programs_of_fml_find_their_names_and_functions_have_addresses() {
     let Some(gcc) = Toolchain::of("gcc") else { return };
-    let output = Command::new(gcc.program("fml.c")).output().expect("run");
-    printed(&output);
-    let said = String::from_utf8_lossy(&output.stderr);
+    let said = succeeded(&mut Command::new(gcc.program("fml.c"))).stderr;
     assert!(said.starts_with("expected: 0:BMINVAL"), "{said}");
 }
 
@@ -76,7 +74,7 @@ fn fields_become_json_and_come_back() {
     std::fs::write(gcc.path("person.fd"), table).expect("written");
     let mut program = Command::new(gcc.program("json.c"));
     program.env("FLDTBLDIR", gcc.path("")).env("FIELDTBLS", "person.fd");
-    printed(&program.output().expect("run"));
+    succeeded(&mut program);
 }
 
 #[test]
@@ -86,7 +84,7 @@ fn lines_with_a_level_go_where_process_and_thread_say() {
     let log = folder.path().join("process.log");
     let mut program = Command::new(gcc.program("logging.c"));
     program.arg(folder.path()).env("NDRX_DEBUG_STR", format!("tp=4 ndrx=0 file={}", log.display()));
-    printed(&program.output().expect("run"));
+    succeeded(&mut program);
 }
 
 #[test]
@@ -94,7 +92,7 @@ fn programs_know_who_they_are_and_what_an_error_was() {
     let Some(gcc) = Toolchain::of("gcc") else { return };
     let mut program = Command::new(gcc.program("identity.c"));
     program.env("NDRX_QPREFIX", NO_POOL).env_remove("NDRX_NODEID");
-    printed(&program.output().expect("run"));
+    succeeded(&mut program);
 }
 
 #[test]
@@ -107,7 +105,7 @@ fn without_field_tables_names_are_errors_and_printing_goes_by_number() {
         if let Some(tables) = tables {
             program.env("FLDTBLDIR", dir).env("FIELDTBLS", tables);
         }
-        assert!(printed(&program.output().expect("run")).contains("\tx\n"));
+        assert!(succeeded(&mut program).stdout.contains("\tx\n"));
     };
     let folder = gcc.path("");
     let folder = folder.to_str().expect("text");
@@ -125,7 +123,7 @@ fn calls_without_a_pool_are_errors_and_no_argument_crashes_them() {
     let Some(gcc) = Toolchain::of("gcc") else { return };
     let mut program = Command::new(gcc.program("calls.c"));
     program.env("NDRX_QPREFIX", NO_POOL).env_remove("NDRX_TOUT");
-    printed(&program.output().expect("run"));
+    succeeded(&mut program);
 }
 
 #[test]
@@ -133,7 +131,7 @@ fn transactions_over_no_resource_begin_end_and_time_out() {
     let Some(gcc) = Toolchain::of("gcc") else { return };
     let mut program = Command::new(gcc.program("transactions.c"));
     program.env("NDRX_QPREFIX", NO_POOL).env_remove("NDRX_TOUT");
-    printed(&program.output().expect("run"));
+    succeeded(&mut program);
 }
 
 #[test]
@@ -142,14 +140,14 @@ fn lines_of_programs_stand_in_the_log_of_the_day() {
     let folder = tempfile::tempdir().expect("a folder");
     let mut program = Command::new(gcc.program("userlog.c"));
     program.arg(folder.path()).env("NDRX_QPREFIX", NO_POOL);
-    printed(&program.output().expect("run"));
+    succeeded(&mut program);
 }
 
 #[test]
 fn a_prefix_that_makes_no_sense_is_an_argument_that_makes_none() {
     let Some(gcc) = Toolchain::of("gcc") else { return };
     let mut program = Command::new(gcc.program("environment.c"));
-    printed(&program.env("NDRX_QPREFIX", "no slash").output().expect("run"));
+    succeeded(program.env("NDRX_QPREFIX", "no slash"));
 }
 
 #[test]
@@ -165,11 +163,10 @@ fn a_server_that_is_started_by_hand_says_how_it_is_started() {
         "-latmi",
         &format!("-Wl,-rpath,{}", gcc.path("lib").display()),
     ]);
-    assert!(built.status.success(), "{}", String::from_utf8_lossy(&built.stderr));
-    let output = Command::new(gcc.path("server")).args(["-k", "x", "-i", "1"]).output();
-    let output = output.expect("run");
-    let said = String::from_utf8_lossy(&output.stderr);
-    assert_eq!(output.status.code(), Some(1), "{said}");
+    assert!(built.status.success(), "{}", built.stderr);
+    let ended = Process::run(Command::new(gcc.path("server")).args(["-k", "x", "-i", "1"]));
+    let said = ended.stderr;
+    assert_eq!(ended.status.code(), Some(1), "{said}");
     assert!(said.contains("pollux pool start"), "{said}");
 }
 
@@ -202,16 +199,13 @@ fn run_all(more: &[&str], start: impl Fn(&Path) -> Command) {
         command.env("MEMORY_IS_WATCHED", "1");
         command.env("NDRX_QPREFIX", NO_POOL).env("FLDTBLDIR", gcc.path(""));
         command.envs(variables.iter().copied());
-        printed(&command.output().expect("run"));
+        succeeded(&mut command);
     }
 }
 
 #[test]
-#[expect(clippy::print_stderr, reason = "a skipped test says so")]
 fn valgrind_finds_nothing_wrong_in_any_program() {
-    if let Err(error) = Command::new("valgrind").arg("--version").output() {
-        assert!(std::env::var_os("POLLUX_FORBID_SKIP").is_none(), "valgrind: {error}");
-        eprintln!("skipped: valgrind: {error}");
+    if !has("valgrind") {
         return;
     }
     let suppressions = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/interface/valgrind.supp");

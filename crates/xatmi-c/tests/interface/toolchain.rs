@@ -1,8 +1,9 @@
 //! A prefix with headers and library, and C programs that are built with it and run.
 
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output};
+use std::process::Command;
 
+use pollux_testing::{Ended, Process, has};
 use pollux_xatmi_c::layout::{self, Library};
 use tempfile::TempDir;
 
@@ -14,11 +15,8 @@ pub(crate) struct Toolchain {
 
 impl Toolchain {
     /// `None`, with the reason printed, where the compiler is missing.
-    #[expect(clippy::print_stderr, reason = "a skipped test says so")]
     pub(crate) fn of(compiler: &'static str) -> Option<Self> {
-        if let Err(error) = Command::new(compiler).arg("--version").output() {
-            assert!(std::env::var_os("POLLUX_FORBID_SKIP").is_none(), "{compiler}: {error}");
-            eprintln!("skipped: {compiler}: {error}");
+        if !has(compiler) {
             return None;
         }
         let folder = tempfile::tempdir().expect("a folder");
@@ -33,10 +31,10 @@ impl Toolchain {
     }
 
     /// Runs the compiler with our headers.
-    pub(crate) fn run(&self, arguments: &[&str]) -> Output {
+    pub(crate) fn run(&self, arguments: &[&str]) -> Ended {
         let mut command = Command::new(self.compiler);
         command.arg("-I").arg(self.path("include")).args(arguments);
-        command.current_dir(self.folder.path()).output().expect("the compiler")
+        Process::run(command.current_dir(self.folder.path()))
     }
 
     /// Builds a program of `tests/interface` without a warning and returns its path.
@@ -64,15 +62,7 @@ impl Toolchain {
             "-lpthread",
         ];
         let built = self.run(&[&common[..], more].concat());
-        assert!(built.status.success(), "{}", String::from_utf8_lossy(&built.stderr));
+        assert!(built.status.success(), "{}", built.stderr);
         output
     }
-}
-
-/// Asserts success and returns what was printed.
-pub(crate) fn printed(output: &Output) -> String {
-    let (out, err) = (&output.stdout, &output.stderr);
-    let out = String::from_utf8_lossy(out).into_owned();
-    assert!(output.status.success(), "{}: {out}{}", output.status, String::from_utf8_lossy(err));
-    out
 }

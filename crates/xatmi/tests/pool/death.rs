@@ -4,13 +4,14 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
+use pollux_testing::DEADLINE;
 use pollux_xatmi::buffer::Buffer;
 use pollux_xatmi::client::CallFlags;
 use pollux_xatmi::control::{Control, Request};
 use pollux_xatmi::error::Code;
 use rustix::process::Signal;
 
-use crate::support::{PATIENCE, TestPool, kill_and_wait, say, signal, signal_if_there};
+use crate::support::{TestPool, kill_and_wait, say, signal, signal_if_there};
 
 pub(crate) const TESTS: &[crate::Test] = &[
     ("a_killed_worker_comes_back", a_killed_worker_comes_back),
@@ -213,7 +214,7 @@ fn an_end_at_once_kills_what_hangs() {
     let caller = std::thread::spawn(move || client.call("HANG", &text("x"), CallFlags::NONE));
     pool.until("the worker is inside the call", |pool| pool.worker(1).is_busy);
     let mut control = Control::connect(&pool.prefix).expect("it runs");
-    control.ask(&Request::End { now: true }, PATIENCE, |_| {}).expect("it ends");
+    control.ask(&Request::End { now: true }, DEADLINE, |_| {}).expect("it ends");
     let error = caller.join().expect("no panic").expect_err("its worker was killed");
     assert_eq!(error.code(), Code::ServiceError);
     pool.ended();

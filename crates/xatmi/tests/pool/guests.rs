@@ -4,13 +4,14 @@ use std::os::fd::AsFd;
 
 use pollux_sys::mqueue::{MessageQueue, QueueSize};
 use pollux_sys::shared::SharedWords;
+use pollux_testing::DEADLINE;
 use pollux_xatmi::client::ClientHello;
 use pollux_xatmi::control::{Answer, Request};
 use pollux_xatmi::link::{Link, Received, ToManager, ToWorker};
 use pollux_xatmi::slots::Slots;
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, connect, socket_with};
 
-use crate::support::{PATIENCE, TestPool, exists};
+use crate::support::{TestPool, exists};
 
 pub(crate) const TESTS: &[crate::Test] = &[
     ("who_says_nothing_is_not_kept", who_says_nothing_is_not_kept),
@@ -36,7 +37,7 @@ pub(crate) fn guest(pool: &TestPool) -> Link {
 fn who_says_nothing_is_not_kept() {
     let mut pool = TestPool::start("", ONE);
     let (mut silent, mut client) = (guest(&pool), pool.client());
-    let received = silent.receive_within::<Answer>(PATIENCE).expect("no answer, but its end");
+    let received = silent.receive_within::<Answer>(DEADLINE).expect("no answer, but its end");
     assert!(matches!(received, Received::Ended), "{received:?}");
     assert_eq!(pool.count("connections_silent"), 1);
     let hello = pollux_xatmi::buffer::Buffer::string("x").expect("it fits");
@@ -51,7 +52,7 @@ fn who_reads_late_gets_all_of_its_tables() {
     let mut pool = TestPool::start("", ONE);
     let mut late = guest(&pool);
     for _ in 0..TABLES {
-        late.send_within(&Request::Services, PATIENCE).expect("it reads");
+        late.send_within(&Request::Services, DEADLINE).expect("it reads");
     }
     // Each of these is answered in a turn of its own, as are those.
     for _ in 0..TABLES {
@@ -59,7 +60,7 @@ fn who_reads_late_gets_all_of_its_tables() {
     }
     let (mut rows, mut done) = (0, 0);
     while done < TABLES {
-        match late.receive_within::<Answer>(PATIENCE).expect("an answer") {
+        match late.receive_within::<Answer>(DEADLINE).expect("an answer") {
             Received::Message(Answer::Services(some), _) => rows += some.len(),
             Received::Message(Answer::Done { .. }, _) => done += 1,
             other => panic!("{other:?} after {done} tables"),
@@ -77,7 +78,7 @@ fn a_connection_has_one_context() {
         let queue = pool.prefix.reply_queue(pid, context).to_string_lossy().into_owned();
         let hello = ClientHello { pid, context, nonce: 1, queue, memory: None };
         link.send(&Request::Client(hello)).expect("room");
-        match link.receive_within::<Answer>(PATIENCE).expect("an answer") {
+        match link.receive_within::<Answer>(DEADLINE).expect("an answer") {
             Received::Message(answer, _) => answer,
             other => panic!("{other:?}"),
         }
@@ -102,7 +103,7 @@ fn a_worker_of_another_build_is_asked_to_end() {
         let adopt = ToManager::Adopt { srvid: 1, pid, name, slot: 0, services, memory: None };
         let mut link = guest(&pool);
         link.send_with(&adopt, &[memory]).expect("room");
-        let received = link.receive_within::<ToWorker>(PATIENCE).expect("an answer");
+        let received = link.receive_within::<ToWorker>(DEADLINE).expect("an answer");
         assert!(matches!(received, Received::Message(ToWorker::Stop, _)), "{received:?}");
     };
     let (own, other) = (std::process::id(), SharedWords::create(4096).expect("memory"));

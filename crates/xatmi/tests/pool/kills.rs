@@ -5,20 +5,19 @@
 //! short, the whole one is a minute.
 
 use std::collections::BTreeMap;
-use std::io::{BufRead, BufReader};
-use std::process::Stdio;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
+use pollux_testing::{Process, Signal};
 use pollux_xatmi::buffer::Buffer;
 use pollux_xatmi::client::{Answer, CallError, CallFlags, Client, Which};
 use pollux_xatmi::control::Request;
 use pollux_xatmi::error::Code;
-use rustix::process::Signal;
 
+use crate::roles;
 use crate::support::{TestPool, exists, say, signal_if_there};
 
 pub(crate) const TESTS: &[crate::Test] = &[
@@ -116,12 +115,9 @@ fn seconds() -> u64 {
 }
 
 /// A process that calls until it is killed.
-fn caller(pool: &TestPool) -> std::process::Child {
-    let mut process = pool.role("caller").stdout(Stdio::piped()).spawn().expect("a client");
-    let mut said = String::new();
-    let stdout = process.stdout.take().expect("piped");
-    BufReader::new(stdout).read_line(&mut said).expect("a line");
-    assert_eq!(said, "open\n");
+fn caller(pool: &TestPool) -> Process {
+    let mut process = Process::start(&mut pool.role("caller"));
+    process.says(roles::CONNECTED);
     process
 }
 
@@ -174,8 +170,7 @@ fn clients_that_are_killed() {
         let mut process = caller(&pool);
         // It is in the middle of a call then.
         let _ = nothing.recv_timeout(KILL_EACH.saturating_sub(KILL_START));
-        process.kill().expect("ours");
-        process.wait().expect("ours");
+        process.kill();
         kills += 1;
     }
     let calls = callers.end();

@@ -2,13 +2,14 @@
 
 use std::time::{Duration, Instant};
 
+use pollux_testing::{DEADLINE, await_end, is_running, skip};
 use pollux_xatmi::buffer::Buffer;
 use pollux_xatmi::client::{CallFlags, Which};
 use pollux_xatmi::control::Request;
 use pollux_xatmi::error::Code;
 use rustix::mount::{MountFlags, UnmountFlags, mount, unmount};
 
-use crate::support::{TestPool, kill_and_wait, runs, say, wait_for_end};
+use crate::support::{TestPool, kill_and_wait, number};
 
 pub(crate) const TESTS: &[crate::Test] = &[
     ("a_child_of_a_worker_is_not_taken_for_it_and_ends_with_it", a_child_of_a_worker),
@@ -48,13 +49,13 @@ fn a_child_of_a_worker() {
     pool.begin();
     pool.ask(&Request::Settle).expect("it is up");
     assert_eq!((pool.pid(1), pool.count("worker_adoptions")), (before, 1));
-    assert!(runs(child));
+    assert!(is_running(number(child)));
     // One that was taken over, then one that was started.
     kill_and_wait(before);
     pool.until("it is replaced", |pool| pool.worker(1).state == "up" && children(pool).len() == 2);
-    pool.until("its child is gone", |_| !runs(child));
+    pool.until("its child is gone", |_| !is_running(number(child)));
     pool.end();
-    children(&pool).into_iter().for_each(wait_for_end);
+    children(&pool).into_iter().map(number).for_each(await_end);
 }
 
 fn queues_that_no_worker_took_over() {
@@ -64,9 +65,7 @@ fn queues_that_no_worker_took_over() {
     std::fs::create_dir(&place).expect("a folder");
     if let Err(errno) = mount("none", &place, "mqueue", MountFlags::empty(), None) {
         // Without the list of queues nobody knows which ones are left.
-        return say(&format!(
-            "queues_that_no_worker_took_over_are_removed: skipped: mount: {errno}"
-        ));
+        return skip(format_args!("mount: {errno}"));
     }
     pool.queues = Some(place.clone());
     pool.begin();
@@ -95,7 +94,7 @@ fn a_worker_of_another_program() {
     pool.configure(app, "<server name='othersv'><srvid>1</srvid></server>");
     pool.begin();
     pool.ask(&Request::Settle).expect("it is replaced");
-    assert!(pool.pid(1) != before && !runs(before));
+    assert!(pool.pid(1) != before && !is_running(number(before)));
     assert_eq!(pool.count("worker_signals"), 0, "{}", pool.log());
     pool.end();
 }
@@ -123,7 +122,7 @@ fn a_worker_that_cant_report() {
     client.call("ECHO", &text("x"), CallFlags::NONE).expect("the other one serves");
     let mut control = pollux_xatmi::control::Control::connect(&pool.prefix).expect("it runs");
     let now = Request::End { now: true };
-    control.ask(&now, crate::support::PATIENCE, |_| {}).expect("it ends");
+    control.ask(&now, DEADLINE, |_| {}).expect("it ends");
     pool.ended();
 }
 
@@ -167,7 +166,7 @@ fn more_callers_than_fit() {
     });
     let mut control = pollux_xatmi::control::Control::connect(&pool.prefix).expect("it runs");
     let now = Request::End { now: true };
-    control.ask(&now, crate::support::PATIENCE, |_| {}).expect("it ends");
+    control.ask(&now, DEADLINE, |_| {}).expect("it ends");
     pool.ended();
     let codes = caller.join().expect("no panic");
     assert_eq!(codes[0], Code::ServiceError);
@@ -216,7 +215,7 @@ fn a_start_that_hangs_is_killed() {
     assert_eq!(signals.take(3).collect::<Vec<u32>>(), [2, 15, 9], "{log}");
     let mut control = pollux_xatmi::control::Control::connect(&pool.prefix).expect("it runs");
     let now = Request::End { now: true };
-    control.ask(&now, crate::support::PATIENCE, |_| {}).expect("it ends");
+    control.ask(&now, DEADLINE, |_| {}).expect("it ends");
     pool.ended();
 }
 

@@ -2,11 +2,10 @@
 
 use std::ffi::CString;
 use std::fs::File;
-use std::io::{BufRead, BufReader, Read, Write};
-use std::net::TcpStream;
-use std::process::{Child, Stdio};
+use std::process::Stdio;
 use std::time::Instant;
 
+use pollux_testing::{Process, get};
 use pollux_xatmi::buffer::Buffer;
 use pollux_xatmi::client::{CallFlags, Client};
 use pollux_xatmi::control::Request;
@@ -14,6 +13,7 @@ use pollux_xatmi::error::Code;
 use pollux_xatmi::supervisor::Selection;
 
 use crate::kills::alone;
+use crate::roles;
 use crate::support::{TestPool, exists, say};
 
 pub(crate) const TESTS: &[crate::Test] = &[
@@ -181,20 +181,15 @@ fn a_reload_starts_and_stops_what_changed() {
 
 /// A client context in a process of its own.
 pub(crate) struct Context {
-    process: Child,
+    process: Process,
     queues: Vec<CString>,
 }
 
 impl Context {
     /// One that has greeted the manager.
     pub(crate) fn begin(pool: &TestPool) -> Self {
-        let mut command = pool.role("client");
-        let process = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn();
-        let mut process = process.expect("a client");
-        let mut said = String::new();
-        let stdout = process.stdout.take().expect("piped");
-        BufReader::new(stdout).read_line(&mut said).expect("a line");
-        assert_eq!(said, "open\n");
+        let mut process = Process::start(pool.role("client").stdin(Stdio::piped()));
+        process.says(roles::CONNECTED);
         let queue = |context| pool.prefix.reply_queue(process.id(), context);
         let queues = (0..10).map(queue).collect();
         let context = Self { process, queues };
@@ -207,8 +202,7 @@ impl Context {
     }
 
     pub(crate) fn kill(&mut self) {
-        self.process.kill().expect("ours");
-        self.process.wait().expect("ours");
+        self.process.kill();
     }
 }
 
@@ -246,18 +240,10 @@ fn metrics_are_served_over_http() {
     pool.begin();
     pool.ask(&Request::Settle).expect("all are up");
     pool.client().call("ECHO", &text("x"), CallFlags::NONE).expect("it serves");
-    let address = pool.metrics_address();
-    let get = |path: &str| {
-        let mut stream = TcpStream::connect(&address).expect("it listens");
-        let request = format!("GET {path} HTTP/1.1\r\nHost: x\r\n\r\n");
-        stream.write_all(request.as_bytes()).expect("it reads");
-        let mut page = String::new();
-        stream.read_to_string(&mut page).expect("an answer");
-        page
-    };
+    let address = pool.metrics_address().parse().expect("an address");
     let wanted = "pollux_pool_workers{program=\"testsv\",state=\"up\"} 2";
-    pool.until("the page has both workers", |_| get("/metrics").contains(wanted));
-    let page = get("/metrics");
+    pool.until("the page has both workers", |_| get(address, "/metrics").contains(wanted));
+    let page = get(address, "/metrics");
     assert!(page.starts_with("HTTP/1.1 200 OK\r\n"), "{page}");
     assert!(page.contains("pollux_pool_worker_starts_total 2\n"), "{page}");
     let helps: Vec<(&str, &str)> =
@@ -269,7 +255,7 @@ fn metrics_are_served_over_http() {
         assert_eq!(name.contains("_seconds"), has_unit, "{name}: {help}");
     }
     assert!(page.contains("pollux_pool_queue_messages{service=\"ECHO\"} 0\n"), "{page}");
-    assert!(get("/").starts_with("HTTP/1.1 404 "));
+    assert!(get(address, "/").starts_with("HTTP/1.1 404 "));
     pool.end();
 }
 

@@ -1,7 +1,7 @@
 //! Pools whose requests are in shared memory: what dies there, who writes there, how many come.
 
 use std::fs::File;
-use std::io::{BufRead, BufReader, Write};
+use std::io::Write;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
@@ -9,7 +9,7 @@ use std::process::Stdio;
 use std::time::{Duration, Instant};
 
 use pollux_sys::shared::{ReadOnlyPart, SharedPart, SharedWords};
-use pollux_testing::Process;
+use pollux_testing::{DEADLINE, Process, Signal};
 use pollux_xatmi::buffer::Buffer;
 use pollux_xatmi::client::{CallFlags, Client, ClientHello, Descriptor, Outgoing, Which};
 use pollux_xatmi::control::{Answer, Request};
@@ -18,11 +18,10 @@ use pollux_xatmi::error::Code;
 use pollux_xatmi::link::Received;
 
 use rustix::fs::{FallocateFlags, SealFlags, fallocate, fcntl_add_seals};
-use rustix::process::Signal;
 
 use crate::guests::guest;
 use crate::kills::alone;
-use crate::support::{PATIENCE, TestPool, kill_and_wait, say, signal};
+use crate::support::{TestPool, kill_and_wait, say, signal};
 
 pub(crate) const TESTS: &[crate::Test] = &[
     ("callers_of_a_pool_that_was_killed_are_answered", callers_of_a_pool_that_was_killed),
@@ -251,7 +250,7 @@ fn a_client_can_write_no_records() {
     let hello = ClientHello { pid: own, context: 1_000_002, nonce: 1, queue, memory: None };
     let mut link = guest(&pool);
     link.send(&Request::Client(hello)).expect("room");
-    let received = link.receive_within::<Answer>(PATIENCE).expect("an answer");
+    let received = link.receive_within::<Answer>(DEADLINE).expect("an answer");
     let Received::Message(Answer::Welcome(_), descriptors) = received else {
         panic!("{received:?}")
     };
@@ -293,12 +292,12 @@ fn calls_that_were_given_up() {
         assert_eq!(late.code(), Code::Block);
         client.cancel(call).expect("it is out");
     }
-    client.set_timeout(PATIENCE);
+    client.set_timeout(DEADLINE);
     for number in 0..20 {
         echoes(&mut client, &format!("call {number} of the one that does not hang"));
     }
     let mut control = pollux_xatmi::control::Control::connect(&pool.prefix).expect("it runs");
-    control.ask(&Request::End { now: true }, PATIENCE, |_| {}).expect("it ends");
+    control.ask(&Request::End { now: true }, DEADLINE, |_| {}).expect("it ends");
     pool.ended();
 }
 
@@ -421,7 +420,7 @@ fn a_forward_to_a_full_ring() {
 fn a_client_that_writes_anywhere() {
     const SECONDS: u64 = 5;
     let mut pool = TestPool::start("", FOUR);
-    let mut scribbler = pool.role("scribbler").spawn().expect("a client");
+    let mut scribbler = Process::start(&mut pool.role("scribbler"));
     let (mut client, until) = (pool.client(), Instant::now() + Duration::from_secs(SECONDS));
     client.set_timeout(Duration::from_secs(2));
     let (mut answers, mut errors) = (0, 0);
@@ -436,8 +435,7 @@ fn a_client_that_writes_anywhere() {
             Err(_) => errors += 1,
         }
     }
-    scribbler.kill().expect("ours");
-    scribbler.wait().expect("ours");
+    scribbler.kill();
     // Whatever it broke is repaired within some check cycles.
     pool.until("it serves as before", |pool| {
         let mut client = pool.client();
@@ -483,8 +481,7 @@ fn a_thousand_clients() {
 
 fn a_client_without_a_descriptor() {
     let mut pool = TestPool::start("", ONE);
-    let said = pool.role("crowded").output().expect("a client").stdout;
-    let said = String::from_utf8(said).expect("a text");
+    let said = Process::run(&mut pool.role("crowded")).stderr;
     assert!(said.contains("TPEOS") && said.contains("no descriptor for the memory"), "{said}");
     pool.end();
 }
@@ -495,24 +492,22 @@ fn a_client_that_cannot_follow() {
                  <appopt>gate</appopt></server>";
     let mut pool = TestPool::start("<restart_to_check>50</restart_to_check>", gates);
     let gate = gate(&pool);
-    let mut command = pool.role("returning");
-    let mut client = Process::start(command.stdin(Stdio::piped()).stdout(Stdio::piped()));
-    let (mut orders, said) = (client.take_stdin(), client.take_stdout());
-    let mut said = BufReader::new(said).lines().map(|line| line.expect("a text"));
+    let mut client = Process::start(pool.role("returning").stdin(Stdio::piped()));
+    let mut orders = client.take_stdin();
     writeln!(orders, "{}", gate.display()).expect("it reads");
-    assert_eq!(said.next().as_deref(), Some("a call is out"));
+    client.says("a call is out");
     pool.kill_manager();
     pool.begin();
     pool.until("the idle worker is taken over", |pool| pool.count("worker_adoptions") == 1);
     writeln!(orders, "call with one descriptor").expect("it reads");
-    assert_eq!(said.next().as_deref(), Some("called"));
+    client.says("called");
     pool.until("the manager has seen it go", |pool| {
         pool.count("client_contexts") > pool.clients() as u64
     });
     writeln!(orders, "call with more").expect("it reads");
-    assert_eq!(said.next().as_deref(), Some("followed"));
+    client.says("followed");
     open_gate(&gate);
-    assert_eq!(said.next().as_deref(), Some("answered"));
+    client.says("answered");
     assert!(client.wait().success());
     pool.end();
 }

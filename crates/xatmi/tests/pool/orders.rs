@@ -1,11 +1,12 @@
 //! Orders that come at a bad moment, or against each other.
 
+use pollux_testing::DEADLINE;
 use pollux_xatmi::buffer::Buffer;
 use pollux_xatmi::client::CallFlags;
 use pollux_xatmi::control::{AskError, Control, Request};
 use pollux_xatmi::supervisor::Selection;
 
-use crate::support::{PATIENCE, TestPool, kill_and_wait};
+use crate::support::{TestPool, kill_and_wait};
 
 pub(crate) const TESTS: &[crate::Test] = &[
     ("a_pool_that_is_starting_stops_without_a_signal", a_pool_that_is_starting_stops),
@@ -55,7 +56,7 @@ fn a_stop_that_another_order_undoes_is_refused() {
     pool.until("the worker is inside the call", |pool| pool.worker(1).is_busy);
     let order = |request| {
         let mut control = Control::connect(&pool.prefix).expect("it runs");
-        std::thread::spawn(move || control.ask(&request, PATIENCE, |_| {}))
+        std::thread::spawn(move || control.ask(&request, DEADLINE, |_| {}))
     };
     let stop = order(Request::Stop { what: Selection::Id(1) });
     pool.until("it is asked to stop", |pool| pool.worker(1).state == "stopping");
@@ -74,8 +75,8 @@ fn two_ends_at_once_are_both_answered() {
     let ends = [(), ()].map(|()| {
         let mut control = Control::connect(&pool.prefix).expect("it runs");
         std::thread::spawn(move || {
-            let said = control.ask(&Request::End { now: false }, PATIENCE, |_| {});
-            control.wait_for_end(PATIENCE).expect("it ends");
+            let said = control.ask(&Request::End { now: false }, DEADLINE, |_| {});
+            control.wait_for_end(DEADLINE).expect("it ends");
             said
         })
     });

@@ -22,10 +22,15 @@ pub(crate) const METRICS: &str = "POLLUX_TEST_METRICS";
 /// The limit of a manager on the size of files.
 pub(crate) const FILE_SIZE: &str = "POLLUX_TEST_FILE_SIZE";
 
+/// What a manager says when it listens.
+pub(crate) const LISTENS: &str = "the manager listens";
+/// What a client says when it is connected.
+pub(crate) const CONNECTED: &str = "the client is connected";
+
 /// Plays the role that the environment names, if it names one.
 pub(crate) fn play() -> Option<ExitCode> {
     if std::env::var(ROLE).as_deref() == Ok("child") {
-        log(&format!("child {} begins", std::process::id()));
+        say(&format!("child {} begins", std::process::id()));
         rest();
     }
     if std::env::var_os(LINK_VARIABLE).is_some() {
@@ -56,12 +61,12 @@ fn manager() -> ExitCode {
     let options = PoolOptions { config, environment, wake: Wake::One, metrics };
     match Pool::open(options, log) {
         Ok(pool) => {
-            print("open\n");
+            say(LISTENS);
             pool.run().expect("the poller works");
             ExitCode::SUCCESS
         }
         Err(error) => {
-            print(&format!("{error}\n"));
+            say(&error.to_string());
             ExitCode::FAILURE
         }
     }
@@ -71,7 +76,7 @@ fn manager() -> ExitCode {
 fn client() -> ExitCode {
     let environment = Environment::of_process().expect("the test set it well");
     let client = Client::open(&environment).expect("a pool runs");
-    print("open\n");
+    say(CONNECTED);
     let _ = std::io::stdin().read(&mut [0]);
     drop(client);
     ExitCode::SUCCESS
@@ -81,7 +86,7 @@ fn client() -> ExitCode {
 fn caller() -> ExitCode {
     let environment = Environment::of_process().expect("the test set it well");
     let mut client = Client::open(&environment).expect("a pool runs");
-    print("open\n");
+    say(CONNECTED);
     let text = Buffer::string("of one that will be killed").expect("it fits");
     loop {
         let calls: Vec<_> = (0..3)
@@ -119,11 +124,11 @@ fn scribbler() -> ExitCode {
     }
 }
 
-/// A context for whose connection there is the last descriptor; prints its error.
+/// A context for whose connection there is the last descriptor; says its error.
 fn crowded() -> ExitCode {
     let environment = Environment::of_process().expect("the test set it well");
     leave_descriptors(1);
-    print(&Client::open(&environment).expect_err("one descriptor is too few").to_string());
+    say(&Client::open(&environment).expect_err("one descriptor is too few").to_string());
     ExitCode::SUCCESS
 }
 
@@ -142,21 +147,21 @@ fn returning() -> ExitCode {
     let mut lines = std::io::stdin().lines().map(|line| line.expect("the test writes"));
     let mut text = || Buffer::string(&lines.next().expect("a line")).expect("it fits");
     let gated = client.call_async("GATE", &text(), CallFlags::NO_TIME).expect("it is offered");
-    print("a call is out\n");
+    say("a call is out");
     let words = text();
     leave_descriptors(1);
     client.call("ECHO", &words, CallFlags::NONE).expect("any manager serves it");
     assert_eq!(client.counters().managers_followed, 0);
-    print("called\n");
+    say("called");
     let words = text();
     leave_descriptors(16);
     while client.counters().managers_followed == 0 {
         client.call("ECHO", &words, CallFlags::NONE).expect("it serves");
     }
-    print("followed\n");
+    say("followed");
     match client.answer(Which::One(gated), CallFlags::NO_TIME) {
-        Ok(_) => print("answered\n"),
-        Err(error) => print(&format!("{error}\n")),
+        Ok(_) => say("answered"),
+        Err(error) => say(&error.to_string()),
     }
     ExitCode::SUCCESS
 }
@@ -170,8 +175,8 @@ fn worker() -> ExitCode {
     let ran = worker.run(
         std::env::args_os(),
         |arguments| {
-            log(&format!("worker {} begins", std::process::id()));
-            print("worker prints\n");
+            say(&format!("worker {} begins", std::process::id()));
+            writeln!(std::io::stdout(), "worker prints").expect("standard output");
             let words: Vec<&str> = arguments.iter().filter_map(|word| word.to_str()).collect();
             match words.as_slice() {
                 ["refuse"] => Err("no database".to_owned()),
@@ -189,12 +194,12 @@ fn worker() -> ExitCode {
                 _ => offer_all(&registry),
             }
         },
-        || log("worker ends"),
+        || say("worker ends"),
     );
     match ran {
         Ok(_) => ExitCode::SUCCESS,
         Err(error) => {
-            log(&error.to_string());
+            say(&error.to_string());
             ExitCode::FAILURE
         }
     }
@@ -261,11 +266,6 @@ fn rest() -> ! {
     }
 }
 
-fn log(line: &str) {
-    writeln!(std::io::stderr(), "{line}").expect("the manager gave it a file");
-}
-
-fn print(text: &str) {
-    let mut stdout = std::io::stdout();
-    stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush()).expect("the test reads");
+fn say(line: &str) {
+    writeln!(std::io::stderr(), "{line}").expect("the starter reads it");
 }

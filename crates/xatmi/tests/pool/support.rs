@@ -2,25 +2,25 @@
 
 use std::cell::Cell;
 use std::ffi::CString;
-use std::io::{BufRead, BufReader, Write};
+use std::io::Write;
 use std::path::PathBuf;
-use std::process::{Child, Command, Stdio};
+use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
 use pollux_sys::mqueue::MessageQueue;
+use pollux_testing::{DEADLINE, Pid, Process, Signal, await_end, is_running};
 use pollux_xatmi::client::Client;
-use pollux_xatmi::control::{Answer, AskError, Control, QueueRow, Request, ServiceRow, WorkerRow};
+use pollux_xatmi::control::{
+    Answer, AskError, Control, PoolInfo, QueueRow, Request, ServiceRow, WorkerRow,
+};
 use pollux_xatmi::environment::{Environment, TRANSPORT_VARIABLE, Transport};
 use pollux_xatmi::queue::{Prefix, ServiceName};
-use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open};
 
 use crate::roles;
 
-/// How long anything may take that is sure to happen; the machine may be busy.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
 /// How often a condition is looked at.
-const LOOK: i64 = 20_000_000;
+const LOOK: Duration = Duration::from_millis(20);
 
 thread_local! {
     /// How requests travel in the pools of the test that runs on this thread.
@@ -31,7 +31,7 @@ thread_local! {
 pub(crate) struct TestPool {
     pub(crate) folder: tempfile::TempDir,
     pub(crate) prefix: Prefix,
-    manager: Option<Child>,
+    manager: Option<Process>,
     has_metrics: bool,
     transport: Transport,
     /// What `NDRX_MSGSIZEMAX` says. The limits of the machine are shared with whatever else runs.
@@ -117,16 +117,12 @@ impl TestPool {
         if self.has_metrics {
             command.env(roles::METRICS, "1");
         }
-        let mut child = command.stdout(Stdio::piped()).spawn().expect("a manager");
-        let mut said = String::new();
-        let stdout = child.stdout.take().expect("piped");
-        BufReader::new(stdout).read_line(&mut said).expect("a line");
-        if said == "open\n" {
-            self.manager = Some(child);
-            return Ok(());
+        let mut manager = Process::start(&mut command);
+        if manager.says_or_ends(roles::LISTENS).is_none() {
+            return Err(manager.ended().stderr);
         }
-        child.wait().expect("it ended");
-        Err(said)
+        self.manager = Some(manager);
+        Ok(())
     }
 
     pub(crate) fn begin(&mut self) {
@@ -143,56 +139,52 @@ impl TestPool {
     }
 
     pub(crate) fn ask(&self, request: &Request) -> Result<String, AskError> {
-        Control::connect(&self.prefix)?.ask(request, PATIENCE, |_| {})
+        Control::connect(&self.prefix)?.ask(request, DEADLINE, |_| {})
+    }
+
+    /// What `pick` takes of all answers to a request.
+    fn list<T>(&self, request: &Request, pick: impl Fn(Answer) -> Option<Vec<T>>) -> Vec<T> {
+        let mut rows = Vec::new();
+        let mut control = Control::connect(&self.prefix).expect("it runs");
+        let asked = control.ask(request, DEADLINE, |answer| rows.extend(pick(answer)));
+        asked.expect("an answer");
+        rows.into_iter().flatten().collect()
     }
 
     pub(crate) fn workers(&self) -> Vec<WorkerRow> {
-        let mut rows = Vec::new();
-        let mut control = Control::connect(&self.prefix).expect("it runs");
-        let asked = control.ask(&Request::Ps, PATIENCE, |answer| {
-            if let Answer::Workers(some) = answer {
-                rows.extend(some);
-            }
-        });
-        asked.expect("an answer");
-        rows
+        self.list(
+            &Request::Ps,
+            |answer| {
+                if let Answer::Workers(rows) = answer { Some(rows) } else { None }
+            },
+        )
     }
 
     pub(crate) fn services(&self) -> Vec<ServiceRow> {
-        let mut rows = Vec::new();
-        let mut control = Control::connect(&self.prefix).expect("it runs");
-        let asked = control.ask(&Request::Services, PATIENCE, |answer| {
-            if let Answer::Services(some) = answer {
-                rows.extend(some);
-            }
-        });
-        asked.expect("an answer");
-        rows
+        self.list(&Request::Services, |answer| {
+            if let Answer::Services(rows) = answer { Some(rows) } else { None }
+        })
     }
 
     pub(crate) fn queues(&self) -> Vec<QueueRow> {
-        let mut rows = Vec::new();
-        let mut control = Control::connect(&self.prefix).expect("it runs");
-        let asked = control.ask(&Request::Queues, PATIENCE, |answer| {
-            if let Answer::Queues(some) = answer {
-                rows.extend(some);
-            }
-        });
-        asked.expect("an answer");
-        rows
+        self.list(&Request::Queues, |answer| {
+            if let Answer::Queues(rows) = answer { Some(rows) } else { None }
+        })
     }
 
     /// Client contexts that are connected.
     pub(crate) fn clients(&self) -> usize {
-        let mut count = 0;
-        let mut control = Control::connect(&self.prefix).expect("it runs");
-        let asked = control.ask(&Request::Clients, PATIENCE, |answer| {
-            if let Answer::Clients(some) = answer {
-                count += some.len();
-            }
+        let rows = self.list(&Request::Clients, |answer| {
+            if let Answer::Clients(rows) = answer { Some(rows) } else { None }
         });
-        asked.expect("an answer");
-        count
+        rows.len()
+    }
+
+    fn info(&self) -> PoolInfo {
+        let infos = self.list(&Request::Info, |answer| {
+            if let Answer::Info(info) = answer { Some(vec![*info]) } else { None }
+        });
+        infos.into_iter().next().expect("an answer")
     }
 
     pub(crate) fn worker(&self, id: u32) -> WorkerRow {
@@ -204,27 +196,12 @@ impl TestPool {
     }
 
     pub(crate) fn count(&self, name: &str) -> u64 {
-        let mut found = None;
-        let mut control = Control::connect(&self.prefix).expect("it runs");
-        let asked = control.ask(&Request::Info, PATIENCE, |answer| {
-            if let Answer::Info(info) = answer {
-                found = info.counts.iter().find(|(known, _)| known == name).map(|(_, n)| *n);
-            }
-        });
-        asked.expect("an answer");
-        found.expect("a count")
+        let counts = self.info().counts;
+        counts.iter().find(|(known, _)| known == name).expect("a count").1
     }
 
     pub(crate) fn metrics_address(&self) -> String {
-        let mut found = None;
-        let mut control = Control::connect(&self.prefix).expect("it runs");
-        let asked = control.ask(&Request::Info, PATIENCE, |answer| {
-            if let Answer::Info(info) = answer {
-                found = info.metrics;
-            }
-        });
-        asked.expect("an answer");
-        found.expect("it serves metrics")
+        self.info().metrics.expect("it serves metrics")
     }
 
     /// A client context of this process.
@@ -260,9 +237,7 @@ impl TestPool {
 
     /// Kills the manager and nothing else.
     pub(crate) fn kill_manager(&mut self) {
-        let mut manager = self.manager.take().expect("it runs");
-        manager.kill().expect("ours");
-        manager.wait().expect("ours");
+        self.manager.take().expect("it runs").kill();
     }
 
     /// Ends the pool, and makes sure that nothing stays behind.
@@ -270,11 +245,11 @@ impl TestPool {
         let pids: Vec<u32> = self.workers().iter().filter_map(|row| row.pid).collect();
         let names: Vec<String> = self.services().into_iter().map(|row| row.service).collect();
         let mut control = Control::connect(&self.prefix).expect("it runs");
-        control.ask(&Request::End { now: false }, PATIENCE, |_| {}).expect("it ends");
-        control.wait_for_end(PATIENCE).expect("it ends");
+        control.ask(&Request::End { now: false }, DEADLINE, |_| {}).expect("it ends");
+        control.wait_for_end(DEADLINE).expect("it ends");
         self.ended();
         for pid in pids {
-            assert!(!runs(pid), "worker {pid} stays");
+            assert!(!is_running(number(pid)), "worker {pid} stays");
         }
         for name in names {
             assert!(!self.leaves_queue(&name), "the queue of {name} stays");
@@ -283,36 +258,32 @@ impl TestPool {
 
     /// Waits for the end of the manager, which was ordered.
     pub(crate) fn ended(&mut self) {
-        let status = self.manager.take().expect("it ran").wait().expect("ours");
+        let status = self.manager.take().expect("it ran").wait();
         assert!(status.success(), "{status}; {}", self.log());
         assert!(matches!(Control::connect(&self.prefix), Err(AskError::NoPool { .. })));
     }
 
     /// Looks at the pool until `condition` holds.
     pub(crate) fn until(&self, what: &str, mut condition: impl FnMut(&Self) -> bool) {
-        let end = Instant::now() + PATIENCE;
+        let end = Instant::now() + DEADLINE;
         let manager = self.manager.as_ref().expect("it runs");
-        let pidfd = pidfd(manager.id());
         while !condition(self) {
-            assert!(Instant::now() < end, "{what}: not in {PATIENCE:?}; {}", self.log());
+            assert!(Instant::now() < end, "{what}: not in {DEADLINE:?}; {}", self.log());
             // Either the manager ends, which is wrong, or it is time for another look.
-            let mut wait = [rustix::event::PollFd::new(&pidfd, rustix::event::PollFlags::IN)];
-            let look = rustix::event::Timespec { tv_sec: 0, tv_nsec: LOOK };
-            let ended = rustix::event::poll(&mut wait, Some(&look)).expect("a wait");
-            assert_eq!(ended, 0, "{what}: the manager has ended; {}", self.log());
+            assert!(!manager.ends_within(LOOK), "{what}: the manager has ended; {}", self.log());
         }
     }
 }
 
 impl Drop for TestPool {
     fn drop(&mut self) {
-        let Some(mut manager) = self.manager.take() else { return };
+        if self.manager.is_none() {
+            return;
+        }
         // A test failed: nothing of it may stay.
         if let Ok(mut control) = Control::connect(&self.prefix) {
             let _ = control.ask(&Request::End { now: true }, Duration::from_secs(5), |_| {});
         }
-        let _ = manager.kill();
-        let _ = manager.wait();
     }
 }
 
@@ -323,22 +294,8 @@ pub(crate) fn signal(pid: u32, signal: Signal) {
 
 /// Kills a process that is nobody's child by now, and sees it end.
 pub(crate) fn kill_and_wait(pid: u32) {
-    let process = pidfd(pid);
     signal(pid, Signal::KILL);
-    wait_for(&process);
-}
-
-/// Waits for the end of a process that was killed, if it is still there.
-pub(crate) fn wait_for_end(pid: u32) {
-    if let Ok(process) = pidfd_open(number(pid), PidfdFlags::empty()) {
-        wait_for(&process);
-    }
-}
-
-fn wait_for(process: &std::os::fd::OwnedFd) {
-    let mut wait = [rustix::event::PollFd::new(process, rustix::event::PollFlags::IN)];
-    let limit = rustix::event::Timespec { tv_sec: PATIENCE.as_secs() as i64, tv_nsec: 0 };
-    assert_eq!(rustix::event::poll(&mut wait, Some(&limit)).expect("a wait"), 1, "it ends");
+    await_end(number(pid));
 }
 
 /// The same to one that may have ended meanwhile.
@@ -355,16 +312,6 @@ pub(crate) fn say(text: &str) {
     writeln!(std::io::stdout(), "{text}").expect("standard output");
 }
 
-/// Whether the process is there and no zombie, which has no command line any more: what was
-/// taken over is nobody's child, and collected when the system comes to it.
-pub(crate) fn runs(pid: u32) -> bool {
-    std::fs::read(format!("/proc/{pid}/cmdline")).is_ok_and(|line| !line.is_empty())
-}
-
-fn pidfd(pid: u32) -> std::os::fd::OwnedFd {
-    pidfd_open(number(pid), PidfdFlags::empty()).expect("it runs")
-}
-
-fn number(pid: u32) -> Pid {
+pub(crate) fn number(pid: u32) -> Pid {
     Pid::from_raw(i32::try_from(pid).expect("a process")).expect("a process")
 }
