@@ -9,7 +9,9 @@ use std::sync::atomic::{AtomicI32, Ordering::Relaxed};
 use pollux_poller::Count;
 use rustix::io::Errno;
 
-macro_rules! named {
+/// Declares counters by name: the words behind `///` are what each counts.
+#[macro_export]
+macro_rules! named_counters {
     ($(#[$doc:meta])* $enum:ident { $($(#[doc = $about:literal])* $variant:ident = $name:literal,)* }) => {
         $(#[$doc])*
         #[derive(Clone, Copy, PartialEq, Eq, Debug, Hash, PartialOrd, Ord)]
@@ -34,7 +36,7 @@ macro_rules! named {
     };
 }
 
-named! {
+named_counters! {
     /// A thing that loops count.
     Counter {
         /// Rounds of the loop.
@@ -122,7 +124,7 @@ named! {
     }
 }
 
-named! {
+named_counters! {
     /// Why a connection was closed; the sum over all is the number of connections that ended.
     CloseCause {
         /// The session asked for it.

@@ -12,8 +12,8 @@ use pollux_http::{DateCache, HeadWriter, Request, Status};
 use crate::ServerError;
 use crate::config::answers::{AnswerRule, decoded};
 use crate::config::{Extras, FIELDS_BYTES_MAX};
-use crate::files::content_type;
-use crate::proxy::fields::FieldRule;
+use crate::fields::FieldRule;
+use crate::media_types::content_type;
 
 /// What this server calls itself.
 const SERVER: &[u8] = b"pollux";

@@ -1,5 +1,5 @@
-//! What the sessions of one loop did, readable while they run: of every server, how long its requests took,
-//! and what only a proxy counts.
+//! What the sessions of one loop did, and how long their requests took, readable while they run. What only a proxy
+//! counts stands in `proxy/counters.rs`.
 //!
 //! Only the loop's thread writes; the stats endpoints and the lab read. Connections, bytes and
 //! turns are counted by the loop itself (`pollux_engine::Counters`).
@@ -7,12 +7,10 @@
 use std::sync::atomic::AtomicI32;
 use std::sync::atomic::Ordering::Relaxed;
 
+use pollux_engine::named_counters;
 use pollux_http::{Method, Status};
 use pollux_poller::Count;
 use rustix::io::Errno;
-
-use crate::proxy::backends::BackendCounts;
-use crate::proxy::fault::Fault;
 
 /// Methods that are counted apart; all others are `other`.
 pub const METHODS: [&str; 10] =
@@ -24,73 +22,48 @@ pub const CLASSES: [&str; 5] = ["1xx", "2xx", "3xx", "4xx", "5xx"];
 /// Status codes with which requests are refused; the rest is `other`.
 pub const REFUSALS: [u16; 10] = [400, 405, 408, 413, 414, 417, 431, 501, 503, 505];
 
-/// Counters by name: the words behind `///` are what each counts. A macro, as no function declares a type.
-macro_rules! named {
-    ($(#[$of_enum:meta])* $counter:ident; $($(#[doc = $about:literal])* $variant:ident = $name:literal,)*) => {
-        $(#[$of_enum])*
-        #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-        pub enum $counter { $($(#[doc = $about])* $variant,)* }
-
-        impl $counter {
-            /// All of them, in the order of tables.
-            pub const ALL: &'static [Self] = &[$(Self::$variant,)*];
-
-            /// Name in tables and metrics.
-            #[must_use]
-            pub const fn name(self) -> &'static str {
-                match self { $(Self::$variant => $name,)* }
-            }
-
-            /// What it counts.
-            #[must_use]
-            pub const fn about(self) -> &'static str {
-                match self { $(Self::$variant => concat!($($about),*).trim_ascii(),)* }
-            }
-        }
-    };
-}
-
-named! {
+named_counters! {
     /// A thing that sessions count.
-    ServerCounter;
-    /// Connections that sent nothing in time
-    TimeoutsSilent = "timeouts_silent",
-    /// Request heads that did not come in time
-    TimeoutsHeader = "timeouts_header",
-    /// Request bodies that did not come in time
-    TimeoutsBody = "timeouts_body",
-    /// Connections closed because no further request came
-    TimeoutsIdle = "timeouts_idle",
-    /// TLS handshakes that did not end in time
-    TimeoutsHandshake = "timeouts_handshake",
-    /// Connections whose peer ended in the middle of a request
-    Incomplete = "incomplete",
-    /// TLS handshakes with clients that came to their end
-    Handshakes = "tls_handshakes",
-    /// TLS handshakes that took up an earlier session
-    HandshakesResumed = "tls_resumed",
-    /// Connections of clients whose TLS failed
-    TlsFailed = "tls_failed",
-    /// Requests that had a body
-    Bodies = "bodies",
-    /// Bytes of request bodies received
-    BodyBytes = "body_bytes",
-    /// Times that 100 Continue was sent
-    Continues = "continues",
-    /// Files handed to the loop to be sent
-    FilesSent = "files_sent",
-    /// Files answered with 503, as no descriptor or memory was left
-    FilesRefused = "files_refused",
-    /// Files that were compressed
-    Compressions = "compressions",
-    /// Answers with a file that was compressed, now or before
-    CompressedSent = "compressed_sent",
-    /// Answers with a file as it is, as enough was compressed then
-    CompressionsPutOff = "compressions_put_off",
-    /// Lines of the access log that were lost
-    LogLinesLost = "log_lines_lost",
-    /// Times that the access log could not be opened again
-    LogReopensFailed = "log_reopens_failed",
+    ServerCounter {
+        /// Connections that sent nothing in time
+        TimeoutsSilent = "timeouts_silent",
+        /// Request heads that did not come in time
+        TimeoutsHeader = "timeouts_header",
+        /// Request bodies that did not come in time
+        TimeoutsBody = "timeouts_body",
+        /// Connections closed because no further request came
+        TimeoutsIdle = "timeouts_idle",
+        /// TLS handshakes that did not end in time
+        TimeoutsHandshake = "timeouts_handshake",
+        /// Connections whose peer ended in the middle of a request
+        Incomplete = "incomplete",
+        /// TLS handshakes with clients that came to their end
+        Handshakes = "tls_handshakes",
+        /// TLS handshakes that took up an earlier session
+        HandshakesResumed = "tls_resumed",
+        /// Connections of clients whose TLS failed
+        TlsFailed = "tls_failed",
+        /// Requests that had a body
+        Bodies = "bodies",
+        /// Bytes of request bodies received
+        BodyBytes = "body_bytes",
+        /// Times that 100 Continue was sent
+        Continues = "continues",
+        /// Files handed to the loop to be sent
+        FilesSent = "files_sent",
+        /// Files answered with 503, as no descriptor or memory was left
+        FilesRefused = "files_refused",
+        /// Files that were compressed
+        Compressions = "compressions",
+        /// Answers with a file that was compressed, now or before
+        CompressedSent = "compressed_sent",
+        /// Answers with a file as it is, as enough was compressed then
+        CompressionsPutOff = "compressions_put_off",
+        /// Lines of the access log that were lost
+        LogLinesLost = "log_lines_lost",
+        /// Times that the access log could not be opened again
+        LogReopensFailed = "log_reopens_failed",
+    }
 }
 
 /// Live counters of the sessions of one loop.
@@ -269,103 +242,6 @@ fn end_ns(index: usize) -> u64 {
     }
     let (power, part) = (index / PARTS + 1, index % PARTS);
     ((PARTS + part + 1) as u64) << (power - 2)
-}
-
-named! {
-    /// A thing that a proxy counts.
-    ProxyCounter;
-    /// Requests that began a connection to a backend.
-    Connects = "connects",
-    /// Requests that took an idle upstream connection of their own thread.
-    Reuses = "reuses",
-    /// Upstream connections that were taken over from another thread.
-    TakenOver = "taken_over",
-    /// Upstream connections that were found ended, or with bytes that no request asked for, when they were
-    /// taken over.
-    Stale = "stale",
-    /// Upstream connections that were not kept because enough are, or because the proxy ends.
-    Refused = "refused",
-    /// Requests that waited for an upstream connection.
-    Queued = "queued",
-    /// Requests that waited for an upstream connection to a server that went down, and went to another
-    /// one.
-    MovedOn = "moved_on",
-    /// Upstream connections that were kept when their answer was whole.
-    Parked = "parked",
-    /// Idle upstream connections that the backend closed.
-    IdleClosed = "idle_closed",
-    /// Idle upstream connections that were closed for lack of requests, for one of another thread, or for
-    /// want of room.
-    IdleDropped = "idle_dropped",
-    /// Upstream connections that were closed for bytes that no request asked for.
-    Unasked = "unasked",
-    /// Requests that were sent a second time, when that was safe.
-    Retries = "retries",
-    /// Interim answers (1xx) that were passed on.
-    Interim = "interim",
-    /// Connections that became tunnels by an upgrade.
-    Upgrades = "upgrades",
-    /// Times that a sender was paused because the other side did not take enough out of a buffer.
-    Pauses = "pauses",
-    /// Times that bytes of a stream went through buffers because no pipe was left.
-    PipesMissing = "pipes_missing",
-    /// Connections that were closed because they did not begin with a head of the PROXY protocol.
-    HeadersRefused = "headers_refused",
-    /// Checks of backends.
-    Checks = "checks",
-    /// Bytes of bodies of answers.
-    AnswerBytes = "answer_bytes",
-}
-
-/// Live counters of the sessions of one loop.
-#[derive(Debug)]
-#[repr(align(128))]
-pub struct ProxyCounters {
-    counts: [Count; ProxyCounter::ALL.len()],
-    faults: [Count; Fault::COUNT],
-    backends: Box<[BackendCounts]>,
-}
-
-impl ProxyCounters {
-    /// Those of a proxy with so many backends.
-    #[must_use]
-    pub fn new(backends: usize) -> Self {
-        Self {
-            counts: std::array::from_fn(|_| Count::default()),
-            faults: std::array::from_fn(|_| Count::default()),
-            backends: (0..backends).map(|_| BackendCounts::default()).collect(),
-        }
-    }
-
-    /// What the loop did with each backend.
-    #[must_use]
-    pub fn backends(&self) -> &[BackendCounts] {
-        &self.backends
-    }
-
-    /// The count of `counter`.
-    #[must_use]
-    pub fn value(&self, counter: ProxyCounter) -> u64 {
-        self.counts[counter as usize].value()
-    }
-
-    /// Requests that ended by the fault at this place of [`Fault::ALL`].
-    #[must_use]
-    pub fn faults(&self, place: usize) -> u64 {
-        self.faults[place].value()
-    }
-
-    pub(crate) fn add(&self, counter: ProxyCounter, amount: u64) {
-        self.counts[counter as usize].add(amount);
-    }
-
-    pub(crate) fn count(&self, counter: ProxyCounter) {
-        self.add(counter, 1);
-    }
-
-    pub(crate) fn count_fault(&self, fault: Fault) {
-        self.faults[fault.index()].add(1);
-    }
 }
 
 #[cfg(test)]

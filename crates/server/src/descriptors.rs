@@ -15,14 +15,13 @@ use rustix::io::Errno;
 use rustix::process::{Resource, getrlimit};
 
 use crate::config::{Answer, ServeConfig};
-use crate::proxy::{Mode, ProxyConfig};
 
 /// Descriptors that are neither connections nor files: listeners, wakers, logs, the endpoints.
-const KEPT: u64 = 256;
+pub(crate) const KEPT: u64 = 256;
 /// The part of all others that files may always have: one in so many.
 const FILES_SHARE: u64 = 4;
 /// Most connections when the descriptor limit is the only bound.
-const CONNECTIONS_DEFAULT: u64 = 100_000;
+pub(crate) const CONNECTIONS_DEFAULT: u64 = 100_000;
 
 /// The limit of this process; very many where there is none.
 pub(crate) fn limit() -> u64 {
@@ -40,26 +39,6 @@ pub(crate) fn connections_within(descriptors: u64, answer: &Answer) -> u64 {
     let free = descriptors - KEPT.min(descriptors / 2);
     let files = if matches!(answer, Answer::Files(_)) { free / FILES_SHARE } else { 0 };
     free - files
-}
-
-/// Client connections that so many descriptors allow.
-///
-/// Connections to backends are as many at most as those of clients: with a request, kept without one, or
-/// for a check. One that threads share has a descriptor more. A pipe of TCP mode has two; pipes have at
-/// most half of what there is, as bytes go through buffers where none can be opened.
-pub(crate) fn proxy_connections_within(descriptors: u64, config: &ProxyConfig) -> u64 {
-    let is_shared = config.loops.threads > 1;
-    let is_stream = config.frontends.iter().any(|front| front.mode == Mode::Tcp);
-    let pipes = if is_stream { 2 * config.limits.pipes_max as u64 } else { 0 };
-    let own = KEPT.min(descriptors / 2);
-    let left = descriptors - own;
-    (left - pipes.min(left / 2)) / if is_shared { 3 } else { 2 }
-}
-
-/// Most client connections of a proxy: what was configured, else what the descriptor limit allows.
-pub(crate) fn proxy_connections_max(config: &ProxyConfig) -> u32 {
-    let allowed = || proxy_connections_within(limit(), config).clamp(1, CONNECTIONS_DEFAULT);
-    config.limits.connections_max.unwrap_or_else(|| u32::try_from(allowed()).expect("clamped"))
 }
 
 /// What allows more connections than [`connections_max`] within that descriptor limit.
@@ -124,24 +103,5 @@ mod tests {
             format!("raise --max-connections, now 768, and the {of}, which allows 768")
         );
         assert!(message("reply = 1", 1 << 20).contains("above its default of 100000"));
-    }
-
-    #[test]
-    fn descriptors_are_planned_for_what_threads_share_and_for_pipes() {
-        let read = |text: &str| -> ProxyConfig {
-            let text = format!("{text}\n[[server]]\naddress = \"127.0.0.1:1\"");
-            Given::from_toml(&text, "test").read().expect("right")
-        };
-        for (text, limit, clients) in [
-            ("threads = 1", 20_000, 9_872),
-            ("threads = 1", 30, 7),
-            ("threads = 4", 20_000, 6_581),
-            ("threads = 1\nmode = \"tcp\"", 20_000, 8_848),
-            ("threads = 1\nmode = \"tcp\"\npipes_max = 0", 20_000, 9_872),
-            // Pipes that would not fit leave half to connections.
-            ("threads = 1\nmode = \"tcp\"\npipes_max = 65536", 20_000, 4_936),
-        ] {
-            assert_eq!(proxy_connections_within(limit, &read(text)), clients, "{text}");
-        }
     }
 }

@@ -9,8 +9,9 @@
 //! | part | one job |
 //! |---|---|
 //! | `config` | the settings, checked |
-//! | `session`, `request`, `answer`, `files` | one connection: requests, bodies, answers, deadlines |
-//! | `common_fields` | what all answers have in common, by the user's rules |
+//! | `session`, `request`, `answer` | one connection: requests, bodies, answers, deadlines |
+//! | `files`, `media_types` | answers with files, and their types by name |
+//! | `common_fields`, `fields` | what all answers have in common; which fields a proxy passes on, and the user's rules |
 //! | `proxy` | the reverse proxy |
 //! | `tls` | encryption below sessions |
 //! | `master` | the master of a proxy with the sockets, its workers, reloads |
@@ -28,9 +29,11 @@ pub mod config;
 mod counters;
 mod descriptors;
 mod error;
+mod fields;
 mod files;
 mod log;
 pub mod master;
+mod media_types;
 pub mod proxy;
 mod reload;
 mod request;

@@ -10,49 +10,15 @@
 //! All replacements are made before the first one is offered, so a server never answers by two settings
 //! for longer than a turn takes. What is fixed when loops start is refused by its name.
 
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
 use crate::config::{Answer, ServeConfig};
 use crate::error::in_words;
 use crate::sandbox::Sandbox;
+use crate::shared::Replacements;
 use crate::system::Privileged;
 use crate::tls::Certificate;
 use crate::{Logs, ServerCounters, ServerError, Shared};
-
-/// What the loops take over, each its own.
-#[derive(Debug, Default)]
-pub(crate) struct Replacements {
-    generation: AtomicU64,
-    of_loops: Mutex<Vec<Option<Shared>>>,
-}
-
-/// Where one loop finds its replacement.
-#[derive(Debug)]
-pub(crate) struct Inbox {
-    replacements: Arc<Replacements>,
-    index: usize,
-    seen: u64,
-}
-
-impl Inbox {
-    pub(crate) fn new(replacements: &Arc<Replacements>, index: usize) -> Self {
-        Self { replacements: Arc::clone(replacements), index, seen: 0 }
-    }
-
-    /// The replacement, once, when there is one.
-    #[inline]
-    pub(crate) fn take(&mut self) -> Option<Shared> {
-        let generation = self.replacements.generation.load(Ordering::Acquire);
-        if generation == self.seen {
-            return None;
-        }
-        self.seen = generation;
-        let mut replacements =
-            self.replacements.of_loops.lock().expect("nothing panics under this lock");
-        replacements.get_mut(self.index)?.take()
-    }
-}
 
 /// Reads the settings anew; or says what is wrong with them.
 pub(crate) type Reader = Box<dyn Fn() -> Result<ServeConfig, String> + Send + Sync>;
@@ -94,10 +60,10 @@ impl Reload {
         if self.read.is_some() {
             for counters in &self.counters {
                 let shared = Shared::new(&config, Arc::clone(counters), logs).map_err(words)?;
-                replacements.push(Some(match tls {
+                replacements.push(match tls {
                     Some(tls) => shared.encrypted(Arc::clone(tls)),
                     None => shared,
-                }));
+                });
             }
         }
         if let Some(certificate) = certificate {
@@ -107,9 +73,7 @@ impl Reload {
             renewed.map_err(|error| format!("the certificate: {error}"))?;
         }
         if !replacements.is_empty() {
-            *self.replacements.of_loops.lock().expect("nothing panics under this lock") =
-                replacements;
-            self.replacements.generation.fetch_add(1, Ordering::Release);
+            self.replacements.offer(replacements);
         }
         self.config = config;
         Ok(())

@@ -11,8 +11,10 @@
 //! The command line starts one and waits in [`Server::run`]; the lab starts and ends them itself.
 
 mod describe;
+pub(crate) mod link;
 mod reporter;
-pub(crate) mod start;
+pub(crate) mod sockets;
+mod start;
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -25,7 +27,6 @@ use pollux_tls::HTTP_1_1;
 use crate::config::{Loops, ServeConfig};
 use crate::descriptors::{connections_max, limit, remedy_for_full};
 use crate::log::{self, ErrorWriter, Event, unix_s};
-use crate::master::worker::{Link, Order};
 use crate::proxy::backends;
 use crate::reload::Reload;
 use crate::sandbox::Sandbox;
@@ -33,10 +34,9 @@ use crate::stats::{ControlSession, ControlShared, Ended, Overview};
 use crate::system::{Identity, Manager, PidFile, Privileged, State};
 use crate::tls::{Certificate, Keys};
 use crate::{HttpSession, Logs, ServerCounters, ServerError, Shared};
-use describe::{banner, facts, summary};
-pub(crate) use describe::{shortage, url};
-pub(crate) use reporter::Reporter;
-use reporter::Watchdog;
+use describe::{banner, facts, summary, url};
+use link::{Link, Order};
+use reporter::{Reporter, Watchdog};
 use start::{
     CONTROL, Endpoints, STATS, endpoint, explained_open, keep_rights, out_of_reach, start_group,
 };

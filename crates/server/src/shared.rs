@@ -3,7 +3,8 @@
 //!
 //! Each loop makes its own, so nothing here is locked; the counters are read from other threads.
 
-use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
 
 use pollux_engine::{Actions, Moment, Now};
 use pollux_http::{HeadWriter, Method, Request, Status};
@@ -17,7 +18,6 @@ use crate::config::{Answer, FIELDS_BYTES_MAX, Limits, ServeConfig};
 use crate::counters::{ServerCounter, ServerCounters};
 use crate::files::Site;
 use crate::log::{AccessLog, Event, Logs};
-use crate::reload::Inbox;
 use crate::stats::{self, Overview};
 
 /// Room for heads, refusals and the framing of a chunk.
@@ -200,6 +200,49 @@ impl Drop for Shared {
         if let Some(log) = &mut self.log {
             log.flush(&self.counters);
         }
+    }
+}
+
+/// What the loops take over, each its own.
+#[derive(Debug, Default)]
+pub(crate) struct Replacements {
+    generation: AtomicU64,
+    of_loops: Mutex<Vec<Option<Shared>>>,
+}
+
+impl Replacements {
+    /// One for each loop, which takes it at its next turn.
+    pub(crate) fn offer(&self, replacements: Vec<Shared>) {
+        let mut of_loops = self.of_loops.lock().expect("nothing panics under this lock");
+        *of_loops = replacements.into_iter().map(Some).collect();
+        self.generation.fetch_add(1, Ordering::Release);
+    }
+}
+
+/// Where one loop finds its replacement.
+#[derive(Debug)]
+pub(crate) struct Inbox {
+    replacements: Arc<Replacements>,
+    index: usize,
+    seen: u64,
+}
+
+impl Inbox {
+    pub(crate) fn new(replacements: &Arc<Replacements>, index: usize) -> Self {
+        Self { replacements: Arc::clone(replacements), index, seen: 0 }
+    }
+
+    /// The replacement, once, when there is one.
+    #[inline]
+    pub(crate) fn take(&mut self) -> Option<Shared> {
+        let generation = self.replacements.generation.load(Ordering::Acquire);
+        if generation == self.seen {
+            return None;
+        }
+        self.seen = generation;
+        let mut replacements =
+            self.replacements.of_loops.lock().expect("nothing panics under this lock");
+        replacements.get_mut(self.index)?.take()
     }
 }
 

@@ -9,7 +9,7 @@ use pollux_http::FilePath;
 use pollux_settings::{Keys, Kind, Table, bytes, path, table};
 
 use super::RULES_MAX;
-use crate::proxy::fields::FieldRule;
+use crate::fields::FieldRule;
 
 /// Largest fixed reply.
 const REPLY_BYTES_MAX: u64 = 1 << 30;

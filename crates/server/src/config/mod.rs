@@ -13,6 +13,7 @@ use pollux_engine::{CpuList, Driver, GroupConfig, ListenAddress, ListenError, Li
 use pollux_settings::{Key, Keys, Kind, bytes, duration, one_of, parsed, path, table, whole};
 
 pub use crate::config::answers::AnswerRule;
+pub(crate) use crate::system::ADDRESSES_MAX;
 use crate::system::Identity;
 use crate::tls;
 pub use answers::{Answer, Extras, Files};
@@ -20,8 +21,6 @@ pub(crate) use answers::{FIELDS_BYTES_MAX, field_rule};
 
 /// Most threads; one per CPU of the largest machines.
 const THREADS_MAX: u64 = 1024;
-/// Most addresses; each costs a descriptor in each loop.
-pub(crate) const ADDRESSES_MAX: usize = 64;
 /// Most connections: the kernel's own limit for the descriptors of a process (`fs.nr_open`).
 pub(crate) const CONNECTIONS_MAX: u64 = 1 << 20;
 /// Most rules for fields of requests, and of answers.

@@ -35,7 +35,7 @@ use forms::{Coding, Compressed, Compressor, Key, is_worth};
 mod folder;
 mod forms;
 
-pub(crate) use forms::content_type;
+use crate::media_types::content_type;
 
 /// Parts up to this size are read into the output behind their head; the loop sends the others.
 const READ_BYTES_MAX: u64 = 32 * 1024;

@@ -12,10 +12,9 @@
 //! threads. It gets duplicates of the sockets, so a connection that waits in a queue outlives every
 //! worker. The master has one thread, opens no connection and reads no byte of a client.
 //!
-//! `sockets` has the sockets by what the settings say, `worker` both ends of the link to a worker.
+//! The sockets, and the end of the link that a worker has, are the server's: `serve/sockets.rs`, `serve/link.rs`.
 
-mod sockets;
-pub(crate) mod worker;
+mod worker;
 
 use std::ffi::OsString;
 use std::io;
@@ -29,11 +28,12 @@ use rustix::io::Errno;
 
 use crate::ServerError;
 use crate::proxy::ProxyConfig;
+pub use crate::serve::link::WorkerProcess;
+use crate::serve::link::{Frame, Kind, STATES_END};
+pub use crate::serve::sockets::ProxySockets;
 use crate::stats::Ended;
 use crate::system::{Manager, PidFile, State as Notice};
-pub use sockets::ProxySockets;
-pub use worker::WorkerProcess;
-use worker::{Frame, Kind, STATES_END, State, Worker};
+use worker::{State, Worker};
 
 /// For a worker to take connections: files are opened and rings made, nothing else.
 const START_TIMEOUT: Duration = Duration::from_secs(30);

@@ -21,7 +21,7 @@ use super::groups::Choice;
 use super::passing::{Message, Passing, Pooled};
 use super::pool::{Admission, Keeping, Ticket};
 use super::shared::ProxyShared;
-use crate::counters::ProxyCounter;
+use crate::proxy::counters::ProxyCounter;
 
 /// What one loop needs to pass connections on.
 #[derive(Debug)]

@@ -10,14 +10,13 @@
 //!
 //! Failures are those of checks and of requests alike; any good answer ends the row. Loops read these
 //! words for each request and write them only when something changes, so they are shared without a
-//! lock. What a loop did with a backend is counted in [`BackendCounts`], which only that loop writes.
+//! lock. What a loop did with a backend is counted in [`BackendCounts`](super::BackendCounts), which only that loop writes.
 
 use std::fmt::Write as _;
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64};
 
 use pollux_engine::{ConnectTo, Moment};
-use pollux_poller::Count;
 
 use super::config::{BackendConfig, HealthRules, WEIGHT_MAX};
 
@@ -243,30 +242,6 @@ impl Schedule {
     /// Has the backend checked again at that moment.
     pub(super) fn again(&mut self, backend: usize, at: Moment) {
         self.due[backend] = at;
-    }
-}
-
-/// What one loop did with one backend; only that loop writes.
-#[derive(Debug, Default)]
-#[repr(align(64))]
-pub struct BackendCounts {
-    /// Requests that were given to it.
-    pub begun: Count,
-    /// Those that it has no more, answered or not.
-    pub ended: Count,
-    /// Those that failed by its fault.
-    pub failed: Count,
-    /// Those that it has begun to answer.
-    pub answered: Count,
-    /// Microseconds from a connection to the first byte of those answers, together.
-    pub wait_us: Count,
-}
-
-impl BackendCounts {
-    /// Requests that it has.
-    #[must_use]
-    pub fn in_use(&self) -> u64 {
-        self.begun.value().saturating_sub(self.ended.value())
     }
 }
 

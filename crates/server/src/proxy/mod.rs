@@ -19,22 +19,22 @@
 //! | `stream`, `pair` | TCP mode: a side, and what both know |
 //! | `backends`, `groups` | which backends may have requests, and which gets the next one |
 //! | `exchange`, `channel` | one request with its answer, and the bytes of one direction |
-//! | `request`, `response`, `fields` | heads, written anew |
+//! | `request`, `response` | heads, written anew by the rules of [`fields`](crate::fields) |
 //! | `head_cache` | the last heads, which may come again |
 //! | `fault` | what can go wrong, whose fault it is and what the client gets |
 //! | `shared` | what the sessions of one loop share |
 //! | `assign` | how a request comes to an upstream connection |
 //! | `pool`, `passing` | idle connections and waiting requests of all loops |
-//! | `start` | loops, banner and facts of a running proxy |
+//! | `counters` | what is counted for each loop and backend |
 
 mod assign;
 pub(crate) mod backends;
 mod channel;
 mod client;
 mod config;
+mod counters;
 mod exchange;
 pub(crate) mod fault;
-pub(crate) mod fields;
 mod groups;
 mod head_cache;
 mod pair;
@@ -45,18 +45,17 @@ mod response;
 mod secrets;
 mod session;
 mod shared;
-mod start;
 mod stream;
 mod upstream;
 
-pub use crate::counters::{ProxyCounter, ProxyCounters};
-pub use crate::proxy::fields::{FieldRule, FieldRules};
-pub use backends::{Backend, BackendCounts};
+pub use crate::fields::{FieldRule, FieldRules};
+pub use backends::Backend;
 pub(crate) use config::WEIGHT_MAX;
 pub use config::{
     BackendConfig, Balance, Check, Forwarding, Frontend, GroupConfig, Health, Mode, ProxyConfig,
     ProxyLimits, ServerTls,
 };
+pub use counters::{BackendCounts, ProxyCounter, ProxyCounters};
 pub use fault::{Fault, Party};
 pub use passing::Passing;
 pub use pool::PoolView;

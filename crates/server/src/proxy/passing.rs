@@ -14,7 +14,6 @@ use super::backends::Backend;
 use super::config::ProxyConfig;
 use super::pool::{Idle, Pool, PoolLimits, PoolView, Ticket};
 use super::secrets::SharedTls;
-use crate::descriptors::proxy_connections_max;
 
 /// Messages that wait for a loop: one for each request that waits, and few others.
 const MESSAGES_MAX: usize = 1 << 20;
@@ -96,7 +95,7 @@ impl Passing {
         let loops = config.loops.threads as u32;
         let open_max: Vec<_> = config.servers().map(|server| server.connections_max).collect();
         // A client has one request under way, so more connections than clients are never of use.
-        let clients_max = proxy_connections_max(config) as usize;
+        let clients_max = config.connections_max() as usize;
         let limits = PoolLimits {
             idle_max: config.limits.upstream_idle_max.unwrap_or(clients_max),
             idle_total_max: config.limits.upstream_idle_total.unwrap_or(clients_max),

@@ -6,7 +6,7 @@
 use pollux_http::{Form, Framing, Method, Request};
 
 use super::config::Forwarding;
-use super::fields::{self, FieldRule, Kind};
+use crate::fields::{self, FieldRule, Kind};
 
 /// What the head is written by, beside the request.
 #[derive(Clone, Copy, Debug)]

@@ -7,7 +7,7 @@
 use pollux_http::{DateCache, Method, RequestKind, Response, ResponseBody, Status};
 
 use super::channel::Frame;
-use super::fields::{self, FieldRule, Kind};
+use crate::fields::{self, FieldRule, Kind};
 
 /// What the head is written by, beside the answer.
 #[derive(Clone, Copy, Debug)]

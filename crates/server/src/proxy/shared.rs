@@ -22,8 +22,9 @@ use super::passing::Passing;
 use super::secrets::{self, Secrets, SharedTls};
 use crate::ServerError;
 use crate::common_fields::Common;
-use crate::counters::{ProxyCounter, ProxyCounters, ServerCounter, ServerCounters};
+use crate::counters::{ServerCounter, ServerCounters};
 use crate::log::{AccessLog, Event, Logs};
+use crate::proxy::counters::{ProxyCounter, ProxyCounters};
 
 /// Upstream connections that one request may have, one after the other.
 const TRIES_MAX: u32 = 3;
@@ -231,7 +232,7 @@ impl ProxyShared {
     }
 
     /// With what clients and backends speak TLS with.
-    pub(super) fn secured(mut self, secrets: Secrets) -> Self {
+    pub(crate) fn secured(mut self, secrets: Secrets) -> Self {
         self.frontends.secure(secrets.clients);
         for (group, servers) in self.groups.iter_mut().zip(secrets.servers) {
             group.tls = servers;

@@ -22,8 +22,8 @@ use super::fault::{Fault, Party};
 use super::groups::hash;
 use super::pair::{Pair, Piped, Side};
 use super::shared::ProxyShared;
-use crate::counters::ProxyCounter;
 use crate::log::{Entry, Proxied};
+use crate::proxy::counters::ProxyCounter;
 
 /// One side of a pair as a session.
 #[derive(Debug)]

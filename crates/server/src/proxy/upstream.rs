@@ -19,7 +19,7 @@ use super::fault::Fault;
 use super::head_cache::AnswerKey;
 use super::response::{self, BodyFraming, Context};
 use super::shared::ProxyShared;
-use crate::counters::ProxyCounter;
+use crate::proxy::counters::ProxyCounter;
 
 /// Interim answers to one request; a backend that sends them for ever is not answering.
 const INTERIMS_MAX: u32 = 16;

@@ -1,5 +1,5 @@
-//! The parts of the start of a server: its endpoints, its loops, the rights that it keeps, and why an address
-//! could not be listened on, in words of the settings.
+//! The parts of the start of a server, and the start of a proxy: endpoints, loops, the rights that it keeps, and why
+//! an address could not be listened on, in words of the settings.
 
 use std::ffi::OsString;
 use std::fs::{Permissions, read_dir, read_link, read_to_string};
@@ -11,16 +11,22 @@ use std::sync::Arc;
 use pollux_engine::{
     Driver, Group, GroupConfig, GroupError, Limits, ListenAddress, ListenError, Listeners, Sockets,
 };
-use pollux_poller::Mechanism;
+use pollux_poller::{Mechanism, Waker};
 use pollux_tls::ServerConfig;
 use rustix::io::Errno;
 
-use super::SERVER;
+use super::describe::{proxy_banner, proxy_facts};
+use super::sockets::ProxySockets;
+use super::{Parts, Reporter, SERVER, SocketPaths};
 use crate::config::{Answer, LogTarget, Monitoring, SandboxMode, ServeConfig};
-use crate::descriptors::connections_max;
-use crate::reload::{Inbox, Replacements};
+use crate::descriptors::{connections_max, limit};
+use crate::log::{ErrorWriter, Event, unix_s};
+use crate::proxy::backends::restore_states;
+use crate::proxy::{Passing, ProxyConfig, ProxyCounters, ProxySession, ProxyShared, backends_of};
+use crate::shared::{Inbox, Replacements};
+use crate::stats::Overview;
 use crate::system::{Identity, Privileged, privileges};
-use crate::{EncryptedSession, HttpSession, Logs, ServerCounters, ServerError, Shared};
+use crate::{EncryptedSession, HttpSession, Logs, Server, ServerCounters, ServerError, Shared};
 
 /// What an error of the group `part`, whose address the flag sets, is to the user.
 pub(crate) fn explained(part: &'static str, flag: &'static str, cause: GroupError) -> ServerError {
@@ -232,6 +238,132 @@ fn group_config(config: &ServeConfig, driver: Driver) -> GroupConfig {
     };
     let delays_small_writes = matches!(config.answer, Answer::Reply { is_split: true, .. });
     GroupConfig { delays_small_writes, ..config.loops.group(driver, &limits) }
+}
+
+const PROXY: &str = "proxy";
+
+/// The counters of one loop of a proxy.
+type LoopCounters = (Arc<ServerCounters>, Arc<ProxyCounters>);
+
+impl Server {
+    /// Starts a proxy; all its loops and endpoints run when this returns. Backends are asked for a
+    /// connection when the first request comes.
+    ///
+    /// # Errors
+    /// [`ServerError`]; what was started already is ended.
+    ///
+    /// # Panics
+    /// Without an address, a backend or a thread.
+    pub fn start_proxy(config: &ProxyConfig) -> Result<Self, ServerError> {
+        let sockets = ProxySockets::open(config)?;
+        let mut paths = SocketPaths(sockets.paths());
+        let mut server = Self::start_proxy_on(config, &sockets, None)?;
+        server.own(std::mem::take(&mut paths));
+        Ok(server)
+    }
+
+    /// As [`Server::start_proxy`], on sockets that the caller opened, and whose paths are the caller's
+    /// to remove; under a master, with the waker of the thread that talks to it, and how backends stood
+    /// for the worker before.
+    ///
+    /// # Errors
+    /// [`ServerError`]; what was started already is ended.
+    ///
+    /// # Panics
+    /// Without a backend or a thread.
+    pub(crate) fn start_proxy_on(
+        config: &ProxyConfig,
+        sockets: &ProxySockets,
+        master: Option<(Waker, &str)>,
+    ) -> Result<Self, ServerError> {
+        assert!(config.servers().next().is_some(), "a proxy has a backend");
+        let logs = Logs::of(PROXY, config.monitoring.log_level);
+        let error_writer = ErrorWriter::open(&config.monitoring.error_log)?;
+        let backends = backends_of(config);
+        if let Some((_, states)) = &master {
+            restore_states(&backends, "", states);
+        }
+        let of_loop = |_| (Arc::default(), Arc::new(ProxyCounters::new(backends.len())));
+        let counters: Vec<LoopCounters> = (0..config.loops.threads).map(of_loop).collect();
+        let passing = Passing::new(config, Arc::clone(&backends));
+        let (clients, endpoints) = sockets.divided()?;
+        let (group, driver, refused) =
+            start_proxy_group(config, &clients, &passing, &counters, &logs)?;
+        let connections_max = config.connections_max();
+        let remedy = format!(
+            "raise --max-connections, now {connections_max}, and the descriptor limit of {} (ulimit \
+             -Hn, LimitNOFILE=), of which each needs {}",
+            limit(),
+            if config.loops.threads > 1 { 3 } else { 2 },
+        );
+        let of_loops = counters.into_iter().map(|(server, proxied)| (server, Some(proxied)));
+        let facts = proxy_facts(config, group.addresses());
+        let overview = Overview {
+            backends,
+            passing: Some(passing),
+            ..Overview::of_group(&group, driver, facts, of_loops)
+        };
+        if let Some((master, _)) = master {
+            // Before the control socket is there, where a client may wait to ask for a reload.
+            overview.supervised.begin(master);
+        }
+        let parts = Parts {
+            overview,
+            banner: proxy_banner(config, group.addresses(), driver, &refused),
+            reporter: Reporter::new(connections_max, remedy, config.monitoring.access_log.as_ref()),
+            drain_timeout: config.limits.drain_timeout,
+            // A reload starts another worker, which reads it.
+            certificate: None,
+            reload: None,
+            group,
+            logs,
+            error_writer,
+            paths: SocketPaths::default(),
+        };
+        Self::assemble(parts, endpoints)
+    }
+}
+
+/// Starts the loops, on the configured driver or on the best that works; says what was refused.
+fn start_proxy_group(
+    config: &ProxyConfig,
+    sockets: &Sockets,
+    passing: &Arc<Passing>,
+    counters: &[LoopCounters],
+    logs: &Logs,
+) -> Result<(Group, Driver, Vec<String>), ServerError> {
+    let secrets = config.read_secrets()?;
+    for remark in &secrets.remarks {
+        logs.errors.report(Event::Certificate, unix_s(), || remark.clone());
+    }
+    start_on_first(PROXY, config.loops.poller, |driver| {
+        let (shared_config, counters, logs) = (config.clone(), counters.to_vec(), logs.clone());
+        let (passing, addresses) = (Arc::clone(passing), sockets.addresses());
+        let secrets = secrets.clone();
+        let make = move |index: usize| {
+            let (server, proxied) = counters[index].clone();
+            let passing = Arc::clone(&passing);
+            let config = &shared_config;
+            let shared =
+                ProxyShared::new(index, config, &addresses, passing, server, proxied, &logs);
+            shared.map(|shared| shared.secured(secrets.clone()))
+        };
+        let again = sockets.duplicate().map_err(|error| GroupError::System("dup", error))?;
+        Group::start_on::<ProxySession, _, _>(&proxy_group_config(config, driver), again, make)
+    })
+}
+
+fn proxy_group_config(config: &ProxyConfig, driver: Driver) -> GroupConfig {
+    let connections_max = config.connections_max();
+    config.loops.group(
+        driver,
+        &Limits {
+            connections_max,
+            connects_max: Some(connections_max),
+            write_timeout: config.limits.write_timeout,
+            ..Limits::default()
+        },
+    )
 }
 
 /// Starts the process that does for a server what only root may, where there is something.

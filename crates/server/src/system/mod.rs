@@ -32,10 +32,12 @@ pub(crate) fn is_folder_writable(file: &Path) -> io::Result<()> {
     Ok(())
 }
 
+/// Most addresses of a server; each costs a descriptor in each loop.
+pub(crate) const ADDRESSES_MAX: usize = 64;
 /// The first descriptor that a manager passes.
 const FIRST: i32 = 3;
 /// Most of them: as many as there are addresses.
-const SOCKETS_MAX: i32 = crate::config::ADDRESSES_MAX as i32;
+const SOCKETS_MAX: i32 = ADDRESSES_MAX as i32;
 
 /// The sockets that were passed to this process, by `LISTEN_PID` and `LISTEN_FDS`; none where they are
 /// another's or were not set.

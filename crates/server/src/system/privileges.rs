@@ -147,7 +147,7 @@ const PATIENCE: Duration = Duration::from_secs(5);
 /// Longest part of a message: a file of certificates, or a path.
 const FRAME_BYTES_MAX: usize = 4 << 20;
 /// Most files that it removes: as many as there are addresses, and a few.
-const REMOVED_MAX: usize = crate::config::ADDRESSES_MAX + 8;
+const REMOVED_MAX: usize = super::ADDRESSES_MAX + 8;
 
 /// What the process is for.
 #[derive(Debug, Default)]

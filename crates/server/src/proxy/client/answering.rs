@@ -10,8 +10,9 @@ use super::super::shared::ProxyShared;
 use super::{Client, Phase};
 use crate::answer::{self, Persistence};
 use crate::common_fields::Asked;
-use crate::counters::{ProxyCounter, ServerCounter};
+use crate::counters::ServerCounter;
 use crate::log::{AccessLog, Entry, Event, Proxied};
+use crate::proxy::counters::ProxyCounter;
 use crate::request::{is_head, is_tls};
 
 impl Client {

@@ -12,6 +12,7 @@ use crate::config::{
     ADDRESSES_MAX, BODY_BYTES_MAX, CONNECTIONS_MAX, Loops, Monitoring, address, connections_max,
     timeout,
 };
+use crate::descriptors::{CONNECTIONS_DEFAULT, KEPT, limit};
 
 pub(super) use sections::HealthRules;
 pub(crate) use sections::WEIGHT_MAX;
@@ -155,6 +156,24 @@ impl ProxyConfig {
     #[must_use]
     pub fn listen(&self) -> Vec<ListenAddress> {
         self.frontends.iter().flat_map(|each| each.listen.iter().cloned()).collect()
+    }
+
+    /// Client connections that so many descriptors allow.
+    ///
+    /// Connections to backends are as many at most as those of clients: with a request, kept without one, or
+    /// for a check. One that threads share has a descriptor more. A pipe of TCP mode has two; pipes have at
+    /// most half of what there is, as bytes go through buffers where none can be opened.
+    pub(crate) fn connections_within(&self, descriptors: u64) -> u64 {
+        let is_stream = self.frontends.iter().any(|front| front.mode == Mode::Tcp);
+        let pipes = if is_stream { 2 * self.limits.pipes_max as u64 } else { 0 };
+        let left = descriptors - KEPT.min(descriptors / 2);
+        (left - pipes.min(left / 2)) / if self.loops.threads > 1 { 3 } else { 2 }
+    }
+
+    /// Most client connections: what was configured, else what the descriptor limit allows.
+    pub(crate) fn connections_max(&self) -> u32 {
+        let allowed = || self.connections_within(limit()).clamp(1, CONNECTIONS_DEFAULT);
+        self.limits.connections_max.unwrap_or_else(|| u32::try_from(allowed()).expect("clamped"))
     }
 
     /// Every backend, in the order of the groups.
@@ -446,5 +465,22 @@ mod tests {
         }
         let right = format!("listen = [\"127.0.0.1:0\", \"127.0.0.1:0\", \"127.0.0.2:9\"]\n{one}");
         Given::from_toml(&right, "p.toml").read::<ProxyConfig>().expect("right together");
+    }
+
+    #[test]
+    fn descriptors_are_planned_for_what_threads_share_and_for_pipes() {
+        for (text, limit, clients) in [
+            ("threads = 1", 20_000, 9_872),
+            ("threads = 1", 30, 7),
+            ("threads = 4", 20_000, 6_581),
+            ("threads = 1\nmode = \"tcp\"", 20_000, 8_848),
+            ("threads = 1\nmode = \"tcp\"\npipes_max = 0", 20_000, 9_872),
+            // Pipes that would not fit leave half to connections.
+            ("threads = 1\nmode = \"tcp\"\npipes_max = 65536", 20_000, 4_936),
+        ] {
+            let config =
+                read(&format!("{text}\n[[server]]\naddress = \"127.0.0.1:1\"")).expect("right");
+            assert_eq!(config.connections_within(limit), clients, "{text}");
+        }
     }
 }

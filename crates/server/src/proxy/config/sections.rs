@@ -12,7 +12,7 @@ use super::BACKENDS_MAX;
 use crate::config::{
     ADDRESSES_MAX, CONNECTIONS_MAX, RULES_MAX, address, certificate, field_rule, timeout,
 };
-use crate::proxy::fields::FieldRules;
+use crate::fields::FieldRules;
 use crate::tls::{self, Trust};
 
 /// Largest weight.

@@ -9,9 +9,9 @@ use std::path::PathBuf;
 use pollux_engine::{ListenAddress, Listeners, Sockets};
 use pollux_sys::process;
 
+use super::start::{CONTROL, Endpoints, STATS, close_to_others, explained_open};
 use crate::ServerError;
 use crate::proxy::ProxyConfig;
-use crate::serve::start::{CONTROL, Endpoints, STATS, close_to_others, explained_open};
 
 /// What comes by a socket.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -124,7 +124,7 @@ impl ProxySockets {
     ///
     /// # Errors
     /// EMFILE.
-    pub(super) fn for_child(&self) -> io::Result<(Vec<OwnedFd>, String)> {
+    pub(crate) fn for_child(&self) -> io::Result<(Vec<OwnedFd>, String)> {
         let mut copies = Vec::new();
         let mut words = Vec::new();
         for bound in &self.all {
@@ -143,7 +143,7 @@ impl ProxySockets {
     ///
     /// # Errors
     /// The text names no such sockets.
-    pub(super) fn inherited(text: &str) -> io::Result<Self> {
+    pub(crate) fn inherited(text: &str) -> io::Result<Self> {
         let wrong = || io::Error::other(format!("sockets \"{text}\""));
         let mut all = Vec::new();
         for word in text.split(';') {
@@ -169,7 +169,7 @@ impl ProxySockets {
 ///
 /// # Errors
 /// EMFILE.
-pub(super) fn left_open(fd: impl AsFd) -> io::Result<OwnedFd> {
+pub(crate) fn left_open(fd: impl AsFd) -> io::Result<OwnedFd> {
     let copy = fd.as_fd().try_clone_to_owned()?;
     rustix::io::fcntl_setfd(&copy, rustix::io::FdFlags::empty())?;
     Ok(copy)

@@ -101,20 +101,20 @@ fn known(name: &str) -> Kind {
 }
 
 /// Whether a Connection field of that value names a field that would have gone on.
-pub(super) fn names_others(value: &[u8]) -> bool {
+pub(crate) fn names_others(value: &[u8]) -> bool {
     options(value).any(|option| !is_usual(option))
 }
 
 /// Whether a Connection field among `fields` names the field `name`.
 #[cold]
-pub(super) fn is_named(fields: Fields<'_>, name: &str) -> bool {
+pub(crate) fn is_named(fields: Fields<'_>, name: &str) -> bool {
     fields
         .all("connection")
         .any(|value| options(value).any(|option| option.eq_ignore_ascii_case(name.as_bytes())))
 }
 
 /// The options of a Connection field.
-pub(super) fn options(value: &[u8]) -> impl Iterator<Item = &[u8]> {
+pub(crate) fn options(value: &[u8]) -> impl Iterator<Item = &[u8]> {
     value.split(|byte| *byte == b',').map(<[u8]>::trim_ascii).filter(|option| !option.is_empty())
 }
 
@@ -135,7 +135,7 @@ pub(crate) fn write(out: &mut Vec<u8>, name: &str, value: &[u8]) {
 }
 
 /// Writes a number in digits.
-pub(super) fn write_number(out: &mut Vec<u8>, number: u64) {
+pub(crate) fn write_number(out: &mut Vec<u8>, number: u64) {
     out.extend_from_slice(decimal(number, &mut [0; 20]));
 }
 
