@@ -162,7 +162,7 @@ pub(crate) enum LabCommand {
         /// Print the result as JSON instead of the table
         #[arg(long)]
         json: bool,
-        /// Write the HTML report here instead of beside the result
+        /// Write the HTML report alone, to this file, instead of both reports beside the result
         #[arg(long, value_name = "FILE")]
         html: Option<PathBuf>,
     },

@@ -47,8 +47,7 @@ pub(crate) fn run(lab: Lab) -> Result<ExitCode, Failure> {
         Some(LabCommand::List { json }) => list(json),
         Some(LabCommand::Plan { target, job, json }) => show_plan(&target.job, job, json),
         Some(LabCommand::Report { result, markdown, json, html }) => {
-            let html = html.unwrap_or_else(|| beside(&result, store::REPORT_FILE));
-            make_report(&result, markdown, json, &html)
+            make_report(&result, markdown, json, html)
         }
         Some(LabCommand::Compare { before, after, gate, strict, across, json }) => {
             compare_results(&before, &after, gate, strict, across, json)
@@ -251,14 +250,20 @@ fn show_plan(target: &str, flags: JobFlags, as_json: bool) -> Result<ExitCode, F
     Ok(ExitCode::SUCCESS)
 }
 
+/// Report and summary, beside the result as a run writes them; or the report alone, where `html` says.
 fn make_report(
     result: &Path,
     markdown: bool,
     as_json: bool,
-    html: &Path,
+    html: Option<PathBuf>,
 ) -> Result<ExitCode, Failure> {
     let record = store::load(result).map_err(Failure::failed)?;
-    store::replace(html, &report::html(&record)).map_err(Failure::failed)?;
+    if html.is_none() {
+        let summary = beside(result, store::SUMMARY_FILE);
+        store::replace(&summary, &report::markdown(&record)).map_err(Failure::failed)?;
+    }
+    let html = html.unwrap_or_else(|| beside(result, store::REPORT_FILE));
+    store::replace(&html, &report::html(&record)).map_err(Failure::failed)?;
     output::result(&match (as_json, markdown) {
         (true, _) => json(&record),
         (false, true) => report::markdown(&record),

@@ -287,6 +287,29 @@ fn builds_are_servers_and_run_workloads() {
     assert_eq!(missing.status.code(), Some(2));
 }
 
+#[test]
+fn a_report_made_again() {
+    let folder = Folder::new("again");
+    record(&lab(&["pipes", "--pipes", "10", "--runtime", "100ms", "--interval", "10ms"], &folder));
+    let files = ["report.html", "report.md"].map(|name| folder.0.join(name));
+    let written = files.each_ref().map(|file| std::fs::read_to_string(file).expect("a report"));
+    files.iter().for_each(|file| std::fs::remove_file(file).expect("it was there"));
+    let mut command = Command::new(env!("CARGO_BIN_EXE_pollux"));
+    let output = command.args(["lab", "report"]).arg(&folder.0).output().expect("pollux starts");
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    for (file, written) in files.iter().zip(&written) {
+        let again = std::fs::read_to_string(file).expect("a report");
+        assert!(again == *written, "{} is another one", file.display());
+    }
+    files.iter().for_each(|file| std::fs::remove_file(file).expect("it was there"));
+    let elsewhere = folder.0.join("elsewhere.html");
+    let mut command = Command::new(env!("CARGO_BIN_EXE_pollux"));
+    command.args(["lab", "report"]).arg(&folder.0).arg("--html").arg(&elsewhere);
+    assert!(command.output().expect("pollux starts").status.success());
+    assert!(std::fs::read_to_string(elsewhere).expect("a report") == written[0]);
+    assert!(files.iter().all(|file| !file.exists()), "beside the result");
+}
+
 /// A build that fails as soon as it is to count, as one does whose counters are taken away.
 const UNCOUNTED: &str = r#"#!/bin/sh
 [ "$1 $2" = "lab subject" ] || exec POLLUX "$@"
