@@ -184,8 +184,9 @@ mod tests {
         assert_eq!(second.expect("received").as_deref(), Some("second"));
         assert!(!theirs.is_closed_by_peer());
         drop(ours);
-        assert!(theirs.is_closed_by_peer());
+        // Waits: a child that another test forks has our end too until it executes its program.
         assert!(theirs.receive::<String>().expect("an end").is_none());
+        assert!(theirs.is_closed_by_peer());
     }
 
     #[test]

@@ -36,7 +36,7 @@ const SAID_BYTES_MAX: usize = 1 << 20;
 /// Lines of its last words.
 const LAST_LINES: usize = 3;
 /// How long the last words of a process may take after its end.
-const LAST_WORDS_PATIENCE: Duration = Duration::from_millis(200);
+const LAST_WORDS_PATIENCE: Duration = Duration::from_secs(2);
 /// Longest line of standard error that is looked at; the rest of it counts as another.
 const LINE_BYTES_MAX: u64 = 4096;
 /// Longest line of standard output; of a longer one the end is kept.
@@ -120,7 +120,7 @@ impl Program {
         };
         let last = Arc::default();
         let lines = said.map(|said| listen(said, Arc::clone(&last)));
-        let output = Output { from: child.stdout.take(), read: Vec::new() };
+        let output = Output { from: child.stdout.take(), read: Vec::new(), is_over: false };
         let (name, line, is_over) = (name.to_owned(), String::new(), false);
         Ok(Self { name, child, handle, output, lines, last, line, leads_group, is_over })
     }
@@ -241,15 +241,18 @@ impl Program {
         is_interrupted: &dyn Fn() -> bool,
     ) -> Result<(), Error> {
         let start = Instant::now();
-        while !self.line_within(SLICE).is_some_and(|line| line.contains(words)) {
+        loop {
+            // Asked before the line is waited for: the last line may come with the end.
+            let is_over = self.has_ended(Duration::ZERO)? || start.elapsed() > time;
+            match self.line_within(SLICE) {
+                Some(line) if line.contains(words) => return Ok(()),
+                None if is_over => return Err(self.failed("was not ready in time")),
+                _ => {}
+            }
             if is_interrupted() {
                 return Err(Error::Interrupted);
             }
-            if self.has_ended(Duration::ZERO)? || start.elapsed() > time {
-                return Err(self.failed("was not ready in time"));
-            }
         }
-        Ok(())
     }
 
     fn has_ended(&self, time: Duration) -> Result<bool, Error> {
@@ -327,7 +330,7 @@ impl Program {
 
     /// Standard output, as far as it was not read as lines, and exit status; waits for the end.
     pub fn output(mut self) -> Result<(String, ExitStatus), Error> {
-        let Output { from, read: bytes } = &mut self.output;
+        let Output { from, read: bytes, .. } = &mut self.output;
         if let Some(stdout) = from.take() {
             let read = stdout.take(OUTPUT_BYTES_MAX).read_to_end(bytes);
             read.map_err(|cause| Error::Io { call: "read", cause })?;
@@ -339,8 +342,9 @@ impl Program {
 
     /// The last lines that it said on standard error.
     pub fn last_words(&mut self) -> String {
-        // What it said right before its end may still be on its way.
-        let is_over = self.is_over || self.has_ended(Duration::ZERO).unwrap_or(true);
+        // Its end follows that of its output, and what it said right before may still be on its way.
+        let end = if self.output.is_over { LAST_WORDS_PATIENCE } else { Duration::ZERO };
+        let is_over = self.is_over || self.has_ended(end).unwrap_or(true);
         let patience = if is_over { LAST_WORDS_PATIENCE } else { Duration::ZERO };
         let start = Instant::now();
         while self.line_within(patience.saturating_sub(start.elapsed())).is_some() {}
@@ -378,6 +382,7 @@ struct Output {
     /// None at its end.
     from: Option<ChildStdout>,
     read: Vec<u8>,
+    is_over: bool,
 }
 
 impl Output {
@@ -399,7 +404,7 @@ impl Output {
                 self.read.drain(..surplus);
             }
             Err(error) if error.kind() == std::io::ErrorKind::Interrupted => {}
-            Ok(_) | Err(_) => self.from = None,
+            Ok(_) | Err(_) => (self.from, self.is_over) = (None, true),
         }
     }
 }
@@ -471,6 +476,8 @@ pub fn built_from_c(
 
 #[cfg(test)]
 mod tests {
+    use pollux_testing::{DEADLINE, await_end};
+
     use super::*;
 
     fn shell(line: &str) -> Program {
@@ -482,8 +489,8 @@ mod tests {
     #[test]
     fn an_end_is_seen_with_output_and_code() {
         let mut process = shell("echo out; echo err >&2; exit 3");
-        assert!(process.ends_within(Duration::from_secs(20), &|| false).expect("waited"));
-        assert_eq!(process.line_within(Duration::from_secs(20)), Some("err"));
+        assert!(process.ends_within(DEADLINE, &|| false).expect("waited"));
+        assert_eq!(process.line_within(DEADLINE), Some("err"));
         let (text, status) = process.output().expect("read");
         assert_eq!((text.as_str(), status.code()), ("out\n", Some(3)));
     }
@@ -491,10 +498,12 @@ mod tests {
     #[test]
     fn a_line_is_waited_for_and_its_end_as_well() {
         let mut process = shell("echo hello >&2; echo ready: 5 >&2; sleep 600");
-        let patience = Duration::from_secs(20);
-        process.says_within("ready", patience, &|| false).expect("it said so");
+        process.says_within("ready", DEADLINE, &|| false).expect("it said so");
+        let mut process = shell("echo hello >&2; echo ready >&2");
+        process.ends_within(DEADLINE, &|| false).expect("waited");
+        process.says_within("ready", DEADLINE, &|| false).expect("it said so before its end");
         let mut process = shell("echo no such address >&2");
-        let error = process.says_within("ready", patience, &|| false).expect_err("it ended");
+        let error = process.says_within("ready", DEADLINE, &|| false).expect_err("it ended");
         assert!(error.to_string().starts_with("sh: was not ready"), "{error}");
     }
 
@@ -509,7 +518,7 @@ mod tests {
     fn a_failure_carries_the_last_words() {
         let many = "i=0; while [ $i -lt 100 ]; do echo line $i >&2; i=$((i+1)); done";
         let mut process = shell(&format!("{many}; echo 'no such address' >&2; exit 1"));
-        process.ends_within(Duration::from_secs(20), &|| false).expect("waited");
+        process.ends_within(DEADLINE, &|| false).expect("waited");
         assert_eq!(
             process.failed("ended too early").to_string(),
             "sh: ended too early: line 98; line 99; no such address"
@@ -517,11 +526,17 @@ mod tests {
     }
 
     #[test]
+    fn words_behind_the_end_of_the_output_are_waited_for() {
+        let mut process = group("exec >&-; echo 'no such address' >&2; exit 1");
+        assert_eq!(process.output_line_within(DEADLINE, &|| false).expect("waited"), None);
+        assert_eq!(process.last_words(), "no such address");
+    }
+
+    #[test]
     fn what_ends_by_the_second_signal_is_asked_twice_once_it_listens() {
         let mut process = shell("trap '[ $n ] && exit 0; n=1' TERM; while :; do sleep 0.01; done");
-        let patience = Duration::from_secs(60);
-        process.catches_within(Signal::TERM, patience, &|| false).expect("looked");
-        assert!(process.ends_by(Signal::TERM, patience, &|| false).expect("asked"));
+        process.catches_within(Signal::TERM, DEADLINE, &|| false).expect("looked");
+        assert!(process.ends_by(Signal::TERM, DEADLINE, &|| false).expect("asked"));
         assert!(process.has_succeeded());
     }
 
@@ -533,40 +548,30 @@ mod tests {
 
     #[test]
     fn lines_are_answered_until_the_end_of_the_input() {
-        let patience = Duration::from_secs(20);
         let mut process = group("while read line; do echo got $line; done; printf rest");
         for line in ["one", "two"] {
             process.write_line(line);
-            let answer = process.output_line_within(patience, &|| false).expect("waited");
+            let answer = process.output_line_within(DEADLINE, &|| false).expect("waited");
             assert_eq!(answer, Some(format!("got {line}")));
         }
         let silent = process.output_line_within(Duration::ZERO, &|| false);
         assert!(matches!(silent, Err(Error::Deadline { .. })), "{silent:?}");
         process.end_input();
-        let mut next = || process.output_line_within(patience, &|| false).expect("waited");
+        let mut next = || process.output_line_within(DEADLINE, &|| false).expect("waited");
         assert_eq!((next().as_deref(), next()), (Some("rest"), None));
         // Its output closes a moment before its exit can be seen.
-        assert!(process.ends_within(patience, &|| false).expect("waited"));
+        assert!(process.ends_within(DEADLINE, &|| false).expect("waited"));
         assert!(process.has_succeeded());
     }
 
     #[test]
     fn what_the_leader_of_a_group_leaves_running_is_killed() {
-        let patience = Duration::from_secs(20);
         let mut process = group("sleep 600 & echo $!; exit 3");
         let pid =
-            process.output_line_within(patience, &|| false).expect("waited").expect("a number");
+            process.output_line_within(DEADLINE, &|| false).expect("waited").expect("a number");
         // The output ends when the sleep does.
-        assert_eq!(process.output_line_within(patience, &|| false).expect("waited"), None);
+        assert_eq!(process.output_line_within(DEADLINE, &|| false).expect("waited"), None);
         assert_eq!(process.status().and_then(|status| status.code()), Some(3));
-        let ended = || {
-            let stat = std::fs::read_to_string(format!("/proc/{pid}/stat"));
-            stat.map_or(true, |stat| stat.contains(") Z "))
-        };
-        let start = Instant::now();
-        while !ended() {
-            assert!(start.elapsed() < patience, "still there");
-            std::thread::yield_now();
-        }
+        await_end(Pid::from_raw(pid.parse().expect("a number")).expect("not zero"));
     }
 }

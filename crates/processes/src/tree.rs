@@ -24,6 +24,8 @@ use crate::Error;
 const END_PATIENCE: Duration = Duration::from_secs(3);
 /// Longest wait for the end of one of them.
 const END_LOOK: Duration = Duration::from_millis(50);
+/// How long after its number was given out a process may come into sight.
+const APPEARS_WITHIN: Duration = Duration::from_millis(100);
 /// Looks at a tree that grows while it is read.
 const GROWING_LOOKS_MAX: u32 = 3;
 
@@ -38,8 +40,17 @@ pub struct Tree {
     gone: Duration,
     /// Processes that have ended so far.
     ended: u64,
-    /// The process that was started last on this machine, at the last look.
-    newest: Option<u32>,
+    /// Whether all processes of this machine have to be looked through.
+    newest: Newest,
+}
+
+/// The process that was started last on this machine, where that is known.
+struct Newest {
+    pid: Option<u32>,
+    /// When it was seen first.
+    since: Instant,
+    /// When processes were looked through last; none where one of them could not be told from a member.
+    looked_through: Option<Instant>,
 }
 
 /// A process of the tree.
@@ -78,7 +89,8 @@ impl Tree {
         });
         let members = members.collect::<io::Result<_>>()?;
         let (unrelated, gone) = (HashSet::new(), Duration::ZERO);
-        let mut tree = Self { members, unrelated, adopts: false, gone, ended: 0, newest: None };
+        let newest = Newest { pid: None, since: Instant::now(), looked_through: None };
+        let mut tree = Self { members, unrelated, adopts: false, gone, ended: 0, newest };
         tree.look();
         Ok(tree)
     }
@@ -182,11 +194,9 @@ impl Tree {
 
     /// Takes in processes that were not there at the last look and come from a member.
     fn find_new(&mut self) {
-        let newest = newest();
-        if newest.is_some() && newest == self.newest {
+        if !self.newest.may_be_unseen() {
             return;
         }
-        self.newest = newest;
         let Ok(entries) = std::fs::read_dir("/proc") else { return };
         let there: HashSet<u32> = entries
             .flatten()
@@ -211,7 +221,17 @@ impl Tree {
             }
             self.members.extend(ours.into_iter().map(|(pid, stat)| (pid, Member::new(pid, stat))));
         }
-        self.unrelated.extend(new.into_iter().map(|(pid, _)| pid));
+        // One whose parent ended between these reads may be a member's by now: it is looked at again.
+        let others: HashSet<u32> = new.iter().map(|(pid, _)| *pid).collect();
+        let is_settled = |parent: u32| {
+            parent == 0 || others.contains(&parent) || self.unrelated.contains(&parent)
+        };
+        let (settled, unsettled): (Vec<_>, Vec<_>) =
+            new.into_iter().partition(|(_, stat)| is_settled(stat.parent));
+        self.unrelated.extend(settled.into_iter().map(|(pid, _)| pid));
+        if !unsettled.is_empty() {
+            self.newest.looked_through = None;
+        }
     }
 
     /// Puts every thread on one CPU.
@@ -273,10 +293,25 @@ impl Tree {
     }
 }
 
-/// The number that was given out last, to a process or a thread: as long as it stays, nobody has started
-/// one (`proc_loadavg(5)`).
-fn newest() -> Option<u32> {
-    std::fs::read_to_string("/proc/loadavg").ok()?.split_ascii_whitespace().last()?.parse().ok()
+impl Newest {
+    /// Whether a process may be there that was not when processes were looked through last; they are
+    /// looked through now if so. As long as the number that was given out last, to a process or a thread,
+    /// stays the same (`proc_loadavg(5)`), no other was started; but it is given out a moment before its
+    /// process can be seen.
+    fn may_be_unseen(&mut self) -> bool {
+        let loadavg = std::fs::read_to_string("/proc/loadavg").unwrap_or_default();
+        let pid = loadavg.split_ascii_whitespace().last().and_then(|pid| pid.parse().ok());
+        let now = Instant::now();
+        if pid.is_none() || pid != self.pid {
+            (self.pid, self.since, self.looked_through) = (pid, now, None);
+        }
+        let appeared = self.since + APPEARS_WITHIN;
+        let may_be = self.looked_through.is_none_or(|last| last < appeared);
+        if may_be {
+            self.looked_through = Some(now);
+        }
+        may_be
+    }
 }
 
 impl Drop for Tree {
@@ -335,6 +370,8 @@ pub fn threads_of(pids: &[u32]) -> Vec<(u32, u32)> {
 mod tests {
     use std::process::{Child, Command, Stdio};
 
+    use pollux_testing::{await_end, wait_for, wait_until};
+
     use super::*;
 
     fn shell(line: &str) -> Child {
@@ -343,17 +380,12 @@ mod tests {
         command.spawn().expect("a shell")
     }
 
-    /// Looks until `is_so`, and fails when that never comes.
-    fn look_until(tree: &mut Tree, is_so: impl Fn(&Tree) -> bool) -> Duration {
-        let start = Instant::now();
-        loop {
-            let used = tree.look();
-            if is_so(tree) {
-                return used;
-            }
-            assert!(start.elapsed() < Duration::from_secs(60), "{:?}", tree.pids());
-            std::thread::yield_now();
-        }
+    /// Looks until there are at least so many.
+    fn look_until(tree: &mut Tree, processes: usize) {
+        wait_until(format_args!("a tree of {processes}"), || {
+            tree.look();
+            tree.pids().len() >= processes
+        });
     }
 
     /// A loop that takes some CPU time in a shell.
@@ -367,16 +399,14 @@ mod tests {
         let mut child = shell(&line);
         let mut tree = Tree::of(&[child.id()]).expect("a shell");
         let mut last = Duration::ZERO;
-        let used = loop {
+        let used = wait_for("the sleep", || {
             let used = tree.look();
             assert!(used >= last, "it never goes back: {used:?} after {last:?}");
             last = used;
             let last_one = tree.pids().last().copied().unwrap_or_default();
             let name = std::fs::read_to_string(format!("/proc/{last_one}/comm"));
-            if name.is_ok_and(|name| name.trim() == "sleep") {
-                break used;
-            }
-        };
+            name.is_ok_and(|name| name.trim() == "sleep").then_some(used)
+        });
         assert_eq!(tree.pids().len(), 2, "the shell and its sleep");
         let one = tree.members.values().map(|member| member.used).max().expect("two of them");
         assert!(used > one * 5 / 2, "{used:?} in all, the last one {one:?}");
@@ -389,12 +419,9 @@ mod tests {
     fn the_time_of_a_whole_tree_stands_still_when_it_sleeps() {
         let mut child = shell(&format!("( {BUSY}; exec sleep 600 ) & ( exec sleep 600 ) & wait"));
         let mut tree = Tree::of(&[child.id()]).expect("a shell");
-        look_until(&mut tree, |tree| tree.pids().len() == 3);
-        let start = Instant::now();
+        look_until(&mut tree, 3);
         let twice = |used: &dyn Fn() -> Duration| while used() != used() {};
-        while tree.cpu_time_asleep(twice) != tree.cpu_time_asleep(twice) {
-            assert!(start.elapsed() < Duration::from_secs(60), "it never sleeps");
-        }
+        wait_until("sleep", || tree.cpu_time_asleep(twice) == tree.cpu_time_asleep(twice));
         tree.end();
         child.wait().expect("it was killed");
     }
@@ -403,22 +430,18 @@ mod tests {
     fn who_does_not_mind_a_request_is_killed_with_what_it_started() {
         let mut child = shell("trap '' TERM; ( trap '' TERM; sleep 600 ) & wait; wait");
         let mut tree = Tree::of(&[child.id()]).expect("a shell");
-        look_until(&mut tree, |tree| tree.pids().len() >= 2);
+        look_until(&mut tree, 2);
         let pids = tree.pids();
         tree.end();
         child.wait().expect("it was killed");
-        let start = Instant::now();
-        while pids.iter().any(|pid| std::path::Path::new(&format!("/proc/{pid}/exe")).exists()) {
-            assert!(start.elapsed() < Duration::from_secs(20), "still there");
-            std::thread::yield_now();
-        }
+        pids.into_iter().filter_map(|pid| Pid::from_raw(pid as i32)).for_each(await_end);
     }
 
     #[test]
     fn a_whole_tree_is_put_on_one_cpu() {
         let mut child = shell("sleep 600 & sleep 600 & wait");
         let mut tree = Tree::of(&[child.id()]).expect("a shell");
-        look_until(&mut tree, |tree| tree.pids().len() == 3);
+        look_until(&mut tree, 3);
         let ours = sched_getaffinity(None).expect("our CPUs");
         let cpu = (0..CpuSet::MAX_CPU).find(|cpu| ours.is_set(*cpu)).expect("a CPU");
         tree.pin(cpu).expect("they are ours");

@@ -5,7 +5,7 @@ use std::net::{Ipv4Addr, TcpListener};
 use std::path::PathBuf;
 use std::process::{Command, Output};
 
-use pollux_testing::{Process, has, skip, wait_until};
+use pollux_testing::{Pid, Process, await_end, has, skip};
 use serde_json::Value;
 
 /// The smallest run that has figures.
@@ -76,15 +76,11 @@ struct Running {
 
 impl Running {
     fn start(options: &[&str]) -> Self {
-        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a listener");
-        let port = listener.local_addr().expect("its address").port();
-        drop(listener);
         let mut command = Command::new("python3");
-        command.arg(source("server.py")).args(["--port", &port.to_string()]).args(options);
-        let process = Process::start(&mut command);
-        wait_until("a server of python", || {
-            std::net::TcpStream::connect((Ipv4Addr::LOCALHOST, port)).is_ok()
-        });
+        command.arg(source("server.py")).args(["--port", "0"]).args(options);
+        let mut process = Process::start(&mut command);
+        let said = process.says("server.py: port ");
+        let port = said.rsplit(' ').next().and_then(|port| port.parse().ok()).expect("a port");
         Self { process, port }
     }
 
@@ -269,8 +265,7 @@ fn nothing_of_a_server_is_left_when_a_run_ends() {
     let arm = format!("daemon={}", python(&options));
     measured(&record(&run(&[&arm], &[])), "daemon");
     let pid = std::fs::read_to_string(&file).expect("it was started");
-    let running = PathBuf::from(format!("/proc/{}/exe", pid.trim()));
-    wait_until(format_args!("the end of process {pid}"), || !running.exists());
+    await_end(Pid::from_raw(pid.trim().parse().expect("a number")).expect("a process"));
 }
 
 #[test]
@@ -319,7 +314,7 @@ fn a_server_whose_answer_changes_while_it_is_measured_fails_and_the_others_stand
     if !has("python3") {
         return;
     }
-    let arm = format!("mine={}", python("--requests 100"));
+    let arm = format!("mine={}", python("--requests 2"));
     let record = record(&run(&["raw-epoll", &arm], &["--baseline", "raw-epoll"]));
     let why = failure(&record, "mine");
     let expected = "answered 200 with 64 bytes after the measurement, expected 200 with 128 bytes";

@@ -15,7 +15,7 @@ use pollux_poller::{
 };
 use rustix::pipe::{PipeFlags, pipe_with};
 
-use super::contract::{Cost, Curve, Experiment, Facts, Metric, Needs, PIPE_COST, Started};
+use super::{Cost, Curve, Experiment, Facts, Metric, Needs, PIPE_COST, Started};
 use crate::axis::{Axes, Axis, AxisKind};
 use crate::error::MeasureError;
 use crate::measure::RunSpec;
@@ -54,7 +54,7 @@ impl Subject for Tokens {
         let (start, mut passes) = (Instant::now(), 0);
         loop {
             let left = stint.length.saturating_sub(start.elapsed());
-            if left.is_zero() {
+            if left.is_zero() && passes > 0 {
                 return Ok(passes);
             }
             let fits = left.as_nanos() / 2 / self.generation.as_nanos().max(1);

@@ -20,7 +20,7 @@ use pollux_poller::CountersSnapshot;
 use rustix::io::Errno;
 use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType};
 
-use super::contract::{Experiment, Facts, Metric, Needs, PIPE_COST, Started};
+use super::{Experiment, Facts, Metric, Needs, PIPE_COST, Started};
 use crate::arm::{Peer, RAW_EPOLL};
 use crate::axis::{Axes, Axis, AxisKind};
 use crate::error::MeasureError;
@@ -79,15 +79,17 @@ struct Rounds<W> {
 impl<W: Watcher> Subject for Rounds<W> {
     fn turn(&mut self, stint: Stint) -> Result<u64, MeasureError> {
         let (start, mut events) = (Instant::now(), 0);
-        while start.elapsed() < stint.length {
+        loop {
             self.chain.begin()?;
             self.watcher.begin(&self.chain);
             while !self.chain.is_over() {
                 self.watcher.turn(&mut self.chain)?;
             }
             events += self.chain.events() as u64;
+            if start.elapsed() >= stint.length {
+                return Ok(events);
+            }
         }
-        Ok(events)
     }
 
     fn counters(&self) -> Option<CountersSnapshot> {

@@ -12,8 +12,8 @@ use pollux_doctor::{FDS_SPARE, SERVER_FDS_SPARE};
 use pollux_engine::Driver;
 use pollux_poller::Mechanism;
 
-use super::contract::{Cost, Experiment, Facts, Metric, Needs, SERVER_COST, Started};
 use super::http::{Calls, HAPROXY, NGINX, Traffic};
+use super::{Cost, Experiment, Facts, Metric, Needs, SERVER_COST, Started};
 use crate::arm::{ArmKind, Peer, missing_driver};
 use crate::axis::{Axes, Axis, AxisKind};
 use crate::error::MeasureError;

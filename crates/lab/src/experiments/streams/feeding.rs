@@ -236,10 +236,10 @@ fn write(
     Ok(())
 }
 
-// Streams of which a chosen number is ready whenever the reader looks. One thread does both: it writes a byte to each of `ready` streams, drawn anew for each batch, then
-// waits and reads until it has them all. So a wait finds exactly what was written, and the figure
-// holds everything that an event costs: the write with what the mechanism does in it, its share of
-// a wait, and the read. Falling asleep is not in it, as there is always something to find.
+// Streams of which a chosen number is ready whenever the reader looks. One thread does both: it writes a byte to each
+// of `ready` streams, drawn anew for each batch, then waits and reads until it has them all. So a wait finds exactly
+// what was written, and the figure holds everything that an event costs: the write with what the mechanism does in
+// it, its share of a wait, and the read. Falling asleep is not in it, as there is always something to find.
 
 /// Events between two looks at the clock.
 const EVENTS_PER_LOOK: usize = 64;
@@ -283,7 +283,7 @@ impl Subject for Held {
     fn turn(&mut self, stint: Stint) -> Result<u64, MeasureError> {
         let (start, mut handled) = (Instant::now(), 0);
         let batches = EVENTS_PER_LOOK.div_ceil(self.ready);
-        while start.elapsed() < stint.length {
+        loop {
             for _ in 0..batches {
                 self.fill()?;
                 let mut left = self.ready as u64;
@@ -292,8 +292,10 @@ impl Subject for Held {
                 }
                 handled += self.ready as u64;
             }
+            if start.elapsed() >= stint.length {
+                return Ok(handled);
+            }
         }
-        Ok(handled)
     }
 
     fn counters(&self) -> Option<CountersSnapshot> {

@@ -17,7 +17,7 @@ use pollux_processes::built_from_c;
 use rustix::io::Errno;
 use rustix::net::{AddressFamily, SocketFlags, SocketType};
 
-use super::contract::{Experiment, Facts, Needs, PIPE_COST, Started, TCP_COST};
+use super::{Experiment, Facts, Needs, PIPE_COST, Started, TCP_COST};
 use crate::arm::{Arm, ArmKind, RAW_C};
 use crate::axis::{Axes, Axis, AxisKind, Value};
 use crate::error::MeasureError;
@@ -270,8 +270,8 @@ impl Experiment for Streams {
 /// Connections waiting to be accepted: the original's value.
 const BACKLOG: i32 = 256;
 
-/// One stream, a pipe, an AF_UNIX socketpair or a TCP connection: what is written to `write` arrives at `read`. Both ends
-/// block, as in the original program.
+/// One stream, a pipe, an AF_UNIX socketpair or a TCP connection: what is written to `write` arrives at `read`. Both
+/// ends block, as in the original program.
 #[derive(Debug)]
 struct Stream {
     /// The end that is watched.
@@ -339,6 +339,8 @@ fn open_tcp(streams: &mut Vec<Stream>, count: usize) -> Result<(), Errno> {
 
 #[cfg(test)]
 mod tests {
+    use pollux_testing::wait_until;
+
     use super::*;
     use crate::arm::{Arm, ArmKind};
     use crate::axis::{Axes, Value};
@@ -361,7 +363,8 @@ mod tests {
             spec.axes.set("ready", Value::of(FREE));
             let mut subject = open(&spec).expect("streams");
             for _ in 0..3 {
-                assert!(subject.turn(Stint::of(Duration::from_millis(5))).expect("a turn") > 0);
+                let turn = Stint::of(Duration::from_millis(5));
+                wait_until("an event", || subject.turn(turn).expect("a turn") > 0);
                 let asleep = subject.cpu_time().expect("our own");
                 assert!(!asleep.is_zero());
             }
