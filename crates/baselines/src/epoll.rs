@@ -12,7 +12,7 @@ use rustix::event::epoll::{self, CreateFlags, EventData, EventFlags};
 use rustix::io::Errno;
 use rustix::net::{RecvFlags, SendFlags, SocketFlags};
 
-use crate::error::BaselineError;
+use crate::BaselineError;
 use crate::reply::Replies;
 
 /// Events that one wait may bring.

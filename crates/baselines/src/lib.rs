@@ -8,17 +8,15 @@
 #![forbid(unsafe_code)]
 
 use std::fmt;
+use std::io;
 use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
 
 use rustix::net::{AddressFamily, SocketFlags, SocketType, sockopt};
 
 mod epoll;
-mod error;
 mod reply;
 mod uring;
-
-pub use error::BaselineError;
 
 /// Connections that may wait to be accepted; the kernel cuts it to `net.core.somaxconn`.
 const BACKLOG: i32 = 4096;
@@ -87,6 +85,39 @@ pub fn run(
     match server {
         BaselineServer::RawEpoll => epoll::serve(&listener, &replies),
         BaselineServer::RawUring => uring::serve(&listener, &replies),
+    }
+}
+
+/// Why a baseline server could not begin or continue: the network never ends one, only its own mechanism does.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum BaselineError {
+    /// Its listener or its ring could not be obtained.
+    #[error("could not set up {what}")]
+    Setup {
+        /// What was wanted.
+        what: String,
+        /// What the system said.
+        #[source]
+        cause: io::Error,
+    },
+    /// A system call failed that serves all connections.
+    #[error("{call} failed")]
+    Io {
+        /// The call.
+        call: &'static str,
+        /// What the system said.
+        #[source]
+        cause: io::Error,
+    },
+    /// A ring without a free slot after so many tries.
+    #[error("the ring failed: {0}")]
+    Ring(String),
+}
+
+impl BaselineError {
+    fn io(call: &'static str) -> impl Fn(rustix::io::Errno) -> Self {
+        move |errno| Self::Io { call, cause: errno.into() }
     }
 }
 

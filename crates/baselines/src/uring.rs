@@ -15,7 +15,7 @@ use pollux_sys::ring::{
     QueueFull, Received, Shots, Sizes, StreamCompletion, StreamRing, StreamSizes,
 };
 
-use crate::error::BaselineError;
+use crate::BaselineError;
 use crate::reply::Replies;
 
 /// The ring. Two of the longest answers fit into the arena.

@@ -172,9 +172,9 @@ mod by_name {
     }
 }
 
-/// A system to compare with, beside what an experiment varies: a baseline server, another server, a library, the service
-/// pool. An experiment lists its own in `Experiment::peers` and knows how to start them. One that this machine lacks is
-/// left out of the plan, with the package to install.
+/// A system to compare with, beside what an experiment varies: a baseline server, another server, a library, the
+/// service pool. An experiment lists its own in `Experiment::peers` and knows how to start them. One that this
+/// machine lacks is left out of the plan, with the package to install.
 #[derive(Clone, Copy)]
 pub struct Peer {
     /// Name of the arm, and in job files.

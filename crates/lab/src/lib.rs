@@ -15,7 +15,7 @@
 //! |---|---|
 //! | `job` | TOML and flags into a `Job`; every mistake with file, line, key and what is expected |
 //! | `arm`, `axis` | what is compared, and the values of a point: read once, the same types in job, plan and child |
-//! | `experiments` | the contract of an experiment (a table of facts, and answers about points), one folder for each, and the one list of them |
+//! | `experiments` | what an experiment is (a table of facts, and answers about points), and the one list of them |
 //! | `plan` | points × arms, what is left out and why, forecast, cuts to the budget |
 //! | `run` | sets of arms that take turns; blocks of runs in random order, gates around them, external commands |
 //! | `child` | the measuring process: reads its task, does turns or one run |
@@ -26,7 +26,6 @@
 //! | `experiments/poller` | checks of one behaviour each: calls of a proxy under a counted load (`http/counted.rs`), or the engine's parts in the measuring process |
 //! | `experiments/preload` | an installed program, as it is and by `pollux run` on other mechanisms: web servers under the load of `http`, stores under one of its own |
 //! | `experiments/herd` | the child whose workload is workers on one event source and their callers, which receive orders and descriptors over a socket; or a program that has workers and callers itself: `pollux-pool herd`, or one in C (`raw.c`, the baseline) |
-//! | `doctor` | what the built-in jobs ask of a machine, for the checks of `pollux-doctor` |
 //! | `judge` | the statistics applied to a record: rows, why, trust, answers |
 //! | `published` | what documents published, as TOML, put beside a record: `stats::agree` says whether direction and shape come back |
 //! | `record`, `store` | the result file and its folder |
@@ -36,9 +35,9 @@
 //!
 //! Decisions that shaped it:
 //!
-//! - **An experiment is a folder behind one trait** (`experiments/contract.rs`): axes, arms with the systems
-//!   that it brings, needs, metric, words, its section of reports as data, and how an arm is started. Plan, runner, judge, report and doctor know none by its name; adding
-//!   one is a folder and a line in a list.
+//! - **An experiment is a folder behind one trait** (`experiments/mod.rs`): axes, arms with the systems
+//!   that it brings, needs, metric, words, its section of reports as data, and how an arm is started. Plan,
+//!   runner, judge, report and doctor know none by its name; adding one is a folder and a line in a list.
 //! - **The unit of measurement is a fresh process.** Events within a run are not independent samples.
 //! - **Costs are compared in interleaved turns**, all arms alive at the same time; `docs/turns.md`.
 //! - **A block holds every arm once, in random order, and the baseline twice.** The second copy shows
@@ -56,17 +55,17 @@
 //! - **More blocks, or sets, are decided by the width of the interval**, never by its place, except that an
 //!   effect three half-widths from none is measured no closer.
 //! - **A metric knows which way it gets better.** In turns every experiment measures a cost, in runs
-//!   `streams`, `pipes` and `herd` measure rates; verdicts, answers, charts and `compare_records` ask it, and say "less" of a cost.
+//!   `streams`, `pipes` and `herd` measure rates; verdicts, answers, charts and `compare_records` ask it, and
+//!   say "less" of a cost.
 //! - **A server is judged by its CPU time for each request**, because on few CPUs its rate is that of
 //!   the load generator; see `docs/measuring-servers.md`.
 //! - **Ways of waiting are arms too**: `herd` has no poller to ask, because what it compares is
 //!   one watched descriptor in many processes; see `docs/herd.md`.
 //! - **Whole systems are arms like any other.** The service pool of `crates/xatmi` stands beside
 //!   bare queues in `herd`, the lab's own and those of a baseline in C, so that what it costs is a ratio
-//!   within the same blocks. Other people's are
-//!   servers with configurations that the lab writes, C libraries under a small program that it builds,
-//!   mio and polling as dependencies. These two are pinned, because they are measured and nothing stands
-//!   on them. `polling` comes through `crates/peer-polling`, where the promise that its registration asks
+//!   within the same blocks. Other people's are servers with configurations that the lab writes, C
+//!   libraries under a small program that it builds, mio and polling as dependencies. These two are pinned,
+//!   because they are measured and nothing stands on them. `polling` comes through `crates/peer-polling`, where the promise that its registration asks
 //!   for is kept by construction.
 //! - **Nothing draws while something is measured**: progress is drawn between runs.
 //! - **A source is tried with known work before it is believed**: an unprivileged perf counter that

@@ -176,9 +176,10 @@ fn rounds(record: &Record) -> String {
     text
 }
 
-// A private folder for what the runs of one record write: configurations, built programs. It is made before the first run and removed with all that is in it after the last, also where a run
-// was killed before it could clean up. Of a lab that was killed itself the next one removes it: the owner
-// holds a lock (flock(2)) on its folder, which ends with the process.
+// A private folder for what the runs of one record write: configurations, built programs. It is made before the first
+// run and removed with all that is in it after the last, also where a run was killed before it could clean up. Of a
+// lab that was killed itself the next one removes it: the owner holds a lock (flock(2)) on its folder, which ends
+// with the process.
 
 /// Names that are tried before the folder for temporary files is given up.
 const NAMES_MAX: u32 = 100;

@@ -1,8 +1,8 @@
 //! HTML text and boxes, the page around a report, and text in Markdown.
 //!
-//! What is written here is well-formed XML as well, which is how tests check a whole page. No text of
-//! a result may reach a page around [`escape`]. A page is one file with its style and, where asked for, its script; it
-//! loads nothing: its own content policy forbids the browser every request. Without JavaScript it is complete.
+//! What is written here is well-formed XML as well, which is how tests check a whole page. No text of a result may
+//! reach a page around [`escape`]. A page is one file with its style and, where asked for, its script; it loads
+//! nothing: its own content policy forbids the browser every request. Without JavaScript it is complete.
 
 use std::fmt;
 

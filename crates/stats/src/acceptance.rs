@@ -1,6 +1,6 @@
 //! Whole simulated experiments: does each recipe as a whole keep its promises?
 //!
-//! Test code only. Whole runs: each experiment goes through the same steps as the laboratory: a baseline, its A/A
+//! Whole runs: each experiment goes through the same steps as the laboratory: a baseline, its A/A
 //! copy and one arm per block, the default stopping rule on both comparisons, a noise level from the A/A
 //! arm, the default least effect, and the default interval method (with fewer resamples, for speed).
 //!

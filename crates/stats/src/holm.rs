@@ -1,6 +1,6 @@
 //! Correction for looking at many rows at once.
 //!
-//! Called by the result writer, once per table. It must be given every row of the family, also the dull
+//! Called by the judge, once per table. It must be given every row of the family, also the dull
 //! ones: leaving out rows because they showed nothing undoes the correction. The A/A row is a control
 //! and not a question, so it stays out, as do baselines and failed arms.
 

@@ -1,6 +1,6 @@
 //! The laboratory's statistics: from paired block values to a verdict that can be trusted.
 //!
-//! Called by the runner (block order, when to stop), by the result writer (estimates, verdicts,
+//! Called by the runner (block order, when to stop), by the judge (estimates, verdicts,
 //! steadiness) and by the report (flags, summaries). Everything here is a pure function of its
 //! arguments: no I/O, no clock, no global state, and every random draw comes from a seed that the
 //! caller can see, so a result file always gives the same numbers again.

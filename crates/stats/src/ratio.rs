@@ -2,10 +2,10 @@
 //! blocks with confidence intervals ([`RatioEstimate`]).
 //!
 //! A *set* is one fresh start of all arms of a point; within it the arms take turns, every arm once in each *round*.
-//! Rounds are not samples of their own: what a start decides (addresses, placement) is the same in all rounds of a set,
-//! so the interval is one over sets. Called by the runner after each set and block, and by the result writer. It must
-//! never see single events, only one value per run or round. It drops no block: which sets are long enough to count is
-//! for its callers to say.
+//! Rounds are not samples of their own: what a start decides (addresses, placement) is the same in all rounds of a
+//! set, so the interval is one over sets. Called by the runner after each set and block, and by the judge. It
+//! must never see single events, only one value per run or round. It drops no block: which sets are long enough to
+//! count is for its callers to say.
 
 use super::confidence::{Interval, Method, Resampling, intervals};
 use super::summary::{mean, median, standard_deviation, weighted};

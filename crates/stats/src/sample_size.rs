@@ -1,8 +1,8 @@
 //! How much to measure: rounds of a set, further sets, further blocks.
 //!
-//! Called by the runner after the first set ([`rounds_within`]), after each set ([`Aim`]) and after each block of whole
-//! runs ([`StoppingRule`]), and by `verdict` for its forecasts. It must never look at a verdict, a p-value or on which
-//! side of 1 an estimate lies: only at how many sets or blocks there are and how wide the intervals are.
+//! Called by the runner after the first set ([`rounds_within`]), after each set ([`Aim`]) and after each block of
+//! whole runs ([`StoppingRule`]), and by `verdict` for its forecasts. It must never look at a verdict, a p-value or
+//! on which side of 1 an estimate lies: only at how many sets or blocks there are and how wide the intervals are.
 //!
 //! How effort is best split between sets and rounds follows Kalibera & Jones, "Rigorous benchmarking
 //! in reasonable time" (ISMM 2013).

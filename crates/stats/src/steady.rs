@@ -1,6 +1,6 @@
 //! Whether a run had one level: steady, drifting, or two regimes.
 //!
-//! Called by the result writer on the interval rates of one run. It must never correct a run: a run that
+//! Called by the runner on the interval rates of one run. It must never correct a run: a run that
 //! changed its level half-way keeps all its intervals and gets the name of what happened.
 
 use super::random::Rng;

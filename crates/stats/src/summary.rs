@@ -1,18 +1,10 @@
-//! Plain descriptions of one list of values: centre, spread, quantiles.
+//! Plain descriptions of one list of values (centre, spread, quantiles, values that stand apart), and
+//! Student's t distribution.
 //!
-//! Called by the result writer, the terminal table and the report. These numbers describe one arm
-//! alone; they must never be used to compare two arms, which is what `ratio` is for.
-//!
-//! Values that stand apart.
-//!
-//! Called by the judge on the log ratios of blocks or sets, to count those that stand apart, and by the
-//! report, which marks runs. Flags only: no value is left out by them, because the odd block is often
-//! the one that matters.
-//!
-//! Student's t distribution: cumulative probability and quantile for whole degrees of freedom.
-//!
-//! Called by `ratio`, `verdict`, `holm` and `summary`. It must never approximate by the normal
-//! distribution: at twelve blocks that would make every interval 11 % too narrow.
+//! Called by the judge and the report. The figures describe one arm alone; they must never be used to
+//! compare two arms, which is what `ratio` is for. Values that stand apart are flagged and never left
+//! out: the odd block is often the one that matters. Student's t must never be approximated by the
+//! normal distribution: at twelve blocks that would make every interval 11 % too narrow.
 
 use std::f64::consts::FRAC_2_PI;
 

@@ -1,6 +1,6 @@
 //! From an interval to a word: faster, slower, equivalent or not known yet.
 //!
-//! Called by the result writer and by `compare`. It must never turn missing evidence into
+//! Called by the judge and by `compare`. It must never turn missing evidence into
 //! "equivalent", and it never looks at a point estimate alone.
 
 use super::confidence::Method;

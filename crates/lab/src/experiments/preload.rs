@@ -17,9 +17,8 @@ use pollux_processes::{Program, Tree, threads_of};
 use rustix::event::Timespec;
 use rustix::event::epoll::{self, CreateFlags, EventData, EventFlags};
 
-use super::Generator;
-use super::contract::{Cost, Experiment, Facts, Needs, SERVER_COST, Started};
 use super::http::{self, CONNECTIONS, OF_SERVERS, REPLY_BYTES, Role, Served};
+use super::{Cost, Experiment, Facts, Generator, Needs, SERVER_COST, Started};
 use crate::arm::Peer;
 use crate::axis::{Axes, Axis, AxisKind};
 use crate::error::MeasureError;
@@ -204,8 +203,8 @@ struct Connection {
     received: Vec<u8>,
 }
 
-/// A store under load, in turns: connections that set a value and get it back, each with its next command as soon as the
-/// last is answered. Values differ and are checked.
+/// A store under load, in turns: connections that set a value and get it back, each with its next command as soon as
+/// the last is answered. Values differ and are checked.
 struct Store {
     program: Program,
     tree: Tree,

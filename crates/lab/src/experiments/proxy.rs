@@ -8,12 +8,11 @@
 use pollux_doctor::CONNECTION_BYTES;
 use pollux_doctor::Concern;
 
-use super::Generator;
-use super::contract::{Cost, Experiment, Facts, Needs, SERVER_COST, Started};
 use super::http::{
     self, CONNECTIONS, ENCRYPTED, HAPROXY, KEEPALIVE, NGINX, OF_SERVERS, PROXY_PLACEHOLDERS,
     REPLY_BYTES, Role,
 };
+use super::{Cost, Experiment, Facts, Generator, Needs, SERVER_COST, Started};
 use crate::axis::{Axes, Axis, AxisKind, Value};
 use crate::error::MeasureError;
 use crate::measure::{Done, RunSpec};

@@ -78,8 +78,9 @@ pub struct Part {
     pub rates: bool,
 }
 
-// The jobs that are part of the program, and what a name on the command line means. `pollux lab run TARGET` and `pollux lab plan TARGET` come here first; the files of `jobs/` are
-// compiled in and are the examples of the documentation as well.
+// The jobs that are part of the program, and what a name on the command line means. `pollux lab run TARGET` and
+// `pollux lab plan TARGET` come here first; the files of `jobs/` are compiled in and are the examples of the
+// documentation as well.
 
 /// The job of plain `pollux lab`.
 pub const DEFAULT_JOB: &str = "quick";
@@ -232,8 +233,8 @@ fn unknown(target: &str) -> String {
     )
 }
 
-// Writes a job as a job file that reads back to the same job. The text goes into the result file, so that a run can be
-// repeated from its result alone. All that was resolved is written out: no default can change its meaning later.
+// Writes a job as a job file that reads back to the same job. The text goes into the result file, so that a run can
+// be repeated from its result alone. All that was resolved is written out: no default can change its meaning later.
 
 impl Job {
     /// This job as TOML text. Reading it gives back an equal job, provided that this

@@ -298,7 +298,8 @@ fn parts() -> impl Iterator<Item = &'static str> {
     PARTS.iter().map(String::as_str)
 }
 
-// One experiment of a job: as it was said, and held together with the others. The axes of experiments are read here too, from its section and from their flags.
+// One experiment of a job: as it was said, and held together with the others. The axes of experiments are read here
+// too, from its section and from their flags.
 
 /// The question of a job whose experiments differ.
 const QUESTION: &str = "Which event mechanism for which load?";

@@ -264,9 +264,9 @@ impl ResultRow {
     }
 }
 
-// Whether to believe a record: noise, disturbed blocks, steadiness, failures, controls. Whole runs stand and fall with a quiet machine, so gates and noise make their badge. Where arms took
-// turns, a disturbance hits both sides of a ratio alike; what speaks for such rows is that the same
-// program twice shows no difference.
+// Whether to believe a record: noise, disturbed blocks, steadiness, failures, controls. Whole runs stand and fall
+// with a quiet machine, so gates and noise make their badge. Where arms took turns, a disturbance hits both sides of
+// a ratio alike; what speaks for such rows is that the same program twice shows no difference.
 
 /// More disturbed blocks than this share make the whole record disturbed.
 const DISTURBED_SHARE_MAX: f64 = 0.1;

@@ -1,9 +1,8 @@
-//! The arms of a part: drivers, peers and commands that can run here, and the baseline twice.
+//! The arms of a part: those that can run here, and the baseline twice; and what is wrong with arms of
+//! the user before they are run: a program that is not there, a placeholder that is not an axis.
 //!
-//! What can be said of external programs before they are run: whether they are there, and whether their
-//! placeholders are axes.
-//!
-//! What this machine has of what a plan asks for; the code that prints or runs a plan passes it on.
+//! The plan asks its caller what the machine lacks ([`missing_here`] for this one), so that tests can
+//! plan for others.
 
 use std::path::Path;
 

@@ -140,8 +140,9 @@ fn processes(
     if processes > needs.processes_max { fits(needs.fds) } else { Ok(processes) }
 }
 
-// How long a plan takes, and what is cut when that is too long. Cut in this order, each with a line that says so: blocks, then windows, then points in the
-// middle of long axes. Arms are never cut: the comparison is what the job is for.
+// How long a plan takes, and what is cut when that is too long. Cut in this order, each with a line that says so:
+// blocks, then windows, then points in the middle of long axes. Arms are never cut: the comparison is what the job is
+// for.
 
 /// Fewer whole runs than this have no useful interval.
 const RUNS_MIN: u32 = 3;

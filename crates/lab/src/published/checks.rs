@@ -1,10 +1,8 @@
-//! What a document's subject must do, row by row: bounds on figures of a record, or where it is held.
+//! What a document's subject must do, row by row: bounds on figures of a record, or where it is held;
+//! and whether a figure of ours is the server's at all.
 //!
-//! Whether our figure is the server's at all: a rate that the load generator could not raise says
-//! nothing of the server.
-//!
-//! Called by `published` for each judged series. On few CPUs a generator is busy all the time while the
-//! server waits; then all mechanisms show its rate, and a flat curve is the generator's.
+//! On few CPUs a generator is busy all the time while the server waits; then all mechanisms show its
+//! rate, and a flat curve is the generator's.
 
 use std::collections::BTreeMap;
 

@@ -1,5 +1,5 @@
-//! Records and what is made of them. `docs/result.schema.json` and the result file say the same thing: what the lab writes is valid,
-//! a field more or less is not.
+//! Records and what is made of them. `docs/result.schema.json` and the result file say the same thing: what the lab
+//! writes is valid, a field more or less is not.
 
 mod report;
 mod sample;

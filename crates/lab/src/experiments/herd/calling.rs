@@ -1,5 +1,5 @@
-//! The process of the callers: that of the lab's own workers, or a program that has callers and workers of its own, the
-//! service pool of pollux and the baseline in C.
+//! The process of the callers: that of the lab's own workers, or a program that has callers and workers of its own,
+//! the service pool of pollux and the baseline in C.
 //!
 //! `pollux-pool herd` starts a pool and calls its workers; how those wait is the pool's own switch. Names
 //! begin with the number of the measuring process, and files are in a folder of the run's own. `raw.c` is built

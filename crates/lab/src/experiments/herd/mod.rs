@@ -21,7 +21,7 @@ use pollux_doctor::Concern;
 use pollux_report::number;
 use strum::VariantNames as _;
 
-use super::contract::{
+use super::{
     Column, Cost, Curve, Experiment, Facts, GENERATOR_RUNTIME_MIN, Metric, Needs, SERVER_COST,
     Section, Started, Topic,
 };

@@ -4,9 +4,9 @@
 //! generator's CPU, and prints what it counted over exactly its run. Pollux ends by itself; wrk
 //! and ab know whole seconds only and are interrupted at the end of the window.
 //!
-//! ab (ApacheBench) speaks HTTP/1.0 and shows latencies in whole milliseconds. wrk has a script that makes it pipeline
-//! and print exact counts; its latencies are its own: it fills in, after the run, the requests that a stalled connection
-//! did not send, from the mean time between two of them, and with pipelining it times the batch.
+//! ab (ApacheBench) speaks HTTP/1.0 and shows latencies in whole milliseconds. wrk has a script that makes it
+//! pipeline and print exact counts; its latencies are its own: it fills in, after the run, the requests that a
+//! stalled connection did not send, from the mean time between two of them, and with pipelining it times the batch.
 
 use std::collections::BTreeMap;
 use std::num::NonZeroU32;
@@ -15,7 +15,6 @@ use std::process::{Command, Stdio};
 use std::time::Duration;
 use std::{fs, io};
 
-use pollux_engine::Driver;
 use pollux_load::{End, Expect, LoadError, Plan, Target};
 use pollux_processes::Program;
 use rustix::process::Signal;
@@ -24,7 +23,6 @@ use serde::Deserialize;
 use super::Generator;
 use super::load::Load;
 use super::server::Asked;
-use crate::arm::missing_driver;
 use crate::error::MeasureError;
 use crate::host;
 
@@ -272,9 +270,10 @@ pub(super) fn wrk_read(text: &str) -> Option<Counted> {
     })
 }
 
-// Pollux as the load generator: `pollux load`, in turns on this thread, or for a whole run in a process. A closed loop on one thread: each connection asks again as soon as it was answered. Latencies
-// count from the moment a request is sent to the last byte of its answer, each request for itself
-// also where they are pipelined, and all are recorded.
+// Pollux as the load generator: `pollux load`, in turns on this thread, or for a whole run in a process. A closed
+// loop on one thread: each connection asks again as soon as it was answered. Latencies count from the moment a
+// request is sent to the last byte of its answer, each request for itself also where they are pipelined, and all
+// are recorded.
 
 /// A connect or an answer that takes longer has failed: longer than a server that looks at tens
 /// of thousands of connections in each turn takes, shorter than the patience of a run.
@@ -286,13 +285,6 @@ const QUANTILES: [(&str, f64); 4] = [
     ("latency_p99_us", 0.99),
     ("latency_p999_us", 0.999),
 ];
-
-/// The loop that the generator runs on, whichever server it asks: by completion where the kernel
-/// allows it, which costs a client least.
-pub(super) fn pollux_driver() -> Driver {
-    let works = |driver: &Driver| missing_driver(*driver).is_none();
-    Driver::PREFERRED.into_iter().find(works).expect("poll is everywhere")
-}
 
 /// The load as turns have it. Its end does not matter: turns have lengths of their own.
 pub(super) fn plan(load: &Load, asked: &Asked) -> Result<Plan, LoadError> {
@@ -309,7 +301,7 @@ pub(super) fn plan(load: &Load, asked: &Asked) -> Result<Plan, LoadError> {
         expect: Expect { status: Some(asked.status), body_bytes: asked.body_bytes },
         trust: load.trust(),
         resumes: load.is_resumed,
-        ..Plan::new(targets, pollux_driver())
+        ..Plan::new(targets, load.driver)
     })
 }
 
@@ -318,7 +310,7 @@ pub(super) fn pollux_command(load: &Load, asked: &Asked, time: Duration) -> io::
     let mut command = Command::new(std::env::current_exe()?);
     command.arg("load").args(load.urls(&asked.url));
     command.args(["--quiet", "--json", "-", "--warm-up", "0s"]);
-    command.args(["--poller", pollux_driver().name()]);
+    command.args(["--poller", load.driver.name()]);
     command.args(["--connections", &load.connections.to_string()]);
     command.args(["--pipeline", &load.pipeline.to_string()]);
     command.args(["--duration", &format!("{}ms", time.as_millis())]);

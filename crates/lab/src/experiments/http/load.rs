@@ -8,6 +8,7 @@ use std::time::Duration;
 use std::{fs, io};
 
 use pollux_doctor::FDS_SPARE;
+use pollux_engine::Driver;
 use pollux_load::Trust;
 use pollux_poller::Mechanism;
 use pollux_processes::Program;
@@ -17,6 +18,7 @@ use serde::Deserialize;
 
 use super::super::PROCESSES;
 use super::{Generator, Role, is_split};
+use crate::arm::missing_driver;
 use crate::error::MeasureError;
 use crate::measure::RunSpec;
 
@@ -62,6 +64,9 @@ pub(super) struct Load {
     pub(super) processes: usize,
     /// What makes the load.
     pub(super) generator: Generator,
+    /// The loop that pollux makes it on, whichever server it asks: by completion where the kernel allows it,
+    /// which costs a client least.
+    pub(super) driver: Driver,
     /// The installed program that is the server of every arm, on the mechanism of the arm if that has one.
     pub(super) installed: Option<String>,
 }
@@ -88,6 +93,7 @@ impl Load {
             is_closed_behind: false,
             processes: 1,
             generator: Generator::Pollux,
+            driver: fastest(),
             installed: None,
         }
     }
@@ -148,8 +154,9 @@ fn certificate(scratch: &Path) -> Result<Certificate, MeasureError> {
     Certificate::below(scratch).map_err(failed)
 }
 
-// Dead connections beside the active ones: the crowd of `pollux load --hold`. One process may have only so many descriptors, so each has a share. They open their connections
-// at the same time, before the first turn, and sleep until the end.
+// Dead connections beside the active ones: the crowd of `pollux load --hold`. One process may have only so many
+// descriptors, so each has a share. They open their connections at the same time, before the first turn, and sleep
+// until the end.
 
 /// What a process says when all its connections are open and were answered once.
 const READY: &str = "the crowd is set up";
@@ -324,6 +331,11 @@ impl Certificate {
     pub(super) fn trust(&self) -> Trust {
         Trust::File(self.cert.clone())
     }
+}
+
+fn fastest() -> Driver {
+    let works = |driver: &Driver| missing_driver(*driver).is_none();
+    Driver::PREFERRED.into_iter().find(works).expect("poll is everywhere")
 }
 
 #[cfg(test)]

@@ -1,12 +1,11 @@
 //! `http`: a server on one CPU, a load generator on another; what does a request cost the server?
 //!
-//! The measuring process starts the server of the arm, waits until it has given a correct answer,
-//! has the dead connections opened, lets the generator run for the ramp and once more for the window,
-//! and ends both. The metric is the CPU time of all threads of all processes of the server,
-//! read right before and right after the generator's run, over the requests that the generator
-//! counted in it. Nothing is subtracted: what connections cost at both ends of the window is in
-//! every arm alike. Where replies wait for acknowledgements the metric is the rate. The rate and the latencies are kept beside it; on two CPUs they say more of the
-//! generator than of the server.
+//! The measuring process starts the server of the arm, waits until it has given a correct answer, has the dead
+//! connections opened, lets the generator run for the ramp and once more for the window, and ends both. The metric is
+//! the CPU time of all threads of all processes of the server, read right before and right after the generator's run,
+//! over the requests that the generator counted in it. Nothing is subtracted: what connections cost at both ends of
+//! the window is in every arm alike. Where replies wait for acknowledgements the metric is the rate. The rate and the
+//! latencies are kept beside it; on two CPUs they say more of the generator than of the server.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -16,10 +15,10 @@ use pollux_engine::Driver;
 use pollux_report::number;
 use strum::VariantNames as _;
 
-use super::contract::{
-    Column, Cost, Curve, Experiment, Facts, Metric, Needs, OfGenerator, Section, Started, Topic,
+use super::{
+    Column, Cost, Curve, Experiment, Facts, Generator, Metric, Needs, OfGenerator, PROCESSES,
+    Section, Started, Topic,
 };
-use super::{Generator, PROCESSES};
 use crate::arm::{ArmKind, Peer, RAW_EPOLL, RAW_URING};
 use crate::axis::{Axes, Axis, AxisKind, Value};
 use crate::error::MeasureError;

@@ -375,8 +375,9 @@ fn fault(answered: &Answered, asked: &Asked, load: &Load) -> Option<String> {
     Some(format!("answered with {body_bytes} bytes, expected {expected}"))
 }
 
-// Servers of users: a command line that the lab starts, or a process that runs already. Nothing is known of them but where they have to listen. What the words in braces of a command
-// line stand for is said in [`PLACEHOLDERS`]; beside them each axis of the experiment is one.
+// Servers of users: a command line that the lab starts, or a process that runs already. Nothing is known of them but
+// where they have to listen. What the words in braces of a command line stand for is said in [`PLACEHOLDERS`]; beside
+// them each axis of the experiment is one.
 
 /// What a command line may have in braces beside the names of axes: the port to listen at, on
 /// 127.0.0.1; the same with the address before it; the CPU that the server is kept on; a folder with

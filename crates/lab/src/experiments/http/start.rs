@@ -296,8 +296,9 @@ fn address_in(line: &str) -> Option<(SocketAddr, Option<String>)> {
     Some((address.trim_end_matches('/').parse().ok()?, words.map(|(words, _)| words.to_owned())))
 }
 
-// Configurations of other people's servers and proxies: one worker, connections kept for ever, the same body. Written into the run's private folder and nowhere else. What could make one server do less than
-// another is set alike: all log or none does, none closes a kept connection within a run, none compresses.
+// Configurations of other people's servers and proxies: one worker, connections kept for ever, the same body. Written
+// into the run's private folder and nowhere else. What could make one server do less than another is set alike: all
+// log or none does, none closes a kept connection within a run, none compresses.
 
 /// Longest body that nginx takes as a word of its configuration; longer ones come from the file.
 const WORD_BYTES_MAX: usize = 2048;
