@@ -49,7 +49,7 @@ struct Newest {
     pid: Option<u32>,
     /// When it was seen first.
     since: Instant,
-    /// When processes were looked through last; none where one of them could not be told from a member.
+    /// When processes were looked through last; none where one could not be placed.
     looked_through: Option<Instant>,
 }
 
