@@ -13,6 +13,8 @@ mod floors;
 mod install;
 mod package;
 mod phrases;
+#[cfg(test)]
+mod publish;
 
 const HELP: &str = "\
 cargo xtask floors   check that no crate uses one above its floor

@@ -1,27 +1,5 @@
 //! The contract that every backend keeps, and that the conformance suite checks.
 //!
-//! # Rules
-//! * **One thread.** A poller is opened, used and dropped by one thread; only its [`Waker`]
-//!   travels. One that [`crate::Mechanism::open_for`] opened is `Send` and may go from thread to
-//!   thread. That is not so for all, because an io_uring instance is faster when the kernel knows
-//!   that one thread enters it (IORING_SETUP_SINGLE_ISSUER), and refuses all others then.
-//! * **One process.** A child of `fork(2)` may drop a poller that it inherited, which leaves the
-//!   parent's as it is; everything else is [`Error::Inherited`] (`docs/fork.md`). A waker that it
-//!   inherited wakes the parent.
-//! * **Delete before close.** A descriptor is deleted, or forgotten, before it is closed. What
-//!   happens otherwise differs by kernel interface (`docs/poller-differences.md`); no backend ever
-//!   delivers an event of the closed file under a token of its successor.
-//! * **Generations.** Adding a descriptor that is still registered is an error when the token
-//!   is equal. With another generation it says that the file was closed and its number used
-//!   again: backends that can't see a close then replace the old registration.
-//! * **Spurious events.** Edge registrations may report more often than the model (after an
-//!   overflow every registration is looked at again), never less, and never a condition that
-//!   did not hold when it was looked at. Where changes are deferred, every trigger may report
-//!   once what was read or written away since it held, so descriptors have to be non-blocking.
-//! * **Fairness.** When more is ready than fits, successive waits go round.
-//! * **Deferred errors.** Where changes ride with the next wait (`Caps::deferred_changes`), an
-//!   error of the kernel arrives there, as an event with [`crate::Readiness::ERROR`].
-//!
 //! What a backend can do on this kernel, probed when it is opened.
 //!
 //! Callers choose by it; backends refuse by it (`Caps::check`), so that what is printed and
@@ -36,6 +14,31 @@ use crate::{
 };
 
 /// Watches descriptors and says which became ready.
+///
+/// # Rules
+/// * **One thread.** A poller is opened, used and dropped by one thread; only its [`Waker`]
+///   travels. One that [`crate::Mechanism::open_for`] opened is `Send` and may go from thread to
+///   thread. That is not so for all, because an io_uring instance is faster when the kernel knows
+///   that one thread enters it (IORING_SETUP_SINGLE_ISSUER), and refuses all others then.
+/// * **One process.** A child of `fork(2)` may drop a poller that it inherited, which leaves the
+///   parent's as it is; everything else is [`Error::Inherited`], as its changes would be the
+///   parent's and its waits would take the parent's events. A waker that it inherited wakes the
+///   parent.
+/// * **Delete before close.** A descriptor is deleted, or forgotten, before it is closed. What
+///   happens otherwise differs by kernel interface: epoll watches the file on while a duplicate
+///   lives, select and poll forget the number or watch the file that has it next, AIO and io_uring
+///   keep the file open. No backend ever delivers an event of the closed file under a token of its
+///   successor.
+/// * **Generations.** Adding a descriptor that is still registered is an error when the token
+///   is equal. With another generation it says that the file was closed and its number used
+///   again: backends that can't see a close then replace the old registration.
+/// * **Spurious events.** Edge registrations may report more often than the model (after an
+///   overflow every registration is looked at again), never less, and never a condition that
+///   did not hold when it was looked at. Where changes are deferred, every trigger may report
+///   once what was read or written away since it held, so descriptors have to be non-blocking.
+/// * **Fairness.** When more is ready than fits, successive waits go round.
+/// * **Deferred errors.** Where changes ride with the next wait ([`Caps::deferred_changes`]), an
+///   error of the kernel arrives there, as an event with [`crate::Readiness::ERROR`].
 pub trait Poller {
     /// Starts to watch `fd`; events will carry `token`.
     ///

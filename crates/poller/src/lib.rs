@@ -3,8 +3,9 @@
 //! A [`Poller`] watches file descriptors and says which of them became ready. The mechanisms
 //! behind it (`select`, `poll`, Linux AIO poll, `epoll`, io_uring used as a readiness poller,
 //! and a simulated one) are chosen at run time, by name or by capability, and pass one
-//! conformance suite. Where the kernel interfaces differ, the difference is declared in
-//! `docs/poller-differences.md` and checked by that suite; it is never papered over.
+//! conformance suite. Where the kernel interfaces differ, the difference is declared with its reason
+//! (`docs/poller-differences.md` of the repository) and checked by that suite; it is never papered
+//! over. [`Caps`] says what an opened poller can do.
 //!
 //! The engine and the lab call this crate. It never reads from or writes to a watched
 //! descriptor, never closes one and never spawns a thread.
