@@ -1,5 +1,5 @@
 //! The library with two more names, both of which panic: what counts in `getppid`, and what stands in the
-//! place of the kernel's call in `getpgrp`. `tests/panics` puts it before a program.
+//! place of the kernel's call in `getpgrp`. `tests/plain_names/panics.rs` puts it before a program.
 #![cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
 
 #[path = "../src/attach.rs"]
@@ -16,8 +16,8 @@ mod lives;
 mod names;
 #[path = "../src/notes.rs"]
 mod notes;
-#[path = "../src/real.rs"]
-mod real;
+#[path = "../src/start.rs"]
+mod start;
 #[path = "../src/thread.rs"]
 mod thread;
 #[path = "../src/turn.rs"]
@@ -27,8 +27,7 @@ mod waits;
 
 use libc::pid_t;
 
-use crate::names::taken;
-use crate::real::unknown;
+use crate::names::{taken, unknown};
 use crate::thread::Thread;
 
 taken! { Both: getppid / 0 (; _caller) -> pid_t {

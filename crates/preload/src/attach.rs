@@ -1,26 +1,16 @@
 //! The shared memory of the observer: found by the environment, mapped once in each program.
 //!
-//! It is mapped when the library is loaded, as the program may be another user's later; or at the first
-//! call of a name that is taken, if that comes earlier. The description of the program waits until a thread has figures. A
-//! program without the variable, or whose memory is gone, runs on uncounted.
+//! The description of the program waits until a thread has figures. A program without the variable, or whose
+//! memory is gone, continues uncounted.
 
 use std::ffi::{CStr, c_char, c_int, c_void};
 use std::os::fd::{AsFd, FromRawFd, OwnedFd};
 use std::sync::OnceLock;
-use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
-use std::sync::atomic::{AtomicBool, AtomicU64};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 
-use pollux_epoll_c::border;
 use pollux_loop_stats::{Cell as Tally, Image, Region};
 use pollux_sys::shared::SharedWords;
 
-use crate::lives;
-use crate::thread::Thread;
-
-/// Set by the thread that attaches, for good.
-static IS_TRIED: AtomicBool = AtomicBool::new(false);
-/// Set when that is over: what the three below say holds for good.
-static IS_SETTLED: AtomicBool = AtomicBool::new(false);
 /// Set by the thread that describes the program, for good.
 static IS_DESCRIBED: AtomicBool = AtomicBool::new(false);
 /// Whether there is a memory to count in. Without it calls are passed on and nothing is looked at.
@@ -28,37 +18,6 @@ static IS_COUNTED: AtomicBool = AtomicBool::new(false);
 static REGION: OnceLock<Region<'static>> = OnceLock::new();
 /// The number of this program's image, plus one. Children that are forked keep it.
 static IMAGE: AtomicU64 = AtomicU64::new(0);
-
-/// Called by the dynamic linker.
-#[used]
-#[unsafe(link_section = ".init_array")]
-static LOADED: extern "C" fn() = loaded;
-
-extern "C" fn loaded() {
-    attach_once();
-}
-
-/// Called by the dynamic linker when the process ends by exit(3).
-#[used]
-#[unsafe(link_section = ".fini_array")]
-static ENDED: extern "C" fn() = ended;
-
-extern "C" fn ended() {
-    let thread = Thread::here();
-    thread.counting("the end of the process", || thread.settle());
-}
-
-/// Attaches at the first call. Says whether that is over; if not, this thread or another one is at it.
-pub(crate) fn attach_once() -> bool {
-    if !IS_TRIED.load(Relaxed) && !IS_TRIED.swap(true, Relaxed) {
-        border::own_all_panics();
-        let thread = Thread::here();
-        thread.inside(|| thread.counting("the start of the library", attach));
-        // Release: a thread that sees this sees what was found.
-        IS_SETTLED.store(true, Release);
-    }
-    IS_SETTLED.load(Acquire)
-}
 
 /// Whether anything is counted in this program.
 #[inline]
@@ -98,7 +57,8 @@ pub(crate) fn starting(is_counted: bool, exec: impl FnOnce() -> c_int) -> c_int 
 /// Names the memory, to programs that have the library.
 const VARIABLE: &CStr = c"POLLUX_LOOP_STATS";
 
-fn attach() {
+/// Maps the memory, if the environment names one; called once, by `start.rs`.
+pub(crate) fn attach() {
     // SAFETY: the name is a C string.
     let path = unsafe { libc::getenv(VARIABLE.as_ptr()) };
     if path.is_null() {
@@ -116,7 +76,6 @@ fn attach() {
     // No other thread attaches, so it cannot be set already.
     let _ = REGION.set(region);
     IS_COUNTED.store(true, Relaxed);
-    lives::watch_forks();
 }
 
 /// Whether a program with this environment counts as well: it has the library and finds the memory.

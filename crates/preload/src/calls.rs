@@ -13,10 +13,9 @@ use pollux_loop_stats::{Call, Counter, Site};
 
 use crate::descriptors::{self, Met};
 use crate::emulation;
-use crate::names::taken;
+use crate::names::{taken, unknown};
 use crate::notes::Outcome;
-use crate::real::{errno, set_errno, unknown};
-use crate::thread::Thread;
+use crate::thread::{Thread, errno, set_errno};
 
 /// Takes names whose calls are timed. Behind the arrow stands what is made of the result, with the bytes that
 /// were given where something is written.

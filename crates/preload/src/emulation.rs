@@ -13,9 +13,7 @@ use std::time::Duration;
 use libc::{epoll_event, fd_set, nfds_t, pollfd, sigset_t, timespec};
 use pollux_epoll_c::{Identity, Instances, Mechanism, border};
 
-use crate::lives;
-use crate::real::{errno, set_errno};
-use crate::thread::Thread;
+use crate::thread::{Thread, errno, set_errno};
 
 static INSTANCES: Instances = Instances::new(Identity::Hooked);
 
@@ -82,7 +80,6 @@ pub(crate) fn create(flags: c_int) -> Option<c_int> {
     if !is_asked() {
         return None;
     }
-    lives::watch_forks();
     let mechanism = chosen()?;
     answered(inside("epoll_create", || INSTANCES.create(mechanism, flags).map(Some)))
 }

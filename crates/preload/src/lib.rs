@@ -5,18 +5,20 @@
 //! program sees the same results and the same errno; no descriptor of it is kept, nothing is printed, and
 //! nothing on the way of a call locks or allocates.
 //!
+//! Each file uses only files below it:
+//!
 //! | file | subject |
 //! |---|---|
-//! | `names.rs` | the names that are taken: where their calls go, with the address that they return to |
-//! | `real.rs` | the functions behind them |
 //! | `waits.rs` | the functions of epoll |
 //! | `calls.rs` | what is timed within a turn: transfers, accept, close, what may sleep |
-//! | `lives.rs` | fork, vfork, exec |
-//! | `thread.rs` | what is known of a thread: whether it has figures, whether its calls are the program's |
-//! | `notes.rs` | what it called since its last wait, looked at later |
-//! | `turn.rs` | its turn: when it began, what was called in it |
-//! | `attach.rs` | the shared memory: found when the library is loaded, named |
+//! | `lives.rs` | exec and vfork |
+//! | `names.rs` | the names that are taken: where their calls go, with the address that they return to |
+//! | `start.rs` | the start of the library, forks, the end of the process |
 //! | `emulation.rs` | epoll on another mechanism than the kernel's, where the environment names one |
+//! | `thread.rs` | what is known of a thread: whether it has figures, whether its calls are the program's |
+//! | `turn.rs` | its turn: when it began, what was called in it |
+//! | `notes.rs` | what it called since its last wait, looked at later |
+//! | `attach.rs` | the shared memory: found, named |
 //! | `descriptors.rs` | what is known of each descriptor: registered how, ready, closed |
 //!
 //! For x86-64 and aarch64: for the second one it was built with `aarch64-linux-gnu-gcc` as linker and run under
@@ -34,7 +36,7 @@ mod emulation;
 mod lives;
 mod names;
 mod notes;
-mod real;
+mod start;
 mod thread;
 mod turn;
 mod waits;

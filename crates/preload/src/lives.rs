@@ -1,15 +1,14 @@
-//! Where a process becomes two, or another program.
+//! Where a process becomes another program, and vfork(2), which is most often followed by that.
 //!
-//! A forked child has the memory of its parent, so its thread has to find a cell of its own. A child of
-//! vfork(2) even shares it: until the child is gone or another program, its calls are not counted.
+//! A child of vfork(2) shares the memory of its parent: until the child is gone or another program, its calls are
+//! not counted. Forks are seen in `start.rs`.
 
 use std::ffi::{c_char, c_int, c_void};
-use std::sync::atomic::{AtomicBool, AtomicPtr, Ordering::Relaxed};
+use std::sync::atomic::{AtomicPtr, Ordering::Relaxed};
 
 use crate::attach;
 use crate::emulation;
-use crate::names::taken;
-use crate::real::{self, unknown};
+use crate::names::{look_up, taken, unknown};
 use crate::thread::Thread;
 
 /// Strings, the last of which is null.
@@ -54,34 +53,12 @@ fn own() -> Words {
     unsafe { environ }
 }
 
-/// Lets every fork(3) from here on be seen.
-pub(crate) fn watch_forks() {
-    static IS_WATCHED: AtomicBool = AtomicBool::new(false);
-    if !IS_WATCHED.swap(true, Relaxed) {
-        // SAFETY: the functions live as long as the program: a library that is preloaded stays.
-        unsafe { libc::pthread_atfork(Some(before), Some(in_parent), Some(in_child)) };
-    }
-}
-
-unsafe extern "C" fn before() {
-    emulation::before_fork();
-}
-
-unsafe extern "C" fn in_parent() {
-    emulation::after_fork_in_parent();
-}
-
-unsafe extern "C" fn in_child() {
-    Thread::here().forget();
-    emulation::after_fork_in_child();
-}
-
 /// Returns the function to continue with; the parent's thread waits until its child is gone.
 extern "C" fn before_vfork() -> *mut c_void {
     static REAL: AtomicPtr<c_void> = AtomicPtr::new(std::ptr::null_mut());
     Thread::here().park();
     if REAL.load(Relaxed).is_null() {
-        REAL.store(real::look_up(c"vfork"), Relaxed);
+        REAL.store(look_up(c"vfork"), Relaxed);
     }
     REAL.load(Relaxed)
 }

@@ -9,12 +9,12 @@
 //! The instructions are the one thing that Rust cannot ask for. A function of the C library that is
 //! given a further argument does not look at it.
 
-use std::ffi::{CStr, c_void};
+use std::ffi::{CStr, c_int, c_void};
 use std::ptr;
 use std::sync::atomic::{AtomicIsize, AtomicPtr, Ordering::Relaxed};
 
-use crate::thread::Thread;
-use crate::{attach, emulation};
+use crate::thread::{Thread, set_errno};
+use crate::{attach, emulation, start};
 
 /// A name that is taken. All that a call needs of it is in one cache line.
 #[repr(C, align(32))]
@@ -61,10 +61,10 @@ impl Name {
     /// as it is known whether anything is counted.
     #[cold]
     pub(crate) fn settle(&self, name: &CStr, inner: *mut c_void, taken_for: For) -> *mut c_void {
-        let real = crate::real::look_up(name);
+        let real = look_up(name);
         self.real.store(real, Relaxed);
         self.place.store(Thread::place(), Relaxed);
-        if !attach::attach_once() {
+        if !start::once() {
             // In the middle of that: what is taken passes on whatever is not the program's.
             return inner;
         }
@@ -77,6 +77,27 @@ impl Name {
         self.target.store(target, Relaxed);
         target
     }
+}
+
+/// The function of the C library, or of a library between; null where there is none. Asked at the first call of
+/// each name, for a program may call before any constructor ran.
+pub(crate) fn look_up(name: &CStr) -> *mut c_void {
+    // SAFETY: the name is a C string.
+    unsafe { libc::dlsym(libc::RTLD_NEXT, name.as_ptr()) }
+}
+
+/// The C string of a name that ends with a zero.
+pub(crate) const fn name(text: &'static str) -> &'static CStr {
+    match CStr::from_bytes_with_nul(text.as_bytes()) {
+        Ok(name) => name,
+        Err(_) => panic!("a name without zeros"),
+    }
+}
+
+/// What a call answers that the C library does not have.
+pub(crate) fn unknown() -> c_int {
+    set_errno(libc::ENOSYS);
+    -1
 }
 
 /// Defines a function under the name of one of the C library, with the caller's address as a further
@@ -101,7 +122,7 @@ macro_rules! taken {
 
             #[cold]
             unsafe extern "C-unwind" fn first($($arg: $type,)* $caller: usize) $(-> $ret)? {
-                const TEXT: &std::ffi::CStr = crate::real::name(concat!(stringify!($name), "\0"));
+                const TEXT: &std::ffi::CStr = crate::names::name(concat!(stringify!($name), "\0"));
                 let inner = inner as Target as *mut std::ffi::c_void;
                 let target = NAME.settle(TEXT, inner, crate::names::For::$for);
                 // SAFETY: either function takes these arguments; the last one the C library's ignores.

@@ -1,4 +1,4 @@
-//! What is known of a thread: whether it has figures, and whether what it calls is the program's.
+//! What is known of a thread: whether it has figures, whether what it calls is the program's, and its errno.
 //!
 //! All of it is plain memory of the thread, zero at its start and without a destructor, so it is there in
 //! every moment of its life and in signal handlers. It is reached by an offset that the dynamic linker
@@ -7,13 +7,13 @@
 
 use std::arch::{asm, global_asm};
 use std::cell::Cell;
+use std::ffi::c_int;
 
 use pollux_epoll_c::border::{self, Fault};
 use pollux_loop_stats::{Call, Cell as Tally};
 
 use crate::attach;
 use crate::notes::{Note, Notes, Outcome};
-use crate::real::{errno, set_errno};
 use crate::turn::{Turn, ticks};
 
 /// A thread of the program. Every field is valid as zeros.
@@ -273,6 +273,22 @@ impl Thread {
         self.notes.clear();
         self.turn.forget();
     }
+}
+
+/// The thread's errno.
+pub(crate) fn errno() -> c_int {
+    // SAFETY: the C library gives the address of a live integer of this thread.
+    let place = unsafe { libc::__errno_location() };
+    // SAFETY: as above.
+    unsafe { *place }
+}
+
+/// Sets the thread's errno.
+pub(crate) fn set_errno(to: c_int) {
+    // SAFETY: the C library gives the address of a live integer of this thread.
+    let place = unsafe { libc::__errno_location() };
+    // SAFETY: as above.
+    unsafe { *place = to };
 }
 
 fn own_pid() -> u32 {

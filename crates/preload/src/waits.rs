@@ -9,9 +9,8 @@ use pollux_loop_stats::{Cell as Tally, Counter, Histogram, Site};
 use crate::attach;
 use crate::descriptors::{self, Owner, Update};
 use crate::emulation::{self, Limit};
-use crate::names::taken;
-use crate::real::{errno, set_errno, unknown};
-use crate::thread::Thread;
+use crate::names::{taken, unknown};
+use crate::thread::{Thread, errno, set_errno};
 use crate::turn::now_ns;
 
 /// A wait that ends sooner found its events ready.

@@ -10,6 +10,7 @@ mod calls;
 mod library;
 #[path = "../../../epoll-c/tests/mechanisms/mod.rs"]
 mod mechanisms;
+mod panics;
 #[path = "../../../epoll-c/tests/deviations/scripts/mod.rs"]
 mod scripts;
 #[path = "../../../epoll-c/tests/deviations/subject.rs"]
@@ -21,6 +22,7 @@ use std::process::Command;
 use std::thread;
 
 use pollux_epoll_c::{Mechanism, deviations};
+use pollux_testing::{Ended, Process};
 
 use library::Memory;
 use mechanisms::others;
@@ -57,10 +59,8 @@ fn answers(title: &str, adjust: impl FnOnce(&mut Command)) -> BTreeMap<String, S
     let mut command = Command::new(std::env::current_exe().expect("the own path"));
     command.args(["--exact", "this_runs_the_scripts"]).env(RUNS, "1");
     adjust(&mut command);
-    let output = command.output().expect("it starts");
-    let said = String::from_utf8_lossy(&output.stdout).into_owned();
-    let errors = String::from_utf8_lossy(&output.stderr).into_owned();
-    assert!(output.status.success(), "{title}: {}: {said}\n{errors}", output.status);
+    let Ended { status, stdout: said, stderr } = Process::run(&mut command);
+    assert!(status.success(), "{title}: {status}: {said}\n{stderr}");
     let parts = said.split(END).filter_map(|part| part.split_once('\n'));
     let answers: BTreeMap<String, String> =
         parts.map(|(name, seen)| (name.to_owned(), seen.to_owned())).collect();
