@@ -224,6 +224,9 @@ impl Session for Connection {
     fn connected(&mut self, shared: &mut Shared, actions: &mut Actions<'_>) {
         let mut channel = self.0.borrow_mut();
         channel.stage = Stage::Open;
+        if channel.id.is_none() {
+            channel.taken(actions.id(), &shared.0);
+        }
         channel.wake_both();
         channel.advance(&shared.0, actions);
     }

@@ -2,16 +2,18 @@
 //!
 //! Tasks run inside a turn of the loop, where it asks its sessions for errands, between the calls for
 //! what arrived and the calls of the sessions that were woken. So what a task writes leaves in the
-//! turn in which its input came. What needs the loop itself (to adopt, to connect, to watch) is a
-//! request that the runtime carries out between two turns.
+//! turn in which its input came. The future of `block_on` is polled between two turns, and followed by
+//! such a round without a wait. What needs the loop itself (to adopt what another program accepted, to
+//! connect, to watch) is a request that the runtime carries out between two turns.
 //!
 //! ```text
-//!  turn:  wait ► on_bytes … wake tasks ► errands: run tasks ► on_wake: send what they wrote
-//!  then:  requests: adopt, connect, watch, unwatch
+//!  turn:  wait ► on_bytes … wake tasks ► errands: adopt, run tasks ► on_wake: send what they wrote
+//!                                                    └── again, while it leaves errands ──┘
+//!  then:  future of block_on ► requests: adopt, connect, watch, unwatch ► errands …
 //! ```
 
 use std::cell::{Cell, RefCell};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::fmt;
 use std::future::Future;
 use std::pin::Pin;
@@ -20,7 +22,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
-use pollux_engine::{ConnectionId, Errand, EventLoop, Limits, Moment};
+use pollux_engine::{AcceptedSocket, ConnectionId, Errand, EventLoop, Limits, Moment};
 use rustix::time::{ClockId, clock_gettime};
 
 use crate::connection::Connection;
@@ -39,6 +41,8 @@ pub(crate) struct Core {
     /// The future of `block_on`.
     pub(crate) main: Arc<TaskWaker>,
     requests: RefCell<Vec<Request>>,
+    /// Accepted connections that the loop does not have yet.
+    adoptions: RefCell<VecDeque<(AcceptedSocket, Connection)>>,
     /// Connections whose streams want something of their session.
     calls: RefCell<Vec<ConnectionId>>,
     rounds_left: Cell<u32>,
@@ -60,6 +64,7 @@ impl Core {
             tasks: Tasks::new(ready),
             timers: RefCell::default(),
             requests: RefCell::default(),
+            adoptions: RefCell::default(),
             calls: RefCell::default(),
             rounds_left: Cell::new(ROUNDS_MAX),
             accepts_left: Cell::new(limits.accepts_per_turn),
@@ -91,6 +96,16 @@ impl Core {
         }
     }
 
+    /// Gives an accepted connection to the loop, in this turn or before the next wait.
+    pub(crate) fn adopt(&self, accepted: AcceptedSocket, session: Connection) {
+        self.adoptions.borrow_mut().push_back((accepted, session));
+    }
+
+    /// Whether there are errands that no turn has to wait for.
+    pub(crate) fn has_errands(&self) -> bool {
+        !self.adoptions.borrow().is_empty() || !self.calls.borrow().is_empty()
+    }
+
     /// Has the session of a connection called in this turn, or the next one.
     pub(crate) fn call(&self, connection: ConnectionId) {
         self.calls.borrow_mut().push(connection);
@@ -102,9 +117,16 @@ impl Core {
         self.accepts_left.set(self.limits.accepts_per_turn);
     }
 
-    /// Runs tasks, then says which session to call, until there is nothing more to do.
+    /// Runs tasks, then says which connection to adopt or which session to call, until there is nothing more to do.
+    /// What was accepted comes before tasks, so that those that serve it find what its peer has sent.
     pub(crate) fn errand(&self) -> Option<Errand<Connection>> {
-        self.run_tasks();
+        if self.adoptions.borrow().is_empty() {
+            self.run_tasks();
+        }
+        let adoption = self.adoptions.borrow_mut().pop_front();
+        if let Some((accepted, session)) = adoption {
+            return Some(Errand::Adopt { accepted, session });
+        }
         let call = self.calls.borrow_mut().pop();
         call.map(Errand::Wake)
     }
@@ -132,7 +154,7 @@ impl Core {
         let has_work = self.tasks.has_ready()
             || self.main.is_queued()
             || !self.requests.borrow().is_empty()
-            || !self.calls.borrow().is_empty();
+            || self.has_errands();
         if has_work { Moment::from_nanos(0) } else { self.timers.borrow().earliest() }
     }
 

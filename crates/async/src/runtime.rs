@@ -103,6 +103,9 @@ impl Runtime {
                 return Ok(output);
             }
             core.carry_out(&mut self.event_loop);
+            if core.has_errands() {
+                self.event_loop.run_errands();
+            }
             self.event_loop.turn(None)?;
             self.read_mail();
             core.carry_out(&mut self.event_loop);
@@ -123,7 +126,7 @@ impl Drop for Runtime {
         core.carry_out(&mut self.event_loop);
         core.end();
         let end = Instant::now() + END_TIME;
-        while core.leaving.get() > 0 {
+        while core.leaving.get() > 0 || core.has_errands() {
             let left = end.saturating_duration_since(Instant::now());
             if left.is_zero() || self.event_loop.turn(Some(left)).is_err() {
                 break;

@@ -9,10 +9,7 @@ use std::pin::Pin;
 use std::rc::Rc;
 use std::task::{Context, Poll};
 
-use pollux_engine::{
-    AcceptedSocket, AdoptError, CloseCause, ConnectError, ConnectTo, ConnectionId, EventLoop,
-    ListenAddress, Moment,
-};
+use pollux_engine::{AcceptedSocket, CloseCause, ConnectError, ConnectTo, ListenAddress, Moment};
 use tokio::io::ReadBuf;
 
 use crate::Handle;
@@ -87,32 +84,12 @@ impl Stream {
     /// is something else fails the first read or write.
     #[must_use]
     pub fn adopt(handle: &Handle, socket: OwnedFd) -> Self {
-        Self::begin(&handle.0, None, |event_loop, session| {
-            event_loop.adopt(socket, session).map_err(|(_, _, error)| error)
-        })
-    }
-
-    pub(crate) fn accepted(core: &Rc<Core>, accepted: AcceptedSocket) -> Self {
-        let peer = accepted.peer().map(ListenAddress::Tcp);
-        Self::begin(core, peer, |event_loop, session| {
-            Ok(event_loop.adopt_accepted(accepted, session))
-        })
-    }
-
-    fn begin(
-        core: &Rc<Core>,
-        peer: Option<ListenAddress>,
-        adopt: impl FnOnce(&mut EventLoop<Connection>, Connection) -> Result<ConnectionId, AdoptError>
-        + 'static,
-    ) -> Self {
-        let stream = Self { channel: Channel::new(Stage::Open), core: Rc::clone(core), peer };
-        let (begun, core) = (Rc::clone(&stream.channel), Rc::clone(core));
-        // Counted from now on, so that a burst of accepts keeps to the limit.
-        core.opened();
+        let stream = Self::opened(&handle.0, None);
+        let (begun, core) = (Rc::clone(&stream.channel), Rc::clone(&handle.0));
         stream.core.request(move |event_loop| {
-            match adopt(event_loop, Connection(Rc::clone(&begun))) {
+            match event_loop.adopt(socket, Connection(Rc::clone(&begun))) {
                 Ok(id) => begun.borrow_mut().taken(id, &core),
-                Err(error) => {
+                Err((_, _, error)) => {
                     core.closed();
                     let error = io::Error::new(io::ErrorKind::InvalidInput, error);
                     begun.borrow_mut().failed(error);
@@ -120,6 +97,18 @@ impl Stream {
             }
         });
         stream
+    }
+
+    pub(crate) fn accepted(core: &Rc<Core>, accepted: AcceptedSocket) -> Self {
+        let stream = Self::opened(core, accepted.peer().map(ListenAddress::Tcp));
+        core.adopt(accepted, Connection(Rc::clone(&stream.channel)));
+        stream
+    }
+
+    /// Counted from now on, so that a burst of accepts keeps to the limit.
+    fn opened(core: &Rc<Core>, peer: Option<ListenAddress>) -> Self {
+        core.opened();
+        Self { channel: Channel::new(Stage::Open), core: Rc::clone(core), peer }
     }
 
     /// The other end: what was connected to, or the address of an accepted TCP connection.

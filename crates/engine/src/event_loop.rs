@@ -15,8 +15,8 @@ use crate::hand_out::HandOut;
 use crate::readiness::ReadinessLoop;
 use crate::turn::{LoopError, Turning};
 use crate::{
-    AcceptedSocket, AdoptError, CloseCause, ConnectError, ConnectTo, ConnectionId, Counter,
-    Counters, Limits, Listener, Moment, Now, Session, SharedDate, SourceId, Timer, connecting,
+    AdoptError, CloseCause, ConnectError, ConnectTo, ConnectionId, Counter, Counters, Limits,
+    Listener, Moment, Now, Session, SharedDate, SourceId, Timer, connecting,
 };
 
 /// A loop that drives sessions; opened, used and dropped by one thread.
@@ -233,11 +233,6 @@ impl<S: Session> EventLoop<S> {
         Ok(either!(&mut self.0, each => each.adopt(socket, session)))
     }
 
-    /// As [`EventLoop::adopt`], for what [`Listener::accept`] gave: it needs no check.
-    pub fn adopt_accepted(&mut self, accepted: AcceptedSocket, session: S) -> ConnectionId {
-        either!(&mut self.0, each => each.adopt(accepted.socket, session))
-    }
-
     /// Opens a connection to a peer and starts `session` on it: [`Session::connected`] comes in
     /// a later turn, or [`Session::connect_failed`] and [`Session::closed`] do.
     ///
@@ -274,6 +269,12 @@ impl<S: Session> EventLoop<S> {
     /// [`LoopError`] when the kernel refuses to wait.
     pub fn turn(&mut self, timeout: Option<Duration>) -> Result<bool, LoopError> {
         either!(&mut self.0, each => each.turn(timeout))
+    }
+
+    /// A turn without its wait: asks for errands ([`Session::errand`]) and calls the sessions that were woken, so
+    /// that what a program does between two turns has its effect before the next wait.
+    pub fn run_errands(&mut self) {
+        either!(&mut self.0, each => each.run_errands_now());
     }
 
     /// For a program that waits in a loop of its own: the descriptor that becomes readable when a turn

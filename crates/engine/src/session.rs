@@ -30,7 +30,9 @@ use std::{fmt, io};
 
 use pollux_poller::{Token, Waker};
 
-use crate::{Actions, CloseCause, ConnectError, ConnectTo, Moment, Now, SharedSocket};
+use crate::{
+    AcceptedSocket, Actions, CloseCause, ConnectError, ConnectTo, Moment, Now, SharedSocket,
+};
 
 /// Names one connection of one loop; never used again for another one within 2^24 reuses.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -89,7 +91,7 @@ pub trait Session: Sized {
     fn accepted(shared: &mut Self::Shared, actions: &mut Actions<'_>) -> Self;
 
     /// The connection that [`EventLoop::connect`](crate::EventLoop::connect) began is there, or one
-    /// that was taken over from another loop ([`Errand::TakeOver`]); sending here is allowed. The
+    /// that was adopted or taken over ([`Errand::Adopt`], [`Errand::TakeOver`]); sending here is allowed. The
     /// deadline of the errand is still set.
     fn connected(&mut self, shared: &mut Self::Shared, actions: &mut Actions<'_>) {
         let _ = (shared, actions);
@@ -201,6 +203,14 @@ pub enum Errand<S> {
         session: S,
         /// The session's deadline until it sets another.
         deadline: Moment,
+    },
+    /// Run a connection that [`Listener::accept`](crate::Listener::accept) gave: [`Session::connected`] follows at
+    /// once, and what the peer has sent already comes before the next errand where the driver can look for it.
+    Adopt {
+        /// What was accepted.
+        accepted: AcceptedSocket,
+        /// What runs on it.
+        session: S,
     },
     /// Run a connection that another loop had and that was taken for this one
     /// ([`SharedSocket::take`], [`SharedSocket::receive`]): [`Session::connected`] follows in this turn. When something lies

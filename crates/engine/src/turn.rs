@@ -28,8 +28,8 @@ use crate::session::refused;
 use crate::sources::Sources;
 use crate::timers::Timers;
 use crate::{
-    CloseCause, ConnectError, ConnectTo, ConnectionId, Counter, Counters, Errand, Limits, Moment,
-    Session,
+    AcceptedSocket, CloseCause, ConnectError, ConnectTo, ConnectionId, Counter, Counters, Errand,
+    Limits, Moment, Session,
 };
 
 /// Times in a turn that errands are done which the calls for others left: a bound, as two sessions may wake
@@ -202,6 +202,9 @@ pub(crate) trait Turning<S: Session> {
         conversation: Conversation<S>,
     ) -> ConnectionId;
 
+    /// Starts a session on an accepted socket, and receives what lies there where that takes no request.
+    fn adopt_accepted(&mut self, accepted: AcceptedSocket, session: S);
+
     /// Starts a session on a connection that was taken from another loop.
     fn take_over(&mut self, sharing: Sharing, session: S, deadline: Moment);
 
@@ -237,16 +240,32 @@ pub(crate) trait Turning<S: Session> {
         self.fire_deadlines();
         self.run_errands();
         self.wake_sessions();
-        // Such as the close behind an answer: without this each step would cost a wait.
+        self.run_further_errands();
+        self.accept();
+        S::end_turn(&mut self.state().shared);
+        Ok(self.is_woken())
+    }
+
+    /// Errands and calls of woken sessions, as in a turn, without a wait.
+    fn run_errands_now(&mut self) {
+        let state = self.state();
+        let now = state.clock.begin_turn(&state.counters);
+        S::begin_turn(&mut state.shared, now);
+        self.run_errands();
+        self.wake_sessions();
+        self.run_further_errands();
+        S::end_turn(&mut self.state().shared);
+    }
+
+    /// Does what the calls for errands left, such as the close behind an answer: without this each step would
+    /// cost a wait.
+    fn run_further_errands(&mut self) {
         for _ in 0..FURTHER_ROUNDS {
             if !self.run_errands() {
                 break;
             }
             self.wake_sessions();
         }
-        self.accept();
-        S::end_turn(&mut self.state().shared);
-        Ok(self.is_woken())
     }
 
     /// Does what the sessions left to be done; says whether there was anything.
@@ -261,6 +280,7 @@ pub(crate) trait Turning<S: Session> {
                         refused(&mut self.state().shared, session, error);
                     }
                 }
+                Errand::Adopt { accepted, session } => self.adopt_accepted(accepted, session),
                 Errand::TakeOver { socket, owner, session, deadline } => {
                     self.take_over(Sharing { socket, owner }, session, deadline);
                 }

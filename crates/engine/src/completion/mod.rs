@@ -43,8 +43,8 @@ use crate::output::{Output, UnderWay};
 use crate::sources::SourceId;
 use crate::turn::{LoopError, LoopState, Parts, Turning};
 use crate::{
-    CloseCause, ConnectTo, ConnectionId, Counter, Counters, Limits, ListenAddress, Moment, Now,
-    Session,
+    AcceptedSocket, CloseCause, ConnectTo, ConnectionId, Counter, Counters, Limits, ListenAddress,
+    Moment, Now, Session,
 };
 use accepting::Listening;
 use connection::{Connection, Kind, Slots, numbered};
@@ -135,8 +135,12 @@ impl<S: Session> CompletionLoop<S> {
 
     /// Takes over a connected socket and starts a session on it.
     pub(crate) fn adopt(&mut self, socket: OwnedFd, session: S) -> ConnectionId {
-        self.state.counters.count(Counter::Adopted);
         let shots = shots_of(&socket);
+        self.adopt_with(socket, shots, session)
+    }
+
+    fn adopt_with(&mut self, socket: OwnedFd, shots: Shots, session: S) -> ConnectionId {
+        self.state.counters.count(Counter::Adopted);
         self.insert(socket, shots, |_, _, _| (Conversation::new(session), Ok(Progress::Idle)))
     }
 
@@ -383,6 +387,14 @@ impl<S: Session> Turning<S> for CompletionLoop<S> {
             self.watch_connect(id.0);
         }
         id
+    }
+
+    fn adopt_accepted(&mut self, accepted: AcceptedSocket, session: S) {
+        let is_tcp = accepted.peer().is_some();
+        let socket = OwnedFd::from(accepted);
+        let shots = if is_tcp { Shots::Many } else { shots_of(&socket) };
+        let ConnectionId(token) = self.adopt_with(socket, shots, session);
+        self.play(token, Some(Occasion::Connected), None);
     }
 
     /// No session of such a loop shares its connection.

@@ -30,7 +30,7 @@ use crate::limits::Queue;
 use crate::output::Seen;
 use crate::output::{Flushed, Output, broken};
 use crate::turn::{LoopError, LoopState, Parts, Turning};
-use crate::{CloseCause, ConnectTo, ConnectionId, Counter, Moment, Session};
+use crate::{AcceptedSocket, CloseCause, ConnectTo, ConnectionId, Counter, Moment, Session};
 
 impl<S: Session> Turning<S> for ReadinessLoop<S> {
     #[inline]
@@ -236,6 +236,16 @@ impl<S: Session> Turning<S> for ReadinessLoop<S> {
             *io.tail = Tail::Waiting(Box::new(Output::connecting(is_in_progress)));
             (conversation, Ok(Progress::Idle))
         })
+    }
+
+    /// What a client says first lies there already as a rule. A connection that is answered and closed at once is
+    /// never registered.
+    fn adopt_accepted(&mut self, accepted: AcceptedSocket, session: S) {
+        let ConnectionId(token) = self.adopt(accepted.into(), session);
+        self.play(token, Some(Occasion::Connected), NOTHING);
+        if self.connections[token.slot() as usize].is_some() {
+            self.receive(token, false);
+        }
     }
 
     fn take_over(&mut self, sharing: Sharing, session: S, deadline: Moment) {
