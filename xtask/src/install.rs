@@ -86,8 +86,8 @@ pub(crate) fn stage(root: &Path, prefix: &Path) -> Result<(), String> {
     done(pool.arg("lay-out").arg(prefix).arg("--library").arg(library))?;
     let build = ["build", "--release", "--locked", "--package", "pollux-epoll-c"];
     done(crate::cargo().args(build).current_dir(root))?;
-    let library = built.join(pollux_epoll_c::layout::BUILT_NAME);
-    pollux_epoll_c::layout::lay_out(prefix, &library).map_err(|error| error.to_string())
+    let library = built.join(pollux_epoll_c::BUILT_NAME);
+    pollux_epoll_c::lay_out(prefix, &library).map_err(|error| error.to_string())
 }
 
 /// Copies a program or a library. Beside and renamed: one that is in use keeps its file.

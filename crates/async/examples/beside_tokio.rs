@@ -9,7 +9,8 @@
 //!
 //! `hyper` is hyper's server with a small page; `fixed` answers each read with the same bytes and
 //! parses nothing: the work of an echo server. tokio runs on one thread (`current_thread`, local
-//! tasks), as a loop of pollux does. Figures are in `runs/2026-11-25-async.txt`.
+//! tasks), as a loop of pollux does. Figures are in `runs/2026-11-25-async.txt` and
+//! `runs/2026-11-25-async-connections.txt`.
 
 use std::convert::Infallible;
 use std::error::Error;

@@ -24,14 +24,14 @@ pub(crate) const INPUT_MAX: usize = 64 * 1024;
 /// Most output that a stream holds for its loop.
 pub(crate) const OUTPUT_MAX: usize = 64 * 1024;
 
-/// How far a connection is.
+/// The state of a connection.
 #[derive(Debug)]
 pub(crate) enum Stage {
     /// The loop does not have it yet, or its peer is not there yet.
     Opening,
     Open,
     Closed(CloseCause),
-    /// It never came about. The error is taken by the first call that meets it.
+    /// It could not be established. The first call on the stream takes the error.
     Failed(Option<io::Error>),
 }
 
@@ -57,7 +57,7 @@ pub(crate) struct Channel {
     has_unread: bool,
     /// Counted among those whose output is waited for at the end of the runtime.
     is_leaving: bool,
-    /// The session is to be called already.
+    /// A call of the session is queued.
     is_called: bool,
 }
 
@@ -103,7 +103,7 @@ impl Channel {
         }
     }
 
-    /// The connection never came about.
+    /// The connection could not be established.
     pub(crate) fn failed(&mut self, error: io::Error) {
         self.stage = Stage::Failed(Some(error));
         self.wake_both();

@@ -3,8 +3,8 @@
 //! A program that is written as futures runs on any mechanism that [`Driver`] names, io_uring by
 //! completion included: a [`Runtime`] is one event loop of `pollux-engine` with an executor of
 //! local tasks on it, owned by one thread. [`Stream`] has the traits `AsyncRead` and `AsyncWrite` of
-//! both crates, so that hyper, and whatever else asks for these traits and not for `Send`, runs on it
-//! as it is. Of tokio only the traits are used; no runtime of tokio is started.
+//! both crates, so that hyper, and other crates that ask for these traits and not for `Send`, run on it
+//! unchanged. Of tokio only the traits are used; no runtime of tokio is started.
 //!
 //! | for | use |
 //! |---|---|
@@ -69,7 +69,6 @@ mod tasks;
 pub use executor::{Elapsed, Sleep};
 pub use pollux_engine::{ConnectTo, Driver, Limits, ListenAddress, LoopError, Signal, Signals};
 pub use runtime::{Handle, Remote, Runtime};
-pub use source::Listener;
-pub use source::Source;
+pub use source::{Listener, Source};
 pub use stream::Stream;
 pub use tasks::{JoinError, JoinHandle, SpawnError};

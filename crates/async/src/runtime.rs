@@ -13,8 +13,7 @@ use pollux_engine::{
 };
 
 use crate::connection::{Connection, Shared};
-use crate::executor::Core;
-use crate::executor::{Elapsed, Sleep};
+use crate::executor::{Core, Elapsed, Sleep};
 use crate::tasks::{self, JoinHandle, SpawnError};
 
 /// How long the end of a runtime waits for output of streams that were dropped.
@@ -52,7 +51,8 @@ pub struct Runtime {
     event_loop: EventLoop<Connection>,
     handle: Handle,
     inbox: Inbox<Message>,
-    mail: Vec<Message>,
+    /// Empty between two turns; kept for its memory.
+    messages: Vec<Message>,
     remote: Remote,
 }
 
@@ -66,7 +66,7 @@ impl Runtime {
         let event_loop = EventLoop::open(driver, Shared(Rc::clone(&core)), limits)?;
         let (inbox, sender) = Inbox::new(MESSAGES_MAX, event_loop.waker());
         let (handle, remote) = (Handle(core), Remote(sender));
-        Ok(Self { event_loop, handle, inbox, mail: Vec::new(), remote })
+        Ok(Self { event_loop, handle, inbox, messages: Vec::new(), remote })
     }
 
     /// What tasks, streams and timers are made with.
@@ -107,14 +107,14 @@ impl Runtime {
                 self.event_loop.run_errands();
             }
             self.event_loop.turn(None)?;
-            self.read_mail();
+            self.read_messages();
             core.carry_out(&mut self.event_loop);
         }
     }
 
-    fn read_mail(&mut self) {
-        self.inbox.drain(&mut self.mail);
-        for message in self.mail.drain(..) {
+    fn read_messages(&mut self) {
+        self.inbox.drain(&mut self.messages);
+        for message in self.messages.drain(..) {
             message(&self.handle);
         }
     }
@@ -132,7 +132,7 @@ impl Drop for Runtime {
                 break;
             }
         }
-        // Their streams are gone and all they had to say is with the kernel: an end, not a reset.
+        // Their streams are dropped and the kernel has their output: an end, not a reset.
         self.event_loop.close_all(CloseCause::Session);
     }
 }

@@ -24,7 +24,7 @@ struct State<T> {
 }
 
 impl<T> State<T> {
-    /// Wakes all that wait; says whether somebody did.
+    /// Wakes the tasks that wait; says whether there were any.
     fn wake(&self) -> bool {
         let waiting = std::mem::take(&mut *self.waiting.borrow_mut());
         let waits = !waiting.is_empty();
@@ -91,11 +91,11 @@ impl<T: AsFd + 'static> Source<T> {
         &self.state.source
     }
 
-    /// Makes `call`, and again when the source is readable, until it says anything but `WouldBlock`.
+    /// Makes `call`, and again when the source is readable, until it returns anything but `WouldBlock`.
     /// Several tasks may wait; all are woken.
     ///
     /// # Errors
-    /// What `call` says; what the loop says when it cannot watch the descriptor.
+    /// The error of `call`; the loop's where it cannot watch the descriptor.
     pub async fn when_readable<R>(
         &self,
         mut call: impl FnMut(&T) -> io::Result<R>,
@@ -144,7 +144,7 @@ impl<T: AsFd + 'static> Source<T> {
                 if watched.0.wake() {
                     return ControlFlow::Continue(());
                 }
-                // Readable, and nobody waits: it is watched again when somebody does.
+                // Readable, and no task waits: it is watched again when one does.
                 watched.0.is_watched.set(false);
                 watched.0.id.set(None);
                 ControlFlow::Break(())

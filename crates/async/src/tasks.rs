@@ -1,8 +1,8 @@
 //! Local tasks: futures of one thread, polled when they were woken.
 //!
-//! A task's waker may be used by any thread. It puts the task's name into one queue, once until the
+//! A task's waker may be used by any thread. It puts the task's identifier into one queue, once until the
 //! task runs, and ends the loop's wait when the thread is another one; in the loop's own thread
-//! the queue is looked at before the loop waits.
+//! the loop checks the queue before it waits.
 
 use std::any::Any;
 use std::cell::{Cell, RefCell};

@@ -234,6 +234,24 @@ pub enum Errand<S> {
     TakeBack(ConnectionId),
 }
 
+impl<S> Errand<S> {
+    /// The same errand with the session that `wrap` makes of its own, if it has one: for a protocol whose
+    /// sessions are a part of another's.
+    pub fn map<T>(self, wrap: impl FnOnce(S) -> T) -> Errand<T> {
+        match self {
+            Self::Wake(id) => Errand::Wake(id),
+            Self::Connect { to, session, deadline } => {
+                Errand::Connect { to, session: wrap(session), deadline }
+            }
+            Self::Adopt { accepted, session } => Errand::Adopt { accepted, session: wrap(session) },
+            Self::TakeOver { socket, owner, session, deadline } => {
+                Errand::TakeOver { socket, owner, session: wrap(session), deadline }
+            }
+            Self::TakeBack(id) => Errand::TakeBack(id),
+        }
+    }
+}
+
 /// Notifies a session of a connect that failed before there was a connection.
 pub(crate) fn refused<S: Session>(shared: &mut S::Shared, mut session: S, error: ConnectError) {
     let error = match error {

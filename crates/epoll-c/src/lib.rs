@@ -46,7 +46,16 @@
 //! | `registrations.rs` | what the program wants and what was applied to the poller; no system call |
 //! | `kernel.rs` | the system calls |
 //! | `deviations.rs` | where the mechanisms differ from the kernel's epoll |
-//! | `layout.rs` | the files of an installation |
+//!
+//! # The files of an installation
+//! What C programs are built with, which `cargo xtask install` lays out ([`lay_out`]):
+//!
+//! ```text
+//! PREFIX/include/pollux/epoll.h
+//! PREFIX/lib/libpollux_epoll.so.0
+//! PREFIX/lib/libpollux_epoll.so -> it
+//! PREFIX/lib/pkgconfig/pollux-epoll.pc
+//! ```
 
 pub mod border;
 pub mod c;
@@ -54,10 +63,39 @@ pub mod deviations;
 mod instance;
 mod instances;
 mod kernel;
-pub mod layout;
 mod registrations;
 mod waiters;
+
+use std::io;
+use std::path::Path;
+
+use pollux_prefix::{Library, Package};
 
 pub use instance::Instance;
 pub use instances::{Handed, Identity, Instances};
 pub use pollux_poller::Mechanism;
+
+/// The name that the dynamic linker looks for.
+pub const SONAME: &str = env!("POLLUX_EPOLL_SONAME");
+
+/// The file that cargo builds, in `target/PROFILE/deps` and `target/PROFILE`.
+pub const BUILT_NAME: &str = "libpollux_epoll_c.so";
+
+const PACKAGE: Package<'_> = Package {
+    name: "pollux-epoll",
+    description: env!("CARGO_PKG_DESCRIPTION"),
+    version: env!("CARGO_PKG_VERSION"),
+    headers: &[("pollux/epoll.h", include_str!("../include/pollux/epoll.h"))],
+    soname: SONAME,
+    link_names: &["libpollux_epoll.so"],
+    archives: &[],
+};
+
+/// Puts everything below `prefix`, the library as a copy of `built`; what stood there under the same
+/// names is replaced. The caller knows where the library was built.
+///
+/// # Errors
+/// What the file system says, with the path.
+pub fn lay_out(prefix: &Path, built: &Path) -> io::Result<()> {
+    PACKAGE.lay_out(prefix, built, Library::Copied)
+}

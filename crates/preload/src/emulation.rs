@@ -30,7 +30,7 @@ const FD_SETSIZE: c_int = libc::FD_SETSIZE as c_int;
 pub(crate) enum Limit {
     None,
     Time(Duration),
-    /// A time that is none: EINVAL.
+    /// A negative time, or one with too many nanoseconds: EINVAL.
     Invalid,
 }
 

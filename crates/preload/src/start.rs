@@ -1,8 +1,8 @@
 //! The start of the library, the forks of its process, and the end.
 //!
 //! It starts when it is loaded, as the program may be another user's later; or at the first call of a name that
-//! is taken, if that comes earlier. A forked child has the memory of its parent, so its thread has to find a cell
-//! of its own, and instances of epoll are the child's too.
+//! is taken, if that comes earlier. A forked child has the memory of its parent: its thread needs a cell of its
+//! own, and it has a copy of each instance of epoll.
 
 use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};

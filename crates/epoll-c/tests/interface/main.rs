@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
 use pollux_epoll_c::Mechanism;
-use pollux_epoll_c::layout;
+use pollux_epoll_c::{BUILT_NAME, lay_out};
 use tempfile::TempDir;
 
 use mechanisms::allowed;
@@ -34,8 +34,8 @@ impl Installed {
         }
         let folder = tempfile::tempdir().expect("a folder");
         let tests = std::env::current_exe().expect("the own path");
-        let built = tests.parent().expect("a folder").join(layout::BUILT_NAME);
-        layout::lay_out(folder.path(), &built).expect("laid out");
+        let built = tests.parent().expect("a folder").join(BUILT_NAME);
+        lay_out(folder.path(), &built).expect("laid out");
         let mut asked = Command::new("pkg-config");
         asked.args(["--cflags", "--libs", "pollux-epoll"]);
         asked.env("PKG_CONFIG_PATH", folder.path().join("lib/pkgconfig"));

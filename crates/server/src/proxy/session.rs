@@ -102,16 +102,7 @@ impl Session for ProxySession {
     }
 
     fn errand(shared: &mut ProxyShared) -> Option<Errand<Self>> {
-        Some(match shared.errand()? {
-            Errand::Wake(id) => Errand::Wake(id),
-            Errand::TakeBack(id) => Errand::TakeBack(id),
-            Errand::Connect { to, session, deadline } => {
-                Errand::Connect { to, session: Self::outgoing(session), deadline }
-            }
-            Errand::TakeOver { socket, owner, session, deadline } => {
-                Errand::TakeOver { socket, owner, session: Self::outgoing(session), deadline }
-            }
-        })
+        Some(shared.errand()?.map(Self::outgoing))
     }
 
     fn errand_at(shared: &ProxyShared) -> Moment {
