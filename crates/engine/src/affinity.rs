@@ -195,7 +195,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_a_list_is_refused_with_the_reason() {
+    fn text_that_is_not_a_list_is_refused_with_the_reason() {
         for text in ["", ",", "1,", "a", "1-", "-1", "+1", "2-1", "1-2-3", "1 2", "0x1", "٣"] {
             let said = refusal(text);
             assert!(said.starts_with(&format!("\"{text}\" is not a list")), "{said}");

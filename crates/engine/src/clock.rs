@@ -202,18 +202,16 @@ pub struct Now {
     pub unix_s: u64,
 }
 
-// The timer of a loop: a timerfd that is watched like a socket.
-//
-// A wait with a timeout arms a timer of the kernel and takes it down again, each time; with
-// deadlines that nearly never come that was a twentieth of what a request costs. This timer is
-// set only when the next deadline is earlier than what it is set for, which happens some times
-// a second however many requests there are: deadlines that move later leave it alone, and one
-// that rings too early is set anew. What is due soon is left to the wait's own timeout.
-
 /// What is due within this is waited for with a timeout.
 const SOON: Duration = Duration::from_millis(5);
 
 /// A timerfd, and what it is set for.
+///
+/// The timer of a loop, watched like a socket. A wait with a timeout arms a timer of the kernel and takes it
+/// down again, each time; with deadlines that nearly never come that was a twentieth of what a request costs.
+/// This timer is set only when the next deadline is earlier than what it is set for, which happens some times
+/// a second however many requests there are: deadlines that move later leave it alone, and one that rings too
+/// early is set anew. What is due soon is left to the wait's own timeout.
 #[derive(Debug)]
 pub(crate) struct Alarm {
     timer: OwnedFd,
@@ -408,7 +406,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_due_soon_is_a_timeout() {
+    fn a_deadline_that_is_soon_is_a_timeout() {
         let mut alarm = Alarm::new().expect("a descriptor is left");
         let now = now();
         let soon = Duration::from_millis(1);

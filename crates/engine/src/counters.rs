@@ -93,7 +93,7 @@ named_counters! {
         DeadlinesFired = "deadlines_fired",
         /// Deadlines that were moved later without touching the timer queue.
         DeadlinesMoved = "deadlines_moved",
-        /// Wakes of one session by another.
+        /// Sessions called because another one, or the program, woke them.
         SessionWakes = "session_wakes",
         /// Connections of another loop that this one took over; they count as adopted.
         TakenOver = "taken_over",

@@ -389,8 +389,6 @@ impl<S: Session> EventLoop<S> {
     }
 }
 
-// Which loop on which mechanism runs the sessions: the value of `--poller` for servers.
-
 fn no_ring(refused: pollux_sys::ring::RingUnavailable) -> LoopError {
     let mechanism = Driver::Completion.name();
     LoopError::Unavailable { mechanism, reason: refused.reason, cause: refused.cause }
@@ -406,6 +404,8 @@ fn no_ring(refused: pollux_sys::ring::RingUnavailable) -> LoopError {
 /// assert_eq!(Driver::default().name(), "epoll-et");
 /// # Ok::<(), pollux_engine::UnknownDriver>(())
 /// ```
+///
+/// Servers take its name as `--poller`.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, PartialOrd, Ord)]
 pub enum Driver {
     /// The readiness loop over a poller.

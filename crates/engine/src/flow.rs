@@ -181,11 +181,9 @@ fn bytes_in(time: Duration, rate: u64) -> u64 {
     u64::try_from(bytes).unwrap_or(u64::MAX)
 }
 
-// What follows when a session is done or its peer is slow: output that waits, and lingering.
-//
-// Most connections have neither at any time, so both are boxed. Shared by the two loops.
-
 /// What a connection still has to do beside its conversation.
+///
+/// Most connections have neither output that waits nor an end to linger for at any time, so both are boxed.
 #[derive(Debug, Default)]
 pub(crate) enum Tail {
     /// Nothing.
@@ -445,7 +443,7 @@ mod tests {
     }
 
     #[test]
-    fn what_came_back_was_not_taken() {
+    fn bytes_that_came_back_were_not_taken() {
         let mut flow = Flow::Quiet;
         let mut now = Moment::from_nanos(1);
         flow.is_full(now, &limits());

@@ -80,11 +80,6 @@ impl Default for Limits {
     }
 }
 
-// Accepting: the budget, the connection limit and the pauses of a listener.
-//
-// Both loops ask it after the live connections had their turn, so that a storm of new ones
-// can't starve them: what is beyond the budget waits in the kernel's backlog.
-
 /// Whether more connections may wait at the listener after a turn's share was accepted.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[must_use]
@@ -108,6 +103,10 @@ enum Pause {
 }
 
 /// The accepting of one loop.
+///
+/// Its budget, the connection limit and the pauses of a listener. Both loops ask it after the live connections
+/// had their turn, so that a storm of new ones can't starve them: what is beyond the budget waits in the kernel's
+/// backlog.
 #[derive(Debug)]
 pub(crate) struct Admission {
     is_for_others: bool,

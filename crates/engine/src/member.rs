@@ -1,5 +1,5 @@
-//! One loop of a group, in its thread: turns, messages, and the end. How other
-//! threads reach it.
+//! One loop of a group, in its thread: turns, messages, and the end; and the
+//! handle by which other threads reach it.
 
 use std::fmt;
 use std::marker::PhantomData;
@@ -132,11 +132,6 @@ impl<S: Session + 'static> Member<S> {
     }
 }
 
-// The way from any thread into a loop of a group: a call that the loop makes between two turns.
-//
-// One way serves messages to what the sessions share, connects, adoptions, listeners and sources:
-// whatever the program could do with a loop of its own it does in the call.
-
 /// Why a call was not taken. It is dropped.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[non_exhaustive]
@@ -159,6 +154,9 @@ impl fmt::Display for TellError {
 impl std::error::Error for TellError {}
 
 /// A way to one loop of a [`Group`](crate::Group), for any thread; cheap to clone.
+///
+/// What the program could do with a loop of its own, it does in a call that the loop makes between two turns:
+/// messages to what the sessions share, connects, adoptions, listeners and sources.
 pub struct LoopHandle<S: Session> {
     sender: Sender<Message, Waker>,
     /// Calls take the loop; nothing of it is kept here.

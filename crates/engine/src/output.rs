@@ -268,23 +268,21 @@ pub(crate) fn broken(errno: Errno) -> CloseCause {
     }
 }
 
-// Bytes that go from one socket to another without passing through memory of the process.
-//
-// ```text
-//  socket ── Actions::splice_in ──► Pipe ── Actions::send_pipe ──► socket of another session
-// ```
-//
-// A session that leaves its input in the socket ([`Actions::leave_input`]) is notified that something is
-// there, and takes it into an empty pipe (splice(2)). Only an empty one: of a pipe that holds
-// something the kernel does not say whether it is full or the socket empty.
-//
-// [`Actions::leave_input`]: crate::Actions::leave_input
-
 /// Most bytes of one call into a pipe, or out of it. A pipe has 16 places (pipe(7)), each for one piece of
 /// a segment.
 const SPLICE_BYTES: usize = 1 << 20;
 
 /// A pipe between two sockets: two descriptors.
+///
+/// Bytes go through it from one socket to another without passing through memory of the process:
+///
+/// ```text
+///  socket ── Actions::splice_in ──► Pipe ── Actions::send_pipe ──► socket of another session
+/// ```
+///
+/// A session that leaves its input in the socket ([`Actions::leave_input`](crate::Actions::leave_input)) is
+/// notified that something is there, and takes it into an empty pipe (splice(2)). Only an empty one: of a pipe
+/// that holds something the kernel does not say whether it is full or the socket empty.
 #[derive(Debug)]
 pub struct Pipe {
     from: OwnedFd,

@@ -160,7 +160,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_inherited_has_its_address_and_nothing_else_is_taken() {
+    fn inherited_sockets_have_their_addresses_and_nothing_else_is_taken() {
         let path = std::env::temp_dir().join(format!("pollux-inherit-{}", std::process::id()));
         let any = ["127.0.0.1:0".parse().expect("an address"), ListenAddress::Unix(path.clone())];
         let mut opened = Sockets::open(&any, Listeners::Reuseport, 2).expect("opened");

@@ -202,20 +202,6 @@ fn timespec(time: Duration) -> Timespec {
     Timespec { tv_sec, tv_nsec: i64::from(time.subsec_nanos()) }
 }
 
-// Signals as values, for the thread that supervises loops or for one loop.
-//
-// A handler that runs between the last look at a flag and the sleep is the classic way to lose
-// a signal until the next timeout. Here the handler sets a flag and writes to a socket pair
-// that the wait watches, so a signal before, between or during the wait ends it.
-//
-// ```text
-//  handler:  set the flag of the signal → write a byte (a full socket is readable as it is)
-//  owner:    take the bytes → take a flag; none set? → sleep until there are bytes → …
-// ```
-//
-// The kernel may run a handler on any thread; the loops' waits end early then, with nothing
-// to do. What a signal means is for the caller: nothing here ends a process.
-
 /// A signal that servers are controlled with.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, PartialOrd, Ord)]
 #[non_exhaustive]
@@ -281,6 +267,18 @@ struct Caught {
 ///
 /// Several in one process each get every signal. When one is dropped, a signal that nobody
 /// else catches is ignored; what it did before is not restored.
+///
+/// A handler that runs between the last look at a flag and the sleep is the classic way to lose a signal until
+/// the next timeout. Here the handler sets a flag and writes to a socket pair that the wait watches, so a signal
+/// before, between or during the wait ends it.
+///
+/// ```text
+///  handler:  set the flag of the signal → write a byte (a full socket is readable as it is)
+///  owner:    take the bytes → take a flag; none set? → sleep until there are bytes → …
+/// ```
+///
+/// The kernel may run a handler on any thread; the loops' waits end early then, with nothing to do. What a
+/// signal means is for the caller: nothing here ends a process.
 pub struct Signals {
     caught: Vec<Caught>,
     /// What the handlers call, to take it away again.

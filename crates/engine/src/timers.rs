@@ -265,7 +265,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_past_already_fires_at_once() {
+    fn a_deadline_in_the_past_fires_at_once() {
         let mut timers = Timers::new(at(90 * SECOND_NS));
         timers.set(0, at(1));
         assert_eq!(timers.next_deadline(), Some(at(90 * SECOND_NS)));

@@ -94,7 +94,7 @@ fn a_connection_that_comes_back_is_again_its_old_owners() {
 /// One loop sends a connection to the loop that had it before, while that one has an event of it: until
 /// the message is read, the connection is nobody's.
 #[test]
-fn what_is_on_its_way_back_to_its_old_owner_is_not_its_own_yet() {
+fn a_connection_on_its_way_back_is_not_the_old_owners_yet() {
     explore(|| {
         let socket = Arc::new(Socket::new(AtomicU32::new(0), 0));
         socket.put_down(0);

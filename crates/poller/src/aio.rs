@@ -26,7 +26,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use pollux_sys::aio::{AioCompletion, AioContext, AioPoll, AioSlot, BATCH_MAX};
-use pollux_sys::readiness;
+use pollux_sys::poll_select;
 
 use crate::common::{Common, common_methods};
 use crate::contract::NANOSECOND;
@@ -203,7 +203,7 @@ impl Aio {
             self.common.counters.updates_sent.add(1);
         } else {
             self.common.counters.system_calls.add(1);
-            if !readiness::is_open(key.fd()) {
+            if !poll_select::is_open(key.fd()) {
                 self.table.remove(key.fd());
                 self.common.counters.closed_without_delete.add(1);
                 return Ok(());

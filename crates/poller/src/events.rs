@@ -121,11 +121,9 @@ impl<'a> IntoIterator for &'a Events {
     }
 }
 
-// How much of a timeout is left when a wait has to look more than once.
-//
-// The backends that may find only stale or dead registrations use it; most waits look once.
-
 /// The end of one wait.
+///
+/// For backends that may find only stale or dead registrations and look again; most waits look once.
 #[derive(Clone, Copy)]
 pub(crate) enum Deadline {
     /// None: the wait has no end.
@@ -156,13 +154,11 @@ impl Deadline {
     }
 }
 
-// The name that a caller gives to a registration: slot and generation.
-//
-// The caller's connection table owns both numbers. The slot is an index that is used again;
-// the generation says which use of the slot is meant, so that an event for an earlier use is
-// recognised. A token never holds a pointer or a descriptor.
-
-/// Names one use of one slot of the caller's table.
+/// Names a registration: one use of one slot of the caller's table.
+///
+/// The caller's table owns both numbers. The slot is an index that is used again; the generation says which
+/// use of the slot is meant, so that an event for an earlier use is recognised. A token never holds a pointer
+/// or a descriptor.
 ///
 /// The generation must change whenever the file behind the slot changes: two registrations
 /// with equal tokens are promised to be the same open file.
@@ -230,7 +226,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_over_leaves_zero() {
+    fn a_timeout_that_is_over_leaves_zero() {
         assert_eq!(Deadline::after(Some(Duration::ZERO)).remaining(), Some(Duration::ZERO));
         let past = Deadline::At(Instant::now());
         assert_eq!(past.remaining(), Some(Duration::ZERO));

@@ -31,13 +31,13 @@
 
 mod aio;
 mod common;
+mod conditions;
 mod contract;
 mod counters;
 mod epoll;
 mod error;
 mod events;
 mod files;
-mod interest;
 mod mechanism;
 mod poll;
 mod select;
@@ -48,14 +48,11 @@ mod uring_ring;
 mod wake_flag;
 mod waker;
 
-pub use contract::{Caps, FilePolicy};
-pub use contract::{Change, Poller};
+pub use conditions::{Interest, Readiness, Registration, Trigger};
+pub use contract::{Caps, Change, FilePolicy, Poller};
 pub use counters::{Count, Counters, CountersSnapshot, HISTOGRAM_BUCKETS};
 pub use error::Error;
-pub use events::{Event, Events};
-pub use interest::{Interest, Readiness, Registration, Trigger};
-pub use pollux_sys::readiness::SignalMask;
-
-pub use events::Token;
+pub use events::{Event, Events, Token};
 pub use mechanism::{Backend, Choice, Mechanism, Refusal, Threads, UnknownMechanism, open_first};
+pub use pollux_sys::poll_select::SignalMask;
 pub use waker::Waker;

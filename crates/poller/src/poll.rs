@@ -10,7 +10,7 @@ use std::os::fd::{AsRawFd, BorrowedFd, RawFd};
 use std::sync::Arc;
 use std::time::Duration;
 
-use pollux_sys::readiness::{self, PollFd};
+use pollux_sys::poll_select::{self, PollFd};
 
 use crate::common::{Common, common_methods};
 use crate::contract::NANOSECOND;
@@ -116,7 +116,7 @@ impl Poll {
     fn report_dead(&mut self, index: usize, events: &mut Events) {
         let fd = self.fds[index].fd;
         self.common.counters.system_calls.add(1);
-        if readiness::is_open(fd) {
+        if poll_select::is_open(fd) {
             let entry = self.table.by_fd(fd).expect("every element has its entry");
             events.push(entry.token, Readiness::ERROR);
             self.fds[index].fd = !fd;
@@ -175,7 +175,7 @@ impl Poller for Poll {
         let mut remaining = timeout;
         loop {
             self.common.counters.system_calls.add(1);
-            match readiness::poll(&mut self.fds, remaining, self.common.mask.as_ref()) {
+            match poll_select::poll(&mut self.fds, remaining, self.common.mask.as_ref()) {
                 Ok(0) => break,
                 Ok(found) => self.deliver(found, events),
                 Err(cause) if cause.kind() == ErrorKind::Interrupted => {

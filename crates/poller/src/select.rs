@@ -13,7 +13,7 @@ use std::os::fd::{AsRawFd, BorrowedFd, RawFd};
 use std::sync::Arc;
 use std::time::Duration;
 
-use pollux_sys::readiness::{self, Bitmaps, PollFd, WORD_BITS};
+use pollux_sys::poll_select::{self, Bitmaps, PollFd, WORD_BITS};
 use rustix::io::Errno;
 
 use crate::common::{Common, common_methods};
@@ -81,7 +81,7 @@ impl Select {
         self.common.counters.system_calls.add(1);
         self.found.copy_from(&self.wanted, self.nfds.div_ceil(WORD_BITS));
         let [read, write, except] = &mut self.found.bits;
-        readiness::select(
+        poll_select::select(
             self.nfds,
             Bitmaps { read, write, except },
             timeout,
@@ -95,7 +95,7 @@ impl Select {
         let numbers = (0..self.nfds).filter(|&index| !self.wanted.interest(index).is_empty());
         let mut fds: Vec<PollFd> = numbers.map(|index| PollFd::new(index as RawFd, 0)).collect();
         self.common.counters.system_calls.add(1);
-        readiness::poll(&mut fds, Some(Duration::ZERO), None)
+        poll_select::poll(&mut fds, Some(Duration::ZERO), None)
             .map_err(|cause| Error::System { call: "ppoll", cause })?;
         fds.retain(|fd| fd.revents & NOT_OPEN != 0);
         if fds.is_empty() {
@@ -236,15 +236,12 @@ const CAPS: Caps = Caps {
 /// POLLNVAL: the number names no open file (or one of O_PATH, which goes the same way here).
 const NOT_OPEN: u16 = 0x20;
 
-// Three bitmaps by descriptor number, as `select(2)` takes them: what is wanted, or found.
-//
-// Only the select backend uses them. They grow with the highest number and never shrink; the
-// kernel bounds numbers by `fs.nr_open`.
-
 /// The condition that each bitmap stands for, in the order of the system call.
 const CONDITIONS: [Interest; 3] = [Interest::READABLE, Interest::WRITABLE, Interest::PRIORITY];
 
 /// Three bitmaps of equal length: what is wanted, or found, of each number.
+///
+/// They grow with the highest number and never shrink; the kernel bounds numbers by `fs.nr_open`.
 #[derive(Default)]
 struct Sets {
     bits: [Vec<u64>; 3],

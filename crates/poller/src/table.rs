@@ -104,7 +104,7 @@ impl<S> Table<S> {
             return Ok(());
         }
         counters.system_calls.add(1);
-        if pollux_sys::readiness::is_open(raw) { Ok(()) } else { Err(Error::NotOpen { fd: raw }) }
+        if pollux_sys::poll_select::is_open(raw) { Ok(()) } else { Err(Error::NotOpen { fd: raw }) }
     }
 
     /// The key that the next [`Table::insert`] of `fd` will give.

@@ -147,7 +147,7 @@ fn a_modify_to_a_condition_that_holds_is_reported_at_once() {
 }
 
 #[test]
-fn what_the_kernel_claims_and_does_not_hold_is_not_reported() {
+fn a_claim_of_the_kernel_that_does_not_hold_is_not_reported() {
     for trigger in [Trigger::Edge, Trigger::Level, Trigger::Oneshot] {
         let mut poller = UringPoll::open(Threads::One).expect("io_uring is allowed here");
         let both = Interest::READABLE | Interest::PRIORITY;
@@ -237,7 +237,7 @@ fn the_successor_of_a_file_closed_without_delete_receives_only_of_itself() {
 }
 
 #[test]
-fn what_did_not_fit_is_polled_anew_before_it_is_reported() {
+fn events_that_did_not_fit_are_polled_anew_before_they_are_reported() {
     let mut poller = UringPoll::open(Threads::One).expect("io_uring is allowed here");
     let pairs = registered(&mut poller, 6, LEVEL);
     send(&pairs);

@@ -84,7 +84,7 @@ fn many_deletions_are_flushed_at_once() {
 }
 
 #[test]
-fn what_a_flush_meets_is_reported_by_the_next_wait() {
+fn events_that_a_flush_meets_are_reported_by_the_next_wait() {
     on_each(|mechanism, poller| {
         let mut events = Events::with_capacity(8);
         let (mut ours, theirs) = pair();

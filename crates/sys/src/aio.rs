@@ -18,7 +18,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 use std::{fmt, io};
 
-use crate::readiness::{MASK_BYTES, MaskArgument, SignalMask, timespec};
+use crate::poll_select::{MASK_BYTES, MaskArgument, SignalMask, timespec};
 
 /// The most polls that one `io_submit(2)` carries: bounds how long the kernel is kept busy.
 pub const BATCH_MAX: usize = 1024;

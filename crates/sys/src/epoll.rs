@@ -10,8 +10,7 @@ use std::os::fd::{AsRawFd, BorrowedFd};
 use std::ptr;
 use std::time::Duration;
 
-use crate::readiness::timespec;
-use crate::readiness::{MASK_BYTES, SignalMask};
+use crate::poll_select::{MASK_BYTES, SignalMask, timespec};
 
 /// What the kernel found for one registration; the layout is that of `struct epoll_event`.
 #[derive(Clone, Copy, Debug)]

@@ -15,7 +15,7 @@ use std::ptr;
 use std::sync::atomic::AtomicU64;
 use std::time::Duration;
 
-use crate::readiness::timespec;
+use crate::poll_select::timespec;
 
 /// The permission bits of a new queue: its owner only.
 const MODE: libc::mode_t = 0o600;

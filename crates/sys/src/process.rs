@@ -1,9 +1,17 @@
 //! Processes: which one this is, what a parent left open for it, what the kernel books for one.
 //!
-//! [`ForkMark`] tells a process from the children that it forked, without a system call. The poller asks before every change and every wait, where a `getpid(2)` would cost as much as
-//! an empty look. A page that the kernel hands to children empty (`madvise(2)`, MADV_WIPEONFORK,
+//! [`ForkMark`] tells a process from the children that it forked, without a system call. The poller asks before
+//! every change and every wait, where a `getpid(2)` would cost as much as an empty look. A page that the kernel hands to children empty (`madvise(2)`, MADV_WIPEONFORK,
 //! Linux 4.14) answers with one load. A child that shares its parent's memory (`vfork(2)`, threads)
 //! is taken for the parent.
+//!
+//! Descriptors that a parent left open for its child are known to it only by their numbers: a worker of the
+//! service pool duplicates each number that its environment names; a pool that continues behind the terminal
+//! keeps from its workers what its own parent left open. A number alone proves no ownership:
+//! [`duplicate_inherited`] hands out another descriptor of the same file, [`take_inherited`] asks for the mark
+//! of what a parent left open.
+//!
+//! What the kernel books for a process the lab asks around turns; it is not for a hot path.
 
 use std::io;
 use std::os::fd::{FromRawFd, OwnedFd, RawFd};
@@ -91,13 +99,6 @@ fn process() -> libc::pid_t {
     unsafe { libc::getpid() }
 }
 
-// Descriptors that a parent left open for its child, known to it only by their numbers.
-//
-// A worker of the service pool duplicates each number that its environment names; a pool that
-// continues behind the terminal keeps from its workers what its own parent left open. A number
-// alone proves no ownership: [`duplicate_inherited`] hands out another descriptor of the same file, [`take_inherited`] asks
-// for the mark of what a parent left open.
-
 /// Duplicates descriptor `number`, and marks both it and the duplicate to be closed on exec, so
 /// that the children of this process don't keep the file open.
 ///
@@ -153,10 +154,6 @@ pub fn close_on_exec_from(first: u32) -> io::Result<()> {
     let marked = unsafe { libc::syscall(libc::SYS_close_range, first, last, flags) };
     if marked < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
 }
-
-// What the kernel books for a process.
-//
-// Called by the lab around turns. Nothing here is for a hot path.
 
 /// CPU time of a process: of all its threads, those that have ended included, exact at the moment
 /// of the call also while they run (`clock_getcpuclockid(3)`).
@@ -225,7 +222,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_parent_left_open_is_taken_once_and_nothing_that_is_ours() {
+    fn descriptors_that_a_parent_left_open_are_taken_once_and_none_of_ours() {
         let (mut here, there) = UnixStream::pair().expect("a pair");
         take_inherited(there.as_raw_fd()).expect_err("marked, so ours");
         take_inherited(2).expect_err("standard error");
@@ -245,7 +242,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_marked_is_closed_on_exec_and_stays_open_here() {
+    fn a_marked_descriptor_is_closed_on_exec_and_stays_open_here() {
         let (mut here, there) = UnixStream::pair().expect("a pair");
         // Far above what other tests have open at this moment.
         const NUMBER: i32 = 900;

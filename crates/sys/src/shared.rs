@@ -390,7 +390,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_can_change_the_size() {
+    fn the_size_can_not_be_changed() {
         let ours = SharedWords::create(1).expect("made");
         let file = File::from(ours.as_fd().try_clone_to_owned().expect("a descriptor"));
         assert_eq!(file.set_len(0).expect_err("sealed").raw_os_error(), Some(libc::EPERM));

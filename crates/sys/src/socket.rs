@@ -117,7 +117,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_unix_peer_has_not_read_is_untaken() {
+    fn bytes_that_a_unix_peer_has_not_read_are_untaken() {
         let (mut ours, mut theirs) = UnixStream::pair().expect("a pair");
         assert_eq!(untaken_bytes(&ours).expect("asked"), 0);
         ours.set_nonblocking(true).expect("set");
@@ -132,7 +132,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_kernel_of_a_tcp_peer_has_no_room_for_is_untaken() {
+    fn bytes_that_a_tcp_peer_has_no_room_for_are_untaken() {
         let listener = TcpListener::bind("127.0.0.1:0").expect("bound");
         let mut theirs = TcpStream::connect(listener.local_addr().expect("bound")).expect("there");
         let (mut ours, _) = listener.accept().expect("accepted");

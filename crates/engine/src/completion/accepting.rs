@@ -31,8 +31,8 @@ use pollux_sys::ring::{InFlight, Shots, StreamCompletion};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 
+use super::completions::{errno, is};
 use super::connection::{Kind, numbered};
-use super::turns::{errno, is};
 use super::{CompletionLoop, shots_of};
 use crate::limits::Queue;
 use crate::listener::{Accepted, accept};

@@ -266,18 +266,10 @@ impl<S: Session> CompletionLoop<S> {
     }
 }
 
-// Slots: dense, reused, each use with its own generation. The number that a request carries through the kernel and back.
-//
-// ```text
-//  61  58 57 56 55            32 31                              0
-// +------+-----+----------------+---------------------------------+
-// | kind |  0  |   generation   |              slot               |
-// +------+-----+----------------+---------------------------------+
-// ```
-//
-// A completion whose generation is not that of the slot belongs to a connection that is gone.
-
 /// A table of `T` by [`Token`].
+///
+/// Dense and reused, each use with its own generation: a completion whose generation is not that of the slot
+/// belongs to a connection that is gone.
 #[derive(Debug)]
 pub(super) struct Slots<T> {
     entries: Vec<Slot<T>>,
@@ -375,7 +367,14 @@ pub(super) enum Kind {
 const KIND_SHIFT: u32 = 58;
 const TOKEN_BITS: u64 = (1 << 56) - 1;
 
-/// Kind and token in one number.
+/// Kind and token in one number, which a request carries through the kernel and back.
+///
+/// ```text
+///  61  58 57 56 55            32 31                              0
+/// +------+-----+----------------+---------------------------------+
+/// | kind |  0  |   generation   |              slot               |
+/// +------+-----+----------------+---------------------------------+
+/// ```
 pub(super) fn label(kind: Kind, token: Token) -> u64 {
     (kind as u64) << KIND_SHIFT | u64::from(token.generation()) << 32 | u64::from(token.slot())
 }

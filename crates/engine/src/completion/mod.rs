@@ -16,9 +16,9 @@
 //! New connections are let in after the live ones had their turn (`accepting.rs`).
 
 mod accepting;
+mod completions;
 mod connection;
 mod sending;
-mod turns;
 
 use std::collections::VecDeque;
 use std::io;
@@ -47,9 +47,9 @@ use crate::{
     Moment, Now, Session,
 };
 use accepting::Listening;
+use completions::Pace;
 use connection::{Connection, Kind, Slots, numbered};
 use sending::TurnSend;
-use turns::Pace;
 
 /// Requests between two system calls, completions that wait to be taken, receive buffers and
 /// the arena. 256 buffers of 4 KiB stay in the cache of one core; runs with 4,096 were slower.
@@ -344,6 +344,7 @@ impl<S: Session> Turning<S> for CompletionLoop<S> {
         self.play(token, Some(occasion), None);
     }
 
+    /// Not what waits for room: its request reports that.
     fn flush(&mut self, token: Token) {
         self.send_waiting(token);
     }

@@ -19,8 +19,8 @@ use pollux_sys::ring::{
     InFlight, QueueFull, Sending, Sent as Slice, Shots, StreamCompletion, StreamRing,
 };
 
+use super::completions::errno;
 use super::connection::{Kind, label, numbered};
-use super::turns::errno;
 use super::{CompletionLoop, SUBMITS_MAX};
 use crate::actions::Source;
 use crate::conversation::{ConnectionIo, Sent};

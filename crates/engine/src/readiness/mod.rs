@@ -1,7 +1,7 @@
 //! The readiness loop: sessions over any poller.
 //!
 //! ```text
-//!  ┌► apply the update list ► wait ► live connections: read, call , send at once
+//!  ┌► apply the update list ► wait ► live connections: read, call (`events.rs`), send at once
 //!  │                                        │
 //!  │      end of turn ◄ accept a share ◄ unfinished ones, deadlines, messages, wakes
 //!  └────────────┘
@@ -11,8 +11,8 @@
 //! short send asks for writability. New connections are accepted last, so no descriptor is used
 //! again while events for its number may lie in the batch.
 
+mod events;
 mod takeover;
-mod turns;
 
 use std::io;
 use std::ops::{ControlFlow, Range};
@@ -35,9 +35,9 @@ use crate::turn::{LoopState, Turning};
 use crate::{
     Actions, CloseCause, ConnectionId, Counter, Counters, Limits, Listener, Moment, Now, Session,
 };
+use events::{BUFFER_BYTES, NOTHING};
 use rustix::io::Errno;
 use rustix::net::{SendFlags, send};
-use turns::{BUFFER_BYTES, NOTHING};
 
 /// The table's slots are lower; from here on stand the sources, and at the very end the timer.
 const SOURCES: u32 = FdTable::<OwnedFd>::SLOTS_MAX as u32;

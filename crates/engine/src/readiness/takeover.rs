@@ -12,7 +12,7 @@ use pollux_poller::{Readiness, Token, Trigger};
 use rustix::io::Errno;
 use rustix::net::{RecvFlags, Shutdown, recv, shutdown};
 
-use super::turns::NOTHING;
+use super::events::NOTHING;
 use super::{ReadinessLoop, socket};
 use crate::actions::Sharing;
 use crate::conversation::{Conversation, Occasion, Progress};

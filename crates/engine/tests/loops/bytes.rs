@@ -176,7 +176,7 @@ fn message(of: usize, round: usize, len: usize) -> Vec<u8> {
 }
 
 #[test]
-fn what_many_connections_send_at_once_reaches_each_session_whole() {
+fn input_of_many_connections_at_once_reaches_each_session_whole() {
     for driver in drivers() {
         let mut stage = Stage::open(driver, Limits::default());
         let kept: Vec<Rc<RefCell<Vec<u8>>>> = (0..CONNECTIONS).map(|_| Rc::default()).collect();

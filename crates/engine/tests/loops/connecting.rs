@@ -243,7 +243,7 @@ fn a_connect_is_given_up_by_a_word_a_drain_or_the_end_of_the_loop() {
 }
 
 #[test]
-fn what_is_said_before_the_connection_is_there_leaves_first() {
+fn output_from_before_the_connection_leaves_first() {
     for driver in drivers() {
         let mut stage = Stage::open(driver, Limits::default());
         let (listener, to) = any_port();

@@ -245,7 +245,7 @@ fn draining_tells_every_session_and_ends_the_loop() {
 }
 
 #[test]
-fn what_is_open_at_the_drain_deadline_is_cut() {
+fn connections_that_are_open_at_the_drain_deadline_are_cut() {
     for driver in drivers() {
         let mut server = Server::of(driver);
         let mut peer = server.connect();

@@ -244,7 +244,7 @@ fn is_greeted(to: SocketAddr, is_over: &Arc<AtomicBool>, count: &Arc<AtomicU64>)
 }
 
 #[test]
-fn nobody_is_lost_while_one_group_takes_the_sockets_over_from_another() {
+fn no_client_is_lost_while_one_group_takes_the_sockets_over_from_another() {
     for driver in drivers() {
         for listeners in [Listeners::Reuseport, Listeners::Exclusive, Listeners::Single] {
             let any: [ListenAddress; 1] = ["127.0.0.1:0".parse().expect("an address")];

@@ -178,7 +178,7 @@ fn a_readable_source_that_goes_is_not_called() {
 }
 
 #[test]
-fn what_is_always_readable_is_refused() {
+fn a_file_that_is_always_readable_is_refused() {
     for driver in drivers() {
         let mut stage = Stage::open(driver, Limits::default());
         let folder = std::fs::File::open(std::env::temp_dir()).expect("a folder");

@@ -173,7 +173,7 @@ fn is_edge(driver: Driver) -> bool {
 }
 
 #[test]
-fn what_comes_goes_to_the_new_owner_and_the_old_one_lets_go_in_its_next_batch() {
+fn input_goes_to_the_new_owner_and_the_old_one_lets_go_in_its_next_batch() {
     for driver in readiness() {
         let mut scene = Scene::open(driver);
         scene.take_over();
@@ -301,7 +301,7 @@ fn a_wake_of_what_is_on_its_way_back_to_its_old_owner_is_dropped() {
 }
 
 #[test]
-fn what_came_unasked_or_ended_meanwhile_is_not_taken_over() {
+fn a_connection_with_unasked_input_or_an_end_is_not_taken_over() {
     for driver in readiness() {
         for says in ["unasked", ""] {
             let mut scene = Scene::open(driver);

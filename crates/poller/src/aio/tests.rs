@@ -112,7 +112,7 @@ fn more_cancelled_polls_than_slots_only_delay_the_arming() {
 }
 
 #[test]
-fn what_completed_before_a_change_of_token_is_stale_and_found_anew() {
+fn a_completion_from_before_a_change_of_token_is_stale_and_found_anew() {
     let mut aio = small();
     let (reader, mut writer) = pipe().expect("a pipe");
     aio.add(reader.as_fd(), Token::new(1, 0), LEVEL).expect("vacant");
@@ -138,7 +138,7 @@ fn a_change_that_the_armed_poll_serves_already_costs_nothing() {
 }
 
 #[test]
-fn what_does_not_fit_stays_in_the_ring_and_waits_go_round() {
+fn completions_that_do_not_fit_stay_in_the_ring_and_waits_go_round() {
     let mut aio = small();
     let pipes: Vec<_> = (0..3).map(|_| ready_pipe()).collect();
     for (slot, (reader, _)) in (0..).zip(&pipes) {

@@ -12,8 +12,8 @@ use crate::suite::{Case, Verdict, case};
 pub(crate) const CASES: &[Case] = &[
     case!(three_waits_of_two_see_all_six),
     case!(rounds_proceed_being_fair),
-    case!(what_fits_comes_in_one_wait),
-    case!(what_fits_comes_in_one_wait_edge, [Edge]),
+    case!(events_that_fit_come_in_one_wait),
+    case!(events_that_fit_come_in_one_wait_edge, [Edge]),
     case!(capacity_is_never_exceeded),
     case!(one_event_at_a_time_sees_all),
     case!(edges_beyond_the_capacity_are_kept, [Edge]),
@@ -84,11 +84,11 @@ fn whole(rig: &mut Rig, trigger: Trigger) -> Verdict {
     Ok(())
 }
 
-fn what_fits_comes_in_one_wait(rig: &mut Rig) -> Verdict {
+fn events_that_fit_come_in_one_wait(rig: &mut Rig) -> Verdict {
     whole(rig, Trigger::Level)
 }
 
-fn what_fits_comes_in_one_wait_edge(rig: &mut Rig) -> Verdict {
+fn events_that_fit_come_in_one_wait_edge(rig: &mut Rig) -> Verdict {
     whole(rig, Trigger::Edge)
 }
 

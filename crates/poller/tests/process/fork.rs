@@ -20,7 +20,7 @@ pub(crate) const CASES: &[Case] = &[
     case!(a_child_that_waits_takes_nothing_from_the_parent, [Kernel]),
     case!(a_child_can_open_a_poller_of_its_own, [Kernel]),
     case!(a_child_can_wake_nobody_by_dying, [Kernel]),
-    case!(what_a_child_writes_is_reported, [Kernel]),
+    case!(bytes_that_a_child_writes_are_reported, [Kernel]),
     case!(a_file_that_a_child_inherited_lives_on, [Kernel]),
     case!(a_process_descriptor_is_readable_at_its_end, [Kernel]),
 ];
@@ -185,7 +185,7 @@ fn a_child_can_wake_nobody_by_dying(rig: &mut Rig) -> Verdict {
     Ok(())
 }
 
-fn what_a_child_writes_is_reported(rig: &mut Rig) -> Verdict {
+fn bytes_that_a_child_writes_are_reported(rig: &mut Rig) -> Verdict {
     rig.needs_kernel()?;
     let (reader, writer) = rig.pipe();
     rig.add(&reader, 1, READ, Trigger::Level)?;

@@ -126,19 +126,16 @@ fn checked(answer: libc::c_int) -> io::Result<()> {
     Ok(())
 }
 
-// The memory that the kernel writes samples into, and how bytes are taken out of it.
-//
-// `sampler.rs` maps one [`Ring`] for each CPU and drains it. The layout is that of
-// `struct perf_event_mmap_page`: one control page, then a power-of-two number of data pages used
-// as a circle. The kernel moves `head` forward, we move `tail`; both only ever grow. Nothing here
-// knows what a record means.
-
 /// Offset of `data_head` in the control page: bytes the kernel has ever written.
 const HEAD_OFFSET_BYTES: usize = 1024;
 /// Offset of `data_tail`: bytes we have ever taken.
 const TAIL_OFFSET_BYTES: usize = 1032;
 
 /// A mapped sample buffer; unmapped on drop.
+///
+/// `sampler.rs` maps one for each CPU and drains it. The layout is that of `struct perf_event_mmap_page`: one
+/// control page, then a power-of-two number of data pages used as a circle. The kernel moves `head` forward, we
+/// move `tail`; both only ever grow. Nothing here knows what a record means.
 #[derive(Debug)]
 struct Ring {
     mapping: Mapping,

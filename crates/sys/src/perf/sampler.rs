@@ -3,8 +3,8 @@
 //! The lab opens a [`Sampler`] on the measured threads, enables it around the window, drains it at
 //! least every ten seconds and turns addresses into symbols elsewhere. The kernel's CPU clock
 //! drives it, so it works without hardware counters; the price is that time spent with interrupts
-//! off is charged to the place that turns them on again. A sampler must never be left undrained
-//! silently: what did not fit is counted as lost.
+//! off is charged to the place that turns them on again. Samples that do not fit a buffer that is not
+//! drained are dropped by the kernel.
 
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
@@ -30,8 +30,6 @@ const CPU_CLOCK: u64 = 0;
 /// `PERF_SAMPLE_IP | PERF_SAMPLE_TID`: a record is header, address, process and thread.
 const SAMPLE_TYPE: u64 = 1 | 2;
 
-/// `PERF_RECORD_LOST`.
-const RECORD_LOST: u32 = 2;
 /// `PERF_RECORD_SAMPLE`.
 const RECORD_SAMPLE: u32 = 9;
 /// `PERF_RECORD_MISC_CPUMODE_MASK`.
@@ -77,7 +75,6 @@ pub struct Sample {
 pub struct Sampler {
     rings: Vec<Ring>,
     events: Vec<OwnedFd>,
-    lost: u64,
     bytes: Vec<u8>,
 }
 
@@ -101,7 +98,6 @@ impl Sampler {
         let mut sampler = Self {
             rings: Vec::with_capacity(cpus.len()),
             events: Vec::with_capacity(pairs),
-            lost: 0,
             bytes: Vec::new(),
         };
         for cpu in cpus {
@@ -154,16 +150,9 @@ impl Sampler {
         for ring in &mut self.rings {
             self.bytes.clear();
             ring.drain_into(&mut self.bytes);
-            self.lost += parse_records(&self.bytes, &mut samples);
+            parse_records(&self.bytes, &mut samples);
         }
         samples
-    }
-
-    /// Samples that did not fit, as far as the records drained so far report. The kernel reports
-    /// of a loss with the next sample that does find room.
-    #[must_use]
-    pub fn samples_lost(&self) -> u64 {
-        self.lost
     }
 
     /// One event for each thread; the first one's buffer takes them all. Bound to a CPU because
@@ -208,9 +197,8 @@ fn attribute_of(options: SamplerOptions) -> Attribute {
     }
 }
 
-/// Appends the samples among `bytes` and returns how many were lost before them.
-fn parse_records(mut bytes: &[u8], samples: &mut Vec<Sample>) -> u64 {
-    let mut lost = 0;
+/// Appends the samples among `bytes`.
+fn parse_records(mut bytes: &[u8], samples: &mut Vec<Sample>) {
     while bytes.len() >= HEADER_BYTES {
         let kind = u32_at(bytes, 0);
         let mode = u16_at(bytes, 4) & MODE_MASK;
@@ -220,20 +208,17 @@ fn parse_records(mut bytes: &[u8], samples: &mut Vec<Sample>) -> u64 {
             "the kernel writes whole records"
         );
         let (record, rest) = bytes.split_at(len_bytes);
-        match kind {
-            RECORD_SAMPLE => samples.push(Sample {
+        // Of throttling, losses and the like: the shares of the samples stay right without them.
+        if kind == RECORD_SAMPLE {
+            samples.push(Sample {
                 ip: u64_at(record, 8),
                 is_kernel: mode == MODE_KERNEL,
                 pid: u32_at(record, 16),
                 tid: u32_at(record, 20),
-            }),
-            RECORD_LOST => lost += u64_at(record, 16),
-            // Throttle notes and the like: the share of samples stays right without them.
-            _ => {}
+            });
         }
         bytes = rest;
     }
-    lost
 }
 
 fn u16_at(bytes: &[u8], at: usize) -> u16 {
@@ -286,14 +271,14 @@ mod tests {
     }
 
     #[test]
-    fn records_become_samples_and_losses() {
+    fn only_records_of_samples_become_samples() {
         let ids = 7 | (9 << 32);
         let mut bytes = record(RECORD_SAMPLE, MODE_KERNEL, &[0xffff_8000, ids]);
-        bytes.extend(record(RECORD_LOST, 0, &[1, 5]));
+        bytes.extend(record(2, 0, &[1, 5]));
         bytes.extend(record(5, 0, &[0, 0, 0]));
         bytes.extend(record(RECORD_SAMPLE, 2, &[0x40_0000, ids]));
         let mut samples = Vec::new();
-        assert_eq!(parse_records(&bytes, &mut samples), 5);
+        parse_records(&bytes, &mut samples);
         let kernel = Sample { ip: 0xffff_8000, is_kernel: true, pid: 7, tid: 9 };
         let user = Sample { ip: 0x40_0000, is_kernel: false, ..kernel };
         assert_eq!(samples, [kernel, user]);
@@ -338,7 +323,6 @@ mod tests {
         sampler.disable().expect("disable");
         assert!(samples.iter().all(|sample| sample.pid == std::process::id()));
         assert!(samples.iter().all(|sample| !sample.is_kernel));
-        assert_eq!(sampler.samples_lost(), 0);
     }
 
     #[test]

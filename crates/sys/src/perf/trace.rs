@@ -488,7 +488,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_sampled_is_recorded_only_meanwhile() {
+    fn a_sampled_tracepoint_is_recorded_only_while_sampling() {
         const GETUID: Tracepoint = Tracepoint { group: "syscalls", name: "sys_enter_getuid" };
         let sampled = Followed { is_sampled: true, ..followed(GETPPID) };
         let Some(trace) = of_this_thread(&[followed(GETUID), sampled]) else { return };

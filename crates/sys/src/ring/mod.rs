@@ -22,7 +22,7 @@ use std::io;
 use std::os::fd::AsRawFd;
 use std::time::Duration;
 
-use crate::readiness::SignalMask;
+use crate::poll_select::SignalMask;
 use io_uring::{EnterFlags, IoUring, cqueue};
 use open::Door;
 

@@ -14,7 +14,7 @@ use io_uring::squeue::Flags;
 use io_uring::types::Timespec;
 use io_uring::{Builder, EnterFlags, IoUring, opcode};
 
-use crate::readiness::{MASK_BYTES, SignalMask};
+use crate::poll_select::{MASK_BYTES, SignalMask};
 
 /// Entries of the two queues; both are powers of two.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -308,13 +308,11 @@ fn has_seccomp_filter() -> bool {
     status.lines().any(|line| line.starts_with("Seccomp:") && line.ends_with('2'))
 }
 
-// The system call that enters a ring, by descriptor or by registered index.
-//
-// Both kinds of ring call it. A registered index spares the kernel the look-up and the
-// reference count of the descriptor, which threads of one process share. It holds the ring
-// open, though: the owner must give it back before it drops the ring.
-
 /// The way into one ring, for the thread that opened it.
+///
+/// Both kinds of ring enter by it: by descriptor or by a registered index, which spares the kernel the look-up
+/// and the reference count of the descriptor, which threads of one process share. It holds the ring open,
+/// though: the owner must give it back before it drops the ring.
 #[derive(Debug)]
 pub(super) struct Door {
     ring: RawFd,
@@ -462,7 +460,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_granted_is_named() {
+    fn granted_sizes_and_flags_are_named() {
         let wanted = Sizes { submission: 64, completion: 256 };
         let (io, setup) = open(wanted, NUMBERS).expect("io_uring is allowed here");
         assert_eq!(setup.sizes, wanted);

@@ -1,4 +1,4 @@
-//! A turn of the readiness loop: one wait, what became ready, and how it reads.
+//! What a turn of the readiness loop does with its events: one wait, what became ready, and how it reads.
 //!
 //! What a wait found readable is received together, each connection into a slice of its own, and the
 //! sessions are called afterwards: the code of the kernel that receives stays in the cache of the CPU while

@@ -1,4 +1,4 @@
-//! What a caller wants to be notified of, and what a wait reports.
+//! Conditions of a descriptor: what a caller wants reported, how often, and what a wait reports.
 //!
 //! *Interest* is wanted, *readiness* is known. Both are small bit sets with one bit for each
 //! condition; the backends translate them into the masks of their kernel interface.

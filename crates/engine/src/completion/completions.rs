@@ -335,20 +335,6 @@ pub(super) fn errno(result: i32) -> Errno {
     Errno::from_raw_os_error(-result)
 }
 
-// For how many completions an enter waits.
-//
-// Waiting for one wakes the thread for each that comes alone; waiting for several saves
-// wake-ups and delays the first of them. So the loop waits for as many as its recent pace
-// brings within [`DELAY`], with a timeout in case the load falls just then. Running into that
-// timeout is dear (a timer costs some 30 µs of CPU on a virtual machine), so one that was run
-// into switches the waiting off for a while, and for longer each time in a row.
-//
-// ```text
-//  gap ≥ DELAY / 2, or resting: wait for 1, no timer
-//  steady for STEADY_TURNS:     wait for DELAY / gap, at most COMPLETIONS_MAX, until 4 × DELAY
-//  fell short:                  rest for REST_TURNS, twice as long after each further time
-// ```
-
 /// What the first completion of a batch may be delayed by.
 const DELAY: Duration = Duration::from_micros(20);
 /// More in a batch save nothing: beyond 20 the kernel hands them over in pieces anyway.
@@ -366,6 +352,18 @@ const AVERAGE_TURNS: u64 = 16;
 const GAP_NS_MAX: u64 = 1_000_000;
 
 /// The recent pace of a loop, and what follows from it.
+///
+/// For how many completions an enter waits. Waiting for one wakes the thread for each that comes alone; waiting
+/// for several saves wake-ups and delays the first of them. So the loop waits for as many as its recent pace
+/// brings within [`DELAY`], with a timeout in case the load falls just then. Running into that timeout is dear (a
+/// timer costs some 30 µs of CPU on a virtual machine), so one that was run into switches the waiting off for a
+/// while, and for longer each time in a row.
+///
+/// ```text
+///  gap ≥ DELAY / 2, or resting: wait for 1, no timer
+///  steady for STEADY_TURNS:     wait for DELAY / gap, at most COMPLETIONS_MAX, until 4 × DELAY
+///  fell short:                  rest for REST_TURNS, twice as long after each further time
+/// ```
 #[derive(Debug)]
 pub(super) struct Pace {
     gap_ns: u64,
@@ -429,7 +427,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_a_refused_enter_means_to_the_loop() {
+    fn a_refused_enter_passes_or_ends_the_loop() {
         let has_passed = |errno: Errno| has_passed(&io::Error::from(errno));
         assert!([Errno::INTR, Errno::TIME, Errno::AGAIN, Errno::BUSY].into_iter().all(has_passed));
         // Another thread's ring, a closed one, completions that were dropped for lack of memory.

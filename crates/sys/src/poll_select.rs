@@ -144,13 +144,11 @@ pub(crate) fn timespec(timeout: Duration) -> libc::timespec {
     }
 }
 
-// A signal mask for the time of one system call.
-//
-// The kernel puts it in place and takes it back within the call that blocks (`ppoll(2)`,
-// `pselect6(2)`, `io_pgetevents(2)`, `io_uring_enter(2)`, `epoll_pwait(2)`), so that no signal comes
-// between the mask and the wait. Nothing here changes the mask of a thread.
-
-/// The signals that are blocked meanwhile.
+/// The signals that are blocked for the time of one system call.
+///
+/// The kernel puts it in place and takes it back within the call that blocks (`ppoll(2)`, `pselect6(2)`,
+/// `io_pgetevents(2)`, `io_uring_enter(2)`, `epoll_pwait(2)`), so that no signal comes between the mask and the
+/// wait. Nothing here changes the mask of a thread.
 #[derive(Clone, Copy)]
 pub struct SignalMask(libc::sigset_t);
 
