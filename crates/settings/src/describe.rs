@@ -48,7 +48,7 @@ pub struct Row {
     /// The letter of a short flag.
     pub short: Option<char>,
     /// Where it may be said.
-    pub place: Places,
+    pub given_by: GivenBy,
     /// Heading in help texts.
     pub heading: Cow<'static, str>,
     /// What it does, in one line.
@@ -87,7 +87,7 @@ pub struct Row {
 
 /// Where a key may be said.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub enum Places {
+pub enum GivenBy {
     /// As a flag and in a file.
     #[default]
     Both,
@@ -130,7 +130,7 @@ impl Description {
     /// The keys that have a flag: those of the top and of tables that stand once.
     pub fn flags(&self) -> impl Iterator<Item = &Row> {
         let of_flags = self.sections.iter().filter(|section| !self.is_repeated(&section.path));
-        of_flags.flat_map(|section| &section.rows).filter(|row| row.place != Places::File)
+        of_flags.flat_map(|section| &section.rows).filter(|row| row.given_by != GivenBy::File)
     }
 
     /// Whether a section or one above it may stand several times.
@@ -165,8 +165,8 @@ impl Row {
     /// The flag as it is written, or what stands for an argument without one.
     #[must_use]
     pub fn written(&self) -> String {
-        match self.place {
-            Places::Positional => self.placeholder.to_owned(),
+        match self.given_by {
+            GivenBy::Positional => self.placeholder.to_owned(),
             _ => format!("--{}", self.flag_name()),
         }
     }
@@ -228,8 +228,9 @@ pub fn kept(file: &str, part: &str, made: &str) -> Result<(), String> {
 
 fn rows(page: &mut String, section: &Section, has_flags: bool) {
     let mut heading = None;
-    let is_shown =
-        |row: &&Row| !row.is_hidden && !row.is_unlisted && (has_flags || row.place != Places::Flag);
+    let is_shown = |row: &&Row| {
+        !row.is_hidden && !row.is_unlisted && (has_flags || row.given_by != GivenBy::Flag)
+    };
     for row in section.rows.iter().filter(is_shown) {
         if heading != Some(&row.heading) {
             heading = Some(&row.heading);
@@ -249,12 +250,12 @@ fn rows(page: &mut String, section: &Section, has_flags: bool) {
 }
 
 fn name(row: &Row) -> String {
-    if row.place == Places::Flag { String::new() } else { format!("`{}`", row.name) }
+    if row.given_by == GivenBy::Flag { String::new() } else { format!("`{}`", row.name) }
 }
 
 fn flag(row: &Row) -> String {
-    match (row.place, row.short) {
-        (Places::File, _) => String::new(),
+    match (row.given_by, row.short) {
+        (GivenBy::File, _) => String::new(),
         (_, Some(short)) => format!("`-{short}`, `{}`", row.written()),
         (_, None) => format!("`{}`", row.written()),
     }

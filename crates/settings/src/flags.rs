@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use clap::builder::{PossibleValue, TypedValueParser};
 use clap::{Arg, ArgAction, ArgMatches, Args, Command, FromArgMatches};
 
-use crate::describe::{Places, Row, Takes, describe};
+use crate::describe::{GivenBy, Row, Takes, describe};
 use crate::given::Given;
 use crate::keys::Table;
 use crate::kind::{Kind, Word, parsed};
@@ -136,7 +136,7 @@ fn arg(row: &Row, before_default: &str) -> Arg {
         None => arg,
         Some(bare) => arg.num_args(0..=1).default_missing_value(bare).require_equals(true),
     };
-    if row.place == Places::Positional {
+    if row.given_by == GivenBy::Positional {
         return arg;
     }
     let aliases = row.aliases.iter().map(|name| name.replace('_', "-"));

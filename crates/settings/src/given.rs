@@ -12,7 +12,7 @@ use toml::de::{DeTable, DeValue};
 use crate::describe::{Description, Section, describe};
 use crate::keys::{Keys, Table};
 use crate::kind::Kind;
-use crate::mistake::{Mistake, Mistakes, Place};
+use crate::mistake::{Location, Mistake, Mistakes};
 
 /// Largest file; far more than all settings need.
 const FILE_BYTES_MAX: u64 = 1 << 20;
@@ -38,7 +38,7 @@ impl Given {
     pub fn from_file(path: &Path, flag: &str) -> Result<Self, Mistakes> {
         let name = path.display().to_string();
         let failed =
-            |why: String| Mistakes::one(Place::Flag(flag.to_owned()), format!("{name}{why}"));
+            |why: String| Mistakes::one(Location::Flag(flag.to_owned()), format!("{name}{why}"));
         let mut text = String::new();
         // Bounded here and not by the size that the file states: a device or a pipe states none.
         File::open(path)
@@ -96,7 +96,7 @@ impl Given {
         let mut mistakes = reading.mistakes.into_inner();
         if parsed.is_err() {
             // What a broken file did not say is not a mistake of its own.
-            mistakes.retain(|mistake| mistake.place != Place::Whole);
+            mistakes.retain(|mistake| mistake.location != Location::Whole);
         }
         Mistakes::of(mistakes).map_or(Ok(value), Err)
     }
@@ -144,7 +144,7 @@ impl<'a> Reading<'a> {
 
     /// Notes a mistake at byte `at` of the file.
     pub(crate) fn note(&self, at: usize, message: String) {
-        self.note_at(self.place(at), message);
+        self.note_at(self.location(at), message);
     }
 
     /// The same, of what a default stands in for.
@@ -154,12 +154,12 @@ impl<'a> Reading<'a> {
     }
 
     /// Byte `at` of the file.
-    pub(crate) fn place(&self, at: usize) -> Place {
-        Place::in_file(self.file, self.text, at)
+    pub(crate) fn location(&self, at: usize) -> Location {
+        Location::in_file(self.file, self.text, at)
     }
 
-    pub(crate) fn note_at(&self, place: Place, message: String) {
-        self.mistakes.borrow_mut().push(Mistake { place, message });
+    pub(crate) fn note_at(&self, location: Location, message: String) {
+        self.mistakes.borrow_mut().push(Mistake { location, message });
     }
 }
 

@@ -6,11 +6,11 @@
 use std::borrow::Cow;
 use std::ops::RangeInclusive;
 
-use crate::describe::{Places, Row, Takes};
+use crate::describe::{GivenBy, Row, Takes};
 use crate::given::{Item, Said};
 use crate::keys::{Keys, ReadItem, between};
 use crate::kind::{Kind, boolean};
-use crate::mistake::Place;
+use crate::mistake::Location;
 
 impl<'a> Keys<'a> {
     /// A key called `name`, with `_` between its words. `about` says what it does, in one line,
@@ -71,17 +71,17 @@ impl<'k, 'a> Key<'k, 'a> {
 
     /// An argument without a flag.
     pub fn positional(self) -> Self {
-        self.with(|row| row.place = Places::Positional)
+        self.with(|row| row.given_by = GivenBy::Positional)
     }
 
     /// Only a flag, not a key of a file.
     pub fn only_flag(self) -> Self {
-        self.with(|row| row.place = Places::Flag)
+        self.with(|row| row.given_by = GivenBy::Flag)
     }
 
     /// Only a key of a file, not a flag.
     pub fn only_file(self) -> Self {
-        self.with(|row| row.place = Places::File)
+        self.with(|row| row.given_by = GivenBy::File)
     }
 
     /// Left out of help and reference page: for programs, not for people.
@@ -127,8 +127,8 @@ impl<'k, 'a> Key<'k, 'a> {
 
     /// Where it was said, if it was; a flag without its value.
     #[must_use]
-    pub fn place(&self) -> Option<Place> {
-        self.keys.place(self.row.name)
+    pub fn location(&self) -> Option<Location> {
+        self.keys.location(self.row.name)
     }
 }
 

@@ -11,9 +11,9 @@ use std::ops::RangeInclusive;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
-use crate::describe::{Places, Row, Section};
+use crate::describe::{GivenBy, Row, Section};
 use crate::given::{Item, Reading, Said};
-use crate::mistake::{Place, did_you_mean, shown};
+use crate::mistake::{Location, did_you_mean, shown};
 
 /// The settings of a command, as a type that it owns. [`table!`](crate::describe) makes one of a struct.
 pub trait Table: Sized {
@@ -183,18 +183,18 @@ impl Keys<'_> {
 
     /// Where key `name` of this section was said, if it was; a flag without its value.
     #[must_use]
-    pub fn place(&self, name: &str) -> Option<Place> {
+    pub fn location(&self, name: &str) -> Option<Location> {
         match self.said(name) {
             Said::Nothing => None,
-            Said::Flag(_) => Some(Place::Flag(self.written(name, true))),
-            Said::File(value) => Some(self.reading.place(value.span().start)),
+            Said::Flag(_) => Some(Location::Flag(self.written(name, true))),
+            Said::File(value) => Some(self.reading.location(value.span().start)),
         }
     }
 
     /// Where this section begins, for what is wrong with it as a whole.
     #[must_use]
-    pub fn here(&self) -> Place {
-        self.at.map_or(Place::Whole, |at| self.reading.place(at))
+    pub fn here(&self) -> Location {
+        self.at.map_or(Location::Whole, |at| self.reading.location(at))
     }
 
     /// Name of the file, as the user called it; empty where there is none.
@@ -203,9 +203,9 @@ impl Keys<'_> {
         self.reading.file
     }
 
-    /// Notes a mistake at a place that [`place`](Self::place) or [`here`](Self::here) gave.
-    pub fn note_at(&mut self, place: Place, message: impl Into<String>) {
-        self.reading.note_at(place, message.into());
+    /// Notes a mistake at a location that [`location`](Self::location) or [`here`](Self::here) gave.
+    pub fn note_at(&mut self, location: Location, message: impl Into<String>) {
+        self.reading.note_at(location, message.into());
     }
 }
 
@@ -235,7 +235,10 @@ impl<'a> Keys<'a> {
                 other.excludes.contains(&row.name) || row.excludes.contains(&other.name)
             };
             let mut rivals = section.rows.iter().filter(is_rival);
-            Some(row.place == Places::Flag || rivals.any(|rival| self.flag(rival.name).is_some()))
+            Some(
+                row.given_by == GivenBy::Flag
+                    || rivals.any(|rival| self.flag(rival.name).is_some()),
+            )
         });
         let entry = self.entry(name).filter(|_| gives_way == Some(false));
         entry.map_or(Said::Nothing, Said::File)
@@ -271,7 +274,7 @@ impl<'a> Keys<'a> {
         match item {
             Item::Text(text) => {
                 let flag = format!("{} {}", row.written(), shown(text));
-                self.reading.note_at(Place::Flag(flag), what.to_owned());
+                self.reading.note_at(Location::Flag(flag), what.to_owned());
             }
             Item::Value(value) => {
                 let written = self.reading.text.get(value.span()).unwrap_or_default();
@@ -291,20 +294,20 @@ impl<'a> Keys<'a> {
 
     /// Notes what is wrong with a key that was said, beside others or as a whole.
     pub(crate) fn note_said(&self, row: &Row, said: &Said<'_>, message: &str) {
-        let (place, message) = match said {
+        let (location, message) = match said {
             Said::Nothing => (self.whole(), message.to_owned()),
-            Said::Flag(_) => (Place::Flag(row.written()), message.to_owned()),
+            Said::Flag(_) => (Location::Flag(row.written()), message.to_owned()),
             Said::File(value) => {
-                (self.reading.place(value.span().start), format!("{}: {message}", row.name))
+                (self.reading.location(value.span().start), format!("{}: {message}", row.name))
             }
         };
-        self.reading.note_at(place, message);
+        self.reading.note_at(location, message);
     }
 
     /// Where it stands that the section as a whole is wrong: at its beginning, unless that is the file's.
-    fn whole(&self) -> Place {
+    fn whole(&self) -> Location {
         match self.looked_up(|section| section.path.is_empty()) {
-            true => Place::Whole,
+            true => Location::Whole,
             false => self.here(),
         }
     }
@@ -368,10 +371,11 @@ impl<'a> Keys<'a> {
         let value = read(&mut self);
         for (name, _) in self.entries {
             let (name, at) = (name.get_ref().as_ref(), name.span().start);
-            let row = self.looked_up(|section| section.row(name).map(|row| (row.place, row.name)));
+            let row =
+                self.looked_up(|section| section.row(name).map(|row| (row.given_by, row.name)));
             // A section may have the name of a key that is only a flag.
             let is_asked = match row {
-                Some((Places::Flag, _)) => self.has_inner(name),
+                Some((GivenBy::Flag, _)) => self.has_inner(name),
                 Some((_, name)) => self.asked.contains(&name),
                 None => self.asked.contains(&name),
             };
@@ -417,7 +421,7 @@ impl<'a> Keys<'a> {
         let (sections, here) = (&description.sections, &description.sections[self.section]);
         let title = here.title();
         let is_home =
-            |section: &&Section| section.row(name).is_some_and(|row| row.place != Places::Flag);
+            |section: &&Section| section.row(name).is_some_and(|row| row.given_by != GivenBy::Flag);
         let homes: Vec<_> = sections.iter().filter(is_home).map(Section::title).collect();
         if !homes.is_empty() {
             let homes = homes.join(" or ");
@@ -428,7 +432,7 @@ impl<'a> Keys<'a> {
             Some((above, name)) => (above == here.path).then_some(name),
             None => here.path.is_empty().then_some(section.path.as_str()),
         });
-        let is_known = |row: &&Row| !row.is_hidden && row.place != Places::Flag;
+        let is_known = |row: &&Row| !row.is_hidden && row.given_by != GivenBy::Flag;
         let known = here.rows.iter().filter(is_known);
         let near = did_you_mean(name, known.map(|row| row.name).chain(below));
         let name = shown(name);

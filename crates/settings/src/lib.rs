@@ -89,7 +89,7 @@ mod mistake;
 #[cfg(test)]
 mod tests;
 
-pub use describe::{Description, Places, Row, Section, Takes, describe, kept, reference};
+pub use describe::{Description, GivenBy, Row, Section, Takes, describe, kept, reference};
 pub use flags::{Flags, FlagsAlone};
 pub use given::Given;
 pub use key::Key;
@@ -98,4 +98,4 @@ pub use kind::{
     Kind, Word, boolean, bytes, duration, duration_text, line, name, one_of, parsed, path, share,
     share_text, whole,
 };
-pub use mistake::{Mistake, Mistakes, Place, did_you_mean, shown};
+pub use mistake::{Location, Mistake, Mistakes, did_you_mean, shown};

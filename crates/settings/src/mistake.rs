@@ -26,14 +26,14 @@ pub struct Mistakes {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Mistake {
     /// Where it stands.
-    pub place: Place,
+    pub location: Location,
     /// What was found there and what is expected, in one line.
     pub message: String,
 }
 
 /// Where a value comes from. In order: the flags and the whole stand before the file.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Place {
+pub enum Location {
     /// A flag of the command line, with its dashes and its value.
     Flag(String),
     /// What was said as a whole.
@@ -52,30 +52,30 @@ pub enum Place {
 impl Mistakes {
     /// One mistake.
     #[must_use]
-    pub fn one(place: Place, message: impl Into<String>) -> Self {
-        Self { mistakes: vec![Mistake { place, message: message.into() }] }
+    pub fn one(location: Location, message: impl Into<String>) -> Self {
+        Self { mistakes: vec![Mistake { location, message: message.into() }] }
     }
 
     /// These, in order, each once; none where there is none.
     pub(crate) fn of(mut mistakes: Vec<Mistake>) -> Option<Self> {
         // Flags keep the order of the table.
-        let order = |place: &Place| match place {
-            Place::File { line, column, .. } => (*line, *column),
-            Place::Flag(_) | Place::Whole => (0, 0),
+        let order = |location: &Location| match location {
+            Location::File { line, column, .. } => (*line, *column),
+            Location::Flag(_) | Location::Whole => (0, 0),
         };
-        mistakes.sort_by_key(|mistake| order(&mistake.place));
+        mistakes.sort_by_key(|mistake| order(&mistake.location));
         mistakes.dedup();
         let more = mistakes.len().saturating_sub(MISTAKES_MAX);
         mistakes.truncate(MISTAKES_MAX);
         if more > 0 {
             let message = format!("and {more} mistakes more");
-            mistakes.push(Mistake { place: Place::Whole, message });
+            mistakes.push(Mistake { location: Location::Whole, message });
         }
         (!mistakes.is_empty()).then_some(Self { mistakes })
     }
 }
 
-impl Place {
+impl Location {
     /// The place of byte `offset` in the text of a file; past the end means its end.
     pub(crate) fn in_file(file: &str, text: &str, offset: usize) -> Self {
         let before = text.get(..offset).unwrap_or(text);
@@ -87,12 +87,12 @@ impl Place {
 
 impl fmt::Display for Mistake {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match &self.place {
-            Place::File { file, line, column } => {
+        match &self.location {
+            Location::File { file, line, column } => {
                 write!(f, "{file}:{line}:{column}: {}", self.message)
             }
-            Place::Flag(flag) => write!(f, "{flag}: {}", self.message),
-            Place::Whole => f.write_str(&self.message),
+            Location::Flag(flag) => write!(f, "{flag}: {}", self.message),
+            Location::Whole => f.write_str(&self.message),
         }
     }
 }
@@ -131,9 +131,9 @@ mod tests {
 
     #[test]
     fn a_place_counts_lines_and_characters_from_one() {
-        let place = |offset| Place::in_file("x", "ab\nµc\n", offset);
-        let at = |line, column| Place::File { file: "x".to_owned(), line, column };
-        assert_eq!([0, 3, 5, 99].map(place), [at(1, 1), at(2, 1), at(2, 2), at(3, 1)]);
+        let location = |offset| Location::in_file("x", "ab\nµc\n", offset);
+        let at = |line, column| Location::File { file: "x".to_owned(), line, column };
+        assert_eq!([0, 3, 5, 99].map(location), [at(1, 1), at(2, 1), at(2, 2), at(3, 1)]);
     }
 
     #[test]
@@ -155,7 +155,7 @@ mod tests {
     #[test]
     fn mistakes_without_number_are_cut() {
         let wrong = |at: usize| Mistake {
-            place: Place::in_file("x", &"\n".repeat(at), at),
+            location: Location::in_file("x", &"\n".repeat(at), at),
             message: "wrong".to_owned(),
         };
         let told = Mistakes::of((0..300).rev().map(wrong).collect()).expect("some").to_string();

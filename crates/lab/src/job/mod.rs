@@ -15,7 +15,7 @@ use std::fmt::Write as _;
 use std::path::Path;
 use std::time::Duration;
 
-use pollux_settings::{Given, Mistakes, Place, did_you_mean, duration_text, share_text};
+use pollux_settings::{Given, Location, Mistakes, did_you_mean, duration_text, share_text};
 
 use crate::arm::{Arm, ArmKind};
 use crate::axis::Value;
@@ -187,13 +187,13 @@ pub fn read(target: &str, mut flags: Given) -> Result<Job, Mistakes> {
     } else if experiments::by_name(target).is_some() {
         Given::from_toml(&format!("[[job]]\nexperiment = \"{target}\"\n"), target)
     } else {
-        return Err(Mistakes::one(Place::Whole, unknown(target)));
+        return Err(Mistakes::one(Location::Whole, unknown(target)));
     };
     let job: Job = flags.over(given).read()?;
     let is_build = |arm: &Arm| arm.kind.build().is_some();
     match job.parts.first().map(|part| &part.arms[..]) {
         Some([one]) if target == VERSION_JOB && is_build(one) => {
-            let place = Place::Flag(format!("--arm {}=…", one.name));
+            let place = Location::Flag(format!("--arm {}=…", one.name));
             let wrong =
                 "there is one build; expected two, the older first: --arm old=PATH --arm new=PATH";
             Err(Mistakes::one(place, wrong.to_owned()))

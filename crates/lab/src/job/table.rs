@@ -9,7 +9,7 @@ use std::sync::LazyLock;
 use std::time::Duration;
 
 use pollux_settings::{
-    Key, Keys, Kind, Place, Table, did_you_mean, duration, duration_text, line, name, one_of,
+    Key, Keys, Kind, Location, Table, did_you_mean, duration, duration_text, line, name, one_of,
     share, table, whole,
 };
 
@@ -51,18 +51,18 @@ pub(super) const REPLACED: [(&str, &str); 5] = [
 #[derive(Clone)]
 pub(super) struct Said<T> {
     pub(super) value: T,
-    pub(super) place: Option<Place>,
+    pub(super) place: Option<Location>,
 }
 
 impl<T: Clone> Said<T> {
     fn of<'k, 'a>(key: Key<'k, 'a>, read: impl FnOnce(Key<'k, 'a>) -> T) -> Self {
-        Self { place: key.place(), value: read(key) }
+        Self { place: key.location(), value: read(key) }
     }
 
     const fn rank(&self) -> Rank {
         match self.place {
             None => Rank::Default,
-            Some(Place::Flag(_)) => Rank::Flag,
+            Some(Location::Flag(_)) => Rank::Flag,
             Some(_) => Rank::File,
         }
     }
@@ -164,7 +164,7 @@ impl Global {
     fn with_fitting_blocks(mut self, keys: &mut Keys<'_>) -> Self {
         REPLACED.iter().for_each(|(name, by)| keys.replaced(name, by));
         // A given time is meant to be used.
-        let has_time = matches!(keys.place("budget"), Some(Place::Flag(_)));
+        let has_time = matches!(keys.location("budget"), Some(Location::Flag(_)));
         if has_time && self.max_blocks.place.is_none() {
             self.max_blocks.value = SETS_MAX;
         }
@@ -210,7 +210,7 @@ table! { keys, key;
         #[heading("Arms")]
         /// What is compared.
         pub(super) arms: Said<Vec<Asked>> =
-            Said { value: arms::read(keys), place: keys.place("arms") },
+            Said { value: arms::read(keys), place: keys.location("arms") },
         /// The arm that the others are compared with; it runs twice in each block, and the second copy
         /// shows the noise
         pub(super) baseline: Said<Option<String>> = Said::of(key, |key| key.example("\"epoll\"").otherwise(
@@ -317,7 +317,7 @@ pub(super) struct Draft {
     experiment: &'static dyn Experiment,
     run: Run,
     axes: BTreeMap<String, Vec<Value>>,
-    place: Place,
+    place: Location,
 }
 
 impl Draft {
