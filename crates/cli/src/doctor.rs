@@ -4,8 +4,7 @@
 use std::collections::BTreeSet;
 use std::process::ExitCode;
 
-use pollux_doctor::FDS_SPARE;
-use pollux_doctor::{Asked, Concern, Demands, Diagnosis, Look, Readings};
+use pollux_doctor::{Asked, Concern, Demands, Diagnosis, FDS_SPARE, Look, Readings};
 use pollux_lab::experiments::{self, Needs};
 use pollux_lab::job::{self, DEFAULT_JOB};
 use pollux_lab::plan::{Machine, Plan, Resources};
@@ -67,7 +66,7 @@ pub(crate) fn asked(name: &str) -> Option<Asked> {
 /// Every name with its meaning in a few words: concerns under each of their names, then jobs and
 /// experiments that are not a concern.
 pub(crate) fn names() -> impl Iterator<Item = (&'static str, &'static str)> {
-    let concerns = Concern::ALL.into_iter().flat_map(|concern| {
+    let concerns = Concern::all().flat_map(|concern| {
         let names = std::iter::once(concern.name()).chain(concern.aliases().iter().copied());
         names.map(move |name| (name, concern.title()))
     });

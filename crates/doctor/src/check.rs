@@ -52,7 +52,7 @@ pub enum Verdict {
     Ok,
 }
 
-/// What a check concerns. The order is that of the table.
+/// What a check concerns. The order is that of the table, below.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Concern {
     /// Whatever is measured.
@@ -120,63 +120,47 @@ impl Check {
     }
 }
 
+/// Each concern in the order of the table: its name on command lines and in JSON, other names that users know
+/// it by, the heading of its group.
+const CONCERNS: [(Concern, &str, &[&str], &str); 8] = [
+    (Concern::Everything, "everything", &[], "Every experiment"),
+    (Concern::Descriptors, "descriptors", &[], "Many descriptors in one process"),
+    (Concern::Servers, "servers", &[], "A server under load"),
+    (Concern::Dead, "dead", &["idle"], "Dead connections"),
+    (Concern::Churn, "churn", &[], "Churn: a connection for each request"),
+    (Concern::Sweep, "sweep", &[], "Sweep over connections"),
+    (Concern::Queues, "queues", &["pool"], "Message queues: a pool of services on one"),
+    (Concern::Counters, "counters", &[], "Counters and samples"),
+];
+
 impl Concern {
     /// Every one, in the order of the table.
-    pub const ALL: [Self; 8] = [
-        Self::Everything,
-        Self::Descriptors,
-        Self::Servers,
-        Self::Dead,
-        Self::Churn,
-        Self::Sweep,
-        Self::Queues,
-        Self::Counters,
-    ];
+    pub fn all() -> impl Iterator<Item = Self> {
+        CONCERNS.iter().map(|row| row.0)
+    }
 
     /// Name on command lines and in JSON.
     #[must_use]
     pub const fn name(self) -> &'static str {
-        match self {
-            Self::Everything => "everything",
-            Self::Descriptors => "descriptors",
-            Self::Servers => "servers",
-            Self::Dead => "dead",
-            Self::Churn => "churn",
-            Self::Sweep => "sweep",
-            Self::Queues => "queues",
-            Self::Counters => "counters",
-        }
+        CONCERNS[self as usize].1
     }
 
     /// Other names that users know it by.
     #[must_use]
     pub const fn aliases(self) -> &'static [&'static str] {
-        match self {
-            Self::Dead => &["idle"],
-            Self::Queues => &["pool"],
-            _ => &[],
-        }
+        CONCERNS[self as usize].2
     }
 
     /// Heading of its group.
     #[must_use]
     pub const fn title(self) -> &'static str {
-        match self {
-            Self::Everything => "Every experiment",
-            Self::Descriptors => "Many descriptors in one process",
-            Self::Servers => "A server under load",
-            Self::Dead => "Dead connections",
-            Self::Churn => "Churn: a connection for each request",
-            Self::Sweep => "Sweep over connections",
-            Self::Queues => "Message queues: a pool of services on one",
-            Self::Counters => "Counters and samples",
-        }
+        CONCERNS[self as usize].3
     }
 
     /// The concern called `name`, or by one of its other names.
     #[must_use]
     pub fn by_name(name: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|own| own.name() == name || own.aliases().contains(&name))
+        Self::all().find(|own| own.name() == name || own.aliases().contains(&name))
     }
 }
 

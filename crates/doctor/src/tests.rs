@@ -442,7 +442,7 @@ fn the_summary_stands_first_then_problems() {
 
 #[test]
 fn an_experiment_sees_its_own_checks_and_those_of_all() {
-    for asked in Concern::ALL {
+    for asked in Concern::all() {
         let diagnosis = diagnose(&sound(), Some(asked.into()));
         assert!(!diagnosis.checks.is_empty(), "{asked:?}");
         assert!(diagnosis.checks.iter().all(|check| check.concerns(asked)));
