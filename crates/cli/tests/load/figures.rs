@@ -193,12 +193,12 @@ fn are_near(how: &str) {
     println!("{how}:");
     for _ in 0..TRIES_MAX {
         let responder = Responder::start(4);
-        let flags = ["-n", "2000", "-c", "4", "--json", "-", "-q", &responder.url];
+        let flags = ["-n", "1000", "-c", "4", "--json", "-", "-q", &responder.url];
         let witness = Witness::start();
         let json = load(&flags).json();
         let late_s = witness.late_s();
         let (given, away_s) = responder.given_s();
-        assert_eq!(given.len(), 2_000);
+        assert_eq!(given.len(), 1_000);
         println!(
             "a witness woke up {:.0} µs late at most, the responder was away for {:.0} µs at most",
             late_s * 1e6,

@@ -263,7 +263,7 @@ fn a_rate_that_holds_is_found_and_every_trial_is_kept() {
 #[test]
 fn an_objective_that_nothing_holds_is_an_exit_code() {
     let server = Server::start();
-    let flags = ["--find-capacity", "--slo", "p50=1us", "--trial", "100ms", "-c", "1"];
+    let flags = ["--find-capacity", "--slo", "p50=1us", "--trial", "30ms", "-c", "1"];
     let said = load(&[&flags[..], &["--json", "-", "-q", &server.url]].concat());
     assert_eq!(said.code, Some(3), "{said:?}");
     assert_eq!(said.json()["highest_holding_per_s"], Value::Null);

@@ -93,6 +93,7 @@ fn a_server_that_stood_still_is_a_finding_with_seconds() {
         for moment in [in_the_middle, from_the_warm_up_on, before_the_start, over_the_end] {
             scope.spawn(move || at_both_paces(Server::start, moment));
         }
+        scope.spawn(in_the_middle_on_two_threads);
     });
 }
 
@@ -127,6 +128,19 @@ fn over_the_end(server: &Server, pace: &[&str]) {
         server.signal(Signal::CONT);
         assert!(said.json()["unanswered"]["count"].as_u64() >= Some(1), "{said:?}");
         said
+    });
+}
+
+fn in_the_middle_on_two_threads() {
+    let server = Stoppable::start(usize::MAX);
+    let flags = ["-d", "3s", "--warm-up", "0s", "-c", "4", "-t", "2", "--json", "-", &server.url];
+    is_reported(STOP, || {
+        let mut load = started(&flags);
+        load.says("1.0 s");
+        server.answers(false);
+        wait(STOP);
+        server.answers(true);
+        Said::of(load.ended())
     });
 }
 
@@ -194,20 +208,6 @@ fn answer(stream: &TcpStream, (may, changed): &(Mutex<bool>, Condvar)) {
         }
         line.clear();
     }
-}
-
-#[test]
-fn a_pause_of_answers_is_found_on_two_threads_too() {
-    let server = Stoppable::start(usize::MAX);
-    let flags = ["-d", "3s", "--warm-up", "0s", "-c", "4", "-t", "2", "--json", "-", &server.url];
-    is_reported(STOP, || {
-        let mut load = started(&flags);
-        load.says("1.0 s");
-        server.answers(false);
-        wait(STOP);
-        server.answers(true);
-        Said::of(load.ended())
-    });
 }
 
 #[test]
