@@ -94,7 +94,10 @@ pub(crate) struct DoctorFlags {
 
 /// The names of the lab's own tables.
 fn asked() -> Kind<&'static str> {
-    one_of("job, experiment or concern", doctor::names().map(|(name, about)| (name, about, name)))
+    one_of(
+        "job, experiment or part of the machine",
+        doctor::names().map(|(name, about)| (name, about, name)),
+    )
 }
 
 #[derive(Debug, Args)]

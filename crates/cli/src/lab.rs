@@ -315,18 +315,21 @@ fn list(as_json: bool) -> Result<ExitCode, Failure> {
         })))?;
         return Ok(ExitCode::SUCCESS);
     }
+    // Every name with a space behind it, whatever is added.
+    let names = experiments::names().into_iter().chain(job::list().iter().map(|job| job.name));
+    let width = 1 + names.map(str::len).max().unwrap_or_default();
     let mut text = String::from("Experiments\n");
     for experiment in experiments::ALL {
-        text += &output::entry(experiment.name, 15, experiment.about);
+        text += &output::entry(experiment.name, width, experiment.about);
     }
     text += "\nBuilt-in jobs\n";
     for job in job::list() {
-        text += &output::entry(job.name, 15, job.about);
+        text += &output::entry(job.name, width, job.about);
     }
     for (heading, names) in [("Mechanisms", &mechanisms[..]), ("Other systems", &peers[..])] {
         text += &format!("\n{heading}\n");
         for (name, refused) in names {
-            text += &output::entry(name, 15, refused.as_deref().unwrap_or("available"));
+            text += &output::entry(name, width, refused.as_deref().unwrap_or("available"));
         }
     }
     text += "\nSources\n";
@@ -339,7 +342,7 @@ fn list(as_json: bool) -> Result<ExitCode, Failure> {
                 format!("n/a: {reason}{}", enable.unwrap_or_default())
             }
         };
-        text += &output::entry(&source.name, 23, &state);
+        text += &output::entry(&source.name, width, &state);
     }
     output::result(&output::shown(&text))?;
     Ok(ExitCode::SUCCESS)

@@ -61,7 +61,7 @@ table! { keys, key;
         /// not stopped and not changed
         attach: Option<u32> =
             key.excludes(&["poller", "stats"]).optional(&whole(1..=PIDS_MAX).called("PID")),
-        /// How long to follow it; without this, until it ends or until Ctrl-C
+        /// How long to follow it, such as 10s or 5m; without this, until it ends or until Ctrl-C
         length as "for": Option<Duration> =
             key.needs("attach", "it is for a process that is followed").optional(&length()),
         /// Mechanism to use in place of the kernel's epoll: select, poll, aio, epoll or uring-poll;

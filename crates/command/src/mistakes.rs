@@ -50,7 +50,7 @@ pub fn answer(
     }
     match in_one_line(&error) {
         Some(line) => Err(Failure::usage(line)),
-        None => with_right_hints(error, elsewhere).format(command).exit(),
+        None => with_right_hints(error, command, elsewhere).format(command).exit(),
     }
 }
 
@@ -85,9 +85,21 @@ fn flag_name(arg: &str) -> &str {
     bare.or_else(|| name.strip_prefix('[').and_then(|name| name.strip_suffix(']'))).unwrap_or(name)
 }
 
-/// Takes away the hint to put a flag behind `--`, which is right for nothing here, and says what a
-/// flag of another program is called.
-fn with_right_hints(mut error: clap::Error, elsewhere: &[Elsewhere]) -> clap::Error {
+/// Takes away the hints to commands that no help shows and to put a flag behind `--`, which is right for
+/// nothing here, and says what a flag of another program is called.
+fn with_right_hints(
+    mut error: clap::Error,
+    command: &Command,
+    elsewhere: &[Elsewhere],
+) -> clap::Error {
+    if let Some(ContextValue::Strings(near)) = error.remove(ContextKind::SuggestedSubcommand) {
+        let near: Vec<_> = near.into_iter().filter(|name| is_shown(command, name)).collect();
+        if near.is_empty() {
+            error.remove(ContextKind::Suggested);
+        } else {
+            error.insert(ContextKind::SuggestedSubcommand, ContextValue::Strings(near));
+        }
+    }
     if error.kind() != ErrorKind::UnknownArgument {
         return error;
     }
@@ -105,6 +117,16 @@ fn with_right_hints(mut error: clap::Error, elsewhere: &[Elsewhere]) -> clap::Er
         error.insert(ContextKind::Suggested, hint);
     }
     error
+}
+
+/// Whether help shows a command of this name somewhere.
+fn is_shown(command: &Command, name: &str) -> bool {
+    let mut inner = command.get_subcommands().filter(|inner| !inner.is_hide_set());
+    inner.any(|inner| {
+        inner.get_name() == name
+            || inner.get_visible_aliases().any(|alias| alias == name)
+            || is_shown(inner, name)
+    })
 }
 
 #[cfg(test)]

@@ -67,7 +67,7 @@ pub enum PoolCommand {
         /// is reckoned with for each
         #[arg(long)]
         no_ask: bool,
-        /// As JSON
+        /// Print as JSON
         #[arg(long)]
         json: bool,
     },
@@ -85,7 +85,7 @@ pub enum PoolCommand {
 /// How a list is shown.
 #[derive(Debug, Args)]
 pub struct Form {
-    /// As JSON
+    /// Print as JSON
     #[arg(long)]
     pub json: bool,
 }

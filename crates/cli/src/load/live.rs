@@ -285,12 +285,14 @@ fn line(second: &Second, rate_per_s: u64) -> String {
         0 => String::new(),
         errors => format!("  {} errors", count(errors)),
     };
-    format!(
+    let line = format!(
         "{:7.1} s  {:>10}/s  {}{errors}{warm_up}",
         second.end_s,
         count(rate_per_s),
         latency(second)
-    )
+    );
+    // The last column is as wide as any.
+    line.trim_end().to_owned()
 }
 
 /// Answers per second since `before_s`, for the last second may be cut short.
@@ -415,8 +417,8 @@ mod tests {
         let text = line(&second, 1_000);
         assert!(text.contains("    3.0 s") && text.contains("1,000/s"), "{text}");
         assert!(text.contains("p99 64.1 µs") && text.ends_with("2 errors  warm-up"), "{text}");
-        (second.latency, second.answered) = (Distribution::new(), 0);
+        second = Second { end_s: 4.0, ..Second::default() };
         let text = line(&second, 0);
-        assert!(text.contains("p50 n/a"), "{text}");
+        assert!(text.contains("p50 n/a") && text.ends_with("max n/a"), "{text}");
     }
 }

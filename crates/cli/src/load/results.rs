@@ -48,7 +48,7 @@ pub(crate) enum Results {
         /// Compare results of different loads
         #[arg(long)]
         across: bool,
-        /// As JSON
+        /// Print as JSON
         #[arg(long)]
         json: bool,
     },
@@ -72,7 +72,7 @@ pub(crate) enum Results {
         /// The results
         #[arg(value_name = "RESULT", required = true, num_args = 2..)]
         results: Vec<PathBuf>,
-        /// The sum as JSON; - for FILE, here and below, prints it instead of the table
+        /// Write the sum as JSON; - for FILE, here and below, prints it instead of the table
         #[arg(long, value_name = "FILE")]
         json: Option<PathBuf>,
         /// The latencies of each second as a log for HdrHistogram's programs

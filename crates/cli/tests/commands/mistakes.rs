@@ -139,6 +139,8 @@ fn a_flag_of_another_program_is_answered_with_the_one_here() {
         ("serve --tls .", "tip: TLS takes a certificate: --cert FILE --key FILE"),
         ("load --tls http://h/", "tip: TLS is asked for by the URL"),
         ("lab run quick --blcoks 3", "tip: a similar argument exists: '--blocks'"),
+        ("serv .", "tip: a similar subcommand exists: 'serve'"),
+        ("lab foo", "error: unrecognized subcommand 'foo'\n\nUsage: pollux lab"),
         ("doctor --verbose", "error: unexpected argument '--verbose' found"),
     ] {
         let said = refused(2, &line.split(' ').collect::<Vec<_>>());

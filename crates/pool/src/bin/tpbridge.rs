@@ -24,8 +24,11 @@ fn main() -> ExitCode {
 
 /// Answers a user who asks for help or for the version.
 fn answer() -> Result<ExitCode, output::Failure> {
+    let version = env!("CARGO_PKG_VERSION");
+    let commit = option_env!("POLLUX_COMMIT").map(|commit| format!(" ({commit})"));
     let command = Command::new("tpbridge")
-        .version(env!("CARGO_PKG_VERSION"))
+        .version(version)
+        .long_version(format!("{version}{}", commit.unwrap_or_default()))
         .about("Share the services of a pool with those of other hosts, over a NATS broker")
         .override_usage("<server name=\"tpbridge\"> in the configuration of a pool")
         .args(pollux_xatmi_nats::options());

@@ -339,11 +339,11 @@ fn rules(keys: &mut Keys<'_>) -> FieldRules {
     FieldRules {
         request: rules(
             "request_field",
-            "What is done to a field of requests; repeatable, in this order",
+            "What is done to a field of requests, such as \"set X-Env: prod\" or \"remove Cookie\"; repeatable, in this order",
         ),
         response: rules(
             "response_field",
-            "What is done to a field of answers; repeatable, in this order",
+            "What is done to a field of answers, such as \"add X-By: pollux\"; repeatable, in this order",
         ),
     }
 }
