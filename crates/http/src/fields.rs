@@ -225,8 +225,8 @@ const BARE_CR: Rejection = Rejection::bad("a line starts with CR without LF", "R
 /// a line that was refused.
 ///
 /// Why not a parser from outside: httparse takes a bare LF for a line end, and it wants an array
-/// of slots that has to be made, filled and walked twice more. That was half of what the example
-/// `head_cost` printed. This loop needs no array. httparse stays the oracle: the check of the fuzz
+/// of slots that has to be made, filled and walked twice more, half of the time that a head took.
+/// This loop needs no array. httparse stays the oracle: the check of the fuzz
 /// target compares both on every input.
 #[inline(always)]
 pub(crate) fn read<'b>(

@@ -21,177 +21,95 @@ pub enum Party {
     Proxy,
 }
 
-/// Why a request was not answered, or not to its end.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Fault {
-    /// No backend accepted a connection.
-    ConnectFailed,
-    /// A connection was not established in time.
-    ConnectTimeout,
-    /// TLS with the backend failed.
-    TlsFailed,
-    /// The backend closed the connection before the first byte of an answer.
-    Closed,
-    /// What came is not an answer.
-    BadAnswer,
-    /// Nothing came in time.
-    FirstByteTimeout,
-    /// The body of the answer stood still.
-    BodyTimeout,
-    /// The backend closed the connection in the middle of the answer.
-    Cut,
-    /// Request and answer together took too long.
-    RequestTimeout,
-    /// As many upstream connections are open as there may be, or no descriptor or memory is left.
-    UpstreamsFull,
-    /// As many requests wait for a connection as may.
-    QueueFull,
-    /// No connection was free in time.
-    QueueTimeout,
-    /// Every backend was drained by an order.
-    AllDrained,
-    /// The proxy ended with the answer under way.
-    Ended,
-    /// The client went away.
-    ClientGone,
-    /// The body of the request is not sound, or too large.
-    BadRequest(Status),
-    /// The body of the request stood still, or the client took nothing of the answer.
-    ClientTimeout,
+/// Declares the faults: the party that is to blame, the answer while none has begun, the name, the type of error,
+/// and what happened. A macro, as no function declares a type.
+macro_rules! faults {
+    ($($fault:ident $(($of:ident))?: $party:ident, $status:ident, $name:literal, $error_type:literal, $about:literal;)*) => {
+        /// Why a request was not answered, or not to its end.
+        #[derive(Clone, Copy, PartialEq, Eq, Debug)]
+        pub enum Fault { $(#[doc = concat!("In the log: ", $about, ".")] $fault $(($of))?,)* }
+
+        impl Fault {
+            /// How many there are.
+            pub(crate) const COUNT: usize = [$($name),*].len();
+
+            /// All of them, in the order of tables.
+            pub const ALL: [Self; Self::COUNT] = [$(Self::$fault $(($of::$status))?,)*];
+
+            /// Whose fault it is.
+            #[must_use]
+            pub const fn party(self) -> Party {
+                match self { $(Self::$fault { .. } => Party::$party,)* }
+            }
+
+            /// The answer while none has begun. 503 where no backend could be reached, 502 where one
+            /// answered wrongly, 504 where one took too long.
+            #[must_use]
+            pub const fn status(self) -> Status {
+                if let Self::BadRequest(status) = self {
+                    return status;
+                }
+                match self { $(Self::$fault { .. } => Status::$status,)* }
+            }
+
+            /// Name in the access log and in metrics; begins with the side that is to blame.
+            #[must_use]
+            pub const fn name(self) -> &'static str {
+                match self { $(Self::$fault { .. } => $name,)* }
+            }
+
+            /// What happened, in words.
+            #[must_use]
+            pub const fn about(self) -> &'static str {
+                match self { $(Self::$fault { .. } => $about,)* }
+            }
+
+            /// The type of error that Proxy-Status names (RFC 9209 2.3).
+            pub(super) const fn error_type(self) -> &'static str {
+                match self { $(Self::$fault { .. } => $error_type,)* }
+            }
+        }
+    };
+}
+
+faults! {
+    ConnectFailed: Upstream, UNAVAILABLE, "upstream_connect_failed", "destination_unavailable",
+        "no connection came about";
+    ConnectTimeout: Upstream, GATEWAY_TIMEOUT, "upstream_connect_timeout", "connection_timeout",
+        "a connection did not come about in time";
+    TlsFailed: Upstream, BAD_GATEWAY, "upstream_tls_failed", "tls_protocol_error",
+        "TLS with it failed";
+    Closed: Upstream, BAD_GATEWAY, "upstream_closed", "connection_terminated",
+        "it closed a connection before the first byte of an answer";
+    BadAnswer: Upstream, BAD_GATEWAY, "upstream_bad_answer", "http_protocol_error",
+        "what it sent is not an HTTP/1.1 answer to the request";
+    FirstByteTimeout: Upstream, GATEWAY_TIMEOUT, "upstream_first_byte_timeout", "http_response_timeout",
+        "no answer came in time";
+    BodyTimeout: Upstream, GATEWAY_TIMEOUT, "upstream_body_timeout", "connection_read_timeout",
+        "the body of an answer stood still";
+    Cut: Upstream, BAD_GATEWAY, "upstream_cut", "http_response_incomplete",
+        "it closed a connection in the middle of an answer";
+    RequestTimeout: Upstream, GATEWAY_TIMEOUT, "upstream_request_timeout", "http_response_timeout",
+        "request and answer together took too long";
+    UpstreamsFull: Proxy, UNAVAILABLE, "proxy_upstreams_full", "connection_limit_reached",
+        "as many upstream connections are open as there may be, or no descriptor is left";
+    QueueFull: Proxy, UNAVAILABLE, "proxy_queue_full", "connection_limit_reached",
+        "as many requests wait for a connection as may";
+    QueueTimeout: Proxy, UNAVAILABLE, "proxy_queue_timeout", "connection_limit_reached",
+        "no connection was free in time";
+    AllDrained: Proxy, UNAVAILABLE, "proxy_all_drained", "destination_unavailable",
+        "every backend was drained by an order";
+    Ended: Proxy, UNAVAILABLE, "proxy_ended", "proxy_internal_error",
+        "the proxy ended with the answer under way";
+    ClientGone: Client, BAD_REQUEST, "client_gone", "http_request_error",
+        "the client went away";
+    BadRequest(Status): Client, BAD_REQUEST, "client_bad_request", "http_request_error",
+        "the body of the request is not sound, or too large";
+    ClientTimeout: Client, REQUEST_TIMEOUT, "client_timeout", "http_request_error",
+        "the request's body stood still, or nothing of the answer was taken";
 }
 
 impl Fault {
-    /// How many there are.
-    pub(crate) const COUNT: usize = 17;
-
-    /// All of them, in the order of tables.
-    pub const ALL: [Self; Self::COUNT] = [
-        Self::ConnectFailed,
-        Self::ConnectTimeout,
-        Self::TlsFailed,
-        Self::Closed,
-        Self::BadAnswer,
-        Self::FirstByteTimeout,
-        Self::BodyTimeout,
-        Self::Cut,
-        Self::RequestTimeout,
-        Self::UpstreamsFull,
-        Self::QueueFull,
-        Self::QueueTimeout,
-        Self::AllDrained,
-        Self::Ended,
-        Self::ClientGone,
-        Self::BadRequest(Status::BAD_REQUEST),
-        Self::ClientTimeout,
-    ];
-
-    /// Whose fault it is.
-    #[must_use]
-    pub const fn party(self) -> Party {
-        match self {
-            Self::ClientGone | Self::BadRequest(_) | Self::ClientTimeout => Party::Client,
-            Self::UpstreamsFull
-            | Self::QueueFull
-            | Self::QueueTimeout
-            | Self::AllDrained
-            | Self::Ended => Party::Proxy,
-            _ => Party::Upstream,
-        }
-    }
-
-    /// The answer while none has begun. 503 where no backend could be reached, 502 where one
-    /// answered wrongly, 504 where one took too long.
-    #[must_use]
-    pub const fn status(self) -> Status {
-        match self {
-            Self::ConnectFailed
-            | Self::UpstreamsFull
-            | Self::QueueFull
-            | Self::QueueTimeout
-            | Self::AllDrained
-            | Self::Ended => Status::UNAVAILABLE,
-            Self::TlsFailed | Self::Closed | Self::BadAnswer | Self::Cut => Status::BAD_GATEWAY,
-            Self::ConnectTimeout
-            | Self::FirstByteTimeout
-            | Self::BodyTimeout
-            | Self::RequestTimeout => Status::GATEWAY_TIMEOUT,
-            Self::ClientGone => Status::BAD_REQUEST,
-            Self::BadRequest(status) => status,
-            Self::ClientTimeout => Status::REQUEST_TIMEOUT,
-        }
-    }
-
-    /// Name in the access log and in metrics; begins with the side that is to blame.
-    #[must_use]
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::ConnectFailed => "upstream_connect_failed",
-            Self::ConnectTimeout => "upstream_connect_timeout",
-            Self::TlsFailed => "upstream_tls_failed",
-            Self::Closed => "upstream_closed",
-            Self::BadAnswer => "upstream_bad_answer",
-            Self::FirstByteTimeout => "upstream_first_byte_timeout",
-            Self::BodyTimeout => "upstream_body_timeout",
-            Self::Cut => "upstream_cut",
-            Self::RequestTimeout => "upstream_request_timeout",
-            Self::UpstreamsFull => "proxy_upstreams_full",
-            Self::QueueFull => "proxy_queue_full",
-            Self::QueueTimeout => "proxy_queue_timeout",
-            Self::AllDrained => "proxy_all_drained",
-            Self::Ended => "proxy_ended",
-            Self::ClientGone => "client_gone",
-            Self::BadRequest(_) => "client_bad_request",
-            Self::ClientTimeout => "client_timeout",
-        }
-    }
-
-    /// What happened, in words.
-    #[must_use]
-    pub const fn about(self) -> &'static str {
-        match self {
-            Self::ConnectFailed => "no connection came about",
-            Self::ConnectTimeout => "a connection was not established in time",
-            Self::TlsFailed => "TLS with it failed",
-            Self::Closed => "it closed a connection before the first byte of an answer",
-            Self::BadAnswer => "what it sent is not an HTTP/1.1 answer to the request",
-            Self::FirstByteTimeout => "no answer came in time",
-            Self::BodyTimeout => "the body of an answer stood still",
-            Self::Cut => "it closed a connection in the middle of an answer",
-            Self::RequestTimeout => "request and answer together took too long",
-            Self::UpstreamsFull => {
-                "as many upstream connections are open as there may be, or no descriptor is left"
-            }
-            Self::QueueFull => "as many requests wait for a connection as may",
-            Self::QueueTimeout => "no connection was free in time",
-            Self::AllDrained => "every backend was drained by an order",
-            Self::Ended => "the proxy ended with the answer under way",
-            Self::ClientGone => "the client went away",
-            Self::BadRequest(_) => "the body of the request is not sound, or too large",
-            Self::ClientTimeout => {
-                "the request's body stood still, or nothing of the answer was taken"
-            }
-        }
-    }
-
-    /// The type of error that Proxy-Status names (RFC 9209 2.3).
-    pub(super) const fn error_type(self) -> &'static str {
-        match self {
-            Self::ConnectFailed | Self::AllDrained => "destination_unavailable",
-            Self::ConnectTimeout => "connection_timeout",
-            Self::TlsFailed => "tls_protocol_error",
-            Self::Closed => "connection_terminated",
-            Self::BadAnswer => "http_protocol_error",
-            Self::FirstByteTimeout | Self::RequestTimeout => "http_response_timeout",
-            Self::BodyTimeout => "connection_read_timeout",
-            Self::Cut => "http_response_incomplete",
-            Self::UpstreamsFull | Self::QueueFull | Self::QueueTimeout => {
-                "connection_limit_reached"
-            }
-            Self::Ended => "proxy_internal_error",
-            Self::ClientGone | Self::BadRequest(_) | Self::ClientTimeout => "http_request_error",
-        }
-    }
-
     /// The fault of a connection that was open when its loop ended; none of one that ended otherwise.
     pub(super) fn of_end(cause: CloseCause) -> Option<Self> {
         matches!(cause, CloseCause::Drained | CloseCause::LoopEnded).then_some(Self::Ended)

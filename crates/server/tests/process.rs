@@ -1,5 +1,5 @@
-//! What a running server says unasked: a full one, one without descriptors, one whose log is lost.
-//! A process of its own, for it lowers its descriptor limit; the tests take turns.
+//! What a server does for its process: signals reopen logs and end it, and the error log says what costs clients time
+//! or answers. The tests lower the descriptor limit and send signals to this process, so they take turns.
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -7,14 +7,18 @@ use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use pollux_engine::{Counter, GroupError, ListenAddress};
+use pollux_engine::{Counter, GroupError, ListenAddress, Signal, Signals};
 use pollux_server::{Server, ServerError};
 use pollux_settings::Given;
 use pollux_testing::{DEADLINE, skip, wait_for, wait_until};
 use rustix::net::{AddressFamily, SocketType};
-use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+use rustix::process::{
+    Resource, Rlimit, Signal as Number, getpid, getrlimit, kill_process, setrlimit,
+};
 use tempfile::TempDir;
 
+/// Answered with a head alone.
+const HEAD: &[u8] = b"HEAD / HTTP/1.1\r\nHost: a\r\n\r\n";
 const GET: &[u8] = b"GET / HTTP/1.1\r\nHost: a\r\n\r\n";
 /// Where the loops accept in different ways.
 const DRIVERS: [&str; 2] = ["epoll-et", "uring"];
@@ -135,7 +139,7 @@ fn a_server_without_descriptors_says_what_was_answered_and_why() {
         };
         let request = b"HEAD /page HTTP/1.1\r\nHost: a\r\n\r\n";
         let mut early = logged.connect();
-        assert!(ask(&mut early, b"HEAD / HTTP/1.1\r\nHost: a\r\n\r\n").starts_with("HTTP/1.1 403"));
+        assert!(ask(&mut early, HEAD).starts_with("HTTP/1.1 403"));
         let socket = |_| rustix::net::socket(AddressFamily::INET, SocketType::STREAM, None);
         let late: Result<Vec<OwnedFd>, _> = (0..LATE).map(socket).collect();
         let late = late.expect("descriptors are left");
@@ -195,4 +199,51 @@ fn a_client_that_speaks_tls_is_reported_once_a_minute() {
     let expected = "warn: 127.0.0.1 speaks TLS, which this server does not: use http://";
     assert_eq!(logged.await_line(expected), 1);
     assert!(logged.end().contains("2 more like this (clients that speak TLS)"));
+}
+
+#[test]
+fn signals_reopen_the_log_then_drain_then_end() {
+    let _turn = alone();
+    let send = |number| kill_process(getpid(), number).expect("sent");
+    let folder = tempfile::tempdir().expect("a folder");
+    let (log, old) = (folder.path().join("log"), folder.path().join("old"));
+    let (errors, old_errors) = (folder.path().join("errors"), folder.path().join("old-errors"));
+    let text = format!(
+        "reply = 5\nlisten = \"127.0.0.1:0\"\naccess_log = {log:?}\nerror_log = {errors:?}\n\
+         log_level = \"info\""
+    );
+    let config = Given::from_toml(&text, "test").read().expect("right");
+    let caught = [Signal::Terminate, Signal::Interrupt, Signal::HangUp];
+    let mut signals = Signals::catch(&caught).expect("caught");
+    let server = Server::start(&config).expect("started");
+    let ListenAddress::Tcp(address) = server.addresses()[0].clone() else { panic!("TCP") };
+
+    let client = std::thread::spawn(move || {
+        let mut stream = ready(TcpStream::connect(address).expect("connected"));
+        ask(&mut stream, HEAD);
+        std::fs::rename(&log, &old).expect("renamed");
+        std::fs::rename(&errors, &old_errors).expect("renamed");
+        send(Number::HUP);
+        // Each request gives the loop a turn to notice the signal.
+        for file in [&log, &errors] {
+            wait_until(format_args!("a new {}", file.display()), || {
+                ask(&mut stream, HEAD);
+                file.exists()
+            });
+        }
+        let message = std::fs::read_to_string(&old_errors).expect("read");
+        assert!(message.contains("info: opening the logs again"), "{message}");
+        assert!(!std::fs::read_to_string(&old).expect("read").is_empty());
+
+        // Half a request keeps a draining server until the second signal.
+        stream.write_all(&GET[..9]).expect("sent");
+        let mut idle = ready(TcpStream::connect(address).expect("connected"));
+        ask(&mut idle, HEAD);
+        send(Number::TERM);
+        assert_eq!(idle.read(&mut [0; 9]).expect("the end of an idle connection"), 0);
+        send(Number::TERM);
+        assert!(stream.read(&mut [0; 9]).map_or(true, |read| read == 0));
+    });
+    server.run(&mut signals).expect("ended by a signal");
+    client.join().expect("the client saw what it should");
 }
