@@ -18,10 +18,7 @@ fn a_number_closed_and_opened_again_within_the_turn_is_registered_anew() {
     for mechanism in Mechanism::ALL {
         match mechanism.open() {
             Ok(poller) => reuse(mechanism, poller),
-            Err(error @ Error::Unavailable { .. }) => {
-                let mut out = std::io::stderr();
-                writeln!(out, "skip {mechanism}: {error}").expect("somebody reads");
-            }
+            Err(error @ Error::Unavailable { .. }) => pollux_testing::skip(error),
             Err(error) => panic!("{mechanism}: {error}"),
         }
     }

@@ -2,9 +2,8 @@
 //! numbers. Each is a test of its own, and runs in a process of its own, which is this binary started again.
 #![deny(unsafe_code)]
 
+mod descriptors;
 mod fork;
-mod limits;
-mod numbers;
 mod signals;
 #[path = "../suite/mod.rs"]
 #[expect(dead_code, reason = "the verbs of the other test binary stand there too")]
@@ -20,8 +19,7 @@ use suite::{Group, differences};
 const GROUPS: &[Group] = &[
     Group { name: "process::signals", cases: signals::CASES },
     Group { name: "process::fork", cases: fork::CASES },
-    Group { name: "process::limits", cases: limits::CASES },
-    Group { name: "process::numbers", cases: numbers::CASES },
+    Group { name: "process::descriptors", cases: descriptors::CASES },
 ];
 
 fn main() -> ExitCode {

@@ -178,7 +178,7 @@ pub(crate) const DIFFERENCES: &[Difference] = &[
         backends: &[Backend::Aio, Backend::Uring],
         cases: Cases::Named(&[
             "errno::a_path_descriptor_is_ebadf",
-            "process::numbers::a_closed_number_is_ebadf",
+            "process::descriptors::a_closed_number_is_ebadf",
         ]),
         deviation: Deviation::ErrorLater,
         reason: "changes ride with the next wait, and only then does the kernel look",

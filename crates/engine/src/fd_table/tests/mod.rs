@@ -1,15 +1,16 @@
 //! The table on the simulated kernel: scenes by name, then random operations.
 
 mod model;
-mod recorder;
 mod scenes;
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, RawFd};
+use std::sync::Arc;
 use std::time::Duration;
 
 use pollux_poller::{
-    Error, Event, Events, Interest, Poller, Readiness, Registration, Token, Trigger,
+    Caps, Error, Event, Events, Interest, Poller, Readiness, Registration, SignalMask, Token,
+    Trigger, Waker,
 };
 use pollux_sim::{Errno, SimFd, World};
 use proptest::prelude::*;
@@ -17,7 +18,6 @@ use proptest::prelude::*;
 use super::entry::Side;
 use super::{Due, FdTable, Watch};
 use crate::{Counter, Counters};
-use recorder::{Calls, Recorder};
 
 const LEVEL: Watch = Watch::Connection(Trigger::Level);
 const EDGE: Watch = Watch::Connection(Trigger::Edge);
@@ -98,6 +98,85 @@ impl Rig {
 
     fn count(&self, counter: Counter) -> u64 {
         self.counters.value(counter)
+    }
+}
+
+/// How often each change was asked for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+struct Calls {
+    adds: u64,
+    modifies: u64,
+    deletes: u64,
+    forgets: u64,
+}
+
+impl Calls {
+    fn updates(self) -> u64 {
+        self.adds + self.modifies + self.deletes
+    }
+}
+
+/// A poller that records each registration and passes it on.
+struct Recorder {
+    inner: Box<dyn Poller>,
+    registered: BTreeMap<RawFd, (Token, Registration)>,
+    calls: Calls,
+}
+
+impl Recorder {
+    fn new(inner: Box<dyn Poller>) -> Self {
+        Self { inner, registered: BTreeMap::new(), calls: Calls::default() }
+    }
+}
+
+impl Poller for Recorder {
+    fn add(&mut self, fd: BorrowedFd<'_>, token: Token, how: Registration) -> Result<(), Error> {
+        self.calls.adds += 1;
+        self.inner.add(fd, token, how)?;
+        let before = self.registered.insert(fd.as_raw_fd(), (token, how));
+        assert_eq!(before, None, "added twice");
+        Ok(())
+    }
+
+    fn modify(&mut self, fd: BorrowedFd<'_>, token: Token, how: Registration) -> Result<(), Error> {
+        self.calls.modifies += 1;
+        self.inner.modify(fd, token, how)?;
+        self.registered.insert(fd.as_raw_fd(), (token, how)).expect("added before");
+        Ok(())
+    }
+
+    fn delete(&mut self, fd: BorrowedFd<'_>) -> Result<(), Error> {
+        self.calls.deletes += 1;
+        self.inner.delete(fd)?;
+        self.registered.remove(&fd.as_raw_fd()).expect("added before");
+        Ok(())
+    }
+
+    fn forget(&mut self, fd: BorrowedFd<'_>) -> Result<(), Error> {
+        self.calls.forgets += 1;
+        self.inner.forget(fd)?;
+        self.registered.remove(&fd.as_raw_fd()).expect("added before");
+        Ok(())
+    }
+
+    fn wait(&mut self, events: &mut Events, timeout: Option<Duration>) -> Result<(), Error> {
+        self.inner.wait(events, timeout)
+    }
+
+    fn set_signal_mask(&mut self, mask: Option<SignalMask>) {
+        self.inner.set_signal_mask(mask);
+    }
+
+    fn waker(&self) -> Waker {
+        self.inner.waker()
+    }
+
+    fn caps(&self) -> &Caps {
+        self.inner.caps()
+    }
+
+    fn counters(&self) -> &Arc<pollux_poller::Counters> {
+        self.inner.counters()
     }
 }
 
