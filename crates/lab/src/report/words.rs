@@ -209,7 +209,7 @@ pub(super) fn trust(trust: &Trust) -> Vec<(&'static str, String)> {
     let disturbed = format!("{} of {}", trust.blocks_disturbed, trust.blocks);
     let is_all_turns = trust.turns.as_ref().is_some_and(|turns| turns.rows_of_whole_runs == 0);
     if is_all_turns {
-        items.push(("disturbed sets", format!("{disturbed}, used: both sides of a ratio were")));
+        items.push(("disturbed sets", disturbed + ", kept: each hits both sides of a ratio"));
         items.push(("stolen CPU", steal));
     } else {
         let noise = trust.noise.map_or_else(
@@ -458,7 +458,7 @@ mod tests {
                 "sets × rounds 8 × 40 to 80",
                 "widest interval ± 1.3 %",
                 "load average before 7.9, 8.3, 4.1",
-                "disturbed sets 3 of 8, used: both sides of a ratio were",
+                "disturbed sets 3 of 8, kept: each hits both sides of a ratio",
             ]
         );
     }

@@ -313,16 +313,7 @@ impl Runner<'_> {
                     return;
                 }
                 let arm = &point.arms[arm];
-                if let Some(outcome) = self.timing_run(block, point, arm, state) {
-                    state.record.runs.push(Run {
-                        block,
-                        position: position as u32,
-                        experiment: plan.part_name(point).to_owned(),
-                        point: point.point.label.clone(),
-                        arm: arm.name.clone(),
-                        outcome,
-                    });
-                }
+                self.timing_run(block, position, point, arm, state);
             }
             state.point_times.insert(state.key(plan, point), point_start.elapsed());
         }
@@ -345,34 +336,27 @@ impl Runner<'_> {
         self.observer.block_ended(&state.record);
     }
 
-    /// One timing run, or nothing when the arm was given up at this point.
+    /// One timing run, unless the arm was given up at this point.
     fn timing_run(
         &mut self,
         block: u32,
+        position: usize,
         point: &PlannedPoint,
         arm: &Arm,
         state: &mut State,
-    ) -> Option<Outcome> {
-        let key =
-            (self.plan.part_name(point).to_owned(), point.point.label.clone(), arm.name.clone());
-        let failures = state.failures.entry(key).or_default();
-        if *failures >= FAILURES_MAX {
-            return None;
-        }
+    ) {
         let label = self.label(Some(block), point, arm, Pass::Timing);
+        if state.has_given_up(&label.key()) {
+            return;
+        }
         let outcome = match self.one_run(&label, point, arm, u64::from(block)) {
-            Ok(ran) => {
-                *failures = 0;
-                Outcome::Measured(ran.measurement)
-            }
+            Ok(ran) => Outcome::Measured(ran.measurement),
             // The user ended it, not the arm.
-            Err(_) if self.stop.is_urgent() => return None,
-            Err(reason) => {
-                *failures += 1;
-                Outcome::Failed { reason }
-            }
+            Err(_) if self.stop.is_urgent() => return,
+            Err(reason) => Outcome::Failed { reason },
         };
-        Some(outcome)
+        state.note_failure(&label, matches!(outcome, Outcome::Failed { .. }));
+        state.add_run(label, position, outcome);
     }
 
     fn one_run(
@@ -485,6 +469,13 @@ struct State {
 impl State {
     fn key(&self, plan: &Plan, point: &PlannedPoint) -> (String, String) {
         (plan.part_name(point).to_owned(), point.point.label.clone())
+    }
+
+    /// Adds a run of a block to the record; it was the one at this position.
+    fn add_run(&mut self, label: RunLabel, position: usize, outcome: Outcome) {
+        let RunLabel { block, experiment, point, arm, .. } = label;
+        let (block, position) = (block.unwrap_or_default(), position as u32);
+        self.record.runs.push(Run { block, position, experiment, point, arm, outcome });
     }
 
     /// Counts the failures in a row of an arm at a point.

@@ -17,12 +17,13 @@ use super::arm::{self, spec_of};
 use super::living::{Beside, Length, Living, WAVES};
 use super::{RunLabel, Runner, State};
 use crate::arm::{Arm, ArmKind};
+use crate::host::Reading;
 use crate::host::counting::InUse;
 use crate::measure::{Done, Pass};
 use crate::plan::{Method, PlannedPoint, SAME_AGAIN};
 use crate::record::{
-    CountingRun, LeftOut, Measurement, Outcome, Profile, Record, RequestTimesRun, RoundsOfSet, Run,
-    Steady, SteadyKind, Turns,
+    CountingRun, LeftOut, Measurement, Outcome, Profile, Record, RequestTimesRun, RoundsOfSet,
+    Steady, SteadyKind, SymbolShare, Turns,
 };
 use crate::stats::{Effort, Rng, SetRatio, Trial, block_order, mean, median, set_ratio};
 use crate::subject::{Counted, Described, Figure, Life, Order, Reply, Stint};
@@ -68,9 +69,9 @@ impl Runner<'_> {
         let plan = self.plan;
         let label = self.label(Some(set), point, &point.arms[point.baseline], Pass::Timing);
         let planned = self.taking_part(group, &label, point, state);
-        let is_rival = |arm: &Arm| ![arm_name(point), SAME_AGAIN].contains(&&*arm.name);
-        if group.iter().any(|arm| is_rival(&point.arms[*arm]))
-            && !planned.iter().any(|arm| is_rival(arm))
+        let mut all = group.iter().map(|arm| &point.arms[*arm]);
+        if all.any(|arm| !is_baseline(arm, point))
+            && planned.iter().all(|arm| is_baseline(arm, point))
         {
             return;
         }
@@ -100,9 +101,9 @@ impl Runner<'_> {
             length.trial = Trial { effort, rows: named.filter_map(|(_, ratio)| *ratio).collect() };
         }
         for (position, (arm, end)) in arms.iter().zip(ends).enumerate() {
+            let label = RunLabel { arm: arm.planned.name.clone(), ..label.clone() };
             // The baseline and its control are recorded once, from the first group.
-            if [arm_name(point), SAME_AGAIN].contains(&&*arm.planned.name) && number > 0 {
-                let label = RunLabel { arm: arm.planned.name.clone(), ..label.clone() };
+            if is_baseline(arm.planned, point) && number > 0 {
                 if arm.living.is_err() || end.is_err() {
                     state.note_failure(&label, true);
                 }
@@ -113,21 +114,12 @@ impl Runner<'_> {
                     measurement(arm, &costs[position], ratios[position], &length, point)?;
                 Ok(with_turns(measured, arm, &length, life))
             });
-            let label = RunLabel { arm: arm.planned.name.clone(), ..label.clone() };
             let value = outcome.as_ref().map(|measured| measured.value).map_err(String::as_str);
             self.observer.run_ended(&label, value);
             state.note_failure(&label, outcome.is_err());
-            state.record.runs.push(Run {
-                block: set,
-                position: position as u32,
-                experiment: plan.part_name(point).to_owned(),
-                point: point.point.label.clone(),
-                arm: arm.planned.name.clone(),
-                outcome: match outcome {
-                    Ok(measurement) => Outcome::Measured(measurement),
-                    Err(reason) => Outcome::Failed { reason },
-                },
-            });
+            let outcome =
+                outcome.map_or_else(|reason| Outcome::Failed { reason }, Outcome::Measured);
+            state.add_run(label, position, outcome);
         }
         state.lengths.insert(key, length);
         state.record.rounds.push(RoundsOfSet {
@@ -151,7 +143,7 @@ impl Runner<'_> {
         let arms = group.iter().map(|index| &point.arms[*index]);
         arms.filter(|arm| !state.is_given_up(label, &arm.name))
             .filter(|arm| {
-                [arm_name(point), SAME_AGAIN].contains(&&*arm.name)
+                is_baseline(arm, point)
                     || state.takes_part(label, &arm.name, self.plan.job.precision)
             })
             .collect()
@@ -272,7 +264,6 @@ impl Runner<'_> {
         point: &PlannedPoint,
         state: &mut State,
     ) {
-        let (experiment, label) = (self.plan.part_name(point).to_owned(), &point.point.label);
         let _in_use = InUse::of(&self.sources);
         for arm in arms {
             let is_known = group > 0 && arm.planned.name == arm_name(point);
@@ -280,21 +271,15 @@ impl Runner<'_> {
             if arm.planned.name == SAME_AGAIN || is_known || is_lost || self.stop.is_asked() {
                 continue;
             }
+            let label = self.label(None, point, arm.planned, Pass::Counting);
             let (Stint { length: turn, units }, _) = length.stint(&arm.planned.name, 1);
             let length_us = turn.as_micros() as u64;
             let sources = self.sources.clone();
             let order = Order::Count { turns: COUNTED_TURNS, length_us, units, sources };
             if let Some(Reply::Counted(counted)) = self.order(arm, &order, turn * COUNTED_TURNS) {
                 let Counted { units, counters, events_per_wait_histogram, kernel, .. } = *counted;
-                state.record.counting.push(CountingRun {
-                    experiment: experiment.clone(),
-                    point: label.clone(),
-                    arm: arm.planned.name.clone(),
-                    events: units,
-                    counters,
-                    events_per_wait_histogram,
-                    kernel,
-                });
+                let events = (units, counters, events_per_wait_histogram);
+                state.record.counting.push(counting_run(&label, events, kernel));
             }
             let turns = PROFILED_TURNS;
             let profile = |rate_hz| Order::Profile { turns, length_us, units, rate_hz };
@@ -302,22 +287,13 @@ impl Runner<'_> {
                 && let Some(Reply::Counted(counted)) = self.order(arm, &order, turn * turns)
                 && let Some(samples) = counted.samples
             {
-                state.record.profiles.push(Profile {
-                    experiment: experiment.clone(),
-                    point: label.clone(),
-                    arm: arm.planned.name.clone(),
-                    samples,
-                    symbols: counted.symbols,
-                });
+                state.record.profiles.push(profile_of(&label, samples, counted.symbols));
             }
             if let Err(reason) = &arm.living {
                 arm.is_lost_late = true;
-                state.record.left_out.push(LeftOut {
-                    experiment: experiment.clone(),
-                    point: label.clone(),
-                    arm: arm.planned.name.clone(),
-                    reason: format!("what is counted beside its turns: {reason}"),
-                });
+                let reason = format!("what is counted beside its turns: {reason}");
+                let RunLabel { experiment, point, arm, .. } = label;
+                state.record.left_out.push(LeftOut { experiment, point, arm, reason });
             }
         }
     }
@@ -341,6 +317,11 @@ impl Runner<'_> {
 /// Name of the baseline at a point.
 pub(super) fn arm_name(point: &PlannedPoint) -> &str {
     &point.arms[point.baseline].name
+}
+
+/// Whether an arm is the baseline of a point, or its second copy.
+fn is_baseline(arm: &Arm, point: &PlannedPoint) -> bool {
+    arm.name == arm_name(point) || arm.name == SAME_AGAIN
 }
 
 fn costs(arm: &SetArm<'_>) -> Vec<Option<f64>> {
@@ -445,8 +426,8 @@ fn measurement(
             round_sd: ratio.and_then(|ratio| ratio.round_sd),
         }),
         events: Some(units),
-        cpu_ns: crate::host::Reading::Value(cpu_ns),
-        process_cpu_ns: crate::host::Reading::unavailable("not read in turns"),
+        cpu_ns: Reading::Value(cpu_ns),
+        process_cpu_ns: Reading::unavailable("not read in turns"),
     })
 }
 
@@ -457,20 +438,14 @@ fn measurement(
 
 /// The counting pass takes at most this share of a budget; what it did not reach is `n/a`.
 const COUNTING_SHARE: f64 = 0.3;
+
 impl Runner<'_> {
     pub(super) fn counting_pass(&mut self, state: &mut State) {
         let limit = self.plan.job.budget.map(|budget| budget.mul_f64(COUNTING_SHARE));
         // What fails here fails again in the timing pass, where it is recorded.
         let _ = self.side_pass(Pass::Counting, limit, &is_counted, &mut |label, done| {
-            state.record.counting.push(CountingRun {
-                experiment: label.experiment.clone(),
-                point: label.point.clone(),
-                arm: label.arm.clone(),
-                events: done.events,
-                counters: done.counters,
-                events_per_wait_histogram: done.events_per_wait_histogram,
-                kernel: done.kernel,
-            });
+            let events = (done.events, done.counters, done.events_per_wait_histogram);
+            state.record.counting.push(counting_run(label, events, done.kernel));
         });
     }
 
@@ -499,13 +474,7 @@ impl Runner<'_> {
         let pass = Pass::Profile { rate_hz };
         let failed = self.side_pass(pass, None, &is_counted, &mut |label, done| {
             let Some(samples) = done.samples else { return };
-            record.profiles.push(Profile {
-                experiment: label.experiment.clone(),
-                point: label.point.clone(),
-                arm: label.arm.clone(),
-                samples,
-                symbols: done.symbols,
-            });
+            record.profiles.push(profile_of(label, samples, done.symbols));
         });
         left_out(record, failed);
     }
@@ -542,6 +511,21 @@ impl Runner<'_> {
         }
         failed
     }
+}
+
+/// What was counted of an arm: events with the poller's counters and waits, and what the kernel counted.
+fn counting_run(
+    label: &RunLabel,
+    (events, counters, events_per_wait_histogram): (u64, BTreeMap<String, u64>, Vec<u64>),
+    kernel: BTreeMap<String, Reading<u64>>,
+) -> CountingRun {
+    let RunLabel { experiment, point, arm, .. } = label.clone();
+    CountingRun { experiment, point, arm, events, counters, events_per_wait_histogram, kernel }
+}
+
+fn profile_of(label: &RunLabel, samples: Reading<u64>, symbols: Vec<SymbolShare>) -> Profile {
+    let RunLabel { experiment, point, arm, .. } = label.clone();
+    Profile { experiment, point, arm, samples, symbols }
 }
 
 /// Runs of a pass that failed, which no other pass repeats.

@@ -84,7 +84,8 @@ pub(super) fn answers(answers: &[Answer]) -> String {
             "<div class=\"answer\"><p class=\"load\">{}</p><p class=\"choice\">{}</p><p>{}</p></div>",
             escape(&answer.load),
             escape(&answer.choice),
-            escape(&answer.reason)
+            // A figure stays with its unit where a line ends.
+            escape(&answer.reason).replace(" %", "\u{a0}%")
         )
     };
     match answers {
