@@ -53,6 +53,6 @@ pub use contract::{Caps, Change, FilePolicy, Poller};
 pub use counters::{Count, Counters, CountersSnapshot, HISTOGRAM_BUCKETS};
 pub use error::Error;
 pub use events::{Event, Events, Token};
-pub use mechanism::{Backend, Choice, Mechanism, Refusal, Threads, UnknownMechanism, open_first};
+pub use mechanism::{Backend, Mechanism, Threads, UnknownMechanism};
 pub use pollux_sys::poll_select::SignalMask;
 pub use waker::Waker;

@@ -187,64 +187,6 @@ impl fmt::Display for UnknownMechanism {
 
 impl std::error::Error for UnknownMechanism {}
 
-/// A mechanism that was wanted and could not be obtained.
-#[derive(Debug)]
-pub struct Refusal {
-    /// What was wanted.
-    pub mechanism: Mechanism,
-    /// Why it was refused.
-    pub cause: Error,
-}
-
-/// The outcome of [`open_first`].
-pub struct Choice {
-    /// The opened poller.
-    pub poller: Box<dyn Poller>,
-    /// Which mechanism it is.
-    pub mechanism: Mechanism,
-    /// What was preferred to it, with the reasons why that was not available: show them.
-    pub refused: Vec<Refusal>,
-}
-
-impl fmt::Debug for Choice {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let refused = &self.refused;
-        write!(f, "Choice {{ mechanism: {}, refused: {refused:?} }}", self.mechanism)
-    }
-}
-
-/// Opens the first of `preferences` that this machine allows.
-///
-/// io_uring is often forbidden (the `io_uring_disabled` sysctl, seccomp filters of containers,
-/// a small RLIMIT_MEMLOCK); the refusals come back with the choice and should be shown.
-///
-/// ```
-/// use pollux_poller::{Mechanism, open_first};
-///
-/// let choice = open_first(&[Mechanism::UringPoll, Mechanism::EpollEt])?;
-/// for refusal in &choice.refused {
-///     println!("{} is not available: {}", refusal.mechanism, refusal.cause);
-/// }
-/// assert!(choice.refused.is_empty() || choice.mechanism == Mechanism::EpollEt);
-/// # Ok::<(), pollux_poller::Error>(())
-/// ```
-///
-/// # Errors
-/// The last refusal, when none could be opened.
-///
-/// # Panics
-/// When `preferences` is empty.
-pub fn open_first(preferences: &[Mechanism]) -> Result<Choice, Error> {
-    let mut refused = Vec::new();
-    for &mechanism in preferences {
-        match mechanism.open() {
-            Ok(poller) => return Ok(Choice { poller, mechanism, refused }),
-            Err(cause) => refused.push(Refusal { mechanism, cause }),
-        }
-    }
-    Err(refused.pop().expect("at least one preference").cause)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -9,7 +9,7 @@ use std::process::ExitCode;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use pollux_engine::{Driver, Signal, Signals};
+use pollux_engine::{Driver, Signal, Signals, Started};
 use pollux_load::{Load, LoadError, Outcome, Plan, Progress, Running, render};
 
 use super::failure;
@@ -34,15 +34,26 @@ pub(crate) struct Ran {
 /// Starts `plan`. When nobody chose its driver and it can't be opened, the next one takes its
 /// place in the plan.
 pub(crate) fn start(plan: &mut Plan, is_free: bool) -> Result<Running, Failure> {
-    match Load::start(plan.clone()) {
-        Err(error @ LoadError::Loop { .. }) if is_free && plan.driver == Driver::PREFERRED[0] => {
-            let why = output::in_words(&error);
-            let [fastest, next, ..] = Driver::PREFERRED;
-            output::remark(&format!("pollux load: {next} instead of {fastest}: {why}"));
-            plan.driver = next;
-            Load::start(plan.clone()).map_err(|error| failure(&error))
-        }
-        started => started.map_err(|error| failure(&error)),
+    // Another than the preferred one was chosen, or is the one on which this plan ran before.
+    let is_chosen = !is_free || plan.driver != Driver::PREFERRED[0];
+    let started =
+        Driver::start_first(is_chosen.then_some(plan.driver), |driver| {
+            match Load::start(Plan { driver, ..plan.clone() }) {
+                Err(refused @ LoadError::Loop { .. }) => Err(refused),
+                started => Ok(started),
+            }
+        });
+    let started = started.map_err(|error| failure(&error))?;
+    plan.driver = started.driver;
+    remark_refused(&started);
+    started.value.map_err(|error| failure(&error))
+}
+
+/// Says which driver took the place of those that were preferred, and why.
+pub(super) fn remark_refused<T>(started: &Started<T, LoadError>) {
+    for (refused, error) in &started.refused {
+        let (driver, why) = (started.driver, output::in_words(error));
+        output::remark(&format!("pollux load: {driver} instead of {refused}: {why}"));
     }
 }
 

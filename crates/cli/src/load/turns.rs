@@ -11,8 +11,7 @@ use pollux_engine::{Driver, Signals};
 use pollux_load::compare::{Change, Comparison};
 use pollux_load::{LoadError, Side, beside};
 
-use super::drive::Interrupt;
-use super::drive::at_once;
+use super::drive::{Interrupt, at_once, remark_refused};
 use super::flags::{LoadFlags, LoadSettings};
 use super::results::WORSE;
 use super::{failure, plan};
@@ -52,14 +51,16 @@ pub(super) fn run(
     pollux_command::raise_descriptor_limit().map_err(Failure::failed)?;
     let mut signals = Signals::catch(&Interrupt::SIGNALS).map_err(Failure::failed)?;
     let lasts = settings.duration.unwrap_or(LAST);
-    let (mut found, mut interrupt) = taken(&sides, lasts, &mut signals)?;
-    if let Err(LoadError::Loop { .. }) = &found
-        && settings.poller.is_none()
-        && interrupt.is_none()
-    {
-        sides.iter_mut().for_each(|side| side.plan.driver = Driver::PREFERRED[1]);
-        (found, interrupt) = taken(&sides, lasts, &mut signals)?;
-    }
+    let turns = Driver::start_first(settings.poller, |driver| {
+        sides.iter_mut().for_each(|side| side.plan.driver = driver);
+        match taken(&sides, lasts, &mut signals) {
+            Ok((Err(refused @ LoadError::Loop { .. }), None)) => Err(refused),
+            turns => Ok(turns),
+        }
+    });
+    let turns = turns.map_err(|error| failure(&error))?;
+    remark_refused(&turns);
+    let (found, interrupt) = turns.value?;
     let found = match (found, interrupt) {
         (Ok(found), _) => found,
         (Err(error), None) => return Err(failure(&error)),

@@ -211,22 +211,16 @@ pub(crate) fn start_on_first(
     poller: Option<Driver>,
     mut start: impl FnMut(Driver) -> Result<Group, GroupError>,
 ) -> Result<(Group, Driver, Vec<String>), ServerError> {
-    let one = poller.map(|driver| [driver]);
-    let drivers = one.as_ref().map_or(Driver::PREFERRED.as_slice(), <[Driver; 1]>::as_slice);
-    let mut refused = Vec::new();
-    let mut last = None;
-    for &driver in drivers {
-        match start(driver) {
-            Ok(group) => return Ok((group, driver, refused)),
-            // Only a mechanism that is not available is a reason to try the next one.
-            Err(cause @ GroupError::Loop(_)) => {
-                refused.push(format!("{driver} was refused: {cause}"));
-                last = Some(cause);
-            }
-            Err(cause) => return Err(explained(part, "--listen", cause)),
-        }
-    }
-    Err(ServerError::Group { part, cause: last.expect("at least one was tried") })
+    let started = Driver::start_first(poller, |driver| match start(driver) {
+        // Only a mechanism that is not available is a reason to try the next one.
+        Err(refused @ GroupError::Loop(_)) => Err(refused),
+        started => Ok(started),
+    });
+    let started = started.map_err(|cause| ServerError::Group { part, cause })?;
+    let group = started.value.map_err(|cause| explained(part, "--listen", cause))?;
+    let refused = started.refused.iter();
+    let refused = refused.map(|(driver, cause)| format!("{driver} was refused: {cause}"));
+    Ok((group, started.driver, refused.collect()))
 }
 
 fn group_config(config: &ServeConfig, driver: Driver) -> GroupConfig {
