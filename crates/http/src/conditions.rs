@@ -27,7 +27,8 @@ pub enum Outcome {
     NotModified,
     /// The client did not want it as it is: 412.
     PreconditionFailed,
-    /// The part does not exist: 416.
+    /// The part does not exist: 416, with
+    /// [`HeadWriter::content_range_unsatisfied`](crate::HeadWriter::content_range_unsatisfied).
     Unsatisfiable,
 }
 
@@ -203,10 +204,7 @@ pub struct ByteRange {
 ///
 /// Several ranges are answered with the whole, as the standard allows: multipart answers cost
 /// more than they give, and overlapping ranges have been used as an attack.
-///
-/// # Errors
-/// `Unsatisfiable` when the answer is 416.
-pub fn parse_range(value: &[u8], whole_bytes: u64) -> Result<Option<ByteRange>, Unsatisfiable> {
+fn parse_range(value: &[u8], whole_bytes: u64) -> Result<Option<ByteRange>, Unsatisfiable> {
     let Some((first, last)) = split(value) else { return Ok(None) };
     match (first, last) {
         (None, None) => Ok(None),
@@ -226,18 +224,9 @@ pub fn parse_range(value: &[u8], whole_bytes: u64) -> Result<Option<ByteRange>, 
     }
 }
 
-/// No byte of what was asked for exists: answer 416 with
-/// [`HeadWriter::content_range_unsatisfied`](crate::HeadWriter::content_range_unsatisfied).
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Unsatisfiable;
-
-impl std::fmt::Display for Unsatisfiable {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("the range starts behind the last byte")
-    }
-}
-
-impl std::error::Error for Unsatisfiable {}
+/// No byte of what was asked for exists.
+#[derive(PartialEq, Eq, Debug)]
+struct Unsatisfiable;
 
 /// The two numbers around the dash of a single range; numbers beyond 64 bits are the largest one.
 fn split(value: &[u8]) -> Option<(Option<u64>, Option<u64>)> {

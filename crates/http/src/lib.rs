@@ -36,9 +36,7 @@ mod status;
 mod target;
 
 pub use body::{BodyReader, BodyStep};
-pub use conditions::{
-    ByteRange, EntityTag, Outcome, Representation, Unsatisfiable, evaluate, parse_range,
-};
+pub use conditions::{ByteRange, EntityTag, Outcome, Representation, evaluate};
 pub use encoding::{Acceptable, ContentCoding};
 pub use fields::{Field, Fields};
 pub use framing::{Framing, RequestKind, ResponseBody};

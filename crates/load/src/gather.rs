@@ -16,11 +16,12 @@ use crate::cpu::OwnUse;
 use crate::cpu::ServerCpu;
 use crate::objective::judge;
 use crate::render::plural;
+use crate::schedule::rate_in_words;
 use crate::shared::monotonic_ns;
 use crate::tally::{Interval, Tally};
 use crate::{
     CrowdOutcome, Distribution, Errors, Generator, Order, Outcome, Pace, Plan, SHOWN, Schedule,
-    Second, Setting, Standstill, TargetOutcome, findings, rate_in_words,
+    Second, Setting, Standstill, TargetOutcome, findings,
 };
 
 /// An interval of one thread.

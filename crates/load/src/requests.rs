@@ -11,9 +11,9 @@ use pollux_http::{Field, Framing, HeadCache, Limits, Method, RequestHead, Reques
 use crate::{LoadError, Plan, Target};
 
 /// Requests in a list at most.
-pub const LIST_REQUESTS_MAX: usize = 1_000_000;
+const LIST_REQUESTS_MAX: usize = 1_000_000;
 /// Their bytes at most, heads and bodies.
-pub const LIST_BYTES_MAX: usize = 256 << 20;
+const LIST_BYTES_MAX: usize = 256 << 20;
 
 /// In which order the requests of a list are sent.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -66,7 +66,7 @@ impl RequestList {
     ///
     /// # Errors
     /// [`LoadError::Plan`] when it can't be put into a request, or the list is full
-    /// ([`LIST_REQUESTS_MAX`], [`LIST_BYTES_MAX`]).
+    /// (1,000,000 requests, 256 MiB).
     pub fn push(&mut self, target: &Target) -> Result<(), LoadError> {
         let full = |why: String| LoadError::Plan { what: "requests", why };
         if self.entries.len() >= LIST_REQUESTS_MAX {

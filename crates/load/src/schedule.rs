@@ -271,8 +271,7 @@ fn parse_duration(text: &str) -> Result<Duration, &'static str> {
 }
 
 /// The stages in the words of `--rate`.
-#[must_use]
-pub fn rate_in_words(stages: &[Stage]) -> String {
+pub(crate) fn rate_in_words(stages: &[Stage]) -> String {
     let words = |stage: &Stage| {
         let Stage { from_per_s, to_per_s, lasts } = stage;
         let ramp = if from_per_s == to_per_s { String::new() } else { format!("..{to_per_s}") };

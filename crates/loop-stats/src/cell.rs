@@ -39,9 +39,9 @@ const _: () = assert!(Counter::ALL.len() <= COUNTERS_MAX && Histogram::ALL.len()
 const TURNS_SHOWN: usize = 8;
 
 /// Buckets of events per wait: 0, 1, 2, 3–4, 5–8 and so on, the last from 513.
-pub const EVENTS_BUCKETS: usize = 12;
+const EVENTS_BUCKETS: usize = 12;
 /// Buckets of lengths: below 1 µs, below 2 µs, below 4 µs and so on, the last from 67 s.
-pub const TIME_BUCKETS: usize = BUCKETS;
+const TIME_BUCKETS: usize = BUCKETS;
 
 /// The fewest and the most events of a bucket; no most of the last one.
 #[must_use]

@@ -19,9 +19,7 @@ mod counter;
 mod layout;
 mod turn;
 
-pub use cell::{
-    Cell, EVENTS_BUCKETS, Figures, NOTES_MAX, SiteFigure, TIME_BUCKETS, events_of, time_of,
-};
+pub use cell::{Cell, Figures, NOTES_MAX, SiteFigure, events_of, time_of};
 pub use counter::{Call, Counter, Histogram, Site};
 pub use layout::{Image, Module, Region, WORDS};
 pub use turn::{CALLS_MAX, CallRecord, Turn};

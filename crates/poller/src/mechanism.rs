@@ -27,8 +27,8 @@ pub enum Backend {
     Epoll,
     /// io_uring poll requests.
     Uring,
-    /// The simulated backend.
-    Sim,
+    /// A poller of another crate, by its name.
+    Other(&'static str),
 }
 
 impl Backend {
@@ -41,7 +41,7 @@ impl Backend {
             Self::Aio => "aio",
             Self::Epoll => "epoll",
             Self::Uring => "uring-poll",
-            Self::Sim => "sim",
+            Self::Other(name) => name,
         }
     }
 }
@@ -146,13 +146,14 @@ impl Mechanism {
     /// # Errors
     /// As [`Mechanism::open`].
     pub fn open_for(self, threads: Threads) -> Result<Box<dyn Poller + Send>, Error> {
-        Ok(match self.backend() {
-            Backend::Select => Box::new(Owned::new(Select::open()?)?),
-            Backend::Poll => Box::new(Owned::new(Poll::open()?)?),
-            Backend::Aio => Box::new(Owned::new(Aio::open()?)?),
-            Backend::Epoll => Box::new(Owned::new(Epoll::open()?)?),
-            Backend::Uring => Box::new(Owned::new(UringPoll::open(threads)?)?),
-            Backend::Sim => unreachable!("no mechanism is simulated: a world opens its pollers"),
+        Ok(match self {
+            Self::Select => Box::new(Owned::new(Select::open()?)?),
+            Self::Poll => Box::new(Owned::new(Poll::open()?)?),
+            Self::Aio => Box::new(Owned::new(Aio::open()?)?),
+            Self::Epoll | Self::EpollEt | Self::EpollOneshot => {
+                Box::new(Owned::new(Epoll::open()?)?)
+            }
+            Self::UringPoll => Box::new(Owned::new(UringPoll::open(threads)?)?),
         })
     }
 }

@@ -13,14 +13,14 @@ use pollux_poller::Count;
 use rustix::io::Errno;
 
 /// Methods that are counted apart; all others are `other`.
-pub const METHODS: [&str; 10] =
+pub(crate) const METHODS: [&str; 10] =
     ["get", "head", "post", "put", "delete", "connect", "options", "trace", "patch", "other"];
 
 /// Classes of status codes, by their first digit.
-pub const CLASSES: [&str; 5] = ["1xx", "2xx", "3xx", "4xx", "5xx"];
+pub(crate) const CLASSES: [&str; 5] = ["1xx", "2xx", "3xx", "4xx", "5xx"];
 
 /// Status codes with which requests are refused; the rest is `other`.
-pub const REFUSALS: [u16; 10] = [400, 405, 408, 413, 414, 417, 431, 501, 503, 505];
+pub(crate) const REFUSALS: [u16; 10] = [400, 405, 408, 413, 414, 417, 431, 501, 503, 505];
 
 named_counters! {
     /// A thing that sessions count.
@@ -80,7 +80,7 @@ pub struct ServerCounters {
 }
 
 impl ServerCounters {
-    /// Requests with the method at this index of [`METHODS`].
+    /// Requests with the method at this index of `METHODS`.
     #[must_use]
     pub fn requests(&self, method: usize) -> u64 {
         self.methods[method].value()
@@ -92,13 +92,13 @@ impl ServerCounters {
         self.methods.iter().map(Count::value).sum()
     }
 
-    /// Answers of the class at this index of [`CLASSES`].
+    /// Answers of the class at this index of `CLASSES`.
     #[must_use]
     pub fn answers(&self, class: usize) -> u64 {
         self.classes[class].value()
     }
 
-    /// Refusals with the status at this index of [`REFUSALS`]; behind the last one, others.
+    /// Refusals with the status at this index of `REFUSALS`; behind the last one, others.
     #[must_use]
     pub fn refused(&self, refusal: usize) -> u64 {
         self.refusals[refusal].value()

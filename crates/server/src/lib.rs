@@ -45,9 +45,9 @@ pub mod stats;
 pub mod system;
 pub mod tls;
 
-pub use counters::{CLASSES, METHODS, REFUSALS, RequestTimes, ServerCounter, ServerCounters};
+pub use counters::{RequestTimes, ServerCounter, ServerCounters};
 pub use error::ServerError;
 pub use log::Logs;
 pub use serve::{OwnProcess, Server};
-pub use session::{EncryptedSession, HttpSession};
+pub use session::HttpSession;
 pub use shared::Shared;

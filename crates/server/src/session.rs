@@ -477,7 +477,7 @@ mod tests;
 /// Its peer may end the connection without `close_notify` (RFC 8446 6.1): a request says itself where
 /// it ends, so that a truncation on the network path costs at most what was not asked for yet.
 #[derive(Debug)]
-pub struct EncryptedSession {
+pub(crate) struct EncryptedSession {
     http: HttpSession,
     tls: Tls,
 }

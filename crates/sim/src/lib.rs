@@ -43,6 +43,7 @@ mod world;
 
 use std::os::fd::RawFd;
 
+pub use poller::BACKEND;
 pub use rustix::io::Errno;
 pub use world::{SimFd, World};
 

@@ -248,8 +248,11 @@ impl Drop for SimPoller {
     }
 }
 
+/// The simulated backend, in capabilities, errors and reports.
+pub const BACKEND: Backend = Backend::Other("sim");
+
 const CAPS: Caps = Caps {
-    backend: Backend::Sim,
+    backend: BACKEND,
     level: true,
     edge: true,
     oneshot: true,
@@ -265,7 +268,7 @@ const CAPS: Caps = Caps {
 };
 
 const EXCLUSIVE_MODIFY: Error = Error::Unsupported {
-    backend: Backend::Sim,
+    backend: BACKEND,
     what: "changing an exclusive registration, or to one (epoll_ctl(2): EINVAL): delete and add",
 };
 

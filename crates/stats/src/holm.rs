@@ -9,7 +9,7 @@ use super::summary::{student_t_cdf, student_t_quantile};
 use super::verdict::{Delta, Direction, Verdict, band_log, clearance, degrees_of_freedom};
 
 /// The chance, at most, that a table with no real difference shows even one.
-pub const FAMILY_ERROR_RATE: f64 = 0.05;
+pub(crate) const FAMILY_ERROR_RATE: f64 = 0.05;
 /// Beyond this many rows the strictest single test would leave the range of the t quantile.
 const ROWS_MAX: usize = 1_000_000;
 
@@ -65,7 +65,7 @@ impl Row {
 
 /// Corrects the verdicts of all rows of one table by Holm's step-down method (Holm 1979).
 ///
-/// A row that claims a difference and does not survive at [`FAMILY_ERROR_RATE`] becomes inconclusive,
+/// A row that claims a difference and does not survive at an error rate of 5 % for the family becomes inconclusive,
 /// with the blocks that it would need at its stricter level, or equivalent where it was shown to be
 /// within the least effect (which only happens over sets, where any difference counts). Rows that claim
 /// equivalence keep their verdict: the family is the claims of difference, and equivalence has its own

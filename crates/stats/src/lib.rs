@@ -54,7 +54,7 @@ mod verdict;
 mod acceptance;
 
 pub use confidence::{Interval, Method, Resampling};
-pub use holm::{FAMILY_ERROR_RATE, Row, holm};
+pub use holm::{Row, holm};
 pub use random::{Rng, block_order};
 pub use ratio::{Levels, RatioError, RatioEstimate, SetRatio, log_ratios, set_ratio};
 pub use sample_size::{
@@ -63,7 +63,7 @@ pub use sample_size::{
 };
 pub use share::{gini, lorenz, lorenz_at, mean_shares};
 pub use steady::{Steadiness, steadiness};
+pub use summary::student_t_quantile;
 pub use summary::{Outlier, tukey_flags};
 pub use summary::{mean, mean_half_width_rel, median, quantile, standard_deviation};
-pub use summary::{student_t_cdf, student_t_quantile};
 pub use verdict::{Delta, Direction, MORE_BLOCKS_MAX, Verdict, decision_delta, noise_level};

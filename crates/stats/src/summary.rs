@@ -143,8 +143,7 @@ const BISECTIONS: u32 = 100;
 /// # Panics
 ///
 /// When `df` is 0.
-#[must_use]
-pub fn student_t_cdf(t: f64, df: u32) -> f64 {
+pub(crate) fn student_t_cdf(t: f64, df: u32) -> f64 {
     assert!(df > 0, "Student's t needs at least one degree of freedom");
     0.5 + 0.5 * central_probability(t, df)
 }

@@ -122,7 +122,7 @@ fn page() -> String {
 /// The table.
 pub(crate) const DIFFERENCES: &[Difference] = &[
     Difference {
-        backends: &[Backend::Sim],
+        backends: &[pollux_sim::BACKEND],
         cases: Cases::Needing(Need::Kernel),
         deviation: Deviation::NoObject,
         reason: "the simulated world has pipes, socket pairs, event counters and queues, and \
@@ -241,7 +241,7 @@ pub(crate) const DIFFERENCES: &[Difference] = &[
         reason: "these backends don't see a close; another generation lets go of the old file",
     },
     Difference {
-        backends: &[Backend::Epoll, Backend::Sim],
+        backends: &[Backend::Epoll, pollux_sim::BACKEND],
         cases: Cases::Named(&["reuse::a_wait_that_finds_only_stale_events_continues"]),
         deviation: Deviation::EndsEarly,
         reason: "a file that lives in a duplicate can't be taken out of epoll(7) by the number \

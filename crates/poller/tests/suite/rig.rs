@@ -50,7 +50,7 @@ pub(crate) struct Rig {
 impl Rig {
     /// Opens `backend`.
     pub(crate) fn open(backend: Backend) -> Result<Self, Error> {
-        let world = (backend == Backend::Sim).then(World::new);
+        let world = (backend == pollux_sim::BACKEND).then(World::new);
         let poller = open(backend, world.as_ref())?;
         Ok(Self { poller, backend, started: Instant::now(), world, plugs: Vec::new() })
     }

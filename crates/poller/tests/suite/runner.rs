@@ -19,8 +19,14 @@ use super::rig::{Rig, mechanism};
 use super::{Case, Deviation, Group, Verdict};
 
 /// Every backend, in the order of the report.
-pub(crate) const BACKENDS: [Backend; 6] =
-    [Backend::Select, Backend::Poll, Backend::Aio, Backend::Epoll, Backend::Uring, Backend::Sim];
+pub(crate) const BACKENDS: [Backend; 6] = [
+    Backend::Select,
+    Backend::Poll,
+    Backend::Aio,
+    Backend::Epoll,
+    Backend::Uring,
+    pollux_sim::BACKEND,
+];
 
 /// How long one case may take in a thread: the largest takes a second.
 const CASE_DEADLINE: Duration = Duration::from_secs(30);

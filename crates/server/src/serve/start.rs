@@ -23,10 +23,11 @@ use crate::descriptors::{connections_max, limit};
 use crate::log::{ErrorWriter, Event, unix_s};
 use crate::proxy::backends::restore_states;
 use crate::proxy::{Passing, ProxyConfig, ProxyCounters, ProxySession, ProxyShared, backends_of};
+use crate::session::EncryptedSession;
 use crate::shared::{Inbox, Replacements};
 use crate::stats::Overview;
 use crate::system::{Identity, Privileged, privileges};
-use crate::{EncryptedSession, HttpSession, Logs, Server, ServerCounters, ServerError, Shared};
+use crate::{HttpSession, Logs, Server, ServerCounters, ServerError, Shared};
 
 /// What an error of the group `part`, whose address the flag sets, is to the user.
 pub(crate) fn explained(part: &'static str, flag: &'static str, cause: GroupError) -> ServerError {
