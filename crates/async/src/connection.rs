@@ -13,8 +13,8 @@ use std::io;
 use std::rc::Rc;
 use std::task::Waker;
 
+use pollux_engine::Waker as LoopWaker;
 use pollux_engine::{Actions, CloseCause, ConnectionId, Errand, Moment, Now, Session};
-use pollux_poller::Waker as LoopWaker;
 
 use crate::executor::Core;
 

@@ -67,7 +67,10 @@ mod stream;
 mod tasks;
 
 pub use executor::{Elapsed, Sleep};
-pub use pollux_engine::{ConnectTo, Driver, Limits, ListenAddress, LoopError, Signal, Signals};
+pub use pollux_engine::{
+    CloseCause, ConnectTo, Counter, Counters, Driver, Limits, ListenAddress, LoopError, Mechanism,
+    Signal, Signals,
+};
 pub use runtime::{Handle, Remote, Runtime};
 pub use source::{Listener, Source};
 pub use stream::Stream;

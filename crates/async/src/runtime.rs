@@ -220,7 +220,7 @@ impl fmt::Debug for Handle {
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[derive(Clone)]
-pub struct Remote(Sender<Message, pollux_poller::Waker>);
+pub struct Remote(Sender<Message, pollux_engine::Waker>);
 
 impl Remote {
     /// Has `make` called in the runtime's thread, after its current turn, and runs the future that it

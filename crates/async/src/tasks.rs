@@ -33,7 +33,7 @@ pub(crate) struct TaskId {
 pub(crate) struct Ready {
     queue: Mutex<Vec<TaskId>>,
     owner: ThreadId,
-    waker: OnceLock<pollux_poller::Waker>,
+    waker: OnceLock<pollux_engine::Waker>,
 }
 
 impl Ready {
@@ -43,7 +43,7 @@ impl Ready {
     }
 
     /// The loop is there: this ends its wait.
-    pub(crate) fn set_waker(&self, waker: pollux_poller::Waker) {
+    pub(crate) fn set_waker(&self, waker: pollux_engine::Waker) {
         self.waker.get_or_init(|| waker);
     }
 
@@ -280,6 +280,12 @@ impl fmt::Display for JoinError {
 }
 
 impl std::error::Error for JoinError {}
+
+impl From<JoinError> for std::io::Error {
+    fn from(error: JoinError) -> Self {
+        Self::other(error)
+    }
+}
 
 /// What a panic said; `panic!` panics with text.
 fn message_of(panic: &(dyn Any + Send)) -> String {

@@ -157,6 +157,17 @@ impl std::error::Error for CpuError {
     }
 }
 
+/// With the kind of its cause; the error itself is inside.
+impl From<CpuError> for io::Error {
+    fn from(error: CpuError) -> Self {
+        let kind = match &error {
+            CpuError::System { cause, .. } => cause.kind(),
+            _ => io::ErrorKind::InvalidInput,
+        };
+        Self::new(kind, error)
+    }
+}
+
 /// Digits and nothing else; `usize` alone would take a sign too.
 fn number(digits: &str, text: &str) -> Result<usize, CpuError> {
     let is_number = digits.bytes().all(|byte| byte.is_ascii_digit());

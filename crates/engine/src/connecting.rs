@@ -220,6 +220,17 @@ impl std::error::Error for AdoptError {
     }
 }
 
+/// With the kind of its cause; the error itself is inside.
+impl From<AdoptError> for io::Error {
+    fn from(error: AdoptError) -> Self {
+        let kind = match &error {
+            AdoptError::System { cause, .. } => cause.kind(),
+            _ => io::ErrorKind::InvalidInput,
+        };
+        Self::new(kind, error)
+    }
+}
+
 /// Says whether sessions can run on `socket`. Whether it has a peer is left to the loop: one that
 /// has gone meanwhile is reported to the session as always.
 ///

@@ -38,6 +38,7 @@ macro_rules! named_counters {
 
 named_counters! {
     /// A thing that loops count.
+    #[non_exhaustive]
     Counter {
         /// Rounds of the loop.
         Turns = "turns",
@@ -126,6 +127,7 @@ named_counters! {
 
 named_counters! {
     /// Why a connection was closed; the sum over all is the number of connections that ended.
+    #[non_exhaustive]
     CloseCause {
         /// The session asked for it.
         Session = "session",

@@ -143,6 +143,12 @@ impl fmt::Display for UnknownDriver {
 
 impl std::error::Error for UnknownDriver {}
 
+impl From<UnknownDriver> for std::io::Error {
+    fn from(error: UnknownDriver) -> Self {
+        Self::new(std::io::ErrorKind::InvalidInput, error)
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

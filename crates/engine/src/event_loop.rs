@@ -367,7 +367,7 @@ impl<S: Session> EventLoop<S> {
 
     /// The counters of the poller under a readiness loop.
     #[must_use]
-    pub fn poller_counters(&self) -> Option<Arc<pollux_poller::Counters>> {
+    pub fn poller_counters(&self) -> Option<Arc<crate::PollerCounters>> {
         match &self.0 {
             Kind::Readiness(each) => Some(Arc::clone(each.poller_counters())),
             Kind::Completion(_) => None,

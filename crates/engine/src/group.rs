@@ -181,7 +181,7 @@ pub struct LoopView {
     /// The loop's counters.
     pub counters: Arc<Counters>,
     /// Those of its poller; none under a completion loop.
-    pub poller: Option<Arc<pollux_poller::Counters>>,
+    pub poller: Option<Arc<crate::PollerCounters>>,
     /// What its mechanism notes about itself.
     pub notes: Vec<String>,
 }
@@ -224,6 +224,12 @@ impl fmt::Display for NoAnswer {
 }
 
 impl std::error::Error for NoAnswer {}
+
+impl From<NoAnswer> for std::io::Error {
+    fn from(error: NoAnswer) -> Self {
+        Self::new(std::io::ErrorKind::TimedOut, error)
+    }
+}
 
 impl Dumper {
     /// One line for each descriptor, by loop. Each loop writes its own at the end of a turn, so no

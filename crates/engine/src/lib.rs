@@ -94,6 +94,7 @@ pub use limits::Limits;
 pub use listener::{AcceptedSocket, ListenAddress, ListenError, Listener};
 pub use member::{LoopHandle, TellError};
 pub use output::{Pipe, SplicedIn};
+pub use pollux_poller::{Counters as PollerCounters, Mechanism, Waker};
 pub use rehearsal::Rehearsal;
 pub use session::{ConnectionId, Errand, NoSession, Session};
 pub use sockets::Sockets;

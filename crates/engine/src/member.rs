@@ -153,6 +153,12 @@ impl fmt::Display for TellError {
 
 impl std::error::Error for TellError {}
 
+impl From<TellError> for std::io::Error {
+    fn from(error: TellError) -> Self {
+        Self::other(error)
+    }
+}
+
 /// A way to one loop of a [`Group`](crate::Group), for any thread; cheap to clone.
 ///
 /// What the program could do with a loop of its own, it does in a call that the loop makes between two turns:

@@ -79,7 +79,7 @@ pub extern "C" fn px_epoll_poller(epoll: c_int) -> *const c_char {
         Mechanism::Poll => c"poll",
         Mechanism::Aio => c"aio",
         Mechanism::UringPoll => c"uring-poll",
-        Mechanism::Epoll | Mechanism::EpollEt | Mechanism::EpollOneshot => c"epoll",
+        _ => c"epoll",
     };
     name.as_ptr()
 }

@@ -83,7 +83,8 @@ impl Aio {
     ///
     /// A context can't be made larger: a new one of twice the size takes over. Everything that
     /// was armed is armed there with the next wait, so nothing is lost with the old ring. Giving
-    /// that up takes some 30 ms (RCU in `io_destroy(2)`), paid once for each doubling.
+    /// that up takes 30 to 40 ms, as `io_destroy(2)` waits for a grace period (RCU), paid once for
+    /// each doubling.
     fn reserve(&mut self, count: usize) -> Result<(), Error> {
         if count < self.context.capacity() {
             return Ok(());

@@ -93,8 +93,8 @@ impl Error {
         }
     }
 
-    /// Makes [`Error::System`] of what `call` gave, for implementations of [`Poller`](crate::Poller).
-    pub fn system(call: &'static str) -> impl Fn(rustix::io::Errno) -> Self {
+    /// Makes [`Error::System`] of what `call` gave.
+    pub(crate) fn system(call: &'static str) -> impl Fn(rustix::io::Errno) -> Self {
         move |errno| Self::System { call, cause: errno.into() }
     }
 }

@@ -215,7 +215,7 @@ impl Poller for SimPoller {
         self.counters.system_calls.add(1);
         self.count_overflows();
         if let Some(errno) = self.world.state().take_wait_error() {
-            return Err(Error::system("epoll_wait")(errno));
+            return Err(Error::System { call: "epoll_wait", cause: errno.into() });
         }
         let deadline = timeout.map(|timeout| self.world.now().saturating_add(timeout));
         self.sleep(events, deadline);
@@ -278,6 +278,6 @@ fn ctl_error(fd: RawFd) -> impl Fn(Errno) -> Error {
         Errno::EXIST => Error::AlreadyRegistered { fd },
         Errno::NOENT => Error::NotRegistered { fd },
         Errno::PERM => Error::NotPollable { fd },
-        other => Error::system("epoll_ctl")(other),
+        other => Error::System { call: "epoll_ctl", cause: other.into() },
     }
 }

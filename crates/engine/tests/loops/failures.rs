@@ -9,8 +9,9 @@ use std::os::unix::net::{UnixDatagram, UnixStream};
 use std::time::Duration;
 
 use pollux_engine::{
-    Actions, CloseCause, ConnectError, Counter, Driver, Group, GroupConfig, GroupError, Limits,
-    ListenAddress, Listener, Listeners, LoopError, NoSession, Session,
+    Actions, AdoptError, CloseCause, ConnectError, Counter, CpuError, CpuList, Driver, Group,
+    GroupConfig, GroupError, Limits, ListenAddress, Listener, Listeners, LoopError, Mechanism,
+    NoAnswer, NoSession, Session, TellError,
 };
 use pollux_testing::wait_until;
 use rustix::net::sockopt::set_socket_linger;
@@ -453,4 +454,26 @@ fn a_mechanism_that_is_not_there_is_unsupported_and_says_why() {
     assert_eq!(io::Error::from(error).kind(), ErrorKind::InvalidInput);
     let error = ConnectError::LoopFull { connections_max: 1 };
     assert_eq!(io::Error::from(error).kind(), ErrorKind::Other);
+}
+
+#[test]
+fn errors_of_the_engine_are_errors_of_io_with_a_kind() {
+    let driver = "kqueue".parse::<Driver>().expect_err("no driver of Linux");
+    let mechanism = "kqueue".parse::<Mechanism>().expect_err("no mechanism of Linux");
+    let cpus = "first".parse::<CpuList>().expect_err("no number");
+    let refused = || io::Error::from_raw_os_error(13);
+    for (error, kind) in [
+        (driver.into(), ErrorKind::InvalidInput),
+        (mechanism.into(), ErrorKind::InvalidInput),
+        (cpus.into(), ErrorKind::InvalidInput),
+        (CpuError::System { call: "a call", cause: refused() }.into(), refused().kind()),
+        (AdoptError::Blocks.into(), ErrorKind::InvalidInput),
+        (AdoptError::System { call: "a call", cause: refused() }.into(), refused().kind()),
+        (TellError::Full.into(), ErrorKind::Other),
+        (NoAnswer { loops: vec![0] }.into(), ErrorKind::TimedOut),
+    ] {
+        let error: io::Error = error;
+        assert_eq!(error.kind(), kind, "{error}");
+        assert!(error.get_ref().is_some(), "{error}");
+    }
 }
