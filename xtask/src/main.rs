@@ -34,7 +34,7 @@ fn main() -> ExitCode {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("xtask lies in the workspace");
     match name.as_deref() {
         Some("floors") => check("the floors hold", floors::breaches(root)),
-        Some("phrases") => check("no phrase too many", phrases::wrong(root)),
+        Some("phrases") => check("no phrase of the list", phrases::wrong(root)),
         Some("install") => {
             ended(install::install(root, &arguments()).map(|(prefix, count)| {
                 format!("{count} files installed below {}", prefix.display())

@@ -10,7 +10,7 @@ use crate::install::{at, files};
 const QUOTING: [&str; 2] = ["docs/glossary.md", "xtask/src/phrases.rs"];
 
 /// Folders and files that are read.
-const PLACES: [&str; 8] = [
+const PLACES: [&str; 11] = [
     "crates",
     "docs",
     "jobs",
@@ -19,9 +19,12 @@ const PLACES: [&str; 8] = [
     "README.md",
     "CHANGELOG.md",
     "CONTRIBUTING.md",
+    "ARCHITECTURE.md",
+    "STYLE.md",
+    "examples",
 ];
 
-const ENDINGS: [&str; 6] = ["rs", "md", "toml", "c", "h", "html"];
+const ENDINGS: [&str; 7] = ["rs", "md", "toml", "c", "h", "html", "txt"];
 
 /// Private words, for which the field has one.
 const WORDS: [&str; 15] = [

@@ -14,7 +14,7 @@ use std::rc::Rc;
 use std::task::Waker;
 
 use pollux_engine::Waker as LoopWaker;
-use pollux_engine::{Actions, CloseCause, ConnectionId, Errand, Moment, Now, Session};
+use pollux_engine::{Actions, CloseCause, Command, ConnectionId, Moment, Now, Session};
 
 use crate::executor::Core;
 
@@ -209,12 +209,12 @@ impl Session for Connection {
         shared.0.begin_phase();
     }
 
-    fn errand(shared: &mut Shared) -> Option<Errand<Self>> {
-        shared.0.errand()
+    fn next_command(shared: &mut Shared) -> Option<Command<Self>> {
+        shared.0.next_command()
     }
 
-    fn errand_at(shared: &Shared) -> Moment {
-        shared.0.errand_at()
+    fn next_command_at(shared: &Shared) -> Moment {
+        shared.0.next_command_at()
     }
 
     fn accepted(_: &mut Shared, _: &mut Actions<'_>) -> Self {

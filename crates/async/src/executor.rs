@@ -1,15 +1,15 @@
 //! What a loop's thread shares with its tasks and streams: the executor's state.
 //!
-//! Tasks run inside a turn of the loop, where it asks its sessions for errands, between the calls for
+//! Tasks run inside a turn of the loop, where it asks its sessions for commands, between the calls for
 //! what arrived and the calls of the sessions that were woken. So what a task writes leaves in the
 //! turn in which its input came. The future of `block_on` is polled between two turns, and followed by
 //! such a round without a wait. What needs the loop itself (to adopt what another program accepted, to
 //! connect, to watch) is a request that the runtime carries out between two turns.
 //!
 //! ```text
-//!  turn:  wait ► on_bytes … wake tasks ► errands: adopt, run tasks ► on_wake: send what they wrote
-//!                                                    └── again, while it leaves errands ──┘
-//!  then:  future of block_on ► requests: adopt, connect, watch, unwatch ► errands …
+//!  turn:  wait ► on_bytes … wake tasks ► commands: adopt, run tasks ► on_wake: send what they wrote
+//!                                                    └── again, while it leaves commands ──┘
+//!  then:  future of block_on ► requests: adopt, connect, watch, unwatch ► commands …
 //! ```
 
 use std::cell::{Cell, RefCell};
@@ -22,7 +22,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
-use pollux_engine::{AcceptedSocket, ConnectionId, Errand, EventLoop, Limits, Moment};
+use pollux_engine::{AcceptedSocket, Command, ConnectionId, EventLoop, Limits, Moment};
 use rustix::time::{ClockId, clock_gettime};
 
 use crate::connection::Connection;
@@ -101,8 +101,8 @@ impl Core {
         self.adoptions.borrow_mut().push_back((accepted, session));
     }
 
-    /// Whether there are errands that no turn has to wait for.
-    pub(crate) fn has_errands(&self) -> bool {
+    /// Whether there are commands that no turn has to wait for.
+    pub(crate) fn has_commands(&self) -> bool {
         !self.adoptions.borrow().is_empty() || !self.calls.borrow().is_empty()
     }
 
@@ -119,16 +119,16 @@ impl Core {
 
     /// Runs tasks, then says which connection to adopt or which session to call, until there is nothing more to do.
     /// What was accepted comes before tasks, so that those that serve it find what its peer has sent.
-    pub(crate) fn errand(&self) -> Option<Errand<Connection>> {
+    pub(crate) fn next_command(&self) -> Option<Command<Connection>> {
         if self.adoptions.borrow().is_empty() {
             self.run_tasks();
         }
         let adoption = self.adoptions.borrow_mut().pop_front();
         if let Some((accepted, session)) = adoption {
-            return Some(Errand::Adopt { accepted, session });
+            return Some(Command::Adopt { accepted, session });
         }
         let call = self.calls.borrow_mut().pop();
-        call.map(Errand::Wake)
+        call.map(Command::Wake)
     }
 
     fn run_tasks(&self) {
@@ -150,11 +150,11 @@ impl Core {
     }
 
     /// When the loop has to end its wait at the latest.
-    pub(crate) fn errand_at(&self) -> Moment {
+    pub(crate) fn next_command_at(&self) -> Moment {
         let has_work = self.tasks.has_ready()
             || self.main.is_queued()
             || !self.requests.borrow().is_empty()
-            || self.has_errands();
+            || self.has_commands();
         if has_work { Moment::from_nanos(0) } else { self.timers.borrow().earliest() }
     }
 

@@ -87,7 +87,7 @@ impl Runtime {
         self.event_loop.counters()
     }
 
-    /// Runs the loop until `future` is done. Other tasks run meanwhile, and rest when it returns.
+    /// Runs the loop until `future` is done. Other tasks run meanwhile; they are not polled between calls of `block_on`.
     ///
     /// # Errors
     /// [`LoopError`] when the kernel refuses to wait.
@@ -103,8 +103,8 @@ impl Runtime {
                 return Ok(output);
             }
             core.carry_out(&mut self.event_loop);
-            if core.has_errands() {
-                self.event_loop.run_errands();
+            if core.has_commands() {
+                self.event_loop.run_commands();
             }
             self.event_loop.turn(None)?;
             self.read_messages();
@@ -126,7 +126,7 @@ impl Drop for Runtime {
         core.carry_out(&mut self.event_loop);
         core.end();
         let end = Instant::now() + END_TIME;
-        while core.leaving.get() > 0 || core.has_errands() {
+        while core.leaving.get() > 0 || core.has_commands() {
             let left = end.saturating_duration_since(Instant::now());
             if left.is_zero() || self.event_loop.turn(Some(left)).is_err() {
                 break;

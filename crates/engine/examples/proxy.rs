@@ -11,7 +11,7 @@ use std::net::SocketAddr;
 use std::rc::Rc;
 
 use pollux_engine::{
-    Actions, CloseCause, ConnectTo, ConnectionId, Driver, Errand, EventLoop, Limits, Listener,
+    Actions, CloseCause, Command, ConnectTo, ConnectionId, Driver, EventLoop, Limits, Listener,
     Moment, Session,
 };
 
@@ -32,7 +32,7 @@ struct Half {
 
 struct Proxy {
     upstream: ConnectTo,
-    errands: Vec<Errand<Half>>,
+    commands: Vec<Command<Half>>,
 }
 
 impl Half {
@@ -71,12 +71,12 @@ impl Session for Half {
         let pair = Rc::new(RefCell::new(Pair::default()));
         pair.borrow_mut().ids[0] = Some(actions.id());
         let (to, session) = (proxy.upstream.clone(), Self { pair: Rc::clone(&pair), side: 1 });
-        proxy.errands.push(Errand::Connect { to, session, deadline: Moment::NEVER });
+        proxy.commands.push(Command::Connect { to, session, deadline: Moment::NEVER });
         Self { pair, side: 0 }
     }
 
-    fn errand(proxy: &mut Proxy) -> Option<Errand<Self>> {
-        proxy.errands.pop()
+    fn next_command(proxy: &mut Proxy) -> Option<Command<Self>> {
+        proxy.commands.pop()
     }
 
     fn connected(&mut self, _: &mut Proxy, actions: &mut Actions<'_>) {
@@ -111,7 +111,7 @@ impl Session for Half {
     fn closed(self, proxy: &mut Proxy, _: CloseCause) {
         let mut pair = self.pair.borrow_mut();
         pair.is_over = true;
-        proxy.errands.extend(pair.ids[1 - self.side].map(Errand::Wake));
+        proxy.commands.extend(pair.ids[1 - self.side].map(Command::Wake));
     }
 }
 
@@ -120,7 +120,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     let upstream: SocketAddr =
         arguments.next().ok_or("usage: proxy UPSTREAM [MECHANISM]")?.parse()?;
     let driver = arguments.next().map_or(Ok(Driver::default()), |name| name.parse())?;
-    let proxy = Proxy { upstream: upstream.into(), errands: Vec::new() };
+    let proxy = Proxy { upstream: upstream.into(), commands: Vec::new() };
     let mut event_loop = EventLoop::<Half>::open(driver, proxy, Limits::default())?;
     let listener = Listener::open(&"127.0.0.1:0".parse()?, false)?;
     println!("proxy {}", listener.address());

@@ -1,4 +1,4 @@
-//! What a session may do: the only door from a protocol to its loop.
+//! What a session may do: the only interface from a protocol to its loop.
 //!
 //! A loop makes one [`Actions`] for each call of a session and carries out afterwards what was
 //! asked for. Output goes into a slice that the loop chose and that never moves; a session that
@@ -72,11 +72,11 @@ pub(crate) struct Sharing {
     pub(crate) owner: u32,
 }
 
-/// A wish to end that was taken back; see [`Actions::hold_ending`].
+/// A requested close that was held back; see [`Actions::hold_ending`].
 #[derive(Clone, Copy, Debug)]
 pub struct HeldEnding(Ending);
 
-/// One call's wishes, carried out when the session has returned.
+/// The requests of one call, carried out when the session has returned.
 #[derive(Debug)]
 pub struct Actions<'a> {
     now: Now,
@@ -170,7 +170,7 @@ impl<'a> Actions<'a> {
     /// put into `room` instead of being sent, and what else it asks for is asked for here. Gives
     /// back what `upper` gave, and how many bytes it wanted to send.
     ///
-    /// An ending and an end of the output that `upper` wishes for come before what this protocol has
+    /// An ending and an end of the output that `upper` requests come before what this protocol has
     /// still to say of them: see [`Actions::hold_ending`] and [`Actions::hold_output_end`]. A
     /// connection that `upper` shares is shared with what this protocol knows of it, which has to go
     /// where the connection goes.
@@ -313,8 +313,8 @@ impl<'a> Actions<'a> {
 
     /// Stops `on_bytes` until [`Actions::resume_input`]; the peer is slowed down by its window.
     ///
-    /// A peer that goes away meanwhile may stay unnoticed: a session that pauses has a deadline,
-    /// or somebody who wakes it.
+    /// A peer that goes away meanwhile may stay unnoticed: a session that pauses sets a deadline,
+    /// or is woken by another session.
     pub fn pause_input(&mut self) {
         self.is_input_paused = true;
     }
@@ -380,8 +380,8 @@ impl<'a> Actions<'a> {
         self.ending.is_some()
     }
 
-    /// Takes a wish to close or to linger back, for a protocol below that has last words of its own.
-    /// The session that asked for it is not to be called any more.
+    /// Holds back a requested close or linger, for a lower protocol that still has to send (TLS close_notify).
+    /// The session that requested it must not be called again.
     pub fn hold_ending(&mut self) -> Option<HeldEnding> {
         match self.ending {
             Some(ending @ (Ending::Close | Ending::Linger)) => {
@@ -392,13 +392,13 @@ impl<'a> Actions<'a> {
         }
     }
 
-    /// Takes a wish to end the output back, for a protocol below that has last words of its own;
+    /// Holds back a requested end of the output, for a lower protocol that still has to send;
     /// whether there was one.
     pub fn hold_output_end(&mut self) -> bool {
         std::mem::take(&mut self.ends_output)
     }
 
-    /// Wishes again for an ending that was held.
+    /// Requests an ending again that was held back.
     pub fn end(&mut self, held: HeldEnding) {
         self.ending.get_or_insert(held.0);
     }
@@ -409,7 +409,7 @@ impl<'a> Actions<'a> {
         self.can_share
     }
 
-    /// Makes this connection one that other loops may take over ([`Errand::TakeOver`]) while the
+    /// Makes this connection one that other loops may take over ([`Command::TakeOver`]) while the
     /// session has put it down; this loop, whose number is `owner`, owns it. None where the driver
     /// can't do so (a completion loop has a receive under way, which would take what is another
     /// loop's), and when no descriptor is left. Once for a connection.
@@ -419,7 +419,7 @@ impl<'a> Actions<'a> {
     /// is to be done at the end of a turn ([`Session::end_turn`]): what the loop has to do in this
     /// turn is done by then.
     ///
-    /// [`Errand::TakeOver`]: crate::Errand::TakeOver
+    /// [`Command::TakeOver`]: crate::Command::TakeOver
     /// [`Session::end_turn`]: crate::Session::end_turn
     pub fn share(&mut self, owner: u32) -> Option<Arc<SharedSocket>> {
         let socket = self.socket.filter(|_| self.can_share)?.try_clone_to_owned().ok()?;

@@ -124,9 +124,9 @@ impl<S: Session> Conversation<S> {
         let (out, socket) = io.parts();
         let mut actions = Actions::new(turn.now, turn.id, out, turn.wakes, socket);
         let session = S::accepted(shared, &mut actions);
-        let wishes = Wishes::of(actions);
+        let requested = Requested::of(actions);
         let mut conversation = Self::new(session);
-        let done = conversation.carry_out(wishes, io);
+        let done = conversation.carry_out(requested, io);
         let done = done.map(|()| conversation.progress());
         (conversation, done)
     }
@@ -344,16 +344,16 @@ impl<S: Session> Conversation<S> {
         let used = self.session.on_bytes(shared, &mut actions, shown);
         assert!(used <= shown.len(), "a session used more input than there was");
         let is_rest = used < shown.len();
-        let wishes = Wishes::of(actions);
+        let requested = Requested::of(actions);
         match &mut kept {
             Some(kept) => drop(kept.drain(..used)),
             None => *input = &input[used..],
         }
         self.kept = kept.filter(|kept| !kept.is_empty());
-        let comes_again = is_rest && (wishes.wants_call_again || wishes.is_input_paused);
+        let comes_again = is_rest && (requested.wants_call_again || requested.is_input_paused);
         self.set(UNSEEN, comes_again);
-        self.carry_out(wishes, io)?;
-        // What is left unused without a wish needs more input: it waits where it is kept.
+        self.carry_out(requested, io)?;
+        // What is left unused without a request needs more input: it waits where it is kept.
         self.keep_rest(input)
     }
 
@@ -395,34 +395,38 @@ impl<S: Session> Conversation<S> {
             Call::Outside(Occasion::Drain) => self.session.on_drain(shared, &mut actions),
             Call::Bytes => unreachable!("on_bytes has its own way"),
         }
-        let wishes = Wishes::of(actions);
-        if wishes.wants_call_again && self.kept.is_some() {
+        let requested = Requested::of(actions);
+        if requested.wants_call_again && self.kept.is_some() {
             self.state |= UNSEEN;
         }
-        self.carry_out(wishes, io)
+        self.carry_out(requested, io)
     }
 
-    fn carry_out(&mut self, wishes: Wishes, io: &mut impl ConnectionIo) -> Result<(), CloseCause> {
-        self.deadline = wishes.deadline;
-        self.set(PAUSED, wishes.is_input_paused);
-        self.set(CALL_AGAIN, wishes.wants_call_again);
-        self.ends_output |= wishes.ends_output;
-        self.leaves_input = wishes.leaves_input;
-        if wishes.seen != Seen::Unseen {
-            self.seen = wishes.seen.into();
+    fn carry_out(
+        &mut self,
+        requested: Requested,
+        io: &mut impl ConnectionIo,
+    ) -> Result<(), CloseCause> {
+        self.deadline = requested.deadline;
+        self.set(PAUSED, requested.is_input_paused);
+        self.set(CALL_AGAIN, requested.wants_call_again);
+        self.ends_output |= requested.ends_output;
+        self.leaves_input = requested.leaves_input;
+        if requested.seen != Seen::Unseen {
+            self.seen = requested.seen.into();
         }
-        if wishes.sharing.is_some() {
-            self.sharing = wishes.sharing;
+        if requested.sharing.is_some() {
+            self.sharing = requested.sharing;
         }
-        match wishes.ending {
+        match requested.ending {
             Some(Ending::Abort) => return Err(CloseCause::Aborted),
             Some(Ending::Reset) => return Err(CloseCause::Reset),
             Some(Ending::Close) => self.state |= CLOSE,
             Some(Ending::Linger) => self.state |= LINGER,
             None => {}
         }
-        if (wishes.len > 0 || wishes.source.is_some())
-            && io.send(wishes.len, wishes.source)? == Sent::Waits
+        if (requested.len > 0 || requested.source.is_some())
+            && io.send(requested.len, requested.source)? == Sent::Waits
         {
             self.state |= WAITING;
         }
@@ -454,7 +458,7 @@ impl<S: Session> Conversation<S> {
 }
 
 /// What is left of [`Actions`] when the borrow of the room is over.
-struct Wishes {
+struct Requested {
     len: usize,
     source: Option<Source>,
     ending: Option<Ending>,
@@ -467,7 +471,7 @@ struct Wishes {
     sharing: Option<Box<Sharing>>,
 }
 
-impl Wishes {
+impl Requested {
     fn of(actions: Actions<'_>) -> Self {
         Self {
             len: actions.len(),

@@ -84,9 +84,9 @@ named_counters! {
         RoomUntold = "room_untold",
         /// Events and completions of connections that were closed meanwhile, dropped.
         Stale = "stale",
-        /// Wishes for readiness that were recorded for the kernel.
+        /// Changes of interest that were recorded for the kernel.
         UpdatesAsked = "updates_asked",
-        /// Wishes that cancelled out or were merged before the kernel saw them.
+        /// Changes of interest that cancelled out or were merged before the kernel saw them.
         UpdatesMerged = "updates_merged",
         /// Registration changes that reached the poller.
         UpdatesSent = "updates_sent",

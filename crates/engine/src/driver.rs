@@ -137,7 +137,7 @@ pub struct UnknownDriver {
 impl fmt::Display for UnknownDriver {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let known: Vec<&str> = Driver::ALL.iter().map(|known| known.name()).collect();
-        write!(f, "no poller is called \"{}\"; there are {}", self.name, known.join(", "))
+        write!(f, "unknown mechanism \"{}\"; expected one of {}", self.name, known.join(", "))
     }
 }
 

@@ -132,7 +132,7 @@ impl<S: Session> EventLoop<S> {
     /// driver, so it reads until there is no more or leaves the rest to the next turn; it is watched
     /// until it answers [`ControlFlow::Break`], which closes what it owns.
     ///
-    /// What is to be done with connections it leaves to [`Session::errand`]: it runs within a turn,
+    /// What is to be done with connections it leaves to [`Session::next_command`]: it runs within a turn,
     /// where the loop cannot be called. On `uring` a source costs a poll request for each readiness;
     /// datagrams are received by the program's own calls there too.
     ///
@@ -171,7 +171,7 @@ impl<S: Session> EventLoop<S> {
         either!(&mut self.0, each => each.watch(source, on_readable))
     }
 
-    /// Watches a source no more and closes what it owns; says whether it was still watched.
+    /// Stops watching a source and closes what it owns; returns whether it was still watched.
     pub fn unwatch(&mut self, source: SourceId) -> bool {
         either!(&mut self.0, each => each.unwatch(source))
     }
@@ -270,10 +270,10 @@ impl<S: Session> EventLoop<S> {
         either!(&mut self.0, each => each.turn(timeout))
     }
 
-    /// A turn without its wait: asks for errands ([`Session::errand`]) and calls the sessions that were woken, so
+    /// A turn without its wait: asks for commands ([`Session::next_command`]) and calls the sessions that were woken, so
     /// that what a program does between two turns has its effect before the next wait.
-    pub fn run_errands(&mut self) {
-        either!(&mut self.0, each => each.run_errands_now());
+    pub fn run_commands(&mut self) {
+        either!(&mut self.0, each => each.run_commands_now());
     }
 
     /// For a program that waits in a loop of its own: the descriptor that becomes readable when a turn
@@ -290,16 +290,16 @@ impl<S: Session> EventLoop<S> {
     /// event_loop.after(Duration::from_millis(20), |has_rung, _now| *has_rung = true)?;
     ///
     /// let (mut own, mut events) = (Mechanism::Epoll.open()?, Events::with_capacity(8));
-    /// let (fd, _) = event_loop.wait_elsewhere().expect("the default is epoll");
+    /// let (fd, _) = event_loop.poll_fd().expect("the default is epoll");
     /// own.add(fd, Token::new(0, 0), Registration::new(Interest::READABLE, Trigger::Level))?;
     /// while !*event_loop.shared() {
-    ///     let (_fd, at_most) = event_loop.wait_elsewhere().expect("as before");
+    ///     let (_fd, at_most) = event_loop.poll_fd().expect("as before");
     ///     own.wait(&mut events, at_most)?;
     ///     event_loop.turn(Some(Duration::ZERO))?;
     /// }
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
-    pub fn wait_elsewhere(&mut self) -> Option<(BorrowedFd<'_>, Option<Duration>)> {
+    pub fn poll_fd(&mut self) -> Option<(BorrowedFd<'_>, Option<Duration>)> {
         let Kind::Readiness(each) = &mut self.0 else { return None };
         each.poller_fd()?;
         let (_, at_most) = each.begin_wait(None);
@@ -311,8 +311,8 @@ impl<S: Session> EventLoop<S> {
         either!(&mut self.0, each => each.state.wakes.push(session));
     }
 
-    /// Takes no new connections and tells every session once to come to its end, also those
-    /// that begin later. Once is enough.
+    /// Stops accepting and calls [`Session::on_drain`] once for every session, including those
+    /// that begin later. Further calls do nothing.
     pub fn drain(&mut self) {
         either!(&mut self.0, each => each.drain());
     }

@@ -1,20 +1,4 @@
 //! Several loops, a thread each, behind common listeners.
-//!
-//! ```text
-//!  reuseport   a listener of its own for each loop; the kernel spreads connections by hash
-//!  shared      the same, and loops of other processes may have the port as well
-//!  exclusive   one listener, watched by all loops; the kernel wakes one of them
-//!  single      the first loop accepts and hands connections to the one with the fewest
-//! ```
-//!
-//! The thread that starts a group owns it: it drains it, dumps its state and waits for its end. Any
-//! thread may have a call made in a loop's thread ([`LoopHandle`]).
-//!
-//! A panic in a session ends its loop, with all its connections, and [`Group::join`] gives
-//! [`GroupError::Panicked`]; the other loops continue ([`Group::has_lost_a_loop`] says so). It does not
-//! end its connection alone, because a session is called with what all sessions of the loop share
-//! and with the loop's own output buffers: after an unwinding it is unknown whether those are in
-//! order, and continuing could serve one client's bytes to another.
 
 use std::any::TypeId;
 use std::fmt;
@@ -36,7 +20,14 @@ use crate::{
     Session, SharedDate, Undelivered,
 };
 
-/// How the loops of a group come to their connections.
+/// How connections are distributed over the loops of a group.
+///
+/// ```text
+///  reuseport   a listener of its own for each loop; the kernel spreads connections by hash
+///  shared      the same, and loops of other processes may have the port as well
+///  exclusive   one listener, watched by all loops; the kernel wakes one of them
+///  single      the first loop accepts and hands connections to the one with the fewest
+/// ```
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub enum Listeners {
     /// A listener for each loop on the same port (SO_REUSEPORT). Unix sockets are shared.
@@ -132,7 +123,7 @@ pub enum GroupError {
     System(&'static str, std::io::Error),
     /// What the sessions of a loop share could not be made.
     Shared(Box<dyn std::error::Error + Send + Sync>),
-    /// A loop's thread panicked: an error of ours.
+    /// A loop's thread panicked, in a session, a callback or the loop itself.
     Panicked,
 }
 
@@ -195,7 +186,16 @@ struct Running {
     thread: JoinHandle<Result<(), GroupError>>,
 }
 
-/// Loops that run.
+/// Running event loops, one thread each, behind common listeners.
+///
+/// The thread that starts a group owns it: it drains it, dumps its state and waits for its end. Any
+/// thread may have a call made in a loop's thread ([`LoopHandle`]).
+///
+/// A panic in a session ends its loop, with all its connections, and [`Group::join`] gives
+/// [`GroupError::Panicked`]; the other loops continue ([`Group::has_ended_loop`] says so). It does not
+/// end its connection alone, because a session is called with what all sessions of the loop share
+/// and with the loop's own output buffers: after an unwinding it is unknown whether those are in
+/// order, and continuing could serve one client's bytes to another.
 pub struct Group {
     running: Vec<Running>,
     addresses: Vec<ListenAddress>,
@@ -385,7 +385,7 @@ impl Group {
     }
 
     /// Has every loop take a turn soon, also when nothing else happens.
-    pub fn nudge(&self) {
+    pub fn wake_all(&self) {
         self.running.iter().for_each(|running| running.waker.wake());
     }
 
@@ -398,7 +398,7 @@ impl Group {
     /// Whether any loop has ended, as they all do after [`Group::drain`]; before it, because
     /// the kernel refused to wait.
     #[must_use]
-    pub fn has_lost_a_loop(&self) -> bool {
+    pub fn has_ended_loop(&self) -> bool {
         self.running.iter().any(|running| running.thread.is_finished())
     }
 

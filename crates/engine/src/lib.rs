@@ -1,13 +1,13 @@
 //! Event loops for Linux servers: one set of sessions, two loops that run them.
 //!
-//! A [`Session`] is a protocol's state machine for one connection: it is given bytes, an end, a
-//! drained output or a deadline, and answers with [`Actions`]. It never sees a descriptor, a
+//! A [`Session`] is a protocol's state machine for one connection: the loop calls it with input, at the
+//! end of input, when output has drained and at a deadline, and it replies through [`Actions`]. It never sees a descriptor, a
 //! poller, a ring or a clock. The *readiness loop* drives sessions over any poller, the
 //! *completion loop* over io_uring; a session cannot tell which one runs it, and the tests run
 //! every session on every loop and require the same bytes.
 //!
-//! One thread owns one loop. Other threads reach it by messages: those of a group by
-//! [`LoopHandle::tell`], others by an [`Inbox`] of the program's own.
+//! One thread owns one loop. Other threads send it messages: to a loop of a group
+//! with [`LoopHandle::tell`], to any other loop through an [`Inbox`].
 //!
 //! The types to begin with: [`Session`], [`Actions`], [`EventLoop`] (one loop, turned by the program),
 //! [`Group`] (a loop in each thread), [`Driver`] (the mechanism). `examples/` has whole programs: a
@@ -96,7 +96,7 @@ pub use member::{LoopHandle, TellError};
 pub use output::{Pipe, SplicedIn};
 pub use pollux_poller::{Counters as PollerCounters, Mechanism, Waker};
 pub use rehearsal::Rehearsal;
-pub use session::{ConnectionId, Errand, NoSession, Session};
+pub use session::{Command, ConnectionId, NoSession, Session};
 pub use sockets::Sockets;
 pub use sources::{Signal, Signals};
 pub use sources::{SourceId, Timer};

@@ -278,7 +278,7 @@ impl Listener {
     }
 
     /// Takes one connection that waits, for a program that accepts by itself and gives what it took to
-    /// a loop ([`Errand::Adopt`](crate::Errand::Adopt)). Never waits. Connections that their
+    /// a loop ([`Command::Adopt`](crate::Command::Adopt)). Never waits. Connections that their
     /// peer, or the network, gave up meanwhile are passed over.
     ///
     /// # Errors

@@ -121,7 +121,7 @@ impl<S: Session + 'static> Member<S> {
                 }
                 Message::LastAdmitted => self.is_fed = false,
                 Message::Drain(at_most) => {
-                    // A second wish may bring the end nearer, or put it off.
+                    // A second call may bring the end nearer, or put it off.
                     self.drain_by = Some(Instant::now() + at_most);
                     self.event_loop.drain();
                 }

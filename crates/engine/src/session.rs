@@ -1,28 +1,4 @@
 //! The contract between a protocol and the loops.
-//!
-//! A protocol implements [`Session`] once and runs on every driver. The loop calls; the session
-//! never blocks, never reads a clock and keeps all its state in itself and in what the sessions
-//! of one loop share.
-//!
-//! ```text
-//!  connected
-//!      or
-//!  accepted ──► on_bytes* ──► on_end ──► closed
-//!                  │  ▲
-//!      call_again  ▼  │ output has left
-//!               on_drained            on_deadline, on_wake, on_drain: at any time between,
-//!                                     and while a connection to a peer is not there yet
-//! ```
-//!
-//! A session that was given to [`EventLoop::connect`](crate::EventLoop::connect) begins with
-//! `connected`, or ends with `connect_failed` and `closed`.
-//!
-//! What sessions leave to their loop, because no call of theirs can do it.
-//!
-//! A session never opens a connection itself, and [`Session::closed`] and
-//! [`Session::connect_failed`](crate::Session::connect_failed) have no
-//! [`Actions`](crate::Actions). What is to follow is kept in what the sessions share, and the loop
-//! asks for it, before it waits and before it calls the sessions that were woken.
 
 use std::marker::PhantomData;
 use std::sync::Arc;
@@ -46,11 +22,28 @@ impl fmt::Debug for ConnectionId {
 
 /// A protocol's state for one connection.
 ///
+/// A protocol implements [`Session`] once and runs on every driver. The loop calls; the session
+/// never blocks, never reads a clock and keeps all its state in itself and in what the sessions
+/// of one loop share.
+///
+/// ```text
+///  connected
+///      or
+///  accepted ──► on_bytes* ──► on_end ──► closed
+///                  │  ▲
+///      call_again  ▼  │ output has left
+///               on_drained            on_deadline, on_wake, on_drain: at any time between,
+///                                     and while a connection to a peer is not there yet
+/// ```
+///
+/// A session that was given to [`EventLoop::connect`](crate::EventLoop::connect) begins with
+/// `connected`, or ends with `connect_failed` and `closed`.
+///
 /// # Rules
 /// * No call comes while output of an earlier one waits for the peer, but [`Session::on_wake`],
 ///   [`Session::on_drain`] and [`Session::on_deadline`]; what those send goes behind it.
-/// * While a connection to a peer is not there yet, the same three may come; what they send
-///   leaves when it is there, and [`Actions::close`] and [`Actions::linger`] do not wait for it.
+/// * Before a connection to a peer is established, the same three may be called; their output
+///   is sent once it is established, and [`Actions::close`] and [`Actions::linger`] do not wait for it.
 /// * At least [`Actions::ROOM_MIN`] bytes of output fit into each call.
 /// * After [`Actions::close`], [`Actions::linger`] or [`Actions::abort`] only
 ///   [`Session::closed`] is called.
@@ -59,7 +52,7 @@ pub trait Session: Sized {
     type Shared;
 
     /// Called once, in the loop's thread, before its first turn: `waker` ends a wait of this loop from
-    /// any thread, and has it ask for errands.
+    /// any thread, and has it ask for commands.
     fn opened(shared: &mut Self::Shared, waker: &Waker) {
         let _ = (shared, waker);
     }
@@ -74,15 +67,15 @@ pub trait Session: Sized {
         let _ = shared;
     }
 
-    /// Asked again and again until there is nothing more: what sessions of this loop left to be
-    /// done. Connections that are opened so are there, or fail, in a later turn.
-    fn errand(shared: &mut Self::Shared) -> Option<Errand<Self>> {
+    /// The next command of this loop's sessions; called until it returns `None`. A connection opened by
+    /// a command is established, or fails, in a later turn.
+    fn next_command(shared: &mut Self::Shared) -> Option<Command<Self>> {
         let _ = shared;
         None
     }
 
-    /// When the loop has to ask for errands at the latest, though nothing else happens.
-    fn errand_at(shared: &Self::Shared) -> Moment {
+    /// When the loop has to ask for commands at the latest, though nothing else happens.
+    fn next_command_at(shared: &Self::Shared) -> Moment {
         let _ = shared;
         Moment::NEVER
     }
@@ -91,8 +84,8 @@ pub trait Session: Sized {
     fn accepted(shared: &mut Self::Shared, actions: &mut Actions<'_>) -> Self;
 
     /// The connection that [`EventLoop::connect`](crate::EventLoop::connect) began is there, or one
-    /// that was adopted or taken over ([`Errand::Adopt`], [`Errand::TakeOver`]); sending here is allowed. The
-    /// deadline of the errand is still set.
+    /// that was adopted or taken over ([`Command::Adopt`], [`Command::TakeOver`]); sending here is allowed. The
+    /// deadline of the command is still set.
     fn connected(&mut self, shared: &mut Self::Shared, actions: &mut Actions<'_>) {
         let _ = (shared, actions);
     }
@@ -103,8 +96,8 @@ pub trait Session: Sized {
         let _ = (shared, error);
     }
 
-    /// Bytes arrived. Says how many of them, from the front, are used up; the rest comes again,
-    /// together with what arrives next. Never called with no bytes, nor while input is paused.
+    /// Bytes arrived. Returns how many were consumed from the front; the rest is passed again,
+    /// followed by what arrives next. Never called with an empty slice, nor while input is paused.
     ///
     /// A session that stops only because its output is full calls [`Actions::call_again`].
     fn on_bytes(
@@ -114,7 +107,7 @@ pub trait Session: Sized {
         input: &[u8],
     ) -> usize;
 
-    /// Something is in the socket of a session that leaves its input there: see
+    /// The socket of a session that leaves its input in the kernel is readable: see
     /// [`Actions::leave_input`]. It takes some of it ([`Actions::splice_in`]), pauses, or has it come by
     /// `on_bytes` ([`Actions::take_input`]), which is what this does.
     fn on_readable(&mut self, shared: &mut Self::Shared, actions: &mut Actions<'_>) {
@@ -160,7 +153,7 @@ pub trait Session: Sized {
     }
 }
 
-/// The session of a loop without connections, which has timers, sources and messages alone; `T` is what their
+/// The session type of a loop that only runs timers, sources and messages; `T` is what their
 /// callbacks share. A connection that such a loop accepts is closed at once.
 pub struct NoSession<T = ()>(PhantomData<fn() -> T>);
 
@@ -189,9 +182,14 @@ impl<T> Session for NoSession<T> {
     }
 }
 
-/// A thing that the loop does for its sessions.
+/// A request of a session to its loop, returned by [`Session::next_command`].
+///
+/// A session never opens a connection itself, and [`Session::closed`] and
+/// [`Session::connect_failed`](crate::Session::connect_failed) have no
+/// [`Actions`](crate::Actions). What is to follow is kept in what the sessions share, and the loop
+/// asks for it, before it waits and before it calls the sessions that were woken.
 #[derive(Debug)]
-pub enum Errand<S> {
+pub enum Command<S> {
     /// Call [`Session::on_wake`] of that session; nothing happens when it is gone.
     Wake(ConnectionId),
     /// Open a connection, as [`EventLoop::connect`](crate::EventLoop::connect) does. What fails at
@@ -205,7 +203,7 @@ pub enum Errand<S> {
         deadline: Moment,
     },
     /// Run a connection that [`Listener::accept`](crate::Listener::accept) gave: [`Session::connected`] follows at
-    /// once, and what the peer has sent already comes before the next errand where the driver can look for it.
+    /// once, and what the peer has sent already comes before the next command where the driver can look for it.
     Adopt {
         /// What was accepted.
         accepted: AcceptedSocket,
@@ -234,20 +232,22 @@ pub enum Errand<S> {
     TakeBack(ConnectionId),
 }
 
-impl<S> Errand<S> {
-    /// The same errand with the session that `wrap` makes of its own, if it has one: for a protocol whose
+impl<S> Command<S> {
+    /// The same command with the session that `wrap` makes of its own, if it has one: for a protocol whose
     /// sessions are a part of another's.
-    pub fn map<T>(self, wrap: impl FnOnce(S) -> T) -> Errand<T> {
+    pub fn map<T>(self, wrap: impl FnOnce(S) -> T) -> Command<T> {
         match self {
-            Self::Wake(id) => Errand::Wake(id),
+            Self::Wake(id) => Command::Wake(id),
             Self::Connect { to, session, deadline } => {
-                Errand::Connect { to, session: wrap(session), deadline }
+                Command::Connect { to, session: wrap(session), deadline }
             }
-            Self::Adopt { accepted, session } => Errand::Adopt { accepted, session: wrap(session) },
+            Self::Adopt { accepted, session } => {
+                Command::Adopt { accepted, session: wrap(session) }
+            }
             Self::TakeOver { socket, owner, session, deadline } => {
-                Errand::TakeOver { socket, owner, session: wrap(session), deadline }
+                Command::TakeOver { socket, owner, session: wrap(session), deadline }
             }
-            Self::TakeBack(id) => Errand::TakeBack(id),
+            Self::TakeBack(id) => Command::TakeBack(id),
         }
     }
 }

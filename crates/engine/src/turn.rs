@@ -1,11 +1,11 @@
 //! What both loops keep, and the turn that they take alike.
 //!
 //! ```text
-//!  errands ► prepare ► wait ► serve what came ► unfinished ones ► deadlines ► errands ► wakes ► accept
+//!  commands ► prepare ► wait ► serve what came ► unfinished ones ► deadlines ► commands ► wakes ► accept
 //!                                                                               └ again ┘
 //! ```
 //!
-//! [`Turning`] is what differs: how a loop waits, serves and calls a session. Errands, deadlines,
+//! [`Turning`] is what differs: how a loop waits, serves and calls a session. Commands, deadlines,
 //! wakes and connects stand here once.
 
 use std::os::fd::{BorrowedFd, OwnedFd};
@@ -28,11 +28,11 @@ use crate::session::refused;
 use crate::sources::Sources;
 use crate::timers::Timers;
 use crate::{
-    AcceptedSocket, CloseCause, ConnectError, ConnectTo, ConnectionId, Counter, Counters, Errand,
+    AcceptedSocket, CloseCause, Command, ConnectError, ConnectTo, ConnectionId, Counter, Counters,
     Limits, Moment, Session,
 };
 
-/// Times in a turn that errands are done which the calls for others left: a bound, as two sessions may wake
+/// Times in a turn that commands are done which the calls for others left: a bound, as two sessions may wake
 /// each other for ever.
 const FURTHER_ROUNDS: u32 = 3;
 
@@ -131,7 +131,7 @@ impl<S: Session> LoopState<S> {
             return Some(Duration::ZERO);
         }
         let deadline = self.timers.next_deadline().unwrap_or(Moment::NEVER);
-        let alarm = deadline.min(self.admission.resumes_at()).min(S::errand_at(&self.shared));
+        let alarm = deadline.min(self.admission.resumes_at()).min(S::next_command_at(&self.shared));
         let timeout = self.alarm.end_wait_at(alarm, began);
         timeout.into_iter().chain(at_most).min()
     }
@@ -177,7 +177,7 @@ pub(crate) trait Turning<S: Session> {
     /// Continues a connection that had not finished in the last turn.
     fn proceed(&mut self, token: Token);
 
-    /// Calls the session for `occasion`, and carries on as it wishes.
+    /// Calls the session for `occasion`, and carries on as it requested.
     fn call(&mut self, token: Token, occasion: Occasion);
 
     /// Sends what waits.
@@ -214,7 +214,7 @@ pub(crate) trait Turning<S: Session> {
     /// What comes before the wait of a turn; says when that begins and how long it may be, when the
     /// caller allows `at_most`.
     fn begin_wait(&mut self, at_most: Option<Duration>) -> (Moment, Option<Duration>) {
-        self.run_errands();
+        self.run_commands();
         let is_busy = self.prepare();
         let state = self.state();
         let began = state.clock.begin_wait(&state.counters);
@@ -238,30 +238,30 @@ pub(crate) trait Turning<S: Session> {
         self.serve();
         self.proceed_with(unfinished);
         self.fire_deadlines();
-        self.run_errands();
+        self.run_commands();
         self.wake_sessions();
-        self.run_further_errands();
+        self.run_further_commands();
         self.accept();
         S::end_turn(&mut self.state().shared);
         Ok(self.is_woken())
     }
 
-    /// Errands and calls of woken sessions, as in a turn, without a wait.
-    fn run_errands_now(&mut self) {
+    /// Commands and calls of woken sessions, as in a turn, without a wait.
+    fn run_commands_now(&mut self) {
         let state = self.state();
         let now = state.clock.begin_turn(&state.counters);
         S::begin_turn(&mut state.shared, now);
-        self.run_errands();
+        self.run_commands();
         self.wake_sessions();
-        self.run_further_errands();
+        self.run_further_commands();
         S::end_turn(&mut self.state().shared);
     }
 
-    /// Does what the calls for errands left, such as the close behind an answer: without this each step would
+    /// Does what the calls for commands left, such as the close behind an answer: without this each step would
     /// cost a wait.
-    fn run_further_errands(&mut self) {
+    fn run_further_commands(&mut self) {
         for _ in 0..FURTHER_ROUNDS {
-            if !self.run_errands() {
+            if !self.run_commands() {
                 break;
             }
             self.wake_sessions();
@@ -269,22 +269,22 @@ pub(crate) trait Turning<S: Session> {
     }
 
     /// Does what the sessions left to be done; says whether there was anything.
-    fn run_errands(&mut self) -> bool {
+    fn run_commands(&mut self) -> bool {
         let mut is_any = false;
-        while let Some(errand) = S::errand(&mut self.state().shared) {
+        while let Some(command) = S::next_command(&mut self.state().shared) {
             is_any = true;
-            match errand {
-                Errand::Wake(id) => self.state().wakes.push(id),
-                Errand::Connect { to, session, deadline } => {
+            match command {
+                Command::Wake(id) => self.state().wakes.push(id),
+                Command::Connect { to, session, deadline } => {
                     if let Err((session, error)) = self.connect(&to, session, deadline) {
                         refused(&mut self.state().shared, session, error);
                     }
                 }
-                Errand::Adopt { accepted, session } => self.adopt_accepted(accepted, session),
-                Errand::TakeOver { socket, owner, session, deadline } => {
+                Command::Adopt { accepted, session } => self.adopt_accepted(accepted, session),
+                Command::TakeOver { socket, owner, session, deadline } => {
                     self.take_over(Sharing { socket, owner }, session, deadline);
                 }
-                Errand::TakeBack(id) => self.take_back(id.0),
+                Command::TakeBack(id) => self.take_back(id.0),
             }
         }
         is_any

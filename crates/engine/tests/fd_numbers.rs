@@ -34,7 +34,7 @@ fn reuse(mechanism: Mechanism, mut poller: Box<dyn Poller>) {
     apply(&mut table, &mut *poller);
     wait(&mut table, &mut *poller, Duration::ZERO);
 
-    // Within one turn: closed, its number opened, and the same wish again.
+    // Within one turn: closed, its number opened, and the same interest again.
     table.stop_read(first);
     drop(table.remove(first, &mut *poller).expect("the poller lets go").expect("live"));
     let (successor, mut peer) = UnixStream::pair().expect("two descriptors");

@@ -236,7 +236,7 @@ fn refuse<T>(what: &'static str, why: impl Into<String>) -> Result<T, LoadError>
 
 fn targets(plan: &Plan) -> Result<(), LoadError> {
     let Some(first) = plan.targets.first() else {
-        return refuse("URL", "there is none; say what to ask for");
+        return refuse("URL", "missing; expected an http:// or https:// URL");
     };
     if plan.list.as_ref().is_some_and(|(list, _)| list.is_empty()) {
         return refuse("requests", "the list of them is empty");

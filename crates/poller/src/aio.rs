@@ -28,9 +28,9 @@ use std::time::Duration;
 use pollux_sys::aio::{AioCompletion, AioContext, AioPoll, AioSlot, BATCH_MAX};
 use pollux_sys::poll_select;
 
-use crate::common::{Common, common_methods};
 use crate::contract::NANOSECOND;
 use crate::events::Deadline;
+use crate::parts::{Parts, parts_methods};
 use crate::table::{Entry, Key, Table};
 use crate::{
     Backend, Caps, Counters, Error, Events, FilePolicy, Interest, Poller, Readiness, Registration,
@@ -47,7 +47,7 @@ pub(crate) struct Aio {
     completed: Vec<AioCompletion>,
     /// Numbers the flushes: a poll that completes in the turn of its submission looked itself.
     turn: u64,
-    common: Common,
+    parts: Parts,
 }
 
 /// What the kernel knows of a registration.
@@ -69,7 +69,7 @@ impl Aio {
     fn with_slots(slots: u32) -> Result<Self, Error> {
         let context = size::open(slots)?;
         Ok(Self {
-            common: Common::new(caps(&context))?,
+            parts: Parts::new(caps(&context))?,
             context,
             table: Table::new(),
             queue: vec![Key::WAKER],
@@ -90,9 +90,9 @@ impl Aio {
             return Ok(());
         }
         // io_setup for the new one, io_destroy for the old.
-        self.common.counters.system_calls.add(2);
+        self.parts.counters.system_calls.add(2);
         self.context = size::larger(&self.context)?;
-        self.common.caps.notes = size::notes(&self.context);
+        self.parts.caps.notes = size::notes(&self.context);
         if !self.queue.contains(&Key::WAKER) {
             self.queue.push(Key::WAKER);
         }
@@ -121,7 +121,7 @@ impl Aio {
         let Some(entry) = self.table.remove(fd) else { return Ok(false) };
         match entry.state {
             State::Armed(slot, _) => {
-                self.common.counters.system_calls.add(1);
+                self.parts.counters.system_calls.add(1);
                 let cancelled = self.context.cancel(slot);
                 cancelled.map_err(|cause| Error::System { call: "io_cancel", cause })?;
                 return Ok(true);
@@ -161,7 +161,7 @@ impl Aio {
                 Ok([]) => break,
                 Ok(slots) => {
                     for (&key, &slot) in self.queue[done..].iter().zip(slots) {
-                        note_armed(&mut self.table, &self.common.counters, key, (slot, self.turn));
+                        note_armed(&mut self.table, &self.parts.counters, key, (slot, self.turn));
                     }
                     done += slots.len();
                 }
@@ -172,7 +172,7 @@ impl Aio {
                     done += 1;
                 }
             }
-            self.common.counters.system_calls.add(1);
+            self.parts.counters.system_calls.add(1);
         }
         self.queue.drain(..done);
         self.note_indices(0..self.queue.len());
@@ -185,7 +185,7 @@ impl Aio {
         for &key in self.queue[first..].iter().take(BATCH_MAX) {
             let (fd, interest) = match self.table.by_key(key) {
                 Some(entry) => (key.fd(), entry.how.interest),
-                None => (self.common.waker.fd().as_raw_fd(), Interest::READABLE),
+                None => (self.parts.waker.fd().as_raw_fd(), Interest::READABLE),
             };
             // Every bit that an interest has lies in the lower half of the mask.
             let events = interest.poll_mask() as u16;
@@ -201,12 +201,12 @@ impl Aio {
         }
         let entry = self.table.by_key(key).expect("what is queued has its entry");
         if let State::Queued { is_rearm: false, .. } = entry.state {
-            self.common.counters.updates_sent.add(1);
+            self.parts.counters.updates_sent.add(1);
         } else {
-            self.common.counters.system_calls.add(1);
+            self.parts.counters.system_calls.add(1);
             if !poll_select::is_open(key.fd()) {
                 self.table.remove(key.fd());
-                self.common.counters.closed_without_delete.add(1);
+                self.parts.counters.closed_without_delete.add(1);
                 return Ok(());
             }
         }
@@ -220,7 +220,7 @@ impl Aio {
         let mut has_found = false;
         while !events.is_full() {
             if !self.context.has_user_ring() {
-                self.common.counters.system_calls.add(1);
+                self.parts.counters.system_calls.add(1);
             }
             self.completed.clear();
             let room = events.capacity() - events.len();
@@ -236,9 +236,9 @@ impl Aio {
 
     /// Blocks for the next completions and hands them out; says whether the wait is over.
     fn block(&mut self, events: &mut Events, timeout: Option<Duration>) -> Result<bool, Error> {
-        self.common.counters.system_calls.add(1);
+        self.parts.counters.system_calls.add(1);
         self.completed.clear();
-        let (most, mask) = (events.capacity(), self.common.mask.as_ref());
+        let (most, mask) = (events.capacity(), self.parts.mask.as_ref());
         match self.context.wait_masked(&mut self.completed, most, timeout, mask) {
             Ok(0) => Ok(true),
             Ok(_) => {
@@ -246,7 +246,7 @@ impl Aio {
                 Ok(has_news(events))
             }
             Err(cause) if cause.kind() == io::ErrorKind::Interrupted => {
-                self.common.counters.interrupts.add(1);
+                self.parts.counters.interrupts.add(1);
                 events.set_interrupted();
                 Ok(true)
             }
@@ -260,12 +260,13 @@ impl Aio {
             let AioCompletion { data, result } = self.completed[index];
             let key = Key(data);
             if key == Key::WAKER {
-                self.acknowledge_wake(events);
+                self.parts.acknowledge_level_wake(events);
+                self.queue.push(Key::WAKER);
                 continue;
             }
             let Some(entry) = self.table.by_key(key) else {
                 // The end of a cancelled poll carries nothing that could be stale.
-                self.common.counters.stale_events.add(u64::from(result != 0));
+                self.parts.counters.stale_events.add(u64::from(result != 0));
                 continue;
             };
             let found = Readiness::from_poll_mask(result as u32).visible_to(entry.how.interest);
@@ -281,27 +282,19 @@ impl Aio {
             }
         }
     }
-
-    fn acknowledge_wake(&mut self, events: &mut Events) {
-        self.common.waker.acknowledge_level();
-        self.common.counters.system_calls.add(1);
-        self.common.counters.wakes.add(1);
-        self.queue.push(Key::WAKER);
-        events.set_woken();
-    }
 }
 
 impl Poller for Aio {
     #[inline]
     fn add(&mut self, fd: BorrowedFd<'_>, token: Token, how: Registration) -> Result<(), Error> {
-        self.common.caps.check(how)?;
-        self.table.check_open(fd, &self.common.counters)?;
+        self.parts.caps.check(how)?;
+        self.table.check_open(fd, &self.parts.counters)?;
         let was_closed = self.table.check_vacant(fd, token)?;
-        self.common.counters.updates_asked.add(1);
+        self.parts.counters.updates_asked.add(1);
         let raw = fd.as_raw_fd();
         if was_closed {
             self.withdraw(raw)?;
-            self.common.counters.closed_without_delete.add(1);
+            self.parts.counters.closed_without_delete.add(1);
         }
         self.reserve(self.table.len() + 1)?;
         let key = self.table.insert(raw, Entry { token, how, state: State::Silent });
@@ -311,16 +304,16 @@ impl Poller for Aio {
 
     #[inline]
     fn modify(&mut self, fd: BorrowedFd<'_>, token: Token, how: Registration) -> Result<(), Error> {
-        self.common.caps.check(how)?;
+        self.parts.caps.check(how)?;
         let entry = self.table.registered(fd)?;
-        self.common.counters.updates_asked.add(1);
+        self.parts.counters.updates_asked.add(1);
         // A poll in flight that watches for the same of the same file serves the new one too,
         // and one that is about to be armed will.
         let is_same = entry.token == token && entry.how.interest == how.interest;
         let is_queued = matches!(entry.state, State::Queued { .. });
         if is_queued || (is_same && matches!(entry.state, State::Armed(..))) {
             (entry.token, entry.how) = (token, how);
-            self.common.counters.updates_merged.add(1);
+            self.parts.counters.updates_merged.add(1);
             return Ok(());
         }
         let raw = fd.as_raw_fd();
@@ -333,13 +326,13 @@ impl Poller for Aio {
     #[inline]
     fn delete(&mut self, fd: BorrowedFd<'_>) -> Result<(), Error> {
         let state = self.table.registered(fd)?.state;
-        self.common.counters.updates_asked.add(1);
+        self.parts.counters.updates_asked.add(1);
         let was_reported = self.withdraw(fd.as_raw_fd())?;
         match state {
-            _ if was_reported => self.common.counters.updates_sent.add(1),
+            _ if was_reported => self.parts.counters.updates_sent.add(1),
             // Neither the addition nor the deletion reaches the kernel.
-            State::Queued { is_rearm: false, .. } => self.common.counters.updates_merged.add(2),
-            _ => self.common.counters.updates_merged.add(1),
+            State::Queued { is_rearm: false, .. } => self.parts.counters.updates_merged.add(2),
+            _ => self.parts.counters.updates_merged.add(1),
         }
         Ok(())
     }
@@ -364,11 +357,11 @@ impl Poller for Aio {
             }
             remaining = deadline.remaining();
         }
-        self.common.counters.wait_ended(events.len());
+        self.parts.counters.wait_ended(events.len());
         Ok(())
     }
 
-    common_methods!();
+    parts_methods!();
 }
 
 fn has_news(events: &Events) -> bool {

@@ -1,9 +1,4 @@
 //! The contract that every backend keeps, and that the conformance suite checks.
-//!
-//! What a backend can do on this kernel, probed when it is opened.
-//!
-//! Callers choose by it; backends refuse by it (`Caps::check`), so that what is printed and
-//! what is refused cannot differ.
 
 use std::os::fd::BorrowedFd;
 use std::sync::Arc;
@@ -169,6 +164,9 @@ pub enum FilePolicy {
 pub(crate) const NANOSECOND: Duration = Duration::from_nanos(1);
 
 /// The capabilities of one opened backend.
+///
+/// They are probed when a backend is opened. Callers choose by it; backends refuse by it (`Caps::check`), so that what is printed and
+/// what is refused cannot differ.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Caps {
     /// Which backend this is.

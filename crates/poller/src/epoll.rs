@@ -13,8 +13,8 @@ use pollux_sys::epoll::{EpollEvent, wait, wait_masked, wait_ns};
 use rustix::event::epoll;
 use rustix::io::Errno;
 
-use crate::common::{Common, common_methods};
 use crate::contract::NANOSECOND;
+use crate::parts::{Parts, parts_methods};
 use crate::table::{Entry, Key, Table};
 use crate::{
     Backend, Caps, Counters, Error, Events, FilePolicy, Poller, Readiness, Registration,
@@ -35,7 +35,7 @@ pub(crate) struct Epoll {
     epoll: OwnedFd,
     table: Table<()>,
     buffer: Vec<EpollEvent>,
-    common: Common,
+    parts: Parts,
 }
 
 impl Epoll {
@@ -46,37 +46,37 @@ impl Epoll {
         if let Err(refused) = wait_ns(epoll.as_fd(), &mut [EpollEvent::NONE], Duration::ZERO) {
             lose_nanoseconds(&mut caps, &refused);
         }
-        let common = Common::new(caps)?;
+        let parts = Parts::new(caps)?;
         let data = epoll::EventData::new_u64(Key::WAKER.0);
-        epoll::add(&epoll, common.waker.fd(), data, epoll::EventFlags::IN | epoll::EventFlags::ET)
+        epoll::add(&epoll, parts.waker.fd(), data, epoll::EventFlags::IN | epoll::EventFlags::ET)
             .map_err(Error::system("epoll_ctl"))?;
-        Ok(Self { epoll, table: Table::new(), buffer: Vec::new(), common })
+        Ok(Self { epoll, table: Table::new(), buffer: Vec::new(), parts })
     }
 
     fn count_update(&self) {
-        self.common.counters.updates_asked.add(1);
-        self.common.counters.updates_sent.add(1);
-        self.common.counters.system_calls.add(1);
+        self.parts.counters.updates_asked.add(1);
+        self.parts.counters.updates_sent.add(1);
+        self.parts.counters.system_calls.add(1);
     }
 
     /// One look, with the cheaper call wherever that keeps the time: its timeout is a number,
     /// not a structure to be fetched, which is worth half an empty look.
     #[inline]
     fn look(&mut self, timeout: Option<Duration>) -> io::Result<usize> {
-        self.common.counters.system_calls.add(1);
+        self.parts.counters.system_calls.add(1);
         let (epoll, room) = (self.epoll.as_fd(), &mut self.buffer[..]);
-        if let Some(mask) = &self.common.mask {
+        if let Some(mask) = &self.parts.mask {
             return wait_masked(epoll, room, timeout, mask);
         }
         let Some(timeout) = timeout else { return wait(epoll, room, -1) };
-        if self.common.caps.timeout_step > NANOSECOND || !needs_nanoseconds(timeout) {
+        if self.parts.caps.timeout_step > NANOSECOND || !needs_nanoseconds(timeout) {
             return wait(epoll, room, rounded_up_ms(timeout));
         }
         match wait_ns(epoll, room, timeout) {
             // A filter was put over this process since the poller was opened.
             Err(refused) if is_forbidden(&refused) => {
-                lose_nanoseconds(&mut self.common.caps, &refused);
-                self.common.counters.system_calls.add(1);
+                lose_nanoseconds(&mut self.parts.caps, &refused);
+                self.parts.counters.system_calls.add(1);
                 wait(epoll, room, rounded_up_ms(timeout))
             }
             outcome => outcome,
@@ -88,8 +88,8 @@ impl Epoll {
         for event in &self.buffer[..found] {
             let key = Key(event.data());
             if key == Key::WAKER {
-                self.common.waker.acknowledge_edge();
-                self.common.counters.wakes.add(1);
+                self.parts.waker.acknowledge_edge();
+                self.parts.counters.wakes.add(1);
                 events.set_woken();
                 continue;
             }
@@ -98,7 +98,7 @@ impl Epoll {
                     let found = Readiness::from_poll_mask(event.flags());
                     events.push(entry.token, found.visible_to(entry.how.interest));
                 }
-                None => self.common.counters.stale_events.add(1),
+                None => self.parts.counters.stale_events.add(1),
             }
         }
     }
@@ -107,14 +107,14 @@ impl Epoll {
 impl Poller for Epoll {
     #[inline]
     fn add(&mut self, fd: BorrowedFd<'_>, token: Token, how: Registration) -> Result<(), Error> {
-        self.common.caps.check(how)?;
+        self.parts.caps.check(how)?;
         self.count_update();
         let raw = fd.as_raw_fd();
         let data = epoll::EventData::new_u64(self.table.next_key(raw).0);
         epoll::add(&self.epoll, fd, data, flags(how)).map_err(ctl_error(raw))?;
         // The kernel had forgotten what stood here: its file was closed without delete.
         if self.table.remove(raw).is_some() {
-            self.common.counters.closed_without_delete.add(1);
+            self.parts.counters.closed_without_delete.add(1);
         }
         self.table.insert(raw, Entry { token, how, state: () });
         Ok(())
@@ -122,7 +122,7 @@ impl Poller for Epoll {
 
     #[inline]
     fn modify(&mut self, fd: BorrowedFd<'_>, token: Token, how: Registration) -> Result<(), Error> {
-        self.common.caps.check(how)?;
+        self.parts.caps.check(how)?;
         let raw = fd.as_raw_fd();
         let is_exclusive = self.table.registered(fd)?.how.exclusive;
         if is_exclusive || how.exclusive {
@@ -151,8 +151,8 @@ impl Poller for Epoll {
     fn forget(&mut self, fd: BorrowedFd<'_>) -> Result<(), Error> {
         self.table.registered(fd)?;
         self.table.remove(fd.as_raw_fd());
-        self.common.counters.updates_asked.add(1);
-        self.common.counters.updates_merged.add(1);
+        self.parts.counters.updates_asked.add(1);
+        self.parts.counters.updates_merged.add(1);
         Ok(())
     }
 
@@ -163,12 +163,12 @@ impl Poller for Epoll {
         match self.look(timeout) {
             Ok(found) => self.deliver(found, events),
             Err(cause) if cause.kind() == io::ErrorKind::Interrupted => {
-                self.common.counters.interrupts.add(1);
+                self.parts.counters.interrupts.add(1);
                 events.set_interrupted();
             }
             Err(cause) => return Err(Error::System { call: "epoll_wait", cause }),
         }
-        self.common.counters.wait_ended(events.len());
+        self.parts.counters.wait_ended(events.len());
         Ok(())
     }
 
@@ -176,7 +176,7 @@ impl Poller for Epoll {
         Some(self.epoll.as_fd())
     }
 
-    common_methods!();
+    parts_methods!();
 }
 
 const CAPS: Caps = Caps {

@@ -1,13 +1,13 @@
 //! One readiness contract over every event mechanism of Linux.
 //!
 //! A [`Poller`] watches file descriptors and says which of them became ready. The mechanisms
-//! behind it (`select`, `poll`, Linux AIO poll, `epoll`, io_uring used as a readiness poller,
-//! and a simulated one) are chosen at run time, by name or by capability, and pass one
-//! conformance suite. Where the kernel interfaces differ, the difference is declared with its reason
-//! (`docs/poller-differences.md` of the repository) and checked by that suite; it is never papered
-//! over. [`Caps`] says what an opened poller can do.
+//! behind it (`select`, `poll`, Linux AIO poll, `epoll`, io_uring used as a readiness poller)
+//! are chosen at run time, by name or by capability, and pass one conformance suite. Where the
+//! kernel interfaces differ, the difference is declared with its reason (`docs/poller-differences.md`
+//! of the repository) and checked by that suite; no backend hides it. [`Caps`] says what an opened
+//! poller can do.
 //!
-//! The engine and the lab call this crate. It never reads from or writes to a watched
+//! This crate never reads from or writes to a watched
 //! descriptor, never closes one and never spawns a thread.
 //!
 //! ```
@@ -30,7 +30,6 @@
 #![forbid(unsafe_code)]
 
 mod aio;
-mod common;
 mod conditions;
 mod contract;
 mod counters;
@@ -39,6 +38,7 @@ mod error;
 mod events;
 mod files;
 mod mechanism;
+mod parts;
 mod poll;
 mod select;
 mod table;

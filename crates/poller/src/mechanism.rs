@@ -185,7 +185,7 @@ pub struct UnknownMechanism {
 impl fmt::Display for UnknownMechanism {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let known: Vec<&str> = Mechanism::ALL.iter().map(|known| known.name()).collect();
-        write!(f, "no poller is called \"{}\"; there are {}", self.name, known.join(", "))
+        write!(f, "unknown mechanism \"{}\"; expected one of {}", self.name, known.join(", "))
     }
 }
 

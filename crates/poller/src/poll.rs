@@ -12,10 +12,10 @@ use std::time::Duration;
 
 use pollux_sys::poll_select::{self, PollFd};
 
-use crate::common::{Common, common_methods};
 use crate::contract::NANOSECOND;
 use crate::events::Deadline;
 use crate::files::check_pollable;
+use crate::parts::{Parts, parts_methods};
 use crate::table::{Entry, Table};
 use crate::{
     Backend, Caps, Counters, Error, Events, FilePolicy, Interest, Poller, Readiness, Registration,
@@ -40,26 +40,26 @@ pub(crate) struct Poll {
     cursor: usize,
     /// Numbers that were found closed; kept to use its memory again.
     closed: Vec<RawFd>,
-    common: Common,
+    parts: Parts,
 }
 
 impl Poll {
     pub(crate) fn open() -> Result<Self, Error> {
-        let common = Common::new(CAPS)?;
+        let parts = Parts::new(CAPS)?;
         let readable = Interest::READABLE.poll_mask() as u16;
         Ok(Self {
-            fds: vec![PollFd::new(common.waker.fd().as_raw_fd(), readable)],
+            fds: vec![PollFd::new(parts.waker.fd().as_raw_fd(), readable)],
             table: Table::new(),
             cursor: 0,
             closed: Vec::new(),
-            common,
+            parts,
         })
     }
 
     /// Every change reaches the kernel, without a call of its own: the array goes with each wait.
     fn count_update(&self) {
-        self.common.counters.updates_asked.add(1);
-        self.common.counters.updates_sent.add(1);
+        self.parts.counters.updates_asked.add(1);
+        self.parts.counters.updates_sent.add(1);
     }
 
     /// Takes `fd` out of table and array; the last element moves into the gap.
@@ -90,14 +90,14 @@ impl Poll {
             }
             found -= 1;
             match (index, revents) {
-                (WAKER, _) => self.acknowledge_wake(events),
+                (WAKER, _) => self.parts.acknowledge_level_wake(events),
                 (_, NOT_OPEN) => self.report_dead(index, events),
                 _ => self.report(index, revents, events),
             }
         }
         while let Some(fd) = self.closed.pop() {
             self.drop_entry(fd);
-            self.common.counters.closed_without_delete.add(1);
+            self.parts.counters.closed_without_delete.add(1);
         }
     }
 
@@ -115,7 +115,7 @@ impl Poll {
     /// descriptor, which is reported once.
     fn report_dead(&mut self, index: usize, events: &mut Events) {
         let fd = self.fds[index].fd;
-        self.common.counters.system_calls.add(1);
+        self.parts.counters.system_calls.add(1);
         if poll_select::is_open(fd) {
             let entry = self.table.by_fd(fd).expect("every element has its entry");
             events.push(entry.token, Readiness::ERROR);
@@ -124,26 +124,19 @@ impl Poll {
             self.closed.push(fd);
         }
     }
-
-    fn acknowledge_wake(&self, events: &mut Events) {
-        self.common.waker.acknowledge_level();
-        self.common.counters.system_calls.add(1);
-        self.common.counters.wakes.add(1);
-        events.set_woken();
-    }
 }
 
 impl Poller for Poll {
     #[inline]
     fn add(&mut self, fd: BorrowedFd<'_>, token: Token, how: Registration) -> Result<(), Error> {
-        self.common.caps.check(how)?;
+        self.parts.caps.check(how)?;
         let was_closed = self.table.check_vacant(fd, token)?;
-        check_pollable(fd, &self.common.counters)?;
+        check_pollable(fd, &self.parts.counters)?;
         self.count_update();
         let raw = fd.as_raw_fd();
         if was_closed {
             self.drop_entry(raw);
-            self.common.counters.closed_without_delete.add(1);
+            self.parts.counters.closed_without_delete.add(1);
         }
         self.table.insert(raw, Entry { token, how, state: self.fds.len() });
         self.fds.push(element(raw, how));
@@ -152,7 +145,7 @@ impl Poller for Poll {
 
     #[inline]
     fn modify(&mut self, fd: BorrowedFd<'_>, token: Token, how: Registration) -> Result<(), Error> {
-        self.common.caps.check(how)?;
+        self.parts.caps.check(how)?;
         let entry = self.table.registered(fd)?;
         (entry.token, entry.how) = (token, how);
         self.fds[entry.state] = element(fd.as_raw_fd(), how);
@@ -174,12 +167,12 @@ impl Poller for Poll {
         let deadline = Deadline::after(timeout);
         let mut remaining = timeout;
         loop {
-            self.common.counters.system_calls.add(1);
-            match poll_select::poll(&mut self.fds, remaining, self.common.mask.as_ref()) {
+            self.parts.counters.system_calls.add(1);
+            match poll_select::poll(&mut self.fds, remaining, self.parts.mask.as_ref()) {
                 Ok(0) => break,
                 Ok(found) => self.deliver(found, events),
                 Err(cause) if cause.kind() == ErrorKind::Interrupted => {
-                    self.common.counters.interrupts.add(1);
+                    self.parts.counters.interrupts.add(1);
                     events.set_interrupted();
                 }
                 Err(cause) => return Err(Error::System { call: "ppoll", cause }),
@@ -190,11 +183,11 @@ impl Poller for Poll {
             }
             remaining = deadline.remaining();
         }
-        self.common.counters.wait_ended(events.len());
+        self.parts.counters.wait_ended(events.len());
         Ok(())
     }
 
-    common_methods!();
+    parts_methods!();
 }
 
 const CAPS: Caps = Caps {

@@ -16,10 +16,10 @@ use std::time::Duration;
 use pollux_sys::poll_select::{self, Bitmaps, PollFd, WORD_BITS};
 use rustix::io::Errno;
 
-use crate::common::{Common, common_methods};
 use crate::contract::NANOSECOND;
 use crate::events::Deadline;
 use crate::files::check_pollable;
+use crate::parts::{Parts, parts_methods};
 use crate::table::{Entry, Table};
 use crate::{
     Backend, Caps, Counters, Error, Events, FilePolicy, Interest, Poller, Readiness, Registration,
@@ -36,7 +36,7 @@ pub(crate) struct Select {
     table: Table<()>,
     /// The number at which the next wait begins to look: the first that did not fit.
     cursor: usize,
-    common: Common,
+    parts: Parts,
 }
 
 impl Select {
@@ -47,16 +47,16 @@ impl Select {
             nfds: 0,
             table: Table::new(),
             cursor: 0,
-            common: Common::new(CAPS)?,
+            parts: Parts::new(CAPS)?,
         };
-        select.want(select.common.waker.fd().as_raw_fd(), Interest::READABLE);
+        select.want(select.parts.waker.fd().as_raw_fd(), Interest::READABLE);
         Ok(select)
     }
 
     /// Every change reaches the kernel, without a call of its own: the bitmaps go with each wait.
     fn count_update(&self) {
-        self.common.counters.updates_asked.add(1);
-        self.common.counters.updates_sent.add(1);
+        self.parts.counters.updates_asked.add(1);
+        self.parts.counters.updates_sent.add(1);
     }
 
     /// Replaces the bits of `fd` and keeps `nfds` exact.
@@ -73,19 +73,19 @@ impl Select {
     fn forget_closed(&mut self, fd: RawFd) {
         self.want(fd, Interest::NONE);
         self.table.remove(fd);
-        self.common.counters.closed_without_delete.add(1);
+        self.parts.counters.closed_without_delete.add(1);
     }
 
     /// One `select(2)` on a fresh copy of the bitmaps.
     fn look(&mut self, timeout: Option<Duration>) -> io::Result<usize> {
-        self.common.counters.system_calls.add(1);
+        self.parts.counters.system_calls.add(1);
         self.found.copy_from(&self.wanted, self.nfds.div_ceil(WORD_BITS));
         let [read, write, except] = &mut self.found.bits;
         poll_select::select(
             self.nfds,
             Bitmaps { read, write, except },
             timeout,
-            self.common.mask.as_ref(),
+            self.parts.mask.as_ref(),
         )
     }
 
@@ -94,7 +94,7 @@ impl Select {
     fn drop_closed(&mut self, cause: io::Error) -> Result<(), Error> {
         let numbers = (0..self.nfds).filter(|&index| !self.wanted.interest(index).is_empty());
         let mut fds: Vec<PollFd> = numbers.map(|index| PollFd::new(index as RawFd, 0)).collect();
-        self.common.counters.system_calls.add(1);
+        self.parts.counters.system_calls.add(1);
         poll_select::poll(&mut fds, Some(Duration::ZERO), None)
             .map_err(|cause| Error::System { call: "ppoll", cause })?;
         fds.retain(|fd| fd.revents & NOT_OPEN != 0);
@@ -134,11 +134,8 @@ impl Select {
 
     fn report(&mut self, index: usize, events: &mut Events) {
         let fd = index as RawFd;
-        if fd == self.common.waker.fd().as_raw_fd() {
-            self.common.waker.acknowledge_level();
-            self.common.counters.system_calls.add(1);
-            self.common.counters.wakes.add(1);
-            events.set_woken();
+        if fd == self.parts.waker.fd().as_raw_fd() {
+            self.parts.acknowledge_level_wake(events);
             return;
         }
         let entry = self.table.by_fd(fd).expect("every bit has its entry");
@@ -154,9 +151,9 @@ impl Select {
 impl Poller for Select {
     #[inline]
     fn add(&mut self, fd: BorrowedFd<'_>, token: Token, how: Registration) -> Result<(), Error> {
-        self.common.caps.check(how)?;
+        self.parts.caps.check(how)?;
         let was_closed = self.table.check_vacant(fd, token)?;
-        check_pollable(fd, &self.common.counters)?;
+        check_pollable(fd, &self.parts.counters)?;
         self.count_update();
         let raw = fd.as_raw_fd();
         if was_closed {
@@ -169,7 +166,7 @@ impl Poller for Select {
 
     #[inline]
     fn modify(&mut self, fd: BorrowedFd<'_>, token: Token, how: Registration) -> Result<(), Error> {
-        self.common.caps.check(how)?;
+        self.parts.caps.check(how)?;
         let entry = self.table.registered(fd)?;
         (entry.token, entry.how) = (token, how);
         self.want(fd.as_raw_fd(), how.interest);
@@ -201,7 +198,7 @@ impl Poller for Select {
                 Err(cause) => match Errno::from_io_error(&cause) {
                     Some(Errno::BADF) => self.drop_closed(cause)?,
                     Some(Errno::INTR) => {
-                        self.common.counters.interrupts.add(1);
+                        self.parts.counters.interrupts.add(1);
                         events.set_interrupted();
                         break;
                     }
@@ -210,11 +207,11 @@ impl Poller for Select {
             }
             remaining = deadline.remaining();
         }
-        self.common.counters.wait_ended(events.len());
+        self.parts.counters.wait_ended(events.len());
         Ok(())
     }
 
-    common_methods!();
+    parts_methods!();
 }
 
 const CAPS: Caps = Caps {

@@ -22,7 +22,7 @@ use pollux_sys::ring::{Completion, Request, Shots, Sizes};
 use rustix::io::Errno;
 use rustix::process::Pid;
 
-use crate::common::{Common, common_methods};
+use crate::parts::{Parts, parts_methods};
 use crate::table::{Entry, Key, Table};
 use crate::uring_changes::{Changes, Watch, failed_update};
 use crate::uring_ring::{CountedRing, Entered};
@@ -66,7 +66,7 @@ pub(crate) struct UringPoll {
     was_woken: bool,
     /// The process that opened the ring.
     owner: Pid,
-    common: Common,
+    parts: Parts,
 }
 
 impl UringPoll {
@@ -77,7 +77,7 @@ impl UringPoll {
     fn with_sizes(sizes: Sizes, threads: Threads) -> Result<Self, Error> {
         let counters = Arc::<Counters>::default();
         let ring = CountedRing::open(sizes, threads, counters.clone())?;
-        let common = Common { counters, ..Common::new(ring.caps())? };
+        let parts = Parts { counters, ..Parts::new(ring.caps())? };
         Ok(Self {
             ring,
             table: Table::new(),
@@ -88,7 +88,7 @@ impl UringPoll {
             is_waker_armed: false,
             was_woken: false,
             owner: rustix::process::getpid(),
-            common,
+            parts,
         })
     }
 
@@ -128,10 +128,10 @@ impl UringPoll {
         // A plan rests on the answers to all requests before it. They are in once nothing is
         // queued here or kept back by the kernel, for every wait harvests to the end.
         if self.changes.is_answered() && !self.ring.has_overflow() {
-            self.changes.plan(&self.table, &self.common.counters);
+            self.changes.plan(&self.table, &self.parts.counters);
         }
         if !self.is_waker_armed {
-            let (fd, events) = (self.common.waker.fd().as_raw_fd(), Interest::READABLE.poll_mask());
+            let (fd, events) = (self.parts.waker.fd().as_raw_fd(), Interest::READABLE.poll_mask());
             let (shots, user_data) = (Shots::Many, Key::WAKER.0);
             self.changes.queue().push_back(Request::PollAdd { fd, events, shots, user_data });
             self.is_waker_armed = true;
@@ -145,10 +145,9 @@ impl UringPoll {
         completions_min: u32,
         timeout: Option<Duration>,
     ) -> Result<(), Error> {
-        if self.ring.enter(completions_min, timeout, self.common.mask.as_ref())?
-            == Entered::BySignal
+        if self.ring.enter(completions_min, timeout, self.parts.mask.as_ref())? == Entered::BySignal
         {
-            self.common.counters.interrupts.add(1);
+            self.parts.counters.interrupts.add(1);
             events.set_interrupted();
         }
         Ok(())
@@ -179,7 +178,7 @@ impl UringPoll {
             if entry.state.needs_looks(entry.how) {
                 entry.state.found = Readiness::NONE;
                 self.changes.mark(key.fd());
-                self.common.counters.rearms.add(1);
+                self.parts.counters.rearms.add(1);
             } else {
                 events.push(entry.token, std::mem::take(&mut entry.state.found));
             }
@@ -210,13 +209,13 @@ impl UringPoll {
         while let Some(completion) = self.ring.next_completion() {
             let key = Key(completion.user_data);
             if key == Key::WAKER {
-                self.common.waker.acknowledge_edge();
-                self.common.counters.wakes.add(1);
+                self.parts.waker.acknowledge_edge();
+                self.parts.counters.wakes.add(1);
                 self.was_woken = true;
                 self.is_waker_armed = completion.has_more;
             } else if let Some(key) = failed_update(completion.user_data) {
                 self.changes.update_failed(key);
-                self.common.counters.rearms.add(1);
+                self.parts.counters.rearms.add(1);
             } else if key != Key::IGNORED {
                 self.polled(key, completion);
             }
@@ -232,12 +231,12 @@ impl UringPoll {
         let Some(entry) = self.table.by_key(key) else {
             // The ends of cancelled polls are expected.
             let is_stale = result != -Errno::CANCELED.raw_os_error();
-            self.common.counters.stale_events.add(is_stale.into());
+            self.parts.counters.stale_events.add(is_stale.into());
             return;
         };
         if result == -Errno::CANCELED.raw_os_error() {
             // Not by us: the thread that armed it has ended (`Threads::Several`).
-            self.common.counters.rearms.add(1);
+            self.parts.counters.rearms.add(1);
             self.changes.mark(key.fd());
             return;
         }
@@ -270,7 +269,7 @@ impl UringPoll {
         // Under a new key an armed poll is updated; one that ended is added.
         self.table.insert(fd, Entry { token, how, state });
         self.changes.mark(fd);
-        self.common.counters.rearms.add(1);
+        self.parts.counters.rearms.add(1);
     }
 
     fn found(&mut self, key: Key, found: Readiness) {
@@ -298,7 +297,7 @@ impl UringPoll {
         }
         watch.shots = Shots::Many;
         if !watch.is_refused && watch.ends < ENDS_MAX {
-            self.common.counters.rearms.add(1);
+            self.parts.counters.rearms.add(1);
             self.changes.mark(key.fd());
         }
     }
@@ -316,7 +315,7 @@ impl UringPoll {
     fn drop_entry(&mut self, fd: i32) {
         let entry = self.table.remove(fd);
         let has_found = entry.is_some_and(|entry| !entry.state.found.is_empty());
-        self.common.counters.stale_events.add(has_found.into());
+        self.parts.counters.stale_events.add(has_found.into());
     }
 
     /// Enters a registration of `fd` under a new key: what was found for an older one does not
@@ -355,12 +354,12 @@ impl Drop for UringPoll {
 impl Poller for UringPoll {
     #[inline]
     fn add(&mut self, fd: BorrowedFd<'_>, token: Token, how: Registration) -> Result<(), Error> {
-        self.common.caps.check(how)?;
-        self.table.check_open(fd, &self.common.counters)?;
+        self.parts.caps.check(how)?;
+        self.table.check_open(fd, &self.parts.counters)?;
         if self.table.check_vacant(fd, token)? {
-            self.common.counters.closed_without_delete.add(1);
+            self.parts.counters.closed_without_delete.add(1);
         }
-        self.common.counters.updates_asked.add(1);
+        self.parts.counters.updates_asked.add(1);
         self.changes.named(fd.as_raw_fd(), token);
         self.enter_anew(fd.as_raw_fd(), token, how);
         Ok(())
@@ -368,11 +367,11 @@ impl Poller for UringPoll {
 
     #[inline]
     fn modify(&mut self, fd: BorrowedFd<'_>, token: Token, how: Registration) -> Result<(), Error> {
-        self.common.caps.check(how)?;
+        self.parts.caps.check(how)?;
         if self.table.registered(fd)?.how.exclusive || how.exclusive {
             return Err(EXCLUSIVE_MODIFY);
         }
-        self.common.counters.updates_asked.add(1);
+        self.parts.counters.updates_asked.add(1);
         self.changes.named(fd.as_raw_fd(), token);
         self.enter_anew(fd.as_raw_fd(), token, how);
         Ok(())
@@ -381,7 +380,7 @@ impl Poller for UringPoll {
     #[inline]
     fn delete(&mut self, fd: BorrowedFd<'_>) -> Result<(), Error> {
         self.table.registered(fd)?;
-        self.common.counters.updates_asked.add(1);
+        self.parts.counters.updates_asked.add(1);
         self.drop_entry(fd.as_raw_fd());
         // Cancelled even if the number is added again before the wait: it may be another file by
         // then, whatever its token says, and an update would leave the poll on the old one.
@@ -398,7 +397,7 @@ impl Poller for UringPoll {
             let ended = cancelled.min(self.ring.setup().sizes.completion as usize);
             if ended > 0 || self.ring.has_loaded() {
                 // A cancelled poll completes at once; a signal meanwhile is for the next wait.
-                self.ring.enter(ended as u32, Some(Duration::ZERO), self.common.mask.as_ref())?;
+                self.ring.enter(ended as u32, Some(Duration::ZERO), self.parts.mask.as_ref())?;
             }
             self.harvest();
             for _ in 0..FETCHES_MAX {
@@ -437,11 +436,11 @@ impl Poller for UringPoll {
                 break;
             }
         }
-        self.common.counters.wait_ended(events.len());
+        self.parts.counters.wait_ended(events.len());
         Ok(())
     }
 
-    common_methods!();
+    parts_methods!();
 }
 
 const EXCLUSIVE_MODIFY: Error = Error::Unsupported {

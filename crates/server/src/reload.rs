@@ -2,7 +2,7 @@
 //! touched.
 //!
 //! ```text
-//!  signal ─► settings read and checked ─► a replacement for each loop ─► nudge ─► taken at the next turn
+//!  signal ─► settings read and checked ─► a replacement for each loop ─► wake_all ─► taken at the next turn
 //!                     │ wrong
 //!                     └─► reported, and nothing changes
 //! ```

@@ -447,7 +447,7 @@ impl Server {
             self.logs.errors.report(Event::ReopenFailed, unix_s(), text);
         }
         self.logs.reopen();
-        self.group.nudge();
+        self.group.wake_all();
     }
 
     /// Answers by what the settings and the files that they name say now.
@@ -459,7 +459,7 @@ impl Server {
                 self.drain_timeout = reload.config.limits.drain_timeout;
                 self.reporter.set_access_log(reload.config.monitoring.access_log.as_ref());
                 self.show_facts();
-                self.group.nudge();
+                self.group.wake_all();
                 self.report_signal("reloaded");
                 self.report_certificate();
             }
@@ -488,7 +488,7 @@ impl Server {
     fn notify_watchdog(&self, watchdog: &mut Watchdog, is_draining: bool) {
         let turns = self.overview.loops.iter().map(|source| source.engine.value(Counter::Turns));
         let Some(is_alive) = watchdog.is_alive(Instant::now(), turns) else { return };
-        self.group.nudge();
+        self.group.wake_all();
         // Loops that have drained take no turns any more.
         if is_alive || is_draining {
             self.notify_state(State::Alive);
@@ -538,7 +538,7 @@ impl Server {
             let mut handed_over = self.endpoints.iter().filter(|_| self.is_handed_over);
             return self.group.has_ended() && handed_over.all(|(_, group)| group.has_ended());
         }
-        let is_lost = self.group.has_lost_a_loop();
+        let is_lost = self.group.has_ended_loop();
         if is_lost {
             self.abort();
         }

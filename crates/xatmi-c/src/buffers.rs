@@ -65,7 +65,7 @@ unsafe fn kept_list(kept: *const c_int) -> Result<Vec<FieldId>, UbfError> {
 /// A sound `list` is that of ints up to one that is 0.
 unsafe fn list(list: *const c_int) -> Result<Vec<FieldId>, UbfError> {
     if !caller::is_sound(list) {
-        return Err(UbfError::Invalid { reason: "the list of fields is none" });
+        return Err(UbfError::Invalid { reason: "the list of fields is null" });
     }
     let mut fields = BTreeSet::new();
     for index in 0..LIST_LEN_MAX {
@@ -272,7 +272,7 @@ pub unsafe extern "C" fn Bprint(ubf: *const c_char) -> c_int {
 pub unsafe extern "C" fn Bfprint(ubf: *const c_char, file: *mut libc::FILE) -> c_int {
     fault::ubf(-1, || {
         if !caller::is_sound(file) {
-            return Err(UbfError::Invalid { reason: "the file is none" }.into());
+            return Err(UbfError::Invalid { reason: "the file is null" }.into());
         }
         // SAFETY: the caller's promise.
         unsafe { print(ubf, file) }

@@ -309,7 +309,7 @@ pub(crate) fn len_for_caller(buffer: &Buffer, len: usize) -> c_long {
 pub(crate) unsafe fn service_name<'a>(name: *const c_char) -> Result<&'a str, Fault> {
     // SAFETY: the caller's promise.
     let name = unsafe { caller::text(name) };
-    let name = name.ok_or_else(|| Fault::invalid("the pointer to the service's name is none"))?;
+    let name = name.ok_or_else(|| Fault::invalid("the pointer to the service's name is null"))?;
     name.to_str().map_err(|_| {
         let detail = format!("nobody offers {}: its name is not text", name.to_string_lossy());
         Fault::new(Code::NoEntry.number(), detail)

@@ -434,7 +434,7 @@ pub extern "C" fn tpsetctxt(context: c_int, flags: c_long) -> c_int {
 /// Flags that are for later: 0 today.
 pub(crate) fn no_flags(flags: c_long) -> Result<(), Fault> {
     if flags != 0 {
-        return Err(Fault::invalid(format!("flags {flags:#x}: there are none, give 0")));
+        return Err(Fault::invalid(format!("flags {flags:#x} are not supported; expected 0")));
     }
     Ok(())
 }

@@ -289,7 +289,7 @@ pub unsafe extern "C" fn Baddfast(
         let field = unsafe { id_in(ubf, field) }?;
         // SAFETY: the caller promises a place.
         let before = unsafe { caller::read(place) };
-        let before = before.ok_or(UbfError::Invalid { reason: "the place to add at is none" })?;
+        let before = before.ok_or(UbfError::Invalid { reason: "the place to add at is null" })?;
         let last = added(before).filter(|_| std::ptr::eq(before.ubf, ubf));
         let mut next = before;
         let change = |fields: &mut UbfMut<'_>, value: Value<'_>| {
@@ -375,7 +375,7 @@ unsafe fn leaf<'a>(ubf: *const c_char, path: *const c_int) -> Result<Leaf<'a>, U
     for pair in 0..=PATH_LEN_MAX {
         // SAFETY: the caller promises ints up to the end, which was not there yet.
         let raw = unsafe { caller::read(path.wrapping_add(2 * pair)) };
-        let raw = raw.ok_or(UbfError::Invalid { reason: "the path to the field is none" })?;
+        let raw = raw.ok_or(UbfError::Invalid { reason: "the path to the field is null" })?;
         if raw == BBADFLDOCC || pair == PATH_LEN_MAX {
             let Some((id, occurrence)) = before.filter(|_| raw == BBADFLDOCC) else {
                 let detail = "a path is 1 to 17 pairs of field and occurrence, then BBADFLDOCC";

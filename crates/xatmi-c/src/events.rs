@@ -87,7 +87,7 @@ fn with_listener<T>(
 unsafe fn text<'a>(text: *const c_char, what: &str) -> Result<&'a str, Fault> {
     // SAFETY: the caller's promise.
     let text = unsafe { caller::text(text) };
-    let text = text.ok_or_else(|| Fault::invalid(format!("the pointer to the {what} is none")))?;
+    let text = text.ok_or_else(|| Fault::invalid(format!("the pointer to the {what} is null")))?;
     text.to_str().map_err(|_| Fault::invalid(format!("the {what} is not UTF-8")))
 }
 
@@ -238,7 +238,7 @@ pub unsafe extern "C" fn tpnotify(
     fault::atmi(-1, || {
         // SAFETY: the caller's promise.
         let client = unsafe { caller::read(client) };
-        let client = client.ok_or_else(|| Fault::invalid("the pointer to the client is none"))?;
+        let client = client.ok_or_else(|| Fault::invalid("the pointer to the client is null"))?;
         let row = mailbox_of(&client).ok_or_else(|| Fault::invalid("it names no client"))?;
         let message = Copied::of(data, len)?;
         let prefix = Environment::of_process()?.prefix;

@@ -73,7 +73,7 @@ fn compiled(text: &[u8]) -> Result<Rc<Expression>, UbfFault> {
 /// # Safety
 /// A sound `tree` is that of a tree of Bboolco, or of a copy of one.
 unsafe fn expression(tree: *const c_char) -> Result<Rc<Expression>, UbfFault> {
-    const NO_TREE: UbfError = UbfError::Invalid { reason: "the tree is none that Bboolco gave" };
+    const NO_TREE: UbfError = UbfError::Invalid { reason: "the tree was not returned by Bboolco" };
     if !caller::is_sound(tree) {
         return Err(NO_TREE.into());
     }
@@ -100,7 +100,7 @@ pub unsafe extern "C" fn Bboolco(text: *const c_char) -> *mut c_char {
     fault::ubf(std::ptr::null_mut(), || {
         // SAFETY: the caller's promise.
         let text = unsafe { caller::text(text) }
-            .ok_or(UbfError::Invalid { reason: "the pointer to the expression is none" })?;
+            .ok_or(UbfError::Invalid { reason: "the pointer to the expression is null" })?;
         let text = text.to_bytes_with_nul();
         compiled(&text[..text.len() - 1])?;
         let len = HEAD_BYTES + text.len();
@@ -156,7 +156,7 @@ pub unsafe extern "C" fn Bfloatev(ubf: *const c_char, tree: *const c_char) -> c_
 pub unsafe extern "C" fn Bboolpr(tree: *const c_char, file: *mut libc::FILE) -> c_int {
     fault::ubf(-1, || {
         if !caller::is_sound(file) {
-            return Err(UbfError::Invalid { reason: "the file is none" }.into());
+            return Err(UbfError::Invalid { reason: "the file is null" }.into());
         }
         // SAFETY: the caller's promise.
         let text = format!("{}\n", unsafe { expression(tree) }?);

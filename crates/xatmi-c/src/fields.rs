@@ -40,7 +40,7 @@ pub(crate) unsafe fn changing<'a>(ubf: *mut c_char) -> Result<UbfMut<'a>, UbfErr
 /// # Safety
 /// When `ubf` is that of a buffer of fields, nobody changes it meanwhile.
 pub(crate) unsafe fn size_at(ubf: *const c_char) -> Result<usize, UbfError> {
-    const NONE: UbfError = UbfError::NotFielded { reason: "the pointer is none" };
+    const NONE: UbfError = UbfError::NotFielded { reason: "the pointer is null" };
     if !caller::is_sound(ubf) {
         return Err(NONE);
     }
@@ -92,7 +92,7 @@ pub unsafe extern "C" fn Binit(ubf: *mut c_char, size: c_int) -> c_int {
     fault::ubf(-1, || {
         let invalid = |reason| UbfError::Invalid { reason };
         if !caller::is_sound(ubf) {
-            return Err(UbfError::NotFielded { reason: "the pointer is none" }.into());
+            return Err(UbfError::NotFielded { reason: "the pointer is null" }.into());
         }
         if !ubf.addr().is_multiple_of(8) {
             return Err(UbfError::Unaligned.into());
@@ -102,7 +102,7 @@ pub unsafe extern "C" fn Binit(ubf: *mut c_char, size: c_int) -> c_int {
             return Err(invalid("the size is more than tpalloc gave").into());
         }
         if caller::room_at(ubf.addr(), || memory::capacity(ubf)).is_none() {
-            return Err(UbfError::NotFielded { reason: "the pointer is none" }.into());
+            return Err(UbfError::NotFielded { reason: "the pointer is null" }.into());
         }
         // SAFETY: the caller promises so many bytes of its own.
         UbfMut::init(unsafe { caller::bytes_mut(ubf, size) })?;
@@ -211,7 +211,7 @@ pub unsafe extern "C" fn Bfldid(name: *const c_char) -> c_int {
     fault::ubf(0, || {
         // SAFETY: the caller's promise.
         let name = unsafe { caller::text(name) }
-            .ok_or(UbfError::Invalid { reason: "the pointer to the name is none" })?;
+            .ok_or(UbfError::Invalid { reason: "the pointer to the name is null" })?;
         let found = name.to_str().ok().map(|name| names().map(|names| names.table.id(name)));
         Ok(found.transpose()?.flatten().ok_or(UbfError::BadName)?.raw())
     })

@@ -21,7 +21,7 @@ const TEXT_BYTES_EACH: usize = 16;
 /// Most bytes of a text for any buffer.
 const TEXT_BYTES_MIN: usize = 64 << 10;
 
-const NO_FILE: UbfError = UbfError::Invalid { reason: "the file is none" };
+const NO_FILE: UbfError = UbfError::Invalid { reason: "the file is null" };
 
 /// What the system said of a file, or that it ended too early.
 fn failed(words: &str) -> UbfFault {
@@ -213,7 +213,7 @@ pub unsafe extern "C" fn tpjsontoubf(ubf: *mut c_char, text: *const c_char) -> c
     fault::atmi(-1, || {
         // SAFETY: the caller's promise.
         let text = unsafe { caller::text(text) };
-        let text = text.ok_or_else(|| Fault::invalid("the pointer to the text is none"))?;
+        let text = text.ok_or_else(|| Fault::invalid("the pointer to the text is null"))?;
         let text = text.to_str().map_err(|_| Fault::invalid("the text is not UTF-8"))?;
         let fields = from_json(text, fields::table_or_empty())?;
         // SAFETY: the caller's promise.

@@ -135,7 +135,7 @@ fn log(level: c_int, place: Option<(&CStr, c_long)>, text: &[u8]) -> Result<(), 
 /// A sound `text` is that of a text that stays while the result is used.
 unsafe fn message<'a>(text: *const c_char) -> Result<&'a CStr, Fault> {
     // SAFETY: the caller's promise.
-    unsafe { caller::text(text) }.ok_or_else(|| Fault::invalid("the pointer to the text is none"))
+    unsafe { caller::text(text) }.ok_or_else(|| Fault::invalid("the pointer to the text is null"))
 }
 
 /// Logs a text.
@@ -176,7 +176,7 @@ pub unsafe extern "C" fn tplogex(
 unsafe fn dumped<'a>(data: *const c_void, len: c_int) -> Result<&'a [u8], Fault> {
     let len = usize::try_from(len).map_err(|_| Fault::invalid("the length is below 0"))?;
     if !caller::is_sound(data) && len > 0 {
-        return Err(Fault::invalid("the pointer to the bytes is none"));
+        return Err(Fault::invalid("the pointer to the bytes is null"));
     }
     // SAFETY: the caller's promise.
     Ok(unsafe { caller::bytes(data.cast(), len.min(DUMP_BYTES_MAX)) })

@@ -22,7 +22,7 @@ pub(crate) unsafe fn raw<'a>(
     len: c_int,
 ) -> Result<&'a [u8], UbfError> {
     if !caller::is_sound(pointer) {
-        return Err(UbfError::Invalid { reason: "the pointer to the value is none" });
+        return Err(UbfError::Invalid { reason: "the pointer to the value is null" });
     }
     match (field_type, field_type.fixed_len()) {
         // SAFETY: the caller promises a value of the type, which has this length.

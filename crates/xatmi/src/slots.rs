@@ -154,7 +154,7 @@ pub enum Total {
     Malformed,
     /// Wakes that found nothing: another worker was quicker, or there was only room.
     Empty,
-    /// Messages that a nudge found waiting.
+    /// Messages that a wake_all found waiting.
     Nudged,
     /// Bytes of the payloads of requests and replies.
     PayloadBytes,

@@ -50,7 +50,7 @@ impl<S: Session> CompletionLoop<S> {
     /// thread; which of the two shows in memory that is shared with it.
     #[inline]
     fn look(&mut self) -> io::Result<()> {
-        self.pace.no_wish();
+        self.pace.no_target();
         match self.ring.look() {
             Ok(false) => Ok(()),
             outcome => self.entered(outcome.map(drop)),
@@ -59,9 +59,9 @@ impl<S: Session> CompletionLoop<S> {
 
     /// One system call. No timer is armed when nothing is waited for.
     fn sleep(&mut self, timeout: Option<Duration>) -> io::Result<()> {
-        let (wish, at_most) = self.pace.wish();
+        let (target, at_most) = self.pace.target();
         let timeout = timeout.into_iter().chain(at_most).min();
-        let outcome = self.ring.enter(wish, timeout).map(drop);
+        let outcome = self.ring.enter(target, timeout).map(drop);
         self.entered(outcome)
     }
 
@@ -108,7 +108,7 @@ impl<S: Session> CompletionLoop<S> {
             Kind::Waker => self.woken(completion.has_more),
             Kind::Alarm => self.alarm_rang(completion.has_more),
             // What it was for is gone already, or about to go by itself.
-            Kind::Errand => {}
+            Kind::Command => {}
             Kind::Send => unreachable!("answered above"),
         }
     }
@@ -370,7 +370,7 @@ pub(super) struct Pace {
     steady_turns: u32,
     resting_turns: u32,
     next_rest_turns: u32,
-    wished: u32,
+    target: u32,
     last: Moment,
 }
 
@@ -381,23 +381,23 @@ impl Pace {
             steady_turns: 0,
             resting_turns: 0,
             next_rest_turns: REST_TURNS,
-            wished: 1,
+            target: 1,
             last: now,
         }
     }
 
     /// How many completions to wait for now, and how long at most when it is more than one.
-    pub(super) fn wish(&mut self) -> (u32, Option<Duration>) {
+    pub(super) fn target(&mut self) -> (u32, Option<Duration>) {
         let delay_ns = DELAY.as_nanos() as u64;
         let within = u32::try_from(delay_ns / self.gap_ns.max(1)).unwrap_or(u32::MAX);
         let may_wait = self.steady_turns >= STEADY_TURNS && self.resting_turns == 0;
-        self.wished = if may_wait { within.clamp(1, COMPLETIONS_MAX) } else { 1 };
-        (self.wished, (self.wished > 1).then_some(4 * DELAY))
+        self.target = if may_wait { within.clamp(1, COMPLETIONS_MAX) } else { 1 };
+        (self.target, (self.target > 1).then_some(4 * DELAY))
     }
 
     /// The next enter will not wait: nothing can be learned from what it brings.
-    pub(super) fn no_wish(&mut self) {
-        self.wished = 0;
+    pub(super) fn no_target(&mut self) {
+        self.target = 0;
     }
 
     /// Learns from a turn that began at `now` with so many completions.
@@ -407,7 +407,7 @@ impl Pace {
         let gap_ns = (elapsed_ns / u64::from(completions.max(1))).min(GAP_NS_MAX);
         self.gap_ns = self.gap_ns - self.gap_ns / AVERAGE_TURNS + gap_ns / AVERAGE_TURNS;
         self.resting_turns = self.resting_turns.saturating_sub(1);
-        if self.wished > 1 && completions < self.wished {
+        if self.target > 1 && completions < self.target {
             self.resting_turns = self.next_rest_turns;
             self.next_rest_turns = (self.next_rest_turns * 2).min(REST_TURNS_MAX);
             self.steady_turns = 0;
@@ -446,10 +446,10 @@ mod tests {
     fn run(pace: &mut Pace, turns: u32, gap: Duration, completions: impl Fn(u32) -> u32) -> u32 {
         let mut waits = 0;
         for _ in 0..turns {
-            let (wish, timeout) = pace.wish();
-            assert_eq!(timeout.is_some(), wish > 1);
-            waits += u32::from(wish > 1);
-            let came = completions(wish);
+            let (target, timeout) = pace.target();
+            assert_eq!(timeout.is_some(), target > 1);
+            waits += u32::from(target > 1);
+            let came = completions(target);
             pace.learn(pace.last + gap * came.max(1), came);
         }
         waits
@@ -458,18 +458,18 @@ mod tests {
     #[test]
     fn a_steady_pace_is_waited_for_and_a_slow_one_is_not() {
         let mut pace = Pace::new(Moment::default());
-        run(&mut pace, 500, Duration::from_micros(2), |wish| wish);
-        assert!((8..=10).contains(&pace.wish().0), "{pace:?}");
-        run(&mut pace, 500, Duration::from_micros(100), |wish| wish);
-        assert_eq!(pace.wish(), (1, None));
+        run(&mut pace, 500, Duration::from_micros(2), |target| target);
+        assert!((8..=10).contains(&pace.target().0), "{pace:?}");
+        run(&mut pace, 500, Duration::from_micros(100), |target| target);
+        assert_eq!(pace.target(), (1, None));
     }
 
     #[test]
     fn the_first_load_after_a_pause_is_not_waited_for() {
         let mut pace = Pace::new(Moment::default());
-        assert_eq!(pace.wish(), (1, None));
+        assert_eq!(pace.target(), (1, None));
         pace.learn(Moment::from_nanos(10_000_000_000), 1);
-        assert_eq!(pace.wish(), (1, None));
+        assert_eq!(pace.target(), (1, None));
     }
 
     #[test]

@@ -29,18 +29,18 @@
 //! | stopped        |        | ×     | must not know: it would ring in vain | as level      |
 //! | error, hang-up | any    | ×     | has to let go, once                  | was disarmed  |
 //!
-//! * An edge registration is for reading from the first wish on and for writing from when a socket
+//! * An edge registration is for reading from the first interest on and for writing from when a socket
 //!   was full for the first time; nothing is taken back. With both at once, every fresh socket, which
 //!   is writable, would ring (a call and a wake-up more for a connection of one request).
 //! * A socket that connects waits for room like a full one, and is registered for both directions at
 //!   once: what its peer says first is known when the session wants it.
-//! * A wish that is taken back before the wait costs nothing, and neither does one that the
+//! * An interest that is taken back before the wait costs nothing, and neither does one that the
 //!   kernel knows still: a direction that is idle stays registered until an event comes in vain.
 //! * Reading is registered along with whatever is registered anyway, unless it is known ready.
 //! * An error or hang-up is reported once; from then on both directions count as ready, and the
 //!   loop finds by [`FdTable::left_to_loop`] what no event will remind it of. A call that would
 //!   block all the same shows that an error has passed; a hang-up stays.
-//! * Every wish that differs from what the kernel knows is on the update list
+//! * Every interest that differs from what the kernel knows is on the update list
 //!   ([`FdTable::check`]).
 //!
 //! What an update is stands in `updates.rs`, the bits in `entry.rs`.

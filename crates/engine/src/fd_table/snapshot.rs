@@ -114,7 +114,10 @@ fn check_entry<F>(entry: &Entry<F>) -> Result<(), String> {
         return rule(blank == State::FREE, "a free slot remembers something");
     }
     rule(entry.next_free == NO_SLOT, "a live slot is linked to a free one")?;
-    rule(is_settled(state) || state.is_pending(), "a wish is neither registered nor on the list")?;
+    rule(
+        is_settled(state) || state.is_pending(),
+        "an interest is neither registered nor on the list",
+    )?;
     rule(state.is_registered() || !state.is_polled_at_all(), "polled but not registered")?;
     rule(
         !state.is_hung_up() || Side::BOTH.iter().all(|side| state.is_shut(*side)),

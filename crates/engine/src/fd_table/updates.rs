@@ -14,7 +14,7 @@
 //!          │       │                                      along with what changes anyway
 //!   error, hang-up │ rings whatever is registered         taken out, once
 //!
-//!   edge: reading is registered at the first wish of any and writing at the first wish to write,
+//!   edge: reading is registered at the first interest of any and writing at the first interest to write,
 //!   which a full socket makes; each once, and never taken back
 //! ```
 
@@ -191,14 +191,14 @@ mod tests {
         let wanted = set(State::is_wanted);
         let ready = set(State::is_ready);
         let polled = set(State::is_polled);
-        let wish: Vec<Side> = match state.watch() {
+        let interest: Vec<Side> = match state.watch() {
             Watch::Connection(Trigger::Edge) => {
                 if state.is_closed() || wanted.iter().all(|side| polled.contains(side)) {
                     return None;
                 }
                 let is_writing = wanted.contains(&Side::Write) || polled.contains(&Side::Write);
-                let wish = if is_writing { &Side::BOTH[..] } else { &[Side::Read] };
-                let how = how(state, wish, has_rdhup);
+                let interest = if is_writing { &Side::BOTH[..] } else { &[Side::Read] };
+                let how = how(state, interest, has_rdhup);
                 return Some(if state.is_registered() {
                     Update::Modify(how)
                 } else {
@@ -213,18 +213,18 @@ mod tests {
                 if !is_missing && !is_in_vain {
                     return None;
                 }
-                let mut wish = wanted.clone();
+                let mut interest = wanted.clone();
                 if !wanted.contains(&Side::Read) && !ready.contains(&Side::Read) {
-                    wish.push(Side::Read);
+                    interest.push(Side::Read);
                 }
-                wish
+                interest
             }
         };
-        match (wish.is_empty(), polled.is_empty(), state.is_registered()) {
+        match (interest.is_empty(), polled.is_empty(), state.is_registered()) {
             (true, true, _) => None,
             (true, false, _) => Some(Update::Delete),
-            (false, _, true) => Some(Update::Modify(how(state, &wish, has_rdhup))),
-            (false, _, false) => Some(Update::Add(how(state, &wish, has_rdhup))),
+            (false, _, true) => Some(Update::Modify(how(state, &interest, has_rdhup))),
+            (false, _, false) => Some(Update::Add(how(state, &interest, has_rdhup))),
         }
     }
 

@@ -234,7 +234,7 @@ impl<S: Session> ReadinessLoop<S> {
         listeners.into_iter().filter_map(remove).collect()
     }
 
-    /// Calls the session with these bytes of the shared buffer, and carries on as it wishes.
+    /// Calls the session with these bytes of the shared buffer, and carries on as it requested.
     fn play(&mut self, token: Token, occasion: Option<Occasion>, input: Range<usize>) {
         let Some(connection) = &mut self.connections[token.slot() as usize] else { return };
         let Connection { conversation, tail, flow, .. } = connection;

@@ -160,7 +160,7 @@ fn a_loop_that_panicked_is_not_waited_for() {
     let ListenAddress::Tcp(address) = group.addresses()[0].clone() else { panic!("TCP") };
     let mut peer = TcpStream::connect(address).expect("connected");
     peer.write_all(b"x").expect("written");
-    wait_until("the panic", || group.has_lost_a_loop());
+    wait_until("the panic", || group.has_ended_loop());
     let lines = group.dumper().descriptors().expect("the other one answers");
     assert!(
         lines.iter().any(Vec::is_empty) && lines.iter().any(|lines| !lines.is_empty()),

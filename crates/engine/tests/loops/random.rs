@@ -87,7 +87,7 @@ impl Script {
         match self.dice.below(4) {
             0 if !self.has_ended => {
                 actions.pause_input();
-                // A wish to be called may be gone by then.
+                // A request to be called may be gone by then.
                 actions.set_deadline(soon);
             }
             1 => actions.resume_input(),

@@ -1,4 +1,4 @@
-//! What loops do beside connections: datagram sockets, timers, processes; errands of sessions. On every
+//! What loops do beside connections: datagram sockets, timers, processes; commands of sessions. On every
 //! driver.
 
 use std::cell::{Cell, RefCell};
@@ -11,7 +11,7 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use pollux_engine::{
-    Actions, CloseCause, ConnectTo, ConnectionId, Counter, Driver, Errand, EventLoop, Limits,
+    Actions, CloseCause, Command, ConnectTo, ConnectionId, Counter, Driver, EventLoop, Limits,
     ListenAddress, Listener, Moment, Session,
 };
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
@@ -193,7 +193,7 @@ fn a_file_that_is_always_readable_is_refused() {
 
 #[derive(Default)]
 struct Shared {
-    errands: VecDeque<Errand<Opener>>,
+    commands: VecDeque<Command<Opener>>,
     told: Vec<String>,
     front: Option<ConnectionId>,
     to: Option<ConnectTo>,
@@ -208,15 +208,15 @@ enum Opener {
 impl Session for Opener {
     type Shared = Shared;
 
-    fn errand(shared: &mut Shared) -> Option<Errand<Self>> {
-        shared.errands.pop_front()
+    fn next_command(shared: &mut Shared) -> Option<Command<Self>> {
+        shared.commands.pop_front()
     }
 
     fn accepted(shared: &mut Shared, actions: &mut Actions<'_>) -> Self {
         shared.front = Some(actions.id());
         let to = shared.to.clone().expect("set by the test");
         let deadline = Moment::NEVER;
-        shared.errands.push_back(Errand::Connect { to, session: Self::Back, deadline });
+        shared.commands.push_back(Command::Connect { to, session: Self::Back, deadline });
         Self::Front
     }
 
@@ -242,7 +242,7 @@ impl Session for Opener {
     fn closed(self, shared: &mut Shared, cause: CloseCause) {
         if let (Self::Back, Some(front)) = (self, shared.front) {
             shared.told.push(cause.name().to_owned());
-            shared.errands.push_back(Errand::Wake(front));
+            shared.commands.push_back(Command::Wake(front));
         }
     }
 }
@@ -290,7 +290,7 @@ fn a_session_has_its_loop_open_a_connection_and_is_woken_when_that_one_ends() {
 #[test]
 fn a_connect_that_fails_at_once_is_reported_like_one_that_fails_later() {
     for driver in drivers() {
-        let path = std::env::temp_dir().join("pollux-errand-nobody");
+        let path = std::env::temp_dir().join("pollux-command-nobody");
         let nobody = ConnectTo { peer: ListenAddress::Unix(path), source: None };
         let (gone, closed) = any_port();
         drop(gone);

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use pollux_engine::{
-    Actions, CloseCause, ConnectTo, ConnectionId, Counter, Driver, Errand, EventLoop, Limits,
+    Actions, CloseCause, Command, ConnectTo, ConnectionId, Counter, Driver, EventLoop, Limits,
     ListenAddress, Moment, Session, SharedSocket,
 };
 use pollux_poller::{Mechanism, Trigger};
@@ -20,7 +20,7 @@ use crate::peer::drivers;
 #[derive(Default)]
 struct Shared {
     number: u32,
-    errands: VecDeque<Errand<Runner>>,
+    commands: VecDeque<Command<Runner>>,
     told: Vec<String>,
     socket: Option<Arc<SharedSocket>>,
     id: Option<ConnectionId>,
@@ -37,8 +37,8 @@ impl Session for Runner {
         shared.opened += 1;
     }
 
-    fn errand(shared: &mut Shared) -> Option<Errand<Self>> {
-        shared.errands.pop_front()
+    fn next_command(shared: &mut Shared) -> Option<Command<Self>> {
+        shared.commands.pop_front()
     }
 
     fn accepted(_: &mut Shared, _: &mut Actions<'_>) -> Self {
@@ -137,8 +137,8 @@ impl Scene {
         assert!(self.socket.take(1), "no loop owns it");
         let socket = Arc::clone(&self.socket);
         let deadline = Moment::NEVER;
-        let errand = Errand::TakeOver { socket, owner: 1, session: Runner, deadline };
-        self.loops[1].shared().errands.push_back(errand);
+        let command = Command::TakeOver { socket, owner: 1, session: Runner, deadline };
+        self.loops[1].shared().commands.push_back(command);
         turn(&mut self.loops[1]);
     }
 
@@ -148,7 +148,7 @@ impl Scene {
         assert!(self.socket.take(to), "put down");
         let receiver = &mut self.loops[to as usize];
         let id = receiver.shared().id.expect("it has had it");
-        receiver.shared().errands.push_back(Errand::TakeBack(id));
+        receiver.shared().commands.push_back(Command::TakeBack(id));
         turn(receiver);
         assert_eq!(self.told(to as usize), "connected");
     }
@@ -282,15 +282,15 @@ fn a_wake_of_what_is_on_its_way_back_to_its_old_owner_is_dropped() {
         assert!(scene.socket.send_off(), "put down");
         let shared = scene.loops[0].shared();
         let id = shared.id.expect("it has had it");
-        shared.errands.push_back(Errand::Wake(id));
+        shared.commands.push_back(Command::Wake(id));
         (0..2).for_each(|_| turn(&mut scene.loops[0]));
         assert_eq!(scene.told(0), "taken_over", "{driver}: it would use it beside the message");
         assert_eq!(scene.count(0, Counter::EventsLost), 1, "{driver}");
         // Now the message is read.
         scene.socket.receive(0);
         let (socket, deadline) = (Arc::clone(&scene.socket), Moment::NEVER);
-        let errand = Errand::TakeOver { socket, owner: 0, session: Runner, deadline };
-        scene.loops[0].shared().errands.push_back(errand);
+        let command = Command::TakeOver { socket, owner: 0, session: Runner, deadline };
+        scene.loops[0].shared().commands.push_back(command);
         turn(&mut scene.loops[0]);
         scene.say("hello");
         while scene.loops[0].counters().value(Counter::Receives) == 0 {

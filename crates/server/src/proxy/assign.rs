@@ -11,7 +11,7 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use pollux_engine::{Actions, Errand, Inbox};
+use pollux_engine::{Actions, Command, Inbox};
 use pollux_poller::Waker;
 
 use super::config::Mode;
@@ -169,7 +169,7 @@ impl ProxyShared {
         let to = self.backends[backend].to.clone();
         let deadline = now + self.limits.connect_timeout;
         let session = Outgoing { purpose: Purpose::Requests(link), tls };
-        self.errands.push_back(Errand::Connect { to, session, deadline });
+        self.commands.push_back(Command::Connect { to, session, deadline });
     }
 
     /// Gives the exchange an idle connection that this loop keeps.
@@ -208,12 +208,12 @@ impl ProxyShared {
         let me = self.exchanger.me;
         self.exchanger.passing.took(me, &pooled);
         // It was here before, and this loop has not let go of it yet.
-        let (link, errand) = if let Some(link) = pooled.link_of(me) {
+        let (link, command) = if let Some(link) = pooled.link_of(me) {
             let back = self.links.get_mut(link);
             (back.exchange, back.idle) = (at, Idle::No);
             (back.is_woken, back.is_cut) = (false, false);
             let id = back.id.take().expect("a connection that was idle has its session");
-            (link, Errand::TakeBack(id))
+            (link, Command::TakeBack(id))
         } else {
             let link = self.links.begin(backend, at);
             pooled.set_link(me, Some(link));
@@ -222,12 +222,12 @@ impl ProxyShared {
             self.links.get_mut(link).pooled = Some(pooled);
             let session = Outgoing { purpose: Purpose::Requests(link), tls };
             let deadline = self.deadline(self.limits.connect_timeout);
-            (link, Errand::TakeOver { socket, owner: me, session, deadline })
+            (link, Command::TakeOver { socket, owner: me, session, deadline })
         };
         if let Some(at) = at {
             self.note_connection(at, link);
         }
-        self.errands.push_back(errand);
+        self.commands.push_back(command);
     }
 
     /// The exchange that this ticket is of, if it waits still: it waits no more.
@@ -236,7 +236,7 @@ impl ProxyShared {
         exchange.ticket.take_if(|known| *known == ticket)?;
         // Its deadline was that of the queue.
         (exchange.was_queued, exchange.is_client_woken) = (true, true);
-        self.errands.push_back(Errand::Wake(exchange.client));
+        self.commands.push_back(Command::Wake(exchange.client));
         Some(ticket.at)
     }
 
@@ -259,7 +259,7 @@ impl ProxyShared {
             // It has not had a connection.
             self.exchanges.get_mut(at).tries -= 1;
             self.assign(at);
-            self.nudge(at);
+            self.wake_all(at);
         } else {
             self.end_by(at, Fault::ConnectFailed);
         }
@@ -280,7 +280,7 @@ impl ProxyShared {
         // Its deadline is that of a queue from now on.
         (exchange.was_queued, exchange.is_client_woken) = (true, true);
         let (client, backend) = (exchange.client, exchange.backend);
-        self.errands.push_back(Errand::Wake(client));
+        self.commands.push_back(Command::Wake(client));
         self.proxied.backends()[backend.expect("one was chosen")].begun.add(1);
         self.exchanger.without_room.push_back(ticket);
         self.close_idle();
@@ -297,7 +297,7 @@ impl ProxyShared {
             let backend = exchange.backend.take().expect("one was chosen");
             self.proxied.backends()[backend].ended.add(1);
             self.assign(at);
-            return self.nudge(at);
+            return self.wake_all(at);
         }
     }
 
@@ -331,7 +331,7 @@ impl ProxyShared {
     fn end_by(&mut self, at: u32, fault: Fault) {
         let exchange = self.exchanges.get_mut(at);
         (exchange.fault, exchange.is_client_woken) = (Some(fault), true);
-        self.errands.push_back(Errand::Wake(exchange.client));
+        self.commands.push_back(Command::Wake(exchange.client));
     }
 
     /// The exchange waits no more for a connection.
@@ -346,13 +346,13 @@ impl ProxyShared {
     }
 
     /// Has the upstream connection of the exchange, if it is there, send what there is.
-    pub(super) fn nudge(&mut self, at: u32) {
+    pub(super) fn wake_all(&mut self, at: u32) {
         let Some(link) = self.exchanges.get_mut(at).link else { return };
         let link = self.links.get_mut(link);
         if let Some(id) = link.id
             && !std::mem::replace(&mut link.is_woken, true)
         {
-            self.errands.push_back(Errand::Wake(id));
+            self.commands.push_back(Command::Wake(id));
         }
     }
 }
@@ -408,7 +408,7 @@ impl ProxyShared {
                 Keeping::For(ticket) => {
                     if let Some(at) = self.granted(ticket) {
                         self.reuse(at, link);
-                        self.nudge(at);
+                        self.wake_all(at);
                         return true;
                     }
                     self.exchanger.passing.pool.reserve_anyway(backend);
@@ -435,7 +435,7 @@ impl ProxyShared {
             // A request of this loop has waited for it.
             if let Some(at) = self.granted(ticket) {
                 self.reuse(at, link);
-                self.nudge(at);
+                self.wake_all(at);
             } else {
                 self.exchanger.passing.pool.reserve_anyway(backend);
                 self.links.keep_here(link);
@@ -535,12 +535,12 @@ impl ProxyShared {
         let link = self.links.get_mut(link);
         link.is_cut = true;
         let id = link.id.expect("an idle connection is connected");
-        self.errands.push_back(Errand::Wake(id));
+        self.commands.push_back(Command::Wake(id));
     }
 
     fn let_go(&mut self, link: u32) {
         if let Some(id) = self.links.id_of_shelved(link) {
-            self.errands.push_back(Errand::Wake(id));
+            self.commands.push_back(Command::Wake(id));
         }
     }
 }

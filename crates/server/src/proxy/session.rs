@@ -3,7 +3,7 @@
 use std::io;
 use std::sync::{Arc, Mutex};
 
-use pollux_engine::{Actions, CloseCause, Errand, Moment, Now, Session};
+use pollux_engine::{Actions, CloseCause, Command, Moment, Now, Session};
 use pollux_http::{ProxyHeader, RequestKind, Response};
 
 use super::client::Client;
@@ -101,12 +101,12 @@ impl Session for ProxySession {
         shared.end_turn();
     }
 
-    fn errand(shared: &mut ProxyShared) -> Option<Errand<Self>> {
-        Some(shared.errand()?.map(Self::outgoing))
+    fn next_command(shared: &mut ProxyShared) -> Option<Command<Self>> {
+        Some(shared.next_command()?.map(Self::outgoing))
     }
 
-    fn errand_at(shared: &ProxyShared) -> Moment {
-        shared.errand_at()
+    fn next_command_at(shared: &ProxyShared) -> Moment {
+        shared.next_command_at()
     }
 
     fn accepted(shared: &mut ProxyShared, actions: &mut Actions<'_>) -> Self {
@@ -371,7 +371,7 @@ impl Above for Side {
 /// A check of a backend: whether it accepts connections, or answers a request well.
 ///
 /// The first loop of a proxy makes them, each on a connection of its own, as its sessions are asked
-/// for errands.
+/// for commands.
 #[derive(Debug)]
 pub(super) struct CheckSession {
     backend: usize,

@@ -7,7 +7,7 @@ use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
-use pollux_engine::{Actions, ConnectionId, Errand, ListenAddress, Moment, Now};
+use pollux_engine::{Actions, Command, ConnectionId, ListenAddress, Moment, Now};
 use pollux_http::{NoProxyHeader, ProxyHeader};
 
 use super::assign::Exchanger;
@@ -51,7 +51,7 @@ pub struct ProxyShared {
     pub(super) counters: Arc<ServerCounters>,
     pub(super) proxied: Arc<ProxyCounters>,
     pub(super) is_draining: bool,
-    pub(super) errands: VecDeque<Errand<Outgoing>>,
+    pub(super) commands: VecDeque<Command<Outgoing>>,
     pub(super) exchanger: Exchanger,
     pub(super) pairs: Pairs,
     pub(super) pipes: Pipes,
@@ -121,7 +121,7 @@ impl ProxyShared {
             pairs: Pairs::default(),
             pipes: Pipes::new(config.limits.pipes_max.div_ceil(config.loops.threads)),
             plain_room: Vec::new(),
-            errands: VecDeque::new(),
+            commands: VecDeque::new(),
             exchanger: Exchanger::new(index as u32, passing),
         })
     }
@@ -155,20 +155,20 @@ impl ProxyShared {
         }
     }
 
-    pub(super) fn errand(&mut self) -> Option<Errand<Outgoing>> {
+    pub(super) fn next_command(&mut self) -> Option<Command<Outgoing>> {
         self.read_messages();
-        self.errands.pop_front().or_else(|| self.next_check())
+        self.commands.pop_front().or_else(|| self.next_check())
     }
 
     /// When the next check is due.
-    pub(super) fn errand_at(&self) -> Moment {
+    pub(super) fn next_command_at(&self) -> Moment {
         match &self.schedule {
             Some(schedule) if !self.is_draining => schedule.next(),
             _ => Moment::NEVER,
         }
     }
 
-    fn next_check(&mut self) -> Option<Errand<Outgoing>> {
+    fn next_check(&mut self) -> Option<Command<Outgoing>> {
         let now = self.now.at;
         // Before the first turn the time is not known.
         let can_check = !self.is_draining && now != Moment::default();
@@ -180,7 +180,7 @@ impl ProxyShared {
         let tls = self.tls_to(backend, Mode::Http);
         let session = Outgoing { purpose: Purpose::Check(backend), tls };
         let deadline = now + check_timeout;
-        Some(Errand::Connect { to, session, deadline })
+        Some(Command::Connect { to, session, deadline })
     }
 
     /// A check has ended; none says that it was not a check of the backend.
@@ -325,7 +325,7 @@ impl ProxyShared {
         // One that is being opened has seen nothing and can serve another request.
         if let Some(id) = link.id {
             link.is_cut = true;
-            self.errands.push_back(Errand::Wake(id));
+            self.commands.push_back(Command::Wake(id));
         }
     }
 
@@ -342,14 +342,14 @@ impl ProxyShared {
         if self.may_try_again(at, fault) {
             self.proxied.count(ProxyCounter::Retries);
             self.assign(at);
-            self.nudge(at);
+            self.wake_all(at);
             return;
         }
         let exchange = self.exchanges.get_mut(at);
         exchange.fault = Some(fault);
         exchange.is_client_woken = true;
         let client = exchange.client;
-        self.errands.push_back(Errand::Wake(client));
+        self.commands.push_back(Command::Wake(client));
     }
 
     /// Safe is a second try when the backend has seen nothing of the request, or when it closed an
@@ -383,7 +383,7 @@ impl ProxyShared {
         let exchange = self.exchanges.get_mut(at);
         exchange.is_client_woken = true;
         let client = exchange.client;
-        self.errands.push_back(Errand::Wake(client));
+        self.commands.push_back(Command::Wake(client));
     }
 
     /// Reports why a backend could not be reached.

@@ -12,7 +12,7 @@
 use std::io;
 use std::sync::Arc;
 
-use pollux_engine::{Actions, CloseCause, Errand, Moment, SplicedIn};
+use pollux_engine::{Actions, CloseCause, Command, Moment, SplicedIn};
 use pollux_http::ProxyHeader;
 
 use super::client::header_of;
@@ -297,7 +297,7 @@ impl Stream {
             pair.fault.get_or_insert(self.fault.unwrap_or(other));
         }
         if let Some(id) = pair.ids[self.side.other() as usize] {
-            shared.errands.push_back(Errand::Wake(id));
+            shared.commands.push_back(Command::Wake(id));
         }
         record(shared, at);
         let pair = shared.pairs.get_mut(at);
@@ -362,7 +362,7 @@ fn connect(shared: &mut ProxyShared, at: u32) {
     let Some(backend) = chosen else {
         pair.fault.get_or_insert(Fault::AllDrained);
         if let Some(client) = pair.ids[Side::Client as usize] {
-            shared.errands.push_back(Errand::Wake(client));
+            shared.commands.push_back(Command::Wake(client));
         }
         return;
     };
@@ -374,7 +374,7 @@ fn connect(shared: &mut ProxyShared, at: u32) {
     let deadline = now + shared.limits.connect_timeout;
     let (purpose, tls) = (Purpose::Stream(at), shared.tls_to(backend, Mode::Tcp));
     let session = Outgoing { purpose, tls };
-    shared.errands.push_back(Errand::Connect { to, session, deadline });
+    shared.commands.push_back(Command::Connect { to, session, deadline });
 }
 
 /// A line of the log, and the fault, once.

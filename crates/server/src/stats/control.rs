@@ -12,7 +12,7 @@ use std::fmt::Write;
 use std::sync::Arc;
 use std::time::Duration;
 
-use pollux_engine::{Actions, CloseCause, ConnectionId, Counter, Errand, Session};
+use pollux_engine::{Actions, CloseCause, Command, ConnectionId, Counter, Session};
 use pollux_poller::{CountersSnapshot, Waker};
 
 use super::{LoopSource, Overview};
@@ -96,10 +96,10 @@ impl Session for ControlSession {
         shared.overview.supervised.asked_by(waker);
     }
 
-    fn errand(shared: &mut ControlShared) -> Option<Errand<Self>> {
+    fn next_command(shared: &mut ControlShared) -> Option<Command<Self>> {
         let (number, _) = shared.waiting.front()?;
         shared.overview.supervised.answer(*number)?;
-        shared.waiting.pop_front().map(|(_, session)| Errand::Wake(session))
+        shared.waiting.pop_front().map(|(_, session)| Command::Wake(session))
     }
 
     fn accepted(_: &mut ControlShared, actions: &mut Actions<'_>) -> Self {

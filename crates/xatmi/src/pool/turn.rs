@@ -215,7 +215,7 @@ impl Pool {
                 self.services.note_depths();
             }
             self.look_into_memory();
-            self.nudge();
+            self.wake_all();
         }
         self.nudge_when_due(now);
         self.look_at_rings_when_due(now);

@@ -438,7 +438,7 @@ impl Pool {
         if now < next {
             return;
         }
-        self.nudge();
+        self.wake_all();
         let next = now + NUDGE_EACH;
         self.nudging = (next <= until).then_some((next, until));
     }
@@ -466,7 +466,7 @@ impl Pool {
     }
 
     /// As many idle workers as there are messages are asked to look into their queues.
-    pub(super) fn nudge(&mut self) {
+    pub(super) fn wake_all(&mut self) {
         if let Some(memory) = &self.memory {
             self.counts.nudges += memory.rouse();
             return;

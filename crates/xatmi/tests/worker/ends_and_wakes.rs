@@ -225,7 +225,7 @@ fn stopping_half_of_the_workers_under_load_leaves_no_request_unserved() {
 
 #[test]
 fn a_wake_that_died_with_its_worker_is_mended_by_a_nudge() {
-    let mut pool = StandIn::new("nudge", 1);
+    let mut pool = StandIn::new("wake_all", 1);
     pool.make_queue("ECHO");
     let service = ServiceName::new("ECHO").expect("a name");
     let name = pool.prefix.service_queue(&service);

@@ -135,8 +135,8 @@ impl Life {
         if self.watch == EDGE {
             let registered = self.registered.clone().unwrap_or_default();
             if !self.is_closed() && !self.wanted.is_subset(&registered) {
-                let wish = &(&registered | &self.wanted) | &Sides::from(["read"]);
-                self.registered = Some(wish);
+                let interest = &(&registered | &self.wanted) | &Sides::from(["read"]);
+                self.registered = Some(interest);
             }
             return;
         }
@@ -147,15 +147,15 @@ impl Life {
         if !is_needed && !is_vain && !is_ringing {
             return;
         }
-        let mut wish = Sides::new();
+        let mut interest = Sides::new();
         if !self.is_closed() {
-            wish = self.wanted.clone();
+            interest = self.wanted.clone();
             if !self.is_ready("read") {
-                wish.insert("read");
+                interest.insert("read");
             }
         }
-        self.registered = (!wish.is_empty()).then(|| wish.clone());
-        self.armed = wish;
+        self.registered = (!interest.is_empty()).then(|| interest.clone());
+        self.armed = interest;
     }
 
     fn interest(&self) -> Option<Interest> {

@@ -1,7 +1,7 @@
 //! Checks within the measuring process, on the engine's own table, poller, waker, signals and loop.
 //!
 //! An arm that is a mechanism does as the engine's loops do. `epoll-plain` does what the check is against:
-//! it passes each wish to the poller at once, looks events up by their slot alone, writes for each wake,
+//! it passes each change of interest to the poller at once, looks events up by their slot alone, writes for each wake,
 //! or publishes a date in each spin, as `uring-plain` does on io_uring.
 
 use std::io::{Read as _, Write as _};

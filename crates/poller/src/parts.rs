@@ -2,10 +2,10 @@
 
 use std::sync::Arc;
 
-use crate::{Caps, Counters, Error, SignalMask, Waker};
+use crate::{Caps, Counters, Error, Events, SignalMask, Waker};
 
 /// The parts of a backend that do not depend on its mechanism.
-pub(crate) struct Common {
+pub(crate) struct Parts {
     pub(crate) caps: Caps,
     pub(crate) counters: Arc<Counters>,
     pub(crate) waker: Waker,
@@ -13,31 +13,39 @@ pub(crate) struct Common {
     pub(crate) mask: Option<SignalMask>,
 }
 
-impl Common {
+impl Parts {
     pub(crate) fn new(caps: Caps) -> Result<Self, Error> {
         Ok(Self { caps, counters: Arc::default(), waker: Waker::new()?, mask: None })
     }
+
+    /// Takes a wake that a level-triggered wait found, and reports it.
+    pub(crate) fn acknowledge_level_wake(&self, events: &mut Events) {
+        self.waker.acknowledge_level();
+        self.counters.system_calls.add(1);
+        self.counters.wakes.add(1);
+        events.set_woken();
+    }
 }
 
-/// The methods of [`Poller`](crate::Poller) that `self.common` answers.
-macro_rules! common_methods {
+/// The methods of [`Poller`](crate::Poller) that `self.parts` answers.
+macro_rules! parts_methods {
     () => {
         fn set_signal_mask(&mut self, mask: Option<SignalMask>) {
-            self.common.mask = mask;
+            self.parts.mask = mask;
         }
 
         fn waker(&self) -> Waker {
-            self.common.waker.clone()
+            self.parts.waker.clone()
         }
 
         fn caps(&self) -> &Caps {
-            &self.common.caps
+            &self.parts.caps
         }
 
         fn counters(&self) -> &Arc<Counters> {
-            &self.common.counters
+            &self.parts.counters
         }
     };
 }
 
-pub(crate) use common_methods;
+pub(crate) use parts_methods;

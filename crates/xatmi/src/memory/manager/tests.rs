@@ -1,0 +1,133 @@
+use super::*;
+use crate::memory::{State, owner_of};
+use crate::queue::Prefix;
+
+const WORKER: usize = 3;
+
+/// A pool whose worker died in the middle of passing on a request that its client does not wait for.
+fn passed_on_by_the_dead(leaves: impl FnOnce(&Memory, Ticket)) -> (Memory, Ticket) {
+    let prefix = Prefix::new("/passed-on").expect("a prefix");
+    let memory = Memory::create(&prefix, 64, 512).expect("memory");
+    memory.offer(&ServiceName::new("FIRST").expect("a name"), |_| false).expect("room");
+    let block = memory.exchange.block(7).expect("there are more");
+    assert!(block.take(owner_of(4711, 1)));
+    let number = block.requests().start;
+    let request = memory.exchange.request(number).expect("it is there");
+    let ticket = request.open(7).expect("it is free");
+    leaves(&memory, ticket);
+    memory.claim(WORKER).expect("it is there").hold(ticket);
+    let passed_on = Ticket { hops: 1, ..ticket };
+    (memory, passed_on)
+}
+
+fn is_reclaimed(memory: &Memory, ticket: Ticket, is_suspicious: bool) {
+    let request = memory.exchange.request(ticket.request).expect("it is there");
+    assert!(request.state().0.is_under_way(), "nobody knows yet that it is not in a ring");
+    let mut suspects = HashSet::new();
+    memory.look(is_suspicious, &mut suspects);
+    assert_eq!(suspects, HashSet::from([ticket]));
+    memory.look(false, &mut suspects);
+    assert_eq!((request.state().0, suspects.len()), (State::Free, 0));
+}
+
+#[test]
+fn a_request_without_reply_whose_worker_died_before_its_push_is_free_again() {
+    let (memory, ticket) = passed_on_by_the_dead(|memory, ticket| {
+        let request = memory.exchange.request(ticket.request).expect("it is there");
+        request.ask(ticket, false);
+        assert!(request.pass_on(ticket).is_some());
+    });
+    let (_, is_unclear) = memory.bury(WORKER);
+    is_reclaimed(&memory, ticket, is_unclear);
+}
+
+#[test]
+fn a_request_that_was_given_up_and_whose_worker_died_before_its_push_is_free_again() {
+    let (memory, ticket) = passed_on_by_the_dead(|memory, ticket| {
+        let request = memory.exchange.request(ticket.request).expect("it is there");
+        request.ask(ticket, true);
+        assert!(request.pass_on(ticket).is_some());
+        request.give_up();
+        memory.end_client(4711, Some(1));
+        assert_eq!(memory.exchange.block(7).expect("there are more").owner(), 0);
+    });
+    let (_, is_unclear) = memory.bury(WORKER);
+    is_reclaimed(&memory, ticket, is_unclear);
+}
+
+#[test]
+fn a_request_whose_client_died_before_its_push_is_free_again() {
+    let mut is_left = false;
+    let (memory, ticket) = passed_on_by_the_dead(|memory, ticket| {
+        memory.exchange.request(ticket.request).expect("it is there").ask(ticket, true);
+        is_left = memory.end_client(4711, None);
+    });
+    memory.claim(WORKER).expect("it is there").give_to(0);
+    is_reclaimed(&memory, Ticket { hops: 0, ..ticket }, is_left);
+}
+
+#[test]
+fn a_request_for_a_service_that_was_withdrawn_long_ago_is_answered() {
+    let (memory, ticket) = passed_on_by_the_dead(|memory, ticket| {
+        memory.exchange.request(ticket.request).expect("it is there").ask(ticket, true);
+    });
+    memory.claim(WORKER).expect("it is there").let_go();
+    memory.withdraw(0);
+    let pushed = memory.exchange.ring(0).expect("it was offered").push(ticket.request);
+    assert!(matches!(pushed, Ok(Some(_))));
+    let look = memory.look(false, &mut HashSet::new());
+    let state = memory.exchange.request(ticket.request).expect("it is there").state().0;
+    assert_eq!(state, State::Answered(Some(Code::NoEntry.number() as u8)));
+    assert_eq!(look.answers.sent, 1);
+}
+
+#[test]
+fn callers_of_a_service_whose_ring_was_broken_when_it_was_withdrawn_are_answered() {
+    // Its head, its tail, and the cell of the first request.
+    let words = [0, 8, 24].into_iter().flat_map(|word| [(word, false), (word, true)]);
+    for (word, is_withdrawn_first) in words {
+        let (memory, ticket) = passed_on_by_the_dead(|memory, ticket| {
+            memory.exchange.request(ticket.request).expect("it is there").ask(ticket, true);
+        });
+        memory.claim(WORKER).expect("it is there").let_go();
+        let break_ring = || {
+            let ring = memory.exchange.ring(0).expect("it was offered");
+            assert!(matches!(ring.push(ticket.request), Ok(Some(_))));
+            let at = (memory.geometry().ring(0) + word) * size_of::<u64>();
+            let wrong = (5_u64 << 40 | 0b11 << 32).to_ne_bytes();
+            let written = rustix::io::pwrite(&memory.exchange_fd, &wrong, at as u64);
+            assert_eq!(written, Ok(wrong.len()));
+        };
+        let (mut suspects, mut answers) = (HashSet::new(), Answers::default());
+        if is_withdrawn_first {
+            answers += memory.withdraw(0);
+            break_ring();
+        } else {
+            break_ring();
+            answers += memory.withdraw(0);
+        }
+        // The request whose cell was overwritten is found to be in no ring, and missed again.
+        for _ in 0..3 {
+            answers += memory.look(answers.rings_rebuilt > 0, &mut suspects).answers;
+        }
+        let context = format!("word {word}, withdrawn first: {is_withdrawn_first}");
+        assert_eq!((answers.sent, answers.rings_rebuilt), (1, 1), "{context}");
+        assert!(memory.is_sound(0), "{context}");
+    }
+}
+
+#[test]
+fn requests_that_nobody_used_are_not_looked_at() {
+    let prefix = Prefix::new("/unused").expect("a prefix");
+    let memory = Memory::create(&prefix, 64, 8192).expect("memory");
+    let pages = || rustix::fs::fstat(&memory.exchange_fd).expect("it is open").st_blocks;
+    for number in [0, 5, 1_000] {
+        let request = memory.exchange.request(number).expect("it is there");
+        let ticket = request.open(0).expect("it is free");
+        request.ask(ticket, true);
+    }
+    let before = pages();
+    let numbers: HashSet<u32> = memory.orphans().iter().map(|ticket| ticket.request).collect();
+    assert_eq!(numbers, HashSet::from([0, 5, 1_000]));
+    assert_eq!(pages(), before, "no page more, in blocks of 512 bytes");
+}
