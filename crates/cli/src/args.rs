@@ -10,8 +10,7 @@ use pollux_command::mistakes;
 use pollux_lab::experiments::{self, Experiment};
 use pollux_lab::job::{self, Job};
 use pollux_pool_flags as pool;
-use pollux_pool_flags::PoolCommand;
-use pollux_pool_flags::fld::FldFlags;
+use pollux_pool_flags::{FldFlags, PoolCommand};
 use pollux_settings::{FlagsAlone, Kind, one_of, parsed};
 
 use crate::doctor;

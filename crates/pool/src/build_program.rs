@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode, Stdio};
 
 use pollux_command::output::{self, Failure};
-use pollux_pool_flags::build::{BuildClientFlags, BuildFlags, BuildServerFlags, LayOutFlags};
+use pollux_pool_flags::{BuildClientFlags, BuildFlags, BuildServerFlags, LayOutFlags};
 use pollux_prefix::place;
 use pollux_xatmi::queue::ServiceName;
 use pollux_xatmi::slots::SERVICES_MAX;

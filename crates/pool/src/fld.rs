@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use pollux_command::output::{self, Failure};
-use pollux_pool_flags::fld::{FldFlags, Language};
+use pollux_pool_flags::{FldFlags, Language};
 use pollux_xatmi::field_table::{
     FieldFile, FieldTable, Problem, TableError, c_header, files_of_env, rust_module,
 };
