@@ -7,17 +7,17 @@ use std::io::{BufRead, BufReader, ErrorKind, Read, Write};
 use std::net::{TcpListener, TcpStream, UdpSocket};
 use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
-use std::process::{Child, ChildStdout, Command, Stdio};
+use std::process::{ChildStdout, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use pollux_engine::Driver;
-use rustix::process::{Pid, Signal, kill_process};
+use pollux_testing::{Process, Signal};
 
 const DEADLINE: Duration = Duration::from_secs(20);
 
-/// A program that runs, killed when the test is over.
+/// A program that runs, and the lines that it prints.
 struct Program {
-    child: Child,
+    process: Process,
     lines: BufReader<ChildStdout>,
 }
 
@@ -29,9 +29,9 @@ impl Program {
         assert!(path.exists(), "{}: build it with cargo build --examples", path.display());
         let mut command = Command::new(path);
         command.args(arguments).stdin(Stdio::null()).stdout(Stdio::piped());
-        let mut child = command.spawn().expect("started");
-        let lines = BufReader::new(child.stdout.take().expect("piped"));
-        Self { child, lines }
+        let mut process = Process::start(&mut command);
+        let lines = BufReader::new(process.take_stdout());
+        Self { process, lines }
     }
 
     /// The next line; nothing when the program has ended.
@@ -49,21 +49,14 @@ impl Program {
     }
 
     fn signal(&self, signal: Signal) {
-        kill_process(Pid::from_child(&self.child), signal).expect("it runs");
+        self.process.signal(signal);
     }
 
     /// Everything up to the end, which is a success.
     fn end(mut self) -> Vec<String> {
         let lines = std::iter::from_fn(|| self.line()).collect();
-        assert!(self.child.wait().expect("ours").success());
+        assert!(self.process.wait().success());
         lines
-    }
-}
-
-impl Drop for Program {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
     }
 }
 

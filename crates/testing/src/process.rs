@@ -42,7 +42,7 @@ pub struct Process {
 pub struct Ended {
     /// How.
     pub status: ExitStatus,
-    /// All of standard output, where it was a pipe that nobody took.
+    /// All of standard output, where it was a pipe that was not taken.
     pub stdout: String,
     /// All of standard error, from the first line.
     pub stderr: String,
@@ -143,7 +143,7 @@ impl Process {
     /// # Panics
     /// When it was not, or was taken before.
     pub fn take_stdin(&mut self) -> ChildStdin {
-        self.child.stdin.take().expect("a pipe that nobody took")
+        self.child.stdin.take().expect("a pipe that was not taken")
     }
 
     /// Its standard output, which was made a pipe.
@@ -151,7 +151,7 @@ impl Process {
     /// # Panics
     /// When it was not, or was taken before.
     pub fn take_stdout(&mut self) -> ChildStdout {
-        self.child.stdout.take().expect("a pipe that nobody took")
+        self.child.stdout.take().expect("a pipe that was not taken")
     }
 
     /// Sends a signal.

@@ -19,7 +19,7 @@
 //! | `stream`, `pair` | TCP mode: a side, and what both know |
 //! | `backends`, `groups` | which backends may have requests, and which gets the next one |
 //! | `exchange`, `channel` | one request with its answer, and the bytes of one direction |
-//! | `request`, `response` | heads, written anew by the rules of [`fields`](crate::fields) |
+//! | `request`, `response` | heads, written anew by the rules of `fields.rs` |
 //! | `head_cache` | the last heads, which may come again |
 //! | `fault` | what can go wrong, whose fault it is and what the client gets |
 //! | `shared` | what the sessions of one loop share |
