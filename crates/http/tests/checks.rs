@@ -1,12 +1,10 @@
 //! The checks of the fuzz targets, on the stable compiler, over their corpus and over random inputs that look like
 //! what they read; and the way of a body from writer to reader.
 
-use std::fs;
-use std::path::Path;
-
 use pollux_http::{
     BodyReader, CHUNK_END, Framing, HeadWriter, LAST_CHUNK, Limits, Status, write_chunk_head,
 };
+use pollux_testing::replay;
 use proptest::collection::vec;
 use proptest::prelude::*;
 use proptest::sample::select;
@@ -29,46 +27,32 @@ const FILES_MIN: usize = 20;
 
 #[test]
 fn every_request_of_the_corpus_holds() {
-    replay("request", request::holds);
+    replay("request", FILES_MIN, request::holds);
 }
 
 #[test]
 fn every_response_of_the_corpus_holds() {
-    replay("response", response::holds);
+    replay("response", FILES_MIN, response::holds);
 }
 
 #[test]
 fn every_body_of_the_corpus_holds() {
-    replay("body", body::holds);
+    replay("body", FILES_MIN, body::holds);
 }
 
 #[test]
 fn every_path_of_the_corpus_holds() {
-    replay("path", path::holds);
+    replay("path", FILES_MIN, path::holds);
 }
 
 #[test]
 fn every_condition_of_the_corpus_holds() {
-    replay("conditions", conditions::holds);
+    replay("conditions", FILES_MIN, conditions::holds);
 }
 
 #[test]
 fn every_proxy_header_of_the_corpus_holds() {
-    replay("proxy_header", proxy_header::holds);
-}
-
-fn replay(target: &str, holds: fn(&[u8])) {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fuzz/corpus").join(target);
-    let entries = fs::read_dir(&folder).expect("the corpus is part of the repository");
-    let mut files: Vec<_> = entries.map(|entry| entry.expect("readable").path()).collect();
-    files.sort();
-    assert!(files.len() >= FILES_MIN, "{} files in the corpus of {target}", files.len());
-    for file in files {
-        let data = fs::read(&file).expect("readable");
-        let name = file.display();
-        let outcome = std::panic::catch_unwind(|| holds(&data));
-        assert!(outcome.is_ok(), "{name} broke its check; the reason stands above");
-    }
+    replay("proxy_header", FILES_MIN, proxy_header::holds);
 }
 
 /// What heads are made of, sound and not, with bars between them; put together at random.

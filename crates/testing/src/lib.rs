@@ -1,11 +1,13 @@
-//! What the tests of all crates share: skips that CI can forbid, waiting for a thing, and commands that are
-//! started, spoken to and ended ([`Process`]), and the main function of test programs without libtest
-//! ([`run_tests`]).
+//! What the tests of all crates share: skips that CI can forbid, waiting for a thing, commands that are
+//! started, spoken to and ended ([`Process`]), fuzz corpora ([`replay`]), and the main function of test
+//! programs without libtest ([`run_tests`]).
 //!
 //! Only tests use it, those of every crate.
 #![forbid(unsafe_code)]
 
 use std::fmt::Display;
+use std::fs;
+use std::path::Path;
 use std::process::{Command, ExitCode, Stdio};
 use std::time::{Duration, Instant};
 
@@ -68,6 +70,24 @@ pub fn wait_for<T>(what: impl Display, mut see: impl FnMut() -> Option<T>) -> T 
         }
         assert!(begun.elapsed() < DEADLINE, "{what} did not happen within {DEADLINE:?}");
         std::thread::yield_now();
+    }
+}
+
+/// Gives every file of the fuzz corpus `target` to `holds`, which panics when it finds a fault. At least `files_min`
+/// are expected.
+///
+/// # Panics
+/// When the corpus is missing, has fewer files, or one of them breaks the check.
+pub fn replay(target: &str, files_min: usize, holds: fn(&[u8])) {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fuzz/corpus").join(target);
+    let entries = fs::read_dir(&folder).expect("the corpus is part of the repository");
+    let mut files: Vec<_> = entries.map(|entry| entry.expect("readable").path()).collect();
+    files.sort();
+    assert!(files.len() >= files_min, "{} files in the corpus of {target}", files.len());
+    for file in files {
+        let data = fs::read(&file).expect("readable");
+        let outcome = std::panic::catch_unwind(|| holds(&data));
+        assert!(outcome.is_ok(), "{} broke its check; the reason stands above", file.display());
     }
 }
 

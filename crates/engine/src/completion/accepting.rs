@@ -328,7 +328,7 @@ impl<S: Session> CompletionLoop<S> {
             return;
         }
         for request in listening.accepts.into_iter().flatten() {
-            self.push(|ring| ring.cancel_owned(request, numbered(Kind::Command, 0)));
+            self.push(|ring| ring.cancel_owned(request, numbered(Kind::Cleanup, 0)));
         }
     }
 }

@@ -108,7 +108,7 @@ impl<S: Session> CompletionLoop<S> {
             Kind::Waker => self.woken(completion.has_more),
             Kind::Alarm => self.alarm_rang(completion.has_more),
             // What it was for is gone already, or about to go by itself.
-            Kind::Command => {}
+            Kind::Cleanup => {}
             Kind::Send => unreachable!("answered above"),
         }
     }

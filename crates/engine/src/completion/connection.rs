@@ -224,7 +224,7 @@ impl<S: Session> CompletionLoop<S> {
             {
                 connection.receiving = Receiving::Ending;
                 let target = label(Kind::Receive, token);
-                self.push(|ring| ring.cancel(target, numbered(Kind::Command, 0)));
+                self.push(|ring| ring.cancel(target, numbered(Kind::Cleanup, 0)));
             }
             _ => {}
         }
@@ -241,7 +241,7 @@ impl<S: Session> CompletionLoop<S> {
             let is_watching = connection.receiving == Receiving::Watching;
             let kind = if is_watching { Kind::Readable } else { Kind::Receive };
             let target = label(kind, token);
-            self.push(|ring| ring.cancel(target, numbered(Kind::Command, 0)));
+            self.push(|ring| ring.cancel(target, numbered(Kind::Cleanup, 0)));
         }
         if let Tail::Waiting(output) = &mut connection.tail {
             self.abandon(token, output);
@@ -258,7 +258,7 @@ impl<S: Session> CompletionLoop<S> {
         let mut waiting = Some(fd);
         self.push(|ring| {
             let Some(fd) = waiting.take() else { return Ok(()) };
-            ring.close(fd, numbered(Kind::Command, 0)).map_err(|(full, fd)| {
+            ring.close(fd, numbered(Kind::Cleanup, 0)).map_err(|(full, fd)| {
                 waiting = Some(fd);
                 full
             })
@@ -355,7 +355,7 @@ pub(super) enum Kind {
     /// Watches the waker.
     Waker = 6,
     /// Cancels or closes: completes only when that failed, which needs no answer.
-    Command = 7,
+    Cleanup = 7,
     /// Watches the loop's timer.
     Alarm = 8,
     /// Watches a socket whose session leaves its input there.
@@ -393,7 +393,7 @@ pub(super) fn read_label(label: u64) -> (Kind, Token) {
         4 => Kind::Writable,
         5 => Kind::Listener,
         6 => Kind::Waker,
-        7 => Kind::Command,
+        7 => Kind::Cleanup,
         8 => Kind::Alarm,
         9 => Kind::Readable,
         10 => Kind::Source,
@@ -429,7 +429,7 @@ mod tests {
         for kind in kinds.into_iter().chain([
             Kind::Listener,
             Kind::Waker,
-            Kind::Command,
+            Kind::Cleanup,
             Kind::Alarm,
             Kind::Readable,
             Kind::Source,

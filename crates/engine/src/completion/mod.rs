@@ -234,7 +234,7 @@ impl<S: Session> CompletionLoop<S> {
         if self.state.sources.fd(id).is_none() {
             return false;
         }
-        self.push(|ring| ring.cancel(numbered(Kind::Source, id.0), numbered(Kind::Command, 0)));
+        self.push(|ring| ring.cancel(numbered(Kind::Source, id.0), numbered(Kind::Cleanup, 0)));
         // The poll holds the file until the cancellation was submitted, with the next turn.
         self.state.sources.remove(id);
         true

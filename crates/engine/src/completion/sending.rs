@@ -224,11 +224,11 @@ impl<S: Session> CompletionLoop<S> {
     pub(super) fn abandon(&mut self, token: Token, output: &mut Output) {
         match output.under_way.take() {
             Some(UnderWay::Send(request, _)) => {
-                self.push(|ring| ring.cancel_owned(request, numbered(Kind::Command, 0)));
+                self.push(|ring| ring.cancel_owned(request, numbered(Kind::Cleanup, 0)));
             }
             Some(UnderWay::Poll) => {
                 let watch = label(Kind::Writable, token);
-                self.push(|ring| ring.cancel(watch, numbered(Kind::Command, 0)));
+                self.push(|ring| ring.cancel(watch, numbered(Kind::Cleanup, 0)));
             }
             None => {}
         }
