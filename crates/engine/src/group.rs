@@ -212,21 +212,21 @@ const DUMP_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// Loops did not answer in time: one turn of theirs lasts, or their inbox is full.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct NoAnswer {
+pub struct DumpTimeout {
     /// Their indices.
     pub loops: Vec<usize>,
 }
 
-impl fmt::Display for NoAnswer {
+impl fmt::Display for DumpTimeout {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "loops {:?} did not answer in time", self.loops)
     }
 }
 
-impl std::error::Error for NoAnswer {}
+impl std::error::Error for DumpTimeout {}
 
-impl From<NoAnswer> for std::io::Error {
-    fn from(error: NoAnswer) -> Self {
+impl From<DumpTimeout> for std::io::Error {
+    fn from(error: DumpTimeout) -> Self {
         Self::new(std::io::ErrorKind::TimedOut, error)
     }
 }
@@ -237,8 +237,8 @@ impl Dumper {
     /// may stand in both or in neither. A loop that has ended has no lines.
     ///
     /// # Errors
-    /// [`NoAnswer`] when a loop does not answer within two seconds.
-    pub fn descriptors(&self) -> Result<Vec<Vec<String>>, NoAnswer> {
+    /// [`DumpTimeout`] when a loop does not answer within two seconds.
+    pub fn descriptors(&self) -> Result<Vec<Vec<String>>, DumpTimeout> {
         let end = Instant::now() + DUMP_TIMEOUT;
         let ask = |sender: &Sender<Message, Waker>| {
             let (answer, answers) = mpsc::channel();
@@ -260,7 +260,7 @@ impl Dumper {
                 Err(_) => silent.push(index),
             }
         }
-        if silent.is_empty() { Ok(lines) } else { Err(NoAnswer { loops: silent }) }
+        if silent.is_empty() { Ok(lines) } else { Err(DumpTimeout { loops: silent }) }
     }
 }
 

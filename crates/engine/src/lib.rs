@@ -88,7 +88,7 @@ pub use counters::{CloseCause, Counter, Counters};
 pub use driver::{Driver, Started, UnknownDriver};
 pub use event_loop::EventLoop;
 pub use fd_table::{Due, FdTable, Watch};
-pub use group::{Dumper, Group, GroupConfig, GroupError, Listeners, LoopView, NoAnswer};
+pub use group::{DumpTimeout, Dumper, Group, GroupConfig, GroupError, Listeners, LoopView};
 pub use inbox::{Inbox, Sender, Undelivered, Wake};
 pub use limits::Limits;
 pub use listener::{AcceptedSocket, ListenAddress, ListenError, Listener};

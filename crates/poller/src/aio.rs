@@ -28,7 +28,6 @@ use std::time::Duration;
 use pollux_sys::aio::{AioCompletion, AioContext, AioPoll, AioSlot, BATCH_MAX};
 use pollux_sys::poll_select;
 
-use crate::contract::NANOSECOND;
 use crate::events::Deadline;
 use crate::parts::{Parts, parts_methods};
 use crate::table::{Entry, Key, Table};
@@ -385,19 +384,14 @@ fn note_armed(
 
 fn caps(context: &AioContext) -> Caps {
     Caps {
-        backend: Backend::Aio,
-        level: true,
         edge: false,
-        oneshot: true,
         exclusive: false,
-        rdhup: true,
-        hangup: true,
         files: FilePolicy::AlwaysReady,
         deferred_changes: true,
         holds_files: true,
         fds_max: size::fds_max(context),
-        timeout_step: NANOSECOND,
         notes: size::notes(context),
+        ..Caps::complete(Backend::Aio)
     }
 }
 

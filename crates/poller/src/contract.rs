@@ -160,9 +160,6 @@ pub enum FilePolicy {
     AlwaysReady,
 }
 
-/// What kernel interfaces with a `timespec` count in.
-pub(crate) const NANOSECOND: Duration = Duration::from_nanos(1);
-
 /// The capabilities of one opened backend.
 ///
 /// They are probed when a backend is opened. Callers choose by it; backends refuse by it (`Caps::check`), so that what is printed and
@@ -199,6 +196,27 @@ pub struct Caps {
 }
 
 impl Caps {
+    /// Those of a backend that serves everything, passes each change to the kernel at once, refuses regular
+    /// files and has no bound. A backend states in its own file what it does otherwise.
+    #[must_use]
+    pub fn complete(backend: Backend) -> Self {
+        Self {
+            backend,
+            level: true,
+            edge: true,
+            oneshot: true,
+            exclusive: true,
+            rdhup: true,
+            hangup: true,
+            files: FilePolicy::Refused,
+            deferred_changes: false,
+            holds_files: false,
+            fds_max: None,
+            timeout_step: Duration::from_nanos(1),
+            notes: Vec::new(),
+        }
+    }
+
     /// Whether `trigger` is served.
     #[must_use]
     pub fn serves(&self, trigger: Trigger) -> bool {
@@ -238,5 +256,18 @@ impl Caps {
             return refuse("exclusive together with priority or rdhup (epoll_ctl(2): EINVAL)");
         }
         Ok(())
+    }
+
+    /// Refuses to modify a registration that is exclusive, or to make one exclusive.
+    ///
+    /// # Errors
+    /// [`Error::Unsupported`], as `epoll_ctl(2)` refuses it.
+    pub fn check_modify(&self, from: Registration, to: Registration) -> Result<(), Error> {
+        let what =
+            "changing an exclusive registration, or to one (epoll_ctl(2): EINVAL): delete and add";
+        match from.exclusive || to.exclusive {
+            true => Err(Error::Unsupported { backend: self.backend, what }),
+            false => Ok(()),
+        }
     }
 }

@@ -13,12 +13,11 @@ use pollux_sys::epoll::{EpollEvent, wait, wait_masked, wait_ns};
 use rustix::event::epoll;
 use rustix::io::Errno;
 
-use crate::contract::NANOSECOND;
 use crate::parts::{Parts, parts_methods};
 use crate::table::{Entry, Key, Table};
 use crate::{
-    Backend, Caps, Counters, Error, Events, FilePolicy, Poller, Readiness, Registration,
-    SignalMask, Token, Trigger, Waker,
+    Backend, Caps, Counters, Error, Events, Poller, Readiness, Registration, SignalMask, Token,
+    Trigger, Waker,
 };
 
 const MILLISECOND: Duration = Duration::from_millis(1);
@@ -42,7 +41,7 @@ impl Epoll {
     pub(crate) fn open() -> Result<Self, Error> {
         let epoll =
             epoll::create(epoll::CreateFlags::CLOEXEC).map_err(Error::system("epoll_create1"))?;
-        let mut caps = CAPS;
+        let mut caps = Caps::complete(Backend::Epoll);
         if let Err(refused) = wait_ns(epoll.as_fd(), &mut [EpollEvent::NONE], Duration::ZERO) {
             lose_nanoseconds(&mut caps, &refused);
         }
@@ -69,7 +68,7 @@ impl Epoll {
             return wait_masked(epoll, room, timeout, mask);
         }
         let Some(timeout) = timeout else { return wait(epoll, room, -1) };
-        if self.parts.caps.timeout_step > NANOSECOND || !needs_nanoseconds(timeout) {
+        if self.parts.caps.timeout_step > Duration::from_nanos(1) || !needs_nanoseconds(timeout) {
             return wait(epoll, room, rounded_up_ms(timeout));
         }
         match wait_ns(epoll, room, timeout) {
@@ -124,10 +123,8 @@ impl Poller for Epoll {
     fn modify(&mut self, fd: BorrowedFd<'_>, token: Token, how: Registration) -> Result<(), Error> {
         self.parts.caps.check(how)?;
         let raw = fd.as_raw_fd();
-        let is_exclusive = self.table.registered(fd)?.how.exclusive;
-        if is_exclusive || how.exclusive {
-            return Err(EXCLUSIVE_MODIFY);
-        }
+        let before = self.table.registered(fd)?.how;
+        self.parts.caps.check_modify(before, how)?;
         self.count_update();
         let key = self.table.key(raw).expect("looked up above");
         let data = epoll::EventData::new_u64(key.0);
@@ -178,27 +175,6 @@ impl Poller for Epoll {
 
     parts_methods!();
 }
-
-const CAPS: Caps = Caps {
-    backend: Backend::Epoll,
-    level: true,
-    edge: true,
-    oneshot: true,
-    exclusive: true,
-    rdhup: true,
-    hangup: true,
-    files: FilePolicy::Refused,
-    deferred_changes: false,
-    holds_files: false,
-    fds_max: None,
-    timeout_step: NANOSECOND,
-    notes: Vec::new(),
-};
-
-const EXCLUSIVE_MODIFY: Error = Error::Unsupported {
-    backend: Backend::Epoll,
-    what: "changing an exclusive registration, or to one (epoll_ctl(2): EINVAL): delete and add",
-};
 
 /// The errors of `epoll_ctl(2)` that mean something here: EEXIST, ENOENT, EBADF and EPERM have
 /// names; ELOOP (nested too deep), ENOSPC (`max_user_watches`) and
@@ -258,7 +234,7 @@ mod tests {
             assert!(!needs_nanoseconds(Duration::from_nanos(nanoseconds)), "{nanoseconds}");
         }
         assert!(!needs_nanoseconds(LONGEST_IN_MS));
-        assert!(needs_nanoseconds(LONGEST_IN_MS + NANOSECOND));
+        assert!(needs_nanoseconds(LONGEST_IN_MS + Duration::from_nanos(1)));
     }
 
     #[test]

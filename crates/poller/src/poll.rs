@@ -12,14 +12,13 @@ use std::time::Duration;
 
 use pollux_sys::poll_select::{self, PollFd};
 
-use crate::contract::NANOSECOND;
 use crate::events::Deadline;
 use crate::files::check_pollable;
 use crate::parts::{Parts, parts_methods};
 use crate::table::{Entry, Table};
 use crate::{
-    Backend, Caps, Counters, Error, Events, FilePolicy, Interest, Poller, Readiness, Registration,
-    SignalMask, Token, Trigger, Waker,
+    Backend, Caps, Counters, Error, Events, Interest, Poller, Readiness, Registration, SignalMask,
+    Token, Trigger, Waker,
 };
 
 /// POLLNVAL: the number names no open file, or one opened with O_PATH.
@@ -45,7 +44,7 @@ pub(crate) struct Poll {
 
 impl Poll {
     pub(crate) fn open() -> Result<Self, Error> {
-        let parts = Parts::new(CAPS)?;
+        let parts = Parts::new(caps())?;
         let readable = Interest::READABLE.poll_mask() as u16;
         Ok(Self {
             fds: vec![PollFd::new(parts.waker.fd().as_raw_fd(), readable)],
@@ -190,21 +189,9 @@ impl Poller for Poll {
     parts_methods!();
 }
 
-const CAPS: Caps = Caps {
-    backend: Backend::Poll,
-    level: true,
-    edge: false,
-    oneshot: true,
-    exclusive: false,
-    rdhup: true,
-    hangup: true,
-    files: FilePolicy::Refused,
-    deferred_changes: false,
-    holds_files: false,
-    fds_max: None,
-    timeout_step: NANOSECOND,
-    notes: Vec::new(),
-};
+fn caps() -> Caps {
+    Caps { edge: false, exclusive: false, ..Caps::complete(Backend::Poll) }
+}
 
 fn element(fd: RawFd, how: Registration) -> PollFd {
     // Every bit that an interest has lies in the lower half of the mask.

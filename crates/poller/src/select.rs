@@ -16,14 +16,13 @@ use std::time::Duration;
 use pollux_sys::poll_select::{self, Bitmaps, PollFd, WORD_BITS};
 use rustix::io::Errno;
 
-use crate::contract::NANOSECOND;
 use crate::events::Deadline;
 use crate::files::check_pollable;
 use crate::parts::{Parts, parts_methods};
 use crate::table::{Entry, Table};
 use crate::{
-    Backend, Caps, Counters, Error, Events, FilePolicy, Interest, Poller, Readiness, Registration,
-    SignalMask, Token, Trigger, Waker,
+    Backend, Caps, Counters, Error, Events, Interest, Poller, Readiness, Registration, SignalMask,
+    Token, Trigger, Waker,
 };
 
 /// A poller on `select(2)`.
@@ -47,7 +46,7 @@ impl Select {
             nfds: 0,
             table: Table::new(),
             cursor: 0,
-            parts: Parts::new(CAPS)?,
+            parts: Parts::new(caps())?,
         };
         select.want(select.parts.waker.fd().as_raw_fd(), Interest::READABLE);
         Ok(select)
@@ -214,21 +213,15 @@ impl Poller for Select {
     parts_methods!();
 }
 
-const CAPS: Caps = Caps {
-    backend: Backend::Select,
-    level: true,
-    edge: false,
-    oneshot: true,
-    exclusive: false,
-    rdhup: false,
-    hangup: false,
-    files: FilePolicy::Refused,
-    deferred_changes: false,
-    holds_files: false,
-    fds_max: None,
-    timeout_step: NANOSECOND,
-    notes: Vec::new(),
-};
+fn caps() -> Caps {
+    Caps {
+        edge: false,
+        exclusive: false,
+        rdhup: false,
+        hangup: false,
+        ..Caps::complete(Backend::Select)
+    }
+}
 
 /// POLLNVAL: the number names no open file (or one of O_PATH, which goes the same way here).
 const NOT_OPEN: u16 = 0x20;

@@ -27,8 +27,8 @@ use crate::table::{Entry, Key, Table};
 use crate::uring_changes::{Changes, Watch, failed_update};
 use crate::uring_ring::{CountedRing, Entered};
 use crate::{
-    Backend, Caps, Counters, Error, Events, Interest, Poller, Readiness, Registration, SignalMask,
-    Threads, Token, Trigger, Waker,
+    Caps, Counters, Error, Events, Interest, Poller, Readiness, Registration, SignalMask, Threads,
+    Token, Trigger, Waker,
 };
 
 /// Queue sizes: 9,000 descriptors taken out and entered again under new tokens are 18,000
@@ -368,9 +368,8 @@ impl Poller for UringPoll {
     #[inline]
     fn modify(&mut self, fd: BorrowedFd<'_>, token: Token, how: Registration) -> Result<(), Error> {
         self.parts.caps.check(how)?;
-        if self.table.registered(fd)?.how.exclusive || how.exclusive {
-            return Err(EXCLUSIVE_MODIFY);
-        }
+        let before = self.table.registered(fd)?.how;
+        self.parts.caps.check_modify(before, how)?;
         self.parts.counters.updates_asked.add(1);
         self.changes.named(fd.as_raw_fd(), token);
         self.enter_anew(fd.as_raw_fd(), token, how);
@@ -442,11 +441,6 @@ impl Poller for UringPoll {
 
     parts_methods!();
 }
-
-const EXCLUSIVE_MODIFY: Error = Error::Unsupported {
-    backend: Backend::Uring,
-    what: "changing an exclusive registration, or to one (as epoll_ctl(2)): delete and add",
-};
 
 #[cfg(test)]
 #[path = "uring_poll_tests.rs"]

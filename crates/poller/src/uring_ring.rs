@@ -13,7 +13,6 @@ use std::time::{Duration, Instant};
 use pollux_sys::ring::{Completion, Request, Ring, Setup, Sizes};
 use rustix::io::Errno;
 
-use crate::contract::NANOSECOND;
 use crate::{Backend, Caps, Counters, Error, FilePolicy, SignalMask, Threads};
 
 /// The longest wait handed to the kernel in one piece: its clock arithmetic can't overflow.
@@ -62,7 +61,13 @@ impl CountedRing {
 
     /// What a poller on this ring can do.
     pub(crate) fn caps(&self) -> Caps {
-        Caps { notes: self.setup().notes(), ..CAPS }
+        Caps {
+            files: FilePolicy::AlwaysReady,
+            deferred_changes: true,
+            holds_files: true,
+            notes: self.setup().notes(),
+            ..Caps::complete(Backend::Uring)
+        }
     }
 
     /// Moves `requests` into the submission queue. What exceeds one queueful is submitted on
@@ -152,22 +157,6 @@ impl CountedRing {
         }
     }
 }
-
-const CAPS: Caps = Caps {
-    backend: Backend::Uring,
-    level: true,
-    edge: true,
-    oneshot: true,
-    exclusive: true,
-    rdhup: true,
-    hangup: true,
-    files: FilePolicy::AlwaysReady,
-    deferred_changes: true,
-    holds_files: true,
-    fds_max: None,
-    timeout_step: NANOSECOND,
-    notes: Vec::new(),
-};
 
 fn is(error: &io::Error, errno: Errno) -> bool {
     error.raw_os_error() == Some(errno.raw_os_error())

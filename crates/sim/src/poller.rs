@@ -16,8 +16,7 @@ use rustix::io::Errno;
 use crate::World;
 use crate::kernel::PollerId;
 use pollux_poller::{
-    Backend, Caps, Counters, Error, Events, FilePolicy, Poller, Registration, SignalMask, Token,
-    Waker,
+    Backend, Caps, Counters, Error, Events, Poller, Registration, SignalMask, Token, Waker,
 };
 
 /// How long a wait without timeout and script waits for a waker before it calls it a deadlock:
@@ -87,7 +86,15 @@ impl SimPoller {
         let id = world.state().kernel.open_poller();
         let overflows_seen = world.state().overflows;
         let (table, counters) = (Table::default(), Arc::default());
-        Ok(Self { world, id, table, waker, caps: CAPS, counters, overflows_seen })
+        Ok(Self {
+            world,
+            id,
+            table,
+            waker,
+            caps: Caps::complete(BACKEND),
+            counters,
+            overflows_seen,
+        })
     }
 
     fn count_update(&self) {
@@ -183,10 +190,7 @@ impl Poller for SimPoller {
         self.caps.check(how)?;
         let raw = fd.as_raw_fd();
         let Entry { key, how: before, .. } = *self.table.registered(raw)?;
-        let is_exclusive = before.exclusive;
-        if is_exclusive || how.exclusive {
-            return Err(EXCLUSIVE_MODIFY);
-        }
+        self.caps.check_modify(before, how)?;
         self.count_update();
         self.world.state().kernel.modify(self.id, raw, key, how).map_err(ctl_error(raw))?;
         let entry = self.table.registered(raw)?;
@@ -250,27 +254,6 @@ impl Drop for SimPoller {
 
 /// The simulated backend, in capabilities, errors and reports.
 pub const BACKEND: Backend = Backend::Other("sim");
-
-const CAPS: Caps = Caps {
-    backend: BACKEND,
-    level: true,
-    edge: true,
-    oneshot: true,
-    exclusive: true,
-    rdhup: true,
-    hangup: true,
-    files: FilePolicy::Refused,
-    deferred_changes: false,
-    holds_files: false,
-    fds_max: None,
-    timeout_step: Duration::from_nanos(1),
-    notes: Vec::new(),
-};
-
-const EXCLUSIVE_MODIFY: Error = Error::Unsupported {
-    backend: BACKEND,
-    what: "changing an exclusive registration, or to one (epoll_ctl(2): EINVAL): delete and add",
-};
 
 /// The errors of the simulated `epoll_ctl(2)`, and those that a fault script asks for.
 fn ctl_error(fd: RawFd) -> impl Fn(Errno) -> Error {

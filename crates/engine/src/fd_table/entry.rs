@@ -3,7 +3,7 @@
 //! The table and the update list call it. It knows bits and what an event means for them; it knows no
 //! list, no poller and no other entry. What the verbs use on the way of every event is marked
 //! for inlining: without it the same verbs take three times as long from another crate
-//! (`examples/reenter.rs`).
+//! (`benches/reenter.rs`).
 //!
 //! ```text
 //!  14  12    11         10       9     8      7 .. 4       3 .. 0

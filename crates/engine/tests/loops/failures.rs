@@ -9,9 +9,9 @@ use std::os::unix::net::{UnixDatagram, UnixStream};
 use std::time::Duration;
 
 use pollux_engine::{
-    Actions, AdoptError, CloseCause, ConnectError, Counter, CpuError, CpuList, Driver, Group,
-    GroupConfig, GroupError, Limits, ListenAddress, Listener, Listeners, LoopError, Mechanism,
-    NoAnswer, NoSession, Session, TellError,
+    Actions, AdoptError, CloseCause, ConnectError, Counter, CpuError, CpuList, Driver, DumpTimeout,
+    Group, GroupConfig, GroupError, Limits, ListenAddress, Listener, Listeners, LoopError,
+    Mechanism, NoSession, Session, TellError,
 };
 use pollux_testing::wait_until;
 use rustix::net::sockopt::set_socket_linger;
@@ -470,7 +470,7 @@ fn errors_of_the_engine_are_errors_of_io_with_a_kind() {
         (AdoptError::Blocks.into(), ErrorKind::InvalidInput),
         (AdoptError::System { call: "a call", cause: refused() }.into(), refused().kind()),
         (TellError::Full.into(), ErrorKind::Other),
-        (NoAnswer { loops: vec![0] }.into(), ErrorKind::TimedOut),
+        (DumpTimeout { loops: vec![0] }.into(), ErrorKind::TimedOut),
     ] {
         let error: io::Error = error;
         assert_eq!(error.kind(), kind, "{error}");

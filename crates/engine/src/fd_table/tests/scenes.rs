@@ -258,7 +258,7 @@ fn a_number_closed_and_opened_again_within_the_turn_is_registered_anew() {
     drop(rig.table.remove(first, &mut rig.poller).expect("the poller lets go"));
     let (second, peer) = rig.connection(LEVEL);
     rig.table.want_read(second);
-    // Tests in parallel may take the number; tests/reregister.rs looks at the same number.
+    // Tests in parallel may take the number; tests/fd_numbers.rs checks the same number.
     assert_eq!(second.slot(), first.slot());
     assert_eq!(rig.apply(), adds(1));
     rig.world.write(&peer, 1).expect("room");

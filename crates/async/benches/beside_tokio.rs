@@ -1,7 +1,8 @@
 //! The same server on a loop of pollux or on tokio's own runtime, to compare what a request costs.
 //!
 //! ```text
-//! beside_tokio hyper|fixed epoll-et|uring|…|tokio PORT
+//! cargo bench -p pollux-async --bench beside_tokio -- hyper|fixed epoll-et|uring|…|tokio PORT
+//! cargo bench -p pollux-async --bench beside_tokio --no-run       # prints where the program is
 //!
 //! pollux lab run http --only keep-alive --connections 64 --baseline tokio
 //!     --arm 'tokio=beside_tokio hyper tokio {port}' --arm 'uring=beside_tokio hyper uring {port}'
@@ -85,7 +86,8 @@ fn on_tokio(work: Work, port: u16) -> Result<(), Box<dyn Error>> {
 }
 
 fn main() -> Result<(), Box<dyn Error>> {
-    let words: Vec<String> = std::env::args().skip(1).collect();
+    // `cargo bench` adds a flag of its own.
+    let words: Vec<String> = std::env::args().skip(1).filter(|word| word != "--bench").collect();
     let [work, runtime, port] = &words[..] else {
         return Err("expected: hyper|fixed MECHANISM|tokio PORT".into());
     };

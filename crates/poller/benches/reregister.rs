@@ -1,7 +1,7 @@
 //! What it costs to take every descriptor out of a poller and enter it again.
 //!
 //! ```text
-//! cargo run --release -p pollux-poller --example reregister -- [DESCRIPTORS] [ROUNDS]
+//! cargo bench -p pollux-poller --bench reregister -- [DESCRIPTORS] [ROUNDS]
 //! ```
 //!
 //! Three ways, interleaved, in an order that rotates with the round: epoll (`epoll_ctl` twice
@@ -82,7 +82,9 @@ impl Way {
 }
 
 fn main() -> Result<(), Box<dyn Error>> {
-    let mut arguments = std::env::args().skip(1).map(|argument| argument.parse::<usize>());
+    // `cargo bench` adds a flag of its own.
+    let words = std::env::args().skip(1).filter(|word| word != "--bench");
+    let mut arguments = words.map(|word| word.parse::<usize>());
     let descriptors = arguments.next().transpose()?.unwrap_or(DESCRIPTORS);
     let rounds = arguments.next().transpose()?.unwrap_or(ROUNDS).max(1);
     let limits = getrlimit(Resource::Nofile);

@@ -2,7 +2,7 @@
 //! one turn: through the fd table, and by `epoll_ctl(2)` as programs do it that tell at once.
 //!
 //! ```text
-//! cargo run --release -p pollux-engine --example reenter -- [DESCRIPTORS] [ROUNDS]
+//! cargo bench -p pollux-engine --bench reenter -- [DESCRIPTORS] [ROUNDS]
 //! ```
 //!
 //! Three ways, interleaved, in an order that rotates with the round, on the same unix sockets:
@@ -52,7 +52,9 @@ struct Recorded<'fd> {
 const FLAGS: EventFlags = EventFlags::IN.union(EventFlags::RDHUP);
 
 fn main() -> Result<(), Box<dyn Error>> {
-    let mut arguments = std::env::args().skip(1).map(|argument| argument.parse::<usize>());
+    // `cargo bench` adds a flag of its own.
+    let words = std::env::args().skip(1).filter(|word| word != "--bench");
+    let mut arguments = words.map(|word| word.parse::<usize>());
     let asked = arguments.next().transpose()?.unwrap_or(DESCRIPTORS);
     let rounds = arguments.next().transpose()?.unwrap_or(ROUNDS).max(1);
     let descriptors = asked.min(descriptors_max()?);

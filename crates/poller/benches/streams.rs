@@ -1,7 +1,7 @@
 //! How much processor time an event costs when another thread keeps many pipes ready.
 //!
 //! ```text
-//! cargo run --release --example streams -- [PIPES] [ROUNDS] [CAPACITY]
+//! cargo bench -p pollux-poller --bench streams -- [PIPES] [ROUNDS] [CAPACITY]
 //! ```
 //!
 //! A writer on its own thread puts one byte into random pipes as fast as it can; the reader
@@ -123,7 +123,9 @@ fn take_one(reader: &OwnedFd) -> usize {
 }
 
 fn main() -> Result<(), Failure> {
-    let mut arguments = std::env::args().skip(1).map(|argument| argument.parse::<usize>());
+    // `cargo bench` adds a flag of its own.
+    let words = std::env::args().skip(1).filter(|word| word != "--bench");
+    let mut arguments = words.map(|word| word.parse::<usize>());
     let pipes = arguments.next().transpose()?.unwrap_or(PIPES);
     let rounds = arguments.next().transpose()?.unwrap_or(ROUNDS).max(1);
     let capacity = arguments.next().transpose()?.unwrap_or(CAPACITY);
