@@ -8,7 +8,6 @@ use toml::{Table, Value};
 
 /// Every crate of the workspace with its floor; `xtask` stands beside the house.
 const FLOORS: [(&str, u32); 32] = [
-    ("pollux-testing", 0),
     ("pollux-sys", 1),
     ("pollux-settings", 1),
     ("pollux-prefix", 1),
@@ -18,6 +17,7 @@ const FLOORS: [(&str, u32); 32] = [
     ("pollux-command", 2),
     ("pollux-poller", 2),
     ("pollux-sim", 3),
+    ("pollux-testing", 3),
     ("pollux-processes", 2),
     ("pollux-loop-stats", 2),
     ("pollux-callers", 3),
@@ -43,8 +43,8 @@ const FLOORS: [(&str, u32); 32] = [
     ("pollux-cli", 6),
 ];
 
-/// The simulated kernel, which the tests of every floor may use.
-const TEST_WORLD: &str = "pollux-sim";
+/// What the tests of every floor may use: the simulated kernel, and what they share.
+const FOR_TESTS: [&str; 2] = ["pollux-sim", "pollux-testing"];
 
 /// Sentences for every dependency that goes up or sideways, and for crates without a floor.
 pub(crate) fn breaches(root: &Path) -> Result<Vec<String>, String> {
@@ -94,7 +94,7 @@ fn dependencies(manifest: &Table) -> Vec<String> {
             for (name, details) in list {
                 let renamed = details.get("package").and_then(Value::as_str);
                 let name = renamed.unwrap_or(name);
-                if kind != "dev-dependencies" || name != TEST_WORLD {
+                if kind != "dev-dependencies" || !FOR_TESTS.contains(&name) {
                     names.push(name.to_owned());
                 }
             }

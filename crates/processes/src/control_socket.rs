@@ -8,7 +8,7 @@
 use std::io::{IoSlice, IoSliceMut};
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
@@ -20,13 +20,12 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use crate::Error;
+use crate::wait::is_ready_within;
 
 /// Longest message: an interval or a report, far shorter.
 const MESSAGE_BYTES_MAX: usize = 16 << 10;
 /// Most descriptors that Linux lets one message carry.
 const FDS_MAX: usize = 253;
-/// How long an interruption from outside may go unnoticed.
-const SLICE: Duration = Duration::from_millis(50);
 
 /// One end of the socket.
 #[derive(Debug)]
@@ -138,28 +137,10 @@ impl ControlSocket {
         time: Duration,
         is_interrupted: &dyn Fn() -> bool,
     ) -> Result<Option<T>, Error> {
-        let start = Instant::now();
-        loop {
-            if is_interrupted() {
-                return Err(Error::Interrupted);
-            }
-            let left = time.saturating_sub(start.elapsed());
-            if self.has_message_within(left.min(SLICE))? {
-                return Ok(self.receive()?.map(|(message, _)| message));
-            }
-            if left.is_zero() {
-                return Ok(None);
-            }
-        }
-    }
-
-    fn has_message_within(&self, time: Duration) -> Result<bool, Error> {
-        let mut fds = [PollFd::new(&self.0, PollFlags::IN)];
-        let time = Timespec::try_from(time).expect("a slice of a second");
-        match poll(&mut fds, Some(&time)) {
-            Ok(ready) => Ok(ready > 0),
-            Err(Errno::INTR) => Ok(false),
-            Err(errno) => Err(Error::io("poll")(errno)),
+        if is_ready_within(&self.0, time, is_interrupted)? {
+            Ok(self.receive()?.map(|(message, _)| message))
+        } else {
+            Ok(None)
         }
     }
 }

@@ -4,24 +4,25 @@
 //! sleeps. What it says on standard error is read by a thread of its own and kept; standard output is read by the
 //! caller, because a thread on the way of an answer would cost it another wakeup. Ending is SIGTERM and, after a
 //! deadline, SIGKILL; one that leads a process group is killed with all that is in the group; a process that is
-//! dropped is ended as well. What has left the group is its `Tree`'s.
+//! dropped is ended as well. What has left the group is killed with its [`Tree`].
 
+use std::borrow::BorrowMut;
 use std::collections::VecDeque;
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
-use std::io::{BufRead as _, BufReader, PipeReader, Read as _, Write as _};
-use std::os::fd::{AsFd, OwnedFd};
+use std::io::{PipeReader, Write as _};
+use std::os::fd::OwnedFd;
 use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
-use std::process::{Child, ChildStdout, Command, ExitStatus, Stdio};
-use std::sync::mpsc::{Receiver, channel};
+use std::process::{Child, ChildStdin, ChildStdout, Command, ExitStatus, Stdio};
+use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use rustix::io::Errno;
 use rustix::process::{Pid, PidfdFlags, Signal, kill_process_group, pidfd_open, pidfd_send_signal};
 
-use crate::Error;
+use crate::streams::{Output, listen};
+use crate::wait::{SLICE, is_ready, is_ready_within};
+use crate::{Error, Tree};
 
 /// How long a signal has before it is sent again.
 const SIGNAL_AGAIN: Duration = Duration::from_secs(1);
@@ -29,20 +30,12 @@ const SIGNAL_AGAIN: Duration = Duration::from_secs(1);
 const LOOK: Duration = Duration::from_millis(5);
 /// How long a process may take to end when it is asked to.
 const END_PATIENCE: Duration = Duration::from_secs(3);
-/// How long an interruption from outside may go unnoticed.
-const SLICE: Duration = Duration::from_millis(50);
-/// Bytes that are handed over, from the first, of what a process says on standard error.
-const SAID_BYTES_MAX: usize = 1 << 20;
-/// Lines of its last words.
-const LAST_LINES: usize = 3;
 /// How long the last words of a process may take after its end.
 const LAST_WORDS_PATIENCE: Duration = Duration::from_secs(2);
-/// Longest line of standard error that is looked at; the rest of it counts as another.
-const LINE_BYTES_MAX: u64 = 4096;
 /// Longest line of standard output; of a longer one the end is kept.
 const OUTPUT_LINE_BYTES_MAX: usize = 1 << 20;
-/// Longest standard output that is read.
-const OUTPUT_BYTES_MAX: u64 = 1 << 20;
+/// Bytes of standard output, from the first, that are kept where all of it is asked for.
+const OUTPUT_BYTES_MAX: usize = 16 << 20;
 
 /// A running process.
 #[derive(Debug)]
@@ -52,11 +45,10 @@ pub struct Program {
     handle: OwnedFd,
     /// Its standard output, where it was made a pipe.
     output: Output,
-    /// What it says first on standard error; none where nobody reads that.
-    lines: Option<Receiver<String>>,
-    /// What it said last.
+    /// The lines of standard error, where that is read. The lock is never contended: threads may share a program.
+    lines: Option<Mutex<Receiver<String>>>,
+    /// The last of them.
     last: Arc<Mutex<VecDeque<String>>>,
-    line: String,
     leads_group: bool,
     is_over: bool,
 }
@@ -64,52 +56,69 @@ pub struct Program {
 impl Program {
     /// Starts `command`, which says what becomes of standard input and output; `name` stands for it
     /// in messages.
-    pub fn start(name: &str, command: Command) -> Result<Self, Error> {
+    ///
+    /// # Errors
+    /// It can't be started.
+    pub fn start(name: &str, command: impl BorrowMut<Command>) -> Result<Self, Error> {
         Self::start_reading(name, command, false, false)
     }
 
-    /// The same with what it prints on standard output among its words.
-    pub fn start_reading_all(name: &str, command: Command) -> Result<Self, Error> {
+    /// The same, with standard output read as part of standard error.
+    ///
+    /// # Errors
+    /// As [`start`](Self::start).
+    pub fn start_reading_all(name: &str, command: impl BorrowMut<Command>) -> Result<Self, Error> {
         Self::start_reading(name, command, true, false)
     }
 
     /// The same as the leader of a process group, with pipes for standard input and output: an interrupt on the
     /// terminal does not reach it, and what it leaves running in its group is killed when it has ended.
-    pub fn start_group(name: &str, mut command: Command) -> Result<Self, Error> {
-        command.stdin(Stdio::piped()).stdout(Stdio::piped()).process_group(0);
-        Self::start_reading(name, command, false, true)
+    ///
+    /// # Errors
+    /// As [`start`](Self::start).
+    pub fn start_group(name: &str, mut command: impl BorrowMut<Command>) -> Result<Self, Error> {
+        let streams = command.borrow_mut().stdin(Stdio::piped()).stdout(Stdio::piped());
+        Self::start_reading(name, streams.process_group(0), false, true)
     }
 
     /// The same without a reader of standard error, which goes where `command` says: for hundreds of processes.
-    pub fn start_unread(name: &str, command: Command) -> Result<Self, Error> {
-        Self::spawn(name, command, None, false)
+    ///
+    /// # Errors
+    /// As [`start`](Self::start).
+    pub fn start_unread(name: &str, mut command: impl BorrowMut<Command>) -> Result<Self, Error> {
+        Self::spawn(name, command.borrow_mut(), None, false)
     }
 
     fn start_reading(
         name: &str,
-        mut command: Command,
+        mut command: impl BorrowMut<Command>,
         reads_output: bool,
         leads_group: bool,
     ) -> Result<Self, Error> {
+        let command = command.borrow_mut();
         let setup = |cause| Error::Setup { what: format!("a pipe from {name}"), cause };
         let (said, writer) = std::io::pipe().map_err(setup)?;
         if reads_output {
             command.stdout(writer.try_clone().map_err(setup)?);
         }
         command.stderr(writer);
-        Self::spawn(name, command, Some(said), leads_group)
+        let started = Self::spawn(name, command, Some(said), leads_group);
+        // Closes ours of its ends: standard error is over when its last process is.
+        command.stderr(Stdio::piped());
+        if reads_output {
+            command.stdout(Stdio::piped());
+        }
+        started
     }
 
     fn spawn(
         name: &str,
-        mut command: Command,
+        command: &mut Command,
         said: Option<PipeReader>,
         leads_group: bool,
     ) -> Result<Self, Error> {
         let setup = |cause| Error::Setup { what: format!("the process {name}"), cause };
         let mut child = command.spawn().map_err(setup)?;
-        // Ours of its ends: the end of its words is that of its last process.
-        drop(command);
         let handle = match pidfd_open(Pid::from_child(&child), PidfdFlags::empty()) {
             Ok(handle) => handle,
             Err(errno) => {
@@ -119,10 +128,10 @@ impl Program {
             }
         };
         let last = Arc::default();
-        let lines = said.map(|said| listen(said, Arc::clone(&last)));
+        let lines = said.map(|said| Mutex::new(listen(said, Arc::clone(&last))));
         let output = Output { from: child.stdout.take(), read: Vec::new(), is_over: false };
-        let (name, line, is_over) = (name.to_owned(), String::new(), false);
-        Ok(Self { name, child, handle, output, lines, last, line, leads_group, is_over })
+        let name = name.to_owned();
+        Ok(Self { name, child, handle, output, lines, last, leads_group, is_over: false })
     }
 
     /// Its kernel number.
@@ -176,7 +185,17 @@ impl Program {
 
     /// Ends its standard input, which was made a pipe.
     pub fn end_input(&mut self) {
-        drop(self.child.stdin.take());
+        drop(self.take_input());
+    }
+
+    /// Its standard input, where it was made a pipe and not taken before.
+    pub fn take_input(&mut self) -> Option<ChildStdin> {
+        self.child.stdin.take()
+    }
+
+    /// Its standard output, where it was made a pipe and not taken or read to its end before.
+    pub fn take_output(&mut self) -> Option<ChildStdout> {
+        self.output.from.take()
     }
 
     /// The next line of standard output, which was made a pipe, waited for at most `time`; none at its end. Gives up
@@ -194,46 +213,82 @@ impl Program {
             if let Some(line) = self.output.next_line() {
                 return Ok(Some(line));
             }
-            let Some(from) = &self.output.from else { return Ok(None) };
-            if is_interrupted() {
-                return Err(Error::Interrupted);
+            if !self.read_on(time, start, is_interrupted)? {
+                return Ok(None);
             }
-            let left = time.saturating_sub(start.elapsed());
-            if is_ready(from, left.min(SLICE))? {
-                self.output.read_on();
-            } else if left.is_zero() {
-                return Err(Error::Deadline { program: self.name.clone(), time });
-            } else if self.leads_group && self.has_ended(Duration::ZERO)? {
-                // What it left behind holds its output open.
-                self.kill_group();
-            }
+            self.output.keep_last(OUTPUT_LINE_BYTES_MAX);
         }
+    }
+
+    /// Standard output, which was made a pipe, to its end, as far as it was not read as lines; waited for at most
+    /// `time`. Gives up when the run is interrupted from outside.
+    ///
+    /// # Errors
+    /// [`Error::Deadline`] when it did not end in time.
+    pub fn output_within(
+        &mut self,
+        time: Duration,
+        is_interrupted: &dyn Fn() -> bool,
+    ) -> Result<String, Error> {
+        let start = Instant::now();
+        while self.read_on(time, start, is_interrupted)? {
+            self.output.read.truncate(OUTPUT_BYTES_MAX);
+        }
+        Ok(String::from_utf8_lossy(&std::mem::take(&mut self.output.read)).into_owned())
+    }
+
+    /// Standard output as [`output_within`](Self::output_within) gives it, however long it takes, and how the process
+    /// ended.
+    ///
+    /// # Errors
+    /// It can't be read or waited for.
+    pub fn output(mut self) -> Result<(String, ExitStatus), Error> {
+        let text = self.output_within(Duration::MAX, &|| false)?;
+        let status = self.reaped().map_err(|cause| Error::Io { call: "waitid", cause })?;
+        Ok((text, status))
+    }
+
+    /// Reads once from standard output, or waits a moment for it; whether there may be more. `time` counts from `start`.
+    fn read_on(
+        &mut self,
+        time: Duration,
+        start: Instant,
+        is_interrupted: &dyn Fn() -> bool,
+    ) -> Result<bool, Error> {
+        let Some(from) = &self.output.from else { return Ok(false) };
+        if is_interrupted() {
+            return Err(Error::Interrupted);
+        }
+        let left = time.saturating_sub(start.elapsed());
+        if is_ready(from, left.min(SLICE))? {
+            self.output.read_on();
+        } else if left.is_zero() {
+            return Err(Error::Deadline { program: self.name.clone(), time });
+        } else if self.leads_group && self.has_ended(Duration::ZERO)? {
+            // What it left behind holds its output open.
+            self.kill_group();
+        }
+        Ok(true)
     }
 
     /// Waits until the process ends, at most `time`; whether it has ended. Gives up when the run
     /// is interrupted from outside.
+    ///
+    /// # Errors
+    /// [`Error::Interrupted`].
     pub fn ends_within(
-        &mut self,
+        &self,
         time: Duration,
         is_interrupted: &dyn Fn() -> bool,
     ) -> Result<bool, Error> {
-        let start = Instant::now();
-        loop {
-            if is_interrupted() {
-                return Err(Error::Interrupted);
-            }
-            let left = time.saturating_sub(start.elapsed());
-            if self.has_ended(left.min(SLICE))? {
-                return Ok(true);
-            }
-            if left.is_zero() {
-                return Ok(false);
-            }
-        }
+        is_ready_within(&self.handle, time, is_interrupted)
     }
 
     /// Waits for a line with `words` on standard error, at most `time`. Gives up when the process
     /// ends without it, or when the run is interrupted from outside.
+    ///
+    /// # Errors
+    /// [`Error::Program`] when there was no such line, with the last words.
     pub fn says_within(
         &mut self,
         words: &str,
@@ -245,9 +300,11 @@ impl Program {
             // Asked before the line is waited for: the last line may come with the end.
             let is_over = self.has_ended(Duration::ZERO)? || start.elapsed() > time;
             match self.line_within(SLICE) {
-                Some(line) if line.contains(words) => return Ok(()),
-                None if is_over => return Err(self.failed("was not ready in time")),
-                _ => {}
+                Ok(Some(line)) if line.contains(words) => return Ok(()),
+                Ok(Some(_)) => {}
+                Ok(None) => return Err(self.failed("was not ready in time")),
+                Err(_) if is_over => return Err(self.failed("was not ready in time")),
+                Err(_) => {}
             }
             if is_interrupted() {
                 return Err(Error::Interrupted);
@@ -259,15 +316,25 @@ impl Program {
         is_ready(&self.handle, time)
     }
 
-    /// The next line of standard error, waited for at most `time`.
-    pub fn line_within(&mut self, time: Duration) -> Option<&str> {
-        self.line = self.lines.as_ref()?.recv_timeout(time).ok()?;
-        Some(&self.line)
+    /// The next line of standard error, waited for at most `time`; none at its end, which comes when every process
+    /// that has it is gone, and where it is not read.
+    ///
+    /// # Errors
+    /// [`Error::Deadline`] when there was none in time.
+    pub fn line_within(&mut self, time: Duration) -> Result<Option<String>, Error> {
+        let Some(lines) = &mut self.lines else { return Ok(None) };
+        match lines.get_mut().unwrap_or_else(PoisonError::into_inner).recv_timeout(time) {
+            Ok(line) => Ok(Some(line)),
+            Err(RecvTimeoutError::Disconnected) => Ok(None),
+            Err(RecvTimeoutError::Timeout) => {
+                Err(Error::Deadline { program: self.name.clone(), time })
+            }
+        }
     }
 
-    /// Sends it a signal; one that has ended already does not mind.
-    pub fn signal(&self, signal: Signal) {
-        let _ = pidfd_send_signal(&self.handle, signal);
+    /// Sends it a signal; whether it could be sent, which it can't to a process that was waited for.
+    pub fn signal(&self, signal: Signal) -> bool {
+        pidfd_send_signal(&self.handle, signal).is_ok()
     }
 
     /// Waits until it catches `signal`, at most `time`: an earlier one would end it. One that ends, or
@@ -328,16 +395,17 @@ impl Program {
         let _ = self.reaped();
     }
 
-    /// Standard output, as far as it was not read as lines, and exit status; waits for the end.
-    pub fn output(mut self) -> Result<(String, ExitStatus), Error> {
-        let Output { from, read: bytes, .. } = &mut self.output;
-        if let Some(stdout) = from.take() {
-            let read = stdout.take(OUTPUT_BYTES_MAX).read_to_end(bytes);
-            read.map_err(|cause| Error::Io { call: "read", cause })?;
+    /// Kills it at once, with all that it has started and that still comes from it.
+    pub fn kill_tree(&mut self) {
+        if self.is_over {
+            return;
         }
-        let text = String::from_utf8_lossy(bytes).into_owned();
-        let status = self.reaped().map_err(|cause| Error::Io { call: "waitid", cause })?;
-        Ok((text, status))
+        let tree = Tree::of(&[self.pid()]);
+        self.signal(Signal::KILL);
+        let _ = self.reaped();
+        if let Ok(tree) = tree {
+            tree.signal(Signal::KILL);
+        }
     }
 
     /// The last lines that it said on standard error.
@@ -347,9 +415,9 @@ impl Program {
         let is_over = self.is_over || self.has_ended(end).unwrap_or(true);
         let patience = if is_over { LAST_WORDS_PATIENCE } else { Duration::ZERO };
         let start = Instant::now();
-        while self.line_within(patience.saturating_sub(start.elapsed())).is_some() {}
+        while let Ok(Some(_)) = self.line_within(patience.saturating_sub(start.elapsed())) {}
         let last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
-        last.iter().map(String::as_str).collect::<Vec<_>>().join("; ")
+        last.iter().map(|line| line.trim_end()).collect::<Vec<_>>().join("; ")
     }
 
     /// A failure of this process, with the last that it said.
@@ -364,73 +432,6 @@ impl Drop for Program {
     fn drop(&mut self) {
         self.end();
     }
-}
-
-/// Waits until there is something to read, or the end; for at most `time`, a fraction of a second.
-fn is_ready(fd: &impl AsFd, time: Duration) -> Result<bool, Error> {
-    let time = Timespec::try_from(time).expect("a fraction of a second");
-    match poll(&mut [PollFd::new(fd, PollFlags::IN)], Some(&time)) {
-        Ok(ready) => Ok(ready > 0),
-        Err(Errno::INTR) => Ok(false),
-        Err(errno) => Err(Error::io("poll")(errno)),
-    }
-}
-
-/// Standard output, read by the thread that waits for it.
-#[derive(Debug)]
-struct Output {
-    /// None at its end.
-    from: Option<ChildStdout>,
-    read: Vec<u8>,
-    is_over: bool,
-}
-
-impl Output {
-    /// The next whole line that has been read, or what was left at the end.
-    fn next_line(&mut self) -> Option<String> {
-        let end = self.read.iter().position(|byte| *byte == b'\n').map(|at| at + 1);
-        let rest = || (self.from.is_none() && !self.read.is_empty()).then_some(self.read.len());
-        let line: Vec<u8> = self.read.drain(..end.or_else(rest)?).collect();
-        Some(String::from_utf8_lossy(&line).trim_end().to_owned())
-    }
-
-    /// Reads once.
-    fn read_on(&mut self) {
-        let mut part = [0; 4096];
-        match self.from.as_mut().map_or(Ok(0), |from| from.read(&mut part)) {
-            Ok(read @ 1..) => {
-                self.read.extend_from_slice(&part[..read]);
-                let surplus = self.read.len().saturating_sub(OUTPUT_LINE_BYTES_MAX);
-                self.read.drain(..surplus);
-            }
-            Err(error) if error.kind() == std::io::ErrorKind::Interrupted => {}
-            Ok(_) | Err(_) => (self.from, self.is_over) = (None, true),
-        }
-    }
-}
-
-fn listen(mut said: PipeReader, last: Arc<Mutex<VecDeque<String>>>) -> Receiver<String> {
-    let (sender, lines) = channel();
-    // Ends with the process; all is read, so that the process never waits for a reader.
-    std::thread::spawn(move || {
-        let mut said = BufReader::new(&mut said);
-        let (mut line, mut kept) = (Vec::new(), 0);
-        while let Ok(1..) = said.by_ref().take(LINE_BYTES_MAX).read_until(b'\n', &mut line) {
-            let text = String::from_utf8_lossy(&line).trim_end().to_owned();
-            line.clear();
-            let mut last = last.lock().unwrap_or_else(PoisonError::into_inner);
-            last.push_back(text.clone());
-            let over = last.len().saturating_sub(LAST_LINES);
-            last.drain(..over);
-            drop(last);
-            kept += text.len() + 1;
-            if kept <= SAID_BYTES_MAX {
-                // The receiver goes away with the process.
-                let _ = sender.send(text);
-            }
-        }
-    });
-    lines
 }
 
 /// The program `name` made of `source` in C with these flags, by the compiler of the machine; it stays in `folder`
@@ -490,7 +491,7 @@ mod tests {
     fn an_end_is_seen_with_output_and_code() {
         let mut process = shell("echo out; echo err >&2; exit 3");
         assert!(process.ends_within(DEADLINE, &|| false).expect("waited"));
-        assert_eq!(process.line_within(DEADLINE), Some("err"));
+        assert_eq!(process.line_within(DEADLINE).expect("read").as_deref(), Some("err"));
         let (text, status) = process.output().expect("read");
         assert_eq!((text.as_str(), status.code()), ("out\n", Some(3)));
     }
@@ -509,7 +510,7 @@ mod tests {
 
     #[test]
     fn an_interruption_is_noticed_while_waiting() {
-        let mut process = shell("sleep 600");
+        let process = shell("sleep 600");
         let waited = process.ends_within(Duration::from_secs(600), &|| true);
         assert!(matches!(waited, Err(Error::Interrupted)), "{waited:?}");
     }

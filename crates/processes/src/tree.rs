@@ -19,6 +19,7 @@ use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 
 use crate::Error;
+use crate::proc::{Stat, pids, threads_of};
 
 /// How long processes may take to end when they are asked to.
 const END_PATIENCE: Duration = Duration::from_secs(3);
@@ -65,15 +66,6 @@ struct Member {
     /// CPU time of those of its children that have ended.
     by_children: Duration,
     /// Whether it has ended, and only its parent has not noticed yet.
-    is_zombie: bool,
-}
-
-/// What `/proc/PID/stat` says.
-#[derive(Clone, Copy)]
-struct Stat {
-    parent: u32,
-    started: u64,
-    by_children: Duration,
     is_zombie: bool,
 }
 
@@ -197,11 +189,7 @@ impl Tree {
         if !self.newest.may_be_unseen() {
             return;
         }
-        let Ok(entries) = std::fs::read_dir("/proc") else { return };
-        let there: HashSet<u32> = entries
-            .flatten()
-            .filter_map(|entry| entry.file_name().to_str()?.parse().ok())
-            .collect();
+        let there: HashSet<u32> = pids().collect();
         self.unrelated.retain(|pid| there.contains(pid));
         let is_new =
             |pid: &&u32| !self.unrelated.contains(*pid) && !self.members.contains_key(*pid);
@@ -285,7 +273,7 @@ impl Tree {
         let _ = poll(&mut fds, Some(&time));
     }
 
-    fn signal(&self, signal: Signal) {
+    pub(crate) fn signal(&self, signal: Signal) {
         for handle in self.members.values().filter_map(|member| member.handle.as_ref()) {
             // One that has ended does not mind.
             let _ = pidfd_send_signal(handle, signal);
@@ -330,40 +318,6 @@ impl Member {
         let used = process_cpu_time(pid).unwrap_or_default();
         Self { parent, started, handle, used, by_children, is_zombie }
     }
-}
-
-impl Stat {
-    fn of(pid: u32) -> Option<Self> {
-        Self::parse(&std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?)
-    }
-
-    /// Fields are counted from 3, behind the command's name, which may hold anything
-    /// (`proc_pid_stat(5)`).
-    fn parse(stat: &str) -> Option<Self> {
-        let (_, fields) = stat.rsplit_once(')')?;
-        let fields: Vec<&str> = fields.split_ascii_whitespace().collect();
-        let field = |number: usize| fields.get(number - 3)?.parse::<u64>().ok();
-        let tick_ns = 1_000_000_000 / rustix::param::clock_ticks_per_second();
-        let ticks = field(16)? + field(17)?;
-        Some(Self {
-            parent: field(4)? as u32,
-            started: field(22)?,
-            by_children: Duration::from_nanos(ticks * tick_ns),
-            is_zombie: matches!(*fields.first()?, "Z" | "X"),
-        })
-    }
-}
-
-/// Every thread of these processes, with its process.
-pub fn threads_of(pids: &[u32]) -> Vec<(u32, u32)> {
-    let threads = |pid: &u32| {
-        let pid = *pid;
-        let entries =
-            std::fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten();
-        let tids = entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok());
-        tids.map(move |tid| (pid, tid)).collect::<Vec<(u32, u32)>>()
-    };
-    pids.iter().flat_map(threads).collect()
 }
 
 #[cfg(test)]
@@ -459,14 +413,5 @@ mod tests {
         let pid = child.id();
         child.wait().expect("it ends");
         assert!(Tree::of(&[pid]).is_err());
-    }
-
-    #[test]
-    fn fields_are_counted_behind_any_name() {
-        let stat = "7 (a) b) (c) Z 5 7 7 0 -1 4 0 0 0 0 1 2 3 4 20 0 1 0 99 0";
-        let stat = Stat::parse(stat).expect("whole");
-        assert_eq!((stat.parent, stat.started, stat.is_zombie), (5, 99, true));
-        let tick = Duration::from_nanos(1_000_000_000 / rustix::param::clock_ticks_per_second());
-        assert_eq!(stat.by_children, tick * 7);
     }
 }

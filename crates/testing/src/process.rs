@@ -14,26 +14,20 @@
 //! ```
 //! A failure names the command and has everything that it said.
 
-use std::io::{BufRead, BufReader, Read, Write};
+use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
-use std::process::{Child, ChildStdin, ChildStdout, Command, ExitStatus, Stdio};
-use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
-use std::sync::{Mutex, PoisonError};
+use std::process::{ChildStdin, ChildStdout, Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use rustix::io::Errno;
-use rustix::process::{Pid, PidfdFlags, Signal, kill_process, pidfd_open};
+use pollux_processes::{Error, Program};
+use rustix::process::{Pid, Signal};
 
 use crate::DEADLINE;
 
 /// A running command.
 #[derive(Debug)]
 pub struct Process {
-    child: Child,
-    name: String,
-    /// A lock that is never contended: threads share a process to signal it.
-    lines: Mutex<Receiver<String>>,
+    program: Program,
     said: Vec<String>,
 }
 
@@ -55,17 +49,9 @@ impl Process {
     /// When it cannot be started.
     pub fn start(command: &mut Command) -> Self {
         let name = format!("{command:?}");
-        let spawned = command.stderr(Stdio::piped()).spawn();
-        let mut child = spawned.unwrap_or_else(|error| panic!("{name}: {error}"));
-        let stderr = BufReader::new(child.stderr.take().expect("piped"));
-        let (sender, lines) = channel();
-        // Reads to the end, so that the command never waits for a reader.
-        std::thread::spawn(move || {
-            for line in stderr.split(b'\n').map_while(Result::ok) {
-                let _ = sender.send(String::from_utf8_lossy(&line).into_owned());
-            }
-        });
-        Self { child, name, lines: Mutex::new(lines), said: Vec::new() }
+        let started = Program::start(&name, command);
+        let program = started.unwrap_or_else(|error| panic!("{name}: {}", in_words(&error)));
+        Self { program, said: Vec::new() }
     }
 
     /// Runs `command` to its end, with standard output read as well.
@@ -93,14 +79,10 @@ impl Process {
         let end = Instant::now() + DEADLINE;
         loop {
             match self.line_until(end) {
-                Ok(line) => {
-                    self.said.push(line.clone());
-                    if line.contains(part) {
-                        return Some(line);
-                    }
-                }
-                Err(RecvTimeoutError::Disconnected) => return None,
-                Err(RecvTimeoutError::Timeout) => panic!("no \"{part}\" yet; {}", self.shown()),
+                Ok(Some(line)) if line.contains(part) => return Some(line),
+                Ok(Some(_)) => {}
+                Ok(None) => return None,
+                Err(_) => panic!("no \"{part}\" yet; {}", self.shown()),
             }
         }
     }
@@ -119,9 +101,9 @@ impl Process {
         let end = Instant::now() + DEADLINE;
         loop {
             match self.line_until(end) {
-                Ok(line) => self.said.push(line),
-                Err(RecvTimeoutError::Disconnected) => return &self.said,
-                Err(RecvTimeoutError::Timeout) => panic!("it runs on; {}", self.shown()),
+                Ok(Some(_)) => {}
+                Ok(None) => return &self.said,
+                Err(_) => panic!("it runs on; {}", self.shown()),
             }
         }
     }
@@ -129,13 +111,13 @@ impl Process {
     /// Its number.
     #[must_use]
     pub fn pid(&self) -> Pid {
-        Pid::from_child(&self.child)
+        Pid::from_raw(self.id().cast_signed()).expect("not zero")
     }
 
     /// Its number, as files and tables have it.
     #[must_use]
     pub fn id(&self) -> u32 {
-        self.child.id()
+        self.program.pid()
     }
 
     /// Its standard input, which was made a pipe.
@@ -143,7 +125,7 @@ impl Process {
     /// # Panics
     /// When it was not, or was taken before.
     pub fn take_stdin(&mut self) -> ChildStdin {
-        self.child.stdin.take().expect("a pipe that was not taken")
+        self.program.take_input().expect("a pipe that was not taken")
     }
 
     /// Its standard output, which was made a pipe.
@@ -151,7 +133,7 @@ impl Process {
     /// # Panics
     /// When it was not, or was taken before.
     pub fn take_stdout(&mut self) -> ChildStdout {
-        self.child.stdout.take().expect("a pipe that was not taken")
+        self.program.take_output().expect("a pipe that was not taken")
     }
 
     /// Sends a signal.
@@ -159,18 +141,19 @@ impl Process {
     /// # Panics
     /// When it was waited for before.
     pub fn signal(&self, signal: Signal) {
-        kill_process(self.pid(), signal).unwrap_or_else(|error| panic!("{}: {error}", self.name));
+        let is_sent = self.program.signal(signal);
+        assert!(is_sent, "{}: {signal:?} could not be sent", self.program.name());
     }
 
     /// How it ended; none while it runs.
     pub fn status(&mut self) -> Option<ExitStatus> {
-        self.child.try_wait().expect("a child of this process")
+        self.program.status()
     }
 
     /// Whether it ends within `limit`, which this waits for.
     #[must_use]
     pub fn ends_within(&self, limit: Duration) -> bool {
-        ends_within(self.pid(), limit)
+        self.program.ends_within(limit, &|| false).expect("a process descriptor")
     }
 
     /// Waits for its end.
@@ -178,13 +161,11 @@ impl Process {
     /// # Panics
     /// When that takes longer than [`DEADLINE`].
     pub fn wait(&mut self) -> ExitStatus {
-        if self.status().is_none() && !self.ends_within(DEADLINE) {
-            while let Ok(line) = self.line_until(Instant::now()) {
-                self.said.push(line);
-            }
+        if !self.ends_within(DEADLINE) {
+            while let Ok(Some(_)) = self.line_until(Instant::now()) {}
             panic!("did not end within {DEADLINE:?}; {}", self.shown());
         }
-        self.child.wait().expect("a child of this process")
+        self.status().expect("it has ended")
     }
 
     /// Waits for its end, with everything that it wrote.
@@ -192,28 +173,17 @@ impl Process {
     /// # Panics
     /// As [`wait`](Self::wait); or when what it started keeps its outputs open.
     pub fn ended(mut self) -> Ended {
-        // Read beside the wait: a full pipe would keep it from its end.
-        let stdout = self.child.stdout.take().map(|mut stdout| {
-            let (sender, read) = channel();
-            std::thread::spawn(move || {
-                let mut bytes = Vec::new();
-                stdout.read_to_end(&mut bytes).expect("a pipe");
-                let _ = sender.send(String::from_utf8_lossy(&bytes).into_owned());
-            });
-            read
-        });
+        // Read before it is waited for: a full pipe would keep it from its end.
+        let stdout = self.program.output_within(DEADLINE, &|| false);
         let status = self.wait();
         self.all_said();
-        let stdout = stdout.map(|read| {
-            read.recv_timeout(DEADLINE).unwrap_or_else(|_| {
-                panic!("standard output is open after its end; {}", self.shown())
-            })
-        });
+        let stdout = stdout
+            .unwrap_or_else(|_| panic!("standard output is open after its end; {}", self.shown()));
         let mut stderr = self.said.join("\n");
         if !stderr.is_empty() {
             stderr.push('\n');
         }
-        Ended { status, stdout: stdout.unwrap_or_default(), stderr }
+        Ended { status, stdout, stderr }
     }
 
     /// Sends SIGKILL and waits for its end; what it started is left alone.
@@ -221,30 +191,32 @@ impl Process {
     /// # Panics
     /// When it does not end.
     pub fn kill(&mut self) -> ExitStatus {
-        self.child.kill().expect("a child of this process");
+        self.program.signal(Signal::KILL);
         self.wait()
     }
 
-    fn line_until(&mut self, end: Instant) -> Result<String, RecvTimeoutError> {
-        let lines = self.lines.get_mut().unwrap_or_else(PoisonError::into_inner);
-        lines.recv_timeout(end.saturating_duration_since(Instant::now()))
+    /// The next line of standard error, which is kept; none at its end.
+    fn line_until(&mut self, end: Instant) -> Result<Option<String>, Error> {
+        let line = self.program.line_within(end.saturating_duration_since(Instant::now()))?;
+        self.said.extend(line.clone());
+        Ok(line)
     }
 
     fn shown(&self) -> String {
-        format!("{} said:\n{}", self.name, self.said.join("\n"))
+        format!("{} said:\n{}", self.program.name(), self.said.join("\n"))
     }
 }
 
 impl Drop for Process {
     fn drop(&mut self) {
-        let tree = descendants(self.id());
-        // One that was waited for is gone.
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-        for pid in tree {
-            let _ = kill_process(pid, Signal::KILL);
-        }
+        self.program.kill_tree();
     }
+}
+
+/// A failure with its cause.
+fn in_words(error: &Error) -> String {
+    let cause = std::error::Error::source(error);
+    cause.map_or_else(|| error.to_string(), |cause| format!("{error}: {cause}"))
 }
 
 /// Runs a command that must succeed, for as long as it takes: a compiler, a program under valgrind.
@@ -264,60 +236,25 @@ pub fn succeeded(command: &mut Command) -> Ended {
 /// # Panics
 /// When that takes longer than [`DEADLINE`].
 pub fn await_end(pid: Pid) {
-    assert!(ends_within(pid, DEADLINE), "process {pid:?} still runs after {DEADLINE:?}");
-}
-
-fn ends_within(pid: Pid, limit: Duration) -> bool {
-    let handle = match pidfd_open(pid, PidfdFlags::empty()) {
-        Err(Errno::SRCH) => return true,
-        opened => opened.expect("Linux 5.3"),
-    };
-    let end = Instant::now() + limit;
-    loop {
-        let left = Timespec::try_from(end.saturating_duration_since(Instant::now()));
-        match poll(&mut [PollFd::new(&handle, PollFlags::IN)], Some(&left.expect("a time"))) {
-            Err(Errno::INTR) => {}
-            ready => return ready.expect("a descriptor") > 0,
-        }
-    }
-}
-
-/// The state of a process as `/proc` has it; none of one that is not there.
-fn state(pid: Pid) -> Option<char> {
-    let stat = std::fs::read_to_string(format!("/proc/{}/stat", pid.as_raw_pid())).ok()?;
-    // The name stands in brackets and may hold anything (proc_pid_stat(5)).
-    stat.rsplit_once(')')?.1.trim_start().chars().next()
+    let ends = pollux_processes::ends_within(number(pid), DEADLINE).expect("a process descriptor");
+    assert!(ends, "process {pid:?} still runs after {DEADLINE:?}");
 }
 
 /// Whether a process runs.
 #[must_use]
 pub fn is_running(pid: Pid) -> bool {
-    state(pid).is_some_and(|state| state != 'Z')
+    pollux_processes::is_running(number(pid))
 }
 
-/// The processes that `parent` has started and that run.
+/// The processes that `parent` has started and that run, those last that were started last.
 #[must_use]
 pub fn children(parent: u32) -> Vec<Pid> {
-    let threads = std::fs::read_dir(format!("/proc/{parent}/task")).into_iter().flatten().flatten();
-    let lists = threads.filter_map(|thread| {
-        // Those that this thread has started (proc_tid_children(5)).
-        std::fs::read_to_string(thread.path().join("children")).ok()
-    });
-    let numbers = lists.flat_map(|list| {
-        list.split_ascii_whitespace().filter_map(|pid| pid.parse().ok()).collect::<Vec<i32>>()
-    });
-    numbers.filter_map(Pid::from_raw).filter(|pid| is_running(*pid)).collect()
+    let children = pollux_processes::children(parent).into_iter();
+    children.filter_map(|pid| Pid::from_raw(pid.cast_signed())).collect()
 }
 
-/// All that run and were started by `root` or by one of its descendants.
-fn descendants(root: u32) -> Vec<Pid> {
-    let mut found = children(root);
-    let mut at = 0;
-    while let Some(next) = found.get(at) {
-        found.extend(children(next.as_raw_pid().cast_unsigned()));
-        at += 1;
-    }
-    found
+fn number(pid: Pid) -> u32 {
+    pid.as_raw_pid().cast_unsigned()
 }
 
 /// The addresses of the URLs in what a server says, in their order.
@@ -393,11 +330,11 @@ mod tests {
         let mut process = shell("( sleep 600 & sleep 600 & wait ) & echo started >&2; wait");
         process.says("started");
         let tree = crate::wait_for("three processes", || {
-            let tree = descendants(process.id());
+            let tree = pollux_processes::descendants(process.id());
             (tree.len() == 3).then_some(tree)
         });
         drop(process);
-        tree.into_iter().for_each(await_end);
+        tree.into_iter().filter_map(|pid| Pid::from_raw(pid.cast_signed())).for_each(await_end);
     }
 
     #[test]

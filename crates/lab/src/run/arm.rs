@@ -321,8 +321,8 @@ fn run_to_end(
     }
     let status = process.status().ok_or("could not be waited for")?;
     let elapsed = start.elapsed();
-    while let Some(line) = process.line_within(STDERR_PATIENCE) {
-        keep(&mut stderr, line);
+    while let Ok(Some(line)) = process.line_within(STDERR_PATIENCE) {
+        keep(&mut stderr, &line);
     }
     Ok(Ended { status, stdout, stderr, elapsed })
 }

@@ -250,7 +250,9 @@ impl WorkerProcesses {
 impl Drop for WorkerProcesses {
     fn drop(&mut self) {
         // All at once: each waits for its end when it is dropped.
-        self.workers.iter().for_each(|worker| worker.signal(Signal::KILL));
+        for worker in &self.workers {
+            worker.signal(Signal::KILL);
+        }
     }
 }
 

@@ -280,10 +280,10 @@ fn announced(process: &mut Program) -> Result<(SocketAddr, Option<String>), Meas
     let start = Instant::now();
     loop {
         let left = READY_PATIENCE.saturating_sub(start.elapsed());
-        let Some(line) = process.line_within(left) else {
+        let Ok(Some(line)) = process.line_within(left) else {
             return Err(process.failed(NO_ADDRESS).into());
         };
-        if let Some(found) = address_in(line) {
+        if let Some(found) = address_in(&line) {
             return Ok(found);
         }
     }
