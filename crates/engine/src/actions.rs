@@ -8,7 +8,7 @@ use std::net::SocketAddr;
 use std::os::fd::{BorrowedFd, OwnedFd};
 use std::sync::Arc;
 
-use crate::output::Seen;
+use crate::pipe::Seen;
 use crate::{ConnectionId, ListenAddress, Moment, Now, Pipe, SharedSocket, SplicedIn};
 
 /// Bytes of an open file that follow the output.

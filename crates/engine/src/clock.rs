@@ -1,5 +1,4 @@
-//! The clocks of one loop, read once a turn, the date that the loops of a group share, and the timer that
-//! ends a wait.
+//! Time in a loop: its clocks, which are read once a turn, and the date that the loops of a group share.
 //!
 //! ```text
 //!  begin_turn ──► sessions ──► begin_wait ──► wait, or spin … spin ──► begin_turn
@@ -11,25 +10,16 @@
 //! that all loops share in every spin has cost servers with many cores most of their time. The
 //! shared one is written when a turn begins, and only if it is far enough behind.
 //!
-//! The loops call this. Sessions and timers never do: they are given the [`Now`] of the turn.
-//!
-//! Points in time, as sessions and timers see them.
-//!
-//! A loop reads the clocks once a turn and passes the result in; sessions compute with it and
-//! never read a clock themselves.
+//! Only the loops call this. Sessions and timers read no clock: they are given the [`Now`] of the turn, and
+//! compute with [`Moment`]s.
 
 use std::ops::{Add, Sub};
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
-use rustix::io::Errno;
-use rustix::time::{
-    ClockId, Itimerspec, TimerfdClockId, TimerfdFlags, TimerfdTimerFlags, Timespec, clock_gettime,
-    timerfd_create, timerfd_settime,
-};
+use rustix::time::{ClockId, clock_gettime};
 
 use crate::{Counter, Counters};
 
@@ -202,76 +192,8 @@ pub struct Now {
     pub unix_s: u64,
 }
 
-/// What is due within this is waited for with a timeout.
-const SOON: Duration = Duration::from_millis(5);
-
-/// A timerfd, and what it is set for.
-///
-/// The timer of a loop, watched like a socket. A wait with a timeout arms a timer of the kernel and takes it
-/// down again, each time; with deadlines that nearly never come that was a twentieth of what a request costs.
-/// This timer is set only when the next deadline is earlier than what it is set for, which happens some times
-/// a second however many requests there are: deadlines that move later leave it alone, and one that rings too
-/// early is set anew. What is due soon is left to the wait's own timeout.
-#[derive(Debug)]
-pub(crate) struct Alarm {
-    timer: OwnedFd,
-    set_for: Moment,
-}
-
-impl Alarm {
-    /// A timer that is not set.
-    ///
-    /// # Errors
-    /// No descriptor is left.
-    pub(crate) fn new() -> Result<Self, Errno> {
-        let flags = TimerfdFlags::NONBLOCK | TimerfdFlags::CLOEXEC;
-        let timer = timerfd_create(TimerfdClockId::Monotonic, flags)?;
-        Ok(Self { timer, set_for: Moment::NEVER })
-    }
-
-    /// What becomes readable when the timer rings.
-    pub(crate) fn fd(&self) -> BorrowedFd<'_> {
-        self.timer.as_fd()
-    }
-
-    /// Makes sure that a wait from `now` on ends at `at`: by the timer, or by the timeout that
-    /// is given back.
-    pub(crate) fn end_wait_at(&mut self, at: Moment, now: Moment) -> Option<Duration> {
-        if !at.is_finite() || self.set_for <= at {
-            // It may ring too early; the turn that follows comes here again.
-            return None;
-        }
-        if at - now < SOON || self.set(at).is_err() {
-            return Some(at - now);
-        }
-        self.set_for = at;
-        None
-    }
-
-    /// The timer rang: it is not set any more.
-    pub(crate) fn rang(&mut self) {
-        // EAGAIN: it was set anew since, or somebody was here before.
-        let _ = rustix::io::read(&self.timer, &mut [0u8; 8]);
-        self.set_for = Moment::NEVER;
-    }
-
-    fn set(&self, at: Moment) -> Result<(), Errno> {
-        let at = Duration::from_nanos(at.as_nanos());
-        // Zero would switch it off.
-        let at = at.max(Duration::from_nanos(1));
-        let it_value =
-            Timespec { tv_sec: at.as_secs() as i64, tv_nsec: i64::from(at.subsec_nanos()) };
-        let it_interval = Timespec { tv_sec: 0, tv_nsec: 0 };
-        let setting = Itimerspec { it_interval, it_value };
-        timerfd_settime(&self.timer, TimerfdTimerFlags::ABSTIME, &setting).map(drop)
-    }
-}
-
 #[cfg(test)]
 mod tests {
-    use rustix::event::{PollFd, PollFlags, poll};
-    use rustix::time::{ClockId, clock_gettime};
-
     use super::*;
 
     const HOUR_NS: u64 = 3_600_000_000_000;
@@ -353,9 +275,9 @@ mod tests {
         });
         let (mut alone, counters) = clock();
         alone.begin_turn(&counters);
-        let told = alone.shared.latest();
-        while alone.spin() - told < SHARED_DATE_STEP * 10 {}
-        assert_eq!(alone.shared.latest(), told, "a spin told the others");
+        let shared = alone.shared.latest();
+        while alone.spin() - shared < SHARED_DATE_STEP * 10 {}
+        assert_eq!(alone.shared.latest(), shared, "a spin moved the shared date");
         assert_eq!(counters.value(Counter::DateWrites), 1);
     }
 
@@ -378,40 +300,5 @@ mod tests {
         assert_eq!(early + Duration::MAX, Moment::NEVER);
         assert_eq!(early - Moment::from_nanos(7), Duration::ZERO);
         assert_eq!((early + Duration::from_nanos(3)).as_nanos(), 8);
-    }
-
-    fn now() -> Moment {
-        let read = clock_gettime(ClockId::Monotonic);
-        Moment::from_nanos(read.tv_sec as u64 * 1_000_000_000 + read.tv_nsec as u64)
-    }
-
-    fn rings_within(alarm: &Alarm, time: Duration) -> bool {
-        let timeout = Timespec { tv_sec: time.as_secs() as i64, tv_nsec: 0 };
-        let mut watched = [PollFd::new(&alarm.timer, PollFlags::IN)];
-        poll(&mut watched, Some(&timeout)).expect("polled") == 1
-    }
-
-    #[test]
-    fn a_far_deadline_sets_the_timer_once_and_a_later_one_leaves_it_alone() {
-        let mut alarm = Alarm::new().expect("a descriptor is left");
-        let now = now();
-        let at = now + Duration::from_millis(20);
-        assert_eq!(alarm.end_wait_at(at, now), None);
-        assert_eq!(alarm.set_for, at);
-        assert_eq!(alarm.end_wait_at(at + SOON, now), None);
-        assert_eq!(alarm.set_for, at);
-        assert!(rings_within(&alarm, Duration::from_secs(20)));
-        alarm.rang();
-        assert!(!rings_within(&alarm, Duration::ZERO));
-    }
-
-    #[test]
-    fn a_deadline_that_is_soon_is_a_timeout() {
-        let mut alarm = Alarm::new().expect("a descriptor is left");
-        let now = now();
-        let soon = Duration::from_millis(1);
-        assert_eq!(alarm.end_wait_at(now + soon, now), Some(soon));
-        assert_eq!(alarm.end_wait_at(Moment::NEVER, now), None);
-        assert_eq!(alarm.end_wait_at(Moment::default(), now), Some(Duration::ZERO));
     }
 }

@@ -18,7 +18,7 @@ use std::io;
 use std::os::fd::BorrowedFd;
 
 use crate::actions::{Ending, Sharing, Source};
-use crate::output::{PackedSeen, Seen};
+use crate::pipe::{PackedSeen, Seen};
 use crate::{Actions, CloseCause, ConnectionId, Moment, Now, Session};
 
 /// Most input that a connection keeps unused: a whole pool of receive buffers may be under way

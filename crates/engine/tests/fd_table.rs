@@ -1,5 +1,5 @@
-//! One small server on the fd table over every mechanism: requests are answered with more than
-//! a socket buffer takes, to peers that read late.
+//! The fd table on the real kernel: a small server over every mechanism, which answers with more than a socket
+//! buffer takes to peers that read late; and descriptors that are removed and entered again within one turn.
 
 use std::io::{ErrorKind, Read, Write};
 use std::os::fd::OwnedFd;
@@ -159,8 +159,6 @@ fn check_updates(mechanism: Mechanism, server: &Server) {
     };
     assert!(sent <= sent_max, "{mechanism}: {sent} updates for {stalls} stalls, {events} events");
 }
-
-// Taking descriptors out and entering them again within one turn, on the real kernel.
 
 const SOCKETS: usize = 200;
 

@@ -6,7 +6,8 @@
 //!
 //! | file | subject |
 //! |---|---|
-//! | `layout.rs` | the words of the memory: header, images, cells; claiming them; which files lie where in a program |
+//! | `layout.rs` | the words of the memory: header, images, cells; claiming them |
+//! | `image.rs` | which files lie where in a program |
 //! | `counter.rs` | what is counted, with one line about each |
 //! | `cell.rs` | the figures of a thread: counters, histograms, call sites; room for its notes |
 //! | `turn.rs` | the longest turns of a thread, with the calls in them |
@@ -16,12 +17,14 @@
 
 mod cell;
 mod counter;
+mod image;
 mod layout;
 mod turn;
 
 pub use cell::{Cell, Figures, NOTES_MAX, SiteFigure, events_of, time_of};
 pub use counter::{Call, Counter, Histogram, Site};
-pub use layout::{Image, Module, Region, WORDS};
+pub use image::{Image, Module};
+pub use layout::{Region, WORDS};
 pub use turn::{CALLS_MAX, CallRecord, Turn};
 
 /// Variable of the environment that names the file of the memory.

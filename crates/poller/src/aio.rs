@@ -28,7 +28,7 @@ use std::time::Duration;
 use pollux_sys::aio::{AioCompletion, AioContext, AioPoll, AioSlot, BATCH_MAX};
 use pollux_sys::poll_select;
 
-use crate::events::Deadline;
+use crate::parts::Deadline;
 use crate::parts::{Parts, parts_methods};
 use crate::table::{Entry, Key, Table};
 use crate::{

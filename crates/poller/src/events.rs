@@ -1,10 +1,9 @@
-//! The reusable list that a wait fills, the name of a registration in it, and how long a wait lasts.
+//! The reusable list that a wait fills: events, each with the token of its registration.
 //!
-//! The caller owns it and hands it to every wait, so that a running loop allocates nothing.
+//! The caller owns the list and hands it to every wait, so that a running loop allocates nothing.
 //! An implementation of [`crate::Poller`] fills it; it holds no reference into a backend.
 
 use std::fmt;
-use std::time::{Duration, Instant};
 
 use crate::Readiness;
 
@@ -121,39 +120,6 @@ impl<'a> IntoIterator for &'a Events {
     }
 }
 
-/// The end of one wait.
-///
-/// For backends that may find only stale or dead registrations and look again; most waits look once.
-#[derive(Clone, Copy)]
-pub(crate) enum Deadline {
-    /// None: the wait has no end.
-    Never,
-    /// The wait only looks.
-    Now,
-    /// The wait ends then.
-    At(Instant),
-}
-
-impl Deadline {
-    pub(crate) fn after(timeout: Option<Duration>) -> Self {
-        match timeout {
-            None => Self::Never,
-            Some(Duration::ZERO) => Self::Now,
-            // A moment beyond what the clock can count never comes.
-            Some(timeout) => Instant::now().checked_add(timeout).map_or(Self::Never, Self::At),
-        }
-    }
-
-    /// The timeout for the next look; zero when the time is over.
-    pub(crate) fn remaining(self) -> Option<Duration> {
-        match self {
-            Self::Never => None,
-            Self::Now => Some(Duration::ZERO),
-            Self::At(end) => Some(end.saturating_duration_since(Instant::now())),
-        }
-    }
-}
-
 /// Names a registration: one use of one slot of the caller's table.
 ///
 /// The caller's table owns both numbers. The slot is an index that is used again; the generation says which
@@ -218,19 +184,6 @@ impl fmt::Debug for Token {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn a_timeout_beyond_the_clock_is_for_ever() {
-        assert_eq!(Deadline::after(Some(Duration::MAX)).remaining(), None);
-        assert_eq!(Deadline::after(None).remaining(), None);
-    }
-
-    #[test]
-    fn a_timeout_that_is_over_leaves_zero() {
-        assert_eq!(Deadline::after(Some(Duration::ZERO)).remaining(), Some(Duration::ZERO));
-        let past = Deadline::At(Instant::now());
-        assert_eq!(past.remaining(), Some(Duration::ZERO));
-    }
 
     #[test]
     fn a_token_gives_back_slot_and_generation() {

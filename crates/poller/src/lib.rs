@@ -37,6 +37,7 @@ mod epoll;
 mod error;
 mod events;
 mod files;
+mod inherited;
 mod mechanism;
 mod parts;
 mod poll;

@@ -8,7 +8,7 @@ use std::str::FromStr;
 
 use crate::aio::Aio;
 use crate::epoll::Epoll;
-use crate::files::Owned;
+use crate::inherited::Owned;
 use crate::poll::Poll;
 use crate::select::Select;
 use crate::uring_poll::UringPoll;

@@ -12,8 +12,8 @@ use std::time::Duration;
 
 use pollux_sys::poll_select::{self, PollFd};
 
-use crate::events::Deadline;
 use crate::files::check_pollable;
+use crate::parts::Deadline;
 use crate::parts::{Parts, parts_methods};
 use crate::table::{Entry, Table};
 use crate::{

@@ -37,6 +37,7 @@
 
 mod kernel;
 mod object;
+mod pipe;
 mod poller;
 mod socket;
 mod world;

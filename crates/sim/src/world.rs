@@ -15,8 +15,8 @@ use rustix::io::Errno;
 
 use crate::Fault;
 use crate::kernel::{FileId, Kernel, PollerId};
-use crate::object::Pipe;
 use crate::object::{Eventfd, Object, Queue};
+use crate::pipe::Pipe;
 use crate::poller::SimPoller;
 use crate::socket::Pair;
 use pollux_poller::Poller;

@@ -100,8 +100,6 @@ async fn joined<T: Send + 'static>(thread: std::thread::JoinHandle<T>) -> T {
     receiver.await.expect("it sends").expect("the thread does not panic")
 }
 
-// An echo server, with the traits of tokio and of futures.
-
 /// Accepts for ever and sends back what comes, each connection in a task of its own.
 fn echo(handle: &Handle, listener: Listener) {
     let spawner = handle.clone();

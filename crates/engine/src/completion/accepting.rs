@@ -32,9 +32,9 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 
 use super::completions::{errno, is};
-use super::connection::{Kind, numbered};
+use super::slots::{Kind, numbered};
 use super::{CompletionLoop, shots_of};
-use crate::limits::Queue;
+use crate::admission::Queue;
 use crate::listener::{Accepted, accept};
 use crate::{Counter, Listener, Session};
 

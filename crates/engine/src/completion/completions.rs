@@ -7,13 +7,15 @@ use pollux_poller::Token;
 use pollux_sys::ring::{Received, Shots, StreamCompletion};
 use rustix::io::Errno;
 
-use super::connection::{Kind, Receiving, read_label};
+use super::connection::Receiving;
 use super::sending::TurnSend;
+use super::slots::{Kind, read_label};
 use super::{CompletionLoop, SUBMITS_MAX};
 use crate::conversation::Occasion;
-use crate::flow::Tail;
-use crate::output::{Piece, Seen, broken};
+use crate::output::{Piece, broken};
+use crate::pipe::Seen;
 use crate::sources::SourceId;
+use crate::tail::Tail;
 use crate::turn::Turning;
 use crate::{Actions, CloseCause, ConnectionId, Counter, Moment, Session};
 

@@ -19,6 +19,7 @@ mod accepting;
 mod completions;
 mod connection;
 mod sending;
+mod slots;
 
 use std::collections::VecDeque;
 use std::io;
@@ -35,12 +36,13 @@ use rustix::net::AddressFamily;
 use rustix::net::sockopt::socket_domain;
 
 use crate::actions::Sharing;
-use crate::clock::{Alarm, Clock};
+use crate::clock::Clock;
 use crate::connecting::Begun;
 use crate::conversation::{Conversation, Occasion, Progress};
-use crate::flow::Tail;
 use crate::output::{Output, UnderWay};
 use crate::sources::SourceId;
+use crate::tail::Tail;
+use crate::timerfd::Alarm;
 use crate::turn::{LoopError, LoopState, Parts, Turning};
 use crate::{
     AcceptedSocket, CloseCause, ConnectTo, ConnectionId, Counter, Counters, Limits, ListenAddress,
@@ -48,8 +50,9 @@ use crate::{
 };
 use accepting::Listening;
 use completions::Pace;
-use connection::{Connection, Kind, Slots, numbered};
+use connection::Connection;
 use sending::TurnSend;
+use slots::{Kind, Slots, numbered};
 
 /// Requests between two system calls, completions that wait to be taken, receive buffers and
 /// the arena. 256 buffers of 4 KiB stay in the cache of one core; runs with 4,096 were slower.

@@ -20,13 +20,13 @@ use pollux_sys::ring::{
 };
 
 use super::completions::errno;
-use super::connection::{Kind, label, numbered};
+use super::slots::{Kind, label, numbered};
 use super::{CompletionLoop, SUBMITS_MAX};
 use crate::actions::Source;
 use crate::conversation::{ConnectionIo, Sent};
 use crate::flow::Flow;
-use crate::flow::Tail;
 use crate::output::{Flushed, Output, Piece, UnderWay, broken};
+use crate::tail::Tail;
 use crate::turn::Turning;
 use crate::{Actions, CloseCause, ConnectionId, Counter, Counters, Limits, Moment, Session};
 

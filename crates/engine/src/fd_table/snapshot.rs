@@ -1,8 +1,6 @@
-//! One descriptor in words, for a person who asks what a loop waits for.
+//! The table looked at from outside: a descriptor in words, for dumps, and every invariant, for tests.
 //!
-//! Every invariant of the table, for tests and for a person who does not trust a running loop.
-//!
-//! Reads each slot, changes nothing. The verbs never call it.
+//! Reads slots, changes nothing. The verbs never call it.
 
 use std::os::fd::{AsFd, AsRawFd};
 

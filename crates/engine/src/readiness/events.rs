@@ -23,12 +23,12 @@ use rustix::net::{RecvFlags, recv};
 
 use super::{Connection, ReadinessLoop, SOURCES, socket};
 use crate::actions::Sharing;
+use crate::admission::Queue;
 use crate::connecting::Begun;
 use crate::conversation::{Conversation, Occasion, Progress};
-use crate::flow::{Tail, drop_untaken};
-use crate::limits::Queue;
-use crate::output::Seen;
 use crate::output::{Flushed, Output, broken};
+use crate::pipe::Seen;
+use crate::tail::{Tail, drop_untaken};
 use crate::turn::{LoopError, LoopState, Parts, Turning};
 use crate::{AcceptedSocket, CloseCause, ConnectTo, ConnectionId, Counter, Moment, Session};
 

@@ -23,14 +23,14 @@ use pollux_poller::{Error, Events, Interest, Mechanism, Poller, Registration, To
 use rustix::net::{Shutdown, shutdown};
 
 use crate::actions::{Ending, Source};
-use crate::clock::Alarm;
 use crate::clock::Clock;
 use crate::conversation::{ConnectionIo, Conversation, Occasion, Progress, Sent, Turn};
 use crate::fd_table::{FdTable, Watch};
 use crate::flow::Flow;
-use crate::flow::{Linger, Tail};
 use crate::output::{Output, broken};
 use crate::sources::SourceId;
+use crate::tail::{Linger, Tail};
+use crate::timerfd::Alarm;
 use crate::turn::{LoopState, Turning};
 use crate::{
     Actions, CloseCause, ConnectionId, Counter, Counters, Limits, Listener, Moment, Now, Session,

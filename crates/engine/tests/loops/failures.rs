@@ -1,4 +1,5 @@
-//! What goes wrong in the life of a server, on every driver.
+//! What goes wrong in the life of a server (`docs/failure-catalogue.md`), on every driver, and the errors that
+//! report it.
 
 use std::error::Error as _;
 use std::fs::File;
@@ -300,8 +301,6 @@ fn a_datagram_socket_is_refused_and_not_read_short() {
     }
 }
 
-// Items of `docs/failure-catalogue.md` that only a whole loop can show. On every driver.
-
 fn listen(stage: &mut Stage) -> String {
     let any = "127.0.0.1:0".parse().expect("an address");
     let listener = Listener::open(&any, false).expect("opened");
@@ -415,8 +414,6 @@ fn ends(peer: &mut impl Read) -> bool {
         Err(error) => error.kind() == ErrorKind::ConnectionReset,
     }
 }
-
-// What a program that does not care about this crate's errors makes of them: `io::Error`.
 
 fn start(config: &GroupConfig) -> Result<Group, GroupError> {
     Group::start::<NoSession, _, io::Error>(config, |_| Ok(()))

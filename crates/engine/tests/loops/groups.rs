@@ -1,4 +1,5 @@
-//! Groups of several loops, on every driver and listener strategy.
+//! Groups of several loops, on every driver and listener strategy: how they share listeners, and what follows
+//! when one group takes over the sockets of another.
 
 use std::cell::{Cell, RefCell};
 use std::io::Read;
@@ -16,7 +17,8 @@ use pollux_engine::{
 };
 use pollux_testing::wait_until;
 
-use crate::peer::{DEADLINE, Lines, Server, Shared, drivers, file, read};
+use crate::lines::{Lines, Shared};
+use crate::peer::{DEADLINE, Server, drivers, file, read};
 use crate::puppet::{Call, Puppet, Stage};
 
 const CONNECTIONS: usize = 40;
@@ -78,9 +80,6 @@ fn a_full_loop_leaves_connections_to_those_with_capacity() {
         }
     }
 }
-
-// Listeners that several loops share: the loop with capacity takes the next connection, and none
-// takes more than that. On every driver.
 
 /// Two loops with four places each, behind one TCP port and one unix socket.
 fn behind_two_addresses(driver: Driver, listeners: Listeners) -> Server {
@@ -206,9 +205,6 @@ fn a_wake_up_that_came_before_the_loop_became_full_is_not_lost() {
         }
     }
 }
-
-// Sockets that outlive the loops that listen on them: clients that connect while one group takes over from
-// another one is served by either. On every driver and listener strategy.
 
 /// Groups that follow one another.
 const GROUPS: u64 = 8;

@@ -14,7 +14,7 @@ use std::time::Duration;
 
 use pollux_engine::{Actions, CloseCause, ConnectionId, Counter, FileRange, Limits};
 
-use crate::peer::Lines;
+use crate::lines::Lines;
 use crate::peer::{drivers, file};
 use crate::puppet::{Call, Causes, Puppet, Stage, take};
 

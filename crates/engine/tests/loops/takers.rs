@@ -14,7 +14,7 @@ use pollux_poller::Mechanism;
 use rustix::fs::{MemfdFlags, memfd_create};
 use rustix::net::sockopt::{set_socket_recv_buffer_size, set_socket_send_buffer_size};
 
-use crate::peer::Lines;
+use crate::lines::Lines;
 use crate::peer::{DEADLINE, drivers};
 use crate::puppet::{Call, Causes, Puppet, Stage};
 

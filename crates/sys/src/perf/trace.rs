@@ -15,11 +15,11 @@ use std::collections::HashMap;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 
-use super::Ring;
+use super::attribute::{self, Attribute, DISABLE, ENABLE, KIND_TRACEPOINT, SET_OUTPUT, flag};
+use super::buffer::Ring;
 use super::counter::positive;
-use super::counter::{self, Attribute, DISABLE, ENABLE, KIND_TRACEPOINT, SET_OUTPUT, flag};
 use super::sampler::online_cpus;
-use super::{Tracepoint, tracepoint_ids};
+use super::tracepoint::{Tracepoint, tracepoint_ids};
 
 /// Data bytes of each CPU's buffer: some 40,000 records of a system call.
 const RING_BYTES: usize = 4 << 20;
@@ -228,15 +228,15 @@ impl Trace {
         let mut owner = None;
         for tid in tids {
             for opening in openings {
-                let event = match counter::open(opening.attribute, positive(*tid)?, cpu) {
+                let event = match attribute::open(opening.attribute, positive(*tid)?, cpu) {
                     Ok(event) => event,
                     Err(error) if error.raw_os_error() == Some(libc::ESRCH) => break,
                     Err(error) => return Err(error),
                 };
                 if let Some(filter) = opening.filter {
-                    counter::filter(event.as_fd(), filter)?;
+                    attribute::filter(event.as_fd(), filter)?;
                 }
-                self.kinds.insert(counter::id(event.as_fd())?, opening.kind);
+                self.kinds.insert(attribute::id(event.as_fd())?, opening.kind);
                 self.join(&mut owner, event.as_fd())?;
                 if opening.is_sampled {
                     self.sampled.push(event);
@@ -252,7 +252,7 @@ impl Trace {
     fn join(&mut self, owner: &mut Option<i32>, event: BorrowedFd<'_>) -> io::Result<()> {
         if let Some(first) = *owner {
             // Descriptors are never negative, so the conversion keeps the number.
-            return counter::request(event, SET_OUTPUT, first as libc::c_ulong);
+            return attribute::request(event, SET_OUTPUT, first as libc::c_ulong);
         }
         self.rings.push(Ring::map(event, RING_BYTES)?);
         *owner = Some(event.as_raw_fd());
@@ -261,7 +261,7 @@ impl Trace {
 }
 
 fn request_all(events: &[OwnedFd], request: libc::Ioctl) -> io::Result<()> {
-    events.iter().try_for_each(|event| counter::request(event.as_fd(), request, 0))
+    events.iter().try_for_each(|event| attribute::request(event.as_fd(), request, 0))
 }
 
 fn openings(followed: &[Followed]) -> Result<Vec<Opening>, TraceError> {

@@ -10,11 +10,14 @@
 //! every other thread (EEXIST). Only a [`Ring`] of [`Ring::open_shared`] may be entered by one thread
 //! after the other.
 
+mod completion;
 mod memory;
 mod open;
 mod owned;
+mod pool;
 mod request;
 mod stream;
+mod stream_request;
 #[cfg(test)]
 mod stream_tests;
 
@@ -26,14 +29,14 @@ use crate::poll_select::SignalMask;
 use io_uring::{EnterFlags, IoUring, cqueue};
 use open::Door;
 
-pub use memory::Received;
+pub use completion::StreamCompletion;
 pub use memory::Sent;
 pub use open::{RESTRICTED, RingUnavailable, Setup, Sizes};
 pub use owned::InFlight;
-pub use owned::StreamCompletion;
-pub use request::Sending;
+pub use pool::Received;
 pub use request::{Request, Shots};
 pub use stream::{StreamRing, StreamSizes};
+pub use stream_request::Sending;
 
 /// One io_uring instance: a submission queue, a completion queue and their descriptor.
 pub struct Ring {

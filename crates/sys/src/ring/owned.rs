@@ -3,32 +3,14 @@
 //! The stream ring keeps them here from the moment they are queued until their last completion.
 //! The number that the kernel is given names the slot, so a completion finds it without a
 //! search, and the generation in it keeps an old ticket from naming a newer request.
-//!
-//! What a completion of a stream ring says and carries.
-//!
-//! The stream ring makes one of every entry in the completion queue. Ownership moves here: the
-//! buffer, the lease or the descriptor that an entry stands for leaves the ring with it.
-//!
-//! The end of a stream ring: nothing that a request may still touch is freed.
-//!
-//! Dropping the ring runs it. Closing a ring cancels its requests, but some time later and
-//! without a word; therefore they are cancelled and awaited first.
 
-use std::os::fd::{FromRawFd, OwnedFd};
-use std::time::{Duration, Instant};
-use std::{io, mem};
-
-use io_uring::types::CancelBuilder;
-use io_uring::{cqueue, opcode};
-
-use super::memory::{Pool, Received};
-use super::stream::StreamRing;
+use std::mem;
 
 /// Marks the numbers of this table.
 pub(super) const OWNED: u64 = 1 << 63;
 
 /// A number with the mark that no slot ever has.
-pub(super) const NOBODY: u64 = u64::MAX;
+pub(super) const NO_SLOT: u64 = u64::MAX;
 
 /// Slots at most. A server of a million stuck connections has other sorrows.
 const SLOTS_MAX: usize = 1 << 20;
@@ -138,185 +120,6 @@ impl Owned {
     }
 }
 
-/// Marks the numbers of requests that stay armed until a completion without `has_more`.
-pub(super) const ARMED: u64 = 1 << 62;
-
-/// What the kernel says about one request, with everything that it hands back. At most one of
-/// `received`, `returned` and `accepted` is there.
-#[derive(Debug)]
-#[must_use = "it may carry a lease, a buffer or a descriptor"]
-pub struct StreamCompletion {
-    /// The number that the request was given.
-    pub user_data: u64,
-    /// A result of the operation, or a negated errno.
-    pub result: i32,
-    /// The request is still armed: more completions will carry this number.
-    pub has_more: bool,
-    /// A receive left unread bytes in the socket.
-    pub has_data_left: bool,
-    /// The bytes of a receive; none at the end of the stream and with an error.
-    pub received: Option<Received>,
-    /// The buffer of a request that owned one, whatever its result.
-    pub returned: Option<Vec<u8>>,
-    /// The connection of an accept, closed when it is dropped. [`StreamCompletion::accepted`]
-    /// takes it out.
-    accepted: Option<OwnedFd>,
-}
-
-impl StreamCompletion {
-    /// Takes the accepted connection. None when the request was not an accept, failed, or was asked
-    /// before.
-    pub fn accepted(&mut self) -> Option<OwnedFd> {
-        self.accepted.take()
-    }
-}
-
-/// Which requests are with the kernel, or queued for it, and what they reference.
-#[derive(Debug)]
-pub(super) struct Ledger {
-    pub(super) pool: Pool,
-    pub(super) owned: Owned,
-    /// Receives and polls without their last completion.
-    pub(super) armed: usize,
-}
-
-impl Ledger {
-    /// Whether no request is left that could touch memory: not a send out of the arena, which
-    /// is over when it was submitted.
-    pub(super) fn is_clear(&self) -> bool {
-        self.armed == 0 && self.owned.count() == 0
-    }
-
-    /// Reads an entry of the completion queue. None for an answer that only the ring asked for.
-    #[inline]
-    pub(super) fn read(&mut self, entry: &cqueue::Entry) -> Option<StreamCompletion> {
-        let (number, result, flags) = (entry.user_data(), entry.result(), entry.flags());
-        if number & OWNED != 0 {
-            return self.owned_ended(number, result, cqueue::more(flags));
-        }
-        let mut received = None;
-        if number & ARMED != 0 {
-            self.armed -= usize::from(!cqueue::more(flags));
-            let len_bytes = u32::try_from(result).unwrap_or(0);
-            received = cqueue::buffer_select(flags).map(|id| self.pool.lend(id, len_bytes));
-        }
-        Some(StreamCompletion {
-            user_data: number & !ARMED,
-            result,
-            has_more: cqueue::more(flags),
-            has_data_left: cqueue::sock_nonempty(flags),
-            received,
-            returned: None,
-            accepted: None,
-        })
-    }
-
-    fn owned_ended(
-        &mut self,
-        number: u64,
-        result: i32,
-        has_more: bool,
-    ) -> Option<StreamCompletion> {
-        if number == NOBODY {
-            return None;
-        }
-        let (user_data, kept) = if has_more {
-            (self.owned.peek(number), Kept::Accepting)
-        } else {
-            self.owned.end(number)
-        };
-        let (returned, accepted) = match kept {
-            Kept::Sending(buffer) => (Some(buffer), None),
-            // SAFETY: the result of an accept that went well is a descriptor that the kernel
-            // installed for us, and its completion is read once.
-            Kept::Accepting if result >= 0 => (None, Some(unsafe { OwnedFd::from_raw_fd(result) })),
-            Kept::Accepting => (None, None),
-        };
-        let (has_data_left, received) = (false, None);
-        Some(StreamCompletion {
-            user_data,
-            result,
-            has_more,
-            has_data_left,
-            received,
-            returned,
-            accepted,
-        })
-    }
-}
-
-/// How long the requests may take to end. A cancelled one needs microseconds; one that runs in
-/// a kernel thread ends with its system call.
-const PATIENCE: Duration = Duration::from_secs(1);
-
-/// How long one round waits before it cancels once more: a receive that was just being served
-/// escapes a cancellation and arms itself again.
-const ROUND: Duration = Duration::from_millis(10);
-
-impl Drop for StreamRing {
-    fn drop(&mut self) {
-        let is_clear = self.end_requests(Instant::now() + PATIENCE);
-        self.ring.door.unregister();
-        if !is_clear {
-            self.ledger.owned.leak();
-            self.arena.leak();
-        }
-        if !is_clear || self.buffers_lent() > 0 {
-            // A lease that outlives its ring must not pass for one of a later ring, whose
-            // buffers stand at the same address.
-            self.ledger.pool.leak();
-        }
-    }
-}
-
-impl StreamRing {
-    /// Submits what is queued, so that no descriptor stays open whose closing was asked for,
-    /// then cancels everything. Says whether no request is left that references memory.
-    fn end_requests(&mut self, deadline: Instant) -> bool {
-        let mut asks_again = true;
-        loop {
-            self.drop_completions();
-            if self.ledger.is_clear() && self.queued() == 0 {
-                return true;
-            }
-            let left = deadline.saturating_duration_since(Instant::now());
-            if left.is_zero() {
-                return false;
-            }
-            if asks_again {
-                self.cancel_all();
-            }
-            match self.enter(1, Some(left.min(ROUND))) {
-                Ok(_) => asks_again = false,
-                Err(error) if is_passing(&error) => asks_again = true,
-                Err(_) => return false,
-            }
-        }
-    }
-
-    fn cancel_all(&mut self) {
-        let cancel = opcode::AsyncCancel2::new(CancelBuilder::any().all()).build();
-        // Without room the queue is submitted first, and a later round cancels.
-        let _ = self.push(&cancel.user_data(NOBODY));
-    }
-
-    fn drop_completions(&mut self) {
-        while let Some(completion) = self.next_completion() {
-            if let Some(received) = completion.received {
-                self.give_back(received);
-            }
-        }
-    }
-}
-
-/// What `io_uring_enter(2)` says when the next call may do better: the wait is over, a signal
-/// came, there is no memory for requests, completions were not taken. Anything else means that
-/// this ring can't be entered from here: a fork's child, say.
-fn is_passing(error: &io::Error) -> bool {
-    let code = error.raw_os_error();
-    matches!(code, Some(libc::ETIME | libc::EINTR | libc::EAGAIN | libc::EBUSY))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -327,8 +130,8 @@ mod tests {
         let first = owned.keep(7, Kept::Accepting);
         owned.slots[0].generation = GENERATION_MASK;
         let last = InFlight { slot: 0, generation: GENERATION_MASK };
-        // Nobody's number is that of the last slot, which the table never has.
-        assert_ne!(last.number(), NOBODY);
+        // The number without a slot is that of the last one, which the table never has.
+        assert_ne!(last.number(), NO_SLOT);
         assert_eq!(owned.end(last.number()).0, 7);
         let again = owned.keep(8, Kept::Accepting);
         assert_eq!((again.generation, again.slot), (0, 0));

@@ -1,0 +1,109 @@
+//! Timers: a list by moment, whose earliest one ends the loop's wait.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::future::Future;
+use std::pin::Pin;
+use std::rc::Rc;
+use std::task::{Context, Poll, Waker};
+use std::time::Duration;
+
+use pollux_engine::Moment;
+use rustix::time::{ClockId, clock_gettime};
+
+use crate::executor::Core;
+
+/// What waits for a moment. As many entries as there are [`Sleep`]s.
+#[derive(Debug, Default)]
+pub(crate) struct Timers {
+    waiting: BTreeMap<(Moment, u64), Waker>,
+    next: u64,
+}
+
+impl Timers {
+    pub(crate) fn earliest(&self) -> Moment {
+        self.waiting.first_key_value().map_or(Moment::NEVER, |((at, _), _)| *at)
+    }
+
+    /// What to wake next of that which is due.
+    pub(crate) fn take_due(&mut self) -> Option<Waker> {
+        let first = self.waiting.first_entry()?;
+        (first.key().0 <= now()).then(|| first.remove())
+    }
+}
+
+/// The clock of [`Moment`]s, as of now.
+pub(crate) fn now() -> Moment {
+    let read = clock_gettime(ClockId::Monotonic);
+    let time = Duration::new(read.tv_sec.unsigned_abs(), read.tv_nsec as u32);
+    Moment::from_nanos(0) + time
+}
+
+/// Done once its time has passed: up to a millisecond late, never early.
+///
+/// Made by [`Handle::sleep`](crate::Handle::sleep); the time runs from then on.
+pub struct Sleep {
+    core: Rc<Core>,
+    at: Moment,
+    /// Its number among the timers, once it waits.
+    number: Option<u64>,
+}
+
+impl Sleep {
+    pub(crate) fn new(core: Rc<Core>, time: Duration) -> Self {
+        Self { core, at: now() + time, number: None }
+    }
+}
+
+impl Future for Sleep {
+    type Output = ();
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<()> {
+        if now() >= self.at {
+            return Poll::Ready(());
+        }
+        let (core, at) = (Rc::clone(&self.core), self.at);
+        let mut timers = core.timers.borrow_mut();
+        let number = *self.number.get_or_insert_with(|| {
+            timers.next += 1;
+            timers.next
+        });
+        let before = timers.waiting.insert((at, number), context.waker().clone());
+        drop(timers);
+        drop(before);
+        Poll::Pending
+    }
+}
+
+impl Drop for Sleep {
+    fn drop(&mut self) {
+        if let Some(number) = self.number {
+            let waker = self.core.timers.borrow_mut().waiting.remove(&(self.at, number));
+            drop(waker);
+        }
+    }
+}
+
+impl fmt::Debug for Sleep {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Sleep").field("at", &self.at).finish()
+    }
+}
+
+/// The time of [`Handle::timeout`](crate::Handle::timeout) was over before its future was done.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Elapsed;
+
+impl fmt::Display for Elapsed {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("the time was over")
+    }
+}
+
+impl std::error::Error for Elapsed {}
+
+impl From<Elapsed> for std::io::Error {
+    fn from(elapsed: Elapsed) -> Self {
+        Self::new(std::io::ErrorKind::TimedOut, elapsed)
+    }
+}

@@ -1,0 +1,142 @@
+//! Bytes from one socket to another through a pipe, past the memory of the process (`splice(2)`).
+
+use std::io;
+use std::os::fd::{BorrowedFd, OwnedFd};
+
+use rustix::io::Errno;
+use rustix::pipe::{PipeFlags, SpliceFlags, pipe_with, splice};
+
+use crate::{Counter, Counters};
+
+/// Most bytes of one call into a pipe, or out of it. A pipe has 16 places (pipe(7)), each for one piece of
+/// a segment.
+const SPLICE_BYTES: usize = 1 << 20;
+
+/// A pipe between two sockets: two descriptors.
+///
+/// Bytes go through it from one socket to another without passing through memory of the process:
+///
+/// ```text
+///  socket ── Actions::splice_in ──► Pipe ── Actions::send_pipe ──► socket of another session
+/// ```
+///
+/// A session that leaves its input in the socket ([`Actions::leave_input`](crate::Actions::leave_input)) is
+/// notified that something is there, and takes it into an empty pipe (splice(2)). Only an empty one: of a pipe
+/// that holds something the kernel does not say whether it is full or the socket empty.
+#[derive(Debug)]
+pub struct Pipe {
+    from: OwnedFd,
+    into: OwnedFd,
+}
+
+/// What came of taking input into a pipe.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum SplicedIn {
+    /// So many bytes, at least one.
+    Bytes(u64),
+    /// Nothing is there now.
+    Nothing,
+    /// The peer has ended, or the connection is broken: the loop reports either.
+    Over,
+}
+
+/// What a session found when it read its socket.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub(crate) enum Seen {
+    /// It did not read.
+    #[default]
+    Unseen,
+    Bytes(u32),
+    Nothing,
+    Ended,
+    Broken(Errno),
+}
+
+impl Seen {
+    /// Counts the read, and what was taken out of the socket.
+    pub(crate) fn count(self, counters: &Counters) {
+        counters.add(Counter::Receives, u64::from(self != Self::Unseen));
+        match self {
+            Self::Bytes(bytes) => {
+                counters.add(Counter::BytesIn, bytes.into());
+                counters.add(Counter::BytesSpliced, bytes.into());
+            }
+            Self::Nothing => counters.count(Counter::ReceivesEmpty),
+            Self::Unseen | Self::Ended | Self::Broken(_) => {}
+        }
+    }
+}
+
+/// The same in four bytes: every connection has one.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub(crate) struct PackedSeen(i32);
+
+impl PackedSeen {
+    const NOTHING: i32 = i32::MIN;
+    const ENDED: i32 = i32::MIN + 1;
+
+    pub(crate) fn unpacked(self) -> Seen {
+        match self.0 {
+            0 => Seen::Unseen,
+            Self::NOTHING => Seen::Nothing,
+            Self::ENDED => Seen::Ended,
+            bytes if bytes > 0 => Seen::Bytes(bytes.unsigned_abs()),
+            errno => Seen::Broken(Errno::from_raw_os_error(-errno)),
+        }
+    }
+}
+
+impl From<Seen> for PackedSeen {
+    fn from(seen: Seen) -> Self {
+        Self(match seen {
+            Seen::Unseen => 0,
+            // A splice takes at most `SPLICE_BYTES`.
+            Seen::Bytes(bytes) => bytes.cast_signed(),
+            Seen::Nothing => Self::NOTHING,
+            Seen::Ended => Self::ENDED,
+            Seen::Broken(errno) => -errno.raw_os_error(),
+        })
+    }
+}
+
+impl Pipe {
+    /// An empty one.
+    ///
+    /// # Errors
+    /// No descriptor or no memory is left.
+    pub fn open() -> io::Result<Self> {
+        let (from, into) = pipe_with(PipeFlags::CLOEXEC | PipeFlags::NONBLOCK)?;
+        Ok(Self { from, into })
+    }
+
+    /// Takes what is in the socket.
+    pub(crate) fn fill(&self, socket: BorrowedFd<'_>) -> Seen {
+        loop {
+            let flags = SpliceFlags::MOVE | SpliceFlags::NONBLOCK;
+            match splice(socket, None, &self.into, None, SPLICE_BYTES, flags) {
+                Ok(0) => return Seen::Ended,
+                Ok(taken) => return Seen::Bytes(taken as u32),
+                Err(Errno::AGAIN) => return Seen::Nothing,
+                Err(Errno::INTR) => {}
+                Err(errno) => return Seen::Broken(errno),
+            }
+        }
+    }
+
+    /// Gives the socket some of `len` bytes that are in the pipe.
+    pub(crate) fn drain(&self, socket: BorrowedFd<'_>, len: u64) -> rustix::io::Result<usize> {
+        let len = len.min(SPLICE_BYTES as u64) as usize;
+        let flags = SpliceFlags::MOVE | SpliceFlags::NONBLOCK;
+        splice(&self.from, None, socket, None, len, flags)
+    }
+
+    /// Takes `len` bytes out of the pipe, for a peer that is not a socket.
+    pub(crate) fn read(&self, len: u64, into: &mut Vec<u8>) -> rustix::io::Result<()> {
+        let (mut at, end) = (into.len(), into.len() + len as usize);
+        into.resize(end, 0);
+        while at < end {
+            at += rustix::io::read(&self.from, &mut into[at..])?;
+        }
+        Ok(())
+    }
+}
