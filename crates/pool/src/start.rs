@@ -10,11 +10,12 @@
 //! its log.
 
 use std::fs::{File, OpenOptions};
-use std::io::{Read, Write};
+use std::io::Write;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, ExitCode, Stdio};
-use std::time::Instant;
+use std::process::{Command, ExitCode, Stdio};
+use std::time::{Duration, Instant};
 
+use pollux_processes::Program;
 use pollux_xatmi::config::PoolConfig;
 use pollux_xatmi::control::{AskError, Control, Request};
 use pollux_xatmi::environment::{Environment, Transport};
@@ -27,8 +28,6 @@ use pollux_pool_flags::StartFlags;
 
 /// What a pool says when it listens.
 pub(crate) const OPEN: &str = "open";
-/// The most that it says instead.
-const SAID_BYTES_MAX: u64 = 64 * 1024;
 
 /// Starts a pool, or workers of one that runs.
 pub(crate) fn start(flags: &StartFlags) -> Result<ExitCode, Failure> {
@@ -121,13 +120,13 @@ fn start_behind(
 ) -> Result<ExitCode, Failure> {
     let began = Instant::now();
     let log = log_file(flags, file, environment)?;
-    let mut child = spawn(flags, file, &log)?;
-    let mut said = String::new();
-    let stdout = child.stdout.take().expect("it is piped");
-    let read = stdout.take(SAID_BYTES_MAX).read_to_string(&mut said);
-    read.map_err(|error| Failure::failed(format!("what the pool says: {error}")))?;
-    if said.trim_end() != OPEN {
-        let status = child.wait().map_err(Failure::failed)?;
+    let process = |error| Failure::failed(output::in_words(&error));
+    let mut pool = spawn(flags, file, &log)?;
+    let said = pool.output_within(Duration::MAX, &|| false).map_err(process)?;
+    if said.trim_end() == OPEN {
+        pool.leave_running();
+    } else {
+        let status = pool.wait().map_err(process)?;
         let said = said.trim_end();
         let log = log.display();
         return Err(Failure::failed(match said {
@@ -161,7 +160,7 @@ fn start_behind(
     }
 }
 
-fn spawn(flags: &StartFlags, file: &Path, log: &Path) -> Result<Child, Failure> {
+fn spawn(flags: &StartFlags, file: &Path, log: &Path) -> Result<Program, Failure> {
     let own = std::env::current_exe();
     let own = own.map_err(|error| Failure::failed(format!("this program: {error}")))?;
     let error_file = append(log)?;
@@ -172,7 +171,8 @@ fn spawn(flags: &StartFlags, file: &Path, log: &Path) -> Result<Child, Failure> 
         command.args(["--metrics", &address.to_string()]);
     }
     command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(error_file);
-    command.spawn().map_err(|error| Failure::failed(format!("the pool's process: {error}")))
+    let started = Program::start_unread("pollux-pool", command);
+    started.map_err(|error| Failure::failed(output::in_words(&error)))
 }
 
 fn log_file(

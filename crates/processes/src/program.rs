@@ -147,7 +147,7 @@ impl Program {
     /// How it ended; none while it runs.
     pub fn status(&mut self) -> Option<ExitStatus> {
         let has_ended = self.has_ended(Duration::ZERO).unwrap_or(false);
-        has_ended.then(|| self.reaped().ok()).flatten()
+        has_ended.then(|| self.wait().ok()).flatten()
     }
 
     /// How it ended, in words; only of one that has.
@@ -160,15 +160,24 @@ impl Program {
         self.status().is_some_and(|status| status.success())
     }
 
-    /// Waits for its end; what it leaves in its group is killed while its number can't be another's.
-    fn reaped(&mut self) -> std::io::Result<ExitStatus> {
+    /// Waits for its end, however long it takes; what it leaves in its group is killed while its number can't be
+    /// another's.
+    ///
+    /// # Errors
+    /// It can't be waited for.
+    pub fn wait(&mut self) -> Result<ExitStatus, Error> {
         if self.leads_group && !self.is_over {
             while !self.has_ended(SLICE).unwrap_or(true) {}
             self.kill_group();
         }
-        let status = self.child.wait()?;
+        let status = self.child.wait().map_err(|cause| Error::Io { call: "waitid", cause })?;
         self.is_over = true;
         Ok(status)
+    }
+
+    /// Gives up this handle and lets the process run.
+    pub fn leave_running(mut self) {
+        self.is_over = true;
     }
 
     fn kill_group(&self) {
@@ -244,7 +253,7 @@ impl Program {
     /// It can't be read or waited for.
     pub fn output(mut self) -> Result<(String, ExitStatus), Error> {
         let text = self.output_within(Duration::MAX, &|| false)?;
-        let status = self.reaped().map_err(|cause| Error::Io { call: "waitid", cause })?;
+        let status = self.wait()?;
         Ok((text, status))
     }
 
@@ -392,7 +401,7 @@ impl Program {
                 self.signal(Signal::KILL);
             }
         }
-        let _ = self.reaped();
+        let _ = self.wait();
     }
 
     /// Kills it at once, with all that it has started and that still comes from it.
@@ -402,7 +411,7 @@ impl Program {
         }
         let tree = Tree::of(&[self.pid()]);
         self.signal(Signal::KILL);
-        let _ = self.reaped();
+        let _ = self.wait();
         if let Ok(tree) = tree {
             tree.signal(Signal::KILL);
         }

@@ -4,7 +4,6 @@
 //! The observer adopts what the program leaves behind (PR_SET_CHILD_SUBREAPER), so a server that goes
 //! into the background is watched to its end as well.
 
-use std::collections::BTreeSet;
 use std::ffi::OsString;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd};
@@ -14,6 +13,7 @@ use std::process::{Child, Command};
 use std::time::{Duration, Instant};
 
 use pollux_loop_stats::{Region, VARIABLE, WORDS};
+use pollux_processes::descendants;
 use pollux_sys::shared::SharedWords;
 use rustix::io::Errno;
 use rustix::process::{Pid, Signal, WaitOptions, kill_process, set_child_subreaper, wait};
@@ -55,6 +55,7 @@ pub struct Start<'a> {
 /// A program that was started.
 pub struct Session {
     words: SharedWords,
+    /// Not a `pollux_processes::Program`, which ends its process when it is dropped and waits for that one alone.
     child: Child,
     ended: Option<Ended>,
     is_empty: bool,
@@ -69,7 +70,7 @@ impl Session {
     pub fn start(start: Start<'_>) -> io::Result<Self> {
         let words = SharedWords::create(WORDS)?;
         Region::begin(&words).expect("as many words as it has");
-        // Those who start later have no descriptor of ours, but they have this name.
+        // Processes that are started later have no descriptor of ours, but this name.
         let path = format!("/proc/{}/fd/{}", std::process::id(), words.as_fd().as_raw_fd());
         let mut preload = start.library.as_os_str().to_owned();
         if let Some(others) = std::env::var_os(PRELOAD).filter(|others| !others.is_empty()) {
@@ -94,7 +95,7 @@ impl Session {
         self.child.id()
     }
 
-    /// Takes note of who ended by now. How the first process ended, once it did.
+    /// Waits for the processes that have ended by now. How the first one ended, once it did.
     ///
     /// # Errors
     /// What waitpid(2) said.
@@ -128,7 +129,7 @@ impl Session {
     /// Sends a signal to the first process, or to all that it left behind.
     pub fn signal(&self, signal: Signal) {
         let pids = match self.ended {
-            None => BTreeSet::from([self.child.id()]),
+            None => vec![self.child.id()],
             // They became children of this process, or are children of such.
             Some(_) => descendants(std::process::id()),
         };
@@ -174,51 +175,4 @@ pub fn library(own_folder: Option<&Path>) -> Result<PathBuf, String> {
 fn places(own: &Path) -> [PathBuf; 3] {
     // Cargo puts a dependency's library into deps; one beside the program may be of an earlier build.
     [own.join("deps").join(LIBRARY), own.join(LIBRARY), own.join("../lib/pollux").join(LIBRARY)]
-}
-
-/// What `/proc/PID/stat` says behind the name, which may hold anything.
-pub(crate) struct Stat {
-    state: char,
-    parent: u32,
-}
-
-impl Stat {
-    /// That of a process, if there is one.
-    pub(crate) fn of(pid: u32) -> Option<Self> {
-        let text = std::fs::read(format!("/proc/{pid}/stat")).ok()?;
-        let text = String::from_utf8_lossy(&text).into_owned();
-        let mut words = text.rsplit_once(')')?.1.split_ascii_whitespace();
-        let state = words.next()?.chars().next()?;
-        Some(Self { state, parent: words.next()?.parse().ok()? })
-    }
-
-    pub(crate) fn is_zombie(&self) -> bool {
-        matches!(self.state, 'Z' | 'X')
-    }
-}
-
-/// Whether a process is there and has not ended.
-pub(crate) fn is_alive(pid: u32) -> bool {
-    Stat::of(pid).is_some_and(|stat| !stat.is_zombie())
-}
-
-/// The descendants of a process, without those of this process where it is one of them.
-pub(crate) fn descendants(pid: u32) -> BTreeSet<u32> {
-    let own = std::process::id();
-    let entries = std::fs::read_dir("/proc").into_iter().flatten().flatten();
-    let pids = entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok());
-    let parents: Vec<(u32, u32)> =
-        pids.filter_map(|pid| Some((pid, Stat::of(pid)?.parent))).collect();
-    let mut found = BTreeSet::new();
-    loop {
-        let is_child = |(child, parent): &&(u32, u32)| {
-            *child != own && (*parent == pid || found.contains(parent))
-        };
-        let children: Vec<u32> = parents.iter().filter(is_child).map(|(child, _)| *child).collect();
-        let before = found.len();
-        found.extend(children);
-        if found.len() == before {
-            return found;
-        }
-    }
 }

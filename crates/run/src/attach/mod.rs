@@ -16,13 +16,13 @@ use std::sync::atomic::AtomicU64;
 use std::time::{Duration, Instant};
 
 use pollux_loop_stats::{Module, Region, WORDS};
+use pollux_processes::{descendants, is_running, threads};
 use pollux_sys::perf::{Followed, Trace, TraceError, Tracepoint};
 use rustix::io::Errno;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 use crate::Summary;
 use crate::reach::{MACHINE, OutOfReach};
-use crate::session::{descendants, is_alive};
 use crate::summary::Source;
 use crate::symbols::Elf;
 use follow::Followers;
@@ -73,7 +73,7 @@ impl<'a> Attached<'a> {
         is_followable(pid)?;
         let processes = family(pid);
         raise_descriptors();
-        let tids: Vec<u32> = processes.iter().flat_map(|pid| tasks(*pid)).collect();
+        let tids: Vec<u32> = processes.iter().flat_map(|pid| threads(*pid)).collect();
         let trace = Trace::of_threads(&tids, &followed());
         let refused = |error| refused(error, pid, tids.len());
         let trace = trace.map_err(refused)?;
@@ -114,7 +114,7 @@ impl<'a> Attached<'a> {
     #[must_use]
     pub fn is_over(&self) -> bool {
         let mut all = self.processes.iter().copied().chain(self.followers.processes());
-        !is_alive(self.pid) && !all.any(is_alive)
+        !is_running(self.pid) && !all.any(is_running)
     }
 
     /// The time since the start.
@@ -144,7 +144,7 @@ fn is_followable(pid: u32) -> Result<(), OutOfReach> {
     if pid == std::process::id() {
         return refused("this is pollux itself; expected another process");
     }
-    if !is_alive(pid) {
+    if !is_running(pid) {
         return Err(missing(pid));
     }
     let program = format!("/proc/{pid}/exe");
@@ -158,7 +158,7 @@ fn is_followable(pid: u32) -> Result<(), OutOfReach> {
             "the process may not be looked at: {error}; run pollux as root or with CAP_PERFMON and \
              CAP_SYS_PTRACE"
         )),
-        Err(_) if !is_alive(pid) => Err(missing(pid)),
+        Err(_) if !is_running(pid) => Err(missing(pid)),
         Err(_) => refused("a thread of the kernel, which has no event loop; expected a process"),
     }
 }
@@ -166,14 +166,7 @@ fn is_followable(pid: u32) -> Result<(), OutOfReach> {
 /// A process with its descendants; pollux itself may be one, as where a shell script attaches to its own
 /// shell, and is left out.
 fn family(pid: u32) -> BTreeSet<u32> {
-    let mut family = descendants(pid);
-    family.insert(pid);
-    family
-}
-
-fn tasks(pid: u32) -> Vec<u32> {
-    let entries = std::fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten();
-    entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok()).collect()
+    descendants(pid).into_iter().chain([pid]).collect()
 }
 
 /// Descriptors that a thread takes on each CPU: one for each tracepoint, one for its way off the CPU.
