@@ -396,7 +396,7 @@ mod tests {
     #[test]
     fn a_result_of_the_first_schema_is_read_and_compared() {
         let kept =
-            std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../runs/2026-11-22-quick");
+            std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../runs/2026-11-21-quick");
         let old = crate::store::load(&kept).expect("a kept result");
         assert_eq!(old.schema, 1);
         let rows = compare(&old, &old, false).expect("the same rows");

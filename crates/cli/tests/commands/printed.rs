@@ -110,7 +110,7 @@ fn a_manual_page_names_values_version_and_its_neighbours() {
 }
 
 fn report(locale: &str, words: &[&str]) -> (PathBuf, Output) {
-    let run = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../runs/2026-11-22-quick");
+    let run = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../runs/2026-11-21-quick");
     let page = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("shown-{locale}.html"));
     let mut command = Command::new(env!("CARGO_BIN_EXE_pollux"));
     command.args(["lab", "report"]).arg(run).args(words).arg("--html").arg(&page);
