@@ -123,9 +123,20 @@ impl Tree {
         members.into_iter().map(|(_, pid)| pid).collect()
     }
 
-    /// Whether one of them still runs.
-    pub fn is_alive(&self) -> bool {
-        self.members.values().any(|member| !member.is_zombie)
+    /// Whether one of them still runs, by a look at all of them. While none does they are looked at again until no
+    /// other comes into sight: a daemon starts its process and leaves, perhaps between the reads of one look.
+    pub fn is_alive(&mut self) -> bool {
+        self.look();
+        loop {
+            if self.members.values().any(|member| !member.is_zombie) {
+                return true;
+            }
+            let known = self.pids();
+            self.look();
+            if self.members.keys().all(|pid| known.contains(pid)) {
+                return false;
+            }
+        }
     }
 
     /// How many of them have ended since the beginning.
@@ -253,7 +264,6 @@ impl Tree {
                 self.signal(Signal::KILL);
             }
             self.wait_for_an_end(END_LOOK);
-            self.look();
         }
         if !has_killed {
             self.signal(Signal::KILL);

@@ -386,7 +386,6 @@ fn connected(
             Ok(stream) => return Ok(stream),
             Err(error) => error,
         };
-        tree.look();
         if !tree.is_alive() {
             let how = program.how_it_ended();
             return Err(program.failed(&format!("{how} before it listened")).into());

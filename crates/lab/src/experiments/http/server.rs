@@ -268,7 +268,6 @@ impl Server {
     /// [`MeasureError::Program`] where it has ended already, and was not there for the whole
     /// window, or answers otherwise than at first.
     pub(super) fn end(&mut self, is_interrupted: &dyn Fn() -> bool) -> Result<(), MeasureError> {
-        self.tree.look();
         let mut is_over = !self.tree.is_alive();
         // A daemon leaves the process that was started, perhaps only after its first answer.
         let is_left = listener::is_of(&self.tree.pids(), self.address) == Some(true);
@@ -326,7 +325,6 @@ fn first_answer(
             Err(error) => error,
         };
         // A daemon leaves the process that was started.
-        tree.look();
         if !tree.is_alive() {
             let how = process.how_it_ended();
             return Err(process.failed(&format!("{how} before it answered {url}")).into());
@@ -438,7 +436,8 @@ impl CommandLine {
 
 /// What is wrong with a server that is said to run already, if so.
 pub(crate) fn running_fault(pid: u32, address: SocketAddr) -> Option<String> {
-    let Some(tree) = Tree::of(&[pid]).ok().filter(Tree::is_alive) else {
+    let tree = Tree::of(&[pid]).ok().and_then(|mut tree| tree.is_alive().then_some(tree));
+    let Some(tree) = tree else {
         return Some(format!("process {pid} does not run; expected the number of one that does"));
     };
     let pids = tree.pids();
