@@ -7,7 +7,7 @@ use std::path::Path;
 use toml::{Table, Value};
 
 /// Every crate of the workspace with its floor; `xtask` stands beside the house.
-const FLOORS: [(&str, u32); 32] = [
+const FLOORS: [(&str, u32); 33] = [
     ("pollux-sys", 1),
     ("pollux-settings", 1),
     ("pollux-prefix", 1),
@@ -18,6 +18,7 @@ const FLOORS: [(&str, u32); 32] = [
     ("pollux-poller", 2),
     ("pollux-sim", 3),
     ("pollux-testing", 3),
+    ("pollux-conformance", 4),
     ("pollux-processes", 2),
     ("pollux-loop-stats", 2),
     ("pollux-callers", 3),
@@ -43,8 +44,8 @@ const FLOORS: [(&str, u32); 32] = [
     ("pollux-cli", 6),
 ];
 
-/// What the tests of every floor may use: the simulated kernel, and what they share.
-const FOR_TESTS: [&str; 2] = ["pollux-sim", "pollux-testing"];
+/// What the tests of every floor may use: the simulated kernel, the suite of the pollers, and what they share.
+const FOR_TESTS: [&str; 3] = ["pollux-sim", "pollux-testing", "pollux-conformance"];
 
 /// Sentences for every dependency that goes up or sideways, and for crates without a floor.
 pub(crate) fn breaches(root: &Path) -> Result<Vec<String>, String> {

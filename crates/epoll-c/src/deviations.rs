@@ -69,7 +69,7 @@ pub const DEVIATIONS: &[Deviation] = &[
         scripts: &["what_was_read_before_the_wait_is_silent"],
         linked: REQUESTS,
         preloaded: REQUESTS,
-        epoll: "what was ready and is over when somebody waits is not reported",
+        epoll: "what was ready and is over when a wait begins is not reported",
         here: "reported once",
         reason: "a poll request completes when its file wakes it: use O_NONBLOCK",
     },

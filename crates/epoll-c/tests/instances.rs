@@ -97,7 +97,7 @@ fn duplicate(reader: &PipeReader, at_least: RawFd) -> OwnedFd {
 }
 
 #[test]
-fn an_instance_ends_with_its_last_number_and_its_number_is_nobodys_then() {
+fn an_instance_ends_with_its_last_number_which_is_free_then() {
     for mechanism in others() {
         let instances = instances(Identity::Checked);
         let epoll = create(instances, mechanism);
@@ -110,7 +110,7 @@ fn an_instance_ends_with_its_last_number_and_its_number_is_nobodys_then() {
         let second = unsafe { OwnedFd::from_raw_fd(second) };
         let number = epoll.as_raw_fd();
         drop(epoll);
-        // The number is nobody's, or that of another test's file.
+        // The number is free, or that of another test's file.
         assert!(instances.find(number).is_none(), "{mechanism}");
         assert_eq!(wait(instances, second.as_raw_fd(), LONG), [(1, 1)], "{mechanism}: a duplicate");
         let third = create(instances, mechanism);

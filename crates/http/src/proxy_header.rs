@@ -334,8 +334,8 @@ mod tests {
             &signature(&[0x21, 0x00, 0, 2, 4, 0]),
             &signature(&[0x21, 0x00, 0, 3, 4, 0, 1]),
         ] {
-            let told = ProxyHeader::parse(head).expect_err(&String::from_utf8_lossy(head));
-            assert!(told.to_string().ends_with("expected a head of the PROXY protocol"));
+            let error = ProxyHeader::parse(head).expect_err(&String::from_utf8_lossy(head));
+            assert!(error.to_string().ends_with("expected a head of the PROXY protocol"));
         }
     }
 

@@ -1,5 +1,5 @@
 //! Leaving the sandbox of a server from inside: a process starts a real one, with the configuration of a
-//! real one, and then tries everything that an attacker would try who took it over.
+//! real one, and then tries everything that an attacker in its place would try.
 //!
 //! A sandbox binds the whole process and wants one without other threads, so each case is this program
 //! started anew, without the threads of a test harness.

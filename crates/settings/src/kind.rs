@@ -60,14 +60,18 @@ enum Fault {
 
 impl<T: 'static> Kind<T> {
     /// Values that are read by `read`, which answers with what is wrong, such as "not a rate".
-    /// `accepts` says what is expected, as in "expected {accepts}"; `placeholder` stands for a
-    /// value in help texts, such as `TIME`.
+    /// `accepts` says what is expected, as in "expected {accepts}", where the answer itself has no
+    /// "; expected …"; `placeholder` stands for a value in help texts, such as `TIME`.
     pub fn new(
         placeholder: &'static str,
         accepts: impl Into<String>,
         read: impl Fn(&str) -> Result<T, String> + Send + Sync + 'static,
     ) -> Self {
-        let read = Arc::new(move |text: &str| read(text).map_err(Fault::Why));
+        let read = Arc::new(move |text: &str| {
+            read(text).map_err(|why| {
+                if why.contains("; expected ") { Fault::Line(why) } else { Fault::Why(why) }
+            })
+        });
         let shape = Shape::Text;
         Self { placeholder, accepts: accepts.into(), shape, words: Vec::new(), read }
     }

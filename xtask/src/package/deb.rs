@@ -154,14 +154,14 @@ mod tests {
 
     #[test]
     fn a_package_of_the_program_alone_is_unpacked_and_serves_its_page() {
-        let Some(program) = super::super::tests::built() else {
-            return super::super::tests::left_out("a build of pollux");
+        let Some(program) = crate::package::tests::built() else {
+            return pollux_testing::skip("it needs a build of pollux");
         };
         if ["dpkg-deb", "dpkg-shlibdeps"]
             .iter()
             .any(|tool| Command::new(tool).arg("--version").output().is_err())
         {
-            return super::super::tests::left_out("dpkg and dpkg-dev");
+            return pollux_testing::skip("it needs dpkg and dpkg-dev");
         }
         let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("a workspace");
         let folder = tempfile::tempdir().expect("a folder");

@@ -11,14 +11,15 @@
 mod deb;
 mod oci;
 
-use std::io::{BufRead, BufReader, Read, Write};
+use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::{Command, Stdio};
 use std::time::Duration;
 
-use crate::install::at;
-use crate::install::{create, done, output, target};
+use pollux_processes::Program;
+
+use crate::install::{at, create, done, output, target};
 
 /// The target of the static program.
 const STATIC_TARGET: &str = "x86_64-unknown-linux-musl";
@@ -110,42 +111,36 @@ fn version(program: &mut Command, commit: &str) -> Result<String, String> {
 
 /// Starts a server, whose arguments are complete, asks it for `/` and ends it. Gives the answer's body.
 fn answer(server: &mut Command) -> Result<String, String> {
-    let started = server.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped()).spawn();
     let name = server.get_program().to_string_lossy().into_owned();
-    let mut child = started.map_err(|error| format!("{name}: {error}"))?;
-    let answer = ask(&mut child);
-    // It is asked no more; a server that ended by itself was reported above.
-    let _ = child.kill();
-    let _ = child.wait();
-    answer
-}
-
-fn ask(child: &mut Child) -> Result<String, String> {
-    let mut said = String::new();
-    let mut lines = BufReader::new(child.stderr.take().expect("it is a pipe"));
+    server.stdin(Stdio::null()).stdout(Stdio::null());
+    let mut server = Program::start(&name, server).map_err(|error| format!("{error:?}"))?;
+    let mut printed = String::new();
     let address = loop {
-        let mut line = String::new();
-        let read = lines.read_line(&mut line).map_err(|error| error.to_string())?;
+        let line = server.line_within(DEADLINE).map_err(|error| error.to_string())?;
+        let Some(line) = line else {
+            return Err(format!("{name} ended instead of listening: {printed}"));
+        };
         if let Some((_, rest)) = line.split_once("http://") {
-            break rest.split([' ', '/', '\n']).next().unwrap_or_default().to_owned();
+            break rest.split([' ', '/']).next().unwrap_or_default().to_owned();
         }
-        said += &line;
-        if read == 0 {
-            return Err(format!("the server ended instead of listening: {said}"));
-        }
+        printed += &line;
     };
-    let failed = |error: std::io::Error| format!("{address}: {error}");
-    let mut peer = TcpStream::connect(&address).map_err(failed)?;
-    peer.set_read_timeout(Some(DEADLINE)).map_err(failed)?;
-    peer.write_all(b"GET / HTTP/1.1\r\nhost: test\r\nconnection: close\r\n\r\n").map_err(failed)?;
-    let mut answer = String::new();
-    peer.read_to_string(&mut answer).map_err(failed)?;
+    let answer = get(&address).map_err(|error| format!("{address}: {error}"))?;
     let (head, body) = answer.split_once("\r\n\r\n").unwrap_or_default();
     if head.starts_with("HTTP/1.1 200 ") {
         Ok(body.to_owned())
     } else {
         Err(format!("{address} answered \"{head}\""))
     }
+}
+
+fn get(address: &str) -> std::io::Result<String> {
+    let mut peer = TcpStream::connect(address)?;
+    peer.set_read_timeout(Some(DEADLINE))?;
+    peer.write_all(b"GET / HTTP/1.1\r\nhost: test\r\nconnection: close\r\n\r\n")?;
+    let mut answer = String::new();
+    peer.read_to_string(&mut answer)?;
+    Ok(answer)
 }
 
 /// A command in a root folder of its own, as a user without rights; root is needed for that.
@@ -194,11 +189,6 @@ pub(crate) mod tests {
     pub(crate) fn is_root() -> bool {
         let id = Command::new("id").arg("-u").output().expect("id runs");
         id.stdout == b"0\n"
-    }
-
-    pub(crate) fn left_out(needs: &str) {
-        assert!(std::env::var_os("POLLUX_FORBID_SKIP").is_none(), "it needs {needs}");
-        println!("left out: it needs {needs}");
     }
 
     #[test]

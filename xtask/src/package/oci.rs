@@ -199,7 +199,7 @@ mod tests {
 
     /// A build of `pollux` with the libraries that it needs, which stand in for a static one.
     fn content() -> Option<Content> {
-        let program = super::super::tests::built()?;
+        let program = crate::package::tests::built()?;
         let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("package/site/index.html");
         let mut content = Content::of(&program, &page);
         let needs = std::process::Command::new("ldd").arg(&program).output().expect("ldd runs");
@@ -215,8 +215,8 @@ mod tests {
     fn an_image_is_unpacked_by_its_digests_and_serves_in_a_root_folder_of_its_own() {
         let folder = tempfile::tempdir().expect("a folder");
         let image = folder.path().join("image.tar");
-        let (Some(content), true) = (content(), super::super::tests::is_root()) else {
-            super::super::tests::left_out("root, and a build of pollux");
+        let (Some(content), true) = (content(), crate::package::tests::is_root()) else {
+            pollux_testing::skip("it needs root, and a build of pollux");
             return;
         };
         write(&image, &content, "1.2.3").expect("written");

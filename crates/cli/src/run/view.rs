@@ -35,7 +35,7 @@ pub(super) struct View {
     live: Option<Live>,
     course: Course,
     next_line: Instant,
-    /// None where nobody asked for the figures over the time.
+    /// None where figures over the time are not asked for.
     next_note: Option<Instant>,
 }
 

@@ -294,18 +294,24 @@ fn a_server_that_does_not_answer_as_it_should_says_why() {
     ];
     let arms = arms.each_ref().map(String::as_str);
     let record = record(&run(&arms, &["--baseline", "raw-epoll"]));
-    let told = |arm: &str, expected: &[&str]| {
+    let fails_with = |arm: &str, expected: &[&str]| {
         let why = failure(&record, arm);
         assert!(expected.iter().all(|part| why.contains(part)), "{arm}: {why}");
     };
-    told(
+    fails_with(
         "ends",
         &["sh: ended with exit status: 3 before it answered http://127.0.0.1:", "no such"],
     );
-    told("prompt", &["ended with exit status: 2", "bad option"]);
-    told("broken", &["answered GET / with 500, expected 200 to 299; --path asks for another page"]);
-    told("lost", &["answered GET / with 404, expected 200 to 299"]);
-    told("silent", &["did not answer http://127.0.0.1:", "no whole answer: nothing came for 5s"]);
+    fails_with("prompt", &["ended with exit status: 2", "bad option"]);
+    fails_with(
+        "broken",
+        &["answered GET / with 500, expected 200 to 299; --path asks for another page"],
+    );
+    fails_with("lost", &["answered GET / with 404, expected 200 to 299"]);
+    fails_with(
+        "silent",
+        &["did not answer http://127.0.0.1:", "no whole answer: nothing came for 5s"],
+    );
     measured(&record, "raw-epoll");
 }
 

@@ -90,10 +90,10 @@ fn workers_end_with_their_connections_when_the_master_is_killed() {
     proxy.ended();
     await_end(worker);
     let (right, failed) = clients.end();
-    // What was under way was answered; afterwards nobody listens.
+    // What was under way was answered; afterwards no process listens.
     let lost: Vec<_> = failed.iter().filter(|(_, why)| why.starts_with("kept")).collect();
     assert!(lost.is_empty(), "{lost:?}");
-    TcpStream::connect(proxy.address).expect_err("nobody has the socket any more");
+    TcpStream::connect(proxy.address).expect_err("the socket is closed");
     assert!((right..=right + failed.len() as u64).contains(&backend.asked()), "of {right}");
     backend.await_none_open();
 }
@@ -115,12 +115,12 @@ fn both_workers_of_a_reload_end_when_the_master_is_killed() {
     let lost: Vec<_> = failed.iter().filter(|(_, why)| why.starts_with("kept")).collect();
     assert!(lost.is_empty(), "{lost:?}");
     assert!((right..=right + failed.len() as u64).contains(&backend.asked()), "of {right}");
-    TcpStream::connect(proxy.address).expect_err("nobody has the socket any more");
+    TcpStream::connect(proxy.address).expect_err("the socket is closed");
     backend.await_none_open();
 }
 
 #[test]
-fn nobody_waits_at_an_address_that_no_worker_takes_connections_from_any_more() {
+fn an_address_that_no_worker_accepts_from_any_more_refuses_connections() {
     for signal in [Signal::KILL, Signal::TERM] {
         let backend = Backend::start();
         let mut proxy = Proxy::start(&[backend.address], "threads = 2");
@@ -184,8 +184,8 @@ fn a_proxy_that_cannot_start_says_why_and_ends() {
     let mut command = std::process::Command::new(env!("CARGO_BIN_EXE_pollux"));
     command.current_dir(folder.path()).args(["proxy", "--backend", "127.0.0.1:1"]);
     command.args(["--listen", "127.0.0.1:0", "--access-log", "no/such/log"]);
-    let Ended { status, stderr: told, .. } = Process::run(&mut command);
+    let Ended { status, stderr: log, .. } = Process::run(&mut command);
     assert_eq!(status.code(), Some(1));
-    assert!(told.contains("access log") && told.contains("No such file"), "{told}");
-    assert_eq!(told.lines().count(), 1, "{told}");
+    assert!(log.contains("access log") && log.contains("No such file"), "{log}");
+    assert_eq!(log.lines().count(), 1, "{log}");
 }

@@ -20,7 +20,7 @@ fn requests_min() -> u64 {
 }
 
 #[test]
-#[expect(clippy::print_stdout, reason = "figures for those who ask for more requests")]
+#[expect(clippy::print_stdout, reason = "figures where more requests are asked for")]
 fn no_request_fails_while_settings_are_read_anew_again_and_again() {
     let backend = Backend::start();
     let mut proxy = Proxy::start(&[backend.address], "threads = 2");
@@ -95,14 +95,14 @@ fn wrong_settings_are_reported_and_the_old_ones_stay() {
     let mut proxy = Proxy::start(&[backend.address], "threads = 1");
     let worker = proxy.one_worker(&[]);
     proxy.write_settings(&[backend.address], "threads = 0");
-    let (is_well, told) = proxy.reload();
-    assert!(!is_well && told.contains("p.toml:4:11: threads = 0: expected"), "{told}");
+    let (is_well, log) = proxy.reload();
+    assert!(!is_well && log.contains("p.toml:4:11: threads = 0: expected"), "{log}");
     proxy.signal(Signal::HUP);
     proxy.says("not reloaded, the old settings stay: p.toml:4:11: threads = 0");
     // What is found only when the worker opens it.
     proxy.write_settings(&[backend.address], "access_log = \"no/such/folder/log\"");
-    let (is_well, told) = proxy.reload();
-    assert!(!is_well && told.contains("no/such/folder/log"), "{told}");
+    let (is_well, log) = proxy.reload();
+    assert!(!is_well && log.contains("no/such/folder/log"), "{log}");
     assert_eq!(proxy.one_worker(&[]), worker);
     assert_eq!(Client::default().ask(proxy.address, "/a").0, Outcome::Right);
     proxy.write_settings(&[backend.address], "threads = 2");
@@ -111,7 +111,7 @@ fn wrong_settings_are_reported_and_the_old_ones_stay() {
 }
 
 #[test]
-fn who_asks_for_a_reload_is_answered_when_it_is_over() {
+fn a_reload_command_is_answered_when_the_reload_is_over() {
     let backend = Backend::start();
     let proxy = Proxy::start(&[backend.address], "threads = 1");
     let worker = proxy.one_worker(&[]);
@@ -246,9 +246,9 @@ fn a_manager_is_recognised_by_the_master_whose_id_stands_in_its_file_until_the_e
     let name = folder.path().join("notify");
     let manager = UnixDatagram::bind(&name).expect("bound");
     manager.set_read_timeout(Some(DEADLINE)).expect("set");
-    let told = || {
+    let notification = || {
         let mut text = [0; 200];
-        let len = manager.recv(&mut text).expect("told");
+        let len = manager.recv(&mut text).expect("sent");
         String::from_utf8_lossy(&text[..len]).into_owned()
     };
     let backends = [backend.address];
@@ -256,25 +256,25 @@ fn a_manager_is_recognised_by_the_master_whose_id_stands_in_its_file_until_the_e
         command.env("NOTIFY_SOCKET", &name)
     });
     let mut proxy = proxy.unwrap_or_else(|said| panic!("{said:#?}"));
-    assert_eq!(told(), "READY=1");
+    assert_eq!(notification(), "READY=1");
     let id = || fs::read_to_string(proxy.file("pid")).expect("written");
     assert_eq!(id(), format!("{}\n", proxy.id()));
     assert!(!proxy.file("pid.new").exists());
     let first = proxy.one_worker(&[]);
     proxy.signal(Signal::HUP);
-    assert!(told().starts_with("RELOADING=1\nMONOTONIC_USEC="));
-    assert_eq!(told(), "READY=1");
-    // Ready again is who serves by the new settings, and the master is the same.
+    assert!(notification().starts_with("RELOADING=1\nMONOTONIC_USEC="));
+    assert_eq!(notification(), "READY=1");
+    // The worker with the new settings is ready, and the master is the same.
     proxy.one_worker(&[first]);
     assert_eq!(id(), format!("{}\n", proxy.id()));
     // Wrong settings change nothing, and it is as ready as before.
     fs::write(proxy.file("p.toml"), "nonsense").expect("written");
     proxy.signal(Signal::HUP);
-    assert!(told().starts_with("RELOADING=1\nMONOTONIC_USEC="));
-    assert_eq!(told(), "READY=1");
+    assert!(notification().starts_with("RELOADING=1\nMONOTONIC_USEC="));
+    assert_eq!(notification(), "READY=1");
     let file = proxy.file("pid");
     proxy.signal(Signal::TERM);
-    assert_eq!(told(), "STOPPING=1");
+    assert_eq!(notification(), "STOPPING=1");
     assert!(proxy.ended().success());
     assert!(!file.exists());
 }

@@ -42,7 +42,7 @@ fn a_report_has_curves_tables_and_nothing_from_elsewhere() {
     }
 }
 
-/// What memcached and nginx do: who starts them is root, who serves is not.
+/// What memcached and nginx do: they are started by root and serve as another user.
 #[test]
 fn a_program_that_becomes_another_user_is_counted() {
     if !geteuid().is_root() {

@@ -153,7 +153,7 @@ fn new_settings_answer_on_connections_that_are_kept_and_wrong_ones_change_nothin
 
 #[test]
 fn each_wrong_reload_says_what_is_wrong() {
-    for (settings, told) in [
+    for (settings, expected) in [
         ("reply = 5\nthreads = 3", "the old settings stay: threads: fixed while the server runs"),
         ("reply = 5x", "the old settings stay: "),
         ("reply = 5\nfoo = 1\nidle_timeout = \"x\"", "unknown key \"foo\"; "),
@@ -170,7 +170,7 @@ fn each_wrong_reload_says_what_is_wrong() {
         served.write(settings);
         served.signal(Signal::HUP);
         let said = served.process.says("stay: ");
-        assert!(said.contains(told), "{settings}: {said}");
+        assert!(said.contains(expected), "{settings}: {said}");
         assert_eq!(served.connect().get("/").1, "pollu");
         served.end();
     }
@@ -207,21 +207,21 @@ fn a_manager_is_notified_and_the_id_stands_in_its_file_while_the_server_runs() {
     let (name, pid_file) = (folder.path().join("notify"), folder.path().join("pid"));
     let manager = UnixDatagram::bind(&name).expect("bound");
     manager.set_read_timeout(Some(DEADLINE)).expect("set");
-    let told = || {
+    let notification = || {
         let mut text = [0; 200];
-        let len = manager.recv(&mut text).expect("told");
+        let len = manager.recv(&mut text).expect("sent");
         String::from_utf8_lossy(&text[..len]).into_owned()
     };
     let settings = format!("reply = 5\npid_file = {pid_file:?}");
     let served = Served::start_by(&settings, |command| command.env("NOTIFY_SOCKET", &name));
-    assert_eq!(told(), "READY=1");
+    assert_eq!(notification(), "READY=1");
     let id = std::fs::read_to_string(&pid_file).expect("written");
     assert_eq!(id, format!("{}\n", served.process.id()));
     served.signal(Signal::HUP);
-    assert!(told().starts_with("RELOADING=1\nMONOTONIC_USEC="));
-    assert_eq!(told(), "READY=1");
+    assert!(notification().starts_with("RELOADING=1\nMONOTONIC_USEC="));
+    assert_eq!(notification(), "READY=1");
     served.end();
-    assert_eq!(told(), "STOPPING=1");
+    assert_eq!(notification(), "STOPPING=1");
     assert!(!pid_file.exists());
 }
 
@@ -234,20 +234,20 @@ fn a_watchdog_is_notified_by_idle_loops_too_until_the_end() {
     let served = Served::start_by("reply = 5\nthreads = 2", |command| {
         command.env("NOTIFY_SOCKET", &name).env("WATCHDOG_USEC", "80000")
     });
-    let told = || {
+    let notification = || {
         let mut text = [0; 200];
         let len = manager.recv(&mut text)?;
         Ok::<_, std::io::Error>(String::from_utf8_lossy(&text[..len]).into_owned())
     };
-    assert_eq!(told().expect("told"), "READY=1");
+    assert_eq!(notification().expect("sent"), "READY=1");
     // Idle loops are asked for turns.
     for _ in 0..10 {
-        assert_eq!(told().expect("told"), "WATCHDOG=1");
+        assert_eq!(notification().expect("sent"), "WATCHDOG=1");
     }
     served.end();
     let mut left = String::new();
     while !left.contains("STOPPING=1") {
-        left = told().expect("told");
+        left = notification().expect("sent");
         assert!(left == "WATCHDOG=1" || left == "STOPPING=1", "{left}");
     }
 }
@@ -257,7 +257,7 @@ fn a_passed_descriptor_that_is_not_a_listening_socket_is_reported_by_number() {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
     let address = listener.local_addr().expect("bound");
     let client = TcpStream::connect(address).expect("connected");
-    for (count, redirects, told) in [
+    for (count, redirects, expected) in [
         (
             "2",
             "3<&0",
@@ -275,7 +275,7 @@ fn a_passed_descriptor_that_is_not_a_listening_socket_is_reported_by_number() {
         let output = command.stdin(Stdio::from(socket)).output().expect("it starts");
         let said = String::from_utf8_lossy(&output.stderr);
         assert_eq!(output.status.code(), Some(1), "{count} {redirects}: {said}");
-        assert!(said.contains(told), "{count} {redirects}: {said}");
+        assert!(said.contains(expected), "{count} {redirects}: {said}");
     }
     // One that is connected, as with Accept=yes of systemd.
     let mut command = Command::new("sh");
@@ -290,7 +290,7 @@ fn a_passed_descriptor_that_is_not_a_listening_socket_is_reported_by_number() {
 }
 
 #[test]
-fn a_socket_that_was_opened_before_is_served_and_keeps_who_waits() {
+fn a_socket_that_was_opened_before_is_served_with_the_clients_that_wait_at_it() {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
     let address = listener.local_addr().expect("bound");
     // It comes before there is a server.
@@ -321,8 +321,8 @@ fn a_second_server_does_not_take_the_pid_file_of_one_that_runs() {
     command.args(["serve", "--config"]).arg(again.path().join("s.toml"));
     let output = command.output().expect("pollux starts");
     let said = String::from_utf8_lossy(&output.stderr);
-    let told = format!("is that of process {}, which runs", first.process.id());
-    assert!(output.status.code() == Some(1) && said.contains(&told), "{said}");
+    let expected = format!("is that of process {}, which runs", first.process.id());
+    assert!(output.status.code() == Some(1) && said.contains(&expected), "{said}");
     let own = |served: &Served| {
         let found = std::fs::read_to_string(&pid_file).expect("written");
         assert_eq!(found, format!("{}\n", served.process.id()));

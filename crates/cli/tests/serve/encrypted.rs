@@ -285,19 +285,19 @@ fn what_cannot_be_used_is_refused_at_a_start_and_at_a_reload_keeps_the_old_certi
     let files = Files::make();
     let mut server = files.serve("epoll-et", &["--reply", "1"]).expect("it starts");
     fs::copy(files.at("cert.pem"), files.at("first")).expect("copied");
-    for (cert, key, told) in unusable() {
+    for (cert, key, expected) in unusable() {
         put(&files, &cert, &key);
         let mut serve = Command::new(env!("CARGO_BIN_EXE_pollux"));
         serve.args(["serve", "--reply", "1", "--listen", "127.0.0.1:0", "--cert"]);
         let output = serve.arg(files.at("cert.pem")).arg("--key").arg(files.at("key.pem")).output();
         let output = output.expect("pollux starts");
         let said = String::from_utf8_lossy(&output.stderr);
-        assert!(output.status.code() == Some(1) && said.contains(told), "{told}: {said}");
+        assert!(output.status.code() == Some(1) && said.contains(expected), "{expected}: {said}");
         assert_eq!(said.lines().count(), 1, "{said}");
         server.signal(Signal::HUP);
         let said = server.says("not reloaded, the old settings stay: the certificate: ");
-        assert!(said.contains(told), "{told}: {said}");
-        assert!(is_shown(server.address, &files.at("first")), "{told}");
+        assert!(said.contains(expected), "{expected}: {said}");
+        assert!(is_shown(server.address, &files.at("first")), "{expected}");
     }
     let (cert, key) = made(|_| ());
     let windows = |text: &str| text.replace('\n', "\r\n");
@@ -310,7 +310,7 @@ fn what_cannot_be_used_is_refused_at_a_start_and_at_a_reload_keeps_the_old_certi
 }
 
 #[test]
-fn certificates_that_clients_refuse_are_shown_and_told() {
+fn certificates_that_clients_refuse_are_served_and_warned_of() {
     let _turn = alone();
     let files = Files::make();
     let expired = made(|params| params.not_after = date_time_ymd(2021, 1, 1));
@@ -329,14 +329,14 @@ fn certificates_that_clients_refuse_are_shown_and_told() {
         (untidy, "cert.pem: certificate 2 in it is not that of the issuer of the certificate"),
     ];
     let mut server = files.serve("epoll-et", &["--reply", "1"]).expect("it starts");
-    for ((cert, key), told) in cases {
+    for ((cert, key), expected) in cases {
         put(&files, &cert, &key);
         server.signal(Signal::HUP);
         let said = server.says("warn: ");
-        assert!(said.contains(told), "{said}");
+        assert!(said.contains(expected), "{said}");
         let mut another = files.serve("epoll-et", &["--reply", "1"]).expect("it starts");
         let said = another.says("warn: ");
-        assert!(said.contains(told), "{said}");
+        assert!(said.contains(expected), "{said}");
         another.end();
         let mut check = Command::new(env!("CARGO_BIN_EXE_pollux"));
         check.args(["serve", "--check", "--reply", "1", "--listen", "127.0.0.1:0", "--cert"]);
@@ -344,7 +344,7 @@ fn certificates_that_clients_refuse_are_shown_and_told() {
         let output = output.expect("pollux starts");
         let said = String::from_utf8_lossy(&output.stdout);
         assert!(output.status.success() && said.contains("warning: "), "{said}");
-        assert!(said.contains(told), "{said}");
+        assert!(said.contains(expected), "{said}");
     }
     server.end();
 }

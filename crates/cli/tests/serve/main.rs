@@ -2,7 +2,7 @@
 //!
 //! | file | what it holds the server to |
 //! |---|---|
-//! | `soak` | random clients leave nothing behind, and hurt nobody beside them |
+//! | `soak` | random clients leave nothing behind, and harm no other client |
 //! | `storm` | ten thousand connects at once starve no live connection |
 //! | `daemon` | reloads, the manager, the id file, sockets that were opened before |
 //! | `sandbox` | a server that gave up what it does not need, rights of root too, does all that others do |

@@ -120,10 +120,10 @@ fn check(flags: &[&str]) -> (Option<i32>, String, String) {
 }
 
 #[test]
-fn settings_are_checked_and_told_and_nothing_is_listened_on() {
+fn settings_are_checked_and_printed_and_no_address_is_listened_on() {
     let folder = tempfile::tempdir().expect("a folder");
     let (dir, log) = (folder.path().display().to_string(), folder.path().join("log"));
-    // An address that somebody has: nobody wants it now.
+    // The address is in use, which does not matter here.
     let taken = std::net::TcpListener::bind("127.0.0.1:0").expect("a free port");
     let address = taken.local_addr().expect("bound").to_string();
     let log_text = log.display().to_string();
@@ -153,7 +153,7 @@ fn what_would_keep_a_server_from_starting_ends_the_check_with_2() {
     let dir = folder.path().display().to_string();
     fs::write(folder.path().join("file"), "a file").expect("written");
     let occupied = format!("unix:{dir}/file");
-    for (flags, told) in [
+    for (flags, expected) in [
         (vec!["/no/such/folder"], "the folder \"/no/such/folder\" cannot be served: No such file"),
         (vec![&*dir, "--spa", "no.html"], "the page \"no.html\" cannot be served: no file of "),
         (
@@ -184,6 +184,6 @@ fn what_would_keep_a_server_from_starting_ends_the_check_with_2() {
     ] {
         let (code, said, wrong) = check(&flags);
         assert_eq!((code, said.as_str()), (Some(2), ""), "{flags:?}: {wrong}");
-        assert!(wrong.contains(told), "{flags:?}: {wrong}");
+        assert!(wrong.contains(expected), "{flags:?}: {wrong}");
     }
 }

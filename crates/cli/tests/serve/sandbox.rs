@@ -1,5 +1,5 @@
 //! A server in its sandbox does what one without does, on every mechanism, and says what it has given up.
-//! That nobody leaves it is `crates/server/tests/sandbox.rs`.
+//! That no call leads out of it is checked in `crates/server/tests/sandbox.rs`.
 
 use std::fmt::Display;
 use std::fs;
@@ -154,28 +154,28 @@ fn a_reload_that_leads_out_of_the_sandbox_is_refused_with_what_to_do() {
         format!("dir = {:?}\nrequire_sandbox = true\nerror_log = {log:?}", at.join("site"))
     };
     let Some(served) = start(settings) else { return };
-    let told = |path: &Path, times: usize| {
+    let expect_lines = |path: &Path, times: usize| {
         served.signal(Signal::HUP);
-        let told = format!(
+        let line = format!(
             "not reloaded, the old settings stay: the sandbox of the start does not reach {}: it lies \
              elsewhere, or was replaced; restart the server, or start it with --sandbox-path",
             path.display()
         );
         wait_for("an error", || {
             let errors = fs::read_to_string(served.at("logs/error")).expect("written");
-            (errors.matches(&told).count() == times).then_some(())
+            (errors.matches(&line).count() == times).then_some(())
         });
         assert_eq!(served.connect().get("/a.txt").1, "a file");
     };
     let run = served.at("run");
     let (conf, now) = (served.at("conf"), settings(served.folder.path()));
     write_settings(&conf, &now.replace("/site\"", "/run\""));
-    told(&run, 1);
+    expect_lines(&run, 1);
     // Another folder at the same place is another one.
     write_settings(&conf, &now);
     fs::rename(served.at("site"), served.at("old")).expect("renamed");
     fs::create_dir(served.at("site")).expect("made");
-    told(&served.at("site"), 1);
+    expect_lines(&served.at("site"), 1);
     served.end();
 }
 
@@ -267,10 +267,10 @@ fn a_reload_says_what_the_rights_do_not_reach_either() {
     let server = files.serve("epoll-et", &flags).expect("it starts");
     fs::remove_file(files.at("key.pem")).expect("removed");
     server.signal(Signal::HUP);
-    let told = "not reloaded, the old settings stay: the certificate: ";
+    let refusal = "not reloaded, the old settings stay: the certificate: ";
     let said = wait_for("an error", || {
         let said = fs::read_to_string(&log).unwrap_or_default();
-        said.contains(told).then_some(said)
+        said.contains(refusal).then_some(said)
     });
     assert!(said.contains("key.pem: No such file or directory"), "{said}");
     assert!(is_shown(&server, &files.at("cert.pem")));

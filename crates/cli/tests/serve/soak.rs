@@ -55,7 +55,7 @@ struct Done {
 }
 
 #[test]
-fn random_clients_leave_nothing_behind_and_hurt_nobody() {
+fn random_clients_leave_nothing_behind_and_harm_no_other_client() {
     let _turn = alone();
     let seconds = number_of("POLLUX_SOAK_S").unwrap_or(SOAK_S_DEFAULT);
     let seed = number_of("POLLUX_SOAK_SEED").unwrap_or_else(|| u64::from(std::process::id()));

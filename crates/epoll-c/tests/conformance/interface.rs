@@ -13,6 +13,7 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::Duration;
 
 use libc::{c_int, epoll_event, sigset_t};
+use pollux_conformance::ways::Way;
 use pollux_poller::{
     Caps, Counters, Error, Events, FilePolicy, Mechanism, Poller, Readiness, Registration,
     SignalMask, Token, Trigger, Waker,
@@ -21,7 +22,6 @@ use pollux_poller::{
 use rustix::thread::{Pid, gettid};
 
 use crate::calls;
-use crate::ways::Way;
 
 /// An instance that the C functions made.
 pub(crate) struct Interface {
@@ -29,7 +29,7 @@ pub(crate) struct Interface {
     caps: Caps,
     waker: Waker,
     counters: Arc<Counters>,
-    /// Who changes it and who waits; nobody: this thread.
+    /// The thread that changes it and the one that waits; none: this thread does both.
     callers: Option<[Caller; 2]>,
 }
 

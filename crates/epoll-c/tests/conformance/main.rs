@@ -7,22 +7,16 @@
 #[path = "../deviations/calls.rs"]
 #[expect(dead_code, reason = "scripts of another kind use the others")]
 mod calls;
-mod groups;
 mod interface;
-#[path = "../../../poller/tests/suite/mod.rs"]
-#[expect(dead_code, reason = "the verbs of the other test binaries stand there too")]
-mod suite;
-mod ways;
 
 use std::process::ExitCode;
 
+use pollux_conformance::runner;
+use pollux_conformance::ways::Way;
 use pollux_poller::{Error, Mechanism, Poller};
 
-use suite::runner;
-use ways::Way;
-
 fn main() -> ExitCode {
-    runner::main(&Way::ALL.map(|way| way.suite(|_, _| ())), &[])
+    runner::main(&Way::ALL.map(|way| way.suite(open, |_, _| ())), &[])
 }
 
 /// The poller that the scripts run on.

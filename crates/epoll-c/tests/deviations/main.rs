@@ -18,7 +18,7 @@ use mechanisms::others;
 use scripts::SCRIPTS;
 use subject::Subject;
 
-/// One test, as the scripts count on numbers of descriptors that nobody else takes.
+/// One test, as no other thread may take the descriptor numbers that the scripts use.
 #[test]
 fn a_mechanism_differs_where_the_table_says_and_nowhere_else() {
     let mut wrong = Vec::new();

@@ -9,8 +9,8 @@ use pollux_poller::{Interest, Readiness, Registration, Token, Trigger};
 use rustix::io::{Errno, FdFlags, fcntl_dupfd_cloexec, fcntl_getfd};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
-use crate::suite::rig::{Rig, memfd};
-use crate::suite::{Case, Deviation, Verdict, case};
+use pollux_conformance::rig::{Rig, memfd};
+use pollux_conformance::{Case, Deviation, Verdict, case};
 
 pub(crate) const CASES: &[Case] = &[
     case!(numbers_beyond_1024_are_watched, [Kernel]),
@@ -39,7 +39,7 @@ fn set_soft_limit(current: u64) {
 }
 
 /// A ready pipe whose reader has the lowest free number from `number` on.
-fn ready_at(rig: &Rig, number: u64) -> (OwnedFd, crate::suite::objects::Object) {
+fn ready_at(rig: &Rig, number: u64) -> (OwnedFd, pollux_conformance::objects::Object) {
     let (reader, writer) = rig.pipe();
     let number = i32::try_from(number).expect("descriptors are small numbers");
     let high = fcntl_dupfd_cloexec(&reader, number).expect("below the limit");
@@ -89,11 +89,11 @@ fn opening_without_a_free_descriptor_is_an_error(rig: &mut Rig) -> Verdict {
     while let Ok(fd) = fcntl_dupfd_cloexec(std::io::stdin(), 0) {
         filling.push(fd);
     }
-    let backend = rig.backend();
+    let open = rig.opener();
     // One more free descriptor each time, so that every step of opening fails once.
     let mut refusals = 0;
     loop {
-        match Rig::open(backend) {
+        match open() {
             Ok(_) => break,
             Err(error) => {
                 assert!(error.raw_os_error().is_some(), "{error:?}");
@@ -123,7 +123,7 @@ fn a_dropped_poller_leaves_no_descriptor(rig: &mut Rig) -> Verdict {
     let (reader, _writer) = rig.pipe();
     let before = open_numbers();
     for _ in 0..20 {
-        let mut other = Rig::open(rig.backend()).expect("as before");
+        let mut other = rig.opener()().expect("as before");
         other.add(&reader, 1, READ, Trigger::Level)?;
         other.quiet();
     }
@@ -155,7 +155,7 @@ fn watched_descriptors_are_never_closed(rig: &mut Rig) -> Verdict {
     let file = memfd();
     let (reader, _writer) = rig.pipe();
     {
-        let mut other = Rig::open(rig.backend()).expect("as before");
+        let mut other = rig.opener()().expect("as before");
         other.add(&reader, 1, READ, Trigger::Level)?;
         // Refused or not: it stays open.
         let _ = other.poller.add(file.as_fd(), Token::new(2, 0), LEVEL);

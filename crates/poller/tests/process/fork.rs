@@ -7,9 +7,9 @@ use std::time::Duration;
 use pollux_poller::{Change, Error, Events, Interest, Readiness, Registration, Token, Trigger};
 use rustix::process::{Pid, PidfdFlags, WaitOptions, pidfd_open, waitpid};
 
-use crate::suite::objects::Object;
-use crate::suite::rig::{DEADLINE, Rig};
-use crate::suite::{Case, Deviation, Verdict, case};
+use pollux_conformance::objects::Object;
+use pollux_conformance::rig::{DEADLINE, Rig};
+use pollux_conformance::{Case, Deviation, Verdict, case};
 
 pub(crate) const CASES: &[Case] = &[
     case!(a_child_that_exits_leaves_the_parent_alone, [Kernel]),
@@ -166,9 +166,9 @@ fn a_child_can_open_a_poller_of_its_own(rig: &mut Rig) -> Verdict {
     let (reader, writer) = rig.pipe();
     rig.add(&reader, 1, READ, Trigger::Level)?;
     rig.quiet();
-    let backend = rig.backend();
+    let open = rig.opener();
     ended(child(|| {
-        let mut rig = Rig::open(backend).expect("as in the parent");
+        let mut rig = open().expect("as in the parent");
         let (reader, writer) = rig.pipe();
         rig.add(&reader, 1, READ, Trigger::Level).expect("as in the parent");
         works(&mut rig, &reader, &writer).expect("as in the parent");

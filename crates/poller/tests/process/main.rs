@@ -5,16 +5,11 @@
 mod descriptors;
 mod fork;
 mod signals;
-#[path = "../suite/mod.rs"]
-#[expect(dead_code, reason = "the verbs of the other test binary stand there too")]
-mod suite;
 
 use std::process::ExitCode;
 
-use pollux_poller::{Error, Mechanism, Poller};
-
-use suite::runner::{self, Check, Isolation, Suite};
-use suite::{Group, differences};
+use pollux_conformance::runner::{self, Check, Isolation, Suite};
+use pollux_conformance::{Group, differences};
 
 const GROUPS: &[Group] = &[
     Group { name: "process::signals", cases: signals::CASES },
@@ -27,15 +22,11 @@ fn main() -> ExitCode {
         name: None,
         groups: GROUPS,
         backends: &runner::BACKENDS,
+        open: |mechanism| mechanism.open(),
         isolation: Isolation::Process(|_, _| ()),
         mended: &[],
         judged_as: None,
     };
     let check: Check = ("differences::are_of_known_cases", || differences::check_names(GROUPS));
     runner::main(&[suite], &[check])
-}
-
-/// The poller that the scripts run on.
-fn open(mechanism: Mechanism) -> Result<Box<dyn Poller>, Error> {
-    mechanism.open()
 }

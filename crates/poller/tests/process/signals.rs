@@ -9,8 +9,8 @@ use std::time::Duration;
 use pollux_poller::{Events, Interest, Readiness, Trigger, Waker};
 use rustix::process::{Signal, getpid, kill_process};
 
-use crate::suite::rig::{DEADLINE, Rig, until_asleep};
-use crate::suite::{Case, Verdict, case};
+use pollux_conformance::rig::{DEADLINE, Rig, until_asleep};
+use pollux_conformance::{Case, Verdict, case};
 
 pub(crate) const CASES: &[Case] = &[
     case!(a_signal_ends_the_wait, [Kernel]),

@@ -6,29 +6,21 @@
 #[path = "../plain_names/calls.rs"]
 #[expect(dead_code, reason = "scripts of another kind use the others")]
 mod calls;
-#[path = "../../../epoll-c/tests/conformance/groups.rs"]
-mod groups;
 #[path = "../../../epoll-c/tests/conformance/interface.rs"]
 mod interface;
 #[path = "../library/mod.rs"]
 #[expect(dead_code, reason = "what is counted is judged by tests of another kind")]
 mod library;
-#[path = "../../../poller/tests/suite/mod.rs"]
-#[expect(dead_code, reason = "the verbs of the other test binaries stand there too")]
-mod suite;
-#[path = "../../../epoll-c/tests/conformance/ways.rs"]
-mod ways;
 
 use std::process::ExitCode;
 
+use pollux_conformance::runner;
+use pollux_conformance::ways::Way;
 use pollux_poller::{Error, Mechanism, Poller};
-
-use suite::runner;
-use ways::Way;
 
 fn main() -> ExitCode {
     let suite = |way: Way| {
-        way.suite(|process, backend| {
+        way.suite(open, |process, backend| {
             process.env("LD_PRELOAD", library::built()).env("PX_POLLER", backend.name());
         })
     };

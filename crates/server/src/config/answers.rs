@@ -416,7 +416,7 @@ mod tests {
             ("/a /b set A: 1", "\"/b\" is not an order"),
             ("404 5xx set A: 1", "\"5xx\" is not an order"),
             ("/a%4 set A: 1", "the path /a%4 has a % without two hex digits"),
-            ("assets/ set A: 1", "\"assets/\" is not an order; expected set, add or remove"),
+            ("assets/ set A: 1", "\"assets/\" is not an order"),
             ("/a", "\"\" is not an order"),
             ("", "\"\" is not an order"),
         ] {

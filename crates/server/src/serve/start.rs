@@ -173,7 +173,7 @@ pub(super) fn endpoint() -> GroupConfig {
     }
 }
 
-/// Commands are for the user who runs the server.
+/// Commands are for the user that runs the server.
 pub(crate) fn close_to_others(path: &Path) -> Result<(), ServerError> {
     let set = std::fs::set_permissions(path, Permissions::from_mode(0o600));
     set.map_err(|cause| ServerError::Permissions { path: path.to_owned(), cause })

@@ -1,8 +1,8 @@
 //! Hostile clients, and backends that fail: what reaches a backend, and what is tried again. What a
 //! client gets of a backend in trouble is the table of `troubles`.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
+use std::sync::{Arc, Barrier};
 use std::time::Duration;
 
 use pollux_server::proxy::{Fault, ProxyConfig, ProxyCounter};
@@ -278,6 +278,35 @@ fn an_answer_that_was_not_asked_for_goes_to_no_client() {
             proxy.await_that("the end of all", |proxy| proxy.open_connections() == 0);
         }
         assert!(proxy.count(ProxyCounter::Unasked) >= 3, "{driver}");
+    });
+}
+
+/// The length in an answer to HEAD is that of another answer (RFC 9110 9.3.2): the connection is kept, until
+/// bytes come on it.
+#[test]
+fn a_late_body_behind_an_answer_to_head_is_not_the_answer_to_the_next_request() {
+    let may_send = Arc::new(Barrier::new(2));
+    let sends = Arc::clone(&may_send);
+    let backend = Backend::answering(move |head, client| {
+        if !head.starts_with("HEAD") {
+            return Some(OK.to_owned());
+        }
+        let other = "HTTP/1.1 200 Other\r\nContent-Length: 2\r\n\r\nno";
+        client.send(format!("HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n", other.len()));
+        sends.wait();
+        Some(other.to_owned())
+    });
+    backend.on_every_driver(|driver, proxy| {
+        let (before, mut client) = (backend.accepted(), proxy.client());
+        client.send("HEAD / HTTP/1.1\r\nHost: x\r\n\r\n");
+        assert!(client.head().starts_with("HTTP/1.1 200 OK"), "{driver}");
+        proxy.await_that("an idle connection", |proxy| proxy.pool().idle == 1);
+        may_send.wait();
+        proxy.await_that("its end", |proxy| proxy.open_connections() == 1);
+        assert_eq!(proxy.count(ProxyCounter::Unasked), 1, "{driver}");
+        client.send(GET);
+        assert!(client.until("hi").starts_with("HTTP/1.1 200 OK"), "{driver}");
+        assert_eq!(backend.accepted() - before, 2, "{driver}");
     });
 }
 

@@ -18,7 +18,7 @@ pub(crate) const POISON: &str = "poison";
 /// How long a client waits at most for the first byte of an answer; a backend that hangs takes longer.
 pub(crate) const FIRST_BYTE_TIMEOUT: Duration = Duration::from_millis(200);
 
-/// A request that comes so soon behind bytes that nobody asked for may have been sent before the proxy
+/// A request that comes so soon behind unasked bytes may have been sent before the proxy
 /// could know of them, so that no proxy can tell them from an answer: they come within one turn of its
 /// loop. Longer than turns are on a busy machine.
 const TURN_MAX: Duration = Duration::from_millis(50);
@@ -152,7 +152,7 @@ fn more(socket: &mut TcpStream, bytes: &mut Vec<u8>) -> std::io::Result<bool> {
     Ok(len > 0)
 }
 
-/// An answer to nobody.
+/// An answer without a request.
 fn poison(kind: &str) -> String {
     format!("HTTP/1.1 200 OK\r\nX-Id: {kind}\r\nContent-Length: 6\r\n\r\n{POISON}")
 }
@@ -224,7 +224,7 @@ fn play(random: &mut Random, id: &str, head: &Head) -> Play {
             0 => is_early = true,
             1 | 2 => {
                 if answer.is_until_end() {
-                    // Nobody can tell that the rest is missing.
+                    // That the rest is missing does not show.
                     answer.drop_field("X-Len");
                 }
                 cut = random.below(answer.bytes().len() + 1);

@@ -271,7 +271,7 @@ fn judge(
             Some(id) => {
                 return Err(format!("answer {place} is to {}, not {target:?}", id.escape_ascii()));
             }
-            // nginx says who it is.
+            // A page of nginx itself.
             None if answer.fields.first("server").is_some_and(|it| it.starts_with(b"nginx")) => {
                 tally.by_nginx += 1;
             }

@@ -94,7 +94,7 @@ fn proxy(round: &Round, backends: &[SocketAddr], more: &str) -> Option<Proxy> {
 }
 
 #[test]
-#[expect(clippy::print_stdout, reason = "figures for those who look")]
+#[expect(clippy::print_stdout, reason = "figures for the reader")]
 fn a_fuzzed_client_gets_its_own_answers_and_smuggles_nothing() {
     rounds(|round| {
         let witness = Arc::new(Witness::default());
@@ -131,7 +131,7 @@ fn a_fuzzed_client_gets_its_own_answers_and_smuggles_nothing() {
 }
 
 #[test]
-#[expect(clippy::print_stdout, reason = "figures for those who look")]
+#[expect(clippy::print_stdout, reason = "figures for the reader")]
 fn a_fuzzed_backend_answers_no_other_request() {
     rounds(|round| {
         let witness = Arc::new(Witness::default());
@@ -183,7 +183,7 @@ fn judge(round: &Round, witness: &Witness, done: &[Done], ledger: &Ledger) {
             *heads.entry(head).or_insert(0_u64) += 1;
         }
     }
-    let mut told = |seen: &Seen, why: &str| {
+    let mut note = |seen: &Seen, why: &str| {
         let sent = by_target.get(&seen.target);
         let from = sent.map_or_else(String::new, |(sent, head)| {
             format!(
@@ -203,12 +203,12 @@ fn judge(round: &Round, witness: &Witness, done: &[Done], ledger: &Ledger) {
         };
         match left {
             Some(left @ 1..) => *left -= 1,
-            Some(_) => told(seen, "a backend saw it more often than it was sent"),
-            None => told(seen, "a backend saw what no client sent"),
+            Some(_) => note(seen, "a backend saw it more often than it was sent"),
+            None => note(seen, "a backend saw what no client sent"),
         }
         let sent_as = as_sent.get(&seen.target).map_or(&[][..], Vec::as_slice);
         if !sent_as.iter().any(|target| ledger.targets.contains(*target)) {
-            told(seen, "the access log does not have it");
+            note(seen, "the access log does not have it");
         }
         if let Some(body) = seen.body {
             *passed.entry((seen.method.clone(), seen.target.clone(), body)).or_insert(0_u64) += 1;
@@ -219,7 +219,7 @@ fn judge(round: &Round, witness: &Witness, done: &[Done], ledger: &Ledger) {
         let body = seen.body.unwrap_or_default();
         match passed.get_mut(&(seen.method.clone(), seen.target.clone(), body)) {
             Some(left @ 1..) => *left -= 1,
-            _ => told(seen, "nginx read a request that the proxy did not send so"),
+            _ => note(seen, "nginx read a request that the proxy did not send so"),
         }
     }
     assert!(!direct.is_empty(), "no request reached a backend");

@@ -1,7 +1,7 @@
 //! What a fuzzed client sends: sound requests, and among them ones that `odd` changes.
 //!
 //! Each request has a target of its own, so that it is known again wherever it comes out. Bodies hold
-//! requests too, with targets that nobody asks for.
+//! requests too, with targets that no client asks for.
 
 use std::io::{Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
@@ -233,7 +233,7 @@ pub(super) struct Witness {
     pub(crate) by_nginx: Mutex<Vec<Seen>>,
     /// What is wrong whatever clients sent.
     pub(crate) wrong: Mutex<Vec<String>>,
-    /// Bytes that nobody asked for, by name, that a backend sent while a request was on its way to it.
+    /// Unasked bytes, by name, that a backend sent while a request was on its way to it.
     pub(crate) crossed: Mutex<Vec<String>>,
 }
 

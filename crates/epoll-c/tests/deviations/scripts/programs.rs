@@ -1,7 +1,7 @@
 //! Threads, signals, fork(2) and execve(2); what close(2), dup(2) and close_range(2) do to instances and
 //! registrations.
 
-use std::io::{Read, Write, pipe};
+use std::io::{ErrorKind, Read, Write, pipe};
 use std::os::fd::{AsRawFd, FromRawFd, IntoRawFd, OwnedFd, RawFd};
 use std::os::unix::net::UnixStream;
 use std::os::unix::process::CommandExt;
@@ -181,7 +181,7 @@ pub(super) fn an_instance_that_is_closed_ends_no_wait(subject: &Subject) -> Stri
     format!("{found:?}")
 }
 
-/// The signal of the next script: nobody else uses it.
+/// The signal of the next script alone.
 const SIGNAL: c_int = libc::SIGUSR2;
 static HANDLED: AtomicUsize = AtomicUsize::new(0);
 
@@ -277,10 +277,16 @@ pub(super) fn a_thread_is_cancelled_in_a_wait(subject: &Subject) -> String {
     format!("{created} {cancelled} {joined}, PTHREAD_CANCELED: {}", result.addr() == usize::MAX)
 }
 
+/// Whether the peer of a socket reads its end. The kernel lets go of the file of a cancelled request some time
+/// after the call that cancels it.
+fn end_of(peer: &mut UnixStream) -> Result<usize, ErrorKind> {
+    peer.set_read_timeout(Some(Duration::from_millis(500))).expect("set");
+    peer.read(&mut [0]).map_err(|error| error.kind())
+}
+
 /// What the peer of a closed socket sees.
 fn after_close(subject: &Subject, is_deleted: bool) -> String {
     let (ours, mut peer) = UnixStream::pair().expect("a pair");
-    peer.set_nonblocking(true).expect("set");
     subject.add(&ours, EPOLLIN, 1);
     let before = subject.soon();
     if is_deleted {
@@ -288,7 +294,7 @@ fn after_close(subject: &Subject, is_deleted: bool) -> String {
     }
     drop(ours);
     let after = subject.soon();
-    let read = peer.read(&mut [0]).map_err(|error| error.kind());
+    let read = end_of(&mut peer);
     format!("{before:?} {after:?} {read:?}")
 }
 
@@ -362,12 +368,11 @@ pub(super) fn another_eventfd_of_the_number_is_another_file(subject: &Subject) -
 /// What the peer of a socket sees, once `close` has closed the number of it that is registered.
 fn after(subject: &Subject, close: impl FnOnce(RawFd)) -> String {
     let (ours, mut peer) = UnixStream::pair().expect("a pair");
-    peer.set_nonblocking(true).expect("set");
     subject.add(&ours, EPOLLIN, 1);
     let before = subject.soon();
     close(ours.into_raw_fd());
     let after = subject.soon();
-    let read = peer.read(&mut [0]).map_err(|error| error.kind());
+    let read = end_of(&mut peer);
     format!("{before:?} {after:?} {read:?}")
 }
 
@@ -380,7 +385,7 @@ pub(super) fn a_file_closed_by_close_range_is_closed(subject: &Subject) -> Strin
 
 pub(super) fn a_file_closed_by_fclose_is_closed(subject: &Subject) -> String {
     after(subject, |fd| {
-        // SAFETY: a number that nobody else has, and a string.
+        // SAFETY: a number of this script's alone, and a string.
         let stream = unsafe { libc::fdopen(fd, c"r+".as_ptr()) };
         assert!(!stream.is_null(), "a stream");
         // SAFETY: made above.

@@ -327,14 +327,14 @@ mod tests {
                  response_field = \"drop X\"\n[[server]]\naddress = \"10.0.0.1:80\"";
         let message = read(wrong).expect_err("three mistakes");
         assert_eq!(message.lines().count(), 3, "{message}");
+        let expectations = |line: &str| line.matches("expected").count();
+        assert!(message.lines().all(|line| expectations(line) == 1), "{message}");
         assert!(
             message.starts_with("p:1:18: ") && message.contains("Content-Length frames"),
             "{message}"
         );
-        assert!(
-            message.contains("p:2:18: ") && message.contains("expected set, add or remove"),
-            "{message}"
-        );
+        let order = "\"drop\" is not an order; expected \"set NAME: VALUE\", ";
+        assert!(message.contains("p:2:18: ") && message.contains(order), "{message}");
     }
 
     #[test]

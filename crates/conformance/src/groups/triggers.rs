@@ -6,9 +6,9 @@ use std::time::Duration;
 
 use pollux_poller::{Interest, Readiness, Trigger};
 
-use crate::suite::objects::Object;
-use crate::suite::rig::{Rig, slots};
-use crate::suite::{Case, Deviation, Need, Verdict, case};
+use crate::objects::Object;
+use crate::rig::{Rig, slots};
+use crate::{Case, Deviation, Need, Verdict, case};
 
 pub(crate) const CASES: &[Case] = &[
     scripted("level_repeats_until_read_on_a_pipe", &[], |rig| level(rig, Rig::pipe_ends)),

@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use pollux_poller::{Events, Interest, Trigger};
 
-use crate::suite::rig::{DEADLINE, Rig, until_asleep};
-use crate::suite::{Case, Verdict, case};
+use crate::rig::{DEADLINE, Rig, until_asleep};
+use crate::{Case, Verdict, case};
 
 pub(crate) const CASES: &[Case] = &[
     case!(a_wake_before_the_wait_ends_it),

@@ -6,8 +6,8 @@ use std::time::Duration;
 use pollux_poller::{Interest, Readiness, Trigger};
 use rustix::event::epoll;
 
-use crate::suite::rig::Rig;
-use crate::suite::{Case, Verdict, case};
+use crate::rig::Rig;
+use crate::{Case, Verdict, case};
 
 pub(crate) const CASES: &[Case] = &[
     case!(an_epoll_instance_is_readable_while_something_is_ready, [Kernel]),

@@ -5,10 +5,10 @@ use std::time::Duration;
 use pollux_poller::{Events, Interest, Readiness, Trigger};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
-use crate::suite::objects::Object;
-use crate::suite::rig::{DEADLINE, Rig};
-use crate::suite::runner::report;
-use crate::suite::{Case, Deviation, Verdict, case};
+use crate::objects::Object;
+use crate::rig::{DEADLINE, Rig};
+use crate::runner::report;
+use crate::{Case, Deviation, Verdict, case};
 
 pub(crate) const CASES: &[Case] = &[
     case!(ten_thousand_idle_and_ten_active),

@@ -5,9 +5,9 @@ use std::time::Duration;
 
 use pollux_poller::{Events, Interest, Readiness, Trigger};
 
-use crate::suite::objects::Object;
-use crate::suite::rig::{DEADLINE, Rig};
-use crate::suite::{Case, Verdict, case};
+use crate::objects::Object;
+use crate::rig::{DEADLINE, Rig};
+use crate::{Case, Verdict, case};
 
 pub(crate) const CASES: &[Case] = &[
     case!(three_waits_of_two_see_all_six),
@@ -29,7 +29,7 @@ fn ready_counters(
     rig: &mut Rig,
     count: u32,
     trigger: Trigger,
-) -> Result<Vec<Object>, crate::suite::Deviation> {
+) -> Result<Vec<Object>, crate::Deviation> {
     let mut counters = Vec::new();
     for slot in 0..count {
         let counter = rig.eventfd();

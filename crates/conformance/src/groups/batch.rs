@@ -5,8 +5,8 @@ use std::os::fd::AsFd;
 use pollux_poller::{Change, Error, Interest, Readiness, Registration, Token, Trigger};
 use rustix::io::Errno;
 
-use crate::suite::rig::Rig;
-use crate::suite::{Case, Verdict, case};
+use crate::rig::Rig;
+use crate::{Case, Verdict, case};
 
 pub(crate) const CASES: &[Case] = &[
     case!(a_batch_applies_all),

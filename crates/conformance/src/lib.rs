@@ -1,41 +1,48 @@
 //! What a conformance case is, and what it may answer.
 //!
-//! The test binaries `conformance` and `process` are built on this folder. A case is a script
-//! that runs unchanged on every backend; it answers that the contract was kept, or names the
-//! deviation that it saw. Which deviations are expected is not known to a case: the runner
-//! compares the answer with the declared table (`differences.rs`).
+//! A case is a script that runs unchanged on every backend; it answers that the contract was kept, or names the
+//! deviation that it saw. Which deviations are expected is not known to a case: the runner compares the answer
+//! with the declared table ([`differences`]). Test binaries of three crates run the cases: of `poller` as they are
+//! (and scripts that need a process of their own, which stand there), of `epoll-c` and `preload` through the epoll
+//! interface, in several [`ways`].
+#![forbid(unsafe_code)]
 
-pub(crate) mod differences;
-pub(crate) mod objects;
-pub(crate) mod rig;
-pub(crate) mod runner;
+pub mod differences;
+mod groups;
+pub mod objects;
+pub mod rig;
+pub mod runner;
+pub mod ways;
 
 use rig::Rig;
 
+pub use groups::{OF_INTERFACES, OF_POLLERS};
+
 /// One script with its name.
-pub(crate) struct Case {
+pub struct Case {
     /// What is true when the case passes, in snake case; unique in its group.
-    pub(crate) name: &'static str,
+    pub name: &'static str,
     /// What of a backend the script uses beyond level triggers on pipes and socket pairs.
-    pub(crate) needs: &'static [Need],
+    pub needs: &'static [Need],
     /// The script. Everything that is neither the contract nor a deviation panics.
-    pub(crate) run: fn(&mut Rig) -> Verdict,
+    pub run: fn(&mut Rig) -> Verdict,
 }
 
 /// Cases on one subject.
-pub(crate) struct Group {
+#[derive(Clone, Copy)]
+pub struct Group {
     /// Stands before the names of its cases: `triggers::edge_...`.
-    pub(crate) name: &'static str,
+    pub name: &'static str,
     /// The cases.
-    pub(crate) cases: &'static [Case],
+    pub cases: &'static [Case],
 }
 
 /// `Ok` when the contract was kept.
-pub(crate) type Verdict = Result<(), Deviation>;
+pub type Verdict = Result<(), Deviation>;
 
 /// What a script uses that not every backend has.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Need {
+pub enum Need {
     /// Edge triggers.
     Edge,
     /// Oneshot triggers.
@@ -53,7 +60,7 @@ pub(crate) enum Need {
 
 impl Need {
     /// How the document calls the cases that need this.
-    pub(crate) fn name(self) -> &'static str {
+    pub fn name(self) -> &'static str {
         match self {
             Self::Edge => "edge triggers",
             Self::Oneshot => "oneshot triggers",
@@ -67,7 +74,7 @@ impl Need {
 
 /// A behaviour that differs from the contract in a known way.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Deviation {
+pub enum Deviation {
     /// Refused with `Error::Unsupported`.
     Refused,
     /// The object or situation does not exist on this backend.
@@ -100,7 +107,7 @@ pub(crate) enum Deviation {
 
 impl Deviation {
     /// Every deviation.
-    pub(crate) const ALL: [Self; 14] = [
+    pub const ALL: [Self; 14] = [
         Self::Refused,
         Self::NoObject,
         Self::AcceptsFiles,
@@ -118,7 +125,7 @@ impl Deviation {
     ];
 
     /// What happens, in the words of the report and of the document.
-    pub(crate) fn about(self) -> &'static str {
+    pub fn about(self) -> &'static str {
         match self {
             Self::Refused => "refused with `Unsupported`, as the capabilities say",
             Self::NoObject => "there is no such object",
@@ -141,16 +148,16 @@ impl Deviation {
 }
 
 /// Builds a [`Case`] from a function, which gives it its name.
+#[macro_export]
 macro_rules! case {
     ($run:ident) => {
-        case!($run, [])
+        $crate::case!($run, [])
     };
     ($run:ident, [$($need:ident),*]) => {
-        $crate::suite::Case {
+        $crate::Case {
             name: stringify!($run),
-            needs: &[$($crate::suite::Need::$need),*],
+            needs: &[$($crate::Need::$need),*],
             run: $run,
         }
     };
 }
-pub(crate) use case;

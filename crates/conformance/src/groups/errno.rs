@@ -10,8 +10,8 @@ use std::time::Duration;
 use pollux_poller::{Error, Events, Interest, Readiness, Registration, Token, Trigger};
 use rustix::fs::{Mode, OFlags};
 
-use crate::suite::rig::{DEADLINE, Rig, accepted, memfd, until_asleep};
-use crate::suite::{Case, Deviation, Verdict, case};
+use crate::rig::{DEADLINE, Rig, accepted, memfd, until_asleep};
+use crate::{Case, Deviation, Verdict, case};
 
 pub(crate) const CASES: &[Case] = &[
     case!(a_second_add_is_eexist),
@@ -281,14 +281,14 @@ fn exclusive_leaves_some_sleepers_asleep(rig: &mut Rig) -> Verdict {
     let how = Registration::new(Interest::READABLE, Trigger::Edge).exclusive();
     accepted(rig.poller.add(reader.as_fd(), TOKEN, how))?;
     rig.delete(&reader);
-    let (backend, fd) = (rig.backend(), reader.as_fd());
+    let (open, fd) = (rig.opener(), reader.as_fd());
     let (ready, readies) = mpsc::channel();
     let (reported, reports) = mpsc::channel();
     thread::scope(|scope| {
         for _ in 0..SLEEPERS {
             let (ready, reported) = (ready.clone(), reported.clone());
             scope.spawn(move || {
-                let mut rig = Rig::open(backend).expect("one was opened already");
+                let mut rig = open().expect("one was opened already");
                 rig.poller.add(fd, TOKEN, how).expect("as before");
                 rig.quiet();
                 ready.send((rustix::thread::gettid(), rig.poller.waker())).expect("awaited");

@@ -12,8 +12,8 @@ use rustix::time::{
     timerfd_settime,
 };
 
-use crate::suite::rig::{Rig, accepted};
-use crate::suite::{Case, Verdict, case};
+use crate::rig::{Rig, accepted};
+use crate::{Case, Verdict, case};
 
 pub(crate) const CASES: &[Case] = &[
     case!(a_listener_is_readable_until_accepted, [Kernel]),

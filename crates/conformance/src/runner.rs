@@ -14,12 +14,12 @@ use std::time::Duration;
 use pollux_poller::{Backend, Error};
 use pollux_testing::{Process, Trial, run_tests, skippable_test, test};
 
-use super::differences::declared;
-use super::rig::{Rig, mechanism};
-use super::{Case, Deviation, Group, Verdict};
+use crate::differences::declared;
+use crate::rig::{Open, Rig, mechanism};
+use crate::{Case, Deviation, Group, Verdict};
 
 /// Every backend, in the order of the report.
-pub(crate) const BACKENDS: [Backend; 6] = [
+pub const BACKENDS: [Backend; 6] = [
     Backend::Select,
     Backend::Poll,
     Backend::Aio,
@@ -36,28 +36,30 @@ const CHILD: &str = "--child";
 const KEPT: &str = "kept";
 
 /// A test that is about no backend, by its name.
-pub(crate) type Check = (&'static str, fn());
+pub type Check = (&'static str, fn());
 
 /// Cases, and what they run on.
 #[derive(Clone, Copy)]
-pub(crate) struct Suite {
+pub struct Suite {
     /// Stands behind the backend in the names of the runs, where a binary has several suites.
-    pub(crate) name: Option<&'static str>,
+    pub name: Option<&'static str>,
     /// The cases.
-    pub(crate) groups: &'static [Group],
+    pub groups: &'static [Group],
     /// What runs them; the simulated one needs a world.
-    pub(crate) backends: &'static [Backend],
+    pub backends: &'static [Backend],
+    /// How a poller for them is opened.
+    pub open: Open,
     /// Where they run.
-    pub(crate) isolation: Isolation,
+    pub isolation: Isolation,
     /// Deviations of the table that do not occur here, because what stands before the poller sees to it.
-    pub(crate) mended: &'static [Deviation],
+    pub mended: &'static [Deviation],
     /// The backend whose differences every other one has here, where something else stands in its place.
-    pub(crate) judged_as: Option<Backend>,
+    pub judged_as: Option<Backend>,
 }
 
 /// Where cases run.
 #[derive(Clone, Copy)]
-pub(crate) enum Isolation {
+pub enum Isolation {
     /// In a thread each.
     Thread,
     /// In a process each, on its only thread; the function adds what the process needs to its command.
@@ -77,7 +79,7 @@ struct Run {
 }
 
 /// The main function of a test binary.
-pub(crate) fn main(suites: &[Suite], checks: &[Check]) -> ExitCode {
+pub fn main(suites: &[Suite], checks: &[Check]) -> ExitCode {
     let runs: Vec<Run> = suites.iter().flat_map(runs).collect();
     if let Some(name) = name_of_child() {
         let run = runs.iter().find(|run| run.name == name).expect("started by this binary");
@@ -101,7 +103,7 @@ pub(crate) fn main(suites: &[Suite], checks: &[Check]) -> ExitCode {
 }
 
 /// The name of the run that this process was started for.
-pub(crate) fn name_of_child() -> Option<String> {
+pub fn name_of_child() -> Option<String> {
     let mut arguments = std::env::args().skip(1);
     arguments.next().filter(|first| first == CHILD).and_then(|_| arguments.next())
 }
@@ -161,10 +163,10 @@ impl Run {
 
     fn in_thread(&self) -> Verdict {
         let (answer, answers) = mpsc::channel();
-        let (case, backend) = (self.case, self.backend);
+        let (case, backend, open) = (self.case, self.backend, self.suite.open);
         // After the deadline nothing receives the answer.
         let thread = thread::spawn(move || {
-            let _ = answer.send(run(case, backend));
+            let _ = answer.send(run(case, backend, open));
         });
         match answers.recv_timeout(CASE_DEADLINE) {
             Ok(verdict) => verdict,
@@ -193,7 +195,7 @@ impl Run {
 
 /// The whole life of a process that was started for one run.
 fn live_as_child(of: &Run) -> ExitCode {
-    let answer = match run(of.case, of.backend) {
+    let answer = match run(of.case, of.backend, of.suite.open) {
         Ok(()) => KEPT.to_owned(),
         Err(deviation) => format!("{deviation:?}"),
     };
@@ -201,12 +203,12 @@ fn live_as_child(of: &Run) -> ExitCode {
     ExitCode::SUCCESS
 }
 
-fn run(case: &Case, backend: Backend) -> Verdict {
-    (case.run)(&mut Rig::open(backend).expect("a backend that can be opened"))
+fn run(case: &Case, backend: Backend, open: Open) -> Verdict {
+    (case.run)(&mut Rig::new(backend, open).expect("a backend that can be opened"))
 }
 
 /// Adds `text` to the line of the test in the report.
-pub(crate) fn report(text: &str) {
+pub fn report(text: &str) {
     let mut stdout = std::io::stdout();
     // A closed pipe (`| head`) is not a failure of a case.
     let _ = stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush());

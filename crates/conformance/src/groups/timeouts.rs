@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use pollux_poller::{Events, Interest, Readiness, Trigger};
 
-use crate::suite::rig::{DEADLINE, Rig, until_asleep};
-use crate::suite::{Case, Verdict, case};
+use crate::rig::{DEADLINE, Rig, until_asleep};
+use crate::{Case, Verdict, case};
 
 pub(crate) const CASES: &[Case] = &[
     case!(zero_only_looks),

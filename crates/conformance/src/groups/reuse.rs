@@ -8,9 +8,9 @@ use std::time::Duration;
 
 use pollux_poller::{Backend, Error, Interest, Registration, Token, Trigger};
 
-use crate::suite::objects::Object;
-use crate::suite::rig::{Rig, accepted};
-use crate::suite::{Case, Deviation, Verdict, case};
+use crate::objects::Object;
+use crate::rig::{Rig, accepted};
+use crate::{Case, Deviation, Verdict, case};
 
 pub(crate) const CASES: &[Case] = &[
     case!(delete_and_close_is_received_by_the_peer),
@@ -158,7 +158,7 @@ fn a_hundred_reuses_of_one_number(rig: &mut Rig) -> Verdict {
     for generation in 0..100 {
         add(rig, &reader, generation, Trigger::Level)?;
         writer.write(1).expect("room");
-        let token = rig.wait(64, crate::suite::rig::DEADLINE)[0].token;
+        let token = rig.wait(64, crate::rig::DEADLINE)[0].token;
         assert_eq!(token, Token::new(1, generation));
         writer.close();
         (reader, writer) = rig.successor(reader);

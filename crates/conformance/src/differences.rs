@@ -4,13 +4,13 @@
 //! does a declared one that no longer occurs. `docs/poller-differences.md` is made from it.
 
 use std::fmt::Write;
-use std::path::PathBuf;
+use std::path::Path;
 use std::{env, fs};
 
 use pollux_poller::Backend;
 
-use super::runner::{BACKENDS, report};
-use super::{Deviation, Group, Need};
+use crate::runner::{BACKENDS, report};
+use crate::{Deviation, Group, Need};
 
 /// Makes the check of the page write it instead of failing.
 const BLESS: &str = "POLLUX_BLESS";
@@ -20,7 +20,7 @@ const HEAD: &str = "\
 
 Every backend of `pollux-poller` keeps one contract (`crates/poller/src/contract.rs`). Where
 the kernel interface behind a backend does not allow that, the difference stands here, and
-nowhere else. This page is made from `crates/poller/tests/suite/differences.rs`; the conformance
+nowhere else. This page is made from `crates/conformance/src/differences.rs`; the conformance
 suite fails when a backend differs in any other way, when a difference listed here no longer
 occurs, and when this page is not the table's
 (`POLLUX_BLESS=1 cargo test -p pollux-poller --test conformance differences` writes it anew).
@@ -28,19 +28,19 @@ occurs, and when this page is not the table's
 ";
 
 /// One row: on these backends these cases end in this deviation.
-pub(crate) struct Difference {
+pub struct Difference {
     /// Which mechanisms differ.
-    pub(crate) backends: &'static [Backend],
+    pub backends: &'static [Backend],
     /// Where.
-    pub(crate) cases: Cases,
+    pub cases: Cases,
     /// How.
-    pub(crate) deviation: Deviation,
+    pub deviation: Deviation,
     /// Why the kernel interface leaves no choice, or why the other choice is worse.
-    pub(crate) reason: &'static str,
+    pub reason: &'static str,
 }
 
 /// Which cases a row is about.
-pub(crate) enum Cases {
+pub enum Cases {
     /// Every case that needs this.
     Needing(Need),
     /// These, by full name.
@@ -49,11 +49,7 @@ pub(crate) enum Cases {
 
 /// The first row for `backend` that covers the case: the reason that a script meets first
 /// stands first.
-pub(crate) fn declared(
-    backend: Backend,
-    name: &str,
-    needs: &[Need],
-) -> Option<&'static Difference> {
+pub fn declared(backend: Backend, name: &str, needs: &[Need]) -> Option<&'static Difference> {
     DIFFERENCES.iter().find(|row| {
         row.backends.contains(&backend)
             && match &row.cases {
@@ -64,7 +60,7 @@ pub(crate) fn declared(
 }
 
 /// Every case that the table names exists, of those that run in this binary; counts cases and differences.
-pub(crate) fn check_names(groups: &[Group]) {
+pub fn check_names(groups: &[Group]) {
     let cases =
         || groups.iter().flat_map(|group| group.cases.iter().map(move |case| (group, case)));
     let names: Vec<_> =
@@ -88,10 +84,8 @@ pub(crate) fn check_names(groups: &[Group]) {
 }
 
 /// Compares the page with the table.
-pub(crate) fn check_page() {
-    let root = env::var_os("CARGO_MANIFEST_DIR")
-        .map_or_else(|| PathBuf::from(env!("CARGO_MANIFEST_DIR")), PathBuf::from);
-    let path = root.join("../../docs/poller-differences.md");
+pub fn check_page() {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/poller-differences.md");
     if env::var_os(BLESS).is_some() {
         fs::write(&path, page()).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
     }
@@ -120,7 +114,7 @@ fn page() -> String {
 }
 
 /// The table.
-pub(crate) const DIFFERENCES: &[Difference] = &[
+pub const DIFFERENCES: &[Difference] = &[
     Difference {
         backends: &[pollux_sim::BACKEND],
         cases: Cases::Needing(Need::Kernel),

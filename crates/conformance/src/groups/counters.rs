@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use pollux_poller::{Error, FilePolicy, Interest, Registration, Token, Trigger};
 
-use crate::suite::rig::{DEADLINE, Rig, accepted, memfd};
-use crate::suite::{Case, Deviation, Verdict, case};
+use crate::rig::{DEADLINE, Rig, accepted, memfd};
+use crate::{Case, Deviation, Verdict, case};
 
 pub(crate) const CASES: &[Case] = &[
     case!(a_new_poller_has_counted_nothing),

@@ -4,13 +4,13 @@ use std::process::Command;
 
 use pollux_poller::Backend;
 
-use crate::groups::GROUPS;
-use crate::suite::Deviation;
-use crate::suite::runner::{Isolation, Suite, name_of_child};
+use crate::rig::Open;
+use crate::runner::{Isolation, Suite, name_of_child};
+use crate::{Deviation, OF_INTERFACES};
 
 /// How the instance of a script is used.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Way {
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Way {
     /// By the thread that made it.
     Alone,
     /// By two threads: one changes it, the other one waits.
@@ -22,7 +22,9 @@ pub(crate) enum Way {
 }
 
 impl Way {
-    pub(crate) const ALL: [Self; 4] = [Self::Alone, Self::Threads, Self::Child, Self::Program];
+    /// Every way.
+    pub const ALL: [Self; 4] = [Self::Alone, Self::Threads, Self::Child, Self::Program];
+
     const fn name(self) -> &'static str {
         match self {
             Self::Alone => "alone",
@@ -36,17 +38,17 @@ impl Way {
     ///
     /// # Panics
     /// In the process that starts the others.
-    pub(crate) fn of_this_process() -> Self {
+    pub fn of_this_process() -> Self {
         let name = name_of_child().expect("started for one script");
         let way = Self::ALL.into_iter().find(|way| name.split("::").nth(1) == Some(way.name()));
         way.expect("alone, threads, child or program")
     }
 
-    /// The suite in this way; `prepare` adds what the process of a script needs.
-    pub(crate) fn suite(self, prepare: fn(&mut Command, Backend)) -> Suite {
+    /// The suite in this way, on what `open` opens; `prepare` adds what the process of a script needs.
+    pub fn suite(self, open: Open, prepare: fn(&mut Command, Backend)) -> Suite {
         Suite {
             name: Some(self.name()),
-            groups: GROUPS,
+            groups: OF_INTERFACES,
             backends: &[
                 Backend::Select,
                 Backend::Poll,
@@ -54,6 +56,7 @@ impl Way {
                 Backend::Epoll,
                 Backend::Uring,
             ],
+            open,
             isolation: Isolation::Process(prepare),
             mended: &[Deviation::AcceptsFiles, Deviation::ErrorLater, Deviation::Replaces],
             // Behind execve(2) it is an epoll of the kernel's.

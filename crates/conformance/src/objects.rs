@@ -24,15 +24,22 @@ const COUNT_LEN: usize = 8;
 const QUEUE: QueueSize = QueueSize { messages_max: 4, message_len_bytes: 8 };
 
 /// One open descriptor.
-pub(crate) enum Object {
+pub enum Object {
     /// A byte stream of the kernel.
     Stream(OwnedFd),
     /// An eventfd of the kernel.
     Counter(OwnedFd),
     /// A POSIX message queue of the kernel.
     Queue(MessageQueue),
-    /// Anything of a simulated world; a counter moves 8 bytes at a time.
-    Sim { world: World, fd: SimFd, is_counter: bool },
+    /// Anything of a simulated world.
+    Sim {
+        /// Its world.
+        world: World,
+        /// Its descriptor there.
+        fd: SimFd,
+        /// Whether it is a counter, which moves 8 bytes at a time.
+        is_counter: bool,
+    },
 }
 
 impl AsFd for Object {
@@ -46,25 +53,28 @@ impl AsFd for Object {
 }
 
 impl Object {
-    pub(crate) fn pipe() -> (Self, Self) {
+    /// The reading and the writing end of a pipe.
+    pub fn pipe() -> (Self, Self) {
         let (reader, writer) = pipe_with(PipeFlags::CLOEXEC | PipeFlags::NONBLOCK).expect("pipe");
         (Self::Stream(reader), Self::Stream(writer))
     }
 
-    pub(crate) fn socketpair() -> (Self, Self) {
+    /// Two connected stream sockets.
+    pub fn socketpair() -> (Self, Self) {
         let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
         let pair = rustix::net::socketpair(AddressFamily::UNIX, SocketType::STREAM, flags, None);
         let (left, right) = pair.expect("socketpair");
         (Self::Stream(left), Self::Stream(right))
     }
 
-    pub(crate) fn eventfd() -> Self {
+    /// An event counter at zero.
+    pub fn eventfd() -> Self {
         let flags = EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK;
         Self::Counter(eventfd(0, flags).expect("eventfd"))
     }
 
     /// Two descriptors of one queue, whose name is gone already.
-    pub(crate) fn queue() -> (Self, Self) {
+    pub fn queue() -> (Self, Self) {
         static MADE: AtomicUsize = AtomicUsize::new(0);
         let number = MADE.fetch_add(1, Ordering::Relaxed);
         let name = format!("/pollux-conformance-{}-{number}", std::process::id());
@@ -75,16 +85,18 @@ impl Object {
         (Self::Queue(first), Self::Queue(second))
     }
 
-    pub(crate) fn sim(world: &World, fd: SimFd) -> Self {
+    /// A stream of a simulated world.
+    pub fn sim(world: &World, fd: SimFd) -> Self {
         Self::Sim { world: world.clone(), fd, is_counter: false }
     }
 
-    pub(crate) fn sim_counter(world: &World) -> Self {
+    /// An event counter of a simulated world.
+    pub fn sim_counter(world: &World) -> Self {
         Self::Sim { world: world.clone(), fd: world.eventfd(), is_counter: true }
     }
 
     /// A connected pair over the loopback interface.
-    pub(crate) fn tcp_pair() -> (Self, Self) {
+    pub fn tcp_pair() -> (Self, Self) {
         let listener = TcpListener::bind("127.0.0.1:0").expect("a port of the loopback interface");
         let ours = TcpStream::connect(listener.local_addr().expect("bound")).expect("connect");
         let (theirs, _) = listener.accept().expect("the connection is queued");
@@ -97,7 +109,7 @@ impl Object {
 
     /// Writes up to `len` bytes (to a counter: adds `len`; to a queue: one message); says how
     /// many.
-    pub(crate) fn write(&self, len: usize) -> Result<usize, Errno> {
+    pub fn write(&self, len: usize) -> Result<usize, Errno> {
         match self {
             Self::Stream(fd) => rustix::io::write(fd, &vec![b'x'; len.min(CHUNK_LEN)]),
             Self::Counter(fd) => rustix::io::write(fd, &(len as u64).to_ne_bytes()).map(|_| len),
@@ -112,7 +124,7 @@ impl Object {
 
     /// Reads up to `len` bytes (a counter: empties it; a queue: one message); says how many, 0
     /// at the end.
-    pub(crate) fn read(&self, len: usize) -> Result<usize, Errno> {
+    pub fn read(&self, len: usize) -> Result<usize, Errno> {
         match self {
             Self::Stream(fd) => rustix::io::read(fd, &mut vec![0; len.min(CHUNK_LEN)][..]),
             Self::Counter(fd) => rustix::io::read(fd, &mut [0u8; COUNT_LEN]),
@@ -127,18 +139,18 @@ impl Object {
     }
 
     /// Closes this descriptor.
-    pub(crate) fn close(self) {
+    pub fn close(self) {
         drop(self);
     }
 
     /// Whether the other side is gone: a read says so, without the poller under test.
-    pub(crate) fn is_peer_gone(&self) -> bool {
+    pub fn is_peer_gone(&self) -> bool {
         // A write would tell as well, but wake a poll that holds the file, which then lets go.
         self.read(1) == Ok(0)
     }
 
     /// Says to the peer that nothing more will come.
-    pub(crate) fn shutdown_write(&self) {
+    pub fn shutdown_write(&self) {
         match self {
             Self::Sim { world, fd, .. } => world.shutdown_write(fd),
             _ => rustix::net::shutdown(self, Shutdown::Write).expect("a connected socket"),
@@ -146,7 +158,7 @@ impl Object {
     }
 
     /// A second descriptor of the same open file.
-    pub(crate) fn dup(&self) -> Self {
+    pub fn dup(&self) -> Self {
         match self {
             Self::Stream(fd) => Self::Stream(fd.try_clone().expect("a free descriptor")),
             Self::Counter(fd) => Self::Counter(fd.try_clone().expect("a free descriptor")),

@@ -16,11 +16,11 @@ use pollux_sim::{SimFd, World};
 
 use rustix::thread::Pid;
 
-use super::objects::Object;
-use super::{Deviation, Verdict};
+use crate::objects::Object;
+use crate::{Deviation, Verdict};
 
 /// How long something that must come may take on a busy machine.
-pub(crate) const DEADLINE: Duration = Duration::from_secs(5);
+pub const DEADLINE: Duration = Duration::from_secs(5);
 /// How often, and how long each time, the kernel may take to give back the memory of rings.
 const RELEASES_MAX: usize = 20;
 const RELEASE: Duration = Duration::from_millis(100);
@@ -32,14 +32,18 @@ const TRY: Duration = Duration::from_millis(20);
 /// Room in the event list of a script that does not say otherwise.
 const CAPACITY: usize = 64;
 
+/// Opens a poller on a mechanism, or what stands in the shape of one.
+pub type Open = fn(Mechanism) -> Result<Box<dyn Poller>, Error>;
+
 /// Slot and readiness of one event.
-pub(crate) type Seen = Vec<(u32, Readiness)>;
+pub type Seen = Vec<(u32, Readiness)>;
 
 /// A poller under test.
-pub(crate) struct Rig {
+pub struct Rig {
     /// The poller, for scripts that need more than the verbs.
-    pub(crate) poller: Box<dyn Poller>,
+    pub poller: Box<dyn Poller>,
     backend: Backend,
+    open: Open,
     started: Instant,
     /// The simulated kernel, where the backend is the simulated one.
     world: Option<World>,
@@ -48,35 +52,44 @@ pub(crate) struct Rig {
 }
 
 impl Rig {
-    /// Opens `backend`.
-    pub(crate) fn open(backend: Backend) -> Result<Self, Error> {
+    /// Opens `backend` by `open`, or a simulated one in a world of its own.
+    ///
+    /// # Errors
+    /// The poller was not opened.
+    pub fn new(backend: Backend, open: Open) -> Result<Self, Error> {
         let world = (backend == pollux_sim::BACKEND).then(World::new);
-        let poller = open(backend, world.as_ref())?;
-        Ok(Self { poller, backend, started: Instant::now(), world, plugs: Vec::new() })
+        let poller = open_in(backend, open, world.as_ref())?;
+        Ok(Self { poller, backend, open, started: Instant::now(), world, plugs: Vec::new() })
+    }
+
+    /// What opens another one in the same way, on any thread.
+    pub fn opener(&self) -> impl Fn() -> Result<Self, Error> + Copy + Send + Sync + use<> {
+        let (backend, open) = (self.backend, self.open);
+        move || Self::new(backend, open)
     }
 
     /// Which backend is under test.
-    pub(crate) fn backend(&self) -> Backend {
+    pub fn backend(&self) -> Backend {
         self.backend
     }
 
     /// Another poller on the same backend, in the same world.
-    pub(crate) fn open_another(&self) -> Box<dyn Poller> {
-        open(self.backend, self.world.as_ref()).expect("one was opened already")
+    pub fn open_another(&self) -> Box<dyn Poller> {
+        open_in(self.backend, self.open, self.world.as_ref()).expect("one was opened already")
     }
 
     /// The time that timeouts count in.
-    pub(crate) fn now(&self) -> Duration {
+    pub fn now(&self) -> Duration {
         self.world.as_ref().map_or_else(|| self.started.elapsed(), World::now)
     }
 
     /// The simulated kernel, where there is one.
-    pub(crate) fn world(&self) -> Option<&World> {
+    pub fn world(&self) -> Option<&World> {
         self.world.as_ref()
     }
 
     /// Turns away backends without a kernel below them.
-    pub(crate) fn needs_kernel(&self) -> Verdict {
+    pub fn needs_kernel(&self) -> Verdict {
         if self.world.is_some() { Err(Deviation::NoObject) } else { Ok(()) }
     }
 }
@@ -84,23 +97,23 @@ impl Rig {
 /// What the scripts watch.
 impl Rig {
     /// The reading and the writing end of a pipe.
-    pub(crate) fn pipe(&self) -> (Object, Object) {
+    pub fn pipe(&self) -> (Object, Object) {
         self.world.as_ref().map_or_else(Object::pipe, |world| sim_pair(world, world.pipe()))
     }
 
     /// Two connected stream sockets.
-    pub(crate) fn socketpair(&self) -> (Object, Object) {
+    pub fn socketpair(&self) -> (Object, Object) {
         let sim = |world: &World| sim_pair(world, world.socketpair());
         self.world.as_ref().map_or_else(Object::socketpair, sim)
     }
 
     /// An event counter at zero.
-    pub(crate) fn eventfd(&self) -> Object {
+    pub fn eventfd(&self) -> Object {
         self.world.as_ref().map_or_else(Object::eventfd, Object::sim_counter)
     }
 
     /// Two descriptors of a message queue.
-    pub(crate) fn queue(&self) -> (Object, Object) {
+    pub fn queue(&self) -> (Object, Object) {
         self.world.as_ref().map_or_else(Object::queue, |world| {
             let queue = world.queue(4);
             sim_pair(world, (world.dup(&queue), queue))
@@ -108,34 +121,34 @@ impl Rig {
     }
 
     /// A connected pair over the loopback interface.
-    pub(crate) fn tcp_pair(&self) -> Result<(Object, Object), Deviation> {
+    pub fn tcp_pair(&self) -> Result<(Object, Object), Deviation> {
         self.needs_kernel()?;
         Ok(Object::tcp_pair())
     }
 
     /// [`Rig::pipe`] in the shape that scripts for every kind of object take.
-    pub(crate) fn pipe_ends(&self) -> Result<(Object, Object), Deviation> {
+    pub fn pipe_ends(&self) -> Result<(Object, Object), Deviation> {
         Ok(self.pipe())
     }
 
     /// The same for [`Rig::socketpair`].
-    pub(crate) fn socket_ends(&self) -> Result<(Object, Object), Deviation> {
+    pub fn socket_ends(&self) -> Result<(Object, Object), Deviation> {
         Ok(self.socketpair())
     }
 
     /// The same for [`Rig::eventfd`].
-    pub(crate) fn counter_ends(&self) -> Result<(Object, Object), Deviation> {
+    pub fn counter_ends(&self) -> Result<(Object, Object), Deviation> {
         let counter = self.eventfd();
         Ok((counter.dup(), counter))
     }
 
     /// The same for [`Rig::queue`].
-    pub(crate) fn queue_ends(&self) -> Result<(Object, Object), Deviation> {
+    pub fn queue_ends(&self) -> Result<(Object, Object), Deviation> {
         Ok(self.queue())
     }
 
     /// Closes `old` and makes a pipe whose reader has the number that `old` had.
-    pub(crate) fn successor(&mut self, old: Object) -> (Object, Object) {
+    pub fn successor(&mut self, old: Object) -> (Object, Object) {
         let number = old.as_fd().as_raw_fd();
         // The kernel gives the lowest free number, so what lies below must be taken.
         loop {
@@ -156,7 +169,7 @@ impl Rig {
 impl Rig {
     /// Adds under slot `slot`, generation 0.
     #[track_caller]
-    pub(crate) fn add(
+    pub fn add(
         &mut self,
         fd: impl AsFd,
         slot: u32,
@@ -169,7 +182,7 @@ impl Rig {
 
     /// Modifies to slot `slot`, generation 0.
     #[track_caller]
-    pub(crate) fn modify(
+    pub fn modify(
         &mut self,
         fd: impl AsFd,
         slot: u32,
@@ -182,7 +195,7 @@ impl Rig {
 
     /// Deletes.
     #[track_caller]
-    pub(crate) fn delete(&mut self, fd: impl AsFd) {
+    pub fn delete(&mut self, fd: impl AsFd) {
         self.poller.delete(fd.as_fd()).expect("a registered descriptor");
     }
 }
@@ -191,7 +204,7 @@ impl Rig {
 impl Rig {
     /// One wait.
     #[track_caller]
-    pub(crate) fn wait(&mut self, capacity: usize, timeout: Duration) -> Vec<Event> {
+    pub fn wait(&mut self, capacity: usize, timeout: Duration) -> Vec<Event> {
         let mut events = Events::with_capacity(capacity);
         self.poller.wait(&mut events, Some(timeout)).expect("wait");
         assert!(events.len() <= capacity, "{} events for a capacity of {capacity}", events.len());
@@ -201,7 +214,7 @@ impl Rig {
 
     /// One wait that must find something.
     #[track_caller]
-    pub(crate) fn found(&mut self) -> Seen {
+    pub fn found(&mut self) -> Seen {
         let seen = slots(&self.wait(CAPACITY, DEADLINE));
         assert!(!seen.is_empty(), "nothing was reported within {DEADLINE:?}");
         seen
@@ -209,7 +222,7 @@ impl Rig {
 
     /// A short wait that must find nothing.
     #[track_caller]
-    pub(crate) fn quiet(&mut self) {
+    pub fn quiet(&mut self) {
         let seen = slots(&self.wait(CAPACITY, QUIET));
         assert!(seen.is_empty(), "nothing should be ready, but there is {seen:?}");
     }
@@ -219,7 +232,7 @@ impl Rig {
     ///
     /// Answers with the deviation where hang-up and error come as readable and writable.
     #[track_caller]
-    pub(crate) fn reported(&mut self, slot: u32, interest: Interest, wanted: Readiness) -> Verdict {
+    pub fn reported(&mut self, slot: u32, interest: Interest, wanted: Readiness) -> Verdict {
         let folded = fold(wanted, interest);
         let mut last = Seen::new();
         let mut folded_seen = 0;
@@ -244,7 +257,7 @@ impl Rig {
 
     /// [`Rig::reported`] without an interest: some interfaces do not report it.
     #[track_caller]
-    pub(crate) fn reported_unasked(
+    pub fn reported_unasked(
         &mut self,
         slot: u32,
         interest: Interest,
@@ -259,7 +272,7 @@ impl Rig {
 
     /// Waits until two slots are reported as readable by one wait, and nothing else is.
     #[track_caller]
-    pub(crate) fn both(&mut self, first: u32, second: u32) {
+    pub fn both(&mut self, first: u32, second: u32) {
         let mut seen = Seen::new();
         for _ in 0..TRIES {
             seen = slots(&self.wait(CAPACITY, TRY));
@@ -274,7 +287,7 @@ impl Rig {
     /// Everything that is reported until it is quiet, readiness joined for each slot. Not for
     /// level triggers, which are never quiet.
     #[track_caller]
-    pub(crate) fn settled(&mut self) -> Seen {
+    pub fn settled(&mut self) -> Seen {
         let mut all: Seen = self.found();
         loop {
             let seen = slots(&self.wait(CAPACITY, QUIET));
@@ -289,7 +302,7 @@ impl Rig {
 
 /// Passes refusals by capability on as a deviation; any other failure is one of the script.
 #[track_caller]
-pub(crate) fn accepted(outcome: Result<(), Error>) -> Verdict {
+pub fn accepted(outcome: Result<(), Error>) -> Verdict {
     match outcome {
         Ok(()) => Ok(()),
         Err(Error::Unsupported { .. }) => Err(Deviation::Refused),
@@ -298,12 +311,12 @@ pub(crate) fn accepted(outcome: Result<(), Error>) -> Verdict {
 }
 
 /// Slot and readiness of each event.
-pub(crate) fn slots(events: &[Event]) -> Seen {
+pub fn slots(events: &[Event]) -> Seen {
     events.iter().map(|event| (event.token.slot(), event.readiness)).collect()
 }
 
 /// Returns when thread `tid` of this process sleeps in the kernel, as its state says.
-pub(crate) fn until_asleep(tid: Pid) {
+pub fn until_asleep(tid: Pid) {
     let path = format!("/proc/self/task/{}/stat", tid.as_raw_nonzero());
     let deadline = Instant::now() + DEADLINE;
     loop {
@@ -319,22 +332,22 @@ pub(crate) fn until_asleep(tid: Pid) {
 }
 
 /// A regular file.
-pub(crate) fn memfd() -> OwnedFd {
+pub fn memfd() -> OwnedFd {
     use rustix::fs::{MemfdFlags, memfd_create};
     memfd_create("conformance", MemfdFlags::CLOEXEC).expect("memfd_create")
 }
 
 /// The mechanism that opens `backend`, where it has a kernel.
-pub(crate) fn mechanism(backend: Backend) -> Option<Mechanism> {
+pub fn mechanism(backend: Backend) -> Option<Mechanism> {
     Mechanism::PLAIN.into_iter().find(|known| known.backend() == backend)
 }
 
-fn open(backend: Backend, world: Option<&World>) -> Result<Box<dyn Poller>, Error> {
+fn open_in(backend: Backend, open: Open, world: Option<&World>) -> Result<Box<dyn Poller>, Error> {
     if let Some(world) = world {
         return Ok(world.open());
     }
     let mechanism = mechanism(backend).expect("the simulated backend has a world");
-    let mut opened = crate::open(mechanism);
+    let mut opened = open(mechanism);
     for _ in 0..RELEASES_MAX {
         match &opened {
             // The rings of earlier cases are given back by a kernel thread, some time after
@@ -343,7 +356,7 @@ fn open(backend: Backend, world: Option<&World>) -> Result<Box<dyn Poller>, Erro
             Err(error) if is_out_of_memory(error) => {
                 let mut nothing = Events::with_capacity(1);
                 Mechanism::Poll.open()?.wait(&mut nothing, Some(RELEASE))?;
-                opened = crate::open(mechanism);
+                opened = open(mechanism);
             }
             _ => break,
         }

@@ -2,8 +2,8 @@
 
 use pollux_poller::{Interest, Readiness, Trigger};
 
-use crate::suite::rig::Rig;
-use crate::suite::{Case, Deviation, Verdict, case};
+use crate::rig::Rig;
+use crate::{Case, Deviation, Verdict, case};
 
 pub(crate) const CASES: &[Case] = &[
     case!(a_half_close_is_readable),
