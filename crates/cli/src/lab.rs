@@ -9,7 +9,6 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::sync::atomic::{AtomicBool, AtomicI32};
 
 use pollux_baselines::{BaselineOptions, BaselineServer};
-use pollux_command::raise_descriptor_limit;
 use pollux_engine::Driver;
 use pollux_lab::axis::Axis;
 use pollux_lab::child::{Task, measure, serve};
@@ -24,6 +23,7 @@ use pollux_lab::record::{Badge, Ending, Record, ResultRow, Verdict};
 use pollux_lab::run::{Runner, Scratch, Stop};
 use pollux_lab::{report, store};
 use pollux_settings::Row;
+use pollux_sys::descriptors;
 use rustix::process::Signal;
 
 use crate::args::{JobFlags, Lab, LabCommand, RunFlags};
@@ -131,11 +131,10 @@ fn plan(target: &str, flags: JobFlags) -> Result<Plan, Failure> {
     if !faults.is_empty() {
         return Err(Failure::usage(faults.join("\n")));
     }
-    let limit = rustix::process::getrlimit(rustix::process::Resource::Nofile);
     Ok(Plan::make(
         job,
         &Machine {
-            fds_max: limit.maximum.unwrap_or(u64::MAX),
+            fds_max: descriptors::Limit::here().hard,
             cpus: std::thread::available_parallelism().map_or(1, usize::from),
             resources: Resources::here(),
             missing: &missing_here,
@@ -405,7 +404,7 @@ fn herd_callers() -> Result<ExitCode, Failure> {
 
 /// Only the lab starts these, and none outlives the process that started it.
 fn prepare() -> Result<(), Failure> {
-    raise_descriptor_limit().map_err(Failure::failed)?;
+    descriptors::raise().map_err(Failure::failed)?;
     rustix::process::set_parent_process_death_signal(Some(Signal::KILL)).map_err(Failure::failed)
 }
 
@@ -416,7 +415,7 @@ fn measure_one() -> Result<ExitCode, Failure> {
     let stdin = std::io::stdin();
     stdin.take(SPEC_BYTES_MAX).read_to_string(&mut text).map_err(Failure::failed)?;
     let task = Task::read(&text).map_err(|error| Failure::usage(output::in_words(&error)))?;
-    raise_descriptor_limit().map_err(Failure::failed)?;
+    descriptors::raise().map_err(Failure::failed)?;
     let is_interrupted = Arc::new(AtomicBool::new(false));
     // A run without its runner would only disturb later runs. One that has a server and a
     // load generator to end gets a signal that it can catch.
@@ -448,7 +447,7 @@ fn measure_one() -> Result<ExitCode, Failure> {
 /// The process of an arm that takes turns: a description and orders on standard input, answers on
 /// standard output.
 fn subject() -> Result<ExitCode, Failure> {
-    raise_descriptor_limit().map_err(Failure::failed)?;
+    descriptors::raise().map_err(Failure::failed)?;
     let is_interrupted = Arc::new(AtomicBool::new(false));
     // What it has started ends with it, so it must be notified that the runner is gone.
     for signal in [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM] {

@@ -42,7 +42,7 @@ pub(crate) fn run(command: &LoadCommand) -> Result<ExitCode, Failure> {
         return hold(plan);
     }
     let files = Files::prepare(&flags.output)?;
-    pollux_command::raise_descriptor_limit().map_err(Failure::failed)?;
+    pollux_sys::descriptors::raise().map_err(Failure::failed)?;
     let scraped = Scraped::offer(flags.prometheus)?;
     let mut signals = Signals::catch(&Interrupt::SIGNALS).map_err(Failure::failed)?;
     match flags.finds_capacity {
@@ -131,7 +131,7 @@ fn failure(error: &LoadError) -> Failure {
 /// input ends, as it does with the process that started this one. The lab starts it beside a server that is
 /// measured: as many as the limit of descriptors asks for.
 fn hold(plan: Plan) -> Result<ExitCode, Failure> {
-    pollux_command::raise_descriptor_limit().map_err(Failure::failed)?;
+    pollux_sys::descriptors::raise().map_err(Failure::failed)?;
     let plan = Plan { connections: 0, ..plan };
     let mut turns = Turns::open(plan).map_err(|error| failure(&error))?;
     output::remark("pollux load: the crowd is set up");

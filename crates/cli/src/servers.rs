@@ -48,7 +48,7 @@ pub(crate) fn serve(command: &ServeCommand) -> Result<ExitCode, Failure> {
     }
     // Before anything else is opened: a number that was not passed must not be one of our own.
     let passed = system::sockets().map_err(Failure::failed)?;
-    pollux_command::raise_descriptor_limit().map_err(Failure::failed)?;
+    pollux_sys::descriptors::raise().map_err(Failure::failed)?;
     let mut signals = Signals::catch(&SIGNALS).map_err(Failure::failed)?;
     let failed = |error| Failure::failed(output::in_words(&error));
     let words = ["serve".into()];
@@ -104,7 +104,7 @@ pub(crate) fn proxy(command: &ProxyCommand) -> Result<ExitCode, Failure> {
         output::result(&remarks.fold(settings.config.summary(), |plan, remark| plan + &remark))?;
         return Ok(ExitCode::SUCCESS);
     }
-    pollux_command::raise_descriptor_limit().map_err(Failure::failed)?;
+    pollux_sys::descriptors::raise().map_err(Failure::failed)?;
     let mut signals = Signals::catch(&SIGNALS).map_err(Failure::failed)?;
     let flags = command.flags.clone();
     let command_line = CommandLine {
@@ -130,7 +130,7 @@ fn read(flags: &Flags<ProxyConfig>) -> Result<Settings, String> {
 fn work(command: &ProxyCommand, worker: WorkerProcess) -> ExitCode {
     let prepared = command.flags.read_with(worker.file()).map_err(|wrong| wrong.to_string());
     let prepared = prepared.and_then(|config| {
-        pollux_command::raise_descriptor_limit().map_err(|error| error.to_string())?;
+        pollux_sys::descriptors::raise().map_err(|error| error.to_string())?;
         let signals = Signals::catch(&SIGNALS).map_err(|error| error.to_string())?;
         Ok((config, signals))
     });

@@ -113,7 +113,7 @@ pub(super) struct Sysctl {
 }
 
 impl Check {
-    /// Whether it says something about `asked`.
+    /// Whether it concerns `asked`.
     #[must_use]
     pub fn concerns(&self, asked: Concern) -> bool {
         self.concerns.iter().any(|concern| [asked, Concern::Everything].contains(concern))

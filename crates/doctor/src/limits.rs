@@ -24,7 +24,7 @@ pub const CONNECTION_BYTES: u64 = 16 << 10;
 /// A run may take so much of the free memory: one part in this many.
 pub const MEMORY_PARTS: u64 = 2;
 
-/// What is free of what all processes together may have; `None` where nobody knows.
+/// What is free of what all processes together may have; `None` where it can't be read.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Resources {
     /// Memory.

@@ -177,7 +177,7 @@ fi
 ";
 
 impl Diagnosis {
-    /// The remedies of all checks as a script. It changes nothing until somebody runs it.
+    /// The remedies of all checks as a script. It changes nothing until it is run.
     #[must_use]
     pub fn fix_script(&self) -> String {
         let (runs, by_hand): (Vec<_>, Vec<_>) =

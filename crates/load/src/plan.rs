@@ -11,8 +11,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use pollux_engine::{CpuList, Driver, ListenAddress, LoopError};
+use pollux_sys::descriptors;
 use pollux_tls::{Keys, Trust};
-use rustix::process::{Resource, getrlimit};
 use url::{Host, Url};
 
 use crate::{Objective, Order, RequestList};
@@ -227,7 +227,7 @@ pub(crate) fn check(plan: &Plan) -> Result<(), LoadError> {
     numbers(plan)?;
     pace(plan)?;
     sources(plan)?;
-    descriptors(plan)
+    fits_descriptors(plan)
 }
 
 fn refuse<T>(what: &'static str, why: impl Into<String>) -> Result<T, LoadError> {
@@ -372,21 +372,19 @@ fn is_ours(source: &IpAddr) -> Result<(), LoadError> {
     }
 }
 
-fn descriptors(plan: &Plan) -> Result<(), LoadError> {
+fn fits_descriptors(plan: &Plan) -> Result<(), LoadError> {
     let crowd = [plan.crowd.dead, plan.crowd.silent, plan.crowd.slow];
     let connections = crowd.map(u64::from).iter().sum::<u64>() + u64::from(plan.connections);
     let over = DESCRIPTORS_OVER + DESCRIPTORS_PER_THREAD * u64::from(plan.threads);
-    match getrlimit(Resource::Nofile).current {
-        Some(limit) if connections + over > limit => refuse(
-            "--connections",
-            format!(
-                "{connections} connections need {} descriptors, and the limit is {limit}; raise \
-                 it with ulimit -n",
-                connections + over
-            ),
-        ),
-        _ => Ok(()),
+    let (needed, limit) = (connections + over, descriptors::Limit::here());
+    if needed <= limit.soft {
+        return Ok(());
     }
+    let (allowed, remedy) = (limit.soft, limit.remedy(needed));
+    let what = format!(
+        "{connections} connections need {needed} descriptors, and the limit is {allowed}; {remedy}"
+    );
+    refuse("--connections", what)
 }
 
 /// What a URL looks like.

@@ -7,6 +7,7 @@ use std::io;
 use std::time::Duration;
 
 use pollux_engine::ListenAddress;
+use pollux_sys::descriptors;
 use pollux_tls::Remedies;
 use rustix::io::Errno;
 
@@ -431,7 +432,7 @@ impl Blame {
 
     fn connect(&self, error: &io::Error) -> String {
         match Fault::of_connect(error) {
-            Fault::NoDescriptor => self.failed("no descriptor is left; raise ulimit -n"),
+            Fault::NoDescriptor => self.failed(descriptors::NONE_LEFT),
             Fault::NoPort => {
                 self.failed("no port is left; give more addresses of this machine with --source")
             }

@@ -5,12 +5,13 @@ use std::io::IsTerminal as _;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
+use pollux_sys::descriptors;
 use pollux_xatmi::config::{PoolConfig, Remark};
 use pollux_xatmi::control::{Answer, Control, Request};
 use pollux_xatmi::environment::Transport;
 use pollux_xatmi::needs::{
-    Limits, MemoryRoom, Need, Shortage, descriptor_shortage, descriptors_hard, file_size_limits,
-    file_size_shortage, memory_shortages, shortages,
+    Limits, MemoryRoom, Need, Shortage, descriptor_shortage, file_size_limits, file_size_shortage,
+    memory_shortages, shortages,
 };
 use pollux_xatmi::pool::{Sizes, find, memory_len_bytes, memory_room, output_faults, services_of};
 use pollux_xatmi::queue::Prefix;
@@ -90,7 +91,7 @@ pub(crate) fn check(
     let queues = limits.as_ref().map(|limits| shortages(&[service, reply], limits));
     let memory = room.map(|room| memory_shortages(room, services, clients.into()));
     let workers = config.workers_max();
-    let files = descriptor_shortage(workers, clients, service_queues, descriptors_hard());
+    let files = descriptor_shortage(workers, clients, service_queues, descriptors::Limit::here());
     let len_bytes = memory_len_bytes(transport, workers, &sizes);
     let file_size = file_size_shortage(len_bytes, file_size_limits());
     let short = queues.iter().flatten().chain(memory.iter().flatten()).chain(&files);

@@ -17,9 +17,9 @@ use std::time::Duration;
 use clap::Args;
 use pollux_callers::{Failure as Reason, Served, Target};
 use pollux_command::output::{Failure, in_words};
-use pollux_command::raise_descriptor_limit;
 use pollux_pool_flags::{StartFlags, Wake};
 use pollux_processes::{ControlSocket, Program};
+use pollux_sys::descriptors;
 use pollux_xatmi::buffer::{Buffer, BufferType};
 use pollux_xatmi::client::{CallFlags, Client, Outgoing};
 use pollux_xatmi::control::{Answer, Control, Request};
@@ -94,11 +94,11 @@ pub(crate) fn server() -> Option<Result<ExitCode, Failure>> {
 
 /// `signal` comes when the process that started this one has ended.
 fn prepare(signal: Signal) -> Result<(), Failure> {
-    raise_descriptor_limit().map_err(Failure::failed)?;
+    descriptors::raise().map_err(Failure::failed)?;
     rustix::process::set_parent_process_death_signal(Some(signal)).map_err(Failure::failed)
 }
 
-/// The bank: its pool, and a customer for each caller, who has its lock without a rival.
+/// The bank: its pool, and a customer for each caller, so that no lock is contended.
 struct Herd {
     // Customers leave before their pool ends.
     customers: Vec<Mutex<Customer>>,
@@ -386,7 +386,7 @@ impl Manager {
 
 impl Drop for Manager {
     fn drop(&mut self) {
-        // After an end this is the status once more; after a failure there is nobody to tell.
+        // After an end this is the status once more; after a failure it is reported no more.
         let _ = self.ends();
     }
 }

@@ -6,8 +6,7 @@
 //!    └── waits for "open" ──► control socket ──► Settle ─┴─► progress … done
 //! ```
 //!
-//! What the pool can't do before it is open it says on that standard output; from then on it has
-//! its log.
+//! Errors before the pool is open go to that standard output; those that follow go to its log.
 
 use std::fs::{File, OpenOptions};
 use std::io::Write;
@@ -16,6 +15,7 @@ use std::process::{Command, ExitCode, Stdio};
 use std::time::{Duration, Instant};
 
 use pollux_processes::Program;
+use pollux_sys::descriptors;
 use pollux_xatmi::config::PoolConfig;
 use pollux_xatmi::control::{AskError, Control, Request};
 use pollux_xatmi::environment::{Environment, Transport};
@@ -23,10 +23,9 @@ use pollux_xatmi::pool::{Log, Pool, PoolOptions, find, keep_from_children, outpu
 
 use crate::{asked, config_file, environment, orders, show};
 use pollux_command::output::{self, Failure};
-use pollux_command::raise_descriptor_limit;
 use pollux_pool_flags::StartFlags;
 
-/// What a pool says when it listens.
+/// The line that a pool prints when it listens.
 pub(crate) const OPEN: &str = "open";
 
 /// Starts a pool, or workers of one that runs.
@@ -75,7 +74,7 @@ fn open(
     environment: Environment,
     log: Log,
 ) -> Result<Pool, Failure> {
-    raise_descriptor_limit().map_err(Failure::failed)?;
+    descriptors::raise().map_err(Failure::failed)?;
     let (wake, metrics) = (crate::wake(flags.wake), flags.metrics.clone());
     let options = PoolOptions { config, environment, wake, metrics };
     Pool::open(options, log).map_err(|error| Failure::failed(output::in_words(&error)))

@@ -1,7 +1,7 @@
-//! Which process listens at an address, as the kernel says it: `/proc/net/tcp` and descriptors.
+//! Which process listens at an address, as the kernel has it: `/proc/net/tcp` and descriptors.
 //!
 //! A server that is started at an address where another one listens already would be measured by
-//! the other one's answers. Descriptors of other users' processes can't be read; then nobody knows.
+//! the other one's answers. Descriptors of other users' processes can't be read; then the answer is not known.
 
 use std::collections::HashSet;
 use std::fs::File;

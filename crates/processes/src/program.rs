@@ -1,7 +1,7 @@
 //! A program that is started and never outlives its handle: a server, a load generator, a process that measures.
 //!
 //! Waiting is on the process itself (a pidfd) or on what it prints, so that an early end is seen at once and nothing
-//! sleeps. What it says on standard error is read by a thread of its own and kept; standard output is read by the
+//! sleeps. Its standard error is read by a thread of its own and kept; standard output is read by the
 //! caller, because a thread on the way of an answer would cost it another wakeup. Ending is SIGTERM and, after a
 //! deadline, SIGKILL; one that leads a process group is killed with all that is in the group; a process that is
 //! dropped is ended as well. What has left the group is killed with its [`Tree`].

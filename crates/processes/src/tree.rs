@@ -33,7 +33,7 @@ const GROWING_LOOKS_MAX: u32 = 3;
 /// Processes of one program.
 pub struct Tree {
     members: HashMap<u32, Member>,
-    /// Processes that were looked at and belong to somebody else.
+    /// Processes that were looked at and are not of the tree.
     unrelated: HashSet<u32>,
     /// Whether children of this process belong to the tree, and end with it.
     adopts: bool,
@@ -391,7 +391,7 @@ mod tests {
     }
 
     #[test]
-    fn who_does_not_mind_a_request_is_killed_with_what_it_started() {
+    fn a_process_that_ignores_sigterm_is_killed_with_what_it_started() {
         let mut child = shell("trap '' TERM; ( trap '' TERM; sleep 600 ) & wait; wait");
         let mut tree = Tree::of(&[child.id()]).expect("a shell");
         look_until(&mut tree, 2);

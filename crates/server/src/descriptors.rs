@@ -11,8 +11,8 @@
 
 use std::io;
 
+use pollux_sys::descriptors::{Limit, in_words};
 use rustix::io::Errno;
-use rustix::process::{Resource, getrlimit};
 
 use crate::config::{Answer, ServeConfig};
 
@@ -23,9 +23,9 @@ const FILES_SHARE: u64 = 4;
 /// Most connections when the descriptor limit is the only bound.
 pub(crate) const CONNECTIONS_DEFAULT: u64 = 100_000;
 
-/// The limit of this process; very many where there is none.
+/// The limit of this process.
 pub(crate) fn limit() -> u64 {
-    getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX)
+    Limit::here().soft
 }
 
 /// Most connections of a server: what was configured, else what the descriptor limit allows.
@@ -44,7 +44,7 @@ pub(crate) fn connections_within(descriptors: u64, answer: &Answer) -> u64 {
 /// What allows more connections than [`connections_max`] within that descriptor limit.
 pub(crate) fn remedy_for_full(config: &ServeConfig, descriptors: u64) -> String {
     let allowed = connections_within(descriptors, &config.answer);
-    let limit = format!("the descriptor limit of {descriptors} (ulimit -Hn, LimitNOFILE=)");
+    let limit = in_words(descriptors);
     match config.limits.connections_max {
         Some(most) if u64::from(most) < allowed => {
             format!("raise --max-connections, now {most}; {limit} allows {allowed}")
@@ -60,9 +60,7 @@ pub(crate) fn remedy_for_full(config: &ServeConfig, descriptors: u64) -> String 
 /// What helps against this error of a call that makes a descriptor; nothing for other errors.
 pub(crate) fn remedy_for(error: &io::Error) -> String {
     match Errno::from_io_error(error) {
-        Some(Errno::MFILE) => {
-            format!("; raise the descriptor limit of {} (ulimit -Hn, LimitNOFILE=)", limit())
-        }
+        Some(Errno::MFILE) => format!("; raise {}", in_words(limit())),
         Some(Errno::NFILE) => "; raise the system's limit (sysctl fs.file-max)".to_owned(),
         Some(Errno::NOBUFS | Errno::NOMEM) => "; the system is short of memory".to_owned(),
         _ => String::new(),

@@ -4,6 +4,7 @@ use std::io;
 use std::path::PathBuf;
 
 use pollux_engine::GroupError;
+use pollux_sys::descriptors::NONE_LEFT;
 
 /// Why a server could not be started, or ended.
 #[derive(Debug, thiserror::Error)]
@@ -114,7 +115,7 @@ pub enum ServerError {
     #[error(transparent)]
     Tls(#[from] crate::tls::TlsError),
     /// No descriptor is left.
-    #[error("no descriptor is left: raise the limit (ulimit -n, LimitNOFILE=)")]
+    #[error("{NONE_LEFT}")]
     Descriptors {
         /// What the system said.
         #[source]

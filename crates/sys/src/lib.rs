@@ -5,6 +5,7 @@
 //! function is safe. The poller and the lab call it. It knows nothing of pollers, holds no policy and never retries on its own.
 
 pub mod aio;
+pub mod descriptors;
 pub mod epoll;
 pub mod futex;
 pub mod mqueue;

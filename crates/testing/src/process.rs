@@ -1,4 +1,4 @@
-//! A command that a test starts: what it says on standard error is kept, every wait has a deadline, and it is
+//! A command that a test starts: its standard error is kept, every wait has a deadline, and it is
 //! killed with all that it started when it is dropped.
 //!
 //! ```

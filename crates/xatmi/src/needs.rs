@@ -10,6 +10,7 @@ use std::fmt;
 use std::fs;
 use std::io;
 
+use pollux_sys::descriptors;
 use pollux_sys::mqueue::QueueSize;
 use rustix::process::{Resource, getrlimit};
 
@@ -225,28 +226,23 @@ pub fn memory_shortages(room: MemoryRoom, services: u64, contexts: u64) -> Vec<S
 
 /// The limit on descriptors, if it is too low for the manager of so many workers, client contexts
 /// and services: a link and a process for each worker, a connection for each context, a queue for
-/// each service, and some of its own. `hard` is RLIMIT_NOFILE, up to which a manager raises its
-/// own; `None` for no limit.
+/// each service, and some of its own. A manager raises its soft limit to the hard one.
 #[must_use]
 pub fn descriptor_shortage(
     workers: u32,
     contexts: u32,
     services: u64,
-    hard: Option<u64>,
+    limit: descriptors::Limit,
 ) -> Option<Shortage> {
     /// Poller, signals, log, metrics with their connections, and what a start needs for a moment.
     const OWN: u64 = 128;
     let needed = services.saturating_add(2 * u64::from(workers) + u64::from(contexts) + OWN);
-    let allowed = hard.unwrap_or(u64::MAX);
-    (needed > allowed).then(|| Shortage {
+    (needed > limit.hard).then(|| Shortage {
         limit: "RLIMIT_NOFILE",
         unit: "descriptors",
         needed,
-        allowed,
-        remedy: format!(
-            "have root raise the hard limit (nofile in /etc/security/limits.conf, \
-             LimitNOFILE={needed} of a systemd unit)"
-        ),
+        allowed: limit.hard,
+        remedy: limit.remedy(needed),
     })
 }
 
@@ -288,12 +284,6 @@ pub(crate) fn fits_file_size(len_bytes: usize) -> io::Result<()> {
         Some(shortage) => Err(io::Error::new(io::ErrorKind::FileTooLarge, shortage.to_string())),
         None => Ok(()),
     }
-}
-
-/// The hard limit on descriptors of this process; `None` for no limit.
-#[must_use]
-pub fn descriptors_hard() -> Option<u64> {
-    getrlimit(Resource::Nofile).maximum
 }
 
 fn sysctl(name: &str) -> Result<u64, String> {
@@ -429,12 +419,13 @@ mod tests {
 
     #[test]
     fn descriptors_are_counted_for_workers_contexts_and_services() {
-        assert_eq!(descriptor_shortage(250, 10, 1, Some(639)), None);
-        let short = descriptor_shortage(250, 10, 1, Some(638)).expect("one is missing");
+        let limit = |hard| descriptors::Limit { soft: hard, hard };
+        assert_eq!(descriptor_shortage(250, 10, 1, limit(639)), None);
+        let short = descriptor_shortage(250, 10, 1, limit(638)).expect("one is missing");
         assert!(
             short.to_string().starts_with("RLIMIT_NOFILE is short by 1 descriptors"),
             "{short}"
         );
-        assert_eq!(descriptor_shortage(u32::MAX, u32::MAX, u64::MAX, None), None);
+        assert_eq!(descriptor_shortage(u32::MAX, u32::MAX, u64::MAX, limit(u64::MAX)), None);
     }
 }

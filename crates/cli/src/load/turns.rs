@@ -48,7 +48,7 @@ pub(super) fn run(
         Ok::<_, Failure>(Side { plan, pid: pids[at] })
     };
     let mut sides = [side(0)?, side(1)?];
-    pollux_command::raise_descriptor_limit().map_err(Failure::failed)?;
+    pollux_sys::descriptors::raise().map_err(Failure::failed)?;
     let mut signals = Signals::catch(&Interrupt::SIGNALS).map_err(Failure::failed)?;
     let lasts = settings.duration.unwrap_or(LAST);
     let turns = Driver::start_first(settings.poller, |driver| {

@@ -8,7 +8,6 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
 use pollux_testing::{DEADLINE, Ended, Process, Signal, addresses, get};
-use rustix::process::{Resource, getrlimit, setrlimit};
 
 /// Tests that load the machine hold this.
 pub(crate) fn alone() -> MutexGuard<'static, ()> {
@@ -18,10 +17,8 @@ pub(crate) fn alone() -> MutexGuard<'static, ()> {
 
 /// Allows this process all descriptors that it may have; how many.
 pub(crate) fn raise_descriptor_limit() -> usize {
-    let mut limit = getrlimit(Resource::Nofile);
-    limit.current = limit.maximum;
-    setrlimit(Resource::Nofile, limit).expect("up to the maximum");
-    limit.maximum.map_or(usize::MAX, |maximum| maximum as usize)
+    let limit = pollux_sys::descriptors::raise().expect("up to the maximum");
+    usize::try_from(limit.soft).expect("64 bits")
 }
 
 /// A running server.

@@ -44,7 +44,7 @@ pub struct Environment {
     pub is_virtual: Reading<bool>,
     /// Resource limits that bite in large experiments.
     pub limits: Limits,
-    /// `kernel.io_uring_disabled`: 0 for all, 1 for a group only, 2 for nobody.
+    /// `kernel.io_uring_disabled`: 0 for all, 1 for a group only, 2 for none.
     pub io_uring_disabled: Reading<i64>,
     /// `kernel.perf_event_paranoid`.
     pub perf_event_paranoid: Reading<i64>,

@@ -9,6 +9,7 @@ use std::time::Duration;
 use pollux_doctor::MEMORY_PARTS;
 use pollux_engine::Driver;
 use pollux_poller::Mechanism;
+use pollux_sys::descriptors::RAISED_BY;
 
 use super::{Machine, Method, Plan, PlannedPoint, SAME_AGAIN, minutes};
 use crate::arm::{Arm, ArmKind};
@@ -117,7 +118,7 @@ fn processes(
     let fits = |needed: u64| match needed + spare {
         needed if needed > fds_max => Err(format!(
             "needs {needed} descriptors, this machine allows {fds_max} per process: raise the \
-             hard limit (ulimit -Hn)"
+             hard limit ({RAISED_BY})"
         )),
         _ => Ok(1),
     };

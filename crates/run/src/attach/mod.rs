@@ -17,9 +17,9 @@ use std::time::{Duration, Instant};
 
 use pollux_loop_stats::{Module, Region, WORDS};
 use pollux_processes::{descendants, is_running, threads};
+use pollux_sys::descriptors;
 use pollux_sys::perf::{Followed, Trace, TraceError, Tracepoint};
 use rustix::io::Errno;
-use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 use crate::Summary;
 use crate::reach::{MACHINE, OutOfReach};
@@ -72,7 +72,8 @@ impl<'a> Attached<'a> {
         let region = Region::begin(memory).expect("as many words as it has");
         is_followable(pid)?;
         let processes = family(pid);
-        raise_descriptors();
+        // Each thread takes many on each CPU. Where no more are allowed, those that there are must do.
+        let _ = descriptors::raise();
         let tids: Vec<u32> = processes.iter().flat_map(|pid| threads(*pid)).collect();
         let trace = Trace::of_threads(&tids, &followed());
         let refused = |error| refused(error, pid, tids.len());
@@ -131,13 +132,6 @@ impl<'a> Attached<'a> {
     }
 }
 
-/// Asks for as many descriptors as this process may have: each thread takes many on each CPU. Where that is
-/// refused, those that there are must do.
-fn raise_descriptors() {
-    let limits = getrlimit(Resource::Nofile);
-    let _ = setrlimit(Resource::Nofile, Rlimit { current: limits.maximum, ..limits });
-}
-
 /// Whether it is a process of this machine's kind.
 fn is_followable(pid: u32) -> Result<(), OutOfReach> {
     let refused = |why: &str| Err(OutOfReach::new(format!("--attach {pid}: {why}")));
@@ -187,8 +181,9 @@ fn refused(error: TraceError, pid: u32, threads: usize) -> OutOfReach {
         TraceError::Refused(error) if error.raw_os_error() == Some(Errno::MFILE.raw_os_error()) => {
             format!(
                 "{} descriptors are needed on each CPU ({DESCRIPTORS} for each of {threads} threads), \
-                 more than this process may have; raise RLIMIT_NOFILE (ulimit -n)",
+                 more than this process may have; raise {}",
                 threads * DESCRIPTORS,
+                descriptors::in_words(descriptors::Limit::here().soft),
             )
         }
         TraceError::Refused(error) => format!(
@@ -292,13 +287,13 @@ fn is_relocated(path: &Path) -> bool {
 // | epoll_create, epoll_create1 | | an instance |
 // | reads and writes | | those that would have blocked, in one of [`SAMPLE_EVERY`] drains |
 //
-// A filter of the kernel's keeps away what nobody counts: each record costs the program some 0.5 µs. To ask
+// A filter of the kernel's drops records that are not counted: each record costs the program some 0.5 µs. To ask
 // the filter costs 0.1 µs for each read and write, which is why these are sampled.
 
 /// What a record of a call says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Role {
-    /// A wait begins, with its timeout where it says.
+    /// A wait begins, with its timeout where it has one.
     WaitBegins(TimeoutIn),
     WaitEnds,
     Controls,
@@ -320,7 +315,7 @@ enum TimeoutIn {
     Memory,
 }
 
-/// A tracepoint with its condition and what it says.
+/// A tracepoint with its condition and its meaning.
 type Call = (&'static str, Option<&'static str>, Role);
 
 const FAILED: Option<&str> = Some("ret < 0");

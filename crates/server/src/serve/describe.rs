@@ -3,6 +3,7 @@
 use std::fmt::Write;
 
 use pollux_engine::{Driver, ListenAddress};
+use pollux_sys::descriptors::RAISED_BY;
 
 use crate::config::{Answer, ServeConfig};
 use crate::descriptors::{connections_max, connections_within, limit};
@@ -166,7 +167,7 @@ fn shortage(wanted: u64, allowed: u64) -> Option<String> {
     (wanted > allowed).then(|| {
         format!(
             "max-connections is {wanted}, but the descriptor limit allows about {allowed}; \
-             raise it (ulimit -Hn, LimitNOFILE=)"
+             raise it ({RAISED_BY})"
         )
     })
 }

@@ -12,6 +12,7 @@ use pollux_engine::{
     Driver, Group, GroupConfig, GroupError, Limits, ListenAddress, ListenError, Listeners, Sockets,
 };
 use pollux_poller::{Mechanism, Waker};
+use pollux_sys::descriptors::in_words;
 use pollux_tls::ServerConfig;
 use rustix::io::Errno;
 
@@ -286,9 +287,8 @@ impl Server {
             start_proxy_group(config, &clients, &passing, &counters, &logs)?;
         let connections_max = config.connections_max();
         let remedy = format!(
-            "raise --max-connections, now {connections_max}, and the descriptor limit of {} (ulimit \
-             -Hn, LimitNOFILE=), of which each needs {}",
-            limit(),
+            "raise --max-connections, now {connections_max}, and {}, of which each needs {}",
+            in_words(limit()),
             if config.loops.threads > 1 { 3 } else { 2 },
         );
         let of_loops = counters.into_iter().map(|(server, proxied)| (server, Some(proxied)));

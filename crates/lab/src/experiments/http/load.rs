@@ -12,8 +12,8 @@ use pollux_engine::Driver;
 use pollux_load::Trust;
 use pollux_poller::Mechanism;
 use pollux_processes::Program;
+use pollux_sys::descriptors;
 use rcgen::{CertificateParams, KeyPair, SanType};
-use rustix::process::{Resource, getrlimit};
 use serde::Deserialize;
 
 use super::super::PROCESSES;
@@ -196,7 +196,7 @@ impl DeadCrowd {
         path: &str,
         is_interrupted: &dyn Fn() -> bool,
     ) -> Result<Self, MeasureError> {
-        let limit = getrlimit(Resource::Nofile).maximum.unwrap_or(u64::MAX);
+        let limit = descriptors::Limit::here().hard;
         let each = usize::try_from(limit.saturating_sub(FDS_SPARE)).unwrap_or(usize::MAX).max(1);
         let mut holders = Vec::new();
         for (first, share) in shares(count, each) {

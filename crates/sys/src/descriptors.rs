@@ -1,0 +1,81 @@
+//! How many descriptors this process may have (RLIMIT_NOFILE of `getrlimit(2)`), and in words what allows more.
+//!
+//! Programs raise their soft limit to the hard one at their start; what counts descriptors before it opens them
+//! asks here, so that every refusal has the same remedy.
+
+use std::io;
+
+/// What raises the hard limit: of a shell that root has, and of a systemd unit.
+pub const RAISED_BY: &str = "ulimit -Hn, LimitNOFILE=";
+/// What a call means that finds no number free (EMFILE).
+pub const NONE_LEFT: &str = "no descriptor is left: raise the limit (ulimit -Hn, LimitNOFILE=)";
+
+/// The limits on descriptors; `u64::MAX` for none.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Limit {
+    /// How many this process may have.
+    pub soft: u64,
+    /// How far it may raise that.
+    pub hard: u64,
+}
+
+impl Limit {
+    /// Those of this process.
+    ///
+    /// # Panics
+    /// When the kernel does not have them, which it always has.
+    #[must_use]
+    pub fn here() -> Self {
+        let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
+        // SAFETY: `limit` is a place for one limit, which lives until the call returns.
+        let read = unsafe { libc::getrlimit(libc::RLIMIT_NOFILE, &raw mut limit) };
+        assert_eq!(read, 0, "RLIMIT_NOFILE: {}", io::Error::last_os_error());
+        Self { soft: limit.rlim_cur, hard: limit.rlim_max }
+    }
+
+    /// What allows `needed` descriptors, more than the soft limit has.
+    #[must_use]
+    pub fn remedy(self, needed: u64) -> String {
+        if needed <= self.hard {
+            return format!("run `ulimit -S -n {needed}`");
+        }
+        format!(
+            "have root raise the hard limit (nofile in /etc/security/limits.conf, LimitNOFILE={needed} of a \
+             systemd unit)"
+        )
+    }
+}
+
+/// Allows this process as many descriptors as its hard limit has; what it has then.
+///
+/// # Errors
+/// What `setrlimit(2)` gave: EPERM where the hard limit is above `fs.nr_open`.
+pub fn raise() -> io::Result<Limit> {
+    let Limit { hard, .. } = Limit::here();
+    let limit = libc::rlimit { rlim_cur: hard, rlim_max: hard };
+    // SAFETY: `limit` is one limit, which lives until the call returns.
+    match unsafe { libc::setrlimit(libc::RLIMIT_NOFILE, &raw const limit) } {
+        0 => Ok(Limit { soft: hard, hard }),
+        _ => Err(io::Error::last_os_error()),
+    }
+}
+
+/// A limit with what raises it, for the middle of a sentence.
+#[must_use]
+pub fn in_words(limit: u64) -> String {
+    format!("the descriptor limit of {limit} ({RAISED_BY})")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_remedy_depends_on_the_hard_limit() {
+        let limit = Limit { soft: 1024, hard: 4096 };
+        assert_eq!(limit.remedy(4096), "run `ulimit -S -n 4096`");
+        let above = limit.remedy(4097);
+        assert!(above.contains("root") && above.contains("LimitNOFILE=4097"), "{above}");
+        assert!(NONE_LEFT.contains(RAISED_BY) && in_words(1024).contains(RAISED_BY));
+    }
+}
