@@ -55,7 +55,7 @@ pub(crate) fn what_is_too_long_is_refused_at_once() {
         }
     }
     assert!(outcomes.iter().all(|count| *count > 2), "{outcomes:?}");
-    // A limit that is lowered while bridges are connected: the broker hangs up on who does not know.
+    // A limit that is lowered while bridges are connected: the broker closes the one that does not know it yet.
     // Over here that is known at once; over there it takes the reply along.
     client.set_timeout(LIMIT);
     let half = Buffer::carray(&vec![5; PAYLOAD_MAX / 2]).expect("bytes");
@@ -79,7 +79,7 @@ pub(crate) fn what_is_too_long_is_refused_at_once() {
     there.end();
 }
 
-// Far more callers than bridges: everybody waits for a turn, and nobody for ever.
+// Far more callers than bridges: every caller waits for a turn, and none for ever.
 
 /// Each has a reply queue, of which a machine has 256.
 const CALLERS: usize = 50;
@@ -130,7 +130,7 @@ pub(crate) fn unknown_senders_disturb_nobody() {
     let mut raw = broker.raw();
 
     garbage(&mut raw);
-    let answer = client.call("ECHO", &hello, CallFlags::NONE).expect("nobody minds");
+    let answer = client.call("ECHO", &hello, CallFlags::NONE).expect("an answer");
     assert_eq!(content(&answer), b"hello\0");
 
     // A pool that there is not offers a service, and answers as it likes.
@@ -167,7 +167,7 @@ pub(crate) fn unknown_senders_disturb_nobody() {
             });
             let asked = raw.next();
             let inbox = asked.reply.expect("it waits for an answer");
-            // What is for another call comes first, and is nobody's.
+            // A reply to another call comes first, and is dropped.
             raw.publish(&format!("{inbox}9"), "", &[reply, EXIT, "Pollux-Urcode: 6"], b"");
             raw.publish(&inbox, "", headers, payload);
             call.join().expect("it ended")
@@ -177,7 +177,7 @@ pub(crate) fn unknown_senders_disturb_nobody() {
             assert_eq!(answer.urcode, 5);
         }
     }
-    client.call("ECHO", &hello, CallFlags::NONE).expect("nobody minds");
+    client.call("ECHO", &hello, CallFlags::NONE).expect("an answer");
     assert_eq!([here.bridges(), there.bridges()], bridges, "no bridge was started anew");
     wait_until("the log counts them", || here.log().contains("none of a bridge's"));
     drop(client);
@@ -235,7 +235,7 @@ pub(crate) fn a_bridge_that_ends_owes_nothing() {
     };
     wait_until("the service is offered", || is_offered(&mut raw));
 
-    // Told to stop in a call: the call is answered first, and no other is taken.
+    // Asked to stop during a call: the call is answered first, and no other is taken.
     let hold = |client: &mut Client| {
         wait_for("the service is known", || {
             match client.call("HOLD", &text("x"), CallFlags::NONE) {
@@ -255,7 +255,7 @@ pub(crate) fn a_bridge_that_ends_owes_nothing() {
         assert!(stopping.ended().status.success());
     });
 
-    // Killed over there, nobody can say what became of the call: its time is over. Killed here, it
+    // Killed on the other side, the outcome of the call is not known: its time runs out. Killed here, it
     // is known at once.
     here.command(&["start", "--name", "tpbridge"]);
     client.set_timeout(LIMIT);

@@ -167,7 +167,7 @@ pub(crate) fn serve() -> ExitCode {
     if ended.is_ok() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
-/// `NAME` echoes, unless it is one of those below; `HOLD=FIFO` waits until somebody writes there.
+/// `NAME` echoes, unless it is one of those below; `HOLD=FIFO` waits until something is written there.
 fn offer(registry: &Registry, option: &OsString) -> Result<(), String> {
     let option = option.to_string_lossy();
     let (name, path) = option.split_once('=').unwrap_or((&option, ""));

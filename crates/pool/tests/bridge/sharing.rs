@@ -191,7 +191,7 @@ pub(crate) fn what_nobody_has_goes_round_in_no_circle() {
     });
     pools[1].command(&["stop", "--name", "echosv"]);
     for client in &mut clients {
-        wait_for("nobody has it", || {
+        wait_for("no pool has the service", || {
             let began = Instant::now();
             let ended = client.call("ECHO", &hello, CallFlags::NONE);
             assert!(began.elapsed() < CALL_LIMIT + DEADLINE, "{:?}", began.elapsed());

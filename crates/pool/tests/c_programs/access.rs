@@ -1,6 +1,6 @@
 //! A pool that is open to a group, and callers of other users, on both forms of transport.
 //!
-//! Needs root, who starts programs as users that nobody has; for others the tests are skipped with the reason.
+//! Needs root, to start programs under user ids without an account; for other users the tests are skipped with the reason.
 
 use std::io::{BufRead, BufReader};
 use std::os::unix::fs::PermissionsExt;

@@ -96,7 +96,7 @@ static double service_dies_silently(void) {
   return took;
 }
 
-/* The initiator is killed while the service receives, or while it sends to who does not read. */
+/* The initiator is killed while the service receives, or while it sends to a client that does not read. */
 static double initiator_dies(long role) {
   static int number;
   char path[256];
@@ -182,7 +182,7 @@ static void waits(void) {
   tpfree(big);
 }
 
-/* One server, which is busy: who wants to begin waits for it. */
+/* One server, which is busy: a caller that begins a conversation waits for it. */
 static void begins(void) {
   char *data = string("4000"), *word = string("starve"), *reply = NULL;
   long len = 0;

@@ -76,7 +76,7 @@ static void STARVES(TPSVCINFO *call) {
   tpreturn(TPSUCCESS, 0, NULL, 0, 0);
 }
 
-/* Who called, as tpnotify takes it. */
+/* The caller's CLIENTID, as tpnotify takes it. */
 static void WHO(TPSVCINFO *call) {
   char *data = tpalloc("CARRAY", NULL, sizeof call->cltid);
   memcpy(data, &call->cltid, sizeof call->cltid);
