@@ -28,7 +28,7 @@ use crate::timers::Timers;
 /// connections again.
 const ROUNDS_MAX: u32 = 16;
 
-/// What a task asks of the loop.
+/// What a task requests of the loop.
 pub(crate) type Request = Box<dyn FnOnce(&mut EventLoop<Connection>)>;
 
 pub(crate) struct Core {
@@ -79,7 +79,7 @@ impl Core {
         }
     }
 
-    /// Carries out what was asked for, and what that asks for.
+    /// Carries out what was requested, and what that requests.
     pub(crate) fn carry_out(&self, event_loop: &mut EventLoop<Connection>) {
         loop {
             let requests = std::mem::take(&mut *self.requests.borrow_mut());
@@ -190,7 +190,7 @@ impl Core {
     pub(crate) fn end(&self) {
         self.has_ended.set(true);
         self.tasks.clear();
-        // What is asked for now are ends of what the tasks had.
+        // What is requested now are ends of what the tasks had.
         drop(std::mem::take(&mut *self.requests.borrow_mut()));
     }
 }

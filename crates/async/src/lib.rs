@@ -50,7 +50,7 @@
 //!   stream's calls fail with `TimedOut`.
 //! * **Half-close**: a read gives 0 at the peer's end while writes continue; `shutdown` ends the output while
 //!   reads continue.
-//! * **A stream that is dropped** sends what was written to it and closes. Where input is left that nobody read,
+//! * **A stream that is dropped** sends what was written to it and closes. Where input is left that was not read,
 //!   which would make the kernel reset the connection and the peer lose the output, it ends its output first
 //!   and drops what the peer still sends, within the limits [`Limits::linger_time`] and
 //!   [`Limits::linger_bytes`]. [`Stream::reset`] ends it at once.

@@ -1,6 +1,6 @@
 //! The callers of a herd: one process with a thread for each, which calls as soon as it was answered.
 //!
-//! [`serve`] is asked over a [`ControlSocket`] to call for some time or so often ([`Go`]), once for each turn, and
+//! [`serve`] receives over a [`ControlSocket`] an order to call for some time or so often ([`Go`]), once for each turn, and
 //! says what came of it ([`Word`]). A closed loop: what is under way at the end is waited for, so every
 //! call that was counted was answered. What is called is a [`Target`]: the sources of the laboratory, the
 //! service pool. Its program in C (`raw.c`) sends and receives the same.
@@ -50,10 +50,10 @@ pub trait Target: Send + Sync + 'static {
         Vec::new()
     }
 
-    /// What those did since this was asked last; asked between runs.
+    /// What those did since the last call; called between runs.
     ///
     /// # Errors
-    /// They can't be asked.
+    /// They can't be read.
     fn served(&self) -> Result<Option<Served>, Failure> {
         Ok(None)
     }
@@ -70,7 +70,7 @@ pub trait Target: Send + Sync + 'static {
     }
 }
 
-/// What callers are asked to do; as four numbers, which a program in C reads as well.
+/// What callers are to do; as four numbers, which a program in C reads as well.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(from = "[u64; 4]", into = "[u64; 4]")]
 pub struct Go {
@@ -164,7 +164,7 @@ pub struct Called {
     pub latencies: BTreeMap<String, f64>,
 }
 
-/// Calls as often as it is asked to, until the other side of the socket is closed.
+/// Calls as often as it is ordered to, until the other side of the socket is closed.
 ///
 /// # Errors
 /// [`pollux_processes::Error`] when a failure can't be reported; one that is reported is not an error here.
@@ -363,7 +363,7 @@ impl Watch {
             }
             if control.is_closed_by_peer() {
                 // The measuring process was killed; threads that wait end with this process.
-                return Err("nobody measures any more".to_owned());
+                return Err("the controller has closed its socket".to_owned());
             }
             let now = Tick::of(&shared.counts);
             // A stub that is much shorter than its siblings says nothing about the rate.
@@ -453,7 +453,7 @@ mod tests {
         ours.hang_up();
         let words = std::iter::from_fn(|| ours.receive::<Word>().expect("a word"));
         let words = words.map(|(word, _)| word).collect();
-        calling.join().expect("no panic").expect("told");
+        calling.join().expect("no panic").expect("calls were made");
         words
     }
 

@@ -225,7 +225,7 @@ pub const DIFFERENCES: &[Difference] = &[
             "triggers::oneshot_is_silent_about_what_was_read_before_the_wait",
         ]),
         deviation: Deviation::ReportsWhatIsOver,
-        reason: "a poll request completes when its file wakes it, not when somebody waits; to \
+        reason: "a poll request completes when its file wakes it, not when a wait looks; to \
                  look again at each would double the requests: read with O_NONBLOCK",
     },
     Difference {

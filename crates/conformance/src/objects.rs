@@ -145,7 +145,7 @@ impl Object {
 
     /// Whether the other side is gone: a read says so, without the poller under test.
     pub fn is_peer_gone(&self) -> bool {
-        // A write would tell as well, but wake a poll that holds the file, which then lets go.
+        // A write would show it as well, but wake a poll that holds the file, which then lets go.
         self.read(1) == Ok(0)
     }
 

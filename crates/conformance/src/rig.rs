@@ -208,7 +208,7 @@ impl Rig {
         let mut events = Events::with_capacity(capacity);
         self.poller.wait(&mut events, Some(timeout)).expect("wait");
         assert!(events.len() <= capacity, "{} events for a capacity of {capacity}", events.len());
-        assert!(!events.is_woken() && !events.is_interrupted(), "nobody woke this wait");
+        assert!(!events.is_woken() && !events.is_interrupted(), "no waker was used");
         events.iter().copied().collect()
     }
 
@@ -373,7 +373,7 @@ fn sim_pair(world: &World, (first, second): (SimFd, SimFd)) -> (Object, Object) 
 }
 
 /// What `wanted` looks like where hang-up and error do not have bits of their own: a hang-up is
-/// readable, an error both, for those who asked.
+/// readable, an error both, where they are wanted.
 fn fold(wanted: Readiness, interest: Interest) -> Readiness {
     let pairs = [
         (Interest::READABLE, Readiness::READABLE, wanted.is_readable() || wanted.is_closed()),

@@ -1,5 +1,5 @@
 //! What it costs to take every descriptor out and enter it again, with the same interest, within
-//! one turn: through the fd table, and by `epoll_ctl(2)` as programs do it that tell at once.
+//! one turn: through the fd table, and by `epoll_ctl(2)` as programs use it that change the kernel at once.
 //!
 //! ```text
 //! cargo bench -p pollux-engine --bench reenter -- [DESCRIPTORS] [ROUNDS]
@@ -7,7 +7,7 @@
 //!
 //! Three ways, interleaved, in an order that rotates with the round, on the same unix sockets:
 //! two calls of `epoll_ctl` for each descriptor; the table while nothing is known of them, where
-//! the kernel need not be asked at all; the table while all are known to be readable, where each
+//! no system call is needed; the table while all are known to be readable, where each
 //! is put on the update list and found unchanged. Times are processor time of the thread, kernel
 //! work included. `strace -c` counts what the lines say and the additions at the start.
 
@@ -36,7 +36,7 @@ struct Way<'fd> {
 }
 
 enum How<'fd> {
-    Told(OwnedFd),
+    Calls(OwnedFd),
     Table(Box<Recorded<'fd>>),
 }
 
@@ -61,7 +61,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     let sockets = sockets(descriptors)?;
     let fds: Vec<BorrowedFd<'_>> = sockets.iter().map(AsFd::as_fd).collect();
     let mut ways = [
-        Way::new("epoll_ctl: delete, add", told(&fds)?),
+        Way::new("epoll_ctl: delete, add", calls(&fds)?),
         Way::new("table: nothing known", recorded(&fds, false)?),
         Way::new("table: known readable", recorded(&fds, true)?),
     ];
@@ -92,12 +92,12 @@ fn sockets(count: usize) -> Result<Vec<UnixStream>, std::io::Error> {
     Ok(sockets)
 }
 
-fn told<'fd>(fds: &[BorrowedFd<'_>]) -> Result<How<'fd>, Box<dyn Error>> {
+fn calls<'fd>(fds: &[BorrowedFd<'_>]) -> Result<How<'fd>, Box<dyn Error>> {
     let epoll = epoll::create(epoll::CreateFlags::CLOEXEC)?;
     for (slot, fd) in (0..).zip(fds) {
         epoll::add(&epoll, fd, EventData::new_u64(slot), FLAGS)?;
     }
-    Ok(How::Told(epoll))
+    Ok(How::Calls(epoll))
 }
 
 fn recorded<'fd>(fds: &[BorrowedFd<'fd>], is_ready: bool) -> Result<How<'fd>, Box<dyn Error>> {
@@ -131,7 +131,7 @@ impl<'fd> Way<'fd> {
     fn round(&mut self, fds: &[BorrowedFd<'_>]) -> Result<(), Box<dyn Error>> {
         let started_us = thread_time_us();
         let calls = match &mut self.how {
-            How::Told(epoll) => tell(epoll, fds)?,
+            How::Calls(epoll) => tell(epoll, fds)?,
             How::Table(recorded) => recorded.round(),
         };
         self.times_us.push(thread_time_us() - started_us);

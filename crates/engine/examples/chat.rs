@@ -7,7 +7,7 @@
 //!
 //! How sessions of one loop reach each other: what is meant for a member is put into its outbox,
 //! and the member is woken. A member that does not read is sent away when its outbox is full, so
-//! that nobody else waits for it.
+//! that no other member waits for it.
 #![expect(clippy::print_stdout, reason = "a program that talks to a person")]
 
 use std::collections::BTreeMap;

@@ -1,4 +1,4 @@
-//! A client of many peers: opens connections at once, asks each, and counts the answers.
+//! A client of many peers: opens connections at once, sends a line to each, and counts the answers.
 //!
 //! ```text
 //! cargo run -p pollux-engine --example client -- ADDRESS CONNECTIONS [MECHANISM]
@@ -15,7 +15,7 @@ use std::time::Duration;
 
 use pollux_engine::{Actions, ConnectTo, Driver, EventLoop, Limits, Session};
 
-const QUESTION: &[u8] = b"who is there?\n";
+const QUESTION: &[u8] = b"hello?\n";
 const TIME: Duration = Duration::from_secs(5);
 
 #[derive(Default)]

@@ -2,7 +2,7 @@
 //!
 //! A loop makes one [`Actions`] for each call of a session and carries out afterwards what was
 //! asked for. Output goes into a slice that the loop chose and that never moves; a session that
-//! needs more room than is left asks to be called again.
+//! needs more room than is left calls [`Actions::call_again`].
 
 use std::net::SocketAddr;
 use std::os::fd::{BorrowedFd, OwnedFd};
@@ -167,7 +167,7 @@ impl<'a> Actions<'a> {
     }
 
     /// Lets another protocol speak above this one, such as HTTP above TLS: what `upper` sends is
-    /// put into `room` instead of being sent, and what else it asks for is asked for here. Gives
+    /// put into `room` instead of being sent, and what else it requests is requested here. Gives
     /// back what `upper` gave, and how many bytes it wanted to send.
     ///
     /// An ending and an end of the output that `upper` requests come before what this protocol has
@@ -368,13 +368,13 @@ impl<'a> Actions<'a> {
         self.ending = Some(Ending::Abort);
     }
 
-    /// As [`Actions::abort`], and resets a TCP connection: the peer gets an error where an end would
-    /// tell it that it has everything.
+    /// As [`Actions::abort`], and resets a TCP connection: the peer gets an error and not an end,
+    /// which would mean that it has everything.
     pub fn reset(&mut self) {
         self.ending = Some(Ending::Reset);
     }
 
-    /// Whether an end was asked for in this call.
+    /// Whether an end was requested in this call.
     #[must_use]
     pub fn is_ending(&self) -> bool {
         self.ending.is_some()

@@ -40,7 +40,7 @@ impl FromStr for ListenAddress {
     type Err = ListenError;
 
     /// `HOST:PORT`, `:PORT` (every address of the machine), `[IPv6]:PORT` or `unix:PATH`. Host names are
-    /// looked up, and the kernel is asked for IPv6; nothing is opened.
+    /// looked up, and an address without a host depends on whether the kernel has IPv6; nothing stays open.
     fn from_str(text: &str) -> Result<Self, ListenError> {
         let read = match text.strip_prefix("unix:") {
             Some(path) => match path.len() {

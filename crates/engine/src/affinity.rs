@@ -218,24 +218,28 @@ mod tests {
 
     #[test]
     fn workers_are_kept_on_their_cpus_and_the_list_starts_again() {
-        let allowed = CpuList::allowed().expect("it can be asked");
+        let allowed = CpuList::allowed().expect("sched_getaffinity");
         let cpus = allowed.as_slice();
         for worker in 0..cpus.len() * 2 {
             let pin = || {
                 let cpu = allowed.pin(worker).expect("it is allowed");
-                (cpu, sched_getcpu(), CpuList::allowed().expect("it can be asked"))
+                (cpu, sched_getcpu(), CpuList::allowed().expect("sched_getaffinity"))
             };
             let expected = cpus[worker % cpus.len()];
             let pinned = std::thread::scope(|scope| scope.spawn(pin).join());
             let pinned = pinned.expect("the worker does not panic");
             assert_eq!(pinned, (expected, expected, CpuList(vec![expected])));
         }
-        assert_eq!(CpuList::allowed().expect("it can be asked"), allowed, "this one is not pinned");
+        assert_eq!(
+            CpuList::allowed().expect("sched_getaffinity"),
+            allowed,
+            "this one is not pinned"
+        );
     }
 
     #[test]
     fn a_cpu_that_is_not_there_is_refused_with_those_that_are() {
-        let allowed = CpuList::allowed().expect("it can be asked");
+        let allowed = CpuList::allowed().expect("sched_getaffinity");
         let missing = (0..CpuList::CPUS_MAX).rev().find(|cpu| !allowed.0.contains(cpu));
         let missing = CpuList(vec![missing.expect("a machine with a CPU to spare")]);
         let refused = missing.pin(0).expect_err("it is not there").to_string();

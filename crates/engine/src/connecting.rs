@@ -74,7 +74,7 @@ pub enum ConnectError {
         connections_max: u32,
     },
     /// A system call failed: EMFILE, ENFILE (no descriptor is left), EADDRNOTAVAIL (no port is
-    /// left, or the source is not ours), and for unix sockets ECONNREFUSED (nobody listens) and
+    /// left, or the source is not ours), and for unix sockets ECONNREFUSED (no socket listens) and
     /// EAGAIN (its backlog is full), among others.
     System {
         /// Name of the call.

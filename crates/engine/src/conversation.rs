@@ -8,7 +8,7 @@
 //!            input, peer's end, output has left, deadline, wake
 //!                                │
 //!                                ▼
-//!   call_again asked? ── yes ──► on_drained ─┐
+//!   call_again called? ── yes ──► on_drained ─┐
 //!   unseen input?     ── yes ──► on_bytes ───┤ output ► ConnectionIo ─► gone: continue
 //!   peer's end?       ── yes ──► on_end ─────┘                      └─► waits: stop until it left
 //!   else: done for now
@@ -242,7 +242,7 @@ impl<S: Session> Conversation<S> {
         }
     }
 
-    /// Whether the loop has to end the output now that none waits; asked until it has.
+    /// Whether the loop has to end the output now that none waits; true until it has.
     pub(crate) fn ends_output(&self) -> bool {
         self.ends_output
     }
@@ -252,7 +252,7 @@ impl<S: Session> Conversation<S> {
         self.leaves_input
     }
 
-    /// What the session found in the socket, since this was asked last.
+    /// What the session found in the socket since the last call.
     pub(crate) fn take_seen(&mut self) -> Seen {
         std::mem::take(&mut self.seen).unpacked()
     }

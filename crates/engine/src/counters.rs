@@ -77,7 +77,7 @@ named_counters! {
         Sends = "sends",
         /// Sends that the socket took only in part, or not at all.
         SendsShort = "sends_short",
-        /// Times that the kernel was asked what a quiet or slow peer has not taken yet.
+        /// Times that a loop looked at what a quiet or slow peer has not taken yet.
         UntakenLooks = "untaken_looks",
         /// Times that it then found output waiting for a socket that was empty: the event that reports it
         /// writable is on its way, or was lost. The loop sends on.
@@ -129,9 +129,9 @@ named_counters! {
     /// Why a connection was closed; the sum over all is the number of connections that ended.
     #[non_exhaustive]
     CloseCause {
-        /// The session asked for it.
+        /// The session closed it.
         Session = "session",
-        /// The session asked for it at once, without waiting for the output.
+        /// The session closed it at once, without waiting for the output.
         Aborted = "aborted",
         /// The session reset it: what was sent is not to be taken for the whole.
         Reset = "reset",

@@ -22,7 +22,7 @@ use crate::{
 ///
 /// A program with one thread calls [`EventLoop::turn`] itself; [`crate::Group`] does it for many.
 ///
-/// A server from its beginning to an end without loss, which a signal asks for:
+/// A server from its beginning to an end without loss, after a signal:
 ///
 /// ```
 /// use pollux_engine::{Actions, Driver, EventLoop, Limits, Listener, Session, Signal, Signals};

@@ -1,7 +1,7 @@
 //! How a peer takes what was sent to it, and when it is too slow.
 //!
 //! What the kernel took is not what the peer took: the buffers of a socket hold megabytes, for
-//! minutes of a slow peer. So the kernel is asked what it still holds
+//! minutes of a slow peer. So the loop looks at what it still holds
 //! (`pollux_sys::socket::untaken_bytes`), but only of a connection that was silent for a part of
 //! `write_timeout`, and then at each such part until nothing is left: a connection that is busy
 //! costs a stored moment for each send, one that falls idle costs a single call.
@@ -42,7 +42,7 @@ pub(crate) enum Flow {
     /// Nothing was sent since the peer had taken everything.
     #[default]
     Quiet,
-    /// Something was sent, and nobody asked yet what became of it: to be asked at this moment.
+    /// Something was sent, and not looked for since: the next look is at this moment.
     Sent(Moment),
     /// The peer had not taken everything when it was looked for, or the socket was full.
     Watched(Box<Watch>),
@@ -333,7 +333,7 @@ mod tests {
     }
 
     #[test]
-    fn no_least_rate_cuts_nobody_who_takes_something() {
+    fn without_a_least_rate_a_peer_that_takes_something_is_not_cut() {
         let limits = Limits { write_rate_min: 0, ..limits() };
         let mut flow = Flow::Quiet;
         let mut now = Moment::from_nanos(1);

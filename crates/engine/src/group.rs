@@ -418,7 +418,7 @@ impl Group {
             outcome = outcome.and(ended);
         }
         for path in &self.paths {
-            // Somebody may have removed it already.
+            // It may have been removed already.
             let _ = std::fs::remove_file(path);
         }
         outcome

@@ -21,9 +21,10 @@ impl Peer {
     }
 }
 
-/// The other loops of a group, as the accepting one sees them; it asks for each connection that it
-/// accepted. What was handed over counts at once: their own counts lag behind a burst. When it is dropped they are sent that
-/// nothing more comes: a loop that drains waits for this.
+/// The other loops of a group, to which the accepting one gives connections.
+///
+/// What was handed over counts at once, because their own counts lag behind a burst. When this is dropped they
+/// are notified that nothing more comes: a loop that drains waits for it.
 pub(crate) struct HandOut {
     peers: Vec<Peer>,
     own: Arc<Counters>,

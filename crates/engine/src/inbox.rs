@@ -183,7 +183,7 @@ mod tests {
     }
 
     #[test]
-    fn a_full_inbox_gives_the_message_back_and_wakes_nobody() {
+    fn a_full_inbox_gives_the_message_back_and_does_not_wake() {
         let wakes = Count::default();
         let (mut inbox, sender) = Inbox::new(2, wakes.clone());
         assert_eq!([sender.send("a"), sender.send("b")], [Ok(()), Ok(())]);

@@ -10,8 +10,9 @@
 //! with [`LoopHandle::tell`], to any other loop through an [`Inbox`].
 //!
 //! The types to begin with: [`Session`], [`Actions`], [`EventLoop`] (one loop, turned by the program),
-//! [`Group`] (a loop in each thread), [`Driver`] (the mechanism). `examples/` has whole programs: a
-//! server with TCP, UDP, a timer and signals; a chat; a proxy; a client of many peers.
+//! [`Group`] (a loop in each thread), [`Driver`] (the mechanism). `examples/` has whole programs:
+//! `server` (echo over TCP and UDP, a timer, signals), `chat` (over TCP or a Unix socket), `proxy` (with
+//! [`Relay`]), `client` (of many peers).
 //!
 //! ```
 //! use pollux_engine::{Actions, Group, GroupConfig, ListenAddress, Session};
@@ -77,6 +78,7 @@ mod output;
 mod pipe;
 mod readiness;
 mod rehearsal;
+mod relay;
 mod session;
 mod signals;
 mod sockets;
@@ -104,6 +106,7 @@ pub use listener::{AcceptedSocket, ListenError, Listener};
 pub use pipe::{Pipe, SplicedIn};
 pub use pollux_poller::{Counters as PollerCounters, Mechanism, Waker};
 pub use rehearsal::Rehearsal;
+pub use relay::Relay;
 pub use session::{Command, ConnectionId, NoSession, Session};
 pub use signals::{Signal, Signals};
 pub use sockets::Sockets;

@@ -34,7 +34,7 @@ pub struct Limits {
     /// Whether the loop spins instead of sleeping.
     pub busy_poll: bool,
     /// Whether a readiness loop takes error, hang-up and end of stream for readable where reading is
-    /// wanted, so that the read alone tells what it was: against a kernel or a poller that reports wrongly.
+    /// wanted, so that the read alone says what it was: against a kernel or a poller that reports wrongly.
     /// A completion loop learns it from its reads in any case.
     pub mask_ends: bool,
 }

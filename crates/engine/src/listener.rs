@@ -130,7 +130,7 @@ impl Listener {
 
     /// Binds and listens. `shares_port` sets SO_REUSEPORT, for one listener per thread.
     ///
-    /// A unix socket that nobody listens on any more is removed first.
+    /// A unix socket that was left behind, on which no server listens, is removed first.
     ///
     /// # Errors
     /// [`ListenError`].
@@ -295,7 +295,7 @@ fn open_unix(path: &Path) -> Result<OwnedFd, (&'static str, Errno)> {
     Ok(socket)
 }
 
-/// Removes the socket that a server left behind; anything else at the path is somebody's.
+/// Removes the socket that a server left behind; anything else at the path stays.
 fn remove_stale(path: &Path) -> Result<(), ListenError> {
     let occupied = |why| ListenError::Occupied { path: path.to_owned(), why };
     if !is_socket(path)? {
@@ -417,7 +417,7 @@ mod tests {
         let refused = Listener::open(&address, false).expect_err("in use");
         assert!(matches!(refused, ListenError::Occupied { .. }), "{refused}");
         drop(first);
-        let second = Listener::open(&address, false).expect("nobody listens there");
+        let second = Listener::open(&address, false).expect("no server listens there");
         drop(second);
         std::fs::remove_file(&path).expect("ours");
         std::fs::write(&path, "text").expect("written");

@@ -46,7 +46,7 @@ pub(crate) struct Output {
     pieces: VecDeque<Piece>,
     pub(crate) under_way: Option<UnderWay>,
     waiting_bytes: usize,
-    /// The socket was full when it was tried last: it will tell when it is not.
+    /// The socket was full when it was tried last: an event follows when it is not.
     is_blocked: bool,
     /// The socket has no peer yet; room to write will mean that it has one, or never will.
     is_connecting: bool,
@@ -139,7 +139,7 @@ impl Output {
         self.is_blocked
     }
 
-    /// Whether a request of the completion loop will tell how it continues.
+    /// Whether a request of the completion loop will say how it continues.
     pub(crate) fn is_in_flight(&self) -> bool {
         self.under_way.is_some()
     }
@@ -260,7 +260,7 @@ fn send_source(
 pub(crate) fn broken(errno: Errno) -> CloseCause {
     match errno {
         Errno::CONNRESET | Errno::PIPE => CloseCause::PeerReset,
-        // Keep-alive probes or retransmissions found nobody.
+        // Keep-alive probes or retransmissions had no answer.
         Errno::TIMEDOUT | Errno::HOSTUNREACH | Errno::NETUNREACH => CloseCause::PeerReset,
         _ => CloseCause::SocketError,
     }

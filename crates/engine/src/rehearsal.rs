@@ -343,7 +343,7 @@ mod tests {
         assert_eq!(play.closed(), Some(CloseCause::Session));
     }
 
-    /// Never uses anything until it is woken; then it asks to see its input once more.
+    /// Never uses anything until it is woken; then it calls `call_again`, to see its input once more.
     struct Hoarder {
         shown: usize,
     }

@@ -52,7 +52,7 @@ pub trait Session: Sized {
     type Shared;
 
     /// Called once, in the loop's thread, before its first turn: `waker` ends a wait of this loop from
-    /// any thread, and has it ask for commands.
+    /// any thread, and the loop then calls [`Session::next_command`].
     fn opened(shared: &mut Self::Shared, waker: &Waker) {
         let _ = (shared, waker);
     }
@@ -74,7 +74,7 @@ pub trait Session: Sized {
         None
     }
 
-    /// When the loop has to ask for commands at the latest, though nothing else happens.
+    /// When the loop has to call [`Session::next_command`] at the latest, though nothing else happens.
     fn next_command_at(shared: &Self::Shared) -> Moment {
         let _ = shared;
         Moment::NEVER
@@ -187,7 +187,7 @@ impl<T> Session for NoSession<T> {
 /// A session never opens a connection itself, and [`Session::closed`] and
 /// [`Session::connect_failed`](crate::Session::connect_failed) have no
 /// [`Actions`](crate::Actions). What is to follow is kept in what the sessions share, and the loop
-/// asks for it, before it waits and before it calls the sessions that were woken.
+/// takes it by [`Session::next_command`], before it waits and before it calls the sessions that were woken.
 #[derive(Debug)]
 pub enum Command<S> {
     /// Call [`Session::on_wake`] of that session; nothing happens when it is gone.

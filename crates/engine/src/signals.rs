@@ -74,8 +74,8 @@ struct Caught {
 ///
 /// A loop watches it as any other source: [`EventLoop`](crate::EventLoop) shows how.
 ///
-/// Several in one process each get every signal. When one is dropped, a signal that nobody
-/// else catches is ignored; what it did before is not restored.
+/// Several in one process each get every signal. When one is dropped, a signal that no
+/// other one catches is ignored; what it did before is not restored.
 ///
 /// A handler that runs between the last look at a flag and the sleep is the classic way to lose a signal until
 /// the next timeout. Here the handler sets a flag and writes to a socket pair that the wait watches, so a signal

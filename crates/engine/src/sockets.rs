@@ -88,7 +88,7 @@ impl Sockets {
     }
 
     /// What each of `threads` loops listens on, with whether others take connections from it too.
-    /// Every socket is somebody's: what waits in its queue must be taken.
+    /// Every socket belongs to a loop: what waits in its queue must be taken.
     pub(crate) fn share_out(
         self,
         listeners: Listeners,

@@ -111,7 +111,7 @@ impl<Shared> Sources<Shared> {
         Some(self.list[index].1.readable(shared, now))
     }
 
-    /// Takes a source out and closes it, if nobody else has it.
+    /// Takes a source out and closes it, if it is not shared.
     pub(crate) fn remove(&mut self, id: SourceId) {
         if let Some(index) = self.position(id) {
             self.list.remove(index);

@@ -90,7 +90,7 @@ impl Tail {
         let is_over = matches!(self, Self::Lingering(linger) if linger.until <= now);
         if is_over || flow.look_at() <= now {
             counters.count(Counter::UntakenLooks);
-            // A socket that can't be asked is broken, and reports that by itself.
+            // A socket of which this fails is broken, and reports that by itself.
             let untaken_bytes = pollux_sys::socket::untaken_bytes(socket).unwrap_or(0);
             if !flow.look(untaken_bytes, self.is_waiting(), now, limits) {
                 return Due::Close(CloseCause::SlowReader);

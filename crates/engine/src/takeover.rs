@@ -55,7 +55,7 @@ const fn put_down(by: u32) -> u32 {
 }
 
 /// In the place of an owner's number, of what is on its way: no loop has it.
-const NOBODY: u32 = u32::MAX >> 1;
+const NO_OWNER: u32 = u32::MAX >> 1;
 
 /// Whether a loop may act on a connection that others may have taken over.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -70,7 +70,7 @@ pub enum Claim {
 
 impl<F> SharedSocket<F> {
     /// Numbers of owners are below this.
-    pub const OWNERS_MAX: u32 = NOBODY;
+    pub const OWNERS_MAX: u32 = NO_OWNER;
 
     /// A socket that the loop with the number `by` holds.
     ///
@@ -103,7 +103,7 @@ impl<F> SharedSocket<F> {
     /// while a loop owns it. Until then no claim succeeds, also none of that loop: it does not know
     /// yet that the connection is its own.
     pub fn send_off(&self) -> bool {
-        self.take(NOBODY)
+        self.take(NO_OWNER)
     }
 
     /// What was sent off has arrived at the loop `by`, which owns it from now on.
@@ -111,12 +111,15 @@ impl<F> SharedSocket<F> {
     /// # Panics
     /// When it is not on its way.
     pub fn receive(&self, by: u32) {
-        assert!(self.change(owned(NOBODY), owned(by)), "received by the loop that it was sent to");
+        assert!(
+            self.change(owned(NO_OWNER), owned(by)),
+            "received by the loop that it was sent to"
+        );
     }
 
     /// What was sent off cannot arrive: it is as if the loop `to`, which sent it, had just put it down.
     pub fn give_back(&self, to: u32) {
-        debug_assert_eq!(self.owner.load(Ordering::Relaxed), owned(NOBODY), "it is on its way");
+        debug_assert_eq!(self.owner.load(Ordering::Relaxed), owned(NO_OWNER), "it is on its way");
         self.owner.store(put_down(to), Ordering::Release);
     }
 

@@ -52,7 +52,7 @@ impl Timer {
         Self::new(period, period)
     }
 
-    /// How often the timer fired since this was asked last; it is readable again when it fires next.
+    /// How often the timer fired since the last call; it is readable again when it fires next.
     #[must_use]
     pub fn take(&self) -> u64 {
         let mut fired = [0; 8];
@@ -121,7 +121,7 @@ impl Alarm {
 
     /// The timer rang: it is not set any more.
     pub(crate) fn rang(&mut self) {
-        // EAGAIN: it was set anew since, or somebody was here before.
+        // EAGAIN: it was set anew since, or was read before.
         let _ = rustix::io::read(&self.timer, &mut [0u8; 8]);
         self.set_for = Moment::NEVER;
     }

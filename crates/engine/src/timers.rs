@@ -172,7 +172,7 @@ impl Timers {
     fn link(&mut self, slot: u32) {
         self.queue_moves += 1;
         let due = first_tick_due(self.entries[slot as usize].deadline).max(self.elapsed);
-        // The highest bit in which the two differ tells the level; the lowest when none does.
+        // The highest bit in which the two differ gives the level; the lowest when none does.
         let level = (63 - ((due ^ self.elapsed) | 1).leading_zeros()) / LEVEL_BITS;
         let list = (due >> (LEVEL_BITS * level)) as u32 % LISTS_PER_LEVEL as u32;
         self.occupied[level as usize] |= 1 << list;

@@ -131,7 +131,7 @@ fn a_listener_without_descriptors_continues_when_a_connection_of_its_own_has_clo
         let mut fresh = connect();
         let highest = fresh.as_raw_fd() as u64;
         limit_descriptors(highest + 1 + LEFT);
-        let name = format!("{driver}: the end of all who are gone");
+        let name = format!("{driver}: the end of all that are gone");
         turn_until(&mut event_loop, &name, || counters.closed_total() == GONE as u64);
         turn_until(&mut event_loop, "the accept", || counters.open() == 1);
         event_loop.turn(Some(Duration::ZERO)).expect("turned");

@@ -123,7 +123,7 @@ fn the_server_echoes_streams_and_datagrams_counts_and_ends_by_signal() {
         stream.read_exact(&mut [0]).expect_err("closed by the drain");
         let last = server.end();
         assert_eq!(last[last.len() - 2..], ["SIGTERM: ending", "ended"], "{driver}: {last:?}");
-        TcpStream::connect(&tcp).expect_err("nobody listens any more");
+        TcpStream::connect(&tcp).expect_err("it listens no more");
     }
 }
 
@@ -233,12 +233,62 @@ fn the_proxy_passes_everything_on_and_then_the_end() {
 }
 
 #[test]
-fn a_proxy_without_its_server_ends_the_client() {
-    let port = TcpListener::bind("127.0.0.1:0").expect("a port").local_addr().expect("bound");
+fn the_proxy_resets_the_client_of_a_server_that_is_not_there_or_breaks() {
+    let refusing = TcpListener::bind("127.0.0.1:0").expect("a port").local_addr().expect("bound");
     for driver in drivers() {
-        let mut proxy = Program::start("proxy", &[&port.to_string(), driver.name()]);
+        let connect = |proxy: &mut Program| {
+            let client = TcpStream::connect(proxy.says("proxy")).expect("it listens");
+            client.set_read_timeout(Some(DEADLINE)).expect("set");
+            client
+        };
+        let end_of = |mut client: TcpStream| {
+            client.read_to_end(&mut Vec::new()).map_err(|error| error.kind())
+        };
+        let mut proxy = Program::start("proxy", &[&refusing.to_string(), driver.name()]);
+        let refused = end_of(connect(&mut proxy));
+        assert_eq!(refused, Err(ErrorKind::ConnectionReset), "{driver}");
+
+        let upstream = TcpListener::bind("127.0.0.1:0").expect("a port");
+        let address = upstream.local_addr().expect("bound").to_string();
+        let mut proxy = Program::start("proxy", &[&address, driver.name()]);
+        let mut client = connect(&mut proxy);
+        let (mut server, _) = upstream.accept().expect("the proxy connects");
+        server.write_all(b"a part").expect("room");
+        client.read_exact(&mut [0; 6]).expect("what came before the reset");
+        client.write_all(b"unread").expect("room");
+        server.set_read_timeout(Some(DEADLINE)).expect("set");
+        server.peek(&mut [0]).expect("it is there");
+        // With input unread: a reset.
+        drop(server);
+        assert_eq!(end_of(client), Err(ErrorKind::ConnectionReset), "{driver}");
+    }
+}
+
+#[test]
+fn the_proxy_takes_no_more_than_its_other_side_does() {
+    /// Far more than the socket buffers between the two ends hold.
+    const MOST: usize = 256 << 20;
+    for driver in drivers() {
+        let upstream = TcpListener::bind("127.0.0.1:0").expect("a port");
+        let address = upstream.local_addr().expect("bound").to_string();
+        let mut proxy = Program::start("proxy", &[&address, driver.name()]);
         let mut client = TcpStream::connect(proxy.says("proxy")).expect("it listens");
         client.set_read_timeout(Some(DEADLINE)).expect("set");
-        assert_eq!(client.read_to_end(&mut Vec::new()).expect("the end"), 0, "{driver}");
+        let (mut server, _) = upstream.accept().expect("the proxy connects");
+        // A write that waits this long for a client that reads nothing has filled what lies between.
+        server.set_write_timeout(Some(Duration::from_millis(500))).expect("set");
+        let mut written = 0;
+        while written < MOST
+            && let Ok(taken) = server.write(&[b'x'; 1 << 16])
+        {
+            written += taken;
+        }
+        assert!(
+            written < MOST,
+            "{driver}: {written} bytes were taken for a client that reads nothing"
+        );
+        server.shutdown(std::net::Shutdown::Write).expect("open");
+        let read = std::io::copy(&mut client, &mut std::io::sink()).expect("to the end");
+        assert_eq!(read, written as u64, "{driver}");
     }
 }

@@ -32,7 +32,7 @@ impl Server {
         assert!(refused.is_empty(), "{refused:?}");
         self.poller.wait(events, Some(Duration::from_millis(1))).expect("wait");
         for event in &*events {
-            let due = self.table.reported(event.token, event.readiness).expect("nobody closed");
+            let due = self.table.reported(event.token, event.readiness).expect("none was closed");
             self.serve(event.token, due);
         }
         self.table.check().expect("every invariant holds");
@@ -106,7 +106,7 @@ fn every_mechanism_serves_all_and_asks_the_kernel_no_more_than_it_must() {
             Ok(poller) => serve_all(mechanism, poller),
             Err(error @ Error::Unavailable { .. }) => {
                 let mut out = std::io::stderr();
-                writeln!(out, "skip {mechanism}: {error}").expect("somebody reads");
+                writeln!(out, "skip {mechanism}: {error}").expect("standard error is open");
             }
             Err(error) => panic!("{mechanism}: {error}"),
         }
@@ -206,7 +206,7 @@ impl Registered {
         }
     }
 
-    /// Everybody's peer writes; all must be reported, so all are registered still.
+    /// The peer of each writes; all must be reported, so all are registered still.
     fn all_report(&mut self) {
         let mut events = Events::with_capacity(SOCKETS);
         for peer in &mut self.peers {

@@ -70,7 +70,7 @@ fn an_event_of_the_old_owner_and_two_takers_never_act_at_once() {
         let taken = threads.map(|thread| thread.join().expect("takers do not panic"));
         let acts = [has_acted, taken[0], taken[1]].iter().filter(|is_so| **is_so).count() as u32;
         assert!(socket.take(7), "no loop owns it any more");
-        assert_eq!(act(&socket), acts + 1, "each that acted is seen, and nobody else");
+        assert_eq!(act(&socket), acts + 1, "each that acted is seen, and no other");
     });
 }
 
@@ -92,7 +92,7 @@ fn a_connection_that_comes_back_is_again_its_old_owners() {
 }
 
 /// One loop sends a connection to the loop that had it before, while that one has an event of it: until
-/// the message is read, the connection is nobody's.
+/// the message is read, the connection has no owner.
 #[test]
 fn a_connection_on_its_way_back_is_not_the_old_owners_yet() {
     explore(|| {
@@ -100,12 +100,12 @@ fn a_connection_on_its_way_back_is_not_the_old_owners_yet() {
         socket.put_down(0);
         assert!(socket.take(1), "put down");
         let is_reported = Arc::new(AtomicBool::new(false));
-        let (other, tells) = (Arc::clone(&socket), Arc::clone(&is_reported));
+        let (other, reports) = (Arc::clone(&socket), Arc::clone(&is_reported));
         let thread = thread::spawn(move || {
             act(&other);
             other.put_down(1);
-            assert!(other.send_off(), "nobody else wants it");
-            tells.store(true, Release);
+            assert!(other.send_off(), "no other loop wants it");
+            reports.store(true, Release);
         });
         assert_eq!(socket.claim(0), Claim::Lost, "an event of what it does not know to be its own");
         let has_arrived = is_reported.load(Acquire);

@@ -176,7 +176,7 @@ fn a_loop_can_watch_the_descriptor() {
 }
 
 #[test]
-fn two_catchers_both_hear_it_and_what_is_left_is_ignored() {
+fn two_catchers_both_get_it_and_what_is_left_is_ignored() {
     let _turn = alone();
     let mut first = catch(&[Signal::User1]);
     let mut second = catch(&[Signal::User1]);

@@ -172,7 +172,7 @@ impl<'a> Cell<'a> {
         self.words[NOTES..].as_chunks().0
     }
 
-    /// The figures so far; nothing before somebody's name is on them.
+    /// The figures so far; nothing before a thread has claimed the cell.
     pub(crate) fn read(&self) -> Option<Figures> {
         let word = |index: usize| self.words[index].load(Relaxed);
         let pid = u32::try_from(self.words[PID].load(Acquire)).ok().filter(|pid| *pid > 0)?;

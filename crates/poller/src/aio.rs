@@ -242,7 +242,7 @@ impl Aio {
             Ok(0) => Ok(true),
             Ok(_) => {
                 self.deliver(events);
-                Ok(has_news(events))
+                Ok(has_completions(events))
             }
             Err(cause) if cause.kind() == io::ErrorKind::Interrupted => {
                 self.parts.counters.interrupts.add(1);
@@ -344,7 +344,7 @@ impl Poller for Aio {
         loop {
             self.flush(events)?;
             let has_found = self.harvest(events)?;
-            if has_news(events) {
+            if has_completions(events) {
                 break;
             }
             if has_found {
@@ -363,7 +363,7 @@ impl Poller for Aio {
     parts_methods!();
 }
 
-fn has_news(events: &Events) -> bool {
+fn has_completions(events: &Events) -> bool {
     !events.is_empty() || events.is_woken()
 }
 

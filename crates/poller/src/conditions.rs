@@ -67,7 +67,7 @@ impl fmt::Debug for Interest {
 
 /// The conditions that a descriptor was found in.
 ///
-/// Only bits that were asked for, and error and hang-up, are ever delivered.
+/// Only bits of the interest, and error and hang-up, are ever delivered.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Hash)]
 pub struct Readiness(u8);
 
@@ -148,7 +148,7 @@ impl Readiness {
     ///
     /// A request that was woken reports what the waker of the file claimed, not what holds.
     /// Sockets claim priority data with all data, and the end of a pipe is claimed as error and
-    /// hang-up. A request that looks at the file when it is armed tells the truth.
+    /// hang-up. A request that looks at the file when it is armed is right.
     pub(crate) const fn is_doubtful_claim(self) -> bool {
         self.contains(Self::PRIORITY) || self.contains(Self(Self::ERROR.0 | Self::HUP.0))
     }

@@ -104,7 +104,7 @@ pub trait Poller {
 
     /// The descriptor of the kernel object behind this poller, to be watched by another poller or
     /// loop: it is readable when a wait would find something. None where there is no such object
-    /// (select, poll, AIO, sim) or it does not tell reliably (io_uring).
+    /// (select, poll, AIO, sim) or it does not report reliably (io_uring).
     ///
     /// Only to be watched: reading, closing or changing it by other means breaks the poller.
     fn fd(&self) -> Option<BorrowedFd<'_>> {
@@ -156,7 +156,7 @@ pub enum Change<'fd> {
 pub enum FilePolicy {
     /// Refused with [`Error::NotPollable`], as `epoll_ctl(2)` does (EPERM).
     Refused,
-    /// Accepted and reported as ready: the kernel interface can't tell before it is armed.
+    /// Accepted and reported as ready: the kernel interface knows only once it is armed.
     AlwaysReady,
 }
 

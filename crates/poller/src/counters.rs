@@ -10,7 +10,7 @@ pub const HISTOGRAM_BUCKETS: usize = 18;
 
 macro_rules! counters {
     ($($(#[$doc:meta])* $name:ident),* $(,)?) => {
-        /// Live counters of one poller. Its implementation counts; everybody may read them.
+        /// Live counters of one poller. Its implementation counts; any thread may read them.
         #[derive(Debug, Default)]
         #[repr(align(128))]
         pub struct Counters {
@@ -69,7 +69,7 @@ counters! {
     wakes,
     /// Waits that a signal ended.
     interrupts,
-    /// Additions, modifications and deletions that the caller asked for.
+    /// Additions, modifications and deletions that the caller made.
     updates_asked,
     /// Updates that were merged with another one or cancelled out before the kernel saw them.
     updates_merged,

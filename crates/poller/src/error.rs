@@ -33,11 +33,11 @@ pub enum Error {
         /// Number of the descriptor.
         fd: RawFd,
     },
-    /// The kernel interface behind this backend can't do what was asked (EINVAL).
+    /// The kernel interface behind this backend can't do this (EINVAL).
     Unsupported {
-        /// What refused.
+        /// The backend.
         backend: Backend,
-        /// What was asked, and which mechanism can do it.
+        /// What it can't do, and which mechanism can.
         what: &'static str,
     },
     /// This process is a child of the one that opened the poller (`fork(2)`).

@@ -12,7 +12,7 @@ use crate::Readiness;
 pub struct Event {
     /// The token that the registration carries.
     pub token: Token,
-    /// What was found, limited to what was asked for and error and hang-up.
+    /// What was found: conditions of the interest, error and hang-up.
     pub readiness: Readiness,
 }
 
@@ -26,7 +26,7 @@ pub struct Events {
 }
 
 impl Events {
-    /// The most events that one wait may be asked for: bounds the memory of a backend.
+    /// The most events that one wait may give: bounds the memory of a backend.
     pub const CAPACITY_MAX: usize = 1 << 16;
 
     /// A list for up to `capacity` events a wait, held between 1 and [`Events::CAPACITY_MAX`].
@@ -97,7 +97,7 @@ impl Events {
 
     /// Adds an event, for which there is room.
     pub fn push(&mut self, token: Token, readiness: Readiness) {
-        debug_assert!(!self.is_full(), "a backend gave more events than were asked for");
+        debug_assert!(!self.is_full(), "a backend gave more events than fit");
         self.list.push(Event { token, readiness });
     }
 

@@ -15,7 +15,7 @@ use crate::{Counters, Error};
 ///
 /// One `fstat(2)` is enough for sockets, pipes and the kernel's anonymous files. Among regular
 /// files, directories and devices are some with readiness (message queues, files of `/proc`,
-/// terminals) and most without, and only epoll tells which: it is asked, by an instance that is
+/// terminals) and most without, and only epoll knows which: an instance is made for it and
 /// dropped at once.
 ///
 /// # Errors

@@ -321,7 +321,7 @@ mod tests {
         let mut poll = Poll::open().expect("poll");
         let (reader, _writer) = pipe().expect("a pipe");
         let path = path_of(&reader);
-        poll.add(path.as_fd(), Token::new(1, 0), LEVEL).expect("fstat can't tell");
+        poll.add(path.as_fd(), Token::new(1, 0), LEVEL).expect("fstat does not show it");
         let mut events = Events::with_capacity(8);
         poll.wait(&mut events, NOW).expect("wait");
         let seen: Vec<Readiness> = events.iter().map(|event| event.readiness).collect();

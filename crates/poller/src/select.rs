@@ -356,7 +356,7 @@ mod tests {
         let mut select = Select::open().expect("select");
         let (reader, _writer) = pipe().expect("a pipe");
         let path = path_of(&reader);
-        select.add(path.as_fd(), Token::new(1, 0), LEVEL).expect("fstat can't tell");
+        select.add(path.as_fd(), Token::new(1, 0), LEVEL).expect("fstat does not show it");
         let mut events = Events::with_capacity(8);
         select.wait(&mut events, NOW).expect("wait");
         assert_eq!(slots(&events), [1]);

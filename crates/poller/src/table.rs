@@ -1,5 +1,5 @@
 //! What a backend knows about each descriptor: one entry for each number, and a sequence
-//! number that tells successive registrations of the same number apart.
+//! number that distinguishes successive registrations of the same number.
 //!
 //! Every backend keeps one. The key that a backend hands to the kernel ([`Key`]) names number
 //! and sequence; what comes back is looked up here, and what does not match is stale. Tokens
@@ -31,7 +31,7 @@ impl Key {
 
     /// The waker's eventfd, which is in no table.
     pub(crate) const WAKER: Self = Self(1 << 56);
-    /// A completion that nobody waits for: cancellations and updates that went well.
+    /// A completion that needs no answer: cancellations and updates that went well.
     pub(crate) const IGNORED: Self = Self(2 << 56);
 
     pub(crate) fn new(fd: RawFd, sequence: u32) -> Self {

@@ -41,7 +41,7 @@ pub(crate) struct Watch {
     pub(crate) ends: u8,
     /// The kernel refused to poll it: that is reported once, and nothing is armed.
     pub(crate) is_refused: bool,
-    /// The turn in which a claim of the kernel was doubted and a look asked for.
+    /// The turn in which a claim of the kernel was doubted and a look requested.
     pub(crate) doubted_in: u64,
     /// What was found and not yet reported.
     pub(crate) found: Readiness,
@@ -74,7 +74,7 @@ struct Polled {
     key: Key,
     /// The key before the latest update, for the case that the update fails.
     key_before: Key,
-    /// Of the registration that asked for it: names its file.
+    /// Of the registration that it is for: names its file.
     token: Token,
     shots: Shots,
     exclusive: bool,
@@ -128,12 +128,12 @@ impl Changes {
         &mut self.queue
     }
 
-    /// How many cancellations were queued since this was asked last.
+    /// How many cancellations were queued since the last call.
     pub(crate) fn take_cancels(&mut self) -> usize {
         std::mem::take(&mut self.cancels)
     }
 
-    /// The caller asked for a change of `fd`.
+    /// The caller changes `fd`.
     pub(crate) fn ask(&mut self, fd: RawFd) {
         self.slot(fd).asked += 1;
         self.mark(fd);
@@ -370,7 +370,7 @@ mod tests {
             let poll = (world.files[index], events(entry.how), entry.state.shots);
             assert_eq!(world.armed.get(&key.0), Some(&poll));
         }
-        assert_eq!(world.armed.len(), table.len(), "a poll that nobody wants");
+        assert_eq!(world.armed.len(), table.len(), "a poll that is not wanted");
     }
 
     proptest! {

@@ -59,7 +59,7 @@ pub(crate) struct UringPoll {
     changes: Changes,
     /// Registrations to report, oldest first, each at most once.
     ready: VecDeque<Key>,
-    /// Numbers the turns: tells what was found just now from what was found earlier.
+    /// Numbers the turns: distinguishes what was found just now from what was found earlier.
     turn: u64,
     is_waker_armed: bool,
     /// A wake was taken that no wait has reported yet.
@@ -282,7 +282,7 @@ impl UringPoll {
     }
 
     /// Arms a poll again that should continue but has ended: a multishot whose completion found
-    /// the queue full, or a single shot spent on a condition that nobody asked for (the kernel
+    /// the queue full, or a single shot spent on a condition that is not wanted (the kernel
     /// always reports RDHUP). The latter continues as a multishot, which waits for a change;
     /// another single shot would complete at once, for ever.
     fn keep_armed(&mut self, key: Key, completion: Completion) {

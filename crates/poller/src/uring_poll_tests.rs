@@ -249,7 +249,7 @@ fn events_that_did_not_fit_are_polled_anew_before_they_are_reported() {
 }
 
 #[test]
-fn a_condition_that_nobody_asked_for_does_not_spin() {
+fn a_condition_that_is_not_wanted_does_not_spin() {
     for how in [LEVEL, ONESHOT] {
         let mut poller = UringPoll::open(Threads::One).expect("io_uring is allowed here");
         let (ours, mut theirs) = pair();
@@ -284,7 +284,7 @@ fn a_regular_file_is_ready_and_does_not_spin() {
 }
 
 #[test]
-fn a_look_that_has_nothing_to_tell_or_to_fetch_is_not_a_system_call() {
+fn a_look_that_has_nothing_to_submit_or_to_fetch_is_not_a_system_call() {
     let mut poller = UringPoll::open(Threads::One).expect("io_uring is allowed here");
     let _pairs = registered(&mut poller, 1, EDGE);
     look(&mut poller, 8);

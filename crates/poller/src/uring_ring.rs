@@ -1,5 +1,5 @@
-//! The io_uring backend's way into the kernel: a ring that counts its system calls and tells
-//! apart what `io_uring_enter(2)` folds into one return value.
+//! The io_uring backend's way into the kernel: a ring that counts its system calls and
+//! distinguishes what `io_uring_enter(2)` folds into one return value.
 //!
 //! A call that took requests answers with their number even when the wait that followed was
 //! ended by a signal or by its timeout; an overflow shows in one call and does its damage in

@@ -1,4 +1,4 @@
-//! System calls that a sandbox forbids. io_uring often is: a caller that asked for it must learn what
+//! System calls that a sandbox forbids. io_uring often is: a caller that chose it must learn what
 //! forbids it, and one that takes epoll instead must get that. Calls that are newer than a filter are refused
 //! as well: then a poller uses older ones, or does not open; it never opens and fails to wait.
 //!

@@ -68,7 +68,7 @@ struct Watch {
 struct Instance {
     ready: VecDeque<WatchId>,
     by_descriptor: BTreeMap<(FileId, RawFd), WatchId>,
-    /// Somebody waits here and nothing has woken it yet.
+    /// A wait sleeps here and nothing has woken it yet.
     is_waiting: bool,
 }
 
@@ -245,7 +245,7 @@ impl Kernel {
 
     /// Wakes the watches of one file without a change of its object.
     pub(crate) fn wake_for_nothing(&mut self, file: FileId) {
-        self.wake(file, Wake::everybody(file.side));
+        self.wake(file, Wake::all(file.side));
     }
 
     /// Has every edge registration looked at again.

@@ -19,7 +19,7 @@
 //! let token = Token::new(1, 0);
 //! poller.add(reader.as_fd(), token, Registration::new(Interest::READABLE, Trigger::Level))?;
 //!
-//! // An hour from now somebody writes, and nobody has to wait for it.
+//! // A write in an hour of the virtual clock, which takes no real time.
 //! world.at(Duration::from_secs(3600), move |world| {
 //!     world.write(&writer, 5).expect("the pipe is empty");
 //! });

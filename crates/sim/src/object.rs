@@ -1,7 +1,7 @@
 //! What a simulated file can be: the interface of the model objects, and the two small ones.
 //!
-//! An object answers what is ready at each of its sides, and says with every change whom the
-//! kernel would wake: that is what makes an edge. It knows no poller and no descriptor; the
+//! An object answers what is ready at each of its sides, and says with every change which watchers
+//! the kernel would wake: that is what makes an edge. It knows no poller and no descriptor; the
 //! simulated kernel (`kernel.rs`) carries its wakes to them. What is written has no content.
 
 use std::collections::VecDeque;
@@ -33,7 +33,7 @@ impl Side {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Wake {
     pub(crate) side: Side,
-    /// Only watchers of these conditions are called; none means everybody.
+    /// Only watchers of these conditions are called; none means all.
     pub(crate) key: Readiness,
     /// Exclusive watchers are called like others, not only until one of them was woken.
     pub(crate) is_for_all: bool,
@@ -44,8 +44,8 @@ impl Wake {
         Self { side, key, is_for_all: false }
     }
 
-    /// What ends and errors do: everybody looks again.
-    pub(crate) const fn everybody(side: Side) -> Self {
+    /// What ends and errors do: all watchers look again.
+    pub(crate) const fn all(side: Side) -> Self {
         Self { side, key: Readiness::NONE, is_for_all: true }
     }
 }
@@ -194,7 +194,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_queue_is_writable_until_it_is_full_and_wakes_everybody_each_time() {
+    fn a_queue_is_writable_until_it_is_full_and_wakes_all_each_time() {
         let (mut queue, mut wakes) = (Queue::new(2), Vec::new());
         assert_eq!(queue.write(Side::A, 5, &mut wakes), Ok(5));
         assert_eq!(queue.readiness(Side::A), Readiness::READABLE | Readiness::WRITABLE);

@@ -137,7 +137,7 @@ impl Object for Pipe {
 
     fn release(&mut self, side: Side, wakes: &mut Vec<Wake>) {
         self.is_open[side.index()] = false;
-        wakes.push(Wake::everybody(side.other()));
+        wakes.push(Wake::all(side.other()));
     }
 }
 

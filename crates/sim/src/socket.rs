@@ -12,7 +12,7 @@ use rustix::io::Errno;
 use crate::object::{Object, Side, Wake};
 use pollux_poller::Readiness;
 
-/// `net.core.wmem_default`, the size of a send buffer that nobody set.
+/// `net.core.wmem_default`, the size of a send buffer that was not set.
 const SEND_BUFFER_BYTES: usize = 212_992;
 /// The most payload of one buffer that lies behind its header, in one allocation.
 const LINEAR_MAX_BYTES: usize = 3776;
@@ -56,7 +56,7 @@ impl Pair {
     pub(crate) fn shutdown_write(&mut self, side: Side, wakes: &mut Vec<Wake>) {
         self.ends[side.index()].is_write_shut = true;
         self.ends[side.other().index()].is_read_shut = true;
-        wakes.extend([Wake::everybody(side), Wake::everybody(side.other())]);
+        wakes.extend([Wake::all(side), Wake::all(side.other())]);
     }
 
     /// Leaves `ECONNRESET` pending, for the next read that finds no data.
@@ -74,7 +74,7 @@ impl Pair {
     }
 }
 
-/// The key under which arriving data calls: the kernel does not tell urgent data apart.
+/// The key under which arriving data calls: the kernel uses the same one for urgent data.
 fn data() -> Readiness {
     Readiness::READABLE | Readiness::PRIORITY
 }
@@ -163,7 +163,7 @@ impl Object for Pair {
         }
         us.received.clear();
         peer.charged_bytes = 0;
-        wakes.push(Wake::everybody(side.other()));
+        wakes.push(Wake::all(side.other()));
     }
 
     fn as_socket(&mut self) -> Option<&mut Pair> {

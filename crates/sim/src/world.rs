@@ -133,7 +133,7 @@ impl World {
     /// Writes `len_bytes` bytes without content and returns how many were taken.
     ///
     /// # Errors
-    /// `EAGAIN` when nothing fits, `EPIPE` when nobody can read it any more, `ECONNRESET` for a
+    /// `EAGAIN` when nothing fits, `EPIPE` when the reading end is closed, `ECONNRESET` for a
     /// pending error of a socket, `EINVAL` for other than 8 bytes to an eventfd, `EBADF` at the
     /// reading end of a pipe.
     pub fn write(&self, fd: &SimFd, len_bytes: usize) -> Result<usize, Errno> {
@@ -284,7 +284,7 @@ impl AsFd for SimFd {
 
 impl Drop for SimFd {
     fn drop(&mut self) {
-        // In a world that is gone nobody can ask for the number any more.
+        // In a world that is gone the number is not used any more.
         if let Some(state) = self.world.upgrade() {
             state.borrow_mut().kernel.close(self.placeholder.as_raw_fd());
         }

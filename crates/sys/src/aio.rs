@@ -49,7 +49,7 @@ pub struct AioSlot(u32);
 pub struct AioCompletion {
     /// What the poll was handed in with.
     pub data: u64,
-    /// The poll mask that was found, with bits that nobody asked for (POLLRDNORM); zero for a
+    /// The poll mask that was found, with bits that were not asked for (POLLRDNORM); zero for a
     /// poll that was cancelled.
     pub result: i64,
 }
@@ -261,7 +261,7 @@ impl fmt::Debug for AioContext {
 }
 
 /// The completion ring that the kernel shares with us. It writes events and then `tail`; we
-/// read events and then write `head`. While this lives, nobody else takes from it.
+/// read events and then write `head`. While this lives, only it takes from there.
 struct Ring {
     header: *const RingHeader,
     events: *const IoEvent,

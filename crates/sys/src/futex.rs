@@ -35,7 +35,7 @@ struct Waiter {
 }
 
 /// A word that says in its lower half which thread owns it, and that the kernel marks when that thread
-/// ends, however it ends, waking one of those who sleep on it (`get_robust_list(2)`).
+/// ends, however it ends, waking one of its sleepers (`get_robust_list(2)`).
 ///
 /// The mark is [`OWNER_DIED`] in place of the number of the thread. As long as this lives, the kernel
 /// watches no robust mutex of the C library that the thread takes; it does again afterwards.
@@ -54,7 +54,7 @@ pub struct Owned {
 
 /// The owner of an [`Owned`] word is gone (`linux/futex.h`).
 pub const OWNER_DIED: u32 = 0x4000_0000;
-/// Somebody may sleep on the word: the kernel wakes nobody else.
+/// A thread may sleep on the word: without this bit the kernel wakes none.
 const WAITERS: u32 = 0x8000_0000;
 
 /// `struct robust_list_head`: one entry, `entry`, whose word is `offset` bytes from it.
@@ -179,7 +179,7 @@ pub fn wait_for_either(words: [(Address<'_>, u32); 2], until_ns: u64) -> io::Res
     })
 }
 
-/// Wakes at most `count` of those who sleep on `word`; a write before it is seen by them.
+/// Wakes at most `count` sleepers of `word`, which see a write that was made before.
 pub fn wake<'a>(word: impl Into<Address<'a>>, count: u32) {
     let address = word.into().low_half;
     // SAFETY: the address is within a live word; the kernel only uses it as a name.

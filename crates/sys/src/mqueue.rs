@@ -57,7 +57,7 @@ impl MessageQueue {
     }
 
     /// Makes the queue `name` and opens it for receiving only, by a descriptor that blocks: for
-    /// its one reader, who waits with [`receive_until`](Self::receive_until).
+    /// its one reader, which waits with [`receive_until`](Self::receive_until).
     ///
     /// # Errors
     /// As [`create`](Self::create).
@@ -65,7 +65,7 @@ impl MessageQueue {
         Self::create_with(name, size, libc::O_RDONLY)
     }
 
-    /// Opens the queue `name`, made by somebody else, for both directions.
+    /// Opens the queue `name`, made by another process, for both directions.
     ///
     /// # Errors
     /// ENOENT where there is none, EACCES, EMFILE, ENFILE.
@@ -75,7 +75,7 @@ impl MessageQueue {
         Self::owning(unsafe { libc::mq_open(name.as_ptr(), flags) })
     }
 
-    /// Opens the queue `name`, made by somebody else, as [`Self::create_for_replies`] does its own.
+    /// Opens the queue `name`, made by another process, as [`Self::create_for_replies`] does its own.
     ///
     /// # Errors
     /// As [`Self::open`].
@@ -199,7 +199,7 @@ impl MessageQueue {
 
     fn owning(fd: libc::mqd_t) -> io::Result<Self> {
         checked(fd as isize)?;
-        // SAFETY: the kernel just gave this descriptor out, to nobody else.
+        // SAFETY: the kernel just made this descriptor, and it has no other owner.
         Ok(Self { fd: unsafe { OwnedFd::from_raw_fd(fd) } })
     }
 }
@@ -290,7 +290,7 @@ mod tests {
     }
 
     #[test]
-    fn a_queue_tells_its_size_and_what_waits() {
+    fn a_queue_reports_its_size_and_what_waits() {
         let (name, queue) = queue("state");
         MessageQueue::unlink(&name).expect("it stands");
         queue.send(b"one", 0).expect("room");
@@ -314,7 +314,7 @@ mod tests {
 
         let now = std::time::UNIX_EPOCH.elapsed().expect("after 1970");
         let soon = now + Duration::from_millis(20);
-        let late = reader.receive_until(&mut buffer, Some(soon)).expect_err("nobody sends");
+        let late = reader.receive_until(&mut buffer, Some(soon)).expect_err("no message was sent");
         assert_eq!(late.raw_os_error(), Some(libc::ETIMEDOUT));
         assert!(std::time::UNIX_EPOCH.elapsed().expect("after 1970") >= soon);
 

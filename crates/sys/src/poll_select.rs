@@ -107,7 +107,7 @@ pub fn select(
         "select over {nfds} descriptors needs bitmaps of {words} words"
     );
     let count = libc::c_long::try_from(nfds).expect("nfds fits the kernel's int");
-    // The kernel writes the time left into it; nobody reads that.
+    // The kernel writes the time left into it; it is not read.
     let mut time = timeout.map(timespec);
     let time = time.as_mut().map_or(ptr::null_mut(), ptr::from_mut);
     // pselect6 has no seventh argument: mask and length come in a structure.

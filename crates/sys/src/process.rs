@@ -1,6 +1,6 @@
 //! Processes: which one this is, what a parent left open for it, what the kernel books for one.
 //!
-//! [`ForkMark`] tells a process from the children that it forked, without a system call. The poller asks before
+//! [`ForkMark`] distinguishes a process from the children that it forked, without a system call. The poller asks before
 //! every change and every wait, where a `getpid(2)` would cost as much as an empty look. A page that the kernel hands to children empty (`madvise(2)`, MADV_WIPEONFORK,
 //! Linux 4.14) answers with one load. A child that shares its parent's memory (`vfork(2)`, threads)
 //! is taken for the parent.
@@ -11,7 +11,7 @@
 //! [`duplicate_inherited`] hands out another descriptor of the same file, [`take_inherited`] asks for the mark
 //! of what a parent left open.
 //!
-//! What the kernel books for a process the lab asks around turns; it is not for a hot path.
+//! The lab reads around turns what the kernel books for a process; that is not for a hot path.
 
 use std::io;
 use std::os::fd::{FromRawFd, OwnedFd, RawFd};
@@ -42,7 +42,7 @@ impl ForkMark {
     pub fn new() -> io::Result<Self> {
         let mut mark = Self { word: map()?, process: None };
         let page = mark.word.as_ptr().cast();
-        // SAFETY: the range is that of the mapping made above, which nobody else knows.
+        // SAFETY: the range is that of the mapping made above, which is known here only.
         let wiped = unsafe { libc::madvise(page, LEN_BYTES, libc::MADV_WIPEONFORK) };
         if wiped < 0 {
             mark.process = Some(process());
@@ -112,7 +112,7 @@ pub fn duplicate_inherited(number: RawFd) -> io::Result<OwnedFd> {
     if copy < 0 {
         return Err(io::Error::last_os_error());
     }
-    // SAFETY: the kernel just gave this descriptor out, to nobody else.
+    // SAFETY: the kernel just made this descriptor, and it has no other owner.
     let copy = unsafe { OwnedFd::from_raw_fd(copy) };
     // SAFETY: the call takes integers and changes a flag that matters only at an exec.
     let marked = unsafe { libc::fcntl(number, libc::F_SETFD, libc::FD_CLOEXEC) };
@@ -229,7 +229,7 @@ mod tests {
         take_inherited(-1).expect_err("no number");
         // Far above what other tests have open at this moment, and below what another one marks.
         const NUMBER: i32 = 800;
-        // SAFETY: the call takes integers; the number is nobody else's.
+        // SAFETY: the call takes integers; the number is ours alone.
         let left = unsafe { libc::fcntl(there.as_raw_fd(), libc::F_DUPFD, NUMBER) };
         assert!(left >= NUMBER);
         drop(there);
@@ -237,7 +237,7 @@ mod tests {
         take_inherited(left).expect_err("taken already");
         drop(taken);
         let mut text = String::new();
-        here.read_to_string(&mut text).expect("the end: nobody has the other side any more");
+        here.read_to_string(&mut text).expect("the end: the other side is closed");
         assert!(text.is_empty());
     }
 
@@ -246,10 +246,10 @@ mod tests {
         let (mut here, there) = UnixStream::pair().expect("a pair");
         // Far above what other tests have open at this moment.
         const NUMBER: i32 = 900;
-        // SAFETY: the call takes integers; the number is nobody else's.
+        // SAFETY: the call takes integers; the number is ours alone.
         let copy = unsafe { libc::fcntl(there.as_raw_fd(), libc::F_DUPFD, NUMBER) };
         assert!(copy >= NUMBER);
-        // SAFETY: the kernel just gave this descriptor out, to nobody else.
+        // SAFETY: the kernel just made this descriptor, and it has no other owner.
         let mut copy = unsafe { UnixStream::from_raw_fd(copy) };
         close_on_exec_from(NUMBER as u32).expect("Linux 5.11");
         // SAFETY: the call takes integers.

@@ -66,7 +66,7 @@ struct Mapping {
 
 // SAFETY: the mapping belongs to no thread, and dropping it needs none in particular.
 unsafe impl Send for Mapping {}
-// SAFETY: a shared reference gives out its address, and who follows it uses atomic accesses.
+// SAFETY: a shared reference gives out its address, and all uses of it are atomic accesses.
 unsafe impl Sync for Mapping {}
 
 impl SharedWords {
@@ -217,14 +217,14 @@ impl Mapping {
     }
 }
 
-/// A new file of so many words that nobody else has yet, without seals.
+/// A new file of so many words that no other process has yet, without seals.
 fn made(name: &CStr, words: usize) -> io::Result<OwnedFd> {
     let len = len_bytes(words)?;
     let flags = libc::MFD_CLOEXEC | libc::MFD_ALLOW_SEALING;
     // SAFETY: the name is a C string.
     let made = unsafe { libc::memfd_create(name.as_ptr(), flags) };
     checked(made)?;
-    // SAFETY: the kernel just gave this descriptor out, to nobody else.
+    // SAFETY: the kernel just made this descriptor, and it has no other owner.
     let fd = unsafe { OwnedFd::from_raw_fd(made) };
     // SAFETY: the call takes numbers only.
     checked(unsafe { libc::ftruncate(fd.as_raw_fd(), len) })?;
@@ -359,7 +359,7 @@ mod tests {
     fn memfd(flags: libc::c_uint) -> OwnedFd {
         // SAFETY: the name is a C string.
         let made = unsafe { libc::memfd_create(NAME.as_ptr(), flags) };
-        // SAFETY: the kernel just gave this descriptor out, to nobody else.
+        // SAFETY: the kernel just made this descriptor, and it has no other owner.
         unsafe { OwnedFd::from_raw_fd(checked(made).expect("a memfd")) }
     }
 
@@ -424,7 +424,7 @@ mod tests {
         let at = mapping.first.as_ptr();
         // SAFETY: a whole mapping of this function, which nothing else refers to.
         note("protect anew", unsafe { libc::mprotect(at.cast(), len, read | write) } == 0);
-        // SAFETY: the same; what it removes is read by nobody.
+        // SAFETY: the same; what it removes is not read again.
         note("remove pages", unsafe { libc::madvise(at.cast(), len, libc::MADV_REMOVE) } == 0);
         let own = File::options().write(true).open("/proc/self/mem").expect("our own");
         note("write through /proc", own.write_at(&[1], at.addr() as u64).is_ok());

@@ -1,7 +1,7 @@
 //! What rustix lacks about sockets.
 //!
 //! Called by programs that open many connections from one machine, the lab and the load generator, and
-//! the loops of the engine ask how much of their output a peer has not taken.
+//! by the loops of the engine for how much of their output a peer has not taken.
 
 use std::io;
 use std::os::fd::{AsFd, AsRawFd};
@@ -100,10 +100,10 @@ mod tests {
         let line = status.lines().find_map(|line| line.strip_prefix("Groups:")).expect("a line");
         let mut own: Vec<u32> =
             line.split_whitespace().map(|group| group.parse().expect("a number")).collect();
-        let mut told = peer_groups(&ours).expect("a peer");
+        let mut found = peer_groups(&ours).expect("a peer");
         own.sort_unstable();
-        told.sort_unstable();
-        assert_eq!(told, own);
+        found.sort_unstable();
+        assert_eq!(found, own);
         peer_groups(UdpSocket::bind("127.0.0.1:0").expect("a socket")).expect_err("no peer");
     }
 
@@ -119,16 +119,16 @@ mod tests {
     #[test]
     fn bytes_that_a_unix_peer_has_not_read_are_untaken() {
         let (mut ours, mut theirs) = UnixStream::pair().expect("a pair");
-        assert_eq!(untaken_bytes(&ours).expect("asked"), 0);
+        assert_eq!(untaken_bytes(&ours).expect("an ioctl"), 0);
         ours.set_nonblocking(true).expect("set");
         let sent = fill(&mut ours);
-        let full = untaken_bytes(&ours).expect("asked");
+        let full = untaken_bytes(&ours).expect("an ioctl");
         assert!(full >= sent, "{full} of {sent}");
         theirs.read_exact(&mut vec![0; sent as usize / 2]).expect("read");
-        let half = untaken_bytes(&ours).expect("asked");
+        let half = untaken_bytes(&ours).expect("an ioctl");
         assert!(0 < half && half < full, "{half} of {full}");
         theirs.read_exact(&mut vec![0; (sent - sent / 2) as usize]).expect("read");
-        assert_eq!(untaken_bytes(&ours).expect("asked"), 0);
+        assert_eq!(untaken_bytes(&ours).expect("an ioctl"), 0);
     }
 
     #[test]
@@ -138,12 +138,12 @@ mod tests {
         let (mut ours, _) = listener.accept().expect("accepted");
         ours.set_nonblocking(true).expect("set");
         let sent = fill(&mut ours);
-        let untaken = untaken_bytes(&ours).expect("asked");
+        let untaken = untaken_bytes(&ours).expect("an ioctl");
         assert!(0 < untaken && untaken <= sent, "{untaken} of {sent}");
         theirs.read_exact(&mut vec![0; sent as usize]).expect("read");
         // The last acknowledgement may be delayed (40 ms and more).
         let end = std::time::Instant::now() + std::time::Duration::from_secs(20);
-        while untaken_bytes(&ours).expect("asked") > 0 {
+        while untaken_bytes(&ours).expect("an ioctl") > 0 {
             assert!(std::time::Instant::now() < end, "never acknowledged");
             std::thread::yield_now();
         }

@@ -180,7 +180,7 @@ fn a_datagram_socket_is_watched_again_after_it_was_left_alone() {
             peer.send(&[round; 3])?;
             assert_eq!(receiving.await?, 3);
             assert_eq!(datagram[..3], [round; 3]);
-            // It becomes readable with nobody waiting: the loop leaves it alone then.
+            // It becomes readable while no task waits: the loop leaves it alone then.
             peer.send(&[round; 4])?;
             handle.sleep(Duration::from_millis(2)).await;
             let mut datagram = [0; 10];

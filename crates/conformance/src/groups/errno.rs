@@ -260,7 +260,7 @@ fn exclusive_reaches_one_of_two_pollers_at_least(rig: &mut Rig) -> Verdict {
     accepted(rig.poller.add(reader.as_fd(), TOKEN, how))?;
     accepted(other.add(reader.as_fd(), TOKEN, how))?;
     let mut events = Events::with_capacity(8);
-    // Both have told the kernel before anything happens.
+    // Both are registered before anything happens.
     rig.quiet();
     other.wait(&mut events, Some(Duration::from_millis(1))).expect("wait");
     for _ in 0..10 {
@@ -273,7 +273,7 @@ fn exclusive_reaches_one_of_two_pollers_at_least(rig: &mut Rig) -> Verdict {
     Ok(())
 }
 
-/// The one thing that the flag is for. The write wakes whom it wakes before it returns.
+/// The one thing that the flag is for. The write wakes its waiters before it returns.
 fn exclusive_leaves_some_sleepers_asleep(rig: &mut Rig) -> Verdict {
     const SLEEPERS: usize = 3;
     rig.needs_kernel()?;

@@ -18,7 +18,7 @@ pub(crate) const CASES: &[Case] = &[
     case!(one_event_at_a_time_sees_all),
     case!(edges_beyond_the_capacity_are_kept, [Edge]),
     case!(oneshots_beyond_the_capacity_are_kept, [Oneshot]),
-    case!(a_busy_descriptor_starves_nobody),
+    case!(a_busy_descriptor_starves_no_other),
     case!(a_wake_is_not_starved_by_events),
     case!(nothing_of_an_earlier_wait_stays),
     case!(deleting_between_waits_keeps_the_round, [Oneshot]),
@@ -138,7 +138,7 @@ fn oneshots_beyond_the_capacity_are_kept(rig: &mut Rig) -> Verdict {
     kept(rig, Trigger::Oneshot)
 }
 
-fn a_busy_descriptor_starves_nobody(rig: &mut Rig) -> Verdict {
+fn a_busy_descriptor_starves_no_other(rig: &mut Rig) -> Verdict {
     let _busy = ready_counters(rig, 3, Trigger::Level)?;
     let (reader, writer) = rig.pipe();
     rig.add(&reader, 99, Interest::READABLE, Trigger::Level)?;

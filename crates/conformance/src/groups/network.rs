@@ -47,7 +47,7 @@ fn fresh_socket() -> OwnedFd {
     rustix::net::socket_with(AddressFamily::INET, SocketType::STREAM, flags, None).expect("socket")
 }
 
-/// A port on which nobody listens: bound a moment ago, and closed.
+/// A port without a listener: bound a moment ago, and closed.
 fn dead_address() -> SocketAddr {
     listener().1
 }
@@ -203,7 +203,7 @@ fn a_refused_datagram_is_an_error(rig: &mut Rig) -> Verdict {
     sender.connect(address).expect("datagrams connect to anything");
     rig.add(&sender, 1, READ, Trigger::Level)?;
     rig.quiet();
-    sender.send(b"x").expect("nobody has answered yet");
+    sender.send(b"x").expect("no answer came yet");
     rig.reported(1, READ, Readiness::ERROR)
 }
 

@@ -80,7 +80,7 @@ fn a_file_closed_without_delete_is_silent(rig: &mut Rig) -> Verdict {
     add(rig, &ours, 0, Trigger::Level)?;
     rig.quiet();
     ours.close();
-    // Where the file is held, there is still somebody to write to.
+    // Where the file is held, a reader is still there.
     let is_held = theirs.write(1).is_ok();
     match generations(rig)[..] {
         [] if !is_held => Ok(()),
@@ -213,7 +213,7 @@ fn a_duplicate_does_not_leak_into_the_successor(rig: &mut Rig) -> Verdict {
     let (new, new_writer) = rig.successor(old);
     add(rig, &new, 1, Trigger::Level)?;
     old_writer.write(1).expect("the twin keeps the reader open");
-    assert_eq!(generations(rig), [0; 0], "the old file is nobody's now");
+    assert_eq!(generations(rig), [0; 0], "the old file is not registered any more");
     new_writer.write(1).expect("room");
     assert_eq!(generations(rig), [1]);
     assert_eq!(twin.read(8), Ok(1));
@@ -283,7 +283,7 @@ fn a_forgotten_and_closed_file_is_silent(rig: &mut Rig) -> Verdict {
     forget(rig, &ours);
     ours.close();
     assert_eq!(generations(rig), [0; 0], "what was ready is gone");
-    writer.write(1).expect_err("nobody holds the reader");
+    writer.write(1).expect_err("the reader is closed");
     assert_eq!(rig.poller.counters().snapshot().closed_without_delete, 0);
     Ok(())
 }

@@ -23,7 +23,7 @@ pub(crate) const CASES: &[Case] = &[
     case!(many_short_waits_keep_the_time),
 ];
 
-/// Long enough that nobody takes its end for the end of a wait that was cut short.
+/// Long enough that its end is not taken for the end of a wait that was cut short.
 const LONG: Duration = Duration::from_secs(60);
 
 fn empty_wait(rig: &mut Rig, timeout: Duration) -> Duration {

@@ -317,7 +317,7 @@ const QUEUE_KEPT: usize = 256;
 const CALL_BYTES: usize = 2 * Actions::ROOM_MIN;
 
 /// Number of the submission behind `submission`. Even and odd take turns, also where the count
-/// begins anew, and 0 is nobody's.
+/// begins anew, and 0 is unused.
 fn following(submission: u32) -> u32 {
     submission.checked_add(1).unwrap_or(2)
 }

@@ -187,7 +187,7 @@ impl<S: Session> CompletionLoop<S> {
         self.waker.clone()
     }
 
-    /// Tells every session once that the loop drains, and takes no new connections.
+    /// Calls [`Session::on_drain`] of every session, once, and takes no new connections.
     pub(crate) fn drain(&mut self) {
         if std::mem::replace(&mut self.state.is_draining, true) {
             return;
@@ -369,7 +369,7 @@ impl<S: Session> Turning<S> for CompletionLoop<S> {
         self.admit_with(socket, shots);
     }
 
-    /// `connect(2)` was called, and a poll asks for room when that is in progress; `connecting.rs` says
+    /// `connect(2)` was called, and a poll waits for room when that is in progress; `connecting.rs` says
     /// why not by a request of its own.
     fn begin_connect(
         &mut self,

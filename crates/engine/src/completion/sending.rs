@@ -220,7 +220,7 @@ impl<S: Session> CompletionLoop<S> {
         self.flush(token);
     }
 
-    /// Lets go of output that nobody will take: what is under way is cancelled.
+    /// Lets go of output that will not be taken: what is under way is cancelled.
     pub(super) fn abandon(&mut self, token: Token, output: &mut Output) {
         match output.under_way.take() {
             Some(UnderWay::Send(request, _)) => {

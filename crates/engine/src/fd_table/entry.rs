@@ -13,7 +13,7 @@
 //!                                              3 POLLED  registered with the kernel
 //!                                              2 SHUT    known: ready for ever
 //!                                              1 READY   known: would not block
-//!                                              0 WANTED  the session asked
+//!                                              0 WANTED  by the session
 //! ```
 
 use std::fmt;
@@ -159,7 +159,7 @@ impl State {
         self.0 & is_unpolled & both(WANTED) != 0
     }
 
-    /// Some direction that nobody wants would be reported at once by a level trigger.
+    /// Some direction that is not wanted would be reported at once by a level trigger.
     #[inline]
     pub(super) const fn rings_in_vain(self) -> bool {
         let is_ready = (self.0 >> 1) | (self.0 >> 2);
@@ -340,7 +340,7 @@ mod tests {
     }
 
     #[test]
-    fn an_error_is_over_when_a_call_would_block_and_the_next_one_is_news() {
+    fn an_error_is_over_when_a_call_would_block_and_the_next_one_is_reported() {
         let mut state = State::new(Watch::Connection(Trigger::Level));
         assert!(state.learn(Readiness::ERROR).closed);
         assert!(!state.learn(Readiness::ERROR).closed, "reported once");

@@ -110,7 +110,7 @@ pub struct FdTable<F = OwnedFd> {
 }
 
 /// The place of a live token, if it still is one. A free slot waits under the generation of its
-/// next life, which nobody has a token for.
+/// next life, for which there is no token yet.
 fn current<F>(entries: &mut [Entry<F>], token: Token) -> Option<&mut Entry<F>> {
     let entry = entries.get_mut(token.slot() as usize)?;
     (entry.generation == token.generation()).then_some(entry)
@@ -137,7 +137,7 @@ impl<F: AsFd> FdTable<F> {
     }
 
     /// Takes error, hang-up and end of stream for readable from now on, where reading is wanted: what it
-    /// was is for the read to tell. Where nothing is read they stay what they are, as a level of them would
+    /// was, the read finds out. Where nothing is read they stay what they are, as a level of them would
     /// ring for ever.
     pub fn mask_ends(&mut self) {
         self.masks_ends = true;
@@ -329,7 +329,7 @@ impl<F> FdTable<F> {
         self.note(token, |state| state.stop(side));
     }
 
-    /// Changes a state, and asks for an update where it then differs from what the kernel knows.
+    /// Changes a state, and requests an update where it then differs from what the kernel knows.
     #[inline]
     fn note(&mut self, token: Token, change: impl FnOnce(&mut State)) {
         let Some(entry) = current(&mut self.entries, token) else { return };
@@ -363,7 +363,7 @@ impl<F> FdTable<F> {
         Some(due)
     }
 
-    /// What is wanted and known not to block though no event will tell: after an edge, an error
+    /// What is wanted and known not to block though no event will follow: after an edge, an error
     /// or a hang-up. A loop that leaves a descriptor before a call would block comes back to it
     /// by a list of its own when this says so.
     #[inline]

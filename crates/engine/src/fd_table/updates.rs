@@ -1,6 +1,6 @@
 //! The update list: which registrations may have to change, what the change is, and carrying it out.
 //!
-//! The verbs of the table put a slot on the list, at most once, and ask [`is_settled`] whether that is
+//! The verbs of the table put a slot on the list, at most once, and [`is_settled`] says whether that is
 //! needed; the loop empties the list once a turn, just before it waits. What cancelled out by then costs
 //! nothing. [`update_of`] is one pure function for all pollers and triggers:
 //!

@@ -223,7 +223,7 @@ impl<S: Session> Turning<S> for ReadinessLoop<S> {
         self.insert(socket, |shared, turn, io| Conversation::accept(shared, turn, io));
     }
 
-    /// The socket is watched for room as a full one is. The table tells the kernel of reading along with
+    /// The socket is watched for room as a full one is. The table registers reading along with
     /// it, so an edge trigger needs one call for the whole life, and a level trigger one more to let go of
     /// writing.
     fn begin_connect(

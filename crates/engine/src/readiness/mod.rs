@@ -116,7 +116,7 @@ impl<S: Session> ReadinessLoop<S> {
 
     /// Takes connections from `listener` from the next turn on.
     pub(crate) fn listen(&mut self, listener: Listener, exclusive: bool) {
-        // Without it a connection wakes all loops, and all but one find nobody waiting.
+        // Without it a connection wakes all loops, and all but one find no connection to take.
         let exclusive = exclusive && self.poller.caps().exclusive;
         let watch = Watch::Listener { exclusive };
         let token = self.table.insert(listener.into_socket(), watch);
@@ -194,7 +194,7 @@ impl<S: Session> ReadinessLoop<S> {
         !self.listeners.is_empty()
     }
 
-    /// Tells every session once that the loop drains, and takes no new connections.
+    /// Calls [`Session::on_drain`] of every session, once, and takes no new connections.
     pub(crate) fn drain(&mut self) {
         if std::mem::replace(&mut self.state.is_draining, true) {
             return;

@@ -96,7 +96,7 @@ impl<S: Session> ReadinessLoop<S> {
         };
         let is_ours = shared.claim(*owner) != Claim::Lost;
         if is_ours {
-            // Others have duplicates: only this tells the peer, and them.
+            // Other loops have duplicates: only this reaches them and the peer.
             let _ = shutdown(socket(&self.table, token), Shutdown::Both);
         }
         drop(self.table.hand_over(token, &mut *self.poller));
@@ -138,8 +138,8 @@ impl<S: Session> ReadinessLoop<S> {
     }
 }
 
-/// Whether no input waits that was not asked for. Events that reported it were dropped when the
-/// connection passed to another loop, so the socket is asked: such input would pass for the next answer.
+/// Whether no unexpected input waits. Events that reported it were dropped when the
+/// connection passed to another loop, so the socket is checked: such input would pass for the next answer.
 fn is_quiet(socket: BorrowedFd<'_>) -> bool {
     recv(socket, &mut [0; 1][..], RecvFlags::PEEK | RecvFlags::DONTWAIT) == Err(Errno::AGAIN)
 }

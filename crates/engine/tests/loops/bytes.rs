@@ -103,7 +103,7 @@ fn lingering_lets_the_last_answer_arrive_before_unread_input() {
         assert_eq!(read(&mut peer, 16), b"hello\necho last\n", "{driver}");
         // The server has ended its output and drops what comes.
         assert_eq!(peer.read(&mut [0; 1]).expect("the end"), 0, "{driver}");
-        peer.write_all(&[b'x'; 100_000]).expect("nobody resets");
+        peer.write_all(&[b'x'; 100_000]).expect("no reset");
         drop(peer);
         let counters = server.counters(0);
         wait_until("the close", || counters.closed(CloseCause::Session) == 1);

@@ -129,15 +129,15 @@ fn a_closed_port_refuses() {
         drop(listener);
         let story = Story::default();
         connect(&mut stage, &to, teller(&story, b""));
-        let told = ends(&mut stage, &story);
-        assert_eq!(told, "ConnectFailed(ConnectionRefused) Closed(ConnectFailed)", "{driver}");
+        let reported = ends(&mut stage, &story);
+        assert_eq!(reported, "ConnectFailed(ConnectionRefused) Closed(ConnectFailed)", "{driver}");
         assert_eq!(stage.event_loop.open_connections(), 0);
         stage.assert_idle();
     }
 }
 
 #[test]
-fn a_unix_socket_that_nobody_serves_gives_the_session_back() {
+fn a_unix_socket_without_a_server_gives_the_session_back() {
     for driver in drivers() {
         let mut stage = Stage::open(driver, Limits::default());
         let path = Path::new("refuse", driver);
@@ -159,7 +159,7 @@ fn a_source_that_is_not_ours_gives_the_session_back() {
     for driver in drivers() {
         let mut stage = Stage::open(driver, Limits::default());
         let (_listener, mut to) = any_port();
-        // Kept for documents (RFC 5737): nobody has it.
+        // Kept for documents (RFC 5737): no machine has it.
         to.source = Some(Ipv4Addr::new(192, 0, 2, 1).into());
         assert_eq!(refusal(&mut stage, &to), ("bind", ErrorKind::AddrNotAvailable), "{driver}");
         to.peer = ListenAddress::Unix("nowhere".into());
@@ -199,7 +199,7 @@ fn full_backlog() -> (OwnedFd, Vec<OwnedFd>, ConnectTo) {
 }
 
 #[test]
-fn a_connect_that_nobody_answers_ends_at_its_deadline() {
+fn a_connect_without_an_answer_ends_at_its_deadline() {
     for driver in drivers() {
         let mut stage = Stage::open(driver, Limits::default());
         let (_listener, _fillers, to) = full_backlog();
@@ -278,7 +278,7 @@ fn a_server_that_talks_first_or_closes_at_once_is_received() {
         let path = Path::new("first", driver);
         let unix = UnixListener::bind(&path.0).expect("a free path");
         let (tcp, to_tcp) = any_port();
-        for (text, told) in [
+        for (text, reported) in [
             (&b"welcome"[..], "Connected welcome End Closed(PeerClosed)"),
             (b"", "Connected End Closed(PeerClosed)"),
         ] {
@@ -297,7 +297,7 @@ fn a_server_that_talks_first_or_closes_at_once_is_received() {
                     };
                     peer.write_all(text).expect("room");
                     drop(peer);
-                    assert_eq!(ends(&mut stage, &story), told, "{driver} early {is_early}");
+                    assert_eq!(ends(&mut stage, &story), reported, "{driver} early {is_early}");
                 }
             }
         }

@@ -164,7 +164,7 @@ fn a_session_that_ends_its_output_continues_with_its_input() {
     for driver in drivers() {
         let mut stage = Stage::open(driver, Limits::default());
         let received = Rc::new(RefCell::new(Vec::new()));
-        let told = Rc::clone(&received);
+        let kept = Rc::clone(&received);
         let (id, mut peer) = stage.adopt(Puppet::new(move |call, actions| match call {
             Call::Wake => {
                 actions.send(b"last words");
@@ -172,7 +172,7 @@ fn a_session_that_ends_its_output_continues_with_its_input() {
                 0
             }
             Call::Bytes(bytes) => {
-                told.borrow_mut().extend_from_slice(bytes);
+                kept.borrow_mut().extend_from_slice(bytes);
                 bytes.len()
             }
             Call::End => {
@@ -228,7 +228,7 @@ fn at_the_limit_the_listener_pauses_and_recovers() {
 }
 
 #[test]
-fn draining_tells_every_session_and_ends_the_loop() {
+fn draining_reaches_every_session_and_ends_the_loop() {
     for driver in drivers() {
         let mut server = Server::of(driver);
         let mut peers = [server.connect(), server.connect()];
@@ -249,7 +249,7 @@ fn connections_that_are_open_at_the_drain_deadline_are_cut() {
     for driver in drivers() {
         let mut server = Server::of(driver);
         let mut peer = server.connect();
-        // Output that nobody reads can't leave.
+        // Output that is not read can't leave.
         peer.write_all(b"big 100000000\n").expect("written");
         let group = server.group.take().expect("running");
         let counters = group.views()[0].counters.clone();

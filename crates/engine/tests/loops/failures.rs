@@ -80,12 +80,12 @@ fn a_session_that_begins_while_the_loop_drains_is_reported_once() {
         stage.event_loop.drain();
         peer.shutdown(std::net::Shutdown::Write).expect("open");
         stage.turn_until("the end", |_| !causes.borrow().is_empty());
-        let mut told = Vec::new();
+        let mut received = Vec::new();
         peer.set_nonblocking(false).expect("set");
         stage.event_loop.close_all(CloseCause::Drained);
         stage.turn();
-        peer.read_to_end(&mut told).expect("ended");
-        assert_eq!(told, b"1", "{driver}");
+        peer.read_to_end(&mut received).expect("ended");
+        assert_eq!(received, b"1", "{driver}");
         stage.assert_balanced();
     }
 }
@@ -381,7 +381,7 @@ fn a_loop_that_is_dropped_with_everything_under_way_leaves_nothing_behind() {
         let mut waiting = TcpStream::connect(&address).expect("connected");
         stage.turn_until("the accept", |stage| stage.count(Counter::Accepted) == 1);
         let (_, mut idle) = stage.adopt(echo());
-        // Output that nobody reads, so that a send waits.
+        // Output that is not read, so that a send waits.
         let (stuck_id, mut stuck) = stage.adopt(Puppet::new(|call, actions| {
             if matches!(call, Call::Wake | Call::Drained) {
                 actions.spare().fill(b'x');

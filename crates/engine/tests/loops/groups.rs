@@ -111,7 +111,7 @@ fn greet(mut peer: impl Read, what: &str) {
     assert_eq!(&greeting, b"hello\n", "{what}");
 }
 
-/// Also where each loop has a TCP listener of its own, a unix socket is everybody's.
+/// Also where each loop has a TCP listener of its own, a unix socket is shared by all.
 #[test]
 fn a_unix_socket_of_many_loops_leaves_connections_to_those_with_capacity() {
     for driver in drivers() {
@@ -153,7 +153,7 @@ fn a_loop_that_became_full_in_this_turn_wastes_no_wake_up() {
         let is_full = |stage: &Stage| stage.event_loop.open_connections() == 1;
         let end = Instant::now() + DEADLINE;
         let full = loop {
-            assert!(Instant::now() < end, "{driver}: nobody takes the first connection");
+            assert!(Instant::now() < end, "{driver}: the first connection is not taken");
             stages.iter_mut().for_each(Stage::turn);
             if let Some(full) = stages.iter().position(is_full) {
                 break full;

@@ -147,24 +147,24 @@ fn broadcast(count: usize, piece: usize, room: usize, rounds: usize) {
             let wrong = (0..peer.bytes.len()).find(|at| peer.bytes[*at] != byte(number, *at));
             assert_eq!(wrong, None, "{driver}: peer {number}");
         }
-        assert!(stage.count(Counter::SendsShort) > 0, "{driver}: nobody was slow");
+        assert!(stage.count(Counter::SendsShort) > 0, "{driver}: no peer was slow");
         stage.assert_idle();
         stage.assert_balanced();
     }
 }
 
 #[test]
-fn more_output_in_a_turn_than_the_arena_holds_reaches_everybody_in_order() {
+fn more_output_in_a_turn_than_the_arena_holds_reaches_every_peer_in_order() {
     broadcast(120, 20_000, 30_000, 8);
 }
 
 #[test]
-fn more_sends_in_a_turn_than_the_queue_holds_reach_everybody_in_order() {
+fn more_sends_in_a_turn_than_the_queue_holds_reach_every_peer_in_order() {
     broadcast(1100, 700, 2_000, 8);
 }
 
 #[test]
-fn a_chain_of_answers_reaches_everybody_in_order() {
+fn a_chain_of_answers_reaches_every_peer_in_order() {
     // Each answer is longer than the socket takes, and the next one is made when it has left.
     const PEERS: usize = 300;
     const TOTAL: usize = 60_000;

@@ -124,7 +124,7 @@ pub(crate) struct Stage {
 
 impl Stage {
     pub(crate) fn open(driver: Driver, limits: Limits) -> Self {
-        Self::accepting(driver, limits, || panic!("nobody listens"))
+        Self::accepting(driver, limits, || panic!("this stage has no listener"))
     }
 
     pub(crate) fn accepting(

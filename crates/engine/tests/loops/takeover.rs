@@ -16,12 +16,12 @@ use pollux_poller::{Mechanism, Trigger};
 
 use crate::peer::drivers;
 
-/// What sessions of one loop tell the test, and what it tells them.
+/// What sessions of one loop report to the test, and what it has them do.
 #[derive(Default)]
 struct Shared {
     number: u32,
     commands: VecDeque<Command<Runner>>,
-    told: Vec<String>,
+    reported: Vec<String>,
     socket: Option<Arc<SharedSocket>>,
     id: Option<ConnectionId>,
     opened: u32,
@@ -42,11 +42,11 @@ impl Session for Runner {
     }
 
     fn accepted(_: &mut Shared, _: &mut Actions<'_>) -> Self {
-        unreachable!("nobody listens")
+        unreachable!("there is no listener")
     }
 
     fn connected(&mut self, shared: &mut Shared, actions: &mut Actions<'_>) {
-        shared.told.push("connected".to_owned());
+        shared.reported.push("connected".to_owned());
         shared.id = Some(actions.id());
         actions.set_deadline(Moment::NEVER);
         if shared.socket.is_none() {
@@ -55,30 +55,30 @@ impl Session for Runner {
     }
 
     fn on_bytes(&mut self, shared: &mut Shared, _: &mut Actions<'_>, input: &[u8]) -> usize {
-        shared.told.push(String::from_utf8_lossy(input).into_owned());
+        shared.reported.push(String::from_utf8_lossy(input).into_owned());
         input.len()
     }
 
     fn on_end(&mut self, shared: &mut Shared, actions: &mut Actions<'_>) {
-        shared.told.push("end".to_owned());
+        shared.reported.push("end".to_owned());
         actions.close();
     }
 
     fn on_deadline(&mut self, shared: &mut Shared, _: &mut Actions<'_>) {
-        shared.told.push("deadline".to_owned());
+        shared.reported.push("deadline".to_owned());
     }
 
     fn on_wake(&mut self, shared: &mut Shared, _: &mut Actions<'_>) {
-        shared.told.push("wake".to_owned());
+        shared.reported.push("wake".to_owned());
     }
 
     fn on_drain(&mut self, shared: &mut Shared, actions: &mut Actions<'_>) {
-        shared.told.push("drain".to_owned());
+        shared.reported.push("drain".to_owned());
         actions.close();
     }
 
     fn closed(self, shared: &mut Shared, cause: CloseCause) {
-        shared.told.push(cause.name().to_owned());
+        shared.reported.push(cause.name().to_owned());
     }
 }
 
@@ -112,13 +112,13 @@ impl Scene {
         // It is shared already.
         loops[1].shared().socket = Some(Arc::clone(&socket));
         let mut scene = Self { loops, socket, peer };
-        assert_eq!(scene.told(0), "connected");
+        assert_eq!(scene.reported(0), "connected");
         scene
     }
 
-    /// What the sessions of a loop told since the last time.
-    fn told(&mut self, number: usize) -> String {
-        std::mem::take(&mut self.loops[number].shared().told).join(" ")
+    /// What the sessions of a loop reported since the last time.
+    fn reported(&mut self, number: usize) -> String {
+        std::mem::take(&mut self.loops[number].shared().reported).join(" ")
     }
 
     fn count(&self, number: usize, counter: Counter) -> u64 {
@@ -150,7 +150,7 @@ impl Scene {
         let id = receiver.shared().id.expect("it has had it");
         receiver.shared().commands.push_back(Command::TakeBack(id));
         turn(receiver);
-        assert_eq!(self.told(to as usize), "connected");
+        assert_eq!(self.reported(to as usize), "connected");
     }
 
     fn say(&mut self, word: &str) {
@@ -177,31 +177,34 @@ fn input_goes_to_the_new_owner_and_the_old_one_lets_go_in_its_next_batch() {
     for driver in readiness() {
         let mut scene = Scene::open(driver);
         scene.take_over();
-        assert_eq!(scene.told(1), "connected", "{driver}");
+        assert_eq!(scene.reported(1), "connected", "{driver}");
         scene.say("hello");
         turn(&mut scene.loops[0]);
-        assert_eq!(scene.told(0), "", "{driver}: the event is dropped");
+        assert_eq!(scene.reported(0), "", "{driver}: the event is dropped");
         assert_eq!(scene.count(0, Counter::EventsLost), 1, "{driver}");
         assert_eq!(scene.count(0, Counter::Receives), 0, "{driver}: nothing is read");
         if is_edge(driver) {
             turn(&mut scene.loops[0]);
-            assert_eq!(scene.told(0), "", "{driver}: an edge tells once, so it may stay");
+            assert_eq!(scene.reported(0), "", "{driver}: an edge is reported once, so it may stay");
             scene.say(" you");
             turn(&mut scene.loops[0]);
             assert_eq!(scene.count(0, Counter::EventsLost), 2, "{driver}");
         }
         turn(&mut scene.loops[0]);
-        assert_eq!((scene.told(0).as_str(), scene.loops[0].open_connections()), ("taken_over", 0));
-        while scene.loops[1].shared().told.is_empty() {
+        assert_eq!(
+            (scene.reported(0).as_str(), scene.loops[0].open_connections()),
+            ("taken_over", 0)
+        );
+        while scene.loops[1].shared().reported.is_empty() {
             turn(&mut scene.loops[1]);
         }
-        assert!(scene.told(1).starts_with("hello"), "{driver}");
+        assert!(scene.reported(1).starts_with("hello"), "{driver}");
         // The end goes to the one that has it, and reaches the peer though others had duplicates.
         scene.peer.shutdown(Shutdown::Write).expect("shut");
         while scene.loops[1].open_connections() > 0 {
             turn(&mut scene.loops[1]);
         }
-        assert_eq!(scene.told(1), "end peer_closed", "{driver}");
+        assert_eq!(scene.reported(1), "end peer_closed", "{driver}");
         let ended = std::io::Read::read(&mut scene.peer, &mut [0; 8]);
         assert_eq!(ended.expect("an end"), 0, "{driver}");
     }
@@ -213,7 +216,7 @@ fn a_connection_that_comes_back_in_the_same_round_costs_no_call() {
         let mut scene = Scene::open(driver);
         scene.take_over();
         turn(&mut scene.loops[1]);
-        scene.told(1);
+        scene.reported(1);
         let before = scene.changes();
         for round in 0..50 {
             let (from, to) = if round % 2 == 0 { (1, 0) } else { (0, 1) };
@@ -232,7 +235,7 @@ fn of_a_connection_that_went_and_came_back_once_for_each_event_an_edge_needs_no_
         let mut scene = Scene::open(driver);
         scene.take_over();
         turn(&mut scene.loops[1]);
-        scene.told(1);
+        scene.reported(1);
         let before = scene.changes();
         for round in 0..20 {
             let (from, to) = if round % 2 == 0 { (1, 0) } else { (0, 1) };
@@ -241,7 +244,7 @@ fn of_a_connection_that_went_and_came_back_once_for_each_event_an_edge_needs_no_
             for number in [to as usize, from as usize] {
                 turn(&mut scene.loops[number]);
             }
-            assert_eq!(scene.told(from as usize), "x", "{driver}");
+            assert_eq!(scene.reported(from as usize), "x", "{driver}");
             scene.pass_back(from, to);
         }
         let lost = [0, 1].map(|number| scene.count(number, Counter::EventsLost));
@@ -253,8 +256,8 @@ fn of_a_connection_that_went_and_came_back_once_for_each_event_an_edge_needs_no_
         for _ in 0..4 {
             scene.loops.iter_mut().for_each(turn);
         }
-        assert_eq!(scene.told(1), "end peer_closed", "{driver}");
-        assert_eq!(scene.told(0), "taken_over", "{driver}");
+        assert_eq!(scene.reported(1), "end peer_closed", "{driver}");
+        assert_eq!(scene.reported(0), "taken_over", "{driver}");
     }
 }
 
@@ -263,10 +266,10 @@ fn an_event_at_the_owner_of_a_connection_that_was_put_down_is_its_own() {
     for driver in readiness() {
         let mut scene = Scene::open(driver);
         scene.say("unasked");
-        while scene.loops[0].shared().told.is_empty() {
+        while scene.loops[0].shared().reported.is_empty() {
             turn(&mut scene.loops[0]);
         }
-        assert_eq!(scene.told(0).split(' ').next(), Some("unasked"), "{driver}");
+        assert_eq!(scene.reported(0).split(' ').next(), Some("unasked"), "{driver}");
         assert!(!scene.socket.take(1), "{driver}: it owns it again");
     }
 }
@@ -276,7 +279,7 @@ fn a_wake_of_what_is_on_its_way_back_to_its_old_owner_is_dropped() {
     for driver in readiness() {
         let mut scene = Scene::open(driver);
         scene.take_over();
-        assert_eq!(scene.told(1), "connected", "{driver}");
+        assert_eq!(scene.reported(1), "connected", "{driver}");
         // The second loop gives it to the first one, which has a wake of it and has read no message yet.
         scene.socket.put_down(1);
         assert!(scene.socket.send_off(), "put down");
@@ -284,7 +287,7 @@ fn a_wake_of_what_is_on_its_way_back_to_its_old_owner_is_dropped() {
         let id = shared.id.expect("it has had it");
         shared.commands.push_back(Command::Wake(id));
         (0..2).for_each(|_| turn(&mut scene.loops[0]));
-        assert_eq!(scene.told(0), "taken_over", "{driver}: it would use it beside the message");
+        assert_eq!(scene.reported(0), "taken_over", "{driver}: it would use it beside the message");
         assert_eq!(scene.count(0, Counter::EventsLost), 1, "{driver}");
         // Now the message is read.
         scene.socket.receive(0);
@@ -296,7 +299,7 @@ fn a_wake_of_what_is_on_its_way_back_to_its_old_owner_is_dropped() {
         while scene.loops[0].counters().value(Counter::Receives) == 0 {
             turn(&mut scene.loops[0]);
         }
-        assert_eq!(scene.told(0), "connected hello", "{driver}");
+        assert_eq!(scene.reported(0), "connected hello", "{driver}");
     }
 }
 
@@ -319,12 +322,12 @@ fn a_connection_with_unasked_input_or_an_end_is_not_taken_over() {
                 std::thread::yield_now();
             }
             scene.take_over();
-            assert_eq!(scene.told(1), "peer_closed", "{driver}");
+            assert_eq!(scene.reported(1), "peer_closed", "{driver}");
             assert_eq!(scene.loops[1].open_connections(), 0, "{driver}");
             while scene.loops[0].open_connections() > 0 {
                 turn(&mut scene.loops[0]);
             }
-            assert_eq!(scene.told(0), "taken_over", "{driver}");
+            assert_eq!(scene.reported(0), "taken_over", "{driver}");
         }
     }
 }
@@ -334,16 +337,16 @@ fn loops_that_end_close_what_they_hold_and_leave_the_rest() {
     for driver in readiness() {
         let mut scene = Scene::open(driver);
         scene.take_over();
-        scene.told(1);
+        scene.reported(1);
         scene.loops[0].close_all(CloseCause::LoopEnded);
-        assert_eq!(scene.told(0), "taken_over", "{driver}");
+        assert_eq!(scene.reported(0), "taken_over", "{driver}");
         scene.say("still there");
-        while scene.loops[1].shared().told.is_empty() {
+        while scene.loops[1].shared().reported.is_empty() {
             turn(&mut scene.loops[1]);
         }
-        assert_eq!(scene.told(1), "still there", "{driver}");
+        assert_eq!(scene.reported(1), "still there", "{driver}");
         scene.loops[1].close_all(CloseCause::LoopEnded);
-        assert_eq!(scene.told(1), "loop_ended", "{driver}");
+        assert_eq!(scene.reported(1), "loop_ended", "{driver}");
         let ended = std::io::Read::read(&mut scene.peer, &mut [0; 8]);
         assert!(matches!(ended, Ok(0)), "{driver}: the peer sees the end: {ended:?}");
     }
@@ -353,10 +356,10 @@ fn loops_that_end_close_what_they_hold_and_leave_the_rest() {
 fn a_completion_loop_shares_no_connection() {
     for driver in drivers().into_iter().filter(|driver| *driver == Driver::Completion) {
         let outcome = Rc::new(RefCell::new(None));
-        let told = Rc::clone(&outcome);
+        let reported = Rc::clone(&outcome);
         let mut stage = crate::puppet::Stage::open(driver, Limits::default());
         let (id, _peer) = stage.adopt(crate::puppet::Puppet::new(move |_, actions| {
-            *told.borrow_mut() = Some(actions.share(0).is_some());
+            *reported.borrow_mut() = Some(actions.share(0).is_some());
             0
         }));
         stage.event_loop.wake(id);

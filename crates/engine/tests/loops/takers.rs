@@ -64,7 +64,7 @@ fn pair(family: Family) -> (OwnedFd, Box<dyn Peer>) {
     }
 }
 
-/// A file with the bytes of `Lines`, which nobody has to remove.
+/// A file with the bytes of `Lines`, which need not be removed.
 fn file_of(len: usize) -> OwnedFd {
     let mut file = File::from(memfd_create("lines", MemfdFlags::CLOEXEC).expect("created"));
     let bytes: Vec<u8> = (0..len).map(Lines::byte).collect();

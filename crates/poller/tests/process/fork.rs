@@ -19,7 +19,7 @@ pub(crate) const CASES: &[Case] = &[
     case!(a_child_that_adds_and_modifies_changes_nothing_of_the_parents, [Kernel]),
     case!(a_child_that_waits_takes_nothing_from_the_parent, [Kernel]),
     case!(a_child_can_open_a_poller_of_its_own, [Kernel]),
-    case!(a_child_can_wake_nobody_by_dying, [Kernel]),
+    case!(a_child_that_dies_wakes_no_wait, [Kernel]),
     case!(bytes_that_a_child_writes_are_reported, [Kernel]),
     case!(a_file_that_a_child_inherited_lives_on, [Kernel]),
     case!(a_process_descriptor_is_readable_at_its_end, [Kernel]),
@@ -146,7 +146,7 @@ fn a_child_that_adds_and_modifies_changes_nothing_of_the_parents(rig: &mut Rig) 
     works(rig, &reader, &writer)
 }
 
-/// A oneshot event is there once for all who share an epoll instance.
+/// A oneshot event is there once for all processes that share an epoll instance.
 fn a_child_that_waits_takes_nothing_from_the_parent(rig: &mut Rig) -> Verdict {
     rig.needs_kernel()?;
     let (reader, writer) = rig.pipe();
@@ -176,7 +176,7 @@ fn a_child_can_open_a_poller_of_its_own(rig: &mut Rig) -> Verdict {
     works(rig, &reader, &writer)
 }
 
-fn a_child_can_wake_nobody_by_dying(rig: &mut Rig) -> Verdict {
+fn a_child_that_dies_wakes_no_wait(rig: &mut Rig) -> Verdict {
     rig.needs_kernel()?;
     let (reader, _writer) = rig.pipe();
     rig.add(&reader, 1, READ, Trigger::Level)?;

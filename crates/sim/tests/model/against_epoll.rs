@@ -1,5 +1,5 @@
 //! Scripts that random operations do not reach, run on the simulated poller and on epoll: what
-//! duplicates keep alive, who comes first, what is refused. Both must give the same answers.
+//! duplicates keep alive, which watcher comes first, what is refused. Both must give the same answers.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::time::Duration;

@@ -277,7 +277,7 @@ impl Lockstep {
         let is_received = |(token, needed): (&Token, &Readiness)| {
             let was_reported = seen_before.get(token).copied().unwrap_or_default();
             // Epoll says again that a socket is writable when data arrives and priority is asked
-            // for, because both call with one key. Nobody waits for that.
+            // for, because both call with one key. The check does not wait for that.
             let is_due = needed.is_readable() || !was_reported.contains(*needed);
             !is_due || (step.contains_key(token) && self.seen[token].contains(*needed))
         };
@@ -328,7 +328,7 @@ pub(crate) fn look(
     events.iter().map(|event| (event.token, event.readiness)).collect()
 }
 
-/// Translates for backends that can't tell hang-ups and errors from readable and writable.
+/// Translates for backends that report hang-ups and errors as readable and writable.
 fn as_spoken_by(caps: &Caps, readiness: Readiness, interest: Interest) -> Readiness {
     if caps.hangup {
         return readiness;

@@ -135,7 +135,7 @@ fn only_one_of_two_exclusive_pollers_is_woken_while_it_sleeps() {
     world.at(HOUR, move |world| assert_eq!(world.write(&world_writer, 1), Ok(1)));
     assert_eq!(seen(&mut *first, None), [(1, Readiness::READABLE)]);
     assert_eq!(seen(&mut *second, Some(HOUR)), [], "the wake stopped at the first");
-    // Nobody sleeps now, so nobody stops this one.
+    // No wait sleeps now, so none stops this one.
     assert_eq!(world.write(&writer, 1), Ok(1));
     assert_eq!(seen(&mut *first, Some(HOUR)).len(), 1);
     assert_eq!(seen(&mut *second, Some(HOUR)).len(), 1);

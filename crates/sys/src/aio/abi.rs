@@ -109,7 +109,7 @@ pub(super) fn setup(requests: u32) -> io::Result<ContextId> {
 /// `io_destroy(2)`: cancels everything in flight and waits for it.
 ///
 /// # Safety
-/// The completion ring of `id` is unmapped: nobody may look at it afterwards.
+/// The completion ring of `id` is unmapped: it must not be read afterwards.
 pub(super) unsafe fn destroy(id: ContextId) -> io::Result<usize> {
     // SAFETY: passes a number; what it unmaps is given up by the caller.
     checked(unsafe { libc::syscall(libc::SYS_io_destroy, id) })
@@ -118,7 +118,7 @@ pub(super) unsafe fn destroy(id: ContextId) -> io::Result<usize> {
 /// `io_submit(2)`: how many of `batch` were accepted, or why the first was not.
 ///
 /// # Safety
-/// Every pointer leads to a live [`Iocb`] that nobody else touches during the call, of a
+/// Every pointer leads to a live [`Iocb`] that is not touched elsewhere during the call, of a
 /// command that takes no buffer.
 pub(super) unsafe fn submit(id: ContextId, batch: &mut [*mut Iocb]) -> io::Result<usize> {
     let (count, first) = (batch.len() as libc::c_long, batch.as_mut_ptr());

@@ -107,7 +107,7 @@ pub(super) fn open(mut attribute: Attribute, tid: i32, cpu: i32) -> io::Result<O
     if raw < 0 {
         return Err(io::Error::last_os_error());
     }
-    // SAFETY: the call succeeded, so `raw` is a new descriptor that nobody else owns.
+    // SAFETY: the call succeeded, so `raw` is a new descriptor without another owner.
     Ok(unsafe { OwnedFd::from_raw_fd(raw as i32) })
 }
 

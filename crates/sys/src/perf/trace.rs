@@ -424,7 +424,7 @@ mod tests {
         assert_eq!(
             parsed(&bytes),
             sleeps,
-            "one longer than its record and one of nobody are left out"
+            "one longer than its record and one without an owner are left out"
         );
     }
 

@@ -29,7 +29,7 @@ pub struct Tracepoint {
 /// # Errors
 ///
 /// Those of reading `events/<group>/<name>/id`: `NotFound` when it is not mounted there or the
-/// kernel has no such tracepoint, `PermissionDenied` for users who may not look; `InvalidData`
+/// kernel has no such tracepoint, `PermissionDenied` for users without the right; `InvalidData`
 /// when the file holds no number.
 pub fn tracepoint_id(tracefs_root: &Path, group: &str, name: &str) -> io::Result<u64> {
     let path = tracefs_root.join("events").join(group).join(name).join("id");
@@ -150,7 +150,7 @@ mod tests {
     }
 
     #[test]
-    fn a_private_mount_is_seen_by_nobody_else() {
+    fn a_private_mount_is_not_seen_elsewhere() {
         let before = fs::read_to_string("/proc/self/mountinfo").expect("mountinfo");
         let answer = tracepoint_ids_by_private_mount(&[SYS_ENTER, UNKNOWN]);
         let after = fs::read_to_string("/proc/self/mountinfo").expect("mountinfo");

@@ -36,7 +36,7 @@ pub struct StreamCompletion {
 }
 
 impl StreamCompletion {
-    /// Takes the accepted connection. None when the request was not an accept, failed, or was asked
+    /// Takes the accepted connection. None when the request was not an accept, failed, or was taken
     /// before.
     pub fn accepted(&mut self) -> Option<OwnedFd> {
         self.accepted.take()

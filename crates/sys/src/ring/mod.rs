@@ -65,7 +65,7 @@ impl Ring {
     /// `wanted` that the memory limit allows.
     ///
     /// # Errors
-    /// [`RingUnavailable`] says who forbids io_uring here and what would allow it.
+    /// [`RingUnavailable`] says what forbids io_uring here and what would allow it.
     pub fn open(wanted: Sizes) -> Result<Self, RingUnavailable> {
         Self::open_for(wanted, open::NUMBERS)
     }

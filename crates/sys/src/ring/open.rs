@@ -62,7 +62,7 @@ impl Setup {
     }
 }
 
-/// What a ring may be asked for once it is open.
+/// The requests that a ring takes once it is open.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Allowed {
     /// Kinds of requests.
@@ -293,7 +293,7 @@ fn sysctl() -> String {
 
 fn explain_eperm(io_uring_disabled: &str) -> String {
     match io_uring_disabled {
-        "2" => "the sysctl kernel.io_uring_disabled = 2 forbids it to everybody: set it to 0"
+        "2" => "the sysctl kernel.io_uring_disabled = 2 forbids it to every process: set it to 0"
             .to_owned(),
         "1" => "the sysctl kernel.io_uring_disabled = 1 forbids it without CAP_SYS_ADMIN: set \
                 it to 0, or join the group in kernel.io_uring_group"
@@ -432,7 +432,7 @@ impl Door {
         let number = libc::SYS_io_uring_enter;
         // SAFETY: the call's own argument is null, or with EXT_ARG the very structure that the
         // flag announces, which with its time and mask lives in the frames above until the call is
-        // over. What queued requests reference is kept valid by those who queued them.
+        // over. What queued requests reference is kept valid by the rings that queued them.
         let taken =
             unsafe { libc::syscall(number, ring, queued, completions_min, flags, args, size) };
         usize::try_from(taken).map_err(|_| io::Error::last_os_error())
@@ -454,7 +454,7 @@ mod tests {
 
     #[test]
     fn eperm_names_the_sysctl_or_the_filter() {
-        assert!(explain_eperm("2").contains("everybody"));
+        assert!(explain_eperm("2").contains("every process"));
         assert!(explain_eperm("1").contains("io_uring_group"));
         assert!(explain_eperm("0").contains("seccomp"));
     }

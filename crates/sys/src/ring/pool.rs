@@ -17,7 +17,7 @@ use super::memory::Memory;
 #[derive(PartialEq, Eq, Debug)]
 #[must_use = "a buffer that is not given back is lost"]
 pub struct Received {
-    /// Where the pool's buffers start: tells one ring's leases from another's.
+    /// Where the pool's buffers start: distinguishes one ring's leases from another's.
     pool: NonNull<u8>,
     len_bytes: u32,
     id: u16,
@@ -106,7 +106,7 @@ impl Pool {
     pub(super) fn bytes(&self, received: &Received) -> &[u8] {
         let start = self.start_of(received);
         // SAFETY: the lease is of this pool, which `start_of` asserts, and as it is borrowed it
-        // was not given back: the buffer is in the caller's hands, nobody writes to it while
+        // was not given back: the buffer is in the caller's hands, and is not written while
         // both borrows last. The length was checked against the buffer's in `lend`, and the
         // bytes are initialised since `Memory::zeroed`.
         unsafe { slice::from_raw_parts(start, received.len_bytes()) }

@@ -3,7 +3,7 @@
 //! The engine's completion loop calls it. Unlike [`super::Ring`]'s, its requests reference
 //! memory, and the ring owns all of it, in three kinds:
 //!
-//! | memory | who holds it, and until when |
+//! | memory | owner, and until when |
 //! |---|---|
 //! | receive buffers | the kernel, until a completion names one; then the caller, as a [`Received`], until [`StreamRing::give_back`] |
 //! | the arena of the turn | the caller writes its spare rest; what a send took is only read, and not reset while that send is queued. A send out of the arena never waits, so the kernel is done with it when the submitting call returns |
@@ -65,7 +65,7 @@ impl StreamRing {
     /// Opens a ring as [`Ring::open`] does and gives its receive buffers to the kernel.
     ///
     /// # Errors
-    /// [`RingUnavailable`] says who forbids io_uring here and what would allow it.
+    /// [`RingUnavailable`] says what forbids io_uring here and what would allow it.
     ///
     /// # Panics
     /// When a size breaks its rule in [`StreamSizes`].
@@ -281,7 +281,7 @@ impl Drop for StreamRing {
 }
 
 impl StreamRing {
-    /// Submits what is queued, so that no descriptor stays open whose closing was asked for,
+    /// Submits what is queued, so that no descriptor stays open whose closing was requested,
     /// then cancels everything. Says whether no request is left that references memory.
     fn end_requests(&mut self, deadline: Instant) -> bool {
         let mut asks_again = true;

@@ -61,7 +61,7 @@ impl StreamRing {
     }
 
     /// Queues an accept (SOCK_CLOEXEC and SOCK_NONBLOCK, without the peer's address). The connection comes with
-    /// the completion; one that nobody takes is closed.
+    /// the completion; one that is not taken is closed.
     ///
     /// # Errors
     /// [`QueueFull`]; nothing was queued.

@@ -100,7 +100,7 @@ impl Rig {
     }
 }
 
-/// How often each change was asked for.
+/// How often each change was made.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 struct Calls {
     adds: u64,

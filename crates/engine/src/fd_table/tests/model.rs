@@ -102,21 +102,21 @@ impl Life {
             self.armed.clear();
         }
         let was_closed = self.is_closed();
-        let mut news = Sides::new();
+        let mut reported = Sides::new();
         if says(IN) {
             self.ready.insert("read");
-            news.insert("read");
+            reported.insert("read");
         }
         if says(OUT) {
             self.ready.insert("write");
-            news.insert("write");
+            reported.insert("write");
         }
         if says(Readiness::RDHUP) {
             self.ended.insert("read");
-            news.insert("read");
+            reported.insert("read");
         }
         if fails {
-            news.extend(["read", "write"]);
+            reported.extend(["read", "write"]);
         }
         if says(Readiness::HUP) {
             self.is_hung_up = true;
@@ -126,7 +126,7 @@ impl Life {
         if was_closed {
             return Due::NOTHING;
         }
-        let is_due = |side| news.contains(side) && self.wanted.contains(side);
+        let is_due = |side| reported.contains(side) && self.wanted.contains(side);
         Due { read: is_due("read"), write: is_due("write"), closed: fails }
     }
 
@@ -216,8 +216,8 @@ impl Pair {
             }
             Step::WouldBlock(which, is_read) => {
                 let Some(token) = self.token(which) else { return };
-                let tell = if is_read { FdTable::cannot_read } else { FdTable::cannot_write };
-                tell(&mut self.rig.table, token);
+                let cannot = if is_read { FdTable::cannot_read } else { FdTable::cannot_write };
+                cannot(&mut self.rig.table, token);
                 self.change(token, |life| {
                     life.has_error = false;
                     life.ready.remove(side(is_read));
@@ -313,7 +313,7 @@ proptest! {
     #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::with_cases(250) })]
 
     #[test]
-    fn the_table_tells_the_kernel_what_the_naive_model_says(
+    fn the_table_registers_what_the_naive_model_says(
         steps in prop::collection::vec(step(), 1..120), masks_ends: bool
     ) {
         let mut rig = Rig::new();

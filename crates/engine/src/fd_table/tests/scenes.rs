@@ -1,4 +1,4 @@
-//! What the notes of the engine ask for, one scene each.
+//! What the table promises, one scene each.
 
 use std::os::fd::AsRawFd;
 
@@ -178,7 +178,7 @@ fn an_edge_registers_each_direction_once_and_leaves_what_is_not_drained_to_the_l
     rig.world.read(fd, 1).expect("data");
     assert_eq!(rig.turn(), []);
     assert_eq!(rig.table.left_to_loop(token), READ);
-    assert!(!rig.table.want_write(token), "nobody asked for room before");
+    assert!(!rig.table.want_write(token), "writing was not wanted before");
     rig.table.stop_read(token);
     assert_eq!(rig.turn(), [(token, Some(WRITE))]);
     assert_eq!(rig.table.left_to_loop(token), WRITE);
@@ -306,7 +306,7 @@ fn listeners_pause_and_proceed_and_are_deleted_at_the_end() {
         let how = registered(&rig).expect("registered");
         assert_eq!((how.interest, how.exclusive), (Interest::READABLE, watch == EXCLUSIVE));
         rig.table.stop_read(token);
-        assert_eq!(rig.apply(), deletes(1), "a pause with somebody waiting");
+        assert_eq!(rig.apply(), deletes(1), "a pause while connections wait");
         rig.table.want_read(token);
         assert_eq!(rig.turn(), [(token, Some(READ))]);
         rig.table.remove(token, &mut rig.poller).expect("deleted").expect("live");

@@ -58,7 +58,7 @@ fn a_non_blocking_listener_is_waited_for_all_the_same() {
 }
 
 #[test]
-fn a_connection_that_nobody_takes_is_closed() {
+fn a_connection_that_is_not_taken_is_closed() {
     let mut ring = ring(1);
     let (listener, address) = listener();
     ring.accept(listener.as_raw_fd(), Shots::One, 7).expect("room");

@@ -76,11 +76,11 @@ fn a_cancellation_that_comes_late_finds_nothing_and_spares_the_next_request() {
 fn every_outcome_of_a_racing_cancellation_ends_the_request_once() {
     let mut ring = ring(4);
     let (go, gone) = mpsc::channel::<(UnixStream, usize)>();
-    let (tell, told) = mpsc::channel();
+    let (sender, receiver) = mpsc::channel();
     let peers = thread::spawn(move || {
         for (peer, stuffed) in gone {
             read(&peer, stuffed);
-            tell.send(peer).expect("the test waits");
+            sender.send(peer).expect("the test waits");
         }
     });
     let (mut sent, mut cancelled) = (0, 0);
@@ -91,13 +91,13 @@ fn every_outcome_of_a_racing_cancellation_ends_the_request_once() {
         let request = ring.send_owned(ours.as_raw_fd(), pattern(40), 0, 7).expect("room");
         submit_quietly(&mut ring);
         go.send((peer, stuffed)).expect("the peer waits");
-        let peer = has_peer_read.then(|| told.recv_timeout(PATIENCE).expect("the peer"));
+        let peer = has_peer_read.then(|| receiver.recv_timeout(PATIENCE).expect("the peer"));
         for _ in 0..looks {
             enter(&mut ring, 0, None);
         }
         ring.cancel_owned(request, 8).expect("room");
         let result = race(&mut ring);
-        let peer = peer.unwrap_or_else(|| told.recv_timeout(PATIENCE).expect("the peer"));
+        let peer = peer.unwrap_or_else(|| receiver.recv_timeout(PATIENCE).expect("the peer"));
         drop(ours);
         let expected = usize::try_from(result).unwrap_or(0);
         assert_eq!(read(&peer, expected), pattern(40)[..expected]);

@@ -128,10 +128,10 @@ fn too_little_locked_memory_for_the_buffers_is_explained() {
 
 /// Locked memory is counted for users without CAP_IPC_LOCK only.
 fn drop_privileges(child: &mut Command) {
-    const NOBODY: u32 = 65_534;
+    const UID: u32 = 65_534;
     // SAFETY: the call takes no argument and always succeeds.
     if unsafe { libc::geteuid() } == 0 {
-        child.uid(NOBODY).gid(NOBODY);
+        child.uid(UID).gid(UID);
     }
 }
 
