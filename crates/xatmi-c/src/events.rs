@@ -72,13 +72,7 @@ fn with_listener<T>(
             listener.listening.mailbox(row)?;
             listener.mailbox = Some(mailbox);
         }
-        let done = work(&mut listener);
-        // A manager that was started again knows nothing of it: the next one begins anew.
-        let is_lost = done.as_ref().is_err_and(|fault| fault.number == Code::System.number());
-        if !is_lost {
-            *place = Some(listener);
-        }
-        done
+        work(place.insert(listener))
     })
 }
 

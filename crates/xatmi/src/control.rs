@@ -7,10 +7,10 @@
 
 use std::fmt;
 use std::io;
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::time::{Duration, Instant};
 
-use rustix::event::{PollFd, PollFlags, poll};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::retry_on_intr;
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
@@ -328,6 +328,13 @@ impl Control {
         }
     }
 
+    /// Whether the manager closed the connection, as it does at its end.
+    pub(crate) fn is_ended(&self) -> bool {
+        let mut connection = [PollFd::new(&self.link, PollFlags::empty())];
+        let looked = retry_on_intr(|| poll(&mut connection, Some(&Timespec::default())));
+        looked.is_ok() && connection[0].revents().contains(PollFlags::HUP)
+    }
+
     /// Waits up to `limit` for the manager to close the connection, as it does at its end, and
     /// for the end of its process. One that was late may be waited for again.
     ///
@@ -363,6 +370,12 @@ impl Control {
             Err(error) if error.kind() == io::ErrorKind::TimedOut => Err(AskError::Silent(silence)),
             Err(error) => Err(AskError::System(error)),
         }
+    }
+}
+
+impl AsFd for Control {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.link.as_fd()
     }
 }
 

@@ -6,14 +6,16 @@
 
 use std::io;
 use std::mem::MaybeUninit;
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, OwnedFd};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
-use rustix::io::Errno;
+use rustix::event::{PollFd, PollFlags, poll};
+use rustix::io::{Errno, retry_on_intr};
 use rustix::net::sockopt::set_socket_passcred;
 use rustix::net::{
-    AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SocketAddrUnix,
-    SocketFlags, SocketType, bind, connect, recvmsg, socket_with,
+    AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, Shutdown, SocketAddrUnix,
+    SocketFlags, SocketType, bind, connect, recvmsg, shutdown, socket_with,
 };
 use rustix::process::geteuid;
 
@@ -29,6 +31,8 @@ use crate::queue::Prefix;
 
 /// How long the manager may take for an answer.
 const ANSWER_TIME: Duration = Duration::from_secs(5);
+/// How often the next manager is looked for.
+const FOLLOW_PAUSE: Duration = Duration::from_millis(500);
 
 /// The socket that receives the unsolicited messages of a context.
 #[derive(Debug)]
@@ -40,9 +44,102 @@ pub struct Mailbox {
 }
 
 /// The subscriptions of a context; they end when this is dropped.
+///
+/// The manager has them for as long as this connection to it is there. A thread observes the connection, as a
+/// context may wait for messages, or a worker for requests, without a call: when the manager ended, the thread
+/// connects to the next one and registers the mailbox and the subscriptions there.
 #[derive(Debug)]
 pub struct Subscriptions {
+    registered: Arc<Mutex<Registered>>,
+    pid: u32,
+}
+
+/// What a context has registered, and the connection to the manager that has it.
+#[derive(Debug)]
+struct Registered {
+    environment: Environment,
     control: Control,
+    /// The connection ended before all was registered.
+    is_partial: bool,
+    /// The subscriptions were dropped.
+    is_over: bool,
+    mailbox: Option<MailboxRow>,
+    subscriptions: Vec<Subscription>,
+    last_handle: u64,
+}
+
+#[derive(Debug)]
+struct Subscription {
+    /// As the program knows it.
+    handle: u64,
+    /// As the manager knows it.
+    number: u64,
+    pattern: String,
+    filter: String,
+    service: Option<String>,
+}
+
+impl Subscription {
+    fn request(&self) -> Request {
+        let Self { pattern, filter, service, .. } = self;
+        let (pattern, filter, service) = (pattern.clone(), filter.clone(), service.clone());
+        Request::Subscribe { pattern, filter, service }
+    }
+}
+
+impl Registered {
+    /// Asks the manager, or the next one if it has ended.
+    fn ask(&mut self, request: &Request) -> Result<String, AskError> {
+        if self.is_ended() {
+            self.follow()?;
+        }
+        self.control.ask(request, ANSWER_TIME, |_| {})
+    }
+
+    fn is_ended(&self) -> bool {
+        self.is_partial || self.control.is_ended()
+    }
+
+    /// Connects to the next manager and registers everything there.
+    fn follow(&mut self) -> Result<(), AskError> {
+        self.control = manager(&self.environment)?;
+        self.is_partial = true;
+        if let Some(row) = &self.mailbox {
+            self.control.ask(&Request::Mailbox(row.clone()), ANSWER_TIME, |_| {})?;
+        }
+        for subscription in &mut self.subscriptions {
+            match self.control.ask(&subscription.request(), ANSWER_TIME, |_| {}) {
+                Ok(number) => subscription.number = number.parse().unwrap_or(0),
+                // Other contexts were first: this one is without it, and no handle of the manager is 0.
+                Err(AskError::Full(_) | AskError::Refused(_)) => subscription.number = 0,
+                Err(error) => return Err(error),
+            }
+        }
+        self.is_partial = false;
+        Ok(())
+    }
+}
+
+/// Waits for ends of the connection, and follows, until the subscriptions are dropped.
+fn observe(registered: &Weak<Mutex<Registered>>) {
+    while let Some(known) = registered.upgrade() {
+        let mut known_now = known.lock().unwrap_or_else(PoisonError::into_inner);
+        if known_now.is_over {
+            return;
+        }
+        let is_connected = !known_now.is_ended() || known_now.follow().is_ok();
+        let connection = known_now.control.as_fd().try_clone_to_owned();
+        drop(known_now);
+        drop(known);
+        match connection {
+            Ok(connection) if is_connected => {
+                // An end is reported whatever is asked for.
+                let mut end = [PollFd::new(&connection, PollFlags::empty())];
+                let _ = retry_on_intr(|| poll(&mut end, None));
+            }
+            Ok(_) | Err(_) => std::thread::sleep(FOLLOW_PAUSE),
+        }
+    }
 }
 
 impl MailboxRow {
@@ -132,11 +229,9 @@ pub fn send(prefix: &Prefix, to: &MailboxRow, data: Outgoing<'_>) -> Result<(), 
     let inline = if memfd.is_some() { &[][..] } else { data.bytes };
     let sent = socket().and_then(|socket| {
         connect(&socket, &to.name(prefix)?)?;
-        let memfd = memfd.as_ref().map(std::os::fd::AsFd::as_fd);
+        let memfd = memfd.as_ref().map(AsFd::as_fd);
         let head = head(Kind::Data, &data, 0);
-        rustix::io::retry_on_intr(|| {
-            send_once(std::os::fd::AsFd::as_fd(&socket), &head, inline, memfd)
-        })?;
+        retry_on_intr(|| send_once(socket.as_fd(), &head, inline, memfd))?;
         Ok(())
     });
     sent.map_err(|error| match Errno::from_io_error(&error) {
@@ -152,15 +247,28 @@ impl Subscriptions {
     /// A connection to the manager.
     ///
     /// # Errors
-    /// TPESYSTEM.
+    /// TPESYSTEM, TPEOS without a thread.
     pub fn open(environment: &Environment) -> Result<Self, Error> {
-        Ok(Self { control: manager(environment)? })
+        let registered = Arc::new(Mutex::new(Registered {
+            control: manager(environment)?,
+            environment: environment.clone(),
+            is_partial: false,
+            is_over: false,
+            mailbox: None,
+            subscriptions: Vec::new(),
+            last_handle: 0,
+        }));
+        let observed = Arc::downgrade(&registered);
+        let named = std::thread::Builder::new().name("pollux-events".to_owned());
+        let spawned = named.spawn(move || observe(&observed));
+        spawned.map_err(|source| Error::os("no thread to observe the manager", source))?;
+        Ok(Self { registered, pid: std::process::id() })
     }
 
     /// The user of the pool.
     #[must_use]
     pub fn owner(&self) -> u32 {
-        self.control.owner()
+        self.lock().control.owner()
     }
 
     /// Registers the mailbox of the context.
@@ -168,7 +276,9 @@ impl Subscriptions {
     /// # Errors
     /// TPESYSTEM.
     pub fn mailbox(&mut self, row: MailboxRow) -> Result<(), Error> {
-        self.control.ask(&Request::Mailbox(row), ANSWER_TIME, |_| {})?;
+        let mut known = self.lock();
+        known.ask(&Request::Mailbox(row.clone()))?;
+        known.mailbox = Some(row);
         Ok(())
     }
 
@@ -182,10 +292,20 @@ impl Subscriptions {
         filter: &str,
         service: Option<&str>,
     ) -> Result<u64, Error> {
-        let (pattern, filter) = (pattern.to_owned(), filter.to_owned());
-        let service = service.map(str::to_owned);
-        let request = Request::Subscribe { pattern, filter, service };
-        Ok(self.control.ask(&request, ANSWER_TIME, |_| {})?.parse().unwrap_or(0))
+        let mut known = self.lock();
+        let mut subscription = Subscription {
+            handle: 0,
+            number: 0,
+            pattern: pattern.to_owned(),
+            filter: filter.to_owned(),
+            service: service.map(str::to_owned),
+        };
+        subscription.number = known.ask(&subscription.request())?.parse().unwrap_or(0);
+        // Another manager counts anew.
+        subscription.handle = subscription.number.max(known.last_handle + 1);
+        known.last_handle = subscription.handle;
+        known.subscriptions.push(subscription);
+        Ok(known.last_handle)
     }
 
     /// Takes a subscription back, or all for `None`; how many that were.
@@ -193,8 +313,37 @@ impl Subscriptions {
     /// # Errors
     /// TPESYSTEM.
     pub fn unsubscribe(&mut self, handle: Option<u64>) -> Result<usize, Error> {
-        let request = Request::Unsubscribe { handle };
-        Ok(self.control.ask(&request, ANSWER_TIME, |_| {})?.parse().unwrap_or(0))
+        let mut known = self.lock();
+        if known.is_ended() {
+            known.follow()?;
+        }
+        let Some(handle) = handle else {
+            let count = known.ask(&Request::Unsubscribe { handle: None })?.parse().unwrap_or(0);
+            known.subscriptions.clear();
+            return Ok(count);
+        };
+        let at = known.subscriptions.iter().position(|its| its.handle == handle);
+        let Some(at) = at else { return Ok(0) };
+        let handle = Some(known.subscriptions[at].number);
+        let count = known.ask(&Request::Unsubscribe { handle })?.parse().unwrap_or(0);
+        known.subscriptions.remove(at);
+        Ok(count)
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Registered> {
+        self.registered.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Drop for Subscriptions {
+    fn drop(&mut self) {
+        // A child after fork(2) shares the connection, which is its parent's.
+        if std::process::id() == self.pid {
+            let mut known = self.lock();
+            known.is_over = true;
+            // The thread has a descriptor of the connection, too; its wait ends.
+            let _ = shutdown(known.control.as_fd(), Shutdown::Both);
+        }
     }
 }
 

@@ -5,8 +5,9 @@ use std::time::{Duration, Instant};
 use pollux_testing::{DEADLINE, await_end, is_running, skip};
 use pollux_xatmi::buffer::Buffer;
 use pollux_xatmi::client::{CallFlags, Which};
-use pollux_xatmi::control::Request;
+use pollux_xatmi::control::{MailboxRow, Request};
 use pollux_xatmi::error::Code;
+use pollux_xatmi::events::{Mailbox, Subscriptions, mailboxes, subscribers};
 use rustix::mount::{MountFlags, UnmountFlags, mount, unmount};
 
 use crate::support::{TestPool, kill_and_wait, number};
@@ -17,7 +18,8 @@ pub(crate) const TESTS: &[crate::Test] = &[
     ("more_callers_than_a_reply_queue_holds_are_answered_at_the_end", more_callers_than_fit),
     ("a_queue_that_filled_while_nobody_lived_is_served", a_queue_that_filled_is_served),
     ("a_start_that_hangs_and_heeds_no_signal_is_killed", a_start_that_hangs_is_killed),
-    ("a_pipe_that_nobody_reads_holds_up_nobody", a_pipe_that_nobody_reads),
+    ("a_pipe_without_a_reader_delays_no_other_worker", a_pipe_without_a_reader),
+    ("mailboxes_and_subscriptions_come_to_the_next_manager", subscriptions_come_along),
 ];
 
 /// Those that speak of queues themselves.
@@ -219,7 +221,7 @@ fn a_start_that_hangs_is_killed() {
     pool.ended();
 }
 
-fn a_pipe_that_nobody_reads() {
+fn a_pipe_without_a_reader() {
     let mut pool = TestPool::new("", "");
     let pipe = pool.folder.path().join("pipe");
     let mode = rustix::fs::Mode::RUSR | rustix::fs::Mode::WUSR;
@@ -229,5 +231,39 @@ fn a_pipe_that_nobody_reads() {
     pool.begin();
     let said = pool.ask(&Request::Settle).expect_err("it can't start").to_string();
     assert!(said.contains("without a reader"), "{said}");
+    pool.end();
+}
+
+fn subscriptions_come_along() {
+    let mut pool = TestPool::start("", ONE);
+    let environment = pool.environment();
+    let row = MailboxRow { pid: std::process::id(), context: 7, nonce: 8, ..MailboxRow::default() };
+    let mut subscriptions = Subscriptions::open(&environment).expect("a manager");
+    let _mailbox = Mailbox::open(&environment, &row, subscriptions.owner()).expect("a socket");
+    subscriptions.mailbox(row.clone()).expect("registered");
+    let own = subscriptions.subscribe("PRICE", "", None).expect("a mailbox");
+    let service = subscriptions.subscribe("PRICE", "a>1", Some("ECHO")).expect("subscribed");
+    pool.kill_manager();
+    pool.begin();
+    // Without a further call of the context, which may wait for its messages.
+    pool.until("the mailbox is known", |pool| {
+        mailboxes(&pool.environment()).expect("a manager") == [row.clone()]
+    });
+    pool.until("both subscriptions are known", |pool| {
+        subscribers(&pool.environment(), "PRICE").expect("a manager").len() == 2
+    });
+    assert_eq!(subscriptions.unsubscribe(Some(service)).expect("a manager"), 1);
+    let rows = subscribers(&environment, "PRICE").expect("a manager");
+    assert!(matches!(&rows[..], [only] if only.mailbox.as_ref() == Some(&row)), "{rows:?}");
+    let another = subscriptions.subscribe("OTHER", "", None).expect("a mailbox");
+    assert!(another != own && another != service);
+    pool.kill_manager();
+    pool.begin();
+    // A request follows at once, also where the thread has not come to the manager yet.
+    assert_eq!(subscriptions.unsubscribe(Some(own)).expect("a manager"), 1);
+    drop(subscriptions);
+    pool.until("the mailbox is gone", |pool| {
+        mailboxes(&pool.environment()).expect("a manager").is_empty()
+    });
     pool.end();
 }
