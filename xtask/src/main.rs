@@ -9,15 +9,15 @@ use std::process::{Command, ExitCode};
 mod circles;
 #[cfg(test)]
 mod documentation;
-mod floors;
 mod install;
+mod layers;
 mod package;
 mod phrases;
 #[cfg(test)]
 mod publish;
 
 const HELP: &str = "\
-cargo xtask floors   check that no crate uses one above its floor
+cargo xtask layers   check that a crate uses only crates of the layers below its own
 cargo xtask phrases  check that no text has a phrase that docs/glossary.md replaces
 cargo xtask install --prefix DIR
                      build for release; put programs, C libraries, headers, pages, completions there,
@@ -33,7 +33,7 @@ fn main() -> ExitCode {
     let name = std::env::args().nth(1);
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("xtask lies in the workspace");
     match name.as_deref() {
-        Some("floors") => check("the floors hold", floors::breaches(root)),
+        Some("layers") => check("the layers hold", layers::breaches(root)),
         Some("phrases") => check("no phrase of the list", phrases::wrong(root)),
         Some("install") => {
             ended(install::install(root, &arguments()).map(|(prefix, count)| {

@@ -94,11 +94,29 @@ fn read(root: &Path, relative: &Path, found: &mut Vec<Found>) -> Result<(), Stri
     let path = root.join(relative);
     let text = std::fs::read_to_string(&path).map_err(at(&path))?;
     // An alias keeps an old spelling readable.
-    for (index, line) in text.lines().enumerate().filter(|(_, line)| !line.contains("alias = \"")) {
-        let phrases = phrases_in(line).into_iter();
-        found.extend(phrases.map(|phrase| Found { file: file.clone(), line: index + 1, phrase }));
+    let mut lines = text.lines().peekable();
+    let mut number = 0;
+    while let Some(line) = lines.next() {
+        number += 1;
+        if line.contains("alias = \"") {
+            continue;
+        }
+        let mut phrases = phrases_in(line);
+        phrases.extend(lines.peek().and_then(|next| broken_phrase(line, next)));
+        let phrases = phrases.into_iter();
+        found.extend(phrases.map(|phrase| Found { file: file.clone(), line: number, phrase }));
     }
     Ok(())
+}
+
+/// The phrase that the break between two lines of a text stands in.
+fn broken_phrase(line: &str, next: &str) -> Option<String> {
+    let is_text = |line: &str| !line.trim_end().ends_with([';', '{', '}', ',', '(', '.', ':']);
+    let last = line.split_ascii_whitespace().next_back().filter(|_| is_text(line))?;
+    let next = next.trim_start_matches([' ', '/', '!', '*', '#', '|']);
+    let first: Vec<&str> = next.split_ascii_whitespace().take(2).collect();
+    let joined = phrases_in(&format!("{last} {}", first.join(" ")));
+    joined.into_iter().find(|phrase| phrase.contains(' ') && !phrases_in(next).contains(phrase))
 }
 
 /// What is wrong: every phrase, with its place.
@@ -145,6 +163,9 @@ mod tests {
         ] {
             assert_eq!(phrases_in(line), [phrase], "{line}");
         }
+        let broken = broken_phrase("/// the other direction goes", "    /// on to its end");
+        assert_eq!(broken.as_deref(), Some("goes on"));
+        assert_eq!(broken_phrase("it is", "//! no longer open"), None);
         for line in [
             "there is no socket",
             "it is no longer open",

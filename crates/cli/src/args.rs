@@ -19,7 +19,7 @@ use crate::run::RunCommand;
 use crate::servers::ProxyCommand;
 use crate::servers::ServeCommand;
 
-/// Event loops for Linux servers, and the laboratory that proves them.
+/// HTTP server, proxy and load generator on every Linux event mechanism, and a lab that compares them.
 #[derive(Debug, Parser)]
 #[command(name = "pollux", version, long_version = long_version(), propagate_version = true)]
 pub(crate) struct Cli {

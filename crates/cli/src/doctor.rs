@@ -37,7 +37,7 @@ pub(crate) fn run(flags: &DoctorFlags) -> Result<ExitCode, Failure> {
 // experiments of its points say, so a job or an experiment that is added or changed needs no line
 // here.
 
-/// From so many loads on, they are an axis along which a rate is looked at.
+/// Loads that make an axis of a plot, at least.
 const SWEEP_VALUES_MIN: usize = 3;
 
 /// Judges what was read by what the built-in jobs need. With `asked`, only what concerns it.

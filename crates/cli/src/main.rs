@@ -41,7 +41,7 @@ fn handed_over_or_run() -> Result<ExitCode, output::Failure> {
     hand_over(&words).map_or_else(parsed_and_run, Err)
 }
 
-/// Does what the command line says, or what is due where it is wrong or asks for help.
+/// Runs the command, or prints the help or the error that the command line leads to.
 fn parsed_and_run() -> Result<ExitCode, output::Failure> {
     let mut command = args::command();
     let matches = command.try_get_matches_from_mut(std::env::args_os());

@@ -45,8 +45,8 @@ impl Admission {
         Self { is_for_others: false, pause: None, arrivals: Vec::new() }
     }
 
-    /// From now on other loops take a part of what is accepted. They do not say when they have
-    /// room again, so at the limit the listener pauses for a time.
+    /// From now on other loops take a part of what is accepted. They do not report when
+    /// they are below their limit again, so at the limit the listener pauses for a time.
     pub(crate) fn accept_for_others(&mut self) {
         self.is_for_others = true;
     }

@@ -40,7 +40,7 @@ impl HandOut {
         Self { peers: peers.into_iter().map(peer).collect(), own }
     }
 
-    /// How many connections the loop has that has the fewest, when this one has `own`.
+    /// Connections of the least loaded loop, where this one has `own`.
     pub(crate) fn open_least(&self, own: u32) -> u32 {
         let least = self.peers.iter().map(Peer::open).min().unwrap_or(u64::MAX);
         own.min(u32::try_from(least).unwrap_or(u32::MAX))

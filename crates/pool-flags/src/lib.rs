@@ -25,7 +25,7 @@ pub enum PoolCommand {
     Start(StartFlags),
     /// Stop the pool, or some of its workers
     Stop {
-        /// Which; all without a word
+        /// Workers to act on [default: all]
         #[command(flatten)]
         which: Which,
         /// Kill the workers instead of letting them end their calls
@@ -34,7 +34,7 @@ pub enum PoolCommand {
     },
     /// Stop workers and start them again, each as soon as it is gone
     Restart {
-        /// Which; all without a word
+        /// Workers to act on [default: all]
         #[command(flatten)]
         which: Which,
     },
@@ -55,11 +55,11 @@ pub enum PoolCommand {
         /// The configuration [default: NDRX_CONFIG, else that of the pool that runs]
         #[arg(long, value_name = "FILE")]
         config: Option<PathBuf>,
-        /// Client threads to reckon with; by queues each has a reply queue
+        /// Client threads to count in; with the transport by queues each has a reply queue
         #[arg(long, default_value_t = 10, value_name = "N", value_parser = whole::<u32>(0..=u32::MAX.into()))]
         clients: u32,
-        /// Do not start the programs to ask what they offer, each up to its tpsvrinit; one service
-        /// is reckoned with for each
+        /// Do not start the programs, each up to its tpsvrinit, to ask for their services; each then
+        /// counts as one service
         #[arg(long)]
         no_ask: bool,
         /// Print as JSON
@@ -94,7 +94,7 @@ pub struct StartFlags {
     /// Only these workers, of a pool that runs
     #[command(flatten)]
     pub which: Which,
-    /// Whom a message wakes: one of the workers, or all of them, as plain epoll does
+    /// Workers that a message wakes: one, or all of them, as plain epoll does
     #[arg(long, value_name = "one|all", hide_possible_values = true, default_value_t = Wake::One)]
     pub wake: Wake,
     /// Stay in the foreground, with the log on standard error
@@ -106,7 +106,7 @@ pub struct StartFlags {
     /// The log [default: pollux-pool-PREFIX.log in NDRX_ULOG, else beside the configuration]
     #[arg(long, value_name = "FILE")]
     pub log: Option<PathBuf>,
-    /// The pool behind a `start`
+    /// The process that `start` leaves in the background
     #[arg(long, hide = true)]
     pub detached: bool,
 }

@@ -37,8 +37,8 @@ struct Findings {
     /// Programs that did not say what they offer, with the reason; one service is reckoned with.
     silent_programs: Vec<String>,
     reply_queues: u32,
-    /// How requests travel, in the pool that runs or in one that would be started; in memory there are
-    /// no queues.
+    /// How requests travel, in the pool that runs or in one that would be started; there are none
+    /// in memory.
     transport: &'static str,
     /// How they would from the next start on, where that is another way.
     next_transport: Option<&'static str>,

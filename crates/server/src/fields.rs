@@ -100,7 +100,7 @@ fn known(name: &str) -> Kind {
     found.map_or(Kind::EndToEnd, |(_, kind)| *kind)
 }
 
-/// Whether a Connection field of that value names a field that would have gone on.
+/// Whether a Connection field of that value names a field that is not hop-by-hop by itself.
 pub(crate) fn names_others(value: &[u8]) -> bool {
     options(value).any(|option| !is_usual(option))
 }
@@ -118,7 +118,7 @@ pub(crate) fn options(value: &[u8]) -> impl Iterator<Item = &[u8]> {
     value.split(|byte| *byte == b',').map(<[u8]>::trim_ascii).filter(|option| !option.is_empty())
 }
 
-/// Whether an option of Connection names no field that would have gone on.
+/// Whether an option of Connection is `close`, or names a field that is hop-by-hop anyway.
 fn is_usual(option: &[u8]) -> bool {
     option.eq_ignore_ascii_case(b"close")
         || str::from_utf8(option)

@@ -78,9 +78,9 @@ table! { keys, key;
         /// Each connection keeps the cookies that answers set, up to 50, and sends them with its later
         /// requests, also when it was opened again
         pub(crate) keeps_cookies as "cookies": bool = key.switch(),
-        /// Requests from this file, sent to the server of the URL, of which nothing else counts: a line
-        /// for each, [METHOD] [WEIGHT@]URL or a JSON object with url, method, headers, body and weight.
-        /// What a line leaves out is as the flags say
+        /// Requests from this file, sent to host and port of the URL, a line for each:
+        /// [METHOD] [WEIGHT@]URL, or a JSON object with url, method, headers, body and weight. A line
+        /// that leaves one out has that of the flags
         pub(crate) requests_from: Option<PathBuf> = key.optional(&file()),
         /// Order of the requests of --requests-from, or of a pattern
         pub(crate) order: Option<Order> =
@@ -192,7 +192,7 @@ table! { keys, key;
         ),
 
         #[heading("Search for the capacity")]
-        /// Find the highest rate that meets --slo, by trials of which two of three decide
+        /// Find the highest rate that meets --slo. A rate is tried until two trials agree
         pub(crate) finds_capacity as "find_capacity": bool = key
             .needs("slo", "it searches the rate that meets objectives")
             .excludes(&["rate", "requests", "duration", "as", "hlog", "csv", "html"])

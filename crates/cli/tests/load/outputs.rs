@@ -1,4 +1,4 @@
-//! Every form of a result, read by what reads it in earnest.
+//! Every form of a result, parsed by the program that it is for.
 
 use std::fs;
 use std::io::{ErrorKind, Read, Write};

@@ -135,8 +135,8 @@ table! { keys, key;
         pub(super) min_effect: f64 = key.default("2%").example("\"2%\"")
             .otherwise("layout and boot luck alone can move a program by a percent or two")
             .one(&share(0.001..=1.0)),
-        /// Most wall time for everything: fewer blocks, shorter windows, fewer points. What decides
-        /// nothing within it is refused with the least that does
+        /// Most wall time for everything: fewer blocks, shorter windows, fewer points. A budget that is too
+        /// short for any verdict is refused; the message names the shortest that is not
         pub(super) budget: Option<Duration> =
             key.otherwise("no limit").optional(&duration(BUDGET_MIN..=BUDGET_MAX)),
         /// Samples per second of CPU time in a profiling pass after the timing runs: kernel symbols
@@ -229,8 +229,8 @@ table! { keys, key;
         pub(super) interval: Said<Duration> = Said::of(key, |key| key.default("20ms").otherwise(
             "twenty-five in a default run show whether it was steady; `runtime` where that is shorter"
         ).one(&window())),
-        /// Measure how much is done in a second, in whole runs, instead of what it costs, in turns:
-        /// that is decided in seconds, this only on a quiet machine
+        /// Measure rates (work per second, in whole runs, on a quiet machine) instead of cost (CPU time
+        /// per unit of work, in turns)
         pub(super) rates: Said<bool> = Said::of(key, Key::switch),
     }
 }

@@ -240,7 +240,7 @@ fn whole_totals(outcome: &Outcome) -> Option<&Distribution> {
 ///
 /// Where only some requests waited for a connect it is not known which; the quantile then lies
 /// between that of the processing times and one further up by the share of these requests. It is
-/// told when both round to the same millisecond.
+/// given when both round to the same millisecond.
 fn total_ms(outcome: &Outcome, quantile: f64) -> Option<f64> {
     let rounded = |ns: u64| (ns as f64 / NS_PER_MS).round();
     if let Some(whole) = whole_totals(outcome) {

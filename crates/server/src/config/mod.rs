@@ -122,7 +122,7 @@ table! { keys, key, default;
         /// Spin instead of sleeping: lower latency, a whole CPU per thread; on uring and uring-poll a
         /// spin is not a system call
         pub is_busy_polling as "busy_poll": bool = key.switch(),
-        /// Take error, hang-up and end of stream for readable, so that only the read finds out; uring
+        /// Report errors, hang-ups and ends of stream as readable, and let the read return them; uring
         /// does so anyway
         pub masks_ends as "mask_ends": bool = key.switch(),
     }
@@ -172,8 +172,8 @@ table! { keys, key, default;
         pub idle_timeout: Duration = key.default("60s").one(&timeout()),
         /// Longest time in which a client takes nothing of what was sent to it
         pub write_timeout: Duration = key.default("60s").one(&timeout()),
-        /// Least output that a client takes per second while some waits for it; it may be behind by
-        /// 64KiB and what this makes in --write-timeout; 0 for any
+        /// Least output that a client takes per second while some waits for it; it may lag by 64KiB plus
+        /// this rate times --write-timeout; 0 for no minimum
         pub read_rate_min_bytes as "read_rate_min": u64 = key.default("1KiB").one(&rate()),
         /// Time that connections have to end after a first SIGTERM or SIGINT
         pub drain_timeout: Duration = key.default("10s").one(&timeout()),
@@ -191,7 +191,7 @@ table! { keys, key, default;
         pub access_log: Option<LogTarget> = key.optional(&log_target("-", LogTarget::Stdout)),
         /// Form of the log
         pub access_log_format: LogFormat = key.default("common").one(&LogFormat::kind()),
-        /// Say what goes wrong in this file, or on standard error (stderr); SIGHUP opens it again
+        /// Write the error log to this file, or to standard error (stderr); SIGHUP opens it again
         pub error_log: LogTarget =
             key.default("stderr").one(&log_target("stderr", LogTarget::Stderr)),
         /// How much the error log says: error, warn, info or debug; error with --quiet

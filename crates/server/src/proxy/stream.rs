@@ -5,8 +5,8 @@
 //!         ◄── send ── channel ◄── on_bytes ──
 //! ```
 //!
-//! An end on one side is passed on when what came before it has left, and the other direction goes
-//! on. A connection that is cut cuts the other one, so that it does not pass for an end. Both are two
+//! An end on one side is passed on when what came before it has left, and the other direction
+//! continues. A connection that is cut cuts the other one, so that it does not pass for an end. Both are two
 //! sessions of one loop that find each other by the number of their pair.
 
 use std::io;

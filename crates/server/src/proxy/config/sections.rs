@@ -157,7 +157,7 @@ table! { keys, key;
     struct Asked {
         /// Speak TLS to these servers
         is_spoken as "tls": bool = key.switch(),
-        /// Name that the servers are asked for and that their certificates have to have
+        /// Server name for SNI, which certificates of the servers have to have
         name as "sni": Option<String> = key.otherwise("the address of each, which is not sent")
             .needs("tls", NO_TLS)
             .optional(&Kind::new("NAME", "a name such as app.example, or an address", |text| {
@@ -225,7 +225,7 @@ table! { keys, key, default;
     /// When backends are taken for up and down.
     #[derive(Clone, PartialEq, Eq, Debug)]
     pub struct Health {
-        /// What they are looked at by.
+        /// Kind of health check.
         pub check: Check = check(keys),
         /// Time between two checks of a backend
         pub interval as "health_interval": Duration = key.default("2s").one(&timeout()),

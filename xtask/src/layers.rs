@@ -1,4 +1,4 @@
-//! The floors: a crate may use only crates of the workspace that stand on floors below it.
+//! The layers: a crate may use only crates of the layers below its own.
 //!
 //! Read from the manifests, all kinds of dependencies. ARCHITECTURE.md shows the same table.
 
@@ -6,8 +6,8 @@ use std::path::Path;
 
 use toml::{Table, Value};
 
-/// Every crate of the workspace with its floor; `xtask` stands beside the house.
-const FLOORS: [(&str, u32); 33] = [
+/// Every crate of the workspace with its layer; `xtask` is outside of them.
+const LAYERS: [(&str, u32); 33] = [
     ("pollux-sys", 1),
     ("pollux-settings", 1),
     ("pollux-prefix", 1),
@@ -31,7 +31,7 @@ const FLOORS: [(&str, u32); 33] = [
     ("pollux-load", 4),
     ("pollux-xatmi", 4),
     ("pollux-xatmi-nats", 5),
-    // What is only measured stands just below the lab, so that nothing else can lean on it.
+    // What is only measured is in the layer below the lab, so that nothing else can use it.
     ("pollux-peer-polling", 4),
     ("pollux-baselines", 4),
     ("pollux-xatmi-c", 5),
@@ -44,10 +44,10 @@ const FLOORS: [(&str, u32); 33] = [
     ("pollux-cli", 6),
 ];
 
-/// What the tests of every floor may use: the simulated kernel, the suite of the pollers, and what they share.
+/// What the tests of every layer may use: the simulated kernel, the suite of the pollers, and what they share.
 const FOR_TESTS: [&str; 3] = ["pollux-sim", "pollux-testing", "pollux-conformance"];
 
-/// Sentences for every dependency that goes up or sideways, and for crates without a floor.
+/// Sentences for every dependency that goes up or sideways, and for crates without a layer.
 pub(crate) fn breaches(root: &Path) -> Result<Vec<String>, String> {
     let mut found = Vec::new();
     let crates = std::fs::read_dir(root.join("crates")).map_err(|error| error.to_string())?;
@@ -64,22 +64,22 @@ fn breaches_of(manifest: &str) -> Result<Vec<String>, String> {
     let manifest: Table = manifest.parse().map_err(|error| format!("{error}"))?;
     let name = manifest.get("package").and_then(|package| package.get("name"));
     let name = name.and_then(Value::as_str).ok_or("no package.name")?;
-    let Some(floor) = floor_of(name) else {
-        return Ok(vec![format!("{name} has no floor: give it one in xtask/src/floors.rs")]);
+    let Some(layer) = layer_of(name) else {
+        return Ok(vec![format!("{name} has no layer: give it one in xtask/src/layers.rs")]);
     };
     let mut found = Vec::new();
     for dependency in dependencies(&manifest) {
-        if let Some(other) = floor_of(&dependency)
-            && other >= floor
+        if let Some(other) = layer_of(&dependency)
+            && other >= layer
         {
-            found.push(format!("{name} (floor {floor}) uses {dependency} (floor {other})"));
+            found.push(format!("{name} (layer {layer}) uses {dependency} (layer {other})"));
         }
     }
     Ok(found)
 }
 
-fn floor_of(name: &str) -> Option<u32> {
-    FLOORS.iter().find(|(known, _)| *known == name).map(|(_, floor)| *floor)
+fn layer_of(name: &str) -> Option<u32> {
+    LAYERS.iter().find(|(known, _)| *known == name).map(|(_, layer)| *layer)
 }
 
 /// The package names of all dependencies: normal, dev and build, for every target.
@@ -109,7 +109,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn no_crate_uses_one_above_its_floor() {
+    fn no_crate_uses_one_above_its_layer() {
         let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("a workspace");
         assert_eq!(breaches(root), Ok(Vec::new()));
     }
@@ -130,19 +130,19 @@ mod tests {
     }
 
     #[test]
-    fn the_architecture_has_every_crate_on_its_floor() {
+    fn the_architecture_has_every_crate_on_its_layer() {
         let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../ARCHITECTURE.md");
         let page = std::fs::read_to_string(page).expect("a page");
-        for (name, floor) in FLOORS {
+        for (name, layer) in LAYERS {
             let name = name.trim_start_matches("pollux-");
             let is_row = |line: &str| {
-                line.starts_with(&format!("| {floor} |"))
+                line.starts_with(&format!("| {layer} |"))
                     && line
                         .split('|')
                         .nth(2)
                         .is_some_and(|cell| cell.contains(&format!("`{name}`")))
             };
-            assert!(page.lines().any(is_row), "no row of floor {floor} has `{name}`");
+            assert!(page.lines().any(is_row), "no row of layer {layer} has `{name}`");
         }
     }
 
@@ -152,15 +152,15 @@ mod tests {
         for section in ["dependencies", "dev-dependencies", "target.'cfg(loom)'.dependencies"] {
             let manifest = format!("{head}[{section}]\npollux-lab.workspace = true\n");
             let found = breaches_of(&manifest).expect("a manifest");
-            assert_eq!(found, ["pollux-poller (floor 2) uses pollux-lab (floor 5)"], "{section}");
+            assert_eq!(found, ["pollux-poller (layer 2) uses pollux-lab (layer 5)"], "{section}");
         }
     }
 
     #[test]
-    fn a_renamed_dependency_and_a_crate_without_a_floor_are_found() {
+    fn a_renamed_dependency_and_a_crate_without_a_layer_are_found() {
         let renamed = "[package]\nname = \"pollux-sys\"\n[dependencies]\nx = { package = \"pollux-cli\", path = \"../cli\" }\n";
         assert_eq!(breaches_of(renamed).expect("a manifest").len(), 1);
         let unknown = "[package]\nname = \"pollux-new\"\n";
-        assert!(breaches_of(unknown).expect("a manifest")[0].contains("has no floor"));
+        assert!(breaches_of(unknown).expect("a manifest")[0].contains("has no layer"));
     }
 }
