@@ -14,6 +14,7 @@ use io_uring::squeue::Flags;
 use io_uring::types::Timespec;
 use io_uring::{Builder, EnterFlags, IoUring, opcode};
 
+use crate::descriptors::NONE_LEFT;
 use crate::poll_select::{MASK_BYTES, SignalMask};
 
 /// Entries of the two queues; both are powers of two.
@@ -266,9 +267,7 @@ fn explain(cause: &io::Error) -> String {
             "RLIMIT_MEMLOCK is too low for a ring of {SUBMISSION_MIN} entries, which counts as \
              locked memory: raise it (ulimit -l) or grant CAP_IPC_LOCK"
         ),
-        Some(libc::EMFILE | libc::ENFILE) => {
-            "no descriptor is left: raise RLIMIT_NOFILE (ulimit -n)".to_owned()
-        }
+        Some(libc::EMFILE | libc::ENFILE) => NONE_LEFT.to_owned(),
         _ => format!("io_uring_setup: {cause}"),
     }
 }
