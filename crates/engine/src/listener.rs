@@ -93,6 +93,15 @@ impl From<ListenError> for io::Error {
 }
 
 /// A bound socket that takes connections.
+///
+/// ```
+/// use pollux_engine::{ListenAddress, Listener};
+///
+/// let listener = Listener::open(&"127.0.0.1:0".parse()?, false)?;
+/// let ListenAddress::Tcp(address) = listener.address() else { unreachable!("a TCP address") };
+/// assert_ne!(address.port(), 0, "the kernel chose one");
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Debug)]
 pub struct Listener {
     socket: OwnedFd,

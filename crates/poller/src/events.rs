@@ -17,6 +17,20 @@ pub struct Event {
 }
 
 /// What one wait found: up to `capacity` events, and why else it ended.
+///
+/// ```
+/// use pollux_poller::{Events, Mechanism};
+/// use std::time::Duration;
+///
+/// let mut poller = Mechanism::Poll.open()?;
+/// let mut events = Events::with_capacity(64);
+/// poller.wait(&mut events, Some(Duration::ZERO))?;
+/// assert!(events.is_empty() && !events.is_woken());
+/// for event in &events {
+///     println!("{:?} {:?}", event.token, event.readiness);
+/// }
+/// # Ok::<(), pollux_poller::Error>(())
+/// ```
 #[derive(Debug)]
 pub struct Events {
     list: Vec<Event>,

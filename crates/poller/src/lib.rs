@@ -8,7 +8,19 @@
 //! poller can do.
 //!
 //! This crate never reads from or writes to a watched
-//! descriptor, never closes one and never spawns a thread.
+//! descriptor, never closes one and never spawns a thread. What a loop on it does by itself:
+//!
+//! | for | a loop |
+//! |---|---|
+//! | a descriptor | sets it to non-blocking, adds it with [`Mechanism::trigger`], deletes it before it closes it |
+//! | an event | reads, or writes, until `WouldBlock`: an edge is reported once |
+//! | output that does not fit | modifies to [`Interest::WRITABLE`], and back when it has left; with an edge, registers both for life |
+//! | [`Trigger::Oneshot`] | modifies after each event, also with the same interest |
+//! | a timer | passes the time that is left as the timeout of [`Poller::wait`], or watches a `timerfd_create(2)` descriptor |
+//! | a signal | watches a `signalfd(2)` descriptor or a pipe that a handler writes to; a handler may also use a [`Waker`] |
+//! | another thread | gives it a [`Waker`]; [`Events::is_woken`] says that it was used |
+//!
+//! `pollux-engine` is such a loop, with connections, timers and signals.
 //!
 //! ```
 //! use pollux_poller::{Events, Interest, Mechanism, Registration, Token, Trigger};

@@ -64,6 +64,16 @@ pub enum Threads {
 }
 
 /// A backend with the trigger that it is compared under.
+///
+/// ```
+/// use pollux_poller::{Mechanism, Trigger};
+///
+/// let mechanism: Mechanism = "epoll-et".parse()?;
+/// assert_eq!(mechanism.trigger(), Trigger::Edge);
+/// let poller = mechanism.open()?;
+/// assert!(poller.caps().serves(mechanism.trigger()));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, PartialOrd, Ord)]
 #[non_exhaustive]
 pub enum Mechanism {
