@@ -51,7 +51,7 @@ extern "C" {
 #define TPNOFLAGS 0x00000000L
 #define TPNOBLOCK 0x00000001L /* TPEBLOCK instead of waiting for room, in tpgetrply for a reply */
 #define TPSIGRSTRT 0x00000002L /* continue after a signal instead of TPGOTSIG */
-#define TPNOREPLY 0x00000004L /* tpacall: nobody waits, and the result is 0 */
+#define TPNOREPLY 0x00000004L /* tpacall: without a reply, and the result is 0 */
 #define TPNOTRAN 0x00000008L /* the call does not belong to the transaction */
 #define TPTRAN 0x00000010L
 #define TPNOTIME 0x00000020L /* wait as long as it takes */
@@ -96,7 +96,7 @@ extern "C" {
 #define XATMI_SUBTYPE_LENGTH 16
 #define X_OCTET "X_OCTET"
 
-/* Who called. */
+/* The client that called. */
 typedef struct clientid_t {
   char clientdata[96];
 } CLIENTID;
@@ -153,13 +153,13 @@ extern int tpacall(const char *svc, char *data, long len, long flags);
 extern int tpgetrply(int *cd, char **data, long *len, long flags);
 extern int tpcancel(int cd);
 
-/* Conversations: data goes both ways in turns, and who has control sends. tpconnect needs TPSENDONLY or
+/* Conversations: data goes both ways in turns, and the side with control sends. tpconnect needs TPSENDONLY or
  * TPRECVONLY and waits until the service has come; tpsend with TPRECVONLY gives control away. The
  * service uses the descriptor of TPSVCINFO and ends by tpreturn, for which it needs control, else it is
  * TPEV_SVCERR (but for TPFAIL without data). TPEEVENT: *revent is TPEV_SENDONLY (tprecv: with the data
  * comes control), TPEV_SVCSUCC or TPEV_SVCFAIL (with the data of tpreturn; tpurcode), TPEV_SVCERR (the
  * service or its process ended otherwise), TPEV_DISCONIMM (the initiator called tpdiscon or ended); but for
- * the first the descriptor is over. TPEPROTO: it is the other side's turn. tpdiscon is for who began it. */
+ * the first the descriptor is over. TPEPROTO: it is the other side's turn. tpdiscon is for the side that began it. */
 extern int tpconnect(const char *svc, char *data, long len, long flags);
 extern int tpsend(int cd, char *data, long len, long flags, long *revent);
 extern int tprecv(int cd, char **data, long *len, long flags, long *revent);
@@ -171,7 +171,7 @@ extern int tpdiscon(int cd);
  * context as an unsolicited message. It gives a handle, and lasts as long as its context. tppost (names
  * have up to 31 bytes), tpbroadcast (NULL fits every name; machines are not looked at) and tpunsubscribe (-1
  * for all) give how many there were, also in tpurcode. Messages wait until tpchkunsol gives them to the
- * thread's handler and frees them; who does not look loses those that find no room. TPEPROTO: no handler.
+ * thread's handler and frees them; those that find no room are lost. TPEPROTO: no handler.
  * tpnotify: TPENOENT for a client that is gone or has no handler, TPEBLOCK when it does not look. */
 #define XATMI_EVENT_MAX 32
 typedef struct tpevctl_t {

@@ -22,7 +22,7 @@ unsafe extern "C" {
 /// Lets `change` change the buffer at `to` by the one at `from`.
 ///
 /// # Safety
-/// When both are those of buffers of fields, nobody else uses them meanwhile.
+/// When both are those of buffers of fields, no other thread uses them meanwhile.
 unsafe fn by_other<'r>(
     to: *mut c_char,
     from: *const c_char,
@@ -81,7 +81,7 @@ unsafe fn list(list: *const c_int) -> Result<Vec<FieldId>, UbfError> {
 /// `to` holds what `from` holds.
 ///
 /// # Safety
-/// When both are those of buffers of fields, nobody else uses them meanwhile.
+/// When both are those of buffers of fields, no other thread uses them meanwhile.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn Bcpy(to: *mut c_char, from: *const c_char) -> c_int {
     // SAFETY: the caller's promise.
@@ -132,8 +132,8 @@ pub unsafe extern "C" fn Bojoin(to: *mut c_char, from: *const c_char) -> c_int {
 /// memory becomes a buffer of just the used bytes.
 ///
 /// # Safety
-/// When `from` is that of a buffer of fields, nobody changes it meanwhile; `to` has space for its
-/// used bytes, and nobody else uses them.
+/// When `from` is that of a buffer of fields, no other thread changes it meanwhile; `to` has space for its
+/// used bytes, and no other thread uses them.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn Bmove(to: *mut c_char, from: *const c_char) -> c_int {
     fault::ubf(-1, || {
@@ -165,7 +165,7 @@ pub unsafe extern "C" fn Bmove(to: *mut c_char, from: *const c_char) -> c_int {
 /// Two buffers of the caller's, all of whose fields are sound.
 ///
 /// # Safety
-/// When both are those of buffers of fields, nobody changes them while the result is used.
+/// When both are those of buffers of fields, no other thread changes them while the result is used.
 unsafe fn pair<'a>(
     one: *const c_char,
     two: *const c_char,
@@ -183,7 +183,7 @@ unsafe fn pair<'a>(
 /// for an error.
 ///
 /// # Safety
-/// When both are those of buffers of fields, nobody changes them meanwhile.
+/// When both are those of buffers of fields, no other thread changes them meanwhile.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn Bcmp(one: *const c_char, two: *const c_char) -> c_int {
     fault::ubf(-2, || {
@@ -257,7 +257,7 @@ pub unsafe extern "C" fn Bprojcpy(
 /// Prints all fields to standard output.
 ///
 /// # Safety
-/// When `ubf` is that of a buffer of fields, nobody changes it meanwhile.
+/// When `ubf` is that of a buffer of fields, no other thread changes it meanwhile.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn Bprint(ubf: *const c_char) -> c_int {
     // SAFETY: the caller's promise; without a file it is standard output.

@@ -29,7 +29,7 @@ pub(crate) unsafe fn text<'a>(pointer: *const c_char) -> Option<&'a CStr> {
 /// The `len` bytes at `pointer`.
 ///
 /// # Safety
-/// `pointer` is that of `len` bytes that nobody writes while the result is used; any for 0.
+/// `pointer` is that of `len` bytes that no other thread writes while the result is used; any for 0.
 pub(crate) unsafe fn bytes<'a>(pointer: *const c_char, len: usize) -> &'a [u8] {
     if len == 0 {
         return &[];
@@ -41,7 +41,7 @@ pub(crate) unsafe fn bytes<'a>(pointer: *const c_char, len: usize) -> &'a [u8] {
 /// The `len` bytes at `pointer`, to be written.
 ///
 /// # Safety
-/// `pointer` is that of `len` bytes that nobody else uses while the result is used; any for 0.
+/// `pointer` is that of `len` bytes that no other thread uses while the result is used; any for 0.
 pub(crate) unsafe fn bytes_mut<'a>(pointer: *mut c_char, len: usize) -> &'a mut [u8] {
     if len == 0 {
         return &mut [];

@@ -19,7 +19,7 @@ use crate::{caller, transactions};
 /// Calls a service and waits for its reply.
 ///
 /// # Safety
-/// A sound `svc` is that of a text, `odata` and `olen` those of a pointer and a long; nobody else
+/// A sound `svc` is that of a text, `odata` and `olen` those of a pointer and a long; no other thread
 /// uses them or the buffers meanwhile. Pointers to buffers may be any.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tpcall(
@@ -77,7 +77,7 @@ unsafe fn call_in_place(
 /// Calls a service; the reply is asked for later by the descriptor. 0 with TPNOREPLY.
 ///
 /// # Safety
-/// A sound `svc` is that of a text; nobody else uses the buffer meanwhile, whose pointer may be any.
+/// A sound `svc` is that of a text; no other thread uses the buffer meanwhile, whose pointer may be any.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tpacall(
     svc: *const c_char,
@@ -110,7 +110,7 @@ pub unsafe extern "C" fn tpacall(
 /// Waits for the reply to `*cd`, or with TPGETANY for any, whose descriptor `*cd` becomes.
 ///
 /// # Safety
-/// Sound `cd`, `data` and `len` are those of an int, a pointer and a long; nobody else uses them or
+/// Sound `cd`, `data` and `len` are those of an int, a pointer and a long; no other thread uses them or
 /// the buffer meanwhile, whose pointer may be any.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tpgetrply(
@@ -302,7 +302,7 @@ pub(crate) fn len_for_caller(buffer: &Buffer, len: usize) -> c_long {
     c_long::try_from(len).unwrap_or(c_long::MAX)
 }
 
-/// The name of a service that is called; what cannot be one is offered by nobody.
+/// The name of a service that is called; what cannot be one no worker offers.
 ///
 /// # Safety
 /// A sound `name` is that of a text that stays as long as the result is used.
@@ -311,7 +311,7 @@ pub(crate) unsafe fn service_name<'a>(name: *const c_char) -> Result<&'a str, Fa
     let name = unsafe { caller::text(name) };
     let name = name.ok_or_else(|| Fault::invalid("the pointer to the service's name is null"))?;
     name.to_str().map_err(|_| {
-        let detail = format!("nobody offers {}: its name is not text", name.to_string_lossy());
+        let detail = format!("no worker offers {}: its name is not text", name.to_string_lossy());
         Fault::new(Code::NoEntry.number(), detail)
     })
 }
@@ -326,7 +326,7 @@ pub(crate) struct Wanted {
 
 impl Wanted {
     /// # Safety
-    /// Sound `data` and `len` are those of a pointer and a long that nobody else uses meanwhile.
+    /// Sound `data` and `len` are those of a pointer and a long that no other thread uses meanwhile.
     pub(crate) unsafe fn at(data: *mut *mut c_char, len: *mut c_long) -> Result<Self, Fault> {
         if !caller::is_sound(len) {
             return Err(Fault::invalid("no memory for the length of the reply"));

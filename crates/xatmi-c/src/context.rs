@@ -1,7 +1,7 @@
 //! Contexts: a place in the pool, and which one a thread is in.
 //!
 //! `calls.rs` works through it. A thread gets a context by its first call and ends it with itself,
-//! so that a program that only builds buffers touches no queue. One whose number somebody has, by
+//! so that a program that only builds buffers touches no queue. One whose number is in use, by
 //! tpgetctxt or TPMULTICONTEXTS, lasts until its tpterm, and threads come and go by tpsetctxt; of
 //! several in one context one calls at a time, the others wait.
 //!
@@ -265,7 +265,7 @@ fn watch_forks() {
     });
 }
 
-/// Nobody else is changing the list while the process is copied.
+/// No other thread changes the list while the process is copied.
 unsafe extern "C" fn hold_kept() {
     let _ = FORKING.try_with(|place| place.try_borrow_mut().map(|mut p| *p = Some(kept())));
 }

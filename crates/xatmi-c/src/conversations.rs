@@ -6,7 +6,7 @@
 //!
 //! | event | for | the descriptor |
 //! |---|---|---|
-//! | TPEV_SENDONLY | who receives: it has control now | stays |
+//! | TPEV_SENDONLY | the side that receives: it has control now | stays |
 //! | TPEV_SVCSUCC, TPEV_SVCFAIL | the initiator: tpreturn, with its data | is over |
 //! | TPEV_SVCERR | the initiator: the service ended otherwise, or its process | is over |
 //! | TPEV_DISCONIMM | the service: tpdiscon, or the end of the initiator | is over |
@@ -73,7 +73,7 @@ pub(crate) fn join(incoming: &Incoming) -> Result<Option<Joined>, Fault> {
 }
 
 /// Ends the conversation of the service function that ended with `outcome`; what is left for the
-/// worker to reply, which nobody looks at.
+/// worker to reply, which is not read.
 pub(crate) fn finish(outcome: Done) -> Done {
     let Some(conversation) = SERVED.take() else { return Done::NoReturn };
     let Done::Return(returned) = outcome else {
@@ -167,7 +167,7 @@ fn no_event(revent: *const c_long) -> Result<(), Fault> {
 /// Begins a conversation with a service; its descriptor.
 ///
 /// # Safety
-/// A sound `svc` is that of a text; nobody else uses the buffer meanwhile, whose pointer may be any.
+/// A sound `svc` is that of a text; no other thread uses the buffer meanwhile, whose pointer may be any.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tpconnect(
     svc: *const c_char,
@@ -205,7 +205,7 @@ pub unsafe extern "C" fn tpconnect(
 /// Sends data; with TPRECVONLY the other side has control then.
 ///
 /// # Safety
-/// A sound `revent` is that of a long; nobody else uses the buffer meanwhile, whose pointer may be
+/// A sound `revent` is that of a long; no other thread uses the buffer meanwhile, whose pointer may be
 /// any.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tpsend(
@@ -238,7 +238,7 @@ pub unsafe extern "C" fn tpsend(
 /// Receives data, or what became of the conversation.
 ///
 /// # Safety
-/// Sound `data`, `len` and `revent` are those of a pointer and of longs; nobody else uses them or
+/// Sound `data`, `len` and `revent` are those of a pointer and of longs; no other thread uses them or
 /// the buffer meanwhile, whose pointer may be any.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tprecv(

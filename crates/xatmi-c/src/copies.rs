@@ -40,7 +40,7 @@ fn allocated(value: &Value<'_>, extra: usize) -> Result<(*mut c_char, usize), Ub
     if memory.is_null() {
         return Err(UbfFault::no_memory());
     }
-    // SAFETY: so many bytes were just allocated, and nobody else knows them.
+    // SAFETY: so many bytes were just allocated, and no other thread knows them.
     value.write_raw(unsafe { caller::bytes_mut(memory, len) })?;
     Ok((memory, len))
 }
@@ -93,7 +93,7 @@ fn last(fields: UbfRef<'_>, id: FieldId) -> Result<(c_int, Value<'_>), UbfFault>
 /// A value in memory that the program frees; NULL for an error.
 ///
 /// # Safety
-/// When `ubf` is that of a buffer of fields, nobody changes it meanwhile; a sound `extra` is that of
+/// When `ubf` is that of a buffer of fields, no other thread changes it meanwhile; a sound `extra` is that of
 /// an int.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn Bgetalloc(
@@ -202,7 +202,7 @@ pub unsafe extern "C" fn Bgetlast(
 /// The first occurrence with this value.
 ///
 /// # Safety
-/// When `ubf` is that of a buffer of fields, nobody changes it meanwhile; `buf` is that of a value
+/// When `ubf` is that of a buffer of fields, no other thread changes it meanwhile; `buf` is that of a value
 /// of the field's type.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn Bfindocc(
@@ -366,7 +366,7 @@ struct Leaf<'a> {
 /// Follows `path` from the buffer at `ubf`.
 ///
 /// # Safety
-/// When `ubf` is that of a buffer of fields, nobody changes it while the result is used; a sound
+/// When `ubf` is that of a buffer of fields, no other thread changes it while the result is used; a sound
 /// `path` is that of ints up to a BBADFLDOCC in the place of a field.
 unsafe fn leaf<'a>(ubf: *const c_char, path: *const c_int) -> Result<Leaf<'a>, UbfFault> {
     // SAFETY: the caller's promise.

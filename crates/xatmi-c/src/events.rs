@@ -1,7 +1,7 @@
 //! `tppost`, `tpsubscribe`, `tpunsubscribe`, `tpnotify`, `tpbroadcast`, `tpsetunsol`, `tpchkunsol`.
 //!
 //! What listens and how messages travel stands in `pollux_xatmi::events`. Filters are looked at here, by
-//! who posts: for fields a Boolean expression, for texts a regular expression of the whole text.
+//! the process that posts: for fields a Boolean expression, for texts a regular expression of the whole text.
 
 use std::cell::Cell;
 use std::ffi::{c_char, c_int, c_long};
@@ -158,10 +158,10 @@ fn counted(count: usize) -> Result<c_int, Fault> {
     Ok(c_int::try_from(count).unwrap_or(c_int::MAX))
 }
 
-/// Posts an event to all who want it; how many got it.
+/// Posts an event to all subscribers; how many got it.
 ///
 /// # Safety
-/// A sound `event` is that of a text; nobody else changes the buffer meanwhile, whose pointer may be
+/// A sound `event` is that of a text; no other thread changes the buffer meanwhile, whose pointer may be
 /// any.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tppost(
@@ -220,7 +220,7 @@ fn fits(filter: &str, data: &Outgoing<'_>) -> bool {
 /// Sends an unsolicited message to the context that `client` names.
 ///
 /// # Safety
-/// A sound `client` is that of a `CLIENTID`; nobody else changes the buffer meanwhile, whose pointer
+/// A sound `client` is that of a `CLIENTID`; no other thread changes the buffer meanwhile, whose pointer
 /// may be any.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tpnotify(
@@ -256,7 +256,7 @@ fn mailbox_of(client: &[u8; 96]) -> Option<MailboxRow> {
 /// Sends an unsolicited message to all contexts with a handler that have these names; how many got it.
 ///
 /// # Safety
-/// Sound names are those of texts; nobody else changes the buffer meanwhile, whose pointer may be any.
+/// Sound names are those of texts; no other thread changes the buffer meanwhile, whose pointer may be any.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tpbroadcast(
     _machine: *const c_char,

@@ -109,7 +109,7 @@ pub unsafe extern "C" fn Bboolco(text: *const c_char) -> *mut c_char {
         if memory.is_null() {
             return Err(UbfFault::no_memory());
         }
-        // SAFETY: so many bytes were just allocated, and nobody else knows them.
+        // SAFETY: so many bytes were just allocated, and no other thread knows them.
         let tree = unsafe { caller::bytes_mut(memory, len) };
         let short = u16::try_from(len).expect("BYTES_MAX is below it");
         tree[..2].copy_from_slice(&short.to_le_bytes());
@@ -122,7 +122,7 @@ pub unsafe extern "C" fn Bboolco(text: *const c_char) -> *mut c_char {
 /// 1 when the expression holds for the fields, else 0; -1 for an error.
 ///
 /// # Safety
-/// When `ubf` is that of a buffer of fields, nobody changes it meanwhile; a sound `tree` is that of
+/// When `ubf` is that of a buffer of fields, no other thread changes it meanwhile; a sound `tree` is that of
 /// a tree of Bboolco.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn Bboolev(ubf: *const c_char, tree: *const c_char) -> c_int {
@@ -168,7 +168,7 @@ pub unsafe extern "C" fn Bboolpr(tree: *const c_char, file: *mut libc::FILE) -> 
 /// Frees a tree. NULL is fine.
 ///
 /// # Safety
-/// A pointer that is not NULL is that of a tree that nobody uses any more.
+/// A pointer that is not NULL is that of a tree that no thread uses any more.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn Btreefree(tree: *mut c_char) {
     // SAFETY: Bboolco allocated it by malloc(3), by the caller's promise.

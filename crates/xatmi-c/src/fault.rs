@@ -101,7 +101,7 @@ thread_local! {
     static TPURCODE: Cell<c_long> = const { Cell::new(0) };
     static DETAIL: RefCell<Text> = const { RefCell::new(Text::new()) };
     static BERROR: Cell<c_int> = const { Cell::new(0) };
-    /// What `Berror` says, kept until somebody wants it in words: a missing field is nothing special.
+    /// What `Berror` says, kept until it is asked for in words: a missing field is nothing special.
     static UBF_ERROR: Cell<Option<UbfError>> = const { Cell::new(None) };
     static UBF_DETAIL: RefCell<Text> = const { RefCell::new(Text::new()) };
     /// What tpstrerror, tpecodestr, Bstrerror and tpstrerrordetail gave out last.
@@ -127,7 +127,7 @@ pub(crate) fn atmi<T>(failed: T, work: impl FnOnce() -> Result<T, Fault>) -> T {
 
 /// Does the work of a function that cannot fail, and leaves the error of the one before.
 pub(crate) fn quietly(work: impl FnOnce()) {
-    // Nobody can be notified of a panic; the hook has printed it.
+    // There is no report of a panic; the hook has printed it.
     let _ = caught(work);
 }
 
@@ -340,7 +340,7 @@ pub unsafe extern "C" fn B_error(word: *const c_char) {
     quietly(|| {
         // SAFETY: the caller's promise.
         let word = unsafe { caller::text(word) }.unwrap_or_default();
-        // Nobody can be notified of a standard error that cannot be written.
+        // There is no report of a standard error that cannot be written.
         let _ = std::io::Write::write_fmt(
             &mut std::io::stderr(),
             format_args!("{}: {said}\n", word.to_string_lossy()),

@@ -16,29 +16,29 @@ use crate::{caller, memory};
 /// The buffer at `ubf`, for reading.
 ///
 /// # Safety
-/// When `ubf` is that of a buffer of fields, nobody changes it while the result is used.
+/// When `ubf` is that of a buffer of fields, no other thread changes it while the result is used.
 pub(crate) unsafe fn reading<'a>(ubf: *const c_char) -> Result<UbfRef<'a>, UbfError> {
     // SAFETY: the caller's promise is that of `size_at`.
     let size = unsafe { size_at(ubf) }?;
-    // SAFETY: the header of ours says that so many bytes belong to it; nobody changes them.
+    // SAFETY: the header of ours says that so many bytes belong to it; no other thread changes them.
     UbfRef::open(unsafe { caller::bytes(ubf, size) })
 }
 
 /// The buffer at `ubf`, to be changed.
 ///
 /// # Safety
-/// When `ubf` is that of a buffer of fields, nobody else uses it while the result is used.
+/// When `ubf` is that of a buffer of fields, no other thread uses it while the result is used.
 pub(crate) unsafe fn changing<'a>(ubf: *mut c_char) -> Result<UbfMut<'a>, UbfError> {
     // SAFETY: the caller's promise is that of `size_at`.
     let size = unsafe { size_at(ubf) }?;
-    // SAFETY: the header of ours says that so many bytes belong to it; nobody else uses them.
+    // SAFETY: the header of ours says that so many bytes belong to it; no other thread uses them.
     UbfMut::open(unsafe { caller::bytes_mut(ubf, size) })
 }
 
 /// Bytes of the region at `ubf`.
 ///
 /// # Safety
-/// When `ubf` is that of a buffer of fields, nobody changes it meanwhile.
+/// When `ubf` is that of a buffer of fields, no other thread changes it meanwhile.
 pub(crate) unsafe fn size_at(ubf: *const c_char) -> Result<usize, UbfError> {
     const NONE: UbfError = UbfError::NotFielded { reason: "the pointer is null" };
     if !caller::is_sound(ubf) {
@@ -55,7 +55,7 @@ pub(crate) unsafe fn size_at(ubf: *const c_char) -> Result<usize, UbfError> {
         }
         let room = caller::room_at(address, || memory::capacity(ubf)).ok_or(NONE)?;
         if room >= HEADER_BYTES && is_whole(address) {
-            // SAFETY: it can be read, and the caller promises that nobody writes it meanwhile.
+            // SAFETY: it can be read, and the caller promises that no other thread writes it meanwhile.
             let size = region_size(unsafe { caller::bytes(ubf, HEADER_BYTES) })?;
             if size <= room {
                 return Ok(size);
@@ -86,7 +86,7 @@ pub(crate) fn int(len: usize) -> Result<c_int, UbfFault> {
 /// Makes a buffer without fields out of `size` bytes of the caller's.
 ///
 /// # Safety
-/// A sound `ubf` is that of `size` bytes that nobody else uses meanwhile.
+/// A sound `ubf` is that of `size` bytes that no other thread uses meanwhile.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn Binit(ubf: *mut c_char, size: c_int) -> c_int {
     fault::ubf(-1, || {
@@ -123,7 +123,7 @@ pub unsafe extern "C" fn Bisubf(ubf: *const c_char) -> c_int {
 /// Fields of a buffer, each occurrence for itself.
 ///
 /// # Safety
-/// When `ubf` is that of a buffer of fields, nobody changes it meanwhile.
+/// When `ubf` is that of a buffer of fields, no other thread changes it meanwhile.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn Bnum(ubf: *const c_char) -> c_int {
     // SAFETY: the caller's promise.

@@ -32,7 +32,7 @@ fn failed(words: &str) -> UbfFault {
 /// Writes the used bytes of a buffer.
 ///
 /// # Safety
-/// When `ubf` is that of a buffer of fields, nobody changes it meanwhile; a sound `file` is that of
+/// When `ubf` is that of a buffer of fields, no other thread changes it meanwhile; a sound `file` is that of
 /// an open file.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn Bwrite(ubf: *const c_char, file: *mut libc::FILE) -> c_int {
@@ -50,7 +50,7 @@ pub unsafe extern "C" fn Bwrite(ubf: *const c_char, file: *mut libc::FILE) -> c_
 /// Reads what Bwrite wrote; the buffer holds just that afterwards.
 ///
 /// # Safety
-/// When `ubf` is that of a buffer of fields, nobody else uses it meanwhile; a sound `file` is that of
+/// When `ubf` is that of a buffer of fields, no other thread uses it meanwhile; a sound `file` is that of
 /// an open file.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn Bread(ubf: *mut c_char, file: *mut libc::FILE) -> c_int {
@@ -180,8 +180,8 @@ impl From<UbfError> for Fault {
 /// Writes the fields of a buffer as JSON, with a NUL, to `size` bytes.
 ///
 /// # Safety
-/// When `ubf` is that of a buffer of fields, nobody changes it meanwhile; a sound `text` is that of
-/// `size` bytes that nobody else uses.
+/// When `ubf` is that of a buffer of fields, no other thread changes it meanwhile; a sound `text` is that of
+/// `size` bytes that no other thread uses.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tpubftojson(ubf: *const c_char, text: *mut c_char, size: c_int) -> c_int {
     fault::atmi(-1, || {
@@ -206,7 +206,7 @@ pub unsafe extern "C" fn tpubftojson(ubf: *const c_char, text: *mut c_char, size
 /// Makes the buffer hold the fields of a JSON text; it stays as it was after an error.
 ///
 /// # Safety
-/// When `ubf` is that of a buffer of fields, nobody else uses it meanwhile; a sound `text` is that
+/// When `ubf` is that of a buffer of fields, no other thread uses it meanwhile; a sound `text` is that
 /// of a text.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tpjsontoubf(ubf: *mut c_char, text: *const c_char) -> c_int {

@@ -172,7 +172,7 @@ pub unsafe extern "C" fn tplogex(
 /// The bytes of a dump.
 ///
 /// # Safety
-/// A sound `data` is that of `len` bytes that nobody writes while the result is used.
+/// A sound `data` is that of `len` bytes that no other thread writes while the result is used.
 unsafe fn dumped<'a>(data: *const c_void, len: c_int) -> Result<&'a [u8], Fault> {
     let len = usize::try_from(len).map_err(|_| Fault::invalid("the length is below 0"))?;
     if !caller::is_sound(data) && len > 0 {
@@ -244,7 +244,7 @@ pub unsafe extern "C" fn tplogdumpdiff(
 /// Logs the fields of a buffer.
 ///
 /// # Safety
-/// A sound `title` is that of a text; when `fields` is that of a buffer of fields, nobody changes it
+/// A sound `title` is that of a text; when `fields` is that of a buffer of fields, no other thread changes it
 /// meanwhile.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tplogprintubf(
@@ -328,7 +328,7 @@ pub unsafe extern "C" fn tplogsetreqfile_direct(file: *const c_char) -> c_int {
 /// 1 with the file that tplogsetreqfile_direct set, else 0.
 ///
 /// # Safety
-/// A sound `file` is that of `size` bytes that nobody else uses.
+/// A sound `file` is that of `size` bytes that no other thread uses.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tploggetreqfile(file: *mut c_char, size: c_int) -> c_int {
     fault::atmi(-1, || {

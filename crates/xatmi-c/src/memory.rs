@@ -137,7 +137,7 @@ pub(crate) fn free(mut held: Held) {
     let bytes = held.buffer.as_bytes_mut();
     let head_len = bytes.len().min(HEADER_BYTES);
     bytes[..head_len].fill(0);
-    // Or else the compiler leaves it out, as nobody may read it any more.
+    // Or else the compiler leaves it out, as it may not be read any more.
     std::hint::black_box(bytes);
 }
 
@@ -191,7 +191,7 @@ fn refused(error: &BufferError) -> UbfFault {
 }
 
 /// Takes out the buffer at `ubf`, which has to be one of `tpalloc` or `Balloc`: memory that was
-/// freed, or is somebody else's, is not looked at.
+/// freed, or is not this library's, is not read.
 fn borrowed(ubf: *mut c_char) -> Result<Borrowed, UbfFault> {
     let own = UbfError::NotFielded { reason: "it stands in memory that Balloc did not give" };
     if !ubf.addr().is_multiple_of(8) {
@@ -219,7 +219,7 @@ pub(crate) extern "C" fn Balloc(fields: c_int, value_bytes: c_int) -> *mut c_cha
 /// stays then.
 ///
 /// # Safety
-/// When `ubf` is that of a buffer of fields, nobody else uses it meanwhile.
+/// When `ubf` is that of a buffer of fields, no other thread uses it meanwhile.
 #[unsafe(no_mangle)]
 pub(crate) unsafe extern "C" fn Brealloc(
     ubf: *mut c_char,
@@ -240,7 +240,7 @@ pub(crate) unsafe extern "C" fn Brealloc(
 /// Frees a buffer of `Balloc` or `tpalloc`. The request of a service stays the server's.
 ///
 /// # Safety
-/// When `ubf` is that of a buffer of fields, nobody uses it any more.
+/// When `ubf` is that of a buffer of fields, no thread uses it any more.
 #[unsafe(no_mangle)]
 pub(crate) unsafe extern "C" fn Bfree(ubf: *mut c_char) -> c_int {
     fault::ubf(-1, || {
@@ -345,7 +345,7 @@ pub(crate) unsafe extern "C" fn tpalloc(
 /// The buffer with another size, at another address as a rule. NULL for an error: it stays then.
 ///
 /// # Safety
-/// Nobody uses the buffer at `pointer` meanwhile. Any pointer is fine otherwise.
+/// No thread uses the buffer at `pointer` meanwhile. Any pointer is fine otherwise.
 #[unsafe(no_mangle)]
 pub(crate) unsafe extern "C" fn tprealloc(pointer: *mut c_char, bytes: c_long) -> *mut c_char {
     fault::atmi(std::ptr::null_mut(), || {
@@ -366,7 +366,7 @@ pub(crate) unsafe extern "C" fn tprealloc(pointer: *mut c_char, bytes: c_long) -
 /// `tperrno`: programs free before they tell what failed.
 ///
 /// # Safety
-/// Nobody uses the buffer at `pointer` any more. Any pointer is fine otherwise.
+/// No thread uses the buffer at `pointer` any more. Any pointer is fine otherwise.
 #[unsafe(no_mangle)]
 pub(crate) unsafe extern "C" fn tpfree(pointer: *mut c_char) {
     fault::quietly(|| {
@@ -381,7 +381,7 @@ pub(crate) unsafe extern "C" fn tpfree(pointer: *mut c_char) {
 /// Type, subtype and size of a buffer.
 ///
 /// # Safety
-/// Sound `type_name` and `subtype` are those of 8 and 16 bytes; nobody uses them meanwhile.
+/// Sound `type_name` and `subtype` are those of 8 and 16 bytes; no thread uses them meanwhile.
 #[unsafe(no_mangle)]
 pub(crate) unsafe extern "C" fn tptypes(
     pointer: *mut c_char,
@@ -405,7 +405,7 @@ pub(crate) unsafe extern "C" fn tptypes(
 /// Puts a name with its NUL where there is room for `room` bytes; one that fills it has none.
 ///
 /// # Safety
-/// A sound `to` is that of `room` bytes that nobody else uses meanwhile.
+/// A sound `to` is that of `room` bytes that no other thread uses meanwhile.
 unsafe fn put(name: &str, to: *mut c_char, room: usize) {
     if !caller::is_sound(to) {
         return;
@@ -448,7 +448,7 @@ mod tests {
                 let sender = sender.clone();
                 scope.spawn(move || {
                     for _ in 0..EACH {
-                        sender.send(give_out(held()).addr()).expect("somebody listens");
+                        sender.send(give_out(held()).addr()).expect("the test receives");
                     }
                 });
             }

@@ -304,7 +304,7 @@ unsafe fn arguments(argc: c_int, argv: *mut *mut c_char) -> Vec<OsString> {
     texts.collect()
 }
 
-/// Says on standard error why the server ends; who closed it does not want to know.
+/// Writes the reason why the server ends to standard error, which may be closed.
 fn report(program: &OsStr, words: &str) {
     let _ = writeln!(std::io::stderr(), "{}: {words}", program.display());
 }
@@ -454,7 +454,7 @@ fn sendable(buffer: &Buffer, len: c_long) -> Result<usize, Fault> {
 /// Called by `c/leave.c` for tpreturn; says where to jump to.
 ///
 /// # Safety
-/// Nobody else uses the buffer at `data`, whose pointer may be any.
+/// No other thread uses the buffer at `data`, whose pointer may be any.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn pollux_record_return(
     rval: c_int,
@@ -498,7 +498,7 @@ fn soft_error(rval: c_int, flags: c_long) -> Option<Code> {
 /// Called by `c/leave.c` for tpforward; says where to jump to.
 ///
 /// # Safety
-/// A sound `svc` is that of a text; nobody else uses the buffer at `data`, whose pointer may be any.
+/// A sound `svc` is that of a text; no other thread uses the buffer at `data`, whose pointer may be any.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn pollux_record_forward(
     svc: *const c_char,
@@ -521,7 +521,7 @@ pub unsafe extern "C" fn pollux_record_forward(
 /// Ends the service function: the caller gets `data`. Comes back, with TPEPROTO, only elsewhere.
 ///
 /// # Safety
-/// Nobody else uses the buffer at `data`, whose pointer may be any. Between the service function
+/// No other thread uses the buffer at `data`, whose pointer may be any. Between the service function
 /// and this call there are only frames of C.
 #[unsafe(naked)]
 #[unsafe(no_mangle)]

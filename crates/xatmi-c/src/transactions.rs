@@ -39,7 +39,7 @@ pub(crate) struct Transaction {
     deadline: Option<Instant>,
     /// Why it can only abort.
     abort_reason: Option<String>,
-    /// Calls of tpacall whose replies nobody took.
+    /// Calls of tpacall whose replies the program did not take.
     outstanding: Vec<c_int>,
 }
 
@@ -76,7 +76,7 @@ impl Transaction {
         self.abort_reason.get_or_insert_with(reason);
     }
 
-    /// Calls whose replies nobody took.
+    /// Calls whose replies the program did not take.
     pub(crate) fn outstanding(&self) -> &[c_int] {
         &self.outstanding
     }

@@ -15,7 +15,7 @@ use crate::fields::{changing, id, int, reading, size_at};
 /// The bytes of a value of a type in the caller's memory; `len` counts for a carray only.
 ///
 /// # Safety
-/// A sound `pointer` is that of a value of the type, which nobody changes while the result is used.
+/// A sound `pointer` is that of a value of the type, which no other thread changes while the result is used.
 pub(crate) unsafe fn raw<'a>(
     field_type: FieldType,
     pointer: *const c_char,
@@ -32,7 +32,7 @@ pub(crate) unsafe fn raw<'a>(
             let text = unsafe { caller::text(pointer) };
             Ok(text.map_or(&b"\0"[..], CStr::to_bytes_with_nul))
         }
-        // SAFETY: the caller promises that nobody changes the buffer.
+        // SAFETY: the caller promises that no other thread changes the buffer.
         (FieldType::Ubf, _) => Ok(unsafe { reading(pointer) }?.used_bytes()),
         _ => {
             let len = usize::try_from(len)
@@ -48,7 +48,7 @@ pub(crate) unsafe fn raw<'a>(
 /// A value that stands in that buffer itself, where Bfind found it, would move under it.
 ///
 /// # Safety
-/// When `ubf` is that of a buffer of fields, nobody else uses it meanwhile; a sound `pointer` is
+/// When `ubf` is that of a buffer of fields, no other thread uses it meanwhile; a sound `pointer` is
 /// that of a value of the type.
 pub(crate) unsafe fn change_by(
     ubf: *mut c_char,
@@ -87,7 +87,7 @@ unsafe fn room(len: *const c_int, needed: usize) -> Result<usize, UbfError> {
 /// Copies a value to the caller and says how long it is.
 ///
 /// # Safety
-/// `to` has space for `*len` bytes, or for the value without a sound `len`, and nobody else uses it.
+/// `to` has space for `*len` bytes, or for the value without a sound `len`, and no other thread uses it.
 pub(crate) unsafe fn give(
     value: &Value<'_>,
     to: *mut c_char,
@@ -112,7 +112,7 @@ pub(crate) unsafe fn give(
 /// A field's id, once there is a buffer that may have it: that is what is reported first.
 ///
 /// # Safety
-/// When `ubf` is that of a buffer of fields, nobody changes it meanwhile.
+/// When `ubf` is that of a buffer of fields, no other thread changes it meanwhile.
 pub(crate) unsafe fn id_in(ubf: *const c_char, field: c_int) -> Result<FieldId, UbfError> {
     // SAFETY: the caller's promise.
     unsafe { size_at(ubf) }?;
@@ -133,7 +133,7 @@ pub(crate) fn user_type_for(field: FieldId, code: c_int) -> Result<FieldType, Ub
 /// Adds an occurrence; `len` counts for a carray only.
 ///
 /// # Safety
-/// When `ubf` is that of a buffer of fields, nobody else uses it meanwhile; `buf` is that of a value
+/// When `ubf` is that of a buffer of fields, no other thread uses it meanwhile; `buf` is that of a value
 /// of the field's type.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn Badd(
@@ -181,7 +181,7 @@ pub unsafe extern "C" fn Bchg(
 /// Copies a value; `*len` is the room, then the length.
 ///
 /// # Safety
-/// When `ubf` is that of a buffer of fields, nobody changes it meanwhile; `buf` has space for `*len`
+/// When `ubf` is that of a buffer of fields, no other thread changes it meanwhile; `buf` has space for `*len`
 /// bytes, or for the value when `len` is NULL.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn Bget(
@@ -276,7 +276,7 @@ pub unsafe extern "C" fn CBget(
 /// Deletes an occurrence.
 ///
 /// # Safety
-/// When `ubf` is that of a buffer of fields, nobody else uses it meanwhile.
+/// When `ubf` is that of a buffer of fields, no other thread uses it meanwhile.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn Bdel(ubf: *mut c_char, field: c_int, occurrence: c_int) -> c_int {
     fault::ubf(-1, || {
@@ -302,7 +302,7 @@ pub unsafe extern "C" fn Bdelall(ubf: *mut c_char, field: c_int) -> c_int {
 /// 1 when the occurrence is there, else 0.
 ///
 /// # Safety
-/// When `ubf` is that of a buffer of fields, nobody changes it meanwhile.
+/// When `ubf` is that of a buffer of fields, no other thread changes it meanwhile.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn Bpres(ubf: *const c_char, field: c_int, occurrence: c_int) -> c_int {
     fault::ubf(0, || {

@@ -7,7 +7,7 @@
 //! ```
 //!
 //! The main thread is the worker's: it blocks in [`Broker::call`] as in any service, no longer than
-//! the call may take. A broker that goes away ends each call under way with TPESVCERR, as nobody
+//! the call may take. A broker that goes away ends each call under way with TPESVCERR, as no process
 //! knows what became of it; the connection comes back by itself. A broker that stands still is not
 //! known from one that is slow: then the time of the call ends it, with TPETIME.
 
@@ -139,7 +139,7 @@ impl Broker {
         })
     }
 
-    /// Asks until somebody has time.
+    /// Asks until a bridge has time.
     async fn ask(
         &self,
         service: &str,

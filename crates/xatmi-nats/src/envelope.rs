@@ -8,7 +8,7 @@
 //! | `Pollux-Request`, `Pollux-Reply` | one each | which of the two it is, and by which version of this table: 1 |
 //! | `Pollux-Type`, `Pollux-Size` | both | type of the buffer and bytes that it had; none without a buffer |
 //! | `Pollux-Timeout-Ms` | request | how long the caller still waits; none for ever |
-//! | `Pollux-Without-Reply` | request | nobody waits |
+//! | `Pollux-Without-Reply` | request | no caller waits |
 //! | `Pollux-Busy` | reply | nothing was done: ask again |
 //! | `Pollux-Error` | reply | the number of a TPE error |
 //! | `Pollux-Rval`, `Pollux-Urcode` | reply | what the service gave `tpreturn` |
@@ -41,7 +41,7 @@ const BUFFER_SIZE_BYTES_MAX: usize = 64 << 20;
 pub(crate) struct Asked {
     /// How long the caller still waits; `None` for ever.
     pub(crate) timeout: Option<Duration>,
-    /// Nobody waits.
+    /// No caller waits.
     pub(crate) is_without_reply: bool,
 }
 
@@ -173,7 +173,7 @@ fn number<T: std::str::FromStr>(headers: &HeaderMap, name: &str) -> Result<Optio
 // | `pollux.DOMAIN.news` | what a pool offers to the others, now and again |
 // | `pollux.DOMAIN.who` | "say what you offer", from a bridge that has just come |
 
-/// The queue group of those who serve calls.
+/// The queue group of the bridges that serve calls.
 pub(crate) const GROUP: &str = "bridges";
 
 /// The longest name of a domain.
@@ -221,7 +221,7 @@ impl Domain {
     }
 
     /// The subject on which lists are asked for.
-    pub(crate) fn who(&self) -> String {
+    pub(crate) fn questions(&self) -> String {
         format!("pollux.{}.who", self.0)
     }
 }

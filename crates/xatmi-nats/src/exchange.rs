@@ -31,7 +31,7 @@ use crate::settings::Settings;
 
 /// How often the pool at home is asked what it offers.
 const LOOK_HOME: Duration = Duration::from_secs(1);
-/// Between two answers to those who ask for lists: one answer serves all who ask.
+/// Between two answers to the bridges that ask for lists: one answer serves all of them.
 const PUBLISH_PAUSE: Duration = Duration::from_millis(100);
 /// Between two lines that count what unknown senders sent.
 const COMPLAINT_PAUSE: Duration = Duration::from_secs(60);
@@ -87,7 +87,7 @@ pub(crate) struct Exchange {
     /// What workers at home offer; none until that is known.
     home: Option<BTreeSet<String>>,
     published: Option<Instant>,
-    /// Somebody asked what is offered here, and was not answered yet.
+    /// Another bridge asked what is offered here, and was not answered yet.
     is_asked: bool,
     /// Messages of unknown senders that the log has, and when.
     complained: Option<(u64, Instant)>,
@@ -121,16 +121,16 @@ impl Exchange {
         }
     }
 
-    /// Runs until it is asked to leave; then nobody calls here any more. `came` counts
+    /// Runs until it is asked to leave; then no call comes here any more. `came` counts
     /// connections to the broker.
     pub(crate) async fn run(
         mut self,
         mut came: watch::Receiver<u64>,
         mut leave: watch::Receiver<bool>,
     ) {
-        let (lists, who) = (self.domain.service_lists(), self.domain.who());
-        let (Ok(mut lists), Ok(mut who)) =
-            (self.client.subscribe(lists).await, self.client.subscribe(who).await)
+        let (lists, questions) = (self.domain.service_lists(), self.domain.questions());
+        let (Ok(mut lists), Ok(mut questions)) =
+            (self.client.subscribe(lists).await, self.client.subscribe(questions).await)
         else {
             // Only without a connection object, and then there is nothing to do.
             return;
@@ -142,7 +142,7 @@ impl Exchange {
             tokio::select! {
                 _ = look.tick() => self.look_home().await,
                 Some(message) = lists.next() => self.read(&message.payload),
-                Some(_) = who.next() => self.asked(&mut who).await,
+                Some(_) = questions.next() => self.asked(&mut questions).await,
                 Ok(()) = came.changed() => {
                     self.ask().await;
                     self.is_asked = true;
@@ -177,9 +177,9 @@ impl Exchange {
         }
     }
 
-    async fn asked(&mut self, who: &mut Subscriber) {
+    async fn asked(&mut self, questions: &mut Subscriber) {
         // Each bridge that has asked by now is answered at the same time.
-        while futures_util::FutureExt::now_or_never(who.next()).flatten().is_some() {}
+        while futures_util::FutureExt::now_or_never(questions.next()).flatten().is_some() {}
         self.is_asked = true;
         if self.published.is_none_or(|at| at.elapsed() >= PUBLISH_PAUSE) {
             self.publish().await;
@@ -219,7 +219,7 @@ impl Exchange {
 
     async fn ask(&self) {
         // A broker that is away receives it later, or is asked again when it is there.
-        let _ = self.client.publish(self.domain.who(), "".into()).await;
+        let _ = self.client.publish(self.domain.questions(), "".into()).await;
     }
 
     async fn publish(&mut self) {
@@ -246,12 +246,12 @@ impl Exchange {
         }
     }
 
-    /// Serves nobody any more. Nothing is published: other copies of this bridge may continue.
+    /// Serves no call any more. Nothing is published: other copies of this bridge may continue.
     async fn leave(&mut self) {
         let tasks: Vec<_> = std::mem::take(&mut self.served).into_values().collect();
         let tasks: Vec<_> = tasks.into_iter().map(Served::withdraw).collect();
         for task in tasks {
-            // One that panicked serves nobody either.
+            // One that panicked serves none either.
             let _ = task.await;
         }
     }

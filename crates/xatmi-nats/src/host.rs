@@ -46,7 +46,7 @@ pub(crate) struct Served {
 }
 
 impl Served {
-    /// Whether nobody serves it any more.
+    /// Whether no pool serves it any more.
     pub(crate) fn is_over(&self) -> bool {
         self.task.is_finished()
     }
@@ -75,7 +75,7 @@ impl Host {
 
     /// Waits until the call that is under way, if there is one, was answered.
     pub(crate) async fn finish(&self) {
-        // An error would be that of a closed semaphore, and nobody closes it.
+        // An error would be that of a closed semaphore, and it is never closed.
         let _ = self.permits.acquire().await;
         if self.client.connection_state() == State::Connected {
             let _ = self.client.flush().await;

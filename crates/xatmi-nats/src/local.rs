@@ -54,7 +54,7 @@ impl Local {
         Self { environment, client: None }
     }
 
-    /// Calls `service` for somebody on another host; a request without a reply is answered as
+    /// Calls `service` for a client on another host; a request without a reply is answered as
     /// soon as it is in the queue.
     pub(crate) fn call(&mut self, service: &str, asked: Asked, data: &Data) -> (Answered, Data) {
         match self.try_call(service, asked, data) {

@@ -1,9 +1,9 @@
-//! Who may use a pool beside its own user: the members of a group, where one is named.
+//! The users that may use a pool beside its own: the members of a group, where one is named.
 //!
 //! A pool is open to its user and to root. [`GROUP_VARIABLE`], or the attribute `group` of `<appconfig>`, opens
 //! it to a group as well: its members may call, converse and exchange events, not order. Names of sockets are
 //! free for all, so both sides look: the manager accepts members of the group, and a client that names the
-//! same group in its environment takes a pool for its own whose manager is in it. The kernel tells who the
+//! same group in its environment takes a pool for its own whose manager is in it. The kernel tells which user the
 //! other side is (`SO_PEERCRED`, `SO_PEERGROUPS`, `unix(7)`), of a listener as it was when it began to listen.
 
 use std::fmt;

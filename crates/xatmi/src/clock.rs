@@ -17,7 +17,7 @@ pub fn monotonic_ns() -> u64 {
 
 /// The moment of the realtime clock at which the monotonic one will show `deadline_ns`.
 ///
-/// A step of the realtime clock in between moves it: who waits by it judges by
+/// A step of the realtime clock in between moves it: a waiter by it judges by
 /// [`monotonic_ns`] afterwards.
 #[must_use]
 pub fn realtime_of(deadline_ns: u64) -> Duration {

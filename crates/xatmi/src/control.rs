@@ -196,7 +196,7 @@ pub enum AskError {
     Ended,
     /// It gave no answer in this time.
     Silent(Duration),
-    /// Its socket is that of another user, who may say anything.
+    /// Its socket is that of another user, with any messages.
     Foreign {
         /// What the names of its queues begin with.
         prefix: String,
@@ -278,7 +278,7 @@ impl Control {
             Err(errno) => return Err(AskError::System(errno.into())),
         }
         let peer = Peer::of(&socket).map_err(AskError::System)?;
-        // Names of sockets are free for all: the process that holds one may be anybody's.
+        // Names of sockets are free for all: the process that holds one may be of any user.
         if !peer.is_known(group) && !rustix::process::geteuid().is_root() {
             return Err(AskError::Foreign { prefix: prefix.to_string(), holder: peer.to_string() });
         }
@@ -311,7 +311,7 @@ impl Control {
         mut each: impl FnMut(Answer),
     ) -> Result<String, AskError> {
         if let Err(error) = self.link.send_within(request, silence) {
-            // A manager that lets nobody of this user in has said so, and closed.
+            // A manager that admits no process of this user has answered so, and closed.
             return Err(match self.next(silence) {
                 Ok(Answer::Forbidden { why }) => AskError::Forbidden(why),
                 _ => AskError::System(error),
@@ -467,11 +467,11 @@ mod tests {
     #[test]
     fn a_pool_that_does_not_run_is_named_by_its_prefix() {
         let prefix = Prefix::new(&format!("/none{}", std::process::id())).expect("a prefix");
-        let error = Control::connect(&prefix).expect_err("nobody listens");
+        let error = Control::connect(&prefix).expect_err("no manager listens");
         assert!(error.to_string().contains(prefix.as_str()), "{error}");
         let _listener = listen(&prefix).expect("free");
         assert!(listen(&prefix).is_err_and(|e| e.kind() == io::ErrorKind::AddrInUse));
-        Control::connect(&prefix).expect("somebody listens");
+        Control::connect(&prefix).expect("the manager listens");
         let (pid, user) = (std::process::id(), rustix::process::geteuid().as_raw());
         let held = holder(&prefix);
         assert!(held.starts_with(&format!("user {user}, process {pid} (")), "{held}");

@@ -73,13 +73,13 @@ pub const TRANSPORT_VARIABLE: &str = "POLLUX_POOL_TRANSPORT";
 pub const DEFAULT_PREFIX: &str = "/pollux";
 /// How long a call may take where neither client nor pool say otherwise.
 pub const DEFAULT_TIMEOUT: Duration = Duration::from_secs(60);
-/// Bytes of a message where nobody says otherwise: a page. What is longer goes by a memfd.
+/// Bytes of a message by default: a page. What is longer goes by a memfd.
 pub const DEFAULT_MESSAGE_LEN_BYTES: u32 = 4096;
 /// The shortest message: a head and some data, so that small calls need no memfd.
 pub const MESSAGE_LEN_BYTES_MIN: u32 = 256;
-/// The longest message that the kernel allows to anybody (`HARD_MSGSIZEMAX`).
+/// The longest message that the kernel allows at all (`HARD_MSGSIZEMAX`).
 pub const MESSAGE_LEN_BYTES_MAX: u32 = 16 << 20;
-/// The deepest queue that the kernel allows to anybody (`HARD_MSGMAX`).
+/// The deepest queue that the kernel allows at all (`HARD_MSGMAX`).
 pub const MESSAGES_MAX: u32 = 65_536;
 /// The longest time-out that is counted; longer ones are this long (a year).
 pub const TIMEOUT_MAX: Duration = Duration::from_secs(365 * 24 * 3600);

@@ -14,8 +14,8 @@
 //! | how does a program offer services? | [`worker::Worker`] |
 //! | which workers should a pool have? | [`config::PoolConfig`] |
 //! | what has to be done about them now? | [`supervisor::Supervisor`] |
-//! | who starts, watches and ends them? | [`pool::Pool`] |
-//! | who may use a pool beside its own user? | [`access::Group`] |
+//! | what starts, watches and ends them? | [`pool::Pool`] |
+//! | which users may use a pool beside its own? | [`access::Group`] |
 //! | how is a running pool asked? | [`control::Control`] |
 //! | what went wrong, as a number of the specification? | [`error::Error`] |
 //! | what does the environment ask for? | [`environment::Environment`] |

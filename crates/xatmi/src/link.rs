@@ -331,7 +331,7 @@ mod tests {
             assert_eq!(seen, message);
         }
         assert!(matches!(manager.receive::<ToManager>(), Ok(Received::Ended)));
-        let gone = manager.send(&ToWorker::Stop).expect_err("nobody there");
+        let gone = manager.send(&ToWorker::Stop).expect_err("the other end is closed");
         assert_eq!(gone.kind(), io::ErrorKind::BrokenPipe);
     }
 
@@ -373,7 +373,7 @@ mod tests {
     }
 
     #[test]
-    fn who_does_not_read_makes_a_sender_wait_no_longer_than_it_wants() {
+    fn a_peer_that_does_not_read_delays_a_sender_for_its_timeout_alone() {
         let (worker, manager) = links();
         while worker.send(&ToManager::Ready).is_ok() {}
         let error = worker.send(&ToManager::Ready).expect_err("full");

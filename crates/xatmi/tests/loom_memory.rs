@@ -169,7 +169,7 @@ impl Pool {
             && let Some(at) = ring.taken_by(worker as u32, |at| claimed.is_at(at))
         {
             let delivery = self.request().answer(self.request().state().1, 10);
-            assert!(ring.free(at, worker as u32), "nobody else frees it");
+            assert!(ring.free(at, worker as u32), "no other worker frees it");
             return Some(delivery);
         }
         claim.held().map(|ticket| self.request().answer(ticket, 10))
@@ -191,7 +191,7 @@ fn a_request_is_seen_by_the_worker_or_the_worker_by_its_client() {
         pool.ask(1);
         let woken = pool.idle().claim_lowest(|_| u64::MAX);
         if woken.is_some() {
-            assert!(idle::ring(&pool.wake_flag, idle::WORK), "nobody rang before");
+            assert!(idle::ring(&pool.wake_flag, idle::WORK), "it was not set before");
         }
         assert!(worker.join().expect("no panic") || woken == Some(0), "it sleeps for ever");
     });
@@ -227,8 +227,8 @@ fn a_request_is_taken_by_the_worker_that_spins_or_wakes_one() {
             let is_taken = is_left_to_it && !pool.ring().is_waiting(at, 0);
             let woken = if is_taken { None } else { pool.idle().claim_lowest(|_| u64::MAX) };
             let is_served = worker.join().expect("no panic");
-            assert!(is_served || woken.is_some(), "nobody knows of it");
-            assert!(!is_taken || is_served, "it was taken by nobody");
+            assert!(is_served || woken.is_some(), "no worker takes it");
+            assert!(!is_taken || is_served, "no worker has it");
         });
     }
 }
@@ -297,7 +297,7 @@ fn a_dead_worker_leaves_nobody_without_an_answer_and_nobody_with_two() {
             let first = dying.join().expect("no panic");
             let second = pool.bury(0);
             let third = other.join().expect("no panic");
-            // What nobody took is there for the next one.
+            // What no worker took is there for the next one.
             let fourth = pool.work(1, usize::MAX);
             let done = [first, second, third, fourth].into_iter();
             assert_eq!(done.filter(|delivery| *delivery == Some(Delivery::Done)).count(), 1);

@@ -34,7 +34,7 @@ mod slots {
         }
     }
 
-    /// An inbox of one word: what is behind the first matters to nobody here.
+    /// An inbox of one word: what is behind the first does not matter here.
     pub(crate) fn inbox(words: &[atomic::AtomicU64; 1]) -> Inbox<'_> {
         Inbox { words }
     }

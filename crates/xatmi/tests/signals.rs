@@ -90,14 +90,14 @@ fn a_signal_ends_a_wait_without_tpsigrstrt() {
     assert_eq!(code, Code::GotSignal);
 
     // With TPSIGRSTRT the wait continues.
-    let (tell, told) = mpsc::channel();
+    let (sender, began) = mpsc::channel();
     let mut client: Client = client;
     let calling = std::thread::spawn(move || {
-        tell.send(rustix::thread::gettid()).expect("the test listens");
+        sender.send(rustix::thread::gettid()).expect("the test listens");
         let answer = client.call("SLOW", &text(), CallFlags::SIGNAL_RESTART);
         answer.map(|_| client.counters().late)
     });
-    let tid = told.recv_timeout(PATIENCE).expect("it began");
+    let tid = began.recv_timeout(PATIENCE).expect("it began");
     came.recv_timeout(PATIENCE).expect("a request");
     until("the caller waits", || sleeps(tid));
     let enough = HANDLED.load(Ordering::SeqCst) + 20;

@@ -57,15 +57,15 @@ static void without_a_pool(void) {
   CHECK(tprecv(1, &buffer, &len, 0, NULL) == -1 && tperrno == TPEINVAL);
   CHECK(tprecv(1, &buffer, &len, 0, &event) == -1 && tperrno == TPEBADDESC);
   CHECK(tpdiscon(1) == -1 && tperrno == TPESYSTEM);
-  CLIENTID nobody;
-  memset(&nobody, 0, sizeof nobody);
+  CLIENTID unknown;
+  memset(&unknown, 0, sizeof unknown);
   CHECK(tppost("E", buffer, 10, 0) == -1 && tperrno == TPESYSTEM);
   CHECK(tppost(NULL, buffer, 10, 0) == -1 && tperrno == TPEINVAL);
   CHECK(tppost("E", STRAY, 10, 0) == -1 && tperrno == TPEINVAL);
   CHECK(tpsubscribe("E", NULL, NULL, 0) == -1 && tperrno == TPEPROTO);
   CHECK(tpunsubscribe(1, 0) == -1 && tperrno == TPESYSTEM);
   CHECK(tpnotify(NULL, buffer, 10, 0) == -1 && tperrno == TPEINVAL);
-  CHECK(tpnotify(&nobody, buffer, 10, 0) == -1 && tperrno == TPEINVAL);
+  CHECK(tpnotify(&unknown, buffer, 10, 0) == -1 && tperrno == TPEINVAL);
   CHECK(tpbroadcast(NULL, NULL, NULL, buffer, 10, 0) == -1 && tperrno == TPESYSTEM);
   CHECK(tpchkunsol() == -1 && tperrno == TPEPROTO);
   CHECK(tpsetunsol(NULL) == NULL && tperrno == 0);
@@ -83,15 +83,15 @@ static void take_message(char *data, long len, long flags) {
 static void messages(int error, const char *words) {
   /* errors: TPESYSTEM, TPEOS */
   TPEVCTL control;
-  CLIENTID nobody;
+  CLIENTID unknown;
   char *buffer = tpalloc("CARRAY", NULL, 10), *reply = NULL;
   long len = 0;
   int cd = 1;
   memset(&control, 0, sizeof control);
   control.flags = TPEVSERVICE;
   strcpy(control.name1, "S");
-  memset(&nobody, 0, sizeof nobody);
-  strcpy(nobody.clientdata, "1,2,00000000000000ff");
+  memset(&unknown, 0, sizeof unknown);
+  strcpy(unknown.clientdata, "1,2,00000000000000ff");
   CHECK(tpinit(NULL) == -1 && tperrno == error);
   CHECK(strstr(tpstrerror(tperrno), words) != NULL);
   CHECK(tpcall("X", buffer, 10, &reply, &len, 0) == -1 && tperrno == error);
@@ -104,7 +104,7 @@ static void messages(int error, const char *words) {
   CHECK(tpunsubscribe(1, 0) == -1 && tperrno == error);
   CHECK(tpsetunsol(take_message) == TPUNSOLERR && tperrno == error);
   CHECK(tpchkunsol() == -1 && tperrno == TPEPROTO);
-  CHECK(tpnotify(&nobody, buffer, 10, 0) == -1);
+  CHECK(tpnotify(&unknown, buffer, 10, 0) == -1);
   CHECK(tperrno == (error == TPEOS ? TPEOS : TPENOENT));
   CHECK(tpbroadcast(NULL, NULL, NULL, STRAY, 10, 0) == -1 && tperrno == TPEINVAL);
   tpfree(buffer);

@@ -1,4 +1,4 @@
-/* Who a program is, contexts without a pool, TPINIT, details of errors. */
+/* Identity of a program, contexts without a pool, TPINIT, details of errors. */
 #include <atmi.h>
 #include <stdlib.h>
 #include <string.h>
@@ -45,11 +45,11 @@ int main(void) {
   CHECK(tpchkunsol() == -1 && tperrno == TPEPROTO && tperrordetail(0) == TPED_NOUNSOLHANDLER);
   CHECK(strstr(tpstrerrordetail(tperrordetail(0), 0), "tpsetunsol") != NULL && tperrno == TPEPROTO);
   CHECK(tpsubscribe("E", NULL, NULL, 0) == -1 && tperrordetail(0) == TPED_NOUNSOLHANDLER);
-  CLIENTID nobody;
-  memset(&nobody, 0, sizeof nobody);
-  CHECK(tpnotify(&nobody, NULL, 0, 0) == -1 && tperrno == TPEINVAL && tperrordetail(0) == 0);
-  strcpy(nobody.clientdata, "1,2,00000000000000ff");
-  CHECK(tpnotify(&nobody, NULL, 0, 0) == -1 && tperrno == TPENOENT);
+  CLIENTID unknown;
+  memset(&unknown, 0, sizeof unknown);
+  CHECK(tpnotify(&unknown, NULL, 0, 0) == -1 && tperrno == TPEINVAL && tperrordetail(0) == 0);
+  strcpy(unknown.clientdata, "1,2,00000000000000ff");
+  CHECK(tpnotify(&unknown, NULL, 0, 0) == -1 && tperrno == TPENOENT);
   CHECK(tperrordetail(0) == TPED_NOCLIENT && strstr(tpstrerrordetail(TPED_NOCLIENT, 0), "ended") != NULL);
   CHECK(tpgetctxt(NULL, 0) == -1 && tperrordetail(0) == TPED_MINVAL);
   CHECK(strstr(tpstrerrordetail(TPED_PERM, 0), "7: ") != NULL);

@@ -1,4 +1,4 @@
-/* Transactions over no resource, by both interfaces, without a pool: nobody offers a service. */
+/* Transactions over no resource, by both interfaces, without a pool: no service is offered. */
 #include <atmi.h>
 #include <string.h>
 #include <time.h>

@@ -112,8 +112,8 @@ impl Connection {
     /// Connects to the manager of the pool with this prefix.
     ///
     /// # Errors
-    /// TPESYSTEM when no pool runs or its manager does not answer, TPEPERM when it is somebody
-    /// else's, TPEOS.
+    /// TPESYSTEM when no pool runs or its manager does not answer, TPEPERM when it is
+    /// another user's, TPEOS.
     pub(super) fn open(prefix: &Prefix, group: Option<&Group>) -> Result<Self, Error> {
         let mut connection = Self::connect(prefix, group, GREETING_TIMEOUT)?;
         connection.nonce = random().map_err(|errno| {

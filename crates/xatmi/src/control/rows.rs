@@ -29,7 +29,7 @@ pub struct WorkerRow {
     pub calls: u64,
     /// Those that ended otherwise than with success.
     pub failed: u64,
-    /// Requests not served, as nobody waited any more.
+    /// Requests not served, as no caller waited any more.
     pub late: u64,
     /// Replies that could not be delivered.
     pub dropped: u64,

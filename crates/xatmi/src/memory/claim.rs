@@ -106,7 +106,7 @@ impl<'a> Claim<'a> {
         self.words[PID].load(Ordering::Acquire) as u32
     }
 
-    /// Gives the record to a process, with nothing claimed; 0 for nobody. Called by the manager.
+    /// Gives the record to a process, with nothing claimed; 0 for none. Called by the manager.
     pub(crate) fn give_to(&self, pid: u32) {
         for word in [POSITION, REQUEST, HELD] {
             self.words[word].store(0, Ordering::Relaxed);

@@ -27,7 +27,7 @@ pub(super) const ROW_HEAD_WORDS: usize = NAME + NAME_WORDS;
 
 const _: () = assert!(ServiceName::LEN_BYTES_MAX <= NAME_WORDS * size_of::<u64>());
 
-/// Words that can be read: by those who may write them, and by those who may not.
+/// Words that can be read: by processes that may write them, and by those that may not.
 pub(crate) trait Words {
     /// Word `at`.
     fn word(&self, at: usize) -> u64;
@@ -83,7 +83,7 @@ impl Records {
         self.word(MANAGER) as u32
     }
 
-    /// Whether the manager ended: nobody writes here any more.
+    /// Whether the manager ended: no process writes here any more.
     #[inline]
     pub(crate) fn is_manager_gone(&self) -> bool {
         self.manager() & futex::OWNER_DIED != 0
@@ -108,7 +108,7 @@ impl Words for [AtomicU64] {
     }
 }
 
-/// A service as somebody found it; it is another one, or none, when its life has changed.
+/// A service as it was found; it is another one, or none, when its life has changed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Row {
     pub(crate) ring: usize,

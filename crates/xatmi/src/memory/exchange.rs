@@ -1,4 +1,4 @@
-//! The part of the memory that everybody writes, and how somebody is woken.
+//! The part of the memory that all processes write, and how one is woken.
 //!
 //! Clients, workers and the manager go through it to rings, wake flags and requests. Every index from the
 //! memory itself is looked at here.
@@ -32,7 +32,7 @@ pub(crate) struct Exchange {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Block<'a> {
     pub(crate) number: usize,
-    /// Process and context that have it; 0 for nobody.
+    /// Process and context that have it; 0 for none.
     owner: &'a AtomicU64,
     /// What its client sleeps on.
     wake_flag: &'a AtomicU64,
@@ -134,7 +134,7 @@ impl Exchange {
         }
     }
 
-    /// Says that somebody will wait for room in a ring; whether there is still none.
+    /// Announces that a client will wait for room in a ring; whether there is still none.
     pub(crate) fn announce_wait_for_room(&self, ring: usize) -> bool {
         let Some(ring) = self.ring(ring) else { return false };
         ring.room().store(1, Ordering::SeqCst);
@@ -156,7 +156,7 @@ impl Exchange {
         self.geometry.message_len_bytes()
     }
 
-    /// Wakes those who wait for room in a ring, if some do. Called after a request was taken.
+    /// Wakes the clients that wait for room in a ring, if some do. Called after a request was taken.
     #[inline]
     pub(crate) fn tell_room(&self, ring: &Ring<'_>) {
         let room = ring.room();
@@ -167,14 +167,14 @@ impl Exchange {
 }
 
 impl Block<'_> {
-    /// Takes it for `owner` if it is nobody's.
+    /// Takes it for `owner` if it has no owner.
     pub(crate) fn take(&self, owner: u64) -> bool {
         self.owner.compare_exchange(0, owner, Ordering::SeqCst, Ordering::Relaxed).is_ok()
     }
 
     /// Gives it back, if `owner` has it.
     pub(crate) fn give_back(&self, owner: u64) {
-        // Of somebody else by now: that does not matter here.
+        // Of another owner by now: that does not matter here.
         let _ = self.owner.compare_exchange(owner, 0, Ordering::SeqCst, Ordering::Relaxed);
     }
 

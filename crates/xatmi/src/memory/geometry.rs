@@ -12,7 +12,7 @@
 //!             BLOCK_REQUESTS belong to one block
 //! ```
 //!
-//! Only pages that somebody used take memory, so owners stand beside each other and are looked at without
+//! Only pages that were used take memory, so owners stand beside each other and are looked at without
 //! touching requests.
 
 use pollux_sys::shared::WORDS_MAX;

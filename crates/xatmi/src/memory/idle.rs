@@ -13,8 +13,8 @@
 //!
 //! Both fences are sequentially consistent: of a worker that looks and a client that looks at the same
 //! time, one sees what the other wrote (`tests/loom_memory.rs`). The bits of `spinning` only tell when it
-//! is worth a moment's wait before somebody is woken: a client looks whether its request was taken before
-//! it sleeps, so a worker that is stopped or killed while it spins holds up nobody.
+//! is worth a moment's wait before a worker is woken: a client looks whether its request was taken before
+//! it sleeps, so a worker that is stopped or killed while it spins delays no other process.
 
 // The parent chooses the atomics, so that the loom model takes this file in as it stands.
 use super::atomic::{AtomicU64, Ordering, fence};

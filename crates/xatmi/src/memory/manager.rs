@@ -27,7 +27,7 @@ use crate::queue::{Prefix, ServiceName};
 /// In place of a worker's number.
 const NO_WORKER: u32 = u32::MAX;
 /// Numbers of contexts that a manager leaves out when it takes over: those that one gave whose records
-/// nobody has any more.
+/// no process has any more.
 const CONTEXTS_SKIPPED: u64 = 1 << 16;
 /// Looks at a ring before it counts as broken: others move its ends meanwhile.
 const LOOKS: usize = 3;
@@ -41,7 +41,7 @@ pub(crate) struct Memory {
     exchange_fd: OwnedFd,
 }
 
-/// What became of callers that were answered for somebody else.
+/// What became of callers that the manager answered in place of a worker.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(crate) struct Answers {
     /// Those that were answered.
@@ -57,7 +57,7 @@ pub(crate) struct Answers {
 pub(crate) struct Look {
     /// Services whose ring was rebuilt.
     pub(crate) rebuilt: Vec<ServiceName>,
-    /// Callers of requests that nobody had any more.
+    /// Callers of requests that no process had any more.
     pub(crate) answers: Answers,
 }
 
@@ -221,13 +221,13 @@ impl Memory {
         }
     }
 
-    /// All numbers that somebody has, with their processes.
+    /// All numbers in use, with their processes.
     pub(crate) fn numbers(&self) -> Vec<(usize, u32)> {
         let workers = 0..self.geometry().workers();
         workers.filter_map(|worker| Some((worker, self.process_of(worker)?))).collect()
     }
 
-    /// The process that has the number of a worker; none when nobody has.
+    /// The process that has the number of a worker; none when it is free.
     pub(crate) fn process_of(&self, worker: usize) -> Option<u32> {
         self.claim(worker).map(|claim| claim.pid()).filter(|pid| *pid != 0)
     }
@@ -267,7 +267,7 @@ impl Memory {
 
     /// A context, or all of a process (`context` is none), ended: its requests are free, or will be. `true`
     /// when some will be: it may have died between a request and its push, so [`look`](Self::look) has to
-    /// find out whether somebody has them.
+    /// find out whether a process has them.
     pub(crate) fn end_client(&self, pid: u32, context: Option<u32>) -> bool {
         let mut is_left = false;
         for block in self.exchange.blocks() {
@@ -351,7 +351,7 @@ impl Memory {
 
     /// Looks at every ring and rebuilds what is broken, and at every request when `is_suspicious`. Requests
     /// for services that are withdrawn, which a client may push that knows an earlier manager, get TPENOENT.
-    /// `suspects` are requests that nobody had at the last look; those that nobody has now either are
+    /// `suspects` are requests that no process had at the last check; those that no process has now either are
     /// answered, and the others are the next suspects.
     pub(crate) fn look(&self, is_suspicious: bool, suspects: &mut HashSet<Ticket>) -> Look {
         let mut look = Look::default();
@@ -426,8 +426,8 @@ impl Memory {
         under_way.into_iter().filter(|ticket| !known.contains(&ticket.request)).collect()
     }
 
-    /// The numbers of all requests in pages that somebody wrote: a look at any other would give it memory.
-    /// Their clients may be gone, and their blocks nobody's.
+    /// The numbers of all requests in pages that were written: a look at any other would give it memory.
+    /// Their clients may be gone, and their blocks without an owner.
     fn requests_used(&self) -> Vec<u32> {
         let geometry = self.geometry();
         let place = |number: usize| (geometry.request(number) * size_of::<u64>()) as u64;
@@ -447,7 +447,7 @@ impl Memory {
         used
     }
 
-    /// Whether a worker may sleep although nobody would wake it.
+    /// Whether a worker may sleep although no process would wake it.
     fn may_be_lost(&self, worker: usize) -> bool {
         let Some(claim) = self.claim(worker) else { return false };
         let is_idle = claim.pid() != 0 && claim.held().is_none() && claim.claimed().is_none();

@@ -9,7 +9,7 @@
 //! | claims: what each worker takes and holds | writes | write | do not have it |
 //! | exchange: rings, requests, wake flags | writes | write | write |
 //!
-//! The seals of the records let nobody map them for writing but the manager that made them, whatever he
+//! The seals of the records let no process map them for writing but the manager that made them, whatever it
 //! does with the descriptor. So each manager makes its own, a copy of those of the one before it, and the
 //! kernel's mark in the old ones says that they are not kept any more: workers get the new ones when they
 //! are adopted, clients when they come to the new manager (`client/transport`).
@@ -30,7 +30,7 @@
 //! | `request` | one request and its reply, with generations | yes |
 //! | `spin` | whether a moment's look pays before a sleep | but for the clock |
 //! | `geometry` | where everything is | yes |
-//! | `directory` | the services and who offers them | |
+//! | `directory` | the services and the workers that offer them | |
 //! | `exchange` | the part that everybody writes, and waking | |
 //! | `manager` | burial, ends of clients, rebuilding, takeover | |
 //!

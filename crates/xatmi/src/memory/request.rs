@@ -12,10 +12,10 @@
 //!                                     └──give_up──▶ abandoned ──answer, fail──▶ free
 //! ```
 //!
-//! One that nobody waits for is *sent* in place of asked: giving up leaves it as it is, and it is free when
+//! One that no client waits for is *sent* in place of asked: giving up leaves it as it is, and it is free when
 //! it was served.
 //!
-//! The number of a request that is asked or abandoned is in one ring or held by one worker, and nobody
+//! The number of a request that is asked or abandoned is in one ring or held by one worker, and no other process
 //! else writes its message; so it is used again only when that is over, and a reply to an earlier use
 //! (its generation) is dropped. Each arrow but open and ask is a compare-and-swap from the exact state.
 //!
@@ -45,7 +45,7 @@ const KIND_MASK: u64 = 0b111;
 /// What a request is.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum State {
-    /// Nobody's.
+    /// Without an owner.
     Free,
     /// Its client writes it.
     Open,
@@ -57,12 +57,12 @@ pub(crate) enum State {
     Answered(Option<u8>),
     /// Its client does not wait any more.
     Abandoned,
-    /// A number that nobody writes.
+    /// A number that is never written.
     Strange,
 }
 
 impl State {
-    /// Whether its number is in a ring or with a worker, or was about to be when somebody died.
+    /// Whether its number is in a ring or with a worker, or was about to be when a process died.
     pub(crate) fn is_under_way(self) -> bool {
         matches!(self, Self::Asked | Self::Sent | Self::Abandoned)
     }
@@ -144,7 +144,7 @@ impl<'a> Request<'a> {
         }
     }
 
-    /// It is over, and nobody waits for an answer; whether that was so. Called by its holder.
+    /// It is over, and no client waits for an answer; whether that was so. Called by its holder.
     pub(crate) fn drop_unwanted(&self, ticket: Ticket) -> bool {
         [ABANDONED, SENT]
             .into_iter()

@@ -15,13 +15,13 @@
 //!
 //! Each arrow is one compare-and-swap of the cell, which alone decides. Head and tail follow: a process that
 //! sees that the cell at one of them is past it moves it on, so a process that is killed behind its arrow
-//! holds up nobody. There is no state between "has a place" and "has filled it".
+//! delays no other process. There is no state between "has a place" and "has filled it".
 
 // The parent chooses the atomics and the length, so that the loom model takes this file in as it stands.
 use super::RING_LEN;
 use super::atomic::{AtomicU64, Ordering};
 
-/// Words in front of the cells: head, tail and the word for those who wait for room, each on a cache
+/// Words in front of the cells: head, tail and the word for clients that wait for room, each on a cache
 /// line of its own.
 const HEAD: usize = 0;
 const TAIL: usize = 8;
@@ -199,7 +199,7 @@ impl<'a> Ring<'a> {
         is_sound || self.ends() != (head, tail)
     }
 
-    /// Makes a broken ring an empty one; what stood in its cells, which nobody takes from there any more.
+    /// Makes a broken ring an empty one; what stood in its cells, which are not taken from there any more.
     /// Called by the manager. Others may push and take meanwhile, and see a broken ring or the new one.
     pub(crate) fn rebuild(&self) -> Vec<u32> {
         let cells = &self.words[CELLS..];
@@ -212,7 +212,7 @@ impl<'a> Ring<'a> {
         left
     }
 
-    /// The word that those who find no room sleep on.
+    /// The word that clients that find no room sleep on.
     pub(crate) fn room(&self) -> &'a AtomicU64 {
         &self.words[ROOM]
     }
@@ -225,7 +225,7 @@ impl<'a> Ring<'a> {
         &self.words[CELLS + at as usize % RING_LEN]
     }
 
-    /// Moves an end on from a position whose cell is past it. Somebody else may have done so.
+    /// Moves an end on from a position whose cell is past it. Another process may have done so.
     fn advance(&self, end: usize, at: u64) {
         swap(&self.words[end], at, at.wrapping_add(1));
     }

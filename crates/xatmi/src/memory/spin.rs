@@ -88,7 +88,7 @@ impl Spin {
     }
 }
 
-/// Whether somebody else can run while this thread does.
+/// Whether another thread can run while this one does.
 fn has_other_cpu() -> bool {
     static CPUS: OnceLock<usize> = OnceLock::new();
     *CPUS.get_or_init(|| std::thread::available_parallelism().map_or(1, usize::from)) > 1

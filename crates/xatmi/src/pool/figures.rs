@@ -74,7 +74,7 @@ impl Pool {
         .into_iter()
     }
 
-    /// Writes the metrics anew if somebody may want them and it is time.
+    /// Writes the metrics anew if there is an endpoint and it is time.
     pub(super) fn publish(&mut self, now: Instant) {
         if self.endpoint.as_ref().is_none_or(|endpoint| now < endpoint.next_moment()) {
             return;
@@ -198,7 +198,7 @@ impl Page {
 // Metrics over HTTP: one small loop on a thread of its own, which serves a page that the pool
 // writes once a second.
 //
-// A scrape never reaches the pool's thread, and a client that does not read holds nobody up.
+// A scrape never reaches the pool's thread, and a client that does not read delays no other.
 
 /// How old the page may be: scrapers come every few seconds.
 const PAGE_EACH: Duration = Duration::from_secs(1);

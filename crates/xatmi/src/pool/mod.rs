@@ -22,7 +22,7 @@
 //! | `visitors` | connections to the control socket |
 //! | `orders` | commands that take time, and the tables |
 //! | `services`, `unsent` | queues of services; answers for the dead |
-//! | `events` | who subscribed to events and unsolicited messages |
+//! | `events` | subscriptions to events, mailboxes of unsolicited messages |
 //! | `process` | one worker's process, how it is made, and what its program offers, asked while no pool runs |
 //! | `previous` | what an earlier manager left behind: workers, queues, memory, clients |
 //! | `figures` | what is counted, as metrics over HTTP |
@@ -95,7 +95,7 @@ pub enum PoolError {
         /// Process of its manager, if it says so.
         pid: Option<u32>,
     },
-    /// Somebody else, or a program that is not a manager, holds the name of the control socket.
+    /// Another user, or a program that is not a manager, holds the name of the control socket.
     Foreign {
         /// The prefix that both want.
         prefix: String,
@@ -124,10 +124,10 @@ impl fmt::Display for PoolError {
         match self {
             Self::Config(error) => write!(f, "{error}"),
             Self::Running { prefix, pid } => {
-                let who = pid.map_or_else(String::new, |pid| format!(", as process {pid}"));
+                let process = pid.map_or_else(String::new, |pid| format!(", as process {pid}"));
                 write!(
                     f,
-                    "a pool with the prefix {prefix} runs already{who}; end it with `pollux pool \
+                    "a pool with the prefix {prefix} runs already{process}; end it with `pollux pool \
                      stop`, or give this one another NDRX_QPREFIX"
                 )
             }
@@ -193,11 +193,11 @@ pub struct Pool {
     lead: Option<Owned>,
     /// Whose members may call, beside the user of this process.
     group: Option<Group>,
-    /// Requests in the memory that nobody seemed to have at the last look.
+    /// Requests in the memory that no worker seemed to have at the last check.
     suspects: HashSet<Ticket>,
     /// Whether to look for such.
     is_suspicious: bool,
-    /// Slots of ours that nobody has.
+    /// Slots of ours without a worker.
     slots_free: Vec<usize>,
     services: Services,
     visitors: Visitors,

@@ -21,7 +21,7 @@ use crate::needs::MemoryRoom;
 use crate::slots::Slots;
 use crate::worker::Wake;
 
-/// Depth of a service queue where nobody says otherwise: what an unprivileged user may have.
+/// Depth of a service queue by default: what an unprivileged user may have.
 const SERVICE_DEPTH: u32 = 10;
 /// Depth of a reply queue. A context takes replies as they come, so two never stall a worker.
 const REPLY_DEPTH: u32 = 2;

@@ -115,7 +115,7 @@ impl Pool {
         Ok(said)
     }
 
-    /// Tells those who wait how far their orders are, and takes off what is finished.
+    /// Tells the commands that wait how far their orders are, and takes off what is finished.
     pub(super) fn settle_orders(&mut self, now: Instant) {
         if self.orders.is_empty() {
             return;

@@ -1,6 +1,6 @@
 //! One worker's process: its end of the link, its slot, and the descriptor that tells its end.
 //!
-//! Made by a spawn, or taken over from an earlier manager; then it is nobody's child and only
+//! Made by a spawn, or taken over from an earlier manager; then it is not a child of this process and only
 //! its process descriptor tells that it ended, not how.
 
 use std::collections::BTreeSet;
@@ -176,7 +176,7 @@ impl Process {
     }
 }
 
-/// A child that nobody would see end must not continue. SIGKILL ends a fresh process at once.
+/// A child whose end would not be seen must not continue. SIGKILL ends a fresh process at once.
 fn end_unwatched(mut child: Child) {
     let _ = child.kill();
     let _ = child.wait();
@@ -379,7 +379,7 @@ fn outputs(entry: &Entry, log: &Log) -> Result<(File, File), String> {
     Ok((out, error))
 }
 
-/// Opens a file for output. A pipe that nobody reads is an error at once; one that is read is
+/// Opens a file for output. A pipe without a reader is an error at once; one that is read is
 /// waited for as usual, by the worker.
 fn append_to(path: &Path) -> io::Result<File> {
     let flags = OFlags::NONBLOCK | OFlags::NOCTTY;
@@ -490,7 +490,7 @@ fn end(mut child: Child) {
         // Ended, late or interrupted: it goes now.
         let _ = poll(&mut [PollFd::new(&ended, PollFlags::IN)], Some(&patience));
     }
-    // The number is its own until it is collected; mostly nobody is left in the group.
+    // The number is its own until it is collected; mostly no process is left in the group.
     let _ = kill_process_group(number, Signal::KILL);
     let _ = child.wait();
 }

@@ -73,7 +73,7 @@ pub(super) struct Services {
     group: Option<Group>,
     /// Rings of services that were withdrawn, and until when they are looked at.
     resting: Vec<(usize, Instant)>,
-    /// What became of those who waited for such services.
+    /// What became of the callers of such services.
     pub(super) answers: Answers,
     numbers: u64,
     pub(super) unserved: Unserved,
@@ -81,7 +81,7 @@ pub(super) struct Services {
     pub(super) stranded: Vec<Creditor>,
 }
 
-/// Takes requests that nobody will serve out of their queue.
+/// Takes requests that no worker will serve out of their queue.
 #[derive(Debug, Default)]
 pub(super) struct Unserved {
     buffer: Vec<u8>,
@@ -143,7 +143,7 @@ impl Services {
                 Err(refused) => {
                     for name in made {
                         self.by_name.remove(&name);
-                        // Nobody has sent anything there yet.
+                        // No request has been sent there yet.
                         let _ = self.discard(&name);
                     }
                     return Err(refused);
@@ -262,7 +262,7 @@ impl Services {
         self.left.extend(adverts.iter().filter_map(|advert| ServiceName::new(&advert.name)));
     }
 
-    /// Makes what was left services that nobody offers, which the next [`Self::retire`] withdraws.
+    /// Makes what was left services that no worker offers, which the next [`Self::retire`] withdraws.
     /// Not while other workers may still report that they offer them.
     pub(super) fn take_in_left(&mut self) {
         for name in std::mem::take(&mut self.left) {
@@ -299,7 +299,7 @@ impl Services {
         }
     }
 
-    /// Withdraws the services that nobody offers or will offer again.
+    /// Withdraws the services that no worker offers or will offer again.
     pub(super) fn retire(
         &mut self,
         is_expected: impl Fn(u32) -> bool,
@@ -321,7 +321,7 @@ impl Services {
                     continue;
                 }
             };
-            // Somebody else may have removed the name; that it is gone is what counts.
+            // Another process may have removed the name; that it is gone is what counts.
             let _ = MessageQueue::unlink(&self.prefix.service_queue(&name));
             self.numbers += 1;
             let number = self.numbers;
@@ -359,7 +359,7 @@ impl Services {
             watch.remove(withdrawn.queue.as_fd(), withdrawn.token);
         }
         let Some(memory) = &self.memory else { return };
-        // Who found the service just before it went may have sent just after.
+        // A client that found the service just before it went may have sent just after.
         let over = self.resting.extract_if(.., |(_, until)| is_end || now >= *until);
         over.for_each(|(ring, _)| self.answers += memory.drain(ring));
     }

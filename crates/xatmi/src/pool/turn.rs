@@ -36,7 +36,7 @@ impl Pool {
         while !self.has_ended() {
             let now = Instant::now();
             let mut wait = self.next_moment(now).saturating_duration_since(now);
-            // A manager that was held up reads all messages before it judges who is late.
+            // A manager that was held up reads all messages before it judges which worker is late.
             for _ in 0..ROUNDS_MAX {
                 self.watch.wait(wait, &mut ready)?;
                 self.dispatch_all(&ready, Instant::now());
@@ -120,8 +120,8 @@ impl Pool {
         self.is_suspicious = true;
     }
 
-    /// Removes what nobody uses: reply queues of processes that are gone and, if no worker of an
-    /// earlier manager is left that has not reported, the queues of services that nobody offers.
+    /// Removes what no thread uses: reply queues of processes that are gone and, if no worker of an
+    /// earlier manager is left that has not reported, the queues of services that no worker offers.
     fn remove_stale_queues(&mut self, services: bool) {
         let mut removed = 0;
         for queue in previous::queues(&self.prefix) {
@@ -299,7 +299,7 @@ pub(super) const EVENTS_MAX: usize = 256;
 pub(super) enum Source {
     /// A signal came.
     Signals,
-    /// Somebody connects to the control socket.
+    /// A connection to the control socket.
     Control,
     /// The link of the worker with this id has a message, or ended.
     Link(u32),

@@ -1,4 +1,4 @@
-//! Answers that the manager owes to callers whose request nobody will answer: their worker died,
+//! Answers that the manager owes to callers whose request no worker will answer: their worker died,
 //! or the service was withdrawn.
 //!
 //! Sent at once where there is room, else tried again until the caller has given up. The manager
@@ -19,7 +19,7 @@ const UNSENT_MAX: usize = 1024;
 /// How often room is looked for.
 const RETRY: Duration = Duration::from_millis(20);
 
-/// Whom an answer goes to.
+/// The caller that an answer goes to.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Creditor {
     pub(super) pid: u32,
@@ -164,7 +164,7 @@ mod tests {
     }
 
     #[test]
-    fn at_the_end_answers_go_out_as_room_comes_and_nobody_is_waited_for_long() {
+    fn at_the_end_answers_go_out_as_room_comes_for_a_bounded_time() {
         let prefix = Prefix::new(&format!("/unsent-end{}", std::process::id())).expect("a prefix");
         let size = QueueSize { messages_max: 1, message_len_bytes: 256 };
         let name = prefix.reply_queue(1, 2);

@@ -393,7 +393,7 @@ impl Pool {
             memory.set_offer(ring, number, does);
         }
         if does {
-            // What came while nobody offered it.
+            // What came while no worker offered it.
             memory.rouse();
         }
     }

@@ -190,7 +190,7 @@ impl Member {
                 self.enter(Phase::Ending(then), now);
                 out.push(Action::Stop { id: self.id });
             }
-            // It is asked when it reports; until then nobody would answer for the call at hand.
+            // It is asked when it reports; until then the call at hand would have no answer.
             Phase::Orphan => self.enter(Phase::Ending(then), now),
         }
     }

@@ -238,7 +238,7 @@ impl Supervisor {
         self.is_ending
     }
 
-    /// Whether a worker runs or will run without anybody's doing: its services stay.
+    /// Whether a worker runs or will run by itself: its services stay.
     #[must_use]
     pub fn is_expected(&self, id: u32) -> bool {
         self.members.get(&id).is_some_and(|member| match member.phase {
@@ -283,7 +283,7 @@ impl Supervisor {
             Phase::Killing { .. } => State::Killing,
             Phase::Waiting { .. } => State::Waiting,
             Phase::Orphan if self.is_learning() => State::Orphan,
-            // Late, and nobody may kill it.
+            // Late, and it may not be killed.
             Phase::Orphan => State::Silent,
         }
     }

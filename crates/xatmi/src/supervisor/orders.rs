@@ -97,7 +97,7 @@ impl Supervisor {
         }
     }
 
-    /// Kills all workers at once, whatever `autokill` says: somebody asked twice.
+    /// Kills all workers at once, whatever `autokill` is: it was asked for twice.
     pub fn end_now(&mut self, now: Instant, out: &mut Vec<Action>) {
         self.end(now, out);
         for member in self.members.values().filter(|member| member.is_alive()) {

@@ -14,7 +14,7 @@ use crate::support::{
     NONE, PATIENCE, Pool, SHORT, get, next_held, said, serve_held, sleeps, text, until,
 };
 
-fn nobody(_: &Arriving) -> Result<&'static mut [u8], Error> {
+fn no_buffer(_: &Arriving) -> Result<&'static mut [u8], Error> {
     panic!("no reply is expected")
 }
 
@@ -110,7 +110,7 @@ fn a_slow_service_times_out_near_the_limit_and_its_late_reply_is_dropped() {
     let mut client = pool.client();
     client.set_next_timeout(Some(SHORT));
     let before = Instant::now();
-    let late = client.call("HELD", &text("slow"), NONE).expect_err("nobody answers");
+    let late = client.call("HELD", &text("slow"), NONE).expect_err("no answer comes");
     let took = before.elapsed();
     assert_eq!(late.code(), Code::Time);
     assert!(took >= SHORT && took < SHORT + Duration::from_secs(2), "{took:?}");
@@ -205,10 +205,10 @@ fn a_reply_is_asked_for_without_waiting() {
     let mut pool = Pool::start();
     let held = serve_held(&mut pool, "HELD");
     let mut client = pool.client();
-    let none = client.wait_reply(Which::Any, CallFlags::NO_BLOCK, nobody).expect_err("none out");
+    let none = client.wait_reply(Which::Any, CallFlags::NO_BLOCK, no_buffer).expect_err("none out");
     assert_eq!((none.code(), none.descriptor), (Code::Block, None));
     let cd = client.call_async("HELD", &text("x"), NONE).expect("sent");
-    let none = client.wait_reply(Which::One(cd), CallFlags::NO_BLOCK, nobody);
+    let none = client.wait_reply(Which::One(cd), CallFlags::NO_BLOCK, no_buffer);
     assert_eq!(none.expect_err("not yet").code(), Code::Block);
     next_held(&held).answer(&pool);
     let answer = client.answer(Which::One(cd), CallFlags::NO_BLOCK).expect("it is there");
@@ -281,7 +281,7 @@ fn the_memory_of_the_caller_is_written_and_its_refusal_is_the_error() {
     });
     nothing.expect("no buffer either way");
     let untyped = Outgoing { bytes: b"x", ..Outgoing::NONE };
-    let invalid = client.call_into("ECHO", untyped, NONE, nobody).expect_err("no type");
+    let invalid = client.call_into("ECHO", untyped, NONE, no_buffer).expect_err("no type");
     assert_eq!(invalid.code(), Code::Invalid);
 }
 

@@ -116,7 +116,7 @@ fn workers_outlive_a_killed_manager() {
     let before = [1, 2, 3].map(|id| pool.pid(id));
     let mut client = pool.client();
     pool.kill_manager();
-    client.call("ECHO", &text("x"), CallFlags::NONE).expect("nobody asks the manager");
+    client.call("ECHO", &text("x"), CallFlags::NONE).expect("the manager is not asked");
     signal(before[2], Signal::KILL);
     pool.begin();
     pool.ask(&Request::Settle).expect("all are up");
@@ -139,7 +139,7 @@ fn queues_of_a_killed_pool_are_replaced() {
     let worker = pool.pid(1);
     pool.kill_manager();
     kill_and_wait(worker);
-    assert!(pool.has_queue("ECHO"), "nobody could remove it");
+    assert!(pool.has_queue("ECHO"), "no manager could remove it");
     pool.begin();
     pool.ask(&Request::Settle).expect("it is up");
     pool.client().call("ECHO", &text("x"), CallFlags::NONE).expect("it serves");
@@ -194,7 +194,7 @@ fn deaths_under_load() {
         // The head of the wait list, which has most of the work, more often than the others.
         let id = 1 + (death * 7 % 16) as u32;
         let mut victim = None;
-        pool.until("somebody is there to be killed", |pool| {
+        pool.until("a worker is there to be killed", |pool| {
             victim = pool.worker(id).pid;
             victim.is_some()
         });

@@ -203,7 +203,7 @@ fn managers_that_are_killed() {
 fn kill(pool: &TestPool, time: Duration, callers: &Receiver<()>) -> u64 {
     let (end, mut kills, mut random) = (Instant::now() + time, 0, 0x9e37_79b9_7f4a_7c15_u64);
     while Instant::now() < end {
-        // Nobody sends: it ends early only if all callers have panicked.
+        // Nothing is sent: it ends early only if all callers have panicked.
         if callers.recv_timeout(KILL_EACH) == Err(RecvTimeoutError::Disconnected) {
             break;
         }
@@ -306,7 +306,7 @@ fn payloads_held() -> usize {
 }
 
 /// Queues of the pool that the kernel lists; the file system of queues is mounted for the look,
-/// by those who may. Others look by name only, which is done before.
+/// by processes that may. Others look by name only, which is done before.
 fn queues_listed(pool: &TestPool) -> usize {
     use rustix::mount::{MountFlags, UnmountFlags, mount, unmount};
     let place = pool.folder.path().join("queues");

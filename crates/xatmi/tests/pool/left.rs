@@ -16,7 +16,7 @@ pub(crate) const TESTS: &[crate::Test] = &[
     ("a_child_of_a_worker_is_not_taken_for_it_and_ends_with_it", a_child_of_a_worker),
     ("a_worker_of_another_program_is_replaced_at_once", a_worker_of_another_program),
     ("more_callers_than_a_reply_queue_holds_are_answered_at_the_end", more_callers_than_fit),
-    ("a_queue_that_filled_while_nobody_lived_is_served", a_queue_that_filled_is_served),
+    ("a_queue_that_filled_while_no_process_lived_is_served", a_queue_that_filled_is_served),
     ("a_start_that_hangs_and_heeds_no_signal_is_killed", a_start_that_hangs_is_killed),
     ("a_pipe_without_a_reader_delays_no_other_worker", a_pipe_without_a_reader),
     ("mailboxes_and_subscriptions_come_to_the_next_manager", subscriptions_come_along),
@@ -66,7 +66,7 @@ fn queues_that_no_worker_took_over() {
     let place = pool.folder.path().join("queues");
     std::fs::create_dir(&place).expect("a folder");
     if let Err(errno) = mount("none", &place, "mqueue", MountFlags::empty(), None) {
-        // Without the list of queues nobody knows which ones are left.
+        // Without the list of queues it is not known which ones are left.
         return skip(format_args!("mount: {errno}"));
     }
     pool.queues = Some(place.clone());
@@ -135,11 +135,11 @@ fn callers_of_a_pool_that_was_killed() {
     pool.kill_manager();
     kill_and_wait(worker);
     let caller = std::thread::spawn(move || {
-        client.call("ECHO", &text("x"), CallFlags::NONE).expect_err("nobody serves").code()
+        client.call("ECHO", &text("x"), CallFlags::NONE).expect_err("no worker serves it").code()
     });
     let queue = pollux_xatmi::queue::ServiceName::new("ECHO").expect("a name");
     let queue = pool.prefix.service_queue(&queue);
-    let queue = pollux_sys::mqueue::MessageQueue::open(&queue).expect("nobody removed it");
+    let queue = pollux_sys::mqueue::MessageQueue::open(&queue).expect("it was not removed");
     let mut wait = [rustix::event::PollFd::new(&queue, rustix::event::PollFlags::IN)];
     let limit = rustix::event::Timespec { tv_sec: 60, tv_nsec: 0 };
     assert_eq!(rustix::event::poll(&mut wait, Some(&limit)), Ok(1), "the request is there");

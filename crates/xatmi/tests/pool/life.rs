@@ -70,7 +70,8 @@ fn copies_start_serve_and_leave_nothing_behind() {
     assert_eq!(echo.len(), 4);
     assert_eq!(echo.iter().map(|row| row.ok).sum::<u64>(), 100);
     assert!(echo.iter().all(|row| row.function == "ECHO" && row.program == "testsv"), "{echo:?}");
-    let unknown = client.call("NONE", &text("x"), CallFlags::NONE).expect_err("nobody offers it");
+    let unknown =
+        client.call("NONE", &text("x"), CallFlags::NONE).expect_err("no worker offers it");
     assert_eq!(unknown.code(), Code::NoEntry);
     drop(client);
     pool.end();
@@ -311,7 +312,7 @@ fn a_log_at_the_limit_on_file_sizes() {
     pool.file_size_max = Some(LIMIT);
     pool.begin();
     pool.ask(&Request::Settle).expect("it is up");
-    echoes(&mut pool.client(), "nobody reads the log");
+    echoes(&mut pool.client(), "the log has no reader");
     assert!(pool.count("log_lines_lost") > 0);
     log.set_len(0).expect("there is room again");
     pool.end();

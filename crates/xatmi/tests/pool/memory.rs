@@ -1,4 +1,4 @@
-//! Pools whose requests are in shared memory: what dies there, who writes there, how many come.
+//! Pools whose requests are in shared memory: deaths, processes that write where they should not, many clients.
 
 use std::fs::File;
 use std::io::Write;
@@ -78,10 +78,10 @@ fn callers_of_a_pool_that_was_killed() {
     let began = Instant::now();
     pool.begin();
     let ended = |client: &mut Client, call| {
-        client.answer(Which::One(call), CallFlags::NONE).expect_err("nobody serves it").code()
+        client.answer(Which::One(call), CallFlags::NONE).expect_err("no worker serves it").code()
     };
     assert_eq!(ended(&mut client, call), Code::ServiceError, "its worker is dead");
-    assert_eq!(ended(&mut client, waits), Code::NoEntry, "nobody offered it any more");
+    assert_eq!(ended(&mut client, waits), Code::NoEntry, "no worker offered it any more");
     assert!(began.elapsed() < Duration::from_secs(30), "{:?}", began.elapsed());
     pool.ask(&Request::Settle).expect("it is up");
     echoes(&mut client, "again");
@@ -93,7 +93,7 @@ fn a_client_outlives_a_pool() {
     let mut client = pool.client();
     echoes(&mut client, "first");
     pool.end();
-    let error = client.call("ECHO", &text("x"), CallFlags::NONE).expect_err("nobody offers it");
+    let error = client.call("ECHO", &text("x"), CallFlags::NONE).expect_err("no worker offers it");
     assert_eq!(error.code(), Code::NoEntry);
     pool.begin();
     pool.ask(&Request::Settle).expect("it is up");
@@ -137,7 +137,7 @@ fn a_client_comes_to_a_pool_of_the_other_form() {
         client.answer(Which::One(call), CallFlags::NO_TIME).expect_err("it is over").code()
     };
     assert_eq!(ended(&mut client, hangs), Code::ServiceError, "its worker is dead");
-    assert_eq!(ended(&mut client, waits), Code::NoEntry, "nobody served it");
+    assert_eq!(ended(&mut client, waits), Code::NoEntry, "no worker served it");
     pool.ask(&Request::Settle).expect("it is up");
     echoes(&mut client, "by queues again");
     let hangs = hanging(&mut pool, &mut client);
@@ -196,7 +196,7 @@ fn a_client_sees_the_services_of_the_next() {
     let error = client.call("OTHER", &text("x"), CallFlags::NONE).expect_err("withdrawn");
     assert_eq!(error.code(), Code::NoEntry);
     echoes(&mut client, "the second manager");
-    // Of one that has called nothing since the first manager the request would wait for nobody.
+    // Of one that has called nothing since the first manager the request would wait without a waiter.
     pool.configure("", OTHER);
     pool.ask(&Request::Reload).expect("it is right");
     pool.until("its services are gone", |pool| !pool.has_queue("ECHO") && pool.has_queue("OTHER"));
@@ -217,7 +217,7 @@ fn ways_to_write(fd: &OwnedFd) -> Vec<&'static str> {
     note("grow", file.set_len(len + PAGE).is_ok());
     note("seal", fcntl_add_seals(fd, SealFlags::WRITE).is_ok());
     note("seal for the future", fcntl_add_seals(fd, SealFlags::FUTURE_WRITE).is_ok());
-    // What it does is undone by nobody, so it comes where writing is forbidden only.
+    // What it does is not undone, so it comes where writing is forbidden only.
     if SharedPart::map(fd.as_fd(), 0, 1).is_ok() {
         note("map to write", true);
         return worked;
@@ -255,7 +255,7 @@ fn a_client_can_write_no_records() {
         panic!("{received:?}")
     };
     let [records, exchange]: [OwnedFd; 2] = descriptors.try_into().expect("two files");
-    // As root opens it, and as nobody else does.
+    // As root opens it, and as no other user does.
     let again = format!("/proc/self/fd/{}", records.as_raw_fd());
     let again = File::options().read(true).write(true).open(again).map(OwnedFd::from);
     for fd in again.iter().chain([&records]) {
@@ -406,7 +406,7 @@ fn a_forward_to_a_full_ring() {
     };
     let passed = send(&mut client, "PASS");
     let calls: Vec<_> = (0..MOST).map(|_| send(&mut client, "ECHO")).collect();
-    // Now it reads, and what it offers next is PASS: the ring of ECHO is full, and nobody else empties it.
+    // Now it reads, and what it offers next is PASS: the ring of ECHO is full, and no other worker empties it.
     open_gate(&gate);
     let mut answer = |call| client.answer(Which::One(call), CallFlags::NONE);
     answer(gated).expect("it was let through");

@@ -166,7 +166,7 @@ fn returning() -> ExitCode {
     ExitCode::SUCCESS
 }
 
-/// Options behind `--`: `refuse` does not start, `late` starts when nobody waits any more,
+/// Options behind `--`: `refuse` does not start, `late` starts when it is not awaited any more,
 /// `gate` offers one that waits and one that passes on, `crowd` those that change how many descriptors it can
 /// open and one that offers another, `other` offers another service, `fork` has a child that looks like itself.
 fn worker() -> ExitCode {
@@ -259,7 +259,7 @@ fn offer(
     registry.advertise(name, name, function).map_err(|error| error.to_string())
 }
 
-/// Until somebody kills this process.
+/// Until this process is killed.
 fn rest() -> ! {
     loop {
         std::thread::park();

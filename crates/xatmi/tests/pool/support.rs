@@ -218,7 +218,7 @@ impl TestPool {
     /// Whether requests for the service have a place.
     pub(crate) fn has_queue(&self, service: &str) -> bool {
         if self.transport == Transport::Memory {
-            // While no manager runs, nobody withdraws it.
+            // While no manager runs, it is not withdrawn.
             return Control::connect(&self.prefix).is_err()
                 || self.services().iter().any(|row| row.service == service);
         }
@@ -292,7 +292,7 @@ pub(crate) fn signal(pid: u32, signal: Signal) {
     rustix::process::kill_process(number(pid), signal).expect("it runs");
 }
 
-/// Kills a process that is nobody's child by now, and sees it end.
+/// Kills a process that has lost its parent by now, and sees it end.
 pub(crate) fn kill_and_wait(pid: u32) {
     signal(pid, Signal::KILL);
     await_end(number(pid));

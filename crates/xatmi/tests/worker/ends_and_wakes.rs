@@ -138,8 +138,8 @@ fn a_worker_without_a_manager_still_serves_and_is_adopted_by_the_next() {
     let mut pool = StandIn::new("orphan", 1);
     pool.start("ECHO", 1);
     // The manager dies: its end of the link closes.
-    let (_, nobody) = Link::pair().expect("a pair");
-    pool.workers[0].link = Link::new(nobody);
+    let (_, closed) = Link::pair().expect("a pair");
+    pool.workers[0].link = Link::new(closed);
     let mut caller = Caller::new(&pool.prefix, 2);
     assert_eq!(caller.call(&mut pool, "ECHO", b"still here").bytes, b"still here");
 

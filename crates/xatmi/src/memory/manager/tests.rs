@@ -22,7 +22,7 @@ fn passed_on_by_the_dead(leaves: impl FnOnce(&Memory, Ticket)) -> (Memory, Ticke
 
 fn is_reclaimed(memory: &Memory, ticket: Ticket, is_suspicious: bool) {
     let request = memory.exchange.request(ticket.request).expect("it is there");
-    assert!(request.state().0.is_under_way(), "nobody knows yet that it is not in a ring");
+    assert!(request.state().0.is_under_way(), "no check has shown yet that it is not in a ring");
     let mut suspects = HashSet::new();
     memory.look(is_suspicious, &mut suspects);
     assert_eq!(suspects, HashSet::from([ticket]));
