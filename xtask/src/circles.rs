@@ -1,82 +1,359 @@
-//! Import circles: the top-level modules of the lab lean on each other in one direction.
+//! Import circles: the modules of a crate use each other in one direction, but for small knots.
 //!
-//! Read from the paths that begin with `crate::`, tests left out. What a file uses of its own module
-//! is that module's matter.
+//! Read from the paths that begin with `crate`, `self`, `super` or a module of the same folder; a name that a
+//! module only passes on counts as that of the file that it comes from. Tests are left out. A module and its
+//! parent are one subject: what counts is which of its neighbours a module uses, with all that lies below both.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
 use crate::install::{at, files};
 
-/// The crate whose modules are looked at.
-const LAB: &str = "crates/lab/src";
+/// Modules of a crate that may use each other in a circle.
+const FILES_MAX: usize = 3;
 
-/// Which module uses which, with the file in which it does.
+/// No two modules of the lab itself use each other: data goes through it one way.
+const ONE_WAY: &str = "crates/lab/src";
+
+/// The list of backends of the poller opens each of them, and each of them speaks of the list.
+const BACKENDS: [&str; 8] =
+    ["aio", "epoll", "inherited", "mechanism", "poll", "select", "uring_poll", "uring_ring"];
+
+/// Crates whose circles are still to be cut.
+const UNCUT: [&str; 4] =
+    ["crates/async/src", "crates/engine/src", "crates/load/src", "crates/poller/src"];
+
+/// A path of names, as they stand in the code; that of a module begins below the root of its crate.
+type Names = Vec<String>;
+
+/// The code of a module, tests left out, with the paths that it uses and the names that it brings in.
+#[derive(Default)]
+struct Module {
+    used: Vec<Names>,
+    brought: Vec<(String, Names)>,
+}
+
+/// Which module uses which, with the one below it in which it does.
 type Uses = BTreeMap<String, BTreeMap<String, String>>;
 
-/// The modules of the lab that use each other in a circle, as a sentence; none where there is none.
-pub(super) fn circle(root: &Path) -> Result<Option<String>, String> {
-    let source = root.join(LAB);
-    let mut uses = Uses::new();
-    for file in files(&source)? {
-        let is_code = file.extension().is_some_and(|extension| extension == "rs");
-        let is_tests =
-            file.components().any(|part| part.as_os_str().to_string_lossy().starts_with("tests"));
-        if is_tests || !is_code || file == Path::new("lib.rs") {
+/// Every circle that is larger than it may be, as a sentence.
+fn circles(root: &Path) -> Result<Vec<String>, String> {
+    let crates = std::fs::read_dir(root.join("crates")).map_err(|error| error.to_string())?;
+    let names = crates.map(|entry| entry.map(|entry| entry.file_name()));
+    let names = names.collect::<Result<BTreeSet<_>, _>>().map_err(|error| error.to_string())?;
+    let sources = names.iter().map(|name| format!("crates/{}/src", name.display()));
+    let mut found = Vec::new();
+    for source in sources.chain(["xtask/src".to_owned()]) {
+        if UNCUT.contains(&source.as_str()) {
             continue;
         }
-        let first = file.components().next().expect("a file has a name");
-        let module = Path::new(&first).file_stem().unwrap_or_default().to_string_lossy();
-        let path = source.join(&file);
-        let text = std::fs::read_to_string(&path).map_err(at(&path))?;
-        for other in used(&text).into_iter().filter(|other| *other != module) {
-            let of_module = uses.entry(module.clone().into_owned()).or_default();
-            of_module.entry(other).or_insert_with(|| file.display().to_string());
-        }
-    }
-    Ok(circle_in(&uses))
-}
-
-/// The modules that a file names behind `crate::`, before its tests.
-fn used(text: &str) -> Vec<String> {
-    let code = text.split("#[cfg(test)]\nmod tests {").next().unwrap_or_default();
-    let code = code.lines().filter(|line| !line.trim_start().starts_with("//"));
-    let paths = code.flat_map(|line| line.split("crate::").skip(1));
-    let is_of_name = |c: char| c.is_ascii_alphanumeric() || c == '_';
-    paths.map(|path| path.chars().take_while(|c| is_of_name(*c)).collect()).collect()
-}
-
-/// The first circle, from a module back to itself.
-fn circle_in(uses: &Uses) -> Option<String> {
-    uses.keys().find_map(|start| {
-        let way = way_back(uses, start, start, &mut Vec::new())?;
-        let steps = way.iter().map(|(from, to, file)| format!("{from} uses {to} ({file})"));
-        Some(steps.collect::<Vec<_>>().join(", "))
-    })
-}
-
-type Step<'a> = (&'a str, &'a str, &'a str);
-
-/// The steps from `from` to `to`, not through what was `seen`.
-fn way_back<'a>(
-    uses: &'a Uses,
-    from: &'a str,
-    to: &str,
-    seen: &mut Vec<&'a str>,
-) -> Option<Vec<Step<'a>>> {
-    for (next, file) in uses.get(from)? {
-        if next == to {
-            return Some(vec![(from, next, file)]);
-        }
-        if !seen.contains(&next.as_str()) {
-            seen.push(next);
-            if let Some(mut way) = way_back(uses, next, to, seen) {
-                way.insert(0, (from, next, file));
-                return Some(way);
+        let modules = modules(&root.join(&source))?;
+        for circle in circles_in(&uses(&modules)) {
+            let is_of_backends = source == "crates/poller/src"
+                && circle.iter().all(|module| BACKENDS.contains(&module.as_str()));
+            let is_of_lab = source == ONE_WAY && circle.iter().any(|module| !module.contains('/'));
+            if (circle.len() > FILES_MAX || is_of_lab) && !is_of_backends {
+                found.push(format!("{source}: {}", sentence(&uses(&modules), &circle)));
             }
         }
     }
-    None
+    Ok(found)
+}
+
+/// The modules of the crate whose code lies in `source`, by their paths.
+fn modules(source: &Path) -> Result<BTreeMap<Names, Module>, String> {
+    let (mut modules, mut tests) = (BTreeMap::new(), Vec::new());
+    for file in files(source)? {
+        if file.extension().is_none_or(|extension| extension != "rs") {
+            continue;
+        }
+        let path = source.join(&file);
+        let text = std::fs::read_to_string(&path).map_err(at(&path))?;
+        let name = file.with_extension("");
+        let mut name: Names = name.iter().map(|part| part.to_string_lossy().into_owned()).collect();
+        if name == ["lib"] || name == ["main"] || name.last().is_some_and(|last| last == "mod") {
+            name.pop();
+        }
+        let (code, of_tests) = without_tests(&words(&text));
+        tests.extend(of_tests.into_iter().map(|test| [name.as_slice(), &[test]].concat()));
+        let module: &mut Module = modules.entry(name).or_default();
+        let read = read(&code);
+        module.used.extend(read.used);
+        module.brought.extend(read.brought);
+    }
+    let is_test = |name: &Names| {
+        tests.iter().any(|test| name.starts_with(test))
+            || name.iter().any(|part| part.starts_with("tests") || part.ends_with("_tests"))
+    };
+    modules.retain(|name, _| !is_test(name));
+    Ok(modules)
+}
+
+/// The names and signs of a text, without comments, blanks, strings and characters.
+fn words(text: &str) -> Names {
+    let is_of_name = |c: char| c.is_alphanumeric() || c == '_';
+    let (mut words, mut rest) = (Names::new(), text);
+    while let Some(first) = rest.chars().next() {
+        let raw = rest.trim_start_matches(['b', 'c']).strip_prefix('r');
+        let hashes = raw.map_or("", |raw| &raw[..raw.len() - raw.trim_start_matches('#').len()]);
+        let mut len = first.len_utf8();
+        if rest.starts_with("//") {
+            len = rest.find('\n').unwrap_or(rest.len());
+        } else if rest.starts_with("/*") {
+            len = rest.find("*/").map_or(rest.len(), |end| end + 2);
+        } else if let Some(raw) = raw.filter(|raw| raw[hashes.len()..].starts_with('"')) {
+            let end = format!("\"{hashes}");
+            let inner = &raw[hashes.len() + 1..];
+            let behind = inner.find(&end).map_or("", |at| &inner[at + end.len()..]);
+            len = rest.len() - behind.len();
+        } else if first == '"' {
+            len = quoted(rest);
+        } else if first == '\'' {
+            let mut next = rest.chars().skip(1);
+            let is_escape = next.next() == Some('\\');
+            let is_character = is_escape || next.next() == Some('\'');
+            let start = if is_escape { 3 } else { 1 };
+            let end = rest.get(start..).and_then(|inner| inner.find('\'')).unwrap_or(0);
+            len = if is_character { start + end + 1 } else { 1 };
+        } else if is_of_name(first) {
+            len = rest.find(|c| !is_of_name(c)).unwrap_or(rest.len());
+            words.push(rest[..len].to_owned());
+        } else if rest.starts_with("::") {
+            len = 2;
+            words.push("::".to_owned());
+        } else if !first.is_whitespace() {
+            words.push(first.to_string());
+        }
+        rest = &rest[len..];
+    }
+    words
+}
+
+/// The bytes of the string at the front.
+fn quoted(text: &str) -> usize {
+    let mut bytes = text.bytes().enumerate().skip(1);
+    while let Some((at, byte)) = bytes.next() {
+        match byte {
+            b'"' => return at + 1,
+            b'\\' => drop(bytes.next()),
+            _ => {}
+        }
+    }
+    text.len()
+}
+
+/// The code without its attributes and what is only built for tests, and the modules among that which lie in
+/// files of their own.
+fn without_tests(words: &[String]) -> (Names, Names) {
+    let (mut code, mut modules) = (Names::new(), Names::new());
+    let mut at = 0;
+    while at < words.len() {
+        if words[at] != "#" || words.get(at + 1).is_none_or(|next| next != "[") {
+            code.push(words[at].clone());
+            at += 1;
+            continue;
+        }
+        let end = behind(words, at + 1);
+        let is_for_tests = words[at + 2..end].starts_with(&["cfg".to_owned(), "(".to_owned()])
+            && words[at + 4..end].iter().any(|word| word == "test")
+            && !words[at + 4..end].iter().any(|word| word == "any" || word == "not");
+        at = end;
+        if is_for_tests {
+            while words.get(at).is_some_and(|word| word == "#") {
+                at = behind(words, at + 1);
+            }
+            let start = at;
+            while !matches!(words.get(at).map(String::as_str), None | Some(";" | "," | "}" | "{")) {
+                at = if ["(", "["].contains(&words[at].as_str()) {
+                    behind(words, at)
+                } else {
+                    at + 1
+                };
+            }
+            match words.get(at).map(String::as_str) {
+                Some(";") if words[start..at].iter().any(|word| word == "mod") => {
+                    modules.push(words[at - 1].clone());
+                    at += 1;
+                }
+                Some("{") => at = behind(words, at),
+                Some("}") | None => {}
+                Some(_) => at += 1,
+            }
+        }
+    }
+    (code, modules)
+}
+
+/// Where the bracket that opens at `at` has closed.
+fn behind(words: &[String], at: usize) -> usize {
+    let mut depth = 0_usize;
+    for (more, word) in words[at..].iter().enumerate() {
+        match word.as_str() {
+            "(" | "[" | "{" => depth += 1,
+            ")" | "]" | "}" => depth -= 1,
+            _ => {}
+        }
+        if depth == 0 {
+            return at + more + 1;
+        }
+    }
+    words.len()
+}
+
+/// The paths of the code, and what `use` brings in.
+fn read(code: &[String]) -> Module {
+    let mut module = Module::default();
+    let mut at = 0;
+    while at < code.len() {
+        let before = at.checked_sub(1).map_or("", |before| code[before].as_str());
+        if code[at] == "use" {
+            at += 1;
+            let first = module.brought.len();
+            bring(code, &mut at, &Names::new(), &mut module.brought);
+            module.used.extend(module.brought[first..].iter().map(|(_, path)| path.clone()));
+        } else if before != "::" && code.get(at + 1).is_some_and(|next| next == "::") {
+            let mut path = vec![code[at].clone()];
+            at += 1;
+            while code.get(at).is_some_and(|word| word == "::") {
+                path.extend(code.get(at + 1).cloned());
+                at += 2;
+            }
+            module.used.push(path);
+        } else {
+            at += 1;
+        }
+    }
+    module
+}
+
+/// The tree of a `use` from `at` on, behind `path`: each leaf with the name under which it is known.
+fn bring(code: &[String], at: &mut usize, path: &[String], brought: &mut Vec<(String, Names)>) {
+    let mut path = path.to_vec();
+    let word = |at: usize| code.get(at).map_or(";", String::as_str);
+    while !matches!(word(*at), ";" | "," | "}") {
+        match word(*at) {
+            "{" => {
+                *at += 1;
+                while !matches!(word(*at), "}" | ";") {
+                    bring(code, at, &path, brought);
+                    *at += usize::from(word(*at) == ",");
+                }
+                *at += 1;
+                return;
+            }
+            "::" => *at += 1,
+            "as" => {
+                brought.push((word(*at + 1).to_owned(), path));
+                *at += 2;
+                return;
+            }
+            "self" if !path.is_empty() => *at += 1,
+            name => {
+                path.push(name.to_owned());
+                *at += 1;
+            }
+        }
+    }
+    brought.extend(path.last().cloned().map(|name| (name, path)));
+}
+
+/// Which module uses which of its neighbours.
+fn uses(modules: &BTreeMap<Names, Module>) -> Uses {
+    let mut uses = Uses::new();
+    for (name, module) in modules {
+        for path in &module.used {
+            let Some(other) = module_of(modules, name, path, 0) else { continue };
+            let shared = name.iter().zip(&other).take_while(|(one, other)| one == other).count();
+            if shared < name.len() && shared < other.len() {
+                let of_module = uses.entry(name[..=shared].join("/")).or_default();
+                of_module.entry(other[..=shared].join("/")).or_insert_with(|| name.join("/"));
+            }
+        }
+    }
+    uses
+}
+
+/// How often a name may be passed on before it is given up.
+const PASSED_MAX: usize = 8;
+
+/// The module that `path` leads to, seen from `from`; none where it leads out of the crate.
+fn module_of(
+    modules: &BTreeMap<Names, Module>,
+    from: &Names,
+    path: &[String],
+    passed: usize,
+) -> Option<Names> {
+    let mut module = from.clone();
+    let mut path = path;
+    match path.first()?.as_str() {
+        "crate" => {
+            module.clear();
+            path = &path[1..];
+        }
+        "self" => path = &path[1..],
+        "super" => {
+            while let Some(("super", rest)) =
+                path.split_first().map(|(name, rest)| (name.as_str(), rest))
+            {
+                module.pop();
+                path = rest;
+            }
+        }
+        _ => {
+            module.push(path[0].clone());
+            path = &path[1..];
+            if !modules.contains_key(&module) {
+                return None;
+            }
+        }
+    }
+    while let Some((name, rest)) = path.split_first() {
+        let below = [module.as_slice(), std::slice::from_ref(name)].concat();
+        if modules.contains_key(&below) {
+            (module, path) = (below, rest);
+            continue;
+        }
+        let brought = &modules.get(&module)?.brought;
+        let found = brought.iter().filter(|(known, _)| known == name && passed < PASSED_MAX);
+        let mut found = found
+            .filter_map(|(_, to)| module_of(modules, &module, &[to, rest].concat(), passed + 1));
+        return found.next().or(Some(module));
+    }
+    Some(module)
+}
+
+/// The modules that reach each other, in groups of two and more.
+fn circles_in(uses: &Uses) -> Vec<BTreeSet<String>> {
+    let reached: BTreeMap<_, _> = uses.keys().map(|from| (from, reached(uses, from))).collect();
+    let circle_of = |module: &String| -> BTreeSet<String> {
+        let others = reached[module].iter();
+        let back = others.filter(|other| reached.get(other).is_some_and(|of| of.contains(module)));
+        back.cloned().collect()
+    };
+    let circles: BTreeSet<_> = uses.keys().map(circle_of).collect();
+    circles.into_iter().filter(|circle| circle.len() > 1).collect()
+}
+
+/// All modules that `from` uses, and those use.
+fn reached(uses: &Uses, from: &str) -> BTreeSet<String> {
+    let (mut reached, mut next) = (BTreeSet::new(), vec![from]);
+    while let Some(module) = next.pop() {
+        for other in uses.get(module).into_iter().flat_map(BTreeMap::keys) {
+            if reached.insert(other.clone()) {
+                next.push(other);
+            }
+        }
+    }
+    reached
+}
+
+/// Which module of a circle uses which, with the one below it in which it does.
+fn sentence(uses: &Uses, circle: &BTreeSet<String>) -> String {
+    let steps = circle.iter().flat_map(|from| {
+        let of_circle = uses[from].iter().filter(|(to, _)| circle.contains(*to));
+        of_circle.map(move |(to, file)| format!("{from} uses {to} ({file})"))
+    });
+    steps.collect::<Vec<_>>().join(", ")
 }
 
 #[cfg(test)]
@@ -84,29 +361,81 @@ mod tests {
     use super::*;
 
     #[test]
-    fn no_modules_of_the_lab_use_each_other_in_a_circle() {
+    fn no_circle_of_modules_is_larger_than_a_knot() {
         let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
-        assert_eq!(circle(&root), Ok(None));
+        assert_eq!(circles(&root), Ok(Vec::new()));
+    }
+
+    /// What the modules of a crate with these files use.
+    fn uses_of(texts: &[(&str, &str)]) -> Uses {
+        let folder = tempfile::tempdir().expect("a folder");
+        for (name, text) in texts {
+            let path = folder.path().join(name);
+            std::fs::create_dir_all(path.parent().expect("a folder")).expect("made");
+            std::fs::write(path, text).expect("written");
+        }
+        uses(&modules(folder.path()).expect("read"))
     }
 
     #[test]
     fn a_circle_is_named_with_its_files() {
-        let uses = |pairs: &[(&str, &str)]| {
-            let mut uses = Uses::new();
-            for (from, to) in pairs {
-                let file = format!("{from}/mod.rs");
-                uses.entry((*from).to_owned()).or_default().insert((*to).to_owned(), file);
-            }
-            circle_in(&uses)
-        };
-        assert_eq!(uses(&[("a", "b"), ("b", "c"), ("a", "c")]), None);
-        let found = uses(&[("a", "b"), ("b", "c"), ("c", "b")]).expect("a circle");
-        assert_eq!(found, "b uses c (b/mod.rs), c uses b (c/mod.rs)");
+        let found = uses_of(&[
+            ("a.rs", "use crate::b;"),
+            ("b.rs", "use super::c::{self, d::E};"),
+            ("c/mod.rs", "mod d;"),
+            ("c/d.rs", "fn f() { crate::b::g() }"),
+        ]);
+        let circles = circles_in(&found);
+        let [circle] = circles.as_slice() else { panic!("{circles:?}") };
+        assert_eq!(sentence(&found, circle), "b uses c (b), c uses b (c/d)");
     }
 
     #[test]
-    fn only_code_before_the_tests_counts() {
-        let text = "//! crate::a\nuse crate::b::C;\nfn f() { crate::d::e() }\n#[cfg(test)]\nmod tests {\n    use crate::g;\n";
-        assert_eq!(used(text), ["b", "d"]);
+    fn a_name_that_is_passed_on_counts_as_that_of_its_file() {
+        let found = uses_of(&[
+            ("lib.rs", "mod a; mod b; mod c; pub use a::{One as Two, c::Deep}; pub use c::f;"),
+            ("a/mod.rs", "pub use self::c::Deep; pub struct One;"),
+            ("a/c.rs", "pub struct Deep;"),
+            ("b.rs", "use crate::{Two, std::fmt};"),
+            ("c.rs", "fn f() { let _ = crate::Deep; }"),
+            ("d.rs", "fn g() { crate::f() }"),
+        ]);
+        let of = |module: &str| found[module].keys().map(String::as_str).collect::<Vec<_>>();
+        assert_eq!((of("b"), of("c"), of("d")), (vec!["a"], vec!["a"], vec!["c"]));
+    }
+
+    #[test]
+    fn a_module_and_its_parent_are_one_subject() {
+        let found = uses_of(&[
+            ("a/mod.rs", "mod b; use b::C; pub struct D;"),
+            ("a/b.rs", "use super::D; use crate::a::E;"),
+        ]);
+        assert_eq!(found, Uses::new());
+    }
+
+    #[test]
+    fn tests_comments_and_strings_do_not_count() {
+        let found = uses_of(&[
+            (
+                "a.rs",
+                "//! crate::b\n/* crate::b */ const A: [&str; 3] = [\"crate::b \\\"\", r#\"\" crate::b\"#, \"\"];",
+            ),
+            (
+                "b.rs",
+                "const C: char = '\"'; #[cfg(test)] use crate::a; fn f<'a>() { c::<'\\''>() }",
+            ),
+            (
+                "c.rs",
+                "#[cfg(test)]\nmod checks;\n#[cfg(all(test, unix))]\n#[path = \"x\"]\nmod tests { use crate::a; }\nuse crate::d;",
+            ),
+            ("c/checks.rs", "use crate::a;"),
+            (
+                "d.rs",
+                "#[cfg(not(test))] use crate::b; struct S { #[cfg(test)] a: crate::c::T, e: u8 }",
+            ),
+        ]);
+        let pairs =
+            found.iter().flat_map(|(a, of)| of.keys().map(move |b| (a.as_str(), b.as_str())));
+        assert_eq!(pairs.collect::<Vec<_>>(), [("c", "d"), ("d", "b")]);
     }
 }

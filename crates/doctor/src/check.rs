@@ -13,7 +13,7 @@ use serde::{Serialize, Serializer};
 
 use crate::host::Reading;
 use crate::host::environment::Environment;
-use crate::readings::Readings;
+use crate::readings::{Quota, Readings};
 
 /// One thing looked at, and what it means for the experiments.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -264,6 +264,15 @@ impl From<f64> for Found {
 impl From<String> for Found {
     fn from(text: String) -> Self {
         Self::Text(text)
+    }
+}
+
+impl From<Quota> for Found {
+    fn from(quota: Quota) -> Self {
+        match quota {
+            Quota::Unlimited => Self::Text("none".to_owned()),
+            Quota::Cpus(cpus) => Self::Decimal(cpus),
+        }
     }
 }
 

@@ -7,7 +7,7 @@ use super::{Files, Quota, Readings};
 use crate::host::Reading;
 use crate::host::environment::{Capabilities, Environment, Limits, ResourceLimit};
 use crate::host::sources::{SourceStatus, Sources};
-use crate::limits::Sandbox;
+use crate::readings::Sandbox;
 
 /// The files of the sound machine. It has no conntrack, no `intel_pstate` and no debugfs.
 const FILES: [(&str, &str); 33] = [

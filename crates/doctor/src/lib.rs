@@ -26,9 +26,8 @@ use serde::Serialize;
 
 pub use check::Remedy;
 pub use check::{Check, Concern, Found, Verdict};
-pub use limits::{CONNECTION_BYTES, FDS_SPARE, MEMORY_PARTS, Resources, SERVER_FDS_SPARE, Sandbox};
-pub use processors::Quota;
-pub use readings::{Files, Readings};
+pub use limits::{CONNECTION_BYTES, FDS_SPARE, MEMORY_PARTS, Resources, SERVER_FDS_SPARE};
+pub use readings::{Files, Quota, Readings, Sandbox};
 pub use show::Look;
 
 /// Version of the JSON form; a field is never renamed or removed within one.

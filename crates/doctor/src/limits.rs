@@ -1,15 +1,13 @@
 //! Limits of the kernel: descriptors, memory, message queues, io_uring and AIO; what fits below them; and
 //! what `pollux serve` can give up on this machine once it serves.
 
-use pollux_poller::Mechanism;
 use pollux_report::number::count;
-use pollux_sys::ring::RESTRICTED;
 
 use crate::Demands;
 use crate::check::Concern::{self, Dead, Descriptors, Everything, Queues, Servers};
 use crate::check::{Check, Judgement, Remedy, Subject, Sysctl, who_can_raise};
 use crate::host::Reading;
-use crate::readings::Readings;
+use crate::readings::{Readings, Sandbox};
 
 // What fits a machine: how much one thing takes, and how much is free.
 
@@ -407,43 +405,6 @@ fn aio(readings: &Readings) -> Check {
         let remedy = Remedy::sysctl("fs.aio-max-nr", 1_048_576);
         Judgement::unless(*free >= AIO_SLOTS, what).mended_by(remedy)
     })
-}
-
-/// What `pollux serve` can give up: paths, system calls, requests of its ring. Each part is tried, on a
-/// thread that ends with it.
-#[derive(Clone, Debug)]
-pub struct Sandbox {
-    /// What landlock said of itself.
-    pub landlock: Reading<String>,
-    /// A filter was put in force.
-    pub seccomp: Reading<()>,
-    /// A ring was restricted.
-    pub ring: Reading<()>,
-}
-
-impl Sandbox {
-    pub(crate) fn take() -> Self {
-        let landlock = match pollux_sandbox::try_files() {
-            Ok(confined) => Reading::Value(confined.to_string()),
-            Err(unavailable) => Reading::unavailable(unavailable.reason),
-        };
-        let seccomp = match pollux_sandbox::try_calls() {
-            Ok(()) => Reading::Value(()),
-            Err(unavailable) => Reading::unavailable(unavailable.reason),
-        };
-        Self { landlock, seccomp, ring: ring() }
-    }
-}
-
-fn ring() -> Reading<()> {
-    match Mechanism::UringPoll.open() {
-        Ok(poller) if poller.caps().notes.iter().any(|note| note == RESTRICTED) => {
-            Reading::Value(())
-        }
-        Ok(_) => Reading::unavailable("this kernel restricts no ring"),
-        // A server has none then.
-        Err(error) => Reading::unavailable(error.to_string()),
-    }
 }
 
 pub(crate) fn checks(readings: &Readings) -> Vec<Check> {

@@ -2,19 +2,18 @@
 //! sources that the lab probes anyway, and one second of CPU times.
 
 use std::collections::BTreeMap;
-use std::io;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
+use std::{fmt, fs, io};
 
 use pollux_poller::Mechanism;
+use pollux_sys::ring::RESTRICTED;
 use rustix::event::Timespec;
 
 use crate::host::environment::Environment;
-use crate::host::machine::{CpuTicks, HostSample};
+use crate::host::machine::{CpuTicks, HostSample, cpu_group_folders};
 use crate::host::sources::Sources;
 use crate::host::{self, Reading};
-use crate::limits::Sandbox;
-use crate::processors::{self, Quota};
 
 /// How long CPU times are watched: two hundred ticks on two CPUs, so 1 % can be seen.
 const WATCHED: Duration = Duration::from_secs(1);
@@ -100,7 +99,7 @@ impl Readings {
             files: Files::read(),
             steal_percent: Reading::unavailable("not watched yet"),
             busy_percent: Reading::unavailable("not watched yet"),
-            quota: processors::read_quota(),
+            quota: read_quota(),
             ring: ring(),
             sandbox: Sandbox::take(),
             attach: attach(),
@@ -178,7 +177,7 @@ impl Files {
 }
 
 fn text_of(path: &str) -> Option<Reading<String>> {
-    match std::fs::read_to_string(path) {
+    match fs::read_to_string(path) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => None,
         read => Some(Reading::from_io(path, read).map(|text| text.trim().to_owned())),
     }
@@ -219,5 +218,115 @@ fn wait_until(deadline: Instant) {
         // A signal ends the wait early; the loop waits for the rest.
         let _ = rustix::event::poll(&mut [], Some(&wait));
         left = deadline.saturating_duration_since(Instant::now());
+    }
+}
+
+/// What `pollux serve` can give up: paths, system calls, requests of its ring. Each part is tried, on a
+/// thread that ends with it.
+#[derive(Clone, Debug)]
+pub struct Sandbox {
+    /// What landlock said of itself.
+    pub landlock: Reading<String>,
+    /// A filter was put in force.
+    pub seccomp: Reading<()>,
+    /// A ring was restricted.
+    pub ring: Reading<()>,
+}
+
+impl Sandbox {
+    pub(crate) fn take() -> Self {
+        let landlock = match pollux_sandbox::try_files() {
+            Ok(confined) => Reading::Value(confined.to_string()),
+            Err(unavailable) => Reading::unavailable(unavailable.reason),
+        };
+        let seccomp = match pollux_sandbox::try_calls() {
+            Ok(()) => Reading::Value(()),
+            Err(unavailable) => Reading::unavailable(unavailable.reason),
+        };
+        Self { landlock, seccomp, ring: restricted_ring() }
+    }
+}
+
+fn restricted_ring() -> Reading<()> {
+    match Mechanism::UringPoll.open() {
+        Ok(poller) if poller.caps().notes.iter().any(|note| note == RESTRICTED) => {
+            Reading::Value(())
+        }
+        Ok(_) => Reading::unavailable("this kernel restricts no ring"),
+        // A server has none then.
+        Err(error) => Reading::unavailable(error.to_string()),
+    }
+}
+
+/// CPUs that a control group may use: the narrowest quota from the process's own folder upwards.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Quota {
+    /// All of them, all the time.
+    Unlimited,
+    /// So many in the mean over a period.
+    Cpus(f64),
+}
+
+impl Quota {
+    fn narrower(self, other: Self) -> Self {
+        match (self, other) {
+            (Self::Cpus(one), Self::Cpus(two)) => Self::Cpus(one.min(two)),
+            (Self::Unlimited, narrow) | (narrow, Self::Unlimited) => narrow,
+        }
+    }
+}
+
+impl fmt::Display for Quota {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Unlimited => out.write_str("none"),
+            Self::Cpus(cpus) => write!(out, "{cpus:.2} CPUs"),
+        }
+    }
+}
+
+/// Reads the quota. A group without a file of its own (the topmost one of version 2) has no quota.
+fn read_quota() -> Reading<Quota> {
+    cpu_group_folders().map(|folders| {
+        let up = folders.iter().flat_map(|folder| Path::new(folder).ancestors());
+        up.filter_map(quota_of_folder).fold(Quota::Unlimited, Quota::narrower)
+    })
+}
+
+fn quota_of_folder(folder: &Path) -> Option<Quota> {
+    let text = |name: &str| fs::read_to_string(folder.join(name)).ok();
+    let second = || quota_of_text(&text("cpu.max")?);
+    let first = || quota_of_text(&(text("cpu.cfs_quota_us")? + " " + &text("cpu.cfs_period_us")?));
+    second().or_else(first)
+}
+
+/// `QUOTA PERIOD` in microseconds; a quota of `max` (version 2) or -1 (version 1) is none.
+fn quota_of_text(text: &str) -> Option<Quota> {
+    let mut words = text.split_ascii_whitespace();
+    let (quota, period) = (words.next()?, words.next()?.parse::<f64>().ok()?);
+    match quota {
+        "max" | "-1" => Some(Quota::Unlimited),
+        quota => Some(Quota::Cpus(quota.parse::<f64>().ok()? / period)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn both_control_group_versions_tell_a_quota_and_its_absence() {
+        assert_eq!(quota_of_text("max 100000\n"), Some(Quota::Unlimited));
+        assert_eq!(quota_of_text("150000 100000\n"), Some(Quota::Cpus(1.5)));
+        assert_eq!(quota_of_text("-1\n 100000\n"), Some(Quota::Unlimited));
+        assert_eq!(quota_of_text("50000\n 100000\n"), Some(Quota::Cpus(0.5)));
+        assert_eq!(quota_of_text("50000\n"), None);
+    }
+
+    #[test]
+    fn the_narrowest_group_counts() {
+        let all = [Quota::Cpus(4.0), Quota::Unlimited, Quota::Cpus(1.5)];
+        let narrowest = all.into_iter().fold(Quota::Unlimited, Quota::narrower);
+        assert_eq!(narrowest, Quota::Cpus(1.5));
     }
 }
