@@ -10,7 +10,7 @@ use pollux_xatmi::ubf::{self, FieldId, UbfError, UbfMut, UbfRef};
 
 use crate::fault::{self, UbfFault};
 use crate::fields::{changing, id, reading, size_at};
-use crate::{caller, fields, memory};
+use crate::{caller, field_names, memory};
 
 /// More fields than a buffer can have; a list without an end is recognised by it.
 const LIST_LEN_MAX: usize = 1 << 20;
@@ -285,7 +285,7 @@ unsafe fn print(ubf: *const c_char, file: *mut libc::FILE) -> Result<c_int, UbfF
     // SAFETY: the caller's promise.
     let fields = unsafe { reading(ubf) }?;
     // Without tables fields are printed by number.
-    let text = ubf::print(fields, fields::table_or_empty())?;
+    let text = ubf::print(fields, field_names::table_or_empty())?;
     // SAFETY: the caller's promise.
     unsafe { write_text(file, text.as_bytes()) }.map(|()| 0)
 }

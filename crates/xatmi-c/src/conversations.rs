@@ -21,11 +21,11 @@ use pollux_xatmi::environment::Environment;
 use pollux_xatmi::error::Code;
 use pollux_xatmi::worker::{Done, Incoming, Return};
 
-use crate::caller;
-use crate::calls::{Copied, Landing, Wanted, outgoing, service_name};
 use crate::context::{self, Conversations};
 use crate::fault::{self, Fault};
 use crate::memory::Borrowed;
+use crate::messages::{Copied, Landing, Wanted, outgoing, service_name};
+use crate::{caller, timeouts};
 
 const TPSENDONLY: c_long = 0x800;
 const TPRECVONLY: c_long = 0x1000;
@@ -89,7 +89,7 @@ pub(crate) fn finish(outcome: Done) -> Done {
         (None, Some(Ok(data))) if may_end => (ended(is_success), data),
         _ => (Kind::Error, Outgoing::NONE),
     };
-    let deadline_ns = context::deadline_ns(context::standing());
+    let deadline_ns = timeouts::deadline_ns(timeouts::standing());
     conversation.finish(kind, data, urcode, deadline_ns);
     Done::Return(Return { rval, urcode, buffer: None, len_bytes: 0, soft_error })
 }
@@ -280,7 +280,7 @@ fn deadline_ns(flags: CallFlags) -> u64 {
     if flags.contains(CallFlags::NO_TIME) {
         return 0;
     }
-    context::deadline_ns(context::take())
+    timeouts::deadline_ns(timeouts::take())
 }
 
 /// Gives a conversation up, which the service sees as TPEV_DISCONIMM.

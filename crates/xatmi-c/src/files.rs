@@ -1,4 +1,5 @@
-//! `Bwrite`, `Bread`, `Bextread`: buffers of fields to and from files of C.
+//! Buffers of fields to and from files of C (`Bwrite`, `Bread`, `Bextread`) and JSON text
+//! (`tpubftojson`, `tpjsontoubf`).
 //!
 //! C programs call it. What a file holds is not trusted: it is bounded by the caller's buffer and
 //! checked, and the buffer stays as it was when something is wrong.
@@ -13,7 +14,8 @@ use pollux_xatmi::ubf::{
 use crate::buffers::write_text;
 use crate::caller;
 use crate::fault::{self, Fault, UbfFault};
-use crate::fields::{self, changing, reading};
+use crate::field_names;
+use crate::fields::{changing, reading};
 
 /// Most bytes of a text for each byte of the buffer that it is read into: a name, an escape for each
 /// byte of a value, remarks.
@@ -100,12 +102,12 @@ pub unsafe extern "C" fn Bextread(ubf: *mut c_char, file: *mut libc::FILE) -> c_
             let reason = "bytes that are not UTF-8 are written as a backslash and two hex digits";
             UbfError::Syntax { line, reason }
         })?;
-        match apply_printed(text, fields::table_or_empty(), &mut fields) {
+        match apply_printed(text, field_names::table_or_empty(), &mut fields) {
             Ok(()) => {}
             Err(error) => {
                 if error == UbfError::BadName {
                     // Tables that cannot be read are the cause rather than the name.
-                    fields::check_tables()?;
+                    field_names::check_tables()?;
                 }
                 return Err(error.into());
             }
@@ -156,10 +158,6 @@ unsafe fn paragraph(file: *mut libc::FILE, most: usize) -> Result<Vec<u8>, UbfFa
     Ok(text)
 }
 
-// `tpubftojson`, `tpjsontoubf`: fields as JSON text and back.
-//
-// C programs call it; what is what stands in `pollux_xatmi::ubf`.
-
 impl From<JsonError> for Fault {
     fn from(error: JsonError) -> Self {
         match error {
@@ -190,7 +188,7 @@ pub unsafe extern "C" fn tpubftojson(ubf: *const c_char, text: *mut c_char, size
         }
         let room = usize::try_from(size).unwrap_or(0);
         // SAFETY: the caller's promise.
-        let json = to_json(unsafe { reading(ubf) }?, fields::table_or_empty())?;
+        let json = to_json(unsafe { reading(ubf) }?, field_names::table_or_empty())?;
         if json.len() >= room {
             let detail = format!("the text needs {} bytes, there are {room}", json.len() + 1);
             return Err(Fault::new(Code::Limit.number(), detail));
@@ -215,7 +213,7 @@ pub unsafe extern "C" fn tpjsontoubf(ubf: *mut c_char, text: *const c_char) -> c
         let text = unsafe { caller::text(text) };
         let text = text.ok_or_else(|| Fault::invalid("the pointer to the text is null"))?;
         let text = text.to_str().map_err(|_| Fault::invalid("the text is not UTF-8"))?;
-        let fields = from_json(text, fields::table_or_empty())?;
+        let fields = from_json(text, field_names::table_or_empty())?;
         // SAFETY: the caller's promise.
         unsafe { changing(ubf) }?.copy_from(fields.fields())?;
         Ok(0)

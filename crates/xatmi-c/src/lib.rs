@@ -8,17 +8,17 @@
 //!
 //! | file | subject |
 //! |---|---|
-//! | `caller.rs` | pointers of the caller: what is known of them before they are followed; variable arguments |
+//! | `caller.rs`, `variadic.rs` | pointers of the caller: what is known of them before they are followed; variable arguments |
 //! | `fault.rs` | the thread's error numbers and texts; no panic leaves a function |
-//! | `memory.rs` | typed buffers: tpalloc, tprealloc, tpfree, tptypes, Balloc and its fellows |
-//! | `fields.rs`, `values.rs`, `copies.rs`, `buffers.rs` | `ubf.h`: the buffer behind a pointer and names of fields; values; values by other ways; whole buffers |
+//! | `memory.rs`, `field_memory.rs` | typed buffers: tpalloc, tprealloc, tpfree, tptypes; Balloc and the like |
+//! | `fields.rs`, `field_names.rs`, `values.rs`, `copies.rs`, `paths.rs`, `buffers.rs` | `ubf.h`: the buffer behind a pointer; names of fields; values; values by other ways; fields of inner buffers; whole buffers |
 //! | `expressions.rs`, `files.rs` | Boolean expressions; fields in files and as JSON |
 //! | `logging.rs` | lines in the log of the day, lines with a level |
 //! | `transactions.rs` | the transaction of a thread |
-//! | `context.rs` | a thread's context: its client, what it listens to, its time limits |
-//! | `calls.rs` | calls, and what calls, conversations and services send and receive |
+//! | `context.rs`, `timeouts.rs` | a thread's context: its client and subscriptions; timeouts of calls |
+//! | `messages.rs`, `calls.rs` | the data of calls, conversations and services; calls |
 //! | `tx.rs`, `events.rs`, `conversations.rs` | transactions by both interfaces; events and unsolicited messages; conversations |
-//! | `server.rs` | the life of a server, one call of a service function |
+//! | `service.rs`, `server.rs` | one call of a service function; the life of a server |
 //! | `layout.rs` | the files of an installation; on its own |
 //!
 //! Every function may be called from any thread. Pointers are the caller's promise, as in C: NULL,
@@ -33,12 +33,19 @@ pub mod copies;
 pub mod events;
 pub mod expressions;
 pub mod fault;
+mod field_memory;
+mod field_names;
 pub mod fields;
 pub mod files;
 pub mod layout;
 pub mod logging;
 mod memory;
+mod messages;
+mod paths;
 pub mod server;
+pub mod service;
+mod timeouts;
 pub mod transactions;
 pub mod tx;
 pub mod values;
+mod variadic;

@@ -26,11 +26,13 @@ use tokio::sync::{Mutex, watch};
 use tokio::task::JoinHandle;
 
 use crate::Log;
-use crate::envelope::{Answered, Asked, Data, Domain};
+use crate::domain::Domain;
+use crate::envelope::{Answered, Asked, Data};
 use crate::exchange::{Exchange, Wanted};
 use crate::host::{Host, LEAVE_TIME_MAX, too_long};
 use crate::local;
-use crate::settings::{Login, Settings};
+use crate::servers::Login;
+use crate::settings::Settings;
 
 /// The first pause before a request is repeated as everybody was busy; doubled up to the longest.
 const BUSY_PAUSE: Duration = Duration::from_millis(1);

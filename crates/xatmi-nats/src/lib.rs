@@ -17,10 +17,13 @@
 #![forbid(unsafe_code)]
 
 mod broker;
+mod domain;
 mod envelope;
 mod exchange;
 mod host;
 mod local;
+mod others;
+mod servers;
 mod settings;
 
 use std::cell::OnceCell;
@@ -130,13 +133,10 @@ fn refused(code: Code) -> Done {
     Done::Return(Return { rval: RVAL_FAIL, urcode: 0, buffer: None, len_bytes: 0, soft_error })
 }
 
-// What the bridge has to say: lines in the worker's log, which the manager made of its standard
-// error.
-//
-// All parts of the bridge write here. A line that would only repeat the last one is left out, so
-// that a broker that stays away does not fill a disk; never a password in it.
-
-/// The log, with its last line.
+/// The log of the bridge, on standard error, which the manager directs to the worker's log.
+///
+/// A line that would only repeat the last one is left out, so that a broker that stays away does
+/// not fill a disk. A password is never in it.
 #[derive(Debug, Default)]
 struct Log(Mutex<String>);
 

@@ -88,7 +88,7 @@ fn lines_with_a_level_go_where_process_and_thread_say() {
 }
 
 #[test]
-fn programs_know_who_they_are_and_what_an_error_was() {
+fn programs_read_their_identity_and_the_last_error() {
     let Some(gcc) = Toolchain::of("gcc") else { return };
     let mut program = Command::new(gcc.program("identity.c"));
     program.env("NDRX_QPREFIX", NO_POOL).env_remove("NDRX_NODEID");
@@ -170,10 +170,7 @@ fn a_server_that_is_started_by_hand_says_how_it_is_started() {
     assert!(said.contains("pollux pool start"), "{said}");
 }
 
-// The C programs once more under valgrind and with gcc's address sanitizer: nothing is read or
-// written beside memory, and nothing is lost.
-
-/// Programs that need no pool, and their environment.
+/// Programs that run again under valgrind and with gcc's sanitizers, with their environment.
 const PROGRAMS: [(&str, &[(&str, &str)]); 11] = [
     ("layouts.c", &[]),
     ("buffers.c", &[]),

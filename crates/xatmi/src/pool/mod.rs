@@ -17,27 +17,34 @@
 //!
 //! | part | one job |
 //! |---|---|
-//! | `turn` | the loop: wait, events, time; its poller |
+//! | `turn`, `watch` | the loop: wait, events, time; its poller |
 //! | `workers` | what the supervisor asks for, and what workers say |
 //! | `visitors` | connections to the control socket |
-//! | `orders` | commands that take time, and the tables |
+//! | `orders`, `tables` | orders and their progress; tables of workers, services, queues and clients |
 //! | `services`, `unsent` | queues of services; answers for the dead |
-//! | `events` | subscriptions to events, mailboxes of unsolicited messages |
-//! | `process` | one worker's process, how it is made, and what its program offers, asked while no pool runs |
+//! | `events` | the subscribers of events and unsolicited messages |
+//! | `process`, `start` | one worker's process; how it is started |
+//! | `offers` | the services that a program offers, asked without a pool |
 //! | `previous` | what an earlier manager left behind: workers, queues, memory, clients |
-//! | `figures` | what is counted, as metrics over HTTP |
-//! | `options` | what a pool is started with, and its log |
+//! | `figures`, `endpoint` | what is counted, as metrics; the page over HTTP |
+//! | `options`, `log` | what a pool is started with; its log |
 
+mod endpoint;
 mod events;
 mod figures;
+mod log;
+mod offers;
 mod options;
 mod orders;
 mod previous;
 mod process;
 mod services;
+mod start;
+mod tables;
 mod turn;
 mod unsent;
 mod visitors;
+mod watch;
 mod workers;
 
 use std::collections::{BTreeMap, HashSet};
@@ -61,22 +68,22 @@ use crate::needs::{Shortage, file_size_limits, file_size_shortage};
 use crate::queue::Prefix;
 use crate::slots::Slots;
 use crate::supervisor::Supervisor;
+use endpoint::Endpoint;
 use events::Events;
 use figures::Counts;
-use figures::Endpoint;
 use orders::Order;
 use previous::EarlierClients;
 use process::{Process, SlotHandle};
 use services::Services;
-use turn::{Source, Watch};
 use unsent::Unsent;
 use visitors::Visitors;
+use watch::{Source, Watch};
 
-pub use options::Log;
+pub use log::Log;
+pub use offers::services_of;
 pub use options::{PoolOptions, Sizes, memory_len_bytes, memory_room};
 pub use previous::workers as workers_left;
-pub use process::services_of;
-pub use process::{
+pub use start::{
     BRIDGE_PROGRAM, EXPORTS_VARIABLE, REFRESH_VARIABLE, find, keep_from_children, output_faults,
 };
 

@@ -14,8 +14,8 @@ use pollux_poller::Token;
 use pollux_sys::mqueue::MessageQueue;
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
 
-use super::process::{PREFIX_VARIABLE, PROGRAM_VARIABLE};
-use super::turn::{Source, Watch};
+use super::start::{PREFIX_VARIABLE, PROGRAM_VARIABLE};
+use super::watch::{Source, Watch};
 use crate::memory::{Memory, Records};
 use crate::queue::{Prefix, QueueName};
 use crate::worker::LINK_VARIABLE;
@@ -136,12 +136,6 @@ fn id_of(pid: u32, prefix: &Prefix) -> Option<u32> {
     is_ours.then(|| str::from_utf8(number).ok()?.parse().ok())?
 }
 
-// Client contexts that outlived the manager that they had greeted.
-//
-// They work on, as calls need no manager, but have no connection here whose end would be seen.
-// Their processes are found by the reply queues that they hold open, and watched; when one
-// ends without having removed its queues, they are removed here.
-
 /// A process with contexts of its own.
 #[derive(Debug)]
 struct EarlierClient {
@@ -150,14 +144,18 @@ struct EarlierClient {
     contexts: Vec<u32>,
 }
 
-/// All of them, by process.
+/// Client processes that connected to an earlier manager.
+///
+/// Their calls continue, as calls need no manager, but they have no connection here whose end
+/// would be seen. They are found by the reply queues that they hold open, and watched; when one
+/// ends without having removed its queues, they are removed here.
 #[derive(Debug, Default)]
 pub(super) struct EarlierClients {
     by_pid: BTreeMap<u32, EarlierClient>,
 }
 
 impl EarlierClients {
-    /// Looks for them, once, and begins to watch.
+    /// Finds them, once, and begins to watch.
     pub(super) fn find(prefix: &Prefix, watch: &mut Watch) -> Self {
         let mut all = Self::default();
         let entries = fs::read_dir("/proc").into_iter().flatten().flatten();

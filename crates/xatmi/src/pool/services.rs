@@ -12,8 +12,8 @@ use std::time::{Duration, Instant};
 use pollux_poller::Token;
 use pollux_sys::mqueue::{MessageQueue, QueueSize};
 
-use super::turn::{Source, Watch};
 use super::unsent::Creditor;
+use super::watch::{Source, Watch};
 use crate::access::Group;
 use crate::error::Code;
 use crate::link::Advert;

@@ -14,7 +14,7 @@ use pollux_sys::mqueue::MessageQueue;
 use rustix::net::SocketFlags;
 use rustix::process::{Resource, getrlimit};
 
-use super::turn::Source;
+use super::watch::Source;
 use super::workers::Report;
 use super::{Pool, SlotHandle, previous};
 use crate::access::{Peer, Relation};

@@ -5,8 +5,8 @@ use std::time::{Duration, Instant};
 
 use super::Pool;
 use super::process::{Process, SlotHandle};
-use super::process::{Start, spawn};
 use super::services::creditor;
+use super::start::{Start, spawn};
 use super::unsent::Creditor;
 use crate::error::Code;
 use crate::link::{Advert, Link, Received, ToManager, ToWorker};

@@ -359,14 +359,7 @@ fn is_orphan(member: &Member) -> bool {
     matches!(member.phase, Phase::Orphan)
 }
 
-#[cfg(test)]
-mod tests;
-
-// What the supervisor is given, and what it answers.
-//
-// The pool turns what processes do into events, and does the actions; it adds nothing to them.
-
-/// What has to be done.
+/// What the pool has to do; it adds nothing to it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Action {
     /// Start a process for this id.
@@ -395,7 +388,7 @@ pub enum Action {
     },
 }
 
-/// What has happened.
+/// What a process of the pool did.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Event {
     /// The worker can take calls.
@@ -426,11 +419,7 @@ pub enum Event {
     },
 }
 
-// A worker as tables show it.
-//
-// The pool reads it for its tables and for orders that wait; it is a copy of one moment.
-
-/// One worker, for tables.
+/// One worker as tables and orders that wait read it: a copy of one moment.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct MemberView {
     /// Its id.
@@ -493,3 +482,6 @@ impl State {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

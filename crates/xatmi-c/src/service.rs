@@ -1,0 +1,274 @@
+//! One call of a service function in C: its `TPSVCINFO`, and its end by tpreturn or tpforward.
+//!
+//! A server registers `serve` for each service. tpreturn and tpforward jump back over the C
+//! program's own frames (see `c/leave.c`): everything that Rust does there has ended before the jump.
+//!
+//! ```text
+//!  serve ─▶ pollux_run_service (C, setjmp) ─▶ function of the program ─▶ ... ─▶ tpreturn
+//!    ▲               ▲                                                             │ jmp
+//!    │ Done          └───────────────── longjmp ◀── pollux_leave_by_return (C) ◀───┘
+//!    └─ OUTCOME ◀───────────────────────────────── pollux_record_return (Rust, returns)
+//! ```
+
+use std::cell::{Cell, RefCell};
+use std::ffi::{c_char, c_int, c_long, c_void};
+
+use pollux_xatmi::buffer::Buffer;
+use pollux_xatmi::error::Code;
+use pollux_xatmi::queue::ServiceName;
+use pollux_xatmi::worker::{Done, Incoming, Return};
+
+use crate::fault::{self, Fault};
+use crate::memory::{self, Borrowed, Held};
+use crate::messages::{len_for_caller, sent, service_name};
+use crate::variadic::jump_to;
+use crate::{conversations, transactions, tx};
+
+/// A service function of the program.
+pub(crate) type Function = unsafe extern "C" fn(*mut ServiceInfo);
+
+/// `TPSVCINFO`.
+#[repr(C)]
+#[derive(Debug)]
+pub struct ServiceInfo {
+    name: [u8; 31],
+    data: *mut c_char,
+    len: c_long,
+    flags: c_long,
+    cd: c_int,
+    appkey: c_long,
+    client: [u8; 96],
+    function: [u8; 32],
+}
+
+thread_local! {
+    /// Where the service function that runs was started; NULL when none does.
+    static START: Cell<*mut c_void> = const { Cell::new(std::ptr::null_mut()) };
+    /// How it says that it ended.
+    static OUTCOME: RefCell<Option<Done>> = const { RefCell::new(None) };
+}
+
+unsafe extern "C" {
+    fn pollux_run_service(
+        function: Function,
+        info: *mut ServiceInfo,
+        start: *mut *mut c_void,
+    ) -> c_int;
+    fn pollux_leave_by_return(
+        rval: c_int,
+        rcode: c_long,
+        data: *mut c_char,
+        len: c_long,
+        flags: c_long,
+    );
+    fn pollux_leave_by_forward(svc: *const c_char, data: *mut c_char, len: c_long, flags: c_long);
+}
+
+/// Runs `function` for a request.
+pub(crate) fn serve(function: Function, incoming: Incoming) -> Done {
+    // Without its initiator a conversation is nothing to be served.
+    let Ok(joined) = conversations::join(&incoming) else { return Done::NoReturn };
+    let mut info = ServiceInfo::of(incoming);
+    if let Some(joined) = &joined {
+        info.cd = joined.cd;
+        info.flags |= joined.flags;
+    }
+    let before = transactions::seen().map(|seen| seen.number);
+    // SAFETY: the program registered the function for this; `info` and START outlive the call, and
+    // what the jump leaves out is the program's own.
+    let has_left = unsafe { pollux_run_service(function, &raw mut info, START.with(Cell::as_ptr)) };
+    START.set(std::ptr::null_mut());
+    if let Some(held) = memory::take_request() {
+        memory::free(held);
+    }
+    let outcome = OUTCOME.take();
+    // One that the function began and did not end aborts, and its caller gets an error.
+    let is_left_open =
+        transactions::seen().is_some_and(|seen| Some(seen.number) != before) && tx::abort().is_ok();
+    let done = match outcome {
+        Some(done) if has_left != 0 && !is_left_open => done,
+        _ => Done::NoReturn,
+    };
+    if joined.is_some() { conversations::finish(done) } else { done }
+}
+
+impl ServiceInfo {
+    fn of(incoming: Incoming) -> Self {
+        const TPNOREPLY: c_long = 4;
+        let client = incoming.client;
+        let len = incoming.buffer.as_ref().map_or(0, |b| len_for_caller(b, incoming.len_bytes));
+        let give_out = |buffer| memory::give_out(Held { buffer, is_request: true });
+        Self {
+            name: filled(incoming.service.as_str()),
+            data: incoming.buffer.map_or(std::ptr::null_mut(), give_out),
+            len,
+            flags: if incoming.is_without_reply { TPNOREPLY } else { 0 },
+            cd: incoming.cd,
+            appkey: 0,
+            client: filled(&format!("{},{},{:016x}", client.pid, client.context, client.nonce)),
+            function: filled(&incoming.function),
+        }
+    }
+}
+
+/// A name in so many bytes, with a NUL at least at their end.
+fn filled<const BYTES: usize>(name: &str) -> [u8; BYTES] {
+    let mut bytes = [0; BYTES];
+    let len = name.len().min(BYTES - 1);
+    bytes[..len].copy_from_slice(&name.as_bytes()[..len]);
+    bytes
+}
+
+/// Keeps an outcome, and says where to jump to: NULL, with TPEPROTO, outside a service.
+fn record(outcome: impl FnOnce() -> Done) -> *mut c_void {
+    fault::atmi(std::ptr::null_mut(), || {
+        let start = START.get();
+        if start.is_null() {
+            let detail = "tpreturn and tpforward are for service functions, on their own thread";
+            return Err(Fault::new(Code::Protocol.number(), detail));
+        }
+        let done = outcome();
+        OUTCOME.with_borrow_mut(|place| *place = Some(done));
+        Ok(start)
+    })
+}
+
+/// The buffer that a service function sends, which is the server's from now on; one that cannot
+/// be sent is freed, as the program believes it gone too.
+fn taken(data: *const c_char, len: c_long) -> Result<(Option<Held>, usize), Fault> {
+    let Some(held) = Borrowed::from(data)?.map(Borrowed::into_held) else { return Ok((None, 0)) };
+    match sendable(&held.buffer, len) {
+        Ok(len) => Ok((Some(held), len)),
+        Err(fault) => {
+            memory::free(held);
+            Err(fault)
+        }
+    }
+}
+
+/// How much of a buffer is sent when the program says `len`.
+fn sendable(buffer: &Buffer, len: c_long) -> Result<usize, Fault> {
+    let len = sent(buffer.buffer_type(), len)?;
+    buffer.used_len(len)?;
+    Ok(len)
+}
+
+/// Called by `c/leave.c` for tpreturn; says where to jump to.
+///
+/// # Safety
+/// No other thread uses the buffer at `data` during the call, whose pointer may be any.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn pollux_record_return(
+    rval: c_int,
+    rcode: c_long,
+    data: *mut c_char,
+    len: c_long,
+    flags: c_long,
+) -> *mut c_void {
+    record(|| {
+        let (sent, wrong) = match taken(data, len) {
+            Ok(sent) => (sent, None),
+            // A reply that cannot be sent is an error of the service.
+            Err(_) => ((None, 0), Some(Code::ServiceError)),
+        };
+        Done::Return(Return {
+            rval,
+            urcode: rcode,
+            buffer: sent.0.map(|held| held.buffer),
+            len_bytes: sent.1,
+            soft_error: wrong.or_else(|| soft_error(rval, flags)),
+        })
+    })
+}
+
+/// The error that the caller is to see by the flags of tpreturn.
+fn soft_error(rval: c_int, flags: c_long) -> Option<Code> {
+    const TPSOFTTIMEOUT: c_long = 0x0008_0000;
+    const TPSOFTENOENT: c_long = 0x0010_0000;
+    const TPSOFTERR: c_long = 0x0040_0000;
+    if flags & TPSOFTTIMEOUT != 0 {
+        Some(Code::Time)
+    } else if flags & TPSOFTENOENT != 0 {
+        Some(Code::NoEntry)
+    } else if flags & TPSOFTERR != 0 {
+        Some(Code::from_number(rval).unwrap_or(Code::ServiceError))
+    } else {
+        None
+    }
+}
+
+/// Called by `c/leave.c` for tpforward; says where to jump to.
+///
+/// # Safety
+/// A sound `svc` points to a text; no other thread uses the buffer at `data` during the call, whose
+/// pointer may be any.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn pollux_record_forward(
+    svc: *const c_char,
+    data: *mut c_char,
+    len: c_long,
+    _flags: c_long,
+) -> *mut c_void {
+    record(|| {
+        // SAFETY: the caller's promise.
+        let service = unsafe { service_name(svc) }.ok().and_then(ServiceName::new);
+        match (service, taken(data, len)) {
+            (Some(service), Ok((held, len_bytes))) => {
+                Done::Forward { service, buffer: held.map(|held| held.buffer), len_bytes }
+            }
+            _ => Done::NoReturn,
+        }
+    })
+}
+
+/// Ends the service function: the caller gets `data`. Comes back, with TPEPROTO, only elsewhere.
+///
+/// # Safety
+/// No other thread uses the buffer at `data` during the call, whose pointer may be any. Between the
+/// service function and this call there are only frames of C.
+#[unsafe(naked)]
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn tpreturn(
+    rval: c_int,
+    rcode: c_long,
+    data: *mut c_char,
+    len: c_long,
+    flags: c_long,
+) {
+    jump_to!(pollux_leave_by_return)
+}
+
+/// Ends the service function: another service answers. Comes back, with TPEPROTO, only elsewhere.
+///
+/// # Safety
+/// As for [`tpreturn`]; a sound `svc` points to a text.
+#[unsafe(naked)]
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn tpforward(
+    svc: *const c_char,
+    data: *mut c_char,
+    len: c_long,
+    flags: c_long,
+) {
+    jump_to!(pollux_leave_by_forward)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_cut_and_end_with_a_nul() {
+        assert_eq!(filled::<4>("ab"), *b"ab\0\0");
+        assert_eq!(filled::<4>("abcdef"), *b"abc\0");
+        assert_eq!(size_of::<ServiceInfo>(), 200);
+    }
+
+    #[test]
+    fn soft_errors_follow_the_flags() {
+        assert_eq!(soft_error(2, 0), None);
+        assert_eq!(soft_error(2, 0x0008_0000), Some(Code::Time));
+        assert_eq!(soft_error(17, 0x0040_0000), Some(Code::InputType));
+        assert_eq!(soft_error(999, 0x0040_0000), Some(Code::ServiceError));
+    }
+}
