@@ -7,9 +7,9 @@
 //! ```
 //!
 //! The main thread is the worker's: it blocks in [`Broker::call`] as in any service, no longer than
-//! the call may take. A broker that goes away ends each call under way with TPESVCERR, as no process
-//! knows what became of it; the connection comes back by itself. A broker that stands still is not
-//! known from one that is slow: then the time of the call ends it, with TPETIME.
+//! the call may take. A broker that goes away ends each call under way with TPESVCERR, as its
+//! outcome is unknown; the client library connects again. A broker that hangs looks like one that
+//! is slow: then the timeout of the call ends it, with TPETIME.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
