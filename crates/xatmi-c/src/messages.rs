@@ -163,7 +163,7 @@ pub(crate) unsafe fn service_name<'a>(name: *const c_char) -> Result<&'a str, Fa
     let name = unsafe { caller::text(name) };
     let name = name.ok_or_else(|| Fault::invalid("the pointer to the service's name is null"))?;
     name.to_str().map_err(|_| {
-        let detail = format!("no service {}: its name is not text", name.to_string_lossy());
+        let detail = format!("no worker offers {}: its name is not text", name.to_string_lossy());
         Fault::new(Code::NoEntry.number(), detail)
     })
 }

@@ -56,7 +56,7 @@ impl Domain {
     }
 
     /// The subject on which lists are asked for.
-    pub(crate) fn list_requests(&self) -> String {
+    pub(crate) fn questions(&self) -> String {
         format!("pollux.{}.who", self.0)
     }
 }
