@@ -4,6 +4,12 @@
 //! The same [`Section`]s become the end of `--help` ([`decorated`]) and sections of the manual page
 //! ([`manual_pages`]), so the two cannot differ. They are written in a text for all commands of a program
 //! and come through [`Sections`]; here only their form is decided.
+//!
+//! Manual pages: a command and its [`Section`]s in the man macros of roff (groff_man(7)).
+//!
+//! Written here and not by a library, because what is copied from a page has to be what was meant:
+//! each minus sign, quote and tilde is named (`escaped`), examples are never filled, and no word
+//! is hyphenated.
 
 use std::path::Path;
 use std::process::ExitCode;
@@ -137,12 +143,6 @@ fn below(command: Command, path: &str, sections_of: Sections) -> Command {
         below(inner, &path, sections_of)
     })
 }
-
-// Manual pages: a command and its [`Section`]s in the man macros of roff (groff_man(7)).
-//
-// Written here and not by a library, because what is copied from a page has to be what was meant:
-// each minus sign, quote and tilde is named (`escaped`), examples are never filled, and no word
-// is hyphenated.
 
 /// The heading of options that have none of their own.
 const OPTIONS: &str = "Options";

@@ -95,6 +95,7 @@ mod published;
 pub mod record;
 pub mod report;
 pub mod run;
+mod scratch;
 
 pub mod store;
 pub mod subject;

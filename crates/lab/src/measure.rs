@@ -3,6 +3,13 @@
 //! The runner starts a fresh process for each run and hands it a [`RunSpec`] (`child`), which prints
 //! one JSON [`Line`] for each interval and one for the result. What an experiment measures itself
 //! where its workload has processes of its own; `alone` does it for all others.
+//!
+//! A run of one arm by itself: a ramp, then a window that is cut into intervals.
+//!
+//! For rates: how much a loop carries when nothing else runs. What an event costs is measured in
+//! turns.
+//!
+//! What is looked at beside a whole run, as its pass asks for it: counters or a profile.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -201,13 +208,6 @@ impl RunSpec {
         self.axes.number(axis) as usize
     }
 }
-
-// A run of one arm by itself: a ramp, then a window that is cut into intervals.
-//
-// For rates: how much a loop carries when nothing else runs. What an event costs is measured in
-// turns.
-//
-// What is looked at beside a whole run, as its pass asks for it: counters or a profile.
 
 /// Runs `subject` for the ramp and the window of `spec`; `on_interval` receives each interval when
 /// it ends.

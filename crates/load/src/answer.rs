@@ -2,6 +2,9 @@
 //!
 //! Most answers lie whole in the input and have the head of the one before; they cost a
 //! comparison. Sessions call it; it knows no time and counts nothing.
+//!
+//! One request and its answer, before there is any load: is this server the one that is meant? The lab asks each server
+//! once. It blocks, and knows nothing of loops.
 
 use std::io::{self, Read, Write};
 use std::net::TcpStream;
@@ -145,9 +148,6 @@ impl Reading {
         Ok((used, None))
     }
 }
-
-// One request and its answer, before there is any load: is this server the one that is meant? The lab asks each server
-// once. It blocks, and knows nothing of loops.
 
 /// What is read at once.
 const PART_BYTES: usize = 64 * 1024;

@@ -1,6 +1,9 @@
 //! What a reader has to know before believing a run: findings about the server and about the generator itself.
 //!
 //! Pure judgements of a finished [`Outcome`]; every limit has its reason beside it.
+//!
+//! Answers that did not come: none at all, none for a time, some never; and the time in which the generator itself
+//! did not run.
 
 use crate::render::{count, time};
 use crate::{Errors, Finding, FindingKind, Judged, Outcome, Standstill};
@@ -196,9 +199,6 @@ fn few_answers(outcome: &Outcome) -> Option<Finding> {
     let text = format!("{answers} answers are too few for a 99th percentile; it takes {needed}");
     finding(FindingKind::FewAnswers, text, "run longer (-d) or with more requests (-n)")
 }
-
-// Answers that did not come: none at all, none for a time, some never; and the time in which the generator itself
-// did not run.
 
 /// A shorter one is not a finding: neither a standstill of the generator nor a request that waits.
 const NOTABLE_S: f64 = 1.0;

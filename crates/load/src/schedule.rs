@@ -4,6 +4,12 @@
 //! The schedule says how many requests are due up to a time; the k-th one begins where that
 //! number reaches k. So stages may rise, fall or stand still, a thread takes every n-th request,
 //! and nothing is queued while a server stands still: the cursor waits where it was.
+//!
+//! The words of `--rate`: `1000`, `1000@10s,2000@20s` for steps, `100..5000@60s` for a ramp.
+//!
+//! Which request may begin now, as sessions and the worker of one thread ask it: any until the end of the plan in a
+//! closed loop, those of the schedule in an open one. A number of requests that threads share is taken in portions, so
+//! that the shared counter is seldom touched.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -181,8 +187,6 @@ impl Arrivals {
     }
 }
 
-// The words of `--rate`: `1000`, `1000@10s,2000@20s` for steps, `100..5000@60s` for a ramp.
-
 /// Stages of one schedule at most: more belong into a program that makes the load.
 const STAGES_MAX: usize = 1_000;
 /// Requests per second at most; a nanosecond between two of them is as near as they get.
@@ -280,10 +284,6 @@ pub(crate) fn rate_in_words(stages: &[Stage]) -> String {
     };
     stages.iter().map(words).collect::<Vec<_>>().join(",")
 }
-
-// Which request may begin now, as sessions and the worker of one thread ask it: any until the end of the plan in a
-// closed loop, those of the schedule in an open one. A number of requests that threads share is taken in portions, so
-// that the shared counter is seldom touched.
 
 /// Requests taken from the shared number at once; fewer when there are few.
 const PORTION_MAX: u64 = 64;

@@ -2,6 +2,18 @@
 //!
 //! The engine calls it; it only passes on, through TLS where the target is encrypted. Both kinds
 //! are small here, for the crowd may be large.
+//!
+//! TLS between the loop and a session: what the session sends is encrypted, what comes is
+//! decrypted before it sees it.
+//!
+//! ```text
+//!            connected ─► handshake ─► the session's `connected`
+//!   bytes ─► rustls ─► kept until used ─► the session ─► room ─► rustls ─► bytes
+//! ```
+//!
+//! rustls does no I/O of its own: it takes bytes from the loop and gives bytes to it. The time of
+//! the handshake belongs to the connect. A connection that ends without the peer's `close_notify`
+//! counts as one that ended.
 
 use std::io;
 use std::sync::Arc;
@@ -140,18 +152,6 @@ impl ClientSession {
         }
     }
 }
-
-// TLS between the loop and a session: what the session sends is encrypted, what comes is
-// decrypted before it sees it.
-//
-// ```text
-//            connected ─► handshake ─► the session's `connected`
-//   bytes ─► rustls ─► kept until used ─► the session ─► room ─► rustls ─► bytes
-// ```
-//
-// rustls does no I/O of its own: it takes bytes from the loop and gives bytes to it. The time of
-// the handshake belongs to the connect. A connection that ends without the peer's `close_notify`
-// counts as one that ended.
 
 /// What it takes to encrypt the connections of a run.
 #[derive(Clone)]

@@ -8,6 +8,12 @@
 //!
 //! Sessions never open connections, and an idle one can't begin by itself: they leave both to
 //! the worker, in what they share with it.
+//!
+//! Before the first request: the crowd, the active connections, the start. Nothing that fails here ends the run: a
+//! member of the crowd that is refused is counted in the outcome, and an active connection is tried again when
+//! requests begin.
+//!
+//! The end: requests under way are waited for, cut off and counted, and all counts are handed over.
 
 pub(crate) mod turns;
 
@@ -352,10 +358,6 @@ impl Worker {
     }
 }
 
-// Before the first request: the crowd, the active connections, the start. Nothing that fails here ends the run: a
-// member of the crowd that is refused is counted in the outcome, and an active connection is tried again when
-// requests begin.
-
 /// Members of the crowd that are being set up at the same time, their first answer included: a
 /// server that is given more than its backlog holds loses a second with each.
 const UNSETTLED_MAX: u32 = 256;
@@ -441,8 +443,6 @@ impl Worker {
         Ok(())
     }
 }
-
-// The end: requests under way are waited for, cut off and counted, and all counts are handed over.
 
 /// What a request may outlive its time limit: deadlines fire a tick late.
 const TIMEOUT_SLACK: Duration = Duration::from_millis(20);

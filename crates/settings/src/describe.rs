@@ -2,6 +2,8 @@
 //! the macro that declares one.
 //!
 //! It is what [`Table::read`] asks for, written down instead of read.
+//!
+//! The reference page of a table, in Markdown.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -177,8 +179,6 @@ impl Row {
         self.flag.map_or_else(|| self.name.replace('_', "-"), str::to_owned)
     }
 }
-
-// The reference page of a table, in Markdown.
 
 /// A table for each section of `T`: key, flag, what is accepted, default, what it does. The caller
 /// puts words before it.

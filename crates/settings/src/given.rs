@@ -1,4 +1,8 @@
 //! The settings that were given by flags and by a file, before they are read as a [`Table`].
+//!
+//! A TOML text: what is wrong with its form, and its values as they were written.
+//!
+//! [`Given`](crate::Given) reads tables of it; no meaning of a key is known here.
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
@@ -230,10 +234,6 @@ impl Item<'_> {
         }
     }
 }
-
-// A TOML text: what is wrong with its form, and its values as they were written.
-//
-// [`Given`](crate::Given) reads tables of it; no meaning of a key is known here.
 
 /// The top table of a text, or each fault of its form with its byte. When the text is not TOML,
 /// nothing of it is read.

@@ -2,6 +2,9 @@
 //!
 //! Every key is read first and keeps where it was said; what must hold between keys, and between
 //! experiments, is judged when all of them are there. A flag wins over what any experiment says.
+//!
+//! One experiment of a job: as it was said, and held together with the others. The axes of experiments are read here
+//! too, from its section and from their flags.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -294,12 +297,9 @@ fn profile() -> Kind<u32> {
 
 /// The parts of the built-in jobs and the experiments, for completions.
 fn parts() -> impl Iterator<Item = &'static str> {
-    static PARTS: LazyLock<Vec<String>> = LazyLock::new(job::part_names);
+    static PARTS: LazyLock<Vec<String>> = LazyLock::new(job::builtin::part_names);
     PARTS.iter().map(String::as_str)
 }
-
-// One experiment of a job: as it was said, and held together with the others. The axes of experiments are read here
-// too, from its section and from their flags.
 
 /// The question of a job whose experiments differ.
 const QUESTION: &str = "Which event mechanism for which load?";

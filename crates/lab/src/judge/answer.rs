@@ -1,6 +1,13 @@
 //! One line for each kind of load: which mechanism, by how much.
 //!
 //! The words of the reasons are in `why.rs`; here it is decided for which rows they are given.
+//!
+//! What an answer says where the verdicts rule nothing out: which way it leans, or how far apart the
+//! arms can be at most.
+//!
+//! Called by `answer`. Verdicts are corrected for all comparisons of a run, so a short run decides
+//! little; the 95 % interval of each arm still bounds what may hide in it. What is said here is never
+//! called a verdict: it says "probably", or names the bound.
 
 use pollux_report::number::effect_in_words;
 
@@ -242,13 +249,6 @@ fn rows_at<'a>(
     let (part, label) = (plan.part_name(point).to_owned(), point.point.label.clone());
     record.results.iter().filter(move |row| row.experiment == part && row.point == label)
 }
-
-// What an answer says where the verdicts rule nothing out: which way it leans, or how far apart the
-// arms can be at most.
-//
-// Called by `answer`. Verdicts are corrected for all comparisons of a run, so a short run decides
-// little; the 95 % interval of each arm still bounds what may hide in it. What is said here is never
-// called a verdict: it says "probably", or names the bound.
 
 /// A bound beyond this says nothing: a choice between arms depends on half as much again.
 const BOUND_MAX: f64 = 0.5;

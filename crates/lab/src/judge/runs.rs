@@ -3,6 +3,8 @@
 //! Where arm and baseline took turns, each set of fresh processes has its ratio already, and a set
 //! that a gate calls disturbed counts as any other: both were disturbed alike within each round. Whole
 //! runs are paired block by block, without disturbed blocks where enough are left.
+//!
+//! How long the rows that a run left open would take.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -170,8 +172,6 @@ impl<'a> PointRuns<'a> {
 fn outliers(logs: &[f64]) -> u32 {
     tukey_flags(logs).iter().filter(|flag| **flag != Outlier::None).count() as u32
 }
-
-// How long the rows that a run left open would take.
 
 /// What a set takes on top of the turns that have a figure: lead-ins, falling asleep, starts and ends.
 const SET_OVER_TURNS: f64 = 1.6;

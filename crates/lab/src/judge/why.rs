@@ -1,4 +1,6 @@
 //! Why an arm is faster or slower: counts per event, and the sentence made of them.
+//!
+//! The words of an answer: what kind of load, by how much, what loses, what stands beside it.
 
 use pollux_report::number::{TIMES_MIN, effect_in_words, interval_in_words, size_in_words};
 
@@ -191,8 +193,6 @@ fn sentence(row: &WhyRow, baseline: &WhyRow) -> String {
         (true, false) => "not counted".to_owned(),
     }
 }
-
-// The words of an answer: what kind of load, by how much, what loses, what stands beside it.
 
 /// A value counts as kept over an axis when it gets worse by less than this.
 const KEPT: f64 = 0.15;

@@ -17,10 +17,11 @@ use crate::job::{Job, Part, default_baseline};
 use crate::record::{LeftOut, Point};
 
 mod arms;
+mod forecast;
 mod limits;
 
 pub use arms::{faults, missing_here};
-pub use limits::Forecast;
+pub use forecast::Forecast;
 pub use pollux_doctor::Resources;
 pub(crate) use pollux_report::number::minutes;
 /// Name of the second copy of the baseline.

@@ -8,11 +8,10 @@ use std::collections::BTreeMap;
 
 use serde::Deserialize;
 
-use super::{Document, Figure, Series, SeriesPoint};
-use crate::axis::{Axis, AxisKind, Value};
-use crate::experiments::{self, Experiment, OfGenerator, PROCESSES};
-use crate::plan::label;
-use crate::record::{LeftOut, Measurement, Record, ResultRow};
+use super::document::{Document, Figure, Series};
+use super::{Matches, experiment};
+use crate::experiments::OfGenerator;
+use crate::record::{Measurement, Record, ResultRow};
 use crate::stats::agree::{Agreement, Judgement, Trend};
 
 /// A row of what must hold.
@@ -160,105 +159,15 @@ fn is_bound(run: &Measurement, generator: &OfGenerator) -> bool {
     run.findings.contains_key(generator.bound) || busy.is_some_and(|share| *share >= BUSY_SHARE_MAX)
 }
 
-// Where in a record the point of a document stands: its rows, or why there is none.
-//
-// Called for every point of a series. A point names only the axes that tell it from its
-// neighbours; every other axis has to stand at its default, or a figure of another load would be
-// put beside the document.
-
-/// Where the points of a document are looked for.
-pub(super) struct Matches<'a> {
-    pub(super) document: &'a Document,
-    pub(super) record: &'a Record,
-}
-
-impl Matches<'_> {
-    /// Whether a row is the arm of a point, there.
-    pub(super) fn is_at(&self, row: &ResultRow, series: &Series, place: &SeriesPoint) -> bool {
-        row.arm == place.arm && self.is_at_point(row, series, place)
-    }
-
-    /// Whether a row stands at the point of a point: the same experiment, and every axis as the
-    /// point or its default has it.
-    pub(super) fn is_at_point(
-        &self,
-        row: &ResultRow,
-        series: &Series,
-        place: &SeriesPoint,
-    ) -> bool {
-        let experiment = experiment(series);
-        is_of(row, experiment.axes)
-            && experiment.axes.iter().all(|axis| {
-                let wanted = self.wanted(experiment, place, axis);
-                // A switch adds arms; the others are what they are without it. Results of versions
-                // that did not know an axis stand where it has its default, or where they say.
-                match row.axes.get(axis.name).or_else(|| self.document.older.get(axis.name)) {
-                    Some(value) => axis.kind == AxisKind::Switch || value == wanted,
-                    None => !place.axes.contains_key(axis.name),
-                }
-            })
-    }
-
-    /// Why a point has no row: left out of the plan, or not asked for.
-    pub(super) fn why_not(&self, series: &Series, place: &SeriesPoint) -> String {
-        let experiment = experiment(series);
-        let axes = experiment.axes;
-        let value = |axis: &Axis| (axis.name, Value::of(self.wanted(experiment, place, axis)));
-        let label = label(experiment, &axes.iter().map(value).collect());
-        let covers = |left: &&LeftOut| {
-            (left.point == "*" || is_label(&left.point, &label))
-                && (left.arm == "*" || left.arm == place.arm)
-                && self.may_be_of(&left.experiment, axes)
-        };
-        let left = self.record.left_out.iter().find(covers);
-        left.map_or("not part of this run".to_owned(), |left| left.reason.clone())
-    }
-
-    /// Whether no row says that a part of the job is of another experiment.
-    fn may_be_of(&self, part: &str, axes: &[Axis]) -> bool {
-        let mut rows = self.record.results.iter().filter(|row| row.experiment == part);
-        rows.all(|row| is_of(row, axes))
-    }
-
-    /// What an axis has to be at a point. Of figures that were taken with several tools those of the lab
-    /// are shown, which are at the default, or where it took no part the first.
-    fn wanted<'p>(&'p self, of: &dyn Experiment, place: &'p SeriesPoint, axis: &Axis) -> &'p str {
-        if let Some(value) = place.axes.get(axis.name) {
-            return value;
-        }
-        let taken = || self.record.results.iter().filter_map(|row| row.axes.get(axis.name));
-        let is_own_shown = of.tool != Some(axis.name) || taken().any(|tool| tool == axis.default);
-        let first = taken().next().filter(|_| !is_own_shown);
-        first.map_or(axis.default, String::as_str)
-    }
-}
-
-pub(super) fn experiment(series: &Series) -> &'static dyn Experiment {
-    experiments::by_name(&series.experiment).expect("a test has looked every one up")
-}
-
-/// The name of a part of a job is free, so its experiment is recognised by the first axis, and by having no
-/// axis that the experiment lacks.
-fn is_of(row: &ResultRow, axes: &[Axis]) -> bool {
-    let is_known = |name: &String| name == PROCESSES || axes.iter().any(|axis| axis.name == name);
-    row.axes.contains_key(axes[0].name) && row.axes.keys().all(is_known)
-}
-
-/// Whether a label is this one, with the number of server processes that a plan appends or without.
-fn is_label(label: &str, wanted: &str) -> bool {
-    label.strip_prefix(wanted).is_some_and(|rest| {
-        let count = rest.strip_prefix(", ").and_then(|rest| rest.strip_suffix(PROCESSES));
-        rest.is_empty() || count.is_some_and(|count| count.trim_end().parse::<u64>().is_ok())
-    })
-}
-
 #[cfg(test)]
 mod tests {
+    use super::super::document::SeriesPoint;
+    use super::super::is_of;
     use super::*;
-    use crate::experiments::known;
+    use crate::experiments::{self, Experiment, PROCESSES, known};
     use crate::judge::row_for_tests;
     use crate::published::beside;
-    use crate::record::{Outcome as RunOutcome, Run, Verdict};
+    use crate::record::{LeftOut, Outcome as RunOutcome, Run, Verdict};
 
     #[test]
     fn a_bound_is_met_up_to_itself_and_a_check_has_a_bound_or_what_holds_it() {

@@ -1,4 +1,13 @@
 //! Which arm at which point: what rows and runs of a record are found by.
+//!
+//! What a row of results says of itself: how wide it is, whether that is enough.
+//!
+//! The part of the result file that holds how long requests took inside a server.
+//!
+//! The server counts into buckets; the lab keeps those that are not empty. What is read out of
+//! them is as exact as they are narrow: a fifth.
+//!
+//! What arms that took turns leave in a record: of a set, of a row, of the whole run.
 
 use serde::{Deserialize, Serialize};
 
@@ -104,8 +113,6 @@ impl Measurement {
     }
 }
 
-// What a row of results says of itself: how wide it is, whether that is enough.
-
 impl ResultRow {
     /// Whether all of the interval lies within the minimum effect although the arms differ; only said
     /// of arms that took turns.
@@ -149,11 +156,6 @@ impl ResultRow {
         Some((high / low).sqrt() - 1.0)
     }
 }
-
-// The part of the result file that holds how long requests took inside a server.
-//
-// The server counts into buckets; the lab keeps those that are not empty. What is read out of
-// them is as exact as they are narrow: a fifth.
 
 /// One run of the pass in which a server times each request inside.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -218,8 +220,6 @@ impl RequestTimes {
         (self.requests > 0).then(|| self.sum_ns / self.requests as f64)
     }
 }
-
-// What arms that took turns leave in a record: of a set, of a row, of the whole run.
 
 /// What interleaved turns gave for one arm in one set of fresh processes.
 ///

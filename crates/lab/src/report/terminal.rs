@@ -3,6 +3,9 @@
 //! `pollux lab run` shows it at the end, `pollux lab report` on request. One block for each point,
 //! a matrix for each curve. No line is wider than asked for, what is read through a pipe is never
 //! cut, and no control character of the record reaches the terminal.
+//!
+//! The summary for the page of a CI step, as GitHub-flavoured Markdown, written to the file that the CI system names.
+//! The record's text is escaped, so a label cannot end a table or become a link.
 
 use std::fmt::Write as _;
 
@@ -140,9 +143,6 @@ fn foot(page: &mut Page, record: &Record) {
         page.paragraph(&format!("Left out or cut: {reason}"), Tone::Dim, 2);
     }
 }
-
-// The summary for the page of a CI step, as GitHub-flavoured Markdown, written to the file that the CI system names.
-// The record's text is escaped, so a label cannot end a table or become a link.
 
 /// The record as Markdown: answers, trust, one table for each point or curve, the command.
 #[must_use]

@@ -2,6 +2,10 @@
 //! the builds of pollux that are measured, this program and those that are arms.
 //!
 //! Two builds of the same version differ in their size and their date at least, so both are shown.
+//!
+//! Fresh processes: one for each run of an arm of pollux, one for each external command. Each leads its own process
+//! group, so that Ctrl-C on the terminal reaches only the runner, which lets the run end. Output is read while it runs
+//! and is bounded; one that outlives its deadline is killed with its whole group.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -262,10 +266,6 @@ fn described(program: &Path) -> io::Result<String> {
     let (path, len_bytes) = (program.display(), file.len());
     Ok(format!("{version}, {len_bytes} bytes, made {modified:.0}, {path}"))
 }
-
-// Fresh processes: one for each run of an arm of pollux, one for each external command. Each leads its own process
-// group, so that Ctrl-C on the terminal reaches only the runner, which lets the run end. Output is read while it runs
-// and is bounded; one that outlives its deadline is killed with its whole group.
 
 /// Most bytes kept of what a process prints; the rest is read and dropped.
 const OUTPUT_MAX: usize = 4 << 20;

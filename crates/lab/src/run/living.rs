@@ -3,7 +3,6 @@
 //! It lives as long as its set. Every answer has a deadline, and whatever happens, it ends with
 //! this handle, together with everything that it started.
 
-use std::collections::BTreeMap;
 use std::process::Command;
 use std::time::Duration;
 
@@ -12,12 +11,8 @@ use rustix::process::Pid;
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 
 use super::arm::{started, stopped_or};
-use super::set::{SetArm, arm_name};
-use super::{Runner, State};
 use crate::child::Task;
-use crate::plan::PlannedPoint;
-use crate::stats::{ROUNDS_MAX, ROUNDS_MIN, Rng, Trial, median, rounds_within};
-use crate::subject::{Described, Figure, Life, Order, Reply, Stint};
+use crate::subject::{Described, Life, Order, Reply};
 
 /// How long a subject may take to be set up: tens of thousands of connections take some seconds.
 const READY_PATIENCE: Duration = Duration::from_secs(90);
@@ -113,195 +108,5 @@ impl Drop for Beside {
     fn drop(&mut self) {
         // It was allowed there before.
         let _ = sched_setaffinity(None, &self.0);
-    }
-}
-
-// How long turns and sets are: found by looking, in the first set of each group of arms at a point.
-
-/// A turn. How much a round varies hardly depends on how long its turns are, so many short ones say more
-/// than few long ones.
-const TURN: Duration = Duration::from_micros(1500);
-/// One that ends by its units holds at least so many waves of them, as the first and the last cost
-/// something else; of waves so large that it would then take long, so many units and one wave at least.
-pub(super) const WAVES: u64 = 3;
-const UNITS_ENOUGH: u64 = 500;
-/// The shortest lead-in of a turn is this part of it: caches are cold and a loop has just woken up.
-const LEAD_IN: u32 = 4;
-/// The longest is so many turns; an arm that has not settled by then never does.
-const LEAD_IN_MAX: u32 = 8;
-/// Rounds with which a lead-in is tried, and those that say how many units a turn has.
-const TRIAL_ROUNDS: u32 = 8;
-const UNITS_ROUNDS: u32 = 4;
-/// A first half of a turn that costs more or less than the second by this share has not settled.
-const UNSETTLED: f64 = 0.03;
-/// A turn that ends by its units takes at most so many times its length, or so long for each.
-const UNITS_GRACE: u32 = 40;
-const UNIT_MAX: Duration = Duration::from_micros(200);
-/// An arm that does fewer units than the baseline by this factor has a number of its own.
-const SLOWER: u64 = 2;
-/// A set after the planned ones has at most so many times their rounds: it weighs more, and where few sets
-/// hide that starts differ, an interval that hangs on one or two of them would be too narrow.
-const LONGER_MAX: u32 = 4;
-/// The planned sets take this part of a budget; the rest goes to the rows that they leave open or wide.
-const PLANNED_SHARE: f64 = 0.6;
-
-/// What the first set of a group of arms leaves for the sets that follow at the same point.
-#[derive(Clone, Debug)]
-pub(super) struct Length {
-    pub(super) turn: Duration,
-    pub(super) lead_in: Duration,
-    /// Units of a turn by arm, where a turn ends by them.
-    pub(super) units: BTreeMap<String, u64>,
-    /// Arms whose halves of a turn differ after the longest lead-in too.
-    pub(super) unsettled: Vec<String>,
-    /// Rounds of a set.
-    pub(super) rounds: u32,
-    /// What the first set says of how many there should be.
-    pub(super) trial: Trial,
-}
-
-impl Length {
-    /// One of so many parts of a turn of an arm, and the lead-in before the first.
-    pub(super) fn stint(&self, arm: &str, parts: u32) -> (Stint, Duration) {
-        let Some(units) = self.units.get(arm) else {
-            return (Stint::of(self.turn / parts), self.lead_in);
-        };
-        let units = units / u64::from(parts);
-        let each = UNIT_MAX * u32::try_from(units).unwrap_or(u32::MAX);
-        let most = (self.turn * UNITS_GRACE).max(each);
-        // The child takes the same share of the units as of the time.
-        let share = self.lead_in.as_secs_f64() / (self.turn / parts).as_secs_f64();
-        (Stint { length: most, units: Some(units) }, most.mul_f64(share))
-    }
-}
-
-impl State {
-    /// Rounds of the sets that follow, in the order of `lengths`, and with them how long those take.
-    fn set_rounds(&mut self, rounds: Vec<u32>) {
-        for (((part, label, _), length), rounds) in self.lengths.iter_mut().zip(rounds) {
-            let round = length.trial.effort.round;
-            if let Some(took) = self.point_times.get_mut(&(part.clone(), label.clone())) {
-                *took = (*took + round * rounds).saturating_sub(round * length.rounds);
-            }
-            length.rounds = rounds;
-        }
-    }
-}
-
-impl Runner<'_> {
-    /// How long a turn is, how many units of each arm end it, and the shortest lead-in after which the
-    /// halves of a turn cost the same on every arm.
-    pub(super) fn length(&mut self, arms: &mut [SetArm<'_>], point: &PlannedPoint) -> Length {
-        let ready = || arms.iter().filter(|arm| arm.living.is_ok()).map(|arm| &arm.described);
-        let wave = ready().map(|described| described.wave).max().unwrap_or(0);
-        let is_shared = point.experiment.cost.is_shared;
-        let asked_us = ready().map(|described| described.shortest_turn_us).max();
-        let turn = TURN.max(Duration::from_micros(asked_us.unwrap_or(0))).min(point.runtime);
-        let fit = (point.runtime.as_secs_f64() / turn.as_secs_f64()).ceil() as u32;
-        let is_planned = self.plan.job.budget.is_some();
-        let rounds = if is_planned { ROUNDS_MIN } else { fit.clamp(ROUNDS_MIN, ROUNDS_MAX) };
-        let lead_in = turn / LEAD_IN;
-        let (units, unsettled, trial) = (BTreeMap::new(), Vec::new(), Trial::default());
-        let mut length = Length { turn, lead_in, units, unsettled, rounds, trial };
-        // Looking takes as long as several sets where a turn is three waves of a thousand requests, and
-        // a quarter was enough wherever it was tried; the callers of what is shared are threads that
-        // every turn starts anew.
-        if wave > 0 {
-            length.units = self.units(arms, wave, &length, point);
-        }
-        if wave > 0 || is_shared {
-            return length;
-        }
-        length.unsettled = self.unsettled(arms, &length);
-        while !length.unsettled.is_empty() && length.lead_in < turn * LEAD_IN_MAX {
-            length.lead_in *= 2;
-            length.unsettled = self.unsettled(arms, &length);
-        }
-        length
-    }
-
-    /// The units that end a turn of each arm whose units come in waves.
-    fn units(
-        &mut self,
-        arms: &mut [SetArm<'_>],
-        wave: u64,
-        length: &Length,
-        point: &PlannedPoint,
-    ) -> BTreeMap<String, u64> {
-        let halves = self.halves(arms, length, UNITS_ROUNDS);
-        let usual = |index: usize| {
-            let done = halves[index].iter().map(|[one, two]| (one.units + two.units) as f64);
-            median(&done.collect::<Vec<_>>()).unwrap_or(0.0) as u64
-        };
-        let baseline = arms.iter().position(|arm| arm.planned.name == arm_name(point));
-        let of_baseline = baseline.map_or(0, usual);
-        // The same work for all, so that what a turn costs by itself is the same share.
-        let alike = |own: u64| if own * SLOWER >= of_baseline { of_baseline } else { own };
-        let by_units =
-            arms.iter().enumerate().filter(|(_, arm)| arm.living.is_ok() && arm.described.wave > 0);
-        let least = (wave * WAVES).min(wave.max(UNITS_ENOUGH));
-        by_units
-            .map(|(index, arm)| (arm.planned.name.clone(), alike(usual(index)).max(least)))
-            .collect()
-    }
-
-    /// The arms whose first half of a turn costs something else than the second, beyond the noise.
-    fn unsettled(&mut self, arms: &mut [SetArm<'_>], length: &Length) -> Vec<String> {
-        let halves = self.halves(arms, length, TRIAL_ROUNDS);
-        // Of one sign in every round: by chance alone that is rare also among many arms.
-        let is_unsettled = |halves: &[[Figure; 2]]| {
-            let costs = halves.iter().filter_map(|[one, two]| one.cost_ns().zip(two.cost_ns()));
-            let logs: Vec<f64> = costs.map(|(one, two)| (one / two).ln()).collect();
-            let signs = logs.iter().filter(|log| **log > 0.0).count();
-            let is_one_sided = signs == 0 || signs == logs.len();
-            is_one_sided && median(&logs).is_some_and(|middle| middle.abs() >= UNSETTLED)
-        };
-        let named = arms.iter().zip(&halves).filter(|(_, halves)| is_unsettled(halves));
-        named.map(|(arm, _)| arm.planned.name.clone()).collect()
-    }
-
-    /// Both halves of some turns of each arm, in random order.
-    fn halves(
-        &mut self,
-        arms: &mut [SetArm<'_>],
-        length: &Length,
-        rounds: u32,
-    ) -> Vec<Vec<[Figure; 2]>> {
-        let mut halves = vec![Vec::new(); arms.len()];
-        let mut random = Rng::seeded(self.plan.job.seed);
-        let mut order: Vec<usize> = (0..arms.len()).collect();
-        for _ in 0..rounds {
-            random.shuffle(&mut order);
-            for &index in &order {
-                let (stint, lead_in) = length.stint(&arms[index].planned.name, 2);
-                let figures = self.turn(&mut arms[index], stint, lead_in, 2);
-                halves[index].extend(figures.and_then(|figures| <[_; 2]>::try_from(figures).ok()));
-            }
-        }
-        halves
-    }
-
-    /// After the first set, where there is a budget: rounds of the sets that follow, as many as decide
-    /// the rows and fit.
-    pub(super) fn plan_rounds(&self, state: &mut State) {
-        let job = &self.plan.job;
-        let Some(budget) = job.budget else { return };
-        let time = budget.mul_f64(PLANNED_SHARE).saturating_sub(state.start.elapsed());
-        let trials: Vec<&Trial> = state.lengths.values().map(|length| &length.trial).collect();
-        let (sets, small) = (job.blocks.saturating_sub(1), job.min_effect);
-        let rounds = rounds_within(&trials, sets, small, job.precision, time);
-        state.set_rounds(rounds);
-    }
-
-    /// After the planned sets, where there is a budget: those that follow are as long as pays.
-    pub(super) fn lengthen_sets(&self, state: &mut State) {
-        if self.plan.job.budget.is_some() {
-            let longer = |length: &Length| {
-                let most = length.rounds * LONGER_MAX;
-                length.trial.rounds_that_pay().clamp(length.rounds, most)
-            };
-            let rounds = state.lengths.values().map(longer).collect();
-            state.set_rounds(rounds);
-        }
     }
 }

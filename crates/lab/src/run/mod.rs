@@ -33,10 +33,12 @@ use crate::record::{
 use crate::stats::{Aim, SETS_NARROW, StoppingRule, block_order};
 
 mod arm;
+mod length;
 mod living;
+mod passes;
 mod set;
 
-pub use crate::store::Scratch;
+pub use crate::scratch::Scratch;
 
 /// Disturbed blocks are repeated up to this share of the planned ones.
 const REPEATS_SHARE: f64 = 0.5;
@@ -459,7 +461,7 @@ struct State {
     /// Failures in a row by part, point and arm.
     failures: HashMap<(String, String, String), u32>,
     /// What the first set found out, by part, point and group of arms.
-    lengths: BTreeMap<(String, String, usize), living::Length>,
+    lengths: BTreeMap<(String, String, usize), length::Length>,
     /// How many sets a point has had, by part and point.
     sets: HashMap<(String, String), u32>,
     /// How long a point took the last time, by part and point.

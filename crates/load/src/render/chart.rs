@@ -1,6 +1,11 @@
 //! The charts of the page: each a function from an outcome to a drawing.
 //!
 //! The page calls them. They share their edges, so that a dip in one is found in the other.
+//!
+//! The course of a run: rate, latency and errors over its seconds, the warm-up shaded. A run of many seconds is drawn in
+//! stretches of several.
+//!
+//! The latency over percentiles in nines: how long the slowest tenth, hundredth, thousandth took.
 
 use pollux_report::chart::{Edges, Line, Marker, Marks, Paper, Scale, Vertex, WIDTH};
 use pollux_report::number;
@@ -20,9 +25,6 @@ fn time_scale(times: impl Iterator<Item = u64>, paper: (f64, f64)) -> Scale {
     let low = (low.min(high) as f64).max(1.0);
     Scale::log((low / 1.2, high as f64 * 1.2), paper)
 }
-
-// The course of a run: rate, latency and errors over its seconds, the warm-up shaded. A run of many seconds is drawn in
-// stretches of several.
 
 const HEIGHT: f64 = 240.0;
 const LOW_HEIGHT: f64 = 150.0;
@@ -163,8 +165,6 @@ fn span(stretch: &Stretch) -> String {
 fn second(second: f64) -> f64 {
     (second * 100.0).round() / 100.0
 }
-
-// The latency over percentiles in nines: how long the slowest tenth, hundredth, thousandth took.
 
 const PERCENTILES_HEIGHT: f64 = 360.0;
 /// Where the lower axis has its lines.

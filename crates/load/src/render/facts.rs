@@ -1,4 +1,6 @@
 //! The facts of a result as names with values, small grids and sentences, the same for table and page.
+//!
+//! The sentences of a result: the answer, what set its limit, what went wrong by name.
 
 use std::time::Duration;
 
@@ -246,8 +248,6 @@ pub(super) fn crowd(outcome: &Outcome) -> Option<Table> {
     let rows: Vec<_> = outcome.crowd.iter().map(row).collect();
     (!rows.is_empty()).then(|| grid(&headings, rows))
 }
-
-// The sentences of a result: the answer, what set its limit, what went wrong by name.
 
 /// Answers per second of the measured part; `None` when it had no length.
 pub(super) fn answered_per_s(outcome: &Outcome) -> Option<f64> {

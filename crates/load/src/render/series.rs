@@ -2,6 +2,8 @@
 //! runs, and the latency over percentiles.
 //!
 //! Charts, the CSV, the histogram log and httperf's windows read both from here.
+//!
+//! The latency curve over "nines": a step along it is the same ratio of answers that are slower.
 
 use crate::{Distribution, Outcome, Second};
 
@@ -88,8 +90,6 @@ pub(super) fn stretches(outcome: &Outcome, most: usize) -> Vec<Stretch> {
     }
     found
 }
-
-// The latency curve over "nines": a step along it is the same ratio of answers that are slower.
 
 /// Points for each nine: from 90 to 99 %, from 99 to 99.9 % and so on.
 const POINTS_PER_NINE: u32 = 20;

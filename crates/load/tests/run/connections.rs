@@ -1,4 +1,6 @@
 //! What connections carry and where they come from: shapes of requests and answers, sources, the crowd.
+//!
+//! Connections beside the active ones.
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
@@ -195,8 +197,6 @@ fn connections_come_from_the_sources_in_turn() {
         },
     );
 }
-
-// Connections beside the active ones.
 
 fn kinds(crowd: &[CrowdOutcome]) -> Vec<(&'static str, u32, u32)> {
     crowd.iter().map(|kind| (kind.kind, kind.asked, kind.connected)).collect()

@@ -15,7 +15,8 @@ use pollux_callers::{Called as Outcome, Failure, Go, PATIENCE, Served, Target, W
 use pollux_processes::{ControlSocket, Program, built_from_c};
 use serde::{Deserialize, Serialize};
 
-use super::requests::{Answers, Message, Purpose, Requests, Source};
+use super::requests::{Answers, Message, Purpose, Requests};
+use super::sources::Source;
 use super::{Form, worker};
 use crate::error::MeasureError;
 use crate::host;

@@ -11,6 +11,9 @@
 //! (`pool`) and one in C (`raw`). Whole runs and turns are those of the same subject.
 //!
 //! Nothing is pinned: which worker is woken where is part of what is measured.
+//!
+//! What a report shows of workers that share one source: what a call cost the machine, and how the calls were shared.
+//! All figures are medians over the timing runs; the curves are the mean of the runs, rank by rank.
 
 use std::collections::BTreeMap;
 use std::os::fd::OwnedFd;
@@ -35,17 +38,20 @@ use crate::measure::{Done, RunSpec, Watched};
 use crate::record::{Interval, Measurement};
 use crate::stats;
 use crate::subject::Subject;
-use requests::{Opened, Requests, needed_bytes};
+use requests::Requests;
+use sources::{Opened, needed_bytes};
 use subject::RunningHerd;
-use worker::Wait;
+use waiting::Wait;
 
 mod calling;
 mod requests;
+mod sources;
 mod subject;
+mod waiting;
 mod worker;
 
 pub use calling::run as run_callers;
-pub use requests::Source;
+pub use sources::Source;
 pub use worker::run as run_worker;
 
 /// A worker with more than this share of the calls is one of the busy ones.
@@ -345,9 +351,6 @@ impl Experiment for Herd {
         measure(spec, on_interval, is_interrupted)
     }
 }
-
-// What a report shows of workers that share one source: what a call cost the machine, and how the calls were shared.
-// All figures are medians over the timing runs; the curves are the mean of the runs, rank by rank.
 
 /// Of runs that had workers.
 const SECTION: Section = Section {

@@ -10,9 +10,10 @@ use std::time::Duration;
 use pollux_callers::{Called, Go, Served};
 
 use super::calling::{self, Calling, Orders};
-use super::requests::{Opened, Source};
+use super::sources::{Opened, Source};
 use super::wait_of;
-use super::worker::{Report, Wait, WorkerProcesses};
+use super::waiting::Wait;
+use super::worker::{Report, WorkerProcesses};
 use super::{Form, check_sum, for_each_call, form, requests_of, shares};
 use crate::arm::RAW_C;
 use crate::error::MeasureError;

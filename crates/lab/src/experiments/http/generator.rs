@@ -7,6 +7,11 @@
 //! ab (ApacheBench) speaks HTTP/1.0 and shows latencies in whole milliseconds. wrk has a script that makes it
 //! pipeline and print exact counts; its latencies are its own: it fills in, after the run, the requests that a
 //! stalled connection did not send, from the mean time between two of them, and with pipelining it times the batch.
+//!
+//! Pollux as the load generator: `pollux load`, in turns on this thread, or for a whole run in a process. A closed
+//! loop on one thread: each connection asks again as soon as it was answered. Latencies count from the moment a
+//! request is sent to the last byte of its answer, each request for itself also where they are pipelined, and all
+//! are recorded.
 
 use std::collections::BTreeMap;
 use std::num::NonZeroU32;
@@ -269,11 +274,6 @@ pub(super) fn wrk_read(text: &str) -> Option<Counted> {
         described: None,
     })
 }
-
-// Pollux as the load generator: `pollux load`, in turns on this thread, or for a whole run in a process. A closed
-// loop on one thread: each connection asks again as soon as it was answered. Latencies count from the moment a
-// request is sent to the last byte of its answer, each request for itself also where they are pipelined, and all
-// are recorded.
 
 /// A connect or an answer that takes longer has failed: longer than a server that looks at tens
 /// of thousands of connections in each turn takes, shorter than the patience of a run.

@@ -1,5 +1,9 @@
 //! What the load of one run is: the axes as numbers, the dead connections beside the active ones, and
 //! the certificate that the arms show.
+//!
+//! Dead connections beside the active ones: the crowd of `pollux load --hold`. One process may have only so many
+//! descriptors, so each has a share. They open their connections at the same time, before the first turn, and sleep
+//! until the end.
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
@@ -153,10 +157,6 @@ fn certificate(scratch: &Path) -> Result<Certificate, MeasureError> {
     let failed = MeasureError::setup("a certificate");
     Certificate::below(scratch).map_err(failed)
 }
-
-// Dead connections beside the active ones: the crowd of `pollux load --hold`. One process may have only so many
-// descriptors, so each has a share. They open their connections at the same time, before the first turn, and sleep
-// until the end.
 
 /// What a process says when all its connections are open and were answered once.
 const READY: &str = "the crowd is set up";

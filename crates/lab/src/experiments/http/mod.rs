@@ -6,6 +6,13 @@
 //! over the requests that the generator counted in it. Nothing is subtracted: what connections cost at both ends of
 //! the window is in every arm alike. Where replies wait for acknowledgements the metric is the rate. The rate and the
 //! latencies are kept beside it; on two CPUs they say more of the generator than of the server.
+//!
+//! What a report shows of servers under load: what the generator saw, and what the kernel counted for each request.
+//!
+//! Replies that wait for delayed acknowledgements are noticed by their latency and by Little's law: a
+//! head and a body in two writes without TCP_NODELAY wait for the peer's acknowledgement, which a
+//! peer that has nothing to send delays by 40 ms. Then every connection has one request under way
+//! that does nothing, and rate times latency is the number of connections.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -28,6 +35,7 @@ use crate::record::{Interval, Measurement, Record, ResultRow, Verdict};
 use crate::stats::median;
 use server::PLACEHOLDERS;
 
+mod configurations;
 mod counted;
 mod generator;
 mod load;
@@ -352,13 +360,6 @@ impl Experiment for Http {
 fn is_split(axes: &Axes) -> bool {
     axes.is("reply", "split")
 }
-
-// What a report shows of servers under load: what the generator saw, and what the kernel counted for each request.
-//
-// Replies that wait for delayed acknowledgements are noticed by their latency and by Little's law: a
-// head and a body in two writes without TCP_NODELAY wait for the peer's acknowledgement, which a
-// peer that has nothing to send delays by 40 ms. Then every connection has one request under way
-// that does nothing, and rate times latency is the number of connections.
 
 /// Of runs that had a load generator.
 pub(crate) const SECTION: Section = Section {

@@ -2,6 +2,10 @@
 //!
 //! Where one process may not hold all connections there are several on the same port, and the
 //! kernel spreads connections among them by hash. A server that ran before is left as it was found.
+//!
+//! Servers of users: a command line that the lab starts, or a process that runs already. Nothing is known of them but
+//! where they have to listen. What the words in braces of a command line stand for is said in [`PLACEHOLDERS`]; beside
+//! them each axis of the experiment is one.
 
 use std::collections::BTreeMap;
 use std::convert::Infallible;
@@ -14,8 +18,9 @@ use pollux_load::{Answered, AskError, Target, Trust, ask};
 use pollux_processes::{Program, Tree, listener, threads_of};
 
 use super::Role;
+use super::configurations::SUITE;
 use super::load::{Certificate, Load};
-use super::start::{Ends, SUITE, backend, setup, started};
+use super::start::{Ends, backend, setup, started};
 use super::times::TimesSocket;
 use crate::arm::ArmKind;
 use crate::axis::Axes;
@@ -372,10 +377,6 @@ fn fault(answered: &Answered, asked: &Asked, load: &Load) -> Option<String> {
     let expected = asked.body_bytes.filter(|expected| *expected != body_bytes)?;
     Some(format!("answered with {body_bytes} bytes, expected {expected}"))
 }
-
-// Servers of users: a command line that the lab starts, or a process that runs already. Nothing is known of them but
-// where they have to listen. What the words in braces of a command line stand for is said in [`PLACEHOLDERS`]; beside
-// them each axis of the experiment is one.
 
 /// What a command line may have in braces beside the names of axes: the port to listen at, on
 /// 127.0.0.1; the same with the address before it; the CPU that the server is kept on; a folder with

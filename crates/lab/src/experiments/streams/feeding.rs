@@ -6,6 +6,11 @@
 //! differs from the original: the random numbers come from our own generator, `no_poller` changes
 //! one factor at a time, and `cpus` may keep the two threads apart. How many streams a wait finds
 //! ready is the scheduler's doing; within one run it goes from a few to all of them.
+//!
+//! Streams of which a chosen number is ready whenever the reader looks. One thread does both: it writes a byte to each
+//! of `ready` streams, drawn anew for each batch, then waits and reads until it has them all. So a wait finds exactly
+//! what was written, and the figure holds everything that an event costs: the write with what the mechanism does in
+//! it, its share of a wait, and the read. Falling asleep is not in it, as there is always something to find.
 
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
@@ -235,11 +240,6 @@ fn write(
     }
     Ok(())
 }
-
-// Streams of which a chosen number is ready whenever the reader looks. One thread does both: it writes a byte to each
-// of `ready` streams, drawn anew for each batch, then waits and reads until it has them all. So a wait finds exactly
-// what was written, and the figure holds everything that an event costs: the write with what the mechanism does in
-// it, its share of a wait, and the read. Falling asleep is not in it, as there is always something to find.
 
 /// Events between two looks at the clock.
 const EVENTS_PER_LOOK: usize = 64;

@@ -1,4 +1,11 @@
 //! Tests of the job as its users meet it: files, flags, built-in jobs and the way back to text.
+//!
+//! What a right job file means: defaults, overriding, and what gives way to what.
+//!
+//! The flags of `pollux lab run`: what they change, what gives way, how mistakes are named.
+//!
+//! What is wrong with a job file alone, with the exact line that answers it. Forms of values and of
+//! files are held by the tests of `pollux-settings`.
 use std::time::Duration;
 
 use clap::{Args, Command, FromArgMatches};
@@ -13,8 +20,6 @@ use crate::axis::Value;
 use crate::experiments::{self, known};
 
 mod round_trip;
-
-// What a right job file means: defaults, overriding, and what gives way to what.
 
 #[test]
 fn the_shortest_file_has_the_documented_defaults() {
@@ -149,8 +154,6 @@ fn arms_of_global_are_for_the_jobs_that_have_them() {
     assert_eq!(herd.arms, [epoll]);
 }
 
-// The flags of `pollux lab run`: what they change, what gives way, how mistakes are named.
-
 /// Flags as they are typed.
 fn given(line: &str) -> Given {
     let words = shell_words::split(line).expect("words");
@@ -244,9 +247,6 @@ fn all_wrong_flags_are_named_at_once() {
     let mistakes = read("published-epoll-bench", flags).expect_err("wrong flags");
     assert_eq!(mistakes.mistakes.len(), 4, "{mistakes}");
 }
-
-// What is wrong with a job file alone, with the exact line that answers it. Forms of values and of
-// files are held by the tests of `pollux-settings`.
 
 /// The lines that answer `text` as the file `x.toml`.
 fn answer(text: &str) -> Vec<String> {

@@ -1,4 +1,6 @@
 //! Any job can be written and read back, and no text makes the parser panic.
+//!
+//! The built-in jobs keep what their comments promise, and names find them.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -206,8 +208,6 @@ fn deep_nesting_is_a_mistake_and_no_overflow() {
         assert!(parse(&text).is_err());
     }
 }
-
-// The built-in jobs keep what their comments promise, and names find them.
 
 fn machine(fds_max: u64, missing: &dyn Fn(Wanted) -> Option<String>) -> Machine<'_> {
     Machine { fds_max, missing, ..PLAIN_MACHINE }

@@ -2,6 +2,15 @@
 //!
 //! Shows whether the mean of a run describes it. Runs in two regimes are drawn strongly, with the
 //! place at which they change; the record's own words stand beside it.
+//!
+//! The forest plot: for each point and arm the ratio to the baseline with its interval.
+//!
+//! The band in which effects count as no difference is shaded behind the marks.
+//!
+//! Every run in the order in which it ran, each against the median of its own arm and point.
+//!
+//! Shows drift, disturbed stretches and runs that stand apart. Nothing is left out: a value outside
+//! the paper stands at its edge, a failed run on a line of its own, both with their reason.
 
 use std::collections::HashMap;
 
@@ -179,10 +188,6 @@ impl<'a> Panel<'a> {
     }
 }
 
-// The forest plot: for each point and arm the ratio to the baseline with its interval.
-//
-// The band in which effects count as no difference is shaded behind the marks.
-
 /// The plot of one comparison with its table.
 pub(in crate::report) fn forest(record: &Record, comparison: &Comparison<'_>) -> String {
     let in_turns = comparison.rows.iter().any(|row| row.turns.is_some());
@@ -278,11 +283,6 @@ fn failure<'a>(record: &'a Record, row: &ResultRow) -> Option<&'a str> {
     let is_failed = row.verdict == Verdict::Failed;
     is_failed.then(|| view::failure_reason(record, &row.experiment, &row.point, &row.arm))?
 }
-
-// Every run in the order in which it ran, each against the median of its own arm and point.
-//
-// Shows drift, disturbed stretches and runs that stand apart. Nothing is left out: a value outside
-// the paper stands at its edge, a failed run on a line of its own, both with their reason.
 
 const HEIGHT: f64 = 252.0;
 /// Below the paper stand the failed runs, the numbers of the blocks, and what all are.

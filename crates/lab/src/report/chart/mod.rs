@@ -1,6 +1,26 @@
 //! The charts: each a function from a part of the record to a figure with its table.
 //!
 //! The sections call them; they draw on the papers of `pollux-report`.
+//!
+//! Curves: the value of each arm over a numeric axis, with its interval as a band.
+//!
+//! One panel for each setting of the other axes, all on the same vertical axis so that they can be
+//! compared by eye. Each line is named at its end; a point that was not measured is a gap, and the
+//! reason stands under the chart.
+//!
+//! Bars: how many events each wait returned, and which symbols the samples fell in.
+//!
+//! Both are counts; they carry no intervals.
+//!
+//! Lorenz curves: which part of the calls the least busy workers had together, arm over arm.
+//!
+//! The section on workers calls it with the mean of an arm's runs, rank by rank.
+//!
+//! Times of requests inside a server: how they are spread, the arms over each other.
+//!
+//! The axis is logarithmic, and so are the server's buckets, the same for every arm; the height is
+//! the share of requests in a bucket. The slowest thousandth would take half of the axis: it is not
+//! drawn, and stands in the tables.
 use pollux_report::chart::bars::{Bar, Head, ranked, small};
 use pollux_report::chart::{
     At, Edges, HALF_WIDTH, LETTERS, Paper, Scale, Vertex, WIDTH, figure, fit, polyline,
@@ -16,12 +36,6 @@ use crate::record::{
 use crate::stats;
 
 pub(super) mod intervals;
-
-// Curves: the value of each arm over a numeric axis, with its interval as a band.
-//
-// One panel for each setting of the other axes, all on the same vertical axis so that they can be
-// compared by eye. Each line is named at its end; a point that was not measured is a gap, and the
-// reason stands under the chart.
 
 const HEIGHT_MIN: f64 = 330.0;
 const TOP: f64 = 34.0;
@@ -160,10 +174,6 @@ fn draw(
     paper.finish()
 }
 
-// Bars: how many events each wait returned, and which symbols the samples fell in.
-//
-// Both are counts; they carry no intervals.
-
 /// The tail of a profile is long and says little; the table has it whole.
 const SYMBOLS_MAX: usize = 12;
 
@@ -256,10 +266,6 @@ pub(super) fn profile(profile: &Profile, arms: &Arms<'_>, key: &str) -> String {
     figure("profile", &scroll("chart", &chart), "", &table.html())
 }
 
-// Lorenz curves: which part of the calls the least busy workers had together, arm over arm.
-//
-// The section on workers calls it with the mean of an arm's runs, rank by rank.
-
 const HEIGHT: f64 = 400.0;
 const EDGES: Edges = Edges { left: 52.0, right: 24.0, top: 60.0, foot: 46.0 };
 /// Parts of the workers at which a curve has a mark, and the table a column.
@@ -323,12 +329,6 @@ fn data(shared: &[Shared]) -> String {
     }
     table.html()
 }
-
-// Times of requests inside a server: how they are spread, the arms over each other.
-//
-// The axis is logarithmic, and so are the server's buckets, the same for every arm; the height is
-// the share of requests in a bucket. The slowest thousandth would take half of the axis: it is not
-// drawn, and stands in the tables.
 
 const TIMES_HEIGHT: f64 = 260.0;
 const TIMES_EDGES: Edges = Edges { left: 52.0, right: 12.0, top: 44.0, foot: 46.0 };

@@ -1,6 +1,15 @@
 //! What is behind the results: counts for each event, times inside the server, and every run.
 //!
 //! The times are those of the server's own clock, in a pass of its own, where a job asked for them.
+//!
+//! The end of the page: what could not be read, what was left out, the machine, the job.
+//!
+//! Everything that a reader needs to repeat the run or to doubt it.
+//!
+//! Beside a published result: what a document published, ours at the same places, and whether they agree.
+//!
+//! Only for jobs that repeat a document. Absolute figures are shown and never compared: machines
+//! and kernels lie between; what is judged is direction and shape, in `published::agree`.
 
 use pollux_report::markup::{card, card_of, details, escape, escape_json, notes, section};
 use pollux_report::{Cell, Table, Tone};
@@ -187,10 +196,6 @@ fn is_two_regime(run: &Run) -> bool {
     run.measured().is_some_and(of_kind)
 }
 
-// The end of the page: what could not be read, what was left out, the machine, the job.
-//
-// Everything that a reader needs to repeat the run or to doubt it.
-
 /// The sources that do not work here, each with its reason and remedy.
 pub(in crate::report) fn sources(record: &Record) -> String {
     let (readable, missing): (Vec<_>, Vec<_>) =
@@ -335,11 +340,6 @@ pub(in crate::report) fn embedded(record: &Record) -> String {
     let json = serde_json::to_string(record).expect("a record has text keys only");
     format!("<script type=\"application/json\" id=\"record\">{}</script>\n", escape_json(&json))
 }
-
-// Beside a published result: what a document published, ours at the same places, and whether they agree.
-//
-// Only for jobs that repeat a document. Absolute figures are shown and never compared: machines
-// and kernels lie between; what is judged is direction and shape, in `published::agree`.
 
 /// Whether the record's job repeats a document.
 pub(in crate::report) fn is_there(record: &Record) -> bool {

@@ -2,6 +2,16 @@
 //!
 //! `html` of the module above puts them one after the other. Each is a function from the record to markup; a section
 //! about which the record holds nothing is empty text.
+//!
+//! The first screen: the question, the answers, and whether to believe them.
+//!
+//! The results: for each comparison its curves or its forest plot, and the table.
+//!
+//! The sections that experiments bring, with their columns and what `perf stat` counted of their servers.
+//!
+//! All figures are medians over the timing runs; page and CI summary have the same tables. Under them stand
+//! the counts of the kernel as `perf stat` prints them, divided by requests, where the section asks for them;
+//! what could not be counted says why.
 
 pub(super) mod behind;
 
@@ -45,8 +55,6 @@ fn panels(points: &[&str], mut draw: impl FnMut(usize, &str) -> Option<String>) 
     let charts: String = points.iter().enumerate().filter_map(one).collect();
     format!("<div class=\"panels\">{charts}</div>")
 }
-
-// The first screen: the question, the answers, and whether to believe them.
 
 /// Facts of the environment that stand under the title, by name.
 const SUBTITLE_FACTS: [&str; 3] = ["kernel", "cpu", "memory"];
@@ -101,8 +109,6 @@ pub(super) fn answers(answers: &[Answer]) -> String {
 pub(super) fn trust(record: &Record) -> String {
     strip(words::trust(&record.trust))
 }
-
-// The results: for each comparison its curves or its forest plot, and the table.
 
 /// A section for each comparison.
 pub(super) fn results(record: &Record, comparisons: &[Comparison<'_>], arms: &Arms<'_>) -> String {
@@ -200,12 +206,6 @@ fn cell(
         _ => Cell::missing("not run", reason()),
     }
 }
-
-// The sections that experiments bring, with their columns and what `perf stat` counted of their servers.
-//
-// All figures are medians over the timing runs; page and CI summary have the same tables. Under them stand
-// the counts of the kernel as `perf stat` prints them, divided by requests, where the section asks for them;
-// what could not be counted says why.
 
 const PERF: &str = "Task clock and CPUs utilized are medians of the timing runs; the rest is from the counting pass.";
 

@@ -1,0 +1,245 @@
+//! What workers wait for, opened by the measuring process, and which process gets which end of it.
+//!
+//! | source | a request | its answer |
+//! |---|---|---|
+//! | queue | a message of 128 bytes, ten deep | a message in the caller's own queue, two deep |
+//! | socket | a TCP connection and 128 bytes on it | 128 bytes, then the connection is closed |
+//! | eventfd | 128 bytes in a pipe, then 1 added to the eventfd (a semaphore) | 128 bytes in the caller's own pipe |
+//! | pipe | 128 bytes, written at once | 128 bytes in the caller's own pipe |
+//!
+//! The names of queues are removed as soon as all descriptors are open; the descriptors travel over a
+//! [`pollux_processes::ControlSocket`]. The worker's end is [`Intake`], the callers' end [`Requests`].
+
+use super::requests::MESSAGE_BYTES;
+use crate::axis::Axes;
+use crate::error::MeasureError;
+use pollux_sys::mqueue::{MessageQueue, QueueSize};
+use rustix::event::{EventfdFlags, eventfd};
+use rustix::io::Errno;
+use rustix::net::{AddressFamily, SocketFlags, SocketType};
+use rustix::pipe::{PipeFlags, pipe_with};
+use rustix::process::{Resource, getrlimit};
+use serde::{Deserialize, Serialize};
+use std::ffi::CString;
+use std::io::{self};
+use std::net::{Ipv4Addr, SocketAddr};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use strum::{EnumString, VariantNames};
+
+/// Room of a message in a queue: twice what is sent.
+const QUEUE_MESSAGE_BYTES: u32 = 256;
+/// Depth of the queue of requests: the most that Linux allows without privilege.
+const REQUESTS_DEPTH: u32 = 10;
+/// Depth of a caller's queue of answers: it never has more than one call under way.
+const ANSWERS_DEPTH: u32 = 2;
+/// What the kernel adds to each message when it charges a queue to its user.
+const QUEUE_OVERHEAD_BYTES: u64 = 96;
+/// Connections that may wait for a worker; more than there can be callers.
+const BACKLOG: i32 = 1024;
+
+/// An event source that many workers can wait for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, EnumString, VariantNames, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+#[strum(serialize_all = "kebab-case")]
+pub enum Source {
+    /// A POSIX message queue.
+    Queue,
+    /// A listening TCP socket.
+    Socket,
+    /// An eventfd in semaphore mode.
+    Eventfd,
+    /// A pipe.
+    Pipe,
+}
+
+impl Source {
+    /// That of a point, whose axes were checked when they were read.
+    pub(super) fn of(axes: &Axes) -> Self {
+        let word = axes.word("source").and_then(|word| word.parse().ok());
+        word.expect("the axis has the words of this type")
+    }
+
+    /// Name in job files.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        Self::VARIANTS[self as usize]
+    }
+}
+
+/// A source with its channels for answers, as descriptors for both sides.
+#[derive(Debug)]
+pub(super) struct Opened {
+    /// For a worker: what it waits for, what it reads besides, then where each caller's answer goes.
+    pub(super) workers: Vec<OwnedFd>,
+    /// For the callers: where requests go, then where each caller's answer comes from.
+    pub(super) callers: Vec<OwnedFd>,
+    /// Where a socket listens.
+    pub(super) address: Option<SocketAddr>,
+}
+
+impl Opened {
+    /// Opens `source` for so many callers. `blocks`: the worker's own read of it waits.
+    pub(super) fn open(source: Source, callers: usize, blocks: bool) -> Result<Self, MeasureError> {
+        match source {
+            Source::Queue => queues(callers, blocks),
+            Source::Socket => socket(blocks),
+            Source::Eventfd => {
+                let flags = EventfdFlags::SEMAPHORE | EventfdFlags::CLOEXEC;
+                let flags = if blocks { flags } else { flags | EventfdFlags::NONBLOCK };
+                let events = eventfd(0, flags).map_err(MeasureError::io("eventfd2"))?;
+                let adds = cloned(&events)?;
+                // What the eventfd counts lies in the pipe before it is counted.
+                pipes(callers, false, Some((events, adds)))
+            }
+            Source::Pipe => pipes(callers, blocks, None),
+        }
+    }
+
+    /// The worker's descriptors, to be sent.
+    pub(super) fn for_workers(&self) -> Vec<BorrowedFd<'_>> {
+        self.workers.iter().map(AsFd::as_fd).collect()
+    }
+
+    /// The callers' descriptors, to be sent.
+    pub(super) fn for_callers(&self) -> Vec<BorrowedFd<'_>> {
+        self.callers.iter().map(AsFd::as_fd).collect()
+    }
+}
+
+fn queues(callers: usize, blocks: bool) -> Result<Opened, MeasureError> {
+    let (requests, waiting) = queue(0, REQUESTS_DEPTH, callers)?;
+    let mut opened = Opened { workers: Vec::new(), callers: Vec::new(), address: None };
+    // A sender must never block on the queue that all workers wait for: what it leaves there when a
+    // receiver takes a message wakes no worker (docs/herd.md).
+    opened.callers.push(cloned(&requests)?);
+    opened.workers.push(if blocks { waiting } else { requests }.into());
+    for caller in 0..callers {
+        let (answers, waiting) = queue(1 + caller, ANSWERS_DEPTH, callers)?;
+        opened.workers.push(answers.into());
+        opened.callers.push(waiting.into());
+    }
+    Ok(opened)
+}
+
+/// A new queue twice: a descriptor that never waits, and one that does. Its name is gone.
+fn queue(
+    number: usize,
+    depth: u32,
+    callers: usize,
+) -> Result<(MessageQueue, MessageQueue), MeasureError> {
+    let name = format!("/pollux-herd-{}-{number}", std::process::id());
+    let name = CString::new(name).expect("no zero byte");
+    let size = QueueSize { messages_max: depth, message_len_bytes: QUEUE_MESSAGE_BYTES };
+    let made = MessageQueue::create(&name, size).map_err(|cause| MeasureError::Setup {
+        what: queue_in_words(&cause, number, callers),
+        cause,
+    })?;
+    let waiting = MessageQueue::open_blocking(&name);
+    let unlinked = MessageQueue::unlink(&name);
+    let setup = MeasureError::setup("a message queue");
+    unlinked.map_err(setup)?;
+    Ok((made, waiting.map_err(setup)?))
+}
+
+/// Which limit an errno of mq_open(3) is about.
+fn queue_in_words(cause: &io::Error, number: usize, callers: usize) -> String {
+    let (number, count) = (number + 1, callers + 1);
+    let which = format!("message queue {number} of {count}");
+    let errno = cause.raw_os_error().map(Errno::from_raw_os_error);
+    match errno {
+        Some(Errno::MFILE) => {
+            let limit = getrlimit(Resource::Msgqueue).current;
+            let limit = limit.map_or("unlimited".to_owned(), |bytes| format!("{bytes} bytes"));
+            let needed = needed_bytes(callers as u64);
+            format!(
+                "{which}: RLIMIT_MSGQUEUE is {limit} for all queues of this user, this run needs \
+                 {needed} of them (raise it with ulimit -q, or remove queues below /dev/mqueue)"
+            )
+        }
+        Some(Errno::NOSPC) => format!(
+            "{which}: fs.mqueue.queues_max is reached (raise it with sysctl, or remove queues below \
+             /dev/mqueue)"
+        ),
+        Some(Errno::INVAL) => format!(
+            "{which}: fs.mqueue.msg_max is below {REQUESTS_DEPTH} or fs.mqueue.msgsize_max below \
+             {QUEUE_MESSAGE_BYTES} (raise them with sysctl)"
+        ),
+        _ => which,
+    }
+}
+
+/// What the kernel charges the queues of a run to their user.
+pub(super) const fn needed_bytes(callers: u64) -> u64 {
+    let each = QUEUE_MESSAGE_BYTES as u64 + QUEUE_OVERHEAD_BYTES;
+    (REQUESTS_DEPTH as u64 + callers * ANSWERS_DEPTH as u64) * each
+}
+
+fn socket(blocks: bool) -> Result<Opened, MeasureError> {
+    let flags = SocketFlags::CLOEXEC;
+    let flags = if blocks { flags } else { flags | SocketFlags::NONBLOCK };
+    let listener = rustix::net::socket_with(AddressFamily::INET, SocketType::STREAM, flags, None);
+    let listener = listener.map_err(MeasureError::io("socket"))?;
+    rustix::net::bind(&listener, &SocketAddr::from((Ipv4Addr::LOCALHOST, 0)))
+        .map_err(MeasureError::io("bind"))?;
+    rustix::net::listen(&listener, BACKLOG).map_err(MeasureError::io("listen"))?;
+    let address = rustix::net::getsockname(&listener).map_err(MeasureError::io("getsockname"))?;
+    let address = SocketAddr::try_from(address).map_err(MeasureError::io("getsockname"))?;
+    Ok(Opened { workers: vec![listener], callers: Vec::new(), address: Some(address) })
+}
+
+/// A pipe for requests, behind an eventfd where there is one, and a pipe for each caller's answers.
+fn pipes(
+    callers: usize,
+    blocks: bool,
+    events: Option<(OwnedFd, OwnedFd)>,
+) -> Result<Opened, MeasureError> {
+    let pair = || pipe_with(PipeFlags::CLOEXEC).map_err(MeasureError::io("pipe2"));
+    let (read, write) = pair()?;
+    if !blocks {
+        rustix::io::ioctl_fionbio(&read, true).map_err(MeasureError::io("ioctl"))?;
+    }
+    let (mut workers, mut senders) = (vec![read], vec![write]);
+    if let Some((waited, adds)) = events {
+        workers.insert(0, waited);
+        senders.insert(0, adds);
+    }
+    for _ in 0..callers {
+        let (read, write) = pair()?;
+        workers.push(write);
+        senders.push(read);
+    }
+    Ok(Opened { workers, callers: senders, address: None })
+}
+
+fn cloned(fd: &impl AsFd) -> Result<OwnedFd, MeasureError> {
+    let clone = fd.as_fd().try_clone_to_owned();
+    clone.map_err(MeasureError::io("fcntl"))
+}
+
+// Written at once, so that no two requests mix: pipe(7) promises it up to 4096 bytes.
+const _: () = assert!(MESSAGE_BYTES <= 4096);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_limit_is_named_with_its_remedy() {
+        let words = |errno: Errno| queue_in_words(&errno.into(), 3, 10);
+        assert!(words(Errno::MFILE).starts_with("message queue 4 of 11: RLIMIT_MSGQUEUE is "));
+        assert!(words(Errno::MFILE).contains("needs 10560 of them"));
+        assert!(words(Errno::NOSPC).contains("fs.mqueue.queues_max"));
+        assert!(words(Errno::INVAL).contains("fs.mqueue.msg_max"));
+        assert_eq!(words(Errno::ACCESS), "message queue 4 of 11");
+    }
+
+    #[test]
+    fn both_sides_have_a_descriptor_for_each_caller() {
+        for (source, own) in [(Source::Queue, 1), (Source::Eventfd, 2), (Source::Pipe, 1)] {
+            let opened = Opened::open(source, 3, false).expect("opened");
+            assert_eq!((opened.workers.len(), opened.callers.len()), (own + 3, own + 3));
+        }
+        let socket = Opened::open(Source::Socket, 3, true).expect("opened");
+        assert!(socket.address.is_some_and(|address| address.port() > 0));
+    }
+}
