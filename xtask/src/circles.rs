@@ -10,18 +10,10 @@ use std::path::Path;
 use crate::install::{at, files};
 
 /// Modules of a crate that may use each other in a circle.
-const FILES_MAX: usize = 3;
+const MODULES_MAX: usize = 3;
 
 /// No two modules of the lab itself use each other: data goes through it one way.
 const ONE_WAY: &str = "crates/lab/src";
-
-/// The list of backends of the poller opens each of them, and each of them speaks of the list.
-const BACKENDS: [&str; 8] =
-    ["aio", "epoll", "inherited", "mechanism", "poll", "select", "uring_poll", "uring_ring"];
-
-/// Crates whose circles are still to be cut.
-const UNCUT: [&str; 4] =
-    ["crates/async/src", "crates/engine/src", "crates/load/src", "crates/poller/src"];
 
 /// A path of names, as they stand in the code; that of a module begins below the root of its crate.
 type Names = Vec<String>;
@@ -44,15 +36,10 @@ fn circles(root: &Path) -> Result<Vec<String>, String> {
     let sources = names.iter().map(|name| format!("crates/{}/src", name.display()));
     let mut found = Vec::new();
     for source in sources.chain(["xtask/src".to_owned()]) {
-        if UNCUT.contains(&source.as_str()) {
-            continue;
-        }
         let modules = modules(&root.join(&source))?;
         for circle in circles_in(&uses(&modules)) {
-            let is_of_backends = source == "crates/poller/src"
-                && circle.iter().all(|module| BACKENDS.contains(&module.as_str()));
             let is_of_lab = source == ONE_WAY && circle.iter().any(|module| !module.contains('/'));
-            if (circle.len() > FILES_MAX || is_of_lab) && !is_of_backends {
+            if circle.len() > MODULES_MAX || is_of_lab {
                 found.push(format!("{source}: {}", sentence(&uses(&modules), &circle)));
             }
         }

@@ -32,8 +32,8 @@ const ROUNDS_MAX: u32 = 16;
 pub(crate) type Request = Box<dyn FnOnce(&mut EventLoop<Connection>)>;
 
 pub(crate) struct Core {
-    pub(crate) tasks: Tasks,
-    pub(crate) timers: RefCell<Timers>,
+    pub(crate) tasks: Rc<Tasks>,
+    pub(crate) timers: Rc<RefCell<Timers>>,
     /// The future of `block_on`.
     pub(crate) main: Arc<TaskWaker>,
     requests: RefCell<Vec<Request>>,
@@ -57,8 +57,8 @@ impl Core {
         let ready = Arc::new(Ready::new());
         Rc::new(Self {
             main: TaskWaker::of_main(Arc::clone(&ready)),
-            tasks: Tasks::new(ready),
-            timers: RefCell::default(),
+            tasks: Rc::new(Tasks::new(ready)),
+            timers: Rc::default(),
             requests: RefCell::default(),
             adoptions: RefCell::default(),
             calls: RefCell::default(),

@@ -161,13 +161,16 @@ impl Handle {
         F: Future + 'static,
         F::Output: 'static,
     {
-        tasks::spawn(&self.0, future)
+        if self.0.has_ended() {
+            return Err(SpawnError::Ended);
+        }
+        tasks::spawn(&self.0.tasks, future)
     }
 
     /// Waits for `time` from now on.
     #[must_use]
     pub fn sleep(&self, time: Duration) -> Sleep {
-        Sleep::new(Rc::clone(&self.0), time)
+        Sleep::new(Rc::clone(&self.0.timers), time)
     }
 
     /// What `future` gives, within `time` from now on; then it is dropped.

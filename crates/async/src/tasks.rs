@@ -16,8 +16,6 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
 use std::task::{Context, Poll, Wake, Waker};
 use std::thread::ThreadId;
 
-use crate::executor::Core;
-
 /// Most tasks of one runtime: a connection needs one or two.
 const TASKS_MAX: usize = 1 << 20;
 
@@ -304,14 +302,14 @@ enum Outcome<T> {
 pub struct JoinHandle<T> {
     outcome: Rc<RefCell<Outcome<T>>>,
     task: TaskId,
-    core: Weak<Core>,
+    tasks: Weak<Tasks>,
 }
 
 impl<T> JoinHandle<T> {
     /// Drops the task's future: at once, or when the poll that runs has returned.
     pub fn abort(&self) {
-        if let Some(core) = self.core.upgrade() {
-            core.tasks.abort(self.task);
+        if let Some(tasks) = self.tasks.upgrade() {
+            tasks.abort(self.task);
         }
     }
 
@@ -364,19 +362,16 @@ impl<T> Drop for Report<T> {
     }
 }
 
-/// Runs `future` as a task of `core`.
-pub(crate) fn spawn<F>(core: &Rc<Core>, future: F) -> Result<JoinHandle<F::Output>, SpawnError>
+/// Runs `future` as one of `tasks`.
+pub(crate) fn spawn<F>(tasks: &Rc<Tasks>, future: F) -> Result<JoinHandle<F::Output>, SpawnError>
 where
     F: Future + 'static,
     F::Output: 'static,
 {
-    if core.has_ended() {
-        return Err(SpawnError::Ended);
-    }
     let outcome = Rc::new(RefCell::new(Outcome::Pending(None)));
-    let (report, weak) = (Report(Rc::clone(&outcome)), Rc::downgrade(core));
+    let (report, weak) = (Report(Rc::clone(&outcome)), Rc::downgrade(tasks));
     let counted = Weak::clone(&weak);
-    let task = core.tasks.insert(Box::pin(async move {
+    let task = tasks.insert(Box::pin(async move {
         let mut future = pin!(future);
         // After a panic the future is not polled again.
         let caught = std::future::poll_fn(|context| {
@@ -387,11 +382,11 @@ where
         });
         let result = caught.await;
         if result.is_err()
-            && let Some(core) = counted.upgrade()
+            && let Some(tasks) = counted.upgrade()
         {
-            core.tasks.panicked.set(core.tasks.panicked.get() + 1);
+            tasks.panicked.set(tasks.panicked.get() + 1);
         }
         report.set(result);
     }))?;
-    Ok(JoinHandle { outcome, task, core: weak })
+    Ok(JoinHandle { outcome, task, tasks: weak })
 }

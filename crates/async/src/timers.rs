@@ -1,5 +1,6 @@
 //! Timers: a list by moment, whose earliest one ends the loop's wait.
 
+use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::fmt;
 use std::future::Future;
@@ -10,8 +11,6 @@ use std::time::Duration;
 
 use pollux_engine::Moment;
 use rustix::time::{ClockId, clock_gettime};
-
-use crate::executor::Core;
 
 /// What waits for a moment. As many entries as there are [`Sleep`]s.
 #[derive(Debug, Default)]
@@ -43,15 +42,15 @@ pub(crate) fn now() -> Moment {
 ///
 /// Made by [`Handle::sleep`](crate::Handle::sleep); the time runs from then on.
 pub struct Sleep {
-    core: Rc<Core>,
+    timers: Rc<RefCell<Timers>>,
     at: Moment,
     /// Its number among the timers, once it waits.
     number: Option<u64>,
 }
 
 impl Sleep {
-    pub(crate) fn new(core: Rc<Core>, time: Duration) -> Self {
-        Self { core, at: now() + time, number: None }
+    pub(crate) fn new(timers: Rc<RefCell<Timers>>, time: Duration) -> Self {
+        Self { timers, at: now() + time, number: None }
     }
 }
 
@@ -62,8 +61,8 @@ impl Future for Sleep {
         if now() >= self.at {
             return Poll::Ready(());
         }
-        let (core, at) = (Rc::clone(&self.core), self.at);
-        let mut timers = core.timers.borrow_mut();
+        let (shared, at) = (Rc::clone(&self.timers), self.at);
+        let mut timers = shared.borrow_mut();
         let number = *self.number.get_or_insert_with(|| {
             timers.next += 1;
             timers.next
@@ -78,7 +77,7 @@ impl Future for Sleep {
 impl Drop for Sleep {
     fn drop(&mut self) {
         if let Some(number) = self.number {
-            let waker = self.core.timers.borrow_mut().waiting.remove(&(self.at, number));
+            let waker = self.timers.borrow_mut().waiting.remove(&(self.at, number));
             drop(waker);
         }
     }

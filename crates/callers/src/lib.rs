@@ -235,20 +235,20 @@ fn call_for<T: Target>(
     let (cpu_before, split_before) = (usage::cpu_ns(), usage::user_and_system());
     let first = Tick::of(&shared.counts);
     shared.start.wait();
-    let mut watch = Watch { go, first, intervals: Vec::new(), times: Vec::new() };
-    let watched = watch.until_end(&shared, &ended, control);
+    let mut observed = Observation { go, first, intervals: Vec::new(), times: Vec::new() };
+    let watched = observed.until_end(&shared, &ended, control);
     shared.is_over.store(true, Relaxed);
     watched.map_err(|early| format!("a caller ended early: {early}"))?;
-    while watch.times.len() < callers {
+    while observed.times.len() < callers {
         match ended.recv_timeout(PATIENCE) {
-            Ok(of_one) => watch.times.push(of_one?),
+            Ok(of_one) => observed.times.push(of_one?),
             // The thread still waits; it ends with this process.
             Err(_) => return Err(format!("a caller had no answer for {PATIENCE:?}").into()),
         }
     }
     let last = Tick::of(&shared.counts);
     let mut times = none_yet();
-    watch.times.iter().for_each(|of_one| times.add(of_one).expect("all have the same bounds"));
+    observed.times.iter().for_each(|of_one| times.add(of_one).expect("all have the same bounds"));
     let split = usage::user_and_system().zip(split_before);
     let seconds = |which: usize| split.map(|(now, then)| now[which] - then[which]);
     let micros = |ns: u64| ns as f64 / 1000.0;
@@ -268,7 +268,7 @@ fn call_for<T: Target>(
         system_s: seconds(1),
         latencies: if times.is_empty() { BTreeMap::new() } else { latencies.collect() },
     };
-    Ok((called, watch.intervals))
+    Ok((called, observed.intervals))
 }
 
 fn none_yet() -> Histogram<u64> {
@@ -334,7 +334,7 @@ impl Tick {
 }
 
 /// What is seen of a run while it runs.
-struct Watch {
+struct Observation {
     go: Go,
     first: Tick,
     intervals: Vec<Interval>,
@@ -342,7 +342,7 @@ struct Watch {
     times: Vec<Histogram<u64>>,
 }
 
-impl Watch {
+impl Observation {
     /// Waits for the end of the run and cuts its intervals.
     ///
     /// # Errors

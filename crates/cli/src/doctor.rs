@@ -4,7 +4,7 @@
 use std::collections::BTreeSet;
 use std::process::ExitCode;
 
-use pollux_doctor::{Asked, Concern, Demands, Diagnosis, FDS_SPARE, Look, Readings};
+use pollux_doctor::{Asked, Concern, Demands, Diagnosis, FDS_SPARE, Readings, TextOptions};
 use pollux_lab::experiments::{self, Needs};
 use pollux_lab::job::{self, DEFAULT_JOB};
 use pollux_lab::plan::{Machine, Plan, Resources};
@@ -23,7 +23,7 @@ pub(crate) fn run(flags: &DoctorFlags) -> Result<ExitCode, Failure> {
     let text = if flags.json {
         serde_json::to_string_pretty(&diagnosis.json()).expect("plain data")
     } else {
-        output::shown(&diagnosis.text(Look {
+        output::shown(&diagnosis.text(TextOptions {
             is_colourful: output::is_colourful(),
             width_chars: output::width_chars(),
         }))

@@ -28,7 +28,7 @@ pub use check::Remedy;
 pub use check::{Check, Concern, Found, Verdict};
 pub use limits::{CONNECTION_BYTES, FDS_SPARE, MEMORY_PARTS, Resources, SERVER_FDS_SPARE};
 pub use readings::{Files, Quota, Readings, Sandbox};
-pub use show::Look;
+pub use show::TextOptions;
 
 /// Version of the JSON form; a field is never renamed or removed within one.
 pub const SCHEMA: u32 = 2;

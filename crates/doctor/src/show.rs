@@ -12,9 +12,9 @@ const NAME_CHARS: usize = 33;
 /// Where the lines below a check begin.
 const INDENT: &str = "          ";
 
-/// How the text is to look.
+/// How the text is laid out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Look {
+pub struct TextOptions {
     /// With colours of a terminal.
     pub is_colourful: bool,
     /// Lines are broken at spaces to fit into so many characters; commands are never broken.
@@ -25,17 +25,17 @@ impl Diagnosis {
     /// The summary with what to do now, and the table. A command is printed once, where it is
     /// first of use.
     #[must_use]
-    pub fn text(&self, look: Look) -> String {
-        let mut out = format!("{}\n{}\n\n", look.paint(&self.summary(), "1"), self.what_to_do());
+    pub fn text(&self, options: TextOptions) -> String {
+        let mut out = format!("{}\n{}\n\n", options.paint(&self.summary(), "1"), self.what_to_do());
         let mut shown = BTreeSet::new();
         let mut groups: Vec<Concern> = self.checks.iter().map(|check| check.concerns[0]).collect();
         groups.dedup();
         // The sort is stable: groups of the same worst verdict stay in the order of `Concern`.
         groups.sort_by_key(|group| self.worst(*group));
         for group in groups {
-            let _ = writeln!(out, "{}", look.paint(group.title(), "1"));
+            let _ = writeln!(out, "{}", options.paint(group.title(), "1"));
             for check in self.checks.iter().filter(|check| check.concerns[0] == group) {
-                show(&mut out, check, &mut shown, look);
+                show(&mut out, check, &mut shown, options);
             }
             out.push('\n');
         }
@@ -92,45 +92,45 @@ impl Diagnosis {
     }
 }
 
-impl Look {
+impl TextOptions {
     fn paint(self, text: &str, code: &str) -> String {
         if self.is_colourful { format!("\x1b[{code}m{text}\x1b[0m") } else { text.to_owned() }
     }
 }
 
-fn show(out: &mut String, check: &Check, shown: &mut BTreeSet<String>, look: Look) {
+fn show(out: &mut String, check: &Check, shown: &mut BTreeSet<String>, options: TextOptions) {
     let (word, colour) = match check.verdict {
         Verdict::Blocks => ("blocks", "31;1"),
         Verdict::Limits => ("limit", "33"),
         Verdict::NotAvailable => ("n/a", "2"),
         Verdict::Ok => ("ok", "32"),
     };
-    let word = look.paint(&format!("{word:<6}"), colour);
+    let word = options.paint(&format!("{word:<6}"), colour);
     let found = found(check);
     let _ = write!(out, "  {word}  {:<NAME_CHARS$} {found}", check.name);
     if let Some(reason) = check.found.reason() {
-        let _ = write!(out, "\n{}", broken("why     ", reason, look));
+        let _ = write!(out, "\n{}", broken("why     ", reason, options));
     } else if check.verdict != Verdict::Ok {
-        let _ = write!(out, "\n{}", broken("wanted  ", &check.wanted, look));
+        let _ = write!(out, "\n{}", broken("wanted  ", &check.wanted, options));
     }
     if let Some(limits) = &check.limits {
-        let _ = write!(out, "\n{}", broken("effect  ", limits, look));
+        let _ = write!(out, "\n{}", broken("effect  ", limits, options));
     }
     if let Some(remedy) = &check.remedy {
-        let _ = write!(out, "\n{INDENT}fix     {}", fix(remedy, shown, look));
+        let _ = write!(out, "\n{INDENT}fix     {}", fix(remedy, shown, options));
     }
     out.push('\n');
 }
 
 /// The steps that no check before this one has shown.
-fn fix(remedy: &Remedy, shown: &mut BTreeSet<String>, look: Look) -> String {
+fn fix(remedy: &Remedy, shown: &mut BTreeSet<String>, options: TextOptions) -> String {
     let new: Vec<&str> = remedy.steps().filter(|step| shown.insert((*step).to_owned())).collect();
     if new.is_empty() {
         return "as above".to_owned();
     }
     let root = if remedy.needs_root { "   (root)" } else { "" };
     let above = if new.len() < remedy.steps().count() { ", beside the above" } else { "" };
-    format!("{}{root}{above}", look.paint(&new.join(AND), "36"))
+    format!("{}{root}{above}", options.paint(&new.join(AND), "36"))
 }
 
 fn found(check: &Check) -> String {
@@ -144,13 +144,13 @@ fn found(check: &Check) -> String {
 }
 
 /// `text` behind `label`, broken at spaces; what follows is indented to the text.
-fn broken(label: &str, text: &str, look: Look) -> String {
+fn broken(label: &str, text: &str, options: TextOptions) -> String {
     let indent = INDENT.len() + label.len();
     let mut lines = format!("{INDENT}{label}");
     let mut column = indent;
     for (index, word) in text.split_ascii_whitespace().enumerate() {
         let len = word.chars().count();
-        if index > 0 && column + 1 + len > look.width_chars {
+        if index > 0 && column + 1 + len > options.width_chars {
             let _ = write!(lines, "\n{:indent$}", "");
             column = indent;
         } else if index > 0 {

@@ -2,12 +2,13 @@
 
 use super::invented::{changed, sound, with, without};
 use super::{
-    Asked, Check, Concern, Demands, Diagnosis, Files, Found, Look, Quota, Readings, Remedy, Verdict,
+    Asked, Check, Concern, Demands, Diagnosis, Files, Found, Quota, Readings, Remedy, TextOptions,
+    Verdict,
 };
 use crate::host::Reading;
 use crate::host::environment::ResourceLimit;
 
-const PLAIN: Look = Look { is_colourful: false, width_chars: 100 };
+const PLAIN: TextOptions = TextOptions { is_colourful: false, width_chars: 100 };
 
 /// Two jobs: the one that runs by default, of two experiments, and one that needs more.
 fn diagnose(readings: &Readings, asked: Option<Asked>) -> Diagnosis {
@@ -436,7 +437,7 @@ fn the_summary_stands_first_then_problems() {
     assert!(text.contains("\n  limit   steal_percent"), "{text}");
     assert!(!text.contains('\x1b'));
     assert!(text.lines().all(|line| line.chars().count() <= 110), "{text}");
-    let colourful = Look { is_colourful: true, ..PLAIN };
+    let colourful = TextOptions { is_colourful: true, ..PLAIN };
     assert!(diagnose(&readings, None).text(colourful).contains("\x1b[31;1mblocks\x1b[0m"));
 }
 

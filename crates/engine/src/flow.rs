@@ -45,12 +45,12 @@ pub(crate) enum Flow {
     /// Something was sent, and not looked for since: the next look is at this moment.
     Sent(Moment),
     /// The peer had not taken everything when it was looked for, or the socket was full.
-    Watched(Box<Watch>),
+    Watched(Box<SlowPeer>),
 }
 
 /// What is known of a peer that may be slow.
 #[derive(Debug)]
-pub(crate) struct Watch {
+pub(crate) struct SlowPeer {
     look_at: Moment,
     looked_at: Moment,
     /// When it took something last, or a little later.
@@ -68,22 +68,22 @@ impl Flow {
     #[inline]
     pub(crate) fn sent(&mut self, bytes: usize, now: Moment, limits: &Limits) {
         match self {
-            Self::Watched(watch) => watch.given_bytes += bytes as i64,
+            Self::Watched(peer) => peer.given_bytes += bytes as i64,
             _ => *self = Self::Sent(now + interval(limits)),
         }
     }
 
     /// The kernel gave back so many bytes of what was taken for sent.
     pub(crate) fn came_back(&mut self, bytes: usize) {
-        if let Self::Watched(watch) = self {
-            watch.given_bytes -= bytes as i64;
+        if let Self::Watched(peer) = self {
+            peer.given_bytes -= bytes as i64;
         }
     }
 
     /// The socket takes no more: whatever else is sent, the peer is looked at.
     pub(crate) fn is_full(&mut self, now: Moment, limits: &Limits) {
         if !matches!(self, Self::Watched(_)) {
-            *self = Self::Watched(Box::new(Watch::begin(now, None, limits)));
+            *self = Self::Watched(Box::new(SlowPeer::begin(now, None, limits)));
         }
     }
 
@@ -101,7 +101,7 @@ impl Flow {
         match self {
             Self::Quiet => Moment::NEVER,
             Self::Sent(moment) => *moment,
-            Self::Watched(watch) => watch.look_at,
+            Self::Watched(peer) => peer.look_at,
         }
     }
 
@@ -119,15 +119,15 @@ impl Flow {
             *self = Self::Quiet;
             return true;
         }
-        if let Self::Watched(watch) = self {
-            return watch.look(untaken_bytes, now, limits);
+        if let Self::Watched(peer) = self {
+            return peer.look(untaken_bytes, now, limits);
         }
-        *self = Self::Watched(Box::new(Watch::begin(now, Some(untaken_bytes), limits)));
+        *self = Self::Watched(Box::new(SlowPeer::begin(now, Some(untaken_bytes), limits)));
         true
     }
 }
 
-impl Watch {
+impl SlowPeer {
     fn begin(now: Moment, held_bytes: Option<u64>, limits: &Limits) -> Self {
         Self {
             look_at: now + interval(limits),

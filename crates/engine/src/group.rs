@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use pollux_poller::Waker;
 
 use crate::event_loop::EventLoop;
-use crate::handle::Message;
+use crate::hand_out::Message;
 use crate::member::{Member, Setup};
 use crate::sockets::Sockets;
 use crate::{

@@ -1,12 +1,32 @@
-//! How the one loop of a group that accepts for all spreads its connections over them.
+//! What the loops of a group are sent, and how the one that accepts for all spreads its connections over them.
 
+use std::any::Any;
 use std::os::fd::OwnedFd;
-use std::sync::Arc;
+use std::sync::{Arc, mpsc};
+use std::time::Duration;
 
 use pollux_poller::Waker;
 
-use crate::handle::Message;
 use crate::{Counter, Counters, Sender, Undelivered};
+
+/// What a [`LoopHandle`](crate::LoopHandle) has done in the loop's thread.
+pub(crate) type Call = Box<dyn FnOnce(&mut dyn Any) + Send>;
+
+/// What other threads send to a loop.
+pub(crate) enum Message {
+    /// Run this connection.
+    Admit(OwnedFd),
+    /// Call this with the loop: an [`EventLoop`](crate::EventLoop) of the group's sessions.
+    Call(Call),
+    /// Describe every descriptor, at the end of the turn.
+    Describe(mpsc::Sender<Vec<String>>),
+    /// No more connections are handed over.
+    LastAdmitted,
+    /// Come to an end, within this time.
+    Drain(Duration),
+    /// End now.
+    Stop,
+}
 
 struct Peer {
     sender: Sender<Message, Waker>,

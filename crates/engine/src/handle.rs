@@ -1,35 +1,13 @@
-//! How other threads reach a loop of a group: messages through its inbox, and the handle that sends calls.
+//! How other threads reach a loop of a group: the handle that sends calls through its inbox.
 
-use std::any::Any;
 use std::fmt;
 use std::marker::PhantomData;
-use std::os::fd::OwnedFd;
-use std::sync::mpsc;
-use std::time::Duration;
 
 use pollux_poller::Waker;
 
 use crate::event_loop::EventLoop;
+use crate::hand_out::Message;
 use crate::{Sender, Session, Undelivered};
-
-/// What a [`LoopHandle`](crate::LoopHandle) has done in the loop's thread.
-pub(crate) type Call = Box<dyn FnOnce(&mut dyn Any) + Send>;
-
-/// What other threads send to a loop.
-pub(crate) enum Message {
-    /// Run this connection.
-    Admit(OwnedFd),
-    /// Call this with the loop: an [`EventLoop`](crate::EventLoop) of the group's sessions.
-    Call(Call),
-    /// Describe every descriptor, at the end of the turn.
-    Describe(mpsc::Sender<Vec<String>>),
-    /// No more connections are handed over.
-    LastAdmitted,
-    /// Come to an end, within this time.
-    Drain(Duration),
-    /// End now.
-    Stop,
-}
 
 /// Why a call was not taken. It is dropped.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

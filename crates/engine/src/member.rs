@@ -7,8 +7,7 @@ use pollux_poller::Waker;
 
 use crate::event_loop::EventLoop;
 use crate::group::GroupError;
-use crate::hand_out::HandOut;
-use crate::handle::Message;
+use crate::hand_out::{HandOut, Message};
 use crate::{
     CloseCause, Counters, CpuList, Driver, Inbox, Limits, Listener, Sender, Session, SharedDate,
 };

@@ -5,7 +5,8 @@
 //! Answers that did not come: none at all, none for a time, some never; and the time in which the generator itself
 //! did not run.
 
-use crate::render::{count, time};
+use pollux_report::number::{count, time};
+
 use crate::{Errors, Finding, FindingKind, Judged, Outcome, Standstill};
 
 /// Part of the asked rate that may be missing: beyond it the load was another one.

@@ -9,13 +9,13 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use pollux_engine::CpuList;
+use pollux_report::number::plural;
 
 use crate::control::Control;
 use crate::course::{Course, stalls, standstills};
 use crate::cpu::OwnUse;
 use crate::cpu::ServerCpu;
 use crate::objective::judge;
-use crate::render::plural;
 use crate::schedule::rate_in_words;
 use crate::shared::monotonic_ns;
 use crate::tally::{Interval, Tally};

@@ -7,9 +7,8 @@ use std::fmt;
 use std::str::FromStr;
 use std::time::Duration;
 
-use pollux_report::number;
+use pollux_report::number::{self, count, time};
 
-use crate::render::{count, time};
 use crate::{Distribution, FindingKind, Judged, LONGEST_NS, Outcome};
 
 /// Part of the requests that may fail while a time or a rate holds, where no objective says

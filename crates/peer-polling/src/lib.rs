@@ -1,7 +1,7 @@
 //! The Rust library `polling` behind a safe interface, so that the lab can measure it.
 //!
 //! The lab's `chain` experiment calls it; nothing else may. `polling` makes registration `unsafe`,
-//! because the caller has to promise that a source is deleted before it is dropped. [`Watch`] keeps
+//! because the caller has to promise that a source is deleted before it is dropped. [`OwningPoller`] keeps
 //! that promise by construction: this is one `unsafe` block, and the whole reason for this crate.
 //! It must never add work to what is measured: a look is one wait of the library and nothing else.
 #![deny(unsafe_code)]
@@ -22,7 +22,7 @@ use polling::{Event, Events, PollMode, Poller};
 /// It shares the descriptors instead of borrowing them, so that they stay open even if it is
 /// leaked and its `drop` never runs.
 #[derive(Debug)]
-pub struct Watch {
+pub struct OwningPoller {
     poller: Poller,
     sources: Rc<[OwnedFd]>,
     /// The first so many sources are registered.
@@ -30,7 +30,7 @@ pub struct Watch {
     events: Events,
 }
 
-impl Watch {
+impl OwningPoller {
     /// Registers every one of `sources`, which should not block. A look brings up to `events_max`
     /// of them.
     ///
@@ -40,11 +40,11 @@ impl Watch {
     /// such as `EPERM` for a regular file (epoll_ctl(2)). Nothing stays registered.
     pub fn open(sources: Rc<[OwnedFd]>, events_max: NonZeroUsize) -> io::Result<Self> {
         let events = Events::with_capacity(events_max);
-        let mut watch = Self { poller: Poller::new()?, sources, watched: 0, events };
-        while watch.watched < watch.sources.len() {
-            watch.add_next()?;
+        let mut opened = Self { poller: Poller::new()?, sources, watched: 0, events };
+        while opened.watched < opened.sources.len() {
+            opened.add_next()?;
         }
-        Ok(watch)
+        Ok(opened)
     }
 
     #[expect(unsafe_code, reason = "the library has no safe way to register")]
@@ -70,7 +70,7 @@ impl Watch {
     }
 }
 
-impl Drop for Watch {
+impl Drop for OwningPoller {
     fn drop(&mut self) {
         for source in &self.sources[..self.watched] {
             self.poller.delete(source).expect("a source that was added can be deleted");
@@ -96,8 +96,8 @@ mod tests {
         (writers, readers.into_iter().map(OwnedFd::from).collect())
     }
 
-    fn look(watch: &mut Watch) -> Vec<usize> {
-        let mut ready: Vec<usize> = watch.look().expect("a look").collect();
+    fn look(poller: &mut OwningPoller) -> Vec<usize> {
+        let mut ready: Vec<usize> = poller.look().expect("a look").collect();
         ready.sort_unstable();
         ready
     }
@@ -105,26 +105,26 @@ mod tests {
     #[test]
     fn what_can_be_read_is_reported_until_it_is_read() {
         let (mut writers, readers) = pairs(3);
-        let mut watch = Watch::open(Rc::clone(&readers), EVENTS_MAX).expect("a watch");
-        assert!(look(&mut watch).is_empty());
+        let mut poller = OwningPoller::open(Rc::clone(&readers), EVENTS_MAX).expect("a poller");
+        assert!(look(&mut poller).is_empty());
         for index in [0, 2] {
             writers[index].write_all(b"e").expect("a byte");
         }
-        assert_eq!(look(&mut watch), [0, 2]);
-        assert_eq!(look(&mut watch), [0, 2], "level-triggered");
+        assert_eq!(look(&mut poller), [0, 2]);
+        assert_eq!(look(&mut poller), [0, 2], "level-triggered");
         let mut reader = UnixStream::from(readers[0].try_clone().expect("a copy"));
         reader.read_exact(&mut [0]).expect("a byte");
-        assert_eq!(look(&mut watch), [2]);
+        assert_eq!(look(&mut poller), [2]);
     }
 
     #[test]
     fn a_look_brings_no_more_than_it_may() {
         let (mut writers, readers) = pairs(3);
-        let mut watch = Watch::open(readers, NonZeroUsize::MIN).expect("a watch");
+        let mut poller = OwningPoller::open(readers, NonZeroUsize::MIN).expect("a poller");
         for writer in &mut writers {
             writer.write_all(b"e").expect("a byte");
         }
-        assert_eq!(look(&mut watch).len(), 1);
+        assert_eq!(look(&mut poller).len(), 1);
     }
 
     /// Descriptors that an epoll instance watches, by its fdinfo (proc_pid_fdinfo(5)).
@@ -137,17 +137,17 @@ mod tests {
     #[test]
     fn every_source_is_deleted_before_it_is_dropped() {
         let (_writers, readers) = pairs(3);
-        let watch = Watch::open(Rc::clone(&readers), EVENTS_MAX).expect("a watch");
-        let epoll = watch.poller.as_fd().try_clone_to_owned().expect("the same epoll instance");
+        let poller = OwningPoller::open(Rc::clone(&readers), EVENTS_MAX).expect("a poller");
+        let epoll = poller.poller.as_fd().try_clone_to_owned().expect("the same epoll instance");
         assert!(watched_by(&epoll) >= 3);
-        drop(watch);
+        drop(poller);
         assert_eq!((watched_by(&epoll), Rc::strong_count(&readers)), (0, 1));
     }
 
     #[test]
-    fn the_descriptors_outlive_a_watch_that_is_leaked() {
+    fn the_descriptors_outlive_a_poller_that_is_leaked() {
         let (mut writers, readers) = pairs(1);
-        std::mem::forget(Watch::open(readers, EVENTS_MAX).expect("a watch"));
+        std::mem::forget(OwningPoller::open(readers, EVENTS_MAX).expect("a poller"));
         writers[0].write_all(b"e").expect("a reader that is still open");
     }
 
@@ -156,7 +156,8 @@ mod tests {
         let (reader, _writer) = UnixStream::pair().expect("a pair");
         let file = File::open("/proc/self/exe").expect("a regular file");
         let sources: Rc<[OwnedFd]> = Rc::new([reader.into(), file.into()]);
-        let error = Watch::open(Rc::clone(&sources), EVENTS_MAX).expect_err("a regular file");
+        let error =
+            OwningPoller::open(Rc::clone(&sources), EVENTS_MAX).expect_err("a regular file");
         assert_eq!(error.kind(), io::ErrorKind::PermissionDenied);
         assert_eq!(Rc::strong_count(&sources), 1, "nothing holds them any more");
     }

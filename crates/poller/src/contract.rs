@@ -1,12 +1,11 @@
 //! The contract that every backend keeps, and that the conformance suite checks.
 
+use std::fmt;
 use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::{
-    Backend, Counters, Error, Events, Interest, Registration, SignalMask, Token, Trigger, Waker,
-};
+use crate::{Counters, Error, Events, Interest, Registration, SignalMask, Token, Trigger, Waker};
 
 /// Watches descriptors and says which became ready.
 ///
@@ -149,6 +148,55 @@ pub enum Change<'fd> {
     Modify(BorrowedFd<'fd>, Token, Registration),
     /// See [`Poller::delete`].
     Delete(BorrowedFd<'fd>),
+}
+
+/// A kernel interface that a poller is built on.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+#[non_exhaustive]
+pub enum Backend {
+    /// `select(2)` with bitmaps of our own.
+    Select,
+    /// `poll(2)`.
+    Poll,
+    /// Linux AIO poll (`io_submit(2)`, IOCB_CMD_POLL).
+    Aio,
+    /// `epoll(7)`.
+    Epoll,
+    /// io_uring poll requests.
+    Uring,
+    /// A poller of another crate, by its name.
+    Other(&'static str),
+}
+
+impl Backend {
+    /// The name in messages and results.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Select => "select",
+            Self::Poll => "poll",
+            Self::Aio => "aio",
+            Self::Epoll => "epoll",
+            Self::Uring => "uring-poll",
+            Self::Other(name) => name,
+        }
+    }
+}
+
+impl fmt::Display for Backend {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+/// Which threads use a poller, never two at the same time.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum Threads {
+    /// The one that opens it makes all changes that reach the kernel at once, and waits; another one
+    /// may make changes that wait in user space, and drop it.
+    One,
+    /// Any, one after the other. Costs io_uring the set-up that leaves completions to one thread.
+    Several,
 }
 
 /// What happens to regular files and directories, which are always ready.

@@ -62,10 +62,10 @@ mod wake_flag;
 mod waker;
 
 pub use conditions::{Interest, Readiness, Registration, Trigger};
-pub use contract::{Caps, Change, FilePolicy, Poller};
+pub use contract::{Backend, Caps, Change, FilePolicy, Poller, Threads};
 pub use counters::{Count, Counters, CountersSnapshot, HISTOGRAM_BUCKETS};
 pub use error::Error;
 pub use events::{Event, Events, Token};
-pub use mechanism::{Backend, Mechanism, Threads, UnknownMechanism};
+pub use mechanism::{Mechanism, UnknownMechanism};
 pub use pollux_sys::poll_select::SignalMask;
 pub use waker::Waker;

@@ -34,7 +34,7 @@ const KIND_MASK: u64 = 0xff << 56;
 
 /// The backend's state of one registration.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct Watch {
+pub(crate) struct PollState {
     /// The kind of poll it needs.
     pub(crate) shots: Shots,
     /// How often in a row its poll ended although nothing cut it short.
@@ -49,7 +49,7 @@ pub(crate) struct Watch {
     pub(crate) found_in: u64,
 }
 
-impl Watch {
+impl PollState {
     /// Nothing is known and nothing found.
     pub(crate) fn new(how: Registration) -> Self {
         let shots = if how.trigger == Trigger::Edge { Shots::Many } else { Shots::One };
@@ -180,7 +180,7 @@ impl Changes {
     }
 
     /// Queues the requests that bring every marked descriptor to what `table` wants.
-    pub(crate) fn plan(&mut self, table: &Table<Watch>, counters: &Counters) {
+    pub(crate) fn plan(&mut self, table: &Table<PollState>, counters: &Counters) {
         // The kernel looks polls up in chains that start with the newest: updating the newest
         // first finds each at the head (measured: 0.5 instead of 0.9 of epoll's time). What is
         // only added keeps its order.
@@ -202,7 +202,7 @@ impl Changes {
         self.marked.clear();
     }
 
-    fn plan_one(&mut self, fd: RawFd, wanted: Option<(Key, &Entry<Watch>)>) {
+    fn plan_one(&mut self, fd: RawFd, wanted: Option<(Key, &Entry<PollState>)>) {
         let polled = self.slot(fd).polled;
         let Some((key, entry)) = wanted else {
             self.retire(fd);
@@ -339,7 +339,7 @@ mod tests {
                     let (fd, token) = (index as RawFd, world.token(index));
                     world.is_registered[index] = true;
                     changes.named(fd, token);
-                    table.insert(fd, Entry { token, how, state: Watch::new(how) });
+                    table.insert(fd, Entry { token, how, state: PollState::new(how) });
                     changes.ask(fd);
                 }
                 Step::Delete(index) if world.is_registered[index] => {
@@ -363,7 +363,7 @@ mod tests {
 
     /// What is registered is armed as it was asked for, under its present key and on its
     /// present file; of anything else only forgotten files may still be armed.
-    fn check(world: &World, table: &Table<Watch>) {
+    fn check(world: &World, table: &Table<PollState>) {
         for index in (0..FDS).filter(|&index| world.is_registered[index]) {
             let fd = index as RawFd;
             let (key, entry) = table.key(fd).zip(table.by_fd(fd)).expect("registered");
@@ -389,7 +389,7 @@ mod tests {
         for _ in 0..2 {
             for fd in 0..3 {
                 let token = Token::new(fd as u32, 0);
-                table.insert(fd, Entry { token, how, state: Watch::new(how) });
+                table.insert(fd, Entry { token, how, state: PollState::new(how) });
                 changes.ask(fd);
             }
             changes.plan(&table, &Counters::default());

@@ -24,7 +24,7 @@ use rustix::process::Pid;
 
 use crate::parts::{Parts, parts_methods};
 use crate::table::{Entry, Key, Table};
-use crate::uring_changes::{Changes, Watch, failed_update};
+use crate::uring_changes::{Changes, PollState, failed_update};
 use crate::uring_ring::{CountedRing, Entered};
 use crate::{
     Caps, Counters, Error, Events, Interest, Poller, Readiness, Registration, SignalMask, Threads,
@@ -55,7 +55,7 @@ const LOOK_TURNS: u64 = 1;
 /// A poller on one io_uring instance.
 pub(crate) struct UringPoll {
     ring: CountedRing,
-    table: Table<Watch>,
+    table: Table<PollState>,
     changes: Changes,
     /// Registrations to report, oldest first, each at most once.
     ready: VecDeque<Key>,
@@ -265,7 +265,7 @@ impl UringPoll {
     fn look_again(&mut self, key: Key) {
         let fd = key.fd();
         let Entry { token, how, state } = self.table.remove(fd).expect("the caller found it");
-        let state = Watch { found: Readiness::NONE, doubted_in: self.turn, ..state };
+        let state = PollState { found: Readiness::NONE, doubted_in: self.turn, ..state };
         // Under a new key an armed poll is updated; one that ended is added.
         self.table.insert(fd, Entry { token, how, state });
         self.changes.mark(fd);
@@ -308,7 +308,7 @@ impl UringPoll {
         let fd = key.fd();
         self.changes.retire(fd);
         let Entry { token, how, .. } = self.table.remove(fd).expect("the caller found it");
-        self.table.insert(fd, Entry { token, how, state: Watch::new(how) })
+        self.table.insert(fd, Entry { token, how, state: PollState::new(how) })
     }
 
     /// Takes the registration of `fd` out; what was found for it is never reported.
@@ -322,7 +322,7 @@ impl UringPoll {
     /// count for it.
     fn enter_anew(&mut self, fd: i32, token: Token, how: Registration) {
         self.drop_entry(fd);
-        self.table.insert(fd, Entry { token, how, state: Watch::new(how) });
+        self.table.insert(fd, Entry { token, how, state: PollState::new(how) });
         self.changes.ask(fd);
     }
 }

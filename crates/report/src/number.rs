@@ -70,6 +70,13 @@ pub fn count(value: u64) -> String {
     out
 }
 
+/// `1 thread`, `2 threads`.
+#[must_use]
+pub fn plural(value: u64, noun: &str) -> String {
+    let s = if value == 1 { "" } else { "s" };
+    format!("{} {noun}{s}", count(value))
+}
+
 /// [`si`] for an axis: no zeros at the end of the fraction, `200 k`, `1.5 M`.
 #[must_use]
 pub fn tick(value: f64) -> String {

@@ -48,7 +48,7 @@ impl Tone {
 
 /// What stands in a cell.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Look {
+enum Content {
     Words,
     Code,
     Figure,
@@ -61,7 +61,7 @@ enum Look {
 pub struct Cell {
     pub(crate) text: String,
     pub(crate) tone: Tone,
-    look: Look,
+    content: Content,
     is_wide: bool,
     part: Option<&'static str>,
     title: Option<String>,
@@ -69,21 +69,21 @@ pub struct Cell {
 }
 
 impl Cell {
-    fn new(text: &str, look: Look) -> Self {
+    fn new(text: &str, content: Content) -> Self {
         let (text, tone) = (text.to_owned(), Tone::Plain);
-        Self { text, tone, look, is_wide: false, part: None, title: None, sort_key: None }
+        Self { text, tone, content, is_wide: false, part: None, title: None, sort_key: None }
     }
 
     /// Words.
     #[must_use]
     pub fn text(text: &str) -> Self {
-        Self::new(text, Look::Words)
+        Self::new(text, Content::Words)
     }
 
     /// Words of a fixed width, such as a command.
     #[must_use]
     pub fn code(text: &str) -> Self {
-        Self::new(text, Look::Code)
+        Self::new(text, Content::Code)
     }
 
     /// A figure as shown, and the number that the table is sorted by.
@@ -96,7 +96,7 @@ impl Cell {
     /// A figure as shown, in a table that is not sorted.
     #[must_use]
     pub fn figure(shown: &str) -> Self {
-        Self::new(shown, Look::Figure)
+        Self::new(shown, Content::Figure)
     }
 
     /// A whole number that is read as it is counted.
@@ -126,7 +126,7 @@ impl Cell {
     /// A stretch of a plot that is drawn row by row, and the number that the table is sorted by.
     #[must_use]
     pub fn drawn(svg: &str, sort_key: Option<f64>) -> Self {
-        Self { sort_key, part: Some("plot"), ..Self::new(svg, Look::Drawn) }
+        Self { sort_key, part: Some("plot"), ..Self::new(svg, Content::Drawn) }
     }
 
     /// The same cell in a tone.
@@ -154,18 +154,18 @@ impl Cell {
     }
 
     fn class(&self) -> Option<String> {
-        let look = (self.look == Look::Figure).then_some("num");
+        let figure = (self.content == Content::Figure).then_some("num");
         let wide = self.is_wide.then_some("wide");
         let classes: Vec<&str> =
-            [self.part, look, wide, self.tone.class()].into_iter().flatten().collect();
+            [self.part, figure, wide, self.tone.class()].into_iter().flatten().collect();
         (!classes.is_empty()).then(|| classes.join(" "))
     }
 
     fn markdown(&self) -> String {
-        match self.look {
-            Look::Figure => self.text.clone(),
-            Look::Words | Look::Code => markup::escape_markdown(&self.text),
-            Look::Drawn => String::new(),
+        match self.content {
+            Content::Figure => self.text.clone(),
+            Content::Words | Content::Code => markup::escape_markdown(&self.text),
+            Content::Drawn => String::new(),
         }
     }
 }

@@ -1,7 +1,7 @@
 //! The simulated kernel: open files, their watchers, and what `epoll(7)` does with both.
 //!
 //! ```text
-//!   descriptor ──► file (one side of an object) ──► watches, one for each poller and number
+//!   descriptor ──► file (one side of an object) ──► registrations, one for each poller and number
 //!                                                      │  called by a wake whose key matches
 //!                                                      ▼
 //!                    poller: ready list ──► looked at by a wait: ready ─► event
@@ -9,7 +9,7 @@
 //!                              └────── level: to the end ◄───────┘
 //! ```
 //!
-//! A wake never decides what is reported, it only puts a watch on the ready list; the wait looks
+//! A wake never decides what is reported, it only puts a registration on the ready list; the wait looks
 //! at the object. That one rule gives edge (each wake once), level (back on the list while the
 //! condition holds, so that lists longer than a wait go round) and oneshot (off until modified).
 //! Nothing in this file knows tokens, clocks or faults.
@@ -34,15 +34,15 @@ pub(crate) struct FileId {
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(crate) struct PollerId(u64);
 
-/// Watches are numbered in the order in which they were added.
-type WatchId = u64;
+/// Registrations are numbered in the order in which they were added.
+type RegistrationId = u64;
 
 #[derive(Default)]
 pub(crate) struct Kernel {
     objects: BTreeMap<u64, Box<dyn Object>>,
     files: BTreeMap<FileId, File>,
     descriptors: BTreeMap<RawFd, FileId>,
-    watches: BTreeMap<WatchId, Watch>,
+    registrations: BTreeMap<RegistrationId, Registered>,
     pollers: BTreeMap<PollerId, Instance>,
     last_id: u64,
 }
@@ -50,10 +50,10 @@ pub(crate) struct Kernel {
 #[derive(Default)]
 struct File {
     descriptors_open: usize,
-    watches: Vec<WatchId>,
+    registrations: Vec<RegistrationId>,
 }
 
-struct Watch {
+struct Registered {
     poller: PollerId,
     file: FileId,
     fd: RawFd,
@@ -66,8 +66,8 @@ struct Watch {
 
 #[derive(Default)]
 struct Instance {
-    ready: VecDeque<WatchId>,
-    by_descriptor: BTreeMap<(FileId, RawFd), WatchId>,
+    ready: VecDeque<RegistrationId>,
+    by_descriptor: BTreeMap<(FileId, RawFd), RegistrationId>,
     /// A wait sleeps here and nothing has woken it yet.
     is_waiting: bool,
 }
@@ -93,7 +93,7 @@ impl Kernel {
         assert!(before.is_none(), "descriptor {fd} is open in this world already");
     }
 
-    /// Closes `fd`. With its last descriptor a file loses its watches and its object is notified of
+    /// Closes `fd`. With its last descriptor a file loses its registrations and its object is notified of
     /// the end; with its last file an object is gone.
     pub(crate) fn close(&mut self, fd: RawFd) {
         let file = self.descriptors.remove(&fd).expect("only open descriptors are closed");
@@ -102,8 +102,8 @@ impl Kernel {
         if state.descriptors_open > 0 {
             return;
         }
-        for watch in state.watches.clone() {
-            self.unwatch(watch);
+        for registration in state.registrations.clone() {
+            self.unregister(registration);
         }
         self.files.remove(&file);
         self.change(file, |object, wakes| object.release(file.side, wakes));
@@ -140,7 +140,7 @@ impl Kernel {
         });
     }
 
-    /// Changes the object behind `file` and carries the wakes to the watches.
+    /// Changes the object behind `file` and carries the wakes to the registrations.
     fn change<T>(
         &mut self,
         file: FileId,
@@ -166,10 +166,11 @@ impl Kernel {
 
     pub(crate) fn close_poller(&mut self, poller: PollerId) {
         let instance = self.pollers.remove(&poller).expect("a poller is closed once");
-        for watch in instance.by_descriptor.into_values() {
-            let watch = self.watches.remove(&watch).expect("a poller knows its watches");
-            let file = self.files.get_mut(&watch.file).expect("a watched file is open");
-            file.watches.retain(|other| self.watches.contains_key(other));
+        for registration in instance.by_descriptor.into_values() {
+            let registration =
+                self.registrations.remove(&registration).expect("a poller knows its registrations");
+            let file = self.files.get_mut(&registration.file).expect("a watched file is open");
+            file.registrations.retain(|other| self.registrations.contains_key(other));
         }
     }
 
@@ -187,9 +188,10 @@ impl Kernel {
         }
         let id = self.next_id();
         self.instance(poller).by_descriptor.insert((file, fd), id);
-        self.files.get_mut(&file).expect("looked up above").watches.push(id);
-        let watch = Watch { poller, file, fd, key, how, is_armed: true, is_listed: false };
-        self.watches.insert(id, watch);
+        self.files.get_mut(&file).expect("looked up above").registrations.push(id);
+        let registration =
+            Registered { poller, file, fd, key, how, is_armed: true, is_listed: false };
+        self.registrations.insert(id, registration);
         self.list_if_ready(id);
         Ok(())
     }
@@ -202,35 +204,38 @@ impl Kernel {
         key: Key,
         how: Registration,
     ) -> Result<(), Errno> {
-        let id = self.watch_of(poller, fd)?;
-        let watch = self.watches.get_mut(&id).expect("a poller knows its watches");
-        (watch.key, watch.how, watch.is_armed) = (key, how, true);
+        let id = self.registration_of(poller, fd)?;
+        let registration =
+            self.registrations.get_mut(&id).expect("a poller knows its registrations");
+        (registration.key, registration.how, registration.is_armed) = (key, how, true);
         self.list_if_ready(id);
         Ok(())
     }
 
     /// `EPOLL_CTL_DEL`.
     pub(crate) fn delete(&mut self, poller: PollerId, fd: RawFd) -> Result<(), Errno> {
-        let id = self.watch_of(poller, fd)?;
-        self.unwatch(id);
+        let id = self.registration_of(poller, fd)?;
+        self.unregister(id);
         Ok(())
     }
 
-    /// Takes up to `capacity` ready watches of `poller`, those that were ready longest first.
+    /// Takes up to `capacity` ready registrations of `poller`, those that were ready longest first.
     pub(crate) fn harvest(&mut self, poller: PollerId, capacity: usize) -> Vec<(Key, Readiness)> {
         let mut listed = std::mem::take(&mut self.instance(poller).ready);
         let (mut found, mut again) = (Vec::new(), Vec::new());
         while found.len() < capacity {
             let Some(id) = listed.pop_front() else { break };
             let readiness = self.readiness(id);
-            let watch = self.watches.get_mut(&id).expect("a listed watch exists");
-            watch.is_listed = watch.how.trigger == Trigger::Level && !readiness.is_empty();
-            if watch.is_listed {
+            let registration =
+                self.registrations.get_mut(&id).expect("a listed registration exists");
+            registration.is_listed =
+                registration.how.trigger == Trigger::Level && !readiness.is_empty();
+            if registration.is_listed {
                 again.push(id);
             }
             if !readiness.is_empty() {
-                watch.is_armed = watch.how.trigger != Trigger::Oneshot;
-                found.push((watch.key, readiness));
+                registration.is_armed = registration.how.trigger != Trigger::Oneshot;
+                found.push((registration.key, readiness));
             }
         }
         listed.extend(again);
@@ -238,19 +243,22 @@ impl Kernel {
         found
     }
 
-    /// Says that `poller` sleeps, or no longer: a wake of an exclusive watch stops there.
+    /// Says that `poller` sleeps, or no longer: a wake of an exclusive registration stops there.
     pub(crate) fn set_waiting(&mut self, poller: PollerId, is_waiting: bool) {
         self.instance(poller).is_waiting = is_waiting;
     }
 
-    /// Wakes the watches of one file without a change of its object.
+    /// Wakes the registrations of one file without a change of its object.
     pub(crate) fn wake_for_nothing(&mut self, file: FileId) {
         self.wake(file, Wake::all(file.side));
     }
 
     /// Has every edge registration looked at again.
     pub(crate) fn wake_all_edges(&mut self) {
-        let edges = self.watches.iter().filter(|(_, watch)| watch.how.trigger == Trigger::Edge);
+        let edges = self
+            .registrations
+            .iter()
+            .filter(|(_, registration)| registration.how.trigger == Trigger::Edge);
         for id in edges.map(|(id, _)| *id).collect::<Vec<_>>() {
             self.list(id);
         }
@@ -260,28 +268,28 @@ impl Kernel {
         self.pollers.get_mut(&poller).expect("an open poller has its instance")
     }
 
-    fn watch_of(&mut self, poller: PollerId, fd: RawFd) -> Result<WatchId, Errno> {
+    fn registration_of(&mut self, poller: PollerId, fd: RawFd) -> Result<RegistrationId, Errno> {
         let file = self.file(fd).ok_or(Errno::NOENT)?;
         self.instance(poller).by_descriptor.get(&(file, fd)).copied().ok_or(Errno::NOENT)
     }
 
-    /// What `watch` may report now.
-    fn readiness(&self, watch: WatchId) -> Readiness {
-        let watch = &self.watches[&watch];
-        if !watch.is_armed {
+    /// What `registration` may report now.
+    fn readiness(&self, registration: RegistrationId) -> Readiness {
+        let registration = &self.registrations[&registration];
+        if !registration.is_armed {
             return Readiness::NONE;
         }
-        let object = &self.objects[&watch.file.object];
-        object.readiness(watch.file.side).visible_to(watch.how.interest)
+        let object = &self.objects[&registration.file.object];
+        object.readiness(registration.file.side).visible_to(registration.how.interest)
     }
 
-    /// Calls the watches of `file`: the shared ones first, newest before oldest, then the
+    /// Calls the registrations of `file`: the shared ones first, newest before oldest, then the
     /// exclusive ones in the order of their addition up to the first whose poller was asleep.
     fn wake(&mut self, file: FileId, wake: Wake) {
         let Some(state) = self.files.get(&file) else { return };
-        let is_exclusive = |id: &WatchId| self.watches[id].how.exclusive;
+        let is_exclusive = |id: &RegistrationId| self.registrations[id].how.exclusive;
         let (exclusive, shared): (Vec<_>, Vec<_>) =
-            state.watches.iter().partition(|&id| is_exclusive(id));
+            state.registrations.iter().partition(|&id| is_exclusive(id));
         for id in shared.into_iter().rev() {
             self.call(id, wake.key);
         }
@@ -293,41 +301,41 @@ impl Kernel {
     }
 
     /// Lists `id` if it listens to `key`; says whether that ended a sleep.
-    fn call(&mut self, id: WatchId, key: Readiness) -> bool {
-        let watch = &self.watches[&id];
-        let is_meant = key.is_empty() || !key.visible_to(watch.how.interest).is_empty();
-        if !watch.is_armed || !is_meant {
+    fn call(&mut self, id: RegistrationId, key: Readiness) -> bool {
+        let registration = &self.registrations[&id];
+        let is_meant = key.is_empty() || !key.visible_to(registration.how.interest).is_empty();
+        if !registration.is_armed || !is_meant {
             return false;
         }
-        let poller = watch.poller;
+        let poller = registration.poller;
         self.list(id);
         std::mem::take(&mut self.instance(poller).is_waiting)
     }
 
-    fn list_if_ready(&mut self, id: WatchId) {
+    fn list_if_ready(&mut self, id: RegistrationId) {
         if !self.readiness(id).is_empty() {
             self.list(id);
         }
     }
 
-    fn list(&mut self, id: WatchId) {
-        let watch = self.watches.get_mut(&id).expect("a listed watch exists");
-        if !std::mem::replace(&mut watch.is_listed, true) {
-            let poller = watch.poller;
+    fn list(&mut self, id: RegistrationId) {
+        let registration = self.registrations.get_mut(&id).expect("a listed registration exists");
+        if !std::mem::replace(&mut registration.is_listed, true) {
+            let poller = registration.poller;
             self.instance(poller).ready.push_back(id);
         }
     }
 
-    fn unwatch(&mut self, id: WatchId) {
-        let watch = self.watches.remove(&id).expect("a watch is removed once");
-        let instance = self.instance(watch.poller);
-        instance.by_descriptor.remove(&(watch.file, watch.fd));
-        if watch.is_listed {
-            // Lists are long after a burst; most watches leave near the front.
+    fn unregister(&mut self, id: RegistrationId) {
+        let registration = self.registrations.remove(&id).expect("a registration is removed once");
+        let instance = self.instance(registration.poller);
+        instance.by_descriptor.remove(&(registration.file, registration.fd));
+        if registration.is_listed {
+            // Lists are long after a burst; most registrations leave near the front.
             let place = instance.ready.iter().position(|other| *other == id);
-            instance.ready.remove(place.expect("a listed watch is on the list"));
+            instance.ready.remove(place.expect("a listed registration is on the list"));
         }
-        let file = self.files.get_mut(&watch.file).expect("a watched file is open");
-        file.watches.retain(|other| *other != id);
+        let file = self.files.get_mut(&registration.file).expect("a watched file is open");
+        file.registrations.retain(|other| *other != id);
     }
 }

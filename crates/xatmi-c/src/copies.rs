@@ -19,7 +19,7 @@ use crate::values::{TEXT, change_by, give, id_in, raw, user_type, user_type_for}
 /// Where `Baddfast` added last: `Bfld_loc_info_t` of `ubf.h`; all zero at the start.
 #[derive(Clone, Copy, Debug)]
 #[repr(C)]
-pub struct Place {
+pub struct FieldLocation {
     ubf: *const c_char,
     id: c_int,
     at: c_int,
@@ -281,7 +281,7 @@ pub unsafe extern "C" fn Baddfast(
     field: c_int,
     buf: *const c_char,
     len: c_int,
-    place: *mut Place,
+    place: *mut FieldLocation,
 ) -> c_int {
     fault::ubf(-1, || {
         // SAFETY: the caller's promise.
@@ -295,7 +295,7 @@ pub unsafe extern "C" fn Baddfast(
             let Added { id, at } = fields.add_next(field, value, last)?;
             // A region is at most 1 GiB long.
             let at = c_int::try_from(at).unwrap_or_default();
-            next = Place { ubf, id: id.raw(), at };
+            next = FieldLocation { ubf, id: id.raw(), at };
             Ok(())
         };
         // SAFETY: the caller's promise.
@@ -307,7 +307,7 @@ pub unsafe extern "C" fn Baddfast(
 }
 
 /// What a place of the caller's says, unless that cannot be.
-fn added(place: Place) -> Option<Added> {
+fn added(place: FieldLocation) -> Option<Added> {
     let at = usize::try_from(place.at).ok().filter(|at| *at >= HEADER_BYTES)?;
     Some(Added { id: FieldId::from_raw(place.id).ok()?, at })
 }
@@ -349,7 +349,7 @@ mod tests {
 
     #[test]
     fn a_place_that_cannot_be_counts_as_none() {
-        let place = |id, at| Place { ubf: std::ptr::null(), id, at };
+        let place = |id, at| FieldLocation { ubf: std::ptr::null(), id, at };
         let id = FieldId::new(FieldType::Long, 8);
         let first = HEADER_BYTES as c_int;
         assert_eq!(added(place(id.raw(), first)), Some(Added { id, at: HEADER_BYTES }));

@@ -122,7 +122,7 @@ fn waited(outcome: &Outcome) -> String {
     match (outcome.unanswered.count(), outcome.unanswered.max_ns()) {
         (out, Some(longest_ns)) if out > 0 => format!(
             "{waited} for {} never answered; the longest had waited {}",
-            plural(out, "request"),
+            number::plural(out, "request"),
             number::time(longest_ns as f64)
         ),
         _ if outcome.waited >= LITTLE => format!("{waited} for the last answers"),
@@ -354,8 +354,8 @@ pub(super) fn errors_by_kind(errors: &Errors) -> Vec<(&'static str, u64)> {
 pub(super) fn setting(outcome: &Outcome) -> String {
     let setting = &outcome.setting;
     let mut parts = vec![
-        plural(u64::from(setting.connections), "connection"),
-        plural(u64::from(setting.threads), "thread"),
+        number::plural(u64::from(setting.connections), "connection"),
+        number::plural(u64::from(setting.threads), "thread"),
         setting.driver.clone(),
         format!("{} loop", pace(outcome)),
     ];
@@ -363,7 +363,7 @@ pub(super) fn setting(outcome: &Outcome) -> String {
         parts.push(format!("{} requests in a pipeline", setting.pipeline));
     }
     if let Some(requests) = setting.requests_per_connection {
-        parts.push(format!("{} per connection", plural(u64::from(requests), "request")));
+        parts.push(format!("{} per connection", number::plural(u64::from(requests), "request")));
     }
     parts.push(format!("{} measured", number::duration(outcome.measured.as_secs_f64())));
     if setting.warm_up_s > 0.0 {
@@ -385,12 +385,6 @@ pub(super) fn sentence(text: &str) -> String {
     let capital = rest.next().into_iter().flat_map(char::to_uppercase);
     let stop = if text.ends_with(['.', '!', '?']) { "" } else { "." };
     capital.chain(rest).collect::<String>() + stop
-}
-
-/// `1 thread`, `2 threads`.
-pub(crate) fn plural(count: u64, noun: &str) -> String {
-    let s = if count == 1 { "" } else { "s" };
-    format!("{} {noun}{s}", number::count(count))
 }
 
 #[cfg(test)]

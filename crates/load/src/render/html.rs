@@ -49,11 +49,11 @@ pub fn html(outcome: &Outcome) -> String {
 fn head(outcome: &Outcome) -> String {
     let (badge, class) = match outcome.findings.len() {
         0 => ("no findings".to_owned(), "good"),
-        some => (facts::plural(some as u64, "finding"), "bad"),
+        some => (number::plural(some as u64, "finding"), "bad"),
     };
     let target = match outcome.setting.urls.as_slice() {
         [one] => one.clone(),
-        urls => facts::plural(urls.len() as u64, "target"),
+        urls => number::plural(urls.len() as u64, "target"),
     };
     let subtitle =
         format!("{} · {}", facts::setting(outcome), number::date_of_unix(outcome.began_unix_s));

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use mio::unix::SourceFd;
 use pollux_engine::Driver;
-use pollux_peer_polling::Watch;
+use pollux_peer_polling::OwningPoller;
 use pollux_poller::{
     CountersSnapshot, Events, Interest, Mechanism, Poller, Registration, Token, Trigger,
 };
@@ -122,12 +122,12 @@ impl Watcher for Mio {
 }
 
 /// A `Poller` of the library on the readers of a chain.
-pub(super) struct Polling(Watch);
+pub(super) struct Polling(OwningPoller);
 
 impl Polling {
     pub(super) fn open(chain: &Pairs) -> Result<Self, MeasureError> {
         const ROOM: NonZeroUsize = NonZeroUsize::new(EVENTS_MAX).expect("room for events");
-        let watch = Watch::open(Rc::clone(&chain.readers), ROOM);
+        let watch = OwningPoller::open(Rc::clone(&chain.readers), ROOM);
         Ok(Self(watch.map_err(MeasureError::io("Poller::add_with_mode"))?))
     }
 }
