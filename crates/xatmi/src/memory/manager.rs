@@ -235,7 +235,7 @@ impl Memory {
     /// A worker is dead: what it began is finished, its caller is answered, and another one is
     /// woken for what it was woken for. `true` when it was not clear whether it had passed its request
     /// on: then [`look`](Self::look) has to find out.
-    pub(crate) fn bury(&self, worker: usize) -> (Answers, bool) {
+    pub(crate) fn answer_callers_of_dead(&self, worker: usize) -> (Answers, bool) {
         let mut answers = Answers::default();
         let mut is_unclear = false;
         let Some(claim) = self.claim(worker) else { return (answers, false) };
@@ -261,7 +261,7 @@ impl Memory {
         for (ring, _) in self.services() {
             self.set_offer(ring, worker, false);
         }
-        self.rouse();
+        self.wake_for_queued();
         (answers, is_unclear)
     }
 
@@ -286,7 +286,7 @@ impl Memory {
             block.give_back(owner);
         }
         // It may have died between a push and the wake for it.
-        self.rouse();
+        self.wake_for_queued();
         is_left
     }
 
@@ -312,7 +312,7 @@ impl Memory {
 
     /// Wakes as many workers as there are requests, and those that may sleep without being known to: the
     /// wake for them may have died with its sender.
-    pub(crate) fn rouse(&self) -> u64 {
+    pub(crate) fn wake_for_queued(&self) -> u64 {
         let mut woken = 0;
         for (ring, _) in self.services() {
             let waiting = self.exchange.ring(ring).map_or(0, |ring| ring.waiting());
@@ -338,7 +338,7 @@ impl Memory {
             .collect();
         let is_stuck = now.iter().any(|head| heads.contains(head));
         *heads = now;
-        if is_stuck { self.rouse() } else { 0 }
+        if is_stuck { self.wake_for_queued() } else { 0 }
     }
 
     /// Sets the wake flags of all workers for what is on their links.

@@ -92,7 +92,7 @@ impl Process {
     }
 
     /// Takes the slot that it writes.
-    pub(super) fn sit(&mut self, slot_handle: SlotHandle) {
+    pub(super) fn take_slot(&mut self, slot_handle: SlotHandle) {
         self.slot_handle = Some(slot_handle);
     }
 
@@ -147,7 +147,7 @@ impl Process {
 
     /// Collects the dead process, with what it has started and left in its process group; how it
     /// ended, for people.
-    pub(super) fn bury(mut self, watch: &mut Watch) -> String {
+    pub(super) fn reap(mut self, watch: &mut Watch) -> String {
         self.end_group();
         self.disconnect(watch);
         watch.remove(self.pidfd.as_fd(), self.pidfd_token);

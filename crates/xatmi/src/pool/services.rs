@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use pollux_poller::Token;
 use pollux_sys::mqueue::{MessageQueue, QueueSize};
 
-use super::unsent::Creditor;
+use super::unsent::CallerAddress;
 use super::watch::{Source, Watch};
 use crate::access::Group;
 use crate::error::Code;
@@ -78,7 +78,7 @@ pub(super) struct Services {
     numbers: u64,
     pub(super) unserved: Unserved,
     /// Callers whose request stood in a queue that an earlier manager has left.
-    pub(super) stranded: Vec<Creditor>,
+    pub(super) stranded: Vec<CallerAddress>,
 }
 
 /// Takes requests that no worker will serve out of their queue.
@@ -333,7 +333,7 @@ impl Services {
     }
 
     /// Takes requests out of a withdrawn queue, up to a budget.
-    pub(super) fn drain(&mut self, number: u64, out: &mut Vec<Creditor>) {
+    pub(super) fn drain(&mut self, number: u64, out: &mut Vec<CallerAddress>) {
         let found = self.withdrawn.iter().find(|withdrawn| withdrawn.number == number);
         let Some(Withdrawn { queue, .. }) = found else { return };
         self.unserved.take(queue, DRAIN_BUDGET, out);
@@ -346,7 +346,7 @@ impl Services {
         watch: &mut Watch,
         now: Instant,
         is_end: bool,
-        out: &mut Vec<Creditor>,
+        out: &mut Vec<CallerAddress>,
     ) {
         use std::os::fd::AsFd;
         let is_over = |withdrawn: &Withdrawn| is_end || now >= withdrawn.until;
@@ -409,7 +409,7 @@ fn depth(place: &Place, memory: Option<&Memory>) -> Option<u32> {
 
 impl Unserved {
     /// Takes up to `budget` messages out of `queue`.
-    fn take(&mut self, queue: &MessageQueue, budget: usize, out: &mut Vec<Creditor>) {
+    fn take(&mut self, queue: &MessageQueue, budget: usize, out: &mut Vec<CallerAddress>) {
         let Ok(state) = queue.state() else { return };
         self.buffer.resize(state.size.message_len_bytes as usize, 0);
         for _ in 0..budget {
@@ -418,7 +418,7 @@ impl Unserved {
                 Ok(request) => {
                     self.requests += 1;
                     if !request.is_without_reply {
-                        out.push(creditor(&request));
+                        out.push(caller_of(&request));
                     }
                 }
                 Err(_) => self.malformed += 1,
@@ -427,8 +427,8 @@ impl Unserved {
     }
 }
 
-pub(super) fn creditor(request: &Request<'_>) -> Creditor {
+pub(super) fn caller_of(request: &Request<'_>) -> CallerAddress {
     let client = request.client;
     let call_id = request.call_id;
-    Creditor { pid: client.pid, context: client.context, nonce: client.nonce, call_id }
+    CallerAddress { pid: client.pid, context: client.context, nonce: client.nonce, call_id }
 }

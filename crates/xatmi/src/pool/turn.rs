@@ -108,7 +108,7 @@ impl Pool {
         }
         for (number, pid) in memory.numbers() {
             if !previous::is_alive(pid) {
-                let (answers, _) = memory.bury(number);
+                let (answers, _) = memory.answer_callers_of_dead(number);
                 self.count_answers(answers);
             }
         }
@@ -163,9 +163,9 @@ impl Pool {
                 }
             }
             Source::Withdrawn(number) => {
-                let mut creditors = Vec::new();
-                self.services.drain(number, &mut creditors);
-                self.answer_unserved(creditors, now);
+                let mut callers = Vec::new();
+                self.services.drain(number, &mut callers);
+                self.answer_unserved(callers, now);
             }
         }
     }
@@ -234,9 +234,9 @@ impl Pool {
             self.awaits_adoption = false;
             self.remove_stale_queues(true);
         }
-        let mut creditors = std::mem::take(&mut self.services.stranded);
-        self.services.close_withdrawn(&mut self.watch, now, false, &mut creditors);
-        self.answer_unserved(creditors, now);
+        let mut callers = std::mem::take(&mut self.services.stranded);
+        self.services.close_withdrawn(&mut self.watch, now, false, &mut callers);
+        self.answer_unserved(callers, now);
         let answers = std::mem::take(&mut self.services.answers);
         self.count_answers(answers);
         self.unsent.pass(now);
@@ -271,11 +271,11 @@ impl Pool {
     /// Everything is stopped: the last callers are answered, and commands that wait for the end see it.
     fn close(&mut self) {
         let now = Instant::now();
-        let mut creditors = Vec::new();
+        let mut callers = Vec::new();
         self.services.take_in_left();
         self.services.retire(|_| false, &mut self.watch, now);
-        self.services.close_withdrawn(&mut self.watch, now, true, &mut creditors);
-        self.answer_unserved(creditors, now);
+        self.services.close_withdrawn(&mut self.watch, now, true, &mut callers);
+        self.answer_unserved(callers, now);
         self.settle_orders(now);
         if let Some(endpoint) = self.endpoint.take() {
             endpoint.end();

@@ -1,5 +1,5 @@
-//! Answers that the manager owes to callers whose request no worker will answer: their worker died,
-//! or the service was withdrawn.
+//! Answers of the manager to callers whose request no worker will answer: their worker died, or the
+//! service was withdrawn.
 //!
 //! Sent at once where there is room, else tried again until the caller has given up. The manager
 //! never waits for it. A caller that had its answer already drops ours by its nonce and number.
@@ -21,7 +21,7 @@ const RETRY: Duration = Duration::from_millis(20);
 
 /// The caller that an answer goes to.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) struct Creditor {
+pub(super) struct CallerAddress {
     pub(super) pid: u32,
     pub(super) context: u32,
     pub(super) nonce: u64,
@@ -29,7 +29,7 @@ pub(super) struct Creditor {
 }
 
 #[derive(Debug)]
-struct Debt {
+struct PendingReply {
     queue: MessageQueue,
     message: Vec<u8>,
     until: Instant,
@@ -38,7 +38,7 @@ struct Debt {
 /// The answers that wait, and what became of the others.
 #[derive(Debug, Default)]
 pub(super) struct Unsent {
-    debts: Vec<Debt>,
+    pending_replies: Vec<PendingReply>,
     next_try: Option<Instant>,
     /// Answers that were sent.
     pub(super) sent: u64,
@@ -49,29 +49,29 @@ pub(super) struct Unsent {
 }
 
 impl Unsent {
-    /// Sends `code` to `creditor`, now or within `patience`.
+    /// Sends `code` to `caller`, now or within `patience`.
     pub(super) fn answer(
         &mut self,
         prefix: &Prefix,
-        creditor: Creditor,
+        caller: CallerAddress,
         code: Code,
         now: Instant,
         patience: Duration,
     ) {
-        let name = prefix.reply_queue(creditor.pid, creditor.context);
+        let name = prefix.reply_queue(caller.pid, caller.context);
         let Ok(queue) = MessageQueue::open(&name) else {
             self.gone += 1;
             return;
         };
-        let reply = Reply::failing(creditor.nonce, creditor.call_id, code);
+        let reply = Reply::failing(caller.nonce, caller.call_id, code);
         let mut message = vec![0; HEAD_LEN_BYTES_MAX];
         let len = reply.encode(&mut message).expect("a reply without data fits its head");
         message.truncate(len);
-        let mut debt = Debt { queue, message, until: now + patience };
-        match self.pay(&mut debt, now) {
+        let mut pending = PendingReply { queue, message, until: now + patience };
+        match self.try_send(&mut pending, now) {
             true => {}
-            false if self.debts.len() < UNSENT_MAX => {
-                self.debts.push(debt);
+            false if self.pending_replies.len() < UNSENT_MAX => {
+                self.pending_replies.push(pending);
                 self.next_try.get_or_insert(now + RETRY);
             }
             false => self.lost += 1,
@@ -83,30 +83,33 @@ impl Unsent {
         if self.next_try.is_none_or(|at| now < at) {
             return;
         }
-        let mut debts = std::mem::take(&mut self.debts);
-        debts.retain_mut(|debt| !self.pay(debt, now));
-        self.next_try = (!debts.is_empty()).then_some(now + RETRY);
-        self.debts = debts;
+        let mut pending_replies = std::mem::take(&mut self.pending_replies);
+        pending_replies.retain_mut(|pending| !self.try_send(pending, now));
+        self.next_try = (!pending_replies.is_empty()).then_some(now + RETRY);
+        self.pending_replies = pending_replies;
     }
 
     /// The last tries, for at most `patience`: until everything is settled, each as soon as there
     /// is room. What is left then is lost.
     pub(super) fn finish(&mut self, patience: Duration) {
         let end = Instant::now() + patience;
-        while !self.debts.is_empty() {
+        while !self.pending_replies.is_empty() {
             let left = end.saturating_duration_since(Instant::now());
-            let queues = self.debts.iter().map(|debt| PollFd::new(&debt.queue, PollFlags::OUT));
+            let queues = self
+                .pending_replies
+                .iter()
+                .map(|pending| PollFd::new(&pending.queue, PollFlags::OUT));
             let mut queues: Vec<PollFd<'_>> = queues.collect();
             let ready = rustix::event::poll(&mut queues, left.try_into().ok().as_ref());
             if left.is_zero() || !matches!(ready, Ok(1..) | Err(rustix::io::Errno::INTR)) {
                 break;
             }
-            let mut debts = std::mem::take(&mut self.debts);
-            debts.retain_mut(|debt| !self.pay(debt, Instant::now()));
-            self.debts = debts;
+            let mut pending_replies = std::mem::take(&mut self.pending_replies);
+            pending_replies.retain_mut(|pending| !self.try_send(pending, Instant::now()));
+            self.pending_replies = pending_replies;
         }
-        self.lost += self.debts.len() as u64;
-        self.debts.clear();
+        self.lost += self.pending_replies.len() as u64;
+        self.pending_replies.clear();
     }
 
     /// When [`Unsent::pass`] has something to do.
@@ -114,11 +117,11 @@ impl Unsent {
         self.next_try
     }
 
-    /// Whether the debt is settled, one way or the other.
-    fn pay(&mut self, debt: &mut Debt, now: Instant) -> bool {
-        match debt.queue.send(&debt.message, 0) {
+    /// Whether it is settled: sent, or given up.
+    fn try_send(&mut self, pending: &mut PendingReply, now: Instant) -> bool {
+        match pending.queue.send(&pending.message, 0) {
             Ok(()) => self.sent += 1,
-            Err(error) if error.kind() == std::io::ErrorKind::WouldBlock && now < debt.until => {
+            Err(error) if error.kind() == std::io::ErrorKind::WouldBlock && now < pending.until => {
                 return false;
             }
             // No room in time, or a queue whose messages are shorter than a head.
@@ -140,12 +143,18 @@ mod tests {
         let name = prefix.reply_queue(1, 2);
         let queue = MessageQueue::create(&name, size).expect("a queue");
         let (start, patience) = (Instant::now(), Duration::from_secs(1));
-        let creditor = |call_id| Creditor { pid: 1, context: 2, nonce: 9, call_id };
+        let caller = |call_id| CallerAddress { pid: 1, context: 2, nonce: 9, call_id };
         let mut unsent = Unsent::default();
         for call_id in 1..=3 {
-            unsent.answer(&prefix, creditor(call_id), Code::ServiceError, start, patience);
+            unsent.answer(&prefix, caller(call_id), Code::ServiceError, start, patience);
         }
-        unsent.answer(&prefix, Creditor { pid: 8, ..creditor(1) }, Code::NoEntry, start, patience);
+        unsent.answer(
+            &prefix,
+            CallerAddress { pid: 8, ..caller(1) },
+            Code::NoEntry,
+            start,
+            patience,
+        );
         assert_eq!((unsent.sent, unsent.gone, unsent.lost), (1, 1, 0));
         let take = || {
             let mut buffer = [0; 256];
@@ -171,9 +180,9 @@ mod tests {
         let queue = MessageQueue::create(&name, size).expect("a queue");
         let mut unsent = Unsent::default();
         for call_id in 1..=4 {
-            let creditor = Creditor { pid: 1, context: 2, nonce: 9, call_id };
+            let caller = CallerAddress { pid: 1, context: 2, nonce: 9, call_id };
             let patience = Duration::from_secs(60);
-            unsent.answer(&prefix, creditor, Code::NoEntry, Instant::now(), patience);
+            unsent.answer(&prefix, caller, Code::NoEntry, Instant::now(), patience);
         }
         let reader = std::thread::spawn(move || {
             for _ in 0..3 {
@@ -187,8 +196,8 @@ mod tests {
         unsent.finish(Duration::from_secs(60));
         let queue = reader.join().expect("three answers");
         assert_eq!((unsent.sent, unsent.lost), (4, 0));
-        let creditor = Creditor { pid: 1, context: 2, nonce: 9, call_id: 5 };
-        unsent.answer(&prefix, creditor, Code::NoEntry, Instant::now(), Duration::from_secs(60));
+        let caller = CallerAddress { pid: 1, context: 2, nonce: 9, call_id: 5 };
+        unsent.answer(&prefix, caller, Code::NoEntry, Instant::now(), Duration::from_secs(60));
         unsent.finish(Duration::from_millis(20));
         assert_eq!((unsent.sent, unsent.lost), (4, 1), "the queue is still full");
         drop(queue);

@@ -5,9 +5,9 @@ use std::time::{Duration, Instant};
 
 use super::Pool;
 use super::process::{Process, SlotHandle};
-use super::services::creditor;
+use super::services::caller_of;
 use super::start::{Start, spawn};
-use super::unsent::Creditor;
+use super::unsent::CallerAddress;
 use crate::error::Code;
 use crate::link::{Advert, Link, Received, ToManager, ToWorker};
 use crate::memory::{Answers, idle};
@@ -95,7 +95,7 @@ impl Pool {
         let Some(process) = self.workers.remove(&id) else { return };
         match (&self.memory, process.number) {
             (Some(memory), Some(number)) => {
-                let (answers, is_unclear) = memory.bury(number);
+                let (answers, is_unclear) = memory.answer_callers_of_dead(number);
                 self.is_suspicious |= is_unclear;
                 self.count_answers(answers);
                 if answers != Answers::default() {
@@ -103,18 +103,18 @@ impl Pool {
                     self.log.line(&format!("{} died in a call", self.called(id)));
                 }
             }
-            _ => self.answer_for(id, &process, now),
+            _ => self.answer_caller_of_dead_worker(id, &process, now),
         }
         for Caller { pid, context, call_id, nonce } in process.unsent_replies() {
-            let creditor = Creditor { pid, context, nonce, call_id };
+            let caller = CallerAddress { pid, context, nonce, call_id };
             let patience = self.sizes.timeout;
-            self.unsent.answer(&self.prefix, creditor, Code::ServiceError, now, patience);
+            self.unsent.answer(&self.prefix, caller, Code::ServiceError, now, patience);
         }
         if let Some(slot_handle) = process.slot_handle().cloned() {
             self.release(&slot_handle);
         }
         let pid = process.pid;
-        let how = process.bury(&mut self.watch);
+        let how = process.reap(&mut self.watch);
         self.counts.deaths += 1;
         self.has_changes = true;
         if !self.supervisor.is_ending() {
@@ -205,7 +205,7 @@ impl Pool {
         }
         let process = self.workers.get_mut(&id).expect("it was just put in");
         process.connect(id, link, &mut self.watch)?;
-        process.sit(slot_handle);
+        process.take_slot(slot_handle);
         process.number = number;
         process.adverts = services.to_vec();
         if let Some((memory, number)) = self.memory.as_ref().zip(number) {
@@ -325,7 +325,7 @@ impl Pool {
                 self.release(&slot_handle);
                 if let Some((memory, number)) = memory.zip(number) {
                     // It took nothing.
-                    memory.bury(number);
+                    memory.answer_callers_of_dead(number);
                 }
                 Err(why)
             }
@@ -358,29 +358,29 @@ impl Pool {
 
     /// The caller of a worker that died inside a service, or on the way into it, is answered at
     /// once.
-    fn answer_for(&mut self, id: u32, process: &Process, now: Instant) {
+    fn answer_caller_of_dead_worker(&mut self, id: u32, process: &Process, now: Instant) {
         let Some(slot) = process.slot() else { return };
         let occupation = slot.occupation();
-        let creditor = match occupation.state {
+        let caller = match occupation.state {
             WorkerState::Busy => {
                 let caller = occupation.caller;
                 let (pid, context) = (caller.pid, caller.context);
                 let (nonce, call_id) = (caller.nonce, caller.call_id);
-                occupation.wants_reply.then_some(Creditor { pid, context, nonce, call_id })
+                occupation.wants_reply.then_some(CallerAddress { pid, context, nonce, call_id })
             }
             WorkerState::Idle => {
                 let inbox = process.inbox().unwrap_or_default();
                 // Empty, as nearly always, is not a request.
                 let Ok(request) = Request::decode_first(&inbox) else { return };
-                (!request.is_without_reply).then(|| creditor(&request))
+                (!request.is_without_reply).then(|| caller_of(&request))
             }
             WorkerState::Free | WorkerState::Starting => return,
         };
         self.counts.died_busy += 1;
-        if let Some(creditor) = creditor {
+        if let Some(caller) = caller {
             let (prefix, patience) = (&self.prefix, self.sizes.timeout);
-            self.unsent.answer(prefix, creditor, Code::ServiceError, now, patience);
-            let line = format!("{} died in a call of process {}", self.called(id), creditor.pid);
+            self.unsent.answer(prefix, caller, Code::ServiceError, now, patience);
+            let line = format!("{} died in a call of process {}", self.called(id), caller.pid);
             self.log.line(&line);
         }
     }
@@ -394,7 +394,7 @@ impl Pool {
         }
         if does {
             // What came while no worker offered it.
-            memory.rouse();
+            memory.wake_for_queued();
         }
     }
 
@@ -425,10 +425,10 @@ impl Pool {
     }
 
     /// Callers of a service that was withdrawn.
-    pub(super) fn answer_unserved(&mut self, creditors: Vec<Creditor>, now: Instant) {
-        for creditor in creditors {
+    pub(super) fn answer_unserved(&mut self, callers: Vec<CallerAddress>, now: Instant) {
+        for caller in callers {
             let (prefix, patience) = (&self.prefix, self.sizes.timeout);
-            self.unsent.answer(prefix, creditor, Code::NoEntry, now, patience);
+            self.unsent.answer(prefix, caller, Code::NoEntry, now, patience);
         }
     }
 
@@ -468,7 +468,7 @@ impl Pool {
     /// As many idle workers as there are messages are asked to look into their queues.
     pub(super) fn wake_all(&mut self) {
         if let Some(memory) = &self.memory {
-            self.counts.nudges += memory.rouse();
+            self.counts.nudges += memory.wake_for_queued();
             return;
         }
         let mut sent = 0;

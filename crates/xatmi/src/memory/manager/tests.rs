@@ -37,7 +37,7 @@ fn a_request_without_reply_whose_worker_died_before_its_push_is_free_again() {
         request.ask(ticket, false);
         assert!(request.pass_on(ticket).is_some());
     });
-    let (_, is_unclear) = memory.bury(WORKER);
+    let (_, is_unclear) = memory.answer_callers_of_dead(WORKER);
     is_reclaimed(&memory, ticket, is_unclear);
 }
 
@@ -51,7 +51,7 @@ fn a_request_that_was_given_up_and_whose_worker_died_before_its_push_is_free_aga
         memory.end_client(4711, Some(1));
         assert_eq!(memory.exchange.block(7).expect("there are more").owner(), 0);
     });
-    let (_, is_unclear) = memory.bury(WORKER);
+    let (_, is_unclear) = memory.answer_callers_of_dead(WORKER);
     is_reclaimed(&memory, ticket, is_unclear);
 }
 
