@@ -240,9 +240,6 @@ pub(crate) struct RunFlags {
     pub(crate) strict: bool,
 }
 
-// Values of flags that are not settings: names of the lab's own tables, offered by completions. A kind answers
-// with what is wrong with a text; `pollux_command::mistakes` puts the flag and the text itself before it.
-
 /// What can be run: built-in jobs and experiments; any other text is a path.
 pub(crate) fn jobs() -> Kind<String> {
     // Some jobs have the name of their experiment.

@@ -32,11 +32,6 @@ pub(crate) fn run(flags: &DoctorFlags) -> Result<ExitCode, Failure> {
     Ok(if diagnosis.is_blocked() { ExitCode::from(1) } else { ExitCode::SUCCESS })
 }
 
-// What the built-in jobs ask of a machine: what each concerns, and what its plan leaves out where descriptors
-// are few. `pollux doctor --for` knows every name of [`names`]. What a job concerns and needs is what the
-// experiments of its points say, so a job or an experiment that is added or changed needs no line
-// here.
-
 /// Loads that make an axis of a plot, at least.
 const SWEEP_VALUES_MIN: usize = 3;
 

@@ -5,11 +5,15 @@
 
 mod capacity;
 mod drive;
+mod files;
 mod flags;
 mod list;
 mod live;
+mod plain;
 mod plan;
 mod results;
+mod scrape;
+mod trials;
 mod turns;
 mod values;
 
@@ -21,10 +25,10 @@ use pollux_load::{Finding, FindingKind, LoadError, Outcome, Plan, Turns, render}
 use crate::output::{self, Failure};
 use drive::Interrupt;
 use drive::Ran;
-use drive::Scraped;
 use drive::View;
+use files::Files;
 use flags::{LoadSettings, Style};
-use results::Files;
+use scrape::Scraped;
 
 pub(crate) use results::LoadCommand;
 

@@ -2,7 +2,7 @@
 //! there already.
 
 use std::fs::File;
-use std::io::{self, Read as _};
+use std::io::Read as _;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
@@ -10,8 +10,8 @@ use clap::{Args, Subcommand};
 use pollux_load::compare::{Change, compare};
 use pollux_load::merge::merged;
 use pollux_load::{Outcome, render};
-use pollux_report::OutputFile;
 
+use super::files::Files;
 use super::flags::{LoadFlags, Output};
 use super::turns;
 use crate::output::{self, Failure};
@@ -149,95 +149,4 @@ fn read(path: &Path) -> Result<Outcome, Failure> {
         return Err(failed(&format!("no result is larger than {RESULT_BYTES_MAX} bytes")));
     }
     Outcome::from_json(&text).map_err(|error| failed(&error))
-}
-
-// The files that a run writes. Their places are tried before the run: minutes of load are not lost to a missing
-// folder.
-
-/// The name that stands for standard output.
-const STANDARD_OUTPUT: &str = "-";
-
-/// What a file holds.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Kind {
-    Json,
-    Hlog,
-    Csv,
-    Html,
-}
-
-impl Kind {
-    fn render(self, outcome: &Outcome) -> String {
-        match self {
-            Self::Json => render::json(outcome),
-            Self::Hlog => render::hlog(outcome),
-            Self::Csv => render::csv_seconds(outcome),
-            Self::Html => render::html(outcome),
-        }
-    }
-}
-
-/// The files that were asked for.
-#[derive(Debug)]
-pub(super) struct Files {
-    places: Vec<(Kind, OutputFile)>,
-    printed: Option<Kind>,
-    is_quiet: bool,
-}
-
-impl Files {
-    /// Those of `output`; each can be written by now.
-    pub(crate) fn prepare(output: &Output) -> Result<Self, Failure> {
-        let asked = [
-            (Kind::Json, &output.json),
-            (Kind::Hlog, &output.hlog),
-            (Kind::Csv, &output.csv),
-            (Kind::Html, &output.html),
-        ];
-        let asked = asked.into_iter().filter_map(|(kind, path)| Some((kind, path.as_ref()?)));
-        let mut files = Self { places: Vec::new(), printed: None, is_quiet: output.is_quiet };
-        for (kind, path) in asked {
-            if path.as_os_str() != STANDARD_OUTPUT {
-                let place = OutputFile::prepare(path).map_err(|error| failure(path, &error))?;
-                files.places.push((kind, place));
-            } else if files.printed.replace(kind).is_some() || output.style.is_some() {
-                let message = "standard output takes one result only; give the others a file";
-                return Err(Failure::usage(message));
-            }
-        }
-        Ok(files)
-    }
-
-    /// Whether one of them goes to standard output.
-    pub(crate) fn are_printed(&self) -> bool {
-        self.printed.is_some()
-    }
-
-    /// What standard output shows instead of the table, if a file was asked for there.
-    pub(crate) fn printed(&self, outcome: &Outcome) -> Option<String> {
-        self.printed.map(|kind| kind.render(outcome))
-    }
-
-    /// Writes all of them.
-    pub(crate) fn write(&self, outcome: &Outcome) -> Result<(), Failure> {
-        self.places.iter().try_for_each(|(kind, place)| self.put(place, &kind.render(outcome)))
-    }
-
-    /// Writes `text` into the JSON file, if there is one.
-    pub(crate) fn write_json(&self, text: &str) -> Result<(), Failure> {
-        let json = self.places.iter().find(|(kind, _)| *kind == Kind::Json);
-        json.map_or(Ok(()), |(_, place)| self.put(place, text))
-    }
-
-    fn put(&self, place: &OutputFile, text: &str) -> Result<(), Failure> {
-        place.put(text).map_err(|error| failure(place.given(), &error))?;
-        if !self.is_quiet {
-            output::remark(&format!("pollux load: {} written", place.given().display()));
-        }
-        Ok(())
-    }
-}
-
-fn failure(path: &Path, error: &io::Error) -> Failure {
-    Failure::failed(format!("{} can't be written: {error}", path.display()))
 }

@@ -377,9 +377,8 @@ fn an_arm_that_can_not_be_is_refused_before_the_run() {
     );
 }
 
-// Installed programs on other mechanisms: each answers its load, on the mechanism that was asked for and as it is.
-
-/// The record of a run with one set, or why a program was left out.
+/// The record of a run with one set of an installed program on each mechanism and as it is, or why the program was
+/// left out.
 fn on_mechanisms(program: &str) -> Result<Value, String> {
     let folder = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(format!("preload-{program}"));
     let _ = std::fs::remove_dir_all(&folder);

@@ -2,13 +2,15 @@
 //!
 //! | file | what it holds the command to |
 //! |---|---|
+//! | `advice` | each planted fault is named with its line, and a clean program gets no advice |
 //! | `attach` | a process that already runs is followed by tracepoints, with the same counts |
 //! | `passing` | streams, exit codes and signals are those of the program; what is out of reach is refused |
-//! | `pollers` | programs do the same on every mechanism; each planted fault is named with its line |
+//! | `pollers` | programs do the same on every mechanism |
 //! | `servers` | installed programs answer on other mechanisms, each answer checked |
 //!
 //! Here they are built and run. Counts are judged, never times.
 
+mod advice;
 mod attach;
 mod passing;
 mod pollers;

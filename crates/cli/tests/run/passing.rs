@@ -143,8 +143,7 @@ fn on_a_terminal_the_live_view_is_redrawn_in_place() {
     assert!(said.contains("\x1b[") && !said.contains("ctl/s"), "{said:?}");
 }
 
-// What is out of reach is refused before it starts.
-
+/// What is out of reach is refused before it starts.
 fn refused(program: &str, code: i32, words: &str) {
     let output = run(&["--", program]).output().expect("pollux starts");
     let said = text(&output.stderr);

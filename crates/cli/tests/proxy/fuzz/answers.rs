@@ -8,9 +8,9 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use super::Random;
-use super::asker::mark;
-use super::requests::{Stand, Witness};
+use super::strict::mark;
 use super::strict::{self, Head, Writer};
+use super::witness::{Stand, Witness};
 
 /// What must never reach a client.
 pub(crate) const POISON: &str = "poison";

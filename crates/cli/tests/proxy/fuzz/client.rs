@@ -12,10 +12,10 @@ use pollux_testing::{DEADLINE, Process, has, wait_until};
 use tempfile::TempDir;
 
 use super::Random;
-use super::asker::{Asked, asked};
-use super::requests::Witness;
 use super::requests::{Script, script};
 use super::strict::{self, Read as Verdict};
+use super::strict::{Asked, asked};
+use super::witness::Witness;
 
 /// What a connection sent.
 pub(crate) struct Sent {
