@@ -54,7 +54,7 @@ pub(crate) struct Answers {
 
 /// What a look at the whole memory found.
 #[derive(Debug, Default)]
-pub(crate) struct Look {
+pub(crate) struct Inspection {
     /// Services whose ring was rebuilt.
     pub(crate) rebuilt: Vec<ServiceName>,
     /// Callers of requests that no process had any more.
@@ -353,8 +353,8 @@ impl Memory {
     /// for services that are withdrawn, which a client may push that knows an earlier manager, get TPENOENT.
     /// `suspects` are requests that no process had at the last check; those that no process has now either are
     /// answered, and the others are the next suspects.
-    pub(crate) fn look(&self, is_suspicious: bool, suspects: &mut HashSet<Ticket>) -> Look {
-        let mut look = Look::default();
+    pub(crate) fn look(&self, is_suspicious: bool, suspects: &mut HashSet<Ticket>) -> Inspection {
+        let mut look = Inspection::default();
         for (ring, name) in self.services() {
             if !self.is_sound(ring) {
                 self.rebuild(ring);

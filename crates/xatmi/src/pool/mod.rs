@@ -77,7 +77,7 @@ use process::{Process, SlotHandle};
 use services::Services;
 use unsent::Unsent;
 use visitors::Visitors;
-use watch::{Source, Watch};
+use watch::{PoolPoller, Source};
 
 pub use log::Log;
 pub use offers::services_of;
@@ -189,7 +189,7 @@ pub struct Pool {
     log: Log,
     started: Instant,
     supervisor: Supervisor,
-    watch: Watch,
+    watch: PoolPoller,
     signals: Signals,
     control: Option<(OwnedFd, Token)>,
     workers: BTreeMap<u32, Process>,
@@ -249,7 +249,7 @@ impl Pool {
             Err(error) if error.kind() == io::ErrorKind::AddrInUse => return Err(running(&prefix)),
             other => other.map_err(system("the control socket"))?,
         };
-        let mut watch = Watch::open()?;
+        let mut watch = PoolPoller::open()?;
         let token = watch.add(control.as_fd(), Source::Control);
         let token = token.map_err(system("watching the control socket"))?;
         let signals = Signals::catch(&[Signal::Terminate, Signal::Interrupt, Signal::HangUp])

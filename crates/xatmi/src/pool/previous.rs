@@ -15,7 +15,7 @@ use pollux_sys::mqueue::MessageQueue;
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
 
 use super::start::{PREFIX_VARIABLE, PROGRAM_VARIABLE};
-use super::watch::{Source, Watch};
+use super::watch::{PoolPoller, Source};
 use crate::memory::{Memory, Records};
 use crate::queue::{Prefix, QueueName};
 use crate::worker::LINK_VARIABLE;
@@ -156,7 +156,7 @@ pub(super) struct EarlierClients {
 
 impl EarlierClients {
     /// Finds them, once, and begins to watch.
-    pub(super) fn find(prefix: &Prefix, watch: &mut Watch) -> Self {
+    pub(super) fn find(prefix: &Prefix, watch: &mut PoolPoller) -> Self {
         let mut all = Self::default();
         let entries = fs::read_dir("/proc").into_iter().flatten().flatten();
         for pid in entries.filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok()) {
@@ -169,12 +169,12 @@ impl EarlierClients {
     }
 
     /// Watches processes that have requests in the memory of the pool; gives out those that are gone.
-    pub(super) fn find_in_memory(&mut self, memory: &Memory, watch: &mut Watch) -> Vec<u32> {
+    pub(super) fn find_in_memory(&mut self, memory: &Memory, watch: &mut PoolPoller) -> Vec<u32> {
         memory.clients().into_iter().filter(|pid| !self.has(*pid, watch)).collect()
     }
 
     /// Whether the end of process `pid` will be seen; it is watched from now on if it was not.
-    pub(super) fn has(&mut self, pid: u32, watch: &mut Watch) -> bool {
+    pub(super) fn has(&mut self, pid: u32, watch: &mut PoolPoller) -> bool {
         if !self.by_pid.contains_key(&pid) {
             self.watch(pid, Vec::new(), watch);
         }
@@ -187,7 +187,7 @@ impl EarlierClients {
     }
 
     /// A process ended: its queues go.
-    pub(super) fn ended(&mut self, pid: u32, prefix: &Prefix, watch: &mut Watch) {
+    pub(super) fn ended(&mut self, pid: u32, prefix: &Prefix, watch: &mut PoolPoller) {
         let Some(client) = self.by_pid.remove(&pid) else { return };
         watch.remove(client.pidfd.as_fd(), client.token);
         for context in client.contexts {
@@ -196,7 +196,7 @@ impl EarlierClients {
         }
     }
 
-    fn watch(&mut self, pid: u32, contexts: Vec<u32>, watch: &mut Watch) {
+    fn watch(&mut self, pid: u32, contexts: Vec<u32>, watch: &mut PoolPoller) {
         let number = i32::try_from(pid).ok().and_then(Pid::from_raw);
         let pidfd = number.and_then(|number| pidfd_open(number, PidfdFlags::empty()).ok());
         let Some(pidfd) = pidfd else { return };

@@ -11,7 +11,7 @@ use std::rc::Rc;
 use pollux_poller::Token;
 use rustix::process::{Pid, PidfdFlags, Signal, kill_process_group, pidfd_open, pidfd_send_signal};
 
-use super::watch::{Source, Watch};
+use super::watch::{PoolPoller, Source};
 use crate::link::{Advert, Link};
 use crate::slots::{Caller, Slot, Slots, UnsentReply};
 
@@ -44,7 +44,7 @@ impl Process {
         child: Child,
         link: Link,
         slot_handle: SlotHandle,
-        watch: &mut Watch,
+        watch: &mut PoolPoller,
     ) -> io::Result<Self> {
         let mut process = match Self::of_pid(id, child.id(), watch) {
             Ok(process) => process,
@@ -66,7 +66,7 @@ impl Process {
     }
 
     /// Watches a process of an earlier manager.
-    pub(super) fn of_pid(id: u32, pid: u32, watch: &mut Watch) -> io::Result<Self> {
+    pub(super) fn of_pid(id: u32, pid: u32, watch: &mut PoolPoller) -> io::Result<Self> {
         let number = i32::try_from(pid).ok().and_then(Pid::from_raw);
         let number = number.ok_or(io::ErrorKind::InvalidInput)?;
         let pidfd = pidfd_open(number, PidfdFlags::empty())?;
@@ -85,7 +85,12 @@ impl Process {
     }
 
     /// Takes a link to it.
-    pub(super) fn connect(&mut self, id: u32, link: Link, watch: &mut Watch) -> io::Result<()> {
+    pub(super) fn connect(
+        &mut self,
+        id: u32,
+        link: Link,
+        watch: &mut PoolPoller,
+    ) -> io::Result<()> {
         let token = watch.add(link.as_fd(), Source::Link(id))?;
         self.link = Some((link, token));
         Ok(())
@@ -139,7 +144,7 @@ impl Process {
     }
 
     /// Lets go of the link.
-    pub(super) fn disconnect(&mut self, watch: &mut Watch) {
+    pub(super) fn disconnect(&mut self, watch: &mut PoolPoller) {
         if let Some((link, token)) = self.link.take() {
             watch.remove(link.as_fd(), token);
         }
@@ -147,7 +152,7 @@ impl Process {
 
     /// Collects the dead process, with what it has started and left in its process group; how it
     /// ended, for people.
-    pub(super) fn reap(mut self, watch: &mut Watch) -> String {
+    pub(super) fn reap(mut self, watch: &mut PoolPoller) -> String {
         self.end_group();
         self.disconnect(watch);
         watch.remove(self.pidfd.as_fd(), self.pidfd_token);

@@ -13,7 +13,7 @@ use pollux_poller::Token;
 use pollux_sys::mqueue::{MessageQueue, QueueSize};
 
 use super::unsent::CallerAddress;
-use super::watch::{Source, Watch};
+use super::watch::{PoolPoller, Source};
 use crate::access::Group;
 use crate::error::Code;
 use crate::link::Advert;
@@ -34,7 +34,7 @@ const DEPTHS_MAX: usize = 10;
 /// A service that is offered.
 #[derive(Debug)]
 pub(super) struct Service {
-    pub(super) place: Place,
+    pub(super) place: RequestStore,
     /// The workers that offer it, with the function behind it.
     pub(super) offers: BTreeMap<u32, String>,
     /// Depths at the last checks.
@@ -43,7 +43,7 @@ pub(super) struct Service {
 
 /// Where the requests for a service wait.
 #[derive(Debug)]
-pub(super) enum Place {
+pub(super) enum RequestStore {
     Queue(MessageQueue),
     /// The ring of this number in the memory of the pool.
     Ring(usize),
@@ -174,13 +174,13 @@ impl Services {
         Ok(Some(name))
     }
 
-    fn place(&mut self, name: &ServiceName, adopts: bool) -> Result<Place, (Code, String)> {
+    fn place(&mut self, name: &ServiceName, adopts: bool) -> Result<RequestStore, (Code, String)> {
         let Some(memory) = &self.memory else {
             let queue = self.queue(name, adopts);
-            return queue.map(Place::Queue).map_err(|error| self.no_queue(name, &error));
+            return queue.map(RequestStore::Queue).map_err(|error| self.no_queue(name, &error));
         };
         let is_resting = |ring| self.resting.iter().any(|(known, _)| *known == ring);
-        memory.offer(name, is_resting).map(Place::Ring).ok_or_else(|| {
+        memory.offer(name, is_resting).map(RequestStore::Ring).ok_or_else(|| {
             let why = format!("{name}: the memory of the pool has no room for a further service");
             (Code::Limit, why)
         })
@@ -189,8 +189,8 @@ impl Services {
     /// The ring of a service.
     pub(super) fn ring(&self, name: &ServiceName) -> Option<usize> {
         match self.by_name.get(name)?.place {
-            Place::Ring(ring) => Some(ring),
-            Place::Queue(_) => None,
+            RequestStore::Ring(ring) => Some(ring),
+            RequestStore::Queue(_) => None,
         }
     }
 
@@ -270,10 +270,10 @@ impl Services {
                 continue;
             }
             let place = match &self.memory {
-                Some(memory) => memory.find(&name).map(|row| Place::Ring(row.ring)),
+                Some(memory) => memory.find(&name).map(|row| RequestStore::Ring(row.ring)),
                 None => {
                     let queue = MessageQueue::open(&self.prefix.service_queue(&name));
-                    queue.ok().map(Place::Queue)
+                    queue.ok().map(RequestStore::Queue)
                 }
             };
             if let Some(place) = place {
@@ -303,7 +303,7 @@ impl Services {
     pub(super) fn retire(
         &mut self,
         is_expected: impl Fn(u32) -> bool,
-        watch: &mut Watch,
+        watch: &mut PoolPoller,
         now: Instant,
     ) {
         let mut gone = Vec::new();
@@ -315,8 +315,8 @@ impl Services {
         }
         for name in gone {
             let queue = match self.by_name.remove(&name).expect("found above").place {
-                Place::Queue(queue) => queue,
-                Place::Ring(ring) => {
+                RequestStore::Queue(queue) => queue,
+                RequestStore::Ring(ring) => {
                     self.withdraw_ring(ring, now);
                     continue;
                 }
@@ -343,7 +343,7 @@ impl Services {
     /// them is given out.
     pub(super) fn close_withdrawn(
         &mut self,
-        watch: &mut Watch,
+        watch: &mut PoolPoller,
         now: Instant,
         is_end: bool,
         out: &mut Vec<CallerAddress>,
@@ -384,8 +384,8 @@ impl Services {
     pub(super) fn depth_of(&self, service: &Service) -> Option<(u32, QueueSize)> {
         let waiting = depth(&service.place, self.memory.as_deref())?;
         let size = match (&service.place, &self.memory) {
-            (Place::Queue(queue), _) => queue.state().ok()?.size,
-            (Place::Ring(_), memory) => memory.as_ref()?.ring_size(),
+            (RequestStore::Queue(queue), _) => queue.state().ok()?.size,
+            (RequestStore::Ring(_), memory) => memory.as_ref()?.ring_size(),
         };
         Some((waiting, size))
     }
@@ -393,17 +393,17 @@ impl Services {
     /// Services in whose queue messages wait: how many, and the workers that could take them.
     pub(super) fn waiting(&self) -> impl Iterator<Item = (u32, &BTreeMap<u32, String>)> {
         self.by_name.values().filter_map(|service| {
-            let Place::Queue(queue) = &service.place else { return None };
+            let RequestStore::Queue(queue) = &service.place else { return None };
             let waiting = queue.state().ok()?.messages_waiting;
             (waiting > 0).then_some((waiting, &service.offers))
         })
     }
 }
 
-fn depth(place: &Place, memory: Option<&Memory>) -> Option<u32> {
+fn depth(place: &RequestStore, memory: Option<&Memory>) -> Option<u32> {
     match place {
-        Place::Queue(queue) => Some(queue.state().ok()?.messages_waiting),
-        Place::Ring(ring) => Some(memory?.exchange().ring(*ring)?.waiting() as u32),
+        RequestStore::Queue(queue) => Some(queue.state().ok()?.messages_waiting),
+        RequestStore::Ring(ring) => Some(memory?.exchange().ring(*ring)?.waiting() as u32),
     }
 }
 

@@ -4,7 +4,7 @@ use std::time::Instant;
 
 use super::Pool;
 use super::process::Process;
-use super::services::Place;
+use super::services::RequestStore;
 use crate::control::{Answer, ClientRow, PoolInfo, QueueRow, ROWS_MAX, ServiceRow, WorkerRow};
 use crate::slots::{ServiceTally, State as WorkerState, Total, Totals, name_hash};
 use crate::supervisor::MemberView;
@@ -116,8 +116,8 @@ impl Pool {
             let depths = &service.depths;
             let sum: u32 = depths.iter().sum();
             let queue = match service.place {
-                Place::Queue(_) => Some(text(&self.prefix.service_queue(name))),
-                Place::Ring(_) => None,
+                RequestStore::Queue(_) => Some(text(&self.prefix.service_queue(name))),
+                RequestStore::Ring(_) => None,
             };
             let slots = service.offers.keys().filter_map(|id| self.workers.get(id)?.slot());
             let states: Vec<WorkerState> = slots.map(|slot| slot.occupation().state).collect();

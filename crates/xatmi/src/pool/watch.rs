@@ -32,7 +32,7 @@ pub(super) enum Source {
 }
 
 /// The poller, and what it watches.
-pub(super) struct Watch {
+pub(super) struct PoolPoller {
     poller: Box<dyn Poller>,
     events: Events,
     slots: Vec<Option<Source>>,
@@ -41,7 +41,7 @@ pub(super) struct Watch {
     free: Vec<u32>,
 }
 
-impl Watch {
+impl PoolPoller {
     pub(super) fn open() -> Result<Self, pollux_poller::Error> {
         Ok(Self {
             poller: Mechanism::Epoll.open()?,
