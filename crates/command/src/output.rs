@@ -103,7 +103,7 @@ pub fn shown(text: &str) -> String {
     if is_utf8() { text.to_owned() } else { in_ascii(text) }
 }
 
-/// The first of these that is set decides (locale(7)). Where none is, nobody asked for ASCII.
+/// The first of these that is set decides (locale(7)). Where none is, ASCII was not asked for.
 fn is_utf8() -> bool {
     let set = |name| std::env::var(name).ok().filter(|value: &String| !value.is_empty());
     ["LC_ALL", "LC_CTYPE", "LANG"].into_iter().find_map(set).is_none_or(|locale| {

@@ -347,8 +347,11 @@ fn disabled(readings: &Readings) -> Check {
     let subject = Subject { name, unit: None, concerns: &[Everything] };
     let found = readings.environment.io_uring_disabled.clone().map(|level| level.to_string());
     subject.judge(found, "0", |level| {
-        let who =
-            if level == "1" { "only one group may open rings" } else { "nobody may open rings" };
+        let who = if level == "1" {
+            "only one group may open rings"
+        } else {
+            "no process may open rings"
+        };
         // Level 1 lets those with CAP_SYS_ADMIN and a group through: the probe below decides.
         let is_let_through = level == "1" && readings.ring.value().is_some();
         Judgement::unless(

@@ -238,7 +238,7 @@ fn rings_programs_and_sources_that_are_refused_are_answers() {
         r.environment.limits.locked_memory_bytes = limit;
         (r.wrk, r.ab) = (None, None);
     });
-    let sysctl = spoiled(&refused, "kernel.io_uring_disabled", Verdict::Limits, "nobody");
+    let sysctl = spoiled(&refused, "kernel.io_uring_disabled", Verdict::Limits, "no process");
     fixed(&sysctl, "sudo sysctl -w kernel.io_uring_disabled=0", true);
     spoiled(&refused, "io_uring_opens", Verdict::Limits, "the sysctl forbids it");
     spoiled(&refused, "locked_memory_soft_bytes", Verdict::Limits, "opened smaller");

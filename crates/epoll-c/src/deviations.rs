@@ -60,7 +60,7 @@ pub const DEVIATIONS: &[Deviation] = &[
         scripts: &["a_oneshot_reports_all_that_holds"],
         linked: &[Mechanism::Select, Mechanism::Aio, Mechanism::UringPoll],
         preloaded: &[Mechanism::Select, Mechanism::Aio, Mechanism::UringPoll],
-        epoll: "an event with EPOLLONESHOT has every condition that holds when somebody waits",
+        epoll: "an event with EPOLLONESHOT has every condition that holds when a thread waits",
         here: "it has what completed the request, without what came until the wait; on select it has no \
                EPOLLRDHUP anyhow",
         reason: "a poll request completes when its file wakes it; EPOLL_CTL_MOD looks again",

@@ -403,9 +403,9 @@ mod tests {
         assert!(matches!(short, Err(AskError::Answer(_))), "{short:?}");
         let other = asked(&["SSH-2.0-OpenSSH\r\n\r\n"]);
         assert!(matches!(other, Err(AskError::Malformed(_))), "{other:?}");
-        let nobody = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a listener");
-        let to = nobody.local_addr().expect("its address");
-        drop(nobody);
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a listener");
+        let to = listener.local_addr().expect("its address");
+        drop(listener);
         let target = Target::parse(&format!("http://{to}/"), None).expect("a URL");
         let refused = ask(&target, &Trust::default(), Duration::from_secs(20));
         assert!(matches!(refused, Err(AskError::Connect(_))), "{refused:?}");

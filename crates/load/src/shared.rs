@@ -17,7 +17,7 @@ use crate::tally::{Blame, Cause, Interval, Tally};
 use crate::{Expect, Plan};
 
 /// Requests never sent that are looked at one by one, in some tens of milliseconds. Of more, at
-/// rates that nobody reaches, only the number is worked out.
+/// rates that no machine reaches, only the number is worked out.
 const UNSENT_LOOKED_AT: u32 = 500_000;
 
 /// The monotonic clock, which the loops' moments are of.

@@ -1,4 +1,4 @@
-//! What is special about the io_uring backend; what every backend owes is in the conformance
+//! What is special about the io_uring backend; what every backend has to do is in the conformance
 //! suite.
 
 use std::io::{Read, Write};

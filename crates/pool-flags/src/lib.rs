@@ -122,7 +122,7 @@ pub struct Which {
     pub id: Option<u32>,
 }
 
-/// Whom a message wakes.
+/// Workers that a message wakes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Wake {
     /// One of the workers that wait (EPOLLEXCLUSIVE)

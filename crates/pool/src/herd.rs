@@ -47,7 +47,7 @@ pub(crate) struct HerdFlags {
     /// Threads that call
     #[arg(long)]
     callers: usize,
-    /// Whom a message wakes
+    /// Workers that a message wakes
     #[arg(long)]
     wake: Wake,
     /// How requests travel: memory or queues

@@ -131,7 +131,7 @@ fn selection(which: &Which) -> Option<Selection> {
     program.or(which.id.map(Selection::Id))
 }
 
-/// Whom a message wakes, as workers have it.
+/// Workers that a message wakes, as workers have it.
 fn wake(flag: Wake) -> worker::Wake {
     match flag {
         Wake::One => worker::Wake::One,

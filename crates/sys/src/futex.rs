@@ -271,7 +271,7 @@ mod tests {
                 let (ends, is_ended) = std::sync::mpsc::channel::<()>();
                 scope.spawn(move || {
                     let owned = Owned::take(Arc::clone(part), 1).expect("a list");
-                    says.send(()).expect("somebody waits");
+                    says.send(()).expect("a thread waits");
                     // Ends when the other side is dropped.
                     let _ = is_ended.recv();
                     if ends_in_order {

@@ -1,7 +1,7 @@
 //! Typed, descriptor-safe wrappers for the kernel interfaces that no well-kept crate covers.
 //!
-//! The only crate of the workspace that lives by `unsafe` (`pollux-peer-polling` has one block):
-//! every unsafe block holds one operation and names the fact that it relies on; every public
+//! Besides the C interfaces (`xatmi-c`, `epoll-c`, `preload`) and one block in `peer-polling`, the only crate of the
+//! workspace with `unsafe`: every block holds one operation and names the fact that it relies on; every public
 //! function is safe. The poller and the lab call it. It knows nothing of pollers, holds no policy and never retries on its own.
 
 pub mod aio;

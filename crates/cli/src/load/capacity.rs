@@ -127,7 +127,7 @@ enum Verdict {
     GeneratorBound(Option<f64>),
     /// It never held.
     Nothing,
-    /// Somebody ended the search before a rate was judged.
+    /// The search was ended by a signal before a rate was judged.
     NotYet,
 }
 

@@ -1,5 +1,5 @@
 //! Starts a run and stays with it to its end: shows it on standard error (the live view on a terminal, a line
-//! for each second elsewhere, nothing with `--quiet`) and to a scraper, ends it early when somebody asks.
+//! for each second elsewhere, nothing with `--quiet`) and to a scraper, ends it early on a signal.
 //!
 //! The caller is `load.rs`, once for a run, or the search for the capacity, once for a trial.
 
@@ -27,11 +27,11 @@ pub(crate) struct Ran {
     pub(crate) outcome: Outcome,
     /// The signal that ended it early, if one did.
     pub(crate) interrupt: Option<Interrupt>,
-    /// Why there was nobody to ask, where that is so.
+    /// Why no server could be connected to, where that is so.
     pub(crate) why_in_vain: Option<String>,
 }
 
-/// Starts `plan`. When nobody chose its driver and it can't be opened, the next one takes its
+/// Starts `plan`. When its driver was not chosen and can't be opened, the next one takes its
 /// place in the plan.
 pub(crate) fn start(plan: &mut Plan, is_free: bool) -> Result<Running, Failure> {
     // Another than the preferred one was chosen, or is the one on which this plan ran before.
@@ -58,7 +58,7 @@ pub(super) fn remark_refused<T>(started: &Started<T, LoadError>) {
 }
 
 /// Waits for the end of a run. The first interrupt ends it gently, the second at once;
-/// a run that has nobody to connect to is given up as soon as all connections have been tried.
+/// a run that can connect to no server is given up as soon as all connections have been tried.
 pub(crate) fn to_the_end(
     running: Running,
     view: &mut View,
@@ -188,7 +188,7 @@ impl View {
     }
 }
 
-/// Whether somebody looks at a terminal that may be redrawn. Standard output counts too: the
+/// Whether the output is a terminal that may be redrawn. Standard output counts too: the
 /// question for the cursor's place is written there.
 fn is_interactive() -> bool {
     let stderr = std::io::stderr();

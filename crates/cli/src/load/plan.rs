@@ -72,7 +72,7 @@ pub(crate) fn times(flags: &LoadSettings) -> (Duration, Option<Duration>) {
     (warm_up, flags.duration.or_else(|| (!is_counted).then(|| duration(flags, warm_up))))
 }
 
-/// How long a run lasts when nobody says: as long as its schedule, where that has an end.
+/// How long a run lasts where no flag sets it: as long as its schedule, where that has an end.
 fn duration(flags: &LoadSettings, warm_up: Duration) -> Duration {
     let Some(stages) = &flags.rate else { return DURATION };
     let whole: Option<Duration> = stages.iter().map(|stage| stage.lasts).sum();

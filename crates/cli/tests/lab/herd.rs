@@ -1,4 +1,4 @@
-//! Herds of a few workers on a real kernel: every call is answered by somebody, every worker ends,
+//! Herds of a few workers on a real kernel: every call is answered, every worker ends,
 //! and a limit that is too small is named. Nothing is judged of their figures.
 
 use std::ffi::CString;

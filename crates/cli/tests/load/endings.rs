@@ -7,8 +7,8 @@ use pollux_testing::{DEADLINE, Ended, Signal, has};
 
 use crate::{Nginx, Said, Server, interrupt_until_it_ends, load, started};
 
-/// An address where nobody listens: its port was free a moment ago.
-pub(crate) fn nobody() -> String {
+/// An address without a listener: its port was free a moment ago.
+pub(crate) fn closed_port() -> String {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
     format!("http://{}/", listener.local_addr().expect("bound"))
 }
@@ -16,7 +16,7 @@ pub(crate) fn nobody() -> String {
 #[test]
 fn a_server_that_is_not_there_ends_the_run_after_a_second() {
     let began = Instant::now();
-    let said = load(&["-d", "60s", "-c", "4", &nobody()]);
+    let said = load(&["-d", "60s", "-c", "4", &closed_port()]);
     assert_eq!(said.code, Some(1), "{said:?}");
     assert!(said.stderr.contains("Connection refused"), "{said:?}");
     assert!(began.elapsed() < DEADLINE, "{:?}", began.elapsed());
@@ -106,7 +106,7 @@ fn the_second_interrupt_ends_at_once() {
 
 #[test]
 fn a_server_that_is_not_there_is_reported_at_once_and_not_after_the_warm_up() {
-    let said = load(&["-d", "60s", "--warm-up", "60s", "-c", "4", &nobody()]);
+    let said = load(&["-d", "60s", "--warm-up", "60s", "-c", "4", &closed_port()]);
     assert_eq!(said.code, Some(1), "{said:?}");
     assert!(said.stderr.contains("Connection refused"), "{said:?}");
     assert!(!said.stderr.contains("/s  p50"), "a second went by: {said:?}");

@@ -127,7 +127,7 @@ fn quantiles_are_those_of_a_responder_that_is_known() {
     }
 }
 
-/// A process on each CPU that spins when nobody else wants to run, and adds nothing to the queue
+/// A process on each CPU that spins when no other process wants to run, and adds nothing to the queue
 /// of those who do.
 struct KeptAwake(Vec<Child>);
 
@@ -182,12 +182,12 @@ impl Witness {
 }
 
 fn are_near(how: &str) {
-    /// Tries with nobody else on the CPUs.
+    /// Tries with no other process on the CPUs.
     const TRIES: u32 = 5;
     const TRIES_MAX: u32 = 12;
     /// So late is a thread that wakes up on a machine of its own.
     const WAKE_S: f64 = 500e-6;
-    /// Shorter than the time for which the scheduler gives a CPU to somebody else.
+    /// Shorter than the time for which the scheduler gives a CPU to another process.
     const ALONE_S: f64 = 2e-3;
     let (mut tries_alone, mut was_within) = (0, false);
     println!("{how}:");
@@ -362,7 +362,7 @@ impl Client {
             return true;
         }
         self.asked = None;
-        // Before the answer leaves: then nobody can have it earlier than is booked here.
+        // Before the answer leaves: then no client can have it earlier than is booked here.
         given_s.push(took.as_secs_f64());
         self.stream.write_all(ANSWER).is_ok()
     }

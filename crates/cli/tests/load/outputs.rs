@@ -140,7 +140,7 @@ fn value(page: &str, name: &str) -> Option<f64> {
 fn scrape(flags: &[&str], name: &str) -> String {
     let mut run = started(&[&["--prometheus", "127.0.0.1:0", "-d", "1h", "-q"], flags].concat());
     let address = addresses(&run.says("/metrics"))[0];
-    // One that says nothing holds nobody up.
+    // A silent one delays no other.
     let mut silent = TcpStream::connect(address).expect("it listens");
     asked(address, "GET /metrics HTTP/1.1\r\nHost: a\r\n\r\n");
     silent.set_nonblocking(true).expect("set");

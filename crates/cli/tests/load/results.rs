@@ -7,7 +7,7 @@ use std::path::Path;
 use pollux_testing::{Signal, has, wait_until};
 use serde_json::Value;
 
-use crate::endings::nobody;
+use crate::endings::closed_port;
 use crate::figures::Responder;
 use crate::{Nginx, Said, Server, interrupt_until_it_ends, load, load_well, started};
 
@@ -48,7 +48,7 @@ fn turns_need_two_urls_that_answer_and_no_flag_of_another_kind_of_load() {
         (&["--html", "x", url, url], 2, "--html: it is of no use in turns"),
         (&["--before-pid", "4194304", url, url], 2, "the server's process: 4194304: "),
         (&["--expect-status", "404", url, url], 1, "of a turn, or answered them wrongly; expected"),
-        (&[url, &nobody()], 1, "the second server, http://127.0.0.1:"),
+        (&[url, &closed_port()], 1, "the second server, http://127.0.0.1:"),
     ] {
         let said = load(&[&["turns"], flags].concat());
         assert_eq!(said.code, Some(code), "{said:?}");

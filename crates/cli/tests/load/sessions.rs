@@ -9,7 +9,7 @@ use crate::lists::{answering, recorder};
 use crate::load;
 use pollux_testing::has;
 
-/// Lets in who shows the cookie that it sets.
+/// Lets clients in that show the cookie that it sets.
 const ASKS_FOR_A_COOKIE: &str = "location / {
     add_header Set-Cookie \"seen=yes; Path=/\" always;
     if ($cookie_seen != yes) { return 401; } }";
@@ -103,7 +103,7 @@ fn nginx_lets_in_who_shows_a_certificate_that_it_knows() {
     let socket = format!("{name}/tls.sock");
     assert!(!nginx.socket.is_empty());
     let run = ["-c", "2", "-n", "100", "-q", "--insecure", "--json", "-", "--unix", &socket];
-    // nginx answers 400 to who shows none, or one that it does not know.
+    // nginx answers 400 to a client that shows none, or one that it does not know.
     for (flags, right) in [
         (&["--cert", &client, "--key", &client_key][..], 100),
         (&["--cert", &other, "--key", &other_key], 0),
@@ -148,10 +148,10 @@ fn another_address_than_the_urls_is_connected_to() {
     for request in &serving.join().expect("it served")[0] {
         assert!(request.starts_with("GET /x HTTP/1.1\r\nHost: www.example\r\n"), "{request}");
     }
-    let nobody = format!("127.0.0.1:{}", port());
-    let said = load(&["-c", "1", "-n", "2", "-q", "--connect-to", &nobody, "http://www.example/x"]);
+    let closed = format!("127.0.0.1:{}", port());
+    let said = load(&["-c", "1", "-n", "2", "-q", "--connect-to", &closed, "http://www.example/x"]);
     assert_eq!(said.code, Some(1), "{said:?}");
-    assert!(said.stderr.contains(&nobody), "{said:?}");
+    assert!(said.stderr.contains(&closed), "{said:?}");
     if !has("nginx") {
         return;
     }

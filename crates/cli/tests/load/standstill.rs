@@ -1,4 +1,4 @@
-//! Servers that stand still, or never answer: how long, what it costs, and who is to blame.
+//! Servers that stand still, or never answer: how long, what it costs, and which side is the cause.
 //!
 //! A stop is a real `SIGSTOP` of a server's process, or a server in the test that answers only
 //! while it is allowed to. Bounds below are those of what was done; none above are needed but those
@@ -43,7 +43,7 @@ fn max_s(json: &Value) -> f64 {
     json["latency"]["max_ns"].as_f64().expect("a longest latency") / 1e9
 }
 
-/// Exit code 3, the finding with its seconds, and the longest latency of somebody who waited. A run
+/// Exit code 3, the finding with its seconds, and the longest latency of a request that waited. A run
 /// that lost its own CPU says so and counts less; only such a one is tried again.
 #[expect(clippy::print_stdout, reason = "a run that is tried again says why")]
 fn is_reported(least: Duration, mut run: impl FnMut() -> Said) {
@@ -226,7 +226,7 @@ fn connections_that_are_never_served_neither_lower_the_rate_nor_lengthen_the_run
     assert_eq!(json["unanswered"]["count"], 6, "{said:?}");
     assert!(json["waited_s"].as_f64() >= Some(0.2), "{said:?}");
     assert!(kinds(&json).contains(&"unanswered") && said.code == Some(3), "{said:?}");
-    // Those that it serves were answered to the end; nobody asked them for more.
+    // Those that it serves were answered to the end; no more requests came on them.
     assert!(!kinds(&json).contains(&"outage"), "{said:?}");
     assert!(table.stdout.contains("never answered"), "{table:?}");
 }

@@ -402,7 +402,7 @@ fn a_loop_that_is_dropped_with_everything_under_way_leaves_nothing_behind() {
         }
         waiting.set_read_timeout(Some(DEADLINE)).expect("set");
         assert!(ends(&mut waiting), "{driver}");
-        let refused = TcpStream::connect(&address).expect_err("nobody listens");
+        let refused = TcpStream::connect(&address).expect_err("no listener");
         assert_eq!(refused.kind(), ErrorKind::ConnectionRefused, "{driver}");
     }
 }

@@ -118,7 +118,7 @@ fn listeners(stage: &mut Stage, count: usize, piece: usize, room: usize) -> Vec<
     (0..count).map(listener).collect()
 }
 
-/// `rounds` wakes of all, of whom one in three reads; then all do.
+/// `rounds` wakes of all, of which one in three reads; then all do.
 fn broadcast(count: usize, piece: usize, room: usize, rounds: usize) {
     for driver in drivers() {
         let mut stage = Stage::open(driver, Limits::default());

@@ -196,7 +196,7 @@ impl Pair {
 fn random_steps_find_what_the_kernels_epoll_finds() {
     for mechanism in others() {
         let config = Config { cases: 100, failure_persistence: None, ..Config::default() };
-        // The same steps each time: what a rare one shows belongs in the table, not in somebody's CI run.
+        // The same steps each time: what a rare one shows belongs in the table, not in one CI run.
         let steps_of = TestRng::deterministic_rng(RngAlgorithm::ChaCha);
         let outcome = TestRunner::new_with_rng(config, steps_of).run(
             &prop::collection::vec(step(), 1..60),

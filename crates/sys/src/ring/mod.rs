@@ -3,7 +3,7 @@
 //!
 //! The io-uring poller calls [`Ring`]. Every [`Request`] is made of numbers alone, so the kernel
 //! is never handed an address that must stay valid, and the interface is sound without any rule
-//! about who owns a buffer. A request that reads or writes memory must never be added to it: the
+//! about the owner of a buffer. A request that reads or writes memory must never be added to it: the
 //! completion loop's [`StreamRing`] has those, and owns what they reference.
 //!
 //! A ring belongs to the thread that opened it: the fastest set-up makes the kernel refuse

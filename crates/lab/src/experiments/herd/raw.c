@@ -11,8 +11,8 @@
  *
  * and so on until the socket is closed. Each worker is a process with an epoll set of its own in
  * which the queue of requests is watched with EPOLLEXCLUSIVE; it takes one message for each wake. A
- * call is 128 bytes each way, its answer comes over the caller's own queue. Nobody ever blocks in a
- * send to the queue of requests: a message that a blocked sender leaves behind wakes nobody.
+ * call is 128 bytes each way, its answer comes over the caller's own queue. No process ever blocks in a
+ * send to the queue of requests: a message that a blocked sender leaves behind wakes no worker.
  */
 #define _GNU_SOURCE
 #include <errno.h>
