@@ -113,6 +113,14 @@ impl Peer {
         let _ = io::copy(&mut self.stream, &mut io::sink());
     }
 
+    /// Ends the stream, and waits until the client has seen that and closed its side.
+    fn close(mut self) {
+        if let Some(tcp) = &self.tcp {
+            tcp.shutdown(std::net::Shutdown::Write).expect("connected");
+        }
+        self.stay_silent();
+    }
+
     /// Closes so that the client sees a reset.
     fn reset(self) {
         if let Some(tcp) = &self.tcp {
