@@ -1,7 +1,8 @@
 //! Import circles: the modules of a crate use each other in one direction, but for small knots.
 //!
 //! Read from the paths that begin with `crate`, `self`, `super` or a module of the same folder; a name that a
-//! module only passes on counts as that of the file that it comes from. Tests are left out. A module and its
+//! module only passes on counts as that of the file that it comes from. Tests are left out, and so are calls of
+//! methods of a type whose `impl` blocks lie in several files: those files are one subject. A module and its
 //! parent are one subject: what counts is which of its neighbours a module uses, with all that lies below both.
 
 use std::collections::{BTreeMap, BTreeSet};

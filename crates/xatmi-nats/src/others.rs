@@ -35,7 +35,7 @@ pub(crate) struct ServiceList {
 pub(crate) struct Others {
     own: String,
     pools: HashMap<String, Known>,
-    /// ServiceList that were not believed: too many pools, or names that are none.
+    /// Lists that were not taken: too many pools, or names that are not valid.
     pub(crate) dropped: u64,
 }
 
@@ -51,7 +51,7 @@ impl Others {
         Self { own, pools: HashMap::new(), dropped: 0 }
     }
 
-    /// ServiceList came.
+    /// A list came.
     pub(crate) fn take(&mut self, list: ServiceList, now: Instant) {
         if list.pool == self.own {
             return;

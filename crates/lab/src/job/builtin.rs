@@ -5,7 +5,7 @@
 
 use super::Job;
 use crate::arm::Arm;
-use crate::experiments::{self};
+use crate::experiments;
 use pollux_settings::{Given, Location, Mistakes, did_you_mean};
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -37,7 +37,7 @@ macro_rules! of_files {
 }
 
 const BUILTINS: &[Builtin] = of_files! {
-    "quick": "which event mechanism for which load, in under five minutes",
+    "quick": "which event mechanism for which load, in two minutes and a half",
     "published-epoll-bench": "Dumazet's epoll_bench of 2006: 2000 streams, every second of 15",
     "published-sys-epoll": "pipetest and dphttpd of 2002: up to 16000 idle pipes, up to 60000 dead connections",
     "chain": "what one event costs on each mechanism, on libev, libuv, libevent, mio and polling",

@@ -3,7 +3,7 @@
 //! Each runs the arms that it is for once at each point, apart from the blocks, because looking disturbs. Nothing of
 //! them is compared.
 
-use super::arm::{self};
+use super::arm;
 use super::{RunLabel, Runner, State};
 use crate::arm::{Arm, ArmKind};
 use crate::host::Reading;

@@ -1,4 +1,4 @@
-//! What the manager does in the memory of its pool: services, burials, ends of clients, repairs.
+//! What the manager does in the memory of its pool: services, answers for dead workers, ends of clients, repairs.
 //!
 //! Only the one thread of the manager calls this. It takes requests under a number that is not a worker's,
 //! and grabs before it answers, so that a number is never in a ring and free at once.
@@ -52,7 +52,7 @@ pub(crate) struct Answers {
     pub(crate) rings_rebuilt: u64,
 }
 
-/// What a look at the whole memory found.
+/// What an inspection of the whole memory found.
 #[derive(Debug, Default)]
 pub(crate) struct Inspection {
     /// Services whose ring was rebuilt.
@@ -234,7 +234,7 @@ impl Memory {
 
     /// A worker is dead: what it began is finished, its caller is answered, and another one is
     /// woken for what it was woken for. `true` when it was not clear whether it had passed its request
-    /// on: then [`look`](Self::look) has to find out.
+    /// on: then [`inspect`](Self::inspect) has to find out.
     pub(crate) fn answer_callers_of_dead(&self, worker: usize) -> (Answers, bool) {
         let mut answers = Answers::default();
         let mut is_unclear = false;
@@ -266,7 +266,7 @@ impl Memory {
     }
 
     /// A context, or all of a process (`context` is none), ended: its requests are free, or will be. `true`
-    /// when some will be: it may have died between a request and its push, so [`look`](Self::look) has to
+    /// when some will be: it may have died between a request and its push, so [`inspect`](Self::inspect) has to
     /// find out whether a process has them.
     pub(crate) fn end_client(&self, pid: u32, context: Option<u32>) -> bool {
         let mut is_left = false;
@@ -353,31 +353,35 @@ impl Memory {
     /// for services that are withdrawn, which a client may push that knows an earlier manager, get TPENOENT.
     /// `suspects` are requests that no process had at the last check; those that no process has now either are
     /// answered, and the others are the next suspects.
-    pub(crate) fn look(&self, is_suspicious: bool, suspects: &mut HashSet<Ticket>) -> Inspection {
-        let mut look = Inspection::default();
+    pub(crate) fn inspect(
+        &self,
+        is_suspicious: bool,
+        suspects: &mut HashSet<Ticket>,
+    ) -> Inspection {
+        let mut inspection = Inspection::default();
         for (ring, name) in self.services() {
             if !self.is_sound(ring) {
                 self.rebuild(ring);
-                look.rebuilt.push(name);
+                inspection.rebuilt.push(name);
             }
         }
         for ring in directory::withdrawn(&*self.records, self.geometry()) {
             let its = self.exchange.ring(ring);
             if its.is_some_and(|its| its.waiting() > 0) || !self.is_sound(ring) {
-                look.answers += self.drain(ring);
+                inspection.answers += self.drain(ring);
             }
         }
         let last = std::mem::take(suspects);
-        let is_rebuilt = !look.rebuilt.is_empty() || look.answers.rings_rebuilt > 0;
+        let is_rebuilt = !inspection.rebuilt.is_empty() || inspection.answers.rings_rebuilt > 0;
         if is_suspicious || is_rebuilt || !last.is_empty() {
             let orphans = self.orphans().into_iter();
             let (old, new): (HashSet<_>, HashSet<_>) =
                 orphans.partition(|ticket| last.contains(ticket));
             *suspects = new;
             old.into_iter()
-                .for_each(|ticket| look.answers.add(self.answer(ticket, Code::ServiceError)));
+                .for_each(|ticket| inspection.answers.add(self.answer(ticket, Code::ServiceError)));
         }
-        look
+        inspection
     }
 
     fn is_sound(&self, ring: usize) -> bool {

@@ -31,8 +31,8 @@
 //! | `spin` | whether a moment's look pays before a sleep | but for the clock |
 //! | `geometry` | where everything is | yes |
 //! | `directory` | the services and the workers that offer them | |
-//! | `exchange` | the part that everybody writes, and waking | |
-//! | `manager` | burial, ends of clients, rebuilding, takeover | |
+//! | `exchange` | the part that all processes write, and waking | |
+//! | `manager` | answers for dead workers, ends of clients, rebuilding, takeover | |
 //!
 //! `docs/worker-wakes.md` and `docs/service-calls.md` say what can go wrong and what was chosen;
 //! `tests/loom_memory.rs` tries all interleavings of the pure parts.

@@ -17,7 +17,7 @@
 //!
 //! | part | one job |
 //! |---|---|
-//! | `turn`, `watch` | the loop: wait, events, time; its poller |
+//! | `turn`, `poller` | the loop: wait, events, time; its poller |
 //! | `workers` | what the supervisor asks for, and what workers say |
 //! | `visitors` | connections to the control socket |
 //! | `orders`, `tables` | orders and their progress; tables of workers, services, queues and clients |
@@ -36,6 +36,7 @@ mod log;
 mod offers;
 mod options;
 mod orders;
+mod poller;
 mod previous;
 mod process;
 mod services;
@@ -44,7 +45,6 @@ mod tables;
 mod turn;
 mod unsent;
 mod visitors;
-mod watch;
 mod workers;
 
 use std::collections::{BTreeMap, HashSet};
@@ -72,12 +72,12 @@ use endpoint::Endpoint;
 use events::Events;
 use figures::Counts;
 use orders::Order;
+use poller::{PoolPoller, Source};
 use previous::EarlierClients;
 use process::{Process, SlotHandle};
 use services::Services;
 use unsent::Unsent;
 use visitors::Visitors;
-use watch::{PoolPoller, Source};
 
 pub use log::Log;
 pub use offers::services_of;
@@ -189,7 +189,7 @@ pub struct Pool {
     log: Log,
     started: Instant,
     supervisor: Supervisor,
-    watch: PoolPoller,
+    poller: PoolPoller,
     signals: Signals,
     control: Option<(OwnedFd, Token)>,
     workers: BTreeMap<u32, Process>,
@@ -249,12 +249,12 @@ impl Pool {
             Err(error) if error.kind() == io::ErrorKind::AddrInUse => return Err(running(&prefix)),
             other => other.map_err(system("the control socket"))?,
         };
-        let mut watch = PoolPoller::open()?;
-        let token = watch.add(control.as_fd(), Source::Control);
+        let mut poller = PoolPoller::open()?;
+        let token = poller.add(control.as_fd(), Source::Control);
         let token = token.map_err(system("watching the control socket"))?;
         let signals = Signals::catch(&[Signal::Terminate, Signal::Interrupt, Signal::HangUp])
             .map_err(system("catching signals"))?;
-        watch.add(signals.fd(), Source::Signals).map_err(system("watching for signals"))?;
+        poller.add(signals.fd(), Source::Signals).map_err(system("watching for signals"))?;
         // A log at the limit on the size of files fails with EFBIG. Workers have the default again.
         signal_hook::flag::register(SIGXFSZ, Arc::default()).map_err(system("catching SIGXFSZ"))?;
         let sizes = Sizes::new(&options.environment);
@@ -292,7 +292,7 @@ impl Pool {
             key,
             log,
             started,
-            watch,
+            poller,
             signals,
             control: Some((control, token)),
             workers: BTreeMap::new(),

@@ -14,8 +14,8 @@ use pollux_poller::Token;
 use pollux_sys::mqueue::MessageQueue;
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
 
+use super::poller::{PoolPoller, Source};
 use super::start::{PREFIX_VARIABLE, PROGRAM_VARIABLE};
-use super::watch::{PoolPoller, Source};
 use crate::memory::{Memory, Records};
 use crate::queue::{Prefix, QueueName};
 use crate::worker::LINK_VARIABLE;
@@ -156,27 +156,27 @@ pub(super) struct EarlierClients {
 
 impl EarlierClients {
     /// Finds them, once, and begins to watch.
-    pub(super) fn find(prefix: &Prefix, watch: &mut PoolPoller) -> Self {
+    pub(super) fn find(prefix: &Prefix, poller: &mut PoolPoller) -> Self {
         let mut all = Self::default();
         let entries = fs::read_dir("/proc").into_iter().flatten().flatten();
         for pid in entries.filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok()) {
             let contexts = contexts_of(pid, prefix);
             if !contexts.is_empty() {
-                all.watch(pid, contexts, watch);
+                all.observe(pid, contexts, poller);
             }
         }
         all
     }
 
     /// Watches processes that have requests in the memory of the pool; gives out those that are gone.
-    pub(super) fn find_in_memory(&mut self, memory: &Memory, watch: &mut PoolPoller) -> Vec<u32> {
-        memory.clients().into_iter().filter(|pid| !self.has(*pid, watch)).collect()
+    pub(super) fn find_in_memory(&mut self, memory: &Memory, poller: &mut PoolPoller) -> Vec<u32> {
+        memory.clients().into_iter().filter(|pid| !self.has(*pid, poller)).collect()
     }
 
     /// Whether the end of process `pid` will be seen; it is watched from now on if it was not.
-    pub(super) fn has(&mut self, pid: u32, watch: &mut PoolPoller) -> bool {
+    pub(super) fn has(&mut self, pid: u32, poller: &mut PoolPoller) -> bool {
         if !self.by_pid.contains_key(&pid) {
-            self.watch(pid, Vec::new(), watch);
+            self.observe(pid, Vec::new(), poller);
         }
         self.by_pid.contains_key(&pid)
     }
@@ -187,20 +187,20 @@ impl EarlierClients {
     }
 
     /// A process ended: its queues go.
-    pub(super) fn ended(&mut self, pid: u32, prefix: &Prefix, watch: &mut PoolPoller) {
+    pub(super) fn ended(&mut self, pid: u32, prefix: &Prefix, poller: &mut PoolPoller) {
         let Some(client) = self.by_pid.remove(&pid) else { return };
-        watch.remove(client.pidfd.as_fd(), client.token);
+        poller.remove(client.pidfd.as_fd(), client.token);
         for context in client.contexts {
             // A context that ended well has done so itself.
             let _ = MessageQueue::unlink(&prefix.reply_queue(pid, context));
         }
     }
 
-    fn watch(&mut self, pid: u32, contexts: Vec<u32>, watch: &mut PoolPoller) {
+    fn observe(&mut self, pid: u32, contexts: Vec<u32>, poller: &mut PoolPoller) {
         let number = i32::try_from(pid).ok().and_then(Pid::from_raw);
         let pidfd = number.and_then(|number| pidfd_open(number, PidfdFlags::empty()).ok());
         let Some(pidfd) = pidfd else { return };
-        if let Ok(token) = watch.add(pidfd.as_fd(), Source::EarlierClient(pid)) {
+        if let Ok(token) = poller.add(pidfd.as_fd(), Source::EarlierClient(pid)) {
             self.by_pid.insert(pid, EarlierClient { pidfd, token, contexts });
         }
     }

@@ -11,7 +11,7 @@ use std::rc::Rc;
 use pollux_poller::Token;
 use rustix::process::{Pid, PidfdFlags, Signal, kill_process_group, pidfd_open, pidfd_send_signal};
 
-use super::watch::{PoolPoller, Source};
+use super::poller::{PoolPoller, Source};
 use crate::link::{Advert, Link};
 use crate::slots::{Caller, Slot, Slots, UnsentReply};
 
@@ -44,9 +44,9 @@ impl Process {
         child: Child,
         link: Link,
         slot_handle: SlotHandle,
-        watch: &mut PoolPoller,
+        poller: &mut PoolPoller,
     ) -> io::Result<Self> {
-        let mut process = match Self::of_pid(id, child.id(), watch) {
+        let mut process = match Self::of_pid(id, child.id(), poller) {
             Ok(process) => process,
             Err(error) => {
                 end_unwatched(child);
@@ -55,8 +55,8 @@ impl Process {
         };
         process.child = Some(child);
         process.slot_handle = Some(slot_handle);
-        if let Err(error) = process.connect(id, link, watch) {
-            watch.remove(process.pidfd.as_fd(), process.pidfd_token);
+        if let Err(error) = process.connect(id, link, poller) {
+            poller.remove(process.pidfd.as_fd(), process.pidfd_token);
             if let Some(child) = process.child.take() {
                 end_unwatched(child);
             }
@@ -66,11 +66,11 @@ impl Process {
     }
 
     /// Watches a process of an earlier manager.
-    pub(super) fn of_pid(id: u32, pid: u32, watch: &mut PoolPoller) -> io::Result<Self> {
+    pub(super) fn of_pid(id: u32, pid: u32, poller: &mut PoolPoller) -> io::Result<Self> {
         let number = i32::try_from(pid).ok().and_then(Pid::from_raw);
         let number = number.ok_or(io::ErrorKind::InvalidInput)?;
         let pidfd = pidfd_open(number, PidfdFlags::empty())?;
-        let pidfd_token = watch.add(pidfd.as_fd(), Source::Process(id))?;
+        let pidfd_token = poller.add(pidfd.as_fd(), Source::Process(id))?;
         let adverts = Vec::new();
         Ok(Self {
             pid,
@@ -89,9 +89,9 @@ impl Process {
         &mut self,
         id: u32,
         link: Link,
-        watch: &mut PoolPoller,
+        poller: &mut PoolPoller,
     ) -> io::Result<()> {
-        let token = watch.add(link.as_fd(), Source::Link(id))?;
+        let token = poller.add(link.as_fd(), Source::Link(id))?;
         self.link = Some((link, token));
         Ok(())
     }
@@ -144,18 +144,18 @@ impl Process {
     }
 
     /// Lets go of the link.
-    pub(super) fn disconnect(&mut self, watch: &mut PoolPoller) {
+    pub(super) fn disconnect(&mut self, poller: &mut PoolPoller) {
         if let Some((link, token)) = self.link.take() {
-            watch.remove(link.as_fd(), token);
+            poller.remove(link.as_fd(), token);
         }
     }
 
     /// Collects the dead process, with what it has started and left in its process group; how it
     /// ended, for people.
-    pub(super) fn reap(mut self, watch: &mut PoolPoller) -> String {
+    pub(super) fn reap(mut self, poller: &mut PoolPoller) -> String {
         self.end_group();
-        self.disconnect(watch);
-        watch.remove(self.pidfd.as_fd(), self.pidfd_token);
+        self.disconnect(poller);
+        poller.remove(self.pidfd.as_fd(), self.pidfd_token);
         match self.child.as_mut().map(Child::wait) {
             Some(Ok(status)) => ending(status),
             Some(Err(error)) => format!("ended; its status can't be read: {error}"),

@@ -12,8 +12,8 @@ use std::time::{Duration, Instant};
 use pollux_poller::Token;
 use pollux_sys::mqueue::{MessageQueue, QueueSize};
 
+use super::poller::{PoolPoller, Source};
 use super::unsent::CallerAddress;
-use super::watch::{PoolPoller, Source};
 use crate::access::Group;
 use crate::error::Code;
 use crate::link::Advert;
@@ -34,7 +34,7 @@ const DEPTHS_MAX: usize = 10;
 /// A service that is offered.
 #[derive(Debug)]
 pub(super) struct Service {
-    pub(super) place: RequestStore,
+    pub(super) store: RequestStore,
     /// The workers that offer it, with the function behind it.
     pub(super) offers: BTreeMap<u32, String>,
     /// Depths at the last checks.
@@ -168,13 +168,13 @@ impl Services {
             service.offers.insert(id, advert.function.clone());
             return Ok(None);
         }
-        let place = self.place(&name, adopts)?;
+        let store = self.store(&name, adopts)?;
         let offers = BTreeMap::from([(id, advert.function.clone())]);
-        self.by_name.insert(name, Service { place, offers, depths: VecDeque::new() });
+        self.by_name.insert(name, Service { store, offers, depths: VecDeque::new() });
         Ok(Some(name))
     }
 
-    fn place(&mut self, name: &ServiceName, adopts: bool) -> Result<RequestStore, (Code, String)> {
+    fn store(&mut self, name: &ServiceName, adopts: bool) -> Result<RequestStore, (Code, String)> {
         let Some(memory) = &self.memory else {
             let queue = self.queue(name, adopts);
             return queue.map(RequestStore::Queue).map_err(|error| self.no_queue(name, &error));
@@ -188,7 +188,7 @@ impl Services {
 
     /// The ring of a service.
     pub(super) fn ring(&self, name: &ServiceName) -> Option<usize> {
-        match self.by_name.get(name)?.place {
+        match self.by_name.get(name)?.store {
             RequestStore::Ring(ring) => Some(ring),
             RequestStore::Queue(_) => None,
         }
@@ -269,16 +269,16 @@ impl Services {
             if self.by_name.contains_key(&name) {
                 continue;
             }
-            let place = match &self.memory {
+            let store = match &self.memory {
                 Some(memory) => memory.find(&name).map(|row| RequestStore::Ring(row.ring)),
                 None => {
                     let queue = MessageQueue::open(&self.prefix.service_queue(&name));
                     queue.ok().map(RequestStore::Queue)
                 }
             };
-            if let Some(place) = place {
+            if let Some(store) = store {
                 let (offers, depths) = (BTreeMap::new(), VecDeque::new());
-                self.by_name.insert(name, Service { place, offers, depths });
+                self.by_name.insert(name, Service { store, offers, depths });
             }
         }
     }
@@ -303,7 +303,7 @@ impl Services {
     pub(super) fn retire(
         &mut self,
         is_expected: impl Fn(u32) -> bool,
-        watch: &mut PoolPoller,
+        poller: &mut PoolPoller,
         now: Instant,
     ) {
         let mut gone = Vec::new();
@@ -314,7 +314,7 @@ impl Services {
             }
         }
         for name in gone {
-            let queue = match self.by_name.remove(&name).expect("found above").place {
+            let queue = match self.by_name.remove(&name).expect("found above").store {
                 RequestStore::Queue(queue) => queue,
                 RequestStore::Ring(ring) => {
                     self.withdraw_ring(ring, now);
@@ -326,7 +326,7 @@ impl Services {
             self.numbers += 1;
             let number = self.numbers;
             use std::os::fd::AsFd;
-            if let Ok(token) = watch.add(queue.as_fd(), Source::Withdrawn(number)) {
+            if let Ok(token) = poller.add(queue.as_fd(), Source::Withdrawn(number)) {
                 self.withdrawn.push(Withdrawn { number, queue, token, until: now + WITHDRAWN_FOR });
             }
         }
@@ -343,7 +343,7 @@ impl Services {
     /// them is given out.
     pub(super) fn close_withdrawn(
         &mut self,
-        watch: &mut PoolPoller,
+        poller: &mut PoolPoller,
         now: Instant,
         is_end: bool,
         out: &mut Vec<CallerAddress>,
@@ -356,7 +356,7 @@ impl Services {
             let at = self.withdrawn.iter().position(|w| w.number == number).expect("found above");
             let withdrawn = self.withdrawn.swap_remove(at);
             self.unserved.take(&withdrawn.queue, LAST_BUDGET, out);
-            watch.remove(withdrawn.queue.as_fd(), withdrawn.token);
+            poller.remove(withdrawn.queue.as_fd(), withdrawn.token);
         }
         let Some(memory) = &self.memory else { return };
         // A client that found the service just before it went may have sent just after.
@@ -373,7 +373,7 @@ impl Services {
     /// Notes the depth of each queue.
     pub(super) fn note_depths(&mut self) {
         for service in self.by_name.values_mut() {
-            if let Some(depth) = depth(&service.place, self.memory.as_deref()) {
+            if let Some(depth) = depth(&service.store, self.memory.as_deref()) {
                 service.depths.truncate(DEPTHS_MAX - 1);
                 service.depths.push_front(depth);
             }
@@ -382,8 +382,8 @@ impl Services {
 
     /// Requests that wait for a service, how many can, and the bytes of the longest.
     pub(super) fn depth_of(&self, service: &Service) -> Option<(u32, QueueSize)> {
-        let waiting = depth(&service.place, self.memory.as_deref())?;
-        let size = match (&service.place, &self.memory) {
+        let waiting = depth(&service.store, self.memory.as_deref())?;
+        let size = match (&service.store, &self.memory) {
             (RequestStore::Queue(queue), _) => queue.state().ok()?.size,
             (RequestStore::Ring(_), memory) => memory.as_ref()?.ring_size(),
         };
@@ -393,15 +393,15 @@ impl Services {
     /// Services in whose queue messages wait: how many, and the workers that could take them.
     pub(super) fn waiting(&self) -> impl Iterator<Item = (u32, &BTreeMap<u32, String>)> {
         self.by_name.values().filter_map(|service| {
-            let RequestStore::Queue(queue) = &service.place else { return None };
+            let RequestStore::Queue(queue) = &service.store else { return None };
             let waiting = queue.state().ok()?.messages_waiting;
             (waiting > 0).then_some((waiting, &service.offers))
         })
     }
 }
 
-fn depth(place: &RequestStore, memory: Option<&Memory>) -> Option<u32> {
-    match place {
+fn depth(store: &RequestStore, memory: Option<&Memory>) -> Option<u32> {
+    match store {
         RequestStore::Queue(queue) => Some(queue.state().ok()?.messages_waiting),
         RequestStore::Ring(ring) => Some(memory?.exchange().ring(*ring)?.waiting() as u32),
     }

@@ -115,7 +115,7 @@ impl Pool {
             let (depth, size) = self.services.depth_of(service)?;
             let depths = &service.depths;
             let sum: u32 = depths.iter().sum();
-            let queue = match service.place {
+            let queue = match service.store {
                 RequestStore::Queue(_) => Some(text(&self.prefix.service_queue(name))),
                 RequestStore::Ring(_) => None,
             };

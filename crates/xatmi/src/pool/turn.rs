@@ -7,9 +7,9 @@ use pollux_poller::Token;
 use pollux_sys::mqueue::MessageQueue;
 
 use super::endpoint::Endpoint;
+use super::poller::{EVENTS_MAX, Source};
 use super::previous::{self, EarlierClients};
 use super::process::Process;
-use super::watch::{EVENTS_MAX, Source};
 use super::{Pool, PoolError};
 use crate::queue::QueueName;
 use crate::supervisor::Action;
@@ -37,7 +37,7 @@ impl Pool {
             let mut wait = self.next_moment(now).saturating_duration_since(now);
             // A manager that was held up reads all messages before it judges which worker is late.
             for _ in 0..ROUNDS_MAX {
-                self.watch.wait(wait, &mut ready)?;
+                self.poller.wait(wait, &mut ready)?;
                 self.dispatch_all(&ready, Instant::now());
                 if ready.len() < EVENTS_MAX {
                     break;
@@ -53,7 +53,7 @@ impl Pool {
     fn dispatch_all(&mut self, ready: &[Token], now: Instant) {
         for &token in ready {
             // What an earlier one of this turn has closed is not a source any more.
-            if let Some(source) = self.watch.source(token) {
+            if let Some(source) = self.poller.source(token) {
                 self.dispatch(source, now);
             }
         }
@@ -72,7 +72,7 @@ impl Pool {
             self.prefix,
             self.transport().in_words(),
         ));
-        self.earlier_clients = EarlierClients::find(&self.prefix, &mut self.watch);
+        self.earlier_clients = EarlierClients::find(&self.prefix, &mut self.poller);
         self.take_over_memory();
         self.remove_stale_queues(found.is_empty());
         if self.earlier_clients.len() > 0 {
@@ -81,7 +81,7 @@ impl Pool {
         }
         let mut ids = Vec::new();
         for (id, pid) in found {
-            match Process::of_pid(id, pid, &mut self.watch) {
+            match Process::of_pid(id, pid, &mut self.poller) {
                 Ok(process) => {
                     self.workers.insert(id, process);
                     ids.push(id);
@@ -112,7 +112,7 @@ impl Pool {
                 self.count_answers(answers);
             }
         }
-        for pid in self.earlier_clients.find_in_memory(&memory, &mut self.watch) {
+        for pid in self.earlier_clients.find_in_memory(&memory, &mut self.poller) {
             let _ = memory.end_client(pid, None);
         }
         memory.ring_all();
@@ -156,7 +156,7 @@ impl Pool {
             Source::Process(id) => self.worker_died(id, now),
             Source::Connection(number) => self.read_visitor(number, now),
             Source::EarlierClient(pid) => {
-                self.earlier_clients.ended(pid, &self.prefix, &mut self.watch);
+                self.earlier_clients.ended(pid, &self.prefix, &mut self.poller);
                 match &self.memory {
                     Some(memory) => self.is_suspicious |= memory.end_client(pid, None),
                     None => self.schedule_sweep(now),
@@ -225,7 +225,7 @@ impl Pool {
                 self.services.take_in_left();
             }
             let expected = &self.supervisor;
-            self.services.retire(|id| expected.is_expected(id), &mut self.watch, now);
+            self.services.retire(|id| expected.is_expected(id), &mut self.poller, now);
         }
         if self.awaits_adoption
             && !self.supervisor.is_learning()
@@ -235,7 +235,7 @@ impl Pool {
             self.remove_stale_queues(true);
         }
         let mut callers = std::mem::take(&mut self.services.stranded);
-        self.services.close_withdrawn(&mut self.watch, now, false, &mut callers);
+        self.services.close_withdrawn(&mut self.poller, now, false, &mut callers);
         self.answer_unserved(callers, now);
         let answers = std::mem::take(&mut self.services.answers);
         self.count_answers(answers);
@@ -273,8 +273,8 @@ impl Pool {
         let now = Instant::now();
         let mut callers = Vec::new();
         self.services.take_in_left();
-        self.services.retire(|_| false, &mut self.watch, now);
-        self.services.close_withdrawn(&mut self.watch, now, true, &mut callers);
+        self.services.retire(|_| false, &mut self.poller, now);
+        self.services.close_withdrawn(&mut self.poller, now, true, &mut callers);
         self.answer_unserved(callers, now);
         self.settle_orders(now);
         if let Some(endpoint) = self.endpoint.take() {

@@ -14,7 +14,7 @@ use pollux_sys::mqueue::MessageQueue;
 use rustix::net::SocketFlags;
 use rustix::process::{Resource, getrlimit};
 
-use super::watch::Source;
+use super::poller::Source;
 use super::workers::Report;
 use super::{Pool, SlotHandle, previous};
 use crate::access::{Peer, Relation};
@@ -146,7 +146,7 @@ impl Pool {
         if self.visitors.accepts_at.is_some_and(|at| now >= at) {
             self.visitors.accepts_at = None;
             if let Some((listener, token)) = &mut self.control {
-                match self.watch.add(listener.as_fd(), Source::Control) {
+                match self.poller.add(listener.as_fd(), Source::Control) {
                     Ok(fresh) => *token = fresh,
                     Err(_) => self.visitors.accepts_at = Some(now + ACCEPT_REST),
                 }
@@ -223,7 +223,7 @@ impl Pool {
 
     fn wait_for_room(&mut self, number: u64, is_for_room: bool) {
         let Some(visitor) = self.visitors.by_number.get(&number) else { return };
-        if self.watch.turn(visitor.link.as_fd(), visitor.token, is_for_room).is_err() {
+        if self.poller.turn(visitor.link.as_fd(), visitor.token, is_for_room).is_err() {
             self.leave(number);
         }
     }
@@ -249,7 +249,7 @@ impl Pool {
             Request::Client(hello) => self.greet(number, &hello, now),
             Request::Adopt { srvid, pid, name, slot, services, memory } => {
                 let Some(visitor) = self.visitors.by_number.remove(&number) else { return };
-                self.watch.remove(visitor.link.as_fd(), visitor.token);
+                self.poller.remove(visitor.link.as_fd(), visitor.token);
                 let Visitor { link, .. } = visitor;
                 let slot_handle = is_sent_by(&link, pid)
                     .and_then(|()| self.slot_handle_of(descriptors, slot))
@@ -312,7 +312,7 @@ impl Pool {
         };
         self.counts.clients += 1;
         let has_kept_requests =
-            kept.is_some() && self.earlier_clients.has(hello.pid, &mut self.watch);
+            kept.is_some() && self.earlier_clients.has(hello.pid, &mut self.poller);
         if let Some(visitor) = self.visitors.by_number.get_mut(&number) {
             let (pid, context, memory) = (hello.pid, hello.context, welcome.memory);
             visitor.client = Some(Client { pid, context, memory, has_kept_requests, since: now });
@@ -341,7 +341,7 @@ impl Pool {
         };
         self.visitors.numbers += 1;
         let number = self.visitors.numbers;
-        if let Ok(token) = self.watch.add(link.as_fd(), Source::Connection(number)) {
+        if let Ok(token) = self.poller.add(link.as_fd(), Source::Connection(number)) {
             let visitor = Visitor { link, token, guest, client: None, unsent: VecDeque::new() };
             self.visitors.by_number.insert(number, visitor);
             self.visitors.silent.insert(number, now + SILENCE_MAX);
@@ -364,7 +364,7 @@ impl Pool {
     /// Ends a connection, and with it a context.
     fn leave(&mut self, number: u64) {
         let Some(visitor) = self.visitors.by_number.remove(&number) else { return };
-        self.watch.remove(visitor.link.as_fd(), visitor.token);
+        self.poller.remove(visitor.link.as_fd(), visitor.token);
         self.visitors.silent.remove(&number);
         self.events.leave(number);
         if let Some(client) = visitor.client {
@@ -405,7 +405,7 @@ impl Pool {
 
     fn pause(&mut self, now: Instant, why: &str) {
         if let Some((listener, token)) = &self.control {
-            self.watch.remove(listener.as_fd(), *token);
+            self.poller.remove(listener.as_fd(), *token);
             self.visitors.accepts_at = Some(now + ACCEPT_REST);
             self.counts.accept_rests += 1;
             // A pool that is full rests ten times a second.

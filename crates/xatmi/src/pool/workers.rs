@@ -77,12 +77,12 @@ impl Pool {
                 Ok(Received::Message(message, _)) => self.understand(id, message, now),
                 Ok(Received::Nothing) => return,
                 // Its process descriptor tells the rest.
-                Ok(Received::Ended) => return process.disconnect(&mut self.watch),
+                Ok(Received::Ended) => return process.disconnect(&mut self.poller),
                 Err(error) => {
                     self.log.line(&format!("{}: a message on its link: {error}", self.called(id)));
                     if error.kind() != std::io::ErrorKind::InvalidData {
                         let process = self.workers.get_mut(&id).expect("found above");
-                        return process.disconnect(&mut self.watch);
+                        return process.disconnect(&mut self.poller);
                     }
                 }
             }
@@ -114,7 +114,7 @@ impl Pool {
             self.release(&slot_handle);
         }
         let pid = process.pid;
-        let how = process.reap(&mut self.watch);
+        let how = process.reap(&mut self.poller);
         self.counts.deaths += 1;
         self.has_changes = true;
         if !self.supervisor.is_ending() {
@@ -196,7 +196,7 @@ impl Pool {
         number: Option<usize>,
     ) -> Result<(), std::io::Error> {
         if !self.workers.contains_key(&id) {
-            let process = Process::of_pid(id, pid, &mut self.watch)?;
+            let process = Process::of_pid(id, pid, &mut self.poller)?;
             self.workers.insert(id, process);
         }
         if let Some(memory) = &self.memory {
@@ -204,7 +204,7 @@ impl Pool {
             link.send_with(&ToWorker::Adopted, &[records])?;
         }
         let process = self.workers.get_mut(&id).expect("it was just put in");
-        process.connect(id, link, &mut self.watch)?;
+        process.connect(id, link, &mut self.poller)?;
         process.take_slot(slot_handle);
         process.number = number;
         process.adverts = services.to_vec();
@@ -307,8 +307,8 @@ impl Pool {
             memory: memory.as_ref().map(|memory| memory.files()).zip(number),
         };
         let spawned = spawn(&start, &self.log).and_then(|child| {
-            let watch = &mut self.watch;
-            Process::of_child(id, child, Link::new(ours), slot_handle.clone(), watch)
+            let poller = &mut self.poller;
+            Process::of_child(id, child, Link::new(ours), slot_handle.clone(), poller)
                 .map_err(|error| format!("its process can't be watched: {error}"))
         });
         match spawned {
@@ -416,7 +416,7 @@ impl Pool {
     pub(super) fn look_into_memory(&mut self) {
         let Some(memory) = self.memory.clone() else { return };
         let is_suspicious = std::mem::take(&mut self.is_suspicious);
-        let look = memory.look(is_suspicious, &mut self.suspects);
+        let look = memory.inspect(is_suspicious, &mut self.suspects);
         for name in &look.rebuilt {
             self.log.line(&format!("the ring of {name} was broken and is rebuilt"));
         }

@@ -24,9 +24,9 @@ fn is_reclaimed(memory: &Memory, ticket: Ticket, is_suspicious: bool) {
     let request = memory.exchange.request(ticket.request).expect("it is there");
     assert!(request.state().0.is_under_way(), "no check has shown yet that it is not in a ring");
     let mut suspects = HashSet::new();
-    memory.look(is_suspicious, &mut suspects);
+    memory.inspect(is_suspicious, &mut suspects);
     assert_eq!(suspects, HashSet::from([ticket]));
-    memory.look(false, &mut suspects);
+    memory.inspect(false, &mut suspects);
     assert_eq!((request.state().0, suspects.len()), (State::Free, 0));
 }
 
@@ -75,7 +75,7 @@ fn a_request_for_a_service_that_was_withdrawn_long_ago_is_answered() {
     memory.withdraw(0);
     let pushed = memory.exchange.ring(0).expect("it was offered").push(ticket.request);
     assert!(matches!(pushed, Ok(Some(_))));
-    let look = memory.look(false, &mut HashSet::new());
+    let look = memory.inspect(false, &mut HashSet::new());
     let state = memory.exchange.request(ticket.request).expect("it is there").state().0;
     assert_eq!(state, State::Answered(Some(Code::NoEntry.number() as u8)));
     assert_eq!(look.answers.sent, 1);
@@ -108,7 +108,7 @@ fn callers_of_a_service_whose_ring_was_broken_when_it_was_withdrawn_are_answered
         }
         // The request whose cell was overwritten is found to be in no ring, and missed again.
         for _ in 0..3 {
-            answers += memory.look(answers.rings_rebuilt > 0, &mut suspects).answers;
+            answers += memory.inspect(answers.rings_rebuilt > 0, &mut suspects).answers;
         }
         let context = format!("word {word}, withdrawn first: {is_withdrawn_first}");
         assert_eq!((answers.sent, answers.rings_rebuilt), (1, 1), "{context}");

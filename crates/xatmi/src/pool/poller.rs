@@ -1,6 +1,6 @@
-//! The poller of the pool, with a name for each registration.
+//! The poller of the pool, with a `Source` for each registration.
 //!
-//! The loop asks for ready names and never sees a token. Everything is level-triggered, so that a
+//! The loop gets tokens and asks what each stands for. Everything is level-triggered, so that a
 //! budget can cut a long input short without losing the rest.
 
 use std::io;
@@ -93,7 +93,7 @@ impl PoolPoller {
         }
     }
 
-    /// Waits until something is ready or the time is over, and puts its names into `ready`.
+    /// Waits until something is ready or the time is over, and puts its tokens into `ready`.
     pub(super) fn wait(
         &mut self,
         timeout: Duration,
