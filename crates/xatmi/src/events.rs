@@ -128,16 +128,16 @@ fn observe(registered: &Weak<Mutex<Registered>>) {
             return;
         }
         let is_connected = !known_now.is_ended() || known_now.follow().is_ok();
-        let connection = known_now.control.as_fd().try_clone_to_owned();
+        let connection = known_now.control.as_fd().try_clone_to_owned().ok();
         drop(known_now);
         drop(known);
-        match connection {
-            Ok(connection) if is_connected => {
-                // An end is reported whatever is asked for.
-                let mut end = [PollFd::new(&connection, PollFlags::empty())];
-                let _ = retry_on_intr(|| poll(&mut end, None));
-            }
-            Ok(_) | Err(_) => std::thread::sleep(FOLLOW_PAUSE),
+        if let Some(connection) = connection.filter(|_| is_connected) {
+            // An end is reported whatever is asked for.
+            let mut end = [PollFd::new(&connection, PollFlags::empty())];
+            let _ = retry_on_intr(|| poll(&mut end, None));
+        } else {
+            // Nothing announces the next manager: its name is an abstract socket.
+            std::thread::sleep(FOLLOW_PAUSE);
         }
     }
 }
