@@ -59,23 +59,19 @@
 //!   where independent directions would fill the memory of one side.
 #![forbid(unsafe_code)]
 
-mod buffer;
 mod connection;
 mod executor;
-mod listener;
 mod runtime;
 mod source;
 mod stream;
 mod tasks;
-mod timers;
 
-pub use listener::Listener;
+pub use executor::{Elapsed, Sleep};
 pub use pollux_engine::{
     CloseCause, ConnectTo, Counter, Counters, Driver, Limits, ListenAddress, LoopError, Mechanism,
     Signal, Signals,
 };
 pub use runtime::{Handle, Remote, Runtime};
-pub use source::Source;
+pub use source::{Listener, Source};
 pub use stream::Stream;
 pub use tasks::{JoinError, JoinHandle, SpawnError};
-pub use timers::{Elapsed, Sleep};
