@@ -6,8 +6,6 @@
 //! service pool. Its program in C (`raw.c`) sends and receives the same.
 #![forbid(unsafe_code)]
 
-mod usage;
-
 use std::collections::BTreeMap;
 use std::error::Error;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
@@ -18,6 +16,7 @@ use std::time::{Duration, Instant};
 use hdrhistogram::Histogram;
 use pollux_command::output::in_words;
 use pollux_processes::ControlSocket;
+use rustix::time::{ClockId, clock_gettime};
 use serde::{Deserialize, Serialize};
 
 /// How long an answer may take after the end; the slowest that was seen took a second.
@@ -232,7 +231,7 @@ fn call_for<T: Target>(
         spawn(caller, go, &shared, target, &sender)?;
     }
     drop(sender);
-    let (cpu_before, split_before) = (usage::cpu_ns(), usage::user_and_system());
+    let (cpu_before, split_before) = (cpu_ns(), user_and_system());
     let first = Tick::of(&shared.counts);
     shared.start.wait();
     let mut observed = Observation { go, first, intervals: Vec::new(), times: Vec::new() };
@@ -249,7 +248,7 @@ fn call_for<T: Target>(
     let last = Tick::of(&shared.counts);
     let mut times = none_yet();
     observed.times.iter().for_each(|of_one| times.add(of_one).expect("all have the same bounds"));
-    let split = usage::user_and_system().zip(split_before);
+    let split = user_and_system().zip(split_before);
     let seconds = |which: usize| split.map(|(now, then)| now[which] - then[which]);
     let micros = |ns: u64| ns as f64 / 1000.0;
     let quantile =
@@ -263,7 +262,7 @@ fn call_for<T: Target>(
             .machine_switches
             .zip(first.machine_switches)
             .map(|(last, first)| last - first),
-        cpu_ns: usage::cpu_ns() - cpu_before,
+        cpu_ns: cpu_ns() - cpu_before,
         user_s: seconds(0),
         system_s: seconds(1),
         latencies: if times.is_empty() { BTreeMap::new() } else { latencies.collect() },
@@ -318,7 +317,7 @@ struct Tick {
 impl Tick {
     fn of(counts: &[Count]) -> Self {
         let calls = counts.iter().map(|count| count.0.load(Relaxed)).sum();
-        Self { at: Instant::now(), calls, machine_switches: usage::machine_switches() }
+        Self { at: Instant::now(), calls, machine_switches: machine_switches() }
     }
 
     fn interval_since(&self, before: &Self, first: &Self) -> Interval {
@@ -398,6 +397,33 @@ impl Observation {
         }
         Ok(true)
     }
+}
+
+/// CPU time of this process, with its threads that have ended.
+fn cpu_ns() -> u64 {
+    let time = clock_gettime(ClockId::ProcessCPUTime);
+    time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
+}
+
+/// Seconds of it in user mode and in the kernel, in ticks of 10 ms, as `time` of a shell has them; none
+/// where they can't be read.
+fn user_and_system() -> Option<[f64; 2]> {
+    let ticks = ticks_in(&std::fs::read_to_string("/proc/self/stat").ok()?)?;
+    Some(ticks.map(|ticks| ticks as f64 / rustix::param::clock_ticks_per_second() as f64))
+}
+
+/// Fields 14 and 15 of `proc_pid_stat(5)`, counted after the command name, which may hold blanks and
+/// brackets itself.
+fn ticks_in(stat: &str) -> Option<[u64; 2]> {
+    let (_, fields) = stat.rsplit_once(')')?;
+    let mut ticks = fields.split_ascii_whitespace().skip(11).map(|field| field.parse().ok());
+    Some([ticks.next()??, ticks.next()??])
+}
+
+/// Context switches of all tasks of the machine since it started (`proc_stat(5)`, `ctxt`).
+fn machine_switches() -> Option<u64> {
+    let stat = std::fs::read_to_string("/proc/stat").ok()?;
+    stat.lines().find_map(|line| line.strip_prefix("ctxt ")?.trim().parse().ok())
 }
 
 #[cfg(test)]
@@ -485,5 +511,12 @@ mod tests {
         assert_eq!(sum, Served { calls: vec![6, 2], waits: Some([9, 3]) });
         sum.add(Served { calls: vec![1, 1], waits: None });
         assert_eq!(sum, Served { calls: vec![7, 3], waits: None });
+    }
+
+    #[test]
+    fn a_command_name_does_not_shift_the_fields() {
+        let stat = "7 (a) b (c) S 1 7 7 0 -1 4194304 120 40 3 2 5 6 11 13 20 0 1 0 99";
+        assert_eq!(ticks_in(stat), Some([5, 6]));
+        assert_eq!(ticks_in("7 (a) S 1"), None);
     }
 }

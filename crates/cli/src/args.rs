@@ -6,7 +6,7 @@ use std::path::PathBuf;
 
 use clap::{Args, CommandFactory, Parser, Subcommand};
 use pollux_command::help::{self, Section};
-use pollux_command::mistakes;
+use pollux_command::output;
 use pollux_lab::experiments::{self, Experiment};
 use pollux_lab::job::{self, Job};
 use pollux_pool_flags as pool;
@@ -36,7 +36,7 @@ fn long_version() -> String {
 
 /// The command line with everything that its help says.
 pub(crate) fn command() -> clap::Command {
-    mistakes::with_negative_numbers(help::decorated(Cli::command(), sections))
+    output::with_negative_numbers(help::decorated(Cli::command(), sections))
 }
 
 /// What stands below the flags of the command at `path`, such as `pollux lab run`.

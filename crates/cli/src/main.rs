@@ -9,7 +9,7 @@ use std::os::unix::process::CommandExt;
 use std::process::ExitCode;
 
 use clap::FromArgMatches;
-use pollux_command::mistakes::Elsewhere;
+use pollux_command::output::Elsewhere;
 use pollux_command::{help, output};
 use pollux_doctor::host::{find_program_beside, own_folder};
 
@@ -47,7 +47,7 @@ fn parsed_and_run() -> Result<ExitCode, output::Failure> {
     let matches = command.try_get_matches_from_mut(std::env::args_os());
     match matches.and_then(|matches| Cli::from_arg_matches(&matches)) {
         Ok(cli) => run(cli.command),
-        Err(error) => pollux_command::mistakes::answer(error, &mut command, &ELSEWHERE),
+        Err(error) => output::answer(error, &mut command, &ELSEWHERE),
     }
 }
 

@@ -3,13 +3,11 @@
 //!
 //! | part | one job |
 //! |---|---|
-//! | `output` | results to standard output, the rest to standard error, failures with their exit code |
+//! | `output` | results to standard output, the rest to standard error, failures with their exit code, one line for a wrong command line |
 //! | `help` | sections of a help text, the same as a manual page, completion scripts |
-//! | `mistakes` | one line for a wrong command line |
 //!
 //! Nothing here knows a command; it is given one as a `clap::Command` and a table of sections.
 #![forbid(unsafe_code)]
 
 pub mod help;
-pub mod mistakes;
 pub mod output;

@@ -1,13 +1,12 @@
-//! The figures of one thread.
+//! The figures of one thread: counters, histograms, call sites, its longest turns with the calls in them.
 //!
 //! Only the thread that claimed a cell writes to it, so an addition is a load and a store, neither of
 //! which waits for anything. A signal handler that counts in the middle of one can cost one count.
 
-use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+use std::sync::atomic::{AtomicU64, fence};
 
-use crate::turn::{self, CallRecord, TURNS_WORDS, Turn};
-use crate::{Counter, Histogram, Site};
+use crate::{Call, Counter, Histogram, Site};
 
 pub(crate) const CELL_WORDS: usize = 1024;
 
@@ -35,6 +34,15 @@ pub const NOTES_MAX: usize = (CELL_WORDS - NOTES) / NOTE_WORDS;
 const _: () = assert!(TURNS + TURNS_WORDS <= NOTES);
 const _: () = assert!(Counter::ALL.len() <= COUNTERS_MAX && Histogram::ALL.len() == 3);
 
+/// Places that called of which a turn keeps what they called; of more, those where it lasted longest.
+pub const CALLS_MAX: usize = 12;
+/// Turns that a thread keeps.
+const TURNS_MAX: usize = 4;
+const TURN_HEADER_WORDS: usize = 8;
+const CALL_WORDS: usize = 5;
+const TURN_WORDS: usize = TURN_HEADER_WORDS + CALLS_MAX * CALL_WORDS;
+/// Words of all turns of a thread.
+const TURNS_WORDS: usize = TURNS_MAX * TURN_WORDS;
 /// Turns of several threads together: the longest.
 const TURNS_SHOWN: usize = 8;
 
@@ -148,7 +156,7 @@ impl<'a> Cell<'a> {
     #[must_use]
     pub fn turn(&self, figures: [u64; 5], calls: &[CallRecord]) -> u64 {
         let words = self.words[TURNS..].first_chunk().expect("checked when compiled");
-        turn::keep(words, figures, calls)
+        keep_turn(words, figures, calls)
     }
 
     /// Keeps a note, of which only the thread itself knows what it means. Nothing happens beyond
@@ -193,7 +201,7 @@ impl<'a> Cell<'a> {
             counters: std::array::from_fn(|index| word(COUNTERS + index)),
             histograms: std::array::from_fn(|index| word(HISTOGRAMS + index)),
             sites: self.words[SITES..TURNS].chunks_exact(2).filter_map(site).collect(),
-            turns: turn::kept(&self.words[TURNS..TURNS + TURNS_WORDS]),
+            turns: kept_turns(&self.words[TURNS..TURNS + TURNS_WORDS]),
         })
     }
 }
@@ -269,4 +277,117 @@ impl Figures {
         self.turns.sort_by_key(|turn| std::cmp::Reverse(turn.lasted_ns));
         self.turns.truncate(TURNS_SHOWN);
     }
+}
+
+/// What one place in the program called within a turn: once, or several times.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CallRecord {
+    /// What was called.
+    pub call: Call,
+    /// How often.
+    pub times: u32,
+    /// Its first argument, as far as that is a descriptor; of the longest one.
+    pub fd: i32,
+    /// Where it returns to.
+    pub caller: u64,
+    /// When the longest one began, since the turn did.
+    pub after_ns: u64,
+    /// Together.
+    pub lasted_ns: u64,
+    /// The longest one.
+    pub longest_ns: u64,
+}
+
+/// A turn: from the return of a wait to the next wait of that thread.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Turn {
+    /// On the monotonic clock.
+    pub began_ns: u64,
+    /// Its length.
+    pub lasted_ns: u64,
+    /// CPU time of the thread in it, where that was read: in long turns.
+    pub cpu_ns: u64,
+    /// Events of the wait before it.
+    pub events: u64,
+    /// Calls that are listed, beside those for which there was no room.
+    pub calls: Vec<CallRecord>,
+    /// Calls for which there was no room.
+    pub calls_left_out: u64,
+}
+
+/// Puts a turn into the slot of the shortest one that is kept, if that is shorter, which gets rare soon. A slot
+/// has a sequence, odd while it is written, so that a reader does not mix two turns.
+/// Returns the length that the next one has to exceed.
+fn keep_turn(
+    words: &[AtomicU64; TURNS_WORDS],
+    [began_ns, lasted_ns, cpu_ns, events, left_out]: [u64; 5],
+    calls: &[CallRecord],
+) -> u64 {
+    let slots = || words.chunks_exact(TURN_WORDS);
+    let length = |slot: &[AtomicU64]| slot[2].load(Relaxed);
+    let Some(slot) = slots().min_by_key(|slot| length(slot)) else { return u64::MAX };
+    if length(slot) < lasted_ns {
+        let sequence = slot[0].load(Relaxed);
+        slot[0].store(sequence | 1, Relaxed);
+        fence(Release);
+        let calls = &calls[..calls.len().min(CALLS_MAX)];
+        let head = [began_ns, lasted_ns, cpu_ns, events, left_out, calls.len() as u64];
+        slot[1..].iter().zip(head).for_each(|(word, value)| word.store(value, Relaxed));
+        for (call, to) in calls.iter().zip(slot[TURN_HEADER_WORDS..].chunks_exact(CALL_WORDS)) {
+            to[0].store(packed(call), Relaxed);
+            to[1].store(call.caller, Relaxed);
+            to[2].store(call.after_ns, Relaxed);
+            to[3].store(call.lasted_ns, Relaxed);
+            to[4].store(call.longest_ns, Relaxed);
+        }
+        slot[0].store((sequence | 1).wrapping_add(1), Release);
+    }
+    slots().map(length).min().unwrap_or(u64::MAX)
+}
+
+/// The turns that are kept, the longest first. One that is being written is left out.
+fn kept_turns(words: &[AtomicU64]) -> Vec<Turn> {
+    let mut turns: Vec<_> = words.chunks_exact(TURN_WORDS).filter_map(read_turn).collect();
+    turns.sort_by_key(|turn| std::cmp::Reverse(turn.lasted_ns));
+    turns
+}
+
+fn read_turn(slot: &[AtomicU64]) -> Option<Turn> {
+    let sequence = slot[0].load(Acquire);
+    if sequence == 0 || sequence % 2 == 1 {
+        return None;
+    }
+    let word = |index: usize| slot[index].load(Relaxed);
+    let count = (word(6) as usize).min(CALLS_MAX);
+    let calls = slot[TURN_HEADER_WORDS..].chunks_exact(CALL_WORDS).take(count).filter_map(unpacked);
+    let turn = Turn {
+        began_ns: word(1),
+        lasted_ns: word(2),
+        cpu_ns: word(3),
+        events: word(4),
+        calls_left_out: word(5),
+        calls: calls.collect(),
+    };
+    fence(Acquire);
+    (slot[0].load(Relaxed) == sequence).then_some(turn)
+}
+
+/// Bits of the first word of a call: 0–7 which one, 8–31 times, 32–63 descriptor.
+fn packed(call: &CallRecord) -> u64 {
+    let times = u64::from(call.times.min(0xff_ffff));
+    call.call as u64 | times << 8 | u64::from(call.fd as u32) << 32
+}
+
+fn unpacked(words: &[AtomicU64]) -> Option<CallRecord> {
+    let word = |index: usize| words[index].load(Relaxed);
+    let packed = word(0);
+    Some(CallRecord {
+        call: Call::numbered(packed & 0xff)?,
+        times: (packed >> 8 & 0xff_ffff) as u32,
+        fd: (packed >> 32) as u32 as i32,
+        caller: word(1),
+        after_ns: word(2),
+        lasted_ns: word(3),
+        longest_ns: word(4),
+    })
 }

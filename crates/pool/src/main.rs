@@ -25,8 +25,8 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
+use pollux_command::help;
 use pollux_command::output::{self, Failure};
-use pollux_command::{help, mistakes};
 use pollux_pool_flags::{PoolCommand, StartFlags, Wake, Which, sections};
 use pollux_xatmi::control::{AskError, Control};
 use pollux_xatmi::environment::Environment;
@@ -72,7 +72,7 @@ fn long_version() -> String {
 /// The command line with everything that its help says.
 fn command() -> clap::Command {
     let sections = |path: &str| sections(&path.replacen("pollux-pool", "pollux pool", 1));
-    mistakes::with_negative_numbers(help::decorated(Cli::command(), sections))
+    output::with_negative_numbers(help::decorated(Cli::command(), sections))
 }
 
 /// Longest silence of a manager that is well: it answers within milliseconds, also while it
@@ -100,7 +100,7 @@ fn parsed_and_run() -> Result<ExitCode, Failure> {
         Ok(Cli { command: Command::Completions { shell } }) => {
             help::completions(shell, self::command(), "pollux-pool")
         }
-        Err(error) => mistakes::answer(error, &mut command, &[]),
+        Err(error) => output::answer(error, &mut command, &[]),
     }
 }
 

@@ -20,7 +20,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use crate::Error;
-use crate::wait::is_ready_within;
+use crate::streams::is_ready_within;
 
 /// Longest message: an interval or a report, far shorter.
 const MESSAGE_BYTES_MAX: usize = 16 << 10;

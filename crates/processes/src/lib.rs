@@ -1,7 +1,7 @@
 //! Other programs that are run and observed: servers, load generators, any that a user names.
 //!
 //! [`Program`] starts one, reads its output and ends it; [`Tree`] is all that it has started, with
-//! the CPU time of the whole; [`listener`] has which of them listens where, [`children`], [`descendants`] and
+//! the CPU time of the whole; [`listens_at`] and [`listener_at`] say which of them listens where, [`children`], [`descendants`] and
 //! [`threads_of`] what else `/proc` shows. The lab measures servers with it, and the tests of every crate start
 //! commands with it (`pollux_testing::Process`). A [`ControlSocket`] is where a process and those of its own that it starts talk, and [`built_from_c`]
 //! makes small programs that others are measured beside. Nothing here knows what is measured, nothing sleeps where
@@ -12,18 +12,18 @@
 use std::io;
 
 mod control_socket;
-pub mod listener;
 mod proc;
 mod program;
 mod streams;
 mod tree;
-mod wait;
 
 pub use control_socket::ControlSocket;
-pub use proc::{children, descendants, is_running, threads, threads_of};
+pub use proc::{
+    addresses_of, children, descendants, ends_within, is_running, listener_at, listens_at, threads,
+    threads_of,
+};
 pub use program::{Program, built_from_c};
 pub use tree::Tree;
-pub use wait::ends_within;
 
 /// Why a program could not be run, or did not do what it should.
 #[derive(Debug, thiserror::Error)]

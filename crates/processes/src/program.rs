@@ -20,8 +20,7 @@ use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, PidfdFlags, Signal, kill_process_group, pidfd_open, pidfd_send_signal};
 
-use crate::streams::{Output, listen};
-use crate::wait::{SLICE, is_ready, is_ready_within};
+use crate::streams::{Output, SLICE, is_ready, is_ready_within, listen};
 use crate::{Error, Tree};
 
 /// How long a signal has before it is sent again.

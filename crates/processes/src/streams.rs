@@ -1,11 +1,19 @@
-//! What a program writes: standard output, which the thread that waits for it reads, and the lines of standard error,
-//! which a thread of their own reads to the end.
+//! What comes from another process: standard output, which the thread that waits for it reads, the lines of standard
+//! error, which a thread of their own reads to the end; and waiting for a descriptor in slices, so that an interruption
+//! from outside is noticed.
 
 use std::collections::VecDeque;
 use std::io::{BufRead as _, BufReader, PipeReader, Read as _};
+use std::os::fd::AsFd;
 use std::process::ChildStdout;
 use std::sync::mpsc::{Receiver, channel};
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::Errno;
+
+use crate::Error;
 
 /// Bytes of standard error, from the first, that are kept as lines.
 const SAID_BYTES_MAX: usize = 1 << 20;
@@ -14,6 +22,9 @@ const LAST_LINES: usize = 3;
 const LAST_LINE_CHARS_MAX: usize = 4096;
 /// Longest line of standard error; the rest of it counts as another.
 const LINE_BYTES_MAX: u64 = 1 << 20;
+
+/// How long an interruption from outside may go unnoticed.
+pub(crate) const SLICE: Duration = Duration::from_millis(50);
 
 /// Standard output, read by the thread that waits for it.
 #[derive(Debug)]
@@ -73,4 +84,35 @@ pub(crate) fn listen(mut said: PipeReader, last: Arc<Mutex<VecDeque<String>>>) -
         }
     });
     lines
+}
+
+/// Waits until there is something to read, or the end; for at most `time`, a fraction of a second.
+pub(crate) fn is_ready(fd: &impl AsFd, time: Duration) -> Result<bool, Error> {
+    let time = Timespec::try_from(time).expect("a fraction of a second");
+    match poll(&mut [PollFd::new(fd, PollFlags::IN)], Some(&time)) {
+        Ok(ready) => Ok(ready > 0),
+        Err(Errno::INTR) => Ok(false),
+        Err(errno) => Err(Error::io("poll")(errno)),
+    }
+}
+
+/// The same for any time, until it is interrupted from outside.
+pub(crate) fn is_ready_within(
+    fd: &impl AsFd,
+    time: Duration,
+    is_interrupted: &dyn Fn() -> bool,
+) -> Result<bool, Error> {
+    let start = Instant::now();
+    loop {
+        if is_interrupted() {
+            return Err(Error::Interrupted);
+        }
+        let left = time.saturating_sub(start.elapsed());
+        if is_ready(fd, left.min(SLICE))? {
+            return Ok(true);
+        }
+        if left.is_zero() {
+            return Ok(false);
+        }
+    }
 }

@@ -361,8 +361,8 @@ mod tests {
     fn whole_numbers_have_bounds_that_are_reported() {
         let kind = whole::<u32>(1..=u64::from(u32::MAX));
         assert_eq!(kind.judge("7", ""), Ok(7));
-        let told = kind.judge("0", "").expect_err("too small");
-        assert_eq!(told, "expected a whole number from 1 to 4,294,967,295");
+        let message = kind.judge("0", "").expect_err("too small");
+        assert_eq!(message, "expected a whole number from 1 to 4,294,967,295");
         refused(&kind, &["", "-1", "+1", "1.5", "4294967296", "99999999999999999999", "ten"]);
         assert_eq!(whole::<u8>(0..=999).judge("300", "").ok(), None, "beyond its type");
         assert_eq!(whole::<u8>(1..=1).judge("2", "").expect_err("only 1"), "expected the number 1");
@@ -377,8 +377,8 @@ mod tests {
             assert_eq!(kind.judge(text, ""), Ok(size), "{text}");
         }
         refused(&kind, &["", "KiB", "-1", "1.5KiB", "1KB", "99999999999999999999", "2TiB", "1k1"]);
-        let told = bytes::<u64>(1..=3 << 20).judge("0", "").expect_err("too small");
-        assert_eq!(told, "expected a size from 1 to 3MiB, such as 128, 64KiB or 1MiB");
+        let message = bytes::<u64>(1..=3 << 20).judge("0", "").expect_err("too small");
+        assert_eq!(message, "expected a size from 1 to 3MiB, such as 128, 64KiB or 1MiB");
     }
 
     #[test]
@@ -388,9 +388,9 @@ mod tests {
             assert_eq!(kind.judge(text, ""), Ok(Duration::from_millis(ms)), "{text}");
         }
         refused(&kind, &["", "0s", "2h", "-1s", "soon", "2s ago", "9999999999999h"]);
-        let told = kind.judge("5", "").expect_err("no unit");
+        let message = kind.judge("5", "").expect_err("no unit");
         let expected = "expected a duration from 1ms to 1h, such as 500ms, 10s or 1m30s";
-        assert_eq!(told, format!("a number without its unit; {expected}"));
+        assert_eq!(message, format!("a number without its unit; {expected}"));
     }
 
     #[test]
@@ -415,8 +415,8 @@ mod tests {
     fn a_choice_says_what_is_expected_and_what_is_near() {
         let kind = one_of("poller", [("poll", "", 1), ("epoll", "", 2)]);
         assert_eq!(kind.judge("epoll", ""), Ok(2));
-        let told = kind.judge("eppoll", "").expect_err("unknown");
-        assert_eq!(told, "no such poller; expected poll, epoll; did you mean \"epoll\"?");
+        let message = kind.judge("eppoll", "").expect_err("unknown");
+        assert_eq!(message, "no such poller; expected poll, epoll; did you mean \"epoll\"?");
     }
 
     proptest! {

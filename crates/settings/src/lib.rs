@@ -57,10 +57,10 @@
 //!
 //! // Every mistake is reported at once, with its line.
 //! let file = "thraeds = 2\n[[backend]]\nconnect_timeout = \"5\"\n";
-//! let told = Given::from_toml(file, "proxy.toml").read::<Proxy>().expect_err("three mistakes");
-//! let told = told.to_string();
+//! let mistakes = Given::from_toml(file, "proxy.toml").read::<Proxy>().expect_err("three mistakes");
+//! let message = mistakes.to_string();
 //! let first = "proxy.toml:1:1: unknown key \"thraeds\" at the top of the file; did you mean \"threads\"?";
-//! assert!(told.starts_with(first) && told.lines().count() == 3, "{told}");
+//! assert!(message.starts_with(first) && message.lines().count() == 3, "{message}");
 //!
 //! assert!(reference::<Proxy>().contains("| `threads` | `--threads` | a whole number from 1 to"));
 //! ```
@@ -70,17 +70,14 @@
 //!
 //! | part | one job |
 //! |---|---|
-//! | `table` | a struct with its keys, line by line |
 //! | `keys`, `key` | the keys of a section, and what must hold between them |
 //! | `kind` | which values there are, and how a text becomes one |
-//! | `given`, `document`, `said` | what was said, by flags and by a TOML text |
-//! | `describe` | the table as data |
-//! | `flags`, `page` | what is made of it: arguments for clap, the reference page |
+//! | `given` | what was said, by flags and by a TOML text; arguments for clap |
+//! | `describe` | a struct with its keys, line by line; the table as data, and as a reference page |
 //! | `mistake` | what is wrong, and where |
 #![forbid(unsafe_code)]
 
 mod describe;
-mod flags;
 mod given;
 mod key;
 mod keys;
@@ -90,8 +87,7 @@ mod mistake;
 mod tests;
 
 pub use describe::{Description, GivenBy, Row, Section, Takes, describe, kept, reference};
-pub use flags::{Flags, FlagsAlone};
-pub use given::Given;
+pub use given::{Flags, FlagsAlone, Given};
 pub use key::Key;
 pub use keys::{Keys, Table};
 pub use kind::{

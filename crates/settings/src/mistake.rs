@@ -158,9 +158,9 @@ mod tests {
             location: Location::in_file("x", &"\n".repeat(at), at),
             message: "wrong".to_owned(),
         };
-        let told = Mistakes::of((0..300).rev().map(wrong).collect()).expect("some").to_string();
-        assert!(told.starts_with("x:1:1: wrong\nx:2:1: "), "{told}");
-        assert!(told.ends_with("and 200 mistakes more"), "{told}");
+        let message = Mistakes::of((0..300).rev().map(wrong).collect()).expect("some").to_string();
+        assert!(message.starts_with("x:1:1: wrong\nx:2:1: "), "{message}");
+        assert!(message.ends_with("and 200 mistakes more"), "{message}");
         assert_eq!(Mistakes::of(Vec::new()), None);
     }
 }

@@ -27,7 +27,7 @@ table! { keys, key;
             .one(&duration(Duration::ZERO..=Duration::from_secs(60))),
         /// Short for --loud
         loudly: Option<String> = key.only_flag().bare("yes").optional(&line()),
-        /// Who sells
+        /// Sellers
         staff: Vec<Staff> = key.split_at_commas(|text| !text.contains('=')).texts_or_tables(
             &person(), 0..=3, "One with an age", Staff::read,
             |before, next| before.contains(next).then(|| "sells twice".to_owned()),
@@ -61,7 +61,7 @@ struct Staff(String, Option<u8>);
 
 fn person() -> Kind<Staff> {
     parsed("PERSON", "a name", |text| match text {
-        "" => Err("nobody"),
+        "" => Err("empty"),
         name => Ok(Staff(name.to_owned(), None)),
     })
 }
@@ -78,7 +78,7 @@ impl Shop {
     fn judged(self, keys: &mut Keys<'_>) -> Self {
         keys.replaced("tempo", "speed");
         if self.speed == 9 && keys.has("wait_for") {
-            keys.note("wait_for", "nobody waits at this speed; expected one of both");
+            keys.note("wait_for", "no waiting at this speed; expected one of both");
         }
         self
     }
@@ -107,8 +107,8 @@ fn nothing_said_is_every_default() {
 #[test]
 fn flags_and_files_say_the_same() {
     let flags = said("a b --size 64KiB --wait-for 1s --pace fast --stock 2", "");
-    let flags = flags.expect_err("nobody waits");
-    assert_eq!(flags, "--wait-for: nobody waits at this speed; expected one of both");
+    let flags = flags.expect_err("not beside this speed");
+    assert_eq!(flags, "--wait-for: no waiting at this speed; expected one of both");
     let flags = said("a b --size 64KiB --wait-for 1s --stock 2", "").expect("right");
     let file = "goods = [\"a\", \"b\"]\nsize = \"64KiB\"\nwait_for = \"1s\"\n[limits]\nstock = 0x2";
     assert_eq!(said("", file).expect("right"), flags);
@@ -121,7 +121,7 @@ fn a_flag_wins_over_the_file_and_over_what_excludes_it() {
     let file = "speed = \"fast\"\nsize = 5\nwait_for = \"1s\"\n[limits]\nstock = 2";
     let shop = said("--speed slow --stock 3 -l", file).expect("right");
     assert_eq!((shop.speed, shop.limits.stock), (1, 3));
-    assert_eq!(said("", "loud = false\nsize = 1").expect("right").size, Some(1), "nobody shouts");
+    assert_eq!(said("", "loud = false\nsize = 1").expect("right").size, Some(1), "it is off");
     assert!(shop.is_loud && shop.size.is_none(), "--loud takes the place of the file's size");
 }
 
@@ -150,23 +150,24 @@ fn every_mistake_is_answered_with_its_place_and_what_is_expected() {
         let part = |sign: &str| -> Vec<&str> {
             case.lines().filter_map(|line| line.strip_prefix(sign)).collect()
         };
-        let told = case.lines().filter(|line| !line.starts_with(['$', '|'])).collect::<Vec<_>>();
+        let message = case.lines().filter(|line| !line.starts_with(['$', '|'])).collect::<Vec<_>>();
         let answer = said(&part("$ ").concat(), &part("| ").join("\n"));
-        assert_eq!(answer.expect_err(case), told.join("\n"), "{case}");
+        assert_eq!(answer.expect_err(case), message.join("\n"), "{case}");
     }
 }
 
 #[test]
 fn a_text_that_is_not_toml_is_recognised_by_its_lines_alone() {
-    let told = said("--size 0", "speed = \"fast\"\ngoods = [").expect_err("open");
-    assert!(told.starts_with("--size 0: ") && told.contains("\nf:2:"), "{told}");
-    assert_eq!(told.lines().count(), 2, "{told}");
+    let message = said("--size 0", "speed = \"fast\"\ngoods = [").expect_err("open");
+    assert!(message.starts_with("--size 0: ") && message.contains("\nf:2:"), "{message}");
+    assert_eq!(message.lines().count(), 2, "{message}");
 }
 
 #[test]
 fn a_file_without_end_is_refused_and_not_read_into_memory() {
-    let told = Given::from_file("/dev/zero".as_ref(), "--config").expect_err("endless").to_string();
-    assert_eq!(told, "--config: /dev/zero is larger than 1048576 bytes");
+    let message =
+        Given::from_file("/dev/zero".as_ref(), "--config").expect_err("endless").to_string();
+    assert_eq!(message, "--config: /dev/zero is larger than 1048576 bytes");
 }
 
 #[test]

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use pollux_doctor::host::find_program;
 use pollux_poller::Mechanism;
-use pollux_processes::{Program, Tree, listener, threads_of};
+use pollux_processes::{Program, Tree, listener_at, listens_at, threads_of};
 use pollux_testing::{skip, wait_until};
 use rustix::process::Signal;
 use tempfile::TempDir;
@@ -88,12 +88,12 @@ impl Server {
             let start = Instant::now();
             while !program.ends_within(LOOK, &|| false).expect("a process") {
                 tree.look();
-                if listener::is_of(&tree.pids(), address) == Some(true) {
+                if listens_at(&tree.pids(), address) == Some(true) {
                     return Self { program, tree, address, _folder: folder };
                 }
                 assert!(start.elapsed() < PATIENCE, "{}", program.failed("listens at no port"));
             }
-            let owner = listener::owner(address);
+            let owner = listener_at(address);
             assert!(owner.is_some(), "{}", program.failed("ended before it listened"));
         }
         panic!("{name}: another process took each of {STARTS_MAX} ports");

@@ -6,7 +6,7 @@ use std::process::ExitCode;
 
 use clap::Command;
 use pollux_command::help::{self, Section};
-use pollux_command::{mistakes, output};
+use pollux_command::output;
 
 fn main() -> ExitCode {
     let asks = |word: &str| ["-h", "--help", "-V", "--version"].contains(&word);
@@ -34,7 +34,7 @@ fn answer() -> Result<ExitCode, output::Failure> {
         .args(pollux_xatmi_nats::options());
     let mut command = help::decorated(command, |path| Section::of(path, HELP));
     let asked = command.try_get_matches_from_mut(std::env::args_os().take(2));
-    asked.map_or_else(|error| mistakes::answer(error, &mut command, &[]), |_| Ok(ExitCode::SUCCESS))
+    asked.map_or_else(|error| output::answer(error, &mut command, &[]), |_| Ok(ExitCode::SUCCESS))
 }
 
 const HELP: &str = "= tpbridge

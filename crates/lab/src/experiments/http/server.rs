@@ -15,7 +15,7 @@ use std::process::Command;
 use std::time::{Duration, Instant};
 
 use pollux_load::{Answered, AskError, Target, Trust, ask};
-use pollux_processes::{Program, Tree, listener, threads_of};
+use pollux_processes::{Program, Tree, addresses_of, listener_at, listens_at, threads_of};
 
 use super::Role;
 use super::configurations::SUITE;
@@ -122,7 +122,7 @@ impl Server {
             return Err(first.failed(&what).into());
         }
         tree.look();
-        if listener::is_of(&tree.pids(), address) == Some(false) {
+        if listens_at(&tree.pids(), address) == Some(false) {
             return Err(first.failed(&other_servers_at(address, &tree.pids())).into());
         }
         let name = first.name().to_owned();
@@ -275,7 +275,7 @@ impl Server {
     pub(super) fn end(&mut self, is_interrupted: &dyn Fn() -> bool) -> Result<(), MeasureError> {
         let mut is_over = !self.tree.is_alive();
         // A daemon leaves the process that was started, perhaps only after its first answer.
-        let is_left = listener::is_of(&self.tree.pids(), self.address) == Some(true);
+        let is_left = listens_at(&self.tree.pids(), self.address) == Some(true);
         for process in &mut self.processes {
             let has_ended = process.ends_within(Duration::ZERO, is_interrupted)?;
             is_over |= has_ended && !(is_left && process.has_succeeded());
@@ -339,7 +339,7 @@ fn first_answer(
             let told = "put {port} or {address} into its command where it takes that";
             let elsewhere = match elsewhere(&tree.pids(), "; it listens at ") {
                 // It is there, and does not answer.
-                _ if listener::is_of(&tree.pids(), address) == Some(true) => String::new(),
+                _ if listens_at(&tree.pids(), address) == Some(true) => String::new(),
                 elsewhere if elsewhere.is_empty() => "; it listens nowhere".to_owned(),
                 elsewhere => format!("{elsewhere}: {told}"),
             };
@@ -442,13 +442,13 @@ pub(crate) fn running_fault(pid: u32, address: SocketAddr) -> Option<String> {
         return Some(format!("process {pid} does not run; expected the number of one that does"));
     };
     let pids = tree.pids();
-    (listener::is_of(&pids, address) == Some(false)).then(|| other_servers_at(address, &pids))
+    (listens_at(&pids, address) == Some(false)).then(|| other_servers_at(address, &pids))
 }
 
 /// That another process than these listens at `address`, and what is expected.
 pub(super) fn other_servers_at(address: SocketAddr, pids: &[u32]) -> String {
     let elsewhere = elsewhere(pids, ", which listens at ");
-    match listener::owner(address) {
+    match listener_at(address) {
         Some((owner, name)) => format!(
             "at {address} listens another process, {owner} ({name}), and not this server{elsewhere}; \
              expected its own address, or pid:{owner}@{address}"
@@ -462,7 +462,7 @@ pub(super) fn other_servers_at(address: SocketAddr, pids: &[u32]) -> String {
 
 /// Where these processes listen, behind `before`; empty where they don't or it can't be known.
 pub(super) fn elsewhere(pids: &[u32], before: &str) -> String {
-    let addresses = listener::addresses_of(pids);
+    let addresses = addresses_of(pids);
     let addresses: Vec<String> = addresses.iter().map(ToString::to_string).collect();
     if addresses.is_empty() { String::new() } else { format!("{before}{}", addresses.join(", ")) }
 }
