@@ -45,7 +45,7 @@ pub(crate) struct Channel {
     /// Known once the loop has the connection.
     pub(crate) id: Option<ConnectionId>,
     pub(crate) input: Buffer,
-    pub(crate) has_peer_ended: bool,
+    pub(crate) has_input_ended: bool,
     is_paused: bool,
     pub(crate) reader: Option<Waker>,
     pub(crate) output: Buffer,
@@ -70,7 +70,7 @@ impl Channel {
             stage,
             id: None,
             input: Buffer::default(),
-            has_peer_ended: false,
+            has_input_ended: false,
             is_paused: false,
             reader: None,
             output: Buffer::default(),
@@ -127,7 +127,7 @@ impl Channel {
     pub(crate) fn dropped(&mut self, core: &Core) {
         self.is_dropped = true;
         (self.reader, self.writer) = (None, None);
-        self.has_unread = !self.input.is_empty() && !self.has_peer_ended;
+        self.has_unread = !self.input.is_empty() && !self.has_input_ended;
         self.input.clear();
         self.leave(core);
         self.call(core);
@@ -180,7 +180,7 @@ impl Channel {
         if self.is_dropped {
             if !self.is_sending {
                 self.left(core);
-                let has_unread = self.has_unread || !self.has_peer_ended && actions.has_unread();
+                let has_unread = self.has_unread || !self.has_input_ended && actions.has_unread();
                 if has_unread { actions.linger() } else { actions.close() }
             }
         } else if self.wants_end && !std::mem::replace(&mut self.is_output_ended, true) {
@@ -256,7 +256,7 @@ impl Session for Connection {
 
     fn on_end(&mut self, shared: &mut Shared, actions: &mut Actions<'_>) {
         let mut channel = self.0.borrow_mut();
-        channel.has_peer_ended = true;
+        channel.has_input_ended = true;
         channel.reader.take().into_iter().for_each(Waker::wake);
         channel.advance(&shared.0, actions);
     }

@@ -145,7 +145,7 @@ impl Stream {
         if !channel.input.is_empty() {
             return Poll::Ready(Ok(channel.read(into, &self.core)));
         }
-        if channel.has_peer_ended {
+        if channel.has_input_ended {
             return Poll::Ready(Ok(0));
         }
         match &mut channel.stage {

@@ -88,7 +88,7 @@ enum Call {
 const PAUSED: u8 = 1 << 0;
 const CALL_AGAIN: u8 = 1 << 1;
 const UNSEEN: u8 = 1 << 2;
-const PEER_ENDED: u8 = 1 << 3;
+const INPUT_ENDED: u8 = 1 << 3;
 const END_SEEN: u8 = 1 << 4;
 const WAITING: u8 = 1 << 5;
 const CLOSE: u8 = 1 << 6;
@@ -205,12 +205,12 @@ impl<S: Session> Conversation<S> {
     }
 
     /// The peer will send no more.
-    pub(crate) fn peer_ended(&mut self) {
-        self.state |= PEER_ENDED;
+    pub(crate) fn input_ended(&mut self) {
+        self.state |= INPUT_ENDED;
     }
 
-    pub(crate) fn has_peer_ended(&self) -> bool {
-        self.state & PEER_ENDED != 0
+    pub(crate) fn has_input_ended(&self) -> bool {
+        self.state & INPUT_ENDED != 0
     }
 
     /// All output has left; [`Conversation::pump`] follows.
@@ -230,7 +230,7 @@ impl<S: Session> Conversation<S> {
 
     /// Whether reading more makes sense now.
     pub(crate) fn wants_input(&self) -> bool {
-        self.state & (PAUSED | WAITING | PEER_ENDED | CLOSE | UNSEEN) == 0
+        self.state & (PAUSED | WAITING | INPUT_ENDED | CLOSE | UNSEEN) == 0
     }
 
     /// How the connection is to end, once no output waits.
@@ -319,7 +319,7 @@ impl<S: Session> Conversation<S> {
         if !input.is_empty() || self.state & UNSEEN != 0 {
             return Some(Call::Bytes);
         }
-        (self.state & (PEER_ENDED | END_SEEN) == PEER_ENDED).then_some(Call::End)
+        (self.state & (INPUT_ENDED | END_SEEN) == INPUT_ENDED).then_some(Call::End)
     }
 
     /// Shows the session its input: `input` itself, or behind what was kept.

@@ -8,9 +8,9 @@ use std::time::Duration;
 
 use pollux_poller::Waker;
 
+use crate::admission::HandOut;
 use crate::clock::Clock;
 use crate::completion::CompletionLoop;
-use crate::hand_out::HandOut;
 use crate::readiness::ReadinessLoop;
 use crate::turn::{LoopError, Turning};
 use crate::{

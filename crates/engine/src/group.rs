@@ -11,8 +11,8 @@ use std::time::{Duration, Instant};
 
 use pollux_poller::Waker;
 
+use crate::admission::Message;
 use crate::event_loop::EventLoop;
-use crate::hand_out::Message;
 use crate::member::{Member, Setup};
 use crate::sockets::Sockets;
 use crate::{

@@ -10,7 +10,7 @@
 //! The wake comes last: one before the message would find an empty box and leave the message
 //! to the next.
 //!
-//! `tests/loom_inbox.rs` takes in this file as it stands and shows on all interleavings that no
+//! `tests/loom_threads.rs` takes in this file as it stands and shows on all interleavings that no
 //! message stays behind; so nothing here may name anything else of the crate.
 
 use std::fmt;

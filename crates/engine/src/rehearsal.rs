@@ -97,7 +97,7 @@ impl<S: Session> Rehearsal<S> {
 
     /// The peer says that it will send no more.
     pub fn end(&mut self) {
-        self.play(Conversation::peer_ended, None, &[]);
+        self.play(Conversation::input_ended, None, &[]);
     }
 
     /// Time passes; the deadline fires when it lies within.

@@ -167,11 +167,11 @@ impl Signals {
         let has_come = Arc::new(AtomicBool::new(false));
         let number = signal.number();
         // Handlers call their actions in this order: the flag is set when the byte arrives.
-        let sets_flag = flag::register(number, Arc::clone(&has_come));
-        self.actions.push(sets_flag.map_err(system("sigaction"))?);
+        let set_flag = flag::register(number, Arc::clone(&has_come));
+        self.actions.push(set_flag.map_err(system("sigaction"))?);
         let end = handler_end.try_clone().map_err(system("fcntl F_DUPFD_CLOEXEC"))?;
-        let writes_byte = low_level::pipe::register(number, end);
-        self.actions.push(writes_byte.map_err(system("sigaction"))?);
+        let write_byte = low_level::pipe::register(number, end);
+        self.actions.push(write_byte.map_err(system("sigaction"))?);
         self.caught.push(Caught { signal, has_come });
         Ok(())
     }

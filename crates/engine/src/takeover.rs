@@ -19,7 +19,7 @@
 //! Descriptors are duplicates, so no loop can close or reuse a number that another one's poller still
 //! watches. What was written by an owner before it put the socket down is seen by the loop that takes it.
 //!
-//! `tests/loom_takeover.rs` takes in this file as it stands and shows on all interleavings that never
+//! `tests/loom_threads.rs` takes in this file as it stands and shows on all interleavings that never
 //! two loops act on a socket; so nothing here may name anything else of the crate.
 
 use std::os::fd::OwnedFd;

@@ -16,16 +16,14 @@ use std::{fmt, io};
 use pollux_poller::Token;
 
 use crate::actions::Sharing;
-use crate::admission::Admission;
+use crate::admission::{Admission, HandOut};
 use crate::clock::Clock;
 use crate::connecting::{Begun, begin, outcome};
 use crate::conversation::{Conversation, Occasion};
 use crate::flow::Flow;
-use crate::hand_out::HandOut;
 use crate::session::refused;
-use crate::sources::Sources;
+use crate::sources::{Alarm, Sources};
 use crate::tail::{Due, Tail};
-use crate::timerfd::Alarm;
 use crate::timers::Timers;
 use crate::{
     AcceptedSocket, CloseCause, Command, ConnectError, ConnectTo, ConnectionId, Counter, Counters,

@@ -1,24 +1,38 @@
-//! No descriptor is left for a connection: the listener pauses, the loop sleeps meanwhile, and
-//! continues by itself, at once when connections of its own have closed; a connect gives its session
-//! back. On every driver.
+//! What depends on the numbers of descriptors that a process has. On every driver:
+//! * none is left for a connection: the listener pauses, the loop sleeps meanwhile, and continues by itself, at once when
+//!   connections of its own have closed; a connect gives its session back;
+//! * a thousand connects at once, each from the source that it was given;
+//! * a number that is closed and opened again within one turn is another descriptor.
 //!
-//! Alone in its binary: the limit is that of the process.
+//! Alone in its binary: the limit is that of the process, no other test may take a number in between, and numbers beyond
+//! what `select` can watch would be in the way.
 
-use std::io::Read;
-use std::net::{Shutdown, TcpStream};
+use std::cell::Cell;
+use std::collections::BTreeMap;
+use std::io::{Read, Write};
+use std::net::{IpAddr, Ipv4Addr, Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::os::fd::{AsRawFd, OwnedFd};
-use std::sync::{Mutex, PoisonError};
+use std::os::unix::net::UnixStream;
+use std::rc::Rc;
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use pollux_engine::{
-    Actions, ConnectError, ConnectTo, Counter, Driver, EventLoop, Limits, Listener, Moment, Session,
+    Actions, ConnectError, ConnectTo, Counter, Counters, Driver, Due, EventLoop, FdTable, Limits,
+    ListenAddress, Listener, Moment, Session, Watch,
 };
+use pollux_poller::{Backend, Error, Events, Mechanism, Poller, Token};
+use rustix::io::fcntl_dupfd_cloexec;
+use rustix::net::{AddressFamily, SocketFlags, SocketType, bind, listen, socket_with};
 use rustix::process::{Resource, getrlimit, setrlimit};
 
 const DEADLINE: Duration = Duration::from_secs(60);
 
-/// One test at a time: the limit is that of the process.
-static ALONE: Mutex<()> = Mutex::new(());
+/// One test at a time.
+fn alone() -> MutexGuard<'static, ()> {
+    static TURN: Mutex<()> = Mutex::new(());
+    TURN.lock().unwrap_or_else(PoisonError::into_inner)
+}
 
 /// Lets numbers of descriptors be lower than `current`.
 fn limit_descriptors(current: u64) {
@@ -47,7 +61,7 @@ impl Session for Greeter {
 /// Takes every descriptor that is left.
 fn exhaust() -> Vec<OwnedFd> {
     let one = std::fs::File::open("/dev/null").expect("one is left");
-    let more = || rustix::io::fcntl_dupfd_cloexec(&one, 0).ok();
+    let more = || fcntl_dupfd_cloexec(&one, 0).ok();
     let mut taken: Vec<OwnedFd> = std::iter::from_fn(more).collect();
     taken.push(one.into());
     taken
@@ -71,7 +85,7 @@ fn assert_connect_gives_back(event_loop: &mut EventLoop<Greeter>, to: &ConnectTo
 
 #[test]
 fn without_descriptors_a_listener_pauses_a_connect_fails_and_both_proceed() {
-    let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
+    let _turn = alone();
     // Few enough for `select`, and to take them all fast.
     limit_descriptors(128);
     for driver in Driver::ALL {
@@ -111,7 +125,7 @@ fn without_descriptors_a_listener_pauses_a_connect_fails_and_both_proceed() {
 fn a_listener_without_descriptors_continues_when_a_connection_of_its_own_has_closed() {
     const GONE: usize = 300;
     const LEFT: u64 = 40;
-    let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
+    let _turn = alone();
     for driver in Driver::ALL {
         limit_descriptors(1024);
         // Longer than the test may take.
@@ -140,4 +154,159 @@ fn a_listener_without_descriptors_continues_when_a_connection_of_its_own_has_clo
         assert_eq!(&greeting, b"hello", "{driver}");
         assert!(counters.value(Counter::AcceptPauses) > 0, "{driver}: descriptors never ran out");
     }
+}
+
+const SOURCES: [IpAddr; 4] = [source(2), source(3), source(4), source(5)];
+const EACH: usize = 250;
+/// `select` ends at descriptor 1,024.
+const EACH_OF_SELECT: usize = 200;
+
+const fn source(last: u8) -> IpAddr {
+    IpAddr::V4(Ipv4Addr::new(127, 0, 0, last))
+}
+
+/// Counts itself when its connection is there.
+struct Counted;
+
+impl Session for Counted {
+    type Shared = Rc<Cell<usize>>;
+
+    fn accepted(_: &mut Self::Shared, _: &mut Actions<'_>) -> Self {
+        Self
+    }
+
+    fn connected(&mut self, shared: &mut Self::Shared, _: &mut Actions<'_>) {
+        shared.set(shared.get() + 1);
+    }
+
+    fn on_bytes(&mut self, _: &mut Self::Shared, _: &mut Actions<'_>, input: &[u8]) -> usize {
+        input.len()
+    }
+
+    fn on_deadline(&mut self, _: &mut Self::Shared, actions: &mut Actions<'_>) {
+        actions.abort();
+    }
+}
+
+/// A listener that lets all of them wait.
+fn listener() -> (TcpListener, SocketAddr) {
+    let (family, flags) = (AddressFamily::INET, SocketFlags::CLOEXEC);
+    let socket = socket_with(family, SocketType::STREAM, flags, None).expect("a socket");
+    bind(&socket, &SocketAddr::new(Ipv4Addr::LOCALHOST.into(), 0)).expect("bound");
+    listen(&socket, 2048).expect("listens");
+    let listener = TcpListener::from(socket);
+    let address = listener.local_addr().expect("bound");
+    (listener, address)
+}
+
+/// Accepts `count` connections and says how many came from where.
+fn sources(listener: &TcpListener, count: usize) -> BTreeMap<IpAddr, usize> {
+    let mut seen = BTreeMap::new();
+    for _ in 0..count {
+        let (peer, _) = listener.accept().expect("it waits");
+        let from = peer.peer_addr().expect("connected");
+        *seen.entry(from.ip()).or_default() += 1;
+    }
+    seen
+}
+
+#[test]
+fn a_thousand_connects_at_once_come_from_their_sources() {
+    let _turn = alone();
+    limit_descriptors(getrlimit(Resource::Nofile).maximum.map_or(2048, |most| most.min(2048)));
+    for driver in Driver::ALL {
+        let connected = Rc::default();
+        let shared = Rc::clone(&connected);
+        let Ok(mut event_loop) = EventLoop::<Counted>::open(driver, shared, Limits::default())
+        else {
+            pollux_testing::skip(format_args!("{driver} is missing"));
+            continue;
+        };
+        let each = if driver.name() == "select" { EACH_OF_SELECT } else { EACH };
+        let all = each * SOURCES.len();
+        let (listener, address) = listener();
+        let peer = ListenAddress::Tcp(address);
+        for source in SOURCES.into_iter().cycle().take(all) {
+            let to = ConnectTo { peer: peer.clone(), source: Some(source) };
+            let begun = event_loop.connect(&to, Counted, Moment::NEVER);
+            begun.map_err(|(_, error)| error).expect("begun");
+        }
+        let end = Instant::now() + DEADLINE;
+        while connected.get() < all {
+            assert!(Instant::now() < end, "{driver}: {} of {all}", connected.get());
+            event_loop.turn(Some(Duration::from_millis(1))).expect("turned");
+        }
+        let wanted = SOURCES.map(|source| (source, each));
+        assert_eq!(sources(&listener, all), BTreeMap::from(wanted), "{driver}");
+        let counters = event_loop.counters();
+        assert_eq!(counters.value(Counter::Connects), all as u64);
+        assert_eq!((counters.closed_total(), counters.open()), (0, all as u64), "{driver}");
+    }
+}
+
+#[test]
+fn a_number_closed_and_opened_again_within_the_turn_is_registered_anew() {
+    let _turn = alone();
+    for mechanism in Mechanism::ALL {
+        match mechanism.open() {
+            Ok(poller) => reuse(mechanism, poller),
+            Err(error @ Error::Unavailable { .. }) => pollux_testing::skip(error),
+            Err(error) => panic!("{mechanism}: {error}"),
+        }
+    }
+}
+
+fn reuse(mechanism: Mechanism, mut poller: Box<dyn Poller>) {
+    let mut table: FdTable<OwnedFd> = FdTable::new(8);
+    let watch = Watch::Connection(mechanism.trigger());
+    let (ours, _theirs) = UnixStream::pair().expect("two descriptors");
+    let number = ours.as_raw_fd();
+    let first = table.insert(ours.into(), watch).expect("room");
+    table.want_read(first);
+    apply(&mut table, &mut *poller);
+    wait(&mut table, &mut *poller, Duration::ZERO);
+
+    // Within one turn: closed, its number opened, and the same interest again.
+    table.stop_read(first);
+    drop(table.remove(first, &mut *poller).expect("the poller lets go").expect("live"));
+    let (successor, mut peer) = UnixStream::pair().expect("two descriptors");
+    let reused = if successor.as_raw_fd() == number {
+        OwnedFd::from(successor)
+    } else {
+        fcntl_dupfd_cloexec(&successor, number).expect("the number is free")
+    };
+    assert_eq!(reused.as_raw_fd(), number);
+    let second = table.insert(reused, watch).expect("room");
+    assert_eq!((second.slot(), second == first), (first.slot(), false));
+    table.want_read(second);
+    let calls_before = poller.counters().snapshot().system_calls;
+    apply(&mut table, &mut *poller);
+    if mechanism.backend() == Backend::Epoll {
+        let calls = poller.counters().snapshot().system_calls - calls_before;
+        assert_eq!(calls, 1, "{mechanism}: one addition");
+    }
+
+    peer.write_all(b"x").expect("room");
+    let seen = wait(&mut table, &mut *poller, DEADLINE);
+    let read = Due { read: true, ..Due::NOTHING };
+    assert_eq!(seen, [(second, Some(read))], "{mechanism}");
+    assert_eq!(poller.counters().snapshot().closed_without_delete, 0, "{mechanism}");
+}
+
+fn apply(table: &mut FdTable<OwnedFd>, poller: &mut dyn Poller) {
+    let mut refused = Vec::new();
+    table.apply(poller, &Counters::default(), &mut refused);
+    assert!(refused.is_empty(), "{refused:?}");
+    table.check().expect("every invariant holds");
+}
+
+/// What one wait brings; an edge may report room to write before it reports data.
+fn wait(
+    table: &mut FdTable<OwnedFd>,
+    poller: &mut dyn Poller,
+    timeout: Duration,
+) -> Vec<(Token, Option<Due>)> {
+    let mut events = Events::with_capacity(8);
+    poller.wait(&mut events, Some(timeout)).expect("wait");
+    events.iter().map(|event| (event.token, table.reported(event.token, event.readiness))).collect()
 }

@@ -31,8 +31,7 @@ use pollux_sys::ring::{InFlight, Shots, StreamCompletion};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 
-use super::completions::{errno, is};
-use super::slots::{Kind, numbered};
+use super::connection::{Kind, errno, is, numbered};
 use super::{CompletionLoop, shots_of};
 use crate::admission::Queue;
 use crate::listener::{Accepted, accept};
@@ -222,9 +221,7 @@ impl<S: Session> CompletionLoop<S> {
             };
             // A wave that just fills the share is not a storm.
             let queue = match queue {
-                Queue::MayHaveMore if !is_anybody_waiting(&self.listeners[number].socket) => {
-                    Queue::Empty
-                }
+                Queue::MayHaveMore if !has_client(&self.listeners[number].socket) => Queue::Empty,
                 queue => queue,
             };
             let listening = &mut self.listeners[number];
@@ -335,7 +332,7 @@ impl<S: Session> CompletionLoop<S> {
 
 /// Whether a connection waits to be accepted. A check that fails counts as one that waits: the next
 /// accept says what is wrong.
-fn is_anybody_waiting(socket: &OwnedFd) -> bool {
+fn has_client(socket: &OwnedFd) -> bool {
     let now = Timespec { tv_sec: 0, tv_nsec: 0 };
     poll(&mut [PollFd::new(socket, PollFlags::IN)], Some(&now)) != Ok(0)
 }

@@ -7,15 +7,12 @@ use pollux_poller::Token;
 use pollux_sys::ring::{Received, Shots, StreamCompletion};
 use rustix::io::Errno;
 
-use super::connection::Receiving;
-use super::sending::TurnSend;
-use super::slots::{Kind, read_label};
+use super::connection::{Kind, Receiving, TurnSend, errno, is, read_label};
 use super::{CompletionLoop, SUBMITS_MAX};
 use crate::conversation::Occasion;
-use crate::output::{Piece, broken};
 use crate::pipe::Seen;
 use crate::sources::SourceId;
-use crate::tail::Tail;
+use crate::tail::{Piece, Tail, broken};
 use crate::turn::Turning;
 use crate::{Actions, CloseCause, ConnectionId, Counter, Moment, Session};
 
@@ -259,7 +256,7 @@ impl<S: Session> CompletionLoop<S> {
         if connection.tail.is_lingering() {
             return self.close(token, CloseCause::Session);
         }
-        connection.conversation.peer_ended();
+        connection.conversation.input_ended();
         self.play(token, None, None);
     }
 
@@ -327,14 +324,6 @@ fn following(submission: u32) -> u32 {
 fn has_passed(error: &io::Error) -> bool {
     let errno = Errno::from_io_error(error);
     matches!(errno, Some(Errno::INTR | Errno::TIME | Errno::AGAIN | Errno::BUSY))
-}
-
-pub(super) fn is(result: i32, errno: Errno) -> bool {
-    result == -errno.raw_os_error()
-}
-
-pub(super) fn errno(result: i32) -> Errno {
-    Errno::from_raw_os_error(-result)
 }
 
 /// What the first completion of a batch may be delayed by.

@@ -1,4 +1,5 @@
-//! One connection of the completion loop: its session's calls, what is armed for it, its end.
+//! One connection of the completion loop: its session's calls, what is armed for it, its end; and how a completion
+//! finds it, by the label that the request carries.
 //!
 //! | receiving | armed | data | end, error, cancelled | the session takes no input |
 //! |---|---|---|---|---|
@@ -10,25 +11,31 @@
 //!
 //! *Watching* is a poll for a session that leaves its input in the socket; a receive of many is cancelled
 //! when one does so.
+//!
+//! A call's output leaves out of the turn's arena, one request for each connection and turn. What such a request could
+//! not send comes back with a completion before anything else of the connection does, so until then the output counts as
+//! gone. A second output in the same turn waits for the next one: it could overtake the rest of the first.
 
-use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 
 use pollux_poller::Token;
-use pollux_sys::ring::{Received, Shots};
+use pollux_sys::ring::{QueueFull, Received, Sending, Sent as Slice, Shots};
+use rustix::io::Errno;
 use rustix::net::{Shutdown, shutdown};
 
-use super::sending::{RingIo, SendMarks};
-use super::slots::{Kind, label, numbered};
 use super::{CompletionLoop, POLLIN};
-use crate::actions::Ending;
-use crate::conversation::{Conversation, Occasion, Progress, Turn};
+use crate::actions::{Ending, Source};
+use crate::conversation::{ConnectionIo, Conversation, Occasion, Progress, Sent, Turn};
 use crate::flow::Flow;
-use crate::tail::{Linger, Tail, drop_untaken};
+use crate::tail::{Linger, Output, Tail, drop_untaken};
 use crate::turn::Turning;
-use crate::{CloseCause, ConnectionId, Counter, Session};
+use crate::{Actions, CloseCause, ConnectionId, Counter, Counters, Limits, Moment, Session};
 
 /// Input kept for a session that takes none, before its receive is cancelled.
 const KEPT_BYTES_MAX: usize = 64 * 1024;
+/// Bytes that an empty socket always takes: the least send buffer that Linux allows is larger
+/// (SOCK_MIN_SNDBUF, socket(7)).
+const SURE_BYTES: usize = 4096;
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Receiving {
@@ -48,6 +55,24 @@ pub(super) struct Connection<S> {
     pub(super) conversation: Conversation<S>,
     pub(super) tail: Tail,
     pub(super) flow: Flow,
+}
+
+/// What a connection remembers of its sends.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub(super) struct SendMarks {
+    /// Number of the submission that its last send rides with; none was made before 1.
+    pub(super) submission: u32,
+    /// Something was sent, by a request or by a call.
+    pub(super) has_sent: bool,
+    /// Its only send so far was so short that every empty socket takes it whole.
+    pub(super) is_sure: bool,
+}
+
+/// A send of this turn, by which its rest is found when it falls short.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct TurnSend {
+    pub(super) token: Token,
+    pub(super) slice: Slice,
 }
 
 impl<S: Session> CompletionLoop<S> {
@@ -166,11 +191,11 @@ impl<S: Session> CompletionLoop<S> {
                 self.state.unfinished.push(ConnectionId(token));
             }
             (Tail::None, Some(ending)) => {
-                let has_ended = connection.conversation.has_peer_ended();
+                let has_input_ended = connection.conversation.has_input_ended();
                 let is_watched = connection.flow.is_watched();
-                if has_ended || (ending == Ending::Close && !is_watched) {
+                if has_input_ended || (ending == Ending::Close && !is_watched) {
                     let cause =
-                        if has_ended { CloseCause::PeerClosed } else { CloseCause::Session };
+                        if has_input_ended { CloseCause::PeerClosed } else { CloseCause::Session };
                     return self.close(token, cause);
                 }
                 // The call, not the request: that one always takes a worker thread. ENOTCONN
@@ -202,7 +227,7 @@ impl<S: Session> CompletionLoop<S> {
     pub(super) fn receive_as_wanted(&mut self, token: Token) {
         let Some(connection) = self.connections.get_mut(token) else { return };
         let conversation = &connection.conversation;
-        let is_lingering = connection.tail.is_lingering() && !conversation.has_peer_ended();
+        let is_lingering = connection.tail.is_lingering() && !conversation.has_input_ended();
         let fd = connection.socket.as_raw_fd();
         let leaves_input = conversation.leaves_input() && !connection.tail.is_lingering();
         match connection.receiving {
@@ -263,5 +288,263 @@ impl<S: Session> CompletionLoop<S> {
                 full
             })
         });
+    }
+}
+
+/// One connection's socket for the time of one call.
+pub(super) struct RingIo<'a> {
+    sending: Sending<'a>,
+    socket: BorrowedFd<'a>,
+    token: Token,
+    pub(super) tail: &'a mut Tail,
+    flow: &'a mut Flow,
+    marks: &'a mut SendMarks,
+    submission: u32,
+    sends: &'a mut Vec<TurnSend>,
+    counters: &'a Counters,
+    limits: &'a Limits,
+    now: Moment,
+}
+
+impl ConnectionIo for RingIo<'_> {
+    fn parts(&mut self) -> (&mut [u8], Option<BorrowedFd<'_>>) {
+        // The rest is for the others: one call's output is bounded by this alone.
+        (&mut self.sending.spare()[..Actions::ROOM_MIN], Some(self.socket))
+    }
+
+    fn send(&mut self, len: usize, source: Option<Source>) -> Result<Sent, CloseCause> {
+        if matches!(self.tail, Tail::None) && (self.marks.submission == self.submission) {
+            *self.tail = Tail::Waiting(Box::default());
+        }
+        if let Tail::Waiting(output) = self.tail {
+            output.push_bytes(&self.sending.spare()[..len])?;
+            source.into_iter().for_each(|source| output.push_source(source));
+            return Ok(Sent::Waits);
+        }
+        let Some(source) = source else {
+            if len > 0 {
+                self.send_spare(len)?;
+            }
+            return Ok(Sent::Gone);
+        };
+        // By calls, the head too: as a request it would leave alone, in a segment of its own, and the file
+        // a turn later.
+        self.marks.has_sent = true;
+        let Self { sending, socket, flow, counters, limits, now, .. } = self;
+        let head = &sending.spare()[..len];
+        let output =
+            Output::begin_with_source(head, source, *socket, counters, flow, *now, limits)?;
+        if output.is_empty() {
+            return Ok(Sent::Gone);
+        }
+        *self.tail = Tail::Waiting(Box::new(output));
+        Ok(Sent::Waits)
+    }
+}
+
+impl RingIo<'_> {
+    fn send_spare(&mut self, len: usize) -> Result<(), CloseCause> {
+        let number = Token::new(self.sends.len() as u32, self.submission & 1);
+        let label = label(Kind::Send, number);
+        let fd = self.socket.as_raw_fd();
+        let slice = match self.sending.send_spare(fd, len, label) {
+            Ok(slice) => slice,
+            Err(QueueFull) => {
+                // Congestion of the kernel passes; a queue that stays full is an error of ours.
+                let _ = self.sending.submit();
+                self.counters.count(Counter::RingEnters);
+                let again = self.sending.send_spare(fd, len, label);
+                again.map_err(|QueueFull| CloseCause::SocketError)?
+            }
+        };
+        self.sends.push(TurnSend { token: self.token, slice });
+        let is_sure = !self.marks.has_sent && len <= SURE_BYTES;
+        *self.marks = SendMarks { submission: self.submission, has_sent: true, is_sure };
+        self.counters.count(Counter::Sends);
+        self.counters.add(Counter::BytesOut, len as u64);
+        self.flow.sent(len, self.now, self.limits);
+        Ok(())
+    }
+}
+
+/// A table of `T` by [`Token`].
+///
+/// Dense and reused, each use with its own generation: a completion whose generation is not that of the slot
+/// belongs to a connection that is gone.
+#[derive(Debug)]
+pub(super) struct Slots<T> {
+    entries: Vec<Slot<T>>,
+    free: Vec<u32>,
+}
+
+#[derive(Debug)]
+struct Slot<T> {
+    generation: u32,
+    content: Option<T>,
+}
+
+impl<T> Slots<T> {
+    pub(super) fn new() -> Self {
+        Self { entries: Vec::new(), free: Vec::new() }
+    }
+
+    /// The token that the next [`Slots::insert`] will use.
+    pub(super) fn next_token(&self) -> Token {
+        match self.free.last() {
+            Some(slot) => Token::new(*slot, self.entries[*slot as usize].generation),
+            None => Token::new(self.entries.len() as u32, 0),
+        }
+    }
+
+    pub(super) fn insert(&mut self, content: T) -> Token {
+        let token = self.next_token();
+        match self.free.pop() {
+            Some(slot) => self.entries[slot as usize].content = Some(content),
+            None => self.entries.push(Slot { generation: 0, content: Some(content) }),
+        }
+        token
+    }
+
+    /// Empties the slot of `token`; its next use has another generation.
+    pub(super) fn remove(&mut self, token: Token) -> Option<T> {
+        self.get_mut(token)?;
+        let slot = &mut self.entries[token.slot() as usize];
+        slot.generation = token.next_generation().generation();
+        self.free.push(token.slot());
+        slot.content.take()
+    }
+
+    #[inline]
+    pub(super) fn get_mut(&mut self, token: Token) -> Option<&mut T> {
+        let slot = self.entries.get_mut(token.slot() as usize)?;
+        slot.content.as_mut().filter(|_| slot.generation == token.generation())
+    }
+
+    /// The token of what is in `slot` now.
+    pub(super) fn token_of(&self, slot: u32) -> Option<Token> {
+        let entry = self.entries.get(slot as usize)?;
+        entry.content.as_ref().map(|_| Token::new(slot, entry.generation))
+    }
+
+    /// The tokens of all that is there.
+    pub(super) fn tokens(&self) -> Vec<Token> {
+        (0..self.entries.len() as u32).filter_map(|slot| self.token_of(slot)).collect()
+    }
+
+    pub(super) fn iter(&self) -> impl Iterator<Item = (Token, &T)> {
+        self.entries.iter().enumerate().filter_map(|(slot, entry)| {
+            let content = entry.content.as_ref()?;
+            Some((Token::new(slot as u32, entry.generation), content))
+        })
+    }
+}
+
+/// What a request does.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Kind {
+    /// Receives for a connection.
+    Receive = 1,
+    /// Sends out of the arena; the slot counts the sends of the submission, the generation
+    /// says whether that is an even or an odd one.
+    Send = 2,
+    /// Sends output that waited.
+    SendWaiting = 3,
+    /// Watches a socket for room that is full, or connects.
+    Writable = 4,
+    /// Watches a listener; the slot is its number.
+    Listener = 5,
+    /// Watches the waker.
+    Waker = 6,
+    /// Cancels or closes: completes only when that failed, which needs no answer.
+    Cleanup = 7,
+    /// Watches the loop's timer.
+    Alarm = 8,
+    /// Watches a socket whose session leaves its input there.
+    Readable = 9,
+    /// Watches a source; the slot is its number.
+    Source = 10,
+}
+
+const KIND_SHIFT: u32 = 58;
+const TOKEN_BITS: u64 = (1 << 56) - 1;
+
+/// Kind and token in one number, which a request carries through the kernel and back.
+///
+/// ```text
+///  61  58 57 56 55            32 31                              0
+/// +------+-----+----------------+---------------------------------+
+/// | kind |  0  |   generation   |              slot               |
+/// +------+-----+----------------+---------------------------------+
+/// ```
+pub(super) fn label(kind: Kind, token: Token) -> u64 {
+    (kind as u64) << KIND_SHIFT | u64::from(token.generation()) << 32 | u64::from(token.slot())
+}
+
+/// A label of a request that belongs to no connection.
+pub(super) fn numbered(kind: Kind, number: u32) -> u64 {
+    label(kind, Token::new(number, 0))
+}
+
+/// What stands on a completion.
+pub(super) fn read_label(label: u64) -> (Kind, Token) {
+    let kind = match label >> KIND_SHIFT {
+        1 => Kind::Receive,
+        2 => Kind::Send,
+        3 => Kind::SendWaiting,
+        4 => Kind::Writable,
+        5 => Kind::Listener,
+        6 => Kind::Waker,
+        7 => Kind::Cleanup,
+        8 => Kind::Alarm,
+        9 => Kind::Readable,
+        10 => Kind::Source,
+        other => unreachable!("no request was labelled {other}"),
+    };
+    let bits = label & TOKEN_BITS;
+    (kind, Token::new(bits as u32, (bits >> 32) as u32))
+}
+
+pub(super) fn is(result: i32, errno: Errno) -> bool {
+    result == -errno.raw_os_error()
+}
+
+pub(super) fn errno(result: i32) -> Errno {
+    Errno::from_raw_os_error(-result)
+}
+
+#[cfg(test)]
+mod tests {
+    use pollux_sys::ring::StreamRing;
+
+    use super::*;
+
+    #[test]
+    fn a_reused_slot_does_not_answer_to_its_old_token() {
+        let mut slots = Slots::new();
+        let first = slots.insert('a');
+        assert_eq!(slots.remove(first), Some('a'));
+        assert_eq!(slots.next_token().slot(), first.slot());
+        let second = slots.insert('b');
+        assert_eq!(slots.get_mut(first), None);
+        assert_eq!(slots.remove(first), None);
+        assert_eq!(slots.get_mut(second), Some(&mut 'b'));
+        assert_eq!(slots.tokens(), [second]);
+    }
+
+    #[test]
+    fn labels_are_read_as_they_were_written() {
+        let token = Token::new(u32::MAX, Token::GENERATIONS - 1);
+        let kinds = [Kind::Receive, Kind::Send, Kind::SendWaiting, Kind::Writable];
+        for kind in kinds.into_iter().chain([
+            Kind::Listener,
+            Kind::Waker,
+            Kind::Cleanup,
+            Kind::Alarm,
+            Kind::Readable,
+            Kind::Source,
+        ]) {
+            assert_eq!(read_label(label(kind, token)), (kind, token));
+            assert!(label(kind, token) <= StreamRing::USER_DATA_MAX);
+        }
     }
 }

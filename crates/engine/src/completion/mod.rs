@@ -19,7 +19,6 @@ mod accepting;
 mod completions;
 mod connection;
 mod sending;
-mod slots;
 
 use std::collections::VecDeque;
 use std::io;
@@ -29,6 +28,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use pollux_poller::{Token, Waker};
+use pollux_sys::descriptors::NONE_LEFT;
 use pollux_sys::ring::{
     QueueFull, RingUnavailable, Shots, Sizes, StreamCompletion, StreamRing, StreamSizes,
 };
@@ -39,10 +39,8 @@ use crate::actions::Sharing;
 use crate::clock::Clock;
 use crate::connecting::Begun;
 use crate::conversation::{Conversation, Occasion, Progress};
-use crate::output::{Output, UnderWay};
-use crate::sources::SourceId;
-use crate::tail::Tail;
-use crate::timerfd::Alarm;
+use crate::sources::{Alarm, SourceId};
+use crate::tail::{Output, Tail, UnderWay};
 use crate::turn::{LoopError, LoopState, Parts, Turning};
 use crate::{
     AcceptedSocket, CloseCause, ConnectTo, ConnectionId, Counter, Counters, Limits, ListenAddress,
@@ -50,9 +48,7 @@ use crate::{
 };
 use accepting::Listening;
 use completions::Pace;
-use connection::Connection;
-use sending::TurnSend;
-use slots::{Kind, Slots, numbered};
+use connection::{Connection, Kind, Slots, TurnSend, numbered};
 
 /// Requests between two system calls, completions that wait to be taken, receive buffers and
 /// the arena. 256 buffers of 4 KiB stay in the cache of one core; runs with 4,096 were slower.
@@ -426,8 +422,5 @@ fn shots_of(socket: &OwnedFd) -> Shots {
 const SUBMITS_MAX: u32 = 1000;
 
 fn no_descriptor(errno: i32) -> RingUnavailable {
-    RingUnavailable {
-        reason: "no descriptor is left for waker and timer: raise RLIMIT_NOFILE (ulimit -n)".into(),
-        cause: io::Error::from_raw_os_error(errno),
-    }
+    RingUnavailable { reason: NONE_LEFT.to_owned(), cause: io::Error::from_raw_os_error(errno) }
 }

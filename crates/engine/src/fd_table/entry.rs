@@ -154,7 +154,7 @@ impl State {
 
     /// Some direction is wanted that is not registered with the kernel.
     #[inline]
-    pub(super) const fn is_unheard(self) -> bool {
+    pub(super) const fn has_unpolled_interest(self) -> bool {
         let is_unpolled = !self.0 >> 3;
         self.0 & is_unpolled & both(WANTED) != 0
     }
@@ -229,9 +229,9 @@ impl State {
             Watch::Connection(Trigger::Oneshot) => self.0 &= !both(POLLED),
             Watch::Connection(_) => {}
         }
-        let has_end = found.contains(Readiness::RDHUP);
+        let has_input_ended = found.contains(Readiness::RDHUP);
         self.0 |= when(found.is_readable(), of(Side::Read, READY))
-            | when(has_end, of(Side::Read, SHUT))
+            | when(has_input_ended, of(Side::Read, SHUT))
             | when(found.is_writable(), of(Side::Write, READY))
             | when(found.contains(Readiness::HUP), HUP | both(SHUT))
             | when(found.contains(Readiness::ERROR), ERROR);
@@ -240,7 +240,7 @@ impl State {
         }
         let closed = found.is_closed();
         Due {
-            read: self.is_wanted(Side::Read) && (found.is_readable() || has_end || closed),
+            read: self.is_wanted(Side::Read) && (found.is_readable() || has_input_ended || closed),
             write: self.is_wanted(Side::Write) && (found.is_writable() || closed),
             closed,
         }

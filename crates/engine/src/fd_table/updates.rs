@@ -150,12 +150,12 @@ pub(super) fn update_of(state: State, has_rdhup: bool) -> Option<Update> {
 #[inline]
 pub(super) fn is_settled(state: State) -> bool {
     if state.is_edge() {
-        return state.is_closed() || !state.is_unheard();
+        return state.is_closed() || !state.has_unpolled_interest();
     }
     if state.is_closed() {
         return !state.is_polled_at_all();
     }
-    !state.is_unheard() && !state.rings_in_vain()
+    !state.has_unpolled_interest() && !state.rings_in_vain()
 }
 
 /// What to register when something is registered at all.

@@ -26,9 +26,8 @@ use crate::actions::Sharing;
 use crate::admission::Queue;
 use crate::connecting::Begun;
 use crate::conversation::{Conversation, Occasion, Progress};
-use crate::output::{Flushed, Output, broken};
 use crate::pipe::Seen;
-use crate::tail::{Tail, drop_untaken};
+use crate::tail::{Flushed, Output, Tail, broken, drop_untaken};
 use crate::turn::{LoopError, LoopState, Parts, Turning};
 use crate::{AcceptedSocket, CloseCause, ConnectTo, ConnectionId, Counter, Moment, Session};
 
@@ -360,7 +359,7 @@ impl<S: Session> ReadinessLoop<S> {
     fn input_ended(&mut self, token: Token) {
         let Some(connection) = &mut self.connections[token.slot() as usize] else { return };
         self.table.read_ended(token);
-        connection.conversation.peer_ended();
+        connection.conversation.input_ended();
         self.play(token, None, NOTHING);
     }
 
@@ -368,7 +367,7 @@ impl<S: Session> ReadinessLoop<S> {
     ///
     /// A receive that fills less than the buffer emptied the socket, unless the end of the
     /// stream came in the same event: then no other event will report it, so the loop reads until it finds it.
-    pub(super) fn receive(&mut self, token: Token, has_end: bool) {
+    pub(super) fn receive(&mut self, token: Token, has_input_ended: bool) {
         for read in 0..READS_MAX {
             let Some(connection) = &mut self.connections[token.slot() as usize] else { return };
             let is_lingering = connection.tail.is_lingering();
@@ -396,7 +395,7 @@ impl<S: Session> ReadinessLoop<S> {
                     self.state.counters.add(Counter::BytesIn, received as u64);
                     let was_bulk = read > 0 && connection.is_bulk;
                     connection.is_bulk = was_bulk || received > SLICE_BYTES;
-                    let is_emptied = received < INPUT_BYTES && !has_end;
+                    let is_emptied = received < INPUT_BYTES && !has_input_ended;
                     if is_emptied {
                         self.table.cannot_read(token);
                     }

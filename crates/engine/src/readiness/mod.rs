@@ -27,10 +27,8 @@ use crate::clock::Clock;
 use crate::conversation::{ConnectionIo, Conversation, Occasion, Progress, Sent, Turn};
 use crate::fd_table::{FdTable, Watch};
 use crate::flow::Flow;
-use crate::output::{Output, broken};
-use crate::sources::SourceId;
-use crate::tail::{Linger, Tail};
-use crate::timerfd::Alarm;
+use crate::sources::{Alarm, SourceId};
+use crate::tail::{Linger, Output, Tail, broken};
 use crate::turn::{LoopState, Turning};
 use crate::{
     Actions, CloseCause, ConnectionId, Counter, Counters, Limits, Listener, Moment, Now, Session,
@@ -281,9 +279,10 @@ impl<S: Session> ReadinessLoop<S> {
                 self.state.unfinished.push(ConnectionId(token));
             }
         } else if let (Some(ending), Tail::None) = (conversation.ending(), &tail) {
-            let has_ended = conversation.has_peer_ended();
-            if has_ended || (ending == Ending::Close && !flow.is_watched()) {
-                let cause = if has_ended { CloseCause::PeerClosed } else { CloseCause::Session };
+            let has_input_ended = conversation.has_input_ended();
+            if has_input_ended || (ending == Ending::Close && !flow.is_watched()) {
+                let cause =
+                    if has_input_ended { CloseCause::PeerClosed } else { CloseCause::Session };
                 return self.close(token, cause);
             }
             // ENOTCONN means that the peer is gone: reading will say so.

@@ -12,8 +12,8 @@ use std::time::Duration;
 use pollux_engine::{CloseCause, Counter, Driver, Limits, Listeners};
 use pollux_testing::wait_until;
 
-use crate::peer::{Server, drivers, read, read_all};
 use crate::puppet::{Call, Causes, Puppet, Stage, take};
+use crate::server::{Server, drivers, read, read_all};
 
 /// Keeps what comes and closes at the end.
 fn keeper(causes: &Causes, kept: &Rc<RefCell<Vec<u8>>>) -> Puppet {

@@ -18,8 +18,8 @@ use pollux_testing::wait_until;
 use rustix::net::sockopt::set_socket_linger;
 use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
 
-use crate::peer::{DEADLINE, Server, drivers, read, read_all};
 use crate::puppet::{Call, Causes, Puppet, Stage, take};
+use crate::server::{DEADLINE, Server, drivers, read, read_all};
 
 #[test]
 fn a_reset_in_the_middle_of_an_answer_ends_the_connection() {

@@ -1,25 +1,25 @@
-//! Groups of several loops, on every driver and listener strategy: how they share listeners, and what follows
-//! when one group takes over the sockets of another.
+//! Groups of several loops, on every driver and listener strategy: how they share listeners, what follows when one group
+//! takes over the sockets of another, and calls into their loops from outside: messages, connects, adoptions.
 
 use std::cell::{Cell, RefCell};
-use std::io::Read;
-use std::net::{SocketAddr, TcpStream};
+use std::io::{self, Read, Write};
+use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::os::unix::net::UnixStream;
 use std::rc::Rc;
-use std::sync::Arc;
 use std::sync::atomic::Ordering::SeqCst;
 use std::sync::atomic::{AtomicBool, AtomicU64};
+use std::sync::{Arc, mpsc};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use pollux_engine::{
-    Counter, Driver, Group, GroupConfig, Limits, ListenAddress, Listener, Listeners, Sockets,
+    Actions, ConnectTo, Counter, Driver, EventLoop, Group, GroupConfig, GroupError, Limits,
+    ListenAddress, Listener, Listeners, Moment, NoSession, Session, Sockets, TellError,
 };
 use pollux_testing::wait_until;
 
-use crate::lines::{Lines, Shared};
-use crate::peer::{DEADLINE, Server, drivers, file, read};
 use crate::puppet::{Call, Puppet, Stage};
+use crate::server::{DEADLINE, Lines, Server, Shared, drivers, file, read};
 
 const CONNECTIONS: usize = 40;
 
@@ -93,7 +93,7 @@ fn behind_two_addresses(driver: Driver, listeners: Listeners) -> Server {
     let config =
         GroupConfig { listen, driver, threads: 2, listeners, cpus, delays_small_writes, limits };
     let shared = |_| Ok(Shared { file: file(), causes: Vec::new() });
-    let group = Group::start::<Lines, _, std::io::Error>(&config, shared).expect("started");
+    let group = Group::start::<Lines, _, io::Error>(&config, shared).expect("started");
     Server { group: Some(group) }
 }
 
@@ -219,7 +219,7 @@ fn start(driver: Driver, listeners: Listeners, threads: usize, sockets: &Sockets
         delays_small_writes: false,
         limits: Limits::default(),
     };
-    let shared = |_| Ok::<_, std::io::Error>(Shared { file: file(), causes: Vec::new() });
+    let shared = |_| Ok::<_, io::Error>(Shared { file: file(), causes: Vec::new() });
     let sockets = sockets.duplicate().expect("descriptors are left");
     Group::start_on::<Lines, _, _>(&config, sockets, shared).expect("started")
 }
@@ -269,4 +269,146 @@ fn no_client_is_lost_while_one_group_takes_the_sockets_over_from_another() {
             group.join().expect("ended");
         }
     }
+}
+
+/// Sends everything back, and says what was said to its loop first.
+struct Echo;
+
+impl Session for Echo {
+    type Shared = String;
+
+    fn accepted(said: &mut String, actions: &mut Actions<'_>) -> Self {
+        actions.send(said.as_bytes());
+        Self
+    }
+
+    fn connected(&mut self, said: &mut String, actions: &mut Actions<'_>) {
+        actions.send(said.as_bytes());
+    }
+
+    fn on_bytes(&mut self, _: &mut String, actions: &mut Actions<'_>, input: &[u8]) -> usize {
+        actions.send(input);
+        input.len()
+    }
+}
+
+/// A running group of two loops on each driver that is there.
+fn on_each(test: impl Fn(Driver, &Group)) {
+    for driver in Driver::ALL {
+        let config = GroupConfig { driver, threads: 2, ..GroupConfig::default() };
+        let started = Group::start::<Echo, _, io::Error>(&config, |index| Ok(index.to_string()));
+        let group = match started {
+            Ok(group) => group,
+            Err(GroupError::Loop(reason)) => {
+                pollux_testing::skip(format_args!("{driver}: {reason}"));
+                continue;
+            }
+            Err(other) => panic!("{driver}: {other}"),
+        };
+        test(driver, &group);
+        let (last, loops) = (group.handle::<Echo>(0), group);
+        loops.abort();
+        loops.join().expect("ended");
+        assert_eq!(last.tell(|_| ()), Err(TellError::Ended), "{driver}");
+    }
+}
+
+fn text(mut peer: impl Read, len: usize) -> String {
+    let mut bytes = vec![0; len];
+    peer.read_exact(&mut bytes).expect("in time");
+    String::from_utf8(bytes).expect("text")
+}
+
+#[test]
+fn calls_of_one_thread_are_made_in_their_order_in_the_loops_thread() {
+    on_each(|driver, group| {
+        for index in 0..2 {
+            let handle = group.handle::<Echo>(index);
+            let (answer, answers) = mpsc::channel();
+            let sending = std::thread::spawn(move || {
+                for number in 0..100 {
+                    let answer = answer.clone();
+                    let call = move |event_loop: &mut EventLoop<Echo>| {
+                        event_loop.shared().push('.');
+                        let name = std::thread::current().name().map(str::to_owned);
+                        answer.send((number, event_loop.shared().clone(), name)).expect("received");
+                    };
+                    handle.tell(call).expect("room for a hundred");
+                }
+            });
+            sending.join().expect("sent");
+            for expected in 0..100 {
+                let (number, said, name) = answers.recv_timeout(DEADLINE).expect("in time");
+                assert_eq!(number, expected, "{driver}");
+                assert_eq!(said, format!("{index}{}", ".".repeat(expected + 1)), "{driver}");
+                assert_eq!(name, Some(format!("pollux-{index}")), "{driver}");
+            }
+        }
+    });
+}
+
+#[test]
+fn a_loop_connects_when_it_is_distinguished_from_outside() {
+    on_each(|driver, group| {
+        let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+        let to = ConnectTo::from(listener.local_addr().expect("bound"));
+        let call = move |event_loop: &mut EventLoop<Echo>| {
+            assert!(event_loop.connect(&to, Echo, Moment::NEVER).is_ok(), "a socket is left");
+        };
+        group.handle::<Echo>(1).tell(call).expect("room");
+        let (mut peer, _) = listener.accept().expect("connected");
+        peer.set_read_timeout(Some(DEADLINE)).expect("set");
+        peer.write_all(b"ping").expect("room");
+        assert_eq!(text(&peer, 5), "1ping", "{driver}");
+    });
+}
+
+#[test]
+fn a_loop_adopts_what_it_is_handed_from_outside() {
+    on_each(|driver, group| {
+        let (ours, mut peer) = UnixStream::pair().expect("a pair");
+        ours.set_nonblocking(true).expect("set");
+        peer.set_read_timeout(Some(DEADLINE)).expect("set");
+        let call = move |event_loop: &mut EventLoop<Echo>| {
+            assert!(event_loop.adopt(ours.into(), Echo).is_ok(), "a stream");
+        };
+        group.handle::<Echo>(0).tell(call).expect("room");
+        peer.write_all(b"ping").expect("room");
+        assert_eq!(text(&peer, 4), "ping", "{driver}");
+        // Those that the loops accept stay open beside it.
+        let ListenAddress::Tcp(address) = &group.addresses()[0] else { panic!("TCP") };
+        let accepted = TcpStream::connect(address).expect("connected");
+        accepted.set_read_timeout(Some(DEADLINE)).expect("set");
+        assert!(["0", "1"].contains(&&*text(&accepted, 1)), "{driver}");
+    });
+}
+
+#[test]
+fn a_loop_that_is_busy_takes_no_more_than_its_inbox_holds() {
+    let config = GroupConfig::default();
+    let group = Group::start::<Echo, _, io::Error>(&config, |_| Ok(String::new()));
+    let group = group.expect("epoll is always there");
+    let handle = group.handle::<Echo>(0);
+    let (release, released) = mpsc::channel::<()>();
+    let (begin, begun) = mpsc::channel();
+    let busy = move |_: &mut EventLoop<Echo>| {
+        begin.send(()).expect("received");
+        released.recv().expect("released");
+    };
+    handle.tell(busy).expect("room");
+    begun.recv_timeout(DEADLINE).expect("in time");
+    let taken = (0..5000).take_while(|_| handle.tell(|_| ()).is_ok()).count();
+    assert_eq!(taken, 4096);
+    assert_eq!(handle.tell(|_| ()), Err(TellError::Full));
+    let unasked = group.dumper().descriptors().expect_err("the question is not taken");
+    assert_eq!(unasked.to_string(), "loops [0] did not answer in time");
+    release.send(()).expect("received");
+    group.abort();
+}
+
+#[test]
+#[should_panic(expected = "the group runs other sessions")]
+fn a_handle_for_other_sessions_is_a_mistake() {
+    let group = Group::start::<Echo, _, io::Error>(&GroupConfig::default(), |_| Ok(String::new()));
+    let _ = group.expect("epoll is always there").handle::<NoSession>(0);
 }

@@ -5,17 +5,13 @@
 #![expect(clippy::print_stdout, reason = "a seed is named")]
 
 mod bytes;
-mod commands;
 mod connecting;
 mod ends;
 mod failures;
 mod groups;
-mod handles;
-mod lines;
 mod many_peers;
-mod peer;
 mod puppet;
-mod random;
+mod server;
 mod sources;
 mod stalls;
 mod takeover;

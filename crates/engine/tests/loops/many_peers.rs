@@ -9,8 +9,8 @@ use std::rc::Rc;
 use pollux_engine::{ConnectionId, Counter, Driver, Limits};
 use rustix::net::sockopt::set_socket_send_buffer_size;
 
-use crate::peer::drivers;
 use crate::puppet::{Call, Puppet, Stage, take};
+use crate::server::drivers;
 
 /// More than a loop receives from before it calls the sessions.
 const CONNECTIONS: usize = 70;

@@ -13,7 +13,7 @@ use pollux_engine::{
     Actions, CloseCause, ConnectionId, Counter, Driver, EventLoop, Limits, Session,
 };
 
-use crate::peer::DEADLINE;
+use crate::server::DEADLINE;
 
 /// A call of a session.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -11,8 +11,8 @@ use std::time::Duration;
 use pollux_engine::{Counter, Limits};
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
 
-use crate::peer::{DEADLINE, drivers};
 use crate::puppet::{Call, Puppet, Stage};
+use crate::server::{DEADLINE, drivers};
 
 fn udp() -> UdpSocket {
     let socket = UdpSocket::bind("127.0.0.1:0").expect("a port");

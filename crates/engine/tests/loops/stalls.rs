@@ -9,8 +9,8 @@ use pollux_engine::{CloseCause, Counter, Driver, Limits};
 use pollux_poller::Mechanism;
 use pollux_testing::wait_until;
 
-use crate::peer::{DEADLINE, drivers};
 use crate::puppet::{Call, Causes, Puppet, Stage};
+use crate::server::{DEADLINE, drivers};
 
 /// Uses up all input and counts it.
 fn sink(used: &Rc<Cell<usize>>) -> Puppet {

@@ -14,7 +14,7 @@ use pollux_engine::{
 };
 use pollux_poller::{Mechanism, Trigger};
 
-use crate::peer::drivers;
+use crate::server::drivers;
 
 /// What sessions of one loop report to the test, and what it has them do.
 #[derive(Default)]

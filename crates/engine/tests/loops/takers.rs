@@ -14,9 +14,8 @@ use pollux_poller::Mechanism;
 use rustix::fs::{MemfdFlags, memfd_create};
 use rustix::net::sockopt::{set_socket_recv_buffer_size, set_socket_send_buffer_size};
 
-use crate::lines::Lines;
-use crate::peer::{DEADLINE, drivers};
 use crate::puppet::{Call, Causes, Puppet, Stage};
+use crate::server::{DEADLINE, Lines, drivers};
 
 /// Time in which a peer has to take something.
 const WRITE_TIMEOUT: Duration = Duration::from_millis(600);
