@@ -77,6 +77,42 @@ pub(crate) struct Sharing {
 pub struct HeldEnding(Ending);
 
 /// The requests of one call, carried out when the session has returned.
+///
+/// ```
+/// use pollux_engine::{Actions, CloseCause, Now, Rehearsal, Session};
+/// use std::time::Duration;
+///
+/// /// Repeats what comes, and closes when nothing came for a second.
+/// struct Echo;
+///
+/// impl Session for Echo {
+///     type Shared = ();
+///
+///     fn accepted(_: &mut (), actions: &mut Actions<'_>) -> Self {
+///         actions.send(b"hello\n");
+///         actions.set_deadline(actions.now().at + Duration::from_secs(1));
+///         Self
+///     }
+///
+///     fn on_bytes(&mut self, _: &mut (), actions: &mut Actions<'_>, input: &[u8]) -> usize {
+///         let len = input.len().min(actions.room());
+///         actions.send(&input[..len]);
+///         actions.set_deadline(actions.now().at + Duration::from_secs(1));
+///         actions.call_again(); // with what is left, once this has left
+///         len
+///     }
+///
+///     fn on_deadline(&mut self, _: &mut (), actions: &mut Actions<'_>) {
+///         actions.close();
+///     }
+/// }
+///
+/// let mut play = Rehearsal::<Echo>::new((), Now::default());
+/// play.feed(b"one");
+/// assert_eq!(play.take_output(), b"hello\none");
+/// play.pass(Duration::from_secs(2));
+/// assert_eq!(play.closed(), Some(CloseCause::Session));
+/// ```
 #[derive(Debug)]
 pub struct Actions<'a> {
     now: Now,

@@ -12,6 +12,20 @@ use pollux_poller::Count;
 use rustix::io::Errno;
 
 /// Bounds and budgets of one loop.
+///
+/// ```
+/// use pollux_engine::{Driver, EventLoop, Limits, NoSession};
+/// use std::time::Duration;
+///
+/// let limits = Limits {
+///     connections_max: 100,
+///     write_timeout: Duration::from_secs(10),
+///     ..Limits::default()
+/// };
+/// let event_loop = EventLoop::<NoSession>::open(Driver::default(), (), limits)?;
+/// assert_eq!(event_loop.open_connections(), 0);
+/// # Ok::<(), pollux_engine::LoopError>(())
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Limits {
     /// Most connections open at once; the listener pauses there and continues when one closes.
@@ -248,6 +262,20 @@ impl CloseCause {
 }
 
 /// Live counters of one loop.
+///
+/// ```
+/// use pollux_engine::{Counter, Driver, EventLoop, Limits, NoSession};
+/// use std::time::Duration;
+///
+/// let mut event_loop = EventLoop::<NoSession>::open(Driver::default(), (), Limits::default())?;
+/// let counters = event_loop.counters(); // for any thread
+/// event_loop.turn(Some(Duration::ZERO))?;
+/// assert_eq!((counters.value(Counter::Turns), counters.open()), (1, 0));
+/// for counter in Counter::ALL {
+///     println!("{} {}: {}", counter.name(), counters.value(*counter), counter.about());
+/// }
+/// # Ok::<(), pollux_engine::LoopError>(())
+/// ```
 #[derive(Debug)]
 #[repr(align(128))]
 pub struct Counters {

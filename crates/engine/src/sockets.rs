@@ -14,6 +14,25 @@ use crate::member::LoopListeners;
 use crate::{ListenAddress, ListenError, Listener};
 
 /// Sockets that listen: for each address one, or one for each loop.
+///
+/// ```
+/// use pollux_engine::{Listeners, Sockets};
+/// use std::os::fd::OwnedFd;
+///
+/// let sockets = Sockets::open(&["127.0.0.1:0".parse()?], Listeners::Reuseport, 2)?;
+/// let each: Vec<usize> = sockets.descriptors().map(|each| each.len()).collect();
+/// assert_eq!(each, [2], "one for each loop");
+///
+/// // Another process that has the descriptors continues with the same queues of connections.
+/// let descriptors = sockets.descriptors().map(|each| {
+///     each.into_iter().map(|fd| fd.try_clone_to_owned()).collect::<Result<Vec<OwnedFd>, _>>()
+/// });
+/// let inherited = Sockets::inherited(descriptors.collect::<Result<_, _>>()?)?;
+/// assert_eq!(inherited.addresses(), sockets.addresses());
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+///
+/// [`Group::start_on`](crate::Group::start_on) runs loops on them.
 #[derive(Debug)]
 pub struct Sockets {
     by_address: Vec<Vec<Listener>>,
