@@ -9,7 +9,7 @@ use std::io::Write as _;
 use std::time::{Duration, UNIX_EPOCH};
 
 use crate::fields::{is_token_byte, is_value_byte};
-use crate::request_line::is_target_byte;
+use crate::request::is_target_byte;
 use crate::{Field, Framing, Method, Status, Target, target};
 
 /// The interim answer that lets a waiting client send its body (RFC 9110 10.1.1).

@@ -28,9 +28,7 @@ mod fields;
 mod framing;
 mod head_writer;
 mod proxy_header;
-mod rejection;
 mod request;
-mod request_line;
 mod response;
 mod status;
 mod target;
@@ -45,9 +43,7 @@ pub use head_writer::{
     RequestFault, RequestHead, decimal, parse_date, write_chunk_head,
 };
 pub use proxy_header::{NoProxyHeader, ProxyHeader, ProxyVersion};
-pub use rejection::{Limits, Rejection};
-pub use request::{Parsed, Request};
-pub use request_line::Method;
+pub use request::{Method, Parsed, Request};
 pub use response::{HeadCache, Response, ResponseFacts};
-pub use status::Status;
+pub use status::{Limits, Rejection, Status};
 pub use target::{FilePath, Form, Target};

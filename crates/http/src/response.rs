@@ -14,8 +14,7 @@ use std::fmt;
 
 use crate::fields::{self, is_name, is_value_byte, run_len};
 use crate::framing::ResponseFraming;
-use crate::request::{ConnectionFields, HEAD_LARGE};
-use crate::request_line::minor_version;
+use crate::request::{ConnectionFields, HEAD_LARGE, minor_version};
 use crate::{Fields, Limits, Rejection, RequestKind, ResponseBody, Status};
 
 /// A sound response head; borrows from the bytes it was read from.
