@@ -10,16 +10,14 @@
 //! |---|---|
 //! | `config` | the settings, checked |
 //! | `session`, `request`, `answer` | one connection: requests, bodies, answers, deadlines |
-//! | `files`, `media_types` | answers with files, and their types by name |
-//! | `common_fields`, `fields` | what all answers have in common; which fields a proxy passes on, and the user's rules |
+//! | `files` | answers with files |
+//! | `common_fields`, `fields` | what all answers have in common, media types; which fields a proxy passes on, and the user's rules |
 //! | `proxy` | the reverse proxy |
 //! | `tls` | encryption below sessions |
 //! | `master` | the master of a proxy with the sockets, its workers, reloads |
-//! | `shared`, `log`, `counters` | what the sessions of one loop share |
-//! | `descriptors` | how many connections the descriptor limit allows |
-//! | `sandbox` | what a server gives up once it serves |
-//! | `reload` | new settings for loops that run |
-//! | `system` | sockets and notifications of a service manager, the id file, users and rights |
+//! | `shared`, `log`, `counters` | what the sessions of one loop share; new settings for loops that run |
+//! | `error` | what keeps a server from running; how many connections the descriptor limit allows |
+//! | `system` | sockets and notifications of a service manager, the id file; users, rights, the sandbox |
 //! | `serve`, `stats` | loops, endpoints, signals; what the endpoints show, and what the error log reports |
 #![forbid(unsafe_code)]
 
@@ -27,17 +25,13 @@ mod answer;
 mod common_fields;
 pub mod config;
 mod counters;
-mod descriptors;
 mod error;
 mod fields;
 mod files;
 mod log;
 pub mod master;
-mod media_types;
 pub mod proxy;
-mod reload;
 mod request;
-mod sandbox;
 mod serve;
 mod session;
 mod shared;

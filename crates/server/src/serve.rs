@@ -10,9 +10,8 @@
 //!
 //! The command line starts one and waits in [`Server::run`]; the lab starts and ends them itself.
 
-mod describe;
 pub(crate) mod link;
-mod reporter;
+mod report;
 pub(crate) mod sockets;
 mod start;
 
@@ -22,21 +21,21 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use pollux_engine::{Counter, Group, ListenAddress, Listener, Signal, Signals, Sockets};
+use pollux_sys::ring::RESTRICTED;
 use pollux_tls::HTTP_1_1;
 
 use crate::config::{Loops, ServeConfig};
-use crate::descriptors::{connections_max, limit, remedy_for_full};
+use crate::error::{connections_max, limit, remedy_for_full};
 use crate::log::{self, ErrorWriter, Event, unix_s};
 use crate::proxy::backends;
-use crate::reload::Reload;
-use crate::sandbox::Sandbox;
+use crate::shared::Reload;
 use crate::stats::{ControlSession, ControlShared, Ended, Overview};
-use crate::system::{Identity, Manager, PidFile, Privileged, State};
+use crate::system::{Identity, Manager, PidFile, Privileged, Sandbox, State};
 use crate::tls::{Certificate, Keys};
 use crate::{HttpSession, Logs, ServerCounters, ServerError, Shared};
-use describe::{banner, facts, summary, url};
 use link::{Link, Order};
-use reporter::{Reporter, Watchdog};
+use report::{Reporter, Watchdog};
+use report::{banner, facts, summary, url};
 use start::{
     CONTROL, Endpoints, STATS, endpoint, explained_open, keep_rights, out_of_reach, start_group,
 };
@@ -212,7 +211,8 @@ impl Server {
 
     /// Makes the sandbox of a running server complete, and reports what is in force.
     fn finish(&mut self, mut sandbox: Sandbox) -> Result<(), ServerError> {
-        sandbox.forbid_calls(&self.overview)?;
+        let Overview { driver, notes, .. } = &*self.overview;
+        sandbox.forbid_calls(*driver, notes.iter().any(|(_, note)| note == RESTRICTED))?;
         let line = format!("sandbox: {}", sandbox.summary());
         self.logs.errors.report(Event::Sandbox, unix_s(), || line.clone());
         self.banner.insert(1, line);

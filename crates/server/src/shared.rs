@@ -1,5 +1,5 @@
-//! What all HTTP sessions of one loop share (the answer, the limits, the date, the log), and which answer a
-//! request gets.
+//! What all HTTP sessions of one loop share (the answer, the limits, the date, the log), which answer a
+//! request gets, and how a reload replaces it.
 //!
 //! Each loop makes its own, so nothing here is locked; the counters are read from other threads.
 
@@ -16,9 +16,12 @@ use crate::answer::{self, Answered, Context, FixedReply, Left, Persistence, SHOR
 use crate::common_fields::Common;
 use crate::config::{Answer, FIELDS_BYTES_MAX, Limits, ServeConfig};
 use crate::counters::{ServerCounter, ServerCounters};
+use crate::error::in_words;
 use crate::files::Site;
 use crate::log::{AccessLog, Event, Logs};
 use crate::stats::{self, Overview};
+use crate::system::{Privileged, Sandbox};
+use crate::tls::Certificate;
 
 /// Room for heads, refusals and the framing of a chunk.
 const SHORT_ROOM_BYTES: usize = 2 * 1024;
@@ -369,4 +372,131 @@ fn respond_without_handler(
         return Answered { left: Left::End, ..page };
     }
     answer::page(actions, &shared.common, context, status, add_allow)
+}
+
+/// Reads the settings anew; or says what is wrong with them.
+pub(crate) type Reader = Box<dyn Fn() -> Result<ServeConfig, String> + Send + Sync>;
+
+/// What a reload of a server needs. What answers is replaced between two turns, and no connection is touched.
+///
+/// ```text
+///  signal ─► settings read and checked ─► a replacement for each loop ─► wake_all ─► taken at the next turn
+///                     │ wrong
+///                     └─► reported, and nothing changes
+/// ```
+///
+/// All replacements are made before the first one is offered, so a server never answers by two settings
+/// for longer than a turn takes. What is fixed when loops start is refused by its name.
+pub(crate) struct Reload {
+    pub(crate) config: ServeConfig,
+    pub(crate) replacements: Arc<Replacements>,
+    pub(crate) counters: Vec<Arc<ServerCounters>>,
+    /// None where only the certificate is read again.
+    pub(crate) read: Option<Reader>,
+}
+
+impl Reload {
+    /// Offers the loops what the settings say now; which is in force from then on.
+    ///
+    /// # Errors
+    /// What is wrong; nothing was changed then.
+    pub(crate) fn offer(
+        &mut self,
+        certificate: Option<&Certificate>,
+        logs: &Logs,
+        sandbox: Option<&Sandbox>,
+        privileged: Option<&Privileged>,
+    ) -> Result<(), String> {
+        let config = match &self.read {
+            Some(read) => read()?,
+            None => self.config.clone(),
+        };
+        let fixed = fixed(&self.config, &config);
+        if !fixed.is_empty() {
+            let names = fixed.join(", ");
+            return Err(format!("{names}: fixed while the server runs; restart it to change them"));
+        }
+        sandbox.map_or(Ok(()), |sandbox| sandbox.admits(&config))?;
+        let words = |error: ServerError| in_words(&error);
+        let tls = certificate.map(Certificate::config);
+        let mut replacements = Vec::new();
+        if self.read.is_some() {
+            for counters in &self.counters {
+                let shared = Shared::new(&config, Arc::clone(counters), logs).map_err(words)?;
+                replacements.push(match tls {
+                    Some(tls) => shared.encrypted(Arc::clone(tls)),
+                    None => shared,
+                });
+            }
+        }
+        if let Some(certificate) = certificate {
+            let keys = certificate.keys();
+            let pem = privileged.map_or_else(|| keys.load(), Privileged::pem);
+            let renewed = pem.and_then(|pem| certificate.renew(&pem));
+            renewed.map_err(|error| format!("the certificate: {error}"))?;
+        }
+        if !replacements.is_empty() {
+            self.replacements.offer(replacements);
+        }
+        self.config = config;
+        Ok(())
+    }
+}
+
+/// The settings that differ and can't be changed while loops run, by their names.
+fn fixed(old: &ServeConfig, new: &ServeConfig) -> Vec<&'static str> {
+    let is_split =
+        |config: &ServeConfig| matches!(config.answer, Answer::Reply { is_split: true, .. });
+    let (loops, limits, monitoring) = (&old.loops, &old.limits, &old.monitoring);
+    let settings = [
+        ("listen", old.listen != new.listen),
+        ("cert and key", old.tls != new.tls),
+        ("user and group", old.identity != new.identity),
+        ("no_sandbox, require_sandbox, sandbox_path", old.sandbox != new.sandbox),
+        ("poller", loops.poller != new.loops.poller),
+        ("threads", loops.threads != new.loops.threads),
+        ("listeners", loops.listeners != new.loops.listeners),
+        ("pin", loops.pin != new.loops.pin),
+        ("busy_poll", loops.is_busy_polling != new.loops.is_busy_polling),
+        ("mask_ends", loops.masks_ends != new.loops.masks_ends),
+        ("split_reply", is_split(old) != is_split(new)),
+        ("max_connections", limits.connections_max != new.limits.connections_max),
+        ("write_timeout", limits.write_timeout != new.limits.write_timeout),
+        ("read_rate_min", limits.read_rate_min_bytes != new.limits.read_rate_min_bytes),
+        ("error_log", monitoring.error_log != new.monitoring.error_log),
+        ("log_level", monitoring.log_level != new.monitoring.log_level),
+        ("stats", monitoring.stats != new.monitoring.stats),
+        ("control", monitoring.control != new.monitoring.control),
+        ("pid_file", monitoring.pid_file != new.monitoring.pid_file),
+    ];
+    settings.into_iter().filter(|(_, differs)| *differs).map(|(name, _)| name).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use pollux_settings::Given;
+
+    use super::*;
+
+    fn config(text: &str) -> ServeConfig {
+        Given::from_toml(text, "test").read().expect("right")
+    }
+
+    #[test]
+    fn what_loops_are_made_of_is_fixed_and_what_answers_is_not() {
+        let old = config("reply = 1");
+        for (text, names) in [
+            ("reply = 2\nidle_timeout = \"1s\"\nmax_body = 5\naccess_log = \"-\"", vec![]),
+            ("dir = \".\"\nresponse_field = \"add X: 1\"\nheader_timeout = \"1s\"", vec![]),
+            ("reply = 1\nthreads = 2\nlisten = \":1\"", vec!["listen", "threads"]),
+            ("reply = 1\nsplit_reply = true", vec!["split_reply"]),
+            ("reply = 1\ncert = \"a\"\nkey = \"b\"", vec!["cert and key"]),
+            (
+                "reply = 1\nwrite_timeout = \"1s\"\nread_rate_min = 0",
+                vec!["write_timeout", "read_rate_min"],
+            ),
+        ] {
+            assert_eq!(fixed(&old, &config(text)), names, "{text}");
+        }
+    }
 }

@@ -8,7 +8,7 @@
 //! handed over; its wish to end its output becomes a `close_notify`. The server's and the proxy's
 //! sessions call it with every call of theirs, and it calls what speaks `Above` it.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard};
 
 use pollux_engine::{Actions, HeldEnding};
 pub use pollux_tls::{Certificate, Keys, TlsError, Trust};
@@ -81,6 +81,15 @@ enum InputEnd {
     Said,
     /// Only the transport did: more may have been meant to come.
     Cut,
+}
+
+/// The encryption of a connection. It goes where the connection goes: an upstream connection that another
+/// thread takes over has its state in what threads share. Only the holder of the connection touches it,
+/// so its lock is free whenever it is asked for.
+pub(crate) type SharedTls = Arc<Mutex<Tls>>;
+
+pub(crate) fn lock(tls: &Mutex<Tls>) -> MutexGuard<'_, Tls> {
+    tls.lock().expect("nothing panics under this lock")
 }
 
 impl Tls {

@@ -26,7 +26,7 @@ use crate::answer::{self, Answered, Context, Left, Unsent, read_exactly};
 use crate::common_fields::Common;
 use crate::config::{FIELDS_BYTES_MAX, Files};
 use crate::counters::ServerCounter;
-use crate::descriptors::remedy_for;
+use crate::error::remedy_for;
 use crate::log::{Event, Logs};
 use crate::{ServerCounters, ServerError};
 use folder::{Meta, Opened, Refused, Root};
@@ -35,7 +35,7 @@ use forms::{Coding, Compressed, Compressor, Key, is_worth};
 mod folder;
 mod forms;
 
-use crate::media_types::content_type;
+use crate::common_fields::content_type;
 
 /// Parts up to this size are read into the output behind their head; the loop sends the others.
 const READ_BYTES_MAX: u64 = 32 * 1024;

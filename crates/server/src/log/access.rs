@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use pollux_http::decimal;
 
-use super::error::Event;
+use super::Event;
 use super::{Logs, Sink};
 use crate::ServerError;
 use crate::config::{LogFormat, LogTarget};

@@ -16,12 +16,11 @@ use pollux_poller::Waker;
 
 use super::config::Mode;
 use super::exchange::{Idle, Outgoing, Purpose};
-use super::fault::Fault;
+use super::fault::{Fault, ProxyCounter};
 use super::groups::Choice;
 use super::passing::{Message, Passing, Pooled};
 use super::pool::{Admission, Keeping, Ticket};
 use super::shared::ProxyShared;
-use crate::proxy::counters::ProxyCounter;
 
 /// What one loop needs to pass connections on.
 #[derive(Debug)]

@@ -30,8 +30,7 @@ use super::config::Balance;
 use super::fault::Fault;
 use super::groups::hash;
 use super::head_cache::{RequestFacts, RequestKey};
-use super::request::{self, Context};
-use super::response::is_idempotent;
+use super::heads::{RequestContext, is_idempotent, write_request};
 use super::shared::ProxyShared;
 use crate::counters::{ServerCounter, index_of};
 use crate::request::is_blank;
@@ -287,7 +286,7 @@ impl Client {
         let front = shared.frontends.get(self.front);
         let peer = self.peer.as_deref().unwrap_or_default();
         let host = request.host();
-        let context = Context {
+        let context = RequestContext {
             peer,
             host: host.unwrap_or(&shared.backends[backend].host),
             is_secure: self.is_secure,
@@ -297,20 +296,20 @@ impl Client {
             max_forwards,
         };
         let exchange = shared.exchanges.get_mut(at);
-        let wishes = request::write(exchange.request.head(), request, &context);
+        let wants_upgrade = write_request(exchange.request.head(), request, &context);
         let reader = BodyReader::new(request.framing, &shared.head_limits);
         let frame = match request.framing {
             pollux_http::Framing::Chunked => Frame::Chunks,
             _ => Frame::Plain,
         };
         exchange.request.begin_body(reader, frame);
-        exchange.wants_upgrade = wishes.upgrade;
+        exchange.wants_upgrade = wants_upgrade;
         if let Some(log) = &shared.log {
             note_line(&mut exchange.line, request, log);
         }
         if request.framing.has_body() {
             shared.counters.add(ServerCounter::Bodies, 1);
-        } else if host.is_some() && !wishes.upgrade && request.method != Method::Options {
+        } else if host.is_some() && !wants_upgrade && request.method != Method::Options {
             let last = shared.repeats.request.get_or_insert_default();
             let by = RequestKey { front: self.front, is_secure: self.is_secure, peer };
             last.note(head, by, exchange.request.head(), &exchange.line, facts);

@@ -20,7 +20,7 @@ use super::channel::Channel;
 use super::fault::Fault;
 use super::passing::Pooled;
 use super::pool::Ticket;
-use super::secrets::SharedTls;
+use crate::tls::SharedTls;
 
 /// A request under way.
 #[derive(Debug)]

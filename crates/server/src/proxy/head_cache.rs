@@ -7,7 +7,7 @@
 
 use pollux_http::{RequestKind, ResponseFacts};
 
-use super::response::BodyFraming;
+use super::heads::BodyFraming;
 
 /// Longer heads are read each time: they cost more in copying.
 const HEAD_BYTES_MAX: usize = 2048;

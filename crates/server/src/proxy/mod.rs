@@ -15,34 +15,28 @@
 //! | `config` | the settings, read and checked |
 //! | `session` | which of the sides a connection is; checks of backends |
 //! | `client`, `upstream` | the two sides |
-//! | `secrets` | certificates, keys and trust, read from their files |
-//! | `stream`, `pair` | TCP mode: a side, and what both know |
-//! | `backends`, `groups` | which backends may have requests, and which gets the next one |
-//! | `exchange`, `channel` | one request with its answer, and the bytes of one direction |
-//! | `request`, `response` | heads, written anew by the rules of `fields.rs` |
+//! | `stream` | a side of TCP mode |
+//! | `backends`, `groups` | which backends may have requests, which gets the next one, and the TLS to it |
+//! | `exchange`, `channel` | one request with its answer; the bytes of one direction, and of both of a stream |
+//! | `heads` | heads, written anew by the rules of `fields.rs` |
 //! | `head_cache` | the last heads, which may come again |
-//! | `fault` | what can go wrong, whose fault it is and what the client gets |
+//! | `fault` | what can go wrong, whose fault it is and what the client gets; what is counted for each loop and backend |
 //! | `shared` | what the sessions of one loop share |
 //! | `assign` | how a request comes to an upstream connection |
 //! | `pool`, `passing` | idle connections and waiting requests of all loops |
-//! | `counters` | what is counted for each loop and backend |
 
 mod assign;
 pub(crate) mod backends;
 mod channel;
 mod client;
 mod config;
-mod counters;
 mod exchange;
 pub(crate) mod fault;
 mod groups;
 mod head_cache;
-mod pair;
+mod heads;
 mod passing;
 mod pool;
-mod request;
-mod response;
-mod secrets;
 mod session;
 mod shared;
 mod stream;
@@ -55,10 +49,9 @@ pub use config::{
     BackendConfig, Balance, Check, Forwarding, Frontend, GroupConfig, Health, Mode, ProxyConfig,
     ProxyLimits, ServerTls,
 };
-pub use counters::{BackendCounts, ProxyCounter, ProxyCounters};
-pub use fault::{Fault, Party};
+pub use fault::{BackendCounts, Fault, Party, ProxyCounter, ProxyCounters};
+pub use groups::Secrets;
 pub use passing::Passing;
 pub use pool::PoolView;
-pub use secrets::Secrets;
 pub use session::ProxySession;
 pub use shared::{ProxyShared, backends_of};

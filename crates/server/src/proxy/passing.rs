@@ -13,7 +13,7 @@ use pollux_poller::Waker;
 use super::backends::Backend;
 use super::config::ProxyConfig;
 use super::pool::{Idle, Pool, PoolLimits, PoolView, Ticket};
-use super::secrets::SharedTls;
+use crate::tls::SharedTls;
 
 /// Messages that wait for a loop: one for each request that waits, and few others.
 const MESSAGES_MAX: usize = 1 << 20;

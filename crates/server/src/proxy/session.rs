@@ -10,12 +10,11 @@ use super::client::Client;
 use super::config::{Check, Mode};
 use super::exchange::{Outgoing, Purpose};
 use super::fault::Fault;
-use super::secrets::{SharedTls, lock};
 use super::shared::ProxyShared;
 use super::stream::Stream;
 use super::upstream::Upstream;
 use crate::counters::ServerCounter;
-use crate::tls::{Above, Tls};
+use crate::tls::{Above, SharedTls, Tls, lock};
 
 /// One connection of a proxy.
 #[derive(Debug)]

@@ -12,19 +12,18 @@ use pollux_http::{NoProxyHeader, ProxyHeader};
 
 use super::assign::Exchanger;
 use super::backends::{Backend, HealthChange, Schedule};
+use super::channel::{Pairs, Pipes};
 use super::config::{Balance, Check, Frontend, Mode, ProxyConfig, ProxyLimits};
 use super::exchange::{Exchange, Exchanges, Links, Outgoing, Purpose};
-use super::fault::{Fault, Party};
-use super::groups::{FrontendTable, Group};
+use super::fault::{Fault, Party, ProxyCounter, ProxyCounters};
+use super::groups::{FrontendTable, Group, Secrets, why};
 use super::head_cache::Repeats;
-use super::pair::{Pairs, Pipes};
 use super::passing::Passing;
-use super::secrets::{self, Secrets, SharedTls};
 use crate::ServerError;
 use crate::common_fields::Common;
 use crate::counters::{ServerCounter, ServerCounters};
 use crate::log::{AccessLog, Event, Logs};
-use crate::proxy::counters::{ProxyCounter, ProxyCounters};
+use crate::tls::SharedTls;
 
 /// Upstream connections that one request may have, one after the other.
 const TRIES_MAX: u32 = 3;
@@ -399,7 +398,7 @@ impl ProxyShared {
     #[cold]
     pub(super) fn report_tls(&self, backend: usize, error: Option<&pollux_tls::Error>) {
         let name = &self.backends[backend].name;
-        let text = || format!("TLS with the backend {name} failed: {}", secrets::why(error));
+        let text = || format!("TLS with the backend {name} failed: {}", why(error));
         self.logs.errors.report(Event::BackendLost, self.now.unix_s, text);
     }
 

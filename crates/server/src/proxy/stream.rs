@@ -15,15 +15,14 @@ use std::sync::Arc;
 use pollux_engine::{Actions, CloseCause, Command, Moment, SplicedIn};
 use pollux_http::ProxyHeader;
 
+use super::channel::{Pair, Piped, Side};
 use super::client::header_of;
 use super::config::Mode;
 use super::exchange::{Outgoing, Purpose};
-use super::fault::{Fault, Party};
+use super::fault::{Fault, Party, ProxyCounter};
 use super::groups::hash;
-use super::pair::{Pair, Piped, Side};
 use super::shared::ProxyShared;
 use crate::log::{Entry, Proxied};
-use crate::proxy::counters::ProxyCounter;
 
 /// One side of a pair as a session.
 #[derive(Debug)]

@@ -15,11 +15,10 @@ use pollux_engine::{Actions, CloseCause, Moment};
 use pollux_http::{BodyReader, Rejection, Response, ResponseBody, ResponseFacts};
 
 use super::exchange::Link;
-use super::fault::Fault;
+use super::fault::{Fault, ProxyCounter};
 use super::head_cache::AnswerKey;
-use super::response::{self, BodyFraming, Context};
+use super::heads::{AnswerContext, BodyFraming, write_answer, write_interim, write_upgrade};
 use super::shared::ProxyShared;
-use crate::proxy::counters::ProxyCounter;
 
 /// Interim answers to one request; a backend that sends them for ever is not answering.
 const INTERIMS_MAX: u32 = 16;
@@ -339,7 +338,7 @@ impl Upstream {
                 if channel.head().len() > INTERIM_BYTES_MAX {
                     return Err("more interim answers (1xx) than the client takes");
                 }
-                response::write_interim(channel.head(), &response);
+                write_interim(channel.head(), &response);
                 shared.proxied.count(ProxyCounter::Interim);
                 shared.wake_client(at, actions);
             }
@@ -347,7 +346,7 @@ impl Upstream {
         }
         if code == 101 {
             let is_wanted = exchange.wants_upgrade && exchange.minor > 0;
-            if !is_wanted || !response::write_upgrade(channel.head(), &response) {
+            if !is_wanted || !write_upgrade(channel.head(), &response) {
                 return Err("an upgrade (101) that was not asked for");
             }
             (exchange.has_answer, exchange.is_tunnel) = (true, true);
@@ -357,7 +356,7 @@ impl Upstream {
             shared.wake_client(at, actions);
             return Ok(facts.head_len);
         }
-        let context = Context {
+        let context = AnswerContext {
             kind: exchange.kind,
             minor: exchange.minor,
             is_last: exchange.is_last,
@@ -365,7 +364,7 @@ impl Upstream {
             rules: &shared.frontends.get(exchange.front).rules.response,
         };
         let before = channel.head().len();
-        let framing = response::write(channel.head(), &response, &context)
+        let framing = write_answer(channel.head(), &response, &context)
             .ok_or("a coding before chunked, which was not asked for")?;
         let (head, written) = (&input[..facts.head_len], &channel.head()[before..]);
         shared.repeats.note_answer(head, by, written, (facts, framing));

@@ -1,23 +1,29 @@
-//! The link between a master and a worker: its frames, and the worker's end ([`WorkerProcess`]).
+//! The link between a master and a worker: its frames, the worker's end ([`WorkerProcess`]), and the worker as
+//! its master has it ([`Worker`]).
 
+use std::ffi::OsString;
 use std::fs::File;
 use std::io::{self, ErrorKind, Read, Seek, Write};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 use std::os::unix::net::UnixStream;
+use std::os::unix::process::CommandExt;
+use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::mpsc::{Receiver, Sender, channel};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use pollux_engine::Signals;
 use pollux_poller::Waker;
 use pollux_sys::process;
+use rustix::fs::{MemfdFlags, memfd_create};
 
-use super::sockets::ProxySockets;
+use super::sockets::{ProxySockets, left_open};
 use crate::error::in_words;
 use crate::proxy::{ProxyConfig, backends};
 use crate::stats::{Ended, Overview, Reloads, metrics};
 use crate::{Server, ServerError};
 
 /// A worker or a master that reads nothing for so long hangs, or is gone.
-pub(crate) const WRITE_TIMEOUT: Duration = Duration::from_secs(5);
+const WRITE_TIMEOUT: Duration = Duration::from_secs(5);
 /// Longest text: the counters of a worker with many loops.
 const TEXT_BYTES_MAX: usize = 8 << 20;
 const HEAD_BYTES: usize = 5;
@@ -98,11 +104,11 @@ impl Frame {
 
 /// The stream is not one of frames.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct Garbled;
+struct Garbled;
 
 /// Frames that come in pieces.
 #[derive(Debug, Default)]
-pub(crate) struct Frames {
+struct Frames {
     bytes: Vec<u8>,
 }
 
@@ -132,7 +138,7 @@ impl Frames {
 }
 
 /// Where a master names what it left its worker.
-pub(crate) const VARIABLE: &str = "POLLUX_PROXY_WORKER";
+const VARIABLE: &str = "POLLUX_PROXY_WORKER";
 /// Stands between the states of backends and the file with the settings.
 pub(crate) const STATES_END: char = '\0';
 
@@ -333,6 +339,156 @@ fn states_in(text: &str) -> Order {
 fn gone(orders: &Sender<Order>, waker: &Waker) {
     let _ = orders.send(Order::Gone);
     waker.wake();
+}
+
+/// The name of workers in lists of processes.
+const NAME: &str = "pollux-proxy-worker";
+/// What a worker is doing.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum WorkerState {
+    /// It has until then to take connections.
+    Starting(Instant),
+    /// It takes connections.
+    Serving,
+    /// It ends with the connections that it has, until then.
+    Draining(Instant),
+    /// It was killed.
+    Killed,
+}
+
+/// One worker.
+#[derive(Debug)]
+pub(crate) struct Worker {
+    child: Child,
+    link: UnixStream,
+    frames: Frames,
+    /// Nothing more comes from it.
+    is_closed: bool,
+    pub(crate) state: WorkerState,
+    pub(crate) started: Instant,
+    /// Reloads that were asked for through it so far.
+    pub(crate) asked: u64,
+    /// Those of them that are answered when the reload under way is.
+    pub(crate) promised: u64,
+    /// How backends stood when it was started.
+    pub(crate) states: String,
+    /// What it counted, as a page.
+    pub(crate) counts: String,
+    /// Why it could not start.
+    pub(crate) failure: Option<String>,
+}
+
+impl Worker {
+    /// Starts this program once more, with the arguments of the same command line, these sockets and
+    /// the text of the settings, behind the states of the backends at the worker before. Only a process
+    /// of one thread may do so: descriptors are open for every child meanwhile.
+    ///
+    /// # Errors
+    /// No descriptor or no process is left.
+    pub(crate) fn start(
+        sockets: &ProxySockets,
+        (states, settings): (&str, &str),
+        arguments: &[OsString],
+        by: Instant,
+    ) -> io::Result<Self> {
+        let (link, theirs) = UnixStream::pair()?;
+        let mut file = File::from(memfd_create("pollux-settings", MemfdFlags::CLOEXEC)?);
+        write!(file, "{states}{STATES_END}{settings}")?;
+        file.rewind()?;
+        let (theirs, file) = (left_open(&theirs)?, left_open(&file)?);
+        let (copies, text) = sockets.for_child()?;
+        let left = format!("{} {} {text}", theirs.as_raw_fd(), file.as_raw_fd());
+        let mut command = Command::new("/proc/self/exe");
+        // A signal of the terminal is for the master.
+        command.arg0(NAME).args(arguments).env(VARIABLE, left).process_group(0);
+        let child = command.stdin(Stdio::null()).spawn();
+        drop((copies, theirs, file));
+        let child = child?;
+        link.set_nonblocking(true)?;
+        Ok(Self {
+            child,
+            asked: 0,
+            promised: 0,
+            link,
+            frames: Frames::default(),
+            is_closed: false,
+            state: WorkerState::Starting(by),
+            started: Instant::now(),
+            states: states.to_owned(),
+            counts: String::new(),
+            failure: None,
+        })
+    }
+
+    pub(crate) fn id(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// Readable when the worker has said something, or is gone; none once it is.
+    pub(crate) fn fd(&self) -> Option<BorrowedFd<'_>> {
+        (!self.is_closed).then(|| self.link.as_fd())
+    }
+
+    /// Sends it a frame. A worker that does not read is killed when its time is over.
+    pub(crate) fn send(&mut self, kind: Kind, text: &str) {
+        let bytes = Frame::new(kind, text).bytes();
+        let set = |is_on| self.link.set_nonblocking(is_on);
+        let sent = set(false)
+            .and_then(|()| self.link.set_write_timeout(Some(WRITE_TIMEOUT)))
+            .and_then(|()| (&self.link).write_all(&bytes))
+            .and_then(|()| set(true));
+        if sent.is_err() {
+            self.is_closed = true;
+        }
+    }
+
+    /// What it has said since the last call.
+    pub(crate) fn receive(&mut self) -> Vec<Frame> {
+        let mut received = Vec::new();
+        let mut piece = [0; 64 * 1024];
+        while !self.is_closed {
+            match self.link.read(&mut piece) {
+                Ok(0) => self.is_closed = true,
+                Ok(len) => self.frames.feed(&piece[..len]),
+                Err(error) if error.kind() == ErrorKind::Interrupted => continue,
+                Err(error) if error.kind() == ErrorKind::WouldBlock => break,
+                Err(_) => self.is_closed = true,
+            }
+            loop {
+                match self.frames.next() {
+                    Ok(Some(frame)) => received.push(frame),
+                    Ok(None) => break,
+                    Err(Garbled) => {
+                        self.is_closed = true;
+                        break;
+                    }
+                }
+            }
+        }
+        received
+    }
+
+    /// How it ended, once it has.
+    pub(crate) fn ended(&mut self) -> Option<ExitStatus> {
+        self.child.try_wait().ok().flatten()
+    }
+
+    /// Ends it at once.
+    pub(crate) fn kill(&mut self) {
+        self.state = WorkerState::Killed;
+        // It may have ended by itself.
+        let _ = self.child.kill();
+    }
+}
+
+impl Drop for Worker {
+    /// A master that gives up leaves no child behind.
+    fn drop(&mut self) {
+        if self.ended().is_none() {
+            let _ = self.child.kill();
+            let _ = self.child.wait();
+        }
+    }
 }
 
 #[cfg(test)]

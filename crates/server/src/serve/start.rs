@@ -16,11 +16,11 @@ use pollux_sys::descriptors::in_words;
 use pollux_tls::ServerConfig;
 use rustix::io::Errno;
 
-use super::describe::{proxy_banner, proxy_facts};
+use super::report::{proxy_banner, proxy_facts};
 use super::sockets::ProxySockets;
 use super::{Parts, Reporter, SERVER, SocketPaths};
 use crate::config::{Answer, LogTarget, Monitoring, SandboxMode, ServeConfig};
-use crate::descriptors::{connections_max, limit};
+use crate::error::{connections_max, limit};
 use crate::log::{ErrorWriter, Event, unix_s};
 use crate::proxy::backends::restore_states;
 use crate::proxy::{Passing, ProxyConfig, ProxyCounters, ProxySession, ProxyShared, backends_of};

@@ -6,13 +6,12 @@
 //! | `cases` | the table: what is sent, and what must come |
 //! | `verdict` | takes a stream of answers apart and judges it |
 //! | `model` | the rules alone, without a server: the table can be kept |
-//! | `sending`, `stage` | the ways to send a request; the folder, configurations, the table on every driver |
-//! | `lockstep` | the table on sessions without a kernel; ten thousand requests at once |
+//! | `stage` | the folder, configurations, the ways to send a request |
+//! | `lockstep` | the table on sessions without a kernel and on every driver; ten thousand requests at once |
 
 mod cases;
 mod lockstep;
 mod model;
-mod sending;
 mod stage;
 mod verdict;
 

@@ -1,22 +1,20 @@
-//! What the runners set up: the folder of the site, a configuration for each set-up, and what the
-//! table's requests look like there. `lockstep.rs` plays on it without a kernel, the
-//! second half of this file on real servers.
+//! What the runners of `lockstep.rs` set up: the folder of the site, a configuration for each set-up, and what the
+//! table's requests look like there; the ways in which a request is sent, and which differences between answers
+//! they may explain.
 
-use std::collections::VecDeque;
+use std::ops::Range;
 use std::path::Path;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
-use pollux_engine::{Counter, Driver, GroupError, Moment, Now, Rehearsal};
+use pollux_engine::{Moment, Now, Rehearsal};
 use pollux_server::config::ServeConfig;
-use pollux_server::{HttpSession, Logs, Server, ServerCounters, ServerError, Shared};
+use pollux_server::{HttpSession, Logs, ServerCounters, Shared};
 use pollux_settings::Given;
 use tempfile::TempDir;
 
-use crate::cases::{Case, Setup, cases, find};
-use crate::lockstep::{Job, Lockstep};
-use crate::sending::{Came, Way, compare, references};
-use crate::verdict::Answers;
+use crate::cases::{After, Case, Interim, Setup, cases, find};
+use crate::verdict::{self, Answers};
 
 /// Asks for one more answer, and for the end. Every set-up answers 200.
 pub(crate) const PROBE: &[u8] = b"GET / HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n";
@@ -198,116 +196,194 @@ fn the_site_is_what_the_cases_rely_on() {
     assert!(MODIFIED_S == 784_111_777 && MODIFIED.ends_with("08:49:37 GMT"));
 }
 
-const EVERY_OFFSET_MAX: usize = 512;
-const OFFSETS: usize = 50;
-/// Bytes that follow a refused request, twice.
-const MORE: usize = 1000;
-/// Connections at once. Both ends are in this process, and `select` knows 1024 descriptors.
-const BATCH: usize = 100;
-/// Drivers at once, for a server and its clients take turns.
-const DRIVERS_AT_ONCE: usize = 2;
+/// How a request is cut.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Way {
+    Whole,
+    /// In pieces of so many bytes.
+    Pieces(usize),
+    /// In two, here.
+    Split(usize),
+    /// Whole, and then so many bytes twice which no answer depends on: what a client sends that has not
+    /// seen its refusal yet.
+    Followed(usize),
+}
 
-/// Every case is sent whole over TCP; those that are refused also with more bytes behind them, as
-/// by a client that has not seen the refusal yet. Over unix sockets every case is sent whole, byte
-/// by byte (in pieces of 997 bytes when it has more than 2048) and split in two. Up to
-/// [`EVERY_OFFSET_MAX`] bytes that is at every offset, and most of the table is no longer; longer
-/// requests are split at about [`OFFSETS`] offsets and around the end of their first head, for the
-/// time: a megabyte has a million offsets. `lockstep.rs` splits more, without a kernel.
+/// Requests up to here are sent byte by byte, longer ones in pieces of [`PIECE_BYTES`].
+const BYTE_BY_BYTE_MAX: usize = 2048;
+const PIECE_BYTES: usize = 997;
+/// Bytes that are sent at most for the evenly spread offsets of one request.
+const SPREAD_BYTES_MAX: usize = 4 * 1024 * 1024;
+
+impl Way {
+    /// Whole, in pieces, and split at every offset; beyond `every_offset_max` bytes the offsets
+    /// are about `offsets` evenly spread ones (fewer beyond [`SPREAD_BYTES_MAX`] in all) and those
+    /// around the end of the first head.
+    pub(crate) fn all(request: &[u8], every_offset_max: usize, offsets: usize) -> Vec<Self> {
+        let len = request.len();
+        let piece = if len <= BYTE_BY_BYTE_MAX { 1 } else { PIECE_BYTES };
+        let offsets = offsets.min(SPREAD_BYTES_MAX.div_ceil(len));
+        let stride = if len <= every_offset_max { 1 } else { len.div_ceil(offsets) };
+        let mut cuts: Vec<usize> = (1..len).step_by(stride).collect();
+        if let Some(end) = find(request, b"\r\n\r\n") {
+            cuts.extend(end..(end + 6).min(len));
+        }
+        cuts.sort_unstable();
+        cuts.dedup();
+        let splits = cuts.into_iter().filter(|at| *at > 0).map(Self::Split);
+        [Self::Whole, Self::Pieces(piece)].into_iter().chain(splits).collect()
+    }
+
+    /// What must come of `case` when it is sent in this way: a fault that is read together with
+    /// its head is refused, for no answer has begun.
+    pub(crate) fn judged(self, case: &Case) -> Case {
+        let is_one_read = self == Self::Whole && case.request.len() <= BYTE_BY_BYTE_MAX;
+        let after = match case.after {
+            After::ClosedOrCut if is_one_read => After::Closed,
+            after => after,
+        };
+        Case { after, ..case.clone() }
+    }
+
+    /// The piece of a request of `len` bytes that is sent in step `step`; none behind the last.
+    pub(crate) fn piece(self, step: usize, len: usize) -> Option<Range<usize>> {
+        let (start, end) = match (self, step) {
+            (Self::Whole, 0) => (0, len),
+            (Self::Pieces(bytes), step) => (step * bytes, (step + 1) * bytes),
+            (Self::Split(at), 0) => (0, at),
+            (Self::Split(at), 1) => (at, len),
+            (Self::Followed(more), 0) => (0, len - 2 * more),
+            (Self::Followed(more), 1 | 2) => (len - (3 - step) * more, len - (2 - step) * more),
+            _ => return None,
+        };
+        (start < len).then_some(start..end.min(len))
+    }
+}
+
+/// What came of a case, without the answer to the probe.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) struct Came {
+    /// Dates masked.
+    pub(crate) stream: Vec<u8>,
+    pub(crate) has_ended: bool,
+    /// The connection broke behind a refusal while the client was still sending.
+    pub(crate) has_broken: bool,
+}
+
+impl Came {
+    /// Takes the answer to the probe off what came up to the end. Without it the connection was
+    /// not kept, and all of it belongs to the case.
+    pub(crate) fn before_probe(stream: &[u8], probe_answer: &[u8]) -> Self {
+        let stream = masked(stream);
+        match stream.strip_suffix(probe_answer) {
+            Some(own) => Self { stream: own.to_vec(), has_ended: false, has_broken: false },
+            None => Self { stream, has_ended: true, has_broken: false },
+        }
+    }
+}
+
+/// What came of each case when it was rehearsed whole: everything else is compared to it.
+pub(crate) fn references(stage: &Stage) -> Vec<Came> {
+    stage.scenes.iter().map(|scene| crate::lockstep::rehearse(stage, scene, Way::Whole)).collect()
+}
+
+/// Judges `came` and compares it to the reference. Most bytes have to be the same; what may
+/// differ is said here, and is judged by the case alone or compared without its framing:
 ///
-/// What comes has to be what the rehearsal gave, byte for byte, but for what [`compare`] names.
-#[test]
-fn every_driver_keeps_the_table_however_it_is_sent() {
-    let stage = Stage::new();
-    let references = references(&stage);
-    let waiting: Mutex<VecDeque<Driver>> = Mutex::new(Driver::ALL.into());
-    let faults = Mutex::new(Vec::new());
-    std::thread::scope(|scope| {
-        for _ in 0..DRIVERS_AT_ONCE {
-            scope.spawn(|| {
-                loop {
-                    let next = waiting.lock().expect("no panic under it").pop_front();
-                    let Some(driver) = next else { break };
-                    let found = faults_of(driver, &stage, &references);
-                    faults.lock().expect("no panic under it").extend(found);
-                }
-            });
-        }
-    });
-    let faults = faults.into_inner().expect("no panic under it");
-    let shown = faults.iter().take(40).map(String::as_str).collect::<Vec<_>>().join("\n");
-    assert!(faults.is_empty(), "{} faults:\n{shown}", faults.len());
-}
-
-/// Starts a server with a TCP and a unix address; none where the driver is not available.
-pub(crate) fn start(stage: &Stage, setup: Setup, driver: Driver) -> Option<Server> {
-    let path = stage.folder().join(format!("{driver}-{setup:?}"));
-    let listen = format!("listen = [\"127.0.0.1:0\", \"unix:{}\"]", path.display());
-    let config = stage.config(setup, &format!("poller = \"{driver}\"\n{listen}"));
-    match Server::start(&config) {
-        Ok(server) => Some(server),
-        Err(ServerError::Group { cause: GroupError::Loop(reason), .. }) => {
-            pollux_testing::skip(format_args!("{driver}: {reason}"));
-            None
-        }
-        Err(error) => panic!("{driver}: {error}"),
+/// * A body that is broken in its middle, or not whole, may be echoed as far as it was sound
+///   when it came, and that depends on how it came.
+/// * An echo of a chunked body has the chunks in which it was read.
+/// * 100 Continue is left out when the body was there with the head, so it depends on whether
+///   it was.
+///
+/// # Errors
+/// What is not as it must be, in words.
+pub(crate) fn compare(case: &Case, reference: &Came, came: &Came) -> Result<(), String> {
+    if reference == came {
+        return Ok(());
     }
-}
-
-/// Ends a server, which has to end well.
-pub(crate) fn end(driver: Driver, server: Server) {
-    server.abort();
-    server.join().unwrap_or_else(|error| panic!("{driver}: {error}"));
-}
-
-fn faults_of(driver: Driver, stage: &Stage, references: &[Came]) -> Vec<String> {
-    let mut faults = Vec::new();
-    for setup in SETUPS {
-        let Some(server) = start(stage, setup, driver) else { break };
-        let [tcp, unix] = server.addresses() else { panic!("two were asked for") };
-        let probe_answer = stage.answer_to_probe(setup);
-        let scenes = stage.scenes.iter().zip(references);
-        let scenes: Vec<_> = scenes.filter(|(scene, _)| scene.case.setup == setup).collect();
-        let mut over_tcp = Lockstep::new(&server, tcp, 0, probe_answer);
-        faults.extend(play(&mut over_tcp, &jobs(&scenes, |_| vec![Way::Whole])));
-        let refused = scenes.iter().filter(|(scene, _)| scene.case.is_refused());
-        let refused: Vec<_> = refused.map(|&(scene, came)| (scene.followed(MORE), came)).collect();
-        let refused: Vec<_> = refused.iter().map(|(scene, came)| (scene, *came)).collect();
-        faults.extend(play(&mut over_tcp, &jobs(&refused, |_| vec![Way::Followed(MORE)])));
-        let ways = |scene: &Scene| Way::all(&scene.request, EVERY_OFFSET_MAX, OFFSETS);
-        let mut over_unix = Lockstep::new(&server, unix, over_tcp.connects(), probe_answer);
-        faults.extend(play(&mut over_unix, &jobs(&scenes, ways)));
-        let engine = &server.overview().loops[0].engine;
-        let reads = engine.value(Counter::Receives) - engine.value(Counter::ReceivesEmpty);
-        let pieces = over_tcp.pieces() + over_unix.pieces();
-        assert!(reads >= pieces, "{driver}: {pieces} pieces were read at {reads} times");
-        end(driver, server);
+    verdict::judge(case, &came.stream, came.has_ended)?;
+    if came.has_broken {
+        return Err("refused without waiting for a client that is still sending".to_owned());
     }
-    faults.iter().map(|fault| format!("{driver}, {fault}")).collect()
+    let is_cut_anywhere = case.after == After::ClosedOrCut
+        || case.after == After::Waiting && case.setup == Setup::Echo;
+    if is_cut_anywhere {
+        return Ok(());
+    }
+    if came.has_ended != reference.has_ended {
+        return Err(format!("ended: {}, in the rehearsal {}", came.has_ended, reference.has_ended));
+    }
+    let (ours, theirs) = (&reference.stream, &came.stream);
+    let (may_differ, loose) = (framing_may_differ(case, ours), |s| without_framing(case, s));
+    if may_differ && loose(ours) == loose(theirs) {
+        return Ok(());
+    }
+    let at = ours.iter().zip(theirs).take_while(|(a, b)| a == b).count();
+    let show = |bytes: &[u8]| bytes[at..bytes.len().min(at + 60)].escape_ascii().to_string();
+    Err(format!("from byte {at} on: \"{}\", rehearsed \"{}\"", show(theirs), show(ours)))
 }
 
-/// Plays all jobs, so many at once; what is wrong with what came.
-fn play(lockstep: &mut Lockstep<'_>, jobs: &[Job<'_>]) -> Vec<String> {
-    let mut faults = Vec::new();
-    for jobs in jobs.chunks(BATCH) {
-        for (job, came) in jobs.iter().zip(lockstep.play(jobs)) {
-            let Job { scene: Scene { case, .. }, reference, way } = job;
-            if let Err(fault) = compare(&way.judged(case), reference, &came) {
-                faults.push(format!("{} (RFC {}), {way:?}: {fault}", case.name, case.rfc));
+fn framing_may_differ(case: &Case, stream: &[u8]) -> bool {
+    let is_chunked = || find(stream, b"\r\nTransfer-Encoding: ").is_some();
+    may_get_a_100_continue(case) || case.setup == Setup::Echo && is_chunked()
+}
+
+fn may_get_a_100_continue(case: &Case) -> bool {
+    case.answers.iter().any(|answer| answer.interim == Interim::May)
+}
+
+/// The answers without their chunks, and without what stands before them where it may be left out.
+fn without_framing(case: &Case, stream: &[u8]) -> Answers {
+    let mut answers = Answers::parse(stream, &case.heads()).expect("judged before");
+    if may_get_a_100_continue(case) {
+        answers.whole.iter_mut().for_each(|answer| answer.interims = 0);
+    }
+    answers
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn quiet() -> Came {
+        Came { stream: Vec::new(), has_ended: false, has_broken: false }
+    }
+
+    #[test]
+    fn every_way_sends_all_bytes_in_order() {
+        let request: Vec<u8> = b"GET / HTTP/1.1\r\n\r\n".iter().copied().chain(0..200).collect();
+        for every_offset_max in [0, 1000] {
+            let ways = Way::all(&request, every_offset_max, 10);
+            assert!(ways.len() >= if every_offset_max > 0 { request.len() } else { 14 });
+            for way in ways.into_iter().chain([Way::Followed(50)]) {
+                let pieces = (0..).map_while(|step| way.piece(step, request.len()));
+                let sent: Vec<u8> = pieces.flat_map(|piece| request[piece].to_vec()).collect();
+                assert_eq!(sent, request, "{way:?}");
             }
         }
     }
-    faults
-}
 
-/// The jobs of all scenes; those of as many steps stand together, for they wait for each other.
-fn jobs<'a>(scenes: &[(&'a Scene, &'a Came)], ways: impl Fn(&Scene) -> Vec<Way>) -> Vec<Job<'a>> {
-    let of = |&(scene, reference): &(&'a Scene, &'a Came)| {
-        ways(scene).into_iter().map(move |way| Job { scene, reference, way })
-    };
-    let mut jobs: Vec<_> = scenes.iter().flat_map(of).collect();
-    jobs.sort_by_key(|job| match job.way {
-        Way::Pieces(bytes) => job.scene.request.len().div_ceil(bytes),
-        Way::Whole | Way::Split(_) | Way::Followed(_) => 0,
-    });
-    jobs
+    #[test]
+    fn a_difference_is_found_unless_it_may_be() {
+        let head = "HTTP/1.1 200 OK\r\nDate: x\r\nTransfer-Encoding: chunked\r\n\r\n";
+        let came = |body: &str| Came { stream: format!("{head}{body}").into(), ..quiet() };
+        let request = "POST / HTTP/1.1\r\n\r\n";
+        let echo = crate::cases::case(Setup::Echo, "x", "9112 7.1", request);
+        let echo = echo.kept([crate::cases::ok()]);
+        let (one, two) = (came("2\r\nab\r\n0\r\n\r\n"), came("1\r\na\r\n1\r\nb\r\n0\r\n\r\n"));
+        assert_eq!(compare(&echo, &one, &two), Ok(()));
+        assert!(compare(&echo, &one, &came("2\r\nac\r\n0\r\n\r\n")).is_err());
+        let files = Case { setup: Setup::Files, ..echo };
+        assert!(compare(&files, &one, &two).is_err());
+        assert!(compare(&files, &one, &Came { has_ended: true, ..one.clone() }).is_err());
+        assert!(compare(&files, &one, &Came { has_broken: true, ..one.clone() }).is_err());
+    }
+
+    #[test]
+    fn the_answer_to_the_probe_is_taken_off() {
+        let kept = Came::before_probe(b"abcprobe", b"probe");
+        assert_eq!(kept, Came { stream: b"abc".to_vec(), ..quiet() });
+        assert!(Came::before_probe(b"abc", b"probe").has_ended);
+    }
 }

@@ -10,7 +10,7 @@ use pollux_server::proxy::{Balance, Check, Fault, Mode, ProxyConfig, ProxyCounte
 use pollux_server::stats::{servers, set_server};
 use serde_json::Value;
 
-use crate::stage::{Backend, Client, Proxy, field, ok, on_every_driver, unreachable};
+use crate::{Backend, Client, Proxy, field, ok, on_every_driver, unreachable};
 
 /// Answers with a name, and checks as `is_well` says.
 fn named(name: &'static str, is_well: &Arc<AtomicBool>) -> Backend {

@@ -15,7 +15,7 @@ use pollux_server::proxy::{
 use pollux_server::{Logs, ServerCounters};
 use pollux_testing::DEADLINE;
 
-use crate::stage::{Backend, GET, OK, on_every_driver};
+use crate::{Backend, GET, OK, on_every_driver};
 
 struct OneLoop {
     event_loop: EventLoop<ProxySession>,

@@ -12,7 +12,7 @@ use pollux_server::proxy::{Check, Fault, Mode, ProxyConfig, ProxyCounter, Server
 use pollux_server::tls::Trust;
 
 use crate::identity::{ClientStream, Identity, ServerStream, head, pattern};
-use crate::stage::{Backend, Proxy, field, on_every_driver};
+use crate::{Backend, Proxy, field, on_every_driver};
 
 /// Answers with the length of the body, the scheme, and so many bytes as the path says.
 fn backend() -> Backend {

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use pollux_server::proxy::{Fault, ProxyConfig, ProxyCounter};
 
-use crate::stage::{Backend, GET, OK, ok, on_every_driver, unreachable};
+use crate::{Backend, GET, OK, ok, on_every_driver, unreachable};
 
 /// Requests that two parties could read in two ways, and what is refused for other reasons: none of
 /// them reaches the backend.

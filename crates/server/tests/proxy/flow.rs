@@ -10,7 +10,7 @@ use pollux_server::proxy::{Fault, ProxyCounter};
 use pollux_testing::wait_until;
 
 use crate::identity::pattern;
-use crate::stage::{Backend, Client, OK, field, ok, on_every_driver};
+use crate::{Backend, Client, OK, field, ok, on_every_driver};
 
 const BODY_BYTES: usize = 3_000_000;
 

@@ -9,7 +9,7 @@ use std::time::Duration;
 use pollux_http::{ProxyHeader, ProxyVersion};
 use pollux_server::proxy::{FieldRule, ProxyConfig, ProxyCounter};
 
-use crate::stage::{Backend, GET, OK, field, ok, on_every_driver};
+use crate::{Backend, GET, OK, field, ok, on_every_driver};
 
 /// One request with its answer.
 struct Row {

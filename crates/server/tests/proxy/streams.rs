@@ -10,7 +10,7 @@ use pollux_http::{ProxyHeader, ProxyVersion};
 use pollux_server::proxy::{Fault, Mode, ProxyConfig, ProxyCounter};
 
 use crate::identity::pattern;
-use crate::stage::{Backend, Client, Proxy, on_every_driver, unreachable};
+use crate::{Backend, Client, Proxy, on_every_driver, unreachable};
 
 /// More than all buffers on the way take.
 const MANY_BYTES: usize = 24 << 20;

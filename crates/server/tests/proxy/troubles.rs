@@ -8,7 +8,7 @@ use pollux_server::config::{LogFormat, LogTarget};
 use pollux_server::proxy::{Fault, Party, ProxyConfig};
 use serde_json::Value;
 
-use crate::stage::{Backend, Client, GET, OK, field, on_every_driver, unreachable};
+use crate::{Backend, Client, GET, OK, field, on_every_driver, unreachable};
 
 const POST: &str = "POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 2\r\n\r\nab";
 const LONG_POST: &str = "POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 1000000\r\n\r\nabc";

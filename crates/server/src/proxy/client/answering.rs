@@ -12,7 +12,7 @@ use crate::answer::{self, Persistence};
 use crate::common_fields::Asked;
 use crate::counters::ServerCounter;
 use crate::log::{AccessLog, Entry, Event, Proxied};
-use crate::proxy::counters::ProxyCounter;
+use crate::proxy::fault::ProxyCounter;
 use crate::request::{is_head, is_tls};
 
 impl Client {

@@ -12,7 +12,7 @@ use crate::config::{
     ADDRESSES_MAX, BODY_BYTES_MAX, CONNECTIONS_MAX, Loops, Monitoring, address, connections_max,
     timeout,
 };
-use crate::descriptors::{CONNECTIONS_DEFAULT, KEPT, limit};
+use crate::error::{CONNECTIONS_DEFAULT, KEPT, limit};
 
 pub(super) use sections::HealthRules;
 pub(crate) use sections::WEIGHT_MAX;

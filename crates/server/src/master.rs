@@ -14,8 +14,6 @@
 //!
 //! The sockets, and the end of the link that a worker has, are the server's: `serve/sockets.rs`, `serve/link.rs`.
 
-mod worker;
-
 use std::ffi::OsString;
 use std::io;
 use std::path::PathBuf;
@@ -29,11 +27,10 @@ use rustix::io::Errno;
 use crate::ServerError;
 use crate::proxy::ProxyConfig;
 pub use crate::serve::link::WorkerProcess;
-use crate::serve::link::{Frame, Kind, STATES_END};
+use crate::serve::link::{Frame, Kind, STATES_END, Worker, WorkerState};
 pub use crate::serve::sockets::ProxySockets;
 use crate::stats::Ended;
-use crate::system::{Manager, PidFile, State as Notice};
-use worker::{State, Worker};
+use crate::system::{Manager, PidFile, State};
 
 /// For a worker to take connections: files are opened and rings made, nothing else.
 const START_TIMEOUT: Duration = Duration::from_secs(30);
@@ -207,7 +204,7 @@ impl Master {
             && now.saturating_duration_since(self.alive_notified) >= every
         {
             self.alive_notified = now;
-            self.manager.notify(Notice::Alive);
+            self.manager.notify(State::Alive);
         }
     }
 
@@ -216,7 +213,7 @@ impl Master {
             && self
                 .workers
                 .iter()
-                .all(|worker| worker.state == State::Serving && worker.fd().is_some());
+                .all(|worker| worker.state == WorkerState::Serving && worker.fd().is_some());
         let tick = if is_settled { TICK_LONG } else { TICK_SHORT };
         let tick = self.manager.alive_every().map_or(tick, |every| tick.min(every));
         let (signal_fd, links) = (signals.fd(), self.workers.iter().filter_map(Worker::fd));
@@ -237,7 +234,7 @@ impl Master {
             }
             Signal::Terminate | Signal::Interrupt => {
                 self.is_ending = true;
-                self.manager.notify(Notice::Stopping);
+                self.manager.notify(State::Stopping);
                 self.restart.at = None;
                 let by = self.drain_end();
                 self.workers.iter_mut().for_each(|worker| drain(worker, by));
@@ -250,7 +247,7 @@ impl Master {
     }
 
     fn on_frame(&mut self, at: usize, Frame { kind, text }: Frame) {
-        let is_serving = self.workers[at].state == State::Serving;
+        let is_serving = self.workers[at].state == WorkerState::Serving;
         match kind {
             Kind::Ready => self.serves(at, &text),
             Kind::Failed => self.workers[at].failure = Some(text),
@@ -272,19 +269,19 @@ impl Master {
 
     /// A worker takes connections: the others end.
     fn serves(&mut self, at: usize, banner: &str) {
-        let is_late = !matches!(self.workers[at].state, State::Starting(_));
+        let is_late = !matches!(self.workers[at].state, WorkerState::Starting(_));
         if is_late || self.is_ending {
             let by = self.drain_end();
             return drain(&mut self.workers[at], by);
         }
-        self.workers[at].state = State::Serving;
+        self.workers[at].state = WorkerState::Serving;
         self.restart.at = None;
         if !std::mem::replace(&mut self.has_served, true)
             && !self.settings.config.monitoring.is_quiet
         {
             banner.lines().for_each(|line| (self.command_line.print)(line));
         }
-        self.manager.notify(Notice::Ready);
+        self.manager.notify(State::Ready);
         let is_reload = self.next.as_ref().is_some_and(|next| next.2 == self.workers[at].id());
         if let Some((settings, sockets, id)) = self.next.take_if(|_| is_reload) {
             let old = std::mem::replace(&mut self.sockets, sockets);
@@ -315,7 +312,7 @@ impl Master {
             self.reloads.is_wanted = true;
             return;
         }
-        self.manager.notify(Notice::Reloading);
+        self.manager.notify(State::Reloading);
         // A request from now on may be about other settings.
         self.workers.iter_mut().for_each(|worker| worker.promised = worker.asked);
         if self.is_ending {
@@ -347,9 +344,10 @@ impl Master {
         why.clone_into(&mut self.reloads.why);
         (self.command_line.print)(&format!("not reloaded, the old settings stay: {why}"));
         if !self.is_ending {
-            self.manager.notify(Notice::Ready);
+            self.manager.notify(State::Ready);
         }
-        for worker in self.workers.iter_mut().filter(|worker| worker.state == State::Serving) {
+        for worker in self.workers.iter_mut().filter(|worker| worker.state == WorkerState::Serving)
+        {
             worker.send(Kind::Reopen, "");
         }
         self.send_reloads();
@@ -392,7 +390,8 @@ impl Master {
         if !self.has_served && !self.is_ending {
             return Err(MasterError::Start { why });
         }
-        let may_serve = |other: &Worker| matches!(other.state, State::Starting(_) | State::Serving);
+        let may_serve =
+            |other: &Worker| matches!(other.state, WorkerState::Starting(_) | WorkerState::Serving);
         let is_last = !self.workers.iter().any(may_serve);
         if !self.is_ending && is_last && self.restart.at.is_none() {
             let wait = self.restart.after(worker.started, Instant::now());
@@ -405,11 +404,11 @@ impl Master {
         let now = Instant::now();
         for worker in &mut self.workers {
             match worker.state {
-                State::Starting(by) if by <= now => {
+                WorkerState::Starting(by) if by <= now => {
                     worker.failure.get_or_insert_with(|| "it did not start in time".to_owned());
                     worker.kill();
                 }
-                State::Draining(by) if by <= now => {
+                WorkerState::Draining(by) if by <= now => {
                     let id = worker.id();
                     (self.command_line.print)(&format!(
                         "process {id} did not end in time and is killed"
@@ -417,8 +416,8 @@ impl Master {
                     worker.kill();
                 }
                 // It is gone, or about to be.
-                State::Serving if worker.fd().is_none() => {
-                    worker.state = State::Draining(now + CLOSED_GRACE);
+                WorkerState::Serving if worker.fd().is_none() => {
+                    worker.state = WorkerState::Draining(now + CLOSED_GRACE);
                 }
                 _ => {}
             }
@@ -457,7 +456,7 @@ impl Master {
     /// Has the worker that serves show what others counted that don't.
     fn send_ended(&mut self) {
         let mut ended = self.ended.clone();
-        let others = self.workers.iter().filter(|worker| worker.state != State::Serving);
+        let others = self.workers.iter().filter(|worker| worker.state != WorkerState::Serving);
         others.for_each(|worker| ended.add_page(&worker.counts));
         let page = ended.page();
         self.send_to_serving(Kind::Ended, &page);
@@ -472,7 +471,8 @@ impl Master {
     }
 
     fn send_to_serving(&mut self, kind: Kind, text: &str) {
-        for worker in self.workers.iter_mut().filter(|worker| worker.state == State::Serving) {
+        for worker in self.workers.iter_mut().filter(|worker| worker.state == WorkerState::Serving)
+        {
             worker.send(kind, text);
         }
     }
@@ -485,8 +485,8 @@ impl Drop for Master {
 }
 
 fn drain(worker: &mut Worker, by: Instant) {
-    if matches!(worker.state, State::Starting(_) | State::Serving) {
-        worker.state = State::Draining(by);
+    if matches!(worker.state, WorkerState::Starting(_) | WorkerState::Serving) {
+        worker.state = WorkerState::Draining(by);
         worker.send(Kind::Drain, "");
     }
 }

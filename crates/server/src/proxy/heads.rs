@@ -1,16 +1,21 @@
-//! A request head for the backend, written anew from the client's.
+//! Heads, written anew by the rules of `fields.rs`: a request's for the backend, an answer's for the client.
 //!
-//! The client's side calls it with a head that was found sound. What frames the request, where it
-//! goes and which client asked is written by the proxy; all other fields follow in order, one line each.
+//! Both sides of an exchange call it with a head that was found sound. What frames a request, where it goes and
+//! which client asked is written by the proxy. How an answer ends is as well: a length where one is known,
+//! chunks for clients that know them, else the end of the connection. All other fields follow in order, one
+//! line each.
 
-use pollux_http::{Form, Framing, Method, Request};
+use pollux_http::{
+    DateCache, Form, Framing, Method, Request, RequestKind, Response, ResponseBody, Status,
+};
 
+use super::channel::Frame;
 use super::config::Forwarding;
 use crate::fields::{self, FieldRule, Kind};
 
 /// What the head is written by, beside the request.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Context<'a> {
+pub(super) struct RequestContext<'a> {
     /// The client's address without its port; empty on a unix socket.
     pub(super) peer: &'a str,
     /// What Host says: the authority that the request is for, or the backend.
@@ -25,22 +30,20 @@ pub(super) struct Context<'a> {
     pub(super) max_forwards: Option<u64>,
 }
 
-/// What the client asked of the connection, beside what the request says.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub(super) struct Wishes {
-    /// To continue with the WebSocket protocol.
-    pub(super) upgrade: bool,
-}
-
-/// Writes the head behind what is in `out`.
-pub(super) fn write(out: &mut Vec<u8>, request: &Request<'_>, context: &Context<'_>) -> Wishes {
-    write_line(out, request);
+/// Writes the head of a request behind what is in `out`; says whether it asks to continue with the WebSocket
+/// protocol.
+pub(super) fn write_request(
+    out: &mut Vec<u8>,
+    request: &Request<'_>,
+    context: &RequestContext<'_>,
+) -> bool {
+    write_request_line(out, request);
     fields::write(out, "Host", context.host.as_bytes());
     let fields_start = out.len();
-    let seen = write_fields(out, request, context, false).unwrap_or_else(|| {
+    let seen = write_request_fields(out, request, context, false).unwrap_or_else(|| {
         // Rare: some of those that were written have to go.
         out.truncate(fields_start);
-        write_fields(out, request, context, true).unwrap_or_default()
+        write_request_fields(out, request, context, true).unwrap_or_default()
     });
     if let Some(left) = context.max_forwards {
         out.extend_from_slice(b"Max-Forwards: ");
@@ -65,18 +68,18 @@ pub(super) fn write(out: &mut Vec<u8>, request: &Request<'_>, context: &Context<
     }
     write_framing(out, request);
     out.extend_from_slice(b"\r\n");
-    Wishes { upgrade }
+    upgrade
 }
 
 #[derive(Clone, Copy, Default)]
-struct Seen {
+struct SeenInRequest {
     forwarded_for: bool,
     forwarded_other: bool,
     forwarded: bool,
     upgrade: bool,
 }
 
-fn write_line(out: &mut Vec<u8>, request: &Request<'_>) {
+fn write_request_line(out: &mut Vec<u8>, request: &Request<'_>) {
     out.extend_from_slice(request.method.name().as_bytes());
     out.push(b' ');
     let target = request.target.path_and_query().unwrap_or_default();
@@ -96,13 +99,13 @@ fn write_line(out: &mut Vec<u8>, request: &Request<'_>) {
 
 /// Writes the fields that are passed on. None when Connection names some of them and `has_named` did
 /// not say so.
-fn write_fields(
+fn write_request_fields(
     out: &mut Vec<u8>,
     request: &Request<'_>,
-    context: &Context<'_>,
+    context: &RequestContext<'_>,
     has_named: bool,
-) -> Option<Seen> {
-    let mut seen = Seen::default();
+) -> Option<SeenInRequest> {
+    let mut seen = SeenInRequest::default();
     for field in request.fields {
         let kind = match fields::kind(field.name) {
             Kind::ForwardedFor | Kind::ForwardedOther
@@ -162,7 +165,7 @@ fn write_framing(out: &mut Vec<u8>, request: &Request<'_>) {
     }
 }
 
-fn scheme(context: &Context<'_>) -> &'static str {
+fn scheme(context: &RequestContext<'_>) -> &'static str {
     if context.is_secure { "https" } else { "http" }
 }
 
@@ -174,7 +177,12 @@ fn write_said(out: &mut Vec<u8>, request: &Request<'_>, name: &str) {
     }
 }
 
-fn write_x_forwarded(out: &mut Vec<u8>, request: &Request<'_>, context: &Context<'_>, seen: Seen) {
+fn write_x_forwarded(
+    out: &mut Vec<u8>,
+    request: &Request<'_>,
+    context: &RequestContext<'_>,
+    seen: SeenInRequest,
+) {
     let adds = context.x_forwarded == Forwarding::Add;
     out.extend_from_slice(b"X-Forwarded-For: ");
     if seen.forwarded_for && adds {
@@ -195,7 +203,12 @@ fn write_x_forwarded(out: &mut Vec<u8>, request: &Request<'_>, context: &Context
     }
 }
 
-fn write_forwarded(out: &mut Vec<u8>, request: &Request<'_>, context: &Context<'_>, seen: Seen) {
+fn write_forwarded(
+    out: &mut Vec<u8>,
+    request: &Request<'_>,
+    context: &RequestContext<'_>,
+    seen: SeenInRequest,
+) {
     out.extend_from_slice(b"Forwarded: ");
     if seen.forwarded && context.forwarded == Forwarding::Add {
         write_said(out, request, "forwarded");
@@ -216,13 +229,188 @@ fn write_forwarded(out: &mut Vec<u8>, request: &Request<'_>, context: &Context<'
     out.extend_from_slice(b"\r\n");
 }
 
+/// What the head is written by, beside the answer.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct AnswerContext<'a> {
+    pub(super) kind: RequestKind,
+    /// The client speaks HTTP/1.`minor`.
+    pub(super) minor: u8,
+    /// No request may follow on the client's connection.
+    pub(super) is_last: bool,
+    pub(super) date: &'a DateCache,
+    /// What is done to fields.
+    pub(super) rules: &'a [FieldRule],
+}
+
+/// How the answer continues behind its head.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct BodyFraming {
+    pub(super) frame: Frame,
+    /// The client's connection ends with it.
+    pub(super) is_last: bool,
+}
+
+/// Writes the head of a final answer behind what is in `out`. None when a coding stands before the
+/// chunks: it was not asked for, and the client could not tell. Nothing is written then.
+pub(super) fn write_answer(
+    out: &mut Vec<u8>,
+    response: &Response<'_>,
+    context: &AnswerContext<'_>,
+) -> Option<BodyFraming> {
+    let facts = &response.facts;
+    let before = out.len();
+    write_status_line(out, response);
+    let fields_start = out.len();
+    let written = write_answer_fields(out, response, context.rules, false).or_else(|| {
+        // Rare: some of those that were written have to go.
+        out.truncate(fields_start);
+        write_answer_fields(out, response, context.rules, true)
+    });
+    let SeenInAnswer { has_date, length, has_coding, is_ambiguous } = written.unwrap_or_default();
+    if has_coding && facts.body != ResponseBody::None {
+        out.truncate(before);
+        return None;
+    }
+    fields::write_added(out, context.rules);
+    if !has_date {
+        fields::write(out, "Date", context.date.text());
+    }
+    let mut framing = BodyFraming { frame: Frame::Plain, is_last: context.is_last };
+    match facts.body {
+        // What GET would have had, or has (RFC 9110 8.6).
+        ResponseBody::None => {
+            let is_number =
+                |len: &&[u8]| (1..20).contains(&len.len()) && len.iter().all(u8::is_ascii_digit);
+            let is_allowed = allows_length(context.kind, facts.status.code());
+            if let Some(len) = length.filter(is_number)
+                && is_allowed
+                && !is_ambiguous
+            {
+                fields::write(out, "Content-Length", len);
+            }
+        }
+        ResponseBody::Length(len) => {
+            out.extend_from_slice(b"Content-Length: ");
+            fields::write_number(out, len);
+            out.extend_from_slice(b"\r\n");
+        }
+        ResponseBody::Chunked | ResponseBody::UntilClose if context.minor > 0 => {
+            out.extend_from_slice(b"Transfer-Encoding: chunked\r\n");
+            framing.frame = Frame::Chunks;
+        }
+        ResponseBody::Chunked | ResponseBody::UntilClose => framing.is_last = true,
+    }
+    if framing.is_last {
+        out.extend_from_slice(b"Connection: close\r\n");
+    } else if context.minor == 0 {
+        out.extend_from_slice(b"Connection: keep-alive\r\n");
+    }
+    out.extend_from_slice(b"\r\n");
+    Some(framing)
+}
+
+#[derive(Clone, Copy, Default)]
+struct SeenInAnswer<'b> {
+    has_date: bool,
+    length: Option<&'b [u8]>,
+    /// A coding beside chunked.
+    has_coding: bool,
+    /// The length is not that of GET: a coding goes before it, or two differ (RFC 9112 6.3).
+    is_ambiguous: bool,
+}
+
+/// Writes the fields that are passed on. None when Connection names some of them and `has_named` did
+/// not say so.
+fn write_answer_fields<'b>(
+    out: &mut Vec<u8>,
+    response: &Response<'b>,
+    rules: &[FieldRule],
+    has_named: bool,
+) -> Option<SeenInAnswer<'b>> {
+    let mut seen = SeenInAnswer::default();
+    for field in response.fields {
+        match fields::kind(field.name) {
+            Kind::EndToEnd if fields::drops(rules, field.name) => {}
+            Kind::Connection if !has_named && fields::names_others(field.value) => return None,
+            Kind::Connection | Kind::Dropped | Kind::Upgrade => {}
+            Kind::Coding => {
+                seen.is_ambiguous = true;
+                seen.has_coding |= !field.value.eq_ignore_ascii_case(b"chunked");
+            }
+            Kind::Length => {
+                let before = seen.length.replace(field.value);
+                seen.is_ambiguous |= before.is_some_and(|before| before != field.value);
+            }
+            kind => {
+                seen.has_date |= kind == Kind::Date;
+                if !has_named || !fields::is_named(response.fields, field.name) {
+                    fields::write(out, field.name, field.value);
+                }
+            }
+        }
+    }
+    Some(seen)
+}
+
+/// Writes the head of an interim answer.
+pub(super) fn write_interim(out: &mut Vec<u8>, response: &Response<'_>) {
+    write_status_line(out, response);
+    write_end_to_end(out, response);
+    out.extend_from_slice(b"\r\n");
+}
+
+/// Writes the head of the answer that makes the connection a WebSocket; false when it is not what
+/// was asked for.
+pub(super) fn write_upgrade(out: &mut Vec<u8>, response: &Response<'_>) -> bool {
+    let mut protocols = response.fields.all("upgrade").flat_map(fields::options);
+    if !protocols.next().is_some_and(|protocol| protocol.eq_ignore_ascii_case(b"websocket")) {
+        return false;
+    }
+    write_status_line(out, response);
+    write_end_to_end(out, response);
+    out.extend_from_slice(b"Connection: upgrade\r\nUpgrade: websocket\r\n\r\n");
+    true
+}
+
+fn write_end_to_end(out: &mut Vec<u8>, response: &Response<'_>) {
+    for field in response.fields {
+        let is_passed = matches!(fields::kind(field.name), Kind::EndToEnd | Kind::Date);
+        if is_passed && !fields::is_named(response.fields, field.name) {
+            fields::write(out, field.name, field.value);
+        }
+    }
+}
+
+fn write_status_line(out: &mut Vec<u8>, response: &Response<'_>) {
+    if response.facts.status == Status::OK && response.reason == b"OK" {
+        return out.extend_from_slice(b"HTTP/1.1 200 OK\r\n");
+    }
+    out.extend_from_slice(b"HTTP/1.1 ");
+    fields::write_number(out, response.facts.status.code().into());
+    out.push(b' ');
+    out.extend_from_slice(response.reason);
+    out.extend_from_slice(b"\r\n");
+}
+
+fn allows_length(kind: RequestKind, status: u16) -> bool {
+    status == 304 || (kind == RequestKind::Head && status >= 200 && status != 204)
+}
+
+/// Whether sent twice it does no more than once (RFC 9110 9.2.2).
+pub(super) fn is_idempotent(method: Method<'_>) -> bool {
+    matches!(
+        method,
+        Method::Get | Method::Head | Method::Options | Method::Put | Method::Delete | Method::Trace
+    )
+}
+
 #[cfg(test)]
 mod tests {
     use pollux_http::{Limits, Parsed};
 
     use super::*;
 
-    const CONTEXT: Context<'_> = Context {
+    const CONTEXT: RequestContext<'_> = RequestContext {
         peer: "192.0.2.1",
         host: "backend",
         is_secure: false,
@@ -232,14 +420,14 @@ mod tests {
         max_forwards: None,
     };
 
-    fn written(head: &str, context: &Context<'_>) -> String {
+    fn written(head: &str, context: &RequestContext<'_>) -> String {
         let Parsed::Complete(request, _) = Request::parse(head.as_bytes(), &Limits::default())
         else {
             panic!("not sound: {head}")
         };
         let mut out = Vec::new();
         let host = request.host().unwrap_or(context.host);
-        write(&mut out, &request, &Context { host, ..*context });
+        write_request(&mut out, &request, &RequestContext { host, ..*context });
         let text = String::from_utf8(out).expect("ASCII");
         text.strip_suffix("Via: 1.1 pollux\r\n\r\n").unwrap_or(&text).to_owned()
     }
@@ -257,7 +445,7 @@ mod tests {
     fn what_a_connection_field_names_can_hide_nothing_that_the_proxy_says() {
         let head = "POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 2\r\n\
                     Connection: Host, Content-Length, X-Forwarded-For\r\n\r\n";
-        let text = written(head, &Context { x_forwarded: Forwarding::Replace, ..CONTEXT });
+        let text = written(head, &RequestContext { x_forwarded: Forwarding::Replace, ..CONTEXT });
         assert!(text.contains("Host: x\r\n") && text.contains("Content-Length: 2\r\n"), "{text}");
         assert!(text.contains("X-Forwarded-For: 192.0.2.1\r\n"), "{text}");
     }
@@ -278,7 +466,7 @@ mod tests {
         let head = "GET / HTTP/1.1\r\nHost: x\r\nX-Forwarded-For: 6.6.6.6\r\nx-forwarded-for: 7\r\n\
                     X-Forwarded-Proto: https\r\nForwarded: for=8\r\nX_Forwarded_For: 9\r\n\r\n";
         let message = |x_forwarded, forwarded| {
-            let text = written(head, &Context { x_forwarded, forwarded, ..CONTEXT });
+            let text = written(head, &RequestContext { x_forwarded, forwarded, ..CONTEXT });
             text.strip_prefix("GET / HTTP/1.1\r\nHost: x\r\n").expect("its line").to_owned()
         };
         let x = [
@@ -311,12 +499,12 @@ mod tests {
         }
         let both = message(Replace, Add);
         assert!(both.starts_with(x[0].1) && both.ends_with(standard[1].1), "{both}");
-        let context = Context { x_forwarded: Replace, forwarded: Replace, ..CONTEXT };
+        let context = RequestContext { x_forwarded: Replace, forwarded: Replace, ..CONTEXT };
         let old = written("GET / HTTP/1.0\r\n\r\n", &context);
         assert!(
             old.contains("\r\nX-Forwarded-Proto: http\r\nForwarded: for=192.0.2.1;proto=http\r\n")
         );
-        let context = Context { peer: "2001:db8::1", forwarded: Replace, ..CONTEXT };
+        let context = RequestContext { peer: "2001:db8::1", forwarded: Replace, ..CONTEXT };
         assert!(written(head, &context).contains("Forwarded: for=\"[2001:db8::1]\";proto"));
     }
 
