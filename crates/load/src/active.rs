@@ -21,8 +21,7 @@ use crate::answer::{Answer, Reading};
 use crate::cookies::Cookies;
 use crate::schedule::Supply;
 use crate::shared::{Reopen, Shared, Stage};
-use crate::tally::{Cause, shows_tls};
-use crate::tally::{Fault, Verdict};
+use crate::tally::{Cause, Fault, Verdict, shows_tls};
 
 /// How long a connection that failed waits before it is tried again; doubled each time.
 const RETRY_FIRST: Duration = Duration::from_millis(1);

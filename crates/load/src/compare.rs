@@ -11,8 +11,7 @@
 
 use std::fmt;
 
-use pollux_report::number::{change_in_words, effect_in_words, size_in_words};
-use pollux_report::number::{si, time};
+use pollux_report::number::{change_in_words, effect_in_words, si, size_in_words, time};
 use pollux_report::terminal::Page;
 use pollux_report::{Cell, Table, Tone};
 use pollux_stats::{mean, standard_deviation, student_t_quantile};

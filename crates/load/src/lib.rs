@@ -21,16 +21,17 @@
 //! |---|---|
 //! | `plan` | what is asked for, as plain data, and its check; every refusal names its flag |
 //! | `run`, `control` | threads, and the few words that they agree on |
-//! | `worker`, `opener` | one thread between turns: crowd, connects, sources; `worker/turns` in turns for the lab |
+//! | `worker` | one thread between turns of its loop: crowd, connects |
+//! | `turns` | a load in turns, for the lab; two servers measured beside each other |
 //! | `schedule` | when requests begin: `--rate`, a closed form, and how many are left |
 //! | `session`, `active`, `crowd` | what one connection does, through TLS or not |
-//! | `shared` | what the sessions of a thread share, with the queue of idle connections |
+//! | `shared` | what the sessions of a thread share, with the queue of idle connections; sources |
 //! | `requests`, `answer` | bytes out, prepared once and shared by all threads; answers in, by the parser of `pollux-http` |
 //! | `tally`, `distribution`, `gather` | counting without a lock, added up by a thread of its own; why connections failed |
 //! | `course` | when requests were answered and when some waited, on a clock of 20 ms: standstills |
-//! | `findings`, `cpu` | what a reader has to know before believing the figures |
+//! | `findings` | what a reader has to know before believing the figures |
 //! | `objective` | what figures have to keep to (`--slo`), and the search for the highest rate that does |
-//! | `beside`, `compare`, `merge` | two servers in turns, results side by side, results added up |
+//! | `compare`, `merge` | results side by side, results added up |
 //! | `render` | pure functions of an `Outcome` |
 //!
 //! Decisions that shaped it:
@@ -57,19 +58,16 @@
 
 mod active;
 mod answer;
-mod beside;
 pub mod compare;
 mod control;
 mod cookies;
 mod course;
-mod cpu;
 mod crowd;
 mod distribution;
 mod findings;
 mod gather;
 pub mod merge;
 mod objective;
-mod opener;
 mod outcome;
 mod plan;
 pub mod render;
@@ -81,28 +79,25 @@ mod schedule;
 mod session;
 mod shared;
 mod tally;
+mod turns;
 mod worker;
 
 pub use answer::{Answered, AskError, ask};
-pub use beside::{Side, beside};
 pub use control::Phase;
 pub use course::Standstill;
 pub use distribution::{Distribution, LONGEST_NS, QUANTILES, SHOWN};
 pub use findings::findings;
-pub use objective::CapacitySearch;
-pub use objective::{Objective, broken_by, parse_percent, percentile};
+pub use objective::{CapacitySearch, Objective, broken_by, parse_percent, percentile};
 pub use outcome::{
     CrowdOutcome, Errors, Finding, FindingKind, Generator, Judged, Outcome, Second, ServerUse,
     Setting, TargetOutcome, Totals,
 };
-pub use plan::LoadError;
-pub use plan::Target;
-pub use plan::{Arrival, Crowd, End, Expect, Pace, Plan, Stage};
-pub use plan::{PIPELINE_MAX, THREADS_MAX};
+pub use plan::{
+    Arrival, Crowd, End, Expect, LoadError, PIPELINE_MAX, Pace, Plan, Stage, THREADS_MAX, Target,
+};
 pub use pollux_tls::{Keys, Trust};
 pub use render::StoredError;
 pub use requests::{Order, RequestList};
 pub use run::{Load, Progress, Running};
-pub use schedule::{Arrivals, Schedule};
-pub use schedule::{RateError, parse_rate};
-pub use worker::turns::{Turned, Turns};
+pub use schedule::{Arrivals, RateError, Schedule, parse_rate};
+pub use turns::{Side, Turned, Turns, beside};

@@ -9,8 +9,7 @@ use std::thread::{Builder, JoinHandle};
 use std::time::Duration;
 
 use crate::control::{Control, Counts, Phase};
-use crate::cpu::ServerCpu;
-use crate::gather::{Gatherer, Seen, ThreadOutcome};
+use crate::gather::{Gatherer, Seen, ServerCpu, ThreadOutcome};
 use crate::plan::check;
 use crate::requests::Requests;
 use crate::schedule::{Budget, Due, Supply};

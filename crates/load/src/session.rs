@@ -24,8 +24,7 @@ use pollux_tls::{ClientConfig, HTTP_1_1, Layer, ServerName, server_name, without
 use crate::active::Active;
 use crate::crowd::Member;
 use crate::shared::Shared;
-use crate::tally::Cause;
-use crate::tally::Fault;
+use crate::tally::{Cause, Fault};
 use crate::{LoadError, Plan};
 
 /// One connection of the generator.

@@ -1,12 +1,13 @@
 //! What the sessions of one thread share: the plan's terms, the requests, the tally, and what
-//! they leave for the worker to do between turns.
+//! they leave for the worker to do between turns; and where the worker's connections come from.
 //!
 //! Only the thread itself ever sees it; nothing here is locked.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
+use std::net::{IpAddr, Ipv4Addr};
 use std::time::Duration;
 
-use pollux_engine::{ConnectionId, Now};
+use pollux_engine::{ConnectTo, ConnectionId, ListenAddress, Now};
 use rustix::time::{ClockId, clock_gettime};
 
 use crate::active::Active;
@@ -358,16 +359,88 @@ impl IdleQueue {
     }
 }
 
+/// Connections from one source address to one server: below the 28,232 ports that Linux gives
+/// out (`ip_local_port_range`), with room for those in TIME_WAIT.
+const PER_SOURCE: u32 = 20_000;
+
+/// Hands out source addresses in turn, and connections whose time to be opened again has come.
+pub(crate) struct Opener {
+    ways: Vec<ConnectTo>,
+    next: usize,
+    /// By the time at which they are tried again.
+    later: BTreeMap<u64, Vec<Box<Active>>>,
+}
+
+impl Opener {
+    /// For `thread` of the plan's; threads begin with different sources.
+    pub(crate) fn new(plan: &Plan, thread: u32) -> Self {
+        let peer = &plan.targets[0].address;
+        let way = |source| ConnectTo { peer: peer.clone(), source };
+        let sources = sources(plan, peer);
+        let ways: Vec<ConnectTo> = match sources.is_empty() {
+            true => vec![way(None)],
+            false => sources.into_iter().map(|source| way(Some(source))).collect(),
+        };
+        let next = thread as usize % ways.len();
+        Self { ways, next, later: BTreeMap::new() }
+    }
+
+    /// Where the next connection goes, and where from.
+    pub(crate) fn way(&mut self) -> &ConnectTo {
+        let now = self.next;
+        self.next = (now + 1) % self.ways.len();
+        &self.ways[now]
+    }
+
+    /// Keeps a connection until its time.
+    pub(crate) fn keep(&mut self, reopen: Reopen) {
+        self.later.entry(reopen.at_ns).or_default().push(reopen.active);
+    }
+
+    /// A connection whose time has come.
+    pub(crate) fn due(&mut self, now_ns: u64) -> Option<Box<Active>> {
+        let mut first = self.later.first_entry().filter(|first| *first.key() <= now_ns)?;
+        let active = first.get_mut().pop();
+        if first.get().is_empty() {
+            first.remove();
+        }
+        active
+    }
+
+    /// When the next one's time comes.
+    pub(crate) fn next_ns(&self) -> Option<u64> {
+        self.later.first_key_value().map(|(at_ns, _)| *at_ns)
+    }
+}
+
+/// The plan's, or as many of 127.0.0.0/8 as it takes for this many connections to loopback.
+fn sources(plan: &Plan, peer: &ListenAddress) -> Vec<IpAddr> {
+    if !plan.sources.is_empty() {
+        return plan.sources.clone();
+    }
+    let connections = plan.connections + plan.crowd.len();
+    let ListenAddress::Tcp(address) = peer else { return Vec::new() };
+    let is_loopback = matches!(address.ip(), IpAddr::V4(ip) if ip.is_loopback());
+    if !is_loopback || connections <= PER_SOURCE {
+        return Vec::new();
+    }
+    let first = Ipv4Addr::new(127, 0, 0, 2).to_bits();
+    let last = first + connections.div_ceil(PER_SOURCE);
+    (first..last).map(|bits| IpAddr::V4(Ipv4Addr::from_bits(bits))).collect()
+}
+
 #[cfg(test)]
 mod tests {
-    use super::*;
     use pollux_engine::{Driver, EventLoop, Limits, Listener, NoSession};
+
+    use super::*;
+    use crate::{Crowd, Target};
 
     /// Connections have ids only in a loop.
     fn ids(count: usize) -> Vec<ConnectionId> {
         let listener = Listener::open(&"127.0.0.1:0".parse().expect("an address"), false);
         let listener = listener.expect("a listener");
-        let to = pollux_engine::ConnectTo { peer: listener.address().clone(), source: None };
+        let to = ConnectTo { peer: listener.address().clone(), source: None };
         let driver: Driver = "poll".parse().expect("a driver");
         let mut event_loop = EventLoop::open(driver, (), Limits::default()).expect("a loop");
         let mut connect = || {
@@ -389,5 +462,36 @@ mod tests {
         queue.is_idle(1, ids[3]);
         assert_eq!((queue.pop(), queue.pop(), queue.pop()), (Some(ids[3]), Some(ids[2]), None));
         assert_eq!(queue.idle(), 0);
+    }
+
+    fn plan(url: &str, dead: u32) -> Plan {
+        let target = Target::parse(url, None).expect("a URL");
+        let plan = Plan::new(vec![target], "poll".parse().expect("a driver"));
+        Plan { threads: 2, crowd: Crowd { dead, ..Crowd::default() }, ..plan }
+    }
+
+    #[test]
+    fn a_crowd_on_loopback_comes_from_several_addresses() {
+        let sources = |url: &str, dead: u32| {
+            let opener = Opener::new(&plan(url, dead), 0);
+            let shown = |way: &ConnectTo| way.source.map_or("any".into(), |ip| ip.to_string());
+            opener.ways.iter().map(shown).collect::<Vec<String>>()
+        };
+        assert_eq!(sources("http://127.0.0.1/", 19_999), ["any"]);
+        assert_eq!(sources("http://127.0.0.1/", 20_000), ["127.0.0.2", "127.0.0.3"]);
+        assert_eq!(sources("http://127.0.0.1/", 59_999).len(), 3);
+        assert_eq!(sources("http://192.0.2.1/", 60_000), ["any"]);
+    }
+
+    #[test]
+    fn connections_wait_for_their_time_in_its_order() {
+        let mut opener = Opener::new(&plan("http://127.0.0.1/", 0), 1);
+        for at_ns in [30, 10, 20] {
+            opener.keep(Reopen { active: Active::new(0, 1, false), at_ns });
+        }
+        assert_eq!(opener.next_ns(), Some(10));
+        assert!(opener.due(9).is_none() && opener.due(10).is_some() && opener.due(10).is_none());
+        assert!(opener.due(40).is_some() && opener.due(40).is_some());
+        assert_eq!(opener.next_ns(), None);
     }
 }

@@ -15,8 +15,6 @@
 //!
 //! The end: requests under way are waited for, cut off and counted, and all counts are handed over.
 
-pub(crate) mod turns;
-
 use std::num::NonZeroU64;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender};
@@ -28,14 +26,13 @@ use rustix::thread::set_current_timer_slack;
 use crate::active::Active;
 use crate::control::{Control, Counts};
 use crate::course::Course;
-use crate::cpu::{self, OwnUse};
+
 use crate::crowd::{Kind, Member};
-use crate::gather::{Handed, ThreadOutcome};
-use crate::opener::Opener;
+use crate::gather::{Handed, OwnUse, ThreadOutcome, cpu_time};
 use crate::requests::Requests;
 use crate::schedule::{Budget, Supply};
 use crate::session::{ClientSession, Tls};
-use crate::shared::{Reopen, Shared, Stage, monotonic_ns};
+use crate::shared::{Opener, Reopen, Shared, Stage, monotonic_ns};
 use crate::tally::{Cause, Interval};
 use crate::{LoadError, Plan};
 
@@ -45,7 +42,7 @@ const CONNECTING_MAX: u32 = 512;
 /// Time between two looks that others can take at what was counted.
 const SHOWN_EVERY_NS: u64 = 100_000_000;
 /// Longest wait: so late is a stop noticed.
-const WAIT_MAX: Duration = Duration::from_millis(50);
+pub(crate) const WAIT_MAX: Duration = Duration::from_millis(50);
 /// Wait while other threads are not ready, or not done.
 const WAIT_READY: Duration = Duration::from_millis(1);
 /// So long before a request is due the thread stops sleeping: waking up takes about as long.
@@ -73,9 +70,9 @@ pub(crate) struct WorkerParts {
 /// One thread's part of a run.
 pub(crate) struct Worker {
     thread: u32,
-    plan: Arc<Plan>,
+    pub(crate) plan: Arc<Plan>,
     control: Arc<Control>,
-    event_loop: EventLoop<ClientSession>,
+    pub(crate) event_loop: EventLoop<ClientSession>,
     opener: Opener,
     tls: Option<Tls>,
     sender: Sender<Handed>,
@@ -243,7 +240,7 @@ impl Worker {
     }
 
     /// Opens what sessions and time have left to be opened again.
-    fn open_again(&mut self, now_ns: u64) {
+    pub(crate) fn open_again(&mut self, now_ns: u64) {
         while self.shared().connecting < CONNECTING_MAX {
             let Some(Reopen { active, at_ns }) = self.shared().reopen.pop() else { break };
             if at_ns <= now_ns {
@@ -300,7 +297,7 @@ impl Worker {
     fn send(&mut self, interval: u32, end_ns: u64, open: u32) {
         let targets = self.shared().requests.targets();
         let fresh = self.spares.try_recv().unwrap_or_else(|_| Box::new(Interval::new(targets)));
-        let now = (cpu::cpu_time(), self.spun_ns);
+        let now = (cpu_time(), self.spun_ns);
         let (cpu, spun_ns) = std::mem::replace(&mut self.handed, now);
         let spun = Duration::from_nanos(now.1.saturating_sub(spun_ns));
         let cpu = now.0.saturating_sub(cpu).saturating_sub(spun);
@@ -313,7 +310,7 @@ impl Worker {
         let _ = self.sender.send(handed);
     }
 
-    fn turn(&mut self, at_most: Duration) -> Result<(), LoadError> {
+    pub(crate) fn turn(&mut self, at_most: Duration) -> Result<(), LoadError> {
         let turned = self.event_loop.turn(Some(at_most));
         turned.map(drop).map_err(|source| LoadError::Loop { thread: self.thread, source })
     }
@@ -353,7 +350,7 @@ impl Worker {
         }
     }
 
-    fn shared(&mut self) -> &mut Shared {
+    pub(crate) fn shared(&mut self) -> &mut Shared {
         self.event_loop.shared()
     }
 }
@@ -364,7 +361,7 @@ const UNSETTLED_MAX: u32 = 256;
 
 impl Worker {
     /// Opens the crowd; says how long it took.
-    fn set_up_crowd(&mut self) -> Result<Duration, LoadError> {
+    pub(crate) fn set_up_crowd(&mut self) -> Result<Duration, LoadError> {
         let began_ns = monotonic_ns();
         let mut reported = 0;
         for kind in Kind::ALL {
@@ -395,7 +392,7 @@ impl Worker {
     }
 
     /// Opens the active connections; each was tried once when this returns.
-    fn set_up_active(&mut self) -> Result<(), LoadError> {
+    pub(crate) fn set_up_active(&mut self) -> Result<(), LoadError> {
         let connections =
             share(self.plan.connections.into(), self.thread, self.plan.threads) as u32;
         let mut opened = 0;
@@ -425,7 +422,7 @@ impl Worker {
             part_ns => part_ns,
         };
         self.boundary_ns = origin_ns + first_ns;
-        self.handed = (cpu::cpu_time(), self.spun_ns);
+        self.handed = (cpu_time(), self.spun_ns);
         self.course.begin(origin_ns);
         let shared = self.event_loop.shared();
         shared.stage = Stage::Running;
@@ -445,7 +442,7 @@ impl Worker {
 }
 
 /// What a request may outlive its time limit: deadlines fire a tick late.
-const TIMEOUT_SLACK: Duration = Duration::from_millis(20);
+pub(crate) const TIMEOUT_SLACK: Duration = Duration::from_millis(20);
 /// How long what is under way is waited for after a stop, at most.
 const STOP_GRACE: Duration = Duration::from_secs(1);
 /// A server that has said nothing since the end is waited for until its silence is so long: then

@@ -34,8 +34,7 @@ use crate::system::{Identity, Manager, PidFile, Privileged, Sandbox, State};
 use crate::tls::{Certificate, Keys};
 use crate::{HttpSession, Logs, ServerCounters, ServerError, Shared};
 use link::{Link, Order};
-use report::{Reporter, Watchdog};
-use report::{banner, facts, summary, url};
+use report::{Reporter, Watchdog, banner, facts, summary, url};
 use start::{
     CONTROL, Endpoints, STATS, endpoint, explained_open, keep_rights, out_of_reach, start_group,
 };

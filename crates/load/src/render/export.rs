@@ -8,7 +8,7 @@ use hdrhistogram::serialization::V2DeflateSerializer;
 use hdrhistogram::serialization::interval_log::{IntervalLogWriterBuilder, Tag};
 use serde::{Deserialize, Serialize};
 
-use super::series::{self, curve};
+use super::{base_unix_s, curve, with_starts};
 use crate::{Errors, Outcome, Phase, Progress, QUANTILES};
 
 /// One row for each second, warm-up first; what is not known is an empty cell. Cells are figures and flags, so none
@@ -19,8 +19,8 @@ pub fn csv_seconds(outcome: &Outcome) -> String {
     let mut out = "start_s,start_unix_s,length_s,warm_up,sent,answered,errors,bytes_in,open,\
                    mean_ns,p50_ns,p90_ns,p99_ns,p999_ns,max_ns\n"
         .to_owned();
-    let base = series::base_unix_s(outcome);
-    for (start_s, second) in series::with_starts(outcome) {
+    let base = base_unix_s(outcome);
+    for (start_s, second) in with_starts(outcome) {
         let (unix_s, length_s) = (base + start_s, second.end_s - start_s);
         let _ = write!(
             out,
@@ -155,7 +155,7 @@ pub fn hlog(outcome: &Outcome) -> String {
     head.add_comment("[Histogram log format version 1.3]")
         .add_comment("[Latency in nanoseconds, by pollux load]")
         .with_start_time(at(outcome.began_unix_s))
-        .with_base_time(at(series::base_unix_s(outcome)))
+        .with_base_time(at(base_unix_s(outcome)))
         .with_max_value_divisor(NS_PER_MS);
     head.begin_log_with(&mut out, &mut serializer).expect("memory takes it");
     out.extend_from_slice(LEGEND.as_bytes());
@@ -164,7 +164,7 @@ pub fn hlog(outcome: &Outcome) -> String {
     let mut builder = IntervalLogWriterBuilder::new();
     builder.with_max_value_divisor(NS_PER_MS);
     let mut log = builder.begin_log_with(&mut body, &mut serializer).expect("memory takes it");
-    for (start_s, second) in series::with_starts(outcome) {
+    for (start_s, second) in with_starts(outcome) {
         let start = Duration::from_secs_f64(start_s.max(0.0));
         let length = Duration::from_secs_f64((second.end_s - start_s).max(0.0));
         let tag = Tag::new("warm-up").filter(|_| second.is_warm_up);
@@ -280,8 +280,7 @@ mod tests {
     use serde_json::Value;
 
     use super::*;
-    use crate::sample;
-    use crate::{Distribution, Second, Totals};
+    use crate::{Distribution, Second, Totals, sample};
 
     #[test]
     fn a_row_for_each_second_with_a_cell_for_each_heading() {

@@ -6,7 +6,7 @@
 use std::fmt::Write as _;
 
 use super::facts::{is_closed_loop, per_second};
-use super::series;
+use super::measured_from_s;
 use crate::{Distribution, Outcome};
 use pollux_report::number::or_na;
 use pollux_stats::{mean, standard_deviation};
@@ -165,7 +165,7 @@ fn notes(out: &mut String, outcome: &Outcome) {
 /// Replies per second in each whole window of the measured part; the tail is not a sample.
 fn windows(outcome: &Outcome) -> Vec<f64> {
     let mut rates = Vec::new();
-    let mut start_s = series::measured_from_s(outcome);
+    let mut start_s = measured_from_s(outcome);
     let mut replies = 0;
     for second in outcome.seconds.iter().filter(|second| !second.is_warm_up) {
         replies += second.answered;

@@ -75,7 +75,7 @@ fn thread_stats(out: &mut String, outcome: &Outcome) {
 /// Requests per second and thread, in each whole second of the measured part.
 fn rates_per_thread(outcome: &Outcome) -> Vec<f64> {
     let threads = f64::from(outcome.setting.threads.max(1));
-    super::series::with_starts(outcome)
+    super::with_starts(outcome)
         .filter(|(_, second)| !second.is_warm_up)
         .map(|(start_s, second)| (second.answered as f64, second.end_s - start_s))
         .filter(|(_, length_s)| *length_s >= WHOLE_S)

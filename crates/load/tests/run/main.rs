@@ -2,7 +2,6 @@
 
 mod connections;
 mod encrypted;
-mod faults;
 mod loops;
 
 use std::io::{self, BufRead, BufReader, Read, Write};

@@ -10,8 +10,7 @@ use std::time::Duration;
 
 use pollux_http::decimal;
 
-use super::Event;
-use super::{Logs, Sink};
+use super::{Event, Logs, Sink};
 use crate::ServerError;
 use crate::config::{LogFormat, LogTarget};
 use crate::counters::{ServerCounter, ServerCounters};
