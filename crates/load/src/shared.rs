@@ -368,6 +368,7 @@ pub(crate) struct Opener {
     ways: Vec<ConnectTo>,
     next: usize,
     /// By the time at which they are tried again.
+    #[expect(clippy::vec_box, reason = "sessions keep an active connection in a box")]
     later: BTreeMap<u64, Vec<Box<Active>>>,
 }
 
