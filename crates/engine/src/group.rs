@@ -3,7 +3,6 @@
 use std::any::TypeId;
 use std::fmt;
 use std::path::PathBuf;
-use std::str::FromStr;
 use std::sync::Arc;
 use std::sync::mpsc::{self, RecvTimeoutError};
 use std::thread::JoinHandle;
@@ -14,64 +13,10 @@ use pollux_poller::Waker;
 use crate::admission::Message;
 use crate::event_loop::EventLoop;
 use crate::member::{Member, Setup};
-use crate::sockets::Sockets;
 use crate::{
-    Counters, CpuList, Driver, Limits, ListenAddress, ListenError, LoopError, LoopHandle, Sender,
-    Session, SharedDate, Undelivered,
+    Counters, CpuList, Driver, Limits, ListenAddress, ListenError, Listeners, LoopError,
+    LoopHandle, Sender, Session, SharedDate, Sockets, Undelivered,
 };
-
-/// How connections are distributed over the loops of a group.
-///
-/// ```text
-///  reuseport   a listener of its own for each loop; the kernel spreads connections by hash
-///  shared      the same, and loops of other processes may have the port as well
-///  exclusive   one listener, watched by all loops; the kernel wakes one of them
-///  single      the first loop accepts and hands connections to the one with the fewest
-/// ```
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
-pub enum Listeners {
-    /// A listener for each loop on the same port (SO_REUSEPORT). Unix sockets are shared.
-    #[default]
-    Reuseport,
-    /// The same, also for one loop: other processes of this user may listen on the port too.
-    Shared,
-    /// One listener that all loops watch, exclusively where the mechanism can.
-    Exclusive,
-    /// One loop accepts for all.
-    Single,
-}
-
-impl Listeners {
-    /// All of them, in the order of help texts.
-    pub const ALL: [Self; 4] = [Self::Reuseport, Self::Shared, Self::Exclusive, Self::Single];
-
-    /// Name on command lines.
-    #[must_use]
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Reuseport => "reuseport",
-            Self::Shared => "shared",
-            Self::Exclusive => "exclusive",
-            Self::Single => "single",
-        }
-    }
-}
-
-impl fmt::Display for Listeners {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(self.name())
-    }
-}
-
-impl FromStr for Listeners {
-    type Err = String;
-
-    fn from_str(name: &str) -> Result<Self, String> {
-        let found = Self::ALL.into_iter().find(|known| known.name() == name);
-        let known = Self::ALL.map(Self::name).join(", ");
-        found.ok_or_else(|| format!("no such listener strategy; expected {known}"))
-    }
-}
 
 /// What a group is made of.
 #[derive(Clone, Debug)]
@@ -183,7 +128,7 @@ struct Running {
     view: LoopView,
     sender: Sender<Message, Waker>,
     waker: Waker,
-    thread: JoinHandle<Result<(), GroupError>>,
+    thread: JoinHandle<Result<(), LoopError>>,
 }
 
 /// Running event loops, one thread each, behind common listeners.
@@ -313,7 +258,8 @@ impl Group {
             let fail = |error| GroupError::System("setsockopt", error);
             sockets.delay_small_writes().map_err(fail)?;
         }
-        let mut listeners = sockets.share_out(config.listeners, config.threads)?;
+        let listeners = sockets.share_out(config.listeners, config.threads);
+        let mut listeners = listeners.map_err(|error| GroupError::System("dup", error))?;
         let mut group = Self { running: Vec::new(), addresses, paths: Vec::new() };
         let (make_shared, date) = (Arc::new(make_shared), Arc::<SharedDate>::default());
         // The first loop comes last: with `single` it hands out to those that run.
@@ -414,8 +360,8 @@ impl Group {
     pub fn join(self) -> Result<(), GroupError> {
         let mut outcome = Ok(());
         for running in self.running {
-            let ended = running.thread.join().unwrap_or(Err(GroupError::Panicked));
-            outcome = outcome.and(ended);
+            let ended = running.thread.join().map_err(|_| GroupError::Panicked);
+            outcome = outcome.and(ended.and_then(|ended| ended.map_err(GroupError::Loop)));
         }
         for path in &self.paths {
             // It may have been removed already.
@@ -464,7 +410,7 @@ where
         let counters: Arc<Counters> = Arc::default();
         let (driver, limits) = (setup.driver, setup.limits.clone());
         let opened = shared.and_then(|shared| {
-            setup.pin()?;
+            setup.pin().map_err(GroupError::Cpu)?;
             let date = Arc::clone(&setup.date);
             EventLoop::<S>::open_with(driver, shared, limits, date, Arc::clone(&counters))
                 .map_err(GroupError::Loop)

@@ -55,7 +55,6 @@
 #![forbid(unsafe_code)]
 
 mod actions;
-mod address;
 mod admission;
 mod affinity;
 mod clock;
@@ -85,7 +84,6 @@ mod timers;
 mod turn;
 
 pub use actions::{Actions, FileRange, HeldEnding};
-pub use address::ListenAddress;
 pub use affinity::{CpuError, CpuList};
 pub use clock::{Moment, Now, SharedDate};
 pub use connecting::{AdoptError, ConnectError, ConnectTo};
@@ -93,7 +91,7 @@ pub use counters::{CloseCause, Counter, Counters, Limits};
 pub use driver::{Driver, Started, UnknownDriver};
 pub use event_loop::EventLoop;
 pub use fd_table::{Due, FdTable, Watch};
-pub use group::{DumpTimeout, Dumper, Group, GroupConfig, GroupError, Listeners, LoopView};
+pub use group::{DumpTimeout, Dumper, Group, GroupConfig, GroupError, LoopView};
 pub use inbox::{Inbox, Sender, Undelivered, Wake};
 pub use listener::{AcceptedSocket, ListenError, Listener};
 pub use member::{LoopHandle, TellError};
@@ -103,7 +101,7 @@ pub use rehearsal::Rehearsal;
 pub use relay::Relay;
 pub use session::{Command, ConnectionId, NoSession, Session};
 pub use signals::{Signal, Signals};
-pub use sockets::Sockets;
+pub use sockets::{ListenAddress, Listeners, Sockets};
 pub use sources::{SourceId, Timer};
 pub use takeover::{Claim, SharedSocket};
 pub use turn::LoopError;

@@ -9,18 +9,15 @@ use pollux_poller::Waker;
 
 use crate::admission::{HandOut, Message};
 use crate::event_loop::EventLoop;
-use crate::group::GroupError;
+use crate::sockets::LoopListeners;
 use crate::{
-    CloseCause, Counters, CpuList, Driver, Inbox, Limits, Listener, Sender, Session, SharedDate,
-    Undelivered,
+    CloseCause, Counters, CpuError, CpuList, Driver, Inbox, Limits, LoopError, Sender, Session,
+    SharedDate, Undelivered,
 };
 
 /// Messages that wait for a loop. Connections that are handed over are most of them; with more
 /// than this the acceptor keeps what comes.
 const MESSAGES_MAX: usize = 4096;
-
-/// The listeners of a loop, each with whether other loops take connections from it too.
-pub(crate) type LoopListeners = Vec<(Listener, bool)>;
 
 /// What a loop's thread is given.
 pub(crate) struct Setup {
@@ -37,9 +34,9 @@ pub(crate) struct Setup {
 
 impl Setup {
     /// Moves the calling thread to its CPU.
-    pub(crate) fn pin(&self) -> Result<(), GroupError> {
+    pub(crate) fn pin(&self) -> Result<(), CpuError> {
         let Some(cpus) = &self.cpus else { return Ok(()) };
-        cpus.pin(self.index).map(drop).map_err(GroupError::Cpu)
+        cpus.pin(self.index).map(drop)
     }
 }
 
@@ -72,7 +69,7 @@ impl<S: Session + 'static> Member<S> {
     }
 
     /// Turns until the group ends.
-    pub(crate) fn run(mut self) -> Result<(), GroupError> {
+    pub(crate) fn run(mut self) -> Result<(), LoopError> {
         let outcome = self.turn_to_the_end();
         let cause =
             if self.drain_by.is_some() { CloseCause::Drained } else { CloseCause::LoopEnded };
@@ -80,10 +77,10 @@ impl<S: Session + 'static> Member<S> {
         outcome
     }
 
-    fn turn_to_the_end(&mut self) -> Result<(), GroupError> {
+    fn turn_to_the_end(&mut self) -> Result<(), LoopError> {
         while !self.is_over() || self.has_late_mail() {
             let time_left = self.drain_by.map(|end| end.saturating_duration_since(Instant::now()));
-            if self.event_loop.turn(time_left).map_err(GroupError::Loop)? {
+            if self.event_loop.turn(time_left)? {
                 self.read_mail();
             }
         }

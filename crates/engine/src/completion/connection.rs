@@ -63,9 +63,9 @@ pub(super) struct SendMarks {
     /// Number of the submission that its last send rides with; none was made before 1.
     pub(super) submission: u32,
     /// Something was sent, by a request or by a call.
-    pub(super) has_sent: bool,
+    has_sent: bool,
     /// Its only send so far was so short that every empty socket takes it whole.
-    pub(super) is_sure: bool,
+    is_sure: bool,
 }
 
 /// A send of this turn, by which its rest is found when it falls short.
