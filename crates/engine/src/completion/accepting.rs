@@ -31,8 +31,7 @@ use pollux_sys::ring::{InFlight, Shots, StreamCompletion};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 
-use super::connection::{Kind, errno, is, numbered};
-use super::{CompletionLoop, shots_of};
+use super::{CompletionLoop, Kind, errno, is, numbered, shots_of};
 use crate::admission::Queue;
 use crate::listener::{Accepted, accept};
 use crate::{Counter, Listener, Session};

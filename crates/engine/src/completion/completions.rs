@@ -7,8 +7,8 @@ use pollux_poller::Token;
 use pollux_sys::ring::{Received, Shots, StreamCompletion};
 use rustix::io::Errno;
 
-use super::connection::{Kind, Receiving, TurnSend, errno, is, read_label};
-use super::{CompletionLoop, SUBMITS_MAX};
+use super::connection::{Receiving, TurnSend};
+use super::{CompletionLoop, Kind, SUBMITS_MAX, errno, is, read_label};
 use crate::conversation::Occasion;
 use crate::pipe::Seen;
 use crate::sources::SourceId;

@@ -1,5 +1,5 @@
-//! One connection of the completion loop: its session's calls, what is armed for it, its end; and how a completion
-//! finds it, by the label that the request carries.
+//! One connection of the completion loop: its session's calls, what is armed for it, its end; and the table by which a
+//! completion finds it.
 //!
 //! | receiving | armed | data | end, error, cancelled | the session takes no input |
 //! |---|---|---|---|---|
@@ -20,14 +20,13 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 
 use pollux_poller::Token;
 use pollux_sys::ring::{QueueFull, Received, Sending, Sent as Slice, Shots};
-use rustix::io::Errno;
 use rustix::net::{Shutdown, shutdown};
 
-use super::{CompletionLoop, POLLIN};
+use super::{CompletionLoop, Kind, POLLIN, POLLOUT, label, numbered};
 use crate::actions::{Ending, Source};
 use crate::conversation::{ConnectionIo, Conversation, Occasion, Progress, Sent, Turn};
 use crate::flow::Flow;
-use crate::tail::{Linger, Output, Tail, drop_untaken};
+use crate::tail::{Linger, Output, Tail, UnderWay, drop_untaken};
 use crate::turn::Turning;
 use crate::{Actions, CloseCause, ConnectionId, Counter, Counters, Limits, Moment, Session};
 
@@ -255,6 +254,24 @@ impl<S: Session> CompletionLoop<S> {
         }
     }
 
+    /// Output waits for room in a socket that was full.
+    pub(super) fn watch_room(&mut self, token: Token) {
+        let Some(connection) = self.connections.get_mut(token) else { return };
+        let fd = connection.socket.as_raw_fd();
+        let watch = label(Kind::Writable, token);
+        self.push(|ring| ring.poll(fd, POLLOUT, Shots::One, watch));
+        self.set_under_way(token, UnderWay::Poll);
+    }
+
+    /// A request of the output is under way.
+    pub(super) fn set_under_way(&mut self, token: Token, under_way: UnderWay) {
+        if let Some(connection) = self.connections.get_mut(token)
+            && let Tail::Waiting(output) = &mut connection.tail
+        {
+            output.under_way = Some(under_way);
+        }
+    }
+
     pub(super) fn close_connection(&mut self, token: Token, cause: CloseCause) {
         let Some(mut connection) = self.connections.remove(token) else { return };
         self.state.closed(token, &connection.conversation);
@@ -275,6 +292,20 @@ impl<S: Session> CompletionLoop<S> {
         self.state.admission.freed();
         self.state.counters.count_close(cause);
         connection.conversation.closed(&mut self.state.shared, cause);
+    }
+
+    /// Lets go of output that will not be taken: what is under way is cancelled.
+    fn abandon(&mut self, token: Token, output: &mut Output) {
+        match output.under_way.take() {
+            Some(UnderWay::Send(request, _)) => {
+                self.push(|ring| ring.cancel_owned(request, numbered(Kind::Cleanup, 0)));
+            }
+            Some(UnderWay::Poll) => {
+                let watch = label(Kind::Writable, token);
+                self.push(|ring| ring.cancel(watch, numbered(Kind::Cleanup, 0)));
+            }
+            None => {}
+        }
     }
 
     /// Closes a descriptor behind the requests that were queued for it.
@@ -439,83 +470,8 @@ impl<T> Slots<T> {
     }
 }
 
-/// What a request does.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Kind {
-    /// Receives for a connection.
-    Receive = 1,
-    /// Sends out of the arena; the slot counts the sends of the submission, the generation
-    /// says whether that is an even or an odd one.
-    Send = 2,
-    /// Sends output that waited.
-    SendWaiting = 3,
-    /// Watches a socket for room that is full, or connects.
-    Writable = 4,
-    /// Watches a listener; the slot is its number.
-    Listener = 5,
-    /// Watches the waker.
-    Waker = 6,
-    /// Cancels or closes: completes only when that failed, which needs no answer.
-    Cleanup = 7,
-    /// Watches the loop's timer.
-    Alarm = 8,
-    /// Watches a socket whose session leaves its input there.
-    Readable = 9,
-    /// Watches a source; the slot is its number.
-    Source = 10,
-}
-
-const KIND_SHIFT: u32 = 58;
-const TOKEN_BITS: u64 = (1 << 56) - 1;
-
-/// Kind and token in one number, which a request carries through the kernel and back.
-///
-/// ```text
-///  61  58 57 56 55            32 31                              0
-/// +------+-----+----------------+---------------------------------+
-/// | kind |  0  |   generation   |              slot               |
-/// +------+-----+----------------+---------------------------------+
-/// ```
-pub(super) fn label(kind: Kind, token: Token) -> u64 {
-    (kind as u64) << KIND_SHIFT | u64::from(token.generation()) << 32 | u64::from(token.slot())
-}
-
-/// A label of a request that belongs to no connection.
-pub(super) fn numbered(kind: Kind, number: u32) -> u64 {
-    label(kind, Token::new(number, 0))
-}
-
-/// What stands on a completion.
-pub(super) fn read_label(label: u64) -> (Kind, Token) {
-    let kind = match label >> KIND_SHIFT {
-        1 => Kind::Receive,
-        2 => Kind::Send,
-        3 => Kind::SendWaiting,
-        4 => Kind::Writable,
-        5 => Kind::Listener,
-        6 => Kind::Waker,
-        7 => Kind::Cleanup,
-        8 => Kind::Alarm,
-        9 => Kind::Readable,
-        10 => Kind::Source,
-        other => unreachable!("no request was labelled {other}"),
-    };
-    let bits = label & TOKEN_BITS;
-    (kind, Token::new(bits as u32, (bits >> 32) as u32))
-}
-
-pub(super) fn is(result: i32, errno: Errno) -> bool {
-    result == -errno.raw_os_error()
-}
-
-pub(super) fn errno(result: i32) -> Errno {
-    Errno::from_raw_os_error(-result)
-}
-
 #[cfg(test)]
 mod tests {
-    use pollux_sys::ring::StreamRing;
-
     use super::*;
 
     #[test]
@@ -529,22 +485,5 @@ mod tests {
         assert_eq!(slots.remove(first), None);
         assert_eq!(slots.get_mut(second), Some(&mut 'b'));
         assert_eq!(slots.tokens(), [second]);
-    }
-
-    #[test]
-    fn labels_are_read_as_they_were_written() {
-        let token = Token::new(u32::MAX, Token::GENERATIONS - 1);
-        let kinds = [Kind::Receive, Kind::Send, Kind::SendWaiting, Kind::Writable];
-        for kind in kinds.into_iter().chain([
-            Kind::Listener,
-            Kind::Waker,
-            Kind::Cleanup,
-            Kind::Alarm,
-            Kind::Readable,
-            Kind::Source,
-        ]) {
-            assert_eq!(read_label(label(kind, token)), (kind, token));
-            assert!(label(kind, token) <= StreamRing::USER_DATA_MAX);
-        }
     }
 }

@@ -32,6 +32,7 @@ use pollux_sys::descriptors::NONE_LEFT;
 use pollux_sys::ring::{
     QueueFull, RingUnavailable, Shots, Sizes, StreamCompletion, StreamRing, StreamSizes,
 };
+use rustix::io::Errno;
 use rustix::net::AddressFamily;
 use rustix::net::sockopt::socket_domain;
 
@@ -48,7 +49,7 @@ use crate::{
 };
 use accepting::Listening;
 use completions::Pace;
-use connection::{Connection, Kind, Slots, TurnSend, numbered};
+use connection::{Connection, Slots, TurnSend};
 
 /// Requests between two system calls, completions that wait to be taken, receive buffers and
 /// the arena. 256 buffers of 4 KiB stay in the cache of one core; runs with 4,096 were slower.
@@ -61,6 +62,9 @@ const SIZES: StreamSizes = StreamSizes {
 
 /// `poll(2)` bit: a connection waits, or the waker was used.
 const POLLIN: u32 = 1;
+
+/// `poll(2)` bit: the socket is writable.
+const POLLOUT: u32 = 4;
 
 /// One thread's loop over io_uring.
 pub(crate) struct CompletionLoop<S: Session> {
@@ -423,4 +427,99 @@ const SUBMITS_MAX: u32 = 1000;
 
 fn no_descriptor(errno: i32) -> RingUnavailable {
     RingUnavailable { reason: NONE_LEFT.to_owned(), cause: io::Error::from_raw_os_error(errno) }
+}
+
+/// What a request does.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Kind {
+    /// Receives for a connection.
+    Receive = 1,
+    /// Sends out of the arena; the slot counts the sends of the submission, the generation
+    /// says whether that is an even or an odd one.
+    Send = 2,
+    /// Sends output that waited.
+    SendWaiting = 3,
+    /// Watches a socket for room that is full, or connects.
+    Writable = 4,
+    /// Watches a listener; the slot is its number.
+    Listener = 5,
+    /// Watches the waker.
+    Waker = 6,
+    /// Cancels or closes: completes only when that failed, which needs no answer.
+    Cleanup = 7,
+    /// Watches the loop's timer.
+    Alarm = 8,
+    /// Watches a socket whose session leaves its input there.
+    Readable = 9,
+    /// Watches a source; the slot is its number.
+    Source = 10,
+}
+
+const KIND_SHIFT: u32 = 58;
+const TOKEN_BITS: u64 = (1 << 56) - 1;
+
+/// Kind and token in one number, which a request carries through the kernel and back.
+///
+/// ```text
+///  61  58 57 56 55            32 31                              0
+/// +------+-----+----------------+---------------------------------+
+/// | kind |  0  |   generation   |              slot               |
+/// +------+-----+----------------+---------------------------------+
+/// ```
+fn label(kind: Kind, token: Token) -> u64 {
+    (kind as u64) << KIND_SHIFT | u64::from(token.generation()) << 32 | u64::from(token.slot())
+}
+
+/// A label of a request that belongs to no connection.
+fn numbered(kind: Kind, number: u32) -> u64 {
+    label(kind, Token::new(number, 0))
+}
+
+/// What stands on a completion.
+fn read_label(label: u64) -> (Kind, Token) {
+    let kind = match label >> KIND_SHIFT {
+        1 => Kind::Receive,
+        2 => Kind::Send,
+        3 => Kind::SendWaiting,
+        4 => Kind::Writable,
+        5 => Kind::Listener,
+        6 => Kind::Waker,
+        7 => Kind::Cleanup,
+        8 => Kind::Alarm,
+        9 => Kind::Readable,
+        10 => Kind::Source,
+        other => unreachable!("no request was labelled {other}"),
+    };
+    let bits = label & TOKEN_BITS;
+    (kind, Token::new(bits as u32, (bits >> 32) as u32))
+}
+
+fn is(result: i32, errno: Errno) -> bool {
+    result == -errno.raw_os_error()
+}
+
+fn errno(result: i32) -> Errno {
+    Errno::from_raw_os_error(-result)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn labels_are_read_as_they_were_written() {
+        let token = Token::new(u32::MAX, Token::GENERATIONS - 1);
+        let kinds = [Kind::Receive, Kind::Send, Kind::SendWaiting, Kind::Writable];
+        for kind in kinds.into_iter().chain([
+            Kind::Listener,
+            Kind::Waker,
+            Kind::Cleanup,
+            Kind::Alarm,
+            Kind::Readable,
+            Kind::Source,
+        ]) {
+            assert_eq!(read_label(label(kind, token)), (kind, token));
+            assert!(label(kind, token) <= StreamRing::USER_DATA_MAX);
+        }
+    }
 }

@@ -10,14 +10,10 @@ use std::os::fd::{AsFd, AsRawFd};
 use pollux_poller::Token;
 use pollux_sys::ring::{InFlight, QueueFull, Shots, StreamCompletion, StreamRing};
 
-use super::connection::{Kind, errno, label, numbered};
-use super::{CompletionLoop, SUBMITS_MAX};
+use super::{CompletionLoop, Kind, POLLOUT, SUBMITS_MAX, errno, label};
 use crate::tail::{Flushed, Output, Piece, Tail, UnderWay, broken};
 use crate::turn::Turning;
 use crate::{ConnectionId, Counter, Session};
-
-/// `poll(2)` bit: the socket is writable.
-const POLLOUT: u32 = 4;
 
 impl<S: Session> CompletionLoop<S> {
     /// Sends the next piece of what waits; when all of it has left, the session continues.
@@ -69,15 +65,6 @@ impl<S: Session> CompletionLoop<S> {
         }
     }
 
-    /// Output waits for room in a socket that was full.
-    pub(super) fn watch_room(&mut self, token: Token) {
-        let Some(connection) = self.connections.get_mut(token) else { return };
-        let fd = connection.socket.as_raw_fd();
-        let watch = label(Kind::Writable, token);
-        self.push(|ring| ring.poll(fd, POLLOUT, Shots::One, watch));
-        self.set_under_way(token, UnderWay::Poll);
-    }
-
     /// Nothing is watched when the session has ended the connection already.
     pub(super) fn watch_connect(&mut self, token: Token) {
         let Some(connection) = self.connections.get_mut(token) else { return };
@@ -108,20 +95,6 @@ impl<S: Session> CompletionLoop<S> {
         self.flush(token);
     }
 
-    /// Lets go of output that will not be taken: what is under way is cancelled.
-    pub(super) fn abandon(&mut self, token: Token, output: &mut Output) {
-        match output.under_way.take() {
-            Some(UnderWay::Send(request, _)) => {
-                self.push(|ring| ring.cancel_owned(request, numbered(Kind::Cleanup, 0)));
-            }
-            Some(UnderWay::Poll) => {
-                let watch = label(Kind::Writable, token);
-                self.push(|ring| ring.cancel(watch, numbered(Kind::Cleanup, 0)));
-            }
-            None => {}
-        }
-    }
-
     fn under_way(&mut self, token: Token) -> Option<(&mut Output, UnderWay)> {
         let found = self.connections.get_mut(token).map(|connection| &mut connection.tail);
         match found {
@@ -133,14 +106,6 @@ impl<S: Session> CompletionLoop<S> {
                 self.state.counters.count(Counter::Stale);
                 None
             }
-        }
-    }
-
-    fn set_under_way(&mut self, token: Token, under_way: UnderWay) {
-        if let Some(connection) = self.connections.get_mut(token)
-            && let Tail::Waiting(output) = &mut connection.tail
-        {
-            output.under_way = Some(under_way);
         }
     }
 
