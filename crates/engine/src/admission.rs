@@ -1,5 +1,5 @@
 //! Which connections a loop accepts: the budget of a turn, the connection limit, the pauses of its listeners; and how
-//! the loop that accepts for a group spreads them over the others.
+//! the loop that accepts for a group spreads them over the others, by the messages that loops of a group are sent.
 //!
 //! Both loops accept after the live connections had their turn, so that a storm of new ones can't starve them:
 //! what is beyond the budget waits in the kernel's backlog.

@@ -62,8 +62,8 @@ impl Layer {
         self.connection.handshake_kind() == Some(HandshakeKind::Resumed)
     }
 
-    /// Whether the peer has said that it sends no more. What the transport says alone may be said by
-    /// anybody (RFC 8446 6.1).
+    /// Whether the peer has said that it sends no more. An end of the transport alone proves
+    /// nothing: it is not authenticated (RFC 8446 6.1).
     #[must_use]
     pub fn is_closed(&self) -> bool {
         self.is_closed
