@@ -19,8 +19,8 @@ mod tree;
 
 pub use control_socket::ControlSocket;
 pub use proc::{
-    addresses_of, children, descendants, ends_within, is_running, listener_at, listens_at, threads,
-    threads_of,
+    addresses_of, children, descendants, ends_within, is_running, listener_at, listens_at, parent,
+    threads, threads_of,
 };
 pub use program::{Program, built_from_c};
 pub use tree::Tree;

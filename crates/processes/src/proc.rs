@@ -81,6 +81,11 @@ pub fn is_running(pid: u32) -> bool {
     Stat::of(pid).is_some_and(|stat| !stat.is_zombie)
 }
 
+/// The process that a process came from, or that adopted it.
+pub fn parent(pid: u32) -> Option<u32> {
+    Stat::of(pid).map(|stat| stat.parent)
+}
+
 /// The processes that `parent` has started, or adopted, and that run; those last that were started last.
 pub fn children(parent: u32) -> Vec<u32> {
     those_of(&running(), |of| of == parent)

@@ -9,8 +9,8 @@ use std::sync::atomic::{AtomicI32, Ordering};
 use std::time::Duration;
 
 use pollux_xatmi::client::Client;
-use pollux_xatmi::clock::monotonic_ns;
 use pollux_xatmi::environment::{DEFAULT_TIMEOUT, Environment, TIMEOUT_MAX};
+use pollux_xatmi::queue::monotonic_ns;
 
 use crate::context::pools_time;
 use crate::fault::{self, Fault};

@@ -34,10 +34,10 @@ use std::rc::Rc;
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
-use pollux_xatmi::clock::monotonic_ns;
 use pollux_xatmi::environment::Environment;
 use pollux_xatmi::error::{Code, Error};
 use pollux_xatmi::pool::BRIDGE_PROGRAM;
+use pollux_xatmi::queue::monotonic_ns;
 use pollux_xatmi::worker::{
     Done, Ending, Incoming, RVAL_FAIL, RVAL_SUCCESS, Registry, Return, Worker,
 };

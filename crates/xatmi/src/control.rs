@@ -5,10 +5,9 @@
 //! socket, framed by [`Link`]. A command is answered by any number of lists or progress
 //! messages and then by exactly one that [`Answer::is_last`].
 
-use std::fmt;
-use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::time::{Duration, Instant};
+use std::{fmt, io};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::retry_on_intr;
@@ -16,8 +15,8 @@ use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
 use serde::{Deserialize, Serialize};
 
-use crate::access::{Group, Peer};
 use crate::client::{ClientHello, Welcome};
+use crate::environment::{Group, Peer};
 use crate::link::{Advert, Link, Received};
 use crate::queue::Prefix;
 use crate::supervisor::Selection;

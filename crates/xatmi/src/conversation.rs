@@ -33,14 +33,12 @@ use rustix::net::{
 };
 use rustix::time::Timespec;
 
-use crate::access::{Group, Peer};
 use crate::buffer::BufferType;
 use crate::client::{CallFlags, Outgoing};
-use crate::clock::monotonic_ns;
-use crate::environment::Environment;
+use crate::environment::{Environment, Group, Peer};
 use crate::error::{Code, Error};
 use crate::needs::fits_file_size;
-use crate::queue::Prefix;
+use crate::queue::{Prefix, monotonic_ns};
 use crate::wire::{ClientAddress, PAYLOAD_LEN_BYTES_MAX};
 
 /// The longest payload within a message of the socket.

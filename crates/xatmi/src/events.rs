@@ -19,13 +19,12 @@ use rustix::net::{
 };
 use rustix::process::geteuid;
 
-use crate::access::Group;
 use crate::client::Outgoing;
 use crate::control::{Answer, AskError, Control, MailboxRow, Request, SubscriberRow};
 use crate::conversation::{
     HEAD_LEN_BYTES, INLINE_LEN_BYTES_MAX, Kind, Message, decode, head, memfd_for, send_once,
 };
-use crate::environment::Environment;
+use crate::environment::{Environment, Group};
 use crate::error::{Code, Error};
 use crate::queue::Prefix;
 

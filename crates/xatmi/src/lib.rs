@@ -15,7 +15,7 @@
 //! | which workers should a pool have? | [`config::PoolConfig`] |
 //! | what has to be done about them now? | [`supervisor::Supervisor`] |
 //! | what starts, watches and ends them? | [`pool::Pool`] |
-//! | which users may use a pool beside its own? | [`access::Group`] |
+//! | which users may use a pool beside its own? | [`environment::Group`] |
 //! | how is a running pool asked? | [`control::Control`] |
 //! | what went wrong, as a number of the specification? | [`error::Error`] |
 //! | what does the environment ask for? | [`environment::Environment`] |
@@ -27,10 +27,8 @@
 //! | what do a worker and the manager say to each other? | [`link`] |
 #![forbid(unsafe_code)]
 
-pub mod access;
 pub mod buffer;
 pub mod client;
-pub mod clock;
 pub mod config;
 pub mod control;
 pub mod conversation;

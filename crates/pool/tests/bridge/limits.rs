@@ -120,7 +120,7 @@ pub(crate) fn many_callers_share_two_bridges() {
 /// TPSUCCESS and TPEXIT.
 const EXIT: &str = "Pollux-Rval: 134217730";
 
-pub(crate) fn unknown_senders_disturb_nobody() {
+pub(crate) fn unknown_senders_disturb_no_call() {
     let broker = Broker::start(&[]);
     let [here, there] = Pool::pair(&broker.url());
     let mut client = there.client();

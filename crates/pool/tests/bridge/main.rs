@@ -21,11 +21,14 @@ const TESTS: [Test; 11] = [
     ("every_kind_of_call_and_buffer_goes_over", sharing::every_kind_of_call_and_buffer_goes_over),
     ("conversations_are_refused_at_once", sharing::conversations_are_refused_at_once),
     ("news_that_passed_while_away_are_asked_for", sharing::news_that_passed_are_asked_for),
-    ("what_nobody_has_goes_round_in_no_circle", sharing::what_nobody_has_goes_round_in_no_circle),
+    (
+        "a_service_that_no_pool_has_goes_round_in_no_circle",
+        sharing::a_service_that_no_pool_has_goes_round_in_no_circle,
+    ),
     ("a_broker_that_stands_still_costs_no_more_than_the_time", broker::stands_still),
     ("a_broker_with_a_password_is_joined_or_named", broker::wants_a_password),
     ("what_is_too_long_is_refused_at_once", limits::what_is_too_long_is_refused_at_once),
-    ("unknown_senders_disturb_nobody", limits::unknown_senders_disturb_nobody),
+    ("unknown_senders_disturb_no_call", limits::unknown_senders_disturb_no_call),
     ("many_callers_share_two_bridges", limits::many_callers_share_two_bridges),
     ("a_bridge_that_ends_owes_nothing", limits::a_bridge_that_ends_owes_nothing),
 ];

@@ -174,7 +174,7 @@ pub(crate) fn news_that_passed_are_asked_for() {
 }
 
 /// Both pools have a service and offer it to the other; then neither has it.
-pub(crate) fn what_nobody_has_goes_round_in_no_circle() {
+pub(crate) fn a_service_that_no_pool_has_goes_round_in_no_circle() {
     let broker = Broker::start(&[]);
     let url = broker.url();
     let both = Plan { nats: &url, exports: "ECHO", services: "ECHO", ..Plan::EMPTY };

@@ -18,8 +18,10 @@ use rustix::net::{
 };
 use serde::{Deserialize, Serialize};
 
-use crate::access::{GROUP_VARIABLE, Group, Peer, Relation};
-use crate::environment::{MESSAGE_LEN_BYTES_MAX, MESSAGE_LEN_BYTES_MIN, MESSAGES_MAX};
+use crate::environment::{
+    GROUP_VARIABLE, Group, MESSAGE_LEN_BYTES_MAX, MESSAGE_LEN_BYTES_MIN, MESSAGES_MAX, Peer,
+    Relation,
+};
 use crate::error::{Code, Error};
 use crate::queue::Prefix;
 use crate::wire::ClientAddress;

@@ -9,10 +9,9 @@ use std::sync::Arc;
 use rustix::io::Errno;
 
 use super::KnownContext;
-use crate::clock::monotonic_ns;
 use crate::error::{Code, Error};
 use crate::memory::{Block, ClientMemory, Row, Spin, State, Ticket, owner_of};
-use crate::queue::{ServiceName, Waited};
+use crate::queue::{ServiceName, Waited, monotonic_ns};
 use crate::wire::Reply;
 
 /// Services whose row is remembered.

@@ -25,13 +25,11 @@ use std::fmt;
 use std::ops::{BitOr, BitOrAssign};
 use std::time::Duration;
 
-use crate::access::Group;
 use crate::buffer::{Buffer, BufferType};
-use crate::clock::monotonic_ns;
-use crate::environment::{Environment, TIMEOUT_MAX};
+use crate::environment::{Environment, Group, TIMEOUT_MAX};
 use crate::error::{Code, Error};
 use crate::large::Outbox;
-use crate::queue::Prefix;
+use crate::queue::{Prefix, monotonic_ns};
 use crate::wire::ClientAddress;
 use calls::Calls;
 use connection::Connection;

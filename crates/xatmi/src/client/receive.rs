@@ -4,10 +4,9 @@
 //! out. Everything else is dropped and counted: a reply to a call that was given up, one for an
 //! earlier owner of the queue's name, bytes that are not a reply.
 
-use crate::clock::monotonic_ns;
 use crate::error::{Code, Error};
 use crate::large;
-use crate::queue::Waited;
+use crate::queue::{Waited, monotonic_ns};
 use crate::wire::{Body, Payload, Reply};
 
 use super::calls::{Kept, descriptor_of};

@@ -22,10 +22,9 @@ use super::calls::descriptor_of;
 use super::mailbox::Unsent;
 use super::transport::{Queues, Transport};
 use super::{CallFlags, Client, Descriptor, Outgoing, Which, after, interrupted, late};
-use crate::clock::monotonic_ns;
 use crate::conversation::{Conversation, Rendezvous};
 use crate::error::{Code, Error};
-use crate::queue::{Prefix, ServiceName};
+use crate::queue::{Prefix, ServiceName, monotonic_ns};
 use crate::wire::{Body, PAYLOAD_LEN_BYTES_MAX, Payload, Request};
 
 /// How long room is waited for before the queue is looked at anew: it may have been withdrawn,

@@ -29,10 +29,9 @@ use super::calls::Kept;
 use super::connection::{Connection, Files};
 use super::mailbox::Mailbox;
 use super::{Client, KnownContext, Welcome};
-use crate::clock::monotonic_ns;
 use crate::error::{Code, Error};
 use crate::memory::ClientMemory;
-use crate::queue::{Prefix, QueueCache, ReplyQueue, ServiceName, Waited};
+use crate::queue::{Prefix, QueueCache, ReplyQueue, ServiceName, Waited, monotonic_ns};
 use crate::wire::Reply;
 
 /// The most service queues that a client holds open, each a descriptor.

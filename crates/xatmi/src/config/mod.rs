@@ -15,8 +15,7 @@ use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use crate::access::Group;
-use crate::environment::Transport;
+use crate::environment::{Group, Transport};
 
 /// Longest file that is read; thousands of servers fit.
 const FILE_BYTES_MAX: u64 = 1 << 20;

@@ -9,8 +9,7 @@ use std::time::Duration;
 
 use super::document::Element;
 use super::{ConfigError, Entry, ID_VARIABLE, Policy, PoolConfig, Remark, Settings, redirections};
-use crate::access::Group;
-use crate::environment::Transport;
+use crate::environment::{Group, Transport};
 use crate::queue::ServiceName;
 
 /// Most cycles or seconds that a value may have: a day of seconds.

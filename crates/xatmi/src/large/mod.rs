@@ -26,9 +26,9 @@ use rustix::fs::{MemfdFlags, memfd_create};
 use rustix::io::Errno;
 use rustix::process::{Pid, test_kill_process};
 
-use crate::clock::monotonic_ns;
 use crate::error::{Code, Error};
 use crate::needs::fits_file_size;
+use crate::queue::monotonic_ns;
 use crate::wire::{LargeRef, PAYLOAD_LEN_BYTES_MAX};
 
 /// The most payloads that one sender holds: each is a descriptor.

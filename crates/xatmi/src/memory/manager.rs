@@ -16,10 +16,10 @@ use pollux_sys::mqueue::QueueSize;
 use pollux_sys::shared::{PublishedWords, SharedWords};
 use rustix::fs::{SeekFrom, seek};
 
-use super::geometry::{CONTEXTS, Geometry, MANAGER, SERVICES_MAX, TERM};
+use super::records::{CONTEXTS, Geometry, MANAGER, SERVICES_MAX, TERM};
 use super::{
     Claim, Delivery, Exchange, Files, RING_LEN, Records, Row, State, Ticket, Words, claim_in,
-    claims_of, directory, idle, names,
+    claims_of, names, records, workers,
 };
 use crate::error::Code;
 use crate::queue::{Prefix, ServiceName};
@@ -124,7 +124,7 @@ impl Memory {
 
     /// The service of this name.
     pub(crate) fn find(&self, name: &ServiceName) -> Option<Row> {
-        directory::find(&*self.records, self.geometry(), name)
+        records::find(&*self.records, self.geometry(), name)
     }
 
     /// Makes this thread the manager, whose end the kernel tells workers and clients.
@@ -156,7 +156,7 @@ impl Memory {
         }
         let used: HashSet<usize> = self.services().into_iter().map(|(ring, _)| ring).collect();
         let ring = (0..SERVICES_MAX).find(|ring| !used.contains(ring) && !is_resting(*ring))?;
-        directory::offer(&self.records, self.geometry(), ring, name);
+        records::offer(&self.records, self.geometry(), ring, name);
         Some(ring)
     }
 
@@ -168,17 +168,17 @@ impl Memory {
 
     /// The rings of services and their names.
     pub(crate) fn services(&self) -> Vec<(usize, ServiceName)> {
-        directory::all(&self.records, self.geometry())
+        records::all(&self.records, self.geometry())
     }
 
     /// Says that `worker` offers the service of `ring`, or does not.
     pub(crate) fn set_offer(&self, ring: usize, worker: usize, does: bool) {
-        directory::set(&self.records, self.geometry(), ring, worker, does);
+        records::set(&self.records, self.geometry(), ring, worker, does);
     }
 
     /// Offers a service no longer; callers that wait for it get TPENOENT.
     pub(crate) fn withdraw(&self, ring: usize) -> Answers {
-        directory::withdraw(&self.records, self.geometry(), ring);
+        records::withdraw(&self.records, self.geometry(), ring);
         self.drain(ring)
     }
 
@@ -320,7 +320,7 @@ impl Memory {
             woken += (0..waiting).take_while(wake).count() as u64;
         }
         for worker in (0..self.geometry().workers()).filter(|worker| self.may_be_lost(*worker)) {
-            self.exchange.wake_flag(worker).fetch_or(idle::WORK, Ordering::SeqCst);
+            self.exchange.wake_flag(worker).fetch_or(workers::WORK, Ordering::SeqCst);
             // Also where the wake flag seems to be set: the process that set it may have died before this.
             futex::wake(self.exchange.wake_flag(worker), 1);
         }
@@ -345,7 +345,7 @@ impl Memory {
     pub(crate) fn ring_all(&self) {
         let workers = 0..self.geometry().workers();
         for worker in workers.filter(|worker| self.process_of(*worker).is_some()) {
-            self.exchange.set_wake_flag(worker, idle::LINK);
+            self.exchange.set_wake_flag(worker, workers::LINK);
         }
     }
 
@@ -365,7 +365,7 @@ impl Memory {
                 inspection.rebuilt.push(name);
             }
         }
-        for ring in directory::withdrawn(&*self.records, self.geometry()) {
+        for ring in records::withdrawn(&*self.records, self.geometry()) {
             let its = self.exchange.ring(ring);
             if its.is_some_and(|its| its.waiting() > 0) || !self.is_sound(ring) {
                 inspection.answers += self.drain(ring);

@@ -25,42 +25,35 @@
 //! | file | subject | pure |
 //! |---|---|---|
 //! | `ring` | the numbers of the requests that wait for a service | yes |
-//! | `idle` | which workers sleep, and their wake flags | yes |
-//! | `claim` | what a worker takes and holds, for the manager after its death | yes |
+//! | `workers` | what a worker takes and holds, for the manager after its death; which sleep, their wake flags | yes |
 //! | `request` | one request and its reply, with generations | yes |
-//! | `spin` | whether a moment's look pays before a sleep | but for the clock |
-//! | `geometry` | where everything is | yes |
-//! | `directory` | the services and the workers that offer them | |
-//! | `exchange` | the part that all processes write, and waking | |
+//! | `records` | where everything is, the services and the workers that offer them | |
+//! | `exchange` | the part that all processes write, waking, and whether a moment's look pays before a sleep | |
 //! | `manager` | answers for dead workers, ends of clients, rebuilding, takeover | |
 //!
 //! `docs/worker-wakes.md` and `docs/service-calls.md` say what can go wrong and what was chosen;
-//! `tests/loom_memory.rs` tries all interleavings of the pure parts.
+//! `tests/loom_pool.rs` tries all interleavings of the pure parts.
 
-mod claim;
-pub(crate) mod directory;
 mod exchange;
-mod geometry;
-pub(crate) mod idle;
 mod manager;
+pub(crate) mod records;
 mod request;
 mod ring;
-mod spin;
+pub(crate) mod workers;
 
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
-use std::sync::atomic;
-use std::sync::{Arc, Mutex, TryLockError, Weak};
+use std::sync::{Arc, Mutex, TryLockError, Weak, atomic};
 
 use pollux_sys::shared::SharedWords;
 
-pub(crate) use claim::{Claim, Ticket};
-pub(crate) use directory::{Records, Row, Words};
+pub(crate) use exchange::Spin;
 pub(crate) use exchange::{Block, Exchange, owner_of};
-use geometry::Geometry;
 pub(crate) use manager::{Answers, Memory};
+use records::Geometry;
+pub(crate) use records::{Records, Row, Words};
 pub(crate) use request::{Delivery, State};
-pub(crate) use spin::Spin;
+pub(crate) use workers::{Claim, Ticket};
 
 use crate::queue::Prefix;
 
@@ -136,7 +129,7 @@ impl WorkerMemory {
         let geometry = self.records.geometry();
         (0..geometry.worker_words()).any(|at| {
             let own = if at == worker / 64 { 1 << (worker % 64) } else { 0 };
-            directory::offers(&self.records, geometry, ring, at) & !own != 0
+            records::offers(&self.records, geometry, ring, at) & !own != 0
         })
     }
 }
@@ -194,7 +187,7 @@ impl ClientMemory {
 /// The most services and client contexts in the memory of a pool with so many workers, and messages of
 /// so many bytes.
 pub(crate) fn limits(workers: usize, message_len_bytes: u32) -> (usize, usize) {
-    (geometry::SERVICES_MAX, Geometry::new(workers, message_len_bytes).blocks())
+    (records::SERVICES_MAX, Geometry::new(workers, message_len_bytes).blocks())
 }
 
 /// Bytes of the longest file of a pool with so many workers, and messages of so many bytes.
@@ -218,6 +211,6 @@ fn claims_of(fd: OwnedFd, geometry: &Geometry) -> io::Result<SharedWords> {
 }
 
 fn claim_in(claims: &[atomic::AtomicU64], worker: usize) -> Option<Claim<'_>> {
-    let from = worker.checked_mul(claim::CLAIM_WORDS)?;
+    let from = worker.checked_mul(workers::CLAIM_WORDS)?;
     claims.get(from..)?.first_chunk().map(Claim::over)
 }

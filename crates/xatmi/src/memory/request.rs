@@ -24,7 +24,7 @@
 
 // The parent chooses the atomics, so that the loom model takes this file in as it stands.
 use super::atomic::{AtomicU64, Ordering};
-use super::claim::Ticket;
+use super::workers::Ticket;
 
 /// Words in front of the message: state, length, sum, the block whose wake flag its client sleeps on.
 pub(crate) const REQUEST_HEAD_WORDS: usize = 8;

@@ -17,74 +17,63 @@
 //!
 //! | part | one job |
 //! |---|---|
-//! | `turn`, `poller` | the loop: wait, events, time; its poller |
+//! | `turn` | the loop and its poller: wait, events, time |
 //! | `workers` | what the supervisor asks for, and what workers say |
 //! | `visitors` | connections to the control socket |
-//! | `orders`, `tables` | orders and their progress; tables of workers, services, queues and clients |
+//! | `orders` | orders and their progress; tables of workers, services, queues and clients |
 //! | `services`, `unsent` | queues of services; answers for the dead |
 //! | `events` | the subscribers of events and unsolicited messages |
-//! | `process`, `start` | one worker's process; how it is started |
-//! | `offers` | the services that a program offers, asked without a pool |
+//! | `process` | one worker's process and its start; the services that a program offers, asked without a pool |
 //! | `previous` | what an earlier manager left behind: workers, queues, memory, clients |
-//! | `figures`, `endpoint` | what is counted, as metrics; the page over HTTP |
-//! | `options`, `log` | what a pool is started with; its log |
+//! | `metrics` | what is counted, and the page over HTTP |
+//! | `options` | what a pool is started with; its log |
 
-mod endpoint;
 mod events;
-mod figures;
-mod log;
-mod offers;
+mod metrics;
 mod options;
 mod orders;
-mod poller;
 mod previous;
 mod process;
 mod services;
-mod start;
-mod tables;
 mod turn;
 mod unsent;
 mod visitors;
 mod workers;
 
 use std::collections::{BTreeMap, HashSet};
-use std::fmt;
-use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Instant;
+use std::{fmt, io};
 
 use pollux_engine::{Signal, Signals};
 use pollux_poller::Token;
 use pollux_sys::futex::Owned;
 use signal_hook::consts::SIGXFSZ;
 
-use crate::access::{GROUP_VARIABLE, Group};
 use crate::config::{ConfigError, PoolConfig};
-use crate::environment::Transport;
+use crate::environment::{GROUP_VARIABLE, Group, Transport};
 use crate::memory::{Memory, Ticket};
 use crate::needs::{Shortage, file_size_limits, file_size_shortage};
 use crate::queue::Prefix;
 use crate::slots::Slots;
 use crate::supervisor::Supervisor;
-use endpoint::Endpoint;
 use events::Events;
-use figures::Counts;
+use metrics::{Counts, Endpoint};
 use orders::Order;
-use poller::{PoolPoller, Source};
 use previous::EarlierClients;
 use process::{Process, SlotHandle};
 use services::Services;
+use turn::{PoolPoller, Source};
 use unsent::Unsent;
 use visitors::Visitors;
 
-pub use log::Log;
-pub use offers::services_of;
-pub use options::{PoolOptions, Sizes, memory_len_bytes, memory_room};
+pub use options::{Log, PoolOptions, Sizes, memory_len_bytes, memory_room};
 pub use previous::workers as workers_left;
-pub use start::{
+pub use process::{
     BRIDGE_PROGRAM, EXPORTS_VARIABLE, REFRESH_VARIABLE, find, keep_from_children, output_faults,
+    services_of,
 };
 
 /// Slots beyond those of the configuration, for workers that a reload adds.

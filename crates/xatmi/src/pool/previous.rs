@@ -14,8 +14,8 @@ use pollux_poller::Token;
 use pollux_sys::mqueue::MessageQueue;
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
 
-use super::poller::{PoolPoller, Source};
-use super::start::{PREFIX_VARIABLE, PROGRAM_VARIABLE};
+use super::process::{PREFIX_VARIABLE, PROGRAM_VARIABLE};
+use super::turn::{PoolPoller, Source};
 use crate::memory::{Memory, Records};
 use crate::queue::{Prefix, QueueName};
 use crate::worker::LINK_VARIABLE;
@@ -39,7 +39,8 @@ pub fn workers(prefix: &Prefix) -> Vec<(u32, u32)> {
     found.sort_unstable();
     // What a worker has forked looks like itself.
     let is_forked = |(id, pid): &(u32, u32)| {
-        parent_of(*pid).is_some_and(|parent| found.binary_search(&(*id, parent)).is_ok())
+        pollux_processes::parent(*pid)
+            .is_some_and(|parent| found.binary_search(&(*id, parent)).is_ok())
     };
     found.iter().filter(|worker| !is_forked(worker)).copied().collect()
 }
@@ -89,22 +90,6 @@ pub(super) fn program_of(pid: u32) -> Option<String> {
     let mut words = environment.split(|byte| *byte == 0);
     let name = words.find_map(|word| word.strip_prefix(start.as_bytes()))?;
     Some(String::from_utf8_lossy(name).into_owned())
-}
-
-/// Whether the process is there, and no zombie.
-pub(super) fn is_alive(pid: u32) -> bool {
-    status_of(pid).is_some_and(|(state, _)| !matches!(state, 'Z' | 'X'))
-}
-
-fn parent_of(pid: u32) -> Option<u32> {
-    status_of(pid).map(|(_, parent)| parent)
-}
-
-/// State and parent of a process (`proc_pid_stat(5)`); its name before them may hold anything.
-fn status_of(pid: u32) -> Option<(char, u32)> {
-    let text = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
-    let mut words = text.rsplit_once(')')?.1.split_whitespace();
-    Some((words.next()?.chars().next()?, words.next()?.parse().ok()?))
 }
 
 /// Whether a process is of our user and has our queues and abstract sockets (`namespaces(7)`).

@@ -12,9 +12,9 @@ use std::time::{Duration, Instant};
 use pollux_poller::Token;
 use pollux_sys::mqueue::{MessageQueue, QueueSize};
 
-use super::poller::{PoolPoller, Source};
+use super::turn::{PoolPoller, Source};
 use super::unsent::CallerAddress;
-use crate::access::Group;
+use crate::environment::Group;
 use crate::error::Code;
 use crate::link::Advert;
 use crate::memory::{Answers, Memory};

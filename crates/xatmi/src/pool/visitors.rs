@@ -14,12 +14,12 @@ use pollux_sys::mqueue::MessageQueue;
 use rustix::net::SocketFlags;
 use rustix::process::{Resource, getrlimit};
 
-use super::poller::Source;
+use super::turn::Source;
 use super::workers::Report;
 use super::{Pool, SlotHandle, previous};
-use crate::access::{Peer, Relation};
 use crate::client::{ClientHello, Welcome};
 use crate::control::{Answer, Request};
+use crate::environment::{Peer, Relation};
 use crate::link::{Link, Received};
 use crate::needs;
 use crate::slots::Slots;

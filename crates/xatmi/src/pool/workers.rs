@@ -4,13 +4,12 @@ use std::os::fd::AsFd;
 use std::time::{Duration, Instant};
 
 use super::Pool;
-use super::process::{Process, SlotHandle};
+use super::process::{Process, SlotHandle, Start, spawn};
 use super::services::caller_of;
-use super::start::{Start, spawn};
 use super::unsent::CallerAddress;
 use crate::error::Code;
 use crate::link::{Advert, Link, Received, ToManager, ToWorker};
-use crate::memory::{Answers, idle};
+use crate::memory::{Answers, workers};
 use crate::queue::ServiceName;
 use crate::slots::{Caller, State as WorkerState};
 use crate::supervisor::{Action, Event};
@@ -209,7 +208,7 @@ impl Pool {
         process.number = number;
         process.adverts = services.to_vec();
         if let Some((memory, number)) = self.memory.as_ref().zip(number) {
-            memory.exchange().set_wake_flag(number, idle::LINK);
+            memory.exchange().set_wake_flag(number, workers::LINK);
         }
         // The queues stand, so nothing can be refused but a 49th service.
         let _ = self.services.advertise(id, services, true);
@@ -340,7 +339,7 @@ impl Pool {
             self.counts.unsent += 1;
         }
         if let Some((memory, number)) = self.memory.as_ref().zip(process.number) {
-            memory.exchange().set_wake_flag(number, idle::LINK);
+            memory.exchange().set_wake_flag(number, workers::LINK);
         }
     }
 

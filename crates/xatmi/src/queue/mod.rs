@@ -5,19 +5,23 @@
 //! Only the manager makes and removes the queues of services. A send never blocks: a
 //! full queue is watched for room instead, because a receiver takes the message of a blocked sender directly
 //! and the kernel wakes no poller for it (`docs/service-calls.md`).
+//!
+//! Deadlines travel between processes as nanoseconds of the monotonic clock, which all processes of one machine share;
+//! `mq_timedreceive(3)` alone asks for the realtime clock, so a deadline is converted to it just before the wait, and
+//! checked by the monotonic one.
 
 mod cache;
 
 use std::ffi::{CStr, CString};
 use std::os::fd::{AsFd, BorrowedFd};
+use std::time::Duration;
 use std::{fmt, io};
 
 use pollux_sys::mqueue::{MessageQueue, QueueSize};
 use rustix::io::Errno;
+use rustix::time::{ClockId, Timespec, clock_gettime};
 
 pub use cache::{QueueCache, is_withdrawn};
-
-use crate::clock::{monotonic_ns, realtime_of};
 
 /// The name of a service: 1 to 30 bytes of printable ASCII without `,`, `/` and blanks.
 ///
@@ -242,7 +246,7 @@ impl ReplyQueue {
     /// EMSGSIZE when `buffer` is shorter than the messages of the queue.
     pub fn take(&self, buffer: &mut [u8]) -> io::Result<Option<usize>> {
         // A deadline that has passed, as the descriptor itself blocks.
-        match self.queue.receive_until(buffer, Some(std::time::Duration::ZERO)) {
+        match self.queue.receive_until(buffer, Some(Duration::ZERO)) {
             Ok((len, _)) => Ok(Some(len)),
             Err(error) if is(&error, Errno::TIMEDOUT) => Ok(None),
             Err(error) if is(&error, Errno::INTR) => Ok(None),
@@ -294,11 +298,32 @@ fn is(error: &io::Error, errno: Errno) -> bool {
     error.raw_os_error() == Some(errno.raw_os_error())
 }
 
+/// Now, in nanoseconds of CLOCK_MONOTONIC; never 0.
+#[must_use]
+pub fn monotonic_ns() -> u64 {
+    let now = since(clock_gettime(ClockId::Monotonic));
+    u64::try_from(now.as_nanos()).unwrap_or(u64::MAX).max(1)
+}
+
+/// The moment of the realtime clock at which the monotonic one will show `deadline_ns`.
+///
+/// A step of the realtime clock in between moves it: a waiter by it judges by
+/// [`monotonic_ns`] afterwards.
+fn realtime_of(deadline_ns: u64) -> Duration {
+    let left = Duration::from_nanos(deadline_ns.saturating_sub(monotonic_ns()));
+    since(clock_gettime(ClockId::Realtime)) + left
+}
+
+fn since(moment: Timespec) -> Duration {
+    let seconds = u64::try_from(moment.tv_sec).unwrap_or(0);
+    let nanoseconds = u32::try_from(moment.tv_nsec).unwrap_or(0);
+    Duration::new(seconds, nanoseconds)
+}
+
 #[cfg(test)]
 mod tests {
-    use std::time::Instant;
-
     use super::*;
+    use std::time::Instant;
 
     #[test]
     fn names_of_services_have_bounds() {
@@ -365,7 +390,7 @@ mod tests {
     fn a_wait_ends_with_a_message_or_at_its_deadline_by_the_monotonic_clock() {
         let ours = ReplyQueue::create(name("wait"), SIZE).expect("a queue");
         let mut buffer = [0; 16];
-        let (before, wait) = (Instant::now(), std::time::Duration::from_millis(20));
+        let (before, wait) = (Instant::now(), Duration::from_millis(20));
         let deadline_ns = monotonic_ns() + wait.as_nanos() as u64;
         assert_eq!(ours.wait(&mut buffer, deadline_ns).expect("readable"), Waited::Late);
         assert!(before.elapsed() >= wait);
@@ -375,5 +400,12 @@ mod tests {
         assert_eq!(ours.wait(&mut buffer, 1).expect("readable"), Waited::Message(3));
         assert_eq!(ours.wait(&mut buffer, 0).expect("readable"), Waited::Message(5));
         assert!(ours.take(&mut buffer[..15]).is_err(), "no room for the longest message");
+    }
+
+    #[test]
+    fn a_deadline_is_as_far_away_on_both_clocks() {
+        let until = realtime_of(monotonic_ns() + 5_000_000_000);
+        let left = until - std::time::UNIX_EPOCH.elapsed().expect("after 1970");
+        assert!(left <= Duration::from_secs(5) && left > Duration::from_secs(4), "{left:?}");
     }
 }

@@ -18,7 +18,7 @@
 //!
 //! So a dead worker's slot that says busy holds the whole identity of one call; a slot whose
 //! words 1 to 4 were being written says idle. A reader of a living worker looks at the state word
-//! before and after (a sequence lock); `tests/loom_slots.rs` tries all interleavings of this.
+//! before and after (a sequence lock); `tests/loom_pool.rs` tries all interleavings of this.
 
 // The parent chooses the atomics, so that the loom model takes this file in as it stands.
 use std::rc::Rc;
@@ -214,7 +214,7 @@ fn state(state_word: u64) -> State {
 /// A worker can be killed when the kernel has taken a message out of the queue for it and before it has
 /// recorded its caller. So the kernel writes the message here: the manager reads the caller of a worker that
 /// died with a message in its inbox and a slot that says idle. The worker empties the inbox once its slot
-/// says busy (`tests/loom_slots.rs`).
+/// says busy (`tests/loom_pool.rs`).
 #[derive(Clone, Copy, Debug)]
 pub struct Inbox<'a> {
     pub(super) words: &'a [AtomicU64],
@@ -265,7 +265,7 @@ impl<'a> Inbox<'a> {
 ///
 /// A reply that finds its queue full waits in the worker, which serves others meanwhile. If the worker ends
 /// then, the manager finds the caller here and answers it. As with the record, the order of the stores is the
-/// protocol: what a killed worker leaves names one caller or none (`tests/loom_slots.rs`).
+/// protocol: what a killed worker leaves names one caller or none (`tests/loom_pool.rs`).
 #[derive(Debug)]
 pub struct UnsentReply {
     slots: Rc<Slots>,

@@ -190,7 +190,7 @@ fn ping_max_of_zero_only_asks() {
 }
 
 #[test]
-fn without_autokill_nobody_is_sent_a_signal() {
+fn without_autokill_no_worker_is_sent_a_signal() {
     let mut world =
         World::of("", "<autokill>0</autokill><start_max>1</start_max><pingtime>1</pingtime>");
     assert_eq!(world.until(30), [(0, SPAWN)]);
@@ -221,7 +221,7 @@ fn a_stop_that_takes_too_long_is_ended_by_signals_and_stays_stopped() {
 }
 
 #[test]
-fn without_respawn_the_dead_stay_dead_until_somebody_starts_them() {
+fn without_respawn_the_dead_stay_dead_until_an_order_starts_them() {
     let mut world = World::of("", &format!("{QUIET}<respawn>N</respawn>"));
     world.ready(1);
     world.died(1);

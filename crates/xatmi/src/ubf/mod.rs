@@ -25,21 +25,19 @@
 //! | JSON, and back | [`to_json`], [`from_json`] |
 use thiserror::Error;
 
-mod field;
-mod json;
 mod layout;
 mod owned;
-mod printed;
 mod read;
+mod text;
 mod value;
 mod write;
 
-pub use field::{FieldId, FieldType};
-pub use json::{JsonError, from_json, to_json};
+pub use layout::{FieldId, FieldType};
 pub use layout::{HEADER_BYTES, NESTING_MAX, SIZE_MAX, bytes_needed, region_size};
 pub use owned::{Region, Ubf};
-pub use printed::{apply_printed, print, read_printed};
 pub use read::{Field, Iter, UbfRef};
+pub use text::{JsonError, from_json, to_json};
+pub use text::{apply_printed, print, read_printed};
 pub use value::{Scratch, Value};
 pub use write::{Added, UbfMut};
 

@@ -54,10 +54,10 @@ pub use service::{Done, Ending, Handler, Incoming, RVAL_EXIT, RVAL_FAIL, RVAL_SU
 pub use setup::{Alias, Options};
 pub use setup::{LINK_VARIABLE, MEMORY_VARIABLE, Setup, WAKE_VARIABLE, Wake};
 
-use crate::clock::monotonic_ns;
 use crate::error::{Code, Error};
 use crate::link::ToManager;
-use crate::memory::idle;
+use crate::memory::workers;
+use crate::queue::monotonic_ns;
 use crate::slots::Total;
 use dispatch::{Dispatch, Found};
 use manager_link::ManagerLink;
@@ -219,10 +219,10 @@ impl Serving {
         let mut is_maintenance_due = true;
         loop {
             let (flags, is_manager_new) = self.dispatch.registrations.borrow_mut().take_wake_flag();
-            if flags & idle::PROGRAM != 0 {
+            if flags & workers::PROGRAM != 0 {
                 self.call_program();
             }
-            let is_linked = is_manager_new || flags & idle::LINK != 0;
+            let is_linked = is_manager_new || flags & workers::LINK != 0;
             if is_maintenance_due || is_linked || requests == LINK_EACH_REQUESTS {
                 requests = 0;
                 self.dispatch.registrations.borrow_mut().read_link();

@@ -16,10 +16,9 @@ use rustix::io::Errno;
 use super::queue_poller::QueuePoller;
 use super::setup::Wake;
 use crate::client::Outgoing;
-use crate::clock::monotonic_ns;
 use crate::error::{Code, Error};
 use crate::large::Outbox;
-use crate::queue::{Prefix, QueueCache, ServiceName, is_withdrawn};
+use crate::queue::{Prefix, QueueCache, ServiceName, is_withdrawn, monotonic_ns};
 use crate::slots::{Caller, Slot, Slots, Total, UNSENT_MAX, UnsentReply};
 use crate::wire::{Body, ClientAddress, Payload, Reply, Request};
 

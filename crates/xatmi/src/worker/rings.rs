@@ -20,11 +20,10 @@ use rustix::io::Errno;
 
 use super::replies::{Call, Verdict};
 use crate::client::Outgoing;
-use crate::clock::monotonic_ns;
 use crate::error::{Code, Error};
 use crate::large::{self, Outbox};
-use crate::memory::{Claim, Delivery, Exchange, Row, Spin, State, Ticket, WorkerMemory, idle};
-use crate::queue::ServiceName;
+use crate::memory::{Claim, Delivery, Exchange, Row, Spin, State, Ticket, WorkerMemory, workers};
+use crate::queue::{ServiceName, monotonic_ns};
 use crate::slots::{Slot, Total};
 use crate::wire::{Body, ClientAddress, LargeRef, Payload, Reply, Request};
 
@@ -156,7 +155,7 @@ impl Rings {
     /// The reasons for which the wake flag was set since the last look.
     #[inline]
     pub(super) fn take_wake_flag(&self) -> u64 {
-        idle::taken(self.memory.exchange().wake_flag(self.number))
+        workers::take_flag(self.memory.exchange().wake_flag(self.number))
     }
 
     /// Looks for a moment whether a request comes or the wake flag is set, as far as that pays; whether so.
@@ -222,7 +221,7 @@ impl Rings {
             while poll(&mut wait, None).is_ok_and(|_| wait[0].revents().contains(PollFlags::IN)) {
                 // Readable again after the next write.
                 let _ = rustix::io::read(fd.as_fd(), &mut [0; 8]);
-                exchange.set_wake_flag(number, idle::PROGRAM);
+                exchange.set_wake_flag(number, workers::PROGRAM);
             }
         };
         let named = std::thread::Builder::new().name("pollux-attend".to_owned());

@@ -12,8 +12,7 @@ use pollux_xatmi::control::Request;
 use pollux_xatmi::error::Code;
 use pollux_xatmi::supervisor::Selection;
 
-use crate::kills::alone;
-use crate::roles;
+use crate::death::alone;
 use crate::support::{TestPool, exists, say};
 
 pub(crate) const TESTS: &[crate::Test] = &[
@@ -190,7 +189,7 @@ impl Context {
     /// One that has greeted the manager.
     pub(crate) fn begin(pool: &TestPool) -> Self {
         let mut process = Process::start(pool.role("client").stdin(Stdio::piped()));
-        process.says(roles::CONNECTED);
+        process.says(crate::CONNECTED);
         let queue = |context| pool.prefix.reply_queue(process.id(), context);
         let queues = (0..10).map(queue).collect();
         let context = Self { process, queues };

@@ -19,8 +19,8 @@ use pollux_xatmi::link::Received;
 
 use rustix::fs::{FallocateFlags, SealFlags, fallocate, fcntl_add_seals};
 
-use crate::guests::guest;
-use crate::kills::alone;
+use crate::control::guest;
+use crate::death::alone;
 use crate::support::{TestPool, kill_and_wait, say, signal};
 
 pub(crate) const TESTS: &[crate::Test] = &[

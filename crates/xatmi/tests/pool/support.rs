@@ -17,8 +17,6 @@ use pollux_xatmi::control::{
 use pollux_xatmi::environment::{Environment, TRANSPORT_VARIABLE, Transport};
 use pollux_xatmi::queue::{Prefix, ServiceName};
 
-use crate::roles;
-
 /// How often a condition is looked at.
 const LOOK: Duration = Duration::from_millis(20);
 
@@ -107,18 +105,18 @@ impl TestPool {
     /// Starts the manager and waits until it listens; what it says instead is given back.
     pub(crate) fn try_begin(&mut self) -> Result<(), String> {
         let mut command = self.role("manager");
-        command.env(roles::CONFIG, self.config());
+        command.env(crate::CONFIG, self.config());
         if let Some(folder) = &self.queues {
             command.env("NDRX_QPATH", folder);
         }
         if let Some(limit) = self.file_size_max {
-            command.env(roles::FILE_SIZE, limit.to_string());
+            command.env(crate::FILE_SIZE, limit.to_string());
         }
         if self.has_metrics {
-            command.env(roles::METRICS, "1");
+            command.env(crate::METRICS, "1");
         }
         let mut manager = Process::start(&mut command);
-        if manager.says_or_ends(roles::LISTENS).is_none() {
+        if manager.says_or_ends(crate::LISTENS).is_none() {
             return Err(manager.ended().stderr);
         }
         self.manager = Some(manager);
@@ -132,7 +130,7 @@ impl TestPool {
     /// This program in another role, in this pool's environment.
     pub(crate) fn role(&self, role: &str) -> Command {
         let mut command = Command::new(std::env::current_exe().expect("this program"));
-        command.env(roles::ROLE, role).env("NDRX_QPREFIX", self.prefix.as_str());
+        command.env(crate::ROLE, role).env("NDRX_QPREFIX", self.prefix.as_str());
         command.env("NDRX_MSGSIZEMAX", self.message_len_bytes.to_string()).stdin(Stdio::null());
         command.env(TRANSPORT_VARIABLE, self.transport.name());
         command

@@ -117,7 +117,7 @@ fn callers_of_a_service_whose_ring_was_broken_when_it_was_withdrawn_are_answered
 }
 
 #[test]
-fn requests_that_nobody_used_are_not_looked_at() {
+fn requests_never_used_are_not_looked_at() {
     let prefix = Prefix::new("/unused").expect("a prefix");
     let memory = Memory::create(&prefix, 64, 8192).expect("memory");
     let pages = || rustix::fs::fstat(&memory.exchange_fd).expect("it is open").st_blocks;

@@ -1,9 +1,12 @@
-//! Every interleaving of clients, workers and a manager in the memory of a pool.
+//! Every interleaving of clients, workers and a manager in what they share: the memory of a pool, and what a
+//! worker that serves leaves to a reader.
 //!
-//! Checks `src/memory/{ring,idle,claim,request}.rs`, which are taken in as they stand, with rings of two
-//! cells. A death is an end between any two steps of a worker, after which the manager does what it does
-//! while others continue. Run with
-//! `RUSTFLAGS="--cfg loom" cargo test -p pollux-xatmi --test loom_memory --release`.
+//! Checks `src/memory/{request,ring,workers}.rs` and `src/slots/record.rs`, which are taken in as they stand, with
+//! rings of two cells. In the memory a death is an end between any two steps of a worker, after which the manager
+//! does what it does while others continue. In a slot, what a killed worker leaves is the beginning of its stores,
+//! in an order that compiler and processor may choose within the rules of the atomics; so the readers look against
+//! the order of the worker: what they see is what some death leaves. Run with
+//! `RUSTFLAGS="--cfg loom" cargo test -p pollux-xatmi --test loom_pool --release`.
 #![cfg(loom)]
 
 /// What the files expect above themselves.
@@ -14,30 +17,64 @@ mod memory {
     /// Cells of a ring: as few as show everything.
     const RING_LEN: usize = 2;
 
-    #[path = "memory/claim.rs"]
-    #[expect(dead_code, reason = "not all of it is of interest here")]
-    pub(crate) mod claim;
-    #[path = "memory/idle.rs"]
-    #[expect(dead_code, reason = "not all of it is of interest here")]
-    pub(crate) mod idle;
     #[path = "memory/request.rs"]
     #[expect(dead_code, reason = "not all of it is of interest here")]
     pub(crate) mod request;
     #[path = "memory/ring.rs"]
     #[expect(dead_code, reason = "not all of it is of interest here")]
     pub(crate) mod ring;
+    #[path = "memory/workers.rs"]
+    #[expect(dead_code, reason = "not all of it is of interest here")]
+    pub(crate) mod workers;
 }
 
+/// What the files expect above themselves.
+#[path = "../src"]
+mod slots {
+    pub(crate) use loom::sync::atomic;
+
+    // Not that of loom, which reports the memory that a note left to the manager keeps.
+    use std::sync::Arc;
+
+    #[path = "slots/record.rs"]
+    #[expect(dead_code, reason = "the manager's half is not of interest here")]
+    #[expect(unreachable_pub, reason = "some of it is public in the crate")]
+    pub(crate) mod record;
+
+    pub(crate) use record::Inbox;
+
+    /// Words of the notes of one worker.
+    pub(crate) type Notes = [atomic::AtomicU64; record::UNSENT_WORDS];
+
+    /// The notes of one worker, where the crate has the memory of all.
+    #[derive(Clone, Debug)]
+    pub(crate) struct Slots(pub(crate) Arc<Notes>);
+
+    impl Slots {
+        fn unsent_replies(&self, _worker: usize) -> Option<&[atomic::AtomicU64]> {
+            Some(&self.0[..])
+        }
+    }
+
+    /// An inbox of one word: what is behind the first does not matter here.
+    pub(crate) fn inbox(words: &[atomic::AtomicU64; 1]) -> Inbox<'_> {
+        Inbox { words }
+    }
+}
+
+use std::rc::Rc;
 use std::sync::Arc;
 
 use loom::sync::atomic::{AtomicU64, Ordering};
 use loom::thread;
-use memory::claim::{CLAIM_WORDS, Claim, Ticket};
-use memory::idle::{self, Idle};
 use memory::request::{Delivery, REQUEST_HEAD_WORDS, Request, State};
 use memory::ring::{RING_WORDS, Ring};
+use memory::workers::{self, CLAIM_WORDS, Claim, Idle, Ticket};
+use slots::record::{Caller, Slot, UnsentReply, WORDS_PER_WORKER};
+use slots::{Notes, Slots, record};
 
-/// Deaths are modelled by steps, so that threads need to be interrupted only a few times.
+/// Deaths are modelled by steps, and what is left in a slot by some interleaving, so that threads need to be
+/// interrupted only a few times.
 const PREEMPTIONS_MAX: usize = 2;
 /// Steps of a worker from a request to its answer.
 const STEPS: usize = 6;
@@ -163,7 +200,7 @@ impl Pool {
     }
 
     /// What the manager does for a dead worker; what was delivered.
-    fn bury(&self, worker: usize) -> Option<Delivery> {
+    fn answer_for_dead(&self, worker: usize) -> Option<Delivery> {
         let (ring, claim) = (self.ring(), self.claim(worker));
         if let Some(claimed) = claim.claimed()
             && let Some(at) = ring.taken_by(worker as u32, |at| claimed.is_at(at))
@@ -191,7 +228,7 @@ fn a_request_is_seen_by_the_worker_or_the_worker_by_its_client() {
         pool.ask(1);
         let woken = pool.idle().claim_lowest(|_| u64::MAX);
         if woken.is_some() {
-            assert!(idle::ring(&pool.wake_flag, idle::WORK), "it was not set before");
+            assert!(workers::set_flag(&pool.wake_flag, workers::WORK), "it was not set before");
         }
         assert!(worker.join().expect("no panic") || woken == Some(0), "it sleeps for ever");
     });
@@ -281,7 +318,7 @@ fn what_is_pushed_is_taken_once() {
 /// A worker that dies after any step, beside one that looks for work: the caller is answered once, and
 /// the ring is whole.
 #[test]
-fn a_dead_worker_leaves_nobody_without_an_answer_and_nobody_with_two() {
+fn each_caller_of_a_dead_worker_gets_one_answer() {
     for steps in 1..=STEPS {
         check(move || {
             let pool = Pool::new();
@@ -295,7 +332,7 @@ fn a_dead_worker_leaves_nobody_without_an_answer_and_nobody_with_two() {
                 thread::spawn(move || pool.work(1, usize::MAX))
             };
             let first = dying.join().expect("no panic");
-            let second = pool.bury(0);
+            let second = pool.answer_for_dead(0);
             let third = other.join().expect("no panic");
             // What no worker took is there for the next one.
             let fourth = pool.work(1, usize::MAX);
@@ -354,5 +391,104 @@ fn what_a_dead_client_had_is_free_in_the_end() {
         assert_eq!(pool.request().state().0, State::Free);
         pool.ring().settle();
         assert!(pool.ring().is_sound(|_, _| false));
+    });
+}
+
+fn caller(number: u64) -> Caller {
+    let half = number as u32;
+    Caller { pid: half, context: half, call_id: number, nonce: number }
+}
+
+fn slot_words() -> Arc<[AtomicU64; WORDS_PER_WORKER]> {
+    Arc::new(std::array::from_fn(|_| AtomicU64::new(0)))
+}
+
+#[test]
+fn a_busy_slot_names_one_call_and_never_a_mixture() {
+    check(|| {
+        let words = slot_words();
+        let worker = {
+            let words = Arc::clone(&words);
+            thread::spawn(move || {
+                let slot = Slot::over(&words);
+                for number in 1..=2 {
+                    slot.begin(&caller(number), 0, true, number);
+                    slot.idle();
+                }
+            })
+        };
+        let seen = Slot::over(&words).occupation();
+        if seen.state == record::State::Busy {
+            assert_eq!(seen.caller, caller(seen.since_ns));
+        }
+        worker.join().expect("the worker ends");
+        let last = Slot::over(&words).occupation();
+        assert_eq!((last.state, last.caller), (record::State::Idle, caller(2)));
+    });
+}
+
+#[test]
+fn a_message_is_in_the_inbox_until_the_slot_names_its_caller() {
+    check(|| {
+        let (words, mail) = (slot_words(), Arc::new([AtomicU64::new(1)]));
+        let worker = {
+            let (words, mail) = (Arc::clone(&words), Arc::clone(&mail));
+            thread::spawn(move || {
+                let slot = Slot::over(&words);
+                slot.begin(&caller(1), 0, true, 1);
+                slots::inbox(&mail).empty();
+                slot.idle();
+                // The next message, as the kernel writes it.
+                mail[0].store(2, Ordering::Relaxed);
+            })
+        };
+        let in_the_inbox = mail[0].load(Ordering::Acquire);
+        let seen = Slot::over(&words).occupation();
+        if in_the_inbox == 0 {
+            assert_ne!(seen.caller.call_id, 0, "taken out before its caller was noted");
+        } else {
+            let is_of_before =
+                seen.state == record::State::Busy && seen.caller.call_id < in_the_inbox;
+            assert!(!is_of_before, "{seen:?} hides message {in_the_inbox}");
+        }
+        worker.join().expect("the worker ends");
+    });
+}
+
+#[test]
+fn an_unsent_reply_names_one_caller_or_none() {
+    check(|| {
+        let notes: Arc<Notes> = Arc::new(std::array::from_fn(|_| AtomicU64::new(0)));
+        let worker = {
+            let slots = Slots(Arc::clone(&notes));
+            thread::spawn(move || {
+                let slots = Rc::new(slots);
+                let first = UnsentReply::note(&slots, 0, &caller(1)).expect("room");
+                drop(first);
+                UnsentReply::note(&slots, 0, &caller(2)).expect("room").leave();
+            })
+        };
+        let [name, nonce, call_id] = &*notes;
+        let seen = [call_id, nonce, name].map(|word| word.load(Ordering::Acquire));
+        let is_of_first = seen[2] == 1 | 1 << 32;
+        assert!(!is_of_first || (seen[0] < 2 && seen[1] < 2), "{seen:?} is of both");
+        worker.join().expect("the worker ends");
+        assert_eq!(UnsentReply::all(&Slots(notes), 0), [caller(2)]);
+    });
+}
+
+#[test]
+fn an_unsent_reply_that_is_seen_is_complete() {
+    check(|| {
+        let notes: Arc<Notes> = Arc::new(std::array::from_fn(|_| AtomicU64::new(0)));
+        let worker = {
+            let slots = Slots(Arc::clone(&notes));
+            thread::spawn(move || {
+                UnsentReply::note(&Rc::new(slots), 0, &caller(1)).expect("room").leave();
+            })
+        };
+        let seen = UnsentReply::all(&Slots(Arc::clone(&notes)), 0);
+        assert!(seen.is_empty() || seen == [caller(1)], "{seen:?}");
+        worker.join().expect("the worker ends");
     });
 }
