@@ -26,10 +26,10 @@ use pollux_xatmi::environment::{BadVariable, Environment};
 use pollux_xatmi::error::{Code, Error};
 use pollux_xatmi::wire::ClientAddress;
 
+use crate::caller;
 use crate::events::Listener;
 use crate::fault::{self, Cause, Fault};
 use crate::transactions::{self, Transaction};
-use crate::{caller, timeouts};
 
 /// `TPCONTEXT_T` of a thread whose context another thread ended.
 const TPINVALIDCONTEXT: c_int = -1;
@@ -161,7 +161,7 @@ pub(crate) fn with_client<T>(
     with_state(|state| {
         let pools_time = state.pools_time;
         let client = client_of(state);
-        timeouts::apply(client, pools_time);
+        transactions::apply_timeouts(client, pools_time);
         work(client)
     })
 }

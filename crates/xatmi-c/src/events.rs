@@ -16,12 +16,10 @@ use pollux_xatmi::events::{self, Mailbox, Subscriptions};
 use pollux_xatmi::expression::{EventPattern, Expression};
 use pollux_xatmi::ubf::UbfRef;
 
-use crate::caller;
-use crate::context;
 use crate::fault::{self, Cause, Fault};
-use crate::field_names;
 use crate::memory::{self, Held};
 use crate::messages::{Copied, len_for_caller};
+use crate::{caller, context, fields};
 
 /// The program's handler of unsolicited messages.
 type Handler = unsafe extern "C" fn(*mut c_char, c_long, c_long);
@@ -205,7 +203,7 @@ fn fits(filter: &str, data: &Outgoing<'_>) -> bool {
     }
     match data.buffer_type {
         Some(BufferType::Ubf) => {
-            let compiled = Expression::compile(filter.as_bytes(), field_names::table_or_empty());
+            let compiled = Expression::compile(filter.as_bytes(), fields::table_or_empty());
             let fields = UbfRef::check(data.bytes);
             matches!((compiled, fields), (Ok(filter), Ok(fields)) if filter.is_true(fields) == Ok(true))
         }

@@ -18,7 +18,7 @@ use pollux_xatmi::ubf::UbfError;
 use crate::buffers::write_text;
 use crate::fault::{self, UbfFault};
 use crate::fields::reading;
-use crate::{caller, field_names};
+use crate::{caller, fields};
 
 const MARK: [u8; 2] = *b"pX";
 const HEAD_BYTES: usize = 4;
@@ -50,11 +50,11 @@ fn compiled(text: &[u8]) -> Result<Rc<Expression>, UbfFault> {
     if let Ok(Some(known)) = known {
         return Ok(known);
     }
-    let expression = match Expression::compile(text, field_names::table_or_empty()) {
+    let expression = match Expression::compile(text, fields::table_or_empty()) {
         Ok(expression) => Rc::new(expression),
         Err(error @ ExpressionError::UnknownField { .. }) => {
             // Tables that cannot be read are the cause rather than the name.
-            field_names::check_tables()?;
+            fields::check_tables()?;
             return Err(error.into());
         }
         Err(error) => return Err(error.into()),

@@ -1,14 +1,24 @@
-//! `UBFH *`: the buffer of fields behind a caller's pointer.
+//! `UBFH *`: the buffer of fields behind a caller's pointer, the memory of such buffers, and the names, numbers and
+//! types of fields.
 //!
 //! The other files of `ubf.h` read and change fields through it. It never follows a pointer that
-//! cannot be one, and trusts no length but that of a header of ours.
+//! cannot be one, and trusts no length but that of a header of ours. A buffer of `Balloc` is one of `tpalloc`: either
+//! function frees it, and it can be sent. Names come from the field tables of the environment, which are read once for
+//! the whole process, when the first name is asked for. Functions of the index, which does not exist, are here too.
 
-use std::ffi::{c_char, c_int, c_long};
+use std::collections::HashMap;
+use std::ffi::{CString, c_char, c_int, c_long};
+use std::sync::OnceLock;
 
-use pollux_xatmi::ubf::{FieldId, HEADER_BYTES, UbfError, UbfMut, UbfRef, region_size};
+use pollux_xatmi::buffer::{Buffer, BufferError, BufferType};
+use pollux_xatmi::field_table::FieldTable;
+use pollux_xatmi::ubf::{
+    FieldId, FieldType, HEADER_BYTES, UbfError, UbfMut, UbfRef, bytes_needed, region_size,
+};
 
+use crate::caller;
 use crate::fault::{self, UbfFault};
-use crate::{caller, memory};
+use crate::memory::{self, Borrowed, Held, free, give_out, look};
 
 /// The buffer at `ubf`, for reading.
 ///
@@ -155,4 +165,237 @@ pub unsafe extern "C" fn Bused(ubf: *const c_char) -> c_long {
 pub unsafe extern "C" fn Bunused(ubf: *const c_char) -> c_long {
     // SAFETY: the caller's promise.
     fault::ubf(-1, || Ok(c_long::from(int(unsafe { reading(ubf) }?.unused())?)))
+}
+
+/// The tables, with the names as C reads them.
+struct Names {
+    table: FieldTable,
+    texts: HashMap<i32, CString>,
+}
+
+fn names() -> Result<&'static Names, UbfFault> {
+    static NAMES: OnceLock<Result<Names, (c_int, String)>> = OnceLock::new();
+    let names = NAMES.get_or_init(|| {
+        let table = FieldTable::from_env().map_err(|error| (error.number(), error.to_string()))?;
+        let texts = table.definitions().filter_map(|definition| {
+            let text = CString::new(definition.name.as_bytes()).ok()?;
+            Some((definition.id.raw(), text))
+        });
+        let texts = texts.collect();
+        Ok(Names { table, texts })
+    });
+    names.as_ref().map_err(|(number, detail)| UbfFault::Other(*number, detail.clone()))
+}
+
+/// The tables of the environment, or none where they can't be read.
+pub(crate) fn table_or_empty() -> &'static FieldTable {
+    static EMPTY: OnceLock<FieldTable> = OnceLock::new();
+    match names() {
+        Ok(names) => &names.table,
+        Err(_) => EMPTY.get_or_init(FieldTable::new),
+    }
+}
+
+/// Whether the tables of the environment can be read.
+///
+/// # Errors
+/// BFTOPEN, BFTSYNTAX.
+pub(crate) fn check_tables() -> Result<(), UbfFault> {
+    names().map(drop)
+}
+
+/// The id of a name; 0 for an error.
+///
+/// # Safety
+/// A sound `name` points to a text.
+#[unsafe(no_mangle)]
+pub(crate) unsafe extern "C" fn Bfldid(name: *const c_char) -> c_int {
+    fault::ubf(0, || {
+        // SAFETY: the caller's promise.
+        let name = unsafe { caller::text(name) }
+            .ok_or(UbfError::Invalid { reason: "the pointer to the name is null" })?;
+        let found = name.to_str().ok().map(|name| names().map(|names| names.table.id(name)));
+        Ok(found.transpose()?.flatten().ok_or(UbfError::BadName)?.raw())
+    })
+}
+
+/// The name of an id, which stays; NULL for an error.
+#[unsafe(no_mangle)]
+pub(crate) extern "C" fn Bfname(field: c_int) -> *mut c_char {
+    fault::ubf(std::ptr::null_mut(), || {
+        let field = id(field)?;
+        let text = names()?.texts.get(&field.raw()).ok_or(UbfError::BadName)?;
+        Ok(text.as_ptr().cast_mut())
+    })
+}
+
+/// The type of an id.
+#[unsafe(no_mangle)]
+pub(crate) extern "C" fn Bfldtype(field: c_int) -> c_int {
+    fault::ubf(-1, || Ok(id(field)?.field_type().code()))
+}
+
+/// The name of the type of an id, as field tables have it; NULL for an error.
+#[unsafe(no_mangle)]
+pub(crate) extern "C" fn Btype(field: c_int) -> *mut c_char {
+    fault::ubf(std::ptr::null_mut(), || {
+        let name = match id(field)?.field_type() {
+            FieldType::Short => c"short",
+            FieldType::Long => c"long",
+            FieldType::Char => c"char",
+            FieldType::Float => c"float",
+            FieldType::Double => c"double",
+            FieldType::String => c"string",
+            FieldType::Carray => c"carray",
+            FieldType::Ptr => c"ptr",
+            FieldType::Ubf => c"ubf",
+            FieldType::View => c"view",
+        };
+        Ok(name.as_ptr().cast_mut())
+    })
+}
+
+/// The number of an id, without its type.
+#[unsafe(no_mangle)]
+pub(crate) extern "C" fn Bfldno(field: c_int) -> c_int {
+    fault::ubf(-1, || Ok(id(field)?.number()))
+}
+
+/// The id of a type and a number; 0 for an error.
+#[unsafe(no_mangle)]
+pub(crate) extern "C" fn Bmkfldid(code: c_int, number: c_int) -> c_int {
+    fault::ubf(0, || {
+        let field_type = FieldType::from_code(code).ok_or(UbfError::BadType { code })?;
+        if !(1..=FieldId::NUMBER_MAX).contains(&number) {
+            return Err(UbfError::BadField { id: number }.into());
+        }
+        Ok(FieldId::new(field_type, number).raw())
+    })
+}
+
+/// Bytes that so many fields with so many bytes of values need, of the caller's numbers.
+fn needed(fields: c_int, value_bytes: c_int) -> Result<usize, UbfFault> {
+    let positive = |number: c_int, reason| {
+        let number = usize::try_from(number).ok().filter(|number| *number > 0);
+        number.ok_or(UbfError::Invalid { reason })
+    };
+    let fields = positive(fields, "the number of fields is 1 or above")?;
+    let value_bytes = positive(value_bytes, "the bytes of the values are 1 or above")?;
+    Ok(bytes_needed(fields, value_bytes)?)
+}
+
+/// What `tpalloc` refuses, as an error of `ubf.h`.
+fn refused(error: &BufferError) -> UbfFault {
+    const TPEOS: c_int = 7;
+    const BEINVAL: c_int = 14;
+    if error.number() == TPEOS {
+        return UbfFault::no_memory();
+    }
+    UbfFault::Other(BEINVAL, error.to_string())
+}
+
+/// Takes out the buffer at `ubf`, which has to be one of `tpalloc` or `Balloc`: memory that was
+/// freed, or belongs to another allocator, is not read.
+fn borrowed(ubf: *mut c_char) -> Result<Borrowed, UbfFault> {
+    let own = UbfError::NotFielded { reason: "it stands in memory that Balloc did not give" };
+    if !ubf.addr().is_multiple_of(8) {
+        return Err(UbfError::Unaligned.into());
+    }
+    let is_fields = |held: &Held| held.buffer.buffer_type() == BufferType::Ubf;
+    if look(ubf, is_fields) != Some(true) {
+        return Err(own.into());
+    }
+    // Another thread may have freed it since.
+    Ok(Borrowed::from(ubf).ok().flatten().ok_or(own)?)
+}
+
+/// A buffer for `fields` fields with `value_bytes` bytes of values, strings with their NUL.
+#[unsafe(no_mangle)]
+pub(crate) extern "C" fn Balloc(fields: c_int, value_bytes: c_int) -> *mut c_char {
+    fault::ubf(std::ptr::null_mut(), || {
+        let size = needed(fields, value_bytes)?;
+        let buffer = Buffer::alloc("UBF", "", size).map_err(|error| refused(&error))?;
+        Ok(give_out(Held { buffer, is_request: false }))
+    })
+}
+
+/// The buffer with room for so many fields, at another address as a rule. NULL for an error: it
+/// stays then.
+///
+/// # Safety
+/// When `ubf` points to a buffer of fields, no other thread uses it during the call.
+#[unsafe(no_mangle)]
+pub(crate) unsafe extern "C" fn Brealloc(
+    ubf: *mut c_char,
+    fields: c_int,
+    value_bytes: c_int,
+) -> *mut c_char {
+    fault::ubf(std::ptr::null_mut(), || {
+        let size = needed(fields, value_bytes)?;
+        let borrowed = borrowed(ubf)?;
+        let buffer = borrowed.buffer().resized(size).map_err(|error| refused(&error))?;
+        let held = borrowed.into_held();
+        let is_request = held.is_request;
+        free(held);
+        Ok(give_out(Held { buffer, is_request }))
+    })
+}
+
+/// Frees a buffer of `Balloc` or `tpalloc`. The request of a service stays the server's.
+///
+/// # Safety
+/// When `ubf` points to a buffer of fields, it is not used after the call.
+#[unsafe(no_mangle)]
+pub(crate) unsafe extern "C" fn Bfree(ubf: *mut c_char) -> c_int {
+    fault::ubf(-1, || {
+        let borrowed = borrowed(ubf)?;
+        if borrowed.is_request() {
+            let reason = "the request of a service is freed by the server";
+            return Err(UbfError::Invalid { reason }.into());
+        }
+        free(borrowed.into_held());
+        Ok(0)
+    })
+}
+
+/// Bytes that a buffer needs for `fields` fields with `value_bytes` bytes of values.
+#[unsafe(no_mangle)]
+pub(crate) extern "C" fn Bneeded(fields: c_int, value_bytes: c_int) -> c_long {
+    fault::ubf(-1, || Ok(c_long::try_from(needed(fields, value_bytes)?).unwrap_or(c_long::MAX)))
+}
+
+/// Does nothing: fields stand in order, and there is no index to build.
+///
+/// # Safety
+/// Any pointer is fine; it is not followed.
+#[unsafe(no_mangle)]
+pub(crate) unsafe extern "C" fn Bindex(_ubf: *mut c_char, _occurrence: c_int) -> c_int {
+    fault::ubf(-1, || Ok(0))
+}
+
+/// Does nothing, as [`Bindex`].
+///
+/// # Safety
+/// As for [`Bindex`].
+#[unsafe(no_mangle)]
+pub(crate) unsafe extern "C" fn Brstrindex(_ubf: *mut c_char, _occurrence: c_int) -> c_int {
+    fault::ubf(-1, || Ok(0))
+}
+
+/// Fields that lose their index: none.
+///
+/// # Safety
+/// As for [`Bindex`].
+#[unsafe(no_mangle)]
+pub(crate) unsafe extern "C" fn Bunindex(_ubf: *mut c_char) -> c_int {
+    fault::ubf(-1, || Ok(0))
+}
+
+/// Bytes of the index: none.
+///
+/// # Safety
+/// As for [`Bindex`].
+#[unsafe(no_mangle)]
+pub(crate) unsafe extern "C" fn Bidxused(_ubf: *mut c_char) -> c_long {
+    fault::ubf(-1, || Ok(0))
 }

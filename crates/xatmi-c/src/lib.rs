@@ -8,16 +8,16 @@
 //!
 //! | file | subject |
 //! |---|---|
-//! | `caller.rs`, `variadic.rs` | pointers of the caller: what is known of them before they are followed; variable arguments |
+//! | `caller.rs` | pointers of the caller: what is known of them before they are followed; variable arguments |
 //! | `fault.rs` | the thread's error numbers and texts; no panic leaves a function |
-//! | `memory.rs`, `field_memory.rs` | typed buffers: tpalloc, tprealloc, tpfree, tptypes; Balloc and the like |
-//! | `fields.rs`, `field_names.rs`, `values.rs`, `copies.rs`, `paths.rs`, `buffers.rs` | `ubf.h`: the buffer behind a pointer; names of fields; values; values by other ways; fields of inner buffers; whole buffers |
-//! | `expressions.rs`, `files.rs` | Boolean expressions; fields in files and as JSON |
+//! | `memory.rs` | typed buffers: tpalloc, tprealloc, tpfree, tptypes |
+//! | `fields.rs`, `values.rs`, `copies.rs`, `buffers.rs` | `ubf.h`: the buffer behind a pointer, its memory, names of fields; values; values by other ways, fields of inner buffers; whole buffers, in files and as JSON |
+//! | `expressions.rs` | Boolean expressions |
 //! | `logging.rs` | lines in the log of the day, lines with a level |
-//! | `transactions.rs` | the transaction of a thread |
-//! | `context.rs`, `timeouts.rs` | a thread's context: its client and subscriptions; timeouts of calls |
-//! | `messages.rs`, `calls.rs` | the data of calls, conversations and services; calls |
-//! | `tx.rs`, `events.rs`, `conversations.rs` | transactions by both interfaces; events and unsolicited messages; conversations |
+//! | `transactions.rs` | the transaction of a thread; timeouts of calls |
+//! | `context.rs` | a thread's context: its client and subscriptions |
+//! | `messages.rs`, `calls.rs` | the data of calls, conversations and services; calls and conversations |
+//! | `tx.rs`, `events.rs` | transactions by both interfaces; events and unsolicited messages |
 //! | `service.rs`, `server.rs` | one call of a service function; the life of a server |
 //! | `layout.rs` | the files of an installation; on its own |
 //!
@@ -28,24 +28,17 @@ pub mod buffers;
 mod caller;
 pub mod calls;
 pub mod context;
-pub mod conversations;
 pub mod copies;
 pub mod events;
 pub mod expressions;
 pub mod fault;
-mod field_memory;
-mod field_names;
 pub mod fields;
-pub mod files;
 pub mod layout;
 pub mod logging;
 mod memory;
 mod messages;
-mod paths;
 pub mod server;
 pub mod service;
-mod timeouts;
 pub mod transactions;
 pub mod tx;
 pub mod values;
-mod variadic;

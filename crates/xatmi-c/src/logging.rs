@@ -22,7 +22,7 @@ use pollux_xatmi::ubf;
 
 use crate::fault::{self, Fault};
 use crate::fields::reading;
-use crate::{caller, field_names};
+use crate::{caller, fields};
 
 /// The level of a process that says nothing: all lines but dumps.
 const LEVEL_DEFAULT: c_int = 5;
@@ -256,7 +256,7 @@ pub unsafe extern "C" fn tplogprintubf(
         // SAFETY: the caller's promise.
         let title = unsafe { message(title) }?.to_string_lossy().into_owned();
         // SAFETY: the caller's promise.
-        let printed = ubf::print(unsafe { reading(fields) }?, field_names::table_or_empty())?;
+        let printed = ubf::print(unsafe { reading(fields) }?, fields::table_or_empty())?;
         log(level, None, format!("{title}\n{printed}").as_bytes()).map(|()| 0)
     })
 }

@@ -18,11 +18,11 @@ use pollux_xatmi::error::Code;
 use pollux_xatmi::queue::ServiceName;
 use pollux_xatmi::worker::{Done, Incoming, Return};
 
+use crate::caller::jump_to;
 use crate::fault::{self, Fault};
 use crate::memory::{self, Borrowed, Held};
 use crate::messages::{len_for_caller, sent, service_name};
-use crate::variadic::jump_to;
-use crate::{conversations, transactions, tx};
+use crate::{calls, transactions, tx};
 
 /// A service function of the program.
 pub(crate) type Function = unsafe extern "C" fn(*mut ServiceInfo);
@@ -67,7 +67,7 @@ unsafe extern "C" {
 /// Runs `function` for a request.
 pub(crate) fn serve(function: Function, incoming: Incoming) -> Done {
     // Without its initiator a conversation is nothing to be served.
-    let Ok(joined) = conversations::join(&incoming) else { return Done::NoReturn };
+    let Ok(joined) = calls::join(&incoming) else { return Done::NoReturn };
     let mut info = ServiceInfo::of(incoming);
     if let Some(joined) = &joined {
         info.cd = joined.cd;
@@ -89,7 +89,7 @@ pub(crate) fn serve(function: Function, incoming: Incoming) -> Done {
         Some(done) if has_left != 0 && !is_left_open => done,
         _ => Done::NoReturn,
     };
-    if joined.is_some() { conversations::finish(done) } else { done }
+    if joined.is_some() { calls::finish(done) } else { done }
 }
 
 impl ServiceInfo {

@@ -10,7 +10,7 @@ use pollux_testing::{DEADLINE, Process, Signal, wait_for, wait_until};
 use pollux_xatmi::client::CallFlags;
 use pollux_xatmi::error::Code;
 
-use crate::pools::{Plan, Pool, content, text};
+use crate::{Plan, Pool, content, text};
 
 /// The time limit of a call that is to fail.
 const LIMIT: Duration = Duration::from_secs(1);

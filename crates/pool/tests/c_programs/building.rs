@@ -5,7 +5,7 @@ use std::process::Command;
 
 use pollux_testing::{Process, has, skip, succeeded};
 
-use crate::workshop::{POLLUX_POOL, Pool, Workshop, repository, source};
+use crate::{POLLUX_POOL, Pool, Workshop, repository, source};
 
 /// The library as cargo built it.
 fn built_library() -> String {
