@@ -25,14 +25,11 @@ use tokio::runtime::Runtime;
 use tokio::sync::{Mutex, watch};
 use tokio::task::JoinHandle;
 
-use crate::Log;
-use crate::domain::Domain;
 use crate::envelope::{Answered, Asked, Data};
 use crate::exchange::{Exchange, Wanted};
 use crate::host::{Host, LEAVE_TIME_MAX, too_long};
-use crate::local;
-use crate::servers::Login;
-use crate::settings::Settings;
+use crate::settings::{Domain, Login, Settings};
+use crate::{Log, host};
 
 /// The first pause before a request is repeated as everybody was busy; doubled up to the longest.
 const BUSY_PAUSE: Duration = Duration::from_millis(1);
@@ -131,7 +128,7 @@ impl Broker {
         if self.client.connection_state() != State::Connected {
             return failed(Code::ServiceError);
         }
-        let end = Instant::now() + local::limit_of(asked);
+        let end = Instant::now() + host::limit_of(asked);
         self.runtime.block_on(async {
             tokio::select! {
                 answered = self.ask(service, asked, data, end) => answered,
@@ -214,7 +211,7 @@ impl Broker {
 }
 
 fn failed(code: Code) -> (Answered, Data) {
-    (local::failed(code), None)
+    (host::failed(code), None)
 }
 
 /// Where changes of the connection are logged.

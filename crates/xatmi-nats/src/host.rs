@@ -1,4 +1,4 @@
-//! Calls of other hosts, answered by this pool: one at a time.
+//! Calls of other hosts, answered by this pool, one at a time: what it offers, and calls into it.
 //!
 //! ```text
 //!  request ─► is a permit free? ── yes ─► Local, on a thread that may block ─► reply
@@ -6,9 +6,12 @@
 //! ```
 //!
 //! `exchange` says what is offered; each service has a subscription in the same queue group as
-//! those of all bridges that offer it.
+//! those of all bridges that offer it. Calls into the pool are of one client context, made
+//! when it is needed and made anew after the pool was away.
 
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::collections::BTreeSet;
+use std::sync::atomic::AtomicU64;
+use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -16,14 +19,17 @@ use async_nats::client::PublishErrorKind;
 use async_nats::connection::State;
 use async_nats::{Client, Message, Subscriber};
 use futures_util::StreamExt;
+use pollux_xatmi::client::{self, CallError, CallFlags, Outgoing, Which};
+use pollux_xatmi::control::{Answer, AskError, Control, Request};
 use pollux_xatmi::environment::Environment;
-use pollux_xatmi::error::Code;
+use pollux_xatmi::error::{Code, Error};
+use pollux_xatmi::pool::BRIDGE_PROGRAM;
+use pollux_xatmi::queue::Prefix;
 use tokio::sync::{Notify, Semaphore};
 use tokio::task::JoinHandle;
 
 use crate::Log;
 use crate::envelope::{Answered, Asked, Data};
-use crate::local::{self, Local};
 
 /// How long a bridge that ends waits for the call that it is in.
 pub(crate) const LEAVE_TIME_MAX: Duration = Duration::from_secs(3);
@@ -123,7 +129,7 @@ impl Host {
         let (answered, data) = match Asked::read(message.headers.as_ref(), &message.payload) {
             Err(_) => {
                 self.foreign.fetch_add(1, Relaxed);
-                (local::failed(Code::InputType), None)
+                (failed(Code::InputType), None)
             }
             Ok((asked, data)) => {
                 let local = Arc::clone(&self.local);
@@ -131,7 +137,7 @@ impl Host {
                     let mut local = local.lock().unwrap_or_else(PoisonError::into_inner);
                     local.call(&service, asked, &data)
                 });
-                calling.await.unwrap_or((local::failed(Code::ServiceError), None))
+                calling.await.unwrap_or((failed(Code::ServiceError), None))
             }
         };
         self.reply(&message, &answered, &data).await;
@@ -143,7 +149,7 @@ impl Host {
         let Err(why) = self.send(inbox, answered, data).await else { return };
         self.log.say(&format!("a reply to {} could not be sent: {why}", message.subject));
         // A connection that is lost takes this along; the caller's time limit ends its call.
-        let _ = self.send(inbox, &local::failed(Code::ServiceError), &None).await;
+        let _ = self.send(inbox, &failed(Code::ServiceError), &None).await;
     }
 
     async fn send(
@@ -173,4 +179,108 @@ pub(crate) fn too_long(client: &Client, len_bytes: usize) -> String {
         "{len_bytes} bytes and their headers are more than the {max} that the broker takes \
          (max_payload in its configuration)"
     )
+}
+
+/// How long the manager may take for an answer.
+const PATIENCE: Duration = Duration::from_secs(2);
+
+/// How long a call without a time limit is kept: its caller may have died.
+const CALL_MAX: Duration = Duration::from_secs(3600);
+
+/// How long a call may take.
+pub(crate) fn limit_of(asked: Asked) -> Duration {
+    asked.timeout.unwrap_or(CALL_MAX).min(CALL_MAX)
+}
+
+/// The services that workers of the pool offer, bridges left out.
+///
+/// # Errors
+/// When the manager does not answer.
+pub(crate) fn services(prefix: &Prefix) -> Result<BTreeSet<String>, AskError> {
+    let mut names = BTreeSet::new();
+    Control::connect(prefix)?.ask(&Request::Services, PATIENCE, |answer| {
+        if let Answer::Services(rows) = answer {
+            let here =
+                rows.into_iter().filter(|row| row.program != BRIDGE_PROGRAM && row.state != "down");
+            names.extend(here.map(|row| row.service));
+        }
+    })?;
+    Ok(names)
+}
+
+/// A caller within the pool.
+#[derive(Debug)]
+pub(crate) struct Local {
+    environment: Environment,
+    client: Option<client::Client>,
+}
+
+impl Local {
+    pub(crate) fn new(environment: Environment) -> Self {
+        Self { environment, client: None }
+    }
+
+    /// Calls `service` for a client on another host; a request without a reply is answered as
+    /// soon as it is in the queue.
+    pub(crate) fn call(&mut self, service: &str, asked: Asked, data: &Data) -> (Answered, Data) {
+        match self.try_call(service, asked, data) {
+            Ok(answered) => answered,
+            Err(error) => {
+                if matches!(error.code(), Code::System | Code::Os) {
+                    self.client = None;
+                }
+                (failed(error.code()), None)
+            }
+        }
+    }
+
+    fn try_call(
+        &mut self,
+        service: &str,
+        asked: Asked,
+        data: &Data,
+    ) -> Result<(Answered, Data), Error> {
+        let client = match &mut self.client {
+            Some(client) => client,
+            none => none.insert(client::Client::open(&self.environment)?),
+        };
+        let limit = limit_of(asked);
+        client.set_next_timeout(Some(limit));
+        let flags = CallFlags::SIGNAL_RESTART;
+        let outgoing = outgoing(data)?;
+        if asked.is_without_reply {
+            client.send_only(service, outgoing, flags)?;
+            return Ok((done(None, 0, 0), None));
+        }
+        let descriptor = client.send_request(service, outgoing, flags)?;
+        client.set_next_timeout(Some(limit));
+        let answer = client.answer(Which::One(descriptor), flags);
+        let (error, answer) = match answer {
+            Ok(answer) => (None, answer),
+            Err(CallError::Failed(answer)) => (Some(Code::ServiceFailed), answer),
+            Err(CallError::Error(error)) => {
+                // After TPETIME the descriptor would continue to wait.
+                let _ = client.cancel(descriptor);
+                return Err(error);
+            }
+        };
+        let data = answer.buffer.map(|buffer| (buffer, answer.len_bytes));
+        Ok((done(error, answer.rval, answer.urcode), data))
+    }
+}
+
+fn outgoing(data: &Data) -> Result<Outgoing<'_>, Error> {
+    match data {
+        None => Ok(Outgoing::NONE),
+        Some((buffer, len_bytes)) => Outgoing::of(buffer, *len_bytes),
+    }
+}
+
+fn done(error: Option<Code>, rval: i32, urcode: i64) -> Answered {
+    Answered::Done { error, rval, urcode }
+}
+
+/// An error without a word of the service.
+pub(crate) fn failed(error: Code) -> Answered {
+    done(Some(error), 0, 0)
 }

@@ -17,13 +17,9 @@
 #![forbid(unsafe_code)]
 
 mod broker;
-mod domain;
 mod envelope;
 mod exchange;
 mod host;
-mod local;
-mod others;
-mod servers;
 mod settings;
 
 use std::cell::OnceCell;
