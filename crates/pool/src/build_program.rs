@@ -4,16 +4,25 @@
 //! The command puts together one line for the compiler (`$CC`, `$CFLAGS`) with the headers and the
 //! library of this installation; a server also gets a `main` with the services it offers from the
 //! start. It never looks into the sources.
+//!
+//! `pollux fld` makes C headers or Rust modules of field tables. Every table is read and checked before the first file is
+//! written, so a mistake leaves no half of them behind.
 
 use std::fmt::Write as _;
+use std::fs;
 use std::io::Write;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode, Stdio};
 
 use pollux_command::output::{self, Failure};
-use pollux_pool_flags::{BuildClientFlags, BuildFlags, BuildServerFlags, LayOutFlags};
+use pollux_pool_flags::{
+    BuildClientFlags, BuildFlags, BuildServerFlags, FldFlags, Language, LayOutFlags,
+};
 use pollux_prefix::place;
+use pollux_xatmi::field_table::{
+    FieldFile, FieldTable, Problem, TableError, c_header, files_of_env, rust_module,
+};
 use pollux_xatmi::queue::ServiceName;
 use pollux_xatmi::slots::SERVICES_MAX;
 use pollux_xatmi_c::layout::{self, Library};
@@ -32,7 +41,7 @@ pub(crate) fn server(flags: &BuildServerFlags) -> Result<ExitCode, Failure> {
     let mut command = compiler(&flags.build, &flags.output)?;
     let piped = if flags.keep {
         let kept = beside(&flags.output);
-        std::fs::write(&kept, &main)
+        fs::write(&kept, &main)
             .map_err(|error| Failure::failed(format!("{}: {error}", kept.display())))?;
         command.arg(&kept);
         None
@@ -51,11 +60,11 @@ pub(crate) fn lay_out(flags: &LayOutFlags) -> Result<ExitCode, Failure> {
     layout::lay_out(&flags.prefix, &flags.library, Library::Copied).map_err(Failure::failed)?;
     let bin = flags.prefix.join("bin");
     let failed = |error: std::io::Error| Failure::failed(format!("{}: {error}", bin.display()));
-    std::fs::create_dir_all(&bin).map_err(failed)?;
+    fs::create_dir_all(&bin).map_err(failed)?;
     for (name, script) in MANUAL_COMMANDS {
         place(&bin.join(name), |path| {
-            std::fs::write(path, script)?;
-            std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o755))
+            fs::write(path, script)?;
+            fs::set_permissions(path, fs::Permissions::from_mode(0o755))
         })
         .map_err(Failure::failed)?;
     }
@@ -179,7 +188,7 @@ pub(crate) struct Home {
 impl Home {
     /// The folders that belong to the running binary.
     pub(crate) fn find() -> Result<Self, Failure> {
-        let binary = std::env::current_exe().and_then(std::fs::canonicalize);
+        let binary = std::env::current_exe().and_then(fs::canonicalize);
         let binary = binary.map_err(|error| Failure::failed(format!("the own path: {error}")))?;
         let folder = binary.parent().unwrap_or(Path::new("/"));
         Self::beside(folder)
@@ -232,7 +241,7 @@ impl ServiceSpec {
             match list.strip_prefix('@') {
                 None => read_list(list, &mut specs)?,
                 Some(path) => {
-                    let text = std::fs::read_to_string(path).map_err(|e| format!("{path}: {e}"))?;
+                    let text = fs::read_to_string(path).map_err(|e| format!("{path}: {e}"))?;
                     for (index, line) in text.lines().enumerate() {
                         let line = line.split('#').next().unwrap_or_default().trim();
                         if !line.is_empty() {
@@ -316,6 +325,79 @@ pub(crate) fn main_source(specs: &[ServiceSpec]) -> String {
     source
 }
 
+/// Reads all tables, then writes a file for each.
+pub(crate) fn fld(flags: &FldFlags) -> Result<ExitCode, Failure> {
+    let paths = match &flags.tables[..] {
+        [] => files_of_env(|name| std::env::var_os(name)).map_err(failure)?,
+        paths => paths.to_vec(),
+    };
+    let files: Vec<FieldFile> = paths
+        .iter()
+        .map(|path| FieldFile::open(path))
+        .collect::<Result<_, _>>()
+        .map_err(failure)?;
+    let mut together = FieldTable::new();
+    files.iter().try_for_each(|file| together.insert(file)).map_err(failure)?;
+    let mut outcomes: Vec<Outcome<'_>> = Vec::new();
+    for table in &files {
+        let (path, text) = outcome(flags, table);
+        if let Some(other) = outcomes.iter().find(|other| other.path == path) {
+            let (one, two) = (other.table.path.display(), table.path.display());
+            let path = path.display();
+            return Err(Failure::usage(format!("{one} and {two} would both be written to {path}")));
+        }
+        outcomes.push(Outcome { table, path, text });
+    }
+    if let Some(folder) = &flags.folder {
+        fs::create_dir_all(folder).map_err(|error| unwritten(folder, &error))?;
+    }
+    outcomes.iter().try_for_each(Outcome::write)?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// What is written for a table.
+struct Outcome<'a> {
+    table: &'a FieldFile,
+    path: PathBuf,
+    text: String,
+}
+
+impl Outcome<'_> {
+    fn write(&self) -> Result<(), Failure> {
+        fs::write(&self.path, &self.text).map_err(|error| unwritten(&self.path, &error))?;
+        let (fields, path) = (self.table.definitions().count(), self.path.display());
+        output::remark(&format!("{path}: {fields} fields of {}", self.table.path.display()));
+        Ok(())
+    }
+}
+
+/// Where a table goes to, and as what.
+fn outcome(flags: &FldFlags, file: &FieldFile) -> (PathBuf, String) {
+    let name = file.path.file_name().unwrap_or_default().to_string_lossy();
+    let word = |c: char| if c.is_ascii_alphanumeric() { c } else { '_' };
+    let (name, text) = match flags.lang {
+        Language::C => (format!("{name}.h"), c_header(file)),
+        Language::Rust => {
+            (format!("{}.rs", name.chars().map(word).collect::<String>()), rust_module(file))
+        }
+    };
+    let folder = flags.folder.as_deref().or(file.path.parent()).unwrap_or(Path::new(""));
+    (folder.join(name), text)
+}
+
+fn failure(error: TableError) -> Failure {
+    match error.problem {
+        Problem::NotSet { .. } => {
+            Failure::usage(format!("{error}; or name tables: pollux fld bank.fd"))
+        }
+        _ => Failure::failed(error),
+    }
+}
+
+fn unwritten(path: &Path, error: &std::io::Error) -> Failure {
+    Failure::failed(format!("{}: cannot be written: {error}", path.display()))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -359,7 +441,7 @@ mod tests {
         let error = Home::beside(&bin).expect_err("nothing there").message;
         assert!(error.contains("xtask install"), "{error}");
         let library = prefix.path().join("built.so");
-        std::fs::write(&library, "").expect("written");
+        fs::write(&library, "").expect("written");
         layout::lay_out(prefix.path(), &library, Library::Copied).expect("laid out");
         let home = Home::beside(&bin).expect("an installation");
         assert_eq!(home.include, prefix.path().join("include"));
@@ -369,8 +451,8 @@ mod tests {
     fn a_development_tree_gets_the_folders_in_its_target_folder() {
         let target = tempfile::tempdir().expect("a folder");
         let debug = target.path().join("debug");
-        std::fs::create_dir_all(debug.join("deps")).expect("made");
-        std::fs::write(debug.join("deps").join(layout::BUILT_NAME), "").expect("written");
+        fs::create_dir_all(debug.join("deps")).expect("made");
+        fs::write(debug.join("deps").join(layout::BUILT_NAME), "").expect("written");
         let home = Home::beside(&debug).expect("laid out");
         assert_eq!(home.lib, debug.join("xatmi-home/lib"));
         assert!(home.lib.join("libatmisrv.a").exists());
@@ -389,7 +471,7 @@ mod tests {
     #[test]
     fn lists_files_and_functions_are_read() {
         let file = tempfile::NamedTempFile::new().expect("a file");
-        std::fs::write(&file, "# services\nCREDIT : book\n\nDEBIT\n").expect("written");
+        fs::write(&file, "# services\nCREDIT : book\n\nDEBIT\n").expect("written");
         let at = format!("@{}", file.path().display());
         let expected = pairs(&[
             ("A", "A"),

@@ -30,7 +30,7 @@ use pollux_xatmi::ubf::{FieldId, FieldType, UbfError, UbfMut};
 use pollux_xatmi::worker::{Done, Incoming, Worker};
 use rustix::process::Signal;
 
-use crate::start::{self, OPEN};
+use crate::orders::{self, OPEN};
 
 /// The word behind which the words of a manager to its worker follow.
 const SERVER: &str = "herd-server";
@@ -78,7 +78,7 @@ pub(crate) fn run(flags: HerdFlags) -> Result<ExitCode, Failure> {
 pub(crate) fn manager(flags: &StartFlags) -> Result<ExitCode, Failure> {
     // It ends its workers and removes its queues before it is gone.
     prepare(Signal::TERM)?;
-    start::start(flags)
+    orders::start(flags)
 }
 
 /// A worker of that pool, if the command line is one's. A pool starts hundreds, so it is found before all

@@ -3,22 +3,18 @@
 //!
 //! | part | one job |
 //! |---|---|
-//! | `start` | a pool in the foreground, or behind the terminal |
-//! | `orders` | stop, restart, reload: what a running pool is asked to do |
+//! | `orders` | a pool in the foreground, or behind the terminal; stop, restart, reload: what a running pool is asked to do |
 //! | `show` | ps, services, queues, clients, the pool itself |
 //! | `check` | a configuration against this machine |
-//! | `build_program` | C programs: the compiler, where headers and library are, the `main` of servers |
+//! | `build_program` | C programs: the compiler, where headers and library are, the `main` of servers, headers of field tables |
 //! | `herd` | a pool with its callers, for the laboratory |
-//! | `fld` | field tables to C headers or Rust modules |
 #![forbid(unsafe_code)]
 
 mod build_program;
 mod check;
-mod fld;
 mod herd;
 mod orders;
 mod show;
-mod start;
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -106,7 +102,7 @@ fn parsed_and_run() -> Result<ExitCode, Failure> {
 
 fn run(command: PoolCommand) -> Result<ExitCode, Failure> {
     match command {
-        PoolCommand::Start(flags) => start::start(&flags),
+        PoolCommand::Start(flags) => orders::start(&flags),
         PoolCommand::Stop { which, now } => orders::stop(selection(&which), now),
         PoolCommand::Restart { which } => orders::restart(selection(&which)),
         PoolCommand::Reload => orders::reload(),
@@ -120,7 +116,7 @@ fn run(command: PoolCommand) -> Result<ExitCode, Failure> {
         }
         PoolCommand::BuildServer(flags) => build_program::server(&flags),
         PoolCommand::BuildClient(flags) => build_program::client(&flags),
-        PoolCommand::Fld(flags) => fld::run(&flags),
+        PoolCommand::Fld(flags) => build_program::fld(&flags),
         PoolCommand::LayOut(flags) => build_program::lay_out(&flags),
     }
 }

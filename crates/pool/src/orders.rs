@@ -1,16 +1,37 @@
-//! Orders to a running pool, with their progress.
+//! `pollux pool start`, stop, restart and reload: a pool in the foreground, or one that stays when this command returns,
+//! and orders to one that runs, with their progress.
+//!
+//! ```text
+//!  start ──► this binary again, --detached ──► setsid, control socket, "open" on its standard output
+//!    │                                                   │
+//!    └── waits for "open" ──► control socket ──► Settle ─┴─► progress … done
+//! ```
+//!
+//! Errors before the pool is open go to that standard output; those that follow go to its log.
 
-use std::io::IsTerminal;
-use std::process::ExitCode;
+use std::fs::{File, OpenOptions};
+use std::io::{IsTerminal, Write};
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitCode, Stdio};
 use std::time::{Duration, Instant};
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use pollux_command::output::{self, Failure};
+use pollux_pool_flags::StartFlags;
+use pollux_processes::Program;
+use pollux_sys::descriptors;
+use pollux_xatmi::config::PoolConfig;
 use pollux_xatmi::control::{Answer, AskError, Control, Progress, Request};
-use pollux_xatmi::pool::workers_left;
+use pollux_xatmi::environment::{Environment, Transport};
+use pollux_xatmi::pool::{
+    Log, Pool, PoolOptions, find, keep_from_children, output_faults, workers_left,
+};
 use pollux_xatmi::supervisor::Selection;
 
-use crate::{SILENCE, asked, connect, environment};
-use pollux_command::output::{self, Failure};
+use crate::{SILENCE, asked, config_file, connect, environment, show};
+
+/// The line that a pool prints when it listens.
+pub(crate) const OPEN: &str = "open";
 
 /// The longest time without any progress: limits of a configuration are up to a day of seconds,
 /// but a user at a terminal has given up long before.
@@ -18,8 +39,180 @@ const ORDER_SILENCE: Duration = Duration::from_secs(600);
 /// From the last worker's end until it is said that the manager is still there.
 const END_PROGRESS_AFTER: Duration = Duration::from_secs(2);
 
+/// Starts a pool, or workers of one that runs.
+pub(crate) fn start(flags: &StartFlags) -> Result<ExitCode, Failure> {
+    if let Some(what) = crate::selection(&flags.which) {
+        return start_workers(what);
+    }
+    // An old kernel can't; then it is as it was before.
+    let _ = keep_from_children();
+    let file = config_file(flags.config.clone())?;
+    let environment = environment()?;
+    if flags.detached {
+        return run_detached(flags, file, environment);
+    }
+    check(&file)?;
+    if flags.foreground {
+        let log = match &flags.log {
+            Some(path) => Log::append_to(path).map_err(|error| unwritable(path, &error))?,
+            None => Log::to_standard_error().map_err(Failure::failed)?,
+        };
+        let pool = open(flags, file, environment, log)?;
+        if let Some(address) = pool.metrics_address() {
+            output::remark(&format!("metrics: http://{address}/metrics"));
+        }
+        pool.run().map_err(|error| Failure::failed(output::in_words(&error)))?;
+        return Ok(ExitCode::SUCCESS);
+    }
+    start_behind(flags, &file, &environment)
+}
+
+/// What would keep every copy of a program from starting is reported before anything is started.
+fn check(file: &Path) -> Result<(), Failure> {
+    let config = PoolConfig::from_file(file).map_err(Failure::usage)?;
+    for warning in &config.warnings {
+        output::remark(&format!("warning: {warning}"));
+    }
+    let entries = || config.entries.iter().filter(|entry| entry.min > 0);
+    let mut faults: Vec<String> = entries().filter_map(|entry| find(entry).err()).collect();
+    faults.extend(entries().flat_map(output_faults));
+    if faults.is_empty() { Ok(()) } else { Err(Failure::failed(faults.join("\n"))) }
+}
+
+fn open(
+    flags: &StartFlags,
+    config: PathBuf,
+    environment: Environment,
+    log: Log,
+) -> Result<Pool, Failure> {
+    descriptors::raise().map_err(Failure::failed)?;
+    let (wake, metrics) = (crate::wake(flags.wake), flags.metrics.clone());
+    let options = PoolOptions { config, environment, wake, metrics };
+    Pool::open(options, log).map_err(|error| Failure::failed(output::in_words(&error)))
+}
+
+/// The process that stays: says on standard output whether the pool is open.
+fn run_detached(
+    flags: &StartFlags,
+    config: PathBuf,
+    environment: Environment,
+) -> Result<ExitCode, Failure> {
+    let path = flags.log.clone().ok_or_else(|| Failure::usage("--detached needs --log"))?;
+    let opened = Log::append_to(&path).map_err(|error| unwritable(&path, &error));
+    let opened = opened.and_then(|log| {
+        rustix::process::setsid().map_err(|errno| Failure::failed(format!("setsid: {errno}")))?;
+        open(flags, config, environment, log)
+    });
+    let pool = match opened {
+        Ok(pool) => pool,
+        Err(failure) => {
+            // Standard error is the log already; the command that waits reads here.
+            output::result(&failure.message)?;
+            return Ok(failure.code);
+        }
+    };
+    let mut stdout = std::io::stdout();
+    let said = writeln!(stdout, "{OPEN}").and_then(|()| stdout.flush());
+    let closed = said.and_then(|()| {
+        let nowhere = OpenOptions::new().write(true).open("/dev/null")?;
+        Ok(rustix::stdio::dup2_stdout(nowhere)?)
+    });
+    closed.map_err(|error| Failure::failed(format!("standard output: {error}")))?;
+    pool.run().map_err(|error| Failure::failed(output::in_words(&error)))?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Starts the process that stays, and waits until its workers are up.
+fn start_behind(
+    flags: &StartFlags,
+    file: &Path,
+    environment: &Environment,
+) -> Result<ExitCode, Failure> {
+    let began = Instant::now();
+    let log = log_file(flags, file, environment)?;
+    let process = |error| Failure::failed(output::in_words(&error));
+    let mut pool = spawn(flags, file, &log)?;
+    let said = pool.output_within(Duration::MAX, &|| false).map_err(process)?;
+    if said.trim_end() == OPEN {
+        pool.leave_running();
+    } else {
+        let status = pool.wait().map_err(process)?;
+        let said = said.trim_end();
+        let log = log.display();
+        return Err(Failure::failed(match said {
+            "" => format!("the pool ended ({status}) before it was open; its log: {log}"),
+            _ => said.to_owned(),
+        }));
+    }
+    let mut control = Control::connect(&environment.prefix).map_err(|error| asked(&error))?;
+    let outcome = follow(&mut control, &Request::Settle, "starting");
+    let took = began.elapsed().as_secs_f64();
+    let log = log.display();
+    match outcome {
+        Ok(said) => {
+            let prefix = &environment.prefix;
+            let info = show::info_of(&mut control);
+            let travel = info.as_ref().and_then(|info| Transport::named(&info.transport));
+            let travel = travel.map_or_else(String::new, |transport| {
+                format!("; requests {}", transport.in_words())
+            });
+            output::remark(&format!("pool {prefix}: {said} after {took:.2} s{travel}; log: {log}"));
+            if let Some(address) = info.and_then(|info| info.metrics) {
+                output::remark(&format!("metrics: http://{address}/metrics"));
+            }
+            Ok(ExitCode::SUCCESS)
+        }
+        Err(error @ AskError::Refused(_)) => Err(Failure::failed(format!(
+            "{error}\nthe pool stays up and tries them again; log: {log}; end it with `pollux pool \
+             stop`"
+        ))),
+        Err(error) => Err(Failure::failed(format!("{error}\nlog: {log}"))),
+    }
+}
+
+fn spawn(flags: &StartFlags, file: &Path, log: &Path) -> Result<Program, Failure> {
+    let own = std::env::current_exe();
+    let own = own.map_err(|error| Failure::failed(format!("this program: {error}")))?;
+    let error_file = append(log)?;
+    let mut command = Command::new(own);
+    command.args(["start", "--detached", "--config"]).arg(file);
+    command.arg("--log").arg(log).args(["--wake", flags.wake.name()]);
+    if let Some(address) = &flags.metrics {
+        command.args(["--metrics", &address.to_string()]);
+    }
+    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(error_file);
+    let started = Program::start_unread("pollux-pool", command);
+    started.map_err(|error| Failure::failed(output::in_words(&error)))
+}
+
+fn log_file(
+    flags: &StartFlags,
+    file: &Path,
+    environment: &Environment,
+) -> Result<PathBuf, Failure> {
+    if let Some(path) = &flags.log {
+        return Ok(path.clone());
+    }
+    let name = format!("pollux-pool-{}.log", &environment.prefix.as_str()[1..]);
+    let folder = std::env::var_os("NDRX_ULOG").filter(|folder| !folder.is_empty());
+    let folder = folder.map(PathBuf::from).or_else(|| file.parent().map(Path::to_owned));
+    let path = folder.unwrap_or_default().join(name);
+    append(&path)?;
+    Ok(path)
+}
+
+fn append(path: &Path) -> Result<File, Failure> {
+    let file = OpenOptions::new().create(true).append(true).open(path);
+    file.map_err(|error| unwritable(path, &error))
+}
+
+fn unwritable(path: &Path, error: &std::io::Error) -> Failure {
+    let path = path.display();
+    Failure::failed(format!("the log {path}: {error}; give another one by --log FILE"))
+}
+
 /// Starts workers of the running pool.
-pub(crate) fn start(what: Selection) -> Result<ExitCode, Failure> {
+fn start_workers(what: Selection) -> Result<ExitCode, Failure> {
     order(&Request::Start { what }, "starting")
 }
 

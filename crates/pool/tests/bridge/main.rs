@@ -16,7 +16,9 @@ use pollux_xatmi::client::{Answer, CallFlags, Client};
 use pollux_xatmi::control::{Answer as Listed, Control, Request};
 use pollux_xatmi::environment::Environment;
 use pollux_xatmi::queue::ServiceName;
-use pollux_xatmi::worker::{Done, Incoming, LINK_VARIABLE, RVAL_EXIT, RVAL_SUCCESS, Registry, Return, Worker};
+use pollux_xatmi::worker::{
+    Done, Incoming, LINK_VARIABLE, RVAL_EXIT, RVAL_SUCCESS, Registry, Return, Worker,
+};
 use rustix::process::{Pid, Signal, kill_process};
 
 /// A test by its name.

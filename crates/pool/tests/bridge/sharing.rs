@@ -13,14 +13,27 @@ use pollux_xatmi::error::Code;
 use pollux_xatmi::ubf::{FieldId, FieldType};
 use rustix::fs::{CWD, FileType, Mode, OFlags, mknodat, open};
 
-use crate::{EXIT_URCODE, Plan, Pool, content, text};
 use crate::broker::{Broker, Raw};
+use crate::{EXIT_URCODE, Plan, Pool, content, text};
 
 /// The time limit of a call under load.
 const CALL_LIMIT: Duration = Duration::from_secs(3);
 /// Callers at the same time: more than the bridge has copies, so that some find all of them busy.
 const CALLERS: usize = 6;
 const LARGE_BYTES: usize = 300_000;
+
+const PAYLOAD_MAX: usize = 16_384;
+/// More than the headers of any message here.
+const HEADERS_MAX: usize = 400;
+/// The time limit of a call whose reply may be lost.
+const LIMIT: Duration = Duration::from_secs(3);
+/// Far less than a call may take.
+const AT_ONCE: Duration = Duration::from_secs(20);
+/// Far more callers than bridges: every caller waits for a turn, and none for ever. Each has a reply queue, of
+/// which a machine has 256.
+const CALLERS_MANY: usize = 50;
+/// Calls that each of them has out at the same time.
+const CALLS: usize = 4;
 
 pub(crate) fn pools_outlive_their_broker() {
     let mut broker = Broker::start(&[]);
@@ -135,7 +148,7 @@ pub(crate) fn every_kind_of_call_and_buffer_goes_over() {
     client.send_only("ECHO", request, CallFlags::NONE).expect("sent");
     let none = Outgoing::NONE;
     let descriptor = client.send_request("ECHO", none, CallFlags::NONE).expect("sent");
-    let which = pollux_xatmi::client::Which::One(descriptor);
+    let which = Which::One(descriptor);
     assert!(client.answer(which, CallFlags::NONE).expect("nothing").buffer.is_none());
 
     let bridges = there.bridges();
@@ -232,14 +245,6 @@ pub(crate) fn conversations_are_refused_at_once() {
     there.end();
 }
 
-const PAYLOAD_MAX: usize = 16_384;
-/// More than the headers of any message here.
-const HEADERS_MAX: usize = 400;
-/// The time limit of a call whose reply may be lost.
-const LIMIT: Duration = Duration::from_secs(3);
-/// Far less than a call may take.
-const AT_ONCE: Duration = Duration::from_secs(20);
-
 /// A request or a reply that does not fit, with its headers, is an error now and not after the time
 /// of the call; and the bridge says why in its log.
 pub(crate) fn what_is_too_long_is_refused_at_once() {
@@ -298,20 +303,13 @@ pub(crate) fn what_is_too_long_is_refused_at_once() {
     there.end();
 }
 
-// Far more callers than bridges: every caller waits for a turn, and none for ever.
-
-/// Each has a reply queue, of which a machine has 256.
-const CALLERS: usize = 50;
-/// Calls that each of them has out at the same time.
-const CALLS: usize = 4;
-
 pub(crate) fn many_callers_share_two_bridges() {
     let broker = Broker::start(&[]);
     let [here, there] = Pool::pair(&broker.url());
     let mut client = there.client();
     wait_for("the service is there", || client.call("ECHO", &text("x"), CallFlags::NONE).ok());
     drop(client);
-    let clients: Vec<Client> = (0..CALLERS).map(|_| there.client()).collect();
+    let clients: Vec<Client> = (0..CALLERS_MANY).map(|_| there.client()).collect();
     std::thread::scope(|scope| {
         for (number, mut client) in clients.into_iter().enumerate() {
             scope.spawn(move || {

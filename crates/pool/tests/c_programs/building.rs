@@ -1,9 +1,11 @@
-//! `pollux pool build-server` and `build-client`: options, mistakes, and what is installed.
+//! `pollux pool build-server`, `build-client` and `pollux fld` as a user runs them: options, mistakes, and what is
+//! installed and written.
 
+use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use pollux_testing::{Process, has, skip, succeeded};
+use pollux_testing::{Ended, Process, has, skip, succeeded};
 
 use crate::{POLLUX_POOL, Pool, Workshop, repository, source};
 
@@ -20,7 +22,7 @@ fn the_bank_example_is_built_and_answers() {
     workshop.pollux(&["fld", &bank("bank.fd"), "-d", "."]);
     workshop.pollux(&["build-server", "-o", "banksv", &bank("banksv.c")]);
     workshop.pollux(&["build-client", "-o", "bankcl", &bank("bankcl.c"), "-l", "-lpthread"]);
-    let xml = std::fs::read_to_string(repository("examples/bank/pool.xml")).expect("an example");
+    let xml = fs::read_to_string(repository("examples/bank/pool.xml")).expect("an example");
     let pool = Pool::start(&workshop, &xml);
     let printed = succeeded(pool.client("bankcl").args(["10", "50"])).stdout;
     assert_eq!(printed.lines().count(), 10, "{printed}");
@@ -35,8 +37,7 @@ fn simpapp_is_built_by_the_commands_of_its_manual_and_answers() {
     workshop.pollux(&["build-client", "-o", "simpcl", "-f", &simpapp("simpcl.c")]);
     let server = ["build-server", "-o", "simpserv", "-f", &simpapp("simpserv.c"), "-s", "TOUPPER"];
     workshop.pollux(&server);
-    let pool =
-        Pool::start(&workshop, &std::fs::read_to_string(simpapp("pool.xml")).expect("there"));
+    let pool = Pool::start(&workshop, &fs::read_to_string(simpapp("pool.xml")).expect("there"));
     let printed = succeeded(pool.client("simpcl").arg("hello, world")).stdout;
     assert_eq!(printed, "Returned string is: HELLO, WORLD\n");
     let usage = Process::run(&mut pool.client("simpcl"));
@@ -64,19 +65,20 @@ fn the_bank_is_built_by_the_link_lines_of_its_manual_and_answers() {
         arguments.extend(libraries.split(' '));
         succeeded(&mut workshop.command("cc", &arguments));
     }
-    let xml = std::fs::read_to_string(bank("pool.xml")).expect("an example");
+    let xml = fs::read_to_string(bank("pool.xml")).expect("an example");
     let pool = Pool::start(&workshop, &xml);
     let printed = succeeded(pool.client("bankcl").args(["2", "5"])).stdout;
     assert_eq!(printed.lines().count(), 2, "{printed}");
     pool.stop();
 }
 
-/// A prefix as an installer leaves it, with the program in its `bin`.
-fn installed(workshop: &Workshop) -> PathBuf {
-    let prefix = workshop.path("opt/pollux");
-    std::fs::create_dir_all(prefix.join("bin")).expect("made");
+/// A prefix in this folder as an installer leaves it, with the program in its `bin`.
+fn installed(workshop: &Workshop, folder: &str) -> PathBuf {
+    let prefix = workshop.path(folder);
+    fs::create_dir_all(prefix.join("bin")).expect("made");
     let program = prefix.join("bin/pollux-pool");
-    std::fs::copy(POLLUX_POOL, &program).expect("copied");
+    // Not by this process: what another test starts meanwhile would keep the file open for writing.
+    succeeded(Command::new("cp").arg(POLLUX_POOL).arg(&program));
     let mut lay_out = Command::new(program);
     lay_out.arg("lay-out").arg(&prefix).args(["--library", &built_library()]);
     succeeded(&mut lay_out);
@@ -99,9 +101,9 @@ fn by_the_manual(workshop: &Workshop, prefix: &Path, folder: &str, commands: &st
 #[test]
 fn the_getting_started_application_is_built_as_its_manual_says_and_answers() {
     let Some(workshop) = Workshop::open() else { return };
-    let prefix = installed(&workshop);
+    let prefix = installed(&workshop, "opt/pollux");
     for folder in ["app1/ubftab", "app1/src/banksv", "app1/src/bankcl"] {
-        std::fs::create_dir_all(workshop.path(folder)).expect("made");
+        fs::create_dir_all(workshop.path(folder)).expect("made");
     }
     for (from, to) in [
         ("bank.fd", "app1/ubftab/bank.fd"),
@@ -109,7 +111,7 @@ fn the_getting_started_application_is_built_as_its_manual_says_and_answers() {
         ("bankcl.c", "app1/src/bankcl/bankcl.c"),
     ] {
         let from = repository("examples/bank").join(from);
-        std::fs::copy(from, workshop.path(to)).expect("copied");
+        fs::copy(from, workshop.path(to)).expect("copied");
     }
     by_the_manual(&workshop, &prefix, "app1/ubftab", "mkfldhdr");
     assert!(workshop.path("app1/ubftab/bank.fd.h").exists());
@@ -120,9 +122,9 @@ fn the_getting_started_application_is_built_as_its_manual_says_and_answers() {
     let client = "gcc -o bankcl bankcl.c -I. -I ../../ubftab -lm -lubf -lnstd -latmi -latmiclt -lrt -ldl \
                   -lpthread";
     by_the_manual(&workshop, &prefix, "app1/src/bankcl", client);
-    std::fs::rename(workshop.path("app1/src/banksv/banksv"), workshop.path("banksv")).expect("");
-    std::fs::rename(workshop.path("app1/src/bankcl/bankcl"), workshop.path("bankcl")).expect("");
-    let xml = std::fs::read_to_string(repository("examples/bank/pool.xml")).expect("an example");
+    fs::rename(workshop.path("app1/src/banksv/banksv"), workshop.path("banksv")).expect("");
+    fs::rename(workshop.path("app1/src/bankcl/bankcl"), workshop.path("bankcl")).expect("");
+    let xml = fs::read_to_string(repository("examples/bank/pool.xml")).expect("an example");
     let pool = Pool::start(&workshop, &xml);
     let mut client = pool.client("bankcl");
     let printed = succeeded(client.env_remove("LD_LIBRARY_PATH").args(["2", "5"])).stdout;
@@ -133,15 +135,15 @@ fn the_getting_started_application_is_built_as_its_manual_says_and_answers() {
 #[test]
 fn simpapp_is_built_by_buildserver_and_buildclient_of_the_installation() {
     let Some(workshop) = Workshop::open() else { return };
-    let prefix = installed(&workshop);
+    let prefix = installed(&workshop, "opt/pollux");
     for name in ["simpcl.c", "simpserv.c"] {
         let from = repository("examples/simpapp").join(name);
-        std::fs::copy(from, workshop.path(name)).expect("copied");
+        fs::copy(from, workshop.path(name)).expect("copied");
     }
     let commands =
         "buildclient -o simpcl -f simpcl.c\nbuildserver -o simpserv -f simpserv.c -s TOUPPER";
     by_the_manual(&workshop, &prefix, "", commands);
-    let xml = std::fs::read_to_string(repository("examples/simpapp/pool.xml")).expect("there");
+    let xml = fs::read_to_string(repository("examples/simpapp/pool.xml")).expect("there");
     let pool = Pool::start(&workshop, &xml);
     let printed = succeeded(pool.client("simpcl").arg("hello, world")).stdout;
     assert_eq!(printed, "Returned string is: HELLO, WORLD\n");
@@ -158,7 +160,7 @@ fn services_of_the_command_line_are_offered_from_the_start() {
     );
     let server = ["build-server", "-k", "-o", "echosv", "-s", "FIRST,SECOND:echo", "-s", "@list"];
     workshop.pollux(&[&server[..], &["-f", "echo.c"]].concat());
-    let main = std::fs::read_to_string(workshop.path("echosv.main.c")).expect("kept");
+    let main = fs::read_to_string(workshop.path("echosv.main.c")).expect("kept");
     assert!(main.contains("{\"SECOND\", echo, \"echo\"}"), "{main}");
     workshop.pollux(&["build-client", "-o", "callcl", &source("call.c")]);
     let pool = Pool::start(
@@ -212,14 +214,9 @@ fn a_server_in_cpp_is_built_by_the_compiler_that_cc_names() {
 #[test]
 fn an_installation_may_stand_in_any_folder() {
     let Some(workshop) = Workshop::open() else { return };
-    let prefix = workshop.path("a folder, with 'signs'");
-    let library = built_library();
-    workshop.pollux(&["lay-out", &prefix.display().to_string(), "--library", &library]);
-    std::fs::create_dir_all(prefix.join("bin")).expect("made");
-    let pollux = prefix.join("bin/pollux-pool");
-    std::fs::copy(POLLUX_POOL, &pollux).expect("copied");
+    let prefix = installed(&workshop, "a folder, with 'signs'");
     workshop.write("my client.c", "#include <atmi.h>\nint main(void) { return tpterm(); }\n");
-    let mut build = Command::new(pollux);
+    let mut build = Command::new(prefix.join("bin/pollux-pool"));
     build.args(["build-client", "-v", "-o", "my client", "my client.c"]);
     build.current_dir(workshop.path("")).env_remove("CFLAGS").env_remove("CC");
     let built = Process::run(&mut build);
@@ -300,7 +297,7 @@ impl Seed {
     fn read() -> Option<Self> {
         let folder = std::env::var_os("POLLUX_SEEDS").map_or_else(beside, PathBuf::from);
         let path = folder.join(DOCUMENT);
-        let Ok(text) = std::fs::read_to_string(&path) else {
+        let Ok(text) = fs::read_to_string(&path) else {
             skip(format_args!("{}: not there; POLLUX_SEEDS names the folder", path.display()));
             return None;
         };
@@ -375,7 +372,7 @@ fn the_bank_of_the_seed_runs_with_fewer_copies_and_calls() {
     assert_ten_balances(&succeeded(&mut pool.client("bankcl")).stdout);
     pool.stop();
     // Each copy's tpsvrdone writes to the file of -e.
-    let log = std::fs::read_to_string(workshop.path("BANKSV")).expect("the servers' output");
+    let log = fs::read_to_string(workshop.path("BANKSV")).expect("the servers' output");
     assert_eq!(log.matches("tpsvrdone called").count(), 20, "{log}");
 }
 
@@ -388,6 +385,146 @@ fn the_bank_of_the_seed_runs_as_it_is() {
     let pool = seed.pool(&workshop, 250);
     assert_ten_balances(&succeeded(&mut pool.client("bankcl")).stdout);
     pool.stop();
-    let log = std::fs::read_to_string(workshop.path("BANKSV")).expect("the servers' output");
+    let log = fs::read_to_string(workshop.path("BANKSV")).expect("the servers' output");
     assert_eq!(log.matches("tpsvrdone called").count(), 250);
+}
+
+const BANK: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../examples/bank/bank.fd");
+
+fn fld(words: &[&str], environment: &[(&str, &str)]) -> Ended {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_pollux-pool"));
+    command.env_remove("FLDTBLDIR").env_remove("FIELDTBLS").envs(environment.iter().copied());
+    Process::run(command.arg("fld").args(words))
+}
+
+fn text(path: &Path) -> &str {
+    path.to_str().expect("a path in ASCII")
+}
+
+#[test]
+fn the_header_of_the_bank_has_the_numbers_that_its_programs_know() {
+    let scratch = tempfile::tempdir().expect("a folder");
+    let folder = scratch.path().join("made/include");
+    let output = fld(&[BANK, "-d", text(&folder)], &[]);
+    assert_eq!(output.status.code(), Some(0), "{}", output.stderr);
+    assert!(output.stderr.contains("bank.fd.h: 3 fields of "), "{}", output.stderr);
+    let header = fs::read_to_string(folder.join("bank.fd.h")).expect("written");
+    for define in [
+        "#define T_ACCNUM ((BFLDID32)167773161)",
+        "#define T_ACCCUR ((BFLDID32)167773162)",
+        "#define T_AMTAVL ((BFLDID32)134218731)",
+    ] {
+        assert!(header.contains(define), "{header}");
+    }
+}
+
+#[test]
+fn without_a_folder_it_is_written_beside_the_table_and_rust_is_a_module() {
+    let scratch = tempfile::tempdir().expect("a folder");
+    let table = scratch.path().join("bank.fd");
+    fs::copy(BANK, &table).expect("copied");
+    assert_eq!(fld(&[text(&table)], &[]).status.code(), Some(0));
+    assert!(scratch.path().join("bank.fd.h").is_file());
+    assert_eq!(fld(&["-m", "rust", text(&table)], &[]).status.code(), Some(0));
+    let module = fs::read_to_string(scratch.path().join("bank_fd.rs")).expect("written");
+    assert!(
+        module.contains("pub const T_ACCNUM: FieldId = FieldId::new(FieldType::String, 1001);")
+    );
+}
+
+#[test]
+fn without_tables_the_environment_names_them() {
+    let scratch = tempfile::tempdir().expect("a folder");
+    for (folder, name, line) in [("a", "one.fd", "A 1 long"), ("b", "two.fd", "B 1 short")] {
+        fs::create_dir(scratch.path().join(folder)).expect("made");
+        fs::write(scratch.path().join(folder).join(name), line).expect("written");
+    }
+    let folders = format!("{0}/a:{0}/b", text(scratch.path()));
+    let environment = [("FLDTBLDIR", folders.as_str()), ("FIELDTBLS", "one.fd,two.fd")];
+    let out = scratch.path().join("out");
+    assert_eq!(fld(&["-d", text(&out)], &environment).status.code(), Some(0));
+    assert!(out.join("one.fd.h").is_file() && out.join("two.fd.h").is_file());
+
+    for (left, missing) in [(environment[1], "FLDTBLDIR"), (environment[0], "FIELDTBLS")] {
+        let output = fld(&[], &[left]);
+        assert_eq!(output.status.code(), Some(2));
+        assert!(output.stderr.contains(&format!("{missing} is not set")), "{}", output.stderr);
+    }
+}
+
+#[test]
+fn a_mistake_is_reported_with_file_and_line_and_nothing_is_written() {
+    let scratch = tempfile::tempdir().expect("a folder");
+    let (good, bad) = (scratch.path().join("good.fd"), scratch.path().join("bad.fd"));
+    fs::write(&good, "A 1 long\n").expect("written");
+    for (table, what) in [
+        ("B 2 strong\n", "bad.fd:1: 'strong' is not a type"),
+        ("# x\nB 2\n", "bad.fd:2: 'B 2' is not a field"),
+        ("B 1 long\n", "bad.fd:1: number 1 of type long is taken by A in "),
+        ("A 2 long\nA 3 long\n", "bad.fd:2: the name A is taken by a field in "),
+    ] {
+        fs::write(&bad, table).expect("written");
+        let output = fld(&[text(&good), text(&bad)], &[]);
+        assert_eq!(output.status.code(), Some(1), "{table}");
+        assert!(output.stderr.contains(what), "{}", output.stderr);
+        assert!(!scratch.path().join("good.fd.h").exists());
+    }
+    let output = fld(&["no/such.fd"], &[]);
+    assert_eq!(output.status.code(), Some(1));
+    assert!(output.stderr.contains("no/such.fd: cannot be read"), "{}", output.stderr);
+}
+
+#[test]
+fn a_name_in_two_tables_is_a_field_of_each_header() {
+    let scratch = tempfile::tempdir().expect("a folder");
+    let (one, two) = (scratch.path().join("one.fd"), scratch.path().join("two.fd"));
+    fs::write(&one, "A 1 long\n").expect("written");
+    fs::write(&two, "A 2 long\n").expect("written");
+    let output = fld(&[text(&one), text(&two), "-d", text(scratch.path())], &[]);
+    assert_eq!(output.status.code(), Some(0), "{}", output.stderr);
+    for (header, id) in [("one.fd.h", 33_554_433), ("two.fd.h", 33_554_434)] {
+        let header = fs::read_to_string(scratch.path().join(header)).expect("written");
+        assert!(header.contains(&id.to_string()), "{header}");
+    }
+}
+
+#[test]
+fn two_tables_do_not_become_one_file() {
+    let scratch = tempfile::tempdir().expect("a folder");
+    for (folder, line) in [("a", "A 1 long"), ("b", "B 2 long")] {
+        fs::create_dir(scratch.path().join(folder)).expect("made");
+        fs::write(scratch.path().join(folder).join("x.fd"), line).expect("written");
+    }
+    let (a, b) = (scratch.path().join("a/x.fd"), scratch.path().join("b/x.fd"));
+    let output = fld(&[text(&a), text(&b), "-d", text(scratch.path())], &[]);
+    assert_eq!(output.status.code(), Some(2));
+    assert!(output.stderr.contains("would both be written to "), "{}", output.stderr);
+    assert!(!scratch.path().join("x.fd.h").exists());
+    assert_eq!(fld(&[text(&a), text(&b)], &[]).status.code(), Some(0));
+}
+
+#[test]
+fn what_cannot_be_written_is_named() {
+    let scratch = tempfile::tempdir().expect("a folder");
+    fs::write(scratch.path().join("file"), "").expect("written");
+    let output = fld(&[BANK, "-d", text(&scratch.path().join("file"))], &[]);
+    assert_eq!(output.status.code(), Some(1));
+    assert!(output.stderr.contains("file: cannot be written: "), "{}", output.stderr);
+}
+
+#[test]
+fn the_header_is_one_that_a_compiler_takes() {
+    let scratch = tempfile::tempdir().expect("a folder");
+    assert_eq!(fld(&[BANK, "-d", text(scratch.path())], &[]).status.code(), Some(0));
+    let program = scratch.path().join("fields.c");
+    let source = "typedef int BFLDID32;\n#include \"bank.fd.h\"\n#include \"bank.fd.h\"\n\
+                  _Static_assert(T_ACCNUM == 167773161 && T_AMTAVL == 134218731, \"ids\");\n";
+    fs::write(&program, source).expect("written");
+    if !has("cc") {
+        return;
+    }
+    let mut compiler = Command::new("cc");
+    compiler.args(["-std=c11", "-Wall", "-Werror", "-pedantic-errors", "-fsyntax-only"]);
+    let output = Process::run(compiler.arg(&program));
+    assert!(output.status.success(), "{}", output.stderr);
 }
