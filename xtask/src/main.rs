@@ -7,14 +7,10 @@ use std::process::{Command, ExitCode};
 
 #[cfg(test)]
 mod circles;
-#[cfg(test)]
-mod documentation;
 mod install;
 mod layers;
 mod package;
-mod phrases;
-#[cfg(test)]
-mod publish;
+mod texts;
 
 const HELP: &str = "\
 cargo xtask layers   check that a crate uses only crates of the layers below its own
@@ -34,7 +30,7 @@ fn main() -> ExitCode {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("xtask lies in the workspace");
     match name.as_deref() {
         Some("layers") => check("the layers hold", layers::breaches(root)),
-        Some("phrases") => check("no phrase of the list", phrases::wrong(root)),
+        Some("phrases") => check("no phrase of the list", texts::wrong(root)),
         Some("install") => {
             ended(install::install(root, &arguments()).map(|(prefix, count)| {
                 format!("{count} files installed below {}", prefix.display())

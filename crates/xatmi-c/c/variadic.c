@@ -1,5 +1,5 @@
 /*
- * Functions with variable arguments, which Rust cannot define; src/variadic.rs gives them their names.
+ * Functions with variable arguments, which Rust cannot define; src/caller.rs gives them their names.
  */
 #include <stdarg.h>
 #include <stdio.h>

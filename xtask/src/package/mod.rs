@@ -7,6 +7,9 @@
 //! ```
 //!
 //! What is made stays in `target/package`. A product that cannot be unpacked and started is an error.
+//!
+//! A test packages the crates that may be published, those whose manifest does not forbid it: together, so that each
+//! finds those that it depends on, without asking a registry, and with the files that a registry shows.
 
 mod deb;
 mod oci;
@@ -176,6 +179,8 @@ fn open_to_all(folder: &Path) -> Result<(), String> {
 
 #[cfg(test)]
 pub(crate) mod tests {
+    use flate2::read::GzDecoder;
+
     use super::*;
 
     /// The program `pollux` as it was built last: for release where there is such a build, as it is small.
@@ -198,5 +203,58 @@ pub(crate) mod tests {
             error,
             "cargo xtask package: \"rpm\" is unknown; expected [\"deb\", \"static\", \"oci\"]"
         );
+    }
+
+    /// What a package has beside its sources.
+    const SHOWN: [&str; 4] = ["README.md", "LICENSE-MIT", "LICENSE-APACHE", "src/lib.rs"];
+
+    /// The names of the crates below `root` that may be published.
+    fn published(root: &Path) -> Vec<String> {
+        let folders = std::fs::read_dir(root.join("crates")).expect("a workspace");
+        let manifests = folders.map(|folder| folder.expect("a folder").path().join("Cargo.toml"));
+        let manifests = manifests.map(|path| std::fs::read_to_string(path).expect("a manifest"));
+        let tables = manifests.map(|text| text.parse::<toml::Table>().expect("TOML"));
+        let packages = tables.map(|table| table["package"].clone());
+        let packages = packages.filter(|package| package.get("publish").is_none());
+        let mut names: Vec<String> =
+            packages.map(|package| package["name"].as_str().expect("a name").to_owned()).collect();
+        names.sort();
+        names
+    }
+
+    /// The files of a package, from its folder on.
+    fn files_of(package: &Path) -> Vec<String> {
+        let file = std::fs::File::open(package).expect("a package");
+        let mut archive = tar::Archive::new(GzDecoder::new(file));
+        let entries = archive.entries().expect("an archive").map(|entry| entry.expect("a file"));
+        entries.map(|entry| entry.path().expect("a path").display().to_string()).collect()
+    }
+
+    #[test]
+    fn crates_that_may_be_published_can_be_packaged() {
+        let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("a workspace");
+        let names = published(root);
+        assert_eq!(names, ["pollux-async", "pollux-engine", "pollux-poller", "pollux-sys"]);
+        let out = tempfile::tempdir().expect("a folder");
+        let mut cargo = crate::cargo();
+        cargo.args([
+            "package",
+            "--quiet",
+            "--no-verify",
+            "--offline",
+            "--allow-dirty",
+            "--target-dir",
+        ]);
+        cargo.arg(out.path()).current_dir(root);
+        cargo.args(names.iter().flat_map(|name| ["-p", name]));
+        let done = cargo.output().expect("cargo");
+        assert!(done.status.success(), "{}", String::from_utf8_lossy(&done.stderr));
+        for name in names {
+            let folder = format!("{name}-{}", env!("CARGO_PKG_VERSION"));
+            let files = files_of(&out.path().join(format!("package/{folder}.crate")));
+            for shown in SHOWN {
+                assert!(files.contains(&format!("{folder}/{shown}")), "{name} without {shown}");
+            }
+        }
     }
 }
