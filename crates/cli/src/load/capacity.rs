@@ -1,20 +1,25 @@
-//! `pollux load --find-capacity`: trial after trial, a line for each, and what they say together.
+//! `pollux load --find-capacity`: trial after trial, a line for each, and what they say together, as JSON and as
+//! rate against latency on one screen.
 //!
 //! The search itself is the generator's; here its trials are run and shown. It begins at half of
 //! what a closed loop reaches, because from there the answer is near.
 
+use std::fmt;
 use std::process::ExitCode;
+use std::time::Duration;
 
 use pollux_engine::Signals;
-use pollux_load::render::count;
-use pollux_load::{CapacitySearch, End, Pace, Plan};
+use pollux_load::render::{count, time};
+use pollux_load::{
+    CapacitySearch, End, FindingKind, Objective, Outcome, Pace, Plan, Setting, broken_by,
+    percentile,
+};
+use serde::{Serialize, Serializer};
 
-use super::drive::{self, Interrupt, Ran, View};
-use super::files::Files;
 use super::flags::LoadSettings;
-use super::scrape::Scraped;
-use super::trials::{Found, Sought, Trial, plot};
-use super::{NOT_AS_ASKED, plan};
+use super::results::Files;
+use super::view::View;
+use super::{Interrupt, NOT_AS_ASKED, Ran, Scraped, plan, start, to_the_end};
 use crate::output::{self, Failure};
 
 /// Part of the closed loop's rate that the search begins with.
@@ -94,8 +99,8 @@ fn once(
     flags: &LoadSettings,
     (signals, scraped): (&mut Signals, &Scraped),
 ) -> Result<Ran, Failure> {
-    let running = drive::start(plan, flags.poller.is_none())?;
-    drive::to_the_end(running, &mut View::Quiet, (signals, scraped))
+    let running = start(plan, flags.poller.is_none())?;
+    to_the_end(running, &mut View::Quiet, (signals, scraped))
 }
 
 /// Where the lines of the search go: they are the result, unless that is JSON.
@@ -182,19 +187,236 @@ impl Verdict {
     }
 }
 
+/// What the `schema` field of the JSON says.
+const SCHEMA: &str = "pollux-load-capacity";
+/// What its `version` field says; it grows when a field changes its meaning or goes away.
+const VERSION: u32 = 1;
+
+/// What the search wants to hold.
+#[derive(Clone, Debug)]
+struct Sought {
+    objectives: Vec<Objective>,
+    /// The first quantile of the latency among them, 0 to 1: it is what trials show.
+    quantile: f64,
+    /// Its limit.
+    at_most: Duration,
+}
+
+impl Sought {
+    /// All of `objectives`; `None` when no quantile of the latency is among them.
+    fn new(objectives: &[Objective]) -> Option<Self> {
+        let (quantile, at_most) = objectives.iter().find_map(Objective::latency_quantile)?;
+        Some(Self { objectives: objectives.to_vec(), quantile, at_most })
+    }
+
+    /// The name of the quantile that trials show.
+    fn name(&self) -> String {
+        percentile(self.quantile)
+    }
+}
+
+impl fmt::Display for Sought {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let words: Vec<String> = self.objectives.iter().map(ToString::to_string).collect();
+        f.write_str(&words.join(", "))
+    }
+}
+
+/// One trial of one rate.
+#[derive(Clone, Debug, Serialize)]
+struct Trial {
+    /// Requests per second that were asked for.
+    rate_per_s: f64,
+    /// Answers per second that came.
+    answered_per_s: f64,
+    /// Latency at the objective's quantile; none without answers.
+    latency_ns: Option<u64>,
+    /// Requests that failed.
+    errors: u64,
+    /// Whether a thread of the generator had no time left.
+    is_generator_bound: bool,
+    /// Why it did not hold; none when it did.
+    broken_by: Option<String>,
+}
+
+impl Trial {
+    /// What `outcome` says about a rate.
+    fn of(rate_per_s: f64, outcome: &Outcome, sought: &Sought) -> Self {
+        let is_bound = |kind| kind == FindingKind::GeneratorBound;
+        Self {
+            rate_per_s,
+            answered_per_s: outcome.answered_per_s(),
+            latency_ns: outcome.latency.quantile_ns(sought.quantile),
+            errors: outcome.errors.total(),
+            is_generator_bound: outcome.findings.iter().any(|finding| is_bound(finding.kind)),
+            broken_by: broken_by(&sought.objectives, outcome),
+        }
+    }
+
+    /// The head of the lines.
+    fn head(sought: &Sought) -> String {
+        let quantile = sought.name();
+        format!("{:>12}  {:>12}  {quantile:>9}  {:>8}  verdict", "asked/s", "answered/s", "errors")
+    }
+
+    /// The trial in one line under [`Trial::head`]; why it failed stands in the next one where
+    /// `width_chars` are too few.
+    fn line(&self, width_chars: usize) -> String {
+        let latency = self.latency_ns.map_or_else(|| "n/a".to_owned(), |ns| time(ns as f64));
+        let bound = if self.is_generator_bound { " (generator bound)" } else { "" };
+        let verdict = self
+            .broken_by
+            .as_ref()
+            .map_or_else(|| format!("holds{bound}"), |why| format!("fails{bound}: {why}"));
+        let figures = format!(
+            "{:>12}  {:>12}  {latency:>9}  {:>8}  ",
+            count(self.rate_per_s.round() as u64),
+            count(self.answered_per_s.round() as u64),
+            count(self.errors)
+        );
+        match figures.chars().count() + verdict.chars().count() <= width_chars {
+            true => figures + &verdict,
+            false => format!("{}\n              {verdict}", figures.trim_end()),
+        }
+    }
+}
+
+/// A search, for programs.
+#[derive(Serialize)]
+struct Found<'a> {
+    schema: &'static str,
+    version: u32,
+    setting: &'a Setting,
+    #[serde(serialize_with = "in_words")]
+    objective: &'a Sought,
+    objective_quantile: f64,
+    objective_ns: u64,
+    /// Answers per second of a closed loop, where the search began.
+    closed_loop_per_s: f64,
+    trials: &'a [Trial],
+    highest_holding_per_s: Option<f64>,
+    lowest_failing_per_s: Option<f64>,
+    was_ended_early: bool,
+}
+
+impl<'a> Found<'a> {
+    /// What `search` found in `trials`; `closed` was the loop before them.
+    fn new(
+        objective: &'a Sought,
+        closed: &'a Outcome,
+        trials: &'a [Trial],
+        search: &CapacitySearch,
+        was_ended_early: bool,
+    ) -> Self {
+        Self {
+            schema: SCHEMA,
+            version: VERSION,
+            setting: &closed.setting,
+            objective,
+            objective_quantile: objective.quantile,
+            objective_ns: objective.at_most.as_nanos() as u64,
+            closed_loop_per_s: closed.answered_per_s(),
+            trials,
+            highest_holding_per_s: search.highest_per_s(),
+            lowest_failing_per_s: search.lowest_failing_per_s(),
+            was_ended_early,
+        }
+    }
+
+    /// As one indented JSON object.
+    fn json(&self) -> String {
+        serde_json::to_string_pretty(self).expect("plain data") + "\n"
+    }
+}
+
+fn in_words<S: Serializer>(sought: &&Sought, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.collect_str(sought)
+}
+
+/// Columns of a bar at most.
+const BAR: usize = 24;
+/// Columns before the bars.
+const LEFT: usize = 28;
+
+/// One row for each rate, rising, with the median latency of its trials on a logarithmic axis; a
+/// line stands where the objective is. Empty without trials that were answered.
+fn plot(trials: &[Trial], objective: &Sought) -> String {
+    let rows = rows(trials);
+    let limit_ns = objective.at_most.as_nanos() as f64;
+    let times = || rows.iter().map(|row| row.latency_ns).chain([limit_ns]);
+    let (low, high) = (times().fold(f64::INFINITY, f64::min), times().fold(0.0, f64::max));
+    if rows.is_empty() {
+        return String::new();
+    }
+    // The shortest still has a bar.
+    let low = low / 1.5;
+    let columns = |ns: f64| ((ns / low).ln() / (high / low).ln() * BAR as f64).round() as usize;
+    let limit = columns(limit_ns);
+    let mut text = format!("{:>12}  {:>10}\n", "requests/s", objective.name());
+    for row in &rows {
+        let bar: String = (0..=BAR.max(limit))
+            .map(|column| match column {
+                column if column == limit => '│',
+                column if column < columns(row.latency_ns) => '━',
+                _ => ' ',
+            })
+            .collect();
+        let (rate, latency) = (count(row.rate_per_s.round() as u64), time(row.latency_ns));
+        let verdict = match (row.did_hold, row.broken_by) {
+            (true, _) => "holds".to_owned(),
+            (false, Some(why)) => format!("fails: {why}"),
+            (false, None) => "fails".to_owned(),
+        };
+        text += &format!("{rate:>12}  {latency:>10}  {bar}  {verdict}\n");
+    }
+    let words = format!("{} allowed", time(limit_ns));
+    text + &format!("{:>width$} {words}\n", '└', width = LEFT - 1 + limit)
+}
+
+/// All trials of a rate.
+struct Row<'a> {
+    rate_per_s: f64,
+    latency_ns: f64,
+    did_hold: bool,
+    /// Why the last that failed did.
+    broken_by: Option<&'a str>,
+}
+
+fn rows<'a>(trials: &'a [Trial]) -> Vec<Row<'a>> {
+    let mut answered: Vec<&Trial> =
+        trials.iter().filter(|each| each.latency_ns.is_some()).collect();
+    answered.sort_by(|a, b| a.rate_per_s.total_cmp(&b.rate_per_s));
+    let row = |same: &[&'a Trial]| {
+        let mut times: Vec<u64> = same.iter().filter_map(|each| each.latency_ns).collect();
+        times.sort_unstable();
+        let held = same.iter().filter(|each| each.broken_by.is_none()).count();
+        Row {
+            rate_per_s: same[0].rate_per_s,
+            latency_ns: times[times.len() / 2] as f64,
+            did_hold: held * 2 > same.len(),
+            broken_by: same.iter().rev().find_map(|each| each.broken_by.as_deref()),
+        }
+    };
+    answered.chunk_by(|a, b| a.rate_per_s == b.rate_per_s).map(row).collect()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn trial(rate_per_s: f64, did_hold: bool, is_generator_bound: bool) -> Trial {
+    fn trial(rate_per_s: f64, latency_ns: u64, did_hold: bool) -> Trial {
         Trial {
             rate_per_s,
             answered_per_s: rate_per_s,
-            latency_ns: Some(1),
+            latency_ns: Some(latency_ns),
             errors: 0,
-            is_generator_bound,
+            is_generator_bound: false,
             broken_by: (!did_hold).then(|| "slow".to_owned()),
         }
+    }
+
+    fn p99() -> Sought {
+        Sought::new(&["p99=5ms".parse().expect("an objective")]).expect("a quantile")
     }
 
     /// The verdict on a server that holds rates below 1500, with a generator that has no time
@@ -203,7 +425,8 @@ mod tests {
         let mut search = CapacitySearch::new(1_000.0);
         let mut done = Vec::new();
         while let (Some(rate), true) = (search.next_per_s(), done.len() < trials) {
-            done.push(trial(rate, rate < 1_500.0, rate >= bound_per_s));
+            let is_generator_bound = rate >= bound_per_s;
+            done.push(Trial { is_generator_bound, ..trial(rate, 1, rate < 1_500.0) });
             search.tried(rate < 1_500.0);
         }
         Verdict::of(&search, &done, done.len() == trials)
@@ -223,8 +446,7 @@ mod tests {
     fn a_generator_without_time_at_the_limit_makes_it_a_lower_bound() {
         let bound = verdict(1_400.0, 100);
         assert!(matches!(bound, Verdict::GeneratorBound(Some(_))), "{bound:?}");
-        let sought = Sought::new(&["p99=5ms".parse().expect("an objective")]).expect("a quantile");
-        assert!(bound.words(&sought).contains("at least"));
+        assert!(bound.words(&p99()).contains("at least"));
         assert_eq!(bound.exit_code(None), ExitCode::from(NOT_AS_ASKED));
     }
 
@@ -234,5 +456,62 @@ mod tests {
         assert_eq!(verdict(f64::INFINITY, 2), Verdict::AtLeast(1_000.0));
         let key = Verdict::NotYet.exit_code(Some(Interrupt::Key));
         assert_eq!(key, ExitCode::from(130));
+    }
+
+    #[test]
+    fn a_line_says_what_was_asked_and_why_it_failed() {
+        let mut trial = Trial {
+            answered_per_s: 49_998.0,
+            is_generator_bound: true,
+            broken_by: Some("p99 was 6.20ms".to_owned()),
+            ..trial(50_000.4, 6_200_000, false)
+        };
+        let line = trial.line(120);
+        for part in ["50,000", "49,998", "6.20 ms", "fails (generator bound): p99 was 6.20ms"] {
+            assert!(line.contains(part), "no {part} in {line}");
+        }
+        (trial.broken_by, trial.is_generator_bound) = (None, false);
+        assert!(trial.line(120).ends_with("holds"));
+        trial.broken_by = Some("98.2 % of the rate answered".to_owned());
+        assert!(
+            trial.line(60).lines().all(|line| line.chars().count() <= 60),
+            "{}",
+            trial.line(60)
+        );
+        assert!(trial.line(60).ends_with("fails: 98.2 % of the rate answered"));
+        let objectives = ["errors=1%", "p99.9=5ms"].map(|text| text.parse().expect("an objective"));
+        let sought = Sought::new(&objectives).expect("a quantile");
+        assert!(Trial::head(&sought).contains("p99.9"));
+        assert_eq!(sought.to_string(), "errors at most 1 %, p99.9 at most 5.00 ms");
+        assert!(Sought::new(&objectives[..1]).is_none());
+    }
+
+    #[test]
+    fn rates_rise_and_bars_cross_the_line_where_the_objective_fails() {
+        let trials = [
+            trial(8_000.0, 20_000_000, false),
+            trial(8_000.0, 22_000_000, false),
+            trial(1_000.0, 200_000, true),
+            trial(4_000.0, 900_000, true),
+        ];
+        let objective = p99();
+        let text = plot(&trials, &objective);
+        let lines: Vec<&str> = text.lines().collect();
+        assert_eq!(lines.len(), 5, "{text}");
+        assert!(lines[1].contains("1,000") && lines[1].ends_with("holds"), "{text}");
+        assert!(lines[3].contains("22.0 ms") && lines[3].ends_with("fails: slow"), "{text}");
+        let place = |line: &str, mark| line.chars().position(|each| each == mark);
+        let line = place(lines[1], '│').expect("the objective's line");
+        assert_eq!(place(lines[4], '└'), Some(line), "{text}");
+        let longest = lines[3].chars().filter(|each| *each == '━').count();
+        let shortest = lines[1].chars().filter(|each| *each == '━').count();
+        assert!(longest > shortest && shortest > 0, "{text}");
+        assert!(lines[3].chars().skip(line + 1).any(|each| each == '━'), "{text}");
+    }
+
+    #[test]
+    fn without_answers_there_is_no_plot() {
+        let objective = p99();
+        assert_eq!(plot(&[], &objective), "");
     }
 }

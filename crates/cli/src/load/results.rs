@@ -1,25 +1,33 @@
 //! Results: the files that a run writes, and `pollux load compare` and `pollux load merge` on those that are
-//! there already.
+//! there already; and `pollux load turns`, which compares two servers that run now.
+//!
+//! How figures are compared and turns are taken is the generator's; here are the flags, the files, and the
+//! signals that end the turns.
 
 use std::fs::File;
-use std::io::Read as _;
+use std::io::{self, Read as _};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+use std::sync::atomic::Ordering::Relaxed;
+use std::time::Duration;
 
 use clap::{Args, Subcommand};
-use pollux_load::compare::{Change, compare};
+use pollux_engine::{Driver, Signals};
+use pollux_load::compare::{Change, Comparison, compare};
 use pollux_load::merge::merged;
-use pollux_load::{Outcome, render};
+use pollux_load::{LoadError, Outcome, Side, beside, render};
+use pollux_report::OutputFile;
 
-use super::files::Files;
-use super::flags::{LoadFlags, Output};
-use super::turns;
+use super::flags::{LoadFlags, LoadSettings, Output};
+use super::{Interrupt, at_once, failure, plan, remark_refused};
 use crate::output::{self, Failure};
 
 /// A result is smaller: a run of a week has some hundred megabytes.
 const RESULT_BYTES_MAX: u64 = 1 << 30;
 /// The exit code of --gate where a figure got worse.
-pub(super) const WORSE: u8 = 3;
+const WORSE: u8 = 3;
 const UNCLEAR: u8 = 4;
 
 /// `pollux load` with what it does beside putting load on a server.
@@ -94,7 +102,7 @@ pub(super) fn run(results: &Results) -> Result<ExitCode, Failure> {
             compared(results, (*gate, *strict), *across, *json)
         }
         Results::Turns { flags, before_pid, after_pid, gate } => {
-            turns::run(flags, [*before_pid, *after_pid], *gate)
+            take_turns(flags, [*before_pid, *after_pid], *gate)
         }
         Results::Merge { results, json, hlog, csv, html } => {
             let [json, hlog, csv, html] = [json, hlog, csv, html].map(Clone::clone);
@@ -149,4 +157,202 @@ fn read(path: &Path) -> Result<Outcome, Failure> {
         return Err(failed(&format!("no result is larger than {RESULT_BYTES_MAX} bytes")));
     }
     Outcome::from_json(&text).map_err(|error| failed(&error))
+}
+
+/// The name that stands for standard output.
+const STANDARD_OUTPUT: &str = "-";
+
+/// What a file holds.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Kind {
+    Json,
+    Hlog,
+    Csv,
+    Html,
+}
+
+impl Kind {
+    fn render(self, outcome: &Outcome) -> String {
+        match self {
+            Self::Json => render::json(outcome),
+            Self::Hlog => render::hlog(outcome),
+            Self::Csv => render::csv_seconds(outcome),
+            Self::Html => render::html(outcome),
+        }
+    }
+}
+
+/// The files that were asked for.
+#[derive(Debug)]
+pub(super) struct Files {
+    places: Vec<(Kind, OutputFile)>,
+    printed: Option<Kind>,
+    is_quiet: bool,
+}
+
+impl Files {
+    /// Those of `output`; each can be written by now.
+    pub(crate) fn prepare(output: &Output) -> Result<Self, Failure> {
+        let asked = [
+            (Kind::Json, &output.json),
+            (Kind::Hlog, &output.hlog),
+            (Kind::Csv, &output.csv),
+            (Kind::Html, &output.html),
+        ];
+        let asked = asked.into_iter().filter_map(|(kind, path)| Some((kind, path.as_ref()?)));
+        let mut files = Self { places: Vec::new(), printed: None, is_quiet: output.is_quiet };
+        for (kind, path) in asked {
+            if path.as_os_str() != STANDARD_OUTPUT {
+                let place = OutputFile::prepare(path).map_err(|error| not_written(path, &error))?;
+                files.places.push((kind, place));
+            } else if files.printed.replace(kind).is_some() || output.style.is_some() {
+                let message = "standard output takes one result only; give the others a file";
+                return Err(Failure::usage(message));
+            }
+        }
+        Ok(files)
+    }
+
+    /// Whether one of them goes to standard output.
+    pub(crate) fn are_printed(&self) -> bool {
+        self.printed.is_some()
+    }
+
+    /// What standard output shows instead of the table, if a file was asked for there.
+    pub(crate) fn printed(&self, outcome: &Outcome) -> Option<String> {
+        self.printed.map(|kind| kind.render(outcome))
+    }
+
+    /// Writes all of them.
+    pub(crate) fn write(&self, outcome: &Outcome) -> Result<(), Failure> {
+        self.places.iter().try_for_each(|(kind, place)| self.put(place, &kind.render(outcome)))
+    }
+
+    /// Writes `text` into the JSON file, if there is one.
+    pub(crate) fn write_json(&self, text: &str) -> Result<(), Failure> {
+        let json = self.places.iter().find(|(kind, _)| *kind == Kind::Json);
+        json.map_or(Ok(()), |(_, place)| self.put(place, text))
+    }
+
+    fn put(&self, place: &OutputFile, text: &str) -> Result<(), Failure> {
+        place.put(text).map_err(|error| not_written(place.given(), &error))?;
+        if !self.is_quiet {
+            output::remark(&format!("pollux load: {} written", place.given().display()));
+        }
+        Ok(())
+    }
+}
+
+fn not_written(path: &Path, error: &io::Error) -> Failure {
+    Failure::failed(format!("{} can't be written: {error}", path.display()))
+}
+
+/// Default time for which turns are taken.
+const LAST: Duration = Duration::from_secs(30);
+/// So late is the end of the turns noticed.
+const STEP: Duration = Duration::from_millis(25);
+
+/// Compares the servers of the two URLs in `flags`, whose processes `pids` are.
+fn take_turns(flags: &LoadFlags, pids: [Option<u32>; 2], gate: bool) -> Result<ExitCode, Failure> {
+    let settings = flags.read().map_err(Failure::usage)?;
+    if let Some(flag) = useless(&settings) {
+        let why =
+            format!("{flag}: it is of no use in turns, which are a closed loop of one thread");
+        return Err(Failure::usage(why));
+    }
+    let count = settings.urls.len();
+    if count != pids.len() {
+        let s = if count == 1 { "" } else { "s" };
+        return Err(Failure::usage(format!(
+            "{count} URL{s} given; expected two: of the server before, and of the one after"
+        )));
+    }
+    let side = |at: usize| {
+        let mut own = settings.clone();
+        own.urls = vec![settings.urls[at].clone()];
+        let plan = plan::plan(&own).map_err(|error| failure(&error))?;
+        Ok::<_, Failure>(Side { plan, pid: pids[at] })
+    };
+    let mut sides = [side(0)?, side(1)?];
+    pollux_sys::descriptors::raise().map_err(Failure::failed)?;
+    let mut signals = Signals::catch(&Interrupt::SIGNALS).map_err(Failure::failed)?;
+    let lasts = settings.duration.unwrap_or(LAST);
+    let turns = Driver::start_first(settings.poller, |driver| {
+        sides.iter_mut().for_each(|side| side.plan.driver = driver);
+        match taken(&sides, lasts, &mut signals) {
+            Ok((Err(refused @ LoadError::Loop { .. }), None)) => Err(refused),
+            turns => Ok(turns),
+        }
+    });
+    let turns = turns.map_err(|error| failure(&error))?;
+    remark_refused(&turns);
+    let (found, interrupt) = turns.value?;
+    let found = match (found, interrupt) {
+        (Ok(found), _) => found,
+        (Err(error), None) => return Err(failure(&error)),
+        (Err(error), Some(interrupt)) => {
+            return Err(Failure { message: output::in_words(&error), code: interrupt.exit_code() });
+        }
+    };
+    output::result(&match settings.output.json {
+        Some(_) => serde_json::to_string_pretty(&found).expect("plain data") + "\n",
+        None => output::shown(&found.table()),
+    })?;
+    Ok(match interrupt {
+        Some(interrupt) => interrupt.exit_code(),
+        None if gate && found.has(Change::Worse) => ExitCode::from(WORSE),
+        None => ExitCode::SUCCESS,
+    })
+}
+
+/// What the turns found, and what ended them early. The first interrupt ends them after a round,
+/// the second at once.
+fn taken(
+    sides: &[Side; 2],
+    lasts: Duration,
+    signals: &mut Signals,
+) -> Result<(Result<Comparison, LoadError>, Option<Interrupt>), Failure> {
+    let is_over = Arc::new(AtomicBool::new(false));
+    let (sides, asked) = (sides.clone(), Arc::clone(&is_over));
+    let turns = std::thread::Builder::new().name("load-turns".to_owned());
+    let turns = turns.spawn(move || beside(&sides, lasts, &|| asked.load(Relaxed)));
+    let turns = turns.map_err(Failure::failed)?;
+    let mut interrupt = None;
+    while !turns.is_finished() {
+        let Some(signal) = signals.wait(Some(STEP)).map_err(Failure::failed)? else { continue };
+        let now = Interrupt::Signal(signal);
+        if interrupt.is_some() {
+            return Err(at_once(now));
+        }
+        interrupt = Some(now);
+        is_over.store(true, Relaxed);
+    }
+    let found =
+        turns.join().map_err(|_| Failure::failed("the thread that takes turns panicked"))?;
+    Ok((found, interrupt))
+}
+
+/// A flag that asks for what turns are not.
+fn useless(settings: &LoadSettings) -> Option<&'static str> {
+    let LoadSettings { output, .. } = settings;
+    let asked = [
+        ("--rate", settings.rate.is_some()),
+        ("--requests", settings.requests.is_some()),
+        ("--warm-up", settings.warm_up.is_some()),
+        ("--think", !settings.think.is_zero()),
+        ("--pipeline", settings.pipeline > 1),
+        ("--threads", settings.threads > 1),
+        ("--slo", !settings.objectives.is_empty()),
+        ("--percentiles", !settings.quantiles.is_empty()),
+        ("--find-capacity", settings.finds_capacity),
+        ("--hold", settings.holds),
+        ("--prometheus", settings.prometheus.is_some()),
+        ("--server-pid", settings.server_pid.is_some()),
+        ("--hlog", output.hlog.is_some()),
+        ("--csv", output.csv.is_some()),
+        ("--html", output.html.is_some()),
+        ("--as", output.style.is_some()),
+        ("--json", output.json.as_ref().is_some_and(|path| path.as_os_str() != "-")),
+    ];
+    asked.into_iter().find(|(_, is_asked)| *is_asked).map(|(flag, _)| flag)
 }

@@ -1,4 +1,5 @@
-//! How runs end: exit codes, signals, and findings that nobody can miss.
+//! How runs end: exit codes, signals, findings that cannot be missed, the reason of a failure in words and at once; and
+//! wrong input, which ends with 2 and the words that would be right.
 
 use std::net::TcpListener;
 use std::time::Instant;
@@ -101,8 +102,6 @@ fn the_second_interrupt_ends_at_once() {
     assert_eq!((said.code, &*said.stdout), (Some(130), ""), "{said:?}");
     assert!(said.stderr.contains("at once"), "{said:?}");
 }
-
-// What a run that failed says: the reason in words, at once, and what to do.
 
 #[test]
 fn a_server_that_is_not_there_is_reported_at_once_and_not_after_the_warm_up() {
@@ -275,8 +274,6 @@ fn redirects_are_neither_right_nor_wrong() {
     let gated = load(&[&run[..], &["--slo", "redirects=0", &moved]].concat());
     assert_eq!(gated.code, Some(3), "{gated:?}");
 }
-
-// Wrong input: exit code 2, and words that say what would be right.
 
 fn refused(flags: &[&str]) -> Said {
     let said = load(flags);

@@ -280,11 +280,6 @@ fn resident_bytes(pid: Pid) -> u64 {
     kib * 1024
 }
 
-// A server whose delays are known: chosen by the number of the request, and measured by itself.
-//
-// One thread that never sleeps serves all connections, so that no wake-up of its own is added to
-// what it gives. It ends with its last connection.
-
 const ANSWER: &[u8] = b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhello";
 
 /// Of a thousand requests; no quantile that is looked at lies on a step.
@@ -298,7 +293,9 @@ fn delay(number: usize) -> Duration {
     })
 }
 
-/// One thread for all connections.
+/// A server whose delays are known: chosen by the number of the request, and measured by itself. One thread that
+/// never sleeps serves all connections, so that no wake-up of its own is added to what it gives. It ends with its
+/// last connection.
 pub(crate) struct Responder {
     pub(crate) url: String,
     serving: JoinHandle<(Vec<f64>, Duration)>,

@@ -243,8 +243,6 @@ fn nginx_lets_in_who_gives_name_and_password() {
     }
 }
 
-// What the server sees is what was asked for.
-
 #[test]
 fn a_number_of_requests_is_met_exactly() {
     let server = Server::start();

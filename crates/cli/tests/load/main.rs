@@ -2,11 +2,10 @@
 //!
 //! | file | what it holds the command to |
 //! |---|---|
-//! | `outputs` | every form of a result can be read by those that it is for, Prometheus among them |
-//! | `endings` | exit codes, signals, findings that nobody can miss, the reasons of a failure, wrong input |
+//! | `endings` | exit codes, signals, findings that cannot be missed, the reasons of a failure, wrong input |
 //! | `lists` | requests, weights, crowds, sockets and bodies arrive at the server as asked, from files and patterns |
 //! | `sessions` | cookies, certificates of clients, other addresses than the URL's |
-//! | `results` | results are compared and added up; the search for the capacity |
+//! | `results` | every form of a result can be read, by Prometheus too; compared and added up; the search for the capacity |
 //! | `standstill` | servers that stand still or never answer: seconds, exit codes, whose fault |
 //! | `figures` | rates, quantiles and memory are what must come out |
 //!
@@ -16,7 +15,6 @@
 mod endings;
 mod figures;
 mod lists;
-mod outputs;
 mod results;
 mod sessions;
 mod standstill;
@@ -135,8 +133,6 @@ pub(crate) fn interrupt_until_it_ends(load: &mut Process) {
         load.status().is_some()
     });
 }
-
-// nginx as a server to put load on.
 
 /// nginx on a socket in a folder, whose files it serves.
 pub(crate) struct Nginx {

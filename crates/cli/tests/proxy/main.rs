@@ -3,13 +3,11 @@
 //! | file | what it holds them to |
 //! |---|---|
 //! | `stage` | starts proxies, backends and clients |
-//! | `reload` | new settings under load cost no request; `--check` |
-//! | `reports` | the manager, the id file, the access log |
+//! | `daemon` | new settings under load cost no request; `--check`, the manager, the id file, the access log |
 //! | `deaths` | kill -9 of each process |
 //! | `fuzz` | fuzzed clients and fuzzed backends |
 
+mod daemon;
 mod deaths;
 mod fuzz;
-mod reload;
-mod reports;
 mod stage;

@@ -15,8 +15,7 @@ use pollux_testing::{skip, wait_until};
 use rustix::process::Signal;
 use tempfile::TempDir;
 
-use crate::pollers::mechanisms;
-use crate::{built, run, text};
+use crate::{built, mechanisms, run, text};
 
 /// Requests to each program on each mechanism.
 const REQUESTS: u64 = 2_000;

@@ -1,4 +1,5 @@
-//! TLS of `pollux serve` as other programs see it, and a certificate that changes under load.
+//! TLS of `pollux serve` as other programs see it, a certificate that changes under load, and files that are not a
+//! certificate and its key: what is said of them at a start and at a reload, where the old certificate stays.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -199,9 +200,6 @@ fn a_certificate_without_its_key_and_files_that_are_not_there_are_named() {
     }
 }
 
-// Files that are not a certificate and its key: what is said of them at a start and at a reload, where the
-// old certificate stays; and those that can be shown although clients will not like them.
-
 /// A certificate for `localhost` with its key; `change` sets what is not as usual.
 fn made(change: impl FnOnce(&mut CertificateParams)) -> (String, String) {
     let key = KeyPair::generate().expect("a key");
@@ -272,7 +270,7 @@ fn put(files: &Files, cert: &str, key: &str) {
 }
 
 /// Whether a client that believes the certificate in this file gets an answer.
-fn is_shown(address: std::net::SocketAddr, cert: &Path) -> bool {
+pub(crate) fn is_shown(address: std::net::SocketAddr, cert: &Path) -> bool {
     let mut load = Command::new(env!("CARGO_BIN_EXE_pollux"));
     load.args(["load", "-n", "1", "-c", "1", "-q", "--connect-to", &address.to_string()]);
     load.arg("--cacert").arg(cert).arg("https://localhost/");

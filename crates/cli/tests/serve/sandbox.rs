@@ -1,5 +1,6 @@
 //! A server in its sandbox does what one without does, on every mechanism, and says what it has given up.
-//! That no call leads out of it is checked in `crates/server/tests/sandbox.rs`.
+//! That no call leads out of it is checked in `crates/server/tests/sandbox.rs`. Started by root, it gives up the rights
+//! of root too: what its threads have left, and what a process that keeps them does for it.
 
 use std::fmt::Display;
 use std::fs;
@@ -9,10 +10,9 @@ use std::process::Command;
 use pollux_testing::{Pid, Signal, children, wait_for};
 use rustix::process::geteuid;
 
-use crate::child::{Server, alone, raise_descriptor_limit};
+use crate::child::{ClosedLoop, Server, alone, raise_descriptor_limit};
 use crate::daemon::{Served, write_settings};
-use crate::encrypted::Files;
-use crate::storm::ClosedLoop;
+use crate::encrypted::{Files, is_shown};
 
 const DRIVERS: [&str; 8] =
     ["select", "poll", "aio", "epoll", "epoll-et", "epoll-oneshot", "uring-poll", "uring"];
@@ -179,9 +179,6 @@ fn a_reload_that_leads_out_of_the_sandbox_is_refused_with_what_to_do() {
     served.end();
 }
 
-// A server that gives up the rights of root: what its threads have left, and what a process that keeps them
-// does for it. Only root can try it.
-
 fn is_root() -> bool {
     let is_root = geteuid().is_root();
     if !is_root {
@@ -205,14 +202,6 @@ fn privileged(server: &Server) -> Pid {
     keeper
 }
 
-/// Whether this certificate is the one that is shown.
-fn is_shown(server: &Server, cert: &Path) -> bool {
-    let mut load = Command::new(env!("CARGO_BIN_EXE_pollux"));
-    load.args(["load", "-n", "1", "-c", "1", "-q", "--connect-to"]);
-    load.arg(server.address.to_string()).arg("--cacert").arg(cert).arg("https://localhost/");
-    load.output().expect("pollux starts").status.success()
-}
-
 #[test]
 fn a_key_that_only_root_may_read_is_read_again_and_files_in_its_folders_go_at_the_end() {
     if !is_root() {
@@ -231,12 +220,14 @@ fn a_key_that_only_root_may_read_is_read_again_and_files_in_its_folders_go_at_th
     for sandbox in [&[][..], &["--no-sandbox"]] {
         let server = start(sandbox);
         assert_eq!(status(server.id(), "Uid:"), "65534");
-        assert!(is_shown(&server, &files.at("cert.pem")));
+        assert!(is_shown(server.address, &files.at("cert.pem")));
         fs::copy(files.at("cert.pem"), files.at("old.pem")).expect("copied");
         files.renew();
         server.signal(Signal::HUP);
-        wait_for("the new certificate", || is_shown(&server, &files.at("cert.pem")).then_some(()));
-        assert!(!is_shown(&server, &files.at("old.pem")));
+        wait_for("the new certificate", || {
+            is_shown(server.address, &files.at("cert.pem")).then_some(())
+        });
+        assert!(!is_shown(server.address, &files.at("old.pem")));
         let keeper = privileged(&server);
         assert_eq!(status(keeper.as_raw_pid(), "Uid:"), "0");
         let (privileges, filter) = if sandbox.is_empty() { ("1", "2") } else { ("0", "0") };
@@ -273,7 +264,7 @@ fn a_reload_says_what_the_rights_do_not_reach_either() {
         said.contains(refusal).then_some(said)
     });
     assert!(said.contains("key.pem: No such file or directory"), "{said}");
-    assert!(is_shown(&server, &files.at("cert.pem")));
+    assert!(is_shown(server.address, &files.at("cert.pem")));
 }
 
 #[test]

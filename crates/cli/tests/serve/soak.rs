@@ -265,10 +265,6 @@ fn content(size: usize) -> Vec<u8> {
     (0..size).map(|at| (at.wrapping_mul(31) ^ (at >> 8) ^ size) as u8).collect()
 }
 
-// Clients that do what clients should not: scripts of requests, parts of requests and garbage,
-// sent and read in pieces at random, half-closed, reset, or left alone. Nothing blocks, and
-// nothing of what comes is looked at: that is the healthy clients' part.
-
 /// Connections that one client has open at most.
 const OPEN_MAX: usize = 40;
 /// Largest script.
@@ -276,10 +272,10 @@ const SCRIPT_BYTES_MAX: usize = 1 << 21;
 
 /// What a chaotic client knows of the server.
 #[derive(Clone, Copy)]
-pub(crate) struct Target<'a> {
-    pub(crate) address: SocketAddr,
+struct Target<'a> {
+    address: SocketAddr,
     /// Paths that exist.
-    pub(crate) paths: &'a [String],
+    paths: &'a [String],
 }
 
 struct Victim {
@@ -288,8 +284,10 @@ struct Victim {
     sent: usize,
 }
 
-/// Plays until `end`; says how many connections it made.
-pub(crate) fn rage(target: Target<'_>, mut random: Random, end: Instant) -> u64 {
+/// Does what clients should not, until `end`: scripts of requests, parts of requests and garbage, sent and read in
+/// pieces at random, half-closed, reset, or left alone. Nothing blocks, and nothing of what comes is looked at: that
+/// is the healthy clients' part. Says how many connections it made.
+fn rage(target: Target<'_>, mut random: Random, end: Instant) -> u64 {
     let (mut open, mut connects) = (Vec::<Victim>::new(), 0);
     while Instant::now() < end {
         if open.is_empty() || open.len() < OPEN_MAX && random.below(4) == 0 {
@@ -391,14 +389,12 @@ fn fragment(script: &mut Vec<u8>, Target { paths, .. }: Target<'_>, random: &mut
     }
 }
 
-// Numbers that follow from a seed, so that a run can be repeated.
-
-/// A xorshift generator.
-pub(crate) struct Random(u64);
+/// A xorshift generator: its numbers follow from a seed, so that a run can be repeated.
+struct Random(u64);
 
 impl Random {
     /// `stream` tells generators of one seed apart.
-    pub(crate) fn new(seed: u64, stream: u64) -> Self {
+    fn new(seed: u64, stream: u64) -> Self {
         let mut random = Self((seed ^ stream.wrapping_mul(0x9e37_79b9_7f4a_7c15)) | 1);
         for _ in 0..8 {
             random.next();
@@ -407,22 +403,22 @@ impl Random {
     }
 
     /// A number below `end`, which is not 0.
-    pub(crate) fn below(&mut self, end: usize) -> usize {
+    fn below(&mut self, end: usize) -> usize {
         (self.next() % end as u64) as usize
     }
 
     /// One of `choices`.
-    pub(crate) fn of<T: Copy>(&mut self, choices: &[T]) -> T {
+    fn of<T: Copy>(&mut self, choices: &[T]) -> T {
         choices[self.below(choices.len())]
     }
 
     /// Small sizes often, sizes up to `max` sometimes.
-    pub(crate) fn size(&mut self, max: usize) -> usize {
+    fn size(&mut self, max: usize) -> usize {
         let bits = self.below(max.ilog2() as usize + 1);
         self.below((1 << bits) + 1).min(max)
     }
 
-    pub(crate) fn bytes(&mut self, len: usize) -> Vec<u8> {
+    fn bytes(&mut self, len: usize) -> Vec<u8> {
         let mut bytes: Vec<u8> =
             (0..len.div_ceil(8)).flat_map(|_| self.next().to_le_bytes()).collect();
         bytes.truncate(len);

@@ -3,38 +3,38 @@
 //! | file | what it does |
 //! |---|---|
 //! | `strict` | reads messages, and refuses everything doubtful |
-//! | `requests`, `odd` | make requests, sound and odd ones; backends that write down what reaches them |
-//! | `client` | sends them, and judges what comes back; nginx as a second reader |
+//! | `requests` | makes requests, sound and odd ones |
+//! | `witness` | backends that write down what reaches them; nginx as a second reader |
+//! | `client` | sends requests, and judges what comes back |
 //! | `answers` | backends that answer soundly and oddly |
 //! | `asker` | clients that hold each answer to the id of its request, as a strict reader finds it |
 //!
-//! Here are the rounds, the numbers that follow from a seed, and whether the counters of a proxy add up at its end.
+//! Here are the rounds, the numbers that follow from a seed, and whether the counters and the log of a proxy add up
+//! at its end.
 //!
 //! Each test runs for `POLLUX_FUZZ_SECONDS` (by default a few), in rounds with a proxy of its own, each
 //! on another mechanism. A failure names the seed of its round: `POLLUX_FUZZ_SEED` begins with it, and
 //! `POLLUX_FUZZ_POLLER` stays with one mechanism.
 
-mod answers;
-mod asker;
-mod client;
-mod ledger;
-mod odd;
-mod random;
-mod requests;
-mod strict;
-mod witness;
-
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
+use rustix::process::{Pid, Signal};
+use serde_json::Value;
+
 use crate::stage::Proxy;
 use client::{Done, Tally};
-use ledger::{Ledger, close};
-use random::Random;
 use strict::mark;
-use witness::{Seen, Witness};
+use witness::{Nginx, Seen, Witness};
+
+mod answers;
+mod asker;
+mod client;
+mod requests;
+mod strict;
+mod witness;
 
 /// Faults that a failure shows in full.
 const FAULTS_SHOWN: usize = 5;
@@ -101,7 +101,7 @@ fn a_fuzzed_client_gets_its_own_answers_and_smuggles_nothing() {
     rounds(|round| {
         let witness = Arc::new(Witness::default());
         let (direct, origin) = (witness::direct(witness.clone()), witness::origin(witness.clone()));
-        let nginx = client::Nginx::start(origin.address);
+        let nginx = Nginx::start(origin.address);
         let tap = nginx.as_ref().map(|nginx| witness::tap(witness.clone(), nginx.socket()));
         let mut backends = vec![direct.address];
         backends.extend(tap.as_ref().map(|tap| tap.address));
@@ -237,4 +237,130 @@ fn tell(round: &Round, wrong: &[String]) {
         wrong.len(),
         wrong[..wrong.len().min(FAULTS_SHOWN)].join("\n\n")
     );
+}
+
+/// What a proxy says that it did.
+#[derive(Default)]
+struct Ledger {
+    /// Requests whose heads it understood.
+    requests: u64,
+    /// Answers that it gave, its own pages among them.
+    answers: u64,
+    faults: u64,
+    retries: u64,
+    taken_over: u64,
+    stale: u64,
+    unasked: u64,
+    /// Targets in its log.
+    targets: HashSet<String>,
+}
+
+impl std::fmt::Debug for Ledger {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let Self { requests, answers, faults, retries, taken_over, stale, unasked, .. } = self;
+        write!(
+            f,
+            "proxy: {requests} requests, {answers} answers, {faults} faults, {retries} retries, \
+             {taken_over} taken over, {stale} stale, {unasked} unasked"
+        )
+    }
+}
+
+/// Ends a proxy whose clients have gone: nothing is left open, all that came was answered or failed, and
+/// each is one line of the log.
+fn close(mut proxy: Proxy, worker: Pid) -> Ledger {
+    proxy.await_metric("pollux_connections_open", "", 0);
+    proxy.await_metric("pollux_proxy_backend_in_use", "", 0);
+    assert_eq!(proxy.one_worker(&[]), worker, "the worker died");
+    let sum = |name: &str| proxy.metric(name, "");
+    let ledger = Ledger {
+        requests: sum("pollux_http_requests_total"),
+        answers: sum("pollux_http_answers_total"),
+        faults: sum("pollux_proxy_faults_total"),
+        retries: sum("pollux_proxy_retries_total"),
+        taken_over: sum("pollux_proxy_taken_over_total"),
+        stale: sum("pollux_proxy_stale_total"),
+        unasked: sum("pollux_proxy_unasked_total"),
+        targets: HashSet::new(),
+    };
+    assert_eq!(sum("pollux_http_log_lines_lost_total"), 0);
+    let log = proxy.file("log");
+    proxy.signal(Signal::TERM);
+    assert!(proxy.ended().success(), "{:#?}", proxy.all_said());
+    let said = proxy.all_said();
+    assert!(!said.iter().any(|line| line.contains("panicked")), "{said:#?}");
+    let lines = std::fs::read_to_string(log).expect("the log");
+    let lines: Vec<Value> =
+        lines.lines().map(|line| serde_json::from_str(line).expect("a line of JSON")).collect();
+    let count =
+        |test: &dyn Fn(&Value) -> bool| lines.iter().filter(|line| test(line)).count() as u64;
+    let is_request = |line: &Value| line["method"] != "";
+    assert_eq!(count(&is_request), ledger.requests, "each request is one line");
+    let has_failed = |line: &Value| line["end"].is_string() && line["end"] != "ok";
+    assert_eq!(count(&has_failed), ledger.faults, "each fault is one line");
+    assert_eq!(count(&|line| line["status"] != 0), ledger.answers, "each answer is one line");
+    let is_answered = |line: &Value| is_request(line) && !has_failed(line);
+    assert_eq!(count(&is_answered) + ledger.faults, ledger.requests, "answered or failed");
+    let targets = lines.iter().filter_map(|line| line["target"].as_str());
+    Ledger { targets: targets.map(str::to_owned).collect(), ..ledger }
+}
+
+/// A source of numbers.
+struct Random(u64);
+
+impl Random {
+    /// The source of this seed and these numbers: a thread, a connection, an attempt.
+    fn new(seed: u64, numbers: &[u64]) -> Self {
+        let mut source = Self(seed);
+        for number in numbers {
+            source.0 ^= number.wrapping_mul(0x9e37_79b9_7f4a_7c15);
+            source.0 = source.next();
+        }
+        source
+    }
+
+    fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut word = self.0;
+        word = (word ^ word >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        word = (word ^ word >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
+        word ^ word >> 31
+    }
+
+    /// A number below that one, which is not 0.
+    fn below(&mut self, end: usize) -> usize {
+        (self.next() % end as u64) as usize
+    }
+
+    /// True once in so many times.
+    fn once_in(&mut self, times: usize) -> bool {
+        self.below(times) == 0
+    }
+
+    fn pick<'a, T>(&mut self, from: &'a [T]) -> &'a T {
+        &from[self.below(from.len())]
+    }
+
+    /// A length: mostly small, once in a hundred large.
+    fn len(&mut self, large: usize) -> usize {
+        match self.below(100) {
+            0 => self.below(large),
+            1..10 => self.below(5_000),
+            10..30 => 0,
+            _ => self.below(200),
+        }
+    }
+
+    /// Cuts at which a stream of that length is sent in pieces: in one, in some, or byte by byte.
+    fn cuts(&mut self, len: usize) -> Vec<usize> {
+        let mut cuts: Vec<usize> = match self.below(8) {
+            0 if len <= 600 => (1..len).collect(),
+            0..4 if len > 1 => (0..1 + self.below(6)).map(|_| 1 + self.below(len - 1)).collect(),
+            _ => Vec::new(),
+        };
+        cuts.sort_unstable();
+        cuts.dedup();
+        cuts.push(len);
+        cuts
+    }
 }

@@ -1,16 +1,20 @@
 //! What the proxy sends to backends, written down: by a backend that reads strictly, and by one that gets the same
 //! bytes through nginx.
 
-use super::strict::{self, Head, Writer, canonical, end_to_end, mark, waits_to_proceed};
-use pollux_testing::DEADLINE;
 use std::io::{Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::os::unix::net::UnixStream;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
 use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::SeqCst;
 use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
+
+use pollux_testing::{DEADLINE, Process, has, wait_until};
+use tempfile::TempDir;
+
+use super::strict::{self, Head, Writer, canonical, end_to_end, mark, waits_to_proceed};
 
 /// A request as a backend saw it.
 pub(super) struct Seen {
@@ -221,6 +225,56 @@ fn seen(head: &Head, body: Option<(usize, u64)>, writer: Writer) -> Seen {
         target: head.target.clone(),
         head: canonical(&head.method, &head.target, host.as_deref(), &fields),
         body,
+    }
+}
+
+/// A running nginx: a second reader of what the proxy sends, which passes requests on to a backend that says what
+/// it was asked to.
+pub(super) struct Nginx {
+    process: Process,
+    folder: TempDir,
+}
+
+impl Nginx {
+    /// One that passes requests on to that address; none where nginx is not installed.
+    pub(crate) fn start(origin: SocketAddr) -> Option<Self> {
+        if !has("nginx") {
+            return None;
+        }
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().display();
+        let config = format!(
+            "daemon off; master_process off; pid {path}/pid; error_log {path}/error.log;\n\
+             events {{ worker_connections 512; }}\n\
+             http {{\n\
+             access_log off; merge_slashes off; underscores_in_headers on;\n\
+             client_header_buffer_size 64k; large_client_header_buffers 4 64k;\n\
+             client_max_body_size 0; client_body_buffer_size 256k;\n\
+             client_body_temp_path {path}/body; proxy_temp_path {path}/proxy;\n\
+             fastcgi_temp_path {path}/fastcgi; uwsgi_temp_path {path}/uwsgi; scgi_temp_path {path}/scgi;\n\
+             keepalive_requests 1000000; keepalive_timeout 600s;\n\
+             server {{ listen unix:{path}/nginx.sock; location / {{\n\
+             proxy_pass http://{origin}; proxy_http_version 1.1; proxy_set_header Connection close;\n\
+             proxy_set_header Host $http_host; proxy_ignore_client_abort on;\n\
+             }} }} }}\n"
+        );
+        let file = folder.path().join("nginx.conf");
+        std::fs::write(&file, config).expect("written");
+        let mut command = Command::new("nginx");
+        command.arg("-c").arg(&file).arg("-p").arg(folder.path());
+        command.arg("-e").arg(folder.path().join("error.log"));
+        let mut nginx = Self { process: Process::start(command.stdin(Stdio::null())), folder };
+        wait_until("nginx", || {
+            let log = || std::fs::read_to_string(nginx.folder.path().join("error.log"));
+            assert!(nginx.process.status().is_none(), "nginx ended: {:?}", log());
+            UnixStream::connect(nginx.socket()).is_ok()
+        });
+        Some(nginx)
+    }
+
+    /// Where it listens.
+    pub(crate) fn socket(&self) -> PathBuf {
+        Path::join(self.folder.path(), "nginx.sock")
     }
 }
 

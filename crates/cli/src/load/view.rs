@@ -1,5 +1,5 @@
-//! The views of a run while it runs: live, a few lines of the terminal that are redrawn in place; and plain,
-//! a line for each second that has passed.
+//! How a run is shown while it runs: live, a few lines of the terminal that are redrawn in place; or plain,
+//! a line for each second that has passed, without a single escape code.
 //!
 //! ```text
 //!  measuring   ━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━────────────────────  6.5 s left
@@ -13,11 +13,12 @@
 //! printed.
 
 use std::collections::VecDeque;
-use std::io::{self, Stderr};
+use std::io::{self, IsTerminal, Stderr};
 use std::time::Duration;
 
+use pollux_engine::Signals;
 use pollux_load::render::{count, time};
-use pollux_load::{Phase, Plan, Progress};
+use pollux_load::{Phase, Plan, Progress, Second};
 use ratatui::backend::CrosstermBackend;
 use ratatui::crossterm::event::{self, Event, KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
 use ratatui::crossterm::terminal::{disable_raw_mode, enable_raw_mode};
@@ -27,7 +28,164 @@ use ratatui::text::{Line, Span};
 use ratatui::widgets::{LineGauge, Paragraph, Sparkline};
 use ratatui::{Frame, Terminal, TerminalOptions, Viewport};
 
-use super::plain::{latency, rate_per_s};
+use super::Interrupt;
+use crate::output::{self, Failure};
+
+/// How a run is shown.
+pub(super) enum View {
+    /// Not at all.
+    Quiet,
+    /// A line for each second.
+    Lines(Lines),
+    /// Redrawn in place.
+    Live(Box<Live>),
+}
+
+impl View {
+    /// The view that fits where standard error goes.
+    pub(crate) fn open(plan: &Plan, is_quiet: bool) -> Self {
+        if is_quiet {
+            return Self::Quiet;
+        }
+        output::remark(&format!("pollux load: {}", in_words(plan)));
+        if !is_interactive() {
+            return Self::Lines(Lines::new(plan));
+        }
+        match Live::open(plan) {
+            Ok(live) => Self::Live(Box::new(live)),
+            // A terminal that can't say where its cursor is still shows lines.
+            Err(_) => Self::Lines(Lines::new(plan)),
+        }
+    }
+
+    /// Waits at most so long; the request to end the run, if there is one.
+    pub(crate) fn wait(
+        &mut self,
+        signals: &mut Signals,
+        at_most: Duration,
+    ) -> Result<Option<Interrupt>, Failure> {
+        match self {
+            Self::Quiet | Self::Lines(_) => {
+                let signal = signals.wait(Some(at_most)).map_err(Failure::failed)?;
+                Ok(signal.map(Interrupt::Signal))
+            }
+            Self::Live(live) => {
+                let is_key = live.wait(at_most).map_err(Failure::failed)?;
+                let signal = signals.take().map(Interrupt::Signal);
+                Ok(signal.or(is_key.then_some(Interrupt::Key)))
+            }
+        }
+    }
+
+    /// Shows how far the run is, if that is worth showing by now.
+    pub(crate) fn show(&mut self, progress: &Progress) -> Result<(), Failure> {
+        match self {
+            Self::Quiet => {}
+            Self::Lines(lines) => lines.show(progress),
+            Self::Live(live) => live.show(progress).map_err(Failure::failed)?,
+        }
+        Ok(())
+    }
+
+    /// Takes the live view away; nothing is shown from here on.
+    pub(crate) fn close(&mut self) {
+        *self = Self::Quiet;
+    }
+}
+
+/// Whether the output is a terminal that may be redrawn. Standard output counts too: the
+/// question for the cursor's place is written there.
+fn is_interactive() -> bool {
+    let stderr = io::stderr();
+    let is_seen = stderr.is_terminal() && io::stdout().is_terminal();
+    let is_dumb = std::env::var_os("TERM").is_none_or(|term| term.is_empty() || term == "dumb");
+    // In the background a change of the terminal's mode would stop the process.
+    let is_in_front = rustix::termios::tcgetpgrp(&stderr) == Ok(rustix::process::getpgrp());
+    is_seen && !is_dumb && is_in_front
+}
+
+/// What runs, in one line.
+fn in_words(plan: &Plan) -> String {
+    let more = match plan.targets.len() {
+        0 | 1 => String::new(),
+        targets => format!(" and {} more", targets - 1),
+    };
+    let url = plan.targets.first().map_or("", |target| &target.url);
+    let threads = if plan.threads == 1 { "thread" } else { "threads" };
+    let end = match (plan.end.requests, plan.end.after) {
+        (Some(requests), Some(after)) => format!("{requests} requests, {after:?} at most"),
+        (Some(requests), None) => format!("{requests} requests"),
+        (None, after) => format!("{:?}", after.unwrap_or_default()),
+    };
+    let warm_up = match plan.warm_up {
+        Duration::ZERO => String::new(),
+        warm_up => format!(" after {warm_up:?} of warm-up"),
+    };
+    format!(
+        "{url}{more}; {end}{warm_up}; {} connections, {} {threads} on {}",
+        plan.connections, plan.threads, plan.driver
+    )
+}
+
+/// Members of the crowd between two lines while they are set up.
+const CROWD_STEP: u32 = 1_000;
+
+/// What was already said.
+pub(super) struct Lines {
+    crowd: u32,
+    crowd_shown: u32,
+    shown_s: f64,
+}
+
+impl Lines {
+    fn new(plan: &Plan) -> Self {
+        Self { crowd: plan.crowd.len(), crowd_shown: 0, shown_s: 0.0 }
+    }
+
+    /// Prints what is new.
+    fn show(&mut self, progress: &Progress) {
+        let connected = progress.crowd_connected;
+        let is_step = connected >= self.crowd_shown + CROWD_STEP;
+        if progress.phase == Phase::SettingUp && is_step {
+            self.crowd_shown = connected;
+            output::remark(&format!("{connected} of {} connections beside", self.crowd));
+        }
+        if let Some(second) = progress.last.as_ref().filter(|last| last.end_s > self.shown_s) {
+            output::remark(&output::shown(&line(second, rate_per_s(second, self.shown_s))));
+            self.shown_s = second.end_s;
+        }
+    }
+}
+
+fn line(second: &Second, rate_per_s: u64) -> String {
+    let warm_up = if second.is_warm_up { "  warm-up" } else { "" };
+    let errors = match second.errors {
+        0 => String::new(),
+        errors => format!("  {} errors", count(errors)),
+    };
+    let line = format!(
+        "{:7.1} s  {:>10}/s  {}{errors}{warm_up}",
+        second.end_s,
+        count(rate_per_s),
+        latency(second)
+    );
+    // The last column is as wide as any.
+    line.trim_end().to_owned()
+}
+
+/// Answers per second since `before_s`, for the last second may be cut short.
+fn rate_per_s(second: &Second, before_s: f64) -> u64 {
+    let lasted_s = second.end_s - before_s;
+    if lasted_s > 0.0 { (second.answered as f64 / lasted_s).round() as u64 } else { 0 }
+}
+
+/// Median, 99th percentile and longest latency of a second.
+fn latency(second: &Second) -> String {
+    let shown = |ns: Option<u64>| ns.map_or_else(|| "n/a".to_owned(), |ns| time(ns as f64));
+    let at = |quantile| shown(second.latency.quantile_ns(quantile));
+    let max = shown(second.latency.max_ns());
+    format!("p50 {:<8}  p99 {:<8}  max {max:<8}", at(0.5), at(0.99))
+}
 
 /// Lines of the view.
 const HEIGHT: u16 = 5;
@@ -39,7 +197,7 @@ const RATE: u16 = 13;
 const COURSE_MAX: usize = 500;
 
 /// The view and the terminal that it draws on.
-pub(crate) struct Live {
+pub(super) struct Live {
     terminal: Terminal<CrosstermBackend<Stderr>>,
     state: State,
     _raw: RawMode,
@@ -334,5 +492,29 @@ mod tests {
         assert!(ends(&key(KeyCode::Char('c'), KeyModifiers::CONTROL)));
         assert!(!ends(&key(KeyCode::Char('c'), KeyModifiers::NONE)));
         assert!(!ends(&key(KeyCode::Esc, KeyModifiers::NONE)));
+    }
+
+    #[test]
+    fn a_second_is_one_line() {
+        let mut latency = Distribution::new();
+        (0..1_000).for_each(|_| latency.record(64_100));
+        let mut second = Second {
+            end_s: 3.0,
+            is_warm_up: true,
+            sent: 1_000,
+            answered: 1_000,
+            errors: 2,
+            bytes_in: 0,
+            open: 64,
+            latency,
+            ..Second::default()
+        };
+        assert_eq!((rate_per_s(&second, 2.0), rate_per_s(&second, 2.75)), (1_000, 4_000));
+        let text = line(&second, 1_000);
+        assert!(text.contains("    3.0 s") && text.contains("1,000/s"), "{text}");
+        assert!(text.contains("p99 64.1 µs") && text.ends_with("2 errors  warm-up"), "{text}");
+        second = Second { end_s: 4.0, ..Second::default() };
+        let text = line(&second, 0);
+        assert!(text.contains("p50 n/a") && text.ends_with("max n/a"), "{text}");
     }
 }
