@@ -3,31 +3,34 @@
 //!
 //! | file | subject |
 //! |---|---|
-//! | `reach.rs` | which programs are out of reach, found before anything is started |
-//! | `session.rs` | a program that runs, its descendants, and the memory that they write to; where the library is |
+//! | `session.rs` | which programs are out of reach; one that runs, its descendants, the memory that they write to |
 //! | `attach/` | a process that already ran, followed by tracepoints |
 //! | `summary.rs` | the figures: each process, all together, over the time; which are not known, by their source |
 //! | `symbols.rs` | names of call sites, from ELF files |
-//! | `advice.rs` | patterns that are known to cost, each with the figure that it rests on |
 //! | `show.rs`, `page.rs` | the figures on a terminal; as a page and as JSON |
+//!
+//! Here are the findings: figures with patterns that are known to cost. A pattern is reported when it happened often
+//! enough to be one, and makes up a share of the loop's work that a change could save. Both limits are in one place.
 //!
 //! The command line and what is printed belong to `pollux`; nothing here writes to a terminal.
 #![forbid(unsafe_code)]
 
-mod advice;
 pub mod attach;
 mod page;
-pub mod reach;
 mod session;
 mod show;
 mod summary;
 mod symbols;
 
-pub use advice::Advice;
-pub use session::{Ended, Session, Start, library};
-pub use summary::{Course, Process, Source, Summary};
+use std::fmt::Write as _;
+
+use pollux_loop_stats::{Counter, Site};
+use pollux_report::number;
 
 use symbols::Symbols;
+
+pub use session::{Ended, OutOfReach, Session, Start, library, within_reach};
+pub use summary::{Course, Process, Source, Summary};
 
 /// The figures of a run, with the advice that they give and the longest turns.
 pub struct Findings {
@@ -44,7 +47,7 @@ impl Findings {
     #[must_use]
     pub fn of(summary: Summary) -> Self {
         let mut symbols = Symbols::default();
-        let advice = advice::of(&summary, &mut symbols);
+        let advice = advice(&summary, &mut symbols);
         let turns = show::long_turns(&summary, &mut symbols);
         Self { summary, advice, turns }
     }
@@ -66,4 +69,177 @@ impl Findings {
     pub fn json(&self, course: &Course) -> String {
         page::json(self, course)
     }
+}
+
+/// Fewer times are not a pattern.
+const TIMES_MIN: u64 = 100;
+/// Less of the whole is not worth a change.
+const SHARE_MIN: f64 = 0.1;
+/// Long turns of one kind; fewer may be the start of a program.
+const TURNS_MIN: u64 = 3;
+
+/// A pattern that costs.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Advice {
+    /// Its name in results for programs.
+    pub kind: &'static str,
+    /// What was measured.
+    pub measured: String,
+    /// What to do.
+    pub remedy: &'static str,
+    /// Where it happens most often.
+    pub place: Option<String>,
+}
+
+/// What a run is advised.
+fn advice(summary: &Summary, symbols: &mut Symbols) -> Vec<Advice> {
+    let mut all = turns(summary, symbols);
+    all.extend(one_by_one(summary, symbols));
+    all.extend(to_and_fro(summary, symbols));
+    // A descriptor that is taken out and put back is one pattern, not two.
+    let anew = registered_anew(summary, symbols);
+    all.extend(anew.or_else(|| cancelled(summary, symbols)));
+    all.extend(herd(summary, symbols));
+    all
+}
+
+/// Whether something is a pattern: so often, and such a part of the whole.
+fn is_pattern(times: u64, whole: u64) -> bool {
+    times >= TIMES_MIN && times as f64 >= whole as f64 * SHARE_MIN
+}
+
+fn turns(summary: &Summary, symbols: &mut Symbols) -> Vec<Advice> {
+    let kinds = [
+        (
+            "turn-blocks",
+            (Counter::TurnsBlocked, Counter::BlockedNs),
+            Site::Blocked,
+            "slept in calls for at least half of their time",
+            "nothing else is served meanwhile: make the call non-blocking, or leave it to a thread",
+        ),
+        (
+            "turn-computes",
+            (Counter::TurnsComputed, Counter::ComputedNs),
+            Site::Computed,
+            "used the CPU for at least half of their time",
+            "nothing else is served meanwhile: divide the work over turns, or leave it to a thread",
+        ),
+    ];
+    let findings = kinds.into_iter().filter_map(|(kind, (turns, time), site, what, remedy)| {
+        let (times, ns) = (summary.get(turns), summary.get(time));
+        (times >= TURNS_MIN).then(|| Advice {
+            kind,
+            measured: format!(
+                "{} of {} turns took 10 ms or more, {} on average, and {what}",
+                number::count(times),
+                number::count(summary.get(Counter::Turns)),
+                number::time(ns as f64 / times as f64),
+            ),
+            remedy,
+            place: summary.place_of(site, symbols),
+        })
+    });
+    findings.collect()
+}
+
+fn one_by_one(summary: &Summary, symbols: &mut Symbols) -> Option<Advice> {
+    let (times, waits) = (summary.get(Counter::OneByOne), summary.get(Counter::Waits));
+    is_pattern(times, waits).then(|| Advice {
+        kind: "one-event-per-wait",
+        measured: format!(
+            "{} of {} waits ({}) took one event although a further descriptor was ready",
+            number::count(times),
+            number::count(waits),
+            number::part(times, waits),
+        ),
+        remedy: "give epoll_wait a buffer of 64 events or more: one call then returns them all",
+        place: summary.place_of(Site::OneByOne, symbols),
+    })
+}
+
+fn to_and_fro(summary: &Summary, symbols: &mut Symbols) -> Option<Advice> {
+    let (times, events) = (summary.get(Counter::WritableUnneeded), summary.get(Counter::Events));
+    is_pattern(times, events).then(|| {
+        let mut measured = format!(
+            "{} MODs asked for writability although no write had been short",
+            number::count(times)
+        );
+        let accepted = summary.get(Counter::Accepted);
+        if accepted > 0 {
+            let each = number::significant(summary.get(Counter::Mods) as f64 / accepted as f64);
+            let _ = write!(measured, "; {each} MODs for each accepted connection");
+        }
+        let _ = write!(
+            measured,
+            ", {} of {} MODs set what was there before",
+            number::count(summary.get(Counter::ModsBack)),
+            number::count(summary.get(Counter::Mods)),
+        );
+        Advice {
+            kind: "mod-to-and-fro",
+            measured,
+            remedy: "write at once and ask for EPOLLOUT only after a short write or EAGAIN, or register \
+                     both directions once with EPOLLET",
+            place: summary.place_of(Site::WritableUnneeded, symbols),
+        }
+    })
+}
+
+fn cancelled(summary: &Summary, symbols: &mut Symbols) -> Option<Advice> {
+    let (same, back) = (summary.get(Counter::ModsSame), summary.get(Counter::Cancelled));
+    let updates: u64 = [Counter::Adds, Counter::Mods, Counter::Dels]
+        .map(|counter| summary.get(counter))
+        .iter()
+        .sum();
+    is_pattern(same + back, updates).then(|| Advice {
+        kind: "updates-cancel-out",
+        measured: format!(
+            "of {} updates {} set what was set already and {} were taken back before the next wait",
+            number::count(updates),
+            number::count(same),
+            number::count(back),
+        ),
+        remedy: "note what is wanted, and tell epoll once, before the wait, what \
+                 differs from what epoll has",
+        place: summary.place_of(Site::Cancelled, symbols),
+    })
+}
+
+fn registered_anew(summary: &Summary, symbols: &mut Symbols) -> Option<Advice> {
+    let (times, events) = (summary.get(Counter::Readds), summary.get(Counter::Events));
+    is_pattern(times, events).then(|| Advice {
+        kind: "registered-anew",
+        measured: format!(
+            "{} ADDs registered a descriptor again that was taken out before and not closed, {} for each \
+             event",
+            number::count(times),
+            number::significant(times as f64 / events.max(1) as f64),
+        ),
+        remedy: "leave descriptors registered between requests; to silence one, change its mask",
+        place: summary.place_of(Site::Readd, symbols),
+    })
+}
+
+fn herd(summary: &Summary, symbols: &mut Symbols) -> Option<Advice> {
+    let (empty, woken) = (summary.get(Counter::AcceptsEmpty), summary.get(Counter::AcceptsWoken));
+    let wakes = empty + woken;
+    let crowd = summary.total.as_ref().map_or(0, |_| {
+        summary
+            .processes_with(Counter::AcceptsEmpty)
+            .max(summary.processes_with(Counter::AcceptsWoken))
+    });
+    let threads: u64 = summary.processes.iter().map(|process| process.threads).sum();
+    (is_pattern(empty, wakes) && (crowd > 1 || threads > 1)).then(|| Advice {
+        kind: "herd",
+        measured: format!(
+            "{} of {} wakes for a listener ({}) found no connection: about {} threads were woken for each",
+            number::count(empty),
+            number::count(wakes),
+            number::part(empty, wakes),
+            number::significant(wakes as f64 / woken.max(1) as f64),
+        ),
+        remedy: "register the listener with EPOLLEXCLUSIVE, or give each worker a listener of its own \
+                 with SO_REUSEPORT",
+        place: summary.place_of(Site::AcceptEmpty, symbols),
+    })
 }

@@ -22,7 +22,7 @@ use pollux_sys::perf::{Followed, Trace, TraceError, Tracepoint};
 use rustix::io::Errno;
 
 use crate::Summary;
-use crate::reach::{MACHINE, OutOfReach};
+use crate::session::{MACHINE, OutOfReach};
 use crate::summary::Source;
 use crate::symbols::Elf;
 use follow::Followers;
