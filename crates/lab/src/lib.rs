@@ -76,7 +76,6 @@ pub mod arm;
 pub mod axis;
 pub mod child;
 pub mod compare_records;
-pub mod error;
 pub mod experiments;
 /// The machine under the experiment, as `pollux-doctor` reads it.
 pub mod host {
@@ -95,8 +94,6 @@ mod published;
 pub mod record;
 pub mod report;
 pub mod run;
-mod scratch;
-
 pub mod store;
 pub mod subject;
 

@@ -116,8 +116,9 @@ fn advice_is_given_on_what_is_known() {
     for (name, kind) in [("registers_anew", "registered-anew"), ("herd", "herd")] {
         let Some(figures) = Stopped::start(name).and_then(Stopped::figures) else { return };
         let advice = figures["advice"].as_array().expect("advice");
-        let kinds: Vec<_> = advice.iter().map(|one| &one["kind"]).collect();
-        assert_eq!(kinds, [kind], "{advice:#?}");
+        // On a busy machine a turn of either may last long.
+        let kinds = advice.iter().map(|one| &one["kind"]).filter(|kind| *kind != "turn-blocks");
+        assert_eq!(kinds.collect::<Vec<_>>(), [kind], "{advice:#?}");
     }
 }
 

@@ -297,7 +297,7 @@ fn profile() -> Kind<u32> {
 
 /// The parts of the built-in jobs and the experiments, for completions.
 fn parts() -> impl Iterator<Item = &'static str> {
-    static PARTS: LazyLock<Vec<String>> = LazyLock::new(job::builtin::part_names);
+    static PARTS: LazyLock<Vec<String>> = LazyLock::new(job::part_names);
     PARTS.iter().map(String::as_str)
 }
 

@@ -38,7 +38,7 @@ fn a_wide_interval_of_the_same_program_twice_is_not_a_quiet_machine() {
     let mut badge = |low: f64, high: f64| {
         record.results =
             vec![row_for_tests("A/A", Verdict::NoiseLevel).with_interval([1.0, low, high])];
-        judge::trust::of(&record, 0).badge
+        judge::trust_of(&record, 0).badge
     };
     assert_eq!(badge(0.96, 1.05), Badge::Quiet);
     assert_eq!(badge(0.92, 1.05), Badge::Quiet, "1/1.08");

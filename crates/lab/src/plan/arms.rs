@@ -8,7 +8,7 @@ use std::path::Path;
 
 use pollux_engine::Driver;
 
-use super::{Machine, Method, SAME_AGAIN, Wanted, left_out_of, limits};
+use super::{Machine, Method, SAME_AGAIN, Wanted, fits, left_out_of};
 use crate::arm::{Arm, ArmKind, Peer, Program, missing_driver};
 use crate::experiments::{Experiment, missing_generator, running_fault};
 use crate::host;
@@ -77,7 +77,7 @@ pub(super) fn at(
     part: &Part,
     left_out: &mut Vec<LeftOut>,
 ) -> Vec<Arm> {
-    let fault = |arm: &Arm| limits::arm_fault(machine, part.experiment, point, &arm.kind);
+    let fault = |arm: &Arm| fits::arm_fault(machine, part.experiment, point, &arm.kind);
     let mut kept = Vec::new();
     for arm in arms {
         match fault(arm) {

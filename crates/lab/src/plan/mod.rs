@@ -17,11 +17,10 @@ use crate::job::{Job, Part, default_baseline};
 use crate::record::{LeftOut, Point};
 
 mod arms;
-mod forecast;
-mod limits;
+mod fits;
 
 pub use arms::{faults, missing_here};
-pub use forecast::Forecast;
+pub use fits::Forecast;
 pub use pollux_doctor::Resources;
 pub(crate) use pollux_report::number::minutes;
 /// Name of the second copy of the baseline.
@@ -139,7 +138,7 @@ impl Plan {
                 part.baseline = other;
             }
             for point in points_of(part) {
-                let point = match limits::on(machine, part.experiment, point) {
+                let point = match fits::on(machine, part.experiment, point) {
                     Ok(point) => point,
                     Err((label, reason)) => {
                         left_out.push(left_out_of(part, &label, "*", reason));
@@ -154,7 +153,7 @@ impl Plan {
                 };
                 let arms = arms::with_same_again(arms, baseline);
                 let method = arms::method(part, &point, &arms, baseline);
-                let groups = limits::groups(machine, part.experiment, &point, &arms, baseline);
+                let groups = fits::groups(machine, part.experiment, &point, &arms, baseline);
                 points.push(PlannedPoint {
                     part: index,
                     experiment: part.experiment,

@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 
 use serde::Deserialize;
 
-use super::document::{Document, Figure, Series};
+use super::{Document, Figure, Series};
 use super::{Matches, experiment};
 use crate::experiments::OfGenerator;
 use crate::record::{Measurement, Record, ResultRow};
@@ -161,7 +161,7 @@ fn is_bound(run: &Measurement, generator: &OfGenerator) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::super::document::SeriesPoint;
+    use super::super::SeriesPoint;
     use super::super::is_of;
     use super::*;
     use crate::experiments::{self, Experiment, PROCESSES, known};

@@ -1,21 +1,25 @@
 //! The documents that pollux grew from: what they published, and what a record has at the same
 //! points.
 //!
-//! Each is a TOML file with its figures, which are facts about a machine of its time; `stats::agree`
-//! says whether direction and shape come back. The report shows it for the jobs that repeat a document.
-//! Nothing here measures, and no figure here decides a verdict of the lab.
+//! Each is a TOML file of this folder with its figures, which are facts about a machine of its time; `stats::agree`
+//! says whether direction and shape come back. The files are read once, when something is first put beside a document;
+//! one that is wrong is a mistake of this crate, which a test finds. The report shows it for the jobs that repeat a
+//! document. Nothing here measures, and no figure here decides a verdict of the lab.
+
+use std::collections::BTreeMap;
+use std::sync::LazyLock;
+
+use serde::Deserialize;
 
 use crate::axis::{Axis, AxisKind, Value};
 use crate::experiments::{self, Experiment, PROCESSES};
 use crate::host::Reading;
 use crate::plan::label;
 use crate::record::{Answer, LeftOut, Measurement, Record, ResultRow, Verdict};
-use crate::stats::agree::{self, Agreement, Judgement};
+use crate::stats::agree::{self, Agreement, Judgement, Trend};
 use checks::{Check, Outcome};
-use document::{Document, Figure, Here, Series, SeriesPoint, Setting};
 
 pub(crate) mod checks;
-mod document;
 #[cfg(test)]
 mod tests;
 
@@ -186,25 +190,20 @@ fn noise(series: &Series, matches: &Matches<'_>) -> Option<f64> {
 
 /// Where the points of a document are looked for. A point names only the axes that tell it from its neighbours;
 /// every other axis has to stand at its default, or a figure of another load would be put beside the document.
-pub(super) struct Matches<'a> {
-    pub(super) document: &'a Document,
-    pub(super) record: &'a Record,
+struct Matches<'a> {
+    document: &'a Document,
+    record: &'a Record,
 }
 
 impl Matches<'_> {
     /// Whether a row is the arm of a point, there.
-    pub(super) fn is_at(&self, row: &ResultRow, series: &Series, place: &SeriesPoint) -> bool {
+    fn is_at(&self, row: &ResultRow, series: &Series, place: &SeriesPoint) -> bool {
         row.arm == place.arm && self.is_at_point(row, series, place)
     }
 
     /// Whether a row stands at the point of a point: the same experiment, and every axis as the
     /// point or its default has it.
-    pub(super) fn is_at_point(
-        &self,
-        row: &ResultRow,
-        series: &Series,
-        place: &SeriesPoint,
-    ) -> bool {
+    fn is_at_point(&self, row: &ResultRow, series: &Series, place: &SeriesPoint) -> bool {
         let experiment = experiment(series);
         is_of(row, experiment.axes)
             && experiment.axes.iter().all(|axis| {
@@ -219,7 +218,7 @@ impl Matches<'_> {
     }
 
     /// Why a point has no row: left out of the plan, or not asked for.
-    pub(super) fn why_not(&self, series: &Series, place: &SeriesPoint) -> String {
+    fn why_not(&self, series: &Series, place: &SeriesPoint) -> String {
         let experiment = experiment(series);
         let axes = experiment.axes;
         let value = |axis: &Axis| (axis.name, Value::of(self.wanted(experiment, place, axis)));
@@ -252,7 +251,7 @@ impl Matches<'_> {
     }
 }
 
-pub(super) fn experiment(series: &Series) -> &'static dyn Experiment {
+fn experiment(series: &Series) -> &'static dyn Experiment {
     experiments::by_name(&series.experiment).expect("a test has looked every one up")
 }
 
@@ -269,4 +268,190 @@ fn is_label(label: &str, wanted: &str) -> bool {
         let count = rest.strip_prefix(", ").and_then(|rest| rest.strip_suffix(PROCESSES));
         rest.is_empty() || count.is_some_and(|count| count.trim_end().parse::<u64>().is_ok())
     })
+}
+
+/// Every document.
+static DOCUMENTS: LazyLock<Vec<Document>> = LazyLock::new(|| {
+    let read = |text| Document::read(text).expect("a test has read every document");
+    FILES.into_iter().map(read).collect()
+});
+
+const FILES: [&str; 5] = [
+    include_str!("epoll-bench.toml"),
+    include_str!("sys-epoll.toml"),
+    include_str!("sehttpd.toml"),
+    include_str!("haproxy.toml"),
+    include_str!("epollexclusive.toml"),
+];
+
+type Axes = BTreeMap<String, String>;
+
+/// A document that published figures.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Document {
+    /// Its name, as in `pollux lab reproduce sehttpd`.
+    pub(crate) name: String,
+    /// What it is, and from when.
+    pub(crate) title: String,
+    /// Jobs that repeat it, by name; also the names that such jobs had in records of older versions.
+    jobs: Vec<String>,
+    /// The experiment of every series that names none.
+    experiment: String,
+    /// Axes of every series of that experiment.
+    axes: Axes,
+    /// Axes that results of older versions lack, with what those stood at.
+    #[serde(default)]
+    older: Axes,
+    /// What one should know before the figures are put beside each other.
+    pub(crate) remarks: Vec<String>,
+    /// How it was measured, line by line, and what stands for that here.
+    #[serde(rename = "setting")]
+    settings: Vec<Setting>,
+    /// What it published.
+    pub(crate) series: Vec<Series>,
+    /// What must hold, row by row.
+    #[serde(default, rename = "check")]
+    pub(crate) checks: Vec<Check>,
+}
+
+/// One line of how something was measured.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Setting {
+    pub(crate) name: String,
+    theirs: String,
+    ours: Here,
+}
+
+/// What stands for a setting here.
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "snake_case")]
+enum Here {
+    /// A fact of the environment, by name.
+    Fact(String),
+    /// The load generators of the record's runs.
+    Generator,
+    /// The same for every run of the job.
+    Words(String),
+}
+
+/// Values over points: a curve, or two bars.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Series {
+    /// What is shown, such as `requests/s over connections, kept, io_uring`.
+    pub(crate) name: String,
+    /// Unit of both.
+    pub(crate) unit: String,
+    /// The experiment that has the points.
+    #[serde(default)]
+    experiment: String,
+    /// Which of our figures stands for theirs.
+    figure: Figure,
+    /// What a figure of the runs is to be multiplied by to have the unit.
+    ours_times: Option<f64>,
+    /// Where its pictures are lost: which way it goes by its words.
+    claim: Option<Trend>,
+    /// The arm of every point, or one for each.
+    arm: Option<String>,
+    #[serde(default)]
+    arms: Vec<String>,
+    /// Axes of every point.
+    #[serde(default)]
+    axes: Axes,
+    /// The axis along which the points lie, and its values where those are not the names.
+    over: Option<String>,
+    #[serde(default)]
+    at: Vec<String>,
+    /// Short names of the points, in order.
+    names: Vec<String>,
+    /// What was published at each; nothing where only a picture was.
+    #[serde(default)]
+    published: Vec<f64>,
+    /// What the published figures are to be multiplied by to have the unit.
+    published_times: Option<f64>,
+    /// The points, made of the above.
+    #[serde(skip)]
+    pub(crate) points: Vec<SeriesPoint>,
+}
+
+/// One value of a [`Series`].
+#[derive(Clone, Debug, Default)]
+pub(crate) struct SeriesPoint {
+    /// Short name.
+    pub(crate) name: String,
+    /// The arm that stands for it.
+    arm: String,
+    /// The axes that distinguish the point; the others have their defaults.
+    axes: Axes,
+    /// What was published; none where only a picture was.
+    pub(crate) published: Option<f64>,
+}
+
+/// Where a figure of ours stands.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(rename_all = "snake_case")]
+enum Figure {
+    /// The value of the comparison.
+    Value,
+    /// A figure of the runs.
+    OfRuns(String),
+    /// CPU time for each event, in microseconds.
+    CpuUs,
+    /// Counts of the counting pass for each event, added up.
+    PerEvent(Vec<String>),
+    /// Events for each wait.
+    EventsPerWait,
+}
+
+impl Document {
+    fn all() -> &'static [Self] {
+        &DOCUMENTS
+    }
+
+    /// The axis that tells the points of its experiment apart.
+    fn first_axis(&self) -> &'static str {
+        let experiment = experiments::by_name(&self.experiment);
+        experiment.map_or("", |experiment| experiment.axes[0].name)
+    }
+
+    /// Reads a file; the mistake is in words.
+    fn read(text: &str) -> Result<Self, String> {
+        let mut document: Self = toml::from_str(text).map_err(|error| error.to_string())?;
+        for series in &mut document.series {
+            if series.experiment.is_empty() {
+                series.experiment.clone_from(&document.experiment);
+                let own = std::mem::take(&mut series.axes);
+                series.axes = document.axes.clone();
+                series.axes.extend(own);
+            }
+            series.points =
+                series.points().ok_or_else(|| format!("{}: not one for each name", series.name))?;
+        }
+        Ok(document)
+    }
+}
+
+impl Series {
+    /// One point for each name; none where arms, values or figures are not as many.
+    fn points(&self) -> Option<Vec<SeriesPoint>> {
+        let place = |(at, name): (usize, &String)| {
+            let mut axes = self.axes.clone();
+            if let Some(over) = &self.over {
+                let value = if self.at.is_empty() { name } else { self.at.get(at)? };
+                axes.insert(over.clone(), value.clone());
+            }
+            let published = match self.published.get(at) {
+                Some(figure) => Some(figure * self.published_times.unwrap_or(1.0)),
+                None => {
+                    self.claim?;
+                    None
+                }
+            };
+            let arm = self.arm.as_ref().or_else(|| self.arms.get(at))?.clone();
+            Some(SeriesPoint { name: name.clone(), arm, axes, published })
+        };
+        self.names.iter().enumerate().map(place).collect()
+    }
 }

@@ -2,7 +2,7 @@
 //! table would otherwise judge our own runs wrongly for ever. And one document beside a record.
 
 use super::beside;
-use super::document::{Document, FILES, Figure};
+use super::{Document, FILES, Figure};
 use crate::experiments;
 use crate::judge::row_for_tests;
 use crate::record::{LeftOut, Record, ResultRow, Verdict};

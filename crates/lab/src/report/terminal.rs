@@ -14,7 +14,7 @@ use pollux_report::terminal::{GAP, Page};
 use pollux_report::{Cell, Table, Tone};
 
 use super::section::{self, behind, matrix};
-use super::view::{self, Arms, Comparison, Panel, in_order};
+use super::{Arms, Comparison, Panel, failure_reason, gap_reason, in_order, panel_gap};
 use super::{number, words};
 use crate::published;
 use crate::record::{Record, ResultRow, Verdict};
@@ -73,7 +73,7 @@ fn points(page: &mut Page, record: &Record, comparison: &Comparison<'_>) {
         }
         page.table(&table);
         for row in comparison.at(point).filter(|row| row.verdict == Verdict::Failed) {
-            let reason = view::gap_reason(record, &row.experiment, point, &row.arm);
+            let reason = gap_reason(record, &row.experiment, point, &row.arm);
             let reason = reason.unwrap_or("no reason was recorded");
             page.paragraph(&format!("{} failed: {reason}", row.arm), Tone::Dim, 2);
         }
@@ -110,8 +110,7 @@ fn curve(page: &mut Page, record: &Record, comparison: &Comparison<'_>, panel: &
         let values = panel.values.iter().map(|(value, _)| *value);
         let missing =
             values.filter(|value| panel.row(arm, value).is_none_or(|row| row.value.is_none()));
-        let reasons =
-            missing.filter_map(|value| view::panel_gap(record, comparison, panel, arm, value));
+        let reasons = missing.filter_map(|value| panel_gap(record, comparison, panel, arm, value));
         for reason in in_order(reasons) {
             page.paragraph(&format!("{arm}: {reason}"), Tone::Dim, 2);
         }
@@ -231,8 +230,8 @@ fn beside_published(out: &mut String, record: &Record) {
 /// Failures, gaps and sources that do not work here.
 fn remarks(out: &mut String, record: &Record) {
     let failed = record.results.iter().filter(|row| row.verdict == Verdict::Failed);
-    let failures = failed
-        .filter_map(|row| view::failure_reason(record, &row.experiment, &row.point, &row.arm));
+    let failures =
+        failed.filter_map(|row| failure_reason(record, &row.experiment, &row.point, &row.arm));
     for reason in in_order(failures) {
         let _ = writeln!(out, "- failed: {}", escape_markdown(reason));
     }

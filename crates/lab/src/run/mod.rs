@@ -34,11 +34,9 @@ use crate::stats::{Aim, SETS_NARROW, StoppingRule, block_order};
 
 mod arm;
 mod length;
-mod living;
-mod passes;
 mod set;
 
-pub use crate::scratch::Scratch;
+pub use crate::store::Scratch;
 
 /// Disturbed blocks are repeated up to this share of the planned ones.
 const REPEATS_SHARE: f64 = 0.5;

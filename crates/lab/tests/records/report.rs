@@ -5,12 +5,12 @@ use std::sync::OnceLock;
 use pollux_lab::record::{Ending, Record};
 use pollux_lab::report::{html, markdown, table};
 
-use crate::sample;
+use crate::{FAILURE, GAP, HOSTILE, NO_PMU, sample};
 
 /// The sample's page without style and script; made once, as it is large.
 fn bare_page() -> &'static str {
     static PAGE: OnceLock<String> = OnceLock::new();
-    PAGE.get_or_init(|| without_scripts(&html(&sample::record())))
+    PAGE.get_or_init(|| without_scripts(&html(&sample())))
 }
 
 /// The page with style and script taken out, as XML.
@@ -33,7 +33,7 @@ fn all_text(document: &roxmltree::Document<'_>) -> String {
 
 #[test]
 fn the_page_is_well_formed_and_kept_to_be_looked_at() {
-    let page = html(&sample::record());
+    let page = html(&sample());
     let bare = without_scripts(&page);
     let document = roxmltree::Document::parse(&bare).expect("a well-formed page");
     let mut ids: Vec<_> = document.descendants().filter_map(|node| node.attribute("id")).collect();
@@ -74,7 +74,7 @@ fn a_verdict_is_text_in_the_row_of_its_mark() {
 
 #[test]
 fn a_caption_names_no_method_and_no_heading_has_a_bare_part_name() {
-    let record = sample::record();
+    let record = sample();
     let document = roxmltree::Document::parse(bare_page()).expect("a well-formed page");
     let of = |tag: &'static str| {
         document.descendants().filter(move |node| node.has_tag_name(tag)).filter_map(|n| n.text())
@@ -127,7 +127,7 @@ fn every_chart_has_a_title_a_description_and_its_data() {
 
 #[test]
 fn the_page_loads_nothing() {
-    let page = html(&sample::record());
+    let page = html(&sample());
     assert!(page.contains("default-src 'none'"), "the content policy");
     for load in ["http://", "https://", "src=", "@import", "url(", "<link", "<iframe", "<img"] {
         assert!(!page.contains(load), "{load}");
@@ -136,19 +136,19 @@ fn the_page_loads_nothing() {
 
 #[test]
 fn text_of_the_record_never_becomes_markup() {
-    let page = html(&sample::record());
+    let page = html(&sample());
     assert!(!page.contains("<script>alert"));
     assert!(!page.contains("<b>not bold"));
     let scripts = page.matches("</script").count();
     assert_eq!(scripts, 2, "the embedded record and the page's own script");
     let bare = without_scripts(&page);
     let document = roxmltree::Document::parse(&bare).expect("a well-formed page");
-    assert!(all_text(&document).contains(sample::HOSTILE), "shown as it is");
+    assert!(all_text(&document).contains(HOSTILE), "shown as it is");
 }
 
 #[test]
-fn the_embedded_record_is_the_record() {
-    let record = sample::record();
+fn the_embedded_record_is_the_sample() {
+    let record = sample();
     let page = html(&record);
     let start = page.find("id=\"record\">").expect("the element") + "id=\"record\">".len();
     let end = start + page[start..].find("</script>").expect("its end");
@@ -158,7 +158,7 @@ fn the_embedded_record_is_the_record() {
 
 #[test]
 fn every_arm_and_every_reason_is_on_the_page() {
-    let record = sample::record();
+    let record = sample();
     let bare = without_scripts(&html(&record));
     let document = roxmltree::Document::parse(&bare).expect("a well-formed page");
     let text = all_text(&document);
@@ -172,12 +172,7 @@ fn every_arm_and_every_reason_is_on_the_page() {
     let disturbances =
         record.blocks.iter().flat_map(|block| block.disturbances.iter().map(String::as_str));
     let cuts = record.cuts.iter().map(String::as_str);
-    let more = [
-        sample::FAILURE,
-        sample::NO_PMU,
-        "cpu-clock sampling needs CAP_PERFMON",
-        "no cpufreq directory",
-    ];
+    let more = [FAILURE, NO_PMU, "cpu-clock sampling needs CAP_PERFMON", "no cpufreq directory"];
     for words in arms.chain(reasons).chain(sources).chain(disturbances).chain(cuts).chain(more) {
         assert!(text.contains(words), "{words}");
     }
@@ -242,7 +237,7 @@ fn nothing_is_drawn_outside_the_paper() {
 
 #[test]
 fn the_same_record_gives_the_same_bytes() {
-    let record = sample::record();
+    let record = sample();
     assert_eq!(html(&record), html(&record.clone()));
     assert_eq!(table(&record, 100, true), table(&record, 100, true));
     assert_eq!(markdown(&record), markdown(&record));
@@ -250,7 +245,7 @@ fn the_same_record_gives_the_same_bytes() {
 
 #[test]
 fn a_record_without_anything_still_makes_reports() {
-    let mut record = sample::record();
+    let mut record = sample();
     record.ending = Ending::Interrupted;
     record.results.clear();
     record.runs.clear();
@@ -273,7 +268,7 @@ fn a_record_without_anything_still_makes_reports() {
 
 #[test]
 fn figures_that_are_not_numbers_are_shown_as_missing() {
-    let mut record = sample::record();
+    let mut record = sample();
     for row in &mut record.results {
         row.value = row.value.map(|_| f64::NAN);
         row.ratio = row.ratio.map(|_| f64::INFINITY);
@@ -286,7 +281,7 @@ fn figures_that_are_not_numbers_are_shown_as_missing() {
 
 #[test]
 fn the_terminal_table_has_the_shape_of_benchstat() {
-    let text = table(&sample::record(), 200, false);
+    let text = table(&sample(), 200, false);
     let at = text.find("streams · pipe\n").expect("a block for the point");
     let lines: Vec<_> = text[at..].lines().collect();
     let words = |line: &str| line.split_whitespace().map(str::to_owned).collect::<Vec<_>>();
@@ -300,7 +295,7 @@ fn the_terminal_table_has_the_shape_of_benchstat() {
     assert!(edge.contains("1.11 [1.10, 1.12]") && edge.contains("faster"), "{edge}");
     let select = lines.iter().find(|line| line.starts_with("select ")).expect("the failed arm");
     assert!(select.contains("failed"), "{select}");
-    assert!(text.contains(&format!("select failed: {}", sample::FAILURE)));
+    assert!(text.contains(&format!("select failed: {}", FAILURE)));
     let text = words(&text).join(" ");
     assert!(text.contains(
         "quiet machine · A/A, same program twice 1.00 [0.99, 1.02] · disturbed blocks 1 of 7"
@@ -310,7 +305,7 @@ fn the_terminal_table_has_the_shape_of_benchstat() {
 
 #[test]
 fn a_record_that_was_called_quiet_is_not_where_the_same_program_twice_is_far_apart() {
-    let mut record = sample::record();
+    let mut record = sample();
     record.trust.noise = Some([1.0, 0.83, 1.38]);
     for text in [markdown(&record), table(&record, 200, false), html(&record)] {
         assert!(text.contains("noisy machine: A/A up to 38 % apart"), "{text}");
@@ -320,20 +315,20 @@ fn a_record_that_was_called_quiet_is_not_where_the_same_program_twice_is_far_apa
 
 #[test]
 fn curves_are_a_matrix_on_the_terminal() {
-    let text = table(&sample::record(), 110, false);
+    let text = table(&sample(), 110, false);
     let at = text.find("pipes · rule fixed\n").expect("a block for the panel");
     let lines: Vec<_> = text[at..].lines().collect();
     let axis: Vec<_> = lines[2].split_whitespace().collect();
     assert_eq!(axis, ["pipes", "100", "1,000", "9,000"]);
     let poll = lines.iter().find(|line| line.starts_with("poll ")).expect("an arm");
     assert_eq!(poll.matches('▼').count(), 3, "{poll}");
-    assert!(text.contains(&format!("select: {}", sample::GAP)));
+    assert!(text.contains(&format!("select: {}", GAP)));
 }
 
 #[test]
 fn no_line_of_the_terminal_table_is_too_wide() {
     for width in [40, 60, 80, 100, 160] {
-        for line in table(&sample::record(), width, false).lines() {
+        for line in table(&sample(), width, false).lines() {
             assert!(line.chars().count() <= width, "{width}: {line}");
         }
     }
@@ -341,7 +336,7 @@ fn no_line_of_the_terminal_table_is_too_wide() {
 
 #[test]
 fn nothing_that_is_read_through_a_pipe_is_cut() {
-    let mut record = sample::record();
+    let mut record = sample();
     let long = "an-arm-with-a-name-beyond-twenty-letters";
     record.results[1].arm = long.into();
     record.results[1].notes = vec!["a remark ".repeat(40)];
@@ -352,7 +347,7 @@ fn nothing_that_is_read_through_a_pipe_is_cut() {
 
 #[test]
 fn on_a_narrow_terminal_the_reasons_stand_below_and_are_not_cut() {
-    let text = table(&sample::record(), 60, false);
+    let text = table(&sample(), 60, false);
     assert!(!text.lines().any(|line| line.ends_with('…')), "{text}");
     let words = text.split_whitespace().collect::<Vec<_>>().join(" ");
     assert!(words.contains("1 outlying block, kept"), "{text}");
@@ -361,7 +356,7 @@ fn on_a_narrow_terminal_the_reasons_stand_below_and_are_not_cut() {
 
 #[test]
 fn control_characters_do_not_reach_the_terminal() {
-    let mut record = sample::record();
+    let mut record = sample();
     record.results[0].arm = "\u{1b}]0;owned\u{7}".into();
     record.job.question = "why\u{1b}[2J?".into();
     let plain = table(&record, 100, false);
@@ -372,7 +367,7 @@ fn control_characters_do_not_reach_the_terminal() {
 
 #[test]
 fn markdown_holds_the_answers_the_tables_and_the_reasons() {
-    let text = markdown(&sample::record());
+    let text = markdown(&sample());
     assert!(text.starts_with("## Which event mechanism for which load?\n"));
     assert!(text.contains("- 2000 streams, all active (pipes): **not decided** –"));
     assert!(text.contains("| arm | events/s (95 % CI) | vs epoll | verdict | notes |"));
@@ -398,7 +393,7 @@ fn times_inside_the_server_are_drawn_over_each_other_with_their_quantiles() {
     for words in ["p99.9", "1.17 µs", "2.1 µs", "48.7 µs"] {
         assert!(text.contains(words), "{words}");
     }
-    let mut record = sample::record();
+    let mut record = sample();
     let summary = markdown(&record);
     let (_, section) = summary.split_once("### Inside the server").expect("a section");
     let (section, _) = section.split_once("\n- ").expect("remarks behind it");
@@ -412,7 +407,7 @@ fn times_inside_the_server_are_drawn_over_each_other_with_their_quantiles() {
 
 /// The sample as the job of a document.
 fn published_record(job: &str) -> Record {
-    let mut record = sample::record();
+    let mut record = sample();
     record.job.name = job.into();
     for row in &mut record.results {
         let place = match &*row.experiment {
@@ -470,7 +465,7 @@ fn a_cost_is_less_or_more_and_never_faster() {
     for word in ["faster", "slower", "← slower", "faster →"] {
         assert!(!words.contains(&word), "{word}");
     }
-    let terminal = table(&sample::record(), 120, false);
+    let terminal = table(&sample(), 120, false);
     assert!(terminal.contains("µs/request (95% CI)"), "{terminal}");
 }
 
@@ -479,7 +474,7 @@ fn what_the_load_generator_saw_is_shown_and_only_where_there_was_one() {
     for text in ["server and load", "pollux 0.1.0", "as perf stat prints it"] {
         assert!(bare_page().contains(text), "{text}");
     }
-    let mut record = sample::record();
+    let mut record = sample();
     record.runs.retain(|run| ["streams", "pipes"].contains(&&*run.experiment));
     assert!(!html(&record).contains("what the load generator saw"));
 }

@@ -30,29 +30,26 @@ use super::{
 };
 use crate::arm::{ArmKind, Peer, RAW_C};
 use crate::axis::{Axes, Axis, AxisKind, Value, counted};
-use crate::error::MeasureError;
 use crate::host::Reading;
 use crate::host::process::TaskUse;
 use crate::host::sources::Sources;
+use crate::measure::MeasureError;
 use crate::measure::{Done, RunSpec, Watched};
 use crate::record::{Interval, Measurement};
 use crate::stats;
 use crate::subject::Subject;
+use processes::pool_missing;
 use requests::Requests;
-use sources::{Opened, needed_bytes};
+use sources::{Opened, Wait, needed_bytes};
 use subject::RunningHerd;
-use waiting::Wait;
 
-mod calling;
+mod processes;
 mod requests;
 mod sources;
 mod subject;
-mod waiting;
-mod worker;
 
-pub use calling::run as run_callers;
+pub use processes::{run_callers, run_worker};
 pub use sources::Source;
-pub use worker::run as run_worker;
 
 /// A worker with more than this share of the calls is one of the busy ones.
 const BUSY_SHARE: f64 = 0.01;
@@ -202,12 +199,12 @@ fn without_wakeups(sources: &Sources) -> Sources {
 pub(crate) struct Herd;
 
 /// The service pool of pollux, whose workers wait with EPOLLEXCLUSIVE.
-const POOL: Peer = Peer { name: "pool", missing: calling::pool_missing };
+const POOL: Peer = Peer { name: "pool", missing: pool_missing };
 /// The same by one switch with plain epoll.
-const POOL_EPOLL: Peer = Peer { name: "pool-epoll", missing: calling::pool_missing };
+const POOL_EPOLL: Peer = Peer { name: "pool-epoll", missing: pool_missing };
 
 /// The same with requests in shared memory.
-const POOL_MEMORY: Peer = Peer { name: "pool-memory", missing: calling::pool_missing };
+const POOL_MEMORY: Peer = Peer { name: "pool-memory", missing: pool_missing };
 
 /// How a pool is to be measured.
 #[derive(Clone, Copy)]

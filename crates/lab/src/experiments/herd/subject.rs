@@ -9,15 +9,13 @@ use std::time::Duration;
 
 use pollux_callers::{Called, Go, Served};
 
-use super::calling::{self, Calling, Orders};
-use super::sources::{Opened, Source};
+use super::processes::{Calling, Orders, Report, WorkerProcesses, start_pool, start_raw};
+use super::sources::{Opened, Source, Wait};
 use super::wait_of;
-use super::waiting::Wait;
-use super::worker::{Report, WorkerProcesses};
 use super::{Form, check_sum, for_each_call, form, requests_of, shares};
 use crate::arm::RAW_C;
-use crate::error::MeasureError;
 use crate::host::process::TaskUse;
+use crate::measure::MeasureError;
 use crate::measure::RunSpec;
 use crate::record::Interval;
 use crate::subject::{self, Described, Life, Stint, Subject};
@@ -80,12 +78,12 @@ impl<'a> RunningHerd<'a> {
             Some(peer) => {
                 let (calling, mechanism) = match form(&spec.arm) {
                     Some(form) => {
-                        let calling = calling::start_pool(spec, form, is_interrupted)?;
+                        let calling = start_pool(spec, form, is_interrupted)?;
                         let Form { wake, transport } = form;
                         (calling, format!("a message wakes {wake}, by {transport}"))
                     }
                     None if spec.arm.is(RAW_C) => {
-                        (calling::start_raw(spec, is_interrupted)?, "exclusive, in C".to_owned())
+                        (start_raw(spec, is_interrupted)?, "exclusive, in C".to_owned())
                     }
                     None => {
                         let what = format!("herd does not run on {peer}");

@@ -28,21 +28,19 @@ use super::{
 };
 use crate::arm::{ArmKind, Peer, RAW_EPOLL, RAW_URING};
 use crate::axis::{Axes, Axis, AxisKind, Value};
-use crate::error::MeasureError;
 use crate::host;
+use crate::measure::MeasureError;
 use crate::measure::{Done, RunSpec};
 use crate::record::{Interval, Measurement, Record, ResultRow, Verdict};
 use crate::stats::median;
 use server::PLACEHOLDERS;
 
-mod configurations;
 mod counted;
 mod generator;
 mod load;
 mod server;
 mod start;
 mod subject;
-mod times;
 
 pub(crate) use counted::{Calls, Traffic};
 pub(crate) use generator::missing as missing_generator;

@@ -10,13 +10,13 @@ use pollux_engine::Driver;
 use pollux_load::Turns;
 
 use super::Role;
+use super::counted::TimesSocket;
 use super::generator::{self, Counted};
 use super::load::{DeadCrowd, Load};
 use super::server::Server;
-use super::times::TimesSocket;
 use crate::arm::ArmKind;
-use crate::error::MeasureError;
 use crate::host::Reading;
+use crate::measure::MeasureError;
 use crate::measure::{Done, RunSpec, Watched};
 use crate::subject::{self, Described, Life, Stint, Subject};
 
@@ -256,6 +256,6 @@ fn generators_cpu() -> Duration {
 pub(super) fn generator_failed(error: &pollux_load::LoadError) -> MeasureError {
     MeasureError::Program {
         program: "the load generator".to_owned(),
-        what: crate::error::in_words(error),
+        what: crate::measure::in_words(error),
     }
 }

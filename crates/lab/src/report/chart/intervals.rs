@@ -20,7 +20,7 @@ use pollux_report::chart::{
 use pollux_report::markup::{notes, scroll};
 use pollux_report::{Cell, Table, Tone};
 
-use super::super::view::{self, Arms, Comparison, grouped, in_order};
+use super::super::{Arms, Comparison, failure_reason, grouped, in_order, is_drawn};
 use super::super::{number, words};
 use crate::record::{
     Block, Interval, Measurement, Outcome, Record, ResultRow, Run, SteadyKind, Verdict,
@@ -232,7 +232,7 @@ fn forest_table(comparison: &Comparison<'_>) -> Table {
 }
 
 fn plot(record: &Record, comparison: &Comparison<'_>) -> Table {
-    let drawn = comparison.rows.iter().filter(|row| view::is_drawn(row));
+    let drawn = comparison.rows.iter().filter(|row| is_drawn(row));
     let bounds = drawn.flat_map(|row| [row.ci_low, row.ci_high]).flatten();
     let ends = |row: &&ResultRow| [1.0 / (1.0 + row.no_difference), 1.0 + row.no_difference];
     let forest = Forest::over(bounds.chain(comparison.rows.iter().flat_map(ends)));
@@ -246,7 +246,7 @@ fn plot(record: &Record, comparison: &Comparison<'_>) -> Table {
     for point in comparison.points() {
         forest_table.group(point);
         for row in comparison.at(point) {
-            let plot = match (failure(record, row), view::is_drawn(row)) {
+            let plot = match (failure(record, row), is_drawn(row)) {
                 (Some(reason), false) => Cell::text(reason).part("plot").tone(Tone::Dim),
                 _ => stretch(&forest, row),
             };
@@ -274,14 +274,14 @@ fn stretch(forest: &Forest, row: &ResultRow) -> Cell {
     };
     let (ratio, verdict) = (words::ratio_and_interval(row), words::judgement(row));
     let tip = format!("{}, {}: {ratio}, {verdict}", row.point, row.arm);
-    let bounds = row.ratio.zip(row.ci_low).zip(row.ci_high).filter(|_| view::is_drawn(row));
+    let bounds = row.ratio.zip(row.ci_low).zip(row.ci_high).filter(|_| is_drawn(row));
     let estimate = bounds.map(|((ratio, low), high)| ([ratio, low, high], dot, &*tip));
     forest.row(row.no_difference, words::tone(row.verdict), estimate)
 }
 
 fn failure<'a>(record: &'a Record, row: &ResultRow) -> Option<&'a str> {
     let is_failed = row.verdict == Verdict::Failed;
-    is_failed.then(|| view::failure_reason(record, &row.experiment, &row.point, &row.arm))?
+    is_failed.then(|| failure_reason(record, &row.experiment, &row.point, &row.arm))?
 }
 
 const HEIGHT: f64 = 252.0;

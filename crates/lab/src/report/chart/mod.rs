@@ -28,7 +28,7 @@ use pollux_report::chart::{
 use pollux_report::markup::{notes, scroll};
 use pollux_report::{Cell, Table};
 
-use super::view::{self, Arms, Comparison, Panel, grouped};
+use super::{Arms, Comparison, Panel, grouped, panel_gap};
 use super::{number, words};
 use crate::record::{
     CountingRun, Profile, Record, RequestTimesRun, ResultRow, SymbolShare, TimeBucket,
@@ -74,7 +74,7 @@ fn gaps(record: &Record, comparison: &Comparison<'_>, panel: &Panel<'_>) -> Vec<
     let missing =
         places.filter(|(arm, value)| panel.row(arm, value).is_none_or(|row| row.value.is_none()));
     let reasons = missing.map(|(arm, value)| {
-        let reason = view::panel_gap(record, comparison, panel, arm, value);
+        let reason = panel_gap(record, comparison, panel, arm, value);
         ((arm, reason.unwrap_or("no reason was recorded")), number::axis_value(value))
     });
     let line = |((arm, reason), values): ((&str, &str), Vec<String>)| {
@@ -92,7 +92,7 @@ fn table(record: &Record, comparison: &Comparison<'_>, panel: &Panel<'_>) -> Str
             let [value, ratio, verdict] = match panel.row(arm, written) {
                 Some(row) => words::cells(row),
                 None => {
-                    let reason = view::panel_gap(record, comparison, panel, arm, written);
+                    let reason = panel_gap(record, comparison, panel, arm, written);
                     let missing = || Cell::missing("–", reason.unwrap_or_default());
                     [missing(), missing(), Cell::text("not measured")]
                 }

@@ -21,8 +21,8 @@ use pollux_report::{Cell, Table, Tone};
 
 use super::chart::{self, Shared, intervals};
 use super::number;
-use super::view::{self, Arms, Comparison, NOISE_ARM, Panel, grouped, in_order};
 use super::words::{self, figure_of};
+use super::{Arms, Comparison, NOISE_ARM, Panel, grouped, in_order, panel_gap};
 use crate::experiments::{self, Section, Topic};
 use crate::host::Reading;
 use crate::record::{Answer, CountingRun, Key, Measurement, Record, Verdict};
@@ -193,8 +193,7 @@ fn cell(
     arm: &str,
     written: &str,
 ) -> Cell {
-    let reason =
-        || view::panel_gap(record, comparison, panel, arm, written).unwrap_or("not measured");
+    let reason = || panel_gap(record, comparison, panel, arm, written).unwrap_or("not measured");
     let Some(row) = panel.row(arm, written) else { return Cell::missing("not run", reason()) };
     match (row.verdict, row.value, row.ratio) {
         (Verdict::Failed, ..) => Cell::missing("failed", reason()),
