@@ -11,9 +11,9 @@ use pollux_engine::Driver;
 use serde::{Deserialize, Serialize};
 
 use crate::axis::Axis;
+use crate::error::MeasureError;
 use crate::experiments::Experiment;
 use crate::host::counting::Counting;
-use crate::measure::MeasureError;
 use crate::measure::{self, Done, Profiling, RunSpec};
 use crate::record::Interval;
 use crate::subject::{Counted, Figure, Order, Reply, Stint, Subject};

@@ -23,7 +23,7 @@
 //! | `measure` | a run of one arm by itself: window, intervals, counters, profile |
 //! | `experiments/http` | the child whose workload is a server under `pollux load`: starts, observes and ends both; CPU time of the server's whole process tree |
 //! | `experiments/proxy` | the same with a proxy between `pollux load` and a server of the lab, which is outside the measured tree; all code is that of `http` |
-//! | `experiments/poller` | checks of one behaviour each: calls of a proxy under a counted load (`http/counted.rs`), or the engine's parts in the measuring process |
+//! | `experiments/poller` | checks of one behaviour each: calls of a proxy under a counted load (`http/subject.rs`), or the engine's parts in the measuring process |
 //! | `experiments/preload` | an installed program, as it is and by `pollux run` on other mechanisms: web servers under the load of `http`, stores under one of its own |
 //! | `experiments/herd` | the child whose workload is workers on one event source and their callers, which receive orders and descriptors over a socket; or a program that has workers and callers itself: `pollux-pool herd`, or one in C (`raw.c`, the baseline) |
 //! | `judge` | the statistics applied to a record: rows, why, trust, answers |
@@ -76,6 +76,7 @@ pub mod arm;
 pub mod axis;
 pub mod child;
 pub mod compare_records;
+pub mod error;
 pub mod experiments;
 /// The machine under the experiment, as `pollux-doctor` reads it.
 pub mod host {

@@ -21,10 +21,10 @@ use pollux_processes::Program;
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 use serde::{Deserialize, Serialize};
 
+use crate::error::MeasureError;
 use crate::host::Reading;
 use crate::host::sources::Sources;
 use crate::host::symbols::SymbolShare;
-use crate::measure::MeasureError;
 
 /// What is measured: it works when it is asked to, and sleeps in between.
 pub trait Subject {

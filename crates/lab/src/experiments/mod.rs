@@ -19,7 +19,7 @@ use strum::{Display, EnumString, VariantNames};
 
 use crate::arm::{Arm, ArmKind, Peer};
 use crate::axis::{Axes, Axis, Value};
-use crate::measure::MeasureError;
+use crate::error::MeasureError;
 use crate::measure::{self, Done, RunSpec};
 use crate::record::{Interval, Measurement, Record};
 use crate::stats::{Direction, median};

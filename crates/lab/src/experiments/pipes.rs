@@ -17,7 +17,7 @@ use rustix::pipe::{PipeFlags, pipe_with};
 
 use super::{Cost, Curve, Experiment, Facts, Metric, Needs, PIPE_COST, Started};
 use crate::axis::{Axes, Axis, AxisKind};
-use crate::measure::MeasureError;
+use crate::error::MeasureError;
 use crate::measure::RunSpec;
 use crate::subject::{self, Described, Stint, Subject};
 

@@ -21,8 +21,8 @@ use super::http::{self, CONNECTIONS, OF_SERVERS, REPLY_BYTES, Role, Served};
 use super::{Cost, Experiment, Facts, Generator, Needs, SERVER_COST, Started};
 use crate::arm::Peer;
 use crate::axis::{Axes, Axis, AxisKind};
+use crate::error::MeasureError;
 use crate::host;
-use crate::measure::MeasureError;
 use crate::measure::RunSpec;
 use crate::subject::{self, Described, Life, Stint, Subject};
 

@@ -14,7 +14,7 @@ use super::http::{
 };
 use super::{Cost, Experiment, Facts, Generator, Needs, SERVER_COST, Started};
 use crate::axis::{Axes, Axis, AxisKind, Value};
-use crate::measure::MeasureError;
+use crate::error::MeasureError;
 use crate::measure::{Done, RunSpec};
 use crate::record::Interval;
 

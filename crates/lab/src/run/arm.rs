@@ -22,10 +22,11 @@ use regex_lite::Regex;
 use super::{RunLabel, Runner, State};
 use crate::arm::{Arm, ArmKind, Build, Program};
 use crate::child::Task;
+use crate::error::in_words;
 use crate::host::Reading;
 use crate::host::sources::Sources;
 use crate::job::Job;
-use crate::measure::{Done, Line, Pass, RunSpec, in_words};
+use crate::measure::{Done, Line, Pass, RunSpec};
 use crate::plan::{Method, PlannedPoint, SAME_AGAIN};
 use crate::record::{
     CountingRun, Fact, Interval, LeftOut, Measurement, Profile, Record, RequestTimesRun, Steady,

@@ -295,7 +295,7 @@ fn the_terminal_table_has_the_shape_of_benchstat() {
     assert!(edge.contains("1.11 [1.10, 1.12]") && edge.contains("faster"), "{edge}");
     let select = lines.iter().find(|line| line.starts_with("select ")).expect("the failed arm");
     assert!(select.contains("failed"), "{select}");
-    assert!(text.contains(&format!("select failed: {}", FAILURE)));
+    assert!(text.contains(&format!("select failed: {FAILURE}")));
     let text = words(&text).join(" ");
     assert!(text.contains(
         "quiet machine · A/A, same program twice 1.00 [0.99, 1.02] · disturbed blocks 1 of 7"
@@ -322,7 +322,7 @@ fn curves_are_a_matrix_on_the_terminal() {
     assert_eq!(axis, ["pipes", "100", "1,000", "9,000"]);
     let poll = lines.iter().find(|line| line.starts_with("poll ")).expect("an arm");
     assert_eq!(poll.matches('▼').count(), 3, "{poll}");
-    assert!(text.contains(&format!("select: {}", GAP)));
+    assert!(text.contains(&format!("select: {GAP}")));
 }
 
 #[test]

@@ -23,7 +23,7 @@ use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType};
 use super::{Experiment, Facts, Metric, Needs, PIPE_COST, Started};
 use crate::arm::{Peer, RAW_EPOLL};
 use crate::axis::{Axes, Axis, AxisKind};
-use crate::measure::MeasureError;
+use crate::error::MeasureError;
 use crate::measure::RunSpec;
 use crate::subject::{self, Described, Stint, Subject};
 use watchers::{LIBEV, LIBEVENT, LIBUV};

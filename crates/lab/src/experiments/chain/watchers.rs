@@ -22,7 +22,7 @@ use rustix::io::Errno;
 
 use super::{BYTE, EVENTS_MAX, Pairs, Watcher};
 use crate::arm::Peer;
-use crate::measure::MeasureError;
+use crate::error::MeasureError;
 use crate::measure::RunSpec;
 use crate::subject::{Described, ProgramSubject};
 

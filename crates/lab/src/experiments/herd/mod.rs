@@ -30,10 +30,10 @@ use super::{
 };
 use crate::arm::{ArmKind, Peer, RAW_C};
 use crate::axis::{Axes, Axis, AxisKind, Value, counted};
+use crate::error::MeasureError;
 use crate::host::Reading;
 use crate::host::process::TaskUse;
 use crate::host::sources::Sources;
-use crate::measure::MeasureError;
 use crate::measure::{Done, RunSpec, Watched};
 use crate::record::{Interval, Measurement};
 use crate::stats;

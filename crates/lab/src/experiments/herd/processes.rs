@@ -29,8 +29,9 @@ use serde::{Deserialize, Serialize};
 use super::Form;
 use super::requests::{Answers, Intake, Message, Purpose, Requests};
 use super::sources::{Opened, Source, Wait, Waiting, Woken, instance};
+use crate::error::{MeasureError, in_words};
 use crate::host;
-use crate::measure::{MeasureError, RunSpec, in_words};
+use crate::measure::RunSpec;
 use crate::record::Interval;
 
 /// What a worker receives. The descriptors beside it: the end of the run, the epoll instance of all

@@ -17,7 +17,7 @@ use rustix::io::Errno;
 use rustix::net::SocketFlags;
 
 use super::sources::Source;
-use crate::measure::MeasureError;
+use crate::error::MeasureError;
 
 /// Longest message that the queue allows.
 pub(super) const BUFFER_BYTES: usize = 256;

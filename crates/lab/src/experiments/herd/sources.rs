@@ -45,7 +45,7 @@ use strum::{Display, EnumString, VariantNames};
 use super::requests::MESSAGE_BYTES;
 use crate::arm::{Peer, missing_driver};
 use crate::axis::Axes;
-use crate::measure::MeasureError;
+use crate::error::MeasureError;
 
 /// Room of a message in a queue: twice what is sent.
 const QUEUE_MESSAGE_BYTES: u32 = 256;

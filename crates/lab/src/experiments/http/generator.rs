@@ -28,8 +28,8 @@ use serde::Deserialize;
 use super::Generator;
 use super::load::Load;
 use super::server::Asked;
+use crate::error::MeasureError;
 use crate::host;
-use crate::measure::MeasureError;
 
 /// How long a generator may run after its time: pollux waits for what is under way, wrk looks
 /// ten times a second whether it was interrupted.

@@ -23,7 +23,7 @@ use serde::Deserialize;
 use super::super::PROCESSES;
 use super::{Generator, Role, is_split};
 use crate::arm::missing_driver;
-use crate::measure::MeasureError;
+use crate::error::MeasureError;
 use crate::measure::RunSpec;
 
 /// Different requests of a load that varies.

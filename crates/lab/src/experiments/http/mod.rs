@@ -28,25 +28,25 @@ use super::{
 };
 use crate::arm::{ArmKind, Peer, RAW_EPOLL, RAW_URING};
 use crate::axis::{Axes, Axis, AxisKind, Value};
+use crate::error::MeasureError;
 use crate::host;
-use crate::measure::MeasureError;
 use crate::measure::{Done, RunSpec};
 use crate::record::{Interval, Measurement, Record, ResultRow, Verdict};
 use crate::stats::median;
 use server::PLACEHOLDERS;
 
-mod counted;
 mod generator;
 mod load;
 mod server;
 mod start;
 mod subject;
+mod times;
 
-pub(crate) use counted::{Calls, Traffic};
 pub(crate) use generator::missing as missing_generator;
 pub(crate) use server::cpu_time_of;
 pub(crate) use server::{PROXY_PLACEHOLDERS, running_fault};
 pub(crate) use start::{free_address, on_mechanism};
+pub(crate) use subject::{Calls, Traffic};
 pub(crate) use subject::{Served, measure};
 
 /// What the measured side does with a request.

@@ -18,13 +18,13 @@ use pollux_load::{Answered, AskError, Target, Trust, ask};
 use pollux_processes::{Program, Tree, addresses_of, listener_at, listens_at, threads_of};
 
 use super::Role;
-use super::counted::TimesSocket;
 use super::load::{Certificate, Load};
 use super::start::SUITE;
 use super::start::{Ends, backend, setup, started};
+use super::times::TimesSocket;
 use crate::arm::ArmKind;
 use crate::axis::Axes;
-use crate::measure::{MeasureError, in_words};
+use crate::error::{MeasureError, in_words};
 use crate::measure::{Pass, RunSpec};
 use crate::subject;
 

@@ -16,13 +16,14 @@ use pollux_engine::Driver;
 use pollux_poller::Mechanism;
 use pollux_processes::Program;
 
-use super::counted::TimesSocket;
 use super::load::{Certificate, Load};
 use super::server::{CommandLine, write_site};
+use super::times::TimesSocket;
 use super::{BASELINE_SERVERS, H2O, HAPROXY, LIGHTTPD, NGINX, PEERS};
 use crate::arm::{ArmKind, RAW_EPOLL};
+use crate::error::MeasureError;
 use crate::host;
-use crate::measure::{MeasureError, RunSpec};
+use crate::measure::RunSpec;
 
 /// How long a server may take until it says where it listens.
 const READY_PATIENCE: Duration = Duration::from_secs(10);

@@ -23,7 +23,7 @@ use rustix::event::{EventfdFlags, eventfd};
 use rustix::process::{Signal as Sent, getpid, kill_process};
 
 use super::Tried;
-use crate::measure::MeasureError;
+use crate::error::MeasureError;
 
 const ROUNDS: u64 = 1_000;
 /// Resets, and closes under a batch of events.

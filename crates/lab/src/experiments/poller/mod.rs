@@ -16,8 +16,8 @@ use super::http::{Calls, HAPROXY, NGINX, Traffic};
 use super::{Cost, Experiment, Facts, Metric, Needs, SERVER_COST, Started};
 use crate::arm::{ArmKind, Peer, missing_driver};
 use crate::axis::{Axes, Axis, AxisKind};
+use crate::error::MeasureError;
 use crate::host::Reading;
-use crate::measure::MeasureError;
 use crate::measure::{Done, RunSpec};
 use crate::record::Interval;
 

@@ -25,7 +25,7 @@ use rustix::io::Errno;
 
 use super::{READ_BYTES, Reader};
 use crate::arm::ArmKind;
-use crate::measure::MeasureError;
+use crate::error::MeasureError;
 use crate::measure::RunSpec;
 use crate::stats::Rng;
 use crate::subject::{self, Described, Stint, Subject};

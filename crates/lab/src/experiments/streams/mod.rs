@@ -20,7 +20,7 @@ use rustix::net::{AddressFamily, SocketFlags, SocketType};
 use super::{Experiment, Facts, Needs, PIPE_COST, Started, TCP_COST};
 use crate::arm::{Arm, ArmKind, RAW_C};
 use crate::axis::{Axes, Axis, AxisKind, Value};
-use crate::measure::MeasureError;
+use crate::error::MeasureError;
 use crate::measure::RunSpec;
 use crate::subject::{self, Described, ProgramSubject, Subject};
 
