@@ -188,7 +188,7 @@ fn follow(flags: &RunSettings, pid: u32) -> Result<ExitCode, Failure> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Whether anybody asked for figures over the time.
+/// Whether figures over the time were asked for.
 fn keeps_course(flags: &RunSettings) -> bool {
     flags.json.is_some() || flags.report.is_some()
 }

@@ -219,7 +219,7 @@ pub(crate) fn alone(
     }
     let threads = subject.threads();
     let profiled = threads.last().map(|(pid, _)| *pid);
-    let mut watched = Watched::start(spec, || threads, profiled);
+    let mut observed = Observed::start(spec, || threads, profiled);
     let process_before = TaskUse::of_process(std::process::id());
     let (cpu_before, first) = (subject.cpu_time()?, Tick::take(0, subject.counters()));
     let (mut events, mut before) = (0, first);
@@ -227,12 +227,12 @@ pub(crate) fn alone(
         events += subject.turn(Stint::of(spec.interval()))?;
         let tick = Tick::take(events, subject.counters());
         on_interval(&tick.interval_since(&before, &first));
-        watched.drain();
+        observed.drain();
         before = tick;
     }
     let (last, cpu) = (before, subject.cpu_time()?.saturating_sub(cpu_before));
     let process = TaskUse::of_process(std::process::id()).since(&process_before);
-    let watched = watched.finish();
+    let observed = observed.finish();
     let life = subject.end()?;
     let elapsed = last.at - first.at;
     let events_per_s = events as f64 / elapsed.as_secs_f64();
@@ -252,7 +252,7 @@ pub(crate) fn alone(
         process_cpu_ns: process.cpu_ns,
         counters,
         events_per_wait_histogram,
-        ..watched
+        ..observed
     })
 }
 
@@ -297,12 +297,12 @@ impl Tick {
 }
 
 /// Counters and a profile under way, of which a run has one or none.
-pub(crate) struct Watched {
+pub(crate) struct Observed {
     counting: Option<Counting>,
     profiling: Option<Profiling>,
 }
 
-impl Watched {
+impl Observed {
     /// Starts to count what `threads` do, each with its process, or to sample the process `profiled`.
     pub(crate) fn start(
         spec: &RunSpec,

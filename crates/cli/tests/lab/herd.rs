@@ -155,7 +155,7 @@ fn every_call_to_a_pool_is_answered_and_nothing_of_it_stays() {
 }
 
 #[test]
-fn the_floor_in_c_is_measured_like_the_others() {
+fn the_baseline_in_c_is_measured_like_the_others() {
     let axes = json!({"source": "queue", "workers": "4", "callers": "3", "calls": "0"});
     let pollux = [env!("CARGO_BIN_EXE_pollux")];
     let child = start_arm(&axes, &json!({"peer": "raw-c"}), 200, &pollux);

@@ -108,8 +108,8 @@ fn print_wrk(server: &Server) {
     wait(Duration::from_millis(400));
     let frozen_s = freeze(server);
     let text = wrk.ended().stdout;
-    let told = text.lines().filter(|line| line.contains('%')).map(str::trim);
-    println!("wrk, frozen for {frozen_s:.3} s: {}", told.collect::<Vec<_>>().join("; "));
+    let quantiles = text.lines().filter(|line| line.contains('%')).map(str::trim);
+    println!("wrk, frozen for {frozen_s:.3} s: {}", quantiles.collect::<Vec<_>>().join("; "));
 }
 
 /// Quantiles of the generator are never below those that the responder gave, and as near to them
@@ -183,8 +183,8 @@ impl Witness {
 
 fn are_near(how: &str) {
     /// Tries with no other process on the CPUs.
-    const TRIES: u32 = 5;
-    const TRIES_MAX: u32 = 12;
+    const TRIES: u32 = 3;
+    const TRIES_MAX: u32 = 4;
     /// So late is a thread that wakes up on a machine of its own.
     const WAKE_S: f64 = 500e-6;
     /// Shorter than the time for which the scheduler gives a CPU to another process.

@@ -76,9 +76,9 @@ fn a_weight_or_a_pattern_in_the_url_beside_a_file_is_refused_as_it_would_mean_no
     for url in ["3@http://127.0.0.1:1/", "http://127.0.0.1:1/[1-9]"] {
         let said = load(&["-n", "1", "--requests-from", &file, url]);
         assert_eq!(said.code, Some(2), "{said:?}");
-        let told = "only says of which server; expected a URL without weight and [FIRST-LAST]";
+        let wrong = "only says of which server; expected a URL without weight and [FIRST-LAST]";
         assert!(
-            said.stderr.contains("--requests-from: ") && said.stderr.contains(told),
+            said.stderr.contains("--requests-from: ") && said.stderr.contains(wrong),
             "{said:?}"
         );
     }
@@ -353,7 +353,7 @@ fn a_name_and_a_password_go_out_as_basic_authentication() {
 }
 
 #[test]
-fn another_address_takes_the_place_of_a_host_that_nobody_knows() {
+fn another_address_takes_the_place_of_a_host_that_does_not_resolve() {
     let (url, server) = one_request();
     let address = url.split('/').nth(2).expect("an address");
     load_well(&["-n", "1", "-c", "1", "--connect-to", address, "http://pollux.invalid:81/x"]);

@@ -108,8 +108,8 @@ pub(crate) fn started(flags: &[&str]) -> Process {
 
 /// Lets a time pass: there is nothing else to wait for.
 pub(crate) fn wait(time: Duration) {
-    let (_keep, nobody) = channel::<()>();
-    let _ = nobody.recv_timeout(time);
+    let (_keep, silent) = channel::<()>();
+    let _ = silent.recv_timeout(time);
 }
 
 /// Runs the command to its end. Only a terminal may be sent escape codes.

@@ -186,7 +186,7 @@ fn what_a_server_does_wrong_is_seen_by_a_scraper() {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
     let url = format!("http://{}/", listener.local_addr().expect("bound"));
     let misbehaving = std::thread::spawn(move || {
-        // Hangs up on everybody, until the generator has gone.
+        // Hangs up on every client, until the generator has gone.
         while let Ok((mut client, _)) = listener.accept() {
             let mut request = [0; 512];
             match client.read(&mut request) {
@@ -225,19 +225,19 @@ fn two_servers_in_turns_are_distinguished_in_both_orders() {
         (Server::start(), Server::start_with(&["--reply", "256KiB", "--listen", "127.0.0.1:0"]));
     let pids = [&light, &heavy].map(Server::id);
     let run = ["turns", "-c", "4", "-d", "1ms", "--gate", "--json", "-"];
-    let told = |before: usize, after: usize| {
+    let judged = |before: usize, after: usize| {
         let urls = [&*light.url, &*heavy.url];
         let pids = ["--before-pid", &pids[before], "--after-pid", &pids[after]];
         load(&[&run[..], &pids, &[urls[before], urls[after]]].concat())
     };
-    let worse = told(0, 1);
+    let worse = judged(0, 1);
     assert_eq!(worse.code, Some(3), "{worse:?}");
     let rows = worse.json()["rows"].as_array().expect("rows").clone();
     let figures: Vec<&str> =
         rows.iter().map(|row| row["figure"].as_str().expect("a name")).collect();
     assert_eq!(figures, ["mean", "server CPU", "generator CPU"]);
     assert!(rows.iter().all(|row| row["change"] == "worse"), "{worse:?}");
-    let better = told(1, 0);
+    let better = judged(1, 0);
     assert!(better.code == Some(0) && better.json()["rows"][1]["change"] == "better", "{better:?}");
 }
 
@@ -245,7 +245,7 @@ fn two_servers_in_turns_are_distinguished_in_both_orders() {
 fn turns_need_two_urls_that_answer_and_no_flag_of_another_kind_of_load() {
     let server = Server::start();
     let url = &*server.url;
-    for (flags, code, told) in [
+    for (flags, code, words) in [
         (&[url][..], 2, "1 URL given; expected two: of the server before, and of the one after"),
         (&[url, url, url], 2, "3 URLs given; expected two"),
         (&["--rate", "5", url, url], 2, "--rate: it is of no use in turns"),
@@ -256,7 +256,7 @@ fn turns_need_two_urls_that_answer_and_no_flag_of_another_kind_of_load() {
     ] {
         let said = load(&[&["turns"], flags].concat());
         assert_eq!(said.code, Some(code), "{said:?}");
-        assert!(said.stderr.contains(told), "{told}: {said:?}");
+        assert!(said.stderr.contains(words), "{words}: {said:?}");
     }
 }
 

@@ -138,7 +138,7 @@ const CALM: Duration = Duration::from_secs(1);
 /// Most connections that a loop accepts in a turn, as `Limits` has it.
 const ACCEPTS_PER_TURN: u64 = 64;
 /// Most completions in a turn that are not receives: four armed accepts, the waker, the alarm. One
-/// accept that takes everybody would bring thousands before any live connection's bytes.
+/// accept that takes all that come would bring thousands before any live connection's bytes.
 const UNASKED_PER_TURN: u64 = 6;
 
 #[test]

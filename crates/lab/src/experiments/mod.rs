@@ -190,7 +190,7 @@ pub struct OfGenerator {
     pub findings: &'static [&'static str],
     /// The one of them that says it could make no more load.
     pub bound: &'static str,
-    /// The figure that says for which share of the time it was busy, where it does not watch itself.
+    /// The figure that says for which share of the time it was busy, where it does not observe itself.
     pub busy: &'static str,
     /// The figure that is its own and not the arm's where it was the bound.
     pub rate: &'static str,

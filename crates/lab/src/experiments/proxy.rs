@@ -1,7 +1,7 @@
 //! `proxy`: a reverse proxy on one CPU, its clients and the server behind it on another; what does a
 //! request cost the proxy?
 //!
-//! Everything but the measured program is that of `http`: how processes are started and watched, the
+//! Everything but the measured program is that of `http`: how processes are started and observed, the
 //! load, the turns. The server behind is pollux's own, on the generator's CPU and outside the measured
 //! processes. Every proxy keeps its connections to it, has one thread.
 

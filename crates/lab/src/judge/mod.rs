@@ -104,8 +104,8 @@ fn judge_point(
                 row.verdict = Verdict::NoiseLevel;
             }
         }
-        let has_floor = noise.is_some() || point.method == Method::Turns;
-        if !has_floor && row.verdict != Verdict::Failed && index != point.baseline {
+        let has_noise_level = noise.is_some() || point.method == Method::Turns;
+        if !has_noise_level && row.verdict != Verdict::Failed && index != point.baseline {
             row.notes.push("no noise level: the A/A arm has no interval".to_owned());
         }
         results.push(row);
@@ -287,7 +287,7 @@ fn trust_of(record: &Record, controls_differ: u32) -> Trust {
     let runs_two_regime = kinds().filter(|kind| *kind == SteadyKind::TwoRegime).count() as u32;
     let runs_drifting = kinds().filter(|kind| *kind == SteadyKind::Drift).count() as u32;
     let runs_too_short = kinds().filter(|kind| *kind == SteadyKind::TooShort).count() as u32;
-    let is_watched = record
+    let is_observed = record
         .blocks
         .iter()
         .any(|block| block.steal.value().is_some() || block.foreign_cpu.value().is_some());
@@ -305,7 +305,7 @@ fn trust_of(record: &Record, controls_differ: u32) -> Trust {
         () if is_all_turns => Badge::Unwatched,
         () if is_disturbed => Badge::Disturbed,
         () if is_noisy(noise) => Badge::Noisy,
-        () if !is_watched => Badge::Unwatched,
+        () if !is_observed => Badge::Unwatched,
         () => Badge::Quiet,
     };
     Trust {
@@ -359,8 +359,9 @@ fn turns(record: &Record, controls_differ: u32) -> Option<TurnsTrust> {
 /// The A/A row of whole runs whose interval reaches farthest from 1.
 fn widest_noise(results: &[ResultRow]) -> Option<[f64; 3]> {
     let of_row = |row: &ResultRow| Some([row.ratio?, row.ci_low?, row.ci_high?]);
-    let is_floor = |row: &&ResultRow| row.verdict == Verdict::NoiseLevel && row.turns.is_none();
-    let noise = results.iter().filter(is_floor).filter_map(of_row);
+    let is_noise_level =
+        |row: &&ResultRow| row.verdict == Verdict::NoiseLevel && row.turns.is_none();
+    let noise = results.iter().filter(is_noise_level).filter_map(of_row);
     noise.max_by(|a, b| reach(a).total_cmp(&reach(b)))
 }
 

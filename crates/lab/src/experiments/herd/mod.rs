@@ -34,7 +34,7 @@ use crate::error::MeasureError;
 use crate::host::Reading;
 use crate::host::process::TaskUse;
 use crate::host::sources::Sources;
-use crate::measure::{Done, RunSpec, Watched};
+use crate::measure::{Done, Observed, RunSpec};
 use crate::record::{Interval, Measurement};
 use crate::stats;
 use crate::subject::Subject;
@@ -126,7 +126,7 @@ fn shares(calls: &[u64]) -> BTreeMap<String, f64> {
 struct Window {
     workers: Vec<u32>,
     before: TaskUse,
-    watched: Watched,
+    observed: Observed,
 }
 
 impl Window {
@@ -135,9 +135,9 @@ impl Window {
         let sources = spec.sources.as_ref().map(without_wakeups);
         let spec = RunSpec { sources, ..spec.clone() };
         // The kernel wakes a herd in the time of the caller.
-        let watched = Watched::start(&spec, threads, Some(callers));
+        let observed = Observed::start(&spec, threads, Some(callers));
         let before = TaskUse::of_processes(&workers);
-        Self { workers, before, watched }
+        Self { workers, before, observed }
     }
 
     fn close(self, spec: &RunSpec, called: &Called) -> Result<Done, MeasureError> {
@@ -161,7 +161,7 @@ impl Window {
             figures,
             cpu_ns: used.cpu_ns.map(|workers| workers + called.cpu_ns),
             process_cpu_ns: Reading::Value(called.cpu_ns),
-            ..self.watched.finish()
+            ..self.observed.finish()
         })
     }
 }

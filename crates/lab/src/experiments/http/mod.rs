@@ -472,7 +472,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_stall_that_nobody_asked_for_is_a_hint() {
+    fn a_stall_that_was_not_asked_for_is_a_hint() {
         let stalls = [(100, 44_000.0), (300, 43_000.0), (300, 44_000.0)];
         let said = line("nginx", false, &stalls);
         assert!(said.starts_with("nginx: every connection waits 44 ms"), "{said}");

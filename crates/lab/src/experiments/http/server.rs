@@ -304,11 +304,11 @@ pub(crate) fn cpu_time_of(tree: &mut Tree) -> Duration {
 /// How an answer differs from the first, if it does: what was measured between is not work of one kind. A
 /// page that shows a count or the time may vary in its length.
 fn change(first: &Answered, last: &Answered) -> Option<String> {
-    let told =
+    let answer =
         |answered: &Answered| format!("{} with {} bytes", answered.status, answered.body_bytes);
     let varied = first.body_bytes.abs_diff(last.body_bytes);
     let is_other = first.status != last.status || varied > first.body_bytes / LENGTH_VARIES;
-    let (first, last) = (told(first), told(last));
+    let (first, last) = (answer(first), answer(last));
     is_other
         .then(|| format!("answered {last} after the measurement, expected {first} as before it"))
 }
@@ -336,12 +336,12 @@ fn first_answer(
         }
         let is_early = matches!(error, AskError::Connect(_));
         if !is_early || start.elapsed() > patience {
-            let told = "put {port} or {address} into its command where it takes that";
+            let remedy = "put {port} or {address} into its command where it takes that";
             let elsewhere = match elsewhere(&tree.pids(), "; it listens at ") {
                 // It is there, and does not answer.
                 _ if listens_at(&tree.pids(), address) == Some(true) => String::new(),
                 elsewhere if elsewhere.is_empty() => "; it listens nowhere".to_owned(),
-                elsewhere => format!("{elsewhere}: {told}"),
+                elsewhere => format!("{elsewhere}: {remedy}"),
             };
             let (why, waited) = (in_words(&error), start.elapsed().as_secs());
             let what =
@@ -497,9 +497,9 @@ mod tests {
             |status, body_bytes| Answered { status, body_bytes, keep_alive: true, tls: None };
         let first = answered(200, 128);
         assert_eq!(change(&first, &Answered { keep_alive: false, ..first.clone() }), None);
-        let told = "answered 503 with 9 bytes after the measurement, expected 200 with 128 bytes as \
+        let changed = "answered 503 with 9 bytes after the measurement, expected 200 with 128 bytes as \
                     before it";
-        assert_eq!(change(&first, &answered(503, 9)).as_deref(), Some(told));
+        assert_eq!(change(&first, &answered(503, 9)).as_deref(), Some(changed));
         assert_eq!(change(&first, &answered(200, 140)), None, "within a tenth");
         assert!(change(&first, &answered(200, 112)).is_some());
     }
@@ -508,20 +508,20 @@ mod tests {
     fn an_answer_of_another_status_or_length_is_reported() {
         let load = Load { path: "/x".to_owned(), ..Load::kept(Role::Answers, 1) };
         let asked = Asked { url: String::new(), status: 200, body_bytes: Some(128) };
-        let told = |status, body_bytes, asked: &Asked| {
+        let fault = |status, body_bytes, asked: &Asked| {
             let answered = Answered { status, body_bytes, keep_alive: true, tls: None };
             fault(&answered, asked, &load)
         };
-        assert_eq!(told(200, 128, &asked), None);
+        assert_eq!(fault(200, 128, &asked), None);
         let wrong = "answered GET /x with 500, expected 200 to 299; --path asks for another page";
-        assert_eq!(told(500, 128, &asked).as_deref(), Some(wrong));
+        assert_eq!(fault(500, 128, &asked).as_deref(), Some(wrong));
         assert_eq!(
-            told(204, 128, &asked).as_deref(),
+            fault(204, 128, &asked).as_deref(),
             Some("answered GET /x with 204, expected 200")
         );
         let wrong = "answered with 5 bytes, expected 128";
-        assert_eq!(told(200, 5, &asked).as_deref(), Some(wrong));
-        assert_eq!(told(200, 5, &Asked { body_bytes: None, ..asked }), None);
+        assert_eq!(fault(200, 5, &asked).as_deref(), Some(wrong));
+        assert_eq!(fault(200, 5, &Asked { body_bytes: None, ..asked }), None);
     }
 
     #[test]
@@ -543,13 +543,13 @@ mod tests {
         let this = std::process::id();
         assert_eq!(running_fault(this, address), None);
         let mut other = Command::new("sleep").arg("600").spawn().expect("a process");
-        let told = running_fault(other.id(), address).expect("it does not listen");
+        let fault = running_fault(other.id(), address).expect("it does not listen");
         let expected = format!("at {address} listens another process, {this} (");
-        assert!(told.starts_with(&expected), "{told}");
-        assert!(told.ends_with(&format!("or pid:{this}@{address}")), "{told}");
+        assert!(fault.starts_with(&expected), "{fault}");
+        assert!(fault.ends_with(&format!("or pid:{this}@{address}")), "{fault}");
         other.kill().expect("ours");
         other.wait().expect("ours");
-        let told = running_fault(other.id(), address).expect("it is gone");
-        assert!(told.starts_with(&format!("process {} does not run;", other.id())), "{told}");
+        let fault = running_fault(other.id(), address).expect("it is gone");
+        assert!(fault.starts_with(&format!("process {} does not run;", other.id())), "{fault}");
     }
 }

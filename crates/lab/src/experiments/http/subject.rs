@@ -23,7 +23,7 @@ use super::times::TimesSocket;
 use crate::arm::ArmKind;
 use crate::error::MeasureError;
 use crate::host::Reading;
-use crate::measure::{Done, RunSpec, Watched};
+use crate::measure::{Done, Observed, RunSpec};
 use crate::subject::{self, Described, Life, Stint, Subject};
 
 /// A turn in which more requests than this share failed is not a measurement.
@@ -208,7 +208,7 @@ pub(crate) fn measure(
 
 /// The measured window: what the server had used when it began.
 struct Window {
-    watched: Watched,
+    observed: Observed,
     before: Duration,
     generators_before: Duration,
     start: Instant,
@@ -218,17 +218,17 @@ impl Window {
     fn open(spec: &RunSpec, server: &mut Server) -> Self {
         // The process that answers is the last one: a worker, where there are some.
         let answers = server.pids().last().copied();
-        let watched = Watched::start(spec, || server.threads(), answers);
+        let observed = Observed::start(spec, || server.threads(), answers);
         let before = server.cpu_time();
         let generators_before = generators_cpu();
-        Self { watched, before, generators_before, start: Instant::now() }
+        Self { observed, before, generators_before, start: Instant::now() }
     }
 
     fn close(self, counted: Counted, server: &mut Server) -> Done {
         let elapsed = self.start.elapsed();
         let cpu_ns = server.cpu_time().saturating_sub(self.before).as_nanos() as u64;
         let generator_cpu = generators_cpu().saturating_sub(self.generators_before);
-        let watched = self.watched.finish();
+        let observed = self.observed.finish();
         let requests = counted.requests;
         let requests_per_s = requests as f64 / counted.elapsed.as_secs_f64();
         let mut figures = counted.figures;
@@ -249,7 +249,7 @@ impl Window {
             figures,
             cpu_ns: Reading::Value(cpu_ns),
             process_cpu_ns: Reading::Value(generator_cpu.as_nanos() as u64),
-            ..watched
+            ..observed
         }
     }
 }
