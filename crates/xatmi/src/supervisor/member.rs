@@ -5,11 +5,39 @@
 
 use std::time::{Duration, Instant};
 
-use super::Action;
 use crate::config::{Entry, Policy, Settings};
 
 /// The signals by which a worker is ended; the last one is repeated.
 const KILL_SEQUENCE: [i32; 3] = [2, 15, 9];
+
+/// What the pool has to do; it adds nothing to it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Action {
+    /// Start a process for this id.
+    Spawn {
+        /// The id.
+        id: u32,
+    },
+    /// Ask the worker for a sign of life.
+    Ping {
+        /// The id.
+        id: u32,
+        /// To be given back in the answer.
+        number: u64,
+    },
+    /// Tell the worker to stop.
+    Stop {
+        /// The id.
+        id: u32,
+    },
+    /// Send a signal to the process.
+    Signal {
+        /// The id.
+        id: u32,
+        /// Its number: 2, 15 or 9.
+        signal: i32,
+    },
+}
 
 /// What a worker is doing. The picture is in the head of [`super`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -75,6 +103,70 @@ pub(super) struct Member {
     /// Why it is not up, as far as that is known.
     pub(super) cause: Option<String>,
     pings: u64,
+}
+
+/// One worker as tables and orders that wait read it: a copy of one moment.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct MemberView {
+    /// Its id.
+    pub id: u32,
+    /// Its program.
+    pub program: String,
+    /// What it is doing.
+    pub state: State,
+    /// How long it has been doing so.
+    pub age: Duration,
+    /// Whether a stop that is under way is followed by a start.
+    pub starts_again: bool,
+    /// Until the next start of one that waits for it, as far as that is known.
+    pub next_start: Option<Duration>,
+    /// Processes started so far.
+    pub starts: u32,
+    /// Failures in a row.
+    pub failures: u32,
+    /// Why it is not up, as far as that is known.
+    pub cause: Option<String>,
+}
+
+/// What a worker is doing, in a word.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum State {
+    /// Not running, not wanted.
+    Down,
+    /// About to be started.
+    Queued,
+    /// Started, not ready.
+    Starting,
+    /// Ready.
+    Up,
+    /// Gives no answer to pings, or did not report to the new manager, and may not be killed.
+    Silent,
+    /// Asked to stop.
+    Stopping,
+    /// Being sent signals.
+    Killing,
+    /// Died; will be started again.
+    Waiting,
+    /// Of an earlier manager, has not reported yet.
+    Orphan,
+}
+
+impl State {
+    /// The word.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Down => "down",
+            Self::Queued => "queued",
+            Self::Starting => "starting",
+            Self::Up => "up",
+            Self::Silent => "silent",
+            Self::Stopping => "stopping",
+            Self::Killing => "killing",
+            Self::Waiting => "waiting",
+            Self::Orphan => "orphan",
+        }
+    }
 }
 
 impl Member {

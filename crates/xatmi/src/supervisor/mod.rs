@@ -34,19 +34,68 @@
 //! forgotten once a worker was up for a whole cycle.
 
 mod member;
-mod orders;
 
 use std::collections::BTreeMap;
+use std::fmt;
 use std::ops::Range;
 use std::time::{Duration, Instant};
+
+use serde::{Deserialize, Serialize};
 
 use crate::config::{Entry, PoolConfig, Settings};
 use member::{Member, Phase, Then};
 
-pub use orders::{NoSuchWorker, Selection};
+pub use member::{Action, MemberView, State};
 
 /// Workers that may be starting at once: more would only wait for the processors.
 const STARTING_MAX: usize = 64;
+
+/// Which workers an order is for.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Selection {
+    /// All; a start means the `min` copies of each program.
+    All,
+    /// The copies of one program; a start means its `min` copies.
+    Program(String),
+    /// One worker, standby or not.
+    Id(u32),
+}
+
+/// No worker is selected.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct NoSuchWorker(Selection);
+
+/// What a process of the pool did.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Event {
+    /// The worker can take calls.
+    Ready {
+        /// The id.
+        id: u32,
+    },
+    /// The worker's own start said no; its end follows.
+    Refused {
+        /// The id.
+        id: u32,
+        /// What it said.
+        why: String,
+    },
+    /// The process ended, or could not be started.
+    Died {
+        /// The id.
+        id: u32,
+        /// How, for people.
+        how: String,
+    },
+    /// The answer to a ping.
+    Pong {
+        /// The id.
+        id: u32,
+        /// The number of the ping.
+        number: u64,
+    },
+}
 
 /// All workers of a pool.
 #[derive(Debug)]
@@ -192,6 +241,69 @@ impl Supervisor {
         }
         self.next_cycle = now + self.settings.sanity;
         self.take_turns(now, out);
+    }
+
+    /// Starts what is not running; returns how many workers will be started.
+    ///
+    /// # Errors
+    /// [`NoSuchWorker`].
+    pub fn start(
+        &mut self,
+        which: &Selection,
+        now: Instant,
+        out: &mut Vec<Action>,
+    ) -> Result<usize, NoSuchWorker> {
+        let mut started = 0;
+        for id in self.selected(which, true)? {
+            let member = self.members.get_mut(&id).expect("selected from the members");
+            started += usize::from(member.start(now, out));
+        }
+        self.take_turns(now, out);
+        Ok(started)
+    }
+
+    /// Stops what is running; returns how many workers were asked, or taken off the queue.
+    ///
+    /// # Errors
+    /// [`NoSuchWorker`].
+    pub fn stop(
+        &mut self,
+        which: &Selection,
+        now: Instant,
+        out: &mut Vec<Action>,
+    ) -> Result<usize, NoSuchWorker> {
+        self.change(which, Then::Stay, now, out)
+    }
+
+    /// Stops what is running and starts it again, each as soon as it is gone; one that is down is
+    /// started if it was meant by its id.
+    ///
+    /// # Errors
+    /// [`NoSuchWorker`].
+    pub fn restart(
+        &mut self,
+        which: &Selection,
+        now: Instant,
+        out: &mut Vec<Action>,
+    ) -> Result<usize, NoSuchWorker> {
+        self.change(which, Then::Again, now, out)
+    }
+
+    /// Tells all workers to stop; nothing is started from now on.
+    pub fn end(&mut self, now: Instant, out: &mut Vec<Action>) {
+        self.is_ending = true;
+        self.learning_until = None;
+        for member in self.members.values_mut() {
+            member.stop(Then::Stay, now, out);
+        }
+    }
+
+    /// Kills all workers at once, whatever `autokill` is: it was asked for twice.
+    pub fn end_now(&mut self, now: Instant, out: &mut Vec<Action>) {
+        self.end(now, out);
+        for member in self.members.values().filter(|member| member.is_alive()) {
+            out.push(Action::Signal { id: member.id, signal: 9 });
+        }
     }
 
     /// Whether this id is of the configuration, or still has a process of an earlier one.
@@ -353,134 +465,65 @@ impl Supervisor {
             }
         }
     }
+
+    fn change(
+        &mut self,
+        which: &Selection,
+        then: Then,
+        now: Instant,
+        out: &mut Vec<Action>,
+    ) -> Result<usize, NoSuchWorker> {
+        let mut changed = 0;
+        for id in self.selected(which, false)? {
+            let member = self.members.get_mut(&id).expect("selected from the members");
+            let is_down = matches!(member.phase, Phase::Down);
+            if is_down && then == Then::Again && matches!(which, Selection::Id(_)) {
+                changed += usize::from(member.start(now, out));
+            } else {
+                changed += usize::from(!is_down);
+                member.stop(then, now, out);
+            }
+        }
+        self.take_turns(now, out);
+        Ok(changed)
+    }
+
+    /// The ids that are meant, of those of `min` only where asked.
+    fn selected(&self, which: &Selection, of_min: bool) -> Result<Vec<u32>, NoSuchWorker> {
+        let is_meant = |member: &&Member| match which {
+            Selection::Id(id) => member.id == *id,
+            Selection::All => !of_min || self.mins[member.entry].0.contains(&member.id),
+            Selection::Program(name) => {
+                let (ids, program) = &self.mins[member.entry];
+                program == name && (!of_min || ids.contains(&member.id))
+            }
+        };
+        let members = self.members.values().filter(|member| !member.is_removed);
+        let ids: Vec<u32> = members.filter(is_meant).map(|member| member.id).collect();
+        let is_known = match which {
+            Selection::Program(name) => self.mins.iter().any(|(_, program)| program == name),
+            Selection::Id(_) | Selection::All => !ids.is_empty(),
+        };
+        if is_known { Ok(ids) } else { Err(NoSuchWorker(which.clone())) }
+    }
 }
+
+impl fmt::Display for NoSuchWorker {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.0 {
+            Selection::All => f.write_str("the configuration has no worker"),
+            Selection::Program(name) => {
+                write!(f, "the configuration has no <server name=\"{name}\">")
+            }
+            Selection::Id(id) => write!(f, "the configuration has no worker with the id {id}"),
+        }
+    }
+}
+
+impl std::error::Error for NoSuchWorker {}
 
 fn is_orphan(member: &Member) -> bool {
     matches!(member.phase, Phase::Orphan)
-}
-
-/// What the pool has to do; it adds nothing to it.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Action {
-    /// Start a process for this id.
-    Spawn {
-        /// The id.
-        id: u32,
-    },
-    /// Ask the worker for a sign of life.
-    Ping {
-        /// The id.
-        id: u32,
-        /// To be given back in the answer.
-        number: u64,
-    },
-    /// Tell the worker to stop.
-    Stop {
-        /// The id.
-        id: u32,
-    },
-    /// Send a signal to the process.
-    Signal {
-        /// The id.
-        id: u32,
-        /// Its number: 2, 15 or 9.
-        signal: i32,
-    },
-}
-
-/// What a process of the pool did.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub enum Event {
-    /// The worker can take calls.
-    Ready {
-        /// The id.
-        id: u32,
-    },
-    /// The worker's own start said no; its end follows.
-    Refused {
-        /// The id.
-        id: u32,
-        /// What it said.
-        why: String,
-    },
-    /// The process ended, or could not be started.
-    Died {
-        /// The id.
-        id: u32,
-        /// How, for people.
-        how: String,
-    },
-    /// The answer to a ping.
-    Pong {
-        /// The id.
-        id: u32,
-        /// The number of the ping.
-        number: u64,
-    },
-}
-
-/// One worker as tables and orders that wait read it: a copy of one moment.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct MemberView {
-    /// Its id.
-    pub id: u32,
-    /// Its program.
-    pub program: String,
-    /// What it is doing.
-    pub state: State,
-    /// How long it has been doing so.
-    pub age: Duration,
-    /// Whether a stop that is under way is followed by a start.
-    pub starts_again: bool,
-    /// Until the next start of one that waits for it, as far as that is known.
-    pub next_start: Option<Duration>,
-    /// Processes started so far.
-    pub starts: u32,
-    /// Failures in a row.
-    pub failures: u32,
-    /// Why it is not up, as far as that is known.
-    pub cause: Option<String>,
-}
-
-/// What a worker is doing, in a word.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum State {
-    /// Not running, not wanted.
-    Down,
-    /// About to be started.
-    Queued,
-    /// Started, not ready.
-    Starting,
-    /// Ready.
-    Up,
-    /// Gives no answer to pings, or did not report to the new manager, and may not be killed.
-    Silent,
-    /// Asked to stop.
-    Stopping,
-    /// Being sent signals.
-    Killing,
-    /// Died; will be started again.
-    Waiting,
-    /// Of an earlier manager, has not reported yet.
-    Orphan,
-}
-
-impl State {
-    /// The word.
-    #[must_use]
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Down => "down",
-            Self::Queued => "queued",
-            Self::Starting => "starting",
-            Self::Up => "up",
-            Self::Silent => "silent",
-            Self::Stopping => "stopping",
-            Self::Killing => "killing",
-            Self::Waiting => "waiting",
-            Self::Orphan => "orphan",
-        }
-    }
 }
 
 #[cfg(test)]
