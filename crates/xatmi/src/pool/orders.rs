@@ -53,10 +53,10 @@ impl Pool {
     /// A command of connection `number`.
     pub(super) fn obey(&mut self, number: u64, command: Request, now: Instant) {
         match command {
-            Request::Ps => self.list_workers(number, now),
-            Request::Services => self.list_services(number, now),
-            Request::Queues => self.list_queues(number),
-            Request::Clients => self.list_clients(number, now),
+            Request::Ps => self.send_rows(number, &self.worker_rows(now), Answer::Workers),
+            Request::Services => self.send_rows(number, &self.service_rows(now), Answer::Services),
+            Request::Queues => self.send_rows(number, &self.queue_rows(), Answer::Queues),
+            Request::Clients => self.send_rows(number, &self.client_rows(now), Answer::Clients),
             Request::Info => {
                 let info = Answer::Info(Box::new(self.info(now)));
                 self.reply(number, &info);
@@ -130,7 +130,8 @@ impl Pool {
                 self.reply(order.number, &Answer::Progress(progress));
             }
             let has_ended = order.goal == Goal::End && self.supervisor.is_empty();
-            let is_settled = progress.done + progress.failed == progress.of && !self.is_learning();
+            let is_settled =
+                progress.done + progress.failed == progress.of && !self.supervisor.is_learning();
             let is_over = if order.goal == Goal::End { has_ended } else { is_settled };
             if is_over {
                 let answer = order.outcome(progress, &members);
@@ -140,10 +141,6 @@ impl Pool {
         });
         // A reply may have ended a connection, never begun an order.
         self.orders = orders;
-    }
-
-    fn is_learning(&self) -> bool {
-        self.supervisor.is_learning()
     }
 
     fn order(&mut self, number: u64, goal: Goal, what: &Selection, now: Instant) {
@@ -189,6 +186,124 @@ impl Pool {
 
     pub(super) fn done(&mut self, number: u64, message: &str) {
         self.reply(number, &Answer::Done { message: message.to_owned() });
+    }
+
+    fn client_rows(&self, now: Instant) -> Vec<ClientRow> {
+        let open = self.memory.as_ref().map(|memory| memory.open_requests());
+        let clients = self.visitors.by_number.values().filter_map(|v| v.client.as_ref());
+        clients
+            .map(|client| ClientRow {
+                pid: client.pid,
+                program: program_of(client.pid),
+                context: client.context,
+                queue: match &open {
+                    None => Some(text(&self.prefix.reply_queue(client.pid, client.context))),
+                    Some(_) => None,
+                },
+                requests: open.as_ref().map(|open| client.requests(open)),
+                since_s: (now - client.since).as_secs(),
+            })
+            .collect()
+    }
+
+    pub(super) fn info(&self, now: Instant) -> PoolInfo {
+        PoolInfo {
+            prefix: self.prefix.to_string(),
+            pid: std::process::id(),
+            config: self.config.file.display().to_string(),
+            transport: self.transport().name().to_owned(),
+            wake: self.options.wake.to_string(),
+            since_s: (now - self.started).as_secs(),
+            is_learning: self.supervisor.is_learning(),
+            log: self.log.path().map(|path| path.display().to_string()),
+            metrics: self.metrics_address(),
+            counts: self.named_counts().map(|(name, _, n)| (name.to_owned(), n)).collect(),
+        }
+    }
+
+    pub(super) fn worker_rows(&self, now: Instant) -> Vec<WorkerRow> {
+        self.supervisor.members(now).map(|member| self.worker_row(member)).collect()
+    }
+
+    fn worker_row(&self, member: MemberView) -> WorkerRow {
+        let process = self.workers.get(&member.id);
+        let totals = process.map(totals).unwrap_or_default();
+        WorkerRow {
+            program: member.program,
+            srvid: member.id,
+            pid: process.map(|process| process.pid),
+            state: member.state.name().to_owned(),
+            restarts: member.starts.saturating_sub(1),
+            failures: member.failures,
+            next_start_s: member.next_start.map(|time| time.as_secs_f64().ceil() as u64),
+            since_s: member.age.as_secs(),
+            is_busy: process.is_some_and(is_busy),
+            calls: totals[Total::Calls],
+            failed: totals[Total::Failed],
+            late: totals[Total::Late],
+            dropped: totals[Total::Dropped],
+            cause: member.cause,
+        }
+    }
+
+    pub(super) fn service_rows(&self, now: Instant) -> Vec<ServiceRow> {
+        let members = self.members(now);
+        let mut rows = Vec::new();
+        for (name, service) in &self.services.by_name {
+            let hash = name_hash(name.as_str());
+            for (id, function) in &service.offers {
+                let process = self.workers.get(id);
+                let tally = process.and_then(|process| tally(process, hash));
+                let program = members.iter().find(|member| member.id == *id);
+                rows.push(ServiceRow {
+                    service: name.to_string(),
+                    function: function.clone(),
+                    program: program.map(|member| member.program.clone()).unwrap_or_default(),
+                    srvid: *id,
+                    ok: tally.map_or(0, |tally| tally.ok),
+                    failed: tally.map_or(0, |tally| tally.failed),
+                    max_ns: tally.map_or(0, |tally| tally.max_ns),
+                    last_ns: tally.map_or(0, |tally| tally.last_ns),
+                    state: service_state(process, tally.as_ref()).to_owned(),
+                });
+            }
+        }
+        rows
+    }
+
+    pub(super) fn queue_rows(&self) -> Vec<QueueRow> {
+        let services = self.services.by_name.iter();
+        let rows = services.filter_map(|(name, service)| {
+            let (depth, size) = self.services.depth_of(service)?;
+            let depths = &service.depths;
+            let sum: u32 = depths.iter().sum();
+            let queue = match service.store {
+                RequestStore::Queue(_) => Some(text(&self.prefix.service_queue(name))),
+                RequestStore::Ring(_) => None,
+            };
+            let slots = service.offers.keys().filter_map(|id| self.workers.get(id)?.slot());
+            let states: Vec<WorkerState> = slots.map(|slot| slot.occupation().state).collect();
+            let count = |wanted| states.iter().filter(|state| **state == wanted).count();
+            Some(QueueRow {
+                queue,
+                service: name.to_string(),
+                depth,
+                depth_max: size.messages_max,
+                message_len_bytes: size.message_len_bytes,
+                average: (!depths.is_empty()).then(|| f64::from(sum) / depths.len() as f64),
+                workers: service.offers.len(),
+                busy: count(WorkerState::Busy),
+                idle: count(WorkerState::Idle),
+            })
+        });
+        rows.collect()
+    }
+
+    fn send_rows<R: Clone>(&mut self, number: u64, rows: &[R], answer: impl Fn(Vec<R>) -> Answer) {
+        for some in rows.chunks(ROWS_MAX) {
+            self.reply(number, &answer(some.to_vec()));
+        }
+        self.done(number, "");
     }
 }
 
@@ -262,142 +377,6 @@ impl Order {
 pub(super) fn member(members: &[MemberView], id: u32) -> Option<&MemberView> {
     let at = members.binary_search_by_key(&id, |member| member.id).ok()?;
     members.get(at)
-}
-
-impl Pool {
-    pub(super) fn list_workers(&mut self, number: u64, now: Instant) {
-        let rows = self.worker_rows(now);
-        self.send_rows(number, &rows, Answer::Workers);
-    }
-
-    pub(super) fn list_services(&mut self, number: u64, now: Instant) {
-        let rows = self.service_rows(now);
-        self.send_rows(number, &rows, Answer::Services);
-    }
-
-    pub(super) fn list_queues(&mut self, number: u64) {
-        let rows = self.queue_rows();
-        self.send_rows(number, &rows, Answer::Queues);
-    }
-
-    pub(super) fn list_clients(&mut self, number: u64, now: Instant) {
-        let open = self.memory.as_ref().map(|memory| memory.open_requests());
-        let clients = self.visitors.by_number.values().filter_map(|v| v.client.as_ref());
-        let rows: Vec<ClientRow> = clients
-            .map(|client| ClientRow {
-                pid: client.pid,
-                program: program_of(client.pid),
-                context: client.context,
-                queue: match &open {
-                    None => Some(text(&self.prefix.reply_queue(client.pid, client.context))),
-                    Some(_) => None,
-                },
-                requests: open.as_ref().map(|open| client.requests(open)),
-                since_s: (now - client.since).as_secs(),
-            })
-            .collect();
-        self.send_rows(number, &rows, Answer::Clients);
-    }
-
-    pub(super) fn info(&self, now: Instant) -> PoolInfo {
-        PoolInfo {
-            prefix: self.prefix.to_string(),
-            pid: std::process::id(),
-            config: self.config.file.display().to_string(),
-            transport: self.transport().name().to_owned(),
-            wake: self.options.wake.to_string(),
-            since_s: (now - self.started).as_secs(),
-            is_learning: self.supervisor.is_learning(),
-            log: self.log.path().map(|path| path.display().to_string()),
-            metrics: self.metrics_address(),
-            counts: self.named_counts().map(|(name, _, n)| (name.to_owned(), n)).collect(),
-        }
-    }
-
-    pub(super) fn worker_rows(&self, now: Instant) -> Vec<WorkerRow> {
-        self.supervisor.members(now).map(|member| self.worker_row(member)).collect()
-    }
-
-    fn worker_row(&self, member: MemberView) -> WorkerRow {
-        let process = self.workers.get(&member.id);
-        let totals = process.map(totals).unwrap_or_default();
-        WorkerRow {
-            program: member.program,
-            srvid: member.id,
-            pid: process.map(|process| process.pid),
-            state: member.state.name().to_owned(),
-            restarts: member.starts.saturating_sub(1),
-            failures: member.failures,
-            next_start_s: member.next_start.map(|time| time.as_secs_f64().ceil() as u64),
-            since_s: member.age.as_secs(),
-            is_busy: process.is_some_and(is_busy),
-            calls: totals[Total::Calls],
-            failed: totals[Total::Failed],
-            late: totals[Total::Late],
-            dropped: totals[Total::Dropped],
-            cause: member.cause,
-        }
-    }
-
-    pub(super) fn service_rows(&self, now: Instant) -> Vec<ServiceRow> {
-        let members: Vec<MemberView> = self.supervisor.members(now).collect();
-        let mut rows = Vec::new();
-        for (name, service) in &self.services.by_name {
-            let hash = name_hash(name.as_str());
-            for (id, function) in &service.offers {
-                let process = self.workers.get(id);
-                let tally = process.and_then(|process| tally(process, hash));
-                let program = members.iter().find(|member| member.id == *id);
-                rows.push(ServiceRow {
-                    service: name.to_string(),
-                    function: function.clone(),
-                    program: program.map(|member| member.program.clone()).unwrap_or_default(),
-                    srvid: *id,
-                    ok: tally.map_or(0, |tally| tally.ok),
-                    failed: tally.map_or(0, |tally| tally.failed),
-                    max_ns: tally.map_or(0, |tally| tally.max_ns),
-                    last_ns: tally.map_or(0, |tally| tally.last_ns),
-                    state: service_state(process, tally.as_ref()).to_owned(),
-                });
-            }
-        }
-        rows
-    }
-
-    pub(super) fn queue_rows(&self) -> Vec<QueueRow> {
-        let services = self.services.by_name.iter();
-        let rows = services.filter_map(|(name, service)| {
-            let (depth, size) = self.services.depth_of(service)?;
-            let depths = &service.depths;
-            let sum: u32 = depths.iter().sum();
-            let queue = match service.store {
-                RequestStore::Queue(_) => Some(text(&self.prefix.service_queue(name))),
-                RequestStore::Ring(_) => None,
-            };
-            let slots = service.offers.keys().filter_map(|id| self.workers.get(id)?.slot());
-            let states: Vec<WorkerState> = slots.map(|slot| slot.occupation().state).collect();
-            let count = |wanted| states.iter().filter(|state| **state == wanted).count();
-            Some(QueueRow {
-                queue,
-                service: name.to_string(),
-                depth,
-                depth_max: size.messages_max,
-                message_len_bytes: size.message_len_bytes,
-                average: (!depths.is_empty()).then(|| f64::from(sum) / depths.len() as f64),
-                workers: service.offers.len(),
-                busy: count(WorkerState::Busy),
-                idle: count(WorkerState::Idle),
-            })
-        });
-        rows.collect()
-    }
-
-    fn send_rows<R: Clone>(&mut self, number: u64, rows: &[R], answer: impl Fn(Vec<R>) -> Answer) {
-        for some in rows.chunks(ROWS_MAX) {
-            self.reply(number, &answer(some.to_vec()));
-        }
-        self.done(number, "");
-    }
 }
 
 fn totals(process: &Process) -> Totals {

@@ -6,7 +6,6 @@ use std::os::fd::AsFd;
 use pollux_sys::mqueue::{MessageQueue, QueueSize};
 use pollux_sys::shared::SharedWords;
 use pollux_testing::DEADLINE;
-use pollux_xatmi::buffer::Buffer;
 use pollux_xatmi::client::{CallFlags, ClientHello};
 use pollux_xatmi::control::{Answer, AskError, Control, Request};
 use pollux_xatmi::link::{Link, Received, ToManager, ToWorker};
@@ -14,7 +13,7 @@ use pollux_xatmi::slots::Slots;
 use pollux_xatmi::supervisor::Selection;
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, connect, socket_with};
 
-use crate::support::{TestPool, exists, kill_and_wait};
+use crate::support::{ONE, TestPool, copies, exists, kill_and_wait, text};
 
 pub(crate) const TESTS: &[crate::Test] = &[
     ("a_pool_that_is_starting_stops_without_a_signal", a_pool_that_is_starting_stops),
@@ -31,12 +30,9 @@ pub(crate) const TESTS: &[crate::Test] = &[
 pub(crate) const QUEUE_TESTS: &[crate::Test] =
     &[("a_connection_has_one_context", a_connection_has_one_context)];
 
-const ONE: &str = "<server name='testsv'><srvid>1</srvid></server>";
-
 /// The stop reaches workers at every point of their start.
 fn a_pool_that_is_starting_stops() {
-    let servers = "<server name='testsv'><srvid>1</srvid><min>100</min><max>100</max></server>";
-    let mut pool = TestPool::new("", servers);
+    let mut pool = TestPool::new("", &copies(100));
     pool.begin();
     pool.until("some are up", |pool| pool.workers().iter().any(|row| row.state == "up"));
     pool.end();
@@ -45,8 +41,7 @@ fn a_pool_that_is_starting_stops() {
 
 /// Workers of an earlier manager get orders when they report, within a second.
 fn a_pool_that_is_learning_stops() {
-    let servers = "<server name='testsv'><srvid>1</srvid><min>3</min><max>3</max></server>";
-    let mut pool = TestPool::start("<restart_to_check>50</restart_to_check>", servers);
+    let mut pool = TestPool::start("<restart_to_check>50</restart_to_check>", &copies(3));
     pool.kill_manager();
     pool.begin();
     pool.end();
@@ -66,7 +61,7 @@ fn a_restart_by_id_starts_a_standby_copy() {
 fn a_stop_that_another_order_undoes_is_refused() {
     let mut pool = TestPool::start("", ONE);
     let mut client = pool.client();
-    let hello = Buffer::string("x").expect("it fits");
+    let hello = text("x");
     let call = std::thread::spawn(move || client.call("HANG", &hello, CallFlags::NONE).is_err());
     pool.until("the worker is inside the call", |pool| pool.worker(1).is_busy);
     let order = |request| {
@@ -85,8 +80,7 @@ fn a_stop_that_another_order_undoes_is_refused() {
 }
 
 fn two_ends_at_once_are_both_answered() {
-    let servers = "<server name='testsv'><srvid>1</srvid><min>5</min><max>5</max></server>";
-    let mut pool = TestPool::start("", servers);
+    let mut pool = TestPool::start("", &copies(5));
     let ends = [(), ()].map(|()| {
         let mut control = Control::connect(&pool.prefix).expect("it runs");
         std::thread::spawn(move || {
@@ -124,7 +118,7 @@ fn who_says_nothing_is_not_kept() {
     let received = silent.receive_within::<Answer>(DEADLINE).expect("no answer, but its end");
     assert!(matches!(received, Received::Ended), "{received:?}");
     assert_eq!(pool.count("connections_silent"), 1);
-    let hello = Buffer::string("x").expect("it fits");
+    let hello = text("x");
     let flags = CallFlags::NONE;
     client.call("ECHO", &hello, flags).expect("a context may be as silent as it likes");
     pool.end();

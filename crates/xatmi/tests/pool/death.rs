@@ -18,7 +18,9 @@ use pollux_xatmi::client::{Answer, CallError, CallFlags, Client, Which};
 use pollux_xatmi::control::{Control, Request};
 use pollux_xatmi::error::Code;
 
-use crate::support::{TestPool, exists, kill_and_wait, say, signal, signal_if_there};
+use crate::support::{
+    ONE, TestPool, copies, exists, kill_and_wait, say, signal, signal_if_there, text,
+};
 
 pub(crate) const TESTS: &[crate::Test] = &[
     ("a_killed_worker_comes_back", a_killed_worker_comes_back),
@@ -41,7 +43,6 @@ pub(crate) const TESTS: &[crate::Test] = &[
 pub(crate) const QUEUE_TESTS: &[crate::Test] =
     &[("clients_outlive_a_killed_manager_and_leave_no_queue", clients_outlive_a_killed_manager)];
 
-const ONE: &str = "<server name='testsv'><srvid>1</srvid></server>";
 const SECONDS: &str = "POLLUX_KILL_SECONDS";
 const SECONDS_SHORT: u64 = 3;
 const WORKERS: u32 = 60;
@@ -49,7 +50,6 @@ const CALLERS: u64 = 10;
 const KILL_EACH: Duration = Duration::from_millis(100);
 /// What the start of a client takes of that.
 const KILL_START: Duration = Duration::from_millis(30);
-const FOUR: &str = "<server name='testsv'><srvid>1</srvid><min>4</min><max>4</max></server>";
 const TIMEOUT: Duration = Duration::from_secs(5);
 /// Beyond the time-out: what a busy machine may need to wake a caller.
 const SLACK: Duration = Duration::from_secs(5);
@@ -58,13 +58,8 @@ const LARGE_BYTES: usize = 20_000;
 /// Calls that one caller has out at once.
 const OUT: usize = 4;
 
-fn text(words: &str) -> Buffer {
-    Buffer::string(words).expect("it fits")
-}
-
 fn a_killed_worker_comes_back() {
-    let servers = "<server name='testsv'><srvid>1</srvid><min>2</min><max>2</max></server>";
-    let mut pool = TestPool::start("", servers);
+    let mut pool = TestPool::start("", &copies(2));
     let before = pool.pid(1);
     signal(before, Signal::KILL);
     pool.until("it is replaced", |pool| {
@@ -136,8 +131,7 @@ fn callers_in_the_queue_are_answered() {
 }
 
 fn workers_outlive_a_killed_manager() {
-    let servers = "<server name='testsv'><srvid>1</srvid><min>3</min><max>3</max></server>";
-    let mut pool = TestPool::start("<restart_to_check>50</restart_to_check>", servers);
+    let mut pool = TestPool::start("<restart_to_check>50</restart_to_check>", &copies(3));
     let before = [1, 2, 3].map(|id| pool.pid(id));
     let mut client = pool.client();
     pool.kill_manager();
@@ -187,8 +181,7 @@ fn clients_outlive_a_killed_manager() {
 fn deaths_under_load() {
     const DEATHS: usize = 30;
     const CALLERS: usize = 4;
-    let servers = "<server name='testsv'><srvid>1</srvid><min>16</min><max>16</max></server>";
-    let mut pool = TestPool::start("<restart_max>1</restart_max>", servers);
+    let mut pool = TestPool::start("<restart_max>1</restart_max>", &copies(16));
     let is_over = Arc::new(AtomicBool::new(false));
     let callers: Vec<_> = (0..CALLERS)
         .map(|caller| {
@@ -263,9 +256,7 @@ type Ends = BTreeMap<&'static str, u64>;
 fn ten_kills_a_second() {
     let _alone = alone();
     let seconds = seconds();
-    let servers = format!(
-        "<server name='testsv'><srvid>1</srvid><min>{WORKERS}</min><max>{WORKERS}</max></server>"
-    );
+    let servers = copies(WORKERS);
     let mut pool =
         TestPool::start("<restart_min>0</restart_min><restart_max>1</restart_max>", &servers);
     let is_over = Arc::new(AtomicBool::new(false));
@@ -369,7 +360,7 @@ impl Callers {
 
 fn clients_that_are_killed() {
     let _alone = alone();
-    let (mut pool, mut kills) = (TestPool::start("", FOUR), 0);
+    let (mut pool, mut kills) = (TestPool::start("", &copies(4)), 0);
     let callers = Callers::start(&pool, 2);
     let (seconds, began) = (seconds(), Instant::now());
     let (_alive, nothing) = channel::<()>();
@@ -390,7 +381,7 @@ fn clients_that_are_killed() {
 fn managers_that_are_killed() {
     let _alone = alone();
     let app = "<restart_to_check>50</restart_to_check>";
-    let mut pool = TestPool::start(app, FOUR);
+    let mut pool = TestPool::start(app, &copies(4));
     let before: Vec<u32> = (1..=4).map(|id| pool.pid(id)).collect();
     let callers = Callers::start(&pool, 4);
     for _ in 0..3 {
@@ -483,7 +474,7 @@ impl Caller {
         self.calls += 1;
         let mut words = format!("caller {} call {} ", self.number, self.calls);
         words.extend(std::iter::repeat_n('.', len_bytes.saturating_sub(words.len())));
-        let buffer = Buffer::string(&words).expect("it fits");
+        let buffer = text(&words);
         (words, buffer)
     }
 

@@ -3,14 +3,13 @@
 use std::time::{Duration, Instant};
 
 use pollux_testing::{DEADLINE, await_end, is_running, skip};
-use pollux_xatmi::buffer::Buffer;
 use pollux_xatmi::client::{CallFlags, Which};
 use pollux_xatmi::control::{MailboxRow, Request};
 use pollux_xatmi::error::Code;
 use pollux_xatmi::events::{Mailbox, Subscriptions, mailboxes, subscribers};
 use rustix::mount::{MountFlags, UnmountFlags, mount, unmount};
 
-use crate::support::{TestPool, kill_and_wait, number};
+use crate::support::{ONE, TestPool, kill_and_wait, number, text};
 
 pub(crate) const TESTS: &[crate::Test] = &[
     ("a_child_of_a_worker_is_not_taken_for_it_and_ends_with_it", a_child_of_a_worker),
@@ -28,12 +27,6 @@ pub(crate) const QUEUE_TESTS: &[crate::Test] = &[
     ("a_worker_that_cant_report_keeps_its_queues", a_worker_that_cant_report),
     ("callers_of_a_pool_that_was_killed_are_answered", callers_of_a_pool_that_was_killed),
 ];
-
-const ONE: &str = "<server name='testsv'><srvid>1</srvid></server>";
-
-fn text(words: &str) -> Buffer {
-    Buffer::string(words).expect("it fits")
-}
 
 /// Processes that workers of the pool have started so far.
 fn children(pool: &TestPool) -> Vec<u32> {

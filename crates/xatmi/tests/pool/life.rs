@@ -6,14 +6,13 @@ use std::process::Stdio;
 use std::time::Instant;
 
 use pollux_testing::{Process, get};
-use pollux_xatmi::buffer::Buffer;
-use pollux_xatmi::client::{CallFlags, Client};
+use pollux_xatmi::client::CallFlags;
 use pollux_xatmi::control::Request;
 use pollux_xatmi::error::Code;
 use pollux_xatmi::supervisor::Selection;
 
 use crate::death::alone;
-use crate::support::{TestPool, exists, say};
+use crate::support::{ONE, TestPool, copies, echoes, exists, say, text};
 
 pub(crate) const TESTS: &[crate::Test] = &[
     ("copies_start_serve_and_leave_nothing_behind", copies_start_serve_and_leave_nothing_behind),
@@ -35,18 +34,6 @@ pub(crate) const QUEUE_TESTS: &[crate::Test] = &[
     ("workers_let_go_of_queues_of_clients_that_ended", workers_let_go_of_queues),
 ];
 
-const ONE: &str = "<server name='testsv'><srvid>1</srvid></server>";
-
-fn text(words: &str) -> Buffer {
-    Buffer::string(words).expect("it fits")
-}
-
-fn echoes(client: &mut Client, words: &str) {
-    let answer = client.call("ECHO", &text(words), CallFlags::NONE).expect("it serves");
-    let buffer = answer.buffer.expect("it answers with data");
-    assert!(buffer.as_bytes().starts_with(words.as_bytes()), "another's answer");
-}
-
 fn copies_start_serve_and_leave_nothing_behind() {
     let servers = "<server name='testsv'><srvid>5</srvid><min>4</min><max>4</max></server>";
     let mut pool = TestPool::start("<gather_pq_stats>Y</gather_pq_stats>", servers);
@@ -56,9 +43,7 @@ fn copies_start_serve_and_leave_nothing_behind() {
     assert!(rows.iter().all(|row| row.state == "up" && row.restarts == 0), "{rows:?}");
     let mut client = pool.client();
     for _ in 0..100 {
-        let answer = client.call("ECHO", &text("hello"), CallFlags::NONE).expect("it serves");
-        let buffer = answer.buffer.expect("it answers with data");
-        assert!(buffer.as_bytes().starts_with(b"hello\0"), "{buffer:?}");
+        echoes(&mut client, "hello");
     }
     let calls: u64 = pool.workers().iter().map(|row| row.calls).sum();
     assert_eq!(calls, 100);
@@ -78,8 +63,7 @@ fn copies_start_serve_and_leave_nothing_behind() {
 
 /// The times are printed and not judged: the machine may be busy.
 fn two_hundred_and_fifty_copies() {
-    let servers = "<server name='testsv'><srvid>1</srvid><min>250</min><max>250</max></server>";
-    let mut pool = TestPool::new("", servers);
+    let mut pool = TestPool::new("", &copies(250));
     let began = Instant::now();
     pool.begin();
     let said = pool.ask(&Request::Settle).expect("all are up");
@@ -118,9 +102,8 @@ fn output_goes_to_the_files_of_e_and_o() {
 }
 
 fn a_second_pool_with_the_prefix_is_refused() {
-    let servers = "<server name='testsv'><srvid>1</srvid></server>";
-    let mut first = TestPool::start("", servers);
-    let mut second = TestPool::new("", servers);
+    let mut first = TestPool::start("", ONE);
+    let mut second = TestPool::new("", ONE);
     second.prefix = first.prefix.clone();
     let said = second.try_begin().expect_err("one is enough");
     assert!(said.contains("runs already, as process"), "{said}");
@@ -146,8 +129,7 @@ fn standby_copies_start_and_stop_by_hand() {
 }
 
 fn a_restart_gives_every_worker_a_new_process() {
-    let servers = "<server name='testsv'><srvid>1</srvid><min>3</min><max>3</max></server>";
-    let mut pool = TestPool::start("", servers);
+    let mut pool = TestPool::start("", &copies(3));
     let before = [1, 2, 3].map(|id| pool.pid(id));
     let said = pool.ask(&Request::Restart { what: Selection::All }).expect("they come back");
     assert!(said.starts_with("3 of 3"), "{said}");
@@ -160,7 +142,7 @@ fn a_restart_gives_every_worker_a_new_process() {
 }
 
 fn a_reload_starts_and_stops_what_changed() {
-    let first = "<server name='testsv'><srvid>1</srvid></server>";
+    let first = ONE;
     let second = "<server name='testsv'><srvid>10</srvid><appopt>other</appopt></server>";
     let mut pool = TestPool::start("", first);
     let kept = pool.pid(1);
@@ -207,7 +189,7 @@ impl Context {
 }
 
 fn a_client_that_is_killed_leaves_no_queue() {
-    let mut pool = TestPool::start("", "<server name='testsv'><srvid>1</srvid></server>");
+    let mut pool = TestPool::start("", ONE);
     let mut client = Context::begin(&pool);
     client.kill();
     pool.until("its queue is removed", |_| !client.has_queue());
@@ -216,7 +198,7 @@ fn a_client_that_is_killed_leaves_no_queue() {
 
 /// A queue that is held open is charged to its user, without a name as well.
 fn workers_let_go_of_queues() {
-    let mut pool = TestPool::start("", "<server name='testsv'><srvid>1</srvid></server>");
+    let mut pool = TestPool::start("", ONE);
     let worker = pool.pid(1);
     let held = |_: &TestPool| {
         let files = std::fs::read_dir(format!("/proc/{worker}/fd")).expect("it runs");
@@ -235,8 +217,7 @@ fn workers_let_go_of_queues() {
 }
 
 fn metrics_are_served_over_http() {
-    let servers = "<server name='testsv'><srvid>1</srvid><min>2</min><max>2</max></server>";
-    let mut pool = TestPool::new("", servers).with_metrics();
+    let mut pool = TestPool::new("", &copies(2)).with_metrics();
     pool.begin();
     pool.ask(&Request::Settle).expect("all are up");
     pool.client().call("ECHO", &text("x"), CallFlags::NONE).expect("it serves");

@@ -10,7 +10,6 @@ use std::time::{Duration, Instant};
 
 use pollux_sys::shared::{ReadOnlyPart, SharedPart, SharedWords};
 use pollux_testing::{DEADLINE, Process, Signal};
-use pollux_xatmi::buffer::Buffer;
 use pollux_xatmi::client::{CallFlags, Client, ClientHello, Descriptor, Outgoing, Which};
 use pollux_xatmi::control::{Answer, Request};
 use pollux_xatmi::environment::Transport;
@@ -21,7 +20,7 @@ use rustix::fs::{FallocateFlags, SealFlags, fallocate, fcntl_add_seals};
 
 use crate::control::guest;
 use crate::death::alone;
-use crate::support::{TestPool, kill_and_wait, say, signal};
+use crate::support::{ONE, TestPool, copies, echoes, kill_and_wait, say, signal, text};
 
 pub(crate) const TESTS: &[crate::Test] = &[
     ("callers_of_a_pool_that_was_killed_are_answered", callers_of_a_pool_that_was_killed),
@@ -36,7 +35,7 @@ pub(crate) const TESTS: &[crate::Test] = &[
     ("workers_that_are_stopped_hold_up_no_call", workers_that_are_stopped),
     ("an_idle_worker_notices_the_end_of_its_manager_at_once", an_idle_worker_notices),
     ("a_forward_to_a_full_ring_ends_with_its_limit", a_forward_to_a_full_ring),
-    ("a_client_that_writes_anywhere_harms_nobody_unseen", a_client_that_writes_anywhere),
+    ("a_client_that_writes_anywhere_harms_no_other_unseen", a_client_that_writes_anywhere),
     ("threads_that_come_and_go_find_room", threads_that_come_and_go),
     ("a_thousand_clients_call", a_thousand_clients),
     ("a_client_without_a_descriptor_for_the_memory_says_so", a_client_without_a_descriptor),
@@ -44,19 +43,6 @@ pub(crate) const TESTS: &[crate::Test] = &[
     ("a_worker_that_cannot_follow_a_manager_does_so_later", a_worker_that_cannot_follow),
     ("a_request_without_reply_is_served_where_workers_are_stopped", a_request_without_reply),
 ];
-
-const ONE: &str = "<server name='testsv'><srvid>1</srvid></server>";
-const FOUR: &str = "<server name='testsv'><srvid>1</srvid><min>4</min><max>4</max></server>";
-
-fn text(words: &str) -> Buffer {
-    Buffer::string(words).expect("it fits")
-}
-
-fn echoes(client: &mut Client, words: &str) {
-    let answer = client.call("ECHO", &text(words), CallFlags::NONE).expect("it serves");
-    let buffer = answer.buffer.expect("it answers with data");
-    assert!(buffer.as_bytes().starts_with(words.as_bytes()), "another's answer");
-}
 
 /// A call that the only worker is inside of, and stays.
 fn hanging(pool: &mut TestPool, client: &mut Client) -> Descriptor {
@@ -276,7 +262,7 @@ fn a_client_can_write_no_records() {
 }
 
 fn calls_that_were_given_up() {
-    let mut pool = TestPool::start("", FOUR);
+    let mut pool = TestPool::start("", &copies(4));
     let mut client = pool.client();
     for _ in 0..20 {
         let call = client.call_async("ECHO", &text("given up"), CallFlags::NONE).expect("room");
@@ -352,7 +338,7 @@ fn workers_that_are_stopped() {
     // Without the client's look the last worker would find it after 20 s.
     const LONGEST: Duration = Duration::from_secs(10);
     // The manager looks for wakes that were lost in each check cycle: none comes here.
-    let mut pool = TestPool::start("<sanity>600</sanity>", FOUR);
+    let mut pool = TestPool::start("<sanity>600</sanity>", &copies(4));
     let mut client = pool.client();
     echoes(&mut client, "all are there");
     // The lowest idle one is woken first.
@@ -419,7 +405,7 @@ fn a_forward_to_a_full_ring() {
 
 fn a_client_that_writes_anywhere() {
     const SECONDS: u64 = 5;
-    let mut pool = TestPool::start("", FOUR);
+    let mut pool = TestPool::start("", &copies(4));
     let mut scribbler = Process::start(&mut pool.role("scribbler"));
     let (mut client, until) = (pool.client(), Instant::now() + Duration::from_secs(SECONDS));
     client.set_timeout(Duration::from_secs(2));
@@ -451,7 +437,7 @@ fn a_client_that_writes_anywhere() {
 fn threads_that_come_and_go() {
     const THREADS: usize = 40;
     const TIMES: usize = 20;
-    let mut pool = TestPool::start("", FOUR);
+    let mut pool = TestPool::start("", &copies(4));
     let environment = pool.environment();
     for _ in 0..TIMES {
         std::thread::scope(|scope| {
@@ -470,7 +456,7 @@ fn threads_that_come_and_go() {
 
 fn a_thousand_clients() {
     const CLIENTS: usize = 1_000;
-    let mut pool = TestPool::start("", FOUR);
+    let mut pool = TestPool::start("", &copies(4));
     let mut clients: Vec<_> = (0..CLIENTS).map(|_| pool.client()).collect();
     for (number, client) in clients.iter_mut().enumerate() {
         echoes(client, &format!("client {number}"));
@@ -532,7 +518,7 @@ fn a_worker_that_cannot_follow() {
 fn a_request_without_reply() {
     // No check cycle comes here, and the worker that is left looks after 20 s.
     const LONGEST: Duration = Duration::from_secs(10);
-    let mut pool = TestPool::start("<sanity>600</sanity>", FOUR);
+    let mut pool = TestPool::start("<sanity>600</sanity>", &copies(4));
     let mut client = pool.client();
     echoes(&mut client, "all are there");
     let calls = |pool: &TestPool| pool.workers().iter().map(|row| row.calls).sum::<u64>();

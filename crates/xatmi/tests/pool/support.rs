@@ -10,12 +10,32 @@ use std::time::{Duration, Instant};
 
 use pollux_sys::mqueue::MessageQueue;
 use pollux_testing::{DEADLINE, Pid, Process, Signal, await_end, is_running};
-use pollux_xatmi::client::Client;
+use pollux_xatmi::buffer::Buffer;
+use pollux_xatmi::client::{CallFlags, Client};
 use pollux_xatmi::control::{
     Answer, AskError, Control, PoolInfo, QueueRow, Request, ServiceRow, WorkerRow,
 };
 use pollux_xatmi::environment::{Environment, TRANSPORT_VARIABLE, Transport};
 use pollux_xatmi::queue::{Prefix, ServiceName};
+
+/// One worker.
+pub(crate) const ONE: &str = "<server name='testsv'><srvid>1</srvid></server>";
+
+/// So many workers.
+pub(crate) fn copies(count: u32) -> String {
+    format!("<server name='testsv'><srvid>1</srvid><min>{count}</min><max>{count}</max></server>")
+}
+
+pub(crate) fn text(words: &str) -> Buffer {
+    Buffer::string(words).expect("it fits")
+}
+
+/// A call that is served, with its own data in the reply.
+pub(crate) fn echoes(client: &mut Client, words: &str) {
+    let answer = client.call("ECHO", &text(words), CallFlags::NONE).expect("it serves");
+    let buffer = answer.buffer.expect("it answers with data");
+    assert!(buffer.as_bytes().starts_with(words.as_bytes()), "another's answer");
+}
 
 /// How often a condition is looked at.
 const LOOK: Duration = Duration::from_millis(20);

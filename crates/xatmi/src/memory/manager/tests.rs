@@ -1,5 +1,6 @@
 use super::*;
-use crate::memory::{State, owner_of};
+use crate::memory::owner_of;
+use crate::memory::request::Request;
 use crate::queue::Prefix;
 
 const WORKER: usize = 3;
@@ -20,8 +21,12 @@ fn passed_on_by_the_dead(leaves: impl FnOnce(&Memory, Ticket)) -> (Memory, Ticke
     (memory, passed_on)
 }
 
+fn request(memory: &Memory, ticket: Ticket) -> Request<'_> {
+    memory.exchange.request(ticket.request).expect("it is there")
+}
+
 fn is_reclaimed(memory: &Memory, ticket: Ticket, is_suspicious: bool) {
-    let request = memory.exchange.request(ticket.request).expect("it is there");
+    let request = request(memory, ticket);
     assert!(request.state().0.is_under_way(), "no check has shown yet that it is not in a ring");
     let mut suspects = HashSet::new();
     memory.inspect(is_suspicious, &mut suspects);
@@ -33,7 +38,7 @@ fn is_reclaimed(memory: &Memory, ticket: Ticket, is_suspicious: bool) {
 #[test]
 fn a_request_without_reply_whose_worker_died_before_its_push_is_free_again() {
     let (memory, ticket) = passed_on_by_the_dead(|memory, ticket| {
-        let request = memory.exchange.request(ticket.request).expect("it is there");
+        let request = request(memory, ticket);
         request.ask(ticket, false);
         assert!(request.pass_on(ticket).is_some());
     });
@@ -44,7 +49,7 @@ fn a_request_without_reply_whose_worker_died_before_its_push_is_free_again() {
 #[test]
 fn a_request_that_was_given_up_and_whose_worker_died_before_its_push_is_free_again() {
     let (memory, ticket) = passed_on_by_the_dead(|memory, ticket| {
-        let request = memory.exchange.request(ticket.request).expect("it is there");
+        let request = request(memory, ticket);
         request.ask(ticket, true);
         assert!(request.pass_on(ticket).is_some());
         request.give_up();
@@ -59,7 +64,7 @@ fn a_request_that_was_given_up_and_whose_worker_died_before_its_push_is_free_aga
 fn a_request_whose_client_died_before_its_push_is_free_again() {
     let mut is_left = false;
     let (memory, ticket) = passed_on_by_the_dead(|memory, ticket| {
-        memory.exchange.request(ticket.request).expect("it is there").ask(ticket, true);
+        request(memory, ticket).ask(ticket, true);
         is_left = memory.end_client(4711, None);
     });
     memory.claim(WORKER).expect("it is there").give_to(0);
@@ -69,14 +74,14 @@ fn a_request_whose_client_died_before_its_push_is_free_again() {
 #[test]
 fn a_request_for_a_service_that_was_withdrawn_long_ago_is_answered() {
     let (memory, ticket) = passed_on_by_the_dead(|memory, ticket| {
-        memory.exchange.request(ticket.request).expect("it is there").ask(ticket, true);
+        request(memory, ticket).ask(ticket, true);
     });
     memory.claim(WORKER).expect("it is there").let_go();
     memory.withdraw(0);
     let pushed = memory.exchange.ring(0).expect("it was offered").push(ticket.request);
     assert!(matches!(pushed, Ok(Some(_))));
     let look = memory.inspect(false, &mut HashSet::new());
-    let state = memory.exchange.request(ticket.request).expect("it is there").state().0;
+    let state = request(&memory, ticket).state().0;
     assert_eq!(state, State::Answered(Some(Code::NoEntry.number() as u8)));
     assert_eq!(look.answers.sent, 1);
 }
@@ -87,7 +92,7 @@ fn callers_of_a_service_whose_ring_was_broken_when_it_was_withdrawn_are_answered
     let words = [0, 8, 24].into_iter().flat_map(|word| [(word, false), (word, true)]);
     for (word, is_withdrawn_first) in words {
         let (memory, ticket) = passed_on_by_the_dead(|memory, ticket| {
-            memory.exchange.request(ticket.request).expect("it is there").ask(ticket, true);
+            request(memory, ticket).ask(ticket, true);
         });
         memory.claim(WORKER).expect("it is there").let_go();
         let break_ring = || {
