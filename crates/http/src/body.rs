@@ -167,7 +167,7 @@ impl BodyReader {
         Ok(self.step(end, end..end))
     }
 
-    /// Tells the reader that the peer has ended its side of the connection. An answer that lasts
+    /// Notes that the peer has ended its side of the connection. An answer that lasts
     /// until then is done.
     ///
     /// # Errors

@@ -55,7 +55,7 @@ impl fmt::Display for NoRoom {
 
 impl std::error::Error for NoRoom {}
 
-/// Writes one answer's head, line by line; [`HeadWriter::finish`] tells whether all of it fitted.
+/// Writes one answer's head, line by line; [`HeadWriter::finish`] says whether all of it fitted.
 #[derive(Debug)]
 pub struct HeadWriter<'o> {
     out: &'o mut [u8],

@@ -1,10 +1,10 @@
 //! Answers out of the bytes of a connection, one after the other; and one request asked by itself before any load.
 //!
 //! Most answers lie whole in the input and have the head of the one before; they cost a
-//! comparison. Sessions call it; it knows no time and counts nothing.
+//! comparison. Sessions call it; it reads no clock and counts nothing.
 //!
 //! One request and its answer, before there is any load: is this server the one that is meant? The lab asks each server
-//! once. It blocks, and knows nothing of loops.
+//! once. It blocks, and uses no loop.
 
 use std::io::{self, Read, Write};
 use std::net::TcpStream;

@@ -4,7 +4,7 @@
 //! the way to see a small change is several pairs of runs, taken in turns: the change is formed within
 //! each pair, and its interval is that over pairs, of eight and more without a quarter at each end
 //! (Yuen, "The two-sample trimmed t for unequal population variances", Biometrika 61, 1974). Of one pair the interval is that of seconds,
-//! widened for neighbours that resemble each other; it knows nothing of what changes from run to run, so
+//! widened for neighbours that resemble each other; it leaves out what changes from run to run, so
 //! such a change counts from [`BETWEEN_RUNS`] on.
 //!
 //! Intervals are of 95 %; worse and better are corrected for all rows (Bonferroni).
@@ -542,10 +542,10 @@ mod tests {
     fn other_loads_and_two_pairs_are_refused() {
         let (a, mut b) = (run(1e6, 8.0, 0.02, 1), run(1e6, 8.0, 0.02, 2));
         b.setting.connections = 128;
-        let said = compare(&[(a.clone(), b.clone())], false).expect_err("others").to_string();
+        let message = compare(&[(a.clone(), b.clone())], false).expect_err("others").to_string();
         assert!(
-            said.starts_with("different loads: connections was \"64\" and is \"128\""),
-            "{said}"
+            message.starts_with("different loads: connections was \"64\" and is \"128\""),
+            "{message}"
         );
         assert!(compare(&[(a.clone(), b)], true).is_ok());
         let pair = (a.clone(), a.clone());

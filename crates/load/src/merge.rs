@@ -239,16 +239,19 @@ mod tests {
         assert_eq!(merged(std::slice::from_ref(&first)).expect_err("one"), MergeError::TooFew);
         let mut other = first.clone();
         other.setting.pipeline = 8;
-        let said = merged(&[first.clone(), other]).expect_err("pipelined").to_string();
-        assert_eq!(said, "result 2 differs from the first in pipelining: \"8\" instead of \"1\"");
+        let message = merged(&[first.clone(), other]).expect_err("pipelined").to_string();
+        assert_eq!(
+            message,
+            "result 2 differs from the first in pipelining: \"8\" instead of \"1\""
+        );
         let twice = merged(&[first.clone(), first.clone()]).expect_err("the same one");
         assert_eq!(twice, MergeError::Twice { first: 1, number: 2 });
         let mut later = first.clone();
         later.began_unix_s += 8.0;
-        let said = merged(&[first, later]).expect_err("apart").to_string();
+        let message = merged(&[first, later]).expect_err("apart").to_string();
         assert!(
-            said.starts_with("the runs were at the same time for 2.0 s only, of 10.0 s"),
-            "{said}"
+            message.starts_with("the runs were at the same time for 2.0 s only, of 10.0 s"),
+            "{message}"
         );
     }
 

@@ -508,8 +508,8 @@ mod tests {
         ] {
             assert_eq!(broken_by(&[objective(holds)], &outcome), None, "{holds}");
             let missed = objective(is_missed);
-            let told = broken_by(&[objective(holds), missed], &outcome).expect(is_missed);
-            assert!(told.contains(why), "{is_missed}: {told}");
+            let message = broken_by(&[objective(holds), missed], &outcome).expect(is_missed);
+            assert!(message.contains(why), "{is_missed}: {message}");
             let judged = judge(&[objective(holds), missed], &outcome);
             assert_eq!(judged.iter().map(|one| one.is_held).collect::<Vec<_>>(), [true, false]);
             assert!(judged.iter().all(|one| one.found.is_some()), "{judged:?}");
@@ -542,8 +542,11 @@ mod tests {
             ("rate=0", "above 0"),
             ("rate=fast", "not a rate"),
         ] {
-            let told = text.parse::<Objective>().expect_err(text);
-            assert!(told.contains(why) && told.contains("expected such as p99=5ms"), "{told}");
+            let message = text.parse::<Objective>().expect_err(text);
+            assert!(
+                message.contains(why) && message.contains("expected such as p99=5ms"),
+                "{message}"
+            );
         }
     }
 

@@ -1,7 +1,7 @@
 //! The requests of a run as bytes that are ready to send: a list that is made once and shared by all threads, and each
 //! thread's way through it, which says what is next and how answers are read.
 //!
-//! Nothing here knows connections or time, and nothing is allocated after the start.
+//! Nothing here depends on connections or time, and nothing is allocated after the start.
 
 use std::ops::Range;
 use std::sync::{Arc, OnceLock};

@@ -122,17 +122,17 @@ impl Shared {
         std::mem::swap(&mut self.log, &mut new.log);
         (self.head_limits, self.room_bytes_min) = (new.head_limits, new.room_bytes_min);
         self.is_timing = new.is_timing;
-        self.tell_date();
+        self.set_date();
     }
 
-    fn tell_date(&mut self) {
+    fn set_date(&mut self) {
         self.common.date.at(self.now.unix_s);
         if let Handler::Reply(reply) = &mut self.handler {
             reply.set_date(&self.common.date);
         }
     }
 
-    /// Tells that the rest of a file could not be read, whose length was announced.
+    /// Reports that the rest of a file could not be read, whose length was announced.
     #[cold]
     pub(crate) fn report_cut(&self, errno: Errno) {
         self.logs.errors.report(Event::FileFailed, self.now.unix_s, || {
@@ -179,7 +179,7 @@ impl Shared {
         let is_another_second = now.unix_s != self.now.unix_s;
         self.now = now;
         if is_another_second {
-            self.tell_date();
+            self.set_date();
         }
         if let Some(new) = self.inbox.as_mut().and_then(Inbox::take) {
             self.succeed(new);

@@ -197,8 +197,7 @@ impl Tls {
         !self.layer.is_open()
     }
 
-    /// Tells what speaks above that the connection is there, gives it what was decrypted, and the end
-    /// behind it.
+    /// Notifies the session above of the connection, of what was decrypted, and of the end behind it.
     fn show<A: Above>(&mut self, above: &mut A, shared: &mut A::Shared, actions: &mut Actions<'_>) {
         self.flush(actions);
         if self.is_open() && !std::mem::replace(&mut self.is_open_notified, true) {

@@ -35,7 +35,7 @@ impl Idle for Arc<Connection> {
     }
 
     fn send_off(&self) -> bool {
-        self.take(NOBODY)
+        self.take(NO_THREAD)
     }
 
     fn owner(&self) -> u32 {
@@ -51,7 +51,7 @@ impl Connection {
     /// What was sent to the thread `by` has arrived there.
     fn receive(&self, by: u32) {
         let has = self.0.swap(by << 1 | 1, SeqCst);
-        assert_eq!(has, NOBODY << 1 | 1, "it was on its way");
+        assert_eq!(has, NO_THREAD << 1 | 1, "it was on its way");
     }
 
     /// An event of it at the thread `by`: whether that one may act on it.
@@ -61,7 +61,7 @@ impl Connection {
 }
 
 /// The owners of what is on its way.
-const NOBODY: u32 = u32::MAX >> 1;
+const NO_THREAD: u32 = u32::MAX >> 1;
 
 /// What a thread was sent.
 enum Grant {

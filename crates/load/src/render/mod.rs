@@ -190,7 +190,7 @@ mod tests {
     }
 
     #[test]
-    fn a_quantile_without_values_beyond_it_is_not_told() {
+    fn a_quantile_without_values_beyond_it_is_not_shown() {
         let times = sample::times(1000, |index| index + 1);
         assert_eq!(
             (times.known_quantile_ns(0.999), times.known_quantile_ns(0.9999)),

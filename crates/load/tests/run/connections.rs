@@ -85,8 +85,8 @@ fn the_server_says_when_a_connection_ends() {
     );
 }
 
-/// Sixteen requests are read before any is answered, and each answer tells by its length to
-/// which request it belongs.
+/// Sixteen requests are read before any is answered, and the length of each answer shows
+/// to which request it belongs.
 #[test]
 fn pipelined_answers_belong_to_their_requests() {
     let seen: Arc<Mutex<BTreeMap<String, u64>>> = Arc::default();
@@ -366,7 +366,7 @@ fn answers_of_another_length_are_answers() {
 }
 
 #[test]
-fn an_answer_that_nobody_asked_for() {
+fn an_answer_without_a_request_is_malformed() {
     let server = Server::start(|mut peer| peer.answer_all(&[OK, OK].concat()));
     on_every_driver(
         |driver| plan(driver, &server.url("/"), 1, 10),
@@ -379,7 +379,7 @@ fn has_no_answers(outcome: &Outcome) -> bool {
 }
 
 #[test]
-fn nobody_listens() {
+fn a_connect_that_is_refused_is_an_error() {
     let listener = TcpListener::bind("127.0.0.1:0").expect("bound");
     let url = format!("http://{}/", listener.local_addr().expect("an address"));
     drop(listener);

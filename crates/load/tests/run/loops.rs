@@ -122,7 +122,7 @@ fn requests_that_found_no_connection_are_counted() {
 
 /// 200 million requests are never sent; to look at each would take a minute.
 #[test]
-fn a_rate_that_nobody_reaches_ends_in_time_and_loses_no_request() {
+fn a_rate_out_of_reach_ends_in_time_and_loses_no_request() {
     let server = Server::start(|mut peer| peer.answer_all(OK));
     let after = Duration::from_millis(200);
     let began = Instant::now();

@@ -130,8 +130,8 @@ impl Peer {
 
 /// Waits out a time: there is nothing else to wait for.
 fn delay(time: Duration) {
-    let (_keep, nobody): (Sender<()>, Receiver<()>) = channel();
-    let _ = nobody.recv_timeout(time);
+    let (_keep, silent): (Sender<()>, Receiver<()>) = channel();
+    let _ = silent.recv_timeout(time);
 }
 
 /// A server with one thread for each connection, whose conduct each test writes itself.

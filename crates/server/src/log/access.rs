@@ -56,7 +56,7 @@ impl AccessLog {
         self.format == LogFormat::Combined
     }
 
-    /// Tells the time, and opens the file again when that was asked for.
+    /// Sets the time, and opens the file again when that was asked for.
     pub(crate) fn begin_turn(&mut self, unix_s: u64, counters: &ServerCounters) {
         self.now_s = unix_s;
         let asked = self.logs.reopens();

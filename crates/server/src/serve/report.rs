@@ -251,7 +251,7 @@ impl Reporter {
         self.access_log = access_log.map(LogTarget::path);
     }
 
-    /// Tells what is new at this second since 1970; everything when the server ends.
+    /// Reports what is new at this second since 1970; everything when the server ends.
     pub(crate) fn report(
         &mut self,
         loops: &[LoopSource],

@@ -55,15 +55,6 @@ fn the_fixed_reply_is_what_was_asked_for_to_the_byte() {
 }
 
 #[test]
-fn pipelined_requests_are_answered_in_order_however_many_there_are() {
-    let mut play = play("reply = 1000");
-    let answer = ask(&mut play, &GET.repeat(500));
-    assert_eq!(answer.matches("HTTP/1.1 200 OK\r\n").count(), 500);
-    assert_eq!(play.closed(), None);
-    assert_eq!(play.shared.counters().requests_total(), 500);
-}
-
-#[test]
 fn a_large_reply_comes_whole_and_what_follows_it_in_order() {
     let mut play = play("reply = \"1MiB\"");
     let answer = ask(&mut play, &format!("{GET}HEAD / HTTP/1.1\r\nHost: a\r\n\r\n"));
@@ -72,51 +63,6 @@ fn a_large_reply_comes_whole_and_what_follows_it_in_order() {
     let (body, next) = body.split_at(1 << 20);
     assert!(body.bytes().enumerate().all(|(at, byte)| byte == body.as_bytes()[at % 32]));
     assert!(next.starts_with("HTTP/1.1 200 OK") && next.ends_with("\r\n\r\n"), "{next}");
-}
-
-#[test]
-fn connections_end_as_the_client_said() {
-    for (request, is_open, field) in [
-        ("GET / HTTP/1.0\r\n\r\n", false, "Connection: close"),
-        ("GET / HTTP/1.0\r\nConnection: keep-alive\r\n\r\n", true, "Connection: keep-alive"),
-        ("GET / HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n", false, "Connection: close"),
-    ] {
-        let mut play = play("reply = 1");
-        let answer = ask(&mut play, request);
-        assert!(answer.contains(field), "{answer}");
-        assert_eq!(play.closed().is_none(), is_open, "{request}");
-    }
-    let mut play = play("reply = 1");
-    assert!(!ask(&mut play, GET).contains("Connection"));
-}
-
-#[test]
-fn nothing_behind_the_last_request_is_answered() {
-    let close = "GET / HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n";
-    let answer = ask(&mut play("reply = 1"), &format!("{close}{GET}"));
-    assert_eq!(answer.matches("HTTP/1.1").count(), 1);
-}
-
-#[test]
-fn a_refusal_says_its_status_and_nothing_behind_it_is_parsed() {
-    for (request, code) in [
-        ("GET / HTTP/1.1\r\n\r\n", 400),
-        ("GET / HTTP/2.0\r\nHost: a\r\n\r\n", 505),
-        ("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 2097152\r\n\r\n", 413),
-        (
-            "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 1\r\nTransfer-Encoding: chunked\r\n\r\n",
-            400,
-        ),
-        ("GET / HTTP/1.1\r\nHost: a\r\nExpect: tea\r\n\r\n", 417),
-        ("\0\0\0\0\r\n\r\n", 400),
-    ] {
-        let mut play = play("reply = 1");
-        let answer = ask(&mut play, &format!("{request}{GET}"));
-        assert_eq!(status(&answer), code, "{answer}");
-        assert_eq!(answer.matches("Server: ").count(), 1, "{answer}");
-        assert!(answer.contains("Connection: close"), "{answer}");
-        assert_eq!(play.closed(), Some(CloseCause::Session));
-    }
 }
 
 #[test]
@@ -148,15 +94,6 @@ fn a_refusal_of_head_has_no_body() {
         assert!(status(&answer) >= 400 && answer.ends_with("\r\n\r\n"), "{answer}");
         assert!(!answer.contains("Content-Length: 0\r\n"), "{answer}");
     }
-}
-
-#[test]
-fn bytes_behind_a_refused_tunnel_are_not_a_request() {
-    let mut play = play("reply = 1");
-    let answer = ask(&mut play, &format!("CONNECT a:1 HTTP/1.1\r\nHost: a:1\r\n\r\n{GET}"));
-    assert!(status(&answer) == 405 && answer.contains("Connection: close"), "{answer}");
-    assert_eq!(answer.matches("HTTP/1.1 ").count(), 1, "{answer}");
-    assert_eq!(play.closed(), Some(CloseCause::Session));
 }
 
 #[test]

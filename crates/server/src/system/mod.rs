@@ -164,7 +164,7 @@ fn watchdog(pid: Option<String>, usec: Option<String>, own: u32) -> Option<Durat
 const ATTEMPTS_MAX: usize = 16;
 
 /// A file with the id; removed when it is dropped, unless another process has written its own since. While the
-/// process runs it holds a lock on the file, so a second server knows that the file is not left over.
+/// process runs it holds a lock on the file, so a second server sees that the file is not left over.
 #[derive(Debug)]
 pub(crate) struct PidFile {
     path: PathBuf,
@@ -338,7 +338,7 @@ mod tests {
         }
         Manager::at(None).notify(State::Ready);
         Manager::at(Some("neither".into())).notify(State::Ready);
-        Manager::at(Some(folder.path().join("nobody").into())).notify(State::Ready);
+        Manager::at(Some(folder.path().join("missing").into())).notify(State::Ready);
     }
 
     #[test]

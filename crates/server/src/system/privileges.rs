@@ -503,7 +503,7 @@ mod tests {
     #[test]
     fn unknown_users_and_root_are_refused() {
         for (user, group, expected) in [
-            ("nobody-here", None, "there is no user nobody-here"),
+            ("missing-user", None, "there is no user missing-user"),
             ("1234", None, "expected a group as well"),
             ("www", Some("none"), "there is no group none"),
             ("odd", None, "there is no user odd"),

@@ -216,6 +216,11 @@ pub(crate) fn post(fields: &str, body: &str) -> String {
     format!("POST / HTTP/1.1\r\nHost: h\r\n{fields}\r\n{body}")
 }
 
+/// Lines of a table, which has bars between them.
+pub(crate) fn lines(text: &str) -> String {
+    text.split(" | ").filter(|line| !line.is_empty()).map(|line| format!("{line}\r\n")).collect()
+}
+
 /// Where `part`, which is not empty, stands in `whole` first.
 pub(crate) fn find(whole: &[u8], part: &[u8]) -> Option<usize> {
     // By the first byte: most of what is searched here are bodies, and this build is for tests.

@@ -337,7 +337,7 @@ impl Trouble {
             Gets::Cut(status) => format!("a reset behind what came, or {status}"),
         };
         let party = match self.fault.map(Fault::party) {
-            None => "nobody's",
+            None => "none",
             Some(Party::Upstream) => "the backend's",
             Some(Party::Client) => "the client's",
             Some(Party::Proxy) => "the proxy's",

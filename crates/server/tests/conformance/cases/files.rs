@@ -1,7 +1,5 @@
 //! Files below a directory: names, what leads out, indexes and precompressed variants.
 
-use Comes::{Failed, NotModified, Part, Unsatisfiable, Whole};
-
 use crate::cases::{Case, Expected, Setup, case, ok};
 use crate::stage::{self, HELLO, MODIFIED};
 
@@ -104,20 +102,6 @@ pub(crate) fn cases() -> Vec<Case> {
     cases
 }
 
-/// What comes for one GET of the file.
-enum Comes {
-    /// 200 and all of it.
-    Whole,
-    /// 206 and so many bytes from there.
-    Part(usize, usize),
-    /// 304.
-    NotModified,
-    /// 412.
-    Failed,
-    /// 416.
-    Unsatisfiable,
-}
-
 /// The file's date in all its forms, and those of a second before and behind it.
 const DATES: [(&str, &str); 5] = [
     ("{date}", MODIFIED),
@@ -127,144 +111,128 @@ const DATES: [(&str, &str); 5] = [
     ("{in asctime}", "Sun Nov  6 08:49:37 1994"),
 ];
 
-/// Name, rule, fields with bars between them, what comes. [`DATES`] and the tag stand in braces.
-type Row = (&'static str, &'static str, &'static str, Comes);
+/// Name, rule, fields of a GET of the file with bars between them. [`DATES`] and the tag stand in braces.
+type Row = (&'static str, &'static str, &'static str);
 
-const CONDITIONS: &[Row] = &[
-    ("If-None-Match with the tag", "9110 13.1.2", "If-None-Match: {etag}", NotModified),
-    ("If-None-Match with the tag made weak", "9110 13.1.2", "If-None-Match: W/{etag}", NotModified),
+/// 304.
+const NOT_MODIFIED: &[Row] = &[
+    ("If-None-Match with the tag", "9110 13.1.2", "If-None-Match: {etag}"),
+    ("If-None-Match with the tag made weak", "9110 13.1.2", "If-None-Match: W/{etag}"),
     (
         "If-None-Match with the tag in a list",
         "9110 13.1.2",
         "If-None-Match: \"a\", \"b,c\", {etag}",
-        NotModified,
     ),
     (
         "If-None-Match with the tag in a second field",
         "9110 13.1.2",
         "If-None-Match: \"a\" | If-None-Match: {etag}",
-        NotModified,
     ),
-    ("If-None-Match with a star", "9110 13.1.2", "If-None-Match: *", NotModified),
-    ("If-None-Match with another tag", "9110 13.1.2", "If-None-Match: \"other\"", Whole),
-    ("If-None-Match that is not a tag", "9110 13.1.2", "If-None-Match: other", Whole),
-    (
-        "If-None-Match before If-Modified-Since",
-        "9110 13.1.3",
-        "If-None-Match: \"other\" | If-Modified-Since: {later}",
-        Whole,
-    ),
-    ("If-Modified-Since with the date", "9110 13.1.3", "If-Modified-Since: {date}", NotModified),
-    (
-        "If-Modified-Since with a later date",
-        "9110 13.1.3",
-        "If-Modified-Since: {later}",
-        NotModified,
-    ),
-    (
-        "If-Modified-Since with an earlier date",
-        "9110 13.1.3",
-        "If-Modified-Since: {earlier}",
-        Whole,
-    ),
-    (
-        "If-Modified-Since in the form of RFC 850",
-        "9110 5.6.7",
-        "If-Modified-Since: {in 850}",
-        NotModified,
-    ),
-    (
-        "If-Modified-Since in the form of asctime",
-        "9110 5.6.7",
-        "If-Modified-Since: {in asctime}",
-        NotModified,
-    ),
-    ("If-Modified-Since that is not a date", "9110 13.1.3", "If-Modified-Since: yesterday", Whole),
-    ("If-Match with the tag", "9110 13.1.1", "If-Match: {etag}", Whole),
-    ("If-Match with a star", "9110 13.1.1", "If-Match: *", Whole),
-    ("If-Match with another tag", "9110 13.1.1", "If-Match: \"other\"", Failed),
-    ("If-Match with the tag made weak", "9110 13.1.1", "If-Match: W/{etag}", Failed),
-    (
-        "If-Match before If-Unmodified-Since",
-        "9110 13.1.4",
-        "If-Match: {etag} | If-Unmodified-Since: {earlier}",
-        Whole,
-    ),
-    (
-        "If-Match before If-None-Match",
-        "9110 13.2.2",
-        "If-None-Match: {etag} | If-Match: \"other\"",
-        Failed,
-    ),
-    ("If-Unmodified-Since with the date", "9110 13.1.4", "If-Unmodified-Since: {date}", Whole),
-    (
-        "If-Unmodified-Since with an earlier date",
-        "9110 13.1.4",
-        "If-Unmodified-Since: {earlier}",
-        Failed,
-    ),
-    ("If-Unmodified-Since that is not a date", "9110 13.1.4", "If-Unmodified-Since: x", Whole),
-];
-
-const RANGES: &[Row] = &[
-    ("the first ten bytes", "9110 14.1.2", "Range: bytes=0-9", Part(0, 10)),
-    ("one byte", "9110 14.1.2", "Range: bytes=99-99", Part(99, 1)),
-    ("a range with an open end", "9110 14.1.2", "Range: bytes=95-", Part(95, 5)),
-    ("a range beyond the end", "9110 14.1.2", "Range: bytes=95-200", Part(95, 5)),
-    (
-        "a range with an end beyond 64 bits",
-        "9110 14.1.1",
-        "Range: bytes=95-99999999999999999999",
-        Part(95, 5),
-    ),
-    ("the last five bytes", "9110 14.1.2", "Range: bytes=-5", Part(95, 5)),
-    ("the last bytes, more than there are", "9110 14.1.2", "Range: bytes=-200", Part(0, 100)),
-    ("the unit in capitals", "9110 14.1", "Range: BYTES=0-9", Part(0, 10)),
-    ("a range behind the end", "9110 15.5.17", "Range: bytes=100-", Unsatisfiable),
-    ("the last zero bytes", "9110 14.1.2", "Range: bytes=-0", Unsatisfiable),
-    ("several ranges", "9110 14.2", "Range: bytes=0-1,3-4", Whole),
-    ("a range backwards", "9110 14.1.1", "Range: bytes=9-0", Whole),
-    ("another unit", "9110 14.2", "Range: lines=0-9", Whole),
-    ("a range without numbers", "9110 14.1.1", "Range: bytes=-", Whole),
-    ("If-Range with the tag", "9110 13.1.5", "Range: bytes=0-9 | If-Range: {etag}", Part(0, 10)),
-    ("If-Range with another tag", "9110 13.1.5", "Range: bytes=0-9 | If-Range: \"other\"", Whole),
-    (
-        "If-Range with the tag made weak",
-        "9110 13.1.5",
-        "Range: bytes=0-9 | If-Range: W/{etag}",
-        Whole,
-    ),
-    ("If-Range with the date", "9110 13.1.5", "Range: bytes=0-9 | If-Range: {date}", Part(0, 10)),
-    ("If-Range with a later date", "9110 13.1.5", "Range: bytes=0-9 | If-Range: {later}", Whole),
-    (
-        "If-Range of a range behind the end",
-        "9110 13.1.5",
-        "Range: bytes=100- | If-Range: \"other\"",
-        Whole,
-    ),
-    (
-        "a range of what is not modified",
-        "9110 13.2.2",
-        "Range: bytes=0-9 | If-None-Match: {etag}",
-        NotModified,
-    ),
+    ("If-None-Match with a star", "9110 13.1.2", "If-None-Match: *"),
+    ("If-Modified-Since with the date", "9110 13.1.3", "If-Modified-Since: {date}"),
+    ("If-Modified-Since with a later date", "9110 13.1.3", "If-Modified-Since: {later}"),
+    ("If-Modified-Since in the form of RFC 850", "9110 5.6.7", "If-Modified-Since: {in 850}"),
+    ("If-Modified-Since in the form of asctime", "9110 5.6.7", "If-Modified-Since: {in asctime}"),
+    ("a range of what is not modified", "9110 13.2.2", "Range: bytes=0-9 | If-None-Match: {etag}"),
     (
         "a range behind the end of what is not modified",
         "9110 13.2.2",
         "Range: bytes=100- | If-None-Match: {etag}",
-        NotModified,
     ),
 ];
 
+/// 200 and all of the file.
+const WHOLE: &[Row] = &[
+    ("If-None-Match with another tag", "9110 13.1.2", "If-None-Match: \"other\""),
+    ("If-None-Match that is not a tag", "9110 13.1.2", "If-None-Match: other"),
+    (
+        "If-None-Match before If-Modified-Since",
+        "9110 13.1.3",
+        "If-None-Match: \"other\" | If-Modified-Since: {later}",
+    ),
+    ("If-Modified-Since with an earlier date", "9110 13.1.3", "If-Modified-Since: {earlier}"),
+    ("If-Modified-Since that is not a date", "9110 13.1.3", "If-Modified-Since: yesterday"),
+    ("If-Match with the tag", "9110 13.1.1", "If-Match: {etag}"),
+    ("If-Match with a star", "9110 13.1.1", "If-Match: *"),
+    (
+        "If-Match before If-Unmodified-Since",
+        "9110 13.1.4",
+        "If-Match: {etag} | If-Unmodified-Since: {earlier}",
+    ),
+    ("If-Unmodified-Since with the date", "9110 13.1.4", "If-Unmodified-Since: {date}"),
+    ("If-Unmodified-Since that is not a date", "9110 13.1.4", "If-Unmodified-Since: x"),
+    ("several ranges", "9110 14.2", "Range: bytes=0-1,3-4"),
+    ("a range backwards", "9110 14.1.1", "Range: bytes=9-0"),
+    ("another unit", "9110 14.2", "Range: lines=0-9"),
+    ("a range without numbers", "9110 14.1.1", "Range: bytes=-"),
+    ("If-Range with another tag", "9110 13.1.5", "Range: bytes=0-9 | If-Range: \"other\""),
+    ("If-Range with the tag made weak", "9110 13.1.5", "Range: bytes=0-9 | If-Range: W/{etag}"),
+    ("If-Range with a later date", "9110 13.1.5", "Range: bytes=0-9 | If-Range: {later}"),
+    (
+        "If-Range of a range behind the end",
+        "9110 13.1.5",
+        "Range: bytes=100- | If-Range: \"other\"",
+    ),
+];
+
+/// 412.
+const FAILED: &[Row] = &[
+    ("If-Match with another tag", "9110 13.1.1", "If-Match: \"other\""),
+    ("If-Match with the tag made weak", "9110 13.1.1", "If-Match: W/{etag}"),
+    ("If-Match before If-None-Match", "9110 13.2.2", "If-None-Match: {etag} | If-Match: \"other\""),
+    ("If-Unmodified-Since with an earlier date", "9110 13.1.4", "If-Unmodified-Since: {earlier}"),
+];
+
+/// 416.
+const UNSATISFIABLE: &[Row] = &[
+    ("a range behind the end", "9110 15.5.17", "Range: bytes=100-"),
+    ("the last zero bytes", "9110 14.1.2", "Range: bytes=-0"),
+];
+
+/// 206, and so many bytes from there.
+const PARTS: &[(Row, usize, usize)] = &[
+    (("the first ten bytes", "9110 14.1.2", "Range: bytes=0-9"), 0, 10),
+    (("one byte", "9110 14.1.2", "Range: bytes=99-99"), 99, 1),
+    (("a range with an open end", "9110 14.1.2", "Range: bytes=95-"), 95, 5),
+    (("a range beyond the end", "9110 14.1.2", "Range: bytes=95-200"), 95, 5),
+    (
+        (
+            "a range with an end beyond 64 bits",
+            "9110 14.1.1",
+            "Range: bytes=95-99999999999999999999",
+        ),
+        95,
+        5,
+    ),
+    (("the last five bytes", "9110 14.1.2", "Range: bytes=-5"), 95, 5),
+    (("the last bytes, more than there are", "9110 14.1.2", "Range: bytes=-200"), 0, 100),
+    (("the unit in capitals", "9110 14.1", "Range: BYTES=0-9"), 0, 10),
+    (("If-Range with the tag", "9110 13.1.5", "Range: bytes=0-9 | If-Range: {etag}"), 0, 10),
+    (("If-Range with the date", "9110 13.1.5", "Range: bytes=0-9 | If-Range: {date}"), 0, 10),
+];
+
 pub(super) fn condition_cases() -> Vec<Case> {
-    let mut condition_cases: Vec<Case> = CONDITIONS
-        .iter()
-        .chain(RANGES)
-        .map(|(name, rfc, fields, comes)| {
-            case(Setup::Files, name, rfc, request("GET", "/hello.txt", fields))
-                .kept([expected(comes)])
-        })
-        .collect();
+    let whole = ok().body(HELLO).lacks("Content-Range");
+    let not_modified = Expected::any_of(&[304]).body("").has_any("ETag");
+    let unsatisfiable = Expected::any_of(&[416]).has("Content-Range", "bytes */100");
+    let tables = [
+        (WHOLE, whole),
+        (NOT_MODIFIED, not_modified),
+        (FAILED, Expected::any_of(&[412])),
+        (UNSATISFIABLE, unsatisfiable),
+    ];
+    let of = |&(name, rfc, fields): &Row, expected: Expected| {
+        case(Setup::Files, name, rfc, request("GET", "/hello.txt", fields)).kept([expected])
+    };
+    let mut condition_cases = Vec::new();
+    for (rows, expected) in tables {
+        condition_cases.extend(rows.iter().map(|row| of(row, expected.clone())));
+    }
+    for (row, offset, len) in PARTS {
+        let range = format!("bytes {offset}-{}/100", offset + len - 1);
+        let part = Expected::any_of(&[206]).body(&HELLO[*offset..offset + len]);
+        condition_cases.push(of(row, part.has("Content-Range", range)));
+    }
     let head =
         |name, rfc, fields| case(Setup::Files, name, rfc, request("HEAD", "/hello.txt", fields));
     condition_cases.extend([
@@ -287,17 +255,4 @@ fn request(method: &str, target: &str, fields: &str) -> String {
     let fields = fields.replace(" | ", "\r\n");
     let fields = DATES.iter().fold(fields, |fields, (name, date)| fields.replace(name, date));
     format!("{method} {target} HTTP/1.1\r\nHost: h\r\n{fields}\r\n\r\n")
-}
-
-fn expected(comes: &Comes) -> Expected {
-    match *comes {
-        Whole => ok().body(HELLO).lacks("Content-Range"),
-        Part(offset, len) => {
-            let range = format!("bytes {offset}-{}/100", offset + len - 1);
-            Expected::any_of(&[206]).body(&HELLO[offset..offset + len]).has("Content-Range", range)
-        }
-        NotModified => Expected::any_of(&[304]).body("").has_any("ETag"),
-        Failed => Expected::any_of(&[412]),
-        Unsatisfiable => Expected::any_of(&[416]).has("Content-Range", "bytes */100"),
-    }
 }

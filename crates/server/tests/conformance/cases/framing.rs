@@ -2,84 +2,68 @@
 //!
 //! Behind each refused head stands a request that must not be answered.
 
-use super::{Case, Expected, Setup, case, get, ok, post};
+use super::{Case, Expected, Setup, case, get, lines, ok, post};
 
-/// Fields that say the body has five bytes.
+/// Fields that say the body has five bytes, with bars between lines.
 const FIVE: &[(&str, &str, &str)] = &[
-    ("Content-Length", "9112 6.2", "Content-Length: 5\r\n"),
-    ("Content-Length with zeros in front", "9110 8.6", "Content-Length: 0005\r\n"),
-    ("Content-Length in other capitals", "9110 5.1", "CONTENT-LENGTH: 5\r\n"),
-    ("Content-Length with white space around", "9112 5.1", "Content-Length:\t5 \r\n"),
+    ("Content-Length", "9112 6.2", "Content-Length: 5"),
+    ("Content-Length with zeros in front", "9110 8.6", "Content-Length: 0005"),
+    ("Content-Length in other capitals", "9110 5.1", "CONTENT-LENGTH: 5"),
+    ("Content-Length with white space around", "9112 5.1", "Content-Length:\t5 "),
 ];
 
 /// Fields that say the body is chunked.
 const CHUNKED: &[(&str, &str, &str)] = &[
-    ("chunked", "9112 7.1", "Transfer-Encoding: chunked\r\n"),
-    ("chunked in other capitals", "9112 7", "Transfer-Encoding: cHuNkEd\r\n"),
-    ("chunked with white space around", "9112 5.1", "Transfer-Encoding: \tchunked\t\r\n"),
+    ("chunked", "9112 7.1", "Transfer-Encoding: chunked"),
+    ("chunked in other capitals", "9112 7", "Transfer-Encoding: cHuNkEd"),
+    ("chunked with white space around", "9112 5.1", "Transfer-Encoding: \tchunked\t"),
 ];
 
 /// Fields of a POST that are refused with 400.
 const REFUSED: &[(&str, &str, &str)] = &[
-    ("Content-Length with a plus", "9110 8.6", "Content-Length: +5\r\n"),
-    ("Content-Length with a minus", "9110 8.6", "Content-Length: -5\r\n"),
-    ("Content-Length in hex", "9110 8.6", "Content-Length: 0x5\r\n"),
-    ("Content-Length with decimals", "9110 8.6", "Content-Length: 5.0\r\n"),
-    ("Content-Length with a unit", "9110 8.6", "Content-Length: 5B\r\n"),
-    ("Content-Length of two numbers", "9110 8.6", "Content-Length: 5 5\r\n"),
-    ("Content-Length in quotes", "9110 8.6", "Content-Length: \"5\"\r\n"),
-    ("an empty Content-Length", "9110 8.6", "Content-Length:\r\n"),
-    ("Content-Length in other digits", "9110 8.6", "Content-Length: \u{665}\r\n"),
-    ("a list of equal Content-Lengths", "9112 6.3", "Content-Length: 5, 5\r\n"),
-    ("a list of differing Content-Lengths", "9112 6.3", "Content-Length: 5, 6\r\n"),
-    ("Content-Length twice and equal", "9112 6.3", "Content-Length: 5\r\nContent-Length: 5\r\n"),
-    (
-        "Content-Length twice and differing",
-        "9112 6.3",
-        "Content-Length: 5\r\nContent-Length: 6\r\n",
-    ),
-    (
-        "chunked behind Content-Length",
-        "9112 6.1",
-        "Content-Length: 5\r\nTransfer-Encoding: chunked\r\n",
-    ),
-    (
-        "chunked before Content-Length",
-        "9112 6.1",
-        "Transfer-Encoding: chunked\r\nContent-Length: 5\r\n",
-    ),
+    ("Content-Length with a plus", "9110 8.6", "Content-Length: +5"),
+    ("Content-Length with a minus", "9110 8.6", "Content-Length: -5"),
+    ("Content-Length in hex", "9110 8.6", "Content-Length: 0x5"),
+    ("Content-Length with decimals", "9110 8.6", "Content-Length: 5.0"),
+    ("Content-Length with a unit", "9110 8.6", "Content-Length: 5B"),
+    ("Content-Length of two numbers", "9110 8.6", "Content-Length: 5 5"),
+    ("Content-Length in quotes", "9110 8.6", "Content-Length: \"5\""),
+    ("an empty Content-Length", "9110 8.6", "Content-Length:"),
+    ("Content-Length in other digits", "9110 8.6", "Content-Length: \u{665}"),
+    ("a list of equal Content-Lengths", "9112 6.3", "Content-Length: 5, 5"),
+    ("a list of differing Content-Lengths", "9112 6.3", "Content-Length: 5, 6"),
+    ("Content-Length twice and equal", "9112 6.3", "Content-Length: 5 | Content-Length: 5"),
+    ("Content-Length twice and differing", "9112 6.3", "Content-Length: 5 | Content-Length: 6"),
+    ("chunked behind Content-Length", "9112 6.1", "Content-Length: 5 | Transfer-Encoding: chunked"),
+    ("chunked before Content-Length", "9112 6.1", "Transfer-Encoding: chunked | Content-Length: 5"),
     (
         "an unknown coding beside Content-Length",
         "9112 6.3",
-        "Transfer-Encoding: x\r\nContent-Length: 5\r\n",
+        "Transfer-Encoding: x | Content-Length: 5",
     ),
-    ("a last coding that is not chunked", "9112 6.3", "Transfer-Encoding: gzip\r\n"),
-    ("identity as a transfer coding", "9112 6.3", "Transfer-Encoding: identity\r\n"),
-    ("chunked twice in a list", "9112 6.1", "Transfer-Encoding: chunked, chunked\r\n"),
+    ("a last coding that is not chunked", "9112 6.3", "Transfer-Encoding: gzip"),
+    ("identity as a transfer coding", "9112 6.3", "Transfer-Encoding: identity"),
+    ("chunked twice in a list", "9112 6.1", "Transfer-Encoding: chunked, chunked"),
     (
         "chunked twice in two fields",
         "9112 6.1",
-        "Transfer-Encoding: chunked\r\nTransfer-Encoding: chunked\r\n",
+        "Transfer-Encoding: chunked | Transfer-Encoding: chunked",
     ),
-    ("a coding behind chunked", "9112 6.3", "Transfer-Encoding: chunked, gzip\r\n"),
+    ("a coding behind chunked", "9112 6.3", "Transfer-Encoding: chunked, gzip"),
     (
         "identity behind chunked",
         "9112 6.3",
-        "Transfer-Encoding: chunked\r\nTransfer-Encoding: identity\r\n",
+        "Transfer-Encoding: chunked | Transfer-Encoding: identity",
     ),
-    ("an empty Transfer-Encoding", "9112 6.1", "Transfer-Encoding:\r\n"),
-    ("a comma before chunked", "9112 6.1", "Transfer-Encoding: ,chunked\r\n"),
-    ("a comma behind chunked", "9112 6.1", "Transfer-Encoding: chunked,\r\n"),
-    ("a coding that ends like chunked", "9112 6.3", "Transfer-Encoding: xchunked\r\n"),
-    ("chunked with a parameter", "9112 7.1", "Transfer-Encoding: chunked;a=b\r\n"),
-    ("chunked in quotes", "9112 7", "Transfer-Encoding: \"chunked\"\r\n"),
-    ("a vertical tab before chunked", "9110 5.5", "Transfer-Encoding: \x0bchunked\r\n"),
-    (
-        "a space before the colon of Transfer-Encoding",
-        "9112 5.1",
-        "Transfer-Encoding : chunked\r\n",
-    ),
-    ("a folded Transfer-Encoding", "9112 5.2", "Transfer-Encoding:\r\n chunked\r\n"),
+    ("an empty Transfer-Encoding", "9112 6.1", "Transfer-Encoding:"),
+    ("a comma before chunked", "9112 6.1", "Transfer-Encoding: ,chunked"),
+    ("a comma behind chunked", "9112 6.1", "Transfer-Encoding: chunked,"),
+    ("a coding that ends like chunked", "9112 6.3", "Transfer-Encoding: xchunked"),
+    ("chunked with a parameter", "9112 7.1", "Transfer-Encoding: chunked;a=b"),
+    ("chunked in quotes", "9112 7", "Transfer-Encoding: \"chunked\""),
+    ("a vertical tab before chunked", "9110 5.5", "Transfer-Encoding: \x0bchunked"),
+    ("a space before the colon of Transfer-Encoding", "9112 5.1", "Transfer-Encoding : chunked"),
+    ("a folded Transfer-Encoding", "9112 5.2", "Transfer-Encoding: |  chunked"),
 ];
 
 /// Fields of a POST that are refused with other statuses.
@@ -88,35 +72,35 @@ const REFUSED_OTHERWISE: &[(&str, &str, &[u16], &str)] = &[
         "Content-Length beyond 64 bits",
         "9110 8.6",
         &[400, 413],
-        "Content-Length: 18446744073709551621\r\n",
+        "Content-Length: 18446744073709551621",
     ),
     (
         "Content-Length of 40 digits",
         "9110 8.6",
         &[400, 413],
-        "Content-Length: 5555555555555555555555555555555555555555\r\n",
+        "Content-Length: 5555555555555555555555555555555555555555",
     ),
-    ("a coding before chunked", "9112 6.1", &[501], "Transfer-Encoding: gzip, chunked\r\n"),
+    ("a coding before chunked", "9112 6.1", &[501], "Transfer-Encoding: gzip, chunked"),
     (
         "a coding before chunked, in two fields",
         "9112 6.1",
         &[501],
-        "Transfer-Encoding: gzip\r\nTransfer-Encoding: chunked\r\n",
+        "Transfer-Encoding: gzip | Transfer-Encoding: chunked",
     ),
 ];
 
 pub(crate) fn cases() -> Vec<Case> {
     let five = FIVE.iter().map(|&(name, rfc, fields)| {
-        case(Setup::Echo, name, rfc, post(fields, "hello")).kept([ok().body("hello")])
+        case(Setup::Echo, name, rfc, post(&lines(fields), "hello")).kept([ok().body("hello")])
     });
     let chunked = CHUNKED.iter().map(|&(name, rfc, fields)| {
-        let request = post(fields, "5\r\nhello\r\n0\r\n\r\n");
+        let request = post(&lines(fields), "5\r\nhello\r\n0\r\n\r\n");
         case(Setup::Echo, name, rfc, request).kept([ok().body("hello")])
     });
     let refused = REFUSED.iter().map(|&(name, rfc, fields)| (name, rfc, &[400][..], fields));
     let refused = refused.chain(REFUSED_OTHERWISE.iter().copied());
     let refused = refused.map(|(name, rfc, statuses, fields)| {
-        let request = post(fields, "0\r\n\r\n") + &get("");
+        let request = post(&lines(fields), "0\r\n\r\n") + &get("");
         case(Setup::Echo, name, rfc, request).refused(statuses)
     });
     five.chain(chunked).chain(refused).chain(others()).collect()
@@ -174,34 +158,29 @@ fn others() -> Vec<Case> {
 /// Versions and fields, and whether the connection stays.
 const FIELDS: &[(&str, &str, &str, &str, bool)] = &[
     ("keep-alive by default", "9112 9.3", "1.1", "", true),
-    ("keep-alive said in HTTP/1.1", "9112 9.3", "1.1", "Connection: keep-alive\r\n", true),
-    ("an unknown connection option", "9110 7.6.1", "1.1", "Connection: x\r\n", true),
+    ("keep-alive said in HTTP/1.1", "9112 9.3", "1.1", "Connection: keep-alive", true),
+    ("an unknown connection option", "9110 7.6.1", "1.1", "Connection: x", true),
     (
         "an option that only contains close",
         "9110 7.6.1",
         "1.1",
-        "Connection: closed, x-close\r\n",
+        "Connection: closed, x-close",
         true,
     ),
-    ("an empty Connection", "9110 7.6.1", "1.1", "Connection:\r\n", true),
-    ("close", "9112 9.6", "1.1", "Connection: close\r\n", false),
-    ("close in other capitals", "9110 7.6.1", "1.1", "connection: CloSe\r\n", false),
-    ("close in a list", "9110 7.6.1", "1.1", "Connection: x, close ,y\r\n", false),
-    (
-        "close in a second field",
-        "9110 7.6.1",
-        "1.1",
-        "Connection: x\r\nConnection: close\r\n",
-        false,
-    ),
-    ("close beside keep-alive", "9112 9.3", "1.1", "Connection: keep-alive, close\r\n", false),
+    ("an empty Connection", "9110 7.6.1", "1.1", "Connection:", true),
+    ("close", "9112 9.6", "1.1", "Connection: close", false),
+    ("close in other capitals", "9110 7.6.1", "1.1", "connection: CloSe", false),
+    ("close in a list", "9110 7.6.1", "1.1", "Connection: x, close ,y", false),
+    ("close in a second field", "9110 7.6.1", "1.1", "Connection: x | Connection: close", false),
+    ("close beside keep-alive", "9112 9.3", "1.1", "Connection: keep-alive, close", false),
     ("close by default in HTTP/1.0", "9112 9.3", "1.0", "", false),
-    ("close said in HTTP/1.0", "9112 9.3", "1.0", "Connection: close\r\n", false),
-    ("both said in HTTP/1.0", "9112 9.3", "1.0", "Connection: close, keep-alive\r\n", false),
+    ("close said in HTTP/1.0", "9112 9.3", "1.0", "Connection: close", false),
+    ("both said in HTTP/1.0", "9112 9.3", "1.0", "Connection: close, keep-alive", false),
 ];
 
 pub(super) fn persistence_cases() -> Vec<Case> {
     let fields = FIELDS.iter().map(|&(name, rfc, version, fields, is_kept)| {
+        let fields = lines(fields);
         let request = format!("GET / HTTP/{version}\r\nHost: h\r\n{fields}\r\n");
         let case = case(Setup::Reply, name, rfc, request);
         if is_kept { case.kept([ok()]) } else { case.closed([ok()]) }

@@ -236,7 +236,7 @@ fn known() -> Vec<Case> {
             "9110 9.3.6",
             format!("CONNECT a:1 HTTP/1.1\r\nHost: a:1\r\n\r\n{}", request("GET", "/")),
         )
-        .closed([Expected::any_of(&[405, 501])]),
+        .closed([Expected::any_of(&[405])]),
         case(
             Setup::Echo,
             "GET of an echo, with a body",
