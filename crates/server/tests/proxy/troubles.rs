@@ -49,7 +49,7 @@ enum Gets {
 struct Trouble {
     backend: &'static str,
     /// None without a listener.
-    play: Option<&'static [Step]>,
+    play: Option<Vec<Step>>,
     requests: &'static [&'static str],
     gets: Gets,
     /// Without one the log says `ok`.
@@ -58,173 +58,143 @@ struct Trouble {
     tries: u64,
 }
 
-const fn fails(
-    backend: &'static str,
-    play: &'static [Step],
-    gets: Gets,
-    fault: Fault,
-    state: &'static str,
-) -> Trouble {
-    let (play, fault) = (Some(play), Some(fault));
-    Trouble { backend, play, requests: &[GET], gets, fault, state, tries: 1 }
+/// The client gets the page of the fault, as nothing of an answer came.
+fn fails(backend: &'static str, play: Vec<Step>, fault: Fault) -> Trouble {
+    let gets = Gets::Page(fault.status().code());
+    Trouble { fault: Some(fault), state: "wait", ..answers(backend, play, gets) }
 }
 
-const fn answers(backend: &'static str, play: &'static [Step], gets: Gets) -> Trouble {
+/// What it sends is no answer to the request.
+fn is_wrong(backend: &'static str, sends: &'static str) -> Trouble {
+    fails(backend, vec![Read, Send(sends), Hang], Fault::BadAnswer)
+}
+
+/// It stops in the middle of an answer, of which the client gets the beginning.
+fn cuts(backend: &'static str, play: Vec<Step>, fault: Fault) -> Trouble {
+    let gets = Gets::Cut(fault.status().code());
+    Trouble { gets, state: "answer", ..fails(backend, play, fault) }
+}
+
+fn answers(backend: &'static str, play: Vec<Step>, gets: Gets) -> Trouble {
     let play = Some(play);
     Trouble { backend, play, requests: &[GET], gets, fault: None, state: "", tries: 1 }
 }
 
-const TROUBLES: &[Trouble] = &[
-    Trouble {
-        backend: "accepts no connection",
-        play: None,
-        requests: &[GET],
-        gets: Gets::Page(503),
-        fault: Some(Fault::ConnectFailed),
-        state: "connect",
-        tries: 1,
-    },
-    fails("closes a new connection", &[Read], Gets::Page(502), Fault::Closed, "wait"),
-    Trouble {
-        requests: &[GET, GET],
-        tries: 2,
-        ..answers(
-            "closes a kept connection when GET comes",
-            &[Read, Send(OK), Read],
-            Gets::Answer(200, "hi"),
-        )
-    },
-    Trouble {
-        requests: &[GET, POST],
-        ..fails(
-            "closes a kept connection when POST comes",
-            &[Read, Send(OK), Read],
-            Gets::Page(502),
+fn troubles() -> Vec<Trouble> {
+    vec![
+        Trouble {
+            play: None,
+            state: "connect",
+            ..fails("accepts no connection", Vec::new(), Fault::ConnectFailed)
+        },
+        fails("closes a new connection", vec![Read], Fault::Closed),
+        Trouble {
+            requests: &[GET, GET],
+            tries: 2,
+            ..answers(
+                "closes a kept connection when GET comes",
+                vec![Read, Send(OK), Read],
+                Gets::Answer(200, "hi"),
+            )
+        },
+        Trouble {
+            requests: &[GET, POST],
+            ..fails(
+                "closes a kept connection when POST comes",
+                vec![Read, Send(OK), Read],
+                Fault::Closed,
+            )
+        },
+        fails(
+            "closes in the middle of a head",
+            vec![Read, Send("HTTP/1.1 200 OK\r\nContent-Le")],
             Fault::Closed,
-            "wait",
-        )
-    },
-    fails(
-        "closes in the middle of a head",
-        &[Read, Send("HTTP/1.1 200 OK\r\nContent-Le")],
-        Gets::Page(502),
-        Fault::Closed,
-        "wait",
-    ),
-    fails(
-        "answers in another protocol",
-        &[Read, Send("SSH-2.0-x\r\n"), Hang],
-        Gets::Page(502),
-        Fault::BadAnswer,
-        "wait",
-    ),
-    fails(
-        "names two lengths",
-        &[Read, Send("HTTP/1.1 200 OK\r\nContent-Length: 2\r\nContent-Length: 3\r\n\r\nhi!"), Hang],
-        Gets::Page(502),
-        Fault::BadAnswer,
-        "wait",
-    ),
-    fails(
-        "folds a line",
-        &[Read, Send("HTTP/1.1 200 OK\r\nA: b\r\n c\r\nContent-Length: 0\r\n\r\n"), Hang],
-        Gets::Page(502),
-        Fault::BadAnswer,
-        "wait",
-    ),
-    fails(
-        "uses a coding that was not asked for",
-        &[Read, Send("HTTP/1.1 200 OK\r\nTransfer-Encoding: gzip, chunked\r\n\r\n0\r\n\r\n"), Hang],
-        Gets::Page(502),
-        Fault::BadAnswer,
-        "wait",
-    ),
-    answers(
-        "names a length beside chunks",
-        &[
-            Read,
-            Send(
-                "HTTP/1.1 200 OK\r\nContent-Length: 3\r\nTransfer-Encoding: chunked\r\n\r\n\
+        ),
+        is_wrong("answers in another protocol", "SSH-2.0-x\r\n"),
+        is_wrong(
+            "names two lengths",
+            "HTTP/1.1 200 OK\r\nContent-Length: 2\r\nContent-Length: 3\r\n\r\nhi!",
+        ),
+        is_wrong("folds a line", "HTTP/1.1 200 OK\r\nA: b\r\n c\r\nContent-Length: 0\r\n\r\n"),
+        is_wrong(
+            "uses a coding that was not asked for",
+            "HTTP/1.1 200 OK\r\nTransfer-Encoding: gzip, chunked\r\n\r\n0\r\n\r\n",
+        ),
+        answers(
+            "names a length beside chunks",
+            vec![
+                Read,
+                Send(
+                    "HTTP/1.1 200 OK\r\nContent-Length: 3\r\nTransfer-Encoding: chunked\r\n\r\n\
                  2\r\nhi\r\n0\r\n\r\n",
-            ),
-            Hang,
-        ],
-        Gets::Answer(200, "2\r\nhi\r\n0\r\n\r\n"),
-    ),
-    fails(
-        "upgrades without having been asked to",
-        &[
-            Read,
-            Send("HTTP/1.1 101 Go\r\nUpgrade: websocket\r\nConnection: upgrade\r\n\r\nraw"),
-            Hang,
-        ],
-        Gets::Page(502),
-        Fault::BadAnswer,
-        "wait",
-    ),
-    fails(
-        "closes in the middle of a body",
-        &[Read, Send("HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nabc")],
-        Gets::Cut(502),
-        Fault::Cut,
-        "answer",
-    ),
-    fails(
-        "closes between chunks",
-        &[Read, Send("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n")],
-        Gets::Cut(502),
-        Fault::Cut,
-        "answer",
-    ),
-    fails(
-        "breaks its chunks",
-        &[
-            Read,
-            Send("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n"),
-            Pause,
-            Send("x\r\n0\r\n\r\n"),
-            Hang,
-        ],
-        Gets::Cut(502),
-        Fault::BadAnswer,
-        "answer",
-    ),
-    fails("says nothing in time", &[Read, Hang], Gets::Page(504), Fault::FirstByteTimeout, "wait"),
-    fails(
-        "stands still in the middle of a body",
-        &[Read, Send("HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nabc"), Hang],
-        Gets::Cut(504),
-        Fault::BodyTimeout,
-        "answer",
-    ),
-    answers(
-        "is slow, with each piece in time",
-        &[
-            Read,
-            Pause,
-            Send("HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\n"),
-            Pause,
-            Send("ab"),
-            Pause,
-            Send("cd"),
-            Read,
-        ],
-        Gets::Answer(200, "abcd"),
-    ),
-    Trouble {
-        requests: &[LONG_POST],
-        ..answers(
-            "answers before the request is whole",
-            &[Read, Send("HTTP/1.1 413 Too Much\r\nContent-Length: 2\r\n\r\nno"), Hang],
-            Gets::Answer(413, "no"),
-        )
-    },
-    answers(
-        "says more than its length",
-        &[Read, Send("HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nhiHTTP/1.1 200 Second\r\n\r\n")],
-        Gets::Answer(200, "hi"),
-    ),
-];
+                ),
+                Hang,
+            ],
+            Gets::Answer(200, "2\r\nhi\r\n0\r\n\r\n"),
+        ),
+        is_wrong(
+            "upgrades without having been asked to",
+            "HTTP/1.1 101 Go\r\nUpgrade: websocket\r\nConnection: upgrade\r\n\r\nraw",
+        ),
+        cuts(
+            "closes in the middle of a body",
+            vec![Read, Send("HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nabc")],
+            Fault::Cut,
+        ),
+        cuts(
+            "closes between chunks",
+            vec![Read, Send("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n")],
+            Fault::Cut,
+        ),
+        cuts(
+            "breaks its chunks",
+            vec![
+                Read,
+                Send("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n"),
+                Pause,
+                Send("x\r\n0\r\n\r\n"),
+                Hang,
+            ],
+            Fault::BadAnswer,
+        ),
+        fails("says nothing in time", vec![Read, Hang], Fault::FirstByteTimeout),
+        cuts(
+            "stands still in the middle of a body",
+            vec![Read, Send("HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nabc"), Hang],
+            Fault::BodyTimeout,
+        ),
+        answers(
+            "is slow, with each piece in time",
+            vec![
+                Read,
+                Pause,
+                Send("HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\n"),
+                Pause,
+                Send("ab"),
+                Pause,
+                Send("cd"),
+                Read,
+            ],
+            Gets::Answer(200, "abcd"),
+        ),
+        Trouble {
+            requests: &[LONG_POST],
+            ..answers(
+                "answers before the request is whole",
+                vec![Read, Send("HTTP/1.1 413 Too Much\r\nContent-Length: 2\r\n\r\nno"), Hang],
+                Gets::Answer(413, "no"),
+            )
+        },
+        answers(
+            "says more than its length",
+            vec![
+                Read,
+                Send("HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nhiHTTP/1.1 200 Second\r\n\r\n"),
+            ],
+            Gets::Answer(200, "hi"),
+        ),
+    ]
+}
 
 fn play(steps: &[Step], client: &mut Client) {
     for step in steps {
@@ -353,9 +323,11 @@ impl Trouble {
 
 #[test]
 fn what_a_client_gets_of_a_backend_in_trouble() {
-    for trouble in TROUBLES {
-        let backend =
-            trouble.play.map(|steps| Backend::start(move |_, mut it| play(steps, &mut it)));
+    for trouble in troubles() {
+        let backend = trouble
+            .play
+            .clone()
+            .map(|steps| Backend::start(move |_, mut it| play(&steps, &mut it)));
         let address = backend.as_ref().map_or_else(unreachable, |backend| backend.address);
         let folder = tempfile::tempdir().expect("a folder");
         let log = folder.path().join("log");
@@ -392,6 +364,6 @@ fn the_table_of_troubles_in_the_documentation_is_this_one() {
     let mut table = String::from(
         "| the backend | the client gets | end in the log | whose fault | repeated |\n|---|---|---|---|---|\n",
     );
-    TROUBLES.iter().for_each(|trouble| table.write_str(&trouble.row()).expect("a String"));
+    troubles().iter().for_each(|trouble| table.write_str(&trouble.row()).expect("a String"));
     pollux_settings::kept("proxy.md", "troubles", &table).unwrap_or_else(|why| panic!("{why}"));
 }
