@@ -304,17 +304,11 @@ fn asked_per_s(plan: &Plan, measured: Duration) -> Option<f64> {
 fn targets(plan: &Plan, all: &Tally, latency: &Distribution) -> Vec<TargetOutcome> {
     let of = |(number, target): (usize, &crate::Target)| {
         let (url, weight) = (target.url.clone(), target.weight);
-        match all.targets.get(number) {
-            Some(tally) => {
-                let latency = tally.latency.clone();
-                let (answered, errors) = (tally.answered, tally.errors);
-                TargetOutcome { url, weight, answered, errors, latency }
-            }
-            None => {
-                let (answered, errors) = (all.totals.answered, all.errors);
-                TargetOutcome { url, weight, answered, errors, latency: latency.clone() }
-            }
-        }
+        let (answered, errors, latency) = match all.targets.get(number) {
+            Some(tally) => (tally.answered, tally.errors, &tally.latency),
+            None => (all.totals.answered, all.errors, latency),
+        };
+        TargetOutcome { url, weight, answered, errors, latency: latency.clone() }
     };
     plan.targets.iter().enumerate().map(of).collect()
 }

@@ -1,7 +1,7 @@
 //! What the figures of a run have to keep to: `--slo p99=5ms`, `--slo errors=0.1%`, `--slo rate=5000`.
 //!
-//! Pure judgements of a finished [`Outcome`], and the search for the highest rate that holds them. The flags read an [`Objective`] from a text, the end
-//! of a run and each trial of the search for the capacity judge by it.
+//! Pure judgements of a finished [`Outcome`], and the search for the highest rate that holds them. The flags read an
+//! [`Objective`] from a text, the end of a run and each trial of the search for the capacity judge by it.
 
 use std::fmt;
 use std::str::FromStr;

@@ -180,10 +180,22 @@ impl Errors {
     /// All of them.
     #[must_use]
     pub fn total(&self) -> u64 {
-        let Self {
-            connect, timeout, reset, short, malformed, status, mismatch, tls, unsent, ..
-        } = *self;
-        connect + timeout + reset + short + malformed + status + mismatch + tls + unsent
+        self.kinds().iter().map(|(_, count)| count).sum()
+    }
+
+    /// Each kind, by the name of its field.
+    pub(crate) fn kinds(&self) -> [(&'static str, u64); 9] {
+        [
+            ("connect", self.connect),
+            ("timeout", self.timeout),
+            ("reset", self.reset),
+            ("short", self.short),
+            ("malformed", self.malformed),
+            ("status", self.status),
+            ("mismatch", self.mismatch),
+            ("tls", self.tls),
+            ("unsent", self.unsent),
+        ]
     }
 }
 

@@ -9,7 +9,7 @@ use hdrhistogram::serialization::interval_log::{IntervalLogWriterBuilder, Tag};
 use serde::{Deserialize, Serialize};
 
 use super::{base_unix_s, curve, with_starts};
-use crate::{Errors, Outcome, Phase, Progress, QUANTILES};
+use crate::{Outcome, Phase, Progress, QUANTILES};
 
 /// One row for each second, warm-up first; what is not known is an empty cell. Cells are figures and flags, so none
 /// needs quotes: when it began (since the start of the warm-up, and in
@@ -210,7 +210,7 @@ pub fn prometheus(progress: &Progress) -> String {
         page.line("answers_total", &[("class", class)], count);
     }
     page.family("errors_total", "counter", "Requests without a right answer, by what went wrong");
-    for (kind, count) in kinds(errors) {
+    for (kind, count) in errors.kinds() {
         page.line("errors_total", &[("kind", &kind)], count);
     }
     page.one("received_bytes_total", "counter", "Bytes received", totals.bytes_in);
@@ -230,22 +230,6 @@ pub fn prometheus(progress: &Progress) -> String {
         }
     }
     page.0
-}
-
-fn kinds(errors: &Errors) -> [(&'static str, u64); 9] {
-    let Errors { connect, timeout, reset, short, malformed, status, mismatch, tls, unsent, .. } =
-        *errors;
-    [
-        ("connect", connect),
-        ("timeout", timeout),
-        ("reset", reset),
-        ("short", short),
-        ("malformed", malformed),
-        ("status", status),
-        ("mismatch", mismatch),
-        ("tls", tls),
-        ("unsent", unsent),
-    ]
 }
 
 struct Page(String);
@@ -429,7 +413,7 @@ mod tests {
             elapsed: Duration::from_millis(2_500),
             last: Some(Second { answered: 100, open: 8, latency, ..Second::default() }),
             totals,
-            errors: Errors { reset: 1, status: 10, ..Errors::default() },
+            errors: crate::Errors { reset: 1, status: 10, ..crate::Errors::default() },
             crowd_connected: 0,
         }
     }

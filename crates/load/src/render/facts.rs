@@ -321,31 +321,18 @@ fn bottleneck(outcome: &Outcome) -> String {
 
 /// The kinds of errors that occurred; those that name the cause of others begin with "of them".
 pub(super) fn errors_by_kind(errors: &Errors) -> Vec<(&'static str, u64)> {
-    let Errors {
-        connect,
-        connect_no_descriptor,
-        connect_no_port,
-        timeout,
-        reset,
-        short,
-        malformed,
-        status,
-        mismatch,
-        tls,
-        unsent,
-    } = *errors;
     let named = [
-        ("could not connect", connect),
-        ("of them: no descriptor left", connect_no_descriptor),
-        ("of them: no port left", connect_no_port),
-        ("took longer than allowed", timeout),
-        ("reset by the server", reset),
-        ("ended before the answer was complete", short),
-        ("answer is not HTTP", malformed),
-        ("status is not the expected one", status),
-        ("body has another length than expected", mismatch),
-        ("TLS failed", tls),
-        ("due but never sent", unsent),
+        ("could not connect", errors.connect),
+        ("of them: no descriptor left", errors.connect_no_descriptor),
+        ("of them: no port left", errors.connect_no_port),
+        ("took longer than allowed", errors.timeout),
+        ("reset by the server", errors.reset),
+        ("ended before the answer was complete", errors.short),
+        ("answer is not HTTP", errors.malformed),
+        ("status is not the expected one", errors.status),
+        ("body has another length than expected", errors.mismatch),
+        ("TLS failed", errors.tls),
+        ("due but never sent", errors.unsent),
     ];
     named.into_iter().filter(|(_, count)| *count > 0).collect()
 }
