@@ -64,7 +64,7 @@ fn fails(backend: &'static str, play: Vec<Step>, fault: Fault) -> Trouble {
     Trouble { fault: Some(fault), state: "wait", ..answers(backend, play, gets) }
 }
 
-/// What it sends is no answer to the request.
+/// What it sends is not an answer to the request.
 fn is_wrong(backend: &'static str, sends: &'static str) -> Trouble {
     fails(backend, vec![Read, Send(sends), Hang], Fault::BadAnswer)
 }
