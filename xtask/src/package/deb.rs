@@ -98,8 +98,16 @@ pub(super) fn tried(package: &Path, release: &Release) -> Result<String, String>
     for command in ["serve", "proxy"] {
         let settings = root.path().join(format!("etc/pollux/{command}.toml"));
         let text = std::fs::read_to_string(&settings).map_err(at(&settings))?;
-        // The folder that is served lies in the root where the package was unpacked.
-        let text = text.replace("\"/usr/", &format!("\"{}/usr/", root.path().display()));
+        // The folders that the settings name lie in the root where the package was unpacked. Those of sockets and
+        // logs are systemd's to make.
+        for folder in ["run", "var/log"] {
+            let folder = root.path().join(folder).join(format!("pollux-{command}"));
+            std::fs::create_dir_all(&folder).map_err(at(&folder))?;
+        }
+        let here = root.path().display();
+        let text = ["/usr/", "/run/", "/var/log/"]
+            .iter()
+            .fold(text, |text, folder| text.replace(folder, &format!("{here}{folder}")));
         std::fs::write(&settings, text).map_err(at(&settings))?;
         output(Command::new(&program).args([command, "--check", "--config"]).arg(&settings))?;
     }
