@@ -18,8 +18,6 @@
 //!      │                    └── modify ── Silent ◀────── oneshot ─────┘
 //! ```
 
-mod size;
-
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd, RawFd};
 use std::sync::Arc;
@@ -27,14 +25,21 @@ use std::time::Duration;
 
 use pollux_sys::aio::{AioCompletion, AioContext, AioPoll, AioSlot, BATCH_MAX};
 use pollux_sys::poll_select;
+use rustix::io::Errno;
 
-use crate::parts::Deadline;
-use crate::parts::{Parts, parts_methods};
+use crate::parts::{Deadline, Parts, parts_methods};
 use crate::table::{Entry, Key, Table};
 use crate::{
     Backend, Caps, Counters, Error, Events, FilePolicy, Interest, Poller, Readiness, Registration,
     SignalMask, Token, Trigger, Waker,
 };
+
+/// Slots of a new poller: a sixty-fourth of what the whole system has by default. `fs.aio-max-nr` (65536)
+/// bounds those of all contexts of all processes together, so a poller begins small and doubles on demand.
+const SLOTS_AT_OPEN: u32 = 1024;
+
+/// The smallest context worth opening with when the system is nearly at its limit.
+const SLOTS_MIN: u32 = 64;
 
 /// A poller on one AIO context.
 pub(crate) struct Aio {
@@ -62,11 +67,11 @@ enum State {
 
 impl Aio {
     pub(crate) fn open() -> Result<Self, Error> {
-        Self::with_slots(size::SLOTS_AT_OPEN)
+        Self::with_slots(SLOTS_AT_OPEN)
     }
 
     fn with_slots(slots: u32) -> Result<Self, Error> {
-        let context = size::open(slots)?;
+        let context = open_context(slots)?;
         Ok(Self {
             parts: Parts::new(caps(&context))?,
             context,
@@ -90,8 +95,8 @@ impl Aio {
         }
         // io_setup for the new one, io_destroy for the old.
         self.parts.counters.system_calls.add(2);
-        self.context = size::larger(&self.context)?;
-        self.parts.caps.notes = size::notes(&self.context);
+        self.context = larger_context(&self.context)?;
+        self.parts.caps.notes = notes(&self.context);
         if !self.queue.contains(&Key::WAKER) {
             self.queue.push(Key::WAKER);
         }
@@ -165,7 +170,7 @@ impl Aio {
                     done += slots.len();
                 }
                 // EAGAIN, ENOMEM: it stays queued, the next wait tries again.
-                Err(cause) if size::is_system_limit(&cause) => outcome = Err(submit_failed(cause)),
+                Err(cause) if is_system_limit(&cause) => outcome = Err(submit_failed(cause)),
                 Err(cause) => {
                     outcome = self.refuse(self.queue[done], cause, events);
                     done += 1;
@@ -389,14 +394,86 @@ fn caps(context: &AioContext) -> Caps {
         files: FilePolicy::AlwaysReady,
         deferred_changes: true,
         holds_files: true,
-        fds_max: size::fds_max(context),
-        notes: size::notes(context),
+        fds_max: fds_max(context),
+        notes: notes(context),
         ..Caps::complete(Backend::Aio)
     }
 }
 
 fn submit_failed(cause: io::Error) -> Error {
     Error::System { call: "io_submit", cause }
+}
+
+/// A context of `slots`, or of half as many and so on where the system gives no more.
+///
+/// # Errors
+/// [`Error::Unavailable`] where there is no AIO, or not even the smallest context.
+fn open_context(slots: u32) -> Result<AioContext, Error> {
+    let mut wanted = slots;
+    loop {
+        match AioContext::new(wanted) {
+            Ok(mut context) => {
+                context.check_calls().map_err(forbidden)?;
+                return Ok(context);
+            }
+            Err(cause) if is_system_limit(&cause) && wanted / 2 >= SLOTS_MIN => wanted /= 2,
+            Err(cause) => return Err(unavailable(cause)),
+        }
+    }
+}
+
+/// A context of twice the size of `context`, which still stands meanwhile.
+///
+/// # Errors
+/// [`Error::Limit`] at `fs.aio-max-nr`; [`Error::System`] otherwise.
+fn larger_context(context: &AioContext) -> Result<AioContext, Error> {
+    let value = context.capacity();
+    let at_limit = || Error::Limit { name: "AIO polls (raise fs.aio-max-nr)", value };
+    let slots = u32::try_from(value * 2).map_err(|_| at_limit())?;
+    AioContext::new(slots).map_err(|cause| {
+        if is_system_limit(&cause) { at_limit() } else { Error::System { call: "io_setup", cause } }
+    })
+}
+
+/// How many descriptors doubling can reach while the smaller context still stands, if all of
+/// `fs.aio-max-nr` were ours. One slot is the waker's.
+fn fds_max(context: &AioContext) -> Option<usize> {
+    let limit = std::fs::read_to_string("/proc/sys/fs/aio-max-nr").ok()?;
+    Some(doubled_within(context.capacity(), limit.trim().parse().ok()?) - 1)
+}
+
+/// The largest size to which `slots` doubles while old and new fit into `limit` together.
+fn doubled_within(mut slots: usize, limit: usize) -> usize {
+    while slots.saturating_mul(3) <= limit {
+        slots *= 2;
+    }
+    slots
+}
+
+/// What the capabilities say of `context`.
+fn notes(context: &AioContext) -> Vec<String> {
+    let ring = if context.has_user_ring() { "read in user space" } else { "read by system call" };
+    vec![format!("{} slots; completion ring {ring}", context.capacity())]
+}
+
+/// EAGAIN: `fs.aio-max-nr`, or no request left in the context. ENOMEM is treated alike.
+fn is_system_limit(cause: &io::Error) -> bool {
+    matches!(Errno::from_io_error(cause), Some(Errno::AGAIN | Errno::NOMEM))
+}
+
+fn unavailable(cause: io::Error) -> Error {
+    let reason = match Errno::from_io_error(&cause) {
+        Some(Errno::NOSYS) => "the kernel was built without AIO (CONFIG_AIO)",
+        Some(Errno::AGAIN) => "fs.aio-max-nr is used up: raise it",
+        _ => "io_setup failed",
+    };
+    Error::Unavailable { backend: Backend::Aio, reason: reason.to_owned(), cause }
+}
+
+fn forbidden(cause: io::Error) -> Error {
+    let reason = "a seccomp filter forbids io_submit, io_getevents or io_cancel: allow them in \
+                  its profile";
+    Error::Unavailable { backend: Backend::Aio, reason: reason.to_owned(), cause }
 }
 
 #[cfg(test)]

@@ -48,8 +48,6 @@ mod counters;
 mod epoll;
 mod error;
 mod events;
-mod files;
-mod inherited;
 mod mechanism;
 mod parts;
 mod poll;
@@ -58,7 +56,6 @@ mod table;
 mod uring_changes;
 mod uring_poll;
 mod uring_ring;
-mod wake_flag;
 mod waker;
 
 pub use conditions::{Interest, Readiness, Registration, Trigger};

@@ -1,18 +1,30 @@
-//! The names under which mechanisms are chosen, and the choice itself.
+//! The names under which mechanisms are chosen, and what opens the chosen one.
 //!
 //! The same names stand on every command line, in job files, results and charts. A mechanism is
 //! a backend together with the trigger that it is named for.
+//!
+//! What is opened serves the process that opened it, and refuses a child of `fork(2)`: a child shares the
+//! epoll instance and the eventfd of its parent. Its changes would be the parent's, and a wait would take the
+//! parent's events; AIO and io_uring refuse it in words of their own, select and poll would keep using a copy.
+//! Here all of them refuse alike (`docs/fork.md`).
 
 use std::fmt;
+use std::os::fd::{AsRawFd, BorrowedFd};
 use std::str::FromStr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use pollux_sys::process::ForkMark;
 
 use crate::aio::Aio;
 use crate::epoll::Epoll;
-use crate::inherited::Owned;
 use crate::poll::Poll;
 use crate::select::Select;
 use crate::uring_poll::UringPoll;
-use crate::{Backend, Error, Poller, Threads, Trigger};
+use crate::{
+    Backend, Caps, Counters, Error, Events, Poller, Registration, SignalMask, Threads, Token,
+    Trigger, Waker,
+};
 
 /// A backend with the trigger that it is compared under.
 ///
@@ -155,6 +167,76 @@ impl std::error::Error for UnknownMechanism {}
 impl From<UnknownMechanism> for std::io::Error {
     fn from(error: UnknownMechanism) -> Self {
         Self::new(std::io::ErrorKind::InvalidInput, error)
+    }
+}
+
+/// A poller of the process that opened it.
+struct Owned<P> {
+    poller: P,
+    mark: ForkMark,
+}
+
+impl<P: Poller> Owned<P> {
+    fn new(poller: P) -> Result<Self, Error> {
+        let mark = ForkMark::new().map_err(|cause| Error::System { call: "mmap", cause })?;
+        Ok(Self { poller, mark })
+    }
+
+    /// The poller, refused in a child of its process.
+    fn poller(&mut self) -> Result<&mut P, Error> {
+        if self.mark.is_here() { Ok(&mut self.poller) } else { Err(Error::Inherited) }
+    }
+}
+
+impl<P: Poller> Poller for Owned<P> {
+    fn add(&mut self, fd: BorrowedFd<'_>, token: Token, how: Registration) -> Result<(), Error> {
+        let poller = self.poller()?;
+        let raw = fd.as_raw_fd();
+        if raw < 0 {
+            return Err(Error::NotOpen { fd: raw });
+        }
+        poller.add(fd, token, how)
+    }
+
+    fn modify(&mut self, fd: BorrowedFd<'_>, token: Token, how: Registration) -> Result<(), Error> {
+        self.poller()?.modify(fd, token, how)
+    }
+
+    fn delete(&mut self, fd: BorrowedFd<'_>) -> Result<(), Error> {
+        self.poller()?.delete(fd)
+    }
+
+    fn forget(&mut self, fd: BorrowedFd<'_>) -> Result<(), Error> {
+        self.poller()?.forget(fd)
+    }
+
+    fn flush(&mut self) -> Result<(), Error> {
+        self.poller()?.flush()
+    }
+
+    fn fd(&self) -> Option<BorrowedFd<'_>> {
+        self.poller.fd()
+    }
+
+    fn wait(&mut self, events: &mut Events, timeout: Option<Duration>) -> Result<(), Error> {
+        let poller = self.poller().inspect_err(|_| events.clear())?;
+        poller.wait(events, timeout)
+    }
+
+    fn set_signal_mask(&mut self, mask: Option<SignalMask>) {
+        self.poller.set_signal_mask(mask);
+    }
+
+    fn waker(&self) -> Waker {
+        self.poller.waker()
+    }
+
+    fn caps(&self) -> &Caps {
+        self.poller.caps()
+    }
+
+    fn counters(&self) -> &Arc<Counters> {
+        self.poller.counters()
     }
 }
 

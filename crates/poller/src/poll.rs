@@ -12,10 +12,9 @@ use std::time::Duration;
 
 use pollux_sys::poll_select::{self, PollFd};
 
-use crate::files::check_pollable;
 use crate::parts::Deadline;
 use crate::parts::{Parts, parts_methods};
-use crate::table::{Entry, Table};
+use crate::table::{Entry, Table, check_pollable};
 use crate::{
     Backend, Caps, Counters, Error, Events, Interest, Poller, Readiness, Registration, SignalMask,
     Token, Trigger, Waker,

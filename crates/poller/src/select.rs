@@ -16,10 +16,9 @@ use std::time::Duration;
 use pollux_sys::poll_select::{self, Bitmaps, PollFd, WORD_BITS};
 use rustix::io::Errno;
 
-use crate::files::check_pollable;
 use crate::parts::Deadline;
 use crate::parts::{Parts, parts_methods};
-use crate::table::{Entry, Table};
+use crate::table::{Entry, Table, check_pollable};
 use crate::{
     Backend, Caps, Counters, Error, Events, Interest, Poller, Readiness, Registration, SignalMask,
     Token, Trigger, Waker,

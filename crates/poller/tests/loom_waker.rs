@@ -1,17 +1,19 @@
 //! Every interleaving of two wakers and the owner of a poller: no wake is lost.
 //!
-//! Checks the protocol of `src/wake_flag.rs`, which is taken in as it stands, on a model of an
+//! Checks the protocol of `src/waker.rs`, which is taken in as it stands, on a model of an
 //! eventfd. A lost wake shows as an owner that sleeps for ever, which loom reports. Run with
 //! `RUSTFLAGS="--cfg loom" cargo test -p pollux-poller --test loom_waker --release`.
 #![cfg(loom)]
 
-#[path = "../src/wake_flag.rs"]
-mod wake_flag;
+#[path = "../src/waker.rs"]
+#[expect(dead_code, reason = "the eventfd of the waker, which the model stands in for")]
+mod waker;
 
 use loom::sync::atomic::{AtomicUsize, Ordering};
 use loom::sync::{Arc, Condvar, Mutex};
 use loom::thread;
-use wake_flag::{WakeFd, WakeFlag};
+use pollux_poller::Error;
+use waker::{WakeFd, WakeFlag};
 
 /// An eventfd that a poller watches: what is in it, and whether a ring was not reported yet.
 struct Eventfd {

@@ -191,3 +191,17 @@ fn a_level_registration_falls_silent_when_its_data_is_read() {
     reader.read_exact(&mut [0]).expect("one byte");
     assert!(slots(&mut aio, NOW).is_empty());
 }
+
+#[test]
+fn doubling_stops_where_old_and_new_no_longer_fit_together() {
+    assert_eq!(doubled_within(1024, 65_536), 32_768);
+    assert_eq!(doubled_within(1024, 3071), 1024);
+    assert_eq!(doubled_within(1024, 3072), 2048);
+}
+
+#[test]
+fn a_size_that_the_kernel_can_not_count_is_unavailable_with_its_words() {
+    let error = open_context(1 << 30).expect_err("io_setup: EINVAL");
+    assert_eq!(error.raw_os_error(), Some(Errno::INVAL.raw_os_error()));
+    assert!(error.to_string().contains("io_setup"), "{error}");
+}
