@@ -4,7 +4,7 @@
 //! deviation that it saw. Which deviations are expected is not known to a case: the runner compares the answer
 //! with the declared table ([`differences`]). Test binaries of three crates run the cases: of `poller` as they are
 //! (and scripts that need a process of their own, which stand there), of `epoll-c` and `preload` through the epoll
-//! interface, in several [`ways`].
+//! interface, in several ways ([`runner::Way`]).
 #![forbid(unsafe_code)]
 
 pub mod differences;
@@ -12,7 +12,6 @@ mod groups;
 pub mod objects;
 pub mod rig;
 pub mod runner;
-pub mod ways;
 
 use rig::Rig;
 

@@ -58,7 +58,7 @@ impl Rig {
     /// The poller was not opened.
     pub fn new(backend: Backend, open: Open) -> Result<Self, Error> {
         let world = (backend == pollux_sim::BACKEND).then(World::new);
-        let poller = open_in(backend, open, world.as_ref())?;
+        let poller = unless_used_up(backend, open_in(backend, open, world.as_ref()))?;
         Ok(Self { poller, backend, open, started: Instant::now(), world, plugs: Vec::new() })
     }
 
@@ -75,7 +75,8 @@ impl Rig {
 
     /// Another poller on the same backend, in the same world.
     pub fn open_another(&self) -> Box<dyn Poller> {
-        open_in(self.backend, self.open, self.world.as_ref()).expect("one was opened already")
+        let another = open_in(self.backend, self.open, self.world.as_ref());
+        unless_used_up(self.backend, another).expect("one was opened already")
     }
 
     /// The time that timeouts count in.
@@ -177,7 +178,8 @@ impl Rig {
         trigger: Trigger,
     ) -> Verdict {
         let how = Registration::new(interest, trigger);
-        accepted(self.poller.add(fd.as_fd(), Token::new(slot, 0), how))
+        let added = self.poller.add(fd.as_fd(), Token::new(slot, 0), how);
+        accepted(unless_used_up(self.backend, added))
     }
 
     /// Modifies to slot `slot`, generation 0.
@@ -298,6 +300,21 @@ impl Rig {
         }
         join(all)
     }
+}
+
+/// What ends a case where the system has nothing left for its backend, which is no fault of that: says what.
+pub(crate) struct UsedUp(pub(crate) String);
+
+/// Ends the case where other programs hold the AIO polls of the system (`fs.aio-max-nr`): EAGAIN of
+/// `io_setup(2)` when a poller is opened, and [`Error::Limit`] when it grows (ENOSPC by way of an errno).
+fn unless_used_up<T>(backend: Backend, outcome: Result<T, Error>) -> Result<T, Error> {
+    use rustix::io::Errno;
+    let Err(error) = &outcome else { return outcome };
+    let errno = error.raw_os_error().map(Errno::from_raw_os_error);
+    if backend == Backend::Aio && matches!(errno, Some(Errno::AGAIN | Errno::NOSPC)) {
+        std::panic::resume_unwind(Box::new(UsedUp(format!("{backend}: {error}"))));
+    }
+    outcome
 }
 
 /// Passes refusals by capability on as a deviation; any other failure is one of the script.

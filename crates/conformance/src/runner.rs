@@ -1,10 +1,11 @@
 //! Runs every case on every backend, each as a test of its own, and judges the answers.
 //!
 //! A case runs where it can do no harm: in a thread, or in a process of its own, which is this binary started
-//! again. Either way a hang ends with a deadline.
+//! again. Either way a hang ends with a deadline. Through the epoll interface, whose instances are numbers that
+//! outlive a thread and a program, each case runs in several [`Way`]s.
 
 use std::io::Write;
-use std::panic::resume_unwind;
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::process::{Command, ExitCode};
 use std::sync::mpsc::{self, RecvTimeoutError};
 use std::sync::{Arc, OnceLock};
@@ -15,8 +16,8 @@ use pollux_poller::{Backend, Error};
 use pollux_testing::{Process, Trial, run_tests, skippable_test, test};
 
 use crate::differences::declared;
-use crate::rig::{Open, Rig, mechanism};
-use crate::{Case, Deviation, Group, Verdict};
+use crate::rig::{Open, Rig, UsedUp, mechanism};
+use crate::{Case, Deviation, Group, OF_INTERFACES, Verdict};
 
 /// Every backend, in the order of the report.
 pub const BACKENDS: [Backend; 6] = [
@@ -34,6 +35,8 @@ const CASE_DEADLINE: Duration = Duration::from_secs(30);
 const CHILD: &str = "--child";
 /// What a child prints for a kept contract.
 const KEPT: &str = "kept";
+/// Begins what a child prints where the system has nothing left for the backend; the reason stands behind it.
+const USED_UP: &str = "used up: ";
 
 /// A test that is about no backend, by its name.
 pub type Check = (&'static str, fn());
@@ -66,6 +69,63 @@ pub enum Isolation {
     Process(fn(&mut Command, Backend)),
 }
 
+/// How the instance of a script is used.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Way {
+    /// By the thread that made it.
+    Alone,
+    /// By two threads: one changes it, the other one waits.
+    Threads,
+    /// By a child of the process that made it.
+    Child,
+    /// By the program that the one which made it became.
+    Program,
+}
+
+impl Way {
+    /// Every way.
+    pub const ALL: [Self; 4] = [Self::Alone, Self::Threads, Self::Child, Self::Program];
+
+    const fn name(self) -> &'static str {
+        match self {
+            Self::Alone => "alone",
+            Self::Threads => "threads",
+            Self::Child => "child",
+            Self::Program => "program",
+        }
+    }
+
+    /// That of this process, which was started for one script.
+    ///
+    /// # Panics
+    /// In the process that starts the others.
+    pub fn of_this_process() -> Self {
+        let name = name_of_child().expect("started for one script");
+        let way = Self::ALL.into_iter().find(|way| name.split("::").nth(1) == Some(way.name()));
+        way.expect("alone, threads, child or program")
+    }
+
+    /// The suite in this way, on what `open` opens; `prepare` adds what the process of a script needs.
+    pub fn suite(self, open: Open, prepare: fn(&mut Command, Backend)) -> Suite {
+        Suite {
+            name: Some(self.name()),
+            groups: OF_INTERFACES,
+            backends: &[
+                Backend::Select,
+                Backend::Poll,
+                Backend::Aio,
+                Backend::Epoll,
+                Backend::Uring,
+            ],
+            open,
+            isolation: Isolation::Process(prepare),
+            mended: &[Deviation::AcceptsFiles, Deviation::ErrorLater, Deviation::Replaces],
+            // Behind execve(2) it is an epoll of the kernel's.
+            judged_as: (self == Self::Program).then_some(Backend::Epoll),
+        }
+    }
+}
+
 /// One case on one backend.
 #[derive(Clone)]
 struct Run {
@@ -94,8 +154,7 @@ pub fn main(suites: &[Suite], checks: &[Check]) -> ExitCode {
                 if let Some(why) = missing.get_or_init(|| unavailable(backend)) {
                     return Err(why.clone());
                 }
-                run.judge();
-                Ok(())
+                run.judge()
             }));
         }
     }
@@ -136,12 +195,12 @@ fn unavailable(backend: Backend) -> Option<String> {
 }
 
 impl Run {
-    /// Runs, and holds the answer against the declared table.
-    fn judge(&self) {
+    /// Runs, and holds the answer against the declared table; or says why it could not run.
+    fn judge(&self) -> Result<(), String> {
         let seen = match self.suite.isolation {
             Isolation::Thread => self.in_thread(),
             Isolation::Process(prepare) => self.in_process(prepare),
-        };
+        }?;
         let backend = self.suite.judged_as.unwrap_or(self.backend);
         let expected = declared(backend, &self.path, self.case.needs)
             .map(|row| row.deviation)
@@ -159,9 +218,10 @@ impl Run {
             }
             (Some(seen), None) => panic!("undeclared difference: \"{}\"", seen.about()),
         }
+        Ok(())
     }
 
-    fn in_thread(&self) -> Verdict {
+    fn in_thread(&self) -> Answer {
         let (answer, answers) = mpsc::channel();
         let (case, backend, open) = (self.case, self.backend, self.suite.open);
         // After the deadline nothing receives the answer.
@@ -169,7 +229,7 @@ impl Run {
             let _ = answer.send(run(case, backend, open));
         });
         match answers.recv_timeout(CASE_DEADLINE) {
-            Ok(verdict) => verdict,
+            Ok(answer) => answer,
             Err(RecvTimeoutError::Timeout) => panic!("hangs: no end within {CASE_DEADLINE:?}"),
             Err(RecvTimeoutError::Disconnected) => {
                 resume_unwind(thread.join().expect_err("it ended without an answer"))
@@ -177,7 +237,7 @@ impl Run {
         }
     }
 
-    fn in_process(&self, prepare: fn(&mut Command, Backend)) -> Verdict {
+    fn in_process(&self, prepare: fn(&mut Command, Backend)) -> Answer {
         let mut again = Command::new(std::env::current_exe().expect("the own path"));
         again.args([CHILD, &self.name]);
         prepare(&mut again, self.backend);
@@ -186,25 +246,36 @@ impl Run {
             panic!("{}: {}{}", ended.status, ended.stdout, ended.stderr);
         };
         if answer == KEPT {
-            return Ok(());
+            return Ok(Ok(()));
+        }
+        if let Some(why) = answer.strip_prefix(USED_UP) {
+            return Err(why.to_owned());
         }
         let known = Deviation::ALL.into_iter().find(|known| format!("{known:?}") == answer);
-        Err(known.unwrap_or_else(|| panic!("no answer: {answer}")))
+        Ok(Err(known.unwrap_or_else(|| panic!("no answer: {answer}"))))
     }
 }
 
 /// The whole life of a process that was started for one run.
 fn live_as_child(of: &Run) -> ExitCode {
     let answer = match run(of.case, of.backend, of.suite.open) {
-        Ok(()) => KEPT.to_owned(),
-        Err(deviation) => format!("{deviation:?}"),
+        Ok(Ok(())) => KEPT.to_owned(),
+        Ok(Err(deviation)) => format!("{deviation:?}"),
+        Err(why) => format!("{USED_UP}{why}"),
     };
     report(&answer);
     ExitCode::SUCCESS
 }
 
-fn run(case: &Case, backend: Backend, open: Open) -> Verdict {
-    (case.run)(&mut Rig::new(backend, open).expect("a backend that can be opened"))
+/// What a case says; or why it could not run.
+type Answer = Result<Verdict, String>;
+
+fn run(case: &Case, backend: Backend, open: Open) -> Answer {
+    let run = || (case.run)(&mut Rig::new(backend, open).expect("a backend that can be opened"));
+    catch_unwind(AssertUnwindSafe(run)).map_err(|payload| match payload.downcast::<UsedUp>() {
+        Ok(used_up) => used_up.0,
+        Err(failure) => resume_unwind(failure),
+    })
 }
 
 /// Adds `text` to the line of the test in the report.

@@ -68,6 +68,14 @@ impl fmt::Debug for Interest {
 /// The conditions that a descriptor was found in.
 ///
 /// Only bits of the interest, and error and hang-up, are ever delivered.
+///
+/// ```
+/// use pollux_poller::{Interest, Readiness};
+///
+/// let found = Readiness::READABLE | Readiness::RDHUP | Readiness::HUP;
+/// assert!(found.is_readable() && found.is_closed() && !found.is_writable());
+/// assert_eq!(found.visible_to(Interest::WRITABLE), Readiness::HUP);
+/// ```
 #[derive(Clone, Copy, PartialEq, Eq, Default, Hash)]
 pub struct Readiness(u8);
 

@@ -210,8 +210,22 @@ pub enum FilePolicy {
 
 /// The capabilities of one opened backend.
 ///
-/// They are probed when a backend is opened. Callers choose by it; backends refuse by it (`Caps::check`), so that what is printed and
-/// what is refused cannot differ.
+/// They are probed when a backend is opened. Callers choose by it; backends refuse by it ([`Caps::check`]), so
+/// that what is printed and what is refused cannot differ.
+///
+/// ```
+/// use pollux_poller::{Interest, Mechanism, Registration, Trigger};
+///
+/// let poller = Mechanism::Poll.open()?;
+/// assert!(poller.caps().serves(Trigger::Level) && !poller.caps().edge);
+/// let edge = Registration::new(Interest::READABLE, Trigger::Edge);
+/// let refused = poller.caps().check(edge).expect_err("poll(2) keeps no memory of a condition");
+/// assert_eq!(
+///     refused.to_string(),
+///     "poll can't do: edge trigger (epoll and uring-poll have it)",
+/// );
+/// # Ok::<(), pollux_poller::Error>(())
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Caps {
     /// Which backend this is.

@@ -11,6 +11,18 @@ pub const HISTOGRAM_BUCKETS: usize = 18;
 macro_rules! counters {
     ($($(#[$doc:meta])* $name:ident),* $(,)?) => {
         /// Live counters of one poller. Its implementation counts; any thread may read them.
+        ///
+        /// ```
+        /// use pollux_poller::{Events, Mechanism};
+        /// use std::time::Duration;
+        ///
+        /// let mut poller = Mechanism::Epoll.open()?;
+        /// let counters = poller.counters().clone();
+        /// poller.wait(&mut Events::with_capacity(64), Some(Duration::ZERO))?;
+        /// let seen = std::thread::spawn(move || counters.snapshot()).join().expect("it only reads");
+        /// assert_eq!((seen.waits, seen.empty_waits, seen.events), (1, 1, 0));
+        /// # Ok::<(), pollux_poller::Error>(())
+        /// ```
         #[derive(Debug, Default)]
         #[repr(align(128))]
         pub struct Counters {

@@ -1,36 +1,32 @@
 //! The cases by subject.
 
-mod batch;
+mod changes;
 mod counters;
-mod errno;
-mod fairness;
 mod hangup;
-mod nesting;
-mod network;
+mod kernel_objects;
 mod reuse;
 mod scale;
-mod timeouts;
 mod triggers;
-mod wakes;
+mod waits;
 
 use crate::Group;
 
 /// What any interface to a poller keeps.
 pub const OF_INTERFACES: &[Group] = &[
-    Group { name: "errno", cases: errno::CASES },
+    Group { name: "errno", cases: changes::ERRNO },
     Group { name: "triggers", cases: triggers::CASES },
     Group { name: "hangup", cases: hangup::CASES },
-    Group { name: "network", cases: network::CASES },
-    Group { name: "fairness", cases: fairness::CASES },
-    Group { name: "timeouts", cases: timeouts::CASES },
-    Group { name: "batch", cases: batch::CASES },
-    Group { name: "nesting", cases: nesting::CASES },
+    Group { name: "network", cases: kernel_objects::NETWORK },
+    Group { name: "fairness", cases: scale::FAIRNESS },
+    Group { name: "timeouts", cases: waits::TIMEOUTS },
+    Group { name: "batch", cases: changes::BATCH },
+    Group { name: "nesting", cases: kernel_objects::NESTING },
 ];
 
 /// What asks a poller itself: for counters and wakers, or with much memory.
 pub const OF_POLLERS: &[Group] = &[
     Group { name: "reuse", cases: reuse::CASES },
-    Group { name: "wakes", cases: wakes::CASES },
+    Group { name: "wakes", cases: waits::WAKES },
     Group { name: "counters", cases: counters::CASES },
-    Group { name: "scale", cases: scale::CASES },
+    Group { name: "scale", cases: scale::SCALE },
 ];

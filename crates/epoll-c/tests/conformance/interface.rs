@@ -13,7 +13,7 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::Duration;
 
 use libc::{c_int, epoll_event, sigset_t};
-use pollux_conformance::ways::Way;
+use pollux_conformance::runner::Way;
 use pollux_poller::{
     Caps, Counters, Error, Events, FilePolicy, Mechanism, Poller, Readiness, Registration,
     SignalMask, Token, Trigger, Waker,
@@ -135,7 +135,7 @@ impl Interface {
 /// An instance of a script: a new one, or one that the program has from the one before it.
 fn instance(mechanism: Mechanism, way: Way) -> Result<OwnedFd, Error> {
     if way == Way::Program {
-        return Ok(inherited().unwrap_or_else(|| become_another_program(mechanism)));
+        return inherited().map_or_else(|| become_another_program(mechanism), Ok);
     }
     create(mechanism)
 }
@@ -165,9 +165,9 @@ fn inherited() -> Option<OwnedFd> {
 }
 
 /// Starts this binary anew in this process, which has instances then.
-fn become_another_program(mechanism: Mechanism) -> ! {
+fn become_another_program(mechanism: Mechanism) -> Result<OwnedFd, Error> {
     let instances: Vec<OwnedFd> =
-        (0..INHERITED_LEN).map(|_| create(mechanism).expect("the first one was made")).collect();
+        (0..INHERITED_LEN).map(|_| create(mechanism)).collect::<Result<_, _>>()?;
     for epoll in &instances {
         // SAFETY: changes a flag of a number of this process.
         let kept = unsafe { libc::fcntl(epoll.as_raw_fd(), libc::F_SETFD, 0) };

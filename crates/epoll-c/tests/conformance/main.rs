@@ -11,8 +11,7 @@ mod interface;
 
 use std::process::ExitCode;
 
-use pollux_conformance::runner;
-use pollux_conformance::ways::Way;
+use pollux_conformance::runner::{self, Way};
 use pollux_poller::{Error, Mechanism, Poller};
 
 fn main() -> ExitCode {

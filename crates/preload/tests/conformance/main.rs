@@ -14,8 +14,7 @@ mod library;
 
 use std::process::ExitCode;
 
-use pollux_conformance::runner;
-use pollux_conformance::ways::Way;
+use pollux_conformance::runner::{self, Way};
 use pollux_poller::{Error, Mechanism, Poller};
 
 fn main() -> ExitCode {

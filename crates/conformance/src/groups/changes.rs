@@ -1,5 +1,5 @@
-//! What is refused, with which error, and that a refusal changes nothing: the errno table of
-//! `epoll_ctl(2)`.
+//! Changes: which are refused with which errno, and batches, of which all are made in order, or all before the first
+//! that failed.
 
 use std::fs::File;
 use std::os::fd::AsFd;
@@ -7,13 +7,14 @@ use std::sync::mpsc;
 use std::thread;
 use std::time::Duration;
 
-use pollux_poller::{Error, Events, Interest, Readiness, Registration, Token, Trigger};
+use pollux_poller::{Change, Error, Events, Interest, Readiness, Registration, Token, Trigger};
 use rustix::fs::{Mode, OFlags};
+use rustix::io::Errno;
 
 use crate::rig::{DEADLINE, Rig, accepted, memfd, until_asleep};
 use crate::{Case, Deviation, Verdict, case};
 
-pub(crate) const CASES: &[Case] = &[
+pub(crate) const ERRNO: &[Case] = &[
     case!(a_second_add_is_eexist),
     case!(a_second_add_under_another_token_is_eexist),
     case!(modify_of_an_unknown_descriptor_is_enoent),
@@ -41,12 +42,24 @@ pub(crate) const CASES: &[Case] = &[
     case!(modify_to_exclusive_is_einval),
 ];
 
+pub(crate) const BATCH: &[Case] = &[
+    case!(a_batch_applies_all),
+    case!(an_empty_batch_is_nothing),
+    case!(a_batch_stops_at_the_first_error),
+    case!(a_batch_error_carries_index_and_errno),
+    case!(add_modify_and_delete_in_one_batch_leave_nothing),
+    case!(delete_and_add_in_one_batch_change_the_token),
+    case!(the_last_modify_of_a_batch_counts),
+    case!(a_batch_of_a_thousand),
+];
+
 const READ: Registration = Registration::new(Interest::READABLE, Trigger::Level);
+const WRITE: Registration = Registration::new(Interest::WRITABLE, Trigger::Level);
 const TOKEN: Token = Token::new(1, 0);
 
 /// Insists on the error number that `epoll_ctl(2)` gives.
 #[track_caller]
-fn refused(outcome: Result<(), Error>, errno: rustix::io::Errno) {
+fn refused(outcome: Result<(), Error>, errno: Errno) {
     let error = outcome.expect_err("this has to be refused");
     assert_eq!(error.raw_os_error(), Some(errno.raw_os_error()), "{error:?}");
 }
@@ -56,7 +69,7 @@ fn a_second_add_is_eexist(rig: &mut Rig) -> Verdict {
     rig.add(&reader, 1, Interest::READABLE, Trigger::Level)?;
     let again = rig.poller.add(reader.as_fd(), TOKEN, READ);
     assert!(matches!(again, Err(Error::AlreadyRegistered { .. })), "{again:?}");
-    refused(again, rustix::io::Errno::EXIST);
+    refused(again, Errno::EXIST);
     Ok(())
 }
 
@@ -68,7 +81,7 @@ fn a_second_add_under_another_token_is_eexist(rig: &mut Rig) -> Verdict {
     let token = rig.wait(8, DEADLINE)[0].token;
     match again {
         Err(error) => {
-            refused(Err(error), rustix::io::Errno::EXIST);
+            refused(Err(error), Errno::EXIST);
             assert_eq!(token, TOKEN, "the refused token is not used");
             Ok(())
         }
@@ -85,13 +98,13 @@ fn modify_of_an_unknown_descriptor_is_enoent(rig: &mut Rig) -> Verdict {
     let (reader, _writer) = rig.pipe();
     let outcome = rig.poller.modify(reader.as_fd(), TOKEN, READ);
     assert!(matches!(outcome, Err(Error::NotRegistered { .. })), "{outcome:?}");
-    refused(outcome, rustix::io::Errno::NOENT);
+    refused(outcome, Errno::NOENT);
     Ok(())
 }
 
 fn delete_of_an_unknown_descriptor_is_enoent(rig: &mut Rig) -> Verdict {
     let (reader, _writer) = rig.pipe();
-    refused(rig.poller.delete(reader.as_fd()), rustix::io::Errno::NOENT);
+    refused(rig.poller.delete(reader.as_fd()), Errno::NOENT);
     Ok(())
 }
 
@@ -99,7 +112,7 @@ fn a_second_delete_is_enoent(rig: &mut Rig) -> Verdict {
     let (reader, _writer) = rig.pipe();
     rig.add(&reader, 1, Interest::READABLE, Trigger::Level)?;
     rig.delete(&reader);
-    refused(rig.poller.delete(reader.as_fd()), rustix::io::Errno::NOENT);
+    refused(rig.poller.delete(reader.as_fd()), Errno::NOENT);
     Ok(())
 }
 
@@ -109,8 +122,8 @@ fn always_ready(rig: &mut Rig, file: impl AsFd) -> Verdict {
     match rig.poller.add(file, TOKEN, READ) {
         Err(error) => {
             assert!(matches!(error, Error::NotPollable { .. }), "{error:?}");
-            refused(Err(error), rustix::io::Errno::PERM);
-            refused(rig.poller.delete(file), rustix::io::Errno::NOENT);
+            refused(Err(error), Errno::PERM);
+            refused(rig.poller.delete(file), Errno::NOENT);
             Ok(())
         }
         Ok(()) => {
@@ -144,7 +157,7 @@ fn a_path_descriptor_is_ebadf(rig: &mut Rig) -> Verdict {
     let path = path.expect("the root directory");
     match rig.poller.add(path.as_fd(), TOKEN, READ) {
         Err(error) => {
-            refused(Err(error), rustix::io::Errno::BADF);
+            refused(Err(error), Errno::BADF);
             Ok(())
         }
         Ok(()) => {
@@ -201,7 +214,7 @@ fn a_refused_modify_keeps_the_registration(rig: &mut Rig) -> Verdict {
     rig.add(&reader, 1, Interest::READABLE, Trigger::Level)?;
     let impossible = Registration::new(Interest::NONE, Trigger::Oneshot).exclusive();
     let outcome = rig.poller.modify(reader.as_fd(), Token::new(9, 9), impossible);
-    refused(outcome, rustix::io::Errno::INVAL);
+    refused(outcome, Errno::INVAL);
     writer.write(1).expect("room");
     assert_eq!(rig.found(), [(1, Readiness::READABLE)]);
     Ok(())
@@ -316,7 +329,7 @@ fn impossible(rig: &mut Rig, how: Registration) -> Verdict {
     let (reader, writer) = rig.pipe();
     let outcome = rig.poller.add(reader.as_fd(), TOKEN, how);
     assert!(matches!(outcome, Err(Error::Unsupported { .. })), "{outcome:?}");
-    refused(outcome, rustix::io::Errno::INVAL);
+    refused(outcome, Errno::INVAL);
     writer.write(1).expect("room");
     rig.quiet();
     Ok(())
@@ -339,7 +352,7 @@ fn exclusive_with_priority_is_einval(rig: &mut Rig) -> Verdict {
 fn modify_of_an_exclusive_registration_is_einval(rig: &mut Rig) -> Verdict {
     let (reader, writer) = rig.pipe();
     accepted(rig.poller.add(reader.as_fd(), TOKEN, READ.exclusive()))?;
-    refused(rig.poller.modify(reader.as_fd(), Token::new(2, 0), READ), rustix::io::Errno::INVAL);
+    refused(rig.poller.modify(reader.as_fd(), Token::new(2, 0), READ), Errno::INVAL);
     writer.write(1).expect("room");
     assert_eq!(rig.found(), [(1, Readiness::READABLE)], "unchanged");
     Ok(())
@@ -349,6 +362,122 @@ fn modify_to_exclusive_is_einval(rig: &mut Rig) -> Verdict {
     let (reader, _writer) = rig.pipe();
     rig.add(&reader, 1, Interest::READABLE, Trigger::Level)?;
     let outcome = rig.poller.modify(reader.as_fd(), TOKEN, READ.exclusive());
-    refused(outcome, rustix::io::Errno::INVAL);
+    refused(outcome, Errno::INVAL);
+    Ok(())
+}
+
+fn token(slot: u32) -> Token {
+    Token::new(slot, 0)
+}
+
+fn a_batch_applies_all(rig: &mut Rig) -> Verdict {
+    let (first, first_writer) = rig.pipe();
+    let (second, second_writer) = rig.pipe();
+    let changes = [
+        Change::Add(first.as_fd(), token(1), READ),
+        Change::Add(second.as_fd(), token(2), READ),
+        Change::Add(first_writer.as_fd(), token(3), WRITE),
+        Change::Modify(second.as_fd(), token(4), READ),
+        Change::Delete(first_writer.as_fd()),
+    ];
+    rig.poller.apply(&changes).expect("all are possible");
+    first_writer.write(1).expect("room");
+    second_writer.write(1).expect("room");
+    rig.both(1, 4);
+    Ok(())
+}
+
+fn an_empty_batch_is_nothing(rig: &mut Rig) -> Verdict {
+    rig.poller.apply(&[]).expect("nothing can fail");
+    assert_eq!(rig.poller.counters().snapshot().updates_asked, 0);
+    rig.quiet();
+    Ok(())
+}
+
+fn a_batch_stops_at_the_first_error(rig: &mut Rig) -> Verdict {
+    let (first, first_writer) = rig.pipe();
+    let (second, second_writer) = rig.pipe();
+    let (unknown, _unknown_writer) = rig.pipe();
+    let changes = [
+        Change::Add(first.as_fd(), token(1), READ),
+        Change::Delete(unknown.as_fd()),
+        Change::Add(second.as_fd(), token(2), READ),
+    ];
+    let error = rig.poller.apply(&changes).expect_err("the second change is impossible");
+    assert!(matches!(error, Error::Batch { index: 1, .. }), "{error:?}");
+    first_writer.write(1).expect("room");
+    second_writer.write(1).expect("room");
+    assert_eq!(rig.found(), [(1, Readiness::READABLE)], "what came before stands");
+    assert_eq!(rig.found(), [(1, Readiness::READABLE)], "what came after was not tried");
+    rig.poller.add(second.as_fd(), token(2), READ).expect("it was not tried");
+    Ok(())
+}
+
+fn a_batch_error_carries_index_and_errno(rig: &mut Rig) -> Verdict {
+    let (reader, _writer) = rig.pipe();
+    let changes =
+        [Change::Add(reader.as_fd(), token(1), READ), Change::Add(reader.as_fd(), token(1), READ)];
+    let error = rig.poller.apply(&changes).expect_err("the same twice");
+    assert_eq!(error.raw_os_error(), Some(Errno::EXIST.raw_os_error()));
+    assert!(error.to_string().contains('1'), "{error}");
+    let cause = std::error::Error::source(&error).expect("the reason").to_string();
+    assert!(cause.contains("registered already"), "{cause}");
+    Ok(())
+}
+
+fn add_modify_and_delete_in_one_batch_leave_nothing(rig: &mut Rig) -> Verdict {
+    let (reader, writer) = rig.pipe();
+    writer.write(1).expect("room");
+    let changes = [
+        Change::Add(reader.as_fd(), token(1), READ),
+        Change::Modify(reader.as_fd(), token(2), READ),
+        Change::Delete(reader.as_fd()),
+    ];
+    rig.poller.apply(&changes).expect("all are possible");
+    rig.quiet();
+    let again = rig.poller.delete(reader.as_fd()).expect_err("nothing is left");
+    assert!(matches!(again, Error::NotRegistered { .. }), "{again:?}");
+    Ok(())
+}
+
+fn delete_and_add_in_one_batch_change_the_token(rig: &mut Rig) -> Verdict {
+    let (reader, writer) = rig.pipe();
+    rig.add(&reader, 1, Interest::READABLE, Trigger::Level)?;
+    writer.write(1).expect("room");
+    assert_eq!(rig.found(), [(1, Readiness::READABLE)]);
+    let changes = [Change::Delete(reader.as_fd()), Change::Add(reader.as_fd(), token(2), READ)];
+    rig.poller.apply(&changes).expect("both are possible");
+    assert_eq!(rig.found(), [(2, Readiness::READABLE)]);
+    Ok(())
+}
+
+fn the_last_modify_of_a_batch_counts(rig: &mut Rig) -> Verdict {
+    let (ours, theirs) = rig.socketpair();
+    theirs.write(1).expect("room");
+    rig.add(&ours, 1, Interest::NONE, Trigger::Level)?;
+    let changes = [
+        Change::Modify(ours.as_fd(), token(2), WRITE),
+        Change::Modify(ours.as_fd(), token(3), READ),
+    ];
+    rig.poller.apply(&changes).expect("both are possible");
+    assert_eq!(rig.found(), [(3, Readiness::READABLE)]);
+    Ok(())
+}
+
+fn a_batch_of_a_thousand(rig: &mut Rig) -> Verdict {
+    let limit = rig.poller.caps().fds_max.unwrap_or(usize::MAX);
+    let count = limit.min(1000) as u32;
+    let counters: Vec<_> = (0..count).map(|_| rig.eventfd()).collect();
+    let adds: Vec<Change<'_>> = (0u32..)
+        .zip(&counters)
+        .map(|(slot, counter)| Change::Add(counter.as_fd(), token(slot), READ))
+        .collect();
+    rig.poller.apply(&adds).expect("all are possible");
+    counters[counters.len() - 1].write(1).expect("room");
+    assert_eq!(rig.found(), [(count - 1, Readiness::READABLE)]);
+    let deletes: Vec<Change<'_>> =
+        counters.iter().map(|counter| Change::Delete(counter.as_fd())).collect();
+    rig.poller.apply(&deletes).expect("all are possible");
+    rig.quiet();
     Ok(())
 }
