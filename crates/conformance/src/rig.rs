@@ -359,6 +359,21 @@ pub fn mechanism(backend: Backend) -> Option<Mechanism> {
     Mechanism::PLAIN.into_iter().find(|known| known.backend() == backend)
 }
 
+/// The mechanisms, one for each kernel interface, that this machine allows; others are named.
+pub fn allowed() -> impl Iterator<Item = Mechanism> {
+    Mechanism::PLAIN.into_iter().filter(|mechanism| {
+        let refused = mechanism.open().err();
+        refused
+            .inspect(|error| pollux_testing::skip(format_args!("{mechanism}: {error}")))
+            .is_none()
+    })
+}
+
+/// The same without the kernel's own epoll.
+pub fn allowed_but_epoll() -> impl Iterator<Item = Mechanism> {
+    allowed().filter(|mechanism| *mechanism != Mechanism::Epoll)
+}
+
 fn open_in(backend: Backend, open: Open, world: Option<&World>) -> Result<Box<dyn Poller>, Error> {
     if let Some(world) = world {
         return Ok(world.open());

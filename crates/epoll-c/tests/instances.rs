@@ -7,11 +7,8 @@ use std::thread;
 use std::time::Duration;
 
 use libc::{EPOLL_CLOEXEC, EPOLL_CTL_ADD, EPOLL_CTL_DEL, EPOLL_CTL_MOD, EPOLLIN, epoll_event};
+use pollux_conformance::rig::allowed_but_epoll;
 use pollux_epoll_c::{Identity, Instances, Mechanism};
-
-use mechanisms::others;
-
-mod mechanisms;
 
 const LONG: Option<Duration> = Some(Duration::from_secs(20));
 const NOW: Option<Duration> = Some(Duration::ZERO);
@@ -52,7 +49,7 @@ fn errno(outcome: std::io::Result<()>) -> Option<i32> {
 
 #[test]
 fn an_instance_reports_what_was_added_with_the_data_as_it_was() {
-    for mechanism in others() {
+    for mechanism in allowed_but_epoll() {
         let instances = instances(Identity::Checked);
         let epoll = create(instances, mechanism);
         let (reader, _writer) = ready();
@@ -68,7 +65,7 @@ fn an_instance_reports_what_was_added_with_the_data_as_it_was() {
 
 #[test]
 fn a_number_that_was_closed_and_used_again_is_another_file() {
-    for mechanism in others() {
+    for mechanism in allowed_but_epoll() {
         let instances = instances(Identity::Checked);
         let epoll = create(instances, mechanism);
         let epoll = epoll.as_raw_fd();
@@ -98,7 +95,7 @@ fn duplicate(reader: &PipeReader, at_least: RawFd) -> OwnedFd {
 
 #[test]
 fn an_instance_ends_with_its_last_number_which_is_free_then() {
-    for mechanism in others() {
+    for mechanism in allowed_but_epoll() {
         let instances = instances(Identity::Checked);
         let epoll = create(instances, mechanism);
         let (reader, _writer) = ready();
@@ -128,7 +125,7 @@ fn an_instance_ends_with_its_last_number_which_is_free_then() {
 
 #[test]
 fn hooks_report_closed_and_duplicated_numbers() {
-    for mechanism in others() {
+    for mechanism in allowed_but_epoll() {
         let instances = instances(Identity::Hooked);
         let epoll = create(instances, mechanism);
         let number = epoll.as_raw_fd();
@@ -150,7 +147,7 @@ fn hooks_report_closed_and_duplicated_numbers() {
 
 #[test]
 fn a_waiting_thread_sees_what_another_thread_changes() {
-    for mechanism in others() {
+    for mechanism in allowed_but_epoll() {
         let instances = instances(Identity::Checked);
         let epoll = create(instances, mechanism);
         let number = epoll.as_raw_fd();
@@ -177,7 +174,7 @@ fn a_waiting_thread_sees_what_another_thread_changes() {
 #[test]
 fn threads_that_wait_together_take_every_event() {
     const BYTES: usize = 400;
-    for mechanism in others() {
+    for mechanism in allowed_but_epoll() {
         let instances = instances(Identity::Checked);
         let epoll = create(instances, mechanism);
         let number = epoll.as_raw_fd();
@@ -232,7 +229,7 @@ fn threads_that_wait_together_take_every_event() {
 
 #[test]
 fn interests_of_a_thread_that_has_ended_are_still_reported() {
-    for mechanism in others() {
+    for mechanism in allowed_but_epoll() {
         let instances = instances(Identity::Checked);
         let epoll = create(instances, mechanism);
         let number = epoll.as_raw_fd();
@@ -265,7 +262,7 @@ fn interests_of_a_thread_that_has_ended_are_still_reported() {
 
 #[test]
 fn an_instance_within_another_is_reported_through_it() {
-    for mechanism in others() {
+    for mechanism in allowed_but_epoll() {
         let instances = instances(Identity::Checked);
         let (outer, inner) = (create(instances, mechanism), create(instances, mechanism));
         let (outer, inner) = (outer.as_raw_fd(), inner.as_raw_fd());
@@ -286,7 +283,7 @@ fn an_instance_within_another_is_reported_through_it() {
 fn many_changes_of_a_thread_that_never_waits_are_taken() {
     const PIPES: u64 = 200;
     const ROUNDS: u64 = 20;
-    for mechanism in others() {
+    for mechanism in allowed_but_epoll() {
         let instances = instances(Identity::Checked);
         let epoll = create(instances, mechanism);
         let number = epoll.as_raw_fd();

@@ -1,5 +1,5 @@
 //! The library with two more names, both of which panic: what counts in `getppid`, and what stands in the
-//! place of the kernel's call in `getpgrp`. `tests/plain_names/panics.rs` puts it before a program.
+//! place of the kernel's call in `getpgrp`. `tests/plain_names/main.rs` puts it before a program.
 #![cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
 
 #[path = "../src/attach.rs"]
@@ -10,14 +10,8 @@ mod calls;
 mod descriptors;
 #[path = "../src/emulation.rs"]
 mod emulation;
-#[path = "../src/lives.rs"]
-mod lives;
 #[path = "../src/names.rs"]
 mod names;
-#[path = "../src/notes.rs"]
-mod notes;
-#[path = "../src/start.rs"]
-mod start;
 #[path = "../src/thread.rs"]
 mod thread;
 #[path = "../src/turn.rs"]

@@ -57,7 +57,7 @@ pub(crate) fn starting(is_counted: bool, exec: impl FnOnce() -> c_int) -> c_int 
 /// Names the memory, to programs that have the library.
 const VARIABLE: &CStr = c"POLLUX_LOOP_STATS";
 
-/// Maps the memory, if the environment names one; called once, by `start.rs`.
+/// Maps the memory, if the environment names one; called once, by `names.rs`.
 pub(crate) fn attach() {
     // SAFETY: the name is a C string.
     let path = unsafe { libc::getenv(VARIABLE.as_ptr()) };

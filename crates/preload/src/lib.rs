@@ -10,14 +10,11 @@
 //! | file | subject |
 //! |---|---|
 //! | `waits.rs` | the functions of epoll |
-//! | `calls.rs` | what is timed within a turn: transfers, accept, close, what may sleep |
-//! | `lives.rs` | exec and vfork |
-//! | `names.rs` | the names that are taken: where their calls go, with the address that they return to |
-//! | `start.rs` | the start of the library, forks, the end of the process |
+//! | `calls.rs` | what is timed within a turn: transfers, accept, close, what may sleep; exec and vfork |
+//! | `names.rs` | the names that are taken: where their calls go, with the address that they return to; the start of the library, forks, the end |
 //! | `emulation.rs` | epoll on another mechanism than the kernel's, where the environment names one |
 //! | `thread.rs` | what is known of a thread: whether it has figures, whether its calls are the program's |
-//! | `turn.rs` | its turn: when it began, what was called in it |
-//! | `notes.rs` | what it called since its last wait, looked at later |
+//! | `turn.rs` | its turn: when it began, what was called in it, noted at once and looked at later |
 //! | `attach.rs` | the shared memory: found, named |
 //! | `descriptors.rs` | what is known of each descriptor: registered how, ready, closed |
 //!
@@ -33,10 +30,7 @@ mod attach;
 mod calls;
 mod descriptors;
 mod emulation;
-mod lives;
 mod names;
-mod notes;
-mod start;
 mod thread;
 mod turn;
 mod waits;

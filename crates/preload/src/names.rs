@@ -1,4 +1,4 @@
-//! The names that are taken, and where calls of each go.
+//! The names that are taken, where calls of each go, and the start of the library, which says that.
 //!
 //! ```text
 //!  read@plt ──► two instructions: the caller's address behind the arguments, jump to the target
@@ -8,13 +8,20 @@
 //! ```
 //! The instructions are the one thing that Rust cannot ask for. A function of the C library that is
 //! given a further argument does not look at it.
+//!
+//! The library starts when it is loaded, as the program may be another user's later; or at the first call of a
+//! name that is taken, if that comes earlier. A forked child has the memory of its parent: its thread needs a cell
+//! of its own, and it has a copy of each instance of epoll.
 
 use std::ffi::{CStr, c_int, c_void};
 use std::ptr;
-use std::sync::atomic::{AtomicIsize, AtomicPtr, Ordering::Relaxed};
+use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+use std::sync::atomic::{AtomicBool, AtomicIsize, AtomicPtr};
+
+use pollux_epoll_c::border;
 
 use crate::thread::{Thread, set_errno};
-use crate::{attach, emulation, start};
+use crate::{attach, emulation};
 
 /// A name that is taken. All that a call needs of it is in one cache line.
 #[repr(C, align(32))]
@@ -64,7 +71,7 @@ impl Name {
         let real = look_up(name);
         self.real.store(real, Relaxed);
         self.place.store(Thread::place(), Relaxed);
-        if !start::once() {
+        if !start() {
             // In the middle of that: what is taken passes on whatever is not the program's.
             return inner;
         }
@@ -77,6 +84,59 @@ impl Name {
         self.target.store(target, Relaxed);
         target
     }
+}
+
+/// Set by the thread that starts the library, for good.
+static IS_TRIED: AtomicBool = AtomicBool::new(false);
+/// Set when that is over: what `attach.rs` and `emulation.rs` say holds for good.
+static IS_SETTLED: AtomicBool = AtomicBool::new(false);
+
+/// Called by the dynamic linker.
+#[used]
+#[unsafe(link_section = ".init_array")]
+static LOADED: extern "C" fn() = loaded;
+
+extern "C" fn loaded() {
+    start();
+}
+
+/// Called by the dynamic linker when the process ends by exit(3).
+#[used]
+#[unsafe(link_section = ".fini_array")]
+static ENDED: extern "C" fn() = ended;
+
+extern "C" fn ended() {
+    let thread = Thread::here();
+    thread.counting("the end of the process", || thread.settle());
+}
+
+/// Starts the library at the first call. Says whether that is over; if not, this thread or another one is at it.
+fn start() -> bool {
+    if !IS_TRIED.load(Relaxed) && !IS_TRIED.swap(true, Relaxed) {
+        border::own_all_panics();
+        let thread = Thread::here();
+        thread.inside(|| thread.counting("the start of the library", attach::attach));
+        if attach::is_counted() || emulation::is_chosen() {
+            // SAFETY: the functions live as long as the program: a library that is preloaded stays.
+            unsafe { libc::pthread_atfork(Some(before), Some(in_parent), Some(in_child)) };
+        }
+        // Release: a thread that sees this sees what was found.
+        IS_SETTLED.store(true, Release);
+    }
+    IS_SETTLED.load(Acquire)
+}
+
+unsafe extern "C" fn before() {
+    emulation::before_fork();
+}
+
+unsafe extern "C" fn in_parent() {
+    emulation::after_fork_in_parent();
+}
+
+unsafe extern "C" fn in_child() {
+    Thread::here().forget();
+    emulation::after_fork_in_child();
 }
 
 /// The function of the C library, or of a library between; null where there is none. Asked at the first call of

@@ -13,8 +13,7 @@ use pollux_epoll_c::border::{self, Fault};
 use pollux_loop_stats::{Call, Cell as Tally};
 
 use crate::attach;
-use crate::notes::{Note, Notes, Outcome};
-use crate::turn::{Turn, ticks};
+use crate::turn::{Note, Notes, Outcome, Turn, ticks};
 
 /// A thread of the program. Every field is valid as zeros.
 #[repr(C, align(64))]

@@ -2,21 +2,17 @@
 //! `docs/epoll-interface.md` has that table.
 
 mod calls;
-#[path = "../mechanisms/mod.rs"]
-mod mechanisms;
 mod random;
 mod scripts;
-mod subject;
 
 use std::fmt::Write;
 use std::path::Path;
 
+use pollux_conformance::rig::allowed_but_epoll;
 use pollux_epoll_c::Mechanism;
 use pollux_epoll_c::deviations::{self, DEVIATIONS, Deviation};
 
-use mechanisms::others;
-use scripts::SCRIPTS;
-use subject::Subject;
+use scripts::{SCRIPTS, Subject};
 
 /// One test, as no other thread may take the descriptor numbers that the scripts use.
 #[test]
@@ -24,7 +20,7 @@ fn a_mechanism_differs_where_the_table_says_and_nowhere_else() {
     let mut wrong = Vec::new();
     for (name, script) in SCRIPTS {
         let expected = script(&Subject::new(Mechanism::Epoll));
-        for mechanism in others() {
+        for mechanism in allowed_but_epoll() {
             let seen = script(&Subject::new(mechanism));
             let is_declared = deviations::is_of_linked(name, mechanism);
             wrong.extend(scripts::judge(name, mechanism, (&expected, &seen), is_declared));

@@ -9,12 +9,12 @@ use std::os::unix::net::UnixStream;
 use std::time::{Duration, Instant};
 
 use libc::{EPOLL_CTL_ADD, EPOLL_CTL_DEL, EPOLL_CTL_MOD, EPOLLIN, EPOLLOUT, EPOLLRDHUP};
+use pollux_conformance::rig::allowed_but_epoll;
 use pollux_epoll_c::Mechanism;
 use proptest::prelude::*;
 use proptest::test_runner::{Config, RngAlgorithm, TestRng, TestRunner};
 
-use crate::mechanisms::others;
-use crate::subject::Subject;
+use crate::scripts::Subject;
 
 const EDGE: u32 = libc::EPOLLET as u32;
 const ONESHOT: u32 = libc::EPOLLONESHOT as u32;
@@ -194,7 +194,7 @@ impl Pair {
 
 #[test]
 fn random_steps_find_what_the_kernels_epoll_finds() {
-    for mechanism in others() {
+    for mechanism in allowed_but_epoll() {
         let config = Config { cases: 100, failure_persistence: None, ..Config::default() };
         // The same steps each time: what a rare one shows belongs in the table, not in one CI run.
         let steps_of = TestRng::deterministic_rng(RngAlgorithm::ChaCha);

@@ -6,15 +6,9 @@
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
-use pollux_epoll_c::Mechanism;
-use pollux_epoll_c::{BUILT_NAME, lay_out};
+use pollux_conformance::rig::allowed;
+use pollux_epoll_c::{BUILT_NAME, Mechanism, lay_out};
 use tempfile::TempDir;
-
-use mechanisms::allowed;
-
-#[path = "../mechanisms/mod.rs"]
-#[expect(dead_code, reason = "the others are for tests of another kind")]
-mod mechanisms;
 
 /// An installation and the compiler's flags for it.
 struct Installed {

@@ -3,9 +3,6 @@
 //! the one before it. The same table of differences, and the same names of the tests, as in
 //! `crates/epoll-c/tests/conformance`.
 
-#[path = "../plain_names/calls.rs"]
-#[expect(dead_code, reason = "scripts of another kind use the others")]
-mod calls;
 #[path = "../../../epoll-c/tests/conformance/interface.rs"]
 mod interface;
 #[path = "../library/mod.rs"]
@@ -16,6 +13,8 @@ use std::process::ExitCode;
 
 use pollux_conformance::runner::{self, Way};
 use pollux_poller::{Error, Mechanism, Poller};
+
+use library as calls;
 
 fn main() -> ExitCode {
     let suite = |way: Way| {

@@ -5,29 +5,23 @@
 //! The scripts are those of `crates/epoll-c/tests/deviations`. They run in a process for each mechanism, which
 //! is this binary again with the library before its C library.
 
-mod calls;
 #[path = "../library/mod.rs"]
 mod library;
-#[path = "../../../epoll-c/tests/mechanisms/mod.rs"]
-mod mechanisms;
-mod panics;
 #[path = "../../../epoll-c/tests/deviations/scripts/mod.rs"]
 mod scripts;
-#[path = "../../../epoll-c/tests/deviations/subject.rs"]
-mod subject;
 
 use std::collections::BTreeMap;
 use std::io::Write;
+use std::path::Path;
 use std::process::Command;
 use std::thread;
 
+use pollux_conformance::rig::allowed_but_epoll;
 use pollux_epoll_c::{Mechanism, deviations};
-use pollux_testing::{Ended, Process};
+use pollux_testing::{Ended, Process, has, skip};
 
-use library::Memory;
-use mechanisms::others;
-use scripts::SCRIPTS;
-use subject::Subject;
+use library::{self as calls, Memory};
+use scripts::{SCRIPTS, Subject};
 
 /// Says to a process that it runs the scripts.
 const RUNS: &str = "POLLUX_TEST_RUNS_SCRIPTS";
@@ -74,7 +68,7 @@ fn answers(title: &str, adjust: impl FnOnce(&mut Command)) -> BTreeMap<String, S
 fn a_mechanism_differs_where_the_table_says_and_nowhere_else() {
     let expected = &answers("as it is", |_| {});
     let wrong: Vec<String> = thread::scope(|scope| {
-        let mechanisms = [Mechanism::Epoll].into_iter().chain(others());
+        let mechanisms = [Mechanism::Epoll].into_iter().chain(allowed_but_epoll());
         let judged: Vec<_> = mechanisms
             .map(|mechanism| scope.spawn(move || differences(mechanism, expected)))
             .collect();
@@ -103,4 +97,44 @@ fn differences(mechanism: Mechanism, expected: &BTreeMap<String, String>) -> Vec
         }
     }
     wrong
+}
+
+/// A panic of the library stays in it: the program continues, with the kernel's answer where something was only
+/// counted, and with an errno where the library stood in the kernel's place.
+#[test]
+fn a_program_continues_after_a_panic_of_the_library() {
+    let tests = std::env::current_exe().expect("the own path");
+    let built = tests.parent().and_then(Path::parent).expect("two folders up");
+    let library = built.join("examples/libplanted.so");
+    if !library.exists() {
+        return skip("the example is not built (cargo build -p pollux-preload --examples)");
+    }
+    if !has("cc") {
+        return skip("no compiler: expected cc in PATH");
+    }
+    let folder = tempfile::tempdir().expect("a folder");
+    let program = folder.path().join("planted");
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/plain_names/planted.c");
+    let mut compiler = Command::new("cc");
+    compiler.args(["-std=c11", "-D_GNU_SOURCE", "-Wall", "-Wextra", "-Werror", "-o"]);
+    let compiled = Process::run(compiler.arg(&program).arg(source));
+    assert!(compiled.status.success(), "{}", compiled.stderr);
+    let memory = Memory::new();
+    for mechanism in ["epoll", "poll"] {
+        let mut run = Command::new(&program);
+        run.env("LD_PRELOAD", &library).env("PX_POLLER", mechanism);
+        memory.count(&mut run);
+        let Ended { status, stdout, stderr: said } = Process::run(&mut run);
+        assert!(status.success(), "{mechanism}: {status}: {said}");
+        assert_eq!(stdout, "done\n", "{mechanism}");
+        let lines: Vec<&str> = said.lines().collect();
+        let [counted, replaced] = lines[..] else { panic!("{mechanism}: not two lines: {said}") };
+        for (line, call, end) in [
+            (counted, "getppid: fault in the library, the thread is no longer", "it counts"),
+            (replaced, "getpgrp: fault in the library, this call fails with", "of the call"),
+        ] {
+            let starts = line.starts_with(&format!("pollux: {call}"));
+            assert!(starts && line.ends_with(end), "{mechanism}: {line}");
+        }
+    }
 }

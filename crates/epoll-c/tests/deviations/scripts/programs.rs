@@ -16,9 +16,8 @@ use libc::{
     pthread_t, sigset_t,
 };
 
-use super::{at_number, eventfd, high_pipe, ready};
+use super::{Found, Subject, answered, at_number, ctl, eventfd, found_on, high_pipe, ready};
 use crate::calls;
-use crate::subject::{Found, Subject, answered, ctl, found_on};
 
 const SOON: Duration = Duration::from_millis(60);
 /// What a loaded machine takes.

@@ -14,9 +14,8 @@ use libc::{
     EPOLLOUT, c_int, epoll_event, timespec,
 };
 
-use super::{eventfd, ready};
+use super::{ROOM, Subject, answered, ctl, eventfd, ready};
 use crate::calls;
-use crate::subject::{ROOM, Subject, answered, ctl};
 
 pub(super) fn a_level_repeats_until_it_is_read(subject: &Subject) -> String {
     let (mut reader, _writer) = ready();
