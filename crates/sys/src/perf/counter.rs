@@ -8,7 +8,7 @@ use std::fs::File;
 use std::io::{self, Read};
 use std::os::fd::AsFd;
 
-use super::attribute::{
+use super::event::{
     Attribute, DISABLE, ENABLE, KIND_HARDWARE, KIND_SOFTWARE, KIND_TRACEPOINT, RESET, filter, flag,
     open, request,
 };

@@ -11,9 +11,8 @@
 //! by the caller and vanish with their descriptors; the trace file system is mounted only in a
 //! mount namespace that lives as long as one short thread.
 
-mod attribute;
-mod buffer;
 mod counter;
+mod event;
 mod sampler;
 mod trace;
 mod tracepoint;

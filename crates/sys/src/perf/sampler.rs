@@ -9,9 +9,8 @@
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 
-use super::attribute::{self, Attribute, DISABLE, ENABLE, KIND_SOFTWARE, SET_OUTPUT, flag};
-use super::buffer::Ring;
 use super::counter::positive;
+use super::event::{self, Attribute, DISABLE, ENABLE, KIND_SOFTWARE, Ring, SET_OUTPUT, flag};
 
 /// Default samples for each second of CPU time. Not a round number, so that it does not beat in
 /// step with the kernel's tick (100, 250 or 1000 Hz).
@@ -160,7 +159,7 @@ impl Sampler {
     fn add_cpu(&mut self, tids: &[u32], cpu: i32, options: SamplerOptions) -> io::Result<()> {
         let mut owner = None;
         for tid in tids {
-            let event = match attribute::open(attribute_of(options), positive(*tid)?, cpu) {
+            let event = match event::open(attribute_of(options), positive(*tid)?, cpu) {
                 Ok(event) => event,
                 Err(error) if error.raw_os_error() == Some(libc::ESRCH) => continue,
                 Err(error) => return Err(error),
@@ -172,7 +171,7 @@ impl Sampler {
                 }
                 // Descriptors are never negative, so the conversion keeps the number.
                 Some(first) => {
-                    attribute::request(event.as_fd(), SET_OUTPUT, first as libc::c_ulong)?;
+                    event::request(event.as_fd(), SET_OUTPUT, first as libc::c_ulong)?;
                 }
             }
             self.events.push(event);
@@ -181,7 +180,7 @@ impl Sampler {
     }
 
     fn request_all(&self, request: libc::Ioctl) -> io::Result<()> {
-        self.events.iter().try_for_each(|event| attribute::request(event.as_fd(), request, 0))
+        self.events.iter().try_for_each(|event| event::request(event.as_fd(), request, 0))
     }
 }
 

@@ -15,9 +15,8 @@ use std::collections::HashMap;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 
-use super::attribute::{self, Attribute, DISABLE, ENABLE, KIND_TRACEPOINT, SET_OUTPUT, flag};
-use super::buffer::Ring;
 use super::counter::positive;
+use super::event::{self, Attribute, DISABLE, ENABLE, KIND_TRACEPOINT, Ring, SET_OUTPUT, flag};
 use super::sampler::online_cpus;
 use super::tracepoint::{Tracepoint, tracepoint_ids};
 
@@ -228,15 +227,15 @@ impl Trace {
         let mut owner = None;
         for tid in tids {
             for opening in openings {
-                let event = match attribute::open(opening.attribute, positive(*tid)?, cpu) {
+                let event = match event::open(opening.attribute, positive(*tid)?, cpu) {
                     Ok(event) => event,
                     Err(error) if error.raw_os_error() == Some(libc::ESRCH) => break,
                     Err(error) => return Err(error),
                 };
                 if let Some(filter) = opening.filter {
-                    attribute::filter(event.as_fd(), filter)?;
+                    event::filter(event.as_fd(), filter)?;
                 }
-                self.kinds.insert(attribute::id(event.as_fd())?, opening.kind);
+                self.kinds.insert(event::id(event.as_fd())?, opening.kind);
                 self.join(&mut owner, event.as_fd())?;
                 if opening.is_sampled {
                     self.sampled.push(event);
@@ -252,7 +251,7 @@ impl Trace {
     fn join(&mut self, owner: &mut Option<i32>, event: BorrowedFd<'_>) -> io::Result<()> {
         if let Some(first) = *owner {
             // Descriptors are never negative, so the conversion keeps the number.
-            return attribute::request(event, SET_OUTPUT, first as libc::c_ulong);
+            return event::request(event, SET_OUTPUT, first as libc::c_ulong);
         }
         self.rings.push(Ring::map(event, RING_BYTES)?);
         *owner = Some(event.as_raw_fd());
@@ -261,7 +260,7 @@ impl Trace {
 }
 
 fn request_all(events: &[OwnedFd], request: libc::Ioctl) -> io::Result<()> {
-    events.iter().try_for_each(|event| attribute::request(event.as_fd(), request, 0))
+    events.iter().try_for_each(|event| event::request(event.as_fd(), request, 0))
 }
 
 fn openings(followed: &[Followed]) -> Result<Vec<Opening>, TraceError> {

@@ -22,11 +22,9 @@ use std::time::{Duration, Instant};
 use io_uring::types::CancelBuilder;
 use io_uring::{opcode, squeue};
 
-use super::completion::{Ledger, StreamCompletion};
-use super::memory::{Arena, Sent};
+use super::ledger::{Ledger, NO_SLOT, Owned, StreamCompletion};
+use super::memory::{Arena, Pool, Received, Sent};
 use super::open::{RingUnavailable, STREAMS, Setup, Sizes, forbidden, is_forbidden};
-use super::owned::{NO_SLOT, Owned};
-use super::pool::{Pool, Received};
 use super::stream_request::push;
 use super::{QueueFull, Ring};
 

@@ -9,10 +9,8 @@ use std::{io, ptr};
 
 use io_uring::{opcode, squeue, types};
 
-use super::completion::ARMED;
-use super::memory::{Arena, Sent};
-use super::owned::{InFlight, Kept, OWNED};
-use super::pool::Received;
+use super::ledger::{ARMED, InFlight, Kept, OWNED};
+use super::memory::{Arena, Received, Sent};
 use super::stream::{GROUP, StreamRing};
 use super::{QueueFull, Request, Ring, Shots};
 

@@ -3,11 +3,9 @@
 //!
 //! This file holds what the tests share. Every wait has a deadline.
 
-mod accepts;
-mod cancels;
 mod limits;
-mod receives;
-mod sends;
+mod ownership;
+mod transfers;
 
 use std::env;
 use std::io::{Read, Write};
