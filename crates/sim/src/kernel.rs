@@ -132,7 +132,7 @@ impl Kernel {
     pub(crate) fn change_socket(
         &mut self,
         file: FileId,
-        what: impl FnOnce(&mut crate::socket::Pair, Side, &mut Vec<Wake>),
+        what: impl FnOnce(&mut crate::streams::Pair, Side, &mut Vec<Wake>),
     ) {
         self.change(file, |object, wakes| {
             let socket = object.as_socket().expect("the descriptor names no socket");

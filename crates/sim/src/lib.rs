@@ -37,9 +37,8 @@
 
 mod kernel;
 mod object;
-mod pipe;
 mod poller;
-mod socket;
+mod streams;
 mod world;
 
 use std::os::fd::RawFd;

@@ -16,9 +16,8 @@ use rustix::io::Errno;
 use crate::Fault;
 use crate::kernel::{FileId, Kernel, PollerId};
 use crate::object::{Eventfd, Object, Queue};
-use crate::pipe::Pipe;
 use crate::poller::SimPoller;
-use crate::socket::Pair;
+use crate::streams::{Pair, Pipe};
 use pollux_poller::Poller;
 
 /// A simulated kernel. Clones are handles of the same world.

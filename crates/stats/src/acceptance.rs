@@ -12,11 +12,10 @@
 use std::time::Duration;
 
 use super::confidence::Resampling;
-use super::holm::{Row, holm};
 use super::random::Rng;
 use super::ratio::{RatioEstimate, SetRatio, set_ratio};
 use super::sample_size::{Aim, Effort, StoppingRule, Trial, rounds_within};
-use super::verdict::{Delta, Direction, Verdict, decision_delta, noise_level};
+use super::verdict::{Delta, Direction, Row, Verdict, decision_delta, holm, noise_level};
 
 const EXPERIMENTS: usize = 1_000;
 const MIN_EFFECT: f64 = 0.03;

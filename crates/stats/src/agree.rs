@@ -68,7 +68,7 @@ pub fn tolerance(noise: Option<f64>) -> f64 {
 }
 
 /// Whether ours stays only because the machine is too noisy to show a change.
-fn is_drowned(way_here: Trend, tolerance: f64) -> bool {
+fn is_hidden_by_noise(way_here: Trend, tolerance: f64) -> bool {
     way_here == Trend::Stays && tolerance > TOLERANCE_MAX
 }
 
@@ -95,7 +95,7 @@ pub fn series(theirs: &[f64], ours: &[f64], tolerance: f64) -> Judgement {
     let is_hidden = way_there != Trend::Stays
         && way_here == Trend::Stays
         && there.ln().abs() <= tolerance.ln_1p();
-    if is_hidden || is_drowned(way_here, tolerance) {
+    if is_hidden || is_hidden_by_noise(way_here, tolerance) {
         let words = format!("{ends}; on this machine such a change is noise");
         return Judgement { agreement: Agreement::Unknown, words };
     }
@@ -129,7 +129,7 @@ pub fn claim(said: Trend, ours: &[f64], tolerance: f64) -> Judgement {
     let here = change(ours);
     let way_here = way(here, tolerance);
     let words = format!("by its words it {said}, here it {way_here} (×{})", factor(here));
-    if is_drowned(way_here, tolerance) {
+    if is_hidden_by_noise(way_here, tolerance) {
         let words = format!("{words}; on this machine such a change is noise");
         return Judgement { agreement: Agreement::Unknown, words };
     }
@@ -242,7 +242,7 @@ mod tests {
     }
 
     #[test]
-    fn a_change_that_would_drown_in_our_noise_is_not_told() {
+    fn a_change_within_the_noise_of_this_machine_is_unknown() {
         assert_eq!(series(&[1.0, 1.1], &[1.0, 1.02], 0.2).agreement, Agreement::Unknown);
         assert_eq!(series(&[1.0, 9.0], &[1.0, 1.02], 0.2).agreement, Agreement::Differs);
         assert_eq!(series(&[1.0, 1.1], &[1.0, 1.02], 0.05).agreement, Agreement::Differs);

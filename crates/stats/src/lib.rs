@@ -41,11 +41,9 @@
 
 pub mod agree;
 mod confidence;
-mod holm;
 mod random;
 mod ratio;
 mod sample_size;
-mod share;
 mod steady;
 mod summary;
 mod verdict;
@@ -54,16 +52,17 @@ mod verdict;
 mod acceptance;
 
 pub use confidence::{Interval, Method, Resampling};
-pub use holm::{Row, holm};
 pub use random::{Rng, block_order};
 pub use ratio::{Levels, RatioError, RatioEstimate, SetRatio, log_ratios, set_ratio};
 pub use sample_size::{
     Aim, Effort, ROUNDS_MAX, ROUNDS_MIN, SETS_MAX, SETS_MIN, SETS_NARROW, StoppingRule, Trial,
     rounds_within,
 };
-pub use share::{gini, lorenz, lorenz_at, mean_shares};
 pub use steady::{Steadiness, steadiness};
-pub use summary::student_t_quantile;
-pub use summary::{Outlier, tukey_flags};
-pub use summary::{mean, mean_half_width_rel, median, quantile, standard_deviation};
-pub use verdict::{Delta, Direction, MORE_BLOCKS_MAX, Verdict, decision_delta, noise_level};
+pub use summary::{
+    Outlier, gini, lorenz, lorenz_at, mean, mean_half_width_rel, mean_shares, median, quantile,
+    standard_deviation, student_t_quantile, tukey_flags,
+};
+pub use verdict::{
+    Delta, Direction, MORE_BLOCKS_MAX, Row, Verdict, decision_delta, holm, noise_level,
+};

@@ -429,9 +429,9 @@ mod tests {
             .collect();
         let logs: Vec<f64> = sets.iter().map(|set| set.log_ratio).collect();
         let error = standard_deviation(&logs).expect("many sets");
-        let told: Vec<f64> = sets.iter().filter_map(|set| set.round_sd).collect();
-        let told = mean(&told).expect("many sets") / 50.0_f64.sqrt();
-        assert!((0.9..1.1).contains(&(told / error)), "{told} is estimated for {error}");
+        let estimates: Vec<f64> = sets.iter().filter_map(|set| set.round_sd).collect();
+        let estimate = mean(&estimates).expect("many sets") / 50.0_f64.sqrt();
+        assert!((0.9..1.1).contains(&(estimate / error)), "{estimate} is estimated for {error}");
     }
 
     #[test]

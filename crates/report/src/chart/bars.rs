@@ -1,8 +1,7 @@
 //! Bars: shares of classes side by side, and shares of names below each other.
 
-use super::scale::Scale;
 use super::svg::{Svg, fit, text_width};
-use super::{HALF_WIDTH, LETTERS, SMALL};
+use super::{HALF_WIDTH, LETTERS, SMALL, Scale};
 use crate::number;
 
 const WIDTH: f64 = 250.0;

@@ -7,9 +7,8 @@
 
 use std::fmt::Write as _;
 
-use super::LETTERS;
-use super::scale::Scale;
 use super::svg::text_width;
+use super::{LETTERS, Scale};
 use crate::markup::escape;
 use crate::number;
 use crate::table::{Cell, Tone};

@@ -7,12 +7,10 @@
 pub mod bars;
 mod forest;
 mod paper;
-mod scale;
 mod svg;
 
 pub use forest::{Dot, Forest};
-pub use paper::{Edges, Line, Marks, Paper, Vertex};
-pub use scale::Scale;
+pub use paper::{Edges, Line, Marks, Paper, Scale, Vertex};
 pub use svg::{At, Marker, Svg, fit, heavy_width, polyline, text_width};
 
 use crate::markup::details;
