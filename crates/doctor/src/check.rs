@@ -393,7 +393,7 @@ fn setting_command(name: &str, value: &str) -> String {
 }
 
 /// What to add where [`Remedy::raise`] has nothing.
-pub(crate) fn who_can_raise(environment: &Environment) -> &'static str {
+pub(crate) fn note_on_rights(environment: &Environment) -> &'static str {
     if is_root_without_power(environment) {
         " (this root has no CAP_SYS_RESOURCE: raise it where the container or machine is started)"
     } else {

@@ -18,8 +18,6 @@ mod readings;
 mod show;
 
 #[cfg(test)]
-mod invented;
-#[cfg(test)]
 mod tests;
 
 use serde::Serialize;
@@ -34,6 +32,21 @@ pub use show::TextOptions;
 pub const SCHEMA: u32 = 2;
 
 /// Every check of one machine.
+///
+/// ```no_run
+/// use pollux_doctor::{Demands, Diagnosis, Readings, TextOptions};
+///
+/// let demands = Demands {
+///     default_job: "quick",
+///     descriptors: 4096,
+///     lost: &|limit| if limit < 4096 { vec![format!("`quick` past {limit}")] } else { vec![] },
+///     loses_an_experiment: &|limit| limit < 1024,
+///     queue_bytes: 8192,
+/// };
+/// // Takes a little over a second.
+/// let diagnosis = Diagnosis::of(&Readings::take(), &demands, None);
+/// print!("{}", diagnosis.text(TextOptions { is_colourful: false, width_chars: 100 }));
+/// ```
 #[derive(Clone, Debug, PartialEq)]
 pub struct Diagnosis {
     /// The checks, grouped by what they concern first, problems first in each group.

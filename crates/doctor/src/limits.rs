@@ -2,11 +2,13 @@
 //! what `pollux serve` can give up on this machine once it serves.
 
 use pollux_report::number::count;
+use pollux_sys::descriptors;
 
 use crate::Demands;
 use crate::check::Concern::{self, Dead, Descriptors, Everything, Queues, Servers};
-use crate::check::{Check, Judgement, Remedy, Subject, Sysctl, who_can_raise};
+use crate::check::{Check, Judgement, Remedy, Subject, Sysctl, note_on_rights};
 use crate::host::Reading;
+use crate::host::environment::ResourceLimit;
 use crate::readings::{Readings, Sandbox};
 
 // What fits a machine: how much one thing takes, and how much is free.
@@ -23,6 +25,15 @@ pub const CONNECTION_BYTES: u64 = 16 << 10;
 pub const MEMORY_PARTS: u64 = 2;
 
 /// What is free of what all processes together may have; `None` where it can't be read.
+///
+/// ```
+/// use pollux_doctor::{CONNECTION_BYTES, MEMORY_PARTS, Resources};
+///
+/// let free = Resources::here();
+/// let fitting = free.memory_bytes.map(|bytes| bytes / MEMORY_PARTS / CONNECTION_BYTES);
+/// println!("connections that fit: {fitting:?}");
+/// assert!(free.memory_bytes.is_some(), "every Linux says what is available");
+/// ```
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Resources {
     /// Memory.
@@ -71,8 +82,14 @@ pub(super) fn descriptor_checks(readings: &Readings, demands: &Demands<'_>) -> V
     vec![hard(readings, demands), soft(readings), file_max(readings, demands), nr_open(readings)]
 }
 
+/// The limit on descriptors as it was read.
+fn open_files(readings: &Readings) -> descriptors::Limit {
+    let ResourceLimit { soft, hard } = readings.environment.limits.open_files;
+    descriptors::Limit { soft: soft.unwrap_or(u64::MAX), hard: hard.unwrap_or(u64::MAX) }
+}
+
 fn hard(readings: &Readings, demands: &Demands<'_>) -> Check {
-    let limit = readings.environment.limits.open_files.hard.unwrap_or(u64::MAX);
+    let limit = open_files(readings).hard;
     let subject = Subject { name: "open_files_hard", unit: Some("descriptors"), concerns: ALL };
     let wanted = format!(
         "{}: {} dead connections of one server process; {} leave nothing out of a built-in job",
@@ -82,11 +99,11 @@ fn hard(readings: &Readings, demands: &Demands<'_>) -> Check {
     );
     subject.judge(number_or_unlimited(limit), wanted, |_| {
         let raise = Remedy::raise(&readings.environment, "nofile", PAGE_ULIMIT);
-        judge_hard(limit, who_can_raise(&readings.environment), demands).mended_by(raise)
+        judge_hard(limit, note_on_rights(&readings.environment), demands).mended_by(raise)
     })
 }
 
-fn judge_hard(limit: u64, who: &str, demands: &Demands<'_>) -> Judgement {
+fn judge_hard(limit: u64, note: &str, demands: &Demands<'_>) -> Judgement {
     if limit >= ONE_SIDE {
         return Judgement::ok();
     }
@@ -104,7 +121,7 @@ fn judge_hard(limit: u64, who: &str, demands: &Demands<'_>) -> Judgement {
             )
         }
     });
-    let text = lost.join("; ") + who;
+    let text = lost.join("; ") + note;
     if (demands.loses_an_experiment)(limit) {
         return Judgement::blocks(text).and_the_default_job();
     }
@@ -112,16 +129,16 @@ fn judge_hard(limit: u64, who: &str, demands: &Demands<'_>) -> Judgement {
 }
 
 fn soft(readings: &Readings) -> Check {
-    let limits = readings.environment.limits.open_files;
-    let (soft, hard) = (limits.soft.unwrap_or(u64::MAX), limits.hard.unwrap_or(u64::MAX));
+    let limit = open_files(readings);
     let subject = Subject { name: "open_files_soft", unit: Some("descriptors"), concerns: ALL };
-    subject.judge(number_or_unlimited(soft), "the hard limit", |_| {
+    subject.judge(number_or_unlimited(limit.soft), "the hard limit", |_| {
         let what = format!(
             "programs that you start beside pollux stop at {}; pollux raises its own",
-            count(soft)
+            count(limit.soft)
         );
-        let raise = Remedy::of_command("ulimit -Sn $(ulimit -Hn)");
-        Judgement::unless(soft >= hard.min(ONE_SIDE), what).mended_by(raise)
+        let needed = limit.hard.min(ONE_SIDE);
+        let raise = limit.command(needed).map(Remedy::of_command);
+        Judgement::unless(limit.soft >= needed, what).mended_by(raise)
     })
 }
 
@@ -310,19 +327,19 @@ fn bytes(readings: &Readings, jobs_bytes: u64) -> Check {
             return Judgement::ok();
         }
         let short = count(FULL_BYTES - limit);
-        let who = who_can_raise(environment);
+        let note = note_on_rights(environment);
         let raise = Remedy::raise(environment, "msgqueue", FULL_BYTES);
         match reply_depth(limit) {
             Some(depth) => Judgement::limits(format!(
-                "{short} bytes short: reply queues of {depth} messages instead of {MESSAGES}{who}"
+                "{short} bytes short: reply queues of {depth} messages instead of {MESSAGES}{note}"
             )),
             None if limit >= jobs_bytes => Judgement::limits(format!(
                 "{short} bytes short: no pool by queues with {CLIENT_THREADS} client threads; the built-in jobs \
-                 have short messages and fit{who}"
+                 have short messages and fit{note}"
             )),
             None => Judgement::blocks(format!(
                 "{short} bytes short: no built-in job on a queue, no pool by queues with {CLIENT_THREADS} \
-                 client threads{who}"
+                 client threads{note}"
             )),
         }
         .mended_by(raise)
@@ -347,7 +364,7 @@ fn disabled(readings: &Readings) -> Check {
     let subject = Subject { name, unit: None, concerns: &[Everything] };
     let found = readings.environment.io_uring_disabled.clone().map(|level| level.to_string());
     subject.judge(found, "0", |level| {
-        let who = if level == "1" {
+        let rule = if level == "1" {
             "only one group may open rings"
         } else {
             "no process may open rings"
@@ -356,7 +373,7 @@ fn disabled(readings: &Readings) -> Check {
         let is_let_through = level == "1" && readings.ring.value().is_some();
         Judgement::unless(
             level == "0" || is_let_through,
-            format!("arms `uring-poll`, `uring`: {who}"),
+            format!("arms `uring-poll`, `uring`: {rule}"),
         )
         .mended_by(Remedy::sysctl(name, 0))
     })
@@ -379,7 +396,7 @@ fn locked(readings: &Readings) -> Check {
     subject.judge(number_or_unlimited(soft), wanted, |_| {
         let what = format!(
             "rings are opened smaller, or not at all, where the kernel counts them{}",
-            who_can_raise(environment)
+            note_on_rights(environment)
         );
         Judgement::unless(soft >= LOCKED_BYTES || is_exempt, what).mended_by(Remedy::raise(
             environment,

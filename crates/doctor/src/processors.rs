@@ -7,7 +7,7 @@ use pollux_report::number::count;
 use crate::check::Concern::{Churn, Dead, Everything, Queues, Servers, Sweep};
 use crate::check::{Check, Judgement, Remedy, Subject};
 use crate::host::Reading;
-use crate::host::gates::{FOREIGN_CPU_SHARE_MAX, STEAL_SHARE_MAX};
+use crate::host::machine::{FOREIGN_CPU_SHARE_MAX, STEAL_SHARE_MAX};
 use crate::readings::Readings;
 
 /// Reader and writer, or server and generator.

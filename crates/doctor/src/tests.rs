@@ -1,6 +1,6 @@
 //! The checks over invented machines: each verdict both ways, reasons of n/a, JSON, text.
 
-use super::invented::{changed, sound, with, without};
+use super::readings::invented::{changed, sound, with, without};
 use super::{
     Asked, Check, Concern, Demands, Diagnosis, Files, Found, Quota, Readings, Remedy, TextOptions,
     Verdict,
@@ -138,7 +138,7 @@ fn few_descriptors_are_recognised_by_the_jobs_that_lose_points() {
     assert!(few.blocks_default_job && diagnose(&limited(1024), None).is_blocked());
     spoiled(&limited(60), "open_files_hard", Verdict::Blocks, "no dead connections at all");
     let soft = spoiled(&limited(131_072), "open_files_soft", Verdict::Limits, "stop at 1,024");
-    fixed(&soft, "ulimit -Sn $(ulimit -Hn)", false);
+    fixed(&soft, "ulimit -S -n 60420", false);
 }
 
 #[test]
@@ -326,7 +326,7 @@ fn the_script_has_each_command_once_and_leaves_the_shells_own_to_the_user() {
         "{script}"
     );
     assert!(script.contains("# sched:sched_waking: n/a in reports"), "{script}");
-    assert!(script.contains("#   ulimit -Sn $(ulimit -Hn)\n"), "{script}");
+    assert!(script.contains("#   ulimit -S -n 60420\n"), "{script}");
     let nothing = diagnose(&sound(), None).fix_script();
     assert!(nothing.contains("nothing that a command could fix"), "{nothing}");
 }

@@ -84,7 +84,7 @@ pub mod host {
         LOAD_AVERAGE, find_program, find_program_beside, is_program, missing_program,
     };
     pub use pollux_doctor::host::{
-        Profiling, Reading, counting, environment, gates, machine, process, sources, symbols,
+        Profiling, Reading, counting, environment, machine, process, sources, symbols,
     };
 }
 pub mod job;

@@ -11,6 +11,18 @@ pub const RAISED_BY: &str = "ulimit -Hn, LimitNOFILE=";
 pub const NONE_LEFT: &str = "no descriptor is left: raise the limit (ulimit -Hn, LimitNOFILE=)";
 
 /// The limits on descriptors; `u64::MAX` for none.
+///
+/// ```
+/// use pollux_sys::descriptors::{Limit, raise};
+///
+/// let limit = Limit::here();
+/// assert!(limit.soft <= limit.hard);
+/// assert_eq!(raise()?.soft, limit.hard);
+///
+/// let limit = Limit { soft: 1024, hard: 4096 };
+/// assert_eq!(limit.remedy(2000), "run `ulimit -S -n 2000`");
+/// # Ok::<(), std::io::Error>(())
+/// ```
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Limit {
     /// How many this process may have.
@@ -36,13 +48,19 @@ impl Limit {
     /// What allows `needed` descriptors, more than the soft limit has.
     #[must_use]
     pub fn remedy(self, needed: u64) -> String {
-        if needed <= self.hard {
-            return format!("run `ulimit -S -n {needed}`");
+        match self.command(needed) {
+            Some(command) => format!("run `{command}`"),
+            None => format!(
+                "have root raise the hard limit (nofile in /etc/security/limits.conf, LimitNOFILE={needed} of a \
+                 systemd unit)"
+            ),
         }
-        format!(
-            "have root raise the hard limit (nofile in /etc/security/limits.conf, LimitNOFILE={needed} of a \
-             systemd unit)"
-        )
+    }
+
+    /// The command of a shell that allows `needed` descriptors; none beyond the hard limit.
+    #[must_use]
+    pub fn command(self, needed: u64) -> Option<String> {
+        (needed <= self.hard).then(|| format!("ulimit -S -n {needed}"))
     }
 }
 

@@ -39,6 +39,22 @@ pub struct QueueState {
 }
 
 /// An open message queue.
+///
+/// ```
+/// use pollux_sys::mqueue::{MessageQueue, QueueSize};
+/// use std::ffi::CString;
+///
+/// let name = CString::new(format!("/example-{}", std::process::id()))?;
+/// let size = QueueSize { messages_max: 4, message_len_bytes: 64 };
+/// let queue = MessageQueue::create(&name, size)?;
+/// MessageQueue::unlink(&name)?;
+/// queue.send(b"later", 0)?;
+/// queue.send(b"first", 9)?;
+/// let mut buffer = [0; 64];
+/// assert_eq!(queue.receive(&mut buffer)?, (5, 9));
+/// assert_eq!(&buffer[..5], b"first");
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Debug)]
 pub struct MessageQueue {
     fd: OwnedFd,

@@ -32,6 +32,18 @@ const SIZE_SEALS: libc::c_int = libc::F_SEAL_SHRINK | libc::F_SEAL_GROW;
 /// A fixed number of atomic words that every holder of the descriptor sees.
 ///
 /// Dereferences to `[AtomicU64]`; all zero when made. Any thread may use it.
+///
+/// ```
+/// use pollux_sys::shared::SharedWords;
+/// use std::os::fd::AsFd;
+/// use std::sync::atomic::Ordering::SeqCst;
+///
+/// let ours = SharedWords::create(8)?;
+/// let theirs = SharedWords::from_fd(ours.as_fd().try_clone_to_owned()?)?;
+/// ours[3].store(7, SeqCst);
+/// assert_eq!((theirs.len(), theirs[3].load(SeqCst)), (8, 7));
+/// # Ok::<(), std::io::Error>(())
+/// ```
 #[derive(Debug)]
 pub struct SharedWords {
     fd: OwnedFd,

@@ -9,6 +9,7 @@ use std::fmt::Display;
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use pollux_sys::descriptors;
 use rustix::fs::Access;
 use rustix::process::{Resource, Rlimit};
 use serde::{Deserialize, Serialize};
@@ -146,10 +147,17 @@ impl Limits {
     fn read() -> Self {
         let limit = |resource| ResourceLimit::from(rustix::process::getrlimit(resource));
         Self {
-            open_files: limit(Resource::Nofile),
+            open_files: descriptors::Limit::here().into(),
             locked_memory_bytes: limit(Resource::Memlock),
             message_queue_bytes: limit(Resource::Msgqueue),
         }
+    }
+}
+
+impl From<descriptors::Limit> for ResourceLimit {
+    fn from(limit: descriptors::Limit) -> Self {
+        let known = |limit| Some(limit).filter(|limit| *limit != u64::MAX);
+        Self { soft: known(limit.soft), hard: known(limit.hard) }
     }
 }
 

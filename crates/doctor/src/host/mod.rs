@@ -1,8 +1,8 @@
 //! The machine under the experiment: what it is, what it can tell, and what disturbed a run.
 //!
 //! The run planner asks [`sources`] what can be measured here and [`environment`] what the machine
-//! is; the runner takes a [`machine`] sample before and after each run and lets [`gates`] judge the
-//! difference; a measured process counts its own work with [`counting`] and [`process`]; the report
+//! is; the runner takes a [`machine`] sample before and after each run and has the
+//! difference judged; a measured process counts its own work with [`counting`] and [`process`]; the report
 //! names kernel functions with [`symbols`].
 //!
 //! The rule of this folder: a figure that could not be read is a [`Reading::Unavailable`] with its
@@ -10,7 +10,6 @@
 
 pub mod counting;
 pub mod environment;
-pub mod gates;
 pub mod machine;
 pub mod process;
 pub mod sources;
@@ -28,6 +27,17 @@ pub use environment::{
 pub use symbols::Profiling;
 
 /// A figure, or the reason why there is none.
+///
+/// ```
+/// use pollux_doctor::host::Reading;
+///
+/// let release = Reading::of_file("/proc/sys/kernel/osrelease");
+/// assert!(release.value().is_some_and(|release| !release.is_empty()));
+///
+/// let missing = Reading::of_file("/proc/no-such-entry").map(|text| text.len());
+/// assert_eq!(missing.to_string(), "n/a");
+/// assert!(missing.reason().is_some_and(|why| why.starts_with("/proc/no-such-entry:")));
+/// ```
 ///
 /// As JSON: `{"value": x}` or `{"unavailable": "reason", "enable": "command"}`, the command only
 /// where one is known. Shown as text it is the value or `n/a`.

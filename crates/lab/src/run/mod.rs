@@ -19,8 +19,7 @@ use std::time::{Duration, Instant};
 
 use crate::arm::Arm;
 use crate::host::environment::Environment;
-use crate::host::gates::GateReading;
-use crate::host::machine::HostSample;
+use crate::host::machine::{GateReading, HostSample};
 use crate::host::process::cpu_with_waited_children;
 use crate::host::sources::Sources;
 use crate::judge;

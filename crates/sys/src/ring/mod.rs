@@ -33,6 +33,22 @@ pub use stream::{StreamRing, StreamSizes};
 pub use stream_request::Sending;
 
 /// One io_uring instance: a submission queue, a completion queue and their descriptor.
+///
+/// ```
+/// use pollux_sys::ring::{Request, Ring, Shots, Sizes};
+/// use std::io::Write;
+/// use std::os::fd::AsRawFd;
+///
+/// // Where io_uring is forbidden, the error names what forbids it.
+/// let Ok(mut ring) = Ring::open(Sizes { submission: 8, completion: 32 }) else { return Ok(()) };
+/// let (reader, mut writer) = std::io::pipe()?;
+/// let (fd, events, shots) = (reader.as_raw_fd(), 1, Shots::One);
+/// ring.push(Request::PollAdd { fd, events, shots, user_data: 7 }).expect("the queue is empty");
+/// writer.write_all(b"x")?;
+/// ring.enter(1, None)?;
+/// assert_eq!(ring.next_completion().map(|done| done.user_data), Some(7));
+/// # Ok::<(), std::io::Error>(())
+/// ```
 pub struct Ring {
     io: IoUring,
     door: Door,
