@@ -36,6 +36,8 @@ use crate::progress::{self, Progress};
 
 /// Folder for results when none is named.
 const OUT: &str = "pollux-out";
+/// Longest run description that `measure` reads.
+const SPEC_BYTES_MAX: u64 = 1 << 20;
 
 /// Runs one `pollux lab` command.
 pub(crate) fn run(lab: Lab) -> Result<ExitCode, Failure> {
@@ -350,9 +352,6 @@ fn list(as_json: bool) -> Result<ExitCode, Failure> {
     output::result(&output::shown(&text))?;
     Ok(ExitCode::SUCCESS)
 }
-
-/// Longest run description that `measure` reads.
-const SPEC_BYTES_MAX: u64 = 1 << 20;
 
 /// A part of a run.
 type Part = fn() -> Result<ExitCode, Failure>;

@@ -38,6 +38,12 @@ const STEP: Duration = Duration::from_millis(25);
 /// Time between two looks at how far it is: to copy a second's latencies and to draw them takes
 /// CPU time that the generator needs.
 const LOOK: Duration = Duration::from_millis(250);
+/// How long a scraper may take to ask and to read.
+const PATIENCE: Duration = Duration::from_secs(2);
+/// Scrapers that are answered at the same time.
+const THREADS: usize = 4;
+/// The head of a request.
+const HEAD_BYTES_MAX: usize = 8 * 1024;
 
 /// Runs the generator as the flags say, or looks at results.
 pub(crate) fn run(command: &LoadCommand) -> Result<ExitCode, Failure> {
@@ -252,13 +258,6 @@ impl Interrupt {
         })
     }
 }
-
-/// How long a scraper may take to ask and to read.
-const PATIENCE: Duration = Duration::from_secs(2);
-/// Scrapers that are answered at the same time.
-const THREADS: usize = 4;
-/// The head of a request.
-const HEAD_BYTES_MAX: usize = 8 * 1024;
 
 /// The page that is offered, as it was last.
 #[derive(Clone, Default)]

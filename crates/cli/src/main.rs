@@ -86,10 +86,9 @@ const fn elsewhere(command: &'static str, flag: &'static str, hint: &'static str
     Elsewhere { command, flag, hint }
 }
 
-// `pollux pool` and `pollux fld` are a program of its own, as git does with its commands. It takes the place
-// of this process, so its exit code and the signals that it gets are its own.
-
-/// Looked for beside the file of this program first, then in PATH.
+/// The program of `pollux pool` and `pollux fld`, as git has them for its commands: looked for beside the file of this
+/// program first, then in PATH. It takes the place of this process, so its exit code and the signals that it gets are
+/// its own.
 const POOL: &str = "pollux-pool";
 
 /// Runs the program in the place of this one where the first of `words` is its command. Returns where

@@ -30,6 +30,10 @@ pub const ROUNDS_FILE: &str = "rounds.tsv";
 pub const JOB_FILE: &str = "job.toml";
 /// A result file beyond this is not ours: the largest job writes a few megabytes.
 const RESULT_BYTES_MAX: u64 = 512 << 20;
+/// Names that are tried before the folder for temporary files is given up.
+const NAMES_MAX: u32 = 100;
+/// How the names of these folders begin.
+const PREFIX: &str = "pollux-lab-";
 
 /// Why a record could not be written or read.
 #[derive(Debug, thiserror::Error)]
@@ -180,12 +184,6 @@ fn rounds(record: &Record) -> String {
     }
     text
 }
-
-/// Names that are tried before the folder for temporary files is given up.
-const NAMES_MAX: u32 = 100;
-
-/// How the names of these folders begin.
-const PREFIX: &str = "pollux-lab-";
 
 /// The folder and the lock on it; dropping it removes the folder.
 #[derive(Debug)]

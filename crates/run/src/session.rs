@@ -38,6 +38,12 @@ const SET_USER: u32 = 0o4000;
 const SET_GROUP: u32 = 0o2000;
 const GROUP_EXECUTES: u32 = 0o010;
 const EXECUTES: u32 = 0o111;
+/// The variable that names the mechanism, as for programs that link `libpollux_epoll`.
+const POLLER: &str = "PX_POLLER";
+/// The variable of the dynamic linker.
+const PRELOAD: &str = "LD_PRELOAD";
+/// The file of the library that stands before the program's C library.
+const LIBRARY: &str = "libpollux_preload.so";
 
 /// Why a program or a process cannot be observed: one line that names it, and what helps where something
 /// does.
@@ -176,11 +182,6 @@ fn find(name: &str) -> Result<PathBuf, OutOfReach> {
     })
 }
 
-/// The variable that names the mechanism, as for programs that link `libpollux_epoll`.
-const POLLER: &str = "PX_POLLER";
-/// The variable of the dynamic linker.
-const PRELOAD: &str = "LD_PRELOAD";
-
 /// How the program ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ended {
@@ -307,9 +308,6 @@ impl Session {
         Summary::of(region, self.lasted(), Source::Library)
     }
 }
-
-/// The file of the library that stands before the program's C library.
-const LIBRARY: &str = "libpollux_preload.so";
 
 /// Finds the library where cargo builds it, beside the program, and where `cargo xtask install` puts it.
 ///

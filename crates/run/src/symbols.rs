@@ -10,6 +10,14 @@ use std::process::{Command, Stdio};
 
 use pollux_loop_stats::Module;
 
+/// Types of headers and sections.
+const ET_DYN: u64 = 3;
+const PT_INTERP: u64 = 3;
+const SHT_SYMTAB: u64 = 2;
+const SHT_DYNSYM: u64 = 11;
+/// Low bits of a symbol's kind.
+const STT_FUNC: u8 = 2;
+
 /// What was read by now. Made for one report.
 #[derive(Default)]
 pub(crate) struct Symbols {
@@ -74,17 +82,8 @@ fn line_of(path: &Path, at: u64) -> Option<String> {
     Some(format!("{file}:{number}"))
 }
 
-// The parts of an ELF file that are looked at here (elf(5)): what loads it, and its symbols.
-
-/// Types of headers and sections.
-const ET_DYN: u64 = 3;
-const PT_INTERP: u64 = 3;
-const SHT_SYMTAB: u64 = 2;
-const SHT_DYNSYM: u64 = 11;
-/// Low bits of a symbol's kind.
-const STT_FUNC: u8 = 2;
-
-/// A file of this machine's byte order and word size.
+/// An ELF file (elf(5)) of this machine's byte order and word size, as far as it is looked at here: what loads it, and
+/// its symbols.
 pub(crate) struct Elf {
     bytes: Vec<u8>,
 }

@@ -24,6 +24,14 @@ use crate::output::{self, Failure};
 
 /// Part of the closed loop's rate that the search begins with.
 const FIRST_SHARE: f64 = 0.5;
+/// What the `schema` field of the JSON says.
+const SCHEMA: &str = "pollux-load-capacity";
+/// What its `version` field says; it grows when a field changes its meaning or goes away.
+const VERSION: u32 = 1;
+/// Columns of a bar at most.
+const BAR: usize = 24;
+/// Columns before the bars.
+const LEFT: usize = 28;
 
 /// Searches the highest rate at which the objectives of `flags` hold.
 pub(crate) fn run(
@@ -187,11 +195,6 @@ impl Verdict {
     }
 }
 
-/// What the `schema` field of the JSON says.
-const SCHEMA: &str = "pollux-load-capacity";
-/// What its `version` field says; it grows when a field changes its meaning or goes away.
-const VERSION: u32 = 1;
-
 /// What the search wants to hold.
 #[derive(Clone, Debug)]
 struct Sought {
@@ -332,11 +335,6 @@ impl<'a> Found<'a> {
 fn in_words<S: Serializer>(sought: &&Sought, serializer: S) -> Result<S::Ok, S::Error> {
     serializer.collect_str(sought)
 }
-
-/// Columns of a bar at most.
-const BAR: usize = 24;
-/// Columns before the bars.
-const LEFT: usize = 28;
 
 /// One row for each rate, rising, with the median latency of its trials on a logarithmic axis; a
 /// line stands where the objective is. Empty without trials that were answered.

@@ -29,6 +29,12 @@ const RESULT_BYTES_MAX: u64 = 1 << 30;
 /// The exit code of --gate where a figure got worse.
 const WORSE: u8 = 3;
 const UNCLEAR: u8 = 4;
+/// The name that stands for standard output.
+const STANDARD_OUTPUT: &str = "-";
+/// Default time for which turns are taken.
+const LAST: Duration = Duration::from_secs(30);
+/// So late is the end of the turns noticed.
+const STEP: Duration = Duration::from_millis(25);
 
 /// `pollux load` with what it does beside putting load on a server.
 #[derive(Debug, Args)]
@@ -159,9 +165,6 @@ fn read(path: &Path) -> Result<Outcome, Failure> {
     Outcome::from_json(&text).map_err(|error| failed(&error))
 }
 
-/// The name that stands for standard output.
-const STANDARD_OUTPUT: &str = "-";
-
 /// What a file holds.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Kind {
@@ -246,11 +249,6 @@ impl Files {
 fn not_written(path: &Path, error: &io::Error) -> Failure {
     Failure::failed(format!("{} can't be written: {error}", path.display()))
 }
-
-/// Default time for which turns are taken.
-const LAST: Duration = Duration::from_secs(30);
-/// So late is the end of the turns noticed.
-const STEP: Duration = Duration::from_millis(25);
 
 /// Compares the servers of the two URLs in `flags`, whose processes `pids` are.
 fn take_turns(flags: &LoadFlags, pids: [Option<u32>; 2], gate: bool) -> Result<ExitCode, Failure> {

@@ -31,6 +31,17 @@ use ratatui::{Frame, Terminal, TerminalOptions, Viewport};
 use super::Interrupt;
 use crate::output::{self, Failure};
 
+/// Members of the crowd between two lines while they are set up.
+const CROWD_STEP: u32 = 1_000;
+/// Lines of the view.
+const HEIGHT: u16 = 5;
+/// Columns of the names at the left.
+const NAMES: u16 = 12;
+/// Columns of the rate before its course.
+const RATE: u16 = 13;
+/// Seconds whose rates are kept; no terminal shows more.
+const COURSE_MAX: usize = 500;
+
 /// How a run is shown.
 pub(super) enum View {
     /// Not at all.
@@ -127,9 +138,6 @@ fn in_words(plan: &Plan) -> String {
     )
 }
 
-/// Members of the crowd between two lines while they are set up.
-const CROWD_STEP: u32 = 1_000;
-
 /// What was already said.
 pub(super) struct Lines {
     crowd: u32,
@@ -186,15 +194,6 @@ fn latency(second: &Second) -> String {
     let max = shown(second.latency.max_ns());
     format!("p50 {:<8}  p99 {:<8}  max {max:<8}", at(0.5), at(0.99))
 }
-
-/// Lines of the view.
-const HEIGHT: u16 = 5;
-/// Columns of the names at the left.
-const NAMES: u16 = 12;
-/// Columns of the rate before its course.
-const RATE: u16 = 13;
-/// Seconds whose rates are kept; no terminal shows more.
-const COURSE_MAX: usize = 500;
 
 /// The view and the terminal that it draws on.
 pub(super) struct Live {

@@ -177,36 +177,6 @@ fn quoted(text: &str) -> String {
     toml::Value::from(text).to_string()
 }
 
-#[cfg(test)]
-mod documentation {
-    //! `docs/job-file.md`, made from the table of keys and the experiments.
-
-    use super::{Builtin, Job, list};
-    use crate::axis::Axes;
-    use crate::experiments;
-
-    /// What `docs/job-file.md` has below its introduction.
-    fn documentation_page() -> String {
-        let mut page = pollux_settings::reference::<Job>();
-        page += "\n## Experiments\n\n| name | what it is | what an external program prints |\n|---|---|---|\n";
-        for experiment in experiments::ALL {
-            let metric = experiment.metric(&Axes::defaults(experiment.axes), false);
-            page += &format!("| `{experiment}` | {} | {metric} |\n", experiment.about);
-        }
-        page += "\n## Built-in jobs\n\n| name | what it measures |\n|---|---|\n";
-        for Builtin { name, about, .. } in list() {
-            page += &format!("| [`{name}`](../jobs/{name}.toml) | {about} |\n");
-        }
-        page
-    }
-
-    #[test]
-    fn the_page_in_docs_is_the_one_of_the_tables() {
-        let page = documentation_page();
-        pollux_settings::kept("job-file.md", "settings", &page).expect("the table's page");
-    }
-}
-
 /// The job of plain `pollux lab`.
 pub const DEFAULT_JOB: &str = "quick";
 /// The job that compares builds of pollux.
@@ -327,12 +297,6 @@ pub fn read(target: &str, mut flags: Given) -> Result<Job, Mistakes> {
     }
 }
 
-/// The job of a file with this text, which is right.
-#[cfg(test)]
-pub(crate) fn of_text(text: &str) -> Job {
-    Given::from_toml(text, "jobs/my job.toml").read().unwrap_or_else(|wrong| panic!("{wrong}"))
-}
-
 /// The names of the parts of all built-in jobs, and of the experiments, each once.
 pub(super) fn part_names() -> Vec<String> {
     let of = |text: &str| -> Vec<String> {
@@ -356,4 +320,40 @@ fn unknown(target: &str) -> String {
         jobs.join(", "),
         experiments.join(", ")
     )
+}
+
+/// The job of a file with this text, which is right.
+#[cfg(test)]
+pub(crate) fn of_text(text: &str) -> Job {
+    Given::from_toml(text, "jobs/my job.toml").read().unwrap_or_else(|wrong| panic!("{wrong}"))
+}
+
+#[cfg(test)]
+mod documentation {
+    //! `docs/job-file.md`, made from the table of keys and the experiments.
+
+    use super::{Builtin, Job, list};
+    use crate::axis::Axes;
+    use crate::experiments;
+
+    /// What `docs/job-file.md` has below its introduction.
+    fn documentation_page() -> String {
+        let mut page = pollux_settings::reference::<Job>();
+        page += "\n## Experiments\n\n| name | what it is | what an external program prints |\n|---|---|---|\n";
+        for experiment in experiments::ALL {
+            let metric = experiment.metric(&Axes::defaults(experiment.axes), false);
+            page += &format!("| `{experiment}` | {} | {metric} |\n", experiment.about);
+        }
+        page += "\n## Built-in jobs\n\n| name | what it measures |\n|---|---|\n";
+        for Builtin { name, about, .. } in list() {
+            page += &format!("| [`{name}`](../jobs/{name}.toml) | {about} |\n");
+        }
+        page
+    }
+
+    #[test]
+    fn the_page_in_docs_is_the_one_of_the_tables() {
+        let page = documentation_page();
+        pollux_settings::kept("job-file.md", "settings", &page).expect("the table's page");
+    }
 }

@@ -1,13 +1,10 @@
 //! One line for each kind of load: which mechanism, by how much.
 //!
+//! Verdicts are corrected for all comparisons of a run, so a short run decides little; the 95 % interval of each arm
+//! still bounds what may hide in it. Where the verdicts rule nothing out the answer therefore says which way it leans,
+//! or how far apart the arms can be at most. That is never called a verdict: it says "probably", or names the bound.
+//!
 //! The words of the reasons are in `why.rs`; here it is decided for which rows they are given.
-//!
-//! What an answer says where the verdicts rule nothing out: which way it leans, or how far apart the
-//! arms can be at most.
-//!
-//! Called by `answer`. Verdicts are corrected for all comparisons of a run, so a short run decides
-//! little; the 95 % interval of each arm still bounds what may hide in it. What is said here is never
-//! called a verdict: it says "probably", or names the bound.
 
 use pollux_report::number::effect_in_words;
 
@@ -23,9 +20,13 @@ use crate::stats::SETS_MIN;
 
 /// From so many names on it is shorter to say which are not meant.
 const NAMES_MIN: usize = 4;
-
 /// What is said of a load at which only one arm could be judged.
 const ALONE: &str = "nothing to compare with";
+/// A bound beyond this says nothing: a choice between arms depends on half as much again.
+const BOUND_MAX: f64 = 0.5;
+/// Stands behind every "probably".
+const LIKELY: &str = "probable by 95 % intervals, not certain after the correction for all \
+                      comparisons of the run";
 
 /// The answers of a judged record: to the question of the document that it repeats, if it repeats
 /// one, and for each kind of load.
@@ -250,12 +251,6 @@ fn rows_at<'a>(
     record.results.iter().filter(move |row| row.experiment == part && row.point == label)
 }
 
-/// A bound beyond this says nothing: a choice between arms depends on half as much again.
-const BOUND_MAX: f64 = 0.5;
-/// Stands behind every "probably".
-const LIKELY: &str = "probable by 95 % intervals, not certain after the correction for all \
-                      comparisons of the run";
-
 /// A choice, and what has to stand behind the reason for it.
 pub(super) struct Leaning {
     pub(super) choice: String,
@@ -405,14 +400,8 @@ mod tests {
         assert_eq!(chosen(&rows), "uring or uring-poll");
         assert_eq!(sorted(rows.iter().collect())[0].arm, "uring");
     }
-}
 
-#[cfg(test)]
-mod undecided_tests {
-    use super::*;
-    use crate::judge::{row_for_tests, row_in_turns};
-
-    fn row(arm: &str, interval: [f64; 2]) -> ResultRow {
+    fn undecided(arm: &str, interval: [f64; 2]) -> ResultRow {
         let row = row_for_tests(arm, Verdict::Inconclusive).within(interval);
         ResultRow { no_difference: 0.13, ..row }
     }
@@ -429,35 +418,47 @@ mod undecided_tests {
 
     #[test]
     fn where_all_intervals_are_near_the_baseline_the_bound_is_the_answer() {
-        let (choice, remark) = said(vec![row("poll", [0.94, 1.198]), row("aio", [0.85, 1.10])]);
+        let (choice, remark) =
+            said(vec![undecided("poll", [0.94, 1.198]), undecided("aio", [0.85, 1.10])]);
         assert_eq!(choice, "no difference larger than 20 % was found");
         assert_eq!(remark, "by 95 % intervals none is farther from epoll than 20 %");
-        let wide = said(vec![row("poll", [0.60, 1.40])]);
+        let wide = said(vec![undecided("poll", [0.60, 1.40])]);
         assert_eq!(wide, ("not decided".to_owned(), String::new()));
         assert_eq!(said(Vec::new()).0, "not decided");
-        let noisy = ResultRow { no_difference: 0.73, ..row("poll", [0.9, 1.1]) };
+        let noisy = ResultRow { no_difference: 0.73, ..undecided("poll", [0.9, 1.1]) };
         assert_eq!(said(vec![noisy]).0, "not decided", "the same program twice is not so near");
-        assert_eq!(said(vec![row("poll", [f64::NAN, 1.0])]).0, "not decided");
-        let once = ResultRow { ci_low: None, ci_high: None, ..row("aio", [1.0, 1.0]) };
-        assert_eq!(said(vec![row("poll", [0.94, 1.1]), once]).0, "not decided", "of one block");
+        assert_eq!(said(vec![undecided("poll", [f64::NAN, 1.0])]).0, "not decided");
+        let once = ResultRow { ci_low: None, ci_high: None, ..undecided("aio", [1.0, 1.0]) };
+        assert_eq!(
+            said(vec![undecided("poll", [0.94, 1.1]), once]).0,
+            "not decided",
+            "of one block"
+        );
     }
 
     #[test]
     fn what_lies_beyond_noise_by_its_own_interval_is_likely() {
-        let slow = row("epoll-oneshot", [0.49, 0.74]);
-        let rest = [row("poll", [1.11, 1.31]), row("select", [1.02, 1.24]), row("aio", [0.9, 1.2])];
+        let slow = undecided("epoll-oneshot", [0.49, 0.74]);
+        let rest = [
+            undecided("poll", [1.11, 1.31]),
+            undecided("select", [1.02, 1.24]),
+            undecided("aio", [0.9, 1.2]),
+        ];
         let (choice, remark) = said([vec![slow.clone()], rest.to_vec()].concat());
         assert_eq!(choice, "probably not epoll-oneshot");
         assert_eq!(remark, LIKELY);
-        assert_eq!(said(vec![slow.clone(), row("aio", [0.9, 1.2])]).0, "probably aio or epoll");
+        assert_eq!(
+            said(vec![slow.clone(), undecided("aio", [0.9, 1.2])]).0,
+            "probably aio or epoll"
+        );
         // Ahead beyond noise comes first; an arm that overlaps the best is as good.
-        let fast = vec![row("poll", [1.2, 1.4]), row("select", [1.15, 1.25]), slow];
+        let fast = vec![undecided("poll", [1.2, 1.4]), undecided("select", [1.15, 1.25]), slow];
         assert_eq!(said(fast).0, "probably poll or select");
     }
 
     #[test]
     fn of_costs_less_is_ahead() {
-        let cost = |arm, interval| row(arm, interval).of_cost("CPU");
+        let cost = |arm, interval| undecided(arm, interval).of_cost("CPU");
         assert_eq!(said(vec![cost("uring", [0.75, 0.85])]).0, "probably uring");
         assert_eq!(said(vec![cost("poll", [3.0, 4.0])]).0, "probably epoll");
     }

@@ -222,52 +222,6 @@ fn is_plain_driver(arm: &Arm) -> bool {
     is_ours && arm.name != SAME_AGAIN
 }
 
-/// A row that the tests of this crate fill in.
-#[cfg(test)]
-pub(crate) fn row_for_tests(arm: &str, verdict: Verdict) -> ResultRow {
-    ResultRow {
-        experiment: "streams".into(),
-        point: "pipe".into(),
-        arm: arm.into(),
-        metric: "events per second".into(),
-        more_is_better: true,
-        value: Some(1.0),
-        unit: "events/s".into(),
-        baseline: "epoll".into(),
-        verdict,
-        blocks: 12,
-        no_difference: 0.03,
-        ..ResultRow::default()
-    }
-}
-
-/// The same for an arm that took turns, and so has a cost.
-#[cfg(test)]
-pub(crate) fn row_in_turns(arm: &str, verdict: Verdict) -> ResultRow {
-    let turns =
-        RowTurns { rounds: 80, turn_us: 5000, between_sets: Some(0.005), within_set: Some(0.08) };
-    let row = row_for_tests(arm, verdict).of_cost("CPU per event");
-    ResultRow { turns: Some(turns), no_difference: 0.02, ..row }
-}
-
-#[cfg(test)]
-impl ResultRow {
-    /// With this ratio and its interval.
-    pub(crate) fn with_interval(self, [ratio, low, high]: [f64; 3]) -> Self {
-        Self { ratio: Some(ratio), ci_low: Some(low), ci_high: Some(high), ..self }
-    }
-
-    /// The same with the ratio in the middle.
-    pub(crate) fn within(self, [low, high]: [f64; 2]) -> Self {
-        self.with_interval([f64::midpoint(low, high), low, high])
-    }
-
-    /// As a cost.
-    pub(crate) fn of_cost(self, metric: &str) -> Self {
-        Self { metric: metric.to_owned(), more_is_better: false, ..self }
-    }
-}
-
 /// More disturbed blocks than this share make the whole record disturbed.
 const DISTURBED_SHARE_MAX: f64 = 0.1;
 /// An A/A arm that is this far from itself, whole interval, makes the record invalid.
@@ -403,5 +357,51 @@ fn hardware(record: &Record) -> Reading<String> {
             enable: source.enable.clone(),
         },
         None => Reading::unavailable("not probed"),
+    }
+}
+
+/// A row that the tests of this crate fill in.
+#[cfg(test)]
+pub(crate) fn row_for_tests(arm: &str, verdict: Verdict) -> ResultRow {
+    ResultRow {
+        experiment: "streams".into(),
+        point: "pipe".into(),
+        arm: arm.into(),
+        metric: "events per second".into(),
+        more_is_better: true,
+        value: Some(1.0),
+        unit: "events/s".into(),
+        baseline: "epoll".into(),
+        verdict,
+        blocks: 12,
+        no_difference: 0.03,
+        ..ResultRow::default()
+    }
+}
+
+/// The same for an arm that took turns, and so has a cost.
+#[cfg(test)]
+pub(crate) fn row_in_turns(arm: &str, verdict: Verdict) -> ResultRow {
+    let turns =
+        RowTurns { rounds: 80, turn_us: 5000, between_sets: Some(0.005), within_set: Some(0.08) };
+    let row = row_for_tests(arm, verdict).of_cost("CPU per event");
+    ResultRow { turns: Some(turns), no_difference: 0.02, ..row }
+}
+
+#[cfg(test)]
+impl ResultRow {
+    /// With this ratio and its interval.
+    pub(crate) fn with_interval(self, [ratio, low, high]: [f64; 3]) -> Self {
+        Self { ratio: Some(ratio), ci_low: Some(low), ci_high: Some(high), ..self }
+    }
+
+    /// The same with the ratio in the middle.
+    pub(crate) fn within(self, [low, high]: [f64; 2]) -> Self {
+        self.with_interval([f64::midpoint(low, high), low, high])
+    }
+
+    /// As a cost.
+    pub(crate) fn of_cost(self, metric: &str) -> Self {
+        Self { metric: metric.to_owned(), more_is_better: false, ..self }
     }
 }

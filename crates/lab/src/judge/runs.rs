@@ -1,10 +1,8 @@
-//! The runs of one point, and the estimate of each of its arms.
+//! The runs of one point, the estimate of each of its arms, and how many more would decide the rows that are open.
 //!
 //! Where arm and baseline took turns, each set of fresh processes has its ratio already, and a set
 //! that a gate calls disturbed counts as any other: both were disturbed alike within each round. Whole
 //! runs are paired block by block, without disturbed blocks where enough are left.
-//!
-//! How long the rows that a run left open would take.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -20,6 +18,13 @@ use crate::stats::{
 
 /// With fewer undisturbed blocks than this the disturbed ones are used as well.
 const UNDISTURBED_MIN: usize = 3;
+/// What a set takes on top of the turns that have a figure: lead-ins, falling asleep, starts and ends.
+const SET_OVER_TURNS: f64 = 1.6;
+/// The narrowest interval that can be asked for.
+const PRECISION_MIN: f64 = 0.001;
+/// Rows that would take more than so many times what the run took are not worth the wait.
+const RUNS_MAX: f64 = 3.0;
+
 /// Outcomes of runs by block, for one arm at one point.
 type Series = Vec<(u32, f64)>;
 
@@ -172,13 +177,6 @@ impl<'a> PointRuns<'a> {
 fn outliers(logs: &[f64]) -> u32 {
     tukey_flags(logs).iter().filter(|flag| **flag != Outlier::None).count() as u32
 }
-
-/// What a set takes on top of the turns that have a figure: lead-ins, falling asleep, starts and ends.
-const SET_OVER_TURNS: f64 = 1.6;
-/// The narrowest interval that can be asked for.
-const PRECISION_MIN: f64 = 0.001;
-/// Rows that would take more than so many times what the run took are not worth the wait.
-const RUNS_MAX: f64 = 3.0;
 
 /// "About N more sets"; the forecast does not reach beyond [`SETS_MAX`].
 pub(crate) fn more_sets(sets: u32) -> String {

@@ -1,6 +1,5 @@
-//! Why an arm is faster or slower: counts per event, and the sentence made of them.
-//!
-//! The words of an answer: what kind of load, by how much, what loses, what stands beside it.
+//! Why an arm is faster or slower: counts per event, the sentence made of them, and the words of an answer: what kind
+//! of load, by how much, what loses, what stands beside it.
 
 use pollux_report::number::{TIMES_MIN, effect_in_words, interval_in_words, size_in_words};
 
@@ -20,6 +19,10 @@ const MOVED: f64 = 0.10;
 const REASONS_MAX: usize = 2;
 /// Differences between counts below this, per event, explain nothing.
 const PER_EVENT_MIN: f64 = 0.02;
+/// A value counts as kept over an axis when it gets worse by less than this.
+const KEPT: f64 = 0.15;
+/// Most other systems that an answer names.
+const BESIDE_MAX: usize = 5;
 
 /// One row for each arm at each point, from the counting pass and the CPU times of the timing.
 pub(super) fn rows(plan: &Plan, record: &Record) -> Vec<WhyRow> {
@@ -193,11 +196,6 @@ fn sentence(row: &WhyRow, baseline: &WhyRow) -> String {
         (true, false) => "not counted".to_owned(),
     }
 }
-
-/// A value counts as kept over an axis when it gets worse by less than this.
-const KEPT: f64 = 0.15;
-/// Most other systems that an answer names.
-const BESIDE_MAX: usize = 5;
 
 /// The kind of load of a point.
 pub(super) fn load(point: &PlannedPoint) -> String {

@@ -33,6 +33,8 @@ const RAMP_MIN: Duration = Duration::from_millis(50);
 const TURN_COST: f64 = 1.35;
 /// What a point costs on top of its runs: nothing is planned to the last second.
 const MARGIN: f64 = 1.05;
+/// The kernel spreads connections by hash: of thousands, no process gets so many times its share.
+const SHARE_MAX: f64 = 1.05;
 
 /// How long a plan will take.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -183,9 +185,6 @@ fn runtime_min(point: &PlannedPoint) -> Duration {
         _ => least,
     }
 }
-
-/// The kernel spreads connections by hash: of thousands, no process gets so many times its share.
-const SHARE_MAX: f64 = 1.05;
 
 /// The point as it can be run on `machine`.
 ///

@@ -264,15 +264,6 @@ pub(crate) fn label(experiment: &dyn Experiment, axes: &Axes) -> String {
     words.join(", ")
 }
 
-/// A machine of which nothing limits a plan but its descriptors.
-#[cfg(test)]
-pub(crate) const PLAIN_MACHINE: Machine<'_> = Machine {
-    fds_max: 20_000,
-    cpus: 2,
-    resources: Resources { memory_bytes: None, aio_slots: None },
-    missing: &|_| None,
-};
-
 /// The plan for scripts.
 #[derive(Clone, Debug, Serialize)]
 pub struct PlanSummary {
@@ -381,6 +372,15 @@ impl fmt::Display for Plan {
         Ok(())
     }
 }
+
+/// A machine of which nothing limits a plan but its descriptors.
+#[cfg(test)]
+pub(crate) const PLAIN_MACHINE: Machine<'_> = Machine {
+    fds_max: 20_000,
+    cpus: 2,
+    resources: Resources { memory_bytes: None, aio_slots: None },
+    missing: &|_| None,
+};
 
 #[cfg(test)]
 mod tests {

@@ -1,13 +1,9 @@
-//! Which arm at which point: what rows and runs of a record are found by.
+//! Rows and runs of a record: what they are found by (which arm at which point), and what each says of itself: how wide
+//! a row is and whether that is enough; how long requests took inside a server; what arms that took turns leave of a
+//! set, of a row, of the whole run.
 //!
-//! What a row of results says of itself: how wide it is, whether that is enough.
-//!
-//! The part of the result file that holds how long requests took inside a server.
-//!
-//! The server counts into buckets; the lab keeps those that are not empty. What is read out of
+//! The server counts request times into buckets; the lab keeps those that are not empty. What is read out of
 //! them is as exact as they are narrow: a fifth.
-//!
-//! What arms that took turns leave in a record: of a set, of a row, of the whole run.
 
 use serde::{Deserialize, Serialize};
 

@@ -28,6 +28,13 @@ mod section;
 mod terminal;
 mod words;
 
+/// Name of the second copy of the baseline.
+pub(super) const NOISE_ARM: &str = "A/A";
+/// Colours in the style sheet; further arms use them again with another marker.
+const COLOURS: usize = 8;
+/// An axis with fewer values than this is a list, not a curve.
+const CURVE_VALUES_MIN: usize = 3;
+
 /// The record as one HTML file, in UTF-8.
 ///
 /// The same record gives the same bytes. All text of the record is escaped, the record itself is
@@ -87,13 +94,6 @@ fn contents(record: &Record, comparisons: &[Comparison<'_>]) -> String {
         .collect();
     format!("<nav>{}</nav>\n", links.join(" "))
 }
-
-/// Name of the second copy of the baseline.
-pub(super) const NOISE_ARM: &str = "A/A";
-/// Colours in the style sheet; further arms use them again with another marker.
-const COLOURS: usize = 8;
-/// An axis with fewer values than this is a list, not a curve.
-const CURVE_VALUES_MIN: usize = 3;
 
 /// Everything of one experiment that is measured in one unit.
 pub(super) struct Comparison<'a> {

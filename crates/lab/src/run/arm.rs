@@ -43,6 +43,12 @@ const COMMAND_GRACE: Duration = Duration::from_secs(60);
 const CHILD_GRACE: Duration = Duration::from_secs(90);
 /// Fewer intervals than this say nothing about steadiness.
 const INTERVALS_MIN: usize = 10;
+/// Most bytes kept of what a process prints; the rest is read and dropped.
+const OUTPUT_MAX: usize = 4 << 20;
+/// How long standard error may stay open when its process and all of the group have ended.
+const STDERR_PATIENCE: Duration = Duration::from_secs(2);
+/// The counting pass takes at most this share of a budget; what it did not reach is `n/a`.
+const COUNTING_SHARE: f64 = 0.3;
 
 /// What one run needs besides its arm and point.
 pub(super) struct RunContext<'a> {
@@ -274,11 +280,6 @@ fn described(program: &Path) -> io::Result<String> {
     Ok(format!("{version}, {len_bytes} bytes, made {modified:.0}, {path}"))
 }
 
-/// Most bytes kept of what a process prints; the rest is read and dropped.
-const OUTPUT_MAX: usize = 4 << 20;
-/// How long standard error may stay open when its process and all of the group have ended.
-const STDERR_PATIENCE: Duration = Duration::from_secs(2);
-
 /// What a process left behind.
 #[derive(Debug)]
 struct Ended {
@@ -366,9 +367,6 @@ fn last_words(ended: &Ended) -> String {
     let last = lines[lines.len().saturating_sub(LINES)..].join("; ");
     if last.is_empty() { ended.status.to_string() } else { format!("{}: {last}", ended.status) }
 }
-
-/// The counting pass takes at most this share of a budget; what it did not reach is `n/a`.
-const COUNTING_SHARE: f64 = 0.3;
 
 impl Runner<'_> {
     pub(super) fn counting_pass(&mut self, state: &mut State) {

@@ -38,6 +38,10 @@ const RAMP_MAX: u32 = 8;
 /// Turns of the counting at the end of the first set, and of the profiling.
 const COUNTED_TURNS: u32 = 5;
 const PROFILED_TURNS: u32 = 10;
+/// How long a subject may take to be set up: tens of thousands of connections take some seconds.
+const READY_PATIENCE: Duration = Duration::from_secs(90);
+/// Grace of each answer beyond the time that was ordered: a turn ends what it began.
+const GRACE: Duration = Duration::from_secs(20);
 
 /// One arm of a set.
 pub(super) struct SetArm<'a> {
@@ -435,11 +439,6 @@ fn measurement(
         process_cpu_ns: Reading::unavailable("not read in turns"),
     })
 }
-
-/// How long a subject may take to be set up: tens of thousands of connections take some seconds.
-const READY_PATIENCE: Duration = Duration::from_secs(90);
-/// Grace of each answer beyond the time that was ordered: a turn ends what it began.
-const GRACE: Duration = Duration::from_secs(20);
 
 /// A subject that lives.
 pub(super) struct Living(Program);

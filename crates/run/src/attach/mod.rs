@@ -276,21 +276,19 @@ fn is_relocated(path: &Path) -> bool {
     Elf::read(path).ok().flatten().is_none_or(|elf| elf.is_relocated())
 }
 
-// The system calls that are followed, and what their records mean.
-//
-// | calls | on entry | on exit |
-// |---|---|---|
-// | epoll_wait, epoll_pwait, epoll_pwait2 | the turn ends | events, and a turn begins |
-// | epoll_ctl | the update | failures only |
-// | accept, accept4 | which listener | the connection, or that there was none |
-// | close | the descriptor is gone | |
-// | epoll_create, epoll_create1 | | an instance |
-// | reads and writes | | those that would have blocked, in one of [`SAMPLE_EVERY`] drains |
-//
-// A filter of the kernel's drops records that are not counted: each record costs the program some 0.5 µs. To ask
-// the filter costs 0.1 µs for each read and write, which is why these are sampled.
-
 /// What a record of a call says.
+///
+/// | calls | on entry | on exit |
+/// |---|---|---|
+/// | epoll_wait, epoll_pwait, epoll_pwait2 | the turn ends | events, and a turn begins |
+/// | epoll_ctl | the update | failures only |
+/// | accept, accept4 | which listener | the connection, or that there was none |
+/// | close | the descriptor is gone | |
+/// | epoll_create, epoll_create1 | | an instance |
+/// | reads and writes | | those that would have blocked, in one of [`SAMPLE_EVERY`] drains |
+///
+/// A filter of the kernel's drops records that are not counted: each record costs the program some 0.5 µs. To ask
+/// the filter costs 0.1 µs for each read and write, which is why these are sampled.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Role {
     /// A wait begins, with its timeout where it has one.

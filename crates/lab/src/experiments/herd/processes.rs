@@ -34,6 +34,16 @@ use crate::host;
 use crate::measure::RunSpec;
 use crate::record::Interval;
 
+/// How long all workers may take until they wait; a hundred times what one takes.
+const READY_PATIENCE: Duration = Duration::from_secs(60);
+/// How long they may take to end when they are asked to.
+const END_PATIENCE: Duration = Duration::from_secs(10);
+/// The pool's command.
+const PROGRAM: &str = "pollux-pool";
+/// How long a pool may take to start or to end with all workers; 250 take a fraction of a second.
+const POOL_PATIENCE: Duration = Duration::from_secs(20);
+const RAW_C_TEXT: &str = include_str!("raw.c");
+
 /// What a worker receives. The descriptors beside it: the end of the run, the epoll instance of all
 /// workers where there is one, then those of the source.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
@@ -136,11 +146,6 @@ impl Report {
         }
     }
 }
-
-/// How long all workers may take until they wait; a hundred times what one takes.
-const READY_PATIENCE: Duration = Duration::from_secs(60);
-/// How long they may take to end when they are asked to.
-const END_PATIENCE: Duration = Duration::from_secs(10);
 
 /// Workers that wait for a source.
 #[derive(Debug)]
@@ -418,11 +423,6 @@ fn callers_failed(what: String) -> MeasureError {
     MeasureError::Program { program: "the callers".to_owned(), what }
 }
 
-/// The pool's command.
-const PROGRAM: &str = "pollux-pool";
-/// How long a pool may take to start or to end with all workers; 250 take a fraction of a second.
-const POOL_PATIENCE: Duration = Duration::from_secs(20);
-
 /// Why a pool can't run here, if so.
 pub(super) fn pool_missing() -> Option<String> {
     let reason = "pollux-pool was found neither beside pollux nor in PATH (in the sources: cargo build \
@@ -458,8 +458,6 @@ pub(super) fn start_pool(
     });
     Calling::spawn(control, command, theirs, POOL_PATIENCE)?.ready(is_interrupted)
 }
-
-const RAW_C_TEXT: &str = include_str!("raw.c");
 
 /// Starts the program, with its workers.
 pub(super) fn start_raw(

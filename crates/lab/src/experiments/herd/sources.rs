@@ -57,6 +57,16 @@ const ANSWERS_DEPTH: u32 = 2;
 const QUEUE_OVERHEAD_BYTES: u64 = 96;
 /// Connections that may wait for a worker; more than there can be callers.
 const BACKLOG: i32 = 1024;
+const _: () = assert!(MESSAGE_BYTES <= 4096);
+/// What an event or a completion stands for.
+const WORK: u64 = 0;
+const END: u64 = 1;
+/// The source and the end.
+const EVENTS_MAX: usize = 2;
+/// A timeout of `epoll_wait`.
+const FOR_EVER: i32 = -1;
+/// A ring for two requests.
+const RING: Sizes = Sizes { submission: 4, completion: 8 };
 
 /// An event source that many workers can wait for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, EnumString, VariantNames, Serialize, Deserialize)]
@@ -238,18 +248,6 @@ fn cloned(fd: &impl AsFd) -> Result<OwnedFd, MeasureError> {
 }
 
 // Written at once, so that no two requests mix: pipe(7) promises it up to 4096 bytes.
-const _: () = assert!(MESSAGE_BYTES <= 4096);
-
-/// What an event or a completion stands for.
-const WORK: u64 = 0;
-const END: u64 = 1;
-/// The source and the end.
-const EVENTS_MAX: usize = 2;
-/// A timeout of `epoll_wait`.
-const FOR_EVER: i32 = -1;
-/// A ring for two requests.
-const RING: Sizes = Sizes { submission: 4, completion: 8 };
-
 /// Why a wait is over.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Woken {

@@ -2,16 +2,13 @@
 //!
 //! Each runs once for the ramp and once for the window, in a process of its own on the
 //! generator's CPU, and prints what it counted over exactly its run. Pollux ends by itself; wrk
-//! and ab know whole seconds only and are interrupted at the end of the window.
+//! and ab know whole seconds only and are interrupted at the end of the window. In turns pollux is on this thread.
 //!
-//! ab (ApacheBench) speaks HTTP/1.0 and shows latencies in whole milliseconds. wrk has a script that makes it
-//! pipeline and print exact counts; its latencies are its own: it fills in, after the run, the requests that a
+//! All are closed loops: each connection asks again as soon as it was answered. Latencies of pollux count from the
+//! moment a request is sent to the last byte of its answer, each request for itself also where they are pipelined, and
+//! all are recorded. ab (ApacheBench) speaks HTTP/1.0 and shows latencies in whole milliseconds. wrk has a script that
+//! makes it pipeline and print exact counts; its latencies are its own: it fills in, after the run, the requests that a
 //! stalled connection did not send, from the mean time between two of them, and with pipelining it times the batch.
-//!
-//! Pollux as the load generator: `pollux load`, in turns on this thread, or for a whole run in a process. A closed
-//! loop on one thread: each connection asks again as soon as it was answered. Latencies count from the moment a
-//! request is sent to the last byte of its answer, each request for itself also where they are pipelined, and all
-//! are recorded.
 
 use std::collections::BTreeMap;
 use std::num::NonZeroU32;
@@ -36,6 +33,18 @@ use crate::host;
 const STOP_PATIENCE: Duration = PATIENCE.saturating_mul(2);
 /// A run in which more requests than this share failed is not a measurement.
 const FAILED_SHARE_MAX: f64 = 0.001;
+/// More than ab itself can ask; ab keeps 40 bytes for each request that it is asked for.
+const REQUESTS_PER_S: u64 = 200_000;
+/// Longer than any window; the run ends by an interrupt.
+const DURATION: &str = "3600s";
+/// The word before the figures.
+const MARK: &str = "pollux-lab:";
+/// What the script prints, in this order.
+const PRINTED: &str =
+    "requests, duration, connect, wrk_read, write, status, timeout, p50, p99, mean";
+/// A connect or an answer that takes longer has failed: longer than a server that looks at tens
+/// of thousands of connections in each turn takes, shorter than the patience of a run.
+pub(super) const PATIENCE: Duration = Duration::from_secs(5);
 
 /// What a generator counted.
 #[derive(Clone, Debug, PartialEq)]
@@ -164,9 +173,6 @@ pub(super) fn with_version(generator: Generator) -> String {
     }
 }
 
-/// More than ab itself can ask; ab keeps 40 bytes for each request that it is asked for.
-const REQUESTS_PER_S: u64 = 200_000;
-
 /// The command: more requests than fit into `time`, so that it is always ended by an interrupt.
 pub(super) fn ab_command(program: &Path, load: &Load, url: &str, time: Duration) -> Command {
     let requests = REQUESTS_PER_S * (time.as_secs() + 1) + load.connections as u64;
@@ -200,14 +206,6 @@ pub(super) fn ab_read(text: &str) -> Option<Counted> {
         described: None,
     })
 }
-
-/// Longer than any window; the run ends by an interrupt.
-const DURATION: &str = "3600s";
-/// The word before the figures.
-const MARK: &str = "pollux-lab:";
-/// What the script prints, in this order.
-const PRINTED: &str =
-    "requests, duration, connect, wrk_read, write, status, timeout, p50, p99, mean";
 
 /// The command; its script is written into `folder`.
 pub(super) fn wrk_command(
@@ -275,9 +273,6 @@ pub(super) fn wrk_read(text: &str) -> Option<Counted> {
     })
 }
 
-/// A connect or an answer that takes longer has failed: longer than a server that looks at tens
-/// of thousands of connections in each turn takes, shorter than the patience of a run.
-pub(super) const PATIENCE: Duration = Duration::from_secs(5);
 /// The quantiles that a run keeps, by the name of their figure.
 const QUANTILES: [(&str, f64); 4] = [
     ("latency_p50_us", 0.5),

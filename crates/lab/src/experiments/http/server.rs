@@ -1,11 +1,11 @@
 //! The server of one run: when it is ready, what it answers, which processes it is, what they use.
 //!
 //! Where one process may not hold all connections there are several on the same port, and the
-//! kernel spreads connections among them by hash. A server that ran before is left as it was found.
+//! kernel spreads connections among them by hash.
 //!
-//! Servers of users: a command line that the lab starts, or a process that runs already. Nothing is known of them but
-//! where they have to listen. What the words in braces of a command line stand for is said in [`PLACEHOLDERS`]; beside
-//! them each axis of the experiment is one.
+//! It may be a user's: a command line that the lab starts, or a process that ran before, which is left as it was found.
+//! Nothing is known of it but where it has to listen. What the words in braces of a command line stand for is said in
+//! [`PLACEHOLDERS`]; beside them each axis of the experiment is one.
 
 use std::collections::BTreeMap;
 use std::convert::Infallible;
@@ -36,6 +36,14 @@ const PAUSE: Duration = Duration::from_millis(5);
 const ANSWER_PATIENCE: Duration = Duration::from_secs(5);
 /// The length of an answer may vary by this part of it.
 const LENGTH_VARIES: u64 = 10;
+/// What a command line may have in braces beside the names of axes: the port to listen at, on
+/// 127.0.0.1; the same with the address before it; the CPU that the server is kept on; a folder with
+/// a body of `reply_bytes` at the path that is asked for; the PEM files of a certificate and its key, where
+/// clients speak TLS.
+pub(super) const PLACEHOLDERS: [&str; 6] = ["port", "address", "cpus", "root", "cert", "key"];
+/// The same of a proxy, with the address of the server behind it and the port of that.
+pub(crate) const PROXY_PLACEHOLDERS: [&str; 8] =
+    ["port", "address", "cpus", "root", "cert", "key", "backend", "backend_port"];
 
 /// What a server is asked for, and which answers are right.
 pub(super) struct Asked {
@@ -377,16 +385,6 @@ fn fault(answered: &Answered, asked: &Asked, load: &Load) -> Option<String> {
     let expected = asked.body_bytes.filter(|expected| *expected != body_bytes)?;
     Some(format!("answered with {body_bytes} bytes, expected {expected}"))
 }
-
-/// What a command line may have in braces beside the names of axes: the port to listen at, on
-/// 127.0.0.1; the same with the address before it; the CPU that the server is kept on; a folder with
-/// a body of `reply_bytes` at the path that is asked for; the PEM files of a certificate and its key, where
-/// clients speak TLS.
-pub(super) const PLACEHOLDERS: [&str; 6] = ["port", "address", "cpus", "root", "cert", "key"];
-
-/// The same of a proxy, with the address of the server behind it and the port of that.
-pub(crate) const PROXY_PLACEHOLDERS: [&str; 8] =
-    ["port", "address", "cpus", "root", "cert", "key", "backend", "backend_port"];
 
 /// A command line, ready to be started.
 pub(super) struct CommandLine {

@@ -27,6 +27,20 @@ use crate::measure::RunSpec;
 
 /// How long a server may take until it says where it listens.
 const READY_PATIENCE: Duration = Duration::from_secs(10);
+/// What is said of a program that ends or waits without the line that servers of pollux begin with.
+const NO_ADDRESS: &str = "did not say where it listens; expected a pollux that has `serve`, which \
+                          prints \"http://ADDRESS:PORT\" when it is ready";
+/// Longest body that nginx takes as a word of its configuration; longer ones come from the file.
+const WORD_BYTES_MAX: usize = 2048;
+/// Connections beyond those of the load: readiness, and those that close while others open.
+const CONNECTIONS_SPARE: usize = 256;
+/// Longer than any run, in seconds.
+const FOR_EVER_S: u32 = 3600;
+/// What connections in TLS have to agree on, as [`pollux_load::Answered`] says it: another version or
+/// cipher suite would be another work.
+pub(super) const SUITE: &str = "TLSv1_3 TLS13_AES_256_GCM_SHA384";
+/// The same suite as OpenSSL names it.
+pub(super) const OPENSSL_SUITE: &str = "TLS_AES_256_GCM_SHA384";
 
 /// Where a server listens, and where a proxy finds the server behind it.
 #[derive(Clone, Copy)]
@@ -275,10 +289,6 @@ pub(crate) fn free_address() -> Result<SocketAddr, MeasureError> {
     address.map_err(|cause| setup("a free port", cause))
 }
 
-/// What is said of a program that ends or waits without the line that servers of pollux begin with.
-const NO_ADDRESS: &str = "did not say where it listens; expected a pollux that has `serve`, which \
-                          prints \"http://ADDRESS:PORT\" when it is ready";
-
 /// The address and what stands in brackets behind it: `…: http://127.0.0.1:8080 to … (epoll-et)`.
 fn announced(process: &mut Program) -> Result<(SocketAddr, Option<String>), MeasureError> {
     let start = Instant::now();
@@ -299,13 +309,6 @@ fn address_in(line: &str) -> Option<(SocketAddr, Option<String>)> {
     let words = rest.split_once('(').and_then(|(_, words)| words.split_once(')'));
     Some((address.trim_end_matches('/').parse().ok()?, words.map(|(words, _)| words.to_owned())))
 }
-
-/// Longest body that nginx takes as a word of its configuration; longer ones come from the file.
-const WORD_BYTES_MAX: usize = 2048;
-/// Connections beyond those of the load: readiness, and those that close while others open.
-const CONNECTIONS_SPARE: usize = 256;
-/// Longer than any run, in seconds.
-const FOR_EVER_S: u32 = 3600;
 
 /// The command that runs `peer` with a configuration written into `folder`; `None` for a peer
 /// that is not a server of its own.
@@ -476,12 +479,6 @@ fn h2o(address: SocketAddr, load: &Load, files: &Files) -> String {
         address.port(),
     )
 }
-
-/// What connections in TLS have to agree on, as [`pollux_load::Answered`] says it: another version or
-/// cipher suite would be another work.
-pub(super) const SUITE: &str = "TLSv1_3 TLS13_AES_256_GCM_SHA384";
-/// The same suite as OpenSSL names it.
-pub(super) const OPENSSL_SUITE: &str = "TLS_AES_256_GCM_SHA384";
 
 #[cfg(test)]
 mod tests {

@@ -28,13 +28,16 @@ use crate::subject::{self, Described, Life, Stint, Subject};
 
 /// A turn in which more requests than this share failed is not a measurement.
 pub(super) const FAILED_SHARE_MAX: f64 = 0.001;
-
 /// A turn before the first one that counts, in which a server of the user shows what it is.
 const TRIAL: Duration = Duration::from_millis(20);
 /// The longest of them: on a busy machine a process that has just been started comes into sight late.
 const TRIAL_MAX: Duration = Duration::from_millis(640);
 /// The shortest turn where processes end within turns: their CPU time is known in ticks of 10 ms.
 const TURN_WITH_ENDS: Duration = Duration::from_millis(200);
+/// How long so many requests may take.
+const PATIENCE: Duration = Duration::from_secs(120);
+/// `setpriority(2)`: behind all others.
+const NICE_MAX: i32 = 19;
 
 /// A server that answers, and the load on it.
 pub(crate) struct Served<'a> {
@@ -266,10 +269,6 @@ pub(super) fn generator_failed(error: &pollux_load::LoadError) -> MeasureError {
     }
 }
 
-/// How long so many requests may take.
-const PATIENCE: Duration = Duration::from_secs(120);
-/// `setpriority(2)`: behind all others.
-const NICE_MAX: i32 = 19;
 /// What is counted, and the tracepoints that add up to it. Not every machine has all of them.
 const CALLS: [(&str, &str); 5] = [
     ("epoll_ctl", "sys_enter_epoll_ctl"),

@@ -1,11 +1,6 @@
-//! Tests of the job as its users meet it: files, flags, built-in jobs and the way back to text.
-//!
-//! What a right job file means: defaults, overriding, and what gives way to what.
-//!
-//! The flags of `pollux lab run`: what they change, what gives way, how mistakes are named.
-//!
-//! What is wrong with a job file alone, with the exact line that answers it. Forms of values and of
-//! files are held by the tests of `pollux-settings`.
+//! Tests of the job as its users meet it: files (defaults, overriding, what gives way to what), the flags of
+//! `pollux lab run`, built-in jobs and the way back to text; and mistakes, with the exact line that answers each. Forms
+//! of values and of files are held by the tests of `pollux-settings`.
 use std::time::Duration;
 
 use clap::{Args, Command, FromArgMatches};

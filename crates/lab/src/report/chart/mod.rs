@@ -1,25 +1,14 @@
 //! The charts: each a function from a part of the record to a figure with its table.
 //!
-//! The sections call them; they draw on the papers of `pollux-report`.
+//! The sections call them; they draw on the papers of `pollux-report`. Curves show the value of each arm over a numeric
+//! axis, with its interval as a band: one panel for each setting of the other axes, all on the same vertical axis so
+//! that they can be compared by eye. Each line is named at its end; a point that was not measured is a gap, and the
+//! reason stands under the chart. Bars show how many events each wait returned, and which symbols the samples fell in:
+//! counts, without intervals. Lorenz curves show which part of the calls the least busy workers had together, arm over
+//! arm, from the mean of an arm's runs, rank by rank.
 //!
-//! Curves: the value of each arm over a numeric axis, with its interval as a band.
-//!
-//! One panel for each setting of the other axes, all on the same vertical axis so that they can be
-//! compared by eye. Each line is named at its end; a point that was not measured is a gap, and the
-//! reason stands under the chart.
-//!
-//! Bars: how many events each wait returned, and which symbols the samples fell in.
-//!
-//! Both are counts; they carry no intervals.
-//!
-//! Lorenz curves: which part of the calls the least busy workers had together, arm over arm.
-//!
-//! The section on workers calls it with the mean of an arm's runs, rank by rank.
-//!
-//! Times of requests inside a server: how they are spread, the arms over each other.
-//!
-//! The axis is logarithmic, and so are the server's buckets, the same for every arm; the height is
-//! the share of requests in a bucket. The slowest thousandth would take half of the axis: it is not
+//! Times of requests inside a server are on a logarithmic axis, and so are the server's buckets, the same for every
+//! arm; the height is the share of requests in a bucket. The slowest thousandth would take half of the axis: it is not
 //! drawn, and stands in the tables.
 use pollux_report::chart::bars::{Bar, Head, ranked, small};
 use pollux_report::chart::{
@@ -45,6 +34,19 @@ const LABEL_WIDTH_MAX: f64 = 150.0;
 /// An axis whose ends are further apart than this ratio is logarithmic.
 const LOG_FROM: f64 = 20.0;
 const TICKS: usize = 6;
+/// The tail of a profile is long and says little; the table has it whole.
+const SYMBOLS_MAX: usize = 12;
+const HEIGHT: f64 = 400.0;
+const EDGES: Edges = Edges { left: 52.0, right: 24.0, top: 60.0, foot: 46.0 };
+/// Parts of the workers at which a curve has a mark, and the table a column.
+const MARKED: [f64; 5] = [0.25, 0.5, 0.75, 0.9, 0.99];
+const TIMES_HEIGHT: f64 = 260.0;
+const TIMES_EDGES: Edges = Edges { left: 52.0, right: 12.0, top: 44.0, foot: 46.0 };
+const TIMES_TICKS: usize = 6;
+/// Shares of the quantile table; the document's plot cut off the slowest hundredth.
+const QUANTILES: [(f64, &str); 3] = [(0.5, "#p50"), (0.99, "#p99"), (DRAWN, "#p99.9")];
+/// What is drawn of the requests.
+const DRAWN: f64 = 0.999;
 
 /// The curves of one comparison.
 pub(super) fn curves(
@@ -174,9 +176,6 @@ fn draw(
     paper.finish()
 }
 
-/// The tail of a profile is long and says little; the table has it whole.
-const SYMBOLS_MAX: usize = 12;
-
 /// Waits by the number of events that they returned, one small chart for each arm.
 ///
 /// `None` when no arm has a poller that counts.
@@ -266,11 +265,6 @@ pub(super) fn profile(profile: &Profile, arms: &Arms<'_>, key: &str) -> String {
     figure("profile", &scroll("chart", &chart), "", &table.html())
 }
 
-const HEIGHT: f64 = 400.0;
-const EDGES: Edges = Edges { left: 52.0, right: 24.0, top: 60.0, foot: 46.0 };
-/// Parts of the workers at which a curve has a mark, and the table a column.
-const MARKED: [f64; 5] = [0.25, 0.5, 0.75, 0.9, 0.99];
-
 /// How the calls of one arm were shared.
 pub(super) struct Shared {
     /// The arm.
@@ -329,14 +323,6 @@ fn data(shared: &[Shared]) -> String {
     }
     table.html()
 }
-
-const TIMES_HEIGHT: f64 = 260.0;
-const TIMES_EDGES: Edges = Edges { left: 52.0, right: 12.0, top: 44.0, foot: 46.0 };
-const TIMES_TICKS: usize = 6;
-/// Shares of the quantile table; the document's plot cut off the slowest hundredth.
-const QUANTILES: [(f64, &str); 3] = [(0.5, "#p50"), (0.99, "#p99"), (DRAWN, "#p99.9")];
-/// What is drawn of the requests.
-const DRAWN: f64 = 0.999;
 
 /// The distributions at one point over each other, with their quantiles under them; nothing where
 /// nothing was timed.

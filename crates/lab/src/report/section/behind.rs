@@ -1,15 +1,10 @@
-//! What is behind the results: counts for each event, times inside the server, and every run.
+//! What is behind the results, the end of the page: counts for each event, times inside the server (by its own clock,
+//! in a pass of its own, where a job asked for them), every run; what could not be read, what was left out, the
+//! machine, the job: all that a reader needs to repeat the run or to doubt it.
 //!
-//! The times are those of the server's own clock, in a pass of its own, where a job asked for them.
-//!
-//! The end of the page: what could not be read, what was left out, the machine, the job.
-//!
-//! Everything that a reader needs to repeat the run or to doubt it.
-//!
-//! Beside a published result: what a document published, ours at the same places, and whether they agree.
-//!
-//! Only for jobs that repeat a document. Absolute figures are shown and never compared: machines
-//! and kernels lie between; what is judged is direction and shape, in `published::agree`.
+//! For jobs that repeat a document, what it published stands there beside ours, and whether they agree. Absolute
+//! figures are shown and never compared: machines and kernels lie between; what is judged is direction and shape, in
+//! `published::agree`.
 
 use pollux_report::markup::{card, card_of, details, escape, escape_json, notes, section};
 use pollux_report::{Cell, Table, Tone};
@@ -26,6 +21,13 @@ use crate::record::{
     CountingRun, Fact, Measurement, Record, RequestTimesRun, Run, Source, SteadyKind, WhyRow,
 };
 use crate::stats::agree::Agreement;
+
+/// How the times were taken.
+const ABOUT: &str = "From a request's head that is in memory to its answer handed over, without the system \
+                     calls that bring the one and take the other. By the server's own clock in runs of their \
+                     own, as reading it costs something; a time is known to a fifth.";
+/// Points with runs in two regimes that are drawn beside the first point.
+const ODD_POINTS_MAX: usize = 6;
 
 const HEADINGS: [&str; 9] = [
     "arm",
@@ -112,11 +114,6 @@ fn profiles(record: &Record, arms: &Arms<'_>) -> String {
     card_of("Where the time went: samples of the CPU clock", "", &panels)
 }
 
-/// How the times were taken.
-const ABOUT: &str = "From a request's head that is in memory to its answer handed over, without the system \
-                     calls that bring the one and take the other. By the server's own clock in runs of their \
-                     own, as reading it costs something; a time is known to a fifth.";
-
 /// Whether anything was timed.
 pub(crate) fn has_times(record: &Record) -> bool {
     timed(record).next().is_some()
@@ -156,9 +153,6 @@ pub(crate) fn summary(record: &Record) -> Option<(&'static str, &'static str, Ta
     }
     (!table.is_empty()).then_some(("Inside the server: the time of a request", ABOUT, table))
 }
-
-/// Points with runs in two regimes that are drawn beside the first point.
-const ODD_POINTS_MAX: usize = 6;
 
 /// The section.
 pub(crate) fn runs(record: &Record, arms: &Arms<'_>) -> String {

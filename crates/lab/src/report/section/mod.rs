@@ -1,17 +1,12 @@
 //! The sections of the page, in reading order: answer, results, why, the published result, every run, the machine.
 //!
 //! `html` of the module above puts them one after the other. Each is a function from the record to markup; a section
-//! about which the record holds nothing is empty text.
+//! about which the record holds nothing is empty text. On the first screen stand the question, the answers, and whether
+//! to believe them; then for each comparison its curves or its forest plot, and the table.
 //!
-//! The first screen: the question, the answers, and whether to believe them.
-//!
-//! The results: for each comparison its curves or its forest plot, and the table.
-//!
-//! The sections that experiments bring, with their columns and what `perf stat` counted of their servers.
-//!
-//! All figures are medians over the timing runs; page and CI summary have the same tables. Under them stand
-//! the counts of the kernel as `perf stat` prints them, divided by requests, where the section asks for them;
-//! what could not be counted says why.
+//! Sections that experiments bring have columns of their own. All their figures are medians over the timing runs; page
+//! and CI summary have the same tables. Under them stand the counts of the kernel as `perf stat` prints them, divided
+//! by requests, where the section asks for them; what could not be counted says why.
 
 pub(super) mod behind;
 
@@ -30,6 +25,9 @@ use crate::stats;
 
 /// Points of an experiment that are shown at once; of more, the first and the last.
 const POINTS_OPEN_MAX: usize = 3;
+/// Facts of the environment that stand under the title, by name.
+const SUBTITLE_FACTS: [&str; 3] = ["kernel", "cpu", "memory"];
+const PERF: &str = "Task clock and CPUs utilized are medians of the timing runs; the rest is from the counting pass.";
 
 /// What `draw` makes of the points that are shown at once, then of the others, folded away; it is
 /// handed a part of the keys of its charts as well. Empty where it makes nothing.
@@ -55,9 +53,6 @@ fn panels(points: &[&str], mut draw: impl FnMut(usize, &str) -> Option<String>) 
     let charts: String = points.iter().enumerate().filter_map(one).collect();
     format!("<div class=\"panels\">{charts}</div>")
 }
-
-/// Facts of the environment that stand under the title, by name.
-const SUBTITLE_FACTS: [&str; 3] = ["kernel", "cpu", "memory"];
 
 /// Title, subtitle, badge, and a warning when the run did not go to its end.
 pub(super) fn title(record: &Record) -> String {
@@ -209,8 +204,6 @@ fn cell(
         _ => Cell::missing("not run", reason()),
     }
 }
-
-const PERF: &str = "Task clock and CPUs utilized are medians of the timing runs; the rest is from the counting pass.";
 
 /// Those of which a record has something.
 pub(super) fn there(record: &Record) -> Vec<&'static Section> {
