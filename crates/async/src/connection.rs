@@ -24,7 +24,7 @@ pub(crate) const INPUT_MAX: usize = 64 * 1024;
 /// Most output that a stream holds for its loop.
 pub(crate) const OUTPUT_MAX: usize = 64 * 1024;
 
-/// What a buffer that is empty keeps of its memory; a stream that rests should cost little.
+/// What a buffer that is empty keeps of its memory; an idle stream should cost little.
 const KEPT_BYTES: usize = 4096;
 
 /// The state of a connection.

@@ -102,9 +102,9 @@ type Local = Pin<Box<dyn Future<Output = ()>>>;
 
 enum State {
     Free,
-    Rests(Local, Arc<TaskWaker>),
+    Idle(Local, Arc<TaskWaker>),
     /// Its future is being polled, and then dropped if it was aborted meanwhile.
-    Runs {
+    Running {
         is_aborted: bool,
     },
 }
@@ -157,7 +157,7 @@ impl Tasks {
         let ready = Arc::clone(&self.ready);
         let waker =
             Arc::new(TaskWaker { task: Some(id), is_queued: AtomicBool::new(false), ready });
-        place.state = State::Rests(future, Arc::clone(&waker));
+        place.state = State::Idle(future, Arc::clone(&waker));
         drop(slots);
         waker.wake();
         Ok(id)
@@ -175,18 +175,19 @@ impl Tasks {
 
     fn run(&self, task: TaskId) {
         let taken =
-            self.with(task, |state| std::mem::replace(state, State::Runs { is_aborted: false }));
-        let Some(State::Rests(mut future, waker)) = taken else { return };
+            self.with(task, |state| std::mem::replace(state, State::Running { is_aborted: false }));
+        let Some(State::Idle(mut future, waker)) = taken else { return };
         // Before it runs: a wake from here on is a new one.
         waker.take();
         let standard = Waker::from(Arc::clone(&waker));
         let is_done = future.as_mut().poll(&mut Context::from_waker(&standard)).is_ready();
-        let is_aborted = self.with(task, |state| matches!(state, State::Runs { is_aborted: true }));
+        let is_aborted =
+            self.with(task, |state| matches!(state, State::Running { is_aborted: true }));
         if is_done || is_aborted == Some(true) {
             self.free(task);
             drop(future);
         } else {
-            self.with(task, |state| *state = State::Rests(future, waker));
+            self.with(task, |state| *state = State::Idle(future, waker));
         }
     }
 
@@ -206,15 +207,15 @@ impl Tasks {
     }
 
     fn abort(&self, task: TaskId) {
-        let rests = self.with(task, |state| match state {
-            State::Rests(..) => true,
-            State::Runs { is_aborted } => {
+        let is_idle = self.with(task, |state| match state {
+            State::Idle(..) => true,
+            State::Running { is_aborted } => {
                 *is_aborted = true;
                 false
             }
             State::Free => false,
         });
-        if rests == Some(true) {
+        if is_idle == Some(true) {
             drop(self.free(task));
         }
     }

@@ -302,7 +302,7 @@ impl Rig {
     }
 }
 
-/// What ends a case where the system has nothing left for its backend, which is no fault of that: says what.
+/// What ends a case where the system has nothing left for its backend, which is not at fault: says what is used up.
 pub(crate) struct UsedUp(pub(crate) String);
 
 /// Ends the case where other programs hold the AIO polls of the system (`fs.aio-max-nr`): EAGAIN of

@@ -34,7 +34,7 @@ pub struct Shared {
     pub(crate) head_limits: pollux_http::Limits,
     pub(crate) common: Common,
     pub(crate) now: Now,
-    /// When a connection that rests from now on has rested too long.
+    /// When a connection that is idle from now on has been idle too long.
     pub(crate) idle_deadline: Moment,
     /// Room without which no request is looked at.
     pub(crate) room_bytes_min: usize,

@@ -177,7 +177,7 @@ impl Backend {
             return None;
         }
         if self.is_down() {
-            // Its trial has failed: it rests as long again.
+            // Its trial has failed: it stays down as long again.
             self.changed_ns.store(now.as_nanos(), Relaxed);
             return None;
         }

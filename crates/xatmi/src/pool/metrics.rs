@@ -30,7 +30,7 @@ pub(super) struct Counts {
     pub(super) rings_rebuilt: u64,
     pub(super) unsent: u64,
     pub(super) clients: u64,
-    pub(super) accept_rests: u64,
+    pub(super) accept_pauses: u64,
 }
 
 impl Pool {
@@ -56,7 +56,7 @@ impl Pool {
             ("messages_unsent", "Messages to clients that did not read", counts.unsent),
             ("client_contexts", "Client contexts that came", counts.clients),
             ("connections_silent", "Connections that said nothing", self.visitors.dropped_silent),
-            ("accept_rests", "Times when no connection was taken", counts.accept_rests),
+            ("accept_pauses", "Times when no connection was taken", counts.accept_rests),
             ("answers_sent", "Errors sent to callers for others", self.unsent.sent),
             ("answers_gone", "Answers whose caller was gone", self.unsent.gone),
             ("answers_lost", "Those that found no room in time", self.unsent.lost),

@@ -33,9 +33,9 @@ const ACCEPT_BUDGET: usize = 64;
 const SILENCE_MAX: Duration = Duration::from_secs(5);
 /// Answers that wait for one reader: the longest table that there may be.
 const UNSENT_MAX: usize = 4_096;
-/// How long accepting rests when there is no room.
+/// How long accepting pauses when there is no room.
 const ACCEPT_REST: Duration = Duration::from_millis(100);
-/// How often the log says that accepting rests.
+/// How often the log says that accepting pauses.
 const REST_LOG_PAUSE: Duration = Duration::from_secs(60);
 /// From the end of a context until workers are notified: one message to each for many ends.
 const SWEEP_REST: Duration = Duration::from_secs(1);
@@ -95,7 +95,7 @@ pub(super) struct Visitors {
     silent: BTreeMap<u64, Instant>,
     /// Those that went because they had said nothing.
     pub(super) dropped_silent: u64,
-    /// When accepting begins again; it rests while there is no room.
+    /// When accepting begins again; it pauses while there is no room.
     pub(super) accepts_at: Option<Instant>,
     rest_logged: Option<Instant>,
     /// When workers are notified that contexts ended, if some did.
@@ -407,8 +407,8 @@ impl Pool {
         if let Some((listener, token)) = &self.control {
             self.poller.remove(listener.as_fd(), *token);
             self.visitors.accepts_at = Some(now + ACCEPT_REST);
-            self.counts.accept_rests += 1;
-            // A pool that is full rests ten times a second.
+            self.counts.accept_pauses += 1;
+            // A pool that is full pauses ten times a second.
             if self.visitors.rest_logged.is_none_or(|at| now - at >= REST_LOG_PAUSE) {
                 self.visitors.rest_logged = Some(now);
                 self.log.line(&format!("no connection is taken for a moment: {why}"));
