@@ -56,7 +56,7 @@ impl Pool {
             ("messages_unsent", "Messages to clients that did not read", counts.unsent),
             ("client_contexts", "Client contexts that came", counts.clients),
             ("connections_silent", "Connections that said nothing", self.visitors.dropped_silent),
-            ("accept_pauses", "Times when no connection was taken", counts.accept_rests),
+            ("accept_pauses", "Times when no connection was taken", counts.accept_pauses),
             ("answers_sent", "Errors sent to callers for others", self.unsent.sent),
             ("answers_gone", "Answers whose caller was gone", self.unsent.gone),
             ("answers_lost", "Those that found no room in time", self.unsent.lost),
