@@ -76,10 +76,12 @@ fn a_script_and_what_it_starts_have_their_streams_and_a_signal_ends_them() {
 /// What a shell starts in the background ignores the signals of a keyboard, and may ignore SIGTERM.
 #[test]
 fn what_a_command_leaves_behind_ends_by_interrupts() {
-    for (left, ends_by) in
-        [("sleep 1000", 1), ("trap 'echo asked' TERM; while :; do sleep 1; done", 2)]
-    {
-        let script = format!("({left}) & echo $!; exit 3");
+    // Each says its number when it is ready for signals.
+    for (left, ends_by) in [
+        ("echo $$; exec sleep 1000", 1),
+        ("trap \"echo asked\" TERM; echo $$; while :; do sleep 1; done", 2),
+    ] {
+        let script = format!("sh -c '{left}' & exit 3");
         let mut command = run(&["--quiet", "--", "sh", "-c", &script]);
         let mut process = Process::start(command.stdout(Stdio::piped()));
         let mut output = BufReader::new(process.take_stdout()).lines();
