@@ -6,14 +6,18 @@
 //! | `orders` | a pool in the foreground, or behind the terminal; stop, restart, reload: what a running pool is asked to do |
 //! | `show` | ps, services, queues, clients, the pool itself |
 //! | `check` | a configuration against this machine |
-//! | `build_program` | C programs: the compiler, where headers and library are, the `main` of servers, headers of field tables |
-//! | `herd` | a pool with its callers, for the laboratory |
+//! | `build_program` | C programs: the compiler, where headers and library are |
+//! | `server_main` | the services of a C server, and its `main` |
+//! | `field_tables` | headers and modules of field tables |
+//! | `herd` | a pool with its callers, for the laboratory: a bank |
 #![forbid(unsafe_code)]
 
 mod build_program;
 mod check;
+mod field_tables;
 mod herd;
 mod orders;
+mod server_main;
 mod show;
 
 use std::path::PathBuf;
@@ -116,7 +120,7 @@ fn run(command: PoolCommand) -> Result<ExitCode, Failure> {
         }
         PoolCommand::BuildServer(flags) => build_program::server(&flags),
         PoolCommand::BuildClient(flags) => build_program::client(&flags),
-        PoolCommand::Fld(flags) => build_program::fld(&flags),
+        PoolCommand::Fld(flags) => field_tables::run(&flags),
         PoolCommand::LayOut(flags) => build_program::lay_out(&flags),
     }
 }

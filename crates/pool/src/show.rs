@@ -17,36 +17,20 @@ pub(crate) fn workers(json: bool) -> Result<ExitCode, Failure> {
         Answer::Workers(rows) => rows,
         _ => Vec::new(),
     })?;
-    let columns = [
-        words("PROGRAM"),
-        number("SRVID"),
-        number("PID"),
-        words("STATE"),
-        number("RESTARTS"),
-        number("SINCE"),
-        number("CALLS"),
-        number("FAILED"),
-        number("LATE"),
-        number("DROPPED"),
-        words("CAUSE"),
+    let columns: [Column<WorkerRow>; 11] = [
+        words("PROGRAM", |row| row.program.clone()),
+        number("SRVID", |row| row.srvid.to_string()),
+        number("PID", |row| row.pid.map_or_else(dash, |pid| pid.to_string())),
+        words("STATE", |row| if row.is_busy { "busy".to_owned() } else { row.state.clone() }),
+        number("RESTARTS", |row| row.restarts.to_string()),
+        number("SINCE", |row| time(row.since_s)),
+        number("CALLS", |row| row.calls.to_string()),
+        number("FAILED", |row| row.failed.to_string()),
+        number("LATE", |row| row.late.to_string()),
+        number("DROPPED", |row| row.dropped.to_string()),
+        words("CAUSE", trouble),
     ];
-    let cells = |row: &WorkerRow| {
-        let state = if row.is_busy { "busy" } else { row.state.as_str() };
-        vec![
-            row.program.clone(),
-            row.srvid.to_string(),
-            row.pid.map_or_else(|| "-".to_owned(), |pid| pid.to_string()),
-            state.to_owned(),
-            row.restarts.to_string(),
-            time(row.since_s),
-            row.calls.to_string(),
-            row.failed.to_string(),
-            row.late.to_string(),
-            row.dropped.to_string(),
-            trouble(row),
-        ]
-    };
-    show(json, &rows, |rows| table(&columns, &rows.iter().map(cells).collect::<Vec<_>>()))
+    show(json, &rows, |rows| table(&columns, rows))
 }
 
 /// Why a worker is not up, and when it is tried again; of interest until it is well again.
@@ -67,31 +51,18 @@ pub(crate) fn services(json: bool) -> Result<ExitCode, Failure> {
         Answer::Services(rows) => rows,
         _ => Vec::new(),
     })?;
-    let columns = [
-        words("SERVICE"),
-        words("FUNCTION"),
-        words("PROGRAM"),
-        number("SRVID"),
-        number("OK"),
-        number("FAILED"),
-        number("MAX MS"),
-        number("LAST MS"),
-        words("STATE"),
+    let columns: [Column<ServiceRow>; 9] = [
+        words("SERVICE", |row| row.service.clone()),
+        words("FUNCTION", |row| row.function.clone()),
+        words("PROGRAM", |row| row.program.clone()),
+        number("SRVID", |row| row.srvid.to_string()),
+        number("OK", |row| row.ok.to_string()),
+        number("FAILED", |row| row.failed.to_string()),
+        number("MAX MS", |row| milliseconds(row.max_ns)),
+        number("LAST MS", |row| milliseconds(row.last_ns)),
+        words("STATE", |row| row.state.clone()),
     ];
-    let cells = |row: &ServiceRow| {
-        vec![
-            row.service.clone(),
-            row.function.clone(),
-            row.program.clone(),
-            row.srvid.to_string(),
-            row.ok.to_string(),
-            row.failed.to_string(),
-            milliseconds(row.max_ns),
-            milliseconds(row.last_ns),
-            row.state.clone(),
-        ]
-    };
-    show(json, &rows, |rows| table(&columns, &rows.iter().map(cells).collect::<Vec<_>>()))
+    show(json, &rows, |rows| table(&columns, rows))
 }
 
 /// What the pool says of itself; none where it does not answer.
@@ -113,30 +84,22 @@ pub(crate) fn queues(json: bool) -> Result<ExitCode, Failure> {
     })?;
     // In shared memory a ring has no name but that of its service.
     let is_by_name = rows.iter().any(|row| row.queue.is_some());
-    let columns = [
-        words(if is_by_name { "QUEUE" } else { "SERVICE" }),
-        number("WAITING"),
-        number("AVERAGE"),
-        number("CAPACITY"),
-        number("BYTES"),
-        number("WORKERS"),
-        number("IDLE"),
-        number("BUSY"),
+    let columns: [Column<QueueRow>; 8] = [
+        words(if is_by_name { "QUEUE" } else { "SERVICE" }, |row| {
+            row.queue.clone().unwrap_or_else(|| row.service.clone())
+        }),
+        number("WAITING", |row| row.depth.to_string()),
+        number("AVERAGE", |row| {
+            row.average.map_or_else(|| "n/a".to_owned(), |average| format!("{average:.1}"))
+        }),
+        number("CAPACITY", |row| row.depth_max.to_string()),
+        number("BYTES", |row| row.message_len_bytes.to_string()),
+        number("WORKERS", |row| row.workers.to_string()),
+        number("IDLE", |row| row.idle.to_string()),
+        number("BUSY", |row| row.busy.to_string()),
     ];
-    let cells = |row: &QueueRow| {
-        vec![
-            row.queue.clone().unwrap_or_else(|| row.service.clone()),
-            row.depth.to_string(),
-            row.average.map_or_else(|| "n/a".to_owned(), |average| format!("{average:.1}")),
-            row.depth_max.to_string(),
-            row.message_len_bytes.to_string(),
-            row.workers.to_string(),
-            row.idle.to_string(),
-            row.busy.to_string(),
-        ]
-    };
     let text = |rows: &[QueueRow]| {
-        let mut text = table(&columns, &rows.iter().map(cells).collect::<Vec<_>>());
+        let mut text = table(&columns, rows);
         if rows.iter().any(|row| row.average.is_none()) {
             text += "n/a: averages need <gather_pq_stats>Y</gather_pq_stats>, and a check cycle\n";
         }
@@ -152,20 +115,19 @@ pub(crate) fn clients(json: bool) -> Result<ExitCode, Failure> {
         _ => Vec::new(),
     })?;
     let is_by_queues = rows.iter().any(|row| row.queue.is_some());
-    let last = if is_by_queues { words("REPLY QUEUE") } else { number("REQUESTS") };
-    let columns = [words("PROGRAM"), number("PID"), number("CONTEXT"), number("SINCE"), last];
-    let cells = |row: &ClientRow| {
-        vec![
-            row.program.clone().unwrap_or_else(|| "-".to_owned()),
-            row.pid.to_string(),
-            row.context.to_string(),
-            time(row.since_s),
-            row.queue.clone().unwrap_or_else(|| {
-                row.requests.map_or_else(|| "-".to_owned(), |requests| requests.to_string())
-            }),
-        ]
+    let last: Column<ClientRow> = if is_by_queues {
+        words("REPLY QUEUE", |row| row.queue.clone().unwrap_or_else(dash))
+    } else {
+        number("REQUESTS", |row| row.requests.map_or_else(dash, |requests| requests.to_string()))
     };
-    show(json, &rows, |rows| table(&columns, &rows.iter().map(cells).collect::<Vec<_>>()))
+    let columns = [
+        words("PROGRAM", |row: &ClientRow| row.program.clone().unwrap_or_else(dash)),
+        number("PID", |row| row.pid.to_string()),
+        number("CONTEXT", |row| row.context.to_string()),
+        number("SINCE", |row| time(row.since_s)),
+        last,
+    ];
+    show(json, &rows, |rows| table(&columns, rows))
 }
 
 /// The pool itself.
@@ -185,7 +147,6 @@ pub(crate) fn info(json: bool) -> Result<ExitCode, Failure> {
 }
 
 fn facts(info: &PoolInfo) -> String {
-    let dash = || "-".to_owned();
     let state = if info.is_learning { "awaits workers of an earlier manager" } else { "manages" };
     let facts = [
         ("prefix", info.prefix.clone()),
@@ -226,55 +187,54 @@ fn show<R: Serialize>(
     Ok(ExitCode::SUCCESS)
 }
 
-// Columns for the terminal: as wide as their widest cell, numbers to the right.
-
-/// A column: its heading, and whether its cells stand to the right.
-pub(crate) struct Column {
+/// A column for the terminal: its heading, whether its cells stand to the right, and the cell of a row.
+struct Column<R> {
     heading: &'static str,
     is_number: bool,
+    cell: fn(&R) -> String,
 }
 
-/// A column of words.
-pub(crate) const fn words(heading: &'static str) -> Column {
-    Column { heading, is_number: false }
+const fn words<R>(heading: &'static str, cell: fn(&R) -> String) -> Column<R> {
+    Column { heading, is_number: false, cell }
 }
 
-/// A column of numbers.
-pub(crate) const fn number(heading: &'static str) -> Column {
-    Column { heading, is_number: true }
+const fn number<R>(heading: &'static str, cell: fn(&R) -> String) -> Column<R> {
+    Column { heading, is_number: true, cell }
 }
 
-/// The table as text. Each row has a cell for each column.
-pub(crate) fn table(columns: &[Column], rows: &[Vec<String>]) -> String {
-    let width = |index: usize| {
-        let cells = rows.iter().map(|row: &Vec<String>| row[index].chars().count());
-        cells.chain([columns[index].heading.len()]).max().unwrap_or(0)
-    };
-    let widths: Vec<usize> = (0..columns.len()).map(width).collect();
-    let line = |cells: &[String]| {
-        let mut text = String::new();
+/// What stands for something that is not there.
+fn dash() -> String {
+    "-".to_owned()
+}
+
+/// The rows as text; columns are as wide as their widest cell.
+fn table<R>(columns: &[Column<R>], rows: &[R]) -> String {
+    let headings = columns.iter().map(|column| column.heading.to_owned()).collect();
+    let cells = |row: &R| columns.iter().map(|column| (column.cell)(row)).collect();
+    let lines: Vec<Vec<String>> = std::iter::once(headings).chain(rows.iter().map(cells)).collect();
+    let width = |index: usize| lines.iter().map(|line| line[index].chars().count()).max();
+    let widths: Vec<usize> = (0..columns.len()).filter_map(width).collect();
+    let mut text = String::new();
+    for cells in &lines {
+        let mut line = String::new();
         for ((cell, column), width) in cells.iter().zip(columns).zip(&widths) {
             let pad = " ".repeat(width - cell.chars().count());
             let (before, after) = if column.is_number { (&*pad, "") } else { ("", &*pad) };
-            text += &format!("{before}{cell}{after}  ");
+            line += &format!("{before}{cell}{after}  ");
         }
-        format!("{}\n", text.trim_end())
-    };
-    let headings: Vec<String> = columns.iter().map(|column| column.heading.to_owned()).collect();
-    let mut text = line(&headings);
-    for row in rows {
-        text += &line(row);
+        text += line.trim_end();
+        text.push('\n');
     }
     text
 }
 
 /// Nanoseconds as milliseconds with three digits behind the point.
-pub(crate) fn milliseconds(ns: u64) -> String {
+fn milliseconds(ns: u64) -> String {
     format!("{:.3}", ns as f64 / 1e6)
 }
 
 /// Seconds in the largest units that say it: `47s`, `12m03s`, `3h05m`, `2d04h`.
-pub(crate) fn time(seconds: u64) -> String {
+fn time(seconds: u64) -> String {
     let (minutes, hours, days) = (seconds / 60, seconds / 3600, seconds / 86_400);
     match seconds {
         0..60 => format!("{seconds}s"),
@@ -290,9 +250,9 @@ mod tests {
 
     #[test]
     fn columns_are_as_wide_as_their_widest_cell() {
-        let rows =
-            [vec!["a".to_owned(), "1".to_owned()], vec!["bcdef".to_owned(), "22".to_owned()]];
-        let text = table(&[words("NAME"), number("N")], &rows);
+        let columns: [Column<(&str, u32)>; 2] =
+            [words("NAME", |row| row.0.to_owned()), number("N", |row| row.1.to_string())];
+        let text = table(&columns, &[("a", 1), ("bcdef", 22)]);
         assert_eq!(text, "NAME    N\na       1\nbcdef  22\n");
     }
 

@@ -1,4 +1,4 @@
-//! Brokers of all kinds, and a raw connection to one.
+//! Brokers of all kinds, a raw connection to one, and what a broker and its other clients may do to the bridges.
 
 use std::io::{BufRead, BufReader, ErrorKind, Read, Write};
 use std::net::{TcpListener, TcpStream};
@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
 use pollux_testing::{DEADLINE, Process, Signal, wait_for, wait_until};
-use pollux_xatmi::client::CallFlags;
+use pollux_xatmi::client::{CallError, CallFlags};
 use pollux_xatmi::error::Code;
 
 use crate::{Plan, Pool, content, text};
@@ -15,6 +15,8 @@ use crate::{Plan, Pool, content, text};
 /// The time limit of a call that is to fail.
 const LIMIT: Duration = Duration::from_secs(1);
 const CALLERS: usize = 6;
+/// TPSUCCESS and TPEXIT.
+const EXIT: &str = "Pollux-Rval: 134217730";
 
 /// Where the broker's program is.
 pub(crate) fn program() -> Option<&'static str> {
@@ -169,9 +171,8 @@ impl Raw {
 pub(crate) fn stands_still() {
     let broker = Broker::start(&[]);
     let [here, there] = Pool::pair(&broker.url());
-    let mut client = there.client();
+    let mut client = there.client_of("ECHO");
     let hello = text("hello");
-    wait_for("the service is there", || client.call("ECHO", &hello, CallFlags::NONE).ok());
 
     let (is_over, has_timed_out) = (AtomicBool::new(false), AtomicBool::new(false));
     std::thread::scope(|scope| {
@@ -236,4 +237,87 @@ pub(crate) fn wants_a_password() {
     assert_eq!(error.code(), Code::NoEntry);
     drop(client);
     [here, there, locked_out].into_iter().for_each(Pool::end);
+}
+
+/// A client of the broker that is not a bridge sends what no bridge would.
+pub(crate) fn unknown_senders_disturb_no_call() {
+    let broker = Broker::start(&[]);
+    let [here, there] = Pool::pair(&broker.url());
+    let mut client = there.client_of("ECHO");
+    let hello = text("hello");
+    let bridges = [here.bridges(), there.bridges()];
+    let mut raw = broker.raw();
+
+    garbage(&mut raw);
+    let answer = client.call("ECHO", &hello, CallFlags::NONE).expect("an answer");
+    assert_eq!(content(&answer), b"hello\0");
+
+    // A pool that there is not offers a service, and answers as it likes.
+    raw.subscribe("pollux.test.call.STRANGE", "bridges");
+    let list = br#"{"pool":"strange","services":["STRANGE"],"refresh_s":60}"#;
+    raw.publish_bare("pollux.test.news", list);
+    let (ok, reply) = (None, "Pollux-Reply: 1");
+    let said: [(&[&str], &[u8], Option<Code>); 7] = [
+        (&[reply, EXIT, "Pollux-Urcode: 5"], b"", ok),
+        (&["Pollux-Request: 1", EXIT, "Pollux-Urcode: 5"], b"", Some(Code::ServiceError)),
+        (&[reply, "Pollux-Error: 4711"], b"", Some(Code::ServiceError)),
+        (
+            &[reply, EXIT, "Pollux-Urcode: 5", "Pollux-Type: UBF", "Pollux-Size: 64"],
+            b"no fields",
+            Some(Code::ServiceError),
+        ),
+        (
+            &[reply, EXIT, "Pollux-Urcode: 5", "Pollux-Type: CARRAY", "Pollux-Size: 99999999999"],
+            b"x",
+            Some(Code::ServiceError),
+        ),
+        (&["Pollux-Reply: 9", EXIT, "Pollux-Urcode: 5"], b"", Some(Code::ServiceError)),
+        (&[], b"\x00\xff", Some(Code::ServiceError)),
+    ];
+    for (headers, payload, expected) in said {
+        let called = std::thread::scope(|scope| {
+            let call = scope.spawn(|| {
+                wait_for("the service is known", || {
+                    match client.call("STRANGE", &hello, CallFlags::NONE) {
+                        Err(error) if error.code() == Code::NoEntry => None,
+                        ended => Some(ended),
+                    }
+                })
+            });
+            let asked = raw.next();
+            let inbox = asked.reply.expect("it waits for an answer");
+            // A reply to another call comes first, and is dropped.
+            raw.publish(&format!("{inbox}9"), "", &[reply, EXIT, "Pollux-Urcode: 6"], b"");
+            raw.publish(&inbox, "", headers, payload);
+            call.join().expect("it ended")
+        });
+        assert_eq!(called.as_ref().err().map(CallError::code), expected, "{headers:?}");
+        if let Ok(answer) = called {
+            assert_eq!(answer.urcode, 5);
+        }
+    }
+    client.call("ECHO", &hello, CallFlags::NONE).expect("an answer");
+    assert_eq!([here.bridges(), there.bridges()], bridges, "no bridge was started anew");
+    wait_until("the log counts them", || here.log().contains("none of a bridge's"));
+    drop(client);
+    here.end();
+    there.end();
+}
+
+/// On all subjects of the domain: no headers, wrong headers, replies for requests, answers that lead
+/// back to where they came from.
+fn garbage(raw: &mut Raw) {
+    let call = "pollux.test.call.ECHO";
+    let long = vec![0xff; 900_000];
+    for payload in [&b""[..], b"\x00\x01\xff", b"[[[[", &long] {
+        for subject in [call, "pollux.test.news", "pollux.test.who"] {
+            raw.publish_bare(subject, payload);
+            raw.publish(subject, call, &["Pollux-Type: UBF", "Pollux-Size: 1000000"], payload);
+            raw.publish(subject, subject, &["Pollux-Reply: 1", EXIT, "Pollux-Urcode: 0"], payload);
+        }
+    }
+    let sized = ["Pollux-Request: 1", "Pollux-Type: CARRAY", "Pollux-Size: 67108864"];
+    raw.publish(call, call, &sized, b"x");
+    let without_end = "Pollux-Timeout-Ms: 18446744073709551615";
+    raw.publish(call, "pollux.test.news", &["Pollux-Request: 1", without_end], b"");
 }

@@ -4,21 +4,18 @@
 //! Needs `nats-server`; without it the tests say so, unless skips are forbidden.
 
 mod broker;
+mod server;
 mod sharing;
 
-use std::ffi::OsString;
 use std::os::unix::fs::symlink;
 use std::process::{Command, ExitCode};
 
-use pollux_testing::{DEADLINE, Process, run_tests, test};
+use pollux_testing::{DEADLINE, Process, run_tests, test, wait_for};
 use pollux_xatmi::buffer::Buffer;
 use pollux_xatmi::client::{Answer, CallFlags, Client};
 use pollux_xatmi::control::{Answer as Listed, Control, Request};
 use pollux_xatmi::environment::Environment;
-use pollux_xatmi::queue::ServiceName;
-use pollux_xatmi::worker::{
-    Done, Incoming, LINK_VARIABLE, RVAL_EXIT, RVAL_SUCCESS, Registry, Return, Worker,
-};
+use pollux_xatmi::worker::LINK_VARIABLE;
 use rustix::process::{Pid, Signal, kill_process};
 
 /// A test by its name.
@@ -36,14 +33,14 @@ const TESTS: [Test; 11] = [
     ("a_broker_that_stands_still_costs_no_more_than_the_time", broker::stands_still),
     ("a_broker_with_a_password_is_joined_or_named", broker::wants_a_password),
     ("what_is_too_long_is_refused_at_once", sharing::what_is_too_long_is_refused_at_once),
-    ("unknown_senders_disturb_no_call", sharing::unknown_senders_disturb_no_call),
+    ("unknown_senders_disturb_no_call", broker::unknown_senders_disturb_no_call),
     ("many_callers_share_two_bridges", sharing::many_callers_share_two_bridges),
     ("a_bridge_that_ends_owes_nothing", sharing::a_bridge_that_ends_owes_nothing),
 ];
 
 fn main() -> ExitCode {
     if std::env::var_os(LINK_VARIABLE).is_some() {
-        return serve();
+        return server::run();
     }
     let missing = broker::program().is_none().then_some("nats-server is not installed");
     run_tests(1, missing, TESTS.map(|(name, run)| test(name, run)).into())
@@ -136,6 +133,14 @@ impl Pool {
         Client::open(&self.environment()).expect("the pool runs")
     }
 
+    /// A client, once `service` of another pool answers here.
+    pub(crate) fn client_of(&self, service: &str) -> Client {
+        let mut client = self.client();
+        let request = text("1");
+        wait_for("the service is there", || client.call(service, &request, CallFlags::NONE).ok());
+        client
+    }
+
     /// The bridges' processes by id, and how often each was started.
     pub(crate) fn bridges(&self) -> Vec<(u32, Pid)> {
         let mut bridges = Vec::new();
@@ -184,78 +189,4 @@ pub(crate) fn text(words: &str) -> Buffer {
 pub(crate) fn content(answer: &Answer) -> &[u8] {
     let buffer = answer.buffer.as_ref().expect("it answers with data");
     &buffer.as_bytes()[..answer.len_bytes]
-}
-
-// The server of all pools in these tests: what it offers are the words of its `<appopt>`.
-
-/// What the reply of `EXIT` has for tpurcode.
-pub(crate) const EXIT_URCODE: i64 = 77;
-
-/// A worker, until the pool stops.
-pub(crate) fn serve() -> ExitCode {
-    let worker = Worker::from_environment().expect("a manager started it");
-    let registry = worker.registry();
-    let ended = worker.run(
-        std::env::args_os(),
-        |options| options.iter().try_for_each(|option| offer(&registry, option)),
-        || {},
-    );
-    if ended.is_ok() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
-}
-
-/// `NAME` echoes, unless it is one of those below; `HOLD=FIFO` waits until something is written there.
-fn offer(registry: &Registry, option: &OsString) -> Result<(), String> {
-    let option = option.to_string_lossy();
-    let (name, path) = option.split_once('=').unwrap_or((&option, ""));
-    let path = path.to_owned();
-    let offered = match name {
-        "FAIL" => registry.advertise(name, "fail", |request| Done::failure(request.buffer)),
-        "EXIT" => registry.advertise(name, "exit", exit),
-        "GROW" => registry.advertise(name, "grow", grow),
-        "PASS" => registry.advertise(name, "pass", pass),
-        "NEST" => registry.advertise(name, "nest", nest),
-        "HOLD" => registry.advertise(name, "hold", move |request| {
-            // Opened when the test opens the other end, read when it writes.
-            std::fs::read(&path).expect("a pipe");
-            Done::success(request.buffer)
-        }),
-        _ => registry.advertise(name, "echo", |request| Done::success(request.buffer)),
-    };
-    offered.map_err(|error| error.to_string())
-}
-
-/// Ends this worker after the reply.
-fn exit(request: Incoming) -> Done {
-    Done::Return(Return {
-        rval: RVAL_SUCCESS | RVAL_EXIT,
-        urcode: EXIT_URCODE,
-        len_bytes: request.len_bytes,
-        buffer: request.buffer,
-        soft_error: None,
-    })
-}
-
-/// As many bytes as the text says.
-fn grow(request: Incoming) -> Done {
-    let buffer = request.buffer.expect("a number");
-    let text = String::from_utf8_lossy(&buffer.as_bytes()[..request.len_bytes]);
-    let len = text.trim_end_matches('\0').parse().expect("a number");
-    Done::success(Buffer::carray(&vec![9; len]).expect("bytes"))
-}
-
-/// Leaves the answer to the service of another host.
-fn pass(request: Incoming) -> Done {
-    let service = ServiceName::new("ECHO").expect("a name");
-    Done::Forward { service, buffer: request.buffer, len_bytes: request.len_bytes }
-}
-
-/// Asks the service of another host and answers by itself.
-fn nest(request: Incoming) -> Done {
-    let environment = Environment::of_process().expect("a pool's");
-    let mut client = Client::open(&environment).expect("the pool runs");
-    let buffer = request.buffer.expect("data");
-    match client.call("ECHO", &buffer, CallFlags::NONE) {
-        Ok(answer) => Done::success(answer.buffer),
-        Err(_) => Done::failure(None),
-    }
 }

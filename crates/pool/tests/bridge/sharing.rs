@@ -1,9 +1,8 @@
 //! Services of one pool called from another: while all goes well, while the broker dies, and what bridges bear: messages
-//! around the longest that the broker takes, many callers, unknown senders, ends while calls are under way.
+//! around the longest that the broker takes, many callers, ends while calls are under way.
 
 use std::io::Write;
-use std::sync::atomic::AtomicBool;
-use std::sync::atomic::Ordering::Relaxed;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
 use pollux_testing::{DEADLINE, Signal, wait_for, wait_until};
@@ -14,9 +13,10 @@ use pollux_xatmi::ubf::{FieldId, FieldType};
 use rustix::fs::{CWD, FileType, Mode, OFlags, mknodat, open};
 
 use crate::broker::{Broker, Raw};
-use crate::{EXIT_URCODE, Plan, Pool, content, text};
+use crate::server::EXIT_URCODE;
+use crate::{Plan, Pool, content, text};
 
-/// The time limit of a call under load.
+/// The time limit of a call under load, or of one whose reply may be lost.
 const CALL_LIMIT: Duration = Duration::from_secs(3);
 /// Callers at the same time: more than the bridge has copies, so that some find all of them busy.
 const CALLERS: usize = 6;
@@ -25,8 +25,6 @@ const LARGE_BYTES: usize = 300_000;
 const PAYLOAD_MAX: usize = 16_384;
 /// More than the headers of any message here.
 const HEADERS_MAX: usize = 400;
-/// The time limit of a call whose reply may be lost.
-const LIMIT: Duration = Duration::from_secs(3);
 /// Far less than a call may take.
 const AT_ONCE: Duration = Duration::from_secs(20);
 /// Far more callers than bridges: every caller waits for a turn, and none for ever. Each has a reply queue, of
@@ -170,8 +168,7 @@ pub(crate) fn news_that_passed_are_asked_for() {
     let silent = Plan { nats: &url, services: "ECHO", refresh_s: 0, ..Plan::EMPTY };
     let here = Pool::start(&Plan { name: "here", exports: "ECHO,LATER", ..silent });
     let there = Pool::start(&Plan { name: "there", services: "OTHER", ..silent });
-    let mut client = there.client();
-    wait_for("the service is there", || client.call("ECHO", &text("x"), CallFlags::NONE).ok());
+    let mut client = there.client_of("ECHO");
     there.signal_bridges(Signal::STOP);
     broker.kill();
     broker.start_again();
@@ -223,9 +220,8 @@ pub(crate) fn a_service_that_no_pool_has_goes_round_in_no_circle() {
 pub(crate) fn conversations_are_refused_at_once() {
     let broker = Broker::start(&[]);
     let [here, there] = Pool::pair(&broker.url());
-    let mut client = there.client();
+    let mut client = there.client_of("ECHO");
     let hello = text("hello");
-    wait_for("the service is there", || client.call("ECHO", &hello, CallFlags::NONE).ok());
     let request = Outgoing::of(&hello, 6).expect("a text");
     for has_control in [true, false] {
         let began = Instant::now();
@@ -256,8 +252,7 @@ pub(crate) fn what_is_too_long_is_refused_at_once() {
     let services = Plan { nats: &url, exports: "ECHO,GROW", ..Plan::EMPTY };
     let here = Pool::start(&Plan { name: "here", services: "ECHO GROW", ..services });
     let there = Pool::start(&Plan { name: "there", services: "OTHER", exports: "", ..services });
-    let mut client = there.client();
-    wait_for("the service is there", || client.call("GROW", &text("1"), CallFlags::NONE).ok());
+    let mut client = there.client_of("GROW");
     let mut outcomes = [0, 0];
     let sizes = (PAYLOAD_MAX - HEADERS_MAX..=PAYLOAD_MAX + 7).step_by(37).chain([5 * PAYLOAD_MAX]);
     for size in sizes {
@@ -281,7 +276,7 @@ pub(crate) fn what_is_too_long_is_refused_at_once() {
     assert!(outcomes.iter().all(|count| *count > 2), "{outcomes:?}");
     // A limit that is lowered while bridges are connected: the broker closes the one that does not know it yet.
     // Over here that is known at once; over there it takes the reply along.
-    client.set_timeout(LIMIT);
+    client.set_timeout(CALL_LIMIT);
     let half = Buffer::carray(&vec![5; PAYLOAD_MAX / 2]).expect("bytes");
     client.call("ECHO", &half, CallFlags::NONE).expect("it fits");
     std::fs::write(config.path(), format!("max_payload: {}\n", PAYLOAD_MAX / 4)).expect("written");
@@ -289,7 +284,7 @@ pub(crate) fn what_is_too_long_is_refused_at_once() {
     wait_for("the lower limit is in force", || {
         let began = Instant::now();
         let ended = client.call("ECHO", &half, CallFlags::NONE);
-        assert!(began.elapsed() < LIMIT + AT_ONCE, "{:?}", began.elapsed());
+        assert!(began.elapsed() < CALL_LIMIT + AT_ONCE, "{:?}", began.elapsed());
         let code = ended.err()?.code();
         assert!(matches!(code, Code::ServiceError | Code::Time), "{code:?}");
         Some(())
@@ -306,9 +301,7 @@ pub(crate) fn what_is_too_long_is_refused_at_once() {
 pub(crate) fn many_callers_share_two_bridges() {
     let broker = Broker::start(&[]);
     let [here, there] = Pool::pair(&broker.url());
-    let mut client = there.client();
-    wait_for("the service is there", || client.call("ECHO", &text("x"), CallFlags::NONE).ok());
-    drop(client);
+    drop(there.client_of("ECHO"));
     let clients: Vec<Client> = (0..CALLERS_MANY).map(|_| there.client()).collect();
     std::thread::scope(|scope| {
         for (number, mut client) in clients.into_iter().enumerate() {
@@ -332,96 +325,7 @@ pub(crate) fn many_callers_share_two_bridges() {
     there.end();
 }
 
-// A client of the broker that is not a bridge sends what no bridge would.
-
-/// TPSUCCESS and TPEXIT.
-const EXIT: &str = "Pollux-Rval: 134217730";
-
-pub(crate) fn unknown_senders_disturb_no_call() {
-    let broker = Broker::start(&[]);
-    let [here, there] = Pool::pair(&broker.url());
-    let mut client = there.client();
-    let hello = text("hello");
-    wait_for("the service is there", || client.call("ECHO", &hello, CallFlags::NONE).ok());
-    let bridges = [here.bridges(), there.bridges()];
-    let mut raw = broker.raw();
-
-    garbage(&mut raw);
-    let answer = client.call("ECHO", &hello, CallFlags::NONE).expect("an answer");
-    assert_eq!(content(&answer), b"hello\0");
-
-    // A pool that there is not offers a service, and answers as it likes.
-    raw.subscribe("pollux.test.call.STRANGE", "bridges");
-    let list = br#"{"pool":"strange","services":["STRANGE"],"refresh_s":60}"#;
-    raw.publish_bare("pollux.test.news", list);
-    let (ok, reply) = (None, "Pollux-Reply: 1");
-    let said: [(&[&str], &[u8], Option<Code>); 7] = [
-        (&[reply, EXIT, "Pollux-Urcode: 5"], b"", ok),
-        (&["Pollux-Request: 1", EXIT, "Pollux-Urcode: 5"], b"", Some(Code::ServiceError)),
-        (&[reply, "Pollux-Error: 4711"], b"", Some(Code::ServiceError)),
-        (
-            &[reply, EXIT, "Pollux-Urcode: 5", "Pollux-Type: UBF", "Pollux-Size: 64"],
-            b"no fields",
-            Some(Code::ServiceError),
-        ),
-        (
-            &[reply, EXIT, "Pollux-Urcode: 5", "Pollux-Type: CARRAY", "Pollux-Size: 99999999999"],
-            b"x",
-            Some(Code::ServiceError),
-        ),
-        (&["Pollux-Reply: 9", EXIT, "Pollux-Urcode: 5"], b"", Some(Code::ServiceError)),
-        (&[], b"\x00\xff", Some(Code::ServiceError)),
-    ];
-    for (headers, payload, expected) in said {
-        let called = std::thread::scope(|scope| {
-            let call = scope.spawn(|| {
-                wait_for("the service is known", || {
-                    match client.call("STRANGE", &hello, CallFlags::NONE) {
-                        Err(error) if error.code() == Code::NoEntry => None,
-                        ended => Some(ended),
-                    }
-                })
-            });
-            let asked = raw.next();
-            let inbox = asked.reply.expect("it waits for an answer");
-            // A reply to another call comes first, and is dropped.
-            raw.publish(&format!("{inbox}9"), "", &[reply, EXIT, "Pollux-Urcode: 6"], b"");
-            raw.publish(&inbox, "", headers, payload);
-            call.join().expect("it ended")
-        });
-        assert_eq!(called.as_ref().err().map(CallError::code), expected, "{headers:?}");
-        if let Ok(answer) = called {
-            assert_eq!(answer.urcode, 5);
-        }
-    }
-    client.call("ECHO", &hello, CallFlags::NONE).expect("an answer");
-    assert_eq!([here.bridges(), there.bridges()], bridges, "no bridge was started anew");
-    wait_until("the log counts them", || here.log().contains("none of a bridge's"));
-    drop(client);
-    here.end();
-    there.end();
-}
-
-/// On all subjects of the domain: no headers, wrong headers, replies for requests, answers that lead
-/// back to where they came from.
-fn garbage(raw: &mut Raw) {
-    let call = "pollux.test.call.ECHO";
-    let long = vec![0xff; 900_000];
-    for payload in [&b""[..], b"\x00\x01\xff", b"[[[[", &long] {
-        for subject in [call, "pollux.test.news", "pollux.test.who"] {
-            raw.publish_bare(subject, payload);
-            raw.publish(subject, call, &["Pollux-Type: UBF", "Pollux-Size: 1000000"], payload);
-            raw.publish(subject, subject, &["Pollux-Reply: 1", EXIT, "Pollux-Urcode: 0"], payload);
-        }
-    }
-    let sized = ["Pollux-Request: 1", "Pollux-Type: CARRAY", "Pollux-Size: 67108864"];
-    raw.publish(call, call, &sized, b"x");
-    let without_end = "Pollux-Timeout-Ms: 18446744073709551615";
-    raw.publish(call, "pollux.test.news", &["Pollux-Request: 1", without_end], b"");
-}
-
-// Bridges that end, by an order and by a signal, while calls are under way.
-
+/// By an order and by a signal, while calls are under way.
 pub(crate) fn a_bridge_that_ends_owes_nothing() {
     let broker = Broker::start(&[]);
     let url = broker.url();
@@ -475,7 +379,7 @@ pub(crate) fn a_bridge_that_ends_owes_nothing() {
     // Killed on the other side, the outcome of the call is not known: its time runs out. Killed here, it
     // is known at once.
     here.command(&["start", "--name", "tpbridge"]);
-    client.set_timeout(LIMIT);
+    client.set_timeout(CALL_LIMIT);
     std::thread::scope(|scope| {
         let call = scope.spawn(|| hold(&mut client));
         let held_up = held();

@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use pollux_testing::{Process, skip, succeeded, wait_until};
 use rustix::process::geteuid;
 
-use crate::{POLLUX_POOL, Workshop, source};
+use crate::workshop::{POLLUX_POOL, Workshop, source};
 
 /// The group, and users of whom the first two are in it.
 const GROUP: u32 = 61_500;

@@ -1,0 +1,86 @@
+//! `pollux fld`: C headers or Rust modules of field tables.
+//!
+//! Every table is read and checked before the first file is written, so a mistake leaves no half of them behind.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use pollux_command::output::{self, Failure};
+use pollux_pool_flags::{FldFlags, Language};
+use pollux_xatmi::field_table::{
+    FieldFile, FieldTable, Problem, TableError, c_header, files_of_env, rust_module,
+};
+
+/// Reads all tables, then writes a file for each.
+pub(crate) fn run(flags: &FldFlags) -> Result<ExitCode, Failure> {
+    let paths = match &flags.tables[..] {
+        [] => files_of_env(|name| std::env::var_os(name)).map_err(failure)?,
+        paths => paths.to_vec(),
+    };
+    let files: Vec<FieldFile> = paths
+        .iter()
+        .map(|path| FieldFile::open(path))
+        .collect::<Result<_, _>>()
+        .map_err(failure)?;
+    let mut together = FieldTable::new();
+    files.iter().try_for_each(|file| together.insert(file)).map_err(failure)?;
+    let mut outcomes: Vec<Outcome<'_>> = Vec::new();
+    for table in &files {
+        let (path, text) = outcome(flags, table);
+        if let Some(other) = outcomes.iter().find(|other| other.path == path) {
+            let (one, two) = (other.table.path.display(), table.path.display());
+            let path = path.display();
+            return Err(Failure::usage(format!("{one} and {two} would both be written to {path}")));
+        }
+        outcomes.push(Outcome { table, path, text });
+    }
+    if let Some(folder) = &flags.folder {
+        fs::create_dir_all(folder).map_err(|error| unwritten(folder, &error))?;
+    }
+    outcomes.iter().try_for_each(Outcome::write)?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// What is written for a table.
+struct Outcome<'a> {
+    table: &'a FieldFile,
+    path: PathBuf,
+    text: String,
+}
+
+impl Outcome<'_> {
+    fn write(&self) -> Result<(), Failure> {
+        fs::write(&self.path, &self.text).map_err(|error| unwritten(&self.path, &error))?;
+        let (fields, path) = (self.table.definitions().count(), self.path.display());
+        output::remark(&format!("{path}: {fields} fields of {}", self.table.path.display()));
+        Ok(())
+    }
+}
+
+/// Where a table goes to, and as what.
+fn outcome(flags: &FldFlags, file: &FieldFile) -> (PathBuf, String) {
+    let name = file.path.file_name().unwrap_or_default().to_string_lossy();
+    let word = |c: char| if c.is_ascii_alphanumeric() { c } else { '_' };
+    let (name, text) = match flags.lang {
+        Language::C => (format!("{name}.h"), c_header(file)),
+        Language::Rust => {
+            (format!("{}.rs", name.chars().map(word).collect::<String>()), rust_module(file))
+        }
+    };
+    let folder = flags.folder.as_deref().or(file.path.parent()).unwrap_or(Path::new(""));
+    (folder.join(name), text)
+}
+
+fn failure(error: TableError) -> Failure {
+    match error.problem {
+        Problem::NotSet { .. } => {
+            Failure::usage(format!("{error}; or name tables: pollux fld bank.fd"))
+        }
+        _ => Failure::failed(error),
+    }
+}
+
+fn unwritten(path: &Path, error: &std::io::Error) -> Failure {
+    Failure::failed(format!("{}: cannot be written: {error}", path.display()))
+}

@@ -1,0 +1,136 @@
+//! Where the tests build C programs, and the pools that run them.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use pollux_testing::{has, succeeded};
+use tempfile::TempDir;
+
+/// The command.
+pub(crate) const POLLUX_POOL: &str = env!("CARGO_BIN_EXE_pollux-pool");
+
+/// The library as cargo built it.
+pub(crate) fn built_library() -> String {
+    let binary = Path::new(POLLUX_POOL);
+    binary.with_file_name("deps").join("libpollux_xatmi_c.so").display().to_string()
+}
+
+/// A folder of a test's own, with what is built and written there; it goes with everything in it.
+pub(crate) struct Workshop {
+    folder: TempDir,
+}
+
+impl Workshop {
+    /// `None`, with the reason printed, where there is no C compiler.
+    pub(crate) fn open() -> Option<Self> {
+        has("cc").then(|| Self { folder: tempfile::tempdir().expect("a folder") })
+    }
+
+    /// Lets a command run here, on the pool of `prefix`.
+    pub(crate) fn in_environment(&self, prefix: &str, command: &mut Command) {
+        let path = std::env::var("PATH").unwrap_or_default();
+        let folder = self.path("");
+        // Short messages: many services fit the limits of an ordinary user, and memfds are used.
+        command
+            .current_dir(&folder)
+            .env("PATH", format!("{}:{path}", folder.display()))
+            .env("NDRX_QPREFIX", prefix)
+            .env("NDRX_CONFIG", self.path("pool.xml"))
+            .env("NDRX_ULOG", &folder)
+            .env("NDRX_MSGSIZEMAX", "512")
+            .env_remove("NDRX_TOUT");
+    }
+
+    pub(crate) fn path(&self, name: &str) -> PathBuf {
+        self.folder.path().join(name)
+    }
+
+    pub(crate) fn write(&self, name: &str, text: &str) {
+        std::fs::write(self.path(name), text).expect("written");
+    }
+
+    /// `pollux` in this folder; it must do what it is asked.
+    pub(crate) fn pollux(&self, arguments: &[&str]) -> String {
+        let mut command = Command::new(POLLUX_POOL);
+        command.args(arguments).current_dir(self.folder.path());
+        command.env("CFLAGS", format!("-O2 -Wall -Wextra -Werror -I. -I{}", checks().display()));
+        succeeded(&mut command).stdout
+    }
+
+    /// Any program in this folder.
+    pub(crate) fn command(&self, program: &str, arguments: &[&str]) -> Command {
+        let mut command = Command::new(program);
+        command.args(arguments).current_dir(self.folder.path());
+        command
+    }
+}
+
+/// A file of the repository.
+pub(crate) fn repository(path: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").join(path)
+}
+
+/// The folder of `check.h`.
+fn checks() -> PathBuf {
+    repository("crates/xatmi-c/tests/interface")
+}
+
+/// A C source beside these tests.
+pub(crate) fn source(name: &str) -> String {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/c_programs").join(name);
+    path.display().to_string()
+}
+
+/// A running pool of the programs in a workshop; it is stopped when this is dropped.
+pub(crate) struct Pool<'a> {
+    workshop: &'a Workshop,
+    prefix: String,
+}
+
+impl<'a> Pool<'a> {
+    /// Starts the programs of `xml`, which stand in the workshop; all of them must come up.
+    pub(crate) fn start(workshop: &'a Workshop, xml: &str) -> Self {
+        static NUMBER: AtomicU32 = AtomicU32::new(0);
+        let number = NUMBER.fetch_add(1, Ordering::Relaxed);
+        workshop.write("pool.xml", xml);
+        let prefix = format!("/pollux-test-{}-{number}", std::process::id());
+        let pool = Self { workshop, prefix };
+        succeeded(&mut pool.order(&["start"]));
+        pool
+    }
+
+    /// A program of the workshop as a client of this pool.
+    pub(crate) fn client(&self, program: &str) -> Command {
+        self.in_environment(Command::new(self.workshop.path(program)))
+    }
+
+    /// A program of the system in the environment of a client of this pool.
+    pub(crate) fn tool(&self, program: &str) -> Command {
+        self.in_environment(Command::new(program))
+    }
+
+    /// Stops it; all workers must end.
+    pub(crate) fn stop(self) {
+        succeeded(&mut self.order(&["stop"]));
+        std::mem::forget(self);
+    }
+
+    fn order(&self, arguments: &[&str]) -> Command {
+        let mut command = Command::new(POLLUX_POOL);
+        command.args(arguments);
+        self.in_environment(command)
+    }
+
+    fn in_environment(&self, mut command: Command) -> Command {
+        self.workshop.in_environment(&self.prefix, &mut command);
+        command
+    }
+}
+
+impl Drop for Pool<'_> {
+    fn drop(&mut self) {
+        // After a failed test; there is nothing to be done when this fails too.
+        let _ = self.order(&["stop", "--now"]).output();
+    }
+}
