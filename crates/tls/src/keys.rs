@@ -208,7 +208,7 @@ impl Certificate {
 ///
 /// Nothing here keeps a server from starting: a certificate that expired is better renewed while the server
 /// runs than while it does not.
-pub(crate) fn remarks(path: &Path, chain: &[CertificateDer<'_>], now: UnixTime) -> Vec<String> {
+fn remarks(path: &Path, chain: &[CertificateDer<'_>], now: UnixTime) -> Vec<String> {
     let path = path.display();
     // What can't be read is of a kind that only clients judge.
     let read = chain.iter().map(|one| EndEntityCert::try_from(one).ok());
@@ -261,7 +261,7 @@ const BYTES_MAX: u64 = 2 << 20;
 const DER: u8 = 0x30;
 
 /// The bytes of a file.
-pub(crate) fn contents(path: &Path) -> Result<Vec<u8>, TlsError> {
+fn contents(path: &Path) -> Result<Vec<u8>, TlsError> {
     let wrong = |error: std::io::Error| TlsError::of_file(path, error);
     let mut bytes = Vec::new();
     let file = File::open(path).map_err(wrong)?;
@@ -278,10 +278,7 @@ pub(crate) fn certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, 
 }
 
 /// The certificates in the bytes of this file; at least one.
-pub(crate) fn certificates_in(
-    path: &Path,
-    bytes: &[u8],
-) -> Result<Vec<CertificateDer<'static>>, TlsError> {
+fn certificates_in(path: &Path, bytes: &[u8]) -> Result<Vec<CertificateDer<'static>>, TlsError> {
     let found = CertificateDer::pem_slice_iter(bytes);
     let found = found.collect::<Result<Vec<_>, _>>();
     let found = found.map_err(|error| TlsError::of_file(path, of_pem(&error, "CERTIFICATE")))?;
@@ -338,7 +335,7 @@ fn of_pem(error: &pem::Error, label: &str) -> String {
 }
 
 /// What is wrong with a certificate that can't be read.
-pub(crate) fn of_certificate(error: &Error) -> String {
+fn of_certificate(error: &Error) -> String {
     let text = error.to_string();
     let why = match text.rsplit_once("UnsupportedCertVersion") {
         Some(_) => "it is of an old version of X.509",

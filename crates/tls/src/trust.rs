@@ -1,7 +1,7 @@
 //! Which certificates are believed, as a configuration of rustls that is made once, and why a handshake
 //! failed.
 //!
-//! Only [`Trust::Anybody`] accepts what it cannot check; it still checks that the server has the
+//! Only [`Trust::AnyCertificate`] accepts what it cannot check; it still checks that the server has the
 //! key of the certificate that it shows.
 
 use std::path::PathBuf;
@@ -36,7 +36,7 @@ pub enum Trust {
     /// Those that the authorities in this PEM file have signed, and those in it.
     File(PathBuf),
     /// Of any server: the connection is encrypted, and the peer is not known.
-    Anybody,
+    AnyCertificate,
 }
 
 impl Trust {
@@ -50,9 +50,9 @@ impl Trust {
         let verifier: Arc<dyn ServerCertVerifier> = match self {
             Self::Public => {
                 let roots = webpki_roots::TLS_SERVER_ROOTS.iter().cloned().collect();
-                believing(roots, &provider)?
+                verifier(roots, &provider)?
             }
-            Self::System => believing(system()?, &provider)?,
+            Self::System => verifier(system()?, &provider)?,
             Self::File(path) => {
                 let named = certificates(path)?;
                 let mut roots = RootCertStore::empty();
@@ -60,9 +60,9 @@ impl Trust {
                     let added = roots.add(certificate.clone());
                     added.map_err(|error| TlsError::of_file(path, error))?;
                 }
-                Arc::new(Named { named, others: believing(roots, &provider)? })
+                Arc::new(Named { named, others: verifier(roots, &provider)? })
             }
-            Self::Anybody => Arc::new(Believing(Arc::clone(&provider))),
+            Self::AnyCertificate => Arc::new(AnyWithKey(Arc::clone(&provider))),
         };
         let builder = ClientConfig::builder_with_provider(provider)
             .with_safe_default_protocol_versions()
@@ -104,7 +104,7 @@ fn system() -> Result<RootCertStore, TlsError> {
     Ok(roots)
 }
 
-fn believing(
+fn verifier(
     roots: RootCertStore,
     provider: &Arc<CryptoProvider>,
 ) -> Result<Arc<dyn ServerCertVerifier>, TlsError> {
@@ -168,7 +168,7 @@ impl ServerCertVerifier for Named {
 
 /// Whether nothing is wrong with a certificate but its signer, or that it is an authority's: such
 /// are most that a server has signed itself.
-pub(crate) fn is_of_the_issuer(error: &Error) -> bool {
+fn is_of_the_issuer(error: &Error) -> bool {
     match error {
         Error::InvalidCertificate(CertificateError::UnknownIssuer) => true,
         Error::InvalidCertificate(CertificateError::Other(OtherError(other))) => {
@@ -179,11 +179,11 @@ pub(crate) fn is_of_the_issuer(error: &Error) -> bool {
     }
 }
 
-/// Believes every certificate.
+/// Accepts every certificate of a server that has its key.
 #[derive(Debug)]
-struct Believing(Arc<CryptoProvider>);
+struct AnyWithKey(Arc<CryptoProvider>);
 
-impl ServerCertVerifier for Believing {
+impl ServerCertVerifier for AnyWithKey {
     fn verify_server_cert(
         &self,
         _: &CertificateDer<'_>,

@@ -53,7 +53,7 @@ pub(crate) fn plan(flags: &LoadSettings) -> Result<Plan, LoadError> {
         crowd: Crowd { dead: flags.dead, silent: flags.silent, slow: flags.slow, drip: flags.drip },
         trust: match &flags.cacert {
             Some(path) => Trust::File(path.clone()),
-            None if flags.is_insecure => Trust::Anybody,
+            None if flags.is_insecure => Trust::AnyCertificate,
             None => Trust::Public,
         },
         resumes: !flags.is_unresumed,

@@ -127,7 +127,7 @@ fn answers_come_through_tls_on_every_driver() {
 #[test]
 fn a_connection_for_each_request_shakes_hands_each_time() {
     let server = start();
-    let plan = encrypted(Driver::ALL[0], &server, "localhost", Trust::Anybody, 9);
+    let plan = encrypted(Driver::ALL[0], &server, "localhost", Trust::AnyCertificate, 9);
     let outcome = try_run(Plan { requests_per_connection: crate::some(1), ..plan });
     let outcome = outcome.expect("the first driver is everywhere");
     is_sound(&outcome);
@@ -206,7 +206,7 @@ fn a_body_that_close_notify_ends_is_an_answer() {
     on_every_driver(
         |driver| {
             let request_timeout = Duration::from_secs(5);
-            Plan { trust: Trust::Anybody, request_timeout, ..plan(driver, &url, 2, 6) }
+            Plan { trust: Trust::AnyCertificate, request_timeout, ..plan(driver, &url, 2, 6) }
         },
         |outcome| {
             assert_eq!((outcome.totals.right, outcome.errors.total()), (6, 0), "{outcome:?}");
@@ -224,7 +224,7 @@ fn a_server_that_speaks_no_tls_is_an_error_of_tls() {
         }
     });
     let url = format!("https://127.0.0.1:{port}/");
-    let plan = Plan { trust: Trust::Anybody, ..plan(Driver::ALL[0], &url, 1, 3) };
+    let plan = Plan { trust: Trust::AnyCertificate, ..plan(Driver::ALL[0], &url, 1, 3) };
     let outcome = try_run(plan).expect("the first driver is everywhere");
     assert_eq!((outcome.totals.answered, outcome.errors.total()), (0, 3), "{:?}", outcome.errors);
     assert!(outcome.errors.tls > 0, "{:?}", outcome.errors);

@@ -221,8 +221,8 @@ fn a_backend_that_cannot_be_believed_gets_no_request_and_the_log_says_why() {
     let file = |identity: &Identity| Trust::File(identity.ca());
     let cases = [
         (good.address, by_address(file(&identity)), ""),
-        (good.address, by_address(Trust::Anybody), ""),
-        (misnamed.address, by_address(Trust::Anybody), ""),
+        (good.address, by_address(Trust::AnyCertificate), ""),
+        (misnamed.address, by_address(Trust::AnyCertificate), ""),
         (
             good.address,
             by_address(file(&other)),
@@ -233,8 +233,8 @@ fn a_backend_that_cannot_be_believed_gets_no_request_and_the_log_says_why() {
             by_address(file(&elsewhere)),
             "is for \"elsewhere.example\", not \"127.0.0.1\"",
         ),
-        (plain.address, by_address(Trust::Anybody), "does not speak TLS"),
-        (gone.address, by_address(Trust::Anybody), "ended the connection in the handshake"),
+        (plain.address, by_address(Trust::AnyCertificate), "does not speak TLS"),
+        (gone.address, by_address(Trust::AnyCertificate), "ended the connection in the handshake"),
     ];
     for driver in Driver::ALL {
         for (backend, tls, why) in &cases {

@@ -374,7 +374,7 @@ mod tests {
         assert_eq!(tls("tls = true"), with(None, Trust::System));
         let named = "tls = true\nsni = \"app.example\"\nca = \"ca.pem\"";
         assert_eq!(tls(named), with(Some("app.example"), Trust::File("ca.pem".into())));
-        assert_eq!(tls("tls = true\nverify = \"none\""), with(None, Trust::Anybody));
+        assert_eq!(tls("tls = true\nverify = \"none\""), with(None, Trust::AnyCertificate));
         for (said, expected) in [
             ("sni = \"app.example\"", "p:1:7: sni: "),
             ("tls = true\nsni = \"not a name\"", "p:2:7: sni"),

@@ -184,7 +184,7 @@ impl Asked {
 
     fn tls(self) -> Option<ServerTls> {
         let trust = match self.ca {
-            _ if !self.is_verified => Trust::Anybody,
+            _ if !self.is_verified => Trust::AnyCertificate,
             Some(path) => Trust::File(path),
             None => Trust::System,
         };
