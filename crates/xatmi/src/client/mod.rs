@@ -7,18 +7,24 @@
 //!
 //! | file | subject |
 //! |---|---|
+//! | `receive` | replies that are waited for; calls; the begin of a conversation |
 //! | `send` | requests on their way out, and waiting for room |
-//! | `receive` | replies: waited for, matched, kept, delivered |
-//! | `calls` | which calls are out; calls with a [`Buffer`] each way |
-//! | `connection` | the connection to the manager, and its greeting |
-//! | `transport` | queues or shared memory; the next manager, when this one ended |
+//! | `successor` | the next manager, when this one ended |
+//! | `arrivals` | replies that came: matched, kept, delivered |
+//! | `calls` | which calls are out |
+//! | `transport` | queues or shared memory |
 //! | `mailbox` | requests and replies in shared memory |
+//! | `connection` | the connection to the manager, and its greeting |
+//!
+//! Each uses only those below it.
 
+mod arrivals;
 mod calls;
 mod connection;
 mod mailbox;
 mod receive;
 mod send;
+mod successor;
 mod transport;
 
 use std::fmt;
@@ -33,10 +39,12 @@ use crate::queue::{Prefix, monotonic_ns};
 use crate::wire::ClientAddress;
 use calls::Calls;
 use connection::Connection;
-use transport::{Successor, Transport};
+use successor::Successor;
+use transport::Transport;
 
-pub use calls::{Answer, CallError, DESCRIPTORS_MAX};
+pub use calls::DESCRIPTORS_MAX;
 pub use connection::{ClientHello, GREETING_LEN_BYTES_MAX, KnownContext, Welcome};
+pub use receive::{Answer, CallError};
 
 /// How long a client that ends waits for workers to take the payloads of its large requests.
 const SHUTDOWN_NS: u64 = 1_000_000_000;
@@ -125,51 +133,6 @@ impl Client {
         })
     }
 
-    /// Sends a request and waits for its reply, which is written to the memory that `room` gives
-    /// for it: `tpcall`.
-    ///
-    /// `room` is called once, when the reply is there, and must return exactly as many bytes as it
-    /// is given. The call is over afterwards, whatever came of it. TPNOBLOCK forbids to wait for
-    /// room in the queue only; TPNOREPLY and TPGETANY have no meaning here.
-    ///
-    /// # Errors
-    /// Those of [`send_request`](Self::send_request), of
-    /// [`wait_reply`](Self::wait_reply) and of `room`.
-    pub fn call_into<'b>(
-        &mut self,
-        service: &str,
-        request: Outgoing<'_>,
-        flags: CallFlags,
-        room: impl FnOnce(&Arriving) -> Result<&'b mut [u8], Error>,
-    ) -> Result<Arrived, Error> {
-        let sending = flags.without(CallFlags::NO_REPLY);
-        let call_id = self.send_call(service, request, sending, true)?;
-        let deadline_ns = self.calls.get_mut(call_id).map_or(0, |slot| slot.deadline_ns);
-        let waiting = flags.without(CallFlags::NO_BLOCK);
-        let arrived = self.wait_until(Some(call_id), deadline_ns, waiting, room);
-        if arrived.is_err() {
-            self.give_up(call_id);
-        }
-        arrived.map_err(Error::from)
-    }
-
-    /// Gives up a call: its reply, if one comes, is dropped. The service is not notified: `tpcancel`.
-    ///
-    /// # Errors
-    /// TPEBADDESC when no such call is out.
-    pub fn cancel(&mut self, descriptor: Descriptor) -> Result<(), Error> {
-        let call_id = self.calls.find(descriptor).ok_or_else(|| unknown(descriptor))?;
-        self.give_up(call_id);
-        Ok(())
-    }
-
-    fn give_up(&mut self, call_id: u64) {
-        self.calls.close(call_id);
-        if let Some(len) = self.transport.give_up(call_id, &mut self.incoming) {
-            self.drop_late(len);
-        }
-    }
-
     /// The value of the last delivered reply for `tpurcode`.
     #[must_use]
     pub fn urcode(&self) -> i64 {
@@ -223,11 +186,6 @@ impl Drop for Client {
 fn after(now_ns: u64, timeout: Duration) -> u64 {
     // Time-outs are a year at most, and the clock counts from the start of the machine.
     now_ns + timeout.as_nanos() as u64
-}
-
-fn unknown(descriptor: Descriptor) -> Error {
-    let detail = format!("no call with the descriptor {} is out", descriptor.number());
-    Error::new(Code::BadDescriptor, detail)
 }
 
 fn late() -> Error {

@@ -1,23 +1,87 @@
-//! Replies: waited for, matched to their calls, kept until asked for, delivered.
+//! Replies that are waited for: to requests that were sent before, at once in a call, and in place of a service
+//! that was to join a conversation.
 //!
-//! A reply belongs to a call if it carries the nonce of this context and the id of a call that is
-//! out. Everything else is dropped and counted: a reply to a call that was given up, one for an
-//! earlier owner of the queue's name, bytes that are not a reply.
+//! Calls are there with the caller's own memory for the reply, and on those with a [`Buffer`] each way: what a
+//! service sent is checked before it is given out as fields or text.
 
-use crate::error::{Code, Error};
-use crate::large;
-use crate::queue::{Waited, monotonic_ns};
-use crate::wire::{Body, Payload, Reply};
+use std::fmt;
+use std::time::Duration;
 
-use super::calls::{Kept, descriptor_of};
+use super::arrivals::{TAKEN_AT_ONCE_MAX, broken, of};
+use super::calls::descriptor_of;
+use super::send::Order;
 use super::{
-    Arrived, Arriving, CallFlags, Client, Descriptor, ReplyError, Which, after, interrupted, late,
-    unknown,
+    Arrived, Arriving, CallFlags, Client, Descriptor, Outgoing, ReplyError, Which, after,
+    interrupted, late,
 };
+use crate::buffer::{Buffer, BufferType};
+use crate::conversation::{Conversation, Rendezvous};
+use crate::error::{Code, Error};
+use crate::queue::{Waited, monotonic_ns};
 
-/// The most messages that are taken in one go without waiting: so many replies can be kept, and a
-/// queue that is filled with other messages must not hold the caller for ever.
-const TAKEN_AT_ONCE_MAX: usize = super::DESCRIPTORS_MAX;
+/// How often it is checked whether the request for a conversation was answered instead of joined.
+const RENDEZVOUS_CHECK: Duration = Duration::from_millis(20);
+
+/// The reply of a service.
+#[derive(Clone, Debug)]
+pub struct Answer {
+    /// Its buffer, if it returned one.
+    pub buffer: Option<Buffer>,
+    /// How much of the buffer was sent; of use for bytes, which do not know their length.
+    pub len_bytes: usize,
+    /// The call that was answered; used up now.
+    pub descriptor: Descriptor,
+    /// The first argument of `tpreturn`.
+    pub rval: i32,
+    /// The value of `tpreturn` for `tpurcode`.
+    pub urcode: i64,
+}
+
+/// Why a call did not succeed.
+#[derive(Debug)]
+pub enum CallError {
+    /// The service returned TPFAIL: TPESVCFAIL, with its buffer.
+    Failed(Answer),
+    /// Everything else.
+    Error(Error),
+}
+
+impl CallError {
+    /// The kind of error.
+    #[must_use]
+    pub fn code(&self) -> Code {
+        match self {
+            Self::Failed(_) => Code::ServiceFailed,
+            Self::Error(error) => error.code(),
+        }
+    }
+}
+
+impl From<Error> for CallError {
+    fn from(error: Error) -> Self {
+        Self::Error(error)
+    }
+}
+
+impl fmt::Display for CallError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Failed(answer) => {
+                write!(f, "TPESVCFAIL: the service failed with the code {}", answer.urcode)
+            }
+            Self::Error(error) => error.fmt(f),
+        }
+    }
+}
+
+impl std::error::Error for CallError {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match self {
+            Self::Failed(_) => None,
+            Self::Error(error) => std::error::Error::source(error),
+        }
+    }
+}
 
 impl Client {
     /// Waits for a reply, which is written to the memory that `room` gives for it: `tpgetrply`.
@@ -72,7 +136,7 @@ impl Client {
     }
 
     /// Waits for the reply to `wanted`, or any, until the monotonic clock shows `deadline_ns`.
-    pub(super) fn wait_until<'b>(
+    fn wait_until<'b>(
         &mut self,
         wanted: Option<u64>,
         deadline_ns: u64,
@@ -112,22 +176,6 @@ impl Client {
         }
     }
 
-    /// Takes what is in the reply queue and keeps it until it is asked for.
-    pub(super) fn take_arrived(&mut self) -> Result<(), Error> {
-        for _ in 0..TAKEN_AT_ONCE_MAX {
-            let Some(len) = self.transport.take(&mut self.incoming).map_err(broken)? else { break };
-            self.keep_if_known(len);
-        }
-        Ok(())
-    }
-
-    /// Keeps the message in `incoming` if it answers a call that is out.
-    pub(super) fn keep_if_known(&mut self, len: usize) {
-        if let Some(call_id) = self.recognise(len) {
-            self.keep_incoming(call_id, len);
-        }
-    }
-
     /// The length of the next message in `incoming`; none when the manager is gone and another one is to be
     /// looked for.
     fn next_message(&mut self, deadline_ns: u64, flags: CallFlags) -> Result<Option<usize>, Error> {
@@ -150,153 +198,197 @@ impl Client {
         }
     }
 
-    /// The call that the message in `incoming` answers; any other message is dropped.
-    fn recognise(&mut self, len: usize) -> Option<u64> {
-        let Ok(reply) = Reply::decode(&self.incoming[..len]) else {
-            self.counters.malformed += 1;
-            return None;
-        };
-        if reply.nonce != self.address.nonce {
-            self.counters.foreign += 1;
-            discard(&reply.payload);
-            return None;
+    /// Sends a request and waits for its reply, which is written to the memory that `room` gives
+    /// for it: `tpcall`.
+    ///
+    /// `room` is called once, when the reply is there, and must return exactly as many bytes as it
+    /// is given. The call is over afterwards, whatever came of it. TPNOBLOCK forbids to wait for
+    /// room in the queue only; TPNOREPLY and TPGETANY have no meaning here.
+    ///
+    /// # Errors
+    /// Those of [`send_request`](Self::send_request), of
+    /// [`wait_reply`](Self::wait_reply) and of `room`.
+    pub fn call_into<'b>(
+        &mut self,
+        service: &str,
+        request: Outgoing<'_>,
+        flags: CallFlags,
+        room: impl FnOnce(&Arriving) -> Result<&'b mut [u8], Error>,
+    ) -> Result<Arrived, Error> {
+        let sending = flags.without(CallFlags::NO_REPLY);
+        let call_id = self.send_call(service, request, sending, true)?;
+        let deadline_ns = self.calls.get_mut(call_id).map_or(0, |slot| slot.deadline_ns);
+        let waiting = flags.without(CallFlags::NO_BLOCK);
+        let arrived = self.wait_until(Some(call_id), deadline_ns, waiting, room);
+        if arrived.is_err() {
+            self.give_up(call_id);
         }
-        if !self.calls.is_out(reply.call_id) {
-            self.counters.late += 1;
-            discard(&reply.payload);
-            return None;
-        }
-        Some(reply.call_id)
+        arrived.map_err(Error::from)
     }
 
-    /// Drops the reply in `incoming`, which came before its call was given up.
-    pub(super) fn drop_late(&mut self, len: usize) {
-        if let Ok(reply) = Reply::decode(&self.incoming[..len]) {
-            self.counters.late += 1;
-            discard(&reply.payload);
-        }
+    /// Gives up a call: its reply, if one comes, is dropped. The service is not notified: `tpcancel`.
+    ///
+    /// # Errors
+    /// TPEBADDESC when no such call is out.
+    pub fn cancel(&mut self, descriptor: Descriptor) -> Result<(), Error> {
+        let call_id = self.calls.find(descriptor).ok_or_else(|| unknown(descriptor))?;
+        self.give_up(call_id);
+        Ok(())
     }
 
-    /// Keeps the reply in `incoming`, with its data, for when its call is asked for.
-    fn keep_incoming(&mut self, call_id: u64, len: usize) {
-        let Ok(reply) = Reply::decode(&self.incoming[..len]) else { return };
-        let kept = match reply.payload.body {
-            Body::Inline(bytes) => Kept::new(&reply, bytes.to_vec()),
-            Body::Large(place) => match large::fetch_all(&place) {
-                Ok(bytes) => Kept::new(&reply, bytes),
-                Err(_) => {
-                    let failed = Reply::failing(self.address.nonce, call_id, Code::ServiceError);
-                    Kept::new(&failed, Vec::new())
+    /// Calls a service and waits for its answer; `tpcall`. All of a buffer of bytes is sent. With
+    /// TPNOCHANGE the answer must have the type of the request.
+    ///
+    /// # Errors
+    /// [`CallError::Failed`] with the service's buffer, else as
+    /// [`call_into`](Self::call_into); TPESVCERR when the answer is not of its type, TPEOTYPE when
+    /// TPNOCHANGE is given and it is of another type.
+    pub fn call(
+        &mut self,
+        service: &str,
+        request: &Buffer,
+        flags: CallFlags,
+    ) -> Result<Answer, CallError> {
+        let only = Some(request.buffer_type()).filter(|_| flags.contains(CallFlags::NO_CHANGE));
+        let request = Outgoing::of(request, request.size())?;
+        let mut buffer = None;
+        let arrived = self.call_into(service, request, flags, |arriving| {
+            match (arriving.buffer_type, only) {
+                (Some(came), Some(only)) if came != only => Err(other_type(came, only)),
+                _ => room(&mut buffer, arriving),
+            }
+        })?;
+        answered(&arrived, buffer)
+    }
+
+    /// Sends a request and does not wait; `tpacall`. All of a buffer of bytes is sent.
+    ///
+    /// # Errors
+    /// As [`send_request`](Self::send_request).
+    pub fn call_async(
+        &mut self,
+        service: &str,
+        request: &Buffer,
+        flags: CallFlags,
+    ) -> Result<Descriptor, Error> {
+        self.send_request(service, Outgoing::of(request, request.size())?, flags)
+    }
+
+    /// Waits for an answer; `tpgetrply`.
+    ///
+    /// # Errors
+    /// [`CallError::Failed`] with the service's buffer, else as
+    /// [`wait_reply`](Self::wait_reply); TPESVCERR when the answer is not of its type.
+    pub fn answer(&mut self, which: Which, flags: CallFlags) -> Result<Answer, CallError> {
+        let mut buffer = None;
+        let arrived = self
+            .wait_reply(which, flags, |arriving| room(&mut buffer, arriving))
+            .map_err(Error::from)?;
+        answered(&arrived, buffer)
+    }
+
+    /// Begins a conversation: `tpconnect`. This side has control, or the service has.
+    ///
+    /// The descriptor is the conversation's; no reply comes for it.
+    ///
+    /// # Errors
+    /// As [`send_request`](Self::send_request); TPESVCERR when the service ended before it had joined,
+    /// TPETIME when it has not joined in the time of a call.
+    pub fn converse(
+        &mut self,
+        service: &str,
+        request: Outgoing<'_>,
+        has_control: bool,
+        flags: CallFlags,
+    ) -> Result<(Descriptor, Conversation), Error> {
+        if self.calls.out() > 0 {
+            self.take_arrived()?;
+        }
+        let mut order = self.order(service, flags.without(CallFlags::NO_REPLY))?;
+        order.is_conversation = true;
+        order.call_id = self.calls.open(order.deadline_ns)?;
+        let begun = self.await_service(&mut order, request, has_control, flags);
+        // The reply of the worker when the service has ended is ignored.
+        self.give_up(order.call_id);
+        Ok((descriptor_of(order.call_id), begun?))
+    }
+
+    fn await_service(
+        &mut self,
+        order: &mut Order,
+        request: Outgoing<'_>,
+        has_control: bool,
+        flags: CallFlags,
+    ) -> Result<Conversation, Error> {
+        let descriptor = descriptor_of(order.call_id);
+        let rendezvous = Rendezvous::open(&self.prefix, &self.address, descriptor.number())?;
+        self.submit(order, request)?;
+        let joined = loop {
+            match rendezvous.take(RENDEZVOUS_CHECK, self.group.as_ref()) {
+                Ok(Some(socket)) => break Ok(socket),
+                Ok(None) => {}
+                Err(error) if error.code() == Code::GotSignal => {
+                    if !flags.contains(CallFlags::SIGNAL_RESTART) {
+                        break Err(error);
+                    }
                 }
-            },
+                Err(error) => break Err(error),
+            }
+            // A request that will not be served is answered as every request.
+            let answer = self.wait_reply(Which::One(descriptor), CallFlags::NO_BLOCK, |_| {
+                Err(Error::new(Code::Protocol, "the service answers calls and does not converse"))
+            });
+            match answer {
+                Err(failed) if failed.code() == Code::Block => {}
+                Err(failed) if failed.code() == Code::Protocol => {
+                    let detail = "the service does not converse: it answers calls, or it is that of \
+                                  another pool, and bridges carry no conversations";
+                    break Err(Error::new(Code::Protocol, detail));
+                }
+                Err(failed) => break Err(failed.error),
+                Ok(_) => break Err(Error::new(Code::ServiceError, "the service did not converse")),
+            }
+            if order.deadline_ns != 0 && monotonic_ns() >= order.deadline_ns {
+                break Err(late());
+            }
         };
-        self.calls.keep(call_id, kept);
-        self.counters.kept += 1;
-    }
-
-    /// Delivers the reply in `incoming` to its call, which ends.
-    fn deliver_incoming<'b>(
-        &mut self,
-        call_id: u64,
-        len: usize,
-        room: impl FnOnce(&Arriving) -> Result<&'b mut [u8], Error>,
-    ) -> Result<Arrived, ReplyError> {
-        self.end(call_id);
-        let descriptor = descriptor_of(call_id);
-        let reply = Reply::decode(&self.incoming[..len]);
-        let reply = reply.expect("it was read when it was recognised");
-        self.urcode = reply.urcode;
-        if reply.error == Some(Code::NoEntry) {
-            // Withdrawn: the service may be offered again, by another queue, before the look ages.
-            self.transport.close_withdrawn();
+        // A service that did not join may still read it.
+        if order.large_inode != 0 && joined.is_ok() {
+            self.outbox.release(order.large_inode);
         }
-        hand_over(descriptor, &reply, room).map_err(|error| of(Some(descriptor), error))
-    }
-
-    /// Delivers the reply that was kept for a call, which ends.
-    fn deliver_kept<'b>(
-        &mut self,
-        call_id: u64,
-        room: impl FnOnce(&Arriving) -> Result<&'b mut [u8], Error>,
-    ) -> Result<Arrived, ReplyError> {
-        let descriptor = descriptor_of(call_id);
-        let kept = self.end(call_id).expect("the caller saw that its reply is kept");
-        let payload = Payload {
-            buffer_type: kept.buffer_type,
-            buffer_size_bytes: kept.buffer_size_bytes,
-            body: Body::Inline(&kept.bytes),
-        };
-        let Kept { error, rval, urcode, .. } = kept;
-        let reply = Reply { nonce: self.address.nonce, call_id, error, rval, urcode, payload };
-        self.urcode = urcode;
-        if error == Some(Code::NoEntry) {
-            self.transport.close_withdrawn();
-        }
-        hand_over(descriptor, &reply, room).map_err(|error| of(Some(descriptor), error))
-    }
-
-    /// Ends an answered call, whose request was read.
-    fn end(&mut self, call_id: u64) -> Option<Kept> {
-        self.counters.delivered += 1;
-        let (slot, kept) = self.calls.close(call_id)?;
-        if slot.large_inode != 0 {
-            self.outbox.release(slot.large_inode);
-        }
-        kept
+        Conversation::begin(joined?, has_control)
     }
 }
 
-/// Writes the data of a reply to the memory of its caller.
-fn hand_over<'b>(
-    descriptor: Descriptor,
-    reply: &Reply<'_>,
-    room: impl FnOnce(&Arriving) -> Result<&'b mut [u8], Error>,
-) -> Result<Arrived, Error> {
-    let is_failure = reply.error == Some(Code::ServiceFailed);
-    if let Some(code) = reply.error
-        && !is_failure
-    {
-        discard(&reply.payload);
-        return Err(Error::new(code, said(code)));
-    }
-    let len_bytes = reply.payload.len_bytes() as usize;
-    let payload = Arriving {
-        buffer_type: reply.payload.buffer_type,
-        buffer_size_bytes: (reply.payload.buffer_size_bytes as usize).max(len_bytes),
-        len_bytes,
-    };
-    let place = room(&payload).inspect_err(|_| discard(&reply.payload))?;
-    assert_eq!(place.len(), len_bytes, "room for the reply and no more");
-    match reply.payload.body {
-        Body::Inline(bytes) => place.copy_from_slice(bytes),
-        Body::Large(large) => large::fetch(&large, place).map_err(|source| {
-            let detail = "the payload of the reply cannot be read from its sender";
-            Error::caused(Code::ServiceError, detail, source)
-        })?,
-    }
-    Ok(Arrived { descriptor, is_failure, rval: reply.rval, urcode: reply.urcode, payload })
+/// A new buffer for what arrives, and its memory; without a buffer there is nothing to write.
+fn room<'b>(buffer: &'b mut Option<Buffer>, arriving: &Arriving) -> Result<&'b mut [u8], Error> {
+    let Some(buffer_type) = arriving.buffer_type else { return Ok(&mut []) };
+    let made = Buffer::new(buffer_type, "", arriving.buffer_size_bytes)?;
+    Ok(&mut buffer.insert(made).as_bytes_mut()[..arriving.len_bytes])
 }
 
-fn discard(payload: &Payload<'_>) {
-    if let Body::Large(place) = payload.body {
-        large::discard(&place);
-    }
+fn other_type(came: BufferType, only: BufferType) -> Error {
+    let (came, only) = (came.name(), only.name());
+    let detail = format!("the answer is {came}, and TPNOCHANGE allows only {only}");
+    Error::new(Code::OutputType, detail)
 }
 
-/// The error of an error number in a reply.
-fn said(code: Code) -> &'static str {
-    match code {
-        Code::ServiceError => "the service ended without a reply, or its reply could not be made",
-        Code::NoEntry => "the service was withdrawn before the request was served",
-        Code::InputType => "the service does not take this type of buffer",
-        Code::OutputType => "the service does not give a buffer of the type that is wanted",
-        Code::Time => "the service reported that its time is over",
-        _ => "the service reported it",
+/// The result for the caller, once the bytes are known to be of their type.
+fn answered(arrived: &Arrived, mut buffer: Option<Buffer>) -> Result<Answer, CallError> {
+    let len_bytes = arrived.payload.len_bytes;
+    if let Some(buffer) = &mut buffer {
+        buffer.received(len_bytes).map_err(|error| {
+            Error::new(Code::ServiceError, format!("the answer is damaged: {error}"))
+        })?;
     }
+    let Arrived { descriptor, rval, urcode, is_failure, .. } = *arrived;
+    let answer = Answer { buffer, len_bytes, descriptor, rval, urcode };
+    if is_failure { Err(CallError::Failed(answer)) } else { Ok(answer) }
 }
 
-fn of(descriptor: Option<Descriptor>, error: Error) -> ReplyError {
-    ReplyError { descriptor, error }
+fn unknown(descriptor: Descriptor) -> Error {
+    let detail = format!("no call with the descriptor {} is out", descriptor.number());
+    Error::new(Code::BadDescriptor, detail)
 }
 
 fn nothing_out(flags: CallFlags) -> Error {
@@ -308,8 +400,4 @@ fn nothing_out(flags: CallFlags) -> Error {
 
 fn none_yet() -> Error {
     Error::new(Code::Block, "no reply is there yet, and TPNOBLOCK forbids to wait")
-}
-
-fn broken(source: std::io::Error) -> Error {
-    Error::os("the reply queue cannot be read", source)
 }

@@ -21,8 +21,7 @@ use rustix::time::Timespec;
 use super::calls::descriptor_of;
 use super::mailbox::Unsent;
 use super::transport::{Queues, Transport};
-use super::{CallFlags, Client, Descriptor, Outgoing, Which, after, interrupted, late};
-use crate::conversation::{Conversation, Rendezvous};
+use super::{CallFlags, Client, Descriptor, Outgoing, after, interrupted, late};
 use crate::error::{Code, Error};
 use crate::queue::{Prefix, ServiceName, monotonic_ns};
 use crate::wire::{Body, PAYLOAD_LEN_BYTES_MAX, Payload, Request};
@@ -30,9 +29,6 @@ use crate::wire::{Body, PAYLOAD_LEN_BYTES_MAX, Payload, Request};
 /// How long room is waited for before the queue is looked at anew: it may have been withdrawn,
 /// without a worker that could make room.
 const LOOK_AGAIN_NS: u64 = 1_000_000_000;
-
-/// How often it is checked whether the request for a conversation was answered instead of joined.
-const RENDEZVOUS_CHECK: Duration = Duration::from_millis(20);
 
 /// How long the payload of a large request without a time limit waits for a worker, a day: that of
 /// a worker that was killed is not released otherwise.
@@ -53,17 +49,17 @@ const AWAITED: u32 = 2;
 const ANY_WAKER: NonZeroU32 = NonZeroU32::MAX;
 
 /// A request that is to be sent.
-struct Order {
+pub(super) struct Order {
     service: ServiceName,
     flags: CallFlags,
-    call_id: u64,
+    pub(super) call_id: u64,
     begun_ns: u64,
     /// 0 for never.
-    deadline_ns: u64,
+    pub(super) deadline_ns: u64,
     /// The memfd that its payload is in; 0 for none.
-    large_inode: u64,
+    pub(super) large_inode: u64,
     /// It begins a conversation: the service sees a descriptor below 0.
-    is_conversation: bool,
+    pub(super) is_conversation: bool,
     /// Its reply is waited for at once.
     is_awaited: bool,
 }
@@ -119,7 +115,7 @@ impl Client {
         }
         let mut order = self.order(service, flags)?;
         order.is_awaited = is_awaited;
-        order.call_id = self.calls.open(order.deadline_ns).ok_or_else(too_many)?;
+        order.call_id = self.calls.open(order.deadline_ns)?;
         if let Err(error) = self.submit(&mut order, request) {
             self.calls.close(order.call_id);
             return Err(error);
@@ -145,79 +141,7 @@ impl Client {
         self.submit(&mut order, request)
     }
 
-    /// Begins a conversation: `tpconnect`. This side has control, or the service has.
-    ///
-    /// The descriptor is the conversation's; no reply comes for it.
-    ///
-    /// # Errors
-    /// As [`send_request`](Self::send_request); TPESVCERR when the service ended before it had joined,
-    /// TPETIME when it has not joined in the time of a call.
-    pub fn converse(
-        &mut self,
-        service: &str,
-        request: Outgoing<'_>,
-        has_control: bool,
-        flags: CallFlags,
-    ) -> Result<(Descriptor, Conversation), Error> {
-        if self.calls.out() > 0 {
-            self.take_arrived()?;
-        }
-        let mut order = self.order(service, flags.without(CallFlags::NO_REPLY))?;
-        order.is_conversation = true;
-        order.call_id = self.calls.open(order.deadline_ns).ok_or_else(too_many)?;
-        let begun = self.await_service(&mut order, request, has_control, flags);
-        // The reply of the worker when the service has ended is ignored.
-        self.give_up(order.call_id);
-        Ok((descriptor_of(order.call_id), begun?))
-    }
-
-    fn await_service(
-        &mut self,
-        order: &mut Order,
-        request: Outgoing<'_>,
-        has_control: bool,
-        flags: CallFlags,
-    ) -> Result<Conversation, Error> {
-        let descriptor = descriptor_of(order.call_id);
-        let rendezvous = Rendezvous::open(&self.prefix, &self.address, descriptor.number())?;
-        self.submit(order, request)?;
-        let joined = loop {
-            match rendezvous.take(RENDEZVOUS_CHECK, self.group.as_ref()) {
-                Ok(Some(socket)) => break Ok(socket),
-                Ok(None) => {}
-                Err(error) if error.code() == Code::GotSignal => {
-                    if !flags.contains(CallFlags::SIGNAL_RESTART) {
-                        break Err(error);
-                    }
-                }
-                Err(error) => break Err(error),
-            }
-            // A request that will not be served is answered as every request.
-            let answer = self.wait_reply(Which::One(descriptor), CallFlags::NO_BLOCK, |_| {
-                Err(Error::new(Code::Protocol, "the service answers calls and does not converse"))
-            });
-            match answer {
-                Err(failed) if failed.code() == Code::Block => {}
-                Err(failed) if failed.code() == Code::Protocol => {
-                    let detail = "the service does not converse: it answers calls, or it is that of \
-                                  another pool, and bridges carry no conversations";
-                    break Err(Error::new(Code::Protocol, detail));
-                }
-                Err(failed) => break Err(failed.error),
-                Ok(_) => break Err(Error::new(Code::ServiceError, "the service did not converse")),
-            }
-            if order.deadline_ns != 0 && monotonic_ns() >= order.deadline_ns {
-                break Err(late());
-            }
-        };
-        // A service that did not join may still read it.
-        if order.large_inode != 0 && joined.is_ok() {
-            self.outbox.release(order.large_inode);
-        }
-        Conversation::begin(joined?, has_control)
-    }
-
-    fn order(&mut self, service: &str, flags: CallFlags) -> Result<Order, Error> {
+    pub(super) fn order(&mut self, service: &str, flags: CallFlags) -> Result<Order, Error> {
         let timeout = self.next_timeout.take().unwrap_or(self.timeout);
         let service = ServiceName::new(service).ok_or_else(|| not_offered(service))?;
         let begun_ns = monotonic_ns();
@@ -238,7 +162,7 @@ impl Client {
 
     /// Puts the request into the queue of its service; holds nothing of one that failed. A service that is
     /// not there may be offered by a pool that came after the one which this client knows.
-    fn submit(&mut self, order: &mut Order, request: Outgoing<'_>) -> Result<(), Error> {
+    pub(super) fn submit(&mut self, order: &mut Order, request: Outgoing<'_>) -> Result<(), Error> {
         let followed = self.counters.managers_followed;
         match self.try_submit(order, request) {
             Err(error) if error.code() == Code::NoEntry => {
@@ -448,11 +372,6 @@ fn not_offered(service: &str) -> Error {
 
 fn full() -> Error {
     Error::new(Code::Block, "the queue of the service is full, and TPNOBLOCK forbids to wait")
-}
-
-fn too_many() -> Error {
-    let most = super::DESCRIPTORS_MAX;
-    Error::new(Code::Limit, format!("{most} calls are out: take replies or cancel some"))
 }
 
 /// Which thread of this process polls one full queue; the others wait for the lock.
