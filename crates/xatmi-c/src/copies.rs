@@ -75,7 +75,7 @@ unsafe fn give_copy(value: &Value<'_>, extra: *mut c_int) -> Result<*mut c_char,
 ///
 /// # Safety
 /// A sound `len` points to an int.
-pub(crate) unsafe fn lend_converted(
+unsafe fn lend_converted(
     fields: UbfRef<'_>,
     (id, occurrence): (FieldId, c_int),
     user: c_int,

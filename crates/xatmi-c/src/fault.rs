@@ -13,7 +13,7 @@ use pollux_xatmi::ubf::{UbfError, describe};
 use crate::caller;
 
 /// `tperrno` when something inside failed.
-pub(crate) const TPESYSTEM: c_int = 12;
+const TPESYSTEM: c_int = 12;
 
 /// An error of `atmi.h`.
 #[derive(Debug, PartialEq, Eq)]
@@ -155,7 +155,7 @@ pub(crate) fn ubf<T>(failed: T, work: impl FnOnce() -> Result<T, UbfFault>) -> T
 }
 
 /// Makes `fault` the thread's last one.
-pub(crate) fn set_fault(fault: &Fault) {
+fn set_fault(fault: &Fault) {
     TPERRNO.set(fault.number);
     CAUSE.set(fault.cause as c_int);
     DETAIL.with_borrow_mut(|text| text.replace(format_args!("{}", fault.detail)));

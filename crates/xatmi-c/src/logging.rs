@@ -414,7 +414,7 @@ fn append(text: &CStr) -> io::Result<usize> {
 }
 
 /// The local time of a second since 1970, by the time zone of the program.
-pub(crate) fn local_time(second: u64) -> io::Result<libc::tm> {
+fn local_time(second: u64) -> io::Result<libc::tm> {
     let second = libc::time_t::try_from(second).map_err(io::Error::other)?;
     let mut local = MaybeUninit::uninit();
     // SAFETY: the second is a live local, and so is what the time is written to.

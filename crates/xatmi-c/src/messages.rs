@@ -113,7 +113,7 @@ impl Landing {
     }
 
     /// Checks what was written, `len` bytes of unknown origin, and gives the length to report.
-    pub(crate) fn landed(&mut self, len: usize) -> Result<c_long, Fault> {
+    fn landed(&mut self, len: usize) -> Result<c_long, Fault> {
         let wrong = |detail: String| Fault::new(Code::ServiceError.number(), detail);
         let place = self.place().ok_or_else(|| wrong("the reply has no buffer".to_owned()))?;
         if let Err(error) = place.received(len) {

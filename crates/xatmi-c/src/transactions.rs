@@ -164,7 +164,7 @@ pub(crate) fn seen() -> Option<Seen> {
 }
 
 /// How long a call may take that would take `standing`, where 0 means no limit.
-pub(crate) fn limited(standing: Duration) -> Duration {
+fn limited(standing: Duration) -> Duration {
     match LIMIT.get() {
         Some(limit) if standing.is_zero() || limit < standing => limit,
         _ => standing,

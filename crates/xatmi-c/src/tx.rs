@@ -94,8 +94,7 @@ pub extern "C" fn tpgetlev() -> c_int {
     fault::atmi(-1, || Ok(c_int::from(transactions::seen().is_some())))
 }
 
-// `tx.h`.
-
+/// What functions of `tx.h` return.
 const TX_NOT_SUPPORTED: c_int = 1;
 const TX_OK: c_int = 0;
 const TX_ROLLBACK: c_int = -2;

@@ -284,7 +284,7 @@ pub(crate) struct Others {
     own: String,
     pools: HashMap<String, Known>,
     /// Lists that were not taken: too many pools, or names that are not valid.
-    pub(crate) dropped: u64,
+    dropped: u64,
 }
 
 #[derive(Debug)]

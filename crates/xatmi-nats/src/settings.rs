@@ -24,7 +24,7 @@ use pollux_xatmi::pool::{EXPORTS_VARIABLE, REFRESH_VARIABLE};
 use crate::exchange::POOL_LEN_BYTES_MAX;
 
 /// The environment variable that stands for `--nats`: what it holds is in no list of processes.
-pub(crate) const NATS_VARIABLE: &str = "POLLUX_NATS";
+const NATS_VARIABLE: &str = "POLLUX_NATS";
 /// The broker when nothing is said.
 const NATS_DEFAULT: &str = "nats://127.0.0.1:4222";
 

@@ -36,7 +36,7 @@ pub struct Definition {
 pub struct FieldFile {
     /// Where it was read from; errors name it.
     pub path: PathBuf,
-    pub(super) items: Vec<Item>,
+    items: Vec<Item>,
 }
 
 /// A line of the header, in the order of the file.

@@ -194,7 +194,7 @@ impl<'a> Request<'a> {
     }
 
     /// Bytes of the longest message.
-    pub(crate) fn len_bytes_max(&self) -> usize {
+    fn len_bytes_max(&self) -> usize {
         size_of_val(self.message)
     }
 

@@ -250,7 +250,7 @@ impl<'a> UbfMut<'a> {
     }
 
     /// Replaces all fields by others, as they stand in a region.
-    pub(super) fn set_entries(&mut self, entries: &[u8], fields: usize) -> Result<(), UbfError> {
+    fn set_entries(&mut self, entries: &[u8], fields: usize) -> Result<(), UbfError> {
         let (needed, room) = (HEADER_BYTES + entries.len(), self.header.size);
         if needed > room {
             return Err(UbfError::NoSpace { needed, room });

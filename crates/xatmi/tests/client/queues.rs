@@ -9,8 +9,7 @@ use pollux_xatmi::client::{CallFlags, Client, Descriptor, Outgoing, Which};
 use pollux_xatmi::error::Code;
 use pollux_xatmi::wire::Reply;
 
-use crate::support::{NONE, SHORT, get, said, text};
-use crate::support::{PATIENCE, Pool, sleeps, until};
+use crate::support::{NONE, PATIENCE, Pool, SHORT, get, said, sleeps, text, until};
 
 /// poll(2), where the machine has it beside ppoll(2).
 #[cfg(target_arch = "x86_64")]

@@ -1,3 +1,5 @@
+//! Requests that a dead worker or client left, in every state that they can be in.
+
 use super::*;
 use crate::memory::owner_of;
 use crate::memory::request::Request;
