@@ -30,7 +30,7 @@ use crate::log::{self, ErrorWriter, Event, unix_s};
 use crate::proxy::backends;
 use crate::shared::Reload;
 use crate::stats::{ControlSession, ControlShared, Ended, Overview};
-use crate::system::{Identity, Manager, PidFile, Privileged, Sandbox, State};
+use crate::system::{Identity, Manager, PidFile, Privileged, Sandbox, State, unless_unit_makes};
 use crate::tls::{Certificate, Keys};
 use crate::{HttpSession, Logs, ServerCounters, ServerError, Shared};
 use link::{Link, Order};
@@ -246,24 +246,36 @@ impl Server {
 
     /// Does what the start of a server configured so does up to its first loop, in the same order, and says
     /// what it would do, in lines. Nothing is listened on, written or left open; an address, a PID file or a
-    /// socket that a server has which runs is right. With a user the process becomes that user.
+    /// socket that a server has which runs is right, and so is a file in a folder that a unit of systemd makes, with
+    /// a warning while the folder is missing. With a user the process becomes that user.
     ///
     /// # Errors
     /// As [`Server::start`].
     pub fn check(config: &ServeConfig) -> Result<String, ServerError> {
         let monitoring = &config.monitoring;
-        let mut remarks = Vec::new();
-        log::check("error", &monitoring.error_log)?;
+        let mut remarks = unless_unit_makes(
+            &monitoring.error_log.path(),
+            log::check("error", &monitoring.error_log),
+        )?;
         if let Some(keys) = &config.tls {
-            remarks = Certificate::open(keys.clone(), Some(HTTP_1_1))?.remarks();
+            remarks.extend(Certificate::open(keys.clone(), Some(HTTP_1_1))?.remarks());
         }
         let addresses = config.listen.iter().map(|address| (SERVER, "--listen", address.clone()));
-        addresses.chain(start::addresses(monitoring)).try_for_each(|(part, flag, address)| {
-            Listener::check(&address).map_err(|cause| explained_open(part, flag, cause))
-        })?;
-        monitoring.pid_file.as_deref().map(PidFile::check).transpose()?;
+        for (part, flag, address) in addresses.chain(start::addresses(monitoring)) {
+            let checked = Listener::check(&address);
+            let checked = checked.map_err(|cause| explained_open(part, flag, cause));
+            match &address {
+                ListenAddress::Unix(path) => remarks.extend(unless_unit_makes(path, checked)?),
+                ListenAddress::Tcp(_) => checked?,
+            }
+        }
+        if let Some(path) = &monitoring.pid_file {
+            remarks.extend(unless_unit_makes(path, PidFile::check(path))?);
+        }
         config.identity.as_ref().map(Identity::assume).transpose()?;
-        monitoring.access_log.as_ref().map(|target| log::check("access", target)).transpose()?;
+        if let Some(target) = &monitoring.access_log {
+            remarks.extend(unless_unit_makes(&target.path(), log::check("access", target))?);
+        }
         let mut without_log = config.clone();
         without_log.monitoring.access_log = None;
         Shared::new(&without_log, Arc::default(), &Logs::default())?;

@@ -6,7 +6,7 @@ use std::fs;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::os::fd::OwnedFd;
-use std::os::unix::net::UnixDatagram;
+use std::os::unix::net::{UnixDatagram, UnixStream};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
@@ -473,8 +473,29 @@ fn settings_are_checked_and_printed_and_no_address_is_listened_on() {
     assert_eq!((code, wrong.as_str()), (Some(0), ""));
     let id = fs::read_to_string(&pid_file).expect("written");
     assert_eq!(id.trim(), server.id().to_string());
+    let mut commands = UnixStream::connect(at("control")).expect("it still listens");
+    commands.write_all(b"show info\n").expect("sent");
+    let mut answer = [0];
+    commands.read_exact(&mut answer).expect("an answer");
+    drop(commands);
     server.end();
     assert!(!folder.path().join("pid").exists() && !folder.path().join("control").exists());
+}
+
+#[test]
+fn folders_that_the_unit_makes_may_be_missing_at_a_check() {
+    let control = "/run/pollux-no-such/control";
+    let log = "/var/log/pollux-no-such/access.log";
+    let flags = ["--reply", "1", "--listen", "127.0.0.1:0"];
+    let (code, said, wrong) = check(
+        &[&flags[..], &["--control", &format!("unix:{control}"), "--access-log", log]].concat(),
+    );
+    assert_eq!((code, wrong.as_str()), (Some(0), ""));
+    for (setting, file) in [("RuntimeDirectory", control), ("LogsDirectory", log)] {
+        let expected = format!("with {setting}=pollux-no-such cannot make {file}");
+        let is_it = |line: &str| line.starts_with("warning: ") && line.ends_with(&expected);
+        assert!(said.lines().any(is_it), "{expected}: {said}");
+    }
 }
 
 #[test]

@@ -36,6 +36,45 @@ pub(crate) fn is_folder_writable(file: &Path) -> io::Result<()> {
     Ok(())
 }
 
+/// Below which folders the unit of a service has its own made at its start, and by which setting
+/// (`systemd.exec(5)`).
+const MADE_BY_UNITS: [(&str, &str); 3] = [
+    ("/run", "RuntimeDirectory="),
+    ("/var/run", "RuntimeDirectory="),
+    ("/var/log", "LogsDirectory="),
+];
+
+/// What a check of a file of the server found; a warning in its place where its folder is missing and a unit that
+/// starts the server can make it.
+///
+/// # Errors
+/// That of the check.
+pub(crate) fn unless_unit_makes(
+    file: &Path,
+    checked: Result<(), ServerError>,
+) -> Result<Vec<String>, ServerError> {
+    let folder = file.parent().unwrap_or(file);
+    let setting = MADE_BY_UNITS.iter().find(|(above, _)| folder.parent() == Some(above.as_ref()));
+    match (checked, setting) {
+        (
+            Err(
+                ServerError::Log { cause, .. }
+                | ServerError::Listen { cause, .. }
+                | ServerError::PidFile { cause, .. },
+            ),
+            Some((above, setting)),
+        ) if cause.kind() == ErrorKind::NotFound => {
+            let (folder, name) = (folder.display(), folder.strip_prefix(above));
+            let name = name.unwrap_or(file).display();
+            Ok(vec![format!(
+                "{folder} is missing: a server that is not started by a unit with {setting}{name} cannot make {}",
+                file.display()
+            )])
+        }
+        (checked, _) => checked.map(|()| Vec::new()),
+    }
+}
+
 /// Most addresses of a server; each costs a descriptor in each loop.
 pub(crate) const ADDRESSES_MAX: usize = 64;
 /// The first descriptor that a manager passes.
@@ -299,6 +338,18 @@ mod tests {
     use std::fs;
 
     use super::*;
+
+    #[test]
+    fn a_missing_folder_that_a_unit_makes_is_a_warning_and_another_one_an_error() {
+        let checked = |path: &str| unless_unit_makes(path.as_ref(), PidFile::check(path.as_ref()));
+        let warned = checked("/run/pollux-no-such/pid").expect("a unit makes it").concat();
+        assert!(warned.contains(" RuntimeDirectory=pollux-no-such "), "{warned}");
+        let warned = checked("/var/log/pollux-no-such/log").expect("a unit makes it").concat();
+        assert!(warned.contains(" LogsDirectory=pollux-no-such "), "{warned}");
+        for path in ["/run/pollux-no-such/further/pid", "/pollux-no-such/pid", "/run"] {
+            checked(path).expect_err(path);
+        }
+    }
 
     #[test]
     fn variables_of_another_process_mean_nothing_and_wrong_ones_are_refused() {
