@@ -167,9 +167,9 @@ named_counters! {
         SendsShort = "sends_short",
         /// Times that a loop looked at what a quiet or slow peer has not taken yet.
         UntakenLooks = "untaken_looks",
-        /// Times that it then found output waiting for a socket that was empty: the event that reports it
-        /// writable is on its way, or was lost. The loop sends on.
-        RoomUntold = "room_untold",
+        /// Times that it then found output waiting for a socket that was empty: no event has reported it writable, as
+        /// that is on its way or was lost. The loop sends on.
+        WritableUnreported = "writable_unreported",
         /// Events and completions of connections that were closed meanwhile, dropped.
         Stale = "stale",
         /// Changes of interest that were recorded for the kernel.

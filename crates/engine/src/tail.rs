@@ -112,7 +112,7 @@ impl Tail {
             }
             let waits_for_room = matches!(self, Self::Waiting(output) if output.is_blocked());
             if waits_for_room && untaken_bytes == 0 {
-                counters.count(Counter::RoomUntold);
+                counters.count(Counter::WritableUnreported);
                 return Due::Flush;
             }
             if let (Self::Lingering(linger), true) = (&mut *self, is_over) {
@@ -404,7 +404,7 @@ mod tests {
         let now = tail.deadline(&flow, Moment::NEVER);
         let due = tail.due(&mut flow, socket.as_fd(), Moment::NEVER, now, &limits, &counters);
         assert_eq!(due, Due::Flush);
-        assert_eq!(counters.value(Counter::RoomUntold), 1);
+        assert_eq!(counters.value(Counter::WritableUnreported), 1);
         assert!(tail.deadline(&flow, Moment::NEVER) > now, "it is checked again");
     }
 
