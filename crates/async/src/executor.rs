@@ -1,4 +1,4 @@
-//! What a loop's thread shares with its tasks and streams: the executor's state, and the timers of tasks.
+//! What a loop's thread shares with its tasks and streams: the executor's state.
 //!
 //! Tasks run inside a turn of the loop, where it asks its sessions for commands, between the calls for
 //! what arrived and the calls of the sessions that were woken. So what a task writes leaves in the
@@ -13,19 +13,16 @@
 //! ```
 
 use std::cell::{Cell, RefCell};
-use std::collections::{BTreeMap, VecDeque};
-use std::pin::Pin;
+use std::collections::VecDeque;
 use std::rc::Rc;
 use std::sync::Arc;
-use std::task::{Context, Poll, Waker};
-use std::time::Duration;
-use std::{fmt, io};
+use std::task::Waker;
 
 use pollux_engine::{AcceptedSocket, Command, ConnectionId, EventLoop, Limits, Moment};
-use rustix::time::{ClockId, clock_gettime};
 
 use crate::connection::Connection;
 use crate::tasks::{Ready, TaskWaker, Tasks};
+use crate::time::Timers;
 
 /// Times in a row that tasks are run which others woke meanwhile, before the loop looks at its
 /// connections again.
@@ -195,101 +192,5 @@ impl Core {
         self.tasks.clear();
         // What is requested now are ends of what the tasks had.
         drop(std::mem::take(&mut *self.requests.borrow_mut()));
-    }
-}
-
-/// What waits for a moment, by moment: the earliest one ends the wait of the loop. As many entries as there are
-/// [`Sleep`]s.
-#[derive(Debug, Default)]
-pub(crate) struct Timers {
-    waiting: BTreeMap<(Moment, u64), Waker>,
-    next: u64,
-}
-
-impl Timers {
-    fn earliest(&self) -> Moment {
-        self.waiting.first_key_value().map_or(Moment::NEVER, |((at, _), _)| *at)
-    }
-
-    /// What to wake next of that which is due.
-    fn take_due(&mut self) -> Option<Waker> {
-        let first = self.waiting.first_entry()?;
-        (first.key().0 <= now()).then(|| first.remove())
-    }
-}
-
-/// The clock of [`Moment`]s, as of now.
-fn now() -> Moment {
-    let read = clock_gettime(ClockId::Monotonic);
-    let time = Duration::new(read.tv_sec.unsigned_abs(), read.tv_nsec as u32);
-    Moment::from_nanos(0) + time
-}
-
-/// Done once its time has passed: up to a millisecond late, never early.
-///
-/// Made by [`Handle::sleep`](crate::Handle::sleep); the time runs from then on.
-pub struct Sleep {
-    timers: Rc<RefCell<Timers>>,
-    at: Moment,
-    /// Its number among the timers, once it waits.
-    number: Option<u64>,
-}
-
-impl Sleep {
-    pub(crate) fn new(timers: Rc<RefCell<Timers>>, time: Duration) -> Self {
-        Self { timers, at: now() + time, number: None }
-    }
-}
-
-impl Future for Sleep {
-    type Output = ();
-
-    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<()> {
-        if now() >= self.at {
-            return Poll::Ready(());
-        }
-        let (shared, at) = (Rc::clone(&self.timers), self.at);
-        let mut timers = shared.borrow_mut();
-        let number = *self.number.get_or_insert_with(|| {
-            timers.next += 1;
-            timers.next
-        });
-        let before = timers.waiting.insert((at, number), context.waker().clone());
-        drop(timers);
-        drop(before);
-        Poll::Pending
-    }
-}
-
-impl Drop for Sleep {
-    fn drop(&mut self) {
-        if let Some(number) = self.number {
-            let waker = self.timers.borrow_mut().waiting.remove(&(self.at, number));
-            drop(waker);
-        }
-    }
-}
-
-impl fmt::Debug for Sleep {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Sleep").field("at", &self.at).finish()
-    }
-}
-
-/// The time of [`Handle::timeout`](crate::Handle::timeout) was over before its future was done.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Elapsed;
-
-impl fmt::Display for Elapsed {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("the time was over")
-    }
-}
-
-impl std::error::Error for Elapsed {}
-
-impl From<Elapsed> for io::Error {
-    fn from(elapsed: Elapsed) -> Self {
-        Self::new(io::ErrorKind::TimedOut, elapsed)
     }
 }

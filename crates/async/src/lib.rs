@@ -65,8 +65,8 @@ mod runtime;
 mod source;
 mod stream;
 mod tasks;
+mod time;
 
-pub use executor::{Elapsed, Sleep};
 pub use pollux_engine::{
     CloseCause, ConnectTo, Counter, Counters, Driver, Limits, ListenAddress, LoopError, Mechanism,
     Signal, Signals,
@@ -75,3 +75,4 @@ pub use runtime::{Handle, Remote, Runtime};
 pub use source::{Listener, Source};
 pub use stream::Stream;
 pub use tasks::{JoinError, JoinHandle, SpawnError};
+pub use time::{Elapsed, Sleep};

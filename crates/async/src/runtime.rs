@@ -13,8 +13,9 @@ use pollux_engine::{
 };
 
 use crate::connection::{Connection, Shared};
-use crate::executor::{Core, Elapsed, Sleep};
+use crate::executor::Core;
 use crate::tasks::{self, JoinHandle, SpawnError};
+use crate::time::{Elapsed, Sleep};
 
 /// How long the end of a runtime waits for output of streams that were dropped.
 const END_TIME: Duration = Duration::from_secs(1);

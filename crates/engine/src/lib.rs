@@ -80,6 +80,7 @@ mod sockets;
 mod sources;
 mod tail;
 mod takeover;
+mod timerfd;
 mod timers;
 mod turn;
 
@@ -102,6 +103,7 @@ pub use relay::Relay;
 pub use session::{Command, ConnectionId, NoSession, Session};
 pub use signals::{Signal, Signals};
 pub use sockets::{ListenAddress, Listeners, Sockets};
-pub use sources::{SourceId, Timer};
+pub use sources::SourceId;
 pub use takeover::{Claim, SharedSocket};
+pub use timerfd::Timer;
 pub use turn::LoopError;

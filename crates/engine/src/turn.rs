@@ -22,8 +22,9 @@ use crate::connecting::{Begun, begin, outcome};
 use crate::conversation::{Conversation, Occasion};
 use crate::flow::Flow;
 use crate::session::refused;
-use crate::sources::{Alarm, Sources};
+use crate::sources::Sources;
 use crate::tail::{Due, Tail};
+use crate::timerfd::Alarm;
 use crate::timers::Timers;
 use crate::{
     AcceptedSocket, CloseCause, Command, ConnectError, ConnectTo, ConnectionId, Counter, Counters,

@@ -12,16 +12,15 @@
 use std::io;
 
 mod control_socket;
+mod listeners;
 mod proc;
 mod program;
 mod streams;
 mod tree;
 
 pub use control_socket::ControlSocket;
-pub use proc::{
-    addresses_of, children, descendants, ends_within, is_running, listener_at, listens_at, parent,
-    threads, threads_of,
-};
+pub use listeners::{addresses_of, listener_at, listens_at};
+pub use proc::{children, descendants, ends_within, is_running, parent, threads, threads_of};
 pub use program::{Program, built_from_c};
 pub use tree::Tree;
 

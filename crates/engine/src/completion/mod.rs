@@ -40,8 +40,9 @@ use crate::actions::Sharing;
 use crate::clock::Clock;
 use crate::connecting::Begun;
 use crate::conversation::{Conversation, Occasion, Progress};
-use crate::sources::{Alarm, SourceId};
+use crate::sources::SourceId;
 use crate::tail::{Output, Tail, UnderWay};
+use crate::timerfd::Alarm;
 use crate::turn::{LoopError, LoopState, Parts, Turning};
 use crate::{
     AcceptedSocket, CloseCause, ConnectTo, ConnectionId, Counter, Counters, Limits, ListenAddress,

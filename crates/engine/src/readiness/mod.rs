@@ -27,8 +27,9 @@ use crate::clock::Clock;
 use crate::conversation::{ConnectionIo, Conversation, Occasion, Progress, Sent, Turn};
 use crate::fd_table::{FdTable, Watch};
 use crate::flow::Flow;
-use crate::sources::{Alarm, SourceId};
+use crate::sources::SourceId;
 use crate::tail::{Linger, Output, Tail, broken};
+use crate::timerfd::Alarm;
 use crate::turn::{LoopState, Turning};
 use crate::{
     Actions, CloseCause, ConnectionId, Counter, Counters, Limits, Listener, Moment, Now, Session,
