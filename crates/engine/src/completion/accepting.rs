@@ -31,8 +31,11 @@ use pollux_sys::ring::{InFlight, Shots, StreamCompletion};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 
-use super::{CompletionLoop, Kind, errno, is, numbered, shots_of};
+use super::CompletionLoop;
+use super::connection::shots_of;
+use super::requests::{Kind, errno, is, numbered};
 use crate::admission::Queue;
+use crate::conversation::Conversation;
 use crate::listener::{Accepted, accept};
 use crate::{Counter, Listener, Session};
 
@@ -262,6 +265,17 @@ impl<S: Session> CompletionLoop<S> {
         }
         self.state.admission.reuse(arrivals);
         queue
+    }
+
+    /// Starts a session on an accepted socket that receives in `shots`.
+    pub(super) fn admit_with(&mut self, socket: OwnedFd, shots: Shots) {
+        self.insert(socket, shots, |shared, turn, io| Conversation::accept(shared, turn, io));
+    }
+
+    fn welcome(&mut self, socket: OwnedFd, shots: Shots) {
+        if let Some(kept) = self.state.hand_over(socket) {
+            self.admit_with(kept, shots);
+        }
     }
 
     fn let_in(&mut self, socket: OwnedFd, shots: Shots) {

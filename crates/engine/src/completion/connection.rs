@@ -1,5 +1,4 @@
-//! One connection of the completion loop: its session's calls, what is armed for it, its end; and the table by which a
-//! completion finds it.
+//! One connection of the completion loop: its session's calls, what leaves with them, what is armed for it, its end.
 //!
 //! | receiving | armed | data | end, error, cancelled | the session takes no input |
 //! |---|---|---|---|---|
@@ -20,14 +19,16 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 
 use pollux_poller::Token;
 use pollux_sys::ring::{QueueFull, Received, Sending, Sent as Slice, Shots};
-use rustix::net::{Shutdown, shutdown};
+use rustix::io::Errno;
+use rustix::net::sockopt::socket_domain;
+use rustix::net::{AddressFamily, Shutdown, shutdown};
 
-use super::{CompletionLoop, Kind, POLLIN, POLLOUT, label, numbered};
+use super::requests::{Kind, SUBMITS_MAX, errno, is, label, numbered, read_label};
+use super::{CompletionLoop, POLLIN, POLLOUT};
 use crate::actions::{Ending, Source};
 use crate::conversation::{ConnectionIo, Conversation, Occasion, Progress, Sent, Turn};
 use crate::flow::Flow;
-use crate::tail::{Linger, Output, Tail, UnderWay, drop_untaken};
-use crate::turn::Turning;
+use crate::tail::{Linger, Output, Piece, Tail, UnderWay, broken, drop_untaken};
 use crate::{Actions, CloseCause, ConnectionId, Counter, Counters, Limits, Moment, Session};
 
 /// Input kept for a session that takes none, before its receive is cancelled.
@@ -72,6 +73,21 @@ pub(super) struct SendMarks {
 pub(super) struct TurnSend {
     pub(super) token: Token,
     pub(super) slice: Slice,
+}
+
+/// Arena that one call of a connection may need: what it sends, and room to make what waits.
+const CALL_BYTES: usize = 2 * Actions::ROOM_MIN;
+
+/// How a connection receives from its second receive on.
+///
+/// From Linux 6.17 on a multishot receive of a unix socket misses an end that comes together
+/// with data: it takes the socket's word that nothing is left to receive, and is not woken
+/// again. Arming anew looks once more.
+pub(super) fn shots_of(socket: &OwnedFd) -> Shots {
+    match socket_domain(socket) {
+        Ok(AddressFamily::UNIX) => Shots::One,
+        _ => Shots::Many,
+    }
 }
 
 impl<S: Session> CompletionLoop<S> {
@@ -162,15 +178,15 @@ impl<S: Session> CompletionLoop<S> {
     }
 
     /// After a call: what the connection waits for from now on.
-    pub(super) fn settle(&mut self, token: Token, done: Result<Progress, CloseCause>) {
+    fn settle(&mut self, token: Token, done: Result<Progress, CloseCause>) {
         let Some(connection) = self.connections.get_mut(token) else { return };
         match done {
-            Err(cause) => return self.close(token, cause),
+            Err(cause) => return self.close_connection(token, cause),
             Ok(Progress::Unfinished) => self.state.unfinished.push(ConnectionId(token)),
             Ok(Progress::Idle) => {}
         }
         if connection.tail.is_connecting() && connection.conversation.ending().is_some() {
-            return self.close(token, CloseCause::Session);
+            return self.close_connection(token, CloseCause::Session);
         }
         let is_under_way = connection.marks.submission == self.submission;
         match (&mut connection.tail, connection.conversation.ending()) {
@@ -195,7 +211,7 @@ impl<S: Session> CompletionLoop<S> {
                 if has_input_ended || (ending == Ending::Close && !is_watched) {
                     let cause =
                         if has_input_ended { CloseCause::PeerClosed } else { CloseCause::Session };
-                    return self.close(token, cause);
+                    return self.close_connection(token, cause);
                 }
                 // The call, not the request: that one always takes a worker thread. ENOTCONN
                 // means that the peer is gone: receiving will say so.
@@ -263,12 +279,88 @@ impl<S: Session> CompletionLoop<S> {
         self.set_under_way(token, UnderWay::Poll);
     }
 
+    /// Nothing is watched when the session has ended the connection already.
+    pub(super) fn watch_connect(&mut self, token: Token) {
+        let Some(connection) = self.connections.get_mut(token) else { return };
+        let fd = connection.socket.as_raw_fd();
+        self.push(|ring| ring.poll(fd, POLLOUT, Shots::One, label(Kind::Writable, token)));
+    }
+
     /// A request of the output is under way.
     pub(super) fn set_under_way(&mut self, token: Token, under_way: UnderWay) {
         if let Some(connection) = self.connections.get_mut(token)
             && let Tail::Waiting(output) = &mut connection.tail
         {
             output.under_way = Some(under_way);
+        }
+    }
+
+    /// Makes sure that the output of a call fits: when the arena is used up within a turn,
+    /// what was sent is submitted now, and what came meanwhile is answered later.
+    fn make_room(&mut self) {
+        let mut tries = 0;
+        while self.ring.spare().len() < CALL_BYTES {
+            self.submit();
+            if self.ring.queued() == 0 {
+                self.next_submission();
+            }
+            self.set_aside();
+            self.renew_arena();
+            tries += 1;
+            assert!(tries < SUBMITS_MAX, "the kernel takes no requests from a full queue");
+        }
+    }
+
+    /// Answers the sends that fell short and keeps all other completions for later, also those
+    /// that did not fit the queue: a send that fell short may be the last of them.
+    pub(super) fn set_aside(&mut self) {
+        loop {
+            while let Some(completion) = self.ring.next_completion() {
+                match read_label(completion.user_data) {
+                    (Kind::Send, send) => self.fell_short(send, completion.result),
+                    _ => self.backlog.push_back(completion),
+                }
+            }
+            if !self.fetch_overflow() {
+                return;
+            }
+        }
+    }
+
+    /// A send out of the arena was not taken whole: its rest waits, in front of what followed.
+    /// `send` is its number among those of its submission, which may be the one that is being
+    /// filled: a full queue is submitted in the middle of a turn.
+    pub(super) fn fell_short(&mut self, send: Token, result: i32) {
+        self.state.counters.count(Counter::SendsShort);
+        let is_of_this = send.generation() == self.submission & 1;
+        let sends = if is_of_this { &self.sends } else { &self.submitted_sends };
+        let Some(&TurnSend { token, slice }) = sends.get(send.slot() as usize) else {
+            return self.state.counters.count(Counter::Stale);
+        };
+        let Some(connection) = self.connections.get_mut(token) else {
+            return self.state.counters.count(Counter::Stale);
+        };
+        let taken = match usize::try_from(result) {
+            Ok(taken) => taken,
+            Err(_) if is(result, Errno::AGAIN) => 0,
+            Err(_) => return self.close_connection(token, broken(errno(result))),
+        };
+        let Some(bytes) = self.ring.sent_bytes(slice) else {
+            // Not seen, and better cut than with a gap.
+            return self.close_connection(token, CloseCause::SocketError);
+        };
+        let rest = bytes[taken..].to_vec();
+        // They were counted as gone when they were queued.
+        self.state.counters.add(Counter::BytesOut, (rest.len() as u64).wrapping_neg());
+        connection.flow.came_back(rest.len());
+        connection.flow.is_full(self.state.clock.now().at, &self.state.limits);
+        if let Tail::None = connection.tail {
+            connection.tail = Tail::Waiting(Box::default());
+        }
+        if let Tail::Waiting(output) = &mut connection.tail {
+            output.push_front(Piece::Bytes(rest, 0));
+            connection.conversation.output_waits();
+            self.state.unfinished.push(ConnectionId(token));
         }
     }
 
@@ -395,95 +487,5 @@ impl RingIo<'_> {
         self.counters.add(Counter::BytesOut, len as u64);
         self.flow.sent(len, self.now, self.limits);
         Ok(())
-    }
-}
-
-/// A table of `T` by [`Token`].
-///
-/// Dense and reused, each use with its own generation: a completion whose generation is not that of the slot
-/// belongs to a connection that is gone.
-#[derive(Debug)]
-pub(super) struct Slots<T> {
-    entries: Vec<Slot<T>>,
-    free: Vec<u32>,
-}
-
-#[derive(Debug)]
-struct Slot<T> {
-    generation: u32,
-    content: Option<T>,
-}
-
-impl<T> Slots<T> {
-    pub(super) fn new() -> Self {
-        Self { entries: Vec::new(), free: Vec::new() }
-    }
-
-    /// The token that the next [`Slots::insert`] will use.
-    pub(super) fn next_token(&self) -> Token {
-        match self.free.last() {
-            Some(slot) => Token::new(*slot, self.entries[*slot as usize].generation),
-            None => Token::new(self.entries.len() as u32, 0),
-        }
-    }
-
-    pub(super) fn insert(&mut self, content: T) -> Token {
-        let token = self.next_token();
-        match self.free.pop() {
-            Some(slot) => self.entries[slot as usize].content = Some(content),
-            None => self.entries.push(Slot { generation: 0, content: Some(content) }),
-        }
-        token
-    }
-
-    /// Empties the slot of `token`; its next use has another generation.
-    pub(super) fn remove(&mut self, token: Token) -> Option<T> {
-        self.get_mut(token)?;
-        let slot = &mut self.entries[token.slot() as usize];
-        slot.generation = token.next_generation().generation();
-        self.free.push(token.slot());
-        slot.content.take()
-    }
-
-    #[inline]
-    pub(super) fn get_mut(&mut self, token: Token) -> Option<&mut T> {
-        let slot = self.entries.get_mut(token.slot() as usize)?;
-        slot.content.as_mut().filter(|_| slot.generation == token.generation())
-    }
-
-    /// The token of what is in `slot` now.
-    pub(super) fn token_of(&self, slot: u32) -> Option<Token> {
-        let entry = self.entries.get(slot as usize)?;
-        entry.content.as_ref().map(|_| Token::new(slot, entry.generation))
-    }
-
-    /// The tokens of all that is there.
-    pub(super) fn tokens(&self) -> Vec<Token> {
-        (0..self.entries.len() as u32).filter_map(|slot| self.token_of(slot)).collect()
-    }
-
-    pub(super) fn iter(&self) -> impl Iterator<Item = (Token, &T)> {
-        self.entries.iter().enumerate().filter_map(|(slot, entry)| {
-            let content = entry.content.as_ref()?;
-            Some((Token::new(slot as u32, entry.generation), content))
-        })
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_reused_slot_does_not_answer_to_its_old_token() {
-        let mut slots = Slots::new();
-        let first = slots.insert('a');
-        assert_eq!(slots.remove(first), Some('a'));
-        assert_eq!(slots.next_token().slot(), first.slot());
-        let second = slots.insert('b');
-        assert_eq!(slots.get_mut(first), None);
-        assert_eq!(slots.remove(first), None);
-        assert_eq!(slots.get_mut(second), Some(&mut 'b'));
-        assert_eq!(slots.tokens(), [second]);
     }
 }

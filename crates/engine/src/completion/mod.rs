@@ -13,12 +13,25 @@
 //! A connection's first receive is single-shot: one that ends after one request then costs no
 //! cancellation. From the second on a multishot receive stays armed, but for unix sockets
 //! (`shots_of` says why); bytes come in buffers of the ring and go back to it within the turn.
-//! New connections are let in after the live ones had their turn (`accepting.rs`).
+//! New connections are let in after the live ones had their turn.
+//!
+//! ```text
+//!  this file        the turn: who is called when
+//!     ▼
+//!  completions.rs   what a completion says: input, room, a source   accepting.rs   new connections
+//!     ▼                                                                ▼
+//!  connection.rs    a session's call and what follows it: sends, receives, the end
+//!     ▼
+//!  requests.rs      labels, the queue, one enter
+//! ```
+//!
+//! Each calls those below it alone. `completions.rs` hands an accept that completed to `accepting.rs`, and a connect to
+//! what both loops do then (`turn.rs`).
 
 mod accepting;
 mod completions;
 mod connection;
-mod sending;
+mod requests;
 
 use std::collections::VecDeque;
 use std::io;
@@ -29,12 +42,7 @@ use std::time::Duration;
 
 use pollux_poller::{Token, Waker};
 use pollux_sys::descriptors::NONE_LEFT;
-use pollux_sys::ring::{
-    QueueFull, RingUnavailable, Shots, Sizes, StreamCompletion, StreamRing, StreamSizes,
-};
-use rustix::io::Errno;
-use rustix::net::AddressFamily;
-use rustix::net::sockopt::socket_domain;
+use pollux_sys::ring::{RingUnavailable, Shots, Sizes, StreamCompletion, StreamRing, StreamSizes};
 
 use crate::actions::Sharing;
 use crate::clock::Clock;
@@ -49,8 +57,8 @@ use crate::{
     Moment, Now, Session,
 };
 use accepting::Listening;
-use completions::Pace;
-use connection::{Connection, Slots, TurnSend};
+use connection::{Connection, TurnSend, shots_of};
+use requests::{Kind, Pace, Slots, numbered};
 
 /// Requests between two system calls, completions that wait to be taken, receive buffers and
 /// the arena. 256 buffers of 4 KiB stay in the cache of one core; runs with 4,096 were slower.
@@ -148,17 +156,6 @@ impl<S: Session> CompletionLoop<S> {
         self.insert(socket, shots, |_, _, _| (Conversation::new(session), Ok(Progress::Idle)))
     }
 
-    /// Starts a session on an accepted socket that receives in `shots`.
-    fn admit_with(&mut self, socket: OwnedFd, shots: Shots) {
-        self.insert(socket, shots, |shared, turn, io| Conversation::accept(shared, turn, io));
-    }
-
-    fn welcome(&mut self, socket: OwnedFd, shots: Shots) {
-        if let Some(kept) = self.state.hand_over(socket) {
-            self.admit_with(kept, shots);
-        }
-    }
-
     pub(crate) fn notes(&self) -> Vec<String> {
         let StreamSizes { buffers, buffer_bytes, .. } = SIZES;
         let buffers = format!("{buffers} receive buffers of {buffer_bytes} bytes");
@@ -210,16 +207,6 @@ impl<S: Session> CompletionLoop<S> {
         let _ = self.ring.submit();
     }
 
-    fn watch_alarm(&mut self) {
-        let fd = self.state.alarm.fd().as_raw_fd();
-        self.push(|ring| ring.poll(fd, POLLIN, Shots::Many, numbered(Kind::Alarm, 0)));
-    }
-
-    fn watch_waker(&mut self) {
-        let fd = self.waker.fd().as_raw_fd();
-        self.push(|ring| ring.poll(fd, POLLIN, Shots::Many, numbered(Kind::Waker, 0)));
-    }
-
     /// Calls `on_readable` in each turn in which `source` is readable.
     ///
     /// # Errors
@@ -242,39 +229,6 @@ impl<S: Session> CompletionLoop<S> {
         // The poll holds the file until the cancellation was submitted, with the next turn.
         self.state.sources.remove(id);
         true
-    }
-
-    /// A poll has ended: the source is readable, or the poll was cancelled or refused.
-    pub(super) fn source_readable(&mut self, id: SourceId, result: i32) {
-        let now = self.state.clock.now();
-        if result < 0 {
-            // A refusal stays one: the source can do no more.
-            return self.state.sources.remove(id);
-        }
-        let Some(answer) = self.state.sources.readable(id, &mut self.state.shared, now) else {
-            return self.state.counters.count(Counter::Stale);
-        };
-        self.state.counters.count(Counter::SourcesReadable);
-        match answer {
-            ControlFlow::Continue(()) => self.arm_source(id),
-            ControlFlow::Break(()) => self.state.sources.remove(id),
-        }
-    }
-
-    fn arm_source(&mut self, id: SourceId) {
-        let Some(fd) = self.state.sources.fd(id).map(|fd| fd.as_raw_fd()) else { return };
-        self.push(|ring| ring.poll(fd, POLLIN, Shots::One, numbered(Kind::Source, id.0)));
-    }
-
-    /// Queues a request, making room in the queue where needed.
-    fn push(&mut self, mut request: impl FnMut(&mut StreamRing) -> Result<(), QueueFull>) {
-        self.is_mixed = true;
-        let mut tries = 0;
-        while request(&mut self.ring).is_err() {
-            self.submit();
-            tries += 1;
-            assert!(tries < SUBMITS_MAX, "the kernel takes no requests from a full queue");
-        }
     }
 }
 
@@ -410,117 +364,6 @@ impl<S: Session> Turning<S> for CompletionLoop<S> {
     fn take_back(&mut self, _: Token) {}
 }
 
-/// How a connection receives from its second receive on.
-///
-/// From Linux 6.17 on a multishot receive of a unix socket misses an end that comes together
-/// with data: it takes the socket's word that nothing is left to receive, and is not woken
-/// again. Arming anew looks once more.
-fn shots_of(socket: &OwnedFd) -> Shots {
-    match socket_domain(socket) {
-        Ok(AddressFamily::UNIX) => Shots::One,
-        _ => Shots::Many,
-    }
-}
-
-/// Submissions of a full queue before the loop gives up: each makes room unless the kernel has
-/// no memory at all.
-const SUBMITS_MAX: u32 = 1000;
-
 fn no_descriptor(errno: i32) -> RingUnavailable {
     RingUnavailable { reason: NONE_LEFT.to_owned(), cause: io::Error::from_raw_os_error(errno) }
-}
-
-/// What a request does.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Kind {
-    /// Receives for a connection.
-    Receive = 1,
-    /// Sends out of the arena; the slot counts the sends of the submission, the generation
-    /// says whether that is an even or an odd one.
-    Send = 2,
-    /// Sends output that waited.
-    SendWaiting = 3,
-    /// Watches a socket for room that is full, or connects.
-    Writable = 4,
-    /// Watches a listener; the slot is its number.
-    Listener = 5,
-    /// Watches the waker.
-    Waker = 6,
-    /// Cancels or closes: completes only when that failed, which needs no answer.
-    Cleanup = 7,
-    /// Watches the loop's timer.
-    Alarm = 8,
-    /// Watches a socket whose session leaves its input there.
-    Readable = 9,
-    /// Watches a source; the slot is its number.
-    Source = 10,
-}
-
-const KIND_SHIFT: u32 = 58;
-const TOKEN_BITS: u64 = (1 << 56) - 1;
-
-/// Kind and token in one number, which a request carries through the kernel and back.
-///
-/// ```text
-///  61  58 57 56 55            32 31                              0
-/// +------+-----+----------------+---------------------------------+
-/// | kind |  0  |   generation   |              slot               |
-/// +------+-----+----------------+---------------------------------+
-/// ```
-fn label(kind: Kind, token: Token) -> u64 {
-    (kind as u64) << KIND_SHIFT | u64::from(token.generation()) << 32 | u64::from(token.slot())
-}
-
-/// A label of a request that belongs to no connection.
-fn numbered(kind: Kind, number: u32) -> u64 {
-    label(kind, Token::new(number, 0))
-}
-
-/// What stands on a completion.
-fn read_label(label: u64) -> (Kind, Token) {
-    let kind = match label >> KIND_SHIFT {
-        1 => Kind::Receive,
-        2 => Kind::Send,
-        3 => Kind::SendWaiting,
-        4 => Kind::Writable,
-        5 => Kind::Listener,
-        6 => Kind::Waker,
-        7 => Kind::Cleanup,
-        8 => Kind::Alarm,
-        9 => Kind::Readable,
-        10 => Kind::Source,
-        other => unreachable!("no request was labelled {other}"),
-    };
-    let bits = label & TOKEN_BITS;
-    (kind, Token::new(bits as u32, (bits >> 32) as u32))
-}
-
-fn is(result: i32, errno: Errno) -> bool {
-    result == -errno.raw_os_error()
-}
-
-fn errno(result: i32) -> Errno {
-    Errno::from_raw_os_error(-result)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn labels_are_read_as_they_were_written() {
-        let token = Token::new(u32::MAX, Token::GENERATIONS - 1);
-        let kinds = [Kind::Receive, Kind::Send, Kind::SendWaiting, Kind::Writable];
-        for kind in kinds.into_iter().chain([
-            Kind::Listener,
-            Kind::Waker,
-            Kind::Cleanup,
-            Kind::Alarm,
-            Kind::Readable,
-            Kind::Source,
-        ]) {
-            assert_eq!(read_label(label(kind, token)), (kind, token));
-            assert!(label(kind, token) <= StreamRing::USER_DATA_MAX);
-        }
-    }
 }
