@@ -105,6 +105,19 @@ fn files_of_every_size_around_the_limit_come_whole_and_pipelined() {
 }
 
 #[test]
+fn a_part_of_a_large_file_follows_the_head_of_the_file() {
+    let folder = Folder::new();
+    let content: Vec<u8> = (0..200_000_u32).flat_map(u32::to_le_bytes).collect();
+    folder.put("f", &content);
+    let part = folder.get("/f", "Range: bytes=100001-700000\r\n");
+    assert!(part.status() == 206 && part.body == content[100_001..=700_000]);
+    let part = "GET /f HTTP/1.1\r\nHost: a\r\nRange: bytes=1-2\r\n\r\n";
+    let head = folder.ask("", &format!("HEAD /f HTTP/1.1\r\nHost: a\r\n\r\n{part}"));
+    assert_eq!((head.status(), head.field("Content-Length")), (200, Some("800000")));
+    assert!(head.body.starts_with(b"HTTP/1.1 206 ") && head.body.ends_with(&content[1..3]));
+}
+
+#[test]
 fn what_the_client_has_is_not_sent_again() {
     let folder = Folder::new();
     folder.put("f", b"hello");

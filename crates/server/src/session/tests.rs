@@ -66,6 +66,14 @@ fn a_large_reply_comes_whole_and_what_follows_it_in_order() {
 }
 
 #[test]
+fn pipelined_requests_are_answered_and_counted_however_many_there_are() {
+    let mut play = play("reply = 1000");
+    let answer = ask(&mut play, &GET.repeat(500));
+    assert_eq!(answer.matches("HTTP/1.1 200 OK\r\n").count(), 500);
+    assert_eq!((play.closed(), play.shared.counters().requests_total()), (None, 500));
+}
+
+#[test]
 fn methods_that_are_not_served_have_different_statuses() {
     let folder = tempfile::tempdir().expect("a folder");
     let config = format!("dir = {:?}", folder.path());
@@ -93,6 +101,7 @@ fn a_refusal_of_head_has_no_body() {
         let answer = ask(&mut play("reply = 1"), request);
         assert!(status(&answer) >= 400 && answer.ends_with("\r\n\r\n"), "{answer}");
         assert!(!answer.contains("Content-Length: 0\r\n"), "{answer}");
+        assert_eq!(answer.matches("Server: ").count(), 1, "{answer}");
     }
 }
 
