@@ -55,7 +55,7 @@ pub(crate) struct Channel {
     pub(crate) wants_end: bool,
     pub(crate) is_output_ended: bool,
     pub(crate) wants_reset: bool,
-    pub(crate) is_dropped: bool,
+    is_dropped: bool,
     /// It was dropped before all of its input was read: more is probably under way.
     has_unread: bool,
     /// Counted among those whose output is waited for at the end of the runtime.
@@ -147,8 +147,17 @@ impl Channel {
         }
     }
 
+    fn wake_reader(&mut self) {
+        self.reader.take().into_iter().for_each(Waker::wake);
+    }
+
+    fn wake_writer(&mut self) {
+        self.writer.take().into_iter().for_each(Waker::wake);
+    }
+
     fn wake_both(&mut self) {
-        self.reader.take().into_iter().chain(self.writer.take()).for_each(Waker::wake);
+        self.wake_reader();
+        self.wake_writer();
     }
 
     /// Does for the stream what can be done now.
@@ -172,7 +181,7 @@ impl Channel {
             self.output.consume(len);
             self.is_sending = true;
             actions.call_again();
-            self.writer.take().into_iter().for_each(Waker::wake);
+            self.wake_writer();
         }
         if !self.output.is_empty() {
             return;
@@ -185,7 +194,7 @@ impl Channel {
             }
         } else if self.wants_end && !std::mem::replace(&mut self.is_output_ended, true) {
             actions.end_output();
-            self.writer.take().into_iter().for_each(Waker::wake);
+            self.wake_writer();
         }
     }
 }
@@ -250,21 +259,21 @@ impl Session for Connection {
             channel.is_paused = true;
             actions.pause_input();
         }
-        channel.reader.take().into_iter().for_each(Waker::wake);
+        channel.wake_reader();
         len
     }
 
     fn on_end(&mut self, shared: &mut Shared, actions: &mut Actions<'_>) {
         let mut channel = self.0.borrow_mut();
         channel.has_input_ended = true;
-        channel.reader.take().into_iter().for_each(Waker::wake);
+        channel.wake_reader();
         channel.advance(&shared.0, actions);
     }
 
     fn on_drained(&mut self, shared: &mut Shared, actions: &mut Actions<'_>) {
         let mut channel = self.0.borrow_mut();
         channel.is_sending = false;
-        channel.writer.take().into_iter().for_each(Waker::wake);
+        channel.wake_writer();
         channel.advance(&shared.0, actions);
     }
 
@@ -310,7 +319,7 @@ impl Buffer {
         self.len() == 0
     }
 
-    pub(crate) fn as_slice(&self) -> &[u8] {
+    fn as_slice(&self) -> &[u8] {
         &self.bytes[self.start..]
     }
 
@@ -324,7 +333,7 @@ impl Buffer {
     }
 
     /// Takes the first `len` bytes away.
-    pub(crate) fn consume(&mut self, len: usize) {
+    fn consume(&mut self, len: usize) {
         debug_assert!(len <= self.len(), "more than there is");
         self.start += len;
         if self.start == self.bytes.len() {

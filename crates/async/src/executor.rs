@@ -46,7 +46,7 @@ pub(crate) struct Core {
     accepts_left: Cell<u32>,
     open: Cell<u32>,
     /// Tasks that wait until one more connection may be open.
-    vacancy: RefCell<Vec<Waker>>,
+    vacancy: Waiters,
     /// Connections whose stream was dropped before its output had left.
     pub(crate) leaving: Cell<u32>,
     has_ended: Cell<bool>,
@@ -66,7 +66,7 @@ impl Core {
             accepts_left: Cell::new(limits.accepts_per_turn),
             limits,
             open: Cell::new(0),
-            vacancy: RefCell::default(),
+            vacancy: Waiters::default(),
             leaving: Cell::new(0),
             has_ended: Cell::new(false),
         })
@@ -160,16 +160,13 @@ impl Core {
 
     pub(crate) fn closed(&self) {
         self.open.set(self.open.get() - 1);
-        self.vacancy.borrow_mut().drain(..).for_each(Waker::wake);
+        self.vacancy.wake();
     }
 
     /// Whether a connection may be accepted now; if not, `waker` is woken when that may have changed.
     pub(crate) fn may_accept(&self, waker: &Waker) -> bool {
         if self.open.get() >= self.limits.connections_max {
-            let mut vacancy = self.vacancy.borrow_mut();
-            if !vacancy.iter().any(|other| other.will_wake(waker)) {
-                vacancy.push(waker.clone());
-            }
+            self.vacancy.add(waker);
             return false;
         }
         let left = self.accepts_left.get();
@@ -192,5 +189,33 @@ impl Core {
         self.tasks.clear();
         // What is requested now are ends of what the tasks had.
         drop(std::mem::take(&mut *self.requests.borrow_mut()));
+    }
+}
+
+/// Tasks that wait for the same thing.
+#[derive(Default)]
+pub(crate) struct Waiters(RefCell<Vec<Waker>>);
+
+impl Waiters {
+    /// Has the task woken with the others, once.
+    pub(crate) fn add(&self, waker: &Waker) {
+        let mut waiting = self.0.borrow_mut();
+        if !waiting.iter().any(|other| other.will_wake(waker)) {
+            waiting.push(waker.clone());
+        }
+    }
+
+    /// Wakes all; says whether there were any.
+    pub(crate) fn wake(&self) -> bool {
+        // Not borrowed meanwhile: a waker may be another program's code.
+        let mut waiting = self.0.take();
+        let has_waited = !waiting.is_empty();
+        waiting.drain(..).for_each(Waker::wake);
+        let mut added = self.0.borrow_mut();
+        if added.is_empty() {
+            // For its memory.
+            *added = waiting;
+        }
+        has_waited
     }
 }

@@ -6,12 +6,12 @@ use std::future::poll_fn;
 use std::ops::ControlFlow;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::rc::Rc;
-use std::task::{Context, Poll, Waker, ready};
+use std::task::{Context, Poll, ready};
 use std::{fmt, io};
 
 use pollux_engine::{ListenAddress, ListenError, SourceId};
 
-use crate::executor::Core;
+use crate::executor::{Core, Waiters};
 use crate::{Handle, Stream};
 
 struct State<T> {
@@ -21,17 +21,7 @@ struct State<T> {
     /// Known while the loop watches it.
     id: Cell<Option<SourceId>>,
     failure: RefCell<Option<io::Error>>,
-    waiting: RefCell<Vec<Waker>>,
-}
-
-impl<T> State<T> {
-    /// Wakes the tasks that wait; says whether there were any.
-    fn wake(&self) -> bool {
-        let waiting = std::mem::take(&mut *self.waiting.borrow_mut());
-        let waits = !waiting.is_empty();
-        waiting.into_iter().for_each(Waker::wake);
-        waits
-    }
+    waiting: Waiters,
 }
 
 /// What the loop watches.
@@ -81,7 +71,7 @@ impl<T: AsFd + 'static> Source<T> {
             is_watched: Cell::new(false),
             id: Cell::new(None),
             failure: RefCell::default(),
-            waiting: RefCell::default(),
+            waiting: Waiters::default(),
         };
         Self { state: Rc::new(state), core: Rc::clone(core) }
     }
@@ -126,11 +116,7 @@ impl<T: AsFd + 'static> Source<T> {
         if self.core.has_ended() {
             return Poll::Ready(Err(io::Error::other("the runtime of this source has ended")));
         }
-        let mut waiting = self.state.waiting.borrow_mut();
-        if !waiting.iter().any(|other| other.will_wake(context.waker())) {
-            waiting.push(context.waker().clone());
-        }
-        drop(waiting);
+        self.state.waiting.add(context.waker());
         self.watch();
         Poll::Pending
     }
@@ -142,7 +128,7 @@ impl<T: AsFd + 'static> Source<T> {
         let state = Rc::clone(&self.state);
         self.core.request(move |event_loop| {
             let watched = event_loop.watch(Watched(Rc::clone(&state)), |watched, _, _| {
-                if watched.0.wake() {
+                if watched.0.waiting.wake() {
                     return ControlFlow::Continue(());
                 }
                 // Readable, and no task waits: it is watched again when one does.
@@ -155,7 +141,7 @@ impl<T: AsFd + 'static> Source<T> {
                 Err(error) => {
                     state.is_watched.set(false);
                     *state.failure.borrow_mut() = Some(error);
-                    state.wake();
+                    state.waiting.wake();
                 }
             }
         });
