@@ -11,25 +11,17 @@
 //!              └─ done (unix sockets) ──► next turn ─────────┴─► SO_ERROR ─► connected
 //!                                                                        └─► connect_failed, closed
 //! ```
-//!
-//! What [`EventLoop::adopt`](crate::EventLoop::adopt) takes, and why it refuses the rest.
-//!
-//! A descriptor from outside is checked once, before a session begins on it: the loops read and
-//! write a stream of bytes and never block, and with anything else they would lose data silently
-//! (a datagram that does not fit is cut) or stand still.
 
 use std::net::{IpAddr, SocketAddr};
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, OwnedFd};
 use std::{fmt, io};
 
-use rustix::fs::{OFlags, fcntl_getfl};
 use rustix::io::Errno;
-use rustix::net::sockopt::{set_tcp_nodelay, socket_acceptconn, socket_error, socket_type};
-use rustix::net::{
-    AddressFamily, SocketAddrUnix, SocketFlags, SocketType, bind, connect, socket_with,
-};
+use rustix::net::sockopt::{set_tcp_nodelay, socket_error};
+use rustix::net::{AddressFamily, SocketAddrUnix, bind, connect};
 
 use crate::ListenAddress;
+use crate::listener::stream_socket;
 
 /// Where a connection goes, and where from.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -148,8 +140,7 @@ fn open(to: &ConnectTo) -> Result<Begun, Refusal> {
         ListenAddress::Tcp(SocketAddr::V6(_)) => AddressFamily::INET6,
         ListenAddress::Unix(_) => AddressFamily::UNIX,
     };
-    let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
-    let socket = socket_with(family, SocketType::STREAM, flags, None).map_err(of("socket"))?;
+    let socket = stream_socket(family).map_err(of("socket"))?;
     if let Some(source) = to.source {
         pollux_sys::socket::bind_address_no_port(&socket).map_err(|cause| ("setsockopt", cause))?;
         bind(&socket, &SocketAddr::new(source, 0)).map_err(of("bind"))?;
@@ -174,79 +165,4 @@ fn open(to: &ConnectTo) -> Result<Begun, Refusal> {
 
 fn of(call: &'static str) -> impl Fn(Errno) -> Refusal {
     move |errno| (call, errno.into())
-}
-
-/// Why a descriptor was not adopted.
-#[derive(Debug)]
-#[non_exhaustive]
-pub enum AdoptError {
-    /// It is something else than a socket: a file, a pipe, a terminal.
-    NotASocket,
-    /// It keeps the borders of messages (SOCK_DGRAM, SOCK_SEQPACKET and others); a session's bytes
-    /// have none.
-    NotAStream,
-    /// It takes connections: it belongs to [`EventLoop::listen`](crate::EventLoop::listen).
-    Listens,
-    /// Calls on it wait (O_NONBLOCK is not set), and the whole loop would wait with them.
-    Blocks,
-    /// The kernel does not say what it is.
-    System {
-        /// Name of the call.
-        call: &'static str,
-        /// What the kernel said.
-        cause: io::Error,
-    },
-}
-
-impl fmt::Display for AdoptError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let what = match self {
-            Self::NotASocket => "the descriptor is not a socket",
-            Self::NotAStream => "the socket sends messages",
-            Self::Listens => "the socket listens",
-            Self::Blocks => "the socket blocks",
-            Self::System { call, .. } => return write!(f, "{call} on the descriptor failed"),
-        };
-        write!(f, "{what}; expected a connected stream socket with O_NONBLOCK")
-    }
-}
-
-impl std::error::Error for AdoptError {
-    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
-        match self {
-            Self::System { cause, .. } => Some(cause),
-            _ => None,
-        }
-    }
-}
-
-/// With the kind of its cause; the error itself is inside.
-impl From<AdoptError> for io::Error {
-    fn from(error: AdoptError) -> Self {
-        let kind = match &error {
-            AdoptError::System { cause, .. } => cause.kind(),
-            _ => io::ErrorKind::InvalidInput,
-        };
-        Self::new(kind, error)
-    }
-}
-
-/// Says whether sessions can run on `socket`. Whether it has a peer is left to the loop: one that
-/// has gone meanwhile is reported to the session as always.
-///
-/// # Errors
-/// [`AdoptError`] says what is wrong with it.
-pub(crate) fn check(socket: BorrowedFd<'_>) -> Result<(), AdoptError> {
-    let failed = |call, errno: Errno| AdoptError::System { call, cause: errno.into() };
-    match socket_type(socket) {
-        Ok(SocketType::STREAM) => {}
-        Ok(_) => return Err(AdoptError::NotAStream),
-        Err(Errno::NOTSOCK) => return Err(AdoptError::NotASocket),
-        Err(errno) => return Err(failed("getsockopt", errno)),
-    }
-    if socket_acceptconn(socket).map_err(|errno| failed("getsockopt", errno))? {
-        return Err(AdoptError::Listens);
-    }
-    let flags = fcntl_getfl(socket).map_err(|errno| failed("fcntl", errno))?;
-    if flags.contains(OFlags::NONBLOCK) { Ok(()) } else { Err(AdoptError::Blocks) }
 }

@@ -1,12 +1,16 @@
-//! One loop of either kind, behind one type.
+//! One loop of either kind, behind one type; and which sockets it adopts.
 
-use std::io;
 use std::ops::ControlFlow;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 use std::time::Duration;
+use std::{fmt, io};
 
 use pollux_poller::Waker;
+use rustix::fs::{OFlags, fcntl_getfl};
+use rustix::io::Errno;
+use rustix::net::SocketType;
+use rustix::net::sockopt::{socket_acceptconn, socket_type};
 
 use crate::admission::HandOut;
 use crate::clock::Clock;
@@ -14,8 +18,8 @@ use crate::completion::CompletionLoop;
 use crate::readiness::ReadinessLoop;
 use crate::turn::{LoopError, Turning};
 use crate::{
-    AdoptError, CloseCause, ConnectError, ConnectTo, ConnectionId, Counter, Counters, Driver,
-    Limits, Listener, Moment, Now, Session, SharedDate, SourceId, Timer, connecting,
+    CloseCause, ConnectError, ConnectTo, ConnectionId, Counter, Counters, Driver, Limits, Listener,
+    Moment, Now, Session, SharedDate, SourceId, Timer,
 };
 
 /// A loop that drives sessions; opened, used and dropped by one thread.
@@ -226,7 +230,7 @@ impl<S: Session> EventLoop<S> {
         socket: OwnedFd,
         session: S,
     ) -> Result<ConnectionId, (OwnedFd, S, AdoptError)> {
-        if let Err(error) = connecting::check(socket.as_fd()) {
+        if let Err(error) = check_adoptable(socket.as_fd()) {
             return Err((socket, session, error));
         }
         Ok(either!(&mut self.0, each => each.adopt(socket, session)))
@@ -386,6 +390,82 @@ impl<S: Session> EventLoop<S> {
     pub fn describe(&self) -> Vec<String> {
         either!(&self.0, each => each.describe())
     }
+}
+
+/// Why a descriptor was not adopted.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum AdoptError {
+    /// It is something else than a socket: a file, a pipe, a terminal.
+    NotASocket,
+    /// It keeps the borders of messages (SOCK_DGRAM, SOCK_SEQPACKET and others); a session's bytes
+    /// have none.
+    NotAStream,
+    /// It takes connections: it belongs to [`EventLoop::listen`](crate::EventLoop::listen).
+    Listens,
+    /// Calls on it wait (O_NONBLOCK is not set), and the whole loop would wait with them.
+    Blocks,
+    /// The kernel does not say what it is.
+    System {
+        /// Name of the call.
+        call: &'static str,
+        /// What the kernel said.
+        cause: io::Error,
+    },
+}
+
+impl fmt::Display for AdoptError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let what = match self {
+            Self::NotASocket => "the descriptor is not a socket",
+            Self::NotAStream => "the socket sends messages",
+            Self::Listens => "the socket listens",
+            Self::Blocks => "the socket blocks",
+            Self::System { call, .. } => return write!(f, "{call} on the descriptor failed"),
+        };
+        write!(f, "{what}; expected a connected stream socket with O_NONBLOCK")
+    }
+}
+
+impl std::error::Error for AdoptError {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match self {
+            Self::System { cause, .. } => Some(cause),
+            _ => None,
+        }
+    }
+}
+
+/// With the kind of its cause; the error itself is inside.
+impl From<AdoptError> for io::Error {
+    fn from(error: AdoptError) -> Self {
+        let kind = match &error {
+            AdoptError::System { cause, .. } => cause.kind(),
+            _ => io::ErrorKind::InvalidInput,
+        };
+        Self::new(kind, error)
+    }
+}
+
+/// Says whether sessions can run on `socket`, before one begins: the loops read and write a stream of bytes and never
+/// block, and with anything else they would lose data silently (a datagram that does not fit is cut) or stand still.
+/// Whether it has a peer is left to the loop: one that has gone meanwhile is reported to the session as always.
+///
+/// # Errors
+/// [`AdoptError`] says what is wrong with it.
+fn check_adoptable(socket: BorrowedFd<'_>) -> Result<(), AdoptError> {
+    let failed = |call, errno: Errno| AdoptError::System { call, cause: errno.into() };
+    match socket_type(socket) {
+        Ok(SocketType::STREAM) => {}
+        Ok(_) => return Err(AdoptError::NotAStream),
+        Err(Errno::NOTSOCK) => return Err(AdoptError::NotASocket),
+        Err(errno) => return Err(failed("getsockopt", errno)),
+    }
+    if socket_acceptconn(socket).map_err(|errno| failed("getsockopt", errno))? {
+        return Err(AdoptError::Listens);
+    }
+    let flags = fcntl_getfl(socket).map_err(|errno| failed("fcntl", errno))?;
+    if flags.contains(OFlags::NONBLOCK) { Ok(()) } else { Err(AdoptError::Blocks) }
 }
 
 fn no_ring(refused: pollux_sys::ring::RingUnavailable) -> LoopError {

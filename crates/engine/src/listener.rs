@@ -191,7 +191,7 @@ impl Listener {
     /// can still be accepted.
     pub fn accept(&self) -> io::Result<AcceptedSocket> {
         loop {
-            let errno = match acceptfrom_with(&self.socket, ACCEPT_FLAGS) {
+            let errno = match acceptfrom_with(&self.socket, FLAGS) {
                 Ok((socket, peer)) => {
                     let peer = peer.and_then(|peer| SocketAddr::try_from(peer).ok());
                     return Ok(AcceptedSocket { socket, peer });
@@ -266,8 +266,13 @@ impl From<AcceptedSocket> for OwnedFd {
     }
 }
 
-/// How every connection is accepted.
-const ACCEPT_FLAGS: SocketFlags = SocketFlags::NONBLOCK.union(SocketFlags::CLOEXEC);
+/// How every stream socket of a loop is made and accepted.
+const FLAGS: SocketFlags = SocketFlags::NONBLOCK.union(SocketFlags::CLOEXEC);
+
+/// A socket that is neither bound nor connected.
+pub(crate) fn stream_socket(family: AddressFamily) -> Result<OwnedFd, Errno> {
+    socket_with(family, SocketType::STREAM, FLAGS, None)
+}
 
 fn open_tcp(address: &SocketAddr, shares_port: bool) -> Result<OwnedFd, (&'static str, Errno)> {
     let socket = bind_tcp(address, shares_port)?;
@@ -277,9 +282,7 @@ fn open_tcp(address: &SocketAddr, shares_port: bool) -> Result<OwnedFd, (&'stati
 
 fn bind_tcp(address: &SocketAddr, shares_port: bool) -> Result<OwnedFd, (&'static str, Errno)> {
     let family = if address.is_ipv6() { AddressFamily::INET6 } else { AddressFamily::INET };
-    let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
-    let socket =
-        socket_with(family, SocketType::STREAM, flags, None).map_err(|errno| ("socket", errno))?;
+    let socket = stream_socket(family).map_err(|errno| ("socket", errno))?;
     let option = |errno| ("setsockopt", errno);
     set_socket_reuseaddr(&socket, true).map_err(option)?;
     if shares_port {
@@ -295,9 +298,7 @@ fn bind_tcp(address: &SocketAddr, shares_port: bool) -> Result<OwnedFd, (&'stati
 }
 
 fn open_unix(path: &Path) -> Result<OwnedFd, (&'static str, Errno)> {
-    let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
-    let socket = socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None)
-        .map_err(|errno| ("socket", errno))?;
+    let socket = stream_socket(AddressFamily::UNIX).map_err(|errno| ("socket", errno))?;
     let address = SocketAddrUnix::new(path).map_err(|errno| ("bind", errno))?;
     bind(&socket, &address).map_err(|errno| ("bind", errno))?;
     listen(&socket, BACKLOG).map_err(|errno| ("listen", errno))?;
@@ -314,10 +315,8 @@ fn remove_stale(path: &Path) -> Result<(), ListenError> {
         let address = format!("unix:{}", path.display());
         ListenError::System { call, address, cause }
     };
-    // NONBLOCK: a server that hangs, with its queue full, would hang this one as well.
-    let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
-    let probe = socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None)
-        .map_err(|errno| fail("socket", errno.into()))?;
+    // Non-blocking: a server that hangs, with its queue full, would hang this one as well.
+    let probe = stream_socket(AddressFamily::UNIX).map_err(|errno| fail("socket", errno.into()))?;
     let address = SocketAddrUnix::new(path).map_err(|errno| fail("bind", errno.into()))?;
     match connect(&probe, &address) {
         Err(Errno::CONNREFUSED) => {
@@ -359,7 +358,7 @@ pub(crate) enum Accepted {
 /// `accept(2)`: network errors of the new connection come as errors of the call and mean only
 /// that connection.
 pub(crate) fn accept(listener: impl AsFd) -> Accepted {
-    match accept_with(listener, ACCEPT_FLAGS) {
+    match accept_with(listener, FLAGS) {
         Ok(socket) => Accepted::Socket(socket),
         Err(errno) => Accepted::failed(errno),
     }

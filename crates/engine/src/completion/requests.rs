@@ -352,7 +352,7 @@ impl Pace {
     }
 
     /// The next enter will not wait: nothing can be learned from what it brings.
-    pub(super) fn no_target(&mut self) {
+    fn no_target(&mut self) {
         self.target = 0;
     }
 

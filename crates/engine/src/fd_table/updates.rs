@@ -116,14 +116,14 @@ fn carry_out<F: AsFd>(
 
 /// A change of the registration.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Update {
+enum Update {
     Add(Registration),
     Modify(Registration),
     Delete,
 }
 
 /// The change that brings the kernel from what is registered to what is wanted, if any is needed.
-pub(super) fn update_of(state: State, has_rdhup: bool) -> Option<Update> {
+fn update_of(state: State, has_rdhup: bool) -> Option<Update> {
     if is_settled(state) {
         return None;
     }

@@ -304,7 +304,7 @@ pub(super) const NOTHING: Range<usize> = 0..0;
 
 impl<S: Session> ReadinessLoop<S> {
     /// Receives from a connection, whose session is called with the others'.
-    pub(super) fn receive_with_others(&mut self, token: Token) {
+    fn receive_with_others(&mut self, token: Token) {
         let Some(connection) = &self.connections[token.slot() as usize] else { return };
         let conversation = &connection.conversation;
         let is_usual = !connection.tail.is_lingering()
@@ -333,7 +333,7 @@ impl<S: Session> ReadinessLoop<S> {
     }
 
     /// Calls the sessions of all that was received into slices.
-    pub(super) fn call_those_received(&mut self) {
+    fn call_those_received(&mut self) {
         for index in 0..self.received.len() {
             let (token, received) = self.received[index];
             let connection = self.connections[token.slot() as usize].as_mut();

@@ -20,7 +20,8 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 
 use pollux_poller::{Error, Events, Interest, Mechanism, Poller, Registration, Token, Trigger};
-use rustix::net::{Shutdown, shutdown};
+use rustix::io::Errno;
+use rustix::net::{SendFlags, Shutdown, send, shutdown};
 
 use crate::actions::{Ending, Source};
 use crate::clock::Clock;
@@ -35,8 +36,6 @@ use crate::{
     Actions, CloseCause, ConnectionId, Counter, Counters, Limits, Listener, Moment, Now, Session,
 };
 use events::{BUFFER_BYTES, NOTHING};
-use rustix::io::Errno;
-use rustix::net::{SendFlags, send};
 
 /// The table's slots are lower; from here on stand the sources, and at the very end the timer.
 const SOURCES: u32 = FdTable::<OwnedFd>::SLOTS_MAX as u32;
