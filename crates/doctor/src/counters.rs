@@ -1,9 +1,8 @@
 //! What explains a figure: the lab's sources as they were probed, the rights behind them, and other
 //! people's load generators, with which figures of servers can be repeated.
 
-use Concern::{Churn, Dead, Servers, Sweep};
-
-use crate::check::{Check, Concern, Judgement, Remedy, Subject};
+use crate::check::Concern::{self, Churn, Dead, Servers, Sweep};
+use crate::check::{Check, Judgement, Remedy, Subject};
 use crate::host::Reading;
 use crate::host::sources::SourceStatus;
 use crate::readings::Readings;

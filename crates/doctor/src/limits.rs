@@ -11,8 +11,6 @@ use crate::host::Reading;
 use crate::host::environment::ResourceLimit;
 use crate::readings::{Readings, Sandbox};
 
-// What fits a machine: how much one thing takes, and how much is free.
-
 /// Descriptors that a run needs besides those of its streams or pipes: standard streams, the
 /// poller's own, counters, and files of `/proc` that are open for a moment.
 pub const FDS_SPARE: u64 = 64;
@@ -67,7 +65,7 @@ fn memory_available_bytes() -> Option<u64> {
 
 /// The longest curve of the sys_epoll page, and its hundred active connections beside it.
 pub(super) const DEAD_CONNECTIONS: u64 = 60_000;
-pub(super) const ACTIVE_CONNECTIONS: u64 = 100;
+const ACTIVE_CONNECTIONS: u64 = 100;
 /// Descriptors of a server beside its connections.
 const SPARE: u64 = SERVER_FDS_SPARE;
 /// One side of that experiment in one process.
@@ -175,7 +173,7 @@ fn nr_open(readings: &Readings) -> Check {
 }
 
 /// A limit of `u64::MAX` stands for none.
-pub(super) fn number_or_unlimited(limit: u64) -> Reading<super::Found> {
+fn number_or_unlimited(limit: u64) -> Reading<super::Found> {
     Reading::Value(match limit {
         u64::MAX => super::Found::Text("unlimited".to_owned()),
         limit => super::Found::Number(limit),

@@ -2,13 +2,11 @@
 
 use pollux_report::number::count;
 
-use super::check::{Check, Concern, Judgement, Subject, Sysctl};
-use super::limits::DEAD_CONNECTIONS;
-use super::readings::Readings;
-use crate::check::Remedy;
+use crate::check::Concern::{Churn, Dead, Descriptors, Servers, Sweep};
+use crate::check::{Check, Judgement, Remedy, Subject, Sysctl};
 use crate::host::Reading;
-
-use Concern::{Churn, Dead, Descriptors, Servers, Sweep};
+use crate::limits::DEAD_CONNECTIONS;
+use crate::readings::Readings;
 
 /// The quick job's TCP streams, all from one address to one other.
 const STREAMS: u64 = 2000;

@@ -201,7 +201,7 @@ impl Diagnosis {
     }
 
     /// Whether [`Self::fix_script`] has a command in it.
-    pub(crate) fn has_fixes(&self) -> bool {
+    fn has_fixes(&self) -> bool {
         self.steps().iter().any(|(step, _)| is_for_a_script(step))
     }
 

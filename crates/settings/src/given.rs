@@ -429,7 +429,7 @@ fn in_words(message: &str) -> String {
 }
 
 /// The text of a single value, as a flag would have it; none for tables, lists and dates.
-pub(crate) fn scalar(value: &DeValue<'_>) -> Option<String> {
+fn scalar(value: &DeValue<'_>) -> Option<String> {
     match value {
         DeValue::String(text) => Some(text.to_string()),
         DeValue::Integer(number) => Some(

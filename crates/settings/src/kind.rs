@@ -24,7 +24,7 @@ const LINE_CHARS_MAX: usize = 4096;
 pub struct Kind<T> {
     pub(crate) placeholder: &'static str,
     pub(crate) accepts: String,
-    pub(crate) shape: Shape,
+    shape: Shape,
     pub(crate) words: Vec<Word>,
     read: Reader<T>,
 }
@@ -42,7 +42,7 @@ pub struct Word {
 
 /// Types of TOML from which a kind can be read.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Shape {
+enum Shape {
     Text,
     Whole,
     WholeOrText,
@@ -341,7 +341,7 @@ fn grouped(number: u64) -> String {
 }
 
 /// Digits only: no sign, no space.
-pub(crate) fn digits(text: &str) -> Option<u64> {
+fn digits(text: &str) -> Option<u64> {
     text.bytes().all(|byte| byte.is_ascii_digit()).then(|| text.parse().ok())?
 }
 

@@ -297,13 +297,11 @@ fn limit(limit: ResourceLimit) -> String {
     format!("{} (hard {})", words(limit.soft), words(limit.hard))
 }
 
-// Programs that the lab starts: the plan asks where they are before anything is run, the experiments ask
-// again when they start one.
-
 /// Searched after PATH: servers live there, and PATH of ordinary users leaves them out.
 const SERVER_FOLDERS: [&str; 2] = ["/usr/local/sbin", "/usr/sbin"];
 
-/// The program called `name`, where it is installed.
+/// The program called `name`, where it is installed. The lab's plan asks before anything is run, its experiments when
+/// they start one.
 #[must_use]
 pub fn find_program(name: &str) -> Option<PathBuf> {
     let path = std::env::var_os("PATH").unwrap_or_default();

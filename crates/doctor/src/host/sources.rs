@@ -171,8 +171,8 @@ const ZEROED_BYTES: usize = 256 * 1024;
 /// whose clock stands still.
 const BURN_STEPS_MAX: u32 = 10_000_000;
 
-pub(super) const ENABLE_KERNEL_EVENTS: &str = "sudo sysctl -w kernel.perf_event_paranoid=1";
-pub(super) const ENABLE_WHOLE_MACHINE: &str = "sudo sysctl -w kernel.perf_event_paranoid=0";
+const ENABLE_KERNEL_EVENTS: &str = "sudo sysctl -w kernel.perf_event_paranoid=1";
+const ENABLE_WHOLE_MACHINE: &str = "sudo sysctl -w kernel.perf_event_paranoid=0";
 pub(super) const ENABLE_SYMBOLS: &str =
     "sudo sysctl -w kernel.perf_event_paranoid=1 && sudo sysctl -w kernel.kptr_restrict=0";
 
@@ -191,7 +191,7 @@ pub(super) fn known_timed_waits(waits: u32) {
     }
 }
 
-pub(super) fn syscall_tracepoint(id: u64) -> Reading<u64> {
+fn syscall_tracepoint(id: u64) -> Reading<u64> {
     let counted = SyscallCounter::open(calling_tid(), id).and_then(|counter| {
         counter.start()?;
         known_syscalls(SYSCALLS);
@@ -201,7 +201,7 @@ pub(super) fn syscall_tracepoint(id: u64) -> Reading<u64> {
     believed(counted, &expected, "known system calls", ENABLE_KERNEL_EVENTS).map(|_| id)
 }
 
-pub(super) fn waking_tracepoint(id: u64) -> Reading<u64> {
+fn waking_tracepoint(id: u64) -> Reading<u64> {
     let counted = WakeupCounter::open(calling_tid(), id).and_then(|counter| {
         counter.start()?;
         known_timed_waits(WAITS);
@@ -212,7 +212,7 @@ pub(super) fn waking_tracepoint(id: u64) -> Reading<u64> {
     believed(counted, &expected, "known wakeups", ENABLE_WHOLE_MACHINE).map(|_| id)
 }
 
-pub(super) fn software_events() -> Reading<u64> {
+fn software_events() -> Reading<u64> {
     let event = Event::Software(Software::ContextSwitches);
     let counted = count(event, CounterOptions::default(), || {
         known_timed_waits(WAITS);
@@ -222,7 +222,7 @@ pub(super) fn software_events() -> Reading<u64> {
     believed(counted, &expected, "known sleeps", ENABLE_KERNEL_EVENTS)
 }
 
-pub(super) fn hardware_cycles() -> Reading<u64> {
+fn hardware_cycles() -> Reading<u64> {
     let options = CounterOptions { excludes_kernel: true, ..CounterOptions::default() };
     let event = Event::Hardware(Hardware::CpuCycles);
     let counted = count(event, options, || {
@@ -239,7 +239,7 @@ pub(super) fn hardware_cycles() -> Reading<u64> {
     }
 }
 
-pub(super) fn kernel_samples() -> Reading<u64> {
+fn kernel_samples() -> Reading<u64> {
     let sampled =
         Sampler::of_threads(&[calling_tid()], SamplerOptions::default()).and_then(|mut sampler| {
             let mut zeros = File::open("/dev/zero")?;
@@ -274,7 +274,7 @@ pub(super) fn schedstat() -> Reading<u64> {
     })
 }
 
-pub(super) fn task_switches() -> Reading<u64> {
+fn task_switches() -> Reading<u64> {
     let own = || TaskUse::of_thread(std::process::id(), calling_tid());
     let before = own();
     known_timed_waits(WAITS);
@@ -285,7 +285,7 @@ pub(super) fn task_switches() -> Reading<u64> {
 
 /// The first line of code in the symbol list has an address, unless addresses are hidden. Other
 /// lines may truly be 0: variables of a CPU are listed relative to its own area.
-pub(super) fn symbol_addresses() -> Reading<u64> {
+fn symbol_addresses() -> Reading<u64> {
     let address = File::open("/proc/kallsyms").map(|file| {
         let lines = BufReader::new(file).lines().map_while(Result::ok);
         lines.filter_map(|line| text_address(&line)).next()

@@ -316,7 +316,7 @@ impl Svg {
 /// # Panics
 /// If the room cannot hold them all.
 #[must_use]
-pub(super) fn spread(wanted: &[f64], pitch: f64, room: (f64, f64)) -> Vec<f64> {
+fn spread(wanted: &[f64], pitch: f64, room: (f64, f64)) -> Vec<f64> {
     if wanted.is_empty() {
         return Vec::new();
     }
