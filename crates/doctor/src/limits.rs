@@ -7,8 +7,8 @@ use pollux_sys::descriptors;
 use crate::Demands;
 use crate::check::Concern::{self, Dead, Descriptors, Everything, Queues, Servers};
 use crate::check::{Check, Judgement, Remedy, Subject, Sysctl, note_on_rights};
-use crate::host::Reading;
 use crate::host::environment::ResourceLimit;
+use crate::host::{Reading, number_of};
 use crate::readings::{Readings, Sandbox};
 
 /// Descriptors that a run needs besides those of its streams or pipes: standard streams, the
@@ -59,8 +59,7 @@ impl Resources {
 /// Memory that programs may still take, by the kernel's estimate.
 fn memory_available_bytes() -> Option<u64> {
     let text = std::fs::read_to_string("/proc/meminfo").ok()?;
-    let line = text.lines().find_map(|line| line.strip_prefix("MemAvailable:"))?;
-    line.trim().strip_suffix("kB")?.trim().parse::<u64>().ok().map(|kib| kib * 1024)
+    number_of(&text, "MemAvailable").map(|kib| kib * 1024)
 }
 
 /// The longest curve of the sys_epoll page, and its hundred active connections beside it.

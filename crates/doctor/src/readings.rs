@@ -13,7 +13,7 @@ use rustix::event::Timespec;
 use crate::host::environment::Environment;
 use crate::host::machine::{CpuTicks, HostSample, cpu_group_folders};
 use crate::host::sources::Sources;
-use crate::host::{self, Reading};
+use crate::host::{self, Reading, number_of};
 
 /// How long CPU times are watched: two hundred ticks on two CPUs, so 1 % can be seen.
 const WATCHED: Duration = Duration::from_secs(1);
@@ -158,10 +158,8 @@ impl Files {
 
     /// The value of a line `name: number …`, as in `/proc/meminfo`.
     pub(super) fn field(&self, path: &str, name: &str) -> Reading<u64> {
-        self.text(path).parsed(&format!("{path} has no number at {name}"), |text| {
-            let value = text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'))?;
-            value.split_ascii_whitespace().next()?.parse().ok()
-        })
+        let otherwise = format!("{path} has no number at {name}");
+        self.text(path).parsed(&otherwise, |text| number_of(text, name))
     }
 
     #[cfg(test)]

@@ -14,7 +14,7 @@ use rustix::fs::Access;
 use rustix::process::{Resource, Rlimit};
 use serde::{Deserialize, Serialize};
 
-use super::Reading;
+use super::{Reading, number_of};
 
 /// The machine, the kernel and the rights this process has.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -123,7 +123,7 @@ impl Environment {
                 std::thread::available_parallelism().map(Into::into),
             ),
             memory_kib: Reading::of_file("/proc/meminfo")
-                .parsed("/proc/meminfo has no line MemTotal", parse_memory_kib),
+                .parsed("/proc/meminfo has no line MemTotal", |text| number_of(text, "MemTotal")),
             clocksource: Reading::of_file(
                 "/sys/devices/system/clocksource/clocksource0/current_clocksource",
             ),
@@ -219,11 +219,6 @@ fn parse_cpu_model(cpuinfo: &str) -> Option<String> {
 fn parse_is_virtual(cpuinfo: &str) -> Option<bool> {
     let flags = cpuinfo_field(cpuinfo, "flags")?;
     Some(flags.split(' ').any(|flag| flag == "hypervisor"))
-}
-
-fn parse_memory_kib(meminfo: &str) -> Option<u64> {
-    let line = meminfo.lines().find_map(|line| line.strip_prefix("MemTotal:"))?;
-    line.trim().strip_suffix(" kB")?.parse().ok()
 }
 
 fn parse_capabilities(status: &str) -> Option<Capabilities> {
@@ -366,8 +361,8 @@ mod tests {
     #[test]
     fn memory_is_the_total() {
         let text = "MemTotal:       24684084 kB\nMemFree:        1 kB\n";
-        assert_eq!(parse_memory_kib(text), Some(24_684_084));
-        assert_eq!(parse_memory_kib("MemFree: 1 kB\n"), None);
+        assert_eq!(number_of(text, "MemTotal"), Some(24_684_084));
+        assert_eq!(number_of("MemFree: 1 kB\n", "MemTotal"), None);
     }
 
     #[test]

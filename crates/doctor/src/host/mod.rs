@@ -158,6 +158,12 @@ impl<T: fmt::Display> fmt::Display for Reading<T> {
 }
 
 /// Keeps the column but not the precision, which would cut the text short.
+/// The number of a line `name: number …`, as in `/proc/meminfo`.
+pub(crate) fn number_of(text: &str, name: &str) -> Option<u64> {
+    let value = text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'))?;
+    value.split_ascii_whitespace().next()?.parse().ok()
+}
+
 fn not_available(out: &mut fmt::Formatter<'_>) -> fmt::Result {
     let width = out.width().unwrap_or(0);
     match out.align() {

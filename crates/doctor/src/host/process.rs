@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use rustix::time::ClockId;
 
-use super::Reading;
+use super::{Reading, number_of};
 
 /// Use of one thread, or of a process as the sum of its living threads, since it started.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -91,16 +91,16 @@ impl TaskUse {
             .parsed(&format!("{folder}/schedstat does not hold three numbers"), parse_schedstat);
         let stat = file("stat").parsed(&format!("{folder}/stat is too short"), parse_stat);
         let status = file("status");
-        let switches = |kind: &str| {
-            let otherwise = format!("{folder}/status has no line {kind}_ctxt_switches");
-            status.clone().parsed(&otherwise, |text| parse_switches(text, kind))
+        let switches = |name: &str| {
+            let otherwise = format!("{folder}/status has no line {name}");
+            status.clone().parsed(&otherwise, |text| number_of(text, name))
         };
         Self {
             cpu_ns: schedstat.clone().map(|columns| columns[0]),
             runqueue_wait_ns: schedstat.clone().map(|columns| columns[1]),
             timeslices: schedstat.map(|columns| columns[2]),
-            switches_voluntary: switches("voluntary"),
-            switches_involuntary: switches("nonvoluntary"),
+            switches_voluntary: switches("voluntary_ctxt_switches"),
+            switches_involuntary: switches("nonvoluntary_ctxt_switches"),
             faults_minor: stat.clone().map(|stat| stat.faults_minor),
             faults_major: stat.map(|stat| stat.faults_major),
         }
@@ -200,13 +200,6 @@ fn parse_schedstat(schedstat: &str) -> Option<[u64; 3]> {
     Some([columns.next()??, columns.next()??, columns.next()??])
 }
 
-fn parse_switches(status: &str, kind: &str) -> Option<u64> {
-    status.lines().find_map(|line| {
-        let count = line.strip_prefix(kind)?.strip_prefix("_ctxt_switches:")?;
-        count.trim().parse().ok()
-    })
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -222,9 +215,9 @@ mod tests {
     #[test]
     fn switch_kinds_are_not_mixed_up() {
         let status = "Threads:\t1\nvoluntary_ctxt_switches:\t17\nnonvoluntary_ctxt_switches:\t4\n";
-        assert_eq!(parse_switches(status, "voluntary"), Some(17));
-        assert_eq!(parse_switches(status, "nonvoluntary"), Some(4));
-        assert_eq!(parse_switches("", "voluntary"), None);
+        assert_eq!(number_of(status, "voluntary_ctxt_switches"), Some(17));
+        assert_eq!(number_of(status, "nonvoluntary_ctxt_switches"), Some(4));
+        assert_eq!(number_of("", "voluntary_ctxt_switches"), None);
     }
 
     #[test]
