@@ -1,6 +1,5 @@
-//! CPUs: how many, whose they are, how steady they run, and which other programs run on them.
-//!
-//! What times are read from, and how late a timer may be.
+//! CPUs: how many, whose they are, how steady they run, which other programs run on them; what times are read from
+//! there, and how late a timer may be.
 
 use pollux_report::number::count;
 

@@ -1,9 +1,7 @@
-//! The table of a command as data: what flags, help, completions and the reference page are made of, and
-//! the macro that declares one.
+//! The table of a command as data: what flags, help and completions are made of, the reference page that is
+//! written from it in Markdown, and the macro that declares one.
 //!
 //! It is what [`Table::read`] asks for, written down instead of read.
-//!
-//! The reference page of a table, in Markdown.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;

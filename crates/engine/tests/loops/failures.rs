@@ -11,8 +11,8 @@ use std::time::Duration;
 
 use pollux_engine::{
     Actions, AdoptError, CloseCause, ConnectError, Counter, CpuError, CpuList, Driver, DumpTimeout,
-    Group, GroupConfig, GroupError, Limits, ListenAddress, Listener, Listeners, LoopError,
-    Mechanism, NoSession, Session, TellError,
+    Group, GroupConfig, GroupError, Limits, ListenAddress, Listeners, LoopError, Mechanism,
+    NoSession, Session, TellError,
 };
 use pollux_testing::wait_until;
 use rustix::net::sockopt::set_socket_linger;
@@ -103,10 +103,7 @@ fn a_drain_with_a_full_backlog_ends_every_connection() {
                 0
             })
         });
-        let any = "127.0.0.1:0".parse().expect("an address");
-        let listener = Listener::open(&any, false).expect("opened");
-        let address = listener.address().to_string();
-        stage.event_loop.listen(listener, false);
+        let address = stage.listen();
         let connect = |_| TcpStream::connect(&address).expect("connected");
         let peers: Vec<_> = (0..WAITING).map(connect).collect();
         stage.turn_until("some accepts", |stage| stage.count(Counter::Accepted) >= 8);
@@ -191,10 +188,7 @@ fn a_flood_for_a_session_that_takes_nothing_is_held_back_and_ends_at_its_word() 
                 0
             })
         });
-        let any = "127.0.0.1:0".parse().expect("an address");
-        let listener = Listener::open(&any, false).expect("opened");
-        let address = listener.address().to_string();
-        stage.event_loop.listen(listener, false);
+        let address = stage.listen();
         let mut peer = TcpStream::connect(address).expect("connected");
         peer.write_all(b"begin").expect("room");
         stage.turn_until("the beginning", |stage| stage.count(Counter::BytesIn) == 5);
@@ -245,10 +239,7 @@ fn an_abort_in_the_middle_of_many_bytes_reaches_the_peer() {
                 _ => 0,
             })
         });
-        let any = "127.0.0.1:0".parse().expect("an address");
-        let listener = Listener::open(&any, false).expect("opened");
-        let address = listener.address().to_string();
-        stage.event_loop.listen(listener, false);
+        let address = stage.listen();
         let mut peer = TcpStream::connect(address).expect("connected");
         for len in [5, 10] {
             peer.write_all(b"begin").expect("room");
@@ -301,14 +292,6 @@ fn a_datagram_socket_is_refused_and_not_read_short() {
     }
 }
 
-fn listen(stage: &mut Stage) -> String {
-    let any = "127.0.0.1:0".parse().expect("an address");
-    let listener = Listener::open(&any, false).expect("opened");
-    let address = listener.address().to_string();
-    stage.event_loop.listen(listener, false);
-    address
-}
-
 /// Sends everything back.
 fn echo() -> Puppet {
     Puppet::new(|call, actions| match call {
@@ -328,7 +311,7 @@ fn a_storm_of_new_connections_leaves_the_turn_to_the_live_ones() {
     for driver in drivers() {
         let limits = Limits { accepts_per_turn: SHARE, ..Limits::default() };
         let mut stage = Stage::accepting(driver, limits, echo);
-        let address = listen(&mut stage);
+        let address = stage.listen();
         let (_, mut live) = stage.adopt(echo());
         live.write_all(b"x").expect("room");
         assert_eq!(stage.read(&mut live, 1), b"x");
@@ -359,7 +342,7 @@ fn a_storm_of_new_connections_leaves_the_turn_to_the_live_ones() {
 fn a_port_refuses_when_its_loop_drains() {
     for driver in drivers() {
         let mut stage = Stage::accepting(driver, Limits::default(), echo);
-        let address = listen(&mut stage);
+        let address = stage.listen();
         let _armed = TcpStream::connect(&address).expect("connected");
         stage.turn_until("the accept", |stage| stage.count(Counter::Accepted) == 1);
         (0..3).for_each(|_| stage.turn());
@@ -377,7 +360,7 @@ fn a_port_refuses_when_its_loop_drains() {
 fn a_loop_that_is_dropped_with_everything_under_way_leaves_nothing_behind() {
     for driver in drivers() {
         let mut stage = Stage::accepting(driver, Limits::default(), echo);
-        let address = listen(&mut stage);
+        let address = stage.listen();
         let mut waiting = TcpStream::connect(&address).expect("connected");
         stage.turn_until("the accept", |stage| stage.count(Counter::Accepted) == 1);
         let (_, mut idle) = stage.adopt(echo());

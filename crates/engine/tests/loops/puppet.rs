@@ -10,7 +10,7 @@ use std::rc::Rc;
 use std::time::Instant;
 
 use pollux_engine::{
-    Actions, CloseCause, ConnectionId, Counter, Driver, EventLoop, Limits, Session,
+    Actions, CloseCause, ConnectionId, Counter, Driver, EventLoop, Limits, Listener, Session,
 };
 
 use crate::server::DEADLINE;
@@ -139,6 +139,15 @@ impl Stage {
         let maker: Maker = Box::new(maker);
         let event_loop = EventLoop::open(driver, maker, limits).expect("the driver is there");
         Self { driver, event_loop }
+    }
+
+    /// Takes connections at a port that the kernel chooses; its address.
+    pub(crate) fn listen(&mut self) -> String {
+        let any = "127.0.0.1:0".parse().expect("an address");
+        let listener = Listener::open(&any, false).expect("opened");
+        let address = listener.address().to_string();
+        self.event_loop.listen(listener, false);
+        address
     }
 
     /// A connection of `session`, and its peer, which does not block.

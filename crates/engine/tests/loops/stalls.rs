@@ -129,10 +129,7 @@ fn a_session_that_asks_to_be_called_again_when_it_is_accepted_is_called() {
                 0
             })
         });
-        let any = "127.0.0.1:0".parse().expect("an address");
-        let listener = pollux_engine::Listener::open(&any, false).expect("opened");
-        let address = listener.address().to_string();
-        stage.event_loop.listen(listener, false);
+        let address = stage.listen();
         let _peer = std::net::TcpStream::connect(address).expect("connected");
         stage.turn_until("the call", |_| calls.get() == 1);
         stage.assert_idle();
