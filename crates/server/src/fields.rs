@@ -171,7 +171,7 @@ impl FieldRule {
         let make = match verb {
             "set" => Self::Set,
             "add" => Self::Add,
-            _ => return Err(format!("\"{verb}\" is not an order")),
+            _ => return Err(format!("\"{verb}\" is not an action")),
         };
         let (field, value) = rest.split_once(':').ok_or("it has no \":\" behind the name")?;
         let (name, value) = (name(field)?, value.trim());

@@ -266,7 +266,7 @@ impl<'a> Key<'_, 'a> {
         let is_flag = matches!(said, Said::Flag(_));
         for name in self.row.excludes.iter().filter(|name| self.keys.has(name)) {
             let other = self.keys.written(name, is_flag);
-            let message = format!("can't stand beside {other}; expected one of them");
+            let message = format!("can't be combined with {other}; expected one of them");
             self.keys.note_said(&self.row, &said, &message);
         }
         for (name, why) in self.row.needs.iter().filter(|(name, _)| !self.keys.has(name)) {

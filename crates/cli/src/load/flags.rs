@@ -143,7 +143,7 @@ table! { keys, key;
         cert: Option<PathBuf> =
             key.needs("key", "a certificate needs its key").optional(&file()),
         /// The private key of --cert (PEM)
-        key: Option<PathBuf> = key.needs("cert", "it is of a certificate").optional(&file()),
+        key: Option<PathBuf> = key.needs("cert", "belongs to a certificate").optional(&file()),
         /// Do a full TLS handshake on each connection instead of resuming sessions by tickets
         pub(crate) is_unresumed as "no_resumption": bool = key.switch(),
         /// Connect to this unix socket instead of the URL's host

@@ -184,7 +184,7 @@ fn a_certificate_without_its_key_and_files_that_are_not_there_are_named() {
     let [cert, key] = ["cert.pem", "key.pem"].map(|name| files.text(name));
     for (cert, key, code, wanted) in [
         (Some(&*cert), None, 2, "--cert: a certificate needs its key"),
-        (None, Some(&*key), 2, "--key: it is of a certificate"),
+        (None, Some(&*key), 2, "--key: belongs to a certificate"),
         (Some("/no/such"), Some(&*key), 1, "/no/such: "),
         (Some(&*cert), Some("/no/such"), 1, "/no/such: "),
     ] {

@@ -476,7 +476,7 @@ pub(super) fn axis_flags(keys: &mut Keys<'_>) -> BTreeMap<&'static str, Vec<Valu
             let short = keys.key(name, format!("{of}: short for {}", axis.name));
             if short.only_flag().hidden().switch() {
                 if keys.has(axis.name) {
-                    keys.note(name, "can't stand beside the flag that it is short for");
+                    keys.note(name, "can't be combined with the flag that it is short for");
                 }
                 values = vec![Value::Switch(means)];
             }

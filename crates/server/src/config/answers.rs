@@ -20,7 +20,7 @@ const ORIGINS_MAX: usize = 64;
 /// Most pages for errors; there are fewer codes that the server answers with.
 const ERROR_PAGES_MAX: usize = 64;
 /// What most keys of an answer are for.
-const FILES: &str = "it is about files";
+const FILES: &str = "applies only to files";
 
 /// What requests are answered with.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -63,7 +63,7 @@ table! { keys, key;
         /// Answer every request with a fixed body of this size
         reply: Option<u64> = key.excludes(&["echo"]).optional(&bytes(0..=REPLY_BYTES_MAX)),
         /// With --reply: head and body in two writes and no TCP_NODELAY, to show what that costs
-        split_reply: bool = key.needs("reply", "it is about the fixed reply").switch(),
+        split_reply: bool = key.needs("reply", "applies only to a fixed reply").switch(),
         /// Answer every request with its own body
         echo: bool = key.switch(),
         /// List folders that have no index.html
@@ -72,7 +72,7 @@ table! { keys, key;
         precompressed: bool = key.needs("dir", FILES).switch(),
         /// Send this file below the folder, with 200, where there is none and the last part of the
         /// path has no dot: for applications in one page
-        spa: Option<PathBuf> = key.needs("dir", FILES).optional(&path()),
+        spa: Option<PathBuf> = key.needs("dir", FILES).optional(&path().called("FILE")),
         /// Compress text for clients that take it (br, zstd, gzip), where no form of it lies ready;
         /// what was made is kept in memory
         compress: bool = key.needs("dir", FILES).switch(),
@@ -110,9 +110,10 @@ table! { keys, key;
     /// What is added to answers of every kind.
     #[derive(Clone, PartialEq, Eq, Default, Debug)]
     pub struct Extras {
-        /// What is done to a field of answers: set, add or remove; before that, if it is not for all of
-        /// them, the path, where a / at the end stands for all below it and * for anything, and the
-        /// status: '/assets/ 2xx set Cache-Control: max-age=31536000'. Repeatable, in this order
+        /// Change a response field: [PATH] [STATUS] set|add NAME: VALUE, or remove NAME. PATH limits the
+        /// rule to a path, to all below a folder (ends with /) or to a pattern with *, STATUS to
+        /// statuses (404 or 2xx,304): '/assets/ 2xx set Cache-Control: max-age=31536000'. Repeatable,
+        /// applied in order
         pub fields as "response_field": Vec<AnswerRule> =
             key.list(&answer_rule(), 0..=RULES_MAX),
         /// Let pages of this origin read the answers, such as https://app.example; repeatable; * for
@@ -207,7 +208,7 @@ fn origin() -> Kind<String> {
 /// `STATUS FILE`.
 fn error_page() -> Kind<(u16, PathBuf)> {
     Kind::new(
-        "'STATUS FILE'",
+        "STATUS FILE",
         "a status from 400 to 599 and a file, such as \"404 404.html\"",
         |text| {
             let (status, path) = text.split_once(' ').ok_or_else(String::new)?;
@@ -413,12 +414,12 @@ mod tests {
             ("404,4x set A: 1", "\"4x\" is not a status"),
             ("99 set A: 1", "\"99\" is not a status"),
             ("65535xx set A: 1", "\"65535xx\" is not a status"),
-            ("/a /b set A: 1", "\"/b\" is not an order"),
-            ("404 5xx set A: 1", "\"5xx\" is not an order"),
+            ("/a /b set A: 1", "\"/b\" is not an action"),
+            ("404 5xx set A: 1", "\"5xx\" is not an action"),
             ("/a%4 set A: 1", "the path /a%4 has a % without two hex digits"),
-            ("assets/ set A: 1", "\"assets/\" is not an order"),
-            ("/a", "\"\" is not an order"),
-            ("", "\"\" is not an order"),
+            ("assets/ set A: 1", "\"assets/\" is not an action"),
+            ("/a", "\"\" is not an action"),
+            ("", "\"\" is not an action"),
         ] {
             let why = AnswerRule::read(text).expect_err(text);
             assert!(why.contains(expected), "{text}: {why}");

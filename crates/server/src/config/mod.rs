@@ -122,8 +122,8 @@ table! { keys, key, default;
         /// Spin instead of sleeping: lower latency, a whole CPU per thread; on uring and uring-poll a
         /// spin is not a system call
         pub is_busy_polling as "busy_poll": bool = key.switch(),
-        /// Report errors, hang-ups and ends of stream as readable, and let the read return them; uring
-        /// does so anyway
+        /// For measurements, changes nothing for clients: report errors, hang-ups and ends of stream as
+        /// readable, and let the read return them; uring does so anyway
         pub masks_ends as "mask_ends": bool = key.switch(),
     }
 }
@@ -163,17 +163,17 @@ table! { keys, key, default;
         pub connections_max as "max_connections": Option<u32> = connections_max(key),
         /// Time for a whole request head
         pub header_timeout: Duration = key.default("10s").one(&timeout()),
-        /// Time for a request body, beside what --body-rate-min allows
+        /// Time for a request body; longer while it arrives at --body-rate-min or faster
         pub body_timeout: Duration = key.default("10s").one(&timeout()),
-        /// Bodies slower than this per second are refused with 408 once --body-timeout is over; with
-        /// 0 all that take longer
+        /// Least rate of a request body per second, once --body-timeout is over; a slower one gets 408;
+        /// with 0 every body that takes longer than --body-timeout does
         pub body_rate_min_bytes as "body_rate_min": u64 = key.default("1KiB").one(&rate()),
         /// Time between two requests of a connection
         pub idle_timeout: Duration = key.default("60s").one(&timeout()),
-        /// Longest time in which a client takes nothing of what was sent to it
+        /// Longest time in which a client reads nothing of what was sent to it
         pub write_timeout: Duration = key.default("60s").one(&timeout()),
-        /// Least output that a client takes per second while some waits for it; it may lag by 64KiB plus
-        /// this rate times --write-timeout; 0 for no minimum
+        /// Least rate per second at which a client reads its response; one that falls behind by more than
+        /// 64KiB plus this rate times --write-timeout is closed; 0 for no minimum
         pub read_rate_min_bytes as "read_rate_min": u64 = key.default("1KiB").one(&rate()),
         /// Time that connections have to end after a first SIGTERM or SIGINT
         pub drain_timeout: Duration = key.default("10s").one(&timeout()),
@@ -196,7 +196,7 @@ table! { keys, key, default;
             key.default("stderr").one(&log_target("stderr", LogTarget::Stderr)),
         /// How much the error log says: error, warn, info or debug; error with --quiet
         pub log_level: LogLevel = key.default("warn").one(&LogLevel::kind()),
-        /// Serve /metrics for Prometheus at this address, and of a proxy /status, a live page
+        /// Serve /metrics for Prometheus at this address; a proxy also serves /status, a live page
         pub stats: Option<ListenAddress> = key.optional(&address()),
         /// Answer commands (help, show info ...) at this socket
         pub control: Option<PathBuf> = key.optional(&unix_path()),
@@ -239,8 +239,8 @@ pub struct SandboxConfig {
 }
 
 fn sandbox(keys: &mut Keys<'_>) -> SandboxConfig {
-    let about = "Give up nothing; else a server that serves reaches only the paths that its settings name, and \
-                 makes only the system calls that serving takes";
+    let about = "Run without the sandbox; by default the server restricts itself, once it serves, to the paths in \
+                 its settings and to the system calls that it needs";
     let is_off =
         keys.key("no_sandbox", about).excludes(&["require_sandbox", "sandbox_path"]).switch();
     let about = "Do not start where the kernel lacks a part of the sandbox";
@@ -264,7 +264,8 @@ fn identity(keys: &mut Keys<'_>) -> Option<Identity> {
                  open";
     let user = keys.key("user", about).optional(&account("USER"));
     let group = keys.key("group", "With --user: in this group alone, by name or number");
-    let group = group.otherwise("the groups of the user").needs("user", "it is about the user");
+    let group =
+        group.otherwise("the groups of the user").needs("user", "applies only to a change of user");
     let group = group.optional(&account("GROUP"));
     let found = Identity::find(&user?, group.as_deref());
     found.map_err(|wrong| keys.note("user", wrong)).ok()
@@ -277,7 +278,7 @@ pub(crate) fn certificate(keys: &mut Keys<'_>) -> Option<tls::Keys> {
     let cert =
         keys.key("cert", about).needs("key", "a certificate needs its key").optional(&path());
     let key = keys.key("key", "The PEM file with the certificate's private key");
-    let key = key.needs("cert", "it is of a certificate").optional(&path());
+    let key = key.needs("cert", "belongs to a certificate").optional(&path());
     // One without the other was noted.
     cert.zip(key).map(|(cert, key)| tls::Keys { cert, key })
 }
@@ -389,7 +390,7 @@ fn unix_path() -> Kind<PathBuf> {
     })
 }
 
-fn read_address(text: &str) -> Result<ListenAddress, String> {
+pub(crate) fn read_address(text: &str) -> Result<ListenAddress, String> {
     text.parse().map_err(|error| match error {
         ListenError::Address { why, .. } => why,
         other => other.to_string(),
@@ -538,10 +539,12 @@ mod tests {
         assert!(build("").expect_err("none").starts_with("nothing to answer with"));
         assert!(build("echo = false").expect_err("none").starts_with("nothing to answer with"));
         let two = build("dir = \"x\"\nreply = 1").expect_err("two");
-        assert_eq!(two, "p:1:7: dir: can't stand beside reply; expected one of them");
-        assert!(build("reply = 1\necho = true").expect_err("two").contains("can't stand beside"));
+        assert_eq!(two, "p:1:7: dir: can't be combined with reply; expected one of them");
+        assert!(
+            build("reply = 1\necho = true").expect_err("two").contains("can't be combined with")
+        );
         let message = build("echo = true\nlisting = true").expect_err("no files");
-        assert_eq!(message, "p:2:11: listing: it is about files; expected dir as well");
+        assert_eq!(message, "p:2:11: listing: applies only to files; expected dir as well");
         let message = build("echo = true\nsplit_reply = true").expect_err("no fixed reply");
         assert!(message.contains("expected reply as well"), "{message}");
     }

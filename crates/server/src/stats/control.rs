@@ -24,11 +24,16 @@ use crate::proxy::{Backend, BackendCounts, Fault, ProxyCounter, ProxyCounters, W
 const LINE_BYTES_MAX: usize = 1024;
 /// Time between two commands.
 const IDLE_TIMEOUT: Duration = Duration::from_secs(300);
-/// The commands, and what they show.
-const COMMANDS: [(&str, &str); 11] = [
+/// The commands of every server.
+const COMMANDS: [(&str, &str); 5] = [
     ("show activity", "every counter that is not 0, summed up and for each loop"),
     ("show info", "version, addresses, limits"),
-    ("show fd", "what each loop knows of its descriptors; stops all loops for a moment"),
+    ("show fd", "what each loop knows of its descriptors"),
+    ("help", "this list"),
+    ("quit", "ends the connection"),
+];
+/// Those of a proxy beside them.
+const PROXY_COMMANDS: [(&str, &str); 6] = [
     ("show servers", "a proxy's backends: weight, health, requests"),
     ("show pools", "a proxy's idle connections to backends, and requests that wait for one"),
     (
@@ -38,8 +43,6 @@ const COMMANDS: [(&str, &str); 11] = [
     ("set server NAME weight N", "changes a backend's share, 1 to 256"),
     ("reload", "has the proxy's master read the settings anew; says how that went"),
     ("show reloads", "how reloads went, and why the last one failed"),
-    ("help", "this list"),
-    ("quit", "ends the connection"),
 ];
 
 /// What the sessions of the control socket share.
@@ -185,17 +188,20 @@ fn answer(overview: &Overview, command: &str) -> String {
         ["show", "pools"] => pools(overview),
         ["set", "server", name, order @ ..] => set_server(overview, name, order),
         ["show", "reloads"] => overview.supervised.reloads(),
-        ["help"] | [] => help(),
+        ["help"] | [] => help(overview),
         _ => {
             let shown: String = command.chars().filter(|c| !c.is_control()).take(80).collect();
-            format!("unknown command \"{shown}\"\n{}", help())
+            format!("unknown command \"{shown}\"\n{}", help(overview))
         }
     }
 }
 
-fn help() -> String {
-    let line = |(name, about): (&str, &str)| format!("  {name:<27} {about}\n");
-    "commands:\n".to_owned() + &COMMANDS.map(line).concat()
+/// The commands of this server.
+fn help(overview: &Overview) -> String {
+    let of_proxy = if overview.backends.is_empty() { &[][..] } else { &PROXY_COMMANDS };
+    let lines = COMMANDS.iter().chain(of_proxy);
+    let lines = lines.map(|(name, about)| format!("  {name:<27} {about}\n"));
+    "commands:\n".to_owned() + &lines.collect::<String>()
 }
 
 fn descriptors(overview: &Overview) -> String {
@@ -395,8 +401,10 @@ pub fn set_server(overview: &Overview, name: &str, order: &[&str]) -> String {
     let mut called = overview.backends.iter().filter(|backend| backend.is_called(name)).peekable();
     if called.peek().is_none() {
         let names: Vec<_> = overview.backends.iter().map(Backend::name).collect();
-        let known = if names.is_empty() { NO_PROXY.to_owned() } else { names.join(", ") };
-        return format!("no such server; expected one of: {known}");
+        return match names.is_empty() {
+            true => NO_PROXY.to_owned(),
+            false => format!("no such server; expected one of: {}", names.join(", ")),
+        };
     }
     match order {
         ["drain"] => called.for_each(|backend| backend.set_draining(true)),

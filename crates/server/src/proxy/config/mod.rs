@@ -31,6 +31,21 @@ const IDLE_MAX: u64 = 65_536;
 /// Most requests that wait for a connection to a backend.
 const QUEUE_MAX: u64 = 100_000;
 
+/// Limits without a meaning where every front end passes on bytes.
+const HTTP_LIMITS: [&str; 11] = [
+    "idle_timeout",
+    "first_byte_timeout",
+    "body_timeout",
+    "request_timeout",
+    "upstream_idle_timeout",
+    "max_body",
+    "upstream_idle_max",
+    "upstream_idle_total",
+    "queue_max",
+    "queue_timeout",
+    "half_close",
+];
+
 /// A proxy's configuration.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct ProxyConfig {
@@ -57,6 +72,10 @@ impl Table for ProxyConfig {
                      their own; requests beyond wait";
         let most = keys.key("server_max_connections", about).otherwise("no limit");
         let most = most.optional(&whole(1..=CONNECTIONS_MAX));
+        let is_tcp = keys.is_right() && frontends.iter().all(|front| front.mode == Mode::Tcp);
+        if is_tcp {
+            sections::only_http(keys, "server_max_connections");
+        }
         let servers = groups.iter_mut().flat_map(|group| &mut group.servers);
         servers.for_each(|each| each.connections_max = each.connections_max.or(most));
         if keys.is_right()
@@ -65,11 +84,14 @@ impl Table for ProxyConfig {
             keys.refuse(wrong);
         }
         let loops = Loops::read(keys);
-        let about = "Have a thread let go of a connection that another one has taken over at once, instead \
-                     of with its next update: for measurements";
+        let about = "For measurements: deregister a connection as soon as another thread takes it over, instead of \
+                     with the next update";
         let lets_go_at_once = keys.key("let_go_at_once", about).switch();
         keys.heading("Limits");
         let (limits, monitoring) = (ProxyLimits::read(keys), Monitoring::read(keys));
+        if is_tcp {
+            HTTP_LIMITS.iter().for_each(|name| sections::only_http(keys, name));
+        }
         Self { frontends, groups, loops, lets_go_at_once, limits, monitoring }
     }
 }
@@ -81,7 +103,8 @@ fn ways(keys: &mut Keys<'_>) -> (Vec<Frontend>, Vec<GroupConfig>) {
     let listen = listen.list(&address(), 1..=ADDRESSES_MAX);
     let front = Frontend { listen, ..Frontend::read(keys) };
     let about = "HOST:PORT, [IPV6]:PORT or unix:PATH of a server that requests go to; repeatable";
-    let addresses = keys.key("backend", about).only_flag().list(&address(), 0..=BACKENDS_MAX);
+    let addresses =
+        keys.key("backend", about).only_flag().list(&sections::server_address(), 0..=BACKENDS_MAX);
     let of_file = keys.tables("server", sections::SERVER, 0..=BACKENDS_MAX, BackendConfig::read);
     let has_servers = !of_file.is_empty();
     let servers = addresses.into_iter().map(BackendConfig::at).chain(of_file).collect();
@@ -111,7 +134,7 @@ fn ways(keys: &mut Keys<'_>) -> (Vec<Frontend>, Vec<GroupConfig>) {
         Some(name) => {
             keys.note(
                 name,
-                "is of no use beside [[frontend]] and [[backend]]; expected it in them",
+                "has no effect beside [[frontend]] and [[backend]]; expected it in them",
             );
         }
         None if has_servers => {
@@ -205,7 +228,7 @@ table! { keys, key, default;
         /// Time that a connection to a backend is kept without a request; shorter than the backend's
         /// own
         pub upstream_idle_timeout: Duration = key.default("20s").one(&timeout()),
-        /// Longest time in which a peer takes nothing of what was sent to it
+        /// Longest time in which a peer reads nothing of what was sent to it
         pub write_timeout: Duration = key.default("60s").one(&timeout()),
         /// Time that connections have to end after a first SIGTERM or SIGINT
         pub drain_timeout: Duration = key.default("10s").one(&timeout()),
@@ -229,10 +252,10 @@ table! { keys, key, default;
     }
 }
 
-/// Whether a client that ended its side is still answered; else it is taken for gone.
+/// Whether the request of a client that ended its side is processed.
 fn half_close() -> Kind<bool> {
-    let answer = "it is answered: the client may only have nothing more to ask";
-    let drop = "it is dropped: the client is taken for gone";
+    let answer = "the request is processed: the client may only have finished sending";
+    let drop = "the request is dropped, as nginx does";
     one_of("way", [("answer", answer, true), ("drop", drop, false)])
 }
 
@@ -266,11 +289,12 @@ fn wrong_way(front: &Frontend, group: &GroupConfig) -> Option<String> {
             server.address
         ));
     }
-    let is_limited = servers.any(|server| server.connections_max.is_some());
-    (front.mode == Mode::Tcp && is_limited).then(|| {
+    let limited = servers.find(|server| server.connections_max.is_some())?;
+    (front.mode == Mode::Tcp).then(|| {
         format!(
-            "a server of \"{}\" has max_connections, which mode \"tcp\" can't keep; expected none there",
-            group.name
+            "the server {} has max_connections, which applies only to mode \"http\"; expected none, as \
+             \"tcp\" leads to it",
+            limited.address
         )
     })
 }
@@ -333,7 +357,7 @@ mod tests {
             message.starts_with("p:1:18: ") && message.contains("Content-Length frames"),
             "{message}"
         );
-        let order = "\"drop\" is not an order; expected \"set NAME: VALUE\", ";
+        let order = "\"drop\" is not an action; expected \"set NAME: VALUE\", ";
         assert!(message.contains("p:2:18: ") && message.contains(order), "{message}");
     }
 
@@ -378,7 +402,7 @@ mod tests {
         for (said, expected) in [
             ("sni = \"app.example\"", "p:1:7: sni: "),
             ("tls = true\nsni = \"not a name\"", "p:2:7: sni"),
-            ("tls = true\nca = \"x\"\nverify = \"none\"", "p:2:6: ca: is of no use"),
+            ("tls = true\nca = \"x\"\nverify = \"none\"", "p:2:6: ca: has no effect"),
         ] {
             let message = tls(said).expect_err(said);
             assert!(message.contains(expected), "{message}");
@@ -420,7 +444,7 @@ mod tests {
                 SEVERAL.replace("backend = \"files\"\n", ""),
                 "p:5:1: [[frontend]] lacks the key \"backend\"",
             ),
-            (format!("balance = \"least\"\n{SEVERAL}"), "p:1:11: balance: is of no use beside"),
+            (format!("balance = \"least\"\n{SEVERAL}"), "p:1:11: balance: has no effect beside"),
             (
                 format!("{SEVERAL}[[server]]\naddress = \"10.0.0.1:1\""),
                 "[[server]] is outside of [[backend]]; expected [[backend.server]]",
@@ -457,8 +481,23 @@ mod tests {
             ),
             (
                 format!("mode = \"tcp\"\nserver_max_connections = 1\n{one}"),
-                "max_connections, which mode",
+                "2:26: server_max_connections: applies only to mode \"http\"",
             ),
+            (
+                format!("mode = \"tcp\"\n{one}max_connections = 1"),
+                "the server 127.0.0.1:9 has max_connections, which applies only to mode",
+            ),
+            (
+                format!("mode = \"tcp\"\nresponse_field = \"set X: y\"\n{one}"),
+                "2:18: response_field: applies only to mode",
+            ),
+            (
+                format!("mode = \"tcp\"\nmax_body = 3\n{one}"),
+                "2:12: max_body: applies only to mode",
+            ),
+            (format!("health_path = \"/\"\n{one}"), "health_path: applies only to health_check"),
+            (to("0.0.0.0:9"), "0.0.0.0:9 stands for every address of this machine"),
+            (to(":9"), ":9 stands for every address of this machine"),
         ] {
             let message = wrong(&text);
             assert!(message.contains(part), "{text}: {message}");

@@ -10,7 +10,8 @@ use pollux_tls::server_name;
 
 use super::BACKENDS_MAX;
 use crate::config::{
-    ADDRESSES_MAX, CONNECTIONS_MAX, RULES_MAX, address, certificate, field_rule, timeout,
+    ADDRESSES_MAX, CONNECTIONS_MAX, RULES_MAX, address, certificate, field_rule, read_address,
+    timeout,
 };
 use crate::fields::FieldRules;
 use crate::tls::{self, Trust};
@@ -55,9 +56,9 @@ impl GroupConfig {
     ) -> Self {
         let ways = Balance::ALL.map(|each| (each.name(), each.about(), each));
         let balance = keys.key("balance", "Which backend gets a request").default("round-robin");
-        let balance = balance.one(&one_of("way", ways).called("HOW"));
+        let balance = balance.one(&one_of("policy", ways).called("HOW"));
         let health = Health::read(keys);
-        let about = "Begin each connection to a backend with a head of the PROXY protocol; it is then not kept \
+        let about = "Send a PROXY protocol header on each connection to a backend; connections are then not reused \
                      for other clients";
         let versions =
             [("v1", "a line of text", ProxyVersion::V1), ("v2", "binary", ProxyVersion::V2)];
@@ -82,7 +83,7 @@ pub enum Balance {
     RoundRobin,
     /// The one with the fewest requests for its weight.
     Least,
-    /// Of two that are drawn, the one with fewer.
+    /// Of two picked at random, the one with fewer.
     Random,
     /// By the client's address.
     Client,
@@ -111,9 +112,9 @@ impl Balance {
         match self {
             Self::RoundRobin => "in turn, by weight",
             Self::Least => "the one with the fewest requests for its weight",
-            Self::Random => "of two that are drawn, the one with fewer requests",
-            Self::Client => "by the client's address: the same one as long as it is there",
-            Self::Path => "by path and query: the same one as long as it is there",
+            Self::Random => "of two picked at random, the one with fewer requests",
+            Self::Client => "by the client's address: the same backend while it is up",
+            Self::Path => "by path and query: the same backend while it is up",
         }
     }
 }
@@ -124,13 +125,27 @@ table! { keys, key;
     pub struct BackendConfig {
         /// HOST:PORT, [IPV6]:PORT or unix:PATH
         pub address: ListenAddress =
-            key.required(&address()).unwrap_or_else(|| ListenAddress::Unix(PathBuf::new())),
+            key.required(&server_address()).unwrap_or_else(|| ListenAddress::Unix(PathBuf::new())),
         /// Share of the requests in relation to the others
         pub weight: u32 = key.default("1").one(&whole(1..=WEIGHT_MAX.into())),
         /// Most connections to it at once, those without a request among them
         pub connections_max as "max_connections": Option<u32> =
             key.otherwise("that of --server-max-connections").optional(&whole(1..=CONNECTIONS_MAX)),
     }
+}
+
+/// The address of a server, which is one machine.
+pub(super) fn server_address() -> Kind<ListenAddress> {
+    let accepts = "HOST:PORT, [IPV6]:PORT or unix:PATH, such as 10.0.0.1:9000";
+    Kind::new("ADDRESS", accepts, |text| {
+        let is_every = |address: &ListenAddress| matches!(address, ListenAddress::Tcp(tcp) if tcp.ip().is_unspecified());
+        match read_address(text)? {
+            address if is_every(&address) => Err(format!(
+                "{text} stands for every address of this machine; expected the address of a server"
+            )),
+            address => Ok(address),
+        }
+    })
 }
 
 impl BackendConfig {
@@ -150,25 +165,25 @@ pub struct ServerTls {
     pub trust: Trust,
 }
 
-const NO_TLS: &str = "it is of no use without TLS to servers";
+const NO_TLS: &str = "applies only to TLS to backends";
 
 table! { keys, key;
     /// What is said of TLS to servers.
     struct Asked {
-        /// Speak TLS to these servers
+        /// Use TLS to the backends
         is_spoken as "tls": bool = key.switch(),
-        /// Server name for SNI, which certificates of the servers have to have
+        /// Name that is sent as SNI and required in the certificates of the backends
         name as "sni": Option<String> = key.otherwise("the address of each, which is not sent")
             .needs("tls", NO_TLS)
             .optional(&Kind::new("NAME", "a name such as app.example, or an address", |text| {
                 server_name(text).map(|_| text.to_owned())
             })),
-        /// A PEM file with the authorities that have signed the servers' certificates, or with these
+        /// A PEM file with the authorities that signed the certificates of the backends, or with these
         /// themselves; a reload reads it again
         ca: Option<PathBuf> = key.otherwise("the authorities that this system trusts")
             .needs("tls", NO_TLS)
             .optional(&path()),
-        /// What is looked at in the certificate of a server
+        /// How the certificate of a backend is verified
         is_verified as "verify": bool = key.default("full").needs("tls", NO_TLS).one(&verify()),
     }
     => consistent
@@ -177,7 +192,7 @@ table! { keys, key;
 impl Asked {
     fn consistent(self, keys: &mut Keys<'_>) -> Self {
         if self.ca.is_some() && !self.is_verified {
-            keys.note("ca", "is of no use where nothing is verified; expected verify \"full\"");
+            keys.note("ca", "has no effect where nothing is verified; expected verify \"full\"");
         }
         self
     }
@@ -193,8 +208,8 @@ impl Asked {
 }
 
 fn verify() -> Kind<bool> {
-    let full = "it has to be signed by an authority, for the name, and in its time";
-    let none = "nothing: any machine on the network path may pass for the server";
+    let full = "signed by a trusted authority, valid for the name, not expired";
+    let none = "not at all: any machine on the network path may pose as the backend";
     one_of("check", [("full", full, true), ("none", none, false)])
 }
 
@@ -233,7 +248,7 @@ table! { keys, key, default;
         pub timeout as "health_timeout": Duration = key.default("1s").one(&timeout()),
         /// Without checks: how long a backend that is down gets no requests
         pub down_time: Duration = key.default("5s").one(&timeout()),
-        /// Time in which a backend that came up is given its share little by little
+        /// Time in which the share of a backend that came up grows to the whole one
         pub slow_start: Duration =
             key.otherwise("its whole share at once").optional(&timeout()).unwrap_or_default(),
         /// Good checks in a row after which a backend is up again
@@ -257,7 +272,7 @@ impl Health {
 
 fn check(keys: &mut Keys<'_>) -> Check {
     let kinds = [
-        ("none", "requests alone show how backends are", Check::None),
+        ("none", "no active checks; failed requests mark a backend as down", Check::None),
         ("tcp", "a connection has to be established", Check::Tcp),
         (
             "http",
@@ -265,10 +280,13 @@ fn check(keys: &mut Keys<'_>) -> Check {
             Check::Http(String::new()),
         ),
     ];
-    let check = keys.key("health_check", "How backends are looked at").default("none");
+    let check = keys.key("health_check", "How backends are checked").default("none");
     let check = check.one(&one_of("check", kinds).called("HOW"));
     let path = keys.key("health_path", "With --health-check http: the path").default("/");
     let path = path.one(&target());
+    if keys.has("health_path") && keys.is_right() && !matches!(check, Check::Http(_)) {
+        keys.note("health_path", "applies only to health_check \"http\"");
+    }
     if matches!(check, Check::Http(_)) { Check::Http(path) } else { check }
 }
 
@@ -295,8 +313,8 @@ table! { keys, key, default;
         pub mode: Mode = key.default("http").one(&Mode::kind()),
         /// Its certificate, where clients speak TLS.
         pub tls: Option<tls::Keys> = certificate(keys),
-        /// Each connection has to begin with a head of the PROXY protocol (version 1 or 2) that says
-        /// whose it is: for clients that are proxies of your own
+        /// Require a PROXY protocol header (version 1 or 2) on each connection, which names the client: for
+        /// clients that are proxies of your own
         pub accepts_header as "accept_proxy": bool = key.switch(),
         /// What becomes of X-Forwarded-For, X-Forwarded-Proto and X-Forwarded-Host, which name the
         /// client to the backend
@@ -306,9 +324,20 @@ table! { keys, key, default;
         /// What is done to fields of its requests and their answers.
         pub rules: FieldRules = rules(keys),
     }
+    => of_its_mode
 }
 
 impl Frontend {
+    /// Refuses rules for requests where bytes are passed on.
+    fn of_its_mode(self, keys: &mut Keys<'_>) -> Self {
+        if self.mode == Mode::Tcp {
+            for name in ["x_forwarded", "forwarded", "request_field", "response_field"] {
+                only_http(keys, name);
+            }
+        }
+        self
+    }
+
     /// That of a section, where these are the names of the groups; none where they are not known.
     pub(super) fn of_section(keys: &mut Keys<'_>, groups: Option<&[String]>) -> Self {
         let listen = keys.key("listen", LISTEN).list(&address(), 1..=ADDRESSES_MAX);
@@ -333,17 +362,24 @@ impl Frontend {
     }
 }
 
+/// Refuses a key that has no effect on bytes.
+pub(super) fn only_http(keys: &mut Keys<'_>, name: &str) {
+    if keys.has(name) {
+        keys.note(name, "applies only to mode \"http\"; expected it there alone");
+    }
+}
+
 /// What is done to fields of heads.
 fn rules(keys: &mut Keys<'_>) -> FieldRules {
     let mut rules = |name, about| keys.key(name, about).list(&field_rule(), 0..=RULES_MAX);
     FieldRules {
         request: rules(
             "request_field",
-            "What is done to a field of requests, such as \"set X-Env: prod\" or \"remove Cookie\"; repeatable, in this order",
+            "Change a request field, such as \"set X-Env: prod\" or \"remove Cookie\"; repeatable, applied in order",
         ),
         response: rules(
             "response_field",
-            "What is done to a field of answers, such as \"add X-By: pollux\"; repeatable, in this order",
+            "Change a response field, such as \"add X-By: pollux\"; repeatable, applied in order",
         ),
     }
 }
