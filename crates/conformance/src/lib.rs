@@ -7,6 +7,7 @@
 //! interface, in several ways ([`runner::Way`]).
 #![forbid(unsafe_code)]
 
+pub mod aio_polls;
 pub mod differences;
 mod groups;
 pub mod objects;

@@ -5,6 +5,8 @@
 
 use std::fs;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::panic::resume_unwind;
+use std::sync::{Arc, OnceLock};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -16,6 +18,7 @@ use pollux_sim::{SimFd, World};
 
 use rustix::thread::Pid;
 
+use crate::aio_polls::AioPolls;
 use crate::objects::Object;
 use crate::{Deviation, Verdict};
 
@@ -49,23 +52,38 @@ pub struct Rig {
     world: Option<World>,
     /// Keep the numbers below a reused one occupied.
     plugs: Vec<OwnedFd>,
+    used_up: UsedUp,
 }
+
+/// Why a case can't continue: the system has nothing left for its backend, which is not at fault. All rigs of a case
+/// share it, on whichever thread; once it is set, the case counts as skipped, however it ends.
+pub(crate) type UsedUp = Arc<OnceLock<String>>;
+
+/// What the stack of a case is unwound with that is skipped.
+#[derive(Clone, Copy, Debug)]
+pub struct Skipped;
 
 impl Rig {
     /// Opens `backend` by `open`, or a simulated one in a world of its own.
     ///
     /// # Errors
     /// The poller was not opened.
-    pub fn new(backend: Backend, open: Open) -> Result<Self, Error> {
+    pub(crate) fn new(backend: Backend, open: Open, used_up: UsedUp) -> Result<Self, Error> {
         let world = (backend == pollux_sim::BACKEND).then(World::new);
-        let poller = unless_used_up(backend, open_in(backend, open, world.as_ref()))?;
-        Ok(Self { poller, backend, open, started: Instant::now(), world, plugs: Vec::new() })
+        let poller = unless_used_up(backend, &used_up, || open_in(backend, open, world.as_ref()))?;
+        let plugs = Vec::new();
+        Ok(Self { poller, backend, open, started: Instant::now(), world, plugs, used_up })
     }
 
     /// What opens another one in the same way, on any thread.
-    pub fn opener(&self) -> impl Fn() -> Result<Self, Error> + Copy + Send + Sync + use<> {
-        let (backend, open) = (self.backend, self.open);
-        move || Self::new(backend, open)
+    pub fn opener(&self) -> impl Fn() -> Result<Self, Error> + Clone + Send + use<> {
+        let (backend, open, used_up) = (self.backend, self.open, Arc::clone(&self.used_up));
+        move || Self::new(backend, open, Arc::clone(&used_up))
+    }
+
+    /// Ends the case, or the thread of it, by unwinding with [`Skipped`].
+    pub fn skip(&self, why: impl Into<String>) -> ! {
+        skip(&self.used_up, why.into())
     }
 
     /// Which backend is under test.
@@ -75,8 +93,8 @@ impl Rig {
 
     /// Another poller on the same backend, in the same world.
     pub fn open_another(&self) -> Box<dyn Poller> {
-        let another = open_in(self.backend, self.open, self.world.as_ref());
-        unless_used_up(self.backend, another).expect("one was opened already")
+        let open = || open_in(self.backend, self.open, self.world.as_ref());
+        unless_used_up(self.backend, &self.used_up, open).expect("one was opened already")
     }
 
     /// The time that timeouts count in.
@@ -178,8 +196,8 @@ impl Rig {
         trigger: Trigger,
     ) -> Verdict {
         let how = Registration::new(interest, trigger);
-        let added = self.poller.add(fd.as_fd(), Token::new(slot, 0), how);
-        accepted(unless_used_up(self.backend, added))
+        let add = || self.poller.add(fd.as_fd(), Token::new(slot, 0), how);
+        accepted(unless_used_up(self.backend, &self.used_up, add))
     }
 
     /// Modifies to slot `slot`, generation 0.
@@ -302,19 +320,28 @@ impl Rig {
     }
 }
 
-/// What ends a case where the system has nothing left for its backend, which is not at fault: says what is used up.
-pub(crate) struct UsedUp(pub(crate) String);
-
-/// Ends the case where other programs hold the AIO polls of the system (`fs.aio-max-nr`): EAGAIN of
-/// `io_setup(2)` when a poller is opened, and [`Error::Limit`] when it grows (ENOSPC by way of an errno).
-fn unless_used_up<T>(backend: Backend, outcome: Result<T, Error>) -> Result<T, Error> {
-    use rustix::io::Errno;
+/// Does `act`, and ends the case where it fails because other programs hold the AIO polls of the system.
+fn unless_used_up<T>(
+    backend: Backend,
+    used_up: &UsedUp,
+    mut act: impl FnMut() -> Result<T, Error>,
+) -> Result<T, Error> {
+    let outcome = act();
     let Err(error) = &outcome else { return outcome };
-    let errno = error.raw_os_error().map(Errno::from_raw_os_error);
-    if backend == Backend::Aio && matches!(errno, Some(Errno::AGAIN | Errno::NOSPC)) {
-        std::panic::resume_unwind(Box::new(UsedUp(format!("{backend}: {error}"))));
+    match AioPolls::behind(backend, error) {
+        Some(polls) if polls.are_held_by_others => {
+            skip(used_up, format!("{backend}: {error}; {polls}"))
+        }
+        // Others may have given theirs back before they were counted.
+        Some(_) => act(),
+        None => outcome,
     }
-    outcome
+}
+
+fn skip(used_up: &UsedUp, why: String) -> ! {
+    // The first reason is as good as that of another thread.
+    let _ = used_up.set(why);
+    resume_unwind(Box::new(Skipped))
 }
 
 /// Passes refusals by capability on as a deviation; any other failure is one of the script.
@@ -362,10 +389,12 @@ pub fn mechanism(backend: Backend) -> Option<Mechanism> {
 /// The mechanisms, one for each kernel interface, that this machine allows; others are named.
 pub fn allowed() -> impl Iterator<Item = Mechanism> {
     Mechanism::PLAIN.into_iter().filter(|mechanism| {
-        let refused = mechanism.open().err();
-        refused
-            .inspect(|error| pollux_testing::skip(format_args!("{mechanism}: {error}")))
-            .is_none()
+        let Err(error) = mechanism.open() else { return true };
+        if let Some(polls) = AioPolls::behind(mechanism.backend(), &error) {
+            assert!(polls.are_held_by_others, "{mechanism}: {error}; {polls}");
+        }
+        pollux_testing::skip(format_args!("{mechanism}: {error}"));
+        false
     })
 }
 

@@ -15,6 +15,7 @@ use std::time::Duration;
 use pollux_poller::{Backend, Error};
 use pollux_testing::{Process, Trial, run_tests, skippable_test, test};
 
+use crate::aio_polls::AioPolls;
 use crate::differences::declared;
 use crate::rig::{Open, Rig, UsedUp, mechanism};
 use crate::{Case, Deviation, Group, OF_INTERFACES, Verdict};
@@ -188,7 +189,10 @@ fn runs(suite: &Suite) -> Vec<Run> {
 /// Why `backend` can't be opened, where it can't.
 fn unavailable(backend: Backend) -> Option<String> {
     match mechanism(backend)?.open() {
-        Err(error @ Error::Unavailable { .. }) => Some(error.to_string()),
+        Err(error @ Error::Unavailable { .. }) => {
+            // Where too few AIO polls are left, each case finds out who holds them.
+            AioPolls::behind(backend, &error).is_none().then(|| error.to_string())
+        }
         // Any other failure shows in each case.
         _ => None,
     }
@@ -271,11 +275,14 @@ fn live_as_child(of: &Run) -> ExitCode {
 type Answer = Result<Verdict, String>;
 
 fn run(case: &Case, backend: Backend, open: Open) -> Answer {
-    let run = || (case.run)(&mut Rig::new(backend, open).expect("a backend that can be opened"));
-    catch_unwind(AssertUnwindSafe(run)).map_err(|payload| match payload.downcast::<UsedUp>() {
-        Ok(used_up) => used_up.0,
-        Err(failure) => resume_unwind(failure),
-    })
+    let used_up = UsedUp::default();
+    let rig =
+        || Rig::new(backend, open, Arc::clone(&used_up)).expect("a backend that can be opened");
+    let outcome = catch_unwind(AssertUnwindSafe(|| (case.run)(&mut rig())));
+    match used_up.get() {
+        Some(why) => Err(why.clone()),
+        None => Ok(outcome.unwrap_or_else(|failure| resume_unwind(failure))),
+    }
 }
 
 /// Adds `text` to the line of the test in the report.
@@ -283,4 +290,33 @@ pub fn report(text: &str) {
     let mut stdout = std::io::stdout();
     // A closed pipe (`| head`) is not a failure of a case.
     let _ = stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush());
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_thread_of_a_case_that_is_skipped_takes_the_case_with_it() {
+        fn run_by(script: fn(&mut Rig) -> Verdict) -> Answer {
+            let case = Case { name: "a case", needs: &[], run: script };
+            run(&case, pollux_sim::BACKEND, |mechanism| mechanism.open())
+        }
+        let swallowed = run_by(|rig| {
+            let open = rig.opener();
+            let other = thread::spawn(move || open().expect("as before").skip("nothing is left"));
+            assert!(other.join().is_err());
+            Ok(())
+        });
+        assert_eq!(swallowed, Err("nothing is left".to_owned()));
+        let passed_on = run_by(|rig| {
+            let open = rig.opener();
+            thread::scope(|scope| {
+                scope.spawn(move || open().expect("as before").skip("nothing is left"));
+            });
+            Ok(())
+        });
+        assert_eq!(passed_on, Err("nothing is left".to_owned()));
+        assert_eq!(run_by(|_| Ok(())), Ok(Ok(())));
+    }
 }

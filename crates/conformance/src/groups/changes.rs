@@ -297,9 +297,9 @@ fn exclusive_leaves_some_sleepers_asleep(rig: &mut Rig) -> Verdict {
     let (open, fd) = (rig.opener(), reader.as_fd());
     let (ready, readies) = mpsc::channel();
     let (reported, reports) = mpsc::channel();
-    thread::scope(|scope| {
+    thread::scope(move |scope| {
         for _ in 0..SLEEPERS {
-            let (ready, reported) = (ready.clone(), reported.clone());
+            let (open, ready, reported) = (open.clone(), ready.clone(), reported.clone());
             scope.spawn(move || {
                 let mut rig = open().expect("one was opened already");
                 rig.poller.add(fd, TOKEN, how).expect("as before");
@@ -310,6 +310,8 @@ fn exclusive_leaves_some_sleepers_asleep(rig: &mut Rig) -> Verdict {
                 reported.send(events.len()).expect("awaited");
             });
         }
+        // A thread that fails leaves no sender behind: nothing waits for it then.
+        drop((ready, reported));
         let sleepers: Vec<_> = readies.iter().take(SLEEPERS).collect();
         sleepers.iter().for_each(|(sleeper, _)| until_asleep(*sleeper));
         writer.write(1).expect("room");

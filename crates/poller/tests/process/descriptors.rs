@@ -9,6 +9,7 @@ use pollux_poller::{Interest, Readiness, Registration, Token, Trigger};
 use rustix::io::{Errno, FdFlags, fcntl_dupfd_cloexec, fcntl_getfd};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
+use pollux_conformance::aio_polls;
 use pollux_conformance::rig::{Rig, memfd};
 use pollux_conformance::{Case, Deviation, Verdict, case};
 
@@ -121,13 +122,14 @@ fn open_numbers() -> Vec<i32> {
 fn a_dropped_poller_leaves_no_descriptor(rig: &mut Rig) -> Verdict {
     rig.needs_kernel()?;
     let (reader, _writer) = rig.pipe();
-    let before = open_numbers();
+    let (before, polls_before) = (open_numbers(), aio_polls::held());
     for _ in 0..20 {
         let mut other = rig.opener()().expect("as before");
         other.add(&reader, 1, READ, Trigger::Level)?;
         other.quiet();
     }
     assert_eq!(open_numbers(), before);
+    assert_eq!(aio_polls::held(), polls_before);
     Ok(())
 }
 
