@@ -330,18 +330,24 @@ mod tests {
         assert!(wrong.is_empty(), "links that lead nowhere: {wrong:#?}");
     }
 
+    /// What a line of Rust or C has of a comment, the lines within `/* */` being those that begin with a star.
+    fn comment(line: &str) -> Option<&str> {
+        let within = line.trim_start();
+        let within = within.strip_prefix("/*").or_else(|| within.strip_prefix("* "));
+        within.or_else(|| line.split_once("//").map(|(_, comment)| comment))
+    }
+
     #[test]
     fn every_file_that_a_page_or_a_comment_names_exists() {
         let (tree, mut wrong) = (tree(), Vec::new());
         for file in &tree.files {
-            let is_code = file.extension().is_some_and(|ending| ending == "rs");
-            if !is_code && !tree.pages().any(|page| page == file) {
+            let ending = file.extension().and_then(|ending| ending.to_str()).unwrap_or_default();
+            let is_page = tree.pages().any(|page| page == file);
+            if !is_page && !["rs", "c", "h"].contains(&ending) {
                 continue;
             }
             for (line, number) in tree.text(file).lines().zip(1..) {
-                let Some(text) =
-                    (if is_code { line.split_once("//").map(|(_, c)| c) } else { Some(line) })
-                else {
+                let Some(text) = (if is_page { Some(line) } else { comment(line) }) else {
                     continue;
                 };
                 let names = quoted(text).filter(|name| !tree.is_sound(file, name));
@@ -366,6 +372,9 @@ mod tests {
         ] {
             assert_eq!(tree.is_sound(Path::new(file), name), is_sound, "{name} in {file}");
         }
+        assert_eq!(comment(" * `x.rs` builds it"), Some("`x.rs` builds it"));
+        assert_eq!(comment("int x; // of `texts.rs`"), Some(" of `texts.rs`"));
+        assert_eq!(comment("x = 2 * y"), None);
         assert_eq!(anchors("# A `b`, c\n```\n# no\n```\n"), ["a-b-c"]);
         assert_eq!(links("[a](b.md#c) [d](https://e)").collect::<Vec<_>>(), ["b.md#c"]);
     }

@@ -1,5 +1,5 @@
 /* The baseline of herds: callers and workers on POSIX message queues, in C, with the system calls that
- * are needed and nothing else. `raw.rs` builds it, starts it as
+ * are needed and nothing else. `herd/processes.rs` builds it, starts it as
  *
  *     raw WORKERS CALLERS
  *
