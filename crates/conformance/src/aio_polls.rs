@@ -3,8 +3,7 @@
 //! A case that finds none left is skipped where other programs hold them ([`crate::rig`]), and fails where this one
 //! does: then a poller gave up without giving them back.
 
-use std::fmt;
-use std::fs;
+use std::{fmt, fs};
 
 use pollux_poller::{Backend, Error};
 use rustix::io::Errno;

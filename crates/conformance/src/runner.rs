@@ -300,7 +300,7 @@ mod tests {
     fn a_thread_of_a_case_that_is_skipped_takes_the_case_with_it() {
         fn run_by(script: fn(&mut Rig) -> Verdict) -> Answer {
             let case = Case { name: "a case", needs: &[], run: script };
-            run(&case, pollux_sim::BACKEND, |mechanism| mechanism.open())
+            run(&case, pollux_sim::BACKEND, pollux_poller::Mechanism::open)
         }
         let swallowed = run_by(|rig| {
             let open = rig.opener();

@@ -10,15 +10,15 @@ use pollux_poller::{Caps, Interest, Readiness, Registration, Token, Trigger};
 use crate::kernel::Identity;
 
 pub(crate) const IN: u32 = libc::EPOLLIN as u32;
-pub(crate) const PRI: u32 = libc::EPOLLPRI as u32;
-pub(crate) const OUT: u32 = libc::EPOLLOUT as u32;
-pub(crate) const ERR: u32 = libc::EPOLLERR as u32;
-pub(crate) const HUP: u32 = libc::EPOLLHUP as u32;
-pub(crate) const RDNORM: u32 = libc::EPOLLRDNORM as u32;
-pub(crate) const WRNORM: u32 = libc::EPOLLWRNORM as u32;
-pub(crate) const RDHUP: u32 = libc::EPOLLRDHUP as u32;
+const PRI: u32 = libc::EPOLLPRI as u32;
+const OUT: u32 = libc::EPOLLOUT as u32;
+const ERR: u32 = libc::EPOLLERR as u32;
+const HUP: u32 = libc::EPOLLHUP as u32;
+const RDNORM: u32 = libc::EPOLLRDNORM as u32;
+const WRNORM: u32 = libc::EPOLLWRNORM as u32;
+const RDHUP: u32 = libc::EPOLLRDHUP as u32;
 pub(crate) const EXCLUSIVE: u32 = libc::EPOLLEXCLUSIVE as u32;
-pub(crate) const WAKEUP: u32 = libc::EPOLLWAKEUP as u32;
+const WAKEUP: u32 = libc::EPOLLWAKEUP as u32;
 pub(crate) const ONESHOT: u32 = libc::EPOLLONESHOT as u32;
 pub(crate) const EDGE: u32 = libc::EPOLLET as u32;
 

@@ -12,8 +12,7 @@ use std::time::Duration;
 
 use pollux_sys::poll_select::{self, PollFd};
 
-use crate::parts::Deadline;
-use crate::parts::{Parts, parts_methods};
+use crate::parts::{Deadline, Parts, parts_methods};
 use crate::table::{Entry, Table, check_pollable};
 use crate::{
     Backend, Caps, Counters, Error, Events, Interest, Poller, Readiness, Registration, SignalMask,

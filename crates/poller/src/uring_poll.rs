@@ -443,5 +443,4 @@ impl Poller for UringPoll {
 }
 
 #[cfg(test)]
-#[path = "uring_poll_tests.rs"]
 mod tests;

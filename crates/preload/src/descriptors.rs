@@ -4,8 +4,7 @@
 //! Numbers beyond the table are not followed; their events count as unknown. A child that is forked
 //! has a copy, as it has the registrations.
 
-use std::sync::atomic::Ordering::Relaxed;
-use std::sync::atomic::{AtomicI32, AtomicU32, AtomicU64};
+use std::sync::atomic::{AtomicI32, AtomicU32, AtomicU64, Ordering::Relaxed};
 
 /// Descriptors that are followed.
 const FOLLOWED: usize = 1 << 16;

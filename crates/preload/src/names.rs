@@ -15,8 +15,10 @@
 
 use std::ffi::{CStr, c_int, c_void};
 use std::ptr;
-use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
-use std::sync::atomic::{AtomicBool, AtomicIsize, AtomicPtr};
+use std::sync::atomic::{
+    AtomicBool, AtomicIsize, AtomicPtr,
+    Ordering::{Acquire, Relaxed, Release},
+};
 
 use pollux_epoll_c::border;
 

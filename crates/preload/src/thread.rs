@@ -253,7 +253,7 @@ impl Thread {
 
     /// Has no figures from now on.
     #[cold]
-    pub(crate) fn give_up<T: Default>(&self, call: &str, fault: &Fault) -> T {
+    fn give_up<T: Default>(&self, call: &str, fault: &Fault) -> T {
         let before = errno();
         self.forget();
         self.pid.set(u32::MAX);

@@ -27,9 +27,9 @@ const LINEAR_MAX_BYTES: usize = 3776;
 const PAGED_MAX_BYTES: usize = 32_768;
 
 /// The end that is read from.
-pub(crate) const READER: Side = Side::A;
+const READER: Side = Side::A;
 /// The end that is written to.
-pub(crate) const WRITER: Side = Side::B;
+const WRITER: Side = Side::B;
 
 /// A pipe; [`READER`] and [`WRITER`] are its sides.
 pub(crate) struct Pipe {

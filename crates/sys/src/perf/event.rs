@@ -265,7 +265,7 @@ impl Drop for Mapping {
 }
 
 /// Length of a memory page.
-pub(super) fn page_bytes() -> usize {
+fn page_bytes() -> usize {
     // SAFETY: sysconf only takes a number and returns one.
     let answer = unsafe { libc::sysconf(libc::_SC_PAGESIZE) };
     usize::try_from(answer).expect("every Linux has a page size")

@@ -206,7 +206,7 @@ impl Owned {
     }
 
     /// The caller's number of a request that stays armed. Only accepts do.
-    pub(super) fn peek(&self, number: u64) -> u64 {
+    fn peek(&self, number: u64) -> u64 {
         let slot = &self.slots[self.index(number)];
         assert!(matches!(slot.kept, Some(Kept::Accepting)), "a buffer has one completion");
         slot.user_data

@@ -18,7 +18,7 @@ use std::{io, slice};
 
 /// A heap block that is freed with its owner, unless it is leaked.
 #[derive(Debug)]
-pub(super) struct Memory {
+struct Memory {
     start: NonNull<u8>,
     layout: Layout,
     is_leaked: bool,

@@ -335,8 +335,8 @@ struct Extended {
     time: u64,
 }
 
-pub(super) const REGISTER_RING_FDS: libc::c_uint = 20;
-pub(super) const UNREGISTER_RING_FDS: libc::c_uint = 21;
+const REGISTER_RING_FDS: libc::c_uint = 20;
+const UNREGISTER_RING_FDS: libc::c_uint = 21;
 /// The first argument of the call is a registered index.
 const ENTER_REGISTERED_RING: u32 = 1 << 4;
 /// Asks the kernel to choose the index.

@@ -57,7 +57,7 @@ fn in_a_new_program(start: Start, epoll: RawFd, more: &[RawFd]) -> String {
 }
 
 /// The test that [`in_a_new_program`] starts.
-pub(crate) const NEW_PROGRAM: &str = "this_is_a_new_program";
+const NEW_PROGRAM: &str = "this_is_a_new_program";
 const NUMBERS: &str = "POLLUX_TEST_NUMBERS";
 
 /// Waits on the first of the numbers that were handed over, once the others were added, and says what came.

@@ -9,9 +9,8 @@ use pollux_poller::{Interest, Readiness, Registration, Token, Trigger};
 use rustix::io::{Errno, FdFlags, fcntl_dupfd_cloexec, fcntl_getfd};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
-use pollux_conformance::aio_polls;
 use pollux_conformance::rig::{Rig, memfd};
-use pollux_conformance::{Case, Deviation, Verdict, case};
+use pollux_conformance::{Case, Deviation, Verdict, aio_polls, case};
 
 pub(crate) const CASES: &[Case] = &[
     case!(numbers_beyond_1024_are_watched, [Kernel]),
