@@ -10,15 +10,13 @@
 //! | `receive` | replies that are waited for; calls; the begin of a conversation |
 //! | `send` | requests on their way out, and waiting for room |
 //! | `successor` | the next manager, when this one ended |
-//! | `arrivals` | replies that came: matched, kept, delivered |
-//! | `calls` | which calls are out |
+//! | `calls` | which calls are out; replies that came for them: matched, kept, delivered |
 //! | `transport` | queues or shared memory |
 //! | `mailbox` | requests and replies in shared memory |
 //! | `connection` | the connection to the manager, and its greeting |
 //!
 //! Each uses only those below it.
 
-mod arrivals;
 mod calls;
 mod connection;
 mod mailbox;

@@ -7,8 +7,7 @@
 use std::fmt;
 use std::time::Duration;
 
-use super::arrivals::{TAKEN_AT_ONCE_MAX, broken, of};
-use super::calls::descriptor_of;
+use super::calls::{TAKEN_AT_ONCE_MAX, broken, descriptor_of, of};
 use super::send::Order;
 use super::{
     Arrived, Arriving, CallFlags, Client, Descriptor, Outgoing, ReplyError, Which, after,

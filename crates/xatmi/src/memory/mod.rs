@@ -12,7 +12,7 @@
 //! The seals of the records let no process map them for writing but the manager that made them, whatever it
 //! does with the descriptor. So each manager makes its own, a copy of those of the one before it, and the
 //! kernel's mark in the old ones says that they are not kept any more: workers get the new ones when they
-//! are adopted, clients when they come to the new manager (`client/transport`).
+//! are adopted, clients when they come to the new manager (`client/successor`).
 //!
 //! ```text
 //!  client    opens a request, writes its message, asks ──▶ pushes its number onto the ring of the service

@@ -17,21 +17,23 @@
 //!
 //! | part | one job |
 //! |---|---|
-//! | `turn` | the loop and its poller: wait, events, time |
+//! | `turn`, `poller` | the loop: wait, events, time; what is watched |
 //! | `workers` | what the supervisor asks for, and what workers say |
-//! | `visitors` | connections to the control socket |
-//! | `orders` | orders and their progress; tables of workers, services, queues and clients |
+//! | `visitors`, `connections` | who comes to the control socket; what is known of each connection, answers, its end |
+//! | `orders` | orders and their progress |
 //! | `services`, `unsent` | queues of services; answers for the dead |
 //! | `events` | the subscribers of events and unsolicited messages |
 //! | `process` | one worker's process and its start; the services that a program offers, asked without a pool |
 //! | `previous` | what an earlier manager left behind: workers, queues, memory, clients |
-//! | `metrics` | what is counted, and the page over HTTP |
+//! | `figures` | tables of workers, services, queues, clients and counts; the page of metrics over HTTP |
 //! | `options` | what a pool is started with; its log |
 
+mod connections;
 mod events;
-mod metrics;
+mod figures;
 mod options;
 mod orders;
+mod poller;
 mod previous;
 mod process;
 mod services;
@@ -59,15 +61,15 @@ use crate::needs::{Shortage, file_size_limits, file_size_shortage};
 use crate::queue::Prefix;
 use crate::slots::Slots;
 use crate::supervisor::Supervisor;
+use connections::Visitors;
 use events::Events;
-use metrics::{Counts, Endpoint};
+use figures::{Counts, Endpoint};
 use orders::Order;
+use poller::{PoolPoller, Source};
 use previous::EarlierClients;
 use process::{Process, SlotHandle};
 use services::Services;
-use turn::{PoolPoller, Source};
 use unsent::Unsent;
-use visitors::Visitors;
 
 pub use options::{Log, PoolOptions, Sizes, memory_len_bytes, memory_room};
 pub use previous::workers as workers_left;

@@ -14,8 +14,8 @@ use pollux_poller::Token;
 use pollux_sys::mqueue::MessageQueue;
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
 
+use super::poller::{PoolPoller, Source};
 use super::process::{PREFIX_VARIABLE, PROGRAM_VARIABLE};
-use super::turn::{PoolPoller, Source};
 use crate::memory::{Memory, Records};
 use crate::queue::{Prefix, QueueName};
 use crate::worker::LINK_VARIABLE;

@@ -29,7 +29,7 @@ use rustix::process::{Pid, PidfdFlags, Signal, kill_process_group, pidfd_open, p
 use rustix::time::Timespec;
 
 use super::options::Log;
-use super::turn::{PoolPoller, Source};
+use super::poller::{PoolPoller, Source};
 use crate::config::{Entry, ID_VARIABLE, Output, PoolConfig};
 use crate::environment::{GROUP_VARIABLE, Group};
 use crate::error::Code;

@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use pollux_poller::Token;
 use pollux_sys::mqueue::{MessageQueue, QueueSize};
 
-use super::turn::{PoolPoller, Source};
+use super::poller::{PoolPoller, Source};
 use super::unsent::CallerAddress;
 use crate::environment::Group;
 use crate::error::Code;
