@@ -118,11 +118,7 @@ pub(crate) fn check(
         unknown_limits: limits.as_ref().err().cloned(),
         warnings: config.warnings,
     };
-    if json {
-        output::result(&serde_json::to_string_pretty(&findings).map_err(Failure::failed)?)?;
-    } else {
-        output::result(&in_words(&findings))?;
-    }
+    show::print(json, &findings, in_words)?;
     Ok(if findings.are_good() { ExitCode::SUCCESS } else { ExitCode::from(1) })
 }
 

@@ -30,7 +30,7 @@ pub(crate) fn workers(json: bool) -> Result<ExitCode, Failure> {
         number("DROPPED", |row| row.dropped.to_string()),
         words("CAUSE", trouble),
     ];
-    show(json, &rows, |rows| table(&columns, rows))
+    print(json, &rows[..], |rows| table(&columns, rows))
 }
 
 /// Why a worker is not up, and when it is tried again; of interest until it is well again.
@@ -62,7 +62,7 @@ pub(crate) fn services(json: bool) -> Result<ExitCode, Failure> {
         number("LAST MS", |row| milliseconds(row.last_ns)),
         words("STATE", |row| row.state.clone()),
     ];
-    show(json, &rows, |rows| table(&columns, rows))
+    print(json, &rows[..], |rows| table(&columns, rows))
 }
 
 /// What the pool says of itself; none where it does not answer.
@@ -105,7 +105,7 @@ pub(crate) fn queues(json: bool) -> Result<ExitCode, Failure> {
         }
         text
     };
-    show(json, &rows, text)
+    print(json, &rows[..], text)
 }
 
 /// The client contexts.
@@ -127,7 +127,7 @@ pub(crate) fn clients(json: bool) -> Result<ExitCode, Failure> {
         number("SINCE", |row| time(row.since_s)),
         last,
     ];
-    show(json, &rows, |rows| table(&columns, rows))
+    print(json, &rows[..], |rows| table(&columns, rows))
 }
 
 /// The pool itself.
@@ -137,13 +137,7 @@ pub(crate) fn info(json: bool) -> Result<ExitCode, Failure> {
         _ => Vec::new(),
     })?;
     let info = rows.first().ok_or_else(|| Failure::failed("the manager said nothing of itself"))?;
-    if json {
-        let text = serde_json::to_string_pretty(info).map_err(Failure::failed)?;
-        output::result(&text)?;
-    } else {
-        output::result(&facts(info))?;
-    }
-    Ok(ExitCode::SUCCESS)
+    print(json, info, facts)
 }
 
 fn facts(info: &PoolInfo) -> String {
@@ -174,16 +168,14 @@ fn gather<R>(request: &Request, rows_of: impl Fn(Answer) -> Vec<R>) -> Result<Ve
     Ok(rows)
 }
 
-fn show<R: Serialize>(
+/// Prints what a command found, as JSON or as a text for people.
+pub(crate) fn print<T: Serialize + ?Sized>(
     json: bool,
-    rows: &[R],
-    text: impl Fn(&[R]) -> String,
+    found: &T,
+    text: impl FnOnce(&T) -> String,
 ) -> Result<ExitCode, Failure> {
-    if json {
-        output::result(&serde_json::to_string_pretty(rows).map_err(Failure::failed)?)?;
-    } else {
-        output::result(&text(rows))?;
-    }
+    let json = json.then(|| serde_json::to_string_pretty(found).map_err(Failure::failed));
+    output::result(&json.transpose()?.unwrap_or_else(|| text(found)))?;
     Ok(ExitCode::SUCCESS)
 }
 

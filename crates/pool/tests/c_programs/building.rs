@@ -6,7 +6,10 @@ use std::process::Command;
 
 use pollux_testing::{Process, has, succeeded};
 
-use crate::workshop::{POLLUX_POOL, Pool, Workshop, built_library, repository, source};
+use crate::workshop::{
+    CLIENT_LIBRARIES, POLLUX_POOL, Pool, SERVER_LIBRARIES, Workshop, built_library, repository,
+    source,
+};
 
 #[test]
 fn the_bank_example_is_built_and_answers() {
@@ -44,19 +47,12 @@ fn simpapp_is_built_by_the_commands_of_its_manual_and_answers() {
 #[test]
 fn the_bank_is_built_by_the_link_lines_of_its_manual_and_answers() {
     let Some(workshop) = Workshop::open() else { return };
-    workshop.pollux(&["lay-out", "prefix", "--library", &built_library()]);
     let bank = |name: &str| repository("examples/bank").join(name).display().to_string();
     workshop.pollux(&["fld", &bank("bank.fd"), "-d", "."]);
-    for (program, libraries) in [
-        ("banksv", "-latmisrv -latmi -lubf -lnstd -lrt -ldl -lm"),
-        ("bankcl", "-latmiclt -latmi -lubf -lnstd -lpthread -lrt -ldl -lm"),
-    ] {
-        let source = bank(&format!("{program}.c"));
-        let rpath = format!("-Wl,-rpath,{}", workshop.path("prefix/lib").display());
-        let mut arguments = vec!["-o", program, &source, "-I.", "-Iprefix/include", "-Lprefix/lib"];
-        arguments.push(&rpath);
-        arguments.extend(libraries.split(' '));
-        succeeded(&mut workshop.command("cc", &arguments));
+    for (program, libraries) in [("banksv", SERVER_LIBRARIES), ("bankcl", CLIENT_LIBRARIES)] {
+        let source = format!("{program}.c");
+        fs::copy(bank(&source), workshop.path(&source)).expect("copied");
+        workshop.linked(program, libraries);
     }
     let xml = fs::read_to_string(bank("pool.xml")).expect("an example");
     let pool = Pool::start(&workshop, &xml);
@@ -156,11 +152,7 @@ fn services_of_the_command_line_are_offered_from_the_start() {
     let main = fs::read_to_string(workshop.path("echosv.main.c")).expect("kept");
     assert!(main.contains("{\"SECOND\", echo, \"echo\"}"), "{main}");
     workshop.pollux(&["build-client", "-o", "callcl", &source("call.c")]);
-    let pool = Pool::start(
-        &workshop,
-        "<endurox><servers><server name=\"echosv\"><srvid>1</srvid><min>1</min><max>1</max>\
-         </server></servers></endurox>",
-    );
+    let pool = Pool::of(&workshop, "echosv");
     for service in ["FIRST", "SECOND", "THIRD"] {
         succeeded(pool.client("callcl").arg(service));
     }
@@ -195,11 +187,7 @@ fn a_server_in_cpp_is_built_by_the_compiler_that_cc_names() {
          }\n",
     );
     workshop.pollux(&["build-client", "-o", "cppcl", "cppcl.c"]);
-    let pool = Pool::start(
-        &workshop,
-        "<endurox><servers><server name=\"cppsv\"><srvid>1</srvid><min>1</min><max>1</max>\
-         </server></servers></endurox>",
-    );
+    let pool = Pool::of(&workshop, "cppsv");
     succeeded(&mut pool.client("cppcl"));
     pool.stop();
 }

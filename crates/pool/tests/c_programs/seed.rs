@@ -6,16 +6,12 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use pollux_testing::{Process, skip, succeeded};
+use pollux_testing::{skip, succeeded};
 
-use crate::workshop::{Pool, Workshop, built_library, repository};
+use crate::workshop::{CLIENT_LIBRARIES, Pool, SERVER_LIBRARIES, Workshop, repository};
 
 /// The document with the sources.
 const DOCUMENT: &str = "004_1aefc34da9e286d5.txt";
-/// The seed's link lines.
-const SERVER_LIBRARIES: &str = "-latmisrv -latmi -lubf -lnstd -lrt -ldl -lm";
-const CLIENT_LIBRARIES: &str = "-latmiclt -latmi -lubf -lnstd -lpthread -lrt -ldl -lm";
-
 /// Client, server and configuration of the document.
 struct Seed {
     client: String,
@@ -63,23 +59,8 @@ fn beside() -> PathBuf {
 
 /// Warnings of the seed's own code are its own; none may point at a header of ours.
 fn build(workshop: &Workshop, name: &str, source: &str, libraries: &str) {
-    let file = format!("{name}.c");
-    workshop.write(&file, source);
-    let prefix = workshop.path("prefix").display().to_string();
-    if !workshop.path("prefix").exists() {
-        workshop.pollux(&["lay-out", "prefix", "--library", &built_library()]);
-    }
-    let folders = [
-        format!("-I{prefix}/include"),
-        format!("-L{prefix}/lib"),
-        format!("-Wl,-rpath,{prefix}/lib"),
-    ];
-    let mut arguments = vec!["-O2", "-Wall", "-Wextra", "-I.", "-o", name, &file];
-    arguments.extend(folders.iter().map(String::as_str));
-    arguments.extend(libraries.split(' '));
-    let built = Process::run(&mut workshop.command("gcc", &arguments));
-    let said = built.stderr;
-    assert!(built.status.success(), "{said}");
+    workshop.write(&format!("{name}.c"), source);
+    let said = workshop.linked(name, libraries).stderr;
     let ours = |line: &&str| ["atmi.h:", "ubf.h:", "bank.fd.h:"].iter().any(|h| line.contains(h));
     assert_eq!(said.lines().find(ours), None, "a warning from our headers");
 }

@@ -4,11 +4,15 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use pollux_testing::{has, succeeded};
+use pollux_testing::{Ended, Process, has, succeeded};
 use tempfile::TempDir;
 
 /// The command.
 pub(crate) const POLLUX_POOL: &str = env!("CARGO_BIN_EXE_pollux-pool");
+
+/// What programs of the reference are linked with.
+pub(crate) const SERVER_LIBRARIES: &str = "-latmisrv -latmi -lubf -lnstd -lrt -ldl -lm";
+pub(crate) const CLIENT_LIBRARIES: &str = "-latmiclt -latmi -lubf -lnstd -lpthread -lrt -ldl -lm";
 
 /// The library as cargo built it.
 pub(crate) fn built_library() -> String {
@@ -58,6 +62,19 @@ impl Workshop {
         succeeded(&mut command).stdout
     }
 
+    /// Builds a program from the source beside it, by a link line as manuals have them.
+    pub(crate) fn linked(&self, program: &str, libraries: &str) -> Ended {
+        if !self.path("prefix").exists() {
+            self.pollux(&["lay-out", "prefix", "--library", &built_library()]);
+        }
+        let rpath = format!("-Wl,-rpath,{}", self.path("prefix/lib").display());
+        let mut line = self.command("cc", &["-O2", "-Wall", "-Wextra", "-I.", "-Iprefix/include"]);
+        line.args(["-Lprefix/lib", &rpath, "-o", program, &format!("{program}.c")]);
+        let built = Process::run(line.args(libraries.split(' ')));
+        assert!(built.status.success(), "{}", built.stderr);
+        built
+    }
+
     /// Any program in this folder.
     pub(crate) fn command(&self, program: &str, arguments: &[&str]) -> Command {
         let mut command = Command::new(program);
@@ -98,6 +115,13 @@ impl<'a> Pool<'a> {
         let pool = Self { workshop, prefix };
         succeeded(&mut pool.order(&["start"]));
         pool
+    }
+
+    /// One copy of a program that stands in the workshop.
+    pub(crate) fn of(workshop: &'a Workshop, program: &str) -> Self {
+        let server =
+            format!("<server name=\"{program}\"><srvid>1</srvid><min>1</min><max>1</max></server>");
+        Self::start(workshop, &format!("<endurox><servers>{server}</servers></endurox>"))
     }
 
     /// A program of the workshop as a client of this pool.
