@@ -16,8 +16,7 @@ use pollux_settings::{FlagsAlone, Kind, one_of, parsed};
 use crate::doctor;
 use crate::load::LoadCommand;
 use crate::run::RunCommand;
-use crate::servers::ProxyCommand;
-use crate::servers::ServeCommand;
+use crate::servers::{ProxyCommand, ServeCommand};
 
 /// HTTP server, proxy and load generator on every Linux event mechanism, and a lab that compares them.
 #[derive(Debug, Parser)]

@@ -426,7 +426,7 @@ impl ServerCpu {
     }
 
     /// CPU time since the last call, in seconds.
-    pub(crate) fn since_last(&mut self) -> f64 {
+    fn since_last(&mut self) -> f64 {
         let now = self.tree.look();
         let used = now.saturating_sub(self.last);
         self.last = now;

@@ -4,8 +4,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use super::{Release, answer, size_of, version};
-use crate::install::{self, at};
-use crate::install::{create, done, output};
+use crate::install::{self, at, create, done, output};
 
 /// Files of `xtask/package` with their places.
 const FILES: [(&str, &str); 5] = [

@@ -4,9 +4,8 @@ use std::io::Read;
 use std::net::{Shutdown, TcpListener};
 use std::path::Path;
 
-use crate::Nginx;
 use crate::lists::{answering, recorder};
-use crate::load;
+use crate::{Nginx, load};
 use pollux_testing::has;
 
 /// Lets clients in that show the cookie that it sets.

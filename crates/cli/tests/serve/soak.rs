@@ -11,8 +11,7 @@ use std::time::{Duration, Instant};
 use pollux_engine::Driver;
 use rustix::net::sockopt::set_socket_linger;
 
-use crate::child::Wire;
-use crate::child::{Metrics, Server, alone};
+use crate::child::{Metrics, Server, Wire, alone};
 
 const SOAK_S_DEFAULT: u64 = 3;
 /// Memory that a second phase, as wild as the first, may leave behind: what the allocator keeps

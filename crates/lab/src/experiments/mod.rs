@@ -11,8 +11,7 @@ use std::fmt;
 use std::ops::Deref;
 use std::time::Duration;
 
-use pollux_doctor::Concern;
-use pollux_doctor::{CONNECTION_BYTES, FDS_SPARE, SERVER_FDS_SPARE};
+use pollux_doctor::{CONNECTION_BYTES, Concern, FDS_SPARE, SERVER_FDS_SPARE};
 use pollux_engine::Driver;
 use pollux_poller::Mechanism;
 use strum::{Display, EnumString, VariantNames};

@@ -5,8 +5,7 @@
 //! load, the turns. The server behind is pollux's own, on the generator's CPU and outside the measured
 //! processes. Every proxy keeps its connections to it, has one thread.
 
-use pollux_doctor::CONNECTION_BYTES;
-use pollux_doctor::Concern;
+use pollux_doctor::{CONNECTION_BYTES, Concern};
 
 use super::http::{
     self, CONNECTIONS, ENCRYPTED, HAPROXY, KEEPALIVE, NGINX, OF_SERVERS, PROXY_PLACEHOLDERS,

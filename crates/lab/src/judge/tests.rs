@@ -1,13 +1,12 @@
 //! What a judged record says of servers: answers for rates and costs, and what the load generator
 //! found.
 
+use super::{answer, judge, row_for_tests};
 use crate::host::Reading;
 use crate::job::of_text;
+use crate::judge;
 use crate::plan::{PLAIN_MACHINE, Plan};
 use crate::record::{Badge, Block, Measurement, Outcome, Record, ResultRow, Run, Turns, Verdict};
-
-use super::{answer, judge, row_for_tests};
-use crate::judge;
 
 /// An HTTP server on 64 connections, and one beside up to 60000 dead ones.
 const JOB: &str = "[global]\nmin_effect = \"2%\"\narms = [\"select\", \"epoll\", \"uring\"]\n\

@@ -8,8 +8,7 @@ use std::collections::BTreeMap;
 
 use serde::Deserialize;
 
-use super::{Document, Figure, Series};
-use super::{Matches, experiment};
+use super::{Document, Figure, Matches, Series, experiment};
 use crate::experiments::OfGenerator;
 use crate::record::{Measurement, Record, ResultRow};
 use crate::stats::agree::{Agreement, Judgement, Trend};

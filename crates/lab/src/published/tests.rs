@@ -1,8 +1,7 @@
 //! The figures of the documents beside what follows from their raw counts: a slip of a digit in a
 //! table would otherwise judge our own runs wrongly for ever. And one document beside a record.
 
-use super::beside;
-use super::{Document, FILES, Figure};
+use super::{Document, FILES, Figure, beside};
 use crate::experiments;
 use crate::judge::row_for_tests;
 use crate::record::{LeftOut, Record, ResultRow, Verdict};

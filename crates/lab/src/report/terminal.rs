@@ -14,8 +14,9 @@ use pollux_report::terminal::{GAP, Page};
 use pollux_report::{Cell, Table, Tone};
 
 use super::section::{self, behind, matrix};
-use super::{Arms, Comparison, Panel, failure_reason, gap_reason, in_order, panel_gap};
-use super::{number, words};
+use super::{
+    Arms, Comparison, Panel, failure_reason, gap_reason, in_order, number, panel_gap, words,
+};
 use crate::published;
 use crate::record::{Record, ResultRow, Verdict};
 

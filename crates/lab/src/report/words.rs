@@ -3,8 +3,7 @@
 //! One place, so that page, terminal and CI summary say the same thing in the same words.
 
 use pollux_report::markup::capital;
-use pollux_report::number::NA;
-use pollux_report::number::{effect_in_words, size_in_words};
+use pollux_report::number::{NA, effect_in_words, size_in_words};
 use pollux_report::{Cell, Tone};
 
 use serde::Deserialize;

@@ -12,16 +12,20 @@
 //! progress is an [`Observer`]. An arm that fails is recorded and the rest continues.
 
 use std::collections::{BTreeMap, HashMap};
-use std::path::PathBuf;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
 use crate::arm::Arm;
+use crate::host::Reading;
 use crate::host::environment::Environment;
 use crate::host::machine::{GateReading, HostSample};
 use crate::host::process::cpu_with_waited_children;
 use crate::host::sources::Sources;
+use crate::job::Job;
 use crate::judge;
 use crate::measure::Pass;
 use crate::plan::{Method, Plan, PlannedPoint, SAME_AGAIN};
@@ -32,7 +36,9 @@ use crate::record::{
 use crate::stats::{Aim, SETS_NARROW, StoppingRule, block_order};
 
 mod arm;
+mod ended;
 mod length;
+mod passes;
 mod set;
 
 pub use crate::store::Scratch;
@@ -444,7 +450,7 @@ impl Runner<'_> {
         let facts = Environment::read().facts().into_iter();
         record.environment =
             facts.map(|(name, reading)| Fact { name: name.to_owned(), reading }).collect();
-        record.environment.extend(arm::facts(&self.program, job));
+        record.environment.extend(builds(&self.program, job));
         record.sources = self.sources.statuses.clone();
         record.left_out = self.plan.left_out.clone();
         record.cuts = self.plan.cuts.clone();
@@ -498,5 +504,43 @@ impl State {
 
     fn has_given_up(&self, key: &(String, String, String)) -> bool {
         self.failures.get(key).is_some_and(|failures| *failures >= FAILURES_MAX)
+    }
+}
+
+/// A fact for `own`, the program that measures, and for each build of any part, each once. Two builds of the same
+/// version differ in their size and their date at least, so both are shown.
+fn builds(own: &Path, job: &Job) -> Vec<Fact> {
+    let mut seen: Vec<(&str, &Path)> = vec![("pollux", own)];
+    for arm in job.parts.iter().flat_map(|part| &part.arms) {
+        let build = arm.kind.build().map(|build| (arm.name.as_str(), build.program.as_path()));
+        seen.extend(build.filter(|build| !seen.contains(build)));
+    }
+    let fact = |(name, program): &(&str, &Path)| Fact {
+        name: format!("build {name}"),
+        reading: Reading::from_io(&program.display().to_string(), described(program)),
+    };
+    seen.iter().map(fact).collect()
+}
+
+fn described(program: &Path) -> io::Result<String> {
+    let file = std::fs::metadata(program)?;
+    let modified = jiff::Timestamp::try_from(file.modified()?).map_err(io::Error::other)?;
+    let output = Command::new(program).arg("--version").stdin(Stdio::null()).output()?;
+    let version = String::from_utf8_lossy(&output.stdout);
+    let version = version.lines().next().unwrap_or("says no version");
+    let (path, len_bytes) = (program.display(), file.len());
+    Ok(format!("{version}, {len_bytes} bytes, made {modified:.0}, {path}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_program_is_distinguished_from_another_and_a_missing_one_says_so() {
+        let program = std::env::current_exe().expect("this test");
+        let said = described(&program).expect("it is there");
+        assert!(said.contains(" bytes, made 20") && said.ends_with(&*program.to_string_lossy()));
+        assert!(described(Path::new("no/such/pollux")).is_err());
     }
 }

@@ -20,8 +20,10 @@ use pollux_processes::{Error, Program};
 use rustix::process::Pid;
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 
-use super::arm::{counting_run, profile_of, spec_of, started, stopped_or};
+use super::arm::spec_of;
+use super::ended::{started, stopped_or};
 use super::length::{Length, WAVES};
+use super::passes::{counting_run, profile_of};
 use super::{RunLabel, Runner, State};
 use crate::arm::Arm;
 use crate::child::Task;

@@ -15,8 +15,7 @@ use std::collections::{HashMap, HashSet};
 use pollux_loop_stats::{CALLS_MAX, Call, CallRecord, Cell, Counter, Histogram, Region, Site};
 use pollux_sys::perf::{Record, What};
 
-use super::Images;
-use super::{Role, SAMPLE_EVERY, TimeoutIn, role};
+use super::{Images, Role, SAMPLE_EVERY, TimeoutIn, role};
 
 /// From here on a turn is long.
 const LONG_NS: u64 = 10_000_000;

@@ -8,8 +8,7 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use super::Random;
-use super::strict::mark;
-use super::strict::{self, Head, Writer};
+use super::strict::{self, Head, Writer, mark};
 use super::witness::{Stand, Witness};
 
 /// What must never reach a client.

@@ -9,8 +9,7 @@ use pollux_testing::DEADLINE;
 
 use super::Random;
 use super::requests::{Script, script};
-use super::strict::{self, Read as Verdict};
-use super::strict::{Asked, asked};
+use super::strict::{self, Asked, Read as Verdict, asked};
 use super::witness::Witness;
 
 /// What a connection sent.

@@ -11,8 +11,7 @@ use pollux_callers::{Called, Go, Served};
 
 use super::processes::{Calling, Orders, Report, WorkerProcesses, start_pool, start_raw};
 use super::sources::{Opened, Source, Wait};
-use super::wait_of;
-use super::{Form, check_sum, for_each_call, form, requests_of, shares};
+use super::{Form, check_sum, for_each_call, form, requests_of, shares, wait_of};
 use crate::arm::RAW_C;
 use crate::error::MeasureError;
 use crate::host::process::TaskUse;

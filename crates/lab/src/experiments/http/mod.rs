@@ -43,11 +43,9 @@ mod subject;
 mod times;
 
 pub(crate) use generator::missing as missing_generator;
-pub(crate) use server::cpu_time_of;
-pub(crate) use server::{PROXY_PLACEHOLDERS, running_fault};
+pub(crate) use server::{PROXY_PLACEHOLDERS, cpu_time_of, running_fault};
 pub(crate) use start::{free_address, on_mechanism};
-pub(crate) use subject::{Calls, Traffic};
-pub(crate) use subject::{Served, measure};
+pub(crate) use subject::{Calls, Served, Traffic, measure};
 
 /// What the measured side does with a request.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -19,8 +19,7 @@ use pollux_processes::{Program, Tree, addresses_of, listener_at, listens_at, thr
 
 use super::Role;
 use super::load::{Certificate, Load};
-use super::start::SUITE;
-use super::start::{Ends, backend, setup, started};
+use super::start::{Ends, SUITE, backend, setup, started};
 use super::times::TimesSocket;
 use crate::arm::ArmKind;
 use crate::axis::Axes;

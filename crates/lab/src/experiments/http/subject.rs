@@ -262,7 +262,7 @@ fn generators_cpu() -> Duration {
     crate::host::process::waited_children_cpu().value().copied().unwrap_or_default()
 }
 
-pub(super) fn generator_failed(error: &pollux_load::LoadError) -> MeasureError {
+fn generator_failed(error: &pollux_load::LoadError) -> MeasureError {
     MeasureError::Program {
         program: "the load generator".to_owned(),
         what: crate::error::in_words(error),

@@ -7,8 +7,7 @@
 
 use std::time::{Duration, Instant};
 
-use pollux_doctor::Concern;
-use pollux_doctor::{FDS_SPARE, SERVER_FDS_SPARE};
+use pollux_doctor::{Concern, FDS_SPARE, SERVER_FDS_SPARE};
 use pollux_engine::Driver;
 use pollux_poller::Mechanism;
 

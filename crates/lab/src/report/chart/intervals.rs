@@ -20,8 +20,7 @@ use pollux_report::chart::{
 use pollux_report::markup::{notes, scroll};
 use pollux_report::{Cell, Table, Tone};
 
-use super::super::{Arms, Comparison, failure_reason, grouped, in_order, is_drawn};
-use super::super::{number, words};
+use super::super::{Arms, Comparison, failure_reason, grouped, in_order, is_drawn, number, words};
 use crate::record::{
     Block, Interval, Measurement, Outcome, Record, ResultRow, Run, SteadyKind, Verdict,
 };

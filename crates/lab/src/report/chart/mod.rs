@@ -17,8 +17,7 @@ use pollux_report::chart::{
 use pollux_report::markup::{notes, scroll};
 use pollux_report::{Cell, Table};
 
-use super::{Arms, Comparison, Panel, grouped, panel_gap};
-use super::{number, words};
+use super::{Arms, Comparison, Panel, grouped, number, panel_gap, words};
 use crate::record::{
     CountingRun, Profile, Record, RequestTimesRun, ResultRow, SymbolShare, TimeBucket,
 };

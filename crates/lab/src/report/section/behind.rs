@@ -10,9 +10,8 @@ use pollux_report::markup::{card, card_of, details, escape, escape_json, notes, 
 use pollux_report::{Cell, Table, Tone};
 
 use super::super::chart::{self, intervals};
-use super::super::number;
 use super::super::words::{self, figure_of};
-use super::super::{Arms, grouped, in_order};
+use super::super::{Arms, grouped, in_order, number};
 use super::{folded, panels};
 use crate::host::Reading;
 use crate::published::checks::Outcome;

@@ -15,9 +15,8 @@ use pollux_report::number::NA;
 use pollux_report::{Cell, Table, Tone};
 
 use super::chart::{self, Shared, intervals};
-use super::number;
 use super::words::{self, figure_of};
-use super::{Arms, Comparison, NOISE_ARM, Panel, grouped, in_order, panel_gap};
+use super::{Arms, Comparison, NOISE_ARM, Panel, grouped, in_order, number, panel_gap};
 use crate::experiments::{self, Section, Topic};
 use crate::host::Reading;
 use crate::record::{Answer, CountingRun, Key, Measurement, Record, Verdict};
