@@ -2,25 +2,20 @@
 //! wrong input, which ends with 2 and the words that would be right.
 
 use std::net::TcpListener;
-use std::time::Instant;
 
-use pollux_testing::{DEADLINE, Ended, Signal, has};
+use pollux_testing::{Ended, Signal, has};
 
 use crate::{Nginx, Said, Server, interrupt_until_it_ends, load, started};
 
-/// An address without a listener: its port was free a moment ago.
-pub(crate) fn closed_port() -> String {
-    let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
-    format!("http://{}/", listener.local_addr().expect("bound"))
-}
+/// An address without a listener: no test is given this port, nor may one take it.
+pub(crate) const CLOSED: &str = "http://127.0.0.1:1/";
 
 #[test]
 fn a_server_that_is_not_there_ends_the_run_after_a_second() {
-    let began = Instant::now();
-    let said = load(&["-d", "60s", "-c", "4", &closed_port()]);
+    // One that ran to its end would be killed before.
+    let said = load(&["-d", "1h", "-c", "4", CLOSED]);
     assert_eq!(said.code, Some(1), "{said:?}");
     assert!(said.stderr.contains("Connection refused"), "{said:?}");
-    assert!(began.elapsed() < DEADLINE, "{:?}", began.elapsed());
 }
 
 #[test]
@@ -46,8 +41,9 @@ fn a_host_that_cannot_be_looked_up_is_not_a_wrong_flag() {
 #[test]
 fn a_server_that_dies_in_the_middle_is_an_exit_code() {
     let server = Server::start();
-    let mut load = started(&["-d", "3s", "--warm-up", "0s", "-c", "2", "--json", "-", &server.url]);
-    load.says("1.0 s");
+    let flags = ["-d", "3s", "--warm-up", "0s", "-c", "2", "--think", "5ms", "--json", "-"];
+    let load = started(&[&flags[..], &[&server.url]].concat());
+    server.answers(10);
     drop(server);
     let Ended { status, stderr: said, .. } = load.ended();
     assert_eq!(status.code(), Some(3), "{said}");
@@ -59,28 +55,27 @@ fn answers_that_are_not_as_expected_are_an_exit_code() {
     let server = Server::start();
     for (expectation, kind) in [("--expect-status=201", "status"), ("--expect-bytes=5", "mismatch")]
     {
-        let said = load(&["-n", "2000", "-c", "2", expectation, "--json", "-", "-q", &server.url]);
+        let said = load(&["-n", "200", "-c", "2", expectation, "--json", "-", "-q", &server.url]);
         assert_eq!(said.code, Some(3), "{said:?}");
-        assert_eq!(said.json()["errors"][kind], 2_000, "{expectation}");
+        assert_eq!(said.json()["errors"][kind], 200, "{expectation}");
     }
     let right = ["--expect-status=200", "--expect-bytes=128"];
-    let said = load(&[&["-n", "2000", "-c", "2"], &right[..], &[&*server.url]].concat());
+    let said = load(&[&["-n", "200", "-c", "2"], &right[..], &[&*server.url]].concat());
     assert_eq!(said.code, Some(0), "{said:?}");
 }
 
 #[test]
 fn the_first_interrupt_ends_the_run_and_shows_its_result() {
-    let server = &Server::start();
     let ends = |(signal, code)| {
-        let flags = ["-d", "60s", "--warm-up", "0s", "-c", "2", "--json", "-", &server.url];
-        let mut load = started(&flags);
-        load.says("1.0 s");
+        let server = Server::start();
+        let flags = ["-d", "1h", "--warm-up", "0s", "-c", "2", "--think", "5ms", "--json", "-"];
+        let load = started(&[&flags[..], &[&server.url]].concat());
+        server.answers(10);
         load.signal(signal);
         let said = Said::of(load.ended());
         assert_eq!(said.code, Some(code), "{said:?}");
         let json = said.json();
-        let measured = json["measured_s"].as_f64().expect("a time");
-        assert!((0.9..50.0).contains(&measured), "{measured}");
+        assert!(json["measured_s"].as_f64() > Some(0.0), "{json}");
         assert!(json["totals"]["answered"].as_u64().expect("a count") > 0);
     };
     std::thread::scope(|scope| {
@@ -105,7 +100,7 @@ fn the_second_interrupt_ends_at_once() {
 
 #[test]
 fn a_server_that_is_not_there_is_reported_at_once_and_not_after_the_warm_up() {
-    let said = load(&["-d", "60s", "--warm-up", "60s", "-c", "4", &closed_port()]);
+    let said = load(&["-d", "60s", "--warm-up", "60s", "-c", "4", CLOSED]);
     assert_eq!(said.code, Some(1), "{said:?}");
     assert!(said.stderr.contains("Connection refused"), "{said:?}");
     assert!(!said.stderr.contains("/s  p50"), "a second went by: {said:?}");
@@ -177,8 +172,9 @@ fn a_source_that_is_not_ours_is_not_called_a_port_that_is_missing() {
 #[test]
 fn an_interrupt_in_the_warm_up_is_called_that() {
     let server = Server::start();
-    let mut load = started(&["-d", "60s", "--warm-up", "60s", "-c", "2", &server.url]);
-    load.says("1.0 s");
+    let run = ["-d", "60s", "--warm-up", "60s", "-c", "2", "--think", "5ms", &server.url];
+    let load = started(&run);
+    server.answers(10);
     load.signal(Signal::INT);
     let Ended { status, stdout: said, .. } = load.ended();
     assert_eq!(status.code(), Some(130), "{said}");

@@ -15,11 +15,11 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use pollux_testing::{DEADLINE, Pid, Process, Signal};
+use pollux_testing::{DEADLINE, Pid, Process, Signal, wait_until};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use serde_json::Value;
 
-use crate::{Said, Server, load, started, wait};
+use crate::{Said, Server, kinds, load, started, wait};
 
 /// They measure times: one at a time.
 fn alone() -> MutexGuard<'static, ()> {
@@ -40,8 +40,9 @@ fn number(json: &Value, part: &str, name: &str) -> f64 {
 #[test]
 fn a_moderate_rate_is_the_rate_that_was_asked_for() {
     let server = Server::start();
-    let (rate, seconds) = (2_000.0, 2.0);
-    let said = load(&["--rate", "2000", "-d", "2s", "--json", "-", "-q", &server.url]);
+    let (rate, seconds) = (1_000.0, 1.0);
+    let flags = ["--rate", "1000", "-d", "1s", "--warm-up", "200ms", "--json", "-", "-q"];
+    let said = load(&[&flags[..], &[&server.url]].concat());
     let json = said.json();
     let total = |name| number(&json, "totals", name);
     let measured_s = json["measured_s"].as_f64().expect("a time");
@@ -55,7 +56,8 @@ fn a_moderate_rate_is_the_rate_that_was_asked_for() {
     );
     assert!((total("due") - rate * seconds).abs() <= 1.0, "{json}");
     assert_eq!(total("sent") + number(&json, "errors", "unsent"), total("due"));
-    assert!(off.abs() < 10.0, "{achieved}");
+    let is_missed = kinds(&json).contains(&"rate-missed");
+    assert!(off < 1.0 && (off > -2.0 || is_missed), "{achieved}: {said:?}");
 }
 
 /// With a rate r, requests of the time T and a server that stands still for F, a request that
@@ -66,10 +68,9 @@ fn a_frozen_server_is_seen_as_the_closed_form_says() {
     let _alone = alone();
     let server = Server::start();
     let lasts_s = 2.0;
-    let flags = ["--rate", "2000", "-d", "2s", "--warm-up", "1s", "--json", "-", &server.url];
-    let mut load = started(&flags);
-    // The end of the warm-up.
-    load.says("1.0 s");
+    let flags = ["--rate", "400", "-d", "2s", "--warm-up", "0s", "--json", "-", &server.url];
+    let load = started(&flags);
+    server.answers(100);
     let frozen_s = freeze(&server);
     let said = Said::of(load.ended());
     let json = said.json();
@@ -85,7 +86,6 @@ fn a_frozen_server_is_seen_as_the_closed_form_says() {
         let bounds = expected_s - 0.01..expected_s + 0.5;
         assert!(bounds.contains(&found_s), "{quantile}: {found_s} is not in {bounds:?}\n{said:?}");
     }
-    print_wrk(&server);
 }
 
 /// Stops the server's process for a while; says for how long.
@@ -97,8 +97,10 @@ fn freeze(server: &Server) -> f64 {
     began.elapsed().as_secs_f64()
 }
 
-/// What wrk shows of the same, where it is installed.
-fn print_wrk(server: &Server) {
+#[test]
+#[ignore = "prints what wrk shows of a frozen server, and requires nothing of it"]
+fn a_frozen_server_as_wrk_sees_it() {
+    let server = Server::start();
     let mut command = Command::new("wrk");
     command.args(["-t1", "-c64", "-d1s", "--latency", &server.url]).stdout(Stdio::piped());
     if pollux_doctor::host::find_program("wrk").is_none() {
@@ -106,7 +108,7 @@ fn print_wrk(server: &Server) {
     }
     let wrk = Process::start(&mut command);
     wait(Duration::from_millis(400));
-    let frozen_s = freeze(server);
+    let frozen_s = freeze(&server);
     let text = wrk.ended().stdout;
     let quantiles = text.lines().filter(|line| line.contains('%')).map(str::trim);
     println!("wrk, frozen for {frozen_s:.3} s: {}", quantiles.collect::<Vec<_>>().join("; "));
@@ -114,7 +116,7 @@ fn print_wrk(server: &Server) {
 
 /// Quantiles of the generator are never below those that the responder gave, and as near to them
 /// as the way to it allows; the nearest of a few tries, for others use this machine too. Where they
-/// use it all the time, what they took from a witness and from the responder is allowed beside. Most
+/// use it in two of them, what they took from a witness and from the responder is allowed beside. Most
 /// of the difference is the time that an idle CPU takes to wake up, so it is looked at once more with
 /// CPUs that are kept awake.
 #[test]
@@ -182,23 +184,23 @@ impl Witness {
 }
 
 fn are_near(how: &str) {
-    /// Tries with no other process on the CPUs.
+    /// Tries with no other process on the CPUs, and beside others.
     const TRIES: u32 = 3;
-    const TRIES_MAX: u32 = 4;
+    const TRIES_BESIDE: u32 = 2;
     /// So late is a thread that wakes up on a machine of its own.
     const WAKE_S: f64 = 500e-6;
     /// Shorter than the time for which the scheduler gives a CPU to another process.
     const ALONE_S: f64 = 2e-3;
-    let (mut tries_alone, mut was_within) = (0, false);
+    let (mut tries_alone, mut tries_beside, mut was_within) = (0, 0, false);
     println!("{how}:");
-    for _ in 0..TRIES_MAX {
-        let responder = Responder::start(4);
-        let flags = ["-n", "1000", "-c", "4", "--json", "-", "-q", &responder.url];
+    while tries_beside < TRIES_BESIDE || !was_within && tries_beside < 2 * TRIES_BESIDE {
+        let responder = Responder::start(8, mixed);
+        let flags = ["-n", "500", "-c", "8", "--json", "-", "-q", &responder.url];
         let witness = Witness::start();
         let json = load(&flags).json();
         let late_s = witness.late_s();
         let (given, away_s) = responder.given_s();
-        assert_eq!(given.len(), 1_000);
+        assert_eq!(given.len(), 500);
         println!(
             "a witness woke up {:.0} µs late at most, the responder was away for {:.0} µs at most",
             late_s * 1e6,
@@ -224,12 +226,14 @@ fn are_near(how: &str) {
         if is_near {
             return;
         }
-        tries_alone += u32::from(late_s.max(away_s) < ALONE_S);
+        let is_alone = late_s.max(away_s) < ALONE_S;
+        tries_alone += u32::from(is_alone);
+        tries_beside += u32::from(!is_alone);
         assert!(tries_alone < TRIES, "{how}: not near in {TRIES} tries on idle CPUs");
         was_within |= is_within;
     }
-    assert!(was_within, "{how}: further off in {TRIES_MAX} tries than what was taken away");
-    println!("{how}: others used the CPUs all the time; within what they took");
+    assert!(was_within, "{how}: further off in {tries_beside} tries than what was taken away");
+    println!("{how}: others used the CPUs; within what they took");
 }
 
 #[test]
@@ -239,7 +243,7 @@ fn a_crowd_of_the_dead_is_set_up_quickly_and_costs_little_memory() {
     setrlimit(Resource::Nofile, limit).expect("up to the maximum");
     let allowed = limit.maximum.map_or(u64::MAX, |maximum| maximum);
     // The server holds the other ends, in a process of its own. So many show what each of them costs.
-    let dead = allowed.saturating_sub(500).min(4_000);
+    let dead = allowed.saturating_sub(500).min(2_000);
     assert!(dead >= 100, "{allowed} descriptors are too few for a crowd");
     let crowds = std::thread::scope(|scope| {
         let crowd = |dead, poller| scope.spawn(move || crowd_of(dead, poller));
@@ -262,12 +266,14 @@ fn a_crowd_of_the_dead_is_set_up_quickly_and_costs_little_memory() {
 fn crowd_of(dead: u64, poller: &str) -> (u64, Value) {
     let server =
         Server::start_with(&["--reply", "128", "--listen", "127.0.0.1:0", "--idle-timeout", "10m"]);
-    let dead = dead.to_string();
-    let flags = ["--dead", &dead, "-c", "1", "--rate", "100", "--warm-up", "0s", "-d", "1500ms"];
+    let number = dead.to_string();
+    let flags = ["--dead", &number, "-c", "1", "--rate", "100", "--warm-up", "0s", "-d", "1h"];
     let more = ["--poller", poller, "--json", "-", &server.url];
-    let mut load = started(&[&flags[..], &more].concat());
-    load.says("1.0 s");
+    let load = started(&[&flags[..], &more].concat());
+    // Those of the crowd were answered before.
+    wait_until("answers", || server.requests() >= dead + 20);
     let bytes = resident_bytes(load.pid());
+    load.signal(Signal::INT);
     (bytes, Said::of(load.ended()).json())
 }
 
@@ -282,13 +288,13 @@ fn resident_bytes(pid: Pid) -> u64 {
 
 const ANSWER: &[u8] = b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhello";
 
-/// Of a thousand requests; no quantile that is looked at lies on a step.
-fn delay(number: usize) -> Duration {
-    // 617 has no factor of 1,000, so all thousand remainders occur, well mixed.
-    Duration::from_millis(match number * 617 % 1_000 {
-        0..800 => 2,
-        800..980 => 10,
-        980..998 => 40,
+/// Of five hundred requests; no quantile that is looked at lies on a step.
+fn mixed(number: usize) -> Duration {
+    // 317 has no factor of 500, so all remainders occur, well mixed.
+    Duration::from_millis(match number * 317 % 500 {
+        0..400 => 2,
+        400..490 => 10,
+        490..499 => 40,
         _ => 100,
     })
 }
@@ -302,13 +308,13 @@ pub(crate) struct Responder {
 }
 
 impl Responder {
-    /// One for so many connections.
-    pub(crate) fn start(connections: usize) -> Self {
+    /// One for so many connections, with the delay of each request by its number.
+    pub(crate) fn start(connections: usize, delay: fn(usize) -> Duration) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
         let url = format!("http://{}/", listener.local_addr().expect("bound"));
         let serving = std::thread::spawn(move || {
             let clients = (0..connections).map(|_| Client::accept(&listener)).collect();
-            serve(clients)
+            serve(clients, delay)
         });
         Self { url, serving }
     }
@@ -323,12 +329,13 @@ impl Responder {
     }
 }
 
-fn serve(mut clients: Vec<Client>) -> (Vec<f64>, Duration) {
-    let (mut requests, mut given_s) = (0, Vec::new());
+fn serve(mut clients: Vec<Client>, delay: fn(usize) -> Duration) -> (Vec<f64>, Duration) {
+    let mut given_s = Vec::new();
+    let mut delays = (0..).map(delay);
     let (mut looked, mut away) = (Instant::now(), Duration::ZERO);
     let end = looked + DEADLINE;
     while !clients.is_empty() {
-        clients.retain_mut(|client| client.continues(&mut requests, &mut given_s));
+        clients.retain_mut(|client| client.continues(&mut delays, &mut given_s));
         away = away.max(looked.elapsed());
         looked = Instant::now();
         assert!(looked < end, "its clients stay");
@@ -352,8 +359,12 @@ impl Client {
     }
 
     /// Whether it is still there.
-    fn continues(&mut self, requests: &mut usize, given_s: &mut Vec<f64>) -> bool {
-        let Some((began, delay)) = self.asked else { return self.read(requests) };
+    fn continues(
+        &mut self,
+        delays: &mut impl Iterator<Item = Duration>,
+        given_s: &mut Vec<f64>,
+    ) -> bool {
+        let Some((began, delay)) = self.asked else { return self.read(delays) };
         let took = began.elapsed();
         if took < delay {
             return true;
@@ -364,7 +375,7 @@ impl Client {
         self.stream.write_all(ANSWER).is_ok()
     }
 
-    fn read(&mut self, requests: &mut usize) -> bool {
+    fn read(&mut self, delays: &mut impl Iterator<Item = Duration>) -> bool {
         let mut bytes = [0; 512];
         match self.stream.read(&mut bytes) {
             Ok(0) => return false,
@@ -373,8 +384,7 @@ impl Client {
         }
         if self.head.ends_with(b"\r\n\r\n") {
             self.head.clear();
-            self.asked = Some((Instant::now(), delay(*requests)));
-            *requests += 1;
+            self.asked = delays.next().map(|delay| (Instant::now(), delay));
         }
         true
     }

@@ -63,6 +63,12 @@ impl Server {
         self.process.signal(signal);
     }
 
+    /// Waits for so many answers more: the load runs then, and takes signals.
+    pub(crate) fn answers(&self, more: u64) {
+        let before = self.requests();
+        wait_until(format_args!("{more} answers"), || self.requests() >= before + more);
+    }
+
     /// Requests that it has answered.
     pub(crate) fn requests(&self) -> u64 {
         let page = get(self.stats, "/metrics");
@@ -92,6 +98,12 @@ impl Said {
     pub(crate) fn json(&self) -> Value {
         serde_json::from_str(&self.stdout).unwrap_or_else(|error| panic!("{error}: {self:?}"))
     }
+}
+
+/// The kinds of the findings of a result.
+pub(crate) fn kinds(json: &Value) -> Vec<&str> {
+    let findings = json["findings"].as_array().expect("findings").iter();
+    findings.map(|finding| finding["kind"].as_str().expect("a kind")).collect()
 }
 
 /// `pollux load` with these flags.

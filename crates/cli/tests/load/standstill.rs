@@ -12,18 +12,18 @@ use std::time::{Duration, Instant};
 use pollux_testing::Signal;
 use serde_json::Value;
 
-use crate::{Said, Server, load, started, wait};
+use crate::{Said, Server, kinds, load, started, wait};
 
 /// How long servers are stopped here.
-const STOP: Duration = Duration::from_millis(1_500);
+const STOP: Duration = Duration::from_millis(1_200);
 /// What a clock of twentieths of a second and the way to the server may take off it.
 const SLACK_S: f64 = 0.2;
 /// Runs until one has a CPU of its own while a server stands still.
 const TRIES: u32 = 5;
 
 /// Users who think leave the CPUs to the runs beside.
-const CLOSED: &[&str] = &["-c", "4", "--think", "5ms"];
-const OPEN: &[&str] = &["-c", "4", "--rate", "500"];
+const CLOSED: &[&str] = &["-c", "4", "--think", "10ms"];
+const OPEN: &[&str] = &["-c", "4", "--rate", "200"];
 
 /// Runs at both paces at the same time, each beside a server of its own: nearly all of it is waiting.
 fn at_both_paces<S>(server: impl Fn() -> S + Sync, run: impl Fn(&S, &[&str]) + Sync) {
@@ -32,11 +32,6 @@ fn at_both_paces<S>(server: impl Fn() -> S + Sync, run: impl Fn(&S, &[&str]) + S
             scope.spawn(|| run(&server(), pace));
         }
     });
-}
-
-fn kinds(json: &Value) -> Vec<&str> {
-    let findings = json["findings"].as_array().expect("findings").iter();
-    findings.map(|finding| finding["kind"].as_str().expect("a kind")).collect()
 }
 
 fn max_s(json: &Value) -> f64 {
@@ -75,18 +70,17 @@ fn missing(said: &Said, json: &Value, least_s: f64) -> Option<String> {
     }
 }
 
-/// Stops `server` once `load` has said `after`, for [`STOP`].
-fn stopped_at(server: &Server, flags: &[&str], after: &str) -> Said {
-    let mut load = started(&[flags, &["--json", "-", &server.url]].concat());
-    load.says(after);
+/// Stops `server` soon after the start of a load, for [`STOP`].
+fn stopped(server: &Server, flags: &[&str]) -> Said {
+    let load = started(&[flags, &["--json", "-", &server.url]].concat());
+    server.answers(20);
     server.signal(Signal::STOP);
     wait(STOP);
     server.signal(Signal::CONT);
     Said::of(load.ended())
 }
 
-/// Servers that stand still at four moments of a run, all at the same time: a run takes seconds, for it is
-/// shown by seconds how far it is.
+/// Servers that stand still at four moments of a run, all at the same time.
 #[test]
 fn a_server_that_stood_still_is_a_finding_with_seconds() {
     std::thread::scope(|scope| {
@@ -98,17 +92,17 @@ fn a_server_that_stood_still_is_a_finding_with_seconds() {
 }
 
 fn in_the_middle(server: &Server, pace: &[&str]) {
-    let flags = [pace, &["-d", "3s", "--warm-up", "1s"]].concat();
-    is_reported(STOP, || stopped_at(server, &flags, "2.0 s"));
+    let flags = [pace, &["-d", "2500ms", "--warm-up", "0s"]].concat();
+    is_reported(STOP, || stopped(server, &flags));
 }
 
 fn from_the_warm_up_on(server: &Server, pace: &[&str]) {
-    let flags = [pace, &["-d", "2s", "--warm-up", "2s"]].concat();
-    is_reported(STOP, || stopped_at(server, &flags, "1.0 s"));
+    let flags = [pace, &["-d", "1500ms", "--warm-up", "1s"]].concat();
+    is_reported(STOP, || stopped(server, &flags));
 }
 
 fn before_the_start(server: &Server, pace: &[&str]) {
-    let flags = [pace, &["-d", "2s", "--warm-up", "1s", "--json", "-", &server.url]].concat();
+    let flags = [pace, &["-d", "1s", "--warm-up", "1s", "--json", "-", &server.url]].concat();
     is_reported(Duration::from_secs(1), || {
         server.signal(Signal::STOP);
         let mut load = started(&flags);
@@ -119,10 +113,10 @@ fn before_the_start(server: &Server, pace: &[&str]) {
 }
 
 fn over_the_end(server: &Server, pace: &[&str]) {
-    let flags = [pace, &["-d", "2s", "--warm-up", "1s", "--json", "-", &server.url]].concat();
+    let flags = [pace, &["-d", "1500ms", "--warm-up", "0s", "--json", "-", &server.url]].concat();
     is_reported(Duration::from_secs(1), || {
-        let mut load = started(&flags);
-        load.says("2.0 s");
+        let load = started(&flags);
+        server.answers(20);
         server.signal(Signal::STOP);
         let said = Said::of(load.ended());
         server.signal(Signal::CONT);
@@ -133,10 +127,12 @@ fn over_the_end(server: &Server, pace: &[&str]) {
 
 fn in_the_middle_on_two_threads() {
     let server = Stoppable::start(usize::MAX);
-    let flags = ["-d", "3s", "--warm-up", "0s", "-c", "4", "-t", "2", "--json", "-", &server.url];
+    let flags =
+        [CLOSED, &["-d", "2s", "--warm-up", "500ms", "-t", "2", "--json", "-", &server.url]];
+    let flags = flags.concat();
     is_reported(STOP, || {
         let mut load = started(&flags);
-        load.says("1.0 s");
+        load.says("0.5 s");
         server.answers(false);
         wait(STOP);
         server.answers(true);
@@ -147,9 +143,9 @@ fn in_the_middle_on_two_threads() {
 #[test]
 fn a_generator_that_was_stopped_does_not_blame_the_server() {
     let server = Server::start();
-    let flags = ["-d", "2s", "--warm-up", "1s", "-c", "4", "--json", "-", &server.url];
-    let mut load = started(&flags);
-    load.says("1.0 s");
+    let flags = ["-d", "2s", "--warm-up", "0s", "--json", "-", &server.url];
+    let load = started(&[CLOSED, &flags].concat());
+    server.answers(20);
     load.signal(Signal::STOP);
     wait(STOP);
     load.signal(Signal::CONT);
@@ -213,16 +209,15 @@ fn answer(stream: &TcpStream, (may, changed): &(Mutex<bool>, Condvar)) {
 #[test]
 fn connections_that_are_never_served_neither_lower_the_rate_nor_lengthen_the_run() {
     let servers = [Stoppable::start(2), Stoppable::start(2)];
-    let began = Instant::now();
-    let run = ["-d", "1s", "--warm-up", "1s", "-c", "8"];
-    let json = started(&[&run[..], &["--timeout", "20s", "--json", "-", &servers[0].url]].concat());
+    let run = ["-d", "1s", "--warm-up", "200ms", "-c", "8", "--think", "5ms"];
+    // One that waited for all answers would be killed before.
+    let json = started(&[&run[..], &["--timeout", "1h", "--json", "-", &servers[0].url]].concat());
     let table = started(&[&run[..], &["-q", &servers[1].url]].concat());
     let [said, table] = [json, table].map(|load| Said::of(load.ended()));
-    assert!(began.elapsed() < Duration::from_secs(15), "{:?}", began.elapsed());
     let json = said.json();
     let measured_s = json["measured_s"].as_f64().expect("a time");
     // Of a second; a busy machine adds to it, but not what is waited for.
-    assert!((0.9..3.0).contains(&measured_s), "{said:?}");
+    assert!((0.9..30.0).contains(&measured_s), "{said:?}");
     assert_eq!(json["unanswered"]["count"], 6, "{said:?}");
     assert!(json["waited_s"].as_f64() >= Some(0.2), "{said:?}");
     assert!(kinds(&json).contains(&"unanswered") && said.code == Some(3), "{said:?}");
@@ -237,10 +232,11 @@ fn a_duration_is_kept_on_a_server_that_never_answers() {
         || Stoppable::start(0),
         |server, pace| {
             let began = Instant::now();
-            let said = load(&[pace, &["-d", "2s", "--timeout", "20s", "-q", &server.url]].concat());
-            // Alone it takes 2.0 s; the warm-up in which nothing was answered is a part of them.
+            let run = ["-d", "1500ms", "--timeout", "1h", "-q", &server.url];
+            let said = load(&[pace, &run].concat());
+            // Alone it takes 1.5 s; the warm-up in which nothing was answered is a part of them.
             let took = began.elapsed();
-            assert!(took >= Duration::from_secs(2) && took < Duration::from_secs(10), "{took:?}");
+            assert!(took >= Duration::from_millis(1_500), "{took:?}");
             assert_eq!(said.code, Some(1), "{said:?}");
             assert!(said.stdout.contains("Nothing was answered"), "{said:?}");
             assert!(!said.stdout.contains("dead connections"), "{said:?}");
