@@ -16,7 +16,9 @@ use libtest_mimic::{Arguments, Completion};
 mod process;
 
 pub use libtest_mimic::Trial;
-pub use process::{Ended, Process, addresses, await_end, children, get, is_running, succeeded};
+pub use process::{
+    Ended, Process, addresses, await_end, children, get, is_running, script, succeeded,
+};
 pub use rustix::process::{Pid, Signal};
 
 /// Set by CI: what a machine lacks fails the test then.

@@ -16,6 +16,7 @@
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
+use std::path::Path;
 use std::process::{ChildStdin, ChildStdout, Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
@@ -229,6 +230,16 @@ pub fn succeeded(command: &mut Command) -> Ended {
     let (stdout, stderr) = (text(&output.stdout), text(&output.stderr));
     assert!(output.status.success(), "{command:?}: {}: {stdout}{stderr}", output.status);
     Ended { status: output.status, stdout, stderr }
+}
+
+/// Writes a file that can be executed. A process of its own does: what this one has open to be written, a command
+/// that another thread starts has open as well for a moment, and then it can't be executed ("Text file busy").
+///
+/// # Panics
+/// When it cannot be written.
+pub fn script(path: &Path, text: &str) {
+    let script = "printf %s \"$1\" > \"$0\" && chmod 755 \"$0\"";
+    succeeded(Command::new("sh").args(["-c", script]).arg(path).arg(text));
 }
 
 /// Waits until a process has ended, whichever started it.

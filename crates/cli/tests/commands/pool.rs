@@ -1,11 +1,11 @@
 //! `pollux pool` and `pollux fld` as they find and run `pollux-pool`: arguments, exit codes, signals,
 //! and what is said where it is missing. A script stands for that program.
 
-use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
+use pollux_testing::script;
 use tempfile::TempDir;
 
 /// A folder with `pollux` alone in it, and one for PATH.
@@ -30,17 +30,12 @@ impl Installed {
     }
 
     fn script(&self, name: &str, text: &str) {
-        script(&self.path(name), text);
+        script(&self.path(name), &format!("#!/bin/sh\n{text}\n"));
     }
 
     fn run(&self, words: &[&str]) -> Output {
         run(&self.path("bin/pollux"), &self.path("path"), words)
     }
-}
-
-fn script(path: &Path, text: &str) {
-    std::fs::write(path, format!("#!/bin/sh\n{text}\n")).expect("a script");
-    std::fs::set_permissions(path, PermissionsExt::from_mode(0o755)).expect("its mode");
 }
 
 fn run(program: &Path, path: &Path, words: &[&str]) -> Output {

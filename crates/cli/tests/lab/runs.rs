@@ -2,11 +2,10 @@
 //! are there and mean what they say.
 
 use std::io::Write;
-use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
-use pollux_testing::{Process, Signal, children, has, is_running, skip, wait_for};
+use pollux_testing::{Process, Signal, children, has, is_running, script, skip, wait_for};
 use serde_json::{Value, json};
 
 /// A folder below the target folder that goes with the test.
@@ -323,9 +322,7 @@ done | POLLUX "$@"
 fn an_arm_that_fails_when_it_is_counted_keeps_its_turns() {
     let folder = Folder::new("uncounted");
     let program = folder.0.join("uncounted");
-    let script = UNCOUNTED.replace("POLLUX", env!("CARGO_BIN_EXE_pollux"));
-    std::fs::write(&program, script).expect("written");
-    std::fs::set_permissions(&program, PermissionsExt::from_mode(0o755)).expect("executable");
+    script(&program, &UNCOUNTED.replace("POLLUX", env!("CARGO_BIN_EXE_pollux")));
     let arm = format!("old=pollux:{}", program.display());
     let words = ["pipes", "--pipes", "10", "--arm", "epoll", "--arm", &arm];
     let more = ["--baseline", "epoll", "--runtime", "100ms", "--interval", "10ms"];

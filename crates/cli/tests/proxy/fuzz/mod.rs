@@ -48,7 +48,8 @@ const POLLERS: [&str; 4] = ["epoll", "epoll-et", "uring", "uring-poll"];
 struct Round {
     seed: u64,
     poller: String,
-    end: Instant,
+    /// For how long clients begin to ask, from when the proxy runs.
+    time: Duration,
 }
 
 /// Plays rounds until the time is over, at least one on each mechanism.
@@ -73,7 +74,7 @@ fn rounds(mut play: impl FnMut(&Round)) {
         let seed = seed.wrapping_add(number as u64);
         println!("POLLUX_FUZZ_SEED={seed} POLLUX_FUZZ_POLLER={poller}");
         number += 1;
-        play(&Round { seed, poller, end: Instant::now() + each });
+        play(&Round { seed, poller, time: each });
     }
 }
 
@@ -107,9 +108,10 @@ fn a_fuzzed_client_gets_its_own_answers_and_smuggles_nothing() {
         backends.extend(tap.as_ref().map(|tap| tap.address));
         let Some(proxy) = proxy(round, &backends, "") else { return };
         let worker = proxy.one_worker(&[]);
+        let end = Instant::now() + round.time;
         let clients: Vec<_> = (0..CLIENTS)
             .map(|number| {
-                let (to, seed, end) = (proxy.address, round.seed, round.end);
+                let (to, seed) = (proxy.address, round.seed);
                 let witness = witness.clone();
                 std::thread::spawn(move || client::run(to, seed, number, end, &witness))
             })
@@ -142,9 +144,10 @@ fn a_fuzzed_backend_answers_no_other_request() {
         let addresses: Vec<_> = backends.iter().map(|backend| backend.address).collect();
         let Some(proxy) = proxy(round, &addresses, &more) else { return };
         let worker = proxy.one_worker(&[]);
+        let end = Instant::now() + round.time;
         let clients: Vec<_> = (0..2 * CLIENTS)
             .map(|number| {
-                let (to, seed, end) = (proxy.address, round.seed, round.end);
+                let (to, seed) = (proxy.address, round.seed);
                 let witness = witness.clone();
                 std::thread::spawn(move || asker::run(to, seed, number, end, &witness))
             })
