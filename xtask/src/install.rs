@@ -173,7 +173,7 @@ pub(crate) fn files(folder: &Path) -> Result<Vec<PathBuf>, String> {
 }
 
 /// Puts the tree `staged` below `prefix`, with its list.
-pub(crate) fn put_tree(staged: &Path, prefix: &Path) -> Result<usize, String> {
+fn put_tree(staged: &Path, prefix: &Path) -> Result<usize, String> {
     let mut names = files(staged)?;
     let before = listed(prefix).unwrap_or_default();
     for name in &names {

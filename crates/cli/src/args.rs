@@ -248,7 +248,7 @@ pub(crate) fn jobs() -> Kind<String> {
 }
 
 /// What stands for a job on a command line.
-pub(crate) fn job_help() -> String {
+fn job_help() -> String {
     let experiments = experiments::names().join(", ");
     format!("A job file, a built-in job (see `pollux lab list`) or an experiment: {experiments}")
 }

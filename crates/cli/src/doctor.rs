@@ -36,7 +36,7 @@ pub(crate) fn run(flags: &DoctorFlags) -> Result<ExitCode, Failure> {
 const SWEEP_VALUES_MIN: usize = 3;
 
 /// Judges what was read by what the built-in jobs need. With `asked`, only what concerns it.
-pub(crate) fn diagnosis(readings: &Readings, asked: Option<Asked>) -> Diagnosis {
+fn diagnosis(readings: &Readings, asked: Option<Asked>) -> Diagnosis {
     let lost_by_each = |limit| job::list().iter().filter_map(|job| lost(job.name, limit)).collect();
     let demands = Demands {
         default_job: DEFAULT_JOB,

@@ -119,7 +119,7 @@ pub(crate) fn own_cpu_time() -> Duration {
 }
 
 /// The calling thread, with its process.
-pub(crate) fn own_thread() -> (u32, u32) {
+fn own_thread() -> (u32, u32) {
     (std::process::id(), rustix::thread::gettid().as_raw_nonzero().get().unsigned_abs())
 }
 

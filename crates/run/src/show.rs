@@ -26,7 +26,7 @@ pub(crate) struct LongTurn {
     pub(crate) cpu_ns: Option<u64>,
     pub(crate) events: u64,
     pub(crate) calls: Vec<LongCall>,
-    pub(crate) calls_left_out: u64,
+    calls_left_out: u64,
 }
 
 /// What one place called within a turn: once, or several times.
@@ -376,7 +376,7 @@ pub(crate) fn turn_text(turn: &LongTurn) -> String {
 }
 
 /// What a place called, in one line.
-pub(crate) fn call_text(call: &LongCall) -> String {
+fn call_text(call: &LongCall) -> String {
     let times = if call.times > 1 { format!("{} × ", call.times) } else { String::new() };
     let fd = call.fd.map_or_else(String::new, |fd| format!("({fd})"));
     let what = match call.call == Call::Asleep.name() {

@@ -132,7 +132,7 @@ impl Elf {
     }
 
     /// Its functions, sorted by address: those for debuggers, else those for the linker.
-    pub(crate) fn functions(&self) -> Vec<Symbol> {
+    fn functions(&self) -> Vec<Symbol> {
         let of = |kind| {
             let table = self.sections().find(|at| self.number(at + 4, 4) == Some(kind));
             table.and_then(|table| self.functions_of(table)).unwrap_or_default()

@@ -322,7 +322,7 @@ impl Responder {
     /// The times from a request to its answer that it gave, in seconds, shortest first; once its
     /// connections have ended. And the longest time in which it looked at nothing, which a request
     /// that came meanwhile took longer than is known here.
-    pub(crate) fn given_s(self) -> (Vec<f64>, f64) {
+    fn given_s(self) -> (Vec<f64>, f64) {
         let (mut times_s, away) = self.serving.join().expect("it served");
         times_s.sort_by(f64::total_cmp);
         (times_s, away.as_secs_f64())

@@ -42,7 +42,7 @@ const BUDGET_MIN: Duration = Duration::from_secs(1);
 const BUDGET_MAX: Duration = Duration::from_secs(7 * 24 * 3600);
 
 /// Keys of schema 1, and what is written instead.
-pub(super) const REPLACED: [(&str, &str); 5] = [
+const REPLACED: [(&str, &str); 5] = [
     ("target_ci", "precision = \"1%\""),
     ("pollers", "arms = [\"epoll\", ...], or arms = \"mechanisms\" for all of them"),
     ("waits", "arms = [\"exclusive\", ...], or arms = \"mechanisms\" for all of them"),
@@ -70,7 +70,7 @@ impl<T: Clone> Said<T> {
         }
     }
 
-    pub(super) fn is_flag(&self) -> bool {
+    fn is_flag(&self) -> bool {
         self.rank() == Rank::Flag
     }
 
@@ -466,7 +466,7 @@ pub(super) fn judge(
 }
 
 /// The axes as flags, those that were given with their values.
-pub(super) fn axis_flags(keys: &mut Keys<'_>) -> BTreeMap<&'static str, Vec<Value>> {
+fn axis_flags(keys: &mut Keys<'_>) -> BTreeMap<&'static str, Vec<Value>> {
     keys.heading("Axes (a list makes a point of each value)");
     let mut given = BTreeMap::new();
     for (axis, owners) in experiments::axes() {

@@ -186,10 +186,7 @@ fn choice(rows: &[&ResultRow]) -> Leaning {
 }
 
 /// Of those that are better the ones that reach the best.
-pub(super) fn leaders<'a>(
-    rows: &[&'a ResultRow],
-    is_better: &dyn Fn(&ResultRow) -> bool,
-) -> Vec<&'a str> {
+fn leaders<'a>(rows: &[&'a ResultRow], is_better: &dyn Fn(&ResultRow) -> bool) -> Vec<&'a str> {
     let better: Vec<(&str, Gain)> = rows
         .iter()
         .filter(|row| is_better(row))
@@ -201,7 +198,7 @@ pub(super) fn leaders<'a>(
 }
 
 /// Everything but the worse ones, in the shorter way.
-pub(super) fn any_but(worse: &[&str], rest: &[&str]) -> String {
+fn any_but(worse: &[&str], rest: &[&str]) -> String {
     match rest.len() {
         NAMES_MIN.. => format!("any but {}", one_or_more(worse).replace(" or ", " and ")),
         _ => one_or_more(rest),
@@ -215,7 +212,7 @@ pub(super) struct Gain {
     pub(super) high: f64,
 }
 
-pub(super) fn gain(row: &ResultRow) -> Option<Gain> {
+fn gain(row: &ResultRow) -> Option<Gain> {
     let (ratio, low, high) = (row.ratio?, row.ci_low?, row.ci_high?);
     Some(match row.more_is_better {
         true => Gain { ratio, low, high },
@@ -258,7 +255,7 @@ pub(super) struct Leaning {
 }
 
 /// What the intervals of these rows allow to say; the baseline among them has none.
-pub(super) fn leaning(rows: &[&ResultRow]) -> Leaning {
+fn leaning(rows: &[&ResultRow]) -> Leaning {
     let rests_on_little = |row: &&ResultRow| {
         row.verdict != Verdict::Baseline && row.turns.is_some() && row.blocks < SETS_MIN
     };

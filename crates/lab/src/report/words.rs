@@ -101,7 +101,7 @@ pub(super) fn cells(row: &ResultRow) -> [Cell; 3] {
 }
 
 /// A sign that stands for the verdict where there is no room for the word.
-pub(super) const fn verdict_sign(verdict: Verdict) -> char {
+const fn verdict_sign(verdict: Verdict) -> char {
     match verdict {
         Verdict::Faster => '▲',
         Verdict::Slower => '▼',

@@ -23,7 +23,7 @@ pub(crate) struct Tally {
     pub(crate) pages: u64,
     /// Answers that were cut, and requests behind them.
     pub(crate) cut: u64,
-    pub(crate) tunnels: u64,
+    tunnels: u64,
 }
 
 impl Tally {

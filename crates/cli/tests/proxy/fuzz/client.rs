@@ -35,8 +35,8 @@ pub(crate) struct Tally {
     /// Answered by a backend, each with its own answer.
     pub(crate) right: u64,
     /// Pages of the proxy, by the class of their status.
-    pub(crate) pages_400: u64,
-    pub(crate) pages_500: u64,
+    pages_400: u64,
+    pages_500: u64,
     /// Refused by nginx, behind the proxy.
     pub(crate) by_nginx: u64,
     /// Connections that the client left early.

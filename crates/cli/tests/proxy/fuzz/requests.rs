@@ -8,7 +8,7 @@
 use super::Random;
 
 /// What a backend must never be asked for.
-pub(crate) const SMUGGLED: &str = "GET /smuggled HTTP/1.1\r\nHost: x\r\nX-Id: smuggled\r\n\r\n";
+const SMUGGLED: &str = "GET /smuggled HTTP/1.1\r\nHost: x\r\nX-Id: smuggled\r\n\r\n";
 
 /// All that one connection sends, and where its requests begin.
 pub(crate) struct Script {
@@ -41,7 +41,7 @@ impl Parts {
         self.fields.iter().position(|line| line.to_ascii_lowercase().starts_with(name.as_bytes()))
     }
 
-    pub(super) fn drop_framing(&mut self) {
+    fn drop_framing(&mut self) {
         let is_framing = |line: &Vec<u8>| {
             let line = line.to_ascii_lowercase();
             line.starts_with(b"content-length") || line.starts_with(b"transfer-encoding")
@@ -49,7 +49,7 @@ impl Parts {
         self.fields.retain(|line| !is_framing(line));
     }
 
-    pub(super) fn add_one(&mut self, random: &mut Random, of: &[&str]) {
+    fn add_one(&mut self, random: &mut Random, of: &[&str]) {
         let line = *random.pick(of);
         self.add(random, line);
     }

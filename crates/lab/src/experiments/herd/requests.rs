@@ -20,7 +20,7 @@ use super::sources::Source;
 use crate::error::MeasureError;
 
 /// Longest message that the queue allows.
-pub(super) const BUFFER_BYTES: usize = 256;
+const BUFFER_BYTES: usize = 256;
 /// How long a full queue may stay full: no worker takes anything any more.
 const FULL_MAX: Duration = Duration::from_secs(10);
 

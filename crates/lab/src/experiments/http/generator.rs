@@ -174,7 +174,7 @@ pub(super) fn with_version(generator: Generator) -> String {
 }
 
 /// The command: more requests than fit into `time`, so that it is always ended by an interrupt.
-pub(super) fn ab_command(program: &Path, load: &Load, url: &str, time: Duration) -> Command {
+fn ab_command(program: &Path, load: &Load, url: &str, time: Duration) -> Command {
     let requests = REQUESTS_PER_S * (time.as_secs() + 1) + load.connections as u64;
     let mut command = Command::new(program);
     command.args(["-q", "-r", "-n", &requests.to_string(), "-c", &load.connections.to_string()]);
@@ -186,7 +186,7 @@ pub(super) fn ab_command(program: &Path, load: &Load, url: &str, time: Duration)
 }
 
 /// What its report says.
-pub(super) fn ab_read(text: &str) -> Option<Counted> {
+fn ab_read(text: &str) -> Option<Counted> {
     let number = |name: &str| {
         let line = text.lines().find_map(|line| line.strip_prefix(name))?;
         line.split_whitespace().next()?.parse::<f64>().ok()
@@ -208,12 +208,7 @@ pub(super) fn ab_read(text: &str) -> Option<Counted> {
 }
 
 /// The command; its script is written into `folder`.
-pub(super) fn wrk_command(
-    program: &Path,
-    load: &Load,
-    url: &str,
-    folder: &Path,
-) -> io::Result<Command> {
+fn wrk_command(program: &Path, load: &Load, url: &str, folder: &Path) -> io::Result<Command> {
     let path = folder.join(format!("wrk-{}.lua", load.pipeline));
     fs::write(&path, script(load.pipeline))?;
     let mut command = Command::new(program);
@@ -252,7 +247,7 @@ fn script(pipeline: usize) -> String {
 }
 
 /// What the script printed.
-pub(super) fn wrk_read(text: &str) -> Option<Counted> {
+fn wrk_read(text: &str) -> Option<Counted> {
     let line = text.lines().find_map(|line| line.strip_prefix(MARK))?;
     let words = line.split_whitespace().map(|word| word.parse::<u64>().ok());
     let numbers = words.collect::<Option<Vec<u64>>>()?;
@@ -369,7 +364,7 @@ struct Finding {
 }
 
 /// What it printed.
-pub(super) fn pollux_read(text: &str) -> Option<Counted> {
+fn pollux_read(text: &str) -> Option<Counted> {
     let outcome: Outcome = serde_json::from_str(text).ok()?;
     let latency = |(name, quantile): (&str, f64)| {
         let mut quantiles = outcome.latency.quantiles.iter();

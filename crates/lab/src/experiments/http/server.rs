@@ -443,7 +443,7 @@ pub(crate) fn running_fault(pid: u32, address: SocketAddr) -> Option<String> {
 }
 
 /// That another process than these listens at `address`, and what is expected.
-pub(super) fn other_servers_at(address: SocketAddr, pids: &[u32]) -> String {
+fn other_servers_at(address: SocketAddr, pids: &[u32]) -> String {
     let elsewhere = elsewhere(pids, ", which listens at ");
     match listener_at(address) {
         Some((owner, name)) => format!(

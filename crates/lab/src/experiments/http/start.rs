@@ -40,7 +40,7 @@ const FOR_EVER_S: u32 = 3600;
 /// cipher suite would be another work.
 pub(super) const SUITE: &str = "TLSv1_3 TLS13_AES_256_GCM_SHA384";
 /// The same suite as OpenSSL names it.
-pub(super) const OPENSSL_SUITE: &str = "TLS_AES_256_GCM_SHA384";
+const OPENSSL_SUITE: &str = "TLS_AES_256_GCM_SHA384";
 
 /// Where a server listens, and where a proxy finds the server behind it.
 #[derive(Clone, Copy)]

@@ -32,7 +32,7 @@ const READ_BYTES: usize = 1024;
 const PROGRAM: &str = include_str!("raw.c");
 
 /// The value of the axis `ready` that leaves it to the scheduler.
-pub(crate) const FREE: &str = "free";
+const FREE: &str = "free";
 /// The value that means every stream.
 pub(crate) const ALL: &str = "all";
 
