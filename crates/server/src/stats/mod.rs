@@ -298,6 +298,7 @@ mod tests {
     use super::control::activity;
     use super::*;
     use crate::counters::ServerCounter;
+    use crate::proxy::{ProxyConfig, backends_of};
     use crate::{HttpSession, Shared};
 
     fn overview(with_poller: bool) -> Arc<Overview> {
@@ -374,6 +375,60 @@ mod tests {
         ] {
             assert!(page.lines().any(|other| other == line), "{line} in\n{page}");
         }
+    }
+
+    /// Everything that a server or a proxy can show, with the labels of its lines.
+    fn table(page: &str) -> String {
+        let parts = [
+            ("Connections and loops", "pollux_loop_"),
+            ("Requests", "pollux_http_"),
+            ("Proxy", "pollux_proxy_"),
+            ("Poller (not with `uring`)", "pollux_poller_"),
+        ];
+        let part = |name: &str| parts.iter().position(|part| name.starts_with(part.1)).unwrap_or(0);
+        let mut rows = parts.map(|(heading, _)| {
+            format!("\n### {heading}\n\n| metric | type | labels | meaning |\n|---|---|---|---|\n")
+        });
+        for family in page.split("# HELP ").skip(1) {
+            let (name, rest) = family.split_once(' ').expect("a name");
+            let (help, rest) = rest.split_once('\n').expect("a help text");
+            let (kind, samples) = rest.split_once('\n').expect("a type");
+            let kind = kind.rsplit(' ').next().expect("a type");
+            let sample = samples.lines().find(|line| line.starts_with(name)).expect("a value");
+            let labels = sample.split_once('{').map_or("", |(_, labels)| labels);
+            let labels = labels.split(',').filter_map(|label| Some(label.split_once('=')?.0));
+            let labels: Vec<_> = labels.filter(|label| *label != "le").collect();
+            let labels = labels.join(", ");
+            writeln!(rows[part(name)], "| `{name}` | {kind} | {labels} | {help} |").expect("a String");
+        }
+        rows.concat()
+    }
+
+    #[test]
+    fn the_page_in_docs_has_every_metric() {
+        let any = "127.0.0.1:0".parse().expect("an address");
+        let to = "127.0.0.1:1".parse().expect("an address");
+        let mut config = ProxyConfig::new(vec![any], vec![to]);
+        config.groups[0].servers[0].connections_max = Some(1);
+        let backends = backends_of(&config);
+        let proxied = Some(Arc::new(ProxyCounters::new(1)));
+        let server = ServerCounters::default();
+        server.times().record(1500);
+        let (server, poller) = (Arc::new(server), Some(Arc::default()));
+        let source = LoopSource { engine: Arc::default(), poller, server, proxy: proxied };
+        let overview = Overview {
+            started: Instant::now(),
+            driver: Driver::Readiness(Mechanism::EpollEt),
+            facts: Mutex::default(),
+            notes: Vec::new(),
+            loops: vec![source],
+            passing: Some(Passing::new(&config, Arc::clone(&backends))),
+            backends,
+            descriptors: Box::new(|| Ok(Vec::new())),
+            supervised: Supervised::default(),
+        };
+        let table = table(&metrics(&overview));
+        pollux_settings::kept("metrics.md", "metrics", &table).expect("that of the code");
     }
 
     #[test]
