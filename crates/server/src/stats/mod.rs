@@ -399,7 +399,8 @@ mod tests {
             let labels = labels.split(',').filter_map(|label| Some(label.split_once('=')?.0));
             let labels: Vec<_> = labels.filter(|label| *label != "le").collect();
             let labels = labels.join(", ");
-            writeln!(rows[part(name)], "| `{name}` | {kind} | {labels} | {help} |").expect("a String");
+            writeln!(rows[part(name)], "| `{name}` | {kind} | {labels} | {help} |")
+                .expect("a String");
         }
         rows.concat()
     }
