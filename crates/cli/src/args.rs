@@ -219,9 +219,13 @@ pub(crate) type JobFlags = FlagsAlone<Job>;
 pub(crate) struct RunFlags {
     #[command(flatten)]
     pub(crate) job: JobFlags,
-    /// Folder for result.json and report.html [default: pollux-out/JOB-TIME]
+    /// Folder for result.json and report.html; one that holds a result is refused
+    /// [default: pollux-out/JOB-TIME]
     #[arg(long, value_name = "DIR", help_heading = "Output")]
     pub(crate) out: Option<PathBuf>,
+    /// Replace the result that the folder of --out holds
+    #[arg(long, requires = "out", help_heading = "Output")]
+    pub(crate) overwrite: bool,
     /// Print the result as JSON instead of the table
     #[arg(long, help_heading = "Output")]
     pub(crate) json: bool,
@@ -231,7 +235,8 @@ pub(crate) struct RunFlags {
     /// Show no progress
     #[arg(long, short, help_heading = "Output")]
     pub(crate) quiet: bool,
-    /// Exit with 3 when an arm is worse than the baseline by more than --min-effect
+    /// Exit with 3 when an arm is worse than the baseline by more than --min-effect; needs an arm
+    /// beside the baseline
     #[arg(long, help_heading = "Output")]
     pub(crate) gate: bool,
     /// Exit with 4 when a verdict is undecided or the machine was not quiet

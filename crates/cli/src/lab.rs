@@ -67,9 +67,17 @@ pub(crate) fn run(lab: Lab) -> Result<ExitCode, Failure> {
 fn run_job(target: &str, flags: RunFlags) -> Result<ExitCode, Failure> {
     let plan = plan(target, flags.job)?;
     can_run(&plan)?;
+    if flags.gate
+        && let Some(fault) = plan.gate_fault()
+    {
+        return Err(Failure::usage(fault));
+    }
+    let folder = flags.out.unwrap_or_else(|| default_folder(&plan.job.name));
+    if !flags.overwrite {
+        store::check_free(&folder).map_err(Failure::usage)?;
+    }
     let sources = Sources::probe();
     require(&plan.job, &sources)?;
-    let folder = flags.out.unwrap_or_else(|| default_folder(&plan.job.name));
     // Now, and not after minutes of measuring.
     store::prepare(&folder).map_err(Failure::failed)?;
     if !flags.quiet {
@@ -194,8 +202,7 @@ fn announce(plan: &Plan, sources: &Sources, folder: &Path) {
             output::remark(&format!("          to enable: {command}"));
         }
     }
-    let replaces =
-        if folder.join(store::RESULT_FILE).exists() { ", replacing what is there" } else { "" };
+    let replaces = if store::has_result(folder) { ", replacing what is there" } else { "" };
     output::remark(&format!("results: {}{replaces}", folder.display()));
 }
 

@@ -57,6 +57,18 @@ pub enum StoreError {
         #[source]
         cause: io::Error,
     },
+    /// The folder holds a result, which another would replace.
+    #[error(
+        "--out {}: holds a result{}; choose another folder, or give --overwrite to replace it",
+        path.display(),
+        began.as_ref().map_or(String::new(), |began| format!(" of {began}"))
+    )]
+    Taken {
+        /// Which folder.
+        path: PathBuf,
+        /// When the run of that result began, where it can be read.
+        began: Option<String>,
+    },
     /// The file is not a result file.
     #[error("{}: not a result of pollux lab: {cause}", path.display())]
     Format {
@@ -80,6 +92,24 @@ pub enum StoreError {
         /// Which file.
         path: PathBuf,
     },
+}
+
+/// Whether `folder` holds a result, plain or compressed.
+#[must_use]
+pub fn has_result(folder: &Path) -> bool {
+    [RESULT_FILE, KEPT_FILE].iter().any(|name| folder.join(name).exists())
+}
+
+/// Refuses a folder that holds a result: another run would replace it.
+///
+/// # Errors
+/// [`StoreError::Taken`].
+pub fn check_free(folder: &Path) -> Result<(), StoreError> {
+    if !has_result(folder) {
+        return Ok(());
+    }
+    let began = load(folder).ok().map(|record| record.started);
+    Err(StoreError::Taken { path: folder.to_owned(), began })
 }
 
 /// Makes `folder` and tries that it can be written to, before anything is measured.
@@ -315,6 +345,25 @@ mod tests {
         replace(&file, "all of it").expect("written");
         assert_eq!(fs::read_to_string(&file).expect("read"), "all of it");
         assert_eq!(names(folder.path()), ["afile"]);
+    }
+
+    #[test]
+    fn a_folder_with_a_result_is_taken_and_any_other_is_free() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path();
+        fs::write(path.join(REPORT_FILE), "").expect("a file");
+        check_free(path).expect("a report alone is no result");
+        check_free(&path.join("none")).expect("nothing is there");
+        let record = Record::empty();
+        save(path, &record).expect("written");
+        let said = check_free(path).expect_err("a result").to_string();
+        let (path, began) = (path.display(), &record.started);
+        let next = "choose another folder, or give --overwrite to replace it";
+        assert_eq!(said, format!("--out {path}: holds a result of {began}; {next}"));
+        let (plain, kept) = (folder.path().join(RESULT_FILE), folder.path().join(KEPT_FILE));
+        fs::rename(plain, kept).expect("renamed");
+        let said = check_free(folder.path()).expect_err("compressed, unreadable").to_string();
+        assert_eq!(said, format!("--out {path}: holds a result; {next}"));
     }
 
     #[test]

@@ -160,6 +160,39 @@ fn a_folder_for_results_that_cannot_be_one_is_refused_with_the_flag() {
 }
 
 #[test]
+fn a_folder_that_holds_a_result_is_refused_and_stays_as_it_is() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().to_str().expect("UTF-8");
+    let file = folder.path().join("result.json");
+    std::fs::write(&file, "{}").expect("written");
+    let line = ["lab", "run", "streams", "--quiet", "--out", path];
+    let said = refused(2, &line);
+    let why = "holds a result; choose another folder, or give --overwrite to replace it";
+    assert_eq!(said, format!("error: --out {path}: {why}\n"));
+    assert_eq!(std::fs::read_to_string(&file).expect("still there"), "{}");
+    // With the flag what comes next is looked at.
+    std::fs::remove_file(&file).expect("removed");
+    std::fs::create_dir(&file).expect("a folder in its place");
+    let said = refused(1, &[&line[..], &["--overwrite"]].concat());
+    assert!(said.contains("results can't be written to"), "{said}");
+    let said = refused(2, &["lab", "run", "streams", "--overwrite"]);
+    assert!(said.contains("--out <DIR>"), "{said}");
+}
+
+#[test]
+fn a_gate_with_nothing_to_compare_is_refused() {
+    let gate = ["--gate", "--quiet", "--out", "/proc/x"];
+    let said = refused(2, &[&["lab", "run", "streams", "--arm", "epoll"][..], &gate].concat());
+    let why = "nothing to compare with the baseline epoll; expected --arm with another arm";
+    assert_eq!(said, format!("error: --gate: {why}\n"));
+    for line in [&["lab", "version"][..], &["lab", "plan", "version"]] {
+        let said = refused(2, line);
+        let why = "the job version compares two builds; expected --arm old=PATH --arm new=PATH";
+        assert_eq!(said, format!("error: --arm: {why}\n"));
+    }
+}
+
+#[test]
 fn a_text_without_quotes_in_a_job_file_is_one_mistake() {
     let folder = tempfile::tempdir().expect("a folder");
     let path = folder.path().join("job.toml");

@@ -251,7 +251,7 @@ pub const fn list() -> &'static [Builtin] {
 /// # Errors
 /// As [`read`].
 pub fn find(target: &str) -> Result<Job, Mistakes> {
-    read(target, Given::default())
+    with_flags(target, Given::default())
 }
 
 /// The job that `target` means, with these flags: a job file where there is one or the name ends in
@@ -261,8 +261,28 @@ pub fn find(target: &str) -> Result<Job, Mistakes> {
 ///
 /// # Errors
 /// A file that cannot be read, every mistake in it and in the flags, or a name that means nothing,
-/// with a list of those that mean something.
-pub fn read(target: &str, mut flags: Given) -> Result<Job, Mistakes> {
+/// with a list of those that mean something; a comparison of builds with fewer than two arms.
+pub fn read(target: &str, flags: Given) -> Result<Job, Mistakes> {
+    let job = with_flags(target, flags)?;
+    match job.parts.first().map(|part| &part.arms[..]) {
+        Some([one]) if target == VERSION_JOB => {
+            let expected = "expected --arm old=PATH --arm new=PATH";
+            Err(match one.kind.build() {
+                Some(_) => Mistakes::one(
+                    Location::Flag(format!("--arm {}=…", one.name)),
+                    format!("there is one build; {expected}, the older first"),
+                ),
+                None => Mistakes::one(
+                    Location::Flag("--arm".to_owned()),
+                    format!("the job {VERSION_JOB} compares two builds; {expected}"),
+                ),
+            })
+        }
+        _ => Ok(job),
+    }
+}
+
+fn with_flags(target: &str, mut flags: Given) -> Result<Job, Mistakes> {
     if target == VERSION_JOB {
         flags.change("arms", |arm| match arm.split_once('=') {
             Some((name, path))
@@ -284,17 +304,7 @@ pub fn read(target: &str, mut flags: Given) -> Result<Job, Mistakes> {
     } else {
         return Err(Mistakes::one(Location::Whole, unknown(target)));
     };
-    let job: Job = flags.over(given).read()?;
-    let is_build = |arm: &Arm| arm.kind.build().is_some();
-    match job.parts.first().map(|part| &part.arms[..]) {
-        Some([one]) if target == VERSION_JOB && is_build(one) => {
-            let place = Location::Flag(format!("--arm {}=…", one.name));
-            let wrong =
-                "there is one build; expected two, the older first: --arm old=PATH --arm new=PATH";
-            Err(Mistakes::one(place, wrong.to_owned()))
-        }
-        _ => Ok(job),
-    }
+    flags.over(given).read()
 }
 
 /// The names of the parts of all built-in jobs, and of the experiments, each once.

@@ -180,6 +180,27 @@ impl Plan {
         &self.job.parts[point.part].name
     }
 
+    /// Why a gate can't stand on this plan, if so: it has nothing that could be worse than a baseline.
+    #[must_use]
+    pub fn gate_fault(&self) -> Option<String> {
+        // The baseline and its second copy.
+        if self.points.iter().any(|point| point.arms.len() > 2) {
+            return None;
+        }
+        let baseline = self.points.first().map_or("", |point| &point.arms[point.baseline].name);
+        let mut missing: Vec<String> = Vec::new();
+        for LeftOut { arm, reason, .. } in self.left_out.iter().filter(|left| left.arm != "*") {
+            let line = format!(" ({arm} is left out: {reason})");
+            if !missing.contains(&line) {
+                missing.push(line);
+            }
+        }
+        Some(format!(
+            "--gate: nothing to compare with the baseline {baseline}{}; expected --arm with another arm",
+            missing.concat()
+        ))
+    }
+
     /// Runs in one block.
     #[must_use]
     pub fn runs_per_block(&self) -> usize {
@@ -455,6 +476,23 @@ mod tests {
             Plan::make(of_text(&text), &PLAIN_MACHINE).points[0].method
         };
         assert_eq!((method("raw-c"), method("pool")), (Method::Turns, Method::Runs));
+    }
+
+    #[test]
+    fn a_gate_needs_an_arm_beside_the_baseline() {
+        let gate_fault = |arms: &str| plan(&format!("arms = {arms}"), &PLAIN_MACHINE).gate_fault();
+        assert_eq!(gate_fault("[\"epoll\", \"poll\"]"), None);
+        let alone =
+            "--gate: nothing to compare with the baseline epoll; expected --arm with another arm";
+        assert_eq!(gate_fault("\"epoll\"").as_deref(), Some(alone));
+        let fault = |wanted| match wanted {
+            Wanted::Driver(Driver::Readiness(Mechanism::Poll)) => Some("forbidden".to_owned()),
+            _ => None,
+        };
+        let machine = Machine { missing: &fault, ..PLAIN_MACHINE };
+        let said = plan("arms = [\"epoll\", \"poll\"]", &machine).gate_fault();
+        let said = said.expect("poll can't run");
+        assert!(said.contains("epoll (poll is left out: forbidden); expected"), "{said}");
     }
 
     #[test]

@@ -351,15 +351,20 @@ fn builds_are_the_arms_of_pollux_and_the_first_is_the_baseline() {
 }
 
 #[test]
-fn one_build_alone_is_refused_with_what_is_missing() {
+fn fewer_than_two_builds_are_refused_with_what_is_missing() {
     let mut flags = Given::default();
     flags.flag("arms", vec!["old=a/pollux".into()]);
     let error = read("version", flags).expect_err("one build").to_string();
     assert_eq!(
         error,
-        "--arm old=…: there is one build; expected two, the older first: --arm old=PATH --arm new=PATH"
+        "--arm old=…: there is one build; expected --arm old=PATH --arm new=PATH, the older first"
     );
-    assert!(read("version", Given::default()).is_ok(), "this build beside itself");
+    let error = read("version", Given::default()).expect_err("no build").to_string();
+    assert_eq!(
+        error,
+        "--arm: the job version compares two builds; expected --arm old=PATH --arm new=PATH"
+    );
+    assert!(find("version").is_ok(), "what it is about can be asked");
 }
 
 #[test]
