@@ -84,7 +84,7 @@ fn run_job(target: &str, flags: RunFlags) -> Result<ExitCode, Failure> {
         announce(&plan, &sources, &folder);
     }
     let stop = Stop::default();
-    let ended_by = listen_for_interrupts(&stop)?;
+    let ended_by = listen_for_interrupts(&stop, plan.unit())?;
     let mut progress = Progress::new(&plan, folder.clone(), flags.quiet);
     let record = Runner {
         plan: &plan,
@@ -206,9 +206,9 @@ fn announce(plan: &Plan, sources: &Sources, folder: &Path) {
     output::remark(&format!("results: {}{replaces}", folder.display()));
 }
 
-/// The first Ctrl-C or SIGTERM ends the run after its block, the second at once.
+/// The first Ctrl-C or SIGTERM ends the run after its set or block, the second at once.
 /// Gives the number of the first.
-fn listen_for_interrupts(stop: &Stop) -> Result<Arc<AtomicI32>, Failure> {
+fn listen_for_interrupts(stop: &Stop, unit: &'static str) -> Result<Arc<AtomicI32>, Failure> {
     let mut signals = signal_hook::iterator::Signals::new([
         signal_hook::consts::SIGINT,
         signal_hook::consts::SIGTERM,
@@ -223,9 +223,9 @@ fn listen_for_interrupts(stop: &Stop) -> Result<Arc<AtomicI32>, Failure> {
                 first.store(signal, Relaxed);
             }
             stop.ask();
-            output::remark(match count {
-                0 => "stopping after this block; once more stops at once",
-                _ => "stopping",
+            output::remark(&match count {
+                0 => format!("stopping after this {unit}; once more stops at once"),
+                _ => "stopping".to_owned(),
             });
         }
     });

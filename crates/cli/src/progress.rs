@@ -1,4 +1,4 @@
-//! Progress of a run: a bar on a terminal, a line for each block elsewhere, and every interval
+//! Progress of a run: a bar on a terminal, a line for each set or block elsewhere, and every interval
 //! where the job asks for it.
 //!
 //! It draws only between runs and when an interval ends, never from a thread of its own: on two
@@ -22,7 +22,10 @@ pub(crate) struct Progress {
     is_quiet: bool,
     shows_intervals: bool,
     folder: PathBuf,
+    /// What is counted: sets or blocks.
+    unit: &'static str,
     blocks: u32,
+    blocks_max: u32,
     /// When it will be over: by the forecast first, then by how long the last block took.
     ends: Instant,
 }
@@ -42,7 +45,9 @@ impl Progress {
             is_quiet,
             shows_intervals: plan.job.shows_intervals,
             folder,
+            unit: plan.unit(),
             blocks: plan.job.blocks,
+            blocks_max: plan.job.blocks_max,
             ends: Instant::now() + plan.forecast().total,
         }
     }
@@ -63,11 +68,19 @@ impl Progress {
         }
     }
 
+    /// The set or block of this number: of the planned ones, then of the most, then one that repeats another.
+    fn counted(&self, number: u32) -> String {
+        let Self { unit, blocks, blocks_max, .. } = self;
+        match number {
+            _ if number <= *blocks => format!("{unit} {number}/{blocks}"),
+            _ if number <= *blocks_max => format!("{unit} {number} of at most {blocks_max}"),
+            _ => format!("{unit} {number}"),
+        }
+    }
+
     fn place(&self, run: &RunLabel) -> String {
         let pass = match (run.pass, run.block) {
-            (Pass::Timing, Some(block)) => {
-                format!("block {}/{}", block + 1, self.blocks.max(block + 1))
-            }
+            (Pass::Timing, Some(block)) => self.counted(block + 1),
             (Pass::Counting, _) => "counting pass".to_owned(),
             (Pass::Profile { .. }, _) => "profile pass".to_owned(),
             (Pass::RequestTimes, _) => "request times".to_owned(),
@@ -133,8 +146,8 @@ impl Observer for Progress {
         self.ends = Instant::now() + left;
         if self.bar.is_none() || !block.disturbances.is_empty() {
             let (took, left) = (block.duration_s, minutes(left));
-            let of = self.blocks.max(number);
-            self.line(&format!("block {number}/{of}  {took:.1} s  {state}  about {left} left"));
+            let counted = self.counted(number);
+            self.line(&format!("{counted}  {took:.1} s  {state}  about {left} left"));
         }
     }
 }

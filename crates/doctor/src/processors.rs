@@ -151,7 +151,7 @@ fn siblings(readings: &Readings) -> Check {
 fn steal(readings: &Readings) -> Check {
     let most = 100.0 * STEAL_SHARE_MAX;
     let subject = Subject { name: "steal_percent", unit: Some("%"), concerns: &[Everything] };
-    let wanted = format!("at most {most:.1}: the lab's gate");
+    let wanted = format!("at most {most:.1} (limit for a quiet run)");
     subject.judge(readings.steal_percent.clone(), wanted, |percent| {
         let what = "the hypervisor runs others on our CPUs: blocks will be marked disturbed";
         Judgement::unless(*percent <= most, what)
@@ -170,7 +170,7 @@ fn load(readings: &Readings) -> Check {
     // The mean remembers what ended a minute ago, often the command before this one.
     let busy_most = 100.0 * FOREIGN_CPU_SHARE_MAX;
     let busy = readings.busy_percent.value().copied();
-    subject.judge(found, format!("at most {most:.1}: the lab's gate"), |load| {
+    subject.judge(found, format!("at most {most:.1} (limit for a quiet run)"), |load| {
         let is_over = busy.is_some_and(|busy| busy <= busy_most);
         let now =
             busy.map_or(String::new(), |busy| format!(", {busy:.0} % of their time just now"));

@@ -269,7 +269,7 @@ fn a_lab_that_sigterm_ends_says_so_by_its_code() {
     command.args(["--transport", "pipe", "--blocks", "500", "--ramp-time", "10ms"]);
     command.args(["--runtime", "50ms", "--interval", "10ms", "--out"]).arg(folder.path());
     let mut lab = Process::start(command.stdout(Stdio::null()));
-    lab.says("block 1/");
+    lab.says("set 1/");
     lab.signal(Signal::TERM);
     let Ended { status, stderr, .. } = lab.ended();
     assert_eq!(status.code(), Some(143), "{stderr}");

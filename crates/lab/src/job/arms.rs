@@ -126,20 +126,22 @@ pub(super) fn unknown_to(
     let names = |experiments: &[&dyn Experiment]| -> Vec<&str> {
         experiments.iter().map(|experiment| experiment.name).collect()
     };
-    let here = names(experiments).join(", ");
+    let here = names(experiments).join(" or ");
     match asked.iter().find(is_unknown)? {
         Asked::Named(Arm { name, kind: ArmKind::Build(_) }) => {
-            Some((name.clone(), format!("{here}: no build of pollux can be an arm of it")))
+            Some((name.clone(), format!("a build of pollux can't be an arm of {here}")))
         }
         Asked::Named(Arm { name, .. }) => Some((
             name.clone(),
-            format!("{here}: no server; expected a program that prints a figure, with a pattern"),
+            format!(
+                "a server can't be an arm of {here}; expected a program that prints a figure, with a pattern"
+            ),
         )),
         asked @ Asked::Known(name) => {
             let owners = experiments::ALL.into_iter();
             let owners: Vec<_> = owners.filter(|each| !one(asked, *each).is_empty()).collect();
             let owners = names(&owners).join(", ");
-            Some((name.clone(), format!("no arm of {here}; it belongs to {owners}")))
+            Some((name.clone(), format!("not an arm of {here}, but of {owners}")))
         }
         Asked::Group(_) => None,
     }
@@ -170,7 +172,7 @@ pub(super) fn baseline_fault(
     (!names.contains(&baseline)).then(|| {
         let suggestion = did_you_mean(baseline, names.iter().copied());
         let names = names.join(", ");
-        format!("\"{baseline}\" is none of the arms of {experiment}, which are {names}{suggestion}")
+        format!("not an arm of {experiment}; expected {names}{suggestion}")
     })
 }
 
@@ -231,10 +233,8 @@ pub(super) fn read(keys: &mut Keys<'_>) -> Vec<Asked> {
         None => word(text),
         Some((name, what)) => named(name.trim(), what.trim(), &pattern).map(Asked::Named),
     };
-    let about = "What is compared: names of mechanisms, ways of waiting and other systems, `all`, \
-                 `mechanisms` or `others` for those that the experiment has, and arms of your own. `[global]` \
-                 may name what only some of the experiments have; flags take the place of the arms of the job. \
-                 Several with commas";
+    let about = "Arms to compare: names from `pollux lab list`, ways of waiting of a herd, `all`, `mechanisms`, \
+                 `others`, or arms of your own (below)";
     let otherwise =
         "the question is which one; those that the machine lacks are left out with the reason";
     let key = keys.key("arms", about).flag("arm").more(FLAG).default("all").otherwise(otherwise);
@@ -257,7 +257,7 @@ pub(super) fn read(keys: &mut Keys<'_>) -> Vec<Asked> {
 
 /// What the flag takes beside names.
 const FLAG: &str = "\
-`pollux lab list` shows the names.
+Several are separated by commas, or by more --arm. They replace the arms of the job.
 
 NAME=COMMAND, in http: your own server, which the lab starts. {port} or {address} in the command stands for \
 where it has to listen. With --arm-pattern, anywhere: a program that runs from start to end; {nfds} and the \
@@ -431,10 +431,7 @@ mod tests {
         assert_eq!(names(&of(&asked, known("streams"))), ["epoll", "uring"]);
         assert_eq!(unknown_to(&asked, &[known("chain"), known("http")]), None);
         let (name, what) = unknown_to(&asked, &[known("chain")]).expect("nginx is not a library");
-        assert_eq!(
-            (&*name, &*what),
-            ("nginx", "no arm of chain; it belongs to http, proxy, poller")
-        );
+        assert_eq!((&*name, &*what), ("nginx", "not an arm of chain, but of http, proxy, poller"));
     }
 
     #[test]

@@ -96,7 +96,7 @@ impl Table for Job {
         let about = "Only these parts or experiments of the job (`pollux lab plan JOB` names them)";
         let only = keys.key("only", about).only_flag().split_at_commas(|_| true);
         let only = only.list(&line().called("NAME").offering(parts()), 0..=usize::MAX);
-        let global = keys.table("global", "What is said once", Global::read);
+        let global = keys.table("global", "Settings of the whole job", Global::read);
         let about = "An experiment; its settings of a run override those of `[global]`. Each axis is a flag \
                      as well, and a list of values makes a point of each";
         let drafts = keys.tables("job", about, 1..=PARTS_MAX, Draft::read);
@@ -106,7 +106,7 @@ impl Table for Job {
 }
 
 table! { keys, key;
-    /// What is said once.
+    /// Settings of the whole job.
     pub(super) struct Global {
         #[heading("Job")]
         /// Name of the job, for titles and folders
@@ -116,17 +116,18 @@ table! { keys, key;
         pub(super) question: Option<String> = key.only_file()
             .otherwise("the question of the experiment; with several, which mechanism for which load")
             .optional(&line()),
-        /// Seed of the block order and of the workloads
+        /// Seed of the order of arms and of the workloads
         pub(super) seed: u64 = key.default("20061106")
             .otherwise("fixed, so that a run can be repeated; the day of the first epoll_bench table")
             // TOML promises no integers above this.
             .one(&whole(0..=i64::MAX as u64)),
-        /// Blocks to run; in each, every arm runs once at every point, in random order
+        /// Sets of fresh processes in which arms take turns, or blocks of whole runs (`rates`); in each, every
+        /// arm runs once at every point, in random order
         blocks: Said<u32> = Said::of(key, |key| key.default("12").otherwise(
             "enough pairs for a 95 % interval of a few percent on a shared machine; `max_blocks` where that \
              is fewer").one(&whole(1..=BLOCKS_MAX))),
-        /// Most blocks, when the intervals are wider than `precision`; disturbed blocks of whole runs
-        /// are repeated beyond it. Where arms take turns, the most sets of each point
+        /// Most sets of a point, or most blocks, while intervals are wider than `precision`; disturbed blocks
+        /// are repeated beyond it
         max_blocks: Said<u32> = Said::of(key, |key| key.default("30").otherwise(
             "two and a half times the blocks make intervals a third narrower, more pays little; `blocks` \
              where that is more; 200 with `--budget`").one(&whole(1..=BLOCKS_MAX))),
@@ -138,12 +139,12 @@ table! { keys, key;
         pub(super) min_effect: f64 = key.default("2%").example("\"2%\"")
             .otherwise("layout and boot luck alone can move a program by a percent or two")
             .one(&share(0.001..=1.0)),
-        /// Most wall time for everything: fewer blocks, shorter windows, fewer points. A budget that is too
-        /// short for any verdict is refused; the message names the shortest that is not
+        /// Limit of the total wall time; sets or blocks, windows and points are reduced to fit. A budget
+        /// that is too short for a verdict is refused with the shortest possible one
         pub(super) budget: Option<Duration> =
             key.otherwise("no limit").optional(&duration(BUDGET_MIN..=BUDGET_MAX)),
         /// Samples per second of CPU time in a profiling pass after the timing runs: kernel symbols
-        /// with shares. 999 where the flag has no rate: an odd one does not beat with timers
+        /// with shares. Without a rate: 999 Hz, which does not coincide with timer ticks
         pub(super) profile_hz as "profile": Option<u32> = key.otherwise("no profile")
             .example("\"cpu-clock:999\"").bare("999").optional(&profile()),
         /// Print every interval of every run while it runs
@@ -214,8 +215,8 @@ table! { keys, key;
         /// What is compared.
         pub(super) arms: Said<Vec<Asked>> =
             Said { value: arms::read(keys), place: keys.location("arms") },
-        /// The arm that the others are compared with; it runs twice in each block, and the second copy
-        /// shows the noise
+        /// The arm that the others are compared with; it runs twice in each set or block, and the
+        /// second copy shows the noise
         pub(super) baseline: Said<Option<String>> = Said::of(key, |key| key.example("\"epoll\"").otherwise(
             "`exclusive` for `herd`, else `epoll`, which most servers use today; where it is not an arm or this \
              machine lacks it, the first arm").optional(&name().called("ARM"))),
@@ -364,7 +365,7 @@ impl Draft {
         if let Some(place) = own.filter(|_| !run.arms.is_flag())
             && let Some((name, what)) = arms::unknown_to(&run.arms.value, &[experiment])
         {
-            keys.note_at(place, format!("{name}: {what}"));
+            note_of(keys, place, &name, &what);
             return None;
         }
         let (runtime, interval) = run.window(keys);
@@ -381,7 +382,7 @@ impl Draft {
                     None => baseline,
                     Some(_) if gives_way => usual,
                     Some(fault) => {
-                        keys.note_at(place, fault);
+                        note_of(keys, place, &baseline, &fault);
                         usual
                     }
                 }
@@ -450,7 +451,7 @@ pub(super) fn judge(
         let mut experiments: Vec<_> = drafts.iter().map(|draft| draft.experiment).collect();
         experiments.dedup();
         if let Some((unknown, what)) = arms::unknown_to(&arms.value, &experiments) {
-            keys.note_at(place, format!("{unknown}: {what}"));
+            note_of(keys, place, &unknown, &what);
             return global.job(name, QUESTION, Vec::new());
         }
     }
@@ -463,6 +464,16 @@ pub(super) fn judge(
         _ => QUESTION,
     };
     global.job(name, question, parts)
+}
+
+/// A mistake in one of the names that a key or a flag holds.
+fn note_of(keys: &mut Keys<'_>, place: Location, name: &str, what: &str) {
+    match place {
+        Location::Flag(flag) => {
+            keys.note_at(Location::Flag(format!("{flag} {name}")), what.to_owned())
+        }
+        place => keys.note_at(place, format!("{name}: {what}")),
+    }
 }
 
 /// The axes as flags, those that were given with their values.

@@ -154,7 +154,9 @@ fn candidates<'a>(plan: &Plan, point: &PlannedPoint, record: &'a Record) -> Cand
 fn failures<'a>(plan: &Plan, point: &PlannedPoint, record: &'a Record) -> Vec<(&'a str, &'a str)> {
     let failed = rows_at(plan, point, record)
         .filter(|row| row.verdict == Verdict::Failed && row.arm != SAME_AGAIN);
-    failed.map(|row| (&*row.arm, row.notes.first().map_or("failed", String::as_str))).collect()
+    // The row itself says why.
+    let how_many = |note: &'a String| note.split_once(": ").map_or(note.as_str(), |(what, _)| what);
+    failed.map(|row| (&*row.arm, row.notes.first().map_or("failed", how_many))).collect()
 }
 
 /// Those that were shown to be better than the baseline and no worse than the best of them; where

@@ -125,15 +125,14 @@ fn a_rival_that_failed_leaves_nothing_to_compare_with() {
         said[0],
         (
             "nothing to compare with".to_owned(),
-            "only epoll could be judged; select: 2 of 2 runs failed: no such file; uring: 2 of 2 \
-             runs failed: no such file"
+            "only epoll could be judged; select: 2 of 2 runs failed; uring: 2 of 2 runs failed"
                 .to_owned()
         )
     );
     let uring = row(["http", "64 connections", "uring"], 6.8, 0.85, Verdict::Faster);
     let said = answers_to(&job, vec![epoll(), failed("select"), uring]);
     assert_eq!(said[0].0, "uring");
-    assert!(said[0].1.ends_with("; select: 2 of 2 runs failed: no such file"), "{}", said[0].1);
+    assert!(said[0].1.ends_with("; select: 2 of 2 runs failed"), "{}", said[0].1);
 }
 
 #[test]

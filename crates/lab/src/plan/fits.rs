@@ -92,9 +92,10 @@ impl Plan {
         };
         let whole_s = least.as_secs_f64().ceil();
         Some(format!(
-            "a budget of {} decides nothing: with the fewest blocks, windows and points this job takes \
+            "a budget of {} decides nothing: with the fewest {}s, windows and points this job takes \
              about {}; give --budget {whole_s:.0}s{fewer}",
             minutes(budget),
+            self.unit(),
             minutes(least),
         ))
     }
@@ -111,7 +112,7 @@ impl Plan {
             }
         }
         if self.job.blocks != blocks {
-            self.cuts.push(format!("{} blocks instead of {blocks}", self.job.blocks));
+            self.cuts.push(format!("{} {}s instead of {blocks}", self.job.blocks, self.unit()));
         }
         if self.windows() != windows {
             let (now, then) = (self.windows(), windows);

@@ -25,6 +25,8 @@ pub use pollux_doctor::Resources;
 pub(crate) use pollux_report::number::minutes;
 /// Name of the second copy of the baseline.
 pub const SAME_AGAIN: &str = "A/A";
+/// Fresh processes of all arms at a point, and their rounds.
+const SET: &str = "set";
 
 /// What a plan must know of the machine.
 #[derive(Clone, Copy)]
@@ -201,6 +203,13 @@ impl Plan {
         ))
     }
 
+    /// What is repeated, as results call it: sets where arms take turns at every point, else blocks.
+    #[must_use]
+    pub fn unit(&self) -> &'static str {
+        let has_runs = self.points.iter().any(|point| point.method == Method::Runs);
+        if has_runs { "block" } else { SET }
+    }
+
     /// Runs in one block.
     #[must_use]
     pub fn runs_per_block(&self) -> usize {
@@ -351,18 +360,17 @@ impl Plan {
 impl fmt::Display for Plan {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let forecast = self.forecast();
-        let most = match self.job.blocks_max > self.job.blocks {
-            true => format!(", up to {} while intervals are wide", self.job.blocks_max),
+        let Job { name, blocks, blocks_max, .. } = &self.job;
+        let most = match blocks_max > blocks {
+            true => format!(", up to {blocks_max} while intervals are wide"),
             false => String::new(),
         };
-        writeln!(
-            f,
-            "job {}: {} runs in each of {} blocks{most}; about {}",
-            self.job.name,
-            self.runs_per_block(),
-            self.job.blocks,
-            minutes(forecast.total)
-        )?;
+        let what = match (self.unit(), self.points.len()) {
+            (SET, 1) => format!("{blocks} sets of fresh processes"),
+            (SET, points) => format!("{blocks} sets of fresh processes at each of {points} points"),
+            _ => format!("{} runs in each of {blocks} blocks", self.runs_per_block()),
+        };
+        writeln!(f, "job {name}: {what}{most}; about {}", minutes(forecast.total))?;
         let widest = self.points.iter().map(|point| point.point.label.chars().count()).max();
         let widest = widest.unwrap_or_default();
         for point in &self.points {

@@ -91,7 +91,9 @@ fn why(record: &Record, row: &ResultRow) -> String {
         ];
         counts.map(|(reading, show, unit)| Some(format!("{} {unit}", show(*reading.value()?))))
     });
-    let notes = Some(words::row_notes(row)).filter(|notes| !notes.is_empty());
+    // Of a failed arm the line below the table says why.
+    let has_line = row.verdict == Verdict::Failed;
+    let notes = Some(words::row_notes(row)).filter(|notes| !notes.is_empty() && !has_line);
     let said = counts.into_iter().flatten().flatten().chain(notes);
     said.collect::<Vec<_>>().join(GAP)
 }

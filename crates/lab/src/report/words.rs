@@ -131,7 +131,7 @@ pub(super) fn badge(trust: &Trust) -> (String, &'static str) {
 /// Why the figures of a run are worth nothing, and what to do.
 fn invalid(trust: &Trust) -> String {
     let why = match trust.runs == trust.runs_failed {
-        true => "nothing was measured; the reasons of the failures stand below",
+        true => "nothing was measured; each row has the reason",
         false => {
             "the same program twice differs from itself; end what else runs on this machine and run \
              it again"
@@ -169,19 +169,27 @@ fn why_it_ended(record: &Record) -> Option<String> {
         Ending::Budget => {
             let of = record.job.budget_s.map(|s| format!(" of {}", number::duration(s)));
             let of = of.unwrap_or_default();
-            format!("The time budget{of} ended before the intervals were as narrow as wanted")
+            format!(
+                "The time budget{of} ended before the intervals reached the requested precision"
+            )
         }
     };
     let (ran, planned, most) = (record.trust.blocks, record.job.blocks, record.job.blocks_max);
     let turns = record.trust.turns.as_ref();
     let sets = turns.map(|turns| match turns.sets {
-        [1, 1] => "1 set behind each row".to_owned(),
-        sets => format!("{} sets behind each row", span(sets)),
+        [1, 1] => "1 set per row".to_owned(),
+        sets => format!("{} sets per row", span(sets)),
     });
     let has_runs = turns.is_none_or(|turns| turns.rows_of_whole_runs > 0);
     let blocks = has_runs.then(|| format!("{ran} blocks"));
     let ran = sets.into_iter().chain(blocks).collect::<Vec<_>>().join(", ");
     Some(format!("{why}: {ran} (planned {planned}, at most {most})."))
+}
+
+/// What the run repeated: sets where arms took turns in all rows, else blocks.
+pub(super) fn unit(record: &Record) -> &'static str {
+    let turns = record.trust.turns.as_ref();
+    if turns.is_some_and(|turns| turns.rows_of_whole_runs == 0) { "set" } else { "block" }
 }
 
 /// The steadiness of a run in a word.
@@ -208,7 +216,10 @@ pub(super) fn trust(trust: &Trust) -> Vec<(&'static str, String)> {
     let disturbed = format!("{} of {}", trust.blocks_disturbed, trust.blocks);
     let is_all_turns = trust.turns.as_ref().is_some_and(|turns| turns.rows_of_whole_runs == 0);
     if is_all_turns {
-        items.push(("disturbed sets", disturbed + ", kept: each hits both sides of a ratio"));
+        items.push((
+            "disturbed sets",
+            disturbed + ", kept, because a disturbance affects arm and baseline alike",
+        ));
         items.push(("stolen CPU", steal));
     } else {
         let noise = trust.noise.map_or_else(
@@ -236,7 +247,7 @@ fn in_turns(turns: &TurnsTrust) -> Vec<(&'static str, String)> {
     let control = match controls {
         0 => "n/a: no A/A arm with an interval".to_owned(),
         _ => format!(
-            "1 within the interval in {controls_hold} of {controls} rows, {controls_differ} differ \
+            "interval contains 1.00 in {controls_hold} of {controls} rows, {controls_differ} rows differ \
              after correction"
         ),
     };
@@ -453,11 +464,11 @@ mod tests {
         assert_eq!(
             said[..5],
             [
-                "A/A control 1 within the interval in 11 of 12 rows, 0 differ after correction",
+                "A/A control interval contains 1.00 in 11 of 12 rows, 0 rows differ after correction",
                 "sets × rounds 8 × 40 to 80",
                 "widest interval ± 1.3 %",
                 "load average before 7.9, 8.3, 4.1",
-                "disturbed sets 3 of 8, kept: each hits both sides of a ratio",
+                "disturbed sets 3 of 8, kept, because a disturbance affects arm and baseline alike",
             ]
         );
     }

@@ -36,6 +36,7 @@ impl Ended {
         let text = if self.stderr.trim().is_empty() { &self.stdout } else { &self.stderr };
         let lines: Vec<&str> = text.lines().filter(|line| !line.trim().is_empty()).collect();
         let last = lines[lines.len().saturating_sub(LINES)..].join("; ");
+        let last = last.strip_prefix("error: ").unwrap_or(&last);
         if last.is_empty() { self.status.to_string() } else { format!("{}: {last}", self.status) }
     }
 }

@@ -503,7 +503,7 @@ impl Living {
                 words if words.is_empty() => {
                     "ended, and printed nothing on standard error".to_owned()
                 }
-                words => words,
+                words => words.strip_prefix("error: ").unwrap_or(&words).to_owned(),
             }),
             Err(Error::Deadline { time, .. }) => {
                 Err(format!("did not answer within {time:.0?} and was killed"))

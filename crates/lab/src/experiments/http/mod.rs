@@ -122,8 +122,8 @@ pub(crate) const ENCRYPTED: Axis = Axis {
 };
 const RESUMPTION: Axis = Axis {
     name: "resumption",
-    about: "whether a connection in TLS resumes the session of an earlier one; without \
-            (--full-handshakes), each makes a full handshake",
+    about: "whether a connection in TLS resumes the session of an earlier one; \
+            --full-handshakes: every connection makes a full one",
     original: None,
     kind: AxisKind::Either { short: "full_handshakes", means: false },
     default: "true",

@@ -208,7 +208,9 @@ fn forest_table(comparison: &Comparison<'_>) -> Table {
     let value = format!("#{}", comparison.unit());
     let versus = format!("#vs {}", comparison.baseline());
     let [median, band] = ["#median", "#no difference"];
-    let headings = ["arm", &value, &versus, median, band, "verdict", "#blocks", "notes"];
+    let in_turns = comparison.rows.iter().any(|row| row.turns.is_some());
+    let count = if in_turns { "#sets" } else { "#blocks" };
+    let headings = ["arm", &value, &versus, median, band, "verdict", count, "notes"];
     let mut forest_table = Table::new(headings);
     for point in comparison.points() {
         forest_table.group(point);

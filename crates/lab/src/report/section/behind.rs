@@ -266,13 +266,15 @@ pub(in crate::report) fn environment(record: &Record) -> String {
         };
         table.row([Cell::text(name), value]);
     }
-    let gates = details("What the gates read, block by block", &gates(record));
+    let gates =
+        details(&format!("What the gates read, {0} by {0}", words::unit(record)), &gates(record));
     section("environment", "environment", &card(&(table.html() + &gates)))
 }
 
 fn gates(record: &Record) -> String {
+    let unit = format!("#{}", words::unit(record));
     let mut table = Table::new([
-        "#block",
+        unit.as_str(),
         "#repeats",
         "#from",
         "#for",
@@ -302,9 +304,10 @@ fn gates(record: &Record) -> String {
 pub(in crate::report) fn job(record: &Record) -> String {
     let job = &record.job;
     let rules = format!(
-        "Seed {} · {} blocks planned, at most {}{} · smallest effect that counts {} · wanted half-width {} · {}",
+        "Seed {} · {} {}s planned, at most {}{} · smallest effect that counts {} · wanted half-width {} · {}",
         job.seed,
         job.blocks,
+        words::unit(record),
         job.blocks_max,
         job.budget_s.map_or_else(String::new, |s| format!(", within {}", number::duration(s))),
         number::percent(job.min_effect),

@@ -74,11 +74,8 @@ fn subtitle(record: &Record) -> String {
     for name in SUBTITLE_FACTS {
         parts.extend(record.fact(name).map(|value| escape(value)));
     }
-    let is_in_turns =
-        record.trust.turns.as_ref().is_some_and(|turns| turns.rows_of_whole_runs == 0);
-    let unit = if is_in_turns { "sets" } else { "blocks" };
     let (blocks, duration) = (record.trust.blocks, number::duration(record.duration_s));
-    parts.push(format!("{blocks} {unit}, {duration}"));
+    parts.push(format!("{blocks} {}s, {duration}", words::unit(record)));
     parts.push(escape(&number::date(&record.started)));
     parts.join(" · ")
 }
