@@ -352,7 +352,7 @@ mod tests {
         let folder = tempfile::tempdir().expect("a folder");
         let path = folder.path();
         fs::write(path.join(REPORT_FILE), "").expect("a file");
-        check_free(path).expect("a report alone is no result");
+        check_free(path).expect("a report alone is not a result");
         check_free(&path.join("none")).expect("nothing is there");
         let record = Record::empty();
         save(path, &record).expect("written");
