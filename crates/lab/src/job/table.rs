@@ -470,7 +470,7 @@ pub(super) fn judge(
 fn note_of(keys: &mut Keys<'_>, place: Location, name: &str, what: &str) {
     match place {
         Location::Flag(flag) => {
-            keys.note_at(Location::Flag(format!("{flag} {name}")), what.to_owned())
+            keys.note_at(Location::Flag(format!("{flag} {name}")), what.to_owned());
         }
         place => keys.note_at(place, format!("{name}: {what}")),
     }
