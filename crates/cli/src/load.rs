@@ -136,7 +136,9 @@ fn exit_code(outcome: &Outcome, interrupt: Option<Interrupt>) -> ExitCode {
 fn failure(error: &LoadError) -> Failure {
     let message = output::in_words(error);
     match error {
-        LoadError::Url { .. } | LoadError::Plan { .. } => Failure::usage(message),
+        LoadError::Url { .. } | LoadError::Plan { .. } | LoadError::Descriptors { .. } => {
+            Failure::usage(message)
+        }
         _ => Failure::failed(message),
     }
 }

@@ -11,6 +11,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use pollux_engine::{CpuList, Driver, ListenAddress, LoopError};
+use pollux_report::number::count;
 use pollux_sys::descriptors;
 use pollux_tls::{Keys, Trust};
 use url::{Host, Url};
@@ -256,7 +257,7 @@ fn targets(plan: &Plan) -> Result<(), LoadError> {
     for target in &plan.targets {
         if target.address != first.address {
             let why = format!(
-                "{} and {} are at different addresses; a run asks one server",
+                "{} and {} have different addresses; expected URLs of one server",
                 first.url, target.url
             );
             return refuse("URL", why);
@@ -266,7 +267,7 @@ fn targets(plan: &Plan) -> Result<(), LoadError> {
         }
         if target.tls_name != first.tls_name {
             let why = format!(
-                "{} and {} differ in encryption or name; connections are shared by all targets",
+                "{} and {} differ in encryption or name; expected URLs of one server, which share connections",
                 first.url, target.url
             );
             return refuse("URL", why);
@@ -380,15 +381,28 @@ fn fits_descriptors(plan: &Plan) -> Result<(), LoadError> {
     if needed <= limit.soft {
         return Ok(());
     }
-    let (allowed, remedy) = (limit.soft, limit.remedy(needed));
-    let what = format!(
-        "{connections} connections need {needed} descriptors, and the limit is {allowed}; {remedy}"
+    let threads = if plan.threads > 1 { plan.threads } else { 0 };
+    let parts = [
+        ("--connections", plan.connections),
+        ("--dead", plan.crowd.dead),
+        ("--silent", plan.crowd.silent),
+        ("--slow", plan.crowd.slow),
+        ("--threads", threads),
+    ];
+    let parts = parts.iter().filter(|(_, of_it)| *of_it > 0);
+    let parts: Vec<_> = parts.map(|(flag, of_it)| format!("{flag} {of_it}")).collect();
+    let why = format!(
+        "{} need {} descriptors; this process may have {}; {}",
+        parts.join(" + "),
+        count(needed),
+        count(limit.soft),
+        limit.remedy(needed)
     );
-    refuse("--connections", what)
+    Err(LoadError::Descriptors { why })
 }
 
 /// What a URL looks like.
-const FORM: &str = "write http://HOST[:PORT]/PATH or https://…";
+const FORM: &str = "expected http://HOST[:PORT]/PATH or https://…";
 
 /// One request that is sent again and again: a URL with method, fields and body, and where its server is.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -424,18 +438,20 @@ impl Target {
         let wrong = |why: String| LoadError::Url { url: url.to_owned(), why };
         // Without it "localhost:8080" would have the scheme "localhost".
         if !url.contains("://") {
-            return Err(wrong(format!("it has no scheme; write http://{url} or https://…")));
+            return Err(wrong(format!("no scheme; expected http://{url} or https://{url}")));
         }
         let parsed = Url::parse(url).map_err(|error| wrong(format!("{error}; {FORM}")))?;
         let is_encrypted = match parsed.scheme() {
             "http" => false,
             "https" => true,
-            other => return Err(wrong(format!("its scheme is \"{other}\"; {FORM}"))),
+            other => return Err(wrong(format!("unknown scheme \"{other}\"; {FORM}"))),
         };
         if !parsed.username().is_empty() || parsed.password().is_some() {
-            return Err(wrong("it has a user name; give it with --user NAME:PASSWORD".to_owned()));
+            return Err(wrong(
+                "it has a user name; expected that in --user NAME:PASSWORD".to_owned(),
+            ));
         }
-        let host = parsed.host().ok_or_else(|| wrong(format!("it has no host; {FORM}")))?;
+        let host = parsed.host().ok_or_else(|| wrong(format!("no host; {FORM}")))?;
         let port = parsed.port_or_known_default().unwrap_or(80);
         let address = match instead {
             Some(address) => address.clone(),
@@ -490,7 +506,7 @@ fn bare(host: &Host<&str>) -> String {
 #[non_exhaustive]
 pub enum LoadError {
     /// The URL is not one, or not one of ours.
-    #[error("\"{url}\" can't be asked for: {why}")]
+    #[error("URL {url}: {why}")]
     Url {
         /// What was given.
         url: String,
@@ -511,6 +527,12 @@ pub enum LoadError {
         /// The part, by the name of its flag.
         what: &'static str,
         /// What is wrong, and what is expected.
+        why: String,
+    },
+    /// It needs more descriptors than this process may have.
+    #[error("{why}")]
+    Descriptors {
+        /// Which parts of the plan need how many, and what allows them.
         why: String,
     },
     /// A run that had begun could not come to a result.
@@ -574,6 +596,18 @@ mod tests {
             let error = Target::parse(url, None).expect_err(url).to_string();
             assert!(error.contains(why), "{url}: {error}");
         }
+    }
+
+    #[test]
+    fn the_flags_that_ask_for_too_many_descriptors_are_named() {
+        let target = Target::parse("http://127.0.0.1:1/", None).expect("a URL");
+        // The kernel allows no process so many.
+        let crowd = Crowd { dead: 4_000_000_000, silent: 5, ..Crowd::default() };
+        let plan = Plan { connections: 64, crowd, ..Plan::new(vec![target], Driver::default()) };
+        let said = fits_descriptors(&plan).expect_err("too many").to_string();
+        let start = "--connections 64 + --dead 4000000000 + --silent 5 need 4,000,000,109 descriptors; this \
+                     process may have ";
+        assert!(said.starts_with(start) && said.contains("LimitNOFILE=4000000109"), "{said}");
     }
 
     #[test]

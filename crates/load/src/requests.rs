@@ -416,7 +416,7 @@ pub(crate) fn write_request(
     let head = RequestHead { method, target: path, host, fields: &fields, framing };
     head.write(bytes).map_err(|fault| LoadError::Plan {
         what: "request",
-        why: format!("{} can't be asked for: {fault}", target.url),
+        why: format!("{}: {fault}", target.url),
     })?;
     bytes.extend_from_slice(&target.body);
     Ok(RequestKind::of(method))

@@ -18,12 +18,14 @@ use std::sync::mpsc::channel;
 use std::time::{Duration, Instant};
 
 use pollux_processes::Tree;
+use pollux_report::number::plural;
 use pollux_stats::{mean, set_ratio, standard_deviation};
 
 use crate::compare::{Comparison, Moved, figure};
 use crate::control::Control;
 use crate::gather::{cpu_time, tree_of};
 use crate::plan::check;
+use crate::render::by_kind;
 use crate::requests::Requests;
 use crate::schedule::{Budget, Supply};
 use crate::session::Tls;
@@ -139,6 +141,19 @@ impl Turns {
         }
     }
 
+    /// Why requests failed so far, as far as that is known: the first connection that failed, else all failures by
+    /// kind.
+    fn why_failed(&mut self) -> Option<String> {
+        let shared = self.worker.shared();
+        let tally = &shared.interval.measured;
+        let redirected = Some(tally.totals.redirected).filter(|count| *count > 0);
+        let redirected = redirected.map(|count| plural(count, "redirect"));
+        let kinds = Some(by_kind(&tally.errors)).filter(|kinds| !kinds.is_empty());
+        let kinds: Vec<String> = kinds.into_iter().chain(redirected).collect();
+        let connect = shared.first_failure.clone();
+        connect.or_else(|| Some(kinds.join(", ")).filter(|kinds| !kinds.is_empty()))
+    }
+
     /// Right answers and failures so far.
     fn counted(&mut self) -> (u64, u64) {
         let tally = &self.worker.shared().interval.measured;
@@ -247,10 +262,13 @@ fn measured(
     let connections = u64::from(sides[0].plan.connections);
     // Both warm up; the slower one says how many requests make a turn.
     let mut requests = u64::MAX;
-    let sound = |turned: Turned, side: usize| sound(turned, side, &sides[side].plan);
+    let turn = |arm: &mut Turns, side: usize, length, requests| {
+        let turned = arm.turn(length, requests)?;
+        sound(turned, side, &sides[side].plan, || arm.why_failed())
+    };
     for (side, arm) in arms.iter_mut().enumerate() {
-        sound(arm.turn(TURN * 4, None)?, side)?;
-        requests = requests.min(sound(arm.turn(TURN, None)?, side)?.right);
+        turn(arm, side, TURN * 4, None)?;
+        requests = requests.min(turn(arm, side, TURN, None)?.right);
     }
     let requests = requests.max(connections * 2);
     let mut rounds = Vec::with_capacity(ROUNDS);
@@ -262,9 +280,9 @@ fn measured(
         let first = random.usize(..SIDES);
         for side in [first, 1 - first] {
             let lead_in = (requests / LEAD_IN_PART).max(connections);
-            sound(arms[side].turn(TURN_MAX, Some(lead_in))?, side)?;
+            turn(&mut arms[side], side, TURN_MAX, Some(lead_in))?;
             let (server, own) = (asleep(&mut trees[side]), cpu_time());
-            let turned = sound(arms[side].turn(TURN_MAX, Some(requests))?, side)?;
+            let turned = turn(&mut arms[side], side, TURN_MAX, Some(requests))?;
             let own = cpu_time().saturating_sub(own);
             let server = asleep(&mut trees[side]).saturating_sub(server);
             let each = |time: Duration| time.as_secs_f64() * 1e6 / turned.right as f64;
@@ -278,7 +296,12 @@ fn measured(
 }
 
 /// A turn in which nothing failed: another one measures something else.
-fn sound(turned: Turned, side: usize, plan: &Plan) -> Result<Turned, LoadError> {
+fn sound(
+    turned: Turned,
+    side: usize,
+    plan: &Plan,
+    why: impl FnOnce() -> Option<String>,
+) -> Result<Turned, LoadError> {
     if turned.failed == 0 && turned.right > 0 {
         return Ok(turned);
     }
@@ -286,12 +309,10 @@ fn sound(turned: Turned, side: usize, plan: &Plan) -> Result<Turned, LoadError> 
     let url = plan.targets.first().map_or("", |target| &target.url);
     let what = match turned.failed {
         0 => "answered no request in a turn".to_owned(),
-        1 => "failed 1 request of a turn, or answered it wrongly".to_owned(),
-        failed => format!("failed {failed} requests of a turn, or answered them wrongly"),
+        failed => format!("failed {} of a turn", plural(failed, "request")),
     };
-    let why = format!(
-        "{server}, {url}, {what}; expected right answers alone: pollux load {url} says what is wrong"
-    );
+    let cause = why().map_or_else(String::new, |why| format!(" ({why})"));
+    let why = format!("{server}, {url}, {what}{cause}; check it with: pollux load {url}");
     Err(LoadError::Run { why })
 }
 

@@ -194,7 +194,6 @@ table! { keys, key;
         #[heading("Search for the capacity")]
         /// Find the highest rate that meets --slo. A rate is tried until two trials agree
         pub(crate) finds_capacity as "find_capacity": bool = key
-            .needs("slo", "it searches the rate that meets objectives")
             .excludes(&["rate", "requests", "duration", "as", "hlog", "csv", "html"])
             .switch(),
         /// Length of each trial of --find-capacity
@@ -233,10 +232,17 @@ impl LoadSettings {
     /// Refuses flags that could do nothing beside the others.
     fn without_idle_flags(self, keys: &mut Keys<'_>) -> Self {
         let limits_latency = |each: &Objective| each.latency_quantile().is_some();
-        if self.finds_capacity && !self.objectives.iter().any(limits_latency) {
-            let why = "the search raises the rate until the latency is too long; expected one such as \
-                       p99=5ms among them";
-            keys.note("slo", why);
+        if self.finds_capacity
+            && !self.objectives.iter().any(limits_latency)
+            && !keys.is_wrong("slo")
+        {
+            match keys.has("slo") {
+                true => keys.note("slo", "no limit of the latency; expected one such as p99=5ms"),
+                false => {
+                    let why = "needs a latency objective; expected --slo, such as --slo p99=5ms";
+                    keys.note("find_capacity", why);
+                }
+            }
         }
         if keys.has("arrival") && !keys.has("rate") && !keys.has("find_capacity") {
             keys.note("arrival", "it spaces the requests of --rate; expected --rate as well");

@@ -13,7 +13,7 @@ use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
-use clap::{Args, Subcommand};
+use clap::{Arg, ArgAction, Args, Subcommand};
 use pollux_engine::{Driver, Signals};
 use pollux_load::compare::{Change, Comparison, compare};
 use pollux_load::merge::merged;
@@ -68,6 +68,10 @@ pub(crate) enum Results {
     },
     /// Compare two servers that run now, in turns of some milliseconds: finds changes of a few percent in CPU time
     /// and latency, in a minute, where results of whole runs don't
+    #[command(
+        override_usage = "pollux load turns [OPTIONS] <BEFORE_URL> <AFTER_URL>",
+        mut_args(of_turns)
+    )]
     Turns {
         #[command(flatten)]
         flags: LoadFlags,
@@ -100,6 +104,43 @@ pub(crate) enum Results {
         html: Option<PathBuf>,
     },
 }
+
+/// A flag of `pollux load`, as `pollux load turns` shows it.
+fn of_turns(arg: Arg) -> Arg {
+    match arg.get_id().as_str() {
+        "urls" => {
+            let help = "URL of the server before, then of the server after";
+            let arg = arg.value_names(["BEFORE_URL", "AFTER_URL"]).num_args(1..=2);
+            arg.action(ArgAction::Set).help(help).long_help(help)
+        }
+        "duration" => arg
+            .help("Measure for this long, and at least four sets of turns [default: 30s]")
+            .long_help(None::<&str>),
+        id if USELESS.contains(&id) => arg.hide(true),
+        _ => arg,
+    }
+}
+
+/// Flags that [`useless`] refuses, and those that are for them alone.
+const USELESS: [&str; 17] = [
+    "rate",
+    "arrival",
+    "requests",
+    "warm_up",
+    "think",
+    "pipeline",
+    "threads",
+    "slo",
+    "percentiles",
+    "find_capacity",
+    "trial",
+    "prometheus",
+    "server_pid",
+    "hlog",
+    "csv",
+    "html",
+    "as",
+];
 
 /// Does what was asked for with results.
 pub(super) fn run(results: &Results) -> Result<ExitCode, Failure> {
@@ -262,7 +303,7 @@ fn take_turns(flags: &LoadFlags, pids: [Option<u32>; 2], gate: bool) -> Result<E
     if count != pids.len() {
         let s = if count == 1 { "" } else { "s" };
         return Err(Failure::usage(format!(
-            "{count} URL{s} given; expected two: of the server before, and of the one after"
+            "{count} URL{s} given; expected two: of the server before, then of the server after"
         )));
     }
     let side = |at: usize| {

@@ -85,9 +85,12 @@ fn wrong_values_say_what_was_expected_in_one_line() {
              such as 127.0.0.1:8080 or :8080",
         ),
         (
+            "load --find-capacity http://h/",
+            "--find-capacity: needs a latency objective; expected --slo, such as --slo p99=5ms",
+        ),
+        (
             "load 127.0.0.1:80",
-            "\"127.0.0.1:80\" can't be asked for: it has no scheme; write http://127.0.0.1:80 or \
-             https://…",
+            "URL 127.0.0.1:80: no scheme; expected http://127.0.0.1:80 or https://127.0.0.1:80",
         ),
     ] {
         let words: Vec<_> = line.split(' ').collect();

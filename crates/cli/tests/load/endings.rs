@@ -278,7 +278,10 @@ fn refused(flags: &[&str]) -> Said {
 fn what_is_wrong_is_named_with_what_would_be_right() {
     let url = "http://127.0.0.1:1/";
     for (flags, words) in [
-        (&["127.0.0.1:8080"][..], &["127.0.0.1:8080", "no scheme"][..]),
+        (
+            &["127.0.0.1:8080"][..],
+            &["URL 127.0.0.1:8080: no scheme; expected http://127.0.0.1:8080 or"][..],
+        ),
         (&["ftp://127.0.0.1/"], &["ftp", "http://HOST"]),
         (&["--rate", "fast", url], &["fast", "1000@10s"]),
         (&["--rate", "10@5", url], &["10@5", "unit"]),
@@ -291,10 +294,14 @@ fn what_is_wrong_is_named_with_what_would_be_right() {
         (&["--source", "::1", url], &["--source", "::1"]),
         (&["-H", "no colon", url], &["--header", "NAME: VALUE"]),
         (&["--body", "@no/such/file", url], &["no/such/file"]),
-        (&["--find-capacity", url], &["--slo"]),
+        (&["--find-capacity", url], &["error: --find-capacity: needs a latency", "--slo p99=5ms"]),
+        (
+            &["--find-capacity", "--slo", "5xx=0", url],
+            &["error: --slo: no limit of the latency", "p99=5ms"],
+        ),
         (&["--find-capacity", "--slo", "fast", url], &["p99=5ms"]),
         (&["0@http://127.0.0.1:1/"], &["weight 0"]),
-        (&[url, "http://127.0.0.1:2/"], &["different addresses"]),
+        (&[url, "http://127.0.0.1:2/"], &["different addresses; expected URLs of one server"]),
     ] {
         let said = refused(flags);
         for word in words {
@@ -334,8 +341,8 @@ fn numbers_and_addresses_are_refused_in_plain_words() {
         (&["--pipeline", "2000", url], "expected a whole number from 1 to 1,024"),
         (&["--expect-status", "7", url], "expected a whole number from 100 to 599"),
         (&["--requests-per-connection", "0", url], "expected a whole number from 1"),
-        (&["127.0.0.1:8080"], "write http://127.0.0.1:8080"),
-        (&["localhost:8080/a"], "write http://localhost:8080/a"),
+        (&["127.0.0.1:8080"], "expected http://127.0.0.1:8080"),
+        (&["localhost:8080/a"], "expected http://localhost:8080/a"),
     ] {
         let said = refused(flags);
         assert!(said.stderr.contains(words), "{flags:?}: {}", said.stderr);
@@ -349,6 +356,19 @@ fn help_has_examples_and_exit_codes() {
     assert_eq!(said.code, Some(0));
     for words in ["Examples:", "--find-capacity --slo", "Exit codes:", "130", "[default: 64]"] {
         assert!(said.stdout.contains(words), "no {words}");
+    }
+    // Turns have the flags that make sense in them.
+    let said = load(&["turns", "--help"]);
+    for words in [
+        "Usage: pollux load turns [OPTIONS] <BEFORE_URL> <AFTER_URL>",
+        "URL of the server before, then of the server after",
+        "--before-pid",
+        "[default: 30s]",
+    ] {
+        assert!(said.stdout.contains(words), "no {words} in {}", said.stdout);
+    }
+    for flag in ["--server-pid", "--rate", "--warm-up", "--html", "--as "] {
+        assert!(!said.stdout.contains(flag), "{flag} in {}", said.stdout);
     }
     // Without anything: the short help, as an error.
     let said = load(&[]);

@@ -250,13 +250,22 @@ fn turns_need_two_urls_that_answer_and_no_flag_of_another_kind_of_load() {
     let server = Server::start();
     let url = &*server.url;
     for (flags, code, words) in [
-        (&[url][..], 2, "1 URL given; expected two: of the server before, and of the one after"),
-        (&[url, url, url], 2, "3 URLs given; expected two"),
+        (
+            &[url][..],
+            2,
+            "1 URL given; expected two: of the server before, then of the server after",
+        ),
+        (&[url, url, url], 2, "Usage: pollux load turns [OPTIONS] <BEFORE_URL> <AFTER_URL>"),
         (&["--rate", "5", url, url], 2, "--rate: it is of no use in turns"),
         (&["--html", "x", url, url], 2, "--html: it is of no use in turns"),
         (&["--before-pid", "4194304", url, url], 2, "the server's process: 4194304: "),
-        (&["--expect-status", "404", url, url], 1, "of a turn, or answered them wrongly; expected"),
+        (
+            &["--expect-status", "404", url, url],
+            1,
+            "status is not the expected one); check it with: pollux load http",
+        ),
         (&[url, CLOSED], 1, "the second server, http://127.0.0.1:"),
+        (&[url, CLOSED], 1, "Connection refused"),
     ] {
         let said = load(&[&["turns"], flags].concat());
         assert_eq!(said.code, Some(code), "{said:?}");

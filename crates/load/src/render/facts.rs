@@ -109,7 +109,7 @@ fn errors(outcome: &Outcome) -> String {
     }
 }
 
-fn by_kind(errors: &Errors) -> String {
+pub(crate) fn by_kind(errors: &Errors) -> String {
     let kinds = errors_by_kind(errors);
     let kinds = kinds.iter().map(|(name, count)| format!("{} {name}", number::count(*count)));
     kinds.collect::<Vec<_>>().join(", ")
