@@ -101,7 +101,12 @@ fn hand_over(words: &[OsString]) -> Option<output::Failure> {
         _ => return None,
     };
     let program = find_program_beside(POOL)?;
-    let error = std::process::Command::new(&program).args(words).exec();
+    let mut command = std::process::Command::new(&program);
+    if first == "fld" {
+        // Its help and its errors show the command as it was called.
+        command.arg0("pollux");
+    }
+    let error = command.args(words).exec();
     Some(output::Failure::failed(format!("{} could not be run: {error}", program.display())))
 }
 

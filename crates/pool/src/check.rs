@@ -66,7 +66,7 @@ pub(crate) fn check(
     let running = running.and_then(|mut control| show::info_of(&mut control));
     let known = running.as_ref().map(|info| PathBuf::from(&info.config));
     let file = config_file(config).or_else(|none| known.ok_or(none))?;
-    let config = PoolConfig::from_file(&file).map_err(Failure::usage)?;
+    let config = crate::read_config(&file)?;
     let sizes = Sizes::new(&environment);
     let next = environment.transport_of(&config);
     let transport = running.as_ref().and_then(|info| Transport::named(&info.transport));

@@ -20,7 +20,7 @@ mod orders;
 mod server_main;
 mod show;
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
 
@@ -28,6 +28,7 @@ use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 use pollux_command::help;
 use pollux_command::output::{self, Failure};
 use pollux_pool_flags::{PoolCommand, StartFlags, Wake, Which, sections};
+use pollux_xatmi::config::PoolConfig;
 use pollux_xatmi::control::{AskError, Control};
 use pollux_xatmi::environment::Environment;
 use pollux_xatmi::supervisor::Selection;
@@ -69,10 +70,15 @@ fn long_version() -> String {
     format!("{version}{}", commit.unwrap_or_default())
 }
 
-/// The command line with everything that its help says.
+/// The command line with everything that its help says, by the name that it was called by: `pollux fld`, which
+/// `pollux` hands over under its own name, else `pollux pool`.
 fn command() -> clap::Command {
     let sections = |path: &str| sections(&path.replacen("pollux-pool", "pollux pool", 1));
-    output::with_negative_numbers(help::decorated(Cli::command(), sections))
+    let command = output::with_negative_numbers(help::decorated(Cli::command(), sections));
+    match std::env::args_os().next().is_some_and(|name| name == "pollux") {
+        true => command.bin_name("pollux"),
+        false => command,
+    }
 }
 
 /// Longest silence of a manager that is well: it answers within milliseconds, also while it
@@ -157,6 +163,16 @@ fn config_file(flag: Option<PathBuf>) -> Result<PathBuf, Failure> {
             "no configuration: give --config FILE, or set NDRX_CONFIG to the path of the \
              ndrxconfig.xml",
         )
+    })
+}
+
+/// Reads a configuration. Warnings of a wrong one are shown here, those of a sound one are the caller's to show.
+fn read_config(file: &Path) -> Result<PoolConfig, Failure> {
+    PoolConfig::from_file(file).map_err(|error| {
+        for warning in &error.warnings {
+            output::remark(&format!("warning: {warning}"));
+        }
+        Failure::usage(error)
     })
 }
 

@@ -20,7 +20,6 @@ use pollux_command::output::{self, Failure};
 use pollux_pool_flags::StartFlags;
 use pollux_processes::Program;
 use pollux_sys::descriptors;
-use pollux_xatmi::config::PoolConfig;
 use pollux_xatmi::control::{Answer, AskError, Control, Progress, Request};
 use pollux_xatmi::environment::{Environment, Transport};
 use pollux_xatmi::pool::{
@@ -69,7 +68,7 @@ pub(crate) fn start(flags: &StartFlags) -> Result<ExitCode, Failure> {
 
 /// What would keep every copy of a program from starting is reported before anything is started.
 fn check(file: &Path) -> Result<(), Failure> {
-    let config = PoolConfig::from_file(file).map_err(Failure::usage)?;
+    let config = crate::read_config(file)?;
     for warning in &config.warnings {
         output::remark(&format!("warning: {warning}"));
     }

@@ -221,7 +221,7 @@ impl fmt::Display for AskError {
             ),
             Self::Foreign { prefix, holder } => write!(
                 f,
-                "the pool with the prefix {prefix} is that of {holder}, and orders are for its user and root; \
+                "the pool with the prefix {prefix} is that of {holder}, and only its user and root may give commands; \
                  set NDRX_QPREFIX to the prefix of one of yours"
             ),
             Self::Silent(time) => write!(

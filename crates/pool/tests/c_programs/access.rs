@@ -129,7 +129,10 @@ fn is_open_to_the_group(transport: &str, attribute: &str, group: Option<u32>) {
     // Orders are for its own user.
     let order = Process::run(&mut pool.pollux(MEMBERS, &["stop"], Some(GROUP)));
     let said = order.stderr;
-    assert!(!order.status.success() && said.contains("orders are for its user and root"), "{said}");
+    assert!(
+        !order.status.success() && said.contains("only its user and root may give commands"),
+        "{said}"
+    );
 
     // A member that is killed leaves nothing.
     let before = pool.queues();

@@ -255,3 +255,11 @@ fn a_laid_out_prefix_has_a_package_that_stands_for_itself() {
     let mut program = Command::new(workshop.path("empty"));
     succeeded(program.env("LD_LIBRARY_PATH", workshop.path("prefix/lib")));
 }
+
+#[test]
+fn the_examples_of_a_client_build_clients() {
+    let said = Process::run(Command::new(POLLUX_POOL).args(["build-client", "--help"]));
+    let examples = said.stdout.split("Examples:").nth(1).expect("examples");
+    assert!(examples.contains("pollux pool build-client -o bankcl"), "{examples}");
+    assert!(!examples.contains("build-server"), "{examples}");
+}

@@ -1,6 +1,7 @@
 //! `pollux fld` as a user runs it: what it writes, and mistakes.
 
 use std::fs;
+use std::os::unix::process::CommandExt as _;
 use std::path::Path;
 use std::process::Command;
 
@@ -18,6 +19,20 @@ fn fld(words: &[&str], environment: &[(&str, &str)]) -> Ended {
 
 fn text(path: &Path) -> &str {
     path.to_str().expect("a path in ASCII")
+}
+
+#[test]
+fn its_help_and_its_errors_name_the_command_as_it_was_called() {
+    // `pollux fld` runs the program under the name of pollux.
+    for (name, usage) in
+        [("pollux", "pollux fld [OPTIONS]"), ("pollux-pool", "pollux pool fld [OPTIONS]")]
+    {
+        let said = |word| Process::run(Command::new(POLLUX_POOL).arg0(name).args(["fld", word]));
+        let (help, wrong) = (said("--help"), said("--wrong"));
+        let usage = format!("Usage: {usage}");
+        assert!(help.stdout.contains(&usage), "{}", help.stdout);
+        assert!(wrong.stderr.contains(&usage), "{}", wrong.stderr);
+    }
 }
 
 #[test]

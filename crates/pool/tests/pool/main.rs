@@ -211,6 +211,17 @@ fn what_is_missing_is_reported() {
     std::fs::write(bank.config(), "<endurox>\n<servers>\n").expect("a file");
     let said = bank.bad(&["start"], 2);
     assert!(said.contains("bank.xml:3: XML: "), "{said}");
+    // What was ignored is shown beside what is wrong.
+    let wrong = "<endurox>\n<appconfig><sanity>x</sanity>\n<hue/></appconfig></endurox>";
+    std::fs::write(bank.config(), wrong).expect("a file");
+    for command in ["start", "check"] {
+        let said = bank.bad(&[command], 2);
+        for words in
+            ["bank.xml:2: <sanity>x</sanity>: expected a whole", "bank.xml:3: <hue> is unknown"]
+        {
+            assert!(said.contains(words), "{words}: {said}");
+        }
+    }
     let said = refused(bank.command(&["start"]).env_remove("NDRX_CONFIG"), 2);
     assert!(said.contains("--config FILE, or set NDRX_CONFIG"), "{said}");
 }

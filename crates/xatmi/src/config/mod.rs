@@ -191,9 +191,9 @@ impl PoolConfig {
         let mut bytes = Vec::new();
         std::fs::File::open(file)
             .and_then(|file| file.take(FILE_BYTES_MAX + 1).read_to_end(&mut bytes))
-            .map_err(|error| failed(format!("{error}; give the path of an ndrxconfig.xml")))?;
+            .map_err(|error| failed(format!("{error}; expected the path of an ndrxconfig.xml")))?;
         if bytes.len() as u64 > FILE_BYTES_MAX {
-            let wanted = "give the path of an ndrxconfig.xml";
+            let wanted = "expected the path of an ndrxconfig.xml";
             return Err(failed(format!("it is longer than {FILE_BYTES_MAX} bytes; {wanted}")));
         }
         let text = String::from_utf8(bytes).map_err(|error| {
@@ -256,6 +256,8 @@ const MESSAGE_CHARS_MAX: usize = 300;
 pub struct ConfigError {
     /// One or more, in the order of the file.
     pub mistakes: Vec<Remark>,
+    /// What was ignored beside them; not in the message, which has to fit into an answer of the manager.
+    pub warnings: Vec<Remark>,
 }
 
 /// A mistake in one line, or a warning about it in a configuration that can be used.
@@ -284,7 +286,7 @@ impl Remark {
 impl ConfigError {
     /// One mistake.
     fn one(file: &str, line: usize, message: impl AsRef<str>) -> Self {
-        Self { mistakes: vec![Remark::new(file, line, message.as_ref())] }
+        Self { mistakes: vec![Remark::new(file, line, message.as_ref())], warnings: Vec::new() }
     }
 }
 
@@ -327,7 +329,7 @@ fn ids_end(lookup: &dyn Fn(&str) -> Option<String>) -> Result<u32, String> {
         _ if text.trim().is_empty() => Ok(IDS_END),
         Ok(end @ 2..=IDS_END_MAX) => Ok(end),
         _ => {
-            let wanted = format!("give a whole number from 2 to {IDS_END_MAX}");
+            let wanted = format!("expected a whole number from 2 to {IDS_END_MAX}");
             Err(format!("NDRX_SRVMAX=`{}` in the environment: {wanted}", text.escape_debug()))
         }
     }

@@ -1,6 +1,6 @@
 //! From the tree of elements to a configuration: defaults, overrides, units, bounds.
 //!
-//! All mistakes are collected; an unknown element is a warning and is ignored.
+//! All mistakes are collected, and warnings beside them; an unknown element is a warning and is ignored.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -60,7 +60,7 @@ pub(super) fn read(
         Ok(config)
     } else {
         reading.mistakes.sort_by_key(|mistake| mistake.line);
-        Err(ConfigError { mistakes: reading.mistakes })
+        Err(ConfigError { mistakes: reading.mistakes, warnings: reading.warnings })
     }
 }
 
@@ -125,7 +125,7 @@ impl Reading<'_> {
                     Some(transport) => settings.transport = Some(transport),
                     None => self.mistake(
                         part,
-                        format!("transport=\"{value}\" of <appconfig>: give memory or queues"),
+                        format!("transport=\"{value}\" of <appconfig>: expected memory or queues"),
                     ),
                 },
                 "group" => match Group::of_machine(value) {
@@ -137,7 +137,7 @@ impl Reading<'_> {
                 _ => self.warn(
                     part,
                     format!(
-                        "the attribute {name} of <appconfig> is not known; there are transport and \
+                        "the attribute {name} of <appconfig> is unknown and ignored; expected transport or \
                          group"
                     ),
                 ),
@@ -200,7 +200,7 @@ impl Reading<'_> {
         for (name, _) in part.attributes.iter().filter(|(name, _)| name != "name") {
             self.warn(
                 part,
-                format!("the attribute {name} of <server> is not known; there is name"),
+                format!("the attribute {name} of <server> is unknown and ignored; expected name"),
             );
         }
         let program = self.program(part)?;
@@ -259,8 +259,8 @@ impl Reading<'_> {
         let text = self.text(one);
         for name in text.split(',').map(str::trim).filter(|name| !name.is_empty()) {
             if ServiceName::new(name).is_none() {
-                let wanted = "names are 1 to 30 printable characters without / and blanks";
-                self.warn(one, format!("\"{name}\" can't be a service: {wanted}"));
+                let expected = "expected 1 to 30 printable characters without / and blanks";
+                self.warn(one, format!("\"{name}\" is not a name of a service; {expected}"));
             } else if !self.exports.iter().any(|known| known == name) {
                 self.exports.push(name.to_owned());
             }
@@ -275,7 +275,8 @@ impl Reading<'_> {
                     into.retain(|(known, _)| known != name);
                     into.push((name.to_owned(), value));
                 }
-                ("env", _) => self.mistake(one, "write <env name=\"NAME\">value</env>"),
+                ("env", _) => self
+                    .mistake(one, "<env> without a name; expected <env name=\"NAME\">value</env>"),
                 _ => self.unknown(one, "env"),
             }
         }
@@ -291,7 +292,7 @@ impl Reading<'_> {
             }
         };
         if name.is_empty() {
-            self.mistake(part, "write <server name=\"PROGRAM\">");
+            self.mistake(part, "<server> without a name; expected <server name=\"PROGRAM\">");
             return None;
         }
         if name.contains(['/', ',']) {
@@ -322,8 +323,8 @@ impl Reading<'_> {
         if number.is_none() {
             let unit = if unit.is_empty() { String::new() } else { format!(" of {unit}") };
             let name = &one.name;
-            let right = format!("a whole number{unit} from {least} to {most} is wanted");
-            self.mistake(one, format!("<{name}>{text}</{name}>: {right}"));
+            let expected = format!("expected a whole number{unit} from {least} to {most}");
+            self.mistake(one, format!("<{name}>{text}</{name}>: {expected}"));
         }
         number
     }
@@ -335,7 +336,7 @@ impl Reading<'_> {
             "N" | "n" | "0" => *into = false,
             _ => {
                 let name = &one.name;
-                self.mistake(one, format!("<{name}>{text}</{name}>: Y, N, 1 or 0 is wanted"));
+                self.mistake(one, format!("<{name}>{text}</{name}>: expected Y, N, 1 or 0"));
             }
         }
     }
@@ -363,7 +364,7 @@ impl Reading<'_> {
 
     fn text_by(&mut self, one: &Element, lookup: &dyn Fn(&str) -> Option<String>) -> String {
         for child in &one.children {
-            self.unknown(child, "none, text is wanted");
+            self.unknown(child, "text alone");
         }
         substitute(&one.text, lookup).unwrap_or_else(|why| {
             self.mistake(one, format!("<{}>: {why}", one.name));
@@ -385,10 +386,7 @@ impl Reading<'_> {
     }
 
     fn unknown(&mut self, one: &Element, known: &str) {
-        self.warn(
-            one,
-            format!("<{}> is not known here and was passed over; known: {known}", one.name),
-        );
+        self.warn(one, format!("<{}> is unknown here and ignored; expected {known}", one.name));
     }
 
     fn warn(&mut self, one: &Element, message: impl AsRef<str>) {

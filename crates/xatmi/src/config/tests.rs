@@ -160,8 +160,8 @@ fn all_mistakes_are_reported_with_line_cause_and_remedy() {
     );
     let said = mistakes(&text);
     for line in [
-        "pool.xml:4: <srvid>0</srvid>: a whole number from 1 to",
-        "pool.xml:5: <min>two</min>: a whole number of copies from 0",
+        "pool.xml:4: <srvid>0</srvid>: expected a whole number from 1 to",
+        "pool.xml:5: <min>two</min>: expected a whole number of copies from 0",
         "pool.xml:6: the server name \"x/y\" has / or , in it",
         "pool.xml:8: c has no <srvid>",
         "pool.xml:9: d: min 7 is above max 2",
@@ -170,6 +170,23 @@ fn all_mistakes_are_reported_with_line_cause_and_remedy() {
     ] {
         assert!(said.contains(line), "{line}\nis not in\n{said}");
     }
+}
+
+#[test]
+fn what_was_ignored_is_known_beside_the_mistakes() {
+    let text = "<endurox>\n<appconfig>\n<sanity>x<y/></sanity>\n<foo/></appconfig>\n\
+                <servers><server name='a'><srvid>1</srvid><respawn>maybe</respawn></server></servers></endurox>";
+    let error = read(text).expect_err("sanity is wrong");
+    let mistakes = error.mistakes.iter().map(ToString::to_string).collect::<Vec<_>>();
+    let expected = [
+        "pool.xml:3: <sanity>x</sanity>: expected a whole number of seconds from 1 to 86400",
+        "pool.xml:5: <respawn>maybe</respawn>: expected Y, N, 1 or 0",
+    ];
+    assert_eq!(mistakes, expected);
+    let warnings = error.warnings.iter().map(ToString::to_string).collect::<Vec<_>>();
+    assert_eq!(warnings[0], "pool.xml:3: <y> is unknown here and ignored; expected text alone");
+    assert!(warnings[1].starts_with("pool.xml:4: <foo> is unknown"), "{warnings:?}");
+    assert_eq!(warnings.len(), 2);
 }
 
 #[test]
@@ -189,7 +206,11 @@ fn bounds_hold_for_ids_and_copies() {
     let said = mistakes(&far);
     assert!(said.contains("last id, 10001, is not below 10000; lower <srvid>"), "{said}");
     let far = servers("<server name='a'><srvid>10000</srvid></server>");
-    assert!(mistakes(&far).contains("from 1 to 9999 is wanted"), "{}", mistakes(&far));
+    assert!(
+        mistakes(&far).contains("expected a whole number from 1 to 9999"),
+        "{}",
+        mistakes(&far)
+    );
     let many = servers("<server name='a'><srvid>1</srvid><max>4001</max></server>");
     assert!(mistakes(&many).contains("at most 4000"), "{}", mistakes(&many));
     assert!(mistakes("<endurox/>").contains("nothing to run"));
@@ -210,7 +231,10 @@ fn ids_are_below_ndrx_srvmax() {
     assert!(said.contains("last id, 99, is not below 99"), "{said}");
     for end in ["many", "-1", "0", "99999999999"] {
         let said = read_below(end).expect_err("no number of ids").to_string();
-        assert!(said.contains(&format!("NDRX_SRVMAX=`{end}` in the environment: give")), "{said}");
+        assert!(
+            said.contains(&format!("NDRX_SRVMAX=`{end}` in the environment: expected")),
+            "{said}"
+        );
     }
 }
 
@@ -228,9 +252,9 @@ fn repeated_and_misplaced_elements_are_warnings() {
     let has = |start: &str, word: &str| {
         assert!(said.iter().any(|s| s.starts_with(start) && s.contains(word)), "{said:?}");
     };
-    has("pool.xml:2: <sysopt> is not known here", "known: min, max");
+    has("pool.xml:2: <sysopt> is unknown here", "expected min, max");
     has("pool.xml:5: <srvid> is in line 4 already", "the last one counts");
-    has("pool.xml:6: \"c/d\" can't be a service", "without /");
+    has("pool.xml:6: \"c/d\" is not a name of a service", "without /");
     assert!(said.len() == 3 && !said[0].contains("sysopt, "), "{said:?}");
 }
 
@@ -238,9 +262,9 @@ fn repeated_and_misplaced_elements_are_warnings() {
 fn other_files_are_refused_with_what_is_expected() {
     let folder = tempfile::tempdir().expect("a folder");
     let said = |path: &Path| PoolConfig::from_file(path).expect_err("it is none").to_string();
-    assert!(said(folder.path()).contains("give the path of an ndrxconfig.xml"));
+    assert!(said(folder.path()).contains("expected the path of an ndrxconfig.xml"));
     let file = folder.path().join("pool.xml");
-    assert!(said(&file).contains("give the path of"), "{}", said(&file));
+    assert!(said(&file).contains("expected the path of"), "{}", said(&file));
     std::fs::write(&file, b"<endurox>\n<!-- caf\xe9 -->\n</endurox>").expect("a file");
     assert!(said(&file).contains(":2: the byte 0xe9 is not UTF-8"), "{}", said(&file));
     std::fs::write(&file, vec![b' '; 1 + FILE_BYTES_MAX as usize]).expect("a file");
