@@ -30,7 +30,7 @@ pub(crate) fn page(findings: &Findings, course: &Course, command: &str) -> Strin
     let lasted = number::duration(summary.lasted.as_secs_f64());
     let answer = match &summary.total {
         Some(total) => show::answer(summary, total, &lasted),
-        None => format!("In {lasted} no process called epoll"),
+        None => format!("No process called epoll in {lasted}"),
     };
     let head = format!(
         "<header><div><p class=\"load\">The event loop of <code>{}</code></p><h1>{}</h1></div></header>\n",

@@ -74,7 +74,10 @@ pub(crate) fn table(findings: &Findings, width_chars: usize, colour: bool) -> St
     let summary = &findings.summary;
     let lasted = number::duration(summary.lasted.as_secs_f64());
     let Some(total) = &summary.total else {
-        let text = format!("In {lasted} no process called epoll: there is nothing to tell.");
+        let text = format!(
+            "No process called epoll in {lasted}: nothing to report. Calls of select, poll and io_uring are not \
+             counted."
+        );
         page.paragraph(&text, Tone::Open, 0);
         if let Some(text) = uncounted(summary) {
             page.paragraph(&sentence(&text), Tone::Open, 0);

@@ -140,7 +140,7 @@ fn the_time_and_an_interrupt_end_it_and_not_the_process() {
     let Some(following) = stopped.followed(&["--for", "1500ms"]) else { return };
     let ended = following.ended();
     assert!(ended.status.success(), "{ended:?}");
-    assert!(ended.stderr.contains("no process called epoll"), "{ended:?}");
+    assert!(ended.stderr.contains("No process called epoll in "), "{ended:?}");
     let Some(following) = stopped.followed(&["--quiet"]) else { return };
     following.signal(Signal::INT);
     assert!(following.ended().status.success());
