@@ -19,7 +19,7 @@
 //!
 //! | module | one job |
 //! |---|---|
-//! | `plan` | what is asked for, as plain data, and its check; every refusal names its flag |
+//! | `plan`, `error` | what is asked for, as plain data, and its check; every refusal names its flag |
 //! | `run`, `control` | threads, and the few words that they agree on |
 //! | `worker` | one thread between turns of its loop: crowd, connects |
 //! | `turns` | a load in turns, for the lab; two servers measured beside each other |
@@ -64,6 +64,7 @@ mod cookies;
 mod course;
 mod crowd;
 mod distribution;
+mod error;
 mod findings;
 mod gather;
 pub mod merge;
@@ -86,15 +87,14 @@ pub use answer::{Answered, AskError, ask};
 pub use control::Phase;
 pub use course::Standstill;
 pub use distribution::{Distribution, LONGEST_NS, QUANTILES, SHOWN};
+pub use error::LoadError;
 pub use findings::findings;
 pub use objective::{CapacitySearch, Objective, broken_by, parse_percent, percentile};
 pub use outcome::{
     CrowdOutcome, Errors, Finding, FindingKind, Generator, Judged, Outcome, Second, ServerUse,
     Setting, TargetOutcome, Totals,
 };
-pub use plan::{
-    Arrival, Crowd, End, Expect, LoadError, PIPELINE_MAX, Pace, Plan, Stage, THREADS_MAX, Target,
-};
+pub use plan::{Arrival, Crowd, End, Expect, PIPELINE_MAX, Pace, Plan, Stage, THREADS_MAX, Target};
 pub use pollux_tls::{Keys, Trust};
 pub use render::StoredError;
 pub use requests::{Order, RequestList};

@@ -10,13 +10,13 @@ use std::num::NonZeroU32;
 use std::sync::Arc;
 use std::time::Duration;
 
-use pollux_engine::{CpuList, Driver, ListenAddress, LoopError};
+use pollux_engine::{CpuList, Driver, ListenAddress};
 use pollux_report::number::count;
 use pollux_sys::descriptors;
 use pollux_tls::{Keys, Trust};
 use url::{Host, Url};
 
-use crate::{Objective, Order, RequestList};
+use crate::{LoadError, Objective, Order, RequestList};
 
 /// One run of the generator.
 #[derive(Clone, Debug)]
@@ -499,64 +499,6 @@ fn bare(host: &Host<&str>) -> String {
         Host::Ipv6(address) => address.to_string(),
         other => other.to_string(),
     }
-}
-
-/// Why a run could not be prepared or carried out.
-#[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
-pub enum LoadError {
-    /// The URL is not one, or not one of ours.
-    #[error("URL {url}: {why}")]
-    Url {
-        /// What was given.
-        url: String,
-        /// What is wrong with it, and what is expected.
-        why: String,
-    },
-    /// The URL's host could not be looked up.
-    #[error("\"{host}\" can't be looked up; check the name and the resolver")]
-    Lookup {
-        /// The host.
-        host: String,
-        /// What the resolver said.
-        source: io::Error,
-    },
-    /// A part of the plan makes no sense.
-    #[error("{what}: {why}")]
-    Plan {
-        /// The part, by the name of its flag.
-        what: &'static str,
-        /// What is wrong, and what is expected.
-        why: String,
-    },
-    /// It needs more descriptors than this process may have.
-    #[error("{why}")]
-    Descriptors {
-        /// Which parts of the plan need how many, and what allows them.
-        why: String,
-    },
-    /// A run that had begun could not come to a result.
-    #[error("{why}")]
-    Run {
-        /// What happened, and what to try.
-        why: String,
-    },
-    /// A loop could not be opened, or stopped.
-    #[error("the loop of thread {thread} failed")]
-    Loop {
-        /// Which one, from 0.
-        thread: u32,
-        /// Why.
-        source: LoopError,
-    },
-    /// A system call failed.
-    #[error("{call} failed")]
-    System {
-        /// Name of the call.
-        call: &'static str,
-        /// What the kernel said.
-        source: io::Error,
-    },
 }
 
 #[cfg(test)]
