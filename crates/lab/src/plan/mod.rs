@@ -365,9 +365,10 @@ impl fmt::Display for Plan {
             true => format!(", up to {blocks_max} while intervals are wide"),
             false => String::new(),
         };
+        let sets = if *blocks == 1 { "1 set".to_owned() } else { format!("{blocks} sets") };
         let what = match (self.unit(), self.points.len()) {
-            (SET, 1) => format!("{blocks} sets of fresh processes"),
-            (SET, points) => format!("{blocks} sets of fresh processes at each of {points} points"),
+            (SET, 1) => format!("{sets} of fresh processes"),
+            (SET, points) => format!("{sets} of fresh processes at each of {points} points"),
             _ => format!("{} runs in each of {blocks} blocks", self.runs_per_block()),
         };
         writeln!(f, "job {name}: {what}{most}; about {}", minutes(forecast.total))?;
