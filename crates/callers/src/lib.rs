@@ -1,6 +1,6 @@
 //! The callers of a herd: one process with a thread for each, which calls as soon as it was answered.
 //!
-//! [`serve`] receives over a [`ControlSocket`] an order to call for some time or so often ([`Go`]), once for each turn, and
+//! [`serve`] receives over a [`ControlSocket`] an order to call for some time or so often ([`CallPlan`]), once for each turn, and
 //! says what came of it ([`Word`]). A closed loop: what is under way at the end is waited for, so every
 //! call that was counted was answered. What is called is a [`Target`]: the sources of the laboratory, the
 //! service pool. Its program in C (`raw.c`) sends and receives the same.
@@ -72,7 +72,7 @@ pub trait Target: Send + Sync + 'static {
 /// What callers are to do; as four numbers, which a program in C reads as well.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(from = "[u64; 4]", into = "[u64; 4]")]
-pub struct Go {
+pub struct CallPlan {
     /// Whether the calls are those of the window.
     pub is_window: bool,
     /// How long new calls begin, where `calls` does not say so.
@@ -83,14 +83,14 @@ pub struct Go {
     pub calls: u64,
 }
 
-impl From<[u64; 4]> for Go {
+impl From<[u64; 4]> for CallPlan {
     fn from([is_window, time_ms, interval_ms, calls]: [u64; 4]) -> Self {
         Self { is_window: is_window != 0, time_ms, interval_ms, calls }
     }
 }
 
-impl From<Go> for [u64; 4] {
-    fn from(go: Go) -> Self {
+impl From<CallPlan> for [u64; 4] {
+    fn from(go: CallPlan) -> Self {
         [u64::from(go.is_window), go.time_ms, go.interval_ms, go.calls]
     }
 }
@@ -108,7 +108,7 @@ pub enum Word {
     /// An interval of the run that has just ended.
     Interval(Interval),
     /// The run has ended, and this came of it.
-    Called(Called),
+    CallResult(CallResult),
     /// A call failed, or what it needs could not be obtained.
     Failed(String),
 }
@@ -146,7 +146,7 @@ pub struct Interval {
 
 /// What came of a run.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Called {
+pub struct CallResult {
     /// Calls that were answered.
     pub calls: u64,
     /// From the first request to the last answer.
@@ -184,7 +184,7 @@ fn served<T: Target>(
         control.send(&Word::Workers(workers), &[])?;
     }
     control.send(&Word::Ready, &[])?;
-    while let Some((go, _)) = control.receive::<Go>()? {
+    while let Some((go, _)) = control.receive::<CallPlan>()? {
         let (called, intervals) = call_for(go, &target, control)?;
         for interval in intervals {
             control.send(&Word::Interval(interval), &[])?;
@@ -192,7 +192,7 @@ fn served<T: Target>(
         if let Some(served) = target.served()? {
             control.send(&Word::Served(served), &[])?;
         }
-        control.send(&Word::Called(called), &[])?;
+        control.send(&Word::CallResult(called), &[])?;
     }
     // All threads of all runs have ended.
     Arc::into_inner(target).map_or(Ok(()), T::end)
@@ -213,13 +213,13 @@ struct Shared {
 struct Count(AtomicU64);
 
 /// What one thread ends with: how long its calls took.
-type Ended = Result<Histogram<u64>, Failure>;
+type ThreadResult = Result<Histogram<u64>, Failure>;
 
 fn call_for<T: Target>(
-    go: Go,
+    go: CallPlan,
     target: &Arc<T>,
     control: &ControlSocket,
-) -> Result<(Called, Vec<Interval>), Failure> {
+) -> Result<(CallResult, Vec<Interval>), Failure> {
     let callers = target.callers();
     let shared = Arc::new(Shared {
         start: Barrier::new(callers + 1),
@@ -255,7 +255,7 @@ fn call_for<T: Target>(
         |(name, share): (&str, f64)| (name.to_owned(), micros(times.value_at_quantile(share)));
     let longest = ("latency_max_us".to_owned(), micros(times.max()));
     let latencies = QUANTILES.into_iter().map(quantile).chain([longest]);
-    let called = Called {
+    let called = CallResult {
         calls: last.calls,
         elapsed_s: (last.at - first.at).as_secs_f64(),
         machine_switches: last
@@ -277,10 +277,10 @@ fn none_yet() -> Histogram<u64> {
 /// A caller's thread: calls until the end, then says how long each call took.
 fn spawn<T: Target>(
     caller: usize,
-    go: Go,
+    go: CallPlan,
     shared: &Arc<Shared>,
     target: &Arc<T>,
-    ended: &Sender<Ended>,
+    ended: &Sender<ThreadResult>,
 ) -> Result<(), Failure> {
     let (shared, target, ended) = (Arc::clone(shared), Arc::clone(target), ended.clone());
     let call = move || {
@@ -334,7 +334,7 @@ impl Tick {
 
 /// What is seen of a run while it runs.
 struct Observation {
-    go: Go,
+    go: CallPlan,
     first: Tick,
     intervals: Vec<Interval>,
     /// Of the callers that have ended.
@@ -349,7 +349,7 @@ impl Observation {
     fn until_end(
         &mut self,
         shared: &Shared,
-        ended: &Receiver<Ended>,
+        ended: &Receiver<ThreadResult>,
         control: &ControlSocket,
     ) -> Result<(), String> {
         let (time, each) = (self.go.time_ms, Duration::from_millis(self.go.interval_ms));
@@ -382,7 +382,7 @@ impl Observation {
         &mut self,
         at: Instant,
         callers: usize,
-        ended: &Receiver<Ended>,
+        ended: &Receiver<ThreadResult>,
     ) -> Result<bool, String> {
         while self.times.len() < callers {
             match ended.recv_timeout(at.saturating_duration_since(Instant::now())) {
@@ -432,10 +432,10 @@ mod tests {
 
     #[test]
     fn orders_to_callers_are_four_numbers() {
-        let go = Go { is_window: true, time_ms: 2000, interval_ms: 100, calls: 7 };
+        let go = CallPlan { is_window: true, time_ms: 2000, interval_ms: 100, calls: 7 };
         let text = serde_json::to_string(&go).expect("plain data");
         assert_eq!(text, "[1,2000,100,7]");
-        assert_eq!(serde_json::from_str::<Go>(&text).expect("its own"), go);
+        assert_eq!(serde_json::from_str::<CallPlan>(&text).expect("its own"), go);
     }
 
     /// Counts its calls, and fails the one of that number.
@@ -474,7 +474,7 @@ mod tests {
         let calling = std::thread::spawn(move || {
             serve(&ControlSocket::of(theirs), || Ok(Counted { calls: AtomicU64::new(0), fails_at }))
         });
-        let go = Go { is_window: true, time_ms: 0, interval_ms: 1000, calls: 5 };
+        let go = CallPlan { is_window: true, time_ms: 0, interval_ms: 1000, calls: 5 };
         ours.send(&go, &[]).expect("sent");
         ours.hang_up();
         let words = std::iter::from_fn(|| ours.receive::<Word>().expect("a word"));
@@ -486,8 +486,13 @@ mod tests {
     #[test]
     fn a_run_reports_its_workers_what_they_did_and_how_it_ended() {
         let words = said(u64::MAX);
-        let [Word::Workers(workers), Word::Ready, Word::Served(served), Word::Called(called), end] =
-            &words[..]
+        let [
+            Word::Workers(workers),
+            Word::Ready,
+            Word::Served(served),
+            Word::CallResult(called),
+            end,
+        ] = &words[..]
         else {
             panic!("{words:?}")
         };

@@ -11,7 +11,7 @@ use pollux_lab::experiments::{self, Experiment};
 use pollux_lab::job::{self, Job};
 use pollux_pool_flags as pool;
 use pollux_pool_flags::{FldFlags, PoolCommand};
-use pollux_settings::{FlagsAlone, Kind, one_of, parsed};
+use pollux_settings::{FlagsOnly, Kind, one_of, parsed};
 
 use crate::doctor;
 use crate::load::LoadCommand;
@@ -212,7 +212,7 @@ pub(crate) struct Target {
 }
 
 /// Flags that change the job; each is the job key of the same name.
-pub(crate) type JobFlags = FlagsAlone<Job>;
+pub(crate) type JobFlags = FlagsOnly<Job>;
 
 /// Flags of everything that runs a job.
 #[derive(Debug, Args)]

@@ -4,7 +4,7 @@
 use std::collections::BTreeSet;
 use std::process::ExitCode;
 
-use pollux_doctor::{Asked, Concern, Demands, Diagnosis, FDS_SPARE, Readings, TextOptions};
+use pollux_doctor::{Concern, Demands, Diagnosis, FDS_SPARE, Options, Readings, TextOptions};
 use pollux_lab::experiments::{self, Needs};
 use pollux_lab::job::{self, DEFAULT_JOB};
 use pollux_lab::plan::{Machine, Plan, Resources};
@@ -36,7 +36,7 @@ pub(crate) fn run(flags: &DoctorFlags) -> Result<ExitCode, Failure> {
 const SWEEP_VALUES_MIN: usize = 3;
 
 /// Judges what was read by what the built-in jobs need. With `asked`, only what concerns it.
-fn diagnosis(readings: &Readings, asked: Option<Asked>) -> Diagnosis {
+fn diagnosis(readings: &Readings, asked: Option<Options>) -> Diagnosis {
     let lost_by_each = |limit| job::list().iter().filter_map(|job| lost(job.name, limit)).collect();
     let demands = Demands {
         default_job: DEFAULT_JOB,
@@ -49,13 +49,13 @@ fn diagnosis(readings: &Readings, asked: Option<Asked>) -> Diagnosis {
 }
 
 /// The concern, built-in job or experiment called `name`; a concern where both are called so.
-pub(crate) fn asked(name: &str) -> Option<Asked> {
+pub(crate) fn asked(name: &str) -> Option<Options> {
     let concerns = match Concern::by_name(name) {
         Some(concern) => vec![concern],
         None if others().any(|(other, _)| other == name) => of_job(&plan(name, u64::MAX)?),
         None => return None,
     };
-    Some(Asked { name: name.to_owned(), concerns })
+    Some(Options { name: name.to_owned(), concerns })
 }
 
 /// Every name with its meaning in a few words: concerns under each of their names, then jobs and

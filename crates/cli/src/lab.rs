@@ -22,7 +22,7 @@ use pollux_lab::experiments::{self, Experiment};
 use pollux_lab::host::sources::Sources;
 use pollux_lab::job::{self, DEFAULT_JOB, Job, VERSION_JOB};
 use pollux_lab::measure::Line;
-use pollux_lab::plan::{self, Machine, Plan, Resources, Wanted, missing_here};
+use pollux_lab::plan::{self, Machine, Plan, Requirement, Resources, missing_here};
 use pollux_lab::record::{Badge, Ending, Record, ResultRow, Verdict};
 use pollux_lab::run::{Runner, Scratch, Stop};
 use pollux_lab::{report, store};
@@ -312,7 +312,7 @@ fn compare_results(
 fn list(as_json: bool) -> Result<ExitCode, Failure> {
     let sources = Sources::probe();
     let mechanisms =
-        Driver::ALL.map(|driver| (driver.name(), missing_here(Wanted::Driver(driver))));
+        Driver::ALL.map(|driver| (driver.name(), missing_here(Requirement::Driver(driver))));
     let peers = experiments::peers().into_iter().map(|peer| (peer.name, (peer.missing)()));
     let peers: Vec<_> = peers.collect();
     if as_json {

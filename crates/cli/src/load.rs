@@ -210,7 +210,7 @@ fn to_the_end(
             interrupt = Some(now);
             running.stop();
         }
-        if running.is_in_vain() {
+        if running.has_elapsed_unanswered() {
             running.give_up();
         }
         if looked.elapsed() >= LOOK {
@@ -222,15 +222,15 @@ fn to_the_end(
     }
     let progress = running.progress();
     scraped.show(&progress);
-    let is_in_vain = running.is_in_vain();
-    if !is_in_vain {
+    let has_elapsed_unanswered = running.has_elapsed_unanswered();
+    if !has_elapsed_unanswered {
         view.show(&progress)?;
     }
     let outcome = running.join().map_err(|error| failure(&error))?;
     let was_sent = outcome.seconds.iter().any(|second| second.sent > 0);
     let is_alone = !was_sent && outcome.totals.connects == 0;
     let why = outcome.first_failure.clone();
-    Ok(Ran { why_in_vain: why.filter(|_| is_alone || is_in_vain), outcome, interrupt })
+    Ok(Ran { why_in_vain: why.filter(|_| is_alone || has_elapsed_unanswered), outcome, interrupt })
 }
 
 /// What the second interrupt does: nothing is shown.

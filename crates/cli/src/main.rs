@@ -9,7 +9,7 @@ use std::os::unix::process::CommandExt;
 use std::process::ExitCode;
 
 use clap::FromArgMatches;
-use pollux_command::output::Elsewhere;
+use pollux_command::output::ForeignFlag;
 use pollux_command::{help, output};
 use pollux_doctor::host::{find_program_beside, own_folder};
 
@@ -66,7 +66,7 @@ fn run(command: Command) -> Result<ExitCode, output::Failure> {
 }
 
 /// Flags of other programs and of earlier versions that people try, by command, with what they mean here.
-const ELSEWHERE: [Elsewhere; 11] = [
+const ELSEWHERE: [ForeignFlag; 11] = [
     elsewhere("pollux serve", "--port", IN_LISTEN),
     elsewhere("pollux serve", "--bind", IN_LISTEN),
     elsewhere("pollux serve", "--host", IN_LISTEN),
@@ -82,8 +82,8 @@ const ELSEWHERE: [Elsewhere; 11] = [
 
 const IN_LISTEN: &str = "the port is part of --listen, as in --listen 127.0.0.1:8080";
 
-const fn elsewhere(command: &'static str, flag: &'static str, hint: &'static str) -> Elsewhere {
-    Elsewhere { command, flag, hint }
+const fn elsewhere(command: &'static str, flag: &'static str, hint: &'static str) -> ForeignFlag {
+    ForeignFlag { command, flag, hint }
 }
 
 /// The program of `pollux pool` and `pollux fld`, as git has them for its commands: looked for beside the file of this

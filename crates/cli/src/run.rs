@@ -15,8 +15,8 @@ use pollux_doctor::host::own_folder;
 use pollux_poller::Mechanism;
 use pollux_report::OutputFile;
 use pollux_run::attach::{self, Attached};
-use pollux_run::{Course, Ended, Findings, Process, Session, Start, library, within_reach};
-use pollux_settings::{FlagsAlone, Kind, duration, one_of, path, table, whole};
+use pollux_run::{Course, ExitStatus, Findings, Process, Session, Start, library, within_reach};
+use pollux_settings::{FlagsOnly, Kind, duration, one_of, path, table, whole};
 use rustix::process::Signal;
 use signal_hook::consts;
 
@@ -40,7 +40,7 @@ const STANDARD_OUTPUT: &str = "-";
 #[derive(Debug, Args)]
 pub(crate) struct RunCommand {
     #[command(flatten)]
-    flags: FlagsAlone<RunSettings>,
+    flags: FlagsOnly<RunSettings>,
     /// The program with its arguments
     #[arg(
         value_name = "COMMAND",
@@ -135,8 +135,8 @@ pub(crate) fn run(RunCommand { flags, command }: &RunCommand) -> Result<ExitCode
         )?;
     }
     Ok(match ended {
-        Ended::Code(code) => ExitCode::from(u8::try_from(code).unwrap_or(u8::MAX)),
-        Ended::Signal(signal) => output::ended_by(signal),
+        ExitStatus::Code(code) => ExitCode::from(u8::try_from(code).unwrap_or(u8::MAX)),
+        ExitStatus::Signal(signal) => output::ended_by(signal),
     })
 }
 
@@ -228,7 +228,7 @@ fn to_the_end(
     session: &mut Session,
     signals: &Receiver<i32>,
     view: &mut View,
-) -> Result<Ended, Failure> {
+) -> Result<ExitStatus, Failure> {
     let mut is_reported = false;
     let mut asked = 0;
     loop {

@@ -152,7 +152,7 @@ pub fn takes_colours() -> bool {
 
 /// A flag of another program or of an earlier version that people try.
 #[derive(Clone, Copy, Debug)]
-pub struct Elsewhere {
+pub struct ForeignFlag {
     /// The command that it is tried with, as a usage line has it: `pollux serve`.
     pub command: &'static str,
     /// The flag.
@@ -180,7 +180,7 @@ pub fn with_negative_numbers(command: Command) -> Command {
 pub fn answer(
     error: clap::Error,
     command: &mut Command,
-    elsewhere: &[Elsewhere],
+    elsewhere: &[ForeignFlag],
 ) -> Result<ExitCode, Failure> {
     if !error.use_stderr() {
         let text = error.render();
@@ -229,7 +229,7 @@ fn flag_name(arg: &str) -> &str {
 fn with_right_hints(
     mut error: clap::Error,
     command: &Command,
-    elsewhere: &[Elsewhere],
+    elsewhere: &[ForeignFlag],
 ) -> clap::Error {
     if let Some(ContextValue::Strings(near)) = error.remove(ContextKind::SuggestedSubcommand) {
         let near: Vec<_> = near.into_iter().filter(|name| is_shown(command, name)).collect();
@@ -249,7 +249,7 @@ fn with_right_hints(
         Some(ContextValue::StyledStr(usage)) => usage.to_string(),
         _ => String::new(),
     };
-    let is_meant = |known: &&Elsewhere| known.flag == flag && command.contains(known.command);
+    let is_meant = |known: &&ForeignFlag| known.flag == flag && command.contains(known.command);
     if let Some(known) = elsewhere.iter().find(is_meant) {
         error.remove(ContextKind::SuggestedArg);
         let hint = ContextValue::StyledStrs(vec![known.hint.into()]);

@@ -83,7 +83,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_failure_is_laid_at_the_door_of_those_who_hold_the_polls() {
+    fn a_failure_is_a_skip_where_other_processes_hold_the_polls() {
         let rows = [
             ("others hold nearly all", 1_000, 65_500, true, true),
             ("others hold too many for a context beside a large one", 16_384, 40_000, false, true),

@@ -135,7 +135,7 @@ impl Deviation {
             Self::Replaces => "the registration is replaced, instead of EEXIST",
             Self::WatchesNumbers => "the next file of that number is reported under the old token",
             Self::HoldsFiles => "the file stays open and watched until it is deleted or replaced",
-            Self::ForgetsClosed => "a closed number is forgotten although a duplicate lives on",
+            Self::ForgetsClosed => "a closed number is forgotten although a duplicate is open",
             Self::ErrorLater => "the next wait reports an error, instead of EBADF from add",
             Self::ReportsWhatIsOver => {
                 "what became ready and was read before the wait is reported once"

@@ -39,7 +39,7 @@ const CAPACITY: usize = 64;
 pub type Open = fn(Mechanism) -> Result<Box<dyn Poller>, Error>;
 
 /// Slot and readiness of one event.
-pub type Seen = Vec<(u32, Readiness)>;
+pub type ReportedEvents = Vec<(u32, Readiness)>;
 
 /// A poller under test.
 pub struct Rig {
@@ -234,7 +234,7 @@ impl Rig {
 
     /// One wait that must find something.
     #[track_caller]
-    pub fn found(&mut self) -> Seen {
+    pub fn found(&mut self) -> ReportedEvents {
         let seen = slots(&self.wait(CAPACITY, DEADLINE));
         assert!(!seen.is_empty(), "nothing was reported within {DEADLINE:?}");
         seen
@@ -254,7 +254,7 @@ impl Rig {
     #[track_caller]
     pub fn reported(&mut self, slot: u32, interest: Interest, wanted: Readiness) -> Verdict {
         let folded = fold(wanted, interest);
-        let mut last = Seen::new();
+        let mut last = ReportedEvents::new();
         let mut folded_seen = 0;
         for _ in 0..TRIES {
             let seen = slots(&self.wait(CAPACITY, TRY));
@@ -293,7 +293,7 @@ impl Rig {
     /// Waits until two slots are reported as readable by one wait, and nothing else is.
     #[track_caller]
     pub fn both(&mut self, first: u32, second: u32) {
-        let mut seen = Seen::new();
+        let mut seen = ReportedEvents::new();
         for _ in 0..TRIES {
             seen = slots(&self.wait(CAPACITY, TRY));
             seen.sort_unstable_by_key(|(slot, _)| *slot);
@@ -307,8 +307,8 @@ impl Rig {
     /// Everything that is reported until it is quiet, readiness joined for each slot. Not for
     /// level triggers, which are never quiet.
     #[track_caller]
-    pub fn settled(&mut self) -> Seen {
-        let mut all: Seen = self.found();
+    pub fn settled(&mut self) -> ReportedEvents {
+        let mut all: ReportedEvents = self.found();
         loop {
             let seen = slots(&self.wait(CAPACITY, QUIET));
             if seen.is_empty() {
@@ -355,7 +355,7 @@ pub fn accepted(outcome: Result<(), Error>) -> Verdict {
 }
 
 /// Slot and readiness of each event.
-pub fn slots(events: &[Event]) -> Seen {
+pub fn slots(events: &[Event]) -> ReportedEvents {
     events.iter().map(|event| (event.token.slot(), event.readiness)).collect()
 }
 
@@ -448,8 +448,8 @@ fn fold(wanted: Readiness, interest: Interest) -> Readiness {
     held.fold(Readiness::NONE, |all, (_, bit, _)| all | bit)
 }
 
-fn join(seen: Seen) -> Seen {
-    let mut joined = Seen::new();
+fn join(seen: ReportedEvents) -> ReportedEvents {
+    let mut joined = ReportedEvents::new();
     for (slot, readiness) in seen {
         match joined.iter_mut().find(|(known, _)| *known == slot) {
             Some((_, all)) => *all |= readiness,

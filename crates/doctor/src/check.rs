@@ -25,7 +25,7 @@ pub struct Check {
     /// What it concerns; the first is the group it is shown in.
     pub concerns: Vec<Concern>,
     /// What the machine has.
-    pub found: Reading<Found>,
+    pub found: Reading<CheckValue>,
     /// What would limit nothing, in words.
     pub wanted: String,
     /// What follows.
@@ -76,7 +76,7 @@ pub enum Concern {
 /// A value that was found.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(untagged)]
-pub enum Found {
+pub enum CheckValue {
     /// A count, or an amount of the check's unit.
     Number(u64),
     /// A share or a mean.
@@ -192,7 +192,7 @@ impl Subject<'_> {
     }
 
     /// The check: n/a with its reason where nothing was read, otherwise what `judge` says.
-    pub(super) fn judge<T: Into<Found>>(
+    pub(super) fn judge<T: Into<CheckValue>>(
         self,
         reading: Reading<T>,
         wanted: impl Into<String>,
@@ -249,25 +249,25 @@ impl Judgement {
     }
 }
 
-impl From<u64> for Found {
+impl From<u64> for CheckValue {
     fn from(number: u64) -> Self {
         Self::Number(number)
     }
 }
 
-impl From<f64> for Found {
+impl From<f64> for CheckValue {
     fn from(number: f64) -> Self {
         Self::Decimal(number)
     }
 }
 
-impl From<String> for Found {
+impl From<String> for CheckValue {
     fn from(text: String) -> Self {
         Self::Text(text)
     }
 }
 
-impl From<Quota> for Found {
+impl From<Quota> for CheckValue {
     fn from(quota: Quota) -> Self {
         match quota {
             Quota::Unlimited => Self::Text("none".to_owned()),
@@ -276,7 +276,7 @@ impl From<Quota> for Found {
     }
 }
 
-impl fmt::Display for Found {
+impl fmt::Display for CheckValue {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Number(number) => out.write_str(&count(*number)),

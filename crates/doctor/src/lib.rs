@@ -23,7 +23,7 @@ mod tests;
 use serde::Serialize;
 
 pub use check::Remedy;
-pub use check::{Check, Concern, Found, Verdict};
+pub use check::{Check, CheckValue, Concern, Verdict};
 pub use limits::{CONNECTION_BYTES, FDS_SPARE, MEMORY_PARTS, Resources, SERVER_FDS_SPARE};
 pub use readings::{Files, Quota, Readings, Sandbox};
 pub use show::TextOptions;
@@ -52,7 +52,7 @@ pub struct Diagnosis {
     /// The checks, grouped by what they concern first, problems first in each group.
     pub checks: Vec<Check>,
     /// What was asked for; `None` for everything.
-    pub asked: Option<Asked>,
+    pub asked: Option<Options>,
     /// The job that runs where none is named.
     pub default_job: &'static str,
 }
@@ -73,7 +73,7 @@ pub struct Counts {
 impl Diagnosis {
     /// Judges what was read by what is demanded of the machine. With `asked`, only what concerns it.
     #[must_use]
-    pub fn of(readings: &Readings, demands: &Demands<'_>, asked: Option<Asked>) -> Self {
+    pub fn of(readings: &Readings, demands: &Demands<'_>, asked: Option<Options>) -> Self {
         let all = [
             limits::descriptor_checks(readings, demands),
             network::checks(readings),
@@ -133,14 +133,14 @@ impl Diagnosis {
 
 /// What was asked for.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Asked {
+pub struct Options {
     /// As it was asked for.
     pub name: String,
     /// What it concerns: at least one.
     pub concerns: Vec<Concern>,
 }
 
-impl From<Concern> for Asked {
+impl From<Concern> for Options {
     fn from(concern: Concern) -> Self {
         Self { name: concern.name().to_owned(), concerns: vec![concern] }
     }

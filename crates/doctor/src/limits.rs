@@ -172,10 +172,10 @@ fn nr_open(readings: &Readings) -> Check {
 }
 
 /// A limit of `u64::MAX` stands for none.
-fn number_or_unlimited(limit: u64) -> Reading<super::Found> {
+fn number_or_unlimited(limit: u64) -> Reading<super::CheckValue> {
     Reading::Value(match limit {
-        u64::MAX => super::Found::Text("unlimited".to_owned()),
-        limit => super::Found::Number(limit),
+        u64::MAX => super::CheckValue::Text("unlimited".to_owned()),
+        limit => super::CheckValue::Number(limit),
     })
 }
 

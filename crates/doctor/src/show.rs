@@ -135,7 +135,10 @@ fn fix(remedy: &Remedy, shown: &mut BTreeSet<String>, options: TextOptions) -> S
 
 fn found(check: &Check) -> String {
     match (check.found.value(), check.unit) {
-        (Some(value @ (super::Found::Number(_) | super::Found::Decimal(_))), Some(unit)) => {
+        (
+            Some(value @ (super::CheckValue::Number(_) | super::CheckValue::Decimal(_))),
+            Some(unit),
+        ) => {
             format!("{value} {unit}")
         }
         (Some(value), _) => value.to_string(),

@@ -2,8 +2,8 @@
 
 use super::readings::invented::{changed, sound, with, without};
 use super::{
-    Asked, Check, Concern, Demands, Diagnosis, Files, Found, Quota, Readings, Remedy, TextOptions,
-    Verdict,
+    Check, CheckValue, Concern, Demands, Diagnosis, Files, Options, Quota, Readings, Remedy,
+    TextOptions, Verdict,
 };
 use crate::host::Reading;
 use crate::host::environment::ResourceLimit;
@@ -11,7 +11,7 @@ use crate::host::environment::ResourceLimit;
 const PLAIN: TextOptions = TextOptions { is_colourful: false, width_chars: 100 };
 
 /// Two jobs: the one that runs by default, of two experiments, and one that needs more.
-fn diagnose(readings: &Readings, asked: Option<Asked>) -> Diagnosis {
+fn diagnose(readings: &Readings, asked: Option<Options>) -> Diagnosis {
     let needs = [("quick", 4064), ("quick", 1600), ("published-sys-epoll", 32_064)];
     let lost = |limit: u64| {
         let short = needs.iter().filter(|(_, needed)| *needed > limit);
@@ -336,7 +336,7 @@ fn what_was_dropped_since_boot_is_reported_and_not_judged() {
     let dropped =
         check(&with("/proc/net/softnet_stat", "1 0000000a 0"), "packets_dropped_since_boot");
     assert_eq!((dropped.verdict, dropped.remedy), (Verdict::Ok, None));
-    assert_eq!(dropped.found.value(), Some(&Found::Number(10)));
+    assert_eq!(dropped.found.value(), Some(&CheckValue::Number(10)));
 }
 
 #[test]
@@ -357,7 +357,10 @@ fn a_tracefs_that_pollux_mounts_itself_is_said_so() {
     readings.files.set("/sys/kernel/tracing/events/raw_syscalls/sys_enter/id", None);
     let own = check(&readings, "tracefs");
     assert_eq!(own.verdict, Verdict::Ok);
-    assert_eq!(own.found.value(), Some(&Found::Text("not mounted (pollux mounts its own)".into())));
+    assert_eq!(
+        own.found.value(),
+        Some(&CheckValue::Text("not mounted (pollux mounts its own)".into()))
+    );
 }
 
 #[test]

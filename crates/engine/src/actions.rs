@@ -8,7 +8,7 @@ use std::net::SocketAddr;
 use std::os::fd::{BorrowedFd, OwnedFd};
 use std::sync::Arc;
 
-use crate::pipe::Seen;
+use crate::pipe::ReadOutcome;
 use crate::{ConnectionId, ListenAddress, Moment, Now, Pipe, SharedSocket, SplicedIn};
 
 /// Bytes of an open file that follow the output.
@@ -74,7 +74,7 @@ pub(crate) struct Sharing {
 
 /// A requested close that was held back; see [`Actions::hold_ending`].
 #[derive(Clone, Copy, Debug)]
-pub struct HeldEnding(Ending);
+pub struct DeferredClose(Ending);
 
 /// The requests of one call, carried out when the session has returned.
 ///
@@ -125,7 +125,7 @@ pub struct Actions<'a> {
     pub(crate) is_input_paused: bool,
     pub(crate) ends_output: bool,
     pub(crate) leaves_input: bool,
-    pub(crate) seen: Seen,
+    pub(crate) seen: ReadOutcome,
     pub(crate) deadline: Moment,
     wakes: &'a mut Vec<ConnectionId>,
     socket: Option<BorrowedFd<'a>>,
@@ -157,7 +157,7 @@ impl<'a> Actions<'a> {
             is_input_paused: false,
             ends_output: false,
             leaves_input: false,
-            seen: Seen::Unseen,
+            seen: ReadOutcome::Unseen,
             deadline: Moment::NEVER,
             wakes,
             socket,
@@ -231,7 +231,7 @@ impl<'a> Actions<'a> {
             is_input_paused: self.is_input_paused,
             ends_output: self.ends_output,
             leaves_input: false,
-            seen: Seen::Unseen,
+            seen: ReadOutcome::Unseen,
             deadline: self.deadline,
             wakes: &mut *self.wakes,
             socket: self.socket,
@@ -334,9 +334,9 @@ impl<'a> Actions<'a> {
         let Some(socket) = self.socket else { return SplicedIn::Nothing };
         self.seen = pipe.fill(socket);
         match self.seen {
-            Seen::Bytes(taken) => SplicedIn::Bytes(taken.into()),
-            Seen::Nothing | Seen::Unseen => SplicedIn::Nothing,
-            Seen::Ended | Seen::Broken(_) => SplicedIn::Over,
+            ReadOutcome::Bytes(taken) => SplicedIn::Bytes(taken.into()),
+            ReadOutcome::Nothing | ReadOutcome::Unseen => SplicedIn::Nothing,
+            ReadOutcome::Ended | ReadOutcome::Broken(_) => SplicedIn::Over,
         }
     }
 
@@ -418,11 +418,11 @@ impl<'a> Actions<'a> {
 
     /// Holds back a requested close or linger, for a lower protocol that still has to send (TLS close_notify).
     /// The session that requested it must not be called again.
-    pub fn hold_ending(&mut self) -> Option<HeldEnding> {
+    pub fn hold_ending(&mut self) -> Option<DeferredClose> {
         match self.ending {
             Some(ending @ (Ending::Close | Ending::Linger)) => {
                 self.ending = None;
-                Some(HeldEnding(ending))
+                Some(DeferredClose(ending))
             }
             _ => None,
         }
@@ -435,7 +435,7 @@ impl<'a> Actions<'a> {
     }
 
     /// Requests an ending again that was held back.
-    pub fn end(&mut self, held: HeldEnding) {
+    pub fn end(&mut self, held: DeferredClose) {
         self.ending.get_or_insert(held.0);
     }
 
@@ -451,7 +451,7 @@ impl<'a> Actions<'a> {
     /// loop's), and when no descriptor is left. Once for a connection.
     ///
     /// From then on the loop acts on the connection only while it owns it, and a session that is
-    /// called owns it, also one that had put it down. What it does with [`SharedSocket::put_down`]
+    /// called owns it, also one that had put it down. What it does with [`SharedSocket::release`]
     /// is to be done at the end of a turn ([`Session::end_turn`]): what the loop has to do in this
     /// turn is done by then.
     ///

@@ -194,12 +194,12 @@ impl Peer {
 ///
 /// What was handed over counts at once, because their own counts lag behind a burst. When this is dropped they
 /// are notified that nothing more comes: a loop that drains waits for it.
-pub(crate) struct HandOut {
+pub(crate) struct LoopBalancer {
     peers: Vec<Peer>,
     own: Arc<Counters>,
 }
 
-impl HandOut {
+impl LoopBalancer {
     /// For the loop that counts in `own`, which is none of `peers`.
     pub(crate) fn new(
         peers: Vec<(Sender<Message, Waker>, Arc<Counters>)>,
@@ -234,7 +234,7 @@ impl HandOut {
     }
 }
 
-impl Drop for HandOut {
+impl Drop for LoopBalancer {
     fn drop(&mut self) {
         for peer in &self.peers {
             // A full inbox is read in the peer's next turn; one that has ended needs no message.

@@ -18,7 +18,7 @@ use std::io;
 use std::os::fd::BorrowedFd;
 
 use crate::actions::{Ending, Sharing, Source};
-use crate::pipe::{PackedSeen, Seen};
+use crate::pipe::{PackedReadOutcome, ReadOutcome};
 use crate::{Actions, CloseCause, ConnectionId, Moment, Now, Session};
 
 /// Most input that a connection keeps unused: a whole pool of receive buffers may be under way
@@ -69,7 +69,7 @@ pub(crate) enum Progress {
 
 /// A call that comes from outside the stream of bytes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Occasion {
+pub(crate) enum SessionCall {
     Connected,
     Readable,
     Deadline,
@@ -82,7 +82,7 @@ enum Call {
     Bytes,
     End,
     Drained,
-    Outside(Occasion),
+    Outside(SessionCall),
 }
 
 const PAUSED: u8 = 1 << 0;
@@ -111,7 +111,7 @@ pub(crate) struct Conversation<S> {
     /// Input stays in the socket until the session takes it.
     leaves_input: bool,
     /// What it found there last.
-    seen: PackedSeen,
+    seen: PackedReadOutcome,
 }
 
 impl<S: Session> Conversation<S> {
@@ -135,7 +135,7 @@ impl<S: Session> Conversation<S> {
     pub(crate) fn new(session: S) -> Self {
         let (kept, sharing, deadline) = (None, None, Moment::NEVER);
         let (is_outgoing, ends_output, leaves_input) = (false, false, false);
-        let (state, seen) = (0, PackedSeen::default());
+        let (state, seen) = (0, PackedReadOutcome::default());
         Self {
             session,
             kept,
@@ -193,7 +193,7 @@ impl<S: Session> Conversation<S> {
     /// Calls the session for something that is not input; [`Conversation::pump`] follows.
     pub(crate) fn occasion(
         &mut self,
-        occasion: Occasion,
+        occasion: SessionCall,
         shared: &mut S::Shared,
         turn: &mut Turn<'_>,
         io: &mut impl ConnectionIo,
@@ -247,13 +247,13 @@ impl<S: Session> Conversation<S> {
         self.ends_output
     }
 
-    /// Whether input stays in the socket: [`Occasion::Readable`] reports it.
+    /// Whether input stays in the socket: [`SessionCall::Readable`] reports it.
     pub(crate) fn leaves_input(&self) -> bool {
         self.leaves_input
     }
 
     /// What the session found in the socket since the last call.
-    pub(crate) fn take_seen(&mut self) -> Seen {
+    pub(crate) fn take_seen(&mut self) -> ReadOutcome {
         std::mem::take(&mut self.seen).unpacked()
     }
 
@@ -388,11 +388,11 @@ impl<S: Session> Conversation<S> {
                 self.state |= END_SEEN;
                 self.session.on_end(shared, &mut actions);
             }
-            Call::Outside(Occasion::Connected) => self.session.connected(shared, &mut actions),
-            Call::Outside(Occasion::Readable) => self.session.on_readable(shared, &mut actions),
-            Call::Outside(Occasion::Deadline) => self.session.on_deadline(shared, &mut actions),
-            Call::Outside(Occasion::Wake) => self.session.on_wake(shared, &mut actions),
-            Call::Outside(Occasion::Drain) => self.session.on_drain(shared, &mut actions),
+            Call::Outside(SessionCall::Connected) => self.session.connected(shared, &mut actions),
+            Call::Outside(SessionCall::Readable) => self.session.on_readable(shared, &mut actions),
+            Call::Outside(SessionCall::Deadline) => self.session.on_deadline(shared, &mut actions),
+            Call::Outside(SessionCall::Wake) => self.session.on_wake(shared, &mut actions),
+            Call::Outside(SessionCall::Drain) => self.session.on_drain(shared, &mut actions),
             Call::Bytes => unreachable!("on_bytes has its own way"),
         }
         let requested = Requested::of(actions);
@@ -412,7 +412,7 @@ impl<S: Session> Conversation<S> {
         self.set(CALL_AGAIN, requested.wants_call_again);
         self.ends_output |= requested.ends_output;
         self.leaves_input = requested.leaves_input;
-        if requested.seen != Seen::Unseen {
+        if requested.seen != ReadOutcome::Unseen {
             self.seen = requested.seen.into();
         }
         if requested.sharing.is_some() {
@@ -466,7 +466,7 @@ struct Requested {
     is_input_paused: bool,
     ends_output: bool,
     leaves_input: bool,
-    seen: Seen,
+    seen: ReadOutcome,
     deadline: Moment,
     sharing: Option<Box<Sharing>>,
 }

@@ -165,7 +165,7 @@ named_counters! {
         Sends = "sends",
         /// Sends that the socket took only in part, or not at all.
         SendsShort = "sends_short",
-        /// Times that a loop looked at what a quiet or slow peer has not taken yet.
+        /// Checks of the unacknowledged output of quiet or slow peers.
         UntakenLooks = "untaken_looks",
         /// Times that it then found output waiting for a socket that was empty: no event has reported it writable, as
         /// that is on its way or was lost. The loop sends on.
@@ -186,7 +186,7 @@ named_counters! {
         SessionWakes = "session_wakes",
         /// Connections of another loop that this one took over; they count as adopted.
         TakenOver = "taken_over",
-        /// Connections that were taken back before this loop let go of them.
+        /// Connections that came back to this loop before it had released them.
         TakenBack = "taken_back",
         /// Events, deadlines and wakes of connections that another loop has taken over, dropped.
         EventsLost = "events_lost",

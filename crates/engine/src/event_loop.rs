@@ -12,11 +12,11 @@ use rustix::io::Errno;
 use rustix::net::SocketType;
 use rustix::net::sockopt::{socket_acceptconn, socket_type};
 
-use crate::admission::HandOut;
+use crate::admission::LoopBalancer;
 use crate::clock::Clock;
 use crate::completion::CompletionLoop;
 use crate::readiness::ReadinessLoop;
-use crate::turn::{LoopError, Turning};
+use crate::turn::{LoopError, TurnLoop};
 use crate::{
     CloseCause, ConnectError, ConnectTo, ConnectionId, Counter, Counters, Driver, Limits, Listener,
     Moment, Now, Session, SharedDate, SourceId, Timer,
@@ -260,8 +260,8 @@ impl<S: Session> EventLoop<S> {
         either!(&mut self.0, each => each.admit_handed(socket));
     }
 
-    /// Where accepted connections go instead: see [`HandOut`].
-    pub(crate) fn hand_out(&mut self, hand_out: HandOut) {
+    /// Where accepted connections go instead: see [`LoopBalancer`].
+    pub(crate) fn hand_out(&mut self, hand_out: LoopBalancer) {
         either!(&mut self.0, each => each.state.hand_out(hand_out));
     }
 
@@ -310,7 +310,7 @@ impl<S: Session> EventLoop<S> {
         each.poller_fd().map(|fd| (fd, at_most))
     }
 
-    /// Has `session` called in the next turn; nothing happens when it is gone.
+    /// Calls `session` in the next turn; does nothing when it is closed.
     pub fn wake(&mut self, session: ConnectionId) {
         either!(&mut self.0, each => each.state.wakes.push(session));
     }

@@ -2,7 +2,7 @@
 //!
 //! What the kernel took is not what the peer took: the buffers of a socket hold megabytes, for
 //! minutes of a slow peer. So the loop looks at what it still holds
-//! (`pollux_sys::socket::untaken_bytes`), but only of a connection that was silent for a part of
+//! (`pollux_sys::socket::outq_bytes`), but only of a connection that was silent for a part of
 //! `write_timeout`, and then at each such part until nothing is left: a connection that is busy
 //! costs a stored moment for each send, one that falls idle costs a single call.
 //!
@@ -105,24 +105,24 @@ impl Flow {
         }
     }
 
-    /// Learns that the kernel holds `untaken_bytes` for the peer, and that more waits for room.
+    /// Learns that the kernel holds `outq_bytes` for the peer, and that more waits for room.
     /// False when the peer is too slow.
     #[must_use]
     pub(crate) fn look(
         &mut self,
-        untaken_bytes: u64,
+        outq_bytes: u64,
         has_more: bool,
         now: Moment,
         limits: &Limits,
     ) -> bool {
-        if untaken_bytes == 0 && !has_more {
+        if outq_bytes == 0 && !has_more {
             *self = Self::Quiet;
             return true;
         }
         if let Self::Watched(peer) = self {
-            return peer.look(untaken_bytes, now, limits);
+            return peer.look(outq_bytes, now, limits);
         }
-        *self = Self::Watched(Box::new(SlowPeer::begin(now, Some(untaken_bytes), limits)));
+        *self = Self::Watched(Box::new(SlowPeer::begin(now, Some(outq_bytes), limits)));
         true
     }
 }
@@ -139,20 +139,20 @@ impl SlowPeer {
         }
     }
 
-    fn look(&mut self, untaken_bytes: u64, now: Moment, limits: &Limits) -> bool {
+    fn look(&mut self, outq_bytes: u64, now: Moment, limits: &Limits) -> bool {
         let Some(held_bytes) = self.held_bytes else {
-            *self = Self::begin(now, Some(untaken_bytes), limits);
+            *self = Self::begin(now, Some(outq_bytes), limits);
             return true;
         };
         // What a unix socket holds is counted with its bookkeeping: less than nothing is nothing.
-        let taken_bytes = held_bytes as i64 + self.given_bytes - untaken_bytes as i64;
-        if taken_bytes > 0 || untaken_bytes == 0 {
+        let taken_bytes = held_bytes as i64 + self.given_bytes - outq_bytes as i64;
+        if taken_bytes > 0 || outq_bytes == 0 {
             let taken_bytes = taken_bytes.unsigned_abs();
-            let keeps_up = taken_bytes >= held_bytes || untaken_bytes == 0;
+            let keeps_up = taken_bytes >= held_bytes || outq_bytes == 0;
             let credit_bytes = self.credit_bytes.saturating_add(taken_bytes);
             let credit_max = credit_max(limits);
             self.credit_bytes = if keeps_up { credit_max } else { credit_bytes.min(credit_max) };
-            (self.taken_at, self.held_bytes, self.given_bytes) = (now, Some(untaken_bytes), 0);
+            (self.taken_at, self.held_bytes, self.given_bytes) = (now, Some(outq_bytes), 0);
         }
         let due_bytes = bytes_in(now - self.looked_at, limits.write_rate_min);
         let left = self.credit_bytes.checked_sub(due_bytes);

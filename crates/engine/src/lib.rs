@@ -84,7 +84,7 @@ mod timerfd;
 mod timers;
 mod turn;
 
-pub use actions::{Actions, FileRange, HeldEnding};
+pub use actions::{Actions, DeferredClose, FileRange};
 pub use affinity::{CpuError, CpuList};
 pub use clock::{Moment, Now, SharedDate};
 pub use connecting::{ConnectError, ConnectTo};
@@ -95,7 +95,7 @@ pub use fd_table::{Due, FdTable, Watch};
 pub use group::{DumpTimeout, Dumper, Group, GroupConfig, GroupError, LoopView};
 pub use inbox::{Inbox, Sender, Undelivered, Wake};
 pub use listener::{AcceptedSocket, ListenError, Listener};
-pub use member::{LoopHandle, TellError};
+pub use member::{LoopHandle, SubmitError};
 pub use pipe::{Pipe, SplicedIn};
 pub use pollux_poller::{Counters as PollerCounters, Mechanism, Waker};
 pub use rehearsal::Rehearsal;

@@ -7,7 +7,7 @@ use std::time::Instant;
 
 use pollux_poller::Waker;
 
-use crate::admission::{HandOut, Message};
+use crate::admission::{LoopBalancer, Message};
 use crate::event_loop::EventLoop;
 use crate::sockets::LoopListeners;
 use crate::{
@@ -61,7 +61,7 @@ impl<S: Session + 'static> Member<S> {
             event_loop.listen(listener, is_shared);
         }
         if !setup.peers.is_empty() {
-            event_loop.hand_out(HandOut::new(setup.peers, event_loop.counters()));
+            event_loop.hand_out(LoopBalancer::new(setup.peers, event_loop.counters()));
         }
         let is_fed = setup.is_fed;
         let (mail, drain_by, is_stopped) = (Vec::new(), None, false);
@@ -131,14 +131,14 @@ impl<S: Session + 'static> Member<S> {
 /// Why a call was not taken. It is dropped.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[non_exhaustive]
-pub enum TellError {
+pub enum SubmitError {
     /// 4096 messages wait for the loop already: try again when it has had a turn.
     Full,
     /// The loop has ended.
     Ended,
 }
 
-impl fmt::Display for TellError {
+impl fmt::Display for SubmitError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Full => "the loop's inbox is full: try again when it has had a turn",
@@ -147,15 +147,15 @@ impl fmt::Display for TellError {
     }
 }
 
-impl std::error::Error for TellError {}
+impl std::error::Error for SubmitError {}
 
-impl From<TellError> for std::io::Error {
-    fn from(error: TellError) -> Self {
+impl From<SubmitError> for std::io::Error {
+    fn from(error: SubmitError) -> Self {
         Self::other(error)
     }
 }
 
-/// A way to one loop of a [`Group`](crate::Group), for any thread; cheap to clone.
+/// A handle of one loop of a [`Group`](crate::Group), for any thread; cheap to clone.
 ///
 /// What the program could do with a loop of its own, it does in a call that the loop makes between two turns:
 /// messages to what the sessions share, connects, adoptions, listeners and sources.
@@ -170,7 +170,7 @@ impl<S: Session + 'static> LoopHandle<S> {
         Self { sender, sessions: PhantomData }
     }
 
-    /// Has `call` made with the loop, in its thread, after its current turn. Calls of one thread are
+    /// Runs `call` with the loop, in its thread, after its current turn. Calls of one thread are
     /// made in their order.
     ///
     /// It must not block: all connections of the loop wait for it. A panic in it ends the loop. A loop
@@ -178,9 +178,9 @@ impl<S: Session + 'static> LoopHandle<S> {
     ///
     /// ```no_run
     /// # use pollux_engine::{ConnectTo, LoopHandle, Moment, Session};
-    /// # fn f<S: Session<Shared = Vec<String>> + Send + 'static>(handle: LoopHandle<S>, to: ConnectTo, session: S) -> Result<(), pollux_engine::TellError> {
-    /// handle.tell(|event_loop| event_loop.shared().push("hello".to_owned()))?;
-    /// handle.tell(move |event_loop| {
+    /// # fn f<S: Session<Shared = Vec<String>> + Send + 'static>(handle: LoopHandle<S>, to: ConnectTo, session: S) -> Result<(), pollux_engine::SubmitError> {
+    /// handle.submit(|event_loop| event_loop.shared().push("hello".to_owned()))?;
+    /// handle.submit(move |event_loop| {
     ///     if let Err((_session, error)) = event_loop.connect(&to, session, Moment::NEVER) {
     ///         event_loop.shared().push(error.to_string());
     ///     }
@@ -189,17 +189,17 @@ impl<S: Session + 'static> LoopHandle<S> {
     /// ```
     ///
     /// # Errors
-    /// [`TellError`]; the call is not made.
-    pub fn tell(
+    /// [`SubmitError`]; the call is not made.
+    pub fn submit(
         &self,
         call: impl FnOnce(&mut EventLoop<S>) + Send + 'static,
-    ) -> Result<(), TellError> {
+    ) -> Result<(), SubmitError> {
         let message = Message::Call(Box::new(move |event_loop| {
             call(event_loop.downcast_mut().expect("the group checked the session type"));
         }));
         self.sender.send(message).map_err(|undelivered| match undelivered {
-            Undelivered::Full(_) => TellError::Full,
-            Undelivered::Closed(_) => TellError::Ended,
+            Undelivered::Full(_) => SubmitError::Full,
+            Undelivered::Closed(_) => SubmitError::Ended,
         })
     }
 }

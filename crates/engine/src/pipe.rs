@@ -42,7 +42,7 @@ pub enum SplicedIn {
 
 /// What a session found when it read its socket.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub(crate) enum Seen {
+pub(crate) enum ReadOutcome {
     /// It did not read.
     #[default]
     Unseen,
@@ -52,7 +52,7 @@ pub(crate) enum Seen {
     Broken(Errno),
 }
 
-impl Seen {
+impl ReadOutcome {
     /// Counts the read, and what was taken out of the socket.
     pub(crate) fn count(self, counters: &Counters) {
         counters.add(Counter::Receives, u64::from(self != Self::Unseen));
@@ -69,32 +69,32 @@ impl Seen {
 
 /// The same in four bytes: every connection has one.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub(crate) struct PackedSeen(i32);
+pub(crate) struct PackedReadOutcome(i32);
 
-impl PackedSeen {
+impl PackedReadOutcome {
     const NOTHING: i32 = i32::MIN;
     const ENDED: i32 = i32::MIN + 1;
 
-    pub(crate) fn unpacked(self) -> Seen {
+    pub(crate) fn unpacked(self) -> ReadOutcome {
         match self.0 {
-            0 => Seen::Unseen,
-            Self::NOTHING => Seen::Nothing,
-            Self::ENDED => Seen::Ended,
-            bytes if bytes > 0 => Seen::Bytes(bytes.unsigned_abs()),
-            errno => Seen::Broken(Errno::from_raw_os_error(-errno)),
+            0 => ReadOutcome::Unseen,
+            Self::NOTHING => ReadOutcome::Nothing,
+            Self::ENDED => ReadOutcome::Ended,
+            bytes if bytes > 0 => ReadOutcome::Bytes(bytes.unsigned_abs()),
+            errno => ReadOutcome::Broken(Errno::from_raw_os_error(-errno)),
         }
     }
 }
 
-impl From<Seen> for PackedSeen {
-    fn from(seen: Seen) -> Self {
+impl From<ReadOutcome> for PackedReadOutcome {
+    fn from(seen: ReadOutcome) -> Self {
         Self(match seen {
-            Seen::Unseen => 0,
+            ReadOutcome::Unseen => 0,
             // A splice takes at most `SPLICE_BYTES`.
-            Seen::Bytes(bytes) => bytes.cast_signed(),
-            Seen::Nothing => Self::NOTHING,
-            Seen::Ended => Self::ENDED,
-            Seen::Broken(errno) => -errno.raw_os_error(),
+            ReadOutcome::Bytes(bytes) => bytes.cast_signed(),
+            ReadOutcome::Nothing => Self::NOTHING,
+            ReadOutcome::Ended => Self::ENDED,
+            ReadOutcome::Broken(errno) => -errno.raw_os_error(),
         })
     }
 }
@@ -110,15 +110,15 @@ impl Pipe {
     }
 
     /// Takes what is in the socket.
-    pub(crate) fn fill(&self, socket: BorrowedFd<'_>) -> Seen {
+    pub(crate) fn fill(&self, socket: BorrowedFd<'_>) -> ReadOutcome {
         loop {
             let flags = SpliceFlags::MOVE | SpliceFlags::NONBLOCK;
             match splice(socket, None, &self.into, None, SPLICE_BYTES, flags) {
-                Ok(0) => return Seen::Ended,
-                Ok(taken) => return Seen::Bytes(taken as u32),
-                Err(Errno::AGAIN) => return Seen::Nothing,
+                Ok(0) => return ReadOutcome::Ended,
+                Ok(taken) => return ReadOutcome::Bytes(taken as u32),
+                Err(Errno::AGAIN) => return ReadOutcome::Nothing,
                 Err(Errno::INTR) => {}
-                Err(errno) => return Seen::Broken(errno),
+                Err(errno) => return ReadOutcome::Broken(errno),
             }
         }
     }

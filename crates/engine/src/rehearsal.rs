@@ -8,7 +8,7 @@ use std::time::Duration;
 use pollux_poller::Token;
 
 use crate::actions::{Ending, Source};
-use crate::conversation::{ConnectionIo, Conversation, Occasion, Progress, Sent, Turn};
+use crate::conversation::{ConnectionIo, Conversation, Progress, Sent, SessionCall, Turn};
 use crate::{Actions, CloseCause, ConnectionId, FileRange, Moment, Now, Session};
 
 /// One connection of one session, played in memory.
@@ -106,14 +106,14 @@ impl<S: Session> Rehearsal<S> {
         let deadline = self.deadline();
         if deadline <= until {
             self.set_now(deadline.max(self.now.at));
-            self.play(Conversation::deadline_fired, Some(Occasion::Deadline), &[]);
+            self.play(Conversation::deadline_fired, Some(SessionCall::Deadline), &[]);
         }
         self.set_now(until);
     }
 
     /// The loop drains.
     pub fn drain(&mut self) {
-        self.play(|_| {}, Some(Occasion::Drain), &[]);
+        self.play(|_| {}, Some(SessionCall::Drain), &[]);
     }
 
     /// The peer takes no more output, until [`Rehearsal::flow`].
@@ -157,7 +157,7 @@ impl<S: Session> Rehearsal<S> {
     fn play(
         &mut self,
         prepare: impl FnOnce(&mut Conversation<S>),
-        occasion: Option<Occasion>,
+        occasion: Option<SessionCall>,
         mut input: &[u8],
     ) {
         let Some(conversation) = &mut self.conversation else { return };
@@ -344,11 +344,11 @@ mod tests {
     }
 
     /// Never uses anything until it is woken; then it calls `call_again`, to see its input once more.
-    struct Hoarder {
+    struct NeverReads {
         shown: usize,
     }
 
-    impl Session for Hoarder {
+    impl Session for NeverReads {
         type Shared = ();
 
         fn accepted((): &mut (), actions: &mut Actions<'_>) -> Self {
@@ -371,7 +371,7 @@ mod tests {
 
     #[test]
     fn input_that_no_session_uses_is_bounded() {
-        let mut play = Rehearsal::<Hoarder>::new((), Now::default());
+        let mut play = Rehearsal::<NeverReads>::new((), Now::default());
         for _ in 0..64 {
             play.feed(&[b'x'; 64 * 1024]);
         }
@@ -380,7 +380,7 @@ mod tests {
 
     #[test]
     fn a_session_that_asks_to_be_called_again_sees_its_unused_input() {
-        let mut play = Rehearsal::<Hoarder>::new((), Now::default());
+        let mut play = Rehearsal::<NeverReads>::new((), Now::default());
         play.feed(b"abc");
         play.pass(Duration::from_secs(1));
         assert_eq!(play.session().map(|session| session.shown), Some(3));

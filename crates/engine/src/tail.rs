@@ -106,17 +106,17 @@ impl Tail {
         if is_over || flow.look_at() <= now {
             counters.count(Counter::UntakenLooks);
             // A socket of which this fails is broken, and reports that by itself.
-            let untaken_bytes = pollux_sys::socket::untaken_bytes(socket).unwrap_or(0);
-            if !flow.look(untaken_bytes, self.is_waiting(), now, limits) {
+            let outq_bytes = pollux_sys::socket::outq_bytes(socket).unwrap_or(0);
+            if !flow.look(outq_bytes, self.is_waiting(), now, limits) {
                 return Due::Close(CloseCause::SlowReader);
             }
             let waits_for_room = matches!(self, Self::Waiting(output) if output.is_blocked());
-            if waits_for_room && untaken_bytes == 0 {
+            if waits_for_room && outq_bytes == 0 {
                 counters.count(Counter::WritableUnreported);
                 return Due::Flush;
             }
             if let (Self::Lingering(linger), true) = (&mut *self, is_over) {
-                if untaken_bytes == 0 {
+                if outq_bytes == 0 {
                     return Due::Close(CloseCause::Session);
                 }
                 linger.until = now + limits.linger_time;
@@ -150,7 +150,7 @@ pub(crate) enum Piece {
 
 /// What the completion loop waits for on behalf of an output.
 #[derive(Debug)]
-pub(crate) enum UnderWay {
+pub(crate) enum PendingOutput {
     /// A request has a piece in its hands, from this byte on.
     Send(InFlight, usize),
     /// The socket was full, or connects: a poll reports when it is writable.
@@ -161,7 +161,7 @@ pub(crate) enum UnderWay {
 #[derive(Debug, Default)]
 pub(crate) struct Output {
     pieces: VecDeque<Piece>,
-    pub(crate) under_way: Option<UnderWay>,
+    pub(crate) under_way: Option<PendingOutput>,
     waiting_bytes: usize,
     /// The socket was full when it was tried last: an event follows when it is not.
     is_blocked: bool,

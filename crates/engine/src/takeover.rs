@@ -1,11 +1,11 @@
 //! One connection, several loops: which of them may act on its socket, and how that passes to another.
 //!
 //! ```text
-//!              put_down               take, by any loop
+//!              release               take, by any loop
 //!  owned by A ─────────► put down by A ────────────────► owned by B
 //!       ▲                  │       │                         ▲
 //!       └──────────────────┘       └───► on its way to B ────┘
-//!        claim: an event, a      send_off             receive
+//!        claim: an event, a      start_transfer             receive
 //!        deadline, a wake at A
 //! ```
 //!
@@ -50,7 +50,7 @@ const fn owned(by: u32) -> u32 {
     by << 1 | OWNED
 }
 
-const fn put_down(by: u32) -> u32 {
+const fn release(by: u32) -> u32 {
     by << 1
 }
 
@@ -62,7 +62,7 @@ const NO_OWNER: u32 = u32::MAX >> 1;
 pub enum Claim {
     /// It owns it.
     Owned,
-    /// It had put it down, and owns it again.
+    /// It had released it, and owns it again.
     Regained,
     /// Another loop has it, or had it last.
     Lost,
@@ -94,15 +94,15 @@ impl<F> SharedSocket<F> {
 
     /// Lets others take it. The owner alone calls this, when it has nothing more to do with the
     /// socket in this turn.
-    pub fn put_down(&self, by: u32) {
+    pub fn release(&self, by: u32) {
         debug_assert_eq!(self.owner.load(Ordering::Relaxed), owned(by), "put down by its owner");
-        self.owner.store(put_down(by), Ordering::Release);
+        self.owner.store(release(by), Ordering::Release);
     }
 
     /// Takes it for another loop, which is notified and then calls [`receive`](Self::receive); false
     /// while a loop owns it. Until then no claim succeeds, also none of that loop: it does not know
     /// yet that the connection is its own.
-    pub fn send_off(&self) -> bool {
+    pub fn start_transfer(&self) -> bool {
         self.take(NO_OWNER)
     }
 
@@ -120,7 +120,7 @@ impl<F> SharedSocket<F> {
     /// What was sent off cannot arrive: it is as if the loop `to`, which sent it, had just put it down.
     pub fn give_back(&self, to: u32) {
         debug_assert_eq!(self.owner.load(Ordering::Relaxed), owned(NO_OWNER), "it is on its way");
-        self.owner.store(put_down(to), Ordering::Release);
+        self.owner.store(release(to), Ordering::Release);
     }
 
     /// The loop that owns it, or put it down last.
@@ -134,11 +134,11 @@ impl<F> SharedSocket<F> {
         if self.owner.load(Ordering::Relaxed) == owned(by) {
             return Claim::Owned;
         }
-        if self.change(put_down(by), owned(by)) { Claim::Regained } else { Claim::Lost }
+        if self.change(release(by), owned(by)) { Claim::Regained } else { Claim::Lost }
     }
 
     /// Whether the loop `by` owns it, or was the last to do so.
-    pub fn is_with(&self, by: u32) -> bool {
+    pub fn is_last_owner(&self, by: u32) -> bool {
         self.owner() == by
     }
 

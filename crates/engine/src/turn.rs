@@ -5,7 +5,7 @@
 //!                                                                               └ again ┘
 //! ```
 //!
-//! [`Turning`] is what differs: how a loop waits, serves and calls a session. Commands, deadlines,
+//! [`TurnLoop`] is what differs: how a loop waits, serves and calls a session. Commands, deadlines,
 //! wakes and connects stand here once.
 
 use std::os::fd::{BorrowedFd, OwnedFd};
@@ -16,10 +16,10 @@ use std::{fmt, io};
 use pollux_poller::Token;
 
 use crate::actions::Sharing;
-use crate::admission::{Admission, HandOut};
+use crate::admission::{Admission, LoopBalancer};
 use crate::clock::Clock;
 use crate::connecting::{Begun, begin, outcome};
-use crate::conversation::{Conversation, Occasion};
+use crate::conversation::{Conversation, SessionCall};
 use crate::flow::Flow;
 use crate::session::refused;
 use crate::sources::Sources;
@@ -46,7 +46,7 @@ pub(crate) struct LoopState<S: Session> {
     pub(crate) sources: Sources<S::Shared>,
     pub(crate) admission: Admission,
     /// Where accepted connections go first.
-    pub(crate) hand_out: Option<HandOut>,
+    pub(crate) hand_out: Option<LoopBalancer>,
     /// Connections that are open.
     pub(crate) open: u32,
     /// Of those, the ones that go to peers.
@@ -88,7 +88,7 @@ impl<S: Session> LoopState<S> {
     }
 
     /// Lets `hand_out` have accepted connections first.
-    pub(crate) fn hand_out(&mut self, hand_out: HandOut) {
+    pub(crate) fn hand_out(&mut self, hand_out: LoopBalancer) {
         self.admission.accept_for_others();
         self.hand_out = Some(hand_out);
     }
@@ -146,7 +146,7 @@ pub(crate) struct Parts<'a, S: Session> {
 }
 
 /// A loop that takes turns: what differs between the two, and below it what they do alike.
-pub(crate) trait Turning<S: Session> {
+pub(crate) trait TurnLoop<S: Session> {
     fn state(&mut self) -> &mut LoopState<S>;
 
     fn parts(&mut self, token: Token) -> Option<Parts<'_, S>>;
@@ -177,7 +177,7 @@ pub(crate) trait Turning<S: Session> {
     fn proceed(&mut self, token: Token);
 
     /// Calls the session for `occasion`, and carries on as it requested.
-    fn call(&mut self, token: Token, occasion: Occasion);
+    fn call(&mut self, token: Token, occasion: SessionCall);
 
     /// Sends what waits.
     fn flush(&mut self, token: Token);
@@ -329,7 +329,7 @@ pub(crate) trait Turning<S: Session> {
             }
             Due::Session => {
                 conversation.deadline_fired();
-                self.call(token, Occasion::Deadline);
+                self.call(token, SessionCall::Deadline);
             }
         }
     }
@@ -344,7 +344,7 @@ pub(crate) trait Turning<S: Session> {
         for ConnectionId(token) in woken.drain(..) {
             if self.may_call(token) {
                 self.state().counters.count(Counter::SessionWakes);
-                self.call(token, Occasion::Wake);
+                self.call(token, SessionCall::Wake);
             }
         }
         let state = self.state();
@@ -398,7 +398,7 @@ pub(crate) trait Turning<S: Session> {
             *tail = Tail::None;
             conversation.output_left();
         }
-        self.call(token, Occasion::Connected);
+        self.call(token, SessionCall::Connected);
     }
 }
 

@@ -42,7 +42,7 @@ impl Program {
     }
 
     /// The rest of the next line, which begins with `word`.
-    fn says(&mut self, word: &str) -> String {
+    fn line_after(&mut self, word: &str) -> String {
         let line = self.line().unwrap_or_else(|| panic!("it ended instead of saying {word}"));
         let rest = line.strip_prefix(word).unwrap_or_else(|| panic!("{line:?}, not {word}"));
         rest.trim_start().to_owned()
@@ -93,7 +93,7 @@ fn received(peer: &UdpSocket, datagram: &mut [u8]) -> usize {
 fn the_server_echoes_streams_and_datagrams_counts_and_ends_by_signal() {
     for driver in drivers() {
         let mut server = Program::start("server", &[driver.name()]);
-        let (tcp, udp) = (server.says("tcp"), server.says("udp"));
+        let (tcp, udp) = (server.line_after("tcp"), server.line_after("udp"));
         let mut stream = TcpStream::connect(&tcp).expect("it listens");
         stream.set_read_timeout(Some(DEADLINE)).expect("set");
         // More than one call's room, so that what comes again is echoed as well.
@@ -134,7 +134,7 @@ fn a_chat_on_a_unix_socket_passes_lines_on_to_all_others() {
             std::env::temp_dir().join(format!("pollux-chat-{}-{driver}", std::process::id()));
         let address = format!("unix:{}", path.display());
         let mut chat = Program::start("chat", &[&address, driver.name()]);
-        assert_eq!(chat.says("chat"), address);
+        assert_eq!(chat.line_after("chat"), address);
         let join = |_| {
             let peer = UnixStream::connect(&path).expect("it listens");
             peer.set_read_timeout(Some(DEADLINE)).expect("set");
@@ -189,9 +189,9 @@ fn a_client_of_many_peers_asks_through_the_proxy() {
     const CONNECTIONS: &str = "200";
     for driver in drivers() {
         let mut server = Program::start("server", &[driver.name()]);
-        let tcp = server.says("tcp");
+        let tcp = server.line_after("tcp");
         let mut proxy = Program::start("proxy", &[&tcp, driver.name()]);
-        let address = proxy.says("proxy");
+        let address = proxy.line_after("proxy");
         let client = Program::start("client", &[&address, CONNECTIONS, driver.name()]);
         let said = client.end();
         assert_eq!(said, ["200 connections, 200 answers, 0 late, 0 refused"], "{driver}");
@@ -205,7 +205,7 @@ fn the_proxy_passes_everything_on_and_then_the_end() {
         let upstream = TcpListener::bind("127.0.0.1:0").expect("a port");
         let address = upstream.local_addr().expect("bound").to_string();
         let mut proxy = Program::start("proxy", &[&address, driver.name()]);
-        let mut client = TcpStream::connect(proxy.says("proxy")).expect("it listens");
+        let mut client = TcpStream::connect(proxy.line_after("proxy")).expect("it listens");
         let (mut server, _) = upstream.accept().expect("the proxy connects");
         let (one, other): (Vec<u8>, Vec<u8>) =
             (0..3_000_000_u32).map(|number| ((number % 251) as u8, (number % 241) as u8)).unzip();
@@ -237,7 +237,7 @@ fn the_proxy_resets_the_client_of_a_server_that_is_not_there_or_breaks() {
     let refusing = TcpListener::bind("127.0.0.1:0").expect("a port").local_addr().expect("bound");
     for driver in drivers() {
         let connect = |proxy: &mut Program| {
-            let client = TcpStream::connect(proxy.says("proxy")).expect("it listens");
+            let client = TcpStream::connect(proxy.line_after("proxy")).expect("it listens");
             client.set_read_timeout(Some(DEADLINE)).expect("set");
             client
         };
@@ -272,7 +272,7 @@ fn the_proxy_takes_no_more_than_its_other_side_does() {
         let upstream = TcpListener::bind("127.0.0.1:0").expect("a port");
         let address = upstream.local_addr().expect("bound").to_string();
         let mut proxy = Program::start("proxy", &[&address, driver.name()]);
-        let mut client = TcpStream::connect(proxy.says("proxy")).expect("it listens");
+        let mut client = TcpStream::connect(proxy.line_after("proxy")).expect("it listens");
         client.set_read_timeout(Some(DEADLINE)).expect("set");
         let (mut server, _) = upstream.accept().expect("the proxy connects");
         // A write that waits this long for a client that reads nothing has filled what lies between.

@@ -187,7 +187,7 @@ fn event(socket: &Socket, by: u32) -> bool {
         act(socket);
     }
     if claim == Claim::Regained {
-        socket.put_down(by);
+        socket.release(by);
     }
     claim != Claim::Lost
 }
@@ -196,7 +196,7 @@ fn take(socket: &Socket, by: u32) -> bool {
     let is_taken = socket.take(by);
     if is_taken {
         act(socket);
-        socket.put_down(by);
+        socket.release(by);
     }
     is_taken
 }
@@ -205,7 +205,7 @@ fn take(socket: &Socket, by: u32) -> bool {
 fn an_event_of_the_old_owner_and_two_takers_never_act_at_once() {
     explore(TAKEOVER_PREEMPTIONS_MAX, || {
         let socket = Arc::new(Socket::new(AtomicU32::new(0), 0));
-        socket.put_down(0);
+        socket.release(0);
         let threads = [1, 2].map(|by| {
             let socket = Arc::clone(&socket);
             thread::spawn(move || take(&socket, by))
@@ -222,7 +222,7 @@ fn an_event_of_the_old_owner_and_two_takers_never_act_at_once() {
 fn a_connection_that_comes_back_is_again_its_old_owners() {
     explore(TAKEOVER_PREEMPTIONS_MAX, || {
         let socket = Arc::new(Socket::new(AtomicU32::new(0), 0));
-        socket.put_down(0);
+        socket.release(0);
         let other = Arc::clone(&socket);
         let thread = thread::spawn(move || take(&other, 1));
         let came_back = take(&socket, 0);
@@ -231,7 +231,7 @@ fn a_connection_that_comes_back_is_again_its_old_owners() {
         let (mine, theirs) = (event(&socket, 0), event(&socket, 1));
         assert!(came_back || was_taken);
         assert!(mine != theirs, "one of them has it");
-        assert_eq!((socket.is_with(0), socket.is_with(1)), (mine, theirs));
+        assert_eq!((socket.is_last_owner(0), socket.is_last_owner(1)), (mine, theirs));
     });
 }
 
@@ -241,14 +241,14 @@ fn a_connection_that_comes_back_is_again_its_old_owners() {
 fn a_connection_on_its_way_back_is_not_the_old_owners_yet() {
     explore(TAKEOVER_PREEMPTIONS_MAX, || {
         let socket = Arc::new(Socket::new(AtomicU32::new(0), 0));
-        socket.put_down(0);
+        socket.release(0);
         assert!(socket.take(1), "put down");
         let is_reported = Arc::new(AtomicBool::new(false));
         let (other, reports) = (Arc::clone(&socket), Arc::clone(&is_reported));
         let thread = thread::spawn(move || {
             act(&other);
-            other.put_down(1);
-            assert!(other.send_off(), "no other loop wants it");
+            other.release(1);
+            assert!(other.start_transfer(), "no other loop wants it");
             reports.store(true, Release);
         });
         assert_eq!(socket.claim(0), Claim::Lost, "an event of what it does not know to be its own");
@@ -258,7 +258,7 @@ fn a_connection_on_its_way_back_is_not_the_old_owners_yet() {
             assert_eq!(act(&socket), 2, "what the sender did is seen");
         }
         thread.join().expect("the sender does not panic");
-        assert_eq!(socket.is_with(0), has_arrived);
+        assert_eq!(socket.is_last_owner(0), has_arrived);
     });
 }
 
@@ -269,7 +269,7 @@ fn to_act_after_putting_down_would_be_found() {
         let socket = Arc::new(Socket::new(AtomicU32::new(0), 0));
         let other = Arc::clone(&socket);
         let thread = thread::spawn(move || take(&other, 1));
-        socket.put_down(0);
+        socket.release(0);
         act(&socket);
         let acts = 1 + u32::from(thread.join().expect("takers do not panic"));
         assert_eq!(socket.socket().load(Relaxed), acts, "an act was lost");

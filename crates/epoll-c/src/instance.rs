@@ -56,7 +56,7 @@ pub(crate) struct Opened {
 }
 
 /// One wait as the program asked for it.
-struct Asked<'a> {
+struct WaitArgs<'a> {
     room: &'a mut [MaybeUninit<epoll_event>],
     deadline: Deadline,
     mask: Option<&'a sigset_t>,
@@ -208,7 +208,7 @@ impl Instance {
             return Err(errno(libc::EINVAL));
         }
         let deadline = Deadline::after(timeout);
-        let found = self.waiters.wait(&mut Asked { room: &mut *room, deadline, mask })?;
+        let found = self.waiters.wait(&mut WaitArgs { room: &mut *room, deadline, mask })?;
         if found == 0 && self.lock().subject.is_kernels {
             return kernel::wait(epoll, room, deadline.remaining(), mask);
         }
@@ -396,7 +396,7 @@ impl waiters::State<Watched> {
     }
 }
 
-impl waiters::Wait<Watched> for Asked<'_> {
+impl waiters::Wait<Watched> for WaitArgs<'_> {
     fn sleep_in_queue(&mut self, semaphore: RawFd) -> io::Result<bool> {
         kernel::await_post(semaphore, self.deadline.remaining(), self.mask)
     }

@@ -27,14 +27,14 @@ pub const CHUNK_HEAD_BYTES_MAX: usize = 18;
 /// Writes the line before a chunk of `len_bytes` and returns the line's length.
 ///
 /// # Errors
-/// [`NoRoom`] when `out` is too short; [`CHUNK_HEAD_BYTES_MAX`] always suffice.
+/// [`BufferFull`] when `out` is too short; [`CHUNK_HEAD_BYTES_MAX`] always suffice.
 ///
 /// # Panics
 /// When the chunk is empty: that would end the body.
-pub fn write_chunk_head(out: &mut [u8], len_bytes: u64) -> Result<usize, NoRoom> {
+pub fn write_chunk_head(out: &mut [u8], len_bytes: u64) -> Result<usize, BufferFull> {
     assert!(len_bytes > 0, "an empty chunk would end the body");
     let digits = 16 - len_bytes.leading_zeros() as usize / 4;
-    let line = out.get_mut(..digits + 2).ok_or(NoRoom)?;
+    let line = out.get_mut(..digits + 2).ok_or(BufferFull)?;
     for (at, digit) in line[..digits].iter_mut().enumerate() {
         let nibble = len_bytes >> (4 * (digits - 1 - at)) & 0xf;
         *digit = b"0123456789abcdef"[nibble as usize];
@@ -45,15 +45,15 @@ pub fn write_chunk_head(out: &mut [u8], len_bytes: u64) -> Result<usize, NoRoom>
 
 /// The output's room does not hold what was to be written; what stands in it is of no use.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct NoRoom;
+pub struct BufferFull;
 
-impl fmt::Display for NoRoom {
+impl fmt::Display for BufferFull {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("the head does not fit into the output; flush it first")
     }
 }
 
-impl std::error::Error for NoRoom {}
+impl std::error::Error for BufferFull {}
 
 /// Writes one answer's head, line by line; [`HeadWriter::finish`] says whether all of it fitted.
 #[derive(Debug)]
@@ -169,11 +169,11 @@ impl<'o> HeadWriter<'o> {
     /// Ends the head with its empty line and returns its length in bytes.
     ///
     /// # Errors
-    /// [`NoRoom`] when not all of it fitted.
+    /// [`BufferFull`] when not all of it fitted.
     #[inline]
-    pub fn finish(&mut self) -> Result<usize, NoRoom> {
+    pub fn finish(&mut self) -> Result<usize, BufferFull> {
         self.put(b"\r\n");
-        if self.fits { Ok(self.len) } else { Err(NoRoom) }
+        if self.fits { Ok(self.len) } else { Err(BufferFull) }
     }
 
     #[inline]
@@ -415,7 +415,7 @@ mod tests {
         };
         let len = write(&mut [0; 512]).expect("room");
         for short in 0..len {
-            assert_eq!(write(&mut vec![0; short]), Err(NoRoom), "{short}");
+            assert_eq!(write(&mut vec![0; short]), Err(BufferFull), "{short}");
         }
         assert_eq!(write(&mut vec![0; len]), Ok(len));
     }
@@ -445,7 +445,7 @@ mod tests {
             let mut out = [0; CHUNK_HEAD_BYTES_MAX];
             assert_eq!(write_chunk_head(&mut out, len), Ok(line.len()));
             assert_eq!(&out[..line.len()], line.as_bytes());
-            assert_eq!(write_chunk_head(&mut out[..line.len() - 1], len), Err(NoRoom));
+            assert_eq!(write_chunk_head(&mut out[..line.len() - 1], len), Err(BufferFull));
         }
     }
 

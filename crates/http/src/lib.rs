@@ -39,7 +39,7 @@ pub use encoding::{Acceptable, ContentCoding};
 pub use fields::{Field, Fields};
 pub use framing::{Framing, RequestKind, ResponseBody};
 pub use head_writer::{
-    CHUNK_END, CHUNK_HEAD_BYTES_MAX, CONTINUE, DateCache, HeadWriter, LAST_CHUNK, NoRoom,
+    BufferFull, CHUNK_END, CHUNK_HEAD_BYTES_MAX, CONTINUE, DateCache, HeadWriter, LAST_CHUNK,
     RequestFault, RequestHead, decimal, parse_date, write_chunk_head,
 };
 pub use proxy_header::{NoProxyHeader, ProxyHeader, ProxyVersion};

@@ -16,7 +16,7 @@ use crate::experiments::Experiment;
 use crate::host::counting::Counting;
 use crate::measure::{self, Done, Profiling, RunSpec};
 use crate::record::Interval;
-use crate::subject::{Counted, Figure, Order, Reply, Stint, Subject};
+use crate::subject::{Counted, Figure, Order, Reply, Subject, TurnSize};
 
 /// What is measured: an arm of an experiment at one point.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -109,8 +109,8 @@ pub fn serve(
                 let [lead_in, length] = [lead_in_us, length_us].map(Duration::from_micros);
                 let share = lead_in_us as f64 / length_us.max(1) as f64;
                 let lead_units = units.map(|units| (units as f64 * share).ceil() as u64);
-                let lead_in = Stint { length: lead_in, units: lead_units };
-                Reply::Turned(turn(&mut *subject, lead_in, Stint { length, units }, parts)?)
+                let lead_in = TurnSize { length: lead_in, units: lead_units };
+                Reply::Turned(turn(&mut *subject, lead_in, TurnSize { length, units }, parts)?)
             }
             Order::Count { turns, length_us, units, sources } => {
                 let counting = Counting::start(&subject.threads(), &sources);
@@ -139,8 +139,8 @@ pub fn serve(
 /// A lead-in, then the parts of a turn.
 fn turn(
     subject: &mut dyn Subject,
-    lead_in: Stint,
-    part: Stint,
+    lead_in: TurnSize,
+    part: TurnSize,
     parts: u32,
 ) -> Result<Vec<Figure>, MeasureError> {
     if !lead_in.length.is_zero() {
@@ -164,7 +164,11 @@ fn turn(
 }
 
 /// Turns without figures of their own, with the poller's counters around them.
-fn counted(subject: &mut dyn Subject, turns: u32, stint: Stint) -> Result<Counted, MeasureError> {
+fn counted(
+    subject: &mut dyn Subject,
+    turns: u32,
+    stint: TurnSize,
+) -> Result<Counted, MeasureError> {
     let before = subject.counters();
     let mut units = 0;
     for _ in 0..turns {
@@ -175,8 +179,8 @@ fn counted(subject: &mut dyn Subject, turns: u32, stint: Stint) -> Result<Counte
     Ok(Counted { units, counters, events_per_wait_histogram, ..Counted::default() })
 }
 
-fn stint(length_us: u64, units: Option<u64>) -> Stint {
-    Stint { length: Duration::from_micros(length_us), units }
+fn stint(length_us: u64, units: Option<u64>) -> TurnSize {
+    TurnSize { length: Duration::from_micros(length_us), units }
 }
 
 /// What was opened must be what was asked for: figures under a wrong name are worse than none.

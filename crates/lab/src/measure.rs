@@ -24,7 +24,7 @@ use crate::host::process::TaskUse;
 use crate::host::sources::Sources;
 use crate::host::{Reading, machine};
 use crate::record::{Interval, RequestTimes, SymbolShare};
-use crate::subject::{Stint, Subject};
+use crate::subject::{Subject, TurnSize};
 
 pub(crate) use crate::host::Profiling;
 
@@ -215,7 +215,7 @@ pub(crate) fn alone(
 ) -> Result<Done, MeasureError> {
     let described = subject.described();
     if !spec.ramp_time().is_zero() {
-        subject.turn(Stint::of(spec.ramp_time()))?;
+        subject.turn(TurnSize::of(spec.ramp_time()))?;
     }
     let threads = subject.threads();
     let profiled = threads.last().map(|(pid, _)| *pid);
@@ -224,7 +224,7 @@ pub(crate) fn alone(
     let (cpu_before, first) = (subject.cpu_time()?, Tick::take(0, subject.counters()));
     let (mut events, mut before) = (0, first);
     while before.at - first.at < spec.runtime() {
-        events += subject.turn(Stint::of(spec.interval()))?;
+        events += subject.turn(TurnSize::of(spec.interval()))?;
         let tick = Tick::take(events, subject.counters());
         on_interval(&tick.interval_since(&before, &first));
         observed.drain();

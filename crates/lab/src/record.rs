@@ -17,7 +17,7 @@ use crate::subject::Figure;
 
 mod found;
 
-pub use found::{Key, RequestTimes, RequestTimesRun, RowTurns, TimeBucket, Turns, TurnsTrust};
+pub use found::{Key, RequestTimes, RequestTimesRun, RowTurns, TimeBucket, Turns, TurnsQuality};
 
 /// Version of the file format; readers refuse a newer one.
 pub const SCHEMA_VERSION: u32 = 2;
@@ -489,7 +489,7 @@ pub struct Trust {
     pub hardware_counters: Reading<String>,
     /// What speaks for the rows in which arms took turns; absent where none did.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub turns: Option<TurnsTrust>,
+    pub turns: Option<TurnsQuality>,
 }
 
 /// The word in the report's corner.

@@ -33,7 +33,7 @@ pub trait Subject {
     ///
     /// # Errors
     /// [`MeasureError`] when the work failed, or was not what it should be.
-    fn turn(&mut self, stint: Stint) -> Result<u64, MeasureError>;
+    fn turn(&mut self, stint: TurnSize) -> Result<u64, MeasureError>;
 
     /// CPU time that the measured side has used since it started; called when it sleeps. That of this
     /// thread, where it is what works.
@@ -55,7 +55,7 @@ pub trait Subject {
     }
 
     /// What it says of itself.
-    fn described(&self) -> Described;
+    fn described(&self) -> SubjectInfo;
 
     /// Ends what it started; what its whole life came to.
     ///
@@ -68,15 +68,15 @@ pub trait Subject {
 
 /// How much work begins in a turn.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Stint {
+pub struct TurnSize {
     /// For how long at most.
     pub(crate) length: Duration,
     /// How many units at most; none without a limit. Only a subject whose units come in waves
-    /// ([`Described::wave`]) looks at it.
+    /// ([`SubjectInfo::wave`]) looks at it.
     pub(crate) units: Option<u64>,
 }
 
-impl Stint {
+impl TurnSize {
     /// For so long, with as many units as there is time for.
     pub(crate) fn of(length: Duration) -> Self {
         Self { length, units: None }
@@ -139,7 +139,7 @@ pub(crate) fn cpus() -> Result<[usize; 2], MeasureError> {
     Ok([first, cpus.next().unwrap_or(first)])
 }
 
-impl Described {
+impl SubjectInfo {
     /// Of a poller of pollux that was asked for as `mechanism`: the name stands only where the
     /// poller itself says that it is that one.
     pub(crate) fn of_poller(poller: &dyn Poller, mechanism: Mechanism) -> Self {
@@ -163,7 +163,7 @@ pub struct Life {
 
 /// What a subject says of itself.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Described {
+pub struct SubjectInfo {
     /// The mechanism that was opened; none without one of pollux.
     pub mechanism: Option<String>,
     /// The load generator, where there is one.
@@ -233,7 +233,7 @@ pub enum Order {
 #[serde(rename_all = "snake_case")]
 pub enum Reply {
     /// It is set up and asleep.
-    Ready(Described),
+    Ready(SubjectInfo),
     /// A turn is over: a figure for each part.
     Turned(Vec<Figure>),
     /// What was counted.
@@ -322,7 +322,7 @@ impl ProgramSubject {
 }
 
 impl Subject for ProgramSubject {
-    fn turn(&mut self, stint: Stint) -> Result<u64, MeasureError> {
+    fn turn(&mut self, stint: TurnSize) -> Result<u64, MeasureError> {
         self.program.write_line(&stint.length.as_nanos().to_string());
         let word = self.word(stint.length + PATIENCE)?;
         word.parse().map_err(|_| self.failed(&format!("said \"{word}\", not a number of units")))
@@ -336,8 +336,8 @@ impl Subject for ProgramSubject {
         vec![(self.program.pid(), self.program.pid())]
     }
 
-    fn described(&self) -> Described {
-        Described::default()
+    fn described(&self) -> SubjectInfo {
+        SubjectInfo::default()
     }
 
     fn end(mut self: Box<Self>) -> Result<Life, MeasureError> {

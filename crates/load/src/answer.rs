@@ -167,7 +167,7 @@ pub struct Answered {
 
 /// Why there is no answer.
 #[derive(Debug, thiserror::Error)]
-pub enum AskError {
+pub enum RequestError {
     /// There is no listener, or not yet.
     #[error("no connection")]
     Connect(#[source] io::Error),
@@ -190,8 +190,8 @@ pub enum AskError {
 /// certificates are believed.
 ///
 /// # Errors
-/// [`AskError`]; any status is an answer.
-pub fn ask(target: &Target, trust: &Trust, patience: Duration) -> Result<Answered, AskError> {
+/// [`RequestError`]; any status is an answer.
+pub fn ask(target: &Target, trust: &Trust, patience: Duration) -> Result<Answered, RequestError> {
     let mut request = prepare(target, false)?;
     let mut line = Line::open(target, trust, patience)?;
     line.write(&request.bytes)?;
@@ -202,10 +202,10 @@ pub fn ask(target: &Target, trust: &Trust, patience: Duration) -> Result<Answere
             0 => reading
                 .end()
                 .map(|answer| (0, Some(answer)))
-                .ok_or_else(|| AskError::Answer(io::ErrorKind::UnexpectedEof.into()))?,
+                .ok_or_else(|| RequestError::Answer(io::ErrorKind::UnexpectedEof.into()))?,
             _ => {
                 let read = reading.read(&unread, &mut request.cache, request.kind, |_| {});
-                read.map_err(|rejection| AskError::Malformed(rejection.to_string()))?
+                read.map_err(|rejection| RequestError::Malformed(rejection.to_string()))?
             }
         };
         unread.drain(..read.0);
@@ -228,9 +228,9 @@ struct Line {
 }
 
 impl Line {
-    fn open(target: &Target, trust: &Trust, patience: Duration) -> Result<Self, AskError> {
+    fn open(target: &Target, trust: &Trust, patience: Duration) -> Result<Self, RequestError> {
         let ListenAddress::Tcp(address) = &target.address else {
-            return Err(AskError::Connect(io::ErrorKind::Unsupported.into()));
+            return Err(RequestError::Connect(io::ErrorKind::Unsupported.into()));
         };
         let tls = match &target.tls_name {
             None => None,
@@ -244,15 +244,18 @@ impl Line {
                 Some(Layer::client(&trust.config(Some(HTTP_1_1)).map_err(unread)?, &name))
             }
         };
-        let socket = TcpStream::connect_timeout(address, patience).map_err(AskError::Connect)?;
+        let socket =
+            TcpStream::connect_timeout(address, patience).map_err(RequestError::Connect)?;
         let limits = socket.set_read_timeout(Some(patience));
-        limits.and_then(|()| socket.set_write_timeout(Some(patience))).map_err(AskError::Answer)?;
+        limits
+            .and_then(|()| socket.set_write_timeout(Some(patience)))
+            .map_err(RequestError::Answer)?;
         Ok(Self { socket, tls, patience, part: vec![0; PART_BYTES] })
     }
 
-    fn write(&mut self, bytes: &[u8]) -> Result<(), AskError> {
+    fn write(&mut self, bytes: &[u8]) -> Result<(), RequestError> {
         let Some(tls) = &mut self.tls else {
-            return self.socket.write_all(bytes).map_err(AskError::Answer);
+            return self.socket.write_all(bytes).map_err(RequestError::Answer);
         };
         // It leaves when the handshake is through, which `read` continues.
         tls.encrypt(bytes);
@@ -260,7 +263,7 @@ impl Line {
     }
 
     /// Puts what comes next behind what is in `unread`; says how many bytes, none at the end.
-    fn read(&mut self, unread: &mut Vec<u8>) -> Result<usize, AskError> {
+    fn read(&mut self, unread: &mut Vec<u8>) -> Result<usize, RequestError> {
         loop {
             let len = match self.socket.read(&mut self.part) {
                 // With a timeout the kernel does not continue after a signal, nor after a stop (signal(7)).
@@ -273,7 +276,7 @@ impl Line {
             };
             let mut rest = &self.part[..len];
             while !rest.is_empty() {
-                tls.decrypt(&mut rest).map_err(AskError::Tls)?;
+                tls.decrypt(&mut rest).map_err(RequestError::Tls)?;
             }
             let plain = tls.take_input();
             let (len, is_closed) = (plain.len(), tls.is_closed());
@@ -286,19 +289,19 @@ impl Line {
     }
 
     /// Sends what is encrypted.
-    fn flush(&mut self) -> Result<(), AskError> {
+    fn flush(&mut self) -> Result<(), RequestError> {
         let Some(tls) = &mut self.tls else { return Ok(()) };
         while tls.wants_write() {
             let len = tls.write(&mut self.part);
-            self.socket.write_all(&self.part[..len]).map_err(AskError::Answer)?;
+            self.socket.write_all(&self.part[..len]).map_err(RequestError::Answer)?;
         }
         Ok(())
     }
 }
 
 /// A read that has waited long enough says "try again".
-fn in_time(error: io::Error, patience: Duration) -> AskError {
-    AskError::Answer(match error.kind() {
+fn in_time(error: io::Error, patience: Duration) -> RequestError {
+    RequestError::Answer(match error.kind() {
         io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut => {
             io::Error::new(io::ErrorKind::TimedOut, format!("nothing came for {patience:?}"))
         }
@@ -365,7 +368,7 @@ mod tests {
     }
 
     /// What `ask` makes of these pieces, after which the server closes.
-    fn asked(pieces: &'static [&'static str]) -> Result<Answered, AskError> {
+    fn asked(pieces: &'static [&'static str]) -> Result<Answered, RequestError> {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a listener");
         let to = listener.local_addr().expect("its address");
         let server = std::thread::spawn(move || {
@@ -400,14 +403,14 @@ mod tests {
     #[test]
     fn failures_to_answer_are_distinguished() {
         let short = asked(&["HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nabc"]);
-        assert!(matches!(short, Err(AskError::Answer(_))), "{short:?}");
+        assert!(matches!(short, Err(RequestError::Answer(_))), "{short:?}");
         let other = asked(&["SSH-2.0-OpenSSH\r\n\r\n"]);
-        assert!(matches!(other, Err(AskError::Malformed(_))), "{other:?}");
+        assert!(matches!(other, Err(RequestError::Malformed(_))), "{other:?}");
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a listener");
         let to = listener.local_addr().expect("its address");
         drop(listener);
         let target = Target::parse(&format!("http://{to}/"), None).expect("a URL");
         let refused = ask(&target, &Trust::default(), Duration::from_secs(20));
-        assert!(matches!(refused, Err(AskError::Connect(_))), "{refused:?}");
+        assert!(matches!(refused, Err(RequestError::Connect(_))), "{refused:?}");
     }
 }

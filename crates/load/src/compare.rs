@@ -487,7 +487,7 @@ mod tests {
     }
 
     #[test]
-    fn a_few_runs_in_another_mood_hide_no_change() {
+    fn a_few_runs_in_another_regime_do_not_hide_a_change() {
         let pairs: Vec<_> = (0..12)
             .map(|number| {
                 let mood = [1.0, 1.4, 1.0, 1.0, 0.7, 1.0][number as usize % 6];

@@ -172,7 +172,7 @@ impl Control {
 
     /// Whether the run has lasted as long as it was to, without an answer: a warm-up
     /// that warmed nothing is a part of its time. A longer warm-up is waited for nevertheless.
-    pub(crate) fn is_in_vain(&self, now_ns: u64) -> bool {
+    pub(crate) fn has_elapsed_unanswered(&self, now_ns: u64) -> bool {
         let (Some(origin_ns), Some(after)) = (self.origin_ns(), self.after) else { return false };
         let enough = after.max(self.warm_up.saturating_add(VAIN_AFTER)).as_nanos() as u64;
         now_ns >= origin_ns.saturating_add(enough) && !self.was_answered()

@@ -16,14 +16,14 @@ const STANDSTILL_STEPS: u64 = 1_000_000_000 / STEP_NS - 1;
 
 /// A time in which no request was answered, or a thread of the generator did not run.
 #[derive(Clone, Copy, PartialEq, Debug, Serialize, Deserialize)]
-pub struct Standstill {
+pub struct Stall {
     /// When it began, in seconds from the start of the warm-up.
     pub from_s: f64,
     /// How long it lasted, in seconds, to a fiftieth.
     pub lasted_s: f64,
 }
 
-impl Standstill {
+impl Stall {
     fn of_ns(from_ns: u64, lasted_ns: u64) -> Self {
         Self { from_s: from_ns as f64 / 1e9, lasted_s: lasted_ns as f64 / 1e9 }
     }
@@ -37,7 +37,7 @@ pub(crate) struct Course {
     answered: Steps,
     /// Steps in which a request waited.
     waited: Steps,
-    stalls: Vec<Standstill>,
+    stalls: Vec<Stall>,
     looked_ns: u64,
     answered_ns: u64,
     was_asking: bool,
@@ -76,7 +76,7 @@ impl Course {
     #[cold]
     fn stalled(&mut self, passed_ns: u64) {
         let from_ns = self.looked_ns - self.origin_ns;
-        self.stalls.push(Standstill::of_ns(from_ns, passed_ns));
+        self.stalls.push(Stall::of_ns(from_ns, passed_ns));
     }
 
     fn step(&self, at_ns: u64) -> u64 {
@@ -86,7 +86,7 @@ impl Course {
 
 /// Every time of a second or more in which no thread had an answer although requests were out,
 /// earliest first. Time in which no request waited is not in its length.
-pub(crate) fn standstills(courses: &[&Course]) -> Vec<Standstill> {
+pub(crate) fn standstills(courses: &[&Course]) -> Vec<Stall> {
     let steps = courses.iter().map(|course| course.waited.len()).max().unwrap_or(0);
     let mut found = Vec::new();
     let (mut from, mut silent) = (0, 0);
@@ -99,7 +99,7 @@ pub(crate) fn standstills(courses: &[&Course]) -> Vec<Standstill> {
         if is_over {
             if silent >= STANDSTILL_STEPS {
                 // It began within the step before and ended within this one: half of each.
-                found.push(Standstill::of_ns(from * STEP_NS, (silent + 1) * STEP_NS));
+                found.push(Stall::of_ns(from * STEP_NS, (silent + 1) * STEP_NS));
             }
             silent = 0;
         }
@@ -109,7 +109,7 @@ pub(crate) fn standstills(courses: &[&Course]) -> Vec<Standstill> {
 
 /// The times in which a thread of the generator did not run and that no standstill can have in its
 /// length, by thread.
-pub(crate) fn stalls(courses: &[&Course]) -> Vec<Standstill> {
+pub(crate) fn stalls(courses: &[&Course]) -> Vec<Stall> {
     courses.iter().flat_map(|course| course.stalls.iter().copied()).collect()
 }
 
@@ -177,7 +177,7 @@ mod tests {
             let course =
                 course(10_000, |at| !(from_ms..from_ms + 3_000).contains(&at), always, never);
             let found = standstills(&[&course]);
-            let [Standstill { from_s, lasted_s }] = found[..] else { panic!("{found:?}") };
+            let [Stall { from_s, lasted_s }] = found[..] else { panic!("{found:?}") };
             assert!((from_s - from_ms as f64 / 1e3).abs() <= 0.04, "{from_ms}: {found:?}");
             assert!((lasted_s - 3.0).abs() <= 0.04, "{from_ms}: {found:?}");
         }
@@ -230,7 +230,7 @@ mod tests {
         let course = course(6_000, |at| !gone(at), always, gone);
         assert_eq!(standstills(&[&course]), []);
         let found = stalls(&[&course]);
-        let [Standstill { from_s, lasted_s }] = found[..] else { panic!("{found:?}") };
+        let [Stall { from_s, lasted_s }] = found[..] else { panic!("{found:?}") };
         assert!((from_s - 0.99).abs() < 1e-6 && (lasted_s - 3.01).abs() < 1e-6, "{found:?}");
     }
 }

@@ -7,7 +7,7 @@
 
 use pollux_report::number::{count, time};
 
-use crate::{Errors, Finding, FindingKind, Judged, Outcome, Standstill};
+use crate::{Errors, Finding, FindingKind, Judged, Outcome, Stall};
 
 /// Part of the asked rate that may be missing: beyond it the load was another one.
 const RATE_MISSED_SHARE: f64 = 0.01;
@@ -345,10 +345,10 @@ pub(crate) fn unanswered(outcome: &Outcome) -> Option<Finding> {
 }
 
 /// `what` with how long it was so; `None` when it never was.
-fn for_so_long(what: &str, times: &[Standstill]) -> Option<String> {
+fn for_so_long(what: &str, times: &[Stall]) -> Option<String> {
     let longest =
         times.iter().copied().reduce(|a, b| if b.lasted_s > a.lasted_s { b } else { a })?;
-    let Standstill { from_s, lasted_s } = longest;
+    let Stall { from_s, lasted_s } = longest;
     Some(match times.len() {
         1 => format!("{what} for {lasted_s:.1} s, from {from_s:.1} s after the start on"),
         number => format!(
@@ -525,12 +525,12 @@ mod tests {
     #[test]
     fn a_standstill_is_shown_with_its_seconds_and_without_errors() {
         let mut outcome = sample(4, 100_000, 40_000);
-        outcome.standstills = vec![Standstill { from_s: 4.2, lasted_s: 3.02 }];
+        outcome.standstills = vec![Stall { from_s: 4.2, lasted_s: 3.02 }];
         assert_eq!(
             first(&outcome),
             "nothing was answered for 3.0 s, from 4.2 s after the start on"
         );
-        outcome.standstills.push(Standstill { from_s: 8.0, lasted_s: 1.0 });
+        outcome.standstills.push(Stall { from_s: 8.0, lasted_s: 1.0 });
         let text = first(&outcome);
         assert!(
             text.contains("4.0 s in all, 2 times") && text.contains("3.0 s, from 4.2 s"),
@@ -541,9 +541,9 @@ mod tests {
     #[test]
     fn a_generator_that_was_stopped_is_a_finding_from_a_second_on() {
         let mut outcome = sample(4, 100_000, 40_000);
-        outcome.generator.stalls = vec![Standstill { from_s: 1.0, lasted_s: 0.9 }];
+        outcome.generator.stalls = vec![Stall { from_s: 1.0, lasted_s: 0.9 }];
         assert_eq!(findings(&outcome), []);
-        outcome.generator.stalls.push(Standstill { from_s: 2.0, lasted_s: 3.0 });
+        outcome.generator.stalls.push(Stall { from_s: 2.0, lasted_s: 3.0 });
         assert!(first(&outcome).contains("did not run for 3.0 s, from 2.0 s"));
     }
 

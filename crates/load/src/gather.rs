@@ -23,7 +23,7 @@ use crate::shared::monotonic_ns;
 use crate::tally::{Interval, Tally};
 use crate::{
     CrowdOutcome, Distribution, Errors, Generator, Order, Outcome, Pace, Plan, SHOWN, Schedule,
-    Second, ServerUse, Setting, Standstill, TargetOutcome, findings,
+    Second, ServerUse, Setting, Stall, TargetOutcome, findings,
 };
 
 /// An interval of one thread.
@@ -58,7 +58,7 @@ pub(crate) struct ThreadOutcome {
 
 /// What can be seen of a run from outside.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Seen {
+pub(crate) struct RunSnapshot {
     pub(crate) last: Option<Second>,
 }
 
@@ -69,7 +69,7 @@ pub(crate) struct Gatherer {
     receiver: Receiver<Handed>,
     /// Where empty intervals go back to, by thread.
     spares: Vec<Sender<Box<Interval>>>,
-    seen: Arc<Mutex<Seen>>,
+    seen: Arc<Mutex<RunSnapshot>>,
     all: Tally,
     lag: Distribution,
     warm_up_errors: Errors,
@@ -93,7 +93,7 @@ impl Gatherer {
         control: Arc<Control>,
         receiver: Receiver<Handed>,
         spares: Vec<Sender<Box<Interval>>>,
-        seen: Arc<Mutex<Seen>>,
+        seen: Arc<Mutex<RunSnapshot>>,
         server: Option<ServerCpu>,
     ) -> Self {
         let all = Tally::new(plan.targets.len());
@@ -327,7 +327,7 @@ fn generator(
     threads: &[ThreadOutcome],
     answered: u64,
     lag: Distribution,
-    stalls: Vec<Standstill>,
+    stalls: Vec<Stall>,
 ) -> Generator {
     let cpus = plan.cpus.clone().or_else(|| CpuList::allowed().ok());
     let cpu: Duration = threads.iter().map(|thread| thread.used.cpu).sum();

@@ -83,9 +83,9 @@ mod tally;
 mod turns;
 mod worker;
 
-pub use answer::{Answered, AskError, ask};
+pub use answer::{Answered, RequestError, ask};
 pub use control::Phase;
-pub use course::Standstill;
+pub use course::Stall;
 pub use distribution::{Distribution, LONGEST_NS, QUANTILES, SHOWN};
 pub use error::LoadError;
 pub use findings::findings;
@@ -100,4 +100,4 @@ pub use render::StoredError;
 pub use requests::{Order, RequestList};
 pub use run::{Load, Progress, Running};
 pub use schedule::{Arrivals, RateError, Schedule, parse_rate};
-pub use turns::{Side, Turned, Turns, beside};
+pub use turns::{ComparedServer, Turned, Turns, beside};

@@ -7,7 +7,7 @@ use std::time::Duration;
 use serde::de::Error as _;
 use serde::{Deserialize, Deserializer, Serialize};
 
-use crate::{Distribution, Standstill};
+use crate::{Distribution, Stall};
 
 /// One of a few names. By itself serde would borrow the text that it reads.
 type Name = &'static str;
@@ -52,7 +52,7 @@ pub struct Outcome {
     pub unanswered: Distribution,
     /// Every time of a second or more in which nothing was answered although requests were out,
     /// warm-up included.
-    pub standstills: Vec<Standstill>,
+    pub standstills: Vec<Stall>,
     /// What the figures had to keep to, and whether they did; empty when nothing was asked for.
     pub objectives: Vec<Judged>,
     /// Answers and errors by target, in the order of the plan.
@@ -297,7 +297,7 @@ pub struct Generator {
     pub lag: Distribution,
     /// Times of a tenth of a second or more in which a thread of it did not run although it was to;
     /// no standstill has them in its length.
-    pub stalls: Vec<Standstill>,
+    pub stalls: Vec<Stall>,
     /// Times that a thread was taken from its CPU.
     pub involuntary_switches: Option<u64>,
 }

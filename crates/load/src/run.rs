@@ -9,7 +9,7 @@ use std::thread::{Builder, JoinHandle};
 use std::time::Duration;
 
 use crate::control::{Control, Counts, Phase};
-use crate::gather::{Gatherer, Seen, ServerCpu, ThreadOutcome};
+use crate::gather::{Gatherer, RunSnapshot, ServerCpu, ThreadOutcome};
 use crate::plan::check;
 use crate::requests::Requests;
 use crate::schedule::{Budget, Due, Supply};
@@ -85,7 +85,7 @@ fn server(pid: u32) -> Result<ServerCpu, LoadError> {
 #[derive(Debug)]
 pub struct Running {
     control: Arc<Control>,
-    seen: Arc<Mutex<Seen>>,
+    seen: Arc<Mutex<RunSnapshot>>,
     gathering: JoinHandle<Result<Outcome, LoadError>>,
 }
 
@@ -111,7 +111,7 @@ impl Running {
     #[must_use]
     pub fn progress(&self) -> Progress {
         let (phase, elapsed) = self.control.phase();
-        let Seen { last } = self.seen.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let RunSnapshot { last } = self.seen.lock().unwrap_or_else(PoisonError::into_inner).clone();
         let Counts { totals, errors } = self.control.counts();
         let crowd_connected = self.control.crowd_connected();
         Progress { phase, elapsed, last, totals, errors, crowd_connected }
@@ -131,7 +131,7 @@ impl Running {
     /// Whether every active connection was tried, and none came about, or the server speaks another
     /// protocol: no request can be answered.
     #[must_use]
-    pub fn is_in_vain(&self) -> bool {
+    pub fn has_elapsed_unanswered(&self) -> bool {
         let is_set_up = self.control.origin_ns().is_some();
         let is_alone = is_set_up && !self.control.was_connected();
         (is_alone || self.control.is_misunderstood()) && self.control.first_failure().is_some()

@@ -181,7 +181,7 @@ const FOUND: [&str; 3] = ["mean", "server CPU", "generator CPU"];
 
 /// One of the two servers.
 #[derive(Clone, Debug)]
-pub struct Side {
+pub struct ComparedServer {
     /// How it is asked; a closed loop.
     pub plan: Plan,
     /// Its process, for its CPU time.
@@ -195,7 +195,7 @@ pub struct Side {
 /// [`LoadError`]: a plan makes no sense, a process is not there, a request failed, or it was over before
 /// four sets were measured.
 pub fn beside(
-    sides: &[Side; SIDES],
+    sides: &[ComparedServer; SIDES],
     lasts: Duration,
     is_over: &dyn Fn() -> bool,
 ) -> Result<Comparison, LoadError> {
@@ -241,7 +241,7 @@ pub fn beside(
 /// Of each side, what each of its turns took: latency, CPU time of the server and of this thread.
 type Costs = [Vec<[f64; FOUND.len()]>; SIDES];
 
-fn tree(side: &Side) -> Result<Option<Tree>, LoadError> {
+fn tree(side: &ComparedServer) -> Result<Option<Tree>, LoadError> {
     let Some(pid) = side.pid else { return Ok(None) };
     let refused =
         |error| LoadError::Plan { what: "the server's process", why: format!("{pid}: {error}") };
@@ -253,7 +253,7 @@ type Round = [[f64; FOUND.len()]; SIDES];
 
 /// The rounds of one set; nothing when it was over before the last of them.
 fn measured(
-    sides: &[Side; SIDES],
+    sides: &[ComparedServer; SIDES],
     trees: &mut [Option<Tree>; SIDES],
     random: &mut fastrand::Rng,
     is_over: &dyn Fn() -> bool,

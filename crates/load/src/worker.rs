@@ -205,7 +205,9 @@ impl Worker {
     }
 
     fn is_over(&mut self, now_ns: u64) -> bool {
-        self.control.is_stopped() || self.shared().is_spent() || self.control.is_in_vain(now_ns)
+        self.control.is_stopped()
+            || self.shared().is_spent()
+            || self.control.has_elapsed_unanswered(now_ns)
     }
 
     /// How long the next turn may wait.

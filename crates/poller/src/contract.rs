@@ -30,7 +30,7 @@ use crate::{Counters, Error, Events, Interest, Registration, SignalMask, Token, 
 ///   overflow every registration is looked at again), never less, and never a condition that
 ///   did not hold when it was looked at. Where changes are deferred, every trigger may report
 ///   once what was read or written away since it held, so descriptors have to be non-blocking.
-/// * **Fairness.** When more is ready than fits, successive waits go round.
+/// * **Fairness.** When more is ready than fits, successive waits serve all in turn.
 /// * **Deferred errors.** Where changes ride with the next wait ([`Caps::deferred_changes`]), an
 ///   error of the kernel arrives there, as an event with [`crate::Readiness::ERROR`].
 pub trait Poller {

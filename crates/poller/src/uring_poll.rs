@@ -7,7 +7,7 @@
 //!   that still holds completes it at once, so level means what it says.
 //!
 //! What completed stands in `ready`, as in epoll's ready list: once for each registration,
-//! however often it fired, and in turn, so that successive waits go round. A level registration
+//! however often it fired, and in turn, so that successive waits serve all in turn. A level registration
 //! in there is not armed; it is polled anew before it is reported, unless that just happened.
 //!
 //! `docs/uring-poll.md` has the reasons and the figures. What the kernel holds is bookkept in

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use pollux_sys::descriptors;
-use pollux_xatmi::config::{PoolConfig, Remark};
+use pollux_xatmi::config::{Diagnostic, PoolConfig};
 use pollux_xatmi::control::{Answer, Control, Request};
 use pollux_xatmi::environment::Transport;
 use pollux_xatmi::needs::{
@@ -44,7 +44,7 @@ struct Findings {
     next_transport: Option<&'static str>,
     charge_bytes: u64,
     limit_bytes: Option<u64>,
-    warnings: Vec<Remark>,
+    warnings: Vec<Diagnostic>,
     missing_programs: Vec<String>,
     unwritable_outputs: Vec<String>,
     short_limits: Vec<String>,

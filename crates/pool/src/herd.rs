@@ -221,7 +221,7 @@ impl Manager {
         command.stdin(Stdio::inherit());
         let program = Program::start_reading_all("the pool", command)?;
         let mut manager = Self { program, prefix: prefix.clone(), workers, folder };
-        manager.program.says_within(OPEN, SILENCE, &|| false)?;
+        manager.program.wait_for_line(OPEN, SILENCE, &|| false)?;
         manager.ask(&Request::Settle, |_| {})?;
         Ok(manager)
     }
@@ -263,7 +263,7 @@ impl Manager {
     }
 
     fn failed(&self, what: &str) -> Reason {
-        format!("the pool: {what}; {}", self.folder.last_words()).into()
+        format!("the pool: {what}; {}", self.folder.stderr_tail()).into()
     }
 }
 
@@ -291,7 +291,7 @@ impl Folder {
         Ok(folder)
     }
 
-    fn last_words(&self) -> String {
+    fn stderr_tail(&self) -> String {
         let log = std::fs::read_to_string(self.path.join(LOG)).unwrap_or_default();
         let lines: Vec<&str> = log.lines().collect();
         let last = &lines[lines.len().saturating_sub(QUOTED_LINES)..];

@@ -29,7 +29,7 @@ use pollux_command::help;
 use pollux_command::output::{self, Failure};
 use pollux_pool_flags::{PoolCommand, StartFlags, Wake, Which, sections};
 use pollux_xatmi::config::PoolConfig;
-use pollux_xatmi::control::{AskError, Control};
+use pollux_xatmi::control::{Control, ControlError};
 use pollux_xatmi::environment::Environment;
 use pollux_xatmi::supervisor::Selection;
 use pollux_xatmi::worker;
@@ -176,6 +176,6 @@ fn read_config(file: &Path) -> Result<PoolConfig, Failure> {
     })
 }
 
-fn asked(error: &AskError) -> Failure {
+fn asked(error: &ControlError) -> Failure {
     Failure::failed(output::in_words(error))
 }

@@ -20,7 +20,7 @@ use pollux_command::output::{self, Failure};
 use pollux_pool_flags::StartFlags;
 use pollux_processes::Program;
 use pollux_sys::descriptors;
-use pollux_xatmi::control::{Answer, AskError, Control, Progress, Request};
+use pollux_xatmi::control::{Answer, Control, ControlError, Progress, Request};
 use pollux_xatmi::environment::{Environment, Transport};
 use pollux_xatmi::pool::{
     Log, Pool, PoolOptions, find, keep_from_children, output_faults, workers_left,
@@ -161,7 +161,7 @@ fn start_behind(
             }
             Ok(ExitCode::SUCCESS)
         }
-        Err(error @ AskError::Refused(_)) => Err(Failure::failed(format!(
+        Err(error @ ControlError::Refused(_)) => Err(Failure::failed(format!(
             "{error}\nthe pool stays up and tries them again; log: {log}; end it with `pollux pool \
              stop`"
         ))),
@@ -238,7 +238,7 @@ pub(crate) fn follow(
     control: &mut Control,
     request: &Request,
     verb: &'static str,
-) -> Result<String, AskError> {
+) -> Result<String, ControlError> {
     let bar = std::io::stderr().is_terminal().then(|| bar(verb));
     let outcome = control.ask(request, ORDER_SILENCE, |answer| {
         if let (Some(bar), Answer::Progress(Progress { done, of, failed })) = (&bar, answer) {
@@ -266,7 +266,7 @@ fn end(now: bool) -> Result<ExitCode, Failure> {
     let prefix = environment()?.prefix;
     let mut control = Control::connect(&prefix).map_err(|error| {
         let left = match error {
-            AskError::NoPool { .. } => workers_left(&prefix).len(),
+            ControlError::NoPool { .. } => workers_left(&prefix).len(),
             _ => 0,
         };
         let failure = asked(&error);
@@ -289,7 +289,7 @@ fn end(now: bool) -> Result<ExitCode, Failure> {
 /// Waits until the process of the manager has ended: until then the prefix and its files are in use.
 fn wait_for_end(control: &mut Control) -> Result<(), Failure> {
     let outcome = match control.wait_for_end(END_PROGRESS_AFTER) {
-        Err(AskError::Silent(_)) => {
+        Err(ControlError::Silent(_)) => {
             let pid = control.manager();
             output::remark(&format!(
                 "all workers are stopped; the manager, process {pid}, is still ending"
@@ -299,7 +299,7 @@ fn wait_for_end(control: &mut Control) -> Result<(), Failure> {
         other => other,
     };
     outcome.map_err(|error| match error {
-        AskError::Silent(_) => Failure::failed(format!(
+        ControlError::Silent(_) => Failure::failed(format!(
             "all workers are stopped, and the manager, process {pid}, has not ended within {} s; its log says \
              what it waits for, `kill -9 {pid}` ends it",
             (END_PROGRESS_AFTER + SILENCE).as_secs(),

@@ -71,7 +71,7 @@ pub(crate) fn attach() {
     }
     // SAFETY: the kernel just gave this descriptor out, to this thread alone.
     let fd = unsafe { OwnedFd::from_raw_fd(fd) };
-    let Ok(words) = SharedWords::for_good(fd.as_fd()) else { return };
+    let Ok(words) = SharedWords::map_static(fd.as_fd()) else { return };
     let Some(region) = Region::of(words) else { return };
     // No other thread attaches, so it cannot be set already.
     let _ = REGION.set(region);

@@ -38,7 +38,7 @@ pub(crate) struct Name {
 
 /// What a name is taken for.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(crate) enum For {
+pub(crate) enum Interposed {
     /// To be counted.
     Counting,
     /// To be done, or noted, where another mechanism takes the place of the kernel's epoll.
@@ -69,7 +69,12 @@ impl Name {
     /// Looks the C library's function up and says where this call goes; from then on all go there, as soon
     /// as it is known whether anything is counted.
     #[cold]
-    pub(crate) fn settle(&self, name: &CStr, inner: *mut c_void, taken_for: For) -> *mut c_void {
+    pub(crate) fn settle(
+        &self,
+        name: &CStr,
+        inner: *mut c_void,
+        taken_for: Interposed,
+    ) -> *mut c_void {
         let real = look_up(name);
         self.real.store(real, Relaxed);
         self.place.store(Thread::place(), Relaxed);
@@ -78,9 +83,9 @@ impl Name {
             return inner;
         }
         let is_taken = match taken_for {
-            For::Counting => attach::is_counted(),
-            For::Emulation => emulation::is_chosen(),
-            For::Both => attach::is_counted() || emulation::is_chosen(),
+            Interposed::Counting => attach::is_counted(),
+            Interposed::Emulation => emulation::is_chosen(),
+            Interposed::Both => attach::is_counted() || emulation::is_chosen(),
         };
         let target = if is_taken || real.is_null() { inner } else { real };
         self.target.store(target, Relaxed);
@@ -186,7 +191,7 @@ macro_rules! taken {
             unsafe extern "C-unwind" fn first($($arg: $type,)* $caller: usize) $(-> $ret)? {
                 const TEXT: &std::ffi::CStr = crate::names::name(concat!(stringify!($name), "\0"));
                 let inner = inner as Target as *mut std::ffi::c_void;
-                let target = NAME.settle(TEXT, inner, crate::names::For::$for);
+                let target = NAME.settle(TEXT, inner, crate::names::Interposed::$for);
                 // SAFETY: either function takes these arguments; the last one the C library's ignores.
                 let target = unsafe { std::mem::transmute::<*mut std::ffi::c_void, Target>(target) };
                 // SAFETY: the caller's own arguments.

@@ -64,7 +64,7 @@ taken! { Both: epoll_ctl / 4 (epfd: c_int, op: c_int, fd: c_int, event: *mut epo
 
 taken! { Both: epoll_wait / 4 (epfd: c_int, events: *mut epoll_event, most: c_int, timeout: c_int; caller) -> c_int {
     let Some(real) = real() else { return unknown() };
-    waited(&Asked { epfd, events, most, is_poll: timeout == 0, caller }, || {
+    waited(&WaitArgs { epfd, events, most, is_poll: timeout == 0, caller }, || {
         let limit = Limit::of_ms(timeout);
         // SAFETY: the caller's own arguments.
         unsafe { emulation::wait(epfd, events, most, limit, ptr::null()) }
@@ -75,7 +75,7 @@ taken! { Both: epoll_wait / 4 (epfd: c_int, events: *mut epoll_event, most: c_in
 
 taken! { Both: epoll_pwait / 5 (epfd: c_int, events: *mut epoll_event, most: c_int, timeout: c_int, mask: *const sigset_t; caller) -> c_int {
     let Some(real) = real() else { return unknown() };
-    waited(&Asked { epfd, events, most, is_poll: timeout == 0, caller }, || {
+    waited(&WaitArgs { epfd, events, most, is_poll: timeout == 0, caller }, || {
         let limit = Limit::of_ms(timeout);
         // SAFETY: the caller's own arguments.
         unsafe { emulation::wait(epfd, events, most, limit, mask) }
@@ -89,7 +89,7 @@ taken! { Both: epoll_pwait2 / 5 (epfd: c_int, events: *mut epoll_event, most: c_
     // SAFETY: the caller's own argument, which the kernel reads as well; null means without a limit.
     let limit = Limit::of(unsafe { timeout.as_ref() });
     let is_poll = matches!(limit, Limit::Time(time) if time.is_zero());
-    waited(&Asked { epfd, events, most, is_poll, caller }, || {
+    waited(&WaitArgs { epfd, events, most, is_poll, caller }, || {
         // SAFETY: the caller's own arguments.
         unsafe { emulation::wait(epfd, events, most, limit, mask) }
             // SAFETY: as above.
@@ -98,7 +98,7 @@ taken! { Both: epoll_pwait2 / 5 (epfd: c_int, events: *mut epoll_event, most: c_
 } }
 
 /// A wait as it was asked for.
-struct Asked {
+struct WaitArgs {
     epfd: c_int,
     events: *mut epoll_event,
     most: c_int,
@@ -159,7 +159,7 @@ fn controlled(
 }
 
 /// Does a wait and counts it.
-fn waited(asked: &Asked, wait: impl FnOnce() -> c_int) -> c_int {
+fn waited(asked: &WaitArgs, wait: impl FnOnce() -> c_int) -> c_int {
     if !attach::is_counted() {
         return wait();
     }
@@ -180,7 +180,7 @@ fn waited(asked: &Asked, wait: impl FnOnce() -> c_int) -> c_int {
     result
 }
 
-fn count(thread: &Thread, tally: &Tally<'static>, asked: &Asked, result: c_int, waited_ns: u64) {
+fn count(thread: &Thread, tally: &Tally<'static>, asked: &WaitArgs, result: c_int, waited_ns: u64) {
     let caller = asked.caller as u64;
     tally.count(Counter::Waits);
     tally.add(Counter::WaitNs, waited_ns);

@@ -297,7 +297,7 @@ impl Program {
     ///
     /// # Errors
     /// [`Error::Program`] when there was no such line, with the last words.
-    pub fn says_within(
+    pub fn wait_for_line(
         &mut self,
         words: &str,
         time: Duration,
@@ -417,7 +417,7 @@ impl Program {
     }
 
     /// The last lines that it said on standard error.
-    pub fn last_words(&mut self) -> String {
+    pub fn stderr_tail(&mut self) -> String {
         // Its end follows that of its output, and what it said right before may still be on its way.
         let end = if self.output.is_over { LAST_WORDS_PATIENCE } else { Duration::ZERO };
         let is_over = self.is_over || self.has_ended(end).unwrap_or(true);
@@ -430,7 +430,7 @@ impl Program {
 
     /// A failure of this process, with the last that it said.
     pub fn failed(&mut self, what: &str) -> Error {
-        let said = self.last_words();
+        let said = self.stderr_tail();
         let what = if said.is_empty() { what.to_owned() } else { format!("{what}: {said}") };
         Error::Program { program: self.name.clone(), what }
     }
@@ -507,12 +507,12 @@ mod tests {
     #[test]
     fn a_line_is_waited_for_and_its_end_as_well() {
         let mut process = shell("echo hello >&2; echo ready: 5 >&2; sleep 600");
-        process.says_within("ready", DEADLINE, &|| false).expect("it said so");
+        process.wait_for_line("ready", DEADLINE, &|| false).expect("it said so");
         let mut process = shell("echo hello >&2; echo ready >&2");
         process.ends_within(DEADLINE, &|| false).expect("waited");
-        process.says_within("ready", DEADLINE, &|| false).expect("it said so before its end");
+        process.wait_for_line("ready", DEADLINE, &|| false).expect("it said so before its end");
         let mut process = shell("echo no such address >&2");
-        let error = process.says_within("ready", DEADLINE, &|| false).expect_err("it ended");
+        let error = process.wait_for_line("ready", DEADLINE, &|| false).expect_err("it ended");
         assert!(error.to_string().starts_with("sh: was not ready"), "{error}");
     }
 
@@ -538,7 +538,7 @@ mod tests {
     fn words_behind_the_end_of_the_output_are_waited_for() {
         let mut process = group("exec >&-; echo 'no such address' >&2; exit 1");
         assert_eq!(process.output_line_within(DEADLINE, &|| false).expect("waited"), None);
-        assert_eq!(process.last_words(), "no such address");
+        assert_eq!(process.stderr_tail(), "no such address");
     }
 
     #[test]

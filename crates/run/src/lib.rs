@@ -29,7 +29,7 @@ use pollux_report::number;
 
 use symbols::Symbols;
 
-pub use session::{Ended, OutOfReach, Session, Start, library, within_reach};
+pub use session::{ExitStatus, NotObservable, Session, Start, library, within_reach};
 pub use summary::{Course, Process, Source, Summary};
 
 /// The figures of a run, with the advice that they give and the longest turns.

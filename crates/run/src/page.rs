@@ -2,7 +2,7 @@
 
 use pollux_loop_stats::{Counter, Figures, Histogram, events_of, time_of};
 use pollux_report::chart::bars::{Bar, Head, small};
-use pollux_report::chart::{Edges, Line, Marks, Paper, Scale, Vertex, WIDTH};
+use pollux_report::chart::{Canvas, Edges, Line, Marks, Scale, Vertex, WIDTH};
 use pollux_report::markup::{card, details, escape, scroll, section, strip};
 use pollux_report::number::{self, or_na};
 use pollux_report::{Cell, Table};
@@ -140,7 +140,7 @@ fn chart(
     tick: fn(f64) -> String,
 ) -> String {
     let about = format!("Lines over {} intervals of the run.", intervals.len());
-    let mut paper = Paper::new(key, (title, &about), (WIDTH, HEIGHT), EDGES);
+    let mut paper = Canvas::new(key, (title, &about), (WIDTH, HEIGHT), EDGES);
     paper.svg.text((0.0, 14.0), "strong", title);
     let end = intervals.last().map_or(1.0, |last| last.to_s);
     let x = Scale::linear((0.0, end), paper.width());

@@ -48,12 +48,12 @@ const LIBRARY: &str = "libpollux_preload.so";
 /// Why a program or a process cannot be observed: one line that names it, and what helps where something
 /// does.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct OutOfReach {
+pub struct NotObservable {
     is_missing: bool,
     text: String,
 }
 
-impl OutOfReach {
+impl NotObservable {
     pub(crate) fn new(text: String) -> Self {
         Self { is_missing: false, text }
     }
@@ -69,26 +69,26 @@ impl OutOfReach {
     }
 }
 
-impl fmt::Display for OutOfReach {
+impl fmt::Display for NotObservable {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.text)
     }
 }
 
-impl std::error::Error for OutOfReach {}
+impl std::error::Error for NotObservable {}
 
 /// Finds a program as execvp(3) does and looks at its file, or at that of its script's interpreter.
 ///
 /// # Errors
 /// Why it is out of reach.
-pub fn within_reach(name: &str) -> Result<PathBuf, OutOfReach> {
+pub fn within_reach(name: &str) -> Result<PathBuf, NotObservable> {
     let path = find(name)?;
     look_at(&path, SCRIPTS_MAX)?;
     Ok(path)
 }
 
-fn look_at(path: &Path, scripts_left: usize) -> Result<(), OutOfReach> {
-    let refused = |why: &str| OutOfReach::new(format!("{}: {why}", path.display()));
+fn look_at(path: &Path, scripts_left: usize) -> Result<(), NotObservable> {
+    let refused = |why: &str| NotObservable::new(format!("{}: {why}", path.display()));
     let unreadable = |error: io::Error| refused(&format!("cannot be read: {error}"));
     let metadata = std::fs::metadata(path).map_err(unreadable)?;
     let Some(elf) = Elf::read(path).map_err(unreadable)? else {
@@ -158,7 +158,7 @@ fn interpreter_of(script: &Path) -> Option<PathBuf> {
 }
 
 /// The file of a program: a path, or a name that is looked for in PATH.
-fn find(name: &str) -> Result<PathBuf, OutOfReach> {
+fn find(name: &str) -> Result<PathBuf, NotObservable> {
     let is_program = |path: &PathBuf| {
         path.metadata().is_ok_and(|found| found.is_file() && found.mode() & EXECUTES != 0)
     };
@@ -174,8 +174,8 @@ fn find(name: &str) -> Result<PathBuf, OutOfReach> {
     }
     let there = paths.into_iter().find(|path| path.exists());
     Err(match there {
-        None => OutOfReach::missing(format!("{name}: program not found")),
-        Some(path) => OutOfReach::new(format!(
+        None => NotObservable::missing(format!("{name}: program not found")),
+        Some(path) => NotObservable::new(format!(
             "{}: not a file that may be executed; expected a program or a script with the x bit",
             path.display()
         )),
@@ -184,7 +184,7 @@ fn find(name: &str) -> Result<PathBuf, OutOfReach> {
 
 /// How the program ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Ended {
+pub enum ExitStatus {
     /// By itself, with this code.
     Code(i32),
     /// By a signal.
@@ -213,7 +213,7 @@ pub struct Session {
     words: SharedWords,
     /// Not a `pollux_processes::Program`, which ends its process when it is dropped and waits for that one alone.
     child: Child,
-    ended: Option<Ended>,
+    ended: Option<ExitStatus>,
     is_empty: bool,
     began: Instant,
 }
@@ -255,13 +255,13 @@ impl Session {
     ///
     /// # Errors
     /// What waitpid(2) said.
-    pub fn reap(&mut self) -> io::Result<Option<Ended>> {
+    pub fn reap(&mut self) -> io::Result<Option<ExitStatus>> {
         loop {
             match wait(WaitOptions::NOHANG) {
                 Ok(Some((pid, status))) => {
                     if pid.as_raw_nonzero().get().unsigned_abs() == self.child.id() {
-                        let signal = status.terminating_signal().map(Ended::Signal);
-                        let code = status.exit_status().map(Ended::Code);
+                        let signal = status.terminating_signal().map(ExitStatus::Signal);
+                        let code = status.exit_status().map(ExitStatus::Code);
                         self.ended = signal.or(code);
                     }
                 }

@@ -38,7 +38,7 @@ pub enum Use {
 
 /// The paths that a process still uses.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
-pub struct Reach {
+pub struct AllowedPaths {
     uses: Vec<(PathBuf, Use)>,
 }
 
@@ -80,7 +80,7 @@ impl Confined {
     /// The first path of `later` that is out of reach: it lies elsewhere, or in a folder that took the
     /// place of the one that was there.
     #[must_use]
-    pub fn lacks<'a>(&self, later: &'a Reach) -> Option<&'a Path> {
+    pub fn lacks<'a>(&self, later: &'a AllowedPaths) -> Option<&'a Path> {
         let is_lacking = |(path, used): &&(PathBuf, Use)| {
             // What is not there can't be reached in any case.
             let is_allowed = |wanted: &Rule| {
@@ -98,7 +98,7 @@ impl fmt::Display for Confined {
     }
 }
 
-impl Reach {
+impl AllowedPaths {
     /// Adds a path.
     pub fn add(&mut self, path: &Path, used: Use) {
         self.uses.push((path.to_owned(), used));
@@ -150,7 +150,7 @@ fn rules_of(path: &Path, used: Use) -> Vec<Rule> {
 ///
 /// # Errors
 /// [`Unavailable`]: the kernel has no landlock, or other threads run already, which it would not bind.
-pub fn confine_files(reach: &Reach) -> Result<Confined, Unavailable> {
+pub fn confine_files(reach: &AllowedPaths) -> Result<Confined, Unavailable> {
     let threads = std::fs::read_dir("/proc/self/task").map(Iterator::count);
     match threads {
         Ok(1) => enforce(reach.rules()),
@@ -216,8 +216,8 @@ mod tests {
 
     use super::*;
 
-    fn reach(paths: &[(&Path, Use)]) -> Reach {
-        let mut reach = Reach::default();
+    fn reach(paths: &[(&Path, Use)]) -> AllowedPaths {
+        let mut reach = AllowedPaths::default();
         paths.iter().for_each(|(path, used)| reach.add(path, *used));
         reach
     }

@@ -19,7 +19,7 @@ mod files;
 use std::fmt;
 
 pub use calls::{confine_calls, try_calls};
-pub use files::{Confined, Reach, Use, confine_files, try_files};
+pub use files::{AllowedPaths, Confined, Use, confine_files, try_files};
 
 /// A part that this kernel, or the state of the process, does not allow.
 #[derive(Clone, PartialEq, Eq, Debug)]

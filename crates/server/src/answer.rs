@@ -10,7 +10,7 @@ use pollux_engine::{Actions, FileRange};
 use pollux_http::{DateCache, HeadWriter, Rejection, Status};
 use rustix::io::Errno;
 
-use crate::common_fields::{Asked, Common};
+use crate::common_fields::{Common, FieldContext};
 use crate::config::FIELDS_BYTES_MAX;
 
 /// Room for any short answer: its fields are ours and few, but for a `Location`, which may be
@@ -54,7 +54,7 @@ pub(crate) struct Context {
     pub(crate) persistence: Persistence,
     /// HEAD: no body.
     pub(crate) is_head: bool,
-    pub(crate) asked: Asked,
+    pub(crate) asked: FieldContext,
 }
 
 /// What was answered, and what of it has not been sent yet.
@@ -289,7 +289,7 @@ pub(crate) struct FixedReply {
     len_bytes: u64,
     variants: [Variant; Persistence::ALL.len()],
     /// What the variants were made for: requests of which no setting says more than of all.
-    asked: Asked,
+    asked: FieldContext,
     /// Whether some requests get fields that others don't.
     has_others: bool,
     /// What a body consists of that is not copied behind its head; empty when all are.
@@ -380,7 +380,7 @@ impl Variant {
         len_bytes: u64,
         is_whole: bool,
         common: &Common,
-        asked: Asked,
+        asked: FieldContext,
     ) -> Self {
         let mut bytes = vec![0; HEAD_BYTES_MAX];
         let mut head = common.begin(&mut bytes, Status::OK, asked);

@@ -29,14 +29,14 @@ pub(crate) struct Common {
 
 /// What the common fields of an answer depend on, beside its status.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
-pub(crate) struct Asked {
+pub(crate) struct FieldContext {
     /// The origin of the page that asks, where the settings allow it: its place among them.
     origin: Option<u8>,
     /// The rules that apply to the path, as bits in their order.
     rules: u64,
 }
 
-impl Asked {
+impl FieldContext {
     /// Whether a page of another origin asks that may read the answer.
     pub(crate) fn is_from_another_origin(self) -> bool {
         self.origin.is_some()
@@ -110,7 +110,7 @@ impl Common {
         &self,
         out: &'o mut [u8],
         status: Status,
-        asked: Asked,
+        asked: FieldContext,
     ) -> HeadWriter<'o> {
         let mut head = HeadWriter::new(out, status);
         match &self.more {
@@ -136,13 +136,13 @@ impl Common {
 
     /// What the answer to this request depends on.
     #[inline]
-    pub(crate) fn asked(&self, request: &Request<'_>) -> Asked {
-        self.more.as_ref().map_or_else(Asked::default, |more| more.asked(request))
+    pub(crate) fn asked(&self, request: &Request<'_>) -> FieldContext {
+        self.more.as_ref().map_or_else(FieldContext::default, |more| more.asked(request))
     }
 
     /// The same where there is no sound request.
-    pub(crate) fn unasked(&self) -> Asked {
-        Asked { origin: None, rules: self.more.as_ref().map_or(0, |more| more.pathless) }
+    pub(crate) fn unasked(&self) -> FieldContext {
+        FieldContext { origin: None, rules: self.more.as_ref().map_or(0, |more| more.pathless) }
     }
 
     /// Whether some paths get fields that others don't.
@@ -152,8 +152,8 @@ impl Common {
 }
 
 impl More {
-    fn asked(&self, request: &Request<'_>) -> Asked {
-        Asked { origin: self.origin(request), rules: self.rules_for(request) }
+    fn asked(&self, request: &Request<'_>) -> FieldContext {
+        FieldContext { origin: self.origin(request), rules: self.rules_for(request) }
     }
 
     /// The place of the origin of the page that asks, where it may see the answer.
@@ -173,7 +173,13 @@ impl More {
         self.rules.iter().enumerate().map(bit).fold(0, |all, bit| all | bit)
     }
 
-    fn write(&self, head: &mut HeadWriter<'_>, status: Status, asked: Asked, date: &DateCache) {
+    fn write(
+        &self,
+        head: &mut HeadWriter<'_>,
+        status: Status,
+        asked: FieldContext,
+        date: &DateCache,
+    ) {
         let mut applying = asked.rules;
         for (at, one) in self.rules.iter().enumerate() {
             applying &= !(u64::from(!one.rule.is_for_status(status.code())) << at);

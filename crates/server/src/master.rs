@@ -29,7 +29,7 @@ use crate::proxy::ProxyConfig;
 pub use crate::serve::link::WorkerProcess;
 use crate::serve::link::{Frame, Kind, STATES_END, Worker, WorkerState};
 pub use crate::serve::sockets::ProxySockets;
-use crate::stats::Ended;
+use crate::stats::RetiredCounts;
 use crate::system::{Manager, PidFile, State};
 
 /// For a worker to take connections: files are opened and rings made, nothing else.
@@ -101,7 +101,7 @@ pub struct Master {
     next: Option<(Settings, ProxySockets, u32)>,
     reloads: Reloads,
     /// What workers counted that are gone.
-    ended: Ended,
+    ended: RetiredCounts,
     /// The states of backends, beside the settings, that the worker that serves sent last.
     states: String,
     restart: Restart,
@@ -159,7 +159,7 @@ impl Master {
             workers: Vec::new(),
             next: None,
             reloads: Reloads::default(),
-            ended: Ended::default(),
+            ended: RetiredCounts::default(),
             states: String::new(),
             restart: Restart { at: None, wait: RESTART_FIRST },
             has_served: false,
@@ -263,7 +263,11 @@ impl Master {
                 }
             }
             Kind::BackendStates if is_serving => self.states = text,
-            Kind::BackendStates | Kind::Drain | Kind::Reopen | Kind::Ended | Kind::Reloads => {}
+            Kind::BackendStates
+            | Kind::Drain
+            | Kind::Reopen
+            | Kind::RetiredCounts
+            | Kind::Reloads => {}
         }
     }
 
@@ -459,7 +463,7 @@ impl Master {
         let others = self.workers.iter().filter(|worker| worker.state != WorkerState::Serving);
         others.for_each(|worker| ended.add_page(&worker.counts));
         let page = ended.page();
-        self.send_to_serving(Kind::Ended, &page);
+        self.send_to_serving(Kind::RetiredCounts, &page);
     }
 
     fn send_reloads(&mut self) {

@@ -10,7 +10,7 @@ use pollux_http::{
 };
 
 use crate::answer::Persistence;
-use crate::common_fields::{Asked, Common};
+use crate::common_fields::{Common, FieldContext};
 use crate::config::FIELDS_BYTES_MAX;
 
 /// Room that the head of an echo and the framing of its pieces take at most.
@@ -32,7 +32,7 @@ pub(crate) struct Body {
 pub(crate) struct Echo {
     framing: Framing,
     persistence: Persistence,
-    asked: Asked,
+    asked: FieldContext,
     /// Whether the connection ends with it, as its head says.
     pub(crate) is_last: bool,
     /// Whether its head was sent: from then on there is no other answer.
@@ -53,7 +53,12 @@ impl Body {
     }
 
     /// Has the body sent back while it is read.
-    pub(crate) fn echoed(mut self, request: &Request<'_>, is_last: bool, asked: Asked) -> Self {
+    pub(crate) fn echoed(
+        mut self,
+        request: &Request<'_>,
+        is_last: bool,
+        asked: FieldContext,
+    ) -> Self {
         let persistence = Persistence::of(request.version_minor, is_last);
         let framing = request.framing;
         self.echo = Some(Echo { framing, persistence, asked, is_last, has_begun: false });

@@ -29,7 +29,7 @@ use crate::error::{connections_max, limit, remedy_for_full};
 use crate::log::{self, ErrorWriter, Event, unix_s};
 use crate::proxy::backends;
 use crate::shared::Reload;
-use crate::stats::{ControlSession, ControlShared, Ended, Overview};
+use crate::stats::{ControlSession, ControlShared, Overview, RetiredCounts};
 use crate::system::{Identity, Manager, PidFile, Privileged, Sandbox, State, unless_unit_makes};
 use crate::tls::{Certificate, Keys};
 use crate::{HttpSession, Logs, ServerCounters, ServerError, Shared};
@@ -414,7 +414,9 @@ impl Server {
             Order::Drain => self.hand_over("another worker takes the connections: draining"),
             Order::Gone => self.hand_over("the master is gone: draining"),
             Order::Reopen => self.reopen_logs(),
-            Order::Ended(page) => self.overview.supervised.set_ended(Ended::of_page(&page)),
+            Order::RetiredCounts(page) => {
+                self.overview.supervised.set_ended(RetiredCounts::of_page(&page))
+            }
             Order::Reloads(text) => self.overview.supervised.set_reloads(text),
             Order::BackendStates { before, now } => {
                 backends::restore_states(&self.overview.backends, &before, &now);

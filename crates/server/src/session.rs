@@ -35,7 +35,7 @@ use crate::counters::ServerCounter;
 use crate::log::{Entry, Event};
 use crate::request::{Body, Progress, field, is_blank, is_head, is_tls, request_line};
 use crate::shared::{Handler, Shared, respond};
-use crate::tls::{Above, Tls};
+use crate::tls::{PlaintextSession, Tls};
 
 /// How long a drained server waits for the first request of a connection: one that was on its
 /// way when the connection was accepted has arrived by then.
@@ -524,7 +524,7 @@ impl Session for EncryptedSession {
     }
 }
 
-impl Above for HttpSession {
+impl PlaintextSession for HttpSession {
     type Shared = Shared;
 
     fn plain_room(shared: &mut Shared) -> &mut Vec<u8> {

@@ -6,16 +6,16 @@
 //!
 //! A session's wish to close waits until its last bytes and the `close_notify` behind them have been
 //! handed over; its wish to end its output becomes a `close_notify`. The server's and the proxy's
-//! sessions call it with every call of theirs, and it calls what speaks `Above` it.
+//! sessions call it with every call of theirs, and it calls what speaks `PlaintextSession` it.
 
 use std::sync::{Arc, Mutex, MutexGuard};
 
-use pollux_engine::{Actions, HeldEnding};
+use pollux_engine::{Actions, DeferredClose};
 pub use pollux_tls::{Certificate, Keys, TlsError, Trust};
 use pollux_tls::{ClientConfig, Layer, ServerConfig, ServerName};
 
 /// What speaks above TLS: the calls of a session, on plain bytes.
-pub(crate) trait Above {
+pub(crate) trait PlaintextSession {
     /// What the sessions of its loop share.
     type Shared;
 
@@ -60,7 +60,7 @@ pub(crate) struct Tls {
     /// The session was notified of that end.
     is_end_notified: bool,
     /// The session has ended; it is not called any more.
-    held: Option<HeldEnding>,
+    held: Option<DeferredClose>,
     is_over: bool,
     output: Output,
 }
@@ -110,7 +110,7 @@ impl Tls {
     }
 
     /// The connection is there; its encryption too when it comes from another thread.
-    pub(crate) fn connected<A: Above>(
+    pub(crate) fn connected<A: PlaintextSession>(
         &mut self,
         above: &mut A,
         shared: &mut A::Shared,
@@ -122,7 +122,7 @@ impl Tls {
     }
 
     /// Bytes came; all of them are taken.
-    pub(crate) fn on_bytes<A: Above>(
+    pub(crate) fn on_bytes<A: PlaintextSession>(
         &mut self,
         above: &mut A,
         shared: &mut A::Shared,
@@ -144,7 +144,7 @@ impl Tls {
     }
 
     /// The connection has ended.
-    pub(crate) fn on_end<A: Above>(
+    pub(crate) fn on_end<A: PlaintextSession>(
         &mut self,
         above: &mut A,
         shared: &mut A::Shared,
@@ -161,7 +161,7 @@ impl Tls {
     }
 
     /// All that was encrypted has left.
-    pub(crate) fn on_drained<A: Above>(
+    pub(crate) fn on_drained<A: PlaintextSession>(
         &mut self,
         above: &mut A,
         shared: &mut A::Shared,
@@ -179,7 +179,7 @@ impl Tls {
     }
 
     /// Any other call; afterwards what speaks above may take input again.
-    pub(crate) fn call<A: Above>(
+    pub(crate) fn call<A: PlaintextSession>(
         &mut self,
         above: &mut A,
         shared: &mut A::Shared,
@@ -198,7 +198,12 @@ impl Tls {
     }
 
     /// Notifies the session above of the connection, of what was decrypted, and of the end behind it.
-    fn show<A: Above>(&mut self, above: &mut A, shared: &mut A::Shared, actions: &mut Actions<'_>) {
+    fn show<A: PlaintextSession>(
+        &mut self,
+        above: &mut A,
+        shared: &mut A::Shared,
+        actions: &mut Actions<'_>,
+    ) {
         self.flush(actions);
         if self.is_open() && !std::mem::replace(&mut self.is_open_notified, true) {
             let is_resumed = self.layer.is_resumed();
@@ -227,7 +232,7 @@ impl Tls {
     }
 
     /// Calls what speaks above, and encrypts what it sends.
-    fn layered<A: Above, R>(
+    fn layered<A: PlaintextSession, R>(
         &mut self,
         shared: &mut A::Shared,
         actions: &mut Actions<'_>,

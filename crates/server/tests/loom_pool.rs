@@ -34,7 +34,7 @@ impl Idle for Arc<Connection> {
         seen & 1 == 0 && self.0.compare_exchange(seen, by << 1 | 1, SeqCst, SeqCst).is_ok()
     }
 
-    fn send_off(&self) -> bool {
+    fn start_transfer(&self) -> bool {
         self.take(NO_THREAD)
     }
 

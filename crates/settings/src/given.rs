@@ -20,7 +20,7 @@ use toml::de::{DeTable, DeValue};
 use crate::describe::{Description, GivenBy, Row, Section, Takes, describe};
 use crate::keys::{Keys, Table};
 use crate::kind::{Kind, Word, parsed};
-use crate::mistake::{Location, Mistake, Mistakes};
+use crate::mistake::{Location, SettingError, SettingErrors};
 
 /// Largest file; far more than all settings need.
 const FILE_BYTES_MAX: u64 = 1 << 20;
@@ -45,10 +45,11 @@ impl Given {
     ///
     /// # Errors
     /// When it cannot be read, is not text, or has more than a mebibyte.
-    pub fn from_file(path: &Path, flag: &str) -> Result<Self, Mistakes> {
+    pub fn from_file(path: &Path, flag: &str) -> Result<Self, SettingErrors> {
         let name = path.display().to_string();
-        let failed =
-            |why: String| Mistakes::one(Location::Flag(flag.to_owned()), format!("{name}{why}"));
+        let failed = |why: String| {
+            SettingErrors::one(Location::Flag(flag.to_owned()), format!("{name}{why}"))
+        };
         let mut text = String::new();
         // Bounded here and not by the size that the file states: a device or a pipe states none.
         File::open(path)
@@ -89,7 +90,7 @@ impl Given {
     /// # Errors
     /// Every mistake, each with its place and with what is expected. Of a file that is not TOML
     /// only the faults of its form are reported.
-    pub fn read<T: Table>(&self) -> Result<T, Mistakes> {
+    pub fn read<T: Table>(&self) -> Result<T, SettingErrors> {
         let (file, text) = self.file.as_ref().map_or(("", ""), |(file, text)| (file, text));
         let reading = Reading::new(file, text, describe::<T>(), false);
         let parsed = parse(text);
@@ -108,7 +109,7 @@ impl Given {
             // What a broken file did not say is not a mistake of its own.
             mistakes.retain(|mistake| mistake.location != Location::Whole);
         }
-        Mistakes::of(mistakes).map_or(Ok(value), Err)
+        SettingErrors::of(mistakes).map_or(Ok(value), Err)
     }
 }
 
@@ -124,14 +125,14 @@ pub struct Flags<T, const HAS_FILE: bool = true> {
 
 /// The flags of the table `T` without one that names a file, for a command that is given its file in
 /// another way, or none.
-pub type FlagsAlone<T> = Flags<T, false>;
+pub type FlagsOnly<T> = Flags<T, false>;
 
 impl<T: Table, const HAS_FILE: bool> Flags<T, HAS_FILE> {
     /// What was said, by flags and file together.
     ///
     /// # Errors
     /// When the file cannot be read, or every mistake of both.
-    pub fn read(&self) -> Result<T, Mistakes> {
+    pub fn read(&self) -> Result<T, SettingErrors> {
         self.given.clone().over(self.file()?).read()
     }
 
@@ -145,7 +146,7 @@ impl<T: Table, const HAS_FILE: bool> Flags<T, HAS_FILE> {
     ///
     /// # Errors
     /// When the file cannot be read.
-    pub fn file(&self) -> Result<Given, Mistakes> {
+    pub fn file(&self) -> Result<Given, SettingErrors> {
         let file = self.config.as_deref().map(|path| Given::from_file(path, "--config"));
         Ok(file.transpose()?.unwrap_or_default())
     }
@@ -155,7 +156,7 @@ impl<T: Table, const HAS_FILE: bool> Flags<T, HAS_FILE> {
     ///
     /// # Errors
     /// Every mistake of both.
-    pub fn read_with(&self, file: Option<(&str, &str)>) -> Result<T, Mistakes> {
+    pub fn read_with(&self, file: Option<(&str, &str)>) -> Result<T, SettingErrors> {
         let file = file.map_or_else(Given::default, |(name, text)| Given::from_toml(text, name));
         self.given.clone().over(file).read()
     }
@@ -279,7 +280,7 @@ pub(crate) struct Reading<'a> {
     pub(crate) description: RefCell<Description>,
     /// Whether it is written down what is asked for; nothing is said then.
     pub(crate) is_describing: bool,
-    pub(crate) mistakes: RefCell<Vec<Mistake>>,
+    pub(crate) mistakes: RefCell<Vec<SettingError>>,
     /// Whether a default stands in for a value that is wrong or missing.
     pub(crate) has_stand_in: Cell<bool>,
 }
@@ -329,7 +330,7 @@ impl<'a> Reading<'a> {
     }
 
     pub(crate) fn note_at(&self, location: Location, message: String) {
-        self.mistakes.borrow_mut().push(Mistake { location, message });
+        self.mistakes.borrow_mut().push(SettingError { location, message });
     }
 }
 

@@ -158,7 +158,7 @@ impl Keys<'_> {
 
     /// The first key of those asked for by now that was said.
     #[must_use]
-    pub fn first_said(&self) -> Option<&'static str> {
+    pub fn first_given(&self) -> Option<&'static str> {
         self.asked.iter().copied().find(|name| self.has(name))
     }
 

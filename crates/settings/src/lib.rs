@@ -87,11 +87,11 @@ mod mistake;
 mod tests;
 
 pub use describe::{Description, GivenBy, Row, Section, Takes, describe, kept, reference};
-pub use given::{Flags, FlagsAlone, Given};
+pub use given::{Flags, FlagsOnly, Given};
 pub use key::Key;
 pub use keys::{Keys, Table};
 pub use kind::{
     Kind, Word, boolean, bytes, duration, duration_text, line, name, one_of, parsed, path, share,
     share_text, whole,
 };
-pub use mistake::{Location, Mistake, Mistakes, did_you_mean, shown};
+pub use mistake::{Location, SettingError, SettingErrors, did_you_mean, shown};

@@ -17,14 +17,14 @@ const SUGGESTED_CHARS_MAX: usize = 40;
 /// Everything that is wrong. Never empty; flags first, then the file from its top.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{}", .mistakes.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n"))]
-pub struct Mistakes {
+pub struct SettingErrors {
     /// One or more.
-    pub mistakes: Vec<Mistake>,
+    pub mistakes: Vec<SettingError>,
 }
 
 /// One thing that is wrong.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Mistake {
+pub struct SettingError {
     /// Where it stands.
     pub location: Location,
     /// What was found there and what is expected, in one line.
@@ -49,15 +49,15 @@ pub enum Location {
     },
 }
 
-impl Mistakes {
+impl SettingErrors {
     /// One mistake.
     #[must_use]
     pub fn one(location: Location, message: impl Into<String>) -> Self {
-        Self { mistakes: vec![Mistake { location, message: message.into() }] }
+        Self { mistakes: vec![SettingError { location, message: message.into() }] }
     }
 
     /// These, in order, each once; none where there is none.
-    pub(crate) fn of(mut mistakes: Vec<Mistake>) -> Option<Self> {
+    pub(crate) fn of(mut mistakes: Vec<SettingError>) -> Option<Self> {
         // Flags keep the order of the table.
         let order = |location: &Location| match location {
             Location::File { line, column, .. } => (*line, *column),
@@ -69,7 +69,7 @@ impl Mistakes {
         mistakes.truncate(MISTAKES_MAX);
         if more > 0 {
             let message = format!("and {more} mistakes more");
-            mistakes.push(Mistake { location: Location::Whole, message });
+            mistakes.push(SettingError { location: Location::Whole, message });
         }
         (!mistakes.is_empty()).then_some(Self { mistakes })
     }
@@ -85,7 +85,7 @@ impl Location {
     }
 }
 
-impl fmt::Display for Mistake {
+impl fmt::Display for SettingError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.location {
             Location::File { file, line, column } => {
@@ -154,13 +154,14 @@ mod tests {
 
     #[test]
     fn mistakes_without_number_are_cut() {
-        let wrong = |at: usize| Mistake {
+        let wrong = |at: usize| SettingError {
             location: Location::in_file("x", &"\n".repeat(at), at),
             message: "wrong".to_owned(),
         };
-        let message = Mistakes::of((0..300).rev().map(wrong).collect()).expect("some").to_string();
+        let message =
+            SettingErrors::of((0..300).rev().map(wrong).collect()).expect("some").to_string();
         assert!(message.starts_with("x:1:1: wrong\nx:2:1: "), "{message}");
         assert!(message.ends_with("and 200 mistakes more"), "{message}");
-        assert_eq!(Mistakes::of(Vec::new()), None);
+        assert_eq!(SettingErrors::of(Vec::new()), None);
     }
 }

@@ -46,7 +46,7 @@ pub enum Agreement {
     /// Direction and shape do.
     Agrees,
     /// The direction does, the shape or the size does not.
-    InDirection,
+    SameDirection,
     /// They go different ways.
     Differs,
     /// Fewer than two places were measured, or the machine is too noisy.
@@ -113,7 +113,7 @@ pub fn series(theirs: &[f64], ours: &[f64], tolerance: f64) -> Judgement {
     let ranks = ranks.map_or(String::new(), |ranks| format!(", rank correlation {ranks:.2}"));
     let agreement = match is_as_steep && has_shape {
         true => Agreement::Agrees,
-        false => Agreement::InDirection,
+        false => Agreement::SameDirection,
     };
     Judgement { agreement, words: format!("{ends}{steps}{ranks}") }
 }
@@ -136,7 +136,7 @@ pub fn claim(said: Trend, ours: &[f64], tolerance: f64) -> Judgement {
     // Of a curve that is said to stay, every place has to be where the first one is.
     let is_level = ours.iter().all(|value| way(value / ours[0], tolerance) == Trend::Stays);
     let agreement = match way_here == said {
-        true if said == Trend::Stays && !is_level => Agreement::InDirection,
+        true if said == Trend::Stays && !is_level => Agreement::SameDirection,
         true => Agreement::Agrees,
         false => Agreement::Differs,
     };
@@ -217,7 +217,7 @@ mod tests {
         let flat = [5000.0, 5010.0, 4990.0, 5000.0, 5005.0];
         assert_eq!(series(&THEIRS, &flat, 0.05).agreement, Agreement::Differs);
         let slower = [2266.0, 2400.0, 2600.0, 2800.0, 3000.0];
-        assert_eq!(series(&THEIRS, &slower, 0.05).agreement, Agreement::InDirection);
+        assert_eq!(series(&THEIRS, &slower, 0.05).agreement, Agreement::SameDirection);
         assert_eq!(
             series(&flat, &[44.0, 44.5, 43.8, 44.0, 44.1], 0.05).agreement,
             Agreement::Agrees
@@ -270,7 +270,7 @@ mod tests {
 
     #[test]
     fn a_curve_with_a_dip_does_not_stay() {
-        assert_eq!(claim(Trend::Stays, &[1.0, 0.2, 1.0], 0.1).agreement, Agreement::InDirection);
+        assert_eq!(claim(Trend::Stays, &[1.0, 0.2, 1.0], 0.1).agreement, Agreement::SameDirection);
         assert_eq!(claim(Trend::Stays, &[1.0, 1.02, 1.0], 0.1).agreement, Agreement::Agrees);
     }
 }

@@ -103,7 +103,7 @@ impl Trial {
     /// start takes beside a round and the further rounds lie apart beside starts (Kalibera & Jones,
     /// section 5).
     #[must_use]
-    pub fn rounds_that_pay(&self) -> u32 {
+    pub fn optimal_rounds(&self) -> u32 {
         let deviations: Vec<f64> = self.rows.iter().filter_map(|row| row.round_sd).collect();
         let within = median(&deviations).unwrap_or(0.0);
         let start =
@@ -264,10 +264,10 @@ mod tests {
                 rows: vec![SetRatio { log_ratio: 0.0, round_sd: Some(round_sd), rounds: 8 }],
             }
         };
-        assert_eq!(trial(1280, 0.03).rounds_that_pay(), 80);
-        assert_eq!(trial(20, 0.03).rounds_that_pay(), 10);
-        assert_eq!(trial(1280, 0.001).rounds_that_pay(), ROUNDS_MIN);
-        assert_eq!(trial(100_000, 0.3).rounds_that_pay(), ROUNDS_MAX);
+        assert_eq!(trial(1280, 0.03).optimal_rounds(), 80);
+        assert_eq!(trial(20, 0.03).optimal_rounds(), 10);
+        assert_eq!(trial(1280, 0.001).optimal_rounds(), ROUNDS_MIN);
+        assert_eq!(trial(100_000, 0.3).optimal_rounds(), ROUNDS_MAX);
     }
 
     fn trial(log_ratio: f64, round_sd: f64) -> Trial {

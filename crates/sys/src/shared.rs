@@ -115,7 +115,7 @@ impl SharedWords {
     ///
     /// # Errors
     /// Those of [`from_fd`](Self::from_fd).
-    pub fn for_good(fd: BorrowedFd<'_>) -> io::Result<&'static [AtomicU64]> {
+    pub fn map_static(fd: BorrowedFd<'_>) -> io::Result<&'static [AtomicU64]> {
         let words = words_of(fd)?;
         let first = mapped(fd, 0, words, libc::PROT_READ | libc::PROT_WRITE)?;
         // SAFETY: the mapping starts at a page, is `words` long, is never taken away, cannot lose its
@@ -384,8 +384,8 @@ mod tests {
         assert_eq!(theirs.len(), 1000);
         theirs[999].store(7, Ordering::Release);
         drop(theirs);
-        let for_good = SharedWords::for_good(ours.as_fd()).expect("sealed");
-        assert_eq!((for_good.len(), for_good[999].load(Ordering::Acquire)), (1000, 7));
+        let map_static = SharedWords::map_static(ours.as_fd()).expect("sealed");
+        assert_eq!((map_static.len(), map_static[999].load(Ordering::Acquire)), (1000, 7));
         assert_eq!(ours[999].load(Ordering::Acquire), 7);
     }
 

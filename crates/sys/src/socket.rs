@@ -35,7 +35,7 @@ pub fn bind_address_no_port(socket: impl AsFd) -> io::Result<()> {
 ///
 /// # Errors
 /// EINVAL for a socket that listens, ENOTTY for what is not a socket.
-pub fn untaken_bytes(socket: impl AsFd) -> io::Result<u64> {
+pub fn outq_bytes(socket: impl AsFd) -> io::Result<u64> {
     let fd = socket.as_fd().as_raw_fd();
     let mut bytes: libc::c_int = 0;
     // SAFETY: SIOCOUTQ, which has the number of TIOCOUTQ, writes one int to the place that the
@@ -119,16 +119,16 @@ mod tests {
     #[test]
     fn bytes_that_a_unix_peer_has_not_read_are_untaken() {
         let (mut ours, mut theirs) = UnixStream::pair().expect("a pair");
-        assert_eq!(untaken_bytes(&ours).expect("an ioctl"), 0);
+        assert_eq!(outq_bytes(&ours).expect("an ioctl"), 0);
         ours.set_nonblocking(true).expect("set");
         let sent = fill(&mut ours);
-        let full = untaken_bytes(&ours).expect("an ioctl");
+        let full = outq_bytes(&ours).expect("an ioctl");
         assert!(full >= sent, "{full} of {sent}");
         theirs.read_exact(&mut vec![0; sent as usize / 2]).expect("read");
-        let half = untaken_bytes(&ours).expect("an ioctl");
+        let half = outq_bytes(&ours).expect("an ioctl");
         assert!(0 < half && half < full, "{half} of {full}");
         theirs.read_exact(&mut vec![0; (sent - sent / 2) as usize]).expect("read");
-        assert_eq!(untaken_bytes(&ours).expect("an ioctl"), 0);
+        assert_eq!(outq_bytes(&ours).expect("an ioctl"), 0);
     }
 
     #[test]
@@ -138,15 +138,15 @@ mod tests {
         let (mut ours, _) = listener.accept().expect("accepted");
         ours.set_nonblocking(true).expect("set");
         let sent = fill(&mut ours);
-        let untaken = untaken_bytes(&ours).expect("an ioctl");
+        let untaken = outq_bytes(&ours).expect("an ioctl");
         assert!(0 < untaken && untaken <= sent, "{untaken} of {sent}");
         theirs.read_exact(&mut vec![0; sent as usize]).expect("read");
         // The last acknowledgement may be delayed (40 ms and more).
         let end = std::time::Instant::now() + std::time::Duration::from_secs(20);
-        while untaken_bytes(&ours).expect("an ioctl") > 0 {
+        while outq_bytes(&ours).expect("an ioctl") > 0 {
             assert!(std::time::Instant::now() < end, "never acknowledged");
             std::thread::yield_now();
         }
-        assert!(untaken_bytes(&listener).is_err());
+        assert!(outq_bytes(&listener).is_err());
     }
 }

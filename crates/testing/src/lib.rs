@@ -17,7 +17,7 @@ mod process;
 
 pub use libtest_mimic::Trial;
 pub use process::{
-    Ended, Process, addresses, await_end, children, get, is_running, script, succeeded,
+    Output, Process, addresses, await_end, children, get, is_running, script, succeeded,
 };
 pub use rustix::process::{Pid, Signal};
 

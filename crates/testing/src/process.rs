@@ -7,7 +7,7 @@
 //! let mut shell = Command::new("sh");
 //! shell.args(["-c", "echo ready: http://127.0.0.1:80/ >&2; exec sleep 600"]);
 //! let mut process = pollux_testing::Process::start(&mut shell);
-//! let line = process.says("ready");
+//! let line = process.wait_for_stderr_line("ready");
 //! assert_eq!(pollux_testing::addresses(&line), ["127.0.0.1:80".parse().unwrap()]);
 //! process.signal(pollux_testing::Signal::TERM);
 //! assert_eq!(process.wait().code(), None);
@@ -34,7 +34,7 @@ pub struct Process {
 
 /// How a command ended, and what it wrote.
 #[derive(Debug)]
-pub struct Ended {
+pub struct Output {
     /// How.
     pub status: ExitStatus,
     /// All of standard output, where it was a pipe that was not taken.
@@ -59,7 +59,7 @@ impl Process {
     ///
     /// # Panics
     /// When it cannot be started, or does not end in time.
-    pub fn run(command: &mut Command) -> Ended {
+    pub fn run(command: &mut Command) -> Output {
         Self::start(command.stdout(Stdio::piped())).ended()
     }
 
@@ -67,8 +67,8 @@ impl Process {
     ///
     /// # Panics
     /// When the command ends, or [`DEADLINE`] passes, without it.
-    pub fn says(&mut self, part: &str) -> String {
-        let line = self.says_or_ends(part);
+    pub fn wait_for_stderr_line(&mut self, part: &str) -> String {
+        let line = self.try_wait_for_stderr_line(part);
         line.unwrap_or_else(|| panic!("no \"{part}\" to its end; {}", self.shown()))
     }
 
@@ -76,7 +76,7 @@ impl Process {
     ///
     /// # Panics
     /// When [`DEADLINE`] passes without it.
-    pub fn says_or_ends(&mut self, part: &str) -> Option<String> {
+    pub fn try_wait_for_stderr_line(&mut self, part: &str) -> Option<String> {
         let end = Instant::now() + DEADLINE;
         loop {
             match self.line_until(end) {
@@ -90,7 +90,7 @@ impl Process {
 
     /// The lines of standard error up to its end, or up to the one that was waited for last.
     #[must_use]
-    pub fn said(&self) -> &[String] {
+    pub fn stderr_lines(&self) -> &[String] {
         &self.said
     }
 
@@ -98,7 +98,7 @@ impl Process {
     ///
     /// # Panics
     /// When that takes longer than [`DEADLINE`].
-    pub fn all_said(&mut self) -> &[String] {
+    pub fn all_stderr_lines(&mut self) -> &[String] {
         let end = Instant::now() + DEADLINE;
         loop {
             match self.line_until(end) {
@@ -173,18 +173,18 @@ impl Process {
     ///
     /// # Panics
     /// As [`wait`](Self::wait); or when what it started keeps its outputs open.
-    pub fn ended(mut self) -> Ended {
+    pub fn ended(mut self) -> Output {
         // Read before it is waited for: a full pipe would keep it from its end.
         let stdout = self.program.output_within(DEADLINE, &|| false);
         let status = self.wait();
-        self.all_said();
+        self.all_stderr_lines();
         let stdout = stdout
             .unwrap_or_else(|_| panic!("standard output is open after its end; {}", self.shown()));
         let mut stderr = self.said.join("\n");
         if !stderr.is_empty() {
             stderr.push('\n');
         }
-        Ended { status, stdout, stderr }
+        Output { status, stdout, stderr }
     }
 
     /// Sends SIGKILL and waits for its end; what it started is left alone.
@@ -224,12 +224,12 @@ fn in_words(error: &Error) -> String {
 ///
 /// # Panics
 /// When it cannot be started, or fails; with everything that it wrote.
-pub fn succeeded(command: &mut Command) -> Ended {
+pub fn succeeded(command: &mut Command) -> Output {
     let output = command.output().unwrap_or_else(|error| panic!("{command:?}: {error}"));
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
     let (stdout, stderr) = (text(&output.stdout), text(&output.stderr));
     assert!(output.status.success(), "{command:?}: {}: {stdout}{stderr}", output.status);
-    Ended { status: output.status, stdout, stderr }
+    Output { status: output.status, stdout, stderr }
 }
 
 /// Writes a file that can be executed. A process of its own does: what this one has open to be written, a command
@@ -312,9 +312,9 @@ mod tests {
     #[test]
     fn a_line_is_waited_for_and_the_rest_kept() {
         let mut process = shell("echo one >&2; echo ready >&2; echo last >&2; exit 3");
-        assert_eq!(process.says("read"), "ready");
-        assert_eq!(process.said(), ["one", "ready"]);
-        assert_eq!(process.says_or_ends("more"), None);
+        assert_eq!(process.wait_for_stderr_line("read"), "ready");
+        assert_eq!(process.stderr_lines(), ["one", "ready"]);
+        assert_eq!(process.try_wait_for_stderr_line("more"), None);
         let ended = process.ended();
         assert_eq!(ended.status.code(), Some(3));
         assert_eq!(ended.stderr, "one\nready\nlast\n");
@@ -323,7 +323,7 @@ mod tests {
     #[test]
     fn a_failure_names_the_command_and_what_it_said() {
         let mut process = shell("echo no such address >&2");
-        let failed = catch_unwind(AssertUnwindSafe(|| process.says("ready")));
+        let failed = catch_unwind(AssertUnwindSafe(|| process.wait_for_stderr_line("ready")));
         let message = failed.expect_err("it ended without the line");
         let message = message.downcast_ref::<String>().expect("a text");
         assert!(message.contains("\"sh\"") && message.contains("no such address"), "{message}");
@@ -339,7 +339,7 @@ mod tests {
     #[test]
     fn what_it_started_ends_with_it() {
         let mut process = shell("( sleep 600 & sleep 600 & wait ) & echo started >&2; wait");
-        process.says("started");
+        process.wait_for_stderr_line("started");
         let tree = crate::wait_for("three processes", || {
             let tree = pollux_processes::descendants(process.id());
             (tree.len() == 3).then_some(tree)

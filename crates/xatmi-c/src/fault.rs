@@ -162,7 +162,7 @@ fn set_fault(fault: &Fault) {
 }
 
 /// `tperrno` of this thread in words.
-pub(crate) fn last_words() -> String {
+pub(crate) fn stderr_tail() -> String {
     format!("{}: {}", name_of(TPERRNO.get()), DETAIL.with_borrow(Text::words))
 }
 

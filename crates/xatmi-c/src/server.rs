@@ -190,7 +190,7 @@ pub unsafe extern "C" fn pollux_server_main(
         }
         Some(Ending::Stopped | Ending::Exited) => 0,
         None => {
-            report(program, &fault::last_words());
+            report(program, &fault::stderr_tail());
             1
         }
     }

@@ -52,7 +52,7 @@ pub(crate) struct Transaction {
 
 /// What of a transaction a program may ask for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Seen {
+pub(crate) struct TransactionInfo {
     pub(crate) number: u64,
     pub(crate) is_timed_out: bool,
     pub(crate) is_abort_only: bool,
@@ -153,12 +153,12 @@ pub(crate) fn put(transaction: Option<Transaction>) {
 }
 
 /// The thread's transaction, if there is one.
-pub(crate) fn seen() -> Option<Seen> {
+pub(crate) fn seen() -> Option<TransactionInfo> {
     with_current(|current| {
         current.as_ref().map(|transaction| {
             let is_timed_out = transaction.is_timed_out();
             let is_abort_only = is_timed_out || transaction.abort_reason.is_some();
-            Seen { number: transaction.number, is_timed_out, is_abort_only }
+            TransactionInfo { number: transaction.number, is_timed_out, is_abort_only }
         })
     })
 }

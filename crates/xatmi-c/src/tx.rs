@@ -12,7 +12,7 @@ use pollux_xatmi::client::Descriptor;
 
 use crate::context::{no_flags, with_context};
 use crate::fault::Fault;
-use crate::transactions::{self, Seen, Transaction};
+use crate::transactions::{self, Transaction, TransactionInfo};
 use crate::{caller, fault};
 
 /// Takes the transaction out; the calls that belong to it are given up.
@@ -228,7 +228,7 @@ pub unsafe extern "C" fn tx_info(info: *mut TxInfo) -> c_int {
     })
 }
 
-fn state(seen: Option<Seen>) -> c_long {
+fn state(seen: Option<TransactionInfo>) -> c_long {
     match seen {
         Some(seen) if seen.is_timed_out => TX_TIMEOUT_ROLLBACK_ONLY,
         Some(seen) if seen.is_abort_only => TX_ROLLBACK_ONLY,
@@ -237,9 +237,9 @@ fn state(seen: Option<Seen>) -> c_long {
 }
 
 /// The process and the number of the transaction in it.
-fn xid(seen: Option<Seen>) -> Xid {
+fn xid(seen: Option<TransactionInfo>) -> Xid {
     let none = Xid { format_id: -1, global_bytes: 0, branch_bytes: 0, data: [0; XID_DATA_BYTES] };
-    let Some(Seen { number, .. }) = seen else { return none };
+    let Some(TransactionInfo { number, .. }) = seen else { return none };
     let global = format!("{:08x}{number:016x}", std::process::id());
     let mut data = [0; XID_DATA_BYTES];
     for (place, byte) in data.iter_mut().zip(global.bytes()) {

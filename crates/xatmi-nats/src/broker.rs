@@ -25,7 +25,7 @@ use tokio::runtime::Runtime;
 use tokio::sync::{Mutex, watch};
 use tokio::task::JoinHandle;
 
-use crate::envelope::{Answered, Asked, Data};
+use crate::envelope::{Answered, Data, RequestHeader};
 use crate::exchange::{Exchange, Wanted};
 use crate::host::{Host, LEAVE_TIME_MAX, too_long};
 use crate::settings::{Domain, Login, Settings};
@@ -122,7 +122,12 @@ impl Broker {
     }
 
     /// Calls `service` on another host and waits for the answer.
-    pub(crate) fn call(&self, service: &str, asked: Asked, data: &Data) -> (Answered, Data) {
+    pub(crate) fn call(
+        &self,
+        service: &str,
+        asked: RequestHeader,
+        data: &Data,
+    ) -> (Answered, Data) {
         let mut lost = self.lost.clone();
         lost.mark_unchanged();
         if self.client.connection_state() != State::Connected {
@@ -142,7 +147,7 @@ impl Broker {
     async fn ask(
         &self,
         service: &str,
-        asked: Asked,
+        asked: RequestHeader,
         data: &Data,
         end: Instant,
     ) -> (Answered, Data) {
@@ -152,7 +157,7 @@ impl Broker {
         loop {
             // The server must not work for longer than is left now.
             let timeout = asked.timeout.map(|_| end.saturating_duration_since(Instant::now()));
-            let Ok((headers, payload)) = (Asked { timeout, ..asked }).write(data) else {
+            let Ok((headers, payload)) = (RequestHeader { timeout, ..asked }).write(data) else {
                 return failed(Code::InputType);
             };
             let len_bytes = payload.len();

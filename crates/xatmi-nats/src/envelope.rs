@@ -37,7 +37,7 @@ const BUFFER_SIZE_BYTES_MAX: usize = 64 << 20;
 
 /// A request, without its data.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct Asked {
+pub(crate) struct RequestHeader {
     /// How long the caller still waits; `None` for ever.
     pub(crate) timeout: Option<Duration>,
     /// No caller waits.
@@ -66,7 +66,7 @@ pub(crate) type Data = Option<(Buffer, usize)>;
 /// Bytes that are not a message of a bridge, in words.
 pub(crate) type Foreign = String;
 
-impl Asked {
+impl RequestHeader {
     pub(crate) fn write(&self, data: &Data) -> Result<(HeaderMap, Vec<u8>), Foreign> {
         let mut headers = HeaderMap::new();
         headers.insert(REQUEST, VERSION.to_string());
@@ -182,9 +182,10 @@ mod tests {
     fn a_request_arrives_as_it_was_sent() {
         for timeout in [None, Some(Duration::from_millis(1500))] {
             for data in [None, text()] {
-                let asked = Asked { timeout, is_without_reply: timeout.is_none() };
+                let asked = RequestHeader { timeout, is_without_reply: timeout.is_none() };
                 let (headers, payload) = asked.write(&data).expect("sound");
-                let (read, arrived) = Asked::read(Some(&headers), &payload).expect("its own");
+                let (read, arrived) =
+                    RequestHeader::read(Some(&headers), &payload).expect("its own");
                 assert_eq!(read, asked);
                 assert_eq!(content(arrived), content(data));
             }
@@ -213,9 +214,9 @@ mod tests {
             headers
         };
         let asked = |pairs: &[(&str, &str)], payload: &[u8]| {
-            Asked::read(Some(&with(pairs)), payload).expect_err("foreign")
+            RequestHeader::read(Some(&with(pairs)), payload).expect_err("foreign")
         };
-        assert!(Asked::read(None, b"").is_err());
+        assert!(RequestHeader::read(None, b"").is_err());
         assert!(asked(&[(TYPE, "UBF")], b"").contains("Pollux-Size"));
         assert!(asked(&[(TYPE, "STRING"), (SIZE, "3")], b"four").contains("4 bytes"));
         assert!(asked(&[(TYPE, "CARRAY"), (SIZE, "99999999999")], b"x").contains("bytes in"));
@@ -230,8 +231,8 @@ mod tests {
     #[test]
     fn a_reply_is_not_a_request_and_a_request_not_a_reply() {
         let (reply, payload) = Answered::Busy.write(&None).expect("sound");
-        assert!(Asked::read(Some(&reply), &payload).is_err());
-        let asked = Asked { timeout: None, is_without_reply: false };
+        assert!(RequestHeader::read(Some(&reply), &payload).is_err());
+        let asked = RequestHeader { timeout: None, is_without_reply: false };
         let (request, payload) = asked.write(&None).expect("sound");
         assert!(Answered::read(Some(&request), &payload).is_err());
     }

@@ -20,7 +20,7 @@ use async_nats::connection::State;
 use async_nats::{Client, Message, Subscriber};
 use futures_util::StreamExt;
 use pollux_xatmi::client::{self, CallError, CallFlags, Outgoing, Which};
-use pollux_xatmi::control::{Answer, AskError, Control, Request};
+use pollux_xatmi::control::{Answer, Control, ControlError, Request};
 use pollux_xatmi::environment::Environment;
 use pollux_xatmi::error::{Code, Error};
 use pollux_xatmi::pool::BRIDGE_PROGRAM;
@@ -29,7 +29,7 @@ use tokio::sync::{Notify, Semaphore};
 use tokio::task::JoinHandle;
 
 use crate::Log;
-use crate::envelope::{Answered, Asked, Data};
+use crate::envelope::{Answered, Data, RequestHeader};
 
 /// How long a bridge that ends waits for the call that it is in.
 pub(crate) const LEAVE_TIME_MAX: Duration = Duration::from_secs(3);
@@ -126,7 +126,8 @@ impl Host {
     }
 
     async fn answer(&self, service: String, message: Message) {
-        let (answered, data) = match Asked::read(message.headers.as_ref(), &message.payload) {
+        let (answered, data) = match RequestHeader::read(message.headers.as_ref(), &message.payload)
+        {
             Err(_) => {
                 self.foreign.fetch_add(1, Relaxed);
                 (failed(Code::InputType), None)
@@ -188,7 +189,7 @@ const PATIENCE: Duration = Duration::from_secs(2);
 const CALL_MAX: Duration = Duration::from_secs(3600);
 
 /// How long a call may take.
-pub(crate) fn limit_of(asked: Asked) -> Duration {
+pub(crate) fn limit_of(asked: RequestHeader) -> Duration {
     asked.timeout.unwrap_or(CALL_MAX).min(CALL_MAX)
 }
 
@@ -196,7 +197,7 @@ pub(crate) fn limit_of(asked: Asked) -> Duration {
 ///
 /// # Errors
 /// When the manager does not answer.
-pub(crate) fn services(prefix: &Prefix) -> Result<BTreeSet<String>, AskError> {
+pub(crate) fn services(prefix: &Prefix) -> Result<BTreeSet<String>, ControlError> {
     let mut names = BTreeSet::new();
     Control::connect(prefix)?.ask(&Request::Services, PATIENCE, |answer| {
         if let Answer::Services(rows) = answer {
@@ -222,7 +223,12 @@ impl Local {
 
     /// Calls `service` for a client on another host; a request without a reply is answered as
     /// soon as it is in the queue.
-    pub(crate) fn call(&mut self, service: &str, asked: Asked, data: &Data) -> (Answered, Data) {
+    pub(crate) fn call(
+        &mut self,
+        service: &str,
+        asked: RequestHeader,
+        data: &Data,
+    ) -> (Answered, Data) {
         match self.try_call(service, asked, data) {
             Ok(answered) => answered,
             Err(error) => {
@@ -237,7 +243,7 @@ impl Local {
     fn try_call(
         &mut self,
         service: &str,
-        asked: Asked,
+        asked: RequestHeader,
         data: &Data,
     ) -> Result<(Answered, Data), Error> {
         let client = match &mut self.client {

@@ -39,7 +39,7 @@ use pollux_xatmi::worker::{
 };
 
 use broker::Broker;
-use envelope::{Answered, Asked};
+use envelope::{Answered, RequestHeader};
 use exchange::Wanted;
 use settings::Settings;
 
@@ -106,7 +106,7 @@ fn carry(broker: &Broker, incoming: Incoming) -> Done {
     }
     let left_ns = incoming.deadline_ns.saturating_sub(monotonic_ns());
     let timeout = (incoming.deadline_ns != 0).then(|| Duration::from_nanos(left_ns));
-    let asked = Asked { timeout, is_without_reply: incoming.is_without_reply };
+    let asked = RequestHeader { timeout, is_without_reply: incoming.is_without_reply };
     let data = incoming.buffer.map(|buffer| (buffer, incoming.len_bytes));
     let (answered, data) = broker.call(incoming.service.as_str(), asked, &data);
     let (error, urcode) = match answered {

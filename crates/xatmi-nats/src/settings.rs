@@ -5,7 +5,7 @@
 //! |---|---|
 //! | `pollux.DOMAIN.call.SERVICE` | requests for a service; queue group `bridges`, so one bridge gets each |
 //! | `pollux.DOMAIN.news` | the services that a pool offers to the others, at changes and periodically |
-//! | `pollux.DOMAIN.who` | a request for these lists, from a bridge that has just connected |
+//! | `pollux.DOMAIN.list`| a request for these lists, from a bridge that has just connected |
 //!
 //! Name and password are part of the address, as in other programs for NATS; the client library
 //! does not look for them there. Nothing here shows a password.
@@ -256,7 +256,7 @@ impl Domain {
 
     /// The subject on which lists are asked for.
     pub(crate) fn questions(&self) -> String {
-        format!("pollux.{}.who", self.0)
+        format!("pollux.{}.list", self.0)
     }
 }
 

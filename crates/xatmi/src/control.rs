@@ -179,7 +179,7 @@ impl Answer {
 
 /// Why a pool could not be asked.
 #[derive(Debug)]
-pub enum AskError {
+pub enum ControlError {
     /// No pool with this prefix runs.
     NoPool {
         /// What the names of its queues begin with.
@@ -206,7 +206,7 @@ pub enum AskError {
     System(io::Error),
 }
 
-impl fmt::Display for AskError {
+impl fmt::Display for ControlError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::NoPool { prefix } => write!(
@@ -234,7 +234,7 @@ impl fmt::Display for AskError {
     }
 }
 
-impl std::error::Error for AskError {
+impl std::error::Error for ControlError {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
         match self {
             Self::System(cause) => Some(cause),
@@ -257,8 +257,8 @@ impl Control {
     /// Connects to the pool with this prefix, which is one of this user's.
     ///
     /// # Errors
-    /// [`AskError::NoPool`], [`AskError::Foreign`], [`AskError::System`].
-    pub fn connect(prefix: &Prefix) -> Result<Self, AskError> {
+    /// [`ControlError::NoPool`], [`ControlError::Foreign`], [`ControlError::System`].
+    pub fn connect(prefix: &Prefix) -> Result<Self, ControlError> {
         Self::connect_within(prefix, None)
     }
 
@@ -266,20 +266,23 @@ impl Control {
     ///
     /// # Errors
     /// As [`connect`](Self::connect).
-    pub fn connect_within(prefix: &Prefix, group: Option<&Group>) -> Result<Self, AskError> {
-        let socket = seqpacket().map_err(|errno| AskError::System(errno.into()))?;
-        let address = address(prefix).map_err(AskError::System)?;
+    pub fn connect_within(prefix: &Prefix, group: Option<&Group>) -> Result<Self, ControlError> {
+        let socket = seqpacket().map_err(|errno| ControlError::System(errno.into()))?;
+        let address = address(prefix).map_err(ControlError::System)?;
         match rustix::net::connect(&socket, &address) {
             Ok(()) => {}
             Err(rustix::io::Errno::CONNREFUSED) => {
-                return Err(AskError::NoPool { prefix: prefix.to_string() });
+                return Err(ControlError::NoPool { prefix: prefix.to_string() });
             }
-            Err(errno) => return Err(AskError::System(errno.into())),
+            Err(errno) => return Err(ControlError::System(errno.into())),
         }
-        let peer = Peer::of(&socket).map_err(AskError::System)?;
+        let peer = Peer::of(&socket).map_err(ControlError::System)?;
         // Names of sockets are free for all: the process that holds one may be of any user.
         if !peer.is_known(group) && !rustix::process::geteuid().is_root() {
-            return Err(AskError::Foreign { prefix: prefix.to_string(), holder: peer.to_string() });
+            return Err(ControlError::Foreign {
+                prefix: prefix.to_string(),
+                holder: peer.to_string(),
+            });
         }
         let process = i32::try_from(peer.pid).ok().and_then(Pid::from_raw);
         let process = process.and_then(|pid| pidfd_open(pid, PidfdFlags::empty()).ok());
@@ -302,26 +305,26 @@ impl Control {
     /// `silence` is the longest time between two answers.
     ///
     /// # Errors
-    /// [`AskError`].
+    /// [`ControlError`].
     pub fn ask(
         &mut self,
         request: &Request,
         silence: Duration,
         mut each: impl FnMut(Answer),
-    ) -> Result<String, AskError> {
+    ) -> Result<String, ControlError> {
         if let Err(error) = self.link.send_within(request, silence) {
             // A manager that admits no process of this user has answered so, and closed.
             return Err(match self.next(silence) {
-                Ok(Answer::Forbidden { why }) => AskError::Forbidden(why),
-                _ => AskError::System(error),
+                Ok(Answer::Forbidden { why }) => ControlError::Forbidden(why),
+                _ => ControlError::System(error),
             });
         }
         loop {
             match self.next(silence)? {
                 Answer::Done { message } => return Ok(message),
-                Answer::Refused { why } => return Err(AskError::Refused(why)),
-                Answer::Full { why } => return Err(AskError::Full(why)),
-                Answer::Forbidden { why } => return Err(AskError::Forbidden(why)),
+                Answer::Refused { why } => return Err(ControlError::Refused(why)),
+                Answer::Full { why } => return Err(ControlError::Full(why)),
+                Answer::Forbidden { why } => return Err(ControlError::Forbidden(why)),
                 answer => each(answer),
             }
         }
@@ -338,13 +341,13 @@ impl Control {
     /// for the end of its process. One that was late may be waited for again.
     ///
     /// # Errors
-    /// [`AskError::Silent`].
-    pub fn wait_for_end(&mut self, limit: Duration) -> Result<(), AskError> {
+    /// [`ControlError::Silent`].
+    pub fn wait_for_end(&mut self, limit: Duration) -> Result<(), ControlError> {
         let end = Instant::now() + limit;
         loop {
             match self.next(end.saturating_duration_since(Instant::now())) {
                 Ok(_) => {}
-                Err(AskError::Silent(_)) => return Err(AskError::Silent(limit)),
+                Err(ControlError::Silent(_)) => return Err(ControlError::Silent(limit)),
                 Err(_) => break,
             }
         }
@@ -352,12 +355,12 @@ impl Control {
         let left = end.saturating_duration_since(Instant::now());
         let mut ended = [PollFd::new(process, PollFlags::IN)];
         match retry_on_intr(|| poll(&mut ended, left.try_into().ok().as_ref())) {
-            Ok(0) => Err(AskError::Silent(limit)),
+            Ok(0) => Err(ControlError::Silent(limit)),
             _ => Ok(()),
         }
     }
 
-    fn next(&mut self, silence: Duration) -> Result<Answer, AskError> {
+    fn next(&mut self, silence: Duration) -> Result<Answer, ControlError> {
         let received = match self.link.receive_within(silence) {
             // A reset is reported once, before what came ahead of it.
             Ok(Received::Ended) => self.link.receive_within(silence),
@@ -365,9 +368,11 @@ impl Control {
         };
         match received {
             Ok(Received::Message(answer, _)) => Ok(answer),
-            Ok(Received::Ended | Received::Nothing) => Err(AskError::Ended),
-            Err(error) if error.kind() == io::ErrorKind::TimedOut => Err(AskError::Silent(silence)),
-            Err(error) => Err(AskError::System(error)),
+            Ok(Received::Ended | Received::Nothing) => Err(ControlError::Ended),
+            Err(error) if error.kind() == io::ErrorKind::TimedOut => {
+                Err(ControlError::Silent(silence))
+            }
+            Err(error) => Err(ControlError::System(error)),
         }
     }
 }

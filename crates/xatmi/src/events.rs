@@ -20,7 +20,7 @@ use rustix::net::{
 use rustix::process::geteuid;
 
 use crate::client::Outgoing;
-use crate::control::{Answer, AskError, Control, MailboxRow, Request, SubscriberRow};
+use crate::control::{Answer, Control, ControlError, MailboxRow, Request, SubscriberRow};
 use crate::conversation::{
     HEAD_LEN_BYTES, INLINE_LEN_BYTES_MAX, Kind, Message, decode, head, memfd_for, send_once,
 };
@@ -88,7 +88,7 @@ impl Subscription {
 
 impl Registered {
     /// Asks the manager, or the next one if it has ended.
-    fn ask(&mut self, request: &Request) -> Result<String, AskError> {
+    fn ask(&mut self, request: &Request) -> Result<String, ControlError> {
         if self.is_ended() {
             self.follow()?;
         }
@@ -100,7 +100,7 @@ impl Registered {
     }
 
     /// Connects to the next manager and registers everything there.
-    fn follow(&mut self) -> Result<(), AskError> {
+    fn follow(&mut self) -> Result<(), ControlError> {
         self.control = manager(&self.environment)?;
         self.is_partial = true;
         if let Some(row) = &self.mailbox {
@@ -110,7 +110,7 @@ impl Registered {
             match self.control.ask(&subscription.request(), ANSWER_TIME, |_| {}) {
                 Ok(number) => subscription.number = number.parse().unwrap_or(0),
                 // Other contexts were first: this one is without it, and no handle of the manager is 0.
-                Err(AskError::Full(_) | AskError::Refused(_)) => subscription.number = 0,
+                Err(ControlError::Full(_) | ControlError::Refused(_)) => subscription.number = 0,
                 Err(error) => return Err(error),
             }
         }
@@ -150,12 +150,12 @@ impl MailboxRow {
     }
 }
 
-impl From<AskError> for Error {
-    fn from(error: AskError) -> Self {
+impl From<ControlError> for Error {
+    fn from(error: ControlError) -> Self {
         match error {
-            AskError::Refused(why) => Self::new(Code::Invalid, why),
-            AskError::Full(why) => Self::new(Code::Limit, why),
-            AskError::Foreign { .. } | AskError::Forbidden(_) => {
+            ControlError::Refused(why) => Self::new(Code::Invalid, why),
+            ControlError::Full(why) => Self::new(Code::Limit, why),
+            ControlError::Foreign { .. } | ControlError::Forbidden(_) => {
                 Self::new(Code::Permission, error.to_string())
             }
             error => Self::new(Code::System, error.to_string()),
@@ -375,7 +375,7 @@ pub fn mailboxes(environment: &Environment) -> Result<Vec<MailboxRow>, Error> {
     Ok(all)
 }
 
-fn manager(environment: &Environment) -> Result<Control, AskError> {
+fn manager(environment: &Environment) -> Result<Control, ControlError> {
     Control::connect_within(&environment.prefix, environment.group.as_ref())
 }
 

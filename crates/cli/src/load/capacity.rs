@@ -66,7 +66,7 @@ pub(crate) fn run(
         }
     }
     let is_early = interrupt.is_some();
-    let found = Found::new(&sought, &closed.outcome, &trials, &search, is_early).json();
+    let found = SearchResult::new(&sought, &closed.outcome, &trials, &search, is_early).json();
     files.write_json(&found)?;
     let verdict = Verdict::of(&search, &trials, is_early);
     lines.print(&format!("\n{}\n{}", plot(&trials, &sought), verdict.words(&sought)))?;
@@ -286,7 +286,7 @@ impl Trial {
 
 /// A search, for programs.
 #[derive(Serialize)]
-struct Found<'a> {
+struct SearchResult<'a> {
     schema: &'static str,
     version: u32,
     setting: &'a Setting,
@@ -302,7 +302,7 @@ struct Found<'a> {
     was_ended_early: bool,
 }
 
-impl<'a> Found<'a> {
+impl<'a> SearchResult<'a> {
     /// What `search` found in `trials`; `closed` was the loop before them.
     fn new(
         objective: &'a Sought,

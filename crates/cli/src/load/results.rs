@@ -17,7 +17,7 @@ use clap::{Arg, ArgAction, Args, Subcommand};
 use pollux_engine::{Driver, Signals};
 use pollux_load::compare::{Change, Comparison, compare};
 use pollux_load::merge::merged;
-use pollux_load::{LoadError, Outcome, Side, beside, render};
+use pollux_load::{ComparedServer, LoadError, Outcome, beside, render};
 use pollux_report::OutputFile;
 
 use super::flags::{LoadFlags, LoadSettings, Output};
@@ -310,7 +310,7 @@ fn take_turns(flags: &LoadFlags, pids: [Option<u32>; 2], gate: bool) -> Result<E
         let mut own = settings.clone();
         own.urls = vec![settings.urls[at].clone()];
         let plan = plan::plan(&own).map_err(|error| failure(&error))?;
-        Ok::<_, Failure>(Side { plan, pid: pids[at] })
+        Ok::<_, Failure>(ComparedServer { plan, pid: pids[at] })
     };
     let mut sides = [side(0)?, side(1)?];
     pollux_sys::descriptors::raise().map_err(Failure::failed)?;
@@ -347,7 +347,7 @@ fn take_turns(flags: &LoadFlags, pids: [Option<u32>; 2], gate: bool) -> Result<E
 /// What the turns found, and what ended them early. The first interrupt ends them after a round,
 /// the second at once.
 fn taken(
-    sides: &[Side; 2],
+    sides: &[ComparedServer; 2],
     lasts: Duration,
     signals: &mut Signals,
 ) -> Result<(Result<Comparison, LoadError>, Option<Interrupt>), Failure> {

@@ -2,7 +2,7 @@
 
 use std::process::{Command, Stdio};
 
-use pollux_testing::{Ended, Process, Signal};
+use pollux_testing::{Output, Process, Signal};
 
 use crate::{pollux, text};
 
@@ -272,9 +272,9 @@ fn a_lab_that_sigterm_ends_says_so_by_its_code() {
     command.args(["--transport", "pipe", "--blocks", "500", "--ramp-time", "10ms"]);
     command.args(["--runtime", "50ms", "--interval", "10ms", "--out"]).arg(folder.path());
     let mut lab = Process::start(command.stdout(Stdio::null()));
-    lab.says("set 1/");
+    lab.wait_for_stderr_line("set 1/");
     lab.signal(Signal::TERM);
-    let Ended { status, stderr, .. } = lab.ended();
+    let Output { status, stderr, .. } = lab.ended();
     assert_eq!(status.code(), Some(143), "{stderr}");
 }
 

@@ -20,10 +20,10 @@ impl BaselineServer {
         command.args(["lab", "baseline", name]).args(options);
         let mut process = Process::start(&mut command);
         // The address comes before the ring is opened; without one it is another failure.
-        let address = addresses(&process.says("http://"))[0];
+        let address = addresses(&process.wait_for_stderr_line("http://"))[0];
         let mut server = Self { process, address };
         if server.exchange(b"GET / HTTP/1.1\r\n\r\n").is_empty() {
-            let reason = server.process.all_said().last().cloned();
+            let reason = server.process.all_stderr_lines().last().cloned();
             pollux_testing::skip(format_args!("{name}: {}", reason.unwrap_or_default()));
             return None;
         }

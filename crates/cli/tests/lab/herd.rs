@@ -8,7 +8,7 @@ use std::process::{Command, Stdio};
 
 use pollux_sys::mqueue::MessageQueue;
 use pollux_testing::{
-    Ended, Pid, Process, Signal, await_end, children, skip, wait_for, wait_until,
+    Output, Pid, Process, Signal, await_end, children, skip, wait_for, wait_until,
 };
 use serde_json::{Value, json};
 
@@ -43,7 +43,7 @@ fn measured(source: &str, wait: &str) -> (Value, usize) {
 }
 
 fn result_of(run: Process, what: &str) -> (Value, usize) {
-    let Ended { status, stdout, stderr } = run.ended();
+    let Output { status, stdout, stderr } = run.ended();
     assert!(status.success(), "{what}: {stderr}");
     let lines: Vec<Value> =
         stdout.lines().map(|line| serde_json::from_str(line).expect("a line of JSON")).collect();
@@ -212,7 +212,7 @@ fn what_a_herd_can_not_be_is_answered_with_what_it_can() {
 #[test]
 fn a_queue_that_does_not_fit_names_its_limit() {
     let program = ["prlimit", "--msgqueue=4000:4000", env!("CARGO_BIN_EXE_pollux")];
-    let Ended { status, stderr: said, .. } = start("queue", "exclusive", 100, &program).ended();
+    let Output { status, stderr: said, .. } = start("queue", "exclusive", 100, &program).ended();
     assert!(!status.success() && said.contains("RLIMIT_MSGQUEUE is 4000 bytes"), "{said}");
     assert!(said.contains("needs 5632 of them"), "{said}");
 }

@@ -34,7 +34,7 @@ fn load_page(folder: &Path) -> String {
     let mut serve = Command::new(env!("CARGO_BIN_EXE_pollux"));
     serve.args(["serve", "--reply", "128", "--listen", "127.0.0.1:0"]);
     let mut server = Process::start(&mut serve);
-    let address = addresses(&server.says("http://"))[0];
+    let address = addresses(&server.wait_for_stderr_line("http://"))[0];
     let ran = Command::new(env!("CARGO_BIN_EXE_pollux"))
         .args(["load", "-c", "4", "-d", "1s", "--quiet", "--html"])
         .arg(&page)

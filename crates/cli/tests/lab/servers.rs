@@ -79,7 +79,7 @@ impl Running {
         let mut command = Command::new("python3");
         command.arg(source("server.py")).args(["--port", "0"]).args(options);
         let mut process = Process::start(&mut command);
-        let said = process.says("server.py: port ");
+        let said = process.wait_for_stderr_line("server.py: port ");
         let port = said.rsplit(' ').next().and_then(|port| port.parse().ok()).expect("a port");
         Self { process, port }
     }

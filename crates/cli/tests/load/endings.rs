@@ -3,7 +3,7 @@
 
 use std::net::TcpListener;
 
-use pollux_testing::{Ended, Signal, has};
+use pollux_testing::{Output, Signal, has};
 
 use crate::{Nginx, Said, Server, interrupt_until_it_ends, load, started};
 
@@ -45,7 +45,7 @@ fn a_server_that_dies_in_the_middle_is_an_exit_code() {
     let load = started(&[&flags[..], &[&server.url]].concat());
     server.answers(10);
     drop(server);
-    let Ended { status, stderr: said, .. } = load.ended();
+    let Output { status, stderr: said, .. } = load.ended();
     assert_eq!(status.code(), Some(3), "{said}");
     assert!(said.contains("!! nothing was answered for "), "{said}");
 }
@@ -91,7 +91,7 @@ fn the_second_interrupt_ends_at_once() {
     let silent = TcpListener::bind("127.0.0.1:0").expect("a port");
     let url = format!("http://{}/", silent.local_addr().expect("bound"));
     let mut load = started(&["-d", "60s", "--warm-up", "0s", "-c", "2", &url]);
-    load.says("");
+    load.wait_for_stderr_line("");
     interrupt_until_it_ends(&mut load);
     let said = Said::of(load.ended());
     assert_eq!((said.code, &*said.stdout), (Some(130), ""), "{said:?}");
@@ -176,7 +176,7 @@ fn an_interrupt_in_the_warm_up_is_called_that() {
     let load = started(&run);
     server.answers(10);
     load.signal(Signal::INT);
-    let Ended { status, stdout: said, .. } = load.ended();
+    let Output { status, stdout: said, .. } = load.ended();
     assert_eq!(status.code(), Some(130), "{said}");
     assert!(said.contains("ended in its warm-up"), "{said}");
     assert!(!said.contains("longer time"), "{said}");

@@ -226,7 +226,7 @@ fn nginx_serves_the_pages_of_a_pattern() {
 }
 
 #[test]
-fn nginx_lets_in_who_gives_name_and_password() {
+fn nginx_accepts_clients_with_name_and_password() {
     if !has("nginx") {
         return;
     }

@@ -25,7 +25,7 @@ use std::process::{Command, Stdio};
 use std::sync::mpsc::channel;
 use std::time::Duration;
 
-use pollux_testing::{Ended, Process, Signal, addresses, get, wait_until};
+use pollux_testing::{Output, Process, Signal, addresses, get, wait_until};
 use serde_json::Value;
 
 /// A running server.
@@ -46,8 +46,8 @@ impl Server {
         let mut command = Command::new(env!("CARGO_BIN_EXE_pollux"));
         command.args(["serve", "--poller", "epoll-et", "--stats", "127.0.0.1:0"]).args(flags);
         let mut process = Process::start(&mut command);
-        let stats = addresses(&process.says("/metrics"))[0];
-        let said = process.said().join("\n");
+        let stats = addresses(&process.wait_for_stderr_line("/metrics"))[0];
+        let said = process.stderr_lines().join("\n");
         let (start, rest) = said.split_once("://").expect("a URL");
         let scheme = if start.ends_with("https") { "https" } else { "http" };
         let authority = rest.split(['/', ' ', '\n']).next().unwrap_or_default();
@@ -90,7 +90,7 @@ pub(crate) struct Said {
 
 impl Said {
     /// All that a command wrote to its end.
-    pub(crate) fn of(Ended { status, stdout, stderr }: Ended) -> Self {
+    pub(crate) fn of(Output { status, stdout, stderr }: Output) -> Self {
         Self { code: status.code(), stdout, stderr }
     }
 

@@ -141,7 +141,7 @@ fn value(page: &str, name: &str) -> Option<f64> {
 /// Scrapes a run until this was counted, and ends it.
 fn scrape(flags: &[&str], name: &str) -> String {
     let mut run = started(&[&["--prometheus", "127.0.0.1:0", "-d", "1h", "-q"], flags].concat());
-    let address = addresses(&run.says("/metrics"))[0];
+    let address = addresses(&run.wait_for_stderr_line("/metrics"))[0];
     // A silent one delays no other.
     let mut silent = TcpStream::connect(address).expect("it listens");
     asked(address, "GET /metrics HTTP/1.1\r\nHost: a\r\n\r\n");

@@ -82,7 +82,7 @@ fn certificate(folder: &Path, name: &str) -> (String, String) {
 }
 
 #[test]
-fn nginx_lets_in_who_shows_a_certificate_that_it_knows() {
+fn nginx_accepts_clients_with_a_known_certificate() {
     if !has("nginx") {
         return;
     }
@@ -171,7 +171,7 @@ fn another_address_than_the_urls_is_connected_to() {
 }
 
 #[test]
-fn a_server_that_hangs_up_on_who_gives_a_password_fails_each_request() {
+fn a_server_that_hangs_up_on_clients_with_a_password_fails_each_request() {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
     let url = format!("http://{}/", listener.local_addr().expect("bound"));
     let misbehaving = std::thread::spawn(move || {

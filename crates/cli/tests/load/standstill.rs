@@ -106,7 +106,7 @@ fn before_the_start(server: &Server, pace: &[&str]) {
     is_reported(Duration::from_secs(1), || {
         server.signal(Signal::STOP);
         let mut load = started(&flags);
-        load.says("1.0 s");
+        load.wait_for_stderr_line("1.0 s");
         server.signal(Signal::CONT);
         Said::of(load.ended())
     });
@@ -132,7 +132,7 @@ fn in_the_middle_on_two_threads() {
     let flags = flags.concat();
     is_reported(STOP, || {
         let mut load = started(&flags);
-        load.says("0.5 s");
+        load.wait_for_stderr_line("0.5 s");
         server.answers(false);
         wait(STOP);
         server.answers(true);

@@ -35,7 +35,7 @@ fn no_request_fails_while_settings_are_read_anew_again_and_again() {
         proxy.write_settings(&[backend.address], &format!("threads = {}", 1 + round % 3));
         if round % 2 == 0 {
             proxy.signal(Signal::HUP);
-            proxy.says("reloaded: process ");
+            proxy.wait_for_stderr_line("reloaded: process ");
         } else {
             assert_eq!(proxy.reload(), (true, "reloaded\n".to_owned()));
         }
@@ -79,7 +79,7 @@ fn a_server_that_was_drained_stays_drained_while_workers_come_and_go() {
     workers.push(proxy.one_worker(&workers));
     goes_to_the_other_one(&proxy, "behind a reload");
     kill_process(workers[1], Signal::KILL).expect("it runs");
-    proxy.says("another one is started in ");
+    proxy.wait_for_stderr_line("another one is started in ");
     workers.push(proxy.one_worker(&workers));
     goes_to_the_other_one(&proxy, "behind a worker that was killed");
     proxy.control(&format!("set server {name} ready\nquit\n"));
@@ -100,7 +100,7 @@ fn wrong_settings_are_reported_and_the_old_ones_stay() {
     let (is_well, log) = proxy.reload();
     assert!(!is_well && log.contains("p.toml:4:11: threads = 0: expected"), "{log}");
     proxy.signal(Signal::HUP);
-    proxy.says("not reloaded, the old settings stay: p.toml:4:11: threads = 0");
+    proxy.wait_for_stderr_line("not reloaded, the old settings stay: p.toml:4:11: threads = 0");
     // What is found only when the worker opens it.
     proxy.write_settings(&[backend.address], "access_log = \"no/such/folder/log\"");
     let (is_well, log) = proxy.reload();

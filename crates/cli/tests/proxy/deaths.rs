@@ -3,7 +3,7 @@
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
 
-use pollux_testing::{Ended, Process, Signal, await_end, is_running, wait_until};
+use pollux_testing::{Output, Process, Signal, await_end, is_running, wait_until};
 use rustix::process::kill_process;
 
 use crate::stage::{Backend, Client, Clients, Outcome, Proxy, Server};
@@ -21,7 +21,7 @@ fn a_killed_worker_costs_only_what_it_had_under_way() {
     for _ in 0..3 {
         clients.await_right(100);
         kill_process(*workers.last().expect("one"), Signal::KILL).expect("it runs");
-        proxy.says("another one is started in ");
+        proxy.wait_for_stderr_line("another one is started in ");
         clients.await_right(100);
         workers.push(proxy.one_worker(&workers));
     }
@@ -183,7 +183,7 @@ fn a_proxy_that_cannot_start_says_why_and_ends() {
     let mut command = std::process::Command::new(env!("CARGO_BIN_EXE_pollux"));
     command.current_dir(folder.path()).args(["proxy", "--backend", "127.0.0.1:1"]);
     command.args(["--listen", "127.0.0.1:0", "--access-log", "no/such/log"]);
-    let Ended { status, stderr: log, .. } = Process::run(&mut command);
+    let Output { status, stderr: log, .. } = Process::run(&mut command);
     assert_eq!(status.code(), Some(1));
     assert!(log.contains("access log") && log.contains("No such file"), "{log}");
     assert_eq!(log.lines().count(), 1, "{log}");

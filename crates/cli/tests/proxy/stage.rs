@@ -11,7 +11,7 @@ use std::thread::JoinHandle;
 use std::time::Instant;
 
 use pollux_testing::{
-    DEADLINE, Ended, Pid, Process, Signal, addresses, children, get, wait_for, wait_until,
+    DEADLINE, Output, Pid, Process, Signal, addresses, children, get, wait_for, wait_until,
 };
 use tempfile::TempDir;
 
@@ -46,21 +46,21 @@ impl Proxy {
         command.current_dir(folder.path()).args(["proxy", "--config", "p.toml"]);
         set(&mut command);
         let mut process = Process::start(command.stdin(Stdio::null()));
-        let Some(line) = process.says_or_ends("pollux proxy: http://") else {
-            return Err(process.said().to_vec());
+        let Some(line) = process.try_wait_for_stderr_line("pollux proxy: http://") else {
+            return Err(process.stderr_lines().to_vec());
         };
-        let stats = addresses(&process.says("metrics: http://"))[0];
+        let stats = addresses(&process.wait_for_stderr_line("metrics: http://"))[0];
         Ok(Self { process, folder, address: addresses(&line)[0], stats })
     }
 
     /// Waits for a line with this part; gives it.
-    pub(crate) fn says(&mut self, part: &str) -> String {
-        self.process.says(part)
+    pub(crate) fn wait_for_stderr_line(&mut self, part: &str) -> String {
+        self.process.wait_for_stderr_line(part)
     }
 
     /// All that was said until the end of the process.
-    pub(crate) fn all_said(&mut self) -> &[String] {
-        self.process.all_said()
+    pub(crate) fn all_stderr_lines(&mut self) -> &[String] {
+        self.process.all_stderr_lines()
     }
 
     /// A file in its folder.
@@ -79,7 +79,7 @@ impl Proxy {
 
     /// Runs `pollux proxy reload`: whether it went well, and what it said.
     pub(crate) fn reload(&self) -> (bool, String) {
-        let Ended { status, stderr, .. } = self.begin_reload().ended();
+        let Output { status, stderr, .. } = self.begin_reload().ended();
         (status.success(), stderr)
     }
 
@@ -159,7 +159,7 @@ impl Server {
         let mut command = Command::new(env!("CARGO_BIN_EXE_pollux"));
         command.args(["serve", "--echo", "--listen", &at.to_string()]);
         let mut process = Process::start(command.stdin(Stdio::null()));
-        let address = addresses(&process.says("http://"))[0];
+        let address = addresses(&process.wait_for_stderr_line("http://"))[0];
         Self { process, address }
     }
 

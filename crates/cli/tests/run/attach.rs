@@ -43,7 +43,7 @@ impl Stopped {
         let mut command = run(&["--live", "--attach", &self.process.id().to_string()]);
         let mut pollux = Process::start(command.args(words));
         // The first line of --live is written once it follows the process.
-        let first = pollux.says("");
+        let first = pollux.wait_for_stderr_line("");
         if first.contains("waits/s") {
             return Some(pollux);
         }

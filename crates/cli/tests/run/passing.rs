@@ -7,7 +7,7 @@ use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
 use std::process::Stdio;
 
-use pollux_testing::{Ended, Pid, Process, Signal, await_end, has, skip};
+use pollux_testing::{Output, Pid, Process, Signal, await_end, has, skip};
 use rustix::fs::{CWD, FileType, Mode, XattrFlags, mknodat, setxattr};
 use rustix::process::geteuid;
 use tempfile::TempDir;
@@ -68,7 +68,7 @@ fn a_script_and_what_it_starts_have_their_streams_and_a_signal_ends_them() {
     output.read_line(&mut said).expect("a line");
     assert_eq!(said, "got words\n");
     process.signal(Signal::TERM);
-    let Ended { status, stderr: said, .. } = process.ended();
+    let Output { status, stderr: said, .. } = process.ended();
     assert_eq!(status.code(), Some(128 + 15));
     assert!(said.contains("No process called epoll in "), "{said}");
 }
@@ -87,7 +87,7 @@ fn what_a_command_leaves_behind_ends_by_interrupts() {
         let mut output = BufReader::new(process.take_stdout()).lines();
         let mut next = || output.next().expect("a line").expect("UTF-8");
         let left: i32 = next().parse().expect("a number");
-        process.says("left processes behind");
+        process.wait_for_stderr_line("left processes behind");
         process.signal(Signal::INT);
         if ends_by > 1 {
             assert_eq!(next(), "asked");

@@ -8,7 +8,7 @@ use std::process::Command;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use pollux_testing::{DEADLINE, Ended, Process, Signal, addresses, get};
+use pollux_testing::{DEADLINE, Output, Process, Signal, addresses, get};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 /// Tests that load the machine hold this.
@@ -62,18 +62,18 @@ impl Server {
         command.args(["serve", "--listen", "127.0.0.1:0", "--stats", "127.0.0.1:0"]);
         command.args(["--poller", driver]).args(flags);
         let mut process = Process::start(&mut command);
-        let Some(line) = process.says_or_ends("/metrics") else {
-            pollux_testing::skip(format_args!("{driver}: {}", process.said().join("; ")));
+        let Some(line) = process.try_wait_for_stderr_line("/metrics") else {
+            pollux_testing::skip(format_args!("{driver}: {}", process.stderr_lines().join("; ")));
             return None;
         };
         let stats = addresses(&line)[0];
-        let said = process.said().join("\n");
+        let said = process.stderr_lines().join("\n");
         Some(Self { address: addresses(&said)[0], stats, process })
     }
 
     /// Waits for a line with this part; gives it.
-    pub(crate) fn says(&mut self, part: &str) -> String {
-        self.process.says(part)
+    pub(crate) fn wait_for_stderr_line(&mut self, part: &str) -> String {
+        self.process.wait_for_stderr_line(part)
     }
 
     pub(crate) fn metrics(&self) -> Metrics {
@@ -139,8 +139,8 @@ impl Server {
 
 /// What a command says from here to its end, which has to be a good one.
 pub(crate) fn rest_of(process: Process) -> String {
-    let seen = process.said().len();
-    let Ended { status, stderr, .. } = process.ended();
+    let seen = process.stderr_lines().len();
+    let Output { status, stderr, .. } = process.ended();
     assert!(status.success(), "{status}: {stderr}");
     stderr.split_inclusive('\n').skip(seen).collect()
 }

@@ -10,7 +10,7 @@ use std::os::unix::net::{UnixDatagram, UnixStream};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use pollux_testing::{DEADLINE, Ended, Process, Signal, addresses, wait_for};
+use pollux_testing::{DEADLINE, Output, Process, Signal, addresses, wait_for};
 use tempfile::TempDir;
 
 use crate::child::{Server, Wire, alone, rest_of};
@@ -46,10 +46,10 @@ impl Served {
     /// The same, or what it said where it did not start.
     pub(crate) fn spawn_or(folder: TempDir, mut command: Command) -> Result<Self, String> {
         let mut process = Process::start(&mut command);
-        let Some(line) = process.says_or_ends("http://") else {
-            return Err(process.said().join("\n"));
+        let Some(line) = process.try_wait_for_stderr_line("http://") else {
+            return Err(process.stderr_lines().join("\n"));
         };
-        let sandbox = process.says("pollux serve: sandbox: ");
+        let sandbox = process.wait_for_stderr_line("pollux serve: sandbox: ");
         Ok(Self { folder, process, sandbox, address: addresses(&line)[0] })
     }
 
@@ -171,7 +171,7 @@ fn each_wrong_reload_says_what_is_wrong() {
         let mut served = Served::start("reply = 5");
         served.write(settings);
         served.signal(Signal::HUP);
-        let said = served.process.says("stay: ");
+        let said = served.process.wait_for_stderr_line("stay: ");
         assert!(said.contains(expected), "{settings}: {said}");
         assert_eq!(served.connect().get("/").1, "pollu");
         served.end();
@@ -196,7 +196,7 @@ fn no_request_fails_while_settings_change() {
         wait_for("a reload", || client.get("/").0.contains(&field).then_some(()));
         reloads += 1;
     }
-    let Ended { status, stdout: said, .. } = load.ended();
+    let Output { status, stdout: said, .. } = load.ended();
     println!("{reloads} reloads in 200,000 requests");
     assert!(status.success() && said.contains(", no errors;"), "{said}");
     assert!(reloads > 2, "{reloads}");
@@ -385,7 +385,7 @@ fn an_access_log_on_a_full_disk_costs_lines_that_are_counted_and_no_answer() {
         while lost(&server) == 0 {
             asked += ask(&mut clients, 50);
         }
-        let said = server.says("the access log ");
+        let said = server.wait_for_stderr_line("the access log ");
         assert!(said.contains(&format!("warn: the access log {log} lost ")), "{said}");
         assert!(said.contains(": No space left on device"), "{said}");
         asked += ask(&mut clients, 50);

@@ -296,7 +296,8 @@ fn what_cannot_be_used_is_refused_at_a_start_and_at_a_reload_keeps_the_old_certi
         assert!(output.status.code() == Some(1) && said.contains(expected), "{expected}: {said}");
         assert_eq!(said.lines().count(), 1, "{said}");
         server.signal(Signal::HUP);
-        let said = server.says("not reloaded, the old settings stay: the certificate: ");
+        let said =
+            server.wait_for_stderr_line("not reloaded, the old settings stay: the certificate: ");
         assert!(said.contains(expected), "{expected}: {said}");
         assert!(is_shown(server.address, &files.at("first")), "{expected}");
     }
@@ -333,10 +334,10 @@ fn certificates_that_clients_refuse_are_served_and_warned_of() {
     for ((cert, key), expected) in cases {
         put(&files, &cert, &key);
         server.signal(Signal::HUP);
-        let said = server.says("warn: ");
+        let said = server.wait_for_stderr_line("warn: ");
         assert!(said.contains(expected), "{said}");
         let mut another = files.serve("epoll-et", &["--reply", "1"]).expect("it starts");
-        let said = another.says("warn: ");
+        let said = another.wait_for_stderr_line("warn: ");
         assert!(said.contains(expected), "{said}");
         another.end();
         let mut check = Command::new(env!("CARGO_BIN_EXE_pollux"));

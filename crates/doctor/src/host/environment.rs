@@ -1,4 +1,4 @@
-//! What machine this is: the facts a reader needs to compare a result with his own, and which programs
+//! What machine this is: the facts a reader needs to compare a result with another, and which programs
 //! it has.
 //!
 //! Read once at start and stored with every result. The host's name, addresses and user names are

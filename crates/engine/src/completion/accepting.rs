@@ -354,7 +354,7 @@ fn has_client(socket: &OwnedFd) -> bool {
 mod tests {
     use super::*;
     use crate::clock::Clock;
-    use crate::turn::Turning;
+    use crate::turn::TurnLoop;
     use crate::{Limits, NoSession};
     use rustix::net::{Shutdown, shutdown};
     use std::sync::Arc;

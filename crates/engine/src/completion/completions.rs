@@ -17,11 +17,11 @@ use rustix::io::Errno;
 use super::connection::Receiving;
 use super::requests::{Kind, errno, is, label, numbered, read_label};
 use super::{CompletionLoop, POLLIN};
-use crate::conversation::Occasion;
-use crate::pipe::Seen;
+use crate::conversation::SessionCall;
+use crate::pipe::ReadOutcome;
 use crate::sources::SourceId;
-use crate::tail::{Flushed, Output, Piece, Tail, UnderWay, broken};
-use crate::turn::Turning;
+use crate::tail::{Flushed, Output, PendingOutput, Piece, Tail, broken};
+use crate::turn::TurnLoop;
 use crate::{CloseCause, ConnectionId, Counter, Session};
 
 /// Room that the queues between two turns keep.
@@ -139,14 +139,14 @@ impl<S: Session> CompletionLoop<S> {
         if !connection.conversation.wants_input() || !connection.conversation.leaves_input() {
             return self.receive_as_wanted(token);
         }
-        self.play(token, Some(Occasion::Readable), None);
+        self.play(token, Some(SessionCall::Readable), None);
         let Some(connection) = self.connections.get_mut(token) else { return };
         let seen = connection.conversation.take_seen();
         seen.count(&self.state.counters);
         match seen {
-            Seen::Unseen | Seen::Bytes(_) | Seen::Nothing => {}
-            Seen::Ended => self.input_ended(token),
-            Seen::Broken(errno) => self.close_connection(token, broken(errno)),
+            ReadOutcome::Unseen | ReadOutcome::Bytes(_) | ReadOutcome::Nothing => {}
+            ReadOutcome::Ended => self.input_ended(token),
+            ReadOutcome::Broken(errno) => self.close_connection(token, broken(errno)),
         }
     }
 
@@ -177,7 +177,7 @@ impl<S: Session> CompletionLoop<S> {
         let request = self.queue(bytes, |ring, bytes| {
             ring.send_owned(socket, bytes, from, label(Kind::SendWaiting, token))
         });
-        self.set_under_way(token, UnderWay::Send(request, from));
+        self.set_under_way(token, PendingOutput::Send(request, from));
     }
 
     /// Sends from a file or a pipe until the socket is full.
@@ -209,7 +209,7 @@ impl<S: Session> CompletionLoop<S> {
     /// The socket took some of a piece, or failed.
     fn sent_waiting(&mut self, token: Token, completion: StreamCompletion) {
         let now = self.state.clock.now().at;
-        let Some((output, UnderWay::Send(_, from))) = self.under_way(token) else { return };
+        let Some((output, PendingOutput::Send(_, from))) = self.under_way(token) else { return };
         let Ok(taken) = usize::try_from(completion.result) else {
             return self.close_connection(token, broken(errno(completion.result)));
         };
@@ -222,7 +222,7 @@ impl<S: Session> CompletionLoop<S> {
         self.send_waiting(token);
     }
 
-    fn under_way(&mut self, token: Token) -> Option<(&mut Output, UnderWay)> {
+    fn under_way(&mut self, token: Token) -> Option<(&mut Output, PendingOutput)> {
         let found = self.connections.get_mut(token).map(|connection| &mut connection.tail);
         match found {
             Some(Tail::Waiting(output)) => {

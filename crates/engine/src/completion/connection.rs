@@ -26,9 +26,9 @@ use rustix::net::{AddressFamily, Shutdown, shutdown};
 use super::requests::{Kind, SUBMITS_MAX, errno, is, label, numbered, read_label};
 use super::{CompletionLoop, POLLIN, POLLOUT};
 use crate::actions::{Ending, Source};
-use crate::conversation::{ConnectionIo, Conversation, Occasion, Progress, Sent, Turn};
+use crate::conversation::{ConnectionIo, Conversation, Progress, Sent, SessionCall, Turn};
 use crate::flow::Flow;
-use crate::tail::{Linger, Output, Piece, Tail, UnderWay, broken, drop_untaken};
+use crate::tail::{Linger, Output, PendingOutput, Piece, Tail, broken, drop_untaken};
 use crate::{Actions, CloseCause, ConnectionId, Counter, Counters, Limits, Moment, Session};
 
 /// Input kept for a session that takes none, before its receive is cancelled.
@@ -133,7 +133,7 @@ impl<S: Session> CompletionLoop<S> {
         });
         self.settle(token, done);
         if self.state.is_draining {
-            self.play(token, Some(Occasion::Drain), None);
+            self.play(token, Some(SessionCall::Drain), None);
         }
         ConnectionId(token)
     }
@@ -143,7 +143,7 @@ impl<S: Session> CompletionLoop<S> {
     pub(super) fn play(
         &mut self,
         token: Token,
-        occasion: Option<Occasion>,
+        occasion: Option<SessionCall>,
         input: Option<&Received>,
     ) {
         self.make_room();
@@ -276,7 +276,7 @@ impl<S: Session> CompletionLoop<S> {
         let fd = connection.socket.as_raw_fd();
         let watch = label(Kind::Writable, token);
         self.push(|ring| ring.poll(fd, POLLOUT, Shots::One, watch));
-        self.set_under_way(token, UnderWay::Poll);
+        self.set_under_way(token, PendingOutput::Poll);
     }
 
     /// Nothing is watched when the session has ended the connection already.
@@ -287,7 +287,7 @@ impl<S: Session> CompletionLoop<S> {
     }
 
     /// A request of the output is under way.
-    pub(super) fn set_under_way(&mut self, token: Token, under_way: UnderWay) {
+    pub(super) fn set_under_way(&mut self, token: Token, under_way: PendingOutput) {
         if let Some(connection) = self.connections.get_mut(token)
             && let Tail::Waiting(output) = &mut connection.tail
         {
@@ -389,10 +389,10 @@ impl<S: Session> CompletionLoop<S> {
     /// Lets go of output that will not be taken: what is under way is cancelled.
     fn abandon(&mut self, token: Token, output: &mut Output) {
         match output.under_way.take() {
-            Some(UnderWay::Send(request, _)) => {
+            Some(PendingOutput::Send(request, _)) => {
                 self.push(|ring| ring.cancel_owned(request, numbered(Kind::Cleanup, 0)));
             }
-            Some(UnderWay::Poll) => {
+            Some(PendingOutput::Poll) => {
                 let watch = label(Kind::Writable, token);
                 self.push(|ring| ring.cancel(watch, numbered(Kind::Cleanup, 0)));
             }

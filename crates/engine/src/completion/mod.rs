@@ -13,7 +13,7 @@
 //! A connection's first receive is single-shot: one that ends after one request then costs no
 //! cancellation. From the second on a multishot receive stays armed, but for unix sockets
 //! (`shots_of` says why); bytes come in buffers of the ring and go back to it within the turn.
-//! New connections are let in after the live ones had their turn.
+//! New connections are accepted after the events of open ones were handled.
 //!
 //! ```text
 //!  this file        the turn: who is called when
@@ -47,11 +47,11 @@ use pollux_sys::ring::{RingUnavailable, Shots, Sizes, StreamCompletion, StreamRi
 use crate::actions::Sharing;
 use crate::clock::Clock;
 use crate::connecting::Begun;
-use crate::conversation::{Conversation, Occasion, Progress};
+use crate::conversation::{Conversation, Progress, SessionCall};
 use crate::sources::SourceId;
-use crate::tail::{Output, Tail, UnderWay};
+use crate::tail::{Output, PendingOutput, Tail};
 use crate::timerfd::Alarm;
-use crate::turn::{LoopError, LoopState, Parts, Turning};
+use crate::turn::{LoopError, LoopState, Parts, TurnLoop};
 use crate::{
     AcceptedSocket, CloseCause, ConnectTo, ConnectionId, Counter, Counters, Limits, ListenAddress,
     Moment, Now, Session,
@@ -191,7 +191,7 @@ impl<S: Session> CompletionLoop<S> {
             return;
         }
         for token in self.connections.tokens() {
-            self.play(token, Some(Occasion::Drain), None);
+            self.play(token, Some(SessionCall::Drain), None);
         }
         self.let_go();
     }
@@ -232,7 +232,7 @@ impl<S: Session> CompletionLoop<S> {
     }
 }
 
-impl<S: Session> Turning<S> for CompletionLoop<S> {
+impl<S: Session> TurnLoop<S> for CompletionLoop<S> {
     #[inline]
     fn state(&mut self) -> &mut LoopState<S> {
         &mut self.state
@@ -298,7 +298,7 @@ impl<S: Session> Turning<S> for CompletionLoop<S> {
         }
     }
 
-    fn call(&mut self, token: Token, occasion: Occasion) {
+    fn call(&mut self, token: Token, occasion: SessionCall) {
         self.play(token, Some(occasion), None);
     }
 
@@ -337,7 +337,7 @@ impl<S: Session> Turning<S> for CompletionLoop<S> {
             ListenAddress::Unix(_) => Shots::One,
         };
         let mut output = Box::new(Output::connecting(is_in_progress));
-        output.under_way = is_in_progress.then_some(UnderWay::Poll);
+        output.under_way = is_in_progress.then_some(PendingOutput::Poll);
         let id = self.insert(socket, shots, |_, _, io| {
             *io.tail = Tail::Waiting(output);
             (conversation, Ok(Progress::Idle))
@@ -353,7 +353,7 @@ impl<S: Session> Turning<S> for CompletionLoop<S> {
         let socket = OwnedFd::from(accepted);
         let shots = if is_tcp { Shots::Many } else { shots_of(&socket) };
         let ConnectionId(token) = self.adopt_with(socket, shots, session);
-        self.play(token, Some(Occasion::Connected), None);
+        self.play(token, Some(SessionCall::Connected), None);
     }
 
     /// No session of such a loop shares its connection.

@@ -39,12 +39,12 @@ pub(super) struct Entry<F> {
 
 /// A direction, by the place of its four bits.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Side {
+pub(super) enum Direction {
     Read = 0,
     Write = 4,
 }
 
-impl Side {
+impl Direction {
     pub(super) const BOTH: [Self; 2] = [Self::Read, Self::Write];
 }
 
@@ -64,14 +64,14 @@ const WATCH_SHIFT: u32 = 12;
 
 /// Bits of one direction.
 #[inline]
-const fn of(side: Side, bits: u32) -> u32 {
+const fn of(side: Direction, bits: u32) -> u32 {
     bits << side as u32
 }
 
 /// The same bits of both directions.
 #[inline]
 const fn both(bits: u32) -> u32 {
-    of(Side::Read, bits) | of(Side::Write, bits)
+    of(Direction::Read, bits) | of(Direction::Write, bits)
 }
 
 /// The bits, or none.
@@ -100,21 +100,21 @@ impl State {
         }
     }
 
-    pub(super) const fn is_wanted(self, side: Side) -> bool {
+    pub(super) const fn is_wanted(self, side: Direction) -> bool {
         self.0 & of(side, WANTED) != 0
     }
 
     /// It is known that a call would not block: data, room, an end or an error.
     #[inline]
-    pub(super) const fn is_ready(self, side: Side) -> bool {
+    pub(super) const fn is_ready(self, side: Direction) -> bool {
         self.0 & (of(side, READY | SHUT) | ERROR) != 0
     }
 
-    pub(super) const fn is_shut(self, side: Side) -> bool {
+    pub(super) const fn is_shut(self, side: Direction) -> bool {
         self.0 & of(side, SHUT) != 0
     }
 
-    pub(super) const fn is_polled(self, side: Side) -> bool {
+    pub(super) const fn is_polled(self, side: Direction) -> bool {
         self.0 & of(side, POLLED) != 0
     }
 
@@ -171,22 +171,22 @@ impl State {
 /// What the verbs of the table change.
 impl State {
     #[inline]
-    pub(super) fn want(&mut self, side: Side) {
+    pub(super) fn want(&mut self, side: Direction) {
         self.0 |= of(side, WANTED);
     }
 
     #[inline]
-    pub(super) fn stop(&mut self, side: Side) {
+    pub(super) fn stop(&mut self, side: Direction) {
         self.0 &= !of(side, WANTED);
     }
 
     /// An error that a call did not return has passed: another call took it. Ends stay.
     #[inline]
-    pub(super) fn would_block(&mut self, side: Side) {
+    pub(super) fn would_block(&mut self, side: Direction) {
         self.0 &= !(of(side, READY) | ERROR);
     }
 
-    pub(super) fn shut(&mut self, side: Side) {
+    pub(super) fn shut(&mut self, side: Direction) {
         self.0 |= of(side, SHUT);
     }
 
@@ -210,8 +210,8 @@ impl State {
         self.0 &= !(both(POLLED) | REGISTERED);
         let Some(Registration { interest, .. }) = how else { return };
         self.0 |= REGISTERED
-            | when(interest.contains(Interest::READABLE), of(Side::Read, POLLED))
-            | when(interest.contains(Interest::WRITABLE), of(Side::Write, POLLED));
+            | when(interest.contains(Interest::READABLE), of(Direction::Read, POLLED))
+            | when(interest.contains(Interest::WRITABLE), of(Direction::Write, POLLED));
     }
 
     /// The poller has refused: nothing is wanted any more and nothing is armed.
@@ -230,9 +230,9 @@ impl State {
             Watch::Connection(_) => {}
         }
         let has_input_ended = found.contains(Readiness::RDHUP);
-        self.0 |= when(found.is_readable(), of(Side::Read, READY))
-            | when(has_input_ended, of(Side::Read, SHUT))
-            | when(found.is_writable(), of(Side::Write, READY))
+        self.0 |= when(found.is_readable(), of(Direction::Read, READY))
+            | when(has_input_ended, of(Direction::Read, SHUT))
+            | when(found.is_writable(), of(Direction::Write, READY))
             | when(found.contains(Readiness::HUP), HUP | both(SHUT))
             | when(found.contains(Readiness::ERROR), ERROR);
         if was_closed {
@@ -240,8 +240,9 @@ impl State {
         }
         let closed = found.is_closed();
         Due {
-            read: self.is_wanted(Side::Read) && (found.is_readable() || has_input_ended || closed),
-            write: self.is_wanted(Side::Write) && (found.is_writable() || closed),
+            read: self.is_wanted(Direction::Read)
+                && (found.is_readable() || has_input_ended || closed),
+            write: self.is_wanted(Direction::Write) && (found.is_writable() || closed),
             closed,
         }
     }
@@ -249,8 +250,8 @@ impl State {
     /// A hang-up of a listener may pass, and an error is for `accept(2)` to say: neither stays.
     fn learn_listener(&mut self, found: Readiness) -> Due {
         let is_ready = found.is_readable() || found.is_closed();
-        self.0 |= when(is_ready, of(Side::Read, READY));
-        Due { read: is_ready && self.is_wanted(Side::Read), ..Due::NOTHING }
+        self.0 |= when(is_ready, of(Direction::Read, READY));
+        Due { read: is_ready && self.is_wanted(Direction::Read), ..Due::NOTHING }
     }
 }
 
@@ -323,7 +324,7 @@ mod tests {
         for watch in triggers.into_iter().chain(listeners) {
             let mut state = State::new(watch);
             state.set_pending(true);
-            state.want(Side::Write);
+            state.want(Direction::Write);
             assert_eq!(state.watch(), watch);
             assert_eq!(state.is_edge(), watch == Watch::Connection(Trigger::Edge));
         }
@@ -332,11 +333,11 @@ mod tests {
     #[test]
     fn a_listener_forgets_hang_ups_and_errors() {
         let mut state = State::new(Watch::Listener { exclusive: true });
-        state.want(Side::Read);
+        state.want(Direction::Read);
         let due = state.learn(Readiness::HUP | Readiness::ERROR);
         assert_eq!(due, Due { read: true, ..Due::NOTHING });
-        state.would_block(Side::Read);
-        assert!(!state.is_ready(Side::Read) && !state.is_closed());
+        state.would_block(Direction::Read);
+        assert!(!state.is_ready(Direction::Read) && !state.is_closed());
     }
 
     #[test]
@@ -344,10 +345,10 @@ mod tests {
         let mut state = State::new(Watch::Connection(Trigger::Level));
         assert!(state.learn(Readiness::ERROR).closed);
         assert!(!state.learn(Readiness::ERROR).closed, "reported once");
-        state.would_block(Side::Read);
-        assert!(!state.is_closed() && !state.is_ready(Side::Read));
+        state.would_block(Direction::Read);
+        assert!(!state.is_closed() && !state.is_ready(Direction::Read));
         assert!(state.learn(Readiness::ERROR | Readiness::HUP).closed);
-        state.would_block(Side::Read);
+        state.would_block(Direction::Read);
         assert!(state.is_closed(), "a hang-up stays");
     }
 
@@ -355,7 +356,7 @@ mod tests {
     fn the_end_of_input_stays_ready_whatever_a_call_says() {
         let mut state = State::new(Watch::Connection(Trigger::Level));
         state.learn(Readiness::READABLE | Readiness::RDHUP);
-        state.would_block(Side::Read);
-        assert!(state.is_ready(Side::Read) && !state.is_ready(Side::Write));
+        state.would_block(Direction::Read);
+        assert!(state.is_ready(Direction::Read) && !state.is_ready(Direction::Write));
     }
 }

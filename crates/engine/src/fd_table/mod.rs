@@ -38,7 +38,7 @@
 //!   kernel knows still: a direction that is idle stays registered until an event comes in vain.
 //! * Reading is registered along with whatever is registered anyway, unless it is known ready.
 //! * An error or hang-up is reported once; from then on both directions count as ready, and the
-//!   loop finds by [`FdTable::left_to_loop`] what no event will remind it of. A call that would
+//!   loop finds by [`FdTable::ready_without_event`] what no event will remind it of. A call that would
 //!   block all the same shows that an error has passed; a hang-up stays.
 //! * Every interest that differs from what the kernel knows is on the update list
 //!   ([`FdTable::check`]).
@@ -54,7 +54,7 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 
 use pollux_poller::{Error, Poller, Readiness, Token, Trigger};
 
-use self::entry::{Entry, NO_SLOT, Side, State};
+use self::entry::{Direction, Entry, NO_SLOT, State};
 use self::updates::{Updates, is_settled};
 
 /// How a descriptor is watched, for all its life.
@@ -136,7 +136,7 @@ impl<F: AsFd> FdTable<F> {
 
     /// Takes error, hang-up and end of stream for readable from now on, where reading is wanted: what it
     /// was, the read finds out. Where nothing is read they stay what they are, as a level of them would
-    /// ring for ever.
+    /// be reported without end.
     pub fn mask_ends(&mut self) {
         self.masks_ends = true;
     }
@@ -168,7 +168,7 @@ impl<F: AsFd> FdTable<F> {
     /// # Errors
     /// When the poller can't let go; the entry is gone and the descriptor closed all the same.
     pub fn remove(&mut self, token: Token, poller: &mut dyn Poller) -> Result<Option<F>, Error> {
-        let forget: Parting = match self.state(token).map(State::watch) {
+        let forget: DeleteFn = match self.state(token).map(State::watch) {
             Some(Watch::Listener { .. }) => |poller, fd| poller.delete(fd),
             _ => |poller, fd| poller.forget(fd),
         };
@@ -238,7 +238,7 @@ impl<F: AsFd> FdTable<F> {
         &mut self,
         token: Token,
         poller: &mut dyn Poller,
-        let_go: Parting,
+        let_go: DeleteFn,
     ) -> Result<Option<F>, Error> {
         let Some(entry) = current(&mut self.entries, token) else { return Ok(None) };
         let Some(fd) = entry.fd.take() else { return Ok(None) };
@@ -256,7 +256,7 @@ impl<F: AsFd> FdTable<F> {
 }
 
 /// How a poller lets go of a descriptor.
-type Parting = fn(&mut dyn Poller, BorrowedFd<'_>) -> Result<(), Error>;
+type DeleteFn = fn(&mut dyn Poller, BorrowedFd<'_>) -> Result<(), Error>;
 
 /// What sessions want, and what their calls found out.
 impl<F> FdTable<F> {
@@ -265,55 +265,55 @@ impl<F> FdTable<F> {
     /// event will come.
     #[inline]
     pub fn want_read(&mut self, token: Token) -> bool {
-        self.want(token, Side::Read)
+        self.want(token, Direction::Read)
     }
 
     /// The session does not want to read for now.
     #[inline]
     pub fn stop_read(&mut self, token: Token) {
-        self.stop(token, Side::Read);
+        self.stop(token, Direction::Read);
     }
 
     /// Output waits for room. Says whether writing is known not to block, see
     /// [`FdTable::want_read`]. Not for listeners.
     #[inline]
     pub fn want_write(&mut self, token: Token) -> bool {
-        self.want(token, Side::Write)
+        self.want(token, Direction::Write)
     }
 
     /// No output waits.
     #[inline]
     pub fn stop_write(&mut self, token: Token) {
-        self.stop(token, Side::Write);
+        self.stop(token, Direction::Write);
     }
 
     /// A read would have blocked (`EAGAIN`), or took all there was: an event will report more.
     #[inline]
     pub fn cannot_read(&mut self, token: Token) {
-        self.note(token, |state| state.would_block(Side::Read));
+        self.note(token, |state| state.would_block(Direction::Read));
     }
 
     /// A write would have blocked, or was short: an event will report when it is writable.
     #[inline]
     pub fn cannot_write(&mut self, token: Token) {
-        self.note(token, |state| state.would_block(Side::Write));
+        self.note(token, |state| state.would_block(Direction::Write));
     }
 
     /// A read found the end: nothing is left to want.
     #[inline]
     pub fn read_ended(&mut self, token: Token) {
         self.note(token, |state| {
-            state.shut(Side::Read);
-            state.stop(Side::Read);
+            state.shut(Direction::Read);
+            state.stop(Direction::Read);
         });
     }
 
     #[inline]
-    fn want(&mut self, token: Token, side: Side) -> bool {
+    fn want(&mut self, token: Token, side: Direction) -> bool {
         let mut is_ready = false;
         self.note(token, |state| {
             debug_assert!(
-                side == Side::Read || matches!(state.watch(), Watch::Connection(_)),
+                side == Direction::Read || matches!(state.watch(), Watch::Connection(_)),
                 "a listener is not written to"
             );
             state.want(side);
@@ -323,7 +323,7 @@ impl<F> FdTable<F> {
     }
 
     #[inline]
-    fn stop(&mut self, token: Token, side: Side) {
+    fn stop(&mut self, token: Token, side: Direction) {
         self.note(token, |state| state.stop(side));
     }
 
@@ -350,7 +350,7 @@ impl<F> FdTable<F> {
             self.stale += 1;
             return None;
         };
-        let is_masked = self.masks_ends && entry.state.is_wanted(Side::Read);
+        let is_masked = self.masks_ends && entry.state.is_wanted(Direction::Read);
         let due = entry.state.learn(match is_masked && found.intersects(Readiness::ENDS) {
             true => found.without(Readiness::ENDS).or(Readiness::READABLE),
             false => found,
@@ -366,12 +366,12 @@ impl<F> FdTable<F> {
     /// by a list of its own when this says so.
     #[inline]
     #[must_use]
-    pub fn left_to_loop(&self, token: Token) -> Due {
+    pub fn ready_without_event(&self, token: Token) -> Due {
         let entry = self.entries.get(token.slot() as usize);
         match entry.filter(|entry| entry.generation == token.generation()) {
             Some(Entry { state, .. }) if state.is_edge() || state.is_closed() => Due {
-                read: state.is_wanted(Side::Read) && state.is_ready(Side::Read),
-                write: state.is_wanted(Side::Write) && state.is_ready(Side::Write),
+                read: state.is_wanted(Direction::Read) && state.is_ready(Direction::Read),
+                write: state.is_wanted(Direction::Write) && state.is_ready(Direction::Write),
                 closed: false,
             },
             _ => Due::NOTHING,
@@ -392,7 +392,7 @@ impl<F: AsFd> FdTable<F> {
             Watch::Listener { exclusive: false } => "listener",
             Watch::Listener { exclusive: true } => "exclusive listener",
         };
-        let sides = Side::BOTH.map(|side| {
+        let sides = Direction::BOTH.map(|side| {
             let marks = [
                 (state.is_wanted(side), "wanted"),
                 (state.is_ready(side), "ready"),
@@ -489,16 +489,16 @@ fn check_entry<F>(entry: &Entry<F>) -> Result<(), String> {
     )?;
     rule(state.is_registered() || !state.is_polled_at_all(), "polled but not registered")?;
     rule(
-        !state.is_hung_up() || Side::BOTH.iter().all(|side| state.is_shut(*side)),
+        !state.is_hung_up() || Direction::BOTH.iter().all(|side| state.is_shut(*side)),
         "half hung up",
     )?;
     if let Watch::Listener { .. } = state.watch() {
-        let is_writing = state.is_wanted(Side::Write) || state.is_polled(Side::Write);
+        let is_writing = state.is_wanted(Direction::Write) || state.is_polled(Direction::Write);
         rule(!is_writing, "a listener writes")?;
         rule(!state.is_closed(), "a listener keeps an error")?;
     }
     rule(
-        !state.is_edge() || state.is_polled(Side::Read) || !state.is_polled(Side::Write),
+        !state.is_edge() || state.is_polled(Direction::Read) || !state.is_polled(Direction::Write),
         "an edge watches for room alone",
     )
 }

@@ -22,7 +22,7 @@ use std::os::fd::AsFd;
 
 use pollux_poller::{Error, Interest, Poller, Registration, Token, Trigger};
 
-use super::entry::{Entry, Side, State};
+use super::entry::{Direction, Entry, State};
 use super::{FdTable, Watch};
 use crate::{Counter, Counters};
 
@@ -129,7 +129,7 @@ fn update_of(state: State, has_rdhup: bool) -> Option<Update> {
     }
     let how = match state.watch() {
         Watch::Connection(trigger @ Trigger::Edge) => {
-            let is_writing = state.is_wanted(Side::Write) || state.is_polled(Side::Write);
+            let is_writing = state.is_wanted(Direction::Write) || state.is_polled(Direction::Write);
             let writing = if is_writing { Interest::WRITABLE } else { Interest::NONE };
             Registration::new(reading(has_rdhup) | writing, trigger)
         }
@@ -164,10 +164,10 @@ fn target(state: State, has_rdhup: bool) -> Interest {
         return Interest::NONE;
     }
     let mut interest = Interest::NONE;
-    if state.is_wanted(Side::Read) || !state.is_ready(Side::Read) {
+    if state.is_wanted(Direction::Read) || !state.is_ready(Direction::Read) {
         interest |= reading(has_rdhup);
     }
-    if state.is_wanted(Side::Write) {
+    if state.is_wanted(Direction::Write) {
         interest |= Interest::WRITABLE;
     }
     interest
@@ -185,19 +185,20 @@ mod tests {
 
     /// The same rules, said slowly: sets of directions instead of bits.
     fn naive_update(state: State, has_rdhup: bool) -> Option<Update> {
-        let set = |holds: fn(State, Side) -> bool| -> Vec<Side> {
-            Side::BOTH.into_iter().filter(|side| holds(state, *side)).collect()
+        let set = |holds: fn(State, Direction) -> bool| -> Vec<Direction> {
+            Direction::BOTH.into_iter().filter(|side| holds(state, *side)).collect()
         };
         let wanted = set(State::is_wanted);
         let ready = set(State::is_ready);
         let polled = set(State::is_polled);
-        let interest: Vec<Side> = match state.watch() {
+        let interest: Vec<Direction> = match state.watch() {
             Watch::Connection(Trigger::Edge) => {
                 if state.is_closed() || wanted.iter().all(|side| polled.contains(side)) {
                     return None;
                 }
-                let is_writing = wanted.contains(&Side::Write) || polled.contains(&Side::Write);
-                let interest = if is_writing { &Side::BOTH[..] } else { &[Side::Read] };
+                let is_writing =
+                    wanted.contains(&Direction::Write) || polled.contains(&Direction::Write);
+                let interest = if is_writing { &Direction::BOTH[..] } else { &[Direction::Read] };
                 let how = how(state, interest, has_rdhup);
                 return Some(if state.is_registered() {
                     Update::Modify(how)
@@ -214,8 +215,8 @@ mod tests {
                     return None;
                 }
                 let mut interest = wanted.clone();
-                if !wanted.contains(&Side::Read) && !ready.contains(&Side::Read) {
-                    interest.push(Side::Read);
+                if !wanted.contains(&Direction::Read) && !ready.contains(&Direction::Read) {
+                    interest.push(Direction::Read);
                 }
                 interest
             }
@@ -228,14 +229,16 @@ mod tests {
         }
     }
 
-    fn how(state: State, sides: &[Side], has_rdhup: bool) -> Registration {
+    fn how(state: State, sides: &[Direction], has_rdhup: bool) -> Registration {
         let is_listener = matches!(state.watch(), Watch::Listener { .. });
         let mut interest = Interest::NONE;
         for side in sides {
             interest |= match side {
-                Side::Read if has_rdhup && !is_listener => Interest::READABLE | Interest::RDHUP,
-                Side::Read => Interest::READABLE,
-                Side::Write => Interest::WRITABLE,
+                Direction::Read if has_rdhup && !is_listener => {
+                    Interest::READABLE | Interest::RDHUP
+                }
+                Direction::Read => Interest::READABLE,
+                Direction::Write => Interest::WRITABLE,
             };
         }
         match state.watch() {
@@ -277,7 +280,7 @@ mod tests {
     #[test]
     fn over_all_inputs_an_exclusive_registration_is_never_modified_but_to_itself() {
         for (state, has_rdhup) in all() {
-            let is_writing = state.is_wanted(Side::Write) || state.is_polled(Side::Write);
+            let is_writing = state.is_wanted(Direction::Write) || state.is_polled(Direction::Write);
             let is_kept = state.is_registered() == state.is_polled_at_all();
             let is_exclusive = state.watch() == Watch::Listener { exclusive: true };
             // Only states that a listener can be in: it never writes and never gets sticky.

@@ -25,13 +25,13 @@ use super::{Connection, ReadinessLoop, SOURCES, socket};
 use crate::actions::Sharing;
 use crate::admission::Queue;
 use crate::connecting::Begun;
-use crate::conversation::{Conversation, Occasion, Progress};
-use crate::pipe::Seen;
+use crate::conversation::{Conversation, Progress, SessionCall};
+use crate::pipe::ReadOutcome;
 use crate::tail::{Flushed, Output, Tail, broken, drop_untaken};
-use crate::turn::{LoopError, LoopState, Parts, Turning};
+use crate::turn::{LoopError, LoopState, Parts, TurnLoop};
 use crate::{AcceptedSocket, CloseCause, ConnectTo, ConnectionId, Counter, Moment, Session};
 
-impl<S: Session> Turning<S> for ReadinessLoop<S> {
+impl<S: Session> TurnLoop<S> for ReadinessLoop<S> {
     #[inline]
     fn state(&mut self) -> &mut LoopState<S> {
         &mut self.state
@@ -125,7 +125,7 @@ impl<S: Session> Turning<S> for ReadinessLoop<S> {
         }
     }
 
-    fn call(&mut self, token: Token, occasion: Occasion) {
+    fn call(&mut self, token: Token, occasion: SessionCall) {
         self.play(token, Some(occasion), NOTHING);
     }
 
@@ -241,7 +241,7 @@ impl<S: Session> Turning<S> for ReadinessLoop<S> {
     /// never registered.
     fn adopt_accepted(&mut self, accepted: AcceptedSocket, session: S) {
         let ConnectionId(token) = self.adopt(accepted.into(), session);
-        self.play(token, Some(Occasion::Connected), NOTHING);
+        self.play(token, Some(SessionCall::Connected), NOTHING);
         if self.connections[token.slot() as usize].is_some() {
             self.receive(token, false);
         }
@@ -278,7 +278,8 @@ impl<S: Session> ReadinessLoop<S> {
     }
 
     fn receive_if_ready(&mut self, token: Token) {
-        if self.connections[token.slot() as usize].is_some() && self.table.left_to_loop(token).read
+        if self.connections[token.slot() as usize].is_some()
+            && self.table.ready_without_event(token).read
         {
             // What ended it may lie behind the data: read to the very end.
             self.receive(token, true);
@@ -421,23 +422,23 @@ impl<S: Session> ReadinessLoop<S> {
 
     /// Calls a session that reads its socket itself.
     fn show(&mut self, token: Token) -> ControlFlow<()> {
-        self.play(token, Some(Occasion::Readable), NOTHING);
+        self.play(token, Some(SessionCall::Readable), NOTHING);
         let Some(connection) = &mut self.connections[token.slot() as usize] else {
             return ControlFlow::Break(());
         };
         let seen = connection.conversation.take_seen();
         seen.count(&self.state.counters);
         match seen {
-            Seen::Unseen | Seen::Bytes(_) => {}
-            Seen::Nothing => {
+            ReadOutcome::Unseen | ReadOutcome::Bytes(_) => {}
+            ReadOutcome::Nothing => {
                 self.table.cannot_read(token);
                 return ControlFlow::Break(());
             }
-            Seen::Ended => {
+            ReadOutcome::Ended => {
                 self.input_ended(token);
                 return ControlFlow::Break(());
             }
-            Seen::Broken(errno) => {
+            ReadOutcome::Broken(errno) => {
                 self.close(token, broken(errno));
                 return ControlFlow::Break(());
             }

@@ -25,13 +25,13 @@ use rustix::net::{SendFlags, Shutdown, send, shutdown};
 
 use crate::actions::{Ending, Source};
 use crate::clock::Clock;
-use crate::conversation::{ConnectionIo, Conversation, Occasion, Progress, Sent, Turn};
+use crate::conversation::{ConnectionIo, Conversation, Progress, Sent, SessionCall, Turn};
 use crate::fd_table::{FdTable, Watch};
 use crate::flow::Flow;
 use crate::sources::SourceId;
 use crate::tail::{Linger, Output, Tail, broken};
 use crate::timerfd::Alarm;
-use crate::turn::{LoopState, Turning};
+use crate::turn::{LoopState, TurnLoop};
 use crate::{
     Actions, CloseCause, ConnectionId, Counter, Counters, Limits, Listener, Moment, Now, Session,
 };
@@ -200,7 +200,7 @@ impl<S: Session> ReadinessLoop<S> {
         let sockets = self.stop_listening();
         for token in self.table.tokens().collect::<Vec<_>>() {
             if self.owns(token) {
-                self.play(token, Some(Occasion::Drain), NOTHING);
+                self.play(token, Some(SessionCall::Drain), NOTHING);
             }
         }
         // A waiting client's wake may have gone to this loop alone; another process that has the
@@ -233,7 +233,7 @@ impl<S: Session> ReadinessLoop<S> {
     }
 
     /// Calls the session with these bytes of the shared buffer, and carries on as it requested.
-    fn play(&mut self, token: Token, occasion: Option<Occasion>, input: Range<usize>) {
+    fn play(&mut self, token: Token, occasion: Option<SessionCall>, input: Range<usize>) {
         let Some(connection) = &mut self.connections[token.slot() as usize] else { return };
         let Connection { conversation, tail, flow, .. } = connection;
         let now = self.state.clock.now();
@@ -253,7 +253,7 @@ impl<S: Session> ReadinessLoop<S> {
             Some(occasion) => conversation.occasion(occasion, shared, &mut turn, &mut io),
             None => Ok(()),
         };
-        let is_receiving = !input.is_empty() || occasion == Some(Occasion::Readable);
+        let is_receiving = !input.is_empty() || occasion == Some(SessionCall::Readable);
         let input = &self.input[input];
         let done = called.and_then(|()| conversation.pump(shared, &mut turn, &mut io, input));
         self.settle(token, done, is_receiving);
@@ -296,7 +296,7 @@ impl<S: Session> ReadinessLoop<S> {
         }
         if conversation.wants_input() || tail.is_lingering() {
             self.table.want_read(token);
-            if !is_receiving && self.table.left_to_loop(token).read {
+            if !is_receiving && self.table.ready_without_event(token).read {
                 // Perhaps more is there, and no event will report it again.
                 self.state.unfinished.push(ConnectionId(token));
             }
@@ -344,7 +344,7 @@ impl<S: Session> ReadinessLoop<S> {
             Some(Connection { token, conversation, tail, flow, has_lost_event, is_bulk });
         self.settle(token, done, false);
         if self.state.is_draining {
-            self.play(token, Some(Occasion::Drain), NOTHING);
+            self.play(token, Some(SessionCall::Drain), NOTHING);
         }
         id
     }

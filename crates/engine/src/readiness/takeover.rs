@@ -15,8 +15,8 @@ use rustix::net::{RecvFlags, Shutdown, recv, shutdown};
 use super::events::NOTHING;
 use super::{ReadinessLoop, socket};
 use crate::actions::Sharing;
-use crate::conversation::{Conversation, Occasion, Progress};
-use crate::turn::Turning;
+use crate::conversation::{Conversation, Progress, SessionCall};
+use crate::turn::TurnLoop;
 use crate::{Claim, CloseCause, ConnectionId, Counter, Moment, Session};
 
 impl<S: Session> ReadinessLoop<S> {
@@ -76,7 +76,7 @@ impl<S: Session> ReadinessLoop<S> {
                 .as_ref()
                 .filter(|connection| connection.token == token)
                 .and_then(|connection| connection.conversation.sharing());
-            if sharing.is_some_and(|sharing| !sharing.socket.is_with(sharing.owner)) {
+            if sharing.is_some_and(|sharing| !sharing.socket.is_last_owner(sharing.owner)) {
                 self.close(token, CloseCause::TakenOver);
             }
         }
@@ -116,7 +116,7 @@ impl<S: Session> ReadinessLoop<S> {
         let conversation = Conversation::taken_over(session, deadline, sharing);
         let ConnectionId(token) =
             self.insert(duplicate, |_, _, _| (conversation, Ok(Progress::Idle)));
-        self.play(token, Some(Occasion::Connected), NOTHING);
+        self.play(token, Some(SessionCall::Connected), NOTHING);
     }
 
     /// Continues a connection that this loop has never let go of.
@@ -131,7 +131,7 @@ impl<S: Session> ReadinessLoop<S> {
         if is_quiet(socket(&self.table, token)) {
             // What a lost event reported was another loop's, and is read.
             self.table.cannot_read(token);
-            self.play(token, Some(Occasion::Connected), NOTHING);
+            self.play(token, Some(SessionCall::Connected), NOTHING);
         } else {
             self.close(token, CloseCause::PeerClosed);
         }

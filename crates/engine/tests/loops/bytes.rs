@@ -99,7 +99,7 @@ fn data_and_end_in_one_edge_are_both_seen() {
             begin.send(()).expect("received");
             released.recv().expect("released");
         };
-        server.group().handle(0).tell(stop).expect("room");
+        server.group().handle(0).submit(stop).expect("room");
         begun.recv().expect("the loop runs");
         peer.write_all(b"echo last\n").expect("written");
         peer.shutdown(Shutdown::Write).expect("ended");

@@ -12,7 +12,7 @@ use std::time::Duration;
 use pollux_engine::{
     Actions, AdoptError, CloseCause, ConnectError, Counter, CpuError, CpuList, Driver, DumpTimeout,
     Group, GroupConfig, GroupError, Limits, ListenAddress, Listeners, LoopError, Mechanism,
-    NoSession, Session, TellError,
+    NoSession, Session, SubmitError,
 };
 use pollux_testing::wait_until;
 use rustix::net::sockopt::set_socket_linger;
@@ -449,7 +449,7 @@ fn errors_of_the_engine_are_errors_of_io_with_a_kind() {
         (CpuError::System { call: "a call", cause: refused() }.into(), refused().kind()),
         (AdoptError::Blocks.into(), ErrorKind::InvalidInput),
         (AdoptError::System { call: "a call", cause: refused() }.into(), refused().kind()),
-        (TellError::Full.into(), ErrorKind::Other),
+        (SubmitError::Full.into(), ErrorKind::Other),
         (DumpTimeout { loops: vec![0] }.into(), ErrorKind::TimedOut),
     ] {
         let error: io::Error = error;

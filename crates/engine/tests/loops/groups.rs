@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 
 use pollux_engine::{
     Actions, ConnectTo, Counter, Driver, EventLoop, Group, GroupConfig, GroupError, Limits,
-    ListenAddress, Listener, Listeners, Moment, NoSession, Session, Sockets, TellError,
+    ListenAddress, Listener, Listeners, Moment, NoSession, Session, Sockets, SubmitError,
 };
 use pollux_testing::wait_until;
 
@@ -309,7 +309,7 @@ fn on_each(test: impl Fn(Driver, &Group)) {
         let (last, loops) = (group.handle::<Echo>(0), group);
         loops.abort();
         loops.join().expect("ended");
-        assert_eq!(last.tell(|_| ()), Err(TellError::Ended), "{driver}");
+        assert_eq!(last.submit(|_| ()), Err(SubmitError::Ended), "{driver}");
     }
 }
 
@@ -333,7 +333,7 @@ fn calls_of_one_thread_are_made_in_their_order_in_the_loops_thread() {
                         let name = std::thread::current().name().map(str::to_owned);
                         answer.send((number, event_loop.shared().clone(), name)).expect("received");
                     };
-                    handle.tell(call).expect("room for a hundred");
+                    handle.submit(call).expect("room for a hundred");
                 }
             });
             sending.join().expect("sent");
@@ -355,7 +355,7 @@ fn a_loop_connects_when_it_is_distinguished_from_outside() {
         let call = move |event_loop: &mut EventLoop<Echo>| {
             assert!(event_loop.connect(&to, Echo, Moment::NEVER).is_ok(), "a socket is left");
         };
-        group.handle::<Echo>(1).tell(call).expect("room");
+        group.handle::<Echo>(1).submit(call).expect("room");
         let (mut peer, _) = listener.accept().expect("connected");
         peer.set_read_timeout(Some(DEADLINE)).expect("set");
         peer.write_all(b"ping").expect("room");
@@ -372,7 +372,7 @@ fn a_loop_adopts_what_it_is_handed_from_outside() {
         let call = move |event_loop: &mut EventLoop<Echo>| {
             assert!(event_loop.adopt(ours.into(), Echo).is_ok(), "a stream");
         };
-        group.handle::<Echo>(0).tell(call).expect("room");
+        group.handle::<Echo>(0).submit(call).expect("room");
         peer.write_all(b"ping").expect("room");
         assert_eq!(text(&peer, 4), "ping", "{driver}");
         // Those that the loops accept stay open beside it.
@@ -395,11 +395,11 @@ fn a_loop_that_is_busy_takes_no_more_than_its_inbox_holds() {
         begin.send(()).expect("received");
         released.recv().expect("released");
     };
-    handle.tell(busy).expect("room");
+    handle.submit(busy).expect("room");
     begun.recv_timeout(DEADLINE).expect("in time");
-    let taken = (0..5000).take_while(|_| handle.tell(|_| ()).is_ok()).count();
+    let taken = (0..5000).take_while(|_| handle.submit(|_| ()).is_ok()).count();
     assert_eq!(taken, 4096);
-    assert_eq!(handle.tell(|_| ()), Err(TellError::Full));
+    assert_eq!(handle.submit(|_| ()), Err(SubmitError::Full));
     let unasked = group.dumper().descriptors().expect_err("the question is not taken");
     assert_eq!(unasked.to_string(), "loops [0] did not answer in time");
     release.send(()).expect("received");

@@ -108,7 +108,7 @@ impl Scene {
         // The update that writing is not watched any more.
         turn(&mut loops[0]);
         let socket = Arc::clone(loops[0].shared().socket.as_ref().expect("shared"));
-        socket.put_down(0);
+        socket.release(0);
         // It is shared already.
         loops[1].shared().socket = Some(Arc::clone(&socket));
         let mut scene = Self { loops, socket, peer };
@@ -144,7 +144,7 @@ impl Scene {
 
     /// One loop puts the connection down, and the other, which has had it before, takes it back.
     fn pass_back(&mut self, from: u32, to: u32) {
-        self.socket.put_down(from);
+        self.socket.release(from);
         assert!(self.socket.take(to), "put down");
         let receiver = &mut self.loops[to as usize];
         let id = receiver.shared().id.expect("it has had it");
@@ -281,8 +281,8 @@ fn a_wake_of_what_is_on_its_way_back_to_its_old_owner_is_dropped() {
         scene.take_over();
         assert_eq!(scene.reported(1), "connected", "{driver}");
         // The second loop gives it to the first one, which has a wake of it and has read no message yet.
-        scene.socket.put_down(1);
-        assert!(scene.socket.send_off(), "put down");
+        scene.socket.release(1);
+        assert!(scene.socket.start_transfer(), "put down");
         let shared = scene.loops[0].shared();
         let id = shared.id.expect("it has had it");
         shared.commands.push_back(Command::Wake(id));

@@ -1,4 +1,4 @@
-//! What an experiment is, and the one list of them: the seam between what is measured and everything
+//! What an experiment is, and the one list of them: the interface between what is measured and everything
 //! that measures it.
 //!
 //! The plan, the runner, the judge, the report, the doctor and the documents ask the questions of
@@ -143,7 +143,7 @@ pub struct Facts {
     /// What a unit of work costs, where arms take turns.
     pub cost: Cost,
     /// What its runs hold that is about the load's generator and not about an arm, where it has one.
-    pub of_generator: Option<&'static OfGenerator>,
+    pub of_generator: Option<&'static GeneratorFacts>,
     /// What whole runs measure; of servers only where a job asks for rates.
     pub of_runs: Metric,
     /// What it shows of its runs in a report, beside results and reasons.
@@ -183,7 +183,7 @@ impl Facts {
 
 /// What runs hold that is about the load's generator.
 #[derive(Debug)]
-pub struct OfGenerator {
+pub struct GeneratorFacts {
     /// Findings about its own figures, which stand in the section on the load with how busy it was: a
     /// row compares what arms used.
     pub findings: &'static [&'static str],

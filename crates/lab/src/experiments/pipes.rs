@@ -19,7 +19,7 @@ use super::{Cost, Curve, Experiment, Facts, Metric, Needs, PIPE_COST, Started};
 use crate::axis::{Axes, Axis, AxisKind};
 use crate::error::MeasureError;
 use crate::measure::RunSpec;
-use crate::subject::{self, Described, Stint, Subject};
+use crate::subject::{self, Subject, SubjectInfo, TurnSize};
 
 /// Bytes of a token: generation, target, message number, and four unused.
 const TOKEN_BYTES: usize = 16;
@@ -50,7 +50,7 @@ impl Tokens {
 
 impl Subject for Tokens {
     /// Looks at the clock a few times only: half of what is left is done before each look.
-    fn turn(&mut self, stint: Stint) -> Result<u64, MeasureError> {
+    fn turn(&mut self, stint: TurnSize) -> Result<u64, MeasureError> {
         let (start, mut passes) = (Instant::now(), 0);
         loop {
             let left = stint.length.saturating_sub(start.elapsed());
@@ -70,8 +70,8 @@ impl Subject for Tokens {
         Some(self.ring.poller.counters().snapshot())
     }
 
-    fn described(&self) -> Described {
-        Described::of_poller(&*self.ring.poller, self.ring.mechanism)
+    fn described(&self) -> SubjectInfo {
+        SubjectInfo::of_poller(&*self.ring.poller, self.ring.mechanism)
     }
 }
 

@@ -24,7 +24,7 @@ use crate::axis::{Axes, Axis, AxisKind};
 use crate::error::MeasureError;
 use crate::host;
 use crate::measure::RunSpec;
-use crate::subject::{self, Described, Life, Stint, Subject};
+use crate::subject::{self, Life, Subject, SubjectInfo, TurnSize};
 
 /// An installed program on another mechanism than the one that it asks for.
 pub(crate) struct Preload;
@@ -303,7 +303,7 @@ impl Store {
 }
 
 impl Subject for Store {
-    fn turn(&mut self, stint: Stint) -> Result<u64, MeasureError> {
+    fn turn(&mut self, stint: TurnSize) -> Result<u64, MeasureError> {
         let start = Instant::now();
         let units = stint.units.unwrap_or(u64::MAX);
         let mut begun = units.min(self.connections.len() as u64);
@@ -348,12 +348,12 @@ impl Subject for Store {
         threads_of(&self.tree.pids())
     }
 
-    fn described(&self) -> Described {
-        Described {
+    fn described(&self) -> SubjectInfo {
+        SubjectInfo {
             mechanism: self.mechanism.clone(),
             generator: Some("the lab's own, a loop on epoll".to_owned()),
             wave: self.connections.len() as u64,
-            ..Described::default()
+            ..SubjectInfo::default()
         }
     }
 

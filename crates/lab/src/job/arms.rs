@@ -1,6 +1,6 @@
 //! The list of arms: what job files and flags may name, and what that means in an experiment.
 //!
-//! One list serves several experiments, so it is read into what was [`Asked`] and becomes [`Arm`]s
+//! One list serves several experiments, so it is read into what was [`ArmSpec`] and becomes [`Arm`]s
 //! when the experiment is known: `epoll` is a poller in most and a way of waiting in `herd`.
 
 use std::net::SocketAddr;
@@ -24,7 +24,7 @@ const BUILD_DRIVER: Driver = Driver::Readiness(pollux_poller::Mechanism::Epoll);
 
 /// One entry of a list of arms, before it is known of which experiment.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Asked {
+pub(super) enum ArmSpec {
     /// Several that the experiment has.
     Group(Group),
     /// One that the lab knows by this name.
@@ -77,7 +77,7 @@ pub(super) fn all_of(experiment: &dyn Experiment) -> Vec<Arm> {
 }
 
 /// The arms of `experiment` among those that were asked for, each once.
-pub(super) fn of(asked: &[Asked], experiment: &dyn Experiment) -> Vec<Arm> {
+pub(super) fn of(asked: &[ArmSpec], experiment: &dyn Experiment) -> Vec<Arm> {
     let mut arms: Vec<Arm> = Vec::new();
     for asked in asked {
         for arm in one(asked, experiment) {
@@ -89,12 +89,12 @@ pub(super) fn of(asked: &[Asked], experiment: &dyn Experiment) -> Vec<Arm> {
     arms
 }
 
-fn one(asked: &Asked, experiment: &dyn Experiment) -> Vec<Arm> {
+fn one(asked: &ArmSpec, experiment: &dyn Experiment) -> Vec<Arm> {
     match asked {
-        Asked::Group(group) => group.of(experiment),
-        Asked::Known(name) => known_of(name, experiment).into_iter().collect(),
-        Asked::Named(arm) if takes(experiment, &arm.kind) => vec![arm.clone()],
-        Asked::Named(_) => Vec::new(),
+        ArmSpec::Group(group) => group.of(experiment),
+        ArmSpec::Known(name) => known_of(name, experiment).into_iter().collect(),
+        ArmSpec::Named(arm) if takes(experiment, &arm.kind) => vec![arm.clone()],
+        ArmSpec::Named(_) => Vec::new(),
     }
 }
 
@@ -116,11 +116,11 @@ pub(super) fn takes(experiment: &dyn Experiment, kind: &ArmKind) -> bool {
 
 /// Why the first of `asked` that none of `experiments` has is none of theirs, with its name.
 pub(super) fn unknown_to(
-    asked: &[Asked],
+    asked: &[ArmSpec],
     experiments: &[&'static dyn Experiment],
 ) -> Option<(String, String)> {
-    let is_unknown = |asked: &&Asked| {
-        !matches!(asked, Asked::Group(_))
+    let is_unknown = |asked: &&ArmSpec| {
+        !matches!(asked, ArmSpec::Group(_))
             && experiments.iter().all(|experiment| one(asked, *experiment).is_empty())
     };
     let names = |experiments: &[&dyn Experiment]| -> Vec<&str> {
@@ -128,22 +128,22 @@ pub(super) fn unknown_to(
     };
     let here = names(experiments).join(" or ");
     match asked.iter().find(is_unknown)? {
-        Asked::Named(Arm { name, kind: ArmKind::Build(_) }) => {
+        ArmSpec::Named(Arm { name, kind: ArmKind::Build(_) }) => {
             Some((name.clone(), format!("a build of pollux can't be an arm of {here}")))
         }
-        Asked::Named(Arm { name, .. }) => Some((
+        ArmSpec::Named(Arm { name, .. }) => Some((
             name.clone(),
             format!(
                 "a server can't be an arm of {here}; expected a program that prints a figure, with a pattern"
             ),
         )),
-        asked @ Asked::Known(name) => {
+        asked @ ArmSpec::Known(name) => {
             let owners = experiments::ALL.into_iter();
             let owners: Vec<_> = owners.filter(|each| !one(asked, *each).is_empty()).collect();
             let owners = names(&owners).join(", ");
             Some((name.clone(), format!("not an arm of {here}, but of {owners}")))
         }
-        Asked::Group(_) => None,
+        ArmSpec::Group(_) => None,
     }
 }
 
@@ -177,13 +177,13 @@ pub(super) fn baseline_fault(
 }
 
 /// A word of a list.
-fn word(text: &str) -> Result<Asked, String> {
+fn word(text: &str) -> Result<ArmSpec, String> {
     if let Some((_, group)) = Group::EACH.iter().find(|(name, _)| *name == text) {
-        return Ok(Asked::Group(*group));
+        return Ok(ArmSpec::Group(*group));
     }
     let names = arm_names();
     match names.contains(&text) {
-        true => Ok(Asked::Known(text.to_owned())),
+        true => Ok(ArmSpec::Known(text.to_owned())),
         false => {
             let suggestion = did_you_mean(text, names.iter().copied());
             Err(format!("no such arm; expected {}{suggestion}", names.join(", ")))
@@ -192,8 +192,8 @@ fn word(text: &str) -> Result<Asked, String> {
 }
 
 /// Why `next` may not stand behind the others, if so.
-fn next_fault(asked: &[Asked], next: &Asked) -> Option<String> {
-    let Asked::Named(arm) = next else {
+fn next_fault(asked: &[ArmSpec], next: &ArmSpec) -> Option<String> {
+    let ArmSpec::Named(arm) = next else {
         return asked.contains(next).then(|| "is given twice; expected once".to_owned());
     };
     let name = &arm.name;
@@ -201,7 +201,7 @@ fn next_fault(asked: &[Asked], next: &Asked) -> Option<String> {
         return Some(format!("\"{name}\" is a name of the lab; expected a name of its own"));
     }
     let named = asked.iter().filter_map(|asked| match asked {
-        Asked::Named(arm) => Some(&arm.name),
+        ArmSpec::Named(arm) => Some(&arm.name),
         _ => None,
     });
     let named: Vec<&String> = named.collect();
@@ -214,7 +214,7 @@ fn next_fault(asked: &[Asked], next: &Asked) -> Option<String> {
 
 /// The key `arms`. Commands of flags are programs with the patterns of `arm_pattern`, one for all or one
 /// for each; without them they are servers.
-pub(super) fn read(keys: &mut Keys<'_>) -> Vec<Asked> {
+pub(super) fn read(keys: &mut Keys<'_>) -> Vec<ArmSpec> {
     let about = "Where the program of --arm prints its figure: a regular expression with one group; one for \
                  all or one for each";
     let patterns = keys.key("arm_pattern", about).only_flag().list(&pattern(), 0..=usize::MAX);
@@ -231,7 +231,7 @@ pub(super) fn read(keys: &mut Keys<'_>) -> Vec<Asked> {
     let accepts = format!("{}, or a table with a name", names.join(", "));
     let read = move |text: &str| match text.split_once('=') {
         None => word(text),
-        Some((name, what)) => named(name.trim(), what.trim(), &pattern).map(Asked::Named),
+        Some((name, what)) => named(name.trim(), what.trim(), &pattern).map(ArmSpec::Named),
     };
     let about = "Arms to compare: names from `pollux lab list`, ways of waiting of a herd, `all`, `mechanisms`, \
                  `others`, or arms of your own (below)";
@@ -314,7 +314,7 @@ impl Own {
         self
     }
 
-    fn asked(self) -> Option<Asked> {
+    fn asked(self) -> Option<ArmSpec> {
         let Self { driver, .. } = self;
         let running = self.pid.zip(self.address);
         let kind = self.server.map(|command| ArmKind::Server { command });
@@ -324,7 +324,7 @@ impl Own {
             let (command, pattern) = self.command.zip(self.pattern)?;
             Some(ArmKind::Program(Program { command, pattern }))
         });
-        Some(Asked::Named(Arm { name: self.name?, kind: kind? }))
+        Some(ArmSpec::Named(Arm { name: self.name?, kind: kind? }))
     }
 }
 
@@ -412,14 +412,14 @@ mod tests {
         arms.iter().map(|arm| arm.name.as_str()).collect()
     }
 
-    fn server(name: &str) -> Asked {
+    fn server(name: &str) -> ArmSpec {
         let kind = ArmKind::Server { command: "mine {port}".to_owned() };
-        Asked::Named(Arm { name: name.to_owned(), kind })
+        ArmSpec::Named(Arm { name: name.to_owned(), kind })
     }
 
     #[test]
     fn a_name_means_what_the_experiment_has_of_that_name() {
-        let asked: Vec<Asked> =
+        let asked: Vec<ArmSpec> =
             ["epoll", "uring", "nginx"].into_iter().map(|name| word(name).expect(name)).collect();
         let http = of(&asked, known("http"));
         assert_eq!(http[1].kind, ArmKind::Driver(Driver::Completion));
@@ -437,7 +437,7 @@ mod tests {
     #[test]
     fn groups_hold_each_arm_once_and_servers_are_for_experiments_that_take_them() {
         let asked = [word("mechanisms"), word("epoll"), word("raw-epoll"), word("others")];
-        let asked: Vec<Asked> = asked.into_iter().map(|asked| asked.expect("a word")).collect();
+        let asked: Vec<ArmSpec> = asked.into_iter().map(|asked| asked.expect("a word")).collect();
         let all = of(&asked, known("http"));
         assert_eq!(all.len(), all_of(known("http")).len());
         assert_eq!(names(&of(&[server("mine")], known("http"))), ["mine"]);
@@ -452,7 +452,7 @@ mod tests {
         for wrong in ["a", "poll", "nginx", "exclusive", "all"] {
             assert!(next_fault(&asked, &server(wrong)).is_some(), "{wrong}");
         }
-        let many: Vec<Asked> = (0..NAMED_MAX).map(|at| server(&format!("c{at}"))).collect();
+        let many: Vec<ArmSpec> = (0..NAMED_MAX).map(|at| server(&format!("c{at}"))).collect();
         assert!(next_fault(&many, &server("b")).is_some());
         assert_eq!(next_fault(&many[1..], &server("b")), None);
     }
@@ -482,7 +482,7 @@ mod tests {
     #[test]
     fn the_usual_baseline_gives_way_to_the_first_arm() {
         let arms = |names: &[&str]| {
-            let asked: Vec<Asked> = names.iter().map(|name| word(name).expect(name)).collect();
+            let asked: Vec<ArmSpec> = names.iter().map(|name| word(name).expect(name)).collect();
             of(&asked, known("herd"))
         };
         let baseline = |names: &[&str]| default_baseline(known("herd"), &arms(names));

@@ -11,7 +11,7 @@ use std::fmt::Write as _;
 use std::path::Path;
 use std::time::Duration;
 
-use pollux_settings::{Given, Location, Mistakes, did_you_mean, duration_text, share_text};
+use pollux_settings::{Given, Location, SettingErrors, did_you_mean, duration_text, share_text};
 
 use crate::arm::{Arm, ArmKind};
 use crate::axis::Value;
@@ -250,7 +250,7 @@ pub const fn list() -> &'static [Builtin] {
 ///
 /// # Errors
 /// As [`read`].
-pub fn find(target: &str) -> Result<Job, Mistakes> {
+pub fn find(target: &str) -> Result<Job, SettingErrors> {
     with_flags(target, Given::default())
 }
 
@@ -262,17 +262,17 @@ pub fn find(target: &str) -> Result<Job, Mistakes> {
 /// # Errors
 /// A file that cannot be read, every mistake in it and in the flags, or a name that means nothing,
 /// with a list of those that mean something; a comparison of builds with fewer than two arms.
-pub fn read(target: &str, flags: Given) -> Result<Job, Mistakes> {
+pub fn read(target: &str, flags: Given) -> Result<Job, SettingErrors> {
     let job = with_flags(target, flags)?;
     match job.parts.first().map(|part| &part.arms[..]) {
         Some([one]) if target == VERSION_JOB => {
             let expected = "expected --arm old=PATH --arm new=PATH";
             Err(match one.kind.build() {
-                Some(_) => Mistakes::one(
+                Some(_) => SettingErrors::one(
                     Location::Flag(format!("--arm {}=…", one.name)),
                     format!("there is one build; {expected}, the older first"),
                 ),
-                None => Mistakes::one(
+                None => SettingErrors::one(
                     Location::Flag("--arm".to_owned()),
                     format!("the job {VERSION_JOB} compares two builds; {expected}"),
                 ),
@@ -282,7 +282,7 @@ pub fn read(target: &str, flags: Given) -> Result<Job, Mistakes> {
     }
 }
 
-fn with_flags(target: &str, mut flags: Given) -> Result<Job, Mistakes> {
+fn with_flags(target: &str, mut flags: Given) -> Result<Job, SettingErrors> {
     if target == VERSION_JOB {
         flags.change("arms", |arm| match arm.split_once('=') {
             Some((name, path))
@@ -302,7 +302,7 @@ fn with_flags(target: &str, mut flags: Given) -> Result<Job, Mistakes> {
     } else if experiments::by_name(target).is_some() {
         Given::from_toml(&format!("[[job]]\nexperiment = \"{target}\"\n"), target)
     } else {
-        return Err(Mistakes::one(Location::Whole, unknown(target)));
+        return Err(SettingErrors::one(Location::Whole, unknown(target)));
     };
     flags.over(given).read()
 }

@@ -16,7 +16,7 @@ use pollux_settings::{
     share, table, whole,
 };
 
-use super::arms::{self, Asked};
+use super::arms::{self, ArmSpec};
 use super::{Job, Part};
 use crate::axis::{Axis, AxisKind, Value};
 use crate::experiments::{self, Experiment};
@@ -213,7 +213,7 @@ table! { keys, key;
     pub(super) struct Run {
         #[heading("Arms")]
         /// What is compared.
-        pub(super) arms: Said<Vec<Asked>> =
+        pub(super) arms: Said<Vec<ArmSpec>> =
             Said { value: arms::read(keys), place: keys.location("arms") },
         /// The arm that the others are compared with; it runs twice in each set or block, and the
         /// second copy shows the noise

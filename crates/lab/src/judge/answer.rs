@@ -111,7 +111,7 @@ fn answer(plan: &Plan, point: &PlannedPoint, record: &Record) -> Option<Answer> 
                 Some(curve) => why::of_curve(plan, point, record, &rows, curve),
                 None => why::of_point(&rows),
             };
-            let Leaning { choice, remark } = choice(&rows);
+            let Recommendation { choice, remark } = choice(&rows);
             if let Some(remark) = remark {
                 reason.push_str(&format!("; {remark}"));
             }
@@ -162,8 +162,8 @@ fn failures<'a>(plan: &Plan, point: &PlannedPoint, record: &'a Record) -> Vec<(&
 /// Those that were shown to be better than the baseline and no worse than the best of them; where
 /// there are none, everything that was shown not to be worse. Where nothing was shown, what the
 /// intervals still allow to say. A small difference, one within the minimum effect, chooses nothing.
-fn choice(rows: &[&ResultRow]) -> Leaning {
-    let decided = |choice: String| Leaning { choice, remark: None };
+fn choice(rows: &[&ResultRow]) -> Recommendation {
+    let decided = |choice: String| Recommendation { choice, remark: None };
     let is = |row: &ResultRow, verdict| row.verdict == verdict && !row.is_small_difference();
     let best = leaders(rows, &|row| is(row, Verdict::Faster));
     if !best.is_empty() {
@@ -178,7 +178,7 @@ fn choice(rows: &[&ResultRow]) -> Leaning {
     let rest = names(&|row| !is(row, Verdict::Slower) && !is_open(row));
     match (slower.is_empty(), open.is_empty()) {
         (false, true) => decided(any_but(&slower, &rest)),
-        (false, false) => Leaning {
+        (false, false) => Recommendation {
             choice: one_or_more(if rest.is_empty() { &open } else { &rest }),
             remark: Some(format!("undecided: {}", open.join(", "))),
         },
@@ -251,21 +251,21 @@ fn rows_at<'a>(
 }
 
 /// A choice, and what has to stand behind the reason for it.
-pub(super) struct Leaning {
+pub(super) struct Recommendation {
     pub(super) choice: String,
     pub(super) remark: Option<String>,
 }
 
 /// What the intervals of these rows allow to say; the baseline among them has none.
-fn leaning(rows: &[&ResultRow]) -> Leaning {
+fn leaning(rows: &[&ResultRow]) -> Recommendation {
     let rests_on_little = |row: &&ResultRow| {
         row.verdict != Verdict::Baseline && row.turns.is_some() && row.blocks < SETS_MIN
     };
     if rows.iter().copied().any(|row| rests_on_little(&row)) {
         let remark = Some(format!("fewer than {SETS_MIN} sets"));
-        return Leaning { choice: "not decided".to_owned(), remark };
+        return Recommendation { choice: "not decided".to_owned(), remark };
     }
-    let likely = |names: &str| Leaning {
+    let likely = |names: &str| Recommendation {
         choice: format!("probably {names}"),
         remark: Some(LIKELY.to_owned()),
     };
@@ -305,8 +305,8 @@ fn counts_from(row: &ResultRow) -> f64 {
 
 /// How far the farthest interval reaches from the baseline, if that says anything. An arm without an
 /// interval could be anywhere, and none is known better than the same program twice.
-fn bounded(rows: &[&ResultRow]) -> Leaning {
-    let not_decided = Leaning { choice: "not decided".to_owned(), remark: None };
+fn bounded(rows: &[&ResultRow]) -> Recommendation {
+    let not_decided = Recommendation { choice: "not decided".to_owned(), remark: None };
     let compared = rows.iter().filter(|row| row.verdict != Verdict::Baseline);
     let reach = |row: &&ResultRow| {
         let gain = gain(row).filter(|gain| gain.low > 0.0 && gain.high.is_finite())?;
@@ -321,7 +321,7 @@ fn bounded(rows: &[&ResultRow]) -> Leaning {
     let baseline = rows[0].baseline.as_str();
     let remark = format!("by 95 % intervals none is farther from {baseline} than {percent:.0} %");
     let choice = format!("no difference larger than {percent:.0} % was found");
-    Leaning { choice, remark: Some(remark + &more(rows)) }
+    Recommendation { choice, remark: Some(remark + &more(rows)) }
 }
 
 /// What would decide, where the arms took turns.

@@ -11,7 +11,7 @@
 use crate::arm::{Arm, ArmKind};
 use crate::host::{LOAD_AVERAGE, Reading};
 use crate::plan::{Method, Plan, PlannedPoint, SAME_AGAIN};
-use crate::record::{Badge, Record, ResultRow, RowTurns, SteadyKind, Trust, TurnsTrust, Verdict};
+use crate::record::{Badge, Record, ResultRow, RowTurns, SteadyKind, Trust, TurnsQuality, Verdict};
 use crate::stats::{
     self, Delta, Direction, RatioEstimate, Row, SETS_MIN, decision_delta, holm, median, noise_level,
 };
@@ -279,7 +279,7 @@ fn trust_of(record: &Record, controls_differ: u32) -> Trust {
 }
 
 /// What speaks for the rows in turns; none where there are none.
-fn turns(record: &Record, controls_differ: u32) -> Option<TurnsTrust> {
+fn turns(record: &Record, controls_differ: u32) -> Option<TurnsQuality> {
     let has_ratio = |row: &&ResultRow| row.ratio.is_some() && row.verdict != Verdict::Baseline;
     let (in_turns, whole): (Vec<&ResultRow>, Vec<&ResultRow>) =
         record.results.iter().filter(has_ratio).partition(|row| row.turns.is_some());
@@ -295,7 +295,7 @@ fn turns(record: &Record, controls_differ: u32) -> Option<TurnsTrust> {
         let values = in_turns.iter().map(|row| values(row));
         Some([values.clone().min()?, values.max()?])
     };
-    Some(TurnsTrust {
+    Some(TurnsQuality {
         sets: range(&|row| row.blocks)?,
         rounds: range(&|row| row.turns.map_or(0, |turns| turns.rounds))?,
         rows: rows.len() as u32,

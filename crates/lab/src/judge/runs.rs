@@ -143,7 +143,7 @@ impl<'a> PointRuns<'a> {
         Some(Estimated { estimate, outliers, has_left_out, turns: None })
     }
 
-    /// The values of an arm by block, of runs that stand for themselves: a turn is no such run.
+    /// The values of an arm by block, of whole runs; turns are not included.
     fn whole(&self, arm: &Arm) -> Series {
         let of_arm = self.runs.iter().filter(|run| run.arm == arm.name);
         let whole = of_arm.filter_map(|run| Some((run.block, run.measured()?)));

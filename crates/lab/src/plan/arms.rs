@@ -8,7 +8,7 @@ use std::path::Path;
 
 use pollux_engine::Driver;
 
-use super::{Machine, Method, SAME_AGAIN, Wanted, fits, left_out_of};
+use super::{Machine, Method, Requirement, SAME_AGAIN, fits, left_out_of};
 use crate::arm::{Arm, ArmKind, Peer, Program, missing_driver};
 use crate::experiments::{Experiment, missing_generator, running_fault};
 use crate::host;
@@ -18,7 +18,7 @@ use crate::record::{LeftOut, Point};
 /// The arms of a part that can run here; the others go to `left_out`.
 pub(super) fn available(
     part: &Part,
-    missing: &dyn Fn(Wanted) -> Option<String>,
+    missing: &dyn Fn(Requirement) -> Option<String>,
     left_out: &mut Vec<LeftOut>,
 ) -> Vec<Arm> {
     let mut arms = Vec::new();
@@ -36,7 +36,7 @@ pub(super) fn available(
 fn fault(
     experiment: &dyn Experiment,
     arm: &ArmKind,
-    missing: &dyn Fn(Wanted) -> Option<String>,
+    missing: &dyn Fn(Requirement) -> Option<String>,
 ) -> Option<String> {
     match arm {
         ArmKind::Driver(driver) | ArmKind::Cyclic(driver) => {
@@ -53,18 +53,18 @@ fn fault(
 fn of_name(
     list: &[Peer],
     name: &str,
-    missing: &dyn Fn(Wanted) -> Option<String>,
+    missing: &dyn Fn(Requirement) -> Option<String>,
 ) -> Option<String> {
-    missing(Wanted::Peer(*list.iter().find(|peer| peer.name == name)?))
+    missing(Requirement::Peer(*list.iter().find(|peer| peer.name == name)?))
 }
 
 fn driver_fault(
     experiment: &dyn Experiment,
     driver: Driver,
-    missing: &dyn Fn(Wanted) -> Option<String>,
+    missing: &dyn Fn(Requirement) -> Option<String>,
 ) -> Option<String> {
     match experiment.drivers.contains(&driver) {
-        true => missing(Wanted::Driver(driver)),
+        true => missing(Requirement::Driver(driver)),
         false => Some(format!("{experiment} asks a poller, and {driver} has none")),
     }
 }
@@ -160,11 +160,11 @@ fn absent(command: &str) -> Option<String> {
 /// Why this machine can't give what is wanted, if it can't: each reason names the remedy where
 /// one is known.
 #[must_use]
-pub fn missing_here(wanted: Wanted) -> Option<String> {
+pub fn missing_here(wanted: Requirement) -> Option<String> {
     match wanted {
-        Wanted::Generator(generator) => missing_generator(generator),
-        Wanted::Driver(driver) => missing_driver(driver),
-        Wanted::Peer(peer) => (peer.missing)(),
+        Requirement::Generator(generator) => missing_generator(generator),
+        Requirement::Driver(driver) => missing_driver(driver),
+        Requirement::Peer(peer) => (peer.missing)(),
     }
 }
 

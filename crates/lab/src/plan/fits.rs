@@ -275,7 +275,7 @@ fn processes(
         return Err(fault);
     }
     if let Some(generator) = experiment.generator(&point.axes)
-        && let Some(reason) = (machine.missing)(super::Wanted::Generator(generator))
+        && let Some(reason) = (machine.missing)(super::Requirement::Generator(generator))
     {
         return Err(reason);
     }
@@ -314,7 +314,7 @@ mod tests {
     use crate::axis::Axes;
     use crate::experiments::known;
     use crate::job;
-    use crate::plan::{PLAIN_MACHINE, Resources, Wanted};
+    use crate::plan::{PLAIN_MACHINE, Requirement, Resources};
 
     fn quick(budget_s: u64) -> Plan {
         let mut job = job::find("quick").expect("the default job");
@@ -382,7 +382,7 @@ mod tests {
         assert!(reason.contains("needs 30320 descriptors"), "{reason}");
 
         let missing = |wanted| {
-            (wanted == Wanted::Generator(crate::experiments::Generator::Wrk))
+            (wanted == Requirement::Generator(crate::experiments::Generator::Wrk))
                 .then(|| "wrk is not installed".to_owned())
         };
         let without = Machine { missing: &missing, ..MACHINE };

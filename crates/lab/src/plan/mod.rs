@@ -38,12 +38,12 @@ pub struct Machine<'a> {
     /// What all processes of a run share.
     pub resources: Resources,
     /// Why something cannot be obtained here, if it can't.
-    pub missing: &'a dyn Fn(Wanted) -> Option<String>,
+    pub missing: &'a dyn Fn(Requirement) -> Option<String>,
 }
 
 /// What a plan asks a machine for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Wanted {
+pub enum Requirement {
     /// What makes the load of a point.
     Generator(Generator),
     /// Pollux on a driver.
@@ -456,7 +456,7 @@ mod tests {
     fn an_unavailable_mechanism_is_left_out_and_an_unavailable_baseline_gives_way() {
         let without = |refused: &[Mechanism]| {
             let missing = |wanted| match wanted {
-                Wanted::Driver(Driver::Readiness(one)) if refused.contains(&one) => {
+                Requirement::Driver(Driver::Readiness(one)) if refused.contains(&one) => {
                     Some("forbidden".to_owned())
                 }
                 _ => None,
@@ -495,7 +495,7 @@ mod tests {
             "--gate: nothing to compare with the baseline epoll; expected --arm with another arm";
         assert_eq!(gate_fault("\"epoll\"").as_deref(), Some(alone));
         let fault = |wanted| match wanted {
-            Wanted::Driver(Driver::Readiness(Mechanism::Poll)) => Some("forbidden".to_owned()),
+            Requirement::Driver(Driver::Readiness(Mechanism::Poll)) => Some("forbidden".to_owned()),
             _ => None,
         };
         let machine = Machine { missing: &fault, ..PLAIN_MACHINE };

@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use serde::Deserialize;
 
 use super::{Document, Figure, Matches, Series, experiment};
-use crate::experiments::OfGenerator;
+use crate::experiments::GeneratorFacts;
 use crate::record::{Measurement, Record, ResultRow};
 use crate::stats::agree::{Agreement, Judgement, Trend};
 
@@ -147,13 +147,13 @@ pub(super) fn by_the_generator(
     Judgement { agreement: Agreement::Unknown, words }
 }
 
-fn is_bound_at(record: &Record, row: &ResultRow, generator: &OfGenerator) -> bool {
+fn is_bound_at(record: &Record, row: &ResultRow, generator: &GeneratorFacts) -> bool {
     let runs = record.measured_at(row.key());
     let bound: Vec<bool> = runs.map(|run| is_bound(run, generator)).collect();
     !bound.is_empty() && bound.iter().filter(|is_bound| **is_bound).count() * 2 >= bound.len()
 }
 
-fn is_bound(run: &Measurement, generator: &OfGenerator) -> bool {
+fn is_bound(run: &Measurement, generator: &GeneratorFacts) -> bool {
     let busy = run.figures.get(generator.busy);
     run.findings.contains_key(generator.bound) || busy.is_some_and(|share| *share >= BUSY_SHARE_MAX)
 }

@@ -31,14 +31,14 @@ pub(crate) struct Beside {
     /// Its settings: name, theirs, ours.
     pub(crate) settings: Vec<(&'static str, &'static str, String)>,
     /// Its series, with ours.
-    pub(crate) series: Vec<BesideSeries>,
+    pub(crate) series: Vec<PublishedSeries>,
     /// What must hold, with what became of it.
     pub(crate) checks: Vec<(&'static Check, Outcome)>,
 }
 
 /// A series beside ours.
 #[derive(Debug)]
-pub(crate) struct BesideSeries {
+pub(crate) struct PublishedSeries {
     /// Theirs.
     pub(crate) series: &'static Series,
     /// Ours at the same points, or why there is none.
@@ -71,8 +71,8 @@ pub(crate) fn beside(record: &Record) -> Option<Beside> {
 impl Beside {
     /// How many series agree, agree in direction only, differ, and are unknown.
     pub(crate) fn tally(&self) -> [usize; 4] {
-        use Agreement::{Agrees, Differs, InDirection, Unknown};
-        [Agrees, InDirection, Differs, Unknown]
+        use Agreement::{Agrees, Differs, SameDirection, Unknown};
+        [Agrees, SameDirection, Differs, Unknown]
             .map(|kind| self.series.iter().filter(|one| one.judgement.agreement == kind).count())
     }
 
@@ -104,7 +104,7 @@ impl Beside {
     }
 }
 
-fn put_beside(series: &'static Series, matches: &Matches<'_>) -> BesideSeries {
+fn put_beside(series: &'static Series, matches: &Matches<'_>) -> PublishedSeries {
     let tolerance = agree::tolerance(noise(series, matches));
     let ours: Vec<_> = series.points.iter().map(|place| ours(series, place, matches)).collect();
     let both = series.points.iter().zip(&ours);
@@ -116,7 +116,7 @@ fn put_beside(series: &'static Series, matches: &Matches<'_>) -> BesideSeries {
         (None, None) => unreachable!("a series without a claim has figures"),
     };
     let judgement = checks::by_the_generator(series, matches, judgement);
-    BesideSeries { series, ours, judgement }
+    PublishedSeries { series, ours, judgement }
 }
 
 /// Our figure at a point.

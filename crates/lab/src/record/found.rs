@@ -257,7 +257,7 @@ pub struct RowTurns {
 
 /// Whether to believe the rows whose arms took turns.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct TurnsTrust {
+pub struct TurnsQuality {
     /// Rows that compare an arm with the baseline in turns; the A/A rows are not among them.
     pub rows: u32,
     /// Rows that compare whole runs: the gates and the badge speak of these.

@@ -12,7 +12,7 @@ use super::number;
 use crate::experiments;
 use crate::host::Reading;
 use crate::judge::{is_noisy, more_sets, undecided_rows};
-use crate::record::{Badge, Ending, Record, ResultRow, SteadyKind, Trust, TurnsTrust, Verdict};
+use crate::record::{Badge, Ending, Record, ResultRow, SteadyKind, Trust, TurnsQuality, Verdict};
 
 /// More blocks than this are not run for one row: what needs them is too noisy.
 const MORE_BLOCKS_MAX: u32 = 100;
@@ -242,8 +242,8 @@ pub(super) fn trust(trust: &Trust) -> Vec<(&'static str, String)> {
 }
 
 /// What speaks for the rows in turns.
-fn in_turns(turns: &TurnsTrust) -> Vec<(&'static str, String)> {
-    let TurnsTrust { controls, controls_hold, controls_differ, .. } = turns;
+fn in_turns(turns: &TurnsQuality) -> Vec<(&'static str, String)> {
+    let TurnsQuality { controls, controls_hold, controls_differ, .. } = turns;
     let control = match controls {
         0 => "n/a: no A/A arm with an interval".to_owned(),
         _ => format!(
@@ -447,7 +447,7 @@ mod tests {
     fn trust_in_turns_is_about_the_control_and_not_about_a_quiet_machine() {
         let mut of_run = Record::empty().trust;
         (of_run.blocks, of_run.blocks_disturbed) = (8, 3);
-        of_run.turns = Some(TurnsTrust {
+        of_run.turns = Some(TurnsQuality {
             rows: 40,
             rows_of_whole_runs: 0,
             half_width_max: Some(0.013),

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use regex_lite::Regex;
 
-use super::ended::{Ended, run_to_end};
+use super::process_output::{ProcessOutput, run_to_end};
 use crate::arm::{ArmKind, Build, Program};
 use crate::child::Task;
 use crate::host::Reading;
@@ -133,7 +133,7 @@ fn run_measured(
         Some(done) if ended.status.success() => {
             Ok(Ran { measurement: measurement(&done, intervals), done: Some(done) })
         }
-        _ => Err(ended.last_words()),
+        _ => Err(ended.stderr_tail()),
     }
 }
 
@@ -197,9 +197,9 @@ fn with_axes(line: &str, point: &PlannedPoint) -> String {
     })
 }
 
-fn figure(pattern: &Regex, ended: &Ended) -> Result<f64, String> {
+fn figure(pattern: &Regex, ended: &ProcessOutput) -> Result<f64, String> {
     if !ended.status.success() {
-        return Err(ended.last_words());
+        return Err(ended.stderr_tail());
     }
     let texts = [&ended.stdout, &ended.stderr];
     let found = texts.iter().flat_map(|text| pattern.captures_iter(text)).last();
@@ -210,7 +210,7 @@ fn figure(pattern: &Regex, ended: &Ended) -> Result<f64, String> {
         Some(figure) => Err(format!("printed {figure}, which can't be compared")),
         None => Err(format!(
             "printed nothing that matches /{pattern}/ with a number in its first group; it said: {}",
-            ended.last_words()
+            ended.stderr_tail()
         )),
     }
 }

@@ -5,7 +5,7 @@ use super::set::{SetArm, arm_name};
 use super::{Runner, State};
 use crate::plan::PlannedPoint;
 use crate::stats::{ROUNDS_MAX, ROUNDS_MIN, Rng, Trial, median, rounds_within};
-use crate::subject::{Figure, Stint};
+use crate::subject::{Figure, TurnSize};
 use std::collections::BTreeMap;
 use std::time::Duration;
 
@@ -53,16 +53,16 @@ pub(super) struct Length {
 
 impl Length {
     /// One of so many parts of a turn of an arm, and the lead-in before the first.
-    pub(super) fn stint(&self, arm: &str, parts: u32) -> (Stint, Duration) {
+    pub(super) fn stint(&self, arm: &str, parts: u32) -> (TurnSize, Duration) {
         let Some(units) = self.units.get(arm) else {
-            return (Stint::of(self.turn / parts), self.lead_in);
+            return (TurnSize::of(self.turn / parts), self.lead_in);
         };
         let units = units / u64::from(parts);
         let each = UNIT_MAX * u32::try_from(units).unwrap_or(u32::MAX);
         let most = (self.turn * UNITS_GRACE).max(each);
         // The child takes the same share of the units as of the time.
         let share = self.lead_in.as_secs_f64() / (self.turn / parts).as_secs_f64();
-        (Stint { length: most, units: Some(units) }, most.mul_f64(share))
+        (TurnSize { length: most, units: Some(units) }, most.mul_f64(share))
     }
 }
 
@@ -189,7 +189,7 @@ impl Runner<'_> {
         if self.plan.job.budget.is_some() {
             let longer = |length: &Length| {
                 let most = length.rounds * LONGER_MAX;
-                length.trial.rounds_that_pay().clamp(length.rounds, most)
+                length.trial.optimal_rounds().clamp(length.rounds, most)
             };
             let rounds = state.lengths.values().map(longer).collect();
             state.set_rounds(rounds);

@@ -36,9 +36,9 @@ use crate::record::{
 use crate::stats::{Aim, SETS_NARROW, StoppingRule, block_order};
 
 mod arm;
-mod ended;
 mod length;
 mod passes;
+mod process_output;
 mod set;
 
 pub use crate::store::Scratch;

@@ -21,9 +21,9 @@ use rustix::process::Pid;
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 
 use super::arm::spec_of;
-use super::ended::{started, stopped_or};
 use super::length::{Length, WAVES};
 use super::passes::{counting_run, profile_of};
+use super::process_output::{started, stopped_or};
 use super::{RunLabel, Runner, State};
 use crate::arm::Arm;
 use crate::child::Task;
@@ -33,7 +33,7 @@ use crate::measure::Pass;
 use crate::plan::{PlannedPoint, SAME_AGAIN};
 use crate::record::{LeftOut, Measurement, Outcome, RoundsOfSet, Steady, SteadyKind, Turns};
 use crate::stats::{Effort, Rng, SetRatio, Trial, block_order, mean, median, set_ratio};
-use crate::subject::{Counted, Described, Figure, Life, Order, Reply, Stint};
+use crate::subject::{Counted, Figure, Life, Order, Reply, SubjectInfo, TurnSize};
 
 /// What precedes the first round of a set takes at most so many turns.
 const RAMP_MAX: u32 = 8;
@@ -50,7 +50,7 @@ pub(super) struct SetArm<'a> {
     pub(super) planned: &'a Arm,
     pub(super) living: Result<Living, String>,
     /// What it said of itself when it was ready.
-    pub(super) described: Described,
+    pub(super) described: SubjectInfo,
     /// Whether it was lost when it was counted or profiled, after its turns: they stand.
     is_lost_late: bool,
     /// A figure for each round, none where it had none.
@@ -191,7 +191,7 @@ impl Runner<'_> {
                 });
                 let (living, described) = match living {
                     Ok((living, described)) => (Ok(living), described),
-                    Err(reason) => (Err(reason), Described::default()),
+                    Err(reason) => (Err(reason), SubjectInfo::default()),
                 };
                 let planned = planned[index];
                 SetArm { planned, living, described, is_lost_late: false, rounds: Vec::new() }
@@ -214,7 +214,7 @@ impl Runner<'_> {
         random.shuffle(&mut order);
         let ramp_time = point.ramp_time.min(length.turn * RAMP_MAX);
         for &index in order.iter().filter(|_| !ramp_time.is_zero()) {
-            self.turn(&mut arms[index], Stint::of(ramp_time), Duration::ZERO, 1);
+            self.turn(&mut arms[index], TurnSize::of(ramp_time), Duration::ZERO, 1);
         }
         let start = Instant::now();
         // All arms are laid out alike.
@@ -237,7 +237,7 @@ impl Runner<'_> {
     pub(super) fn turn(
         &mut self,
         arm: &mut SetArm<'_>,
-        part: Stint,
+        part: TurnSize,
         lead_in: Duration,
         parts: u32,
     ) -> Option<Vec<Figure>> {
@@ -283,7 +283,7 @@ impl Runner<'_> {
                 continue;
             }
             let label = self.label(None, point, arm.planned, Pass::Counting);
-            let (Stint { length: turn, units }, _) = length.stint(&arm.planned.name, 1);
+            let (TurnSize { length: turn, units }, _) = length.stint(&arm.planned.name, 1);
             let length_us = turn.as_micros() as u64;
             let sources = self.sources.clone();
             let order = Order::Count { turns: COUNTED_TURNS, length_us, units, sources };
@@ -455,7 +455,7 @@ impl Living {
     }
 
     /// Waits until it is set up.
-    fn ready(&mut self, is_stopped: &dyn Fn() -> bool) -> Result<Described, String> {
+    fn ready(&mut self, is_stopped: &dyn Fn() -> bool) -> Result<SubjectInfo, String> {
         match self.answer(READY_PATIENCE, is_stopped)? {
             Reply::Ready(described) => Ok(described),
             other => Err(format!("said {other:?} before it was ready")),
@@ -499,7 +499,7 @@ impl Living {
             Ok(Some(line)) => {
                 serde_json::from_str(&line).map_err(|error| format!("said \"{line}\": {error}"))
             }
-            Ok(None) => Err(match self.0.last_words() {
+            Ok(None) => Err(match self.0.stderr_tail() {
                 words if words.is_empty() => {
                     "ended, and printed nothing on standard error".to_owned()
                 }

@@ -8,7 +8,7 @@ use std::sync::OnceLock;
 
 use jsonschema::Validator;
 use pollux_lab::host::Reading;
-use pollux_lab::record::{Outcome, Record, RowTurns, SCHEMA_VERSION, Turns, TurnsTrust, *};
+use pollux_lab::record::{Outcome, Record, RowTurns, SCHEMA_VERSION, Turns, TurnsQuality, *};
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
@@ -59,7 +59,7 @@ fn small_record() -> Record {
         between_sets: Some(0.004),
         within_set: Some(0.06),
     });
-    record.trust.turns = Some(TurnsTrust {
+    record.trust.turns = Some(TurnsQuality {
         rows: 6,
         rows_of_whole_runs: 0,
         half_width_max: Some(0.01),

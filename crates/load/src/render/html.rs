@@ -7,7 +7,7 @@
 use std::fmt::Write as _;
 
 use pollux_report::Table;
-use pollux_report::chart::{Edges, Line, Marker, Marks, Paper, Scale, Vertex, WIDTH};
+use pollux_report::chart::{Canvas, Edges, Line, Marker, Marks, Scale, Vertex, WIDTH};
 use pollux_report::markup::{card, details, escape, scroll, section, strip};
 use pollux_report::number::{self, or_na};
 
@@ -307,8 +307,8 @@ fn draw_errors(course: &[Stretch]) -> Option<String> {
 }
 
 /// The paper with its time axis, on which the warm-up is shaded.
-fn begin(course: &[Stretch], key: &str, height: f64, title: &str, about: &str) -> (Paper, Scale) {
-    let mut paper = Paper::new(key, (title, about), (WIDTH, height), EDGES);
+fn begin(course: &[Stretch], key: &str, height: f64, title: &str, about: &str) -> (Canvas, Scale) {
+    let mut paper = Canvas::new(key, (title, about), (WIDTH, height), EDGES);
     let ((left, _), (bottom, top)) = (paper.width(), paper.height());
     let x = Scale::linear((0.0, course.last().map_or(1.0, |last| last.end_s)), paper.width());
     paper.svg.text((0.0, 14.0), "strong", title);
@@ -376,7 +376,7 @@ fn draw_percentiles(outcome: &Outcome) -> Option<String> {
         number::time(max as f64)
     );
     let title = "Latency by percentile";
-    let mut paper = Paper::new("percentiles", (title, &about), (WIDTH, PERCENTILES_HEIGHT), EDGES);
+    let mut paper = Canvas::new("percentiles", (title, &about), (WIDTH, PERCENTILES_HEIGHT), EDGES);
     let x = Scale::linear((0.0, last), paper.width());
     let times = whole.iter().chain(&first).map(|point| point.ns).chain([max]);
     let y = time_scale(times, paper.height());
@@ -409,7 +409,7 @@ fn draw_percentiles(outcome: &Outcome) -> Option<String> {
 }
 
 /// The named quantiles with their figures.
-fn marks(paper: &mut Paper, latency: &Distribution, x: &Scale, y: &Scale) {
+fn marks(paper: &mut Canvas, latency: &Distribution, x: &Scale, y: &Scale) {
     for (quantile, name) in &PARTS[1..] {
         let Some(ns) = latency.known_quantile_ns(*quantile) else { continue };
         let at = (x.at(nines(*quantile)), y.at(ns as f64));

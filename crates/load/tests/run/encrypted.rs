@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use pollux_engine::Driver;
-use pollux_load::{AskError, Crowd, Load, LoadError, Plan, Target, Trust, Turns, ask};
+use pollux_load::{Crowd, Load, LoadError, Plan, RequestError, Target, Trust, Turns, ask};
 use rcgen::{BasicConstraints, CertificateParams, CertifiedKey, IsCa, KeyPair, date_time_ymd};
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, PrivatePkcs8KeyDer};
 use rustls::{ServerConfig, ServerConnection, StreamOwned};
@@ -262,7 +262,7 @@ fn one_request_is_asked_in_tls_and_its_answer_says_what_was_spoken() {
     let spoken = answered.tls.expect("what was spoken");
     assert!(spoken.starts_with("TLSv1_3 TLS13_"), "{spoken}");
     let untrusted = ask(&target, &Trust::Public, patience);
-    assert!(matches!(untrusted, Err(AskError::Tls(_))), "{untrusted:?}");
+    assert!(matches!(untrusted, Err(RequestError::Tls(_))), "{untrusted:?}");
 }
 
 #[test]

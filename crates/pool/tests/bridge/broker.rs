@@ -310,7 +310,7 @@ fn garbage(raw: &mut Raw) {
     let call = "pollux.test.call.ECHO";
     let long = vec![0xff; 900_000];
     for payload in [&b""[..], b"\x00\x01\xff", b"[[[[", &long] {
-        for subject in [call, "pollux.test.news", "pollux.test.who"] {
+        for subject in [call, "pollux.test.news", "pollux.test.list"] {
             raw.publish_bare(subject, payload);
             raw.publish(subject, call, &["Pollux-Type: UBF", "Pollux-Size: 1000000"], payload);
             raw.publish(subject, subject, &["Pollux-Reply: 1", EXIT, "Pollux-Urcode: 0"], payload);

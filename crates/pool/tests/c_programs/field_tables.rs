@@ -5,13 +5,13 @@ use std::os::unix::process::CommandExt as _;
 use std::path::Path;
 use std::process::Command;
 
-use pollux_testing::{Ended, Process, has};
+use pollux_testing::{Output, Process, has};
 
 use crate::workshop::POLLUX_POOL;
 
 const BANK: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../examples/bank/bank.fd");
 
-fn fld(words: &[&str], environment: &[(&str, &str)]) -> Ended {
+fn fld(words: &[&str], environment: &[(&str, &str)]) -> Output {
     let mut command = Command::new(POLLUX_POOL);
     command.env_remove("FLDTBLDIR").env_remove("FIELDTBLS").envs(environment.iter().copied());
     Process::run(command.arg("fld").args(words))

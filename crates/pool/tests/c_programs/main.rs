@@ -81,7 +81,7 @@ fn conversations_end_as_either_side_ends() {
 }
 
 #[test]
-fn events_come_to_those_who_want_them() {
+fn events_come_to_their_subscribers() {
     play("events", 3);
 }
 
@@ -131,7 +131,7 @@ fn a_cancelled_call_never_surfaces() {
 }
 
 #[test]
-fn a_full_queue_does_not_block_who_does_not_want_it() {
+fn a_full_queue_does_not_block_a_call_with_tpnoblock() {
     play_by_queues("noblock", 3);
 }
 
@@ -221,7 +221,7 @@ fn raise_descriptors() -> Option<u64> {
 }
 
 #[test]
-fn who_is_killed_in_a_conversation_is_noticed_at_once_by_the_other_side() {
+fn a_process_killed_in_a_conversation_is_noticed_at_once_by_the_other_side() {
     talk("deaths", 12);
 }
 

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use pollux_testing::{Ended, Process, has, succeeded};
+use pollux_testing::{Output, Process, has, succeeded};
 use tempfile::TempDir;
 
 /// The command.
@@ -63,7 +63,7 @@ impl Workshop {
     }
 
     /// Builds a program from the source beside it, by a link line as manuals have them.
-    pub(crate) fn linked(&self, program: &str, libraries: &str) -> Ended {
+    pub(crate) fn linked(&self, program: &str, libraries: &str) -> Output {
         if !self.path("prefix").exists() {
             self.pollux(&["lay-out", "prefix", "--library", &built_library()]);
         }

@@ -4,7 +4,7 @@ use std::io::Read;
 use std::path::PathBuf;
 use std::process::{Command, ExitCode, Stdio};
 
-use pollux_testing::{DEADLINE, Ended, Process, Signal, run_tests, skip, test};
+use pollux_testing::{DEADLINE, Output, Process, Signal, run_tests, skip, test};
 use pollux_xatmi::client::Client;
 use pollux_xatmi::control::{Answer, Request};
 use pollux_xatmi::environment::Environment;
@@ -132,7 +132,7 @@ impl Bank {
     }
 
     fn good(&self, words: &[&str]) -> (String, String) {
-        let Ended { status, stdout, stderr } = Process::run(&mut self.command(words));
+        let Output { status, stdout, stderr } = Process::run(&mut self.command(words));
         assert!(status.success(), "{words:?}: {stdout}{stderr}");
         (stdout, stderr)
     }
@@ -148,7 +148,7 @@ impl Bank {
 
 /// What a command says that ends with this code.
 fn refused(command: &mut Command, code: i32) -> String {
-    let Ended { status, stdout, stderr } = Process::run(command);
+    let Output { status, stdout, stderr } = Process::run(command);
     assert_eq!(status.code(), Some(code), "{command:?}: {stdout}{stderr}");
     stdout + &stderr
 }
@@ -324,8 +324,8 @@ fn workers_of_another_namespace() {
     apart.args(["--ipc", "--net", POLLUX_POOL, "start", "--foreground"]);
     inner.surround(&mut apart);
     let mut apart = Process::start(&mut apart);
-    if apart.says_or_ends("begins as process").is_none() {
-        return skip(apart.said().join("\n"));
+    if apart.try_wait_for_stderr_line("begins as process").is_none() {
+        return skip(apart.stderr_lines().join("\n"));
     }
     let (_, said) = outer.good(&["start"]);
     assert!(said.contains("1 of 1 workers up"), "{said}");
@@ -386,9 +386,9 @@ fn a_stop_returns_when_the_manager_has_ended() {
     let mut manager = Command::new(std::env::current_exe().expect("this program"));
     bank.surround(manager.env(SLOW_MANAGER, "1").stdin(Stdio::piped()));
     let mut manager = Process::start(&mut manager);
-    manager.says("listens");
+    manager.wait_for_stderr_line("listens");
     let mut stop = Process::start(&mut bank.command(&["stop"]));
-    stop.says(&format!("the manager, process {}, is still ending", manager.id()));
+    stop.wait_for_stderr_line(&format!("the manager, process {}, is still ending", manager.id()));
     assert_eq!(stop.status(), None, "the manager is there");
     drop(manager.take_stdin());
     assert!(manager.wait().success());

@@ -18,7 +18,7 @@ use std::thread;
 
 use pollux_conformance::rig::allowed_but_epoll;
 use pollux_epoll_c::{Mechanism, deviations};
-use pollux_testing::{Ended, Process, has, skip};
+use pollux_testing::{Output, Process, has, skip};
 
 use library::{self as calls, Memory};
 use scripts::{SCRIPTS, Subject};
@@ -53,7 +53,7 @@ fn answers(title: &str, adjust: impl FnOnce(&mut Command)) -> BTreeMap<String, S
     let mut command = Command::new(std::env::current_exe().expect("the own path"));
     command.args(["--exact", "this_runs_the_scripts"]).env(RUNS, "1");
     adjust(&mut command);
-    let Ended { status, stdout: said, stderr } = Process::run(&mut command);
+    let Output { status, stdout: said, stderr } = Process::run(&mut command);
     assert!(status.success(), "{title}: {status}: {said}\n{stderr}");
     let parts = said.split(END).filter_map(|part| part.split_once('\n'));
     let answers: BTreeMap<String, String> =
@@ -124,7 +124,7 @@ fn a_program_continues_after_a_panic_of_the_library() {
         let mut run = Command::new(&program);
         run.env("LD_PRELOAD", &library).env("PX_POLLER", mechanism);
         memory.count(&mut run);
-        let Ended { status, stdout, stderr: said } = Process::run(&mut run);
+        let Output { status, stdout, stderr: said } = Process::run(&mut run);
         assert!(status.success(), "{mechanism}: {status}: {said}");
         assert_eq!(stdout, "done\n", "{mechanism}");
         let lines: Vec<&str> = said.lines().collect();

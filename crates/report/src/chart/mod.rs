@@ -1,6 +1,6 @@
 //! Charts: drawn by hand from scales and the small part of SVG that they use.
 //!
-//! [`Paper`] is a chart with two axes and [`Line`]s on it; [`Forest`] draws ratios row by row of a
+//! [`Canvas`] is a chart with two axes and [`Line`]s on it; [`Forest`] draws ratios row by row of a
 //! table, [`bars`] shares. Sizes are in CSS pixels at full width; the style sheet lets a chart scroll
 //! in its box rather than shrink its letters when the window is narrow.
 
@@ -10,8 +10,8 @@ mod paper;
 mod svg;
 
 pub use forest::{Dot, Forest};
-pub use paper::{Edges, Line, Marks, Paper, Scale, Vertex};
-pub use svg::{At, Marker, Svg, fit, heavy_width, polyline, text_width};
+pub use paper::{Canvas, Edges, Line, Marks, Scale, Vertex};
+pub use svg::{At, Marker, Svg, bold_text_width, fit, polyline, text_width};
 
 use crate::markup::details;
 

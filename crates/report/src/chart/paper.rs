@@ -2,9 +2,9 @@
 //! the names of lines.
 //!
 //! All charts use a [`Scale`] for each axis, linear or logarithmic, always with a domain that is not empty. Those of
-//! a [`Paper`] are the caller's, made for its [`width`](Paper::width) and [`height`](Paper::height).
+//! a [`Canvas`] are the caller's, made for its [`width`](Canvas::width) and [`height`](Canvas::height).
 
-use super::svg::{At, Marker, Svg, fit, heavy_width, polyline, text_width};
+use super::svg::{At, Marker, Svg, bold_text_width, fit, polyline, text_width};
 use super::{LETTERS, SMALL};
 
 /// Lines of labels are this far apart.
@@ -105,7 +105,7 @@ pub struct Edges {
 
 /// A chart that is being drawn.
 #[derive(Debug)]
-pub struct Paper {
+pub struct Canvas {
     /// The drawing.
     pub svg: Svg,
     size: At,
@@ -149,7 +149,7 @@ pub struct Line {
     pub pieces: Vec<Vec<Vertex>>,
 }
 
-impl Paper {
+impl Canvas {
     /// An empty one; `key` is unique on the page, `title` and `about` are for screen readers.
     #[must_use]
     pub fn new(key: &str, (title, about): (&str, &str), size: At, edges: Edges) -> Self {
@@ -159,7 +159,8 @@ impl Paper {
     /// Room at the right for the names of lines, which are cut at `most`.
     #[must_use]
     pub fn room_for<'a>(names: impl IntoIterator<Item = &'a str>, most: f64) -> f64 {
-        let widest = names.into_iter().map(|name| heavy_width(name, LETTERS)).fold(0.0, f64::max);
+        let widest =
+            names.into_iter().map(|name| bold_text_width(name, LETTERS)).fold(0.0, f64::max);
         widest.min(most) + LEAD
     }
 
@@ -243,7 +244,7 @@ impl Paper {
         let (start, right) = self.width();
         let (mut left, mut line) = (start, 0);
         let place = |name: &str| {
-            let width = heavy_width(name, LETTERS) + 18.0;
+            let width = bold_text_width(name, LETTERS) + 18.0;
             if left + width > right && line + 1 < LEGEND_LINES.len() {
                 (left, line) = (start, line + 1);
             }

@@ -200,7 +200,7 @@ pub fn text_width(text: &str, size: f64) -> f64 {
 
 /// The same for a heavy face, which is wider.
 #[must_use]
-pub fn heavy_width(text: &str, size: f64) -> f64 {
+pub fn bold_text_width(text: &str, size: f64) -> f64 {
     text_width(text, size) * 1.15
 }
 

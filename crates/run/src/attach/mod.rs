@@ -22,7 +22,7 @@ use pollux_sys::perf::{Followed, Trace, TraceError, Tracepoint};
 use rustix::io::Errno;
 
 use crate::Summary;
-use crate::session::{MACHINE, OutOfReach};
+use crate::session::{MACHINE, NotObservable};
 use crate::summary::Source;
 use crate::symbols::Elf;
 use follow::Followers;
@@ -40,7 +40,7 @@ pub fn memory() -> Box<[AtomicU64]> {
 ///
 /// # Errors
 /// What would keep a process of this user's from being followed.
-pub fn probe() -> Result<(), OutOfReach> {
+pub fn probe() -> Result<(), NotObservable> {
     let tid = rustix::thread::gettid().as_raw_nonzero().get().unsigned_abs();
     let trace = Trace::of_threads(&[tid], &followed());
     trace.map(drop).map_err(|error| refused(error, std::process::id(), 1))
@@ -68,7 +68,7 @@ impl<'a> Attached<'a> {
     ///
     /// # Panics
     /// Where `memory` is shorter than that of [`memory`].
-    pub fn to(pid: u32, memory: &'a [AtomicU64]) -> Result<Self, OutOfReach> {
+    pub fn to(pid: u32, memory: &'a [AtomicU64]) -> Result<Self, NotObservable> {
         let region = Region::begin(memory).expect("as many words as it has");
         is_followable(pid)?;
         let processes = family(pid);
@@ -133,8 +133,8 @@ impl<'a> Attached<'a> {
 }
 
 /// Whether it is a process of this machine's kind.
-fn is_followable(pid: u32) -> Result<(), OutOfReach> {
-    let refused = |why: &str| Err(OutOfReach::new(format!("--attach {pid}: {why}")));
+fn is_followable(pid: u32) -> Result<(), NotObservable> {
+    let refused = |why: &str| Err(NotObservable::new(format!("--attach {pid}: {why}")));
     if pid == std::process::id() {
         return refused("this is pollux itself; expected another process");
     }
@@ -167,8 +167,8 @@ fn family(pid: u32) -> BTreeSet<u32> {
 const DESCRIPTORS: usize = CALLS.len() + 1;
 
 /// Why a trace of so many threads was refused.
-fn refused(error: TraceError, pid: u32, threads: usize) -> OutOfReach {
-    OutOfReach::new(match error {
+fn refused(error: TraceError, pid: u32, threads: usize) -> NotObservable {
+    NotObservable::new(match error {
         TraceError::Gone => return missing(pid),
         TraceError::Tracepoints(error) => format!(
             "the kernel's tracepoints cannot be read: {error}; run pollux as root, or see `pollux \
@@ -193,8 +193,8 @@ fn refused(error: TraceError, pid: u32, threads: usize) -> OutOfReach {
     })
 }
 
-fn missing(pid: u32) -> OutOfReach {
-    OutOfReach::missing(format!("--attach {pid}: no process has this number"))
+fn missing(pid: u32) -> NotObservable {
+    NotObservable::missing(format!("--attach {pid}: no process has this number"))
 }
 
 /// The images that were written: which files lie where in the memory of a process, by `/proc/PID/maps`.

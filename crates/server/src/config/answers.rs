@@ -56,7 +56,7 @@ pub struct Files {
 
 table! { keys, key;
     /// The keys of all three kinds of answers.
-    struct Asked {
+    struct AnswerKeys {
         /// Serve the files below this folder
         dir: Option<PathBuf> =
             key.positional().excludes(&["reply", "echo"]).optional(&path().called("DIR")),
@@ -80,7 +80,7 @@ table! { keys, key;
     => exactly_one
 }
 
-impl Asked {
+impl AnswerKeys {
     fn exactly_one(self, keys: &mut Keys<'_>) -> Self {
         if !["dir", "reply", "echo"].iter().any(|name| keys.has(name)) {
             keys.refuse("nothing to answer with; expected a folder, --reply SIZE or --echo");
@@ -91,8 +91,8 @@ impl Asked {
 
 /// What is answered, with what belongs to it.
 pub(super) fn answer(keys: &mut Keys<'_>) -> Answer {
-    let Asked { dir, reply, split_reply, listing, precompressed, spa, compress, .. } =
-        Asked::read(keys);
+    let AnswerKeys { dir, reply, split_reply, listing, precompressed, spa, compress, .. } =
+        AnswerKeys::read(keys);
     match (dir, reply) {
         (Some(root), _) => Answer::Files(Files {
             root,

@@ -118,7 +118,7 @@ pub(super) enum Compressed {
     /// This second's share is used up.
     NoTime,
     /// So much is on its way to slow clients that it can't be kept.
-    NoRoom,
+    BufferFull,
 }
 
 /// What one loop has compressed.
@@ -170,7 +170,7 @@ impl Compressor {
         let made = key.coding.encode(&plain).ok().filter(|made| made.len() < limit);
         let bytes: Arc<[u8]> = made.unwrap_or_default().into();
         if !self.make_room(bytes.len()) {
-            return Ok(Compressed::NoRoom);
+            return Ok(Compressed::BufferFull);
         }
         self.kept_bytes += bytes.len();
         self.kept.insert(key, Entry { bytes: Arc::clone(&bytes), used: self.uses });
@@ -290,7 +290,7 @@ mod tests {
         for inode in 0..200 {
             match compressor.get(key(inode, len, Coding::Zstd), inode, read).expect("read") {
                 Compressed::Made(bytes) => sent.push(bytes),
-                Compressed::NoRoom => refused += 1,
+                Compressed::BufferFull => refused += 1,
                 other => panic!("{other:?}"),
             }
             let under_way: usize = sent.iter().map(|bytes| bytes.len()).sum();

@@ -70,7 +70,7 @@ pub(crate) struct Site {
 }
 
 /// A file that is to be sent, and what its head says.
-struct Found<'p> {
+struct OpenFile<'p> {
     file: Opened,
     /// Where it was found; its end tells the content type.
     path: &'p [u8],
@@ -163,7 +163,7 @@ impl Reply<'_> {
             if let Ok(file) = self.site.root.find(&index)
                 && !file.meta.is_folder
             {
-                return self.file(actions, Found { file, path: &index, coding: None });
+                return self.file(actions, OpenFile { file, path: &index, coding: None });
             }
         }
         match self.site.root.find(path.relative) {
@@ -175,7 +175,7 @@ impl Reply<'_> {
             Ok(opened) if opened.meta.is_folder => self.redirect(actions, path.relative),
             // A file is not a folder, whatever the slash behind it says.
             Ok(_) if path.is_directory => self.missing(actions, path.relative),
-            Ok(file) => self.file(actions, Found { file, path: path.relative, coding: None }),
+            Ok(file) => self.file(actions, OpenFile { file, path: path.relative, coding: None }),
         }
     }
 
@@ -190,7 +190,7 @@ impl Reply<'_> {
         let Some(page) = page else { return self.page(actions, Status::NOT_FOUND) };
         match self.site.root.find(page) {
             Ok(file) if !file.meta.is_folder => {
-                self.file(actions, Found { file, path: page, coding: None })
+                self.file(actions, OpenFile { file, path: page, coding: None })
             }
             Ok(_) => self.page(actions, Status::NOT_FOUND),
             Err(refused) => self.refuse(actions, refused, page),
@@ -201,7 +201,7 @@ impl Reply<'_> {
         let index = index_of(path);
         match self.site.root.find(&index) {
             Ok(file) if !file.meta.is_folder => {
-                self.file(actions, Found { file, path: &index, coding: None })
+                self.file(actions, OpenFile { file, path: &index, coding: None })
             }
             Ok(_) | Err(Refused::Missing) if self.site.has_listing => {
                 self.listing(actions, folder, path)
@@ -246,7 +246,7 @@ impl Reply<'_> {
         })
     }
 
-    fn file(&self, actions: &mut Actions<'_>, plain: Found<'_>) -> Answered {
+    fn file(&self, actions: &mut Actions<'_>, plain: OpenFile<'_>) -> Answered {
         let found = self.best_form(plain);
         let meta = found.file.meta;
         let is_weak = self.now_s < meta.modified_s + SETTLED_S;
@@ -293,7 +293,7 @@ impl Reply<'_> {
     }
 
     /// Whether other clients get the file compressed.
-    fn may_be_compressed(&self, found: &Found<'_>) -> bool {
+    fn may_be_compressed(&self, found: &OpenFile<'_>) -> bool {
         let is_worth = || is_worth(content_type(found.path), found.file.meta.len_bytes);
         self.site.compressor.is_some() && found.coding.is_none() && is_worth()
     }
@@ -303,7 +303,7 @@ impl Reply<'_> {
     fn compressed(
         &self,
         actions: &mut Actions<'_>,
-        found: &Found<'_>,
+        found: &OpenFile<'_>,
         is_weak: bool,
     ) -> Option<Answered> {
         let compressor = self.site.compressor.as_ref()?;
@@ -326,7 +326,7 @@ impl Reply<'_> {
                 bytes
             }
             Ok(Compressed::Useless) => return None,
-            Ok(Compressed::NoTime | Compressed::NoRoom) => {
+            Ok(Compressed::NoTime | Compressed::BufferFull) => {
                 count(ServerCounter::CompressionsPutOff);
                 return None;
             }
@@ -380,7 +380,7 @@ impl Reply<'_> {
     }
 
     /// The form beside the plain file that the client likes best, when it is not out of date.
-    fn best_form<'p>(&self, plain: Found<'p>) -> Found<'p> {
+    fn best_form<'p>(&self, plain: OpenFile<'p>) -> OpenFile<'p> {
         if !self.site.has_precompressed {
             return plain;
         }
@@ -394,7 +394,7 @@ impl Reply<'_> {
                 && !file.meta.is_folder
                 && file.meta.modified_s >= plain.file.meta.modified_s
             {
-                return Found { file, path: plain.path, coding: Some(coding) };
+                return OpenFile { file, path: plain.path, coding: Some(coding) };
             }
             ready.retain(|other| *other != coding);
         }

@@ -308,7 +308,7 @@ impl ProxyShared {
             if is_sharing {
                 passing.pool.release(backend);
             } else {
-                passing.pool.unkeep(backend, me);
+                passing.pool.remove_idle(backend, me);
             }
             link
         } else if let Some((backend, pooled)) = passing.pool.oldest(me) {
@@ -417,9 +417,9 @@ impl ProxyShared {
     }
 
     /// The turn is over: what became idle in it is put down, for any loop.
-    pub(super) fn put_down(&mut self) {
+    pub(super) fn release(&mut self) {
         while let Some(link) = self.exchanger.newly_idle.pop() {
-            if !self.links.unkeep_here(link) {
+            if !self.links.remove_idle_local(link) {
                 continue;
             }
             let put = self.links.get_mut(link);
@@ -427,7 +427,7 @@ impl ProxyShared {
             let backend = put.backend;
             let Some(pooled) = put.pooled.clone() else { continue };
             let me = self.exchanger.me;
-            pooled.socket.put_down(me);
+            pooled.socket.release(me);
             let Some((ticket, _)) = self.exchanger.passing.put(me, backend, pooled) else {
                 continue;
             };
@@ -445,7 +445,7 @@ impl ProxyShared {
 
     /// Takes an idle connection, for which something happened, from where others could take it.
     /// False when it was not there.
-    pub(super) fn unshelve(&mut self, link: u32) -> bool {
+    pub(super) fn take_from_pool(&mut self, link: u32) -> bool {
         let taken = self.links.get_mut(link);
         if taken.idle != Idle::Shelved {
             return false;
@@ -460,11 +460,15 @@ impl ProxyShared {
     pub(super) fn end_link(&mut self, link: u32, is_taken_over: bool) {
         let me = self.exchanger.me;
         let backend = self.links.get_mut(link).backend;
-        if self.links.unkeep_here(link) {
+        if self.links.remove_idle_local(link) {
             let pool = &self.exchanger.passing.pool;
-            if self.exchanger.is_sharing { pool.release(backend) } else { pool.unkeep(backend, me) }
+            if self.exchanger.is_sharing {
+                pool.release(backend)
+            } else {
+                pool.remove_idle(backend, me)
+            }
         }
-        self.unshelve(link);
+        self.take_from_pool(link);
         if let Some(pooled) = &self.links.get_mut(link).pooled {
             pooled.set_link(me, None);
         }
@@ -525,7 +529,7 @@ impl ProxyShared {
             return;
         }
         let Some(link) = self.links.take_here(backend) else { return };
-        self.exchanger.passing.pool.unkeep(backend, self.exchanger.me);
+        self.exchanger.passing.pool.remove_idle(backend, self.exchanger.me);
         self.cut(link);
     }
 

@@ -225,12 +225,12 @@ impl Channel {
 
 /// A side of a pair: what it sends goes into the channel of the same number.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Side {
+pub(super) enum ChannelEnd {
     Client = 0,
     Backend = 1,
 }
 
-impl Side {
+impl ChannelEnd {
     pub(super) const fn other(self) -> Self {
         match self {
             Self::Client => Self::Backend,
@@ -315,13 +315,13 @@ impl Pair {
     }
 
     /// Whether nothing that this side said is still to be sent.
-    pub(super) fn is_empty(&self, side: Side) -> bool {
+    pub(super) fn is_empty(&self, side: ChannelEnd) -> bool {
         let piped = &self.piped[side as usize];
         self.channels[side as usize].is_empty() && matches!(piped, Piped::Nothing)
     }
 
     /// Whether all that this side will say was sent.
-    pub(super) fn is_done(&self, side: Side) -> bool {
+    pub(super) fn is_done(&self, side: ChannelEnd) -> bool {
         self.channels[side as usize].is_whole && self.is_empty(side)
     }
 }

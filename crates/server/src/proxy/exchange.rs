@@ -334,7 +334,7 @@ impl Links {
     }
 
     /// Keeps it here no more; false when it was not.
-    pub(super) fn unkeep_here(&mut self, at: u32) -> bool {
+    pub(super) fn remove_idle_local(&mut self, at: u32) -> bool {
         let link = &mut self.all[at as usize];
         if link.idle != Idle::Here {
             return false;

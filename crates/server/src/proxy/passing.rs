@@ -50,8 +50,8 @@ impl Idle for Arc<Pooled> {
         self.socket.take(by)
     }
 
-    fn send_off(&self) -> bool {
-        self.socket.send_off()
+    fn start_transfer(&self) -> bool {
+        self.socket.start_transfer()
     }
 
     fn owner(&self) -> u32 {

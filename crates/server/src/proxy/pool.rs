@@ -37,7 +37,7 @@ pub(super) trait Idle {
     /// Takes it for the thread `by`; false when its own thread is just doing something with it.
     fn take(&self, by: u32) -> bool;
     /// Takes it for another thread, which owns it from its message on; false as with `take`.
-    fn send_off(&self) -> bool;
+    fn start_transfer(&self) -> bool;
     /// The thread that put it down.
     fn owner(&self) -> u32;
     /// Whether both are the same connection.
@@ -119,14 +119,14 @@ pub(super) struct Pool<C> {
 struct Server<C> {
     open_max: Option<u32>,
     idle: AtomicUsize,
-    shelves: Box<[Shelf<C>]>,
+    shelves: Box<[IdleList<C>]>,
     gate: Mutex<Gate>,
     /// A request that comes now would wait: a hint for the balancer.
     busy: AtomicUsize,
 }
 
 #[derive(Debug)]
-struct Shelf<C> {
+struct IdleList<C> {
     /// How many lie on it: an empty one is not locked.
     len: AtomicUsize,
     idle: Mutex<Vec<C>>,
@@ -147,7 +147,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 impl<C: Idle> Pool<C> {
     /// A pool of `threads` threads for servers that have so many connections at most.
     pub(super) fn new(threads: u32, open_max: &[Option<u32>], limits: PoolLimits) -> Self {
-        let shelf = |_| Shelf { len: AtomicUsize::new(0), idle: Mutex::new(Vec::new()) };
+        let shelf = |_| IdleList { len: AtomicUsize::new(0), idle: Mutex::new(Vec::new()) };
         let gate = || Gate {
             open: 0,
             waiting: VecDeque::new(),
@@ -274,7 +274,8 @@ impl<C: Idle> Pool<C> {
         }
         let mut gate = lock(&of_server.gate);
         let next = gate.waiting.pop_front();
-        let goes_to = |by| if by == owner { connection.take(owner) } else { connection.send_off() };
+        let goes_to =
+            |by| if by == owner { connection.take(owner) } else { connection.start_transfer() };
         let given = match next {
             Some(ticket) if goes_to(ticket.by) => {
                 self.release(server);
@@ -329,7 +330,7 @@ impl<C: Idle> Pool<C> {
     }
 
     /// A connection that the thread `by` had kept for itself is kept no more.
-    pub(super) fn unkeep(&self, server: usize, by: u32) {
+    pub(super) fn remove_idle(&self, server: usize, by: u32) {
         self.release(server);
         if self.is_limited(server) {
             let mut gate = lock(&self.servers[server].gate);
@@ -389,7 +390,7 @@ impl<C: Idle> Pool<C> {
     }
 }
 
-impl<C: Idle> Shelf<C> {
+impl<C: Idle> IdleList<C> {
     /// The one that was put there last: the others may be closed in peace.
     fn take(&self, by: u32) -> Option<C> {
         self.take_one(|idle| idle.iter().rposition(|each| each.take(by)))

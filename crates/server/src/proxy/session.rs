@@ -14,12 +14,12 @@ use super::shared::ProxyShared;
 use super::stream::Stream;
 use super::upstream::Upstream;
 use crate::counters::ServerCounter;
-use crate::tls::{Above, SharedTls, Tls, lock};
+use crate::tls::{PlaintextSession, SharedTls, Tls, lock};
 
 /// One connection of a proxy.
 #[derive(Debug)]
 pub struct ProxySession {
-    side: Side,
+    side: Role,
     /// A head of the PROXY protocol has to come first.
     awaits_header: bool,
     /// What lies between the side and the connection.
@@ -28,7 +28,7 @@ pub struct ProxySession {
 
 /// The peer of a connection.
 #[derive(Debug)]
-pub(super) enum Side {
+pub(super) enum Role {
     Client(Client),
     Upstream(Upstream),
     Check(CheckSession),
@@ -39,9 +39,9 @@ impl ProxySession {
     /// What runs on a connection that was opened for this.
     fn outgoing(Outgoing { purpose, tls }: Outgoing) -> Self {
         let side = match purpose {
-            Purpose::Requests(link) => Side::Upstream(Upstream::new(link)),
-            Purpose::Check(backend) => Side::Check(CheckSession::new(backend)),
-            Purpose::Stream(pair) => Side::Stream(Stream::to_backend(pair)),
+            Purpose::Requests(link) => Role::Upstream(Upstream::new(link)),
+            Purpose::Check(backend) => Role::Check(CheckSession::new(backend)),
+            Purpose::Stream(pair) => Role::Stream(Stream::to_backend(pair)),
         };
         Self { side, awaits_header: false, tls }
     }
@@ -76,7 +76,7 @@ impl ProxySession {
         &mut self,
         shared: &mut ProxyShared,
         actions: &mut Actions<'_>,
-        call: impl FnOnce(&mut Side, &mut ProxyShared, &mut Actions<'_>),
+        call: impl FnOnce(&mut Role, &mut ProxyShared, &mut Actions<'_>),
     ) {
         match &self.tls {
             Some(tls) => lock(tls).call(&mut self.side, shared, actions, call),
@@ -116,11 +116,11 @@ impl Session for ProxySession {
         let mut side = match mode {
             Mode::Http => {
                 let is_secure = tls.is_some();
-                Side::Client(Client::accepted(shared, actions, place, group, is_secure))
+                Role::Client(Client::accepted(shared, actions, place, group, is_secure))
             }
             Mode::Tcp => {
                 let is_secure = tls.is_some();
-                Side::Stream(Stream::accepted(shared, actions, group, is_secure))
+                Role::Stream(Stream::accepted(shared, actions, group, is_secure))
             }
         };
         if !awaits_header && tls.is_none() {
@@ -139,10 +139,10 @@ impl Session for ProxySession {
 
     fn connect_failed(&mut self, shared: &mut ProxyShared, error: io::Error) {
         match &mut self.side {
-            Side::Upstream(upstream) => upstream.connect_failed(shared, &error),
-            Side::Stream(stream) => stream.connect_failed(shared, &error),
-            Side::Check(check) => check.connect_failed(&error),
-            Side::Client(_) => {}
+            Role::Upstream(upstream) => upstream.connect_failed(shared, &error),
+            Role::Stream(stream) => stream.connect_failed(shared, &error),
+            Role::Check(check) => check.connect_failed(&error),
+            Role::Client(_) => {}
         }
     }
 
@@ -163,9 +163,9 @@ impl Session for ProxySession {
 
     fn on_readable(&mut self, shared: &mut ProxyShared, actions: &mut Actions<'_>) {
         match &mut self.side {
-            Side::Stream(stream) => stream.on_readable(shared, actions),
+            Role::Stream(stream) => stream.on_readable(shared, actions),
             // No other one leaves its input in the socket.
-            Side::Client(_) | Side::Upstream(_) | Side::Check(_) => actions.take_input(),
+            Role::Client(_) | Role::Upstream(_) | Role::Check(_) => actions.take_input(),
         }
     }
 
@@ -185,29 +185,29 @@ impl Session for ProxySession {
 
     fn on_deadline(&mut self, shared: &mut ProxyShared, actions: &mut Actions<'_>) {
         let is_in_handshake = self.tls.as_ref().is_some_and(|tls| lock(tls).is_in_handshake());
-        if is_in_handshake && matches!(self.side, Side::Client(_)) {
+        if is_in_handshake && matches!(self.side, Role::Client(_)) {
             shared.counters.add(ServerCounter::TimeoutsHandshake, 1);
             return actions.close();
         }
-        self.call(shared, actions, Side::on_deadline);
+        self.call(shared, actions, Role::on_deadline);
     }
 
     fn on_wake(&mut self, shared: &mut ProxyShared, actions: &mut Actions<'_>) {
-        self.call(shared, actions, Side::on_wake);
+        self.call(shared, actions, Role::on_wake);
     }
 
     fn on_drain(&mut self, shared: &mut ProxyShared, actions: &mut Actions<'_>) {
         shared.is_draining = true;
-        self.call(shared, actions, Side::on_drain);
+        self.call(shared, actions, Role::on_drain);
     }
 
     fn closed(self, shared: &mut ProxyShared, cause: CloseCause) {
         let was_refused = self.side.was_refused();
         match self.side {
-            Side::Client(client) => client.closed(shared, cause),
-            Side::Upstream(upstream) => upstream.closed(shared, cause),
-            Side::Stream(stream) => stream.closed(shared, cause),
-            Side::Check(check) => check.closed(shared),
+            Role::Client(client) => client.closed(shared, cause),
+            Role::Upstream(upstream) => upstream.closed(shared, cause),
+            Role::Stream(stream) => stream.closed(shared, cause),
+            Role::Check(check) => check.closed(shared),
         }
         if !was_refused {
             shared.room_is_free();
@@ -216,7 +216,7 @@ impl Session for ProxySession {
 }
 
 /// The calls of a session, on plain bytes.
-impl Side {
+impl Role {
     fn is_of_client(&self) -> bool {
         match self {
             Self::Client(_) => true,
@@ -294,7 +294,7 @@ impl Side {
 }
 
 /// The same calls, on decrypted bytes.
-impl Above for Side {
+impl PlaintextSession for Role {
     type Shared = ProxyShared;
 
     fn plain_room(shared: &mut ProxyShared) -> &mut Vec<u8> {

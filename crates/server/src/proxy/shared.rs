@@ -148,7 +148,7 @@ impl ProxyShared {
     }
 
     pub(super) fn end_turn(&mut self) {
-        self.put_down();
+        self.release();
         if let Some(log) = &mut self.log {
             log.end_turn(&self.counters);
         }

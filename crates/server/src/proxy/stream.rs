@@ -15,7 +15,7 @@ use std::sync::Arc;
 use pollux_engine::{Actions, CloseCause, Command, Moment, SplicedIn};
 use pollux_http::ProxyHeader;
 
-use super::channel::{Pair, Piped, Side};
+use super::channel::{ChannelEnd, Pair, Piped};
 use super::client::header_of;
 use super::config::Mode;
 use super::exchange::{Outgoing, Purpose};
@@ -29,7 +29,7 @@ use crate::log::{Entry, Proxied};
 pub(super) struct Stream {
     /// None until whose connection it is was said.
     pair: Option<u32>,
-    side: Side,
+    side: ChannelEnd,
     group: usize,
     /// Whose it is, where a proxy in front said so.
     header: Option<ProxyHeader>,
@@ -47,12 +47,12 @@ impl Stream {
         is_secure: bool,
     ) -> Self {
         actions.set_deadline(shared.deadline(shared.limits.header_timeout));
-        Self { pair: None, side: Side::Client, group, header: None, is_secure, fault: None }
+        Self { pair: None, side: ChannelEnd::Client, group, header: None, is_secure, fault: None }
     }
 
     /// What runs on the connection to the backend of this pair.
     pub(super) fn to_backend(pair: u32) -> Self {
-        let (side, header, is_secure) = (Side::Backend, None, false);
+        let (side, header, is_secure) = (ChannelEnd::Backend, None, false);
         Self { pair: Some(pair), side, group: 0, header, is_secure, fault: None }
     }
 
@@ -73,8 +73,8 @@ impl Stream {
     /// The connection can be used.
     pub(super) fn opened(&mut self, shared: &mut ProxyShared, actions: &mut Actions<'_>) {
         match self.side {
-            Side::Client => self.begin(shared, actions),
-            Side::Backend => self.connected(shared, actions),
+            ChannelEnd::Client => self.begin(shared, actions),
+            ChannelEnd::Backend => self.connected(shared, actions),
         }
     }
 
@@ -101,8 +101,8 @@ impl Stream {
         let Some(at) = self.pair else { return };
         let now = shared.now.at;
         let pair = shared.pairs.get_mut(at);
-        pair.ids[Side::Backend as usize] = Some(actions.id());
-        if pair.ids[Side::Client as usize].is_none() {
+        pair.ids[ChannelEnd::Backend as usize] = Some(actions.id());
+        if pair.ids[ChannelEnd::Client as usize].is_none() {
             return actions.abort();
         }
         pair.connected = Some(now);
@@ -132,7 +132,7 @@ impl Stream {
         let now = shared.now.at;
         let pair = shared.pairs.get_mut(at);
         pair.active = now;
-        if self.side == Side::Backend {
+        if self.side == ChannelEnd::Backend {
             pair.first_byte.get_or_insert(now);
         }
         let channel = &mut pair.channels[self.side as usize];
@@ -169,7 +169,7 @@ impl Stream {
         };
         let now = shared.now.at;
         pair.active = now;
-        if self.side == Side::Backend {
+        if self.side == ChannelEnd::Backend {
             pair.first_byte.get_or_insert(now);
         }
         pair.channels[own].body_bytes += bytes;
@@ -187,12 +187,12 @@ impl Stream {
     }
 
     pub(super) fn is_of_client(&self) -> bool {
-        self.side == Side::Client
+        self.side == ChannelEnd::Client
     }
 
     /// The end of the connection without one of its encryption: an attacker on the path may have ended it.
     pub(super) fn on_cut(&mut self, actions: &mut Actions<'_>) {
-        let fault = if self.side == Side::Client { Fault::ClientGone } else { Fault::Cut };
+        let fault = if self.side == ChannelEnd::Client { Fault::ClientGone } else { Fault::Cut };
         self.fault.get_or_insert(fault);
         actions.abort();
     }
@@ -203,13 +203,13 @@ impl Stream {
         error: Option<&pollux_tls::Error>,
     ) {
         match (self.side, self.pair) {
-            (Side::Client, _) => shared.refuse_tls(error),
-            (Side::Backend, Some(at)) => {
+            (ChannelEnd::Client, _) => shared.refuse_tls(error),
+            (ChannelEnd::Backend, Some(at)) => {
                 self.fault.get_or_insert(Fault::TlsFailed);
                 let backend = shared.pairs.get_mut(at).backend;
                 shared.report_tls(backend, error);
             }
-            (Side::Backend, None) => {}
+            (ChannelEnd::Backend, None) => {}
         }
     }
 
@@ -246,7 +246,7 @@ impl Stream {
         let timeout = shared.limits.tunnel_timeout;
         let now = shared.now.at;
         let pair = shared.pairs.get_mut(at);
-        let is_connecting = self.side == Side::Backend && pair.connected.is_none();
+        let is_connecting = self.side == ChannelEnd::Backend && pair.connected.is_none();
         if !is_connecting && pair.active + timeout > now {
             return actions.set_deadline(pair.active + timeout);
         }
@@ -267,13 +267,13 @@ impl Stream {
         let pair = shared.pairs.get_mut(at);
         pair.sides -= 1;
         pair.ids[own] = None;
-        let has_client = pair.ids[Side::Client as usize].is_some();
-        let is_unconnected = self.side == Side::Backend && pair.connected.is_none();
+        let has_client = pair.ids[ChannelEnd::Client as usize].is_some();
+        let is_unconnected = self.side == ChannelEnd::Backend && pair.connected.is_none();
         if is_unconnected && has_client && self.fault.is_none() {
             // The connection came about, but not its encryption.
             self.tls_failed(shared, None);
         }
-        if self.side == Side::Backend {
+        if self.side == ChannelEnd::Backend {
             let (backend, fault) = (shared.pairs.get_mut(at).backend, self.fault);
             shared.proxied.backends()[backend].ended.add(1);
             if fault.is_some_and(|fault| is_unconnected && fault.party() == Party::Upstream) {
@@ -292,7 +292,8 @@ impl Stream {
         }
         let has_ended = pair.channels.iter().all(|channel| channel.is_whole);
         if !has_ended {
-            let other = if self.side == Side::Client { Fault::ClientGone } else { Fault::Cut };
+            let other =
+                if self.side == ChannelEnd::Client { Fault::ClientGone } else { Fault::Cut };
             pair.fault.get_or_insert(self.fault.unwrap_or(other));
         }
         if let Some(id) = pair.ids[self.side.other() as usize] {
@@ -360,7 +361,7 @@ fn connect(shared: &mut ProxyShared, at: u32) {
     let pair = shared.pairs.get_mut(at);
     let Some(backend) = chosen else {
         pair.fault.get_or_insert(Fault::AllDrained);
-        if let Some(client) = pair.ids[Side::Client as usize] {
+        if let Some(client) = pair.ids[ChannelEnd::Client as usize] {
             shared.commands.push_back(Command::Wake(client));
         }
         return;
@@ -384,7 +385,7 @@ fn record(shared: &mut ProxyShared, at: u32) {
         return;
     }
     let fault = pair.fault;
-    let bytes = pair.channels[Side::Backend as usize].body_bytes;
+    let bytes = pair.channels[ChannelEnd::Backend as usize].body_bytes;
     if let Some(fault) = fault {
         shared.proxied.count_fault(fault);
     }
@@ -419,9 +420,9 @@ fn record(shared: &mut ProxyShared, at: u32) {
 
 impl ProxyShared {
     /// Has a side of the pair look at it, if it is there.
-    fn wake_side(&mut self, at: u32, side: Side, actions: &mut Actions<'_>) {
+    fn wake_side(&mut self, at: u32, side: ChannelEnd, actions: &mut Actions<'_>) {
         let pair = self.pairs.get_mut(at);
-        let is_there = side == Side::Client || pair.connected.is_some();
+        let is_there = side == ChannelEnd::Client || pair.connected.is_some();
         if let Some(id) = pair.ids[side as usize].filter(|_| is_there)
             && !std::mem::replace(&mut pair.is_woken[side as usize], true)
         {

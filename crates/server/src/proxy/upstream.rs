@@ -132,7 +132,7 @@ impl Upstream {
         }
         let Some(at) = link.exchange else {
             // Something happened that was nothing: it is idle as before.
-            if shared.unshelve(self.link) {
+            if shared.take_from_pool(self.link) {
                 self.become_idle(shared, actions);
             }
             return;

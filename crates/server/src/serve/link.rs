@@ -19,7 +19,7 @@ use rustix::fs::{MemfdFlags, memfd_create};
 use super::sockets::{ProxySockets, left_open};
 use crate::error::in_words;
 use crate::proxy::{ProxyConfig, backends};
-use crate::stats::{Ended, Overview, Reloads, metrics};
+use crate::stats::{Overview, Reloads, RetiredCounts, metrics};
 use crate::{Server, ServerError};
 
 /// A worker or a master that reads nothing for so long hangs, or is gone.
@@ -55,7 +55,7 @@ pub(crate) enum Kind {
     /// Master: open the logs again.
     Reopen,
     /// Master: what workers counted that have ended, or end.
-    Ended,
+    RetiredCounts,
     /// Master: how reloads went, and how many of those that this worker asked for are answered.
     Reloads,
     /// Worker: the states of backends, beside the settings. Master: those that the worker got at its
@@ -71,7 +71,7 @@ impl Kind {
         Self::Reload,
         Self::Drain,
         Self::Reopen,
-        Self::Ended,
+        Self::RetiredCounts,
         Self::Reloads,
         Self::BackendStates,
     ];
@@ -165,7 +165,7 @@ pub struct WorkerProcess {
 pub(crate) enum Order {
     Drain,
     Reopen,
-    Ended(String),
+    RetiredCounts(String),
     Reloads(Reloads),
     /// The states of backends at the worker before: those that this one got at its start, and those
     /// when it began to serve.
@@ -266,7 +266,7 @@ impl Link {
     /// Sends the master the counters, and that a reload is wanted.
     pub(crate) fn report(&mut self, overview: &Overview) {
         self.ask(overview);
-        self.send(Kind::Counts, Ended::of_page(&metrics(overview)).page());
+        self.send(Kind::Counts, RetiredCounts::of_page(&metrics(overview)).page());
     }
 
     /// Sends the states of backends, if they are new, and then a wish for a reload: in this order, as the
@@ -308,7 +308,7 @@ fn read(mut stream: UnixStream, orders: &Sender<Order>, waker: &Waker) {
                 Ok(Some(Frame { kind, text })) => match kind {
                     Kind::Drain => Order::Drain,
                     Kind::Reopen => Order::Reopen,
-                    Kind::Ended => Order::Ended(text),
+                    Kind::RetiredCounts => Order::RetiredCounts(text),
                     Kind::Reloads => Order::Reloads(reloads(&text)),
                     Kind::BackendStates => states_in(&text),
                     Kind::Ready | Kind::Failed | Kind::Counts | Kind::Reload => continue,

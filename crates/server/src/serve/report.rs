@@ -215,14 +215,14 @@ pub(crate) struct Reporter {
     remedy: String,
     access_log: Option<PathBuf>,
     is_full: bool,
-    seen: Seen,
+    seen: CounterSums,
     lost_unreported: u64,
     lost_reported_s: Option<u64>,
 }
 
 /// Counts over all loops.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
-struct Seen {
+struct CounterSums {
     full_pauses: u64,
     accept_pauses: u64,
     lines_lost: u64,
@@ -240,7 +240,7 @@ impl Reporter {
             remedy,
             access_log: access_log.map(LogTarget::path),
             is_full: false,
-            seen: Seen::default(),
+            seen: CounterSums::default(),
             lost_unreported: 0,
             lost_reported_s: None,
         }
@@ -260,7 +260,7 @@ impl Reporter {
         is_end: bool,
     ) {
         let sum = |of: &dyn Fn(&LoopSource) -> u64| loops.iter().map(of).sum::<u64>();
-        let now = Seen {
+        let now = CounterSums {
             full_pauses: sum(&|source| source.engine.value(Counter::FullPauses)),
             accept_pauses: sum(&|source| source.engine.value(Counter::AcceptPauses)),
             lines_lost: sum(&|source| source.server.value(ServerCounter::LogLinesLost)),

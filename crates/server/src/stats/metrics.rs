@@ -289,11 +289,11 @@ const ENDED: &str = "loop=\"ended\"";
 /// worker they stand behind its own loops as `loop="ended"`. Gauges are not carried: what has ended
 /// holds nothing.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Ended {
+pub struct RetiredCounts {
     families: BTreeMap<String, BTreeMap<String, f64>>,
 }
 
-impl Ended {
+impl RetiredCounts {
     /// What a page of metrics says, in the text format of Prometheus. Lines of another form are
     /// passed over.
     #[must_use]
@@ -346,7 +346,7 @@ impl Ended {
         text
     }
 
-    /// As a page of its own that [`Ended::of_page`] reads.
+    /// As a page of its own that [`RetiredCounts::of_page`] reads.
     #[must_use]
     pub fn page(&self) -> String {
         let mut text = String::new();
@@ -400,7 +400,7 @@ t_seconds_sum{loop=\"0\"} 0.5
 
     #[test]
     fn counters_of_what_has_ended_add_up_and_gauges_do_not() {
-        let mut ended = Ended::of_page(PAGE);
+        let mut ended = RetiredCounts::of_page(PAGE);
         ended.add_page(PAGE);
         let page = ended.added_to(PAGE.to_owned());
         for line in [
@@ -414,9 +414,9 @@ t_seconds_sum{loop=\"0\"} 0.5
         }
         assert!(!page.contains("kind=\"x\"} 0\nb_total{loop=\"ended\",kind=\"x\""), "{page}");
         // What was carried is carried on with the page that has it.
-        assert_eq!(Ended::of_page(&ended.page()), ended);
-        let once = Ended::of_page(PAGE);
-        assert_eq!(Ended::of_page(&once.added_to(PAGE.to_owned())), ended);
-        assert_eq!(Ended::default().added_to(PAGE.to_owned()), PAGE);
+        assert_eq!(RetiredCounts::of_page(&ended.page()), ended);
+        let once = RetiredCounts::of_page(PAGE);
+        assert_eq!(RetiredCounts::of_page(&once.added_to(PAGE.to_owned())), ended);
+        assert_eq!(RetiredCounts::default().added_to(PAGE.to_owned()), PAGE);
     }
 }

@@ -19,7 +19,7 @@ use crate::counters::ServerCounters;
 use crate::proxy::{Backend, BackendCounts, Fault, Passing, ProxyCounters};
 
 pub use control::{ControlSession, ControlShared, pools, servers, set_server};
-pub use metrics::{Ended, metrics};
+pub use metrics::{RetiredCounts, metrics};
 
 /// What can be read of one loop while it runs.
 #[derive(Clone, Debug)]
@@ -107,7 +107,7 @@ impl fmt::Debug for Overview {
 /// nothing is ever written.
 #[derive(Default)]
 pub struct Supervised {
-    ended: Mutex<Ended>,
+    ended: Mutex<RetiredCounts>,
     reloads: Mutex<Reloads>,
     /// Reloads that were asked for here.
     asked: AtomicU64,
@@ -136,7 +136,7 @@ impl Supervised {
         let _ = self.waker.set(waker);
     }
 
-    pub(crate) fn set_ended(&self, ended: Ended) {
+    pub(crate) fn set_ended(&self, ended: RetiredCounts) {
         *self.ended.lock().expect("nothing panics under this lock") = ended;
     }
 

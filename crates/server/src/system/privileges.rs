@@ -25,7 +25,7 @@ use std::time::Duration;
 
 use pollux_engine::{Driver, Signal, Signals};
 use pollux_poller::Mechanism;
-use pollux_sandbox::{Confined, Reach, Unavailable, Use};
+use pollux_sandbox::{AllowedPaths, Confined, Unavailable, Use};
 use pollux_tls::{Keys, Pem, TlsError};
 use rustix::process::{Gid, Uid, geteuid};
 use rustix::thread::{set_thread_groups, set_thread_res_gid, set_thread_res_uid, set_thread_uid};
@@ -266,7 +266,7 @@ impl Task {
         if !self.is_confined {
             return;
         }
-        let mut reach = Reach::default();
+        let mut reach = AllowedPaths::default();
         if let Some(keys) = &self.keys {
             reach.add(&keys.cert, Use::Read);
             reach.add(&keys.key, Use::Read);
@@ -451,8 +451,8 @@ impl Sandbox {
 }
 
 /// What is read and written after the start, and by a reload.
-fn reach(config: &ServeConfig, settings: Option<&Path>, has_privileged: bool) -> Reach {
-    let mut reach = Reach::default();
+fn reach(config: &ServeConfig, settings: Option<&Path>, has_privileged: bool) -> AllowedPaths {
+    let mut reach = AllowedPaths::default();
     if let Answer::Files(files) = &config.answer {
         reach.add(&files.root, Use::ReadBelow);
     }

@@ -89,7 +89,7 @@ pub enum What {
     Sleeps(Option<u64>),
     /// It left the CPU; it kept waiting for it, if it was preempted.
     Left {
-        /// It could have gone on.
+        /// It was still runnable.
         is_preempted: bool,
     },
     /// It has a CPU again.

@@ -9,7 +9,7 @@ mod headers;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use pollux_testing::{Ended, Process, has, succeeded};
+use pollux_testing::{Output, Process, has, succeeded};
 use pollux_xatmi_c::layout::{self, Library};
 use tempfile::TempDir;
 
@@ -37,7 +37,7 @@ impl Toolchain {
     }
 
     /// Runs the compiler with our headers.
-    pub(crate) fn run(&self, arguments: &[&str]) -> Ended {
+    pub(crate) fn run(&self, arguments: &[&str]) -> Output {
         let mut command = Command::new(self.compiler);
         command.arg("-I").arg(self.path("include")).args(arguments);
         Process::run(command.current_dir(self.folder.path()))

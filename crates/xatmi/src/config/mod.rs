@@ -35,7 +35,7 @@ pub struct PoolConfig {
     /// `<exportsvcs>`: services that a bridge may offer to other hosts.
     pub exported_services: Vec<String>,
     /// Elements that were ignored, and probable mistakes.
-    pub warnings: Vec<Remark>,
+    pub warnings: Vec<Diagnostic>,
 }
 
 /// `<appconfig>`: how the manager supervises.
@@ -255,14 +255,14 @@ const MESSAGE_CHARS_MAX: usize = 300;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ConfigError {
     /// One or more, in the order of the file.
-    pub mistakes: Vec<Remark>,
+    pub mistakes: Vec<Diagnostic>,
     /// What was ignored beside them; not in the message, which has to fit into an answer of the manager.
-    pub warnings: Vec<Remark>,
+    pub warnings: Vec<Diagnostic>,
 }
 
 /// A mistake in one line, or a warning about it in a configuration that can be used.
 #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
-pub struct Remark {
+pub struct Diagnostic {
     /// The file as the user called it.
     pub file: String,
     /// Counted from 1; 0 when the file as a whole is meant.
@@ -271,7 +271,7 @@ pub struct Remark {
     pub message: String,
 }
 
-impl Remark {
+impl Diagnostic {
     /// A remark; a long message is cut.
     fn new(file: &str, line: usize, message: &str) -> Self {
         let mut message = message.to_owned();
@@ -286,7 +286,7 @@ impl Remark {
 impl ConfigError {
     /// One mistake.
     fn one(file: &str, line: usize, message: impl AsRef<str>) -> Self {
-        Self { mistakes: vec![Remark::new(file, line, message.as_ref())], warnings: Vec::new() }
+        Self { mistakes: vec![Diagnostic::new(file, line, message.as_ref())], warnings: Vec::new() }
     }
 }
 
@@ -303,7 +303,7 @@ impl fmt::Display for ConfigError {
 
 impl std::error::Error for ConfigError {}
 
-impl fmt::Display for Remark {
+impl fmt::Display for Diagnostic {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.line {
             0 => write!(f, "{}: {}", self.file, self.message),

@@ -8,7 +8,9 @@ use std::str::FromStr;
 use std::time::Duration;
 
 use super::document::Element;
-use super::{ConfigError, Entry, ID_VARIABLE, Policy, PoolConfig, Remark, Settings, redirections};
+use super::{
+    ConfigError, Diagnostic, Entry, ID_VARIABLE, Policy, PoolConfig, Settings, redirections,
+};
 use crate::environment::{Group, Transport};
 use crate::queue::ServiceName;
 
@@ -78,8 +80,8 @@ struct Reading<'a> {
     lookup: &'a dyn Fn(&str) -> Option<String>,
     ids_end: u32,
     exports: Vec<String>,
-    mistakes: Vec<Remark>,
-    warnings: Vec<Remark>,
+    mistakes: Vec<Diagnostic>,
+    warnings: Vec<Diagnostic>,
 }
 
 impl Reading<'_> {
@@ -392,11 +394,11 @@ impl Reading<'_> {
     fn warn(&mut self, one: &Element, message: impl AsRef<str>) {
         match self.warnings.len() {
             0..WARNINGS_MAX => {
-                self.warnings.push(Remark::new(self.file, one.line, message.as_ref()));
+                self.warnings.push(Diagnostic::new(self.file, one.line, message.as_ref()));
             }
             WARNINGS_MAX => {
                 let more = "there are more warnings; they are not shown";
-                self.warnings.push(Remark::new(self.file, one.line, more));
+                self.warnings.push(Diagnostic::new(self.file, one.line, more));
             }
             _ => {}
         }
@@ -407,7 +409,7 @@ impl Reading<'_> {
     }
 
     fn mistake_at(&mut self, line: usize, message: impl AsRef<str>) {
-        self.mistakes.push(Remark::new(self.file, line, message.as_ref()));
+        self.mistakes.push(Diagnostic::new(self.file, line, message.as_ref()));
     }
 }
 

@@ -31,7 +31,7 @@ const SWEEP_URGENT_PARTS: u64 = 8;
 
 /// A connection.
 #[derive(Debug)]
-pub(super) struct Visitor {
+pub(super) struct ClientConnection {
     pub(super) link: Link,
     pub(super) token: Token,
     /// The process of a member of the group, which may call and not order; none for the pool's user.
@@ -73,8 +73,8 @@ impl Client {
 
 /// All connections.
 #[derive(Debug, Default)]
-pub(super) struct Visitors {
-    pub(super) by_number: BTreeMap<u64, Visitor>,
+pub(super) struct ClientConnections {
+    pub(super) by_number: BTreeMap<u64, ClientConnection>,
     pub(super) numbers: u64,
     /// Those that have said nothing yet, in the order of their coming, and until when they may.
     pub(super) silent: BTreeMap<u64, Instant>,
@@ -91,7 +91,7 @@ pub(super) struct Visitors {
     pub(super) mappings: Vec<((u64, u64), Rc<Slots>)>,
 }
 
-impl Visitors {
+impl ClientConnections {
     /// When the first of the silent ones has to go.
     pub(super) fn silence_ends(&self) -> Option<Instant> {
         self.silent.first_key_value().map(|(_, until)| *until)

@@ -61,7 +61,7 @@ use crate::needs::{Shortage, file_size_limits, file_size_shortage};
 use crate::queue::Prefix;
 use crate::slots::Slots;
 use crate::supervisor::Supervisor;
-use connections::Visitors;
+use connections::ClientConnections;
 use events::Events;
 use figures::{Counts, Endpoint};
 use orders::Order;
@@ -198,7 +198,7 @@ pub struct Pool {
     /// Slots of ours without a worker.
     slots_free: Vec<usize>,
     services: Services,
-    visitors: Visitors,
+    visitors: ClientConnections,
     events: Events,
     earlier_clients: EarlierClients,
     unsent: Unsent,
@@ -295,7 +295,7 @@ impl Pool {
             suspects: HashSet::new(),
             is_suspicious: false,
             slots_free: (0..slots_max).rev().collect(),
-            visitors: Visitors::default(),
+            visitors: ClientConnections::default(),
             events: Events::default(),
             earlier_clients: EarlierClients::default(),
             unsent: Unsent::default(),

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use pollux_sys::mqueue::MessageQueue;
 use rustix::net::SocketFlags;
 
-use super::connections::{Client, Sent, Visitor};
+use super::connections::{Client, ClientConnection, Sent};
 use super::poller::Source;
 use super::workers::Report;
 use super::{Pool, SlotHandle, previous};
@@ -118,7 +118,7 @@ impl Pool {
             Request::Adopt { srvid, pid, name, slot, services, memory } => {
                 let Some(visitor) = self.visitors.by_number.remove(&number) else { return };
                 self.poller.remove(visitor.link.as_fd(), visitor.token);
-                let Visitor { link, .. } = visitor;
+                let ClientConnection { link, .. } = visitor;
                 let slot_handle = is_sent_by(&link, pid)
                     .and_then(|()| self.slot_handle_of(descriptors, slot))
                     .and_then(|slot_handle| {
@@ -210,7 +210,8 @@ impl Pool {
         self.visitors.numbers += 1;
         let number = self.visitors.numbers;
         if let Ok(token) = self.poller.add(link.as_fd(), Source::Connection(number)) {
-            let visitor = Visitor { link, token, guest, client: None, unsent: VecDeque::new() };
+            let visitor =
+                ClientConnection { link, token, guest, client: None, unsent: VecDeque::new() };
             self.visitors.by_number.insert(number, visitor);
             self.visitors.silent.insert(number, now + SILENCE_MAX);
         }

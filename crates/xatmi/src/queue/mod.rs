@@ -83,9 +83,9 @@ pub struct Prefix(String);
 
 /// The text is not a prefix.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct PrefixMistake(String);
+pub struct InvalidPrefix(String);
 
-impl fmt::Display for PrefixMistake {
+impl fmt::Display for InvalidPrefix {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(
             f,
@@ -97,7 +97,7 @@ impl fmt::Display for PrefixMistake {
     }
 }
 
-impl std::error::Error for PrefixMistake {}
+impl std::error::Error for InvalidPrefix {}
 
 impl Prefix {
     /// The longest prefix: the longest queue name made of it stays below NAME_MAX (255), and the
@@ -108,11 +108,11 @@ impl Prefix {
     ///
     /// # Errors
     /// When the text is not a prefix, with what is expected.
-    pub fn new(text: &str) -> Result<Self, PrefixMistake> {
+    pub fn new(text: &str) -> Result<Self, InvalidPrefix> {
         let rest = text.strip_prefix('/').unwrap_or_default();
         let is_plain = |b: u8| b.is_ascii_graphic() && !matches!(b, b',' | b'/');
         if rest.is_empty() || text.len() > Self::LEN_BYTES_MAX || !rest.bytes().all(is_plain) {
-            return Err(PrefixMistake(text.to_owned()));
+            return Err(InvalidPrefix(text.to_owned()));
         }
         Ok(Self(text.to_owned()))
     }

@@ -24,7 +24,7 @@ use crate::wire::{Body, Payload, Request};
 
 /// The result of serving a queue.
 #[derive(Debug)]
-pub(super) enum Found {
+pub(super) enum DispatchResult {
     /// Nothing: another worker was quicker, or the wake was for room in a queue.
     Nothing,
     /// A message, which was dealt with.
@@ -64,12 +64,12 @@ impl Dispatch {
     /// # Errors
     /// TPEOS when the queue can't be read, which no request can cause.
     #[inline]
-    pub(super) fn serve(&mut self, entry: usize, generation: u32) -> Result<Found, Error> {
+    pub(super) fn serve(&mut self, entry: usize, generation: u32) -> Result<DispatchResult, Error> {
         let slots = Rc::clone(&self.slots);
         let slot = slots.slot(self.slot).expect("looked up when the worker was made");
         let Some(len) = self.receive(entry, generation)? else {
             slot.add(Total::Empty, 1);
-            return Ok(Found::Nothing);
+            return Ok(DispatchResult::Nothing);
         };
         let began_ns = monotonic_ns();
         let opened = self.open(entry, len, slot, began_ns);
@@ -77,12 +77,12 @@ impl Dispatch {
         slots.inbox(self.slot).expect("as its slot").empty();
         let found = opened.map(|opened| self.answer_to(opened, entry, slot, began_ns));
         slot.idle();
-        Ok(found.unwrap_or(Found::Message))
+        Ok(found.unwrap_or(DispatchResult::Message))
     }
 
     /// Takes the next request of any service out of shared memory, if there is one, and serves it.
     #[inline]
-    pub(super) fn serve_next(&mut self) -> Found {
+    pub(super) fn serve_next(&mut self) -> DispatchResult {
         let slots = Rc::clone(&self.slots);
         let slot = slots.slot(self.slot).expect("looked up when the worker was made");
         let taken = match &mut self.registrations.borrow_mut().sources {
@@ -92,7 +92,7 @@ impl Dispatch {
             }
             Sources::Queues(_) => None,
         };
-        let Some(Taken { entry, len }) = taken else { return Found::Nothing };
+        let Some(Taken { entry, len }) = taken else { return DispatchResult::Nothing };
         let began_ns = monotonic_ns();
         let opened = self.open(entry, len, slot, began_ns);
         let is_without_reply = opened.as_ref().is_some_and(|opened| opened.call.is_without_reply);
@@ -101,12 +101,18 @@ impl Dispatch {
             rings.end(slot, is_without_reply);
         }
         slot.idle();
-        found.unwrap_or(Found::Message)
+        found.unwrap_or(DispatchResult::Message)
     }
 
     /// Runs the service function and sends what it wants sent.
     #[inline]
-    fn answer_to(&mut self, opened: Opened, entry: usize, slot: Slot<'_>, began_ns: u64) -> Found {
+    fn answer_to(
+        &mut self,
+        opened: Opened,
+        entry: usize,
+        slot: Slot<'_>,
+        began_ns: u64,
+    ) -> DispatchResult {
         slot.add(Total::Calls, 1);
         let Opened { call, incoming, handler } = opened;
         let service = incoming.service;
@@ -114,7 +120,7 @@ impl Dispatch {
             Ok(done) => self.finish(slot, &call, done),
             Err(message) => {
                 self.fail(slot, &call);
-                (false, Found::Last(Ending::Panicked { service, message }))
+                (false, DispatchResult::Last(Ending::Panicked { service, message }))
             }
         };
         slot.served(entry, is_ok, monotonic_ns().saturating_sub(began_ns));
@@ -224,12 +230,19 @@ impl Dispatch {
     }
 
     /// Sends what the service function wants sent; whether the call counts as good.
-    fn finish(&mut self, slot: Slot<'_>, call: &Call, done: Done) -> (bool, Found) {
+    fn finish(&mut self, slot: Slot<'_>, call: &Call, done: Done) -> (bool, DispatchResult) {
         match done {
             Done::Return(returned) => {
                 let is_exit = returned.is_exit();
                 let is_ok = self.answer(slot, call, returned);
-                (is_ok, if is_exit { Found::Last(Ending::Exited) } else { Found::Message })
+                (
+                    is_ok,
+                    if is_exit {
+                        DispatchResult::Last(Ending::Exited)
+                    } else {
+                        DispatchResult::Message
+                    },
+                )
             }
             Done::Forward { service, buffer, len_bytes } => {
                 let is_on_the_way = match data(buffer.as_ref(), len_bytes) {
@@ -243,11 +256,11 @@ impl Dispatch {
                     self.fail(slot, call);
                 }
                 self.spare.keep(buffer);
-                (is_on_the_way, Found::Message)
+                (is_on_the_way, DispatchResult::Message)
             }
             Done::NoReturn => {
                 self.fail(slot, call);
-                (false, Found::Message)
+                (false, DispatchResult::Message)
             }
         }
     }

@@ -59,7 +59,7 @@ use crate::link::ToManager;
 use crate::memory::workers;
 use crate::queue::monotonic_ns;
 use crate::slots::Total;
-use dispatch::{Dispatch, Found};
+use dispatch::{Dispatch, DispatchResult};
 use manager_link::ManagerLink;
 use queue_poller::Ready;
 use registrations::{Registrations, Sources};
@@ -231,12 +231,12 @@ impl Serving {
                 }
             }
             is_maintenance_due = match self.dispatch.serve_next() {
-                Found::Last(ending) => return Ok(ending),
-                Found::Message => {
+                DispatchResult::Last(ending) => return Ok(ending),
+                DispatchResult::Message => {
                     requests += 1;
                     false
                 }
-                Found::Nothing => self.sleep(),
+                DispatchResult::Nothing => self.sleep(),
             };
         }
     }
@@ -288,8 +288,8 @@ impl Serving {
         match ready {
             Ready::Service(entry, generation) => {
                 return Ok(match self.dispatch.serve(entry, generation)? {
-                    Found::Last(ending) => Some(ending),
-                    Found::Message | Found::Nothing => None,
+                    DispatchResult::Last(ending) => Some(ending),
+                    DispatchResult::Message | DispatchResult::Nothing => None,
                 });
             }
             Ready::Link => self.dispatch.registrations.borrow_mut().read_link(),
@@ -344,9 +344,11 @@ impl Serving {
         let services = self.dispatch.registrations.borrow().sources.services();
         for (entry, generation) in services {
             match self.dispatch.serve(entry, generation)? {
-                Found::Nothing => {}
-                Found::Message => self.dispatch.registrations.borrow().slot().add(Total::Nudged, 1),
-                Found::Last(ending) => return Ok(Some(ending)),
+                DispatchResult::Nothing => {}
+                DispatchResult::Message => {
+                    self.dispatch.registrations.borrow().slot().add(Total::Nudged, 1)
+                }
+                DispatchResult::Last(ending) => return Ok(Some(ending)),
             }
         }
         Ok(None)

@@ -7,7 +7,7 @@ use pollux_sys::mqueue::{MessageQueue, QueueSize};
 use pollux_sys::shared::SharedWords;
 use pollux_testing::DEADLINE;
 use pollux_xatmi::client::{CallFlags, ClientHello};
-use pollux_xatmi::control::{Answer, AskError, Control, Request};
+use pollux_xatmi::control::{Answer, Control, ControlError, Request};
 use pollux_xatmi::link::{Link, Received, ToManager, ToWorker};
 use pollux_xatmi::slots::Slots;
 use pollux_xatmi::supervisor::Selection;
@@ -21,8 +21,11 @@ pub(crate) const TESTS: &[crate::Test] = &[
     ("a_restart_by_id_starts_a_standby_copy", a_restart_by_id_starts_a_standby_copy),
     ("a_stop_that_another_order_undoes_is_refused", a_stop_that_another_order_undoes_is_refused),
     ("two_ends_at_once_are_both_answered", two_ends_at_once_are_both_answered),
-    ("who_says_nothing_is_not_kept", who_says_nothing_is_not_kept),
-    ("who_reads_late_gets_all_of_its_tables", who_reads_late_gets_all_of_its_tables),
+    ("a_silent_client_is_not_kept", a_silent_client_is_not_kept),
+    (
+        "a_client_that_reads_late_gets_all_of_its_tables",
+        a_client_that_reads_late_gets_all_of_its_tables,
+    ),
     ("a_worker_of_another_build_is_asked_to_end", a_worker_of_another_build_is_asked_to_end),
 ];
 
@@ -94,9 +97,9 @@ fn two_ends_at_once_are_both_answered() {
     let answers: Vec<_> = said.iter().filter_map(|said| said.as_ref().ok()).collect();
     assert!(!answers.is_empty(), "{said:?}");
     assert!(answers.iter().all(|answer| answer.ends_with("workers stopped")), "{said:?}");
-    let is_gone = |error: &AskError| match error {
-        AskError::Ended => true,
-        AskError::System(cause) => cause.kind() == std::io::ErrorKind::BrokenPipe,
+    let is_gone = |error: &ControlError| match error {
+        ControlError::Ended => true,
+        ControlError::System(cause) => cause.kind() == std::io::ErrorKind::BrokenPipe,
         _ => false,
     };
     assert!(said.iter().filter_map(|said| said.as_ref().err()).all(is_gone), "{said:?}");
@@ -112,7 +115,7 @@ pub(crate) fn guest(pool: &TestPool) -> Link {
     Link::new(socket)
 }
 
-fn who_says_nothing_is_not_kept() {
+fn a_silent_client_is_not_kept() {
     let mut pool = TestPool::start("", ONE);
     let (mut silent, mut client) = (guest(&pool), pool.client());
     let received = silent.receive_within::<Answer>(DEADLINE).expect("no answer, but its end");
@@ -125,7 +128,7 @@ fn who_says_nothing_is_not_kept() {
 }
 
 /// More than the socket holds.
-fn who_reads_late_gets_all_of_its_tables() {
+fn a_client_that_reads_late_gets_all_of_its_tables() {
     const TABLES: usize = 200;
     let mut pool = TestPool::start("", ONE);
     let mut late = guest(&pool);

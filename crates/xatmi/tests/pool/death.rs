@@ -315,7 +315,7 @@ fn seconds() -> u64 {
 /// A process that calls until it is killed.
 fn caller(pool: &TestPool) -> Process {
     let mut process = Process::start(&mut pool.role("caller"));
-    process.says(crate::CONNECTED);
+    process.wait_for_stderr_line(crate::CONNECTED);
     process
 }
 

@@ -171,7 +171,7 @@ impl Context {
     /// One that has greeted the manager.
     pub(crate) fn begin(pool: &TestPool) -> Self {
         let mut process = Process::start(pool.role("client").stdin(Stdio::piped()));
-        process.says(crate::CONNECTED);
+        process.wait_for_stderr_line(crate::CONNECTED);
         let queue = |context| pool.prefix.reply_queue(process.id(), context);
         let queues = (0..10).map(queue).collect();
         let context = Self { process, queues };

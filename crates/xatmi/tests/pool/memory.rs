@@ -481,19 +481,19 @@ fn a_client_that_cannot_follow() {
     let mut client = Process::start(pool.role("returning").stdin(Stdio::piped()));
     let mut orders = client.take_stdin();
     writeln!(orders, "{}", gate.display()).expect("it reads");
-    client.says("a call is out");
+    client.wait_for_stderr_line("a call is out");
     pool.kill_manager();
     pool.begin();
     pool.until("the idle worker is taken over", |pool| pool.count("worker_adoptions") == 1);
     writeln!(orders, "call with one descriptor").expect("it reads");
-    client.says("called");
+    client.wait_for_stderr_line("called");
     pool.until("the manager has seen it go", |pool| {
         pool.count("client_contexts") > pool.clients() as u64
     });
     writeln!(orders, "call with more").expect("it reads");
-    client.says("followed");
+    client.wait_for_stderr_line("followed");
     open_gate(&gate);
-    client.says("answered");
+    client.wait_for_stderr_line("answered");
     assert!(client.wait().success());
     pool.end();
 }

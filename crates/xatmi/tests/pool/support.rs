@@ -13,7 +13,7 @@ use pollux_testing::{DEADLINE, Pid, Process, Signal, await_end, is_running};
 use pollux_xatmi::buffer::Buffer;
 use pollux_xatmi::client::{CallFlags, Client};
 use pollux_xatmi::control::{
-    Answer, AskError, Control, PoolInfo, QueueRow, Request, ServiceRow, WorkerRow,
+    Answer, Control, ControlError, PoolInfo, QueueRow, Request, ServiceRow, WorkerRow,
 };
 use pollux_xatmi::environment::{Environment, TRANSPORT_VARIABLE, Transport};
 use pollux_xatmi::queue::{Prefix, ServiceName};
@@ -136,7 +136,7 @@ impl TestPool {
             command.env(crate::METRICS, "1");
         }
         let mut manager = Process::start(&mut command);
-        if manager.says_or_ends(crate::LISTENS).is_none() {
+        if manager.try_wait_for_stderr_line(crate::LISTENS).is_none() {
             return Err(manager.ended().stderr);
         }
         self.manager = Some(manager);
@@ -156,7 +156,7 @@ impl TestPool {
         command
     }
 
-    pub(crate) fn ask(&self, request: &Request) -> Result<String, AskError> {
+    pub(crate) fn ask(&self, request: &Request) -> Result<String, ControlError> {
         Control::connect(&self.prefix)?.ask(request, DEADLINE, |_| {})
     }
 
@@ -278,7 +278,7 @@ impl TestPool {
     pub(crate) fn ended(&mut self) {
         let status = self.manager.take().expect("it ran").wait();
         assert!(status.success(), "{status}; {}", self.log());
-        assert!(matches!(Control::connect(&self.prefix), Err(AskError::NoPool { .. })));
+        assert!(matches!(Control::connect(&self.prefix), Err(ControlError::NoPool { .. })));
     }
 
     /// Looks at the pool until `condition` holds.

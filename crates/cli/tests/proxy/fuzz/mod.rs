@@ -289,8 +289,8 @@ fn close(mut proxy: Proxy, worker: Pid) -> Ledger {
     assert_eq!(sum("pollux_http_log_lines_lost_total"), 0);
     let log = proxy.file("log");
     proxy.signal(Signal::TERM);
-    assert!(proxy.ended().success(), "{:#?}", proxy.all_said());
-    let said = proxy.all_said();
+    assert!(proxy.ended().success(), "{:#?}", proxy.all_stderr_lines());
+    let said = proxy.all_stderr_lines();
     assert!(!said.iter().any(|line| line.contains("panicked")), "{said:#?}");
     let lines = std::fs::read_to_string(log).expect("the log");
     let lines: Vec<Value> =

@@ -14,7 +14,7 @@ use pollux_poller::{
 };
 use pollux_sim::{Errno, Fault, SimFd, World};
 
-use super::entry::Side;
+use super::entry::Direction;
 use super::{Due, FdTable, Watch};
 use crate::{Counter, Counters};
 
@@ -313,9 +313,9 @@ fn an_error_is_reported_once_and_the_descriptor_taken_out_before_the_next_wait()
     assert_eq!(rig.apply(), deletes(1));
     assert_eq!(rig.events(), []);
     let left = Due { read: true, write: true, closed: false };
-    assert_eq!(rig.table.left_to_loop(token), left);
+    assert_eq!(rig.table.ready_without_event(token), left);
     rig.table.want_read(token);
-    assert_eq!(rig.apply(), NO_CALLS, "it would ring for ever");
+    assert_eq!(rig.apply(), NO_CALLS, "it would be reported without end");
     rig.table.remove(token, &mut rig.poller).expect("nothing to let go");
     assert_eq!(rig.poller.calls.forgets, 0);
 }
@@ -356,15 +356,15 @@ fn an_edge_registers_each_direction_once_and_leaves_what_is_not_drained_to_the_l
     let fd = rig.table.entries[0].fd.as_ref().expect("live");
     rig.world.read(fd, 1).expect("data");
     assert_eq!(rig.turn(), []);
-    assert_eq!(rig.table.left_to_loop(token), READ);
+    assert_eq!(rig.table.ready_without_event(token), READ);
     assert!(!rig.table.want_write(token), "writing was not wanted before");
     rig.table.stop_read(token);
     assert_eq!(rig.turn(), [(token, Some(WRITE))]);
-    assert_eq!(rig.table.left_to_loop(token), WRITE);
+    assert_eq!(rig.table.ready_without_event(token), WRITE);
     rig.table.stop_write(token);
     assert!(rig.table.want_read(token));
     rig.read_all(token);
-    assert_eq!(rig.table.left_to_loop(token), Due::NOTHING);
+    assert_eq!(rig.table.ready_without_event(token), Due::NOTHING);
     rig.table.cannot_write(token);
     rig.table.want_write(token);
     rig.apply();
@@ -386,7 +386,7 @@ fn a_connect_costs_one_call_with_an_edge_and_two_with_a_level() {
         assert_eq!(rig.turn(), [(token, Some(WRITE))]);
         rig.table.stop_write(token);
         assert!(rig.table.want_read(token), "its bytes are known");
-        let seen = (rig.turn(), rig.table.left_to_loop(token));
+        let seen = (rig.turn(), rig.table.ready_without_event(token));
         let reported =
             if watch == EDGE { (vec![], READ) } else { (vec![(token, Some(READ))], Due::NOTHING) };
         assert_eq!(seen, reported);
@@ -421,7 +421,7 @@ fn a_late_event_of_a_removed_descriptor_is_stale_also_when_the_slot_lives_again(
     rig.table.want_read(second);
     assert_eq!(rig.table.reported(first, IN), None);
     rig.table.stop_read(first);
-    assert!(rig.table.state(second).expect("live").is_wanted(Side::Read));
+    assert!(rig.table.state(second).expect("live").is_wanted(Direction::Read));
     assert_eq!(rig.apply(), adds(1));
     assert_eq!(rig.count(Counter::Stale), 1);
     assert!(rig.table.remove(first, &mut rig.poller).expect("nothing to do").is_none());

@@ -301,7 +301,7 @@ impl Pair {
         );
         for (token, life) in &self.lives {
             let seen = self.rig.table.state(*token).expect("live");
-            for (name, side) in [("read", Side::Read), ("write", Side::Write)] {
+            for (name, side) in [("read", Direction::Read), ("write", Direction::Write)] {
                 assert_eq!(seen.is_wanted(side), life.wanted.contains(name));
                 assert_eq!(seen.is_ready(side), life.is_ready(name));
             }

@@ -217,13 +217,13 @@ impl Life {
     /// What is wanted and holds was reported now, or is known to be left to the loop.
     fn check_reported(&self, line: &Line, holds: Readiness, due: Due) {
         let seen = self.rig.table.state(line.token).expect("live");
-        let left = self.rig.table.left_to_loop(line.token);
+        let left = self.rig.table.ready_without_event(line.token);
         let can_read = holds.is_readable() || holds.is_closed();
-        if seen.is_wanted(Side::Read) && can_read {
+        if seen.is_wanted(Direction::Read) && can_read {
             assert!(due.read || left.read, "{seen:?}: {holds:?} was not reported");
         }
         let can_write = holds.is_writable() || holds.is_closed();
-        if seen.is_wanted(Side::Write) && can_write {
+        if seen.is_wanted(Direction::Write) && can_write {
             assert!(due.write || left.write, "{seen:?}: {holds:?} was not reported");
         }
     }

@@ -25,7 +25,7 @@ use crate::arm::{Peer, RAW_EPOLL};
 use crate::axis::{Axes, Axis, AxisKind};
 use crate::error::MeasureError;
 use crate::measure::RunSpec;
-use crate::subject::{self, Described, Stint, Subject};
+use crate::subject::{self, Subject, SubjectInfo, TurnSize};
 use watchers::{LIBEV, LIBEVENT, LIBUV};
 
 pub(crate) mod watchers;
@@ -77,7 +77,7 @@ struct Rounds<W> {
 }
 
 impl<W: Watcher> Subject for Rounds<W> {
-    fn turn(&mut self, stint: Stint) -> Result<u64, MeasureError> {
+    fn turn(&mut self, stint: TurnSize) -> Result<u64, MeasureError> {
         let (start, mut events) = (Instant::now(), 0);
         loop {
             self.chain.begin()?;
@@ -96,7 +96,7 @@ impl<W: Watcher> Subject for Rounds<W> {
         self.watcher.counters()
     }
 
-    fn described(&self) -> Described {
+    fn described(&self) -> SubjectInfo {
         self.watcher.described()
     }
 }
@@ -115,8 +115,8 @@ trait Watcher {
     }
 
     /// What it says of itself.
-    fn described(&self) -> Described {
-        Described::default()
+    fn described(&self) -> SubjectInfo {
+        SubjectInfo::default()
     }
 }
 

@@ -24,7 +24,7 @@ use super::{BYTE, EVENTS_MAX, Pairs, Watcher};
 use crate::arm::Peer;
 use crate::error::MeasureError;
 use crate::measure::RunSpec;
-use crate::subject::{Described, ProgramSubject};
+use crate::subject::{ProgramSubject, SubjectInfo};
 
 /// An epoll instance on the readers of a chain.
 pub(super) struct RawEpoll {
@@ -88,8 +88,8 @@ impl Watcher for Pollux {
         Some(self.poller.counters().snapshot())
     }
 
-    fn described(&self) -> Described {
-        Described::of_poller(&*self.poller, self.mechanism)
+    fn described(&self) -> SubjectInfo {
+        SubjectInfo::of_poller(&*self.poller, self.mechanism)
     }
 }
 
@@ -348,9 +348,13 @@ impl Watcher for Completion {
     }
 
     /// What the ring was granted.
-    fn described(&self) -> Described {
+    fn described(&self) -> SubjectInfo {
         let notes = self.ring.setup().refused.clone();
-        Described { mechanism: Some(Driver::Completion.to_string()), notes, ..Described::default() }
+        SubjectInfo {
+            mechanism: Some(Driver::Completion.to_string()),
+            notes,
+            ..SubjectInfo::default()
+        }
     }
 }
 

@@ -19,7 +19,7 @@ use std::collections::BTreeMap;
 use std::os::fd::OwnedFd;
 use std::time::{Duration, Instant};
 
-use pollux_callers::Called;
+use pollux_callers::CallResult;
 use pollux_doctor::Concern;
 use pollux_report::number;
 use strum::VariantNames as _;
@@ -140,7 +140,7 @@ impl Window {
         Self { workers, before, observed }
     }
 
-    fn close(self, spec: &RunSpec, called: &Called) -> Result<Done, MeasureError> {
+    fn close(self, spec: &RunSpec, called: &CallResult) -> Result<Done, MeasureError> {
         let used = TaskUse::of_processes(&self.workers).since(&self.before);
         let mut figures = called.latencies.clone();
         figures.extend(for_each_call(called.calls, &used, called.cpu_ns, called.machine_switches));

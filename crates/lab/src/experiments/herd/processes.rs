@@ -19,7 +19,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-use pollux_callers::{Called as Outcome, Failure, Go, PATIENCE, Served, Target, Word};
+use pollux_callers::{CallPlan, CallResult as Outcome, Failure, PATIENCE, Served, Target, Word};
 use pollux_processes::{ControlSocket, Program, built_from_c};
 use rustix::event::epoll::EventFlags;
 use rustix::pipe::{PipeFlags, pipe_with};
@@ -47,7 +47,7 @@ const RAW_C_TEXT: &str = include_str!("raw.c");
 /// What a worker receives. The descriptors beside it: the end of the run, the epoll instance of all
 /// workers where there is one, then those of the source.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
-pub(super) struct WorkerOrders {
+pub(super) struct WorkerSetup {
     /// What it waits for.
     pub(super) source: Source,
     /// How.
@@ -57,7 +57,7 @@ pub(super) struct WorkerOrders {
 /// What a worker says.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub(super) enum WorkerWord {
+pub(super) enum WorkerMessage {
     /// It is about to wait for the first time.
     Ready,
     /// It has ended well.
@@ -85,27 +85,27 @@ pub(super) struct Report {
 /// [`MeasureError`] when a failure can't be reported; one that is reported is not an error here.
 pub fn run_worker() -> Result<(), MeasureError> {
     let control = ControlSocket::on_stdin()?;
-    let Some((orders, fds)) = control.receive::<WorkerOrders>()? else { return Ok(()) };
+    let Some((orders, fds)) = control.receive::<WorkerSetup>()? else { return Ok(()) };
     let word = match work(&control, &orders, fds) {
-        Ok(report) => WorkerWord::Ended(report),
-        Err(error) => WorkerWord::Failed(in_words(&error)),
+        Ok(report) => WorkerMessage::Ended(report),
+        Err(error) => WorkerMessage::Failed(in_words(&error)),
     };
     Ok(control.send(&word, &[])?)
 }
 
 fn work(
     control: &ControlSocket,
-    orders: &WorkerOrders,
+    orders: &WorkerSetup,
     fds: Vec<OwnedFd>,
 ) -> Result<Report, MeasureError> {
-    let WorkerOrders { source, wait } = *orders;
+    let WorkerSetup { source, wait } = *orders;
     let mut fds = fds.into_iter();
     let end =
         fds.next().ok_or_else(|| MeasureError::Spec("no descriptor of the end".to_owned()))?;
     let shared = (wait == Wait::Shared).then(|| fds.next()).flatten();
     let intake = Intake::new(source, fds.collect())?;
     let mut waiting = Waiting::open(wait, intake.waited_for(), end.as_fd(), shared)?;
-    control.send(&WorkerWord::Ready, &[])?;
+    control.send(&WorkerMessage::Ready, &[])?;
     serve(&intake, &mut waiting, wait == Wait::Edge)
 }
 
@@ -178,7 +178,7 @@ impl WorkerProcesses {
         let mut fds: Vec<BorrowedFd<'_>> = vec![end_watched.as_fd()];
         fds.extend(shared.as_ref().map(AsFd::as_fd));
         fds.extend(opened.for_workers());
-        let orders = WorkerOrders { source, wait };
+        let orders = WorkerSetup { source, wait };
         let (control, theirs) = ControlSocket::pair()?;
         let mut processes = Self { control, workers: Vec::new(), wait, end: Some(end) };
         for number in 1..=count {
@@ -202,9 +202,9 @@ impl WorkerProcesses {
         for ready in 0..self.workers.len() {
             let left = READY_PATIENCE.saturating_sub(start.elapsed());
             match self.control.receive_within(left, is_interrupted)? {
-                Some(WorkerWord::Ready) => {}
-                Some(WorkerWord::Failed(what)) => return Err(worker_failed(what)),
-                Some(WorkerWord::Ended(_)) | None => {
+                Some(WorkerMessage::Ready) => {}
+                Some(WorkerMessage::Failed(what)) => return Err(worker_failed(what)),
+                Some(WorkerMessage::Ended(_)) | None => {
                     let count = self.workers.len();
                     return Err(worker_failed(format!(
                         "only {ready} of {count} were ready in time"
@@ -223,7 +223,7 @@ impl WorkerProcesses {
     /// What a worker has said that failed meanwhile, if one has.
     pub(super) fn complaint(&self) -> Option<MeasureError> {
         match self.control.receive_within(Duration::ZERO, &|| false) {
-            Ok(Some(WorkerWord::Failed(what))) => Some(worker_failed(what)),
+            Ok(Some(WorkerMessage::Failed(what))) => Some(worker_failed(what)),
             _ => None,
         }
     }
@@ -249,9 +249,9 @@ impl WorkerProcesses {
         while reports.len() < count {
             let left = END_PATIENCE.saturating_sub(start.elapsed());
             match self.control.receive_within(left, is_interrupted)? {
-                Some(WorkerWord::Ended(report)) => reports.push(report),
-                Some(WorkerWord::Failed(what)) => return Err(worker_failed(what)),
-                Some(WorkerWord::Ready) => {}
+                Some(WorkerMessage::Ended(report)) => reports.push(report),
+                Some(WorkerMessage::Failed(what)) => return Err(worker_failed(what)),
+                Some(WorkerMessage::Ready) => {}
                 None => {
                     let ended = reports.len();
                     let what = format!("{ended} of {count} ended when they were asked to");
@@ -367,7 +367,7 @@ impl Calling {
     /// `complaint` is what a worker has said that failed.
     pub(super) fn call(
         &mut self,
-        go: Go,
+        go: CallPlan,
         longest: Duration,
         complaint: &dyn Fn() -> Option<MeasureError>,
         is_interrupted: &dyn Fn() -> bool,
@@ -378,7 +378,7 @@ impl Calling {
         loop {
             match self.control.receive_within(patience, is_interrupted)? {
                 Some(Word::Interval(interval)) => intervals.push(interval_of(interval)),
-                Some(Word::Called(called)) => return Ok((called, intervals)),
+                Some(Word::CallResult(called)) => return Ok((called, intervals)),
                 // A call that fails does so because of a worker, if one has failed.
                 Some(Word::Failed(what)) => {
                     return Err(complaint().unwrap_or_else(|| callers_failed(what)));
@@ -500,18 +500,18 @@ pub fn run_callers() -> Result<(), MeasureError> {
     let Orders { source, address, callers } = orders;
     let open = || {
         let (requests, answers) = Requests::new(source, address, fds, callers)?;
-        Ok(Called { requests, answers })
+        Ok(CallResult { requests, answers })
     };
     Ok(pollux_callers::serve(&control, open)?)
 }
 
 /// A source, with what each caller needs for it.
-struct Called {
+struct CallResult {
     requests: Requests,
     answers: Vec<Answers>,
 }
 
-impl Target for Called {
+impl Target for CallResult {
     fn callers(&self) -> usize {
         self.answers.len()
     }

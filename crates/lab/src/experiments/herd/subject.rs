@@ -7,7 +7,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use pollux_callers::{Called, Go, Served};
+use pollux_callers::{CallPlan, CallResult, Served};
 
 use super::processes::{Calling, Orders, Report, WorkerProcesses, start_pool, start_raw};
 use super::sources::{Opened, Source, Wait};
@@ -17,7 +17,7 @@ use crate::error::MeasureError;
 use crate::host::process::TaskUse;
 use crate::measure::RunSpec;
 use crate::record::Interval;
-use crate::subject::{self, Described, Life, Stint, Subject};
+use crate::subject::{self, Life, Subject, SubjectInfo, TurnSize};
 
 /// So many times its planned window a fixed number of calls may take.
 const WINDOWS_MAX: u32 = 20;
@@ -114,7 +114,7 @@ impl RunningHerd<'_> {
         if ramp_ms == 0 {
             return Ok(());
         }
-        let go = Go { is_window: false, time_ms: ramp_ms, interval_ms: ramp_ms, calls: 0 };
+        let go = CallPlan { is_window: false, time_ms: ramp_ms, interval_ms: ramp_ms, calls: 0 };
         let (called, _) = self.call(go, spec.ramp_time())?;
         self.calls = 0;
         match &mut self.workers {
@@ -132,9 +132,9 @@ impl RunningHerd<'_> {
     pub(super) fn window(
         &mut self,
         spec: &RunSpec,
-    ) -> Result<(Called, Vec<Interval>), MeasureError> {
+    ) -> Result<(CallResult, Vec<Interval>), MeasureError> {
         let (calls, interval_ms) = (spec.count("calls") as u64, spec.interval().as_millis() as u64);
-        let go = Go { is_window: true, time_ms: spec.runtime_ms, interval_ms, calls };
+        let go = CallPlan { is_window: true, time_ms: spec.runtime_ms, interval_ms, calls };
         let longest = if calls == 0 { 1 } else { WINDOWS_MAX };
         self.call(go, spec.runtime() * longest)
     }
@@ -145,7 +145,11 @@ impl RunningHerd<'_> {
     }
 
     /// Lets them call for no longer than `longest`.
-    fn call(&mut self, go: Go, longest: Duration) -> Result<(Called, Vec<Interval>), MeasureError> {
+    fn call(
+        &mut self,
+        go: CallPlan,
+        longest: Duration,
+    ) -> Result<(CallResult, Vec<Interval>), MeasureError> {
         let workers = &self.workers;
         let complaint = || match workers {
             Workers::Own { processes, .. } => processes.complaint(),
@@ -222,10 +226,10 @@ impl Work {
 }
 
 impl Subject for RunningHerd<'_> {
-    fn turn(&mut self, stint: Stint) -> Result<u64, MeasureError> {
+    fn turn(&mut self, stint: TurnSize) -> Result<u64, MeasureError> {
         let length = stint.length;
         let time_ms = length.as_micros().div_ceil(1000) as u64;
-        let go = Go { is_window: true, time_ms, interval_ms: time_ms, calls: 0 };
+        let go = CallPlan { is_window: true, time_ms, interval_ms: time_ms, calls: 0 };
         Ok(self.call(go, length)?.0.calls)
     }
 
@@ -237,13 +241,13 @@ impl Subject for RunningHerd<'_> {
         self.pids.iter().map(|&pid| (pid, pid)).collect()
     }
 
-    fn described(&self) -> Described {
+    fn described(&self) -> SubjectInfo {
         let mechanism = match &self.workers {
             Workers::Own { wait, .. } => wait.name().to_owned(),
             Workers::Foreign { mechanism, .. } => mechanism.clone(),
         };
         let shortest_turn_us = SHORTEST_TURN.as_micros() as u64;
-        Described { mechanism: Some(mechanism), shortest_turn_us, ..Described::default() }
+        SubjectInfo { mechanism: Some(mechanism), shortest_turn_us, ..SubjectInfo::default() }
     }
 
     fn end(self: Box<Self>) -> Result<Life, MeasureError> {

@@ -24,7 +24,7 @@ use serde::Deserialize;
 
 use super::Generator;
 use super::load::Load;
-use super::server::Asked;
+use super::server::ServerSpec;
 use crate::error::MeasureError;
 use crate::host;
 
@@ -66,7 +66,7 @@ pub(super) struct Counted {
 /// Runs the load's generator for `time` against a server; only while it runs is there any load.
 pub(super) fn run(
     load: &Load,
-    asked: &Asked,
+    asked: &ServerSpec,
     time: Duration,
     scratch: &Path,
     is_interrupted: &dyn Fn() -> bool,
@@ -109,7 +109,7 @@ pub(super) fn run(
 
 fn command(
     load: &Load,
-    asked: &Asked,
+    asked: &ServerSpec,
     time: Duration,
     scratch: &Path,
 ) -> Result<Command, MeasureError> {
@@ -277,7 +277,7 @@ const QUANTILES: [(&str, f64); 4] = [
 ];
 
 /// The load as turns have it. Its end does not matter: turns have lengths of their own.
-pub(super) fn plan(load: &Load, asked: &Asked) -> Result<Plan, LoadError> {
+pub(super) fn plan(load: &Load, asked: &ServerSpec) -> Result<Plan, LoadError> {
     let urls = load.urls(&asked.url);
     let targets = urls.iter().map(|url| Target::parse(url, None)).collect::<Result<_, _>>()?;
     Ok(Plan {
@@ -296,7 +296,11 @@ pub(super) fn plan(load: &Load, asked: &Asked) -> Result<Plan, LoadError> {
 }
 
 /// The command for a whole run; it ends by itself after `time`.
-pub(super) fn pollux_command(load: &Load, asked: &Asked, time: Duration) -> io::Result<Command> {
+pub(super) fn pollux_command(
+    load: &Load,
+    asked: &ServerSpec,
+    time: Duration,
+) -> io::Result<Command> {
     let mut command = Command::new(std::env::current_exe()?);
     command.arg("load").args(load.urls(&asked.url));
     command.args(["--quiet", "--json", "-", "--warm-up", "0s"]);

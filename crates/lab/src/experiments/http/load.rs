@@ -213,7 +213,7 @@ impl DeadCrowd {
         }
         let patience = patience(count);
         for holder in &mut holders {
-            holder.says_within(READY, patience, is_interrupted)?;
+            holder.wait_for_line(READY, patience, is_interrupted)?;
         }
         Ok(Self { holders, count })
     }

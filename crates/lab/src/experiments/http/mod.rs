@@ -23,7 +23,7 @@ use pollux_report::number;
 use strum::VariantNames as _;
 
 use super::{
-    Column, Cost, Curve, Experiment, Facts, Generator, Metric, Needs, OfGenerator, PROCESSES,
+    Column, Cost, Curve, Experiment, Facts, Generator, GeneratorFacts, Metric, Needs, PROCESSES,
     Section, Started, Topic,
 };
 use crate::arm::{ArmKind, Peer, RAW_EPOLL, RAW_URING};
@@ -205,7 +205,7 @@ pub(crate) const OF_SERVERS: Facts = Facts {
     drivers: &Driver::ALL,
     has_processes: true,
     of_runs: Metric::rate("requests per second", "requests/s"),
-    of_generator: Some(&OfGenerator {
+    of_generator: Some(&GeneratorFacts {
         findings: &["generator-bound", "few-answers"],
         bound: "generator-bound",
         busy: "generator_busy",

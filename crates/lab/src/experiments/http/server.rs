@@ -14,7 +14,7 @@ use std::path::Path;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-use pollux_load::{Answered, AskError, Target, Trust, ask};
+use pollux_load::{Answered, RequestError, Target, Trust, ask};
 use pollux_processes::{Program, Tree, addresses_of, listener_at, listens_at, threads_of};
 
 use super::Role;
@@ -45,7 +45,7 @@ pub(crate) const PROXY_PLACEHOLDERS: [&str; 8] =
     ["port", "address", "cpus", "root", "cert", "key", "backend", "backend_port"];
 
 /// What a server is asked for, and which answers are right.
-pub(super) struct Asked {
+pub(super) struct ServerSpec {
     /// The URL.
     pub(super) url: String,
     /// The status.
@@ -66,7 +66,7 @@ pub(super) struct Server {
     /// Where it listens.
     pub(super) address: SocketAddr,
     /// What it is asked for.
-    pub(super) asked: Asked,
+    pub(super) asked: ServerSpec,
     /// What it answered at first.
     answered: Answered,
     /// Which certificates are trusted, where it is asked over TLS.
@@ -122,8 +122,8 @@ impl Server {
             )?
         };
         let asked = match spec.arm {
-            ArmKind::Server { .. } => Asked { url, status: answered.status, body_bytes: None },
-            _ => Asked { url, status: 200, body_bytes: Some(load.reply_bytes as u64) },
+            ArmKind::Server { .. } => ServerSpec { url, status: answered.status, body_bytes: None },
+            _ => ServerSpec { url, status: 200, body_bytes: Some(load.reply_bytes as u64) },
         };
         if let Some(what) = fault(&answered, &asked, load) {
             return Err(first.failed(&what).into());
@@ -167,7 +167,7 @@ impl Server {
             let elsewhere = elsewhere(&[pid], "; it listens at ");
             failed(format!("did not answer {url}: {}{elsewhere}", in_words(&error)))
         })?;
-        let asked = Asked { url, status: answered.status, body_bytes: None };
+        let asked = ServerSpec { url, status: answered.status, body_bytes: None };
         if let Some(what) = fault(&answered, &asked, load) {
             return Err(failed(what));
         }
@@ -190,7 +190,7 @@ impl Server {
         processes: Vec<Program>,
         mut tree: Tree,
         address: SocketAddr,
-        asked: Asked,
+        asked: ServerSpec,
         answered: Answered,
         load: &Load,
     ) -> Self {
@@ -341,7 +341,7 @@ fn first_answer(
             let how = process.how_it_ended();
             return Err(process.failed(&format!("{how} before it answered {url}")).into());
         }
-        let is_early = matches!(error, AskError::Connect(_));
+        let is_early = matches!(error, RequestError::Connect(_));
         if !is_early || start.elapsed() > patience {
             let remedy = "put {port} or {address} into its command where it takes that";
             let elsewhere = match elsewhere(&tree.pids(), "; it listens at ") {
@@ -363,7 +363,7 @@ fn first_answer(
 }
 
 /// What is wrong with an answer: arms must do the same to be compared.
-fn fault(answered: &Answered, asked: &Asked, load: &Load) -> Option<String> {
+fn fault(answered: &Answered, asked: &ServerSpec, load: &Load) -> Option<String> {
     let Answered { status, body_bytes, ref tls, .. } = *answered;
     if !(200..300).contains(&status) {
         return Some(format!(
@@ -504,8 +504,8 @@ mod tests {
     #[test]
     fn an_answer_of_another_status_or_length_is_reported() {
         let load = Load { path: "/x".to_owned(), ..Load::kept(Role::Answers, 1) };
-        let asked = Asked { url: String::new(), status: 200, body_bytes: Some(128) };
-        let fault = |status, body_bytes, asked: &Asked| {
+        let asked = ServerSpec { url: String::new(), status: 200, body_bytes: Some(128) };
+        let fault = |status, body_bytes, asked: &ServerSpec| {
             let answered = Answered { status, body_bytes, keep_alive: true, tls: None };
             fault(&answered, asked, &load)
         };
@@ -518,7 +518,7 @@ mod tests {
         );
         let wrong = "answered with 5 bytes, expected 128";
         assert_eq!(fault(200, 5, &asked).as_deref(), Some(wrong));
-        assert_eq!(fault(200, 5, &Asked { body_bytes: None, ..asked }), None);
+        assert_eq!(fault(200, 5, &ServerSpec { body_bytes: None, ..asked }), None);
     }
 
     #[test]

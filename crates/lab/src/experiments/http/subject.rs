@@ -24,7 +24,7 @@ use crate::arm::ArmKind;
 use crate::error::MeasureError;
 use crate::host::Reading;
 use crate::measure::{Done, Observed, RunSpec};
-use crate::subject::{self, Described, Life, Stint, Subject};
+use crate::subject::{self, Life, Subject, SubjectInfo, TurnSize};
 
 /// A turn in which more requests than this share failed is not a measurement.
 pub(super) const FAILED_SHARE_MAX: f64 = 0.001;
@@ -96,10 +96,10 @@ impl<'a> Served<'a> {
     /// work, and may be others in each turn.
     fn try_out(&mut self) -> Result<(), MeasureError> {
         let (before, ended) = (self.server.cpu_time(), self.server.ended());
-        let (mut trial, mut requests) = (TRIAL, self.turn(Stint::of(TRIAL))?);
+        let (mut trial, mut requests) = (TRIAL, self.turn(TurnSize::of(TRIAL))?);
         while self.server.cpu_time() == before && trial < TRIAL_MAX {
             trial *= 2;
-            requests += self.turn(Stint::of(trial))?;
+            requests += self.turn(TurnSize::of(trial))?;
         }
         if requests > 0 && self.server.cpu_time() == before {
             let what = format!(
@@ -117,7 +117,7 @@ impl<'a> Served<'a> {
 }
 
 impl Subject for Served<'_> {
-    fn turn(&mut self, stint: Stint) -> Result<u64, MeasureError> {
+    fn turn(&mut self, stint: TurnSize) -> Result<u64, MeasureError> {
         let turned =
             self.load.turn(stint.length, stint.units).map_err(|error| generator_failed(&error))?;
         if turned.failed as f64 > turned.right as f64 * FAILED_SHARE_MAX {
@@ -136,9 +136,9 @@ impl Subject for Served<'_> {
         self.server.threads()
     }
 
-    fn described(&self) -> Described {
+    fn described(&self) -> SubjectInfo {
         let version = env!("CARGO_PKG_VERSION");
-        Described {
+        SubjectInfo {
             mechanism: self.server.mechanism.clone(),
             generator: Some(format!("pollux {version} ({})", self.driver)),
             notes: Vec::new(),

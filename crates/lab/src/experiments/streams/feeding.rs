@@ -28,7 +28,7 @@ use crate::arm::ArmKind;
 use crate::error::MeasureError;
 use crate::measure::RunSpec;
 use crate::stats::Rng;
-use crate::subject::{self, Described, Stint, Subject};
+use crate::subject::{self, Subject, SubjectInfo, TurnSize};
 
 /// How far below the reader the writer is scheduled: the original's `nice(10)`.
 const WRITER_NICE: i32 = 10;
@@ -43,7 +43,7 @@ pub(super) trait Collect {
     /// The poller's counters.
     fn counters(&self) -> Option<CountersSnapshot>;
     /// What it says of itself.
-    fn described(&self) -> Described;
+    fn described(&self) -> SubjectInfo;
 }
 
 impl Collect for Reader {
@@ -55,24 +55,24 @@ impl Collect for Reader {
         Some(Self::counters(self))
     }
 
-    fn described(&self) -> Described {
+    fn described(&self) -> SubjectInfo {
         Self::described(self)
     }
 }
 
 /// No poller: blocking reads, one stream after the other, as the writer feeds them.
-pub(super) struct InTurn {
+pub(super) struct Sequential {
     streams: Vec<OwnedFd>,
     next: usize,
 }
 
-impl InTurn {
+impl Sequential {
     pub(super) fn new(streams: Vec<OwnedFd>) -> Self {
         Self { streams, next: 0 }
     }
 }
 
-impl Collect for InTurn {
+impl Collect for Sequential {
     fn collect(&mut self, at_most: Option<Duration>) -> Result<(usize, u64), MeasureError> {
         let stream = &self.streams[self.next];
         if let Some(at_most) = at_most {
@@ -92,8 +92,8 @@ impl Collect for InTurn {
         None
     }
 
-    fn described(&self) -> Described {
-        Described::default()
+    fn described(&self) -> SubjectInfo {
+        SubjectInfo::default()
     }
 }
 
@@ -157,7 +157,7 @@ impl<C: Collect> Free<C> {
 }
 
 impl<C: Collect> Subject for Free<C> {
-    fn turn(&mut self, stint: Stint) -> Result<u64, MeasureError> {
+    fn turn(&mut self, stint: TurnSize) -> Result<u64, MeasureError> {
         let (start, mut handled) = (Instant::now(), 0);
         self.shared.is_writing.store(true, Release);
         self.shared.is_running.store(true, Release);
@@ -192,7 +192,7 @@ impl<C: Collect> Subject for Free<C> {
         self.reader.counters()
     }
 
-    fn described(&self) -> Described {
+    fn described(&self) -> SubjectInfo {
         self.reader.described()
     }
 }
@@ -280,7 +280,7 @@ impl Held {
 }
 
 impl Subject for Held {
-    fn turn(&mut self, stint: Stint) -> Result<u64, MeasureError> {
+    fn turn(&mut self, stint: TurnSize) -> Result<u64, MeasureError> {
         let (start, mut handled) = (Instant::now(), 0);
         let batches = EVENTS_PER_LOOK.div_ceil(self.ready);
         loop {
@@ -302,7 +302,7 @@ impl Subject for Held {
         Some(self.reader.counters())
     }
 
-    fn described(&self) -> Described {
+    fn described(&self) -> SubjectInfo {
         self.reader.described()
     }
 }
@@ -320,9 +320,9 @@ mod tests {
             let ready_text = ready.to_string();
             let spec = spec("epoll", &[("transport", transport), ("ready", &ready_text)]);
             let mut subject = super::super::open(&spec).expect("streams");
-            subject.turn(Stint::of(Duration::from_millis(1))).expect("a turn");
+            subject.turn(TurnSize::of(Duration::from_millis(1))).expect("a turn");
             let before = subject.counters().expect("a poller's");
-            let events = subject.turn(Stint::of(Duration::from_millis(5))).expect("a turn");
+            let events = subject.turn(TurnSize::of(Duration::from_millis(5))).expect("a turn");
             assert!(events > 0 && events.is_multiple_of(ready), "{events} events of {ready} ready");
             let polled = subject.counters().expect("a poller's").since(&before);
             assert_eq!((polled.events, polled.waits), (events, events / ready), "{transport}");

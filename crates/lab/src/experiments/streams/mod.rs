@@ -22,7 +22,7 @@ use crate::arm::{Arm, ArmKind, RAW_C};
 use crate::axis::{Axes, Axis, AxisKind, Value};
 use crate::error::MeasureError;
 use crate::measure::RunSpec;
-use crate::subject::{self, Described, ProgramSubject, Subject};
+use crate::subject::{self, ProgramSubject, Subject, SubjectInfo};
 
 mod feeding;
 
@@ -50,7 +50,7 @@ pub(crate) fn open(spec: &RunSpec) -> Result<Box<dyn Subject>, MeasureError> {
             Ok(Box::new(feeding::Free::start(reader, writers, spec)?))
         }
         (None, None) => {
-            Ok(Box::new(feeding::Free::start(feeding::InTurn::new(readers), writers, spec)?))
+            Ok(Box::new(feeding::Free::start(feeding::Sequential::new(readers), writers, spec)?))
         }
         (_, None) => Err(MeasureError::Spec("streams that are kept ready need a poller".into())),
         (Some(ready), Some(mechanism)) => {
@@ -136,8 +136,8 @@ impl Reader {
         self.poller.counters().snapshot()
     }
 
-    fn described(&self) -> Described {
-        Described::of_poller(&*self.poller, self.mechanism)
+    fn described(&self) -> SubjectInfo {
+        SubjectInfo::of_poller(&*self.poller, self.mechanism)
     }
 }
 
@@ -344,7 +344,7 @@ mod tests {
     use super::*;
     use crate::arm::{Arm, ArmKind};
     use crate::axis::{Axes, Value};
-    use crate::subject::Stint;
+    use crate::subject::TurnSize;
 
     /// A small run on `poller`, with other axes at their defaults.
     pub(super) fn spec(poller: &str, axes: &[(&str, &str)]) -> RunSpec {
@@ -363,7 +363,7 @@ mod tests {
             spec.axes.set("ready", Value::of(FREE));
             let mut subject = open(&spec).expect("streams");
             for _ in 0..3 {
-                let turn = Stint::of(Duration::from_millis(5));
+                let turn = TurnSize::of(Duration::from_millis(5));
                 wait_until("an event", || subject.turn(turn).expect("a turn") > 0);
                 let asleep = subject.cpu_time().expect("our own");
                 assert!(!asleep.is_zero());

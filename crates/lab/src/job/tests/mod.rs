@@ -6,7 +6,7 @@ use std::time::Duration;
 use clap::{Args, Command, FromArgMatches};
 use pollux_engine::Driver;
 use pollux_poller::Mechanism;
-use pollux_settings::{FlagsAlone, Given, describe};
+use pollux_settings::{FlagsOnly, Given, describe};
 
 use super::arms::arm_names;
 use super::{Job, find, of_text, read};
@@ -152,9 +152,9 @@ fn arms_of_global_are_for_the_jobs_that_have_them() {
 /// Flags as they are typed.
 fn given(line: &str) -> Given {
     let words = shell_words::split(line).expect("words");
-    let command = FlagsAlone::<Job>::augment_args(Command::new("lab").no_binary_name(true));
+    let command = FlagsOnly::<Job>::augment_args(Command::new("lab").no_binary_name(true));
     let matches = command.try_get_matches_from(words).unwrap_or_else(|error| panic!("{error}"));
-    FlagsAlone::<Job>::from_arg_matches(&matches).expect("its flags").given
+    FlagsOnly::<Job>::from_arg_matches(&matches).expect("its flags").given
 }
 
 fn right(target: &str, line: &str) -> Job {

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use pollux_engine::Driver;
-use pollux_settings::{Given, Mistakes};
+use pollux_settings::{Given, SettingErrors};
 use proptest::collection::vec;
 use proptest::option;
 use proptest::prelude::*;
@@ -16,10 +16,10 @@ use super::super::{Job, Part, arms, builtin, find, list, read};
 use crate::arm::{Arm, ArmKind, Build, Program};
 use crate::axis::{Axis, AxisKind, CPUS, Value};
 use crate::experiments::{self, Experiment, Generator, known};
-use crate::plan::{Machine, Method, PLAIN_MACHINE, Plan, Wanted};
+use crate::plan::{Machine, Method, PLAIN_MACHINE, Plan, Requirement};
 use crate::stats::SETS_MIN;
 
-fn parse(text: &str) -> Result<Job, Mistakes> {
+fn parse(text: &str) -> Result<Job, SettingErrors> {
     Given::from_toml(text, "x.toml").read()
 }
 
@@ -209,7 +209,7 @@ fn deep_nesting_is_a_mistake_and_no_overflow() {
     }
 }
 
-fn machine(fds_max: u64, missing: &dyn Fn(Wanted) -> Option<String>) -> Machine<'_> {
+fn machine(fds_max: u64, missing: &dyn Fn(Requirement) -> Option<String>) -> Machine<'_> {
     Machine { fds_max, missing, ..PLAIN_MACHINE }
 }
 
@@ -286,7 +286,7 @@ fn points_that_mean_nothing_or_need_too_much_are_left_out_with_the_reason() {
 #[test]
 fn without_its_generator_a_point_is_left_out() {
     let missing = |wanted| match wanted {
-        Wanted::Generator(Generator::Wrk) => Some("wrk is not installed here".to_owned()),
+        Requirement::Generator(Generator::Wrk) => Some("wrk is not installed here".to_owned()),
         _ => None,
     };
     let mut job = find("http").expect("built in");

@@ -15,7 +15,7 @@
 use std::collections::HashMap;
 
 use pollux_report::chart::{
-    Dot, Edges, Forest, LETTERS, Marker, Paper, Scale, Svg, WIDTH, figure, fit, polyline,
+    Canvas, Dot, Edges, Forest, LETTERS, Marker, Scale, Svg, WIDTH, figure, fit, polyline,
 };
 use pollux_report::markup::{notes, scroll};
 use pollux_report::{Cell, Table, Tone};
@@ -347,7 +347,7 @@ fn drawn<'a>(record: &'a Record, experiment: &str) -> Vec<Drawn<'a>> {
 fn draw(drawn: &[Drawn<'_>], part: &str, arms: &Arms<'_>, key: &str) -> String {
     let title = format!("{part}: every run in the order in which it ran");
     let about = format!("{} runs; value over the median of the same arm and point.", drawn.len());
-    let mut paper = Paper::new(key, (&title, &about), (WIDTH, HEIGHT), EDGES);
+    let mut paper = Canvas::new(key, (&title, &about), (WIDTH, HEIGHT), EDGES);
     let relatives = || drawn.iter().filter_map(|d| d.relative);
     let span = relatives().map(|r| (r - 1.0).abs()).fold(SPAN.0, f64::max).min(SPAN.1) * 1.05;
     let y = Scale::linear((1.0 - span, 1.0 + span), paper.height());
@@ -380,7 +380,7 @@ fn draw(drawn: &[Drawn<'_>], part: &str, arms: &Arms<'_>, key: &str) -> String {
 }
 
 /// Borders, numbers and shades of the blocks.
-fn blocks(paper: &mut Paper, drawn: &[Drawn<'_>], x: &Scale) {
+fn blocks(paper: &mut Canvas, drawn: &[Drawn<'_>], x: &Scale) {
     let (top, bottom) = (EDGES.top, paper.height().0 + FAILED_LANE);
     let mut start = 0;
     for stretch in drawn.chunk_by(|a, b| a.run.block == b.run.block) {

@@ -12,7 +12,7 @@
 //! drawn, and stands in the tables.
 use pollux_report::chart::bars::{Bar, Head, ranked, small};
 use pollux_report::chart::{
-    At, Edges, HALF_WIDTH, LETTERS, Paper, Scale, Vertex, WIDTH, figure, fit, polyline,
+    At, Canvas, Edges, HALF_WIDTH, LETTERS, Scale, Vertex, WIDTH, figure, fit, polyline,
 };
 use pollux_report::markup::{notes, scroll};
 use pollux_report::{Cell, Table};
@@ -135,10 +135,10 @@ fn draw(
     let title = format!("{} over {} {held}", comparison.metric, panel.axis);
     let (lines, values) = (names.len(), panel.values.len());
     let about = format!("Line chart: {lines} arms at {values} values of {}.", panel.axis);
-    let right = Paper::room_for(names.iter().copied(), LABEL_WIDTH_MAX);
-    let height = HEIGHT_MIN.max(TOP + FOOT + Paper::height_for(lines));
+    let right = Canvas::room_for(names.iter().copied(), LABEL_WIDTH_MAX);
+    let height = HEIGHT_MIN.max(TOP + FOOT + Canvas::height_for(lines));
     let edges = Edges { left: LEFT, right, top: TOP, foot: FOOT };
-    let mut paper = Paper::new(key, (title.trim_end(), &about), (width, height), edges);
+    let mut paper = Canvas::new(key, (title.trim_end(), &about), (width, height), edges);
     let first = panel.values.first().map_or(0.0, |(_, number)| *number);
     let last = panel.values.last().map_or(0.0, |(_, number)| *number);
     let x = match first > 0.0 && last / first > LOG_FROM {
@@ -276,7 +276,7 @@ pub(super) struct Shared {
 pub(super) fn lorenz(shared: &[Shared], arms: &Arms<'_>, key: &str) -> String {
     let title = "Part of the calls over part of the workers";
     let about = format!("Lorenz curves of {} arms, from the least busy worker.", shared.len());
-    let mut paper = Paper::new(key, (title, &about), (HALF_WIDTH, HEIGHT), EDGES);
+    let mut paper = Canvas::new(key, (title, &about), (HALF_WIDTH, HEIGHT), EDGES);
     let x = Scale::linear((0.0, 1.0), paper.width());
     let y = Scale::linear((0.0, 1.0), paper.height());
     paper.svg.about((EDGES.left, EDGES.top), "part of the calls");
@@ -336,7 +336,7 @@ pub(super) fn times(runs: &[&RequestTimesRun], arms: &Arms<'_>, key: &str) -> Op
     let highest = highest.fold(0.0, f64::max);
     let title = "Time of a request inside the server";
     let about = format!("Histograms of {} arms over a logarithmic time axis.", runs.len());
-    let mut paper = Paper::new(key, (title, &about), (HALF_WIDTH, TIMES_HEIGHT), TIMES_EDGES);
+    let mut paper = Canvas::new(key, (title, &about), (HALF_WIDTH, TIMES_HEIGHT), TIMES_EDGES);
     let x = Scale::log((from_ns, below_ns), paper.width());
     let y = Scale::linear((0.0, highest * 1.08), paper.height());
     let over = "share of requests in each bucket of the server's histogram";

@@ -15,7 +15,7 @@ use super::super::{Arms, grouped, in_order, number};
 use super::{folded, panels};
 use crate::host::Reading;
 use crate::published::checks::Outcome;
-use crate::published::{self, Beside, BesideSeries};
+use crate::published::{self, Beside, PublishedSeries};
 use crate::record::{
     CountingRun, Fact, Measurement, Record, RequestTimesRun, Run, Source, SteadyKind, WhyRow,
 };
@@ -404,7 +404,7 @@ pub(in crate::report) fn checks(beside: &Beside) -> Table {
 /// A line for each series, grouped by what it is a series over.
 pub(in crate::report) fn overview(beside: &Beside) -> Table {
     let mut table = Table::new(["series", "there", "here", "direction and shape"]);
-    let places = |one: &BesideSeries| {
+    let places = |one: &PublishedSeries| {
         let names = one.series.points.iter().map(|place| number::axis_value(&place.name));
         names.collect::<Vec<_>>().join(" · ")
     };
@@ -415,14 +415,14 @@ pub(in crate::report) fn overview(beside: &Beside) -> Table {
     table
 }
 
-fn line(one: &BesideSeries) -> [Cell; 4] {
+fn line(one: &PublishedSeries) -> [Cell; 4] {
     let shown = |value: Option<f64>| value.map_or_else(|| "–".to_owned(), number::si);
     let all = |values: Vec<String>| Cell::text(&values.join(" · "));
     let theirs = one.series.points.iter().map(|place| shown(place.published));
     let ours = one.ours.iter().map(|ours| shown(ours.as_ref().ok().copied()));
     let (said, tone) = match one.judgement.agreement {
         Agreement::Agrees => ("agrees", Tone::Good),
-        Agreement::InDirection => ("agrees in direction only", Tone::Open),
+        Agreement::SameDirection => ("agrees in direction only", Tone::Open),
         Agreement::Differs => ("differs", Tone::Bad),
         Agreement::Unknown => ("unknown here", Tone::Open),
     };
@@ -432,7 +432,7 @@ fn line(one: &BesideSeries) -> [Cell; 4] {
 }
 
 /// The series with its unit, where its name has none.
-fn name(one: &BesideSeries) -> String {
+fn name(one: &PublishedSeries) -> String {
     let (name, unit) = (&one.series.name, &one.series.unit);
     match name.contains(unit.as_str()) {
         true => name.clone(),

@@ -9,7 +9,7 @@ use super::super::fault::{Fault, Party};
 use super::super::shared::ProxyShared;
 use super::{Client, Phase};
 use crate::answer::{self, Persistence};
-use crate::common_fields::Asked;
+use crate::common_fields::FieldContext;
 use crate::counters::ServerCounter;
 use crate::log::{AccessLog, Entry, Event, Proxied};
 use crate::proxy::fault::ProxyCounter;
@@ -94,7 +94,7 @@ impl Client {
         exchange.status = status.code();
         // An interim answer may still stand in front.
         exchange.response.send(actions);
-        let context = answer::Context { persistence, is_head, asked: Asked::default() };
+        let context = answer::Context { persistence, is_head, asked: FieldContext::default() };
         let exchange = shared.exchanges.get(at);
         let retry = if exchange.is_retry_safe() {
             "a retry is safe"
@@ -194,7 +194,7 @@ impl Client {
         let context = answer::Context {
             persistence,
             is_head: request.method == Method::Head,
-            asked: Asked::default(),
+            asked: FieldContext::default(),
         };
         let allow: &[u8] = b"GET, HEAD, POST, PUT, PATCH, DELETE, OPTIONS";
         let answered = if status == Status::NO_CONTENT {

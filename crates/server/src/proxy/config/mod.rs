@@ -110,7 +110,7 @@ fn ways(keys: &mut Keys<'_>) -> (Vec<Frontend>, Vec<GroupConfig>) {
     let servers = addresses.into_iter().map(BackendConfig::at).chain(of_file).collect();
     keys.heading("Backends");
     let group = GroupConfig::of(keys, GROUP_DEFAULT.to_owned(), |_| servers);
-    let said = keys.first_said();
+    let said = keys.first_given();
     let before = keys.mistakes();
     let about = "Servers that answer the same requests, where there are several such groups";
     let groups = keys.tables("backend", about, 0..=GROUPS_MAX, GroupConfig::read);

@@ -64,7 +64,7 @@ impl GroupConfig {
             [("v1", "a line of text", ProxyVersion::V1), ("v2", "binary", ProxyVersion::V2)];
         let sends_header = keys.key("send_proxy", about);
         let sends_header = sends_header.optional(&one_of("version", versions).called("VERSION"));
-        let tls = Asked::read(keys).tls();
+        let tls = UpstreamTls::read(keys).tls();
         let servers = servers(keys);
         let is_unnamed = tls.as_ref().is_some_and(|tls| tls.name.is_none());
         let unix = servers.iter().find(|server| matches!(server.address, ListenAddress::Unix(_)));
@@ -169,7 +169,7 @@ const NO_TLS: &str = "applies only to TLS to backends";
 
 table! { keys, key;
     /// What is said of TLS to servers.
-    struct Asked {
+    struct UpstreamTls {
         /// Use TLS to the backends
         is_spoken as "tls": bool = key.switch(),
         /// Name that is sent as SNI and required in the certificates of the backends
@@ -189,7 +189,7 @@ table! { keys, key;
     => consistent
 }
 
-impl Asked {
+impl UpstreamTls {
     fn consistent(self, keys: &mut Keys<'_>) -> Self {
         if self.ca.is_some() && !self.is_verified {
             keys.note("ca", "has no effect where nothing is verified; expected verify \"full\"");

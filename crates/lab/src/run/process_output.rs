@@ -18,7 +18,7 @@ const STDERR_PATIENCE: Duration = Duration::from_secs(2);
 
 /// What a process left behind.
 #[derive(Debug)]
-pub(super) struct Ended {
+pub(super) struct ProcessOutput {
     /// How it ended.
     pub(super) status: ExitStatus,
     /// Its standard output.
@@ -29,9 +29,9 @@ pub(super) struct Ended {
     pub(super) elapsed: Duration,
 }
 
-impl Ended {
+impl ProcessOutput {
     /// The last lines of what a failed process said, for a message.
-    pub(super) fn last_words(&self) -> String {
+    pub(super) fn stderr_tail(&self) -> String {
         const LINES: usize = 3;
         let text = if self.stderr.trim().is_empty() { &self.stdout } else { &self.stderr };
         let lines: Vec<&str> = text.lines().filter(|line| !line.trim().is_empty()).collect();
@@ -49,7 +49,7 @@ pub(super) fn run_to_end(
     deadline: Duration,
     is_stopped: &dyn Fn() -> bool,
     on_line: &mut dyn FnMut(&str),
-) -> Result<Ended, String> {
+) -> Result<ProcessOutput, String> {
     let start = Instant::now();
     let mut process = started(command)?;
     if !input.is_empty() {
@@ -80,7 +80,7 @@ pub(super) fn run_to_end(
     while let Ok(Some(line)) = process.line_within(STDERR_PATIENCE) {
         keep(&mut stderr, &line);
     }
-    Ok(Ended { status, stdout, stderr, elapsed })
+    Ok(ProcessOutput { status, stdout, stderr, elapsed })
 }
 
 /// Starts `command` in a group of its own.
@@ -123,7 +123,7 @@ mod tests {
         script: &str,
         deadline: Duration,
         is_stopped: &dyn Fn() -> bool,
-    ) -> Result<Ended, String> {
+    ) -> Result<ProcessOutput, String> {
         run_to_end(shell(script), "", deadline, is_stopped, &mut |_| {})
     }
 
@@ -138,7 +138,7 @@ mod tests {
         assert_eq!(lines, ["a", "b"]);
         assert_eq!((ended.stdout.as_str(), ended.stderr.as_str()), ("a\nb\n", "err\n"));
         assert_eq!(ended.status.code(), Some(3));
-        assert!(ended.last_words().ends_with("err"));
+        assert!(ended.stderr_tail().ends_with("err"));
     }
 
     #[test]
