@@ -415,7 +415,7 @@ impl Server {
             Order::Gone => self.hand_over("the master is gone: draining"),
             Order::Reopen => self.reopen_logs(),
             Order::RetiredCounts(page) => {
-                self.overview.supervised.set_ended(RetiredCounts::of_page(&page))
+                self.overview.supervised.set_ended(RetiredCounts::of_page(&page));
             }
             Order::Reloads(text) => self.overview.supervised.set_reloads(text),
             Order::BackendStates { before, now } => {

@@ -463,9 +463,9 @@ impl ProxyShared {
         if self.links.remove_idle_local(link) {
             let pool = &self.exchanger.passing.pool;
             if self.exchanger.is_sharing {
-                pool.release(backend)
+                pool.release(backend);
             } else {
-                pool.remove_idle(backend, me)
+                pool.remove_idle(backend, me);
             }
         }
         self.take_from_pool(link);

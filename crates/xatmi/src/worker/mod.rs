@@ -346,7 +346,7 @@ impl Serving {
             match self.dispatch.serve(entry, generation)? {
                 DispatchResult::Nothing => {}
                 DispatchResult::Message => {
-                    self.dispatch.registrations.borrow().slot().add(Total::Nudged, 1)
+                    self.dispatch.registrations.borrow().slot().add(Total::Nudged, 1);
                 }
                 DispatchResult::Last(ending) => return Ok(Some(ending)),
             }
