@@ -7,7 +7,7 @@
 //! every session on every loop and require the same bytes.
 //!
 //! One thread owns one loop. Other threads send it messages: to a loop of a group
-//! with [`LoopHandle::tell`], to any other loop through an [`Inbox`].
+//! with [`LoopHandle::submit`], to any other loop through an [`Inbox`].
 //!
 //! The types to begin with: [`Session`], [`Actions`], [`EventLoop`] (one loop, turned by the program),
 //! [`Group`] (a loop in each thread), [`Driver`] (the mechanism). `examples/` has whole programs:
