@@ -108,7 +108,7 @@ pub enum Word {
     /// An interval of the run that has just ended.
     Interval(Interval),
     /// The run has ended, and this came of it.
-    CallResult(CallResult),
+    Called(CallResult),
     /// A call failed, or what it needs could not be obtained.
     Failed(String),
 }
@@ -192,7 +192,7 @@ fn served<T: Target>(
         if let Some(served) = target.served()? {
             control.send(&Word::Served(served), &[])?;
         }
-        control.send(&Word::CallResult(called), &[])?;
+        control.send(&Word::Called(called), &[])?;
     }
     // All threads of all runs have ended.
     Arc::into_inner(target).map_or(Ok(()), T::end)
@@ -486,13 +486,8 @@ mod tests {
     #[test]
     fn a_run_reports_its_workers_what_they_did_and_how_it_ended() {
         let words = said(u64::MAX);
-        let [
-            Word::Workers(workers),
-            Word::Ready,
-            Word::Served(served),
-            Word::CallResult(called),
-            end,
-        ] = &words[..]
+        let [Word::Workers(workers), Word::Ready, Word::Served(served), Word::Called(called), end] =
+            &words[..]
         else {
             panic!("{words:?}")
         };

@@ -378,7 +378,7 @@ impl Calling {
         loop {
             match self.control.receive_within(patience, is_interrupted)? {
                 Some(Word::Interval(interval)) => intervals.push(interval_of(interval)),
-                Some(Word::CallResult(called)) => return Ok((called, intervals)),
+                Some(Word::Called(called)) => return Ok((called, intervals)),
                 // A call that fails does so because of a worker, if one has failed.
                 Some(Word::Failed(what)) => {
                     return Err(complaint().unwrap_or_else(|| callers_failed(what)));
