@@ -1,7 +1,7 @@
 //! The callers of a herd: one process with a thread for each, which calls as soon as it was answered.
 //!
 //! [`serve`] receives over a [`ControlSocket`] an order to call for some time or so often ([`CallPlan`]), once for each turn, and
-//! says what came of it ([`Word`]). A closed loop: what is under way at the end is waited for, so every
+//! says what came of it ([`CallerMessage`]). A closed loop: what is under way at the end is waited for, so every
 //! call that was counted was answered. What is called is a [`Target`]: the sources of the laboratory, the
 //! service pool. Its program in C (`raw.c`) sends and receives the same.
 #![forbid(unsafe_code)]
@@ -90,15 +90,15 @@ impl From<[u64; 4]> for CallPlan {
 }
 
 impl From<CallPlan> for [u64; 4] {
-    fn from(go: CallPlan) -> Self {
-        [u64::from(go.is_window), go.time_ms, go.interval_ms, go.calls]
+    fn from(plan: CallPlan) -> Self {
+        [u64::from(plan.is_window), plan.time_ms, plan.interval_ms, plan.calls]
     }
 }
 
 /// What they report.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Word {
+pub enum CallerMessage {
     /// The processes of the workers, where they are those of the program that calls.
     Workers(Vec<u32>),
     /// They are ready to call.
@@ -171,7 +171,8 @@ pub fn serve<T: Target>(
     control: &ControlSocket,
     open: impl FnOnce() -> Result<T, Failure>,
 ) -> Result<(), pollux_processes::Error> {
-    served(control, open).or_else(|failure| control.send(&Word::Failed(in_words(&*failure)), &[]))
+    served(control, open)
+        .or_else(|failure| control.send(&CallerMessage::Failed(in_words(&*failure)), &[]))
 }
 
 fn served<T: Target>(
@@ -181,18 +182,18 @@ fn served<T: Target>(
     let target = Arc::new(open()?);
     let workers = target.workers();
     if !workers.is_empty() {
-        control.send(&Word::Workers(workers), &[])?;
+        control.send(&CallerMessage::Workers(workers), &[])?;
     }
-    control.send(&Word::Ready, &[])?;
-    while let Some((go, _)) = control.receive::<CallPlan>()? {
-        let (called, intervals) = call_for(go, &target, control)?;
+    control.send(&CallerMessage::Ready, &[])?;
+    while let Some((plan, _)) = control.receive::<CallPlan>()? {
+        let (called, intervals) = call_for(plan, &target, control)?;
         for interval in intervals {
-            control.send(&Word::Interval(interval), &[])?;
+            control.send(&CallerMessage::Interval(interval), &[])?;
         }
         if let Some(served) = target.served()? {
-            control.send(&Word::Served(served), &[])?;
+            control.send(&CallerMessage::Served(served), &[])?;
         }
-        control.send(&Word::Called(called), &[])?;
+        control.send(&CallerMessage::Called(called), &[])?;
     }
     // All threads of all runs have ended.
     Arc::into_inner(target).map_or(Ok(()), T::end)
@@ -216,7 +217,7 @@ struct Count(AtomicU64);
 type ThreadResult = Result<Histogram<u64>, Failure>;
 
 fn call_for<T: Target>(
-    go: CallPlan,
+    plan: CallPlan,
     target: &Arc<T>,
     control: &ControlSocket,
 ) -> Result<(CallResult, Vec<Interval>), Failure> {
@@ -228,13 +229,13 @@ fn call_for<T: Target>(
     });
     let (sender, ended) = channel();
     for caller in 0..callers {
-        spawn(caller, go, &shared, target, &sender)?;
+        spawn(caller, plan, &shared, target, &sender)?;
     }
     drop(sender);
     let (cpu_before, split_before) = (cpu_ns(), user_and_system());
     let first = Tick::of(&shared.counts);
     shared.start.wait();
-    let mut observed = Observation { go, first, intervals: Vec::new(), times: Vec::new() };
+    let mut observed = Observation { plan, first, intervals: Vec::new(), times: Vec::new() };
     let watched = observed.until_end(&shared, &ended, control);
     shared.is_over.store(true, Relaxed);
     watched.map_err(|early| format!("a caller ended early: {early}"))?;
@@ -277,7 +278,7 @@ fn none_yet() -> Histogram<u64> {
 /// A caller's thread: calls until the end, then says how long each call took.
 fn spawn<T: Target>(
     caller: usize,
-    go: CallPlan,
+    plan: CallPlan,
     shared: &Arc<Shared>,
     target: &Arc<T>,
     ended: &Sender<ThreadResult>,
@@ -287,9 +288,9 @@ fn spawn<T: Target>(
         shared.start.wait();
         let mut times = none_yet();
         let mut calls = 0;
-        while !shared.is_over.load(Relaxed) && (go.calls == 0 || calls < go.calls) {
+        while !shared.is_over.load(Relaxed) && (plan.calls == 0 || calls < plan.calls) {
             let start = Instant::now();
-            target.call(caller, go.is_window)?;
+            target.call(caller, plan.is_window)?;
             times.saturating_record(start.elapsed().as_nanos() as u64);
             calls += 1;
             shared.counts[caller].0.store(calls, Relaxed);
@@ -334,7 +335,7 @@ impl Tick {
 
 /// What is seen of a run while it runs.
 struct Observation {
-    go: CallPlan,
+    plan: CallPlan,
     first: Tick,
     intervals: Vec<Interval>,
     /// Of the callers that have ended.
@@ -352,8 +353,8 @@ impl Observation {
         ended: &Receiver<ThreadResult>,
         control: &ControlSocket,
     ) -> Result<(), String> {
-        let (time, each) = (self.go.time_ms, Duration::from_millis(self.go.interval_ms));
-        let time = (self.go.calls == 0).then(|| Duration::from_millis(time));
+        let (time, each) = (self.plan.time_ms, Duration::from_millis(self.plan.interval_ms));
+        let time = (self.plan.calls == 0).then(|| Duration::from_millis(time));
         let mut before = self.first;
         for cut in 1.. {
             let due = (each * cut).min(time.unwrap_or(Duration::MAX));
@@ -390,7 +391,7 @@ impl Observation {
                 Err(RecvTimeoutError::Disconnected) => {
                     return Err("its thread gave no result".to_owned());
                 }
-                Ok(Ok(_)) if self.go.calls == 0 => return Err("without an error".to_owned()),
+                Ok(Ok(_)) if self.plan.calls == 0 => return Err("without an error".to_owned()),
                 Ok(Ok(times)) => self.times.push(times),
                 Ok(Err(error)) => return Err(in_words(&*error)),
             }
@@ -432,10 +433,10 @@ mod tests {
 
     #[test]
     fn orders_to_callers_are_four_numbers() {
-        let go = CallPlan { is_window: true, time_ms: 2000, interval_ms: 100, calls: 7 };
-        let text = serde_json::to_string(&go).expect("plain data");
+        let plan = CallPlan { is_window: true, time_ms: 2000, interval_ms: 100, calls: 7 };
+        let text = serde_json::to_string(&plan).expect("plain data");
         assert_eq!(text, "[1,2000,100,7]");
-        assert_eq!(serde_json::from_str::<CallPlan>(&text).expect("its own"), go);
+        assert_eq!(serde_json::from_str::<CallPlan>(&text).expect("its own"), plan);
     }
 
     /// Counts its calls, and fails the one of that number.
@@ -469,15 +470,15 @@ mod tests {
     }
 
     /// The answers to one of these.
-    fn said(fails_at: u64) -> Vec<Word> {
+    fn said(fails_at: u64) -> Vec<CallerMessage> {
         let (ours, theirs) = ControlSocket::pair().expect("a pair");
         let calling = std::thread::spawn(move || {
             serve(&ControlSocket::of(theirs), || Ok(Counted { calls: AtomicU64::new(0), fails_at }))
         });
-        let go = CallPlan { is_window: true, time_ms: 0, interval_ms: 1000, calls: 5 };
-        ours.send(&go, &[]).expect("sent");
+        let plan = CallPlan { is_window: true, time_ms: 0, interval_ms: 1000, calls: 5 };
+        ours.send(&plan, &[]).expect("sent");
         ours.hang_up();
-        let words = std::iter::from_fn(|| ours.receive::<Word>().expect("a word"));
+        let words = std::iter::from_fn(|| ours.receive::<CallerMessage>().expect("a word"));
         let words = words.map(|(word, _)| word).collect();
         calling.join().expect("no panic").expect("calls were made");
         words
@@ -486,20 +487,25 @@ mod tests {
     #[test]
     fn a_run_reports_its_workers_what_they_did_and_how_it_ended() {
         let words = said(u64::MAX);
-        let [Word::Workers(workers), Word::Ready, Word::Served(served), Word::Called(called), end] =
-            &words[..]
+        let [
+            CallerMessage::Workers(workers),
+            CallerMessage::Ready,
+            CallerMessage::Served(served),
+            CallerMessage::Called(called),
+            end,
+        ] = &words[..]
         else {
             panic!("{words:?}")
         };
         assert_eq!((&workers[..], &served.calls[..], called.calls), (&[7][..], &[15][..], 15));
         assert!(called.latencies["latency_p50_us"] <= called.latencies["latency_max_us"]);
-        assert!(matches!(end, Word::Failed(why) if why == "ended"), "{end:?}");
+        assert!(matches!(end, CallerMessage::Failed(why) if why == "ended"), "{end:?}");
     }
 
     #[test]
     fn a_call_that_fails_ends_the_run() {
         let words = said(4);
-        let Some(Word::Failed(why)) = words.last() else { panic!("{words:?}") };
+        let Some(CallerMessage::Failed(why)) = words.last() else { panic!("{words:?}") };
         assert!(why.ends_with("no answer"), "{why}");
     }
 

@@ -97,8 +97,8 @@ impl Observer for Progress {
             self.line(&place);
         }
         if let Some(bar) = &self.bar {
-            let left = self.ends.saturating_duration_since(Instant::now());
-            bar.set_message(format!("{place}  about {} left", minutes(left)));
+            let left = left_in_words(self.ends.saturating_duration_since(Instant::now()));
+            bar.set_message(format!("{place}{left}"));
         }
     }
 
@@ -145,15 +145,19 @@ impl Observer for Progress {
         let left = Duration::from_secs_f64(block.duration_s) * self.blocks.saturating_sub(number);
         self.ends = Instant::now() + left;
         if self.bar.is_none() || !block.disturbances.is_empty() {
-            let (took, left) = (block.duration_s, minutes(left));
+            let (took, left) = (block.duration_s, left_in_words(left));
             let counted = self.counted(number);
-            self.line(&format!("{counted}  {took:.1} s  {state}  about {left} left"));
+            self.line(&format!("{counted}  {took:.1} s  {state}{left}"));
         }
     }
 }
 
-fn minutes(time: Duration) -> String {
-    format!("{}:{:02}", time.as_secs() / 60, time.as_secs() % 60)
+/// Nothing once the planned sets are over: how many follow depends on the intervals and the budget.
+fn left_in_words(time: Duration) -> String {
+    match time.as_secs() {
+        0 => String::new(),
+        seconds => format!("  about {}:{:02} left", seconds / 60, seconds % 60),
+    }
 }
 
 /// A rate to the next whole number, with a comma between thousands.

@@ -393,8 +393,9 @@ impl<'a> Actions<'a> {
         self.ends_output = true;
     }
 
-    /// Ends the output when it has left, drops what still comes in for a bounded time and
-    /// number of bytes, then closes: for refusals that leave input unread (RFC 9112 9.6).
+    /// Ends the output when it has left, drops what still comes in for a bounded time and number of bytes
+    /// ([`Limits::linger_time`](crate::Limits::linger_time), `linger_bytes`), then closes: for refusals that
+    /// leave input unread (RFC 9112 9.6). A peer that sends beyond these bounds is reset.
     pub fn linger(&mut self) {
         self.ending.get_or_insert(Ending::Linger);
     }

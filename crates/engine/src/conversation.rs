@@ -191,9 +191,9 @@ impl<S: Session> Conversation<S> {
     }
 
     /// Calls the session for something that is not input; [`Conversation::pump`] follows.
-    pub(crate) fn occasion(
+    pub(crate) fn notify(
         &mut self,
-        occasion: SessionCall,
+        call: SessionCall,
         shared: &mut S::Shared,
         turn: &mut Turn<'_>,
         io: &mut impl ConnectionIo,
@@ -201,7 +201,7 @@ impl<S: Session> Conversation<S> {
         if self.ending().is_some() {
             return Ok(());
         }
-        self.call(Call::Outside(occasion), shared, turn, io)
+        self.call(Call::Outside(call), shared, turn, io)
     }
 
     /// The peer will send no more.

@@ -321,7 +321,7 @@ impl<S: Session> EventLoop<S> {
         either!(&mut self.0, each => each.drain());
     }
 
-    /// Closes everything that is still open.
+    /// Closes everything that is still open; sessions are given `cause`.
     pub fn close_all(&mut self, cause: CloseCause) {
         either!(&mut self.0, each => each.close_all(cause));
     }

@@ -157,16 +157,15 @@ impl<S: Session> Rehearsal<S> {
     fn play(
         &mut self,
         prepare: impl FnOnce(&mut Conversation<S>),
-        occasion: Option<SessionCall>,
+        call: Option<SessionCall>,
         mut input: &[u8],
     ) {
         let Some(conversation) = &mut self.conversation else { return };
         prepare(conversation);
         let mut turn = Turn { now: self.now, id: ID, wakes: &mut self.wakes };
         let stage = &mut self.stage;
-        let mut done = occasion.map_or(Ok(()), |occasion| {
-            conversation.occasion(occasion, &mut self.shared, &mut turn, stage)
-        });
+        let mut done = call
+            .map_or(Ok(()), |call| conversation.notify(call, &mut self.shared, &mut turn, stage));
         while done.is_ok() {
             match conversation.pump(&mut self.shared, &mut turn, stage, input) {
                 Ok(Progress::Unfinished) => input = &[],

@@ -141,7 +141,7 @@ pub trait Session: Sized {
 
     /// The loop drains: no new connection comes, this one should end as soon as it can do so
     /// without loss. Called once; connections that are open at the drain deadline are cut. Closes unless
-    /// the session says otherwise.
+    /// the session says otherwise: without loss where all input was used ([`Actions::close`]).
     fn on_drain(&mut self, shared: &mut Self::Shared, actions: &mut Actions<'_>) {
         let _ = shared;
         actions.close();

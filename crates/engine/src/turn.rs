@@ -176,8 +176,8 @@ pub(crate) trait TurnLoop<S: Session> {
     /// Continues a connection that had not finished in the last turn.
     fn proceed(&mut self, token: Token);
 
-    /// Calls the session for `occasion`, and carries on as it requested.
-    fn call(&mut self, token: Token, occasion: SessionCall);
+    /// Makes this call of the session, and carries on as it requested.
+    fn call(&mut self, token: Token, call: SessionCall);
 
     /// Sends what waits.
     fn flush(&mut self, token: Token);

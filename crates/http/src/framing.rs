@@ -84,9 +84,9 @@ impl FramingFields {
         self.coding.note(value)
     }
 
-    /// The verdict, when all fields were seen. An HTTP/1.0 sender does not know of transfer
+    /// How the body is framed, when all fields were seen. An HTTP/1.0 sender does not know of transfer
     /// codings, so one in its request was not meant for us.
-    pub(crate) fn judge(self, minor: u8, limits: &Limits) -> Result<Framing, &'static Rejection> {
+    pub(crate) fn decide(self, minor: u8, limits: &Limits) -> Result<Framing, &'static Rejection> {
         if self.coding == Coding::None {
             return match self.length {
                 None => Ok(Framing::None),
@@ -237,9 +237,9 @@ impl ResponseFraming {
         self.fault.is_some() || (self.coding != Coding::None && self.length.is_some())
     }
 
-    /// The verdict, when all fields were seen: the rules of RFC 9112 6.3 in their order.
+    /// How the body is framed, when all fields were seen: the rules of RFC 9112 6.3 in their order.
     #[inline]
-    pub(crate) fn judge(
+    pub(crate) fn decide(
         &self,
         status: Status,
         to: RequestKind,
@@ -267,7 +267,11 @@ impl ResponseFraming {
 mod tests {
     use super::*;
 
-    fn judge(lengths: &[&str], codings: &[&str], minor: u8) -> Result<Framing, &'static Rejection> {
+    fn decide(
+        lengths: &[&str],
+        codings: &[&str],
+        minor: u8,
+    ) -> Result<Framing, &'static Rejection> {
         let mut fields = FramingFields::default();
         for value in lengths {
             fields.note_length(value.as_bytes())?;
@@ -275,55 +279,55 @@ mod tests {
         for value in codings {
             fields.note_coding(value.as_bytes())?;
         }
-        fields.judge(minor, &Limits::default())
+        fields.decide(minor, &Limits::default())
     }
 
     #[test]
     fn lengths_are_one_number() {
-        assert_eq!(judge(&[], &[], 1), Ok(Framing::None));
-        assert_eq!(judge(&["0"], &[], 1), Ok(Framing::Length(0)));
-        assert_eq!(judge(&["00042"], &[], 0), Ok(Framing::Length(42)));
+        assert_eq!(decide(&[], &[], 1), Ok(Framing::None));
+        assert_eq!(decide(&["0"], &[], 1), Ok(Framing::Length(0)));
+        assert_eq!(decide(&["00042"], &[], 0), Ok(Framing::Length(42)));
         for value in ["", "-1", "+1", "0x10", "1 2", "1.0", "1e3", "a", "\u{661}"] {
-            assert_eq!(judge(&[value], &[], 1), Err(&LENGTH), "{value}");
+            assert_eq!(decide(&[value], &[], 1), Err(&LENGTH), "{value}");
         }
     }
 
     #[test]
     fn several_lengths_are_refused_even_when_they_agree() {
-        assert_eq!(judge(&["5", "5"], &[], 1), Err(&LENGTH_TWICE));
-        assert_eq!(judge(&["5, 5"], &[], 1), Err(&LENGTH_TWICE));
-        assert_eq!(judge(&["5", "6"], &[], 1), Err(&LENGTH_TWICE));
+        assert_eq!(decide(&["5", "5"], &[], 1), Err(&LENGTH_TWICE));
+        assert_eq!(decide(&["5, 5"], &[], 1), Err(&LENGTH_TWICE));
+        assert_eq!(decide(&["5", "6"], &[], 1), Err(&LENGTH_TWICE));
     }
 
     #[test]
     fn lengths_beyond_every_integer_are_too_large_not_small() {
         for value in ["18446744073709551616", "18446744073709551621", "99999999999999999999999"] {
-            assert_eq!(judge(&[value], &[], 1), Err(&BODY_LARGE), "{value}");
+            assert_eq!(decide(&[value], &[], 1), Err(&BODY_LARGE), "{value}");
         }
     }
 
     #[test]
     fn chunked_stands_once_and_last() {
-        assert_eq!(judge(&[], &["chunked"], 1), Ok(Framing::Chunked));
-        assert_eq!(judge(&[], &["\tChunkeD "], 1), Ok(Framing::Chunked));
-        assert_eq!(judge(&[], &["gzip, chunked"], 1), Err(&UNKNOWN_CODING));
-        assert_eq!(judge(&[], &["gzip", "chunked"], 1), Err(&UNKNOWN_CODING));
+        assert_eq!(decide(&[], &["chunked"], 1), Ok(Framing::Chunked));
+        assert_eq!(decide(&[], &["\tChunkeD "], 1), Ok(Framing::Chunked));
+        assert_eq!(decide(&[], &["gzip, chunked"], 1), Err(&UNKNOWN_CODING));
+        assert_eq!(decide(&[], &["gzip", "chunked"], 1), Err(&UNKNOWN_CODING));
         for value in ["gzip", "identity", "xchunked", "chunked;a=b", "\"chunked\""] {
-            assert_eq!(judge(&[], &[value], 1), Err(&NOT_CHUNKED), "{value}");
+            assert_eq!(decide(&[], &[value], 1), Err(&NOT_CHUNKED), "{value}");
         }
         for value in ["chunked, chunked", "chunked, gzip", "chunked, identity"] {
-            assert_eq!(judge(&[], &[value], 1), Err(&CHUNKED_TWICE), "{value}");
+            assert_eq!(decide(&[], &[value], 1), Err(&CHUNKED_TWICE), "{value}");
         }
-        assert_eq!(judge(&[], &["chunked", "chunked"], 1), Err(&CHUNKED_TWICE));
+        assert_eq!(decide(&[], &["chunked", "chunked"], 1), Err(&CHUNKED_TWICE));
         for value in ["", ",chunked", "chunked,", "chunked,,chunked"] {
-            assert!(judge(&[], &[value], 1).is_err(), "{value}");
+            assert!(decide(&[], &[value], 1).is_err(), "{value}");
         }
     }
 
     #[test]
     fn a_length_beside_chunks_and_chunks_in_1_0_are_refused() {
-        assert_eq!(judge(&["3"], &["chunked"], 1), Err(&BOTH));
-        assert_eq!(judge(&[], &["chunked"], 0), Err(&CODING_IN_1_0));
+        assert_eq!(decide(&["3"], &["chunked"], 1), Err(&BOTH));
+        assert_eq!(decide(&[], &["chunked"], 0), Err(&CODING_IN_1_0));
     }
 
     #[test]
@@ -344,20 +348,20 @@ mod response_framing_tests {
         framing
     }
 
-    fn judge(lengths: &[&str], codings: &[&str]) -> Result<ResponseBody, &'static Rejection> {
-        noted(lengths, codings).judge(Status::OK, RequestKind::Other, 1, &Limits::default())
+    fn decide(lengths: &[&str], codings: &[&str]) -> Result<ResponseBody, &'static Rejection> {
+        noted(lengths, codings).decide(Status::OK, RequestKind::Other, 1, &Limits::default())
     }
 
     #[test]
     fn lengths_may_stand_twice_when_they_are_equal() {
         for lengths in [&["5"][..], &["5, 5"], &["5", "5"], &["5 ,\t05", "005"]] {
-            assert_eq!(judge(lengths, &[]), Ok(ResponseBody::Length(5)), "{lengths:?}");
+            assert_eq!(decide(lengths, &[]), Ok(ResponseBody::Length(5)), "{lengths:?}");
         }
         for lengths in [&["5, 6"][..], &["5", "6"], &["5", "5, 50"]] {
-            assert_eq!(judge(lengths, &[]), Err(&LENGTHS_DIFFER), "{lengths:?}");
+            assert_eq!(decide(lengths, &[]), Err(&LENGTHS_DIFFER), "{lengths:?}");
         }
         for value in ["", "5,", ",5", "+5", "0x5", "5 5", "-1"] {
-            assert!(judge(&[value], &[]).is_err(), "{value}");
+            assert!(decide(&[value], &[]).is_err(), "{value}");
         }
     }
 
@@ -369,15 +373,15 @@ mod response_framing_tests {
             ("18446744073709551615", false),
             ("99999999999999999999, 99999999999999999998", false),
         ] {
-            let body = noted(&[value], &[]).judge(Status::OK, RequestKind::Other, 1, &limits);
+            let body = noted(&[value], &[]).decide(Status::OK, RequestKind::Other, 1, &limits);
             assert_eq!(body.is_ok(), is_taken, "{value}");
         }
     }
 
     #[test]
     fn a_coding_comes_before_a_length_and_makes_it_ambiguous() {
-        assert_eq!(judge(&["3"], &["chunked"]), Ok(ResponseBody::Chunked));
-        assert_eq!(judge(&["3"], &["gzip"]), Ok(ResponseBody::UntilClose));
+        assert_eq!(decide(&["3"], &["chunked"]), Ok(ResponseBody::Chunked));
+        assert_eq!(decide(&["3"], &["gzip"]), Ok(ResponseBody::UntilClose));
         assert!(noted(&["3"], &["chunked"]).is_ambiguous());
         assert!(
             !noted(&["3", "3"], &[]).is_ambiguous() && !noted(&[], &["chunked"]).is_ambiguous()
@@ -398,12 +402,12 @@ mod response_framing_tests {
             (299, RequestKind::Connect),
         ] {
             for minor in [0, 1] {
-                let body = framing.judge(Status::of(code), to, minor, &Limits::default());
+                let body = framing.decide(Status::of(code), to, minor, &Limits::default());
                 assert_eq!(body, Ok(ResponseBody::None), "{code} to {to:?}");
             }
         }
         assert!(framing.is_ambiguous());
-        let refused = framing.judge(Status::of(403), RequestKind::Connect, 1, &Limits::default());
+        let refused = framing.decide(Status::of(403), RequestKind::Connect, 1, &Limits::default());
         assert!(refused.is_err());
     }
 }

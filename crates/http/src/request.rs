@@ -180,7 +180,7 @@ impl Facts {
         fields: Fields<'b>,
         limits: &Limits,
     ) -> Result<Request<'b>, &'static Rejection> {
-        let framing = self.framing.judge(line.minor, limits)?;
+        let framing = self.framing.decide(line.minor, limits)?;
         let expects_continue = self.connection.expects_continue(line.minor)?;
         if !self.has_host && line.minor > 0 {
             return Err(&HOST_MISSING);

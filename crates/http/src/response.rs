@@ -125,7 +125,7 @@ impl Noted {
         limits: &Limits,
         to: RequestKind,
     ) -> Result<ResponseFacts, &'static Rejection> {
-        let body = self.framing.judge(line.status, to, line.minor, limits)?;
+        let body = self.framing.decide(line.status, to, line.minor, limits)?;
         let can_proceed = body != ResponseBody::UntilClose
             && !to.leaves_http(line.status)
             && !self.framing.is_ambiguous();

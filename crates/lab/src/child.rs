@@ -114,7 +114,7 @@ pub fn serve(
             }
             Order::Count { turns, length_us, units, sources } => {
                 let counting = Counting::start(&subject.threads(), &sources);
-                let mut counted = counted(&mut *subject, turns, stint(length_us, units))?;
+                let mut counted = counted(&mut *subject, turns, turn_size(length_us, units))?;
                 counted.kernel = counting.stop();
                 Reply::Counted(Box::new(counted))
             }
@@ -122,7 +122,7 @@ pub fn serve(
                 // The process that works is the last one: a worker, where there are some.
                 let profiling =
                     subject.threads().last().map(|(pid, _)| Profiling::start(*pid, rate_hz));
-                let mut counted = counted(&mut *subject, turns, stint(length_us, units))?;
+                let mut counted = counted(&mut *subject, turns, turn_size(length_us, units))?;
                 (counted.samples, counted.symbols) =
                     profiling.map_or((None, Vec::new()), Profiling::finish);
                 Reply::Counted(Box::new(counted))
@@ -164,22 +164,18 @@ fn turn(
 }
 
 /// Turns without figures of their own, with the poller's counters around them.
-fn counted(
-    subject: &mut dyn Subject,
-    turns: u32,
-    stint: TurnSize,
-) -> Result<Counted, MeasureError> {
+fn counted(subject: &mut dyn Subject, turns: u32, size: TurnSize) -> Result<Counted, MeasureError> {
     let before = subject.counters();
     let mut units = 0;
     for _ in 0..turns {
-        units += subject.turn(stint)?;
+        units += subject.turn(size)?;
     }
     let counted = subject.counters().zip(before).map(|(after, before)| after.since(&before));
     let (counters, events_per_wait_histogram) = measure::polled(counted);
     Ok(Counted { units, counters, events_per_wait_histogram, ..Counted::default() })
 }
 
-fn stint(length_us: u64, units: Option<u64>) -> TurnSize {
+fn turn_size(length_us: u64, units: Option<u64>) -> TurnSize {
     TurnSize { length: Duration::from_micros(length_us), units }
 }
 

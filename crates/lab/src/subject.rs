@@ -28,12 +28,12 @@ use crate::host::symbols::SymbolShare;
 
 /// What is measured: it works when it is asked to, and sleeps in between.
 pub trait Subject {
-    /// Begins work as `stint` says, ends what it began, and returns with nothing under way: the
+    /// Begins work as `size` says, ends what it began, and returns with nothing under way: the
     /// units of work that were done.
     ///
     /// # Errors
     /// [`MeasureError`] when the work failed, or was not what it should be.
-    fn turn(&mut self, stint: TurnSize) -> Result<u64, MeasureError>;
+    fn turn(&mut self, size: TurnSize) -> Result<u64, MeasureError>;
 
     /// CPU time that the measured side has used since it started; called when it sleeps. That of this
     /// thread, where it is what works.
@@ -322,9 +322,9 @@ impl ProgramSubject {
 }
 
 impl Subject for ProgramSubject {
-    fn turn(&mut self, stint: TurnSize) -> Result<u64, MeasureError> {
-        self.program.write_line(&stint.length.as_nanos().to_string());
-        let word = self.word(stint.length + PATIENCE)?;
+    fn turn(&mut self, size: TurnSize) -> Result<u64, MeasureError> {
+        self.program.write_line(&size.length.as_nanos().to_string());
+        let word = self.word(size.length + PATIENCE)?;
         word.parse().map_err(|_| self.failed(&format!("said \"{word}\", not a number of units")))
     }
 

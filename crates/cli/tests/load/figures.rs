@@ -9,13 +9,13 @@
 use std::fs;
 use std::io::{ErrorKind, Read, Write};
 use std::net::{TcpListener, TcpStream};
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, Command};
 use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use pollux_testing::{DEADLINE, Pid, Process, Signal, wait_until};
+use pollux_testing::{DEADLINE, Pid, Signal, wait_until};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use serde_json::Value;
 
@@ -95,23 +95,6 @@ fn freeze(server: &Server) -> f64 {
     wait(Duration::from_millis(300));
     server.signal(Signal::CONT);
     began.elapsed().as_secs_f64()
-}
-
-#[test]
-#[ignore = "prints what wrk shows of a frozen server, and requires nothing of it"]
-fn a_frozen_server_as_wrk_sees_it() {
-    let server = Server::start();
-    let mut command = Command::new("wrk");
-    command.args(["-t1", "-c64", "-d1s", "--latency", &server.url]).stdout(Stdio::piped());
-    if pollux_doctor::host::find_program("wrk").is_none() {
-        return println!("wrk is not installed");
-    }
-    let wrk = Process::start(&mut command);
-    wait(Duration::from_millis(400));
-    let frozen_s = freeze(&server);
-    let text = wrk.ended().stdout;
-    let quantiles = text.lines().filter(|line| line.contains('%')).map(str::trim);
-    println!("wrk, frozen for {frozen_s:.3} s: {}", quantiles.collect::<Vec<_>>().join("; "));
 }
 
 /// Quantiles of the generator are never below those that the responder gave, and as near to them

@@ -143,7 +143,7 @@ impl<S: Session> CompletionLoop<S> {
     pub(super) fn play(
         &mut self,
         token: Token,
-        occasion: Option<SessionCall>,
+        call: Option<SessionCall>,
         input: Option<&Received>,
     ) {
         self.make_room();
@@ -169,8 +169,8 @@ impl<S: Session> CompletionLoop<S> {
             now: now.at,
         };
         let shared = &mut self.state.shared;
-        let called = match occasion {
-            Some(occasion) => conversation.occasion(occasion, shared, &mut turn, &mut io),
+        let called = match call {
+            Some(call) => conversation.notify(call, shared, &mut turn, &mut io),
             None => Ok(()),
         };
         let done = called.and_then(|()| conversation.pump(shared, &mut turn, &mut io, input));

@@ -298,8 +298,8 @@ impl<S: Session> TurnLoop<S> for CompletionLoop<S> {
         }
     }
 
-    fn call(&mut self, token: Token, occasion: SessionCall) {
-        self.play(token, Some(occasion), None);
+    fn call(&mut self, token: Token, call: SessionCall) {
+        self.play(token, Some(call), None);
     }
 
     /// Not what waits for room: its request reports that.

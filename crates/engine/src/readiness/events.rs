@@ -125,8 +125,8 @@ impl<S: Session> TurnLoop<S> for ReadinessLoop<S> {
         }
     }
 
-    fn call(&mut self, token: Token, occasion: SessionCall) {
-        self.play(token, Some(occasion), NOTHING);
+    fn call(&mut self, token: Token, call: SessionCall) {
+        self.play(token, Some(call), NOTHING);
     }
 
     fn flush(&mut self, token: Token) {

@@ -233,7 +233,7 @@ impl<S: Session> ReadinessLoop<S> {
     }
 
     /// Calls the session with these bytes of the shared buffer, and carries on as it requested.
-    fn play(&mut self, token: Token, occasion: Option<SessionCall>, input: Range<usize>) {
+    fn play(&mut self, token: Token, call: Option<SessionCall>, input: Range<usize>) {
         let Some(connection) = &mut self.connections[token.slot() as usize] else { return };
         let Connection { conversation, tail, flow, .. } = connection;
         let now = self.state.clock.now();
@@ -249,11 +249,11 @@ impl<S: Session> ReadinessLoop<S> {
             now: now.at,
         };
         let shared = &mut self.state.shared;
-        let called = match occasion {
-            Some(occasion) => conversation.occasion(occasion, shared, &mut turn, &mut io),
+        let called = match call {
+            Some(call) => conversation.notify(call, shared, &mut turn, &mut io),
             None => Ok(()),
         };
-        let is_receiving = !input.is_empty() || occasion == Some(SessionCall::Readable);
+        let is_receiving = !input.is_empty() || call == Some(SessionCall::Readable);
         let input = &self.input[input];
         let done = called.and_then(|()| conversation.pump(shared, &mut turn, &mut io, input));
         self.settle(token, done, is_receiving);

@@ -50,10 +50,10 @@ impl Tokens {
 
 impl Subject for Tokens {
     /// Looks at the clock a few times only: half of what is left is done before each look.
-    fn turn(&mut self, stint: TurnSize) -> Result<u64, MeasureError> {
+    fn turn(&mut self, size: TurnSize) -> Result<u64, MeasureError> {
         let (start, mut passes) = (Instant::now(), 0);
         loop {
-            let left = stint.length.saturating_sub(start.elapsed());
+            let left = size.length.saturating_sub(start.elapsed());
             if left.is_zero() && passes > 0 {
                 return Ok(passes);
             }

@@ -303,9 +303,9 @@ impl Store {
 }
 
 impl Subject for Store {
-    fn turn(&mut self, stint: TurnSize) -> Result<u64, MeasureError> {
+    fn turn(&mut self, size: TurnSize) -> Result<u64, MeasureError> {
         let start = Instant::now();
-        let units = stint.units.unwrap_or(u64::MAX);
+        let units = size.units.unwrap_or(u64::MAX);
         let mut begun = units.min(self.connections.len() as u64);
         for number in 0..begun as usize {
             self.send(number)?;
@@ -323,7 +323,7 @@ impl Subject for Store {
                 Ok(_) | Err(rustix::io::Errno::INTR) => {}
                 Err(errno) => return Err(MeasureError::io("epoll_wait")(errno)),
             }
-            let is_over = start.elapsed() >= stint.length;
+            let is_over = start.elapsed() >= size.length;
             for event in events.drain(..) {
                 let number = event.data.u64() as usize;
                 if self.is_answered(number)? {

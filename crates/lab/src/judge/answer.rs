@@ -182,7 +182,7 @@ fn choice(rows: &[&ResultRow]) -> Recommendation {
             choice: one_or_more(if rest.is_empty() { &open } else { &rest }),
             remark: Some(format!("undecided: {}", open.join(", "))),
         },
-        (true, false) => leaning(rows),
+        (true, false) => recommendation(rows),
         (true, true) => decided(equal(rows)),
     }
 }
@@ -257,7 +257,7 @@ pub(super) struct Recommendation {
 }
 
 /// What the intervals of these rows allow to say; the baseline among them has none.
-fn leaning(rows: &[&ResultRow]) -> Recommendation {
+fn recommendation(rows: &[&ResultRow]) -> Recommendation {
     let rests_on_little = |row: &&ResultRow| {
         row.verdict != Verdict::Baseline && row.turns.is_some() && row.blocks < SETS_MIN
     };
@@ -411,8 +411,8 @@ mod tests {
 
     fn said(mut rows: Vec<ResultRow>) -> (String, String) {
         rows.push(baseline());
-        let leaning = leaning(&rows.iter().collect::<Vec<_>>());
-        (leaning.choice, leaning.remark.unwrap_or_default())
+        let recommendation = recommendation(&rows.iter().collect::<Vec<_>>());
+        (recommendation.choice, recommendation.remark.unwrap_or_default())
     }
 
     #[test]

@@ -53,7 +53,7 @@ pub(super) struct Length {
 
 impl Length {
     /// One of so many parts of a turn of an arm, and the lead-in before the first.
-    pub(super) fn stint(&self, arm: &str, parts: u32) -> (TurnSize, Duration) {
+    pub(super) fn turn_size(&self, arm: &str, parts: u32) -> (TurnSize, Duration) {
         let Some(units) = self.units.get(arm) else {
             return (TurnSize::of(self.turn / parts), self.lead_in);
         };
@@ -164,8 +164,8 @@ impl Runner<'_> {
         for _ in 0..rounds {
             random.shuffle(&mut order);
             for &index in &order {
-                let (stint, lead_in) = length.stint(&arms[index].planned.name, 2);
-                let figures = self.turn(&mut arms[index], stint, lead_in, 2);
+                let (size, lead_in) = length.turn_size(&arms[index].planned.name, 2);
+                let figures = self.turn(&mut arms[index], size, lead_in, 2);
                 halves[index].extend(figures.and_then(|figures| <[_; 2]>::try_from(figures).ok()));
             }
         }

@@ -225,8 +225,8 @@ impl Runner<'_> {
             }
             random.shuffle(&mut order);
             for &index in &order {
-                let (stint, lead_in) = length.stint(&arms[index].planned.name, 1);
-                let figures = self.turn(&mut arms[index], stint, lead_in, 1);
+                let (size, lead_in) = length.turn_size(&arms[index].planned.name, 1);
+                let figures = self.turn(&mut arms[index], size, lead_in, 1);
                 arms[index].rounds.push(figures.and_then(|figures| figures.first().copied()));
             }
         }
@@ -283,7 +283,7 @@ impl Runner<'_> {
                 continue;
             }
             let label = self.label(None, point, arm.planned, Pass::Counting);
-            let (TurnSize { length: turn, units }, _) = length.stint(&arm.planned.name, 1);
+            let (TurnSize { length: turn, units }, _) = length.turn_size(&arm.planned.name, 1);
             let length_us = turn.as_micros() as u64;
             let sources = self.sources.clone();
             let order = Order::Count { turns: COUNTED_TURNS, length_us, units, sources };

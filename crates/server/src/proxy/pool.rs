@@ -5,17 +5,17 @@
 //!                        a request comes
 //!                               │ others wait already? ── yes ──► behind them, or refused
 //!                               ▼
-//!   own shelf ─► shelves of other threads ─► fewer open than the server's limit? ─► wait
+//!   own idle list ─► those of other threads ─► fewer open than the server's limit? ─► wait
 //!
 //!   a connection is free, or gone: the oldest request gets it, or opens another; else it is shelved
 //! ```
 //!
-//! Each thread has a shelf for each server, and takes from those of others when its own is empty. What
-//! is on a shelf was put down by its thread; a thread that has an event for it claims it without this
+//! Each thread has a list of idle connections for each server, and takes from those of others when its own is empty. What
+//! is on a list was released by its thread; a thread that has an event for it claims it without this
 //! pool, so a taker skips what it can't take.
 //!
 //! A server with a limit of connections has a gate. A request that finds no connection looks once more and
-//! joins the queue under its lock, and a thread that shelves one looks at the queue under it, so no request
+//! joins the queue under its lock, and a thread that lists one looks at the queue under it, so no request
 //! waits beside a free connection; requests are served in the order of arrival.
 //!
 //! `tests/loom_pool.rs` takes in this file as it stands; so nothing here may name anything else of the
@@ -32,7 +32,7 @@ use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 #[cfg(not(loom))]
 use std::sync::{Mutex, MutexGuard};
 
-/// What lies on shelves.
+/// What lies on lists.
 pub(super) trait Idle {
     /// Takes it for the thread `by`; false when its own thread is just doing something with it.
     fn take(&self, by: u32) -> bool;
@@ -119,7 +119,7 @@ pub(super) struct Pool<C> {
 struct Server<C> {
     open_max: Option<u32>,
     idle: AtomicUsize,
-    shelves: Box<[IdleList<C>]>,
+    lists: Box<[IdleList<C>]>,
     gate: Mutex<Gate>,
     /// A request that comes now would wait: a hint for the balancer.
     busy: AtomicUsize,
@@ -147,7 +147,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 impl<C: Idle> Pool<C> {
     /// A pool of `threads` threads for servers that have so many connections at most.
     pub(super) fn new(threads: u32, open_max: &[Option<u32>], limits: PoolLimits) -> Self {
-        let shelf = |_| IdleList { len: AtomicUsize::new(0), idle: Mutex::new(Vec::new()) };
+        let list = |_| IdleList { len: AtomicUsize::new(0), idle: Mutex::new(Vec::new()) };
         let gate = || Gate {
             open: 0,
             waiting: VecDeque::new(),
@@ -156,7 +156,7 @@ impl<C: Idle> Pool<C> {
         let server = |open_max: &Option<u32>| Server {
             open_max: *open_max,
             idle: AtomicUsize::new(0),
-            shelves: (0..threads).map(shelf).collect(),
+            lists: (0..threads).map(list).collect(),
             gate: Mutex::new(gate()),
             busy: AtomicUsize::new(0),
         };
@@ -240,10 +240,10 @@ impl<C: Idle> Pool<C> {
 
     /// An idle connection of any thread, its own ones first; else one may be opened.
     fn find(&self, server: usize, by: u32) -> Admission<C> {
-        let shelves = &self.servers[server].shelves;
-        let (before, from) = shelves.split_at(by as usize);
-        for (place, shelf) in from.iter().chain(before).enumerate() {
-            if let Some(found) = shelf.take(by) {
+        let lists = &self.servers[server].lists;
+        let (before, from) = lists.split_at(by as usize);
+        for (place, list) in from.iter().chain(before).enumerate() {
+            if let Some(found) = list.take(by) {
                 self.release(server);
                 return if place == 0 { Admission::Own(found) } else { Admission::Other(found) };
             }
@@ -251,25 +251,25 @@ impl<C: Idle> Pool<C> {
         Admission::Open
     }
 
-    /// Takes the connection that has lain longest on the fullest shelf of the thread `by`, which wants to
+    /// Takes the connection that has lain longest on the longest list of the thread `by`, which wants to
     /// close one; says which server it is to.
     pub(super) fn oldest(&self, by: u32) -> Option<(usize, C)> {
-        let shelf = |server: &Server<C>| server.shelves[by as usize].len.load(Relaxed);
+        let list = |server: &Server<C>| server.lists[by as usize].len.load(Relaxed);
         let (server, fullest) =
-            self.servers.iter().enumerate().max_by_key(|(_, server)| shelf(server))?;
-        let found = fullest.shelves[by as usize].take_oldest(by)?;
+            self.servers.iter().enumerate().max_by_key(|(_, server)| list(server))?;
+        let found = fullest.lists[by as usize].take_oldest(by)?;
         self.release(server);
         Some((server, found))
     }
 
     /// A connection that its thread, which calls this, has put down: for the request that has waited
-    /// longest, or for the shelf of its thread. It is reserved. What goes to another thread was sent off.
+    /// longest, or for the list of its thread. It is reserved. What goes to another thread is in transfer.
     pub(super) fn put(&self, server: usize, connection: C) -> Option<(Ticket, C)> {
         let of_server = &self.servers[server];
         let owner = connection.owner();
-        let shelf = &of_server.shelves[owner as usize];
+        let list = &of_server.lists[owner as usize];
         if of_server.open_max.is_none() {
-            shelf.put(connection);
+            list.put(connection);
             return None;
         }
         let mut gate = lock(&of_server.gate);
@@ -284,11 +284,11 @@ impl<C: Idle> Pool<C> {
             // Its thread has something to do with it and puts it anew.
             Some(ticket) => {
                 gate.waiting.push_front(ticket);
-                shelf.put(connection);
+                list.put(connection);
                 None
             }
             None => {
-                shelf.put(connection);
+                list.put(connection);
                 None
             }
         };
@@ -296,9 +296,9 @@ impl<C: Idle> Pool<C> {
         given
     }
 
-    /// Takes a connection off the shelf of its thread; false when another thread has taken it.
+    /// Takes a connection off the list of its thread; false when another thread has taken it.
     pub(super) fn remove(&self, server: usize, by: u32, connection: &C) -> bool {
-        let is_removed = self.servers[server].shelves[by as usize].remove(connection);
+        let is_removed = self.servers[server].lists[by as usize].remove(connection);
         if is_removed {
             self.release(server);
         }

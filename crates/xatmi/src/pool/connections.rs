@@ -31,7 +31,7 @@ const SWEEP_URGENT_PARTS: u64 = 8;
 
 /// A connection.
 #[derive(Debug)]
-pub(super) struct ClientConnection {
+pub(super) struct ControlConnection {
     pub(super) link: Link,
     pub(super) token: Token,
     /// The process of a member of the group, which may call and not order; none for the pool's user.
@@ -73,8 +73,8 @@ impl Client {
 
 /// All connections.
 #[derive(Debug, Default)]
-pub(super) struct ClientConnections {
-    pub(super) by_number: BTreeMap<u64, ClientConnection>,
+pub(super) struct ControlConnections {
+    pub(super) by_number: BTreeMap<u64, ControlConnection>,
     pub(super) numbers: u64,
     /// Those that have said nothing yet, in the order of their coming, and until when they may.
     pub(super) silent: BTreeMap<u64, Instant>,
@@ -91,7 +91,7 @@ pub(super) struct ClientConnections {
     pub(super) mappings: Vec<((u64, u64), Rc<Slots>)>,
 }
 
-impl ClientConnections {
+impl ControlConnections {
     /// When the first of the silent ones has to go.
     pub(super) fn silence_ends(&self) -> Option<Instant> {
         self.silent.first_key_value().map(|(_, until)| *until)
@@ -102,9 +102,9 @@ impl Pool {
     /// Sends an answer to a connection, at once or when there is room. One that does not read
     /// for too long gets no more.
     pub(super) fn reply(&mut self, number: u64, answer: &Answer) {
-        let Some(visitor) = self.visitors.by_number.get_mut(&number) else { return };
-        visitor.unsent.push_back(answer.clone());
-        match visitor.unsent.len() {
+        let Some(connection) = self.connections.by_number.get_mut(&number) else { return };
+        connection.unsent.push_back(answer.clone());
+        match connection.unsent.len() {
             1 => match self.send_rest(number) {
                 Sent::Waits => self.wait_for_room(number, true),
                 Sent::All | Sent::Gone => {}
@@ -121,8 +121,10 @@ impl Pool {
     /// Sends what waits, as far as there is room.
     pub(super) fn send_rest(&mut self, number: u64) -> Sent {
         let memory = self.memory.clone();
-        let Some(visitor) = self.visitors.by_number.get_mut(&number) else { return Sent::Gone };
-        while let Some(answer) = visitor.unsent.front() {
+        let Some(connection) = self.connections.by_number.get_mut(&number) else {
+            return Sent::Gone;
+        };
+        while let Some(answer) = connection.unsent.front() {
             let beside = match (answer, &memory) {
                 (Answer::Welcome(Welcome { memory: Some(_), .. }), Some(memory)) => {
                     let [records, _, exchange] = memory.files();
@@ -130,8 +132,8 @@ impl Pool {
                 }
                 _ => Vec::new(),
             };
-            match visitor.link.send_with(answer, &beside) {
-                Ok(()) => drop(visitor.unsent.pop_front()),
+            match connection.link.send_with(answer, &beside) {
+                Ok(()) => drop(connection.unsent.pop_front()),
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Sent::Waits,
                 Err(_) => {
                     self.counts.unsent += 1;
@@ -144,19 +146,19 @@ impl Pool {
     }
 
     pub(super) fn wait_for_room(&mut self, number: u64, is_for_room: bool) {
-        let Some(visitor) = self.visitors.by_number.get(&number) else { return };
-        if self.poller.turn(visitor.link.as_fd(), visitor.token, is_for_room).is_err() {
+        let Some(connection) = self.connections.by_number.get(&number) else { return };
+        if self.poller.turn(connection.link.as_fd(), connection.token, is_for_room).is_err() {
             self.leave(number);
         }
     }
 
     /// Ends a connection, and with it a context.
     pub(super) fn leave(&mut self, number: u64) {
-        let Some(visitor) = self.visitors.by_number.remove(&number) else { return };
-        self.poller.remove(visitor.link.as_fd(), visitor.token);
-        self.visitors.silent.remove(&number);
+        let Some(connection) = self.connections.by_number.remove(&number) else { return };
+        self.poller.remove(connection.link.as_fd(), connection.token);
+        self.connections.silent.remove(&number);
         self.events.leave(number);
-        if let Some(client) = visitor.client {
+        if let Some(client) = connection.client {
             // A context that ended well has done so itself.
             match (&self.memory, client.memory) {
                 (Some(_), Some(_)) if client.has_kept_requests => {}
@@ -176,18 +178,18 @@ impl Pool {
     /// counts against the user's limit until the last of them has.
     pub(super) fn schedule_sweep(&mut self, now: Instant) {
         let limit_bytes = getrlimit(Resource::Msgqueue).current;
-        let visitors = &mut self.visitors;
-        visitors.unswept_bytes += needs::charge_bytes(self.sizes.reply);
-        let at = now + sweep_rest(visitors.unswept_bytes, limit_bytes);
-        visitors.sweeps_at = Some(visitors.sweeps_at.map_or(at, |known| known.min(at)));
+        let connections = &mut self.connections;
+        connections.unswept_bytes += needs::charge_bytes(self.sizes.reply);
+        let at = now + sweep_rest(connections.unswept_bytes, limit_bytes);
+        connections.sweeps_at = Some(connections.sweeps_at.map_or(at, |known| known.min(at)));
     }
 
     /// Whether it is time to tell workers that contexts ended; then it is done.
     pub(super) fn take_sweep(&mut self, now: Instant) -> bool {
-        let is_due = self.visitors.sweeps_at.is_some_and(|at| now >= at);
+        let is_due = self.connections.sweeps_at.is_some_and(|at| now >= at);
         if is_due {
-            self.visitors.sweeps_at = None;
-            self.visitors.unswept_bytes = 0;
+            self.connections.sweeps_at = None;
+            self.connections.unswept_bytes = 0;
         }
         is_due
     }

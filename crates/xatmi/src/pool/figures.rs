@@ -60,7 +60,11 @@ impl Pool {
             ),
             ("messages_unsent", "Messages to clients that did not read", counts.unsent),
             ("client_contexts", "Client contexts that came", counts.clients),
-            ("connections_silent", "Connections that said nothing", self.visitors.dropped_silent),
+            (
+                "connections_silent",
+                "Connections that said nothing",
+                self.connections.dropped_silent,
+            ),
             ("accept_pauses", "Times when no connection was taken", counts.accept_pauses),
             ("answers_sent", "Errors sent to callers for others", self.unsent.sent),
             ("answers_gone", "Answers whose caller was gone", self.unsent.gone),
@@ -89,7 +93,7 @@ impl Pool {
 
     pub(super) fn client_rows(&self, now: Instant) -> Vec<ClientRow> {
         let open = self.memory.as_ref().map(|memory| memory.open_requests());
-        let clients = self.visitors.by_number.values().filter_map(|v| v.client.as_ref());
+        let clients = self.connections.by_number.values().filter_map(|v| v.client.as_ref());
         clients
             .map(|client| ClientRow {
                 pid: client.pid,

@@ -19,7 +19,7 @@
 //! |---|---|
 //! | `turn`, `poller` | the loop: wait, events, time; what is watched |
 //! | `workers` | what the supervisor asks for, and what workers say |
-//! | `visitors`, `connections` | who comes to the control socket; what is known of each connection, answers, its end |
+//! | `control_socket`, `connections` | who comes to the control socket; what is known of each connection, answers, its end |
 //! | `orders` | orders and their progress |
 //! | `services`, `unsent` | queues of services; answers for the dead |
 //! | `events` | the subscribers of events and unsolicited messages |
@@ -29,6 +29,7 @@
 //! | `options` | what a pool is started with; its log |
 
 mod connections;
+mod control_socket;
 mod events;
 mod figures;
 mod options;
@@ -39,7 +40,6 @@ mod process;
 mod services;
 mod turn;
 mod unsent;
-mod visitors;
 mod workers;
 
 use std::collections::{BTreeMap, HashSet};
@@ -61,7 +61,7 @@ use crate::needs::{Shortage, file_size_limits, file_size_shortage};
 use crate::queue::Prefix;
 use crate::slots::Slots;
 use crate::supervisor::Supervisor;
-use connections::ClientConnections;
+use connections::ControlConnections;
 use events::Events;
 use figures::{Counts, Endpoint};
 use orders::Order;
@@ -198,7 +198,7 @@ pub struct Pool {
     /// Slots of ours without a worker.
     slots_free: Vec<usize>,
     services: Services,
-    visitors: ClientConnections,
+    connections: ControlConnections,
     events: Events,
     earlier_clients: EarlierClients,
     unsent: Unsent,
@@ -295,7 +295,7 @@ impl Pool {
             suspects: HashSet::new(),
             is_suspicious: false,
             slots_free: (0..slots_max).rev().collect(),
-            visitors: ClientConnections::default(),
+            connections: ControlConnections::default(),
             events: Events::default(),
             earlier_clients: EarlierClients::default(),
             unsent: Unsent::default(),

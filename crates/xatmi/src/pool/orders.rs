@@ -131,7 +131,7 @@ impl Pool {
                 let answer = order.outcome(progress, &members);
                 self.reply(order.number, &answer);
             }
-            !is_over && self.visitors.by_number.contains_key(&order.number)
+            !is_over && self.connections.by_number.contains_key(&order.number)
         });
         // A reply may have ended a connection, never begun an order.
         self.orders = orders;

@@ -236,9 +236,9 @@ impl Pool {
             self.unsent.next_moment(),
             self.nudging.map(|(next, _)| next),
             self.next_ring_look,
-            self.visitors.accepts_at,
-            self.visitors.sweeps_at,
-            self.visitors.silence_ends(),
+            self.connections.accepts_at,
+            self.connections.sweeps_at,
+            self.connections.silence_ends(),
             self.endpoint.as_ref().map(Endpoint::next_moment),
         ];
         let soonest = optional.into_iter().flatten().min();

@@ -77,7 +77,7 @@ struct Rounds<W> {
 }
 
 impl<W: Watcher> Subject for Rounds<W> {
-    fn turn(&mut self, stint: TurnSize) -> Result<u64, MeasureError> {
+    fn turn(&mut self, size: TurnSize) -> Result<u64, MeasureError> {
         let (start, mut events) = (Instant::now(), 0);
         loop {
             self.chain.begin()?;
@@ -86,7 +86,7 @@ impl<W: Watcher> Subject for Rounds<W> {
                 self.watcher.turn(&mut self.chain)?;
             }
             events += self.chain.events() as u64;
-            if start.elapsed() >= stint.length {
+            if start.elapsed() >= size.length {
                 return Ok(events);
             }
         }

@@ -19,7 +19,9 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-use pollux_callers::{CallPlan, CallResult as Outcome, Failure, PATIENCE, Served, Target, Word};
+use pollux_callers::{
+    CallPlan, CallResult as Outcome, CallerMessage, Failure, PATIENCE, Served, Target,
+};
 use pollux_processes::{ControlSocket, Program, built_from_c};
 use rustix::event::epoll::EventFlags;
 use rustix::pipe::{PipeFlags, pipe_with};
@@ -329,9 +331,9 @@ impl Calling {
     fn ready(mut self, is_interrupted: &dyn Fn() -> bool) -> Result<Self, MeasureError> {
         loop {
             match self.control.receive_within(PATIENCE + self.end_patience, is_interrupted)? {
-                Some(Word::Workers(pids)) => self.workers = pids,
-                Some(Word::Ready) => return Ok(self),
-                Some(Word::Failed(what)) => return Err(callers_failed(what)),
+                Some(CallerMessage::Workers(pids)) => self.workers = pids,
+                Some(CallerMessage::Ready) => return Ok(self),
+                Some(CallerMessage::Failed(what)) => return Err(callers_failed(what)),
                 _ => return Err(self.not_ready()),
             }
         }
@@ -358,7 +360,7 @@ impl Calling {
         self.control.hang_up();
         match self.control.receive_within(PATIENCE + self.end_patience, is_interrupted)? {
             None => Ok(()),
-            Some(Word::Failed(what)) => Err(callers_failed(what)),
+            Some(CallerMessage::Failed(what)) => Err(callers_failed(what)),
             Some(_) => Err(callers_failed("said more than they were asked".to_owned())),
         }
     }
@@ -367,24 +369,24 @@ impl Calling {
     /// `complaint` is what a worker has said that failed.
     pub(super) fn call(
         &mut self,
-        go: CallPlan,
+        plan: CallPlan,
         longest: Duration,
         complaint: &dyn Fn() -> Option<MeasureError>,
         is_interrupted: &dyn Fn() -> bool,
     ) -> Result<(Outcome, Vec<Interval>), MeasureError> {
-        self.control.send(&go, &[])?;
+        self.control.send(&plan, &[])?;
         let patience = longest + PATIENCE * 2;
         let mut intervals = Vec::new();
         loop {
             match self.control.receive_within(patience, is_interrupted)? {
-                Some(Word::Interval(interval)) => intervals.push(interval_of(interval)),
-                Some(Word::Called(called)) => return Ok((called, intervals)),
+                Some(CallerMessage::Interval(interval)) => intervals.push(interval_of(interval)),
+                Some(CallerMessage::Called(called)) => return Ok((called, intervals)),
                 // A call that fails does so because of a worker, if one has failed.
-                Some(Word::Failed(what)) => {
+                Some(CallerMessage::Failed(what)) => {
                     return Err(complaint().unwrap_or_else(|| callers_failed(what)));
                 }
-                Some(Word::Served(served)) => self.served = served,
-                Some(Word::Ready | Word::Workers(_)) => {}
+                Some(CallerMessage::Served(served)) => self.served = served,
+                Some(CallerMessage::Ready | CallerMessage::Workers(_)) => {}
                 None => {
                     let silent = || callers_failed("did not end when they should".to_owned());
                     return Err(complaint().unwrap_or_else(silent));
@@ -413,8 +415,9 @@ impl Drop for Calling {
         if !self.end_patience.is_zero() {
             // What it has started ends by itself then, and has the other side of the control socket until it has.
             while let Ok(Some(_)) =
-                self.control.receive_within::<Word>(self.end_patience, &|| false)
-            {}
+                self.control.receive_within::<CallerMessage>(self.end_patience, &|| false)
+            {
+            }
         }
     }
 }

@@ -205,7 +205,7 @@ impl Message {
     }
 }
 
-/// Where requests come from, and where answers go.
+/// Where requests come from, and where answers plan.
 pub(super) struct Intake {
     requests: Incoming,
     answers: Vec<OwnedFd>,

@@ -102,7 +102,7 @@ impl Source {
 pub(super) struct Opened {
     /// For a worker: what it waits for, what it reads besides, then where each caller's answer goes.
     pub(super) workers: Vec<OwnedFd>,
-    /// For the callers: where requests go, then where each caller's answer comes from.
+    /// For the callers: where requests plan, then where each caller's answer comes from.
     pub(super) callers: Vec<OwnedFd>,
     /// Where a socket listens.
     pub(super) address: Option<SocketAddr>,

@@ -114,8 +114,8 @@ impl RunningHerd<'_> {
         if ramp_ms == 0 {
             return Ok(());
         }
-        let go = CallPlan { is_window: false, time_ms: ramp_ms, interval_ms: ramp_ms, calls: 0 };
-        let (called, _) = self.call(go, spec.ramp_time())?;
+        let plan = CallPlan { is_window: false, time_ms: ramp_ms, interval_ms: ramp_ms, calls: 0 };
+        let (called, _) = self.call(plan, spec.ramp_time())?;
         self.calls = 0;
         match &mut self.workers {
             // They report it at their end.
@@ -134,9 +134,9 @@ impl RunningHerd<'_> {
         spec: &RunSpec,
     ) -> Result<(CallResult, Vec<Interval>), MeasureError> {
         let (calls, interval_ms) = (spec.count("calls") as u64, spec.interval().as_millis() as u64);
-        let go = CallPlan { is_window: true, time_ms: spec.runtime_ms, interval_ms, calls };
+        let plan = CallPlan { is_window: true, time_ms: spec.runtime_ms, interval_ms, calls };
         let longest = if calls == 0 { 1 } else { WINDOWS_MAX };
-        self.call(go, spec.runtime() * longest)
+        self.call(plan, spec.runtime() * longest)
     }
 
     /// The process numbers of the workers, and that of the callers.
@@ -147,7 +147,7 @@ impl RunningHerd<'_> {
     /// Lets them call for no longer than `longest`.
     fn call(
         &mut self,
-        go: CallPlan,
+        plan: CallPlan,
         longest: Duration,
     ) -> Result<(CallResult, Vec<Interval>), MeasureError> {
         let workers = &self.workers;
@@ -156,7 +156,7 @@ impl RunningHerd<'_> {
             Workers::Foreign { .. } => None,
         };
         let (called, intervals) =
-            self.calling.call(go, longest, &complaint, self.is_interrupted)?;
+            self.calling.call(plan, longest, &complaint, self.is_interrupted)?;
         self.callers += Duration::from_nanos(called.cpu_ns);
         self.calls += called.calls;
         let switches = self.machine_switches.zip(called.machine_switches);
@@ -226,11 +226,11 @@ impl Work {
 }
 
 impl Subject for RunningHerd<'_> {
-    fn turn(&mut self, stint: TurnSize) -> Result<u64, MeasureError> {
-        let length = stint.length;
+    fn turn(&mut self, size: TurnSize) -> Result<u64, MeasureError> {
+        let length = size.length;
         let time_ms = length.as_micros().div_ceil(1000) as u64;
-        let go = CallPlan { is_window: true, time_ms, interval_ms: time_ms, calls: 0 };
-        Ok(self.call(go, length)?.0.calls)
+        let plan = CallPlan { is_window: true, time_ms, interval_ms: time_ms, calls: 0 };
+        Ok(self.call(plan, length)?.0.calls)
     }
 
     fn cpu_time(&mut self) -> Result<Duration, MeasureError> {

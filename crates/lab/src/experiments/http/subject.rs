@@ -117,9 +117,9 @@ impl<'a> Served<'a> {
 }
 
 impl Subject for Served<'_> {
-    fn turn(&mut self, stint: TurnSize) -> Result<u64, MeasureError> {
+    fn turn(&mut self, size: TurnSize) -> Result<u64, MeasureError> {
         let turned =
-            self.load.turn(stint.length, stint.units).map_err(|error| generator_failed(&error))?;
+            self.load.turn(size.length, size.units).map_err(|error| generator_failed(&error))?;
         if turned.failed as f64 > turned.right as f64 * FAILED_SHARE_MAX {
             let (failed, right) = (turned.failed, turned.right);
             return Err(self.server.failed(&format!("{failed} failures beside {right} answers")));

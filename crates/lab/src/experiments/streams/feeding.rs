@@ -157,13 +157,13 @@ impl<C: Collect> Free<C> {
 }
 
 impl<C: Collect> Subject for Free<C> {
-    fn turn(&mut self, stint: TurnSize) -> Result<u64, MeasureError> {
+    fn turn(&mut self, size: TurnSize) -> Result<u64, MeasureError> {
         let (start, mut handled) = (Instant::now(), 0);
         self.shared.is_writing.store(true, Release);
         self.shared.is_running.store(true, Release);
         self.writer().thread().unpark();
         loop {
-            let is_last = start.elapsed() >= stint.length;
+            let is_last = start.elapsed() >= size.length;
             if is_last {
                 self.shared.is_running.store(false, Release);
             }
@@ -280,7 +280,7 @@ impl Held {
 }
 
 impl Subject for Held {
-    fn turn(&mut self, stint: TurnSize) -> Result<u64, MeasureError> {
+    fn turn(&mut self, size: TurnSize) -> Result<u64, MeasureError> {
         let (start, mut handled) = (Instant::now(), 0);
         let batches = EVENTS_PER_LOOK.div_ceil(self.ready);
         loop {
@@ -292,7 +292,7 @@ impl Subject for Held {
                 }
                 handled += self.ready as u64;
             }
-            if start.elapsed() >= stint.length {
+            if start.elapsed() >= size.length {
                 return Ok(handled);
             }
         }

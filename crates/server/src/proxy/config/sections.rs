@@ -137,14 +137,11 @@ table! { keys, key;
 /// The address of a server, which is one machine.
 pub(super) fn server_address() -> Kind<ListenAddress> {
     let accepts = "HOST:PORT, [IPV6]:PORT or unix:PATH, such as 10.0.0.1:9000";
-    Kind::new("ADDRESS", accepts, |text| {
-        let is_every = |address: &ListenAddress| matches!(address, ListenAddress::Tcp(tcp) if tcp.ip().is_unspecified());
-        match read_address(text)? {
-            address if is_every(&address) => Err(format!(
-                "{text} stands for every address of this machine; expected the address of a server"
-            )),
-            address => Ok(address),
-        }
+    Kind::new("ADDRESS", accepts, |text| match read_address(text)? {
+        ListenAddress::Tcp(address) if address.ip().is_unspecified() => Err(format!(
+            "{text} stands for every address of this machine; expected the address of a server"
+        )),
+        address => Ok(address),
     })
 }
 

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use pollux_sys::mqueue::MessageQueue;
 use rustix::net::SocketFlags;
 
-use super::connections::{Client, ClientConnection, Sent};
+use super::connections::{Client, ControlConnection, Sent};
 use super::poller::Source;
 use super::workers::Report;
 use super::{Pool, SlotHandle, previous};
@@ -22,7 +22,7 @@ use crate::link::{Link, Received};
 use crate::slots::Slots;
 
 /// Most connections: each client thread has one.
-const VISITORS_MAX: usize = 8_192;
+const CONNECTIONS_MAX: usize = 8_192;
 /// Connections accepted in one turn.
 const ACCEPT_BUDGET: usize = 64;
 /// How long a connection may be open before its first message: clients, workers and commands
@@ -37,7 +37,7 @@ impl Pool {
     pub(super) fn accept(&mut self, now: Instant) {
         for _ in 0..ACCEPT_BUDGET {
             let Some((listener, _)) = &self.control else { return };
-            if self.visitors.by_number.len() >= VISITORS_MAX {
+            if self.connections.by_number.len() >= CONNECTIONS_MAX {
                 return self.pause(now, "too many connections");
             }
             let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
@@ -53,21 +53,21 @@ impl Pool {
 
     /// Ends the connections that have said nothing for too long.
     pub(super) fn drop_silent(&mut self, now: Instant) {
-        while self.visitors.silence_ends().is_some_and(|until| now >= until) {
-            let Some((number, _)) = self.visitors.silent.pop_first() else { return };
-            self.visitors.dropped_silent += 1;
+        while self.connections.silence_ends().is_some_and(|until| now >= until) {
+            let Some((number, _)) = self.connections.silent.pop_first() else { return };
+            self.connections.dropped_silent += 1;
             self.leave(number);
         }
     }
 
     /// Watches the listener again when there may be room.
     pub(super) fn accept_again(&mut self, now: Instant) {
-        if self.visitors.accepts_at.is_some_and(|at| now >= at) {
-            self.visitors.accepts_at = None;
+        if self.connections.accepts_at.is_some_and(|at| now >= at) {
+            self.connections.accepts_at = None;
             if let Some((listener, token)) = &mut self.control {
                 match self.poller.add(listener.as_fd(), Source::Control) {
                     Ok(fresh) => *token = fresh,
-                    Err(_) => self.visitors.accepts_at = Some(now + ACCEPT_REST),
+                    Err(_) => self.connections.accepts_at = Some(now + ACCEPT_REST),
                 }
             }
         }
@@ -75,14 +75,14 @@ impl Pool {
 
     /// What a connection says.
     pub(super) fn read_visitor(&mut self, number: u64, now: Instant) {
-        let Some(visitor) = self.visitors.by_number.get_mut(&number) else { return };
-        if !visitor.unsent.is_empty() {
+        let Some(connection) = self.connections.by_number.get_mut(&number) else { return };
+        if !connection.unsent.is_empty() {
             if self.send_rest(number) == Sent::All {
                 self.wait_for_room(number, false);
             }
             return;
         }
-        match visitor.link.receive::<Request>() {
+        match connection.link.receive::<Request>() {
             Ok(Received::Message(request, descriptors)) => {
                 self.understand_visitor(number, request, descriptors, now);
             }
@@ -103,8 +103,8 @@ impl Pool {
         descriptors: Vec<OwnedFd>,
         now: Instant,
     ) {
-        self.visitors.silent.remove(&number);
-        let guest = self.visitors.by_number.get(&number).and_then(|visitor| visitor.guest);
+        self.connections.silent.remove(&number);
+        let guest = self.connections.by_number.get(&number).and_then(|connection| connection.guest);
         if guest.is_some_and(|pid| !is_for_guests(&request, pid)) {
             let owner = rustix::process::geteuid().as_raw();
             let why = format!(
@@ -116,9 +116,9 @@ impl Pool {
         match request {
             Request::Client(hello) => self.greet(number, &hello, now),
             Request::Adopt { srvid, pid, name, slot, services, memory } => {
-                let Some(visitor) = self.visitors.by_number.remove(&number) else { return };
-                self.poller.remove(visitor.link.as_fd(), visitor.token);
-                let ClientConnection { link, .. } = visitor;
+                let Some(connection) = self.connections.by_number.remove(&number) else { return };
+                self.poller.remove(connection.link.as_fd(), connection.token);
+                let ControlConnection { link, .. } = connection;
                 let slot_handle = is_sent_by(&link, pid)
                     .and_then(|()| self.slot_handle_of(descriptors, slot))
                     .and_then(|slot_handle| {
@@ -149,7 +149,7 @@ impl Pool {
             let why = "the pool is ending".to_owned();
             return self.reply(number, &Answer::Refused { why });
         }
-        let known = self.visitors.by_number.get(&number).and_then(|v| v.client.as_ref());
+        let known = self.connections.by_number.get(&number).and_then(|v| v.client.as_ref());
         if let Some(Client { pid, context, .. }) = known {
             let why = format!(
                 "this connection is that of context {context} of process {pid}; open another one \
@@ -157,8 +157,8 @@ impl Pool {
             );
             return self.reply(number, &Answer::Refused { why });
         }
-        let visitor = self.visitors.by_number.get(&number);
-        let is_guest = visitor.is_some_and(|visitor| visitor.guest.is_some());
+        let connection = self.connections.by_number.get(&number);
+        let is_guest = connection.is_some_and(|connection| connection.guest.is_some());
         let has_made_queue = is_guest && self.memory.is_none();
         if has_made_queue && let Err(error) = self.make_reply_queue(hello) {
             let why = format!("no reply queue for a client of another user: {error}");
@@ -181,9 +181,10 @@ impl Pool {
         self.counts.clients += 1;
         let has_kept_requests =
             kept.is_some() && self.earlier_clients.has(hello.pid, &mut self.poller);
-        if let Some(visitor) = self.visitors.by_number.get_mut(&number) {
+        if let Some(connection) = self.connections.by_number.get_mut(&number) {
             let (pid, context, memory) = (hello.pid, hello.context, welcome.memory);
-            visitor.client = Some(Client { pid, context, memory, has_kept_requests, since: now });
+            connection.client =
+                Some(Client { pid, context, memory, has_kept_requests, since: now });
         }
         self.reply(number, &Answer::Welcome(welcome));
     }
@@ -207,13 +208,13 @@ impl Pool {
                 return;
             }
         };
-        self.visitors.numbers += 1;
-        let number = self.visitors.numbers;
+        self.connections.numbers += 1;
+        let number = self.connections.numbers;
         if let Ok(token) = self.poller.add(link.as_fd(), Source::Connection(number)) {
-            let visitor =
-                ClientConnection { link, token, guest, client: None, unsent: VecDeque::new() };
-            self.visitors.by_number.insert(number, visitor);
-            self.visitors.silent.insert(number, now + SILENCE_MAX);
+            let connection =
+                ControlConnection { link, token, guest, client: None, unsent: VecDeque::new() };
+            self.connections.by_number.insert(number, connection);
+            self.connections.silent.insert(number, now + SILENCE_MAX);
         }
     }
 
@@ -233,11 +234,11 @@ impl Pool {
     fn pause(&mut self, now: Instant, why: &str) {
         if let Some((listener, token)) = &self.control {
             self.poller.remove(listener.as_fd(), *token);
-            self.visitors.accepts_at = Some(now + ACCEPT_REST);
+            self.connections.accepts_at = Some(now + ACCEPT_REST);
             self.counts.accept_pauses += 1;
             // A pool that is full pauses ten times a second.
-            if self.visitors.rest_logged.is_none_or(|at| now - at >= REST_LOG_PAUSE) {
-                self.visitors.rest_logged = Some(now);
+            if self.connections.rest_logged.is_none_or(|at| now - at >= REST_LOG_PAUSE) {
+                self.connections.rest_logged = Some(now);
                 self.log.line(&format!("no connection is taken for a moment: {why}"));
             }
         }
@@ -263,14 +264,14 @@ impl Pool {
         let memory = descriptors.into_iter().next().ok_or("it brought no memory")?;
         let status = rustix::fs::fstat(&memory).map_err(|errno| format!("fstat: {errno}"))?;
         let key = (status.st_dev, status.st_ino);
-        let known = self.visitors.mappings.iter().find(|(known, _)| *known == key);
+        let known = self.connections.mappings.iter().find(|(known, _)| *known == key);
         let slots = match known {
             Some((_, slots)) => Rc::clone(slots),
             None => {
                 let slots = Slots::from_fd(memory).map_err(|error| error.to_string())?;
                 let slots = Rc::new(slots);
-                self.visitors.mappings.retain(|(_, slots)| Rc::strong_count(slots) > 1);
-                self.visitors.mappings.push((key, Rc::clone(&slots)));
+                self.connections.mappings.retain(|(_, slots)| Rc::strong_count(slots) > 1);
+                self.connections.mappings.push((key, Rc::clone(&slots)));
                 slots
             }
         };
