@@ -216,10 +216,11 @@ pub(super) fn trust(trust: &Trust) -> Vec<(&'static str, String)> {
     let disturbed = format!("{} of {}", trust.blocks_disturbed, trust.blocks);
     let is_all_turns = trust.turns.as_ref().is_some_and(|turns| turns.rows_of_whole_runs == 0);
     if is_all_turns {
-        items.push((
-            "disturbed sets",
-            disturbed + ", kept, because a disturbance affects arm and baseline alike",
-        ));
+        let why_kept = match trust.blocks_disturbed {
+            0 => "",
+            _ => ", kept, because a disturbance affects arm and baseline alike",
+        };
+        items.push(("disturbed sets", disturbed + why_kept));
         items.push(("stolen CPU", steal));
     } else {
         let noise = trust.noise.map_or_else(
