@@ -117,8 +117,14 @@ impl Instance {
 
     /// Whether `epoll` names this instance now.
     pub(crate) fn is_named_by(&self, epoll: RawFd) -> bool {
-        let tag = self.lock().subject.tag.as_ref().map(OwnedFd::as_raw_fd);
-        tag.is_some_and(|tag| kernel::ctl(epoll, libc::EPOLL_CTL_MOD, tag, Some(NOTHING)).is_ok())
+        self.tag()
+            .is_some_and(|tag| kernel::ctl(epoll, libc::EPOLL_CTL_MOD, tag, Some(NOTHING)).is_ok())
+    }
+
+    /// What the kernel's epoll of this instance has, while it is alive.
+    #[must_use]
+    pub fn tag(&self) -> Option<RawFd> {
+        self.lock().subject.tag.as_ref().map(OwnedFd::as_raw_fd)
     }
 
     /// Held around `fork(2)`.

@@ -222,6 +222,8 @@ numbered! {
         Open = "open",
         /// openat(2)
         Openat = "openat",
+        /// futex(2), by syscall(2)
+        Futex = "futex",
         /// Any call that the thread slept in: the call itself is not known, but the function that made it
         Asleep = "asleep",
     }

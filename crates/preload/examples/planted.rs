@@ -12,6 +12,10 @@ mod descriptors;
 mod emulation;
 #[path = "../src/names.rs"]
 mod names;
+#[path = "../src/rings.rs"]
+mod rings;
+#[path = "../src/syscall.rs"]
+mod syscall;
 #[path = "../src/thread.rs"]
 mod thread;
 #[path = "../src/turn.rs"]

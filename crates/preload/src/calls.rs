@@ -20,7 +20,7 @@ use crate::descriptors::{self, Met};
 use crate::names::{look_up, taken, unknown};
 use crate::thread::{Thread, errno, set_errno};
 use crate::turn::Outcome;
-use crate::{attach, emulation};
+use crate::{attach, emulation, rings};
 
 /// Takes names whose calls are timed. Behind the arrow stands what is made of the result, with the bytes that
 /// were given where something is written.
@@ -111,8 +111,7 @@ accepting! {
 
 taken! { Both: close / 1 (fd: c_int; caller) -> c_int {
     let Some(real) = real() else { return unknown() };
-    // Before the call: behind it another thread may already have the number.
-    freed("close", || descriptors::closed(fd), || emulation::closing(fd));
+    closing(fd);
     let thread = NAME.thread();
     let began = thread.begin();
     // SAFETY: the caller's own argument.
@@ -123,20 +122,41 @@ taken! { Both: close / 1 (fd: c_int; caller) -> c_int {
 
 taken! { Both: close_range / 3 (first: c_uint, last: c_uint, flags: c_int; _caller) -> c_int {
     let Some(real) = real() else { return unknown() };
-    // Flags that the kernel does not know are refused, and nothing is closed.
-    if flags.unsigned_abs() & !libc::CLOSE_RANGE_UNSHARE == 0 {
-        let forget = || descriptors::closed_range(first, last);
-        freed("close_range", forget, || emulation::closing_range(first, last));
-    }
+    closing_range(first, last, flags);
     // SAFETY: the caller's own arguments.
     unsafe { real(first, last, flags) }
 } }
 
+/// A number is about to be closed: said before, as behind it another thread may already have the number.
+pub(crate) fn closing(fd: c_int) {
+    freed("close", || forget(fd), || emulation::closing(fd));
+}
+
+/// The same for close_range(2). Flags that the kernel does not know are refused, and nothing is closed.
+pub(crate) fn closing_range(first: c_uint, last: c_uint, flags: c_int) {
+    if flags.unsigned_abs() & !libc::CLOSE_RANGE_UNSHARE == 0 {
+        freed(
+            "close_range",
+            || forget_range(first, last),
+            || emulation::closing_range(first, last),
+        );
+    }
+}
+
+fn forget(fd: c_int) {
+    descriptors::closed(fd);
+    rings::closing(fd);
+}
+
+fn forget_range(first: c_uint, last: c_uint) {
+    descriptors::closed_range(first, last);
+    rings::closing_range(first, last);
+}
+
 taken! { Both: closefrom / 1 (first: c_int; _caller) -> () {
     let Some(real) = real() else { return };
     let from = first.max(0).unsigned_abs();
-    let forget = || descriptors::closed_range(from, c_uint::MAX);
-    freed("closefrom", forget, || emulation::closing_range(from, c_uint::MAX));
+    freed("closefrom", || forget_range(from, c_uint::MAX), || emulation::closing_range(from, c_uint::MAX));
     // SAFETY: the caller's own argument.
     unsafe { real(first) }
 } }
@@ -150,7 +170,7 @@ macro_rules! closing_stream {
             let fd = unsafe { libc::fileno(stream) };
             // A stream in memory has none.
             if fd >= 0 {
-                freed(stringify!($name), || descriptors::closed(fd), || emulation::closing(fd));
+                freed(stringify!($name), || forget(fd), || emulation::closing(fd));
             }
             let thread = NAME.thread();
             let began = thread.begin();
@@ -211,13 +231,13 @@ taken! { Both: dup3 / 3 (from: c_int, to: c_int, flags: c_int; _caller) -> c_int
 } }
 
 /// A number is about to get another file, unless the kernel refuses that.
-fn replaced(from: c_int, to: c_int, flags: c_int) {
+pub(crate) fn replaced(from: c_int, to: c_int, flags: c_int) {
     let before = errno();
     // SAFETY: F_GETFD takes no pointer and changes nothing.
     let is_open = unsafe { libc::fcntl(from, libc::F_GETFD) } >= 0;
     set_errno(before);
     if is_open && to != from && flags & !libc::O_CLOEXEC == 0 {
-        freed("dup2", || descriptors::closed(to), || emulation::closing(to));
+        freed("dup2", || forget(to), || emulation::closing(to));
     }
 }
 
@@ -234,14 +254,14 @@ fn freed(call: &str, forget: impl FnOnce(), notify: impl FnOnce()) {
 }
 
 /// A file has a further number.
-fn duplicated(from: c_int, to: c_int) {
+pub(crate) fn duplicated(from: c_int, to: c_int) {
     if to >= 0 && Thread::here().is_own() {
         emulation::duplicated(from, to);
     }
 }
 
 /// The bytes of all parts of a write that the kernel took.
-fn sum(parts: *const iovec, count: usize) -> usize {
+pub(crate) fn sum(parts: *const iovec, count: usize) -> usize {
     let len = |index| {
         // SAFETY: the kernel read so many parts at the address.
         let part = unsafe { parts.add(index) };
@@ -252,7 +272,7 @@ fn sum(parts: *const iovec, count: usize) -> usize {
 }
 
 /// The bytes of a message that the kernel took.
-fn of_message(message: *const msghdr) -> usize {
+pub(crate) fn of_message(message: *const msghdr) -> usize {
     // SAFETY: the kernel read the message at the address.
     let message = unsafe { &*message };
     sum(message.msg_iov, message.msg_iovlen)
@@ -264,17 +284,17 @@ fn would_block(result: ssize_t) -> bool {
 }
 
 #[inline]
-fn outcome_of_none(_: ssize_t) -> Outcome {
+pub(crate) fn outcome_of_none(_: ssize_t) -> Outcome {
     Outcome::None
 }
 
 #[inline]
-fn outcome_of_read(result: ssize_t) -> Outcome {
+pub(crate) fn outcome_of_read(result: ssize_t) -> Outcome {
     if would_block(result) { Outcome::ReadNothing } else { Outcome::Read }
 }
 
 #[inline]
-fn outcome_of_write(result: ssize_t, given: usize) -> Outcome {
+pub(crate) fn outcome_of_write(result: ssize_t, given: usize) -> Outcome {
     match usize::try_from(result) {
         Ok(written) if written < given => Outcome::WrittenShort,
         Err(_) if would_block(result) => Outcome::WrittenNothing,
@@ -283,13 +303,13 @@ fn outcome_of_write(result: ssize_t, given: usize) -> Outcome {
 }
 
 #[inline]
-fn outcome_of_connect(result: ssize_t) -> Outcome {
+pub(crate) fn outcome_of_connect(result: ssize_t) -> Outcome {
     let is_under_way = result < 0 && errno() == libc::EINPROGRESS;
     if is_under_way { Outcome::Connecting } else { Outcome::None }
 }
 
 /// Notes what accept returned.
-fn accepted(thread: &Thread, listener: c_int, caller: u64, began: u64, result: c_int) {
+pub(crate) fn accepted(thread: &Thread, listener: c_int, caller: u64, began: u64, result: c_int) {
     // Read before anything changes it: the number that is new may have been another file's.
     let would_block = would_block(result as ssize_t);
     thread.settle();
@@ -311,7 +331,7 @@ fn accepted(thread: &Thread, listener: c_int, caller: u64, began: u64, result: c
 }
 
 /// Strings, the last of which is null.
-type Words = *const *const c_char;
+pub(crate) type Words = *const *const c_char;
 
 /// Takes names of exec(3): those whose number of arguments is given. Behind the arrow stands the environment of the
 /// new program.
@@ -336,7 +356,7 @@ exec! {
 
 /// Becomes another program, which may or may not be counted. The C library calls none of these names
 /// itself.
-fn started(environment: Words, exec: impl FnOnce() -> c_int) -> c_int {
+pub(crate) fn started(environment: Words, exec: impl FnOnce() -> c_int) -> c_int {
     // SAFETY: exec(3) asks for such an environment.
     let is_counted = attach::is_counted() && unsafe { attach::is_in(environment) };
     attach::starting(is_counted, || emulation::executed(exec))

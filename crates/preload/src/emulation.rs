@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::time::Duration;
 
 use libc::{epoll_event, fd_set, nfds_t, pollfd, sigset_t, timespec};
-use pollux_epoll_c::{Identity, Instances, Mechanism, border};
+use pollux_epoll_c::{Identity, Instance, Instances, Mechanism, border};
 
 use crate::thread::{Thread, errno, set_errno};
 
@@ -106,6 +106,11 @@ pub(crate) unsafe fn ctl(
         let event = is_read.then(|| unsafe { event.read_unaligned() });
         INSTANCES.ctl(epfd, op, fd, event).map(|()| Some(0))
     }))
+}
+
+/// What the kernel's epoll behind the number of an instance has: to add it there is EEXIST.
+pub(crate) fn tag(epfd: c_int) -> Option<c_int> {
+    inside("epoll_ctl", || Ok(INSTANCES.find(epfd).and_then(Instance::tag))).ok()?
 }
 
 /// A wait on an instance; nothing where it is the kernel's.

@@ -11,6 +11,8 @@
 //! |---|---|
 //! | `waits.rs` | the functions of epoll |
 //! | `calls.rs` | what is timed within a turn: transfers, accept, close, what may sleep; exec and vfork |
+//! | `syscall.rs` | calls by their number: the same ways, and rings of io_uring |
+//! | `rings.rs` | registrations by such a ring, counted |
 //! | `names.rs` | the names that are taken: where their calls go, with the address that they return to; the start of the library, forks, the end |
 //! | `emulation.rs` | epoll on another mechanism than the kernel's, where the environment names one |
 //! | `thread.rs` | what is known of a thread: whether it has figures, whether its calls are the program's |
@@ -31,6 +33,8 @@ mod calls;
 mod descriptors;
 mod emulation;
 mod names;
+mod rings;
+mod syscall;
 mod thread;
 mod turn;
 mod waits;

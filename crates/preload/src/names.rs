@@ -23,7 +23,7 @@ use std::sync::atomic::{
 use pollux_epoll_c::border;
 
 use crate::thread::{Thread, set_errno};
-use crate::{attach, emulation};
+use crate::{attach, emulation, syscall};
 
 /// A name that is taken. All that a call needs of it is in one cache line.
 #[repr(C, align(32))]
@@ -41,6 +41,8 @@ pub(crate) struct Name {
 pub(crate) enum Interposed {
     /// To be counted.
     Counting,
+    /// To be counted, once the library has started by another name.
+    Lock,
     /// To be done, or noted, where another mechanism takes the place of the kernel's epoll.
     Emulation,
     /// Either.
@@ -78,12 +80,16 @@ impl Name {
         let real = look_up(name);
         self.real.store(real, Relaxed);
         self.place.store(Thread::place(), Relaxed);
+        if taken_for == Interposed::Lock && !is_started() && !real.is_null() {
+            // Allocators lock before anything else runs, and to start takes memory.
+            return real;
+        }
         if !start() {
             // In the middle of that: what is taken passes on whatever is not the program's.
             return inner;
         }
         let is_taken = match taken_for {
-            Interposed::Counting => attach::is_counted(),
+            Interposed::Counting | Interposed::Lock => attach::is_counted(),
             Interposed::Emulation => emulation::is_chosen(),
             Interposed::Both => attach::is_counted() || emulation::is_chosen(),
         };
@@ -129,7 +135,13 @@ fn start() -> bool {
         }
         // Release: a thread that sees this sees what was found.
         IS_SETTLED.store(true, Release);
+        syscall::settle();
     }
+    is_started()
+}
+
+/// Whether the library has started.
+pub(crate) fn is_started() -> bool {
     IS_SETTLED.load(Acquire)
 }
 
@@ -232,6 +244,24 @@ macro_rules! pass_on {
             name = sym NAME,
         )
     };
+    // As above, with one argument that lay there before.
+    (7) => {
+        core::arch::naked_asm!(
+            ".cfi_startproc",
+            "sub rsp, 8",
+            ".cfi_adjust_cfa_offset 8",
+            "push qword ptr [rsp + 8]",
+            ".cfi_adjust_cfa_offset 8",
+            "push qword ptr [rsp + 24]",
+            ".cfi_adjust_cfa_offset 8",
+            "call qword ptr [rip + {name}]",
+            "add rsp, 24",
+            ".cfi_adjust_cfa_offset -24",
+            "ret",
+            ".cfi_endproc",
+            name = sym NAME,
+        )
+    };
     ($load:literal) => {
         core::arch::naked_asm!($load, "jmp qword ptr [rip + {name}]", name = sym NAME)
     };
@@ -247,6 +277,7 @@ macro_rules! pass_on {
     (4) => { crate::names::pass_on!("mov x4, x30") };
     (5) => { crate::names::pass_on!("mov x5, x30") };
     (6) => { crate::names::pass_on!("mov x6, x30") };
+    (7) => { crate::names::pass_on!("mov x7, x30") };
     ($load:literal) => {
         core::arch::naked_asm!(
             $load,

@@ -17,93 +17,125 @@ use crate::turn::now_ns;
 const AT_ONCE_NS: u64 = 20_000;
 
 taken! { Both: epoll_create / 1 (size: c_int; _caller) -> c_int {
-    if size > 0
-        && let Some(made) = emulation::create(0)
-    {
-        return created(made);
-    }
     let Some(real) = real() else { return unknown() };
     // SAFETY: the caller's own argument.
-    created(unsafe { real(size) })
+    create(0, size > 0, || unsafe { real(size) })
 } }
 
 taken! { Both: epoll_create1 / 1 (flags: c_int; _caller) -> c_int {
-    if let Some(made) = emulation::create(flags) {
-        return created(made);
-    }
     let Some(real) = real() else { return unknown() };
     // SAFETY: the caller's own argument.
-    created(unsafe { real(flags) })
+    create(flags, true, || unsafe { real(flags) })
 } }
 
 taken! { Both: epoll_ctl / 4 (epfd: c_int, op: c_int, fd: c_int, event: *mut epoll_event; caller) -> c_int {
     let Some(real) = real() else { return unknown() };
     // SAFETY: the caller's own arguments.
-    let result = unsafe { emulation::ctl(epfd, op, fd, event) }
-        // SAFETY: as above.
-        .unwrap_or_else(|| unsafe { real(epfd, op, fd, event) });
-    if !attach::is_counted() {
-        return result;
-    }
-    let before = errno();
-    let thread = Thread::here();
-    thread.counting("epoll_ctl", || {
-        let Some(tally) = thread.tally_or_claim() else { return };
-        thread.settle();
-        if result < 0 {
-            tally.count(Counter::ControlsFailed);
-            return;
-        }
-        // SAFETY: the kernel took the event, so it can be read; a deletion needs none.
-        let event = (op != libc::EPOLL_CTL_DEL).then(|| unsafe { event.read_unaligned() });
-        controlled(thread, &tally, (epfd, op, fd), event, caller as u64);
-    });
-    set_errno(before);
-    result
+    let kernel = || unsafe { real(epfd, op, fd, event) };
+    // SAFETY: as above.
+    unsafe { control((epfd, op, fd), event, caller as u64, kernel) }
 } }
 
 taken! { Both: epoll_wait / 4 (epfd: c_int, events: *mut epoll_event, most: c_int, timeout: c_int; caller) -> c_int {
     let Some(real) = real() else { return unknown() };
-    waited(&WaitArgs { epfd, events, most, is_poll: timeout == 0, caller }, || {
-        let limit = Limit::of_ms(timeout);
-        // SAFETY: the caller's own arguments.
-        unsafe { emulation::wait(epfd, events, most, limit, ptr::null()) }
-            // SAFETY: as above.
-            .unwrap_or_else(|| unsafe { real(epfd, events, most, timeout) })
-    })
+    let asked = WaitArgs { epfd, events, most, limit: Limit::of_ms(timeout), caller };
+    // SAFETY: the caller's own arguments.
+    let kernel = || unsafe { real(epfd, events, most, timeout) };
+    // SAFETY: as above.
+    unsafe { wait(&asked, ptr::null(), kernel) }
 } }
 
 taken! { Both: epoll_pwait / 5 (epfd: c_int, events: *mut epoll_event, most: c_int, timeout: c_int, mask: *const sigset_t; caller) -> c_int {
     let Some(real) = real() else { return unknown() };
-    waited(&WaitArgs { epfd, events, most, is_poll: timeout == 0, caller }, || {
-        let limit = Limit::of_ms(timeout);
-        // SAFETY: the caller's own arguments.
-        unsafe { emulation::wait(epfd, events, most, limit, mask) }
-            // SAFETY: as above.
-            .unwrap_or_else(|| unsafe { real(epfd, events, most, timeout, mask) })
-    })
+    let asked = WaitArgs { epfd, events, most, limit: Limit::of_ms(timeout), caller };
+    // SAFETY: the caller's own arguments.
+    let kernel = || unsafe { real(epfd, events, most, timeout, mask) };
+    // SAFETY: as above.
+    unsafe { wait(&asked, mask, kernel) }
 } }
 
 taken! { Both: epoll_pwait2 / 5 (epfd: c_int, events: *mut epoll_event, most: c_int, timeout: *const timespec, mask: *const sigset_t; caller) -> c_int {
     let Some(real) = real() else { return unknown() };
     // SAFETY: the caller's own argument, which the kernel reads as well; null means without a limit.
     let limit = Limit::of(unsafe { timeout.as_ref() });
-    let is_poll = matches!(limit, Limit::Time(time) if time.is_zero());
-    waited(&WaitArgs { epfd, events, most, is_poll, caller }, || {
-        // SAFETY: the caller's own arguments.
-        unsafe { emulation::wait(epfd, events, most, limit, mask) }
-            // SAFETY: as above.
-            .unwrap_or_else(|| unsafe { real(epfd, events, most, timeout, mask) })
-    })
+    let asked = WaitArgs { epfd, events, most, limit, caller };
+    // SAFETY: the caller's own arguments.
+    let kernel = || unsafe { real(epfd, events, most, timeout, mask) };
+    // SAFETY: as above.
+    unsafe { wait(&asked, mask, kernel) }
 } }
 
+/// epoll_create1(2); `is_sound` says whether the kernel takes the arguments, and `kernel` asks it.
+pub(crate) fn create(flags: c_int, is_sound: bool, kernel: impl FnOnce() -> c_int) -> c_int {
+    let made = is_sound.then(|| emulation::create(flags)).flatten();
+    created(made.unwrap_or_else(kernel))
+}
+
+/// epoll_ctl(2), which `kernel` asks for where it is the kernel's.
+///
+/// # Safety
+/// `event` is null or leads to an event, as epoll_ctl(2) asks for.
+pub(crate) unsafe fn control(
+    (epfd, op, fd): (c_int, c_int, c_int),
+    event: *mut epoll_event,
+    caller: u64,
+    kernel: impl FnOnce() -> c_int,
+) -> c_int {
+    // SAFETY: the caller's promise.
+    let result = unsafe { emulation::ctl(epfd, op, fd, event) }.unwrap_or_else(kernel);
+    if !attach::is_counted() {
+        return result;
+    }
+    let before = errno();
+    // SAFETY: the kernel took the event, so it can be read; a deletion needs none.
+    let read = || unsafe { event.read_unaligned() };
+    let event = (result >= 0 && op != libc::EPOLL_CTL_DEL).then(read);
+    updated((epfd, op, fd), event, caller, result >= 0);
+    set_errno(before);
+    result
+}
+
+/// Counts an update that was asked for.
+pub(crate) fn updated(
+    update: (c_int, c_int, c_int),
+    event: Option<epoll_event>,
+    caller: u64,
+    is_done: bool,
+) {
+    let thread = Thread::here();
+    thread.counting("epoll_ctl", || {
+        let Some(tally) = thread.tally_or_claim() else { return };
+        thread.settle();
+        match is_done {
+            true => controlled(thread, &tally, update, event, caller),
+            false => tally.count(Counter::ControlsFailed),
+        }
+    });
+}
+
+/// epoll_pwait2(2), which `kernel` asks for where it is the kernel's.
+///
+/// # Safety
+/// `asked.events` leads to `asked.most` events, `mask` is null or leads to a set.
+pub(crate) unsafe fn wait(
+    asked: &WaitArgs,
+    mask: *const sigset_t,
+    kernel: impl FnOnce() -> c_int,
+) -> c_int {
+    let WaitArgs { epfd, events, most, limit, .. } = *asked;
+    waited(asked, || {
+        // SAFETY: the caller's promise.
+        unsafe { emulation::wait(epfd, events, most, limit, mask) }.unwrap_or_else(kernel)
+    })
+}
+
 /// A wait as it was asked for.
-struct WaitArgs {
-    epfd: c_int,
-    events: *mut epoll_event,
-    most: c_int,
-    is_poll: bool,
-    caller: usize,
+pub(crate) struct WaitArgs {
+    pub(crate) epfd: c_int,
+    pub(crate) events: *mut epoll_event,
+    pub(crate) most: c_int,
+    pub(crate) limit: Limit,
+    pub(crate) caller: usize,
 }
 
 fn created(fd: c_int) -> c_int {
@@ -192,7 +224,8 @@ fn count(thread: &Thread, tally: &Tally<'static>, asked: &WaitArgs, result: c_in
     };
     tally.events(events as u64);
     if events == 0 {
-        tally.count(if asked.is_poll { Counter::EmptyPolls } else { Counter::TimedOut });
+        let is_poll = matches!(asked.limit, Limit::Time(time) if time.is_zero());
+        tally.count(if is_poll { Counter::EmptyPolls } else { Counter::TimedOut });
         return;
     }
     tally.add(Counter::Events, events as u64);

@@ -188,6 +188,22 @@ fn programs_do_the_same_on_every_mechanism() {
         ("clean", &[("events", 4000), ("adds", 8), ("mods", 0), ("dels", 8)][..]),
         ("to_and_fro", &[("events", 1000), ("adds", 1), ("mods", 1000), ("mods_back", 999)]),
         ("one_by_one", &[("events", 2400), ("full", 2400), ("waits", 2400)]),
+        // By syscall(2), and by a ring where the program gets one.
+        (
+            "by_number",
+            &[
+                ("waits", 320),
+                ("events", 320),
+                ("unknown", 0),
+                ("stale", 0),
+                ("creates", 40),
+                ("adds", 320),
+                ("mods", 320),
+                ("dels", 320),
+                ("controls_failed", 320),
+                ("transfers", 640),
+            ],
+        ),
     ] {
         let Some((folder, program)) = built(name, &[]) else { return };
         let json = folder.path().join("figures.json");
