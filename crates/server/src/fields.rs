@@ -23,6 +23,8 @@ pub(crate) enum Kind {
     ForwardedOther,
     /// Forwarded.
     Forwarded,
+    /// Another one that names the client, or how it came, to backends that believe it.
+    ClaimsClient,
     /// Content-Length.
     Length,
     /// Transfer-Encoding.
@@ -44,18 +46,27 @@ const KNOWN: &[(&str, Kind)] = &[
     ("trailer", Kind::Dropped),
     ("upgrade", Kind::Upgrade),
     ("forwarded", Kind::Forwarded),
+    ("x-real-ip", Kind::ClaimsClient),
     ("connection", Kind::Connection),
     ("keep-alive", Kind::Dropped),
+    ("x-client-ip", Kind::ClaimsClient),
     ("max-forwards", Kind::MaxForwards),
     ("content-length", Kind::Length),
     ("http2-settings", Kind::Dropped),
+    ("true-client-ip", Kind::ClaimsClient),
     ("x-forwarded-for", Kind::ForwardedFor),
+    ("x-forwarded-ssl", Kind::ClaimsClient),
     ("proxy-connection", Kind::Dropped),
     ("x-forwarded-host", Kind::ForwardedOther),
+    ("x-forwarded-port", Kind::ClaimsClient),
     ("transfer-encoding", Kind::Coding),
     ("x-forwarded-proto", Kind::ForwardedOther),
     ("proxy-authenticate", Kind::Dropped),
+    ("x-forwarded-prefix", Kind::ClaimsClient),
+    ("x-forwarded-scheme", Kind::ClaimsClient),
+    ("x-forwarded-server", Kind::ClaimsClient),
     ("proxy-authorization", Kind::Dropped),
+    ("x-cluster-client-ip", Kind::ClaimsClient),
 ];
 
 /// One more than the longest known name.
@@ -208,7 +219,7 @@ fn name(text: &str) -> Result<String, String> {
         return Err(format!("\"{name}\" is not the name of a field"));
     }
     match kind(name) {
-        Kind::EndToEnd => Ok(name.to_owned()),
+        Kind::EndToEnd | Kind::ClaimsClient => Ok(name.to_owned()),
         Kind::ForwardedFor | Kind::ForwardedOther | Kind::Forwarded => {
             Err(format!("{name} is what --x-forwarded and --forwarded are for"))
         }

@@ -115,6 +115,7 @@ fn write_request_fields(
             }
             Kind::Forwarded if context.forwarded == Forwarding::Keep => Kind::EndToEnd,
             kind => kind,
+            Kind::ClaimsClient if context.x_forwarded.believes() => Kind::EndToEnd,
         };
         match kind {
             Kind::EndToEnd if fields::drops(context.rules, field.name) => {}
@@ -330,7 +331,7 @@ fn write_answer_fields<'b>(
     let mut seen = SeenInAnswer::default();
     for field in response.fields {
         match fields::kind(field.name) {
-            Kind::EndToEnd if fields::drops(rules, field.name) => {}
+            Kind::EndToEnd | Kind::ClaimsClient if fields::drops(rules, field.name) => {}
             Kind::Connection if !has_named && fields::names_others(field.value) => return None,
             Kind::Connection | Kind::Dropped | Kind::Upgrade => {}
             Kind::Coding => {
@@ -509,6 +510,25 @@ mod tests {
     }
 
     #[test]
+    #[test]
+    fn no_other_field_by_which_a_client_claims_to_be_somebody_passes_unless_clients_are_believed() {
+        let claims = "X-Real-IP: 6.6.6.6\r\nTrue-Client-IP: 6.6.6.6\r\nX-Client-IP: 6.6.6.6\r\n\
+                      X-Cluster-Client-IP: 6.6.6.6\r\nX-Forwarded-Port: 443\r\nX-Forwarded-Ssl: on\r\n\
+                      X-Forwarded-Prefix: /a\r\nX-Forwarded-Scheme: https\r\nx-forwarded-server: s\r\n";
+        let head =
+            format!("GET / HTTP/1.1\r\nHost: x\r\n{claims}X_Real_IP: 7\r\nX-Real: 1\r\n\r\n");
+        let of = |x_forwarded| written(&head, &RequestContext { x_forwarded, ..CONTEXT });
+        let passed = format!("GET / HTTP/1.1\r\nHost: x\r\n{claims}X-Real: 1\r\n");
+        assert_eq!(of(Forwarding::Keep), passed);
+        assert!(of(Forwarding::Add).starts_with(&passed));
+        assert_eq!(of(Forwarding::Remove), "GET / HTTP/1.1\r\nHost: x\r\nX-Real: 1\r\n");
+        let replaced = of(Forwarding::Replace);
+        assert!(
+            replaced.starts_with("GET / HTTP/1.1\r\nHost: x\r\nX-Real: 1\r\nX-Forwarded-For"),
+            "{replaced}"
+        );
+    }
+
     fn a_websocket_is_asked_for_and_no_other_protocol() {
         let head = |upgrade: &str, more: &str| {
             format!(
