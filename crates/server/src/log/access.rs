@@ -141,7 +141,7 @@ pub(crate) struct Proxied<'a> {
     pub(crate) queued: Option<Duration>,
     /// Until that was there.
     pub(crate) connected: Option<Duration>,
-    /// Until the first byte of an answer.
+    /// Until the head of the answer proper was there; in TCP mode until the first byte.
     pub(crate) first_byte: Option<Duration>,
     /// Until the last byte was handed to the kernel, or it failed.
     pub(crate) total: Duration,

@@ -84,6 +84,7 @@ pub(super) struct Times {
     /// A connect was begun for it, or an idle connection was found.
     pub(super) assigned: Option<Moment>,
     pub(super) connected: Option<Moment>,
+    /// The head of the answer proper was there.
     pub(super) first_byte: Option<Moment>,
 }
 

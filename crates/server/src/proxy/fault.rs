@@ -82,7 +82,7 @@ faults! {
     TlsFailed: Upstream, BAD_GATEWAY, "upstream_tls_failed", "tls_protocol_error",
         "TLS with it failed";
     Closed: Upstream, BAD_GATEWAY, "upstream_closed", "connection_terminated",
-        "it closed a connection before the first byte of an answer";
+        "it closed a connection before the head of an answer was whole";
     BadAnswer: Upstream, BAD_GATEWAY, "upstream_bad_answer", "http_protocol_error",
         "what it sent is not an HTTP/1.1 answer to the request";
     FirstByteTimeout: Upstream, GATEWAY_TIMEOUT, "upstream_first_byte_timeout", "http_response_timeout",
@@ -245,7 +245,7 @@ pub struct BackendCounts {
     pub failed: Count,
     /// Those that it has begun to answer.
     pub answered: Count,
-    /// Microseconds from a connection to the first byte of those answers, together.
+    /// Microseconds from a connection to the head of those answers, together.
     pub wait_us: Count,
 }
 

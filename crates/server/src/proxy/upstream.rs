@@ -20,8 +20,9 @@ use super::head_cache::AnswerKey;
 use super::heads::{AnswerContext, BodyFraming, write_answer, write_interim, write_upgrade};
 use super::shared::ProxyShared;
 
-/// Interim answers to one request; a backend that sends them for ever is not answering.
-const INTERIMS_MAX: u32 = 16;
+/// Interim answers to one request; a backend that sends them for ever is not answering. One each ten seconds, as a
+/// sign that a long request is under way (RFC 2518 10.1), makes 360 in the hour that it has by default.
+const INTERIMS_MAX: u32 = 1024;
 /// With this much of them waiting for the client no other one is taken. One more, and the page for a fault
 /// behind them, fit into a call ([`Actions::ROOM_MIN`]): what a client gets of an interim answer is whole.
 const INTERIM_BYTES_MAX: usize = 40 * 1024;
@@ -163,7 +164,6 @@ impl Upstream {
             self.fault = Some(Fault::Closed);
             return self.unasked(shared, actions, input);
         }
-        exchange.times.first_byte.get_or_insert(now);
         if exchange.is_tunnel {
             return self.pass_on(shared, actions, at, input);
         }
@@ -331,7 +331,11 @@ impl Upstream {
         if facts.is_interim() {
             exchange.interims += 1;
             if exchange.interims > INTERIMS_MAX {
-                return Err("more interim answers (1xx) than 16");
+                return Err("more interim answers (1xx) than 1024");
+            }
+            if exchange.request.is_done() {
+                // The backend is at work.
+                actions.set_deadline(shared.now.at + shared.limits.first_byte_timeout);
             }
             // Clients of HTTP/1.0 know none (RFC 9110 15.2).
             if exchange.minor > 0 {
@@ -351,7 +355,7 @@ impl Upstream {
             }
             (exchange.has_answer, exchange.is_tunnel) = (true, true);
             (exchange.is_last, exchange.request.is_whole) = (true, false);
-            exchange.status = code;
+            (exchange.status, exchange.times.first_byte) = (code, Some(shared.now.at));
             shared.proxied.count(ProxyCounter::Upgrades);
             shared.wake_client(at, actions);
             return Ok(facts.head_len);
@@ -385,7 +389,7 @@ impl Upstream {
         let channel = &mut exchange.response;
         channel.begin_body(BodyReader::of_response(facts.body, &limits), framing.frame);
         (exchange.has_answer, exchange.is_last) = (true, framing.is_last);
-        exchange.status = facts.status.code();
+        (exchange.status, exchange.times.first_byte) = (facts.status.code(), Some(shared.now.at));
         let times = exchange.times;
         let waited = times.connected.zip(times.first_byte).map(|(from, to)| to - from);
         let backend = shared.links.get_mut(self.link).backend;

@@ -217,7 +217,8 @@ table! { keys, key, default;
         pub idle_timeout: Duration = key.default("60s").one(&timeout()),
         /// Time for a connection to a backend to be established
         pub connect_timeout: Duration = key.default("5s").one(&timeout()),
-        /// Time from a request that was sent whole to the first byte of its answer
+        /// Time from a request that was sent whole, or from an interim answer (1xx), to the whole head of
+        /// its answer
         pub first_byte_timeout: Duration = key.default("60s").one(&timeout()),
         /// Longest time without a byte in the middle of a body, in either direction
         pub body_timeout: Duration = key.default("30s").one(&timeout()),
