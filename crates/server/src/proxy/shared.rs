@@ -65,7 +65,10 @@ pub fn backends_of(config: &ProxyConfig) -> Arc<[Backend]> {
     let all = groups.flat_map(|(place, group)| {
         let rules = group.health.rules();
         let name = (config.groups.len() > 1).then_some(group.name.as_str());
-        group.servers.iter().map(move |server| Backend::new(server, (place, name), rules))
+        group
+            .servers
+            .iter()
+            .map(move |server| Backend::new(server, (place, name), group.tls.as_ref(), rules))
     });
     all.collect()
 }
@@ -339,6 +342,10 @@ impl ProxyShared {
             self.backend_failed(backend);
         }
         if self.may_try_again(at, fault) {
+            if is_its_fault && fault == Fault::Closed {
+                // The client sees nothing of it.
+                self.report_fault(at, fault);
+            }
             self.proxied.count(ProxyCounter::Retries);
             self.assign(at);
             self.wake_all(at);
@@ -351,8 +358,8 @@ impl ProxyShared {
         self.commands.push_back(Command::Wake(client));
     }
 
-    /// Safe is a second try when the backend has seen nothing of the request, or when it closed an
-    /// idle connection, which it may do at any time, and the request can be repeated.
+    /// Safe is a second try when the backend has seen nothing of the request, or when it closed the
+    /// connection before an answer, as one does that ends or is started anew, and the request can be repeated.
     fn may_try_again(&mut self, at: u32, fault: Fault) -> bool {
         let exchange = self.exchanges.get_mut(at);
         let backends = self.groups[exchange.group].members.len() as u32;
@@ -364,7 +371,7 @@ impl ProxyShared {
             // Another backend may be there.
             Fault::ConnectFailed | Fault::ConnectTimeout => exchange.tries < backends,
             Fault::TlsFailed => exchange.tries < backends && !has_left,
-            Fault::Closed if exchange.is_reused => !has_left || exchange.is_idempotent,
+            Fault::Closed => !has_left || exchange.is_idempotent,
             _ => false,
         };
         is_safe && exchange.request.rewind()

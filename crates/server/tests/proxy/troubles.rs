@@ -87,7 +87,14 @@ fn troubles() -> Vec<Trouble> {
             state: "connect",
             ..fails("accepts no connection", Vec::new(), Fault::ConnectFailed)
         },
-        fails("closes a new connection", vec![Read], Fault::Closed),
+        Trouble {
+            tries: 3,
+            ..fails("closes each new connection when GET comes", vec![Read], Fault::Closed)
+        },
+        Trouble {
+            requests: &[POST],
+            ..fails("closes a new connection when POST comes", vec![Read], Fault::Closed)
+        },
         Trouble {
             requests: &[GET, GET],
             tries: 2,
@@ -102,6 +109,14 @@ fn troubles() -> Vec<Trouble> {
             ..fails(
                 "closes a kept connection when POST comes",
                 vec![Read, Send(OK), Read],
+                Fault::Closed,
+            )
+        },
+        Trouble {
+            tries: 3,
+            ..fails(
+                "closes in the middle of each head",
+                vec![Read, Send("HTTP/1.1 200 OK\r\nContent-Le")],
                 Fault::Closed,
             )
         },
