@@ -46,4 +46,4 @@ pub use proxy_header::{NoProxyHeader, ProxyHeader, ProxyVersion};
 pub use request::{Method, Parsed, Request};
 pub use response::{HeadCache, Response, ResponseFacts};
 pub use status::{Limits, Rejection, Status};
-pub use target::{FilePath, Form, Target};
+pub use target::{FilePath, Form, Target, is_host_and_port};

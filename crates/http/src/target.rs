@@ -131,7 +131,8 @@ fn split_query(text: &[u8]) -> (&[u8], Option<&[u8]>) {
 /// Syntax only; whether the name exists is not checked here. User information is refused:
 /// RFC 9110 4.2.4 calls it a means of deception, and no client sends it.
 #[inline]
-pub(crate) fn is_host_and_port(authority: &[u8]) -> bool {
+#[must_use]
+pub fn is_host_and_port(authority: &[u8]) -> bool {
     // One pass settles what nearly every request sends.
     let plain = authority.iter().take_while(|&&b| NAME[usize::from(b)]).count();
     match &authority[plain..] {

@@ -6,7 +6,7 @@
 
 use std::fmt;
 
-use pollux_http::{Fields, decimal};
+use pollux_http::{Fields, decimal, is_host_and_port};
 
 /// What becomes of a field.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -153,8 +153,8 @@ pub(crate) fn write_number(out: &mut Vec<u8>, number: u64) {
 /// A rule for one field.
 ///
 /// Rules apply to fields that go from end to end. What frames a message, what is about one connection,
-/// and what the proxy writes itself (Host, Date, the client) is out of their reach: such a rule is a mistake
-/// in the settings.
+/// and what the proxy writes itself (Date, the client) is out of their reach: such a rule is a mistake
+/// in the settings. Host can be set in requests.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum FieldRule {
     /// The field has this value alone.
@@ -170,6 +170,27 @@ const NAME_BYTES_MAX: usize = 128;
 const VALUE_BYTES_MAX: usize = 4096;
 
 impl FieldRule {
+    /// Reads a rule for requests: as [`FieldRule::read`], or `set Host: VALUE`.
+    ///
+    /// # Errors
+    /// What is wrong with it, and what is expected.
+    pub(crate) fn read_for_requests(text: &str) -> Result<Self, String> {
+        let Some((field, value)) = text.trim().split_once(':') else { return Self::read(text) };
+        let words: Vec<&str> = field.split_ascii_whitespace().collect();
+        let [verb, name] = words[..] else { return Self::read(text) };
+        if !name.eq_ignore_ascii_case("host") {
+            return Self::read(text);
+        }
+        let value = value.trim();
+        if verb != "set" {
+            return Err("a request has one Host; expected \"set Host: NAME\"".to_owned());
+        }
+        if value.is_empty() || !is_host_and_port(value.as_bytes()) {
+            return Err(format!("\"{value}\" is not a host, with a port perhaps"));
+        }
+        Ok(Self::Set("Host".to_owned(), value.to_owned()))
+    }
+
     /// Reads `set NAME: VALUE`, `add NAME: VALUE` or `remove NAME`.
     ///
     /// # Errors
@@ -247,14 +268,29 @@ pub(crate) fn drops(rules: &[FieldRule], name: &str) -> bool {
         .any(|rule| !matches!(rule, FieldRule::Add(..)) && rule.name().eq_ignore_ascii_case(name))
 }
 
-/// Writes the lines that rules ask for.
+/// What Host is set to; the last rule holds.
+#[inline]
+pub(crate) fn host_of(rules: &[FieldRule]) -> Option<&str> {
+    rules.iter().rev().find_map(|rule| match rule {
+        FieldRule::Set(name, value) if is_host(name) => Some(value.as_str()),
+        _ => None,
+    })
+}
+
+/// Writes the lines that rules ask for, but for Host, which stands in front.
 #[inline]
 pub(crate) fn write_added(out: &mut Vec<u8>, rules: &[FieldRule]) {
     for rule in rules {
-        if let FieldRule::Set(name, value) | FieldRule::Add(name, value) = rule {
+        if let FieldRule::Set(name, value) | FieldRule::Add(name, value) = rule
+            && !is_host(name)
+        {
             write(out, name, value.as_bytes());
         }
     }
+}
+
+fn is_host(name: &str) -> bool {
+    name.len() == 4 && name.eq_ignore_ascii_case("host")
 }
 
 #[cfg(test)]
@@ -329,6 +365,31 @@ mod tests {
         for text in ["set X: a\r\nY: b", "set X: \0", "set X", "drop X", "", "set X: \u{e4}"] {
             assert!(FieldRule::read(text).is_err(), "{text:?}");
         }
+    }
+
+    #[test]
+    fn a_rule_for_requests_may_set_host_to_a_host() {
+        for text in ["set Host: app.example", " set  host :[::1]:81 "] {
+            let rule = FieldRule::read_for_requests(text).expect(text);
+            assert_eq!(rule.name(), "Host");
+            FieldRule::read(text).expect_err("not in answers");
+        }
+        for text in [
+            "set Host: a b",
+            "set Host:",
+            "set Host: a/b",
+            "add Host: a",
+            "remove Host",
+            "set H_ost",
+        ] {
+            FieldRule::read_for_requests(text).expect_err(text);
+        }
+        let rules = ["set Host: a", "set X: 1", "set Host: b:81"];
+        let rules = rules.map(|text| FieldRule::read_for_requests(text).expect(text));
+        assert_eq!(host_of(&rules), Some("b:81"));
+        let mut out = Vec::new();
+        write_added(&mut out, &rules);
+        assert_eq!(out, b"X: 1\r\n");
     }
 
     #[test]

@@ -148,6 +148,12 @@ pub(crate) fn field_rule() -> Kind<FieldRule> {
     Kind::new("RULE", accepts, FieldRule::read)
 }
 
+/// A rule for requests, which may set Host too.
+pub(crate) fn request_rule() -> Kind<FieldRule> {
+    let accepts = "\"set NAME: VALUE\", \"add NAME: VALUE\" or \"remove NAME\"";
+    Kind::new("RULE", accepts, FieldRule::read_for_requests)
+}
+
 /// A rule for answers of the server's own making.
 fn answer_rule() -> Kind<AnswerRule> {
     let accepts = "\"set NAME: VALUE\", \"add NAME: VALUE\" or \"remove NAME\", with a path and a \

@@ -17,7 +17,7 @@ pub(crate) use crate::system::ADDRESSES_MAX;
 use crate::system::Identity;
 use crate::tls;
 pub use answers::{Answer, Extras, Files};
-pub(crate) use answers::{FIELDS_BYTES_MAX, field_rule};
+pub(crate) use answers::{FIELDS_BYTES_MAX, field_rule, request_rule};
 
 /// Most threads; one per CPU of the largest machines.
 const THREADS_MAX: u64 = 1024;

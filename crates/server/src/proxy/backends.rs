@@ -13,12 +13,13 @@
 //! lock. What a loop did with a backend is counted in [`BackendCounts`](super::BackendCounts), which only that loop writes.
 
 use std::fmt::Write as _;
+use std::net::Ipv6Addr;
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64};
 
-use pollux_engine::{ConnectTo, Moment};
+use pollux_engine::{ConnectTo, ListenAddress, Moment};
 
-use super::config::{BackendConfig, HealthRules, WEIGHT_MAX};
+use super::config::{BackendConfig, HealthRules, ServerTls, WEIGHT_MAX};
 
 /// A backend that just came up has at least this part of its weight, in thousandths.
 const SHARE_LEAST: u64 = 50;
@@ -29,8 +30,9 @@ pub struct Backend {
     pub(super) to: ConnectTo,
     /// The place of its group.
     pub(super) group: usize,
-    /// Its address: for requests that name no host.
+    /// What Host says in checks of it, and in requests that name no host.
     pub(super) host: String,
+    address: String,
     /// Its address, behind the name of its group where there are several: for commands, logs and metrics.
     pub(super) name: String,
     rules: HealthRules,
@@ -60,14 +62,16 @@ impl Backend {
     pub(super) fn new(
         config: &BackendConfig,
         (group, group_name): (usize, Option<&str>),
+        tls: Option<&ServerTls>,
         rules: HealthRules,
     ) -> Self {
-        let host = config.address.to_string();
+        let address = config.address.to_string();
         Self {
             group,
             to: ConnectTo { peer: config.address.clone(), source: None },
-            name: group_name.map_or_else(|| host.clone(), |group| format!("{group}/{host}")),
-            host,
+            host: host_of(&config.address, tls),
+            name: group_name.map_or_else(|| address.clone(), |group| format!("{group}/{address}")),
+            address,
             rules,
             weight_configured: config.weight,
             weight: AtomicU32::new(config.weight),
@@ -89,7 +93,7 @@ impl Backend {
     /// Whether a command means it by this name: its own, or its address, which several groups may have.
     #[must_use]
     pub fn is_called(&self, name: &str) -> bool {
-        self.name == name || self.host == name
+        self.name == name || self.address == name
     }
 
     /// The weight that the settings give it.
@@ -214,6 +218,26 @@ impl Backend {
     }
 }
 
+/// The `uri-host [ ":" port ]` of a server (RFC 9110 7.2): the name that TLS asks it for, else its address;
+/// `localhost` on a unix socket. The scope of an address means nothing to others and the usual port of a scheme is
+/// left out, as clients do.
+fn host_of(address: &ListenAddress, tls: Option<&ServerTls>) -> String {
+    let asked_for = tls.and_then(|tls| tls.name.as_deref());
+    let bracketed = |name: &str| match name.parse::<Ipv6Addr>() {
+        Ok(ip) => format!("[{ip}]"),
+        Err(_) => name.to_owned(),
+    };
+    let ListenAddress::Tcp(tcp) = address else {
+        return bracketed(asked_for.unwrap_or("localhost"));
+    };
+    let name = asked_for.map_or_else(|| bracketed(&tcp.ip().to_string()), bracketed);
+    let usual_port = if tls.is_some() { 443 } else { 80 };
+    match tcp.port() {
+        port if port == usual_port => name,
+        port => format!("{name}:{port}"),
+    }
+}
+
 /// When which backend is checked next.
 #[derive(Debug)]
 pub(super) struct Schedule {
@@ -332,7 +356,32 @@ mod tests {
     fn backend(rules: HealthRules) -> Backend {
         let address = ListenAddress::Tcp("127.0.0.1:1".parse().expect("an address"));
         let config = BackendConfig { address, weight: 10, connections_max: None };
-        Backend::new(&config, (0, None), rules)
+        Backend::new(&config, (0, None), None, rules)
+    }
+
+    #[test]
+    fn the_host_of_a_server_is_one_that_every_server_takes() {
+        let tls = |name: Option<&str>| ServerTls {
+            name: name.map(str::to_owned),
+            ..ServerTls::default()
+        };
+        for (address, tls, expected) in [
+            ("10.0.0.1:9000", None, "10.0.0.1:9000"),
+            ("10.0.0.1:80", None, "10.0.0.1"),
+            ("10.0.0.1:443", None, "10.0.0.1:443"),
+            ("[2001:db8::1]:8080", None, "[2001:db8::1]:8080"),
+            ("[fe80::1%7]:8080", None, "[fe80::1]:8080"),
+            ("unix:/run/a b.sock", None, "localhost"),
+            ("10.0.0.1:443", Some(tls(None)), "10.0.0.1"),
+            ("10.0.0.1:8443", Some(tls(Some("app.example"))), "app.example:8443"),
+            ("10.0.0.1:443", Some(tls(Some("app.example"))), "app.example"),
+            ("10.0.0.1:443", Some(tls(Some("::1"))), "[::1]"),
+            ("unix:/run/a.sock", Some(tls(Some("app.example"))), "app.example"),
+        ] {
+            let host = host_of(&address.parse().expect(address), tls.as_ref());
+            assert_eq!(host, expected, "{address}");
+            assert!(pollux_http::is_host_and_port(host.as_bytes()), "{host}");
+        }
     }
 
     fn at(seconds: u64) -> Moment {

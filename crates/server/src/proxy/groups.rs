@@ -24,6 +24,8 @@ pub(super) struct Group {
     /// What its servers speak TLS with, if they do.
     pub(super) tls: Option<ServerSecrets>,
     pub(super) check: Check,
+    /// What Host says in checks, where it is not that of the server.
+    pub(super) check_host: Option<String>,
     pub(super) check_interval: Duration,
     pub(super) check_timeout: Duration,
 }
@@ -40,6 +42,7 @@ impl Group {
                 sends_header: group.sends_header,
                 tls: None,
                 check: group.health.check.clone(),
+                check_host: group.health.host.clone(),
                 check_interval: group.health.interval,
                 check_timeout: group.health.timeout,
                 members,

@@ -38,7 +38,8 @@ pub(super) fn write_request(
     context: &RequestContext<'_>,
 ) -> bool {
     write_request_line(out, request);
-    fields::write(out, "Host", context.host.as_bytes());
+    let host = fields::host_of(context.rules).unwrap_or(context.host);
+    fields::write(out, "Host", host.as_bytes());
     let fields_start = out.len();
     let seen = write_request_fields(out, request, context, false).unwrap_or_else(|| {
         // Rare: some of those that were written have to go.
@@ -114,8 +115,8 @@ fn write_request_fields(
                 Kind::EndToEnd
             }
             Kind::Forwarded if context.forwarded == Forwarding::Keep => Kind::EndToEnd,
-            kind => kind,
             Kind::ClaimsClient if context.x_forwarded.believes() => Kind::EndToEnd,
+            kind => kind,
         };
         match kind {
             Kind::EndToEnd if fields::drops(context.rules, field.name) => {}
@@ -510,7 +511,6 @@ mod tests {
     }
 
     #[test]
-    #[test]
     fn no_other_field_by_which_a_client_claims_to_be_somebody_passes_unless_clients_are_believed() {
         let claims = "X-Real-IP: 6.6.6.6\r\nTrue-Client-IP: 6.6.6.6\r\nX-Client-IP: 6.6.6.6\r\n\
                       X-Cluster-Client-IP: 6.6.6.6\r\nX-Forwarded-Port: 443\r\nX-Forwarded-Ssl: on\r\n\
@@ -529,6 +529,7 @@ mod tests {
         );
     }
 
+    #[test]
     fn a_websocket_is_asked_for_and_no_other_protocol() {
         let head = |upgrade: &str, more: &str| {
             format!(

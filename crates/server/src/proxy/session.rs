@@ -396,11 +396,12 @@ impl CheckSession {
     }
 
     pub(super) fn connected(&mut self, shared: &mut ProxyShared, actions: &mut Actions<'_>) {
-        let Check::Http(path) = &shared.group_of(self.backend).check else {
+        let group = shared.group_of(self.backend);
+        let Check::Http(path) = &group.check else {
             self.verdict = Some(true);
             return actions.abort();
         };
-        let host = &shared.backends[self.backend].host;
+        let host = group.check_host.as_ref().unwrap_or(&shared.backends[self.backend].host);
         let request = format!(
             "GET {path} HTTP/1.1\r\nHost: {host}\r\nUser-Agent: pollux-check\r\nConnection: \
              close\r\n\r\n"
@@ -414,15 +415,21 @@ impl CheckSession {
         actions: &mut Actions<'_>,
         input: &[u8],
     ) -> usize {
-        match Response::parse(input, &shared.answer_limits, RequestKind::Other) {
-            Ok(None) => return 0,
-            Ok(Some(response)) => {
-                if response.facts.is_interim() {
-                    return response.facts.head_len;
+        let mut used = 0;
+        // What follows an interim answer may be here already, with the end of the connection behind it.
+        loop {
+            let rest = &input[used..];
+            match Response::parse(rest, &shared.answer_limits, RequestKind::Other) {
+                Ok(None) => return used,
+                Ok(Some(response)) if response.facts.is_interim() => {
+                    used += response.facts.head_len;
                 }
-                self.verdict = Some(matches!(response.facts.status.code(), 200..=399));
+                Ok(Some(response)) => {
+                    self.verdict = Some(matches!(response.facts.status.code(), 200..=399));
+                    break;
+                }
+                Err(_) => break,
             }
-            Err(_) => {}
         }
         actions.abort();
         input.len()

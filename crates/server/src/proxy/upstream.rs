@@ -157,7 +157,6 @@ impl Upstream {
         let Some(at) = shared.links.get_mut(self.link).exchange else {
             return self.unasked(shared, actions, input);
         };
-        let now = shared.now.at;
         let exchange = shared.exchange(at);
         if !exchange.request.has_begun_to_leave() {
             // The answer to a request that has not been sent belongs to another one, or to none.

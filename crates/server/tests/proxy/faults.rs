@@ -1,13 +1,15 @@
 //! Hostile clients, and backends that fail: what reaches a backend, and what is tried again. What a
 //! client gets of a backend in trouble is the table of `troubles`.
 
+use std::io::Write;
 use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 use std::sync::{Arc, Barrier};
 use std::time::Duration;
 
+use pollux_server::config::{LogFormat, LogTarget};
 use pollux_server::proxy::{Fault, ProxyConfig, ProxyCounter};
 
-use crate::{Backend, GET, OK, ok, on_every_driver, unreachable};
+use crate::{Backend, GET, OK, field, ok, on_every_driver, unreachable};
 
 /// Requests that two parties could read in two ways, and what is refused for other reasons: none of
 /// them reaches the backend.
@@ -159,8 +161,6 @@ fn a_flood_of_interim_answers_ends_in_a_page() {
     }
 }
 
-/// Whether it announces that or not, no request is lost, and no answer is another request's.
-#[test]
 /// A backend that is started anew closes what it has: a GET is asked elsewhere, and nothing that may have been done
 /// is done twice (RFC 9110 9.2.2).
 #[test]
@@ -282,6 +282,8 @@ fn interim_answers_give_a_backend_more_time_and_a_head_in_drops_does_not() {
     });
 }
 
+/// Whether it announces that or not, no request is lost, and no answer is another request's.
+#[test]
 fn requests_in_a_row_are_answered_by_a_backend_that_closes_behind_each_answer() {
     for close in ["Connection: close\r\n", ""] {
         let backend = Backend::start(move |_, mut client| {

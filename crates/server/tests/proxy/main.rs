@@ -7,6 +7,7 @@
 //! | `faults` | hostile clients, backends that fail, and what is tried again |
 //! | `troubles` | backends in trouble: a table of what the client gets, which is in the documentation too |
 //! | `flow` | bodies both ways, back-pressure, pipelining, upgrades, many clients at once |
+//! | `checks` | health checks: what they ask, and which answers are good |
 //! | `backends` | which backend gets a request, how one goes down and comes up, orders for it, the live page |
 //! | `pool` | connections that threads share, requests that wait for one, clients that leave meanwhile, the end of the proxy |
 //! | `streams` | TCP mode: bytes, ends and cuts both ways |
@@ -18,6 +19,7 @@
 
 mod backends;
 mod by_hand;
+mod checks;
 mod encrypted;
 mod faults;
 mod flow;

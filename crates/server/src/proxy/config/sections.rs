@@ -4,14 +4,14 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use pollux_engine::ListenAddress;
-use pollux_http::ProxyVersion;
+use pollux_http::{ProxyVersion, is_host_and_port};
 use pollux_settings::{Keys, Kind, Table, did_you_mean, name, one_of, path, table, whole};
 use pollux_tls::server_name;
 
 use super::BACKENDS_MAX;
 use crate::config::{
     ADDRESSES_MAX, CONNECTIONS_MAX, RULES_MAX, address, certificate, field_rule, read_address,
-    timeout,
+    request_rule, timeout,
 };
 use crate::fields::FieldRules;
 use crate::tls::{self, Trust};
@@ -239,6 +239,9 @@ table! { keys, key, default;
     pub struct Health {
         /// Kind of health check.
         pub check: Check = check(keys),
+        /// With --health-check http: the Host
+        pub host as "health_host": Option<String> =
+            key.otherwise("--sni, else the address of each; localhost on a unix socket").optional(&host()),
         /// Time between two checks of a backend
         pub interval as "health_interval": Duration = key.default("2s").one(&timeout()),
         /// Time for a check
@@ -253,9 +256,17 @@ table! { keys, key, default;
         /// Failures in a row, of requests or checks, after which a backend is down
         pub fall: u32 = key.default("3").one(&whole(1..=1000)),
     }
+    => consistent
 }
 
 impl Health {
+    fn consistent(self, keys: &mut Keys<'_>) -> Self {
+        if self.host.is_some() && !matches!(self.check, Check::Http(_)) {
+            keys.note("health_host", "applies only to health_check \"http\"");
+        }
+        self
+    }
+
     pub(in crate::proxy) fn rules(&self) -> HealthRules {
         HealthRules {
             rise: self.rise,
@@ -285,6 +296,14 @@ fn check(keys: &mut Keys<'_>) -> Check {
         keys.note("health_path", "applies only to health_check \"http\"");
     }
     if matches!(check, Check::Http(_)) { Check::Http(path) } else { check }
+}
+
+/// What Host says.
+fn host() -> Kind<String> {
+    Kind::new("HOST", "a name or an address, with a port perhaps, such as app.example", |text| {
+        let is_sound = !text.is_empty() && is_host_and_port(text.as_bytes());
+        if is_sound { Ok(text.to_owned()) } else { Err(String::new()) }
+    })
 }
 
 /// A path, with a query perhaps, as it stands in a request line.
@@ -369,15 +388,18 @@ pub(super) fn only_http(keys: &mut Keys<'_>, name: &str) {
 
 /// What is done to fields of heads.
 fn rules(keys: &mut Keys<'_>) -> FieldRules {
-    let mut rules = |name, about| keys.key(name, about).list(&field_rule(), 0..=RULES_MAX);
+    let mut rules = |name, about, rule| keys.key(name, about).list(rule, 0..=RULES_MAX);
     FieldRules {
         request: rules(
             "request_field",
-            "Change a request field, such as \"set X-Env: prod\" or \"remove Cookie\"; repeatable, applied in order",
+            "Change a request field, such as \"set X-Env: prod\", \"set Host: app.example\" or \"remove Cookie\"; \
+             repeatable, applied in order",
+            &request_rule(),
         ),
         response: rules(
             "response_field",
             "Change a response field, such as \"add X-By: pollux\"; repeatable, applied in order",
+            &field_rule(),
         ),
     }
 }
@@ -427,13 +449,13 @@ impl Forwarding {
         one_of("way", ways).called("HOW")
     }
 
-    /// Whether the proxy names the client.
-    pub(in crate::proxy) fn writes(self) -> bool {
-        matches!(self, Self::Add | Self::Replace)
-    }
-}
     /// Whether what the client says of itself goes on.
     pub(in crate::proxy) fn believes(self) -> bool {
         matches!(self, Self::Add | Self::Keep)
     }
 
+    /// Whether the proxy names the client.
+    pub(in crate::proxy) fn writes(self) -> bool {
+        matches!(self, Self::Add | Self::Replace)
+    }
+}
