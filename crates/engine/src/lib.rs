@@ -55,6 +55,7 @@
 #![forbid(unsafe_code)]
 
 mod actions;
+mod address;
 mod admission;
 mod affinity;
 mod clock;
@@ -86,6 +87,7 @@ mod timers;
 mod turn;
 
 pub use actions::{Actions, DeferredClose, FileRange};
+pub use address::{Address, look_up};
 pub use affinity::{CpuError, CpuList};
 pub use clock::{Moment, Now, SharedDate};
 pub use connecting::{ConnectError, ConnectTo};

@@ -1,4 +1,4 @@
-//! Where servers listen: addresses as users write them, and the listening sockets of a group, apart from its loops.
+//! The addresses of sockets that listen, and the listening sockets of a group, apart from its loops.
 //!
 //! Sockets are opened before the loops, so that their addresses are known to the code that makes what the sessions
 //! share; kept by a parent perhaps, which hands them from one process to the next. Connections that
@@ -8,21 +8,15 @@
 use std::ffi::OsStr;
 use std::fmt;
 use std::io;
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, ToSocketAddrs};
+use std::net::SocketAddr;
 use std::os::fd::{BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 use std::str::FromStr;
 
-use rustix::io::Errno;
-use rustix::net::{
-    AddressFamily, SocketAddrAny, SocketAddrUnix, SocketFlags, SocketType, socket_with,
-};
+use rustix::net::{SocketAddrAny, SocketAddrUnix};
 
-use crate::{ListenError, Listener};
-
-/// Longest path of a unix socket: `sun_path` holds 108 bytes with the final zero.
-const UNIX_PATH_BYTES_MAX: usize = 107;
+use crate::{Address, ListenError, Listener};
 
 /// Where a server listens, and a client finds it.
 ///
@@ -46,50 +40,19 @@ pub enum ListenAddress {
 impl FromStr for ListenAddress {
     type Err = ListenError;
 
-    /// `HOST:PORT`, `:PORT` (every address of the machine), `[IPv6]:PORT` or `unix:PATH`. Host names are
-    /// looked up, and an address without a host depends on whether the kernel has IPv6; nothing stays open.
+    /// As an [`Address`]; a host name is looked up, and its first address taken.
     fn from_str(text: &str) -> Result<Self, ListenError> {
-        let read = match text.strip_prefix("unix:") {
-            Some(path) => match path.len() {
-                0 => Err("no path".to_owned()),
-                1..=UNIX_PATH_BYTES_MAX => Ok(Self::Unix(path.into())),
-                _ => {
-                    Err(format!("a path of a unix socket has at most {UNIX_PATH_BYTES_MAX} bytes"))
-                }
-            },
-            None => tcp(text).map(Self::Tcp),
+        let written: Address = text.parse()?;
+        let unknown = |error| match &written {
+            Address::Name { host, .. } => format!("\"{host}\" can't be looked up: {error}"),
+            Address::Known(known) => format!("{known}: {error}"),
         };
-        read.map_err(|why| ListenError::Address { text: text.to_owned(), why })
-    }
-}
-
-fn tcp(text: &str) -> Result<SocketAddr, String> {
-    let is_number = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
-    let Some((host, port)) = text.rsplit_once(':').filter(|_| !text.ends_with(']')) else {
-        let why = if is_number(text) { "a port without its colon" } else { "no port" };
-        return Err(why.to_owned());
-    };
-    if text.contains("://") {
-        return Err("a URL".to_owned());
-    }
-    let number = port.parse().ok().filter(|_| is_number(port));
-    let number = number.ok_or_else(|| format!("\"{port}\" is not a port from 0 to 65535"))?;
-    if host.is_empty() || host == "*" {
-        return Ok(SocketAddr::new(every_address(), number));
-    }
-    if host.contains(':') && !(host.starts_with('[') && host.ends_with(']')) {
-        return Err("an IPv6 address without its brackets".to_owned());
-    }
-    let unknown = |error| format!("\"{host}\" can't be looked up: {error}");
-    let mut found = text.to_socket_addrs().map_err(unknown)?;
-    found.next().ok_or_else(|| format!("\"{host}\" has no address"))
-}
-
-/// `::`, which takes IPv4 as well, unless the kernel has no IPv6 (`ipv6(7)`: EAFNOSUPPORT).
-fn every_address() -> IpAddr {
-    match socket_with(AddressFamily::INET6, SocketType::STREAM, SocketFlags::CLOEXEC, None) {
-        Err(Errno::AFNOSUPPORT) => Ipv4Addr::UNSPECIFIED.into(),
-        _ => Ipv6Addr::UNSPECIFIED.into(),
+        let found = written.look_up().map_err(unknown);
+        let why = match found {
+            Ok(found) => return Ok(found.into_iter().next().expect("one at least")),
+            Err(why) => why,
+        };
+        Err(ListenError::Address { text: text.to_owned(), why })
     }
 }
 
