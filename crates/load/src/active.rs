@@ -70,6 +70,10 @@ pub(crate) struct Active {
     has_ended: bool,
     /// Failures since the last answer.
     failures: u32,
+    /// The client asks nothing before, on whatever socket.
+    thinks_until_ns: u64,
+    /// Whether the first request of its next socket is taken from the number of the run already.
+    is_reserved: bool,
     /// None where they are not kept.
     cookies: Option<Box<Cookies>>,
 }
@@ -89,8 +93,25 @@ impl Active {
             has_answer: false,
             has_ended: false,
             failures: 0,
+            thinks_until_ns: 0,
+            is_reserved: false,
             cookies: keeps_cookies.then(Box::default),
         })
+    }
+
+    /// Takes the first request of the next socket; false when there is none, and nothing to open a socket for.
+    pub(crate) fn reserve(&mut self, shared: &mut Shared, now_ns: u64) -> bool {
+        if !self.is_reserved {
+            let Some(is_reserved) = shared.reserve(now_ns) else { return false };
+            self.is_reserved = is_reserved;
+        }
+        true
+    }
+
+    /// Books that it did not come to a connection.
+    #[cold]
+    pub(crate) fn failed_to_open(&mut self, shared: &mut Shared, cause: &Cause<'_>) {
+        shared.connect_failed(cause, &mut self.is_reserved);
     }
 
     /// A socket is about to be opened for it.
@@ -181,7 +202,7 @@ impl Active {
     pub(crate) fn on_deadline(&mut self, shared: &mut Shared, actions: &mut Actions<'_>) {
         match (self.state, self.under_way.front()) {
             (State::Connecting, _) => {
-                shared.connect_failed(&Cause::Timeout);
+                self.failed_to_open(shared, &Cause::Timeout);
                 actions.abort();
             }
             (State::Thinking, _) => {
@@ -228,7 +249,7 @@ impl Active {
             shared.connecting -= 1;
             // The others were counted where they showed.
             if cause == CloseCause::SocketError {
-                shared.connect_failed(&Cause::Broken);
+                self.failed_to_open(shared, &Cause::Broken);
             }
         } else {
             shared.open -= 1;
@@ -241,16 +262,21 @@ impl Active {
         shared.reopen.push(Reopen { active: self, at_ns });
     }
 
-    /// When the next socket may be opened: at once after one that had an answer, later and later
-    /// after those that had none.
+    /// When the next socket may be opened: after one that had an answer when its client has thought, which
+    /// without a time to think is at once; later and later after those that had none.
     pub(crate) fn retry_at(&mut self, now_ns: u64) -> u64 {
         if self.has_answer {
             self.failures = 0;
-            return 0;
+            return self.thinks_until_ns;
         }
         let factor = 1_u32 << self.failures.min(16);
         self.failures = self.failures.saturating_add(1);
         now_ns + (RETRY_FIRST * factor).min(RETRY_MAX).as_nanos() as u64
+    }
+
+    /// Whether its last socket had no answer.
+    pub(crate) fn is_retrying(&self) -> bool {
+        self.failures > 0
     }
 
     /// Books the oldest request as answered.
@@ -265,6 +291,9 @@ impl Active {
         let first_ns = first_ns.saturating_sub(request.start_ns);
         let verdict = Verdict::of(answer, &shared.terms.expect);
         (shared.last_outcome_ns, shared.last_answer_ns) = (now_ns, now_ns);
+        if !shared.terms.think_time.is_zero() {
+            self.thinks_until_ns = now_ns + shared.terms.think_time.as_nanos() as u64;
+        }
         if request.start_ns < shared.measure_from_ns {
             shared.waited(request.start_ns, now_ns);
         }
@@ -299,7 +328,7 @@ impl Active {
         if self.sent_bytes.is_some() {
             return false;
         }
-        let Some(start) = shared.start(now_ns) else { return false };
+        let Some(start) = shared.start(now_ns, &mut self.is_reserved) else { return false };
         let target = shared.requests.choose();
         if let Some(cookies) = &mut self.cookies {
             cookies.compose(shared.requests.bytes(target));

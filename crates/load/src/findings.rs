@@ -5,7 +5,7 @@
 //! Answers that did not come: none at all, none for a time, some never; and the time in which the generator itself
 //! did not run.
 
-use pollux_report::number::{count, time};
+use pollux_report::number::{count, plural, time};
 
 use crate::{Errors, Finding, FindingKind, Judged, Outcome, Stall};
 
@@ -62,10 +62,44 @@ fn rate_missed(outcome: &Outcome) -> Option<Finding> {
     }
     let share = reached / asked * 100.0;
     let [asked, reached] = [asked, reached].map(|rate| count(rate.round() as u64));
-    let text = format!("{asked} requests/s were asked for, {reached} answered ({share:.1} %)");
-    let advice = "this load is beyond the server, or beyond the connections: requests that found \
-                  none free waited; give more of them (-c), or ask for less";
+    let text = format!(
+        "{asked} requests/s were asked for, {reached} answered ({share:.1} %){}",
+        dropped(outcome)
+    );
+    let advice = match was_away(outcome) {
+        true => {
+            "the server was not there for a part of the time, or did not work: that is no limit of its \
+             speed; look at its own log"
+        }
+        false => {
+            "this load is beyond the server, or beyond the connections: requests that found none free \
+             waited; give more of them (-c), or ask for less"
+        }
+    };
     finding(FindingKind::RateMissed, text, advice)
+}
+
+/// What became of the requests of the warm-up that had not begun when it was over.
+fn dropped(outcome: &Outcome) -> String {
+    let dropped = outcome.warm_up_errors.unsent;
+    if dropped == 0 || outcome.setting.asked_per_s.is_none() {
+        return String::new();
+    }
+    let were = if dropped == 1 { "was" } else { "were" };
+    format!(
+        "; {} of the warm-up had found no connection by its end and {were} dropped",
+        plural(dropped, "request")
+    )
+}
+
+/// Whether what is missing was not lost to the server's speed: it answered nothing for a second or more, or
+/// took no connections or broke them where it had answered before.
+pub(crate) fn was_away(outcome: &Outcome) -> bool {
+    let Errors { connect, connect_no_descriptor, connect_no_port, reset, short, .. } =
+        outcome.errors;
+    let refused = connect - connect_no_descriptor - connect_no_port;
+    let failed = refused + reset + short;
+    !outcome.standstills.is_empty() || failed * 2 >= outcome.errors.total().max(1)
 }
 
 fn objective_missed(outcome: &Outcome) -> Option<Finding> {
@@ -291,14 +325,20 @@ fn only_in_warm_up(outcome: &Outcome, answered: u64) -> (String, &'static str) {
         ),
         _ => (
             format!(
-                "no request of the measured part was answered: {} were due, {} sent; the {} \
-                 answers that came were to requests of the warm-up",
+                "no request of the measured part was answered: {} were due, {} sent; what came, {}, was to \
+                 requests of the warm-up{}",
                 count(due),
                 count(sent),
-                count(answered)
+                plural(answered, "answer"),
+                dropped(outcome)
             ),
-            "the connections were not done with the warm-up's requests when the run ended: this \
-             load is beyond the server; ask for less, or give more connections (-c)",
+            match was_away(outcome) {
+                true => "the server stopped answering: look at its own log",
+                false => {
+                    "an answer takes longer than was measured: measure for a longer time (-d), ask for \
+                     less, or give more connections (-c)"
+                }
+            },
         ),
     }
 }
@@ -312,9 +352,18 @@ pub(crate) fn outage(outcome: &Outcome) -> Option<Finding> {
     if !had_answers && outcome.totals.answered == 0 {
         return None;
     }
-    let advice = "requests were out all that time: the longest latency shows it, rate and \
-                  quantiles hardly do; look at the seconds (--csv) and at the server's own log";
-    finding(FindingKind::Outage, text, advice)
+    let advice = match outcome.latency.count() {
+        0 => {
+            "requests were out all that time; look at the seconds (--csv) and at the server's own log"
+        }
+        _ => {
+            "requests were out all that time: the longest latency shows it, rate and quantiles hardly do; \
+             look at the seconds (--csv) and at the server's own log"
+        }
+    };
+    let gone = outcome.first_failure.as_ref().filter(|_| outcome.errors.connect > 0);
+    let gone = gone.map_or_else(String::new, |why| format!("; then: {why}"));
+    finding(FindingKind::Outage, text + &gone, advice)
 }
 
 pub(crate) fn generator_stalled(outcome: &Outcome) -> Option<Finding> {

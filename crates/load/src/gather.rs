@@ -77,8 +77,8 @@ pub(crate) struct Gatherer {
     warm_up_unanswered: Distribution,
     longest_ns: u64,
     warm_up_longest_ns: u64,
-    /// Of measured requests that were answered before the last second of the warm-up was over.
-    early: Distribution,
+    /// Of measured requests whose second was handed over with the last one of the warm-up: they belong to the next.
+    early: Early,
     /// The server's process, where it was named.
     server: Option<ServerCpu>,
     /// Open connections, by thread.
@@ -97,7 +97,7 @@ impl Gatherer {
         server: Option<ServerCpu>,
     ) -> Self {
         let all = Tally::new(plan.targets.len());
-        let (lag, early, seconds) = (Distribution::new(), Distribution::new(), BTreeMap::new());
+        let (lag, early, seconds) = (Distribution::new(), Early::default(), BTreeMap::new());
         let open = vec![0; plan.threads as usize];
         Self {
             plan,
@@ -138,16 +138,19 @@ impl Gatherer {
         *threads += 1;
         second.generator_cpu_s += cpu.as_secs_f64();
         second.add(&counted.warm_up);
-        second.add(&counted.measured);
-        // The measured seconds together are the latency of the run: without what began in the
-        // warm-up, with what began in a turn that lasted over its end.
+        // The measured seconds together are the requests and the latency of the run: without what began in the
+        // warm-up, with what began in a turn that lasted over its end. Answers to the warm-up stay in the
+        // second in which they came.
+        let mut late_sent = 0;
         if second.is_warm_up {
             second.add_latency(&counted.warm_up);
-            self.early.add(&counted.measured.at_once);
-            self.early.add(&counted.measured.in_parts);
+            self.early.add(&counted.measured);
         } else {
+            late_sent = counted.warm_up.totals.sent;
+            second.sent -= late_sent;
+            second.add(&counted.measured);
             second.add_latency(&counted.measured);
-            second.latency.take(&mut self.early);
+            self.early.give(second);
             second.latency.note_longest(counted.longest_ns);
         }
         let is_whole = *threads == self.plan.threads;
@@ -157,6 +160,10 @@ impl Gatherer {
             second.server_cpu_s = self.server.as_mut().map(ServerCpu::since_last);
         }
         let last = is_whole.then(|| second.clone());
+        let warm_up = self.seconds.values_mut().rev().find(|(second, _)| second.is_warm_up);
+        if let Some((second, _)) = warm_up {
+            second.sent += late_sent;
+        }
         self.all.take(&mut counted.measured);
         self.lag.take(&mut counted.lag);
         self.longest_ns = self.longest_ns.max(std::mem::take(&mut counted.longest_ns));
@@ -221,6 +228,29 @@ impl Gatherer {
         outcome.objectives = judge(&plan.objectives, &outcome);
         outcome.findings = findings(&outcome);
         outcome
+    }
+}
+
+/// What counts and came with the last second of the warm-up.
+#[derive(Debug, Default)]
+struct Early {
+    counted: Second,
+}
+
+impl Early {
+    fn add(&mut self, tally: &Tally) {
+        self.counted.add(tally);
+        self.counted.add_latency(tally);
+    }
+
+    /// Moves all of it to `second`.
+    fn give(&mut self, second: &mut Second) {
+        let Second { sent, answered, errors, bytes_in, latency, .. } = &mut self.counted;
+        second.sent += std::mem::take(sent);
+        second.answered += std::mem::take(answered);
+        second.errors += std::mem::take(errors);
+        second.bytes_in += std::mem::take(bytes_in);
+        second.latency.take(latency);
     }
 }
 

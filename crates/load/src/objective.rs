@@ -198,18 +198,25 @@ impl Objective {
 /// without any that judges objectives.
 #[must_use]
 pub fn broken_by(objectives: &[Objective], outcome: &Outcome) -> Option<String> {
-    let unfit = unfit(objectives, outcome).filter(|_| objectives.iter().any(is_of_speed));
+    let is_empty = has(outcome, FindingKind::NoAnswers);
+    let unfit =
+        unfit(objectives, outcome).filter(|_| is_empty || objectives.iter().any(is_of_speed));
     unfit.or_else(|| objectives.iter().find_map(|objective| objective.missed_by(outcome)))
 }
 
 /// What became of each of `objectives` in `outcome`, as [`broken_by`] judges them.
 pub(crate) fn judge(objectives: &[Objective], outcome: &Outcome) -> Vec<Judged> {
     let unfit = unfit(objectives, outcome);
+    let is_empty = has(outcome, FindingKind::NoAnswers);
     let judged = |objective: &Objective| {
-        let unfit = unfit.clone().filter(|_| is_of_speed(objective));
+        let unfit = unfit.clone().filter(|_| is_empty || is_of_speed(objective));
         objective.judged(outcome, unfit.or_else(|| objective.missed_by(outcome)))
     };
     objectives.iter().map(judged).collect()
+}
+
+fn has(outcome: &Outcome, kind: FindingKind) -> bool {
+    outcome.findings.iter().any(|finding| finding.kind == kind)
 }
 
 /// Whether a run that went wrong as a whole can't hold it: its times are those of the lucky ones.
@@ -219,14 +226,15 @@ fn is_of_speed(objective: &Objective) -> bool {
 
 /// Why the times of `outcome` say nothing.
 fn unfit(objectives: &[Objective], outcome: &Outcome) -> Option<String> {
-    let has = |kind| outcome.findings.iter().any(|finding| finding.kind == kind);
-    if has(FindingKind::NoAnswers) {
+    if has(outcome, FindingKind::NoAnswers) {
         return Some("nothing was answered".to_owned());
     }
     if let Some(longest_s) = outcome.longest_standstill_s() {
         return Some(format!("nothing was answered for {longest_s:.1} s"));
     }
-    if let (true, Some(asked)) = (has(FindingKind::RateMissed), outcome.setting.asked_per_s) {
+    if let (true, Some(asked)) =
+        (has(outcome, FindingKind::RateMissed), outcome.setting.asked_per_s)
+    {
         let share = outcome.answered_per_s() / asked * 100.0;
         return Some(format!("{share:.1} % of the rate answered"));
     }

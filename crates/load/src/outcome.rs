@@ -43,7 +43,8 @@ pub struct Outcome {
     pub lifetime: Distribution,
     /// What went wrong, by kind.
     pub errors: Errors,
-    /// What went wrong with requests of the warm-up; in no other count.
+    /// What went wrong with requests of the warm-up; in no other count. Of an open loop `unsent` has those that had not
+    /// begun at its end, and were dropped then.
     pub warm_up_errors: Errors,
     /// Why the first connection that was not established failed, and the remedy.
     pub first_failure: Option<String>,
@@ -221,7 +222,7 @@ pub struct Second {
     pub end_s: f64,
     /// Whether it belongs to the warm-up.
     pub is_warm_up: bool,
-    /// Requests sent.
+    /// Requests sent; those that began in the warm-up are in its seconds only.
     pub sent: u64,
     /// Answers that came whole.
     pub answered: u64,

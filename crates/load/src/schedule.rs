@@ -285,6 +285,9 @@ pub(crate) fn rate_in_words(stages: &[Stage]) -> String {
     stages.iter().map(words).collect::<Vec<_>>().join(",")
 }
 
+/// Requests dropped at the end of the warm-up that are looked at one by one, in a millisecond or two. Of more only the
+/// number is worked out.
+const DROPPED_LOOKED_AT: u32 = 20_000;
 /// Requests taken from the shared number at once; fewer when there are few.
 const PORTION_MAX: u64 = 64;
 
@@ -296,23 +299,25 @@ pub(crate) struct Budget {
     /// What all threads may still take.
     pool: Option<Arc<AtomicU64>>,
     portion: u64,
+    /// Taken for connections that are opened for one request each, and not yet begun.
+    reserved: u64,
 }
 
 impl Budget {
     /// As many as there is time for.
     pub(crate) fn unlimited() -> Self {
-        Self { left: u64::MAX, pool: None, portion: 0 }
+        Self::own(u64::MAX)
     }
 
     /// So many for this thread alone.
     pub(crate) fn own(requests: u64) -> Self {
-        Self { left: requests, pool: None, portion: 0 }
+        Self { left: requests, pool: None, portion: 0, reserved: 0 }
     }
 
     /// A part of what `pool` holds, with so many takers.
     pub(crate) fn shared(pool: Arc<AtomicU64>, takers: u64) -> Self {
         let portion = (pool.load(Relaxed) / (takers * 8).max(1)).clamp(1, PORTION_MAX);
-        Self { left: 0, pool: Some(pool), portion }
+        Self { left: 0, pool: Some(pool), portion, reserved: 0 }
     }
 
     /// Takes one; false when none is left.
@@ -325,6 +330,23 @@ impl Budget {
         true
     }
 
+    /// Takes one for a connection that is about to be opened, where a number is shared: whether one was taken; `None`
+    /// when none is left, and the connection would have nothing to carry.
+    pub(crate) fn reserve(&mut self) -> Option<bool> {
+        if self.pool.is_none() {
+            return Some(false);
+        }
+        self.take().then(|| {
+            self.reserved += 1;
+            true
+        })
+    }
+
+    /// The request of a connection begins that one was reserved for.
+    pub(crate) fn begin_reserved(&mut self) {
+        self.reserved -= 1;
+    }
+
     /// Takes so many, or those that are left; says how many. Only for one that is not shared.
     pub(crate) fn take_up_to(&mut self, requests: u64) -> u64 {
         let taken = requests.min(self.left);
@@ -335,7 +357,9 @@ impl Budget {
     /// Whether none is left.
     #[inline]
     pub(crate) fn is_spent(&self) -> bool {
-        self.left == 0 && self.pool.as_ref().is_none_or(|pool| pool.load(Relaxed) == 0)
+        self.left == 0
+            && self.reserved == 0
+            && self.pool.as_ref().is_none_or(|pool| pool.load(Relaxed) == 0)
     }
 
     fn refill(&mut self) -> bool {
@@ -414,6 +438,24 @@ impl Due {
             return Some(Start { at_ns, had_connection: true });
         }
         self.take(now_ns).map(|at_ns| Start { at_ns, had_connection: false })
+    }
+
+    /// Passes all that were due before `until_ns` and have not begun; says how many, and when the first was due.
+    pub(crate) fn drop_before(&mut self, until_ns: u64) -> Option<(u64, u64)> {
+        let first_ns = self.given_out.front().copied().or_else(|| self.next_ns());
+        let first_ns = first_ns.filter(|first_ns| *first_ns < until_ns)?;
+        let mut dropped = 0;
+        while self.given_out.front().is_some_and(|due_ns| *due_ns < until_ns) {
+            self.given_out.pop_front();
+            dropped += 1;
+        }
+        for _ in 0..DROPPED_LOOKED_AT {
+            if self.take(until_ns - 1).is_none() {
+                return Some((dropped, first_ns));
+            }
+            dropped += 1;
+        }
+        Some((dropped + self.skip(until_ns), first_ns))
     }
 
     /// Passes all that are due before `until_ns`; says how many.

@@ -127,7 +127,7 @@ impl ClientSession {
     /// Books that it did not come to a connection.
     pub(crate) fn failed_to_open(&mut self, shared: &mut Shared, cause: &Cause<'_>) {
         match self {
-            Self::Active(_) => shared.connect_failed(cause),
+            Self::Active(active) => active.failed_to_open(shared, cause),
             // Counted by its end.
             Self::Crowd(_) => {}
             Self::Encrypted(encrypted) => encrypted.inner().failed_to_open(shared, cause),

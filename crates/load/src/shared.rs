@@ -213,15 +213,26 @@ impl Shared {
             return false;
         }
         let wants = || match &self.supply {
-            Supply::Closed => self.connecting > 0 || !self.reopen.is_empty(),
+            // Those whose time comes later think, or have failed before: the worker knows.
+            Supply::Closed => {
+                let is_due = |reopen: &Reopen| reopen.at_ns <= self.turn_ns;
+                self.connecting > 0 || self.reopen.iter().any(is_due)
+            }
             Supply::Open(due) => due.is_behind(self.turn_ns),
         };
         self.under_way > 0 || (is_running && wants())
     }
 
-    /// The start of a request that may be sent now, and counts it as due.
+    /// Takes a request for a connection that is about to be opened, where requests are a number: whether one
+    /// was taken; `None` when no request would follow.
+    pub(crate) fn reserve(&mut self, now_ns: u64) -> Option<bool> {
+        if now_ns < self.measure_from_ns { Some(false) } else { self.budget.reserve() }
+    }
+
+    /// The start of a request that may be sent now, and counts it as due. `is_reserved` where it was taken when its
+    /// connection was opened.
     #[inline]
-    pub(crate) fn start(&mut self, now_ns: u64) -> Option<Start> {
+    pub(crate) fn start(&mut self, now_ns: u64, is_reserved: &mut bool) -> Option<Start> {
         if self.stage != Stage::Running {
             return None;
         }
@@ -231,11 +242,27 @@ impl Shared {
             Supply::Open(_) if self.budget.is_spent() => return None,
             Supply::Open(due) => due.start(now_ns)?,
         };
-        if start.at_ns >= self.measure_from_ns && !self.budget.take() {
-            return None;
+        if start.at_ns >= self.measure_from_ns {
+            if std::mem::take(is_reserved) {
+                self.budget.begin_reserved();
+            } else if !self.budget.take() {
+                return None;
+            }
         }
         self.tally(start.at_ns).totals.due += 1;
         Some(start)
+    }
+
+    /// Drops the open loop's requests of the warm-up that have not begun by its end: served first, they would take the
+    /// time of those that count, and their own answers count nowhere. They are errors of the warm-up.
+    pub(crate) fn drop_backlog(&mut self) {
+        let until_ns = self.measure_from_ns;
+        let Supply::Open(due) = &mut self.supply else { return };
+        let Some((dropped, first_ns)) = due.drop_before(until_ns) else { return };
+        let warm_up = &mut self.interval.warm_up;
+        warm_up.totals.due += dropped;
+        warm_up.errors.unsent += dropped;
+        self.waited(first_ns, until_ns - 1);
     }
 
     /// Books the open loop's requests that were due by `until_ns` and found no connection.
@@ -244,7 +271,7 @@ impl Shared {
             if matches!(self.supply, Supply::Closed) {
                 return;
             }
-            let Some(start) = self.start(until_ns) else { return };
+            let Some(start) = self.start(until_ns, &mut false) else { return };
             self.tally(start.at_ns).errors.unsent += 1;
             self.waited(start.at_ns, until_ns);
         }
@@ -261,7 +288,7 @@ impl Shared {
     /// Books a connection that was not established. The request that it was for is lost with it;
     /// in an open loop only if one was due.
     #[cold]
-    pub(crate) fn connect_failed(&mut self, cause: &Cause<'_>) {
+    pub(crate) fn connect_failed(&mut self, cause: &Cause<'_>, is_reserved: &mut bool) {
         let fault = self.blame.fault(cause);
         if self.first_failure.is_none() {
             self.first_failure = Some(self.blame.words(cause));
@@ -270,7 +297,7 @@ impl Shared {
             return;
         }
         let now_ns = self.read_clock();
-        let start = self.start(now_ns);
+        let start = self.start(now_ns, is_reserved);
         let is_closed = matches!(self.supply, Supply::Closed);
         if start.is_some() || !is_closed {
             let at_ns = start.map_or(now_ns, |start| start.at_ns);
@@ -370,6 +397,8 @@ pub(crate) struct Opener {
     /// By the time at which they are tried again.
     #[expect(clippy::vec_box, reason = "sessions keep an active connection in a box")]
     later: BTreeMap<u64, Vec<Box<Active>>>,
+    /// Of these, how many are tried again; the others think.
+    retrying: usize,
 }
 
 impl Opener {
@@ -383,7 +412,7 @@ impl Opener {
             false => sources.into_iter().map(|source| way(Some(source))).collect(),
         };
         let next = thread as usize % ways.len();
-        Self { ways, next, later: BTreeMap::new() }
+        Self { ways, next, later: BTreeMap::new(), retrying: 0 }
     }
 
     /// Where the next connection goes, and where from.
@@ -395,6 +424,7 @@ impl Opener {
 
     /// Keeps a connection until its time.
     pub(crate) fn keep(&mut self, reopen: Reopen) {
+        self.retrying += usize::from(reopen.active.is_retrying());
         self.later.entry(reopen.at_ns).or_default().push(reopen.active);
     }
 
@@ -405,7 +435,14 @@ impl Opener {
         if first.get().is_empty() {
             first.remove();
         }
+        let is_retrying = active.as_ref().is_some_and(|active| active.is_retrying());
+        self.retrying -= usize::from(is_retrying);
         active
+    }
+
+    /// Whether one of them failed and is tried again: a request waits for it.
+    pub(crate) fn is_retrying(&self) -> bool {
+        self.retrying > 0
     }
 
     /// When the next one's time comes.

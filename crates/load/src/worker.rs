@@ -179,11 +179,13 @@ impl Worker {
         loop {
             let turn_ns = self.shared().turn_ns;
             let now_ns = if is_open_loop { monotonic_ns() } else { turn_ns };
+            if self.before.is_none() && now_ns >= measure_from_ns {
+                // Before the last second of the warm-up is handed over: it belongs there.
+                self.shared().drop_backlog();
+                self.before = Some((OwnUse::read(), now_ns));
+            }
             if now_ns >= self.boundary_ns {
                 self.hand_over(now_ns);
-            }
-            if self.before.is_none() && now_ns >= measure_from_ns {
-                self.before = Some((OwnUse::read(), now_ns));
             }
             if is_open_loop {
                 self.give_out(now_ns);
@@ -259,6 +261,9 @@ impl Worker {
 
     fn open_active(&mut self, mut active: Box<Active>) {
         let now_ns = monotonic_ns();
+        if !active.reserve(self.shared(), now_ns) {
+            return;
+        }
         active.begins(now_ns, self.shared().terms.requests_per_connection);
         let deadline = Moment::from_nanos(now_ns) + self.plan.connect_timeout;
         let session = self.encrypted(ClientSession::Active(active));
@@ -270,7 +275,7 @@ impl Worker {
                     ConnectError::System { cause, .. } => Cause::System(cause),
                     _ => Cause::Full,
                 };
-                self.shared().connect_failed(&cause);
+                active.failed_to_open(self.shared(), &cause);
                 let at_ns = active.retry_at(now_ns);
                 self.opener.keep(Reopen { active, at_ns });
             }
@@ -328,7 +333,7 @@ impl Worker {
             counts.add(&measured.totals, &measured.errors);
             self.control.counted(self.thread, &counts);
         }
-        let is_asking = self.event_loop.shared().is_asking() || self.opener.next_ns().is_some();
+        let is_asking = self.event_loop.shared().is_asking() || self.opener.is_retrying();
         self.course.look(turn_ns, at_most.as_nanos() as u64, last_answer_ns, is_asking);
         self.report();
         Ok(())

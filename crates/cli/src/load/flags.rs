@@ -96,7 +96,8 @@ table! { keys, key;
         pub(crate) duration: Option<Duration> = key.short('d')
             .otherwise("10s, all of --rate where its last stage has an end, none with --requests")
             .optional(&length()),
-        /// Time at the start whose requests are not counted
+        /// Time at the start whose requests are not counted. Those of --rate that have not begun at its end
+        /// are dropped
         pub(crate) warm_up: Option<Duration> =
             key.otherwise("1s, none with --requests").optional(&pause()),
         /// Send requests at this rate per second, whether or not earlier ones were answered: 5000,
@@ -105,7 +106,7 @@ table! { keys, key;
             .optional(&parsed("RATE", "a rate, steps or a ramp", parse_rate)),
         /// Spacing of the requests of --rate
         pub(crate) arrival: Arrival = key.default("constant").one(&arrival()),
-        /// Time between an answer and the next request of its connection
+        /// Time between an answer and the next request of its client, also where that takes a new connection
         pub(crate) think: Duration =
             key.excludes(&["rate", "find_capacity"]).default("0s").one(&pause()),
         /// Close a connection after this many requests and open another

@@ -7,6 +7,7 @@ use std::time::Duration;
 use pollux_report::number::{self, NA, or_na};
 use pollux_report::{Cell, Table};
 
+use crate::findings::was_away;
 use crate::{CrowdOutcome, Distribution, Errors, FindingKind, Outcome, percentile};
 
 /// Rows of texts under headings. A heading that begins with `#` stands over figures.
@@ -268,7 +269,14 @@ pub(super) fn is_closed_loop(outcome: &Outcome) -> bool {
 /// The result in one sentence.
 pub(super) fn answer(outcome: &Outcome) -> String {
     let Some(rate) = answered_per_s(outcome).filter(|_| outcome.totals.answered > 0) else {
-        return "No request was answered.".to_owned();
+        let of_warm_up: u64 = outcome.seconds.iter().map(|second| second.answered).sum();
+        return match of_warm_up {
+            0 => "No request was answered.".to_owned(),
+            some => format!(
+                "No request of the measured part was answered; what came, {}, was to requests of the warm-up.",
+                number::plural(some, "answer")
+            ),
+        };
     };
     let asked = match outcome.setting.asked_per_s {
         Some(asked) => format!(" of {} asked", number::si(asked)),
@@ -309,6 +317,8 @@ fn bottleneck(outcome: &Outcome) -> String {
         "the generator kept its schedule late"
     } else if has(FindingKind::DelayedAck) {
         "a timer, not the server's speed, set the rate"
+    } else if has(FindingKind::RateMissed) && was_away(outcome) {
+        "the server was not there for a part of the time"
     } else if has(FindingKind::RateMissed) {
         "the server could not keep up with the asked rate"
     } else if is_closed_loop(outcome) {
