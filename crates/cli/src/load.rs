@@ -76,15 +76,17 @@ fn run_once(
     let Ran { outcome, interrupt, why_in_vain } =
         to_the_end(running, &mut view, (signals, scraped))?;
     view.close();
-    files.write(&outcome)?;
     let is_table = flags.output.style.is_none() && !files.are_printed();
     if is_table && let Some(why) = &why_in_vain {
+        files.write(&outcome)?;
         return Err(Failure::failed(why));
     }
+    // A file that can't be written costs nothing that was measured.
     show(flags, files, &outcome)?;
     if !is_table {
         shout(&outcome.findings);
     }
+    files.write(&outcome)?;
     if let Some(why) = &why_in_vain {
         output::error(why);
         return Ok(ExitCode::from(1));

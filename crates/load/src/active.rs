@@ -15,7 +15,7 @@ use std::collections::VecDeque;
 use std::time::Duration;
 
 use pollux_engine::{Actions, CloseCause, Moment};
-use pollux_http::RequestKind;
+use pollux_http::{Rejection, RequestKind, Status};
 
 use crate::answer::{Answer, Reading};
 use crate::cookies::Cookies;
@@ -149,19 +149,24 @@ impl Active {
         while used < input.len() {
             let Some(request) = self.under_way.front().copied() else {
                 // There was no request for this.
+                self.note_unasked(shared, &input[used..]);
                 return self.give_up(shared, actions, Fault::Malformed, input.len());
             };
             let (kind, cache) = (request.kind, shared.requests.cache(request.target));
-            let cookies = &mut self.cookies;
+            let (cookies, wanted) = (&mut self.cookies, shared.firsts.wanted(shared.terms.expect));
             let seen = |head: &[u8]| {
                 if let Some(cookies) = cookies {
                     cookies.note(head);
                 }
+                wanted.is_suspect(head)
             };
-            let Ok((now_used, answer)) = self.reading.read(&input[used..], cache, kind, seen)
-            else {
-                self.look_for_tls(shared, &input[used..]);
-                return self.give_up(shared, actions, Fault::Malformed, input.len());
+            let (now_used, answer) = match self.reading.read(&input[used..], cache, kind, seen) {
+                Ok(read) => read,
+                Err(rejection) => {
+                    self.look_for_tls(shared, &input[used..]);
+                    self.note_unreadable(shared, &request, &input[used..], &rejection);
+                    return self.give_up(shared, actions, Fault::Malformed, input.len());
+                }
             };
             let came = &input[used..];
             used += now_used;
@@ -297,6 +302,12 @@ impl Active {
         if request.start_ns < shared.measure_from_ns {
             shared.waited(request.start_ns, now_ns);
         }
+        if let Some(kept) = self.reading.take_kept()
+            && request.start_ns >= shared.measure_from_ns
+        {
+            let expect = shared.terms.expect;
+            shared.firsts.note(now_ns, verdict, &kept, (answer.body_bytes, &expect));
+        }
         let tally = shared.tally(request.start_ns);
         tally.answered(answer, verdict, latency_ns, first_ns, request.target);
     }
@@ -397,6 +408,31 @@ impl Active {
     fn look_for_tls(&self, shared: &mut Shared, came: &[u8]) -> bool {
         let says_so = !self.has_answer && shows_tls(came);
         says_so && shared.speaks_tls()
+    }
+
+    /// Keeps what can't be read as the answer to a request that counts, if it is the first.
+    #[cold]
+    fn note_unreadable(
+        &self,
+        shared: &mut Shared,
+        request: &UnderWay,
+        input: &[u8],
+        rejection: &Rejection,
+    ) {
+        if request.start_ns >= shared.measure_from_ns {
+            let is_start = !self.reading.is_in_body();
+            shared.firsts.note_unreadable(shared.turn_ns, (input, is_start), rejection);
+        }
+    }
+
+    /// The same of what came without a request.
+    #[cold]
+    fn note_unasked(&self, shared: &mut Shared, input: &[u8]) {
+        if shared.stage == Stage::Running && shared.turn_ns >= shared.measure_from_ns {
+            const UNASKED: Rejection =
+                Rejection::new(Status::BAD_GATEWAY, "there was no request for it", "RFC 9112 9.2");
+            shared.firsts.note_unreadable(shared.turn_ns, (input, true), &UNASKED);
+        }
     }
 
     /// Books that the peer can't be understood, and gives the connection up.

@@ -14,6 +14,7 @@ use pollux_engine::ListenAddress;
 use pollux_http::{BodyReader, HeadCache, Rejection, RequestKind, ResponseBody, ResponseFacts};
 use pollux_tls::{HTTP_1_1, Layer, server_name};
 
+use crate::kept_answer::Kept;
 use crate::requests::{ANSWER_LIMITS, prepare};
 use crate::{LoadError, Target, Trust};
 
@@ -37,12 +38,14 @@ pub(crate) struct Reading {
     body: Option<(BodyReader, Answer)>,
     /// Bytes of interim answers before it.
     interim_bytes: u64,
+    /// Its start, where that is of interest.
+    kept: Option<Box<Kept>>,
 }
 
 impl Reading {
     /// Reads `input`, which follows what was used before, up to the end of one answer. Says how
     /// many bytes are used up, and the answer when it is whole. `seen` is given the head of an answer
-    /// that is not an interim one.
+    /// that is not an interim one, and says whether its start is to be kept.
     ///
     /// # Errors
     /// What comes is not HTTP.
@@ -52,7 +55,7 @@ impl Reading {
         input: &[u8],
         cache: &mut HeadCache,
         to: RequestKind,
-        seen: impl FnOnce(&[u8]),
+        seen: impl FnOnce(&[u8]) -> bool,
     ) -> Result<(usize, Option<Answer>), Rejection> {
         if self.body.is_some() {
             return self.read_body(input, 0);
@@ -61,12 +64,14 @@ impl Reading {
         if facts.is_interim() {
             return self.begin(input, facts, cache, to, seen);
         }
-        seen(&input[..facts.head_len]);
+        if seen(&input[..facts.head_len]) {
+            self.kept = Some(Box::new(Kept::of(&input[..facts.head_len])));
+        }
         let here = (input.len() - facts.head_len) as u64;
         match facts.body {
-            ResponseBody::Length(len) if len <= here => Ok(self.whole(&facts, len)),
-            ResponseBody::None => Ok(self.whole(&facts, 0)),
-            _ => self.begin(input, facts, cache, to, |_| {}),
+            ResponseBody::Length(len) if len <= here => Ok(self.whole(input, &facts, len)),
+            ResponseBody::None => Ok(self.whole(input, &facts, 0)),
+            _ => self.begin(input, facts, cache, to, |_| false),
         }
     }
 
@@ -81,9 +86,27 @@ impl Reading {
         self.body.as_ref().map_or(self.interim_bytes, |(_, answer)| answer.wire_bytes)
     }
 
+    /// The start of the answer that was read, where it was kept.
+    pub(crate) fn take_kept(&mut self) -> Option<Box<Kept>> {
+        self.kept.take()
+    }
+
+    /// Whether the body of an answer is read.
+    pub(crate) fn is_in_body(&self) -> bool {
+        self.body.is_some()
+    }
+
     #[inline]
-    fn whole(&mut self, facts: &ResponseFacts, body_bytes: u64) -> (usize, Option<Answer>) {
+    fn whole(
+        &mut self,
+        input: &[u8],
+        facts: &ResponseFacts,
+        body_bytes: u64,
+    ) -> (usize, Option<Answer>) {
         let used = facts.head_len + body_bytes as usize;
+        if let Some(kept) = &mut self.kept {
+            kept.body(&input[facts.head_len..used]);
+        }
         (used, Some(self.answer(facts, body_bytes, used as u64)))
     }
 
@@ -104,7 +127,7 @@ impl Reading {
         mut facts: ResponseFacts,
         cache: &mut HeadCache,
         to: RequestKind,
-        seen: impl FnOnce(&[u8]),
+        seen: impl FnOnce(&[u8]) -> bool,
     ) -> Result<(usize, Option<Answer>), Rejection> {
         let mut used = facts.head_len;
         let was_interim = facts.is_interim();
@@ -116,8 +139,9 @@ impl Reading {
             };
             used += facts.head_len;
         }
-        if was_interim {
-            seen(&input[used - facts.head_len..used]);
+        let head = &input[used - facts.head_len..used];
+        if was_interim && seen(head) {
+            self.kept = Some(Box::new(Kept::of(head)));
         }
         let reader = BodyReader::of_response(facts.body, &ANSWER_LIMITS);
         let answer = self.answer(&facts, 0, facts.head_len as u64);
@@ -138,6 +162,9 @@ impl Reading {
         };
         while used < input.len() {
             let step = reader.feed(&input[used..])?;
+            if let Some(kept) = &mut self.kept {
+                kept.body(&input[used..][step.data.clone()]);
+            }
             used += step.consumed;
             answer.wire_bytes += step.consumed as u64;
             answer.body_bytes += step.data.len() as u64;
@@ -204,7 +231,7 @@ pub fn ask(target: &Target, trust: &Trust, patience: Duration) -> Result<Answere
                 .map(|answer| (0, Some(answer)))
                 .ok_or_else(|| RequestError::Answer(io::ErrorKind::UnexpectedEof.into()))?,
             _ => {
-                let read = reading.read(&unread, &mut request.cache, request.kind, |_| {});
+                let read = reading.read(&unread, &mut request.cache, request.kind, |_| false);
                 read.map_err(|rejection| RequestError::Malformed(rejection.to_string()))?
             }
         };
@@ -325,7 +352,7 @@ mod tests {
             kept.extend_from_slice(part);
             let mut used = 0;
             while used < kept.len() {
-                let read = reading.read(&kept[used..], &mut cache, RequestKind::Other, |_| {});
+                let read = reading.read(&kept[used..], &mut cache, RequestKind::Other, |_| false);
                 let (now, answer) = read.expect("sound");
                 used += now;
                 match answer {

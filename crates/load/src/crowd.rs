@@ -155,7 +155,7 @@ impl Member {
         let mut used = 0;
         while let (Some(reading), true) = (&mut self.reading, used < input.len()) {
             let lasting = &mut shared.requests.lasting;
-            let read = reading.read(&input[used..], &mut lasting.cache, lasting.kind, |_| {});
+            let read = reading.read(&input[used..], &mut lasting.cache, lasting.kind, |_| false);
             match read {
                 Ok((now, None)) => return used + now,
                 Ok((now, Some(_))) => {

@@ -5,7 +5,7 @@
 //! Answers that did not come: none at all, none for a time, some never; and the time in which the generator itself
 //! did not run.
 
-use pollux_report::number::{count, plural, time};
+use pollux_report::number::{count, counted, plural, time};
 
 use crate::{Errors, Finding, FindingKind, Judged, Outcome, Stall};
 
@@ -26,7 +26,7 @@ const LITTLE_WIDTH: f64 = 0.15;
 /// More errors than this part of the requests make the latency that of the lucky ones.
 const ERRORS_SHARE_MAX: f64 = 0.001;
 /// Answers beyond a quantile that it takes to believe it.
-const ANSWERS_BEYOND_MIN: f64 = 10.0;
+pub(crate) const ANSWERS_BEYOND_MIN: f64 = 10.0;
 
 /// All findings of a run, worst first.
 #[must_use]
@@ -68,8 +68,8 @@ fn rate_missed(outcome: &Outcome) -> Option<Finding> {
     );
     let advice = match was_away(outcome) {
         true => {
-            "the server was not there for a part of the time, or did not work: that is no limit of its \
-             speed; look at its own log"
+            "the server was not there for a part of the time, or did not work: its speed was not the limit; \
+             look at its own log"
         }
         false => {
             "this load is beyond the server, or beyond the connections: requests that found none free \
@@ -86,10 +86,8 @@ fn dropped(outcome: &Outcome) -> String {
         return String::new();
     }
     let were = if dropped == 1 { "was" } else { "were" };
-    format!(
-        "; {} of the warm-up had found no connection by its end and {were} dropped",
-        plural(dropped, "request")
-    )
+    let requests = plural(dropped, "request");
+    format!("; {requests} of the warm-up had found no connection by its end and {were} dropped")
 }
 
 /// Whether what is missing was not lost to the server's speed: it answered nothing for a second or more, or
@@ -192,10 +190,13 @@ fn redirected(outcome: &Outcome) -> Option<Finding> {
     if redirected as f64 <= answered as f64 * ERRORS_SHARE_MAX {
         return None;
     }
+    let first = outcome.first_redirect.as_ref().and_then(|first| first.location.as_ref());
+    let first = first.map_or_else(String::new, |location| format!("; the first to {location}"));
     let text = format!(
-        "{} of {} answers were redirects, which are not followed",
+        "{} of {} {}, which are not followed{first}",
         count(redirected),
-        count(answered)
+        plural(answered, "answer"),
+        if answered == 1 { "was a redirect" } else { "were redirects" }
     );
     let advice = "ask for the URL that their Location names (often a slash at the end, or \
                   https://), or say that they are right with --expect-status";
@@ -214,10 +215,13 @@ fn many_errors(outcome: &Outcome) -> Option<Finding> {
     }
     let share = errors as f64 / requests as f64 * 100.0;
     let why = outcome.first_failure.as_ref().map(|why| format!("; the first: {why}"));
+    let wrong = outcome.first_wrong.as_ref();
+    let why = why
+        .or_else(|| wrong.map(|wrong| format!("; the first wrong answer: {}", wrong.in_short())));
     let text = format!(
-        "{} of {} requests failed ({share:.2} %){}",
+        "{} of {} failed ({share:.2} %){}",
         count(errors),
-        count(requests),
+        plural(requests, "request"),
         why.unwrap_or_default()
     );
     let advice = "the latency is that of the answers that came; look at the errors by kind";
@@ -230,8 +234,9 @@ fn few_answers(outcome: &Outcome) -> Option<Finding> {
     if answers == 0 || answers >= needed {
         return None;
     }
-    let [answers, needed] = [answers, needed].map(count);
-    let text = format!("{answers} answers are too few for a 99th percentile; it takes {needed}");
+    let answers = counted(answers, "answer is", "answers are");
+    let needed = count(needed);
+    let text = format!("{answers} too few for a 99th percentile; it takes {needed}");
     finding(FindingKind::FewAnswers, text, "run longer (-d) or with more requests (-n)")
 }
 
@@ -264,7 +269,7 @@ fn never_any(outcome: &Outcome) -> (String, &'static str) {
     let out = outcome.unanswered.count();
     if let Some(why) = &outcome.first_failure {
         return (
-            format!("nothing was answered, and {} requests failed: {why}", count(errors)),
+            format!("nothing was answered, and {} failed: {why}", plural(errors, "request")),
             "check that the server runs and the URL is right",
         );
     }
@@ -273,11 +278,15 @@ fn never_any(outcome: &Outcome) -> (String, &'static str) {
         let waited = match out {
             0 => String::new(),
             _ => format!(
-                ", {} were out at the end; the longest had waited {longest_s:.1} s",
-                count(out)
+                ", {} out at the end; the longest had waited {longest_s:.1} s",
+                counted(out, "was", "were")
             ),
         };
-        let text = format!("nothing was answered: {} requests failed{waited}", count(errors));
+        let wrong = outcome.first_wrong.as_ref();
+        let wrong = wrong
+            .map_or_else(String::new, |wrong| format!("; what came first: {}", wrong.in_short()));
+        let failed = plural(errors, "request");
+        let text = format!("nothing was answered: {failed} failed{waited}{wrong}");
         return (text, never_answered_because(outcome));
     }
     let is_crowd = outcome.crowd.iter().any(|kind| kind.asked > 0);
@@ -317,17 +326,17 @@ fn only_in_warm_up(outcome: &Outcome, answered: u64) -> (String, &'static str) {
         ),
         (0, out) => (
             format!(
-                "nothing was answered after the warm-up: {} requests of it were out until the end",
-                count(out)
+                "nothing was answered after the warm-up: {} out until the end",
+                counted(out, "request of it was", "requests of it were")
             ),
             "the server stands still, or takes longer than the run: look at its log, or measure \
              for a longer time (-d)",
         ),
         _ => (
             format!(
-                "no request of the measured part was answered: {} were due, {} sent; what came, {}, was to \
+                "no request of the measured part was answered: {} due, {} sent; what came, {}, was to \
                  requests of the warm-up{}",
-                count(due),
+                counted(due, "was", "were"),
                 count(sent),
                 plural(answered, "answer"),
                 dropped(outcome)
@@ -370,9 +379,27 @@ pub(crate) fn generator_stalled(outcome: &Outcome) -> Option<Finding> {
     let stalls = outcome.generator.stalls.iter().filter(|stall| stall.lasted_s >= NOTABLE_S);
     let text =
         for_so_long("the generator itself did not run", &stalls.copied().collect::<Vec<_>>())?;
-    let advice = "the longest latencies are its own, not the server's; give it CPUs of its own \
-                  (--cpus), on a machine that is not stopped";
+    let opens = f64::from(outcome.setting.connections) / f64::from(outcome.setting.threads.max(1));
+    let advice = match stalls_began_at_start(outcome) && opens >= MANY_TO_START {
+        true => {
+            "it began with the requests of all its connections at once: the first latencies are its own, not \
+             the server's; give it more threads (--threads) and CPUs of its own (--cpus), or a longer \
+             --warm-up"
+        }
+        false => {
+            "the longest latencies are its own, not the server's; give it CPUs of its own (--cpus): others \
+             had them, or the machine was suspended"
+        }
+    };
     finding(FindingKind::GeneratorStalled, text, advice)
+}
+
+/// Connections of a thread whose first requests, all at once, may take it a second.
+const MANY_TO_START: f64 = 1_000.0;
+
+fn stalls_began_at_start(outcome: &Outcome) -> bool {
+    let mut notable = outcome.generator.stalls.iter().filter(|stall| stall.lasted_s >= NOTABLE_S);
+    notable.all(|stall| stall.from_s < 0.1)
 }
 
 pub(crate) fn unanswered(outcome: &Outcome) -> Option<Finding> {
@@ -383,10 +410,9 @@ pub(crate) fn unanswered(outcome: &Outcome) -> Option<Finding> {
         return None;
     }
     let out = outcome.unanswered.count();
-    let requests = if out == 1 { "request was" } else { "requests were" };
     let text = format!(
-        "{} {requests} never answered: the longest had waited {longest_s:.1} s when the run ended",
-        count(out)
+        "{} never answered: the longest had waited {longest_s:.1} s when the run ended",
+        counted(out, "request was", "requests were")
     );
     let advice = "the rate is that of the other connections; check whether the server serves all \
                   of them (its limits, its log)";
@@ -557,7 +583,7 @@ mod tests {
         outcome.unanswered.record(10_000_000_000);
         outcome.latency.note_longest(10_000_000_000);
         let text = first(&outcome);
-        assert!(text.contains("1 were out at the end") && text.contains("10.0 s"), "{text}");
+        assert!(text.contains("1 was out at the end") && text.contains("10.0 s"), "{text}");
         assert!(findings(&outcome)[0].advice.contains("says nothing to them"));
         outcome.errors.short = 2;
         assert!(findings(&outcome)[0].advice.contains("before an answer is whole"));

@@ -17,6 +17,7 @@ use rustix::time::{ClockId, clock_gettime};
 
 use crate::control::Control;
 use crate::course::{Course, stalls, standstills};
+use crate::kept_answer::Firsts;
 use crate::objective::judge;
 use crate::schedule::rate_in_words;
 use crate::shared::monotonic_ns;
@@ -52,6 +53,8 @@ pub(crate) struct ThreadOutcome {
     pub(crate) waited_until_ns: u64,
     pub(crate) last_outcome_ns: u64,
     pub(crate) last_answer_ns: u64,
+    /// The first answers that were not right.
+    pub(crate) firsts: Firsts,
     pub(crate) course: Course,
     pub(crate) crowd: [CrowdOutcome; 3],
 }
@@ -192,6 +195,8 @@ impl Gatherer {
         if standstills.iter().any(|still| still.from_s + still.lasted_s <= warm_up_s) {
             latency.note_longest(self.warm_up_longest_ns);
         }
+        let mut firsts = Firsts::default();
+        threads.iter().for_each(|thread| firsts.merge(&thread.firsts));
         let mut unanswered = all.unanswered.clone();
         unanswered.add(&self.warm_up_unanswered);
         let first_byte = all.first_byte();
@@ -202,9 +207,12 @@ impl Gatherer {
             was_ended_early: control.was_ended_early(),
             setting: setting(&plan, measured),
             totals: all.totals,
+            statuses: all.statuses.sorted(),
             errors: all.errors,
             warm_up_errors: self.warm_up_errors,
             first_failure: control.first_failure().map(str::to_owned),
+            first_wrong: firsts.wrong.map(|(_, start)| start),
+            first_redirect: firsts.redirect.map(|(_, start)| start),
             unanswered,
             standstills,
             objectives: Vec::new(),
@@ -213,7 +221,7 @@ impl Gatherer {
             first_byte,
             connect: all.connect,
             lifetime: all.lifetime,
-            seconds: seconds.into_values().map(|(second, _)| second).collect(),
+            seconds: asked_in(&plan, seconds.into_values().map(|(second, _)| second).collect()),
             crowd: crowd(threads),
             generator: generator(&plan, threads, all.totals.answered, lag, stalls(&courses)),
             server: None,
@@ -329,6 +337,22 @@ fn asked_per_s(plan: &Plan, measured: Duration) -> Option<f64> {
     let schedule = Schedule::new(stages);
     let due = schedule.due(plan.warm_up + lasted) - schedule.due(plan.warm_up);
     (!lasted.is_zero()).then(|| due / lasted.as_secs_f64())
+}
+
+/// The seconds with what the schedule asked for in each.
+fn asked_in(plan: &Plan, mut seconds: Vec<Second>) -> Vec<Second> {
+    let Pace::Open { stages, .. } = &plan.pace else { return seconds };
+    let schedule = Schedule::new(stages);
+    let due = |at_s: f64| schedule.due(Duration::from_secs_f64(at_s.max(0.0)));
+    let end_s = plan.end.after.map_or(f64::INFINITY, |after| (plan.warm_up + after).as_secs_f64());
+    let mut start_s = 0.0;
+    for second in &mut seconds {
+        let until_s = second.end_s.min(end_s);
+        let lasted_s = until_s - start_s;
+        second.asked_per_s = (lasted_s > 0.0).then(|| (due(until_s) - due(start_s)) / lasted_s);
+        start_s = second.end_s;
+    }
+    seconds
 }
 
 fn targets(plan: &Plan, all: &Tally, latency: &Distribution) -> Vec<TargetOutcome> {

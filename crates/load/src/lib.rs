@@ -27,6 +27,7 @@
 //! | `session`, `active`, `crowd` | what one connection does, through TLS or not |
 //! | `shared` | what the sessions of a thread share, with the queue of idle connections; sources |
 //! | `requests`, `answer` | bytes out, prepared once and shared by all threads; answers in, by the parser of `pollux-http` |
+//! | `kept_answer` | statuses, and the start of the first answer that was not right |
 //! | `tally`, `distribution`, `gather` | counting without a lock, added up by a thread of its own; why connections failed |
 //! | `course` | when requests were answered and when some waited, on a clock of 20 ms: standstills |
 //! | `findings` | what a reader has to know before believing the figures |
@@ -67,6 +68,7 @@ mod distribution;
 mod error;
 mod findings;
 mod gather;
+mod kept_answer;
 pub mod merge;
 mod objective;
 mod outcome;
@@ -89,6 +91,7 @@ pub use course::Stall;
 pub use distribution::{Distribution, LONGEST_NS, QUANTILES, SHOWN};
 pub use error::LoadError;
 pub use findings::findings;
+pub use kept_answer::AnswerStart;
 pub use objective::{CapacitySearch, Objective, broken_by, parse_percent, percentile};
 pub use outcome::{
     CrowdOutcome, Errors, Finding, FindingKind, Generator, Judged, Outcome, Second, ServerUse,

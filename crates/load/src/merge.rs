@@ -140,12 +140,15 @@ impl Outcome {
             setting.driver = format!("{}, {}", setting.driver, more.driver);
         }
         if setting.pace != more.pace {
-            setting.pace = format!("{}, {}", setting.pace, more.pace);
+            setting.pace = format!("{} + {}", setting.pace, more.pace);
         }
         setting.threads += more.threads;
         setting.connections += more.connections;
         setting.asked_per_s = setting.asked_per_s.zip(more.asked_per_s).map(|(a, b)| a + b);
         self.totals.add(&other.totals);
+        for (status, count) in &other.statuses {
+            *self.statuses.entry(*status).or_default() += count;
+        }
         self.errors.add(&other.errors);
         self.warm_up_errors.add(&other.warm_up_errors);
         for (mine, others) in [
@@ -160,6 +163,12 @@ impl Outcome {
         }
         if self.first_failure.is_none() {
             self.first_failure.clone_from(&other.first_failure);
+        }
+        if self.first_wrong.is_none() {
+            self.first_wrong.clone_from(&other.first_wrong);
+        }
+        if self.first_redirect.is_none() {
+            self.first_redirect.clone_from(&other.first_redirect);
         }
         self.standstills.extend(&other.standstills);
         for (target, more) in self.targets.iter_mut().zip(&other.targets) {
@@ -203,6 +212,7 @@ impl Outcome {
             second.open += more.open;
             second.latency.add(&more.latency);
             second.generator_cpu_s += more.generator_cpu_s;
+            second.asked_per_s = second.asked_per_s.zip(more.asked_per_s).map(|(a, b)| a + b);
             second.server_cpu_s = second.server_cpu_s.or(more.server_cpu_s);
         }
     }

@@ -7,7 +7,7 @@ use std::fmt;
 use std::str::FromStr;
 use std::time::Duration;
 
-use pollux_report::number::{self, count, time};
+use pollux_report::number::{self, count, plural, time};
 
 use crate::{Distribution, FindingKind, Judged, LONGEST_NS, Outcome};
 
@@ -154,12 +154,13 @@ impl Objective {
     }
 
     fn too_many(&self, found: f64, due: u64) -> String {
-        let (found, due) = (count(found as u64), count(due));
+        let found = count(found as u64);
+        let requests = plural(due, "request");
         match self.figure {
-            Figure::Redirects => format!("{found} of {due} requests were redirected"),
-            Figure::Unanswered => format!("{found} of {due} requests were not answered"),
-            Figure::Class(digit) => format!("{found} of {due} answers were {digit}xx"),
-            _ => format!("{found} of {due} requests failed"),
+            Figure::Redirects => format!("{found} of {requests} were redirected"),
+            Figure::Unanswered => format!("{found} of {requests} were not answered"),
+            Figure::Class(digit) => format!("{found} of {} were {digit}xx", plural(due, "answer")),
+            _ => format!("{found} of {requests} failed"),
         }
     }
 
@@ -241,7 +242,7 @@ fn unfit(objectives: &[Objective], outcome: &Outcome) -> Option<String> {
     let (errors, due) = (outcome.errors.total(), outcome.totals.due);
     let has_limit = objectives.iter().any(Objective::limits_errors);
     (!has_limit && errors as f64 > due as f64 * ERRORS_SHARE_MAX)
-        .then(|| format!("{} of {} requests failed", count(errors), count(due)))
+        .then(|| format!("{} of {} failed", count(errors), plural(due, "request")))
 }
 
 /// A quantile of the latency, in nanoseconds, of all requests: those without an answer waited longer than any that
@@ -259,8 +260,8 @@ fn with_unanswered(
     let answered = outcome.latency.count() as f64;
     let quantile = quantile * (answered + unanswered as f64) / answered;
     if quantile > 1.0 {
-        let (unanswered, due) = (count(unanswered), count(outcome.totals.due));
-        return Some(Err(format!("{unanswered} of {due} requests were not answered")));
+        let (unanswered, due) = (count(unanswered), plural(outcome.totals.due, "request"));
+        return Some(Err(format!("{unanswered} of {due} were not answered")));
     }
     outcome.latency.quantile_ns(quantile).map(|ns| Ok(ns as f64))
 }

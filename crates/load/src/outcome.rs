@@ -2,12 +2,13 @@
 //!
 //! Times are nanoseconds, rates are per second, and the warm-up is in none of them.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use serde::de::Error as _;
 use serde::{Deserialize, Deserializer, Serialize};
 
-use crate::{Distribution, Stall};
+use crate::{AnswerStart, Distribution, Stall};
 
 /// One of a few names. By itself serde would borrow the text that it reads.
 type Name = &'static str;
@@ -30,6 +31,9 @@ pub struct Outcome {
     pub setting: Setting,
     /// Requests, answers and bytes.
     pub totals: Totals,
+    /// How many answers had each status; empty in results of before it was counted.
+    #[serde(default)]
+    pub statuses: BTreeMap<u16, u64>,
     /// From when a request was to begin (open loop) or was sent (closed loop) to the last byte
     /// of its answer. Right and wrong answers are in it; errors and what was never answered are
     /// only in its longest time, with what they had waited, and so are requests of the warm-up
@@ -48,6 +52,12 @@ pub struct Outcome {
     pub warm_up_errors: Errors,
     /// Why the first connection that was not established failed, and the remedy.
     pub first_failure: Option<String>,
+    /// The first answer of the measured part that was wrong, or could not be read.
+    #[serde(default)]
+    pub first_wrong: Option<AnswerStart>,
+    /// The first one that named another URL to ask.
+    #[serde(default)]
+    pub first_redirect: Option<AnswerStart>,
     /// How long requests had waited that were out when the run ended, neither answered nor failed;
     /// those of the warm-up too.
     pub unanswered: Distribution,
@@ -165,7 +175,7 @@ pub struct Errors {
     pub reset: u64,
     /// The server ended the connection before the answer was complete.
     pub short: u64,
-    /// The answer is not HTTP.
+    /// What came can't be read as an answer of HTTP/1.
     pub malformed: u64,
     /// The status is not the expected one.
     pub status: u64,
@@ -239,6 +249,9 @@ pub struct Second {
     pub generator_cpu_s: f64,
     /// CPU time of the server, where it was named.
     pub server_cpu_s: Option<f64>,
+    /// Requests per second that the schedule asked for on average; none of a closed loop, and beyond the end.
+    #[serde(default)]
+    pub asked_per_s: Option<f64>,
 }
 
 /// One population beside the active connections.

@@ -5,13 +5,13 @@
 //! expected.
 
 use std::io;
-use std::net::{IpAddr, SocketAddr, ToSocketAddrs, UdpSocket};
+use std::net::{IpAddr, Ipv6Addr, SocketAddr, ToSocketAddrs, UdpSocket};
 use std::num::NonZeroU32;
 use std::sync::Arc;
 use std::time::Duration;
 
 use pollux_engine::{CpuList, Driver, ListenAddress};
-use pollux_report::number::count;
+use pollux_report::number::{count, plural};
 use pollux_sys::descriptors;
 use pollux_tls::{Keys, Trust};
 use url::{Host, Url};
@@ -226,6 +226,7 @@ const DESCRIPTORS_PER_THREAD: u64 = 8;
 pub(crate) fn check(plan: &Plan) -> Result<(), LoadError> {
     targets(plan)?;
     numbers(plan)?;
+    cpus(plan)?;
     pace(plan)?;
     sources(plan)?;
     fits_descriptors(plan)
@@ -283,7 +284,8 @@ fn numbers(plan: &Plan) -> Result<(), LoadError> {
     let is_crowd_only = plan.connections == 0 && !plan.crowd.is_empty();
     if plan.connections < plan.threads && !is_crowd_only {
         let (connections, threads) = (plan.connections, plan.threads);
-        let why = format!("{connections} for {threads} threads; each thread needs at least one");
+        let threads = plural(threads.into(), "thread");
+        let why = format!("{connections} for {threads}; each thread needs at least one");
         return refuse("--connections", why);
     }
     if !(1..=PIPELINE_MAX).contains(&plan.pipeline) {
@@ -302,6 +304,16 @@ fn numbers(plan: &Plan) -> Result<(), LoadError> {
         return refuse("--drip", "it is zero; a slow connection waits between its bytes");
     }
     Ok(())
+}
+
+/// Each CPU of the list has to be there, also those that no thread comes to.
+fn cpus(plan: &Plan) -> Result<(), LoadError> {
+    let Some(cpus) = &plan.cpus else { return Ok(()) };
+    let pin = || (0..cpus.as_slice().len()).try_for_each(|each| cpus.pin(each).map(drop));
+    // On a thread of its own: the kernel says which there are, and what is pinned stays so.
+    let tried = std::thread::scope(|scope| scope.spawn(pin).join());
+    let tried = tried.unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+    tried.map_err(|error| LoadError::Plan { what: "--cpus", why: error.to_string() })
 }
 
 fn pace(plan: &Plan) -> Result<(), LoadError> {
@@ -392,9 +404,9 @@ fn fits_descriptors(plan: &Plan) -> Result<(), LoadError> {
     let parts = parts.iter().filter(|(_, of_it)| *of_it > 0);
     let parts: Vec<_> = parts.map(|(flag, of_it)| format!("{flag} {of_it}")).collect();
     let why = format!(
-        "{} need {} descriptors; this process may have {}; {}",
+        "{} need {}; this process may have {}; {}",
         parts.join(" + "),
-        count(needed),
+        plural(needed, "descriptor"),
         count(limit.soft),
         limit.remedy(needed)
     );
@@ -438,7 +450,21 @@ impl Target {
         let wrong = |why: String| LoadError::Url { url: url.to_owned(), why };
         // Without it "localhost:8080" would have the scheme "localhost".
         if !url.contains("://") {
+            // `http:/host` has a scheme, and a slash less.
+            for scheme in ["http", "https"] {
+                if let Some(rest) =
+                    url.strip_prefix(scheme).and_then(|rest| rest.strip_prefix(":/"))
+                {
+                    return Err(wrong(format!(
+                        "one slash behind {scheme}:; expected {scheme}://{rest}"
+                    )));
+                }
+            }
             return Err(wrong(format!("no scheme; expected http://{url} or https://{url}")));
+        }
+        if let Some(right) = with_brackets(url) {
+            let why = "an IPv6 address without its brackets";
+            return Err(wrong(format!("{why}; expected such as {right}")));
         }
         let parsed = Url::parse(url).map_err(|error| wrong(format!("{error}; {FORM}")))?;
         let is_encrypted = match parsed.scheme() {
@@ -478,6 +504,24 @@ impl Target {
     /// Whether it has a further field of this name.
     pub(crate) fn has_field(&self, name: &str) -> bool {
         self.fields.iter().any(|(field, _)| field.eq_ignore_ascii_case(name))
+    }
+}
+
+/// The URL with brackets around the IPv6 address that it has instead of a host, if it has one without.
+fn with_brackets(url: &str) -> Option<String> {
+    let (scheme, rest) = url.split_once("://")?;
+    let (authority, path) = rest.split_at(rest.find(['/', '?', '#']).unwrap_or(rest.len()));
+    if authority.starts_with('[') || authority.matches(':').count() < 2 {
+        return None;
+    }
+    let is_address = |text: &str| text.parse::<Ipv6Addr>().is_ok();
+    let with_port = authority
+        .rsplit_once(':')
+        .filter(|(host, port)| is_address(host) && port.parse::<u16>().is_ok_and(|port| port > 0));
+    match with_port {
+        Some((host, port)) => Some(format!("{scheme}://[{host}]:{port}{path}")),
+        None if is_address(authority) => Some(format!("{scheme}://[{authority}]{path}")),
+        None => None,
     }
 }
 
@@ -531,6 +575,9 @@ mod tests {
     fn wrong_urls_say_what_is_wrong() {
         for (url, why) in [
             ("localhost:80/", "scheme"),
+            ("http:/127.0.0.1/a", "one slash behind http:; expected http://127.0.0.1/a"),
+            ("http://::1:8097/", "without its brackets; expected such as http://[::1]:8097/"),
+            ("https://fe80::1", "expected such as https://[fe80::1]"),
             ("http://", "host"),
             ("http://a@127.0.0.1/", "user name"),
             ("ftp://127.0.0.1/", "scheme"),

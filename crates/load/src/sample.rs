@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use crate::{
-    CrowdOutcome, Distribution, Errors, Finding, FindingKind, Generator, Outcome, SHOWN, Second,
-    Setting, TargetOutcome, Totals,
+    AnswerStart, CrowdOutcome, Distribution, Errors, Finding, FindingKind, Generator, Outcome,
+    SHOWN, Second, Setting, TargetOutcome, Totals,
 };
 
 /// Seconds of warm-up of [`outcome`].
@@ -61,7 +61,10 @@ pub(crate) fn sample(connections: u32, answers: u64, latency_ns: u64) -> Outcome
         lifetime: Distribution::new(),
         errors: Errors::default(),
         warm_up_errors: Errors::default(),
+        statuses: [(200, answers)].into_iter().filter(|(_, count)| *count > 0).collect(),
         first_failure: None,
+        first_wrong: None,
+        first_redirect: None,
         unanswered: Distribution::new(),
         standstills: Vec::new(),
         objectives: Vec::new(),
@@ -109,6 +112,13 @@ pub(crate) fn outcome() -> Outcome {
             unlike_first: Some(7),
             ..Totals::default()
         },
+        statuses: [(200, answered - 20), (404, 15), (503, 5)].into_iter().collect(),
+        first_wrong: Some(AnswerStart {
+            status_line: "HTTP/1.1 404 Not Found".to_owned(),
+            location: None,
+            body: "<h1>gone</h1>".to_owned(),
+            why: None,
+        }),
         connect: times(20, |index| 50_000 + index * 1_000),
         lifetime: times(10, |index| (index + 1) * 1_000_000 + 200_000),
         first_byte: scaled(&latency, 0.9),

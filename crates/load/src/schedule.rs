@@ -251,11 +251,13 @@ fn parse_stage(part: &str, is_last: bool) -> Result<Stage, &'static str> {
 }
 
 fn parse_number(text: &str) -> Result<f64, &'static str> {
-    let (digits, factor) = match text.trim().strip_suffix('k') {
-        Some(digits) => (digits, 1_000.0),
-        None => (text.trim(), 1.0),
-    };
-    let is_plain = digits.bytes().all(|byte| byte.is_ascii_digit() || byte == b'.');
+    let text = text.trim();
+    let prefixes = [('k', 1e3), ('M', 1e6)];
+    let found = prefixes.iter().find_map(|(prefix, by)| Some((text.strip_suffix(*prefix)?, *by)));
+    let (digits, factor) = found.unwrap_or((text, 1.0));
+    // Neither a sign nor the words that stand for numbers; `1e6` is one.
+    let is_of_number = |byte: u8| byte.is_ascii_digit() || b".eE".contains(&byte);
+    let is_plain = !digits.starts_with(['e', 'E']) && digits.bytes().all(is_of_number);
     let number: f64 = digits.parse().map_err(|_| "not a number")?;
     match number * factor {
         _ if !is_plain => Err("not a number"),
@@ -571,6 +573,8 @@ mod tests {
         for text in ["1000", "0.5", "1000@10s,2000@20s", "100..5000@60s", "0..10@0.5s,10"] {
             assert_eq!(rate_in_words(&parse_rate(text).expect(text)), text);
         }
+        let per_s = |text: &str| parse_rate(text).expect(text)[0].from_per_s;
+        assert_eq!(["1e9", "2.5k", "3M"].map(per_s), [1e9, 2_500.0, 3e6]);
         let stages = parse_rate("2k@1m").expect("a rate");
         assert_eq!(
             (stages[0].from_per_s, stages[0].lasts),
@@ -584,7 +588,8 @@ mod tests {
             ("", "", "not a number"),
             ("fast", "fast", "not a number"),
             ("-5", "-5", "not a number"),
-            ("1e99", "1e99", "not a number"),
+            ("1e99", "1e99", "nanosecond"),
+            ("1e-3", "1e-3", "not a number"),
             ("99999999999", "99999999999", "nanosecond"),
             ("1000,2000@5s", "1000", "only the last"),
             ("1..2", "1..2", "ramp needs"),

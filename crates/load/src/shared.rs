@@ -12,6 +12,7 @@ use rustix::time::{ClockId, clock_gettime};
 
 use crate::active::Active;
 use crate::crowd::CrowdTally;
+use crate::kept_answer::Firsts;
 use crate::requests::Requests;
 use crate::schedule::{Budget, Start, Supply};
 use crate::tally::{Blame, Cause, Interval, Tally};
@@ -104,6 +105,8 @@ pub(crate) struct Shared {
     pub(crate) was_connected: bool,
     /// Why the first one that failed did not, in words.
     pub(crate) first_failure: Option<String>,
+    /// The first answers that were not right.
+    pub(crate) firsts: Firsts,
     /// The server speaks TLS, and the URL does not: no request will be answered rightly.
     pub(crate) is_misunderstood: bool,
     blame: Blame,
@@ -148,6 +151,7 @@ impl Shared {
             last_sent_ns: 0,
             was_connected: false,
             first_failure: None,
+            firsts: Firsts::default(),
             is_misunderstood: false,
             blame: Blame::new(plan),
             has_worked: false,

@@ -12,6 +12,7 @@ use pollux_tls::Remedies;
 use rustix::io::Errno;
 
 use crate::answer::Answer;
+use crate::kept_answer::Statuses;
 use crate::{Distribution, Errors, Expect, Plan, Totals};
 
 /// Why a request failed.
@@ -42,20 +43,25 @@ impl Verdict {
     /// Compares an answer with what was expected.
     #[inline]
     pub(crate) fn of(answer: &Answer, expect: &Expect) -> Self {
-        let is_expected = match expect.status {
-            Some(status) => answer.status == status,
-            None => (200..400).contains(&answer.status),
+        let is_as_long = || expect.body_bytes.is_none_or(|len| answer.body_bytes == len);
+        match Self::of_status(answer.status, expect.status) {
+            Self::Right if !is_as_long() => Self::Wrong(Fault::Mismatch),
+            verdict => verdict,
+        }
+    }
+
+    /// Compares a status with the one that was expected, if one was.
+    #[inline]
+    pub(crate) fn of_status(status: u16, expected: Option<u16>) -> Self {
+        let is_expected = match expected {
+            Some(expected) => status == expected,
+            None => (200..400).contains(&status),
         };
-        if !is_expected {
-            return Self::Wrong(Fault::Status);
-        }
-        // RFC 9110, section 15.4: 300 and 304 do not redirect by themselves.
-        if expect.status.is_none() && matches!(answer.status, 301 | 302 | 303 | 307 | 308) {
-            return Self::Redirected;
-        }
-        match expect.body_bytes.is_none_or(|len| answer.body_bytes == len) {
-            true => Self::Right,
-            false => Self::Wrong(Fault::Mismatch),
+        match status {
+            _ if !is_expected => Self::Wrong(Fault::Status),
+            // RFC 9110, section 15.4: 300 and 304 do not redirect by themselves.
+            301 | 302 | 303 | 307 | 308 if expected.is_none() => Self::Redirected,
+            _ => Self::Right,
         }
     }
 }
@@ -159,6 +165,7 @@ impl Totals {
 pub(crate) struct Tally {
     pub(crate) totals: Totals,
     pub(crate) errors: Errors,
+    pub(crate) statuses: Statuses,
     /// Latency of answers that came in one piece: their first byte is as late as their last.
     pub(crate) at_once: Distribution,
     /// Latency of the others.
@@ -205,6 +212,7 @@ impl Tally {
         let class = usize::from(answer.status / 100);
         totals.by_class[if class < 6 { class } else { 0 }] += 1;
         totals.compare_length(answer.body_bytes);
+        self.statuses.count(answer.status);
         match verdict {
             Verdict::Right => totals.right += 1,
             Verdict::Redirected => totals.redirected += 1,
@@ -243,6 +251,7 @@ impl Tally {
     pub(crate) fn take(&mut self, other: &mut Self) {
         self.totals.add(&std::mem::take(&mut other.totals));
         self.errors.add(&std::mem::take(&mut other.errors));
+        self.statuses.take(&mut other.statuses);
         for (mine, others) in [
             (&mut self.at_once, &mut other.at_once),
             (&mut self.in_parts, &mut other.in_parts),
@@ -263,6 +272,7 @@ impl Tally {
     /// Forgets everything.
     pub(crate) fn clear(&mut self) {
         (self.totals, self.errors) = (Totals::default(), Errors::default());
+        self.statuses.clear();
         for times in [
             &mut self.at_once,
             &mut self.in_parts,

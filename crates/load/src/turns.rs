@@ -149,7 +149,9 @@ impl Turns {
         let redirected = Some(tally.totals.redirected).filter(|count| *count > 0);
         let redirected = redirected.map(|count| plural(count, "redirect"));
         let kinds = Some(by_kind(&tally.errors)).filter(|kinds| !kinds.is_empty());
-        let kinds: Vec<String> = kinds.into_iter().chain(redirected).collect();
+        let wrong = shared.firsts.wrong.as_ref().or(shared.firsts.redirect.as_ref());
+        let wrong = wrong.map(|(_, start)| format!("the first: {}", start.in_short()));
+        let kinds: Vec<String> = wrong.into_iter().chain(kinds).chain(redirected).collect();
         let connect = shared.first_failure.clone();
         connect.or_else(|| Some(kinds.join(", ")).filter(|kinds| !kinds.is_empty()))
     }

@@ -566,6 +566,7 @@ impl Worker {
             waited_until_ns,
             last_outcome_ns: shared.last_outcome_ns,
             last_answer_ns: shared.last_answer_ns,
+            firsts: std::mem::take(&mut shared.firsts),
             course: self.course,
             crowd,
         }

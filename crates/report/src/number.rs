@@ -77,6 +77,12 @@ pub fn plural(value: u64, noun: &str) -> String {
     format!("{} {noun}{s}", count(value))
 }
 
+/// `1 request was`, `2 requests were`: a number with the words for one and for several.
+#[must_use]
+pub fn counted(value: u64, one: &str, several: &str) -> String {
+    format!("{} {}", count(value), if value == 1 { one } else { several })
+}
+
 /// [`si`] for an axis: no zeros at the end of the fraction, `200 k`, `1.5 M`.
 #[must_use]
 pub fn tick(value: f64) -> String {

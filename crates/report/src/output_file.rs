@@ -6,6 +6,9 @@ use std::fs;
 use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
 
+/// What is tried to be written before a run: a full disk takes less, and most results are longer.
+const ROOM_BYTES: usize = 16 * 1024;
+
 /// A file that a result is written to, not yet or whole.
 #[derive(Debug)]
 pub struct OutputFile {
@@ -33,8 +36,9 @@ impl OutputFile {
             _ => {}
         }
         let beside = file.beside();
-        fs::write(&beside, "")?;
-        file.beside = Some(beside);
+        // Removed with it also where it can't be filled.
+        file.beside = Some(beside.clone());
+        fs::write(beside, [0; ROOM_BYTES])?;
         Ok(file)
     }
 

@@ -174,6 +174,23 @@ pub fn whole<N: TryFrom<u64> + 'static>(bounds: RangeInclusive<u64>) -> Kind<N> 
     Kind { shape: Shape::Whole, ..Kind::new("N", accepts, read) }
 }
 
+/// A number of things within these bounds, also in thousands or millions: `500`, `10k`, `2M`.
+#[must_use]
+pub fn many<N: TryFrom<u64> + 'static>(bounds: RangeInclusive<u64>) -> Kind<N> {
+    let (low, high) = (grouped(*bounds.start()), grouped(*bounds.end()));
+    let accepts = format!("a whole number from {low} to {high}, such as 500, 10k or 2M");
+    let read = move |text: &str| {
+        let prefixes = [('k', 1_000), ('M', 1_000_000)];
+        let found =
+            prefixes.iter().find_map(|(prefix, by)| Some((text.strip_suffix(*prefix)?, *by)));
+        let (text, factor) = found.unwrap_or((text, 1));
+        let number = digits(&text.replace('_', "")).and_then(|number| number.checked_mul(factor));
+        let number = number.filter(|number| bounds.contains(number));
+        number.and_then(|number| N::try_from(number).ok()).ok_or_else(String::new)
+    };
+    Kind { shape: Shape::WholeOrText, ..Kind::new("N", accepts, read) }
+}
+
 /// `true` or `false`, for lists of them: one alone is a [`switch`](crate::Key::switch).
 #[must_use]
 pub fn boolean() -> Kind<bool> {

@@ -91,7 +91,7 @@ pub use given::{Flags, FlagsOnly, Given};
 pub use key::Key;
 pub use keys::{Keys, Table};
 pub use kind::{
-    Kind, Word, boolean, bytes, duration, duration_text, line, name, one_of, parsed, path, share,
-    share_text, whole,
+    Kind, Word, boolean, bytes, duration, duration_text, line, many, name, one_of, parsed, path,
+    share, share_text, whole,
 };
 pub use mistake::{Location, SettingError, SettingErrors, did_you_mean, shown};

@@ -9,12 +9,14 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use pollux_engine::Signals;
-use pollux_load::render::{count, time};
+use pollux_load::render::{count, plural, time};
 use pollux_load::{
     CapacitySearch, End, FindingKind, Objective, Outcome, Pace, Plan, Setting, broken_by,
     percentile,
 };
 use serde::{Serialize, Serializer};
+
+mod page;
 
 use super::flags::LoadSettings;
 use super::results::Files;
@@ -46,8 +48,8 @@ pub(crate) fn run(
     let closed = closed_loop(flags, &mut plan, (signals, scraped))?;
     let reached = closed.outcome.answered_per_s();
     lines.print(&format!(
-        "{sought}: a closed loop of {} connections on {} reaches {} requests/s\n\n{}",
-        plan.connections,
+        "{sought}: a closed loop of {} on {} reaches {} requests/s\n\n{}",
+        plural(plan.connections.into(), "connection"),
         plan.driver,
         count(reached.round() as u64),
         Trial::head(&sought)
@@ -67,12 +69,15 @@ pub(crate) fn run(
     }
     let is_early = interrupt.is_some();
     let found = SearchResult::new(&sought, &closed.outcome, &trials, &search, is_early).json();
-    files.write_json(&found)?;
     let verdict = Verdict::of(&search, &trials, is_early);
     lines.print(&format!("\n{}\n{}", plot(&trials, &sought), verdict.words(&sought)))?;
-    if files.are_printed() {
+    let page = || page::html(&closed.outcome, &sought, &verdict, &rows(&trials), &trials);
+    if files.is_page_printed() {
+        output::result(&page())?;
+    } else if files.are_printed() {
         output::result(&found)?;
     }
+    files.write_search(&found, &page)?;
     Ok(verdict.exit_code(interrupt))
 }
 

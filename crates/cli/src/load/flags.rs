@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use pollux_engine::{CpuList, Driver, ListenAddress};
 use pollux_load::{Arrival, Objective, Order, PIPELINE_MAX, Stage, THREADS_MAX, parse_rate};
-use pollux_settings::{Flags, Keys, Kind, duration, one_of, parsed, path, table, whole};
+use pollux_settings::{Flags, Keys, Kind, duration, many, one_of, parsed, path, table, whole};
 
 use super::list::has_pattern;
 use super::plan::times;
@@ -91,7 +91,7 @@ table! { keys, key;
         /// Number of active connections, over all threads
         pub(crate) connections: u32 = key.short('c').default("64").one(&count(1)),
         /// End after this many requests, not counting the warm-up
-        pub(crate) requests: Option<u64> = key.short('n').optional(&whole(1..=u64::MAX)),
+        pub(crate) requests: Option<u64> = key.short('n').optional(&many(1..=u64::MAX)),
         /// End after this time, not counting the warm-up; with --requests after whichever comes first
         pub(crate) duration: Option<Duration> = key.short('d')
             .otherwise("10s, all of --rate where its last stage has an end, none with --requests")
@@ -195,7 +195,7 @@ table! { keys, key;
         #[heading("Search for the capacity")]
         /// Find the highest rate that meets --slo. A rate is tried until two trials agree
         pub(crate) finds_capacity as "find_capacity": bool = key
-            .excludes(&["rate", "requests", "duration", "as", "hlog", "csv", "html"])
+            .excludes(&["rate", "requests", "duration", "as", "hlog", "csv"])
             .switch(),
         /// Length of each trial of --find-capacity
         pub(crate) trial: Option<Duration> =

@@ -188,9 +188,9 @@ fn sum(results: &[PathBuf], files: &Output) -> Result<ExitCode, Failure> {
     let outcomes = results.iter().map(|path| read(path)).collect::<Result<Vec<_>, Failure>>()?;
     let sum = merged(&outcomes).map_err(Failure::usage)?;
     let files = Files::prepare(files)?;
-    files.write(&sum)?;
     let table = || render::table(&sum, output::width_chars(), output::is_colourful());
     output::result(&files.printed(&sum).unwrap_or_else(|| output::shown(&table())))?;
+    files.write(&sum)?;
     Ok(ExitCode::SUCCESS)
 }
 
@@ -267,15 +267,41 @@ impl Files {
         self.printed.map(|kind| kind.render(outcome))
     }
 
-    /// Writes all of them.
+    /// Writes all of them, also where one fails. What else a run has to show is shown before.
     pub(crate) fn write(&self, outcome: &Outcome) -> Result<(), Failure> {
-        self.places.iter().try_for_each(|(kind, place)| self.put(place, &kind.render(outcome)))
+        self.write_as(|kind| Some(kind.render(outcome)))
     }
 
-    /// Writes `text` into the JSON file, if there is one.
-    pub(crate) fn write_json(&self, text: &str) -> Result<(), Failure> {
-        let json = self.places.iter().find(|(kind, _)| *kind == Kind::Json);
-        json.map_or(Ok(()), |(_, place)| self.put(place, text))
+    /// Writes what a search found, in the forms that it has.
+    pub(crate) fn write_search(
+        &self,
+        json: &str,
+        html: &dyn Fn() -> String,
+    ) -> Result<(), Failure> {
+        self.write_as(|kind| match kind {
+            Kind::Json => Some(json.to_owned()),
+            Kind::Html => Some(html()),
+            Kind::Hlog | Kind::Csv => None,
+        })
+    }
+
+    /// The first failure, after all were tried; the others are said.
+    fn write_as(&self, render: impl Fn(Kind) -> Option<String>) -> Result<(), Failure> {
+        let mut first = Ok(());
+        for (kind, place) in &self.places {
+            let Some(text) = render(*kind) else { continue };
+            match (self.put(place, &text), &first) {
+                (Err(failure), Ok(())) => first = Err(failure),
+                (Err(failure), Err(_)) => output::error(&failure.message),
+                (Ok(()), _) => {}
+            }
+        }
+        first
+    }
+
+    /// Whether the page goes to standard output.
+    pub(crate) fn is_page_printed(&self) -> bool {
+        self.printed == Some(Kind::Html)
     }
 
     fn put(&self, place: &OutputFile, text: &str) -> Result<(), Failure> {

@@ -17,7 +17,7 @@ use std::io::{self, IsTerminal, Stderr};
 use std::time::Duration;
 
 use pollux_engine::Signals;
-use pollux_load::render::{count, time};
+use pollux_load::render::{count, plural, time};
 use pollux_load::{Phase, Plan, Progress, Second};
 use ratatui::backend::CrosstermBackend;
 use ratatui::crossterm::event::{self, Event, KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
@@ -122,10 +122,11 @@ fn in_words(plan: &Plan) -> String {
         targets => format!(" and {} more", targets - 1),
     };
     let url = plan.targets.first().map_or("", |target| &target.url);
-    let threads = if plan.threads == 1 { "thread" } else { "threads" };
     let end = match (plan.end.requests, plan.end.after) {
-        (Some(requests), Some(after)) => format!("{requests} requests, {after:?} at most"),
-        (Some(requests), None) => format!("{requests} requests"),
+        (Some(requests), Some(after)) => {
+            format!("{}, {after:?} at most", plural(requests, "request"))
+        }
+        (Some(requests), None) => plural(requests, "request"),
         (None, after) => format!("{:?}", after.unwrap_or_default()),
     };
     let warm_up = match plan.warm_up {
@@ -133,8 +134,10 @@ fn in_words(plan: &Plan) -> String {
         warm_up => format!(" after {warm_up:?} of warm-up"),
     };
     format!(
-        "{url}{more}; {end}{warm_up}; {} connections, {} {threads} on {}",
-        plan.connections, plan.threads, plan.driver
+        "{url}{more}; {end}{warm_up}; {}, {} on {}",
+        plural(plan.connections.into(), "connection"),
+        plural(plan.threads.into(), "thread"),
+        plan.driver
     )
 }
 
@@ -169,7 +172,7 @@ fn line(second: &Second, rate_per_s: u64) -> String {
     let warm_up = if second.is_warm_up { "  warm-up" } else { "" };
     let errors = match second.errors {
         0 => String::new(),
-        errors => format!("  {} errors", count(errors)),
+        errors => format!("  {}", plural(errors, "error")),
     };
     let line = format!(
         "{:7.1} s  {:>10}/s  {}{errors}{warm_up}",

@@ -291,6 +291,11 @@ fn what_is_wrong_is_named_with_what_would_be_right() {
         (&["-d", "5", url], &["--duration", "10s"]),
         (&["--poller", "kqueue", url], &["kqueue", "epoll-et"]),
         (&["--cpus", "a", url], &["--cpus", "0,2-3"]),
+        // One thread would come to the first of them only.
+        (&["--cpus", "0-1023", "-t", "1", url], &["--cpus", "CPU"]),
+        (&["-n", "1q", url], &["--requests", "such as 500, 10k or 2M"]),
+        (&["http:/127.0.0.1"], &["expected http://127.0.0.1"]),
+        (&["http://::1:8097/"], &["brackets", "http://[::1]:8097/"]),
         (&["--source", "::1", url], &["--source", "::1"]),
         (&["-H", "no colon", url], &["--header", "NAME: VALUE"]),
         (&["--body", "@no/such/file", url], &["no/such/file"]),
@@ -348,6 +353,21 @@ fn numbers_and_addresses_are_refused_in_plain_words() {
         assert!(said.stderr.contains(words), "{flags:?}: {}", said.stderr);
         assert!(!said.stderr.contains("..") && !said.stderr.contains("tip:"), "{}", said.stderr);
     }
+}
+
+#[test]
+fn a_few_answers_in_a_moment_have_not_a_rate_and_a_number_may_be_of_thousands() {
+    let server = Server::start();
+    let said = load(&["-n", "1", "-c", "1", "-q", &server.url]);
+    assert_eq!(said.code, Some(0), "{said:?}");
+    assert!(said.stdout.contains("1 answer in ") && said.stdout.contains("too few for a rate"));
+    assert!(!said.stdout.contains("answers per second") && !said.stdout.contains("1 answers"));
+    let many = load(&["-n", "1k", "-c", "4", "-q", "--json", "-", &server.url]);
+    assert_eq!(many.json()["totals"]["right"], 1_000, "{many:?}");
+    // In words with the connect where each request has its own.
+    let each = load(&["-n", "1k", "-c", "4", "-q", "--no-keepalive", &server.url]);
+    assert!(each.stdout.contains(" with their connect, "), "{each:?}");
+    assert!(each.stdout.contains("1,000 opened during"), "{each:?}");
 }
 
 #[test]

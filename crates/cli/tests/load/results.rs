@@ -124,6 +124,24 @@ fn a_file_that_cannot_be_written_is_reported_before_the_run() {
     assert_eq!(server.requests(), 0);
 }
 
+/// A full disk costs a file and not what was measured.
+#[test]
+fn a_file_that_can_no_longer_be_written_costs_neither_the_table_nor_the_other_files() {
+    let server = Server::start();
+    let folder = tempfile::tempdir().expect("a folder");
+    let csv = path(folder.path(), "seconds.csv");
+    let run = ["-n", "50", "-c", "2", "-q", "--json", "/dev/full", "--csv", &csv, &server.url];
+    let said = load(&run);
+    assert_eq!(said.code, Some(1), "{said:?}");
+    assert!(said.stderr.contains("error: /dev/full can't be written: No space left"), "{said:?}");
+    assert!(said.stdout.contains("latency") && said.stdout.contains("50 of 50 sent"), "{said:?}");
+    assert!(fs::read_to_string(&csv).expect("the other file").lines().count() > 1);
+    let search = ["--find-capacity", "--slo", "p50=2s", "--trial", "100ms", "-c", "8", "-q"];
+    let said = load(&[&search[..], &["--json", "/dev/full", &server.url]].concat());
+    assert_eq!(said.code, Some(1), "{said:?}");
+    assert!(said.stdout.contains("asked/s") && said.stderr.contains("/dev/full"), "{said:?}");
+}
+
 fn asked(address: SocketAddr, request: &str) -> String {
     let mut stream = TcpStream::connect(address).expect("it listens");
     stream.set_read_timeout(Some(DEADLINE)).expect("set");
@@ -449,7 +467,7 @@ fn a_rate_that_holds_is_found_and_every_trial_is_kept() {
     let folder = tempfile::tempdir().expect("a folder");
     let file = folder.path().join("capacity.json");
     let name = file.to_str().expect("UTF-8");
-    let flags = ["--find-capacity", "--slo", "p50=2s", "--trial", "50ms", "-c", "8"];
+    let flags = ["--find-capacity", "--slo", "p50=2s", "--trial", "200ms", "-c", "8"];
     let said = load(&[&flags[..], &["--json", name, &server.url]].concat());
     // A busy machine may make the generator the bottleneck; the search ends all the same.
     assert!(matches!(said.code, Some(0 | 3)), "{said:?}");
@@ -467,6 +485,37 @@ fn a_rate_that_holds_is_found_and_every_trial_is_kept() {
     let highest = highest.fold(0.0, f64::max);
     let found = json["highest_holding_per_s"].as_f64().unwrap_or_default();
     assert!(found > 0.0 && found <= highest, "{found} of {highest}");
+}
+
+#[test]
+fn a_search_has_a_page_with_its_trials() {
+    let server = Server::start();
+    let folder = tempfile::tempdir().expect("a folder");
+    let page = path(folder.path(), "capacity.html");
+    let flags = ["--find-capacity", "--slo", "p50=2s", "--trial", "200ms", "-c", "8", "-q"];
+    let said = load(&[&flags[..], &["--html", &page, &server.url]].concat());
+    assert!(matches!(said.code, Some(0 | 3)), "{said:?}");
+    let page = fs::read_to_string(&page).expect("a page");
+    for words in ["p50 at most 2.00 s", "Trials", "<svg", "</html>", "holds"] {
+        assert!(page.contains(words), "no {words}: {}", said.stdout);
+    }
+}
+
+/// What comes of each step stands by itself, on the terminal and on the page.
+#[test]
+fn the_steps_of_a_schedule_are_shown_one_by_one() {
+    let server = Server::start();
+    let folder = tempfile::tempdir().expect("a folder");
+    let page = path(folder.path(), "steps.html");
+    let run = ["--rate", "50@1s,150@1s", "--warm-up", "0s", "-c", "8", "-q", "--html", &page];
+    let said = load(&[&run[..], &[&*server.url]].concat());
+    let rows: Vec<&str> =
+        said.stdout.lines().filter(|line| line.contains(" to ") && line.contains(" s ")).collect();
+    let [first, second] = rows[..] else { panic!("two steps: {said:?}") };
+    assert!(first.contains("0 to 1 s") && first.contains(" 50"), "{first}");
+    assert!(second.contains("1 to 2 s") && second.contains(" 150"), "{second}");
+    let page = fs::read_to_string(&page).expect("a page");
+    assert!(page.contains("Steps of the schedule") && page.contains(">asked</text>"), "{page}");
 }
 
 #[test]

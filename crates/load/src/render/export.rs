@@ -17,7 +17,7 @@ use crate::{Outcome, Phase, Progress, QUANTILES};
 #[must_use]
 pub fn csv_seconds(outcome: &Outcome) -> String {
     let mut out = "start_s,start_unix_s,length_s,warm_up,sent,answered,errors,bytes_in,open,\
-                   mean_ns,p50_ns,p90_ns,p99_ns,p999_ns,max_ns\n"
+                   mean_ns,p50_ns,p90_ns,p99_ns,p999_ns,max_ns,asked_per_s\n"
         .to_owned();
     let base = base_unix_s(outcome);
     for (start_s, second) in with_starts(outcome) {
@@ -39,6 +39,9 @@ pub fn csv_seconds(outcome: &Outcome) -> String {
             out.push(',');
             out.push_str(&cell.map(|cell| cell.to_string()).unwrap_or_default());
         }
+        let asked = second.asked_per_s.map(|asked| format!("{asked:.3}"));
+        out.push(',');
+        out.push_str(&asked.unwrap_or_default());
         out.push('\n');
     }
     out

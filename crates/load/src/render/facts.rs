@@ -49,7 +49,7 @@ pub(super) fn summary(outcome: &Outcome) -> Vec<Fact> {
         ("began", number::date_of_unix(outcome.began_unix_s)),
         ("rate", rate(outcome)),
         ("answers", right),
-        ("statuses", statuses(totals.by_class)),
+        ("statuses", statuses(outcome)),
         ("errors", errors(outcome)),
         ("waited", waited(outcome)),
         ("traffic", traffic(outcome)),
@@ -65,6 +65,9 @@ pub(super) fn summary(outcome: &Outcome) -> Vec<Fact> {
         ("objective", format!("{}, {verdict}", objective.text))
     }));
     facts.extend(outcome.first_failure.clone().map(|why| ("first failure", why)));
+    facts.extend(outcome.first_wrong.as_ref().map(|wrong| ("first wrong", wrong.in_words())));
+    let redirect = outcome.first_redirect.as_ref();
+    facts.extend(redirect.map(|redirect| ("redirected", redirect.in_words())));
     if let Some(server) = &outcome.server {
         let cpu = or_na(server.cpu_us_per_answer, |us| number::time(us * 1000.0));
         let text = format!("{cpu} CPU per answer (process {} and what it started)", server.pid);
@@ -77,6 +80,13 @@ pub(super) fn summary(outcome: &Outcome) -> Vec<Fact> {
 
 fn rate(outcome: &Outcome) -> String {
     let achieved = or_na(answered_per_s(outcome), |rate| number::si(rate) + "/s");
+    if is_too_short(outcome) {
+        return format!(
+            "{} in {}: too few for a rate",
+            number::plural(outcome.totals.answered, "answer"),
+            number::duration(outcome.measured.as_secs_f64())
+        );
+    }
     match outcome.setting.asked_per_s {
         Some(asked) => {
             let reached = answered_per_s(outcome).filter(|_| asked > 0.0);
@@ -87,12 +97,29 @@ fn rate(outcome: &Outcome) -> String {
     }
 }
 
-fn statuses(by_class: [u64; 6]) -> String {
+/// Each status with its answers; results of an older pollux have classes only.
+fn statuses(outcome: &Outcome) -> String {
     const NAMES: [&str; 6] = ["other", "1xx", "2xx", "3xx", "4xx", "5xx"];
-    let found = NAMES.iter().zip(by_class).filter(|(_, count)| *count > 0);
+    let each = outcome.statuses.iter().map(|(status, count)| (status.to_string(), *count));
+    let classes = NAMES.iter().zip(outcome.totals.by_class).filter(|(_, count)| *count > 0);
+    let classes = classes.map(|(name, count)| ((*name).to_owned(), count));
+    let found: Vec<_> = match outcome.statuses.is_empty() {
+        true => classes.collect(),
+        false => each.collect(),
+    };
     let shown: Vec<_> =
-        found.map(|(name, count)| format!("{name} {}", number::count(count))).collect();
+        found.iter().map(|(name, count)| format!("{name}: {}", number::count(*count))).collect();
     if shown.is_empty() { "none".to_owned() } else { shown.join(", ") }
+}
+
+/// Each status with its answers and their part; `None` where all have the same.
+pub(super) fn statuses_grid(outcome: &Outcome) -> Option<Table> {
+    let answered = outcome.totals.answered;
+    let row = |(status, count): (&u16, &u64)| {
+        vec![status.to_string(), number::count(*count), number::part(*count, answered)]
+    };
+    let rows: Vec<_> = outcome.statuses.iter().map(row).collect();
+    (rows.len() > 1).then(|| grid(&["status", "#answers", "#of all answers"], rows))
 }
 
 fn errors(outcome: &Outcome) -> String {
@@ -261,6 +288,57 @@ pub(super) fn per_second(outcome: &Outcome, total: u64) -> Option<f64> {
     (seconds > 0.0).then(|| total as f64 / seconds)
 }
 
+/// A rate takes as many answers, or this time: else it would be that of a few moments.
+const RATE_ANSWERS_MIN: u64 = 100;
+const RATE_TIME_MIN: Duration = Duration::from_millis(500);
+
+/// Whether the run was too short to say a rate.
+pub(super) fn is_too_short(outcome: &Outcome) -> bool {
+    let answered = outcome.totals.answered;
+    (1..RATE_ANSWERS_MIN).contains(&answered) && outcome.measured < RATE_TIME_MIN
+}
+
+/// Whether nearly every answer had a connection of its own.
+fn has_one_each(outcome: &Outcome) -> bool {
+    let (answered, totals) = (outcome.totals.answered, &outcome.totals);
+    let is_closed_each = outcome.setting.requests_per_connection == Some(1);
+    let is_one_each =
+        totals.connects * 10 >= answered * 9 && outcome.lifetime.count() * 10 >= answered * 9;
+    answered > 0 && outcome.connect.count() > 0 && (is_closed_each || is_one_each)
+}
+
+/// The 99th percentile, or the longest where there are too few for it, and which of both.
+fn tail_of(times: &Distribution) -> Option<(&'static str, u64)> {
+    let p99 = times.known_quantile_ns(0.99).map(|ns| ("99 %", ns));
+    p99.or_else(|| times.max_ns().map(|ns| ("all", ns)))
+}
+
+/// How long answers took, in the terms of one who waits for them: with the connect where each has its own.
+fn tail(outcome: &Outcome) -> String {
+    let shown = |ns: u64| number::time(ns as f64);
+    let Some((part, ns)) = tail_of(&outcome.latency) else {
+        return "their times unknown".to_owned();
+    };
+    let own = format!("{part} of them within {}", shown(ns));
+    if !has_one_each(outcome) {
+        return own;
+    }
+    // In a closed loop a connection lives from its connect to its answer; in an open one it waits for its time first.
+    match (tail_of(&outcome.lifetime), tail_of(&outcome.connect)) {
+        (Some((part, whole)), _) if is_closed_loop(outcome) && outcome.lifetime.count() > 0 => {
+            format!(
+                "{part} of them within {} with their connect, {} without",
+                shown(whole),
+                shown(ns)
+            )
+        }
+        (_, Some((part, connect))) => {
+            format!("{own} without their connect, of which {part} took up to {}", shown(connect))
+        }
+        _ => own,
+    }
+}
+
 /// Whether each connection asked again as soon as it was answered.
 pub(super) fn is_closed_loop(outcome: &Outcome) -> bool {
     outcome.setting.pace == "closed"
@@ -282,17 +360,18 @@ pub(super) fn answer(outcome: &Outcome) -> String {
         Some(asked) => format!(" of {} asked", number::si(asked)),
         None => String::new(),
     };
-    let tail = match (outcome.latency.known_quantile_ns(0.99), outcome.latency.max_ns()) {
-        (Some(p99), _) => format!("99 % of them within {}", number::time(p99 as f64)),
-        (None, Some(max)) => format!("all of them within {}", number::time(max as f64)),
-        (None, None) => "their times unknown".to_owned(),
-    };
+    let tail = tail(outcome);
     let mut failed = match outcome.errors.total() {
         0 => "no errors".to_owned(),
         some => format!("{} of the requests failed", number::part(some, requests(outcome))),
     };
     if outcome.unanswered.count() > 0 {
         failed += &format!(", {} never answered", number::count(outcome.unanswered.count()));
+    }
+    if is_too_short(outcome) {
+        let answers = number::plural(outcome.totals.answered, "answer");
+        let took = number::duration(outcome.measured.as_secs_f64());
+        return format!("{answers} in {took}, {tail}, {failed}; too few for a rate.");
     }
     let rate = number::si(rate);
     format!("{rate} answers per second{asked}, {tail}, {failed}; {}.", bottleneck(outcome))
@@ -338,7 +417,7 @@ pub(super) fn errors_by_kind(errors: &Errors) -> Vec<(&'static str, u64)> {
         ("took longer than allowed", errors.timeout),
         ("reset by the server", errors.reset),
         ("ended before the answer was complete", errors.short),
-        ("answer is not HTTP", errors.malformed),
+        ("answer can't be read as HTTP/1", errors.malformed),
         ("status is not the expected one", errors.status),
         ("body has another length than expected", errors.mismatch),
         ("TLS failed", errors.tls),
@@ -357,7 +436,10 @@ pub(super) fn setting(outcome: &Outcome) -> String {
         format!("{} loop", pace(outcome)),
     ];
     if setting.pipeline > 1 {
-        parts.push(format!("{} requests in a pipeline", setting.pipeline));
+        parts.push(format!(
+            "{} in a pipeline",
+            number::plural(u64::from(setting.pipeline), "request")
+        ));
     }
     if let Some(requests) = setting.requests_per_connection {
         parts.push(format!("{} per connection", number::plural(u64::from(requests), "request")));

@@ -12,7 +12,8 @@ use pollux_report::markup::{card, details, escape, scroll, section, strip};
 use pollux_report::number::{self, or_na};
 
 use super::facts::{self, grid};
-use super::{Point, Stretch, curve, measured_from_s, nines, stretches};
+use super::{Point, Stretch, curve, measured_from_s, nines, steps, stretches};
+use crate::findings::ANSWERS_BEYOND_MIN;
 use crate::{Distribution, Outcome};
 
 /// More stretches than this are narrower than the marks that stand for them.
@@ -35,12 +36,14 @@ pub fn html(outcome: &Outcome) -> String {
         findings(outcome),
         latency(outcome),
         over_time(outcome, &course),
+        some("steps", "Steps of the schedule", steps::steps(outcome).as_ref().map(Table::html)),
         some("targets", "Targets", facts::targets(outcome).as_ref().map(Table::html)),
         some(
             "crowd",
             "Connections beside the active ones",
             facts::crowd(outcome).as_ref().map(Table::html),
         ),
+        some("statuses", "Statuses", facts::statuses_grid(outcome).as_ref().map(Table::html)),
         some("errors", "Errors", errors(outcome)),
         some("setting", "Setting and totals", Some(summary(outcome))),
     ];
@@ -74,7 +77,13 @@ fn boxes(outcome: &Outcome) -> String {
     let latency = &outcome.latency;
     let failed = number::part(outcome.errors.total(), facts::requests(outcome));
     let items = [
-        ("answers per second", or_na(facts::answered_per_s(outcome), number::si)),
+        (
+            "answers per second",
+            or_na(
+                facts::answered_per_s(outcome).filter(|_| !facts::is_too_short(outcome)),
+                number::si,
+            ),
+        ),
         ("median", time(latency.known_quantile_ns(0.5))),
         ("99 % within", time(latency.known_quantile_ns(0.99))),
         ("99.9 % within", time(latency.known_quantile_ns(0.999))),
@@ -219,10 +228,12 @@ const DOTS_MAX: usize = 80;
 
 /// Answers per second, with the asked rate where there is one.
 fn draw_rate(outcome: &Outcome, course: &[Stretch]) -> Option<String> {
-    let asked = outcome.setting.asked_per_s;
-    let lasting = course.iter().filter(|stretch| stretch.length_s() >= SHORTEST_S);
-    let rates: Vec<_> = lasting.filter_map(|s| Some((s, s.answered_per_s()?))).collect();
-    let highest = rates.iter().map(|(_, rate)| *rate).chain(asked).fold(0.0, f64::max);
+    let mean = outcome.setting.asked_per_s;
+    let lasting = || course.iter().filter(|stretch| stretch.length_s() >= SHORTEST_S);
+    let rates: Vec<_> = lasting().filter_map(|s| Some((s, s.answered_per_s()?))).collect();
+    let schedule: Vec<_> = lasting().filter_map(|s| Some((s, s.asked_per_s()?))).collect();
+    let all = rates.iter().chain(&schedule).map(|(_, rate)| *rate);
+    let highest = all.chain(mean).fold(0.0, f64::max);
     if highest <= 0.0 {
         return None;
     }
@@ -236,13 +247,26 @@ fn draw_rate(outcome: &Outcome, course: &[Stretch]) -> Option<String> {
         tip: format!("{}: {} answers per second", span(stretch), number::si(*rate)),
     };
     let answered = line("answered", "s0", rates.iter().map(vertex).collect());
-    let asked = asked.map(|asked| {
-        // The schedule's mean is that of the measured part.
-        let (from, right, at) = (x.at(measured_from_s(outcome)), paper.width().1, y.at(asked));
-        paper.svg.line((from, at), (right, at), "asked");
-        let end = Vertex { at: (right, at), band: None, tip: String::new() };
-        Line { marks: Marks::None, ..line("asked (mean)", "same", vec![end]) }
-    });
+    let at = |(stretch, rate): &(&Stretch, f64)| (middle(stretch, &x), y.at(*rate));
+    let named = |name: &str, at| {
+        let end = Vertex { at, band: None, tip: String::new() };
+        Line { marks: Marks::None, ..line(name, "same", vec![end]) }
+    };
+    let asked = match (schedule.last(), mean) {
+        (Some(last), _) => {
+            for pair in schedule.windows(2) {
+                paper.svg.line(at(&pair[0]), at(&pair[1]), "asked");
+            }
+            Some(named("asked", at(last)))
+        }
+        // Results of an older pollux have the mean of the measured part only.
+        (None, Some(mean)) => {
+            let (from, right, at) = (x.at(measured_from_s(outcome)), paper.width().1, y.at(mean));
+            paper.svg.line((from, at), (right, at), "asked");
+            Some(named("asked (mean)", (right, at)))
+        }
+        (None, None) => None,
+    };
     let lines: Vec<Line> = asked.into_iter().chain([answered]).collect();
     paper.lines(&lines, NAME_WIDTH);
     Some(paper.finish())
@@ -295,7 +319,7 @@ fn draw_errors(course: &[Stretch]) -> Option<String> {
         let (from, to) = (x.at(stretch.start_s), x.at(stretch.end_s));
         let inset = ((to - from) * 0.1).min(3.0);
         let top = y.at(stretch.errors as f64);
-        let tip = format!("{}: {} errors", span(stretch), number::count(stretch.errors));
+        let tip = format!("{}: {}", span(stretch), number::plural(stretch.errors, "error"));
         paper.svg.rect(
             (from + inset, top),
             (to - from - 2.0 * inset, bottom - top),
@@ -370,8 +394,8 @@ fn draw_percentiles(outcome: &Outcome) -> Option<String> {
     let max = outcome.latency.max_ns()?;
     let last = whole.last()?.nines().max(1.0);
     let about = format!(
-        "Curve over {} answers, from {} at 0 % to {} for the slowest.",
-        number::count(outcome.latency.count()),
+        "Curve over {}, from {} at 0 % to {} for the slowest.",
+        number::plural(outcome.latency.count(), "answer"),
         number::time(whole[0].ns as f64),
         number::time(max as f64)
     );
@@ -411,6 +435,10 @@ fn draw_percentiles(outcome: &Outcome) -> Option<String> {
 /// The named quantiles with their figures.
 fn marks(paper: &mut Canvas, latency: &Distribution, x: &Scale, y: &Scale) {
     for (quantile, name) in &PARTS[1..] {
+        // Fewer answers beyond it are single ones, which the curve shows without a name.
+        if (latency.count() as f64 * (1.0 - quantile)) < ANSWERS_BEYOND_MIN {
+            continue;
+        }
         let Some(ns) = latency.known_quantile_ns(*quantile) else { continue };
         let at = (x.at(nines(*quantile)), y.at(ns as f64));
         let shown = number::time(ns as f64);
@@ -481,6 +509,15 @@ mod tests {
         assert_well_formed(&page);
         assert!(page.contains("No request was answered.") && !page.contains("<svg"));
         assert!(!page.contains("NaN") && !page.contains("inf "), "{page}");
+    }
+
+    #[test]
+    fn a_percentile_that_one_answer_is_beyond_has_no_name() {
+        let mut outcome = sample::outcome();
+        outcome.latency = sample::times(154_622, |index| 1_000_000 + index);
+        let page = html(&outcome);
+        assert!(page.contains("99.99 % of the answers within"));
+        assert!(!page.contains("99.999 % of the answers within"));
     }
 
     #[test]

@@ -21,6 +21,7 @@ mod export;
 mod facts;
 mod html;
 mod httperf;
+mod steps;
 mod table;
 mod wrk;
 
@@ -33,7 +34,7 @@ pub use export::{
 pub(crate) use facts::by_kind;
 pub use html::html;
 pub use httperf::httperf;
-pub use pollux_report::number::{count, time};
+pub use pollux_report::number::{count, plural, time};
 pub use table::table;
 pub use wrk::wrk;
 
@@ -49,6 +50,8 @@ struct Stretch {
     bytes_in: u64,
     open: u32,
     latency: Distribution,
+    /// Requests that the schedule asked for in it.
+    asked: Option<f64>,
 }
 
 impl Stretch {
@@ -62,10 +65,13 @@ impl Stretch {
             bytes_in: second.bytes_in,
             open: second.open,
             latency: second.latency.clone(),
+            asked: second.asked_per_s.map(|rate| rate * (second.end_s - start_s)),
         }
     }
 
     fn extend(&mut self, second: &Second) {
+        let more = second.asked_per_s.map(|rate| rate * (second.end_s - self.end_s));
+        self.asked = self.asked.zip(more).map(|(asked, more)| asked + more);
         self.end_s = second.end_s;
         self.answered += second.answered;
         self.errors += second.errors;
@@ -76,6 +82,11 @@ impl Stretch {
 
     fn length_s(&self) -> f64 {
         self.end_s - self.start_s
+    }
+
+    /// Requests per second that were asked for; `None` of a closed loop.
+    fn asked_per_s(&self) -> Option<f64> {
+        self.asked.filter(|_| self.length_s() > 0.0).map(|asked| asked / self.length_s())
     }
 
     /// Answers per second; `None` of a stretch without length.

@@ -5,12 +5,12 @@
 use pollux_report::Tone;
 use pollux_report::terminal::Page;
 
-use super::facts;
+use super::{facts, steps};
 use crate::{Distribution, Outcome};
 use pollux_report::number;
 
-/// Names at the left of the facts.
-const LABEL: usize = 13;
+/// Names at the left of the facts; the longest is a column shorter at least.
+const LABEL: usize = 15;
 /// Steps of the histogram's edges within a decade.
 const STEPS: [u64; 3] = [1, 2, 5];
 /// More rows than this are hard to take in; decades then.
@@ -37,7 +37,8 @@ pub fn table(outcome: &Outcome, width_chars: usize, colour: bool) -> String {
     page.gap();
     page.table(&facts::times(outcome));
     histogram(&mut page, &outcome.latency);
-    for grid in [facts::targets(outcome), facts::crowd(outcome)].into_iter().flatten() {
+    let grids = [steps::steps(outcome), facts::targets(outcome), facts::crowd(outcome)];
+    for grid in grids.into_iter().flatten() {
         page.gap();
         page.table(&grid);
     }
@@ -129,6 +130,21 @@ mod tests {
             let widest = text.lines().map(|line| line.chars().count()).max();
             assert!(widest <= Some(width), "{width}: {widest:?}\n{text}");
         }
+    }
+
+    #[test]
+    fn every_name_stands_apart_from_what_it_names() {
+        let mut outcome = sample::outcome();
+        outcome.first_failure = Some("can't connect to x".to_owned());
+        outcome.first_redirect = outcome.first_wrong.clone();
+        outcome.server = Some(crate::ServerUse { pid: 1, cpu_s: 1.0, cpu_us_per_answer: None });
+        let names: Vec<&str> = facts::summary(&outcome).iter().map(|(name, _)| *name).collect();
+        assert!(names.contains(&"first failure"), "{names:?}");
+        assert!(names.iter().all(|name| name.len() < LABEL), "{names:?}");
+        let text = table(&outcome, 100, false);
+        assert!(text.contains("first failure  can't connect"), "{text}");
+        assert!(text.contains("404: 15, 503: 5"), "{text}");
+        assert!(text.contains("HTTP/1.1 404 Not Found, \"<h1>gone</h1>\""), "{text}");
     }
 
     #[test]

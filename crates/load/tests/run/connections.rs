@@ -16,7 +16,7 @@ use pollux_load::{
 use pollux_testing::wait_until;
 use rustix::net::{AddressFamily, SocketType, bind, getsockname, listen, socket};
 
-use crate::{OK, Peer, Server, delay, is_sound, on_every_driver, plan, start_unix};
+use crate::{OK, Peer, Server, delay, is_sound, on_every_driver, plan, start_unix, try_run};
 
 #[test]
 fn answers_of_every_framing_are_read() {
@@ -356,6 +356,54 @@ fn answers_with_a_wrong_status_are_answers() {
     const WRONG: &[u8] = b"HTTP/1.1 503 Later\r\nContent-Length: 0\r\n\r\n";
     let conduct = |mut peer: Peer| peer.answer_all(WRONG);
     all_fail(conduct, |_| {}, Errors { status: 10, ..Errors::default() }, 10);
+}
+
+/// A reader sees which statuses came, and what the server said when it refused for the first time, whether its answer
+/// came in one piece or byte by byte.
+#[test]
+fn each_status_is_counted_and_the_first_wrong_answer_is_kept() {
+    const LATER: &[u8] = b"HTTP/1.1 503 Later\r\nContent-Length: 5\r\n\r\nbu\x1bsy";
+    const MOVED: &[u8] =
+        b"HTTP/1.1 302 Found\r\nLocation: /login\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n";
+    const MANY: &[u8] = b"HTTP/1.1 429 Too Many\r\nContent-Length: 0\r\n\r\n";
+    for is_split in [false, true] {
+        let server = Server::start(move |mut peer| {
+            for answer in [OK, LATER, MOVED, MANY, MANY].iter().cycle() {
+                let pieces = answer.chunks(if is_split { 7 } else { answer.len() });
+                if peer.request().is_none() || !pieces.into_iter().all(|piece| peer.send(piece)) {
+                    return;
+                }
+            }
+        });
+        on_every_driver(
+            |driver| plan(driver, &server.url("/"), 1, 10),
+            |outcome| {
+                is_sound(outcome);
+                let counts: Vec<_> = outcome.statuses.iter().map(|(a, b)| (*a, *b)).collect();
+                assert_eq!(counts, [(200, 2), (302, 2), (429, 4), (503, 2)]);
+                let wrong = outcome.first_wrong.as_ref().expect("one");
+                assert_eq!(
+                    (&*wrong.status_line, &*wrong.body),
+                    ("HTTP/1.1 503 Later", "bu\\u{1b}sy")
+                );
+                let redirect = outcome.first_redirect.as_ref().expect("one");
+                assert_eq!(redirect.location.as_deref(), Some("/login"));
+                let said =
+                    |kind| outcome.findings.iter().find(|one| one.kind == kind).expect("one");
+                assert!(said(FindingKind::Redirected).text.ends_with("the first to /login"));
+                assert!(said(FindingKind::ManyErrors).text.ends_with("HTTP/1.1 503 Later"));
+            },
+        );
+    }
+}
+
+#[test]
+fn what_cannot_be_read_is_shown_with_the_reason() {
+    let server = Server::start(|mut peer| peer.answer_all(b"220 mail at your service\r\n\r\n"));
+    let outcome = try_run(plan("poll".parse().expect("a driver"), &server.url("/"), 1, 2));
+    let wrong = outcome.expect("poll is everywhere").first_wrong.expect("one");
+    assert_eq!(wrong.status_line, "220 mail at your service");
+    assert!(wrong.why.is_some(), "{wrong:?}");
 }
 
 #[test]
