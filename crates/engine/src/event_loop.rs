@@ -119,7 +119,7 @@ impl<S: Session> EventLoop<S> {
             }
         });
         let waker = this.waker();
-        S::opened(this.shared(), &waker);
+        S::opened(this.shared_mut(), &waker);
         Ok(this)
     }
 
@@ -345,7 +345,13 @@ impl<S: Session> EventLoop<S> {
     }
 
     /// What the sessions share.
-    pub fn shared(&mut self) -> &mut S::Shared {
+    #[must_use]
+    pub fn shared(&self) -> &S::Shared {
+        either!(&self.0, each => &each.state.shared)
+    }
+
+    /// What the sessions share, to be changed between two turns.
+    pub fn shared_mut(&mut self) -> &mut S::Shared {
         either!(&mut self.0, each => &mut each.state.shared)
     }
 

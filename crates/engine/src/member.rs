@@ -179,10 +179,10 @@ impl<S: Session + 'static> LoopHandle<S> {
     /// ```no_run
     /// # use pollux_engine::{ConnectTo, LoopHandle, Moment, Session};
     /// # fn f<S: Session<Shared = Vec<String>> + Send + 'static>(handle: LoopHandle<S>, to: ConnectTo, session: S) -> Result<(), pollux_engine::SubmitError> {
-    /// handle.submit(|event_loop| event_loop.shared().push("hello".to_owned()))?;
+    /// handle.submit(|event_loop| event_loop.shared_mut().push("hello".to_owned()))?;
     /// handle.submit(move |event_loop| {
     ///     if let Err((_session, error)) = event_loop.connect(&to, session, Moment::NEVER) {
-    ///         event_loop.shared().push(error.to_string());
+    ///         event_loop.shared_mut().push(error.to_string());
     ///     }
     /// })
     /// # }

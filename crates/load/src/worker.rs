@@ -231,7 +231,7 @@ impl Worker {
 
     /// Wakes an idle connection for each request that is due. Without one it stays where it is.
     fn give_out(&mut self, now_ns: u64) {
-        let shared = self.event_loop.shared();
+        let shared = self.event_loop.shared_mut();
         let Supply::Open(due) = &mut shared.supply else { return };
         let mut orphans = due.given_out();
         while shared.idle_queue.idle() > 0 && (orphans > 0 || due.give_out(now_ns)) {
@@ -308,7 +308,7 @@ impl Worker {
         let (cpu, spun_ns) = std::mem::replace(&mut self.handed, now);
         let spun = Duration::from_nanos(now.1.saturating_sub(spun_ns));
         let cpu = now.0.saturating_sub(cpu).saturating_sub(spun);
-        let shared = self.event_loop.shared();
+        let shared = self.event_loop.shared_mut();
         let counted = std::mem::replace(&mut shared.interval, fresh);
         self.counts.add(&counted.measured.totals, &counted.measured.errors);
         self.control.counted(self.thread, &self.counts);
@@ -341,7 +341,7 @@ impl Worker {
 
     /// Reports what happened for the first time to those that follow the run.
     fn report(&mut self) {
-        let shared = self.event_loop.shared();
+        let shared = self.event_loop.shared_mut();
         if shared.last_answer_ns > 0 && !std::mem::replace(&mut self.reported.answered, true) {
             self.control.answered();
         }
@@ -358,7 +358,7 @@ impl Worker {
     }
 
     pub(crate) fn shared(&mut self) -> &mut Shared {
-        self.event_loop.shared()
+        self.event_loop.shared_mut()
     }
 }
 
@@ -431,7 +431,7 @@ impl Worker {
         self.boundary_ns = origin_ns + first_ns;
         self.handed = (cpu_time(), self.spun_ns);
         self.course.begin(origin_ns);
-        let shared = self.event_loop.shared();
+        let shared = self.event_loop.shared_mut();
         shared.stage = Stage::Running;
         if !self.plan.warm_up.is_zero() {
             shared.measure_from_ns = measure_from_ns;
@@ -440,7 +440,7 @@ impl Worker {
         if let Supply::Open(due) = &mut shared.supply {
             (due.origin_ns, due.end_ns) = (origin_ns, shared.end_ns);
         } else {
-            while let Some(id) = self.event_loop.shared().idle_queue.pop() {
+            while let Some(id) = self.event_loop.shared_mut().idle_queue.pop() {
                 self.event_loop.wake(id);
             }
         }
@@ -532,7 +532,7 @@ impl Worker {
 
     /// The open loop's requests that were due and found no connection.
     fn count_unsent(&mut self) {
-        let shared = self.event_loop.shared();
+        let shared = self.event_loop.shared_mut();
         let end_ns = shared.end_ns.min(monotonic_ns());
         shared.count_unsent(end_ns);
         shared.stage = Stage::Ending;
@@ -555,7 +555,7 @@ impl Worker {
         (ended_ns, waited_until_ns): (u64, u64),
         set_up: Duration,
     ) -> ThreadOutcome {
-        let shared = self.event_loop.shared();
+        let shared = self.event_loop.shared_mut();
         let mut crowd = shared.crowd.outcomes();
         crowd.iter_mut().for_each(|kind| kind.set_up_s = set_up.as_secs_f64());
         ThreadOutcome {

@@ -150,7 +150,7 @@ impl FromStr for Mechanism {
 }
 
 /// No mechanism has this name.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, PartialEq, Eq)]
 pub struct UnknownMechanism {
     name: String,
 }
@@ -158,7 +158,20 @@ pub struct UnknownMechanism {
 impl fmt::Display for UnknownMechanism {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let known: Vec<&str> = Mechanism::ALL.iter().map(|known| known.name()).collect();
-        write!(f, "unknown mechanism \"{}\"; expected one of {}", self.name, known.join(", "))
+        write!(f, "unknown mechanism \"{}\"; expected one of {}", self.name, known.join(", "))?;
+        match self.name.as_str() {
+            "uring" => f.write_str(
+                "; uring is not a poller: it is Driver::Completion of pollux-engine, which runs sessions",
+            ),
+            _ => Ok(()),
+        }
+    }
+}
+
+/// As it is displayed: a `main` that returns it prints this.
+impl fmt::Debug for UnknownMechanism {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
     }
 }
 
@@ -249,6 +262,18 @@ mod tests {
         for mechanism in Mechanism::ALL {
             assert_eq!(mechanism.name().parse(), Ok(mechanism));
         }
+    }
+
+    #[test]
+    fn uring_is_said_to_be_a_driver_also_where_a_main_returns_the_error() {
+        let error = "uring".parse::<Mechanism>().expect_err("no poller of that name");
+        let printed = format!("{error:?}");
+        assert!(printed.starts_with("unknown mechanism \"uring\"; expected one of select, "));
+        assert!(
+            printed.ends_with("it is Driver::Completion of pollux-engine, which runs sessions")
+        );
+        let other = "urin".parse::<Mechanism>().expect_err("no poller of that name");
+        assert!(!other.to_string().contains("Driver"), "{other}");
     }
 
     #[test]

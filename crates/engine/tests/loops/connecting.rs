@@ -400,7 +400,7 @@ fn play(driver: Driver, to: ConnectTo, limits: Limits) -> (Vec<String>, String) 
             break;
         }
     }
-    let reported = std::mem::take(&mut event_loop.shared().reported);
+    let reported = std::mem::take(&mut event_loop.shared_mut().reported);
     // Requests of a closed socket that are not submitted yet go out now.
     drop(event_loop);
     let mut read = String::new();

@@ -329,7 +329,7 @@ fn calls_of_one_thread_are_made_in_their_order_in_the_loops_thread() {
                 for number in 0..100 {
                     let answer = answer.clone();
                     let call = move |event_loop: &mut EventLoop<Echo>| {
-                        event_loop.shared().push('.');
+                        event_loop.shared_mut().push('.');
                         let name = std::thread::current().name().map(str::to_owned);
                         answer.send((number, event_loop.shared().clone(), name)).expect("received");
                     };

@@ -96,7 +96,7 @@ impl Scene {
             EventLoop::<Runner>::open(driver, shared, Limits::default()).expect("there")
         };
         let mut loops = [open(0), open(1)];
-        assert!(loops.iter_mut().all(|each| each.shared().opened == 1));
+        assert!(loops.iter().all(|each| each.shared().opened == 1));
         let listener = TcpListener::bind("127.0.0.1:0").expect("bound");
         let peer = ListenAddress::Tcp(listener.local_addr().expect("bound"));
         let to = ConnectTo { peer, source: None };
@@ -110,7 +110,7 @@ impl Scene {
         let socket = Arc::clone(loops[0].shared().socket.as_ref().expect("shared"));
         socket.release(0);
         // It is shared already.
-        loops[1].shared().socket = Some(Arc::clone(&socket));
+        loops[1].shared_mut().socket = Some(Arc::clone(&socket));
         let mut scene = Self { loops, socket, peer };
         assert_eq!(scene.reported(0), "connected");
         scene
@@ -118,7 +118,7 @@ impl Scene {
 
     /// What the sessions of a loop reported since the last time.
     fn reported(&mut self, number: usize) -> String {
-        std::mem::take(&mut self.loops[number].shared().reported).join(" ")
+        std::mem::take(&mut self.loops[number].shared_mut().reported).join(" ")
     }
 
     fn count(&self, number: usize, counter: Counter) -> u64 {
@@ -138,7 +138,7 @@ impl Scene {
         let socket = Arc::clone(&self.socket);
         let deadline = Moment::NEVER;
         let command = Command::TakeOver { socket, owner: 1, session: Runner, deadline };
-        self.loops[1].shared().commands.push_back(command);
+        self.loops[1].shared_mut().commands.push_back(command);
         turn(&mut self.loops[1]);
     }
 
@@ -148,7 +148,7 @@ impl Scene {
         assert!(self.socket.take(to), "put down");
         let receiver = &mut self.loops[to as usize];
         let id = receiver.shared().id.expect("it has had it");
-        receiver.shared().commands.push_back(Command::TakeBack(id));
+        receiver.shared_mut().commands.push_back(Command::TakeBack(id));
         turn(receiver);
         assert_eq!(self.reported(to as usize), "connected");
     }
@@ -283,7 +283,7 @@ fn a_wake_of_what_is_on_its_way_back_to_its_old_owner_is_dropped() {
         // The second loop gives it to the first one, which has a wake of it and has read no message yet.
         scene.socket.release(1);
         assert!(scene.socket.start_transfer(), "put down");
-        let shared = scene.loops[0].shared();
+        let shared = scene.loops[0].shared_mut();
         let id = shared.id.expect("it has had it");
         shared.commands.push_back(Command::Wake(id));
         (0..2).for_each(|_| turn(&mut scene.loops[0]));
@@ -293,7 +293,7 @@ fn a_wake_of_what_is_on_its_way_back_to_its_old_owner_is_dropped() {
         scene.socket.receive(0);
         let (socket, deadline) = (Arc::clone(&scene.socket), Moment::NEVER);
         let command = Command::TakeOver { socket, owner: 0, session: Runner, deadline };
-        scene.loops[0].shared().commands.push_back(command);
+        scene.loops[0].shared_mut().commands.push_back(command);
         turn(&mut scene.loops[0]);
         scene.say("hello");
         while scene.loops[0].counters().value(Counter::Receives) == 0 {
