@@ -11,7 +11,7 @@
 //! sent at once, those beyond the limit are answered with 503.
 
 use std::io;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use pollux_engine::GroupError;
 use pollux_sys::descriptors::{self, Limit, NONE_LEFT};
@@ -24,7 +24,7 @@ use crate::config::{Answer, ServeConfig};
 #[non_exhaustive]
 pub enum ServerError {
     /// The folder with the files cannot be served.
-    #[error("the folder {path:?} cannot be served")]
+    #[error("the folder {:?} cannot be served", absolute(path))]
     Root {
         /// As it was configured.
         path: PathBuf,
@@ -33,7 +33,7 @@ pub enum ServerError {
         cause: io::Error,
     },
     /// A page of the user's own cannot be served.
-    #[error("the page {path:?} cannot be served")]
+    #[error("the page {:?} cannot be served", absolute(path))]
     Page {
         /// As it was configured.
         path: PathBuf,
@@ -45,7 +45,7 @@ pub enum ServerError {
     #[error("files need openat2(2): Linux 5.6, and a seccomp filter that allows it")]
     NoOpenat2,
     /// A log cannot be written.
-    #[error("the {log} log {path:?} cannot be opened")]
+    #[error("the {log} log {:?} cannot be opened", absolute(path))]
     Log {
         /// Which one.
         log: &'static str,
@@ -74,7 +74,7 @@ pub enum ServerError {
         cause: GroupError,
     },
     /// The socket for commands could not be closed to other users.
-    #[error("the permissions of {path:?} cannot be set")]
+    #[error("the permissions of {:?} cannot be set", absolute(path))]
     Permissions {
         /// The socket.
         path: PathBuf,
@@ -83,7 +83,7 @@ pub enum ServerError {
         cause: io::Error,
     },
     /// The file with the id of the process cannot be written.
-    #[error("the pid file {path:?} cannot be written")]
+    #[error("the pid file {:?} cannot be written", absolute(path))]
     PidFile {
         /// As it was configured.
         path: PathBuf,
@@ -93,8 +93,9 @@ pub enum ServerError {
     },
     /// Another server runs that wrote the file.
     #[error(
-        "the pid file {path:?} is that of process {holder}, which runs; end it, or choose another file with \
-         --pid-file"
+        "the pid file {:?} is that of process {holder}, which runs; end it, or choose another file with \
+         --pid-file",
+        absolute(path)
     )]
     PidFileTaken {
         /// As it was configured.
@@ -137,6 +138,15 @@ pub enum ServerError {
     /// Signals cannot be waited for.
     #[error("signals cannot be waited for")]
     Signals(#[source] io::Error),
+}
+
+/// A path as it is found from anywhere: what is relative to the working folder cannot be told from what is relative
+/// to another one. The words that stand for streams are left alone.
+fn absolute(path: &Path) -> PathBuf {
+    match path.to_str() {
+        Some("-" | "stderr") => path.to_owned(),
+        _ => std::path::absolute(path).unwrap_or_else(|_| path.to_owned()),
+    }
 }
 
 /// An error with its causes.

@@ -119,8 +119,8 @@ table! { keys, key;
         /// Let pages of this origin read the answers, such as https://app.example; repeatable; * for
         /// all
         pub cors: Vec<String> = key.needs("dir", FILES).list(&origin(), 0..=ORIGINS_MAX),
-        /// Send this file with answers of this status; it is read at the start and at each reload;
-        /// repeatable
+        /// Send this file, below the folder where files are served, with answers of this status; it is read
+        /// at the start and at each reload; repeatable
         pub error_pages as "error_page": Vec<(u16, PathBuf)> =
             key.list(&error_page(), 0..=ERROR_PAGES_MAX),
     }

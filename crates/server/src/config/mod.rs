@@ -63,30 +63,109 @@ table! { keys, key;
         /// How it is watched.
         pub monitoring: Monitoring = Monitoring::read(keys),
         /// Count how long requests take inside the loop, for /metrics
-        pub is_timing_requests as "request_times": bool = key.switch(),
+        pub is_timing_requests as "request_times": bool =
+            key.needs("stats", "applies only to /metrics").switch(),
     }
-    => without_overlap
+    => consistent
 }
 
 impl ServeConfig {
-    /// Refuses addresses of which the kernel would say that one is in use, by another one of them.
-    fn without_overlap(self, keys: &mut Keys<'_>) -> Self {
-        let all = self.listen.iter().enumerate();
-        let overlap = all.clone().find_map(|(at, whole)| {
-            let part = all.clone().find(|(of, part)| *of != at && takes(whole, part));
-            part.map(|(_, part)| (whole, part))
-        });
-        if let Some((whole, part)) = overlap {
-            let why = match whole == part {
-                true => format!("{part} is given twice; expected each address once"),
-                false => {
-                    format!("{whole} takes connections to {part} as well; expected one of the two")
-                }
-            };
-            keys.note("listen", why);
+    /// Refuses addresses of which the kernel would say that one is in use, by another one of them. Where files
+    /// are served, a page for errors lies below their folder, as that of --spa does.
+    fn consistent(mut self, keys: &mut Keys<'_>) -> Self {
+        note_overlap(keys, &self.listen, &self.monitoring);
+        if let Answer::Files(files) = &self.answer {
+            for (_, page) in &mut self.extras.error_pages {
+                // One that begins at the root stays as it is.
+                *page = files.root.join(&*page);
+            }
         }
+        // Names of other servers for what has another one here.
+        elsewhere(
+            keys,
+            &[
+                ("root", "nginx's; the folder is dir"),
+                ("gzip", "nginx's; text is compressed by compress = true"),
+                ("gzip_static", "nginx's; files that lie ready are sent by precompressed = true"),
+                ("autoindex", "nginx's; folders are listed by listing = true"),
+                ("try_files", "nginx's; the page of an application is spa = \"index.html\""),
+                ("add_header", "nginx's; fields are added by response_field = \"set NAME: VALUE\""),
+            ],
+        );
+        foreign_keys(keys);
         self
     }
+}
+
+/// Names that other servers and proxies have for keys that both commands have.
+pub(crate) fn foreign_keys(keys: &mut Keys<'_>) {
+    elsewhere(
+        keys,
+        &[
+            (
+                "worker_processes",
+                "nginx's; the number of threads is threads, or threads = \"auto\"",
+            ),
+            ("worker_cpu_affinity", "nginx's; threads are kept on CPUs by pin"),
+            ("worker_connections", "nginx's; most connections are max_connections"),
+            ("nbthread", "HAProxy's; the number of threads is threads"),
+            ("maxconn", "HAProxy's; most connections are max_connections"),
+            ("bind", "HAProxy's; the key of the address is listen"),
+            ("port", "part of listen here, as in listen = \"127.0.0.1:8080\""),
+            ("host", "part of listen here, as in listen = \"127.0.0.1:8080\""),
+            ("client_max_body_size", "nginx's; the largest request body is max_body"),
+            ("keepalive_timeout", "nginx's; the time between two requests is idle_timeout"),
+            ("client_header_timeout", "nginx's; the time for a head is header_timeout"),
+            ("client_body_timeout", "nginx's; the time for a body is body_timeout"),
+            ("send_timeout", "nginx's; the time for a client that reads nothing is write_timeout"),
+            ("ssl_certificate", "nginx's; the certificate is cert"),
+            ("ssl_certificate_key", "nginx's; the key of the certificate is key"),
+            ("pid", "nginx's; the file with the id of the process is pid_file"),
+        ],
+    );
+}
+
+/// Answers keys of other programs, each with whose it is and what it is here.
+pub(crate) fn elsewhere(keys: &mut Keys<'_>, names: &'static [(&'static str, &'static str)]) {
+    for (name, here) in names {
+        keys.foreign(name, || format!("{name} is {here}"));
+    }
+}
+
+/// Notes addresses of clients, and of endpoints, that take the connections of another one of them.
+pub(crate) fn note_overlap(keys: &mut Keys<'_>, listen: &[ListenAddress], monitoring: &Monitoring) {
+    if let Some(why) = overlap(listen) {
+        keys.note("listen", why);
+    }
+    let control = monitoring.control.clone().map(ListenAddress::Unix);
+    let endpoints = [("stats", &monitoring.stats), ("control", &control)];
+    let mut others: Vec<(&str, &ListenAddress)> =
+        listen.iter().map(|address| ("listen", address)).collect();
+    for (key, address) in endpoints {
+        let Some(address) = address else { continue };
+        let other = others.iter().find(|(_, other)| takes(other, address) || takes(address, other));
+        if let Some((of, other)) = other {
+            let what = match *other == address {
+                true => format!("{address} is the address of {of} as well"),
+                false => format!("{address} takes the same connections as {other} of {of}"),
+            };
+            keys.note(key, format!("{what}; expected an address of its own"));
+        }
+        others.push((key, address));
+    }
+}
+
+/// The first two of these addresses of which one takes the connections of the other.
+fn overlap(listen: &[ListenAddress]) -> Option<String> {
+    let all = listen.iter().enumerate();
+    let (whole, part) = all.clone().find_map(|(at, whole)| {
+        let part = all.clone().find(|(of, part)| *of != at && takes(whole, part));
+        part.map(|(_, part)| (whole, part))
+    })?;
+    Some(match whole == part {
+        true => format!("{part} is given twice; expected each address once"),
+        false => format!("{whole} takes connections to {part} as well; expected one of the two"),
+    })
 }
 
 /// Whether connections to `part` reach `whole` too: `[::]` takes IPv4 as well.
@@ -113,7 +192,7 @@ table! { keys, key, default;
         pub poller: Option<Driver> =
             key.otherwise("the best that the kernel allows").optional(&driver()),
         /// Threads, each with a loop of its own
-        pub threads: usize = key.default("1").one(&whole(1..=THREADS_MAX)),
+        pub threads: usize = key.default("1").one(&threads()),
         /// How threads share the address
         pub listeners: Listeners = key.default("reuseport").one(&listeners()),
         /// Pin the threads to these CPUs in turn, such as 0,2-3
@@ -190,7 +269,10 @@ table! { keys, key, default;
         /// Log every answer to this file, or to - (standard output)
         pub access_log: Option<LogTarget> = key.optional(&log_target("-", LogTarget::Stdout)),
         /// Form of the log
-        pub access_log_format: LogFormat = key.default("common").one(&LogFormat::kind()),
+        pub access_log_format: LogFormat = key
+            .default("common")
+            .needs("access_log", "applies only to an access log")
+            .one(&LogFormat::kind()),
         /// Write the error log to this file, or to standard error (stderr); SIGHUP opens it again
         pub error_log: LogTarget =
             key.default("stderr").one(&log_target("stderr", LogTarget::Stderr)),
@@ -301,10 +383,20 @@ pub enum LogFormat {
 }
 
 impl LogFormat {
+    /// Name on the command line.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Common => "common",
+            Self::Combined => "combined",
+            Self::Json => "json",
+        }
+    }
+
     fn kind() -> Kind<Self> {
         let combined = "with the page that led there and the client's program";
-        let forms = [("common", "", Self::Common), ("combined", combined, Self::Combined)];
-        one_of("form", forms.into_iter().chain([("json", "", Self::Json)])).called("FORM")
+        let forms = [(Self::Common, ""), (Self::Combined, combined), (Self::Json, "")];
+        one_of("form", forms.map(|(form, about)| (form.name(), about, form))).called("FORM")
     }
 }
 
@@ -371,6 +463,19 @@ fn rate() -> Kind<u64> {
     bytes(0..=RATE_BYTES_MAX)
 }
 
+/// A number, or one for each CPU that the process may use.
+fn threads() -> Kind<usize> {
+    let number = whole::<usize>(1..=THREADS_MAX);
+    let accepts = format!("{}, or auto: one for each CPU", number.accepts());
+    let read = move |text: &str| match text {
+        "auto" => CpuList::allowed()
+            .map(|cpus| cpus.as_slice().len())
+            .map_err(|error| format!("the CPUs are not known ({error})")),
+        text => number.read(text).map_err(|_| String::new()),
+    };
+    Kind::new("N", accepts, read).or_number().offering(["auto"])
+}
+
 fn driver() -> Kind<Driver> {
     one_of("poller", Driver::ALL.map(|driver| (driver.name(), "", driver)))
 }
@@ -433,7 +538,7 @@ fn log_target(word: &'static str, stream: LogTarget) -> Kind<LogTarget> {
 mod tests {
     //! The table of the server's settings: its page, defaults, and mistakes with their places.
 
-    use pollux_settings::Given;
+    use pollux_settings::{Given, Table};
 
     use super::*;
 
@@ -478,6 +583,12 @@ mod tests {
             let wrong = build(&format!("reply = 1\nlisten = [{listen}]")).expect_err(listen);
             assert!(wrong.contains(message), "{wrong}");
         }
+        let wrong = build("reply = 1\nlisten = \"127.0.0.1:81\"\nstats = \"127.0.0.1:81\"");
+        assert_eq!(
+            wrong.expect_err("the same"),
+            "p:3:9: stats: 127.0.0.1:81 is the address of listen as well; expected an address of its own"
+        );
+        build("reply = 1\nlisten = \":0\"\nstats = \"127.0.0.1:0\"").expect("two ports");
         for listen in [
             "\":0\", \":0\"",
             "\"127.0.0.1:81\", \"127.0.0.2:81\", \"[::1]:81\"",
@@ -526,12 +637,178 @@ mod tests {
         let message = build("reply = 1\nthreads = 0\nidle_timeout = \"5\"\npoller = \"kqueue\"");
         assert_eq!(
             message.expect_err("three mistakes"),
-            "p:2:11: threads = 0: expected a whole number from 1 to 1,024\n\
+            "p:2:11: threads = 0: expected a whole number from 1 to 1,024, or auto: one for each CPU\n\
          p:3:16: idle_timeout = \"5\": a number without its unit; expected a duration from 1ms to \
          24h, such as 500ms, 10s or 1m30s\n\
          p:4:10: poller = \"kqueue\": no such poller; expected select, poll, aio, epoll, \
          epoll-et, epoll-oneshot, uring-poll, uring"
         );
+    }
+
+    /// A key without effect misleads whoever wrote it, so each either acts whatever else is said or is refused.
+    /// A new key has to be put into one of the two lists.
+    fn acts_alone_or_is_refused<T: Table>(base: &str, alone: &[&str], bound: &[&str]) {
+        let description = pollux_settings::describe::<T>();
+        let names: Vec<_> = description.flags().map(|row| row.name).collect();
+        let of_bound = |text: &&str| text.split(' ').next().expect("a name").to_owned();
+        for name in &names {
+            let is_bound = bound.iter().map(of_bound).any(|bound| bound == **name);
+            assert!(is_bound != alone.contains(name), "{name} is in one of the two lists");
+        }
+        for text in bound {
+            let name = of_bound(text);
+            assert!(names.contains(&&*name), "{name} is no key any more");
+            let read = Given::from_toml(&format!("{text}\n{base}"), "p").read::<T>();
+            let wrong =
+                read.err().unwrap_or_else(|| panic!("{text}: without effect, and accepted"));
+            let wrong = wrong.to_string();
+            assert!(wrong.starts_with("p:1:") && wrong.contains(&name), "{text}: {wrong}");
+        }
+    }
+
+    #[test]
+    fn no_setting_of_a_server_or_a_proxy_is_accepted_without_effect() {
+        const OF_BOTH: [&str; 16] = [
+            "listen",
+            "poller",
+            "threads",
+            "listeners",
+            "pin",
+            "busy_poll",
+            "mask_ends",
+            "max_connections",
+            "header_timeout",
+            "write_timeout",
+            "drain_timeout",
+            "access_log",
+            "error_log",
+            "log_level",
+            "stats",
+            "control",
+        ];
+        let alone = [
+            &OF_BOTH[..],
+            &[
+                "dir",
+                "reply",
+                "echo",
+                "response_field",
+                "error_page",
+                "user",
+                "no_sandbox",
+                "require_sandbox",
+                "sandbox_path",
+                "body_timeout",
+                "body_rate_min",
+                "idle_timeout",
+                "read_rate_min",
+                "max_body",
+                "pid_file",
+                "quiet",
+            ],
+        ];
+        acts_alone_or_is_refused::<ServeConfig>(
+            "echo = true",
+            &alone.concat(),
+            &[
+                "split_reply = true",
+                "listing = true",
+                "precompressed = true",
+                "spa = \"x\"",
+                "compress = true",
+                "cors = \"*\"",
+                "cert = \"x\"",
+                "key = \"x\"",
+                "group = \"0\"",
+                "access_log_format = \"json\"",
+                "request_times = true",
+            ],
+        );
+        let alone = [
+            &OF_BOTH[..],
+            &[
+                "mode",
+                "accept_proxy",
+                "x_forwarded",
+                "forwarded",
+                "request_field",
+                "response_field",
+                "backend",
+                "balance",
+                "health_check",
+                "slow_start",
+                "fall",
+                "send_proxy",
+                "tls",
+                "server_max_connections",
+                "let_go_at_once",
+                "idle_timeout",
+                "connect_timeout",
+                "first_byte_timeout",
+                "body_timeout",
+                "request_timeout",
+                "tunnel_timeout",
+                "upstream_idle_timeout",
+                "max_body",
+                "upstream_idle_max",
+                "upstream_idle_total",
+                "queue_max",
+                "half_close",
+                "pid_file",
+                "quiet",
+            ],
+        ];
+        acts_alone_or_is_refused::<crate::proxy::ProxyConfig>(
+            "[[server]]\naddress = \"127.0.0.1:9\"",
+            &alone.concat(),
+            &[
+                "cert = \"x\"",
+                "key = \"x\"",
+                "health_path = \"/\"",
+                "health_host = \"a\"",
+                "health_interval = \"1s\"",
+                "health_timeout = \"1s\"",
+                "rise = 2",
+                "down_time = \"1s\"\nhealth_check = \"tcp\"",
+                "sni = \"a\"",
+                "ca = \"x\"",
+                "verify = \"none\"",
+                "access_log_format = \"json\"",
+                "pipes_max = 4",
+                "queue_timeout = \"1s\"\nqueue_max = 0",
+            ],
+        );
+    }
+
+    #[test]
+    fn threads_may_be_as_many_as_cpus() {
+        let cpus = CpuList::allowed().expect("known").as_slice().len();
+        let threads = |text: &str| build(&format!("reply = 1\nthreads = {text}"));
+        assert_eq!(threads("\"auto\"").expect("right").loops.threads, cpus);
+        assert_eq!(threads("3").expect("right").loops.threads, 3);
+        threads("\"many\"").expect_err("no number");
+    }
+
+    #[test]
+    fn keys_of_nginx_are_answered_with_those_here() {
+        let wrong = build("root = \"/srv\"\ngzip = true\nworker_processes = 4\nreply = 1");
+        assert_eq!(
+            wrong.expect_err("three"),
+            "p:1:1: root is nginx's; the folder is dir\n\
+             p:2:1: gzip is nginx's; text is compressed by compress = true\n\
+             p:3:1: worker_processes is nginx's; the number of threads is threads, or threads = \"auto\""
+        );
+    }
+
+    #[test]
+    fn pages_for_errors_lie_below_the_folder_as_that_of_an_application_does() {
+        let pages = |text: &str| build(text).expect("right").extras.error_pages;
+        let both = "error_page = [\"404 404.html\", \"503 /etc/down.html\"]";
+        let below = |name: &str| (404, PathBuf::from(name));
+        let absolute = (503, PathBuf::from("/etc/down.html"));
+        let files = pages(&format!("dir = \"/srv\"\n{both}"));
+        assert_eq!(files, [below("/srv/404.html"), absolute.clone()]);
+        assert_eq!(pages(&format!("reply = 1\n{both}")), [below("404.html"), absolute]);
     }
 
     #[test]

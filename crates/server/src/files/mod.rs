@@ -95,8 +95,9 @@ impl Site {
         if let Some(page) = &spa
             && !root.find(page).is_ok_and(|found| !found.meta.is_folder)
         {
-            let why = format!("no file of {} that may be served", folder.display());
-            let (path, cause) = (files.spa.clone().unwrap_or_default(), io::Error::other(why));
+            let why = format!("no file below {} that may be served", folder.display());
+            let path = files.spa.as_ref().map(|page| folder.join(page)).unwrap_or_default();
+            let cause = io::Error::other(why);
             return Err(ServerError::Page { path, cause });
         }
         let (has_listing, has_precompressed) = (*has_listing, *has_precompressed);

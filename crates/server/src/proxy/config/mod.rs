@@ -10,7 +10,7 @@ use pollux_settings::{Keys, Kind, Table, bytes, one_of, table, whole};
 
 use crate::config::{
     ADDRESSES_MAX, BODY_BYTES_MAX, CONNECTIONS_MAX, Loops, Monitoring, address, connections_max,
-    timeout,
+    elsewhere, foreign_keys, note_overlap, timeout,
 };
 use crate::error::{CONNECTIONS_DEFAULT, KEPT, limit};
 
@@ -89,10 +89,40 @@ impl Table for ProxyConfig {
         let lets_go_at_once = keys.key("let_go_at_once", about).switch();
         keys.heading("Limits");
         let (limits, monitoring) = (ProxyLimits::read(keys), Monitoring::read(keys));
+        let listen: Vec<_> =
+            frontends.iter().flat_map(|each| each.listen.iter().cloned()).collect();
+        note_overlap(keys, &listen, &monitoring);
+        foreign_keys(keys);
+        elsewhere(
+            keys,
+            &[
+                ("upstream", "nginx's; servers are --backend ADDRESS, or [[server]] in a file"),
+                ("proxy_pass", "nginx's; servers are --backend ADDRESS, or [[server]] in a file"),
+                ("proxy_connect_timeout", "nginx's; the time for a connect is connect_timeout"),
+                ("proxy_read_timeout", "nginx's; the time for an answer is first_byte_timeout"),
+            ],
+        );
+        if keys.is_right() && frontends.iter().all(|front| front.mode == Mode::Http) {
+            no_effect(keys, "pipes_max", "applies only to mode \"tcp\"");
+        }
+        if keys.is_right() && limits.queue_max == 0 {
+            no_effect(
+                keys,
+                "queue_timeout",
+                "has no effect beside queue_max = 0: no request waits",
+            );
+        }
         if is_tcp {
             HTTP_LIMITS.iter().for_each(|name| sections::only_http(keys, name));
         }
         Self { frontends, groups, loops, lets_go_at_once, limits, monitoring }
+    }
+}
+
+/// Refuses a key that has no effect as the others are.
+fn no_effect(keys: &mut Keys<'_>, name: &str, why: &str) {
+    if keys.has(name) {
+        keys.note(name, why);
     }
 }
 
@@ -262,10 +292,6 @@ fn half_close() -> Kind<bool> {
 
 /// What is wrong, if anything is.
 fn wrong(frontends: &[Frontend], groups: &[GroupConfig]) -> Option<String> {
-    let listens: Vec<_> = frontends.iter().flat_map(|front| &front.listen).collect();
-    if let Some(twice) = repeated(&listens).filter(|address| !is_any_port(address)) {
-        return Some(format!("{twice} is listened on twice; expected each address once"));
-    }
     for group in groups {
         let addresses: Vec<_> = group.servers.iter().map(|server| &server.address).collect();
         if let Some(twice) = repeated(&addresses) {
@@ -303,11 +329,6 @@ fn wrong_way(front: &Frontend, group: &GroupConfig) -> Option<String> {
 fn repeated<'a>(addresses: &[&'a ListenAddress]) -> Option<&'a ListenAddress> {
     let mut places = addresses.iter().enumerate();
     places.find(|(place, each)| addresses[..*place].contains(each)).map(|(_, each)| *each)
-}
-
-/// Port 0 is another one each time.
-fn is_any_port(address: &ListenAddress) -> bool {
-    matches!(address, ListenAddress::Tcp(address) if address.port() == 0)
 }
 
 /// Whether a connection to `address` comes to `listens`, as far as the addresses tell.
@@ -473,7 +494,19 @@ mod tests {
         let to = |address: &str| format!("[[server]]\naddress = \"{address}\"\n");
         let one = to("127.0.0.1:9");
         for (text, part) in [
-            (format!("listen = [\":80\", \":80\"]\n{one}"), "is listened on twice"),
+            (format!("listen = [\":80\", \":80\"]\n{one}"), "[::]:80 is given twice; expected"),
+            (
+                format!("listen = [\"0.0.0.0:80\", \"127.0.0.1:80\"]\n{one}"),
+                "p.toml:1:10: listen: 0.0.0.0:80 takes connections to 127.0.0.1:80 as well",
+            ),
+            (
+                format!("listen = \":80\"\nstats = \"127.0.0.1:80\"\n{one}"),
+                "p.toml:2:9: stats: 127.0.0.1:80 takes the same connections as [::]:80 of listen",
+            ),
+            (
+                format!("stats = \"unix:/s\"\ncontrol = \"unix:/s\"\n{one}"),
+                "control: unix:/s is the address of stats as well; expected an address of its own",
+            ),
             (format!("{one}{one}"), "two servers of \"default\" have the address 127.0.0.1:9"),
             (format!("listen = \":9\"\n{one}"), "127.0.0.1:9 is where the proxy listens"),
             (

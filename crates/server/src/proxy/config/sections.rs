@@ -256,13 +256,30 @@ table! { keys, key, default;
         /// Failures in a row, of requests or checks, after which a backend is down
         pub fall: u32 = key.default("3").one(&whole(1..=1000)),
     }
-    => consistent
+    => of_its_checks
 }
 
 impl Health {
-    fn consistent(self, keys: &mut Keys<'_>) -> Self {
-        if self.host.is_some() && !matches!(self.check, Check::Http(_)) {
+    /// Refuses what is said of checks where there are none, and the other way round.
+    fn of_its_checks(self, keys: &mut Keys<'_>) -> Self {
+        let (names, why): (&[&str], _) = match self.check {
+            Check::None => (
+                &["health_interval", "health_timeout", "rise"],
+                "applies only to checks; expected health_check as well",
+            ),
+            Check::Tcp | Check::Http(_) => (
+                &["down_time"],
+                "applies only where there are no checks; expected none beside health_check",
+            ),
+        };
+        let is_known = !keys.is_wrong("health_check");
+        if self.host.is_some() && is_known && !matches!(self.check, Check::Http(_)) {
             keys.note("health_host", "applies only to health_check \"http\"");
+        }
+        for name in names {
+            if is_known && keys.has(name) {
+                keys.note(name, why);
+            }
         }
         self
     }
