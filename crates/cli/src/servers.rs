@@ -16,7 +16,7 @@ use pollux_server::master::{CommandLine, Master, MasterError, Settings, WorkerPr
 use pollux_server::proxy::ProxyConfig;
 use pollux_server::stats::RELOADED;
 use pollux_server::system::{self, privileges};
-use pollux_server::{OwnProcess, Server};
+use pollux_server::{OwnProcess, Server, ServerError};
 use pollux_settings::Flags;
 
 use crate::output::{self, Failure};
@@ -41,10 +41,7 @@ pub(crate) fn serve(command: &ServeCommand) -> Result<ExitCode, Failure> {
     }
     let config = command.flags.read().map_err(Failure::usage)?;
     if command.check {
-        let plan = Server::check(&config);
-        let plan = plan.map_err(|error| Failure::usage(output::in_words(&error)))?;
-        output::result(&plan)?;
-        return Ok(ExitCode::SUCCESS);
+        return check(|| Server::check(&config));
     }
     // Before anything else is opened: a number that was not passed must not be one of our own.
     let passed = system::sockets().map_err(Failure::failed)?;
@@ -65,6 +62,18 @@ pub(crate) fn serve(command: &ServeCommand) -> Result<ExitCode, Failure> {
     Ok(ExitCode::SUCCESS)
 }
 
+/// Prints what a start would do, or all that would keep it from starting, a line each.
+fn check(rehearse: impl FnOnce() -> Result<String, Vec<ServerError>>) -> Result<ExitCode, Failure> {
+    // As the start does: how many connections there may be follows from it.
+    pollux_sys::descriptors::raise().map_err(Failure::failed)?;
+    let plan = rehearse().map_err(|mistakes| {
+        let lines: Vec<_> = mistakes.iter().map(|mistake| output::in_words(mistake)).collect();
+        Failure::usage(lines.join("\n"))
+    })?;
+    output::result(&plan)?;
+    Ok(ExitCode::SUCCESS)
+}
+
 /// The command line of `pollux proxy`.
 #[derive(Debug, clap::Args)]
 #[command(args_conflicts_with_subcommands = true)]
@@ -73,7 +82,7 @@ pub(crate) struct ProxyCommand {
     order: Option<Order>,
     #[command(flatten)]
     flags: Flags<ProxyConfig>,
-    /// Read all settings, say what the proxy would do, and end
+    /// Read all settings and the files that they name, say what the proxy would do, and end
     #[arg(long, help_heading = "Running")]
     check: bool,
 }
@@ -99,10 +108,7 @@ pub(crate) fn proxy(command: &ProxyCommand) -> Result<ExitCode, Failure> {
     }
     let settings = read(&command.flags).map_err(Failure::usage)?;
     if command.check {
-        let secrets = settings.config.read_secrets().map_err(Failure::usage)?;
-        let remarks = secrets.remarks.iter().map(|remark| format!("warning: {remark}\n"));
-        output::result(&remarks.fold(settings.config.summary(), |plan, remark| plan + &remark))?;
-        return Ok(ExitCode::SUCCESS);
+        return check(|| Server::check_proxy(&settings.config));
     }
     pollux_sys::descriptors::raise().map_err(Failure::failed)?;
     let mut signals = Signals::catch(&SIGNALS).map_err(Failure::failed)?;

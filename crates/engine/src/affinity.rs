@@ -52,6 +52,21 @@ impl CpuList {
         }
     }
 
+    /// Whether a thread of this process may be kept on each of these CPUs. No thread of the caller is moved.
+    ///
+    /// # Errors
+    /// As [`CpuList::pin`], for the first that is not right; no thread can be made.
+    pub fn check(&self) -> Result<(), CpuError> {
+        // In a thread of its own: what it may run on is never more or less than before for others.
+        let tried = || (0..self.0.len()).try_for_each(|worker| self.pin(worker).map(drop));
+        std::thread::scope(|scope| {
+            let thread =
+                std::thread::Builder::new().name("cpus".to_owned()).spawn_scoped(scope, tried);
+            let thread = thread.map_err(|cause| CpuError::System { call: "clone", cause })?;
+            thread.join().expect("it does not panic")
+        })
+    }
+
     fn push(&mut self, cpu: usize) -> Result<(), CpuError> {
         if self.0.contains(&cpu) {
             return Err(CpuError::Twice { cpu });
@@ -214,6 +229,20 @@ mod tests {
         assert_eq!(refusal("0-3,2"), "CPU 2 is named twice");
         assert_eq!(refusal("1024"), "CPU 1024 is beyond 1023, the highest number");
         assert_eq!(refusal("0-99999999"), "CPU 99999999 is beyond 1023, the highest number");
+    }
+
+    #[test]
+    fn a_list_is_right_when_each_of_its_cpus_is_there() {
+        let allowed = CpuList::allowed().expect("the kernel says so");
+        let before = allowed.as_slice().to_vec();
+        allowed.check().expect("all are there");
+        let CpuError::NotAllowed { cpu, .. } =
+            list(&format!("{},1023", before[0])).check().expect_err("no such CPU")
+        else {
+            panic!("another error");
+        };
+        assert_eq!(cpu, 1023);
+        assert_eq!(CpuList::allowed().expect("as before").as_slice(), before);
     }
 
     #[test]

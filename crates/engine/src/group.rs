@@ -254,6 +254,10 @@ impl Group {
     {
         let addresses = sockets.addresses();
         assert!(config.threads > 0 && !addresses.is_empty(), "a group listens and has loops");
+        if let Some(cpus) = &config.cpus {
+            // Also those beyond the number of threads: a list that is wrong would come out later.
+            cpus.check().map_err(GroupError::Cpu)?;
+        }
         if config.delays_small_writes {
             let fail = |error| GroupError::System("setsockopt", error);
             sockets.delay_small_writes().map_err(fail)?;

@@ -109,12 +109,12 @@ pub struct Listener {
 }
 
 impl Listener {
-    /// Whether [`Listener::open`] would work, or would once a server that listens there has ended. Nothing
-    /// is listened on, made or removed.
+    /// Whether [`Listener::open`] would work, or would once a server that listens there has ended: false for a
+    /// TCP address that is in use. Nothing is listened on, made or removed.
     ///
     /// # Errors
     /// [`ListenError`], as there.
-    pub fn check(address: &ListenAddress) -> Result<(), ListenError> {
+    pub fn check(address: &ListenAddress) -> Result<bool, ListenError> {
         let fail = |call: &'static str, cause: io::Error| ListenError::System {
             call,
             address: address.to_string(),
@@ -122,7 +122,8 @@ impl Listener {
         };
         match address {
             ListenAddress::Tcp(tcp) => match bind_tcp(tcp, false) {
-                Ok(_) | Err((_, Errno::ADDRINUSE)) => Ok(()),
+                Ok(_) => Ok(true),
+                Err((_, Errno::ADDRINUSE)) => Ok(false),
                 Err((call, errno)) => Err(fail(call, errno.into())),
             },
             ListenAddress::Unix(path) => {
@@ -131,8 +132,8 @@ impl Listener {
                 let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
                 let (folder, access) =
                     (folder.unwrap_or(Path::new(".")), Access::WRITE_OK | Access::EXEC_OK);
-                accessat(CWD, folder, access, AtFlags::EACCESS)
-                    .map_err(|errno| fail("bind", errno.into()))
+                let writable = accessat(CWD, folder, access, AtFlags::EACCESS);
+                writable.map(|()| true).map_err(|errno| fail("bind", errno.into()))
             }
         }
     }
@@ -404,8 +405,9 @@ mod tests {
     fn an_address_is_checked_and_nothing_is_listened_on() {
         let taken = std::net::TcpListener::bind("127.0.0.1:0").expect("a free port");
         let tcp = |address: SocketAddr| Listener::check(&ListenAddress::Tcp(address));
-        tcp(taken.local_addr().expect("bound")).expect("a server that runs may have it");
-        tcp("127.0.0.1:0".parse().expect("an address")).expect("free");
+        let taken = tcp(taken.local_addr().expect("bound"));
+        assert!(!taken.expect("a server that runs may have it"), "it is in use");
+        assert!(tcp("127.0.0.1:0".parse().expect("an address")).expect("right"), "it is free");
         let elsewhere = tcp("192.0.2.1:80".parse().expect("an address")).expect_err("not ours");
         assert!(matches!(elsewhere, ListenError::System { call: "bind", .. }), "{elsewhere:?}");
         let unix = |path: &str| Listener::check(&ListenAddress::Unix(path.into()));

@@ -11,6 +11,7 @@
 //! The command line starts one and waits in [`Server::run`]; the lab starts and ends them itself.
 
 pub(crate) mod link;
+mod rehearsal;
 mod report;
 pub(crate) mod sockets;
 mod start;
@@ -20,21 +21,21 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use pollux_engine::{Counter, Group, ListenAddress, Listener, Signal, Signals, Sockets};
+use pollux_engine::{Counter, Group, ListenAddress, Signal, Signals, Sockets};
 use pollux_sys::ring::RESTRICTED;
 use pollux_tls::HTTP_1_1;
 
 use crate::config::{Loops, ServeConfig};
 use crate::error::{connections_max, limit, remedy_for_full};
-use crate::log::{self, ErrorWriter, Event, unix_s};
+use crate::log::{ErrorWriter, Event, unix_s};
 use crate::proxy::backends;
 use crate::shared::Reload;
 use crate::stats::{ControlSession, ControlShared, Overview, RetiredCounts};
-use crate::system::{Identity, Manager, PidFile, Privileged, Sandbox, State, unless_unit_makes};
+use crate::system::{Manager, PidFile, Privileged, Sandbox, State};
 use crate::tls::{Certificate, Keys};
 use crate::{HttpSession, Logs, ServerCounters, ServerError, Shared};
 use link::{Link, Order};
-use report::{Reporter, Watchdog, banner, facts, summary, url};
+use report::{Reporter, Watchdog, banner, facts, url};
 use start::{
     CONTROL, Endpoints, STATS, endpoint, explained_open, keep_rights, out_of_reach, start_group,
 };
@@ -242,45 +243,6 @@ impl Server {
     /// (`sd_notify(3)`).
     pub fn notify_manager(&mut self) {
         self.notify_state(State::Ready);
-    }
-
-    /// Does what the start of a server configured so does up to its first loop, in the same order, and says
-    /// what it would do, in lines. Nothing is listened on, written or left open; an address, a PID file or a
-    /// socket that a server has which runs is right, and so is a file in a folder that a unit of systemd makes, with
-    /// a warning while the folder is missing. With a user the process becomes that user.
-    ///
-    /// # Errors
-    /// As [`Server::start`].
-    pub fn check(config: &ServeConfig) -> Result<String, ServerError> {
-        let monitoring = &config.monitoring;
-        let mut remarks = unless_unit_makes(
-            &monitoring.error_log.path(),
-            log::check("error", &monitoring.error_log),
-        )?;
-        if let Some(keys) = &config.tls {
-            remarks.extend(Certificate::open(keys.clone(), Some(HTTP_1_1))?.remarks());
-        }
-        let addresses = config.listen.iter().map(|address| (SERVER, "--listen", address.clone()));
-        for (part, flag, address) in addresses.chain(start::addresses(monitoring)) {
-            let checked = Listener::check(&address);
-            let checked = checked.map_err(|cause| explained_open(part, flag, cause));
-            match &address {
-                ListenAddress::Unix(path) => remarks.extend(unless_unit_makes(path, checked)?),
-                ListenAddress::Tcp(_) => checked?,
-            }
-        }
-        if let Some(path) = &monitoring.pid_file {
-            remarks.extend(unless_unit_makes(path, PidFile::check(path))?);
-        }
-        config.identity.as_ref().map(Identity::assume).transpose()?;
-        if let Some(target) = &monitoring.access_log {
-            remarks.extend(unless_unit_makes(&target.path(), log::check("access", target))?);
-        }
-        let mut without_log = config.clone();
-        without_log.monitoring.access_log = None;
-        Shared::new(&without_log, Arc::default(), &Logs::default())?;
-        let remarks = remarks.into_iter().map(|remark| format!("warning: {remark}\n"));
-        Ok(std::iter::once(summary(config)).chain(remarks).collect())
     }
 
     /// A server of loops that run already, with its endpoints.

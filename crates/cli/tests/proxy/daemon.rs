@@ -183,6 +183,81 @@ fn a_check_says_what_the_proxy_would_do_and_opens_no_address() {
     assert!(plan.contains("2 threads, "), "{plan}");
 }
 
+/// What `pollux proxy` ends with and says, with these flags.
+fn ended(flags: &[&str]) -> (Option<i32>, String, String) {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_pollux"));
+    let ended = command.args(["proxy", "--backend", "127.0.0.1:1"]).args(flags).output();
+    let ended = ended.expect("it runs");
+    let text = |bytes| String::from_utf8(bytes).expect("a text");
+    (ended.status.code(), text(ended.stdout), text(ended.stderr))
+}
+
+#[test]
+fn a_check_refuses_what_the_start_refuses_in_the_same_words() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let dir = folder.path().display().to_string();
+    let wrong = [
+        (["--access-log", "/nodir/x"], "the access log \"/nodir/x\" cannot be opened"),
+        (["--access-log", &*dir], "cannot be opened: Is a directory"),
+        (["--error-log", "/nodir/y"], "the error log \"/nodir/y\" cannot be opened"),
+        (["--control", "unix:/nodir/c.sock"], "unix:/nodir/c.sock cannot be listened on"),
+        (["--stats", "unix:/nodir/s.sock"], "unix:/nodir/s.sock cannot be listened on"),
+        (["--pid-file", "/nodir/p"], "the pid file \"/nodir/p\" cannot be written"),
+        (["--listen", "unix:/nodir/l.sock"], "unix:/nodir/l.sock cannot be listened on"),
+        (["--listen", "192.0.2.7:80"], "192.0.2.7 is not an address of this machine"),
+        (["--pin", "900"], "CPU 900 is not one that may be used here"),
+        (["--pin", "0-900"], " is not one that may be used here"),
+    ];
+    for (flags, expected) in wrong {
+        let own = ["--listen", "127.0.0.1:0"];
+        let flags = if flags[0] == "--listen" { flags.to_vec() } else { [own, flags].concat() };
+        let (code, plan, refused) = ended(&[&flags[..], &["--check"]].concat());
+        assert_eq!((code, plan.as_str()), (Some(2), ""), "{flags:?}: {refused}");
+        assert!(refused.contains(expected), "{flags:?}: {refused}");
+        let (code, _, started) = ended(&flags);
+        assert_eq!(code, Some(1), "{flags:?}: {started}");
+        let why = refused.trim_start_matches("error: ").trim_end();
+        assert!(started.contains(why), "{flags:?}: {started}: {refused}");
+    }
+    // All at once.
+    let (_, _, refused) = ended(&["--check", "--access-log", "/nodir/x", "--pin", "900"]);
+    assert!(refused.contains("/nodir/x") && refused.contains("CPU 900"), "{refused}");
+    assert!(folder.path().read_dir().expect("readable").next().is_none(), "something was made");
+}
+
+#[test]
+fn a_check_warns_of_what_the_start_warns_of_and_of_another_program_on_the_port() {
+    let most = ["--max-connections", "1048576", "--listen", "127.0.0.1:0"];
+    let (code, plan, _) = ended(&[&most[..], &["--check"]].concat());
+    assert_eq!(code, Some(0));
+    let expected = "warning: max-connections is 1048576, but the descriptor limit allows about ";
+    assert!(plan.contains(expected), "{plan}");
+    let taken = std::net::TcpListener::bind("127.0.0.1:0").expect("a free port");
+    let address = taken.local_addr().expect("bound").to_string();
+    let (code, plan, _) = ended(&["--check", "--listen", &address]);
+    assert_eq!(code, Some(0));
+    let expected = format!("warning: {address} is in use by ");
+    assert!(plan.contains(&expected), "{plan}");
+    assert!(plan.contains(&format!("(process {})", std::process::id())), "{plan}");
+}
+
+#[test]
+fn a_check_of_the_settings_of_a_running_proxy_is_well_and_leaves_it_alone() {
+    let backend = Backend::start();
+    let proxy = Proxy::start(&[backend.address], "pid_file = \"pid\"");
+    let folder = proxy.file("");
+    let mut command = Command::new(env!("CARGO_BIN_EXE_pollux"));
+    let command = command.current_dir(&folder).args(["proxy", "--config", "p.toml", "--check"]);
+    let ended = command.args(["--listen", &proxy.address.to_string()]).output().expect("it runs");
+    let said = String::from_utf8_lossy(&ended.stdout);
+    assert!(ended.status.success(), "{}", String::from_utf8_lossy(&ended.stderr));
+    assert!(!said.contains("warning"), "{said}");
+    let id = fs::read_to_string(proxy.file("pid")).expect("written");
+    assert_eq!(id.trim(), proxy.id().to_string());
+    assert_eq!(Client::default().ask(proxy.address, "/a").0, Outcome::Right);
+    proxy.control("show info\nquit\n");
+}
+
 #[test]
 fn a_check_opens_certificates() {
     let secured = SOUND

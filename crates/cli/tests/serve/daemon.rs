@@ -503,10 +503,23 @@ fn what_would_keep_a_server_from_starting_ends_the_check_with_2() {
     let folder = tempfile::tempdir().expect("a folder");
     let dir = folder.path().display().to_string();
     fs::write(folder.path().join("file"), "a file").expect("written");
+    let here = std::env::current_dir().expect("there").display().to_string();
     let occupied = format!("unix:{dir}/file");
     for (flags, expected) in [
         (vec!["/no/such/folder"], "the folder \"/no/such/folder\" cannot be served: No such file"),
-        (vec![&*dir, "--spa", "no.html"], "the page \"no.html\" cannot be served: no file of "),
+        (
+            vec![&*dir, "--spa", "no.html"],
+            &format!("the page \"{dir}/no.html\" cannot be served: no file "),
+        ),
+        (
+            vec![&*dir, "--error-page", "404 no.html"],
+            &format!("the page \"{dir}/no.html\" cannot be served: No such"),
+        ),
+        (
+            vec!["--reply", "1", "--error-page", "404 no.html"],
+            &format!("the page \"{here}/no.html\" cannot be served: No such"),
+        ),
+        (vec![&*dir, "--access-log-format", "json"], "applies only to an access log; expected"),
         (
             vec![&*dir, "--error-page", "404 /no.html"],
             "the page \"/no.html\" cannot be served: No such",
@@ -532,6 +545,11 @@ fn what_would_keep_a_server_from_starting_ends_the_check_with_2() {
         (vec![&*dir, "--control", "unix:/no/such/c"], "unix:/no/such/c cannot be listened on"),
         (vec![&*dir, "--control", &occupied], "a file that is not a socket is here"),
         (vec![&*dir, "--stats", "192.0.2.1:1"], "choose one of its own with --stats"),
+        (vec![&*dir, "--pin", "900"], "CPU 900 is not one that may be used here: those are "),
+        (
+            vec![&*dir, "--listen", "127.0.0.1:8081", "--stats", "127.0.0.1:8081"],
+            "127.0.0.1:8081 is the address of listen as well",
+        ),
     ] {
         let (code, said, wrong) = check(&flags);
         assert_eq!((code, said.as_str()), (Some(2), ""), "{flags:?}: {wrong}");

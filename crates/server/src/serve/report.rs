@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 use pollux_engine::{Counter, Driver, ListenAddress};
 use pollux_sys::descriptors::RAISED_BY;
 
-use crate::config::{Answer, LogTarget, ServeConfig};
+use crate::config::{Answer, LogTarget, SandboxMode, ServeConfig};
 use crate::counters::ServerCounter;
 use crate::error::{connections_max, connections_within, limit, remedy_for};
 use crate::log::{ErrorLog, Event};
@@ -24,8 +24,61 @@ use crate::stats::LoopSource;
 
 /// What a server configured so would do, in lines.
 pub(super) fn summary(config: &ServeConfig) -> String {
-    let facts = facts(config, &config.listen);
-    facts.into_iter().map(|(name, value)| format!("{name}: {value}\n")).collect()
+    let (facts, extras) = (facts(config, &config.listen), extras(config));
+    let poller = config.loops.poller.map_or("the best that the kernel allows", Driver::name);
+    let loops = [("poller", poller.to_owned()), ("threads", config.loops.threads.to_string())];
+    let loops = loops.map(|(name, value)| (name.to_owned(), value));
+    let all = facts.into_iter().chain(extras).chain(loops);
+    all.map(|(name, value)| format!("{name}: {value}\n")).collect()
+}
+
+/// What is added to answers, and where logs and endpoints are: what was asked for alone.
+fn extras(config: &ServeConfig) -> Vec<(String, String)> {
+    let ServeConfig { answer, extras, monitoring, .. } = config;
+    let mut all: Vec<(String, String)> = Vec::new();
+    let mut add = |name: &str, value: String| all.push((name.to_owned(), value));
+    if let Answer::Files(files) = answer {
+        if let Some(page) = &files.spa {
+            add("spa", files.root.join(page).display().to_string());
+        }
+        let forms = [
+            ("listing", files.has_listing),
+            ("precompressed", files.has_precompressed),
+            ("compress", files.compresses),
+        ];
+        let on = forms.into_iter().filter(|(_, is_on)| *is_on);
+        on.for_each(|(name, _)| add(name, "true".to_owned()));
+    }
+    for (status, page) in &extras.error_pages {
+        add("error-page", format!("{status} {}", page.display()));
+    }
+    extras.fields.iter().for_each(|rule| add("response-field", rule.to_string()));
+    extras.cors.iter().for_each(|origin| add("cors", origin.clone()));
+    let format = monitoring.access_log_format.name();
+    if let Some(target) = &monitoring.access_log {
+        add("access-log", format!("{} ({format})", target.path().display()));
+    }
+    let level = monitoring.log_level.name();
+    add("error-log", format!("{} ({level})", monitoring.error_log.path().display()));
+    if let Some(address) = &monitoring.stats {
+        add("stats", address.to_string());
+    }
+    if let Some(path) = &monitoring.control {
+        add("control", format!("unix:{}", path.display()));
+    }
+    if let Some(path) = &monitoring.pid_file {
+        add("pid-file", path.display().to_string());
+    }
+    if let Some(user) = &config.identity {
+        add("user", user.name().to_owned());
+    }
+    let sandbox = match config.sandbox.mode {
+        SandboxMode::Off => "off",
+        SandboxMode::Available => "as much as the kernel allows",
+        SandboxMode::Required => "required",
+    };
+    add("sandbox", sandbox.to_owned());
+    all
 }
 
 pub(super) fn facts(config: &ServeConfig, addresses: &[ListenAddress]) -> Vec<(String, String)> {
@@ -64,8 +117,17 @@ pub(super) fn banner(
     let threads = config.loops.summary();
     let answer = answer(&config.answer);
     let first = format!("{} ({driver}, {threads}, {answer})", urls.join(" "));
-    let few = shortage(connections_max(config).into(), connections_within(limit(), &config.answer));
-    std::iter::once(first).chain(refused.iter().cloned()).chain(few).collect()
+    std::iter::once(first).chain(refused.iter().cloned()).chain(serve_shortage(config)).collect()
+}
+
+/// A remark on more connections than a server may have descriptors for.
+pub(super) fn serve_shortage(config: &ServeConfig) -> Option<String> {
+    shortage(connections_max(config).into(), connections_within(limit(), &config.answer))
+}
+
+/// The same of a proxy.
+pub(super) fn proxy_shortage(config: &ProxyConfig) -> Option<String> {
+    shortage(config.connections_max().into(), config.connections_within(limit()))
 }
 
 pub(super) fn proxy_facts(
@@ -121,8 +183,7 @@ pub(super) fn proxy_banner(
     let backends: Vec<String> = config.servers().map(|each| each.address.to_string()).collect();
     let threads = config.loops.summary();
     let first = format!("{} to {} ({driver}, {threads})", urls.join(" "), backends.join(" "));
-    let few = shortage(config.connections_max().into(), config.connections_within(limit()));
-    std::iter::once(first).chain(refused.iter().cloned()).chain(few).collect()
+    std::iter::once(first).chain(refused.iter().cloned()).chain(proxy_shortage(config)).collect()
 }
 
 impl ProxyConfig {

@@ -84,7 +84,7 @@ fn reason(
 
 /// The program that listens on this port, as `name (process 12)`; none where that is not ours to
 /// know (`proc_pid_net(5)`, `proc_pid_fd(5)`).
-fn holder(port: u16) -> Option<String> {
+pub(super) fn holder(port: u16) -> Option<String> {
     let tables = ["/proc/net/tcp", "/proc/net/tcp6"].map(|table| read_to_string(table).ok());
     let inode = tables.iter().flatten().find_map(|table| listening_inode(table, port))?;
     let socket = format!("socket:[{inode}]");
@@ -150,15 +150,6 @@ impl Endpoints {
         let all = [&self.stats, &self.control].into_iter().flatten();
         all.flat_map(Sockets::paths).collect()
     }
-}
-
-/// Where endpoints listen, with their names and flags.
-pub(super) fn addresses(
-    monitoring: &Monitoring,
-) -> impl Iterator<Item = (&'static str, &'static str, ListenAddress)> {
-    let stats = monitoring.stats.clone().map(|address| (STATS, "--stats", address));
-    let control = monitoring.control.clone().map(ListenAddress::Unix);
-    stats.into_iter().chain(control.map(|address| (CONTROL, "--control", address)))
 }
 
 /// A small group for an endpoint.
@@ -236,7 +227,7 @@ fn group_config(config: &ServeConfig, driver: Driver) -> GroupConfig {
     GroupConfig { delays_small_writes, ..config.loops.group(driver, &limits) }
 }
 
-const PROXY: &str = "proxy";
+pub(super) const PROXY: &str = "proxy";
 
 /// The counters of one loop of a proxy.
 type LoopCounters = (Arc<ServerCounters>, Arc<ProxyCounters>);

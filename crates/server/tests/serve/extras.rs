@@ -30,7 +30,7 @@ fn answers(settings: &str, requests: &[&str]) -> Vec<String> {
 fn refusal(settings: &str) -> String {
     let config = configured(settings);
     let started = causes(&Server::start(&config).map(drop).expect_err(settings));
-    let checked = causes(&Server::check(&config).expect_err(settings));
+    let checked = causes(&Server::check(&config).expect_err(settings)[0]);
     assert!(started.ends_with(&checked), "{checked}: {started}");
     checked
 }
@@ -77,7 +77,7 @@ fn an_application_in_one_page_gets_its_places_and_no_file_that_is_missing() {
     // A page outside of the folder is none.
     for wrong in ["missing.html", "../etc/passwd", "/etc/passwd", "empty"] {
         let message = refusal(&format!("{settings}\nspa = \"{wrong}\""));
-        assert!(message.contains("cannot be served: no file of "), "{wrong}: {message}");
+        assert!(message.contains("cannot be served: no file below "), "{wrong}: {message}");
     }
 }
 
