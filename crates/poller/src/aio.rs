@@ -10,6 +10,10 @@
 //! its list of armed polls: tens of microseconds where thousands are armed and the oldest are
 //! not deleted first. Differences from epoll: `docs/poller-differences.md`.
 //!
+//! Files that AIO cannot watch are watched beside it ([`crate::aio_beside`]): of more than one queue of
+//! waiters, which the kernel refuses (EINVAL: terminals, FIFOs that are open for both directions), and signalfds,
+//! which it would look at in a thread of its own.
+//!
 //! ```text
 //!            add, modify                wait                   event
 //!  (absent) ────────────▶ Queued ───────────────▶ Armed ──────────────┐
@@ -24,19 +28,24 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use pollux_sys::aio::{AioCompletion, AioContext, AioPoll, AioSlot, BATCH_MAX};
+use pollux_sys::descriptors::FileKind;
 use pollux_sys::poll_select;
 use rustix::io::Errno;
 
+use crate::aio_beside::Beside;
 use crate::parts::{Deadline, Parts, parts_methods};
-use crate::table::{Entry, Key, Table};
+use crate::table::{Entry, Key, Table, is_claimed};
 use crate::{
     Backend, Caps, Counters, Error, Events, FilePolicy, Interest, Poller, Readiness, Registration,
     SignalMask, Token, Trigger, Waker,
 };
 
-/// Slots of a new poller: a sixty-fourth of what the whole system has by default. `fs.aio-max-nr` (65536)
-/// bounds those of all contexts of all processes together, so a poller begins small and doubles on demand.
-const SLOTS_AT_OPEN: u32 = 1024;
+/// Slots of a new poller: `fs.aio-max-nr` (65536) bounds those of all contexts of all processes together, so a
+/// poller begins small and grows on demand. A program may have many pollers.
+const SLOTS_AT_OPEN: u32 = 256;
+
+/// Up to here a context grows to four times its size, as each larger one has its price; beyond it doubles.
+const SLOTS_FEW: u32 = 1024;
 
 /// The smallest context worth opening with when the system is nearly at its limit.
 const SLOTS_MIN: u32 = 64;
@@ -49,6 +58,8 @@ pub(crate) struct Aio {
     queue: Vec<Key>,
     batch: Vec<AioPoll>,
     completed: Vec<AioCompletion>,
+    /// Opened for the first file that AIO cannot watch.
+    beside: Option<Beside>,
     /// Numbers the flushes: a poll that completes in the turn of its submission looked itself.
     turn: u64,
     parts: Parts,
@@ -61,6 +72,8 @@ enum State {
     Queued { index: usize, is_rearm: bool },
     /// A poll is in flight, or its completion waits in the ring; submitted in that turn.
     Armed(AioSlot, u64),
+    /// It is watched beside the context.
+    Beside,
     /// Nothing: a oneshot that fired, or one that the kernel refused.
     Silent,
 }
@@ -79,23 +92,34 @@ impl Aio {
             queue: vec![Key::WAKER],
             batch: Vec::new(),
             completed: Vec::new(),
+            beside: None,
             turn: 0,
         })
     }
 
     /// Makes sure that `count` registrations and the waker can be armed at once.
     ///
-    /// A context can't be made larger: a new one of twice the size takes over. Everything that
+    /// A context can't be made larger: a new one takes over. Everything that
     /// was armed is armed there with the next wait, so nothing is lost with the old ring. Giving
     /// that up takes 30 to 40 ms, as `io_destroy(2)` waits for a grace period (RCU), paid once for
-    /// each doubling.
+    /// each new one.
     fn reserve(&mut self, count: usize) -> Result<(), Error> {
         if count < self.context.capacity() {
             return Ok(());
         }
+        let context = larger_context(&self.context)?;
+        self.take_over(context);
+        Ok(())
+    }
+
+    /// Continues with another context.
+    fn take_over(&mut self, context: AioContext) {
         // io_setup for the new one, io_destroy for the old.
         self.parts.counters.system_calls.add(2);
-        self.context = larger_context(&self.context)?;
+        self.context = context;
+        if let Some(beside) = &self.beside {
+            self.context.notify(beside.completions());
+        }
         self.parts.caps.notes = notes(&self.context);
         if !self.queue.contains(&Key::WAKER) {
             self.queue.push(Key::WAKER);
@@ -105,6 +129,29 @@ impl Aio {
             if matches!(self.state(key), State::Armed(..)) {
                 self.enqueue(key, true);
             }
+        }
+    }
+
+    /// Watches the file of `key` beside the context.
+    fn watch_beside(&mut self, key: Key) -> Result<(), Error> {
+        if self.beside.is_none() {
+            self.beside = Some(Beside::open(&self.parts.counters)?);
+            let is_untouched = self.queue.contains(&Key::WAKER)
+                && !self.table.iter().any(|entry| matches!(entry.state, State::Armed(..)));
+            if is_untouched && let Some(beside) = &self.beside {
+                self.context.notify(beside.completions());
+            } else {
+                // What is armed tells nobody of its completion: it is armed anew.
+                let slots = u32::try_from(self.context.capacity()).unwrap_or(u32::MAX);
+                let context = AioContext::new(slots)
+                    .map_err(|cause| context_refused(cause, slots as usize))?;
+                self.take_over(context);
+            }
+        }
+        let Some(entry) = self.table.by_key(key) else { return Ok(()) };
+        if let Some(beside) = &self.beside {
+            beside.add(key, entry.how, &self.parts.counters)?;
+            entry.state = State::Beside;
         }
         Ok(())
     }
@@ -128,6 +175,12 @@ impl Aio {
                 self.parts.counters.system_calls.add(1);
                 let cancelled = self.context.cancel(slot);
                 cancelled.map_err(|cause| Error::System { call: "io_cancel", cause })?;
+                return Ok(true);
+            }
+            State::Beside => {
+                if let Some(beside) = &self.beside {
+                    beside.delete(fd, &self.parts.counters);
+                }
                 return Ok(true);
             }
             State::Queued { index, .. } => {
@@ -203,6 +256,9 @@ impl Aio {
         if key == Key::WAKER {
             return Err(submit_failed(cause));
         }
+        if Errno::from_io_error(&cause) == Some(Errno::INVAL) && self.watch_beside(key).is_ok() {
+            return Ok(());
+        }
         let entry = self.table.by_key(key).expect("what is queued has its entry");
         if let State::Queued { is_rearm: false, .. } = entry.state {
             self.parts.counters.updates_sent.add(1);
@@ -238,8 +294,39 @@ impl Aio {
         Ok(has_found)
     }
 
+    /// Looks at what is watched beside the context, for at most `timeout`, and hands out what is ready; says
+    /// whether the wait is over: completions, which are harvested next, do not end it.
+    fn look_beside(
+        &mut self,
+        events: &mut Events,
+        timeout: Option<Duration>,
+    ) -> Result<bool, Error> {
+        let Some(beside) = &mut self.beside else { return Ok(false) };
+        self.parts.counters.system_calls.add(1);
+        let room = events.capacity() - events.len();
+        let found = match beside.wait(room, timeout, self.parts.mask.as_ref()) {
+            Ok(found) => found,
+            Err(cause) if cause.kind() == io::ErrorKind::Interrupted => {
+                self.parts.counters.interrupts.add(1);
+                events.set_interrupted();
+                return Ok(true);
+            }
+            Err(cause) => return Err(Error::System { call: "epoll_wait", cause }),
+        };
+        let is_over = found.is_empty();
+        for &(key, found) in found {
+            // Nothing else is in there: completions.
+            let Some(entry) = self.table.by_key(key) else { continue };
+            events.push(entry.token, found.visible_to(entry.how.interest));
+        }
+        Ok(is_over || !events.is_empty())
+    }
+
     /// Blocks for the next completions and hands them out; says whether the wait is over.
     fn block(&mut self, events: &mut Events, timeout: Option<Duration>) -> Result<bool, Error> {
+        if self.beside.is_some() {
+            return self.look_beside(events, timeout);
+        }
         self.parts.counters.system_calls.add(1);
         self.completed.clear();
         let (most, mask) = (events.capacity(), self.parts.mask.as_ref());
@@ -275,7 +362,8 @@ impl Aio {
             };
             let found = Readiness::from_poll_mask(result as u32).visible_to(entry.how.interest);
             let has_looked = matches!(entry.state, State::Armed(_, turn) if turn == self.turn);
-            if found.is_doubtful_claim() && !has_looked {
+            let is_doubtful = found.is_doubtful_claim() && !has_looked;
+            if is_doubtful && is_claimed(key.fd(), &self.parts.counters) {
                 self.enqueue(key, true);
                 continue;
             }
@@ -302,8 +390,16 @@ impl Poller for Aio {
         }
         self.reserve(self.table.len() + 1)?;
         let key = self.table.insert(raw, Entry { token, how, state: State::Silent });
-        self.enqueue(key, false);
-        Ok(())
+        self.parts.counters.system_calls.add(1);
+        if FileKind::of(raw) != Some(FileKind::Signals) {
+            self.enqueue(key, false);
+            return Ok(());
+        }
+        let watched = self.watch_beside(key);
+        if watched.is_err() {
+            self.table.remove(raw);
+        }
+        watched
     }
 
     #[inline]
@@ -320,9 +416,13 @@ impl Poller for Aio {
             self.parts.counters.updates_merged.add(1);
             return Ok(());
         }
+        let is_beside = matches!(entry.state, State::Beside);
         let raw = fd.as_raw_fd();
         self.withdraw(raw)?;
         let key = self.table.insert(raw, Entry { token, how, state: State::Silent });
+        if is_beside {
+            return self.watch_beside(key);
+        }
         self.enqueue(key, false);
         Ok(())
     }
@@ -350,13 +450,20 @@ impl Poller for Aio {
             self.flush(events)?;
             let has_found = self.harvest(events)?;
             if has_completions(events) {
+                if !events.is_full() {
+                    self.look_beside(events, Some(Duration::ZERO))?;
+                }
                 break;
             }
             if has_found {
                 // Only stale ones, but their slots are free: the queue may move on.
                 continue;
             }
-            if remaining == Some(Duration::ZERO) || self.block(events, remaining)? {
+            if remaining == Some(Duration::ZERO) {
+                self.look_beside(events, remaining)?;
+                break;
+            }
+            if self.block(events, remaining)? {
                 break;
             }
             remaining = deadline.remaining();
@@ -422,30 +529,41 @@ fn open_context(slots: u32) -> Result<AioContext, Error> {
     }
 }
 
-/// A context of twice the size of `context`, which still stands meanwhile.
+/// The size that follows.
+fn larger(slots: usize) -> usize {
+    slots * if slots < SLOTS_FEW as usize { 4 } else { 2 }
+}
+
+/// A context of the size that follows that of `context`, which still stands meanwhile.
 ///
 /// # Errors
 /// [`Error::Limit`] at `fs.aio-max-nr`; [`Error::System`] otherwise.
 fn larger_context(context: &AioContext) -> Result<AioContext, Error> {
     let value = context.capacity();
-    let at_limit = || Error::Limit { name: "AIO polls (raise fs.aio-max-nr)", value };
-    let slots = u32::try_from(value * 2).map_err(|_| at_limit())?;
-    AioContext::new(slots).map_err(|cause| {
-        if is_system_limit(&cause) { at_limit() } else { Error::System { call: "io_setup", cause } }
-    })
+    let slots = u32::try_from(larger(value)).map_err(|_| limit(value))?;
+    AioContext::new(slots).map_err(|cause| context_refused(cause, value))
 }
 
-/// How many descriptors doubling can reach while the smaller context still stands, if all of
+/// Why another context, beside one of `value` slots, was not to be had.
+fn context_refused(cause: io::Error, value: usize) -> Error {
+    if is_system_limit(&cause) { limit(value) } else { Error::System { call: "io_setup", cause } }
+}
+
+fn limit(value: usize) -> Error {
+    Error::Limit { name: "AIO polls (raise fs.aio-max-nr)", value }
+}
+
+/// How many descriptors growing can reach while the smaller context still stands, if all of
 /// `fs.aio-max-nr` were ours. One slot is the waker's.
 fn fds_max(context: &AioContext) -> Option<usize> {
     let limit = std::fs::read_to_string("/proc/sys/fs/aio-max-nr").ok()?;
-    Some(doubled_within(context.capacity(), limit.trim().parse().ok()?) - 1)
+    Some(grown_within(context.capacity(), limit.trim().parse().ok()?) - 1)
 }
 
-/// The largest size to which `slots` doubles while old and new fit into `limit` together.
-fn doubled_within(mut slots: usize, limit: usize) -> usize {
-    while slots.saturating_mul(3) <= limit {
-        slots *= 2;
+/// The largest size to which `slots` grows while old and new fit into `limit` together.
+fn grown_within(mut slots: usize, limit: usize) -> usize {
+    while slots.saturating_add(larger(slots)) <= limit {
+        slots = larger(slots);
     }
     slots
 }

@@ -156,7 +156,9 @@ impl Readiness {
     ///
     /// A request that was woken reports what the waker of the file claimed, not what holds.
     /// Sockets claim priority data with all data, and the end of a pipe is claimed as error and
-    /// hang-up. A request that looks at the file when it is armed is right.
+    /// hang-up. A request that looks at the file when it is armed is right. Of other files
+    /// ([`is_claimed`](crate::table::is_claimed)) it is true, and must not be looked at again: the look of a poll
+    /// takes the news away (`/proc/self/mounts`, pressure).
     pub(crate) const fn is_doubtful_claim(self) -> bool {
         self.contains(Self::PRIORITY) || self.contains(Self(Self::ERROR.0 | Self::HUP.0))
     }

@@ -42,6 +42,7 @@
 #![forbid(unsafe_code)]
 
 mod aio;
+mod aio_beside;
 mod conditions;
 mod contract;
 mod counters;

@@ -8,6 +8,7 @@
 
 use std::os::fd::{AsRawFd, BorrowedFd, RawFd};
 
+use pollux_sys::descriptors::FileKind;
 use rustix::event::epoll;
 use rustix::fs::FileType;
 use rustix::io::Errno;
@@ -174,11 +175,23 @@ impl<S> Table<S> {
         used.map(|(index, slot)| Key::new(index as RawFd, slot.sequence))
     }
 
+    /// All entries, by number.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &Entry<S>> + '_ {
+        self.slots.iter().filter_map(|slot| slot.entry.as_ref())
+    }
+
     /// The key under which `fd` is registered now.
     pub(crate) fn key(&self, fd: RawFd) -> Option<Key> {
         let slot = self.slots.get(usize::try_from(fd).ok()?)?;
         slot.entry.as_ref().map(|_| Key::new(fd, slot.sequence))
     }
+}
+
+/// Whether what a poll request reports of this file is what its waker claims and not what holds: of sockets and
+/// pipes. Asked only where a claim is doubtful; a number that was closed meanwhile is doubted.
+pub(crate) fn is_claimed(fd: RawFd, counters: &Counters) -> bool {
+    counters.system_calls.add(1);
+    FileKind::of(fd).is_none_or(|kind| kind == FileKind::Stream)
 }
 
 /// Refuses a file without readiness, and counts the system calls that this takes. `epoll_ctl(2)`

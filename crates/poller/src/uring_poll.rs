@@ -23,7 +23,7 @@ use rustix::io::Errno;
 use rustix::process::Pid;
 
 use crate::parts::{Parts, parts_methods};
-use crate::table::{Entry, Key, Table};
+use crate::table::{Entry, Key, Table, is_claimed};
 use crate::uring_changes::{Changes, PollState, failed_update};
 use crate::uring_ring::{CountedRing, Entered};
 use crate::{
@@ -245,7 +245,9 @@ impl UringPoll {
             Ok(mask) => Readiness::from_poll_mask(mask).visible_to(entry.how.interest),
             Err(_) => Readiness::ERROR,
         };
-        if found.is_doubtful_claim() && self.turn - entry.state.doubted_in > LOOK_TURNS {
+        let is_doubtful =
+            found.is_doubtful_claim() && self.turn - entry.state.doubted_in > LOOK_TURNS;
+        if is_doubtful && is_claimed(key.fd(), &self.parts.counters) {
             self.look_again(key);
             return;
         }

@@ -1,14 +1,51 @@
 //! How many descriptors this process may have (RLIMIT_NOFILE of `getrlimit(2)`), and in words what allows more.
 //!
 //! Programs raise their soft limit to the hard one at their start; what counts descriptors before it opens them
-//! asks here, so that every refusal has the same remedy.
+//! asks here, so that every refusal has the same remedy. And what kind of file a descriptor names.
 
-use std::io;
+use std::os::fd::RawFd;
+use std::{fs, io};
 
 /// What raises the hard limit: of a shell that root has, and of a systemd unit.
 pub const RAISED_BY: &str = "ulimit -Hn, LimitNOFILE=";
 /// What a call means that finds no number free (EMFILE).
 pub const NONE_LEFT: &str = "no descriptor is left: raise the limit (ulimit -Hn, LimitNOFILE=)";
+
+/// What kind of file a descriptor names, as far as it matters to requests that poll it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum FileKind {
+    /// A socket or a pipe: what wakes a poll tells what became ready, and may claim more than holds.
+    Stream,
+    /// A `signalfd(2)`: ready or not by the signals of the thread that looks.
+    Signals,
+    /// Anything else.
+    Other,
+}
+
+impl FileKind {
+    /// That of `fd`; `None` for a number that is not open. One `fstat(2)`, and for anonymous files of the kernel a
+    /// look into `/proc`, without which they are [`FileKind::Other`].
+    #[must_use]
+    pub fn of(fd: RawFd) -> Option<Self> {
+        let mut stat = std::mem::MaybeUninit::<libc::stat>::uninit();
+        // SAFETY: the kernel writes one `stat` to a live local of that type.
+        if unsafe { libc::fstat(fd, stat.as_mut_ptr()) } < 0 {
+            return None;
+        }
+        // SAFETY: the call succeeded, and then it has written the whole structure.
+        let stat = unsafe { stat.assume_init() };
+        Some(match stat.st_mode & libc::S_IFMT {
+            libc::S_IFSOCK | libc::S_IFIFO => Self::Stream,
+            // Anonymous files have no type.
+            0 if is_named(fd, "anon_inode:[signalfd]") => Self::Signals,
+            _ => Self::Other,
+        })
+    }
+}
+
+fn is_named(fd: RawFd, name: &str) -> bool {
+    fs::read_link(format!("/proc/self/fd/{fd}")).is_ok_and(|path| path.as_os_str() == name)
+}
 
 /// The limits on descriptors; `u64::MAX` for none.
 ///

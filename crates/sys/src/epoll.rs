@@ -1,12 +1,12 @@
 //! `epoll_wait(2)` and `epoll_pwait2(2)`.
 //!
-//! The epoll backend of the poller calls these; instances are made and changed elsewhere. The
+//! The pollers call these; instances are made elsewhere, and changed by numbers here only. The
 //! two differ in more than the unit of the timeout: the newer call reads it from memory, which
 //! makes a wait dearer by half an empty look, and filters older than it (Linux 5.11) refuse it.
 //! Only [`wait_masked`] touches the signal mask; none retries after a signal.
 
 use std::io;
-use std::os::fd::{AsRawFd, BorrowedFd};
+use std::os::fd::{AsRawFd, BorrowedFd, RawFd};
 use std::ptr;
 use std::time::Duration;
 
@@ -87,6 +87,34 @@ pub fn wait_masked(
     // SAFETY: as in `wait`; the time is null or a live local, the mask is live and has these bytes.
     let found = unsafe { libc::syscall(number, epoll, first, len, time, mask, MASK_BYTES) };
     usize::try_from(found).map_err(|_| io::Error::last_os_error())
+}
+
+/// Adds the number `fd` to `epoll`, with EPOLLIN and the like in `flags`. For numbers that a table holds, which
+/// may be closed by now.
+///
+/// # Errors
+/// Those of `epoll_ctl(2)`, EBADF for a number that is closed among them.
+pub fn add(epoll: BorrowedFd<'_>, fd: RawFd, flags: u32, data: u64) -> io::Result<()> {
+    control(epoll, libc::EPOLL_CTL_ADD, fd, libc::epoll_event { events: flags, u64: data })
+}
+
+/// Takes the number `fd` out of `epoll`.
+///
+/// # Errors
+/// Those of `epoll_ctl(2)`: ENOENT, EBADF.
+pub fn delete(epoll: BorrowedFd<'_>, fd: RawFd) -> io::Result<()> {
+    control(epoll, libc::EPOLL_CTL_DEL, fd, libc::epoll_event { events: 0, u64: 0 })
+}
+
+fn control(
+    epoll: BorrowedFd<'_>,
+    op: libc::c_int,
+    fd: RawFd,
+    mut event: libc::epoll_event,
+) -> io::Result<()> {
+    // SAFETY: the event is a live local; the kernel judges the number.
+    let done = unsafe { libc::epoll_ctl(epoll.as_raw_fd(), op, fd, &raw mut event) };
+    if done < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
 }
 
 /// More room than the kernel's count can say is not used.
