@@ -103,11 +103,13 @@ pub enum Deviation {
     EndsEarly,
     /// No stale event came, because replacing a registration took the old watch away.
     NothingStale,
+    /// A poller on which nobody waits took an exclusive wake, and the one that waits got none.
+    TakesWakes,
 }
 
 impl Deviation {
     /// Every deviation.
-    pub const ALL: [Self; 14] = [
+    pub const ALL: [Self; 15] = [
         Self::Refused,
         Self::NoObject,
         Self::AcceptsFiles,
@@ -122,6 +124,7 @@ impl Deviation {
         Self::ModifiesSuccessor,
         Self::EndsEarly,
         Self::NothingStale,
+        Self::TakesWakes,
     ];
 
     /// What happens, in the words of the report and of the document.
@@ -143,6 +146,9 @@ impl Deviation {
             Self::ModifiesSuccessor => "the new file of the number is watched, instead of ENOENT",
             Self::EndsEarly => "the wait ends at once, without an event and each time anew",
             Self::NothingStale => "no stale event comes and none is counted",
+            Self::TakesWakes => {
+                "a poller on which nobody waits takes the wake; others sleep until it waits again"
+            }
         }
     }
 }

@@ -5,7 +5,7 @@ use std::fs::File;
 use std::os::fd::AsFd;
 use std::sync::mpsc;
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use pollux_poller::{Change, Error, Events, Interest, Readiness, Registration, Token, Trigger};
 use rustix::fs::{Mode, OFlags};
@@ -35,6 +35,7 @@ pub(crate) const ERRNO: &[Case] = &[
     case!(an_exclusive_registration_can_be_deleted, [Exclusive]),
     case!(exclusive_reaches_one_of_two_pollers_at_least, [Exclusive]),
     case!(exclusive_leaves_some_sleepers_asleep, [Kernel, Exclusive]),
+    case!(exclusive_passes_over_a_poller_that_does_not_wait, [Kernel, Exclusive]),
     case!(exclusive_with_oneshot_is_einval),
     case!(exclusive_with_rdhup_is_einval),
     case!(exclusive_with_priority_is_einval),
@@ -324,6 +325,40 @@ fn exclusive_leaves_some_sleepers_asleep(rig: &mut Rig) -> Verdict {
         );
     });
     Ok(())
+}
+
+/// The first in the line of waiters has taken what it was woken for, and is busy.
+fn exclusive_passes_over_a_poller_that_does_not_wait(rig: &mut Rig) -> Verdict {
+    /// How long a poller that is not woken is waited for.
+    const SILENCE: Duration = Duration::from_millis(300);
+    rig.needs_kernel()?;
+    let (reader, writer) = rig.pipe();
+    let how = Registration::new(Interest::READABLE, Trigger::Edge).exclusive();
+    accepted(rig.poller.add(reader.as_fd(), TOKEN, how))?;
+    rig.quiet();
+    let (open, fd) = (rig.opener(), reader.as_fd());
+    let (ready, readies) = mpsc::channel();
+    let found = thread::scope(move |scope| {
+        let sleeps = scope.spawn(move || {
+            let mut rig = open().expect("one was opened already");
+            rig.poller.add(fd, TOKEN, how).expect("as before");
+            rig.quiet();
+            ready.send((rustix::thread::gettid(), rig.poller.waker())).expect("awaited");
+            let mut events = Events::with_capacity(8);
+            rig.poller.wait(&mut events, Some(DEADLINE)).expect("wait");
+            events.len()
+        });
+        let (sleeper, waker) = readies.recv().expect("it starts");
+        until_asleep(sleeper);
+        writer.write(1).expect("room");
+        let end = Instant::now() + SILENCE;
+        while !sleeps.is_finished() && Instant::now() < end {
+            thread::yield_now();
+        }
+        waker.wake();
+        sleeps.join().expect("no panic")
+    });
+    if found == 0 { Err(Deviation::TakesWakes) } else { Ok(()) }
 }
 
 /// Refused by every backend, be it for the flag or for the combination.

@@ -30,6 +30,7 @@ fn main() -> ExitCode {
         isolation,
         mended: &[],
         judged_as: None,
+        left_out: &[],
     };
     let suites = [
         suite(OF_INTERFACES, Isolation::Thread),
