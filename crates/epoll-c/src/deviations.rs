@@ -16,6 +16,8 @@ pub struct Deviation {
     pub linked: &'static [Mechanism],
     /// What differs where `libpollux_preload` takes the plain names, and those of close, dup and exec.
     pub preloaded: &'static [Mechanism],
+    /// Those of both where it differs at times only: the kernel may be fast enough.
+    pub at_times: &'static [Mechanism],
     /// What the kernel's epoll does.
     pub epoll: &'static str,
     /// What happens instead.
@@ -26,6 +28,7 @@ pub struct Deviation {
 
 const SELECT: &[Mechanism] = &[Mechanism::Select];
 const NUMBERS: &[Mechanism] = &[Mechanism::Select, Mechanism::Poll];
+const AIO: &[Mechanism] = &[Mechanism::Aio];
 const LEVEL: &[Mechanism] = &[Mechanism::Select, Mechanism::Poll, Mechanism::Aio];
 const REQUESTS: &[Mechanism] = &[Mechanism::Aio, Mechanism::UringPoll];
 const NONE: &[Mechanism] = &[];
@@ -38,20 +41,37 @@ pub const DEVIATIONS: &[Deviation] = &[
         scripts: &[
             "an_edge_is_reported_once",
             "an_instance_within_another_by_edge_is_reported_once",
+            "an_edge_wakes_one_of_the_threads_that_wait",
         ],
         linked: LEVEL,
         preloaded: LEVEL,
+        at_times: NONE,
         epoll: "EPOLLET reports a condition when it is entered or renewed",
         here: "reported in every wait while it holds, as without EPOLLET",
         reason: "these interfaces keep no memory of a condition, and what happened to it between two waits \
                  can't be seen, so to be silent could lose an edge; a program that reads and writes until \
                  EAGAIN works, and spins while it leaves something ready that it asked for (as \
-                 tokio does with its waker, an eventfd that is never read)",
+                 tokio does with its waker, an eventfd that is never read). What a program does with every event \
+                 it does all the time then: a proxy that renews a time limit (nginx: proxy_timeout of an idle \
+                 stream) never reaches it, and uses a third to a half of a processor; several threads that wait are all \
+                 woken",
+    },
+    Deviation {
+        scripts: &["an_edge_that_was_reported_is_silent_for_a_second_thread"],
+        linked: ALL,
+        preloaded: ALL,
+        at_times: NONE,
+        epoll: "an edge that one thread got is not reported to a second one that waits later",
+        here: "on uring-poll reported once more when the second thread of an instance waits for the first time; on \
+               the others as above",
+        reason: "a ring is fastest for the thread that opened it: the second one makes the library open another, \
+                 in which all is registered anew",
     },
     Deviation {
         scripts: &["an_edge_reports_all_that_holds"],
         linked: &[Mechanism::UringPoll],
         preloaded: &[Mechanism::UringPoll],
+        at_times: NONE,
         epoll: "an event with EPOLLET has every condition that holds",
         here: "it has those that were entered or renewed",
         reason: "a multishot poll request tells what woke it; what held before was reported before",
@@ -60,6 +80,7 @@ pub const DEVIATIONS: &[Deviation] = &[
         scripts: &["a_oneshot_reports_all_that_holds"],
         linked: &[Mechanism::Select, Mechanism::Aio, Mechanism::UringPoll],
         preloaded: &[Mechanism::Select, Mechanism::Aio, Mechanism::UringPoll],
+        at_times: NONE,
         epoll: "an event with EPOLLONESHOT has every condition that holds when a thread waits",
         here: "it has what completed the request, without what came until the wait; on select it has no \
                EPOLLRDHUP anyhow",
@@ -69,6 +90,7 @@ pub const DEVIATIONS: &[Deviation] = &[
         scripts: &["what_was_read_before_the_wait_is_silent"],
         linked: REQUESTS,
         preloaded: REQUESTS,
+        at_times: NONE,
         epoll: "what was ready and is over when a wait begins is not reported",
         here: "reported once",
         reason: "a poll request completes when its file wakes it: use O_NONBLOCK",
@@ -82,15 +104,70 @@ pub const DEVIATIONS: &[Deviation] = &[
         ],
         linked: REQUESTS,
         preloaded: NONE,
+        at_times: NONE,
         epoll: "close(2) of the last number of a file closes it and ends its registration",
         here: "it stays open, for its peer too, until something happens to it",
         reason: "a poll request holds the file and the library does not see close(2): \
                  EPOLL_CTL_DEL before it, and wait or make another change",
     },
     Deviation {
+        scripts: &["a_file_closed_without_del_ends_at_once"],
+        linked: REQUESTS,
+        preloaded: AIO,
+        at_times: AIO,
+        epoll: "the peer of a file that is closed without EPOLL_CTL_DEL sees its end at once",
+        here: "on aio some milliseconds later, where close(2) is seen; otherwise as above",
+        reason: "the kernel lets go of a file whose AIO poll was cancelled in a thread of its own, a tick of \
+                 its clock later",
+    },
+    Deviation {
+        scripts: &[
+            "a_file_closed_after_del_ends_at_once",
+            "a_file_closed_after_del_beside_a_wait_ends_at_once",
+            "a_file_that_another_thread_closes_ends",
+        ],
+        linked: AIO,
+        preloaded: AIO,
+        at_times: AIO,
+        epoll: "EPOLL_CTL_DEL lets go of a file: behind a close(2) the peer sees its end at once",
+        here: "some milliseconds later",
+        reason: "the same. On uring-poll it is at once, but for the first file that another thread than the one \
+                 that waited before takes out while none waits: the ring is exchanged for one that serves all \
+                 threads",
+    },
+    Deviation {
+        scripts: &["a_listener_closed_after_del_takes_nobody"],
+        linked: AIO,
+        preloaded: NONE,
+        at_times: AIO,
+        epoll: "a listener that is closed after EPOLL_CTL_DEL refuses connections at once, and its address is free",
+        here: "it takes connections for some milliseconds, which are lost, and its address is in use",
+        reason: "the same; where close(2) is seen, that of a listener waits until the kernel has let go of it \
+                 (about 50 ms)",
+    },
+    Deviation {
+        scripts: &["a_listener_closed_without_del_takes_nobody"],
+        linked: REQUESTS,
+        preloaded: NONE,
+        at_times: AIO,
+        epoll: "the same without EPOLL_CTL_DEL",
+        here: "until something happens to it",
+        reason: "the same: EPOLL_CTL_DEL before close(2)",
+    },
+    Deviation {
+        scripts: &["a_file_of_a_closed_instance_ends_at_once"],
+        linked: ALL,
+        preloaded: AIO,
+        at_times: AIO,
+        epoll: "an instance that is closed holds no file",
+        here: "it holds what it watched until the next px_epoll_create; on aio some milliseconds anyhow",
+        reason: "the library does not see close(2): EPOLL_CTL_DEL before it",
+    },
+    Deviation {
         scripts: &["a_number_used_again_without_add_is_silent"],
         linked: NUMBERS,
         preloaded: NONE,
+        at_times: NONE,
         epoll: "a file that gets a closed number is not watched before it is added",
         here: "reported with the data of the closed one",
         reason: "select(2) and poll(2) look at whatever has the number: EPOLL_CTL_DEL before close(2)",
@@ -99,6 +176,7 @@ pub const DEVIATIONS: &[Deviation] = &[
         scripts: &["a_duplicate_keeps_a_registration"],
         linked: NUMBERS,
         preloaded: ALL,
+        at_times: NONE,
         epoll: "a registration lives until the last duplicate of its file is closed",
         here: "it ends with the number that was added",
         reason: "a closed number is an error of select(2) and poll(2); where close(2) is seen, it ends the \
@@ -108,6 +186,7 @@ pub const DEVIATIONS: &[Deviation] = &[
         scripts: &["another_eventfd_of_the_number_is_another_file"],
         linked: ALL,
         preloaded: NONE,
+        at_times: NONE,
         epoll: "an eventfd that gets the number of a closed one can be added",
         here: "EEXIST, and it is watched in its place",
         reason: "anonymous files of the kernel (eventfd, timerfd, signalfd, inotify) have one \
@@ -117,6 +196,7 @@ pub const DEVIATIONS: &[Deviation] = &[
         scripts: &["a_hang_up_has_a_bit_of_its_own"],
         linked: SELECT,
         preloaded: SELECT,
+        at_times: NONE,
         epoll: "EPOLLHUP and EPOLLERR are reported as such",
         here: "a hang-up is EPOLLIN, an error EPOLLIN and EPOLLOUT, as far as these were asked for",
         reason: "select(2) has three sets only",
@@ -125,6 +205,7 @@ pub const DEVIATIONS: &[Deviation] = &[
         scripts: &["a_hang_up_is_reported_without_interest"],
         linked: SELECT,
         preloaded: SELECT,
+        at_times: NONE,
         epoll: "EPOLLHUP and EPOLLERR are always reported",
         here: "not to a registration that asks for none of EPOLLIN, EPOLLOUT and EPOLLPRI",
         reason: "what is in none of the sets of select(2) is not looked at",
@@ -133,6 +214,7 @@ pub const DEVIATIONS: &[Deviation] = &[
         scripts: &["the_end_of_the_peers_writing_has_a_bit"],
         linked: SELECT,
         preloaded: SELECT,
+        at_times: NONE,
         epoll: "EPOLLRDHUP tells that the peer has shut down writing",
         here: "never reported; the end is EPOLLIN",
         reason: "select(2) has no set for it",
@@ -141,6 +223,7 @@ pub const DEVIATIONS: &[Deviation] = &[
         scripts: &["bands_are_reported"],
         linked: ALL,
         preloaded: ALL,
+        at_times: NONE,
         epoll: "EPOLLWRBAND and EPOLLRDBAND are reported where the file has them",
         here: "never",
         reason: "the pollers have no such condition; no Linux program is known to ask for it",
@@ -149,6 +232,7 @@ pub const DEVIATIONS: &[Deviation] = &[
         scripts: &["poll_and_select_see_that_an_instance_is_ready"],
         linked: ALL,
         preloaded: NONE,
+        at_times: NONE,
         epoll: "the descriptor of an instance is readable for poll(2) and select(2) while events are there",
         here: "never, until the instance is added to another one: from then on it is an epoll of the \
                kernel's, and behaves as one",
@@ -160,6 +244,7 @@ pub const DEVIATIONS: &[Deviation] = &[
         scripts: &["a_child_shares_the_instance"],
         linked: ALL,
         preloaded: ALL,
+        at_times: NONE,
         epoll: "after fork(2) parent and child change and wait on one instance",
         here: "the child has a copy, which goes its own way",
         reason: "poll requests and lists belong to a process",
@@ -168,6 +253,7 @@ pub const DEVIATIONS: &[Deviation] = &[
         scripts: &["a_new_program_has_the_registrations"],
         linked: ALL,
         preloaded: NONE,
+        at_times: NONE,
         epoll: "an instance whose number survives execve(2) keeps its registrations",
         here: "it is an epoll of the kernel's without any",
         reason: "poll requests and lists end with the program, and the library does not see execve(2): \
@@ -177,6 +263,7 @@ pub const DEVIATIONS: &[Deviation] = &[
         scripts: &["a_spawned_program_has_the_registrations"],
         linked: ALL,
         preloaded: ALL,
+        at_times: NONE,
         epoll: "the same by posix_spawn(3), system(3) and popen(3)",
         here: "it is an epoll of the kernel's without any",
         reason: "the C library calls execve(2) itself there, which no library before it sees",
@@ -185,14 +272,16 @@ pub const DEVIATIONS: &[Deviation] = &[
         scripts: &["an_instance_that_is_closed_ends_no_wait"],
         linked: NONE,
         preloaded: ALL,
+        at_times: NONE,
         epoll: "a wait that is under way when another thread closes the instance continues, and returns events",
-        here: "its registrations end at once, and the wait with the next event, without any",
+        here: "its registrations end at once, and so does the wait, without an event",
         reason: "what is registered must not stay open behind its close(2)",
     },
     Deviation {
         scripts: &["a_thread_is_cancelled_in_a_wait"],
         linked: ALL,
         preloaded: ALL,
+        at_times: NONE,
         epoll: "a wait is a point of cancellation: pthread_cancel(3) ends a thread in it",
         here: "the wait continues, and the next point of cancellation behind it ends the thread",
         reason: "the thread has the poller, which it must give back",
@@ -201,6 +290,7 @@ pub const DEVIATIONS: &[Deviation] = &[
         scripts: &["a_null_buffer_is_accepted_while_nothing_is_ready"],
         linked: ALL,
         preloaded: ALL,
+        at_times: NONE,
         epoll: "NULL as the buffer for events is EFAULT once there is an event to write",
         here: "EFAULT at once",
         reason: "an event that cannot be written would be lost",
@@ -209,6 +299,7 @@ pub const DEVIATIONS: &[Deviation] = &[
         scripts: &["a_pointer_into_nothing_is_efault"],
         linked: ALL,
         preloaded: ALL,
+        at_times: NONE,
         epoll: "an address that is not mapped is EFAULT",
         here: "SIGSEGV; NULL is EFAULT",
         reason: "the library reads and writes in the program's memory; to ask the kernel first would be a \
@@ -216,16 +307,38 @@ pub const DEVIATIONS: &[Deviation] = &[
     },
 ];
 
-/// Whether a script is declared to differ on `mechanism` where a program calls the `px_` functions.
-#[must_use]
-pub fn is_of_linked(script: &str, mechanism: Mechanism) -> bool {
-    let mut rows = DEVIATIONS.iter().filter(|row| row.scripts.contains(&script));
-    rows.any(|row| row.linked.contains(&mechanism))
+/// What a script is declared to see on a mechanism.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Declared {
+    /// What it sees on the kernel's epoll.
+    Same,
+    /// Something else.
+    Differs,
+    /// Either.
+    DiffersAtTimes,
 }
 
-/// Whether a script is declared to differ on `mechanism` where the plain names are taken.
+/// What a script is declared to see on `mechanism` where a program calls the `px_` functions.
 #[must_use]
-pub fn is_of_preloaded(script: &str, mechanism: Mechanism) -> bool {
+pub fn of_linked(script: &str, mechanism: Mechanism) -> Declared {
+    declared(script, mechanism, |row| row.linked)
+}
+
+/// What a script is declared to see on `mechanism` where the plain names are taken.
+#[must_use]
+pub fn of_preloaded(script: &str, mechanism: Mechanism) -> Declared {
+    declared(script, mechanism, |row| row.preloaded)
+}
+
+fn declared(
+    script: &str,
+    mechanism: Mechanism,
+    differing: fn(&Deviation) -> &'static [Mechanism],
+) -> Declared {
     let mut rows = DEVIATIONS.iter().filter(|row| row.scripts.contains(&script));
-    rows.any(|row| row.preloaded.contains(&mechanism))
+    match rows.find(|row| differing(row).contains(&mechanism)) {
+        None => Declared::Same,
+        Some(row) if row.at_times.contains(&mechanism) => Declared::DiffersAtTimes,
+        Some(_) => Declared::Differs,
+    }
 }

@@ -24,6 +24,12 @@ use crate::waiters::{self, Subject, Waiters};
 /// The most room that a wait may offer (`epoll_wait(2)`: EINVAL beyond).
 const ROOM_MAX: usize = c_int::MAX as usize / size_of::<epoll_event>();
 
+/// How many listeners that were taken out are remembered; a program that has more forgets to close them.
+const LISTENERS_MAX: usize = 64;
+
+/// How long the close of a listener waits for the kernel to let go of it, which takes it two ticks of its clock.
+const RELEASED_WITHIN: Duration = Duration::from_millis(100);
+
 /// An epoll instance on another mechanism.
 pub struct Instance {
     waiters: Waiters<Watched>,
@@ -43,6 +49,10 @@ pub(crate) struct Watched {
     registrations: Registrations,
     waker: Option<Waker>,
     has_waited: bool,
+    /// The poller serves all threads; or is to, as a second one waits.
+    is_shared: bool,
+    /// Numbers of listeners that were taken out and may still be held, by AIO alone.
+    listeners: Vec<RawFd>,
     /// All goes to the kernel's epoll.
     is_kernels: bool,
 }
@@ -89,23 +99,29 @@ impl Instance {
         let tag = kernel::eventfd()?;
         kernel::ctl(epoll, libc::EPOLL_CTL_ADD, tag.as_raw_fd(), Some(NOTHING))?;
         (state.subject.tag, state.subject.semaphore) = (Some(tag), Some(kernel::eventfd()?));
-        let opened = Opened::open(mechanism, Threads::One)?;
+        let opened = Opened::open(mechanism, Threads::One).map_err(|refused| {
+            // Of `fs.aio-max-nr`, a bound of the whole system: epoll_create(2) has no EAGAIN.
+            let is_at_bound = refused.raw_os_error() == Some(libc::EAGAIN);
+            if is_at_bound { errno(libc::ENFILE) } else { refused }
+        })?;
         state.subject.waker = Some(opened.poller.waker());
         state.put(opened);
         Ok(())
     }
 
-    /// Ends this life: all is closed but what a thread that waits still holds. Says whether there was
-    /// one.
+    /// Ends this life, and the waits that are under way. Says whether there was one.
     pub(crate) fn end(&self) -> bool {
         let mut state = self.lock();
         let was_alive = state.subject.tag.is_some();
         state.subject.registrations.clear();
-        (state.subject.tag, state.subject.waker) = (None, None);
+        state.subject.tag = None;
+        state.dismiss();
+        state.subject.waker = None;
         if state.is_unused() {
             state.subject.semaphore = None;
         }
-        state.close();
+        // A thread that polls holds what was registered until it leaves. Nothing is refused here.
+        let _ = self.waiters.removed(state);
         was_alive
     }
 
@@ -173,6 +189,7 @@ impl Instance {
                     state.subject.ask_for(epoll, fd, event)?;
                 }
                 state.subject.registrations.add(fd, file, event.events, event.u64);
+                state.subject.listeners.retain(|listener| *listener != fd);
             }
             (libc::EPOLL_CTL_ADD, Some(_), Some(event)) => {
                 let is_impossible = is_impossible(event.events);
@@ -190,6 +207,8 @@ impl Instance {
                     let _ = ask_kernel();
                 }
                 state.subject.registrations.remove(fd);
+                state.subject.let_go_of(fd);
+                return self.waiters.removed(state);
             }
             // Of a file that is not registered here the kernel's empty epoll says what is wrong.
             _ => return ask_kernel(),
@@ -216,7 +235,7 @@ impl Instance {
         let deadline = Deadline::after(timeout);
         let found = self.waiters.wait(&mut WaitArgs { room: &mut *room, deadline, mask })?;
         if found == 0 && self.lock().subject.is_kernels {
-            return kernel::wait(epoll, room, deadline.remaining(), mask);
+            return kernel::wait(epoll, room, || deadline.remaining(), mask);
         }
         Ok(found)
     }
@@ -224,9 +243,22 @@ impl Instance {
     /// The number `fd` is about to be closed, or to name another file.
     pub(crate) fn closing(&self, fd: RawFd) {
         let mut state = self.lock();
-        if state.subject.registrations.remove(fd) {
+        let is_registered = state.subject.registrations.remove(fd);
+        if is_registered {
+            state.subject.let_go_of(fd);
+        }
+        let known = state.subject.listeners.len();
+        state.subject.listeners.retain(|listener| *listener != fd);
+        let is_held = state.subject.listeners.len() < known;
+        if is_registered {
             // A deletion is never refused.
-            let _ = state.changed();
+            let _ = self.waiters.removed(state);
+        } else {
+            drop(state);
+        }
+        if is_held {
+            // Where it does not come to that, connections are taken a moment longer.
+            let _ = pollux_sys::aio::await_release(RELEASED_WITHIN);
         }
     }
 
@@ -284,6 +316,8 @@ impl Watched {
             registrations: Registrations::new(),
             waker: None,
             has_waited: false,
+            is_shared: false,
+            listeners: Vec::new(),
             is_kernels: false,
         }
     }
@@ -310,6 +344,42 @@ impl Watched {
             let added = kernel::ctl(epoll, libc::EPOLL_CTL_ADD, fd, event);
             if added.is_err_and(|error| error.raw_os_error() == Some(libc::EEXIST)) {
                 kernel::ctl(epoll, libc::EPOLL_CTL_MOD, fd, event)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// The registration of `fd` was taken out. The kernel lets go of a file that AIO polled a moment later: of a
+    /// listener nobody may be accepted in that moment.
+    fn let_go_of(&mut self, fd: RawFd) {
+        let is_new = self.listeners.len() < LISTENERS_MAX && !self.listeners.contains(&fd);
+        if self.mechanism == Mechanism::Aio && is_new && kernel::is_listener(fd) {
+            self.listeners.push(fd);
+        }
+    }
+
+    /// Another poller, to which nothing was applied.
+    fn open(&mut self, threads: Threads) -> io::Result<Opened> {
+        let opened = Opened::open(self.mechanism, threads)?;
+        self.waker = Some(opened.poller.waker());
+        self.is_shared = threads == Threads::Several;
+        self.registrations.poller_is_new();
+        Ok(opened)
+    }
+
+    /// Applies what is marked, and notes whether the poller had something that is no longer wanted.
+    fn apply_marked(&mut self, opened: &mut Opened, has_removed: &mut bool) -> io::Result<()> {
+        while let Some(fd) = self.registrations.next_marked() {
+            let step = self.registrations.plan(fd, opened.poller.caps());
+            *has_removed |= matches!(step, Step::Delete | Step::Replace(..));
+            match opened.apply(fd, step) {
+                Ok(()) => {}
+                // Closed before the poller had it: it is gone, as in the kernel's epoll.
+                Err(Error::NotOpen { .. }) => self.registrations.refused(fd),
+                Err(refused) => {
+                    self.registrations.refused(fd);
+                    return Err(as_errno(&refused));
+                }
             }
         }
         Ok(())
@@ -346,26 +416,32 @@ impl Subject for Watched {
             Some(_) if had_waited => Threads::Several,
             Some(_) | None => Threads::One,
         };
-        let opened = Opened::open(self.mechanism, threads)?;
-        self.waker = Some(opened.poller.waker());
-        self.registrations.poller_is_new();
-        Ok(opened)
+        self.open(threads)
     }
 
     fn apply(&mut self, opened: &mut Opened) -> io::Result<()> {
-        while let Some(fd) = self.registrations.next_marked() {
-            let step = self.registrations.plan(fd, opened.poller.caps());
-            match opened.apply(fd, step) {
-                Ok(()) => {}
-                // Closed before the poller had it: it is gone, as in the kernel's epoll.
-                Err(Error::NotOpen { .. }) => self.registrations.refused(fd),
-                Err(refused) => {
-                    self.registrations.refused(fd);
-                    return Err(as_errno(&refused));
-                }
-            }
+        let mut has_removed = false;
+        // A second thread waits: exchanged now, before this one has reported what the other ring would report
+        // again. Where none can be opened this one stays, and the threads take turns.
+        if self.is_shared
+            && !opened.is_shared()
+            && let Ok(anew) = self.open(Threads::Several)
+        {
+            *opened = anew;
         }
-        Ok(())
+        let outcome = self.apply_marked(opened, &mut has_removed);
+        if !has_removed {
+            return outcome;
+        }
+        if opened.may_be_used_here() {
+            // Refused only where the kernel has no memory: they stay with the poller until the next wait.
+            let _ = opened.poller.flush();
+        } else if let Ok(anew) = self.open(Threads::Several) {
+            // What another thread armed on a fast ring this one cannot cancel: that ends with the ring.
+            *opened = anew;
+            return outcome.and(self.apply_marked(opened, &mut has_removed));
+        }
+        outcome
     }
 
     fn interrupt(&self) {
@@ -375,6 +451,9 @@ impl Subject for Watched {
     }
 
     fn semaphore(&mut self) -> io::Result<RawFd> {
+        if !mem::replace(&mut self.is_shared, true) && self.mechanism == Mechanism::UringPoll {
+            self.interrupt();
+        }
         if let Some(semaphore) = &self.semaphore {
             return Ok(semaphore.as_raw_fd());
         }
@@ -441,9 +520,11 @@ impl Opened {
 
     /// A fast ring serves the thread that opened it.
     fn may_be_used_here(&self) -> bool {
-        self.poller.caps().backend != Backend::Uring
-            || self.threads == Threads::Several
-            || self.thread == thread::current().id()
+        self.is_shared() || self.thread == thread::current().id()
+    }
+
+    fn is_shared(&self) -> bool {
+        self.threads == Threads::Several || self.poller.caps().backend != Backend::Uring
     }
 
     fn apply(&mut self, fd: RawFd, step: Step) -> Result<(), Error> {

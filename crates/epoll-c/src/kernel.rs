@@ -51,6 +51,16 @@ pub(crate) fn is_path(fd: RawFd) -> bool {
     flags >= 0 && flags & libc::O_PATH != 0
 }
 
+/// Whether `fd` is a socket that listens.
+pub(crate) fn is_listener(fd: RawFd) -> bool {
+    let mut listens: c_int = 0;
+    let mut len_bytes = size_of::<c_int>() as libc::socklen_t;
+    let (level, option, value) = (libc::SOL_SOCKET, libc::SO_ACCEPTCONN, &raw mut listens);
+    // SAFETY: the kernel writes one integer to a live local, whose size another one says.
+    let done = unsafe { libc::getsockopt(fd, level, option, value.cast(), &raw mut len_bytes) };
+    done == 0 && listens != 0
+}
+
 /// `epoll_create1(2)`.
 pub(crate) fn create(flags: c_int) -> io::Result<OwnedFd> {
     // SAFETY: takes no pointer.
@@ -71,43 +81,40 @@ pub(crate) fn ctl(
     if done < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
 }
 
-/// `epoll_pwait2(2)`, or `epoll_pwait(2)` where that is refused; `None` waits for ever.
+/// `epoll_pwait2(2)`, which `rest` ends; `None` waits for ever. It sleeps in `ppoll(2)`, which the kernel
+/// continues where no handler ran: a ring that was closed tidies up in the threads that used it by what ends an
+/// `epoll_wait(2)` with EINTR.
 pub(crate) fn wait(
     epoll: RawFd,
     room: &mut [MaybeUninit<epoll_event>],
-    timeout: Option<Duration>,
+    rest: impl Fn() -> Option<Duration>,
     mask: Option<&sigset_t>,
 ) -> io::Result<usize> {
     let len = c_int::try_from(room.len()).unwrap_or(c_int::MAX);
     let first = room.as_mut_ptr().cast::<epoll_event>();
-    let mask = mask.map_or(ptr::null(), ptr::from_ref);
+    loop {
+        // SAFETY: the kernel writes at most `len` events to a live exclusive slice of that length.
+        let found = unsafe { libc::epoll_wait(epoll, first, len, 0) };
+        let found = usize::try_from(found).map_err(|_| io::Error::last_os_error())?;
+        if found > 0 || !is_readable(epoll, rest(), mask)? {
+            return Ok(found);
+        }
+    }
+}
+
+/// Waits until `fd` is readable or closed. `false`: the time is over.
+fn is_readable(fd: RawFd, timeout: Option<Duration>, mask: Option<&sigset_t>) -> io::Result<bool> {
+    let mut fd = libc::pollfd { fd, events: libc::POLLIN, revents: 0 };
     let time = timeout.map(timespec);
     let time = time.as_ref().map_or(ptr::null(), ptr::from_ref);
-    let number = libc::SYS_epoll_pwait2;
-    // SAFETY: the kernel writes at most `len` events to a live exclusive slice of that length; time
-    // and mask are null or live, and the mask has at least the 8 bytes that are announced.
-    let found = unsafe { libc::syscall(number, epoll, first, len, time, mask, SIGSET_BYTES) };
-    if let Ok(found) = usize::try_from(found) {
-        return Ok(found);
-    }
-    let error = io::Error::last_os_error();
-    if !matches!(error.raw_os_error(), Some(libc::ENOSYS | libc::EPERM)) {
-        return Err(error);
-    }
-    let timeout_ms = timeout.map_or(-1, milliseconds);
-    // SAFETY: as above.
-    let found = unsafe { libc::epoll_pwait(epoll, first, len, timeout_ms, mask) };
-    usize::try_from(found).map_err(|_| io::Error::last_os_error())
+    let mask = mask.map_or(ptr::null(), ptr::from_ref);
+    // SAFETY: one element at a live local; time and mask are null or live.
+    let found = unsafe { libc::ppoll(&raw mut fd, 1, time, mask) };
+    if found < 0 { Err(io::Error::last_os_error()) } else { Ok(found > 0) }
 }
 
 /// What the kernel's `sigset_t` has.
 pub(crate) const SIGSET_BYTES: usize = 8;
-
-/// Rounded up, as `epoll_wait(2)` counts.
-fn milliseconds(timeout: Duration) -> c_int {
-    let ms = timeout.as_nanos().div_ceil(1_000_000);
-    c_int::try_from(ms).unwrap_or(c_int::MAX)
-}
 
 fn timespec(timeout: Duration) -> libc::timespec {
     libc::timespec {
@@ -138,19 +145,11 @@ pub(crate) fn await_post(
     timeout: Option<Duration>,
     mask: Option<&sigset_t>,
 ) -> io::Result<bool> {
-    let mut fd = libc::pollfd { fd: semaphore, events: libc::POLLIN, revents: 0 };
-    let time = timeout.map(timespec);
-    let time = time.as_ref().map_or(ptr::null(), ptr::from_ref);
-    let mask = mask.map_or(ptr::null(), ptr::from_ref);
-    // SAFETY: one element at a live local; time and mask are null or live.
-    let found = unsafe { libc::ppoll(&raw mut fd, 1, time, mask) };
-    if found < 0 {
-        return Err(io::Error::last_os_error());
-    }
+    let is_posted = is_readable(semaphore, timeout, mask)?;
     let mut count = 0_u64;
     // SAFETY: writes eight bytes to a live local. EAGAIN: another thread was faster, which is as good.
     unsafe { libc::read(semaphore, (&raw mut count).cast(), size_of::<u64>()) };
-    Ok(found > 0)
+    Ok(is_posted)
 }
 
 fn owned(fd: c_int) -> io::Result<OwnedFd> {

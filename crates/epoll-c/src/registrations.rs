@@ -221,8 +221,9 @@ fn registration(events: u32, caps: &Caps) -> Registration {
         _ if events & EDGE != 0 && caps.edge => Trigger::Edge,
         _ => Trigger::Level,
     };
-    let exclusive = events & EXCLUSIVE != 0 && caps.exclusive;
-    Registration { interest, trigger, exclusive }
+    // Not exclusive even where the poller has it: a poll request takes a wake for its own also while nobody waits for
+    // it, where the kernel's epoll passes that on to the next instance. So all are woken, as epoll(7) allows.
+    Registration::new(interest, trigger)
 }
 
 fn epoll_bits(readiness: Readiness) -> u32 {

@@ -5,7 +5,8 @@
 //!  wait ─────┼─ Free: the poller is taken ──┴─► InUse: it polls ─┘   the instance is over; one of the queue
 //!            └─ InUse: sleeps in the queue ──► posted: looks again   is posted
 //!  change ───┬─ Free: applied to the poller at once
-//!            └─ InUse: the thread that polls is interrupted, applies the change and polls again
+//!            └─ InUse: the thread that polls is interrupted, applies the change and polls again; a thread that
+//!               removes something waits until that was done
 //! ```
 //! The lock is held for moments only, never while a thread sleeps. A thread that leaves posts to the next in
 //! the queue, which finds what is left: also where it failed, ran out of time, or panicked. What is
@@ -16,10 +17,15 @@
 use std::mem;
 use std::sync::PoisonError;
 #[cfg(not(loom))]
-use std::sync::{Mutex, MutexGuard};
+use std::sync::{Condvar, Mutex, MutexGuard};
+use std::time::{Duration, Instant};
 
 #[cfg(loom)]
-use loom::sync::{Mutex, MutexGuard};
+use loom::sync::{Condvar, Mutex, MutexGuard};
+
+/// How long a thread that removes something waits for the one that polls, which is awake within microseconds
+/// unless it runs a signal handler or is stopped: nothing that this one holds may depend on it for ever.
+const APPLIED_WITHIN: Duration = Duration::from_millis(200);
 
 /// What threads wait for. All of it is called with the lock held.
 pub(crate) trait Subject {
@@ -35,7 +41,8 @@ pub(crate) trait Subject {
     /// A poller for the calling thread: the spare one where it may be used here.
     fn poller(&mut self, spare: Option<Self::Poller>) -> Result<Self::Poller, Self::Error>;
 
-    /// Applies to the poller every change that it does not have yet.
+    /// Applies to the poller every change that it does not have yet; behind it nothing is held of what was
+    /// removed.
     fn apply(&mut self, poller: &mut Self::Poller) -> Result<(), Self::Error>;
 
     /// Ends the sleep of the thread that polls, which applies the changes.
@@ -62,6 +69,8 @@ pub(crate) trait Wait<S: Subject> {
 /// A subject and the threads that wait on it.
 pub(crate) struct Waiters<S: Subject> {
     state: Mutex<State<S>>,
+    /// Notified when the thread that polls has applied what it did not have, or gave the poller back.
+    applied: Condvar,
 }
 
 /// A subject whose lock is held.
@@ -73,6 +82,13 @@ pub(crate) struct State<S: Subject> {
     /// Threads inside `wait`, and those of them that queue.
     waiting: usize,
     queued: usize,
+    /// Changes that were left to the thread that polls, and how many of them it has applied.
+    left: u64,
+    applied: u64,
+    /// Threads that wait for that.
+    awaiting: usize,
+    /// Why a change was refused that was applied behind a wait: the answer of the next one.
+    refused: Option<S::Error>,
     /// How often this process was forked from: the threads that were counted before a fork are not in the child.
     forks: u64,
 }
@@ -96,8 +112,40 @@ struct Waiter<'a, S: Subject> {
 
 impl<S: Subject> Waiters<S> {
     pub(crate) fn new(subject: S) -> Self {
-        let state = State { subject, poller: Slot::Closed, waiting: 0, queued: 0, forks: 0 };
-        Self { state: Mutex::new(state) }
+        let state = State {
+            subject,
+            poller: Slot::Closed,
+            waiting: 0,
+            queued: 0,
+            left: 0,
+            applied: 0,
+            awaiting: 0,
+            refused: None,
+            forks: 0,
+        };
+        Self { state: Mutex::new(state), applied: Condvar::new() }
+    }
+
+    /// Has the poller apply that something was removed. Where a thread polls, that is done when this comes back,
+    /// unless that thread does not come to it in [`APPLIED_WITHIN`].
+    pub(crate) fn removed<'a>(&'a self, mut state: Locked<'a, S>) -> Result<(), S::Error> {
+        state.changed()?;
+        if !state.is_left() {
+            return Ok(());
+        }
+        let (ticket, end) = (state.left, Instant::now() + APPLIED_WITHIN);
+        state.awaiting += 1;
+        while state.is_left() && state.applied < ticket {
+            let rest = end.saturating_duration_since(Instant::now());
+            if rest.is_zero() {
+                break;
+            }
+            let woken = self.applied.wait_timeout(state, rest);
+            state = woken.unwrap_or_else(PoisonError::into_inner).0;
+        }
+        // None is counted in a child that a signal handler forked meanwhile.
+        state.awaiting = state.awaiting.saturating_sub(1);
+        Ok(())
     }
 
     /// A thread that panicked with the lock leaves a state that holds: see [`Waiter`] and [`State::take`].
@@ -164,11 +212,24 @@ impl<S: Subject> State<S> {
             }
             Slot::InUse => {
                 self.poller = Slot::InUse;
+                self.left += 1;
                 self.subject.interrupt();
                 Ok(())
             }
             Slot::Closed => Ok(()),
         }
+    }
+
+    /// Whether changes were left to a thread that polls and has not applied them.
+    fn is_left(&self) -> bool {
+        matches!(self.poller, Slot::InUse) && self.applied < self.left
+    }
+
+    /// Applies to the poller of a thread that polls what it does not have.
+    fn catch_up(&mut self, poller: &mut S::Poller) -> Result<(), S::Error> {
+        let outcome = self.subject.apply(poller);
+        self.applied = self.left;
+        outcome
     }
 
     /// Puts in a poller that the calling thread opened.
@@ -196,7 +257,7 @@ impl<S: Subject> State<S> {
     /// This is a child of `fork(2)`: the poller and the threads are its parent's.
     pub(crate) fn copied(&mut self) {
         self.poller = Slot::Closed;
-        (self.waiting, self.queued) = (0, 0);
+        (self.waiting, self.queued, self.awaiting) = (0, 0, 0);
         self.forks += 1;
     }
 
@@ -247,9 +308,11 @@ impl<'a, S: Subject> Waiter<'a, S> {
     ) -> Result<usize, S::Error> {
         self.has_poller = true;
         let outcome = loop {
-            if let Err(refused) = state.subject.apply(&mut poller) {
+            let applied = state.catch_up(&mut poller);
+            if let Err(refused) = state.refused.take().map_or(applied, Err) {
                 break Err(refused);
             }
+            self.notify(&state);
             if state.subject.is_over() {
                 break Ok(0);
             }
@@ -262,8 +325,18 @@ impl<'a, S: Subject> Waiter<'a, S> {
                 Err(error) => break Err(error),
             }
         };
+        if state.is_left() {
+            state.refused = state.catch_up(&mut poller).err();
+        }
         self.end(&mut state, Some(poller));
         outcome
+    }
+
+    /// Lets threads go on that wait for the thread that polls.
+    fn notify(&self, state: &State<S>) {
+        if state.awaiting > 0 {
+            self.waiters.applied.notify_all();
+        }
     }
 
     /// Gives back what was taken, with a poller that can be used again, and posts to the next.
@@ -277,6 +350,7 @@ impl<'a, S: Subject> Waiter<'a, S> {
         if self.has_poller {
             let poller = poller.filter(|_| !state.subject.is_over());
             state.poller = poller.map_or(Slot::Closed, Slot::Free);
+            self.notify(state);
         }
         // A post that was meant for a thread which leaves without looking is passed on as well.
         if state.queued > 0 && !matches!(state.poller, Slot::InUse) {

@@ -90,9 +90,9 @@ fn differences(mechanism: Mechanism, expected: &BTreeMap<String, String>) -> Vec
             }
         });
         for (name, _) in SCRIPTS {
-            let is_declared = deviations::is_of_preloaded(name, mechanism);
+            let declared = deviations::of_preloaded(name, mechanism);
             let both = (&*expected[*name], &*seen[*name]);
-            let judged = scripts::judge(name, mechanism, both, is_declared);
+            let judged = scripts::judge(name, mechanism, both, declared);
             wrong.extend(judged.map(|why| format!("{title}: {why}")));
         }
     }

@@ -121,7 +121,7 @@ pub(super) fn a_number_with_cloexec_is_closed_in_a_new_program(subject: &Subject
 }
 
 /// Does `meanwhile` while another thread waits on an instance; what that found, or the errno.
-fn while_another_waits(epoll: RawFd, meanwhile: impl FnOnce()) -> Result<Found, i32> {
+pub(super) fn while_another_waits(epoll: RawFd, meanwhile: impl FnOnce()) -> Result<Found, i32> {
     thread::scope(|scope| {
         let (sender, tid) = channel();
         let waits = scope.spawn(move || {
@@ -136,7 +136,7 @@ fn while_another_waits(epoll: RawFd, meanwhile: impl FnOnce()) -> Result<Found, 
 }
 
 /// Waits until a thread of this process sleeps.
-fn falls_asleep(tid: libc::pid_t) {
+pub(super) fn falls_asleep(tid: libc::pid_t) {
     let end = Instant::now() + PATIENCE;
     let is_asleep = || {
         let stat = std::fs::read_to_string(format!("/proc/self/task/{tid}/stat"));
@@ -470,7 +470,7 @@ pub(super) fn calls_that_fail_close_nothing(subject: &Subject) -> String {
 const CLOEXEC: c_int = 1 << 2;
 const IN: Option<(u32, u64)> = Some((EPOLLIN as u32, 1));
 
-fn close_range(first: c_uint, last: c_uint, flags: c_int) -> c_int {
+pub(super) fn close_range(first: c_uint, last: c_uint, flags: c_int) -> c_int {
     // The C library's function, which the crate libc does not have.
     unsafe extern "C" {
         fn close_range(first: c_uint, last: c_uint, flags: c_int) -> c_int;

@@ -1,0 +1,178 @@
+//! What EPOLL_CTL_DEL and close(2) have done when they come back: nothing waits between them and the look at the
+//! peer. `programs.rs` has the same with a wait between.
+
+use std::io::{ErrorKind, Read, Write};
+use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
+use std::os::fd::{AsRawFd, FromRawFd, IntoRawFd, OwnedFd, RawFd};
+use std::os::unix::net::UnixStream;
+use std::sync::mpsc::channel;
+use std::thread;
+use std::time::Duration;
+
+use libc::{EPOLL_CTL_ADD, EPOLL_CTL_DEL, EPOLLET, EPOLLIN, EPOLLONESHOT, c_int};
+
+use super::programs::{close_range, while_another_waits};
+use super::{Subject, ctl, found_on};
+
+/// What the peer of a socket sees now, once `close` has ended its registration and closed it: an end, or nothing.
+fn end_at_once(subject: &Subject, flags: c_int, close: impl FnOnce(RawFd)) -> String {
+    let (ours, peer) = UnixStream::pair().expect("a pair");
+    peer.set_nonblocking(true).expect("set");
+    subject.add(&ours, flags, 1);
+    let before = subject.soon();
+    close(ours.into_raw_fd());
+    format!("{before:?} {:?}", seen_by(&peer))
+}
+
+fn seen_by(mut peer: &UnixStream) -> Result<usize, ErrorKind> {
+    peer.read(&mut [0]).map_err(|error| error.kind())
+}
+
+fn delete(subject: &Subject, fd: RawFd) {
+    assert_eq!(subject.ctl(EPOLL_CTL_DEL, fd, 0, 0), 0);
+}
+
+fn close(fd: RawFd) {
+    // SAFETY: a number of a script's alone.
+    assert_eq!(unsafe { libc::close(fd) }, 0);
+}
+
+pub(super) fn a_file_closed_after_del_ends_at_once(subject: &Subject) -> String {
+    let seen = [EPOLLIN, EPOLLIN | EPOLLET, EPOLLIN | EPOLLONESHOT].map(|flags| {
+        end_at_once(subject, flags, |fd| {
+            delete(subject, fd);
+            close(fd);
+        })
+    });
+    format!("{seen:?}")
+}
+
+pub(super) fn a_file_closed_without_del_ends_at_once(subject: &Subject) -> String {
+    let closes: [fn(RawFd); 4] = [
+        close,
+        |fd| assert_eq!(close_range(fd.unsigned_abs(), fd.unsigned_abs(), 0), 0),
+        |fd| {
+            // SAFETY: a number of this script's alone, and a string.
+            let stream = unsafe { libc::fdopen(fd, c"r+".as_ptr()) };
+            assert!(!stream.is_null(), "a stream");
+            // SAFETY: made above.
+            assert_eq!(unsafe { libc::fclose(stream) }, 0);
+        },
+        |fd| {
+            let other = std::io::pipe().expect("a pipe").0;
+            // SAFETY: takes no pointer; the number is this script's.
+            assert_eq!(unsafe { libc::dup3(other.as_raw_fd(), fd, libc::O_CLOEXEC) }, fd);
+            // SAFETY: it names the pipe, which nothing else owns.
+            drop(unsafe { OwnedFd::from_raw_fd(fd) });
+        },
+    ];
+    format!("{:?}", closes.map(|close| end_at_once(subject, EPOLLIN, close)))
+}
+
+/// Whether a closed listener still takes a connection, and whether its port can be bound again. Each is tried ten
+/// times, as one that is refused only a moment later is seldom seen.
+fn closed_listeners(subject: &Subject, is_deleted: bool) -> String {
+    let mut seen = Vec::new();
+    for _ in 0..10 {
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a port");
+        let address: SocketAddr = listener.local_addr().expect("bound");
+        subject.add(&listener, EPOLLIN, 1);
+        let before = subject.wait(Duration::ZERO);
+        let fd = listener.into_raw_fd();
+        if is_deleted {
+            delete(subject, fd);
+        }
+        close(fd);
+        let connected = TcpStream::connect(address).map_err(|error| error.kind()).map(drop);
+        let bound = TcpListener::bind(address).map_err(|error| error.kind()).map(drop);
+        seen.push((before, connected, bound));
+    }
+    format!("{seen:?}")
+}
+
+pub(super) fn a_listener_closed_after_del_takes_nobody(subject: &Subject) -> String {
+    closed_listeners(subject, true)
+}
+
+pub(super) fn a_listener_closed_without_del_takes_nobody(subject: &Subject) -> String {
+    closed_listeners(subject, false)
+}
+
+/// The same while another thread waits, which holds what is watched.
+pub(super) fn a_file_closed_after_del_beside_a_wait_ends_at_once(subject: &Subject) -> String {
+    let (ours, peer) = UnixStream::pair().expect("a pair");
+    let (waker, mut wakes) = UnixStream::pair().expect("a pair");
+    peer.set_nonblocking(true).expect("set");
+    subject.add(&ours, EPOLLIN, 1);
+    subject.add(&waker, EPOLLIN, 2);
+    let mut seen = None;
+    let found = while_another_waits(subject.number(), || {
+        delete(subject, ours.as_raw_fd());
+        drop(ours);
+        seen = Some(seen_by(&peer));
+        wakes.write_all(b"x").expect("room");
+    });
+    format!("{found:?} {seen:?}")
+}
+
+/// What a thread has waited for, another one closes: the end comes, if not at once.
+pub(super) fn a_file_that_another_thread_closes_ends(subject: &Subject) -> String {
+    let (ours, mut peer) = UnixStream::pair().expect("a pair");
+    peer.set_read_timeout(Some(Duration::from_secs(10))).expect("set");
+    subject.add(&ours, EPOLLIN, 1);
+    let before = subject.soon();
+    let epoll = subject.number();
+    thread::scope(|scope| {
+        let (sender, done) = channel();
+        scope.spawn(move || {
+            ctl(epoll, EPOLL_CTL_DEL, ours.as_raw_fd(), None);
+            drop(ours);
+            sender.send(()).expect("received");
+        });
+        done.recv().expect("sent");
+        let read = peer.read(&mut [0]).map_err(|error| error.kind());
+        // From the second on it is at once.
+        let (ours, peer) = UnixStream::pair().expect("a pair");
+        peer.set_nonblocking(true).expect("set");
+        subject.add(&ours, EPOLLIN, 2);
+        let again = subject.soon();
+        let second = scope.spawn(move || {
+            ctl(epoll, EPOLL_CTL_DEL, ours.as_raw_fd(), None);
+            drop(ours);
+        });
+        second.join().expect("no panic");
+        format!("{before:?} {read:?} {again:?} {:?}", seen_by(&peer))
+    })
+}
+
+/// An instance that is closed lets go of what it watched, also where another thread waits on it.
+pub(super) fn a_file_of_a_closed_instance_ends_at_once(subject: &Subject) -> String {
+    let seen = [false, true].map(|is_waited_on| {
+        let (ours, peer) = UnixStream::pair().expect("a pair");
+        peer.set_nonblocking(true).expect("set");
+        let (other, mut writer) = std::io::pipe().expect("a pipe");
+        let number = subject.another().into_number();
+        let epoll = number.as_raw_fd();
+        for (fd, data) in [(ours.as_raw_fd(), 1), (other.as_raw_fd(), 2)] {
+            ctl(epoll, EPOLL_CTL_ADD, fd, Some((EPOLLIN as u32, data)));
+        }
+        // The thread that waits is the first: what another one watched by a ring of its own is let go of later.
+        let before = (!is_waited_on).then(|| found_on(epoll, Duration::ZERO));
+        let close = || {
+            drop((number, ours));
+            let seen = seen_by(&peer);
+            // Ends the wait of the kernel's own.
+            writer.write_all(b"x").expect("room");
+            seen
+        };
+        let mut seen = None;
+        if is_waited_on {
+            // What that found is the subject of another script.
+            let _ = while_another_waits(epoll, || seen = Some(close()));
+        } else {
+            seen = Some(close());
+        }
+        format!("{before:?} {seen:?}")
+    });
+    format!("{seen:?}")
+}
