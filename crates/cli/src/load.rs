@@ -51,7 +51,9 @@ pub(crate) fn run(command: &LoadCommand) -> Result<ExitCode, Failure> {
         return results::run(results);
     }
     let flags = &command.flags.read().map_err(Failure::usage)?;
-    let plan = plan::plan(flags).map_err(|error| failure(&error))?;
+    let mut plan = plan::plan(flags).map_err(|error| failure(&error))?;
+    // Once for all runs of a search, and for each mechanism that is tried.
+    plan.reach();
     if flags.holds {
         return hold(plan);
     }

@@ -272,7 +272,7 @@ fn to_the_end(
 /// Whether this process group has a terminal's keyboard.
 fn is_in_front() -> bool {
     let stdin = std::io::stdin();
-    stdin.is_terminal() && rustix::termios::tcgetpgrp(&stdin) == Ok(rustix::process::getpgrp())
+    stdin.is_terminal() && output::is_in_front(&stdin)
 }
 
 /// Shows the figures in the forms that were asked for.

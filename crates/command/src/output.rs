@@ -2,6 +2,7 @@
 //! standard error, the answer to a wrong command line too. A reader that went away (`| head`) ends the program quietly.
 
 use std::io::{IsTerminal, Write};
+use std::os::fd::AsFd;
 use std::process::ExitCode;
 
 use clap::error::{ContextKind, ContextValue, ErrorKind};
@@ -136,6 +137,14 @@ fn in_ascii(text: &str) -> String {
         }
     }
     out
+}
+
+/// Whether this process group has the keyboard of `terminal`; not where the group lies outside of the PID namespace, for
+/// which nobody can know it.
+pub fn is_in_front(terminal: &impl AsFd) -> bool {
+    let front = rustix::termios::tcgetpgrp(terminal).ok();
+    let front = front.map(|group| group.as_raw_nonzero().get().unsigned_abs());
+    front.is_some() && front == pollux_sys::process::group().map(std::num::NonZeroU32::get)
 }
 
 /// Whether colours make sense on standard output (<https://no-color.org>).

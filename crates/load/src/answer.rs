@@ -256,9 +256,6 @@ struct Line {
 
 impl Line {
     fn open(target: &Target, trust: &Trust, patience: Duration) -> Result<Self, RequestError> {
-        let ListenAddress::Tcp(address) = &target.address else {
-            return Err(RequestError::Connect(io::ErrorKind::Unsupported.into()));
-        };
         let tls = match &target.tls_name {
             None => None,
             Some(name) => {
@@ -271,8 +268,7 @@ impl Line {
                 Some(Layer::client(&trust.config(Some(HTTP_1_1)).map_err(unread)?, &name))
             }
         };
-        let socket =
-            TcpStream::connect_timeout(address, patience).map_err(RequestError::Connect)?;
+        let socket = connect(target, patience).map_err(RequestError::Connect)?;
         let limits = socket.set_read_timeout(Some(patience));
         limits
             .and_then(|()| socket.set_write_timeout(Some(patience)))
@@ -324,6 +320,19 @@ impl Line {
         }
         Ok(())
     }
+}
+
+/// A connection to the first address that takes one; else why the last does not.
+fn connect(target: &Target, patience: Duration) -> io::Result<TcpStream> {
+    let mut last = io::ErrorKind::Unsupported.into();
+    for address in target.addresses() {
+        let ListenAddress::Tcp(address) = address else { continue };
+        match TcpStream::connect_timeout(address, patience) {
+            Ok(socket) => return Ok(socket),
+            Err(error) => last = error,
+        }
+    }
+    Err(last)
 }
 
 /// A read that has waited long enough says "try again".
@@ -425,6 +434,25 @@ mod tests {
         assert_eq!(chunked.expect("an answer"), of(200, 3, true));
         let until_the_end = asked(&["HTTP/1.0 200 OK\r\n\r\nabcd"]);
         assert_eq!(until_the_end.expect("an answer"), of(200, 4, false));
+    }
+
+    #[test]
+    fn every_address_of_a_name_is_tried() {
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a listener");
+        let to = listener.local_addr().expect("its address");
+        let server = std::thread::spawn(move || {
+            let (mut connection, _) = listener.accept().expect("a connection");
+            let len = connection.read(&mut [0; 4096]).expect("a request");
+            connection.write_all(b"HTTP/1.1 204 x\r\n\r\n").expect("written");
+            len
+        });
+        let mut target = Target::parse(&format!("http://{to}/"), None).expect("a URL");
+        // The same port, where nobody listens.
+        let closed = std::net::SocketAddr::new([127, 0, 0, 2].into(), to.port());
+        target.further = vec![std::mem::replace(&mut target.address, closed.into())];
+        let answered = ask(&target, &Trust::default(), Duration::from_secs(20));
+        assert_eq!(answered.expect("an answer").status, 204);
+        assert!(server.join().expect("the server ends well") > 0);
     }
 
     #[test]

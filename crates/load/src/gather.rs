@@ -55,6 +55,8 @@ pub(crate) struct ThreadOutcome {
     pub(crate) last_answer_ns: u64,
     /// The first answers that were not right.
     pub(crate) firsts: Firsts,
+    /// Why its timers are coarse, where they are.
+    pub(crate) coarse_timers: Option<String>,
     pub(crate) course: Course,
     pub(crate) crowd: [CrowdOutcome; 3],
 }
@@ -399,6 +401,7 @@ fn generator(
         cpus: cpus.map(|cpus| cpus.as_slice().len() as u32),
         spun,
         lag,
+        coarse_timers: threads.iter().find_map(|thread| thread.coarse_timers.clone()),
         stalls,
         involuntary_switches: threads.iter().map(|thread| thread.used.involuntary_switches).sum(),
     }

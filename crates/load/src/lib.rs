@@ -20,6 +20,7 @@
 //! | module | one job |
 //! |---|---|
 //! | `plan`, `error` | what is asked for, as plain data, and its check; every refusal names its flag |
+//! | `reach` | which address of a name is asked |
 //! | `run`, `control` | threads, and the few words that they agree on |
 //! | `worker` | one thread between turns of its loop: crowd, connects |
 //! | `turns` | a load in turns, for the lab; two servers measured beside each other |
@@ -73,6 +74,7 @@ pub mod merge;
 mod objective;
 mod outcome;
 mod plan;
+mod reach;
 pub mod render;
 mod requests;
 mod run;

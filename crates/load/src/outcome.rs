@@ -309,6 +309,10 @@ pub struct Generator {
     /// How much later than intended requests were sent although a connection was free (open
     /// loop); turn lengths in a closed loop.
     pub lag: Distribution,
+    /// Why waits may last some 50 µs longer than asked for: the kernel refused a finer slack of timers
+    /// (PR_SET_TIMERSLACK), as gVisor does.
+    #[serde(default)]
+    pub coarse_timers: Option<String>,
     /// Times of a tenth of a second or more in which a thread of it did not run although it was to;
     /// no standstill has them in its length.
     pub stalls: Vec<Stall>,

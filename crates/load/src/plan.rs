@@ -5,17 +5,18 @@
 //! expected.
 
 use std::io;
-use std::net::{IpAddr, Ipv6Addr, SocketAddr, ToSocketAddrs, UdpSocket};
+use std::net::{IpAddr, Ipv6Addr, UdpSocket};
 use std::num::NonZeroU32;
 use std::sync::Arc;
 use std::time::Duration;
 
-use pollux_engine::{CpuList, Driver, ListenAddress};
+use pollux_engine::{Address, CpuList, Driver, ListenAddress, ListenError, look_up};
 use pollux_report::number::{count, plural};
 use pollux_sys::descriptors;
 use pollux_tls::{Keys, Trust};
 use url::{Host, Url};
 
+use crate::reach::with_port;
 use crate::{LoadError, Objective, Order, RequestList};
 
 /// One run of the generator.
@@ -256,7 +257,7 @@ fn targets(plan: &Plan) -> Result<(), LoadError> {
         );
     }
     for target in &plan.targets {
-        if target.address != first.address {
+        if !target.is_beside(first) {
             let why = format!(
                 "{} and {} have different addresses; expected URLs of one server",
                 first.url, target.url
@@ -423,6 +424,10 @@ pub struct Target {
     pub url: String,
     /// Where its server is.
     pub address: ListenAddress,
+    /// Other addresses of the same name, which are tried where that one takes no connection; [`Plan::reach`] does it.
+    pub further: Vec<ListenAddress>,
+    /// Those that were tried before it.
+    pub in_vain: Vec<ListenAddress>,
     /// Whether the connection is encrypted, and the name that the server's certificate is for.
     pub tls_name: Option<String>,
     /// What the Host field says.
@@ -441,12 +446,13 @@ pub struct Target {
 
 impl Target {
     /// A GET of `url`, which begins with `http://` or `https://`. `instead` is where to connect to
-    /// in place of the URL's host, whose name is not looked up then.
+    /// in place of the URL's host, whose name is not looked up then. An IPv6 address of one link has its interface behind
+    /// `%`, or `%25` (RFC 6874).
     ///
     /// # Errors
     /// [`LoadError::Url`] says what is wrong with it. A host name is looked up here:
     /// [`LoadError::Lookup`] when that fails.
-    pub fn parse(url: &str, instead: Option<&ListenAddress>) -> Result<Self, LoadError> {
+    pub fn parse(url: &str, instead: Option<&Address>) -> Result<Self, LoadError> {
         let wrong = |why: String| LoadError::Url { url: url.to_owned(), why };
         // Without it "localhost:8080" would have the scheme "localhost".
         if !url.contains("://") {
@@ -466,7 +472,9 @@ impl Target {
             let why = "an IPv6 address without its brackets";
             return Err(wrong(format!("{why}; expected such as {right}")));
         }
-        let parsed = Url::parse(url).map_err(|error| wrong(format!("{error}; {FORM}")))?;
+        // The interface is this machine's: neither a server nor a certificate is told of it (RFC 6874, section 4).
+        let (plain, interface) = without_interface(url);
+        let parsed = Url::parse(&plain).map_err(|error| wrong(format!("{error}; {FORM}")))?;
         let is_encrypted = match parsed.scheme() {
             "http" => false,
             "https" => true,
@@ -479,13 +487,22 @@ impl Target {
         }
         let host = parsed.host().ok_or_else(|| wrong(format!("no host; {FORM}")))?;
         let port = parsed.port_or_known_default().unwrap_or(80);
-        let address = match instead {
-            Some(address) => address.clone(),
-            None => ListenAddress::Tcp(resolve(&host, port)?),
+        let mut addresses = match (instead, interface) {
+            (Some(address), _) => look_up_address(address)?,
+            (None, Some(interface)) => {
+                let written = format!("[{}%{interface}]:{port}", bare(&host));
+                let address: Address =
+                    written.parse().map_err(|error: ListenError| wrong(error.to_string()))?;
+                look_up_address(&address)?
+            }
+            (None, None) => resolve(&host, port)?,
         };
+        let address = addresses.remove(0);
         Ok(Self {
             url: url.to_owned(),
             address,
+            further: addresses,
+            in_vain: Vec::new(),
             tls_name: is_encrypted.then(|| bare(&host)),
             host: match parsed.port() {
                 Some(port) => format!("{host}:{port}"),
@@ -525,16 +542,38 @@ fn with_brackets(url: &str) -> Option<String> {
     }
 }
 
-fn resolve(host: &Host<&str>, port: u16) -> Result<SocketAddr, LoadError> {
-    match host {
-        Host::Ipv4(address) => Ok(SocketAddr::new(IpAddr::V4(*address), port)),
-        Host::Ipv6(address) => Ok(SocketAddr::new(IpAddr::V6(*address), port)),
+/// Every address of the host, at least one, in the order in which they are tried.
+fn resolve(host: &Host<&str>, port: u16) -> Result<Vec<ListenAddress>, LoadError> {
+    let found = match host {
+        Host::Ipv4(address) => vec![IpAddr::V4(*address)],
+        Host::Ipv6(address) => vec![IpAddr::V6(*address)],
         Host::Domain(name) => {
             let failed = |source| LoadError::Lookup { host: (*name).to_owned(), source };
-            let mut found = (*name, port).to_socket_addrs().map_err(failed)?;
-            found.next().ok_or_else(|| failed(io::Error::other("it has no address")))
+            look_up(name).map_err(failed)?
         }
-    }
+    };
+    Ok(with_port(found, port))
+}
+
+/// The same of an address that was named beside the URL.
+fn look_up_address(address: &Address) -> Result<Vec<ListenAddress>, LoadError> {
+    let host = || match address {
+        Address::Name { host, .. } => host.clone(),
+        Address::Known(known) => known.to_string(),
+    };
+    address.look_up().map_err(|source| LoadError::Lookup { host: host(), source })
+}
+
+/// The URL without the interface of its IPv6 address, which a URL can't hold, and the interface.
+fn without_interface(url: &str) -> (String, Option<&str>) {
+    let whole = || (url.to_owned(), None);
+    let Some(begin) = url.find("://[").map(|at| at + 4) else { return whole() };
+    let Some(end) = url[begin..].find(']').map(|at| begin + at) else { return whole() };
+    let Some(percent) = url[begin..end].find('%').map(|at| begin + at) else { return whole() };
+    let interface = &url[percent + 1..end];
+    let interface =
+        interface.strip_prefix("25").filter(|rest| !rest.is_empty()).unwrap_or(interface);
+    (format!("{}{}", &url[..percent], &url[end..]), Some(interface))
 }
 
 /// The host as certificates name it: an IPv6 address without brackets.
@@ -566,9 +605,42 @@ mod tests {
 
     #[test]
     fn a_unix_socket_takes_the_place_of_the_host() {
-        let socket = ListenAddress::Unix("/run/s".into());
+        let socket = ListenAddress::Unix("/run/s".into()).into();
         let target = Target::parse("http://app/x", Some(&socket)).expect("a URL");
         assert_eq!((target.address.to_string(), &*target.host), ("unix:/run/s".into(), "app"));
+    }
+
+    #[test]
+    fn an_address_of_one_link_has_its_interface_and_keeps_it_to_itself() {
+        let scope = |url: &str| {
+            let target = Target::parse(url, None).expect(url);
+            assert_eq!((&*target.host, &*target.path), ("[fe80::1]:8080", "/a%20b"));
+            assert_eq!(target.further, []);
+            match target.address {
+                ListenAddress::Tcp(std::net::SocketAddr::V6(address)) => address.scope_id(),
+                other => panic!("{other}"),
+            }
+        };
+        let by_name = scope("http://[fe80::1%lo]:8080/a%20b");
+        assert_ne!(by_name, 0);
+        assert_eq!(scope("http://[fe80::1%25lo]:8080/a%20b"), by_name);
+        assert_eq!(scope(&format!("http://[fe80::1%{by_name}]:8080/a%20b")), by_name);
+        let secure = Target::parse("https://[fe80::1%lo]/", None).expect("a URL");
+        assert_eq!(secure.tls_name.as_deref(), Some("fe80::1"));
+        let error =
+            Target::parse("http://[fe80::1%nowhere]/", None).expect_err("no such interface");
+        assert!(error.to_string().contains("no interface \"nowhere\""), "{error}");
+    }
+
+    #[test]
+    fn a_name_has_all_its_addresses() {
+        let known = Address::Name { host: "localhost".to_owned(), port: 7 };
+        let known = known.look_up().expect("every machine has it");
+        for instead in [None, Some(Address::Name { host: "localhost".to_owned(), port: 7 })] {
+            let target = Target::parse("http://localhost:7/", instead.as_ref()).expect("a URL");
+            let all: Vec<ListenAddress> = target.addresses().cloned().collect();
+            assert_eq!(all, known);
+        }
     }
 
     #[test]

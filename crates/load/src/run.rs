@@ -27,7 +27,8 @@ impl Load {
     /// # Errors
     /// [`LoadError`]: the plan makes no sense, its driver or CPUs are not available, or a thread
     /// could not be started. Nothing runs then.
-    pub fn start(plan: Plan) -> Result<Running, LoadError> {
+    pub fn start(mut plan: Plan) -> Result<Running, LoadError> {
+        plan.reach();
         check(&plan)?;
         let tls = Tls::of(&plan)?;
         let server = plan.server_pid.map(server).transpose()?;

@@ -45,6 +45,7 @@ pub(crate) fn sample(connections: u32, answers: u64, latency_ns: u64) -> Outcome
         cpus: Some(2),
         spun: Duration::ZERO,
         lag: Distribution::new(),
+        coarse_timers: None,
         stalls: Vec::new(),
         involuntary_switches: Some(0),
     };

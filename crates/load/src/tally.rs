@@ -377,6 +377,8 @@ pub(crate) fn shows_tls(answer: &[u8]) -> bool {
 #[derive(Debug)]
 pub(crate) struct Blame {
     peer: ListenAddress,
+    /// Other addresses of its name, which were tried before.
+    in_vain: Vec<ListenAddress>,
     /// The name that its certificate is to have, where it is to have one.
     tls_name: Option<String>,
     connect_timeout: Duration,
@@ -387,6 +389,7 @@ impl Blame {
         let target = &plan.targets[0];
         Self {
             peer: target.address.clone(),
+            in_vain: target.in_vain.clone(),
             tls_name: target.tls_name.clone(),
             connect_timeout: plan.connect_timeout,
         }
@@ -451,7 +454,12 @@ impl Blame {
     }
 
     fn failed(&self, why: &str) -> String {
-        format!("can't connect to {}: {why}", self.peer)
+        let others: Vec<String> = self.in_vain.iter().map(ToString::to_string).collect();
+        let others = match others.is_empty() {
+            true => String::new(),
+            false => format!(" (nor to {}, which the name has too)", others.join(", ")),
+        };
+        format!("can't connect to {}{others}: {why}", self.peer)
     }
 
     fn tls(&self, name: &str, why: &str) -> String {

@@ -63,7 +63,8 @@ impl Turns {
     /// [`LoadError`]: the plan makes no sense, its driver is not available, or the loop failed.
     /// Connections that were refused are tried again in the turns.
     pub fn open(plan: Plan) -> Result<Self, LoadError> {
-        let plan = Plan { threads: 1, warm_up: Duration::ZERO, ..plan };
+        let mut plan = Plan { threads: 1, warm_up: Duration::ZERO, ..plan };
+        plan.reach();
         check(&plan)?;
         let tls = Tls::of(&plan)?;
         // There is no gathering thread: counts stay with the worker.

@@ -15,6 +15,7 @@
 //!
 //! The end: requests under way are waited for, cut off and counted, and all counts are handed over.
 
+use std::io;
 use std::num::NonZeroU64;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender};
@@ -90,6 +91,8 @@ pub(crate) struct Worker {
     course: Course,
     reported: Reported,
     woken: Vec<ConnectionId>,
+    /// Why the kernel keeps its own slack of timers, where it does.
+    coarse_timers: Option<String>,
 }
 
 /// What a thread has reported to the others already.
@@ -121,8 +124,9 @@ impl Worker {
             };
             cpus.pin(thread as usize).map_err(refused)?;
         }
+        // Without it waits may last some 50 µs longer, which the lag shows.
         let slack = set_current_timer_slack(NonZeroU64::new(TIMER_SLACK_NS));
-        slack.map_err(|errno| LoadError::System { call: "prctl", source: errno.into() })?;
+        let coarse_timers = slack.err().map(|errno| io::Error::from(errno).to_string());
         let connections = share(plan.connections.into(), thread, plan.threads) as u32;
         let crowd: u64 = Kind::ALL.iter().map(|kind| Self::crowd_share(*kind, &plan, thread)).sum();
         let limits =
@@ -151,6 +155,7 @@ impl Worker {
             course: Course::default(),
             reported: Reported::default(),
             woken: Vec::new(),
+            coarse_timers,
         })
     }
 
@@ -567,6 +572,7 @@ impl Worker {
             last_outcome_ns: shared.last_outcome_ns,
             last_answer_ns: shared.last_answer_ns,
             firsts: std::mem::take(&mut shared.firsts),
+            coarse_timers: self.coarse_timers,
             course: self.course,
             crowd,
         }

@@ -14,6 +14,7 @@
 //! The lab reads around turns what the kernel books for a process; that is not for a hot path.
 
 use std::io;
+use std::num::NonZeroU32;
 use std::os::fd::{FromRawFd, OwnedFd, RawFd};
 use std::ptr::{self, NonNull};
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -97,6 +98,15 @@ fn map() -> io::Result<NonNull<AtomicU32>> {
 fn process() -> libc::pid_t {
     // SAFETY: takes nothing and always succeeds.
     unsafe { libc::getpid() }
+}
+
+/// The group of this process; none where it lies outside of the PID namespace, whose kernel then says 0
+/// (`pid_namespaces(7)`): of the first process that unshare(1) or a container starts.
+#[must_use]
+pub fn group() -> Option<NonZeroU32> {
+    // SAFETY: takes nothing and always succeeds.
+    let group = unsafe { libc::getpgrp() };
+    u32::try_from(group).ok().and_then(NonZeroU32::new)
 }
 
 /// Duplicates descriptor `number`, and marks both it and the duplicate to be closed on exec, so

@@ -8,7 +8,7 @@ use std::num::NonZeroU32;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use pollux_engine::{CpuList, Driver, ListenAddress};
+use pollux_engine::{Address, CpuList, Driver};
 use pollux_load::{Arrival, Objective, Order, PIPELINE_MAX, Stage, THREADS_MAX, parse_rate};
 use pollux_settings::{Flags, Keys, Kind, duration, many, one_of, parsed, path, table, whole};
 
@@ -151,7 +151,7 @@ table! { keys, key;
         pub(crate) unix: Option<PathBuf> = key.excludes(&["sources"]).optional(&path()),
         /// Connect to this address instead of the URL's host; the Host field and the name expected in the
         /// certificate stay those of the URL
-        pub(crate) connect_to: Option<ListenAddress> = key.excludes(&["unix"])
+        pub(crate) connect_to: Option<Address> = key.excludes(&["unix"])
             .optional(&parsed("HOST:PORT", "HOST:PORT such as 127.0.0.1:8443", values::address_of)),
         /// Report the CPU time per answer of this process and of all that it starts: the server, on the
         /// same machine

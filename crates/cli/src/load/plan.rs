@@ -5,7 +5,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use pollux_engine::{Driver, ListenAddress};
+use pollux_engine::{Address, Driver, ListenAddress};
 use pollux_load::{
     Crowd, End, Expect, LoadError, Order, Pace, Plan, RequestList, Stage, Target, Trust,
 };
@@ -122,7 +122,7 @@ fn targets(flags: &LoadSettings) -> Result<Vec<Target>, LoadError> {
         }
         fields.push(("Authorization".to_owned(), value.clone()));
     }
-    let unix = flags.unix.clone().map(ListenAddress::Unix);
+    let unix = flags.unix.clone().map(|path| Address::from(ListenAddress::Unix(path)));
     let instead = unix.as_ref().or(flags.connect_to.as_ref());
     let target = |weighted: &super::values::Weighted| {
         let parsed = Target::parse(&weighted.url, instead)?;

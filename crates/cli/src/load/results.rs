@@ -335,7 +335,8 @@ fn take_turns(flags: &LoadFlags, pids: [Option<u32>; 2], gate: bool) -> Result<E
     let side = |at: usize| {
         let mut own = settings.clone();
         own.urls = vec![settings.urls[at].clone()];
-        let plan = plan::plan(&own).map_err(|error| failure(&error))?;
+        let mut plan = plan::plan(&own).map_err(|error| failure(&error))?;
+        plan.reach();
         Ok::<_, Failure>(ComparedServer { plan, pid: pids[at] })
     };
     let mut sides = [side(0)?, side(1)?];

@@ -9,7 +9,7 @@ use std::path::Path;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use pollux_engine::{ListenAddress, ListenError};
+use pollux_engine::{Address, ListenAddress, ListenError};
 use pollux_load::parse_percent;
 
 /// Longest body that is sent: a request is kept in memory whole.
@@ -101,9 +101,11 @@ pub(crate) fn basic(text: &str) -> Result<String, String> {
 }
 
 /// Where to connect to: `HOST:PORT`.
-pub(crate) fn address_of(text: &str) -> Result<ListenAddress, String> {
+pub(crate) fn address_of(text: &str) -> Result<Address, String> {
     match text.parse() {
-        Ok(ListenAddress::Unix(_)) => Err("a unix socket is given with --unix".to_owned()),
+        Ok(Address::Known(ListenAddress::Unix(_))) => {
+            Err("a unix socket is given with --unix".to_owned())
+        }
         Ok(address) => Ok(address),
         Err(ListenError::Address { why, .. }) => {
             Err(format!("{why}; expected HOST:PORT such as 127.0.0.1:8443"))

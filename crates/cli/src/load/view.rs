@@ -111,8 +111,7 @@ fn is_interactive() -> bool {
     let is_seen = stderr.is_terminal() && io::stdout().is_terminal();
     let is_dumb = std::env::var_os("TERM").is_none_or(|term| term.is_empty() || term == "dumb");
     // In the background a change of the terminal's mode would stop the process.
-    let is_in_front = rustix::termios::tcgetpgrp(&stderr) == Ok(rustix::process::getpgrp());
-    is_seen && !is_dumb && is_in_front
+    is_seen && !is_dumb && output::is_in_front(&stderr)
 }
 
 /// What runs, in one line.

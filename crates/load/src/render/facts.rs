@@ -189,7 +189,13 @@ fn generator(outcome: &Outcome) -> String {
             number::duration(generator.spun.as_secs_f64())
         ),
     };
-    format!("{health}: {cpu} CPU per answer, threads at work {shares} of the time{spun}{lag}")
+    let coarse = generator.coarse_timers.as_ref();
+    let coarse = coarse.map_or_else(String::new, |why| {
+        format!("; waits may be 50 µs longer, the kernel keeps its timer slack ({why})")
+    });
+    format!(
+        "{health}: {cpu} CPU per answer, threads at work {shares} of the time{spun}{lag}{coarse}"
+    )
 }
 
 /// Quantiles, mean and deviation of what was timed; the latency always.
@@ -496,6 +502,13 @@ mod tests {
             generator(&outcome)
         );
         assert!(targets(&outcome).is_none() && crowd(&outcome).is_none());
+    }
+
+    #[test]
+    fn a_kernel_that_keeps_its_timer_slack_is_a_note() {
+        let mut outcome = sample::outcome();
+        outcome.generator.coarse_timers = Some("Invalid argument".to_owned());
+        assert!(generator(&outcome).ends_with("timer slack (Invalid argument)"), "{outcome:?}");
     }
 
     #[test]

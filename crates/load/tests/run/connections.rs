@@ -168,8 +168,11 @@ fn unix_sockets() {
             start_unix(&path, 3, OK);
             let mut plan = plan(driver, "http://127.0.0.1/", 3, 60);
             plan.targets = vec![
-                Target::parse("http://localhost/x", Some(&ListenAddress::Unix(path.clone())))
-                    .expect("a URL"),
+                Target::parse(
+                    "http://localhost/x",
+                    Some(&ListenAddress::Unix(path.clone()).into()),
+                )
+                .expect("a URL"),
             ];
             plan
         },

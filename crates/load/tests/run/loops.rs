@@ -1,6 +1,7 @@
 //! When requests begin: schedules, closed loops, think time, warm-up, stops. Numbers are exact; times have generous
 //! bounds, and those that can only be longer have none above.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use std::time::{Duration, Instant};
@@ -8,6 +9,10 @@ use std::time::{Duration, Instant};
 use pollux_engine::Driver;
 use pollux_load::{Arrival, Arrivals, End, FindingKind, Load, Outcome, Pace, Phase, Plan, Stage};
 use pollux_testing::{wait_for, wait_until};
+use seccompiler::{
+    BpfProgram, SeccompAction, SeccompCmpArgLen, SeccompCmpOp, SeccompCondition, SeccompFilter,
+    SeccompRule, apply_filter,
+};
 
 use crate::{OK, Server, delay, is_sound, on_every_driver, plan, some, try_run};
 
@@ -238,7 +243,7 @@ fn a_backlog_of_any_size_is_dropped_in_no_time() {
 fn answers_that_came_to_the_warm_up_alone_are_named_as_that_and_hold_no_objective() {
     let server = Server::start(|mut peer| {
         while peer.request().is_some() {
-            delay(Duration::from_millis(400));
+            delay(Duration::from_millis(900));
             peer.send(OK);
         }
     });
@@ -360,6 +365,32 @@ fn no_connection_is_opened_that_has_no_request_to_carry() {
     few.threads = 2;
     let outcome = try_run(few).expect("epoll is everywhere");
     assert_eq!((outcome.totals.right, outcome.totals.connects), (5, 5));
+}
+
+/// As gVisor does: prctl(2) with PR_SET_TIMERSLACK fails there.
+#[test]
+fn a_kernel_that_keeps_its_timer_slack_is_a_note_and_no_failure() {
+    const PR_SET_TIMERSLACK: u64 = 29;
+    const EINVAL: u32 = 22;
+    let server = Server::start(|mut peer| peer.answer_all(OK));
+    let plan = plan(epoll(), &server.url("/"), 2, 10);
+    // The threads of the run inherit the filter of this one.
+    let run = std::thread::spawn(move || {
+        let arch = std::env::consts::ARCH.try_into().expect("seccomp knows this architecture");
+        let (kind, is) = (SeccompCmpArgLen::Dword, SeccompCmpOp::Eq);
+        let is_slack = SeccompCondition::new(0, kind, is, PR_SET_TIMERSLACK).expect("sound");
+        let rule = SeccompRule::new(vec![is_slack]).expect("sound");
+        let rules = BTreeMap::from([(libc::SYS_prctl, vec![rule])]);
+        let (others, these) = (SeccompAction::Allow, SeccompAction::Errno(EINVAL));
+        let filter = SeccompFilter::new(rules, others, these, arch).expect("a valid filter");
+        let program: BpfProgram = filter.try_into().expect("a valid program");
+        apply_filter(&program).expect("a thread may restrict itself");
+        try_run(plan).expect("epoll is everywhere")
+    });
+    let outcome = run.join().expect("a run");
+    assert_eq!(outcome.totals.right, 10);
+    let why = outcome.generator.coarse_timers.expect("a note");
+    assert!(why.contains("Invalid argument"), "{why}");
 }
 
 #[test]
