@@ -18,7 +18,7 @@
 use std::ops::Range;
 
 use crate::fields::{is_token_byte, is_value_byte};
-use crate::{Framing, Limits, Rejection, ResponseBody, Status};
+use crate::{Framing, LimitName, Limits, Rejection, ResponseBody, Status};
 
 /// Reads one body.
 #[derive(Clone, Debug)]
@@ -76,8 +76,12 @@ const SIZE_DIGITS_MAX: u8 = 16;
 
 const SIZE: Rejection =
     Rejection::bad("a chunk size is not 1 to 16 hex digits and CRLF", "RFC 9112 7.1");
-const BODY_LARGE: Rejection =
-    Rejection::new(Status::CONTENT_TOO_LARGE, "the body exceeds the limit", "RFC 9110 15.5.14");
+const BODY_LARGE: Rejection = Rejection::beyond(
+    LimitName::Body,
+    Status::CONTENT_TOO_LARGE,
+    "the body exceeds the limit",
+    "RFC 9110 15.5.14",
+);
 const CUT: Rejection = Rejection::bad("the connection ended before the body did", "RFC 9112 8");
 const EXTENSION: Rejection =
     Rejection::bad("a chunk extension is not ;name or ;name=value and CRLF", "RFC 9112 7.1.1");

@@ -3,7 +3,7 @@
 //!
 //! [`Fields`] never judges: its lines were checked before. The conditions, the negotiation and the server
 //! read them.
-use crate::{Rejection, Status};
+use crate::{LimitName, Rejection, Status};
 
 /// The fields of one head, in the order of their arrival. An iterator; copies are free.
 ///
@@ -206,8 +206,12 @@ fn last_word(bytes: &[u8], len: usize) -> u64 {
     }
 }
 
-const FIELDS_MANY: Rejection =
-    Rejection::new(Status::FIELDS_TOO_LARGE, "more field lines than the limit", "RFC 6585 5");
+const FIELDS_MANY: Rejection = Rejection::beyond(
+    LimitName::Fields,
+    Status::FIELDS_TOO_LARGE,
+    "more field lines than the limit",
+    "RFC 6585 5",
+);
 const FIELD_NAME: Rejection = Rejection::bad(
     "a field line does not start with a token and a colon, or is folded",
     "RFC 9112 5",

@@ -4,7 +4,7 @@
 //! the standard lets a server repair or refuse, this refuses: two parties that repair in two ways
 //! see two different requests.
 
-use crate::{Limits, Method, Rejection, Status};
+use crate::{LimitName, Limits, Method, Rejection, Status};
 
 /// How the end of a request's body is found.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -48,7 +48,8 @@ const LENGTH: Rejection =
     Rejection::bad("Content-Length is not one number in digits", "RFC 9112 6.3");
 const LENGTH_TWICE: Rejection =
     Rejection::bad("more than one Content-Length, equal or not", "RFC 9112 6.3");
-pub(crate) const BODY_LARGE: Rejection = Rejection::new(
+pub(crate) const BODY_LARGE: Rejection = Rejection::beyond(
+    LimitName::Body,
     Status::CONTENT_TOO_LARGE,
     "the announced body exceeds the limit",
     "RFC 9110 15.5.14",

@@ -45,5 +45,5 @@ pub use head_writer::{
 pub use proxy_header::{NoProxyHeader, ProxyHeader, ProxyVersion};
 pub use request::{Method, Parsed, Request};
 pub use response::{HeadCache, Response, ResponseFacts};
-pub use status::{Limits, Rejection, Status};
+pub use status::{LimitName, Limits, Rejection, Status};
 pub use target::{FilePath, Form, Target, is_host_and_port};

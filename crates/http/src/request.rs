@@ -14,7 +14,7 @@ use std::fmt;
 
 use crate::fields::{self, is_name, is_token_byte, list, run_len};
 use crate::framing::FramingFields;
-use crate::{Fields, Framing, Limits, Rejection, Status, Target, target};
+use crate::{Fields, Framing, LimitName, Limits, Rejection, Status, Target, target};
 
 /// A sound request head; borrows from the bytes it was read from.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -54,8 +54,12 @@ const EMPTY_LINES_MAX: usize = 4;
 const EMPTY_LINE: Rejection = Rejection::bad("a line end without its CR or LF", "RFC 9112 2.2");
 const EMPTY_LINES: Rejection =
     Rejection::bad("too many empty lines before a request", "RFC 9112 2.2");
-pub(crate) const HEAD_LARGE: Rejection =
-    Rejection::new(Status::FIELDS_TOO_LARGE, "the head exceeds the limit", "RFC 6585 5");
+pub(crate) const HEAD_LARGE: Rejection = Rejection::beyond(
+    LimitName::Head,
+    Status::FIELDS_TOO_LARGE,
+    "the head exceeds the limit",
+    "RFC 6585 5",
+);
 const HOST_MISSING: Rejection = Rejection::bad("HTTP/1.1 without Host", "RFC 9112 3.2");
 const HOST_TWICE: Rejection = Rejection::bad("more than one Host", "RFC 9112 3.2");
 const HOST_INVALID: Rejection = Rejection::bad("Host is not host[:port]", "RFC 9112 3.2");
@@ -93,13 +97,12 @@ fn parse<'b>(
     let is_full = window.len() == limits.head_bytes;
 
     let Some(line) = request_line(window, limits)? else {
-        return if is_full { Err(&TARGET_LONG) } else { Ok(None) };
+        return if is_full { Err(&LINE_LONG) } else { Ok(None) };
     };
     let target = Target::parse(line.target, line.method)?;
     let block = &window[line.len..];
-    let fields_max = limits.fields.min(Limits::FIELDS_MAX);
     let mut facts = Facts::default();
-    match fields::read(block, fields_max, |name, value| facts.note(name, value))? {
+    match fields::read(block, limits.fields, |name, value| facts.note(name, value))? {
         Some(len) => {
             let fields = Fields::of_checked(&block[..len - 2]);
             let request = facts.judge(&line, target, fields, limits)?;
@@ -265,8 +268,18 @@ const NOT_HTTP: Rejection =
     Rejection::bad("this looks like TLS; the port speaks plain HTTP", "RFC 9112 3");
 const TARGET: Rejection =
     Rejection::bad("the target is not visible ASCII without # and one space", "RFC 9112 3.2");
-const TARGET_LONG: Rejection =
-    Rejection::new(Status::URI_TOO_LONG, "the target exceeds the limit", "RFC 9112 3");
+const TARGET_LONG: Rejection = Rejection::beyond(
+    LimitName::Target,
+    Status::URI_TOO_LONG,
+    "the target exceeds the limit",
+    "RFC 9112 3",
+);
+const LINE_LONG: Rejection = Rejection::beyond(
+    LimitName::Head,
+    Status::URI_TOO_LONG,
+    "the request line exceeds the limit of a head",
+    "RFC 9112 3",
+);
 const VERSION: Rejection =
     Rejection::bad("the line does not end in HTTP/1.1 and CRLF", "RFC 9112 2.3");
 const MAJOR: Rejection =

@@ -82,13 +82,12 @@ fn parse<'b>(
 
     let Some(line) = status_line(window)? else { return missing() };
     let block = &window[line.len..];
-    let fields_max = limits.fields.min(Limits::FIELDS_MAX);
     let mut noted = Noted::default();
     let note = |name: &[u8], value: &[u8]| {
         noted.note(name, value);
         Ok(())
     };
-    let Some(len) = fields::read(block, fields_max, note)? else { return missing() };
+    let Some(len) = fields::read(block, limits.fields, note)? else { return missing() };
     Ok(Some(Response {
         facts: noted.judge(&line, line.len + len, limits, to)?,
         reason: line.reason,

@@ -116,13 +116,28 @@ pub struct Rejection {
     pub reason: &'static str,
     /// The rule, as `RFC 9112 6.3`.
     pub rfc: &'static str,
+    /// The limit that was exceeded, for those that a program may have settings for.
+    pub limit: Option<LimitName>,
+}
+
+/// Limits that programs have settings for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum LimitName {
+    /// [`Limits::head_bytes`].
+    Head,
+    /// [`Limits::target_bytes`].
+    Target,
+    /// [`Limits::fields`].
+    Fields,
+    /// [`Limits::body_bytes`].
+    Body,
 }
 
 impl Rejection {
     /// A refusal with any status.
     #[must_use]
     pub const fn new(status: Status, reason: &'static str, rfc: &'static str) -> Self {
-        Self { status, reason, rfc }
+        Self { status, reason, rfc, limit: None }
     }
 
     /// A refusal with 400 Bad Request.
@@ -130,9 +145,19 @@ impl Rejection {
         Self::new(Status::BAD_REQUEST, reason, rfc)
     }
 
+    /// A refusal of what exceeds a limit.
+    pub(crate) const fn beyond(
+        limit: LimitName,
+        status: Status,
+        reason: &'static str,
+        rfc: &'static str,
+    ) -> Self {
+        Self { status, reason, rfc, limit: Some(limit) }
+    }
+
     /// The same refusal of an answer: 502 is what a gateway tells its own client then.
     pub(crate) const fn of_answer(self) -> Self {
-        Self::new(Status::BAD_GATEWAY, self.reason, self.rfc)
+        Self { status: Status::BAD_GATEWAY, ..self }
     }
 }
 
@@ -151,12 +176,13 @@ impl std::error::Error for Rejection {}
 /// without the matching check on what arrives.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Limits {
-    /// Request line, fields and the empty line after them: 414 or 431 beyond.
+    /// Request line, fields and the empty line after them: 414 or 431 beyond. A connection keeps as much
+    /// of a head that has not arrived whole, and reads it again with each piece that arrives.
     pub head_bytes: usize,
     /// The request target: 414 beyond. RFC 9110 4.1 asks for at least 8000.
     pub target_bytes: usize,
-    /// Field lines of a head, and again of a trailer section: 431 beyond. At most
-    /// [`Limits::FIELDS_MAX`]; a larger figure means that.
+    /// Field lines of a head, and again of a trailer section: 431 beyond. They take no memory of their
+    /// own.
     pub fields: usize,
     /// Body without its framing: 413 beyond.
     pub body_bytes: u64,
@@ -170,22 +196,23 @@ pub struct Limits {
 }
 
 impl Limits {
-    /// Slots that a head can use at all; browsers send about 20 fields, proxies add some.
-    pub const FIELDS_MAX: usize = 100;
+    /// 40 KiB heads, 8 KiB targets, 1000 fields, 1 GiB bodies, 8 KiB trailers: all heads that nginx takes
+    /// by default, which are of 33 KiB with lines of 8 KiB.
+    pub const DEFAULT: Self = Self {
+        head_bytes: 40 * 1024,
+        target_bytes: 8 * 1024,
+        fields: 1000,
+        body_bytes: 1 << 30,
+        chunk_line_bytes: 1024,
+        extension_bytes: 16 * 1024,
+        trailer_bytes: 8 * 1024,
+    };
 }
 
 impl Default for Limits {
-    /// 16 KiB heads, 8000-byte targets, 100 fields, 1 GiB bodies, 8 KiB trailers.
+    /// [`Limits::DEFAULT`].
     fn default() -> Self {
-        Self {
-            head_bytes: 16 * 1024,
-            target_bytes: 8000,
-            fields: Self::FIELDS_MAX,
-            body_bytes: 1 << 30,
-            chunk_line_bytes: 1024,
-            extension_bytes: 16 * 1024,
-            trailer_bytes: 8 * 1024,
-        }
+        Self::DEFAULT
     }
 }
 

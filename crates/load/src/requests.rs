@@ -211,8 +211,8 @@ fn part(left: u64, height: u64) -> u32 {
 /// Answers may be large; what is measured is not refused for it.
 pub(crate) const ANSWER_LIMITS: Limits = Limits {
     head_bytes: 64 * 1024,
-    target_bytes: 8000,
-    fields: Limits::FIELDS_MAX,
+    target_bytes: Limits::DEFAULT.target_bytes,
+    fields: Limits::DEFAULT.fields,
     body_bytes: u64::MAX - 1,
     chunk_line_bytes: 1024,
     extension_bytes: 1 << 20,

@@ -7,14 +7,13 @@ use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
 use pollux_engine::{Actions, FileRange};
-use pollux_http::{DateCache, HeadWriter, Rejection, Status};
+use pollux_http::{DateCache, HeadWriter, LimitName, Limits, Rejection, Status};
 use rustix::io::Errno;
 
 use crate::common_fields::{Common, FieldContext};
 use crate::config::FIELDS_BYTES_MAX;
 
-/// Room for any short answer: its fields are ours and few, but for a `Location`, which may be
-/// three times as long as the longest target.
+/// Room for any short answer: its fields are ours and few, but for a `Location` of at most 24 KiB.
 pub(crate) const SHORT_BYTES_MAX: usize = 26 * 1024;
 
 /// What an answer says about the connection.
@@ -99,11 +98,25 @@ pub(crate) fn refusal(
     actions: &mut Actions<'_>,
     common: &Common,
     refused: Rejection,
+    limits: &Limits,
     is_head: bool,
 ) -> Answered {
-    let Rejection { status, reason, rfc } = refused;
     let context = Context { persistence: Persistence::Close, is_head, asked: common.unasked() };
-    explained(actions, common, context, status, &format!("{reason} ({rfc})"), |_| {})
+    let why = explanation(&refused, limits);
+    explained(actions, common, context, refused.status, &why, |_| {})
+}
+
+/// Why bytes were refused, with the limit that they exceed as the settings call it.
+pub(crate) fn explanation(refused: &Rejection, limits: &Limits) -> String {
+    let Rejection { reason, rfc, .. } = refused;
+    let Some(limit) = refused.limit else { return format!("{reason} ({rfc})") };
+    let (setting, most, unit) = match limit {
+        LimitName::Head => ("max_head", limits.head_bytes as u64, " bytes"),
+        LimitName::Target => ("max_target", limits.target_bytes as u64, " bytes"),
+        LimitName::Fields => ("max_fields", limits.fields as u64, ""),
+        LimitName::Body => ("max_body", limits.body_bytes, " bytes"),
+    };
+    format!("{reason}, {setting} = {most}{unit} ({rfc})")
 }
 
 /// As [`page`], with the reason behind the status.

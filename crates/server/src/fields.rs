@@ -4,6 +4,7 @@
 //! The writers of heads ask. Fields about one connection never leave it: those that are known, and
 //! those that a Connection field names. What frames a message is written by the proxy itself.
 
+use std::collections::HashSet;
 use std::fmt;
 
 use pollux_http::{Fields, decimal, is_host_and_port};
@@ -116,12 +117,20 @@ pub(crate) fn names_others(value: &[u8]) -> bool {
     options(value).any(|option| !is_usual(option))
 }
 
-/// Whether a Connection field among `fields` names the field `name`.
-#[cold]
-pub(crate) fn is_named(fields: Fields<'_>, name: &str) -> bool {
-    fields
-        .all("connection")
-        .any(|value| options(value).any(|option| option.eq_ignore_ascii_case(name.as_bytes())))
+/// What the Connection fields of a head name beside the usual, in lower case. Collected once: to walk all
+/// fields for each field would take the square of their number, which a peer chooses.
+pub(crate) struct Named(HashSet<Vec<u8>>);
+
+impl Named {
+    #[cold]
+    pub(crate) fn of(fields: Fields<'_>) -> Self {
+        let named = fields.all("connection").flat_map(options).filter(|option| !is_usual(option));
+        Self(named.map(<[u8]>::to_ascii_lowercase).collect())
+    }
+
+    pub(crate) fn has(&self, name: &str) -> bool {
+        !self.0.is_empty() && self.0.contains(name.to_ascii_lowercase().as_bytes())
+    }
 }
 
 /// The options of a Connection field.

@@ -366,7 +366,8 @@ impl HttpSession {
         is_head: bool,
     ) {
         shared.counters.count_refusal(rejection.status);
-        let answered = answer::refusal(actions, &shared.common, rejection, is_head);
+        let answered =
+            answer::refusal(actions, &shared.common, rejection, &shared.head_limits, is_head);
         self.answered(shared, actions, head, answered, true);
     }
 
@@ -434,7 +435,10 @@ fn report_refusal(shared: &Shared, actions: &Actions<'_>, rejection: Rejection, 
             format!("{} speaks TLS, which this server does not: use http://, or give it --cert and --key", peer())
         });
     } else {
-        errors.report(Event::RequestRefused, now_s, || format!("{}: {rejection}", peer()));
+        errors.report(Event::RequestRefused, now_s, || {
+            let why = answer::explanation(&rejection, &shared.head_limits);
+            format!("{}: {}: {why}", peer(), rejection.status)
+        });
     }
 }
 

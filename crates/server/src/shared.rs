@@ -76,7 +76,10 @@ impl Shared {
                 Handler::Reply(FixedReply::new(*len_bytes, *is_split, &common))
             }
             Answer::Echo => Handler::Echo,
-            Answer::Files(files) => Handler::Files(Site::open(files, logs, &counters)?),
+            Answer::Files(files) => {
+                let target_bytes_max = config.limits.heads.target_bytes_max;
+                Handler::Files(Site::open(files, logs, &counters, target_bytes_max)?)
+            }
         };
         let open =
             |target| AccessLog::open(target, config.monitoring.access_log_format, logs.clone());
@@ -147,8 +150,7 @@ impl Shared {
         log: Option<AccessLog>,
         counters: Arc<ServerCounters>,
     ) -> Self {
-        let body_bytes = limits.body_bytes_max;
-        let head_limits = pollux_http::Limits { body_bytes, ..pollux_http::Limits::default() };
+        let head_limits = limits.heads.with_body(limits.body_bytes_max);
         let room_bytes_min = handler.room_bytes_min();
         let (now, idle_deadline) = (Now::default(), Moment::NEVER);
         Self {

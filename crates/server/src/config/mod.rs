@@ -27,6 +27,13 @@ pub(crate) const CONNECTIONS_MAX: u64 = 1 << 20;
 pub(crate) const RULES_MAX: usize = 64;
 /// Largest limit for a request body.
 pub(crate) const BODY_BYTES_MAX: u64 = 1 << 40;
+/// Smallest limit of a head, and of a target: one that no usual request exceeds.
+const HEAD_BYTES_MIN: u64 = 1024;
+/// Largest limit of a head. One that arrives in small pieces is read again with each of them, so a larger
+/// one would cost a thread more than the packets themselves.
+const HEAD_BYTES_MAX: u64 = 256 * 1024;
+/// Most fields of a head.
+const FIELDS_MAX: u64 = 10_000;
 /// Largest rate in bytes per second.
 const RATE_BYTES_MAX: u64 = 1 << 30;
 /// Shortest timeout: the loops' deadlines have a grain of a millisecond.
@@ -258,6 +265,37 @@ table! { keys, key, default;
         pub drain_timeout: Duration = key.default("10s").one(&timeout()),
         /// Largest request body
         pub body_bytes_max as "max_body": u64 = key.default("1MiB").one(&bytes(0..=BODY_BYTES_MAX)),
+        /// How large heads may be.
+        pub heads: HeadLimits = HeadLimits::read(keys),
+    }
+}
+
+table! { keys, key, default;
+    /// How large a head may be.
+    #[derive(Clone, PartialEq, Eq, Debug)]
+    pub struct HeadLimits {
+        /// Largest head of a request (first line and fields), 414 or 431 beyond; for a proxy also of a
+        /// response, 502 beyond. A connection in the middle of a head keeps at most twice as much
+        pub bytes_max as "max_head": usize =
+            key.default("40KiB").one(&bytes(HEAD_BYTES_MIN..=HEAD_BYTES_MAX)),
+        /// Most fields of a request, 431 beyond; for a proxy also of a response, 502 beyond
+        pub fields_max as "max_fields": usize = key.default("1000").one(&whole(1..=FIELDS_MAX)),
+        /// Longest target of a request (path and query), 414 beyond
+        pub target_bytes_max as "max_target": usize =
+            key.default("8KiB").one(&bytes(HEAD_BYTES_MIN..=HEAD_BYTES_MAX)),
+    }
+}
+
+impl HeadLimits {
+    /// What is read by, with this limit of bodies.
+    pub(crate) fn with_body(&self, body_bytes: u64) -> pollux_http::Limits {
+        pollux_http::Limits {
+            head_bytes: self.bytes_max,
+            fields: self.fields_max,
+            target_bytes: self.target_bytes_max,
+            body_bytes,
+            ..pollux_http::Limits::DEFAULT
+        }
     }
 }
 

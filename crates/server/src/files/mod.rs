@@ -18,8 +18,8 @@ use std::sync::Arc;
 
 use pollux_engine::{Actions, FileRange};
 use pollux_http::{
-    Acceptable, ByteRange, ContentCoding, DateCache, EntityTag, FilePath, HeadWriter, Limits,
-    Outcome, Rejection, Representation, Request, Status, evaluate,
+    Acceptable, ByteRange, ContentCoding, DateCache, EntityTag, FilePath, HeadWriter, Outcome,
+    Rejection, Representation, Request, Status, evaluate,
 };
 
 use crate::answer::{self, Answered, Context, Left, Unsent, read_exactly};
@@ -41,6 +41,8 @@ use crate::common_fields::content_type;
 const READ_BYTES_MAX: u64 = 32 * 1024;
 /// The head of a file's answer is shorter than this.
 const HEAD_BYTES_MAX: usize = 1024;
+/// Longest target that a redirect leads to: that of a target of 8 KiB, each byte of its path encoded.
+const LOCATION_BYTES_MAX: usize = 24 * 1024;
 /// A file that changed so recently may change again within the same tick of its clock.
 const SETTLED_S: u64 = 2;
 /// Longest tag: three numbers of 64 bits and more in hex, the name of a coding, and three dashes.
@@ -86,9 +88,10 @@ impl Site {
         files: &Files,
         logs: &Logs,
         counters: &Arc<ServerCounters>,
+        target_bytes_max: usize,
     ) -> Result<Self, ServerError> {
         let Files { root: folder, has_listing, has_precompressed, compresses, spa } = files;
-        let decoded = vec![0; Limits::default().target_bytes].into();
+        let decoded = vec![0; target_bytes_max].into();
         let root = Root::open(folder)?;
         let spa = spa.as_ref().map(|page| page.as_os_str().as_encoded_bytes().to_vec());
         let spa = spa.map(Vec::into_boxed_slice);
@@ -240,6 +243,10 @@ impl Reply<'_> {
         if let Some(query) = self.request.target.query() {
             location.push('?');
             location.push_str(query);
+        }
+        // The limit of targets may be beyond the room.
+        if location.len() > LOCATION_BYTES_MAX {
+            return answer::page(actions, self.common, self.context, Status::URI_TOO_LONG, |_| {});
         }
         let status = Status::MOVED_PERMANENTLY;
         answer::page(actions, self.common, self.context, status, |head| {

@@ -11,7 +11,7 @@ use pollux_http::{
 
 use super::channel::Frame;
 use super::config::Forwarding;
-use crate::fields::{self, FieldRule, Kind};
+use crate::fields::{self, FieldRule, Kind, Named};
 
 /// What the head is written by, beside the request.
 #[derive(Clone, Copy, Debug)]
@@ -41,10 +41,11 @@ pub(super) fn write_request(
     let host = fields::host_of(context.rules).unwrap_or(context.host);
     fields::write(out, "Host", host.as_bytes());
     let fields_start = out.len();
-    let seen = write_request_fields(out, request, context, false).unwrap_or_else(|| {
+    let seen = write_request_fields(out, request, context, None).unwrap_or_else(|| {
         // Rare: some of those that were written have to go.
         out.truncate(fields_start);
-        write_request_fields(out, request, context, true).unwrap_or_default()
+        let named = Named::of(request.fields);
+        write_request_fields(out, request, context, Some(&named)).unwrap_or_default()
     });
     if let Some(left) = context.max_forwards {
         out.extend_from_slice(b"Max-Forwards: ");
@@ -98,13 +99,13 @@ fn write_request_line(out: &mut Vec<u8>, request: &Request<'_>) {
     out.extend_from_slice(b" HTTP/1.1\r\n");
 }
 
-/// Writes the fields that are passed on. None when Connection names some of them and `has_named` did
-/// not say so.
+/// Writes the fields that are passed on. None when Connection names some of them and `named` was not
+/// given.
 fn write_request_fields(
     out: &mut Vec<u8>,
     request: &Request<'_>,
     context: &RequestContext<'_>,
-    has_named: bool,
+    named: Option<&Named>,
 ) -> Option<SeenInRequest> {
     let mut seen = SeenInRequest::default();
     for field in request.fields {
@@ -120,10 +121,11 @@ fn write_request_fields(
         };
         match kind {
             Kind::EndToEnd if fields::drops(context.rules, field.name) => {}
-            Kind::EndToEnd | Kind::Date
-                if has_named && fields::is_named(request.fields, field.name) => {}
+            Kind::EndToEnd | Kind::Date if named.is_some_and(|named| named.has(field.name)) => {}
             Kind::EndToEnd | Kind::Date => fields::write(out, field.name, field.value),
-            Kind::Connection if !has_named && fields::names_others(field.value) => return None,
+            Kind::Connection if named.is_none() && fields::names_others(field.value) => {
+                return None;
+            }
             Kind::ForwardedFor => seen.forwarded_for = true,
             Kind::ForwardedOther => seen.forwarded_other = true,
             Kind::Forwarded => seen.forwarded = true,
@@ -263,10 +265,10 @@ pub(super) fn write_answer(
     let before = out.len();
     write_status_line(out, response);
     let fields_start = out.len();
-    let written = write_answer_fields(out, response, context.rules, false).or_else(|| {
+    let written = write_answer_fields(out, response, context.rules, None).or_else(|| {
         // Rare: some of those that were written have to go.
         out.truncate(fields_start);
-        write_answer_fields(out, response, context.rules, true)
+        write_answer_fields(out, response, context.rules, Some(&Named::of(response.fields)))
     });
     let SeenInAnswer { has_date, length, has_coding, is_ambiguous } = written.unwrap_or_default();
     if has_coding && facts.body != ResponseBody::None {
@@ -321,19 +323,21 @@ struct SeenInAnswer<'b> {
     is_ambiguous: bool,
 }
 
-/// Writes the fields that are passed on. None when Connection names some of them and `has_named` did
-/// not say so.
+/// Writes the fields that are passed on. None when Connection names some of them and `named` was not
+/// given.
 fn write_answer_fields<'b>(
     out: &mut Vec<u8>,
     response: &Response<'b>,
     rules: &[FieldRule],
-    has_named: bool,
+    named: Option<&Named>,
 ) -> Option<SeenInAnswer<'b>> {
     let mut seen = SeenInAnswer::default();
     for field in response.fields {
         match fields::kind(field.name) {
             Kind::EndToEnd | Kind::ClaimsClient if fields::drops(rules, field.name) => {}
-            Kind::Connection if !has_named && fields::names_others(field.value) => return None,
+            Kind::Connection if named.is_none() && fields::names_others(field.value) => {
+                return None;
+            }
             Kind::Connection | Kind::Dropped | Kind::Upgrade => {}
             Kind::Coding => {
                 seen.is_ambiguous = true;
@@ -345,7 +349,7 @@ fn write_answer_fields<'b>(
             }
             kind => {
                 seen.has_date |= kind == Kind::Date;
-                if !has_named || !fields::is_named(response.fields, field.name) {
+                if !named.is_some_and(|named| named.has(field.name)) {
                     fields::write(out, field.name, field.value);
                 }
             }
@@ -375,9 +379,11 @@ pub(super) fn write_upgrade(out: &mut Vec<u8>, response: &Response<'_>) -> bool 
 }
 
 fn write_end_to_end(out: &mut Vec<u8>, response: &Response<'_>) {
+    let named = Named::of(response.fields);
     for field in response.fields {
-        let is_passed = matches!(fields::kind(field.name), Kind::EndToEnd | Kind::Date);
-        if is_passed && !fields::is_named(response.fields, field.name) {
+        let kind = fields::kind(field.name);
+        let is_passed = matches!(kind, Kind::EndToEnd | Kind::ClaimsClient | Kind::Date);
+        if is_passed && !named.has(field.name) {
             fields::write(out, field.name, field.value);
         }
     }

@@ -105,12 +105,9 @@ impl ProxyShared {
             links: Links::new(backends.len()),
             backends,
             limits: config.limits.clone(),
-            head_limits: pollux_http::Limits { body_bytes, ..pollux_http::Limits::default() },
+            head_limits: config.limits.heads.with_body(body_bytes),
             // An answer is passed on piece by piece, however long it is.
-            answer_limits: pollux_http::Limits {
-                body_bytes: u64::MAX,
-                ..pollux_http::Limits::default()
-            },
+            answer_limits: config.limits.heads.with_body(u64::MAX),
             common: Common::default(),
             now: Now::default(),
             exchanges: Exchanges::default(),

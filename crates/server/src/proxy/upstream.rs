@@ -9,16 +9,18 @@
 //! The exchange that it has is found by its link. It is parted from the exchange before it ends,
 //! so an answer never meets another request.
 
+use std::borrow::Cow;
 use std::io;
 
 use pollux_engine::{Actions, CloseCause, Moment};
-use pollux_http::{BodyReader, Rejection, Response, ResponseBody, ResponseFacts};
+use pollux_http::{BodyReader, Response, ResponseBody, ResponseFacts};
 
 use super::exchange::Link;
 use super::fault::{Fault, ProxyCounter};
 use super::head_cache::AnswerKey;
 use super::heads::{AnswerContext, BodyFraming, write_answer, write_interim, write_upgrade};
 use super::shared::ProxyShared;
+use crate::answer::explanation;
 
 /// Interim answers to one request; a backend that sends them for ever is not answering. One each ten seconds, as a
 /// sign that a long request is under way (RFC 2518 10.1), makes 360 in the hour that it has by default.
@@ -26,6 +28,8 @@ const INTERIMS_MAX: u32 = 1024;
 /// With this much of them waiting for the client no other one is taken. One more, and the page for a fault
 /// behind them, fit into a call ([`Actions::ROOM_MIN`]): what a client gets of an interim answer is whole.
 const INTERIM_BYTES_MAX: usize = 40 * 1024;
+/// Longest interim answer that is passed on.
+const INTERIM_HEAD_BYTES_MAX: usize = 16 * 1024;
 
 /// One connection to a backend.
 #[derive(Debug)]
@@ -171,7 +175,7 @@ impl Upstream {
             match self.on_head(shared, actions, at, &input[used..]) {
                 Ok(0) => return used,
                 Ok(head_bytes) => used += head_bytes,
-                Err(why) => return self.refuse(shared, actions, why, input),
+                Err(why) => return self.refuse(shared, actions, &why, input),
             }
         }
         if shared.exchange(at).is_tunnel {
@@ -179,7 +183,10 @@ impl Upstream {
         }
         match shared.exchange(at).response.take(&input[used..]) {
             Ok(body_bytes) => used += body_bytes,
-            Err(Rejection { reason, .. }) => return self.refuse(shared, actions, reason, input),
+            Err(refused) => {
+                let why = explanation(&refused, &shared.answer_limits);
+                return self.refuse(shared, actions, &why, input);
+            }
         }
         if shared.exchange(at).response.is_whole {
             self.answered(shared, actions, at, used == input.len());
@@ -303,7 +310,7 @@ impl Upstream {
         actions: &mut Actions<'_>,
         at: u32,
         input: &[u8],
-    ) -> Result<usize, &'static str> {
+    ) -> Result<usize, Cow<'static, str>> {
         let limits = shared.answer_limits;
         let exchange = shared.exchanges.get_mut(at);
         let by = AnswerKey {
@@ -321,7 +328,7 @@ impl Upstream {
         let response = match Response::parse(input, &limits, exchange.kind) {
             Ok(Some(response)) => response,
             Ok(None) => return Ok(0),
-            Err(Rejection { reason, .. }) => return Err(reason),
+            Err(refused) => return Err(explanation(&refused, &limits).into()),
         };
         let facts = response.facts;
         let code = facts.status.code();
@@ -330,7 +337,7 @@ impl Upstream {
         if facts.is_interim() {
             exchange.interims += 1;
             if exchange.interims > INTERIMS_MAX {
-                return Err("more interim answers (1xx) than 1024");
+                return Err("more interim answers (1xx) than 1024".into());
             }
             if exchange.request.is_done() {
                 // The backend is at work.
@@ -338,8 +345,11 @@ impl Upstream {
             }
             // Clients of HTTP/1.0 know none (RFC 9110 15.2).
             if exchange.minor > 0 {
+                if facts.head_len > INTERIM_HEAD_BYTES_MAX {
+                    return Err("an interim answer (1xx) of more than 16 KiB".into());
+                }
                 if channel.head().len() > INTERIM_BYTES_MAX {
-                    return Err("more interim answers (1xx) than the client takes");
+                    return Err("more interim answers (1xx) than the client takes".into());
                 }
                 write_interim(channel.head(), &response);
                 shared.proxied.count(ProxyCounter::Interim);
@@ -350,7 +360,7 @@ impl Upstream {
         if code == 101 {
             let is_wanted = exchange.wants_upgrade && exchange.minor > 0;
             if !is_wanted || !write_upgrade(channel.head(), &response) {
-                return Err("an upgrade (101) that was not asked for");
+                return Err("an upgrade (101) that was not asked for".into());
             }
             (exchange.has_answer, exchange.is_tunnel) = (true, true);
             (exchange.is_last, exchange.request.is_whole) = (true, false);

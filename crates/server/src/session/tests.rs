@@ -92,6 +92,43 @@ fn methods_that_are_not_served_have_different_statuses() {
 }
 
 #[test]
+fn heads_that_nginx_takes_are_served() {
+    let mut play = play("reply = 2");
+    let fields: String = (0..120).map(|at| format!("X-{at}: 1\r\n")).collect();
+    let cookies = format!("Cookie: {}\r\n", "a".repeat(7 * 1024)).repeat(4);
+    let target = format!("GET /{} HTTP/1.1\r\nHost: a\r\n\r\n", "t".repeat(8099));
+    for request in
+        [fields, cookies].map(|lines| GET.replace("\r\n\r\n", &format!("\r\n{lines}\r\n")))
+    {
+        assert_eq!(status(&ask(&mut play, &request)), 200, "{request:.60}");
+    }
+    assert_eq!(status(&ask(&mut play, &target)), 200);
+}
+
+#[test]
+fn limits_of_heads_move_and_a_refusal_names_them() {
+    let config = "reply = 2\nmax_head = \"2KiB\"\nmax_fields = 3\nmax_target = 1024\nmax_body = 5";
+    let head = |line: String, fields: String| format!("{line} HTTP/1.1\r\nHost: a\r\n{fields}\r\n");
+    let line = || "GET /".to_owned();
+    for (request, code, named) in [
+        (head(line(), "A: b\r\n".repeat(2)), 200, ""),
+        (head(line(), "A: b\r\n".repeat(3)), 431, "max_fields = 3 ("),
+        (head(line(), format!("A: {:2048}\r\n", "b")), 431, "max_head = 2048 bytes ("),
+        (head(format!("GET /{:a<1023}", ""), String::new()), 200, ""),
+        (head(format!("GET /{:a<1024}", ""), String::new()), 414, "max_target = 1024 bytes ("),
+        (
+            head("POST /".to_owned(), "Content-Length: 6\r\n".to_owned()),
+            413,
+            "max_body = 5 bytes (",
+        ),
+    ] {
+        let answer = ask(&mut play(config), &request);
+        assert_eq!(status(&answer), code, "{request:.60}");
+        assert!(answer.contains(named), "{answer}");
+    }
+}
+
+#[test]
 fn a_refusal_of_head_has_no_body() {
     for request in [
         "HEAD / HTTP/1.1\r\n\r\n",

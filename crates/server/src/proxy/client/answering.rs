@@ -232,12 +232,19 @@ impl Client {
                 "a client speaks TLS, which this proxy does not: use http://".to_owned()
             });
         } else {
-            let text = || format!("a client: {rejection}");
+            let why = answer::explanation(&rejection, &shared.head_limits);
+            let text = || format!("a client: {}: {why}", rejection.status);
             shared.logs.errors.report(Event::RequestRefused, shared.now.unix_s, text);
         }
         shared.counters.count_refusal(rejection.status);
         shared.counters.count_answer(rejection.status);
-        let refused = answer::refusal(actions, &shared.common, rejection, is_head(input));
+        let refused = answer::refusal(
+            actions,
+            &shared.common,
+            rejection,
+            &shared.head_limits,
+            is_head(input),
+        );
         self.log(shared, actions, (b"", false), rejection.status.code(), refused.body_bytes);
         self.phase = Phase::Idle;
         self.is_last = true;

@@ -9,8 +9,8 @@ use pollux_engine::ListenAddress;
 use pollux_settings::{Keys, Kind, Table, bytes, one_of, table, whole};
 
 use crate::config::{
-    ADDRESSES_MAX, BODY_BYTES_MAX, CONNECTIONS_MAX, Loops, Monitoring, address, connections_max,
-    elsewhere, foreign_keys, note_overlap, timeout,
+    ADDRESSES_MAX, BODY_BYTES_MAX, CONNECTIONS_MAX, HeadLimits, Loops, Monitoring, address,
+    connections_max, elsewhere, foreign_keys, note_overlap, timeout,
 };
 use crate::error::{CONNECTIONS_DEFAULT, KEPT, limit};
 
@@ -32,13 +32,16 @@ const IDLE_MAX: u64 = 65_536;
 const QUEUE_MAX: u64 = 100_000;
 
 /// Limits without a meaning where every front end passes on bytes.
-const HTTP_LIMITS: [&str; 11] = [
+const HTTP_LIMITS: [&str; 14] = [
     "idle_timeout",
     "first_byte_timeout",
     "body_timeout",
     "request_timeout",
     "upstream_idle_timeout",
     "max_body",
+    "max_head",
+    "max_fields",
+    "max_target",
     "upstream_idle_max",
     "upstream_idle_total",
     "queue_max",
@@ -265,6 +268,8 @@ table! { keys, key, default;
         pub drain_timeout: Duration = key.default("10s").one(&timeout()),
         /// Largest request body
         pub body_bytes_max as "max_body": u64 = key.default("1GiB").one(&bytes(0..=BODY_BYTES_MAX)),
+        /// How large heads may be.
+        pub heads: HeadLimits = HeadLimits::read(keys),
         /// Most connections to each backend that are kept without a request
         pub upstream_idle_max: Option<usize> =
             key.otherwise("as many as --max-connections").optional(&whole(0..=IDLE_MAX)),
