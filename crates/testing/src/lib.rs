@@ -5,8 +5,10 @@
 //! Only tests use it, those of every crate.
 #![forbid(unsafe_code)]
 
+use std::error::Error;
 use std::fmt::Display;
 use std::fs;
+use std::io::Write as _;
 use std::path::Path;
 use std::process::{Command, ExitCode, Stdio};
 use std::time::{Duration, Instant};
@@ -27,14 +29,36 @@ pub const FORBID_SKIP: &str = "POLLUX_FORBID_SKIP";
 /// Longest wait for anything: far longer than a thing takes on a loaded machine.
 pub const DEADLINE: Duration = Duration::from_secs(60);
 
-/// Says why something is not tested on this machine.
+/// Says why something is not tested on this machine, on standard error itself: what a test prints that passes is not
+/// shown.
 ///
 /// # Panics
 /// With `POLLUX_FORBID_SKIP` set.
-#[expect(clippy::print_stderr, reason = "a skipped test says why")]
 pub fn skip(why: impl Display) {
     assert!(std::env::var_os(FORBID_SKIP).is_none(), "{why}");
-    eprintln!("skipped: {why}");
+    // The harness names the thread of a test after it.
+    let thread = std::thread::current();
+    let line = match thread.name().filter(|name| *name != "main") {
+        Some(test) => format!("skipped: {why} ({test})\n"),
+        None => format!("skipped: {why}\n"),
+    };
+    // A closed standard error fails nothing.
+    let _ = std::io::stderr().write_all(line.as_bytes());
+}
+
+/// What a test was given to work with; where the machine refuses it, the test is skipped with the reason and ends.
+///
+/// ```
+/// let opened: Result<u8, std::io::Error> = Err(std::io::ErrorKind::Unsupported.into());
+/// let Some(number) = pollux_testing::or_skip(opened) else { return };
+/// # assert_eq!(number, 0, "never reached");
+/// ```
+///
+/// # Panics
+/// As [`skip`].
+#[must_use]
+pub fn or_skip<T>(given: Result<T, impl Error>) -> Option<T> {
+    given.map_err(|error| skip(process::in_words(&error))).ok()
 }
 
 /// Whether `program` can be started; where it can't, the test is skipped.

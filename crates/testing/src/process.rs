@@ -215,8 +215,8 @@ impl Drop for Process {
 }
 
 /// A failure with its cause.
-fn in_words(error: &Error) -> String {
-    let cause = std::error::Error::source(error);
+pub(crate) fn in_words(error: &impl std::error::Error) -> String {
+    let cause = error.source();
     cause.map_or_else(|| error.to_string(), |cause| format!("{error}: {cause}"))
 }
 
