@@ -133,9 +133,11 @@ const IOCTLS: [libc::Ioctl; 5] =
 /// Forbids every thread of this process all calls but those of a server that serves.
 ///
 /// # Errors
-/// [`Unavailable`]: the kernel has no filters, or a thread has one of its own.
+/// [`Unavailable`]: the kernel has no filters, or a thread has one of its own, or a call that is not on the list was
+/// tried afterwards and not refused.
 pub fn confine_calls() -> Result<(), Unavailable> {
-    apply_filter_all_threads(&program()?).map_err(explained)
+    apply_filter_all_threads(&program()?).map_err(explained)?;
+    try_filter()
 }
 
 /// Whether [`confine_calls`] would be possible.
@@ -143,7 +145,20 @@ pub fn confine_calls() -> Result<(), Unavailable> {
 /// # Errors
 /// As there.
 pub fn try_calls() -> Result<(), Unavailable> {
-    on_a_thread(|| apply_filter(&program()?).map_err(explained))
+    on_a_thread(|| {
+        apply_filter(&program()?).map_err(explained)?;
+        try_filter()
+    })
+}
+
+/// Makes a pipe, which is not on the list.
+fn try_filter() -> Result<(), Unavailable> {
+    match std::io::pipe() {
+        Err(error) if error.raw_os_error() == Some(libc::EPERM) => Ok(()),
+        _ => Err(Unavailable::because(
+            "the kernel took the filter and still allows pipe2(2), which is not on its list",
+        )),
+    }
 }
 
 fn explained(error: seccompiler::Error) -> Unavailable {
@@ -236,6 +251,12 @@ mod tests {
         ] {
             assert!(!rules.contains_key(&call), "{call}");
         }
+    }
+
+    #[test]
+    fn a_filter_that_is_not_in_force_is_not_claimed() {
+        let claimed = try_filter().expect_err("this thread has no filter");
+        assert!(claimed.reason.contains("still allows pipe2(2)"), "{claimed}");
     }
 
     #[test]

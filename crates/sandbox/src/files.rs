@@ -4,9 +4,11 @@
 //! place anew (rotated logs, renewed certificates, edited settings) are reached by the folder that they
 //! stand in, and by the one that links lead to.
 
-use std::fmt;
+use std::fs::File;
+use std::net::TcpListener;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
+use std::{fmt, io};
 
 use landlock::{
     ABI, Access, AccessFs, AccessNet, BitFlags, CompatLevel, Compatible, LandlockStatus,
@@ -149,7 +151,8 @@ fn rules_of(path: &Path, used: Use) -> Vec<Rule> {
 /// A path that cannot be opened, which the process cannot use either, has no rule.
 ///
 /// # Errors
-/// [`Unavailable`]: the kernel has no landlock, or other threads run already, which it would not bind.
+/// [`Unavailable`]: the kernel has no landlock, or other threads run already, which it would not bind, or what no rule
+/// allows was tried afterwards and not refused.
 pub fn confine_files(reach: &AllowedPaths) -> Result<Confined, Unavailable> {
     let threads = std::fs::read_dir("/proc/self/task").map(Iterator::count);
     match threads {
@@ -168,12 +171,14 @@ pub fn try_files() -> Result<Confined, Unavailable> {
 }
 
 fn enforce(rules: Vec<Rule>) -> Result<Confined, Unavailable> {
+    let attempts = Attempt::beyond(&rules);
     let status = restrict(&rules).map_err(Unavailable::because)?;
     let RestrictionStatus { ruleset, landlock, .. } = status;
     match landlock {
         LandlockStatus::Available { effective_abi, kernel_abi }
             if ruleset != RulesetStatus::NotEnforced =>
         {
+            refused(&attempts, effective_abi)?;
             let version = kernel_abi.unwrap_or(effective_abi as i32);
             Ok(Confined { rules, version })
         }
@@ -184,6 +189,74 @@ fn enforce(rules: Vec<Rule>) -> Result<Confined, Unavailable> {
             "landlock is switched off: add it to the kernel's parameter lsm=",
         )),
     }
+}
+
+/// What is tried to see whether rules are enforced. It changes nothing where it succeeds.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Attempt {
+    /// To list a folder.
+    List(&'static str),
+    /// To open a device to be written.
+    Write(&'static str),
+    /// To listen on a TCP port, which no rule allows (Linux 6.7).
+    Listen,
+}
+
+impl Attempt {
+    const ALL: [Self; 3] = [Self::List("/"), Self::Write("/dev/null"), Self::Listen];
+
+    /// Those that succeed now and that none of `rules` allows.
+    fn beyond(rules: &[Rule]) -> Vec<Self> {
+        let is_allowed = |path: &str, access: AccessFs| {
+            let wanted = Rule::new(PathBuf::from(path), access);
+            rules.iter().any(|rule| rule.allows(&wanted))
+        };
+        let is_beyond = |attempt: &Self| match attempt {
+            Self::List(path) => !is_allowed(path, AccessFs::ReadDir),
+            Self::Write(path) => !is_allowed(path, AccessFs::WriteFile),
+            Self::Listen => true,
+        };
+        let succeeds = |attempt: &Self| attempt.outcome().is_ok();
+        Self::ALL.into_iter().filter(is_beyond).filter(succeeds).collect()
+    }
+
+    fn since(self) -> ABI {
+        match self {
+            Self::List(_) | Self::Write(_) => ABI::V1,
+            Self::Listen => ABI::V4,
+        }
+    }
+
+    fn outcome(self) -> io::Result<()> {
+        match self {
+            Self::List(path) => File::open(path).map(drop),
+            Self::Write(path) => File::options().write(true).open(path).map(drop),
+            Self::Listen => TcpListener::bind("127.0.0.1:0").map(drop),
+        }
+    }
+}
+
+impl fmt::Display for Attempt {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::List(path) => write!(f, "reading {path}"),
+            Self::Write(path) => write!(f, "writing to {path}"),
+            Self::Listen => f.write_str("listening on a TCP port"),
+        }
+    }
+}
+
+/// Finds each attempt refused that this kernel's landlock knows.
+fn refused(attempts: &[Attempt], abi: ABI) -> Result<(), Unavailable> {
+    let is_refused = |attempt: &Attempt| {
+        attempt.outcome().is_err_and(|error| error.kind() == io::ErrorKind::PermissionDenied)
+    };
+    let mut known = attempts.iter().filter(|attempt| attempt.since() <= abi);
+    known.find(|attempt| !is_refused(attempt)).map_or(Ok(()), |passed| {
+        Err(Unavailable::because(format!(
+            "the kernel took the rules and still allows {passed}, which none of them does"
+        )))
+    })
 }
 
 /// What needs a rule. The kernel asks at each open whether the file may be emptied later, and climbs to
@@ -237,6 +310,25 @@ mod tests {
         assert_eq!(paths(rules_of(Path::new("/dev/null"), Use::Write)), [Path::new("/dev/null")]);
         // Never all that there is.
         assert_eq!(paths(rules_of(Path::new("/hosts.x"), Use::Read)), [Path::new("/hosts.x")]);
+    }
+
+    #[test]
+    fn rules_that_are_not_enforced_are_not_claimed() {
+        let attempts = Attempt::beyond(&[]);
+        assert!(attempts.contains(&Attempt::List("/")) && attempts.contains(&Attempt::Listen));
+        let claimed = refused(&attempts, ABI::V1).expect_err("nothing binds this thread");
+        assert!(claimed.reason.contains("still allows reading /"), "{claimed}");
+        let claimed = refused(&[Attempt::Listen], ABI::V4).expect_err("nothing binds this thread");
+        assert!(claimed.reason.contains("listening on a TCP port"), "{claimed}");
+        // A kernel that knows no ports allows all of them.
+        assert_eq!(refused(&[Attempt::Listen], ABI::V3), Ok(()));
+    }
+
+    #[test]
+    fn what_the_rules_allow_is_not_tried() {
+        let reach =
+            reach(&[(Path::new("/"), Use::ReadBelow), (Path::new("/dev/null"), Use::Write)]);
+        assert_eq!(Attempt::beyond(&reach.rules()), [Attempt::Listen]);
     }
 
     #[test]

@@ -10,7 +10,8 @@
 //!
 //! A server calls it between opening its sockets and serving; `pollux doctor` tries both parts on a
 //! thread of its own. There is no way back, and nothing here ends a process: what the kernel refuses is
-//! an errno. What a kernel lacks is an [`Unavailable`], and what follows is the caller's to decide.
+//! an errno. What a kernel lacks is an [`Unavailable`], and what follows is the caller's to decide. Each part is tried
+//! once it is in force: that the kernel, or what stands in its place in a container, answered "done" proves nothing.
 #![forbid(unsafe_code)]
 
 mod calls;
@@ -46,9 +47,16 @@ impl std::error::Error for Unavailable {}
 /// owner or capabilities (`PR_SET_NO_NEW_PRIVS`). Both other parts need it and set it too.
 ///
 /// # Errors
-/// [`Unavailable`]: a kernel before 3.5.
+/// [`Unavailable`]: a kernel before 3.5, or one that took the call and set nothing.
 pub fn refuse_privileges() -> Result<(), Unavailable> {
-    rustix::thread::set_no_new_privs(true).map_err(Unavailable::because)
+    rustix::thread::set_no_new_privs(true).map_err(Unavailable::because)?;
+    match rustix::thread::no_new_privs() {
+        Ok(true) => Ok(()),
+        Ok(false) => {
+            Err(Unavailable::because("the kernel took PR_SET_NO_NEW_PRIVS and did not set it"))
+        }
+        Err(error) => Err(Unavailable::because(error)),
+    }
 }
 
 /// Runs `confine` on a thread that ends with it, as neither part can be taken back.

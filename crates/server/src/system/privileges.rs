@@ -28,7 +28,9 @@ use pollux_poller::Mechanism;
 use pollux_sandbox::{AllowedPaths, Confined, Unavailable, Use};
 use pollux_tls::{Keys, Pem, TlsError};
 use rustix::process::{Gid, Uid, geteuid};
-use rustix::thread::{set_thread_groups, set_thread_res_gid, set_thread_res_uid, set_thread_uid};
+use rustix::thread::{
+    capabilities, set_thread_groups, set_thread_res_gid, set_thread_res_uid, set_thread_uid,
+};
 
 use crate::ServerError;
 use crate::config::{Answer, LogTarget, SandboxMode, ServeConfig};
@@ -141,6 +143,13 @@ impl Identity {
         set_thread_res_uid(uid, uid, uid).map_err(|errno| failed(errno.into()))?;
         if set_thread_uid(Uid::ROOT).is_ok() {
             return Err(failed(io::Error::other("root can be regained")));
+        }
+        // Secure bits let them outlive the user that had them (capabilities(7)).
+        let kept = capabilities(None).map_err(|errno| failed(errno.into()))?.permitted;
+        if !kept.is_empty() {
+            return Err(failed(io::Error::other(format!(
+                "capabilities of root are left: {kept:?}"
+            ))));
         }
         Ok(())
     }

@@ -3,7 +3,8 @@
 //!
 //! A ring is restricted to the requests that this crate makes, before its first one
 //! (`IORING_REGISTER_RESTRICTIONS`): filters of system calls do not see the requests of a ring, so a process that
-//! gets hold of one could open files and connect by it.
+//! gets hold of one could open files and connect by it. That the call succeeded proves nothing: each ring tries
+//! whether a request and a registration that are not allowed are refused ([`try_restriction`]).
 
 use std::os::fd::{AsRawFd, RawFd};
 use std::time::Duration;
@@ -38,12 +39,15 @@ pub struct Setup {
     pub flags: &'static [&'static str],
     /// Queue sizes in force.
     pub sizes: Sizes,
-    /// Whether the kernel refuses every request of a kind that this crate does not make (EACCES).
+    /// Whether the kernel refuses every request and registration of a kind that this crate does not make (EACCES),
+    /// as was tried with one of each.
     pub is_restricted: bool,
     /// Better flags and faster ways that the kernel refused, and sizes that memory did not allow.
     pub refused: Vec<String>,
 }
 
+/// How the note of [`Setup::notes`] begins that says why a ring is not restricted.
+pub const UNRESTRICTED: &str = "no restriction of its requests";
 /// What [`Setup::notes`] says of a ring that is restricted.
 pub const RESTRICTED: &str =
     "requests of other kinds than the loop makes are refused by the kernel";
@@ -68,8 +72,10 @@ impl Setup {
 pub(super) struct Allowed {
     /// Kinds of requests.
     pub(super) requests: &'static [u8],
-    /// Calls of `io_uring_register(2)`.
+    /// Calls of `io_uring_register(2)`; never none, as Linux 7.0 and later take that for all.
     pub(super) registrations: &'static [u8],
+    /// What is said on a kernel that lacks what such a ring needs.
+    pub(super) too_old: &'static str,
 }
 
 /// What may stand beside a kind in a request of this crate.
@@ -78,7 +84,8 @@ const FLAGS: Flags = Flags::SKIP_SUCCESS.union(Flags::BUFFER_SELECT);
 /// Of rings whose requests reference no memory.
 pub(super) const NUMBERS: Allowed = Allowed {
     requests: &[opcode::PollAdd::CODE, opcode::PollRemove::CODE, opcode::AsyncCancel::CODE],
-    registrations: &[],
+    registrations: &[UNREGISTER_EVENTFD],
+    too_old: "this kernel's io_uring is too old: Linux 5.17 or newer is needed",
 };
 
 /// Of rings that receive, accept and send. Nothing opens, connects or runs anything.
@@ -92,8 +99,12 @@ pub(super) const STREAMS: Allowed = Allowed {
         opcode::Close::CODE,
     ],
     registrations: &[REGISTER_RING_FDS as u8, UNREGISTER_RING_FDS as u8, REGISTER_BUFFER_RING],
+    too_old: "this kernel's io_uring is too old to receive and send: Linux 6.1 or newer is needed",
 };
 
+/// `IORING_UNREGISTER_EVENTFD` of the kernel's interface, which finds nothing to do (ENXIO): no ring of this crate
+/// has an eventfd.
+const UNREGISTER_EVENTFD: u8 = 5;
 /// `IORING_REGISTER_PBUF_RING` of the kernel's interface.
 const REGISTER_BUFFER_RING: u8 = 22;
 
@@ -154,12 +165,12 @@ fn open_first(
     for &flags in chain {
         match open_sized(flags, wanted, &mut refused) {
             Ok((io, sizes)) => {
-                require_features(&io)?;
-                let (io, is_restricted) = match restrict(&io, allowed) {
+                require_features(&io, allowed.too_old)?;
+                let (mut io, is_asked_for) = match restrict(&io, allowed) {
                     Ok(()) => (io, true),
                     // A ring that waits for its restrictions takes nothing without them.
                     Err(error) => {
-                        refused.push(format!("no restriction of its requests: {error}"));
+                        refused.push(format!("{UNRESTRICTED}: {error}"));
                         drop(io);
                         let again = builder(flags, sizes).build(sizes.submission);
                         let explained = |cause| RingUnavailable { reason: explain(&cause), cause };
@@ -167,6 +178,13 @@ fn open_first(
                     }
                 };
                 require_enter(&io)?;
+                let passed = if is_asked_for { try_restriction(&mut io) } else { None };
+                refused.extend(passed.map(|what| {
+                    format!(
+                        "no restriction of its requests: the kernel accepted it and takes {what}"
+                    )
+                }));
+                let is_restricted = is_asked_for && passed.is_none();
                 return Ok((io, Setup { flags, sizes, is_restricted, refused }));
             }
             Err(cause) if cause.raw_os_error() == Some(libc::EINVAL) => {
@@ -176,7 +194,7 @@ fn open_first(
         }
     }
     let cause = io::Error::from_raw_os_error(libc::EINVAL);
-    Err(RingUnavailable { reason: TOO_OLD.to_owned(), cause })
+    Err(RingUnavailable { reason: allowed.too_old.to_owned(), cause })
 }
 
 /// Opens with `flags`, with half the size again and again while memory is short.
@@ -227,22 +245,44 @@ fn restrict(io: &IoUring, allowed: Allowed) -> io::Result<()> {
     io.submitter().register_enable_rings()
 }
 
+/// What a restricted ring takes that it should refuse: tries a request and a registration that no ring of this
+/// crate makes, and that do nothing where they are taken. The ring is empty again afterwards.
+fn try_restriction(io: &mut IoUring) -> Option<&'static str> {
+    let is_refused = |errno: Option<i32>| errno == Some(libc::EACCES);
+    let registered = io.submitter().unregister_buffers();
+    if !registered.is_err_and(|error| is_refused(error.raw_os_error())) {
+        return Some("registrations of every kind");
+    }
+    let nothing = opcode::Nop::new().build();
+    // SAFETY: the request references no memory.
+    let pushed = unsafe { io.submission().push(&nothing) };
+    pushed.expect("an empty queue takes one");
+    // An interrupted wait may have submitted it already: then only its completion is missing.
+    let entered = loop {
+        match io.submit_and_wait(1) {
+            Err(error) if error.raw_os_error() == Some(libc::EINTR) => {}
+            outcome => break outcome,
+        }
+    };
+    let result = io.completion().next().map(|completion| completion.result());
+    let is_refused = entered.is_ok() && is_refused(result.map(|result| -result));
+    (!is_refused).then_some("requests of every kind")
+}
+
 fn is_short_of_memory(error: &io::Error) -> bool {
     // mmap(2) says EAGAIN where locked memory is bounded for mappings too.
     matches!(error.raw_os_error(), Some(libc::ENOMEM | libc::EAGAIN))
 }
 
-const TOO_OLD: &str = "this kernel's io_uring is too old: Linux 5.17 or newer is needed";
-
 /// Polls are updated (5.13), waits have a timeout (5.11), and what went well stays silent
 /// (5.17, the newest of the three).
-fn require_features(io: &IoUring) -> Result<(), RingUnavailable> {
+fn require_features(io: &IoUring, too_old: &str) -> Result<(), RingUnavailable> {
     let params = io.params();
     if params.is_feature_skip_cqe_on_success() && params.is_feature_ext_arg() {
         return Ok(());
     }
     let cause = io::Error::from_raw_os_error(libc::EINVAL);
-    Err(RingUnavailable { reason: TOO_OLD.to_owned(), cause })
+    Err(RingUnavailable { reason: too_old.to_owned(), cause })
 }
 
 /// Filters forbid calls one by one, and a ring that can't be entered is none. With nothing to
@@ -449,7 +489,12 @@ impl Door {
 
 #[cfg(test)]
 mod tests {
+    use pollux_testing::or_skip;
+
     use super::*;
+
+    /// `IORING_UNREGISTER_BUFFERS` of the kernel's interface.
+    const UNREGISTER_BUFFERS: u8 = 1;
 
     #[test]
     fn eperm_names_the_sysctl_or_the_filter() {
@@ -461,10 +506,39 @@ mod tests {
     #[test]
     fn granted_sizes_and_flags_are_named() {
         let wanted = Sizes { submission: 64, completion: 256 };
-        let (io, setup) = open(wanted, NUMBERS).expect("io_uring is allowed here");
+        let Some((io, setup)) = or_skip(open(wanted, NUMBERS)) else { return };
         assert_eq!(setup.sizes, wanted);
         assert_eq!(io.params().sq_entries(), 64);
         assert_eq!(io.params().cq_entries(), 256);
         assert_eq!(io.params().is_setup_single_issuer(), setup.flags.contains(&"SINGLE_ISSUER"));
+    }
+
+    #[test]
+    fn a_restriction_that_lets_something_through_is_not_claimed() {
+        let leaky_calls = Allowed { registrations: &[UNREGISTER_BUFFERS], ..NUMBERS };
+        let leaky_requests = Allowed { requests: &[opcode::Nop::CODE], ..NUMBERS };
+        for (allowed, passes) in [
+            (NUMBERS, None),
+            (leaky_calls, Some("registrations of every kind")),
+            (leaky_requests, Some("requests of every kind")),
+        ] {
+            for chain in [&CHAIN[..], &SHARED_CHAIN[..]] {
+                let sizes = Sizes { submission: 8, completion: 32 };
+                let opened = open_first(chain, sizes, allowed);
+                let Some((mut io, setup)) = or_skip(opened) else { return };
+                assert_eq!(setup.is_restricted, passes.is_none(), "{setup:?}");
+                assert_eq!(setup.notes().iter().any(|note| note == RESTRICTED), passes.is_none());
+                let said = setup.refused.iter().find(|line| line.contains("accepted it and takes"));
+                assert_eq!(said.is_some(), passes.is_some(), "{setup:?}");
+                assert!(passes.is_none_or(|passes| said.is_some_and(|said| said.contains(passes))));
+                assert!(io.submission().is_empty() && io.completion().is_empty());
+            }
+        }
+    }
+
+    #[test]
+    fn every_kind_of_ring_names_a_registration() {
+        // A list without any restricts none from Linux 7.0 on.
+        assert!(!NUMBERS.registrations.is_empty() && !STREAMS.registrations.is_empty());
     }
 }
