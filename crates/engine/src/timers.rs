@@ -256,10 +256,10 @@ mod tests {
         let mut timers = Timers::new(at(0));
         timers.set(3, at(2_000_001));
         timers.set(4, at(2_000_000));
-        assert_eq!(expired(&mut timers, at(1_999_999)), []);
+        assert_eq!(expired(&mut timers, at(1_999_999)), [0_u32; 0]);
         assert_eq!(expired(&mut timers, at(2_000_000)), [4]);
         assert_eq!(timers.next_deadline(), Some(at(3_000_000)));
-        assert_eq!(expired(&mut timers, at(2_999_999)), []);
+        assert_eq!(expired(&mut timers, at(2_999_999)), [0_u32; 0]);
         assert_eq!(expired(&mut timers, at(3_000_000)), [3]);
         assert_eq!((timers.next_deadline(), timers.deadline(3)), (None, Moment::NEVER));
     }
@@ -270,7 +270,7 @@ mod tests {
         timers.set(0, at(1));
         assert_eq!(timers.next_deadline(), Some(at(90 * SECOND_NS)));
         assert_eq!(expired(&mut timers, at(90 * SECOND_NS)), [0]);
-        assert_eq!(expired(&mut timers, at(91 * SECOND_NS)), []);
+        assert_eq!(expired(&mut timers, at(91 * SECOND_NS)), [0_u32; 0]);
     }
 
     #[test]
@@ -279,7 +279,7 @@ mod tests {
         timers.set(0, at(u64::MAX - 1));
         timers.set(1, Moment::NEVER);
         assert!(timers.next_deadline().is_some());
-        assert_eq!(expired(&mut timers, at(u64::MAX)), []);
+        assert_eq!(expired(&mut timers, at(u64::MAX)), [0_u32; 0]);
         assert_eq!(timers.next_deadline(), Some(Moment::NEVER));
     }
 
@@ -305,7 +305,7 @@ mod tests {
             assert!(timers.set(0, at(timeout_ns + request)));
         }
         assert_eq!((timers.queue_moves, timers.visits), (1, 0));
-        assert_eq!(expired(&mut timers, at(timeout_ns)), []);
+        assert_eq!(expired(&mut timers, at(timeout_ns)), [0_u32; 0]);
         assert_eq!(expired(&mut timers, at(timeout_ns + 1_000_000)), [0]);
         // One for each level on the way down.
         assert!(timers.queue_moves <= 4, "{}", timers.queue_moves);

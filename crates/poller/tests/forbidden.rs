@@ -168,9 +168,12 @@ fn epoll_waits_when_epoll_pwait2_is_forbidden_after_it_was_opened() {
     }
 }
 
-/// Without CAP_IPC_LOCK rings count against RLIMIT_MEMLOCK.
+/// Without CAP_IPC_LOCK rings count against RLIMIT_MEMLOCK, where the kernel counts them at all.
 #[test]
 fn little_locked_memory_gives_a_smaller_ring_and_none_gives_none() {
+    if is_skipped(Mechanism::UringPoll) {
+        return;
+    }
     let unprivileged = || {
         let mut sets = capabilities(None).expect("read");
         sets.effective.remove(CapabilitySet::IPC_LOCK);
@@ -192,6 +195,10 @@ fn little_locked_memory_gives_a_smaller_ring_and_none_gives_none() {
             std::thread::sleep(RETRY);
         };
         let notes = poller.caps().notes.join("; ");
+        if notes.contains("2048 submissions") {
+            // Linux 6.12 and before, and 7.3.
+            return pollux_testing::skip("this kernel counts no ring as locked memory");
+        }
         assert!(notes.contains("no memory for 2048 + 16384 entries"), "{notes}");
         drop(poller);
         limit(0);

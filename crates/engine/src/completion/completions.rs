@@ -354,7 +354,7 @@ mod tests {
     fn an_answer_to_early_input_does_not_overtake_a_cut_one() {
         let clock = Clock::new(Arc::default());
         let opened = CompletionLoop::with_sizes(TINY, (), Limits::default(), clock, Arc::default());
-        let mut this = opened.expect("io_uring is allowed here");
+        let Some(mut this) = pollux_testing::or_skip(opened) else { return };
         let mut peer = speak(&mut this, true);
         let _others: Vec<UnixStream> = (0..40).map(|_| speak(&mut this, false)).collect();
         this.drain();

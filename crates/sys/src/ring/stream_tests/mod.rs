@@ -15,6 +15,8 @@ use std::os::unix::net::UnixStream;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
+use pollux_testing::or_skip;
+
 use super::*;
 
 /// Longer than anything here takes on a busy machine.
@@ -22,15 +24,15 @@ const PATIENCE: Duration = Duration::from_secs(60);
 
 const BUFFER_BYTES: u32 = 16;
 
-/// A ring with small queues, `buffers` receive buffers of 16 bytes and an arena of 1 MiB.
-fn ring(buffers: u16) -> StreamRing {
+/// A ring with small queues, `buffers` receive buffers of 16 bytes and an arena of 1 MiB; none where io_uring is
+/// forbidden, for tests that are skipped then.
+fn ring(buffers: u16) -> Option<StreamRing> {
     ring_of(Sizes { submission: 16, completion: 64 }, buffers)
 }
 
-fn ring_of(sizes: Sizes, buffers: u16) -> StreamRing {
+fn ring_of(sizes: Sizes, buffers: u16) -> Option<StreamRing> {
     let (buffer_bytes, arena_bytes) = (BUFFER_BYTES, 1 << 20);
-    StreamRing::open(StreamSizes { ring: sizes, buffers, buffer_bytes, arena_bytes })
-        .expect("io_uring is allowed here")
+    or_skip(StreamRing::open(StreamSizes { ring: sizes, buffers, buffer_bytes, arena_bytes }))
 }
 
 /// Our end and the peer's.
@@ -160,5 +162,8 @@ fn is_own_process(module: &str, test: &str, prepare: impl FnOnce(&mut Command)) 
     let output = child.output().expect("a process of its own");
     let said = String::from_utf8_lossy(&output.stdout);
     assert!(output.status.success() && said.contains("1 passed"), "{said}");
+    for line in String::from_utf8_lossy(&output.stderr).lines() {
+        line.split_once("skipped: ").into_iter().for_each(|(_, why)| pollux_testing::skip(why));
+    }
     false
 }

@@ -8,7 +8,7 @@ use super::*;
 
 #[test]
 fn many_receives_come_from_one_request() {
-    let mut ring = ring(4);
+    let Some(mut ring) = ring(4) else { return };
     let (ours, mut peer) = tcp_pair();
     ring.receive(ours.as_raw_fd(), Shots::Many, 7).expect("room");
     for word in [b"one".as_slice(), b"two", b"three"] {
@@ -22,7 +22,7 @@ fn many_receives_come_from_one_request() {
 
 #[test]
 fn one_receive_ends_with_its_bytes_and_reports_more() {
-    let mut ring = ring(4);
+    let Some(mut ring) = ring(4) else { return };
     let (ours, mut peer) = tcp_pair();
     peer.write_all(&[b'x'; 20]).expect("sent");
     for (len, has_data_left) in [(16, true), (4, false)] {
@@ -37,7 +37,7 @@ fn one_receive_ends_with_its_bytes_and_reports_more() {
 #[test]
 fn the_end_of_the_stream_takes_no_buffer() {
     for shots in [Shots::One, Shots::Many] {
-        let mut ring = ring(4);
+        let Some(mut ring) = ring(4) else { return };
         let (ours, peer) = tcp_pair();
         ring.receive(ours.as_raw_fd(), shots, 7).expect("room");
         submit_quietly(&mut ring);
@@ -51,7 +51,7 @@ fn the_end_of_the_stream_takes_no_buffer() {
 
 #[test]
 fn a_reset_takes_no_buffer() {
-    let mut ring = ring(4);
+    let Some(mut ring) = ring(4) else { return };
     let (ours, peer) = tcp_pair();
     (&ours).write_all(b"never read").expect("sent");
     ring.receive(ours.as_raw_fd(), Shots::Many, 7).expect("room");
@@ -65,7 +65,7 @@ fn a_reset_takes_no_buffer() {
 
 #[test]
 fn a_cancelled_receive_takes_no_buffer() {
-    let mut ring = ring(4);
+    let Some(mut ring) = ring(4) else { return };
     let (ours, mut peer) = pair();
     for shots in [Shots::One, Shots::Many] {
         ring.receive(ours.as_raw_fd(), shots, 7).expect("room");
@@ -92,7 +92,7 @@ fn a_cancelled_receive_takes_no_buffer() {
 
 #[test]
 fn a_receive_without_a_buffer_ends_and_starts_anew_when_one_was_given_back() {
-    let mut ring = ring(1);
+    let Some(mut ring) = ring(1) else { return };
     let (ours, mut peer) = pair();
     let fd = ours.as_raw_fd();
     ring.receive(fd, Shots::Many, 7).expect("room");
@@ -107,14 +107,22 @@ fn a_receive_without_a_buffer_ends_and_starts_anew_when_one_was_given_back() {
     let second = next(&mut ring);
     assert_eq!(text(&mut ring, second), pattern(20)[16..]);
     ring.cancel(7, 8).expect("room");
-    assert_eq!(next(&mut ring).result, -libc::ECANCELED);
+    let end = next(&mut ring);
+    // Up to Linux 6.12 a receive of many that takes the last buffer ends at once, with nothing left to receive, so
+    // that the cancellation finds none.
+    if end.result == -libc::ENOBUFS {
+        let late = next(&mut ring);
+        assert_eq!((late.user_data, late.result), (8, -libc::ENOENT));
+    } else {
+        assert_eq!(end.result, -libc::ECANCELED);
+    }
     assert_pool_is_whole(&mut ring, 1);
 }
 
 /// Arming anew without a buffer would spin: the end comes though there is nothing to receive.
 #[test]
 fn an_empty_pool_ends_a_receive_that_has_nothing_to_receive() {
-    let mut ring = ring(1);
+    let Some(mut ring) = ring(1) else { return };
     let (ours, mut peer) = pair();
     ring.receive(ours.as_raw_fd(), Shots::Many, 7).expect("room");
     peer.write_all(b"x").expect("sent");
@@ -122,7 +130,12 @@ fn an_empty_pool_ends_a_receive_that_has_nothing_to_receive() {
     assert_eq!(ring.buffers_lent(), 1);
     let (idle, _peer) = pair();
     ring.receive(idle.as_raw_fd(), Shots::Many, 9).expect("room");
-    let starved = next(&mut ring);
+    let mut starved = next(&mut ring);
+    // Up to Linux 6.12 the receive that took the last buffer has ended already.
+    if starved.user_data == 7 {
+        assert_eq!((starved.result, starved.has_more), (-libc::ENOBUFS, false));
+        starved = next(&mut ring);
+    }
     assert_eq!((starved.user_data, starved.result), (9, -libc::ENOBUFS));
     assert_eq!(text(&mut ring, in_use), b"x");
 }
@@ -130,7 +143,7 @@ fn an_empty_pool_ends_a_receive_that_has_nothing_to_receive() {
 #[test]
 fn a_non_blocking_socket_is_waited_for_all_the_same() {
     for shots in [Shots::One, Shots::Many] {
-        let mut ring = ring(4);
+        let Some(mut ring) = ring(4) else { return };
         let (ours, mut peer) = tcp_pair();
         ours.set_nonblocking(true).expect("a flag set");
         ring.receive(ours.as_raw_fd(), shots, 7).expect("room");
@@ -143,7 +156,7 @@ fn a_non_blocking_socket_is_waited_for_all_the_same() {
 
 #[test]
 fn an_empty_datagram_ends_a_receive_and_leaves_the_next_one_unread() {
-    let mut ring = ring(4);
+    let Some(mut ring) = ring(4) else { return };
     let (ours, peer) = std::os::unix::net::UnixDatagram::pair().expect("a socket pair");
     for datagram in [b"a".as_slice(), b"", b"b"] {
         peer.send(datagram).expect("sent");
@@ -172,7 +185,7 @@ fn an_empty_datagram_ends_a_receive_and_leaves_the_next_one_unread() {
 /// The tail of the buffer ring has 16 bits, and so have the buffers' numbers.
 #[test]
 fn the_pool_outlives_more_receives_than_its_tail_can_count() {
-    let mut ring = ring_of(Sizes { submission: 16, completion: 512 }, 256);
+    let Some(mut ring) = ring_of(Sizes { submission: 16, completion: 512 }, 256) else { return };
     let (ours, mut peer) = pair();
     ring.receive(ours.as_raw_fd(), Shots::Many, 7).expect("room");
     let sent = pattern(256 * 16);
@@ -198,7 +211,7 @@ fn the_pool_outlives_more_receives_than_its_tail_can_count() {
 /// An armed receive keeps the file open: it has to be ended before the close.
 #[test]
 fn a_close_with_a_receive_armed_reaches_the_peer_only_when_the_receive_ends() {
-    let mut ring = ring(4);
+    let Some(mut ring) = ring(4) else { return };
     let (ours, peer) = tcp_pair();
     ring.receive(ours.as_raw_fd(), Shots::Many, 7).expect("room");
     submit_quietly(&mut ring);
@@ -215,22 +228,32 @@ fn a_close_with_a_receive_armed_reaches_the_peer_only_when_the_receive_ends() {
 
 #[test]
 fn a_lease_that_outlives_its_ring_is_not_one_of_the_next_ring() {
-    let mut first = ring(1);
+    let Some(mut first) = ring(1) else { return };
     let (ours, mut peer) = pair();
     first.receive(ours.as_raw_fd(), Shots::One, 7).expect("room");
     peer.write_all(b"x").expect("sent");
     let received = next(&mut first).received.expect("a byte");
     drop(first);
-    let second = ring(1);
+    let Some(second) = ring(1) else { return };
     let outcome =
         std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| second.bytes(&received).len()));
     assert!(outcome.is_err(), "the second ring must know its own leases");
 }
 
 #[test]
-#[should_panic(expected = "the two upper bits are the ring's")]
 fn a_number_with_a_bit_of_ours_is_refused() {
-    let _ = ring(1).receive(0, Shots::One, StreamRing::USER_DATA_MAX + 1);
+    let Some(mut ring) = ring(1) else { return };
+    let number = StreamRing::USER_DATA_MAX + 1;
+    let why = panic_of(move || _ = ring.receive(0, Shots::One, number));
+    assert!(why.contains("the two upper bits are the ring's"), "{why}");
+}
+
+/// What a mistake of the caller panics with.
+fn panic_of(mistake: impl FnOnce()) -> String {
+    let outcome = std::panic::catch_unwind(std::panic::AssertUnwindSafe(mistake));
+    let payload = outcome.expect_err("it is a mistake");
+    let text = payload.downcast_ref::<&str>().map(|text| (*text).to_owned());
+    text.or_else(|| payload.downcast_ref::<String>().cloned()).expect("a text")
 }
 
 /// Writes `bytes` into the arena and sends them from there.
@@ -241,7 +264,7 @@ fn send(ring: &mut StreamRing, fd: i32, bytes: &[u8], user_data: u64) -> Sent {
 
 #[test]
 fn a_send_that_is_taken_whole_says_nothing() {
-    let mut ring = ring(1);
+    let Some(mut ring) = ring(1) else { return };
     let (ours, peer) = tcp_pair();
     let sent = send(&mut ring, ours.as_raw_fd(), b"hello", 7);
     assert_eq!(ring.sent_bytes(sent), Some(b"hello".as_slice()));
@@ -251,7 +274,7 @@ fn a_send_that_is_taken_whole_says_nothing() {
 
 #[test]
 fn the_tail_of_a_send_that_was_cut_short_is_recovered() {
-    let mut ring = ring(1);
+    let Some(mut ring) = ring(1) else { return };
     let (ours, peer) = pair();
     let fd = ours.as_raw_fd();
     let all = pattern(1 << 20);
@@ -278,7 +301,7 @@ fn the_tail_of_a_send_that_was_cut_short_is_recovered() {
 
 #[test]
 fn a_send_to_a_full_socket_fails_at_once_and_keeps_its_bytes() {
-    let mut ring = ring(1);
+    let Some(mut ring) = ring(1) else { return };
     let (ours, _peer) = pair();
     stuff(&ours);
     let sent = send(&mut ring, ours.as_raw_fd(), b"hello", 7);
@@ -289,7 +312,7 @@ fn a_send_to_a_full_socket_fails_at_once_and_keeps_its_bytes() {
 
 #[test]
 fn two_sends_on_one_socket_keep_their_order() {
-    let mut ring = ring(1);
+    let Some(mut ring) = ring(1) else { return };
     let (ours, peer) = tcp_pair();
     for round in 0..50_u8 {
         send(&mut ring, ours.as_raw_fd(), &[round; 100], 7);
@@ -303,7 +326,7 @@ fn two_sends_on_one_socket_keep_their_order() {
 
 #[test]
 fn the_arena_is_not_reset_while_a_send_is_queued() {
-    let mut ring = ring(1);
+    let Some(mut ring) = ring(1) else { return };
     let (ours, peer) = pair();
     let len = ring.spare().len();
     send(&mut ring, ours.as_raw_fd(), b"hello", 7);
@@ -318,16 +341,16 @@ fn the_arena_is_not_reset_while_a_send_is_queued() {
 }
 
 #[test]
-#[should_panic(expected = "what is spare")]
 fn a_send_of_more_than_is_spare_is_refused() {
-    let mut ring = ring(1);
+    let Some(mut ring) = ring(1) else { return };
     let len = ring.spare().len();
-    let _ = ring.send_spare(0, len + 1, 7);
+    let why = panic_of(|| _ = ring.send_spare(0, len + 1, 7));
+    assert!(why.contains("what is spare"), "{why}");
 }
 
 #[test]
 fn a_full_queue_gives_back_what_it_was_given() {
-    let mut ring = ring(1);
+    let Some(mut ring) = ring(1) else { return };
     let (ours, peer) = pair();
     let fd = ours.as_raw_fd();
     while ring.cancel(1, 2).is_ok() {}
@@ -352,7 +375,7 @@ fn a_send_to_a_peer_that_is_gone_raises_no_signal() {
     }
     // SAFETY: the default action replaces the runtime's "ignore"; no handler runs.
     unsafe { libc::signal(libc::SIGPIPE, libc::SIG_DFL) };
-    let mut ring = ring(1);
+    let Some(mut ring) = ring(1) else { return };
     let (ours, peer) = pair();
     drop(peer);
     send(&mut ring, ours.as_raw_fd(), b"hello", 7);
@@ -367,7 +390,7 @@ fn a_send_to_a_peer_that_is_gone_raises_no_signal() {
 #[test]
 fn an_owned_send_waits_for_the_peer_even_on_a_non_blocking_socket() {
     for is_nonblocking in [false, true] {
-        let mut ring = ring(1);
+        let Some(mut ring) = ring(1) else { return };
         let (ours, peer) = pair();
         let stuffed = stuff(&ours);
         ours.set_nonblocking(is_nonblocking).expect("a flag");
