@@ -5,6 +5,7 @@
 use std::path::Path;
 use std::process::{Command, ExitCode};
 
+mod aarch64;
 #[cfg(test)]
 mod circles;
 mod install;
@@ -22,6 +23,7 @@ cargo xtask uninstall --prefix DIR
                      remove what install put there
 cargo xtask package [deb] [static] [oci]
                      build packages into target/package, all three or those named; unpack and start each
+cargo xtask aarch64  check that what is installed compiles for aarch64
 cargo xtask bless    write the generated pages of docs/ anew
 cargo xtask ci       run what the CI runs, without installing anything";
 
@@ -41,6 +43,7 @@ fn main() -> ExitCode {
                 .map(|(prefix, count)| format!("{count} files removed below {}", prefix.display())),
         ),
         Some("package") => ended(package::package(root, &arguments())),
+        Some("aarch64") => ended(aarch64::check(root)),
         Some("bless") => bless(root),
         Some("ci") => run(Command::new("bash").arg(".ci/run").current_dir(root)),
         Some("help" | "--help" | "-h") => {

@@ -489,9 +489,15 @@ unsafe fn cancel(id: ContextId, iocb: *mut Iocb) -> io::Result<usize> {
     checked(unsafe { libc::syscall(libc::SYS_io_cancel, id, iocb, &raw mut unused) })
 }
 
-/// The number of `io_pgetevents(2)`, which the C library's header does not have on all architectures:
-/// that of x86-64, and the one that newer architectures share.
-const IO_PGETEVENTS: libc::c_long = if cfg!(target_arch = "x86_64") { 333 } else { 292 };
+/// The number of `io_pgetevents(2)`, which libc has for few architectures: that of x86-64, that of POWER, and the one
+/// that newer architectures share.
+const IO_PGETEVENTS: libc::c_long = if cfg!(target_arch = "x86_64") {
+    333
+} else if cfg!(target_arch = "powerpc64") {
+    388
+} else {
+    292
+};
 
 /// `io_getevents(2)`, with a mask `io_pgetevents(2)`: waits for at least `least` events and takes what
 /// fits into `events`.

@@ -4,6 +4,12 @@
 //! workspace with `unsafe`: every block holds one operation and names the fact that it relies on; every public
 //! function is safe. The poller and the lab call it. It knows nothing of pollers, holds no policy and never retries on its own.
 
+#[cfg(not(all(target_os = "linux", target_pointer_width = "64", target_endian = "little")))]
+compile_error!(
+    "pollux is for Linux on 64-bit little-endian machines (x86-64 is tested, aarch64 is compiled): no 32-bit, \
+     big-endian or other system is supported"
+);
+
 pub mod aio;
 pub mod descriptors;
 pub mod epoll;

@@ -5,7 +5,7 @@
 //! of `tx.h`, and the characteristics that a program sets.
 
 use std::cell::Cell;
-use std::ffi::{c_char, c_int, c_long, c_ulong};
+use std::ffi::{c_int, c_long, c_ulong};
 use std::time::Duration;
 
 use pollux_xatmi::client::Descriptor;
@@ -120,7 +120,8 @@ pub struct Xid {
     format_id: c_long,
     global_bytes: c_long,
     branch_bytes: c_long,
-    data: [c_char; XID_DATA_BYTES],
+    /// `char`, which is signed or not: bytes all the same.
+    data: [u8; XID_DATA_BYTES],
 }
 
 /// `TXINFO`.
@@ -243,7 +244,7 @@ fn xid(seen: Option<TransactionInfo>) -> Xid {
     let global = format!("{:08x}{number:016x}", std::process::id());
     let mut data = [0; XID_DATA_BYTES];
     for (place, byte) in data.iter_mut().zip(global.bytes()) {
-        *place = byte.cast_signed();
+        *place = byte;
     }
     let global_bytes = c_long::try_from(global.len()).unwrap_or_default();
     Xid { format_id: FORMAT_ID, global_bytes, branch_bytes: 0, data }
