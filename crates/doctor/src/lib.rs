@@ -8,6 +8,7 @@
 //! user to run.
 #![forbid(unsafe_code)]
 
+mod calls;
 mod check;
 mod counters;
 pub mod host;
@@ -22,6 +23,7 @@ mod tests;
 
 use serde::Serialize;
 
+pub use calls::Calls;
 pub use check::Remedy;
 pub use check::{Check, CheckValue, Concern, Verdict};
 pub use limits::{CONNECTION_BYTES, FDS_SPARE, MEMORY_PARTS, Resources, SERVER_FDS_SPARE};
@@ -82,6 +84,7 @@ impl Diagnosis {
             limits::memory_checks(readings),
             limits::ring_checks(readings),
             limits::checks(readings),
+            calls::checks(readings),
             limits::queue_checks(readings, demands),
             counters::generator_checks(readings),
             counters::checks(readings),

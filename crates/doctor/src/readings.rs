@@ -10,6 +10,7 @@ use pollux_poller::Mechanism;
 use pollux_sys::ring::RESTRICTED;
 use rustix::event::Timespec;
 
+use crate::calls::Calls;
 use crate::host::environment::Environment;
 use crate::host::machine::{CpuTicks, HostSample, cpu_group_folders};
 use crate::host::sources::Sources;
@@ -76,6 +77,8 @@ pub struct Readings {
     pub ring: Reading<()>,
     /// What a server can give up.
     pub sandbox: Sandbox,
+    /// Calls that some kernels and filters lack.
+    pub calls: Calls,
     /// A thread was followed as `pollux run --attach` does, or what forbids it.
     pub attach: Reading<()>,
     /// Where the load generators are.
@@ -102,6 +105,7 @@ impl Readings {
             quota: read_quota(),
             ring: ring(),
             sandbox: Sandbox::take(),
+            calls: Calls::take(),
             attach: attach(),
             wrk: host::find_program("wrk"),
             ab: host::find_program("ab"),
@@ -392,6 +396,7 @@ pub(crate) mod invented {
                 seccomp: Reading::Value(()),
                 ring: Reading::Value(()),
             },
+            calls: Calls::sound(),
             attach: Reading::Value(()),
             wrk: Some(PathBuf::from("/usr/bin/wrk")),
             ab: Some(PathBuf::from("/usr/bin/ab")),

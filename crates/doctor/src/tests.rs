@@ -208,6 +208,26 @@ fn cpus_and_clocks_limit_what_they_should() {
 }
 
 #[test]
+fn a_call_that_is_missing_blocks_what_needs_it_and_is_named() {
+    let missing = || Reading::unavailable("Function not implemented (os error 38)");
+    let sandboxed = changed(|r| {
+        r.calls.pidfd_open = missing();
+        r.calls.openat2 = missing();
+        r.calls.close_range = missing();
+        r.calls.timer_slack = missing();
+    });
+    let lab = spoiled(&sandboxed, "pidfd_open", Verdict::Blocks, "`pollux lab`");
+    assert!(lab.blocks_default_job && diagnose(&sandboxed, None).is_blocked());
+    let files = spoiled(&sandboxed, "openat2", Verdict::Blocks, "`pollux serve` of a folder");
+    assert!(!files.blocks_default_job);
+    spoiled(&sandboxed, "close_range_cloexec", Verdict::Limits, "has open: Function not");
+    spoiled(&sandboxed, "timer_slack_set", Verdict::Limits, "late");
+    // A folder of root without /proc.
+    let bare = changed(|r| r.calls.own_program = Reading::unavailable("No such file or directory"));
+    assert!(spoiled(&bare, "own_program", Verdict::Blocks, "`pollux lab`").blocks_default_job);
+}
+
+#[test]
 fn parts_of_the_sandbox_that_are_refused_say_what_a_server_keeps() {
     let refused = changed(|r| {
         r.sandbox.landlock = Reading::unavailable("landlock is switched off");

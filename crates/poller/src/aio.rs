@@ -589,8 +589,8 @@ fn unavailable(cause: io::Error) -> Error {
 }
 
 fn forbidden(cause: io::Error) -> Error {
-    let reason = "a seccomp filter forbids io_submit, io_getevents or io_cancel: allow them in \
-                  its profile";
+    let reason = "io_submit, io_getevents or io_cancel is refused: by a seccomp filter, whose profile has to \
+                  allow them, or by a kernel or sandbox that lacks them";
     Error::Unavailable { backend: Backend::Aio, reason: reason.to_owned(), cause }
 }
 

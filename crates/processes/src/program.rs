@@ -123,7 +123,9 @@ impl Program {
             Err(errno) => {
                 let _ = child.kill();
                 let _ = child.wait();
-                return Err(setup(errno.into()));
+                let needs = "which needs Linux 5.3 and, in a container, a filter that allows it";
+                let cause = format!("pidfd_open(2): {errno}, {needs}");
+                return Err(setup(std::io::Error::new(errno.kind(), cause)));
             }
         };
         let last = Arc::default();
