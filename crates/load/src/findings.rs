@@ -101,13 +101,17 @@ pub(crate) fn was_away(outcome: &Outcome) -> bool {
 }
 
 fn objective_missed(outcome: &Outcome) -> Option<Finding> {
-    let missed = |judged: &Judged| {
-        let why = judged.broken_by.as_ref()?;
-        Some(format!("{} was missed: {why}", judged.text))
+    let missed = |judged: &Judged| Some((judged.text.clone(), judged.broken_by.clone()?));
+    let missed: Vec<(String, String)> = outcome.objectives.iter().filter_map(missed).collect();
+    let text = match missed.as_slice() {
+        [] => return None,
+        [(objective, why)] => format!("the objective {objective} was missed: {why}"),
+        several => {
+            let each: Vec<String> =
+                several.iter().map(|(objective, why)| format!("{objective} ({why})")).collect();
+            format!("{} objectives were missed: {}", several.len(), each.join("; "))
+        }
     };
-    let missed: Vec<String> = outcome.objectives.iter().filter_map(missed).collect();
-    let objectives = if missed.len() == 1 { "objective" } else { "objectives" };
-    let text = (!missed.is_empty()).then(|| format!("the {objectives} {}", missed.join("; ")))?;
     finding(FindingKind::ObjectiveMissed, text, "it is what --slo asks for; see the figures below")
 }
 
@@ -502,6 +506,43 @@ mod tests {
             outcome.objectives = judge(&[objective], &outcome);
             assert_eq!(kinds(&outcome), expected);
         }
+    }
+
+    #[test]
+    fn several_missed_objectives_are_named_one_by_one() {
+        let mut outcome = sample(100, 20_000, 6_200_000);
+        let objectives = ["p99=5ms", "rate=9000", "max=1s"].map(|one| one.parse().expect(one));
+        outcome.objectives = judge(&objectives, &outcome);
+        let text = first(&outcome);
+        assert_eq!(
+            text,
+            "2 objectives were missed: p99 at most 5.00 ms (p99 was 6.20 ms); rate at least 9.00 k/s (it was \
+             2.00 k/s)"
+        );
+    }
+
+    /// A server that is gone has no limit that more connections would move.
+    #[test]
+    fn a_server_that_was_away_is_not_called_overloaded() {
+        let mut outcome = sample(100, 5_000, 1_000_000);
+        outcome.setting.asked_per_s = Some(2_000.0);
+        outcome.totals.due = 20_000;
+        let advice = |outcome: &Outcome| {
+            let found = findings(outcome).into_iter().find(|one| one.kind == RateMissed);
+            found.expect("a finding").advice
+        };
+        outcome.errors.unsent = 15_000;
+        assert!(advice(&outcome).contains("beyond the server"), "{outcome:?}");
+        outcome.errors =
+            Errors { connect: 9_000, unsent: 6_000, ..Errors::default() };
+        assert!(!advice(&outcome).contains("beyond the server"));
+        outcome.errors = Errors { unsent: 15_000, ..Errors::default() };
+        outcome.standstills = vec![Stall { from_s: 2.5, lasted_s: 7.5 }];
+        assert!(!advice(&outcome).contains("beyond the server"));
+        // Without an answer there is no longest latency that would show it.
+        outcome.latency.clear();
+        let outage = findings(&outcome).into_iter().find(|one| one.kind == Outage);
+        assert!(!outage.expect("a finding").advice.contains("longest latency"));
     }
 
     #[test]

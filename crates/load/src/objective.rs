@@ -201,7 +201,7 @@ impl Objective {
 pub fn broken_by(objectives: &[Objective], outcome: &Outcome) -> Option<String> {
     let is_empty = has(outcome, FindingKind::NoAnswers);
     let unfit =
-        unfit(objectives, outcome).filter(|_| is_empty || objectives.iter().any(is_of_speed));
+        unfit(objectives, outcome).filter(|_| is_empty || objectives.iter().any(is_of_time));
     unfit.or_else(|| objectives.iter().find_map(|objective| objective.missed_by(outcome)))
 }
 
@@ -210,7 +210,7 @@ pub(crate) fn judge(objectives: &[Objective], outcome: &Outcome) -> Vec<Judged> 
     let unfit = unfit(objectives, outcome);
     let is_empty = has(outcome, FindingKind::NoAnswers);
     let judged = |objective: &Objective| {
-        let unfit = unfit.clone().filter(|_| is_empty || is_of_speed(objective));
+        let unfit = unfit.clone().filter(|_| is_empty || is_of_time(objective));
         objective.judged(outcome, unfit.or_else(|| objective.missed_by(outcome)))
     };
     objectives.iter().map(judged).collect()
@@ -220,9 +220,9 @@ fn has(outcome: &Outcome, kind: FindingKind) -> bool {
     outcome.findings.iter().any(|finding| finding.kind == kind)
 }
 
-/// Whether a run that went wrong as a whole can't hold it: its times are those of the lucky ones.
-fn is_of_speed(objective: &Objective) -> bool {
-    matches!(objective.limit, Limit::Time(_) | Limit::Rate(_))
+/// Whether a run that went wrong as a whole can't hold it: its times are those of the lucky ones. A rate is what it is.
+fn is_of_time(objective: &Objective) -> bool {
+    matches!(objective.limit, Limit::Time(_))
 }
 
 /// Why the times of `outcome` say nothing.
@@ -523,6 +523,24 @@ mod tests {
             assert_eq!(judged.iter().map(|one| one.is_held).collect::<Vec<_>>(), [true, false]);
             assert!(judged.iter().all(|one| one.found.is_some()), "{judged:?}");
         }
+    }
+
+    #[test]
+    fn a_rate_is_judged_by_what_was_answered_also_beside_a_rate_that_was_missed() {
+        let mut outcome = sample(10, 20_000, 1_000_000);
+        outcome.setting.asked_per_s = Some(9_000.0);
+        outcome.findings = crate::findings(&outcome);
+        let judged = judge(&["rate=2000", "rate=2001", "p50=2ms"].map(objective), &outcome);
+        assert_eq!(judged.iter().map(|one| one.is_held).collect::<Vec<_>>(), [true, false, false]);
+    }
+
+    #[test]
+    fn a_run_without_an_answer_holds_nothing() {
+        let mut outcome = sample(10, 0, 0);
+        outcome.findings = crate::findings(&outcome);
+        let judged = judge(&["rate=1", "5xx=0", "p50=2ms", "errors=100%"].map(objective), &outcome);
+        assert!(judged.iter().all(|one| !one.is_held), "{judged:?}");
+        assert!(broken_by(&[objective("5xx=0")], &outcome).is_some());
     }
 
     #[test]

@@ -472,7 +472,7 @@ impl Target {
             let why = "an IPv6 address without its brackets";
             return Err(wrong(format!("{why}; expected such as {right}")));
         }
-        // The interface is this machine's: neither a server nor a certificate is told of it (RFC 6874, section 4).
+        // The interface is this machine's: neither Host nor a certificate has it (RFC 6874, section 4).
         let (plain, interface) = without_interface(url);
         let parsed = Url::parse(&plain).map_err(|error| wrong(format!("{error}; {FORM}")))?;
         let is_encrypted = match parsed.scheme() {

@@ -40,14 +40,23 @@ fn a_host_that_cannot_be_looked_up_is_not_a_wrong_flag() {
 
 #[test]
 fn a_server_that_dies_in_the_middle_is_an_exit_code() {
-    let server = Server::start();
-    let flags = ["-d", "3s", "--warm-up", "0s", "-c", "2", "--think", "5ms", "--json", "-"];
-    let load = started(&[&flags[..], &[&server.url]].concat());
-    server.answers(10);
-    drop(server);
-    let Output { status, stderr: said, .. } = load.ended();
-    assert_eq!(status.code(), Some(3), "{said}");
-    assert!(said.contains("!! nothing was answered for "), "{said}");
+    std::thread::scope(|scope| {
+        for pace in [["--think", "5ms"], ["--rate", "200"]] {
+            scope.spawn(move || {
+                let server = Server::start();
+                let flags = ["-d", "3s", "--warm-up", "0s", "-c", "2", "--json", "-"];
+                let load = started(&[&flags[..], &pace, &[&*server.url]].concat());
+                server.answers(10);
+                drop(server);
+                let Output { status, stderr: said, .. } = load.ended();
+                assert_eq!(status.code(), Some(3), "{said}");
+                assert!(said.contains("!! nothing was answered for "), "{said}");
+                assert!(said.contains("Connection refused"), "{said}");
+                // More connections would not bring it back.
+                assert!(!said.contains("beyond the server"), "{said}");
+            });
+        }
+    });
 }
 
 #[test]

@@ -64,7 +64,11 @@ pub(super) fn summary(outcome: &Outcome) -> Vec<Fact> {
             .unwrap_or_else(|| format!("held: {}", objective.found_text.as_deref().unwrap_or(NA)));
         ("objective", format!("{}, {verdict}", objective.text))
     }));
-    facts.extend(outcome.first_failure.clone().map(|why| ("first failure", why)));
+    let was_lost = outcome.errors.total() + outcome.warm_up_errors.total() > 0;
+    facts.extend(outcome.first_failure.as_ref().map(|why| match was_lost {
+        true => ("first failure", why.clone()),
+        false => ("first failure", format!("{why}; tried again, and no request was lost by it")),
+    }));
     facts.extend(outcome.first_wrong.as_ref().map(|wrong| ("first wrong", wrong.in_words())));
     let redirect = outcome.first_redirect.as_ref();
     facts.extend(redirect.map(|redirect| ("redirected", redirect.in_words())));
