@@ -533,8 +533,7 @@ mod tests {
         };
         outcome.errors.unsent = 15_000;
         assert!(advice(&outcome).contains("beyond the server"), "{outcome:?}");
-        outcome.errors =
-            Errors { connect: 9_000, unsent: 6_000, ..Errors::default() };
+        outcome.errors = Errors { connect: 9_000, unsent: 6_000, ..Errors::default() };
         assert!(!advice(&outcome).contains("beyond the server"));
         outcome.errors = Errors { unsent: 15_000, ..Errors::default() };
         outcome.standstills = vec![Stall { from_s: 2.5, lasted_s: 7.5 }];

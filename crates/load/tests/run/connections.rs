@@ -400,6 +400,27 @@ fn each_status_is_counted_and_the_first_wrong_answer_is_kept() {
     }
 }
 
+/// As servers send that trace, or set many cookies.
+#[test]
+fn answers_with_many_fields_and_long_heads_are_read() {
+    let fields: String = (0..120).map(|number| format!("X-{number}: 1\r\n")).collect();
+    let long: String =
+        (0..6).map(|number| format!("X-{number}: {}\r\n", "y".repeat(7_000))).collect();
+    let with = |fields: &str| {
+        format!("HTTP/1.1 200 OK\r\n{fields}Content-Length: 5\r\n\r\nhello").into_bytes()
+    };
+    for answer in [with(&fields), with(&long)] {
+        let server = Server::start(move |mut peer| peer.answer_all(&answer));
+        on_every_driver(
+            |driver| plan(driver, &server.url("/"), 2, 10),
+            |outcome| {
+                let at = format!("{:?} {:?}", outcome.errors, outcome.first_wrong);
+                assert_eq!((outcome.totals.right, outcome.totals.body_bytes_in), (10, 50), "{at}");
+            },
+        );
+    }
+}
+
 #[test]
 fn what_cannot_be_read_is_shown_with_the_reason() {
     let server = Server::start(|mut peer| peer.answer_all(b"220 mail at your service\r\n\r\n"));
