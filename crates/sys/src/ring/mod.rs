@@ -28,7 +28,7 @@ use open::Door;
 
 pub use ledger::{InFlight, StreamCompletion};
 pub use memory::{Received, Sent};
-pub use open::{RESTRICTED, RingUnavailable, Setup, Sizes, UNRESTRICTED};
+pub use open::{RESTRICTED, RingUnavailable, Setup, Sizes, UNRESTRICTED, note_reasons};
 pub use stream::{StreamRing, StreamSizes};
 pub use stream_request::Sending;
 

@@ -7,6 +7,7 @@
 //! whether a request and a registration that are not allowed are refused ([`try_restriction`]).
 
 use std::os::fd::{AsRawFd, RawFd};
+use std::sync::OnceLock;
 use std::time::Duration;
 use std::{fmt, fs, io, ptr};
 
@@ -326,8 +327,39 @@ pub(super) fn forbidden(call: &str) -> String {
 
 const SYSCTL: &str = "/proc/sys/kernel/io_uring_disabled";
 
+/// The status of the calling thread (`proc_pid_status(5)`).
+const STATUS: &str = "/proc/thread-self/status";
+
+/// What may forbid rings, by `/proc`.
+#[derive(Debug)]
+struct Reasons {
+    io_uring_disabled: String,
+    /// Whether the kernel filters the system calls of this thread.
+    has_seccomp_filter: bool,
+}
+
+/// As they were before a sandbox: [`note_reasons`].
+static NOTED: OnceLock<Reasons> = OnceLock::new();
+
+/// Notes what may forbid rings in a process that is about to give up its sight of `/proc`: a ring that is refused
+/// later is explained by it. Called before the sandbox. What can still be read then wins over it.
+pub fn note_reasons() {
+    let noted = Reasons {
+        io_uring_disabled: sysctl_in(fs::read_to_string(SYSCTL).ok()).unwrap_or_default(),
+        has_seccomp_filter: is_filtered_in(fs::read_to_string(STATUS).ok()).unwrap_or_default(),
+    };
+    // A second call finds the same, or what a sandbox hides.
+    let _ = NOTED.set(noted);
+}
+
+/// What the sysctl says, or said when it could be read.
 fn sysctl() -> String {
-    fs::read_to_string(SYSCTL).map_or_else(|_| String::new(), |text| text.trim().to_owned())
+    let noted = || NOTED.get().map(|noted| noted.io_uring_disabled.clone());
+    sysctl_in(fs::read_to_string(SYSCTL).ok()).or_else(noted).unwrap_or_default()
+}
+
+fn sysctl_in(text: Option<String>) -> Option<String> {
+    text.map(|text| text.trim().to_owned())
 }
 
 fn explain_eperm(io_uring_disabled: &str) -> String {
@@ -341,10 +373,15 @@ fn explain_eperm(io_uring_disabled: &str) -> String {
     }
 }
 
-/// Whether the kernel filters the system calls of this thread (`proc_pid_status(5)`).
+/// Whether the kernel filters the system calls of this thread, or did when that could be read.
 fn has_seccomp_filter() -> bool {
-    let status = fs::read_to_string("/proc/thread-self/status").unwrap_or_default();
-    status.lines().any(|line| line.starts_with("Seccomp:") && line.ends_with('2'))
+    let noted = || NOTED.get().map(|noted| noted.has_seccomp_filter);
+    is_filtered_in(fs::read_to_string(STATUS).ok()).or_else(noted).unwrap_or_default()
+}
+
+fn is_filtered_in(status: Option<String>) -> Option<bool> {
+    let is_filter = |line: &str| line.starts_with("Seccomp:") && line.ends_with('2');
+    status.map(|status| status.lines().any(is_filter))
 }
 
 /// The way into one ring, for the thread that opened it.
