@@ -2,10 +2,14 @@
 //!
 //! A rule is about a file or folder that is there now, whatever it is called later. Files that are put in
 //! place anew (rotated logs, renewed certificates, edited settings) are reached by the folder that they
-//! stand in, and by the one that links lead to.
+//! stand in, and by the one that links lead to. Folders that are put in place anew (a site that is built, a
+//! release that a link is turned to) are reached by the folders that they lie in, where those are not
+//! everybody's ([`AllowedPaths::add_replaceable`]).
 
+use std::ffi::OsString;
 use std::fs::File;
 use std::net::TcpListener;
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::{fmt, io};
@@ -42,6 +46,8 @@ pub enum Use {
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
 pub struct AllowedPaths {
     uses: Vec<(PathBuf, Use)>,
+    /// Where what takes their places lies.
+    beside: Vec<PathBuf>,
 }
 
 /// One rule: a file or folder, and what is allowed there and below.
@@ -88,7 +94,7 @@ impl Confined {
             let is_allowed = |wanted: &Rule| {
                 wanted.file.is_none() || self.rules.iter().any(|rule| rule.allows(wanted))
             };
-            !rules_of(path, *used).iter().all(is_allowed)
+            !needs_of(path, *used).iter().all(is_allowed)
         };
         later.uses.iter().find(is_lacking).map(|(path, _)| path.as_path())
     }
@@ -106,8 +112,114 @@ impl AllowedPaths {
         self.uses.push((path.to_owned(), used));
     }
 
+    /// Adds a folder or a file that is read, and what takes its place later: a folder of the same name that is
+    /// made anew, or one that a link of the path leads to then, if it lies beside the one that is there now.
+    /// So the folders that these lie in are in reach as well, but none that holds what is everybody's: the
+    /// folder whose successors are out of reach for that is given back.
+    pub fn add_replaceable(&mut self, path: &Path, used: Use) -> Option<PathBuf> {
+        self.add(path, used);
+        let mut fixed = None;
+        for place in places(path) {
+            match place.parent() {
+                Some(folder) if !is_everybodys(folder) => self.beside.push(folder.to_owned()),
+                _ => fixed = Some(place),
+            }
+        }
+        fixed
+    }
+
     fn rules(&self) -> Vec<Rule> {
-        self.uses.iter().flat_map(|(path, used)| rules_of(path, *used)).collect()
+        let access = AccessFs::ReadFile | AccessFs::ReadDir;
+        let beside = self.beside.iter().map(|folder| Rule::new(folder.clone(), access));
+        self.uses.iter().flat_map(|(path, used)| rules_of(path, *used)).chain(beside).collect()
+    }
+}
+
+/// Folders that hold what is everybody's: none of them is in reach because a folder in it is.
+const EVERYBODYS: [&str; 22] = [
+    "/",
+    "/bin",
+    "/boot",
+    "/dev",
+    "/etc",
+    "/etc/pki",
+    "/etc/ssl",
+    "/home",
+    "/lib",
+    "/lib64",
+    "/proc",
+    "/root",
+    "/run",
+    "/run/user",
+    "/sbin",
+    "/sys",
+    "/usr",
+    "/usr/lib",
+    "/usr/local",
+    "/usr/share",
+    "/var",
+    "/var/lib",
+];
+
+/// Whether the folder is one of the system, or somebody's home.
+fn is_everybodys(folder: &Path) -> bool {
+    let is_home = || {
+        let home = std::env::var_os("HOME").and_then(|home| Path::new(&home).canonicalize().ok());
+        folder.parent() == Some(Path::new("/home")) || home.as_deref() == Some(folder)
+    };
+    EVERYBODYS.iter().any(|each| folder == Path::new(each)) || is_home()
+}
+
+/// Most links of a path that are followed, as in the kernel (`path_resolution(7)`).
+const LINKS_MAX: usize = 40;
+
+/// The folders that a path and each link in it lead to; of a file the one that it stands in.
+fn places(path: &Path) -> Vec<PathBuf> {
+    let Ok(path) = std::path::absolute(path) else { return Vec::new() };
+    let mut found = Vec::new();
+    let mut add = |path: &Path| {
+        let place = path.canonicalize().ok();
+        let place = place.map(|place| match place.is_dir() {
+            true => place,
+            false => place.parent().map_or_else(|| place.clone(), Path::to_owned),
+        });
+        found.extend(place.filter(|place| !found.contains(place)));
+    };
+    add(&path);
+    if let Some(folder) = path.parent().filter(|_| !path.is_dir()) {
+        add(folder);
+    }
+    let mut links = 0;
+    let mut rest: Vec<OsString> = path.iter().rev().map(OsString::from).collect();
+    let mut at = PathBuf::new();
+    while let Some(part) = rest.pop() {
+        match part.as_bytes() {
+            b"." => continue,
+            b".." => {
+                at.pop();
+                continue;
+            }
+            _ => {}
+        }
+        let next = at.join(&part);
+        match next.read_link() {
+            Ok(target) if links < LINKS_MAX => {
+                links += 1;
+                add(&next);
+                // An absolute target begins anew by its first part.
+                rest.extend(target.iter().rev().map(OsString::from));
+            }
+            _ => at = next,
+        }
+    }
+    found
+}
+
+/// What has to be in reach so that a path can be used: the file itself, or the folder that it is made in.
+fn needs_of(path: &Path, used: Use) -> Vec<Rule> {
+    match path.canonicalize() {
+        Ok(meant) if used == Use::Read => vec![Rule::new(meant, AccessFs::ReadFile)],
+        _ => rules_of(path, used),
     }
 }
 
@@ -329,6 +441,53 @@ mod tests {
         let reach =
             reach(&[(Path::new("/"), Use::ReadBelow), (Path::new("/dev/null"), Use::Write)]);
         assert_eq!(Attempt::beyond(&reach.rules()), [Attempt::Listen]);
+    }
+
+    #[test]
+    fn what_takes_the_place_of_a_folder_is_reached_where_it_lies_beside_it() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let at = |name: &str| folder.path().canonicalize().expect("there").join(name);
+        for name in ["releases/1/public", "releases/2/public", "archive/a", "archive/a-1", "live"] {
+            fs::create_dir_all(at(name)).expect("made");
+        }
+        fs::write(at("archive/a/cert1"), "").expect("written");
+        fs::write(at("archive/a-1/cert1"), "").expect("written");
+        symlink("releases/1", at("current")).expect("linked");
+        symlink(at("archive/a"), at("live/a")).expect("linked");
+        symlink("cert1", at("archive/a/cert")).expect("linked");
+        let (site, cert) = (at("current/public"), at("live/a/cert"));
+        let mut paths = AllowedPaths::default();
+        assert_eq!(paths.add_replaceable(&site, Use::ReadBelow), None);
+        assert_eq!(paths.add_replaceable(&cert, Use::Read), None);
+        let made = Confined { rules: paths.rules(), version: 0 };
+        // A link that is turned, also where it stands in the middle of the path.
+        for (link, target) in [("current", "releases/2"), ("live/a", "../archive/a-1")] {
+            fs::remove_file(at(link)).expect("removed");
+            symlink(target, at(link)).expect("linked");
+        }
+        symlink("cert1", at("archive/a-1/cert")).expect("linked");
+        let later = reach(&[(&site, Use::ReadBelow), (&cert, Use::Read)]);
+        assert_eq!(made.lacks(&later), None);
+        // A folder that is removed and made anew.
+        fs::remove_dir_all(at("releases/2/public")).expect("removed");
+        fs::create_dir(at("releases/2/public")).expect("made");
+        assert_eq!(made.lacks(&later), None);
+        let elsewhere = tempfile::tempdir().expect("a folder");
+        fs::remove_file(at("current")).expect("removed");
+        symlink(elsewhere.path(), at("current")).expect("linked");
+        fs::create_dir(elsewhere.path().join("public")).expect("made");
+        assert_eq!(made.lacks(&later), Some(site.as_path()));
+    }
+
+    #[test]
+    fn no_folder_of_the_system_is_in_reach_for_what_lies_in_it() {
+        let mut paths = AllowedPaths::default();
+        for path in ["/usr/share", "/etc/hostname", "/"] {
+            assert!(paths.add_replaceable(Path::new(path), Use::Read).is_some(), "{path}");
+        }
+        assert_eq!(paths.beside, Vec::<PathBuf>::new());
+        assert!(is_everybodys(Path::new("/home/somebody")) && is_everybodys(Path::new("/var")));
+        assert!(!is_everybodys(Path::new("/var/www")) && !is_everybodys(Path::new("/srv")));
     }
 
     #[test]
