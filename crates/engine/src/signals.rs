@@ -21,13 +21,18 @@ pub enum Signal {
     Interrupt,
     /// SIGHUP.
     HangUp,
+    /// SIGQUIT.
+    Quit,
     /// SIGUSR1.
     User1,
+    /// SIGUSR2.
+    User2,
 }
 
 impl Signal {
     /// All of them.
-    pub const ALL: [Self; 4] = [Self::Terminate, Self::Interrupt, Self::HangUp, Self::User1];
+    pub const ALL: [Self; 6] =
+        [Self::Terminate, Self::Interrupt, Self::HangUp, Self::Quit, Self::User1, Self::User2];
 
     /// The name as in `signal(7)`.
     #[must_use]
@@ -36,7 +41,9 @@ impl Signal {
             Self::Terminate => "SIGTERM",
             Self::Interrupt => "SIGINT",
             Self::HangUp => "SIGHUP",
+            Self::Quit => "SIGQUIT",
             Self::User1 => "SIGUSR1",
+            Self::User2 => "SIGUSR2",
         }
     }
 
@@ -47,7 +54,9 @@ impl Signal {
             Self::Terminate => consts::SIGTERM,
             Self::Interrupt => consts::SIGINT,
             Self::HangUp => consts::SIGHUP,
+            Self::Quit => consts::SIGQUIT,
             Self::User1 => consts::SIGUSR1,
+            Self::User2 => consts::SIGUSR2,
         }
     }
 }
@@ -93,6 +102,8 @@ pub struct Signals {
     /// What the handlers call, to take it away again.
     actions: Vec<SigId>,
     bytes: UnixStream,
+    /// Copied for each signal.
+    handler_end: UnixStream,
     poller: Box<dyn Poller>,
     events: Events,
 }
@@ -109,11 +120,19 @@ impl Signals {
         let readable = Registration::new(Interest::READABLE, Trigger::Level);
         poller.add(bytes.as_fd(), Token::new(0, 0), readable)?;
         let events = Events::with_capacity(1);
-        let mut all = Self { caught: Vec::new(), actions: Vec::new(), bytes, poller, events };
-        for signal in signals {
-            all.add(*signal, &handler_end)?;
-        }
+        let (caught, actions) = (Vec::new(), Vec::new());
+        let mut all = Self { caught, actions, bytes, handler_end, poller, events };
+        all.catch_too(signals)?;
         Ok(all)
+    }
+
+    /// Catches these as well from now on: a server wants to miss no SIGHUP from its first moment on, and to be
+    /// ended by SIGTERM without a word as long as it has nothing to end.
+    ///
+    /// # Errors
+    /// No descriptor is left (EMFILE, ENFILE).
+    pub fn catch_too(&mut self, signals: &[Signal]) -> io::Result<()> {
+        signals.iter().try_for_each(|signal| self.add(*signal))
     }
 
     /// Waits for a signal. None when `timeout` is over or the waker was used, whichever came
@@ -163,13 +182,13 @@ impl Signals {
         self.bytes.as_fd()
     }
 
-    fn add(&mut self, signal: Signal, handler_end: &UnixStream) -> io::Result<()> {
+    fn add(&mut self, signal: Signal) -> io::Result<()> {
         let has_come = Arc::new(AtomicBool::new(false));
         let number = signal.number();
         // Handlers call their actions in this order: the flag is set when the byte arrives.
         let set_flag = flag::register(number, Arc::clone(&has_come));
         self.actions.push(set_flag.map_err(system("sigaction"))?);
-        let end = handler_end.try_clone().map_err(system("fcntl F_DUPFD_CLOEXEC"))?;
+        let end = self.handler_end.try_clone().map_err(system("fcntl F_DUPFD_CLOEXEC"))?;
         let write_byte = low_level::pipe::register(number, end);
         self.actions.push(write_byte.map_err(system("sigaction"))?);
         self.caught.push(Caught { signal, has_come });
