@@ -12,6 +12,7 @@ use clap::FromArgMatches;
 use pollux_command::output::ForeignFlag;
 use pollux_command::{help, output};
 use pollux_doctor::host::{find_program_beside, own_folder};
+use pollux_engine::Signals;
 
 use args::{Cli, Command};
 
@@ -38,26 +39,27 @@ fn main() -> ExitCode {
 /// `pollux pool` is another program's, if that is there.
 fn handed_over_or_run() -> Result<ExitCode, output::Failure> {
     let words: Vec<_> = std::env::args_os().skip(1).collect();
-    hand_over(&words).map_or_else(parsed_and_run, Err)
+    let early = servers::early_signals(&words)?;
+    hand_over(&words).map_or_else(|| parsed_and_run(early), Err)
 }
 
 /// Runs the command, or prints the help or the error that the command line leads to.
-fn parsed_and_run() -> Result<ExitCode, output::Failure> {
+fn parsed_and_run(early: Option<Signals>) -> Result<ExitCode, output::Failure> {
     let mut command = args::command();
     let matches = command.try_get_matches_from_mut(std::env::args_os());
     match matches.and_then(|matches| Cli::from_arg_matches(&matches)) {
-        Ok(cli) => run(cli.command),
+        Ok(cli) => run(cli.command, early),
         Err(error) => output::answer(error, &mut command, &ELSEWHERE),
     }
 }
 
-fn run(command: Command) -> Result<ExitCode, output::Failure> {
+fn run(command: Command, early: Option<Signals>) -> Result<ExitCode, output::Failure> {
     match command {
         Command::Lab(lab) => lab::run(*lab),
         Command::Load(command) => load::run(&command),
         Command::Pool(_) | Command::Fld(_) => Err(pool_is_missing()),
-        Command::Serve(command) => servers::serve(&command),
-        Command::Proxy(flags) => servers::proxy(&flags),
+        Command::Serve(command) => servers::serve(&command, early),
+        Command::Proxy(flags) => servers::proxy(&flags, early),
         Command::Run(flags) => run::run(&flags),
         Command::Doctor(flags) => doctor::run(&flags),
         Command::Completions { shell } => help::completions(shell, args::command(), "pollux"),

@@ -4,6 +4,7 @@
 //! The flags are made from the servers' own tables of settings, so flags, keys of the file and
 //! defaults cannot differ.
 
+use std::ffi::OsString;
 use std::io::ErrorKind::{BrokenPipe, ConnectionReset};
 use std::io::{self, BufRead, BufReader, Write};
 use std::os::unix::net::UnixStream;
@@ -21,8 +22,28 @@ use pollux_settings::Flags;
 
 use crate::output::{self, Failure};
 
-/// What either of them acts on.
-const SIGNALS: [Signal; 3] = [Signal::Terminate, Signal::Interrupt, Signal::HangUp];
+/// What either of them acts on from its first moment on, so that none of them ends a server that starts: it is
+/// done once it serves.
+const EARLY: [Signal; 3] = [Signal::HangUp, Signal::User1, Signal::User2];
+/// What ends it; at once, as long as it has nothing open.
+const ENDING: [Signal; 3] = [Signal::Terminate, Signal::Interrupt, Signal::Quit];
+
+/// The signals of a server, where `words` call for one: to be caught before anything else is done.
+///
+/// # Errors
+/// No descriptor is left.
+pub(crate) fn early_signals(words: &[OsString]) -> Result<Option<Signals>, Failure> {
+    let is_server = words.first().is_some_and(|first| first == "serve" || first == "proxy");
+    let caught = is_server.then(|| Signals::catch(&EARLY)).transpose();
+    caught.map_err(Failure::failed)
+}
+
+/// All of them, with those that were caught early.
+fn signals(early: Option<Signals>) -> io::Result<Signals> {
+    let mut signals = early.map_or_else(|| Signals::catch(&EARLY), Ok)?;
+    signals.catch_too(&ENDING)?;
+    Ok(signals)
+}
 
 /// The command line of `pollux serve`.
 #[derive(Debug, clap::Args)]
@@ -35,7 +56,7 @@ pub(crate) struct ServeCommand {
 }
 
 /// Runs the server until a signal ends it.
-pub(crate) fn serve(command: &ServeCommand) -> Result<ExitCode, Failure> {
+pub(crate) fn serve(command: &ServeCommand, early: Option<Signals>) -> Result<ExitCode, Failure> {
     if let Some(done) = privileges::run() {
         return done.map(|()| ExitCode::SUCCESS).map_err(Failure::failed);
     }
@@ -46,7 +67,7 @@ pub(crate) fn serve(command: &ServeCommand) -> Result<ExitCode, Failure> {
     // Before anything else is opened: a number that was not passed must not be one of our own.
     let passed = system::sockets().map_err(Failure::failed)?;
     pollux_sys::descriptors::raise().map_err(Failure::failed)?;
-    let mut signals = Signals::catch(&SIGNALS).map_err(Failure::failed)?;
+    let mut signals = signals(early).map_err(Failure::failed)?;
     let failed = |error| Failure::failed(output::in_words(&error));
     let words = ["serve".into()];
     let process =
@@ -99,19 +120,19 @@ enum Order {
 }
 
 /// Runs the proxy until a signal ends it, as its master or as a worker; or has one reload its settings.
-pub(crate) fn proxy(command: &ProxyCommand) -> Result<ExitCode, Failure> {
+pub(crate) fn proxy(command: &ProxyCommand, early: Option<Signals>) -> Result<ExitCode, Failure> {
     if let Some(Order::Reload { control }) = &command.order {
         return reload(control);
     }
     if let Some(worker) = WorkerProcess::find().map_err(Failure::failed)? {
-        return Ok(work(command, worker));
+        return Ok(work(command, worker, early));
     }
     let settings = read(&command.flags).map_err(Failure::usage)?;
     if command.check {
         return check(|| Server::check_proxy(&settings.config));
     }
     pollux_sys::descriptors::raise().map_err(Failure::failed)?;
-    let mut signals = Signals::catch(&SIGNALS).map_err(Failure::failed)?;
+    let mut signals = signals(early).map_err(Failure::failed)?;
     let flags = command.flags.clone();
     let command_line = CommandLine {
         arguments: std::env::args_os().skip(1).collect(),
@@ -133,11 +154,11 @@ fn read(flags: &Flags<ProxyConfig>) -> Result<Settings, String> {
 }
 
 /// Serves as a worker until the master ends it. The master says what goes wrong.
-fn work(command: &ProxyCommand, worker: WorkerProcess) -> ExitCode {
+fn work(command: &ProxyCommand, worker: WorkerProcess, early: Option<Signals>) -> ExitCode {
     let prepared = command.flags.read_with(worker.file()).map_err(|wrong| wrong.to_string());
     let prepared = prepared.and_then(|config| {
         pollux_sys::descriptors::raise().map_err(|error| error.to_string())?;
-        let signals = Signals::catch(&SIGNALS).map_err(|error| error.to_string())?;
+        let signals = signals(early).map_err(|error| error.to_string())?;
         Ok((config, signals))
     });
     let ran = match prepared {

@@ -26,6 +26,7 @@ use rustix::io::Errno;
 
 use crate::ServerError;
 use crate::proxy::ProxyConfig;
+use crate::serve::USER2_IGNORED;
 pub use crate::serve::link::WorkerProcess;
 use crate::serve::link::{Frame, Kind, STATES_END, Worker, WorkerState};
 pub use crate::serve::sockets::ProxySockets;
@@ -172,8 +173,8 @@ impl Master {
         Ok(master)
     }
 
-    /// Runs until SIGTERM or SIGINT and lets the workers drain then; a second one ends them at once.
-    /// SIGHUP reads the settings anew.
+    /// Runs until SIGTERM, SIGINT or SIGQUIT and lets the workers drain then; a second one ends them at once.
+    /// SIGHUP reads the settings anew, SIGUSR1 has the logs opened again; SIGUSR2 is reported and ignored.
     ///
     /// # Errors
     /// The first worker could not start; the kernel refuses to wait.
@@ -229,10 +230,12 @@ impl Master {
     fn on_signal(&mut self, signal: Signal) {
         match signal {
             Signal::HangUp => self.reload(),
-            Signal::Terminate | Signal::Interrupt if self.is_ending => {
+            Signal::User1 => self.reopen_logs(),
+            Signal::User2 => (self.command_line.print)(USER2_IGNORED),
+            Signal::Terminate | Signal::Interrupt | Signal::Quit if self.is_ending => {
                 self.workers.iter_mut().for_each(Worker::kill);
             }
-            Signal::Terminate | Signal::Interrupt => {
+            Signal::Terminate | Signal::Interrupt | Signal::Quit => {
                 self.is_ending = true;
                 self.manager.notify(State::Stopping);
                 self.restart.at = None;
@@ -301,8 +304,13 @@ impl Master {
             self.workers[at].send(Kind::BackendStates, &text);
         }
         let by = self.drain_end();
+        // Not the one that a reload waits for: it takes over when it is ready.
+        let next = self.next.as_ref().map(|next| next.2);
+        let is_next = |worker: &Worker| Some(worker.id()) == next;
         for other in (0..self.workers.len()).filter(|other| *other != at) {
-            drain(&mut self.workers[other], by);
+            if !is_next(&self.workers[other]) {
+                drain(&mut self.workers[other], by);
+            }
         }
         self.send_ended();
         // The client that asked for it waits for the answer at a worker that ends now.
@@ -312,7 +320,7 @@ impl Master {
 
     /// Reads the settings anew and starts a worker with them, beside the one that serves.
     fn reload(&mut self) {
-        if self.next.is_some() {
+        if self.next.is_some() || (!self.has_served && !self.is_ending) {
             self.reloads.is_wanted = true;
             return;
         }
@@ -350,12 +358,17 @@ impl Master {
         if !self.is_ending {
             self.manager.notify(State::Ready);
         }
-        for worker in self.workers.iter_mut().filter(|worker| worker.state == WorkerState::Serving)
-        {
-            worker.send(Kind::Reopen, "");
-        }
+        self.reopen_logs();
         self.send_reloads();
         self.reload_if_wanted();
+    }
+
+    /// Has every worker open its logs again that writes some, those too that end.
+    fn reopen_logs(&mut self) {
+        let writes = |worker: &&mut Worker| {
+            matches!(worker.state, WorkerState::Serving | WorkerState::Draining(_))
+        };
+        self.workers.iter_mut().filter(writes).for_each(|worker| worker.send(Kind::Reopen, ""));
     }
 
     fn reload_if_wanted(&mut self) {

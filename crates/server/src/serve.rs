@@ -42,6 +42,9 @@ use start::{
 
 /// How often the end of the loops is looked for, once they drain.
 const DRAIN_TICK: Duration = Duration::from_millis(50);
+/// What is said of the signal that others replace a program by that runs.
+pub(crate) const USER2_IGNORED: &str =
+    "SIGUSR2 is ignored: a program that runs is not replaced by another one; restart it";
 /// How often a loop that was lost is looked for, and the counters are.
 const IDLE_TICK: Duration = Duration::from_secs(1);
 
@@ -307,9 +310,10 @@ impl Server {
         &self.overview
     }
 
-    /// Runs until SIGTERM or SIGINT and drains then; a second one ends it at once. SIGHUP opens
-    /// the logs again and reads the certificate anew, and the settings ([`Server::read_settings_by`]). The
-    /// caller makes `signals` before the server, so that none is missed.
+    /// Runs until SIGTERM, SIGINT or SIGQUIT and drains then; a second one ends it at once. SIGHUP opens
+    /// the logs again and reads the certificate anew, and the settings ([`Server::read_settings_by`]); SIGUSR1
+    /// opens the logs alone; SIGUSR2 is reported and ignored. The caller makes `signals` before the server, so
+    /// that none is missed.
     ///
     /// # Errors
     /// What ended a loop, when no signal did.
@@ -339,11 +343,13 @@ impl Server {
                     self.read_settings();
                     self.notify_state(State::Ready);
                 }
-                Some(Signal::Terminate | Signal::Interrupt) if is_draining => {
+                Some(Signal::User1) => self.reopen_logs(),
+                Some(Signal::User2) => self.report_signal(USER2_IGNORED),
+                Some(Signal::Terminate | Signal::Interrupt | Signal::Quit) if is_draining => {
                     self.report_signal("a second signal to end: connections are cut");
                     self.abort();
                 }
-                Some(Signal::Terminate | Signal::Interrupt) => {
+                Some(Signal::Terminate | Signal::Interrupt | Signal::Quit) => {
                     is_draining = true;
                     self.notify_state(State::Stopping);
                     self.report_signal("draining: no new connections, then the end");

@@ -204,6 +204,17 @@ fn a_client_that_speaks_tls_is_reported_once_a_minute() {
 #[test]
 fn signals_reopen_the_log_then_drain_then_end() {
     let _turn = alone();
+    reopen_then_drain_then_end([Number::HUP, Number::TERM, Number::TERM]);
+}
+
+/// As scripts that were made for nginx send them.
+#[test]
+fn signals_of_nginx_reopen_the_log_and_drain_as_there() {
+    let _turn = alone();
+    reopen_then_drain_then_end([Number::USR1, Number::QUIT, Number::QUIT]);
+}
+
+fn reopen_then_drain_then_end([reopens, drains, ends]: [Number; 3]) {
     let send = |number| kill_process(getpid(), number).expect("sent");
     let folder = tempfile::tempdir().expect("a folder");
     let (log, old) = (folder.path().join("log"), folder.path().join("old"));
@@ -213,8 +224,7 @@ fn signals_reopen_the_log_then_drain_then_end() {
          log_level = \"info\""
     );
     let config = Given::from_toml(&text, "test").read().expect("right");
-    let caught = [Signal::Terminate, Signal::Interrupt, Signal::HangUp];
-    let mut signals = Signals::catch(&caught).expect("caught");
+    let mut signals = Signals::catch(&Signal::ALL).expect("caught");
     let server = Server::start(&config).expect("started");
     let ListenAddress::Tcp(address) = server.addresses()[0].clone() else { panic!("TCP") };
 
@@ -223,7 +233,7 @@ fn signals_reopen_the_log_then_drain_then_end() {
         ask(&mut stream, HEAD);
         std::fs::rename(&log, &old).expect("renamed");
         std::fs::rename(&errors, &old_errors).expect("renamed");
-        send(Number::HUP);
+        send(reopens);
         // Each request gives the loop a turn to notice the signal.
         for file in [&log, &errors] {
             wait_until(format_args!("a new {}", file.display()), || {
@@ -235,13 +245,20 @@ fn signals_reopen_the_log_then_drain_then_end() {
         assert!(message.contains("info: opening the logs again"), "{message}");
         assert!(!std::fs::read_to_string(&old).expect("read").is_empty());
 
+        // It costs no connection, and is reported.
+        send(Number::USR2);
+        wait_until("a line of it", || {
+            ask(&mut stream, HEAD);
+            std::fs::read_to_string(&errors).expect("read").contains("info: SIGUSR2 is ignored")
+        });
+
         // Half a request keeps a draining server until the second signal.
         stream.write_all(&GET[..9]).expect("sent");
         let mut idle = ready(TcpStream::connect(address).expect("connected"));
         ask(&mut idle, HEAD);
-        send(Number::TERM);
+        send(drains);
         assert_eq!(idle.read(&mut [0; 9]).expect("the end of an idle connection"), 0);
-        send(Number::TERM);
+        send(ends);
         assert!(stream.read(&mut [0; 9]).map_or(true, |read| read == 0));
     });
     server.run(&mut signals).expect("ended by a signal");

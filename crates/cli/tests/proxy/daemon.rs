@@ -5,12 +5,12 @@
 use std::fs;
 use std::io::{Read, Write};
 use std::net::TcpStream;
-use std::os::unix::net::UnixDatagram;
+use std::os::unix::net::{UnixDatagram, UnixStream};
 use std::path::Path;
 use std::process::Command;
 use std::sync::atomic::Ordering::SeqCst;
 
-use pollux_testing::{DEADLINE, Signal, wait_for};
+use pollux_testing::{DEADLINE, Process, Signal, wait_for};
 use rustix::process::kill_process;
 
 use crate::stage::{Backend, Client, Clients, Outcome, Proxy};
@@ -110,6 +110,57 @@ fn wrong_settings_are_reported_and_the_old_ones_stay() {
     proxy.write_settings(&[backend.address], "threads = 2");
     assert!(proxy.reload().0);
     proxy.one_worker(&[worker]);
+}
+
+#[test]
+fn a_reload_as_soon_as_the_address_answers_is_done() {
+    let backend = Backend::start();
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("p.sock");
+    for _ in 0..5 {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_pollux"));
+        command.args(["proxy", "--poller", "epoll-et"]);
+        command.arg(format!("--listen=unix:{}", path.display()));
+        let mut proxy = Process::start(command.arg(format!("--backend={}", backend.address)));
+        // The master listens before there is a worker.
+        wait_for("the address", || UnixStream::connect(&path).ok());
+        proxy.signal(Signal::HUP);
+        proxy.wait_for_stderr_line("reloaded: process ");
+        proxy.signal(Signal::TERM);
+        let ended = proxy.ended();
+        assert!(ended.status.success() && !ended.stderr.contains("not reloaded"), "{ended:?}");
+    }
+}
+
+#[test]
+fn signals_of_nginx_open_the_logs_again_and_drain_and_no_other_one_ends_a_proxy() {
+    let backend = Backend::start();
+    let mut proxy = Proxy::start(&[backend.address], "access_log = \"log\"");
+    let worker = proxy.one_worker(&[]);
+    assert_eq!(Client::default().ask(proxy.address, "/a").0, Outcome::Right);
+    wait_for("a line", || {
+        (fs::read(proxy.file("log")).is_ok_and(|log| !log.is_empty())).then_some(())
+    });
+    fs::rename(proxy.file("log"), proxy.file("log.1")).expect("renamed");
+    proxy.signal(Signal::USR1);
+    wait_for("a new log", || {
+        assert_eq!(Client::default().ask(proxy.address, "/b").0, Outcome::Right);
+        proxy.file("log").exists().then_some(())
+    });
+    // A worker knows it too: nginx's do.
+    fs::rename(proxy.file("log"), proxy.file("log.2")).expect("renamed");
+    kill_process(worker, Signal::USR1).expect("it runs");
+    wait_for("a new log", || {
+        assert_eq!(Client::default().ask(proxy.address, "/c").0, Outcome::Right);
+        proxy.file("log").exists().then_some(())
+    });
+    proxy.signal(Signal::USR2);
+    proxy.wait_for_stderr_line("SIGUSR2 is ignored");
+    kill_process(worker, Signal::USR2).expect("it runs");
+    assert_eq!(Client::default().ask(proxy.address, "/d").0, Outcome::Right);
+    assert_eq!(proxy.one_worker(&[]), worker);
+    proxy.signal(Signal::QUIT);
+    assert!(proxy.ended().success());
 }
 
 #[test]
