@@ -157,9 +157,10 @@ pub(crate) fn document(
     common: &Common,
     context: Context,
     content_type: &str,
-    text: String,
+    body: impl Into<Vec<u8>>,
 ) -> Answered {
-    let (status, body_bytes) = (Status::OK, text.len() as u64);
+    let body = body.into();
+    let (status, body_bytes) = (Status::OK, body.len() as u64);
     let mut head = common.begin(actions.spare(), status, context.asked);
     head.field("Content-Type", content_type.as_bytes());
     head.content_length(body_bytes);
@@ -169,8 +170,11 @@ pub(crate) fn document(
     if context.is_head {
         return Answered::whole(status, 0);
     }
-    let mut unsent = Unsent::once(text.into_bytes());
-    let is_all_sent = unsent.send(actions).expect("a text is in memory");
+    if body.is_empty() {
+        return Answered::whole(status, 0);
+    }
+    let mut unsent = Unsent::once(body);
+    let is_all_sent = unsent.send(actions).expect("a body is in memory");
     let left = if is_all_sent { Left::Nothing } else { Left::Unsent(Box::new(unsent)) };
     Answered { status, body_bytes, left }
 }

@@ -37,7 +37,8 @@ use crate::{HttpSession, Logs, ServerCounters, ServerError, Shared};
 use link::{Link, Order};
 use report::{Reporter, Watchdog, banner, facts, url};
 use start::{
-    CONTROL, Endpoints, STATS, endpoint, explained_open, keep_rights, out_of_reach, start_group,
+    CONTROL, Endpoints, STATS, endpoint, explained_open, keep_rights, open_to_others, out_of_reach,
+    start_group,
 };
 
 /// How often the end of the loops is looked for, once they drain.
@@ -148,11 +149,11 @@ impl Server {
         let open = || Sockets::open(&config.listen, listeners, threads);
         let sockets = passed.map_or_else(open, Ok);
         let sockets = sockets.map_err(|cause| explained_open(SERVER, "--listen", cause))?;
-        let endpoints = Endpoints::open(&config.monitoring)?;
-        let mut paths = endpoints.paths();
-        // Those of a manager are its own to remove.
-        paths.extend(if is_passed { Vec::new() } else { sockets.paths() });
-        let paths = SocketPaths(paths);
+        // Those of a manager are its own to remove, and to open to whom it likes.
+        let mut paths = SocketPaths(if is_passed { Vec::new() } else { sockets.paths() });
+        open_to_others(&paths.0, &config.sockets)?;
+        let endpoints = Endpoints::open(&config.monitoring, &config.sockets)?;
+        paths.0.extend(endpoints.paths());
         let pid_file = config.monitoring.pid_file.as_deref().map(PidFile::write).transpose()?;
         let removed: Vec<PathBuf> =
             paths.0.iter().chain(&config.monitoring.pid_file).cloned().collect();

@@ -304,8 +304,7 @@ pub(crate) fn respond(
         }
         Handler::Echo => answer::empty(actions, &shared.common, context, Status::OK, |_| {}),
         Handler::Files(site) => {
-            let answered =
-                site.answer(actions, &shared.common, shared.now.unix_s, request, context);
+            let answered = site.answer(actions, &shared.common, shared.now, request, context);
             if matches!(answered.left, Left::File) {
                 shared.counters.add(ServerCounter::FilesSent, 1);
             }
@@ -452,9 +451,10 @@ fn fixed(old: &ServeConfig, new: &ServeConfig) -> Vec<&'static str> {
     let (loops, limits, monitoring) = (&old.loops, &old.limits, &old.monitoring);
     let settings = [
         ("listen", old.listen != new.listen),
+        ("socket_mode and socket_owner", old.sockets != new.sockets),
         ("cert and key", old.tls != new.tls),
         ("user and group", old.identity != new.identity),
-        ("no_sandbox, require_sandbox, sandbox_path", old.sandbox != new.sandbox),
+        ("no_sandbox, require_sandbox, sandbox_path, sandbox_exact", old.sandbox != new.sandbox),
         ("poller", loops.poller != new.loops.poller),
         ("threads", loops.threads != new.loops.threads),
         ("listeners", loops.listeners != new.loops.listeners),

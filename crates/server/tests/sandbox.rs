@@ -18,11 +18,33 @@ use pollux_server::{OwnProcess, Server};
 use pollux_settings::Given;
 use pollux_sys::ring::{Ring, Sizes};
 use pollux_testing::{Process, Trial, run_tests, skip, test};
+use seccompiler::{BpfProgram, SeccompAction, SeccompFilter, apply_filter};
 
 /// The driver of the case that this process is; not set in the one that runs the tests.
 const DRIVER: &str = "POLLUX_TEST_DRIVER";
 /// Set where the case has a sandbox.
 const CONFINED: &str = "POLLUX_TEST_CONFINED";
+
+/// Set for the process that may make no ring.
+const RINGLESS: &str = "POLLUX_TEST_RINGLESS";
+
+/// The reason stands in `/proc`, which a server in its sandbox does not see.
+fn explain_a_forbidden_ring() {
+    let arch = std::env::consts::ARCH.try_into().expect("seccomp knows this architecture");
+    // As container runtimes do.
+    let rules = [(libc::SYS_io_uring_setup, Vec::new())].into();
+    let (others, these) = (SeccompAction::Allow, SeccompAction::Errno(libc::ENOSYS as u32));
+    let filter = SeccompFilter::new(rules, others, these, arch).expect("a valid filter");
+    let program: BpfProgram = filter.try_into().expect("a valid program");
+    apply_filter(&program).expect("a process may restrict itself");
+    let text = "reply = 1\nlisten = \"127.0.0.1:0\"\nrequire_sandbox = true\nquiet = true";
+    let config = Given::from_toml(text, "test").read().expect("right");
+    let server = Server::start_on(&config, OwnProcess::default()).expect("on another mechanism");
+    let said = server.banner().join("\n");
+    server.abort();
+    server.join().expect("it ends well");
+    assert!(said.contains("a seccomp filter forbids io_uring_setup"), "{said}");
+}
 
 fn main() -> ExitCode {
     if let Ok(driver) = std::env::var(DRIVER) {
@@ -33,11 +55,21 @@ fn main() -> ExitCode {
         }
         return ExitCode::SUCCESS;
     }
+    if std::env::var_os(RINGLESS).is_some() {
+        explain_a_forbidden_ring();
+        return ExitCode::SUCCESS;
+    }
     let missing = try_files().map(drop).and_then(|()| try_calls()).err();
     let missing = missing.map(|unavailable| unavailable.to_string());
     // The same attempts succeed without a sandbox, or they would show nothing.
     let both = |driver: Driver| [trial(driver.name(), false), trial(driver.name(), true)];
-    run_tests(1, missing.as_deref(), Driver::ALL.into_iter().flat_map(both).collect())
+    let ringless = test("a_ring_that_a_filter_forbids_is_explained_by_it_from_within", || {
+        let mut command = Command::new(std::env::current_exe().expect("this one"));
+        let ended = Process::run(command.env(RINGLESS, ""));
+        assert!(ended.status.success(), "{}\n{}", ended.status, ended.stderr);
+    });
+    let trials = Driver::ALL.into_iter().flat_map(both).chain([ringless]);
+    run_tests(1, missing.as_deref(), trials.collect())
 }
 
 fn trial(driver: &'static str, is_confined: bool) -> Trial {
@@ -74,15 +106,15 @@ struct Inside {
 
 impl Inside {
     fn start(driver: &str, folder: &Path, is_confined: bool) -> Option<Self> {
-        fs::create_dir(folder.join("site")).expect("made");
+        fs::create_dir_all(folder.join("www/site")).expect("made");
         fs::create_dir(folder.join("logs")).expect("made");
-        fs::write(folder.join("site/page"), "a page").expect("written");
+        fs::write(folder.join("www/site/page"), "a page").expect("written");
         fs::write(folder.join("secret"), "a secret").expect("written");
         let sandbox = if is_confined { "require_sandbox" } else { "no_sandbox" };
         let text = format!(
             "dir = {:?}\nlisten = [\"127.0.0.1:0\"]\npoller = \"{driver}\"\naccess_log = {:?}\n\
              {sandbox} = true\nthreads = 2\nstats = \"127.0.0.1:0\"\nquiet = true",
-            folder.join("site"),
+            folder.join("www/site"),
             folder.join("logs/access"),
         );
         let config = Given::from_toml(&text, "test").read().expect("right");
@@ -119,12 +151,12 @@ impl Inside {
             let empty = File::options()
                 .read(true)
                 .custom_flags(libc::O_TRUNC)
-                .open(self.folder.join("site/page"));
+                .open(self.folder.join("www/site/page"));
             let refused = empty.expect_err("what is served can't be emptied");
             assert_eq!(refused.raw_os_error(), Some(libc::EACCES));
         }
         // What is its own is in reach as before.
-        let within = fs::read_to_string(self.folder.join("site/page"));
+        let within = fs::read_to_string(self.folder.join("www/site/page"));
         assert_eq!(within.expect("in reach"), "a page");
         let log = self.folder.join("logs/another");
         let mut log = File::options().append(true).create(true).open(log).expect("in reach");
@@ -140,7 +172,9 @@ impl Inside {
             }),
             ("read a file of the system", |_| fs::read_to_string("/etc/hostname").map(drop)),
             ("list a folder outside", |inside| fs::read_dir(&inside.folder).map(drop)),
-            ("write what is served", |inside| fs::write(inside.folder.join("site/page"), "a page")),
+            ("write what is served", |inside| {
+                fs::write(inside.folder.join("www/site/page"), "a page")
+            }),
             ("make a file outside", |inside| fs::write(inside.folder.join("new"), "")),
             ("remove a log", |inside| fs::remove_file(inside.folder.join("logs/access"))),
             ("read its own memory", |_| File::open("/proc/self/mem").map(drop)),

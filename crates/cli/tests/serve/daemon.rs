@@ -109,6 +109,109 @@ impl Client {
 }
 
 #[test]
+fn a_reload_that_is_asked_for_while_it_starts_is_done_once_it_serves() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("s.toml");
+    let (kind, mode) = (rustix::fs::FileType::Fifo, rustix::fs::Mode::RUSR);
+    rustix::fs::mknodat(rustix::fs::CWD, &path, kind, mode, 0).expect("made");
+    let mut command = Command::new(env!("CARGO_BIN_EXE_pollux"));
+    let mut process = Process::start(command.args(["serve", "--config"]).arg(&path));
+    // It waits for its settings from here on.
+    let mut early = fs::File::options().write(true).open(&path).expect("it reads them");
+    process.signal(Signal::HUP);
+    process.signal(Signal::USR1);
+    fs::remove_file(&path).expect("removed");
+    write_settings(folder.path(), "reply = 7\nlog_level = \"info\"");
+    let settings =
+        "reply = 5\nlog_level = \"info\"\nlisten = \"127.0.0.1:0\"\npoller = \"epoll-et\"";
+    early.write_all(settings.as_bytes()).expect("written");
+    drop(early);
+    let address = addresses(&process.wait_for_stderr_line("http://"))[0];
+    process.wait_for_stderr_line("info: reloaded");
+    wait_for("an answer by the new settings", || {
+        let stream = TcpStream::connect(address).expect("connected");
+        (Client(BufReader::new(stream)).get("/").1 == "pollux ").then_some(())
+    });
+    process.signal(Signal::TERM);
+    assert!(process.wait().success());
+}
+
+#[test]
+fn a_log_at_dev_stdout_is_written_where_standard_output_is_a_socket() {
+    let (ours, theirs) = UnixStream::pair().expect("a pair");
+    let mut command = Command::new(env!("CARGO_BIN_EXE_pollux"));
+    command.args([
+        "serve",
+        "--reply",
+        "1",
+        "--listen",
+        "127.0.0.1:0",
+        "--access-log",
+        "/dev/stdout",
+    ]);
+    if rustix::process::geteuid().is_root() {
+        command.args(["--user", "65534", "--group", "65533"]);
+    }
+    let mut process = Process::start(command.stdout(Stdio::from(OwnedFd::from(theirs))));
+    // The command keeps a copy of it.
+    drop(command);
+    let address = addresses(&process.wait_for_stderr_line("http://"))[0];
+    ours.set_read_timeout(Some(DEADLINE)).expect("set");
+    let mut lines = BufReader::new(ours);
+    let mut ask = |path: &str| {
+        let stream = TcpStream::connect(address).expect("connected");
+        Client(BufReader::new(stream)).get(path);
+        let mut line = String::new();
+        lines.read_line(&mut line).expect("a line");
+        assert!(line.contains(path), "{line}");
+    };
+    ask("/first");
+    // Opened again it is the same stream.
+    process.signal(Signal::USR1);
+    ask("/second");
+    process.signal(Signal::TERM);
+    assert!(process.wait().success());
+}
+
+#[test]
+fn who_may_connect_to_a_unix_socket_is_said_by_the_settings_and_not_by_the_umask() {
+    use std::os::unix::fs::{MetadataExt, PermissionsExt};
+    for (more, modes) in [("", [0o666, 0o666]), ("socket_mode = \"0660\"", [0o660, 0o660])] {
+        let folder = tempfile::tempdir().expect("a folder");
+        let at = |name: &str| folder.path().join(name);
+        let unix = |name: &str| format!("\"unix:{}\"", at(name).display());
+        let owner = match rustix::process::geteuid().is_root() {
+            true => "socket_owner = \"65534:65533\"",
+            false => "",
+        };
+        let text = format!(
+            "reply = 1\nlisten = [\"127.0.0.1:0\", {}]\nstats = {}\ncontrol = {}\n{more}\n{owner}",
+            unix("l"),
+            unix("s"),
+            unix("k")
+        );
+        fs::write(at("s.toml"), text).expect("written");
+        let mut command = Command::new("sh");
+        command.args(["-c", "umask 077 && exec \"$0\" \"$@\"", env!("CARGO_BIN_EXE_pollux")]);
+        command.args(["serve", "--poller", "epoll-et", "--config"]).arg(at("s.toml"));
+        let mut process = Process::start(&mut command);
+        process.wait_for_stderr_line("control: unix:");
+        let found = |name: &str| at(name).metadata().expect("there");
+        let mode = |name: &str| found(name).permissions().mode() & 0o7777;
+        assert_eq!([mode("l"), mode("s")], modes);
+        assert_eq!(mode("k"), 0o600);
+        if !owner.is_empty() {
+            for name in ["l", "s"] {
+                assert_eq!((found(name).uid(), found(name).gid()), (65534, 65533), "{name}");
+            }
+            assert_eq!(found("k").uid(), 0);
+        }
+        process.signal(Signal::TERM);
+        assert!(process.wait().success());
+    }
+}
+
+#[test]
 fn new_settings_answer_on_connections_that_are_kept_and_wrong_ones_change_nothing() {
     let site = tempfile::tempdir().expect("a folder");
     let in_reach = format!("threads = 2\nsandbox_path = {:?}", site.path());

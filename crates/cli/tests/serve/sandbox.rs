@@ -4,6 +4,7 @@
 
 use std::fmt::Display;
 use std::fs;
+use std::os::unix::fs::symlink;
 use std::path::Path;
 use std::process::Command;
 
@@ -151,7 +152,10 @@ fn every_thread_is_in_the_sandbox_and_none_where_it_is_off() {
 fn a_reload_that_leads_out_of_the_sandbox_is_refused_with_what_to_do() {
     let settings = |at: &Path| {
         let log = at.join("logs/error");
-        format!("dir = {:?}\nrequire_sandbox = true\nerror_log = {log:?}", at.join("site"))
+        format!(
+            "dir = {:?}\nrequire_sandbox = true\nsandbox_exact = true\nerror_log = {log:?}",
+            at.join("site")
+        )
     };
     let Some(served) = start(settings) else { return };
     let expect_lines = |path: &Path, times: usize| {
@@ -176,7 +180,157 @@ fn a_reload_that_leads_out_of_the_sandbox_is_refused_with_what_to_do() {
     fs::rename(served.at("site"), served.at("old")).expect("renamed");
     fs::create_dir(served.at("site")).expect("made");
     expect_lines(&served.at("site"), 1);
+    // Without a reload too, and what stood there is served on.
+    wait_for("a line of the folder", || {
+        served.connect().get("/a.txt");
+        let errors = fs::read_to_string(served.at("logs/error")).expect("written");
+        let line = "cannot be served: Permission denied (os error 13); let the server's user read it; where \
+                    the sandbox does not reach it, restart the server, or start it with --sandbox-path";
+        errors.contains(line).then_some(())
+    });
+    assert_eq!(served.connect().get("/a.txt").1, "a file");
     served.end();
+}
+
+/// Makes the folder with a page that says which one it is.
+fn make_site(folder: &Path, text: &str) {
+    fs::create_dir_all(folder).expect("made");
+    fs::write(folder.join("page"), text).expect("written");
+}
+
+#[test]
+fn a_site_that_is_built_anew_or_released_by_a_link_is_served_without_a_restart() {
+    for driver in ["epoll-et", "uring"] {
+        let settings = |at: &Path| {
+            make_site(&at.join("releases/1/public"), "first");
+            symlink("releases/1", at.join("current")).expect("linked");
+            format!(
+                "dir = {:?}\nrequire_sandbox = true\nthreads = 2\npoller = \"{driver}\"\nerror_log = {:?}",
+                at.join("current/public"),
+                at.join("logs/error"),
+            )
+        };
+        let Some(served) = start(settings) else { continue };
+        // On either thread.
+        let mut clients: Vec<_> = (0..8).map(|_| served.connect()).collect();
+        let mut all_get = |text: &str| {
+            for client in &mut clients {
+                wait_for(format_args!("{text} on {driver}"), || {
+                    (client.get("/page").1 == text).then_some(())
+                });
+            }
+        };
+        all_get("first");
+        // A build that empties its folder: found by the first request that misses something.
+        fs::remove_dir_all(served.at("releases/1/public")).expect("removed");
+        assert!(served.connect().get("/page").0.starts_with("HTTP/1.1 404 "));
+        make_site(&served.at("releases/1/public"), "built");
+        assert_eq!(served.connect().get("/page").1, "built");
+        all_get("built");
+        // A release: a link that is turned, in the middle of the path.
+        make_site(&served.at("releases/2/public"), "second");
+        symlink("releases/2", served.at("next")).expect("linked");
+        fs::rename(served.at("next"), served.at("current")).expect("turned");
+        all_get("second");
+        // A folder that is put in place by a rename.
+        make_site(&served.at("releases/new"), "renamed");
+        fs::rename(served.at("releases/2/public"), served.at("old")).expect("renamed");
+        fs::rename(served.at("releases/new"), served.at("releases/2/public")).expect("renamed");
+        all_get("renamed");
+        // And reloads continue.
+        let now = fs::read_to_string(served.at("conf/s.toml")).expect("written");
+        fs::write(served.at("conf/s.toml"), format!("response_field = \"add X-New: 1\"\n{now}"))
+            .expect("written");
+        served.signal(Signal::HUP);
+        let mut client = served.connect();
+        wait_for("a reload", || client.get("/page").0.contains("X-New: 1").then_some(()));
+        let errors = fs::read_to_string(served.at("logs/error")).expect("written");
+        let gone = "cannot be served: No such file or directory (os error 2); every request is answered \
+                    with 404 until it can be";
+        assert!(errors.contains(gone), "{errors}");
+        served.end();
+    }
+}
+
+#[test]
+fn a_folder_of_the_system_does_not_come_into_reach_by_a_site_in_it_and_the_start_says_so() {
+    let Some(served) = start(|_| "dir = \"/usr/share\"\nrequire_sandbox = true".to_owned()) else {
+        return;
+    };
+    let said = "; a folder put in the place of /usr/share needs a restart, or --sandbox-path /usr at the start";
+    assert!(served.sandbox.contains(said), "{}", served.sandbox);
+    served.end();
+    let Some(served) = start(|_| {
+        "dir = \"/usr/share\"\nrequire_sandbox = true\nsandbox_path = \"/usr\"".to_owned()
+    }) else {
+        return;
+    };
+    assert!(!served.sandbox.contains("a restart"), "{}", served.sandbox);
+    served.end();
+}
+
+#[test]
+fn a_certificate_behind_a_folder_that_is_replaced_is_read_by_a_reload() {
+    let users = if geteuid().is_root() { 2 } else { 1 };
+    for user in [&[][..], &["--user", "65534", "--group", "65533"]].into_iter().take(users) {
+        let (files, elsewhere) = (Files::make(), tempfile::tempdir().expect("a folder"));
+        let at = |name: &str| files.at(name);
+        for name in ["v1", "v2"] {
+            files.renew();
+            fs::create_dir(at(name)).expect("made");
+            for file in ["cert.pem", "key.pem"] {
+                fs::rename(at(file), at(name).join(file)).expect("renamed");
+            }
+        }
+        symlink("v1", at("current")).expect("linked");
+        let (cert, key) = (files.text("current/cert.pem"), files.text("current/key.pem"));
+        let log = files.text("errors");
+        fs::write(&log, "").expect("written");
+        fs::set_permissions(&log, std::os::unix::fs::PermissionsExt::from_mode(0o666))
+            .expect("ours");
+        let turn = |target: &Path| {
+            symlink(target, at("next")).expect("linked");
+            fs::rename(at("next"), at("current")).expect("turned");
+        };
+        let shown = |server: &Server, cert: &Path| {
+            server.signal(Signal::HUP);
+            wait_for("the new certificate", || is_shown(server.address, cert).then_some(()));
+        };
+        let start = |more: &[&str]| {
+            let flags = ["--cert", &cert, "--key", &key, "--reply", "1", "--error-log", &log];
+            Server::start("epoll-et", &[&flags[..], user, more].concat()).expect("it starts")
+        };
+        let server = start(&[]);
+        assert!(is_shown(server.address, &at("v1/cert.pem")));
+        turn(Path::new("v2"));
+        shown(&server, &at("v2/cert.pem"));
+        // The folder itself.
+        fs::rename(at("v2"), at("v3")).expect("renamed");
+        fs::rename(at("v1"), at("v2")).expect("renamed");
+        shown(&server, &at("v2/cert.pem"));
+        // What lies elsewhere is refused with what helps.
+        let other = elsewhere.path().canonicalize().expect("there").join("v");
+        fs::create_dir(&other).expect("made");
+        for file in ["cert.pem", "key.pem"] {
+            fs::copy(at("v3").join(file), other.join(file)).expect("copied");
+        }
+        turn(&other);
+        server.signal(Signal::HUP);
+        let line = format!(
+            "the sandbox of the start does not reach {cert}: it lies elsewhere, or was replaced; restart the \
+             server, or start it with --sandbox-path"
+        );
+        wait_for("an error", || {
+            fs::read_to_string(&log).expect("written").contains(&line).then_some(())
+        });
+        assert!(is_shown(server.address, &at("v2/cert.pem")));
+        server.end();
+        turn(Path::new("v2"));
+        let server = start(&["--sandbox-path", &elsewhere.path().display().to_string()]);
+        turn(&other);
+        shown(&server, &at("v3/cert.pem"));
+        server.end();
+    }
 }
 
 fn is_root() -> bool {

@@ -6,7 +6,7 @@ use std::ops::RangeInclusive;
 use std::path::PathBuf;
 
 use pollux_http::FilePath;
-use pollux_settings::{Keys, Kind, Table, bytes, path, table};
+use pollux_settings::{Keys, Kind, Table, bytes, path, table, whole};
 
 use super::RULES_MAX;
 use crate::fields::FieldRule;
@@ -17,6 +17,8 @@ const REPLY_BYTES_MAX: u64 = 1 << 30;
 pub(crate) const FIELDS_BYTES_MAX: usize = 8 * 1024;
 /// Most origins: each request with one is compared with all.
 const ORIGINS_MAX: usize = 64;
+/// Largest bound of a listing: the loop waits while it is made.
+const LISTING_MAX: u64 = 1_000_000;
 /// Most pages for errors; there are fewer codes that the server answers with.
 const ERROR_PAGES_MAX: usize = 64;
 /// What most keys of an answer are for.
@@ -44,8 +46,8 @@ pub enum Answer {
 pub struct Files {
     /// The folder.
     pub root: PathBuf,
-    /// Whether folders without `index.html` are listed.
-    pub has_listing: bool,
+    /// Most names in the listing of a folder without `index.html`; none without listings.
+    pub listing_max: Option<usize>,
     /// Whether `FILE.br`, `FILE.zst` and `FILE.gz` are served for FILE.
     pub has_precompressed: bool,
     /// Whether text is compressed that does not lie ready so.
@@ -68,6 +70,12 @@ table! { keys, key;
         echo: bool = key.switch(),
         /// List folders that have no index.html
         listing: bool = key.needs("dir", FILES).switch(),
+        /// Most names of a listing; of a folder with more the first ones by their order are shown, which is
+        /// said at the top
+        listing_max: usize = key
+            .needs("listing", "applies only to listings")
+            .default("10000")
+            .one(&whole(1..=LISTING_MAX)),
         /// Serve FILE.br, FILE.zst or FILE.gz to clients that take it
         precompressed: bool = key.needs("dir", FILES).switch(),
         /// Send this file below the folder, with 200, where there is none and the last part of the
@@ -91,12 +99,13 @@ impl AnswerKeys {
 
 /// What is answered, with what belongs to it.
 pub(super) fn answer(keys: &mut Keys<'_>) -> Answer {
-    let AnswerKeys { dir, reply, split_reply, listing, precompressed, spa, compress, .. } =
-        AnswerKeys::read(keys);
+    let keys = AnswerKeys::read(keys);
+    let AnswerKeys { dir, reply, split_reply, listing, listing_max, .. } = keys;
+    let AnswerKeys { precompressed, spa, compress, .. } = keys;
     match (dir, reply) {
         (Some(root), _) => Answer::Files(Files {
             root,
-            has_listing: listing,
+            listing_max: listing.then_some(listing_max),
             has_precompressed: precompressed,
             compresses: compress,
             spa,

@@ -14,7 +14,7 @@ use pollux_settings::{Key, Keys, Kind, bytes, duration, one_of, parsed, path, ta
 
 pub use crate::config::answers::AnswerRule;
 pub(crate) use crate::system::ADDRESSES_MAX;
-use crate::system::Identity;
+use crate::system::{Identity, SocketOwner};
 use crate::tls;
 pub use answers::{Answer, Extras, Files};
 pub(crate) use answers::{FIELDS_BYTES_MAX, field_rule, request_rule};
@@ -55,6 +55,8 @@ table! { keys, key;
         /// port 0 takes a free one
         pub listen: Vec<ListenAddress> =
             key.default("127.0.0.1:8080").list(&address(), 1..=ADDRESSES_MAX),
+        /// Who may connect to its unix sockets.
+        pub sockets: UnixSockets = UnixSockets::read(keys),
         /// Its certificate, where clients speak TLS at all addresses.
         pub tls: Option<tls::Keys> = certificate(keys),
         /// The user that it becomes once its sockets are open; none for the one that started it.
@@ -81,6 +83,7 @@ impl ServeConfig {
     /// are served, a page for errors lies below their folder, as that of --spa does.
     fn consistent(mut self, keys: &mut Keys<'_>) -> Self {
         note_overlap(keys, &self.listen, &self.monitoring);
+        note_unix_only(keys, &self.listen, &self.monitoring);
         if let Answer::Files(files) = &self.answer {
             for (_, page) in &mut self.extras.error_pages {
                 // One that begins at the root stays as it is.
@@ -162,6 +165,23 @@ pub(crate) fn note_overlap(keys: &mut Keys<'_>, listen: &[ListenAddress], monito
     }
 }
 
+/// Notes what is said of unix sockets where clients and metrics have none.
+pub(crate) fn note_unix_only(
+    keys: &mut Keys<'_>,
+    listen: &[ListenAddress],
+    monitoring: &Monitoring,
+) {
+    let is_unix = |address: &ListenAddress| matches!(address, ListenAddress::Unix(_));
+    if !keys.is_right() || listen.iter().chain(&monitoring.stats).any(is_unix) {
+        return;
+    }
+    for name in ["socket_mode", "socket_owner"] {
+        if keys.has(name) {
+            keys.note(name, "applies only to unix: addresses of listen and stats");
+        }
+    }
+}
+
 /// The first two of these addresses of which one takes the connections of the other.
 fn overlap(listen: &[ListenAddress]) -> Option<String> {
     let all = listen.iter().enumerate();
@@ -188,6 +208,47 @@ fn takes(whole: &ListenAddress, part: &ListenAddress) -> bool {
         }
         (whole, part) => whole == part,
     }
+}
+
+table! { keys, key, default;
+    /// Who may connect to the unix sockets at which clients come, and to that of the metrics.
+    #[derive(Clone, PartialEq, Eq, Debug)]
+    pub struct UnixSockets {
+        /// Mode of unix sockets, in octal digits: who may write to one may connect. The control socket is
+        /// 0600 always
+        pub mode as "socket_mode": u32 = key.default("0666").one(&socket_mode()),
+        /// Owner of unix sockets, by names or numbers; another user than the one that starts the server
+        /// needs root
+        pub owner as "socket_owner": Option<SocketOwner> =
+            key.otherwise("the user that starts the server").optional(&socket_owner()),
+    }
+    => with_known_owner
+}
+
+impl UnixSockets {
+    fn with_known_owner(self, keys: &mut Keys<'_>) -> Self {
+        if let Some(owner) = &self.owner
+            && let Err(why) = owner.is_known()
+        {
+            keys.note("socket_owner", why);
+        }
+        self
+    }
+}
+
+fn socket_mode() -> Kind<u32> {
+    Kind::new("MODE", "three or four octal digits up to 0777, such as 0660", |text| {
+        let is_octal =
+            (3..=4).contains(&text.len()) && text.bytes().all(|byte| byte.is_ascii_digit());
+        let mode = u32::from_str_radix(text, 8).ok();
+        mode.filter(|mode| is_octal && *mode <= 0o777).ok_or_else(String::new)
+    })
+}
+
+fn socket_owner() -> Kind<SocketOwner> {
+    Kind::new("USER:GROUP", "USER, USER:GROUP or :GROUP, by names or numbers", |text| {
+        SocketOwner::read(text).ok_or_else(String::new)
+    })
 }
 
 table! { keys, key, default;
@@ -356,13 +417,17 @@ pub struct SandboxConfig {
     pub mode: SandboxMode,
     /// Folders that are in reach beside what the settings name, for what a reload may name.
     pub paths: Vec<PathBuf>,
+    /// Whether what takes the place of a folder is out of reach.
+    pub is_exact: bool,
 }
 
 fn sandbox(keys: &mut Keys<'_>) -> SandboxConfig {
     let about = "Run without the sandbox; by default the server restricts itself, once it serves, to the paths in \
                  its settings and to the system calls that it needs";
-    let is_off =
-        keys.key("no_sandbox", about).excludes(&["require_sandbox", "sandbox_path"]).switch();
+    let is_off = keys
+        .key("no_sandbox", about)
+        .excludes(&["require_sandbox", "sandbox_path", "sandbox_exact"])
+        .switch();
     let about = "Do not start where the kernel lacks a part of the sandbox";
     let is_required = keys.key("require_sandbox", about);
     let is_required =
@@ -370,12 +435,15 @@ fn sandbox(keys: &mut Keys<'_>) -> SandboxConfig {
     let about =
         "Let the sandbox read below this folder too, for what a reload may name; repeatable";
     let paths = keys.key("sandbox_path", about).list(&path(), 0..=ADDRESSES_MAX);
+    let about = "Keep the folders of the settings alone in reach, and not those that they lie in: what takes \
+                 the place of a folder, or what another link leads to, needs a restart";
+    let is_exact = keys.key("sandbox_exact", about).switch();
     let mode = match (is_off, is_required) {
         (true, _) => SandboxMode::Off,
         (false, true) => SandboxMode::Required,
         (false, false) => SandboxMode::Available,
     };
-    SandboxConfig { mode, paths }
+    SandboxConfig { mode, paths, is_exact }
 }
 
 /// The user that the server becomes.
@@ -458,7 +526,28 @@ impl LogTarget {
             Self::File(path) => path.clone(),
         }
     }
+
+    /// The stream of this process that a path names, or that links lead to which stand there: opening it by its
+    /// name fails where it is a socket, and for another user than the one that started the process.
+    pub(crate) fn led_to(&self) -> Self {
+        let Self::File(path) = self else { return self.clone() };
+        let mut at = path.clone();
+        for _ in 0..LINKS_MAX {
+            match at.to_str() {
+                Some("/dev/stdout" | "/dev/fd/1" | "/proc/self/fd/1") => return Self::Stdout,
+                Some("/dev/stderr" | "/dev/fd/2" | "/proc/self/fd/2") => return Self::Stderr,
+                _ => {}
+            }
+            let Ok(target) = at.read_link() else { break };
+            // Joined with one that is absolute it is that one.
+            at = at.parent().map_or_else(|| target.clone(), |folder| folder.join(&target));
+        }
+        self.clone()
+    }
 }
+
+/// Most links from the name of a log to a stream.
+const LINKS_MAX: usize = 8;
 
 /// Level of the error log; each includes those before it.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
@@ -610,6 +699,46 @@ mod tests {
     }
 
     #[test]
+    fn modes_and_owners_of_sockets_are_read_and_mistakes_in_them_reported() {
+        let unix = build("reply = 1").expect("right").sockets;
+        assert_eq!((unix.mode, unix.owner), (0o666, None));
+        let unix =
+            build("reply = 1\nlisten = \"unix:a\"\nsocket_mode = \"660\"\nsocket_owner = \":0\"");
+        assert_eq!(unix.expect("right").sockets.mode, 0o660);
+        for (text, expected) in [
+            ("socket_mode = \"0888\"", "three or four octal digits"),
+            ("socket_mode = \"1777\"", "three or four octal digits"),
+            ("socket_mode = \"+66\"", "three or four octal digits"),
+            ("socket_owner = \":\"", "USER, USER:GROUP or :GROUP"),
+            ("socket_owner = \"a:b:c\"", "USER, USER:GROUP or :GROUP"),
+            ("socket_owner = \":no-such-group\"", "there is no group no-such-group"),
+            ("socket_owner = \"no-such-user\"", "there is no user no-such-user"),
+        ] {
+            let wrong = build(&format!("reply = 1\n{text}")).expect_err(text);
+            assert!(wrong.contains(expected), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn a_log_at_the_name_of_a_stream_is_the_stream_also_behind_links() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let at = |name: &str| folder.path().join(name);
+        let led_to = |path: PathBuf| LogTarget::File(path).led_to();
+        for (name, stream) in [("/dev/stdout", LogTarget::Stdout), ("/dev/fd/2", LogTarget::Stderr)]
+        {
+            assert_eq!(led_to(name.into()), stream);
+            let _ = std::fs::remove_file(at("access.log"));
+            std::os::unix::fs::symlink(name, at("access.log")).expect("linked");
+            assert_eq!(led_to(at("access.log")), stream);
+            assert_eq!(LogTarget::File(at("access.log")).path(), at("access.log"));
+        }
+        std::os::unix::fs::symlink("round", at("round")).expect("linked");
+        for path in [at("round"), at("none"), "/dev/null".into()] {
+            assert_eq!(led_to(path.clone()), LogTarget::File(path));
+        }
+    }
+
+    #[test]
     fn addresses_that_take_the_connections_of_each_other_are_refused_with_both() {
         for (listen, message) in [
             ("\":81\", \"127.0.0.1:81\"", "[::]:81 takes connections to 127.0.0.1:81 as well"),
@@ -650,10 +779,10 @@ mod tests {
         assert_eq!(config.limits.connections_max, Some(9));
         assert_eq!(config.monitoring.access_log, Some(LogTarget::Stdout));
         assert_eq!(config.loops.poller.map(Driver::name), Some("epoll-et"));
-        let Answer::Files(Files { has_listing, has_precompressed, .. }) = config.answer else {
+        let Answer::Files(Files { listing_max, has_precompressed, .. }) = config.answer else {
             panic!("files were asked for");
         };
-        assert!(has_listing && !has_precompressed);
+        assert!(listing_max == Some(10_000) && !has_precompressed);
     }
 
     #[test]
@@ -736,6 +865,7 @@ mod tests {
                 "no_sandbox",
                 "require_sandbox",
                 "sandbox_path",
+                "sandbox_exact",
                 "body_timeout",
                 "body_rate_min",
                 "idle_timeout",
@@ -751,6 +881,9 @@ mod tests {
             &[
                 "split_reply = true",
                 "listing = true",
+                "listing_max = 5",
+                "socket_mode = \"0600\"",
+                "socket_owner = \"0\"",
                 "precompressed = true",
                 "spa = \"x\"",
                 "compress = true",
@@ -802,6 +935,8 @@ mod tests {
             &[
                 "cert = \"x\"",
                 "key = \"x\"",
+                "socket_mode = \"0600\"",
+                "socket_owner = \"0\"",
                 "health_path = \"/\"",
                 "health_host = \"a\"",
                 "health_interval = \"1s\"",

@@ -5,18 +5,27 @@
 //! within the folder are followed, but not to what is hidden: a path without links is what it
 //! says (`RESOLVE_NO_SYMLINKS`); behind a link, the open file is asked for its name. No later
 //! rename makes that another file. The file sessions call this; it never reads a file's bytes.
+//!
+//! The folder is kept open, so that no request looks its path up. Whether another folder stands there by now
+//! (a build that makes it anew, a link that is turned to the next release) is for the caller to ask from time
+//! to time ([`Root::look`]).
 
+use std::collections::BinaryHeap;
 use std::fmt::Write;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
-use std::path::Path;
+use std::path::{Path, PathBuf, absolute};
 
 use rustix::fs::{
-    AtFlags, Dir, FileType, Mode, OFlags, ResolveFlags, Stat, fstat, open, openat2, statat,
+    AtFlags, Dir, FileType, Mode, OFlags, ResolveFlags, Stat, fstat, open, openat2, stat, statat,
 };
 use rustix::io::Errno;
 
 use crate::ServerError;
 
+/// A file that changed so recently may change again within the same tick of its clock.
+const SETTLED_S: u64 = 2;
+/// The length that a file of /sys claims, whatever it has: a page.
+const MADE_PAGE_BYTES_MAX: u64 = 64 * 1024;
 /// A rename under way makes the kernel answer EAGAIN; so often it is asked again.
 const OPEN_ATTEMPTS: usize = 8;
 
@@ -24,6 +33,21 @@ const OPEN_ATTEMPTS: usize = 8;
 #[derive(Debug)]
 pub(super) struct Root {
     folder: OwnedFd,
+    /// Where it was opened, whatever the working folder is later.
+    path: PathBuf,
+    /// Device and inode.
+    identity: (u64, u64),
+}
+
+/// What stands at the path of a folder now.
+#[derive(Debug)]
+pub(super) enum Found {
+    /// The same folder.
+    Same,
+    /// Another one.
+    Other(Root),
+    /// Nothing, or nothing that can be served: why.
+    Nothing(ServerError),
 }
 
 /// What a path led to.
@@ -33,6 +57,8 @@ pub(super) struct Opened {
     pub(super) fd: OwnedFd,
     /// What it is.
     pub(super) meta: Meta,
+    /// Whether its length may be untrue, as that of files is which the kernel makes when they are read.
+    pub(super) is_perhaps_made: bool,
 }
 
 /// The facts of a file that an answer needs.
@@ -87,13 +113,41 @@ impl Root {
         let failed =
             |cause: Errno| ServerError::Root { path: path.to_owned(), cause: cause.into() };
         let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
-        let root = Self { folder: open(path, flags, Mode::empty()).map_err(failed)? };
+        let folder = open(path, flags, Mode::empty()).map_err(failed)?;
+        let stat = fstat(&folder).map_err(failed)?;
+        if stat.st_nlink == 0 {
+            // A working folder that was removed.
+            return Err(failed(Errno::NOENT));
+        }
+        let identity = (stat.st_dev, stat.st_ino);
+        let absolute = absolute(path).unwrap_or_else(|_| path.to_owned());
+        let root = Self { folder, path: absolute, identity };
         match root.openat(b".", ResolveFlags::empty()) {
             Ok(_) => Ok(root),
             // Seccomp filters that do not know the call say EPERM.
             Err(Errno::NOSYS | Errno::PERM) => Err(ServerError::NoOpenat2),
             Err(cause) => Err(failed(cause)),
         }
+    }
+
+    /// Where it was opened.
+    pub(super) fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Whether the folder was removed: nothing can be found in it any more.
+    pub(super) fn is_removed(&self) -> bool {
+        fstat(&self.folder).is_ok_and(|stat| stat.st_nlink == 0)
+    }
+
+    /// What stands at its path now. One system call where it is the same folder.
+    pub(super) fn look(&self) -> Found {
+        let there = stat(&self.path).map(|there| (there.st_dev, there.st_ino));
+        // While this one is open no other has its numbers.
+        if there == Ok(self.identity) {
+            return Found::Same;
+        }
+        Self::open(&self.path).map_or_else(Found::Nothing, Found::Other)
     }
 
     /// Opens what `path` names. A blocking system call, short unless the disk is slow.
@@ -109,8 +163,12 @@ impl Root {
             Err(Errno::LOOP) => self.find_behind_links(path)?,
             opened => opened.map_err(refused)?,
         };
-        let meta = Meta::of(&fstat(fd.as_fd()).map_err(refused)?).ok_or(Refused::Forbidden)?;
-        Ok(Opened { fd, meta })
+        let stat = fstat(fd.as_fd()).map_err(refused)?;
+        let meta = Meta::of(&stat).ok_or(Refused::Forbidden)?;
+        // Those of /proc are empty, those of /sys have a page; neither takes room on a disk.
+        let takes_room = stat.st_blocks > 0 || meta.len_bytes > MADE_PAGE_BYTES_MAX;
+        let is_perhaps_made = !meta.is_folder && (meta.len_bytes == 0 || !takes_room);
+        Ok(Opened { fd, meta, is_perhaps_made })
     }
 
     /// Opens what a path with symbolic links leads to, unless it is hidden.
@@ -162,6 +220,24 @@ impl Meta {
     }
 }
 
+impl Meta {
+    /// Whether it changed so recently that a second change may have the same time: within the grain of a clock
+    /// that file systems have. Of a modification time that lies ahead, which somebody set, nothing follows: then
+    /// the time of the last change of anything decides, which is the system's own.
+    pub(super) fn may_change_within(&self, now_s: u64) -> bool {
+        now_s < self.changed_by_s(now_s).saturating_add(SETTLED_S)
+    }
+
+    /// The second by which the content was as it is: its modification time, or where that lies ahead the last
+    /// change of anything. Where that lies ahead too one of two clocks is wrong, and nothing is known.
+    pub(super) fn changed_by_s(&self, now_s: u64) -> u64 {
+        if self.modified_s <= now_s {
+            return self.modified_s;
+        }
+        u64::try_from(self.changed_ns.div_euclid(1_000_000_000)).unwrap_or(0)
+    }
+}
+
 /// Whether a segment starts with a dot; `.well-known` (RFC 8615) is meant to be seen.
 fn is_hidden(path: &[u8]) -> bool {
     let mut segments = path.split(|byte| *byte == b'/');
@@ -197,8 +273,19 @@ fn refused(errno: Errno) -> Refused {
     }
 }
 
-/// Most entries that are looked at; each costs a system call of about a microsecond.
-const ENTRIES_MAX: usize = 4096;
+/// Most names that are read of a folder, whatever part of them is shown: the loop waits meanwhile, some
+/// tenths of a second for so many.
+const NAMES_MAX: usize = 1 << 20;
+
+/// How much of a folder was shown.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+struct Cut {
+    shown: usize,
+    /// All names that may be shown.
+    names: usize,
+    /// Whether the folder has more than were read.
+    has_more: bool,
+}
 
 /// One row of the page.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
@@ -212,52 +299,71 @@ struct Row {
 /// `follow` says what a symbolic link leads to; where it leads out of the site, it does not show.
 ///
 /// The file sessions call it when `--listing` is on. Hidden files and what is neither file nor
-/// folder do not show. The page is bounded, because a loop waits while it is made.
+/// folder do not show. The page is bounded, because a loop waits while it is made: of more than `rows_max`
+/// names it has the first ones by their order, and says so at the top.
 ///
 /// # Errors
 /// When the folder cannot be read.
 pub(super) fn page(
     fd: BorrowedFd<'_>,
     path: &str,
+    rows_max: usize,
     follow: impl Fn(&str) -> Option<Meta>,
 ) -> rustix::io::Result<String> {
-    let (mut rows, has_more) = rows(fd, follow)?;
-    rows.sort();
-    Ok(render(path, &rows, has_more))
+    let (names, cut) = names(fd, rows_max)?;
+    let mut rows: Vec<Row> = names.into_iter().filter_map(|name| row(fd, name, &follow)).collect();
+    rows.sort_unstable();
+    Ok(render(path, &rows, cut))
 }
 
-fn rows(
-    fd: BorrowedFd<'_>,
-    follow: impl Fn(&str) -> Option<Meta>,
-) -> rustix::io::Result<(Vec<Row>, bool)> {
-    let mut rows = Vec::new();
+/// The first names of a folder by their order.
+fn names(fd: BorrowedFd<'_>, rows_max: usize) -> rustix::io::Result<(Vec<String>, Option<Cut>)> {
+    // The largest one on top, which goes for each smaller one that comes.
+    let mut first = BinaryHeap::new();
+    let (mut names, mut has_more) = (0, false);
     for (looked_at, entry) in Dir::read_from(fd)?.enumerate() {
         let entry = entry?;
-        if looked_at == ENTRIES_MAX {
-            return Ok((rows, true));
+        if looked_at == NAMES_MAX {
+            has_more = true;
+            break;
         }
         // A name that is not UTF-8 has no path that the server would find again.
         let Ok(name) = entry.file_name().to_str() else { continue };
         if name.starts_with('.') {
             continue;
         }
-        // The entry may be gone by now.
-        let Ok(stat) = statat(fd, name, AtFlags::SYMLINK_NOFOLLOW) else { continue };
-        let is_link = FileType::from_raw_mode(stat.st_mode) == FileType::Symlink;
-        let meta = if is_link { follow(name) } else { Meta::of(&stat) };
-        let Some(meta) = meta else { continue };
-        let (is_file, len_bytes) = (!meta.is_folder, meta.len_bytes);
-        rows.push(Row { is_file, name: name.to_owned(), len_bytes });
+        names += 1;
+        if first.len() < rows_max {
+            first.push(name.to_owned());
+        } else if first.peek().is_some_and(|last| name < &**last) {
+            first.pop();
+            first.push(name.to_owned());
+        }
     }
-    Ok((rows, false))
+    let cut = Cut { shown: first.len(), names, has_more };
+    Ok((first.into_vec(), Some(cut).filter(|cut| has_more || cut.shown < names)))
 }
 
-fn render(path: &str, rows: &[Row], has_more: bool) -> String {
+fn row(fd: BorrowedFd<'_>, name: String, follow: impl Fn(&str) -> Option<Meta>) -> Option<Row> {
+    // The entry may be gone by now.
+    let stat = statat(fd, &*name, AtFlags::SYMLINK_NOFOLLOW).ok()?;
+    let is_link = FileType::from_raw_mode(stat.st_mode) == FileType::Symlink;
+    let meta = if is_link { follow(&name) } else { Meta::of(&stat) }?;
+    Some(Row { is_file: !meta.is_folder, name, len_bytes: meta.len_bytes })
+}
+
+fn render(path: &str, rows: &[Row], cut: Option<Cut>) -> String {
     let title = escaped(&format!("/{path}"));
     let mut page = format!(
         "<!DOCTYPE html>\n<html lang=\"en\">\n<meta charset=\"utf-8\">\n<title>{title}</title>\n\
-         <h1>{title}</h1>\n<table>\n"
+         <h1>{title}</h1>\n"
     );
+    if let Some(Cut { shown, names, has_more }) = cut {
+        let more = if has_more { "more than " } else { "" };
+        writeln!(page, "<p>Only {shown} of {more}{names} names are shown (--listing-max).</p>")
+            .expect("a string takes everything");
+    }
+    page.push_str("<table>\n");
     if !path.is_empty() {
         page.push_str("<tr><td><a href=\"../\">../</a><td>\n");
     }
@@ -267,10 +373,6 @@ fn render(path: &str, rows: &[Row], has_more: bool) -> String {
         // "./" keeps a name with a colon from being read as a scheme.
         let (href, name) = (percent_encoded(row.name.as_bytes()), escaped(&row.name));
         writeln!(page, "<tr><td><a href=\"./{href}{slash}\">{name}{slash}</a><td>{size}")
-            .expect("a string takes everything");
-    }
-    if has_more {
-        writeln!(page, "<tr><td>only {ENTRIES_MAX} entries were looked at<td>")
             .expect("a string takes everything");
     }
     page.push_str("</table>\n</html>\n");
@@ -361,8 +463,10 @@ mod tests {
 
     fn listed(path: &Path) -> String {
         let fd = fs::File::open(path).expect("opened");
-        page(fd.as_fd(), "a/b", |_| None).expect("read")
+        page(fd.as_fd(), "a/b", ROWS_MAX, |_| None).expect("read")
     }
+
+    const ROWS_MAX: usize = 20;
 
     #[test]
     fn folders_come_first_and_hidden_files_not_at_all() {
@@ -379,13 +483,45 @@ mod tests {
     }
 
     #[test]
-    fn entries_that_do_not_show_are_looked_at_within_the_bound_too() {
+    fn of_a_folder_with_too_many_names_the_first_ones_are_listed_and_the_cut_is_said_at_the_top() {
         let folder = tempfile::tempdir().expect("a folder");
-        for number in 0..ENTRIES_MAX {
+        for number in 0..ROWS_MAX {
             fs::File::create(folder.path().join(format!(".{number}"))).expect("made");
+            fs::File::create(folder.path().join(format!("{:02}", ROWS_MAX - number)))
+                .expect("made");
         }
         let page = listed(folder.path());
-        assert!(page.contains("only 4096 entries were looked at"), "{page}");
+        assert!(page.contains("./20\"") && !page.contains("Only"), "{page}");
+        fs::create_dir(folder.path().join("zz")).expect("made");
+        fs::create_dir(folder.path().join("00")).expect("made");
+        let page = listed(folder.path());
+        let said = page.find("<p>Only 20 of 22 names are shown (--listing-max).</p>");
+        assert!(said.is_some_and(|at| at < page.find("<table>").expect("a table")), "{page}");
+        assert!(page.contains("./00/\"") && page.contains("./19\""), "{page}");
+        assert!(!page.contains("./20\"") && !page.contains("zz"), "{page}");
+    }
+
+    #[test]
+    fn a_folder_that_was_replaced_is_found_and_one_that_is_gone_is_missed() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let site = folder.path().join("site");
+        fs::create_dir(&site).expect("made");
+        let root = Root::open(&site).expect("a folder");
+        assert!(matches!(root.look(), Found::Same) && !root.is_removed());
+        fs::remove_dir(&site).expect("removed");
+        assert!(matches!(root.look(), Found::Nothing(_)) && root.is_removed());
+        fs::create_dir(&site).expect("made");
+        fs::write(site.join("page"), "hello").expect("written");
+        let Found::Other(root) = root.look() else { panic!("another folder") };
+        assert_eq!(root.find(b"page").expect("there").meta.len_bytes, 5);
+        fs::rename(&site, folder.path().join("old")).expect("renamed");
+        assert!(matches!(root.look(), Found::Nothing(_)) && !root.is_removed());
+        symlink("old", &site).expect("linked");
+        assert!(matches!(root.look(), Found::Same));
+        fs::create_dir(folder.path().join("next")).expect("made");
+        fs::remove_file(&site).expect("removed");
+        symlink("next", &site).expect("linked");
+        assert!(matches!(root.look(), Found::Other(_)));
     }
 
     #[test]

@@ -8,28 +8,35 @@
 //! | a name that starts with a dot, or a link to one | 404, whether it exists or not; `.well-known` is served |
 //!
 //! Tags are made of modification time in nanoseconds, size and inode: strong, unless the file
-//! changed in the last two seconds, for then a second change may hide behind the same time. With
+//! changed in the last two seconds, for then a second change may hide behind the same time; a modification time
+//! that was set ahead says nothing of that, so the time of the last change of anything has to agree. With
 //! `--precompressed` the file beside it that the client likes best is sent in its place, unless
 //! it is older. Opening and reading small files blocks the loop as long as the disk takes.
+//!
+//! The served folder stays open; ten times a second, and where something is missing in a folder that was
+//! removed, its path is looked up again, and another folder that stands there is served from then on.
 use std::cell::RefCell;
 use std::io::{self, Write};
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
+use std::time::Duration;
 
-use pollux_engine::{Actions, FileRange};
+use pollux_engine::{Actions, FileRange, Moment, Now};
 use pollux_http::{
     Acceptable, ByteRange, ContentCoding, DateCache, EntityTag, FilePath, HeadWriter, Outcome,
     Rejection, Representation, Request, Status, evaluate,
 };
 
+use rustix::io::Errno;
+
 use crate::answer::{self, Answered, Context, Left, Unsent, read_exactly};
 use crate::common_fields::Common;
 use crate::config::{FIELDS_BYTES_MAX, Files};
 use crate::counters::ServerCounter;
-use crate::error::remedy_for;
+use crate::error::{in_words, remedy_for};
 use crate::log::{Event, Logs};
 use crate::{ServerCounters, ServerError};
-use folder::{Meta, Opened, Refused, Root};
+use folder::{Found, Meta, Opened, Refused, Root};
 use forms::{Coding, Compressed, Compressor, Key, is_worth};
 
 mod folder;
@@ -43,8 +50,12 @@ const READ_BYTES_MAX: u64 = 32 * 1024;
 const HEAD_BYTES_MAX: usize = 1024;
 /// Longest target that a redirect leads to: that of a target of 8 KiB, each byte of its path encoded.
 const LOCATION_BYTES_MAX: usize = 24 * 1024;
-/// A file that changed so recently may change again within the same tick of its clock.
-const SETTLED_S: u64 = 2;
+/// How often it is looked whether another folder stands at the path of the served one.
+const LOOK_EVERY: Duration = Duration::from_millis(100);
+/// Longest file that the kernel makes when it is read: the loop waits meanwhile.
+const MADE_BYTES_MAX: usize = 4 << 20;
+/// What is read of it at once.
+const MADE_PIECE_BYTES: usize = 64 * 1024;
 /// Longest tag: three numbers of 64 bits and more in hex, the name of a coding, and three dashes.
 const TAG_BYTES_MAX: usize = 72;
 /// The file that is shown for a folder.
@@ -56,8 +67,9 @@ const FORMS: [ContentCoding; 4] =
 /// The files below one folder.
 #[derive(Debug)]
 pub(crate) struct Site {
-    root: Root,
-    has_listing: bool,
+    root: RefCell<Served>,
+    /// Most rows of a listing, where there are listings.
+    listing_max: Option<usize>,
     has_precompressed: bool,
     /// The compressed files, where that is done.
     compressor: Option<RefCell<Compressor>>,
@@ -69,6 +81,60 @@ pub(crate) struct Site {
     counters: Arc<ServerCounters>,
     /// Where paths are decoded.
     decoded: Box<[u8]>,
+}
+
+/// The folder, and how it was found when its path was last looked up.
+#[derive(Debug)]
+struct Served {
+    root: Root,
+    looked: Moment,
+    /// Nothing that can be served stood there, which was reported.
+    is_missed: bool,
+}
+
+impl Served {
+    /// Takes the folder that stands at the path now.
+    fn look(&mut self, now: Now, logs: &Logs) {
+        self.looked = now.at;
+        let is_missed = std::mem::take(&mut self.is_missed);
+        let path = self.root.path().to_owned();
+        let path = path.display();
+        match self.root.look() {
+            Found::Same => {}
+            Found::Other(root) => {
+                self.root = root;
+                logs.errors.report(Event::FolderReplaced, now.unix_s, || {
+                    format!("the folder {path} was replaced: the new one is served")
+                });
+            }
+            Found::Nothing(_) if is_missed => self.is_missed = true,
+            Found::Nothing(error) => {
+                self.is_missed = true;
+                let is_removed = self.root.is_removed();
+                logs.errors.report(Event::FolderMissed, now.unix_s, || missed(&error, is_removed));
+            }
+        }
+    }
+}
+
+/// That nothing can be served at the path of the folder any more.
+fn missed(error: &ServerError, is_removed: bool) -> String {
+    let error_kind = match error {
+        ServerError::Root { cause, .. } => cause.kind(),
+        _ => io::ErrorKind::Other,
+    };
+    let remedy = match error_kind {
+        io::ErrorKind::PermissionDenied => {
+            "; let the server's user read it; where the sandbox does not reach it, restart the server, or \
+             start it with --sandbox-path and the folder that it lies in"
+        }
+        _ => "",
+    };
+    let meanwhile = match is_removed {
+        true => "every request is answered with 404 until it can be",
+        false => "the one that stood there is served on until it can be",
+    };
+    format!("{}{remedy}; {meanwhile}", in_words(error))
 }
 
 /// A file that is to be sent, and what its head says.
@@ -90,7 +156,7 @@ impl Site {
         counters: &Arc<ServerCounters>,
         target_bytes_max: usize,
     ) -> Result<Self, ServerError> {
-        let Files { root: folder, has_listing, has_precompressed, compresses, spa } = files;
+        let Files { root: folder, listing_max, has_precompressed, compresses, spa } = files;
         let decoded = vec![0; target_bytes_max].into();
         let root = Root::open(folder)?;
         let spa = spa.as_ref().map(|page| page.as_os_str().as_encoded_bytes().to_vec());
@@ -103,10 +169,11 @@ impl Site {
             let cause = io::Error::other(why);
             return Err(ServerError::Page { path, cause });
         }
-        let (has_listing, has_precompressed) = (*has_listing, *has_precompressed);
+        let (listing_max, has_precompressed) = (*listing_max, *has_precompressed);
+        let served = Served { root, looked: Moment::from_nanos(0), is_missed: false };
         Ok(Self {
-            root,
-            has_listing,
+            root: RefCell::new(served),
+            listing_max,
             has_precompressed,
             compressor: compresses.then(RefCell::default),
             spa,
@@ -127,15 +194,32 @@ impl Site {
         &mut self,
         actions: &mut Actions<'_>,
         common: &Common,
-        now_s: u64,
+        now: Now,
         request: &Request<'_>,
         context: Context,
     ) -> Answered {
+        let served = self.root.get_mut();
+        if now.at >= served.looked + LOOK_EVERY {
+            served.look(now, &self.logs);
+        }
         let mut decoded = std::mem::take(&mut self.decoded);
-        let reply = Reply { site: self, common, now_s, request, context };
+        let now_s = now.unix_s;
+        let reply = Reply { site: self, common, now, now_s, request, context };
         let answered = reply.answer(actions, &mut decoded);
         self.decoded = decoded;
         answered
+    }
+
+    /// Opens what `path` names, in the folder that takes the place of one that was removed too.
+    fn find(&self, path: &[u8], now: Now) -> Result<Opened, Refused> {
+        let mut served = self.root.borrow_mut();
+        match served.root.find(path) {
+            Err(Refused::Missing) if served.root.is_removed() => {
+                served.look(now, &self.logs);
+                served.root.find(path)
+            }
+            found => found,
+        }
     }
 }
 
@@ -149,12 +233,17 @@ fn index_of(folder: &[u8]) -> Vec<u8> {
 struct Reply<'a> {
     site: &'a Site,
     common: &'a Common,
+    now: Now,
     now_s: u64,
     request: &'a Request<'a>,
     context: Context,
 }
 
 impl Reply<'_> {
+    fn find(&self, path: &[u8]) -> Result<Opened, Refused> {
+        self.site.find(path, self.now)
+    }
+
     fn answer(&self, actions: &mut Actions<'_>, decoded: &mut [u8]) -> Answered {
         let path = self.request.target.path().unwrap_or("/");
         let path = match FilePath::decode(path, decoded) {
@@ -164,13 +253,13 @@ impl Reply<'_> {
         // What most folders are asked for: found without a look at the folder.
         if path.is_directory {
             let index = index_of(path.relative);
-            if let Ok(file) = self.site.root.find(&index)
+            if let Ok(file) = self.find(&index)
                 && !file.meta.is_folder
             {
                 return self.file(actions, OpenFile { file, path: &index, coding: None });
             }
         }
-        match self.site.root.find(path.relative) {
+        match self.find(path.relative) {
             Err(Refused::Missing) => self.missing(actions, path.relative),
             Err(refused) => self.refuse(actions, refused, path.relative),
             Ok(opened) if opened.meta.is_folder && path.is_directory => {
@@ -192,7 +281,7 @@ impl Reply<'_> {
         let is_place = !name.contains(&b'.') && !parts.any(|part| part.starts_with(b"."));
         let page = self.site.spa.as_deref().filter(|_| is_place);
         let Some(page) = page else { return self.page(actions, Status::NOT_FOUND) };
-        match self.site.root.find(page) {
+        match self.find(page) {
             Ok(file) if !file.meta.is_folder => {
                 self.file(actions, OpenFile { file, path: page, coding: None })
             }
@@ -203,26 +292,32 @@ impl Reply<'_> {
 
     fn folder(&self, actions: &mut Actions<'_>, folder: &Opened, path: &[u8]) -> Answered {
         let index = index_of(path);
-        match self.site.root.find(&index) {
+        match self.find(&index) {
             Ok(file) if !file.meta.is_folder => {
                 self.file(actions, OpenFile { file, path: &index, coding: None })
             }
-            Ok(_) | Err(Refused::Missing) if self.site.has_listing => {
-                self.listing(actions, folder, path)
-            }
-            Ok(_) | Err(Refused::Missing) => self.page(actions, Status::FORBIDDEN),
+            Ok(_) | Err(Refused::Missing) => match self.site.listing_max {
+                Some(rows_max) => self.listing(actions, folder, path, rows_max),
+                None => self.page(actions, Status::FORBIDDEN),
+            },
             Err(refused) => self.refuse(actions, refused, &index),
         }
     }
 
-    fn listing(&self, actions: &mut Actions<'_>, folder: &Opened, path: &[u8]) -> Answered {
+    fn listing(
+        &self,
+        actions: &mut Actions<'_>,
+        folder: &Opened,
+        path: &[u8],
+        rows_max: usize,
+    ) -> Answered {
         let follow = |name: &str| {
             let path = [path, b"/", name.as_bytes()].concat();
             let path = path.strip_prefix(b"/").unwrap_or(&path);
-            self.site.root.find(path).ok().map(|found| found.meta)
+            self.find(path).ok().map(|found| found.meta)
         };
         let name = String::from_utf8_lossy(path);
-        match folder::page(folder.fd.as_fd(), &name, follow) {
+        match folder::page(folder.fd.as_fd(), &name, rows_max, follow) {
             Ok(page) => {
                 let content_type = "text/html; charset=utf-8";
                 answer::document(actions, self.common, self.context, content_type, page)
@@ -256,8 +351,14 @@ impl Reply<'_> {
 
     fn file(&self, actions: &mut Actions<'_>, plain: OpenFile<'_>) -> Answered {
         let found = self.best_form(plain);
+        if found.file.is_perhaps_made
+            && let Some(answered) = self.made(actions, &found)
+        {
+            return answered;
+        }
         let meta = found.file.meta;
-        let is_weak = self.now_s < meta.modified_s + SETTLED_S;
+        let is_weak = meta.may_change_within(self.now_s);
+        let modified_s = meta.modified_s.min(self.now_s);
         if let Some(answered) = self.compressed(actions, &found, is_weak) {
             return answered;
         }
@@ -265,13 +366,13 @@ impl Reply<'_> {
         let tag = tag(&mut tag_bytes, &meta, "");
         let representation = Representation {
             etag: Some(EntityTag { is_weak, opaque: tag }),
-            modified_s: Some(meta.modified_s),
+            modified_s: Some(meta.changed_by_s(self.now_s)),
             len_bytes: meta.len_bytes,
         };
         let facts = Facts {
             path: found.path,
             coding: found.coding,
-            modified_s: meta.modified_s.min(self.now_s),
+            modified_s,
             whole_bytes: meta.len_bytes,
             tag,
             is_weak,
@@ -298,6 +399,27 @@ impl Reply<'_> {
                 })
             }
         }
+    }
+
+    /// Answers with a file that the kernel makes when it is read (`/proc`, `/sys`): its length is another one
+    /// than it has, so it is read to its end, and nothing is said that would hold for the next time. Nothing
+    /// where its length is true.
+    #[cold]
+    fn made(&self, actions: &mut Actions<'_>, found: &OpenFile<'_>) -> Option<Answered> {
+        let bytes = match read_to_end(&found.file.fd, MADE_BYTES_MAX) {
+            Ok(bytes) if bytes.len() as u64 == found.file.meta.len_bytes => return None,
+            Ok(bytes) => bytes,
+            Err(errno) => {
+                let refused = match errno {
+                    // Readable, by its permissions, but not to everybody, or not now.
+                    Errno::ACCESS | Errno::PERM | Errno::AGAIN => Refused::Forbidden,
+                    errno => Refused::of_use(errno),
+                };
+                return Some(self.refuse(actions, refused, found.path));
+            }
+        };
+        let content_type = content_type(found.path);
+        Some(answer::document(actions, self.common, self.context, content_type, bytes))
     }
 
     /// Whether other clients get the file compressed.
@@ -342,10 +464,11 @@ impl Reply<'_> {
         };
         let mut tag_bytes = [0; TAG_BYTES_MAX];
         let len_bytes = bytes.len() as u64;
+        let modified_s = meta.modified_s.min(self.now_s);
         let facts = Facts {
             path: found.path,
             coding: Some(coding),
-            modified_s: meta.modified_s.min(self.now_s),
+            modified_s,
             whole_bytes: len_bytes,
             tag: tag(&mut tag_bytes, &meta, coding.name()),
             is_weak: false,
@@ -353,7 +476,7 @@ impl Reply<'_> {
         };
         let representation = Representation {
             etag: Some(EntityTag { is_weak: false, opaque: facts.tag }),
-            modified_s: Some(meta.modified_s),
+            modified_s: Some(meta.changed_by_s(self.now_s)),
             len_bytes,
         };
         Some(match evaluate(self.request.method, self.request.fields, &representation) {
@@ -398,7 +521,7 @@ impl Reply<'_> {
             && let Some(suffix) = suffix(coding)
         {
             let name = [plain.path, suffix].concat();
-            if let Ok(file) = self.site.root.find(&name)
+            if let Ok(file) = self.find(&name)
                 && !file.meta.is_folder
                 && file.meta.modified_s >= plain.file.meta.modified_s
             {
@@ -539,6 +662,31 @@ fn tag<'t>(bytes: &'t mut [u8; TAG_BYTES_MAX], meta: &Meta, coding: &str) -> &'t
     }
     let left = rest.len();
     &bytes[..TAG_BYTES_MAX - left]
+}
+
+/// Reads a file from its beginning to its end.
+///
+/// # Errors
+/// It can't be read; it has more than `most` bytes, with `EFBIG`.
+fn read_to_end(file: &OwnedFd, most: usize) -> Result<Vec<u8>, Errno> {
+    let mut bytes = Vec::new();
+    loop {
+        let before = bytes.len();
+        bytes.resize(before + MADE_PIECE_BYTES, 0);
+        let read = match rustix::io::pread(file, &mut bytes[before..], before as u64) {
+            Err(Errno::INTR) => 0,
+            Ok(0) => {
+                bytes.truncate(before);
+                return Ok(bytes);
+            }
+            Ok(read) => read,
+            Err(errno) => return Err(errno),
+        };
+        bytes.truncate(before + read);
+        if bytes.len() > most {
+            return Err(Errno::FBIG);
+        }
+    }
 }
 
 /// How the name of a file in that form ends; none for the plain one.

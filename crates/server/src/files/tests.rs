@@ -271,3 +271,63 @@ fn the_best_form_that_lies_ready_and_is_not_stale_is_sent() {
     assert_eq!(get("/g.js", "gzip").body, b"plain");
     assert_eq!(folder.get("/f.js", "Accept-Encoding: br\r\n").body, b"plain");
 }
+
+#[test]
+fn a_file_dated_ahead_has_a_strong_tag_is_not_sent_again_and_is_compressed() {
+    let folder = Folder::new();
+    let (text, ahead_s) = (b"a{b:c}\n".repeat(900), NOW_S + 3_600 * 24 * 365 * 50);
+    folder.put_at("a.css", &text, ahead_s);
+    let answer = folder.get("/a.css", "");
+    let tag = answer.field("ETag").expect("a tag").to_owned();
+    assert!(tag.starts_with('"'), "{tag}");
+    // It has not changed since that second, whatever its own date is.
+    let date = answer.field("Last-Modified").expect("a date").to_owned();
+    assert_eq!(Some(&*date), answer.field("Date"));
+    let since = folder.get("/a.css", &format!("If-Modified-Since: {date}\r\n"));
+    assert_eq!(since.status(), 304);
+    let part = folder.get("/a.css", &format!("Range: bytes=0-9\r\nIf-Range: {tag}\r\n"));
+    assert_eq!((part.status(), part.body.len()), (206, 10));
+    let request = "GET /a.css HTTP/1.1\r\nHost: a\r\nAccept-Encoding: gzip\r\n\r\n";
+    let compressed = folder.ask("compress = true", request);
+    assert_eq!(compressed.field("Content-Encoding"), Some("gzip"), "{}", compressed.head);
+}
+
+#[test]
+fn files_that_the_kernel_makes_when_they_are_read_come_as_they_are() {
+    let ask = |root: &str, path: &str, method: &str, lines: &str| {
+        let config = Given::from_toml(&format!("dir = {root:?}"), "test").read().expect("right");
+        let counters = Arc::new(ServerCounters::default());
+        let shared = Shared::new(&config, counters, &Logs::default()).expect("shared");
+        let now = Now { at: Moment::from_nanos(1), unix_s: NOW_S };
+        let mut play = Rehearsal::<HttpSession>::new(shared, now);
+        play.feed(format!("{method} {path} HTTP/1.1\r\nHost: a\r\n{lines}\r\n").as_bytes());
+        let output = play.take_output();
+        let end = output.windows(4).position(|at| at == b"\r\n\r\n").expect("a head") + 4;
+        let head = String::from_utf8(output[..end].to_vec()).expect("text");
+        Answer { head, body: output[end..].to_vec() }
+    };
+    // Of a length that is said to be 0, and of one that is said to be a page.
+    for (root, path) in
+        [("/proc", "/filesystems"), ("/sys/kernel", "/profiling"), ("/proc/sys", "/kernel/ostype")]
+    {
+        let Ok(text) = fs::read(format!("{root}{path}")) else {
+            pollux_testing::skip(format_args!("no {root}{path}"));
+            continue;
+        };
+        for lines in
+            ["", "Range: bytes=0-0\r\n", "If-Modified-Since: Fri, 01 Jan 2100 00:00:00 GMT\r\n"]
+        {
+            let answer = ask(root, path, "GET", lines);
+            assert_eq!((answer.status(), &answer.body), (200, &text), "{root}{path} {lines}");
+            assert_eq!(answer.field("Content-Length"), Some(&*text.len().to_string()));
+            assert!(answer.field("ETag").is_none() && answer.field("Last-Modified").is_none());
+        }
+        let head = ask(root, path, "HEAD", "");
+        assert_eq!(head.field("Content-Length"), Some(&*text.len().to_string()), "{root}{path}");
+        assert!(head.body.is_empty());
+    }
+    // An empty file is one.
+    let folder = Folder::new();
+    let empty = folder.put("empty", b"").get("/empty", "");
+    assert!(empty.status() == 200 && empty.field("ETag").is_some(), "{}", empty.head);
+}

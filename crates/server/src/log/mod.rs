@@ -17,6 +17,7 @@
 
 use std::fmt::Write;
 use std::fs::{File, OpenOptions};
+use std::io::ErrorKind;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
@@ -120,8 +121,17 @@ impl Sink {
     }
 
     /// Opens the target again. The old file is kept when that fails: a line there beats none.
-    fn reopen(&mut self) -> std::io::Result<()> {
-        let fd = open(&self.target)?;
+    ///
+    /// # Errors
+    /// Why not, and what to do.
+    fn reopen(&mut self) -> Result<(), String> {
+        let fd = open(&self.target).map_err(|error| match error.kind() {
+            ErrorKind::PermissionDenied => format!(
+                "{error}; let the server's user write it, or restart the server where its folder was replaced, \
+                 as the sandbox of the start does not reach the new one"
+            ),
+            _ => error.to_string(),
+        })?;
         self.is_regular = is_regular(&fd);
         self.fd = fd;
         Ok(())
@@ -171,7 +181,7 @@ impl Sink {
 }
 
 fn open(target: &LogTarget) -> std::io::Result<OwnedFd> {
-    match target {
+    match &target.led_to() {
         LogTarget::Stdout => std::io::stdout().as_fd().try_clone_to_owned(),
         LogTarget::Stderr => std::io::stderr().as_fd().try_clone_to_owned(),
         LogTarget::File(path) => open_file(path).map(OwnedFd::from),
@@ -360,7 +370,10 @@ impl ErrorWriter {
     }
 
     /// Opens the file again, after it was renamed perhaps.
-    pub(crate) fn reopen(&mut self) -> std::io::Result<()> {
+    ///
+    /// # Errors
+    /// Why not, and what to do.
+    pub(crate) fn reopen(&mut self) -> Result<(), String> {
         self.sink.reopen()
     }
 }
@@ -383,6 +396,10 @@ pub(crate) enum Event {
     FileRefused,
     /// A file or folder could not be read: 500.
     FileFailed,
+    /// Another folder stands in the place of the served one.
+    FolderReplaced,
+    /// No folder that can be served stands in its place.
+    FolderMissed,
     /// Lines of the access log were lost.
     AccessLogLost,
     /// A log could not be opened again.
@@ -409,12 +426,14 @@ pub(crate) enum Event {
 
 impl Event {
     /// All of them, in order.
-    pub(super) const ALL: [Self; 16] = [
+    pub(super) const ALL: [Self; 18] = [
         Self::ConnectionsFull,
         Self::ConnectionsFree,
         Self::AcceptPaused,
         Self::FileRefused,
         Self::FileFailed,
+        Self::FolderReplaced,
+        Self::FolderMissed,
         Self::AccessLogLost,
         Self::ReopenFailed,
         Self::ReloadFailed,
@@ -444,6 +463,8 @@ impl Event {
             Self::AcceptPaused => (LogLevel::Warn, 1, "pauses of a listener"),
             Self::FileRefused => (LogLevel::Warn, 5, "files without a descriptor"),
             Self::FileFailed => (LogLevel::Error, 5, "files that failed"),
+            Self::FolderReplaced => (LogLevel::Info, 5, "folders that were replaced"),
+            Self::FolderMissed => (LogLevel::Error, 5, "folders that are not there"),
             // The reporter reports them once a minute.
             Self::AccessLogLost => (LogLevel::Warn, 2, "lost lines of the access log"),
             // A signal was sent for each, and its sender waits for the outcome.

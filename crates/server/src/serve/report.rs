@@ -42,7 +42,7 @@ fn extras(config: &ServeConfig) -> Vec<(String, String)> {
             add("spa", files.root.join(page).display().to_string());
         }
         let forms = [
-            ("listing", files.has_listing),
+            ("listing", files.listing_max.is_some()),
             ("precompressed", files.has_precompressed),
             ("compress", files.compresses),
         ];

@@ -9,7 +9,7 @@ use std::path::PathBuf;
 use pollux_engine::{ListenAddress, Listeners, Sockets};
 use pollux_sys::process;
 
-use super::start::{CONTROL, Endpoints, STATS, close_to_others, explained_open};
+use super::start::{CONTROL, Endpoints, STATS, close_to_others, explained_open, open_to_others};
 use crate::ServerError;
 use crate::proxy::ProxyConfig;
 
@@ -72,10 +72,18 @@ impl ProxySockets {
         for (part, address) in clients.chain(stats).chain(control) {
             let is_it = |bound: &&Bound| bound.part == part && bound.address == address;
             let sockets = match here.iter().position(is_it) {
-                Some(at) => here.remove(at).sockets.duplicate().map_err(no_descriptor)?,
+                Some(at) => {
+                    let sockets = here.remove(at).sockets.duplicate().map_err(no_descriptor)?;
+                    // One whose path was taken away has nothing to permit.
+                    if sockets.paths().iter().all(|path| path.exists()) {
+                        permit(part, &sockets, config)?;
+                    }
+                    sockets
+                }
                 None => {
                     let sockets = open(part, &address, config)?;
                     opened.0.extend(sockets.paths());
+                    permit(part, &sockets, config)?;
                     sockets
                 }
             };
@@ -189,11 +197,15 @@ fn open(part: Part, address: &ListenAddress, config: &ProxyConfig) -> Result<Soc
         Part::Stats => (Sockets::open(address, Listeners::Exclusive, 1), STATS, "--stats"),
         Part::Control => (Sockets::open(address, Listeners::Exclusive, 1), CONTROL, "--control"),
     };
-    let sockets = opened.map_err(|cause| explained_open(name, flag, cause))?;
-    if part == Part::Control {
-        sockets.paths().iter().try_for_each(|path| close_to_others(path))?;
+    opened.map_err(|cause| explained_open(name, flag, cause))
+}
+
+/// Lets those connect to unix sockets that the settings name.
+fn permit(part: Part, sockets: &Sockets, config: &ProxyConfig) -> Result<(), ServerError> {
+    match part {
+        Part::Control => sockets.paths().iter().try_for_each(|path| close_to_others(path)),
+        Part::Clients | Part::Stats => open_to_others(&sockets.paths(), &config.sockets),
     }
-    Ok(sockets)
 }
 
 /// Paths that were made on the way to settings that cannot be obtained.
@@ -247,6 +259,25 @@ mod tests {
         for wrong in ["", "c", "x3", "c-1", "c9999"] {
             ProxySockets::inherited(wrong).expect_err(wrong);
         }
+    }
+
+    #[test]
+    fn clients_of_other_users_may_connect_to_unix_sockets_but_not_to_that_for_commands() {
+        use std::os::unix::fs::PermissionsExt;
+        let folder = tempfile::tempdir().expect("a folder");
+        let at = |name: &str| folder.path().join(name);
+        let mode = |name: &str| at(name).metadata().expect("there").permissions().mode() & 0o7777;
+        let mut settings = config(&[&format!("unix:{}", at("p").display())]);
+        settings.monitoring.stats = Some(ListenAddress::Unix(at("s")));
+        settings.monitoring.control = Some(at("k"));
+        let first = ProxySockets::open(&settings).expect("opened");
+        assert_eq!(["p", "s", "k"].map(mode), [0o666, 0o666, 0o600]);
+        settings.sockets.mode = 0o660;
+        let second = first.changed_to(&settings).expect("kept");
+        assert_eq!(["p", "s", "k"].map(mode), [0o660, 0o660, 0o600]);
+        // One that somebody has removed keeps no new settings out.
+        std::fs::remove_file(at("p")).expect("removed");
+        second.changed_to(&settings).expect("kept");
     }
 
     #[test]

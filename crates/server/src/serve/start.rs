@@ -3,6 +3,7 @@
 
 use std::ffi::OsString;
 use std::fs::{Permissions, read_dir, read_link, read_to_string};
+use std::io;
 use std::net::SocketAddr;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
@@ -19,7 +20,7 @@ use rustix::io::Errno;
 use super::report::{proxy_banner, proxy_facts};
 use super::sockets::ProxySockets;
 use super::{Parts, Reporter, SERVER, SocketPaths};
-use crate::config::{Answer, LogTarget, Monitoring, SandboxMode, ServeConfig};
+use crate::config::{Answer, LogTarget, Monitoring, ServeConfig, UnixSockets};
 use crate::error::{connections_max, limit};
 use crate::log::{ErrorWriter, Event, unix_s};
 use crate::proxy::backends::restore_states;
@@ -27,7 +28,7 @@ use crate::proxy::{Passing, ProxyConfig, ProxyCounters, ProxySession, ProxyShare
 use crate::session::EncryptedSession;
 use crate::shared::{Inbox, Replacements};
 use crate::stats::Overview;
-use crate::system::{Identity, Privileged, privileges};
+use crate::system::{Identity, Privileged, SocketOwner, privileges};
 use crate::{HttpSession, Logs, Server, ServerCounters, ServerError, Shared};
 
 /// What an error of the group `part`, whose address the flag sets, is to the user.
@@ -133,13 +134,17 @@ impl Endpoints {
     ///
     /// # Errors
     /// [`ServerError::Listen`], or the control socket could not be closed to others.
-    pub(super) fn open(monitoring: &Monitoring) -> Result<Self, ServerError> {
+    pub(super) fn open(
+        monitoring: &Monitoring,
+        sockets: &UnixSockets,
+    ) -> Result<Self, ServerError> {
         let open = |address: ListenAddress, part, flag| {
             let opened = Sockets::open(&[address], Listeners::Exclusive, 1);
             opened.map_err(|cause| explained_open(part, flag, cause))
         };
         let stats = monitoring.stats.clone().map(|address| open(address, STATS, "--stats"));
         let stats = stats.transpose()?;
+        stats.as_ref().map_or(Ok(()), |stats| open_to_others(&stats.paths(), sockets))?;
         let Some(path) = &monitoring.control else { return Ok(Self { stats, control: None }) };
         let control = open(ListenAddress::Unix(path.clone()), CONTROL, "--control")?;
         close_to_others(path)?;
@@ -169,6 +174,23 @@ pub(super) fn endpoint() -> GroupConfig {
 pub(crate) fn close_to_others(path: &Path) -> Result<(), ServerError> {
     let set = std::fs::set_permissions(path, Permissions::from_mode(0o600));
     set.map_err(|cause| ServerError::Permissions { path: path.to_owned(), cause })
+}
+
+/// Clients may be other users: the mode does not depend on the umask of the one that starts the server.
+///
+/// # Errors
+/// [`ServerError::Permissions`].
+pub(crate) fn open_to_others(paths: &[PathBuf], sockets: &UnixSockets) -> Result<(), ServerError> {
+    for path in paths {
+        let failed = |cause| ServerError::Permissions { path: path.clone(), cause };
+        let owner = sockets.owner.as_ref().map(SocketOwner::find).transpose();
+        let (uid, gid) = owner.map_err(|why| failed(io::Error::other(why)))?.unwrap_or_default();
+        // Before the mode: nobody of the old group may connect meanwhile.
+        std::os::unix::fs::chown(path, uid, gid).map_err(failed)?;
+        let set = std::fs::set_permissions(path, Permissions::from_mode(sockets.mode));
+        set.map_err(failed)?;
+    }
+    Ok(())
 }
 
 /// Starts the loops, on the configured driver or on the best that works; says what was refused.
@@ -361,9 +383,8 @@ pub(super) fn keep_rights(
     if config.tls.is_none() && removed.is_empty() {
         return Ok(None);
     }
-    let is_confined = config.sandbox.mode != SandboxMode::Off;
-    let task =
-        privileges::Task { keys: config.tls.clone(), removed: removed.to_vec(), is_confined };
+    let sandbox = privileges::Narrow::of(&config.sandbox);
+    let task = privileges::Task { keys: config.tls.clone(), removed: removed.to_vec(), sandbox };
     Privileged::start(&task, words).map(Some).map_err(ServerError::Privileged)
 }
 

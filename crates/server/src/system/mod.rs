@@ -25,7 +25,7 @@ use rustix::time::{ClockId, clock_gettime};
 use crate::ServerError;
 
 pub mod privileges;
-pub use privileges::Identity;
+pub use privileges::{Identity, SocketOwner};
 pub(crate) use privileges::{Privileged, Sandbox};
 
 /// That a file could be made or removed here, as far as permissions say.

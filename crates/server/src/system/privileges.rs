@@ -33,18 +33,114 @@ use rustix::thread::{
 };
 
 use crate::ServerError;
-use crate::config::{Answer, LogTarget, SandboxMode, ServeConfig};
+use crate::config::{Answer, LogTarget, SandboxConfig, SandboxMode, ServeConfig};
 
 /// Where users and groups are looked up.
 const ACCOUNTS: [&str; 2] = ["/etc/passwd", "/etc/group"];
 
+/// The user that a server becomes.
+///
+/// Who it is is found out when settings are read. A server that runs reads them again from within its sandbox,
+/// where it may not read the system's files any more, since they were put in place anew: then it knows by the
+/// words of the settings alone that the user is the same.
+#[derive(Clone, Debug)]
+pub struct Identity {
+    /// As the settings name the user and the group.
+    asked: (String, Option<String>),
+    /// Why it was not found out where the files can't be read.
+    account: Result<Account, String>,
+}
+
+impl PartialEq for Identity {
+    fn eq(&self, other: &Self) -> bool {
+        self.asked == other.asked
+    }
+}
+
+impl Eq for Identity {}
+
 /// A user and the groups that it is in.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Identity {
+struct Account {
     name: String,
     uid: u32,
     /// The first one is the main one.
     gids: Vec<u32>,
+}
+
+/// The text of one of the system's files; nothing where there is none.
+fn accounts_in(path: &str) -> Result<String, String> {
+    match read_to_string(path) {
+        Err(error) if error.kind() != ErrorKind::NotFound => {
+            Err(format!("{path} cannot be read: {error}"))
+        }
+        read => Ok(read.unwrap_or_default()),
+    }
+}
+
+/// The number of the group of this name or number.
+fn group_among(text: &str, groups: &str) -> Result<u32, String> {
+    let named = |line: &str| {
+        let mut words = line.split(':');
+        let is_meant = words.next() == Some(text);
+        is_meant.then(|| words.nth(1)?.parse::<u32>().ok())?
+    };
+    let found = text.parse().ok().or_else(|| groups.lines().find_map(named));
+    found.ok_or_else(|| format!("there is no group {text}; expected one of /etc/group or a number"))
+}
+
+/// Whose a unix socket is: a user, a group or both, by names or numbers.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct SocketOwner {
+    user: Option<String>,
+    group: Option<String>,
+}
+
+impl SocketOwner {
+    /// Reads `USER`, `USER:GROUP` or `:GROUP`; none of anything else.
+    pub(crate) fn read(text: &str) -> Option<Self> {
+        let (user, group) = text.split_once(':').unwrap_or((text, ""));
+        let word = |word: &str| (!word.is_empty()).then(|| word.to_owned());
+        let (user, group) = (word(user), word(group));
+        let is_one = !text.contains(['\n', ' ']) && text.matches(':').count() <= 1;
+        (is_one && (user.is_some() || group.is_some())).then_some(Self { user, group })
+    }
+
+    /// That the system has both, as far as its files can be read.
+    ///
+    /// # Errors
+    /// What it does not have, and what is expected.
+    pub(crate) fn is_known(&self) -> Result<(), String> {
+        let [passwd, groups] = ACCOUNTS.map(accounts_in);
+        let (Ok(passwd), Ok(groups)) = (passwd, groups) else { return Ok(()) };
+        self.among(&passwd, &groups).map(drop)
+    }
+
+    /// The numbers of both.
+    ///
+    /// # Errors
+    /// The system has one of them not, or its files can't be read.
+    pub(crate) fn find(&self) -> Result<(Option<u32>, Option<u32>), String> {
+        let [passwd, groups] = ACCOUNTS.map(accounts_in);
+        self.among(&passwd?, &groups?)
+    }
+
+    fn among(&self, passwd: &str, groups: &str) -> Result<(Option<u32>, Option<u32>), String> {
+        let of_user = |user: &String| {
+            let named = |line: &str| {
+                let mut words = line.split(':');
+                let is_meant = words.next() == Some(user);
+                is_meant.then(|| words.nth(1)?.parse::<u32>().ok())?
+            };
+            let found = user.parse().ok().or_else(|| passwd.lines().find_map(named));
+            found.ok_or_else(|| {
+                format!("there is no user {user}; expected one of /etc/passwd or a number")
+            })
+        };
+        let of_group = |group: &String| group_among(group, groups);
+        let uid = self.user.as_ref().map(of_user).transpose()?;
+        Ok((uid, self.group.as_ref().map(of_group).transpose()?))
+    }
 }
 
 impl Identity {
@@ -54,16 +150,63 @@ impl Identity {
     /// # Errors
     /// What is not known, and what is expected.
     pub(crate) fn find(user: &str, group: Option<&str>) -> Result<Self, String> {
-        let read = |path| match read_to_string(path) {
-            Err(error) if error.kind() != ErrorKind::NotFound => {
-                Err(format!("{path} cannot be read: {error}"))
-            }
-            read => Ok(read.unwrap_or_default()),
+        let asked = (user.to_owned(), group.map(str::to_owned));
+        let [passwd, groups] = ACCOUNTS.map(accounts_in);
+        let account = match (passwd, groups) {
+            (Ok(passwd), Ok(groups)) => Ok(Account::among(user, group, &passwd, &groups)?),
+            (Err(unread), _) | (_, Err(unread)) => Err(unread),
         };
-        let [passwd, groups] = ACCOUNTS.map(read);
-        Self::among(user, group, &passwd?, &groups?)
+        Ok(Self { asked, account })
     }
 
+    /// Its name, or number.
+    pub(crate) fn name(&self) -> &str {
+        self.account.as_ref().map_or(&self.asked.0, |account| &account.name)
+    }
+
+    /// Whether this process runs as another user.
+    pub(crate) fn is_another(&self) -> bool {
+        self.account.as_ref().is_ok_and(|account| geteuid().as_raw() != account.uid)
+    }
+
+    /// Has this thread, and all that it starts from now on, run as this user, with no way back. Of the
+    /// user that it is already nothing is asked.
+    ///
+    /// # Errors
+    /// [`ServerError::Privileges`]: other threads run already, or the process may not do so.
+    pub(crate) fn assume(&self) -> Result<(), ServerError> {
+        let failed =
+            |cause: io::Error| ServerError::Privileges { user: self.name().to_owned(), cause };
+        let account =
+            self.account.as_ref().map_err(|unread| failed(io::Error::other(&**unread)))?;
+        if !self.is_another() {
+            return Ok(());
+        }
+        // The kernel's calls are about one thread.
+        let threads = read_dir("/proc/self/task").map_err(failed)?.count();
+        if threads != 1 {
+            return Err(failed(io::Error::other(format!("{threads} threads run already"))));
+        }
+        let groups: Vec<Gid> = account.gids.iter().map(|gid| Gid::from_raw(*gid)).collect();
+        let (uid, gid) = (Uid::from_raw(account.uid), groups[0]);
+        set_thread_groups(&groups).map_err(|errno| failed(errno.into()))?;
+        set_thread_res_gid(gid, gid, gid).map_err(|errno| failed(errno.into()))?;
+        set_thread_res_uid(uid, uid, uid).map_err(|errno| failed(errno.into()))?;
+        if set_thread_uid(Uid::ROOT).is_ok() {
+            return Err(failed(io::Error::other("root can be regained")));
+        }
+        // Secure bits let them outlive the user that had them (capabilities(7)).
+        let kept = capabilities(None).map_err(|errno| failed(errno.into()))?.permitted;
+        if !kept.is_empty() {
+            return Err(failed(io::Error::other(format!(
+                "capabilities of root are left: {kept:?}"
+            ))));
+        }
+        Ok(())
+    }
+}
+
+impl Account {
     fn among(user: &str, group: Option<&str>, passwd: &str, groups: &str) -> Result<Self, String> {
         let number = user.parse::<u32>().ok();
         let known = passwd.lines().find_map(|line| {
@@ -72,17 +215,7 @@ impl Identity {
             let is_meant = number.map_or(words[0] == user, |number| number == uid);
             is_meant.then(|| (words[0].to_owned(), uid, gid))
         });
-        let group_of = |text: &str| {
-            let named = |line: &str| {
-                let mut words = line.split(':');
-                let is_meant = words.next() == Some(text);
-                is_meant.then(|| words.nth(1)?.parse::<u32>().ok())?
-            };
-            let found = text.parse().ok().or_else(|| groups.lines().find_map(named));
-            found.ok_or_else(|| {
-                format!("there is no group {text}; expected one of /etc/group or a number")
-            })
-        };
+        let group_of = |text: &str| group_among(text, groups);
         let (name, uid, main) = match (known, number, group) {
             (Some((name, uid, main)), ..) => (name, uid, main),
             (None, Some(uid), Some(group)) => (uid.to_string(), uid, group_of(group)?),
@@ -109,50 +242,6 @@ impl Identity {
         let gids = std::iter::once(main).chain(further.filter(|gid| *gid != main)).collect();
         Ok(Self { name, uid, gids })
     }
-
-    /// Its name, or number.
-    pub(crate) fn name(&self) -> &str {
-        &self.name
-    }
-
-    /// Whether this process runs as another user.
-    pub(crate) fn is_another(&self) -> bool {
-        geteuid().as_raw() != self.uid
-    }
-
-    /// Has this thread, and all that it starts from now on, run as this user, with no way back. Of the
-    /// user that it is already nothing is asked.
-    ///
-    /// # Errors
-    /// [`ServerError::Privileges`]: other threads run already, or the process may not do so.
-    pub(crate) fn assume(&self) -> Result<(), ServerError> {
-        let Self { name, uid, gids } = self;
-        let failed = |cause: io::Error| ServerError::Privileges { user: name.clone(), cause };
-        if !self.is_another() {
-            return Ok(());
-        }
-        // The kernel's calls are about one thread.
-        let threads = read_dir("/proc/self/task").map_err(failed)?.count();
-        if threads != 1 {
-            return Err(failed(io::Error::other(format!("{threads} threads run already"))));
-        }
-        let groups: Vec<Gid> = gids.iter().map(|gid| Gid::from_raw(*gid)).collect();
-        let (uid, gid) = (Uid::from_raw(*uid), groups[0]);
-        set_thread_groups(&groups).map_err(|errno| failed(errno.into()))?;
-        set_thread_res_gid(gid, gid, gid).map_err(|errno| failed(errno.into()))?;
-        set_thread_res_uid(uid, uid, uid).map_err(|errno| failed(errno.into()))?;
-        if set_thread_uid(Uid::ROOT).is_ok() {
-            return Err(failed(io::Error::other("root can be regained")));
-        }
-        // Secure bits let them outlive the user that had them (capabilities(7)).
-        let kept = capabilities(None).map_err(|errno| failed(errno.into()))?.permitted;
-        if !kept.is_empty() {
-            return Err(failed(io::Error::other(format!(
-                "capabilities of root are left: {kept:?}"
-            ))));
-        }
-        Ok(())
-    }
 }
 
 /// Set for the process, whose link is its standard input then.
@@ -172,8 +261,45 @@ pub(crate) struct Task {
     pub(crate) keys: Option<Keys>,
     /// Removed at the end, where the file is still the same.
     pub(crate) removed: Vec<PathBuf>,
-    /// Whether it gives up what it does not need.
-    pub(crate) is_confined: bool,
+    /// What it gives up; none where it gives up nothing.
+    pub(crate) sandbox: Option<Narrow>,
+}
+
+/// What of the sandbox of a server is for its process that keeps the rights too.
+#[derive(Clone, PartialEq, Eq, Default, Debug)]
+pub(crate) struct Narrow {
+    /// Folders that stay in reach.
+    pub(crate) paths: Vec<PathBuf>,
+    /// Whether what takes the place of a folder is out of reach.
+    pub(crate) is_exact: bool,
+}
+
+impl Narrow {
+    /// That of the settings.
+    pub(crate) fn of(config: &SandboxConfig) -> Option<Self> {
+        let SandboxConfig { mode, paths, is_exact } = config;
+        (*mode != SandboxMode::Off).then(|| Self { paths: paths.clone(), is_exact: *is_exact })
+    }
+
+    /// Adds a path that is read, also by a reload.
+    fn add(&self, reach: &mut AllowedPaths, path: &Path, used: Use) -> Option<PathBuf> {
+        match self.is_exact {
+            true => {
+                reach.add(path, used);
+                None
+            }
+            false => reach.add_replaceable(path, used),
+        }
+    }
+}
+
+/// What to do about a path that a sandbox does not reach.
+fn out_of_reach(path: &Path) -> String {
+    format!(
+        "the sandbox of the start does not reach {}: it lies elsewhere, or was replaced; restart \
+         the server, or start it with --sandbox-path and a folder that both lie in",
+        path.display()
+    )
 }
 
 /// The server's side of the process.
@@ -245,49 +371,66 @@ impl Privileged {
 
 impl Task {
     fn send(&self, link: &UnixStream) -> io::Result<()> {
-        send(link, if self.is_confined { b"confined" } else { b"free" })?;
+        let (word, narrow): (&[u8], _) = match &self.sandbox {
+            None => (b"free", &Narrow::default()),
+            Some(narrow) if narrow.is_exact => (b"exact", narrow),
+            Some(narrow) => (b"confined", narrow),
+        };
+        send(link, word)?;
         let path = |keys: fn(&Keys) -> &PathBuf| {
             self.keys.as_ref().map_or(&b""[..], |each| keys(each).as_os_str().as_bytes())
         };
         send(link, path(|keys| &keys.cert))?;
         send(link, path(|keys| &keys.key))?;
-        self.removed.iter().try_for_each(|path| send(link, path.as_os_str().as_bytes()))?;
-        send(link, b"")
+        for paths in [&self.removed, &narrow.paths] {
+            paths.iter().try_for_each(|path| send(link, path.as_os_str().as_bytes()))?;
+            send(link, b"")?;
+        }
+        Ok(())
     }
 
     fn receive(link: &UnixStream) -> io::Result<Self> {
         let path = || receive(link).map(|bytes| PathBuf::from(OsString::from_vec(bytes)));
-        let is_confined = receive(link)? == b"confined";
+        let word = receive(link)?;
         let (cert, key) = (path()?, path()?);
         let keys = (!cert.as_os_str().is_empty()).then_some(Keys { cert, key });
-        let mut removed = Vec::new();
-        loop {
-            let next = path()?;
-            if next.as_os_str().is_empty() || removed.len() == REMOVED_MAX {
-                return Ok(Self { keys, removed, is_confined });
+        let list = || {
+            let mut paths = Vec::new();
+            loop {
+                let next = path()?;
+                if next.as_os_str().is_empty() || paths.len() == REMOVED_MAX {
+                    return Ok::<_, io::Error>(paths);
+                }
+                paths.push(next);
             }
-            removed.push(next);
-        }
+        };
+        let (removed, paths) = (list()?, list()?);
+        let sandbox = (word != b"free").then(|| Narrow { paths, is_exact: word == b"exact" });
+        Ok(Self { keys, removed, sandbox })
     }
 
     /// Gives up what this task does not need. Where the kernel lacks a part the server has said so.
-    fn confine(&self) {
-        if !self.is_confined {
-            return;
-        }
+    fn confine(&self) -> Option<Confined> {
+        let narrow = self.sandbox.as_ref()?;
         let mut reach = AllowedPaths::default();
-        if let Some(keys) = &self.keys {
-            reach.add(&keys.cert, Use::Read);
-            reach.add(&keys.key, Use::Read);
+        for path in self.keys.iter().flat_map(|keys| [&keys.cert, &keys.key]) {
+            narrow.add(&mut reach, path, Use::Read);
         }
+        narrow.paths.iter().for_each(|path| reach.add(path, Use::ReadBelow));
         self.removed.iter().for_each(|path| reach.add(path, Use::Remove));
         let _ = pollux_sandbox::refuse_privileges();
-        let _ = pollux_sandbox::confine_files(&reach);
+        let confined = pollux_sandbox::confine_files(&reach).ok();
         let _ = pollux_sandbox::confine_calls();
+        confined
     }
 
-    fn answer(&self, link: &UnixStream) -> io::Result<()> {
+    fn answer(&self, link: &UnixStream, confined: Option<&Confined>) -> io::Result<()> {
         let Some(keys) = &self.keys else { return send(link, b"no certificate was named") };
+        let mut later = AllowedPaths::default();
+        [&keys.cert, &keys.key].into_iter().for_each(|path| later.add(path, Use::Read));
+        if let Some(path) = confined.and_then(|confined| confined.lacks(&later)) {
+            return send(link, out_of_reach(path).as_bytes());
+        }
         match keys.load() {
             Ok(Pem { cert, key }) => {
                 send(link, b"")?;
@@ -311,13 +454,13 @@ pub fn run() -> Option<io::Result<()>> {
 fn serve() -> io::Result<()> {
     let link = UnixStream::from(io::stdin().as_fd().try_clone_to_owned()?);
     // Caught and never looked at: a manager that ends all processes of a service at once ends the server.
-    let _ignored = Signals::catch(&[Signal::Terminate, Signal::Interrupt, Signal::HangUp])?;
+    let _ignored = Signals::catch(&Signal::ALL)?;
     let task = Task::receive(&link)?;
     let own: Vec<_> = task.removed.iter().map(|path| (path, identity(path))).collect();
-    task.confine();
+    let confined = task.confine();
     send(&link, b"")?;
     while receive(&link).is_ok() {
-        task.answer(&link)?;
+        task.answer(&link, confined.as_ref())?;
     }
     for (path, identity_then) in own {
         // Another server may have put its own there.
@@ -362,6 +505,8 @@ pub(crate) struct Sandbox {
     parts: Vec<String>,
     /// What the kernel does not allow.
     lacking: Vec<String>,
+    /// The served folder, where one in its place would be out of reach.
+    fixed: Option<PathBuf>,
 }
 
 impl Sandbox {
@@ -377,17 +522,20 @@ impl Sandbox {
         removed: &[PathBuf],
         has_privileged: bool,
     ) -> Result<Self, ServerError> {
+        // What explains a ring that is refused is read while it can be.
+        pollux_sys::ring::note_reasons();
         let (mode, parts, lacking) = (config.sandbox.mode, Vec::new(), Vec::new());
-        let mut sandbox = Self { mode, files: None, has_privileged, parts, lacking };
+        let mut sandbox = Self { mode, files: None, has_privileged, parts, lacking, fixed: None };
         if sandbox.mode == SandboxMode::Off {
             return Ok(sandbox);
         }
         let privileges = pollux_sandbox::refuse_privileges();
         sandbox.note("no new privileges", privileges.map(|()| "no new privileges".to_owned()))?;
-        let mut reach = reach(config, settings, has_privileged);
+        let (mut reach, fixed) = reach(config, settings, has_privileged);
         removed.iter().for_each(|path| reach.add(path, Use::Remove));
         let files = pollux_sandbox::confine_files(&reach);
         sandbox.files = files.as_ref().ok().cloned();
+        sandbox.fixed = fixed.filter(|_| files.is_ok());
         sandbox.note("landlock", files.map(|confined| confined.to_string()))?;
         Ok(sandbox)
     }
@@ -433,7 +581,14 @@ impl Sandbox {
         let parts =
             if self.parts.is_empty() { "nothing".to_owned() } else { self.parts.join(", ") };
         let lacking = self.lacking.iter().map(|lacking| format!("; {lacking}"));
-        std::iter::once(parts).chain(lacking).collect()
+        let fixed = self.fixed.iter().map(|folder| {
+            let above = folder.parent().unwrap_or(folder).display();
+            format!(
+                "; a folder put in the place of {} needs a restart, or --sandbox-path {above} at the start",
+                folder.display()
+            )
+        });
+        std::iter::once(parts).chain(lacking).chain(fixed).collect()
     }
 
     /// The line of it among the facts of a server.
@@ -447,30 +602,38 @@ impl Sandbox {
     /// What it would not reach, and what to do.
     pub(crate) fn admits(&self, config: &ServeConfig) -> Result<(), String> {
         // The file of the settings was read just now.
-        let later = reach(config, None, self.has_privileged);
+        let (later, _) = reach(config, None, self.has_privileged);
         match self.files.as_ref().and_then(|files| files.lacks(&later)) {
             None => Ok(()),
-            Some(path) => Err(format!(
-                "the sandbox of the start does not reach {}: it lies elsewhere, or was replaced; restart \
-                 the server, or start it with --sandbox-path and a folder that both lie in",
-                path.display()
-            )),
+            Some(path) => Err(out_of_reach(path)),
         }
     }
 }
 
-/// What is read and written after the start, and by a reload.
-fn reach(config: &ServeConfig, settings: Option<&Path>, has_privileged: bool) -> AllowedPaths {
+/// What is read and written after the start, and by a reload; and the served folder, where one that takes its
+/// place is not among it, but should be.
+fn reach(
+    config: &ServeConfig,
+    settings: Option<&Path>,
+    has_privileged: bool,
+) -> (AllowedPaths, Option<PathBuf>) {
     let mut reach = AllowedPaths::default();
+    let mut fixed = None;
+    let narrow = Narrow::of(&config.sandbox).unwrap_or_default();
     if let Answer::Files(files) = &config.answer {
-        reach.add(&files.root, Use::ReadBelow);
+        let is_known = |folder: &PathBuf| {
+            let mut paths = narrow.paths.iter().filter_map(|path| path.canonicalize().ok());
+            folder.parent().is_none_or(|above| paths.any(|path| above.starts_with(path)))
+        };
+        fixed = narrow.add(&mut reach, &files.root, Use::ReadBelow);
+        fixed = fixed.filter(|folder| !is_known(folder));
     }
     let pages = config.extras.error_pages.iter().map(|(_, page)| page.as_path());
     let own = config.tls.iter().filter(|_| !has_privileged);
     let tls = own.flat_map(|keys| [keys.cert.as_path(), keys.key.as_path()]);
     let accounts = config.identity.iter().flat_map(|_| ACCOUNTS.map(Path::new));
     for path in pages.chain(tls).chain(settings) {
-        reach.add(path, Use::Read);
+        narrow.add(&mut reach, path, Use::Read);
     }
     for path in accounts {
         reach.add(path, Use::ReadOne);
@@ -484,7 +647,7 @@ fn reach(config: &ServeConfig, settings: Option<&Path>, has_privileged: bool) ->
             reach.add(path, Use::Write);
         }
     }
-    reach
+    (reach, fixed)
 }
 
 #[cfg(test)]
@@ -497,7 +660,7 @@ mod tests {
         "root:x:0:\nwww:x:34:\nlogs:x:40:www,other\ncerts:x:41:other,www\nmain:x:34:www\n";
 
     fn found(user: &str, group: Option<&str>) -> Result<(String, u32, Vec<u32>), String> {
-        let found = Identity::among(user, group, PASSWD, GROUP)?;
+        let found = Account::among(user, group, PASSWD, GROUP)?;
         Ok((found.name, found.uid, found.gids))
     }
 
@@ -525,17 +688,41 @@ mod tests {
     }
 
     #[test]
+    fn a_user_that_could_not_be_looked_up_again_is_known_by_its_words_and_never_assumed() {
+        let asked = |user: &str| (user.to_owned(), None);
+        let account = || Account::among("www", None, PASSWD, GROUP);
+        let known = Identity { asked: asked("www"), account: account() };
+        let unread = Identity { asked: asked("www"), account: Err("not readable".into()) };
+        assert_eq!(known, unread);
+        assert_ne!(known, Identity { asked: asked("33"), account: account() });
+        assert!(!unread.is_another() && unread.name() == "www");
+        let wrong = crate::error::in_words(&unread.assume().expect_err("who it is is not known"));
+        assert!(wrong.ends_with(": not readable"), "{wrong}");
+    }
+
+    #[test]
+    fn owners_of_sockets_are_found_by_name_and_number() {
+        let found = |text: &str| SocketOwner::read(text).expect(text).among(PASSWD, GROUP);
+        assert_eq!(found("www"), Ok((Some(33), None)));
+        assert_eq!(found("www:logs"), Ok((Some(33), Some(40))));
+        assert_eq!(found(":certs"), Ok((None, Some(41))));
+        assert_eq!(found("7:8"), Ok((Some(7), Some(8))));
+        assert!(found("nobody-here").is_err() && found(":none").is_err());
+    }
+
+    #[test]
     fn a_task_arrives_as_it_was_sent() {
         let keys = Keys { cert: "/c".into(), key: "/k".into() };
         for keys in [None, Some(keys)] {
             let removed =
                 vec![PathBuf::from("/run/a"), PathBuf::from(OsString::from_vec(vec![0xff]))];
-            let task = Task { keys, removed, is_confined: true };
+            let narrow = Narrow { paths: vec!["/p".into()], is_exact: removed.len() == 1 };
+            let task = Task { keys, removed, sandbox: Some(narrow) };
             let (ours, theirs) = UnixStream::pair().expect("a pair");
             task.send(&ours).expect("sent");
             let received = Task::receive(&theirs).expect("received");
             assert_eq!((received.keys, received.removed), (task.keys, task.removed));
-            assert!(received.is_confined);
+            assert_eq!(received.sandbox, task.sandbox);
         }
     }
 

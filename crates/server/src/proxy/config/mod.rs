@@ -9,8 +9,8 @@ use pollux_engine::ListenAddress;
 use pollux_settings::{Keys, Kind, Table, bytes, one_of, table, whole};
 
 use crate::config::{
-    ADDRESSES_MAX, BODY_BYTES_MAX, CONNECTIONS_MAX, HeadLimits, Loops, Monitoring, address,
-    connections_max, elsewhere, foreign_keys, note_overlap, timeout,
+    ADDRESSES_MAX, BODY_BYTES_MAX, CONNECTIONS_MAX, HeadLimits, Loops, Monitoring, UnixSockets,
+    address, connections_max, elsewhere, foreign_keys, note_overlap, note_unix_only, timeout,
 };
 use crate::error::{CONNECTIONS_DEFAULT, KEPT, limit};
 
@@ -56,6 +56,8 @@ pub struct ProxyConfig {
     pub frontends: Vec<Frontend>,
     /// Where requests go; at least one.
     pub groups: Vec<GroupConfig>,
+    /// Who may connect to its unix sockets.
+    pub sockets: UnixSockets,
     /// What runs it.
     pub loops: Loops,
     /// Whether a thread lets go of a connection that another one has taken over as soon as that is
@@ -86,6 +88,8 @@ impl Table for ProxyConfig {
         {
             keys.refuse(wrong);
         }
+        keys.heading("Unix sockets");
+        let sockets = UnixSockets::read(keys);
         let loops = Loops::read(keys);
         let about = "For measurements: deregister a connection as soon as another thread takes it over, instead of \
                      with the next update";
@@ -95,6 +99,7 @@ impl Table for ProxyConfig {
         let listen: Vec<_> =
             frontends.iter().flat_map(|each| each.listen.iter().cloned()).collect();
         note_overlap(keys, &listen, &monitoring);
+        note_unix_only(keys, &listen, &monitoring);
         foreign_keys(keys);
         elsewhere(
             keys,
@@ -118,7 +123,7 @@ impl Table for ProxyConfig {
         if is_tcp {
             HTTP_LIMITS.iter().for_each(|name| sections::only_http(keys, name));
         }
-        Self { frontends, groups, loops, lets_go_at_once, limits, monitoring }
+        Self { frontends, groups, sockets, loops, lets_go_at_once, limits, monitoring }
     }
 }
 
@@ -201,6 +206,7 @@ impl ProxyConfig {
         Self {
             frontends: vec![Frontend { listen, ..Frontend::default() }],
             groups: vec![group],
+            sockets: UnixSockets::default(),
             loops: Loops::default(),
             lets_go_at_once: false,
             limits: ProxyLimits::default(),
