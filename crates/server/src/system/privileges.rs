@@ -532,6 +532,9 @@ impl Sandbox {
         let privileges = pollux_sandbox::refuse_privileges();
         sandbox.note("no new privileges", privileges.map(|()| "no new privileges".to_owned()))?;
         let (mut reach, fixed) = reach(config, settings, has_privileged);
+        // A reload looks whether they have the user still, and needs them no more.
+        let accounts = config.identity.iter().flat_map(|_| ACCOUNTS.map(Path::new));
+        accounts.for_each(|path| reach.add(path, Use::ReadOne));
         removed.iter().for_each(|path| reach.add(path, Use::Remove));
         let files = pollux_sandbox::confine_files(&reach);
         sandbox.files = files.as_ref().ok().cloned();
@@ -631,12 +634,8 @@ fn reach(
     let pages = config.extras.error_pages.iter().map(|(_, page)| page.as_path());
     let own = config.tls.iter().filter(|_| !has_privileged);
     let tls = own.flat_map(|keys| [keys.cert.as_path(), keys.key.as_path()]);
-    let accounts = config.identity.iter().flat_map(|_| ACCOUNTS.map(Path::new));
     for path in pages.chain(tls).chain(settings) {
         narrow.add(&mut reach, path, Use::Read);
-    }
-    for path in accounts {
-        reach.add(path, Use::ReadOne);
     }
     for path in &config.sandbox.paths {
         reach.add(path, Use::ReadBelow);
