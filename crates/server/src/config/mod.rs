@@ -835,7 +835,7 @@ mod tests {
 
     #[test]
     fn no_setting_of_a_server_or_a_proxy_is_accepted_without_effect() {
-        const OF_BOTH: [&str; 16] = [
+        const OF_BOTH: [&str; 19] = [
             "listen",
             "poller",
             "threads",
@@ -844,6 +844,9 @@ mod tests {
             "busy_poll",
             "mask_ends",
             "max_connections",
+            "max_head",
+            "max_fields",
+            "max_target",
             "header_timeout",
             "write_timeout",
             "drain_timeout",
