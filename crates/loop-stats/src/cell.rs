@@ -152,9 +152,9 @@ impl<'a> Cell<'a> {
     }
 
     /// Keeps a turn if it is among the longest: when it began, its length, its CPU time, the events
-    /// before it, calls left out. Returns the length that another one has to exceed.
+    /// before it, calls left out, the time it was asleep. Returns the length that another one has to exceed.
     #[must_use]
-    pub fn turn(&self, figures: [u64; 5], calls: &[CallRecord]) -> u64 {
+    pub fn turn(&self, figures: [u64; 6], calls: &[CallRecord]) -> u64 {
         let words = self.words[TURNS..].first_chunk().expect("checked when compiled");
         keep_turn(words, figures, calls)
     }
@@ -307,6 +307,8 @@ pub struct Turn {
     pub lasted_ns: u64,
     /// CPU time of the thread in it, where that was read: in long turns.
     pub cpu_ns: u64,
+    /// How much of it the thread was asleep, where that was read: in long turns.
+    pub asleep_ns: u64,
     /// Events of the wait before it.
     pub events: u64,
     /// Calls that are listed, beside those for which there was no room.
@@ -320,7 +322,7 @@ pub struct Turn {
 /// Returns the length that the next one has to exceed.
 fn keep_turn(
     words: &[AtomicU64; TURNS_WORDS],
-    [began_ns, lasted_ns, cpu_ns, events, left_out]: [u64; 5],
+    [began_ns, lasted_ns, cpu_ns, events, left_out, asleep_ns]: [u64; 6],
     calls: &[CallRecord],
 ) -> u64 {
     let slots = || words.chunks_exact(TURN_WORDS);
@@ -331,7 +333,7 @@ fn keep_turn(
         slot[0].store(sequence | 1, Relaxed);
         fence(Release);
         let calls = &calls[..calls.len().min(CALLS_MAX)];
-        let head = [began_ns, lasted_ns, cpu_ns, events, left_out, calls.len() as u64];
+        let head = [began_ns, lasted_ns, cpu_ns, events, left_out, calls.len() as u64, asleep_ns];
         slot[1..].iter().zip(head).for_each(|(word, value)| word.store(value, Relaxed));
         for (call, to) in calls.iter().zip(slot[TURN_HEADER_WORDS..].chunks_exact(CALL_WORDS)) {
             to[0].store(packed(call), Relaxed);
@@ -365,6 +367,7 @@ fn read_turn(slot: &[AtomicU64]) -> Option<Turn> {
         lasted_ns: word(2),
         cpu_ns: word(3),
         events: word(4),
+        asleep_ns: word(7),
         calls_left_out: word(5),
         calls: calls.collect(),
     };

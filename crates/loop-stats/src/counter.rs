@@ -102,14 +102,22 @@ numbered! {
         AgainAfterEvent = "again_after_event",
         /// Turns of 10 ms or more
         TurnsLong = "turns_long",
-        /// Long turns that spent at least half of their time asleep in calls
+        /// Long turns that were asleep in calls for 10 ms, or for half of their time
         TurnsBlocked = "turns_blocked",
-        /// Long turns that used the CPU for at least half of their time
+        /// Long turns that used the CPU for 10 ms, or for half of their time
         TurnsComputed = "turns_computed",
-        /// Nanoseconds of turns that blocked
+        /// Nanoseconds that turns which blocked were asleep
         BlockedNs = "blocked_ns",
-        /// Nanoseconds of turns that computed
+        /// Nanoseconds of CPU time of turns that computed
         ComputedNs = "computed_ns",
+        /// Long turns of neither kind: the thread was ready and had no CPU
+        TurnsHeldUp = "turns_held_up",
+        /// Waits within a turn on another instance than the one whose turn it is
+        NestedWaits = "nested_waits",
+        /// Registrations that the kernel has and that were made past the C library
+        PastRegistrations = "past_registrations",
+        /// Instances of epoll that were made past the C library
+        PastInstances = "past_instances",
     }
 }
 
@@ -144,6 +152,8 @@ numbered! {
         Blocked = "blocked",
         /// The wait behind a turn that computed
         Computed = "computed",
+        /// The wait behind a turn that slept in a call which is not followed
+        BlockedElsewhere = "blocked_elsewhere",
     }
 }
 
@@ -224,6 +234,28 @@ numbered! {
         Openat = "openat",
         /// futex(2), by syscall(2)
         Futex = "futex",
+        /// epoll_wait(2) on another instance than the one whose turn it is
+        EpollWait = "epoll_wait",
+        /// pthread_mutex_lock(3) and its kin, where it has to wait
+        MutexLock = "pthread_mutex_lock",
+        /// pthread_rwlock_rdlock(3), pthread_rwlock_wrlock(3) and their kin, where they have to wait
+        RwlockLock = "pthread_rwlock_lock",
+        /// pthread_cond_wait(3)
+        CondWait = "pthread_cond_wait",
+        /// pthread_cond_timedwait(3), pthread_cond_clockwait(3)
+        CondTimedwait = "pthread_cond_timedwait",
+        /// sem_wait(3) and its kin, where it has to wait
+        SemWait = "sem_wait",
+        /// pthread_barrier_wait(3)
+        BarrierWait = "pthread_barrier_wait",
+        /// pthread_join(3) and its kin
+        Join = "pthread_join",
+        /// system(3)
+        System = "system",
+        /// posix_spawn(3), posix_spawnp(3)
+        Spawn = "posix_spawn",
+        /// sigwait(3), sigtimedwait(2) and their kin
+        Sigwait = "sigwait",
         /// Any call that the thread slept in: the call itself is not known, but the function that made it
         Asleep = "asleep",
     }

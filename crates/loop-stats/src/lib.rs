@@ -18,12 +18,14 @@
 //! | here | the words of the memory, claiming them; which files lie where in a program |
 //! | `counter.rs` | what is counted, with one line about each |
 //! | `cell.rs` | the figures of a thread: counters, histograms, call sites, its longest turns; room for its notes |
+//! | `verdict.rs` | where the time of a long turn went |
 //!
-//! Nothing here knows where a figure comes from, and nothing judges one.
+//! Nothing here knows where a figure comes from.
 #![forbid(unsafe_code)]
 
 mod cell;
 mod counter;
+mod verdict;
 
 use std::ffi::OsString;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
@@ -36,12 +38,13 @@ pub use cell::{
     CALLS_MAX, CallRecord, Cell, Figures, NOTES_MAX, SiteFigure, Turn, events_of, time_of,
 };
 pub use counter::{Call, Counter, Histogram, Site};
+pub use verdict::{LONG_NS, NESTED_WAITS_MAX, TurnKind, turn_kind};
 
 /// Variable of the environment that names the file of the memory.
 pub const VARIABLE: &str = "POLLUX_LOOP_STATS";
 
 /// Says that the memory is of this form; changes with it.
-const MAGIC: u64 = 0x706f_6c6c_7578_0003;
+const MAGIC: u64 = 0x706f_6c6c_7578_0004;
 const HEADER_WORDS: usize = 64;
 /// Programs that use epoll, in one run: each command that a script starts is one.
 const IMAGES_MAX: usize = 64;

@@ -10,6 +10,8 @@ mod calls;
 mod descriptors;
 #[path = "../src/emulation.rs"]
 mod emulation;
+#[path = "../src/locks.rs"]
+mod locks;
 #[path = "../src/names.rs"]
 mod names;
 #[path = "../src/rings.rs"]

@@ -78,6 +78,8 @@ timed! {
     getaddrinfo / 4 (node: *const c_char, service: *const c_char, hints: *const addrinfo, found: *mut *mut addrinfo) -> c_int, Getaddrinfo(-1) => outcome_of_none;
 }
 
+pub(crate) use timed;
+
 // An instance among the descriptors becomes an epoll of the kernel's, which alone can be looked at so.
 timed! { Both, { emulation::polled(fds, count) }; poll / 3 (fds: *mut pollfd, count: nfds_t, timeout: c_int) -> c_int, Poll(-1) => outcome_of_none; }
 timed! { Both, { emulation::polled(fds, count) }; __poll_chk / 4 (fds: *mut pollfd, count: nfds_t, timeout: c_int, room: size_t) -> c_int, Poll(-1) => outcome_of_none; }
@@ -144,6 +146,7 @@ pub(crate) fn closing_range(first: c_uint, last: c_uint, flags: c_int) {
 }
 
 fn forget(fd: c_int) {
+    Thread::here().turn.closed(fd);
     descriptors::closed(fd);
     rings::closing(fd);
 }

@@ -13,6 +13,7 @@
 //! | `calls.rs` | what is timed within a turn: transfers, accept, close, what may sleep; exec and vfork |
 //! | `syscall.rs` | calls by their number: the same ways, and rings of io_uring |
 //! | `rings.rs` | registrations by such a ring, counted |
+//! | `locks.rs` | where a thread may sleep without a descriptor: locks, conditions, processes |
 //! | `names.rs` | the names that are taken: where their calls go, with the address that they return to; the start of the library, forks, the end |
 //! | `emulation.rs` | epoll on another mechanism than the kernel's, where the environment names one |
 //! | `thread.rs` | what is known of a thread: whether it has figures, whether its calls are the program's |
@@ -32,6 +33,7 @@ mod attach;
 mod calls;
 mod descriptors;
 mod emulation;
+mod locks;
 mod names;
 mod rings;
 mod syscall;

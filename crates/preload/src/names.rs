@@ -161,6 +161,17 @@ unsafe extern "C" fn in_child() {
 /// The function of the C library, or of a library between; null where there is none. Asked at the first call of
 /// each name, for a program may call before any constructor ran.
 pub(crate) fn look_up(name: &CStr) -> *mut c_void {
+    // Of a name with several versions older C libraries give the oldest, whose arguments mean something else.
+    #[cfg(target_arch = "x86_64")]
+    for (start, version) in [("pthread_cond_", c"GLIBC_2.3.2"), ("posix_spawn", c"GLIBC_2.15")] {
+        if name.to_bytes().starts_with(start.as_bytes()) {
+            // SAFETY: both are C strings.
+            let found = unsafe { libc::dlvsym(libc::RTLD_NEXT, name.as_ptr(), version.as_ptr()) };
+            if !found.is_null() {
+                return found;
+            }
+        }
+    }
     // SAFETY: the name is a C string.
     unsafe { libc::dlsym(libc::RTLD_NEXT, name.as_ptr()) }
 }

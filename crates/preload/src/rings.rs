@@ -214,7 +214,7 @@ pub(crate) fn closing(fd: c_int) {
         if ring.state.compare_exchange(READ, TAKEN, AcqRel, Relaxed).is_ok() {
             ring.unmap();
         } else {
-            // Whoever has it ends it.
+            // The thread that has it ends it.
             let _ = ring.state.compare_exchange(ENTERED, DEAD, AcqRel, Relaxed);
         }
     }

@@ -59,8 +59,6 @@ pub(crate) fn settle() {
     NAME.store(if is_taken { inner as Target as *mut c_void } else { real }, Release);
 }
 
-/// The kernel's call.
-#[cfg(target_arch = "x86_64")]
 unsafe extern "C-unwind" fn early(
     number: c_long,
     a: c_long,
@@ -71,8 +69,18 @@ unsafe extern "C-unwind" fn early(
     f: c_long,
     _caller: usize,
 ) -> c_long {
-    let result: c_long;
     // SAFETY: the program's own call, with its own arguments.
+    answered(unsafe { kernels(number, [a, b, c, d, e, f]) })
+}
+
+/// The kernel's call, with its own answer: errors are numbers from -4095 on, and errno stays as it is.
+///
+/// # Safety
+/// That of the call.
+#[cfg(target_arch = "x86_64")]
+pub(crate) unsafe fn kernels(number: c_long, [a, b, c, d, e, f]: [c_long; 6]) -> c_long {
+    let result: c_long;
+    // SAFETY: the caller's promise.
     unsafe {
         std::arch::asm!(
             "syscall",
@@ -88,23 +96,17 @@ unsafe extern "C-unwind" fn early(
             options(nostack),
         );
     }
-    answered(result)
+    result
 }
 
-/// The kernel's call.
+/// The kernel's call, with its own answer: errors are numbers from -4095 on, and errno stays as it is.
+///
+/// # Safety
+/// That of the call.
 #[cfg(target_arch = "aarch64")]
-unsafe extern "C-unwind" fn early(
-    number: c_long,
-    a: c_long,
-    b: c_long,
-    c: c_long,
-    d: c_long,
-    e: c_long,
-    f: c_long,
-    _caller: usize,
-) -> c_long {
+pub(crate) unsafe fn kernels(number: c_long, [a, b, c, d, e, f]: [c_long; 6]) -> c_long {
     let result: c_long;
-    // SAFETY: the program's own call, with its own arguments.
+    // SAFETY: the caller's promise.
     unsafe {
         std::arch::asm!(
             "svc #0",
@@ -118,7 +120,7 @@ unsafe extern "C-unwind" fn early(
             options(nostack),
         );
     }
-    answered(result)
+    result
 }
 
 /// As the C library answers: the kernel's errors are numbers from -4095 on.

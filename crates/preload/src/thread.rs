@@ -163,6 +163,12 @@ impl Thread {
         self.counting(call.name(), || outcome.happened_to(fd));
     }
 
+    /// Whether it has figures and is between two waits.
+    #[inline]
+    pub(crate) fn is_in_turn(&self) -> bool {
+        self.tally.get().is_some() && self.turn.is_under_way()
+    }
+
     /// Looks at the notes that are new, before something that depends on them.
     #[inline]
     pub(crate) fn settle(&self) {

@@ -11,16 +11,18 @@
 use std::cell::Cell;
 
 use pollux_loop_stats::{
-    CALLS_MAX, Call, CallRecord, Cell as Tally, Counter, Histogram, NOTES_MAX, Site,
+    CALLS_MAX, Call, CallRecord, Cell as Tally, Counter, Histogram, LONG_NS, NESTED_WAITS_MAX,
+    NOTES_MAX, Site, TurnKind, turn_kind,
 };
 
 use crate::descriptors::{self, Met};
+use crate::syscall::kernels;
 
-/// From here on a turn is long.
-const LONG_NS: u64 = 10_000_000;
 /// CPU time and switches of the thread are read anew where they are older than this: one system call. What
 /// was used before a long turn counts as its own, at most a tenth of it.
 const USAGE_AGE_NS: u64 = LONG_NS / 10;
+/// The same for the time that the thread was ready and had no CPU: three system calls.
+const DELAY_AGE_NS: u64 = 4 * USAGE_AGE_NS;
 /// A wait of this length may have slept: to go to sleep and be woken takes longer than any shorter one.
 const MAY_SLEEP_NS: u64 = 3_000;
 /// Places in the program that call, for each turn. A power of two, as entries are found by the address.
@@ -43,6 +45,12 @@ pub(crate) struct Turn {
     began_ticks: Cell<u64>,
     /// Turns so far.
     number: Cell<u64>,
+    /// Waits so far: with those within turns.
+    waits: Cell<u64>,
+    /// The instance whose turn it is, plus one; 0 where that was closed.
+    instance: Cell<i32>,
+    /// Waits on others in this turn.
+    nested: Cell<u32>,
     /// The same moment on the monotonic clock.
     began_ns: Cell<u64>,
     /// Of the wait before the turn.
@@ -56,6 +64,15 @@ pub(crate) struct Turn {
     /// Waits since the usage was read that may have slept.
     waits_since: Cell<u64>,
     usage: Cell<Usage>,
+    delay: Cell<Delay>,
+}
+
+/// How long a thread was ready and had no CPU, by the kernel (`/proc/thread-self/schedstat`).
+#[derive(Clone, Copy)]
+struct Delay {
+    at_ns: u64,
+    /// Plus one; 0 where it is not known.
+    ns: u64,
 }
 
 /// What one place called. Times are in ticks.
@@ -87,11 +104,46 @@ impl Turn {
     /// Names the turn, unlike those of other threads.
     pub(crate) fn name(&self) -> u64 {
         // Threads are further apart in memory than the turns that are compared.
-        (std::ptr::from_ref(self) as u64) << 24 ^ self.number.get()
+        (std::ptr::from_ref(self) as u64) << 24 ^ self.waits.get()
     }
 
-    /// Begins behind a wait.
-    pub(crate) fn begin(&self, now_ns: u64, waited_ns: u64, events: u64, caller: u64) {
+    /// Whether there is one.
+    #[inline]
+    pub(crate) fn is_under_way(&self) -> bool {
+        self.began_ticks.get() != 0
+    }
+
+    /// Whether a wait on this instance is a part of the turn: that of a loop within a callback. One that continues
+    /// for long takes the place of the first.
+    pub(crate) fn has_nested(&self, epfd: i32) -> bool {
+        let is_another = self.instance.get() != 0 && self.instance.get() != epfd + 1;
+        if !self.is_under_way() || !is_another || self.nested.get() >= NESTED_WAITS_MAX {
+            return false;
+        }
+        self.nested.set(self.nested.get() + 1);
+        true
+    }
+
+    /// A wait within the turn is over.
+    pub(crate) fn nested_ended(&self) {
+        self.waits.set(self.waits.get() + 1);
+    }
+
+    /// A number is free.
+    pub(crate) fn closed(&self, fd: i32) {
+        if self.instance.get() == fd + 1 {
+            self.instance.set(0);
+        }
+    }
+
+    /// Begins behind a wait on an instance.
+    pub(crate) fn begin(&self, epfd: i32, now_ns: u64, waited_ns: u64, events: u64, caller: u64) {
+        if now_ns.saturating_sub(self.delay.get().at_ns) > DELAY_AGE_NS {
+            self.delay.set(Delay::read(now_ns));
+        }
+        self.waits.set(self.waits.get() + 1);
+        self.instance.set(epfd + 1);
+        self.nested.set(0);
         let usage = self.usage.get();
         if now_ns.saturating_sub(usage.at_ns) > USAGE_AGE_NS {
             self.usage.set(Usage::read(now_ns));
@@ -188,17 +240,33 @@ impl Turn {
         let left_out =
             rest.iter().fold(self.left_out.get(), |sum, call| sum + u64::from(call.times));
         let began_ns = self.began_ns.get();
-        let mut cpu_ns = 0;
+        let (mut cpu_ns, mut asleep_ns) = (0, 0);
         if lasted_ns >= LONG_NS {
             let (before, now) = (self.usage.get(), Usage::read(began_ns + lasted_ns));
             cpu_ns = now.cpu_ns.saturating_sub(before.cpu_ns).min(lasted_ns);
             // One more than the waits since then that may have been a sleep was in a call of this turn.
             let slept = now.sleeps.saturating_sub(before.sleeps) > self.waits_since.get();
+            if slept {
+                asleep_ns = self.asleep_ns(lasted_ns, cpu_ns, calls);
+            }
             // The next turn begins with a reading of its own, as this one is old by then.
-            self.judge(tally, lasted_ns, cpu_ns, slept, calls);
+            self.judge(tally, lasted_ns, cpu_ns, asleep_ns, calls);
         }
-        let figures = [began_ns, lasted_ns, cpu_ns, self.events.get(), left_out];
+        let figures = [began_ns, lasted_ns, cpu_ns, self.events.get(), left_out, asleep_ns];
         self.keep_above_ns.set(tally.turn(figures, calls));
+    }
+
+    /// How long a thread that went to sleep in this turn was asleep: off the CPU, and not ready.
+    fn asleep_ns(&self, lasted_ns: u64, cpu_ns: u64, calls: &[CallRecord]) -> u64 {
+        let (before, now) = (self.delay.get(), Delay::read(self.began_ns.get() + lasted_ns));
+        self.delay.set(now);
+        let off_ns = lasted_ns - cpu_ns;
+        if before.ns > 0 && now.ns > 0 {
+            return off_ns.saturating_sub(now.ns.saturating_sub(before.ns));
+        }
+        // Where the kernel doesn't tell, by the calls that are known to sleep.
+        let in_calls_ns: u64 = calls.iter().map(|call| call.lasted_ns).sum();
+        if in_calls_ns >= lasted_ns / 2 { off_ns.min(in_calls_ns) } else { 0 }
     }
 
     fn judge(
@@ -206,20 +274,26 @@ impl Turn {
         tally: &Tally<'static>,
         lasted_ns: u64,
         cpu_ns: u64,
-        slept: bool,
+        asleep_ns: u64,
         calls: &[CallRecord],
     ) {
         tally.count(Counter::TurnsLong);
-        let in_calls_ns: u64 = calls.iter().map(|call| call.lasted_ns).sum();
-        let longest = calls.iter().max_by_key(|call| call.longest_ns);
-        if let Some(longest) = longest.filter(|_| slept && in_calls_ns >= lasted_ns / 2) {
-            tally.count(Counter::TurnsBlocked);
-            tally.add(Counter::BlockedNs, lasted_ns);
-            tally.site(Site::Blocked, longest.caller);
-        } else if cpu_ns >= lasted_ns / 2 {
-            tally.count(Counter::TurnsComputed);
-            tally.add(Counter::ComputedNs, lasted_ns);
-            tally.site(Site::Computed, self.wait_caller.get());
+        match turn_kind(lasted_ns, cpu_ns, asleep_ns) {
+            TurnKind::Blocked => {
+                tally.count(Counter::TurnsBlocked);
+                tally.add(Counter::BlockedNs, asleep_ns);
+                let longest = calls.iter().max_by_key(|call| call.lasted_ns);
+                match longest.filter(|call| call.lasted_ns >= asleep_ns / 2) {
+                    Some(longest) => tally.site(Site::Blocked, longest.caller),
+                    None => tally.site(Site::BlockedElsewhere, self.wait_caller.get()),
+                }
+            }
+            TurnKind::Computed => {
+                tally.count(Counter::TurnsComputed);
+                tally.add(Counter::ComputedNs, cpu_ns);
+                tally.site(Site::Computed, self.wait_caller.get());
+            }
+            TurnKind::HeldUp => tally.count(Counter::TurnsHeldUp),
         }
     }
 }
@@ -252,6 +326,37 @@ impl Usage {
             sleeps: usage.ru_nvcsw.unsigned_abs(),
         }
     }
+}
+
+impl Delay {
+    fn read(at_ns: u64) -> Self {
+        Self { at_ns, ns: schedstat().and_then(|text| delay_of(&text)).map_or(0, |ns| ns + 1) }
+    }
+}
+
+/// What the kernel says of this thread: its CPU time, how long it was ready without a CPU, its slices.
+fn schedstat() -> Option<[u8; 64]> {
+    const PATH: &std::ffi::CStr = c"/proc/thread-self/schedstat";
+    let (folder, path) = (libc::c_long::from(libc::AT_FDCWD), PATH.as_ptr() as libc::c_long);
+    let flags = libc::c_long::from(libc::O_RDONLY | libc::O_CLOEXEC);
+    // SAFETY: a C string; the flags ask for no mode.
+    let fd = unsafe { kernels(libc::SYS_openat, [folder, path, flags, 0, 0, 0]) };
+    if fd < 0 {
+        return None;
+    }
+    let mut text = [0; 64];
+    let (at, len) = (text.as_mut_ptr() as libc::c_long, text.len() as libc::c_long);
+    // SAFETY: so many bytes at a live local.
+    let read = unsafe { kernels(libc::SYS_read, [fd, at, len, 0, 0, 0]) };
+    // SAFETY: opened a moment ago, for this function alone.
+    unsafe { kernels(libc::SYS_close, [fd, 0, 0, 0, 0, 0]) };
+    (read > 0).then_some(text)
+}
+
+/// The second number.
+fn delay_of(text: &[u8]) -> Option<u64> {
+    let mut words = text.split(|byte| matches!(byte, b' ' | b'\n' | 0));
+    std::str::from_utf8(words.nth(1)?).ok()?.parse().ok()
 }
 
 /// The entry of a place in the program, by the address that its call returns to.

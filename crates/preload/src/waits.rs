@@ -4,14 +4,14 @@ use std::ffi::c_int;
 use std::ptr;
 
 use libc::{epoll_event, sigset_t, timespec};
-use pollux_loop_stats::{Cell as Tally, Counter, Histogram, Site};
+use pollux_loop_stats::{Call, Cell as Tally, Counter, Histogram, Site};
 
 use crate::attach;
 use crate::descriptors::{self, Owner, Update};
 use crate::emulation::{self, Limit};
 use crate::names::{taken, unknown};
 use crate::thread::{Thread, errno, set_errno};
-use crate::turn::now_ns;
+use crate::turn::{Outcome, now_ns};
 
 /// A wait that ends sooner found its events ready.
 const AT_ONCE_NS: u64 = 20_000;
@@ -197,6 +197,9 @@ fn waited(asked: &WaitArgs, wait: impl FnOnce() -> c_int) -> c_int {
     }
     let thread = Thread::here();
     let Some(tally) = thread.tally_or_claim() else { return wait() };
+    if thread.turn.has_nested(asked.epfd) {
+        return waited_within(thread, &tally, asked, wait);
+    }
     let began_ns = now_ns();
     thread.counting("epoll_wait", || thread.end_turn(tally, began_ns));
     let result = wait();
@@ -204,9 +207,31 @@ fn waited(asked: &WaitArgs, wait: impl FnOnce() -> c_int) -> c_int {
     let ended_ns = now_ns();
     thread.counting("epoll_wait", || {
         let waited_ns = ended_ns.saturating_sub(began_ns);
+        tally.add(Counter::WaitNs, waited_ns);
         count(thread, &tally, asked, result, waited_ns);
         let events = u64::try_from(result).unwrap_or(0);
-        thread.turn.begin(ended_ns, waited_ns, events, asked.caller as u64);
+        thread.turn.begin(asked.epfd, ended_ns, waited_ns, events, asked.caller as u64);
+    });
+    set_errno(before);
+    result
+}
+
+/// The same within the turn of another instance: a call of that turn, whose time is the turn's.
+fn waited_within(
+    thread: &Thread,
+    tally: &Tally<'static>,
+    asked: &WaitArgs,
+    wait: impl FnOnce() -> c_int,
+) -> c_int {
+    thread.counting("epoll_wait", || thread.settle());
+    let (began_ns, began) = (now_ns(), thread.begin());
+    let result = wait();
+    let before = errno();
+    thread.end(Call::EpollWait, asked.epfd, asked.caller as u64, began, Outcome::None);
+    thread.counting("epoll_wait", || {
+        tally.count(Counter::NestedWaits);
+        count(thread, tally, asked, result, now_ns().saturating_sub(began_ns));
+        thread.turn.nested_ended();
     });
     set_errno(before);
     result
@@ -215,7 +240,6 @@ fn waited(asked: &WaitArgs, wait: impl FnOnce() -> c_int) -> c_int {
 fn count(thread: &Thread, tally: &Tally<'static>, asked: &WaitArgs, result: c_int, waited_ns: u64) {
     let caller = asked.caller as u64;
     tally.count(Counter::Waits);
-    tally.add(Counter::WaitNs, waited_ns);
     tally.time(Histogram::WaitLength, waited_ns);
     let Ok(events) = usize::try_from(result) else {
         let is_signal = errno() == libc::EINTR;

@@ -261,6 +261,14 @@ pub fn printable(text: &str) -> String {
     text.chars().map(|c| if c.is_control() { '\u{fffd}' } else { c }).collect()
 }
 
+/// A bar of so many columns, in steps of an eighth; what is there at all is seen.
+#[must_use]
+pub fn bar(columns: f64) -> String {
+    const EIGHTHS: [&str; 8] = ["", "▏", "▎", "▍", "▌", "▋", "▊", "▉"];
+    let eighths = (columns * 8.0).ceil() as usize;
+    "█".repeat(eighths / 8) + EIGHTHS[eighths % 8]
+}
+
 /// The text, cut with an ellipsis where it is longer than the room.
 #[must_use]
 pub fn cut(text: &str, room: usize) -> String {

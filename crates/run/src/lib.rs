@@ -83,6 +83,8 @@ const TURNS_MIN: u64 = 3;
 pub struct Advice {
     /// Its name in results for programs.
     pub kind: &'static str,
+    /// What to change, in a few words.
+    pub change: &'static str,
     /// What was measured.
     pub measured: String,
     /// What to do.
@@ -112,40 +114,74 @@ fn turns(summary: &Summary, symbols: &mut Symbols) -> Vec<Advice> {
     let kinds = [
         (
             "turn-blocks",
+            "the loop sleeps in its callbacks",
             (Counter::TurnsBlocked, Counter::BlockedNs),
-            Site::Blocked,
-            "slept in calls for at least half of their time",
+            "was asleep in calls",
             "nothing else is served meanwhile: make the call non-blocking, or leave it to a thread",
         ),
         (
             "turn-computes",
+            "the loop computes for long in its callbacks",
             (Counter::TurnsComputed, Counter::ComputedNs),
-            Site::Computed,
-            "used the CPU for at least half of their time",
+            "used the CPU",
             "nothing else is served meanwhile: divide the work over turns, or leave it to a thread",
         ),
     ];
-    let findings = kinds.into_iter().filter_map(|(kind, (turns, time), site, what, remedy)| {
+    let findings = kinds.into_iter().filter_map(|(kind, change, (turns, time), what, remedy)| {
         let (times, ns) = (summary.get(turns), summary.get(time));
         (times >= TURNS_MIN).then(|| Advice {
             kind,
+            change,
             measured: format!(
-                "{} of {} turns took 10 ms or more, {} on average, and {what}",
+                "in {} of {} turns, of 10 ms or more, the thread {what}, for {} on average",
                 number::count(times),
                 number::count(summary.get(Counter::Turns)),
                 number::time(ns as f64 / times as f64),
             ),
             remedy,
-            place: summary.place_of(site, symbols),
+            place: match kind {
+                "turn-blocks" => blocked_at(summary, symbols),
+                _ => summary.place_of(Site::Computed, symbols),
+            },
         })
     });
     findings.collect()
+}
+
+/// The call that turns slept in, or the wait behind which they did where that is not followed.
+fn blocked_at(summary: &Summary, symbols: &mut Symbols) -> Option<String> {
+    let times = |site| summary.times_at(site);
+    if times(Site::Blocked) >= times(Site::BlockedElsewhere) {
+        return summary.place_of(Site::Blocked, symbols);
+    }
+    let place = summary.place_of(Site::BlockedElsewhere, symbols)?;
+    Some(format!(
+        "a call that is not followed (pollux run --attach names it), behind the wait in {place}"
+    ))
+}
+
+/// The one line above all figures.
+pub(crate) fn verdict(findings: &Findings) -> String {
+    let waits = findings.summary.get(Counter::Waits);
+    let changes: Vec<&str> = findings.advice.iter().map(|advice| advice.change).collect();
+    match changes.as_slice() {
+        [] if waits < TIMES_MIN => format!(
+            "Too little to judge: {}, and patterns are looked for from {TIMES_MIN} on.",
+            number::plural(waits, "wait"),
+        ),
+        [] => "Nothing to change: no pattern that costs was found.".to_owned(),
+        [change] => format!("One thing to change: {change}."),
+        [first, rest @ ..] => {
+            format!("{} things to change, first of all: {first}.", rest.len() + 1)
+        }
+    }
 }
 
 fn one_by_one(summary: &Summary, symbols: &mut Symbols) -> Option<Advice> {
     let (times, waits) = (summary.get(Counter::OneByOne), summary.get(Counter::Waits));
     is_pattern(times, waits).then(|| Advice {
         kind: "one-event-per-wait",
+        change: "waits take one event each",
         measured: format!(
             "{} of {} waits ({}) took one event although a further descriptor was ready",
             number::count(times),
@@ -177,6 +213,7 @@ fn to_and_fro(summary: &Summary, symbols: &mut Symbols) -> Option<Advice> {
         );
         Advice {
             kind: "mod-to-and-fro",
+            change: "writability is asked for before it is needed",
             measured,
             remedy: "write at once and ask for EPOLLOUT only after a short write or EAGAIN, or register \
                      both directions once with EPOLLET",
@@ -193,6 +230,7 @@ fn cancelled(summary: &Summary, symbols: &mut Symbols) -> Option<Advice> {
         .sum();
     is_pattern(same + back, updates).then(|| Advice {
         kind: "updates-cancel-out",
+        change: "updates set what is set already, or take each other back",
         measured: format!(
             "of {} updates {} set what was set already and {} were taken back before the next wait",
             number::count(updates),
@@ -209,6 +247,7 @@ fn registered_anew(summary: &Summary, symbols: &mut Symbols) -> Option<Advice> {
     let (times, events) = (summary.get(Counter::Readds), summary.get(Counter::Events));
     is_pattern(times, events).then(|| Advice {
         kind: "registered-anew",
+        change: "descriptors are taken out and registered again",
         measured: format!(
             "{} ADDs registered a descriptor again that was taken out before and not closed, {} for each \
              event",
@@ -231,6 +270,7 @@ fn herd(summary: &Summary, symbols: &mut Symbols) -> Option<Advice> {
     let threads: u64 = summary.processes.iter().map(|process| process.threads).sum();
     (is_pattern(empty, wakes) && (crowd > 1 || threads > 1)).then(|| Advice {
         kind: "herd",
+        change: "several threads wake for one connection",
         measured: format!(
             "{} of {} wakes for a listener ({}) found no connection: about {} threads were woken for each",
             number::count(empty),

@@ -10,7 +10,7 @@ use serde_json::{Map, Value, json as value};
 
 use crate::show::{self, LongTurn, sentence};
 use crate::summary::Interval;
-use crate::{Advice, Course, Findings, Source, Summary};
+use crate::{Advice, Course, Findings, Source, Summary, verdict};
 
 const EDGES: Edges = Edges { left: 64.0, right: 120.0, top: 36.0, foot: 44.0 };
 const HEIGHT: f64 = 240.0;
@@ -37,11 +37,13 @@ pub(crate) fn page(findings: &Findings, course: &Course, command: &str) -> Strin
         escape(command),
         escape(&answer),
     );
-    let advice: String = findings.advice.iter().map(finding).collect();
+    let sentence = format!("<p><strong>{}</strong></p>\n", escape(&verdict(findings)));
+    let advice = findings.advice.iter().map(finding);
+    let advice: String = std::iter::once(sentence).chain(advice).collect();
     let rest = summary.total.as_ref().map(|total| {
         [
-            boxes(total),
             advice,
+            boxes(total),
             over_time(&course.intervals()),
             section(
                 "processes",
@@ -176,7 +178,7 @@ fn facts(summary: &Summary, total: &Figures) -> String {
 }
 
 fn histograms(total: &Figures) -> String {
-    let chart = |(place, (heading, histogram)): (usize, &(&str, _))| {
+    let chart = |(place, (heading, more, histogram)): (usize, &(&str, &str, _))| {
         let buckets = show::buckets(total, *histogram);
         let sum: u64 = buckets.iter().map(|(_, count)| count).sum();
         let bar = |(words, count): (String, u64)| Bar {
@@ -187,7 +189,7 @@ fn histograms(total: &Figures) -> String {
         let bars: Vec<Bar> = buckets.into_iter().map(bar).collect();
         let beside = number::count(sum);
         let head = Head { name: heading, beside: &beside, class: "s0", series: None };
-        let about = format!("A bar for each of {} classes.", bars.len());
+        let about = format!("A bar for each of {} classes{more}.", bars.len());
         small(&format!("histogram-{place}"), (heading, &about), head, &bars)
     };
     let charts: String = show::HISTOGRAMS.iter().enumerate().map(chart).collect();
@@ -230,12 +232,14 @@ pub(crate) fn json(findings: &Findings, course: &Course) -> String {
         let mut fields = figures(&process.figures, summary.source);
         fields.insert("pid".to_owned(), process.figures.pid.into());
         fields.insert("program".to_owned(), process.program().into());
+        fields.insert("name".to_owned(), process.name().into());
         fields.insert("threads".to_owned(), process.threads.into());
         Value::Object(fields)
     };
     let advice = |advice: &Advice| {
         value!({
             "kind": advice.kind,
+            "change": advice.change,
             "measured": advice.measured,
             "remedy": advice.remedy,
             "place": advice.place,
@@ -244,6 +248,7 @@ pub(crate) fn json(findings: &Findings, course: &Course) -> String {
     let document = value!({
         "schema": SCHEMA,
         "version": VERSION,
+        "verdict": verdict(findings),
         "lasted_ns": u64::try_from(summary.lasted.as_nanos()).unwrap_or(u64::MAX),
         "threads_lost": summary.threads_lost,
         "programs_uncounted": summary.programs_uncounted,
@@ -270,6 +275,10 @@ fn unknown(source: Source) -> Map<String, Value> {
 
 fn figures(of: &Figures, source: Source) -> Map<String, Value> {
     let mut fields = Map::new();
+    let ratios = show::ratios(of).map(|(name, value)| (name.to_owned(), value.into()));
+    fields.insert("ratios".to_owned(), Value::Object(ratios.into_iter().collect()));
+    let longest = of.turns.first().map(|turn| turn.lasted_ns);
+    fields.insert("longest_turn_ns".to_owned(), longest.into());
     for counter in Counter::ALL {
         let value = source.unknown(*counter).is_none().then(|| of.get(*counter));
         fields.insert(counter.name().to_owned(), value.into());

@@ -8,8 +8,9 @@
 //! into the background is observed to its end as well.
 
 use std::ffi::OsString;
-use std::fs::Metadata;
+use std::fs::{File, Metadata};
 use std::os::fd::{AsFd, AsRawFd};
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
@@ -211,6 +212,8 @@ pub struct Start<'a> {
 /// A program that was started.
 pub struct Session {
     words: SharedWords,
+    /// The library, where it is named by this descriptor.
+    _library: Option<File>,
     /// Not a `pollux_processes::Program`, which ends its process when it is dropped and waits for that one alone.
     child: Child,
     ended: Option<ExitStatus>,
@@ -228,7 +231,7 @@ impl Session {
         Region::begin(&words).expect("as many words as it has");
         // Processes that are started later have no descriptor of ours, but this name.
         let path = format!("/proc/{}/fd/{}", std::process::id(), words.as_fd().as_raw_fd());
-        let mut preload = start.library.as_os_str().to_owned();
+        let (mut preload, library) = preloaded(start.library)?;
         if let Some(others) = std::env::var_os(PRELOAD).filter(|others| !others.is_empty()) {
             preload.push(":");
             preload.push(others);
@@ -242,7 +245,7 @@ impl Session {
         command.envs(start.poller.map(|name| (POLLER, name)));
         let began = Instant::now();
         let child = command.spawn()?;
-        Ok(Self { words, child, ended: None, is_empty: false, began })
+        Ok(Self { words, _library: library, child, ended: None, is_empty: false, began })
     }
 
     /// The program's first process.
@@ -307,6 +310,19 @@ impl Session {
         let region = Region::of(&self.words).expect("made at the start");
         Summary::of(region, self.lasted(), Source::Library)
     }
+}
+
+/// How the variable names the library: by its path; where that has what separates names or stands for something else
+/// there (`ld.so(8)`), by a descriptor of this process, which has to stay open.
+fn preloaded(library: &Path) -> io::Result<(OsString, Option<File>)> {
+    let is_special = |byte: &u8| matches!(byte, b' ' | b':' | b'$');
+    let path = library.as_os_str();
+    if !path.as_bytes().iter().any(is_special) {
+        return Ok((path.to_owned(), None));
+    }
+    let file = File::open(library)?;
+    let name = format!("/proc/{}/fd/{}", std::process::id(), file.as_raw_fd());
+    Ok((name.into(), Some(file)))
 }
 
 /// Finds the library where cargo builds it, beside the program, and where `cargo xtask install` puts it.

@@ -1,13 +1,13 @@
 //! The figures for people: a table for each process, histograms, the longest turns, advice.
 
-use pollux_loop_stats::{Call, Counter, Figures, Histogram, Turn, events_of, time_of};
+use pollux_loop_stats::{Call, Counter, Figures, Histogram, LONG_NS, Turn, events_of, time_of};
 use pollux_report::number::{self, or_na};
-use pollux_report::terminal::Page;
+use pollux_report::terminal::{Page, bar};
 use pollux_report::{Cell, Table, Tone};
 use serde::Serialize;
 
 use crate::symbols::Symbols;
-use crate::{Findings, Source, Summary};
+use crate::{Findings, Source, Summary, verdict};
 
 /// Columns of the label of a histogram's row, and of its bar.
 const LABEL: usize = 26;
@@ -24,6 +24,9 @@ pub(crate) struct LongTurn {
     pub(crate) lasted_ns: u64,
     /// Read in turns of 10 ms and more.
     pub(crate) cpu_ns: Option<u64>,
+    /// The same: asleep in calls; and ready, but without a CPU.
+    pub(crate) asleep_ns: Option<u64>,
+    pub(crate) held_up_ns: Option<u64>,
     pub(crate) events: u64,
     pub(crate) calls: Vec<LongCall>,
     calls_left_out: u64,
@@ -60,13 +63,20 @@ pub(crate) fn long_turns(summary: &Summary, symbols: &mut Symbols) -> Vec<LongTu
             program: process.program().to_owned(),
             name: process.name(),
             lasted_ns: turn.lasted_ns,
-            cpu_ns: Some(turn.cpu_ns).filter(|ns| *ns > 0),
+            cpu_ns: judged(turn, turn.cpu_ns),
+            asleep_ns: judged(turn, turn.asleep_ns),
+            held_up_ns: judged(turn, turn.lasted_ns.saturating_sub(turn.cpu_ns + turn.asleep_ns)),
             events: turn.events,
             calls: calls.collect(),
             calls_left_out: turn.calls_left_out,
         }
     };
     summary.turns().into_iter().map(&mut named).collect()
+}
+
+/// A figure that is read in long turns alone.
+fn judged(turn: &Turn, ns: u64) -> Option<u64> {
+    (turn.lasted_ns >= LONG_NS).then_some(ns)
 }
 
 pub(crate) fn table(findings: &Findings, width_chars: usize, colour: bool) -> String {
@@ -84,6 +94,8 @@ pub(crate) fn table(findings: &Findings, width_chars: usize, colour: bool) -> St
         }
         return page.finish();
     };
+    page.words(&verdict(findings), Tone::Bold);
+    page.gap();
     for advice in &findings.advice {
         page.labelled(("!!", Tone::Bad), (&sentence(&advice.measured), Tone::Bad), 3);
         if let Some(place) = &advice.place {
@@ -94,25 +106,25 @@ pub(crate) fn table(findings: &Findings, width_chars: usize, colour: bool) -> St
     if !findings.advice.is_empty() {
         page.gap();
     }
-    page.words(&answer(summary, total, &lasted), Tone::Bold);
+    page.words(&answer(summary, total, &lasted), Tone::Plain);
     page.gap();
     page.table(&processes(summary));
     page.gap();
     for (name, text) in facts(summary, total) {
         page.labelled((name, Tone::Dim), (&text, Tone::Plain), 16);
     }
-    for (heading, histogram) in HISTOGRAMS {
-        bars(&mut page, heading, total, histogram);
+    for (heading, about, histogram) in HISTOGRAMS {
+        bars(&mut page, &format!("{heading}{about}"), total, histogram);
     }
     turns(&mut page, &findings.turns);
     page.finish()
 }
 
-/// The histograms with their headings.
-pub(crate) const HISTOGRAMS: [(&str, Histogram); 3] = [
-    ("events per wait", Histogram::EventsPerWait),
-    ("length of turns (from a wait's return to the next wait)", Histogram::TurnLength),
-    ("length of waits", Histogram::WaitLength),
+/// The histograms with their headings, and what these need beside them.
+pub(crate) const HISTOGRAMS: [(&str, &str, Histogram); 3] = [
+    ("events per wait", "", Histogram::EventsPerWait),
+    ("length of turns", " (from a wait's return to the next wait)", Histogram::TurnLength),
+    ("length of waits", "", Histogram::WaitLength),
 ];
 
 /// The run in one line.
@@ -178,6 +190,23 @@ fn row(name: &str, of: &Figures) -> Vec<Cell> {
     ]
 }
 
+/// What the table has as a ratio, by its name in results for programs.
+pub(crate) fn ratios(of: &Figures) -> [(&'static str, Option<f64>); 7] {
+    let get = |counter| of.get(counter);
+    let (wait_ns, turn_ns, accepted) =
+        (get(Counter::WaitNs), get(Counter::TurnNs), get(Counter::Accepted));
+    let (woken, found_none) = (get(Counter::AcceptsWoken), get(Counter::AcceptsEmpty));
+    [
+        ("events_per_wait", ratio(get(Counter::Events), get(Counter::Waits))),
+        ("in_waits", ratio(wait_ns, wait_ns + turn_ns)),
+        ("turn_mean_ns", ratio(turn_ns, get(Counter::Turns))),
+        ("adds_per_connection", ratio(get(Counter::Adds), accepted)),
+        ("mods_per_connection", ratio(get(Counter::Mods), accepted)),
+        ("dels_per_connection", ratio(get(Counter::Dels), accepted)),
+        ("threads_woken_per_connection", ratio(woken + found_none, woken)),
+    ]
+}
+
 /// Waits without an event.
 fn empty(of: &Figures) -> u64 {
     of.get(Counter::EmptyPolls) + of.get(Counter::TimedOut)
@@ -240,15 +269,24 @@ pub(crate) fn facts(summary: &Summary, of: &Figures) -> Vec<(&'static str, Strin
         (
             "turns",
             format!(
-                "{}, {} on average; {} took 10 ms or more: {} asleep in calls, {} computing",
+                "{}, {} on average; {} took 10 ms or more: {} asleep in calls, {} computing, {} ready but \
+                 without a CPU",
                 count(Counter::Turns),
                 or_na(ratio(get(Counter::TurnNs), get(Counter::Turns)), number::time),
                 count(Counter::TurnsLong),
                 count(Counter::TurnsBlocked),
                 count(Counter::TurnsComputed),
+                count(Counter::TurnsHeldUp),
             ),
         ),
     ];
+    if get(Counter::NestedWaits) > 0 {
+        let text = format!(
+            "{} within turns of another instance: what they slept is a part of those turns",
+            number::plural(get(Counter::NestedWaits), "wait"),
+        );
+        facts.push(("nested", text));
+    }
     if get(Counter::Accepted) > 0 {
         let text = format!(
             "{} ADD, {} MOD, {} DEL",
@@ -341,9 +379,9 @@ fn bars(page: &mut Page, heading: &str, of: &Figures, histogram: Histogram) {
     page.words(heading, Tone::Bold);
     let room = page.width().saturating_sub(LABEL + 4).clamp(8, BAR_MAX);
     for (words, count) in buckets {
-        let columns = (count as f64 / most as f64 * room as f64).ceil() as usize;
+        let columns = count as f64 / most as f64 * room as f64;
         let left = format!("{words:>12} {:>10}  ", number::part(count, total));
-        page.line(&[(&left, Tone::Plain), (&"█".repeat(columns), Tone::Open)]);
+        page.line(&[(&left, Tone::Plain), (&bar(columns), Tone::Open)]);
     }
 }
 
@@ -367,12 +405,19 @@ fn turns(page: &mut Page, turns: &[LongTurn]) {
 /// A turn in one line.
 pub(crate) fn turn_text(turn: &LongTurn) -> String {
     let events = if turn.events == 1 { "event" } else { "events" };
-    let cpu = turn.cpu_ns.map(|ns| format!(", {} on the CPU", number::time(ns as f64)));
+    let parts = [
+        (turn.cpu_ns, "on the CPU"),
+        (turn.asleep_ns, "asleep"),
+        (turn.held_up_ns, "ready but without a CPU"),
+    ];
+    let shown = |(ns, what): (Option<u64>, &str)| {
+        ns.map(|ns| format!(", {} {what}", number::time(ns as f64))).unwrap_or_default()
+    };
     format!(
         "{} behind {} {events}{}, {} {}",
         number::time(turn.lasted_ns as f64),
         number::count(turn.events),
-        cpu.unwrap_or_default(),
+        parts.map(shown).concat(),
         turn.name,
         turn.pid,
     )

@@ -78,6 +78,12 @@ impl Summary {
         self.processes.iter().filter(|process| process.figures.get(counter) > 0).count()
     }
 
+    /// How often something happened at call sites that have a name.
+    pub(crate) fn times_at(&self, site: Site) -> u64 {
+        let sites = self.processes.iter().flat_map(|process| &process.figures.sites);
+        sites.filter(|figure| figure.site == site).map(|figure| figure.times).sum()
+    }
+
     /// The call site where something happened most often, named.
     pub(crate) fn place_of(&self, site: Site, symbols: &mut Symbols) -> Option<String> {
         let sites = self.processes.iter().flat_map(|process| {

@@ -126,6 +126,51 @@ fn a_turn_that_blocks_is_named_with_what_it_called() {
     assert!(of("read").is_some(), "{calls:#?}");
 }
 
+/// What a turn of `sleeps.c` sleeps in; the call that is listed for it.
+const SLEEPS: [(&str, &str); 12] = [
+    ("pthread_mutex_lock", "pthread_mutex_lock"),
+    ("pthread_rwlock_lock", "pthread_rwlock_lock"),
+    ("mtx_lock", "pthread_mutex_lock"),
+    ("pthread_barrier_wait", "pthread_barrier_wait"),
+    ("pthread_join", "pthread_join"),
+    ("pthread_cond_timedwait", "pthread_cond_timedwait"),
+    ("sem_wait", "sem_wait"),
+    ("system", "system"),
+    ("posix_spawn", "waitpid"),
+    ("futex", "futex"),
+    ("sigtimedwait", "sigwait"),
+    ("loop", "epoll_wait"),
+];
+
+#[test]
+fn a_turn_that_sleeps_in_a_lock_a_process_or_a_loop_of_its_own_is_named() {
+    let Some((folder, program)) = built("sleeps", &["-D_GNU_SOURCE"]) else { return };
+    let json = folder.path().join("figures.json");
+    let others = [("nothing that is followed", "read")];
+    for (how, call) in SLEEPS.into_iter().chain(others) {
+        let mut command = run(&["--quiet", "--json"]);
+        let output = command.arg(&json).arg("--").arg(&program).arg(how).output();
+        let output = output.expect("pollux starts");
+        assert!(output.status.success(), "{how}: {output:?}");
+        let figures = read(&json, &output);
+        let total = &figures["total"];
+        // The first turn has the start of the threads and libraries in it.
+        assert!(total["turns_blocked"].as_u64() >= Some(5), "{how}: {total:#}");
+        assert_eq!(only_advice(&figures)["kind"], "turn-blocks", "{how}");
+        if how.starts_with("nothing") {
+            let place = figures["advice"][0]["place"].as_str().expect("a place");
+            assert!(place.starts_with("a call that is not followed"), "{place}");
+            continue;
+        }
+        let turns = figures["longest_turns"].as_array().expect("turns");
+        let has = |turn: &Value| {
+            let mut calls = turn["calls"].as_array().expect("calls").iter();
+            calls.any(|one| one["call"] == call && one["lasted_ns"].as_u64() >= Some(15_000_000))
+        };
+        assert!(turns.iter().any(has), "{how}: {turns:#?}");
+    }
+}
+
 #[test]
 fn registering_for_each_request_is_named() {
     let Some(figures) = figures("registers_anew") else { return };

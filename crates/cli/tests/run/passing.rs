@@ -4,8 +4,8 @@ use std::fs::Permissions;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::os::unix::fs::{PermissionsExt, chown};
 use std::os::unix::process::CommandExt;
-use std::path::PathBuf;
-use std::process::Stdio;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
 
 use pollux_testing::{Output, Pid, Process, Signal, await_end, has, skip};
 use rustix::fs::{CWD, FileType, Mode, XattrFlags, mknodat, setxattr};
@@ -128,7 +128,7 @@ fn on_a_terminal_the_live_view_is_redrawn_in_place() {
     let pipe = folder.path().join("pipe");
     mknodat(CWD, &pipe, FileType::Fifo, Mode::RUSR | Mode::WUSR, 0).expect("a named pipe");
     let command = format!("{pollux} run --quiet --live -- cat {}", pipe.display());
-    let mut script = std::process::Command::new("script");
+    let mut script = Command::new("script");
     script.args(["-qec", &command, "/dev/null"]).env("TERM", "xterm").stdin(Stdio::null());
     let mut process = Process::start(script.stdout(Stdio::piped()));
     let (mut output, mut said) = (process.take_stdout(), String::new());
@@ -146,6 +146,26 @@ fn on_a_terminal_the_live_view_is_redrawn_in_place() {
 }
 
 /// What is out of reach is refused before it starts.
+/// The variable of the dynamic linker has spaces and colons between names, and `$LIB` for something else.
+#[test]
+fn pollux_in_a_folder_with_a_space_a_colon_and_a_dollar_counts_as_anywhere() {
+    let Some((folder, program)) = built("clean", &[]) else { return };
+    let own = Path::new(env!("CARGO_BIN_EXE_pollux"));
+    let installed = tempfile::tempdir_in(own.parent().expect("a folder")).expect("a folder");
+    let odd = installed.path().join("a b:c$LIB");
+    std::fs::create_dir_all(odd.join("deps")).expect("a folder");
+    let library = "deps/libpollux_preload.so";
+    let built = own.parent().expect("a folder").join(library);
+    std::fs::hard_link(own, odd.join("pollux")).expect("a link");
+    std::fs::hard_link(built, odd.join(library)).expect("a link");
+    let json = folder.path().join("figures.json");
+    let mut command = Command::new(odd.join("pollux"));
+    command.args(["run", "--quiet", "--poller", "poll", "--json"]).arg(&json).arg("--");
+    let output = command.arg(&program).output().expect("it starts");
+    assert!(output.status.success() && output.stderr.is_empty(), "{output:?}");
+    assert_eq!(read(&json, &output)["total"]["adds"], 8);
+}
+
 fn refused(program: &str, code: i32, words: &str) {
     let output = run(&["--", program]).output().expect("pollux starts");
     let said = text(&output.stderr);

@@ -3,7 +3,7 @@
 //! `pollux load` shows it at the end. What makes the figures doubtful stands first and last.
 
 use pollux_report::Tone;
-use pollux_report::terminal::Page;
+use pollux_report::terminal::{Page, bar};
 
 use super::{facts, steps};
 use crate::{Distribution, Outcome};
@@ -18,8 +18,6 @@ const ROWS_MAX: usize = 14;
 /// From the edge, share and count of a row to its bar.
 const BAR_LEFT: usize = 28;
 const BAR_MAX: usize = 50;
-/// Eighths of a column, from nothing.
-const EIGHTHS: [&str; 8] = ["", "▏", "▎", "▍", "▌", "▋", "▊", "▉"];
 
 /// The outcome as text of at most `width_chars` columns (at least 40), with colours for a
 /// terminal or without.
@@ -99,12 +97,6 @@ fn edges(min: u64, max: u64) -> Vec<u64> {
     };
     let fine = within(&STEPS);
     if fine.len() <= ROWS_MAX { fine } else { within(&STEPS[..1]) }
-}
-
-/// A bar of so many columns; what is there at all is seen.
-fn bar(columns: f64) -> String {
-    let eighths = (columns * 8.0).ceil() as usize;
-    "█".repeat(eighths / 8) + EIGHTHS[eighths % 8]
 }
 
 /// The quantiles that lie above `low` and not above `high`.

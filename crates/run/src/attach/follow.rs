@@ -12,13 +12,15 @@
 
 use std::collections::{HashMap, HashSet};
 
-use pollux_loop_stats::{CALLS_MAX, Call, CallRecord, Cell, Counter, Histogram, Region, Site};
+use pollux_loop_stats::{
+    CALLS_MAX, Call, CallRecord, Cell, Counter, Histogram, LONG_NS, NESTED_WAITS_MAX, Region, Site,
+    TurnKind, turn_kind,
+};
 use pollux_sys::perf::{Record, What};
 
 use super::{Images, Role, SAMPLE_EVERY, TimeoutIn, role};
 
 /// From here on a turn is long.
-const LONG_NS: u64 = 10_000_000;
 const EINTR: i64 = 4;
 const EAGAIN: i64 = 11;
 const CTL_ADD: i32 = 1;
@@ -57,11 +59,17 @@ struct Wait {
     /// None where the timeout is in the program's memory.
     is_poll: Option<bool>,
     has_slept: bool,
+    epfd: i32,
+    /// On another instance than the one whose turn it is.
+    is_nested: bool,
 }
 
 #[derive(Default)]
 struct Turn {
     began_ns: u64,
+    /// The instance whose turn it is; none where its wait was not seen from the start, or it was closed.
+    epfd: Option<i32>,
+    nested: u32,
     events: u64,
     /// Off the CPU, and of that asleep.
     off_ns: u64,
@@ -216,10 +224,16 @@ impl<'a> Follower<'a> {
         self.settle(taken_out);
         match role {
             Role::WaitBegins(timeout) => {
-                self.end_turn(now_ns);
+                let epfd = argument(0);
+                let is_nested = self.turn.as_mut().is_some_and(|turn| turn.has_nested(epfd));
+                if is_nested {
+                    self.count(Counter::NestedWaits);
+                } else {
+                    self.end_turn(now_ns);
+                }
                 let is_poll = (timeout == TimeoutIn::Milliseconds).then(|| argument(3) == 0);
-                let most = argument(2);
-                self.wait = Some(Wait { began_ns: now_ns, most, is_poll, has_slept: false });
+                let (began_ns, most, has_slept) = (now_ns, argument(2), false);
+                self.wait = Some(Wait { began_ns, most, is_poll, has_slept, epfd, is_nested });
             }
             Role::WaitEnds => self.end_wait(result, now_ns),
             Role::Controls => {
@@ -241,7 +255,13 @@ impl<'a> Follower<'a> {
                 // For those that were not looked at.
                 self.cell.inspect(|cell| cell.add(Counter::Again, SAMPLE_EVERY));
             }
-            Role::Closes => taken_out.closed(argument(0)),
+            Role::Closes => {
+                let fd = argument(0);
+                taken_out.closed(fd);
+                if let Some(turn) = &mut self.turn {
+                    turn.epfd = turn.epfd.filter(|epfd| *epfd != fd);
+                }
+            }
             Role::Created | Role::ControlFailed => {}
         }
     }
@@ -283,13 +303,18 @@ impl<'a> Follower<'a> {
     fn end_wait(&mut self, result: i64, now_ns: u64) {
         let wait = self.wait.take();
         let events = u64::try_from(result).unwrap_or(0);
-        self.turn = Some(Turn { began_ns: now_ns, events, ..Turn::default() });
+        if !wait.as_ref().is_some_and(|wait| wait.is_nested) {
+            let epfd = wait.as_ref().map(|wait| wait.epfd);
+            self.turn = Some(Turn { began_ns: now_ns, epfd, events, ..Turn::default() });
+        }
         let Some(cell) = self.cell else { return };
         cell.count(Counter::Waits);
         // A wait that had begun when the trace did has no length.
         if let Some(wait) = &wait {
             let lasted_ns = now_ns.saturating_sub(wait.began_ns);
-            cell.add(Counter::WaitNs, lasted_ns);
+            if !wait.is_nested {
+                cell.add(Counter::WaitNs, lasted_ns);
+            }
             cell.time(Histogram::WaitLength, lasted_ns);
         }
         if result < 0 {
@@ -320,7 +345,8 @@ impl<'a> Follower<'a> {
             judge(cell, &turn, lasted_ns, cpu_ns);
         }
         if lasted_ns > self.keep_above_ns {
-            let figures = [turn.began_ns, lasted_ns, cpu_ns, turn.events, turn.sleeps_left_out];
+            let (asleep_ns, left_out) = (turn.asleep_ns, turn.sleeps_left_out);
+            let figures = [turn.began_ns, lasted_ns, cpu_ns, turn.events, left_out, asleep_ns];
             self.keep_above_ns = cell.turn(figures, &turn.sleeps);
         }
     }
@@ -337,7 +363,8 @@ impl<'a> Follower<'a> {
             What::Came => {
                 let (left, place) = (self.left.take(), self.asleep_at.take());
                 // In a wait it is where it should be.
-                if let (Some(left), Some(turn), None) = (left, &mut self.turn, &self.wait) {
+                let is_in_turn = self.wait.as_ref().is_none_or(|wait| wait.is_nested);
+                if let (Some(left), Some(turn), true) = (left, &mut self.turn, is_in_turn) {
                     turn.was_off(&left, now_ns, place);
                 }
             }
@@ -347,6 +374,12 @@ impl<'a> Follower<'a> {
 }
 
 impl Turn {
+    /// Whether a wait is on another instance: a loop within a callback, whose waits are a part of this turn.
+    fn has_nested(&mut self, epfd: i32) -> bool {
+        self.nested += 1;
+        self.nested <= NESTED_WAITS_MAX && self.epfd.is_some_and(|own| own != epfd)
+    }
+
     fn was_off(&mut self, left: &Left, now_ns: u64, place: Option<u64>) {
         let since_ns = left.at_ns.max(self.began_ns);
         let lasted_ns = now_ns.saturating_sub(since_ns);
@@ -376,14 +409,18 @@ impl Turn {
 /// Says what a long turn did with its time.
 fn judge(cell: Cell<'_>, turn: &Turn, lasted_ns: u64, cpu_ns: u64) {
     cell.count(Counter::TurnsLong);
-    if turn.asleep_ns >= lasted_ns / 2 {
-        cell.count(Counter::TurnsBlocked);
-        cell.add(Counter::BlockedNs, lasted_ns);
-        let longest = turn.sleeps.iter().max_by_key(|sleep| sleep.longest_ns);
-        longest.inspect(|sleep| cell.site(Site::Blocked, sleep.caller));
-    } else if cpu_ns >= lasted_ns / 2 {
-        cell.count(Counter::TurnsComputed);
-        cell.add(Counter::ComputedNs, lasted_ns);
+    match turn_kind(lasted_ns, cpu_ns, turn.asleep_ns) {
+        TurnKind::Blocked => {
+            cell.count(Counter::TurnsBlocked);
+            cell.add(Counter::BlockedNs, turn.asleep_ns);
+            let longest = turn.sleeps.iter().max_by_key(|sleep| sleep.longest_ns);
+            longest.inspect(|sleep| cell.site(Site::Blocked, sleep.caller));
+        }
+        TurnKind::Computed => {
+            cell.count(Counter::TurnsComputed);
+            cell.add(Counter::ComputedNs, cpu_ns);
+        }
+        TurnKind::HeldUp => cell.count(Counter::TurnsHeldUp),
     }
 }
 
@@ -552,15 +589,29 @@ mod tests {
             });
             turn(traced, &|traced| traced.now_ns += 12 * MS);
             turn(traced, &|traced| traced.off(What::Left { is_preempted: true }, 30 * MS));
+            // A loop within a callback.
+            turn(traced, &|traced| {
+                traced.call("sys_enter_epoll_wait", &[7, 0, 64, -1]);
+                traced.is(What::Sleeps(Some(0x5678)));
+                traced.off(What::Left { is_preempted: false }, 40 * MS);
+                traced.call("sys_exit_epoll_wait", &[1]);
+            });
         });
         assert_counts(
             &summary,
-            &[(Counter::TurnsLong, 3), (Counter::TurnsBlocked, 1), (Counter::TurnsComputed, 1)],
+            &[
+                (Counter::TurnsLong, 4),
+                (Counter::TurnsBlocked, 2),
+                (Counter::TurnsComputed, 1),
+                (Counter::TurnsHeldUp, 1),
+                (Counter::NestedWaits, 1),
+            ],
         );
         let turns = summary.total.expect("a thread").turns;
         let cpu: Vec<u64> = turns.iter().map(|turn| turn.cpu_ns / MS).collect();
-        assert_eq!(cpu, [0, 0, 12], "the longest first: held up, asleep, computing");
-        assert_eq!((turns[1].calls[0].call, turns[1].calls[0].caller), (Call::Asleep, 0x1234));
+        assert_eq!(cpu, [0, 0, 0, 12], "the longest first: nested, held up, asleep, computing");
+        assert_eq!((turns[0].calls[0].call, turns[0].calls[0].caller), (Call::Asleep, 0x5678));
+        assert_eq!((turns[2].calls[0].call, turns[2].calls[0].caller), (Call::Asleep, 0x1234));
     }
 
     #[test]
