@@ -422,6 +422,48 @@ fn a_reload_says_what_the_rights_do_not_reach_either() {
 }
 
 #[test]
+fn a_reload_with_a_user_is_done_where_the_system_has_its_users_in_new_files() {
+    if !is_root() {
+        return;
+    }
+    // In a mount namespace of its own, with users of our own.
+    let script = "mount --bind \"$1\" /etc && exec \"$0\" serve --config \"$2\"";
+    let folder = tempfile::tempdir().expect("a folder");
+    let etc = folder.path().join("etc");
+    fs::create_dir(&etc).expect("made");
+    let put = |name: &str, text: &str| {
+        fs::write(etc.join("new"), text).expect("written");
+        fs::rename(etc.join("new"), etc.join(name)).expect("renamed");
+    };
+    put("passwd", "root:x:0:0::/:/bin/sh\nwww:x:65534:65533::/:/bin/false\n");
+    put("group", "root:x:0:\nwww:x:65533:\n");
+    let open = std::os::unix::fs::PermissionsExt::from_mode(0o755);
+    fs::set_permissions(folder.path(), open).expect("ours");
+    write_settings(folder.path(), "reply = 5\nuser = \"www\"");
+    let mut command = Command::new("unshare");
+    command.args(["-m", "sh", "-c", script, env!("CARGO_BIN_EXE_pollux")]).arg(&etc);
+    command.arg(folder.path().join("s.toml"));
+    let served = match Served::spawn_or(folder, command) {
+        Ok(served) => served,
+        Err(said) => return pollux_testing::skip(said),
+    };
+    assert_eq!(served.connect().get("/").1, "pollu");
+    // As useradd does.
+    let etc = served.at("etc");
+    for (name, text) in [
+        ("passwd", "www:x:65534:65533::/:/bin/false\nnew:x:7:7::/:/bin/false\n"),
+        ("group", "www:x:65533:\nnew:x:7:\n"),
+    ] {
+        fs::write(etc.join("new"), text).expect("written");
+        fs::rename(etc.join("new"), etc.join(name)).expect("renamed");
+    }
+    served.write("reply = 7\nuser = \"www\"");
+    served.signal(Signal::HUP);
+    wait_for("a reload", || (served.connect().get("/").1 == "pollux ").then_some(()));
+    served.end();
+}
+
+#[test]
 fn rights_are_given_up_by_every_thread_before_the_first_connection() {
     if !is_root() {
         return;

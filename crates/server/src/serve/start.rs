@@ -403,12 +403,12 @@ pub(super) fn out_of_reach(
             path.display()
         ))
     });
-    let log = match &config.monitoring.error_log {
+    let log = match config.monitoring.error_log.led_to() {
         LogTarget::File(path) => Some(path),
         LogTarget::Stdout | LogTarget::Stderr => None,
     };
     let unwritten = log.and_then(|path| {
-        let error = std::fs::OpenOptions::new().append(true).open(path).err()?;
+        let error = std::fs::OpenOptions::new().append(true).open(&path).err()?;
         Some(format!(
             "the error log {} can't be opened again by the user {user} ({error}): after a rotation the old \
              file will be written on; let that user write it (chown, chmod g+w)",

@@ -642,8 +642,9 @@ fn reach(
     }
     let monitoring = &config.monitoring;
     for log in monitoring.access_log.iter().chain([&monitoring.error_log]) {
-        if let LogTarget::File(path) = log {
-            reach.add(path, Use::Write);
+        // A stream is open.
+        if let LogTarget::File(path) = log.led_to() {
+            reach.add(&path, Use::Write);
         }
     }
     (reach, fixed)
@@ -707,6 +708,17 @@ mod tests {
         assert_eq!(found(":certs"), Ok((None, Some(41))));
         assert_eq!(found("7:8"), Ok((Some(7), Some(8))));
         assert!(found("nobody-here").is_err() && found(":none").is_err());
+    }
+
+    #[test]
+    fn a_log_that_is_a_stream_leaves_no_device_to_write() {
+        let reach_of = |log: &str| {
+            let text = format!("reply = 1\naccess_log = {log:?}");
+            let config = pollux_settings::Given::from_toml(&text, "test").read();
+            reach(&config.expect("right"), None, false).0
+        };
+        assert_eq!(reach_of("/dev/stdout"), reach_of("-"));
+        assert_ne!(reach_of("/dev/null"), reach_of("-"));
     }
 
     #[test]
