@@ -3,11 +3,12 @@
 //! One list serves several experiments, so it is read into what was [`ArmSpec`] and becomes [`Arm`]s
 //! when the experiment is known: `epoll` is a poller in most and a way of waiting in `herd`.
 
-use std::net::SocketAddr;
+use std::net::{SocketAddr, TcpStream};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use std::time::Duration;
 
-use pollux_engine::Driver;
+use pollux_engine::{Address, Driver, ListenAddress};
 use pollux_settings::{Keys, Kind, Table, did_you_mean, line, name, one_of, parsed, table, whole};
 
 use crate::arm::{Arm, ArmKind, Build, Program};
@@ -349,10 +350,34 @@ fn pid() -> Kind<u32> {
 }
 
 fn address() -> Kind<SocketAddr> {
-    Kind::new("ADDRESS", "an address with its port, such as 127.0.0.1:8080", |text| {
-        text.parse().map_err(|_| String::new())
-    })
+    Kind::new(
+        "ADDRESS",
+        "an address with its port, such as 127.0.0.1:8080 or localhost:8080",
+        |text| match text.parse().map_err(|_| String::new())? {
+            Address::Known(ListenAddress::Tcp(address)) if !address.ip().is_unspecified() => {
+                Ok(address)
+            }
+            Address::Known(_) => Err(String::new()),
+            name @ Address::Name { .. } => listening(&name),
+        },
+    )
 }
+
+/// Of the addresses of a name the first at which somebody listens, else the first.
+fn listening(name: &Address) -> Result<SocketAddr, String> {
+    let found = name.look_up().map_err(|why| format!("{name} can't be looked up: {why}"))?;
+    let tcp = |address: ListenAddress| match address {
+        ListenAddress::Tcp(tcp) => Some(tcp),
+        ListenAddress::Unix(_) => None,
+    };
+    let all: Vec<SocketAddr> = found.into_iter().filter_map(tcp).collect();
+    let answers = |at: &&SocketAddr| TcpStream::connect_timeout(at, LISTENS_TIMEOUT).is_ok();
+    let found = all.iter().find(answers).or(all.first());
+    found.copied().ok_or_else(|| format!("{name} has no address"))
+}
+
+/// For a server of a name to accept a connection.
+const LISTENS_TIMEOUT: Duration = Duration::from_secs(1);
 
 fn command_line() -> Kind<String> {
     Kind::new("COMMAND", "a command line that splits into words", command)
@@ -403,6 +428,8 @@ fn build(text: &str) -> Build {
 
 #[cfg(test)]
 mod tests {
+    use std::net::TcpListener;
+
     use pollux_poller::Mechanism;
 
     use super::*;
@@ -474,7 +501,14 @@ mod tests {
         assert_eq!(read("pollux:a@b/pollux", None), build("a@b/pollux", epoll));
         let address = "127.0.0.1:80".parse().expect("an address");
         assert_eq!(read("pid:7@127.0.0.1:80", None), Ok(ArmKind::Running { pid: 7, address }));
-        for wrong in ["pid:7", "pid:0@127.0.0.1:80", "pid:7@here", "", "pollux:"] {
+        // On whichever of its addresses somebody listens.
+        let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
+        let address = listener.local_addr().expect("bound");
+        let named = format!("pid:7@localhost:{}", address.port());
+        assert_eq!(read(&named, None), Ok(ArmKind::Running { pid: 7, address }));
+        for wrong in
+            ["pid:7", "pid:0@127.0.0.1:80", "pid:7@here", "pid:7@pollux.invalid:80", "", "pollux:"]
+        {
             assert!(read(wrong, None).is_err(), "{wrong}");
         }
     }
