@@ -43,6 +43,16 @@ pub enum Address {
 }
 
 impl Address {
+    /// Its port; none of a unix socket.
+    #[must_use]
+    pub fn port(&self) -> Option<u16> {
+        match self {
+            Self::Known(ListenAddress::Tcp(tcp)) => Some(tcp.port()),
+            Self::Known(ListenAddress::Unix(_)) => None,
+            Self::Name { port, .. } => Some(*port),
+        }
+    }
+
     /// All addresses, in the order in which the system wants them tried (RFC 6724), each once. Blocks for a name: not for
     /// the thread of a loop.
     ///
@@ -65,7 +75,12 @@ impl Address {
 /// The name can't be looked up, or has no address.
 pub fn look_up(host: &str) -> io::Result<Vec<IpAddr>> {
     let mut addresses = Vec::new();
-    for found in (host, 0).to_socket_addrs()? {
+    let found = (host, 0).to_socket_addrs().map_err(|error| {
+        let text = error.to_string();
+        let why = text.strip_prefix("failed to lookup address information: ").unwrap_or(&text);
+        io::Error::new(error.kind(), why)
+    });
+    for found in found? {
         if !addresses.contains(&found.ip()) {
             addresses.push(found.ip());
         }
@@ -159,7 +174,10 @@ fn ipv6(text: &str, port: u16) -> Result<SocketAddr, String> {
     let is_sound = !scope.is_empty() && !scope.contains('%');
     // getaddrinfo(3) knows the numbers of interfaces; it asks no name server for an address.
     let mut found = (text, port).to_socket_addrs().ok().filter(|_| is_sound).into_iter().flatten();
-    found.next().ok_or_else(|| format!("this machine has no interface \"{scope}\" for {ip}"))
+    found.next().ok_or_else(|| match address.is_unicast_link_local() {
+        true => format!("this machine has no interface \"{scope}\""),
+        false => format!("\"%{scope}\" belongs to an address of one link (fe80::/10)"),
+    })
 }
 
 /// `::`, which takes IPv4 as well, unless the kernel has no IPv6 (`ipv6(7)`: EAFNOSUPPORT).
@@ -201,6 +219,8 @@ mod tests {
             let error = text.parse::<Address>().expect_err(text).to_string();
             assert!(error.contains("no interface"), "{error}");
         }
+        let other = "[::1%lo]:80".parse::<Address>().expect_err("of no link").to_string();
+        assert!(other.contains("fe80::/10"), "{other}");
         assert!("[fe80:1]:80".parse::<Address>().is_err());
     }
 

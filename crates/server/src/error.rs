@@ -64,6 +64,12 @@ pub enum ServerError {
         #[source]
         cause: io::Error,
     },
+    /// No server of a group has an address.
+    #[error("{why}")]
+    NoAddress {
+        /// Which group, which names can't be looked up, and what to do.
+        why: String,
+    },
     /// Loops could not be started, or ended with an error.
     #[error("the {part} could not be run")]
     Group {

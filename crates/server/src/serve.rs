@@ -29,6 +29,7 @@ use crate::config::{Loops, ServeConfig};
 use crate::error::{connections_max, limit, remedy_for_full};
 use crate::log::{ErrorWriter, Event, unix_s};
 use crate::proxy::backends;
+use crate::proxy::names::Lookups;
 use crate::shared::Reload;
 use crate::stats::{ControlSession, ControlShared, Overview, RetiredCounts};
 use crate::system::{Manager, PidFile, Privileged, Sandbox, State};
@@ -36,6 +37,7 @@ use crate::tls::{Certificate, Keys};
 use crate::{HttpSession, Logs, ServerCounters, ServerError, Shared};
 use link::{Link, Order};
 use report::{Reporter, Watchdog, banner, facts, url};
+use sockets::open_listed;
 use start::{
     CONTROL, Endpoints, STATS, endpoint, explained_open, keep_rights, open_to_others, out_of_reach,
     start_group,
@@ -112,6 +114,8 @@ pub struct Server {
     sandbox: Option<Sandbox>,
     /// Others have the sockets too, and the endpoints drain as the loops do.
     is_handed_over: bool,
+    /// Of a proxy, for the names of its backends.
+    lookups: Option<Lookups>,
     banner: Vec<String>,
     paths: SocketPaths,
 }
@@ -146,7 +150,7 @@ impl Server {
         let certificate = config.tls.as_ref().map(open).transpose()?;
         let is_passed = passed.is_some();
         let Loops { threads, listeners, .. } = config.loops;
-        let open = || Sockets::open(&config.listen, listeners, threads);
+        let open = || open_listed(&config.listen, listeners, threads);
         let sockets = passed.map_or_else(open, Ok);
         let sockets = sockets.map_err(|cause| explained_open(SERVER, "--listen", cause))?;
         // Those of a manager are its own to remove, and to open to whom it likes.
@@ -273,6 +277,7 @@ impl Server {
             privileged: None,
             sandbox: None,
             is_handed_over: false,
+            lookups: None,
             banner: parts.banner,
             paths: parts.paths,
         };

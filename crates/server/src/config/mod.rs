@@ -9,7 +9,7 @@ use std::net::IpAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use pollux_engine::{CpuList, Driver, GroupConfig, ListenAddress, ListenError, Listeners};
+use pollux_engine::{Address, CpuList, Driver, GroupConfig, ListenAddress, ListenError, Listeners};
 use pollux_settings::{Key, Keys, Kind, bytes, duration, one_of, parsed, path, table, whole};
 
 pub use crate::config::answers::AnswerRule;
@@ -53,7 +53,7 @@ table! { keys, key;
         #[heading("Address")]
         /// HOST:PORT, :PORT (every address of this machine), [IPV6]:PORT or unix:PATH; repeatable;
         /// port 0 takes a free one
-        pub listen: Vec<ListenAddress> =
+        pub listen: Vec<Address> =
             key.default("127.0.0.1:8080").list(&address(), 1..=ADDRESSES_MAX),
         /// Who may connect to its unix sockets.
         pub sockets: UnixSockets = UnixSockets::read(keys),
@@ -143,13 +143,13 @@ pub(crate) fn elsewhere(keys: &mut Keys<'_>, names: &'static [(&'static str, &'s
 }
 
 /// Notes addresses of clients, and of endpoints, that take the connections of another one of them.
-pub(crate) fn note_overlap(keys: &mut Keys<'_>, listen: &[ListenAddress], monitoring: &Monitoring) {
+pub(crate) fn note_overlap(keys: &mut Keys<'_>, listen: &[Address], monitoring: &Monitoring) {
     if let Some(why) = overlap(listen) {
         keys.note("listen", why);
     }
-    let control = monitoring.control.clone().map(ListenAddress::Unix);
+    let control = monitoring.control.clone().map(|path| ListenAddress::Unix(path).into());
     let endpoints = [("stats", &monitoring.stats), ("control", &control)];
-    let mut others: Vec<(&str, &ListenAddress)> =
+    let mut others: Vec<(&str, &Address)> =
         listen.iter().map(|address| ("listen", address)).collect();
     for (key, address) in endpoints {
         let Some(address) = address else { continue };
@@ -166,12 +166,8 @@ pub(crate) fn note_overlap(keys: &mut Keys<'_>, listen: &[ListenAddress], monito
 }
 
 /// Notes what is said of unix sockets where clients and metrics have none.
-pub(crate) fn note_unix_only(
-    keys: &mut Keys<'_>,
-    listen: &[ListenAddress],
-    monitoring: &Monitoring,
-) {
-    let is_unix = |address: &ListenAddress| matches!(address, ListenAddress::Unix(_));
+pub(crate) fn note_unix_only(keys: &mut Keys<'_>, listen: &[Address], monitoring: &Monitoring) {
+    let is_unix = |address: &Address| matches!(address, Address::Known(ListenAddress::Unix(_)));
     if !keys.is_right() || listen.iter().chain(&monitoring.stats).any(is_unix) {
         return;
     }
@@ -183,7 +179,7 @@ pub(crate) fn note_unix_only(
 }
 
 /// The first two of these addresses of which one takes the connections of the other.
-fn overlap(listen: &[ListenAddress]) -> Option<String> {
+fn overlap(listen: &[Address]) -> Option<String> {
     let all = listen.iter().enumerate();
     let (whole, part) = all.clone().find_map(|(at, whole)| {
         let part = all.clone().find(|(of, part)| *of != at && takes(whole, part));
@@ -196,9 +192,9 @@ fn overlap(listen: &[ListenAddress]) -> Option<String> {
 }
 
 /// Whether connections to `part` reach `whole` too: `[::]` takes IPv4 as well.
-fn takes(whole: &ListenAddress, part: &ListenAddress) -> bool {
+fn takes(whole: &Address, part: &Address) -> bool {
     match (whole, part) {
-        (ListenAddress::Tcp(whole), ListenAddress::Tcp(part)) => {
+        (Address::Known(ListenAddress::Tcp(whole)), Address::Known(ListenAddress::Tcp(part))) => {
             let is_every = match whole.ip() {
                 IpAddr::V4(ip) => ip.is_unspecified() && part.is_ipv4(),
                 IpAddr::V6(ip) => ip.is_unspecified(),
@@ -206,6 +202,7 @@ fn takes(whole: &ListenAddress, part: &ListenAddress) -> bool {
             let is_fixed = whole.port() != 0;
             is_fixed && whole.port() == part.port() && (whole == part || is_every)
         }
+        (Address::Name { port: 0, .. }, _) => false,
         (whole, part) => whole == part,
     }
 }
@@ -378,7 +375,7 @@ table! { keys, key, default;
         /// How much the error log says: error, warn, info or debug; error with --quiet
         pub log_level: LogLevel = key.default("warn").one(&LogLevel::kind()),
         /// Serve /metrics for Prometheus at this address; a proxy also serves /status, a live page
-        pub stats: Option<ListenAddress> = key.optional(&address()),
+        pub stats: Option<Address> = key.optional(&address()),
         /// Answer commands (help, show info ...) at this socket
         pub control: Option<PathBuf> = key.optional(&unix_path()),
         /// Write the id of the process to this file, and remove it at the end
@@ -607,8 +604,8 @@ fn driver() -> Kind<Driver> {
     one_of("poller", Driver::ALL.map(|driver| (driver.name(), "", driver)))
 }
 
-/// An address as people write it. Host names are looked up.
-pub(crate) fn address() -> Kind<ListenAddress> {
+/// An address as people write it. Host names are looked up later.
+pub(crate) fn address() -> Kind<Address> {
     let accepts = "HOST:PORT, :PORT, [IPV6]:PORT or unix:PATH, such as 127.0.0.1:8080 or :8080";
     Kind::new("ADDRESS", accepts, read_address)
 }
@@ -616,13 +613,13 @@ pub(crate) fn address() -> Kind<ListenAddress> {
 fn unix_path() -> Kind<PathBuf> {
     let accepts = "unix:PATH, such as unix:/run/pollux.sock";
     Kind::new("unix:PATH", accepts, |text| match read_address(text) {
-        Ok(ListenAddress::Unix(path)) => Ok(path),
+        Ok(Address::Known(ListenAddress::Unix(path))) => Ok(path),
         Err(why) if text.starts_with("unix:") => Err(why),
         _ => Err(String::new()),
     })
 }
 
-pub(crate) fn read_address(text: &str) -> Result<ListenAddress, String> {
+pub(crate) fn read_address(text: &str) -> Result<Address, String> {
     text.parse().map_err(|error| match error {
         ListenError::Address { why, .. } => why,
         other => other.to_string(),
@@ -683,10 +680,7 @@ mod tests {
     fn the_defaults_of_the_table_are_right() {
         let config = build("reply = 128").expect("defaults");
         assert_eq!(config.answer, Answer::Reply { len_bytes: 128, is_split: false });
-        assert_eq!(
-            config.listen,
-            [ListenAddress::Tcp("127.0.0.1:8080".parse().expect("an address"))]
-        );
+        assert_eq!(config.listen, ["127.0.0.1:8080".parse().expect("an address")]);
         assert_eq!(config.limits, Limits::default());
         assert_eq!(config.limits.header_timeout, Duration::from_secs(10));
         assert_eq!(config.limits.body_bytes_max, 1 << 20);
@@ -951,6 +945,7 @@ mod tests {
                 "verify = \"none\"",
                 "access_log_format = \"json\"",
                 "pipes_max = 4",
+                "lookup_interval = \"1s\"",
                 "queue_timeout = \"1s\"\nqueue_max = 0",
             ],
         );

@@ -15,9 +15,10 @@ use pollux_engine::{Actions, Command, Inbox};
 use pollux_poller::Waker;
 
 use super::config::Mode;
-use super::exchange::{Idle, Outgoing, Purpose};
+use super::exchange::{Idle, Outgoing, Purpose, Tried};
 use super::fault::{Fault, ProxyCounter};
 use super::groups::Choice;
+use super::names::Names;
 use super::passing::{Message, Passing, Pooled};
 use super::pool::{Admission, Keeping, Ticket};
 use super::shared::ProxyShared;
@@ -63,6 +64,11 @@ impl Exchanger {
         Ticket { by: self.me, at, number: self.tickets }
     }
 
+    /// What looks up the names of backends, where they have any.
+    pub(super) fn names(&self) -> Option<&Arc<Names>> {
+        self.passing.names()
+    }
+
     /// Connections of all loops to the backend that have no request.
     pub(super) fn idle(&self, backend: usize) -> usize {
         self.passing.view(backend).idle
@@ -75,9 +81,12 @@ impl ProxyShared {
     /// a new one, or one to wait for. Says which backend that is; where all are drained the first one, for
     /// its address.
     pub(super) fn assign(&mut self, at: u32) -> usize {
-        let exchange = self.exchanges.get(at);
-        let (group, failed) = (exchange.group, exchange.backend);
-        let Some(backend) = self.choose(group, failed, exchange.key) else {
+        let exchange = self.exchanges.get_mut(at);
+        if let Some(failed) = exchange.backend {
+            exchange.tried.add(failed);
+        }
+        let (group, tried, key) = (exchange.group, exchange.tried, exchange.key);
+        let Some(backend) = self.choose(group, &tried, key) else {
             self.end_by(at, Fault::AllDrained);
             return self.groups[group].members.start;
         };
@@ -128,31 +137,30 @@ impl ProxyShared {
         backend
     }
 
-    /// The backend of the group whose turn it is; the one that has just failed comes last. None when all
+    /// The backend of the group whose turn it is; those that were tried and failed come last. None when all
     /// are drained.
-    pub(super) fn choose(
-        &mut self,
-        group: usize,
-        failed: Option<usize>,
-        key: u64,
-    ) -> Option<usize> {
+    pub(super) fn choose(&mut self, group: usize, tried: &Tried, key: u64) -> Option<usize> {
         let now = self.now.at;
         let (counts, pool) = (self.proxied.backends(), &self.exchanger.passing.pool);
         let group = &mut self.groups[group];
         let first = group.members.start;
-        if group.members.clone().all(|place| self.backends[place].is_draining()) {
+        let is_out = |place: usize| !self.are_there[place] || self.backends[place].is_draining();
+        if group.members.clone().all(is_out) {
             return None;
         }
         if group.members.len() == 1 {
             return Some(first);
         }
-        let all = group.members.clone().map(|place| Choice {
-            share: self.backends[place].share(now),
-            in_use: counts[place].in_use(),
-            is_busy: pool.is_busy(place),
-            is_drained: self.backends[place].is_draining(),
+        let all = group.members.clone().map(|place| match self.are_there[place] {
+            true => Choice {
+                share: self.backends[place].share(now),
+                in_use: counts[place].in_use(),
+                is_busy: pool.is_busy(place),
+                is_drained: self.backends[place].is_draining(),
+            },
+            false => Choice { share: 0, in_use: 0, is_busy: false, is_drained: true },
         });
-        Some(first + group.balancer.choose(all, failed.map(|backend| backend - first), key))
+        Some(first + group.balancer.choose(all, |at| tried.has(first + at), key))
     }
 
     /// Opens a connection for the exchange.
@@ -165,7 +173,7 @@ impl ProxyShared {
         (exchange.link, exchange.is_reused) = (Some(link), false);
         exchange.times.assigned.get_or_insert(now);
         self.proxied.count(ProxyCounter::Connects);
-        let to = self.backends[backend].to.clone();
+        let to = self.to(backend);
         let deadline = now + self.limits.connect_timeout;
         let session = Outgoing { purpose: Purpose::Requests(link), tls };
         self.commands.push_back(Command::Connect { to, session, deadline });
@@ -253,7 +261,7 @@ impl ProxyShared {
         self.proxied.backends()[backend].ended.add(1);
         let (now, group) = (self.now.at, self.exchanges.get(at).group);
         let mut members = self.groups[group].members.clone();
-        if members.any(|member| self.backends[member].share(now) > 0) {
+        if members.any(|member| self.are_there[member] && self.backends[member].share(now) > 0) {
             self.proxied.count(ProxyCounter::MovedOn);
             // It has not had a connection.
             self.exchanges.get_mut(at).tries -= 1;
@@ -326,6 +334,34 @@ impl ProxyShared {
         self.cut(link);
     }
 
+    /// Closes the connections of this loop to the backend that have no request.
+    pub(super) fn drop_idle(&mut self, backend: usize) {
+        while let Some(link) = self.links.take_here(backend) {
+            let Exchanger { me, ref passing, is_sharing, .. } = self.exchanger;
+            if is_sharing {
+                passing.pool.release(backend);
+            } else {
+                passing.pool.remove_idle(backend, me);
+            }
+            self.proxied.count(ProxyCounter::IdleDropped);
+            self.cut(link);
+        }
+        while let Some(pooled) = self.exchanger.passing.pool.take_own(backend, self.exchanger.me) {
+            self.proxied.count(ProxyCounter::IdleDropped);
+            match pooled.link_of(self.exchanger.me) {
+                Some(link) => {
+                    self.links.get_mut(link).idle = Idle::No;
+                    self.cut(link);
+                }
+                // No loop watches it: it is closed with its last owner.
+                None => {
+                    drop(pooled);
+                    self.may_open_another(backend);
+                }
+            }
+        }
+    }
+
     /// Has an exchange that has no connection, and waits for none, end by this fault.
     fn end_by(&mut self, at: u32, fault: Fault) {
         let exchange = self.exchanges.get_mut(at);
@@ -365,7 +401,8 @@ impl ProxyShared {
         // One that began with a client's address is that client's.
         let is_for_all = self.group_of(backend).sends_header.is_none();
         let passing = &self.exchanger.passing;
-        if self.is_draining || !is_for_all || !passing.pool.reserve(backend) {
+        let is_there = self.backends[backend].is_there();
+        if self.is_draining || !is_there || !is_for_all || !passing.pool.reserve(backend) {
             self.proxied.count(ProxyCounter::Refused);
             return false;
         }
@@ -494,6 +531,8 @@ impl ProxyShared {
     pub(super) fn opened(&mut self, waker: &Waker) {
         let exchanger = &mut self.exchanger;
         exchanger.inbox = Some(exchanger.passing.open(exchanger.me, waker));
+        // No message came before.
+        self.moved();
     }
 
     /// Handles the messages of other loops.
@@ -518,6 +557,7 @@ impl ProxyShared {
                 Message::MoveOn(ticket, backend) => self.reassign(ticket, backend),
                 Message::GiveUp(backend) => self.give_up(backend),
                 Message::LetGo(link) => self.let_go(link),
+                Message::Moved => self.moved(),
             }
         }
         self.exchanger.messages = messages;

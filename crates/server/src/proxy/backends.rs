@@ -13,28 +13,38 @@
 //! lock. What a loop did with a backend is counted in [`BackendCounts`](super::BackendCounts), which only that loop writes.
 
 use std::fmt::Write as _;
-use std::net::Ipv6Addr;
-use std::sync::atomic::Ordering::Relaxed;
+use std::net::{Ipv6Addr, SocketAddr};
+use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64};
+use std::sync::{Arc, RwLock};
+use std::time::Duration;
 
-use pollux_engine::{ConnectTo, ListenAddress, Moment};
+use pollux_engine::{Address, ConnectTo, ListenAddress, Moment};
 
 use super::config::{BackendConfig, HealthRules, ServerTls, WEIGHT_MAX};
 
 /// A backend that just came up has at least this part of its weight, in thousandths.
 const SHARE_LEAST: u64 = 50;
 
-/// One backend.
+/// One backend: a server, or one address of a server that has a name.
 #[derive(Debug)]
 pub struct Backend {
-    pub(super) to: ConnectTo,
     /// The place of its group.
     pub(super) group: usize,
+    /// The place of its server in the group.
+    pub(super) server: usize,
     /// What Host says in checks of it, and in requests that name no host.
     pub(super) host: String,
-    address: String,
-    /// Its address, behind the name of its group where there are several: for commands, logs and metrics.
-    pub(super) name: String,
+    /// Its address, or the name of which it has one, as it was written.
+    written: String,
+    /// The name of its group, where there are several.
+    group_name: Option<String>,
+    /// Where it is; loops have it too. None of a place for an address of a name that never had one.
+    target: RwLock<Option<Arc<Target>>>,
+    /// It may have requests: its name has this address.
+    is_there: AtomicBool,
+    /// When its name had this address no more, in nanoseconds; 0 for never.
+    retired_ns: AtomicU64,
     rules: HealthRules,
     weight_configured: u32,
     weight: AtomicU32,
@@ -50,6 +60,22 @@ pub struct Backend {
     falls: AtomicU64,
 }
 
+/// Where a backend is, and what it is called there.
+#[derive(Debug)]
+pub(super) struct Target {
+    pub(super) to: ConnectTo,
+    address: String,
+    /// Its address, behind the name of its group where there are several: for commands, logs and metrics.
+    pub(super) name: String,
+}
+
+/// What commands say of a backend.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct Orders {
+    weight: u32,
+    is_draining: bool,
+}
+
 /// A change of health, for the log.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum HealthChange {
@@ -58,20 +84,23 @@ pub(super) enum HealthChange {
 }
 
 impl Backend {
-    /// One of the group at this place, whose name it bears where there are several.
+    /// A place for the server at this place of the group at this place, whose name it bears where there are several.
+    /// That of a name has no address yet.
     pub(super) fn new(
         config: &BackendConfig,
-        (group, group_name): (usize, Option<&str>),
+        (group, group_name, server): (usize, Option<&str>, usize),
         tls: Option<&ServerTls>,
         rules: HealthRules,
     ) -> Self {
-        let address = config.address.to_string();
-        Self {
+        let backend = Self {
             group,
-            to: ConnectTo { peer: config.address.clone(), source: None },
+            server,
             host: host_of(&config.address, tls),
-            name: group_name.map_or_else(|| address.clone(), |group| format!("{group}/{address}")),
-            address,
+            written: config.address.to_string(),
+            group_name: group_name.map(str::to_owned),
+            target: RwLock::default(),
+            is_there: AtomicBool::new(false),
+            retired_ns: AtomicU64::new(0),
             rules,
             weight_configured: config.weight,
             weight: AtomicU32::new(config.weight),
@@ -81,19 +110,97 @@ impl Backend {
             good_checks: AtomicU32::new(0),
             changed_ns: AtomicU64::new(0),
             falls: AtomicU64::new(0),
+        };
+        if let Address::Known(known) = &config.address {
+            backend.set_target(known.clone());
+            backend.is_there.store(true, Release);
         }
+        backend
+    }
+
+    fn set_target(&self, peer: ListenAddress) {
+        let address = peer.to_string();
+        let name = match &self.group_name {
+            Some(group) => format!("{group}/{address}"),
+            None => address.clone(),
+        };
+        let target = Target { to: ConnectTo { peer, source: None }, address, name };
+        *self.target.write().expect("nothing panics under this lock") = Some(Arc::new(target));
+    }
+
+    /// Where it is, or was last; none where it never was.
+    pub(super) fn target(&self) -> Option<Arc<Target>> {
+        self.target.read().expect("nothing panics under this lock").clone()
+    }
+
+    /// Its address on a network, or the last one.
+    pub(super) fn at(&self) -> Option<SocketAddr> {
+        match self.target()?.to.peer {
+            ListenAddress::Tcp(tcp) => Some(tcp),
+            ListenAddress::Unix(_) => None,
+        }
+    }
+
+    /// Whether it may have requests; not once its name has its address no more.
+    #[must_use]
+    pub fn is_there(&self) -> bool {
+        self.is_there.load(Acquire)
+    }
+
+    /// Its name has its address no more, since that time.
+    pub(super) fn retire(&self, at: Duration) {
+        self.retired_ns.store(at.as_nanos() as u64, Relaxed);
+        self.is_there.store(false, Release);
+    }
+
+    /// When that was; zero for never.
+    pub(super) fn retired_at(&self) -> Duration {
+        Duration::from_nanos(self.retired_ns.load(Relaxed))
+    }
+
+    /// Its name has this address, and nothing is under way with another one at its place. It begins as one that is up,
+    /// with these orders.
+    pub(super) fn begin_at(&self, to: SocketAddr, orders: Option<Orders>) {
+        if self.is_there() {
+            return;
+        }
+        let Orders { weight, is_draining } =
+            orders.unwrap_or(Orders { weight: self.weight_configured, is_draining: false });
+        self.set_weight(weight);
+        self.set_draining(is_draining);
+        self.is_down.store(false, Relaxed);
+        for count in [&self.failures, &self.good_checks] {
+            count.store(0, Relaxed);
+        }
+        self.changed_ns.store(0, Relaxed);
+        if self.at() != Some(to) {
+            self.set_target(to.into());
+        }
+        self.is_there.store(true, Release);
+    }
+
+    /// The orders that hold for all of these that are there: another address of their name begins with them.
+    pub(super) fn common_orders(backends: &[Self]) -> Option<Orders> {
+        let mut orders = backends
+            .iter()
+            .filter(|backend| backend.is_there())
+            .map(|backend| Orders { weight: backend.weight(), is_draining: backend.is_draining() });
+        let first = orders.next()?;
+        orders.all(|other| other == first).then_some(first)
     }
 
     /// Its name: the address, behind the name of its group where there are several.
     #[must_use]
-    pub fn name(&self) -> &str {
-        &self.name
+    pub fn name(&self) -> String {
+        self.target().map_or_else(|| self.written.clone(), |target| target.name.clone())
     }
 
-    /// Whether a command means it by this name: its own, or its address, which several groups may have.
+    /// Whether a command means it by this name: its own, its address, which several groups may have, or the name of a
+    /// host as the settings have it, which may have several addresses.
     #[must_use]
     pub fn is_called(&self, name: &str) -> bool {
-        self.name == name || self.address == name
+        let is_target = |target: Arc<Target>| target.name == name || target.address == name;
+        self.written == name || self.target().is_some_and(is_target)
     }
 
     /// The weight that the settings give it.
@@ -146,7 +253,7 @@ impl Backend {
 
     /// Its weight at this moment in thousandths; 0 when it should get no requests.
     pub(super) fn share(&self, now: Moment) -> u64 {
-        if self.is_draining() {
+        if self.is_draining() || !self.is_there() {
             return 0;
         }
         let since = now - Moment::from_nanos(self.changed_ns.load(Relaxed));
@@ -218,23 +325,21 @@ impl Backend {
     }
 }
 
-/// The `uri-host [ ":" port ]` of a server (RFC 9110 7.2): the name that TLS asks it for, else its address;
+/// The `uri-host [ ":" port ]` of a server (RFC 9110 7.2): the name that TLS asks it for, else its own name or address;
 /// `localhost` on a unix socket. The scope of an address means nothing to others and the usual port of a scheme is
 /// left out, as clients do.
-fn host_of(address: &ListenAddress, tls: Option<&ServerTls>) -> String {
-    let asked_for = tls.and_then(|tls| tls.name.as_deref());
-    let bracketed = |name: &str| match name.parse::<Ipv6Addr>() {
-        Ok(ip) => format!("[{ip}]"),
-        Err(_) => name.to_owned(),
+fn host_of(address: &Address, tls: Option<&ServerTls>) -> String {
+    let (own, port) = match address {
+        Address::Known(ListenAddress::Tcp(tcp)) => (tcp.ip().to_string(), Some(tcp.port())),
+        Address::Known(ListenAddress::Unix(_)) => ("localhost".to_owned(), None),
+        Address::Name { host, port } => (host.clone(), Some(*port)),
     };
-    let ListenAddress::Tcp(tcp) = address else {
-        return bracketed(asked_for.unwrap_or("localhost"));
-    };
-    let name = asked_for.map_or_else(|| bracketed(&tcp.ip().to_string()), bracketed);
+    let name = tls.and_then(|tls| tls.name.clone()).unwrap_or(own);
+    let name = if name.parse::<Ipv6Addr>().is_ok() { format!("[{name}]") } else { name };
     let usual_port = if tls.is_some() { 443 } else { 80 };
-    match tcp.port() {
-        port if port == usual_port => name,
-        port => format!("{name}:{port}"),
+    match port.filter(|port| *port != usual_port) {
+        Some(port) => format!("{name}:{port}"),
+        None => name,
     }
 }
 
@@ -263,6 +368,11 @@ impl Schedule {
         Some(at)
     }
 
+    /// Has the backend not checked, until it is said when.
+    pub(super) fn never(&mut self, backend: usize) {
+        self.due[backend] = Moment::NEVER;
+    }
+
     /// Has the backend checked again at that moment.
     pub(super) fn again(&mut self, backend: usize, at: Moment) {
         self.due[backend] = at;
@@ -283,7 +393,7 @@ impl Schedule {
 /// ```
 pub(crate) fn states(backends: &[Backend]) -> String {
     let mut lines = String::new();
-    for backend in backends {
+    for backend in backends.iter().filter(|backend| backend.is_there()) {
         let (configured, weight) = (backend.configured_weight(), backend.weight());
         let (is_draining, is_down) = (backend.is_draining(), backend.is_down());
         if weight == configured && !is_draining && !is_down {
@@ -301,8 +411,9 @@ pub(crate) fn states(backends: &[Backend]) -> String {
 /// not name is as configured. One that was found down meanwhile stays down. A line that makes no sense is of
 /// another version, and is passed over.
 pub(crate) fn restore_states(backends: &[Backend], before: &str, now: &str) {
-    for backend in backends {
-        let find = |lines: &str| lines.lines().find_map(|line| Line::of(line, backend.name()));
+    for backend in backends.iter().filter(|backend| backend.is_there()) {
+        let name = backend.name();
+        let find = |lines: &str| lines.lines().find_map(|line| Line::of(line, &name));
         let (before, now) = (find(before), find(now));
         if before == now {
             continue;
@@ -338,9 +449,7 @@ impl Line {
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
-
-    use pollux_engine::{ListenAddress, Moment};
+    use pollux_engine::Moment;
 
     use super::*;
     use crate::proxy::{ProxyConfig, backends_of};
@@ -354,9 +463,9 @@ mod tests {
     };
 
     fn backend(rules: HealthRules) -> Backend {
-        let address = ListenAddress::Tcp("127.0.0.1:1".parse().expect("an address"));
+        let address = "127.0.0.1:1".parse().expect("an address");
         let config = BackendConfig { address, weight: 10, connections_max: None };
-        Backend::new(&config, (0, None), None, rules)
+        Backend::new(&config, (0, None, 0), None, rules)
     }
 
     #[test]
@@ -377,6 +486,8 @@ mod tests {
             ("10.0.0.1:443", Some(tls(Some("app.example"))), "app.example"),
             ("10.0.0.1:443", Some(tls(Some("::1"))), "[::1]"),
             ("unix:/run/a.sock", Some(tls(Some("app.example"))), "app.example"),
+            ("app.example:9000", None, "app.example:9000"),
+            ("app.example:443", Some(tls(None)), "app.example"),
         ] {
             let host = host_of(&address.parse().expect(address), tls.as_ref());
             assert_eq!(host, expected, "{address}");
@@ -428,8 +539,9 @@ mod tests {
         assert_eq!(backend.share(at(0)), 256_000);
     }
 
-    fn backends(weights: [u32; 3]) -> std::sync::Arc<[Backend]> {
-        let address = |port: u16| format!("127.0.0.1:{port}").parse().expect("an address");
+    fn backends(weights: [u32; 3]) -> Arc<[Backend]> {
+        let address =
+            |port: u16| -> Address { format!("127.0.0.1:{port}").parse().expect("an address") };
         let listen = vec![address(1)];
         let mut config = ProxyConfig::new(listen, vec![address(2), address(3), address(4)]);
         let servers = config.groups[0].servers.iter_mut();

@@ -18,6 +18,7 @@ use pollux_http::{
     Rejection, write_chunk_head,
 };
 
+use super::exchange::Tried;
 use super::fault::Fault;
 
 /// A channel with that much waiting is full. What one call of a filler adds may exceed it by as much.
@@ -269,6 +270,8 @@ pub(super) struct Pair {
     pub(super) peer: Box<str>,
     pub(super) backend: usize,
     pub(super) tries: usize,
+    /// Those before, which failed.
+    pub(super) tried: Tried,
     /// One side was cut: the other one has to be.
     pub(super) fault: Option<Fault>,
     pub(super) is_recorded: bool,
@@ -305,6 +308,7 @@ impl Pair {
             peer: peer.into(),
             backend: usize::MAX,
             tries: 0,
+            tried: Tried::default(),
             fault: None,
             is_recorded: false,
             began: now,

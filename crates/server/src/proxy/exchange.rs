@@ -20,6 +20,7 @@ use super::channel::Channel;
 use super::fault::Fault;
 use super::passing::Pooled;
 use super::pool::Ticket;
+use super::shared::OFFERS_MAX;
 use crate::tls::SharedTls;
 
 /// A request under way.
@@ -44,6 +45,8 @@ pub(super) struct Exchange {
     pub(super) header: ProxyHeader,
     /// The backend that had it last.
     pub(super) backend: Option<usize>,
+    /// Those before, which failed.
+    pub(super) tried: Tried,
     /// The place of the front end that it came by.
     pub(super) front: usize,
     /// What a backend is chosen by, where that counts.
@@ -75,6 +78,28 @@ pub(super) struct Exchange {
     pub(super) line: Vec<u8>,
 }
 
+/// Backends that failed a request, or a stream, which goes to others.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Tried {
+    places: [u16; OFFERS_MAX],
+    len: usize,
+}
+
+impl Tried {
+    /// This one failed too. Beyond as many as may be tried none is noted.
+    pub(super) fn add(&mut self, backend: usize) {
+        if let Some(place) = self.places.get_mut(self.len) {
+            *place = u16::try_from(backend).expect("fewer than 65,536 backends");
+            self.len += 1;
+        }
+    }
+
+    /// Whether it failed.
+    pub(super) fn has(&self, backend: usize) -> bool {
+        self.places[..self.len].iter().any(|place| usize::from(*place) == backend)
+    }
+}
+
 /// When what happened.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Times {
@@ -101,6 +126,7 @@ impl Exchange {
             group: 0,
             header: ProxyHeader::Own,
             backend: None,
+            tried: Tried::default(),
             front: 0,
             key: 0,
             tries: 0,
@@ -156,6 +182,7 @@ impl Exchange {
         self.response.reset();
         self.line.clear();
         (self.link, self.backend, self.fault) = (None, None, None);
+        self.tried = Tried::default();
         self.was_queued = false;
         (self.is_client_woken, self.is_reused, self.wants_upgrade) = (false, false, false);
         (self.has_answer, self.has_answered) = (false, false);

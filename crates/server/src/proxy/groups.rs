@@ -8,11 +8,12 @@ use std::ops::Range;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use pollux_engine::{Actions, ListenAddress};
+use pollux_engine::{Actions, Address, ListenAddress};
 use pollux_http::ProxyVersion;
 use pollux_tls::{ClientConfig, HTTP_1_1, Remedies, ServerConfig, ServerName, server_name};
 
 use super::config::{Balance, Check, Frontend, GroupConfig, Mode, ProxyConfig, ServerTls};
+use super::names::places_of;
 use crate::tls::{Certificate, SharedTls, Tls, TlsError};
 
 /// One group, as one loop has it.
@@ -35,7 +36,8 @@ impl Group {
     pub(super) fn all(config: &ProxyConfig, seed: u64) -> Box<[Self]> {
         let mut first = 0;
         let one = |group: &GroupConfig| {
-            let members = first..first + group.servers.len();
+            let places = group.servers.iter().map(|server| places_of(&server.address));
+            let members = first..first + places.sum::<usize>();
             first = members.end;
             Self {
                 balancer: Balancer::new(group.balance, members.len(), seed),
@@ -62,11 +64,14 @@ pub(super) struct FrontendTable {
 }
 
 impl FrontendTable {
-    /// `addresses` are those that the kernel gave, in the order of the configuration.
-    pub(super) fn new(config: &ProxyConfig, addresses: &[ListenAddress]) -> Self {
+    /// `addresses` are those that the kernel gave, each with the place of what it was in the configuration: a name may
+    /// have several.
+    pub(super) fn new(config: &ProxyConfig, addresses: &[(ListenAddress, usize)]) -> Self {
         let places = config.frontends.iter().enumerate();
-        let places = places.flat_map(|(place, each)| each.listen.iter().map(move |_| place));
-        let by_address = addresses.iter().cloned().zip(places).collect();
+        let places: Vec<usize> =
+            places.flat_map(|(place, each)| each.listen.iter().map(move |_| place)).collect();
+        let by_address =
+            addresses.iter().map(|(address, at)| (address.clone(), places[*at])).collect();
         let all = config.frontends.clone();
         Self { secured: vec![None; all.len()], all, by_address }
     }
@@ -157,12 +162,12 @@ impl Balancer {
         self.how
     }
 
-    /// Chooses among the backends that `all` gives, but for `but`, which has just failed, if there is
+    /// Chooses among the backends that `all` gives, but for those that were tried and failed, if there is
     /// another one. `key` is the [`hash`] of what a request is placed by.
     pub(super) fn choose(
         &mut self,
         all: impl Iterator<Item = Choice>,
-        but: Option<usize>,
+        is_tried: impl Fn(usize) -> bool,
         key: u64,
     ) -> usize {
         self.choices.clear();
@@ -174,12 +179,10 @@ impl Balancer {
             let may_try = self.choices.iter_mut().filter(|choice| !choice.is_drained);
             may_try.for_each(|choice| choice.share = 1000);
         }
-        if let Some(but) = but {
-            let has_other =
-                (0..self.choices.len()).any(|at| at != but && self.choices[at].share > 0);
-            if has_other {
-                self.choices[but].share = 0;
-            }
+        if (0..self.choices.len()).any(|at| !is_tried(at) && self.choices[at].share > 0) {
+            let all = self.choices.iter_mut().enumerate();
+            let tried = all.filter(|(at, _)| is_tried(*at));
+            tried.for_each(|(_, choice)| choice.share = 0);
         }
         let is_by_hash = matches!(self.how, Balance::Client | Balance::Path);
         // Backends with a free connection come before those without; a hash stays.
@@ -329,10 +332,11 @@ fn of_clients(front: &Frontend) -> Result<Option<Certificate>, TlsError> {
 
 fn of_servers(group: &GroupConfig) -> Result<Option<ServerSecrets>, TlsError> {
     let Some(ServerTls { name, trust }) = &group.tls else { return Ok(None) };
-    let name_of = |address: &ListenAddress| {
+    let name_of = |address: &Address| {
         let text = name.clone().unwrap_or_else(|| match address {
-            ListenAddress::Tcp(address) => address.ip().to_canonical().to_string(),
-            ListenAddress::Unix(_) => address.to_string(),
+            Address::Known(ListenAddress::Tcp(address)) => address.ip().to_canonical().to_string(),
+            Address::Known(unix @ ListenAddress::Unix(_)) => unix.to_string(),
+            Address::Name { host, .. } => host.trim_end_matches('.').to_owned(),
         });
         server_name(&text).map_err(TlsError::new)
     };
@@ -398,7 +402,7 @@ mod tests {
         let mut balancer = Balancer::new(how, choices.len(), 7);
         let mut counts = vec![0; choices.len()];
         for key in 0..keys {
-            let at = balancer.choose(choices.iter().copied(), None, hash(&key.to_le_bytes()));
+            let at = balancer.choose(choices.iter().copied(), |_| false, hash(&key.to_le_bytes()));
             counts[at] += 1;
         }
         counts
@@ -409,7 +413,7 @@ mod tests {
         assert_eq!(spread(Balance::RoundRobin, &shares(&[1000, 2000, 5000]), 800), [100, 200, 500]);
         let mut balancer = Balancer::new(Balance::RoundRobin, 2, 0);
         let turns: Vec<_> =
-            (0..4).map(|_| balancer.choose(shares(&[1, 1]).into_iter(), None, 0)).collect();
+            (0..4).map(|_| balancer.choose(shares(&[1, 1]).into_iter(), |_| false, 0)).collect();
         assert_eq!(turns, [0, 1, 0, 1]);
     }
 
@@ -423,7 +427,7 @@ mod tests {
                 is_busy: false,
                 is_drained: false,
             });
-            balancer.choose(all.into_iter(), None, 0)
+            balancer.choose(all.into_iter(), |_| false, 0)
         };
         assert_eq!(choose([(1000, 5), (1000, 4), (1000, 6)]), 1);
         assert_eq!(choose([(1000, 5), (1000, 4), (4000, 10)]), 2);
@@ -449,7 +453,7 @@ mod tests {
     fn keys_stay_where_they_are_when_a_backend_goes() {
         let place = |all: &[Choice], key: u32| {
             let mut balancer = Balancer::new(Balance::Path, all.len(), 0);
-            balancer.choose(all.iter().copied(), None, hash(&key.to_le_bytes()))
+            balancer.choose(all.iter().copied(), |_| false, hash(&key.to_le_bytes()))
         };
         let (all, less) = (shares(&[1000, 1000, 2000, 1000]), shares(&[1000, 0, 2000, 1000]));
         let mut counts = [0; 4];
@@ -475,8 +479,8 @@ mod tests {
             let mut balancer = Balancer::new(how, 2, 0);
             for key in 0..20_u32 {
                 let key = hash(&key.to_le_bytes());
-                assert_eq!(balancer.choose(shares(&[1, 1]).into_iter(), Some(0), key), 1);
-                assert_eq!(balancer.choose(shares(&[1, 0]).into_iter(), Some(0), key), 0);
+                assert_eq!(balancer.choose(shares(&[1, 1]).into_iter(), |at| at == 0, key), 1);
+                assert_eq!(balancer.choose(shares(&[1, 0]).into_iter(), |at| at == 0, key), 0);
             }
         }
     }

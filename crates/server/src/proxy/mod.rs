@@ -17,6 +17,7 @@
 //! | `client`, `upstream` | the two sides |
 //! | `stream` | a side of TCP mode |
 //! | `backends`, `groups` | which backends may have requests, which gets the next one, and the TLS to it |
+//! | `names` | the addresses of their names, looked up in threads of their own |
 //! | `exchange`, `channel` | one request with its answer; the bytes of one direction, and of both of a stream |
 //! | `heads` | heads, written anew by the rules of `fields.rs` |
 //! | `head_cache` | the last heads, which may come again |
@@ -35,6 +36,7 @@ pub(crate) mod fault;
 mod groups;
 mod head_cache;
 mod heads;
+pub(crate) mod names;
 mod passing;
 mod pool;
 mod session;
@@ -51,6 +53,7 @@ pub use config::{
 };
 pub use fault::{BackendCounts, Fault, Party, ProxyCounter, ProxyCounters};
 pub use groups::Secrets;
+pub use names::Resolver;
 pub use passing::Passing;
 pub use pool::PoolView;
 pub use session::ProxySession;

@@ -11,7 +11,8 @@ use pollux_engine::{Inbox, Sender, SharedSocket};
 use pollux_poller::Waker;
 
 use super::backends::Backend;
-use super::config::ProxyConfig;
+use super::config::{BackendConfig, ProxyConfig};
+use super::names::{Names, places_of};
 use super::pool::{Idle, Pool, PoolLimits, PoolView, Ticket};
 use crate::tls::SharedTls;
 
@@ -76,6 +77,8 @@ pub(super) enum Message {
     GiveUp(usize),
     /// The connection of this link was taken over; let go of it now.
     LetGo(u32),
+    /// Names of backends have other addresses.
+    Moved,
 }
 
 /// The upstream connections of all loops of a proxy.
@@ -83,6 +86,8 @@ pub(super) enum Message {
 pub struct Passing {
     pub(super) backends: Arc<[Backend]>,
     pub(super) pool: Pool<Arc<Pooled>>,
+    /// What looks up the names of backends, where they have any.
+    names: OnceLock<Arc<Names>>,
     senders: Box<[OnceLock<Sender<Message, Waker>>]>,
     /// Whether a loop that lost a connection is notified at once, instead of finding out by itself.
     notifies_at_once: bool,
@@ -93,7 +98,10 @@ impl Passing {
     #[must_use]
     pub fn new(config: &ProxyConfig, backends: Arc<[Backend]>) -> Arc<Self> {
         let loops = config.loops.threads as u32;
-        let open_max: Vec<_> = config.servers().map(|server| server.connections_max).collect();
+        let most = |server: &BackendConfig| {
+            std::iter::repeat_n(server.connections_max, places_of(&server.address))
+        };
+        let open_max: Vec<_> = config.servers().flat_map(most).collect();
         // A client has one request under way, so more connections than clients are never of use.
         let clients_max = config.connections_max() as usize;
         let limits = PoolLimits {
@@ -104,9 +112,28 @@ impl Passing {
         Arc::new(Self {
             backends,
             pool: Pool::new(loops, &open_max, limits),
+            names: OnceLock::new(),
             senders: (0..loops).map(|_| OnceLock::new()).collect(),
             notifies_at_once: config.lets_go_at_once,
         })
+    }
+
+    /// These look up the names of backends.
+    pub(crate) fn set_names(&self, names: Arc<Names>) {
+        assert!(self.names.set(names).is_ok(), "a proxy is started once");
+    }
+
+    /// What looks up the names of backends, where they have any.
+    pub(crate) fn names(&self) -> Option<&Arc<Names>> {
+        self.names.get()
+    }
+
+    /// Has all loops look where backends are.
+    pub(super) fn notify_moved(&self) {
+        for to in 0..self.loops() {
+            // One that has not begun looks then.
+            let _ = self.send(to, Message::Moved);
+        }
     }
 
     /// What can be read of the backend at this place.

@@ -262,6 +262,13 @@ impl<C: Idle> Pool<C> {
         Some((server, found))
     }
 
+    /// Takes a connection to the server off the list of the thread `by`, which wants to close it.
+    pub(super) fn take_own(&self, server: usize, by: u32) -> Option<C> {
+        let found = self.servers[server].lists[by as usize].take_oldest(by)?;
+        self.release(server);
+        Some(found)
+    }
+
     /// A connection that its thread, which calls this, has put down: for the request that has waited
     /// longest, or for the list of its thread. It is reserved. What goes to another thread is in transfer.
     pub(super) fn put(&self, server: usize, connection: C) -> Option<(Ticket, C)> {

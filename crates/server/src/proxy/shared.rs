@@ -7,17 +7,18 @@ use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
-use pollux_engine::{Actions, Command, ConnectionId, ListenAddress, Moment, Now};
+use pollux_engine::{Actions, Command, ConnectTo, ConnectionId, ListenAddress, Moment, Now};
 use pollux_http::{NoProxyHeader, ProxyHeader};
 
 use super::assign::Exchanger;
-use super::backends::{Backend, HealthChange, Schedule};
+use super::backends::{Backend, HealthChange, Schedule, Target};
 use super::channel::{Pairs, Pipes};
 use super::config::{Balance, Check, Frontend, Mode, ProxyConfig, ProxyLimits};
 use super::exchange::{Exchange, Exchanges, Links, Outgoing, Purpose};
 use super::fault::{Fault, Party, ProxyCounter, ProxyCounters};
 use super::groups::{FrontendTable, Group, Secrets, why};
 use super::head_cache::Repeats;
+use super::names::places_of;
 use super::passing::Passing;
 use crate::ServerError;
 use crate::common_fields::Common;
@@ -27,11 +28,16 @@ use crate::tls::SharedTls;
 
 /// Upstream connections that one request may have, one after the other.
 const TRIES_MAX: u32 = 3;
+/// Backends that it may be offered to where each refuses the connection, which costs nothing of it, and little time.
+pub(super) const OFFERS_MAX: usize = 8;
 
 /// What the sessions of one loop of a proxy share.
 #[derive(Debug)]
 pub struct ProxyShared {
     pub(super) backends: Arc<[Backend]>,
+    /// Where they are, as this loop knows it.
+    pub(super) targets: Box<[Option<Arc<Target>>]>,
+    pub(super) are_there: Box<[bool]>,
     pub(super) groups: Box<[Group]>,
     pub(super) frontends: FrontendTable,
     /// Of the one loop that looks at backends.
@@ -65,17 +71,17 @@ pub fn backends_of(config: &ProxyConfig) -> Arc<[Backend]> {
     let all = groups.flat_map(|(place, group)| {
         let rules = group.health.rules();
         let name = (config.groups.len() > 1).then_some(group.name.as_str());
-        group
-            .servers
-            .iter()
-            .map(move |server| Backend::new(server, (place, name), group.tls.as_ref(), rules))
+        group.servers.iter().enumerate().flat_map(move |(at, server)| {
+            let new = move |_| Backend::new(server, (place, name, at), group.tls.as_ref(), rules);
+            (0..places_of(&server.address)).map(new)
+        })
     });
     all.collect()
 }
 
 impl ProxyShared {
-    /// What the loop number `index` of a proxy configured so needs, which listens on `addresses`;
-    /// what passes between loops, and counters are kept by the caller too. The first loop looks at
+    /// What the loop number `index` of a proxy configured so needs, which listens on `addresses`, each with the place
+    /// of what it was in the configuration; what passes between loops, and counters are kept by the caller too. The first loop looks at
     /// the backends.
     ///
     /// # Errors
@@ -83,7 +89,7 @@ impl ProxyShared {
     pub fn new(
         index: usize,
         config: &ProxyConfig,
-        addresses: &[ListenAddress],
+        addresses: &[(ListenAddress, usize)],
         passing: Arc<Passing>,
         counters: Arc<ServerCounters>,
         proxied: Arc<ProxyCounters>,
@@ -96,6 +102,7 @@ impl ProxyShared {
             |backend: &Backend| config.groups[backend.group].health.check != Check::None;
         let backends = Arc::clone(&passing.backends);
         let has_checks = index == 0 && backends.iter().any(is_checked);
+        let is_checked = |backend: &Backend| backend.is_there() && is_checked(backend);
         let checked: Vec<bool> = backends.iter().map(is_checked).collect();
         let body_bytes = config.limits.body_bytes_max;
         Ok(Self {
@@ -103,6 +110,8 @@ impl ProxyShared {
             frontends: FrontendTable::new(config, addresses),
             schedule: has_checks.then(|| Schedule::new(&checked)),
             links: Links::new(backends.len()),
+            targets: backends.iter().map(Backend::target).collect(),
+            are_there: backends.iter().map(Backend::is_there).collect(),
             backends,
             limits: config.limits.clone(),
             head_limits: config.limits.heads.with_body(body_bytes),
@@ -174,7 +183,7 @@ impl ProxyShared {
         let schedule = self.schedule.as_mut().filter(|_| can_check)?;
         let backend = schedule.take(now)?;
         self.proxied.count(ProxyCounter::Checks);
-        let to = self.backends[backend].to.clone();
+        let to = self.to(backend);
         let check_timeout = self.group_of(backend).check_timeout;
         let tls = self.tls_to(backend, Mode::Http);
         let session = Outgoing { purpose: Purpose::Check(backend), tls };
@@ -184,6 +193,9 @@ impl ProxyShared {
 
     /// A check has ended; none says that it was not a check of the backend.
     pub(super) fn checked(&mut self, backend: usize, verdict: Option<bool>) {
+        if !self.backends[backend].is_there() {
+            return;
+        }
         let now = self.now.at;
         let interval = self.group_of(backend).check_interval;
         if let Some(schedule) = &mut self.schedule {
@@ -195,6 +207,9 @@ impl ProxyShared {
             Some(false) => state.failed(now),
             None => None,
         };
+        if verdict == Some(false) {
+            self.may_have_moved(backend);
+        }
         self.report_health_change(backend, change);
     }
 
@@ -206,8 +221,60 @@ impl ProxyShared {
 
     pub(super) fn backend_failed(&mut self, backend: usize) {
         self.proxied.backends()[backend].failed.add(1);
+        self.may_have_moved(backend);
         let change = self.backends[backend].failed(self.now.at);
         self.report_health_change(backend, change);
+    }
+
+    /// The backend failed: where it has a name, that is looked up earlier.
+    #[cold]
+    fn may_have_moved(&self, backend: usize) {
+        if let Some(names) = self.exchanger.names() {
+            names.hurry(backend);
+        }
+    }
+
+    /// Looks where backends are. A backend that is gone gets nothing more: what is idle ends, what waits goes elsewhere,
+    /// and what is under way comes to its end.
+    #[cold]
+    pub(super) fn moved(&mut self) {
+        for backend in 0..self.backends.len() {
+            // In this order: one that is there has its address.
+            let is_there = self.backends[backend].is_there();
+            let target = self.backends[backend].target();
+            let address = |of: &Option<Arc<Target>>| of.as_ref().map(Arc::as_ptr);
+            let is_new = address(&target) != address(&self.targets[backend]);
+            let was_there = std::mem::replace(&mut self.are_there[backend], is_there);
+            self.targets[backend] = target;
+            if was_there && (is_new || !is_there) {
+                self.drop_idle(backend);
+                self.reassign_all(backend);
+            }
+            let is_checked = self.group_of(backend).check != Check::None;
+            if let Some(schedule) = self.schedule.as_mut().filter(|_| is_checked) {
+                match is_there {
+                    true if is_new || !was_there => schedule.again(backend, self.now.at),
+                    true => {}
+                    false => schedule.never(backend),
+                }
+            }
+        }
+    }
+
+    /// Where a connection to the backend goes.
+    pub(super) fn to(&self, backend: usize) -> ConnectTo {
+        self.targets[backend].as_ref().expect("only a backend with an address is chosen").to.clone()
+    }
+
+    /// What the backend is called.
+    pub(super) fn name(&self, backend: usize) -> &str {
+        self.targets[backend].as_ref().map_or("", |target| &target.name)
+    }
+
+    /// How many backends of the group are there.
+    pub(super) fn members_there(&self, group: usize) -> usize {
+        let members = self.groups[group].members.clone();
+        members.filter(|member| self.are_there[*member]).count()
     }
 
     /// Reports that a backend came up or went down; requests that wait for one that is down go
@@ -217,7 +284,7 @@ impl ProxyShared {
         if change == HealthChange::Down {
             self.reassign_all(backend);
         }
-        let name = &self.backends[backend].name;
+        let name = self.name(backend);
         let text = || match change {
             HealthChange::Down => format!("the backend {name} is down: it gets no more requests"),
             HealthChange::Up => format!("the backend {name} is up again"),
@@ -242,7 +309,7 @@ impl ProxyShared {
     /// The encryption of a new connection to the backend, where it has any; for what goes through it.
     pub(super) fn tls_to(&self, backend: usize, mode: Mode) -> Option<SharedTls> {
         let group = self.group_of(backend);
-        Some(group.tls.as_ref()?.connection(backend - group.members.start, mode))
+        Some(group.tls.as_ref()?.connection(self.backends[backend].server, mode))
     }
 
     /// The front end of a connection that was just accepted.
@@ -358,9 +425,10 @@ impl ProxyShared {
     /// Safe is a second try when the backend has seen nothing of the request, or when it closed the
     /// connection before an answer, as one does that ends or is started anew, and the request can be repeated.
     fn may_try_again(&mut self, at: u32, fault: Fault) -> bool {
+        let backends = self.members_there(self.exchanges.get(at).group) as u32;
         let exchange = self.exchanges.get_mut(at);
-        let backends = self.groups[exchange.group].members.len() as u32;
-        if exchange.has_answer || exchange.interims > 0 || exchange.tries >= TRIES_MAX {
+        let tries_max = if fault == Fault::ConnectFailed { OFFERS_MAX as u32 } else { TRIES_MAX };
+        if exchange.has_answer || exchange.interims > 0 || exchange.tries >= tries_max {
             return false;
         }
         let has_left = exchange.request.has_begun_to_leave();
@@ -392,7 +460,7 @@ impl ProxyShared {
     /// Reports why a backend could not be reached.
     #[cold]
     pub(super) fn report_connect(&self, backend: usize, error: &io::Error) {
-        let name = &self.backends[backend].name;
+        let name = self.name(backend);
         let text = || format!("no connection to the backend {name}: {error}");
         self.logs.errors.report(Event::BackendLost, self.now.unix_s, text);
     }
@@ -401,7 +469,7 @@ impl ProxyShared {
     /// handshake.
     #[cold]
     pub(super) fn report_tls(&self, backend: usize, error: Option<&pollux_tls::Error>) {
-        let name = &self.backends[backend].name;
+        let name = self.name(backend);
         let text = || format!("TLS with the backend {name} failed: {}", why(error));
         self.logs.errors.report(Event::BackendLost, self.now.unix_s, text);
     }
@@ -409,7 +477,7 @@ impl ProxyShared {
     /// Reports why the bytes of a backend are not an answer.
     #[cold]
     pub(super) fn report_answer(&self, backend: usize, why: &str) {
-        let name = &self.backends[backend].name;
+        let name = self.name(backend);
         let text = || format!("the backend {name}: {}: {why}", Fault::BadAnswer.about());
         self.logs.errors.report(Event::BackendFailed, self.now.unix_s, text);
     }
@@ -419,7 +487,7 @@ impl ProxyShared {
     pub(super) fn report_fault(&self, at: u32, fault: Fault) {
         let exchange = self.exchanges.get(at);
         let Some(backend) = exchange.backend else { return };
-        let name = &self.backends[backend].name;
+        let name = self.name(backend);
         let text = || format!("the backend {name}: {}", fault.about());
         self.logs.errors.report(Event::BackendFailed, self.now.unix_s, text);
     }

@@ -21,7 +21,7 @@ use super::config::Mode;
 use super::exchange::{Outgoing, Purpose};
 use super::fault::{Fault, Party, ProxyCounter};
 use super::groups::hash;
-use super::shared::ProxyShared;
+use super::shared::{OFFERS_MAX, ProxyShared};
 use crate::log::{Entry, Proxied};
 
 /// One side of a pair as a session.
@@ -281,7 +281,9 @@ impl Stream {
             }
         }
         let pair = shared.pairs.get_mut(at);
-        let size = shared.groups[pair.group].members.len();
+        let group = pair.group;
+        let size = shared.members_there(group).min(OFFERS_MAX);
+        let pair = shared.pairs.get_mut(at);
         if is_unconnected
             && has_client
             && pair.tries < size
@@ -355,9 +357,11 @@ impl Stream {
 fn connect(shared: &mut ProxyShared, at: u32) {
     let now = shared.now.at;
     let pair = shared.pairs.get_mut(at);
-    let (group, key) = (pair.group, hash(pair.peer.as_bytes()));
-    let failed = (pair.tries > 0).then_some(pair.backend);
-    let chosen = shared.choose(group, failed, key);
+    if pair.tries > 0 {
+        pair.tried.add(pair.backend);
+    }
+    let (group, tried, key) = (pair.group, pair.tried, hash(pair.peer.as_bytes()));
+    let chosen = shared.choose(group, &tried, key);
     let pair = shared.pairs.get_mut(at);
     let Some(backend) = chosen else {
         pair.fault.get_or_insert(Fault::AllDrained);
@@ -370,7 +374,7 @@ fn connect(shared: &mut ProxyShared, at: u32) {
     pair.tries += 1;
     shared.proxied.backends()[backend].begun.add(1);
     shared.proxied.count(ProxyCounter::Connects);
-    let to = shared.backends[backend].to.clone();
+    let to = shared.to(backend);
     let deadline = now + shared.limits.connect_timeout;
     let (purpose, tls) = (Purpose::Stream(at), shared.tls_to(backend, Mode::Tcp));
     let session = Outgoing { purpose, tls };
@@ -394,7 +398,11 @@ fn record(shared: &mut ProxyShared, at: u32) {
     let Some(log) = &mut shared.log else { return };
     let since = |moment: Option<Moment>| moment.map(|moment| moment - pair.began);
     let proxied = Proxied {
-        backend: shared.backends.get(pair.backend).map_or("", |backend| backend.name.as_str()),
+        backend: shared
+            .targets
+            .get(pair.backend)
+            .and_then(Option::as_ref)
+            .map_or("", |target| target.name.as_str()),
         queued: since(Some(pair.began)),
         connected: since(pair.connected),
         first_byte: since(pair.first_byte),

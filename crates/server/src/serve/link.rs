@@ -18,7 +18,7 @@ use rustix::fs::{MemfdFlags, memfd_create};
 
 use super::sockets::{ProxySockets, left_open};
 use crate::error::in_words;
-use crate::proxy::{ProxyConfig, backends};
+use crate::proxy::{ProxyConfig, Resolver, backends};
 use crate::stats::{Overview, Reloads, RetiredCounts, metrics};
 use crate::{Server, ServerError};
 
@@ -230,13 +230,14 @@ impl WorkerProcess {
     /// As [`Server::start_proxy`] and [`Server::run`]. The master was notified.
     pub fn run(self, config: &ProxyConfig, signals: &mut Signals) -> Result<(), ServerError> {
         let master = Some((signals.waker(), self.states.as_str()));
-        let server = match Server::start_proxy_on(config, &self.sockets, master) {
-            Ok(server) => server,
-            Err(error) => {
-                self.failed(&in_words(&error));
-                return Err(error);
-            }
-        };
+        let server =
+            match Server::start_proxy_on(config, &self.sockets, Resolver::default(), master) {
+                Ok(server) => server,
+                Err(error) => {
+                    self.failed(&in_words(&error));
+                    return Err(error);
+                }
+            };
         let Self { link, sockets, .. } = self;
         // From here on the loops alone have them, and close them when they drain: a connection after that
         // is refused, or goes to the next process that listens there.
@@ -272,7 +273,9 @@ impl Link {
     /// Sends the states of backends, if they are new, and then a wish for a reload: in this order, as the
     /// new worker needs the orders that came before it.
     pub(crate) fn ask(&mut self, overview: &Overview) {
-        let states = backends::states(&overview.backends);
+        let mut states = backends::states(&overview.backends);
+        let names = overview.passing.as_ref().and_then(|passing| passing.names());
+        states.extend(names.map(|names| names.lines()));
         if states != self.states {
             self.send(Kind::BackendStates, states.as_str());
             self.states = states;

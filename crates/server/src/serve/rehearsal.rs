@@ -7,11 +7,12 @@
 use std::path::Path;
 
 use pollux_engine::{
-    Driver, EventLoop, GroupError, Limits, ListenAddress, ListenError, Listener, NoSession,
+    Address, Driver, EventLoop, GroupError, Limits, ListenAddress, ListenError, NoSession,
 };
 use pollux_tls::HTTP_1_1;
 
 use super::report::{proxy_shortage, serve_shortage, summary};
+use super::sockets::check_all;
 use super::start::{CONTROL, PROXY, STATS, explained_open, holder};
 use super::{SERVER, Server};
 use crate::config::{LogTarget, Loops, Monitoring, ServeConfig};
@@ -69,6 +70,8 @@ impl Server {
         start.log("error", &config.monitoring.error_log);
         let secrets = start.noted(config.read_secrets().map_err(ServerError::from));
         start.warnings.extend(secrets.into_iter().flat_map(|secrets| secrets.remarks));
+        let unknown = start.noted(Self::check_names(config));
+        start.warnings.extend(unknown.unwrap_or_default());
         start.access_log(&config.monitoring);
         start.loops(PROXY, &config.loops, config.connections_max());
         start.warnings.extend(proxy_shortage(config));
@@ -104,7 +107,7 @@ impl Rehearsal {
             self.address(STATS, "--stats", address);
         }
         if let Some(path) = &monitoring.control {
-            self.address(CONTROL, "--control", &ListenAddress::Unix(path.clone()));
+            self.address(CONTROL, "--control", &ListenAddress::Unix(path.clone()).into());
         }
         if let Some(path) = &monitoring.pid_file {
             self.file(path, PidFile::check(path));
@@ -112,15 +115,18 @@ impl Rehearsal {
     }
 
     /// Where `part` listens, which `flag` sets.
-    fn address(&mut self, part: &'static str, flag: &'static str, address: &ListenAddress) {
-        let checked = Listener::check(address);
+    fn address(&mut self, part: &'static str, flag: &'static str, address: &Address) {
+        let checked = check_all(address);
         let explained = |cause: ListenError| explained_open(part, flag, cause);
         match address {
-            ListenAddress::Unix(path) => self.file(path, checked.map(drop).map_err(explained)),
-            ListenAddress::Tcp(tcp) => {
+            Address::Known(ListenAddress::Unix(path)) => {
+                self.file(path, checked.map(drop).map_err(explained));
+            }
+            Address::Known(ListenAddress::Tcp(_)) | Address::Name { .. } => {
                 let is_free = self.noted(checked.map_err(explained)).unwrap_or(true);
                 // Of this program it is the server that is to be reloaded or replaced.
-                if !is_free && let Some(other) = holder(tcp.port()).filter(|it| !is_like_us(it)) {
+                let port = address.port().unwrap_or_default();
+                if !is_free && let Some(other) = holder(port).filter(|it| !is_like_us(it)) {
                     self.warnings.push(format!(
                         "{address} is in use by {other}: a start needs that to end, or another {flag}"
                     ));

@@ -24,7 +24,7 @@ use crate::stats::LoopSource;
 
 /// What a server configured so would do, in lines.
 pub(super) fn summary(config: &ServeConfig) -> String {
-    let (facts, extras) = (facts(config, &config.listen), extras(config));
+    let (facts, extras) = (facts(config, config.listen.iter()), extras(config));
     let poller = config.loops.poller.map_or("the best that the kernel allows", Driver::name);
     let loops = [("poller", poller.to_owned()), ("threads", config.loops.threads.to_string())];
     let loops = loops.map(|(name, value)| (name.to_owned(), value));
@@ -81,9 +81,12 @@ fn extras(config: &ServeConfig) -> Vec<(String, String)> {
     all
 }
 
-pub(super) fn facts(config: &ServeConfig, addresses: &[ListenAddress]) -> Vec<(String, String)> {
+pub(super) fn facts(
+    config: &ServeConfig,
+    addresses: impl IntoIterator<Item: ToString>,
+) -> Vec<(String, String)> {
     let limits = &config.limits;
-    let listen = addresses.iter().map(|address| ("listen", address.to_string()));
+    let listen = addresses.into_iter().map(|address| ("listen", address.to_string()));
     let tls = config
         .tls
         .as_ref()
@@ -170,16 +173,19 @@ pub(super) fn proxy_facts(
 
 pub(super) fn proxy_banner(
     config: &ProxyConfig,
-    addresses: &[ListenAddress],
+    addresses: &[(ListenAddress, usize)],
     driver: Driver,
     refused: &[String],
 ) -> Vec<String> {
     let fronts = config.frontends.iter().flat_map(|front| front.listen.iter().map(move |_| front));
-    let place = |(address, front): (&ListenAddress, &Frontend)| match (address, front.mode) {
-        (ListenAddress::Tcp(address), Mode::Tcp) => format!("tcp://{address}"),
-        _ => url(address, front.tls.is_some(), ""),
+    let fronts: Vec<&Frontend> = fronts.collect();
+    let place = |(address, place): &(ListenAddress, usize)| match (address, fronts[*place]) {
+        (ListenAddress::Tcp(address), Frontend { mode: Mode::Tcp, .. }) => {
+            format!("tcp://{address}")
+        }
+        (_, front) => url(address, front.tls.is_some(), ""),
     };
-    let urls: Vec<String> = addresses.iter().zip(fronts).map(place).collect();
+    let urls: Vec<String> = addresses.iter().map(place).collect();
     let backends: Vec<String> = config.servers().map(|each| each.address.to_string()).collect();
     let threads = config.loops.summary();
     let first = format!("{} to {} ({driver}, {threads})", urls.join(" "), backends.join(" "));

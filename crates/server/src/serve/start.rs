@@ -10,7 +10,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use pollux_engine::{
-    Driver, Group, GroupConfig, GroupError, Limits, ListenAddress, ListenError, Listeners, Sockets,
+    Address, Driver, Group, GroupConfig, GroupError, Limits, ListenAddress, ListenError, Listeners,
+    Sockets,
 };
 use pollux_poller::{Mechanism, Waker};
 use pollux_sys::descriptors::in_words;
@@ -18,13 +19,16 @@ use pollux_tls::ServerConfig;
 use rustix::io::Errno;
 
 use super::report::{proxy_banner, proxy_facts};
-use super::sockets::ProxySockets;
+use super::sockets::{ProxySockets, open_all};
 use super::{Parts, Reporter, SERVER, SocketPaths};
-use crate::config::{Answer, LogTarget, Monitoring, ServeConfig, UnixSockets};
+use crate::config::{Answer, LogLevel, LogTarget, Monitoring, ServeConfig, UnixSockets};
 use crate::error::{connections_max, limit};
 use crate::log::{ErrorWriter, Event, unix_s};
 use crate::proxy::backends::restore_states;
-use crate::proxy::{Passing, ProxyConfig, ProxyCounters, ProxySession, ProxyShared, backends_of};
+use crate::proxy::names::Names;
+use crate::proxy::{
+    Passing, ProxyConfig, ProxyCounters, ProxySession, ProxyShared, Resolver, backends_of,
+};
 use crate::session::EncryptedSession;
 use crate::shared::{Inbox, Replacements};
 use crate::stats::Overview;
@@ -138,15 +142,15 @@ impl Endpoints {
         monitoring: &Monitoring,
         sockets: &UnixSockets,
     ) -> Result<Self, ServerError> {
-        let open = |address: ListenAddress, part, flag| {
-            let opened = Sockets::open(&[address], Listeners::Exclusive, 1);
+        let open = |address: Address, part, flag| {
+            let opened = open_all(&address, Listeners::Exclusive, 1);
             opened.map_err(|cause| explained_open(part, flag, cause))
         };
         let stats = monitoring.stats.clone().map(|address| open(address, STATS, "--stats"));
         let stats = stats.transpose()?;
         stats.as_ref().map_or(Ok(()), |stats| open_to_others(&stats.paths(), sockets))?;
         let Some(path) = &monitoring.control else { return Ok(Self { stats, control: None }) };
-        let control = open(ListenAddress::Unix(path.clone()), CONTROL, "--control")?;
+        let control = open(ListenAddress::Unix(path.clone()).into(), CONTROL, "--control")?;
         close_to_others(path)?;
         Ok(Self { stats, control: Some(control) })
     }
@@ -264,11 +268,38 @@ impl Server {
     /// # Panics
     /// Without an address, a backend or a thread.
     pub fn start_proxy(config: &ProxyConfig) -> Result<Self, ServerError> {
+        Self::start_proxy_with(config, Resolver::default())
+    }
+
+    /// As [`Server::start_proxy`], where this looks up the names of backends.
+    ///
+    /// # Errors
+    /// As there.
+    ///
+    /// # Panics
+    /// As there.
+    pub fn start_proxy_with(config: &ProxyConfig, resolver: Resolver) -> Result<Self, ServerError> {
         let sockets = ProxySockets::open(config)?;
         let mut paths = SocketPaths(sockets.paths());
-        let mut server = Self::start_proxy_on(config, &sockets, None)?;
+        let mut server = Self::start_proxy_on(config, &sockets, resolver, None)?;
         server.own(std::mem::take(&mut paths));
         Ok(server)
+    }
+
+    /// Looks up the names of backends as a start does; says which can't be looked up, in lines.
+    ///
+    /// # Errors
+    /// [`ServerError::NoAddress`].
+    pub fn check_names(config: &ProxyConfig) -> Result<Vec<String>, ServerError> {
+        let (backends, logs) = (backends_of(config), Logs::new(LogLevel::Error));
+        let known = |address| match address {
+            Address::Known(known) => Some(known),
+            Address::Name { .. } => None,
+        };
+        let listens: Vec<ListenAddress> = config.listen().into_iter().filter_map(known).collect();
+        let names = Names::new(config, &backends, &listens, Resolver::default(), &logs);
+        let _lookups = names.start(config, "").map_err(|why| ServerError::NoAddress { why })?;
+        Ok(names.failures())
     }
 
     /// As [`Server::start_proxy`], on sockets that the caller opened, and whose paths are the caller's
@@ -283,21 +314,28 @@ impl Server {
     pub(crate) fn start_proxy_on(
         config: &ProxyConfig,
         sockets: &ProxySockets,
+        resolver: Resolver,
         master: Option<(Waker, &str)>,
     ) -> Result<Self, ServerError> {
         assert!(config.servers().next().is_some(), "a proxy has a backend");
         let logs = Logs::of(PROXY, config.monitoring.log_level);
         let error_writer = ErrorWriter::open(&config.monitoring.error_log)?;
         let backends = backends_of(config);
-        if let Some((_, states)) = &master {
-            restore_states(&backends, "", states);
-        }
+        let states = master.as_ref().map_or("", |(_, states)| states);
+        let names = Names::new(config, &backends, &sockets.addresses(), resolver, &logs);
+        let lookups = names.start(config, states).map_err(|why| ServerError::NoAddress { why })?;
+        restore_states(&backends, "", states);
         let of_loop = |_| (Arc::default(), Arc::new(ProxyCounters::new(backends.len())));
         let counters: Vec<LoopCounters> = (0..config.loops.threads).map(of_loop).collect();
         let passing = Passing::new(config, Arc::clone(&backends));
+        names.used_by(&passing, counters.iter().map(|(_, proxied)| Arc::clone(proxied)).collect());
+        if !names.is_empty() {
+            passing.set_names(names);
+        }
         let (clients, endpoints) = sockets.divided()?;
+        let places = sockets.with_places();
         let (group, driver, refused) =
-            start_proxy_group(config, &clients, &passing, &counters, &logs)?;
+            start_proxy_group(config, (&clients, &places), &passing, &counters, &logs)?;
         let connections_max = config.connections_max();
         let remedy = format!(
             "raise --max-connections, now {connections_max}, and {}, of which each needs {}",
@@ -317,7 +355,7 @@ impl Server {
         }
         let parts = Parts {
             overview,
-            banner: proxy_banner(config, group.addresses(), driver, &refused),
+            banner: proxy_banner(config, &places, driver, &refused),
             reporter: Reporter::new(connections_max, remedy, config.monitoring.access_log.as_ref()),
             drain_timeout: config.limits.drain_timeout,
             // A reload starts another worker, which reads it.
@@ -328,14 +366,16 @@ impl Server {
             error_writer,
             paths: SocketPaths::default(),
         };
-        Self::assemble(parts, endpoints)
+        let mut server = Self::assemble(parts, endpoints)?;
+        server.lookups = Some(lookups);
+        Ok(server)
     }
 }
 
 /// Starts the loops, on the configured driver or on the best that works; says what was refused.
 fn start_proxy_group(
     config: &ProxyConfig,
-    sockets: &Sockets,
+    (sockets, places): (&Sockets, &[(ListenAddress, usize)]),
     passing: &Arc<Passing>,
     counters: &[LoopCounters],
     logs: &Logs,
@@ -346,7 +386,7 @@ fn start_proxy_group(
     }
     start_on_first(PROXY, config.loops.poller, |driver| {
         let (shared_config, counters, logs) = (config.clone(), counters.to_vec(), logs.clone());
-        let (passing, addresses) = (Arc::clone(passing), sockets.addresses());
+        let (passing, addresses) = (Arc::clone(passing), places.to_vec());
         let secrets = secrets.clone();
         let make = move |index: usize| {
             let (server, proxied) = counters[index].clone();

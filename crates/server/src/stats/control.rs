@@ -338,7 +338,7 @@ pub fn servers(overview: &Overview) -> String {
         "{:<28} {:>7}{:>8}{:>7}{:>7}{:>12}{:>8}{:>8}{:>8}\n",
         "server", "weight", "order", "health", "falls", "requests", "failed", "in use", "idle"
     );
-    for (place, backend) in overview.backends.iter().enumerate() {
+    for (place, backend) in overview.backends_there() {
         let proxies = overview.loops.iter().filter_map(|source| source.proxy.as_ref());
         let counts: Vec<_> = proxies.filter_map(|proxy| proxy.backends().get(place)).collect();
         let sum = |read: fn(&BackendCounts) -> u64| counts.iter().map(|of| read(of)).sum::<u64>();
@@ -366,7 +366,7 @@ pub fn pools(overview: &Overview) -> String {
     let mut text =
         format!("{:<28} {:>7}{:>8}{:>8}{:>9}\n", "server", "idle", "open", "most", "waiting");
     let or_dash = |number: Option<u32>| number.map_or("-".to_owned(), |number| number.to_string());
-    for (place, backend) in overview.backends.iter().enumerate() {
+    for (place, backend) in overview.backends_there() {
         let view = passing.view(place);
         let (open, most) = (or_dash(view.open), or_dash(view.open_max));
         let (name, idle, waiting) = (backend.name(), view.idle, view.waiting);
@@ -398,9 +398,10 @@ const POOL_COUNTERS: [ProxyCounter; 9] = [
 /// Does what `set server NAME …` says with every backend of that name, and shows them.
 #[must_use]
 pub fn set_server(overview: &Overview, name: &str, order: &[&str]) -> String {
-    let mut called = overview.backends.iter().filter(|backend| backend.is_called(name)).peekable();
+    let there = || overview.backends_there().map(|(_, backend)| backend);
+    let mut called = there().filter(|backend| backend.is_called(name)).peekable();
     if called.peek().is_none() {
-        let names: Vec<_> = overview.backends.iter().map(Backend::name).collect();
+        let names: Vec<_> = there().map(Backend::name).collect();
         return match names.is_empty() {
             true => NO_PROXY.to_owned(),
             false => format!("no such server; expected one of: {}", names.join(", ")),

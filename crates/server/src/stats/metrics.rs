@@ -11,7 +11,7 @@ use pollux_poller::HISTOGRAM_BUCKETS;
 
 use super::{LoopSource, Overview};
 use crate::counters::{CLASSES, METHODS, REFUSALS, ServerCounter};
-use crate::proxy::{Backend, BackendCounts, Fault, PoolView, ProxyCounter};
+use crate::proxy::{BackendCounts, Fault, PoolView, ProxyCounter};
 
 /// The whole page.
 #[must_use]
@@ -27,7 +27,8 @@ pub fn metrics(overview: &Overview) -> String {
     page.poller();
     page.http();
     page.proxy();
-    page.backends(&overview.backends);
+    page.backends(overview);
+    page.lookups(overview);
     page.pools(overview);
     page.request_times();
     page.text
@@ -152,7 +153,7 @@ impl Page<'_> {
     }
 
     /// The backends of a proxy.
-    fn backends(&mut self, backends: &[Backend]) {
+    fn backends(&mut self, overview: &Overview) {
         type Read = fn(&BackendCounts) -> u64;
         let families: [(&str, &str, &str, Read); 3] = [
             ("requests_total", "counter", "Requests given to a backend", |of| of.begun.value()),
@@ -166,21 +167,34 @@ impl Page<'_> {
             self.family(&name, kind, help);
             for (index, source) in self.loops.iter().enumerate() {
                 let Some(proxy) = &source.proxy else { continue };
-                for (backend, counts) in backends.iter().zip(proxy.backends()) {
+                for (place, backend) in overview.backends_there() {
+                    let counts = &proxy.backends()[place];
                     let labels: [(&str, &dyn Display); 2] =
                         [("loop", &index), ("backend", &backend.name())];
                     self.line(&name, &labels, read(counts));
                 }
             }
         }
-        if !backends.is_empty() {
+        if !overview.backends.is_empty() {
             let name = "pollux_proxy_backend_up";
             self.family(name, "gauge", "Whether a backend is taken for up");
-            for backend in backends {
+            for (_, backend) in overview.backends_there() {
                 let labels: [(&str, &dyn Display); 1] = [("backend", &backend.name())];
                 self.line(name, &labels, u64::from(!backend.is_down()));
             }
         }
+    }
+
+    /// Lookups of the names of backends, where they have any.
+    fn lookups(&mut self, overview: &Overview) {
+        let names = overview.passing.as_ref().and_then(|passing| passing.names());
+        let Some((lookups, failed)) = names.map(|names| names.counts()) else { return };
+        let name = "pollux_proxy_lookups_total";
+        self.family(name, "counter", "Lookups of the names of backends");
+        self.line(name, &[], lookups);
+        let name = "pollux_proxy_lookups_failed_total";
+        self.family(name, "counter", "Those of them that failed; the addresses of before stay");
+        self.line(name, &[], failed);
     }
 
     /// What all loops of a proxy share of their connections to backends.
@@ -198,7 +212,7 @@ impl Page<'_> {
         for (name, help, read) in families {
             let name = format!("pollux_proxy_backend_{name}");
             self.family(&name, "gauge", help);
-            for (place, backend) in overview.backends.iter().enumerate() {
+            for (place, backend) in overview.backends_there() {
                 let Some(value) = read(passing.view(place)) else { continue };
                 let labels: [(&str, &dyn Display); 1] = [("backend", &backend.name())];
                 self.line(&name, &labels, value);

@@ -89,6 +89,11 @@ impl Overview {
         }
     }
 
+    /// The backends of a proxy that may have requests, each with its place.
+    pub(crate) fn backends_there(&self) -> impl Iterator<Item = (usize, &Backend)> {
+        self.backends.iter().enumerate().filter(|(_, backend)| backend.is_there())
+    }
+
     /// Other settings are in force.
     pub(crate) fn set_facts(&self, facts: Vec<(String, String)>) {
         *self.facts.lock().expect("nothing panics under this lock") = facts;
@@ -236,7 +241,8 @@ pub fn status(overview: &Overview) -> String {
         quoted(&overview.driver.to_string()),
         loops.len(),
     ));
-    for (place, backend) in overview.backends.iter().enumerate() {
+    let mut separator = "";
+    for (place, backend) in overview.backends_there() {
         let counts: Vec<_> = proxies().filter_map(|proxy| proxy.backends().get(place)).collect();
         let sum = |read: fn(&BackendCounts) -> u64| counts.iter().map(|of| read(of)).sum::<u64>();
         let view = overview.passing.as_ref().map(|passing| passing.view(place)).unwrap_or_default();
@@ -248,8 +254,8 @@ pub fn status(overview: &Overview) -> String {
         put(format!(
             "{}{{\"name\":{},\"state\":\"{state}\",\"weight\":{},\"active\":{},\"queue\":{},\"idle\":{},\
              \"requests\":{},\"failed\":{},\"answered\":{},\"wait_us\":{},\"falls\":{}}}",
-            if place == 0 { "" } else { "," },
-            quoted(backend.name()),
+            std::mem::replace(&mut separator, ","),
+            quoted(&backend.name()),
             backend.weight(),
             sum(BackendCounts::in_use),
             view.waiting,
@@ -291,15 +297,16 @@ fn quoted(text: &str) -> String {
 mod tests {
     use std::time::Duration;
 
-    use pollux_engine::{CloseCause, Now, Rehearsal};
+    use pollux_engine::{Address, CloseCause, Now, Rehearsal};
     use pollux_http::{Method, Status};
     use pollux_poller::Mechanism;
 
     use super::control::activity;
     use super::*;
     use crate::counters::ServerCounter;
-    use crate::proxy::{ProxyConfig, backends_of};
-    use crate::{HttpSession, Shared};
+    use crate::proxy::names::Names;
+    use crate::proxy::{ProxyConfig, Resolver, backends_of};
+    use crate::{HttpSession, Logs, Shared};
 
     fn overview(with_poller: bool) -> Arc<Overview> {
         let source = |requests: usize| {
@@ -407,11 +414,19 @@ mod tests {
 
     #[test]
     fn the_page_in_docs_has_every_metric() {
-        let any = "127.0.0.1:0".parse().expect("an address");
+        let any: Address = "127.0.0.1:0".parse().expect("an address");
         let to = "127.0.0.1:1".parse().expect("an address");
         let mut config = ProxyConfig::new(vec![any], vec![to]);
         config.groups[0].servers[0].connections_max = Some(1);
         let backends = backends_of(&config);
+        let passing = Passing::new(&config, Arc::clone(&backends));
+        passing.set_names(Names::new(
+            &config,
+            &backends,
+            &[],
+            Resolver::default(),
+            &Logs::default(),
+        ));
         let proxied = Some(Arc::new(ProxyCounters::new(1)));
         let server = ServerCounters::default();
         server.times().record(1500);
@@ -423,7 +438,7 @@ mod tests {
             facts: Mutex::default(),
             notes: Vec::new(),
             loops: vec![source],
-            passing: Some(Passing::new(&config, Arc::clone(&backends))),
+            passing: Some(passing),
             backends,
             descriptors: Box::new(|| Ok(Vec::new())),
             supervised: Supervised::default(),

@@ -190,7 +190,7 @@ fn each_front_end_leads_to_its_own_backends() {
     let add = |config: &mut ProxyConfig| {
         let mut group = config.groups[0].clone();
         "second".clone_into(&mut group.name);
-        group.servers[0].address = ListenAddress::Tcp(two.address);
+        group.servers[0].address = two.address.into();
         group.health.check = Check::Http("/health".to_owned());
         group.health.interval = Duration::from_millis(20);
         (group.health.fall, group.health.rise) = (1, 1);
@@ -231,7 +231,7 @@ fn the_live_page_is_one_file_and_shows_what_the_metrics_count() {
     let backend = Backend::polite();
     let proxy = Proxy::start(Driver::Completion, &[backend.address, unreachable()], |config| {
         config.loops.poller = None;
-        config.monitoring.stats = Some(ListenAddress::Tcp("127.0.0.1:0".parse().expect("one")));
+        config.monitoring.stats = Some("127.0.0.1:0".parse().expect("one"));
         config.groups[0].health.fall = 1;
     });
     let proxy = proxy.expect("some driver is available");

@@ -64,7 +64,7 @@ fn a_strict_backend_on_a_unix_socket_is_up_and_answers_old_clients() {
     });
     let set = |config: &mut ProxyConfig| {
         often(config);
-        config.groups[0].servers[0].address = ListenAddress::Unix(path.clone());
+        config.groups[0].servers[0].address = ListenAddress::Unix(path.clone()).into();
     };
     on_every_driver(&["127.0.0.1:1".parse().expect("an address")], set, |driver, proxy| {
         await_checks(proxy, 2);

@@ -10,6 +10,7 @@
 //! | `flow` | bodies both ways, back-pressure, pipelining, upgrades, many clients at once |
 //! | `checks` | health checks: what they ask, and which answers are good |
 //! | `backends` | which backend gets a request, how one goes down and comes up, orders for it, the live page |
+//! | `names` | servers by names: several addresses, names that move, lookups that fail |
 //! | `pool` | connections that threads share, requests that wait for one, clients that leave meanwhile, the end of the proxy |
 //! | `streams` | TCP mode: bytes, ends and cuts both ways |
 //! | `encrypted` | TLS from clients, and to backends |
@@ -27,6 +28,7 @@ mod flow;
 mod heads;
 mod identity;
 mod limits;
+mod names;
 mod pool;
 mod streams;
 mod troubles;
@@ -38,9 +40,9 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use pollux_engine::{Counter, Driver, GroupError, ListenAddress};
+use pollux_engine::{Address, Counter, Driver, GroupError, ListenAddress};
 use pollux_server::proxy::{
-    BackendCounts, Fault, PoolView, ProxyConfig, ProxyCounter, ProxyCounters,
+    BackendCounts, Fault, PoolView, ProxyConfig, ProxyCounter, ProxyCounters, Resolver,
 };
 use pollux_server::stats::LoopSource;
 use pollux_server::{Server, ServerError};
@@ -62,13 +64,23 @@ impl Proxy {
         backends: &[SocketAddr],
         set: impl FnOnce(&mut ProxyConfig),
     ) -> Option<Self> {
-        let listen = ListenAddress::Tcp("127.0.0.1:0".parse().expect("an address"));
-        let backends = backends.iter().map(|address| ListenAddress::Tcp(*address)).collect();
+        let backends = backends.iter().map(|address| ListenAddress::Tcp(*address).into()).collect();
+        Self::start_with(driver, backends, Resolver::default(), set)
+    }
+
+    /// A proxy to backends as users write them, where this looks up their names.
+    fn start_with(
+        driver: Driver,
+        backends: Vec<Address>,
+        resolver: Resolver,
+        set: impl FnOnce(&mut ProxyConfig),
+    ) -> Option<Self> {
+        let listen = "127.0.0.1:0".parse().expect("an address");
         let mut config = ProxyConfig::new(vec![listen], backends);
         config.loops.poller = Some(driver);
         config.monitoring.log_level = pollux_server::config::LogLevel::Error;
         set(&mut config);
-        match Server::start_proxy(&config) {
+        match Server::start_proxy_with(&config, resolver) {
             Ok(server) => {
                 let ListenAddress::Tcp(address) = server.addresses()[0] else { panic!("TCP") };
                 Some(Self { server: Some(server), address })
@@ -262,7 +274,12 @@ struct Backend {
 impl Backend {
     /// `play` is given each connection and its number from 0.
     fn start(play: impl Fn(u64, Client) + Send + Sync + 'static) -> Self {
-        let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
+        Self::start_at("127.0.0.1:0".parse().expect("an address"), play)
+    }
+
+    /// As [`Backend::start`], at this address.
+    fn start_at(at: SocketAddr, play: impl Fn(u64, Client) + Send + Sync + 'static) -> Self {
+        let listener = TcpListener::bind(at).expect("a free port");
         let address = listener.local_addr().expect("bound");
         let (accepted, is_over) = (Arc::<AtomicU64>::default(), Arc::<AtomicBool>::default());
         let (counted, over, play) = (Arc::clone(&accepted), Arc::clone(&is_over), Arc::new(play));

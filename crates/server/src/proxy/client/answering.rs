@@ -267,7 +267,8 @@ impl Client {
         }
         let Some(log) = &mut shared.log else { return };
         let Line { method, target, referer, agent } = Line::of(&exchange.line);
-        let backend = exchange.backend.map_or("", |backend| shared.backends[backend].name.as_str());
+        let backend = exchange.backend.and_then(|backend| shared.targets[backend].as_ref());
+        let backend = backend.map_or("", |target| target.name.as_str());
         let times = exchange.times;
         let since = |moment: Option<Moment>| moment.map(|moment| moment - times.began);
         let proxied = Proxied {

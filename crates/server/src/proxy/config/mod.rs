@@ -5,9 +5,10 @@ mod sections;
 
 use std::time::Duration;
 
-use pollux_engine::ListenAddress;
+use pollux_engine::{Address, ListenAddress};
 use pollux_settings::{Keys, Kind, Table, bytes, one_of, table, whole};
 
+use super::names;
 use crate::config::{
     ADDRESSES_MAX, BODY_BYTES_MAX, CONNECTIONS_MAX, HeadLimits, Loops, Monitoring, UnixSockets,
     address, connections_max, elsewhere, foreign_keys, note_overlap, note_unix_only, timeout,
@@ -113,6 +114,10 @@ impl Table for ProxyConfig {
         if keys.is_right() && frontends.iter().all(|front| front.mode == Mode::Http) {
             no_effect(keys, "pipes_max", "applies only to mode \"tcp\"");
         }
+        let mut servers = groups.iter().flat_map(|group| &group.servers);
+        if keys.is_right() && !servers.any(|it| matches!(it.address, Address::Name { .. })) {
+            no_effect(keys, "lookup_interval", "applies only to servers that are names of hosts");
+        }
         if keys.is_right() && limits.queue_max == 0 {
             no_effect(
                 keys,
@@ -140,7 +145,8 @@ fn ways(keys: &mut Keys<'_>) -> (Vec<Frontend>, Vec<GroupConfig>) {
     let listen = keys.key("listen", sections::LISTEN).default("127.0.0.1:8080");
     let listen = listen.list(&address(), 1..=ADDRESSES_MAX);
     let front = Frontend { listen, ..Frontend::read(keys) };
-    let about = "HOST:PORT, [IPV6]:PORT or unix:PATH of a server that requests go to; repeatable";
+    let about = "HOST:PORT, [IPV6]:PORT or unix:PATH of a server that requests go to; each address of a host is a server; \
+                 repeatable";
     let addresses =
         keys.key("backend", about).only_flag().list(&sections::server_address(), 0..=BACKENDS_MAX);
     let of_file = keys.tables("server", sections::SERVER, 0..=BACKENDS_MAX, BackendConfig::read);
@@ -194,17 +200,20 @@ fn ways(keys: &mut Keys<'_>) -> (Vec<Frontend>, Vec<GroupConfig>) {
 impl ProxyConfig {
     /// A proxy from `listen` to `backends` with all defaults.
     #[must_use]
-    pub fn new(listen: Vec<ListenAddress>, backends: Vec<ListenAddress>) -> Self {
+    pub fn new<A: Into<Address>>(listen: Vec<A>, backends: Vec<A>) -> Self {
         let group = GroupConfig {
             name: GROUP_DEFAULT.to_owned(),
-            servers: backends.into_iter().map(BackendConfig::at).collect(),
+            servers: backends.into_iter().map(Into::into).map(BackendConfig::at).collect(),
             balance: Default::default(),
             health: Health::default(),
             sends_header: None,
             tls: None,
         };
         Self {
-            frontends: vec![Frontend { listen, ..Frontend::default() }],
+            frontends: vec![Frontend {
+                listen: listen.into_iter().map(Into::into).collect(),
+                ..Frontend::default()
+            }],
             groups: vec![group],
             sockets: UnixSockets::default(),
             loops: Loops::default(),
@@ -216,7 +225,7 @@ impl ProxyConfig {
 
     /// Every address, in the order of the front ends.
     #[must_use]
-    pub fn listen(&self) -> Vec<ListenAddress> {
+    pub fn listen(&self) -> Vec<Address> {
         self.frontends.iter().flat_map(|each| each.listen.iter().cloned()).collect()
     }
 
@@ -254,6 +263,8 @@ table! { keys, key, default;
         pub header_timeout: Duration = key.default("10s").one(&timeout()),
         /// Time between two requests of a connection
         pub idle_timeout: Duration = key.default("60s").one(&timeout()),
+        /// Time between two lookups of the names of backends; a backend that fails makes one earlier
+        pub lookup_interval: Duration = key.default("5s").one(&timeout()),
         /// Time for a connection to a backend to be established
         pub connect_timeout: Duration = key.default("5s").one(&timeout()),
         /// Time from a request that was sent whole, or from an interim answer (1xx), to the whole head of
@@ -337,18 +348,18 @@ fn wrong_way(front: &Frontend, group: &GroupConfig) -> Option<String> {
     })
 }
 
-fn repeated<'a>(addresses: &[&'a ListenAddress]) -> Option<&'a ListenAddress> {
+fn repeated<'a>(addresses: &[&'a Address]) -> Option<&'a Address> {
     let mut places = addresses.iter().enumerate();
     places.find(|(place, each)| addresses[..*place].contains(each)).map(|(_, each)| *each)
 }
 
-/// Whether a connection to `address` comes to `listens`, as far as the addresses tell.
-fn reaches(address: &ListenAddress, listens: &ListenAddress) -> bool {
+/// Whether a connection to `address` comes to `listens`, as far as that is known before a lookup.
+fn reaches(address: &Address, listens: &Address) -> bool {
     match (address, listens) {
-        (ListenAddress::Tcp(to), ListenAddress::Tcp(at)) if to.port() == at.port() => {
-            let is_here = to.ip().is_loopback() || to.ip().is_unspecified();
-            to.port() != 0 && (to.ip() == at.ip() || (at.ip().is_unspecified() && is_here))
+        (Address::Known(ListenAddress::Tcp(to)), Address::Known(ListenAddress::Tcp(at))) => {
+            names::reaches(*to, *at)
         }
+        (Address::Name { port: 0, .. }, _) => false,
         _ => address == listens,
     }
 }

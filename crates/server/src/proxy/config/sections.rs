@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use pollux_engine::ListenAddress;
+use pollux_engine::{Address, ListenAddress};
 use pollux_http::{ProxyVersion, is_host_and_port};
 use pollux_settings::{Keys, Kind, Table, did_you_mean, name, one_of, path, table, whole};
 use pollux_tls::server_name;
@@ -67,7 +67,9 @@ impl GroupConfig {
         let tls = UpstreamTls::read(keys).tls();
         let servers = servers(keys);
         let is_unnamed = tls.as_ref().is_some_and(|tls| tls.name.is_none());
-        let unix = servers.iter().find(|server| matches!(server.address, ListenAddress::Unix(_)));
+        let unix = servers
+            .iter()
+            .find(|server| matches!(server.address, Address::Known(ListenAddress::Unix(_))));
         if let Some(unix) = unix.filter(|_| is_unnamed && keys.is_right()) {
             keys.note("tls", format!("{} has no name; expected one with sni", unix.address));
         }
@@ -124,8 +126,8 @@ table! { keys, key;
     #[derive(Clone, PartialEq, Eq, Debug)]
     pub struct BackendConfig {
         /// HOST:PORT, [IPV6]:PORT or unix:PATH
-        pub address: ListenAddress =
-            key.required(&server_address()).unwrap_or_else(|| ListenAddress::Unix(PathBuf::new())),
+        pub address: Address =
+            key.required(&server_address()).unwrap_or_else(|| ListenAddress::Unix(PathBuf::new()).into()),
         /// Share of the requests in relation to the others
         pub weight: u32 = key.default("1").one(&whole(1..=WEIGHT_MAX.into())),
         /// Most connections to it at once, those without a request among them
@@ -134,20 +136,22 @@ table! { keys, key;
     }
 }
 
-/// The address of a server, which is one machine.
-pub(super) fn server_address() -> Kind<ListenAddress> {
+/// The address of a server, which is one machine, or several by one name.
+pub(super) fn server_address() -> Kind<Address> {
     let accepts = "HOST:PORT, [IPV6]:PORT or unix:PATH, such as 10.0.0.1:9000";
     Kind::new("ADDRESS", accepts, |text| match read_address(text)? {
-        ListenAddress::Tcp(address) if address.ip().is_unspecified() => Err(format!(
-            "{text} stands for every address of this machine; expected the address of a server"
-        )),
+        Address::Known(ListenAddress::Tcp(address)) if address.ip().is_unspecified() => {
+            Err(format!(
+                "{text} stands for every address of this machine; expected the address of a server"
+            ))
+        }
         address => Ok(address),
     })
 }
 
 impl BackendConfig {
     /// The one at this address, with all defaults.
-    pub(super) fn at(address: ListenAddress) -> Self {
+    pub(super) fn at(address: Address) -> Self {
         Self { address, weight: 1, connections_max: None }
     }
 }
@@ -170,7 +174,7 @@ table! { keys, key;
         /// Use TLS to the backends
         is_spoken as "tls": bool = key.switch(),
         /// Name that is sent as SNI and required in the certificates of the backends
-        name as "sni": Option<String> = key.otherwise("the address of each, which is not sent")
+        name as "sni": Option<String> = key.otherwise("the name of each; of an address, which is not sent, the address")
             .needs("tls", NO_TLS)
             .optional(&Kind::new("NAME", "a name such as app.example, or an address", |text| {
                 server_name(text).map(|_| text.to_owned())
@@ -241,7 +245,7 @@ table! { keys, key, default;
         pub check: Check = check(keys),
         /// With --health-check http: the Host
         pub host as "health_host": Option<String> =
-            key.otherwise("--sni, else the address of each; localhost on a unix socket").optional(&host()),
+            key.otherwise("--sni, else the name or address of each; localhost on a unix socket").optional(&host()),
         /// Time between two checks of a backend
         pub interval as "health_interval": Duration = key.default("2s").one(&timeout()),
         /// Time for a check
@@ -339,7 +343,7 @@ table! { keys, key, default;
     #[derive(Clone, PartialEq, Eq, Debug)]
     pub struct Frontend {
         /// Where it listens; at least one.
-        pub listen: Vec<ListenAddress> = Vec::new(),
+        pub listen: Vec<Address> = Vec::new(),
         /// The place of its backends in [`ProxyConfig::groups`](super::ProxyConfig::groups).
         pub group: usize = 0,
         /// What is passed on
@@ -466,7 +470,7 @@ impl Forwarding {
         one_of("way", ways).called("HOW")
     }
 
-    /// Whether what the client says of itself goes on.
+    /// Whether what the client says of itself is passed on.
     pub(in crate::proxy) fn believes(self) -> bool {
         matches!(self, Self::Add | Self::Keep)
     }
