@@ -59,7 +59,7 @@ fn main() -> ExitCode {
 
 /// The tests that compare a page of docs/ with the table that it is made from; with `POLLUX_BLESS` they write it.
 const PAGES: [&str; 4] = [
-    "-p pollux-server -p pollux-lab -p pollux-cli --lib --bins the_page_in_docs",
+    "-p pollux-command -p pollux-server -p pollux-lab -p pollux-cli --lib --bins the_page_in_docs",
     "-p pollux-server --test proxy in_the_documentation",
     "-p pollux-poller --test conformance differences",
     "-p pollux-epoll-c --test deviations",

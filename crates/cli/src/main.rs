@@ -9,8 +9,7 @@ use std::os::unix::process::CommandExt;
 use std::process::ExitCode;
 
 use clap::FromArgMatches;
-use pollux_command::output::ForeignFlag;
-use pollux_command::{help, output};
+use pollux_command::{foreign, help, output};
 use pollux_doctor::host::{find_program_beside, own_folder};
 use pollux_engine::Signals;
 
@@ -46,10 +45,15 @@ fn handed_over_or_run() -> Result<ExitCode, output::Failure> {
 /// Runs the command, or prints the help or the error that the command line leads to.
 fn parsed_and_run(early: Option<Signals>) -> Result<ExitCode, output::Failure> {
     let mut command = args::command();
+    let words: Vec<String> =
+        std::env::args_os().skip(1).map(|word| word.to_string_lossy().into_owned()).collect();
+    if let Some(why) = foreign::misread(&command, &words) {
+        return Err(output::Failure::usage(why));
+    }
     let matches = command.try_get_matches_from_mut(std::env::args_os());
     match matches.and_then(|matches| Cli::from_arg_matches(&matches)) {
         Ok(cli) => run(cli.command, early),
-        Err(error) => output::answer(error, &mut command, &ELSEWHERE),
+        Err(error) => output::answer(error, &mut command),
     }
 }
 
@@ -65,27 +69,6 @@ fn run(command: Command, early: Option<Signals>) -> Result<ExitCode, output::Fai
         Command::Completions { shell } => help::completions(shell, args::command(), "pollux"),
         Command::Man { folder } => help::man(&folder, args::command(), args::sections),
     }
-}
-
-/// Flags of other programs and of earlier versions that people try, by command, with what they mean here.
-const ELSEWHERE: [ForeignFlag; 11] = [
-    elsewhere("pollux serve", "--port", IN_LISTEN),
-    elsewhere("pollux serve", "--bind", IN_LISTEN),
-    elsewhere("pollux serve", "--host", IN_LISTEN),
-    elsewhere("pollux serve", "--tls", "TLS takes a certificate: --cert FILE --key FILE"),
-    elsewhere("pollux load", "--tls", "TLS is asked for by the URL: https://HOST/"),
-    elsewhere("pollux load", "--port", "the port is part of the URL, as in http://127.0.0.1:8080/"),
-    elsewhere("pollux load", "--rps", "the requests per second are --rate"),
-    elsewhere("pollux lab", "--poller", "mechanisms are arms, as in --arm epoll,uring"),
-    elsewhere("pollux lab", "--wait", "ways of waiting are arms, as in --arm exclusive,epoll"),
-    elsewhere("pollux lab", "--peer", "other systems are arms, as in --arm epoll,nginx"),
-    elsewhere("pollux lab", "--binary", "builds are arms, as in --arm old=pollux:PATH"),
-];
-
-const IN_LISTEN: &str = "the port is part of --listen, as in --listen 127.0.0.1:8080";
-
-const fn elsewhere(command: &'static str, flag: &'static str, hint: &'static str) -> ForeignFlag {
-    ForeignFlag { command, flag, hint }
 }
 
 /// The program of `pollux pool` and `pollux fld`, as git has them for its commands: looked for beside the file of this

@@ -4,10 +4,12 @@
 //! | part | one job |
 //! |---|---|
 //! | `output` | results to standard output, the rest to standard error, failures with their exit code, one line for a wrong command line |
+//! | `foreign` | flags of other programs, with what takes their place here |
 //! | `help` | sections of a help text, the same as a manual page, completion scripts |
 //!
 //! Nothing here knows a command; it is given one as a `clap::Command` and a table of sections.
 #![forbid(unsafe_code)]
 
+pub mod foreign;
 pub mod help;
 pub mod output;

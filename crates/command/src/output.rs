@@ -9,6 +9,8 @@ use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{Arg, Command};
 use pollux_settings::{did_you_mean, shown as shown_value};
 
+use crate::foreign;
+
 /// A command that could not do what it was asked.
 #[derive(Debug)]
 pub struct Failure {
@@ -159,17 +161,6 @@ pub fn takes_colours() -> bool {
     is_wanted && !is_dumb
 }
 
-/// A flag of another program or of an earlier version that people try.
-#[derive(Clone, Copy, Debug)]
-pub struct ForeignFlag {
-    /// The command that it is tried with, as a usage line has it: `pollux serve`.
-    pub command: &'static str,
-    /// The flag.
-    pub flag: &'static str,
-    /// What it means here.
-    pub hint: &'static str,
-}
-
 /// Lets values begin with a minus sign where they are numbers, so that `-c -5` is a wrong number
 /// and not a wrong flag.
 pub fn with_negative_numbers(command: Command) -> Command {
@@ -181,25 +172,37 @@ pub fn with_negative_numbers(command: Command) -> Command {
 
 /// Answers a wrong command line in one line: which flag, which value, what was expected. A request for help is not a mistake: it is printed as any other result.
 /// clap finds the mistakes and words those of its own; values that a parser refused are worded alike for all
-/// commands, and hints that would mislead are replaced or left out. `command` is the command line that refused, `elsewhere` the flags that are known to be tried.
+/// commands, flags of other programs are answered with those here, and hints that would mislead are left out. `command` is
+/// the command line that refused.
 ///
 /// # Errors
 /// The mistake in one line, or help that cannot be written. What clap words itself ends the process
 /// with exit code 2.
-pub fn answer(
-    error: clap::Error,
-    command: &mut Command,
-    elsewhere: &[ForeignFlag],
-) -> Result<ExitCode, Failure> {
+pub fn answer(error: clap::Error, command: &mut Command) -> Result<ExitCode, Failure> {
     if !error.use_stderr() {
         let text = error.render();
         let text = if is_colourful() { text.ansi().to_string() } else { text.to_string() };
         return result(&text).map(|()| ExitCode::SUCCESS);
     }
-    match in_one_line(&error) {
+    match in_one_line(&error).or_else(|| of_another_program(&error)) {
         Some(line) => Err(Failure::usage(line)),
-        None => with_right_hints(error, command, elsewhere).format(command).exit(),
+        None => with_right_hints(error, command).format(command).exit(),
     }
+}
+
+/// The line about a flag that another program has; none for other mistakes.
+fn of_another_program(error: &clap::Error) -> Option<String> {
+    let (ErrorKind::UnknownArgument, Some(ContextValue::String(flag))) =
+        (error.kind(), error.get(ContextKind::InvalidArg))
+    else {
+        return None;
+    };
+    let Some(ContextValue::StyledStr(usage)) = error.get(ContextKind::Usage) else { return None };
+    let usage = usage.to_string();
+    // "Usage: pollux lab run --arm <ARM> <JOB>"
+    let path = usage.lines().next()?.trim_start_matches("Usage: ");
+    let flag = flag.split(['=', ' ']).next().unwrap_or(flag);
+    foreign::answer(path, flag)
 }
 
 /// The line about a value that was refused; none for other mistakes.
@@ -233,13 +236,9 @@ fn flag_name(arg: &str) -> &str {
     bare.or_else(|| name.strip_prefix('[').and_then(|name| name.strip_suffix(']'))).unwrap_or(name)
 }
 
-/// Takes away the hints to commands that no help shows and to put a flag behind `--`, which is right for
-/// nothing here, and says what a flag of another program is called.
-fn with_right_hints(
-    mut error: clap::Error,
-    command: &Command,
-    elsewhere: &[ForeignFlag],
-) -> clap::Error {
+/// Takes away the hints to commands that no help shows, to flags that are not near, and to put a flag behind `--`,
+/// which is right for nothing here.
+fn with_right_hints(mut error: clap::Error, command: &Command) -> clap::Error {
     if let Some(ContextValue::Strings(near)) = error.remove(ContextKind::SuggestedSubcommand) {
         let near: Vec<_> = near.into_iter().filter(|name| is_shown(command, name)).collect();
         if near.is_empty() {
@@ -253,16 +252,13 @@ fn with_right_hints(
     }
     error.remove(ContextKind::Suggested);
     let Some(ContextValue::String(flag)) = error.get(ContextKind::InvalidArg) else { return error };
-    let flag = flag.split(['=', ' ']).next().unwrap_or(flag).to_owned();
-    let command = match error.get(ContextKind::Usage) {
-        Some(ContextValue::StyledStr(usage)) => usage.to_string(),
-        _ => String::new(),
+    let flag = flag.split(['=', ' ']).next().unwrap_or(flag);
+    let is_near = match error.get(ContextKind::SuggestedArg) {
+        Some(ContextValue::String(similar)) => foreign::is_near(flag, similar),
+        _ => true,
     };
-    let is_meant = |known: &&ForeignFlag| known.flag == flag && command.contains(known.command);
-    if let Some(known) = elsewhere.iter().find(is_meant) {
+    if !is_near {
         error.remove(ContextKind::SuggestedArg);
-        let hint = ContextValue::StyledStrs(vec![known.hint.into()]);
-        error.insert(ContextKind::Suggested, hint);
     }
     error
 }

@@ -106,7 +106,7 @@ fn parsed_and_run() -> Result<ExitCode, Failure> {
         Ok(Cli { command: Command::Completions { shell } }) => {
             help::completions(shell, self::command(), "pollux-pool")
         }
-        Err(error) => output::answer(error, &mut command, &[]),
+        Err(error) => output::answer(error, &mut command),
     }
 }
 

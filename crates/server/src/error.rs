@@ -146,7 +146,7 @@ pub enum ServerError {
     Signals(#[source] io::Error),
 }
 
-/// A path as it is found from anywhere: what is relative to the working folder cannot be told from what is relative
+/// A path as it is found from anywhere: what is relative to the working folder looks like what is relative
 /// to another one. The words that stand for streams are left alone.
 fn absolute(path: &Path) -> PathBuf {
     match path.to_str() {

@@ -34,7 +34,7 @@ fn answer() -> Result<ExitCode, output::Failure> {
         .args(pollux_xatmi_nats::options());
     let mut command = help::decorated(command, |path| Section::of(path, HELP));
     let asked = command.try_get_matches_from_mut(std::env::args_os().take(2));
-    asked.map_or_else(|error| output::answer(error, &mut command, &[]), |_| Ok(ExitCode::SUCCESS))
+    asked.map_or_else(|error| output::answer(error, &mut command), |_| Ok(ExitCode::SUCCESS))
 }
 
 const HELP: &str = "= tpbridge

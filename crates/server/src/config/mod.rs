@@ -806,7 +806,7 @@ mod tests {
         );
     }
 
-    /// A key without effect misleads whoever wrote it, so each either acts whatever else is said or is refused.
+    /// A key without effect misleads the user: each either acts by itself or is refused.
     /// A new key has to be put into one of the two lists.
     fn acts_alone_or_is_refused<T: Table>(base: &str, alone: &[&str], bound: &[&str]) {
         let description = pollux_settings::describe::<T>();
@@ -818,7 +818,7 @@ mod tests {
         }
         for text in bound {
             let name = of_bound(text);
-            assert!(names.contains(&&*name), "{name} is no key any more");
+            assert!(names.contains(&&*name), "{name} is a key no more");
             let read = Given::from_toml(&format!("{text}\n{base}"), "p").read::<T>();
             let wrong =
                 read.err().unwrap_or_else(|| panic!("{text}: without effect, and accepted"));
