@@ -5,7 +5,7 @@
 //!
 //! ```text
 //! PREFIX/include/atmi.h  xatmi.h  tx.h  ubf.h  fml32.h  fml.h  fml1632.h  userlog.h
-//! PREFIX/include/ndebug.h
+//! PREFIX/include/ndebug.h  ndrstandard.h  Exfields.h
 //! PREFIX/lib/libpollux_xatmi.so.0               the library
 //! PREFIX/lib/libpollux_xatmi.so -> it           and libatmi, libatmiclt, libubf, libnstd
 //! PREFIX/lib/libatmisrv.a                       main of a server
@@ -25,7 +25,7 @@ pub const SONAME: &str = env!("POLLUX_XATMI_SONAME");
 pub const BUILT_NAME: &str = "libpollux_xatmi_c.so";
 
 /// The headers with their texts.
-const HEADERS: [(&str, &str); 9] = [
+const HEADERS: [(&str, &str); 11] = [
     ("atmi.h", include_str!("../include/atmi.h")),
     ("xatmi.h", include_str!("../include/xatmi.h")),
     ("tx.h", include_str!("../include/tx.h")),
@@ -35,6 +35,8 @@ const HEADERS: [(&str, &str); 9] = [
     ("fml1632.h", include_str!("../include/fml1632.h")),
     ("ndebug.h", include_str!("../include/ndebug.h")),
     ("userlog.h", include_str!("../include/userlog.h")),
+    ("ndrstandard.h", include_str!("../include/ndrstandard.h")),
+    ("Exfields.h", include_str!("../include/Exfields.h")),
 ];
 
 /// Names of the library at link time; the latter ones are those of other makers' link lines.

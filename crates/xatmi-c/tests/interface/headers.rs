@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 
 use crate::Toolchain;
 
-pub(crate) const HEADERS: [&str; 9] = [
+pub(crate) const HEADERS: [&str; 11] = [
     "atmi.h",
     "xatmi.h",
     "tx.h",
@@ -22,6 +22,8 @@ pub(crate) const HEADERS: [&str; 9] = [
     "fml1632.h",
     "userlog.h",
     "ndebug.h",
+    "ndrstandard.h",
+    "Exfields.h",
 ];
 
 /// Each header alone, each pair in both orders, and one twice.
@@ -125,6 +127,62 @@ fn alias(line: &str) -> Option<String> {
         && !meaning.starts_with("Bv")
         && !is_macro;
     (is_function && name.starts_with(['F', 'C'])).then(|| name.to_owned())
+}
+
+/// A program as those of Enduro/X are written: names of ndrstandard.h come with atmi.h.
+const OF_ENDUROX: &str = r#"
+#include <stdio.h>
+#include <stdlib.h>
+#include <atmi.h>
+#include <ubf.h>
+#include <Exfields.h>
+#include <ndrstandard.h>
+struct pair { char one; long other; };
+exprivate int fails(int fail) {
+    int ret = EXSUCCEED;
+    if (EXTRUE == fail) EXFAIL_OUT(ret);
+out:
+    return ret;
+}
+expublic int check(void) {
+    char text[4], more[8] = "ab";
+    int numbers[3] = {1, 2, 3};
+    if (fails(EXFALSE) != 0 || fails(EXTRUE) != -1) return 1;
+    NDRX_STRCPY_SAFE(text, "longer");
+    if (strcmp(text, "lon") != 0) return 2;
+    NDRX_STRCPY_SAFE_DST(more, "xy", sizeof(more));
+    NDRX_STRCAT_S(more, sizeof(more), "12345678");
+    if (strcmp(more, "xy12345") != 0) return 3;
+    NDRX_STRNCPY_EOS(text, "abcd", 2, sizeof(text));
+    if (strcmp(text, "ab") != 0 || text[2] != EXEOS) return 4;
+    NDRX_STRCPY_LAST_SAFE(text, "abcdef", 2);
+    if (strcmp(text, "ef") != 0) return 5;
+    NDRX_STRNCPY(text, "wxyz", 4);
+    if (memcmp(text, "wxyz", 4) != 0) return 6;
+    if (N_DIM(numbers) != 3 || NDRX_MIN(2, 1) != 1 || EXBYTE(0x1ff) != 0xff) return 7;
+    if (EXOFFSET(struct pair, other) != (long)sizeof(long)) return 8;
+    if (EXELEM_SIZE(struct pair, one) != 1 || EXDIRSEP != '/') return 9;
+    if (EX_NREQLOGFILE != 167772562 || EX_TPERRNO != 33554882) return 10;
+    if (Bmkfldid(BFLD_STRING, 402) != EX_NREQLOGFILE) return 11;
+    return 0;
+}
+int main(void) { return check(); }
+"#;
+
+#[test]
+fn a_program_of_endurox_has_the_names_of_its_standard_header() {
+    for (compiler, language) in [("gcc", "c"), ("g++", "c++")] {
+        let Some(toolchain) = Toolchain::of(compiler) else { continue };
+        std::fs::write(toolchain.path("endurox.c"), OF_ENDUROX).expect("written");
+        let flags = ["-Wall", "-Wextra", "-Werror", "-o", "endurox", "-x", language, "endurox.c"];
+        let linked = ["-x", "none", "-Llib", "-lpollux_xatmi", "-Wl,-rpath,lib"];
+        let output = toolchain.run(&[&flags[..], &linked].concat());
+        assert!(output.status.success(), "{compiler}: {}", output.stderr);
+        let mut program = std::process::Command::new(toolchain.path("endurox"));
+        program.current_dir(toolchain.path(""));
+        let status = program.status().expect("it runs");
+        assert_eq!(status.code(), Some(0), "{compiler}: the check of that number failed");
+    }
 }
 
 #[test]

@@ -111,9 +111,10 @@ impl Reading<'_> {
             }
         }
         if config.entries.is_empty() && self.mistakes.is_empty() {
-            self.mistake(
+            // A reload may bring some.
+            self.warn(
                 root,
-                "no <server name=\"PROGRAM\"> in <servers>: there is nothing to run",
+                "no <server name=\"PROGRAM\"> in <servers>: nothing runs until a reload finds one",
             );
         }
         config
@@ -336,6 +337,14 @@ impl Reading<'_> {
         match text.as_str() {
             "Y" | "y" | "1" => *into = true,
             "N" | "n" | "0" => *into = false,
+            number if number.parse::<u32>().is_ok() => {
+                let name = &one.name;
+                self.warn(
+                    one,
+                    format!("<{name}>{number}</{name}> counts as Y; expected Y, N, 1 or 0"),
+                );
+                *into = true;
+            }
             _ => {
                 let name = &one.name;
                 self.mistake(one, format!("<{name}>{text}</{name}>: expected Y, N, 1 or 0"));
@@ -430,8 +439,8 @@ impl FromCount for Duration {
     }
 }
 
-/// Splits an option string at blanks. Text in single or double quotes is one word without them; outside of
-/// single quotes a backslash takes the next character as it is.
+/// Splits an option string at blanks. Text in single or double quotes is one word without them. A backslash takes
+/// the next character as it is; in single quotes only that of a quote.
 ///
 /// # Errors
 /// Which quote is not closed.
@@ -439,9 +448,12 @@ fn split(text: &str) -> Result<Vec<String>, String> {
     let mut words = Vec::new();
     let mut word: Option<String> = None;
     let mut quote: Option<char> = None;
-    let mut letters = text.chars();
+    let mut letters = text.chars().peekable();
     while let Some(letter) = letters.next() {
         match (quote, letter) {
+            (Some('\''), '\\') if letters.next_if_eq(&'\'').is_some() => {
+                word.get_or_insert_default().push('\'');
+            }
             (Some(open), _) if letter == open => quote = None,
             (None, '\'' | '"') => {
                 quote = Some(letter);

@@ -213,7 +213,6 @@ fn bounds_hold_for_ids_and_copies() {
     );
     let many = servers("<server name='a'><srvid>1</srvid><max>4001</max></server>");
     assert!(mistakes(&many).contains("at most 4000"), "{}", mistakes(&many));
-    assert!(mistakes("<endurox/>").contains("nothing to run"));
     assert!(mistakes("<endurox>\n<servers>").contains("pool.xml:2: XML: "));
 }
 
@@ -278,7 +277,42 @@ fn entities_of_a_document_type_are_not_expanded() {
     let laughs = "<!DOCTYPE endurox [<!ENTITY a \"ha\"><!ENTITY b \"&a;&a;&a;\">]>\n\
                   <endurox><appconfig>\n<sanity>&b;</sanity></appconfig></endurox>";
     let said = mistakes(laughs);
-    assert!(said.contains("pool.xml:3: XML: &b; is not known; write &amp; for &"), "{said}");
+    assert!(
+        said.contains("pool.xml:3: XML: &b; is an entity of <!DOCTYPE>, which is not"),
+        "{said}"
+    );
+    let included = "<!DOCTYPE endurox [\n<!ENTITY include SYSTEM \"servers.xml\">\n]>\n<endurox>\n&include;</endurox>";
+    let said = mistakes(included);
+    assert!(said.contains("pool.xml:5: XML: &include; is an entity of <!DOCTYPE>"), "{said}");
+    assert!(said.contains("the file that it names, in its place"), "{said}");
+    let said = mistakes("<endurox><appconfig><sanity>&x;</sanity></appconfig></endurox>");
+    assert!(said.contains("&x; is not known; write &amp; for &"), "{said}");
+}
+
+#[test]
+fn a_file_without_servers_is_read_with_a_warning() {
+    for text in [
+        "<endurox/>",
+        "<endurox><appconfig><sanity>1</sanity></appconfig><servers></servers></endurox>",
+        "<endurox><servers/><clients><client cmdline='x'/></clients></endurox>",
+    ] {
+        let config = read(text).expect("it can be used");
+        let said: Vec<_> = config.warnings.iter().map(ToString::to_string).collect();
+        assert!(config.entries.is_empty(), "{text}");
+        assert!(said.iter().any(|one| one.contains("nothing runs until a reload")), "{said:?}");
+    }
+}
+
+#[test]
+fn a_number_stands_for_yes_with_a_warning_and_quotes_may_be_escaped() {
+    let server = "<server name='a'><srvid>1</srvid><respawn>3</respawn>\
+                  <appopt>-a 'it\\'s' \"say \\\"x\\\"\" \\'b 'c\\d'</appopt></server>";
+    let config = read(&servers(server)).expect("it can be used");
+    let said: Vec<_> = config.warnings.iter().map(ToString::to_string).collect();
+    assert!(said.iter().any(|one| one.contains("<respawn>3</respawn> counts as Y")), "{said:?}");
+    assert!(config.entries[0].policy.respawns);
+    let words = ["-a", "it's", "say \"x\"", "'b", "c\\d"];
+    assert_eq!(config.entries[0].program_options, words);
 }
 
 #[test]
