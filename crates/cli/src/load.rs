@@ -83,12 +83,13 @@ fn run_once(
         files.write(&outcome)?;
         return Err(Failure::failed(why));
     }
-    // A file that can't be written costs nothing that was measured.
-    show(flags, files, &outcome)?;
+    // Neither costs the other: a file that can't be written, an output that nobody reads.
+    let shown = show(flags, files, &outcome);
     if !is_table {
         shout(&outcome.findings);
     }
-    files.write(&outcome)?;
+    let written = files.write(&outcome);
+    shown.and(written)?;
     if let Some(why) = &why_in_vain {
         output::error(why);
         return Ok(ExitCode::from(1));

@@ -321,6 +321,7 @@ fn setting(plan: &Plan, measured: Duration) -> Setting {
         threads: plan.threads,
         connections: plan.connections,
         pipeline: plan.pipeline,
+        think_s: plan.think_time.as_secs_f64(),
         requests_per_connection: plan.requests_per_connection.map(u32::from),
         pace,
         asked_per_s,

@@ -84,6 +84,7 @@ fn same_load(number: usize, first: &Outcome, other: &Outcome) -> Result<(), Merg
             ("URLs", setting.urls.join(" ")),
             ("the list of requests", setting.listed.clone().unwrap_or_else(|| "none".to_owned())),
             ("pipelining", setting.pipeline.to_string()),
+            ("time to think", format!("{} s", setting.think_s)),
             ("requests of a connection", format!("{:?}", setting.requests_per_connection)),
             ("warm-up", format!("{} s", setting.warm_up_s)),
             ("open or closed loop", loop_of(outcome).to_owned()),
@@ -232,6 +233,7 @@ mod tests {
         second.server = Some(ServerUse { pid: 7, cpu_s: 3.0, cpu_us_per_answer: Some(6_000.0) });
         let all = merged(&[sample(64, 1_000, 1_000_000), second]).expect("one load");
         assert_eq!((all.totals.answered, all.latency.count()), (1_500, 1_500));
+        assert_eq!(all.statuses.get(&200), Some(&1_500));
         assert_eq!((all.setting.connections, all.setting.threads), (96, 2));
         assert_eq!(all.setting.driver, "epoll-et, uring");
         assert!((all.answered_per_s() - 150.0).abs() < 0.01);

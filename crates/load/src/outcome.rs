@@ -111,6 +111,9 @@ pub struct Setting {
     pub connections: u32,
     /// Requests under way on one connection.
     pub pipeline: u32,
+    /// Pause of a client between an answer and its next request.
+    #[serde(default)]
+    pub think_s: f64,
     /// Requests after which a connection is closed.
     pub requests_per_connection: Option<u32>,
     /// "closed", or the schedule in the words of `--rate`.

@@ -491,8 +491,12 @@ impl Target {
             (Some(address), _) => look_up_address(address)?,
             (None, Some(interface)) => {
                 let written = format!("[{}%{interface}]:{port}", bare(&host));
-                let address: Address =
-                    written.parse().map_err(|error: ListenError| wrong(error.to_string()))?;
+                let address: Address = written.parse().map_err(|error| match error {
+                    ListenError::Address { why, .. } => {
+                        wrong(format!("{why} (`ip link` lists them)"))
+                    }
+                    other => wrong(other.to_string()),
+                })?;
                 look_up_address(&address)?
             }
             (None, None) => resolve(&host, port)?,

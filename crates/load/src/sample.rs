@@ -23,6 +23,7 @@ pub(crate) fn sample(connections: u32, answers: u64, latency_ns: u64) -> Outcome
         threads: 1,
         connections,
         pipeline: 1,
+        think_s: 0.0,
         requests_per_connection: None,
         pace: "closed".to_owned(),
         asked_per_s: None,

@@ -70,14 +70,16 @@ pub(crate) fn run(
     let is_early = interrupt.is_some();
     let found = SearchResult::new(&sought, &closed.outcome, &trials, &search, is_early).json();
     let verdict = Verdict::of(&search, &trials, is_early);
-    lines.print(&format!("\n{}\n{}", plot(&trials, &sought), verdict.words(&sought)))?;
+    let mut shown =
+        lines.print(&format!("\n{}\n{}", plot(&trials, &sought), verdict.words(&sought)));
     let page = || page::html(&closed.outcome, &sought, &verdict, &rows(&trials), &trials);
     if files.is_page_printed() {
-        output::result(&page())?;
+        shown = shown.and(output::result(&page()));
     } else if files.are_printed() {
-        output::result(&found)?;
+        shown = shown.and(output::result(&found));
     }
-    files.write_search(&found, &page)?;
+    let written = files.write_search(&found, &page);
+    shown.and(written)?;
     Ok(verdict.exit_code(interrupt))
 }
 

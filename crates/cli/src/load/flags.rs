@@ -31,8 +31,6 @@ const URLS_MAX: usize = 1024;
 
 /// Objectives at most: more of them than figures that one can name would be a mistake.
 const OBJECTIVES_MAX: usize = 64;
-/// PID_MAX_LIMIT of the kernel.
-const PIDS_MAX: u64 = 4_194_304;
 /// Percentiles at most: a line of the table holds no more.
 const PERCENTILES_MAX: usize = 12;
 
@@ -155,7 +153,7 @@ table! { keys, key;
             .optional(&parsed("HOST:PORT", "HOST:PORT such as 127.0.0.1:8443", values::address_of)),
         /// Report the CPU time per answer of this process and of all that it starts: the server, on the
         /// same machine
-        pub(crate) server_pid: Option<u32> = key.optional(&whole(1..=PIDS_MAX).called("PID")),
+        pub(crate) server_pid: Option<u32> = key.optional(&parsed("PID", "the number of a process", values::pid)),
         /// Addresses that connections come from, in turn: 127.0.0.2,127.0.0.3 or 127.0.0.2-127.0.0.9;
         /// more of them give more ports
         pub(crate) sources: Vec<IpAddr> = key.flag("source").split_at_commas(|_| true)

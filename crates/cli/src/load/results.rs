@@ -21,7 +21,7 @@ use pollux_load::{ComparedServer, LoadError, Outcome, beside, render};
 use pollux_report::OutputFile;
 
 use super::flags::{LoadFlags, LoadSettings, Output};
-use super::{Interrupt, at_once, failure, plan, remark_refused};
+use super::{Interrupt, at_once, failure, plan, remark_refused, values};
 use crate::output::{self, Failure};
 
 /// A result is smaller: a run of a week has some hundred megabytes.
@@ -76,10 +76,10 @@ pub(crate) enum Results {
         #[command(flatten)]
         flags: LoadFlags,
         /// CPU time of this process and of all that it starts: that of the first URL
-        #[arg(long, value_name = "PID")]
+        #[arg(long, value_name = "PID", value_parser = values::pid)]
         before_pid: Option<u32>,
         /// The same of the second URL
-        #[arg(long, value_name = "PID")]
+        #[arg(long, value_name = "PID", value_parser = values::pid)]
         after_pid: Option<u32>,
         /// Exit with 3 when a figure got worse
         #[arg(long)]
@@ -189,9 +189,9 @@ fn sum(results: &[PathBuf], files: &Output) -> Result<ExitCode, Failure> {
     let sum = merged(&outcomes).map_err(Failure::usage)?;
     let files = Files::prepare(files)?;
     let table = || render::table(&sum, output::width_chars(), output::is_colourful());
-    output::result(&files.printed(&sum).unwrap_or_else(|| output::shown(&table())))?;
-    files.write(&sum)?;
-    Ok(ExitCode::SUCCESS)
+    let shown = output::result(&files.printed(&sum).unwrap_or_else(|| output::shown(&table())));
+    let written = files.write(&sum);
+    shown.and(written).map(|()| ExitCode::SUCCESS)
 }
 
 fn read(path: &Path) -> Result<Outcome, Failure> {

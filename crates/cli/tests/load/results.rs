@@ -8,7 +8,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use hdrhistogram::serialization::interval_log::{IntervalLogIterator, LogEntry};
-use pollux_testing::{DEADLINE, Signal, addresses, has};
+use pollux_testing::{DEADLINE, Process, Signal, addresses, has};
 use serde_json::Value;
 
 use crate::endings::CLOSED;
@@ -136,6 +136,12 @@ fn a_file_that_can_no_longer_be_written_costs_neither_the_table_nor_the_other_fi
     assert!(said.stderr.contains("error: /dev/full can't be written: No space left"), "{said:?}");
     assert!(said.stdout.contains("latency") && said.stdout.contains("50 of 50 sent"), "{said:?}");
     assert!(fs::read_to_string(&csv).expect("the other file").lines().count() > 1);
+    // Nor does an output that nobody reads cost the files.
+    let json = path(folder.path(), "result.json");
+    let full = fs::OpenOptions::new().write(true).open("/dev/full").expect("the device");
+    let mut unread = command(&["-n", "50", "-c", "2", "-q", "--json", &json, &server.url]);
+    assert_eq!(Process::start(unread.stdout(full)).wait().code(), Some(1));
+    assert!(fs::read_to_string(&json).expect("a result").contains("\"statuses\""));
     let search = ["--find-capacity", "--slo", "p50=2s", "--trial", "100ms", "-c", "8", "-q"];
     let said = load(&[&search[..], &["--json", "/dev/full", &server.url]].concat());
     assert_eq!(said.code, Some(1), "{said:?}");

@@ -343,7 +343,7 @@ fn tail(outcome: &Outcome) -> String {
             )
         }
         (_, Some((part, connect))) => {
-            format!("{own} without their connect, of which {part} took up to {}", shown(connect))
+            format!("{own} after their connect, {part} of which within {}", shown(connect))
         }
         _ => own,
     }
@@ -410,6 +410,8 @@ fn bottleneck(outcome: &Outcome) -> String {
         "the server was not there for a part of the time"
     } else if has(FindingKind::RateMissed) {
         "the server could not keep up with the asked rate"
+    } else if outcome.latency.mean_ns().is_some_and(|mean| outcome.setting.think_s * 1e9 > mean) {
+        "the time that clients think sets the rate"
     } else if is_closed_loop(outcome) {
         "limited by the server or the network, not by this program"
     } else {
@@ -453,6 +455,9 @@ pub(super) fn setting(outcome: &Outcome) -> String {
     }
     if let Some(requests) = setting.requests_per_connection {
         parts.push(format!("{} per connection", number::plural(u64::from(requests), "request")));
+    }
+    if setting.think_s > 0.0 {
+        parts.push(format!("{} to think after an answer", number::duration(setting.think_s)));
     }
     parts.push(format!("{} measured", number::duration(outcome.measured.as_secs_f64())));
     if setting.warm_up_s > 0.0 {
@@ -513,6 +518,36 @@ mod tests {
         let mut outcome = sample::outcome();
         outcome.generator.coarse_timers = Some("Invalid argument".to_owned());
         assert!(generator(&outcome).ends_with("timer slack (Invalid argument)"), "{outcome:?}");
+    }
+
+    #[test]
+    fn clients_that_think_longer_than_they_wait_set_the_rate() {
+        let mut outcome = sample::sample(8, 1_000, 2_000_000);
+        assert!(answer(&outcome).ends_with("not by this program."));
+        outcome.setting.think_s = 0.01;
+        assert!(answer(&outcome).ends_with("the time that clients think sets the rate."));
+        assert!(setting(&outcome).contains("10.0 ms to think after an answer"), "{outcome:?}");
+    }
+
+    #[test]
+    fn where_each_answer_has_a_connection_the_first_sentence_has_both() {
+        let mut outcome = sample::sample(8, 1_000, 2_000_000);
+        (outcome.totals.connects, outcome.setting.requests_per_connection) = (1_000, Some(1));
+        outcome.connect = sample::times(1_000, |_| 5_000_000);
+        outcome.lifetime = sample::times(1_000, |_| 7_000_000);
+        let has = |outcome: &Outcome, words: &str| {
+            let answer = answer(outcome);
+            assert!(answer.contains(words), "{answer}");
+        };
+        has(&outcome, "99 % of them within 7.00 ms with their connect, 2.00 ms without");
+        outcome.setting.pace = "100".to_owned();
+        has(
+            &outcome,
+            "99 % of them within 2.00 ms after their connect, 99 % of which within 5.00 ms",
+        );
+        outcome.totals.connects = 8;
+        outcome.setting.requests_per_connection = None;
+        has(&outcome, "99 % of them within 2.00 ms, no errors");
     }
 
     #[test]

@@ -5,7 +5,7 @@
 use pollux_load::Outcome;
 use pollux_load::render::{count, plural, time};
 use pollux_report::chart::{Canvas, Edges, Line, Marker, Marks, Scale, Vertex, WIDTH};
-use pollux_report::markup::{card, escape, scroll, section};
+use pollux_report::markup::{capital, card, escape, scroll, section};
 use pollux_report::number::{self, NA};
 use pollux_report::{Cell, Table};
 
@@ -40,7 +40,7 @@ pub(super) fn html(
         "<header><div><p class=\"load\">Capacity of <code>{}</code></p><h1>{}</h1></div></header>\n\
          <p class=\"subtitle\">{}</p>\n",
         escape(&target),
-        escape(found.trim_start_matches("!! ")),
+        escape(&capital(found.trim_start_matches("!! "))),
         escape(&subtitle)
     );
     let chart = match draw(rows, sought) {
