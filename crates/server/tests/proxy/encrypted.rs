@@ -5,10 +5,10 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use pollux_engine::{Driver, Listeners};
+use pollux_engine::{Address, Driver, Listeners};
 use pollux_server::ServerCounter;
 use pollux_server::config::LogTarget;
-use pollux_server::proxy::{Check, Fault, Mode, ProxyConfig, ProxyCounter, ServerTls};
+use pollux_server::proxy::{Check, Fault, Mode, ProxyConfig, ProxyCounter, Resolver, ServerTls};
 use pollux_server::tls::Trust;
 
 use crate::identity::{ClientStream, Identity, ServerStream, head, pattern};
@@ -187,6 +187,53 @@ fn a_connection_in_tls_is_taken_over_by_another_thread() {
         assert!(proxy.count(ProxyCounter::TakenOver) >= 20, "{driver}");
         assert_eq!(proxy.count(ProxyCounter::Stale), 0, "{driver}");
     });
+}
+
+/// A certificate is for a name, and the settings have the name: without `--sni` it is what is asked for, in requests and
+/// in checks, and the Host of these.
+#[test]
+fn a_backend_by_name_is_asked_for_that_name_and_has_to_prove_it() {
+    let identity = Arc::new(Identity::make());
+    let hosts = Arc::new(std::sync::Mutex::new(Vec::new()));
+    let seen = Arc::clone(&hosts);
+    let backend = secured(&identity, move |_, mut stream| {
+        let head = head(&mut stream);
+        let sni = stream.conn.server_name().unwrap_or("none").to_owned();
+        let host = field(&head, "Host").unwrap_or_default().to_owned();
+        seen.lock().expect("no panic").push((host, sni.clone()));
+        let fields = format!("X-Got: {sni}\r\nConnection: close\r\n");
+        let _ = stream.write_all(crate::ok(&fields, "").as_bytes());
+    });
+    let resolver = || Resolver::new(|_| Ok(vec![[127, 0, 0, 1].into()]));
+    let port = backend.address.port();
+    let to = |host: &str| vec![Address::Name { host: host.to_owned(), port }];
+    let set = |config: &mut ProxyConfig| {
+        config.groups[0].tls = Some(ServerTls { name: None, trust: Trust::File(identity.ca()) });
+    };
+    for driver in Driver::ALL {
+        let checked = |config: &mut ProxyConfig| {
+            set(config);
+            config.groups[0].health.check = Check::Http("/".to_owned());
+        };
+        let Some(proxy) = Proxy::start_with(driver, to("localhost"), resolver(), checked) else {
+            continue;
+        };
+        let mut client = proxy.client();
+        client.ask("/0");
+        assert_eq!(field(&client.head(), "X-Got"), Some("localhost"), "{driver}");
+        proxy.await_that("a check", |_| {
+            let check = (format!("localhost:{port}"), "localhost".to_owned());
+            hosts.lock().expect("no panic").contains(&check)
+        });
+        assert!(!proxy.server().overview().backends[0].is_down(), "{driver}");
+        hosts.lock().expect("no panic").clear();
+        let other = Proxy::start_with(driver, to("other.example"), resolver(), set);
+        let other = other.expect("the driver is there");
+        let mut client = other.client();
+        client.ask("/0");
+        assert!(client.head().starts_with("HTTP/1.1 502 "), "{driver}");
+        assert_eq!(other.faults(Fault::TlsFailed), 1, "{driver}");
+    }
 }
 
 /// What the proxy said of a request to this backend: to the client, and in the error log.
