@@ -543,7 +543,9 @@ impl Server {
             let make = move |_| Ok::<_, ServerError>(Shared::for_metrics(Arc::clone(&overview)));
             let group = Group::start_on::<HttpSession, _, _>(&endpoint(), sockets, make);
             let group = group.map_err(failed(STATS))?;
-            self.banner.push(format!("metrics: {}", url(&group.addresses()[0], false, "/metrics")));
+            let at = |address| url(address, false, "/metrics");
+            let urls: Vec<String> = group.addresses().iter().map(at).collect();
+            self.banner.push(format!("metrics: {}", urls.join(" ")));
             self.endpoints.push((STATS, group));
         }
         if let Some(sockets) = control {
