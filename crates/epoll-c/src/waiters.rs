@@ -332,7 +332,7 @@ impl<'a, S: Subject> Waiter<'a, S> {
         outcome
     }
 
-    /// Lets threads go on that wait for the thread that polls.
+    /// Lets threads continue that wait for the thread that polls.
     fn notify(&self, state: &State<S>) {
         if state.awaiting > 0 {
             self.waiters.applied.notify_all();

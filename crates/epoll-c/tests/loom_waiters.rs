@@ -28,6 +28,8 @@ struct Kernel {
 #[derive(Default)]
 struct Known {
     ready: u32,
+    /// What the poller of an instance holds.
+    held: u32,
     is_interrupted: bool,
     posts: u32,
 }
@@ -91,6 +93,7 @@ impl Subject for Model {
 
     fn apply(&mut self, poller: &mut Poller) -> Result<(), Refused> {
         poller.applied = self.wanted;
+        self.kernel.with(|known| known.held = self.wanted);
         Ok(())
     }
 
@@ -222,6 +225,40 @@ fn each_of_three_threads_takes_an_event_that_the_others_left() {
 #[test]
 fn without_a_semaphore_a_thread_would_stay_in_the_queue() {
     assert!(strands_a_thread(|| three_take_three(|model| model.has_semaphore = false)));
+}
+
+/// One file is taken out while a thread waits for it and another one, which is ready by then.
+fn removed_meanwhile(adjust: fn(&mut Model)) {
+    let shared = instance(0, 0b11, adjust);
+    let threads = [patient(&shared)];
+    let mut state = shared.0.lock();
+    state.subject.wanted = 0b10;
+    shared.0.removed(state).expect("nothing refuses it");
+    assert_eq!(shared.1.with(|known| known.held & 0b01), 0, "it is held no more");
+    shared.1.with(|known| known.ready = 0b10);
+    assert_eq!(ended(threads), [Ok(1)]);
+}
+
+#[test]
+fn what_is_removed_while_a_thread_waits_is_held_no_more() {
+    explore(|| removed_meanwhile(|_| {}));
+}
+
+#[test]
+fn a_thread_that_leaves_with_an_event_applies_what_was_removed_before() {
+    explore(|| {
+        let shared = instance(0b10, 0b11, |_| {});
+        let threads = [patient(&shared)];
+        let mut state = shared.0.lock();
+        state.subject.wanted = 0;
+        shared.0.removed(state).expect("nothing refuses it");
+        assert_eq!(shared.1.with(|known| known.held), 0, "it is held no more");
+        let mut state = shared.0.lock();
+        state.subject.is_over = true;
+        state.dismiss();
+        drop(state);
+        assert!(matches!(ended(threads)[..], [Ok(0 | 1)]));
+    });
 }
 
 fn watched_meanwhile(adjust: fn(&mut Model)) {

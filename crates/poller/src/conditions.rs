@@ -155,12 +155,12 @@ impl Readiness {
     /// Whether this may be no more than a claim when a poll request reports it (AIO, io_uring).
     ///
     /// A request that was woken reports what the waker of the file claimed, not what holds.
-    /// Sockets claim priority data with all data, and the end of a pipe is claimed as error and
-    /// hang-up. A request that looks at the file when it is armed is right. Of other files
+    /// Sockets claim priority data with all data, the end of a pipe is claimed as error and
+    /// hang-up, and a listener that is shut down as an error. A request that looks at the file when it is armed is right. Of other files
     /// ([`is_claimed`](crate::table::is_claimed)) it is true, and must not be looked at again: the look of a poll
     /// takes the news away (`/proc/self/mounts`, pressure).
     pub(crate) const fn is_doubtful_claim(self) -> bool {
-        self.contains(Self::PRIORITY) || self.contains(Self(Self::ERROR.0 | Self::HUP.0))
+        self.intersects(Self(Self::PRIORITY.0 | Self::ERROR.0))
     }
 
     /// What of this readiness may be reported to a caller with `interest`.

@@ -201,6 +201,26 @@ fn mounts(epoll: c_int) -> String {
     format!("{seen:?}")
 }
 
+/// What is found of a listener that is shut down while it is watched, beside what hangs up and what fails.
+pub(super) fn a_listener_that_is_shut_down_is_hung_up(subject: &Subject) -> String {
+    let seen = [EPOLLIN, EPOLLIN | EPOLLET].map(|flags| {
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a port");
+        subject.add(&listener, flags, 1);
+        let before = subject.soon();
+        // SAFETY: takes no pointer; a socket that is open.
+        let shut = unsafe { libc::shutdown(listener.as_raw_fd(), libc::SHUT_RDWR) };
+        let found = subject.found();
+        // select(2) has no bit for a hang-up: that is the subject of another script.
+        let is_error = |found: &[(u64, u32)]| {
+            found.iter().any(|(_, events)| events & libc::EPOLLERR as u32 != 0)
+        };
+        let seen = (before, shut, found.len(), is_error(&found));
+        subject.ctl(EPOLL_CTL_DEL, listener.as_raw_fd(), 0, 0);
+        seen
+    });
+    format!("{seen:?}")
+}
+
 /// A listener of two instances: one has taken a connection and is busy, the other waits. Who takes the next?
 fn beside_a_busy_one(subject: &Subject, flags: c_int) -> String {
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a port");

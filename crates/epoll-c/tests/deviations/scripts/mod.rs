@@ -93,6 +93,7 @@ pub(crate) const SCRIPTS: &[Script] = scripts![
     a_terminal_is_reported,
     a_fifo_for_both_directions_is_reported,
     news_of_the_mounts_are_reported,
+    a_listener_that_is_shut_down_is_hung_up,
     a_busy_instance_takes_no_exclusive_wake,
     an_edge_wakes_one_of_the_threads_that_wait,
     an_edge_that_was_reported_is_silent_for_a_second_thread,
