@@ -164,6 +164,16 @@ pub const DEVIATIONS: &[Deviation] = &[
         reason: "the library does not see close(2): EPOLL_CTL_DEL before it",
     },
     Deviation {
+        scripts: &["an_instance_lives_on_when_all_behind_it_is_closed"],
+        linked: ALL,
+        preloaded: NONE,
+        at_times: NONE,
+        epoll: "an instance is one descriptor: to close every other one does it no harm",
+        here: "it is an epoll of the kernel's without any registration, or its waits fail (EBADF)",
+        reason: "the library holds descriptors of its own for each instance. Where close(2), close_range(2), \
+                 closefrom(3) and dup2(2) are seen, they pass these over (close: EBADF), or they are made anew",
+    },
+    Deviation {
         scripts: &["a_number_used_again_without_add_is_silent"],
         linked: NUMBERS,
         preloaded: NONE,

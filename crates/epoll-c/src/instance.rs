@@ -51,6 +51,8 @@ pub(crate) struct Watched {
     has_waited: bool,
     /// The poller serves all threads; or is to, as a second one waits.
     is_shared: bool,
+    /// The numbers of the poller, as far as they are known while a thread polls.
+    held: Vec<RawFd>,
     /// Numbers of listeners that were taken out and may still be held, by AIO alone.
     listeners: Vec<RawFd>,
     /// All goes to the kernel's epoll.
@@ -105,6 +107,7 @@ impl Instance {
             if is_at_bound { errno(libc::ENFILE) } else { refused }
         })?;
         state.subject.waker = Some(opened.poller.waker());
+        state.subject.held = opened.poller.descriptors();
         state.put(opened);
         Ok(())
     }
@@ -243,6 +246,9 @@ impl Instance {
     /// The number `fd` is about to be closed, or to name another file.
     pub(crate) fn closing(&self, fd: RawFd) {
         let mut state = self.lock();
+        if held(&state).contains(&fd) {
+            state.loses(fd);
+        }
         let is_registered = state.subject.registrations.remove(fd);
         if is_registered {
             state.subject.let_go_of(fd);
@@ -260,6 +266,11 @@ impl Instance {
             // Where it does not come to that, connections are taken a moment longer.
             let _ = pollux_sys::aio::await_release(RELEASED_WITHIN);
         }
+    }
+
+    /// Adds to `numbers` those that the library holds open for this instance beside the one that the program has.
+    pub(crate) fn held(&self, numbers: &mut Vec<RawFd>) {
+        numbers.extend(held(&self.lock()));
     }
 
     /// Adds the number of every registration to `numbers`.
@@ -317,6 +328,7 @@ impl Watched {
             waker: None,
             has_waited: false,
             is_shared: false,
+            held: Vec::new(),
             listeners: Vec::new(),
             is_kernels: false,
         }
@@ -363,6 +375,7 @@ impl Watched {
         let opened = Opened::open(self.mechanism, threads)?;
         self.waker = Some(opened.poller.waker());
         self.is_shared = threads == Threads::Several;
+        self.held = opened.poller.descriptors();
         self.registrations.poller_is_new();
         Ok(opened)
     }
@@ -468,7 +481,36 @@ impl Subject for Watched {
     }
 }
 
+/// The numbers that the library holds open for an instance.
+fn held(state: &waiters::State<Watched>) -> Vec<RawFd> {
+    let Watched { tag, semaphore, held, .. } = &state.subject;
+    let mut numbers: Vec<RawFd> = tag.iter().chain(semaphore).map(OwnedFd::as_raw_fd).collect();
+    match state.free() {
+        Some(opened) => numbers.extend(opened.poller.descriptors()),
+        None if state.is_polled() => numbers.extend(held),
+        None => {}
+    }
+    numbers
+}
+
 impl waiters::State<Watched> {
+    /// A number that the library holds is about to name another file (`dup2(2)`): it is given up, and what it was
+    /// for is made anew. A thread that polls continues to use it, and fails.
+    fn loses(&mut self, fd: RawFd) {
+        let is_lost =
+            |held: &Option<OwnedFd>| held.as_ref().is_some_and(|held| held.as_raw_fd() == fd);
+        for eventfd in [&mut self.subject.tag, &mut self.subject.semaphore] {
+            if is_lost(eventfd)
+                && let Ok(anew) = kernel::eventfd()
+            {
+                *eventfd = Some(anew);
+                return;
+            }
+        }
+        self.close();
+        self.subject.registrations.poller_is_new();
+    }
+
     /// This is a child of `fork(2)`: the poller is its parent's, the registrations are a copy.
     pub(crate) fn inherited(&mut self) {
         if self.subject.tag.is_none() {

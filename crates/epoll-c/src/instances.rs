@@ -192,6 +192,18 @@ impl Instances {
         numbers.into_iter().filter(|&fd| is_meant(fd)).for_each(|fd| self.closing(fd));
     }
 
+    /// The numbers from `first` to `last` that the library holds open itself, in order: a program that closes all
+    /// that it has not opened does not mean them.
+    pub fn held(&self, first: u32, last: u32) -> Vec<RawFd> {
+        let mut numbers = Vec::new();
+        if !self.is_empty() {
+            self.read().all.iter().for_each(|instance| instance.held(&mut numbers));
+            numbers.retain(|fd| u32::try_from(*fd).is_ok_and(|fd| (first..=last).contains(&fd)));
+            numbers.sort_unstable();
+        }
+        numbers
+    }
+
     /// `new` names what `old` names since a moment ago; [`Instances::closing`] was called for `new`
     /// before, if it was open.
     pub fn duplicated(&self, old: RawFd, new: RawFd) {

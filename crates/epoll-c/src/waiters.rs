@@ -222,7 +222,7 @@ impl<S: Subject> State<S> {
 
     /// Whether changes were left to a thread that polls and has not applied them.
     fn is_left(&self) -> bool {
-        matches!(self.poller, Slot::InUse) && self.applied < self.left
+        self.is_polled() && self.applied < self.left
     }
 
     /// Applies to the poller of a thread that polls what it does not have.
@@ -230,6 +230,19 @@ impl<S: Subject> State<S> {
         let outcome = self.subject.apply(poller);
         self.applied = self.left;
         outcome
+    }
+
+    /// The poller, unless none is open or a thread polls.
+    pub(crate) fn free(&self) -> Option<&S::Poller> {
+        match &self.poller {
+            Slot::Free(poller) => Some(poller),
+            Slot::Closed | Slot::InUse => None,
+        }
+    }
+
+    /// Whether a thread polls.
+    pub(crate) fn is_polled(&self) -> bool {
+        matches!(self.poller, Slot::InUse)
     }
 
     /// Puts in a poller that the calling thread opened.

@@ -441,6 +441,11 @@ impl Poller for Aio {
         Ok(())
     }
 
+    fn descriptors(&self) -> Vec<RawFd> {
+        let beside = self.beside.iter().flat_map(Beside::descriptors);
+        [self.parts.waker.fd().as_raw_fd()].into_iter().chain(beside).collect()
+    }
+
     #[inline]
     fn wait(&mut self, events: &mut Events, timeout: Option<Duration>) -> Result<(), Error> {
         events.clear();

@@ -5,7 +5,7 @@
 //! means, it does not know.
 
 use std::io;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd, RawFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
 use std::time::Duration;
 
 use pollux_sys::epoll::{EpollEvent, wait, wait_masked, wait_ns};
@@ -44,6 +44,10 @@ impl Beside {
     /// What a context notifies of completions.
     pub(crate) fn completions(&self) -> BorrowedFd<'_> {
         self.completions.as_fd()
+    }
+
+    pub(crate) fn descriptors(&self) -> [RawFd; 2] {
+        [self.epoll.as_raw_fd(), self.completions.as_raw_fd()]
     }
 
     /// Watches the file of `key`, level-triggered or once.

@@ -1,7 +1,7 @@
 //! The contract that every backend keeps, and that the conformance suite checks.
 
 use std::fmt;
-use std::os::fd::BorrowedFd;
+use std::os::fd::{AsRawFd, BorrowedFd, RawFd};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -108,6 +108,12 @@ pub trait Poller {
     /// Only to be watched: reading, closing or changing it by other means breaks the poller.
     fn fd(&self) -> Option<BorrowedFd<'_>> {
         None
+    }
+
+    /// Every descriptor that this poller holds, its waker's among them: what closes all that a program has open
+    /// (`closefrom(3)`) passes them over. It may hold more after a wait than before.
+    fn descriptors(&self) -> Vec<RawFd> {
+        vec![self.waker().fd().as_raw_fd()]
     }
 
     /// Waits until something is ready, a waker is used, a signal handler ran or `timeout` is

@@ -169,6 +169,10 @@ impl Poller for Epoll {
         Ok(())
     }
 
+    fn descriptors(&self) -> Vec<RawFd> {
+        vec![self.parts.waker.fd().as_raw_fd(), self.epoll.as_raw_fd()]
+    }
+
     fn fd(&self) -> Option<BorrowedFd<'_>> {
         Some(self.epoll.as_fd())
     }

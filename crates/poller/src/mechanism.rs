@@ -9,7 +9,7 @@
 //! Here all of them refuse alike (`docs/fork.md`).
 
 use std::fmt;
-use std::os::fd::{AsRawFd, BorrowedFd};
+use std::os::fd::{AsRawFd, BorrowedFd, RawFd};
 use std::str::FromStr;
 use std::sync::Arc;
 use std::time::Duration;
@@ -225,6 +225,10 @@ impl<P: Poller> Poller for Owned<P> {
 
     fn flush(&mut self) -> Result<(), Error> {
         self.poller()?.flush()
+    }
+
+    fn descriptors(&self) -> Vec<RawFd> {
+        self.poller.descriptors()
     }
 
     fn fd(&self) -> Option<BorrowedFd<'_>> {

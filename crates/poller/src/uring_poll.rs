@@ -14,7 +14,7 @@
 //! [`crate::uring_changes`]; keys that no registration answers for are stale.
 
 use std::collections::VecDeque;
-use std::os::fd::{AsRawFd, BorrowedFd};
+use std::os::fd::{AsRawFd, BorrowedFd, RawFd};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -388,6 +388,10 @@ impl Poller for UringPoll {
         self.changes.retire(fd.as_raw_fd());
         self.changes.ask(fd.as_raw_fd());
         Ok(())
+    }
+
+    fn descriptors(&self) -> Vec<RawFd> {
+        vec![self.parts.waker.fd().as_raw_fd(), self.ring.fd()]
     }
 
     fn flush(&mut self) -> Result<(), Error> {

@@ -7,6 +7,7 @@
 
 use std::collections::VecDeque;
 use std::io;
+use std::os::fd::{AsRawFd, RawFd};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -53,6 +54,10 @@ impl CountedRing {
             cause: refused.cause,
         })?;
         Ok(Self { ring, enters_since_overflow: OVERFLOW_ENTERS, counters })
+    }
+
+    pub(crate) fn fd(&self) -> RawFd {
+        self.ring.as_raw_fd()
     }
 
     pub(crate) fn setup(&self) -> &Setup {

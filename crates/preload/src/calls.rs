@@ -113,6 +113,10 @@ accepting! {
 
 taken! { Both: close / 1 (fd: c_int; caller) -> c_int {
     let Some(real) = real() else { return unknown() };
+    if fd >= 0 && !emulation::held(fd.unsigned_abs(), fd.unsigned_abs()).is_empty() {
+        set_errno(libc::EBADF);
+        return -1;
+    }
     closing(fd);
     let thread = NAME.thread();
     let began = thread.begin();
@@ -125,9 +129,29 @@ taken! { Both: close / 1 (fd: c_int; caller) -> c_int {
 taken! { Both: close_range / 3 (first: c_uint, last: c_uint, flags: c_int; _caller) -> c_int {
     let Some(real) = real() else { return unknown() };
     closing_range(first, last, flags);
-    // SAFETY: the caller's own arguments.
-    unsafe { real(first, last, flags) }
+    let mut result = 0;
+    beside_held(first, last, |first, last| {
+        // SAFETY: the caller's own arguments, or a part of the range.
+        result = result.min(unsafe { real(first, last, flags) });
+    });
+    result
 } }
+
+/// Closes a range in parts, around the numbers that are this library's own.
+fn beside_held(first: c_uint, last: c_uint, mut close: impl FnMut(c_uint, c_uint)) {
+    let mut from = first;
+    for held in emulation::held(first, last) {
+        let held = held.unsigned_abs();
+        if held > from {
+            close(from, held - 1);
+        }
+        from = held + 1;
+    }
+    // A range that is none the kernel refuses itself.
+    if from <= last || from == first {
+        close(from, last);
+    }
+}
 
 /// A number is about to be closed: said before, as behind it another thread may already have the number.
 pub(crate) fn closing(fd: c_int) {
@@ -160,8 +184,21 @@ taken! { Both: closefrom / 1 (first: c_int; _caller) -> () {
     let Some(real) = real() else { return };
     let from = first.max(0).unsigned_abs();
     freed("closefrom", || forget_range(from, c_uint::MAX), || emulation::closing_range(from, c_uint::MAX));
-    // SAFETY: the caller's own argument.
-    unsafe { real(first) }
+    beside_held(from, c_uint::MAX, |first, last| {
+        if last == c_uint::MAX {
+            // Numbers are not negative.
+            let first = c_int::try_from(first).unwrap_or(c_int::MAX);
+            // SAFETY: the caller's own argument, or what is behind the last number of this library.
+            unsafe { real(first) };
+        } else {
+            let number = libc::SYS_close_range;
+            // Where the kernel is older than it, these stay open.
+            let _ = emulation::inside("closefrom", || {
+                // SAFETY: takes no pointer; a part of the caller's own range.
+                Ok(unsafe { libc::syscall(number, first, last, 0) })
+            });
+        }
+    });
 } }
 
 /// Takes names that close the number of a stream.

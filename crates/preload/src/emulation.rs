@@ -6,6 +6,7 @@
 use std::ffi::{CStr, c_int};
 use std::io;
 use std::mem::MaybeUninit;
+use std::os::fd::RawFd;
 use std::slice;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::time::Duration;
@@ -156,6 +157,14 @@ pub(crate) fn closing(fd: c_int) {
 
 pub(crate) fn closing_range(first: u32, last: u32) {
     notify("close_range", || INSTANCES.closing_range(first, last));
+}
+
+/// The numbers from `first` to `last` that are this library's own, in order: they are closed to the program.
+pub(crate) fn held(first: u32, last: u32) -> Vec<RawFd> {
+    if !is_asked() || INSTANCES.is_empty() || !Thread::here().is_own() {
+        return Vec::new();
+    }
+    inside("close", || Ok(INSTANCES.held(first, last))).unwrap_or_default()
 }
 
 pub(crate) fn duplicated(old: c_int, new: c_int) {

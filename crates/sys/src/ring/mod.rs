@@ -70,6 +70,12 @@ pub struct Completion {
     pub has_more: bool,
 }
 
+impl AsRawFd for Ring {
+    fn as_raw_fd(&self) -> RawFd {
+        self.io.as_raw_fd()
+    }
+}
+
 impl Ring {
     /// Opens a ring with the best set-up that this kernel knows and the largest size up to
     /// `wanted` that the memory limit allows.

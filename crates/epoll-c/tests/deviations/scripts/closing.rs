@@ -176,3 +176,74 @@ pub(super) fn a_file_of_a_closed_instance_ends_at_once(subject: &Subject) -> Str
     });
     format!("{seen:?}")
 }
+
+/// An instance after a program has closed every number behind it that it did not open: in a child, which has no
+/// other file there.
+pub(super) fn an_instance_lives_on_when_all_behind_it_is_closed(subject: &Subject) -> String {
+    let mut seen = Vec::new();
+    for close_all in [by_closefrom as fn(c_int), by_close_range, one_by_one, by_dup2] {
+        // SAFETY: the child makes system calls and ends.
+        let child = unsafe { libc::fork() };
+        if child == 0 {
+            let status = survives(subject, close_all);
+            // SAFETY: ends the child and nothing else.
+            unsafe { libc::_exit(status) };
+        }
+        let mut status = 0;
+        // SAFETY: writes to a live local.
+        assert_eq!(unsafe { libc::waitpid(child, &raw mut status, 0) }, child);
+        seen.push(status);
+    }
+    format!("{seen:?}")
+}
+
+/// The numbers behind which nothing of the test is open.
+const BEHIND: c_int = 620;
+
+/// How many events of three an instance found, in three waits of which the second is behind `close_all`.
+fn survives(subject: &Subject, close_all: fn(c_int)) -> c_int {
+    let (reader, mut writer) = std::io::pipe().expect("a pipe");
+    let all: Vec<OwnedFd> = (0..BEHIND)
+        .map_while(|_| reader.try_clone().ok().filter(|one| one.as_raw_fd() < BEHIND))
+        .map(OwnedFd::from)
+        .collect();
+    let epoll = subject.another().into_number();
+    writer.write_all(b"x").expect("room");
+    let epoll = epoll.as_raw_fd();
+    ctl(epoll, EPOLL_CTL_ADD, reader.as_raw_fd(), Some((EPOLLIN as u32, 1)));
+    let mut found = 0;
+    for close in [|_: c_int| (), close_all, |_: c_int| ()] {
+        close(epoll + 1);
+        found +=
+            found_on(epoll, Duration::from_millis(300)).map_or(0, |found| found.len() as c_int);
+    }
+    std::mem::forget(all);
+    found
+}
+
+fn by_closefrom(first: c_int) {
+    // The C library's function, which the crate libc does not have.
+    unsafe extern "C" {
+        fn closefrom(first: c_int);
+    }
+    // SAFETY: takes no pointer; nothing behind the number is used again.
+    unsafe { closefrom(first) };
+}
+
+fn by_close_range(first: c_int) {
+    close_range(first.unsigned_abs(), u32::MAX, 0);
+}
+
+fn one_by_one(first: c_int) {
+    for fd in first..first + 64 {
+        // SAFETY: as above.
+        unsafe { libc::close(fd) };
+    }
+}
+
+fn by_dup2(first: c_int) {
+    for fd in first..first + 64 {
+        // SAFETY: takes no pointer; nothing behind the number is used again.
+        unsafe { libc::dup2(0, fd) };
+    }
+}

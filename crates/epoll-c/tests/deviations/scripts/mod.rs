@@ -87,7 +87,8 @@ pub(crate) const SCRIPTS: &[Script] = scripts![
     a_listener_closed_without_del_takes_nobody,
     a_file_closed_after_del_beside_a_wait_ends_at_once,
     a_file_that_another_thread_closes_ends,
-    a_file_of_a_closed_instance_ends_at_once;
+    a_file_of_a_closed_instance_ends_at_once,
+    an_instance_lives_on_when_all_behind_it_is_closed;
     kinds:
     a_signalfd_is_reported,
     a_terminal_is_reported,
