@@ -54,7 +54,7 @@ fn slow(data: &[u8]) -> Ended {
         let digits = line.iter().take_while(|b| b.is_ascii_hexdigit()).count();
         let (digits, extension) = line.split_at(digits);
         extensions += extension.len();
-        if digits.len() > 16 || extension.len() > 16 || extensions > 40 {
+        if digits.len() > 64 || extension.len() > 16 || extensions > 40 {
             return None;
         }
         skip_extensions(extension)?;

@@ -13,6 +13,9 @@
 //!               Done
 //! ```
 //!
+//! The size of a chunk may have zeros in front, and in answers blanks behind it, as old servers pad it; in
+//! requests the grammar decides.
+//!
 //! A body of known length needs one state, and so does an answer that ends with its connection.
 
 use std::ops::Range;
@@ -71,11 +74,12 @@ enum State {
     EndLf,
 }
 
-/// Digits of a chunk size, leading zeros included.
-const SIZE_DIGITS_MAX: u8 = 16;
+/// Digits of a chunk size, leading zeros included. More than 16 of them are zeros: the grammar has no end of
+/// them (RFC 9112 7.1).
+const SIZE_DIGITS_MAX: u8 = 64;
 
 const SIZE: Rejection =
-    Rejection::bad("a chunk size is not 1 to 16 hex digits and CRLF", "RFC 9112 7.1");
+    Rejection::bad("a chunk size is not 1 to 64 hex digits and CRLF", "RFC 9112 7.1");
 const BODY_LARGE: Rejection = Rejection::beyond(
     LimitName::Body,
     Status::CONTENT_TOO_LARGE,
@@ -230,6 +234,9 @@ impl BodyReader {
     fn next_state(&mut self, b: u8) -> Result<State, Rejection> {
         match self.state {
             State::Size { digits } => self.size(b, digits),
+            State::Extension(at) if b == b'\r' && self.is_answer && at.is_blank() => {
+                Ok(State::SizeLf)
+            }
             State::Extension(at) => match at.next(b) {
                 Next::At(at) => self.extension(at),
                 Next::Cr => Ok(State::SizeLf),
@@ -248,7 +255,10 @@ impl BodyReader {
             if digits == SIZE_DIGITS_MAX {
                 return Err(SIZE);
             }
-            // At most 16 digits were shifted in: nothing is lost at the top.
+            // What is shifted out at the top would make another size of it.
+            if self.chunk >> 60 != 0 {
+                return Err(SIZE);
+            }
             self.chunk = self.chunk << 4 | u64::from(digit);
             return Ok(State::Size { digits: digits + 1 });
         }
@@ -259,9 +269,12 @@ impl BodyReader {
         }
     }
 
-    /// Counts one byte of an extension.
+    /// Counts one byte of an extension. The blanks of a server that pads every size are bounded by line.
     fn extension(&mut self, at: ChunkExtension) -> Result<State, Rejection> {
         self.line_left = self.line_left.checked_sub(1).ok_or(EXTENSION_LARGE)?;
+        if self.is_answer && at == ChunkExtension::Blank {
+            return Ok(State::Extension(at));
+        }
         self.extension_left = self.extension_left.checked_sub(1).ok_or(EXTENSION_LARGE)?;
         Ok(State::Extension(at))
     }
@@ -312,7 +325,7 @@ impl BodyReader {
 ///        Blank ───────┘                     Escape ◄─'\'── Quoted ──'"'──► QuoteEnd┘
 /// ```
 ///
-/// White space stands only where a part of an extension follows it.
+/// White space stands only where a part of an extension follows it; in answers also in front of the line's end.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum ChunkExtension {
     /// White space, before a semicolon.
@@ -352,6 +365,11 @@ impl ChunkExtension {
             b' ' | b'\t' => Some(Self::Blank),
             _ => None,
         }
+    }
+
+    /// Whether white space stands in front of it and nothing that would need more.
+    fn is_blank(self) -> bool {
+        matches!(self, Self::Blank | Self::NameEnd)
     }
 
     /// The place behind one more byte.
@@ -431,6 +449,7 @@ mod tests {
             ("\r\n0\r\n\r\n", "7\r\n\r\n0\r\n\r\n\r\n0\r\n\r\n"),
             ("a", "1\r\na\r\n0\r\nA: b\r\nC:\r\n\r\n"),
             ("a", "0000000000000001\r\na\r\n0\r\n\r\n"),
+            ("a", "00000000000000000000001\r\na\r\n0\r\n\r\n"),
         ] {
             assert_eq!(chunked(input), whole(data, input), "{input:?}");
         }
@@ -465,7 +484,6 @@ mod tests {
             "1;\"a",
             "1;a\n",
             ";",
-            "00000000000000001",
             "1,\r\n",
             "1_",
             "1;12345678",
@@ -487,10 +505,55 @@ mod tests {
     fn limits_have_their_status() {
         assert_eq!(chunked("3e9\r\n"), Err(413));
         assert_eq!(chunked("ffffffffffffffff\r\n"), Err(413));
+        assert_eq!(chunked("10000000000000000"), Err(400));
+        assert_eq!(chunked("0010000000000000001"), Err(400));
+        assert_eq!(
+            chunked(&format!("{:0>64}\r\na\r\n0\r\n\r\n", 1)),
+            whole("a", &format!("{:0>64}\r\na\r\n0\r\n\r\n", 1))
+        );
+        assert_eq!(chunked(&format!("{:0>65}", 1)), Err(400));
         assert_eq!(chunked(&format!("3e8\r\n{:1000}\r\n1\r\n", "")), Err(413));
         assert_eq!(chunked(&format!("0\r\nA: {:40}", "")), Err(431));
         assert_eq!(chunked("0\r\nA:\r\nA:\r\nA:\r\nA:\r\n"), Err(431));
         assert_eq!(chunked(&"1;123456\r\na\r\n".repeat(3)), Err(400));
+    }
+
+    /// The same of an answer, whose reader may be more lenient.
+    fn chunked_answer(input: &str, piece: usize) -> Result<(String, usize), u16> {
+        let mut reader = BodyReader::of_response(ResponseBody::Chunked, &Limits::default());
+        let (mut data, mut at) = (Vec::new(), 0);
+        while at < input.len() && !reader.is_done() {
+            let piece = &input.as_bytes()[at..input.len().min(at + piece)];
+            let step = reader.feed(piece).map_err(|rejection| rejection.status.code())?;
+            data.extend_from_slice(&piece[step.data]);
+            at += step.consumed;
+        }
+        assert!(reader.is_done(), "{input:.60}");
+        Ok((String::from_utf8(data).expect("ASCII"), at))
+    }
+
+    #[test]
+    fn sizes_of_an_answer_may_be_padded_with_blanks() {
+        let padded = "2      \r\nab\r\n".repeat(10_000);
+        let many = format!("{padded}0      \r\n\r\n");
+        for (input, data) in [
+            ("5 \r\nhello\r\n0 \r\n\r\n", "hello"),
+            ("5\t\r\nhello\r\n0\r\n\r\n", "hello"),
+            ("5    ;a=b \r\nhello\r\n0;c\t\r\n\r\n", "hello"),
+            ("00000000000000000000005\r\nhello\r\n0\r\n\r\n", "hello"),
+            (&many, &"ab".repeat(10_000)),
+        ] {
+            for piece in [1, 3, usize::MAX / 2] {
+                let expected = Ok((data.to_owned(), input.len()));
+                assert_eq!(chunked_answer(input, piece), expected, "{input:.60}");
+            }
+            // Never in requests.
+            assert!(input.starts_with("000") || chunked(input) == Err(400), "{input:.60}");
+        }
+        let endless = format!("5{:1100}", "");
+        for broken in ["5 0\r\n", " 5\r\n", "5 \n", "5 \rx", "5; \r\n", "5;a= \r\n", &endless] {
+            assert_eq!(chunked_answer(broken, 1), Err(502), "{broken:.60}");
+        }
     }
 
     #[test]

@@ -83,8 +83,8 @@ fn what_could_be_read_in_two_ways_never_reaches_a_backend() {
             assert!(given.starts_with(&line), "{driver}, {name}: {given:?}");
             assert!(!given.contains("\nHTTP/1.1 "), "{driver}, {name}: {given:?}");
         }
-        let fields = format!("GET / HTTP/1.1\r\nHost: x\r\n{}\r\n", "A: b\r\n".repeat(100));
-        let value = format!("GET / HTTP/1.1\r\nHost: x\r\nA: {}\r\n\r\n", "a".repeat(20_000));
+        let fields = format!("GET / HTTP/1.1\r\nHost: x\r\n{}\r\n", "A: b\r\n".repeat(1000));
+        let value = format!("GET / HTTP/1.1\r\nHost: x\r\nA: {}\r\n\r\n", "a".repeat(50_000));
         for long in [fields, value] {
             let mut client = proxy.client();
             client.try_send(long);
@@ -130,6 +130,33 @@ fn a_megabyte_of_extensions_or_trailers_is_refused_in_both_directions() {
             let is_refused = given.starts_with("HTTP/1.1 502 ") || !given.ends_with("0\r\n\r\n");
             assert!(is_refused, "{driver}, {name}: {given:?}");
             proxy.await_that("the fault", |proxy| proxy.faults(Fault::BadAnswer) == 1);
+        });
+    }
+}
+
+/// Old servers pad the sizes of chunks with blanks; a size may have any number of zeros in front.
+#[test]
+fn an_answer_with_padded_chunk_sizes_passes() {
+    for answer in [
+        "5 \r\nhello\r\n0 \r\n\r\n",
+        "5      \r\nhello\r\n0\t\r\n\r\n",
+        "00000000000000000000005\r\nhello\r\n00000000000000000000\r\n\r\n",
+    ] {
+        let answer = format!("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n{answer}");
+        let backend = Backend::answering(move |_, _| Some(answer.clone()));
+        backend.on_every_driver(|driver, proxy| {
+            let mut client = proxy.client();
+            for _ in 0..2 {
+                client.send(GET);
+                assert!(client.head().starts_with("HTTP/1.1 200 "), "{driver}");
+                assert_eq!(client.until("0\r\n\r\n"), "5\r\nhello\r\n0\r\n\r\n", "{driver}");
+            }
+        });
+        let silent = Backend::silent();
+        silent.on_every_driver(|driver, proxy| {
+            let mut client = proxy.client();
+            client.send([CHUNKED_POST, "5 \r\nhello\r\n"].concat());
+            assert!(client.rest().starts_with("HTTP/1.1 400 "), "{driver}: never in requests");
         });
     }
 }

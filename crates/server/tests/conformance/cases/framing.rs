@@ -260,6 +260,7 @@ fn breaks() -> Vec<Case> {
 /// Bodies that are taken, and their bytes.
 const CHUNKS_SERVED: &[(&str, &str, &str, &str)] = &[
     ("no chunk", "9112 7.1", "0\r\n\r\n", ""),
+    ("17 zeros as a size", "9112 7.1", "00000000000000000\r\n\r\n", ""),
     ("several chunks", "9112 7.1", "3\r\nabc\r\n2\r\nde\r\n0\r\n\r\n", "abcde"),
     ("a size in capitals", "9112 7.1", "A\r\n0123456789\r\n0\r\n\r\n", "0123456789"),
     ("a size in small letters", "9112 7.1", "a\r\n0123456789\r\n0\r\n\r\n", "0123456789"),
@@ -347,7 +348,11 @@ const CHUNKS_REFUSED: &[(&str, &str, &str)] = &[
     ("a decimal point in a size", "9112 7.1", "5.0\r\nhello\r\n0\r\n\r\n"),
     ("an h behind a size", "9112 7.1", "5h\r\nhello\r\n0\r\n\r\n"),
     ("a size in other digits", "9112 7.1", "\u{665}\r\nhello\r\n0\r\n\r\n"),
-    ("17 zeros as a size", "9112 7.1", "00000000000000000\r\n\r\n"),
+    (
+        "65 zeros as a size",
+        "9112 7.1",
+        "00000000000000000000000000000000000000000000000000000000000000000\r\n\r\n",
+    ),
     ("CR CR LF behind a size", "9112 7.1", "5\r\r\nhello\r\n0\r\n\r\n"),
     ("NUL behind a size", "9112 7.1", "5\0\r\nhello\r\n0\r\n\r\n"),
     ("NUL in an extension", "9112 7.1.1", "5;\0\r\nhello\r\n0\r\n\r\n"),
