@@ -563,6 +563,10 @@ impl PlaintextSession for HttpSession {
         Session::on_end(self, shared, actions);
     }
 
+    fn answers_http(&self) -> bool {
+        true
+    }
+
     fn on_cut(&mut self, shared: &mut Shared, actions: &mut Actions<'_>) {
         Session::on_end(self, shared, actions);
     }

@@ -14,6 +14,18 @@ use pollux_engine::{Actions, DeferredClose};
 pub use pollux_tls::{Certificate, Keys, TlsError, Trust};
 use pollux_tls::{ClientConfig, Layer, ServerConfig, ServerName};
 
+/// What a client gets that speaks plain HTTP to a server with a certificate.
+const PLAIN_HTTP: &str = "HTTP/1.1 400 Bad Request\r\nContent-Type: text/plain; charset=utf-8\r\n\
+                          Content-Length: 80\r\nConnection: close\r\n\r\n\
+                          400 Bad Request: the plain HTTP request was sent to an HTTPS port; use https://\n";
+
+/// Whether the first bytes of a connection begin a request of HTTP; no record of TLS begins so.
+fn is_plain_http(input: &[u8]) -> bool {
+    const METHODS: [&[u8]; 8] =
+        [b"GET /", b"HEAD /", b"POST /", b"PUT /", b"DELETE /", b"OPTIONS ", b"PATCH /", b"PRI * "];
+    METHODS.iter().any(|method| input.starts_with(method))
+}
+
 /// What speaks above TLS: the calls of a session, on plain bytes.
 pub(crate) trait PlaintextSession {
     /// What the sessions of its loop share.
@@ -33,6 +45,9 @@ pub(crate) trait PlaintextSession {
         actions: &Actions<'_>,
         error: Option<&pollux_tls::Error>,
     );
+
+    /// Whether its peer is a client of HTTP, which understands a page in plain text.
+    fn answers_http(&self) -> bool;
 
     fn on_bytes(
         &mut self,
@@ -62,6 +77,8 @@ pub(crate) struct Tls {
     /// The session has ended; it is not called any more.
     held: Option<DeferredClose>,
     is_over: bool,
+    /// Something came.
+    has_begun: bool,
     output: Output,
 }
 
@@ -105,8 +122,17 @@ impl Tls {
 
     fn of(layer: Layer) -> Self {
         let (is_open_notified, has_ended, is_end_notified) = (false, false, false);
-        let (held, is_over, output) = (None, false, Output::Goes);
-        Self { layer, is_open_notified, has_ended, is_end_notified, held, is_over, output }
+        let (held, is_over, has_begun, output) = (None, false, false, Output::Goes);
+        Self {
+            layer,
+            is_open_notified,
+            has_ended,
+            is_end_notified,
+            held,
+            is_over,
+            has_begun,
+            output,
+        }
     }
 
     /// The connection is there; its encryption too when it comes from another thread.
@@ -129,18 +155,36 @@ impl Tls {
         actions: &mut Actions<'_>,
         input: &[u8],
     ) -> usize {
+        let is_plain = !std::mem::replace(&mut self.has_begun, true) && is_plain_http(input);
         let mut rest = input;
         while !rest.is_empty() && !actions.is_ending() {
             if let Err(error) = self.decrypt(&mut rest) {
                 above.tls_failed(shared, actions, Some(&error));
-                // The alert that says why still leaves.
-                actions.close();
-                self.flush(actions);
+                let is_answered = is_plain && self.layer.is_server() && above.answers_http();
+                self.fail(actions, &error, is_answered);
                 break;
             }
             self.show(above, shared, actions);
         }
         input.len()
+    }
+
+    /// Ends a connection whose TLS has failed: with the alert that says why, or a page for a client that
+    /// speaks no TLS, never with the `close_notify` of a regular end.
+    #[cold]
+    fn fail(&mut self, actions: &mut Actions<'_>, error: &pollux_tls::Error, is_answered: bool) {
+        let last = self.layer.fail(error);
+        let last = if is_answered { PLAIN_HTTP.as_bytes() } else { last.as_slice() };
+        if last.len() <= actions.room() {
+            actions.send(last);
+        }
+        (self.is_over, self.output) = (true, Output::Ended);
+        if self.layer.is_server() {
+            // What is still on its way would reset the connection, and the peer would not see why.
+            actions.linger();
+        } else {
+            actions.close();
+        }
     }
 
     /// The connection has ended.
@@ -302,6 +346,25 @@ impl Tls {
         } else if self.output == Output::IsSaid {
             self.output = Output::Ended;
             actions.end_output();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_page_for_plain_http_has_its_length() {
+        let (head, body) = PLAIN_HTTP.split_once("\r\n\r\n").expect("a head and a body");
+        assert!(head.contains(&format!("\r\nContent-Length: {}\r\n", body.len())));
+    }
+
+    #[test]
+    fn no_record_is_taken_for_a_request() {
+        assert!(is_plain_http(b"GET / HTTP/1.1\r\n") && is_plain_http(b"OPTIONS * HTTP/1.1\r\n"));
+        for record in [&b"\x16\x03\x01"[..], b"\x80GET /", b"GETX", b"GE", b"", b"PROXY TCP4 "] {
+            assert!(!is_plain_http(record), "{}", record.escape_ascii());
         }
     }
 }

@@ -11,7 +11,8 @@ use std::sync::Arc;
 
 use rustls::pki_types::ServerName;
 use rustls::{
-    ClientConfig, ClientConnection, Connection, HandshakeKind, ServerConfig, ServerConnection,
+    AlertDescription, ClientConfig, ClientConnection, Connection, Error, HandshakeKind,
+    InvalidMessage, ProtocolVersion, ServerConfig, ServerConnection,
 };
 
 /// Room for decrypted bytes that a connection keeps while it has none: an idle one is to be small.
@@ -72,10 +73,10 @@ impl Layer {
     /// Takes some of `rest`, and keeps what is decrypted of it. What follows the peer's end is dropped.
     ///
     /// # Errors
-    /// It is not TLS, nothing that both sides can speak, or the peer can't be believed. The alert that
-    /// says so is still to be written.
-    pub fn decrypt(&mut self, rest: &mut &[u8]) -> Result<(), rustls::Error> {
-        let unread = |error: std::io::Error| rustls::Error::General(error.to_string());
+    /// It is not TLS, nothing that both sides can speak, or the peer can't be believed. [`Layer::fail`]
+    /// has what is still to be written then.
+    pub fn decrypt(&mut self, rest: &mut &[u8]) -> Result<(), Error> {
+        let unread = |error: std::io::Error| Error::General(error.to_string());
         if self.is_closed {
             *rest = &[];
             return Ok(());
@@ -115,6 +116,45 @@ impl Layer {
         self.connection.writer().write_all(plain).expect("memory takes everything");
     }
 
+    /// Whether this is the side of a server.
+    #[must_use]
+    pub fn is_server(&self) -> bool {
+        matches!(self.connection, Connection::Server(_))
+    }
+
+    /// The last bytes of a connection that failed by `error`: what waited, and the fatal alert behind it that
+    /// says why (RFC 8446 6.2). Nothing more is to be encrypted or written then.
+    ///
+    /// Nothing behind a fatal alert of the peer, which has to be left unanswered. Nothing, too, where
+    /// rustls made no alert and this side encrypts already: such an alert can't be made from outside, and a
+    /// `close_notify` would be that of a regular end.
+    pub fn fail(&mut self, error: &Error) -> Vec<u8> {
+        let mut last = Vec::new();
+        while self.connection.wants_write() {
+            self.connection.write_tls(&mut last).expect("memory takes everything");
+        }
+        if ends_in_alert(&last) {
+            return last;
+        }
+        let is_of_peer = matches!(error, Error::AlertReceived(_));
+        if is_of_peer || self.is_encrypting() {
+            return Vec::new();
+        }
+        let alert = u8::from(alert_for(error));
+        last.extend_from_slice(&[ALERT, 3, 3, 0, 2, FATAL, alert]);
+        last
+    }
+
+    /// Whether what is sent next would be encrypted.
+    fn is_encrypting(&self) -> bool {
+        match self.connection.protocol_version() {
+            None => false,
+            // A server that resumes says its last word first.
+            Some(ProtocolVersion::TLSv1_2) => self.is_open() || self.is_resumed(),
+            Some(_) => true,
+        }
+    }
+
     /// Says that no more comes.
     pub fn close(&mut self) {
         self.connection.send_close_notify();
@@ -144,6 +184,44 @@ impl Layer {
     #[must_use]
     pub fn protocol(&self) -> Option<&[u8]> {
         self.connection.alpn_protocol()
+    }
+}
+
+/// Type of a record with an alert.
+const ALERT: u8 = 21;
+/// Type of a record whose content is encrypted in TLS 1.3, its type too.
+const OPAQUE: u8 = 23;
+/// Level of an alert that ends the connection.
+const FATAL: u8 = 2;
+
+/// Records that are alerts: type, and length of what is behind the head of 5 bytes. An alert is two bytes; encrypted
+/// in TLS 1.3 with its type and a tag of 16, in 1.2 with a tag, and with AES a nonce of 8 too.
+const ALERTS: [(u8, usize); 4] =
+    [(ALERT, 2), (OPAQUE, 2 + 1 + 16), (ALERT, 2 + 16), (ALERT, 8 + 2 + 16)];
+
+/// Whether the last record is an alert. Looked at from its end: the first record may have left in part.
+fn ends_in_alert(records: &[u8]) -> bool {
+    ALERTS.into_iter().any(|(kind, len)| {
+        let start = records.len().checked_sub(5 + len);
+        let head = start.and_then(|start| records.get(start..start + 5));
+        head == Some(&[kind, 3, 3, 0, len as u8])
+    })
+}
+
+/// The alert for an error for which rustls has made none.
+fn alert_for(error: &Error) -> AlertDescription {
+    match error {
+        Error::InvalidMessage(InvalidMessage::HandshakePayloadTooLarge) => {
+            AlertDescription::IllegalParameter
+        }
+        Error::InvalidMessage(_) => AlertDescription::DecodeError,
+        Error::PeerIncompatible(_) => AlertDescription::HandshakeFailure,
+        Error::PeerMisbehaved(_)
+        | Error::InappropriateMessage { .. }
+        | Error::InappropriateHandshakeMessage { .. } => AlertDescription::UnexpectedMessage,
+        Error::DecryptError => AlertDescription::BadRecordMac,
+        Error::InvalidCertificate(_) => AlertDescription::BadCertificate,
+        _ => AlertDescription::InternalError,
     }
 }
 

@@ -322,6 +322,10 @@ impl PlaintextSession for Role {
         }
     }
 
+    fn answers_http(&self) -> bool {
+        matches!(self, Self::Client(_))
+    }
+
     fn on_bytes(
         &mut self,
         shared: &mut ProxyShared,

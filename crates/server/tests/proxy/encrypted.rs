@@ -75,8 +75,9 @@ fn what_is_not_tls_is_refused_and_a_slow_handshake_ends() {
     on_every_driver(&[backend.address], secure, |driver, proxy| {
         let mut plain = proxy.client();
         plain.send("GET / HTTP/1.1\r\nHost: x\r\n\r\n");
-        // An alert, and nothing that is HTTP.
-        assert!(!plain.rest().contains("HTTP"), "{driver}");
+        let rest = plain.rest();
+        assert!(rest.starts_with("HTTP/1.1 400 "), "{driver}: {rest}");
+        assert!(rest.contains("sent to an HTTPS port"), "{driver}: {rest}");
         let count = |counter| proxy.sum(|each| each.server.value(counter));
         assert_eq!(count(ServerCounter::TlsFailed), 1, "{driver}");
         let mut slow = proxy.client();
@@ -84,6 +85,30 @@ fn what_is_not_tls_is_refused_and_a_slow_handshake_ends() {
         slow.rest();
         assert_eq!(count(ServerCounter::TimeoutsHandshake), 1, "{driver}");
         proxy.await_that("no connection is left", |proxy| proxy.open_connections() == 0);
+    });
+}
+
+#[test]
+fn a_handshake_that_fails_ends_with_a_fatal_alert() {
+    let (identity, backend) = (Identity::make(), backend());
+    let secure = |config: &mut ProxyConfig| config.frontends[0].tls = Some(identity.keys());
+    on_every_driver(&[backend.address], secure, |driver, proxy| {
+        crate::identity::failed_handshakes(&format!("{driver}"), || proxy.client().socket);
+    });
+}
+
+#[test]
+fn a_stream_in_tls_gets_an_alert_for_plain_http() {
+    let (identity, backend) = (Identity::make(), backend());
+    let secure = |config: &mut ProxyConfig| {
+        config.frontends[0].tls = Some(identity.keys());
+        config.frontends[0].mode = Mode::Tcp;
+    };
+    on_every_driver(&[backend.address], secure, |driver, proxy| {
+        let mut plain = proxy.client();
+        plain.send("GET / HTTP/1.1\r\nHost: x\r\n\r\n");
+        let rest = plain.rest();
+        assert!(!rest.contains("HTTP") && rest.starts_with('\x15'), "{driver}: {rest:?}");
     });
 }
 

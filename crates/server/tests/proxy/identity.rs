@@ -1,6 +1,6 @@
 //! Certificates for tests, and both ends of TLS in the hands of a test.
 
-use std::io::Read;
+use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -83,6 +83,35 @@ impl Identity {
 fn keys(folder: &tempfile::TempDir) -> Keys {
     let at = |name| folder.path().join(name);
     Keys { cert: at("cert.pem"), key: at("key.pem") }
+}
+
+/// Plays beginnings of TLS that go wrong, each on a connection of its own, and looks at how it ends: with one fatal
+/// alert, and never with the `close_notify` of a regular end (RFC 8446 6.2).
+pub(crate) fn failed_handshakes(of: &str, connect: impl Fn() -> TcpStream) {
+    // The first bytes of a ClientHello, in a record of their own.
+    let begun = [&[0x16, 3, 1, 0, 50, 1, 0, 1, 0xfc, 3, 3][..], &[7; 44]].concat();
+    let large = [&[0x16, 3, 3, 0, 0x68, 1, 0xff, 0xff, 0xff][..], &[7; 100]].concat();
+    let with = |more: &[u8]| [&begun, more].concat();
+    for (name, bytes, alerts) in [
+        ("data within a hello", with(&[0x17, 3, 3, 0, 0]), &[10][..]),
+        ("a warning within a hello", with(&[0x15, 3, 3, 0, 2, 1, 0x5a]), &[10]),
+        ("a hello that is too large", large, &[47, 50]),
+        ("data first", vec![0x17, 3, 3, 0, 1, 0], &[10, 50]),
+        ("a hello of one byte", vec![0x16, 3, 1, 0, 5, 1, 0, 0, 1, 0], &[50]),
+        ("no TLS", b"\x01\x02\x03\x04\x05\x06".to_vec(), &[10, 50]),
+        ("a fatal alert", vec![0x15, 3, 3, 0, 2, 2, 40], &[]),
+    ] {
+        let mut socket = connect();
+        socket.set_read_timeout(Some(DEADLINE)).expect("set");
+        socket.write_all(&bytes).expect("sent");
+        let mut rest = Vec::new();
+        socket.read_to_end(&mut rest).unwrap_or_else(|error| panic!("{of}, {name}: {error}"));
+        match (alerts, rest.as_slice()) {
+            ([], []) => {}
+            (_, [0x15, 3, _, 0, 2, 2, alert]) if alerts.contains(alert) => {}
+            _ => panic!("{of}, {name}: {rest:?}, expected one of {alerts:?}"),
+        }
+    }
 }
 
 /// The next head; what there is of one at the end of the connection, or where it breaks.
