@@ -17,8 +17,10 @@ const LINE_START: &[u8] = b"PROXY ";
 const SIGNATURE: &[u8; 12] = b"\r\n\r\n\0\r\nQUIT\n";
 /// Signature, version and command, family, length.
 const FIXED_BYTES: usize = 16;
-/// Most bytes behind that: addresses, and what else a sender may say (certificates, names).
-const REST_BYTES_MAX: usize = 4096;
+/// Longest head.
+const HEAD_BYTES_MAX: usize = 4096;
+/// Type of the value that is a checksum of the whole head, with zeros in its place (section 2.2.3).
+const CRC_32C: u8 = 0x03;
 
 /// Whose connection it is.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -78,7 +80,7 @@ impl ProxyHeader {
     }
 
     /// The longest head that is read, in bytes.
-    pub const LEN_BYTES_MAX: usize = FIXED_BYTES + REST_BYTES_MAX;
+    pub const LEN_BYTES_MAX: usize = HEAD_BYTES_MAX;
 
     /// Reads the head in front of `input`, and says how long it is; none while some of it is missing.
     /// The verdict depends on the bytes alone, however they come.
@@ -204,7 +206,7 @@ fn parse_binary(input: &[u8]) -> Result<Option<(ProxyHeader, usize)>, NoProxyHea
     };
     let Some(fixed) = input.first_chunk::<FIXED_BYTES>() else { return Ok(None) };
     let rest_bytes = usize::from(u16::from_be_bytes([fixed[14], fixed[15]]));
-    if rest_bytes > REST_BYTES_MAX {
+    if FIXED_BYTES + rest_bytes > HEAD_BYTES_MAX {
         return wrong("a head of more than 4 KiB");
     }
     let address_bytes = match fixed[13] {
@@ -238,20 +240,43 @@ fn parse_binary(input: &[u8]) -> Result<Option<(ProxyHeader, usize)>, NoProxyHea
         }
         _ => ProxyHeader::Own,
     };
-    if !own && !are_sound(&rest[address_bytes..]) {
-        return wrong("a value that does not end within the head");
+    if own {
+        return Ok(Some((header, len)));
     }
-    Ok(Some((header, len)))
+    match check_values(&input[..len], FIXED_BYTES + address_bytes) {
+        Ok(()) => Ok(Some((header, len))),
+        Err(why) => wrong(why),
+    }
 }
 
-/// Whether what follows the addresses is a row of types, lengths and values.
-fn are_sound(mut rest: &[u8]) -> bool {
-    while let [_, high, low, values @ ..] = rest {
+/// Whether what stands in `head` from `at` on is a row of types, lengths and values, and a checksum among them
+/// that of the head.
+fn check_values(head: &[u8], mut at: usize) -> Result<(), &'static str> {
+    const OPEN: &str = "a value that does not end within the head";
+    while at < head.len() {
+        let Some([kind, high, low, values @ ..]) = head.get(at..) else { return Err(OPEN) };
         let len = usize::from(u16::from_be_bytes([*high, *low]));
-        let Some(next) = values.get(len..) else { return false };
-        rest = next;
+        let value = values.get(..len).ok_or(OPEN)?;
+        if *kind == CRC_32C {
+            let sum: [u8; 4] = value.try_into().map_err(|_| "a checksum that is not of 4 bytes")?;
+            let place = at + 3;
+            let parts = [&head[..place], &[0; 4], &head[place + 4..]];
+            if crc_32c(parts.into_iter().flatten()) != u32::from_be_bytes(sum) {
+                return Err("a checksum that is not that of the head");
+            }
+        }
+        at += 3 + len;
     }
-    rest.is_empty()
+    Ok(())
+}
+
+/// CRC-32C of RFC 4960, appendix B, bit by bit: a head is short, and there is one for each connection.
+fn crc_32c<'b>(bytes: impl Iterator<Item = &'b u8>) -> u32 {
+    !bytes.fold(!0, |sum: u32, byte| {
+        (0..8).fold(sum ^ u32::from(*byte), |sum, _| {
+            if sum & 1 == 0 { sum >> 1 } else { sum >> 1 ^ 0x82f6_3b78 }
+        })
+    })
 }
 
 #[cfg(test)]
@@ -305,6 +330,39 @@ mod tests {
     }
 
     #[test]
+    fn a_checksum_is_believed_and_a_wrong_one_is_not() {
+        assert_eq!(crc_32c(b"123456789".iter()), 0xe306_9283);
+        let mut head = SIGNATURE.to_vec();
+        let rest =
+            [192, 168, 0, 1, 192, 168, 0, 11, 0xdc, 0x04, 1, 0xbb, 4, 0, 1, 7, 3, 0, 4, 0, 0, 0, 0];
+        head.extend_from_slice(&[0x21, 0x11, 0, rest.len() as u8]);
+        head.extend_from_slice(&rest);
+        let sum = crc_32c(head.iter());
+        let at = head.len() - 4;
+        head[at..].copy_from_slice(&sum.to_be_bytes());
+        reads(&head, of("192.168.0.1:56324", "192.168.0.11:443"));
+        for wrong in (16..28).chain(head.len() - 4..head.len()) {
+            let mut head = head.clone();
+            head[wrong] ^= 1;
+            assert!(ProxyHeader::parse(&head).is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn a_head_of_4_kib_is_the_longest() {
+        let of_len = |len: usize| {
+            let rest = len - FIXED_BYTES;
+            let mut head = SIGNATURE.to_vec();
+            head.extend_from_slice(&[0x21, 0x00, (rest >> 8) as u8, rest as u8]);
+            head.extend_from_slice(&[4, ((rest - 3) >> 8) as u8, (rest - 3) as u8]);
+            head.resize(len, 0);
+            head
+        };
+        assert_eq!(ProxyHeader::parse(&of_len(4096)), Ok(Some((ProxyHeader::Own, 4096))));
+        assert!(ProxyHeader::parse(&of_len(4097)).is_err());
+    }
+
+    #[test]
     fn what_can_be_not_a_head_any_more_is_refused_at_once() {
         let signature = |rest: &[u8]| [SIGNATURE.as_slice(), rest].concat();
         let long = format!("PROXY UNKNOWN {}", "x".repeat(107));
@@ -331,6 +389,9 @@ mod tests {
             &signature(&[0x21, 0x12, 0, 0]),
             &signature(&[0x21, 0x11, 0, 11]),
             &signature(&[0x21, 0x11, 0xff, 0xff]),
+            &signature(&[0x21, 0x11, 0x0f, 0xf1]),
+            &signature(&[0x21, 0x00, 0, 7, 3, 0, 4, 1, 2, 3, 4]),
+            &signature(&[0x21, 0x00, 0, 6, 3, 0, 3, 1, 2, 3]),
             &signature(&[0x21, 0x00, 0, 2, 4, 0]),
             &signature(&[0x21, 0x00, 0, 3, 4, 0, 1]),
         ] {
