@@ -28,6 +28,7 @@ impl Status {
     pub const URI_TOO_LONG: Self = Self(414);
     pub const RANGE_NOT_SATISFIABLE: Self = Self(416);
     pub const EXPECTATION_FAILED: Self = Self(417);
+    pub const MISDIRECTED: Self = Self(421);
     pub const FIELDS_TOO_LARGE: Self = Self(431);
     pub const INTERNAL_ERROR: Self = Self(500);
     pub const NOT_IMPLEMENTED: Self = Self(501);
@@ -76,6 +77,7 @@ impl Status {
             414 => "URI Too Long",
             416 => "Range Not Satisfiable",
             417 => "Expectation Failed",
+            421 => "Misdirected Request",
             431 => "Request Header Fields Too Large",
             500 => "Internal Server Error",
             501 => "Not Implemented",
@@ -134,6 +136,13 @@ pub enum LimitName {
 }
 
 impl Rejection {
+    /// What a request for an https URI gets on a connection without TLS.
+    pub const HTTPS_WITHOUT_TLS: Self = Self::new(
+        Status::MISDIRECTED,
+        "the target is https, but the connection is not secured",
+        "RFC 9110 7.4",
+    );
+
     /// A refusal with any status.
     #[must_use]
     pub const fn new(status: Status, reason: &'static str, rfc: &'static str) -> Self {

@@ -64,6 +64,13 @@ impl<'b> Target<'b> {
         self.form
     }
 
+    /// Whether it is an https URI, which is to be served on connections that are secured alone (RFC 9110 7.4).
+    #[must_use]
+    #[inline]
+    pub fn is_https(&self) -> bool {
+        self.form == Form::Absolute && self.text[..5].eq_ignore_ascii_case(b"https")
+    }
+
     /// The undecoded path, which starts with `/`; none for the forms that have none.
     #[must_use]
     pub fn path(&self) -> Option<&'b str> {
@@ -126,7 +133,7 @@ fn split_query(text: &[u8]) -> (&[u8], Option<&[u8]>) {
     (path, query.get(1..))
 }
 
-/// Whether the bytes are a `uri-host [ ":" port ]`; the empty host is one (RFC 9112 3.2).
+/// Whether the bytes are a `uri-host [ ":" port ]`; nothing at all is one (RFC 9112 3.2), a port alone is not.
 ///
 /// Syntax only; whether the name exists is not checked here. User information is refused:
 /// RFC 9110 4.2.4 calls it a means of deception, and no client sends it.
@@ -137,7 +144,8 @@ pub fn is_host_and_port(authority: &[u8]) -> bool {
     let plain = authority.iter().take_while(|&&b| NAME[usize::from(b)]).count();
     match &authority[plain..] {
         [] => true,
-        [b':', port @ ..] => is_port(port),
+        // A port without a host names no URI (RFC 9110 4.2.1).
+        [b':', port @ ..] if plain > 0 => is_port(port),
         _ => is_rare_host_and_port(authority),
     }
 }
@@ -145,7 +153,7 @@ pub fn is_host_and_port(authority: &[u8]) -> bool {
 #[cold]
 fn is_rare_host_and_port(authority: &[u8]) -> bool {
     let Some((host, port)) = split_port(authority) else { return false };
-    is_host(host) && port.is_none_or(is_port)
+    is_host(host) && port.is_none_or(|port| !host.is_empty() && is_port(port))
 }
 
 /// Whether the bytes name a host and a port, both present, as CONNECT needs.
@@ -392,7 +400,8 @@ mod tests {
     fn hosts_that_are_not() {
         for host in [
             "a b", "a/b", "user@a", "a:b", "a:80:80", "a:65536", "a:-1", "[::1", "::1", "[::1]x",
-            "[zz]", "a%2", "a%zz", "a?b", "a#b", "a\\b", "\u{e4}", "a,b c", "[v.a]", "[]",
+            "[zz]", ":80", ":", "a%2", "a%zz", "a?b", "a#b", "a\\b", "\u{e4}", "a,b c", "[v.a]",
+            "[]",
         ] {
             assert!(!is_host_and_port(host.as_bytes()), "{host}");
         }

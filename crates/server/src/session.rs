@@ -226,6 +226,12 @@ impl HttpSession {
         is_body_still_to_come: bool,
     ) {
         shared.counters.count_request(request.method);
+        if request.target.is_https() && shared.tls.is_none() {
+            let (refused, is_head) = (Rejection::HTTPS_WITHOUT_TLS, request.method == Method::Head);
+            report_refusal(shared, actions, refused, false);
+            self.refuse(shared, actions, refused, head, is_head);
+            return actions.linger();
+        }
         if request.framing.has_body() {
             if shared.handler.allows(request.method) {
                 self.begin_body(shared, actions, request, head, is_body_still_to_come);
@@ -417,7 +423,7 @@ impl HttpSession {
         let (peer, proxied) = (peer.as_str(), None);
         let (referer, agent) = match log.names_agents() {
             true => (field(head, "referer"), field(head, "user-agent")),
-            false => ("", ""),
+            false => (&b""[..], &b""[..]),
         };
         let entry =
             Entry { peer, method, target, is_old, status, body_bytes, referer, agent, proxied };

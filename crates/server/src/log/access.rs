@@ -124,15 +124,15 @@ pub(crate) struct Entry<'a> {
     pub(crate) status: u16,
     /// Bytes of its body.
     pub(crate) body_bytes: u64,
-    /// Where the client found the target, as it says; only for the combined form.
-    pub(crate) referer: &'a str,
-    /// What the client calls itself; only for the combined form.
-    pub(crate) agent: &'a str,
+    /// Where the client found the target, as it says; only for the combined form. Any bytes.
+    pub(crate) referer: &'a [u8],
+    /// What the client calls itself; only for the combined form. Any bytes.
+    pub(crate) agent: &'a [u8],
     /// What a proxy adds.
     pub(crate) proxied: Option<Proxied<'a>>,
 }
 
-/// What a proxy says of a request that it passed on; times are from its head.
+/// What a proxy says of a request; times are from its head, and none stand for one that no backend had.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Proxied<'a> {
     /// The backend that had it last; empty for none.
@@ -143,8 +143,8 @@ pub(crate) struct Proxied<'a> {
     pub(crate) connected: Option<Duration>,
     /// Until the head of the answer proper was there; in TCP mode until the first byte.
     pub(crate) first_byte: Option<Duration>,
-    /// Until the last byte was handed to the kernel, or it failed.
-    pub(crate) total: Duration,
+    /// Until the last byte was handed to the kernel, or it failed; none for one that was answered here.
+    pub(crate) total: Option<Duration>,
     /// Connections that had it.
     pub(crate) tries: u32,
     /// How it ended.
@@ -201,9 +201,9 @@ fn common(out: &mut Vec<u8>, format: LogFormat, stamp: &Stamp, entry: &Entry<'_>
     if entry.method.is_empty() {
         text(out, "-");
     } else {
-        quoted(out, entry.method, common_escape);
+        quoted(out, entry.method.as_bytes(), Escape::Hex);
         text(out, " ");
-        quoted(out, entry.target, common_escape);
+        quoted(out, entry.target.as_bytes(), Escape::Hex);
         text(out, if entry.is_old { " HTTP/1.0" } else { " HTTP/1.1" });
     }
     text(out, "\" ");
@@ -217,7 +217,7 @@ fn common(out: &mut Vec<u8>, format: LogFormat, stamp: &Stamp, entry: &Entry<'_>
     if format == LogFormat::Combined {
         for said in [entry.referer, entry.agent] {
             text(out, " \"");
-            quoted(out, if said.is_empty() { "-" } else { said }, common_escape);
+            quoted(out, if said.is_empty() { b"-" } else { said }, Escape::Hex);
             text(out, "\"");
         }
     }
@@ -234,7 +234,7 @@ fn json(out: &mut Vec<u8>, stamp: &Stamp, entry: &Entry<'_>) {
         text(out, "\",\"");
         text(out, key);
         text(out, "\":\"");
-        quoted(out, value, json_escape);
+        quoted(out, value.as_bytes(), Escape::Json);
     }
     text(out, "\",\"version\":\"");
     text(out, if entry.is_old { "1.0" } else { "1.1" });
@@ -250,7 +250,7 @@ fn json(out: &mut Vec<u8>, stamp: &Stamp, entry: &Entry<'_>) {
 
 /// ` BACKEND queued/connected/first-byte/total END`, in microseconds.
 fn common_proxied(out: &mut Vec<u8>, proxied: &Proxied<'_>) {
-    let times = [proxied.queued, proxied.connected, proxied.first_byte, Some(proxied.total)];
+    let times = [proxied.queued, proxied.connected, proxied.first_byte, proxied.total];
     text(out, " ");
     text(out, if proxied.backend.is_empty() { "-" } else { proxied.backend });
     for (place, time) in times.into_iter().enumerate() {
@@ -274,13 +274,13 @@ fn common_proxied(out: &mut Vec<u8>, proxied: &Proxied<'_>) {
 
 fn json_proxied(out: &mut Vec<u8>, proxied: &Proxied<'_>) {
     text(out, ",\"backend\":\"");
-    quoted(out, proxied.backend, json_escape);
+    quoted(out, proxied.backend.as_bytes(), Escape::Json);
     text(out, "\"");
     for (key, time) in [
         (",\"queued_us\":", proxied.queued),
         (",\"connected_us\":", proxied.connected),
         (",\"first_byte_us\":", proxied.first_byte),
-        (",\"total_us\":", Some(proxied.total)),
+        (",\"total_us\":", proxied.total),
     ] {
         if let Some(time) = time {
             text(out, key);
@@ -316,21 +316,37 @@ fn number(out: &mut Vec<u8>, number: u64) {
     out.extend_from_slice(decimal(number, &mut [0; 20]));
 }
 
-/// Writes `value` and lets `escape` write each byte that is not plain.
-fn quoted(out: &mut Vec<u8>, value: &str, escape: fn(&mut Vec<u8>, char)) {
+/// How a character that is not plain is written.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Escape {
+    Hex,
+    Json,
+}
+
+/// Writes `value`, and each character that is not plain as `escape` says. Bytes that are not UTF-8 are `\xHH` in
+/// every form: a client that puts one into a value hides nothing.
+fn quoted(out: &mut Vec<u8>, value: &[u8], escape: Escape) {
     // Nearly all of them are plain.
-    if value.bytes().all(|byte| matches!(byte, b' '..=b'~') && byte != b'"' && byte != b'\\') {
-        return out.extend_from_slice(value.as_bytes());
+    if value.iter().all(|byte| matches!(byte, b' '..=b'~') && !matches!(byte, b'"' | b'\\')) {
+        return out.extend_from_slice(value);
     }
-    for c in value.chars() {
-        match c {
-            ' '..='~' if c != '"' && c != '\\' => out.push(c as u8),
-            c => escape(out, c),
+    for chunk in value.utf8_chunks() {
+        for c in chunk.valid().chars() {
+            match c {
+                ' '..='~' if c != '"' && c != '\\' => out.push(c as u8),
+                c if escape == Escape::Json => json_escape(out, c),
+                c => hex_escape(out, c),
+            }
+        }
+        for byte in chunk.invalid() {
+            // In a string of JSON two backslashes are one.
+            text(out, if escape == Escape::Json { "\\\\x" } else { "\\x" });
+            write!(out, "{byte:02x}").expect("a vector takes everything");
         }
     }
 }
 
-fn common_escape(out: &mut Vec<u8>, c: char) {
+fn hex_escape(out: &mut Vec<u8>, c: char) {
     let mut bytes = [0; 4];
     for byte in c.encode_utf8(&mut bytes).bytes() {
         write!(out, "\\x{byte:02x}").expect("a vector takes everything");
@@ -369,8 +385,8 @@ mod tests {
         is_old: false,
         status: 200,
         body_bytes: 1,
-        referer: "",
-        agent: "",
+        referer: b"",
+        agent: b"",
         proxied: None,
     };
 
@@ -498,7 +514,7 @@ mod tests {
         let (peer, is_old) = ("192.0.2.1", false);
         let mut out = Vec::new();
         let status = 200;
-        let (referer, agent, proxied) = ("", target, None);
+        let (referer, agent, proxied) = (b"".as_slice(), target.as_bytes(), None);
         let entry =
             Entry { peer, method, target, is_old, status, body_bytes, referer, agent, proxied };
         write(&mut out, format, &stamp, &entry);

@@ -144,7 +144,7 @@ impl Client {
                 0
             }
             Parsed::Rejected(rejection) => {
-                self.refuse(shared, actions, rejection, input);
+                self.refuse(shared, actions, rejection, input, (b"", false));
                 0
             }
         }
@@ -218,7 +218,7 @@ impl Client {
                 "the head took too long",
                 "RFC 9110 15.5.9",
             );
-            self.refuse(shared, actions, late, b"");
+            self.refuse(shared, actions, late, b"", (b"", false));
         } else {
             actions.close();
         }
@@ -262,6 +262,16 @@ impl Client {
             self.answer_here(shared, actions, request, Status::NO_CONTENT, is_last);
             return None;
         };
+        let claims_tls = request.target.is_https() && !self.is_secure;
+        if claims_tls && !self.is_secured_before(shared, request) {
+            let mut line = Vec::new();
+            if let Some(log) = &shared.log {
+                note_line(&mut line, request, log);
+            }
+            let line = (line.as_slice(), request.version_minor == 0);
+            self.refuse(shared, actions, Rejection::HTTPS_WITHOUT_TLS, head, line);
+            return None;
+        }
         if matches!(request.method, Method::Connect | Method::Trace) {
             // What follows may be meant for the tunnel, made to look like a request.
             self.answer_here(shared, actions, request, Status::METHOD_NOT_ALLOWED, true);
@@ -316,6 +326,14 @@ impl Client {
         }
         self.set_busy_deadline(shared, actions, at);
         Some(at)
+    }
+
+    /// Whether a proxy in front that is believed says that the client speaks TLS with it.
+    #[cold]
+    fn is_secured_before(&self, shared: &ProxyShared, request: &Request<'_>) -> bool {
+        let is_believed = shared.frontends.get(self.front).x_forwarded.believes();
+        let said = request.fields.first("x-forwarded-proto");
+        is_believed && said.is_some_and(|scheme| scheme.eq_ignore_ascii_case(b"https"))
     }
 
     /// Begins a request whose head is the last one of this loop again; says how long that is.

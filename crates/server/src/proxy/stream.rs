@@ -406,7 +406,7 @@ fn record(shared: &mut ProxyShared, at: u32) {
         queued: since(Some(pair.began)),
         connected: since(pair.connected),
         first_byte: since(pair.first_byte),
-        total: now - pair.began,
+        total: Some(now - pair.began),
         tries: pair.tries as u32,
         end: fault.map_or("ok", Fault::name),
         state: None,
@@ -419,8 +419,8 @@ fn record(shared: &mut ProxyShared, at: u32) {
         is_old: false,
         status: 0,
         body_bytes: bytes,
-        referer: "",
-        agent: "",
+        referer: b"",
+        agent: b"",
         proxied: Some(proxied),
     };
     log.add(&entry, &shared.counters);

@@ -129,6 +129,21 @@ fn limits_of_heads_move_and_a_refusal_names_them() {
 }
 
 #[test]
+fn an_https_target_is_for_connections_that_are_secured() {
+    for method in ["GET", "HEAD", "POST"] {
+        let mut play = play("reply = 2");
+        let answer =
+            ask(&mut play, &format!("{method} https://a/x HTTP/1.1\r\nHost: a\r\n\r\n{GET}"));
+        assert_eq!(status(&answer), 421, "{method}");
+        assert_eq!(answer.matches("HTTP/1.1 ").count(), 1, "{method}: what follows is not read");
+    }
+    assert_eq!(
+        status(&ask(&mut play("reply = 2"), "GET http://a/x HTTP/1.1\r\nHost: a\r\n\r\n")),
+        200
+    );
+}
+
+#[test]
 fn a_refusal_of_head_has_no_body() {
     for request in [
         "HEAD / HTTP/1.1\r\n\r\n",

@@ -79,6 +79,9 @@ impl Model {
             Parsed::Rejected(rejection) => return Err(rejection),
             Parsed::Complete(request, len) => (request, len),
         };
+        if request.target.is_https() {
+            return Err(Rejection::HTTPS_WITHOUT_TLS);
+        }
         let reply = reply_to(self.setup, &request);
         let is_refused_early = reply.is_last && request.expects_continue;
         self.pending = Some(Pending {

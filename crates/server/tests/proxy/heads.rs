@@ -308,6 +308,29 @@ fn a_head_that_comes_again_means_what_it_means_for_the_client_that_asks_now() {
 }
 
 #[test]
+fn an_https_target_is_for_connections_that_are_secured() {
+    let backend = Backend::answering(|_, _| Some(ok("", "")));
+    let asks = |proto: &str| {
+        format!("GET https://x/y HTTP/1.1\r\nHost: x\r\nX-Forwarded-Proto: {proto}\r\n\r\n")
+    };
+    backend.on_every_driver(|driver, proxy| {
+        let mut client = proxy.client();
+        client.send(asks("https"));
+        assert!(client.rest().starts_with("HTTP/1.1 421 "), "{driver}");
+    });
+    let believe = |config: &mut ProxyConfig| {
+        config.frontends[0].x_forwarded = pollux_server::proxy::Forwarding::Add;
+    };
+    on_every_driver(&[backend.address], believe, |driver, proxy| {
+        let mut client = proxy.client();
+        client.send(asks("https"));
+        assert!(client.head().starts_with("HTTP/1.1 200 "), "{driver}: a proxy in front says so");
+        client.send(asks("http"));
+        assert!(client.rest().starts_with("HTTP/1.1 421 "), "{driver}");
+    });
+}
+
+#[test]
 fn rules_of_a_front_end_change_fields_and_nothing_else() {
     let backend = Backend::answering(|head, _| {
         Some(ok("Server: secret\r\nX-Keep: 1\r\n", &head.replace("\r\n", "|")))

@@ -5,6 +5,7 @@
 //! | `by_hand` | loops of a proxy, turned by hand: counts of the poller, idle times that end |
 //! | `heads` | what is written anew: a table of requests and answers, byte for byte; the PROXY protocol |
 //! | `limits` | how large heads may be |
+//! | `log` | lines of the access log |
 //! | `faults` | hostile clients, backends that fail, and what is tried again |
 //! | `troubles` | backends in trouble: a table of what the client gets, which is in the documentation too |
 //! | `flow` | bodies both ways, back-pressure, pipelining, upgrades, many clients at once |
@@ -28,6 +29,7 @@ mod flow;
 mod heads;
 mod identity;
 mod limits;
+mod log;
 mod names;
 mod pool;
 mod streams;

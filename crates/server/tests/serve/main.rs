@@ -201,6 +201,20 @@ fn the_log_has_the_peer_and_is_complete_at_the_end() {
 }
 
 #[test]
+fn no_byte_hides_what_a_client_calls_itself() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("log");
+    let server =
+        start(&format!("reply = 2\naccess_log = {path:?}\naccess_log_format = \"combined\""));
+    let request =
+        b"GET / HTTP/1.1\r\nHost: a\r\nConnection: close\r\nUser-Agent: evil\xe4scanner\r\n\r\n";
+    assert!(last_answer(client(&server), request).starts_with("HTTP/1.1 200 "));
+    end(server);
+    let log = std::fs::read_to_string(path).expect("written");
+    assert!(log.ends_with(" \"-\" \"evil\\xe4scanner\"\n"), "{log}");
+}
+
+#[test]
 fn a_file_beyond_every_buffer_reaches_a_slow_reader_whole() {
     let folder = tempfile::tempdir().expect("a folder");
     let content: Vec<u8> = (0..2_000_000_u32).flat_map(u32::to_le_bytes).collect();

@@ -8,12 +8,16 @@ use pollux_http::{Method, Rejection, Request, RequestKind, Status};
 use super::super::fault::{Fault, Party};
 use super::super::shared::ProxyShared;
 use super::{Client, Phase};
-use crate::answer::{self, Persistence};
+use crate::answer::{self, Answered, Persistence};
 use crate::common_fields::FieldContext;
 use crate::counters::ServerCounter;
 use crate::log::{AccessLog, Entry, Event, Proxied};
 use crate::proxy::fault::ProxyCounter;
 use crate::request::{is_head, is_tls};
+
+/// The status in the log of a request whose client went away before an answer began, as nginx has it: no status
+/// was sent.
+const CLIENT_GONE: u16 = 499;
 
 impl Client {
     /// Sends on what the answer has; ends the exchange when that was all.
@@ -213,12 +217,13 @@ impl Client {
             note_line(&mut line, request, log);
         }
         let is_old = request.version_minor == 0;
-        self.log(shared, actions, (&line, is_old), status.code(), answered.body_bytes);
+        self.log(shared, actions, (&line, is_old), &answered);
         self.phase = Phase::Idle;
         self.settle(shared, actions, is_last, false);
     }
 
-    /// Refuses bytes that are not a request; nothing behind them is read.
+    /// Refuses bytes that are not a request that is served; nothing behind them is read. The log gets `line`, of a
+    /// sound one, and whether it is HTTP/1.0.
     #[cold]
     pub(super) fn refuse(
         &mut self,
@@ -226,6 +231,7 @@ impl Client {
         actions: &mut Actions<'_>,
         rejection: Rejection,
         input: &[u8],
+        line: (&[u8], bool),
     ) {
         if is_tls(input) {
             shared.logs.errors.report(Event::TlsSpoken, shared.now.unix_s, || {
@@ -245,7 +251,7 @@ impl Client {
             &shared.head_limits,
             is_head(input),
         );
-        self.log(shared, actions, (b"", false), rejection.status.code(), refused.body_bytes);
+        self.log(shared, actions, line, &refused);
         self.phase = Phase::Idle;
         self.is_last = true;
         actions.linger();
@@ -276,18 +282,22 @@ impl Client {
             queued: since(times.assigned),
             connected: since(times.connected),
             first_byte: since(times.first_byte),
-            total: now.at - times.began,
+            total: Some(now.at - times.began),
             tries: exchange.tries,
             end: fault.map_or("ok", Fault::name),
             state: fault.map(|_| exchange.state()),
             is_retry_safe: fault.map(|_| exchange.is_retry_safe()),
+        };
+        let status = match (exchange.status, fault) {
+            (0, Some(Fault::ClientGone)) => CLIENT_GONE,
+            (status, _) => status,
         };
         let entry = Entry {
             peer: self.peer.as_deref().unwrap_or_default(),
             method,
             target,
             is_old: exchange.minor == 0,
-            status: exchange.status,
+            status,
             body_bytes: bytes,
             referer,
             agent,
@@ -296,16 +306,33 @@ impl Client {
         log.add(&entry, &shared.counters);
     }
 
-    /// Logs an answer of the proxy's own.
+    /// Logs an answer of the proxy's own, to a request that no backend had. Its line has the columns of all
+    /// others.
     pub(in crate::proxy) fn log(
         &mut self,
         shared: &mut ProxyShared,
         actions: &Actions<'_>,
         (line, is_old): (&[u8], bool),
-        status: u16,
-        body_bytes: u64,
+        answered: &Answered,
     ) {
         let Some(log) = &mut shared.log else { return };
+        let (status, body_bytes) = (answered.status.code(), answered.body_bytes);
+        let end = match status {
+            200..400 => "ok",
+            408 => Fault::ClientTimeout.name(),
+            _ => Fault::BadRequest(answered.status).name(),
+        };
+        let proxied = Proxied {
+            backend: "",
+            queued: None,
+            connected: None,
+            first_byte: None,
+            total: None,
+            tries: 0,
+            end,
+            state: None,
+            is_retry_safe: None,
+        };
         let peer = self.peer.get_or_insert_with(|| address_text(actions));
         let Line { method, target, referer, agent } = Line::of(line);
         let entry = Entry {
@@ -317,7 +344,7 @@ impl Client {
             body_bytes,
             referer,
             agent,
-            proxied: None,
+            proxied: Some(proxied),
         };
         log.add(&entry, &shared.counters);
     }
@@ -348,15 +375,17 @@ pub(in crate::proxy) fn note_line(line: &mut Vec<u8>, request: &Request<'_>, log
 struct Line<'l> {
     method: &'l str,
     target: &'l str,
-    referer: &'l str,
-    agent: &'l str,
+    referer: &'l [u8],
+    agent: &'l [u8],
 }
 
 impl<'l> Line<'l> {
     fn of(line: &'l [u8]) -> Self {
         let mut parts = line.split(|byte| *byte == b'\n');
-        let mut next = || str::from_utf8(parts.next().unwrap_or_default()).unwrap_or_default();
-        let (method, target) = next().split_once(' ').unwrap_or_default();
+        let mut next = || parts.next().unwrap_or_default();
+        // Methods and targets are ASCII.
+        let line = str::from_utf8(next()).unwrap_or_default();
+        let (method, target) = line.split_once(' ').unwrap_or_default();
         Self { method, target, referer: next(), agent: next() }
     }
 }

@@ -14,7 +14,6 @@ const SERVED: &[(&str, &str, &str)] = &[
     ("absolute-form with a port", "9112 3.2.2", "GET http://h:8080/ HTTP/1.1"),
     ("absolute-form without a path", "9112 3.2.2", "GET http://h HTTP/1.1"),
     ("absolute-form, scheme in capitals", "9110 4.2.3", "GET HTTP://h/ HTTP/1.1"),
-    ("absolute-form with https", "9112 3.2.2", "GET https://h/ HTTP/1.1"),
     ("absolute-form for another host", "9112 3.2.2", "GET http://other/ HTTP/1.1"),
 ];
 
@@ -76,6 +75,7 @@ const REFUSED_OTHERWISE: &[(&str, &str, &[u16], &str)] = &[
         &[501],
         "ABCDEFGHIJKLMNOPQRSTUVWXYZABCDEFGHIJ / HTTP/1.1",
     ),
+    ("https on a connection without TLS", "9110 7.4", &[421, 400], "GET https://h/ HTTP/1.1"),
 ];
 
 pub(crate) fn cases() -> Vec<Case> {
