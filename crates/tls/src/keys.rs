@@ -14,8 +14,8 @@ use rustls::sign::{CertifiedKey, SingleCertAndKey};
 use rustls::{ClientConfig, Error, InconsistentKeys, ServerConfig};
 use webpki::{EndEntityCert, KeyUsage};
 
-use crate::protocols;
 use crate::trust::date;
+use crate::{inner_type, protocols};
 
 /// Where the certificate and key of a server are, or those of a client that has one.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -161,7 +161,7 @@ impl Certificate {
     /// A file can't be read, has nothing of its kind, or they don't belong together.
     pub fn open(keys: Keys, protocol: Option<&[u8]>) -> Result<Self, TlsError> {
         let shown = Arc::new(Shown(RwLock::new(keys.certified(&keys.load()?)?)));
-        let builder = ServerConfig::builder_with_provider(Arc::new(ring::default_provider()))
+        let builder = ServerConfig::builder_with_provider(Arc::new(inner_type::provider()))
             .with_safe_default_protocol_versions()
             .expect("the provider has what TLS needs");
         let resolver: Arc<dyn ResolvesServerCert> = Arc::clone(&shown) as _;

@@ -227,6 +227,9 @@ fn alert_for(error: &Error) -> AlertDescription {
 
 #[cfg(test)]
 mod tests {
+    use rustls::crypto::cipher::{InboundOpaqueMessage, OutboundChunks, OutboundPlainMessage};
+    use rustls::{ConnectionTrafficSecrets, ContentType};
+
     use super::*;
     use crate::{Certificate, HTTP_1_1, Keys, Trust, server_name};
 
@@ -243,8 +246,8 @@ mod tests {
         }
     }
 
-    #[test]
-    fn both_sides_meet_in_memory_however_the_bytes_are_cut() {
+    /// A server's and a client's configuration that fit together.
+    fn configs() -> (Arc<ServerConfig>, Arc<ClientConfig>) {
         let folder = tempfile::tempdir().expect("a folder");
         let key = rcgen::KeyPair::generate().expect("a key");
         let params = rcgen::CertificateParams::new(["localhost".to_owned()]).expect("a name");
@@ -254,8 +257,57 @@ mod tests {
         std::fs::write(&keys.key, key.serialize_pem()).expect("written");
         let server =
             Certificate::open(keys.clone(), Some(HTTP_1_1)).expect("a certificate and its key");
-        let server = Arc::clone(server.config());
-        let client = Trust::File(keys.cert.clone()).config(Some(HTTP_1_1)).expect("a certificate");
+        let client = Trust::File(keys.cert).config(Some(HTTP_1_1)).expect("a certificate");
+        (Arc::clone(server.config()), client)
+    }
+
+    #[test]
+    fn a_record_of_zeros_alone_is_answered_with_unexpected_message() {
+        let (server, client) = configs();
+        let mut client = ClientConfig::clone(&client);
+        client.enable_secret_extraction = true;
+        let mut server = Layer::server(&server);
+        let mut client =
+            Layer::client(&Arc::new(client), &server_name("localhost").expect("a name"));
+        while client.wants_write() || server.wants_write() {
+            carry(&mut client, &mut server, 1024);
+            carry(&mut server, &mut client, 1024);
+        }
+        let suite = client.connection.negotiated_cipher_suite().expect("agreed on");
+        let aead = suite.tls13().expect("TLS 1.3").aead_alg;
+        let Connection::Client(connection) = client.connection else { panic!("a client") };
+        let secrets = connection.dangerous_extract_secrets().expect("allowed");
+        let parts = |secrets| match secrets {
+            ConnectionTrafficSecrets::Aes128Gcm { key, iv }
+            | ConnectionTrafficSecrets::Aes256Gcm { key, iv }
+            | ConnectionTrafficSecrets::Chacha20Poly1305 { key, iv } => (key, iv),
+            _ => panic!("a suite of ring"),
+        };
+        let (sequence, keys) = secrets.tx;
+        let (key, iv) = parts(keys);
+        let zeros = OutboundPlainMessage {
+            typ: ContentType::from(0),
+            version: ProtocolVersion::TLSv1_2,
+            payload: OutboundChunks::Single(&[0; 7]),
+        };
+        let record = aead.encrypter(key, iv).encrypt(zeros, sequence).expect("encrypted").encode();
+        let error = server.decrypt(&mut record.as_slice()).expect_err("no content");
+        let mut last = server.fail(&error);
+        assert_eq!(last[..5], [OPAQUE, 3, 3, 0, 19], "an alert and nothing else: {last:?}");
+        let (sequence, keys) = secrets.rx;
+        let (key, iv) = parts(keys);
+        let sealed = InboundOpaqueMessage::new(
+            ContentType::ApplicationData,
+            ProtocolVersion::TLSv1_2,
+            &mut last[5..],
+        );
+        let alert = aead.decrypter(key, iv).decrypt(sealed, sequence).expect("ours");
+        assert_eq!((alert.typ, alert.payload), (ContentType::Alert, &[FATAL, 10][..]));
+    }
+
+    #[test]
+    fn both_sides_meet_in_memory_however_the_bytes_are_cut() {
+        let (server, client) = configs();
         for piece_bytes in [1, 7, 1024] {
             let mut server = Layer::server(&server);
             let mut client = Layer::client(&client, &server_name("localhost").expect("a name"));

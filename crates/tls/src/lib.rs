@@ -4,12 +4,14 @@
 //! |---|---|
 //! | `layer` | one connection: bytes of the wire in and out, plain bytes out and in |
 //! | `keys` | the certificate that a server shows, its PEM files, and what clients may refuse about it |
+//! | `inner_type` | suites that answer a record without an inner type as the standard says |
 //! | `trust` | which certificates are believed, and why a handshake failed |
 //!
 //! Everything is rustls with its ring provider, TLS 1.2 and 1.3. Nothing here knows a socket; files are
 //! read when a configuration is made, and a server's certificate again when it reloads.
 #![forbid(unsafe_code)]
 
+mod inner_type;
 mod keys;
 mod layer;
 mod trust;
