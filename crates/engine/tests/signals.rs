@@ -95,7 +95,7 @@ fn signals_of_several_threads_all_arrive() {
     const EACH: usize = 50;
     let _turn = alone();
     let mut signals = catch(&Signal::ALL);
-    let sent = [Sent::TERM, Sent::INT, Sent::HUP, Sent::USR1];
+    let sent = [Sent::TERM, Sent::INT, Sent::HUP, Sent::QUIT, Sent::USR1, Sent::USR2];
     let mut returned = 0;
     thread::scope(|scope| {
         for signal in sent {
