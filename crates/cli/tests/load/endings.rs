@@ -2,8 +2,9 @@
 //! wrong input, which ends with 2 and the words that would be right.
 
 use std::net::TcpListener;
+use std::process::{Command, Stdio};
 
-use pollux_testing::{Output, Signal, has};
+use pollux_testing::{Output, Process, Signal, has, skip};
 
 use crate::{Nginx, Said, Server, interrupt_until_it_ends, load, started};
 
@@ -169,6 +170,29 @@ fn a_server_that_speaks_tls_is_named_as_that_whatever_it_answers() {
         let _nginx = Nginx::start_with(folder.path(), &words);
         is_named(&["--unix", &at("tls"), "http://localhost/"]);
     }
+}
+
+/// The first process of an initramfs, or what `unshare -p` starts on a terminal, has a process group without a number.
+#[test]
+fn a_process_group_outside_of_the_pid_namespace_is_none_and_no_failure() {
+    if !has("script") || !has("unshare") {
+        return;
+    }
+    // Without rights in a user namespace of its own.
+    let is_allowed = |how: &&str| {
+        let mut unshare = Command::new("unshare");
+        Process::run(unshare.args([how, "--mount-proc", "true"])).status.success()
+    };
+    let Some(how) = ["-pf", "-Urpf"].iter().find(|how| is_allowed(how)) else {
+        return skip("no PID namespace may be made here");
+    };
+    let load = env!("CARGO_BIN_EXE_pollux");
+    let line = format!("unshare {how} --mount-proc {load} load -n 1 -c 1 {CLOSED}");
+    let mut script = Command::new("script");
+    script.args(["-qec", &line, "/dev/null"]).env("TERM", "xterm").stdin(Stdio::null());
+    let said = Said::of(Process::run(&mut script));
+    assert_eq!(said.code, Some(1), "{said:?}");
+    assert!(said.stdout.contains("Connection refused"), "{said:?}");
 }
 
 #[test]
