@@ -146,6 +146,19 @@ impl Instance {
         self.lock().subject.tag.as_ref().map(OwnedFd::as_raw_fd)
     }
 
+    /// How many descriptors the kernel's epoll behind `epoll` watches that were not registered here: past the C
+    /// library, so that only the kernel sees when they are ready.
+    #[must_use]
+    pub fn registered_past(&self, epoll: RawFd) -> usize {
+        // Locked meanwhile, as some are there for a moment to ask the kernel.
+        let state = self.lock();
+        let watched = &state.subject;
+        let Some(tag) = watched.tag.as_ref().filter(|_| !watched.is_kernels) else { return 0 };
+        let is_past =
+            |fd: &RawFd| *fd != tag.as_raw_fd() && watched.registrations.get(*fd).is_none();
+        kernel::watched_by(epoll).into_iter().filter(is_past).count()
+    }
+
     /// Held around `fork(2)`.
     pub(crate) fn lock(&self) -> Locked<'_> {
         self.waiters.lock()

@@ -187,6 +187,13 @@ pub(crate) fn at_fork(before: extern "C" fn(), parent: extern "C" fn(), child: e
     assert_eq!(refused, 0, "pthread_atfork fails only without memory");
 }
 
+/// What an epoll of the kernel's watches, as far as `/proc` shows.
+pub(crate) fn watched_by(epoll: RawFd) -> Vec<RawFd> {
+    let text = std::fs::read_to_string(format!("/proc/self/fdinfo/{epoll}")).unwrap_or_default();
+    let of = |line: &str| line.strip_prefix("tfd:")?.split_whitespace().next()?.parse().ok();
+    text.lines().filter_map(of).collect()
+}
+
 /// Every open descriptor, as far as `/proc` shows.
 pub(crate) fn open_numbers() -> Vec<RawFd> {
     let entries = std::fs::read_dir("/proc/self/fd").into_iter().flatten().flatten();

@@ -14,6 +14,8 @@ mod emulation;
 mod locks;
 #[path = "../src/names.rs"]
 mod names;
+#[path = "../src/past.rs"]
+mod past;
 #[path = "../src/rings.rs"]
 mod rings;
 #[path = "../src/syscall.rs"]

@@ -24,6 +24,8 @@ const READY_IN: u32 = 1 << 3;
 const READY_OUT: u32 = 1 << 4;
 /// The last write took less than it was given.
 const SHORT: u32 = 1 << 5;
+/// An instance of epoll that the C library made, or that was there at the start.
+const INSTANCE: u32 = 1 << 6;
 
 /// A descriptor, in a cache line of its own.
 #[repr(align(64))]
@@ -91,7 +93,7 @@ pub(crate) fn added(epfd: i32, fd: i32, mask: u32, data: u64, turn: u64) -> Upda
     entry.before.store(0, Relaxed);
     entry.at_turn.store(0, Relaxed);
     entry.turn.store(turn, Relaxed);
-    entry.flags.store(REGISTERED | flags & SHORT, Relaxed);
+    entry.flags.store(REGISTERED | flags & (SHORT | INSTANCE), Relaxed);
     find_by(epfd, data, fd);
     Update { is_anew, is_cancelled, ..Update::default() }
 }
@@ -132,7 +134,7 @@ pub(crate) fn deleted(epfd: i32, fd: i32, turn: u64) -> Update {
     let is_fresh = entry.before.load(Relaxed) == 0 && entry.at_turn.load(Relaxed) == 0;
     let is_cancelled = entry.turn.swap(turn, Relaxed) == turn && is_fresh;
     let flags = entry.flags.load(Relaxed);
-    entry.flags.store(TAKEN_OUT | flags & SHORT, Relaxed);
+    entry.flags.store(TAKEN_OUT | flags & (SHORT | INSTANCE), Relaxed);
     Update { is_cancelled, ..Update::default() }
 }
 
@@ -188,6 +190,25 @@ fn transferred(fd: i32, would_block: bool, ready: u32, short: u32) -> Met {
         (true, true) => Met::NothingAfterEvent,
         (false, true) => Met::SomethingAfterEvent,
     }
+}
+
+/// Notes an instance of epoll that is known.
+pub(crate) fn is_now_instance(fd: i32) {
+    if let Some(entry) = entry(fd) {
+        entry.flags.store(INSTANCE, Relaxed);
+    }
+}
+
+/// Whether it is one; numbers beyond the table are taken for such.
+pub(crate) fn is_instance(fd: i32) -> bool {
+    entry(fd).is_none_or(|entry| entry.flags.load(Relaxed) & INSTANCE != 0)
+}
+
+/// Whether this instance has this descriptor, as far as it is followed.
+pub(crate) fn has(epfd: i32, fd: i32) -> bool {
+    entry(fd).is_none_or(|entry| {
+        entry.flags.load(Relaxed) & (REGISTERED | CLOSED) != 0 && entry.epfd.load(Relaxed) == epfd
+    })
 }
 
 /// Notes that a number is free.

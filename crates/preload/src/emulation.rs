@@ -114,6 +114,23 @@ pub(crate) fn tag(epfd: c_int) -> Option<c_int> {
     inside("epoll_ctl", || Ok(INSTANCES.find(epfd).and_then(Instance::tag))).ok()?
 }
 
+/// Hands an instance to the kernel's epoll where descriptors were registered past the C library. How many.
+pub(crate) fn give_back(epfd: c_int) -> usize {
+    let given = inside("epoll_wait", || {
+        let past = INSTANCES.find(epfd).map_or(0, |instance| instance.registered_past(epfd));
+        if past > 0 {
+            INSTANCES.watched(epfd)?;
+        }
+        Ok(past)
+    });
+    given.unwrap_or(0)
+}
+
+/// Whether a number is that of an instance.
+pub(crate) fn is_instance(fd: c_int) -> bool {
+    inside("epoll_wait", || Ok(INSTANCES.find(fd).is_some())).unwrap_or(true)
+}
+
 /// A wait on an instance; nothing where it is the kernel's.
 ///
 /// # Safety

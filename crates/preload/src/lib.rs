@@ -14,6 +14,7 @@
 //! | `syscall.rs` | calls by their number: the same ways, and rings of io_uring |
 //! | `rings.rs` | registrations by such a ring, counted |
 //! | `locks.rs` | where a thread may sleep without a descriptor: locks, conditions, processes |
+//! | `past.rs` | epoll that is used past the C library |
 //! | `names.rs` | the names that are taken: where their calls go, with the address that they return to; the start of the library, forks, the end |
 //! | `emulation.rs` | epoll on another mechanism than the kernel's, where the environment names one |
 //! | `thread.rs` | what is known of a thread: whether it has figures, whether its calls are the program's |
@@ -35,6 +36,7 @@ mod descriptors;
 mod emulation;
 mod locks;
 mod names;
+mod past;
 mod rings;
 mod syscall;
 mod thread;

@@ -23,7 +23,7 @@ use std::sync::atomic::{
 use pollux_epoll_c::border;
 
 use crate::thread::{Thread, set_errno};
-use crate::{attach, emulation, syscall};
+use crate::{attach, emulation, past, syscall};
 
 /// A name that is taken. All that a call needs of it is in one cache line.
 #[repr(C, align(32))]
@@ -121,6 +121,9 @@ static ENDED: extern "C" fn() = ended;
 extern "C" fn ended() {
     let thread = Thread::here();
     thread.counting("the end of the process", || thread.settle());
+    if thread.is_own() && is_started() && (attach::is_counted() || emulation::is_chosen()) {
+        past::look_at_the_end();
+    }
 }
 
 /// Starts the library at the first call. Says whether that is over; if not, this thread or another one is at it.
@@ -130,6 +133,7 @@ fn start() -> bool {
         let thread = Thread::here();
         thread.inside(|| thread.counting("the start of the library", attach::attach));
         if attach::is_counted() || emulation::is_chosen() {
+            thread.inside(past::note_the_start);
             // SAFETY: the functions live as long as the program: a library that is preloaded stays.
             unsafe { libc::pthread_atfork(Some(before), Some(in_parent), Some(in_child)) };
         }

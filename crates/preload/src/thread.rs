@@ -31,6 +31,8 @@ pub(crate) struct Thread {
     /// How deep within this library: what it calls itself is none of the program's.
     depth: Cell<u32>,
     pid: Cell<u32>,
+    /// Waits so far, and the instance of the last one.
+    pub(crate) looks: Cell<(u32, i32)>,
     /// Data of the event of the wait before, plus one.
     pub(crate) last_single: Cell<u64>,
 }

@@ -6,12 +6,12 @@ use std::ptr;
 use libc::{epoll_event, sigset_t, timespec};
 use pollux_loop_stats::{Call, Cell as Tally, Counter, Histogram, Site};
 
-use crate::attach;
 use crate::descriptors::{self, Owner, Update};
 use crate::emulation::{self, Limit};
 use crate::names::{taken, unknown};
 use crate::thread::{Thread, errno, set_errno};
 use crate::turn::{Outcome, now_ns};
+use crate::{attach, past};
 
 /// A wait that ends sooner found its events ready.
 const AT_ONCE_NS: u64 = 20_000;
@@ -123,6 +123,9 @@ pub(crate) unsafe fn wait(
     kernel: impl FnOnce() -> c_int,
 ) -> c_int {
     let WaitArgs { epfd, events, most, limit, .. } = *asked;
+    if past::is_due(Thread::here(), epfd) {
+        past::look(epfd);
+    }
     waited(asked, || {
         // SAFETY: the caller's promise.
         unsafe { emulation::wait(epfd, events, most, limit, mask) }.unwrap_or_else(kernel)
@@ -143,7 +146,7 @@ fn created(fd: c_int) -> c_int {
     if fd >= 0 && attach::is_counted() {
         let thread = Thread::here();
         thread.counting("epoll_create", || {
-            descriptors::closed(fd);
+            descriptors::is_now_instance(fd);
             thread.tally_or_claim().inspect(|tally| tally.count(Counter::Creates));
         });
     }

@@ -96,6 +96,10 @@ pub struct Advice {
 /// What a run is advised.
 fn advice(summary: &Summary, symbols: &mut Symbols) -> Vec<Advice> {
     let mut all = turns(summary, symbols);
+    if summary.get(Counter::PastRegistrations) > 0 {
+        // The others rest on registrations.
+        return all;
+    }
     all.extend(one_by_one(summary, symbols));
     all.extend(to_and_fro(summary, symbols));
     // A descriptor that is taken out and put back is one pattern, not two.
@@ -164,6 +168,9 @@ fn blocked_at(summary: &Summary, symbols: &mut Symbols) -> Option<String> {
 pub(crate) fn verdict(findings: &Findings) -> String {
     let waits = findings.summary.get(Counter::Waits);
     let changes: Vec<&str> = findings.advice.iter().map(|advice| advice.change).collect();
+    if waits == 0 && findings.summary.get(Counter::PastInstances) > 0 {
+        return "Epoll was used past the C library, and nothing of it could be counted.".to_owned();
+    }
     match changes.as_slice() {
         [] if waits < TIMES_MIN => format!(
             "Too little to judge: {}, and patterns are looked for from {TIMES_MIN} on.",

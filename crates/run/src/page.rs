@@ -9,7 +9,7 @@ use pollux_report::{Cell, Table};
 use serde_json::{Map, Value, json as value};
 
 use crate::show::{self, LongTurn, sentence};
-use crate::summary::Interval;
+use crate::summary::{self, Interval};
 use crate::{Advice, Course, Findings, Source, Summary, verdict};
 
 const EDGES: Edges = Edges { left: 64.0, right: 120.0, top: 36.0, foot: 44.0 };
@@ -254,7 +254,7 @@ pub(crate) fn json(findings: &Findings, course: &Course) -> String {
         "programs_uncounted": summary.programs_uncounted,
         "source": summary.source.name(),
         "records_lost": summary.source.records_lost(),
-        "unknown": unknown(summary.source),
+        "unknown": summary.total.as_ref().map_or_else(Map::new, |of| unknown(summary.source, of)),
         "total": summary.total.as_ref().map(|total| figures(total, summary.source)),
         "processes": summary.processes.iter().map(process).collect::<Vec<_>>(),
         "intervals": course.intervals(),
@@ -267,9 +267,10 @@ pub(crate) fn json(findings: &Findings, course: &Course) -> String {
 }
 
 /// Why counters are null, by their names.
-fn unknown(source: Source) -> Map<String, Value> {
-    let unknown =
-        |counter: &Counter| Some((counter.name().to_owned(), source.unknown(*counter)?.into()));
+fn unknown(source: Source, of: &Figures) -> Map<String, Value> {
+    let unknown = |counter: &Counter| {
+        Some((counter.name().to_owned(), summary::unknown(source, of, *counter)?.into()))
+    };
     Counter::ALL.iter().filter_map(unknown).collect()
 }
 
@@ -280,7 +281,7 @@ fn figures(of: &Figures, source: Source) -> Map<String, Value> {
     let longest = of.turns.first().map(|turn| turn.lasted_ns);
     fields.insert("longest_turn_ns".to_owned(), longest.into());
     for counter in Counter::ALL {
-        let value = source.unknown(*counter).is_none().then(|| of.get(*counter));
+        let value = summary::unknown(source, of, *counter).is_none().then(|| of.get(*counter));
         fields.insert(counter.name().to_owned(), value.into());
     }
     for histogram in Histogram::ALL {

@@ -6,6 +6,7 @@ use pollux_report::terminal::{Page, bar};
 use pollux_report::{Cell, Table, Tone};
 use serde::Serialize;
 
+use crate::summary::unknown;
 use crate::symbols::Symbols;
 use crate::{Findings, Source, Summary, verdict};
 
@@ -84,9 +85,16 @@ pub(crate) fn table(findings: &Findings, width_chars: usize, colour: bool) -> St
     let summary = &findings.summary;
     let lasted = number::duration(summary.lasted.as_secs_f64());
     let Some(total) = &summary.total else {
+        let (by, own) = match summary.source {
+            Source::Library => (
+                " by the C library",
+                ", nor are those by system calls of the program's own, which --attach follows",
+            ),
+            Source::Tracepoints { .. } => ("", ""),
+        };
         let text = format!(
-            "No process called epoll in {lasted}: nothing to report. Calls of select, poll and io_uring are not \
-             counted."
+            "No process called epoll{by} in {lasted}: nothing to report. Calls of select, poll and io_uring are \
+             not counted{own}."
         );
         page.paragraph(&text, Tone::Open, 0);
         if let Some(text) = uncounted(summary) {
@@ -162,16 +170,19 @@ pub(crate) fn processes(summary: &Summary) -> Table {
             threads => format!(" ({threads} threads)"),
         };
         let name = format!("{} {}{threads}", process.figures.pid, process.name());
-        table.row(row(&name, &process.figures));
+        table.row(row(&name, summary.source, &process.figures));
     }
     if let Some(total) = summary.total.as_ref().filter(|_| summary.processes.len() > 1) {
-        table.row(row("all", total));
+        table.row(row("all", summary.source, total));
     }
     table
 }
 
-fn row(name: &str, of: &Figures) -> Vec<Cell> {
-    let count = |counter: Counter| Cell::count(of.get(counter));
+fn row(name: &str, source: Source, of: &Figures) -> Vec<Cell> {
+    let count = |counter: Counter| match unknown(source, of, counter) {
+        Some(_) => Cell::figure("n/a"),
+        None => Cell::count(of.get(counter)),
+    };
     let per_wait = ratio(of.get(Counter::Events), of.get(Counter::Waits));
     let (wait_ns, turn_ns) = (of.get(Counter::WaitNs), of.get(Counter::TurnNs));
     let longest = of.turns.first().map(|turn| turn.lasted_ns as f64);
@@ -220,7 +231,7 @@ fn ratio(of: u64, by: u64) -> Option<f64> {
 pub(crate) fn facts(summary: &Summary, of: &Figures) -> Vec<(&'static str, String)> {
     let source = summary.source;
     let get = |counter: Counter| of.get(counter);
-    let count = |counter: Counter| match source.unknown(counter) {
+    let count = |counter: Counter| match unknown(source, of, counter) {
         Some(_) => "n/a".to_owned(),
         None => number::count(of.get(counter)),
     };
@@ -307,6 +318,7 @@ pub(crate) fn facts(summary: &Summary, of: &Figures) -> Vec<(&'static str, Strin
         facts.push(("listeners", text));
     }
     facts.extend(not_known(source));
+    facts.extend(past(of).map(|text| ("past", text)));
     if summary.threads_lost > 0 {
         let lost = number::count(summary.threads_lost);
         let text =
@@ -315,6 +327,28 @@ pub(crate) fn facts(summary: &Summary, of: &Figures) -> Vec<(&'static str, Strin
     }
     facts.extend(uncounted(summary).map(|text| ("not counted", text)));
     facts
+}
+
+/// What went past the C library.
+fn past(of: &Figures) -> Option<String> {
+    let (instances, registrations) =
+        (of.get(Counter::PastInstances), of.get(Counter::PastRegistrations));
+    let mut parts = Vec::new();
+    if registrations > 0 {
+        parts.push(format!(
+            "{} made past the C library, by system calls of the program's own or by io_uring: figures of updates \
+             are not known",
+            number::plural(registrations, "registration"),
+        ));
+    }
+    if instances > 0 {
+        parts.push(format!(
+            "{} of epoll made past the C library: their waits and events are not counted (pollux run --attach \
+             follows them)",
+            number::plural(instances, "instance"),
+        ));
+    }
+    (!parts.is_empty()).then(|| parts.join("; "))
 }
 
 /// Which programs are missing, as far as that is known.

@@ -172,6 +172,35 @@ const OF_TRACEPOINTS: &[Open] = &[
     },
 ];
 
+/// Why figures of updates are not known where the program registers past the C library.
+const PAST: &str = "registrations were made past the C library, by system calls of the program's own or by io_uring";
+/// What is not known then.
+const OF_PAST: &[Counter] = &[
+    Counter::Adds,
+    Counter::Mods,
+    Counter::Dels,
+    Counter::Edges,
+    Counter::Oneshots,
+    Counter::Exclusives,
+    Counter::ModsSame,
+    Counter::Cancelled,
+    Counter::ModsBack,
+    Counter::WritableUnneeded,
+    Counter::Readds,
+    Counter::Stale,
+    Counter::Unknown,
+    Counter::OneByOne,
+    Counter::AgainAfterEvent,
+    Counter::AcceptsWoken,
+    Counter::AcceptsEmpty,
+];
+
+/// Why a counter of these figures is not known, if it is not.
+pub(crate) fn unknown(source: Source, of: &Figures, counter: Counter) -> Option<&'static str> {
+    let is_past = of.get(Counter::PastRegistrations) > 0 && OF_PAST.contains(&counter);
+    is_past.then_some(PAST).or_else(|| source.unknown(counter))
+}
+
 impl Source {
     /// Its name in results for programs.
     #[must_use]

@@ -171,6 +171,38 @@ fn a_turn_that_sleeps_in_a_lock_a_process_or_a_loop_of_its_own_is_named() {
     }
 }
 
+/// By instructions of the program's own, as rustix makes system calls.
+#[test]
+#[cfg(target_arch = "x86_64")]
+fn epoll_past_the_c_library_is_served_and_said() {
+    let Some((folder, program)) = built("past", &["-D_GNU_SOURCE"]) else { return };
+    let json = folder.path().join("figures.json");
+    for mechanism in mechanisms() {
+        for what in ["registers", "all"] {
+            let mut command = run(&["--poller", mechanism.name(), "--json"]);
+            let output = command.arg(&json).arg("--").arg(&program).arg(what).output();
+            let output = output.expect("pollux starts");
+            let said = text(&output.stderr);
+            assert!(output.status.success(), "{what} on {mechanism}: {said}");
+            let total = &read(&json, &output)["total"];
+            assert!(said.contains("past the C library"), "{what} on {mechanism}: {said}");
+            if mechanism != Mechanism::Epoll {
+                let is_line = |line: &&str| line.starts_with("pollux run: process ");
+                assert_eq!(
+                    said.lines().filter(is_line).count(),
+                    1,
+                    "{what} on {mechanism}: {said}"
+                );
+            }
+            if what == "all" {
+                assert_eq!(total["past_instances"], 1, "{mechanism}");
+            } else {
+                assert_eq!((&total["adds"], &total["waits"]), (&Value::Null, &20.into()));
+            }
+        }
+    }
+}
+
 #[test]
 fn registering_for_each_request_is_named() {
     let Some(figures) = figures("registers_anew") else { return };

@@ -70,7 +70,7 @@ fn a_script_and_what_it_starts_have_their_streams_and_a_signal_ends_them() {
     process.signal(Signal::TERM);
     let Output { status, stderr: said, .. } = process.ended();
     assert_eq!(status.code(), Some(128 + 15));
-    assert!(said.contains("No process called epoll in "), "{said}");
+    assert!(said.contains("No process called epoll by the C library in "), "{said}");
 }
 
 /// What a shell starts in the background ignores the signals of a keyboard, and may ignore SIGTERM.
@@ -114,7 +114,11 @@ fn a_program_without_the_environment_is_reported_as_not_counted() {
     assert!(said.contains("one program started with an environment without LD_PRELOAD"), "{said}");
     let alone = run(&["--", "env", "-i", program]).output().expect("pollux starts");
     let said = text(&alone.stderr);
-    assert!(said.contains("No process called epoll in ") && said.contains("One program"), "{said}");
+    assert!(
+        said.contains("No process called epoll by the C library in ")
+            && said.contains("One program"),
+        "{said}"
+    );
 }
 
 /// By script(1), which gives a program a terminal.
