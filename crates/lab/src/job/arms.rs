@@ -350,17 +350,18 @@ fn pid() -> Kind<u32> {
 }
 
 fn address() -> Kind<SocketAddr> {
-    Kind::new(
-        "ADDRESS",
-        "an address with its port, such as 127.0.0.1:8080 or localhost:8080",
-        |text| match text.parse().map_err(|_| String::new())? {
+    let accepts = "an address with its port, such as 127.0.0.1:8080 or localhost:8080";
+    Kind::new("ADDRESS", accepts, |text| match text.parse::<SocketAddr>() {
+        Ok(address) => Ok(address),
+        Err(_) => match text.parse().map_err(|_| String::new())? {
+            // Every address of this machine is where nobody is asked.
             Address::Known(ListenAddress::Tcp(address)) if !address.ip().is_unspecified() => {
                 Ok(address)
             }
             Address::Known(_) => Err(String::new()),
             name @ Address::Name { .. } => listening(&name),
         },
-    )
+    })
 }
 
 /// Of the addresses of a name the first at which somebody listens, else the first.
