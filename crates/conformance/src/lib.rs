@@ -16,7 +16,7 @@ pub mod runner;
 
 use rig::Rig;
 
-pub use groups::{OF_INTERFACES, OF_POLLERS};
+pub use groups::{OF_INTERFACES, OF_NUMBERS, OF_POLLERS};
 
 /// One script with its name.
 pub struct Case {

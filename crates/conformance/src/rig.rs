@@ -166,7 +166,8 @@ impl Rig {
         Ok(self.queue())
     }
 
-    /// Closes `old` and makes a pipe whose reader has the number that `old` had.
+    /// Closes `old` and makes a pipe whose reader has the number that `old` had. The case has to be one of
+    /// [`OF_NUMBERS`](crate::OF_NUMBERS).
     pub fn successor(&mut self, old: Object) -> (Object, Object) {
         let number = old.as_fd().as_raw_fd();
         // The kernel gives the lowest free number, so what lies below must be taken.

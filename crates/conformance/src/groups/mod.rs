@@ -23,10 +23,16 @@ pub const OF_INTERFACES: &[Group] = &[
     Group { name: "nesting", cases: kernel_objects::NESTING },
 ];
 
-/// What asks a poller itself: for counters and wakers, or with much memory.
+/// What asks a poller itself, for counters and wakers.
 pub const OF_POLLERS: &[Group] = &[
-    Group { name: "reuse", cases: reuse::CASES },
     Group { name: "wakes", cases: waits::WAKES },
     Group { name: "counters", cases: counters::CASES },
+];
+
+/// What needs a process without other tests: a number that is used again must not be taken by one, and the limit on
+/// descriptors is the process's.
+pub const OF_NUMBERS: &[Group] = &[
+    Group { name: "reuse", cases: reuse::CASES },
+    Group { name: "counters", cases: counters::OF_NUMBERS },
     Group { name: "scale", cases: scale::SCALE },
 ];

@@ -13,7 +13,7 @@ mod signals;
 use std::process::ExitCode;
 
 use pollux_conformance::runner::{self, Check, Isolation, Suite};
-use pollux_conformance::{Group, OF_INTERFACES, OF_POLLERS, differences};
+use pollux_conformance::{Group, OF_INTERFACES, OF_NUMBERS, OF_POLLERS, differences};
 
 const OF_PROCESSES: &[Group] = &[
     Group { name: "process::signals", cases: signals::CASES },
@@ -35,11 +35,14 @@ fn main() -> ExitCode {
     let suites = [
         suite(OF_INTERFACES, Isolation::Thread),
         suite(OF_POLLERS, Isolation::Thread),
+        suite(OF_NUMBERS, Isolation::Process(|_, _| ())),
         suite(OF_PROCESSES, Isolation::Process(|_, _| ())),
     ];
     let checks: [Check; 2] = [
         ("differences::are_of_known_cases", || {
-            differences::check_names(&[OF_INTERFACES, OF_POLLERS, OF_PROCESSES].concat());
+            differences::check_names(
+                &[OF_INTERFACES, OF_POLLERS, OF_NUMBERS, OF_PROCESSES].concat(),
+            );
         }),
         ("differences::stand_in_the_page_in_docs", differences::check_page),
     ];
