@@ -264,7 +264,8 @@ mod tests {
         let read = ReadOnlyPart::map_all(std::os::fd::AsFd::as_fd(&words)).expect("readable");
         let flag = SharedWords::create(1).expect("memory");
         let part = words.part();
-        let far_ns = u64::MAX / 2;
+        // Without futex_waitv(2), which filters of containers forbid too, nothing wakes it: it looks again and again.
+        let until_ns = if has_vector() { u64::MAX / 2 } else { 1 };
         for ends_in_order in [true, false] {
             std::thread::scope(|scope| {
                 let (says, owns) = std::sync::mpsc::channel();
@@ -288,8 +289,8 @@ mod tests {
                 // As a worker, which can only read it.
                 while read.word(1) as u32 & OWNER_DIED == 0 {
                     // EAGAIN when it was quicker.
-                    let _ =
-                        wait_for_either([((&flag[0]).into(), 0), (read.address(1), owner)], far_ns);
+                    let words = [((&flag[0]).into(), 0), (read.address(1), owner)];
+                    let _ = wait_for_either(words, until_ns);
                 }
                 wake(read.address(1), 1);
             });

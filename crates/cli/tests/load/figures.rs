@@ -12,10 +12,10 @@ use std::net::{TcpListener, TcpStream};
 use std::process::{Child, Command};
 use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
 use std::sync::{Mutex, MutexGuard, PoisonError};
-use std::thread::JoinHandle;
+use std::thread::{JoinHandle, ScopedJoinHandle};
 use std::time::{Duration, Instant};
 
-use pollux_testing::{DEADLINE, Pid, Signal, wait_until};
+use pollux_testing::{DEADLINE, Pid, Signal, or_skip, wait_until};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use serde_json::Value;
 
@@ -230,9 +230,15 @@ fn a_crowd_of_the_dead_is_set_up_quickly_and_costs_little_memory() {
     assert!(dead >= 100, "{allowed} descriptors are too few for a crowd");
     let crowds = std::thread::scope(|scope| {
         let crowd = |dead, poller| scope.spawn(move || crowd_of(dead, poller));
-        let started =
-            ["epoll-et", "uring"].map(|poller| (poller, crowd(0, poller), crowd(dead, poller)));
-        started.map(|(poller, none, many)| (poller, none.join(), many.join()))
+        let ring = or_skip(pollux_poller::Mechanism::UringPoll.open()).map(|_| "uring");
+        let pollers = std::iter::once("epoll-et").chain(ring);
+        let started: Vec<_> =
+            pollers.map(|poller| (poller, crowd(0, poller), crowd(dead, poller))).collect();
+        let joined =
+            |(poller, none, many): (_, ScopedJoinHandle<'_, _>, ScopedJoinHandle<'_, _>)| {
+                (poller, none.join(), many.join())
+            };
+        started.into_iter().map(joined).collect::<Vec<_>>()
     });
     for (poller, none, many) in crowds {
         let ((alone_bytes, _), (bytes, json)) = (none.expect("a run"), many.expect("a run"));
