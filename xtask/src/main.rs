@@ -8,6 +8,7 @@ use std::process::{Command, ExitCode};
 mod aarch64;
 #[cfg(test)]
 mod circles;
+mod container;
 mod install;
 mod layers;
 mod package;
@@ -24,6 +25,9 @@ cargo xtask uninstall --prefix DIR
 cargo xtask package [deb] [static] [oci]
                      build packages into target/package, all three or those named; unpack and start each
 cargo xtask aarch64  check that what is installed compiles for aarch64
+cargo xtask container [--user] [cargo test arguments]
+                     run the tests of the workspace, or those named, in a container with the usual filter,
+                     as root or as an ordinary user; needs root and runc
 cargo xtask bless    write the generated pages of docs/ anew
 cargo xtask ci       run what the CI runs, without installing anything";
 
@@ -44,6 +48,7 @@ fn main() -> ExitCode {
         ),
         Some("package") => ended(package::package(root, &arguments())),
         Some("aarch64") => ended(aarch64::check(root)),
+        Some("container") => ended(container::test(root, &arguments())),
         Some("bless") => bless(root),
         Some("ci") => run(Command::new("bash").arg(".ci/run").current_dir(root)),
         Some("help" | "--help" | "-h") => {
