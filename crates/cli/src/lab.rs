@@ -295,6 +295,12 @@ fn compare_results(
 ) -> Result<ExitCode, Failure> {
     let a = store::load(before).map_err(Failure::failed)?;
     let b = store::load(after).map_err(Failure::failed)?;
+    if a == b {
+        let (path, began) = (before.display(), &a.started);
+        let why =
+            format!("{path} and {} are the same run, of {began}; expected two", after.display());
+        return Err(Failure::usage(why));
+    }
     let rows = compare_records::compare(&a, &b, is_across).map_err(Failure::usage)?;
     output::result(&if as_json {
         json(&rows)

@@ -293,7 +293,7 @@ fn options(command: &Command) -> String {
             let short = arg.get_short().filter(|_| arg.get_long().is_some());
             let short = short.map(|short| format!("{}, ", bold(&format!("-{short}"))));
             let names = format!("{}{}", short.unwrap_or_default(), flag(arg, true));
-            text += &format!(".TP\n{names}\n{}\n", running(&help(arg)));
+            text += &format!(".TP\n{names}\n{}", paragraphs(&help(arg)));
             let values = arg.get_possible_values();
             let with_help: Vec<_> = values.iter().filter(|v| v.get_help().is_some()).collect();
             if !with_help.is_empty() && !arg.is_hide_possible_values_set() {
@@ -307,6 +307,23 @@ fn options(command: &Command) -> String {
         }
     }
     text
+}
+
+/// Text, and below it a list where it has lines such as `- name: what it means`.
+fn paragraphs(help: &str) -> String {
+    let is_row = |line: &&str| line.starts_with("- ");
+    let rows: Vec<_> = help.lines().filter(is_row).collect();
+    let text = help.lines().filter(|line| !is_row(line)).collect::<Vec<_>>().join(" ");
+    let mut page = format!("{}\n", running(&text));
+    if !rows.is_empty() {
+        page += ".RS\n";
+        for row in rows {
+            let (name, about) = row[2..].split_once(": ").unwrap_or((&row[2..], ""));
+            page += &format!(".TP\n{}\n{}\n", bold(name), running(about));
+        }
+        page += ".RE\n";
+    }
+    page
 }
 
 /// The page above and those beside and below this one.
@@ -486,6 +503,16 @@ mod tests {
         assert_eq!(escaped(r"a-b '\d' ~^` µ"), r"a\-b \(aq\(rsd\(aq \(ti\(ha\(ga \[u00B5]");
         assert_eq!(running(".x `lab -h`,y"), r"\&.x \fBlab \-h\fR,\:y");
         assert_eq!(verbatim(&["'a", "  b"]), ".RS 2\n.nf\n\\(aqa\n  b\n.fi\n.RE\n");
+    }
+
+    #[test]
+    fn a_list_of_values_has_a_row_for_each() {
+        let page =
+            paragraphs("Order [default: in-turn]\n- in-turn: as they stand\n- random: by weight");
+        let rows =
+            ".RS\n.TP\n\\fBin\\-turn\\fR\nas they stand\n.TP\n\\fBrandom\\fR\nby weight\n.RE\n";
+        assert_eq!(page, format!("Order [default: in\\-turn]\n{rows}"));
+        assert_eq!(paragraphs("One line"), "One line\n");
     }
 
     #[test]

@@ -119,9 +119,23 @@ fn is_utf8() -> bool {
     })
 }
 
+/// What takes more letters than it had takes them from the gap behind it, so that columns stay below each other.
 fn in_ascii(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
-    for sign in text.chars() {
+    // Letters too many by now, in this line.
+    let mut over = 0;
+    let mut signs = text.chars().peekable();
+    while let Some(sign) = signs.next() {
+        if sign == ' ' && over > 0 && signs.peek() == Some(&' ') {
+            over -= 1;
+            continue;
+        }
+        over = match sign {
+            '\n' => 0,
+            '±' | '≥' | '≤' | '→' | '←' => over + 1,
+            '…' => over + 2,
+            _ => over,
+        };
         match sign {
             '±' => out.push_str("+-"),
             '·' | '–' | '—' => out.push('-'),
@@ -276,6 +290,13 @@ fn is_shown(command: &Command, name: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn columns_stay_below_each_other_without_signs_of_our_own() {
+        let table = "a  13.0 ± 1 %   x\nb  12 µs        y\nc  ≥ 5 → 7      z\n± 3\n";
+        let plain = "a  13.0 +- 1 %  x\nb  12 us        y\nc  >= 5 -> 7    z\n+- 3\n";
+        assert_eq!(in_ascii(table), plain);
+    }
 
     #[test]
     fn arguments_are_called_as_they_are_typed() {

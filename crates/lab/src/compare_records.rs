@@ -49,6 +49,12 @@ pub enum CompareError {
         /// Name of the second.
         b: String,
     },
+    /// Both have the rows, and no row of both has an interval.
+    #[error(
+        "nothing to compare: no row has an interval in both, as fewer than two sets or blocks were run; give \
+         more --blocks or a longer --budget"
+    )]
+    NoIntervals,
     /// No arm at no point is in both.
     #[error("nothing to compare: no experiment, point and arm is in both")]
     NothingInCommon,
@@ -171,9 +177,17 @@ pub fn compare(a: &Record, b: &Record, is_across: bool) -> Result<Vec<Compared>,
     } else {
         Err(match metrics {
             Some((a, b)) => CompareError::Metrics { a, b },
+            None if has_same_rows(a, b) => CompareError::NoIntervals,
             None => CompareError::NothingInCommon,
         })
     }
+}
+
+/// Whether a row of both could be compared if it had an interval.
+fn has_same_rows(a: &Record, b: &Record) -> bool {
+    let is_row = |row: &&ResultRow| !matches!(row.verdict, Verdict::Baseline | Verdict::NoiseLevel);
+    let keys: Vec<_> = b.results.iter().filter(is_row).map(ResultRow::key).collect();
+    a.results.iter().filter(is_row).any(|row| keys.contains(&row.key()))
 }
 
 /// The rows for a terminal.
@@ -411,6 +425,15 @@ mod tests {
         let text = serde_json::to_string(&new).expect("plain data");
         let new: Record = serde_json::from_str(&text).expect("what was just written");
         assert_eq!(compare(&old, &new, false).expect("the same rows").len(), rows.len());
+    }
+
+    #[test]
+    fn rows_that_both_have_without_an_interval_are_said_to_lack_that() {
+        let row = ResultRow { ci_low: None, ci_high: None, ..row(1.1, 0.1) };
+        let one = Record { results: vec![row], ..Record::empty() };
+        let refused = compare(&one, &one.clone(), false).expect_err("no interval");
+        assert_eq!(refused, CompareError::NoIntervals);
+        assert!(refused.to_string().contains("no row has an interval in both"), "{refused}");
     }
 
     #[test]

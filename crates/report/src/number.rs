@@ -21,6 +21,8 @@ const PREFIXES: [(f64, &str); 4] = [(1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "
 const DECIMAL_MIN: f64 = 1e-4;
 /// From this ratio on a change is given in times and not in percent.
 pub const TIMES_MIN: f64 = 2.0;
+/// From here on times are whole numbers: more digits would say more than is known.
+const TIMES_WHOLE: f64 = 100.0;
 
 /// Three significant digits with a prefix: `1.08 M`, `383 k`, `12.7`, `0.0791`; a dash for what is
 /// not finite.
@@ -251,6 +253,7 @@ fn shown(at: Timestamp) -> String {
 #[must_use]
 pub fn size_in_words(ratio: f64) -> String {
     match () {
+        () if ratio >= TIMES_WHOLE => format!("{ratio:.0} times"),
         () if ratio >= TIMES_MIN => format!("{ratio:.1} times"),
         () if ratio < 1.0 => format!("{:.1} % less", change_percent(ratio).abs()),
         () => format!("{:.1} % more", change_percent(ratio)),
@@ -258,11 +261,13 @@ pub fn size_in_words(ratio: f64) -> String {
 }
 
 /// The interval of the same, turned as its words are: `[1.0, 2.2]`. An end below 0 lies on the other
-/// side of no change.
+/// side of no change. One that reaches from less to many times has words of its own for each end.
 #[must_use]
 pub fn interval_in_words(ratio: f64, low: f64, high: f64) -> String {
     match () {
+        () if ratio >= TIMES_WHOLE => format!("[{low:.0}, {high:.0}]"),
         () if ratio >= TIMES_MIN => format!("[{low:.1}, {high:.1}]"),
+        () if high >= TIMES_MIN => format!("[{} to {}]", size_in_words(low), size_in_words(high)),
         () if ratio < 1.0 => {
             format!("[{:.1}, {:.1}]", 0.0 - change_percent(high), 0.0 - change_percent(low))
         }

@@ -237,9 +237,9 @@ fn cancelled(summary: &Summary, symbols: &mut Symbols) -> Option<Advice> {
         .sum();
     is_pattern(same + back, updates).then(|| Advice {
         kind: "updates-cancel-out",
-        change: "updates set what is set already, or take each other back",
+        change: "updates change nothing, or undo each other before the next wait",
         measured: format!(
-            "of {} updates {} set what was set already and {} were taken back before the next wait",
+            "of {} updates {} changed nothing and {} were undone before the next wait",
             number::count(updates),
             number::count(same),
             number::count(back),

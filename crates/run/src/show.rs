@@ -250,7 +250,7 @@ pub(crate) fn facts(summary: &Summary, of: &Figures) -> Vec<(&'static str, Strin
         (
             "updates",
             format!(
-                "{} ADD, {} MOD, {} DEL ({} failed); {} set what was set, {} were taken back before the \
+                "{} ADD, {} MOD, {} DEL ({} failed); {} changed nothing, {} were undone before the \
                  next wait",
                 count(Counter::Adds),
                 count(Counter::Mods),

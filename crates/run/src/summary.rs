@@ -153,7 +153,7 @@ const OF_TRACEPOINTS: &[Open] = &[
         counters: &[Counter::OneByOne, Counter::Stale, Counter::Unknown, Counter::AgainAfterEvent],
     },
     Open {
-        what: "updates that set what was set or were taken back, EPOLLET, EPOLLONESHOT, EPOLLEXCLUSIVE",
+        what: "updates that changed nothing or were undone, EPOLLET, EPOLLONESHOT, EPOLLEXCLUSIVE",
         why: "masks are in the program's memory",
         counters: &[
             Counter::Edges,

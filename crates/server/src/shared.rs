@@ -330,7 +330,8 @@ fn respond_with_metrics(
     let is_proxy = overview.passing.is_some();
     let (format, page) = match request.target.path() {
         Some("/metrics") => (FORMAT, overview.supervised.with_ended(stats::metrics(overview))),
-        Some("/status") if is_proxy => (HTML, stats::STATUS_PAGE.to_owned()),
+        Some("/" | "/status") if is_proxy => (HTML, stats::STATUS_PAGE.to_owned()),
+        Some("/" | "/status") => (HTML, stats::server_page(overview)),
         Some("/status.json") if is_proxy => ("application/json", stats::status(overview)),
         _ => return answer::page(actions, &shared.common, context, Status::NOT_FOUND, |_| {}),
     };

@@ -138,7 +138,10 @@ fn unjudged(runs: &PointRuns<'_>, arm: &Arm, no_difference: f64) -> ResultRow {
     }
     if let Some(reason) = failures.last() {
         let tried = failures.len() + values.len();
-        notes.push(format!("{} of {tried} runs failed: {reason}", failures.len()));
+        notes.push(match tried {
+            1 => format!("its only run failed: {reason}"),
+            _ => format!("{} of {tried} runs failed: {reason}", failures.len()),
+        });
     }
     notes.extend(runs.findings(arm));
     notes.extend(runs.other_answer(arm));

@@ -181,9 +181,10 @@ fn why_it_ended(record: &Record) -> Option<String> {
         sets => format!("{} sets per row", span(sets)),
     });
     let has_runs = turns.is_none_or(|turns| turns.rows_of_whole_runs > 0);
-    let blocks = has_runs.then(|| format!("{ran} blocks"));
+    let blocks = has_runs.then(|| number::plural(ran.into(), "block"));
     let ran = sets.into_iter().chain(blocks).collect::<Vec<_>>().join(", ");
-    Some(format!("{why}: {ran} (planned {planned}, at most {most})."))
+    let planned = number::plural(planned.into(), unit(record));
+    Some(format!("{why}: {ran} ({planned} planned, at most {most})."))
 }
 
 /// What the run repeated: sets where arms took turns in all rows, else blocks.

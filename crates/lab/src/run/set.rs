@@ -378,8 +378,8 @@ fn with_turns(
     measured.generator.clone_from(&described.generator);
     measured.findings.clone_from(&described.findings);
     if length.units.get(name).is_some_and(|units| *units < described.wave * WAVES) {
-        let text = "its turns are shorter than three waves of requests: a difference of a few percent \
-                    may be that of the first wave";
+        let text = "its turns are so short that each connection has fewer than three requests in one: a \
+                    difference of a few percent may be that of the first requests";
         measured.findings.insert("short-turns".to_owned(), text.to_owned());
     }
     if length.unsettled.contains(name) {

@@ -260,7 +260,7 @@ fn a_record_without_anything_still_makes_reports() {
     record.trust.noise = None;
     let page = html(&record);
     roxmltree::Document::parse(&without_scripts(&page)).expect("a well-formed page");
-    assert!(page.contains("Stopped by the user: 7 blocks (planned 7, at most 7)"));
+    assert!(page.contains("Stopped by the user: 7 blocks (7 blocks planned, at most 7)"));
     assert!(page.contains("n/a: no A/A arm with an interval"));
     assert!(table(&record, 80, false).contains("Stopped by the user"));
     assert!(markdown(&record).contains("Stopped by the user"));

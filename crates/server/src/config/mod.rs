@@ -374,7 +374,7 @@ table! { keys, key, default;
             key.default("stderr").one(&log_target("stderr", LogTarget::Stderr)),
         /// How much the error log says: error, warn, info or debug; error with --quiet
         pub log_level: LogLevel = key.default("warn").one(&LogLevel::kind()),
-        /// Serve /metrics for Prometheus at this address; a proxy also serves /status, a live page
+        /// Serve /metrics for Prometheus at this address, and /status, a live page
         pub stats: Option<Address> = key.optional(&address()),
         /// Answer commands (help, show info ...) at this socket
         pub control: Option<PathBuf> = key.optional(&unix_path()),

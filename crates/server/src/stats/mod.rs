@@ -223,6 +223,21 @@ const NO_MASTER: &str = "n/a: this server has no master";
 /// The page. It loads nothing else.
 pub const STATUS_PAGE: &str = include_str!("status.html");
 
+/// The page of a server without backends: what `show info` and `show activity` say, made anew every few seconds.
+#[must_use]
+pub fn server_page(overview: &Overview) -> String {
+    let text = format!("{}\n{}", control::info(overview), control::activity(overview));
+    let text = text.replace('&', "&amp;").replace('<', "&lt;");
+    format!(
+        "<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\">\
+         <meta http-equiv=\"refresh\" content=\"2\"><title>pollux status</title>\
+         <style>:root{{color-scheme:light dark}}body{{margin:1.5rem;font:15px/1.45 system-ui,sans-serif}}</style>\
+         </head><body><h1>pollux {}</h1><p><a href=\"/metrics\">/metrics</a> for Prometheus</p>\
+         <pre>{text}</pre></body></html>\n",
+        env!("CARGO_PKG_VERSION"),
+    )
+}
+
 /// The figures as JSON: numbers are counts since the start, but for `connections`, `active`, `queue` and
 /// `idle`; `wait_us` is the time to the first byte of all answers together.
 #[must_use]
@@ -465,6 +480,12 @@ mod tests {
         let (head, body) = answer.split_once("\r\n\r\n").expect("a head");
         assert!(head.contains(&format!("Content-Length: {}", body.len())), "{head}");
         check_format(body);
+        for path in ["/", "/status"] {
+            play.feed(format!("GET {path} HTTP/1.1\r\nHost: a\r\n\r\n").as_bytes());
+            let page = String::from_utf8(play.take_output()).expect("text");
+            assert!(page.contains("Content-Type: text/html; charset=utf-8\r\n"), "{page}");
+            assert!(page.contains("href=\"/metrics\"") && page.contains("poller: "), "{page}");
+        }
         play.feed(b"GET /other HTTP/1.1\r\nHost: a\r\n\r\n");
         assert!(play.take_output().starts_with(b"HTTP/1.1 404 "));
         play.feed(b"POST /metrics HTTP/1.1\r\nHost: a\r\n\r\n");
