@@ -421,6 +421,21 @@ fn answers_with_many_fields_and_long_heads_are_read() {
     }
 }
 
+/// As old servers and load balancers send.
+#[test]
+fn answers_with_padded_chunk_sizes_are_read() {
+    const PADDED: &[u8] =
+        b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n0005  \r\nhello\r\n0 \r\n\r\n";
+    let server = Server::start(|mut peer| peer.answer_all(PADDED));
+    on_every_driver(
+        |driver| plan(driver, &server.url("/"), 2, 10),
+        |outcome| {
+            let at = format!("{:?} {:?}", outcome.errors, outcome.first_wrong);
+            assert_eq!((outcome.totals.right, outcome.totals.body_bytes_in), (10, 50), "{at}");
+        },
+    );
+}
+
 #[test]
 fn what_cannot_be_read_is_shown_with_the_reason() {
     let server = Server::start(|mut peer| peer.answer_all(b"220 mail at your service\r\n\r\n"));
