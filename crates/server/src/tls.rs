@@ -14,10 +14,11 @@ use pollux_engine::{Actions, DeferredClose};
 pub use pollux_tls::{Certificate, Keys, TlsError, Trust};
 use pollux_tls::{ClientConfig, Layer, ServerConfig, ServerName};
 
-/// What a client gets that speaks plain HTTP to a server with a certificate.
+/// What a client gets that speaks plain HTTP to a server with a certificate: in the words of nginx, which programs know
+/// (`pollux load` among them).
 const PLAIN_HTTP: &str = "HTTP/1.1 400 Bad Request\r\nContent-Type: text/plain; charset=utf-8\r\n\
-                          Content-Length: 80\r\nConnection: close\r\n\r\n\
-                          400 Bad Request: the plain HTTP request was sent to an HTTPS port; use https://\n";
+                          Content-Length: 77\r\nConnection: close\r\n\r\n\
+                          400 Bad Request: the plain HTTP request was sent to HTTPS port; use https://\n";
 
 /// Whether the first bytes of a connection begin a request of HTTP; no record of TLS begins so.
 fn is_plain_http(input: &[u8]) -> bool {

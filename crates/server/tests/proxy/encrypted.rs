@@ -77,7 +77,7 @@ fn what_is_not_tls_is_refused_and_a_slow_handshake_ends() {
         plain.send("GET / HTTP/1.1\r\nHost: x\r\n\r\n");
         let rest = plain.rest();
         assert!(rest.starts_with("HTTP/1.1 400 "), "{driver}: {rest}");
-        assert!(rest.contains("sent to an HTTPS port"), "{driver}: {rest}");
+        assert!(rest.contains("sent to HTTPS port"), "{driver}: {rest}");
         let count = |counter| proxy.sum(|each| each.server.value(counter));
         assert_eq!(count(ServerCounter::TlsFailed), 1, "{driver}");
         let mut slow = proxy.client();

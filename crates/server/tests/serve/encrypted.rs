@@ -154,7 +154,7 @@ fn what_is_not_tls_is_refused_and_a_handshake_has_its_time_from_the_accept() {
         plain.read_to_end(&mut rest).expect("a page and the end");
         let rest = String::from_utf8_lossy(&rest);
         assert!(rest.starts_with("HTTP/1.1 400 "), "{driver}: {rest}");
-        assert!(rest.contains("sent to an HTTPS port"), "{driver}: {rest}");
+        assert!(rest.contains("sent to HTTPS port"), "{driver}: {rest}");
         assert_eq!(count(server, ServerCounter::TlsFailed), 1, "{driver}");
         // Byte by byte a record never ends; its deadline does not move.
         let mut slow = client(server);
