@@ -19,6 +19,7 @@ mod args;
 mod doctor;
 mod lab;
 mod load;
+mod process_number;
 mod progress;
 mod run;
 mod servers;

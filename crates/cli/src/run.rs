@@ -16,7 +16,7 @@ use pollux_poller::Mechanism;
 use pollux_report::OutputFile;
 use pollux_run::attach::{self, Attached};
 use pollux_run::{Course, ExitStatus, Findings, Process, Session, Start, library, within_reach};
-use pollux_settings::{FlagsOnly, Kind, duration, one_of, path, table, whole};
+use pollux_settings::{FlagsOnly, Kind, duration, one_of, path, table};
 use rustix::process::Signal;
 use signal_hook::consts;
 
@@ -24,6 +24,7 @@ mod view;
 
 use self::view::View;
 use crate::output::{self, Failure};
+use crate::process_number::pid_kind;
 
 /// Between two looks at whether a process that is followed is there.
 const LOOK_EVERY: Duration = Duration::from_millis(250);
@@ -31,8 +32,6 @@ const LOOK_EVERY: Duration = Duration::from_millis(250);
 const NOT_STARTED: u8 = 125;
 const OUT_OF_REACH: u8 = 126;
 const MISSING: u8 = 127;
-/// PID_MAX_LIMIT of the kernel.
-const PIDS_MAX: u64 = 4_194_304;
 /// The file name that means standard output.
 const STANDARD_OUTPUT: &str = "-";
 
@@ -59,7 +58,7 @@ table! { keys, key;
         /// Follow a process that already runs, with its descendants, by tracepoints of the kernel; it is
         /// not stopped and not changed
         attach: Option<u32> =
-            key.excludes(&["poller", "stats"]).optional(&whole(1..=PIDS_MAX).called("PID")),
+            key.excludes(&["poller", "stats"]).optional(&pid_kind()),
         /// How long to follow it, such as 10s or 5m; without this, until it ends or until Ctrl-C
         length as "for": Option<Duration> =
             key.needs("attach", "it is for a process that is followed").optional(&length()),

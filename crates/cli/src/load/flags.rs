@@ -15,6 +15,7 @@ use pollux_settings::{Flags, Keys, Kind, duration, many, one_of, parsed, path, t
 use super::list::has_pattern;
 use super::plan::times;
 use super::values::{self, Weighted};
+use crate::process_number::pid_kind;
 
 /// Default length of a run.
 pub(crate) const DURATION: Duration = Duration::from_secs(10);
@@ -153,7 +154,7 @@ table! { keys, key;
             .optional(&parsed("HOST:PORT", "HOST:PORT such as 127.0.0.1:8443", values::address_of)),
         /// Report the CPU time per answer of this process and of all that it starts: the server, on the
         /// same machine
-        pub(crate) server_pid: Option<u32> = key.optional(&parsed("PID", "the number of a process", values::pid)),
+        pub(crate) server_pid: Option<u32> = key.optional(&pid_kind()),
         /// Addresses that connections come from, in turn: 127.0.0.2,127.0.0.3 or 127.0.0.2-127.0.0.9;
         /// more of them give more ports
         pub(crate) sources: Vec<IpAddr> = key.flag("source").split_at_commas(|_| true)

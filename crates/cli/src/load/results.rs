@@ -21,8 +21,9 @@ use pollux_load::{ComparedServer, LoadError, Outcome, beside, render};
 use pollux_report::OutputFile;
 
 use super::flags::{LoadFlags, LoadSettings, Output};
-use super::{Interrupt, at_once, failure, plan, remark_refused, values};
+use super::{Interrupt, at_once, failure, plan, remark_refused};
 use crate::output::{self, Failure};
+use crate::process_number::pid;
 
 /// A result is smaller: a run of a week has some hundred megabytes.
 const RESULT_BYTES_MAX: u64 = 1 << 30;
@@ -76,10 +77,10 @@ pub(crate) enum Results {
         #[command(flatten)]
         flags: LoadFlags,
         /// CPU time of this process and of all that it starts: that of the first URL
-        #[arg(long, value_name = "PID", value_parser = values::pid)]
+        #[arg(long, value_name = "PID", value_parser = pid)]
         before_pid: Option<u32>,
         /// The same of the second URL
-        #[arg(long, value_name = "PID", value_parser = values::pid)]
+        #[arg(long, value_name = "PID", value_parser = pid)]
         after_pid: Option<u32>,
         /// Exit with 3 when a figure got worse
         #[arg(long)]

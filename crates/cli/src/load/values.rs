@@ -162,15 +162,6 @@ fn is_token(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte)
 }
 
-/// PID_MAX_LIMIT of the kernel.
-const PIDS_MAX: u32 = 4_194_304;
-
-/// The number of a process.
-pub(crate) fn pid(text: &str) -> Result<u32, String> {
-    let number = text.parse().ok().filter(|number| (1..=PIDS_MAX).contains(number));
-    number.ok_or_else(|| "not the number of a process, which `pidof -s NAME` prints".to_owned())
-}
-
 /// An address with its port, to listen on.
 ///
 /// # Errors
@@ -243,8 +234,6 @@ mod tests {
             (address_of("unix:/run/s").err(), "--unix"),
             (address_of("127.0.0.1").err(), "no port"),
             (sources("here").err(), "not an IP address"),
-            (pid("nginx").err(), "pidof -s"),
-            (pid("0").err(), "pidof -s"),
             (sources("127.0.0.9-127.0.0.2").err(), "after"),
             (sources("127.0.0.1-::1").err(), "after"),
             (sources("10.0.0.0-10.255.255.255").err(), "more than"),

@@ -155,7 +155,8 @@ fn what_cannot_be_followed_is_refused_with_its_reason() {
     for (words, code, says) in [
         (["--attach", "4194304"], 127, "--attach 4194304: no process has this number"),
         (["--attach", "2"], 126, "--attach 2: a thread of the kernel"),
-        (["--attach", "0"], 2, "a whole number from 1 to 4,194,304"),
+        (["--attach", "0"], 2, "not the number of a process"),
+        (["--attach", "nginx"], 2, "which `pidof -s NAME` prints"),
     ] {
         let output = ran(&words);
         assert_eq!(output.status.code(), Some(code), "{output:?}");
