@@ -136,23 +136,14 @@ pub const DEVIATIONS: &[Deviation] = &[
                  threads",
     },
     Deviation {
-        scripts: &["a_listener_closed_after_del_takes_nobody"],
-        linked: AIO,
-        preloaded: NONE,
-        at_times: AIO,
-        epoll: "a listener that is closed after EPOLL_CTL_DEL refuses connections at once, and its address is free",
-        here: "it takes connections for some milliseconds, which are lost, and its address is in use",
-        reason: "the same; where close(2) is seen, that of a listener waits until the kernel has let go of it \
-                 (about 50 ms)",
-    },
-    Deviation {
         scripts: &["a_listener_closed_without_del_takes_nobody"],
-        linked: REQUESTS,
+        linked: &[Mechanism::UringPoll],
         preloaded: NONE,
-        at_times: AIO,
-        epoll: "the same without EPOLL_CTL_DEL",
-        here: "until something happens to it",
-        reason: "the same: EPOLL_CTL_DEL before close(2)",
+        at_times: NONE,
+        epoll: "a listener that is closed without EPOLL_CTL_DEL refuses connections at once, and its address is free",
+        here: "it takes connections, which are lost, and its address is in use, until something happens to it",
+        reason: "a poll request holds the file and the library does not see close(2): EPOLL_CTL_DEL before it. On \
+                 aio listeners are watched by an epoll beside it, which lets go at once",
     },
     Deviation {
         scripts: &["a_file_of_a_closed_instance_ends_at_once"],

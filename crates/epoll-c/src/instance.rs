@@ -24,12 +24,6 @@ use crate::waiters::{self, Subject, Waiters};
 /// The most room that a wait may offer (`epoll_wait(2)`: EINVAL beyond).
 const ROOM_MAX: usize = c_int::MAX as usize / size_of::<epoll_event>();
 
-/// How many listeners that were taken out are remembered; a program that has more forgets to close them.
-const LISTENERS_MAX: usize = 64;
-
-/// How long the close of a listener waits for the kernel to let go of it, which takes it two ticks of its clock.
-const RELEASED_WITHIN: Duration = Duration::from_millis(100);
-
 /// An epoll instance on another mechanism.
 pub struct Instance {
     waiters: Waiters<Watched>,
@@ -53,8 +47,6 @@ pub(crate) struct Watched {
     is_shared: bool,
     /// The numbers of the poller, as far as they are known while a thread polls.
     held: Vec<RawFd>,
-    /// Numbers of listeners that were taken out and may still be held, by AIO alone.
-    listeners: Vec<RawFd>,
     /// All goes to the kernel's epoll.
     is_kernels: bool,
 }
@@ -205,7 +197,6 @@ impl Instance {
                     state.subject.ask_for(epoll, fd, event)?;
                 }
                 state.subject.registrations.add(fd, file, event.events, event.u64);
-                state.subject.listeners.retain(|listener| *listener != fd);
             }
             (libc::EPOLL_CTL_ADD, Some(_), Some(event)) => {
                 let is_impossible = is_impossible(event.events);
@@ -223,7 +214,6 @@ impl Instance {
                     let _ = ask_kernel();
                 }
                 state.subject.registrations.remove(fd);
-                state.subject.let_go_of(fd);
                 return self.waiters.removed(state);
             }
             // Of a file that is not registered here the kernel's empty epoll says what is wrong.
@@ -262,22 +252,9 @@ impl Instance {
         if held(&state).contains(&fd) {
             state.loses(fd);
         }
-        let is_registered = state.subject.registrations.remove(fd);
-        if is_registered {
-            state.subject.let_go_of(fd);
-        }
-        let known = state.subject.listeners.len();
-        state.subject.listeners.retain(|listener| *listener != fd);
-        let is_held = state.subject.listeners.len() < known;
-        if is_registered {
+        if state.subject.registrations.remove(fd) {
             // A deletion is never refused.
             let _ = self.waiters.removed(state);
-        } else {
-            drop(state);
-        }
-        if is_held {
-            // Where it does not come to that, connections are taken a moment longer.
-            let _ = pollux_sys::aio::await_release(RELEASED_WITHIN);
         }
     }
 
@@ -342,7 +319,6 @@ impl Watched {
             has_waited: false,
             is_shared: false,
             held: Vec::new(),
-            listeners: Vec::new(),
             is_kernels: false,
         }
     }
@@ -374,15 +350,6 @@ impl Watched {
         Ok(())
     }
 
-    /// The registration of `fd` was taken out. The kernel lets go of a file that AIO polled a moment later: of a
-    /// listener nobody may be accepted in that moment.
-    fn let_go_of(&mut self, fd: RawFd) {
-        let is_new = self.listeners.len() < LISTENERS_MAX && !self.listeners.contains(&fd);
-        if self.mechanism == Mechanism::Aio && is_new && kernel::is_listener(fd) {
-            self.listeners.push(fd);
-        }
-    }
-
     /// Another poller, to which nothing was applied.
     fn open(&mut self, threads: Threads) -> io::Result<Opened> {
         let opened = Opened::open(self.mechanism, threads)?;
@@ -398,7 +365,13 @@ impl Watched {
         while let Some(fd) = self.registrations.next_marked() {
             let step = self.registrations.plan(fd, opened.poller.caps());
             *has_removed |= matches!(step, Step::Delete | Step::Replace(..));
-            match opened.apply(fd, step) {
+            let outcome = opened.apply(fd, step);
+            if self.mechanism == Mechanism::Aio && matches!(step, Step::Add(..) | Step::Replace(..))
+            {
+                // The first listener makes it open more.
+                self.held = opened.poller.descriptors();
+            }
+            match outcome {
                 Ok(()) => {}
                 // Closed before the poller had it: it is gone, as in the kernel's epoll.
                 Err(Error::NotOpen { .. }) => self.registrations.refused(fd),
@@ -564,7 +537,8 @@ impl waiters::Wait<Watched> for WaitArgs<'_> {
 
 impl Opened {
     fn open(mechanism: Mechanism, threads: Threads) -> io::Result<Self> {
-        let poller = mechanism.open_for(threads).map_err(|refused| as_errno(&refused))?;
+        let poller =
+            mechanism.open_in_place_of_epoll(threads).map_err(|refused| as_errno(&refused))?;
         Ok(Self::with(poller, threads))
     }
 

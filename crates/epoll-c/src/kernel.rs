@@ -51,16 +51,6 @@ pub(crate) fn is_path(fd: RawFd) -> bool {
     flags >= 0 && flags & libc::O_PATH != 0
 }
 
-/// Whether `fd` is a socket that listens.
-pub(crate) fn is_listener(fd: RawFd) -> bool {
-    let mut listens: c_int = 0;
-    let mut len_bytes = size_of::<c_int>() as libc::socklen_t;
-    let (level, option, value) = (libc::SOL_SOCKET, libc::SO_ACCEPTCONN, &raw mut listens);
-    // SAFETY: the kernel writes one integer to a live local, whose size another one says.
-    let done = unsafe { libc::getsockopt(fd, level, option, value.cast(), &raw mut len_bytes) };
-    done == 0 && listens != 0
-}
-
 /// `epoll_create1(2)`.
 pub(crate) fn create(flags: c_int) -> io::Result<OwnedFd> {
     // SAFETY: takes no pointer.

@@ -12,7 +12,7 @@
 //!
 //! Files that AIO cannot watch are watched beside it ([`crate::aio_beside`]): of more than one queue of
 //! waiters, which the kernel refuses (EINVAL: terminals, FIFOs that are open for both directions), and signalfds,
-//! which it would look at in a thread of its own.
+//! which it would look at in a thread of its own. So are listeners, where that is asked for ([`Listeners`]).
 //!
 //! ```text
 //!            add, modify                wait                   event
@@ -23,12 +23,13 @@
 //! ```
 
 use std::io;
+use std::mem;
 use std::os::fd::{AsRawFd, BorrowedFd, RawFd};
 use std::sync::Arc;
 use std::time::Duration;
 
 use pollux_sys::aio::{AioCompletion, AioContext, AioPoll, AioSlot, BATCH_MAX};
-use pollux_sys::descriptors::FileKind;
+use pollux_sys::descriptors::{FileKind, is_listener};
 use pollux_sys::poll_select;
 use rustix::io::Errno;
 
@@ -50,6 +51,16 @@ const SLOTS_FEW: u32 = 1024;
 /// The smallest context worth opening with when the system is nearly at its limit.
 const SLOTS_MIN: u32 = 64;
 
+/// By what listeners are watched.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Listeners {
+    /// By the context, as other sockets are. The kernel lets go of a file whose poll was cancelled a tick of its clock
+    /// later, and until then a closed listener takes connections.
+    LikeAll,
+    /// By the epoll beside it, which lets go at once.
+    Beside,
+}
+
 /// A poller on one AIO context.
 pub(crate) struct Aio {
     context: AioContext,
@@ -58,8 +69,13 @@ pub(crate) struct Aio {
     queue: Vec<Key>,
     batch: Vec<AioPoll>,
     completed: Vec<AioCompletion>,
-    /// Opened for the first file that AIO cannot watch.
+    /// Opened for the first file that AIO cannot watch, or is not to.
     beside: Option<Beside>,
+    /// The last wait had no room to look there: the next one begins with it.
+    is_beside_due: bool,
+    listeners: Listeners,
+    /// What was hung up, as sockets are that do not listen yet: it may listen by the time it is armed again.
+    hung_up: Vec<Key>,
     /// Numbers the flushes: a poll that completes in the turn of its submission looked itself.
     turn: u64,
     parts: Parts,
@@ -79,11 +95,11 @@ enum State {
 }
 
 impl Aio {
-    pub(crate) fn open() -> Result<Self, Error> {
-        Self::with_slots(SLOTS_AT_OPEN)
+    pub(crate) fn open(listeners: Listeners) -> Result<Self, Error> {
+        Self::with_slots(SLOTS_AT_OPEN, listeners)
     }
 
-    fn with_slots(slots: u32) -> Result<Self, Error> {
+    fn with_slots(slots: u32, listeners: Listeners) -> Result<Self, Error> {
         let context = open_context(slots)?;
         Ok(Self {
             parts: Parts::new(caps(&context))?,
@@ -93,6 +109,9 @@ impl Aio {
             batch: Vec::new(),
             completed: Vec::new(),
             beside: None,
+            is_beside_due: false,
+            listeners,
+            hung_up: Vec::new(),
             turn: 0,
         })
     }
@@ -135,16 +154,18 @@ impl Aio {
     /// Watches the file of `key` beside the context.
     fn watch_beside(&mut self, key: Key) -> Result<(), Error> {
         if self.beside.is_none() {
-            self.beside = Some(Beside::open(&self.parts.counters)?);
+            let beside = Beside::open(&self.parts.counters)?;
             let is_untouched = self.queue.contains(&Key::WAKER)
                 && !self.table.iter().any(|entry| matches!(entry.state, State::Armed(..)));
-            if is_untouched && let Some(beside) = &self.beside {
+            if is_untouched {
                 self.context.notify(beside.completions());
+                self.beside = Some(beside);
             } else {
                 // What is armed tells nobody of its completion: it is armed anew.
                 let slots = u32::try_from(self.context.capacity()).unwrap_or(u32::MAX);
                 let context = AioContext::new(slots)
                     .map_err(|cause| context_refused(cause, slots as usize))?;
+                self.beside = Some(beside);
                 self.take_over(context);
             }
         }
@@ -192,6 +213,36 @@ impl Aio {
         Ok(false)
     }
 
+    /// Whether `fd`, of that kind, is to be watched beside the context.
+    fn is_for_beside(&self, fd: RawFd, kind: Option<FileKind>) -> bool {
+        match kind {
+            Some(FileKind::Signals) => true,
+            Some(FileKind::Stream) if self.listeners == Listeners::Beside => {
+                self.parts.counters.system_calls.add(1);
+                is_listener(fd)
+            }
+            _ => false,
+        }
+    }
+
+    /// Takes what listens since it was hung up from the queue, to be watched beside the context.
+    fn part_listeners(&mut self) {
+        while let Some(key) = self.hung_up.pop() {
+            let Some(entry) = self.table.by_key(key) else { continue };
+            if !matches!(entry.state, State::Queued { .. }) {
+                continue;
+            }
+            // Where it is refused it is polled as other sockets are.
+            if self.is_for_beside(key.fd(), Some(FileKind::Stream))
+                && self.watch_beside(key).is_ok()
+                && let Some(index) = self.queue.iter().position(|queued| *queued == key)
+            {
+                self.queue.swap_remove(index);
+                self.note_indices(index..index + 1);
+            }
+        }
+    }
+
     /// Writes the places of queued keys that moved into their entries.
     fn note_indices(&mut self, moved: std::ops::Range<usize>) {
         for new_index in moved.start..moved.end.min(self.queue.len()) {
@@ -209,6 +260,7 @@ impl Aio {
     /// completion that lies in the ring or is about to, and the wait will come round again.
     fn flush(&mut self, events: &mut Events) -> Result<(), Error> {
         self.turn += 1;
+        self.part_listeners();
         let mut done = 0;
         let mut outcome = Ok(());
         while outcome.is_ok() && done < self.queue.len() && !events.is_full() {
@@ -368,6 +420,9 @@ impl Aio {
                 continue;
             }
             events.push(entry.token, found);
+            if self.listeners == Listeners::Beside && found.contains(Readiness::HUP) {
+                self.hung_up.push(key);
+            }
             match entry.how.trigger {
                 Trigger::Oneshot => entry.state = State::Silent,
                 _ => self.enqueue(key, true),
@@ -391,7 +446,7 @@ impl Poller for Aio {
         self.reserve(self.table.len() + 1)?;
         let key = self.table.insert(raw, Entry { token, how, state: State::Silent });
         self.parts.counters.system_calls.add(1);
-        if FileKind::of(raw) != Some(FileKind::Signals) {
+        if !self.is_for_beside(raw, FileKind::of(raw)) {
             self.enqueue(key, false);
             return Ok(());
         }
@@ -451,11 +506,20 @@ impl Poller for Aio {
         events.clear();
         let deadline = Deadline::after(timeout);
         let mut remaining = timeout;
+        let mut has_looked_beside = mem::take(&mut self.is_beside_due);
+        if has_looked_beside {
+            self.look_beside(events, Some(Duration::ZERO))?;
+            if events.is_interrupted() {
+                self.parts.counters.wait_ended(events.len());
+                return Ok(());
+            }
+        }
         loop {
             self.flush(events)?;
             let has_found = self.harvest(events)?;
             if has_completions(events) {
-                if !events.is_full() {
+                self.is_beside_due = events.is_full() && !has_looked_beside;
+                if !events.is_full() && !has_looked_beside {
                     self.look_beside(events, Some(Duration::ZERO))?;
                 }
                 break;
@@ -471,6 +535,7 @@ impl Poller for Aio {
             if self.block(events, remaining)? {
                 break;
             }
+            has_looked_beside = self.beside.is_some();
             remaining = deadline.remaining();
         }
         self.parts.counters.wait_ended(events.len());

@@ -15,7 +15,7 @@
 
 use std::os::fd::{AsRawFd, BorrowedFd, RawFd};
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 use std::{fmt, io};
 
 use crate::poll_select::{MASK_BYTES, MaskArgument, SignalMask, timespec};
@@ -224,40 +224,6 @@ impl AioContext {
             found.push(AioCompletion { data: event.data, result: event.result });
         }
     }
-}
-
-/// How often [`await_release`] looks: what the kernel lets go of at the same moment as the first file may be let
-/// go of behind it, before the second it is.
-const RELEASES: usize = 2;
-
-/// Waits at most `within` until the kernel has let go of the files of all polls that were cancelled some time
-/// before, in whatever context; says whether that is so. It does that a tick of its clock later, in a thread of
-/// its own, and says it to nobody: so a file of the same fate is held, whose end its peer sees.
-///
-/// Takes 30 to 40 ms for the context that it makes and gives up.
-///
-/// # Errors
-/// As [`AioContext::new`]; EMFILE where no descriptor is left.
-pub fn await_release(within: Duration) -> io::Result<bool> {
-    let mut context = AioContext::new(RELEASES as u32)?;
-    let end = Instant::now() + within;
-    for _ in 0..RELEASES {
-        let (reader, writer) = io::pipe()?;
-        let poll = AioPoll { fd: reader.as_raw_fd(), events: libc::POLLIN as u16, data: 0 };
-        let Some(&slot) = context.submit(&[poll])?.first() else { return Ok(false) };
-        // The poll alone holds it now.
-        drop(reader);
-        context.cancel(slot)?;
-        let rest = end.saturating_duration_since(Instant::now());
-        let timeout_ms = libc::c_int::try_from(rest.as_millis()).unwrap_or(libc::c_int::MAX);
-        let mut writer = libc::pollfd { fd: writer.as_raw_fd(), events: 0, revents: 0 };
-        // SAFETY: one element at a live local, of a pipe that is open until the end of this turn. A signal ends it
-        // as the time does.
-        if unsafe { libc::poll(&raw mut writer, 1, timeout_ms) } <= 0 {
-            return Ok(false);
-        }
-    }
-    Ok(true)
 }
 
 /// The first `most` places of `buffer`, which grows to have them.
@@ -574,21 +540,6 @@ mod tests {
         assert_eq!(context.wait(&mut found, 1, LONG).expect("wait"), 1);
         assert_eq!(found, [AioCompletion { data: 1, result: 0 }]);
         assert_eq!(context.submit(&[poll(&reader, 2)]).expect("free again").len(), 1);
-    }
-
-    #[test]
-    fn what_was_cancelled_is_let_go_of_before_a_release_was_seen() {
-        for _ in 0..5 {
-            let mut context = AioContext::new(8).expect("AIO");
-            let (reader, writer) = pipe();
-            let slot = context.submit(&[poll(&reader, 1)]).expect("submit")[0];
-            context.cancel(slot).expect("EINPROGRESS is a yes");
-            drop(reader);
-            assert!(await_release(Duration::from_secs(20)).expect("AIO"), "within twenty seconds");
-            let mut fd = libc::pollfd { fd: writer.as_raw_fd(), events: 0, revents: 0 };
-            // SAFETY: one element at a live local.
-            assert_eq!(unsafe { libc::poll(&raw mut fd, 1, 0) }, 1, "the reader is gone");
-        }
     }
 
     #[test]

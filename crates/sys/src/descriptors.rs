@@ -43,6 +43,17 @@ impl FileKind {
     }
 }
 
+/// Whether `fd` is a socket that listens.
+#[must_use]
+pub fn is_listener(fd: RawFd) -> bool {
+    let mut listens: libc::c_int = 0;
+    let mut len_bytes = size_of::<libc::c_int>() as libc::socklen_t;
+    let (level, option, value) = (libc::SOL_SOCKET, libc::SO_ACCEPTCONN, &raw mut listens);
+    // SAFETY: the kernel writes one integer to a live local, whose size another one says.
+    let done = unsafe { libc::getsockopt(fd, level, option, value.cast(), &raw mut len_bytes) };
+    done == 0 && listens != 0
+}
+
 fn is_named(fd: RawFd, name: &str) -> bool {
     fs::read_link(format!("/proc/self/fd/{fd}")).is_ok_and(|path| path.as_os_str() == name)
 }

@@ -9,7 +9,7 @@ const ONESHOT: Registration = Registration::new(Interest::READABLE, Trigger::One
 const NOW: Option<Duration> = Some(Duration::ZERO);
 
 fn small() -> Aio {
-    Aio::with_slots(4).expect("AIO")
+    Aio::with_slots(4, Listeners::LikeAll).expect("AIO")
 }
 
 fn ready_pipe() -> (PipeReader, PipeWriter) {
@@ -26,7 +26,7 @@ fn slots(aio: &mut Aio, timeout: Option<Duration>) -> Vec<u32> {
 
 #[test]
 fn one_submit_carries_all_changes_and_what_is_armed_again() {
-    let mut aio = Aio::open().expect("AIO");
+    let mut aio = Aio::open(Listeners::LikeAll).expect("AIO");
     let pipes: Vec<_> = (0..10).map(|_| ready_pipe()).collect();
     for (slot, (reader, _)) in (0..).zip(&pipes) {
         aio.add(reader.as_fd(), Token::new(slot, 0), LEVEL).expect("vacant");
@@ -208,6 +208,66 @@ fn a_size_that_the_kernel_can_not_count_is_unavailable_with_its_words() {
     assert!(error.to_string().contains("io_setup"), "{error}");
 }
 
+#[test]
+fn a_deleted_listener_takes_nobody_where_listeners_are_watched_beside() {
+    for round in 0..20 {
+        let mut aio = Aio::open(Listeners::Beside).expect("AIO");
+        let (ours, _peer) = std::os::unix::net::UnixStream::pair().expect("a pair");
+        aio.add(ours.as_fd(), Token::new(1, 0), LEVEL).expect("vacant");
+        assert!(slots(&mut aio, NOW).is_empty());
+        assert!(aio.beside.is_none(), "a connection is polled by AIO");
+        let listener = std::net::TcpListener::bind(("127.0.0.1", 0)).expect("a port");
+        let address = listener.local_addr().expect("bound");
+        aio.add(listener.as_fd(), Token::new(2, 0), LEVEL).expect("vacant");
+        assert!(slots(&mut aio, NOW).is_empty());
+        let client = std::net::TcpStream::connect(address).expect("it listens");
+        assert_eq!(slots(&mut aio, None), [2]);
+        drop((client, listener.accept().expect("a client")));
+        aio.delete(listener.as_fd()).expect("registered");
+        drop(listener);
+        std::net::TcpStream::connect(address).expect_err(&format!("closed, in round {round}"));
+    }
+}
+
+#[test]
+fn a_listener_is_not_starved_by_a_connection_that_is_always_ready() {
+    let mut aio = Aio::open(Listeners::Beside).expect("AIO");
+    let listener = std::net::TcpListener::bind(("127.0.0.1", 0)).expect("a port");
+    aio.add(listener.as_fd(), Token::new(1, 0), LEVEL).expect("vacant");
+    let pipes = [ready_pipe(), ready_pipe()];
+    for (slot, (reader, _)) in (2..).zip(&pipes) {
+        aio.add(reader.as_fd(), Token::new(slot, 0), LEVEL).expect("vacant");
+    }
+    let address = listener.local_addr().expect("bound");
+    let _client = std::net::TcpStream::connect(address).expect("it listens");
+    let mut events = Events::with_capacity(1);
+    let mut seen = [0; 4];
+    for _ in 0..12 {
+        aio.wait(&mut events, None).expect("wait");
+        let found = events.iter().next().expect("something is ready");
+        seen[found.token.slot() as usize] += 1;
+    }
+    assert!(seen[1..].iter().all(|times| *times >= 3), "{seen:?}");
+}
+
+#[test]
+fn a_socket_that_listens_only_later_is_watched_beside_from_then_on() {
+    let mut aio = Aio::open(Listeners::Beside).expect("AIO");
+    let family = rustix::net::AddressFamily::INET;
+    let socket = rustix::net::socket(family, rustix::net::SocketType::STREAM, None);
+    let socket = socket.expect("a socket");
+    aio.add(socket.as_fd(), Token::new(1, 0), LEVEL).expect("vacant");
+    assert_eq!(slots(&mut aio, None), [1], "it is hung up");
+    rustix::net::listen(&socket, 5).expect("to a port of the kernel's choice");
+    assert!(slots(&mut aio, NOW).is_empty());
+    let states: Vec<State> = aio.table.iter().map(|entry| entry.state).collect();
+    assert!(matches!(states[..], [State::Beside]), "{states:?}");
+    let listener = std::net::TcpListener::from(socket);
+    let port = listener.local_addr().expect("bound").port();
+    let _client = std::net::TcpStream::connect(("127.0.0.1", port)).expect("it listens");
+    assert_eq!(slots(&mut aio, None), [1]);
+}
+
 /// A pipe whose number reads and writes: two queues of waiters, which the kernel refuses to poll while it is empty.
 fn for_both_directions() -> (std::fs::File, PipeReader) {
     let (reader, _) = pipe().expect("a pipe");
@@ -218,7 +278,7 @@ fn for_both_directions() -> (std::fs::File, PipeReader) {
 
 #[test]
 fn a_file_with_two_queues_of_waiters_is_watched_beside_what_is_armed() {
-    let mut aio = Aio::open().expect("AIO");
+    let mut aio = Aio::open(Listeners::LikeAll).expect("AIO");
     let (armed, mut writer) = pipe().expect("a pipe");
     aio.add(armed.as_fd(), Token::new(1, 0), LEVEL).expect("vacant");
     assert!(slots(&mut aio, NOW).is_empty());

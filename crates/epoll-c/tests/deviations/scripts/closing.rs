@@ -7,7 +7,7 @@ use std::os::fd::{AsRawFd, FromRawFd, IntoRawFd, OwnedFd, RawFd};
 use std::os::unix::net::UnixStream;
 use std::sync::mpsc::channel;
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use libc::{EPOLL_CTL_ADD, EPOLL_CTL_DEL, EPOLLET, EPOLLIN, EPOLLONESHOT, c_int};
 
@@ -96,6 +96,56 @@ pub(super) fn a_listener_closed_after_del_takes_nobody(subject: &Subject) -> Str
 
 pub(super) fn a_listener_closed_without_del_takes_nobody(subject: &Subject) -> String {
     closed_listeners(subject, false)
+}
+
+/// All are deleted first, then all are closed, by which no time passes that a program would notice.
+pub(super) fn many_listeners_deleted_before_their_closes_take_nobody(subject: &Subject) -> String {
+    let subject = subject.another();
+    let bind = |_| TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a port");
+    let listeners: Vec<TcpListener> = (0..100).map(bind).collect();
+    let addresses: Vec<SocketAddr> =
+        listeners.iter().map(|one| one.local_addr().expect("bound")).collect();
+    for one in &listeners {
+        subject.add(one, EPOLLIN, 1);
+    }
+    let before = subject.wait(Duration::ZERO);
+    listeners.iter().for_each(|one| delete(&subject, one.as_raw_fd()));
+    let began = Instant::now();
+    listeners.into_iter().for_each(|one| close(one.into_raw_fd()));
+    let is_fast = began.elapsed() < Duration::from_secs(2);
+    let taken = addresses.iter().filter(|address| TcpStream::connect(address).is_ok()).count();
+    format!("{before:?} {is_fast} {taken}")
+}
+
+/// A socket is registered, and waited for, before it listens.
+pub(super) fn a_socket_that_listens_after_its_add_takes_nobody_once_closed(
+    subject: &Subject,
+) -> String {
+    let mut seen = Vec::new();
+    for _ in 0..10 {
+        // SAFETY: takes no pointer.
+        let fd = unsafe { libc::socket(libc::AF_INET, libc::SOCK_STREAM | libc::SOCK_CLOEXEC, 0) };
+        // SAFETY: made above, and of nobody else.
+        let socket = TcpListener::from(unsafe { OwnedFd::from_raw_fd(fd) });
+        subject.add(&socket, EPOLLIN, 1);
+        // It is hung up, until it listens.
+        subject.wait(Duration::ZERO);
+        // SAFETY: takes no pointer. It is bound to a port of the kernel's choice.
+        assert_eq!(unsafe { libc::listen(fd, 5) }, 0);
+        let mut address = socket.local_addr().expect("bound");
+        address.set_ip(Ipv4Addr::LOCALHOST.into());
+        subject.wait(Duration::ZERO);
+        subject.wait(Duration::ZERO);
+        let client = TcpStream::connect(address).expect("it listens");
+        let found = subject.found();
+        let found: Vec<u64> = found.iter().map(|(data, _)| *data).collect();
+        drop((client, socket.accept().expect("a client")));
+        delete(subject, fd);
+        close(socket.into_raw_fd());
+        let connected = TcpStream::connect(address).map_err(|error| error.kind()).map(drop);
+        seen.push((found, connected));
+    }
+    format!("{seen:?}")
 }
 
 /// The same while another thread waits, which holds what is watched.

@@ -85,6 +85,8 @@ pub(crate) const SCRIPTS: &[Script] = scripts![
     a_file_closed_without_del_ends_at_once,
     a_listener_closed_after_del_takes_nobody,
     a_listener_closed_without_del_takes_nobody,
+    many_listeners_deleted_before_their_closes_take_nobody,
+    a_socket_that_listens_after_its_add_takes_nobody_once_closed,
     a_file_closed_after_del_beside_a_wait_ends_at_once,
     a_file_that_another_thread_closes_ends,
     a_file_of_a_closed_instance_ends_at_once,
