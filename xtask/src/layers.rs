@@ -114,21 +114,6 @@ mod tests {
         assert_eq!(breaches(root), Ok(Vec::new()));
     }
 
-    /// A longer file holds more than one subject.
-    const LINES_MAX: usize = 600;
-
-    #[test]
-    fn no_file_is_too_long() {
-        let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("a workspace");
-        for file in crate::install::files(root).expect("a checkout") {
-            if file.extension().is_some_and(|ending| ending == "rs") {
-                let text = std::fs::read_to_string(root.join(&file)).expect("readable");
-                let lines = text.lines().count();
-                assert!(lines <= LINES_MAX, "{} has {lines} lines", file.display());
-            }
-        }
-    }
-
     #[test]
     fn the_architecture_has_every_crate_on_its_layer() {
         let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../ARCHITECTURE.md");

@@ -6,10 +6,9 @@
 use std::collections::BTreeMap;
 
 use pollux_http::Rejection;
-use serde::{Deserialize, Serialize};
 
-use crate::Expect;
 use crate::tally::{Fault, Verdict};
+use crate::{AnswerStart, Expect};
 
 /// Bytes of a body that are kept.
 const BODY_BYTES: usize = 200;
@@ -52,54 +51,17 @@ impl Statuses {
     }
 }
 
-/// The start of an answer, in printable characters.
-#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
-pub struct AnswerStart {
-    /// Its first line, up to 200 bytes of it.
-    pub status_line: String,
-    /// Where its Location points to, up to 500 bytes.
-    pub location: Option<String>,
-    /// The first 200 bytes of its body.
-    pub body: String,
-    /// What was wrong with it, where its status does not say.
-    pub why: Option<String>,
-}
-
-impl AnswerStart {
-    /// In one line: the status line, what is wrong, the Location, the start of the body.
-    #[must_use]
-    pub fn in_words(&self) -> String {
-        let mut words = self.in_short();
-        if let Some(location) = &self.location {
-            words += &format!(", Location: {location}");
-        }
-        if !self.body.is_empty() {
-            words += &format!(", \"{}\"", self.body);
-        }
-        words
-    }
-
-    /// The status line, and what is wrong where that does not say it.
-    #[must_use]
-    pub fn in_short(&self) -> String {
-        match &self.why {
-            Some(why) => format!("{} ({why})", self.status_line),
-            None => self.status_line.clone(),
-        }
-    }
-
-    /// What can't be read as an answer, from its first byte on where `is_start`, and why.
-    pub(crate) fn unreadable(input: &[u8], is_start: bool, why: &str) -> Self {
-        let (line, rest) = if is_start { first_line(input) } else { (&[][..], input) };
-        Self {
-            status_line: match is_start {
-                true => escaped(line, LINE_BYTES),
-                false => "in the body of an answer".to_owned(),
-            },
-            location: None,
-            body: escaped(rest, BODY_BYTES),
-            why: Some(why.to_owned()),
-        }
+/// The start of what can't be read as an answer, from its first byte on where `is_start`, and why.
+fn unreadable(input: &[u8], is_start: bool, why: &str) -> AnswerStart {
+    let (line, rest) = if is_start { first_line(input) } else { (&[][..], input) };
+    AnswerStart {
+        status_line: match is_start {
+            true => escaped(line, LINE_BYTES),
+            false => "in the body of an answer".to_owned(),
+        },
+        location: None,
+        body: escaped(rest, BODY_BYTES),
+        why: Some(why.to_owned()),
     }
 }
 
@@ -208,7 +170,7 @@ impl Firsts {
         (input, is_start): (&[u8], bool),
         rejection: &Rejection,
     ) {
-        let start = || AnswerStart::unreadable(input, is_start, rejection.reason);
+        let start = || unreadable(input, is_start, rejection.reason);
         self.wrong.get_or_insert_with(|| (at_ns, start()));
     }
 

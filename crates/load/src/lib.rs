@@ -60,6 +60,7 @@
 
 mod active;
 mod answer;
+mod answer_start;
 pub mod compare;
 mod control;
 mod cookies;
@@ -88,12 +89,12 @@ mod turns;
 mod worker;
 
 pub use answer::{Answered, RequestError, ask};
+pub use answer_start::AnswerStart;
 pub use control::Phase;
 pub use course::Stall;
 pub use distribution::{Distribution, LONGEST_NS, QUANTILES, SHOWN};
 pub use error::LoadError;
 pub use findings::findings;
-pub use kept_answer::AnswerStart;
 pub use objective::{CapacitySearch, Objective, broken_by, parse_percent, percentile};
 pub use outcome::{
     CrowdOutcome, Errors, Finding, FindingKind, Generator, Judged, Outcome, Second, ServerUse,

@@ -10,6 +10,8 @@ mod calls;
 mod descriptors;
 #[path = "../src/emulation.rs"]
 mod emulation;
+#[path = "../src/kernel.rs"]
+mod kernel;
 #[path = "../src/locks.rs"]
 mod locks;
 #[path = "../src/names.rs"]

@@ -12,6 +12,7 @@
 //! | `waits.rs` | the functions of epoll |
 //! | `calls.rs` | what is timed within a turn: transfers, accept, close, what may sleep; exec and vfork |
 //! | `syscall.rs` | calls by their number: the same ways, and rings of io_uring |
+//! | `kernel.rs` | system calls by their instruction |
 //! | `rings.rs` | registrations by such a ring, counted |
 //! | `locks.rs` | where a thread may sleep without a descriptor: locks, conditions, processes |
 //! | `past.rs` | epoll that is used past the C library |
@@ -34,6 +35,7 @@ mod attach;
 mod calls;
 mod descriptors;
 mod emulation;
+mod kernel;
 mod locks;
 mod names;
 mod past;

@@ -23,7 +23,7 @@ use std::sync::atomic::{
 use pollux_epoll_c::border;
 
 use crate::thread::{Thread, set_errno};
-use crate::{attach, emulation, past, syscall};
+use crate::{attach, emulation, past};
 
 /// A name that is taken. All that a call needs of it is in one cache line.
 #[repr(C, align(32))]
@@ -127,7 +127,7 @@ extern "C" fn ended() {
 }
 
 /// Starts the library at the first call. Says whether that is over; if not, this thread or another one is at it.
-fn start() -> bool {
+pub(crate) fn start() -> bool {
     if !IS_TRIED.load(Relaxed) && !IS_TRIED.swap(true, Relaxed) {
         border::own_all_panics();
         let thread = Thread::here();
@@ -139,7 +139,6 @@ fn start() -> bool {
         }
         // Release: a thread that sees this sees what was found.
         IS_SETTLED.store(true, Release);
-        syscall::settle();
     }
     is_started()
 }

@@ -18,7 +18,8 @@ use crate::attach;
 use crate::calls::{self, Words, outcome_of_connect, outcome_of_none, outcome_of_read};
 use crate::calls::{of_message, outcome_of_write, sum};
 use crate::emulation::{self, Limit};
-use crate::names::look_up;
+use crate::kernel::kernels;
+use crate::names::{self, look_up};
 use crate::rings;
 use crate::thread::{Thread, set_errno};
 use crate::turn::Outcome;
@@ -48,8 +49,15 @@ unsafe extern "C-unwind" fn syscall() {
     crate::names::pass_on!(7)
 }
 
-/// Called when the library has started.
-pub(crate) fn settle() {
+/// Called by the dynamic linker: until then calls are the kernel's.
+#[used]
+#[unsafe(link_section = ".init_array")]
+static LOADED: extern "C" fn() = loaded;
+
+extern "C" fn loaded() {
+    if !names::start() {
+        return;
+    }
     let real = look_up(c"syscall");
     if real.is_null() {
         return;
@@ -71,56 +79,6 @@ unsafe extern "C-unwind" fn early(
 ) -> c_long {
     // SAFETY: the program's own call, with its own arguments.
     answered(unsafe { kernels(number, [a, b, c, d, e, f]) })
-}
-
-/// The kernel's call, with its own answer: errors are numbers from -4095 on, and errno stays as it is.
-///
-/// # Safety
-/// That of the call.
-#[cfg(target_arch = "x86_64")]
-pub(crate) unsafe fn kernels(number: c_long, [a, b, c, d, e, f]: [c_long; 6]) -> c_long {
-    let result: c_long;
-    // SAFETY: the caller's promise.
-    unsafe {
-        std::arch::asm!(
-            "syscall",
-            inlateout("rax") number => result,
-            in("rdi") a,
-            in("rsi") b,
-            in("rdx") c,
-            in("r10") d,
-            in("r8") e,
-            in("r9") f,
-            lateout("rcx") _,
-            lateout("r11") _,
-            options(nostack),
-        );
-    }
-    result
-}
-
-/// The kernel's call, with its own answer: errors are numbers from -4095 on, and errno stays as it is.
-///
-/// # Safety
-/// That of the call.
-#[cfg(target_arch = "aarch64")]
-pub(crate) unsafe fn kernels(number: c_long, [a, b, c, d, e, f]: [c_long; 6]) -> c_long {
-    let result: c_long;
-    // SAFETY: the caller's promise.
-    unsafe {
-        std::arch::asm!(
-            "svc #0",
-            in("x8") number,
-            inlateout("x0") a => result,
-            in("x1") b,
-            in("x2") c,
-            in("x3") d,
-            in("x4") e,
-            in("x5") f,
-            options(nostack),
-        );
-    }
-    result
 }
 
 /// As the C library answers: the kernel's errors are numbers from -4095 on.

@@ -16,7 +16,7 @@ use pollux_loop_stats::{
 };
 
 use crate::descriptors::{self, Met};
-use crate::syscall::kernels;
+use crate::kernel::kernels;
 
 /// CPU time and switches of the thread are read anew where they are older than this: one system call. What
 /// was used before a long turn counts as its own, at most a tenth of it.

@@ -83,7 +83,7 @@ mod tests {
             assert_eq!(is_link, library == Library::Linked);
         }
         let count = |of: &str| std::fs::read_dir(prefix.join(of)).expect("a folder").count();
-        assert_eq!((count("include"), count("lib"), count("lib/pkgconfig")), (9, 8, 1));
+        assert_eq!((count("include"), count("lib"), count("lib/pkgconfig")), (11, 8, 1));
     }
 
     #[test]

@@ -20,8 +20,11 @@ use super::channel::Channel;
 use super::fault::Fault;
 use super::passing::Pooled;
 use super::pool::Ticket;
-use super::shared::OFFERS_MAX;
 use crate::tls::SharedTls;
+
+/// Backends that a request may be offered to where each refuses the connection, which costs nothing of it, and little
+/// time.
+pub(super) const OFFERS_MAX: usize = 8;
 
 /// A request under way.
 #[derive(Debug)]

@@ -23,7 +23,7 @@ use std::time::{Duration, Instant};
 use pollux_engine::{Address, ListenAddress, look_up};
 
 use super::backends::Backend;
-use super::config::ProxyConfig;
+use super::config::{ProxyConfig, reaches};
 use super::fault::ProxyCounters;
 use super::passing::Passing;
 use crate::log::{Event, Logs, unix_s};
@@ -482,15 +482,6 @@ pub(super) fn places_of(address: &Address) -> usize {
         Address::Known(_) => 1,
         Address::Name { .. } => ADDRESSES_OF_NAME_MAX,
     }
-}
-
-/// Whether a connection to `to` comes to a socket that listens at `at`, as far as the addresses tell.
-pub(super) fn reaches(to: SocketAddr, at: SocketAddr) -> bool {
-    if to.port() == 0 || to.port() != at.port() {
-        return false;
-    }
-    let is_here = to.ip().is_loopback() || to.ip().is_unspecified();
-    to.ip() == at.ip() || (at.ip().is_unspecified() && is_here)
 }
 
 #[cfg(test)]

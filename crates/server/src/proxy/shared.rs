@@ -14,7 +14,7 @@ use super::assign::Exchanger;
 use super::backends::{Backend, HealthChange, Schedule, Target};
 use super::channel::{Pairs, Pipes};
 use super::config::{Balance, Check, Frontend, Mode, ProxyConfig, ProxyLimits};
-use super::exchange::{Exchange, Exchanges, Links, Outgoing, Purpose};
+use super::exchange::{Exchange, Exchanges, Links, OFFERS_MAX, Outgoing, Purpose};
 use super::fault::{Fault, Party, ProxyCounter, ProxyCounters};
 use super::groups::{FrontendTable, Group, Secrets, why};
 use super::head_cache::Repeats;
@@ -28,8 +28,6 @@ use crate::tls::SharedTls;
 
 /// Upstream connections that one request may have, one after the other.
 const TRIES_MAX: u32 = 3;
-/// Backends that it may be offered to where each refuses the connection, which costs nothing of it, and little time.
-pub(super) const OFFERS_MAX: usize = 8;
 
 /// What the sessions of one loop of a proxy share.
 #[derive(Debug)]

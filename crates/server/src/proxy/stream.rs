@@ -18,10 +18,10 @@ use pollux_http::ProxyHeader;
 use super::channel::{ChannelEnd, Pair, Piped};
 use super::client::header_of;
 use super::config::Mode;
-use super::exchange::{Outgoing, Purpose};
+use super::exchange::{OFFERS_MAX, Outgoing, Purpose};
 use super::fault::{Fault, Party, ProxyCounter};
 use super::groups::hash;
-use super::shared::{OFFERS_MAX, ProxyShared};
+use super::shared::ProxyShared;
 use crate::log::{Entry, Proxied};
 
 /// One side of a pair as a session.

@@ -3,12 +3,12 @@
 
 mod sections;
 
+use std::net::SocketAddr;
 use std::time::Duration;
 
 use pollux_engine::{Address, ListenAddress};
 use pollux_settings::{Keys, Kind, Table, bytes, one_of, table, whole};
 
-use super::names;
 use crate::config::{
     ADDRESSES_MAX, BODY_BYTES_MAX, CONNECTIONS_MAX, HeadLimits, Loops, Monitoring, UnixSockets,
     address, connections_max, elsewhere, foreign_keys, note_overlap, note_unix_only, timeout,
@@ -330,7 +330,7 @@ fn wrong(frontends: &[Frontend], groups: &[GroupConfig]) -> Option<String> {
 /// What is wrong with a front end that leads to this group.
 fn wrong_way(front: &Frontend, group: &GroupConfig) -> Option<String> {
     let mut servers = group.servers.iter();
-    let is_round = |address| front.listen.iter().any(|listens| reaches(address, listens));
+    let is_round = |address| front.listen.iter().any(|listens| is_round(address, listens));
     if let Some(server) = servers.clone().find(|server| is_round(&server.address)) {
         return Some(format!(
             "the server {} is where the proxy listens, so requests would come back to it; expected another \
@@ -353,11 +353,20 @@ fn repeated<'a>(addresses: &[&'a Address]) -> Option<&'a Address> {
     places.find(|(place, each)| addresses[..*place].contains(each)).map(|(_, each)| *each)
 }
 
+/// Whether a connection to `to` comes to a socket that listens at `at`, as far as the addresses tell.
+pub(in crate::proxy) fn reaches(to: SocketAddr, at: SocketAddr) -> bool {
+    if to.port() == 0 || to.port() != at.port() {
+        return false;
+    }
+    let is_here = to.ip().is_loopback() || to.ip().is_unspecified();
+    to.ip() == at.ip() || (at.ip().is_unspecified() && is_here)
+}
+
 /// Whether a connection to `address` comes to `listens`, as far as that is known before a lookup.
-fn reaches(address: &Address, listens: &Address) -> bool {
+fn is_round(address: &Address, listens: &Address) -> bool {
     match (address, listens) {
         (Address::Known(ListenAddress::Tcp(to)), Address::Known(ListenAddress::Tcp(at))) => {
-            names::reaches(*to, *at)
+            reaches(*to, *at)
         }
         (Address::Name { port: 0, .. }, _) => false,
         _ => address == listens,
