@@ -98,10 +98,18 @@ pub(super) fn a_listener_closed_without_del_takes_nobody(subject: &Subject) -> S
     closed_listeners(subject, false)
 }
 
+/// An address of this thread's alone: nobody else listens there at a port that was given back.
+fn own_address() -> Ipv4Addr {
+    // SAFETY: takes no pointer.
+    let [_, high, middle, low] = unsafe { libc::gettid() }.to_be_bytes();
+    Ipv4Addr::new(127, 64 + high, middle, low)
+}
+
 /// All are deleted first, then all are closed, by which no time passes that a program would notice.
 pub(super) fn many_listeners_deleted_before_their_closes_take_nobody(subject: &Subject) -> String {
     let subject = subject.another();
-    let bind = |_| TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a port");
+    let address = own_address();
+    let bind = |_| TcpListener::bind((address, 0)).expect("a port");
     let listeners: Vec<TcpListener> = (0..100).map(bind).collect();
     let addresses: Vec<SocketAddr> =
         listeners.iter().map(|one| one.local_addr().expect("bound")).collect();
@@ -133,7 +141,7 @@ pub(super) fn a_socket_that_listens_after_its_add_takes_nobody_once_closed(
         // SAFETY: takes no pointer. It is bound to a port of the kernel's choice.
         assert_eq!(unsafe { libc::listen(fd, 5) }, 0);
         let mut address = socket.local_addr().expect("bound");
-        address.set_ip(Ipv4Addr::LOCALHOST.into());
+        address.set_ip(own_address().into());
         subject.wait(Duration::ZERO);
         subject.wait(Duration::ZERO);
         let client = TcpStream::connect(address).expect("it listens");
