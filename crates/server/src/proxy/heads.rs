@@ -520,7 +520,10 @@ mod tests {
     fn no_other_field_by_which_a_client_claims_to_be_somebody_passes_unless_clients_are_believed() {
         let claims = "X-Real-IP: 6.6.6.6\r\nTrue-Client-IP: 6.6.6.6\r\nX-Client-IP: 6.6.6.6\r\n\
                       X-Cluster-Client-IP: 6.6.6.6\r\nX-Forwarded-Port: 443\r\nX-Forwarded-Ssl: on\r\n\
-                      X-Forwarded-Prefix: /a\r\nX-Forwarded-Scheme: https\r\nx-forwarded-server: s\r\n";
+                      X-Forwarded-Prefix: /a\r\nX-Forwarded-Scheme: https\r\nx-forwarded-server: s\r\n\
+                      X-Forwarded-Protocol: https\r\nFront-End-Https: on\r\nX-Url-Scheme: https\r\n\
+                      X-Scheme: https\r\nX-Forwarded-Client-Cert: c\r\nX-Original-URL: /admin\r\n\
+                      X-Rewrite-URL: /admin\r\nProxy: http://6.6.6.6\r\n";
         let head =
             format!("GET / HTTP/1.1\r\nHost: x\r\n{claims}X_Real_IP: 7\r\nX-Real: 1\r\n\r\n");
         let of = |x_forwarded| written(&head, &RequestContext { x_forwarded, ..CONTEXT });
