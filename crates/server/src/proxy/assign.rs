@@ -78,7 +78,7 @@ impl Exchanger {
 /// Requests.
 impl ProxyShared {
     /// Finds an upstream connection for the exchange: an idle one of the backend whose turn it is,
-    /// a new one, or one to wait for. Says which backend that is; where all are drained the first one, for
+    /// a new one, or one to wait for. Says which backend that is; where none may have it the first one, for
     /// its address.
     pub(super) fn assign(&mut self, at: u32) -> usize {
         let exchange = self.exchanges.get_mut(at);
@@ -87,7 +87,7 @@ impl ProxyShared {
         }
         let (group, tried, key) = (exchange.group, exchange.tried, exchange.key);
         let Some(backend) = self.choose(group, &tried, key) else {
-            self.end_by(at, Fault::AllDrained);
+            self.end_by(at, self.why_none(group));
             return self.groups[group].members.start;
         };
         let exchange = self.exchanges.get_mut(at);
@@ -138,7 +138,7 @@ impl ProxyShared {
     }
 
     /// The backend of the group whose turn it is; those that were tried and failed come last. None when all
-    /// are drained.
+    /// are drained, or have no address.
     pub(super) fn choose(&mut self, group: usize, tried: &Tried, key: u64) -> Option<usize> {
         let now = self.now.at;
         let (counts, pool) = (self.proxied.backends(), &self.exchanger.passing.pool);
@@ -161,6 +161,26 @@ impl ProxyShared {
             false => Choice { share: 0, in_use: 0, is_busy: false, is_drained: true },
         });
         Some(first + group.balancer.choose(all, |at| tried.has(first + at), key))
+    }
+
+    /// Why no backend of the group can be chosen.
+    #[cold]
+    pub(super) fn why_none(&self, group: usize) -> Fault {
+        if self.members_there(group) > 0 { Fault::AllDrained } else { Fault::NoAddress }
+    }
+
+    /// Whether [`Self::choose`] would find a backend that has not failed by then, when this one has too.
+    pub(super) fn has_another(&self, group: usize, tried: &Tried, failed: usize) -> bool {
+        let now = self.now.at;
+        let may_have =
+            |place: &usize| self.are_there[*place] && !self.backends[*place].is_draining();
+        let usable = || self.groups[group].members.clone().filter(may_have);
+        // When all are down, all are tried.
+        let all_down = usable().all(|place| self.backends[place].share(now) == 0);
+        usable().any(|place| {
+            let has_share = all_down || self.backends[place].share(now) > 0;
+            has_share && place != failed && !tried.has(place)
+        })
     }
 
     /// Opens a connection for the exchange.

@@ -84,7 +84,7 @@ pub(super) struct Exchange {
 /// Backends that failed a request, or a stream, which goes to others.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Tried {
-    places: [u16; OFFERS_MAX],
+    places: [u32; OFFERS_MAX],
     len: usize,
 }
 
@@ -92,14 +92,14 @@ impl Tried {
     /// This one failed too. Beyond as many as may be tried none is noted.
     pub(super) fn add(&mut self, backend: usize) {
         if let Some(place) = self.places.get_mut(self.len) {
-            *place = u16::try_from(backend).expect("fewer than 65,536 backends");
+            *place = u32::try_from(backend).expect("settings bound backends");
             self.len += 1;
         }
     }
 
     /// Whether it failed.
     pub(super) fn has(&self, backend: usize) -> bool {
-        self.places[..self.len].iter().any(|place| usize::from(*place) == backend)
+        self.places[..self.len].iter().any(|place| *place as usize == backend)
     }
 }
 

@@ -101,6 +101,8 @@ faults! {
         "no connection was free in time";
     AllDrained: Proxy, UNAVAILABLE, "proxy_all_drained", "destination_unavailable",
         "every backend was drained by an order";
+    NoAddress: Proxy, UNAVAILABLE, "proxy_no_address", "destination_unavailable",
+        "no server has an address that may be used";
     Ended: Proxy, UNAVAILABLE, "proxy_ended", "proxy_internal_error",
         "the proxy ended with the answer under way";
     ClientGone: Client, BAD_REQUEST, "client_gone", "http_request_error",

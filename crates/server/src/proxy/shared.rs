@@ -422,8 +422,14 @@ impl ProxyShared {
 
     /// Safe is a second try when the backend has seen nothing of the request, or when it closed the
     /// connection before an answer, as one does that ends or is started anew, and the request can be repeated.
+    /// A backend that has failed does not get it again: it may be what made the backend fail.
     fn may_try_again(&mut self, at: u32, fault: Fault) -> bool {
-        let backends = self.members_there(self.exchanges.get(at).group) as u32;
+        let exchange = self.exchanges.get(at);
+        let was_idle = fault == Fault::Closed && exchange.is_reused;
+        let failed = exchange.backend.filter(|_| !was_idle);
+        if failed.is_some_and(|it| !self.has_another(exchange.group, &exchange.tried, it)) {
+            return false;
+        }
         let exchange = self.exchanges.get_mut(at);
         let tries_max = if fault == Fault::ConnectFailed { OFFERS_MAX as u32 } else { TRIES_MAX };
         if exchange.has_answer || exchange.interims > 0 || exchange.tries >= tries_max {
@@ -432,8 +438,8 @@ impl ProxyShared {
         let has_left = exchange.request.has_begun_to_leave();
         let is_safe = match fault {
             // Another backend may be there.
-            Fault::ConnectFailed | Fault::ConnectTimeout => exchange.tries < backends,
-            Fault::TlsFailed => exchange.tries < backends && !has_left,
+            Fault::ConnectFailed | Fault::ConnectTimeout => true,
+            Fault::TlsFailed => !has_left,
             Fault::Closed => !has_left || exchange.is_idempotent,
             _ => false,
         };

@@ -282,11 +282,14 @@ impl Stream {
         }
         let pair = shared.pairs.get_mut(at);
         let group = pair.group;
-        let size = shared.members_there(group).min(OFFERS_MAX);
+        let has_another = pair.tries < OFFERS_MAX && {
+            let (tried, backend) = (pair.tried, pair.backend);
+            shared.has_another(group, &tried, backend)
+        };
         let pair = shared.pairs.get_mut(at);
         if is_unconnected
             && has_client
-            && pair.tries < size
+            && has_another
             && self.fault.is_none_or(|fault| fault.party() != Party::Proxy)
         {
             shared.proxied.count(ProxyCounter::Retries);
@@ -362,14 +365,16 @@ fn connect(shared: &mut ProxyShared, at: u32) {
     }
     let (group, tried, key) = (pair.group, pair.tried, hash(pair.peer.as_bytes()));
     let chosen = shared.choose(group, &tried, key);
-    let pair = shared.pairs.get_mut(at);
     let Some(backend) = chosen else {
-        pair.fault.get_or_insert(Fault::AllDrained);
+        let why_none = shared.why_none(group);
+        let pair = shared.pairs.get_mut(at);
+        pair.fault.get_or_insert(why_none);
         if let Some(client) = pair.ids[ChannelEnd::Client as usize] {
             shared.commands.push_back(Command::Wake(client));
         }
         return;
     };
+    let pair = shared.pairs.get_mut(at);
     (pair.backend, pair.sides) = (backend, pair.sides + 1);
     pair.tries += 1;
     shared.proxied.backends()[backend].begun.add(1);

@@ -224,6 +224,59 @@ fn a_get_is_answered_by_another_backend_when_one_closes_before_an_answer() {
     });
 }
 
+/// A request that kills what it is sent to is sent to each backend once, and is one failure of each.
+#[test]
+fn a_request_that_ends_its_backend_is_not_sent_there_again() {
+    let play = || {
+        let kills = Arc::<AtomicUsize>::default();
+        let counted = Arc::clone(&kills);
+        let backend = Backend::answering(move |head, _| {
+            let is_deadly = head.starts_with("GET /kill ");
+            counted.fetch_add(usize::from(is_deadly), SeqCst);
+            (!is_deadly).then_some(OK)
+        });
+        (backend, kills)
+    };
+    let ((one, kills_one), (two, kills_two)) = (play(), play());
+    let set = |config: &mut ProxyConfig| {
+        config.loops.threads = 1;
+        config.groups[0].health.fall = 2;
+    };
+    let kill = "GET /kill HTTP/1.1\r\nHost: x\r\n\r\n";
+    let ask = |proxy: &crate::Proxy, request: &str, status: &str| {
+        let mut client = proxy.client();
+        client.send(request);
+        let head = client.head();
+        assert!(head.starts_with(&format!("HTTP/1.1 {status} ")), "{head}");
+    };
+    let counts = || (kills_one.swap(0, SeqCst), kills_two.swap(0, SeqCst));
+    let falls = |proxy: &crate::Proxy| {
+        pollux_server::stats::servers(proxy.server().overview()).matches(" down ").count()
+    };
+    on_every_driver(&[one.address, two.address], set, |driver, proxy| {
+        ask(proxy, kill, "502");
+        assert_eq!(counts(), (1, 1), "{driver}");
+        assert_eq!(falls(proxy), 0, "{driver}");
+        (0..4).for_each(|_| ask(proxy, GET, "200"));
+    });
+    on_every_driver(&[one.address], set, |driver, proxy| {
+        ask(proxy, kill, "502");
+        assert_eq!(counts().0, 1, "{driver}: a new connection");
+        ask(proxy, GET, "200");
+        // It may have been closed before the request came: that is no failure, and it is sent once more.
+        ask(proxy, kill, "502");
+        assert_eq!((counts().0, falls(proxy)), (2, 0), "{driver}: a kept connection");
+    });
+    // The other one is down: that makes nothing of this one's better.
+    on_every_driver(&[one.address, unreachable()], set, |driver, proxy| {
+        (0..6).for_each(|_| ask(proxy, GET, "200"));
+        assert_eq!(falls(proxy), 1, "{driver}");
+        counts();
+        ask(proxy, &kill.replace("Host: x", "Host: x\r\nConnection: close"), "502");
+        assert!(counts().0 <= 2, "{driver}: a kept one, and a new one");
+    });
+}
+
 /// The body of a PUT is kept up to a bound: within it the request is whole again for the next backend.
 #[test]
 fn a_put_is_repeated_with_all_of_its_body_or_not_at_all() {

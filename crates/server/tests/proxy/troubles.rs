@@ -87,10 +87,7 @@ fn troubles() -> Vec<Trouble> {
             state: "connect",
             ..fails("accepts no connection", Vec::new(), Fault::ConnectFailed)
         },
-        Trouble {
-            tries: 3,
-            ..fails("closes each new connection when GET comes", vec![Read], Fault::Closed)
-        },
+        fails("closes each new connection when GET comes", vec![Read], Fault::Closed),
         Trouble {
             requests: &[POST],
             ..fails("closes a new connection when POST comes", vec![Read], Fault::Closed)
@@ -112,14 +109,11 @@ fn troubles() -> Vec<Trouble> {
                 Fault::Closed,
             )
         },
-        Trouble {
-            tries: 3,
-            ..fails(
-                "closes in the middle of each head",
-                vec![Read, Send("HTTP/1.1 200 OK\r\nContent-Le")],
-                Fault::Closed,
-            )
-        },
+        fails(
+            "closes in the middle of each head",
+            vec![Read, Send("HTTP/1.1 200 OK\r\nContent-Le")],
+            Fault::Closed,
+        ),
         fails(
             "closes behind an interim answer",
             vec![Read, Send("HTTP/1.1 102 Processing\r\n\r\n")],
