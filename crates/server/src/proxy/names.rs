@@ -8,7 +8,9 @@
 //! ```
 //!
 //! Each address of a name is a backend. One that the name has no more gets no new requests; its place goes to another
-//! address only once nothing of it is under way any more. A lookup that fails changes nothing. What is known goes to the
+//! address only once nothing of it is under way any more. So a name has more places than addresses: all may change at
+//! once while the former ones have requests. Where that is not enough, one of the former ones stays until the name has
+//! another one with a place. A lookup that fails changes nothing. What is known goes to the
 //! master, and from there to the next worker, which can so be started while no name server answers.
 
 use std::collections::BTreeSet;
@@ -30,6 +32,8 @@ use crate::log::{Event, Logs, unix_s};
 
 /// Addresses of one name that are used, the lowest ones first.
 pub(crate) const ADDRESSES_OF_NAME_MAX: usize = 16;
+/// Places for them: what an address that the name has no more has under way keeps its place.
+const PLACES_OF_NAME: usize = 2 * ADDRESSES_OF_NAME_MAX;
 /// Lookups at once; of one name there is one.
 const LOOKUPS_MAX: usize = 4;
 /// The least time between the beginnings of two lookups of a name, however often its servers fail.
@@ -104,6 +108,8 @@ struct Name {
     servers: Vec<(Range<usize>, u16)>,
     /// What it has, in order.
     addresses: Vec<IpAddr>,
+    /// All of these have their places.
+    all_placed: bool,
     /// Why the last lookup failed, if it did.
     failure: Option<String>,
     due: Instant,
@@ -143,6 +149,7 @@ impl Names {
                     host: host.clone(),
                     servers: vec![(places, *port)],
                     addresses: Vec::new(),
+                    all_placed: true,
                     failure: None,
                     due: now,
                     began: None,
@@ -357,9 +364,12 @@ impl Names {
                     });
                 }
                 name.failure = Some(why);
-                false
+                !name.all_placed && self.assign(name, name.addresses.clone())
             }
         };
+        if !name.all_placed {
+            name.due = name.due.min(Instant::now() + REUSE_AFTER);
+        }
         self.changed.notify_all();
         if has_changed && let Some(passing) = self.users.get().and_then(|of| of.passing.upgrade()) {
             passing.notify_moved();
@@ -379,21 +389,26 @@ impl Names {
         }
         let count = found.len();
         let used: Vec<IpAddr> = found.into_iter().take(ADDRESSES_OF_NAME_MAX).collect();
-        if used == name.addresses {
+        let is_news = used != name.addresses;
+        if !is_news && name.all_placed {
             return false;
         }
         let host = &name.host;
-        if count > used.len() {
+        if is_news && count > used.len() {
             self.logs.errors.report(Event::BackendLost, unix_s(), || {
                 format!("the name \"{host}\" of a backend has {count} addresses; the first {ADDRESSES_OF_NAME_MAX} are used")
             });
         }
-        let is_first = name.addresses.is_empty();
-        let mut all_placed = true;
+        let mut placed = Placed::default();
         for (places, port) in &name.servers {
-            all_placed &= self.place(places.clone(), *port, &used, host);
+            if is_news {
+                self.report_round(*port, &used, host);
+            }
+            let of_server = self.place(places.clone(), *port, &used);
+            placed.has_changed |= of_server.has_changed;
+            placed.missing += of_server.missing;
         }
-        if !is_first {
+        if is_news && !name.addresses.is_empty() {
             let list =
                 |all: &[IpAddr]| all.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ");
             let (before, now) = (list(&name.addresses), list(&used));
@@ -401,32 +416,45 @@ impl Names {
                 format!("the name \"{host}\" of a backend has moved from {before} to {now}")
             });
         }
-        // With one that found no place yet, the next lookup tries again.
-        name.addresses = if all_placed { used } else { name.addresses.clone() };
-        true
+        if is_news && placed.missing > 0 {
+            self.logs.errors.report(Event::BackendLost, unix_s(), || {
+                format!(
+                    "{} new addresses of the name \"{host}\" of a backend wait for a place: its former ones have \
+                     requests under way in all {PLACES_OF_NAME}",
+                    placed.missing
+                )
+            });
+        }
+        // With one that found no place yet, it is tried again soon.
+        (name.addresses, name.all_placed) = (used, placed.missing == 0);
+        placed.has_changed
     }
 
-    /// Gives the places of one server to the addresses; false when one found none.
-    fn place(&self, places: Range<usize>, port: u16, used: &[IpAddr], host: &str) -> bool {
-        let backends = &self.backends[places.clone()];
-        let is_round = |to: SocketAddr| self.listens.iter().any(|at| reaches(to, *at));
-        let (round, wanted): (Vec<SocketAddr>, Vec<SocketAddr>) =
-            used.iter().map(|ip| SocketAddr::new(*ip, port)).partition(|to| is_round(*to));
-        for to in round {
+    /// Whether connections to it come back to the proxy.
+    fn is_round(&self, to: SocketAddr) -> bool {
+        self.listens.iter().any(|at| reaches(to, *at))
+    }
+
+    fn report_round(&self, port: u16, used: &[IpAddr], host: &str) {
+        let all = used.iter().map(|ip| SocketAddr::new(*ip, port));
+        for to in all.filter(|to| self.is_round(*to)) {
             self.logs.errors.report(Event::BackendLost, unix_s(), || {
                 format!("{to}, an address of \"{host}\", is where the proxy listens: it gets no requests")
             });
         }
+    }
+
+    /// Gives the places of one server to the addresses. A server that has an address keeps one.
+    fn place(&self, places: Range<usize>, port: u16, used: &[IpAddr]) -> Placed {
+        let backends = &self.backends[places.clone()];
+        let wanted = used.iter().map(|ip| SocketAddr::new(*ip, port));
+        let wanted: Vec<SocketAddr> = wanted.filter(|to| !self.is_round(*to)).collect();
         let orders = Backend::common_orders(backends);
-        for backend in backends.iter().filter(|backend| backend.is_there()) {
-            if backend.at().is_none_or(|at| !wanted.contains(&at)) {
-                backend.retire(self.began.elapsed().max(Duration::from_nanos(1)));
-            }
-        }
-        let mut all_placed = true;
-        for to in wanted {
+        let mut placed = Placed::default();
+        for &to in &wanted {
             let has_it = |backend: &&Backend| backend.at() == Some(to);
             if let Some(backend) = backends.iter().find(has_it) {
+                placed.has_changed |= !backend.is_there();
                 backend.begin_at(to, orders);
                 continue;
             }
@@ -438,11 +466,26 @@ impl Names {
             // Those that never had an address first, then the one that was left longest ago.
             let free = places.clone().filter(is_free);
             match free.min_by_key(|at| self.backends[*at].retired_at()) {
-                Some(at) => self.backends[at].begin_at(to, orders),
-                None => all_placed = false,
+                Some(at) => {
+                    self.backends[at].begin_at(to, orders);
+                    placed.has_changed = true;
+                }
+                None => placed.missing += 1,
             }
         }
-        all_placed
+        let is_wanted = |backend: &&Backend| backend.at().is_some_and(|at| wanted.contains(&at));
+        let (kept, former): (Vec<&Backend>, Vec<&Backend>) =
+            backends.iter().filter(|backend| backend.is_there()).partition(is_wanted);
+        // The others leave, as new addresses need their places; with none of those yet the best one stays.
+        let stays = former.iter().enumerate().min_by_key(|(_, backend)| backend.is_down());
+        let stays = stays.filter(|_| kept.is_empty() && placed.missing > 0).map(|(at, _)| at);
+        for (at, backend) in former.into_iter().enumerate() {
+            if Some(at) != stays {
+                backend.retire(self.began.elapsed().max(Duration::from_nanos(1)));
+                placed.has_changed = true;
+            }
+        }
+        placed
     }
 
     /// Nothing is under way with what was at this place before, nor kept for it.
@@ -476,11 +519,20 @@ impl Drop for Lookups {
     }
 }
 
+/// What became of the addresses of one server, or name.
+#[derive(Default)]
+struct Placed {
+    /// Something is elsewhere now.
+    has_changed: bool,
+    /// Addresses that found no place yet.
+    missing: usize,
+}
+
 /// Backends that a server with this address may have.
 pub(super) fn places_of(address: &Address) -> usize {
     match address {
         Address::Known(_) => 1,
-        Address::Name { .. } => ADDRESSES_OF_NAME_MAX,
+        Address::Name { .. } => PLACES_OF_NAME,
     }
 }
 
@@ -538,6 +590,39 @@ mod tests {
         let _lookups = first.start(&config, "").expect("found");
         assert_eq!(shown(&backends).len(), 2 * ADDRESSES_OF_NAME_MAX + 1);
         assert!(shown(&backends).contains(&"10.0.0.16:81".to_owned()));
+    }
+
+    #[test]
+    fn a_worker_is_told_what_a_name_has_now_though_not_all_has_a_place() {
+        let (config, backends, first) = names(Resolver::new(|_| Err(io::Error::other("unused"))));
+        let of = |net: u8| (1..=16).map(move |n| IpAddr::from([10, 0, net, n])).collect::<Vec<_>>();
+        let look_up = |net: u8| first.looked_up(&mut first.lock(), "app.test", Ok(of(net)));
+        let count = |net: u8| {
+            shown(&backends).iter().filter(|it| it.starts_with(&format!("10.0.{net}."))).count()
+        };
+        look_up(0);
+        look_up(1);
+        assert_eq!((count(0), count(1)), (0, 32), "two servers have the name");
+        // The first places are not free yet.
+        look_up(2);
+        assert_eq!((count(1), count(2)), (2, 0), "each keeps one");
+        assert!(first.lines().starts_with("addresses app.test 10.0.2.1 10.0.2.2 "));
+        let due = first.lock().names[0].due;
+        assert!(
+            due <= Instant::now() + REUSE_AFTER,
+            "it is looked up soon, not in {:?}",
+            config.limits.lookup_interval
+        );
+        // A lookup that fails keeps no address from its place.
+        let deadline = Instant::now() + Duration::from_secs(60);
+        while count(2) < 32 {
+            assert!(Instant::now() < deadline, "{:?}", shown(&backends));
+            std::thread::sleep(Duration::from_millis(20));
+            let failed = Err(io::Error::other("no answer"));
+            first.looked_up(&mut first.lock(), "app.test", failed);
+        }
+        assert_eq!((count(0), count(1)), (0, 0));
+        assert!(first.lock().names[0].all_placed);
     }
 
     #[test]

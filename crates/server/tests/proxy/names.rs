@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use pollux_engine::{Address, Driver};
 use pollux_server::ServerError;
-use pollux_server::proxy::{Check, Mode, ProxyConfig, ProxyCounter, Resolver};
+use pollux_server::proxy::{Check, Fault, Mode, ProxyConfig, ProxyCounter, Resolver};
 use pollux_server::stats::{metrics, servers, set_server};
 
 use crate::{Backend, GET, OK, Proxy, unreachable};
@@ -67,7 +67,7 @@ fn at(address: &str, port: u16) -> Backend {
 /// The backend that answers a request on a new connection, or the status.
 fn ask(proxy: &Proxy) -> String {
     let mut client = proxy.client();
-    client.send("GET / HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n");
+    client.try_send("GET / HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n");
     let answer = client.rest();
     match answer.split_once("\r\n\r\n") {
         Some((head, body)) if head.starts_with("HTTP/1.1 200 ") => body.to_owned(),
@@ -335,5 +335,118 @@ fn a_name_moves_on_and_on() {
             let expected = backend.address.ip().to_string();
             proxy.await_that("the next address", |proxy| ask(proxy) == expected);
         }
+    }
+}
+
+/// All addresses change at once, and again, while each has a request under way: there is always one to ask.
+#[test]
+fn a_name_that_moves_from_all_its_addresses_to_others_is_answered_throughout() {
+    const EACH: u8 = 16;
+    let play = |_, mut client: crate::Client| loop {
+        let head = client.head();
+        if head.starts_with("GET /hold ") {
+            drop(client.rest());
+            return;
+        }
+        if head.is_empty() {
+            return;
+        }
+        client.try_send(crate::ok("", "here"));
+    };
+    let first = Backend::start_at("127.0.2.1:0".parse().expect("one"), play);
+    let others = (2..=3 * EACH).map(|n| {
+        Backend::start_at(SocketAddr::new([127, 0, 2, n].into(), first.address.port()), play)
+    });
+    let backends: Vec<Backend> = others.collect();
+    let all: Vec<IpAddr> =
+        [&first].into_iter().chain(&backends).map(|it| it.address.ip()).collect();
+    let sets: Vec<&[IpAddr]> = all.chunks(EACH.into()).collect();
+    let hosts = Hosts::default();
+    let set = |config: &mut ProxyConfig| {
+        config.loops.threads = 1;
+        config.limits.lookup_interval = Duration::from_millis(50);
+        // What a client held ends with it.
+        config.limits.answers_half_closed = false;
+    };
+    let to = [name("all.test", first.address.port())];
+    for driver in [Driver::ALL[0], Driver::ALL[Driver::ALL.len() - 1]] {
+        hosts.set("all.test", sets[0]);
+        let Some(proxy) = Proxy::start_with(driver, to.to_vec(), hosts.resolver(), set) else {
+            continue;
+        };
+        // Those of a set that get new requests.
+        let shown = |of: &[IpAddr]| {
+            let text = servers(proxy.server().overview());
+            of.iter().filter(|ip| text.contains(&format!("{ip}:"))).count()
+        };
+        let is_answered = || assert_eq!(ask(&proxy), "here", "{driver}");
+        let await_set = |of: &[IpAddr]| {
+            proxy.await_that("the addresses", |_| {
+                is_answered();
+                shown(of) == of.len()
+            });
+        };
+        let hold = |so_many: u64| {
+            let clients: Vec<crate::Client> = (0..EACH)
+                .map(|_| {
+                    let mut client = proxy.client();
+                    client.send("GET /hold HTTP/1.1\r\nHost: x\r\n\r\n");
+                    client
+                })
+                .collect();
+            proxy.await_that("the requests", |proxy| proxy.in_use() == so_many);
+            clients
+        };
+        await_set(sets[0]);
+        let of_first = hold(EACH.into());
+        hosts.set("all.test", sets[1]);
+        await_set(sets[1]);
+        let _of_second = hold(2 * u64::from(EACH));
+        hosts.set("all.test", sets[2]);
+        // No place is free: one address that the name has no more is asked.
+        proxy.await_that("the second move", |_| {
+            is_answered();
+            shown(sets[1]) == 1
+        });
+        assert_eq!(shown(sets[2]), 0, "{driver}");
+        for _ in 0..8 {
+            is_answered();
+        }
+        drop(of_first);
+        await_set(sets[2]);
+        assert_eq!(shown(sets[1]), 0, "{driver}");
+        is_answered();
+    }
+}
+
+#[test]
+fn a_name_that_has_only_the_address_of_the_proxy_is_not_called_drained() {
+    let one = Backend::start_at("127.0.0.2:0".parse().expect("one"), |_, mut client| {
+        if !client.head().is_empty() {
+            client.try_send(crate::ok("", "127.0.0.2"));
+        }
+    });
+    let hosts = Hosts::default();
+    let set = |config: &mut ProxyConfig| {
+        config.limits.lookup_interval = Duration::from_millis(50);
+        let own = SocketAddr::new(ip("127.0.0.7"), one.address.port());
+        config.frontends[0].listen = vec![own.into()];
+    };
+    hosts.set("self.test", &[ip("127.0.0.2")]);
+    let to = [name("self.test", one.address.port())];
+    for mode in [Mode::Http, Mode::Tcp] {
+        let set = |config: &mut ProxyConfig| {
+            set(config);
+            config.frontends[0].mode = mode;
+        };
+        on_every_driver(&hosts, &to, set, |driver, proxy| {
+            hosts.set("self.test", &[ip("127.0.0.2")]);
+            proxy.await_that("the address", |proxy| ask(proxy) == "127.0.0.2");
+            hosts.set("self.test", &[ip("127.0.0.7")]);
+            proxy.await_that("none", |proxy| ask(proxy) != "127.0.0.2");
+            proxy.await_that("the fault", |proxy| proxy.faults(Fault::NoAddress) > 0);
+            assert_eq!(proxy.faults(Fault::AllDrained), 0, "{driver}");
+            hosts.set("self.test", &[ip("127.0.0.2")]);
+        });
     }
 }
