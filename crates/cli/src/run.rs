@@ -135,7 +135,15 @@ pub(crate) fn run(RunCommand { flags, command }: &RunCommand) -> Result<ExitCode
     }
     Ok(match ended {
         ExitStatus::Code(code) => ExitCode::from(u8::try_from(code).unwrap_or(u8::MAX)),
-        ExitStatus::Signal(signal) => output::ended_by(signal),
+        ExitStatus::Signal(signal) => {
+            if signal == consts::SIGSYS {
+                output::remark(&format!(
+                    "pollux run: {name} was ended by SIGSYS: a filter of system calls (seccomp) forbids one, perhaps a \
+                     call that the library makes; pollux run --attach needs none in the program"
+                ));
+            }
+            output::ended_by(signal)
+        }
     })
 }
 

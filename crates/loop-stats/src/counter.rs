@@ -118,6 +118,8 @@ numbered! {
         PastRegistrations = "past_registrations",
         /// Instances of epoll that were made past the C library
         PastInstances = "past_instances",
+        /// Threads with figures in processes that set a filter of system calls
+        Filtered = "filtered",
     }
 }
 

@@ -10,10 +10,14 @@ mod calls;
 mod descriptors;
 #[path = "../src/emulation.rs"]
 mod emulation;
+#[path = "../src/filters.rs"]
+mod filters;
 #[path = "../src/kernel.rs"]
 mod kernel;
 #[path = "../src/locks.rs"]
 mod locks;
+#[path = "../src/lockup.rs"]
+mod lockup;
 #[path = "../src/names.rs"]
 mod names;
 #[path = "../src/past.rs"]

@@ -8,8 +8,10 @@ use std::os::fd::{AsFd, FromRawFd, OwnedFd};
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 
-use pollux_loop_stats::{Cell as Tally, Image, Region};
+use pollux_loop_stats::{Cell as Tally, Counter, Image, Region};
 use pollux_sys::shared::SharedWords;
+
+use crate::filters;
 
 /// Set by the thread that describes the program, for good.
 static IS_DESCRIBED: AtomicBool = AtomicBool::new(false);
@@ -27,21 +29,30 @@ pub(crate) fn is_counted() -> bool {
 
 /// A cell with this thread's name on it.
 pub(crate) fn claim(pid: u32) -> Option<Tally<'static>> {
-    let region = REGION.get()?;
+    describe_once();
+    let tally = REGION.get()?.claim_cell()?;
+    let (mut tid, mut name) = (filters::own_tid(), [0u8; 16]);
+    if filters::is_set() {
+        tally.count(Counter::Filtered);
+    } else {
+        // SAFETY: the call takes no arguments.
+        tid = unsafe { libc::gettid() }.unsigned_abs();
+        // SAFETY: the kernel writes at most 16 bytes to the address.
+        unsafe { libc::prctl(libc::PR_GET_NAME, name.as_mut_ptr()) };
+    }
+    tally.name(pid, tid, name, IMAGE.load(Relaxed).checked_sub(1));
+    Some(tally)
+}
+
+/// Describes the program to the observer, before it has figures or may no longer be asked.
+pub(crate) fn describe_once() {
+    let Some(region) = REGION.get() else { return };
     if !IS_DESCRIBED.swap(true, Relaxed)
         && let Some((number, image)) = region.claim_image()
     {
         describe(image);
         IMAGE.store(number + 1, Relaxed);
     }
-    let tally = region.claim_cell()?;
-    // SAFETY: the call takes no arguments.
-    let tid = unsafe { libc::gettid() };
-    let mut name = [0u8; 16];
-    // SAFETY: the kernel writes at most 16 bytes to the address.
-    unsafe { libc::prctl(libc::PR_GET_NAME, name.as_mut_ptr()) };
-    tally.name(pid, tid.unsigned_abs(), name, IMAGE.load(Relaxed).checked_sub(1));
-    Some(tally)
 }
 
 /// Starts another program by `exec`, which comes back only when that failed; `is_counted` says whether it finds

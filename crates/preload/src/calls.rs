@@ -20,7 +20,7 @@ use crate::descriptors::{self, Met};
 use crate::names::{look_up, taken, unknown};
 use crate::thread::{Thread, errno, set_errno};
 use crate::turn::Outcome;
-use crate::{attach, emulation, rings};
+use crate::{attach, emulation, filters, rings};
 
 /// Takes names whose calls are timed. Behind the arrow stands what is made of the result, with the bytes that
 /// were given where something is written.
@@ -274,7 +274,7 @@ taken! { Both: dup3 / 3 (from: c_int, to: c_int, flags: c_int; _caller) -> c_int
 pub(crate) fn replaced(from: c_int, to: c_int, flags: c_int) {
     let before = errno();
     // SAFETY: F_GETFD takes no pointer and changes nothing.
-    let is_open = unsafe { libc::fcntl(from, libc::F_GETFD) } >= 0;
+    let is_open = filters::is_set() || unsafe { libc::fcntl(from, libc::F_GETFD) } >= 0;
     set_errno(before);
     if is_open && to != from && flags & !libc::O_CLOEXEC == 0 {
         freed("dup2", || forget(to), || emulation::closing(to));

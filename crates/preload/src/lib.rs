@@ -15,9 +15,11 @@
 //! | `kernel.rs` | system calls by their instruction |
 //! | `rings.rs` | registrations by such a ring, counted |
 //! | `locks.rs` | where a thread may sleep without a descriptor: locks, conditions, processes |
+//! | `lockup.rs` | where a program asks for a filter of system calls |
 //! | `past.rs` | epoll that is used past the C library |
 //! | `names.rs` | the names that are taken: where their calls go, with the address that they return to; the start of the library, forks, the end |
 //! | `emulation.rs` | epoll on another mechanism than the kernel's, where the environment names one |
+//! | `filters.rs` | whether there is one: no calls of the library's own from then on |
 //! | `thread.rs` | what is known of a thread: whether it has figures, whether its calls are the program's |
 //! | `turn.rs` | its turn: when it began, what was called in it, noted at once and looked at later |
 //! | `attach.rs` | the shared memory: found, named |
@@ -35,8 +37,10 @@ mod attach;
 mod calls;
 mod descriptors;
 mod emulation;
+mod filters;
 mod kernel;
 mod locks;
+mod lockup;
 mod names;
 mod past;
 mod rings;

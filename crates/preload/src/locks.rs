@@ -14,13 +14,33 @@ use crate::thread::{errno, set_errno};
 use crate::turn::Outcome;
 
 // Those of the C library that the crate libc does not have.
-unsafe extern "C" {
+unsafe extern "C-unwind" {
     fn mtx_trylock(lock: *mut c_void) -> c_int;
+    fn pthread_testcancel();
 }
 
-/// Takes names of locks: behind the arrow stands what is tried first. EOWNERDEAD says that the lock was taken.
+/// What a mutex is; where the C library of this kind keeps that, since its initializers are a part of programs.
+const MUTEX_KIND: usize = 16;
+/// Robust, with priority inheritance, or with a ceiling: of such a mutex a try is not the same as the lock.
+const SPECIAL: c_int = 16 | 32 | 64;
+
+/// Tries a mutex, unless that means something else than to lock it.
+///
+/// # Safety
+/// `lock` is a mutex, as its lock asks for.
+unsafe fn try_plain(lock: *mut libc::pthread_mutex_t) -> c_int {
+    // SAFETY: within the mutex, and aligned as it is.
+    let kind = unsafe { lock.cast::<c_int>().wrapping_byte_add(MUTEX_KIND).read_volatile() };
+    if kind & SPECIAL != 0 {
+        return libc::EBUSY;
+    }
+    // SAFETY: the caller's promise.
+    unsafe { libc::pthread_mutex_trylock(lock) }
+}
+
+/// Takes names of locks: behind the arrow stands what is tried first.
 macro_rules! locking {
-    ($($name:ident / $count:tt ($lock:ident: $type:ty $(, $arg:ident: $other:ty)*), $call:ident => $try:path;)+) => {
+    ($($name:ident / $count:tt ($lock:ident: $type:ty $(, $arg:ident: $other:ty)*), $call:ident $(=> $try:path)?;)+) => {
         $(taken! { Lock: $name / $count ($lock: $type $(, $arg: $other)*; caller) -> c_int {
             let Some(real) = real() else { return libc::ENOSYS };
             let thread = NAME.thread();
@@ -28,11 +48,12 @@ macro_rules! locking {
                 // SAFETY: the caller's own arguments.
                 return unsafe { real($lock $(, $arg)*) };
             }
-            // SAFETY: as above.
-            let taken = unsafe { $try($lock) };
-            if matches!(taken, 0 | libc::EOWNERDEAD) {
-                return taken;
-            }
+            $(
+                // SAFETY: the caller's own argument.
+                if unsafe { $try($lock) } == 0 {
+                    return 0;
+                }
+            )?
             let began = thread.begin();
             // SAFETY: as above.
             let result = unsafe { real($lock $(, $arg)*) };
@@ -42,48 +63,41 @@ macro_rules! locking {
     };
 }
 
+// Those with a time judge that first, so they are never tried.
 locking! {
-    pthread_mutex_lock / 1 (lock: *mut libc::pthread_mutex_t), MutexLock => libc::pthread_mutex_trylock;
-    pthread_mutex_timedlock / 2 (lock: *mut libc::pthread_mutex_t, until: *const timespec), MutexLock => libc::pthread_mutex_trylock;
-    pthread_mutex_clocklock / 3 (lock: *mut libc::pthread_mutex_t, clock: c_int, until: *const timespec), MutexLock => libc::pthread_mutex_trylock;
+    pthread_mutex_lock / 1 (lock: *mut libc::pthread_mutex_t), MutexLock => try_plain;
+    pthread_mutex_timedlock / 2 (lock: *mut c_void, until: *const timespec), MutexLock;
+    pthread_mutex_clocklock / 3 (lock: *mut c_void, clock: c_int, until: *const timespec), MutexLock;
     pthread_rwlock_rdlock / 1 (lock: *mut libc::pthread_rwlock_t), RwlockLock => libc::pthread_rwlock_tryrdlock;
-    pthread_rwlock_timedrdlock / 2 (lock: *mut libc::pthread_rwlock_t, until: *const timespec), RwlockLock => libc::pthread_rwlock_tryrdlock;
-    pthread_rwlock_clockrdlock / 3 (lock: *mut libc::pthread_rwlock_t, clock: c_int, until: *const timespec), RwlockLock => libc::pthread_rwlock_tryrdlock;
+    pthread_rwlock_timedrdlock / 2 (lock: *mut c_void, until: *const timespec), RwlockLock;
+    pthread_rwlock_clockrdlock / 3 (lock: *mut c_void, clock: c_int, until: *const timespec), RwlockLock;
     pthread_rwlock_wrlock / 1 (lock: *mut libc::pthread_rwlock_t), RwlockLock => libc::pthread_rwlock_trywrlock;
-    pthread_rwlock_timedwrlock / 2 (lock: *mut libc::pthread_rwlock_t, until: *const timespec), RwlockLock => libc::pthread_rwlock_trywrlock;
-    pthread_rwlock_clockwrlock / 3 (lock: *mut libc::pthread_rwlock_t, clock: c_int, until: *const timespec), RwlockLock => libc::pthread_rwlock_trywrlock;
+    pthread_rwlock_timedwrlock / 2 (lock: *mut c_void, until: *const timespec), RwlockLock;
+    pthread_rwlock_clockwrlock / 3 (lock: *mut c_void, clock: c_int, until: *const timespec), RwlockLock;
     mtx_lock / 1 (lock: *mut c_void), MutexLock => mtx_trylock;
-    mtx_timedlock / 2 (lock: *mut c_void, until: *const timespec), MutexLock => mtx_trylock;
+    mtx_timedlock / 2 (lock: *mut c_void, until: *const timespec), MutexLock;
 }
 
-/// Takes names of semaphores.
-macro_rules! semaphores {
-    ($($name:ident / $count:tt ($($arg:ident: $type:ty),*);)+) => {
-        $(taken! { Lock: $name / $count (semaphore: *mut libc::sem_t $(, $arg: $type)*; caller) -> c_int {
-            let Some(real) = real() else { return unknown() };
-            let thread = NAME.thread();
-            if thread.is_in_turn() {
-                let before = errno();
-                // SAFETY: the caller's own argument.
-                if unsafe { libc::sem_trywait(semaphore) } == 0 {
-                    return 0;
-                }
-                set_errno(before);
-            }
-            let began = thread.begin();
-            // SAFETY: the caller's own arguments.
-            let result = unsafe { real(semaphore $(, $arg)*) };
-            thread.end(Call::SemWait, -1, caller as u64, began, Outcome::None);
-            result
-        } })+
-    };
-}
-
-semaphores! {
-    sem_wait / 1 ();
-    sem_timedwait / 2 (until: *const timespec);
-    sem_clockwait / 3 (clock: c_int, until: *const timespec);
-}
+taken! { Lock: sem_wait / 1 (semaphore: *mut libc::sem_t; caller) -> c_int {
+    let Some(real) = real() else { return unknown() };
+    let thread = NAME.thread();
+    if thread.is_in_turn() {
+        // SAFETY: takes no arguments; nothing is held here, and a cancelled thread unwinds through this as through
+        // the call itself, which looks first as well.
+        unsafe { pthread_testcancel() };
+        let before = errno();
+        // SAFETY: the caller's own argument.
+        if unsafe { libc::sem_trywait(semaphore) } == 0 {
+            return 0;
+        }
+        set_errno(before);
+    }
+    let began = thread.begin();
+    // SAFETY: the caller's own argument.
+    let result = unsafe { real(semaphore) };
+    thread.end(Call::SemWait, -1, caller as u64, began, Outcome::None);
+    result
+} }
 
 /// Takes names that are timed whatever they meet.
 macro_rules! sleeping {
@@ -93,6 +107,8 @@ macro_rules! sleeping {
 }
 
 sleeping! {
+    sem_timedwait / 2 (semaphore: *mut c_void, until: *const timespec) -> c_int, SemWait;
+    sem_clockwait / 3 (semaphore: *mut c_void, clock: c_int, until: *const timespec) -> c_int, SemWait;
     pthread_cond_wait / 2 (condition: *mut c_void, lock: *mut c_void) -> c_int, CondWait;
     pthread_cond_timedwait / 3 (condition: *mut c_void, lock: *mut c_void, until: *const timespec) -> c_int, CondTimedwait;
     pthread_cond_clockwait / 4 (condition: *mut c_void, lock: *mut c_void, clock: c_int, until: *const timespec) -> c_int, CondTimedwait;

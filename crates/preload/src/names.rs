@@ -23,7 +23,7 @@ use std::sync::atomic::{
 use pollux_epoll_c::border;
 
 use crate::thread::{Thread, set_errno};
-use crate::{attach, emulation, past};
+use crate::{attach, emulation, filters, past};
 
 /// A name that is taken. All that a call needs of it is in one cache line.
 #[repr(C, align(32))]
@@ -158,6 +158,7 @@ unsafe extern "C" fn in_parent() {
 
 unsafe extern "C" fn in_child() {
     Thread::here().forget();
+    filters::forked();
     emulation::after_fork_in_child();
 }
 

@@ -14,7 +14,7 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use pollux_loop_stats::Counter;
 
 use crate::thread::{Thread, errno, set_errno};
-use crate::{attach, descriptors, emulation};
+use crate::{attach, descriptors, emulation, filters};
 
 /// Waits of a thread by which a change of the instance is looked at.
 const CHANGES_MAX: u32 = 1024;
@@ -25,7 +25,7 @@ pub(crate) fn is_due(thread: &Thread, epfd: c_int) -> bool {
     let (waits, last) = thread.looks.get();
     let waits = waits.wrapping_add(1);
     thread.looks.set((waits, epfd));
-    waits.is_power_of_two() || last != epfd && waits < CHANGES_MAX
+    (waits.is_power_of_two() || last != epfd && waits < CHANGES_MAX) && !filters::is_set()
 }
 
 /// Looks at an instance before a wait on it.
@@ -73,6 +73,9 @@ pub(crate) fn note_the_start() {
 
 /// Looks for instances that nobody made by the C library's names, at the end of the process.
 pub(crate) fn look_at_the_end() {
+    if filters::is_set() {
+        return;
+    }
     let thread = Thread::here();
     let before = errno();
     let is_past = |fd: &c_int| {

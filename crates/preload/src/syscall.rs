@@ -19,6 +19,7 @@ use crate::calls::{self, Words, outcome_of_connect, outcome_of_none, outcome_of_
 use crate::calls::{of_message, outcome_of_write, sum};
 use crate::emulation::{self, Limit};
 use crate::kernel::kernels;
+use crate::lockup;
 use crate::names::{self, look_up};
 use crate::rings;
 use crate::thread::{Thread, set_errno};
@@ -187,6 +188,8 @@ impl Arguments {
             libc::SYS_fcntl if matches!(number_of(1), libc::F_DUPFD | libc::F_DUPFD_CLOEXEC) => {
                 duplicated(fd, kernel())
             }
+            libc::SYS_prctl if lockup::is_prctl(fd) => lockup::setting(kernel),
+            libc::SYS_seccomp if lockup::is_seccomp(fd) => lockup::setting(kernel),
             libc::SYS_execve => calls::started(self.words[2] as Words, answer).into(),
             libc::SYS_execveat => calls::started(self.words[3] as Words, answer).into(),
             _ => self.timed(thread, kernel),

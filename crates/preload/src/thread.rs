@@ -12,8 +12,8 @@ use std::ffi::c_int;
 use pollux_epoll_c::border::{self, Fault};
 use pollux_loop_stats::{Call, Cell as Tally};
 
-use crate::attach;
 use crate::turn::{Note, Notes, Outcome, Turn, ticks};
+use crate::{attach, filters};
 
 /// A thread of the program. Every field is valid as zeros.
 #[repr(C, align(64))]
@@ -299,6 +299,9 @@ pub(crate) fn set_errno(to: c_int) {
 }
 
 fn own_pid() -> u32 {
+    if let Some(pid) = filters::pid() {
+        return pid;
+    }
     // SAFETY: the call takes no arguments.
     unsafe { libc::getpid() }.unsigned_abs()
 }

@@ -16,6 +16,7 @@ use pollux_loop_stats::{
 };
 
 use crate::descriptors::{self, Met};
+use crate::filters;
 use crate::kernel::kernels;
 
 /// CPU time and switches of the thread are read anew where they are older than this: one system call. What
@@ -138,14 +139,15 @@ impl Turn {
 
     /// Begins behind a wait on an instance.
     pub(crate) fn begin(&self, epfd: i32, now_ns: u64, waited_ns: u64, events: u64, caller: u64) {
-        if now_ns.saturating_sub(self.delay.get().at_ns) > DELAY_AGE_NS {
+        let is_asked = !filters::is_set();
+        if is_asked && now_ns.saturating_sub(self.delay.get().at_ns) > DELAY_AGE_NS {
             self.delay.set(Delay::read(now_ns));
         }
         self.waits.set(self.waits.get() + 1);
         self.instance.set(epfd + 1);
         self.nested.set(0);
         let usage = self.usage.get();
-        if now_ns.saturating_sub(usage.at_ns) > USAGE_AGE_NS {
+        if is_asked && now_ns.saturating_sub(usage.at_ns) > USAGE_AGE_NS {
             self.usage.set(Usage::read(now_ns));
             self.waits_since.set(0);
         } else if waited_ns >= MAY_SLEEP_NS {
@@ -241,7 +243,14 @@ impl Turn {
             rest.iter().fold(self.left_out.get(), |sum, call| sum + u64::from(call.times));
         let began_ns = self.began_ns.get();
         let (mut cpu_ns, mut asleep_ns) = (0, 0);
-        if lasted_ns >= LONG_NS {
+        if lasted_ns >= LONG_NS && filters::is_set() {
+            // Nothing that the kernel is asked for is known: what was not asleep in calls is not judged.
+            asleep_ns = asleep_in(calls, lasted_ns);
+            match asleep_ns {
+                0 => tally.count(Counter::TurnsLong),
+                _ => self.judge(tally, lasted_ns, 0, asleep_ns, calls),
+            }
+        } else if lasted_ns >= LONG_NS {
             let (before, now) = (self.usage.get(), Usage::read(began_ns + lasted_ns));
             cpu_ns = now.cpu_ns.saturating_sub(before.cpu_ns).min(lasted_ns);
             // One more than the waits since then that may have been a sleep was in a call of this turn.
@@ -265,8 +274,7 @@ impl Turn {
             return off_ns.saturating_sub(now.ns.saturating_sub(before.ns));
         }
         // Where the kernel doesn't tell, by the calls that are known to sleep.
-        let in_calls_ns: u64 = calls.iter().map(|call| call.lasted_ns).sum();
-        if in_calls_ns >= lasted_ns / 2 { off_ns.min(in_calls_ns) } else { 0 }
+        off_ns.min(asleep_in(calls, lasted_ns))
     }
 
     fn judge(
@@ -296,6 +304,12 @@ impl Turn {
             TurnKind::HeldUp => tally.count(Counter::TurnsHeldUp),
         }
     }
+}
+
+/// How long calls that may sleep lasted, where that is half of the turn or more.
+fn asleep_in(calls: &[CallRecord], lasted_ns: u64) -> u64 {
+    let in_calls_ns: u64 = calls.iter().map(|call| call.lasted_ns).sum();
+    if in_calls_ns >= lasted_ns / 2 { in_calls_ns.min(lasted_ns) } else { 0 }
 }
 
 impl Entry {

@@ -319,6 +319,14 @@ pub(crate) fn facts(summary: &Summary, of: &Figures) -> Vec<(&'static str, Strin
     }
     facts.extend(not_known(source));
     facts.extend(past(of).map(|text| ("past", text)));
+    if get(Counter::Filtered) > 0 {
+        let text = format!(
+            "{} locked up by seccomp(2): from then on CPU times are n/a, and neither long turns that computed nor \
+             epoll past the C library are known",
+            number::plural(get(Counter::Filtered), "thread"),
+        );
+        facts.push(("seccomp", text));
+    }
     if summary.threads_lost > 0 {
         let lost = number::count(summary.threads_lost);
         let text =

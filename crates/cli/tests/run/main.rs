@@ -380,3 +380,34 @@ fn without_statistics_a_program_on_another_mechanism_prints_only_its_own() {
     assert_eq!(output.status.code(), Some(3));
     assert!(output.stderr.is_empty() && output.stdout.is_empty(), "{output:?}");
 }
+
+#[test]
+fn locks_within_a_turn_answer_as_they_do_without_the_library() {
+    let Some((_folder, program)) = built("locks", &["-D_GNU_SOURCE"]) else { return };
+    let plain = Command::new(&program).output().expect("it starts");
+    assert!(text(&plain.stdout).starts_with("robust 130 131 131\n"), "{plain:?}");
+    let output = run(&["--quiet", "--stats", "--"]).arg(&program).output().expect("pollux starts");
+    assert_eq!(text(&output.stdout), text(&plain.stdout), "{output:?}");
+}
+
+#[test]
+fn a_program_that_locks_itself_up_is_served_and_said() {
+    let Some((folder, program)) = built("locked_up", &["-D_GNU_SOURCE"]) else { return };
+    let json = folder.path().join("figures.json");
+    for how in ["prctl", "number", "seccomp"] {
+        for poller in ["epoll", "poll"] {
+            let mut command = run(&["--poller", poller, "--json"]);
+            let output = command.arg(&json).arg("--").arg(&program).arg(how).output();
+            let output = output.expect("pollux starts");
+            assert!(output.status.success(), "{how} on {poller}: {output:?}");
+            assert_eq!(text(&output.stdout), "served\n");
+            assert!(text(&output.stderr).contains("locked up by seccomp"), "{output:?}");
+            let total = &read(&json, &output)["total"];
+            assert_eq!((&total["waits"], &total["filtered"]), (&20.into(), &1.into()), "{how}");
+        }
+    }
+    let output = run(&["--quiet", "--"]).arg(&program).arg("forbidden").output();
+    let output = output.expect("pollux starts");
+    assert_eq!(output.status.code(), Some(128 + 31), "{output:?}");
+    assert!(text(&output.stderr).contains("ended by SIGSYS"), "{output:?}");
+}
