@@ -36,7 +36,7 @@ unsafe extern "C" {
 }
 const PTHREAD_CANCEL_DISABLE: c_int = 1;
 
-/// Does the work of a function that C calls: `call` is its name.
+/// Does the work of a function that C calls: `call` is its name. Where it succeeds, errno is as it was.
 ///
 /// # Errors
 /// [`FAULT`] after a panic, which one line on standard error reports.
@@ -44,8 +44,16 @@ pub fn contained<T>(call: &str, work: impl FnOnce() -> io::Result<T>) -> io::Res
     take_hook();
     let _cancelled_later = Uncancelled::new();
     let was_inside = IS_INSIDE.replace(true);
+    // SAFETY: the C library gives the address of a live integer of this thread.
+    let errno = unsafe { libc::__errno_location() };
+    // SAFETY: as above.
+    let before = unsafe { errno.read() };
     let done = caught(work);
     IS_INSIDE.set(was_inside);
+    if matches!(done, Ok(Ok(_))) {
+        // SAFETY: as above.
+        unsafe { errno.write(before) };
+    }
     done.unwrap_or_else(|fault| {
         report(call, "this call fails with ENOTRECOVERABLE", &fault);
         Err(io::Error::from_raw_os_error(FAULT))
