@@ -148,18 +148,33 @@ pub(crate) fn is_started() -> bool {
     IS_SETTLED.load(Acquire)
 }
 
-unsafe extern "C" fn before() {
+/// What is done around a fork that the C library does not know of, as pthread_atfork(3) does it: before it.
+pub(crate) fn before_fork() {
     emulation::before_fork();
 }
 
-unsafe extern "C" fn in_parent() {
+/// Behind it, in the parent.
+pub(crate) fn forked() {
     emulation::after_fork_in_parent();
 }
 
-unsafe extern "C" fn in_child() {
+/// Behind it, in the child.
+pub(crate) fn is_child() {
     Thread::here().forget();
     filters::forked();
     emulation::after_fork_in_child();
+}
+
+unsafe extern "C" fn before() {
+    before_fork();
+}
+
+unsafe extern "C" fn in_parent() {
+    forked();
+}
+
+unsafe extern "C" fn in_child() {
+    is_child();
 }
 
 /// The function of the C library, or of a library between; null where there is none. Asked at the first call of

@@ -192,8 +192,30 @@ impl Arguments {
             libc::SYS_seccomp if lockup::is_seccomp(fd) => lockup::setting(kernel),
             libc::SYS_execve => calls::started(self.words[2] as Words, answer).into(),
             libc::SYS_execveat => calls::started(self.words[3] as Words, answer).into(),
-            _ => self.timed(thread, kernel),
+            _ => match self.forks() {
+                Some(flags) => forked(thread, flags, kernel),
+                None => self.timed(thread, kernel),
+            },
         }
+    }
+
+    /// The flags of a fork: a child that has a copy of the memory, and the stack that is there.
+    fn forks(&self) -> Option<u64> {
+        let [a, b, ..] = self.words;
+        let (flags, stack) = match self.number {
+            #[cfg(target_arch = "x86_64")]
+            libc::SYS_fork => (0, 0),
+            libc::SYS_clone => (a.cast_unsigned(), b.cast_unsigned()),
+            // `struct clone_args`: the first word has the flags, the sixth one the stack.
+            libc::SYS_clone3 if a != 0 && b >= 64 => {
+                let words = a as *const [u64; 8];
+                // SAFETY: clone3(2) asks for so many bytes at the address.
+                let words = unsafe { words.read_unaligned() };
+                (words[0], words[5])
+            }
+            _ => return None,
+        };
+        (flags & libc::CLONE_VM as u64 == 0 && stack == 0).then_some(flags)
     }
 
     fn wait(&self, limit: Limit) -> WaitArgs {
@@ -301,6 +323,35 @@ fn has_descriptor(call: Call) -> bool {
             | Call::Ppoll
             | Call::Futex
     )
+}
+
+/// A fork that the C library does not know of. Where there are other threads, which may hold its locks for good in the
+/// child, or where both have the same numbers, the child has its figures alone.
+fn forked(thread: &Thread, flags: u64, kernel: impl FnOnce() -> c_long) -> c_long {
+    let is_whole = flags & libc::CLONE_FILES as u64 == 0 && is_alone();
+    if is_whole {
+        names::before_fork();
+    }
+    let pid = kernel();
+    match (pid, is_whole) {
+        (0, true) => names::is_child(),
+        (0, false) => thread.forget(),
+        (_, true) => names::forked(),
+        (_, false) => {}
+    }
+    pid
+}
+
+/// Whether the process has one thread.
+fn is_alone() -> bool {
+    let before = crate::thread::errno();
+    let mut stat = std::mem::MaybeUninit::<libc::stat>::uninit();
+    // SAFETY: a C string, and the kernel writes one `stat` to a live local.
+    let done = unsafe { libc::stat(c"/proc/self/task".as_ptr(), stat.as_mut_ptr()) };
+    set_errno(before);
+    // Two links of its own, and one for each thread.
+    // SAFETY: the call succeeded, and then it has written the whole structure.
+    done == 0 && unsafe { stat.assume_init() }.st_nlink <= 3
 }
 
 fn duplicated(from: c_int, to: c_long) -> c_long {
