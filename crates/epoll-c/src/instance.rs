@@ -268,6 +268,11 @@ impl Instance {
         numbers.extend(self.lock().subject.registrations.iter().map(|(fd, _)| fd));
     }
 
+    /// Whether `fd` is registered here.
+    pub(crate) fn watches(&self, fd: RawFd) -> bool {
+        self.lock().subject.registrations.get(fd).is_some()
+    }
+
     /// Hands all registrations to the kernel's epoll, which `epoll` names, for good.
     pub(crate) fn become_kernels(&self, epoll: RawFd) -> io::Result<()> {
         let mut state = self.lock();

@@ -155,6 +155,15 @@ impl Instances {
         self.find(fd).map_or(Ok(()), |instance| instance.become_kernels(fd))
     }
 
+    /// A number of each instance that has a registration of `fd`.
+    pub fn watching(&self, fd: RawFd) -> Vec<RawFd> {
+        if self.is_empty() {
+            return Vec::new();
+        }
+        let table = self.read();
+        table.numbers().filter(|(_, one)| one.watches(fd)).map(|(number, _)| number).collect()
+    }
+
     /// `fd` is about to be closed, or to name another file (`dup2(2)`): instances forget it, and an
     /// instance goes with its last number. A close that then fails has closed all the same.
     pub fn closing(&self, fd: RawFd) {

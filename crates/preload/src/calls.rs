@@ -169,6 +169,14 @@ pub(crate) fn closing_range(first: c_uint, last: c_uint, flags: c_int) {
     }
 }
 
+/// A number is about to be closed by a ring.
+pub(crate) fn closing_by_ring(fd: c_int, closes: rings::Closes) {
+    match closes {
+        rings::Closes::Now => closing(fd),
+        rings::Closes::Later => freed("close", || forget(fd), || ()),
+    }
+}
+
 fn forget(fd: c_int) {
     Thread::here().turn.closed(fd);
     descriptors::closed(fd);
@@ -201,17 +209,28 @@ taken! { Both: closefrom / 1 (first: c_int; _caller) -> () {
     });
 } }
 
+/// The number of a stream, which is about to be closed; -1 for a stream in memory, which has none.
+///
+/// # Safety
+/// The stream is open.
+unsafe fn closing_of(stream: *mut FILE) -> c_int {
+    let before = errno();
+    // SAFETY: the caller's promise.
+    let fd = unsafe { libc::fileno(stream) };
+    set_errno(before);
+    if fd >= 0 {
+        closing(fd);
+    }
+    fd
+}
+
 /// Takes names that close the number of a stream.
 macro_rules! closing_stream {
     ($($name:ident $call:ident),+) => {
         $(taken! { Both: $name / 1 (stream: *mut FILE; caller) -> c_int {
             let Some(real) = real() else { return unknown() };
             // SAFETY: the caller's own argument, which is a stream that is open.
-            let fd = unsafe { libc::fileno(stream) };
-            // A stream in memory has none.
-            if fd >= 0 {
-                freed(stringify!($name), || forget(fd), || emulation::closing(fd));
-            }
+            let fd = unsafe { closing_of(stream) };
             let thread = NAME.thread();
             let began = thread.begin();
             // SAFETY: the caller's own argument.
@@ -223,6 +242,24 @@ macro_rules! closing_stream {
 }
 
 closing_stream! { fclose Close, pclose Waitpid }
+
+/// Takes names that open another file in the place of a stream's, by its number as a rule.
+macro_rules! reopening {
+    ($($name:ident),+) => {
+        $(taken! { Both: $name / 3 (path: *const c_char, mode: *const c_char, stream: *mut FILE; _caller) -> *mut FILE {
+            let Some(real) = real() else {
+                unknown();
+                return std::ptr::null_mut();
+            };
+            // SAFETY: the caller's own argument, which is a stream that is open.
+            unsafe { closing_of(stream) };
+            // SAFETY: the caller's own arguments.
+            unsafe { real(path, mode, stream) }
+        } })+
+    };
+}
+
+reopening! { freopen, freopen64 }
 
 taken! { Emulation: dup / 1 (from: c_int; _caller) -> c_int {
     let Some(real) = real() else { return unknown() };
@@ -285,11 +322,13 @@ pub(crate) fn replaced(from: c_int, to: c_int, flags: c_int) {
 fn freed(call: &str, forget: impl FnOnce(), notify: impl FnOnce()) {
     let thread = Thread::here();
     if thread.is_own() {
+        let before = errno();
         thread.counting(call, || {
             thread.settle();
             forget();
         });
         notify();
+        set_errno(before);
     }
 }
 

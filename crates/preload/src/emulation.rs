@@ -126,6 +126,28 @@ pub(crate) fn give_back(epfd: c_int) -> usize {
     given.unwrap_or(0)
 }
 
+/// Hands the instance that a number names to the kernel's epoll. Says whether it was none before.
+pub(crate) fn hand_over(epfd: c_int) -> bool {
+    is_asked()
+        && inside("epoll_ctl", || {
+            let instance = INSTANCES.find(epfd);
+            let is_new = instance.is_some_and(|one| one.mechanism() != Mechanism::Epoll);
+            INSTANCES.watched(epfd).map(|()| is_new)
+        })
+        .unwrap_or(false)
+}
+
+/// The same for all instances that watch a number.
+pub(crate) fn hand_over_watching(fd: c_int) -> bool {
+    is_asked()
+        && inside("close", || Ok(INSTANCES.watching(fd)))
+            .unwrap_or_default()
+            .into_iter()
+            .filter(|epfd| hand_over(*epfd))
+            .count()
+            > 0
+}
+
 /// Whether a number is that of an instance.
 pub(crate) fn is_instance(fd: c_int) -> bool {
     inside("epoll_wait", || Ok(INSTANCES.find(fd).is_some())).unwrap_or(true)

@@ -3,7 +3,7 @@
 //! It takes the names of epoll and of what is called between two waits, passes each call on to the
 //! kernel, and counts. Where another mechanism is chosen, the calls of epoll go to `pollux-epoll-c`. The
 //! program sees the same results and the same errno; no descriptor of it is kept, nothing is printed, and
-//! nothing on the way of a call locks or allocates.
+//! nothing on the way of a call locks or allocates, but where it registers by a ring of io_uring.
 //!
 //! Each file uses only files below it:
 //!

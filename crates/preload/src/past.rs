@@ -116,6 +116,17 @@ fn may_be_same(fd: c_int, other: c_int) -> bool {
     unsafe { libc::syscall(libc::SYS_kcmp, pid, pid, KCMP_FILE, fd, other) <= 0 }
 }
 
+/// Why an instance is the kernel's.
+pub(crate) const LINKED: &str = "updated epoll by linked or drained requests of io_uring: the kernel's epoll serves that instance";
+
+/// Says something once, in one line, where it is so.
+pub(crate) fn say_if(is_so: bool, what: &str) {
+    static IS_SAID: AtomicBool = AtomicBool::new(false);
+    if is_so && !IS_SAID.swap(true, Relaxed) {
+        say(Thread::here(), what);
+    }
+}
+
 /// One line of the whole process.
 fn say(thread: &Thread, what: &str) {
     thread.inside(|| {

@@ -3,41 +3,56 @@
 //!
 //! A ring that was set up by syscall(2) is mapped once more. Before it is entered, what stands in its submission
 //! queue is read: an update of an instance is made at once, and what the kernel finds in its place gives the same
-//! answer. Behind, which of the others failed. Rings that the kernel reads by itself (IORING_SETUP_SQPOLL), or
-//! whose memory is the program's, are left alone.
+//! answer. Behind, which of the others failed. A number that is closed by it (IORING_OP_CLOSE) is forgotten. Rings that
+//! the kernel reads by itself (IORING_SETUP_SQPOLL), or whose memory is the program's, are left alone.
+//!
+//! What stands behind a link or a drain the kernel does later, or not at all: it is left to the kernel, and so is the
+//! instance that it updates.
+//!
+//! Several threads may enter a ring at once. One at a time reads the queue, before its call, and each entry is read
+//! once: a thread that sleeps in the call holds nothing.
 //!
 //! ```text
-//!  free ──► read: set up ──► entered (the thread has it) ──► read
-//!    ▲                          │ closed meanwhile
-//!    └────── closed ────────────┴──► dead ──► free
+//!  free ──► read: set up, entered by so many threads ──► closed by none ──► free
+//!                        │ closed                                             ▲
+//!                        └──► dead: still entered by so many ──► the last one ┘
 //! ```
 
 use std::ffi::{c_int, c_long, c_void};
 use std::ptr;
 use std::sync::atomic::{
-    AtomicI32, AtomicPtr, AtomicU32, AtomicUsize,
+    AtomicBool, AtomicI32, AtomicPtr, AtomicU32, AtomicUsize,
     Ordering::{AcqRel, Acquire, Relaxed, Release},
 };
 
 use libc::epoll_event;
 
 use crate::thread::{Thread, errno, set_errno};
-use crate::{attach, emulation, waits};
+use crate::{attach, emulation, past, waits};
 
 /// Rings that are read at the same time: one for each loop of libuv. Others are left alone.
 const RINGS_MAX: usize = 256;
 
-/// States of a ring.
+/// States of a ring. `READ` and `DEAD` have [`ENTRANT`] added for each thread that is in it.
 const FREE: u32 = 0;
 const TAKEN: u32 = 1;
 const READ: u32 = 2;
-const ENTERED: u32 = 3;
-const DEAD: u32 = 4;
+const DEAD: u32 = 3;
+const KINDS: u32 = 3;
+const ENTRANT: u32 = 4;
+
+/// How often a thread makes room for the one that reads the queue, before it enters without having read.
+const YIELDS_MAX: u32 = 10_000;
 
 /// `IORING_OP_NOP`.
 const NOP: u8 = 0;
 /// `IORING_OP_EPOLL_CTL`.
 const EPOLL_CTL: u8 = 29;
+/// `IORING_OP_CLOSE`.
+const CLOSE: u8 = 19;
+/// `IOSQE_IO_DRAIN`; `IOSQE_IO_LINK` or `IOSQE_IO_HARDLINK`.
+const DRAINS: u8 = 1 << 1;
+const LINKS: u8 = 1 << 2 | 1 << 3;
 /// Offsets at which a ring's parts are mapped.
 const SUBMISSIONS: libc::off_t = 0;
 const ENTRIES: libc::off_t = 0x1000_0000;
@@ -100,7 +115,7 @@ struct CompletionOffsets {
     user_addr: u64,
 }
 
-/// The first half of `struct io_uring_sqe`.
+/// The first three quarters of `struct io_uring_sqe`.
 #[repr(C)]
 #[derive(Clone, Copy)]
 struct Submission {
@@ -113,6 +128,10 @@ struct Submission {
     len: u32,
     op_flags: u32,
     user_data: u64,
+    buffer: u16,
+    personality: u16,
+    /// Of a file that is none of a number's, plus one.
+    file_index: u32,
 }
 const SUBMISSION_BYTES: usize = 64;
 
@@ -125,9 +144,35 @@ struct Completion {
     flags: u32,
 }
 
-/// A ring of the program's. What is behind the state belongs to the thread that put it there.
+/// When the kernel closes a number.
+#[derive(Clone, Copy)]
+pub(crate) enum Closes {
+    Now,
+    /// Behind other requests: what watched it is the kernel's.
+    Later,
+}
+
+/// An update that the kernel decides on: which one, with what, by which name.
+struct Left {
+    update: (c_int, c_int, c_int),
+    event: Option<epoll_event>,
+    user_data: u64,
+}
+
+/// What was read of a queue before a call: up to where, and what is counted behind it.
+struct Seen {
+    head: u32,
+    end: u32,
+    left: Vec<(u32, Left)>,
+}
+
+/// A ring of the program's. What is behind the state is there as long as a thread is in it.
 struct Ring {
     state: AtomicU32,
+    /// A thread reads the queue.
+    is_being_read: AtomicBool,
+    /// The place up to which the queue was read.
+    read_to: AtomicU32,
     fd: AtomicI32,
     rings: AtomicPtr<c_void>,
     rings_bytes: AtomicUsize,
@@ -168,7 +213,7 @@ pub(crate) unsafe fn made(fd: c_long, params: c_long) {
     set_errno(before);
 }
 
-/// Enters a ring by `kernel` and counts what was registered by it.
+/// Enters a ring by `kernel` and counts what was registered by it; `closing` is notified of numbers that it closes.
 ///
 /// # Safety
 /// The program's own call, so that what stands in the queue leads to events where it should.
@@ -176,33 +221,29 @@ pub(crate) unsafe fn entered(
     fd: c_int,
     submitted_max: c_long,
     caller: u64,
+    closing: fn(c_int, Closes),
     kernel: impl FnOnce() -> c_long,
 ) -> c_long {
-    let enter = |ring: &&Ring| {
-        ring.fd.load(Relaxed) == fd
-            && ring.state.compare_exchange(READ, ENTERED, AcqRel, Relaxed).is_ok()
-    };
     let used = RINGS[..USED.load(Acquire)].iter();
-    let Some(ring) = used.filter(|_| submitted_max > 0).find(enter) else { return kernel() };
-    let head = ring.sq_head();
-    let is_asked = emulation::is_chosen();
+    let mut used = used.filter(|ring| submitted_max > 0 && ring.fd.load(Relaxed) == fd);
+    let Some(ring) = used.find(|ring| ring.enter()) else { return kernel() };
     let before = errno();
-    if is_asked {
-        // SAFETY: the caller's promise.
-        unsafe { ring.update_instances(head, submitted_max.unsigned_abs() as u32, caller) };
-    }
+    // SAFETY: the caller's promise.
+    let seen = unsafe { ring.look(submitted_max.unsigned_abs() as u32, caller, closing) };
     set_errno(before);
     let result = kernel();
     let before = errno();
-    if result > 0 && attach::is_counted() {
-        // SAFETY: the caller's promise.
-        unsafe { ring.count(head, result as u32, caller) };
+    if let Some(seen) = seen {
+        ring.count(seen, u32::try_from(result).unwrap_or(0), caller);
     }
-    if ring.state.compare_exchange(ENTERED, READ, AcqRel, Relaxed).is_err() {
-        ring.unmap();
-    }
+    ring.leave();
     set_errno(before);
     result
+}
+
+/// Whether a number is that of a ring, which IORING_OP_CLOSE does not close.
+fn is_ring(fd: c_int) -> bool {
+    RINGS[..USED.load(Acquire)].iter().any(|ring| ring.fd.load(Relaxed) == fd)
 }
 
 /// A number is about to be closed.
@@ -211,11 +252,10 @@ pub(crate) fn closing(fd: c_int) {
         if ring.fd.load(Relaxed) != fd {
             continue;
         }
-        if ring.state.compare_exchange(READ, TAKEN, AcqRel, Relaxed).is_ok() {
+        // The last thread that is in it ends it.
+        let dead = |state: u32| (state & KINDS == READ).then_some(state - READ + DEAD);
+        if ring.state.fetch_update(AcqRel, Relaxed, dead) == Ok(READ) {
             ring.unmap();
-        } else {
-            // The thread that has it ends it.
-            let _ = ring.state.compare_exchange(ENTERED, DEAD, AcqRel, Relaxed);
         }
     }
 }
@@ -234,6 +274,8 @@ impl Ring {
     const fn new() -> Self {
         Self {
             state: AtomicU32::new(FREE),
+            is_being_read: AtomicBool::new(false),
+            read_to: AtomicU32::new(0),
             fd: AtomicI32::new(-1),
             rings: AtomicPtr::new(ptr::null_mut()),
             rings_bytes: AtomicUsize::new(0),
@@ -264,8 +306,21 @@ impl Ring {
         let of_cq = [cq.head, cq.tail, cq.ring_mask, cq.cqes];
         self.sq.iter().zip(of_sq).for_each(|(to, value)| to.store(value, Relaxed));
         self.cq.iter().zip(of_cq).for_each(|(to, value)| to.store(value, Relaxed));
+        self.read_to.store(self.sq_head(), Relaxed);
         self.fd.store(fd, Relaxed);
         true
+    }
+
+    /// Whether it is read, and stays there until the thread leaves.
+    fn enter(&self) -> bool {
+        let entered = |state: u32| (state & KINDS == READ).then_some(state + ENTRANT);
+        self.state.fetch_update(AcqRel, Relaxed, entered).is_ok()
+    }
+
+    fn leave(&self) {
+        if self.state.fetch_sub(ENTRANT, AcqRel) == DEAD + ENTRANT {
+            self.unmap();
+        }
     }
 
     /// Ends what no other thread has.
@@ -314,7 +369,7 @@ impl Ring {
     /// Puts something else at this place.
     fn replace(&self, place: u32, with: Submission) {
         if let Some(at) = self.entry(place) {
-            // SAFETY: as above; the kernel reads it when it is entered, later in this thread.
+            // SAFETY: as above; threads that submit it wait until it was read.
             unsafe { at.write_volatile(with) };
         }
     }
@@ -338,65 +393,133 @@ impl Ring {
         failed.any(|one| one.user_data == user_data)
     }
 
-    /// Makes the updates of instances among the next so many from `head`.
+    /// Reads what is new of the next so many entries; nothing where another thread does not come to an end with that.
     ///
     /// # Safety
     /// They lead to events where they should.
-    unsafe fn update_instances(&self, head: u32, submitted: u32, caller: u64) {
-        let tail = self.word(self.sq[1].load(Relaxed));
-        for index in 0..submitted.min(tail.wrapping_sub(head)) {
-            let place = head.wrapping_add(index);
-            let Some(one) = self.submission(place).filter(|one| one.opcode == EPOLL_CTL) else {
-                continue;
-            };
-            let (op, fd) = (one.len.cast_signed(), one.off as c_int);
-            let event = one.addr as *const epoll_event;
-            // SAFETY: the caller's promise.
-            match unsafe { emulation::ctl(one.fd, op, fd, event) } {
-                None => {}
-                Some(0) => {
-                    // The kernel has nothing to do, which succeeds.
-                    let (off, addr, len, op_flags) = (0, 0, 0, 0);
-                    self.replace(
-                        place,
-                        Submission { opcode: NOP, fd: -1, off, addr, len, op_flags, ..one },
-                    );
-                    if attach::is_counted() {
-                        let reads = op != libc::EPOLL_CTL_DEL;
-                        // SAFETY: it was read a moment ago.
-                        let event = reads.then(|| unsafe { event.read_unaligned() });
-                        waits::updated((one.fd, op, fd), event, caller, true);
-                    }
+    unsafe fn look(&self, submitted: u32, caller: u64, closing: fn(c_int, Closes)) -> Option<Seen> {
+        let mut yields = 0;
+        while self.is_being_read.swap(true, Acquire) {
+            yields += 1;
+            if yields > YIELDS_MAX {
+                return None;
+            }
+            std::thread::yield_now();
+        }
+        let (head, tail) = (self.sq_head(), self.word(self.sq[1].load(Relaxed)));
+        let read = self.read_to.load(Relaxed).wrapping_sub(head);
+        let there = tail.wrapping_sub(head);
+        // What other threads have read and not submitted yet is theirs.
+        let first = if read <= there { read } else { 0 };
+        let count = submitted.min(there - first);
+        let mut seen = Seen { head: head.wrapping_add(first), end: 0, left: Vec::new() };
+        seen.end = seen.head.wrapping_add(count);
+        let (mut is_linked, mut is_drained) = (false, false);
+        for index in 0..count {
+            let place = seen.head.wrapping_add(index);
+            let Some(one) = self.submission(place) else { continue };
+            is_drained |= one.flags & DRAINS != 0;
+            let is_later = is_linked || is_drained;
+            is_linked = one.flags & LINKS != 0;
+            match one.opcode {
+                EPOLL_CTL => {
+                    // SAFETY: the caller's promise.
+                    let left = unsafe { self.update(place, one, is_later, caller) };
+                    seen.left.extend(left.map(|left| (index, left)));
                 }
-                // The kernel's epoll, which has nothing but the tag, refuses it alike, or is made to.
-                Some(_) => match (errno(), emulation::tag(one.fd)) {
+                CLOSE if one.file_index == 0 && !is_ring(one.fd) => {
+                    self.close(place, one, is_later, closing);
+                }
+                _ => {}
+            }
+        }
+        self.read_to.store(seen.end, Relaxed);
+        self.is_being_read.store(false, Release);
+        Some(seen)
+    }
+
+    /// Makes an update of an instance; otherwise what the kernel has to decide on.
+    ///
+    /// # Safety
+    /// It leads to an event where it should.
+    unsafe fn update(
+        &self,
+        place: u32,
+        one: Submission,
+        is_later: bool,
+        caller: u64,
+    ) -> Option<Left> {
+        let (op, fd) = (one.len.cast_signed(), one.off as c_int);
+        let update = (one.fd, op, fd);
+        let event = one.addr as *const epoll_event;
+        let reads = op != libc::EPOLL_CTL_DEL && !event.is_null();
+        // SAFETY: the caller's promise: it is entered later in this thread, and the kernel reads it there.
+        let wanted = reads.then(|| unsafe { event.read_unaligned() });
+        let left = Left { update, event: wanted, user_data: one.user_data };
+        if !emulation::is_chosen() {
+            return Some(left);
+        }
+        if is_later {
+            let is_new = [one.fd, fd].map(emulation::hand_over).contains(&true);
+            past::say_if(is_new, past::LINKED);
+            return Some(left);
+        }
+        // SAFETY: the caller's promise.
+        match unsafe { emulation::ctl(one.fd, op, fd, event) } {
+            None => Some(left),
+            Some(0) => {
+                // The kernel has nothing to do, which succeeds.
+                let (off, addr, len, op_flags) = (0, 0, 0, 0);
+                let nothing = Submission { opcode: NOP, fd: -1, off, addr, len, op_flags, ..one };
+                self.replace(place, nothing);
+                if attach::is_counted() {
+                    waits::updated(update, wanted, caller, true);
+                }
+                None
+            }
+            // The kernel's epoll, which has nothing but the tag, refuses it alike, or is made to.
+            Some(_) => {
+                match (errno(), emulation::tag(one.fd)) {
                     (libc::EEXIST, Some(tag)) => {
                         self.replace(place, Submission { off: tag as u64, ..one });
                     }
                     (libc::EBADF | libc::EPERM | libc::ENOENT | libc::ELOOP, _) => {}
                     _ => self.replace(place, Submission { len: 0, ..one }),
-                },
+                }
+                Some(left)
             }
         }
     }
 
-    /// Counts what was registered by the next so many from `head`.
-    ///
-    /// # Safety
-    /// They lead to events where they should.
-    unsafe fn count(&self, head: u32, submitted: u32, caller: u64) {
-        let [_, _, mask, _] = self.sq.each_ref().map(|word| word.load(Relaxed));
-        for index in 0..submitted.min(self.word(mask).wrapping_add(1)) {
-            let Some(one) = self.submission(head.wrapping_add(index)) else { return };
-            if one.opcode != EPOLL_CTL {
-                continue;
-            }
-            let is_done = !self.has_failed(one.user_data);
-            let (op, fd) = (one.len.cast_signed(), one.off as c_int);
-            let reads = is_done && op != libc::EPOLL_CTL_DEL;
-            // SAFETY: the kernel took the event a moment ago.
-            let event = reads.then(|| unsafe { (one.addr as *const epoll_event).read_unaligned() });
-            waits::updated((one.fd, op, fd), event, caller, is_done);
+    /// Forgets a number that is closed.
+    fn close(&self, place: u32, one: Submission, is_later: bool, closing: fn(c_int, Closes)) {
+        let number = one.fd.cast_unsigned();
+        if !emulation::held(number, number).is_empty() {
+            // The kernel refuses it: EBADF.
+            self.replace(place, Submission { fd: -1, ..one });
+        } else if is_later {
+            let is_new = emulation::hand_over_watching(one.fd);
+            past::say_if(is_new, past::LINKED);
+            closing(one.fd, Closes::Later);
+        } else {
+            closing(one.fd, Closes::Now);
+        }
+    }
+
+    /// Counts what the kernel decided on, of so many that it took.
+    fn count(&self, seen: Seen, submitted: u32, caller: u64) {
+        // What it did not take is read once more, unless another thread has read on.
+        let taken = seen.head.wrapping_add(submitted);
+        if seen.end.wrapping_sub(seen.head) > submitted {
+            let _ = self.read_to.compare_exchange(seen.end, taken, Relaxed, Relaxed);
+        }
+        if !attach::is_counted() {
+            return;
+        }
+        for (_, left) in seen.left.into_iter().filter(|(index, _)| *index < submitted) {
+            let is_done = !self.has_failed(left.user_data);
+            let event = left.event.filter(|_| is_done);
+            waits::updated(left.update, event, caller, is_done);
         }
     }
 }

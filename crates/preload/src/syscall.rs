@@ -165,7 +165,7 @@ impl Arguments {
             }
             libc::SYS_io_uring_enter => {
                 // SAFETY: the caller's promise.
-                unsafe { rings::entered(fd, self.words[1], caller, kernel) }
+                unsafe { rings::entered(fd, self.words[1], caller, calls::closing_by_ring, kernel) }
             }
             libc::SYS_close_range => {
                 calls::closing_range(

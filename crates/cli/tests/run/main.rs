@@ -303,6 +303,17 @@ fn programs_do_the_same_on_every_mechanism() {
     }
 }
 
+/// A ring that two threads use, closes and links by it, streams opened anew, forks by number, errno.
+#[test]
+fn rings_that_threads_share_closes_and_links_are_followed() {
+    let Some((_folder, program)) = built("ring", &["-D_GNU_SOURCE", "-pthread"]) else { return };
+    for mechanism in mechanisms() {
+        let mut command = run(&["--quiet", "--poller", mechanism.name(), "--"]);
+        let output = command.arg(&program).output().expect("pollux starts");
+        assert!(output.status.success(), "{mechanism}: {output:?}");
+    }
+}
+
 /// The shape of `epoll_bench`: pipes by edge, a thread that writes, waits that a timer interrupts.
 #[test]
 fn streams_are_read_to_the_last_byte_on_every_mechanism() {
