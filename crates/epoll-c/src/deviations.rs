@@ -68,6 +68,15 @@ pub const DEVIATIONS: &[Deviation] = &[
                  in which all is registered anew",
     },
     Deviation {
+        scripts: &["an_edge_wakes_one_of_the_threads_that_wait"],
+        linked: &[Mechanism::UringPoll],
+        preloaded: &[Mechanism::UringPoll],
+        at_times: &[Mechanism::UringPoll],
+        epoll: "an edge wakes one of the threads that wait",
+        here: "an edge that comes while the first threads of an instance begin to wait may be reported to two of them",
+        reason: "as above: it is reported by the ring that is exchanged and by the one that takes its place",
+    },
+    Deviation {
         scripts: &["an_edge_reports_all_that_holds"],
         linked: &[Mechanism::UringPoll],
         preloaded: &[Mechanism::UringPoll],
