@@ -593,7 +593,7 @@ mod tests {
     }
 
     #[test]
-    fn a_worker_is_told_what_a_name_has_now_though_not_all_has_a_place() {
+    fn a_worker_receives_what_a_name_has_now_though_not_all_has_a_place() {
         let (config, backends, first) = names(Resolver::new(|_| Err(io::Error::other("unused"))));
         let of = |net: u8| (1..=16).map(move |n| IpAddr::from([10, 0, net, n])).collect::<Vec<_>>();
         let look_up = |net: u8| first.looked_up(&mut first.lock(), "app.test", Ok(of(net)));

@@ -263,7 +263,7 @@ fn a_request_that_ends_its_backend_is_not_sent_there_again() {
         ask(proxy, kill, "502");
         assert_eq!(counts().0, 1, "{driver}: a new connection");
         ask(proxy, GET, "200");
-        // It may have been closed before the request came: that is no failure, and it is sent once more.
+        // It may have been closed before the request came: that does not count as a failure, and it is sent once more.
         ask(proxy, kill, "502");
         assert_eq!((counts().0, falls(proxy)), (2, 0), "{driver}: a kept connection");
     });
