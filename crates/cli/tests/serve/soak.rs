@@ -98,7 +98,7 @@ fn soak(driver: &str, arm: Arm, seed: u64, time: Duration, site: &Site) {
     let touched = if driver == "uring" { threads * RING_BYTES } else { 0 };
     assert!(grown <= GROWTH_BYTES_MAX + touched, "{what}: {grown} bytes more memory");
     explain(&what, &metrics, connects, requests);
-    server.end();
+    server.end_after_random_bytes();
 }
 
 /// Every connection and every answer has to be in the counters.
@@ -351,11 +351,13 @@ impl Victim {
 /// Adds a part of a script.
 fn fragment(script: &mut Vec<u8>, Target { paths, .. }: Target<'_>, random: &mut Random) {
     let path = &paths[random.below(paths.len())];
-    match random.below(12) {
+    match random.below(13) {
         0 => {
             let len = random.size(2000);
             script.extend(random.bytes(len));
         }
+        // The begin of a TLS ClientHello, which random bytes would be too seldom to be seen in each run.
+        11 => script.extend(b"\x16\x03\x01\x00\xa5\x01\x00\x00\xa1\x03\x03"),
         1..5 => {
             let method = random.of(&["GET", "GET", "HEAD", "OPTIONS", "DELETE", "BREW"]);
             let field =
