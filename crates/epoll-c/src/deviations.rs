@@ -139,7 +139,7 @@ pub const DEVIATIONS: &[Deviation] = &[
         preloaded: AIO,
         at_times: AIO,
         epoll: "EPOLL_CTL_DEL lets go of a file: behind a close(2) the peer sees its end at once",
-        here: "some milliseconds later",
+        here: "some milliseconds later; what it writes into a pipe until then is lost, without EPIPE",
         reason: "the same. On uring-poll it is at once, but for the first file that another thread than the one \
                  that waited before takes out while none waits: the ring is exchanged for one that serves all \
                  threads",
@@ -162,6 +162,27 @@ pub const DEVIATIONS: &[Deviation] = &[
         epoll: "an instance that is closed holds no file",
         here: "it holds what it watched until the next px_epoll_create; on aio some milliseconds anyhow",
         reason: "the library does not see close(2): EPOLL_CTL_DEL before it",
+    },
+    Deviation {
+        scripts: &["a_file_of_a_process_that_is_killed_ends_with_it"],
+        linked: &[Mechanism::UringPoll],
+        preloaded: &[Mechanism::UringPoll],
+        at_times: &[Mechanism::UringPoll],
+        epoll: "what a process held is closed when waitpid(2) says that it was ended by a signal, or by _exit(2): a port \
+                is free",
+        here: "some milliseconds later: another process that binds the port at once gets EADDRINUSE",
+        reason: "the kernel ends the polls of a ring that nobody ended in a thread of its own; try again, as with any \
+                 port, or let the program end by exit(3)",
+    },
+    Deviation {
+        scripts: &["a_file_of_a_process_that_exits_ends_with_it"],
+        linked: &[Mechanism::UringPoll],
+        preloaded: NONE,
+        at_times: &[Mechanism::UringPoll],
+        epoll: "the same for one that ends by exit(3)",
+        here: "some milliseconds later",
+        reason: "the same: EPOLL_CTL_DEL before it. `pollux run` ends the polls at exit(3), but for those of an \
+                 instance on which a thread waits, and of a ring that another thread opened",
     },
     Deviation {
         scripts: &["an_instance_lives_on_when_all_behind_it_is_closed"],

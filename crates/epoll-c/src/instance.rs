@@ -120,6 +120,17 @@ impl Instance {
         was_alive
     }
 
+    /// Closes a ring unless a thread waits or changes something: a thread that continues opens another one. Of the
+    /// others the kernel lets go with the process, and a context of AIO takes as long to give up as all of them together.
+    pub(crate) fn ending(&self) {
+        if let Some(mut state) = self.waiters.try_lock()
+            && state.subject.mechanism == Mechanism::UringPoll
+            && state.free().is_some()
+        {
+            state.renew();
+        }
+    }
+
     /// Whether nothing of an earlier life is left.
     pub(crate) fn is_vacant(&self) -> bool {
         let state = self.lock();
@@ -498,6 +509,11 @@ impl waiters::State<Watched> {
                 return;
             }
         }
+        self.renew();
+    }
+
+    /// Closes the poller, if no thread polls: the next wait opens another one.
+    fn renew(&mut self) {
         self.close();
         self.subject.registrations.poller_is_new();
     }

@@ -226,6 +226,17 @@ impl Instances {
         }
     }
 
+    /// The process ends by `exit(3)`: rings let go of what they hold, which the kernel would have them do later.
+    /// Takes no lock that is held, as the thread may be in a handler of a signal.
+    pub fn ending(&self) {
+        if self.is_empty() {
+            return;
+        }
+        if let Ok(table) = self.table.try_read() {
+            table.all.iter().for_each(|instance| instance.ending());
+        }
+    }
+
     /// Before `fork(2)`, in the thread that forks: no other thread is within the instances meanwhile.
     pub fn before_fork(&'static self) {
         let table = self.write();

@@ -153,6 +153,11 @@ impl<S: Subject> Waiters<S> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// The same, where no thread has the lock.
+    pub(crate) fn try_lock(&self) -> Option<Locked<'_, S>> {
+        self.state.try_lock().ok()
+    }
+
     /// Waits as `wait` does, once no other thread polls; says how much was handed over. 0: the time or the
     /// subject is over.
     pub(crate) fn wait(&self, wait: &mut impl Wait<S>) -> Result<usize, S::Error> {

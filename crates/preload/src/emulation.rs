@@ -255,6 +255,11 @@ pub(crate) fn after_fork_in_child() {
     notify("fork", || INSTANCES.after_fork_in_child());
 }
 
+/// The process ends by exit(3).
+pub(crate) fn ending() {
+    notify("exit", || INSTANCES.ending());
+}
+
 /// Becomes another program by `exec`, which comes back only when that failed. Instances that the new program
 /// has too are the kernel's there; where that can't be, the answer is the errno why.
 pub(crate) fn executed(exec: impl FnOnce() -> c_int) -> c_int {

@@ -123,6 +123,7 @@ extern "C" fn ended() {
     thread.counting("the end of the process", || thread.settle());
     if thread.is_own() && is_started() && (attach::is_counted() || emulation::is_chosen()) {
         past::look_at_the_end();
+        emulation::ending();
     }
 }
 

@@ -246,6 +246,86 @@ pub(super) fn a_file_of_a_closed_instance_ends_at_once(subject: &Subject) -> Str
     format!("{seen:?}")
 }
 
+/// What the peer of a file sees once waitpid(2) has said that the process which watched it is over.
+fn end_with_its_process(subject: &Subject, end: fn()) -> String {
+    let (ours, peer) = UnixStream::pair().expect("a pair");
+    peer.set_nonblocking(true).expect("set");
+    // SAFETY: the child makes system calls and ends.
+    let child = unsafe { libc::fork() };
+    if child == 0 {
+        let epoll = subject.another().into_number().into_raw_fd();
+        ctl(epoll, EPOLL_CTL_ADD, ours.as_raw_fd(), Some((EPOLLIN as u32, 1)));
+        let _ = found_on(epoll, Duration::ZERO);
+        end();
+    }
+    drop(ours);
+    // SAFETY: no status is asked for.
+    assert_eq!(unsafe { libc::waitpid(child, std::ptr::null_mut(), 0) }, child);
+    format!("{:?}", seen_by(&peer))
+}
+
+pub(super) fn a_file_of_a_process_that_is_killed_ends_with_it(subject: &Subject) -> String {
+    end_with_its_process(subject, || {
+        // SAFETY: ends the child and nothing else.
+        unsafe { libc::raise(libc::SIGKILL) };
+    })
+}
+
+pub(super) fn a_file_of_a_process_that_exits_ends_with_it(subject: &Subject) -> String {
+    // SAFETY: as above; what the test has to do at its end is none of the child's.
+    end_with_its_process(subject, || unsafe { libc::exit(0) })
+}
+
+/// A child that uses the instance and ends by exit(3) takes nothing of its parent's with it.
+pub(super) fn a_child_that_exits_leaves_the_instance_to_its_parent(subject: &Subject) -> String {
+    let (ours, mut peer) = UnixStream::pair().expect("a pair");
+    subject.add(&ours, EPOLLIN, 1);
+    let before = subject.soon();
+    // SAFETY: the child makes system calls and ends.
+    let child = unsafe { libc::fork() };
+    if child == 0 {
+        let _ = found_on(subject.number(), Duration::ZERO);
+        // SAFETY: what the test has to do at its end is none of the child's.
+        unsafe { libc::exit(0) };
+    }
+    // SAFETY: no status is asked for.
+    assert_eq!(unsafe { libc::waitpid(child, std::ptr::null_mut(), 0) }, child);
+    peer.write_all(b"x").expect("room");
+    format!("{before:?} {:?}", subject.found())
+}
+
+/// Threads wait on an instance, or only look again and again, while their process ends by exit(3): it ends.
+pub(super) fn a_process_whose_threads_wait_can_exit(subject: &Subject) -> String {
+    let seen = [None, Some(Duration::ZERO)].map(|timeout| {
+        // SAFETY: the child makes system calls and ends.
+        let child = unsafe { libc::fork() };
+        if child == 0 {
+            // SAFETY: takes no pointer. It ends a child that does not end by itself.
+            unsafe { libc::alarm(30) };
+            let epoll = subject.another().into_number().into_raw_fd();
+            let (ours, peer) = UnixStream::pair().expect("a pair");
+            ctl(epoll, EPOLL_CTL_ADD, ours.as_raw_fd(), Some((EPOLLIN as u32, 1)));
+            let (sender, began) = channel();
+            for _ in 0..2 {
+                let sender = sender.clone();
+                thread::spawn(move || {
+                    sender.send(()).expect("received");
+                    while found_on(epoll, timeout.unwrap_or(Duration::from_secs(60))).is_ok() {}
+                });
+            }
+            (0..2).for_each(|_| began.recv().expect("sent"));
+            std::mem::forget((ours, peer));
+            // SAFETY: as above.
+            unsafe { libc::exit(7) };
+        }
+        let mut status = 0;
+        // SAFETY: writes to a live local.
+        assert_eq!(unsafe { libc::waitpid(child, &raw mut status, 0) }, child);
+        status
+    });
+    format!("{seen:?}")
+}
+
 /// An instance after a program has closed every number behind it that it did not open: in a child, which has no
 /// other file there.
 pub(super) fn an_instance_lives_on_when_all_behind_it_is_closed(subject: &Subject) -> String {

@@ -90,6 +90,10 @@ pub(crate) const SCRIPTS: &[Script] = scripts![
     a_file_closed_after_del_beside_a_wait_ends_at_once,
     a_file_that_another_thread_closes_ends,
     a_file_of_a_closed_instance_ends_at_once,
+    a_file_of_a_process_that_is_killed_ends_with_it,
+    a_file_of_a_process_that_exits_ends_with_it,
+    a_child_that_exits_leaves_the_instance_to_its_parent,
+    a_process_whose_threads_wait_can_exit,
     an_instance_lives_on_when_all_behind_it_is_closed;
     kinds:
     a_signalfd_is_reported,
