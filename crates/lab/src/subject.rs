@@ -157,6 +157,9 @@ impl SubjectInfo {
 pub struct Life {
     /// Figures by name, with the unit last.
     pub figures: BTreeMap<String, f64>,
+    /// What a reader has to know of it, by kind.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub findings: BTreeMap<String, String>,
     /// Calls that each worker of a herd answered.
     pub worker_calls: Vec<u64>,
 }

@@ -260,6 +260,7 @@ impl Active {
             shared.open -= 1;
             self.count_end(shared, cause);
         }
+        shared.unproven -= u32::from(!self.has_answer);
         if shared.stage == Stage::Ending {
             return;
         }
@@ -289,7 +290,7 @@ impl Active {
     fn answered(&mut self, shared: &mut Shared, answer: &Answer) {
         let Some(request) = self.under_way.pop_front() else { return };
         shared.under_way -= 1;
-        self.has_answer = true;
+        shared.unproven -= u32::from(!std::mem::replace(&mut self.has_answer, true));
         let now_ns = came_ns(shared, &request);
         let first_ns = self.first_byte_ns.take().unwrap_or(now_ns);
         let latency_ns = now_ns.saturating_sub(request.start_ns);

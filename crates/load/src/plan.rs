@@ -44,6 +44,9 @@ pub struct Plan {
     pub warm_up: Duration,
     /// After so many requests a connection is closed and opened anew.
     pub requests_per_connection: Option<NonZeroU32>,
+    /// Connections that were opened and have had no answer yet, at most, on each thread: a server may not have accepted
+    /// them, and what does not fit into its backlog is tried again by the kernel after a second only.
+    pub unproven_max: Option<NonZeroU32>,
     /// Requests that may be under way on one connection at the same time; 1 means without pipelining.
     pub pipeline: u32,
     /// Time between a response and the next request of a connection (closed loop only).
@@ -98,6 +101,7 @@ impl Plan {
             end: End::default(),
             warm_up: Duration::ZERO,
             requests_per_connection: None,
+            unproven_max: None,
             pipeline: 1,
             think_time: Duration::ZERO,
             connect_timeout: LIMIT,

@@ -303,6 +303,8 @@ pub(crate) struct Budget {
     portion: u64,
     /// Taken for connections that are opened for one request each, and not yet begun.
     reserved: u64,
+    /// Whether connections take their first one when they are opened.
+    reserves: bool,
 }
 
 impl Budget {
@@ -313,13 +315,19 @@ impl Budget {
 
     /// So many for this thread alone.
     pub(crate) fn own(requests: u64) -> Self {
-        Self { left: requests, pool: None, portion: 0, reserved: 0 }
+        Self { left: requests, pool: None, portion: 0, reserved: 0, reserves: false }
+    }
+
+    /// So many for one turn of this thread, a connection's first taken when it is opened: none is opened that
+    /// would have nothing to carry.
+    pub(crate) fn of_turn(requests: u64) -> Self {
+        Self { reserves: true, ..Self::own(requests) }
     }
 
     /// A part of what `pool` holds, with so many takers.
     pub(crate) fn shared(pool: Arc<AtomicU64>, takers: u64) -> Self {
         let portion = (pool.load(Relaxed) / (takers * 8).max(1)).clamp(1, PORTION_MAX);
-        Self { left: 0, pool: Some(pool), portion, reserved: 0 }
+        Self { left: 0, pool: Some(pool), portion, reserved: 0, reserves: true }
     }
 
     /// Takes one; false when none is left.
@@ -332,10 +340,10 @@ impl Budget {
         true
     }
 
-    /// Takes one for a connection that is about to be opened, where a number is shared: whether one was taken; `None`
-    /// when none is left, and the connection would have nothing to carry.
+    /// Takes one for a connection that is about to be opened, where a number is shared or a turn's: whether one was
+    /// taken; `None` when none is left, and the connection would have nothing to carry.
     pub(crate) fn reserve(&mut self) -> Option<bool> {
-        if self.pool.is_none() {
+        if !self.reserves {
             return Some(false);
         }
         self.take().then(|| {
@@ -346,7 +354,8 @@ impl Budget {
 
     /// The request of a connection begins that one was reserved for.
     pub(crate) fn begin_reserved(&mut self) {
-        self.reserved -= 1;
+        // One may have been reserved in an earlier turn.
+        self.reserved = self.reserved.saturating_sub(1);
     }
 
     /// Takes so many, or those that are left; says how many. Only for one that is not shared.
@@ -354,6 +363,11 @@ impl Budget {
         let taken = requests.min(self.left);
         self.left -= taken;
         taken
+    }
+
+    /// Whether a connection may be opened: not one that would have nothing to carry, of which a turn keeps hold.
+    pub(crate) fn allows_opening(&self) -> bool {
+        self.left > 0 || !self.reserves || self.pool.is_some()
     }
 
     /// Whether none is left.

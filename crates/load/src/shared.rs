@@ -82,6 +82,9 @@ pub(crate) struct Shared {
     pub(crate) measure_from_ns: u64,
     /// No request begins from here on.
     pub(crate) end_ns: u64,
+    /// Whether requests come in turns: then a connection that was opened for one sends it also when the turn is
+    /// over. A server that serves one connection at a time would wait for it, and all others behind it.
+    pub(crate) is_in_turns: bool,
     pub(crate) supply: Supply,
     pub(crate) budget: Budget,
     pub(crate) interval: Box<Interval>,
@@ -94,6 +97,8 @@ pub(crate) struct Shared {
     pub(crate) open: u32,
     /// Connects that have not come to an end.
     pub(crate) connecting: u32,
+    /// Active connections that were opened and had no answer yet: a server may not have accepted them.
+    pub(crate) unproven: u32,
     pub(crate) crowd: CrowdTally,
     /// When the last request was answered, or failed.
     pub(crate) last_outcome_ns: u64,
@@ -137,6 +142,7 @@ impl Shared {
             // Without a warm-up the first connects count too.
             measure_from_ns: if plan.warm_up.is_zero() { 0 } else { u64::MAX },
             end_ns: u64::MAX,
+            is_in_turns: false,
             supply,
             budget,
             interval: Box::new(Interval::new(targets)),
@@ -145,6 +151,7 @@ impl Shared {
             under_way: 0,
             open: 0,
             connecting: 0,
+            unproven: 0,
             crowd: CrowdTally::new(&plan.crowd),
             last_outcome_ns: 0,
             last_answer_ns: 0,
@@ -241,7 +248,9 @@ impl Shared {
             return None;
         }
         let start = match &mut self.supply {
-            Supply::Closed if now_ns >= self.end_ns => return None,
+            Supply::Closed if now_ns >= self.end_ns && !(self.is_in_turns && *is_reserved) => {
+                return None;
+            }
             Supply::Closed => Start { at_ns: now_ns, had_connection: false },
             Supply::Open(_) if self.budget.is_spent() => return None,
             Supply::Open(due) => due.start(now_ns)?,

@@ -21,6 +21,7 @@ use pollux_processes::Tree;
 use pollux_report::number::plural;
 use pollux_stats::{mean, set_ratio, standard_deviation};
 
+use crate::active::Active;
 use crate::compare::{Comparison, Moved, figure};
 use crate::control::Control;
 use crate::gather::{cpu_time, tree_of};
@@ -29,12 +30,12 @@ use crate::render::by_kind;
 use crate::requests::Requests;
 use crate::schedule::{Budget, Supply};
 use crate::session::Tls;
-use crate::shared::{Stage, monotonic_ns};
+use crate::shared::{Reopen, Stage, monotonic_ns};
 use crate::worker::{TIMEOUT_SLACK, WAIT_MAX, Worker, WorkerParts};
 use crate::{CrowdOutcome, LoadError, Plan};
 
 /// What one turn brought.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
 pub struct Turned {
     /// Right answers to the requests of the turn.
     pub right: u64,
@@ -47,6 +48,7 @@ pub struct Turned {
 /// A closed loop on the calling thread that runs in turns.
 pub struct Turns {
     worker: Worker,
+    opened: Turned,
 }
 
 impl std::fmt::Debug for Turns {
@@ -56,8 +58,10 @@ impl std::fmt::Debug for Turns {
 }
 
 impl Turns {
-    /// Opens the connections of `plan`, its crowd among them, on the calling thread; no request leaves but those of the
-    /// crowd. The plan's end, its warm-up and its number of threads don't matter; its pace is a closed loop.
+    /// Opens the connections of `plan`, its crowd among them, on the calling thread. Each sends one request as soon as
+    /// it is open, for some servers serve nobody else while they wait for it; where a connection carries one request
+    /// only, none is opened before the first turn. The plan's end, its warm-up and its number of threads don't matter;
+    /// its pace is a closed loop.
     ///
     /// # Errors
     /// [`LoadError`]: the plan makes no sense, its driver is not available, or the loop failed.
@@ -82,10 +86,49 @@ impl Turns {
             plan: Arc::new(plan),
         })?;
         worker.set_up_crowd()?;
-        worker.set_up_active()?;
-        worker.shared().stage = Stage::Running;
-        worker.shared().end_ns = 0;
-        Ok(Self { worker })
+        let shared = worker.shared();
+        (shared.stage, shared.end_ns, shared.is_in_turns) = (Stage::Running, 0, true);
+        let mut turns = Self { worker, opened: Turned::default() };
+        turns.opened = turns.open_active()?;
+        Ok(turns)
+    }
+
+    /// The first requests of all connections, as far as those were opened before the first turn.
+    pub fn opened(&self) -> Turned {
+        self.opened
+    }
+
+    /// Opens each connection with its first request, as many at a time as the plan allows; returns when each was
+    /// answered or has failed once.
+    fn open_active(&mut self) -> Result<Turned, LoadError> {
+        let worker = &mut self.worker;
+        let Plan { connections, pipeline, keeps_cookies, .. } = *worker.plan;
+        let active = |slot| Active::new(slot, pipeline, keeps_cookies);
+        let mut unopened: Vec<_> = (0..connections).rev().map(active).collect();
+        let began_ns = monotonic_ns();
+        let patience_ns = (worker.plan.request_timeout + TIMEOUT_SLACK).as_nanos() as u64;
+        let is_wanted = !worker.plan.closes_after_one();
+        worker.shared().budget = Budget::of_turn(u64::MAX);
+        let mut now_ns = began_ns;
+        while is_wanted && now_ns < worker.shared().last_answer_ns.max(began_ns) + patience_ns {
+            while worker.may_open()
+                && let Some(active) = unopened.pop()
+            {
+                worker.open_active(active);
+            }
+            let shared = worker.shared();
+            if unopened.is_empty() && shared.under_way == 0 && shared.connecting == 0 {
+                break;
+            }
+            worker.turn(WAIT_MAX)?;
+            now_ns = monotonic_ns();
+        }
+        let reopen = |active| Reopen { active, at_ns: 0 };
+        worker.shared().reopen.extend(unopened.into_iter().map(reopen));
+        let given_up = worker.shared().under_way;
+        let (right, failed) = self.counted();
+        let took = Duration::from_nanos(now_ns - began_ns);
+        Ok(Turned { right, failed: failed + given_up, took })
     }
 
     /// Requests begin for `length`, or until so many have begun where `requests` says so, on every
@@ -101,7 +144,7 @@ impl Turns {
         let end_ns = began_ns + length.as_nanos() as u64;
         let give_up_ns = end_ns + (worker.plan.request_timeout + TIMEOUT_SLACK).as_nanos() as u64;
         worker.shared().end_ns = end_ns;
-        worker.shared().budget = requests.map_or_else(Budget::unlimited, Budget::own);
+        worker.shared().budget = Budget::of_turn(requests.unwrap_or(u64::MAX));
         while let Some(id) = worker.shared().idle_queue.pop() {
             worker.event_loop.wake(id);
         }
@@ -142,9 +185,9 @@ impl Turns {
         }
     }
 
-    /// Why requests failed so far, as far as that is known: the first connection that failed, else all failures by
-    /// kind.
-    fn why_failed(&mut self) -> Option<String> {
+    /// Why requests failed so far, as far as that is known: how many of each kind, the first connection that failed and
+    /// the first wrong answer.
+    pub fn why_failed(&mut self) -> Option<String> {
         let shared = self.worker.shared();
         let tally = &shared.interval.measured;
         let redirected = Some(tally.totals.redirected).filter(|count| *count > 0);
@@ -152,9 +195,11 @@ impl Turns {
         let kinds = Some(by_kind(&tally.errors)).filter(|kinds| !kinds.is_empty());
         let wrong = shared.firsts.wrong.as_ref().or(shared.firsts.redirect.as_ref());
         let wrong = wrong.map(|(_, start)| format!("the first: {}", start.in_short()));
-        let kinds: Vec<String> = wrong.into_iter().chain(kinds).chain(redirected).collect();
-        let connect = shared.first_failure.clone();
-        connect.or_else(|| Some(kinds.join(", ")).filter(|kinds| !kinds.is_empty()))
+        let kinds: Vec<String> = kinds.into_iter().chain(redirected).collect();
+        let firsts = shared.first_failure.clone().into_iter().chain(wrong);
+        let all =
+            Some(kinds.join(", ")).filter(|kinds| !kinds.is_empty()).into_iter().chain(firsts);
+        Some(all.collect::<Vec<_>>().join("; ")).filter(|why| !why.is_empty())
     }
 
     /// Right answers and failures so far.
@@ -397,8 +442,9 @@ mod tests {
         let counts = Arc::new(Counts::default());
         let address = server(&counts, false);
         let mut turns = Turns::open(plan(address, None)).expect("connections");
-        assert_eq!(counts.requests.load(Relaxed), 0, "no request before the first turn");
-        let mut answered = 0;
+        assert_eq!(turns.opened().right, 4, "each connection has had its first answer");
+        assert_eq!(counts.requests.load(Relaxed), 4);
+        let mut answered = 4;
         for _ in 0..5 {
             let turned = turns.turn(Duration::from_millis(10), None).expect("a turn");
             assert!(turned.right >= 4, "{turned:?}");
@@ -460,6 +506,70 @@ mod tests {
         assert!(counts.connections.load(Relaxed) >= answered);
     }
 
+    /// Serves one connection at a time, each for one request, with room for so many that wait.
+    fn one_by_one(backlog: i32) -> SocketAddr {
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a listener");
+        rustix::net::listen(&listener, backlog).expect("it listens");
+        let address = listener.local_addr().expect("its address");
+        std::thread::spawn(move || {
+            while let Ok((mut connection, _)) = listener.accept() {
+                if connection.read(&mut [0; 4096]).is_ok_and(|len| len > 0) {
+                    let answer = b"HTTP/1.0 200 OK\r\nContent-Length: 3\r\n\r\nabc";
+                    let _ = connection.write_all(answer);
+                }
+            }
+        });
+        address
+    }
+
+    /// Its server stood still until the time limit of those behind: it waited for a connection that had been opened
+    /// when the turn was over, and had no request.
+    #[test]
+    fn a_server_that_serves_one_connection_at_a_time_never_waits_for_one_without_a_request() {
+        for per_connection in [None, NonZeroU32::new(1)] {
+            let address = one_by_one(64);
+            let plan = Plan { connections: 16, ..plan(address, per_connection) };
+            let mut turns = Turns::open(plan).expect("connections");
+            for _ in 0..20 {
+                let turned = turns.turn(Duration::from_millis(3), None).expect("a turn");
+                assert!(turned.failed == 0 && turned.right >= 1, "{turned:?} {per_connection:?}");
+            }
+            assert_eq!(turns.why_failed(), None);
+        }
+    }
+
+    #[test]
+    fn connects_stay_below_a_small_backlog() {
+        for per_connection in [None, NonZeroU32::new(1)] {
+            let address = one_by_one(2);
+            let most = NonZeroU32::new(2);
+            let few = Plan { connections: 16, unproven_max: most, ..plan(address, per_connection) };
+            let mut turns = Turns::open(few).expect("connections");
+            let mut right = turns.opened().right;
+            for requests in [1, 16, 200] {
+                let turned = turns.turn(Duration::from_secs(20), Some(requests)).expect("a turn");
+                assert_eq!((turned.right, turned.failed), (requests, 0), "{per_connection:?}");
+                right += turned.right;
+            }
+            assert!(right >= 217, "{right}");
+            if let Ok(Some(backlog)) = pollux_processes::backlog_at(address) {
+                assert_eq!((backlog.limit, backlog.dropped.unwrap_or(0)), (2, 0));
+            }
+        }
+    }
+
+    #[test]
+    fn failures_are_told_by_kind_with_the_first_of_them() {
+        let address = one_by_one(64);
+        let plan = plan(address, NonZeroU32::new(1));
+        let wrong = Expect { status: Some(201), body_bytes: None };
+        let mut turns = Turns::open(Plan { expect: wrong, ..plan }).expect("connections");
+        turns.turn(Duration::from_secs(20), Some(3)).expect("a turn");
+        let why = turns.why_failed().expect("all failed");
+        assert!(why.starts_with("3 status is not the expected one; the first: "), "{why}");
+        assert!(why.contains("200 OK"), "{why}");
+    }
+
     #[test]
     fn a_turn_of_so_many_requests_holds_exactly_those() {
         for per_connection in [None, NonZeroU32::new(1)] {
@@ -470,7 +580,9 @@ mod tests {
                 let turned = turns.turn(Duration::from_secs(20), Some(requests)).expect("a turn");
                 assert_eq!((turned.right, turned.failed), (requests, 0), "{per_connection:?}");
             }
-            assert_eq!(counts.requests.load(Relaxed), 58);
+            let opening = if per_connection.is_some() { 0 } else { 4 };
+            assert_eq!(counts.requests.load(Relaxed), 58 + opening);
+            assert_eq!(turns.opened().right, opening);
         }
     }
 }

@@ -250,7 +250,7 @@ impl Worker {
 
     /// Opens what sessions and time have left to be opened again.
     pub(crate) fn open_again(&mut self, now_ns: u64) {
-        while self.shared().connecting < CONNECTING_MAX {
+        while self.may_open() {
             let Some(Reopen { active, at_ns }) = self.shared().reopen.pop() else { break };
             if at_ns <= now_ns {
                 self.open_active(active);
@@ -258,13 +258,21 @@ impl Worker {
                 self.opener.keep(Reopen { active, at_ns });
             }
         }
-        while self.shared().connecting < CONNECTING_MAX {
+        while self.may_open() {
             let Some(active) = self.opener.due(now_ns) else { break };
             self.open_active(active);
         }
     }
 
-    fn open_active(&mut self, mut active: Box<Active>) {
+    /// Whether another connection may be opened now.
+    pub(crate) fn may_open(&mut self) -> bool {
+        let unproven_max = self.plan.unproven_max.map_or(u32::MAX, u32::from);
+        let shared = self.shared();
+        let is_below = shared.connecting < CONNECTING_MAX && shared.unproven < unproven_max;
+        is_below && shared.budget.allows_opening()
+    }
+
+    pub(crate) fn open_active(&mut self, mut active: Box<Active>) {
         let now_ns = monotonic_ns();
         if !active.reserve(self.shared(), now_ns) {
             return;
@@ -273,7 +281,10 @@ impl Worker {
         let deadline = Moment::from_nanos(now_ns) + self.plan.connect_timeout;
         let session = self.encrypted(ClientSession::Active(active));
         match self.event_loop.connect(self.opener.way(), session, deadline) {
-            Ok(_) => self.shared().connecting += 1,
+            Ok(_) => {
+                let shared = self.shared();
+                (shared.connecting, shared.unproven) = (shared.connecting + 1, shared.unproven + 1);
+            }
             Err((session, error)) => {
                 let mut active = session.into_active().expect("the session comes back as it was");
                 let cause = match &error {

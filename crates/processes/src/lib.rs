@@ -11,6 +11,7 @@
 
 use std::io;
 
+mod backlog;
 mod control_socket;
 mod listeners;
 mod proc;
@@ -18,6 +19,7 @@ mod program;
 mod streams;
 mod tree;
 
+pub use backlog::{Backlog, backlog_at};
 pub use control_socket::ControlSocket;
 pub use listeners::{addresses_of, listener_at, listens_at};
 pub use proc::{children, descendants, ends_within, is_running, parent, threads, threads_of};

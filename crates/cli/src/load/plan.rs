@@ -58,6 +58,7 @@ pub(crate) fn plan(flags: &LoadSettings) -> Result<Plan, LoadError> {
         },
         resumes: !flags.is_unresumed,
         keeps_cookies: flags.keeps_cookies,
+        unproven_max: None,
         identity: flags.identity(),
         server_pid: flags.server_pid,
         seed: flags.seed,

@@ -387,6 +387,7 @@ fn with_turns(
         measured.findings.insert("unsettled".to_owned(), text.to_owned());
     }
     measured.figures.extend(life.figures);
+    measured.findings.extend(life.findings);
     measured.worker_calls = life.worker_calls;
     measured
 }

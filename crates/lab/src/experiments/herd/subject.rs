@@ -256,6 +256,6 @@ impl Subject for RunningHerd<'_> {
         let mut figures = for_each_call(calls, &switches, callers_ns, self.machine_switches);
         let work = self.ended()?;
         figures.extend(work.figures());
-        Ok(Life { figures, worker_calls: work.calls })
+        Ok(Life { figures, worker_calls: work.calls, ..Life::default() })
     }
 }

@@ -18,21 +18,21 @@ use std::time::Duration;
 use std::{fs, io};
 
 use pollux_load::{End, Expect, LoadError, Plan, Target};
-use pollux_processes::Program;
+use pollux_processes::{Backlog, Program};
+use pollux_report::number;
 use rustix::process::Signal;
 use serde::Deserialize;
 
 use super::Generator;
 use super::load::Load;
 use super::server::ServerSpec;
+use super::subject::are_too_many;
 use crate::error::MeasureError;
 use crate::host;
 
 /// How long a generator may run after its time: pollux waits for what is under way, wrk looks
 /// ten times a second whether it was interrupted.
 const STOP_PATIENCE: Duration = PATIENCE.saturating_mul(2);
-/// A run in which more requests than this share failed is not a measurement.
-const FAILED_SHARE_MAX: f64 = 0.001;
 /// More than ab itself can ask; ab keeps 40 bytes for each request that it is asked for.
 const REQUESTS_PER_S: u64 = 200_000;
 /// Longer than any window; the run ends by an interrupt.
@@ -59,6 +59,8 @@ pub(super) struct Counted {
     pub(super) figures: BTreeMap<String, f64>,
     /// What it found about its run, by kind.
     pub(super) findings: BTreeMap<String, String>,
+    /// What failed, by kind, where it says so.
+    pub(super) kinds: Option<String>,
     /// Its name with its version or driver, where it says so itself.
     pub(super) described: Option<String>,
 }
@@ -148,9 +150,11 @@ fn checked(generator: Generator, counted: Counted) -> Result<Counted, MeasureErr
         let found = found.map_or_else(String::new, |text| format!(": {text}"));
         return Err(failed(format!("had not one request answered{found}")));
     }
-    if counted.failed as f64 > counted.requests as f64 * FAILED_SHARE_MAX {
+    if are_too_many(counted.failed, counted.requests) {
         let (bad, all) = (counted.failed, counted.requests);
-        return Err(failed(format!("{bad} failures beside {all} answers")));
+        let (bad, all) = (number::plural(bad, "failure"), number::plural(all, "answer"));
+        let kinds = counted.kinds.map_or_else(String::new, |kinds| format!(": {kinds}"));
+        return Err(failed(format!("{bad} beside {all}{kinds}")));
     }
     Ok(counted)
 }
@@ -203,6 +207,7 @@ fn ab_read(text: &str) -> Option<Counted> {
         failed: (number("Failed requests:")? + number("Non-2xx responses:").unwrap_or(0.0)) as u64,
         figures: latencies.collect::<BTreeMap<_, _>>(),
         findings: BTreeMap::new(),
+        kinds: None,
         described: None,
     })
 }
@@ -264,6 +269,7 @@ fn wrk_read(text: &str) -> Option<Counted> {
             ("latency_mean_us".to_owned(), *mean_us as f64),
         ]),
         findings: BTreeMap::new(),
+        kinds: None,
         described: None,
     })
 }
@@ -277,13 +283,22 @@ const QUANTILES: [(&str, f64); 4] = [
 ];
 
 /// The load as turns have it. Its end does not matter: turns have lengths of their own.
-pub(super) fn plan(load: &Load, asked: &ServerSpec) -> Result<Plan, LoadError> {
+///
+/// Where the backlog of the server is smaller than the load, new connections wait for each other instead.
+pub(super) fn plan(
+    load: &Load,
+    asked: &ServerSpec,
+    backlog: Option<Backlog>,
+) -> Result<Plan, LoadError> {
+    let limit =
+        backlog.map(|backlog| backlog.limit).filter(|limit| *limit < load.connections as u32);
     let urls = load.urls(&asked.url);
     let targets = urls.iter().map(|url| Target::parse(url, None)).collect::<Result<_, _>>()?;
     Ok(Plan {
         connections: load.connections as u32,
         end: End { requests: None, after: Some(PATIENCE) },
         requests_per_connection: (!load.is_kept_alive).then_some(NonZeroU32::MIN),
+        unproven_max: limit.map(|limit| NonZeroU32::new(limit).unwrap_or(NonZeroU32::MIN)),
         pipeline: load.pipeline as u32,
         connect_timeout: PATIENCE,
         request_timeout: PATIENCE,
@@ -377,12 +392,15 @@ fn pollux_read(text: &str) -> Option<Counted> {
     };
     let mean = outcome.latency.mean_ns.map(|ns| ("latency_mean_us".to_owned(), ns / 1000.0));
     let (version, driver) = (env!("CARGO_PKG_VERSION"), &outcome.setting.driver);
+    let failed = outcome.errors.iter().filter(|(_, count)| **count > 0);
+    let kinds = failed.map(|(kind, count)| format!("{} {kind}", number::count(*count)));
     Some(Counted {
         requests: outcome.totals.right,
         elapsed: Duration::try_from_secs_f64(outcome.measured_s + outcome.waited_s).ok()?,
         failed: outcome.errors.values().sum::<u64>() + outcome.totals.redirected,
         figures: QUANTILES.into_iter().filter_map(latency).chain(mean).collect(),
         findings: outcome.findings.into_iter().map(|found| (found.kind, found.text)).collect(),
+        kinds: Some(kinds.collect::<Vec<_>>().join(", ")).filter(|kinds| !kinds.is_empty()),
         described: Some(format!("pollux {version} ({driver})")),
     })
 }
@@ -399,10 +417,14 @@ mod tests {
             elapsed: Duration::from_secs(1),
             figures: BTreeMap::new(),
             findings: BTreeMap::from([("no-answers".to_owned(), "nothing came".to_owned())]),
+            kinds: Some("7 reset".to_owned()),
             described: None,
         };
         assert!(checked(Generator::Wrk, counted(100_000, 100)).is_ok());
-        assert!(checked(Generator::Wrk, counted(100_000, 101)).is_err());
+        let error = checked(Generator::Wrk, counted(100_000, 101)).expect_err("too many");
+        assert_eq!(error.to_string(), "wrk: 101 failures beside 100,000 answers: 7 reset");
+        assert!(checked(Generator::Pollux, counted(11, 1)).is_ok(), "one is no reason");
+        assert!(checked(Generator::Pollux, counted(11, 4)).is_err());
         let error = checked(Generator::Pollux, counted(0, 0)).expect_err("no answer");
         let expected = "pollux: had not one request answered: nothing came";
         assert_eq!(error.to_string(), expected);

@@ -8,10 +8,13 @@
 //! load on. Proxies of pollux say what they counted themselves as well.
 
 use std::collections::BTreeMap;
+use std::num::NonZeroU32;
 use std::time::{Duration, Instant};
 
 use pollux_engine::Driver;
-use pollux_load::Turns;
+use pollux_load::{Turned, Turns};
+use pollux_processes::{Backlog, backlog_at};
+use pollux_report::number;
 use pollux_sys::perf::{Counter, CounterOptions, Event, Scope, Tracepoint, tracepoint_ids};
 use rustix::process::{Pid, setpriority_process};
 
@@ -26,8 +29,10 @@ use crate::host::Reading;
 use crate::measure::{Done, Observed, RunSpec};
 use crate::subject::{self, Life, Subject, SubjectInfo, TurnSize};
 
-/// A turn in which more requests than this share failed is not a measurement.
-pub(super) const FAILED_SHARE_MAX: f64 = 0.001;
+/// More failures than this, and than this share of the answers, are no measurement: a single reset connection is none
+/// of what is compared, and its turn is left out.
+const FAILED_MAX: u64 = 3;
+const FAILED_SHARE_MAX: f64 = 0.001;
 /// A turn before the first one that counts, in which a server of the user shows what it is.
 const TRIAL: Duration = Duration::from_millis(20);
 /// The longest of them: on a busy machine a process that has just been started comes into sight late.
@@ -45,8 +50,13 @@ pub(crate) struct Served<'a> {
     dead: Option<DeadCrowd>,
     dead_asked: usize,
     server: Server,
-    /// Requests of all turns.
+    /// Requests of all turns that were answered, and those that failed.
     requests: u64,
+    failed: u64,
+    /// What the server's listener holds, as it was when the load began.
+    backlog: Option<Backlog>,
+    /// New connections at a time, where the backlog allows only so many.
+    unproven_max: Option<NonZeroU32>,
     /// Requests that are under way at the same time.
     wave: u64,
     /// CPU time of this thread before the first of them.
@@ -70,7 +80,10 @@ impl<'a> Served<'a> {
         subject::pin(cpus[1])?;
         let dead = DeadCrowd::open(load.dead, server.address, &load.path, is_interrupted)?;
         server.leaves_out(&dead.pids());
-        let plan = generator::plan(&load, &server.asked);
+        // A kernel that does not say it leaves the load as it is.
+        let backlog = backlog_at(server.address).ok().flatten();
+        let plan = generator::plan(&load, &server.asked, backlog);
+        let unproven_max = plan.as_ref().ok().and_then(|plan| plan.unproven_max);
         let opened = plan.and_then(Turns::open).map_err(|error| generator_failed(&error))?;
         let (dead_asked, dead) = (load.dead, Some(dead));
         let generator_ns_before = subject::own_cpu_time().as_nanos() as u64;
@@ -80,16 +93,73 @@ impl<'a> Served<'a> {
             dead_asked,
             server,
             requests: 0,
+            failed: 0,
+            backlog,
+            unproven_max,
             wave: (load.connections * load.pipeline) as u64,
             generator_ns_before,
             shortest_turn: Duration::ZERO,
             driver: load.driver,
             is_interrupted,
         };
+        let opened = served.load.opened();
+        served.count(opened)?;
         if matches!(spec.arm, ArmKind::Server { .. } | ArmKind::Running { .. }) {
+            served.note_backlog(&load);
             served.try_out()?;
         }
         Ok(served)
+    }
+
+    /// Counts a turn; how many requests of it stand: none of one in which some failed.
+    fn count(&mut self, turned: Turned) -> Result<u64, MeasureError> {
+        self.requests += turned.right;
+        self.failed += turned.failed;
+        if are_too_many(self.failed, self.requests) {
+            let (failed, requests) = (self.failed, self.requests);
+            return Err(failures(&mut self.server, &mut self.load, failed, requests));
+        }
+        Ok(if turned.failed > 0 { 0 } else { turned.right })
+    }
+
+    /// Notes that fewer connections are open at a time than were asked for.
+    fn note_backlog(&mut self, load: &Load) {
+        let closes = !load.is_kept_alive || self.server.findings.contains_key("closes");
+        let Some(most) = self.unproven_max.filter(|_| closes) else { return };
+        let text = format!(
+            "its backlog is {}: {most} of {} connections ask at a time, as more would overflow it and be tried \
+             again a second later",
+            self.backlog.map_or(0, |backlog| backlog.limit),
+            load.connections
+        );
+        self.server.findings.insert("backlog".to_owned(), text);
+    }
+
+    /// What became of its requests, where something is to be said of it.
+    fn life_findings(&mut self) -> BTreeMap<String, String> {
+        let mut findings = BTreeMap::new();
+        if self.failed > 0 {
+            let (failed, of) = (number::count(self.failed), number::count(self.requests));
+            let why = self.load.why_failed().map_or_else(String::new, |why| format!(": {why}"));
+            let text = format!(
+                "{failed} of its requests failed beside {of} answers, and their turns were left out{why}"
+            );
+            findings.insert("failures".to_owned(), text);
+        }
+        let dropped = |backlog: Option<Backlog>| backlog.and_then(|backlog| backlog.dropped);
+        let now = backlog_at(self.server.address).ok().flatten();
+        let more =
+            dropped(now).zip(dropped(self.backlog)).map(|(now, then)| now.saturating_sub(then));
+        if let Some((more, limit)) = more.filter(|more| *more > 0).zip(self.backlog) {
+            let text = format!(
+                "its listener dropped {} (ListenDrops of its socket; its backlog is {}): each was tried again a \
+                 second later",
+                number::plural(u64::from(more), "connection"),
+                limit.limit
+            );
+            findings.insert("dropped".to_owned(), text);
+        }
+        findings
     }
 
     /// Looks at a turn of a server of which nothing is known: its processes must be those that
@@ -120,12 +190,7 @@ impl Subject for Served<'_> {
     fn turn(&mut self, size: TurnSize) -> Result<u64, MeasureError> {
         let turned =
             self.load.turn(size.length, size.units).map_err(|error| generator_failed(&error))?;
-        if turned.failed as f64 > turned.right as f64 * FAILED_SHARE_MAX {
-            let (failed, right) = (turned.failed, turned.right);
-            return Err(self.server.failed(&format!("{failed} failures beside {right} answers")));
-        }
-        self.requests += turned.right;
-        Ok(turned.right)
+        self.count(turned)
     }
 
     fn cpu_time(&mut self) -> Result<Duration, MeasureError> {
@@ -162,10 +227,29 @@ impl Subject for Served<'_> {
             }
         }
         figures.extend(self.server.figures());
+        figures.insert("failed".to_owned(), self.failed as f64);
+        let findings = self.life_findings();
         drop(self.load);
         self.server.end(self.is_interrupted)?;
-        Ok(Life { figures, worker_calls: Vec::new() })
+        Ok(Life { figures, findings, worker_calls: Vec::new() })
     }
+}
+
+/// Whether so many failures beside so many answers are too many to say what a request costs.
+pub(super) fn are_too_many(failed: u64, right: u64) -> bool {
+    failed > 0
+        && (right == 0 || (failed > FAILED_MAX && failed as f64 > right as f64 * FAILED_SHARE_MAX))
+}
+
+/// That too many requests to a server failed, and why.
+fn failures(server: &mut Server, load: &mut Turns, failed: u64, right: u64) -> MeasureError {
+    let why = load.why_failed().map_or_else(String::new, |why| format!(": {why}"));
+    let what = format!(
+        "{} beside {}{why}",
+        number::plural(failed, "failure"),
+        number::plural(right, "answer")
+    );
+    server.failed(&what)
 }
 
 /// Runs one arm once.
@@ -335,16 +419,17 @@ impl Traffic {
         let before = read()?;
         let counters = Counters::open(&server.threads());
         let (cpu_before, start) = (server.cpu_time(), Instant::now());
-        let plan = generator::plan(&load, &server.asked);
+        let plan = generator::plan(&load, &server.asked, None);
         let mut opened = plan.and_then(Turns::open).map_err(|error| generator_failed(&error))?;
-        let (mut requests, mut failed) = (0, 0);
-        if self.requests > 0 {
-            let turned = opened.turn(PATIENCE, Some(self.requests));
+        // Each kept connection has asked once.
+        let Turned { right: mut requests, mut failed, .. } = opened.opened();
+        if self.requests > requests {
+            let turned = opened.turn(PATIENCE, Some(self.requests - requests));
             let turned = turned.map_err(|error| generator_failed(&error))?;
-            (requests, failed) = (turned.right, turned.failed);
-            if failed as f64 > requests as f64 * FAILED_SHARE_MAX {
-                return Err(server.failed(&format!("{failed} failures beside {requests} answers")));
-            }
+            (requests, failed) = (requests + turned.right, failed + turned.failed);
+        }
+        if are_too_many(failed, requests) {
+            return Err(failures(&mut server, &mut opened, failed, requests));
         }
         // How an idle proxy sleeps is what is looked at.
         std::thread::sleep(self.idle);
