@@ -13,6 +13,9 @@ use crate::answer::Persistence;
 use crate::common_fields::{Common, FieldContext};
 use crate::config::FIELDS_BYTES_MAX;
 
+/// Longest name of a method that is taken for one; the longest that is registered has 17.
+pub(crate) const METHOD_BYTES_MAX: usize = 32;
+
 /// Room that the head of an echo and the framing of its pieces take at most.
 const OVERHEAD_BYTES_MAX: usize = 512 + FIELDS_BYTES_MAX;
 
@@ -178,12 +181,68 @@ pub(crate) fn is_tls(input: &[u8]) -> bool {
     input.starts_with(&[0x16, 0x03])
 }
 
-/// Method, target and whether it is HTTP/1.0, of a head that was parsed before; else nothing.
-pub(crate) fn request_line(head: &[u8]) -> (&str, &str, bool) {
-    let line = head.trim_ascii_start().split(|byte| *byte == b'\r').next().unwrap_or(b"");
-    let mut words = str::from_utf8(line).unwrap_or("").split(' ');
-    let (method, target) = (words.next().unwrap_or(""), words.next().unwrap_or(""));
-    (method, target, words.next() == Some("HTTP/1.0"))
+/// What a log says of the first line of a request.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub(crate) struct RequestLine<'h> {
+    /// A token; empty where there is no request line.
+    pub(crate) method: &'h str,
+    /// As it was sent, whatever bytes it has.
+    pub(crate) target: &'h [u8],
+    /// As `1.1`; empty where none was sent.
+    pub(crate) version: &'h str,
+}
+
+/// HTTP/1.`minor`, as a log has it.
+pub(crate) const fn version(minor: u8) -> &'static str {
+    if minor == 0 { "1.0" } else { "1.1" }
+}
+
+/// What a refused request has of a head: as far as whole lines came, up to the empty line. The rest may be anything.
+pub(crate) fn refused_head<'h>(input: &'h [u8], limits: &Limits) -> &'h [u8] {
+    let start = input.iter().position(|byte| !matches!(byte, b'\r' | b'\n'));
+    let input = &input[start.unwrap_or(input.len())..];
+    let input = &input[..input.len().min(limits.head_bytes)];
+    let mut end = 0;
+    for line in input.split_inclusive(|byte| *byte == b'\n') {
+        let is_over = !line.ends_with(b"\n") || matches!(line, b"\n" | b"\r\n");
+        if is_over && end > 0 {
+            break;
+        }
+        end += line.len();
+    }
+    &input[..end]
+}
+
+/// The words of the first line of a head, or of what was refused as one; nothing where it has none.
+pub(crate) fn request_line(head: &[u8]) -> RequestLine<'_> {
+    let none = RequestLine::default();
+    let line = head.trim_ascii_start().split(|byte| matches!(byte, b'\r' | b'\n')).next();
+    let line = line.unwrap_or_default();
+    let Some(end) = line.iter().position(|byte| *byte == b' ') else { return none };
+    let (method, rest) = (&line[..end], &line[end + 1..]);
+    let method = str::from_utf8(method).unwrap_or_default();
+    // The version is the last word: a target with a space in it is refused, and shown.
+    let last = rest.iter().rposition(|byte| *byte == b' ').map(|at| (&rest[..at], &rest[at + 1..]));
+    let (target, version) = match last {
+        Some((target, [b'H', b'T', b'T', b'P', b'/', version @ ..])) => (target, version),
+        _ => (rest, &b""[..]),
+    };
+    let is_version =
+        matches!(version, [major, b'.', minor] if major.is_ascii_digit() && minor.is_ascii_digit());
+    let version = str::from_utf8(version).ok().filter(|_| is_version).unwrap_or_default();
+    match is_method(method.as_bytes()) && !target.is_empty() {
+        true => RequestLine { method, target, version },
+        false => none,
+    }
+}
+
+/// Whether these bytes could name a method: a token (RFC 9110 5.6.2), and not an endless one.
+pub(crate) fn is_method(word: &[u8]) -> bool {
+    !word.is_empty() && word.len() <= METHOD_BYTES_MAX && word.iter().all(is_token_byte)
+}
+
+fn is_token_byte(byte: &u8) -> bool {
+    byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(byte)
 }
 
 /// The value of the first field of that name, of a head that was parsed before; else nothing.
@@ -222,11 +281,34 @@ mod tests {
 
     #[test]
     fn the_line_is_taken_apart_whatever_it_is() {
+        let words = |head: &'static [u8]| {
+            let RequestLine { method, target, version } = request_line(head);
+            (method, target, version)
+        };
         let line = b"\r\nGET /a?b HTTP/1.0\r\nHost: c\r\n\r\n";
-        assert_eq!(request_line(line), ("GET", "/a?b", true));
-        assert_eq!(request_line(b"PUT / HTTP/1.1\r\n"), ("PUT", "/", false));
-        assert_eq!(request_line(b"\xff / HTTP/1.0\r\n"), ("", "", false));
-        assert_eq!(request_line(b""), ("", "", false));
+        assert_eq!(words(line), ("GET", &b"/a?b"[..], "1.0"));
+        assert_eq!(words(b"PUT / HTTP/1.1\r\n"), ("PUT", &b"/"[..], "1.1"));
+        assert_eq!(words(b"FOO /\xff\x00 HTTP/2.0\n"), ("FOO", &b"/\xff\x00"[..], "2.0"));
+        assert_eq!(words(b"GET /a b HTTP/1.1\r\n"), ("GET", &b"/a b"[..], "1.1"));
+        assert_eq!(words(b"GET /a HTTP/1.1x\r\n"), ("GET", &b"/a"[..], ""));
+        assert_eq!(words(b"GET /aa"), ("GET", &b"/aa"[..], ""));
+        for none in
+            [&b"\xff / HTTP/1.0\r\n"[..], b"", b"G\x00 / HTTP/1.1\r\n", b"\x16\x03\x01\0 a", b"GET"]
+        {
+            assert_eq!(request_line(none), RequestLine::default(), "{}", none.escape_ascii());
+        }
+    }
+
+    #[test]
+    fn of_refused_bytes_nothing_beyond_the_head_is_shown() {
+        let of = |input: &'static [u8]| refused_head(input, &Limits::DEFAULT);
+        let head = b"GET / HTTP/1.1\r\nA: b\r\n";
+        assert_eq!(of(b"\r\nGET / HTTP/1.1\r\nA: b\r\n\r\nUser-Agent: no\r\n"), head);
+        assert_eq!(of(b"GET / HTTP/1.1\r\nA: b\r\nUser-Ag"), head);
+        assert_eq!((of(b"GET /aa"), of(b"\r\n")), (&b"GET /aa"[..], &b""[..]));
+        let long = [b"GET /", &[b'a'; 100][..]].concat();
+        let limits = Limits { head_bytes: 64, ..Limits::DEFAULT };
+        assert_eq!(refused_head(&long, &limits).len(), 64);
     }
 
     #[test]

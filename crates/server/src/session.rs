@@ -33,7 +33,9 @@ use pollux_tls::Error;
 use crate::answer::{self, Answered, Context, Left, Persistence, Unsent};
 use crate::counters::ServerCounter;
 use crate::log::{Entry, Event};
-use crate::request::{Body, Progress, field, is_blank, is_head, is_tls, request_line};
+use crate::request::{
+    Body, Progress, RequestLine, field, is_blank, is_head, is_tls, refused_head, request_line,
+};
 use crate::shared::{Handler, Shared, respond};
 use crate::tls::{PlaintextSession, Tls};
 
@@ -128,7 +130,8 @@ impl Session for HttpSession {
                 Parsed::Rejected(rejection) => {
                     let is_head = is_head(&input[used..]);
                     report_refusal(shared, actions, rejection, is_tls(&input[used..]));
-                    self.refuse(shared, actions, rejection, b"", is_head);
+                    let head = refused_head(&input[used..], &shared.head_limits);
+                    self.refuse(shared, actions, rejection, head, is_head);
                 }
             }
         }
@@ -360,8 +363,7 @@ impl HttpSession {
         }
     }
 
-    /// Answers what cannot be served; nothing behind it is read. The log gets `head`, when there was a
-    /// sound one.
+    /// Answers what cannot be served; nothing behind it is read. The log gets what there is of its head.
     #[cold]
     fn refuse(
         &mut self,
@@ -418,7 +420,7 @@ impl HttpSession {
         let ask = || Box::new(Peer(actions.peer().map(|peer| peer.ip())));
         let peer = self.peer.get_or_insert_with(ask);
         let peer = peer.0.map_or_else(String::new, |peer| peer.to_canonical().to_string());
-        let (method, target, is_old) = request_line(head);
+        let RequestLine { method, target, version } = request_line(head);
         let (status, body_bytes) = (answered.status.code(), answered.body_bytes);
         let (peer, proxied) = (peer.as_str(), None);
         let (referer, agent) = match log.names_agents() {
@@ -426,7 +428,7 @@ impl HttpSession {
             false => (&b""[..], &b""[..]),
         };
         let entry =
-            Entry { peer, method, target, is_old, status, body_bytes, referer, agent, proxied };
+            Entry { peer, method, target, version, status, body_bytes, referer, agent, proxied };
         log.add(&entry, &shared.counters);
     }
 }

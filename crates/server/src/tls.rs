@@ -14,17 +14,55 @@ use pollux_engine::{Actions, DeferredClose};
 pub use pollux_tls::{Certificate, Keys, TlsError, Trust};
 use pollux_tls::{ClientConfig, Layer, ServerConfig, ServerName};
 
+use crate::request::{METHOD_BYTES_MAX, is_method};
+
 /// What a client gets that speaks plain HTTP to a server with a certificate: in the words of nginx, which programs know
 /// (`pollux load` among them).
-const PLAIN_HTTP: &str = "HTTP/1.1 400 Bad Request\r\nContent-Type: text/plain; charset=utf-8\r\n\
-                          Content-Length: 77\r\nConnection: close\r\n\r\n\
-                          400 Bad Request: the plain HTTP request was sent to HTTPS port; use https://\n";
+const PLAIN_HTTP: &str =
+    "400 Bad Request: the plain HTTP request was sent to HTTPS port; use https://\n";
+/// What a record of TLS has in front: so much is needed for the verdict that it is none.
+const RECORD_HEAD_BYTES: usize = 5;
 
-/// Whether the first bytes of a connection begin a request of HTTP; no record of TLS begins so.
-fn is_plain_http(input: &[u8]) -> bool {
-    const METHODS: [&[u8]; 8] =
-        [b"GET /", b"HEAD /", b"POST /", b"PUT /", b"DELETE /", b"OPTIONS ", b"PATCH /", b"PRI * "];
-    METHODS.iter().any(|method| input.starts_with(method))
+/// What the first bytes of a connection begin.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Opening {
+    /// Too few for a verdict: part of the name of a method, perhaps.
+    Unknown,
+    /// A request of HTTP in plain text.
+    Http { is_head: bool },
+    /// TLS, or nothing that is known.
+    Other,
+}
+
+impl Opening {
+    /// A record of TLS begins with 20 to 24, never with a letter: a token and a space are a method, however they
+    /// were cut on their way.
+    fn of(input: &[u8]) -> Self {
+        if !input.first().is_none_or(u8::is_ascii_alphabetic) {
+            return Self::Other;
+        }
+        let window = &input[..input.len().min(METHOD_BYTES_MAX + 1)];
+        let Some(end) = window.iter().position(|byte| *byte == b' ') else {
+            let is_cut = window.is_empty() || is_method(window);
+            return if is_cut { Self::Unknown } else { Self::Other };
+        };
+        let method = &window[..end];
+        match is_method(method) && method != b"PROXY" {
+            false => Self::Other,
+            true if input.len() < RECORD_HEAD_BYTES => Self::Unknown,
+            true => Self::Http { is_head: method == b"HEAD" },
+        }
+    }
+}
+
+/// What a client gets that speaks plain HTTP: all of it, or for HEAD no more than the head.
+fn page_for_plain_http(is_head: bool) -> String {
+    let len = PLAIN_HTTP.len();
+    let body = if is_head { "" } else { PLAIN_HTTP };
+    format!(
+        "HTTP/1.1 400 Bad Request\r\nContent-Type: text/plain; charset=utf-8\r\nContent-Length: {len}\r\n\
+         Connection: close\r\n\r\n{body}"
+    )
 }
 
 /// What speaks above TLS: the calls of a session, on plain bytes.
@@ -78,8 +116,10 @@ pub(crate) struct Tls {
     /// The session has ended; it is not called any more.
     held: Option<DeferredClose>,
     is_over: bool,
-    /// Something came.
+    /// What the connection begins with is known.
     has_begun: bool,
+    /// What came before it was: a method at most.
+    start: Vec<u8>,
     output: Output,
 }
 
@@ -124,6 +164,7 @@ impl Tls {
     fn of(layer: Layer) -> Self {
         let (is_open_notified, has_ended, is_end_notified) = (false, false, false);
         let (held, is_over, has_begun, output) = (None, false, false, Output::Goes);
+        let start = Vec::new();
         Self {
             layer,
             is_open_notified,
@@ -132,6 +173,7 @@ impl Tls {
             held,
             is_over,
             has_begun,
+            start,
             output,
         }
     }
@@ -156,13 +198,24 @@ impl Tls {
         actions: &mut Actions<'_>,
         input: &[u8],
     ) -> usize {
-        let is_plain = !std::mem::replace(&mut self.has_begun, true) && is_plain_http(input);
+        let joined;
         let mut rest = input;
+        if !self.start.is_empty() {
+            self.start.extend_from_slice(input);
+            joined = std::mem::take(&mut self.start);
+            rest = &joined;
+        }
+        let is_looked_at = !self.has_begun && self.layer.is_server() && above.answers_http();
+        let opening = if is_looked_at { Opening::of(rest) } else { Opening::Other };
+        if opening == Opening::Unknown {
+            self.start = rest.to_vec();
+            return input.len();
+        }
+        self.has_begun = true;
         while !rest.is_empty() && !actions.is_ending() {
             if let Err(error) = self.decrypt(&mut rest) {
                 above.tls_failed(shared, actions, Some(&error));
-                let is_answered = is_plain && self.layer.is_server() && above.answers_http();
-                self.fail(actions, &error, is_answered);
+                self.fail(actions, &error, opening);
                 break;
             }
             self.show(above, shared, actions);
@@ -173,11 +226,14 @@ impl Tls {
     /// Ends a connection whose TLS has failed: with the alert that says why, or a page for a client that
     /// speaks no TLS, never with the `close_notify` of a regular end.
     #[cold]
-    fn fail(&mut self, actions: &mut Actions<'_>, error: &pollux_tls::Error, is_answered: bool) {
-        let last = self.layer.fail(error);
-        let last = if is_answered { PLAIN_HTTP.as_bytes() } else { last.as_slice() };
+    fn fail(&mut self, actions: &mut Actions<'_>, error: &pollux_tls::Error, opening: Opening) {
+        let alert = self.layer.fail(error);
+        let last = match opening {
+            Opening::Http { is_head } => page_for_plain_http(is_head).into_bytes(),
+            Opening::Unknown | Opening::Other => alert,
+        };
         if last.len() <= actions.room() {
-            actions.send(last);
+            actions.send(&last);
         }
         (self.is_over, self.output) = (true, Output::Ended);
         if self.layer.is_server() {
@@ -356,16 +412,44 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_page_for_plain_http_has_its_length() {
-        let (head, body) = PLAIN_HTTP.split_once("\r\n\r\n").expect("a head and a body");
+    fn the_page_for_plain_http_has_its_length_and_none_for_head() {
+        let page = page_for_plain_http(false);
+        let (head, body) = page.split_once("\r\n\r\n").expect("a head and a body");
         assert!(head.contains(&format!("\r\nContent-Length: {}\r\n", body.len())));
+        assert_eq!(page_for_plain_http(true), format!("{head}\r\n\r\n"));
     }
 
     #[test]
-    fn no_record_is_taken_for_a_request() {
-        assert!(is_plain_http(b"GET / HTTP/1.1\r\n") && is_plain_http(b"OPTIONS * HTTP/1.1\r\n"));
-        for record in [&b"\x16\x03\x01"[..], b"\x80GET /", b"GETX", b"GE", b"", b"PROXY TCP4 "] {
-            assert!(!is_plain_http(record), "{}", record.escape_ascii());
+    fn a_request_is_one_however_it_is_cut_and_no_record_is_taken_for_one() {
+        for (request, is_head) in [
+            ("GET / HTTP/1.1\r\n", false),
+            ("HEAD / HTTP/1.1\r\n", true),
+            ("OPTIONS * HTTP/1.1\r\n", false),
+            ("TRACE / HTTP/1.1\r\n", false),
+            ("CONNECT a:1 HTTP/1.1\r\n", false),
+            ("GET http://a/ HTTP/1.1\r\n", false),
+            ("M-SEARCH * HTTP/1.1\r\n", false),
+            ("A / HTTP/1.1\r\n", false),
+        ] {
+            let verdicts = (0..=request.len()).map(|len| Opening::of(&request.as_bytes()[..len]));
+            let known: Vec<_> = verdicts.skip_while(|it| *it == Opening::Unknown).collect();
+            assert!(!known.is_empty(), "{request}");
+            assert!(
+                known.iter().all(|it| *it == Opening::Http { is_head }),
+                "{request}: {known:?}"
+            );
+        }
+        let endless = [b'A'; METHOD_BYTES_MAX + 1];
+        for other in [
+            &b"\x16"[..],
+            b"\x16\x03\x01",
+            b"\x80GET /",
+            b"GE\x00",
+            b"\r\n",
+            b"PROXY TCP4 ",
+            &endless,
+        ] {
+            assert_eq!(Opening::of(other), Opening::Other, "{}", other.escape_ascii());
         }
     }
 }

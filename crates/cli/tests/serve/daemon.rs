@@ -608,6 +608,10 @@ fn what_would_keep_a_server_from_starting_ends_the_check_with_2() {
     fs::write(folder.path().join("file"), "a file").expect("written");
     let here = std::env::current_dir().expect("there").display().to_string();
     let occupied = format!("unix:{dir}/file");
+    let pipe = format!("{dir}/pipe");
+    let (kind, mode) =
+        (rustix::fs::FileType::Fifo, rustix::fs::Mode::RUSR | rustix::fs::Mode::WUSR);
+    rustix::fs::mknodat(rustix::fs::CWD, &pipe, kind, mode, 0).expect("made");
     for (flags, expected) in [
         (vec!["/no/such/folder"], "the folder \"/no/such/folder\" cannot be served: No such file"),
         (
@@ -636,6 +640,15 @@ fn what_would_keep_a_server_from_starting_ends_the_check_with_2() {
             "the access log \"/no/such/log\" cannot be opened",
         ),
         (vec![&*dir, "--access-log", &dir], "cannot be opened: Is a directory"),
+        (vec![&*dir, "--access-log", &pipe], "no program reads this named pipe; start its reader"),
+        (
+            vec![&*dir, "--listen", "[::ffff:127.0.0.1]:8081", "--listen", "127.0.0.1:8081"],
+            "[::ffff:127.0.0.1]:8081 takes connections to 127.0.0.1:8081 as well",
+        ),
+        (
+            vec![&*dir, "--listen", "127.0.0.1:8081", "--listen", "localhost:8081"],
+            "localhost:8081 and 127.0.0.1:8081 are one address of this machine",
+        ),
         (
             vec![&*dir, "--error-log", "/no/such/log"],
             "the error log \"/no/such/log\" cannot be opened",

@@ -191,16 +191,17 @@ fn overlap(listen: &[Address]) -> Option<String> {
     })
 }
 
-/// Whether connections to `part` reach `whole` too: `[::]` takes IPv4 as well.
-fn takes(whole: &Address, part: &Address) -> bool {
+/// Whether connections to `part` reach `whole` too: `[::]` takes IPv4 as well, and `[::ffff:127.0.0.1]` is `127.0.0.1`.
+pub(crate) fn takes(whole: &Address, part: &Address) -> bool {
     match (whole, part) {
         (Address::Known(ListenAddress::Tcp(whole)), Address::Known(ListenAddress::Tcp(part))) => {
-            let is_every = match whole.ip() {
-                IpAddr::V4(ip) => ip.is_unspecified() && part.is_ipv4(),
+            let (ip, of) = (whole.ip().to_canonical(), part.ip().to_canonical());
+            let is_every = match ip {
+                IpAddr::V4(ip) => ip.is_unspecified() && of.is_ipv4(),
                 IpAddr::V6(ip) => ip.is_unspecified(),
             };
-            let is_fixed = whole.port() != 0;
-            is_fixed && whole.port() == part.port() && (whole == part || is_every)
+            let is_same = whole == part || (ip.is_ipv4() && ip == of);
+            whole.port() != 0 && whole.port() == part.port() && (is_same || is_every)
         }
         (Address::Name { port: 0, .. }, _) => false,
         (whole, part) => whole == part,
@@ -740,6 +741,14 @@ mod tests {
             ("\"127.0.0.1:81\", \"0.0.0.0:81\"", "0.0.0.0:81 takes connections to 127.0.0.1:81 as"),
             ("\"[::1]:81\", \"[::1]:81\"", "[::1]:81 is given twice; expected each address once"),
             ("\"unix:a\", \"unix:a\"", "unix:a is given twice"),
+            (
+                "\"[::ffff:127.0.0.1]:81\", \"127.0.0.1:81\"",
+                "[::ffff:127.0.0.1]:81 takes connections to 127.0.0.1:81 as well",
+            ),
+            (
+                "\"[::ffff:0.0.0.0]:81\", \"127.0.0.1:81\"",
+                "takes connections to 127.0.0.1:81 as well",
+            ),
         ] {
             let wrong = build(&format!("reply = 1\nlisten = [{listen}]")).expect_err(listen);
             assert!(wrong.contains(message), "{wrong}");

@@ -88,15 +88,15 @@ pub(crate) struct Site {
 struct Served {
     root: Root,
     looked: Moment,
-    /// Nothing that can be served stood there, which was reported.
-    is_missed: bool,
+    /// Why nothing that can be served stood there, as it was reported.
+    missed: Option<String>,
 }
 
 impl Served {
     /// Takes the folder that stands at the path now.
     fn look(&mut self, now: Now, logs: &Logs) {
         self.looked = now.at;
-        let is_missed = std::mem::take(&mut self.is_missed);
+        let before = self.missed.take();
         let path = self.root.path().to_owned();
         let path = path.display();
         match self.root.look() {
@@ -107,11 +107,13 @@ impl Served {
                     format!("the folder {path} was replaced: the new one is served")
                 });
             }
-            Found::Nothing(_) if is_missed => self.is_missed = true,
             Found::Nothing(error) => {
-                self.is_missed = true;
-                let is_removed = self.root.is_removed();
-                logs.errors.report(Event::FolderMissed, now.unix_s, || missed(&error, is_removed));
+                // Removed at first, and out of reach once it is made anew: the remedy is another.
+                let why = missed(&error, self.root.is_removed());
+                if before.as_ref() != Some(&why) {
+                    logs.errors.report(Event::FolderMissed, now.unix_s, || why.clone());
+                }
+                self.missed = Some(why);
             }
         }
     }
@@ -170,7 +172,7 @@ impl Site {
             return Err(ServerError::Page { path, cause });
         }
         let (listing_max, has_precompressed) = (*listing_max, *has_precompressed);
-        let served = Served { root, looked: Moment::from_nanos(0), is_missed: false };
+        let served = Served { root, looked: Moment::from_nanos(0), missed: None };
         Ok(Self {
             root: RefCell::new(served),
             listing_max,

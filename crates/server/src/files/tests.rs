@@ -331,3 +331,31 @@ fn files_that_the_kernel_makes_when_they_are_read_come_as_they_are() {
     let empty = folder.put("empty", b"").get("/empty", "");
     assert!(empty.status() == 200 && empty.field("ETag").is_some(), "{}", empty.head);
 }
+
+#[test]
+fn a_folder_that_is_missed_for_another_reason_is_reported_again() {
+    let folder = Folder::new();
+    let path = folder.0.path().join("site");
+    fs::create_dir(&path).expect("made");
+    let root = super::folder::Root::open(&path).expect("opened");
+    let mut served = super::Served { root, looked: Moment::from_nanos(0), missed: None };
+    let mut look = || {
+        let logs = Logs::default();
+        served.look(Now { at: Moment::from_nanos(1), unix_s: NOW_S }, &logs);
+        let (log, file) = (folder.0.path().join("errors"), crate::config::LogTarget::File);
+        let mut writer = crate::log::ErrorWriter::open(&file(log.clone())).expect("opened");
+        writer.write(&logs.errors, NOW_S, false);
+        let said = fs::read_to_string(&log).expect("written");
+        fs::remove_file(log).expect("removed");
+        said
+    };
+    assert_eq!(look(), "");
+    fs::remove_dir(&path).expect("removed");
+    assert!(look().contains("cannot be served: No such file or directory"));
+    assert_eq!(look(), "");
+    fs::write(&path, "a file").expect("written");
+    assert!(look().contains("cannot be served: Not a directory"));
+    assert_eq!(look(), "");
+    fs::remove_file(&path).expect("removed");
+    assert!(look().contains("cannot be served: No such file or directory"));
+}

@@ -114,12 +114,12 @@ impl AccessLog {
 pub(crate) struct Entry<'a> {
     /// Address of the peer, without its port; empty when it has none.
     pub(crate) peer: &'a str,
-    /// Method as sent; empty when the head could not be read.
+    /// Method as sent; empty when there was no request line.
     pub(crate) method: &'a str,
-    /// Target as sent.
-    pub(crate) target: &'a str,
-    /// Whether the request was HTTP/1.0.
-    pub(crate) is_old: bool,
+    /// Target as sent. Any bytes, where it was refused.
+    pub(crate) target: &'a [u8],
+    /// Version of HTTP, as `1.1`; empty when none was sent.
+    pub(crate) version: &'a str,
     /// Status of the answer.
     pub(crate) status: u16,
     /// Bytes of its body.
@@ -203,8 +203,11 @@ fn common(out: &mut Vec<u8>, format: LogFormat, stamp: &Stamp, entry: &Entry<'_>
     } else {
         quoted(out, entry.method.as_bytes(), Escape::Hex);
         text(out, " ");
-        quoted(out, entry.target.as_bytes(), Escape::Hex);
-        text(out, if entry.is_old { " HTTP/1.0" } else { " HTTP/1.1" });
+        quoted(out, entry.target, Escape::Hex);
+        if !entry.version.is_empty() {
+            text(out, " HTTP/");
+            text(out, entry.version);
+        }
     }
     text(out, "\" ");
     number(out, u64::from(entry.status));
@@ -230,14 +233,17 @@ fn common(out: &mut Vec<u8>, format: LogFormat, stamp: &Stamp, entry: &Entry<'_>
 fn json(out: &mut Vec<u8>, stamp: &Stamp, entry: &Entry<'_>) {
     text(out, "{\"time\":\"");
     text(out, &stamp.json);
-    for (key, value) in [("peer", entry.peer), ("method", entry.method), ("target", entry.target)] {
+    let (peer, method) = (entry.peer.as_bytes(), entry.method.as_bytes());
+    for (key, value) in [("peer", peer), ("method", method), ("target", entry.target)] {
         text(out, "\",\"");
         text(out, key);
         text(out, "\":\"");
-        quoted(out, value.as_bytes(), Escape::Json);
+        quoted(out, value, Escape::Json);
     }
-    text(out, "\",\"version\":\"");
-    text(out, if entry.is_old { "1.0" } else { "1.1" });
+    if !entry.version.is_empty() {
+        text(out, "\",\"version\":\"");
+        text(out, entry.version);
+    }
     text(out, "\",\"status\":");
     number(out, u64::from(entry.status));
     text(out, ",\"body_bytes\":");
@@ -377,12 +383,13 @@ mod tests {
 
     use super::super::BUFFER_BYTES_MAX;
     use super::*;
+    use crate::error::in_words;
 
     const ENTRY: Entry<'_> = Entry {
         peer: "::1",
         method: "GET",
-        target: "/",
-        is_old: false,
+        target: b"/",
+        version: "1.1",
         status: 200,
         body_bytes: 1,
         referer: b"",
@@ -498,6 +505,30 @@ mod tests {
     }
 
     #[test]
+    fn a_pipe_without_a_reader_is_named_as_that_at_the_start_and_when_it_is_opened_again() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("log");
+        let mut log = log(&path, &Logs::default());
+        std::fs::remove_file(&path).expect("removed");
+        let (pipe, reader) = pipe_in(folder.path());
+        drop(reader);
+        std::fs::rename(pipe, &path).expect("renamed");
+        let expected = "no program reads this named pipe; start its reader first";
+        assert_eq!(log.sink.reopen().expect_err("nobody reads"), expected);
+        let target = LogTarget::File(path.clone());
+        let error =
+            AccessLog::open(&target, LogFormat::Common, Logs::default()).expect_err("as well");
+        let ServerError::Log { cause, .. } = error else { panic!("{error}") };
+        assert_eq!(cause.to_string(), expected);
+        let error = super::super::check("access", &target).expect_err("as well");
+        assert!(in_words(&error).ends_with(&format!("cannot be opened: {expected}")), "{error}");
+        std::fs::remove_file(&path).expect("removed");
+        let _socket = std::os::unix::net::UnixListener::bind(&path).expect("bound");
+        let error = log.sink.reopen().expect_err("a socket");
+        assert!(error.starts_with("this is a socket; expected"), "{error}");
+    }
+
+    #[test]
     fn a_full_disk_costs_lines_that_are_counted() {
         let counters = ServerCounters::default();
         let mut log = log(Path::new("/dev/full"), &Logs::default());
@@ -511,12 +542,13 @@ mod tests {
     fn line(format: LogFormat, method: &str, target: &str, body_bytes: u64) -> String {
         let mut stamp = Stamp::default();
         stamp.set(784_111_777);
-        let (peer, is_old) = ("192.0.2.1", false);
+        let (peer, version) = ("192.0.2.1", if method.is_empty() { "" } else { "1.1" });
         let mut out = Vec::new();
         let status = 200;
-        let (referer, agent, proxied) = (b"".as_slice(), target.as_bytes(), None);
+        let target = target.as_bytes();
+        let (referer, agent, proxied) = (b"".as_slice(), target, None);
         let entry =
-            Entry { peer, method, target, is_old, status, body_bytes, referer, agent, proxied };
+            Entry { peer, method, target, version, status, body_bytes, referer, agent, proxied };
         write(&mut out, format, &stamp, &entry);
         String::from_utf8(out).expect("ASCII")
     }
@@ -542,6 +574,8 @@ mod tests {
              \"target\":\"/\\\"\\ud83d\\ude00\\u000a\",\"version\":\"1.1\",\"status\":200,\
              \"body_bytes\":12}\n"
         );
+        // Other protocols have no version of HTTP.
+        assert!(line(LogFormat::Json, "", "", 0).contains("\"target\":\"\",\"status\":200,"));
     }
 
     proptest! {

@@ -191,7 +191,29 @@ fn open(target: &LogTarget) -> std::io::Result<OwnedFd> {
 fn open_file(path: &Path) -> std::io::Result<File> {
     // A named pipe without a reader is refused instead of waited for.
     let flags = rustix::fs::OFlags::NONBLOCK.bits().cast_signed();
-    OpenOptions::new().append(true).create(true).mode(MODE).custom_flags(flags).open(path)
+    let opened =
+        OpenOptions::new().append(true).create(true).mode(MODE).custom_flags(flags).open(path);
+    opened.map_err(|error| match Errno::from_io_error(&error) {
+        Some(Errno::NXIO) => without_reader(path, error),
+        _ => error,
+    })
+}
+
+/// What ENXIO means for a log, by what stands there (`open(2)`).
+fn without_reader(path: &Path, error: std::io::Error) -> std::io::Error {
+    let is = |kind| {
+        let stat = rustix::fs::stat(path);
+        stat.is_ok_and(|stat| FileType::from_raw_mode(stat.st_mode) == kind)
+    };
+    if is(FileType::Fifo) {
+        return std::io::Error::other("no program reads this named pipe; start its reader first");
+    }
+    if is(FileType::Socket) {
+        return std::io::Error::other(
+            "this is a socket; expected a file, a named pipe or a device",
+        );
+    }
+    error
 }
 
 fn is_regular(fd: &OwnedFd) -> bool {

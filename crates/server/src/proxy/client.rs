@@ -33,8 +33,8 @@ use super::head_cache::{RequestFacts, RequestKey};
 use super::heads::{RequestContext, is_idempotent, write_request};
 use super::shared::ProxyShared;
 use crate::counters::{ServerCounter, index_of};
-use crate::request::is_blank;
-use answering::{address_text, note_line};
+use crate::request::{is_blank, refused_head, request_line, version};
+use answering::{address_text, note_line, note_refused_line};
 
 /// How long a drained proxy waits for a request on a connection: one that was on its way has arrived
 /// by then, and is answered as the last one.
@@ -144,7 +144,15 @@ impl Client {
                 0
             }
             Parsed::Rejected(rejection) => {
-                self.refuse(shared, actions, rejection, input, (b"", false));
+                let head = refused_head(input, &shared.head_limits);
+                let said = request_line(head);
+                let mut line = Vec::new();
+                if let Some(log) = &shared.log
+                    && !said.method.is_empty()
+                {
+                    note_refused_line(&mut line, head, log);
+                }
+                self.refuse(shared, actions, rejection, input, (&line, said.version));
                 0
             }
         }
@@ -218,7 +226,7 @@ impl Client {
                 "the head took too long",
                 "RFC 9110 15.5.9",
             );
-            self.refuse(shared, actions, late, b"", (b"", false));
+            self.refuse(shared, actions, late, b"", (b"", ""));
         } else {
             actions.close();
         }
@@ -268,7 +276,7 @@ impl Client {
             if let Some(log) = &shared.log {
                 note_line(&mut line, request, log);
             }
-            let line = (line.as_slice(), request.version_minor == 0);
+            let line = (line.as_slice(), version(request.version_minor));
             self.refuse(shared, actions, Rejection::HTTPS_WITHOUT_TLS, head, line);
             return None;
         }

@@ -420,8 +420,8 @@ fn record(shared: &mut ProxyShared, at: u32) {
     let entry = Entry {
         peer: &pair.peer,
         method: "",
-        target: "",
-        is_old: false,
+        target: b"",
+        version: "",
         status: 0,
         body_bytes: bytes,
         referer: b"",

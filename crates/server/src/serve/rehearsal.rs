@@ -10,12 +10,13 @@ use pollux_engine::{
     Address, Driver, EventLoop, GroupError, Limits, ListenAddress, ListenError, NoSession,
 };
 use pollux_tls::HTTP_1_1;
+use rustix::io::Errno;
 
 use super::report::{proxy_shortage, serve_shortage, summary};
-use super::sockets::check_all;
+use super::sockets::{check_all, looked_up};
 use super::start::{CONTROL, PROXY, STATS, explained_open, holder};
 use super::{SERVER, Server};
-use crate::config::{LogTarget, Loops, Monitoring, ServeConfig};
+use crate::config::{LogTarget, Loops, Monitoring, ServeConfig, takes};
 use crate::error::connections_max;
 use crate::log;
 use crate::proxy::ProxyConfig;
@@ -27,6 +28,8 @@ use crate::{Logs, ServerError};
 /// What a start would meet.
 #[derive(Debug, Default)]
 struct Rehearsal {
+    /// Where clients and metrics come, with what the names are now.
+    listened: Vec<(Address, Vec<ListenAddress>)>,
     warnings: Vec<String>,
     mistakes: Vec<ServerError>,
 }
@@ -124,6 +127,7 @@ impl Rehearsal {
             }
             Address::Known(ListenAddress::Tcp(_)) | Address::Name { .. } => {
                 let is_free = self.noted(checked.map_err(explained)).unwrap_or(true);
+                self.compare(flag, address);
                 // Of this program it is the server that is to be reloaded or replaced.
                 let port = address.port().unwrap_or_default();
                 if !is_free && let Some(other) = holder(port).filter(|it| !is_like_us(it)) {
@@ -133,6 +137,28 @@ impl Rehearsal {
                 }
             }
         }
+    }
+
+    /// Settings compare what was written; here a name has its addresses.
+    fn compare(&mut self, flag: &'static str, address: &Address) {
+        let Ok(all) = looked_up(address) else { return };
+        let is_named = |address: &Address| matches!(address, Address::Name { .. });
+        let known = |address: &ListenAddress| Address::from(address.clone());
+        let are_one = |one: &ListenAddress, two: &ListenAddress| {
+            takes(&known(one), &known(two)) || takes(&known(two), &known(one))
+        };
+        let other = self.listened.iter().find(|(written, others)| {
+            (is_named(written) || is_named(address))
+                && others.iter().any(|one| all.iter().any(|two| are_one(one, two)))
+        });
+        if let Some((other, _)) = other {
+            let reason = format!(
+                "{address} and {other} are one address of this machine; name it once with {flag}"
+            );
+            let cause = Errno::ADDRINUSE.into();
+            self.mistakes.push(ServerError::Listen { reason, cause });
+        }
+        self.listened.push((address.clone(), all));
     }
 
     /// Threads on their CPUs, and the mechanism.

@@ -292,7 +292,11 @@ pub(crate) fn check_all(address: &Address) -> Result<bool, ListenError> {
     }
 }
 
-fn looked_up(address: &Address) -> Result<Vec<ListenAddress>, ListenError> {
+/// What an address of the settings is now.
+///
+/// # Errors
+/// The name can't be looked up.
+pub(super) fn looked_up(address: &Address) -> Result<Vec<ListenAddress>, ListenError> {
     address.look_up().map_err(|error| {
         let text = address.to_string();
         let host = text.rsplit_once(':').map_or(text.as_str(), |(host, _)| host);

@@ -66,11 +66,14 @@ fn reason(
     let tcp: Option<SocketAddr> = address.parse().ok();
     match (errno, tcp) {
         (Some(Errno::ADDRINUSE), Some(tcp)) => {
-            let by =
-                holder(tcp.port()).map_or_else(String::new, |program| format!(" by {program}"));
-            format!(
-                "{address} is in use{by}; end that program or choose another address with {flag}"
-            )
+            let (by, next) = match holder(tcp.port()) {
+                Some(own) if own.ends_with(&in_list(std::process::id())) => {
+                    (format!(" by {own}, which is this server itself"), "name each address once")
+                }
+                Some(program) => (format!(" by {program}"), "end that program"),
+                None => (String::new(), "end that program"),
+            };
+            format!("{address} is in use{by}; {next} or choose another address with {flag}")
         }
         (Some(Errno::ACCESS), Some(tcp)) => format!(
             "port {} needs root or CAP_NET_BIND_SERVICE (setcap cap_net_bind_service=+ep, \
@@ -87,12 +90,18 @@ fn reason(
     }
 }
 
-/// The program that listens on this port, as `name (process 12)`; none where that is not ours to
-/// know (`proc_pid_net(5)`, `proc_pid_fd(5)`).
+/// How the number of a process stands behind its name.
+fn in_list(id: u32) -> String {
+    format!(" (process {id})")
+}
+
+/// The program that listens on this port, as `name (process 12)`, this one only where no other does; none where that
+/// is not ours to know (`proc_pid_net(5)`, `proc_pid_fd(5)`).
 pub(super) fn holder(port: u16) -> Option<String> {
     let tables = ["/proc/net/tcp", "/proc/net/tcp6"].map(|table| read_to_string(table).ok());
-    let inode = tables.iter().flatten().find_map(|table| listening_inode(table, port))?;
-    let socket = format!("socket:[{inode}]");
+    let inodes = tables.iter().flatten().flat_map(|table| listening_inodes(table, port));
+    let sockets: Vec<String> = inodes.map(|inode| format!("socket:[{inode}]")).collect();
+    let mut own = None;
     for process in read_dir("/proc").ok()?.flatten() {
         let id = process.file_name();
         // Others, as `self`, name a process once more.
@@ -101,20 +110,25 @@ pub(super) fn holder(port: u16) -> Option<String> {
         }
         let Ok(descriptors) = read_dir(process.path().join("fd")) else { continue };
         let mut links = descriptors.flatten().filter_map(|each| read_link(each.path()).ok());
-        if links.any(|link| link.as_os_str() == socket.as_str()) {
-            let name = read_to_string(process.path().join("comm")).ok()?;
-            return Some(format!("{} (process {})", name.trim(), id.display()));
+        if links.any(|link| sockets.iter().any(|socket| link.as_os_str() == socket.as_str())) {
+            let Ok(name) = read_to_string(process.path().join("comm")) else { continue };
+            let number = id.to_str().and_then(|id| id.parse().ok()).unwrap_or_default();
+            let program = format!("{}{}", name.trim(), in_list(number));
+            if number != std::process::id() {
+                return Some(program);
+            }
+            own = Some(program);
         }
     }
-    None
+    own
 }
 
-/// The inode of the socket that listens on `port` in a table of `/proc/net/tcp`.
-fn listening_inode(table: &str, port: u16) -> Option<&str> {
+/// The inodes of the sockets that listen on `port` in a table of `/proc/net/tcp`.
+fn listening_inodes(table: &str, port: u16) -> impl Iterator<Item = &str> {
     /// TCP_LISTEN, as the table has it.
     const LISTENS: &str = "0A";
     let ending = format!(":{port:04X}");
-    table.lines().find_map(|line| {
+    table.lines().filter_map(move |line| {
         let words: Vec<&str> = line.split_ascii_whitespace().collect();
         let is_it = words.get(1)?.ends_with(&ending) && *words.get(3)? == LISTENS;
         is_it.then(|| words.get(9).copied())?

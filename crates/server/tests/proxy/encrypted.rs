@@ -78,8 +78,15 @@ fn what_is_not_tls_is_refused_and_a_slow_handshake_ends() {
         let rest = plain.rest();
         assert!(rest.starts_with("HTTP/1.1 400 "), "{driver}: {rest}");
         assert!(rest.contains("sent to HTTPS port"), "{driver}: {rest}");
+        let mut head = proxy.client();
+        head.send("HEAD http://x/ HTTP/1.1\r\nHost: x\r\n\r\n");
+        let rest = head.rest();
+        assert!(
+            rest.starts_with("HTTP/1.1 400 ") && rest.ends_with("\r\n\r\n"),
+            "{driver}: {rest}"
+        );
         let count = |counter| proxy.sum(|each| each.server.value(counter));
-        assert_eq!(count(ServerCounter::TlsFailed), 1, "{driver}");
+        assert_eq!(count(ServerCounter::TlsFailed), 2, "{driver}");
         let mut slow = proxy.client();
         slow.send([0x16, 0x03, 0x01]);
         slow.rest();

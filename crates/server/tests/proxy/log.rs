@@ -73,10 +73,41 @@ fn lines_of_refused_requests_have_the_columns_of_all_others() {
 }
 
 #[test]
+fn no_field_hides_a_request_that_is_refused() {
+    let hidden = [
+        ("POST /e", "Expect: tea\r\nContent-Length: 1\r\n", 417),
+        ("POST /l", "Content-Length: 1\r\nContent-Length: 2\r\n", 400),
+        ("POST /t", "Transfer-Encoding: gzip\r\n", 400),
+        ("POST /b", "Content-Length: 99999999999\r\n", 413),
+        ("GET /\"x", "Bad Name: x\r\n", 400),
+    ];
+    let ask = |proxy: &Proxy| {
+        for (line, fields, status) in hidden {
+            let mut client = proxy.client();
+            client.send(format!(
+                "{line} HTTP/1.1\r\nHost: x\r\nUser-Agent: evil\r\nReferer: r\r\n{fields}\r\n"
+            ));
+            let answer = client.rest();
+            assert!(answer.starts_with(&format!("HTTP/1.1 {status} ")), "{line}: {answer}");
+        }
+    };
+    for all in lines(LogFormat::Combined, hidden.len(), ask) {
+        for (line, (asked, fields, status)) in all.iter().zip(hidden) {
+            let asked = asked.replace('"', "\\x22");
+            assert!(line.contains(&format!("] \"{asked} HTTP/1.1\" {status} ")), "{line}");
+            let is_whole = line.contains("\"r\" \"evil\" - -/-/-/- client_bad_request");
+            assert!(is_whole, "{fields}: {line}");
+        }
+    }
+}
+
+#[test]
 fn each_line_in_json_says_how_it_ended() {
     for all in lines(LogFormat::Json, REFUSED.len() + 1, ask_all) {
         for (line, (_, status, end)) in all.iter().zip(REFUSED) {
             assert!(line.contains(&format!("\"status\":{status},")), "{line}");
+            // Without a request line there is no version.
+            assert_eq!(line.contains("\"version\":"), !line.contains("\"method\":\"\""), "{line}");
             assert!(line.contains(&format!("\"tries\":0,\"end\":\"{end}\"}}")), "{line}");
         }
     }

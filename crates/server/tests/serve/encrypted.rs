@@ -156,6 +156,26 @@ fn what_is_not_tls_is_refused_and_a_handshake_has_its_time_from_the_accept() {
         assert!(rest.starts_with("HTTP/1.1 400 "), "{driver}: {rest}");
         assert!(rest.contains("sent to HTTPS port"), "{driver}: {rest}");
         assert_eq!(count(server, ServerCounter::TlsFailed), 1, "{driver}");
+        // However it is cut on its way, and whatever it asks.
+        for (method, target, has_body) in [
+            ("GET", "/", true),
+            ("TRACE", "/", true),
+            ("CONNECT", "a:1", true),
+            ("HEAD", "/", false),
+        ] {
+            let mut plain = client(server);
+            plain.set_nodelay(true).expect("set");
+            for byte in format!("{method} {target} HTTP/1.1\r\n").as_bytes() {
+                // The verdict may be there before the line is whole.
+                if plain.write_all(&[*byte]).is_err() {
+                    break;
+                }
+            }
+            let mut rest = String::new();
+            plain.read_to_string(&mut rest).expect("a page and the end");
+            assert!(rest.starts_with("HTTP/1.1 400 "), "{driver}: {method}: {rest}");
+            assert_eq!(!rest.ends_with("\r\n\r\n"), has_body, "{driver}: {method}: {rest}");
+        }
         // Byte by byte a record never ends; its deadline does not move.
         let mut slow = client(server);
         let begun = Instant::now();

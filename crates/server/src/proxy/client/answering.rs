@@ -13,7 +13,7 @@ use crate::common_fields::FieldContext;
 use crate::counters::ServerCounter;
 use crate::log::{AccessLog, Entry, Event, Proxied};
 use crate::proxy::fault::ProxyCounter;
-use crate::request::{is_head, is_tls};
+use crate::request::{field, is_head, is_tls, request_line, version};
 
 /// The status in the log of a request whose client went away before an answer began, as nginx has it: no status
 /// was sent.
@@ -216,14 +216,13 @@ impl Client {
         if let Some(log) = &shared.log {
             note_line(&mut line, request, log);
         }
-        let is_old = request.version_minor == 0;
-        self.log(shared, actions, (&line, is_old), &answered);
+        self.log(shared, actions, (&line, version(request.version_minor)), &answered);
         self.phase = Phase::Idle;
         self.settle(shared, actions, is_last, false);
     }
 
-    /// Refuses bytes that are not a request that is served; nothing behind them is read. The log gets `line`, of a
-    /// sound one, and whether it is HTTP/1.0.
+    /// Refuses bytes that are not a request that is served; nothing behind them is read. The log gets `line`, if
+    /// they have one, and the version in it.
     #[cold]
     pub(super) fn refuse(
         &mut self,
@@ -231,7 +230,7 @@ impl Client {
         actions: &mut Actions<'_>,
         rejection: Rejection,
         input: &[u8],
-        line: (&[u8], bool),
+        line: (&[u8], &str),
     ) {
         if is_tls(input) {
             shared.logs.errors.report(Event::TlsSpoken, shared.now.unix_s, || {
@@ -296,7 +295,7 @@ impl Client {
             peer: self.peer.as_deref().unwrap_or_default(),
             method,
             target,
-            is_old: exchange.minor == 0,
+            version: version(exchange.minor),
             status,
             body_bytes: bytes,
             referer,
@@ -312,7 +311,7 @@ impl Client {
         &mut self,
         shared: &mut ProxyShared,
         actions: &Actions<'_>,
-        (line, is_old): (&[u8], bool),
+        (line, version): (&[u8], &str),
         answered: &Answered,
     ) {
         let Some(log) = &mut shared.log else { return };
@@ -339,7 +338,7 @@ impl Client {
             peer,
             method,
             target,
-            is_old,
+            version,
             status,
             body_bytes,
             referer,
@@ -370,11 +369,25 @@ pub(in crate::proxy) fn note_line(line: &mut Vec<u8>, request: &Request<'_>, log
     }
 }
 
+/// The same of a head that was refused, as far as it came.
+pub(in crate::proxy) fn note_refused_line(line: &mut Vec<u8>, head: &[u8], log: &AccessLog) {
+    let said = request_line(head);
+    line.extend_from_slice(said.method.as_bytes());
+    line.push(b' ');
+    line.extend_from_slice(said.target);
+    if log.names_agents() {
+        for name in ["referer", "user-agent"] {
+            line.push(b'\n');
+            line.extend_from_slice(field(head, name));
+        }
+    }
+}
+
 /// What [`note_line`] kept.
 #[derive(Default)]
 struct Line<'l> {
     method: &'l str,
-    target: &'l str,
+    target: &'l [u8],
     referer: &'l [u8],
     agent: &'l [u8],
 }
@@ -383,9 +396,10 @@ impl<'l> Line<'l> {
     fn of(line: &'l [u8]) -> Self {
         let mut parts = line.split(|byte| *byte == b'\n');
         let mut next = || parts.next().unwrap_or_default();
-        // Methods and targets are ASCII.
-        let line = str::from_utf8(next()).unwrap_or_default();
-        let (method, target) = line.split_once(' ').unwrap_or_default();
+        let mut words = next().splitn(2, |byte| *byte == b' ');
+        let mut word = || words.next().unwrap_or_default();
+        // Methods are ASCII.
+        let (method, target) = (str::from_utf8(word()).unwrap_or_default(), word());
         Self { method, target, referer: next(), agent: next() }
     }
 }
