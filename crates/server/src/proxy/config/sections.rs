@@ -354,8 +354,8 @@ table! { keys, key, default;
         /// clients that are proxies of your own
         pub accepts_header as "accept_proxy": bool = key.switch(),
         /// What becomes of X-Forwarded-For, X-Forwarded-Proto and X-Forwarded-Host, which name the
-        /// client to the backend; others that clients could claim to be somebody by, such as X-Real-IP, pass only
-        /// with add and keep
+        /// client to the backend; others that clients could claim to be somebody by (X-Real-IP, True-Client-IP,
+        /// X-Forwarded-Port and all that docs/proxy.md lists) pass only with add and keep
         pub x_forwarded: Forwarding = key.default("replace").one(&Forwarding::kind()),
         /// What becomes of Forwarded (RFC 7239), which does the same
         pub forwarded: Forwarding = key.default("remove").one(&Forwarding::kind()),
