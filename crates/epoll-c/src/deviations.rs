@@ -139,8 +139,8 @@ pub const DEVIATIONS: &[Deviation] = &[
         preloaded: AIO,
         at_times: AIO,
         epoll: "EPOLL_CTL_DEL lets go of a file: behind a close(2) the peer sees its end at once",
-        here: "some milliseconds later; what it writes into a pipe until then is lost, without EPIPE",
-        reason: "the same. On uring-poll it is at once, but for the first file that another thread than the one \
+        here: "some milliseconds later; pipes at once",
+        reason: "the same, but pipes and listeners are watched by an epoll beside it. On uring-poll it is at once, but for the first file that another thread than the one \
                  that waited before takes out while none waits: the ring is exchanged for one that serves all \
                  threads",
     },

@@ -12,7 +12,7 @@
 //!
 //! Files that AIO cannot watch are watched beside it ([`crate::aio_beside`]): of more than one queue of
 //! waiters, which the kernel refuses (EINVAL: terminals, FIFOs that are open for both directions), and signalfds,
-//! which it would look at in a thread of its own. So are listeners, where that is asked for ([`Listeners`]).
+//! which it would look at in a thread of its own. So are listeners and pipes, where that is asked for ([`Release`]).
 //!
 //! ```text
 //!            add, modify                wait                   event
@@ -51,14 +51,14 @@ const SLOTS_FEW: u32 = 1024;
 /// The smallest context worth opening with when the system is nearly at its limit.
 const SLOTS_MIN: u32 = 64;
 
-/// By what listeners are watched.
+/// By what listeners and pipes are watched.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Listeners {
-    /// By the context, as other sockets are. The kernel lets go of a file whose poll was cancelled a tick of its clock
-    /// later, and until then a closed listener takes connections.
-    LikeAll,
+pub(crate) enum Release {
+    /// By the context, as other files are. The kernel lets go of a file whose poll was cancelled a tick of its clock
+    /// later: until then a closed listener takes connections, and a pipe what is written to it, which are lost.
+    Later,
     /// By the epoll beside it, which lets go at once.
-    Beside,
+    AtOnce,
 }
 
 /// A poller on one AIO context.
@@ -73,7 +73,7 @@ pub(crate) struct Aio {
     beside: Option<Beside>,
     /// The last wait had no room to look there: the next one begins with it.
     is_beside_due: bool,
-    listeners: Listeners,
+    release: Release,
     /// What was hung up, as sockets are that do not listen yet: it may listen by the time it is armed again.
     hung_up: Vec<Key>,
     /// Numbers the flushes: a poll that completes in the turn of its submission looked itself.
@@ -95,11 +95,11 @@ enum State {
 }
 
 impl Aio {
-    pub(crate) fn open(listeners: Listeners) -> Result<Self, Error> {
-        Self::with_slots(SLOTS_AT_OPEN, listeners)
+    pub(crate) fn open(release: Release) -> Result<Self, Error> {
+        Self::with_slots(SLOTS_AT_OPEN, release)
     }
 
-    fn with_slots(slots: u32, listeners: Listeners) -> Result<Self, Error> {
+    fn with_slots(slots: u32, release: Release) -> Result<Self, Error> {
         let context = open_context(slots)?;
         Ok(Self {
             parts: Parts::new(caps(&context))?,
@@ -110,7 +110,7 @@ impl Aio {
             completed: Vec::new(),
             beside: None,
             is_beside_due: false,
-            listeners,
+            release,
             hung_up: Vec::new(),
             turn: 0,
         })
@@ -217,7 +217,8 @@ impl Aio {
     fn is_for_beside(&self, fd: RawFd, kind: Option<FileKind>) -> bool {
         match kind {
             Some(FileKind::Signals) => true,
-            Some(FileKind::Stream) if self.listeners == Listeners::Beside => {
+            Some(FileKind::Pipe) => self.release == Release::AtOnce,
+            Some(FileKind::Socket) if self.release == Release::AtOnce => {
                 self.parts.counters.system_calls.add(1);
                 is_listener(fd)
             }
@@ -233,7 +234,7 @@ impl Aio {
                 continue;
             }
             // Where it is refused it is polled as other sockets are.
-            if self.is_for_beside(key.fd(), Some(FileKind::Stream))
+            if self.is_for_beside(key.fd(), Some(FileKind::Socket))
                 && self.watch_beside(key).is_ok()
                 && let Some(index) = self.queue.iter().position(|queued| *queued == key)
             {
@@ -420,7 +421,7 @@ impl Aio {
                 continue;
             }
             events.push(entry.token, found);
-            if self.listeners == Listeners::Beside && found.contains(Readiness::HUP) {
+            if self.release == Release::AtOnce && found.contains(Readiness::HUP) {
                 self.hung_up.push(key);
             }
             match entry.how.trigger {

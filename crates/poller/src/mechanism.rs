@@ -16,7 +16,7 @@ use std::time::Duration;
 
 use pollux_sys::process::ForkMark;
 
-use crate::aio::{Aio, Listeners};
+use crate::aio::{Aio, Release};
 use crate::epoll::Epoll;
 use crate::poll::Poll;
 use crate::select::Select;
@@ -122,29 +122,29 @@ impl Mechanism {
     /// # Errors
     /// As [`Mechanism::open`].
     pub fn open_for(self, threads: Threads) -> Result<Box<dyn Poller + Send>, Error> {
-        self.open_with(threads, Listeners::LikeAll)
+        self.open_with(threads, Release::Later)
     }
 
-    /// As [`Mechanism::open_for`], to stand in for the epoll of a program that was not written for it: a listener
-    /// that is deleted is let go of at once, so that nobody connects to it once it is closed. On AIO listeners are
-    /// therefore watched by an epoll beside the context, which would let go of them a tick of the kernel's clock
-    /// later; all else is polled by AIO.
+    /// As [`Mechanism::open_for`], to stand in for the epoll of a program that was not written for it: a listener or
+    /// a pipe that is deleted is let go of at once, so that nobody connects to it, or writes to it, once it is closed.
+    /// On AIO these are therefore watched by an epoll beside the context, which would let go of them a tick of the
+    /// kernel's clock later; all else is polled by AIO.
     ///
     /// # Errors
     /// As [`Mechanism::open`].
     pub fn open_in_place_of_epoll(self, threads: Threads) -> Result<Box<dyn Poller + Send>, Error> {
-        self.open_with(threads, Listeners::Beside)
+        self.open_with(threads, Release::AtOnce)
     }
 
     fn open_with(
         self,
         threads: Threads,
-        listeners: Listeners,
+        release: Release,
     ) -> Result<Box<dyn Poller + Send>, Error> {
         Ok(match self {
             Self::Select => Box::new(Owned::new(Select::open()?)?),
             Self::Poll => Box::new(Owned::new(Poll::open()?)?),
-            Self::Aio => Box::new(Owned::new(Aio::open(listeners)?)?),
+            Self::Aio => Box::new(Owned::new(Aio::open(release)?)?),
             Self::Epoll | Self::EpollEt | Self::EpollOneshot => {
                 Box::new(Owned::new(Epoll::open()?)?)
             }

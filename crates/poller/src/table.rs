@@ -191,7 +191,7 @@ impl<S> Table<S> {
 /// pipes. Asked only where a claim is doubtful; a number that was closed meanwhile is doubted.
 pub(crate) fn is_claimed(fd: RawFd, counters: &Counters) -> bool {
     counters.system_calls.add(1);
-    FileKind::of(fd).is_none_or(|kind| kind == FileKind::Stream)
+    FileKind::of(fd).is_none_or(|kind| matches!(kind, FileKind::Socket | FileKind::Pipe))
 }
 
 /// Refuses a file without readiness, and counts the system calls that this takes. `epoll_ctl(2)`

@@ -14,8 +14,10 @@ pub const NONE_LEFT: &str = "no descriptor is left: raise the limit (ulimit -Hn,
 /// What kind of file a descriptor names, as far as it matters to requests that poll it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum FileKind {
-    /// A socket or a pipe: what wakes a poll tells what became ready, and may claim more than holds.
-    Stream,
+    /// A socket: what wakes a poll tells what became ready, and may claim more than holds.
+    Socket,
+    /// A pipe or FIFO, of which the same holds.
+    Pipe,
     /// A `signalfd(2)`: ready or not by the signals of the thread that looks.
     Signals,
     /// Anything else.
@@ -35,7 +37,8 @@ impl FileKind {
         // SAFETY: the call succeeded, and then it has written the whole structure.
         let stat = unsafe { stat.assume_init() };
         Some(match stat.st_mode & libc::S_IFMT {
-            libc::S_IFSOCK | libc::S_IFIFO => Self::Stream,
+            libc::S_IFSOCK => Self::Socket,
+            libc::S_IFIFO => Self::Pipe,
             // Anonymous files have no type.
             0 if is_named(fd, "anon_inode:[signalfd]") => Self::Signals,
             _ => Self::Other,

@@ -3,19 +3,26 @@
 use super::*;
 use std::io::{PipeReader, PipeWriter, Read, Write, pipe};
 use std::os::fd::AsFd;
+use std::os::unix::net::UnixStream;
 
 const LEVEL: Registration = Registration::new(Interest::READABLE, Trigger::Level);
 const ONESHOT: Registration = Registration::new(Interest::READABLE, Trigger::Oneshot);
 const NOW: Option<Duration> = Some(Duration::ZERO);
 
 fn small() -> Aio {
-    Aio::with_slots(4, Listeners::LikeAll).expect("AIO")
+    Aio::with_slots(4, Release::Later).expect("AIO")
 }
 
 fn ready_pipe() -> (PipeReader, PipeWriter) {
     let (reader, mut writer) = pipe().expect("a pipe");
     writer.write_all(b"x").expect("room");
     (reader, writer)
+}
+
+fn ready_pair() -> (UnixStream, UnixStream) {
+    let (ours, mut peer) = UnixStream::pair().expect("a pair");
+    peer.write_all(b"x").expect("room");
+    (ours, peer)
 }
 
 fn slots(aio: &mut Aio, timeout: Option<Duration>) -> Vec<u32> {
@@ -26,7 +33,7 @@ fn slots(aio: &mut Aio, timeout: Option<Duration>) -> Vec<u32> {
 
 #[test]
 fn one_submit_carries_all_changes_and_what_is_armed_again() {
-    let mut aio = Aio::open(Listeners::LikeAll).expect("AIO");
+    let mut aio = Aio::open(Release::Later).expect("AIO");
     let pipes: Vec<_> = (0..10).map(|_| ready_pipe()).collect();
     for (slot, (reader, _)) in (0..).zip(&pipes) {
         aio.add(reader.as_fd(), Token::new(slot, 0), LEVEL).expect("vacant");
@@ -209,10 +216,10 @@ fn a_size_that_the_kernel_can_not_count_is_unavailable_with_its_words() {
 }
 
 #[test]
-fn a_deleted_listener_takes_nobody_where_listeners_are_watched_beside() {
+fn a_deleted_listener_takes_nobody_where_it_is_watched_beside() {
     for round in 0..20 {
-        let mut aio = Aio::open(Listeners::Beside).expect("AIO");
-        let (ours, _peer) = std::os::unix::net::UnixStream::pair().expect("a pair");
+        let mut aio = Aio::open(Release::AtOnce).expect("AIO");
+        let (ours, _peer) = UnixStream::pair().expect("a pair");
         aio.add(ours.as_fd(), Token::new(1, 0), LEVEL).expect("vacant");
         assert!(slots(&mut aio, NOW).is_empty());
         assert!(aio.beside.is_none(), "a connection is polled by AIO");
@@ -230,13 +237,27 @@ fn a_deleted_listener_takes_nobody_where_listeners_are_watched_beside() {
 }
 
 #[test]
+fn a_deleted_pipe_is_broken_at_once_where_it_is_watched_beside() {
+    for round in 0..20 {
+        let mut aio = Aio::open(Release::AtOnce).expect("AIO");
+        let (reader, mut writer) = ready_pipe();
+        aio.add(reader.as_fd(), Token::new(1, 0), LEVEL).expect("vacant");
+        assert_eq!(slots(&mut aio, None), [1]);
+        aio.delete(reader.as_fd()).expect("registered");
+        drop(reader);
+        let refused = writer.write_all(b"x").expect_err(&format!("closed, in round {round}"));
+        assert_eq!(refused.kind(), io::ErrorKind::BrokenPipe);
+    }
+}
+
+#[test]
 fn a_listener_is_not_starved_by_a_connection_that_is_always_ready() {
-    let mut aio = Aio::open(Listeners::Beside).expect("AIO");
+    let mut aio = Aio::open(Release::AtOnce).expect("AIO");
     let listener = std::net::TcpListener::bind(("127.0.0.1", 0)).expect("a port");
     aio.add(listener.as_fd(), Token::new(1, 0), LEVEL).expect("vacant");
-    let pipes = [ready_pipe(), ready_pipe()];
-    for (slot, (reader, _)) in (2..).zip(&pipes) {
-        aio.add(reader.as_fd(), Token::new(slot, 0), LEVEL).expect("vacant");
+    let pairs = [ready_pair(), ready_pair()];
+    for (slot, (ours, _)) in (2..).zip(&pairs) {
+        aio.add(ours.as_fd(), Token::new(slot, 0), LEVEL).expect("vacant");
     }
     let address = listener.local_addr().expect("bound");
     let _client = std::net::TcpStream::connect(address).expect("it listens");
@@ -252,7 +273,7 @@ fn a_listener_is_not_starved_by_a_connection_that_is_always_ready() {
 
 #[test]
 fn a_socket_that_listens_only_later_is_watched_beside_from_then_on() {
-    let mut aio = Aio::open(Listeners::Beside).expect("AIO");
+    let mut aio = Aio::open(Release::AtOnce).expect("AIO");
     let family = rustix::net::AddressFamily::INET;
     let socket = rustix::net::socket(family, rustix::net::SocketType::STREAM, None);
     let socket = socket.expect("a socket");
@@ -278,7 +299,7 @@ fn for_both_directions() -> (std::fs::File, PipeReader) {
 
 #[test]
 fn a_file_with_two_queues_of_waiters_is_watched_beside_what_is_armed() {
-    let mut aio = Aio::open(Listeners::LikeAll).expect("AIO");
+    let mut aio = Aio::open(Release::Later).expect("AIO");
     let (armed, mut writer) = pipe().expect("a pipe");
     aio.add(armed.as_fd(), Token::new(1, 0), LEVEL).expect("vacant");
     assert!(slots(&mut aio, NOW).is_empty());

@@ -47,6 +47,19 @@ pub(super) fn a_file_closed_after_del_ends_at_once(subject: &Subject) -> String 
     format!("{seen:?}")
 }
 
+/// What is written to a pipe whose reader was taken out and closed.
+pub(super) fn a_pipe_closed_after_del_is_broken_at_once(subject: &Subject) -> String {
+    let seen = [(); 10].map(|()| {
+        let (reader, mut writer) = std::io::pipe().expect("a pipe");
+        subject.add(&reader, EPOLLIN, 1);
+        let before = subject.wait(Duration::ZERO);
+        delete(subject, reader.as_raw_fd());
+        drop(reader);
+        (before, writer.write(b"x").map_err(|error| error.kind()))
+    });
+    format!("{seen:?}")
+}
+
 pub(super) fn a_file_closed_without_del_ends_at_once(subject: &Subject) -> String {
     let closes: [fn(RawFd); 4] = [
         close,

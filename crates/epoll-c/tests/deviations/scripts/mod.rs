@@ -82,6 +82,7 @@ pub(crate) const SCRIPTS: &[Script] = scripts![
     calls_that_fail_close_nothing;
     closing:
     a_file_closed_after_del_ends_at_once,
+    a_pipe_closed_after_del_is_broken_at_once,
     a_file_closed_without_del_ends_at_once,
     a_listener_closed_after_del_takes_nobody,
     a_listener_closed_without_del_takes_nobody,

@@ -120,7 +120,7 @@ pub(super) fn a_disarmed_oneshot_is_silent_about_a_hang_up(subject: &Subject) ->
 }
 
 pub(super) fn what_was_read_before_the_wait_is_silent(subject: &Subject) -> String {
-    let (mut reader, mut writer) = pipe().expect("a pipe");
+    let (mut reader, mut writer) = UnixStream::pair().expect("a pair");
     subject.add(&reader, EPOLLIN, 1);
     let before = subject.soon();
     writer.write_all(b"x").expect("room");
