@@ -15,7 +15,9 @@ use std::thread::{self, ThreadId};
 use std::time::{Duration, Instant};
 
 use libc::{c_int, epoll_event, sigset_t};
-use pollux_poller::{Backend, Error, Events, Mechanism, Poller, SignalMask, Threads, Waker};
+use pollux_poller::{
+    Backend, Error, Events, Expected, Mechanism, Poller, SignalMask, Threads, Waker,
+};
 
 use crate::kernel::{self, Kind};
 use crate::registrations::{EXCLUSIVE, Registrations, Step, is_impossible};
@@ -57,6 +59,7 @@ pub(crate) struct Opened {
     events: Events,
     thread: ThreadId,
     threads: Threads,
+    expected: Expected,
 }
 
 /// One wait as the program asked for it.
@@ -93,7 +96,7 @@ impl Instance {
         let tag = kernel::eventfd()?;
         kernel::ctl(epoll, libc::EPOLL_CTL_ADD, tag.as_raw_fd(), Some(NOTHING))?;
         (state.subject.tag, state.subject.semaphore) = (Some(tag), Some(kernel::eventfd()?));
-        let opened = Opened::open(mechanism, Threads::One).map_err(|refused| {
+        let opened = Opened::open(mechanism, Threads::One, Expected::Few).map_err(|refused| {
             // Of `fs.aio-max-nr`, a bound of the whole system: epoll_create(2) has no EAGAIN.
             let is_at_bound = refused.raw_os_error() == Some(libc::EAGAIN);
             if is_at_bound { errno(libc::ENFILE) } else { refused }
@@ -313,7 +316,7 @@ impl Instance {
         let mut state = self.lock();
         state.subject.waker = Some(poller.waker());
         state.subject.registrations.poller_is_new();
-        let mut opened = Opened::with(poller, Threads::Several);
+        let mut opened = Opened::with(poller, Threads::Several, Expected::Many);
         state.subject.apply(&mut opened).expect("nothing is refused");
         state.put(opened);
     }
@@ -368,7 +371,8 @@ impl Watched {
 
     /// Another poller, to which nothing was applied.
     fn open(&mut self, threads: Threads) -> io::Result<Opened> {
-        let opened = Opened::open(self.mechanism, threads)?;
+        let expected = Expected::of(self.registrations.len());
+        let opened = Opened::open(self.mechanism, threads, expected)?;
         self.waker = Some(opened.poller.waker());
         self.is_shared = threads == Threads::Several;
         self.held = opened.poller.descriptors();
@@ -438,11 +442,15 @@ impl Subject for Watched {
         let mut has_removed = false;
         // A second thread waits: exchanged now, before this one has reported what the other ring would report
         // again. Where none can be opened this one stays, and the threads take turns.
-        if self.is_shared
-            && !opened.is_shared()
-            && let Ok(anew) = self.open(Threads::Several)
-        {
-            *opened = anew;
+        let is_for_one = self.is_shared && !opened.is_shared();
+        let is_outgrown = opened.is_outgrown_by(self.registrations.len());
+        if is_for_one || is_outgrown {
+            let threads = if self.is_shared { Threads::Several } else { Threads::One };
+            match self.open(threads) {
+                Ok(anew) => *opened = anew,
+                // It serves many as well, and another try would end alike.
+                Err(_) => opened.expected = Expected::Many,
+            }
         }
         let outcome = self.apply_marked(opened, &mut has_removed);
         if !has_removed {
@@ -557,15 +565,22 @@ impl waiters::Wait<Watched> for WaitArgs<'_> {
 }
 
 impl Opened {
-    fn open(mechanism: Mechanism, threads: Threads) -> io::Result<Self> {
-        let poller =
-            mechanism.open_in_place_of_epoll(threads).map_err(|refused| as_errno(&refused))?;
-        Ok(Self::with(poller, threads))
+    fn open(mechanism: Mechanism, threads: Threads, expected: Expected) -> io::Result<Self> {
+        let opened = mechanism.open_in_place_of_epoll(threads, expected);
+        Ok(Self::with(opened.map_err(|refused| as_errno(&refused))?, threads, expected))
     }
 
-    fn with(poller: Box<dyn Poller + Send>, threads: Threads) -> Self {
+    fn with(poller: Box<dyn Poller + Send>, threads: Threads, expected: Expected) -> Self {
         let events = Events::with_capacity(1);
-        Self { poller, events, thread: thread::current().id(), threads }
+        Self { poller, events, thread: thread::current().id(), threads, expected }
+    }
+
+    /// Whether it is a small ring, and of this thread, where `count` files are registered.
+    fn is_outgrown_by(&self, count: usize) -> bool {
+        self.expected == Expected::Few
+            && Expected::of(count) == Expected::Many
+            && self.poller.caps().backend == Backend::Uring
+            && self.may_be_used_here()
     }
 
     /// A fast ring serves the thread that opened it.

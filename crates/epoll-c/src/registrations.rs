@@ -76,11 +76,18 @@ pub(crate) struct Registrations {
     slots: Vec<Slot>,
     marked: Vec<RawFd>,
     generation: u32,
+    /// How many there are.
+    count: usize,
 }
 
 impl Registrations {
     pub(crate) const fn new() -> Self {
-        Self { slots: Vec::new(), marked: Vec::new(), generation: 0 }
+        Self { slots: Vec::new(), marked: Vec::new(), generation: 0, count: 0 }
+    }
+
+    /// How many there are.
+    pub(crate) fn len(&self) -> usize {
+        self.count
     }
 
     pub(crate) fn get(&self, fd: RawFd) -> Option<&Wanted> {
@@ -98,7 +105,8 @@ impl Registrations {
         self.generation = (self.generation + 1) % Token::GENERATIONS;
         let generation = self.generation;
         let wanted = Wanted { file, events, data, generation, is_spent: false };
-        self.slot(fd).wanted = Some(wanted);
+        let former = self.slot(fd).wanted.replace(wanted);
+        self.count += usize::from(former.is_none());
         self.mark(fd);
     }
 
@@ -115,6 +123,7 @@ impl Registrations {
         let index = usize::try_from(fd).unwrap_or(usize::MAX);
         let found = self.slots.get_mut(index).and_then(|slot| slot.wanted.take()).is_some();
         if found {
+            self.count -= 1;
             self.mark(fd);
         }
         found
@@ -124,6 +133,7 @@ impl Registrations {
     pub(crate) fn clear(&mut self) {
         self.slots.clear();
         self.marked.clear();
+        self.count = 0;
     }
 
     /// The poller is another one, which knows nothing.
@@ -166,7 +176,9 @@ impl Registrations {
 
     /// The poller refused `fd`: the registration is given up.
     pub(crate) fn refused(&mut self, fd: RawFd) {
-        *self.slot(fd) = Slot { is_marked: self.slot(fd).is_marked, ..Slot::default() };
+        let slot = self.slot(fd);
+        let former = std::mem::replace(slot, Slot { is_marked: slot.is_marked, ..Slot::default() });
+        self.count -= usize::from(former.wanted.is_some());
     }
 
     /// The event that the program gets for `readiness` under `token`; `None` when the registration is

@@ -63,6 +63,53 @@ fn an_instance_reports_what_was_added_with_the_data_as_it_was() {
     }
 }
 
+/// The length of the submission queue of an instance's ring.
+fn ring_entries(instances: &Instances) -> u32 {
+    let is_ring = |fd: &RawFd| {
+        std::fs::read_link(format!("/proc/self/fd/{fd}"))
+            .is_ok_and(|link| link.as_os_str() == "anon_inode:[io_uring]")
+    };
+    let ring = instances.held(0, u32::MAX).into_iter().find(is_ring).expect("a ring");
+    let info = std::fs::read_to_string(format!("/proc/self/fdinfo/{ring}")).expect("open");
+    let mask = info.lines().find_map(|line| line.strip_prefix("SqMask:")).expect("its length");
+    u32::from_str_radix(mask.trim().trim_start_matches("0x"), 16).expect("a number") + 1
+}
+
+#[test]
+fn a_ring_is_small_until_many_files_are_registered() {
+    if !allowed_but_epoll().any(|mechanism| mechanism == Mechanism::UringPoll) {
+        return;
+    }
+    let instances = instances(Identity::Checked);
+    let epoll = create(instances, Mechanism::UringPoll);
+    let number = epoll.as_raw_fd();
+    let (reader, _writer) = ready();
+    let (quiet, _other) = pipe().expect("a pipe");
+    let duplicates = |of: &PipeReader, count| -> Vec<OwnedFd> {
+        (0..count).map(|_| of.try_clone().expect("a number").into()).collect()
+    };
+    let (few, many) = (duplicates(&quiet, 500), duplicates(&reader, 100));
+    let add = |fd: &OwnedFd, events| {
+        let data = fd.as_raw_fd() as u64;
+        instances.ctl(number, EPOLL_CTL_ADD, fd.as_raw_fd(), event(events, data)).expect("add");
+    };
+    few.iter().for_each(|fd| add(fd, EPOLLIN));
+    assert_eq!(wait(instances, number, NOW), []);
+    assert_eq!(ring_entries(instances), 256, "8 MiB of locked memory are enough for many");
+    many.iter().for_each(|fd| add(fd, EPOLLIN | libc::EPOLLONESHOT));
+    let mut seen = Vec::new();
+    while seen.len() < many.len() {
+        let found = wait(instances, number, LONG);
+        assert!(!found.is_empty(), "{} of {} were found", seen.len(), many.len());
+        seen.extend(found.into_iter().map(|(_, data)| data));
+    }
+    seen.sort_unstable();
+    let mut all: Vec<u64> = many.iter().map(|fd| fd.as_raw_fd() as u64).collect();
+    all.sort_unstable();
+    assert_eq!(seen, all, "each once");
+    assert_eq!(ring_entries(instances), 2048, "600 files are many");
+}
+
 #[test]
 fn a_number_that_was_closed_and_used_again_is_another_file() {
     for mechanism in allowed_but_epoll() {

@@ -205,6 +205,26 @@ pub enum Threads {
     Several,
 }
 
+/// How many descriptors a poller is to watch, by which it takes memory. More are watched as well, at more cost.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum Expected {
+    /// At most [`Expected::FEW_MAX`]: io_uring takes an eighth of the locked memory (`RLIMIT_MEMLOCK`).
+    Few,
+    /// More.
+    Many,
+}
+
+impl Expected {
+    /// Each may complete four times before the completions of such a ring are full.
+    pub const FEW_MAX: usize = 512;
+
+    /// What `count` descriptors are.
+    #[must_use]
+    pub const fn of(count: usize) -> Self {
+        if count <= Self::FEW_MAX { Self::Few } else { Self::Many }
+    }
+}
+
 /// What happens to regular files and directories, which are always ready.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum FilePolicy {

@@ -60,7 +60,7 @@ mod uring_ring;
 mod waker;
 
 pub use conditions::{Interest, Readiness, Registration, Trigger};
-pub use contract::{Backend, Caps, Change, FilePolicy, Poller, Threads};
+pub use contract::{Backend, Caps, Change, Expected, FilePolicy, Poller, Threads};
 pub use counters::{Count, Counters, CountersSnapshot, HISTOGRAM_BUCKETS};
 pub use error::Error;
 pub use events::{Event, Events, Token};

@@ -22,8 +22,8 @@ use crate::poll::Poll;
 use crate::select::Select;
 use crate::uring_poll::UringPoll;
 use crate::{
-    Backend, Caps, Counters, Error, Events, Poller, Registration, SignalMask, Threads, Token,
-    Trigger, Waker,
+    Backend, Caps, Counters, Error, Events, Expected, Poller, Registration, SignalMask, Threads,
+    Token, Trigger, Waker,
 };
 
 /// A backend with the trigger that it is compared under.
@@ -122,7 +122,7 @@ impl Mechanism {
     /// # Errors
     /// As [`Mechanism::open`].
     pub fn open_for(self, threads: Threads) -> Result<Box<dyn Poller + Send>, Error> {
-        self.open_with(threads, Release::Later)
+        self.open_with(threads, Release::Later, Expected::Many)
     }
 
     /// As [`Mechanism::open_for`], to stand in for the epoll of a program that was not written for it: a listener or
@@ -132,14 +132,19 @@ impl Mechanism {
     ///
     /// # Errors
     /// As [`Mechanism::open`].
-    pub fn open_in_place_of_epoll(self, threads: Threads) -> Result<Box<dyn Poller + Send>, Error> {
-        self.open_with(threads, Release::AtOnce)
+    pub fn open_in_place_of_epoll(
+        self,
+        threads: Threads,
+        expected: Expected,
+    ) -> Result<Box<dyn Poller + Send>, Error> {
+        self.open_with(threads, Release::AtOnce, expected)
     }
 
     fn open_with(
         self,
         threads: Threads,
         release: Release,
+        expected: Expected,
     ) -> Result<Box<dyn Poller + Send>, Error> {
         Ok(match self {
             Self::Select => Box::new(Owned::new(Select::open()?)?),
@@ -148,7 +153,7 @@ impl Mechanism {
             Self::Epoll | Self::EpollEt | Self::EpollOneshot => {
                 Box::new(Owned::new(Epoll::open()?)?)
             }
-            Self::UringPoll => Box::new(Owned::new(UringPoll::open(threads)?)?),
+            Self::UringPoll => Box::new(Owned::new(UringPoll::open(threads, expected)?)?),
         })
     }
 }

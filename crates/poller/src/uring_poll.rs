@@ -27,8 +27,8 @@ use crate::table::{Entry, Key, Table, is_claimed};
 use crate::uring_changes::{Changes, PollState, failed_update};
 use crate::uring_ring::{CountedRing, Entered};
 use crate::{
-    Caps, Counters, Error, Events, Interest, Poller, Readiness, Registration, SignalMask, Threads,
-    Token, Trigger, Waker,
+    Caps, Counters, Error, Events, Expected, Interest, Poller, Readiness, Registration, SignalMask,
+    Threads, Token, Trigger, Waker,
 };
 
 /// Queue sizes: 9,000 descriptors taken out and entered again under new tokens are 18,000
@@ -36,6 +36,10 @@ use crate::{
 /// which fit. Together 384 KiB of locked memory; halved where the limit does not allow it. From
 /// 8,192 completions on the kernel also gives its table of polls the most buckets (256).
 const SIZES: Sizes = Sizes { submission: 2048, completion: 16_384 };
+
+/// For [`Expected::Few`] descriptors. A program may have many pollers, and `RLIMIT_MEMLOCK` (8 MiB) bounds those of all
+/// processes of a user together.
+const SIZES_FEW: Sizes = Sizes { submission: 256, completion: 2048 };
 
 /// Completions that the kernel finishes in one enter unless more are waited for (Linux 6.13:
 /// IO_LOCAL_TW_DEFAULT_MAX).
@@ -70,8 +74,12 @@ pub(crate) struct UringPoll {
 }
 
 impl UringPoll {
-    pub(crate) fn open(threads: Threads) -> Result<Self, Error> {
-        Self::with_sizes(SIZES, threads)
+    pub(crate) fn open(threads: Threads, expected: Expected) -> Result<Self, Error> {
+        let sizes = match expected {
+            Expected::Few => SIZES_FEW,
+            Expected::Many => SIZES,
+        };
+        Self::with_sizes(sizes, threads)
     }
 
     fn with_sizes(sizes: Sizes, threads: Threads) -> Result<Self, Error> {

@@ -55,7 +55,7 @@ fn counted(poller: &UringPoll) -> crate::CountersSnapshot {
 
 #[test]
 fn one_wait_finds_more_than_the_kernel_finishes_in_one_enter() {
-    let Some(mut poller) = or_skip(UringPoll::open(Threads::One)) else { return };
+    let Some(mut poller) = or_skip(UringPoll::open(Threads::One, Expected::Many)) else { return };
     let pairs = registered(&mut poller, 64, EDGE);
     assert_eq!(look(&mut poller, 128), []);
     send(&pairs);
@@ -65,7 +65,7 @@ fn one_wait_finds_more_than_the_kernel_finishes_in_one_enter() {
 #[test]
 fn a_look_that_finds_nothing_is_not_a_system_call() {
     for threads in [Threads::One, Threads::Several] {
-        let Some(mut poller) = or_skip(UringPoll::open(threads)) else { return };
+        let Some(mut poller) = or_skip(UringPoll::open(threads, Expected::Many)) else { return };
         for how in [EDGE, LEVEL] {
             let pairs = registered(&mut poller, 8, how);
             look(&mut poller, 16);
@@ -110,7 +110,7 @@ fn an_overflow_of_the_completion_queue_loses_nothing() {
 
 #[test]
 fn a_registration_that_fires_while_it_is_modified_is_reported_once() {
-    let Some(mut poller) = or_skip(UringPoll::open(Threads::One)) else { return };
+    let Some(mut poller) = or_skip(UringPoll::open(Threads::One, Expected::Many)) else { return };
     let pairs = registered(&mut poller, 1, ONESHOT);
     assert_eq!(look(&mut poller, 8), []);
     send(&pairs);
@@ -122,7 +122,7 @@ fn a_registration_that_fires_while_it_is_modified_is_reported_once() {
 
 #[test]
 fn an_edge_registration_modified_in_the_act_stays_armed() {
-    let Some(mut poller) = or_skip(UringPoll::open(Threads::One)) else { return };
+    let Some(mut poller) = or_skip(UringPoll::open(Threads::One, Expected::Many)) else { return };
     let pairs = registered(&mut poller, 1, EDGE);
     assert_eq!(look(&mut poller, 8), []);
     // An equal token asks for an update of the poll, another one for a poll of its own.
@@ -138,7 +138,9 @@ fn an_edge_registration_modified_in_the_act_stays_armed() {
 #[test]
 fn a_modify_to_a_condition_that_holds_is_reported_at_once() {
     for how in [EDGE, LEVEL, ONESHOT] {
-        let Some(mut poller) = or_skip(UringPoll::open(Threads::One)) else { return };
+        let Some(mut poller) = or_skip(UringPoll::open(Threads::One, Expected::Many)) else {
+            return;
+        };
         let pairs = registered(&mut poller, 1, how);
         assert_eq!(look(&mut poller, 8), []);
         let writable = Registration { interest: Interest::WRITABLE, ..how };
@@ -151,7 +153,9 @@ fn a_modify_to_a_condition_that_holds_is_reported_at_once() {
 #[test]
 fn a_claim_of_the_kernel_that_does_not_hold_is_not_reported() {
     for trigger in [Trigger::Edge, Trigger::Level, Trigger::Oneshot] {
-        let Some(mut poller) = or_skip(UringPoll::open(Threads::One)) else { return };
+        let Some(mut poller) = or_skip(UringPoll::open(Threads::One, Expected::Many)) else {
+            return;
+        };
         let both = Interest::READABLE | Interest::PRIORITY;
         let pairs = registered(&mut poller, 1, Registration::new(both, trigger));
         let other = [pair()];
@@ -185,7 +189,9 @@ fn a_claim_of_the_kernel_that_does_not_hold_is_not_reported() {
 #[test]
 fn an_exclusive_registration_is_served_and_cannot_be_changed() {
     for how in [EDGE.exclusive(), LEVEL.exclusive()] {
-        let Some(mut poller) = or_skip(UringPoll::open(Threads::One)) else { return };
+        let Some(mut poller) = or_skip(UringPoll::open(Threads::One, Expected::Many)) else {
+            return;
+        };
         let pairs = registered(&mut poller, 1, how);
         assert_eq!(look(&mut poller, 8), []);
         send(&pairs);
@@ -197,7 +203,7 @@ fn an_exclusive_registration_is_served_and_cannot_be_changed() {
 
 #[test]
 fn changes_that_cancel_out_cost_nothing_and_others_ride_with_one_wait() {
-    let Some(mut poller) = or_skip(UringPoll::open(Threads::One)) else { return };
+    let Some(mut poller) = or_skip(UringPoll::open(Threads::One, Expected::Many)) else { return };
     let (_ours, theirs) = pair();
     poller.add(theirs.as_fd(), token(1), EDGE).expect("added");
     poller.delete(theirs.as_fd()).expect("deleted");
@@ -224,7 +230,7 @@ fn changes_that_cancel_out_cost_nothing_and_others_ride_with_one_wait() {
 
 #[test]
 fn the_successor_of_a_file_closed_without_delete_receives_only_of_itself() {
-    let Some(mut poller) = or_skip(UringPoll::open(Threads::One)) else { return };
+    let Some(mut poller) = or_skip(UringPoll::open(Threads::One, Expected::Many)) else { return };
     let ((first, held), (second, other)) = (pair(), pair());
     let mut fd = OwnedFd::from(held);
     poller.add(fd.as_fd(), token(1), EDGE).expect("added");
@@ -240,7 +246,7 @@ fn the_successor_of_a_file_closed_without_delete_receives_only_of_itself() {
 
 #[test]
 fn events_that_did_not_fit_are_polled_anew_before_they_are_reported() {
-    let Some(mut poller) = or_skip(UringPoll::open(Threads::One)) else { return };
+    let Some(mut poller) = or_skip(UringPoll::open(Threads::One, Expected::Many)) else { return };
     let pairs = registered(&mut poller, 6, LEVEL);
     send(&pairs);
     assert_eq!(look(&mut poller, 2), [token(0), token(1)]);
@@ -253,7 +259,9 @@ fn events_that_did_not_fit_are_polled_anew_before_they_are_reported() {
 #[test]
 fn a_condition_that_is_not_wanted_does_not_spin() {
     for how in [LEVEL, ONESHOT] {
-        let Some(mut poller) = or_skip(UringPoll::open(Threads::One)) else { return };
+        let Some(mut poller) = or_skip(UringPoll::open(Threads::One, Expected::Many)) else {
+            return;
+        };
         let (ours, mut theirs) = pair();
         while theirs.write(&[0; 4096]).is_ok() {}
         ours.shutdown(std::net::Shutdown::Write).expect("half closed");
@@ -272,7 +280,7 @@ fn a_condition_that_is_not_wanted_does_not_spin() {
 
 #[test]
 fn a_regular_file_is_ready_and_does_not_spin() {
-    let Some(mut poller) = or_skip(UringPoll::open(Threads::One)) else { return };
+    let Some(mut poller) = or_skip(UringPoll::open(Threads::One, Expected::Many)) else { return };
     let file = std::fs::File::open(std::env::current_exe().expect("this test")).expect("open");
     poller.add(file.as_fd(), token(1), EDGE).expect("added");
     let found = (0..8).filter(|_| !look(&mut poller, 8).is_empty()).count();
@@ -287,7 +295,7 @@ fn a_regular_file_is_ready_and_does_not_spin() {
 
 #[test]
 fn a_look_that_has_nothing_to_submit_or_to_fetch_is_not_a_system_call() {
-    let Some(mut poller) = or_skip(UringPoll::open(Threads::One)) else { return };
+    let Some(mut poller) = or_skip(UringPoll::open(Threads::One, Expected::Many)) else { return };
     let _pairs = registered(&mut poller, 1, EDGE);
     look(&mut poller, 8);
     let before = counted(&poller);
@@ -298,7 +306,7 @@ fn a_look_that_has_nothing_to_submit_or_to_fetch_is_not_a_system_call() {
 
 #[test]
 fn a_descriptor_that_the_kernel_cannot_poll_is_reported_with_an_error() {
-    let Some(mut poller) = or_skip(UringPoll::open(Threads::One)) else { return };
+    let Some(mut poller) = or_skip(UringPoll::open(Threads::One, Expected::Many)) else { return };
     let flags = rustix::fs::OFlags::PATH;
     let path = rustix::fs::open("/", flags, rustix::fs::Mode::empty()).expect("open");
     poller.add(path.as_fd(), token(1), EDGE).expect("refused only by the kernel, later");
