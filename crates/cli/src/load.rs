@@ -11,7 +11,7 @@ use std::process::ExitCode;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use pollux_engine::{Driver, Signal, Signals, Started};
+use pollux_engine::{CpuList, Driver, Signal, Signals, Started};
 use pollux_load::{
     Finding, FindingKind, Load, LoadError, Outcome, Plan, Progress, Running, Turns, render,
 };
@@ -73,6 +73,9 @@ fn run_once(
     files: &Files,
     (signals, scraped): (&mut Signals, &Scraped),
 ) -> Result<ExitCode, Failure> {
+    if !flags.output.is_quiet {
+        remark_threads(&plan);
+    }
     let running = start(&mut plan, flags.poller.is_none())?;
     let mut view = View::open(&plan, flags.output.is_quiet);
     let Ran { outcome, interrupt, why_in_vain } =
@@ -95,6 +98,20 @@ fn run_once(
         return Ok(ExitCode::from(1));
     }
     Ok(exit_code(&outcome, interrupt))
+}
+
+/// Says so where there are more threads than CPUs for them: they take each other's time, and `-t 30` is a time to ab.
+fn remark_threads(plan: &Plan) {
+    let cpus = plan.cpus.clone().or_else(|| CpuList::allowed().ok());
+    let Some(cpus) = cpus.map(|cpus| cpus.as_slice().len()) else { return };
+    if plan.threads as usize > cpus {
+        let cpus = render::plural(cpus as u64, "CPU");
+        output::remark(&format!(
+            "pollux load: {} threads (-t) on {cpus}: they wait for each other; a length is -d TIME, a limit for answers \
+             --timeout TIME",
+            plan.threads
+        ));
+    }
 }
 
 /// Prints the result in the form that was asked for.

@@ -309,6 +309,7 @@ impl Active {
             let expect = shared.terms.expect;
             shared.firsts.note(now_ns, verdict, &kept, (answer.body_bytes, &expect));
         }
+        shared.came(request.start_ns, now_ns);
         let tally = shared.tally(request.start_ns);
         tally.answered(answer, verdict, latency_ns, first_ns, request.target);
     }

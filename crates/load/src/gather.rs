@@ -23,8 +23,8 @@ use crate::schedule::rate_in_words;
 use crate::shared::monotonic_ns;
 use crate::tally::{Interval, Tally};
 use crate::{
-    CrowdOutcome, Distribution, Errors, Generator, Order, Outcome, Pace, Plan, SHOWN, Schedule,
-    Second, ServerUse, Setting, Stall, TargetOutcome, findings,
+    CrowdOutcome, Distribution, Errors, Generator, InTime, Order, Outcome, Pace, Plan, SHOWN,
+    Schedule, Second, ServerUse, Setting, Stall, TargetOutcome, findings,
 };
 
 /// An interval of one thread.
@@ -82,6 +82,7 @@ pub(crate) struct Gatherer {
     warm_up_unanswered: Distribution,
     longest_ns: u64,
     warm_up_longest_ns: u64,
+    in_time: InTime,
     /// Of measured requests whose second was handed over with the last one of the warm-up: they belong to the next.
     early: Early,
     /// The server's process, where it was named.
@@ -116,6 +117,7 @@ impl Gatherer {
             warm_up_unanswered: Distribution::new(),
             longest_ns: 0,
             warm_up_longest_ns: 0,
+            in_time: InTime::default(),
             early,
             server,
             open,
@@ -169,6 +171,8 @@ impl Gatherer {
         if let Some((second, _)) = warm_up {
             second.sent += late_sent;
         }
+        self.move_unsent(interval, std::mem::take(&mut counted.unsent_in));
+        self.in_time.add(&std::mem::take(&mut counted.in_time));
         self.all.take(&mut counted.measured);
         self.lag.take(&mut counted.lag);
         self.longest_ns = self.longest_ns.max(std::mem::take(&mut counted.longest_ns));
@@ -182,6 +186,21 @@ impl Gatherer {
         }
         // A thread that has ended needs it no more.
         let _ = self.spares[thread as usize].send(counted);
+    }
+
+    /// Gives requests that were never sent to the seconds in which they were due: those of `interval` are made of them only
+    /// because the run ended then.
+    fn move_unsent(&mut self, interval: u32, unsent_in: BTreeMap<u32, u64>) {
+        for (due_in, unsent) in unsent_in {
+            if due_in >= interval {
+                continue;
+            }
+            let Some((second, _)) = self.seconds.get_mut(&due_in) else { continue };
+            second.errors += unsent;
+            if let Some((last, _)) = self.seconds.get_mut(&interval) {
+                last.errors -= unsent;
+            }
+        }
     }
 
     /// The outcome of the run, once every thread has ended.
@@ -207,6 +226,8 @@ impl Gatherer {
             measured,
             waited,
             was_ended_early: control.was_ended_early(),
+            in_time: Some(self.in_time)
+                .filter(|_| plan.end.requests.is_none() && !control.was_ended_early()),
             setting: setting(&plan, measured),
             totals: all.totals,
             statuses: all.statuses.sorted(),

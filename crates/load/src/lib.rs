@@ -95,10 +95,12 @@ pub use course::Stall;
 pub use distribution::{Distribution, LONGEST_NS, QUANTILES, SHOWN};
 pub use error::LoadError;
 pub use findings::findings;
-pub use objective::{CapacitySearch, Objective, broken_by, parse_percent, percentile};
+pub use objective::{
+    CapacitySearch, Objective, backlog_grew, broken_by, parse_percent, percentile,
+};
 pub use outcome::{
-    CrowdOutcome, Errors, Finding, FindingKind, Generator, Judged, Outcome, Second, ServerUse,
-    Setting, TargetOutcome, Totals,
+    CrowdOutcome, Errors, Finding, FindingKind, Generator, InTime, Judged, Outcome, Second,
+    ServerUse, Setting, TargetOutcome, Totals,
 };
 pub use plan::{Arrival, Crowd, End, Expect, PIPELINE_MAX, Pace, Plan, Stage, THREADS_MAX, Target};
 pub use pollux_tls::{Keys, Trust};

@@ -136,6 +136,10 @@ impl Outcome {
         self.measured = self.measured.max(other.measured);
         self.waited = self.waited.max(other.waited);
         self.was_ended_early |= other.was_ended_early;
+        self.in_time = self.in_time.zip(other.in_time).map(|(mut mine, more)| {
+            mine.add(&more);
+            mine
+        });
         let (setting, more) = (&mut self.setting, &other.setting);
         if setting.driver != more.driver {
             setting.driver = format!("{}, {}", setting.driver, more.driver);

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use pollux_report::number::{self, count, plural, time};
 
-use crate::{Distribution, FindingKind, Judged, LONGEST_NS, Outcome};
+use crate::{Distribution, Errors, FindingKind, Judged, LONGEST_NS, Outcome, Second};
 
 /// Part of the requests that may fail while a time or a rate holds, where no objective says
 /// another one.
@@ -211,7 +211,21 @@ pub(crate) fn judge(objectives: &[Objective], outcome: &Outcome) -> Vec<Judged> 
     let is_empty = has(outcome, FindingKind::NoAnswers);
     let judged = |objective: &Objective| {
         let unfit = unfit.clone().filter(|_| is_empty || is_of_time(objective));
-        objective.judged(outcome, unfit.or_else(|| objective.missed_by(outcome)))
+        let missed = objective.missed_by(outcome);
+        let broken_by = match (unfit, missed) {
+            (Some(unfit), missed) if !is_empty => Some(match missed {
+                Some(missed) if missed != unfit => format!("{missed}, and {unfit}"),
+                Some(_) => unfit,
+                // What was answered held it; that is not all.
+                None => {
+                    let found = objective.found(outcome);
+                    let found = found.map(|ns| format!("; {} was {}", objective.figure, time(ns)));
+                    unfit + &found.unwrap_or_default()
+                }
+            }),
+            (unfit, missed) => unfit.or(missed),
+        };
+        objective.judged(outcome, broken_by)
     };
     objectives.iter().map(judged).collect()
 }
@@ -223,6 +237,56 @@ fn has(outcome: &Outcome, kind: FindingKind) -> bool {
 /// Whether a run that went wrong as a whole can't hold it: its times are those of the lucky ones. A rate is what it is.
 fn is_of_time(objective: &Objective) -> bool {
     matches!(objective.limit, Limit::Time(_))
+}
+
+/// Part of the requests, and of so long a time at least, that may be out at the end beyond those that were at the
+/// beginning: a moment in which the machine did something else.
+const GROWTH_SHARE: f64 = 0.01;
+const GROWTH_FROM_S: f64 = 2.0;
+/// A mean latency so many times that of the first half is that of a queue that grows.
+const SLOWER: f64 = 1.1;
+
+/// Why a rate that `outcome` seems to hold can't be held on: what is out grew within the measured time, and the second
+/// half of it was slower than the first. A short run ends before its queue is as long as an objective allows.
+/// `None` where that is not so, or can't be told: of closed loops, and of runs that ended early or by number.
+#[must_use]
+pub fn backlog_grew(outcome: &Outcome) -> Option<String> {
+    let (in_time, asked_per_s) = (outcome.in_time?, outcome.setting.asked_per_s?);
+    let Errors { status, mismatch, unsent, .. } = outcome.errors;
+    let failed = outcome.errors.total() - status - mismatch - unsent;
+    let (due, done) = (outcome.totals.due, in_time.answered + failed);
+    let grown = due.checked_sub(done)?;
+    // How many are out at one moment scatters by its root; of few seconds that is all that there is.
+    let out = (2 * in_time.of_warm_up + grown) as f64;
+    let scatters = match halves_ns(outcome) {
+        Some((first, second)) if second <= first * SLOWER => return None,
+        Some(_) => out.sqrt(),
+        None => 2.0 * out.sqrt(),
+    };
+    let measured_s = outcome.measured.as_secs_f64();
+    let allowed = GROWTH_SHARE * asked_per_s * measured_s.max(GROWTH_FROM_S);
+    (grown as f64 > allowed.max(scatters)).then(|| {
+        format!(
+            "the backlog grew by {} in {measured_s:.1} s: {}/s came",
+            plural(grown, "request"),
+            number::si(outcome.answered_in_time_per_s())
+        )
+    })
+}
+
+/// The mean latency of the first half of the measured seconds and of the second one; `None` of fewer than two.
+fn halves_ns(outcome: &Outcome) -> Option<(f64, f64)> {
+    let until_s = outcome.setting.warm_up_s + outcome.measured.as_secs_f64();
+    // What came later came while the run waited for it.
+    let is_whole = |second: &&Second| !second.is_warm_up && second.end_s <= until_s + 0.01;
+    let seconds: Vec<&Second> = outcome.seconds.iter().filter(is_whole).collect();
+    let half = seconds.len() / 2;
+    let mean = |seconds: &[&Second]| {
+        let mut all = Distribution::new();
+        seconds.iter().for_each(|second| all.add(&second.latency));
+        all.mean_ns()
+    };
+    mean(&seconds[..half]).zip(mean(&seconds[seconds.len() - half..]))
 }
 
 /// Why the times of `outcome` say nothing.
@@ -532,6 +596,60 @@ mod tests {
         outcome.findings = crate::findings(&outcome);
         let judged = judge(&["rate=2000", "rate=2001", "p50=2ms"].map(objective), &outcome);
         assert_eq!(judged.iter().map(|one| one.is_held).collect::<Vec<_>>(), [true, false, false]);
+    }
+
+    #[test]
+    fn a_percentile_that_was_missed_says_what_it_was_beside_the_rate() {
+        let mut outcome = sample(10, 20_000, 1_610_000_000);
+        outcome.setting.asked_per_s = Some(6_000.0);
+        outcome.findings = crate::findings(&outcome);
+        let judged = judge(&["p99=100ms", "p99=2s"].map(objective), &outcome);
+        let why: Vec<_> = judged.iter().filter_map(|one| one.broken_by.as_deref()).collect();
+        let [missed, allowed] = why[..] else { panic!("{judged:?}") };
+        assert_eq!(missed, "p99 was 1.61 s, and 33.3 % of the rate answered");
+        assert_eq!(allowed, "33.3 % of the rate answered; p99 was 1.61 s");
+    }
+
+    /// Two seconds, `per_s` asked for, so many answered in time, the mean latency of both seconds.
+    fn two_seconds(per_s: u64, answered: u64, of_warm_up: u64, latency_ns: [u64; 2]) -> Outcome {
+        let mut outcome = sample(20, per_s * 2, latency_ns[1]);
+        outcome.measured = Duration::from_secs(2);
+        outcome.setting.asked_per_s = Some(per_s as f64);
+        outcome.in_time = Some(crate::InTime { answered, of_warm_up });
+        let second = |(at, ns)| {
+            let mut second = Second { end_s: (at + 1) as f64, ..Second::default() };
+            second.latency.record(ns);
+            second
+        };
+        outcome.seconds = latency_ns.into_iter().enumerate().map(second).collect();
+        outcome
+    }
+
+    #[test]
+    fn a_rate_whose_backlog_grows_is_not_held_however_short_the_run() {
+        // 92/s to a server of 90/s: all is answered, in 53 ms at most.
+        let why = backlog_grew(&two_seconds(92, 180, 1, [25_000_000, 43_000_000]));
+        let why = why.expect("a backlog");
+        assert!(why.contains("by 4 requests in 2.0 s: 90.0/s came"), "{why}");
+        let mut short = two_seconds(200, 180, 5, [1, 1]);
+        assert_eq!(backlog_grew(&short), None, "no slower");
+        short.seconds.truncate(1);
+        assert!(backlog_grew(&short).is_some(), "it can't be told where it went");
+        short.in_time = None;
+        assert_eq!(backlog_grew(&short), None, "ended early");
+    }
+
+    #[test]
+    fn what_is_out_at_any_moment_is_no_backlog() {
+        // 100/s that take 50 ms each: about five are out at any moment.
+        assert_eq!(backlog_grew(&two_seconds(100, 200, 5, [50_000_000, 51_000_000])), None);
+        assert_eq!(backlog_grew(&two_seconds(100, 197, 5, [50_000_000, 60_000_000])), None);
+        assert_eq!(backlog_grew(&two_seconds(100, 204, 7, [50_000_000, 60_000_000])), None);
+        // A moment without the CPU at the very end.
+        assert_eq!(backlog_grew(&two_seconds(50_000, 99_100, 10, [100_000, 120_000])), None);
+        let mut failing = two_seconds(100, 150, 5, [1, 2]);
+        failing.errors.timeout = 50;
+        assert_eq!(backlog_grew(&failing), None, "errors are judged by themselves");
     }
 
     #[test]

@@ -27,6 +27,10 @@ pub struct Outcome {
     pub waited: Duration,
     /// Whether the run was ended before its end.
     pub was_ended_early: bool,
+    /// What was answered within the measured time; `None` of a run that ended by number or early, and in results of
+    /// before it was counted.
+    #[serde(default)]
+    pub in_time: Option<InTime>,
     /// What ran.
     pub setting: Setting,
     /// Requests, answers and bytes.
@@ -92,6 +96,33 @@ impl Outcome {
     pub fn answered_per_s(&self) -> f64 {
         let seconds = self.measured.as_secs_f64();
         if seconds > 0.0 { self.totals.answered as f64 / seconds } else { 0.0 }
+    }
+
+    /// Answers per second that came within the measured time. [`Outcome::answered_per_s`] also has those to its requests
+    /// that came while the run waited for what was under way: of a short run with a backlog these are many.
+    #[must_use]
+    pub fn answered_in_time_per_s(&self) -> f64 {
+        let seconds = self.measured.as_secs_f64();
+        match self.in_time {
+            Some(in_time) if seconds > 0.0 => in_time.answered as f64 / seconds,
+            _ => self.answered_per_s(),
+        }
+    }
+}
+
+/// Answers that came within the measured time: what the server did in it, whenever it was asked.
+#[derive(Clone, Copy, Default, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct InTime {
+    /// Right or wrong.
+    pub answered: u64,
+    /// Of these, to requests of the warm-up; so many were out when the measured time began.
+    pub of_warm_up: u64,
+}
+
+impl InTime {
+    pub(crate) fn add(&mut self, other: &Self) {
+        self.answered += other.answered;
+        self.of_warm_up += other.of_warm_up;
     }
 }
 
@@ -239,7 +270,7 @@ pub struct Second {
     pub sent: u64,
     /// Answers that came whole.
     pub answered: u64,
-    /// What went wrong.
+    /// What went wrong; requests that were never sent stand where they were due.
     pub errors: u64,
     /// Bytes received.
     pub bytes_in: u64,

@@ -55,6 +55,7 @@ pub(crate) fn sample(connections: u32, answers: u64, latency_ns: u64) -> Outcome
         measured: Duration::from_secs(10),
         waited: Duration::ZERO,
         was_ended_early: false,
+        in_time: None,
         setting,
         totals,
         first_byte: latency.clone(),

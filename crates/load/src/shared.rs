@@ -22,6 +22,9 @@ use crate::{Expect, Plan};
 /// rates that no machine reaches, only the number is worked out.
 const UNSENT_LOOKED_AT: u32 = 500_000;
 
+/// Length of an interval.
+pub(crate) const SECOND_NS: u64 = 1_000_000_000;
+
 /// The monotonic clock, which the loops' moments are of.
 #[inline]
 pub(crate) fn monotonic_ns() -> u64 {
@@ -200,6 +203,26 @@ impl Shared {
         if start_ns >= self.measure_from_ns { measured } else { warm_up }
     }
 
+    /// Counts an answer to a request of `start_ns` where it came within the measured time.
+    #[inline]
+    pub(crate) fn came(&mut self, start_ns: u64, now_ns: u64) {
+        if (self.measure_from_ns..self.end_ns).contains(&now_ns) {
+            self.interval.in_time.answered += 1;
+            self.interval.in_time.of_warm_up += u64::from(start_ns < self.measure_from_ns);
+        }
+    }
+
+    /// The number of the interval in which `at_ns` lies, as the worker hands them over.
+    fn interval_of(&self, at_ns: u64) -> u32 {
+        let Supply::Open(due) = &self.supply else { return 0 };
+        // The first one ends so that the measured part begins with one.
+        let first_ns = match self.measure_from_ns.saturating_sub(due.origin_ns) % SECOND_NS {
+            0 => SECOND_NS,
+            part_ns => part_ns,
+        };
+        ((at_ns.saturating_sub(due.origin_ns) + SECOND_NS - first_ns) / SECOND_NS) as u32
+    }
+
     /// Notes a wait from `start_ns` to `now_ns` that is not in a latency of the measured part.
     pub(crate) fn waited(&mut self, start_ns: u64, now_ns: u64) {
         let is_warm_up = now_ns < self.measure_from_ns;
@@ -286,6 +309,10 @@ impl Shared {
             }
             let Some(start) = self.start(until_ns, &mut false) else { return };
             self.tally(start.at_ns).errors.unsent += 1;
+            if start.at_ns >= self.measure_from_ns {
+                let interval = self.interval_of(start.at_ns);
+                *self.interval.unsent_in.entry(interval).or_default() += 1;
+            }
             self.waited(start.at_ns, until_ns);
         }
         let Supply::Open(due) = &mut self.supply else { return };

@@ -3,6 +3,7 @@
 //! Sessions write into the tally of their thread, without a lock; once a second it is handed
 //! over as a whole and replaced by another. The gathering thread adds them up.
 
+use std::collections::BTreeMap;
 use std::io;
 use std::time::Duration;
 
@@ -13,7 +14,7 @@ use rustix::io::Errno;
 
 use crate::answer::Answer;
 use crate::kept_answer::Statuses;
-use crate::{Distribution, Errors, Expect, Plan, Totals};
+use crate::{Distribution, Errors, Expect, InTime, Plan, Totals};
 
 /// Why a request failed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -317,6 +318,10 @@ pub(crate) struct Interval {
     pub(crate) longest_ns: u64,
     /// The longest wait that was over within the warm-up.
     pub(crate) warm_up_longest_ns: u64,
+    /// Answers that came within the measured time.
+    pub(crate) in_time: InTime,
+    /// Of the measured requests that were never sent, how many were due in each interval.
+    pub(crate) unsent_in: BTreeMap<u32, u64>,
 }
 
 impl Interval {
@@ -328,6 +333,8 @@ impl Interval {
             lag: Distribution::new(),
             longest_ns: 0,
             warm_up_longest_ns: 0,
+            in_time: InTime::default(),
+            unsent_in: BTreeMap::new(),
         }
     }
 }

@@ -33,7 +33,7 @@ use crate::gather::{Handed, OwnUse, ThreadOutcome, cpu_time};
 use crate::requests::Requests;
 use crate::schedule::{Budget, Supply};
 use crate::session::{ClientSession, Tls};
-use crate::shared::{Opener, Reopen, Shared, Stage, monotonic_ns};
+use crate::shared::{Opener, Reopen, SECOND_NS, Shared, Stage, monotonic_ns};
 use crate::tally::{Cause, Interval};
 use crate::{LoadError, Plan};
 
@@ -53,7 +53,6 @@ const SPIN: Duration = Duration::from_micros(30);
 const SPUN_MAX_NS: u64 = 20_000;
 /// The shortest slack of timers that the kernel takes (`prctl(2)`, PR_SET_TIMERSLACK).
 const TIMER_SLACK_NS: u64 = 1;
-const SECOND_NS: u64 = 1_000_000_000;
 
 /// What a worker is made from.
 pub(crate) struct WorkerParts {

@@ -11,8 +11,8 @@ use std::time::Duration;
 use pollux_engine::Signals;
 use pollux_load::render::{count, plural, time};
 use pollux_load::{
-    CapacitySearch, End, FindingKind, Objective, Outcome, Pace, Plan, Setting, broken_by,
-    percentile,
+    CapacitySearch, End, FindingKind, Objective, Outcome, Pace, Plan, Setting, backlog_grew,
+    broken_by, percentile,
 };
 use serde::{Serialize, Serializer};
 
@@ -46,7 +46,7 @@ pub(crate) fn run(
         .ok_or_else(|| Failure::usage("--find-capacity needs --slo with such as p99=5ms"))?;
     let lines = Lines { are_beside: files.are_printed(), is_quiet: flags.output.is_quiet };
     let closed = closed_loop(flags, &mut plan, (signals, scraped))?;
-    let reached = closed.outcome.answered_per_s();
+    let reached = closed.outcome.answered_in_time_per_s();
     lines.print(&format!(
         "{sought}: a closed loop of {} on {} reaches {} requests/s\n\n{}",
         plural(plan.connections.into(), "connection"),
@@ -237,7 +237,7 @@ impl fmt::Display for Sought {
 struct Trial {
     /// Requests per second that were asked for.
     rate_per_s: f64,
-    /// Answers per second that came.
+    /// Answers per second that came within the time of the trial.
     answered_per_s: f64,
     /// Latency at the objective's quantile; none without answers.
     latency_ns: Option<u64>,
@@ -255,11 +255,11 @@ impl Trial {
         let is_bound = |kind| kind == FindingKind::GeneratorBound;
         Self {
             rate_per_s,
-            answered_per_s: outcome.answered_per_s(),
+            answered_per_s: outcome.answered_in_time_per_s(),
             latency_ns: outcome.latency.quantile_ns(sought.quantile),
             errors: outcome.errors.total(),
             is_generator_bound: outcome.findings.iter().any(|finding| is_bound(finding.kind)),
-            broken_by: broken_by(&sought.objectives, outcome),
+            broken_by: broken_by(&sought.objectives, outcome).or_else(|| backlog_grew(outcome)),
         }
     }
 
@@ -325,7 +325,7 @@ impl<'a> SearchResult<'a> {
             objective,
             objective_quantile: objective.quantile,
             objective_ns: objective.at_most.as_nanos() as u64,
-            closed_loop_per_s: closed.answered_per_s(),
+            closed_loop_per_s: closed.answered_in_time_per_s(),
             trials,
             highest_holding_per_s: search.highest_per_s(),
             lowest_failing_per_s: search.lowest_failing_per_s(),

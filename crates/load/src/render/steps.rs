@@ -17,12 +17,41 @@ const RAMP_PARTS_MAX: f64 = 10.0;
 const STEPS_MAX: usize = 40;
 /// What is shorter is the rounding of another one.
 const SHORTEST_S: f64 = 0.1;
+/// Part of the requests of a step by which it has to answer more, and steps before it less, to be said.
+const NOTABLE_SHARE: f64 = 0.05;
+/// What a step answers that was asked for before it.
+const BACKLOG: &str = "backlog of the steps before";
 
 /// A row for each step of the schedule within the measured time; `None` of a closed loop and of a single rate.
 pub(super) fn steps(outcome: &Outcome) -> Option<Table> {
-    let rows: Vec<Vec<String>> =
-        spans(outcome).into_iter().map(|span| row(outcome, span)).collect();
-    let headings = ["step", "#asked/s", "#answered/s", "#p50", "#p99", "#max", "#errors"];
+    let spans = spans(outcome);
+    let stretches: Vec<Option<Stretch>> = spans.iter().map(|span| within(outcome, *span)).collect();
+    let mut behind = 0.0;
+    let is_catching_up = |stretch: &Option<Stretch>| {
+        let Some((asked, stretch)) = stretch.as_ref().and_then(|all| Some((all.asked?, all)))
+        else {
+            return false;
+        };
+        let more = stretch.answered as f64 - asked;
+        let is = [more, behind].iter().all(|requests| *requests > asked * NOTABLE_SHARE);
+        behind -= more;
+        is
+    };
+    let catching_up: Vec<bool> = stretches.iter().map(is_catching_up).collect();
+    let has_notes = catching_up.contains(&true);
+    let mut headings = vec!["step", "#asked/s", "#answered/s", "#p50", "#p99", "#max", "#errors"];
+    headings.extend(has_notes.then_some("of them"));
+    let rows: Vec<Vec<String>> = spans
+        .into_iter()
+        .zip(&stretches)
+        .zip(catching_up)
+        .map(|((span, stretch), is_catching_up)| {
+            let note = if is_catching_up { BACKLOG } else { "" };
+            let mut cells = row(span, stretch.as_ref());
+            cells.extend(has_notes.then(|| note.to_owned()));
+            cells
+        })
+        .collect();
     (rows.len() > 1).then(|| grid(&headings, rows))
 }
 
@@ -51,19 +80,25 @@ fn spans(outcome: &Outcome) -> Vec<(f64, f64)> {
     clipped.filter(|(start, end)| end - start > SHORTEST_S).take(STEPS_MAX).collect()
 }
 
-fn row(outcome: &Outcome, (start_s, end_s): (f64, f64)) -> Vec<String> {
+/// The seconds of a step together; `None` where it has none of its own.
+fn within(outcome: &Outcome, (start_s, end_s): (f64, f64)) -> Option<Stretch> {
     let is_in = |(from_s, second): &(f64, &Second)| {
         let middle_s = f64::midpoint(*from_s, second.end_s);
         !second.is_warm_up && (start_s..end_s).contains(&middle_s)
     };
     let mut seconds = with_starts(outcome).filter(is_in);
+    let (from_s, first) = seconds.next()?;
+    let mut all = Stretch::of(from_s, first);
+    seconds.for_each(|(_, second)| all.extend(second));
+    Some(all)
+}
+
+fn row((start_s, end_s): (f64, f64), all: Option<&Stretch>) -> Vec<String> {
     let mut name = vec![format!("{} to {} s", shown(start_s), shown(end_s))];
-    let Some((from_s, first)) = seconds.next() else {
+    let Some(all) = all else {
         name.extend(std::iter::repeat_n(NA.to_owned(), 6));
         return name;
     };
-    let mut all = Stretch::of(from_s, first);
-    seconds.for_each(|(_, second)| all.extend(second));
     let time = |ns: Option<u64>| or_na(ns, |ns| number::time(ns as f64));
     name.extend([
         or_na(all.asked_per_s(), number::si),
@@ -104,6 +139,31 @@ mod tests {
         assert_eq!(steps_of("closed"), []);
         assert_eq!(steps_of("100@5s + 200@5s"), [], "two generators that were added up");
         assert_eq!(steps_of(&vec!["5@200ms"; 900].join(",")).len(), STEPS_MAX);
+    }
+
+    #[test]
+    fn a_step_that_answers_more_than_it_was_asked_says_whose_requests_these_are() {
+        let mut outcome = of("50@4s,200@2s,50@2s,50");
+        for (index, second) in outcome.seconds.iter_mut().enumerate() {
+            let (asked, answered) = match index {
+                2 | 3 => (50.0, 50),
+                4 | 5 => (200.0, 90),
+                6 | 7 => (50.0, 90),
+                _ => (50.0, 50),
+            };
+            (second.asked_per_s, second.answered) = (Some(asked), answered);
+        }
+        let table = steps(&outcome).expect("steps").markdown();
+        let said: Vec<bool> = ["2 to 4 s", "4 to 6 s", "6 to 8 s", "8 to 14 s"]
+            .iter()
+            .map(|step| {
+                let row = table.lines().find(|line| line.contains(step)).expect("a row");
+                row.contains("backlog of the steps before")
+            })
+            .collect();
+        assert_eq!(said, [false, false, true, false], "{table}");
+        let plain = steps(&of("1000@5s,2000")).expect("two steps").markdown();
+        assert!(!plain.contains("of them"), "{plain}");
     }
 
     #[test]

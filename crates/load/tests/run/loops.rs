@@ -7,7 +7,9 @@ use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use std::time::{Duration, Instant};
 
 use pollux_engine::Driver;
-use pollux_load::{Arrival, Arrivals, End, FindingKind, Load, Outcome, Pace, Phase, Plan, Stage};
+use pollux_load::{
+    Arrival, Arrivals, End, FindingKind, Load, Outcome, Pace, Phase, Plan, Stage, backlog_grew,
+};
 use pollux_testing::{wait_for, wait_until};
 use seccompiler::{
     BpfProgram, SeccompAction, SeccompCmpArgLen, SeccompCmpOp, SeccompCondition, SeccompFilter,
@@ -206,6 +208,34 @@ fn a_rate_beyond_the_server_is_the_rate_that_the_server_answered_and_not_the_bac
             assert!(!outcome.objectives[0].is_held, "{:?}", outcome.objectives);
         },
     );
+}
+
+/// All of it is answered while the run waits for what is under way, and no latency is long yet.
+#[test]
+fn a_short_run_just_above_the_rate_of_the_server_shows_that_its_backlog_grows() {
+    let server = slow_server();
+    let mut plan = open(epoll(), &server.url("/"), 56.0, Arrival::Constant, Duration::from_secs(2));
+    (plan.connections, plan.warm_up) = (1, Duration::from_millis(300));
+    let outcome = try_run(plan).expect("epoll is everywhere");
+    let in_time = outcome.in_time.expect("it ended by time");
+    assert!((1..=101).contains(&in_time.answered), "{in_time:?}");
+    assert!(outcome.answered_in_time_per_s() <= 50.5, "{in_time:?}");
+    let why = backlog_grew(&outcome).expect("a backlog");
+    assert!(why.contains("the backlog grew by"), "{why}");
+}
+
+#[test]
+fn requests_that_were_never_sent_are_errors_of_the_second_in_which_they_were_due() {
+    let server = slow_server();
+    let mut plan = open(epoll(), &server.url("/"), 1.0, Arrival::Constant, Duration::from_secs(3));
+    let stages = pollux_load::parse_rate("30@1s,200@1s,30@1s").expect("a schedule");
+    plan.pace = Pace::Open { arrival: Arrival::Constant, stages };
+    (plan.connections, plan.warm_up) = (1, Duration::ZERO);
+    let outcome = try_run(plan).expect("epoll is everywhere");
+    let seconds: Vec<u64> = outcome.seconds.iter().map(|second| second.errors).collect();
+    assert_eq!(seconds.iter().sum::<u64>(), outcome.errors.unsent, "{seconds:?}");
+    assert!(seconds[1] >= 80 && seconds[2] == 30, "{seconds:?}");
+    assert_eq!(seconds[3..].iter().sum::<u64>(), 0, "{seconds:?}");
 }
 
 #[test]
