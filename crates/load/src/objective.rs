@@ -277,9 +277,14 @@ pub fn backlog_grew(outcome: &Outcome) -> Option<String> {
 /// The mean latency of the first half of the measured seconds and of the second one; `None` of fewer than two.
 fn halves_ns(outcome: &Outcome) -> Option<(f64, f64)> {
     let until_s = outcome.setting.warm_up_s + outcome.measured.as_secs_f64();
-    // What came later came while the run waited for it.
-    let is_whole = |second: &&Second| !second.is_warm_up && second.end_s <= until_s + 0.01;
-    let seconds: Vec<&Second> = outcome.seconds.iter().filter(is_whole).collect();
+    // What came later came while the run waited for it; a moment of that may be in the last second.
+    let mut start_s = 0.0;
+    let is_measured = |second: &&Second| {
+        let middle_s = f64::midpoint(start_s, second.end_s);
+        start_s = second.end_s;
+        !second.is_warm_up && middle_s < until_s
+    };
+    let seconds: Vec<&Second> = outcome.seconds.iter().filter(is_measured).collect();
     let half = seconds.len() / 2;
     let mean = |seconds: &[&Second]| {
         let mut all = Distribution::new();
@@ -628,6 +633,10 @@ mod tests {
     #[test]
     fn a_rate_whose_backlog_grows_is_not_held_however_short_the_run() {
         // 92/s to a server of 90/s: all is answered, in 53 ms at most.
+        // The last second has the moment in which the run waited for what was under way.
+        let mut waited = two_seconds(92, 181, 5, [45_000_000, 75_000_000]);
+        waited.seconds[1].end_s += 0.06;
+        assert!(backlog_grew(&waited).is_some());
         // Three more are out at the end than at the beginning, and that is no chance where latency rises.
         assert!(backlog_grew(&two_seconds(92, 181, 5, [45_000_000, 75_000_000])).is_some());
         let why = backlog_grew(&two_seconds(92, 180, 1, [25_000_000, 43_000_000]));
