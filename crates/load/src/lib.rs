@@ -32,7 +32,8 @@
 //! | `tally`, `distribution`, `gather` | counting without a lock, added up by a thread of its own; why connections failed |
 //! | `course` | when requests were answered and when some waited, on a clock of 20 ms: standstills |
 //! | `findings` | what a reader has to know before believing the figures |
-//! | `objective` | what figures have to keep to (`--slo`), and the search for the highest rate that does |
+//! | `objective` | what figures have to keep to (`--slo`) |
+//! | `capacity` | the search for the highest rate that keeps to it, and whether a backlog grows |
 //! | `compare`, `merge` | results side by side, results added up |
 //! | `render` | pure functions of an `Outcome` |
 //!
@@ -61,6 +62,7 @@
 mod active;
 mod answer;
 mod answer_start;
+mod capacity;
 pub mod compare;
 mod control;
 mod cookies;
@@ -90,14 +92,13 @@ mod worker;
 
 pub use answer::{Answered, RequestError, ask};
 pub use answer_start::AnswerStart;
+pub use capacity::{CapacitySearch, backlog_grew};
 pub use control::Phase;
 pub use course::Stall;
 pub use distribution::{Distribution, LONGEST_NS, QUANTILES, SHOWN};
 pub use error::LoadError;
 pub use findings::findings;
-pub use objective::{
-    CapacitySearch, Objective, backlog_grew, broken_by, parse_percent, percentile,
-};
+pub use objective::{Objective, broken_by, parse_percent, percentile};
 pub use outcome::{
     CrowdOutcome, Errors, Finding, FindingKind, Generator, InTime, Judged, Outcome, Second,
     ServerUse, Setting, TargetOutcome, Totals,

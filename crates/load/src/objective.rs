@@ -1,7 +1,7 @@
 //! What the figures of a run have to keep to: `--slo p99=5ms`, `--slo errors=0.1%`, `--slo rate=5000`.
 //!
-//! Pure judgements of a finished [`Outcome`], and the search for the highest rate that holds them. The flags read an
-//! [`Objective`] from a text, the end of a run and each trial of the search for the capacity judge by it.
+//! Pure judgements of a finished [`Outcome`]. The flags read an [`Objective`] from a text, the end of a run and each trial
+//! of the search for the [capacity](crate::CapacitySearch) judge by it.
 
 use std::fmt;
 use std::str::FromStr;
@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use pollux_report::number::{self, count, plural, time};
 
-use crate::{Distribution, Errors, FindingKind, Judged, LONGEST_NS, Outcome, Second};
+use crate::{Distribution, FindingKind, Judged, LONGEST_NS, Outcome};
 
 /// Part of the requests that may fail while a time or a rate holds, where no objective says
 /// another one.
@@ -239,61 +239,6 @@ fn is_of_time(objective: &Objective) -> bool {
     matches!(objective.limit, Limit::Time(_))
 }
 
-/// Part of the requests, and of so long a time at least, that may be out at the end beyond those that were at the
-/// beginning: a moment in which the machine did something else.
-const GROWTH_SHARE: f64 = 0.01;
-const GROWTH_FROM_S: f64 = 2.0;
-/// A mean latency so many times that of the first half is that of a queue that grows.
-const SLOWER: f64 = 1.25;
-
-/// Why a rate that `outcome` seems to hold can't be held on: what is out grew within the measured time, and the second
-/// half of it was slower than the first. A short run ends before its queue is as long as an objective allows.
-/// `None` where that is not so, or can't be told: of closed loops, and of runs that ended early or by number.
-#[must_use]
-pub fn backlog_grew(outcome: &Outcome) -> Option<String> {
-    let (in_time, asked_per_s) = (outcome.in_time?, outcome.setting.asked_per_s?);
-    let Errors { status, mismatch, unsent, .. } = outcome.errors;
-    let failed = outcome.errors.total() - status - mismatch - unsent;
-    let (due, done) = (outcome.totals.due, in_time.answered + failed);
-    let grown = due.checked_sub(done)?;
-    // How many are out at one moment scatters by its root; where there are no halves, that is all that can be told.
-    let out = (2 * in_time.of_warm_up + grown) as f64;
-    let scatters = match halves_ns(outcome) {
-        Some((first, second)) if second <= first * SLOWER => return None,
-        Some(_) => 0.0,
-        None => 2.0 * out.sqrt(),
-    };
-    let measured_s = outcome.measured.as_secs_f64();
-    let allowed = GROWTH_SHARE * asked_per_s * measured_s.max(GROWTH_FROM_S);
-    (grown as f64 > allowed.max(scatters)).then(|| {
-        format!(
-            "the backlog grew by {} in {measured_s:.1} s: {}/s came",
-            plural(grown, "request"),
-            number::si(outcome.answered_in_time_per_s())
-        )
-    })
-}
-
-/// The mean latency of the first half of the measured seconds and of the second one; `None` of fewer than two.
-fn halves_ns(outcome: &Outcome) -> Option<(f64, f64)> {
-    let until_s = outcome.setting.warm_up_s + outcome.measured.as_secs_f64();
-    // What came later came while the run waited for it; a moment of that may be in the last second.
-    let mut start_s = 0.0;
-    let is_measured = |second: &&Second| {
-        let middle_s = f64::midpoint(start_s, second.end_s);
-        start_s = second.end_s;
-        !second.is_warm_up && middle_s < until_s
-    };
-    let seconds: Vec<&Second> = outcome.seconds.iter().filter(is_measured).collect();
-    let half = seconds.len() / 2;
-    let mean = |seconds: &[&Second]| {
-        let mut all = Distribution::new();
-        seconds.iter().for_each(|second| all.add(&second.latency));
-        all.mean_ns()
-    };
-    mean(&seconds[..half]).zip(mean(&seconds[seconds.len() - half..]))
-}
-
 /// Why the times of `outcome` say nothing.
 fn unfit(objectives: &[Objective], outcome: &Outcome) -> Option<String> {
     if has(outcome, FindingKind::NoAnswers) {
@@ -457,82 +402,6 @@ impl fmt::Display for Objective {
     }
 }
 
-/// Rates that differ by less are the same.
-const PRECISION: f64 = 1.03;
-/// Rates at most; doubling from 1 to the highest and halving take fewer.
-const RATES_MAX: usize = 60;
-/// Below this many requests per second no rate holds.
-const RATE_MIN: f64 = 1.0;
-/// Trials that agree on a rate.
-const AGREEING: usize = 2;
-
-/// The search for the highest rate that holds an objective. It only decides what to try next; its caller runs the
-/// trials. One trial proves little on a shared machine, so a rate holds, or fails, when it did so in two of three.
-///
-/// ```text
-///  doubling ──fails──► halving the distance (geometric) ──near enough──► done
-///     └─────── or halving, while even the first rate fails
-/// ```
-#[derive(Clone, Debug)]
-pub struct CapacitySearch {
-    trying: f64,
-    verdicts: Vec<bool>,
-    holds: Option<f64>,
-    fails: Option<f64>,
-    rates: usize,
-}
-
-impl CapacitySearch {
-    /// A search that begins at `first_per_s`.
-    #[must_use]
-    pub fn new(first_per_s: f64) -> Self {
-        let trying = first_per_s.max(RATE_MIN);
-        Self { trying, verdicts: Vec::new(), holds: None, fails: None, rates: 0 }
-    }
-
-    /// The rate to try next; `None` when the search is over.
-    #[must_use]
-    pub fn next_per_s(&self) -> Option<f64> {
-        let is_near = match (self.holds, self.fails) {
-            (Some(holds), Some(fails)) => fails / holds <= PRECISION,
-            (None, Some(fails)) => fails <= RATE_MIN,
-            _ => false,
-        };
-        (!is_near && self.rates < RATES_MAX).then_some(self.trying)
-    }
-
-    /// A trial of the rate that was to be tried did hold, or not.
-    pub fn tried(&mut self, did_hold: bool) {
-        self.verdicts.push(did_hold);
-        let agreeing = self.verdicts.iter().filter(|&&each| each == did_hold).count();
-        if agreeing < AGREEING {
-            return;
-        }
-        self.verdicts.clear();
-        self.rates += 1;
-        let side = if did_hold { &mut self.holds } else { &mut self.fails };
-        *side = Some(self.trying);
-        self.trying = match (self.holds, self.fails) {
-            (Some(holds), Some(fails)) => (holds * fails).sqrt(),
-            (Some(holds), None) => holds * 2.0,
-            (None, Some(fails)) => (fails / 2.0).max(RATE_MIN),
-            (None, None) => self.trying,
-        };
-    }
-
-    /// The highest rate that held; `None` while none did.
-    #[must_use]
-    pub fn highest_per_s(&self) -> Option<f64> {
-        self.holds
-    }
-
-    /// The lowest rate that failed; `None` while none did.
-    #[must_use]
-    pub fn lowest_failing_per_s(&self) -> Option<f64> {
-        self.fails
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -615,55 +484,6 @@ mod tests {
         assert_eq!(allowed, "33.3 % of the rate answered; p99 was 1.61 s");
     }
 
-    /// Two seconds, `per_s` asked for, so many answered in time, the mean latency of both seconds.
-    fn two_seconds(per_s: u64, answered: u64, of_warm_up: u64, latency_ns: [u64; 2]) -> Outcome {
-        let mut outcome = sample(20, per_s * 2, latency_ns[1]);
-        outcome.measured = Duration::from_secs(2);
-        outcome.setting.asked_per_s = Some(per_s as f64);
-        outcome.in_time = Some(crate::InTime { answered, of_warm_up });
-        let second = |(at, ns)| {
-            let mut second = Second { end_s: (at + 1) as f64, ..Second::default() };
-            second.latency.record(ns);
-            second
-        };
-        outcome.seconds = latency_ns.into_iter().enumerate().map(second).collect();
-        outcome
-    }
-
-    #[test]
-    fn a_rate_whose_backlog_grows_is_not_held_however_short_the_run() {
-        // 92/s to a server of 90/s: all is answered, in 53 ms at most.
-        // The last second has the moment in which the run waited for what was under way.
-        let mut waited = two_seconds(92, 181, 5, [45_000_000, 75_000_000]);
-        waited.seconds[1].end_s += 0.06;
-        assert!(backlog_grew(&waited).is_some());
-        // Three more are out at the end than at the beginning, and that is no chance where latency rises.
-        assert!(backlog_grew(&two_seconds(92, 181, 5, [45_000_000, 75_000_000])).is_some());
-        let why = backlog_grew(&two_seconds(92, 180, 1, [25_000_000, 43_000_000]));
-        let why = why.expect("a backlog");
-        assert!(why.contains("by 4 requests in 2.0 s: 90.0/s came"), "{why}");
-        let mut short = two_seconds(200, 180, 5, [1, 1]);
-        assert_eq!(backlog_grew(&short), None, "no slower");
-        short.seconds.truncate(1);
-        assert!(backlog_grew(&short).is_some(), "it can't be told where it went");
-        short.in_time = None;
-        assert_eq!(backlog_grew(&short), None, "ended early");
-    }
-
-    #[test]
-    fn what_is_out_at_any_moment_is_no_backlog() {
-        // 100/s that take 50 ms each: about five are out at any moment.
-        assert_eq!(backlog_grew(&two_seconds(100, 200, 5, [50_000_000, 51_000_000])), None);
-        assert_eq!(backlog_grew(&two_seconds(100, 197, 5, [50_000_000, 60_000_000])), None);
-        assert_eq!(backlog_grew(&two_seconds(100, 199, 5, [50_000_000, 70_000_000])), None);
-        assert_eq!(backlog_grew(&two_seconds(100, 204, 7, [50_000_000, 60_000_000])), None);
-        // A moment without the CPU at the very end.
-        assert_eq!(backlog_grew(&two_seconds(50_000, 99_100, 10, [100_000, 120_000])), None);
-        let mut failing = two_seconds(100, 150, 5, [1, 2]);
-        failing.errors.timeout = 50;
-        assert_eq!(backlog_grew(&failing), None, "errors are judged by themselves");
-    }
-
     #[test]
     fn a_run_without_an_answer_holds_nothing() {
         let mut outcome = sample(10, 0, 0);
@@ -705,43 +525,5 @@ mod tests {
                 "{message}"
             );
         }
-    }
-
-    /// Searches a server that holds up to `capacity`; says what was found, in how many trials.
-    fn search(first: f64, holds: impl Fn(f64, usize) -> bool) -> (Option<f64>, usize) {
-        let mut search = CapacitySearch::new(first);
-        let mut trials = 0;
-        while let Some(rate) = search.next_per_s() {
-            search.tried(holds(rate, trials));
-            trials += 1;
-            assert!(trials < 400, "the search does not end");
-        }
-        (search.highest_per_s(), trials)
-    }
-
-    #[test]
-    fn the_highest_rate_is_found_from_below_and_from_above() {
-        for first in [1.0, 900.0, 1_000_000.0] {
-            let (found, trials) = search(first, |rate, _| rate <= 123_456.0);
-            let found = found.expect("a rate holds");
-            assert!(found <= 123_456.0 && found * PRECISION >= 123_456.0, "{first}: {found}");
-            assert!(trials < 60, "{trials}");
-        }
-    }
-
-    #[test]
-    fn one_disturbed_trial_of_three_changes_nothing() {
-        let (found, _) = search(1_000.0, |rate, trial| rate <= 50_000.0 && trial % 3 != 2);
-        assert!(found.expect("a rate holds") * PRECISION >= 50_000.0);
-    }
-
-    #[test]
-    fn a_server_that_never_holds_ends_the_search() {
-        assert_eq!(search(1_000.0, |_, _| false).0, None);
-    }
-
-    #[test]
-    fn a_server_without_limit_ends_it_too() {
-        assert!(search(1_000.0, |_, _| true).0.is_some());
     }
 }
