@@ -19,7 +19,12 @@ const AGREEING: usize = 2;
 /// beginning: a moment in which the machine did something else.
 const GROWTH_SHARE: f64 = 0.01;
 const GROWTH_FROM_S: f64 = 2.0;
-/// A mean latency so many times that of the first half is that of a queue that grows.
+/// Nearly all answers of the second half are slower than the middle one of the first, by so much: the queue of a server
+/// that gets behind never empties, that of one that stood still for a moment does.
+const SHIFTED: f64 = 1.05;
+const FASTEST: f64 = 0.1;
+/// Where some are as fast as before, one of several queues may grow: more has to be out, and the mean slower.
+const GROWTH_OF_SOME_SHARE: f64 = 0.05;
 const SLOWER: f64 = 1.25;
 
 /// The search for the highest rate that holds an objective. It only decides what to try next; its caller runs the
@@ -99,16 +104,17 @@ pub fn backlog_grew(outcome: &Outcome) -> Option<String> {
     let failed = outcome.errors.total() - status - mismatch - unsent;
     let (due, done) = (outcome.totals.due, in_time.answered + failed);
     let grown = due.checked_sub(done)?;
-    // How many are out at one moment scatters by its root; where there are no halves, that is all that can be told.
-    let out = (2 * in_time.of_warm_up + grown) as f64;
-    let scatters = match halves_ns(outcome) {
-        Some((first, second)) if second <= first * SLOWER => return None,
-        Some(_) => 0.0,
-        None => 2.0 * out.sqrt(),
-    };
     let measured_s = outcome.measured.as_secs_f64();
-    let allowed = GROWTH_SHARE * asked_per_s * measured_s.max(GROWTH_FROM_S);
-    (grown as f64 > allowed.max(scatters)).then(|| {
+    let requests = asked_per_s * measured_s.max(GROWTH_FROM_S);
+    let allowed = match halves(outcome) {
+        Some([first, second]) => growth_share(&first, &second)? * requests,
+        // How many are out at one moment scatters by its root, and that is all that can be told.
+        None => {
+            let out = (2 * in_time.of_warm_up + grown) as f64;
+            (GROWTH_SHARE * requests).max(2.0 * out.sqrt())
+        }
+    };
+    (grown as f64 > allowed).then(|| {
         format!(
             "the backlog grew by {} in {measured_s:.1} s: {}/s came",
             plural(grown, "request"),
@@ -117,8 +123,18 @@ pub fn backlog_grew(outcome: &Outcome) -> Option<String> {
     })
 }
 
-/// The mean latency of the first half of the measured seconds and of the second one; `None` of fewer than two.
-fn halves_ns(outcome: &Outcome) -> Option<(f64, f64)> {
+/// Part of the requests by which a backlog has to grow to be one, by the latencies of both halves; `None` where these
+/// show none.
+fn growth_share(first: &Distribution, second: &Distribution) -> Option<f64> {
+    let (middle_ns, fastest_ns) = (first.quantile_ns(0.5)?, second.quantile_ns(FASTEST)?);
+    if fastest_ns as f64 > middle_ns as f64 * SHIFTED {
+        return Some(GROWTH_SHARE);
+    }
+    (second.mean_ns()? > first.mean_ns()? * SLOWER).then_some(GROWTH_OF_SOME_SHARE)
+}
+
+/// The latencies of the first half of the measured seconds and of the second one; `None` of fewer than two.
+fn halves(outcome: &Outcome) -> Option<[Distribution; 2]> {
     let until_s = outcome.setting.warm_up_s + outcome.measured.as_secs_f64();
     // What came later came while the run waited for it; a moment of that may be in the last second.
     let mut start_s = 0.0;
@@ -129,12 +145,12 @@ fn halves_ns(outcome: &Outcome) -> Option<(f64, f64)> {
     };
     let seconds: Vec<&Second> = outcome.seconds.iter().filter(is_measured).collect();
     let half = seconds.len() / 2;
-    let mean = |seconds: &[&Second]| {
+    let both = [&seconds[..half], &seconds[seconds.len() - half..]].map(|seconds| {
         let mut all = Distribution::new();
         seconds.iter().for_each(|second| all.add(&second.latency));
-        all.mean_ns()
-    };
-    mean(&seconds[..half]).zip(mean(&seconds[seconds.len() - half..]))
+        all
+    });
+    both.iter().all(|half| half.count() > 0).then_some(both)
 }
 
 #[cfg(test)]
@@ -221,7 +237,7 @@ mod tests {
     fn what_is_out_at_any_moment_is_no_backlog() {
         // 100/s that take 50 ms each: about five are out at any moment.
         assert_eq!(backlog_grew(&two_seconds(100, 200, 5, [50_000_000, 51_000_000])), None);
-        assert_eq!(backlog_grew(&two_seconds(100, 197, 5, [50_000_000, 60_000_000])), None);
+        assert_eq!(backlog_grew(&two_seconds(100, 198, 5, [50_000_000, 60_000_000])), None);
         assert_eq!(backlog_grew(&two_seconds(100, 199, 5, [50_000_000, 70_000_000])), None);
         assert_eq!(backlog_grew(&two_seconds(100, 204, 7, [50_000_000, 60_000_000])), None);
         // A moment without the CPU at the very end.
@@ -296,6 +312,29 @@ mod tests {
             });
             found.expect("a rate holds")
         }
+    }
+
+    #[test]
+    fn a_moment_without_the_cpu_is_no_backlog_wherever_it_is() {
+        for (workers, per_s) in [(1, 85.0), (4, 85.0), (1, 250.0), (4, 250.0), (4, 900.0)] {
+            let capacity_per_s = if per_s < 90.0 { 90.0 } else { 1_000.0 };
+            let queue = Queue { workers, service_s: workers as f64 / capacity_per_s };
+            for pause_s in [0.5, 0.99, 3.0, 4.5, 5.5, 5.9, 5.92] {
+                let grew = backlog_grew(&queue.trial(per_s, pause_s, 0.08));
+                assert_eq!(grew, None, "{queue:?}, {per_s}/s, paused at {pause_s} s");
+            }
+        }
+    }
+
+    #[test]
+    fn one_of_two_queues_that_grows_is_seen_by_the_mean() {
+        let mut outcome = two_seconds(100, 185, 0, [10_000_000, 10_000_000]);
+        outcome.seconds[1].latency.record(400_000_000);
+        let why = backlog_grew(&outcome).expect("a backlog");
+        assert!(why.contains("by 15 requests"), "{why}");
+        // As few may be out by chance.
+        outcome.in_time = Some(crate::InTime { answered: 192, of_warm_up: 0 });
+        assert_eq!(backlog_grew(&outcome), None);
     }
 
     #[test]
