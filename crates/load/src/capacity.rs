@@ -28,18 +28,23 @@ const GROWTH_OF_SOME_SHARE: f64 = 0.05;
 const SLOWER: f64 = 1.25;
 
 /// The search for the highest rate that holds an objective. It only decides what to try next; its caller runs the
-/// trials. One trial proves little on a shared machine, so a rate holds, or fails, when it did so in two of three.
+/// trials. One trial proves little on a shared machine, so a rate holds, or fails, when it did so in two of three; and
+/// before the end the lowest that failed is tried once more, for a bad moment may last over two trials.
 ///
 /// ```text
-///  doubling ──fails──► halving the distance (geometric) ──near enough──► done
-///     └─────── or halving, while even the first rate fails
+///  doubling ──fails──► halving the distance (geometric) ──near enough──► the lowest that failed ──fails──► done
+///     ├─────── or halving, while even the first rate fails                       │
+///     └◄──────────────────────────────────────────────────────────────holds──────┘
 /// ```
 #[derive(Clone, Debug)]
 pub struct CapacitySearch {
     trying: f64,
     verdicts: Vec<bool>,
     holds: Option<f64>,
-    fails: Option<f64>,
+    /// The lowest last.
+    fails: Vec<f64>,
+    /// Whether the lowest of them failed once more.
+    is_confirmed: bool,
     rates: usize,
 }
 
@@ -48,18 +53,16 @@ impl CapacitySearch {
     #[must_use]
     pub fn new(first_per_s: f64) -> Self {
         let trying = first_per_s.max(RATE_MIN);
-        Self { trying, verdicts: Vec::new(), holds: None, fails: None, rates: 0 }
+        let (verdicts, fails) = (Vec::new(), Vec::new());
+        Self { trying, verdicts, holds: None, fails, is_confirmed: false, rates: 0 }
     }
 
     /// The rate to try next; `None` when the search is over.
     #[must_use]
     pub fn next_per_s(&self) -> Option<f64> {
-        let is_near = match (self.holds, self.fails) {
-            (Some(holds), Some(fails)) => fails / holds <= PRECISION,
-            (None, Some(fails)) => fails <= RATE_MIN,
-            _ => false,
-        };
-        (!is_near && self.rates < RATES_MAX).then_some(self.trying)
+        let is_nothing = self.holds.is_none() && self.fails.last() == Some(&RATE_MIN);
+        let is_over = self.is_confirmed || is_nothing || self.rates >= RATES_MAX;
+        (!is_over).then_some(self.trying)
     }
 
     /// A trial of the rate that was to be tried did hold, or not.
@@ -71,9 +74,15 @@ impl CapacitySearch {
         }
         self.verdicts.clear();
         self.rates += 1;
-        let side = if did_hold { &mut self.holds } else { &mut self.fails };
-        *side = Some(self.trying);
-        self.trying = match (self.holds, self.fails) {
+        let is_again = self.fails.pop_if(|lowest| *lowest == self.trying).is_some();
+        if did_hold {
+            self.holds = Some(self.trying);
+        } else {
+            self.fails.push(self.trying);
+            self.is_confirmed = is_again;
+        }
+        self.trying = match (self.holds, self.lowest_failing_per_s()) {
+            (Some(holds), Some(fails)) if fails / holds <= PRECISION => fails,
             (Some(holds), Some(fails)) => (holds * fails).sqrt(),
             (Some(holds), None) => holds * 2.0,
             (None, Some(fails)) => (fails / 2.0).max(RATE_MIN),
@@ -90,7 +99,7 @@ impl CapacitySearch {
     /// The lowest rate that failed; `None` while none did.
     #[must_use]
     pub fn lowest_failing_per_s(&self) -> Option<f64> {
-        self.fails
+        self.fails.last().copied()
     }
 }
 
@@ -186,6 +195,14 @@ mod tests {
     fn one_disturbed_trial_of_three_changes_nothing() {
         let (found, _) = search(1_000.0, |rate, trial| rate <= 50_000.0 && trial % 3 != 2);
         assert!(found.expect("a rate holds") * PRECISION >= 50_000.0);
+    }
+
+    #[test]
+    fn a_bad_moment_that_lasts_over_several_trials_changes_nothing_either() {
+        let (found, trials) =
+            search(1_000.0, |rate, trial| rate <= 1_990.0 && !(1..6).contains(&trial));
+        assert!(found.expect("a rate holds") * PRECISION >= 1_990.0, "{found:?}");
+        assert!(trials < 70, "{trials}");
     }
 
     #[test]

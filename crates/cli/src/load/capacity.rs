@@ -394,11 +394,11 @@ fn rows<'a>(trials: &'a [Trial]) -> Vec<Row<'a>> {
     let row = |same: &[&'a Trial]| {
         let mut times: Vec<u64> = same.iter().filter_map(|each| each.latency_ns).collect();
         times.sort_unstable();
-        let held = same.iter().filter(|each| each.broken_by.is_none()).count();
         Row {
             rate_per_s: same[0].rate_per_s,
             latency_ns: times[times.len() / 2] as f64,
-            did_hold: held * 2 > same.len(),
+            // The last of them is the one that decided, also where a rate was tried once more.
+            did_hold: same.last().is_some_and(|each| each.broken_by.is_none()),
             broken_by: same.iter().rev().find_map(|each| each.broken_by.as_deref()),
         }
     };
