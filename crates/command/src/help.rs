@@ -463,8 +463,47 @@ pub fn completions(
 ) -> Result<ExitCode, Failure> {
     let mut script = Vec::new();
     clap_complete::generate(shell, &mut command, name, &mut script);
-    output::result(&String::from_utf8_lossy(&script))?;
+    let script = String::from_utf8_lossy(&script);
+    output::result(&match shell {
+        clap_complete::Shell::Bash => sparing(&command, &script),
+        _ => script.into_owned(),
+    })?;
     Ok(ExitCode::SUCCESS)
+}
+
+/// `script` without the hidden flags of `command`, which offers flags only where one was begun or nothing else is there.
+fn sparing(command: &Command, script: &str) -> String {
+    let mut inner = None;
+    let line = |line: &str| {
+        let label = line.trim_start().strip_suffix(')').filter(|label| !label.contains([' ', '(']));
+        if let Some(label) = label {
+            inner = called(command, label).or(inner);
+        }
+        let words =
+            line.trim_start().strip_prefix("opts=\"").and_then(|rest| rest.strip_suffix('"'));
+        let Some((words, inner)) = words.zip(inner) else { return format!("{line}\n") };
+        let is_hidden = |word: &str| {
+            let name = word.strip_prefix("--").unwrap_or_default();
+            inner.get_arguments().any(|arg| arg.is_hide_set() && arg.get_long() == Some(name))
+        };
+        let shown: Vec<&str> = words.split(' ').filter(|word| !is_hidden(word)).collect();
+        let is_word = |word: &&&str| word.starts_with(|sign: char| sign.is_ascii_alphanumeric());
+        let others: Vec<&str> = shown.iter().filter(is_word).copied().collect();
+        let indent = " ".repeat(line.len() - line.trim_start().len());
+        let mut lines = format!("{indent}opts=\"{}\"\n", shown.join(" "));
+        if !others.is_empty() {
+            lines += &format!("{indent}[[ ${{cur}} == -* ]] || opts=\"{}\"\n", others.join(" "));
+        }
+        lines
+    };
+    script.lines().map(line).collect()
+}
+
+/// The command that a script for bash calls `label`, such as `pollux__subcmd__lab__subcmd__run`.
+fn called<'a>(command: &'a Command, label: &str) -> Option<&'a Command> {
+    label.split("__subcmd__").skip(1).try_fold(command, |inner, name| {
+        inner.get_subcommands().find(|each| each.get_name().replace('-', "__") == name)
+    })
 }
 
 /// Writes one manual page for each command into `folder`, which is made if need be.

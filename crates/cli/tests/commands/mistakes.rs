@@ -370,6 +370,15 @@ fn bash_completes_mechanisms_jobs_and_published_benchmarks() {
     ] {
         assert_eq!(completed(line), expected, "{line}");
     }
+    // Flags are offered where one was begun, and none that help hides.
+    let jobs = completed("pollux lab run ");
+    assert!(jobs.contains(&"http".to_owned()), "{jobs:?}");
+    assert!(jobs.iter().all(|word| !word.starts_with('-')), "{jobs:?}");
+    let flags = completed("pollux lab reproduce -");
+    assert!(flags.contains(&"--out".to_owned()), "{flags:?}");
+    for hidden in ["--target-ci", "--peers", "--waits"] {
+        assert!(!flags.contains(&hidden.to_owned()), "{flags:?}");
+    }
     for command in ["reproduce", "seed"] {
         let offered = completed(&format!("pollux lab {command} "));
         for name in ["epoll-bench", "sehttpd", "haproxy", "0", "4"] {
