@@ -246,27 +246,33 @@ fn an_address_in_use_is_reported_before_the_run() {
 
 #[test]
 fn two_servers_in_turns_are_distinguished_in_both_orders() {
-    let judged = |before: &str, after: &str| {
+    // Beside others on the CPUs few turns may leave it unclear, and more of them tell. The other direction is wrong at once.
+    let is_judged = |before: &str, after: &str, expected: &str| {
         let started = |reply| Server::start_with(&["--reply", reply, "--listen", "127.0.0.1:0"]);
         let [before, after] = [before, after].map(started);
-        let run = ["turns", "-c", "1", "-d", "1ms", "--gate", "--json", "-"];
         let pids = ["--before-pid", &before.id(), "--after-pid", &after.id()];
-        load(&[&run[..], &pids, &[&before.url, &after.url]].concat())
+        let mut unclear = Vec::new();
+        for lasts in ["1ms", "4s", "16s"] {
+            let run = ["turns", "-c", "1", "-d", lasts, "--gate", "--json", "-"];
+            let said = load(&[&run[..], &pids, &[&before.url, &after.url]].concat());
+            let rows = said.json()["rows"].as_array().expect("rows").clone();
+            let of = |name| rows.iter().map(move |row| row[name].as_str().expect("a text"));
+            assert!(of("figure").eq(["mean", "server CPU", "generator CPU"]), "{said:?}");
+            assert!(of("change").all(|each| [expected, "unclear"].contains(&each)), "{said:?}");
+            let is_worse = of("change").any(|each| each == "worse");
+            assert_eq!(said.code, Some(if is_worse { 3 } else { 0 }), "{said:?}");
+            // Times may be unclear all the while, but CPU time is not.
+            if of("change").skip(1).all(|each| each == expected) {
+                return;
+            }
+            unclear.push(said);
+        }
+        panic!("not {expected} in any of {unclear:?}");
     };
-    let (worse, better) = std::thread::scope(|scope| {
-        let worse = scope.spawn(|| judged("128", "256KiB"));
-        let better = judged("256KiB", "128");
-        (worse.join().expect("a run"), better)
+    std::thread::scope(|scope| {
+        scope.spawn(|| is_judged("128", "256KiB", "worse"));
+        is_judged("256KiB", "128", "better");
     });
-    assert_eq!(worse.code, Some(3), "{worse:?}");
-    let rows = worse.json()["rows"].as_array().expect("rows").clone();
-    let figures: Vec<&str> =
-        rows.iter().map(|row| row["figure"].as_str().expect("a name")).collect();
-    assert_eq!(figures, ["mean", "server CPU", "generator CPU"]);
-    // Beside others on the CPUs times may be unclear, but CPU time is not.
-    assert!(["worse", "unclear"].map(Value::from).contains(&rows[0]["change"]), "{worse:?}");
-    assert!(rows[1..].iter().all(|row| row["change"] == "worse"), "{worse:?}");
-    assert!(better.code == Some(0) && better.json()["rows"][1]["change"] == "better", "{better:?}");
 }
 
 #[test]
