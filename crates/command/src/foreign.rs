@@ -26,7 +26,7 @@ struct Row {
     here: &'static str,
 }
 
-/// Kinds of values by which another program's flag is told from the one here.
+/// Kinds of values by which another program's flag is distinguished from the one here.
 const VALUES: [(&str, fn(&str) -> bool); 3] =
     [("NUMBER", is_number), ("TIME", is_time), ("BODY", is_body)];
 

@@ -105,7 +105,7 @@ impl CapacitySearch {
 
 /// Why a rate that `outcome` seems to hold can't be held on: what is out grew within the measured time, and the second
 /// half of it was slower than the first. A short run ends before its queue is as long as an objective allows.
-/// `None` where that is not so, or can't be told: of closed loops, and of runs that ended early or by number.
+/// `None` where that is not so, or can't be known: of closed loops, and of runs that ended early or by number.
 #[must_use]
 pub fn backlog_grew(outcome: &Outcome) -> Option<String> {
     let (in_time, asked_per_s) = (outcome.in_time?, outcome.setting.asked_per_s?);
@@ -117,7 +117,7 @@ pub fn backlog_grew(outcome: &Outcome) -> Option<String> {
     let requests = asked_per_s * measured_s.max(GROWTH_FROM_S);
     let allowed = match halves(outcome) {
         Some([first, second]) => growth_share(&first, &second)? * requests,
-        // How many are out at one moment scatters by its root, and that is all that can be told.
+        // How many are out at one moment scatters by its root, and that is all that can be known.
         None => {
             let out = (2 * in_time.of_warm_up + grown) as f64;
             (GROWTH_SHARE * requests).max(2.0 * out.sqrt())
@@ -237,7 +237,7 @@ mod tests {
         let mut waited = two_seconds(92, 181, 5, [45_000_000, 75_000_000]);
         waited.seconds[1].end_s += 0.06;
         assert!(backlog_grew(&waited).is_some());
-        // Three more are out at the end than at the beginning, and that is no chance where latency rises.
+        // Three more are out at the end than at the beginning, and that is not chance where latency rises.
         assert!(backlog_grew(&two_seconds(92, 181, 5, [45_000_000, 75_000_000])).is_some());
         let why = backlog_grew(&two_seconds(92, 180, 1, [25_000_000, 43_000_000]));
         let why = why.expect("a backlog");
@@ -245,13 +245,13 @@ mod tests {
         let mut short = two_seconds(200, 180, 5, [1, 1]);
         assert_eq!(backlog_grew(&short), None, "no slower");
         short.seconds.truncate(1);
-        assert!(backlog_grew(&short).is_some(), "it can't be told where it went");
+        assert!(backlog_grew(&short).is_some(), "it can't be known where it went");
         short.in_time = None;
         assert_eq!(backlog_grew(&short), None, "ended early");
     }
 
     #[test]
-    fn what_is_out_at_any_moment_is_no_backlog() {
+    fn what_is_out_at_any_moment_is_not_a_backlog() {
         // 100/s that take 50 ms each: about five are out at any moment.
         assert_eq!(backlog_grew(&two_seconds(100, 200, 5, [50_000_000, 51_000_000])), None);
         assert_eq!(backlog_grew(&two_seconds(100, 198, 5, [50_000_000, 60_000_000])), None);
@@ -332,7 +332,7 @@ mod tests {
     }
 
     #[test]
-    fn a_moment_without_the_cpu_is_no_backlog_wherever_it_is() {
+    fn a_moment_without_the_cpu_is_not_a_backlog_wherever_it_is() {
         for (workers, per_s) in [(1, 85.0), (4, 85.0), (1, 250.0), (4, 250.0), (4, 900.0)] {
             let capacity_per_s = if per_s < 90.0 { 90.0 } else { 1_000.0 };
             let queue = Queue { workers, service_s: workers as f64 / capacity_per_s };

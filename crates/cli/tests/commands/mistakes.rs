@@ -143,7 +143,7 @@ fn a_flag_of_another_program_is_answered_with_the_one_here() {
         ("load --tls http://h/", "--tls: TLS is asked for by the URL"),
         ("load -z 10s http://h/", "error: -z is oha's and hey's; the pollux flag is -d TIME\n"),
         ("load --latency http://h/", "--latency is wrk's; latencies are always shown"),
-        ("load --no-reuse http://h/", "--no-reuse: the pollux flag is --no-keepalive"),
+        ("load --no-reuse http://h/", "--no-reuse: the pollux flag"),
         ("load -b 8 http://h/", "-b is ab's and autocannon's; the pollux flag is --body TEXT"),
         ("load -v 2 http://h/", "-v is ab's and wrk's; the first wrong answer is shown"),
         ("load -P u:p http://h/", "-P is ab's; there are no forward proxies"),
