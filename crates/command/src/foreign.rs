@@ -27,8 +27,8 @@ struct Row {
 }
 
 /// Kinds of values by which another program's flag is distinguished from the one here.
-const VALUES: [(&str, fn(&str) -> bool); 3] =
-    [("NUMBER", is_number), ("TIME", is_time), ("BODY", is_body)];
+const VALUES: [(&str, IsTheirs); 3] = [("NUMBER", is_number), ("TIME", is_time), ("BODY", is_body)];
+type IsTheirs = fn(&str) -> bool;
 
 /// Every line of the table.
 fn rows() -> impl Iterator<Item = Row> {
@@ -76,7 +76,7 @@ impl Row {
     }
 
     /// Of a flag that is one of pollux as well: which values are meant for the other program.
-    fn value(self) -> Option<fn(&str) -> bool> {
+    fn value(self) -> Option<IsTheirs> {
         let kind = self.flags.split(' ').find(|word| !word.starts_with('-'))?;
         VALUES.iter().find(|(name, _)| *name == kind).map(|(_, is_theirs)| *is_theirs)
     }
