@@ -154,8 +154,12 @@ impl Page {
             }
         }
         for row in body.rows.iter().filter(|_| !below.is_empty()) {
-            let words = below.iter().map(|column| row[*column].text.as_str());
-            let words: Vec<&str> = words.filter(|words| !words.is_empty()).collect();
+            let cells = below.iter().map(|at| (&*table.headings[*at].words, &*row[*at].text));
+            // What a figure is, its heading says.
+            let words = cells.filter(|(_, text)| !text.is_empty()).map(|(heading, text)| {
+                if below.len() > 1 { format!("{heading} {text}") } else { text.to_owned() }
+            });
+            let words: Vec<String> = words.collect();
             if !words.is_empty() {
                 self.paragraph(&format!("{}: {}", row[0].text, words.join("; ")), Tone::Dim, BELOW);
             }
@@ -339,5 +343,23 @@ mod tests {
         let mut page = Page::new(usize::MAX, true);
         page.table(&table(""));
         assert!(page.finish().contains("\u{1b}[38;5;2mn"));
+    }
+
+    #[test]
+    fn figures_that_stand_below_have_their_unit() {
+        let mut two = Table::new(["arm", "?µs/request (95% CI)", "#ratio", "?why"]);
+        let ratio = "1.234 [1.200, 1.256] and more";
+        two.row([
+            Cell::text("mynginx"),
+            Cell::text("12.7 ± 1 %"),
+            Cell::figure(ratio),
+            Cell::text("7.04 sys/ev"),
+        ]);
+        let mut page = Page::new(45, false);
+        page.table(&two);
+        let text = page.finish();
+        let below = text.split_once("mynginx: ").expect("a line below").1;
+        let below = below.split_whitespace().collect::<Vec<_>>().join(" ");
+        assert_eq!(below, "µs/request (95% CI) 12.7 ± 1 %; why 7.04 sys/ev", "{text}");
     }
 }
