@@ -15,6 +15,7 @@ use pollux_engine::{CpuList, Driver, Signal, Signals, Started};
 use pollux_load::{
     Finding, FindingKind, Load, LoadError, Outcome, Plan, Progress, Running, Turns, render,
 };
+use pollux_sys::process::ignores;
 
 use crate::output::{self, Failure};
 use flags::{LoadSettings, Style};
@@ -60,7 +61,7 @@ pub(crate) fn run(command: &LoadCommand) -> Result<ExitCode, Failure> {
     let files = Files::prepare(&flags.output)?;
     pollux_sys::descriptors::raise().map_err(Failure::failed)?;
     let scraped = Scraped::offer(flags.prometheus)?;
-    let mut signals = Signals::catch(&Interrupt::SIGNALS).map_err(Failure::failed)?;
+    let mut signals = Signals::catch(&Interrupt::signals()).map_err(Failure::failed)?;
     match flags.finds_capacity {
         true => capacity::run(flags, plan, &files, (&mut signals, &scraped)),
         false => run_once(flags, plan, &files, (&mut signals, &scraped)),
@@ -271,8 +272,12 @@ enum Interrupt {
 }
 
 impl Interrupt {
-    /// The signals that end a run.
-    const SIGNALS: [Signal; 3] = [Signal::Interrupt, Signal::Terminate, Signal::HangUp];
+    /// The signals that end a run; not the end of a terminal that this was started to survive (nohup(1)).
+    fn signals() -> Vec<Signal> {
+        let mut signals = vec![Signal::Interrupt, Signal::Terminate];
+        signals.extend([Signal::HangUp].iter().filter(|signal| !ignores(signal.number())));
+        signals
+    }
 
     /// That of a command which the signal ended.
     fn exit_code(self) -> ExitCode {

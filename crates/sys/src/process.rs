@@ -12,6 +12,8 @@
 //! of what a parent left open.
 //!
 //! The lab reads around turns what the kernel books for a process; that is not for a hot path.
+//!
+//! [`ignores`] says whether a signal was set to be ignored by whoever started the process, as nohup(1) does.
 
 use std::io;
 use std::num::NonZeroU32;
@@ -19,6 +21,21 @@ use std::os::fd::{FromRawFd, OwnedFd, RawFd};
 use std::ptr::{self, NonNull};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
+
+/// Whether this process ignores the signal of this number; false where `/proc` can't be read. A program that is to
+/// survive its terminal (nohup(1)) is started so, and catches no SIGHUP then.
+#[must_use]
+pub fn ignores(signal: i32) -> bool {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    is_in_mask(&status, signal)
+}
+
+/// Whether the signal is in the mask of ignored ones (proc(5)): the lowest bit is signal 1.
+fn is_in_mask(status: &str, signal: i32) -> bool {
+    let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
+    let mask = mask.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok()).unwrap_or_default();
+    (1..=64).contains(&signal) && mask >> (signal - 1) & 1 == 1
+}
 
 /// Of the process that made it.
 #[derive(Debug)]
@@ -196,6 +213,18 @@ mod tests {
     use std::os::unix::net::UnixStream;
 
     use super::*;
+
+    #[test]
+    fn a_mask_has_signal_1_in_its_lowest_bit() {
+        let status = "Name:\tx\nSigIgn:\t0000000000001001\nSigCgt:\tffffffffffffffff\n";
+        assert_eq!(
+            [1, 2, 13, 0, 65].map(|signal| is_in_mask(status, signal)),
+            [true, false, true, false, false]
+        );
+        assert!(!is_in_mask("", 1));
+        // The runtime of Rust ignores SIGPIPE.
+        assert!(ignores(libc::SIGPIPE) && !ignores(libc::SIGTERM));
+    }
 
     /// What `mark` says in a child.
     fn is_here_in_a_child(mark: &ForkMark) -> bool {

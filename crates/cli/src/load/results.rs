@@ -342,7 +342,7 @@ fn take_turns(flags: &LoadFlags, pids: [Option<u32>; 2], gate: bool) -> Result<E
     };
     let mut sides = [side(0)?, side(1)?];
     pollux_sys::descriptors::raise().map_err(Failure::failed)?;
-    let mut signals = Signals::catch(&Interrupt::SIGNALS).map_err(Failure::failed)?;
+    let mut signals = Signals::catch(&Interrupt::signals()).map_err(Failure::failed)?;
     let lasts = settings.duration.unwrap_or(LAST);
     let turns = Driver::start_first(settings.poller, |driver| {
         sides.iter_mut().for_each(|side| side.plan.driver = driver);
