@@ -308,12 +308,16 @@ impl Program {
         let start = Instant::now();
         loop {
             // Asked before the line is waited for: the last line may come with the end.
-            let is_over = self.has_ended(Duration::ZERO)? || start.elapsed() > time;
+            let has_ended = self.has_ended(Duration::ZERO)?;
+            let is_over = has_ended || start.elapsed() > time;
             match self.line_within(SLICE) {
                 Ok(Some(line)) if line.contains(words) => return Ok(()),
                 Ok(Some(_)) => {}
-                Ok(None) => return Err(self.failed("was not ready in time")),
-                Err(_) if is_over => return Err(self.failed("was not ready in time")),
+                Ok(None) => return Err(self.failed("ended before it was ready")),
+                Err(_) if has_ended => return Err(self.failed("ended before it was ready")),
+                Err(_) if is_over => {
+                    return Err(self.failed(&format!("was not ready within {time:.1?}")));
+                }
                 Err(_) => {}
             }
             if is_interrupted() {
@@ -515,7 +519,11 @@ mod tests {
         process.wait_for_line("ready", DEADLINE, &|| false).expect("it said so before its end");
         let mut process = shell("echo no such address >&2");
         let error = process.wait_for_line("ready", DEADLINE, &|| false).expect_err("it ended");
-        assert!(error.to_string().starts_with("sh: was not ready"), "{error}");
+        assert_eq!(error.to_string(), "sh: ended before it was ready: no such address");
+        let mut process = shell("echo busy >&2; exec sleep 600");
+        let time = Duration::from_millis(300);
+        let error = process.wait_for_line("ready", time, &|| false).expect_err("it sleeps");
+        assert_eq!(error.to_string(), "sh: was not ready within 300.0ms: busy");
     }
 
     #[test]

@@ -158,6 +158,8 @@ fn certificate(scratch: &Path) -> Result<Certificate, MeasureError> {
     Certificate::below(scratch).map_err(failed)
 }
 
+/// What holds the dead connections, by its name for people.
+const HOLDER: &str = "the lab's holder of dead connections (pollux load --hold)";
 /// What a process says when all its connections are open and were answered once.
 const READY: &str = "the crowd is set up";
 /// How long one connection may take to be set up when the server looks at tens of thousands of
@@ -209,11 +211,13 @@ impl DeadCrowd {
             // A ring takes seconds to let go of so many reads that are under way.
             command.args(["--poller", Mechanism::EpollEt.name()]);
             command.stdin(Stdio::piped()).stdout(Stdio::piped());
-            holders.push(Program::start("pollux load --hold", command)?);
+            holders.push(Program::start(HOLDER, command)?);
         }
         let patience = patience(count);
         for holder in &mut holders {
-            holder.wait_for_line(READY, patience, is_interrupted)?;
+            holder
+                .wait_for_line(READY, patience, is_interrupted)
+                .map_err(|error| not_open(error, count))?;
         }
         Ok(Self { holders, count })
     }
@@ -246,6 +250,20 @@ impl DeadCrowd {
                 .sum::<usize>();
         }
         Ok(judged(answered, closed, self.count))
+    }
+}
+
+/// That not all of them could be opened, with what helps: each waits until the server has answered it once.
+fn not_open(error: pollux_processes::Error, count: usize) -> MeasureError {
+    match error {
+        pollux_processes::Error::Program { program, what } => {
+            let what = format!(
+                "{what}: the server did not answer {count} connections once each until then; give fewer (--dead), raise \
+                 the server's limits, or run it on a quieter machine"
+            );
+            pollux_processes::Error::Program { program, what }.into()
+        }
+        other => other.into(),
     }
 }
 
@@ -341,6 +359,18 @@ fn fastest() -> Driver {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_crowd_that_does_not_fit_is_named_with_what_helps_and_not_by_a_flag_alone() {
+        let (program, what) = (HOLDER.to_owned(), "was not ready within 14.0s".to_owned());
+        let said = not_open(pollux_processes::Error::Program { program, what }, 2000).to_string();
+        assert_eq!(
+            said,
+            "the lab's holder of dead connections (pollux load --hold): was not ready within 14.0s: the server \
+             did not answer 2000 connections once each until then; give fewer (--dead), raise the server's \
+             limits, or run it on a quieter machine"
+        );
+    }
 
     #[test]
     fn requests_of_a_load_that_varies_differ_in_content_and_length() {
