@@ -23,11 +23,12 @@ use pollux_lab::host::sources::Sources;
 use pollux_lab::job::{self, DEFAULT_JOB, Job, VERSION_JOB};
 use pollux_lab::measure::Line;
 use pollux_lab::plan::{self, Machine, Plan, Requirement, Resources, missing_here};
-use pollux_lab::record::{Badge, Ending, Record, ResultRow, Verdict};
+use pollux_lab::record::{Ending, Record};
 use pollux_lab::run::{Runner, Scratch, Stop};
-use pollux_lab::{report, store};
+use pollux_lab::{gate, report, store};
 use pollux_settings::Row;
 use pollux_sys::descriptors;
+use pollux_sys::process::ignores;
 use rustix::process::Signal;
 
 use crate::args::{JobFlags, Lab, LabCommand, RunFlags};
@@ -107,7 +108,10 @@ fn run_job(target: &str, flags: RunFlags) -> Result<ExitCode, Failure> {
     if !flags.quiet {
         output::remark(&format!("report: {}", folder.join(store::REPORT_FILE).display()));
     }
-    Ok(exit_code(&record, flags.gate, flags.strict, ended_by.load(Relaxed)))
+    let (code, reason) = exit_code(&record, flags.gate, flags.strict, ended_by.load(Relaxed));
+    // The last line of a log.
+    reason.iter().for_each(|reason| output::remark(reason));
+    Ok(code)
 }
 
 /// Whether a plan has something to run, and a budget that decides something.
@@ -122,21 +126,23 @@ fn can_run(plan: &Plan) -> Result<(), Failure> {
     plan.budget_fault().map_or(Ok(()), |fault| Err(Failure::usage(fault)))
 }
 
-/// `signal` is the one that interrupted the run, if one did.
-fn exit_code(record: &Record, is_gate: bool, is_strict: bool, signal: i32) -> ExitCode {
-    let has = |verdict| record.results.iter().any(|row| row.verdict == verdict);
+/// The exit code with its reason; `signal` is the one that interrupted the run, if one did.
+fn exit_code(
+    record: &Record,
+    is_gate: bool,
+    is_strict: bool,
+    signal: i32,
+) -> (ExitCode, Option<String>) {
     if record.ending == Ending::Interrupted {
-        return output::ended_by(signal);
+        return (output::ended_by(signal), None);
     }
-    if record.results.is_empty() || has(Verdict::Failed) || record.has_given_up() {
-        return ExitCode::from(1);
-    }
-    if is_gate && record.results.iter().any(ResultRow::is_regression) {
-        return ExitCode::from(3);
-    }
-    let is_unsure = !matches!(record.trust.badge, Badge::Quiet | Badge::Controlled)
-        || has(Verdict::Inconclusive);
-    if is_strict && is_unsure { ExitCode::from(4) } else { ExitCode::SUCCESS }
+    let reasons = [
+        (1, gate::unmeasured(record)),
+        (3, is_gate.then(|| gate::worse(record)).flatten()),
+        (4, is_strict.then(|| gate::unsure(record)).flatten()),
+    ];
+    let first = reasons.into_iter().find(|(_, reason)| reason.is_some());
+    first.map_or((ExitCode::SUCCESS, None), |(code, reason)| (ExitCode::from(code), reason))
 }
 
 fn plan(target: &str, flags: JobFlags) -> Result<Plan, Failure> {
@@ -206,14 +212,19 @@ fn announce(plan: &Plan, sources: &Sources, folder: &Path) {
     output::remark(&format!("results: {}{replaces}", folder.display()));
 }
 
-/// The first Ctrl-C or SIGTERM ends the run after its set or block, the second at once.
+/// The signals that end a run in order; not the end of a terminal that this was started to survive (nohup(1)).
+fn ending_signals() -> Vec<i32> {
+    use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+    let mut signals = vec![SIGINT, SIGTERM];
+    signals.extend([SIGHUP].into_iter().filter(|signal| !ignores(*signal)));
+    signals
+}
+
+/// The first Ctrl-C, SIGTERM or SIGHUP ends the run after its set or block, the second at once.
 /// Gives the number of the first.
 fn listen_for_interrupts(stop: &Stop, unit: &'static str) -> Result<Arc<AtomicI32>, Failure> {
-    let mut signals = signal_hook::iterator::Signals::new([
-        signal_hook::consts::SIGINT,
-        signal_hook::consts::SIGTERM,
-    ])
-    .map_err(Failure::failed)?;
+    let mut signals =
+        signal_hook::iterator::Signals::new(ending_signals()).map_err(Failure::failed)?;
     let stop = stop.clone();
     let first = Arc::new(AtomicI32::new(signal_hook::consts::SIGINT));
     let ended_by = Arc::clone(&first);
@@ -301,17 +312,39 @@ fn compare_results(
             format!("{path} and {} are the same run, of {began}; expected two", after.display());
         return Err(Failure::usage(why));
     }
+    let unfinished: Vec<String> = [(before, &a), (after, &b)]
+        .into_iter()
+        .filter(|(_, record)| record.ending == Ending::Interim)
+        .map(|(path, record)| {
+            let blocks = record.trust.blocks;
+            format!(
+                "{} is of a run that did not come to its end, after {blocks} of its sets or blocks",
+                path.display()
+            )
+        })
+        .collect();
+    unfinished.iter().for_each(|said| output::remark(&format!("note: {said}")));
     let rows = compare_records::compare(&a, &b, is_across).map_err(Failure::usage)?;
     output::result(&if as_json {
         json(&rows)
     } else {
         output::shown(&compare_records::table(&rows))
     })?;
-    let has = |change| rows.iter().any(|row| row.change == change);
-    Ok(match () {
-        () if is_gate && (has(Change::Worse) || has(Change::Missing)) => ExitCode::from(3),
-        () if is_strict && has(Change::Unclear) => ExitCode::from(4),
-        () => ExitCode::SUCCESS,
+    let open = rows.iter().filter(|row| row.change == Change::Unclear).count();
+    let strict = match unfinished.first() {
+        Some(said) => Some(format!("--strict: {said}")),
+        None => (open > 0).then(|| format!("--strict: {open} of {} rows are unclear", rows.len())),
+    };
+    let reasons = [
+        (3, is_gate.then(|| gate::worse_than_before(&rows)).flatten()),
+        (4, strict.filter(|_| is_strict)),
+    ];
+    Ok(match reasons.into_iter().find_map(|(code, reason)| Some((code, reason?))) {
+        Some((code, reason)) => {
+            output::remark(&reason);
+            ExitCode::from(code)
+        }
+        None => ExitCode::SUCCESS,
     })
 }
 
@@ -436,7 +469,7 @@ fn measure_one() -> Result<ExitCode, Failure> {
         false => Signal::KILL,
     };
     if task.experiment.has_processes {
-        for signal in [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM] {
+        for signal in ending_signals() {
             let flag = Arc::clone(&is_interrupted);
             signal_hook::flag::register(signal, flag).map_err(Failure::failed)?;
         }
@@ -462,7 +495,7 @@ fn subject() -> Result<ExitCode, Failure> {
     descriptors::raise().map_err(Failure::failed)?;
     let is_interrupted = Arc::new(AtomicBool::new(false));
     // What it has started ends with it, so it must be notified that the runner is gone.
-    for signal in [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM] {
+    for signal in ending_signals() {
         let flag = Arc::clone(&is_interrupted);
         signal_hook::flag::register(signal, flag).map_err(Failure::failed)?;
     }

@@ -16,7 +16,7 @@ use pollux_lab::run::{Observer, RunLabel};
 use pollux_lab::{report, store};
 use pollux_load::render::count;
 
-/// Shows what the runner does and saves the record after each block.
+/// Shows what the runner does and saves the record after each block, as that of a run that goes on.
 pub(crate) struct Progress {
     bar: Option<ProgressBar>,
     is_quiet: bool,
@@ -133,7 +133,7 @@ impl Observer for Progress {
     }
 
     fn block_ended(&mut self, record: &Record) {
-        if let Err(error) = store::save(&self.folder, record) {
+        if let Err(error) = store::save_interim(&self.folder, record) {
             self.line(&format!("could not save: {error}"));
         }
         let Some(block) = record.blocks.last() else { return };

@@ -78,6 +78,7 @@ pub mod child;
 pub mod compare_records;
 pub mod error;
 pub mod experiments;
+pub mod gate;
 /// The machine under the experiment, as `pollux-doctor` reads it.
 pub mod host {
     pub(crate) use pollux_doctor::host::{

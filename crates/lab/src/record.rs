@@ -90,12 +90,17 @@ impl Record {
     /// had measured before.
     #[must_use]
     pub fn has_given_up(&self) -> bool {
+        self.given_up().is_some()
+    }
+
+    /// The first such arm.
+    pub(crate) fn given_up(&self) -> Option<Key<'_>> {
         let mut failures = BTreeMap::new();
         for run in &self.runs {
-            let in_a_row = failures.entry((&run.experiment, &run.point, &run.arm)).or_insert(0);
+            let in_a_row = failures.entry(run.key()).or_insert(0);
             *in_a_row = if run.measured().is_some() { 0 } else { *in_a_row + 1 };
         }
-        failures.into_values().any(|in_a_row| in_a_row >= FAILURES_MAX)
+        failures.into_iter().find(|(_, in_a_row)| *in_a_row >= FAILURES_MAX).map(|(key, _)| key)
     }
 }
 
@@ -126,6 +131,9 @@ pub enum Ending {
     Interrupted,
     /// The time budget ended before the planned blocks.
     Budget,
+    /// Not at all: the file was written after a block, and none followed. The run is still going, or it was
+    /// killed.
+    Interim,
 }
 
 /// The job behind a run.

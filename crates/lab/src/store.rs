@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 use flate2::read::MultiGzDecoder;
 use pollux_report::OutputFile;
 
-use crate::record::{Record, RoundsOfSet, SCHEMA_VERSION};
+use crate::record::{Ending, Record, RoundsOfSet, SCHEMA_VERSION};
 use crate::report;
 
 /// Name of the result file in a folder.
@@ -153,6 +153,14 @@ pub fn save(folder: &Path, record: &Record) -> Result<(), StoreError> {
         (JOB_FILE, record.job.toml.clone()),
     ];
     files.iter().try_for_each(|(name, text)| replace(&folder.join(name), text))
+}
+
+/// The same of a run that goes on: the files say so, and a run that is killed leaves them behind.
+///
+/// # Errors
+/// As [`save`].
+pub fn save_interim(folder: &Path, record: &Record) -> Result<(), StoreError> {
+    save(folder, &Record { ending: Ending::Interim, ..record.clone() })
 }
 
 /// Reads the record in `path`: a folder that [`save`] wrote, or a result file, compressed or not.

@@ -360,6 +360,86 @@ fn an_interrupted_run_leaves_no_process_behind() {
     }
 }
 
+/// A run of many short blocks, begun; returns when the files of the first are there.
+fn long_run(folder: &Folder, nohup: bool) -> Process {
+    let mut command = match nohup {
+        true => {
+            let mut command = Command::new("nohup");
+            command.arg(env!("CARGO_BIN_EXE_pollux"));
+            command
+        }
+        false => Command::new(env!("CARGO_BIN_EXE_pollux")),
+    };
+    command.args(["lab", "run", "pipes", "--pipes", "4", "--arm", "epoll", "--arm", "poll"]);
+    command
+        .args(["--blocks", "1000", "--max-blocks", "1000", "--overwrite", "--out"])
+        .arg(&folder.0);
+    let run = Process::start(command.stdout(Stdio::piped()));
+    wait_for("files of the first set", || folder.0.join("job.toml").exists().then_some(()));
+    run
+}
+
+#[test]
+fn a_lab_whose_terminal_goes_ends_in_order_with_its_table_and_whole_files() {
+    let folder = Folder::new("hang-up");
+    let run = long_run(&folder, false);
+    run.signal(Signal::HUP);
+    let ended = run.ended();
+    assert_eq!(ended.status.code(), Some(129));
+    let table = ended.stdout;
+    assert!(table.contains("Stopped by the user") && table.contains("A/A"), "{table}");
+    let text = std::fs::read_to_string(folder.0.join("result.json")).expect("a result");
+    let record: Value = serde_json::from_str(&text).expect("JSON");
+    assert_eq!(record["ending"], "interrupted");
+}
+
+#[test]
+fn a_lab_that_was_started_to_survive_its_terminal_does() {
+    if !has("nohup") {
+        return;
+    }
+    let folder = Folder::new("nohup");
+    let mut run = long_run(&folder, true);
+    run.signal(Signal::HUP);
+    let result = folder.0.join("result.json");
+    let blocks = || {
+        let text = std::fs::read_to_string(&result).ok()?;
+        serde_json::from_str::<Value>(&text).ok()?["blocks"].as_array().map(Vec::len)
+    };
+    let before = wait_for("a result", blocks);
+    wait_for("more sets than before", || blocks().filter(|now| *now > before + 1));
+    run.signal(Signal::TERM);
+    assert_eq!(run.wait().code(), Some(143));
+}
+
+#[test]
+fn the_files_of_a_killed_lab_are_not_taken_for_those_of_a_whole_run() {
+    let folder = Folder::new("killed");
+    let mut run = long_run(&folder, false);
+    run.signal(Signal::KILL);
+    run.wait();
+    let again = |words: &[&Path]| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_pollux"));
+        command.arg("lab").args(words).output().expect("pollux starts")
+    };
+    let reported = again(&[Path::new("report"), &folder.0]);
+    let table = String::from_utf8_lossy(&reported.stdout).into_owned();
+    assert!(table.contains("This run did not come to its end"), "{table}");
+    for name in ["report.html", "report.md"] {
+        let text = std::fs::read_to_string(folder.0.join(name)).expect("a report");
+        assert!(text.contains("This run did not come to its end"), "{name}");
+    }
+    let other = Folder::new("killed-other");
+    std::fs::write(other.0.join("result.json"), {
+        let text = std::fs::read_to_string(folder.0.join("result.json")).expect("a result");
+        text.replace("\"interim\"", "\"complete\"")
+    })
+    .expect("written");
+    let compared = again(&[Path::new("compare"), &other.0, &folder.0]);
+    let said = String::from_utf8_lossy(&compared.stderr).into_owned();
+    assert!(said.contains("killed is of a run that did not come to its end"), "{said}");
+}
+
 #[test]
 fn a_budget_is_looked_at_between_points_too() {
     let folder = Folder::new("budget");

@@ -18,6 +18,7 @@ use crate::stats::{
 use runs::{Estimated, PointRuns};
 
 pub(crate) use runs::{more_sets, undecided_rows};
+pub(crate) use why::difference;
 
 mod answer;
 mod runs;

@@ -295,7 +295,7 @@ pub(super) fn one_or_more(names: &[&str]) -> String {
 
 /// How far a row is from the baseline, in the words of its metric: rates and costs are both "more"
 /// or "less", and which of them is better stands in the choice.
-fn difference(row: &ResultRow) -> String {
+pub(crate) fn difference(row: &ResultRow) -> String {
     let ResultRow { arm, metric, baseline, .. } = row;
     if row.verdict == Verdict::Baseline {
         return format!("{arm} is the baseline");

@@ -63,6 +63,11 @@ pub fn html(record: &Record) -> String {
     pollux_report::page_with_script(&record.job.question, &sections.concat(), &data)
 }
 
+/// The badge in words.
+pub(crate) fn badge(record: &Record) -> String {
+    words::badge(&record.trust).0
+}
+
 /// Links to the sections.
 fn contents(record: &Record, comparisons: &[Comparison<'_>]) -> String {
     let link = |(id, name): (String, String)| format!("<a href=\"#{id}\">{}</a>", escape(&name));

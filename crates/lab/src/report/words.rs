@@ -166,6 +166,10 @@ fn why_it_ended(record: &Record) -> Option<String> {
     let why = match record.ending {
         Ending::Complete => return None,
         Ending::Interrupted => "Stopped by the user".to_owned(),
+        Ending::Interim => {
+            "This run did not come to its end: it is still going, or it was killed. What it had measured until then"
+                .to_owned()
+        }
         Ending::Budget => {
             let of = record.job.budget_s.map(|s| format!(" of {}", number::duration(s)));
             let of = of.unwrap_or_default();
