@@ -6,7 +6,7 @@
 use askama::Template;
 
 use crate::markup;
-use crate::markup::scroll;
+use crate::markup::{escape, scroll};
 use crate::number::NA;
 
 /// How a text is to be taken.
@@ -153,6 +153,11 @@ impl Cell {
         Self { title: Some(title.to_owned()).filter(|title| !title.is_empty()), ..self }
     }
 
+    /// Whether nothing is known or said.
+    fn is_blank(&self) -> bool {
+        matches!(self.text.as_str(), "" | NA | "–")
+    }
+
     fn class(&self) -> Option<String> {
         let figure = (self.content == Content::Figure).then_some("num");
         let wide = self.is_wide.then_some("wide");
@@ -170,6 +175,7 @@ impl Cell {
     }
 }
 
+#[derive(Clone)]
 pub(crate) struct Heading {
     pub(crate) words: String,
     pub(crate) is_figure: bool,
@@ -177,13 +183,21 @@ pub(crate) struct Heading {
     pub(crate) gives_way: bool,
 }
 
-#[derive(Default)]
+#[derive(Clone, Default)]
 pub(crate) struct Body {
     pub(crate) group: Option<String>,
     pub(crate) rows: Vec<Vec<Cell>>,
 }
 
-/// Rows under headings, in groups where they have some.
+/// A table whose columns all have a value somewhere.
+pub(crate) struct Filled {
+    pub(crate) table: Table,
+    /// What was left out, and why: a line for each reason.
+    left_out: Vec<String>,
+}
+
+/// Rows under headings, in groups where they have some. A column without a value in any row is left out of every form;
+/// where its cells have a reason, page and summary say so below.
 #[derive(Template)]
 #[template(path = "table.html")]
 pub struct Table {
@@ -244,13 +258,61 @@ impl Table {
     /// Never by its content: the template is checked when it is compiled.
     #[must_use]
     pub fn html(&self) -> String {
-        let table = self.render().expect("into memory") + "\n";
-        if self.is_plot { table } else { scroll("table", &table) }
+        let markup = |table: &Self| table.render().expect("into memory") + "\n";
+        if self.is_plot {
+            return markup(self);
+        }
+        let Filled { table, left_out } = self.filled();
+        let lines = left_out.iter();
+        let lines: String =
+            lines.map(|line| format!("<p class=\"left-out\">{}</p>\n", escape(line))).collect();
+        scroll("table", &markup(&table)) + &lines
+    }
+
+    /// The table without the columns in which no row has a value.
+    pub(crate) fn filled(&self) -> Filled {
+        let rows = || self.bodies.iter().flat_map(|body| &body.rows);
+        let has_value = |column: usize| rows().any(|row| !row[column].is_blank());
+        let is_kept = |column: &usize| *column == 0 || self.is_empty() || has_value(*column);
+        let (kept, empty): (Vec<usize>, Vec<usize>) = (0..self.headings.len()).partition(is_kept);
+        let pick = |row: &Vec<Cell>| kept.iter().map(|column| row[*column].clone()).collect();
+        let of_body = |body: &Body| Body {
+            group: body.group.clone(),
+            rows: body.rows.iter().map(pick).collect(),
+        };
+        let mut reasons: Vec<(String, Vec<&str>)> = Vec::new();
+        for column in empty {
+            let Some(reason) = rows().find_map(|row| row[column].title.as_deref()) else {
+                continue;
+            };
+            let heading = self.headings[column].words.as_str();
+            match reasons.iter_mut().find(|(known, _)| known == reason) {
+                Some((_, headings)) => headings.push(heading),
+                None => reasons.push((reason.to_owned(), vec![heading])),
+            }
+        }
+        let line = |(reason, headings): &(String, Vec<&str>)| {
+            format!("Left out, as no row has a value: {}: {reason}", headings.join(", "))
+        };
+        Filled {
+            left_out: reasons.iter().map(line).collect(),
+            table: Self {
+                headings: kept.iter().map(|column| self.headings[*column].clone()).collect(),
+                bodies: self.bodies.iter().map(of_body).collect(),
+                is_plot: self.is_plot,
+            },
+        }
     }
 
     /// It in GitHub-flavoured Markdown: a table for each group, then why figures are missing.
     #[must_use]
     pub fn markdown(&self) -> String {
+        let Filled { table, left_out } = self.filled();
+        let left_out = left_out.iter().map(|line| markup::escape_markdown(line) + "\n\n");
+        table.as_markdown() + &left_out.collect::<String>()
+    }
+
+    fn as_markdown(&self) -> String {
         let line = |cells: Vec<String>| format!("| {} |\n", cells.join(" | "));
         let words = self.headings.iter().map(|heading| markup::escape_markdown(&heading.words));
         let rules = self.headings.iter().map(|h| if h.is_figure { "--:|" } else { ":--|" });
@@ -306,6 +368,42 @@ mod tests {
         plot.row([(); 5].map(|()| Cell::drawn("<svg/>", None)));
         assert!(plot.html().starts_with("<table class=\"rows\">"), "it does not scroll");
         assert!(plot.html().contains("<td class=\"plot\"><svg/></td>"));
+    }
+
+    #[test]
+    fn a_column_without_a_value_in_any_row_is_left_out_with_its_reason() {
+        let mut table = Table::new(["arm", "#cycles", "#p50", "note", "#rate", "#misses"]);
+        for (arm, rate) in [("a", "3"), ("b", "n/a")] {
+            let missing = || Cell::missing("n/a", "no counters");
+            let p50 = Cell::missing("n/a", "not part of these runs");
+            let rate = Cell::missing(rate, "once");
+            table.row([Cell::text(arm), missing(), p50, Cell::text(""), rate, missing()]);
+        }
+        let html = table.html();
+        assert!(
+            html.contains(
+                "<th scope=\"col\">arm</th><th scope=\"col\" class=\"num\">rate</th></tr>"
+            ),
+            "{html}"
+        );
+        let lines = [
+            "Left out, as no row has a value: cycles, misses: no counters",
+            "Left out, as no row has a value: p50: not part of these runs",
+        ];
+        assert!(
+            lines.iter().all(|line| html.contains(&format!("<p class=\"left-out\">{line}</p>"))),
+            "{html}"
+        );
+        assert_eq!(
+            table.markdown(),
+            format!(
+                "| arm | rate |\n|:--|--:|\n| a | 3 |\n| b | n/a |\n\nn/a: once\n\n{}\n\n{}\n\n",
+                lines[0], lines[1]
+            )
+        );
+        let mut page = crate::terminal::Page::new(80, false);
+        page.table(&table);
+        assert_eq!(page.finish(), "arm  rate\na       3\nb     n/a\n");
     }
 
     #[test]

@@ -113,6 +113,7 @@ impl Page {
     /// Where it is too wide, columns that give way stand below their rows, the last of them first;
     /// what is still too wide goes into further blocks, each with the first column.
     pub fn table(&mut self, table: &Table) {
+        let table = &table.filled().table;
         for body in &table.bodies {
             if let Some(group) = &body.group {
                 self.words(group, Tone::Bold);

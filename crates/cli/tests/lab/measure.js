@@ -6,7 +6,7 @@
   const LEADING = 0.22;
   const SLACK_PX = 1;
   const found = [];
-  const counted = { texts: 0, verdicts: 0 };
+  const counted = { texts: 0, verdicts: 0, parts: 0 };
 
   const letters = (text) => {
     const box = text.getBoundingClientRect();
@@ -38,6 +38,31 @@
     }
   };
 
+  // The letters of what stands beside each other: cells of a row, facts of a strip, title and badge.
+  const NEIGHBOURS = "tr, .trust, .corner, .answer, .facts, header, nav";
+  const lines = (document, part) => {
+    const range = document.createRange();
+    range.selectNodeContents(part);
+    return [...range.getClientRects()].filter((box) => box.width > 0).map((box) => {
+      const inset = box.height * LEADING;
+      return { left: box.left, right: box.right, top: box.top + inset, bottom: box.bottom - inset };
+    });
+  };
+  const neighbours = (document, tell) => {
+    for (const row of document.querySelectorAll(NEIGHBOURS)) {
+      const parts = [...row.children].filter(isShown).filter((part) => !part.querySelector("svg"));
+      const boxes = parts.map((part) => lines(document, part));
+      counted.parts += parts.length;
+      parts.forEach((part, index) => {
+        for (let other = index + 1; other < parts.length; other += 1) {
+          if (boxes[index].some((a) => boxes[other].some((b) => touch(a, b)))) {
+            tell(`"${part.textContent}" lies over "${parts[other].textContent}"`);
+          }
+        }
+      });
+    }
+  };
+
   const verdicts = (document, width, tell) => {
     for (const word of document.querySelectorAll(".verdict, .verdict + *")) {
       if (!isShown(word)) continue;
@@ -58,6 +83,7 @@
       const needs = inner.documentElement.scrollWidth;
       if (needs > width) tell(`the page is ${needs} px wide`);
       charts(inner, tell);
+      neighbours(inner, tell);
       verdicts(inner, width, tell);
       frame.remove();
       document.getElementById("found").textContent = JSON.stringify({ found, counted });

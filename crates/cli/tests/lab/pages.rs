@@ -14,13 +14,14 @@ use serde::Deserialize;
 use tempfile::TempDir;
 
 /// Kept runs with every kind of chart: forests, curves, histograms, strips, times, Lorenz curves.
-const RUNS: [&str; 6] = [
+const RUNS: [&str; 7] = [
     "2026-11-21-pipes-curve",
     "2026-11-21-seed2",
     "2026-11-21-streams-original-unix",
     "2026-11-22-herd",
     "2026-11-21-quick",
     "2026-11-22-seed4",
+    "2026-11-22-quick-turns",
 ];
 
 fn kept(run: &str) -> Record {
@@ -51,9 +52,10 @@ fn no_text_of_a_report_touches_another_or_leaves_its_chart() {
     let Some(browser) = browser() else { return };
     let mut faults = Vec::new();
     for run in RUNS {
-        let Laid { found, texts, verdicts } = browser.lay_out(&report::html(&kept(run)));
+        let Laid { found, texts, verdicts, parts } = browser.lay_out(&report::html(&kept(run)));
         faults.extend(found.into_iter().map(|fault| format!("{run}: {fault}")));
         assert!(texts > 100 && verdicts > 10, "{run}: {texts} texts, {verdicts} verdicts");
+        assert!(parts > 1000, "{run}: {parts} parts");
     }
     assert!(faults.is_empty(), "{} faults:\n{}", faults.len(), faults.join("\n"));
 }
@@ -126,8 +128,8 @@ fn a_printed_page_of_a_load_run_has_every_figure_of_its_boxes() {
 }
 
 const MEASURE: &str = include_str!("measure.js");
-/// A computer and a phone.
-const WIDTHS_PX: [u32; 2] = [1280, 400];
+/// A computer, a narrow window, two phones.
+const WIDTHS_PX: [u32; 4] = [1280, 500, 400, 360];
 
 /// A browser with a profile of its own.
 struct Browser {
@@ -143,6 +145,8 @@ struct Laid {
     texts: usize,
     /// Verdicts that were measured, at all widths.
     verdicts: usize,
+    /// Texts beside each other, at all widths.
+    parts: usize,
 }
 
 #[derive(Deserialize)]
@@ -155,6 +159,7 @@ struct Measured {
 struct Counted {
     texts: usize,
     verdicts: usize,
+    parts: usize,
 }
 
 /// The browser, where there is one.
@@ -182,7 +187,8 @@ impl Browser {
         let list = list.replace("&nbsp;", "\u{a0}").replace("&amp;", "&");
         let Measured { found, counted } =
             serde_json::from_str(&list).unwrap_or_else(|error| panic!("{error}: {list}"));
-        Laid { found, texts: counted.texts, verdicts: counted.verdicts }
+        let Counted { texts, verdicts, parts } = counted;
+        Laid { found, texts, verdicts, parts }
     }
 
     /// The text of `page` as it is printed.

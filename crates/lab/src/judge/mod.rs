@@ -11,7 +11,9 @@
 use crate::arm::{Arm, ArmKind};
 use crate::host::{LOAD_AVERAGE, Reading};
 use crate::plan::{Method, Plan, PlannedPoint, SAME_AGAIN};
-use crate::record::{Badge, Record, ResultRow, RowTurns, SteadyKind, Trust, TurnsQuality, Verdict};
+use crate::record::{
+    Badge, Record, ResultRow, RowTurns, Run, SteadyKind, Trust, TurnsQuality, Verdict,
+};
 use crate::stats::{
     self, Delta, Direction, RatioEstimate, Row, SETS_MIN, decision_delta, holm, median, noise_level,
 };
@@ -199,7 +201,7 @@ fn differing_controls(results: &mut [ResultRow], controls: Vec<(usize, Row)>) ->
         for row in
             results.iter_mut().filter(|row| row.experiment == experiment && row.point == point)
         {
-            row.notes.push("the same program twice differs at this point".to_owned());
+            row.notes.push(DIFFERS_FROM_ITSELF.to_owned());
         }
     }
     differing
@@ -234,6 +236,30 @@ const SELF_DIFFERENCE_MAX: f64 = 0.05;
 /// An A/A interval that reaches farther from 1 than this takes the badge away: effects of a tenth,
 /// which most people ask for, are then distinguished from noise at no such point.
 const NOISE_MAX: f64 = 0.1;
+
+/// The note of rows at a point where the same program twice differs.
+const DIFFERS_FROM_ITSELF: &str = "the same program twice differs at this point";
+
+/// Whether to believe some rows of a judged record, by their own A/A arms and runs: what is noisy in one table says
+/// nothing of another.
+pub(crate) fn trust_in(record: &Record, rows: &[&ResultRow]) -> Trust {
+    let is_of = |run: &&Run| rows.iter().any(|row| row.key() == run.key());
+    let part = Record {
+        results: rows.iter().map(|row| (*row).clone()).collect(),
+        runs: record.runs.iter().filter(is_of).cloned().collect(),
+        blocks: record.blocks.clone(),
+        sources: record.sources.clone(),
+        environment: record.environment.clone(),
+        ..Record::default()
+    };
+    let is_differing = |row: &&ResultRow| {
+        row.verdict == Verdict::NoiseLevel
+            && row.turns.is_some()
+            && row.notes.iter().any(|note| note == DIFFERS_FROM_ITSELF)
+    };
+    let differing = part.results.iter().filter(is_differing).count() as u32;
+    trust_of(&part, differing)
+}
 
 /// Summarises what the gates and the A/A arms say; so many of those that took turns differ from
 /// themselves after the correction.

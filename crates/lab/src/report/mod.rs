@@ -44,7 +44,7 @@ pub fn html(record: &Record) -> String {
     let arms = Arms::of(record);
     let comparisons = Comparison::all(record);
     let sections = [
-        section::title(record),
+        section::title(record, &comparisons),
         section::answers(&record.answers),
         section::trust(record),
         contents(record, &comparisons),
@@ -65,7 +65,7 @@ pub fn html(record: &Record) -> String {
 
 /// The badge in words.
 pub(crate) fn badge(record: &Record) -> String {
-    words::badge(&record.trust).0
+    words::badge_of_all(record, &Comparison::all(record)).0
 }
 
 /// Links to the sections.

@@ -122,11 +122,16 @@ fn curve(page: &mut Page, record: &Record, comparison: &Comparison<'_>, panel: &
 
 fn foot(page: &mut Page, record: &Record) {
     page.gap();
-    let (badge, _) = words::badge(&record.trust);
+    let comparisons = Comparison::all(record);
+    let (badge, _) = words::badge_of_all(record, &comparisons);
     let items =
         words::trust(&record.trust).into_iter().map(|(name, value)| format!("{name} {value}"));
     let line = std::iter::once(badge).chain(items).collect::<Vec<_>>().join(" · ");
     page.paragraph(&line, Tone::Plain, 2);
+    for (comparison, badge) in doubtful(record, &comparisons) {
+        let heading = format!("{} ({})", comparison.title, comparison.metric);
+        page.paragraph(&format!("{heading}: {badge}"), Tone::Open, 2);
+    }
     let missing: Vec<_> = record
         .sources
         .iter()
@@ -144,6 +149,17 @@ fn foot(page: &mut Page, record: &Record) {
     for reason in in_order(failures.chain(record.cuts.iter().map(String::as_str))) {
         page.paragraph(&format!("Left out or cut: {reason}"), Tone::Dim, 2);
     }
+}
+
+/// The tables whose badge is not good, where others are.
+fn doubtful<'c, 'a>(
+    record: &Record,
+    comparisons: &'c [Comparison<'a>],
+) -> Vec<(&'c Comparison<'a>, String)> {
+    let badges = comparisons.iter().map(|each| (each, words::badge_of(record, &each.rows)));
+    let (good, bad): (Vec<_>, Vec<_>) = badges.partition(|(_, (_, class))| *class == "good");
+    let bad = bad.into_iter().map(|(each, (words, _))| (each, words));
+    if good.is_empty() { Vec::new() } else { bad.collect() }
 }
 
 /// The record as Markdown: answers, trust, one table for each point or curve, the command.
@@ -164,6 +180,8 @@ pub fn markdown(record: &Record) -> String {
     let _ = writeln!(out, "\n{}\n", trust_line(record));
     for comparison in Comparison::all(record) {
         let _ = writeln!(out, "### {}\n", escape_markdown(&capital(&comparison.heading())));
+        let (badge, _) = words::badge_of(record, &comparison.rows);
+        let _ = writeln!(out, "**{}**\n", escape_markdown(&badge));
         out += &match comparison.panels() {
             panels if panels.is_empty() => point_rows(&comparison).markdown(),
             panels => matrix(record, &comparison, &panels, panels[0].axis).markdown(),
@@ -187,7 +205,7 @@ pub fn markdown(record: &Record) -> String {
 }
 
 fn trust_line(record: &Record) -> String {
-    let (badge, _) = words::badge(&record.trust);
+    let (badge, _) = words::badge_of_all(record, &Comparison::all(record));
     let items = words::trust(&record.trust)
         .into_iter()
         .map(|(name, value)| format!("{name} {}", escape_markdown(&value)));

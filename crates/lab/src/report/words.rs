@@ -8,10 +8,10 @@ use pollux_report::{Cell, Tone};
 
 use serde::Deserialize;
 
-use super::number;
+use super::{Comparison, in_order, number};
 use crate::experiments;
 use crate::host::Reading;
-use crate::judge::{is_noisy, more_sets, undecided_rows};
+use crate::judge::{is_noisy, more_sets, trust_in, undecided_rows};
 use crate::record::{Badge, Ending, Record, ResultRow, SteadyKind, Trust, TurnsQuality, Verdict};
 
 /// More blocks than this are not run for one row: what needs them is too noisy.
@@ -126,6 +126,32 @@ pub(super) fn badge(trust: &Trust) -> (String, &'static str) {
         Badge::Invalid => return (invalid(trust), "bad"),
     };
     (words.to_owned(), class)
+}
+
+/// The badge of one table, by its own A/A arms.
+pub(super) fn badge_of(record: &Record, rows: &[&ResultRow]) -> (String, &'static str) {
+    badge(&trust_in(record, rows))
+}
+
+/// The badge of the whole run: that of its tables, where they agree, else how many are good and which are not.
+pub(super) fn badge_of_all(
+    record: &Record,
+    comparisons: &[Comparison<'_>],
+) -> (String, &'static str) {
+    let badges: Vec<_> =
+        comparisons.iter().map(|each| (each, badge_of(record, &each.rows))).collect();
+    let (good, bad): (Vec<_>, Vec<_>) = badges.iter().partition(|(_, (_, class))| *class == "good");
+    if good.is_empty() || bad.is_empty() {
+        return badge(&record.trust);
+    }
+    let names: Vec<&str> = bad.iter().map(|(each, _)| each.title.as_str()).collect();
+    let words = format!(
+        "{} of {} tables can be trusted; not: {}",
+        good.len(),
+        badges.len(),
+        in_order(names.into_iter()).join(", ")
+    );
+    (words, "open")
 }
 
 /// Why the figures of a run are worth nothing, and what to do.

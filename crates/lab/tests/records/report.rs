@@ -2,7 +2,7 @@
 
 use std::sync::OnceLock;
 
-use pollux_lab::record::{Ending, Record};
+use pollux_lab::record::{Ending, Record, ResultRow, Verdict};
 use pollux_lab::report::{html, markdown, table};
 
 use crate::{FAILURE, GAP, HOSTILE, NO_PMU, sample};
@@ -467,6 +467,57 @@ fn a_cost_is_less_or_more_and_never_faster() {
     }
     let terminal = table(&sample(), 120, false);
     assert!(terminal.contains("µs/request (95% CI)"), "{terminal}");
+}
+
+/// A kept run whose arms took turns.
+fn in_turns() -> Record {
+    let kept = concat!(env!("CARGO_MANIFEST_DIR"), "/../../runs/2026-11-22-quick-turns");
+    pollux_lab::store::load(kept.as_ref()).expect("a kept result")
+}
+
+#[test]
+fn a_noisy_herd_takes_the_badge_from_its_own_table_alone() {
+    let mut record = in_turns();
+    let tables = html(&record)
+        .matches("<p class=\"judged\"><span class=\"badge good\">A/A control holds within ")
+        .count();
+    assert_eq!(tables, 5);
+    let is_control =
+        |row: &&mut ResultRow| row.experiment == "herd" && row.verdict == Verdict::NoiseLevel;
+    for row in record.results.iter_mut().filter(is_control) {
+        (row.ci_low, row.ci_high) = (Some(0.89), Some(1.25));
+    }
+    let noisy = "noisy machine: A/A up to 19 % apart";
+    let page = html(&record);
+    assert_eq!(page.matches(noisy).count(), 1, "the badge of the herd");
+    assert_eq!(page.matches("<span class=\"badge good\">").count(), 4);
+    let all = "4 of 5 tables can be trusted; not: Herd";
+    assert!(page.contains(&format!("<span class=\"badge open\">{all}</span>")));
+    let terminal = table(&record, usize::MAX, false);
+    assert!(
+        terminal.contains(all) && terminal.contains(&format!("Herd (CPU time per call): {noisy}")),
+        "{terminal}"
+    );
+    let summary = markdown(&record);
+    assert!(
+        summary.contains(all) && summary.matches("**A/A control holds within").count() == 4,
+        "{summary}"
+    );
+    assert_eq!(summary.matches(noisy).count(), 1);
+}
+
+#[test]
+fn of_turns_no_rates_are_shown_and_no_column_is_empty() {
+    let page = html(&in_turns());
+    let start = page.find("what the load generator saw").expect("the table");
+    let table = &page[start..start + page[start..].find("</table>").expect("its end")];
+    let headings: Vec<&str> = table.split("<th scope=\"col\"").skip(1).collect();
+    assert!(headings.len() > 1, "{table}");
+    for gone in ["requests/s", "p50", "p99", "rate ×"] {
+        assert!(!headings.iter().any(|heading| heading.contains(gone)), "{gone} in {headings:?}");
+    }
+    let said = "Left out, as no row has a value: requests/s: turns show what a request costs";
+    assert!(page.contains(said));
 }
 
 #[test]

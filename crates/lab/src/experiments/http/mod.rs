@@ -385,7 +385,7 @@ const LOAD: Topic = Topic {
             way, by Little's law: with one for each connection it is the number of connections, or rate \
             and latency contradict each other.",
     columns: &[
-        column("requests/s", "requests_per_s", number::si),
+        Column::of("requests/s", rate, number::si).lacking(IN_TURNS),
         column("p50 µs", "latency_p50_us", number::si),
         column("p99 µs", "latency_p99_us", number::si),
         column("p99.9 µs", "latency_p999_us", number::si),
@@ -398,6 +398,13 @@ const LOAD: Topic = Topic {
     is_drawn: false,
 };
 
+/// Requests per second, of a run that was loaded throughout. In turns each arm has the machine to itself for
+/// milliseconds: what it does then is no rate of a server, and nothing to compare.
+fn rate(run: &Measurement) -> Option<f64> {
+    run.figures.get("requests_per_s").copied().filter(|_| run.turns.is_none())
+}
+
+const IN_TURNS: &str = "turns show what a request costs, not rate or latency (--rates)";
 const NOT_HERE: &str = "not part of these runs";
 
 const fn column(heading: &'static str, name: &'static str, show: fn(f64) -> String) -> Column {

@@ -53,18 +53,19 @@ fn panels(points: &[&str], mut draw: impl FnMut(usize, &str) -> Option<String>) 
     format!("<div class=\"panels\">{charts}</div>")
 }
 
-/// Title, subtitle, badge, and a warning when the run did not go to its end.
-pub(super) fn title(record: &Record) -> String {
-    let (badge, class) = words::badge(&record.trust);
+/// Title, subtitle, the badge of all tables, and a warning when the run did not go to its end.
+pub(super) fn title(record: &Record, comparisons: &[Comparison<'_>]) -> String {
+    let (badge, class) = words::badge_of_all(record, comparisons);
     let ending = words::ending(record)
         .map_or_else(String::new, |words| format!("<p class=\"warning\">{}</p>\n", escape(&words)));
     format!(
         "<header><div><h1>{}</h1><p class=\"subtitle\">{}</p></div>\
-         <p class=\"corner\"><span class=\"badge {class}\">{badge}</span>\
+         <p class=\"corner\"><span class=\"badge {class}\">{}</span>\
          <button type=\"button\" id=\"theme\" class=\"js\" title=\"light or dark\" aria-label=\"light or dark\">◐</button></p>\
          </header>\n{ending}",
         escape(&record.job.question),
         subtitle(record),
+        escape(&badge),
     )
 }
 
@@ -105,7 +106,7 @@ pub(super) fn trust(record: &Record) -> String {
     strip(words::trust(&record.trust))
 }
 
-/// A section for each comparison.
+/// A section for each comparison, with a badge of its own.
 pub(super) fn results(record: &Record, comparisons: &[Comparison<'_>], arms: &Arms<'_>) -> String {
     let mut page = String::new();
     for (index, comparison) in comparisons.iter().enumerate() {
@@ -120,7 +121,13 @@ pub(super) fn results(record: &Record, comparisons: &[Comparison<'_>], arms: &Ar
             let matrix = matrix(record, comparison, &panels, &corner).html();
             card(&curves) + &card(&(matrix + &details(&summary, &plot)))
         };
-        page.push_str(&section(&format!("result-{index}"), &heading(comparison, &panels), &body));
+        let (badge, class) = words::badge_of(record, &comparison.rows);
+        let badge = format!(
+            "<p class=\"judged\"><span class=\"badge {class}\">{}</span></p>\n",
+            escape(&badge)
+        );
+        let heading = heading(comparison, &panels);
+        page.push_str(&section(&format!("result-{index}"), &heading, &(badge + &body)));
     }
     page
 }
