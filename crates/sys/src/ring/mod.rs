@@ -100,7 +100,7 @@ impl Ring {
     }
 
     fn of((io, setup): (IoUring, Setup)) -> Self {
-        let door = Door::of(io.as_raw_fd());
+        let door = Door::of(&io);
         Self { io, door, setup }
     }
 

@@ -289,7 +289,7 @@ fn require_features(io: &IoUring, too_old: &str) -> Result<(), RingUnavailable> 
 /// Filters forbid calls one by one, and a ring that can't be entered is none. With nothing to
 /// submit and nothing to wait for the call has no other reason to fail.
 fn require_enter(io: &IoUring) -> Result<(), RingUnavailable> {
-    let tried = Door::of(io.as_raw_fd()).enter(0, 0, EnterFlags::empty(), None);
+    let tried = Door::of(io).enter(0, 0, EnterFlags::empty(), None);
     tried.map(drop).map_err(|cause| {
         let call = "io_uring_enter";
         let reason =
@@ -393,6 +393,8 @@ fn is_filtered_in(status: Option<String>) -> Option<bool> {
 pub(super) struct Door {
     ring: RawFd,
     registered: Option<u32>,
+    /// Flags of every call.
+    flags: EnterFlags,
 }
 
 /// `struct io_uring_rsrc_update` of the kernel's interface.
@@ -420,9 +422,18 @@ const ENTER_REGISTERED_RING: u32 = 1 << 4;
 const ANY_INDEX: u32 = u32::MAX;
 
 impl Door {
-    /// The way in by the ring's descriptor.
-    pub(super) fn of(ring: RawFd) -> Self {
-        Self { ring, registered: None }
+    /// The way in by the descriptor of `io`. A thread that waits there waits for the network, not for a disk: where
+    /// the kernel tells them apart (Linux 6.15) an idle server is no pressure on I/O.
+    pub(super) fn of(io: &IoUring) -> Self {
+        let is_told = io.params().is_feature_no_iowait();
+        let flags = if is_told { EnterFlags::NO_IOWAIT } else { EnterFlags::empty() };
+        Self { ring: io.as_raw_fd(), registered: None, flags }
+    }
+
+    /// The way in by a descriptor that may be no ring's.
+    #[cfg(test)]
+    pub(super) fn to(ring: RawFd) -> Self {
+        Self { ring, registered: None, flags: EnterFlags::empty() }
     }
 
     /// Changes to a registered index (Linux 5.18; a thread has 16 of them).
@@ -497,6 +508,7 @@ impl Door {
         flags: EnterFlags,
         extended: Option<&Extended>,
     ) -> io::Result<usize> {
+        let flags = flags | self.flags;
         let (ring, flags) = match self.registered {
             Some(index) => (libc::c_long::from(index), flags.bits() | ENTER_REGISTERED_RING),
             None => (libc::c_long::from(self.ring), flags.bits()),

@@ -209,7 +209,7 @@ fn another_thread_than_the_owner_is_refused() {
     let Some(ring) = ring(1) else { return };
     let fd = ring.ring.io.as_raw_fd();
     let outcome = thread::spawn(move || {
-        Door::of(fd).enter(0, 0, EnterFlags::GETEVENTS, None).map_err(|error| error.raw_os_error())
+        Door::to(fd).enter(0, 0, EnterFlags::GETEVENTS, None).map_err(|error| error.raw_os_error())
     });
     assert_eq!(outcome.join().expect("no panic"), Err(Some(libc::EEXIST)));
 }

@@ -350,7 +350,7 @@ fn a_ring_that_cannot_be_entered_keeps_what_its_requests_reference() {
     let before = addresses.map(word_at);
     ring.send_owned(stuck.as_raw_fd(), buffer, 0, 8).expect("room");
     submit_quietly(&mut ring);
-    ring.ring.door = Door::of(-1);
+    ring.ring.door = Door::to(-1);
     drop(ring);
     // The allocator would have left its own marks in what it was given back.
     assert_eq!(addresses.map(word_at), before);

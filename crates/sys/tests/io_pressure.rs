@@ -1,0 +1,104 @@
+//! A thread that waits on a ring waits for its peers, not for a disk: `top` and `/proc/pressure/io` must not show an
+//! idle server as one that is held up by I/O.
+//!
+//! A process of its own, which goes into a cgroup of its own where it may. Else the whole machine is looked at, which
+//! others can hold up as well.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::thread;
+use std::time::Duration;
+
+use pollux_sys::ring::{ReceiveBuffers, Ring, Sizes, StreamRing, StreamSizes};
+
+const SIZES: Sizes = Sizes { submission: 64, completion: 256 };
+/// Longer than the kernel's period of 2 s, after which it adds up what tasks were held up for.
+const WAIT: Duration = Duration::from_millis(4500);
+
+/// A cgroup, for as long as it lives.
+struct Cgroup {
+    folder: PathBuf,
+    before: PathBuf,
+}
+
+impl Cgroup {
+    /// Moves this process into one of its own.
+    fn enter() -> Option<Self> {
+        let mounts = fs::read_to_string("/proc/self/mounts").ok()?;
+        let mut mounts = mounts.lines().map(|line| line.split(' ').collect::<Vec<_>>());
+        let top = mounts.find(|fields| fields.get(2) == Some(&"cgroup2"))?.get(1)?.to_owned();
+        let groups = fs::read_to_string("/proc/self/cgroup").ok()?;
+        let own = groups.lines().find_map(|line| line.strip_prefix("0::/"))?;
+        let before = Path::new(top).join(own);
+        let folder = before.join(format!("pollux-sys-test-{}", std::process::id()));
+        fs::create_dir(&folder).ok()?;
+        let this = Self { folder, before };
+        this.move_to(&this.folder).ok()?;
+        fs::metadata(this.pressure()).ok()?;
+        Some(this)
+    }
+
+    fn move_to(&self, folder: &Path) -> std::io::Result<()> {
+        fs::write(folder.join("cgroup.procs"), std::process::id().to_string())
+    }
+
+    fn pressure(&self) -> PathBuf {
+        self.folder.join("io.pressure")
+    }
+}
+
+impl Drop for Cgroup {
+    fn drop(&mut self) {
+        let _ = self.move_to(&self.before);
+        let _ = fs::remove_dir(&self.folder);
+    }
+}
+
+/// For how long some task was held up by I/O until now.
+fn held_up(pressure: &Path) -> Option<Duration> {
+    let text = fs::read_to_string(pressure).ok()?;
+    let line = text.lines().find(|line| line.starts_with("some "))?;
+    Some(Duration::from_micros(line.split_once("total=")?.1.trim().parse().ok()?))
+}
+
+#[test]
+fn an_idle_thread_on_a_ring_is_no_pressure_on_io() {
+    let wait = || Some(WAIT);
+    if let Err(refused) = Ring::open(SIZES) {
+        return pollux_testing::skip(refused);
+    }
+    if !says_what_waits() {
+        return pollux_testing::skip(
+            "this kernel takes every wait on a ring for I/O (before Linux 6.15)",
+        );
+    }
+    let group = Cgroup::enter();
+    let machine = PathBuf::from("/proc/pressure/io");
+    let pressure = group.as_ref().map_or(machine, Cgroup::pressure);
+    let Some(before) = held_up(&pressure) else {
+        return pollux_testing::skip("this kernel has no /proc/pressure/io");
+    };
+    thread::scope(|scope| {
+        scope.spawn(|| Ring::open(SIZES).expect("opened").enter(1, wait()));
+        scope.spawn(|| Ring::open_shared(SIZES).expect("opened").enter(1, wait()));
+        let (receive, otherwise) = (ReceiveBuffers::whole(4, 512), None);
+        let sizes = StreamSizes { ring: SIZES, receive, otherwise, arena_bytes: 4096 };
+        scope.spawn(move || StreamRing::open(sizes).expect("opened").enter(1, Some(WAIT)));
+    });
+    let held_up = held_up(&pressure).expect("read before") - before;
+    if group.is_none() && held_up > WAIT / 3 {
+        // Others may do that: a machine that is held up without these threads shows nothing.
+        let before = self::held_up(&pressure).expect("read before");
+        thread::sleep(WAIT);
+        let others = self::held_up(&pressure).expect("read before") - before;
+        if others > WAIT / 6 {
+            return pollux_testing::skip("others on this machine wait for I/O");
+        }
+    }
+    assert!(held_up < WAIT / 3, "held up by I/O for {held_up:?} of {WAIT:?}");
+}
+
+/// Whether the kernel has a flag for it (IORING_FEAT_NO_IOWAIT).
+fn says_what_waits() -> bool {
+    io_uring::IoUring::new(8).is_ok_and(|ring| ring.params().is_feature_no_iowait())
+}
