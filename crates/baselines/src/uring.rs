@@ -12,7 +12,7 @@ use std::io;
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 
 use pollux_sys::ring::{
-    QueueFull, Received, Shots, Sizes, StreamCompletion, StreamRing, StreamSizes,
+    QueueFull, ReceiveBuffers, Received, Shots, Sizes, StreamCompletion, StreamRing, StreamSizes,
 };
 
 use crate::BaselineError;
@@ -21,8 +21,8 @@ use crate::reply::Replies;
 /// The ring. Two of the longest answers fit into the arena.
 const SIZES: StreamSizes = StreamSizes {
     ring: Sizes { submission: 4096, completion: 32_768 },
-    buffers: 4096,
-    buffer_bytes: 4096,
+    receive: ReceiveBuffers::whole(4096, 4096),
+    otherwise: None,
     arena_bytes: 2 << 20,
 };
 /// Numbers of requests: a receive carries its descriptor, the others a mark above it.

@@ -9,13 +9,17 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, mpsc};
 
 use pollux_sys::futex::{OWNER_DIED, Owned};
-use pollux_sys::ring::{Ring, RingUnavailable, Sizes, StreamRing, StreamSizes};
+use pollux_sys::ring::{ReceiveBuffers, Ring, RingUnavailable, Sizes, StreamRing, StreamSizes};
 use pollux_sys::shared::PublishedWords;
 use seccompiler::{BpfProgram, SeccompAction, SeccompFilter, apply_filter};
 
 const SIZES: Sizes = Sizes { submission: 64, completion: 256 };
-const STREAM_SIZES: StreamSizes =
-    StreamSizes { ring: SIZES, buffers: 4, buffer_bytes: 512, arena_bytes: 4096 };
+const STREAM_SIZES: StreamSizes = StreamSizes {
+    ring: SIZES,
+    receive: ReceiveBuffers::whole(4, 512),
+    otherwise: None,
+    arena_bytes: 4096,
+};
 
 /// Has the kernel do `these` with `call` of this thread, from now on.
 fn forbid(call: i64, these: SeccompAction) {

@@ -100,7 +100,7 @@ impl<S: Session> CompletionLoop<S> {
         if connection.has_received && is_many && !has_more {
             self.state.counters.count(Counter::Rearms);
         }
-        connection.has_received = true;
+        connection.received(bytes);
         if let Tail::Lingering(linger) = &mut connection.tail {
             if linger.drops(bytes) {
                 return self.receive_as_wanted(token);
@@ -293,7 +293,7 @@ mod tests {
     use std::sync::Arc;
     use std::time::{Duration, Instant};
 
-    use pollux_sys::ring::{Sizes, StreamSizes};
+    use pollux_sys::ring::{ReceiveBuffers, Sizes, StreamSizes};
     use rustix::net::sockopt::set_socket_send_buffer_size;
 
     use super::*;
@@ -303,8 +303,8 @@ mod tests {
     /// Eight completions fit.
     const TINY: StreamSizes = StreamSizes {
         ring: Sizes { submission: 8, completion: 8 },
-        buffers: 64,
-        buffer_bytes: 4096,
+        receive: ReceiveBuffers::whole(64, 4096),
+        otherwise: None,
         arena_bytes: 1 << 20,
     };
 

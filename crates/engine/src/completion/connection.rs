@@ -4,9 +4,13 @@
 //! |---|---|---|---|---|
 //! | idle | arm | - | - | stays |
 //! | once | - | idle | idle | stays: what comes is kept |
-//! | many | - | many (idle when the kernel ended it) | idle | cancel when much is kept: ending |
+//! | many | - | many (idle when it has its bound, or the kernel ended it) | idle | without a bound, cancel when much is kept: ending |
 //! | ending | - | ending | idle | stays |
 //! | watching | - | - | idle | stays |
+//!
+//! A receive of many ends by itself after [`RECEIVE_BYTES_MAX`] bytes where the kernel takes a bound (Linux 6.17): what a
+//! session that pauses is sent meanwhile is no more than that, without a cancellation. Elsewhere a connection that is sent
+//! much at a time is received from once by once, and only what a receive of many brought until its cancellation is more.
 //!
 //! *Watching* is a poll for a session that leaves its input in the socket; a receive of many is cancelled
 //! when one does so.
@@ -31,8 +35,14 @@ use crate::flow::Flow;
 use crate::tail::{Linger, Output, PendingOutput, Piece, Tail, broken, drop_untaken};
 use crate::{Actions, CloseCause, ConnectionId, Counter, Counters, Limits, Moment, Session};
 
-/// Input kept for a session that takes none, before its receive is cancelled.
+/// What a receive of many brings at most, where it is bounded: as much as is read at a time from a socket that is ready.
+pub(super) const RECEIVE_BYTES_MAX: u32 = 64 * 1024;
+/// Input kept for a session that takes none, before a receive that has no bound is cancelled.
 const KEPT_BYTES_MAX: usize = 64 * 1024;
+/// A receive of that many bytes is one of a stream.
+const STREAM_BYTES: usize = 16 * 1024;
+/// Receives of less after which a connection is one of small messages again.
+const STREAM_RECEIVES: u8 = 64;
 /// Bytes that an empty socket always takes: the least send buffer that Linux allows is larger
 /// (SOCK_MIN_SNDBUF, socket(7)).
 const SURE_BYTES: usize = 4096;
@@ -51,10 +61,22 @@ pub(super) struct Connection<S> {
     pub(super) receiving: Receiving,
     pub(super) has_received: bool,
     pub(super) shots: Shots,
+    /// Receives for which the connection still counts as a stream.
+    pub(super) stream_receives: u8,
     pub(super) marks: SendMarks,
     pub(super) conversation: Conversation<S>,
     pub(super) tail: Tail,
     pub(super) flow: Flow,
+}
+
+impl<S> Connection<S> {
+    /// Books a receive of `bytes`.
+    #[inline]
+    pub(super) fn received(&mut self, bytes: usize) {
+        let fewer = self.stream_receives.saturating_sub(1);
+        self.stream_receives = if bytes >= STREAM_BYTES { STREAM_RECEIVES } else { fewer };
+        self.has_received = true;
+    }
 }
 
 /// What a connection remembers of its sends.
@@ -126,6 +148,7 @@ impl<S: Session> CompletionLoop<S> {
             receiving: Receiving::Idle,
             has_received: false,
             shots,
+            stream_receives: 0,
             marks,
             conversation,
             tail,
@@ -252,15 +275,23 @@ impl<S: Session> CompletionLoop<S> {
                 self.push(|ring| ring.poll(fd, POLLIN, Shots::One, watch));
             }
             Receiving::Idle if is_lingering || conversation.wants_input() => {
-                let shots = if connection.has_received { connection.shots } else { Shots::One };
-                connection.receiving = match shots {
-                    Shots::One => Receiving::Once,
-                    Shots::Many => Receiving::Many,
-                };
-                self.push(|ring| ring.receive(fd, shots, label(Kind::Receive, token)));
+                let is_bounded = self.is_bounded;
+                let is_many = connection.has_received
+                    && connection.shots == Shots::Many
+                    && (is_bounded || connection.stream_receives == 0);
+                connection.receiving = if is_many { Receiving::Many } else { Receiving::Once };
+                let label = label(Kind::Receive, token);
+                self.push(|ring| match is_many {
+                    true if is_bounded => ring.receive_up_to(fd, RECEIVE_BYTES_MAX, label),
+                    true => ring.receive(fd, Shots::Many, label),
+                    false => ring.receive(fd, Shots::One, label),
+                });
             }
             Receiving::Many
-                if leaves_input || !is_lingering && conversation.kept_bytes() > KEPT_BYTES_MAX =>
+                if leaves_input
+                    || !self.is_bounded
+                        && !is_lingering
+                        && conversation.kept_bytes() > KEPT_BYTES_MAX =>
             {
                 connection.receiving = Receiving::Ending;
                 let target = label(Kind::Receive, token);

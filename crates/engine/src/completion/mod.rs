@@ -31,6 +31,8 @@
 mod accepting;
 mod completions;
 mod connection;
+#[cfg(test)]
+mod receiving_tests;
 mod requests;
 
 use std::collections::VecDeque;
@@ -42,7 +44,9 @@ use std::time::Duration;
 
 use pollux_poller::{Token, Waker};
 use pollux_sys::descriptors::NONE_LEFT;
-use pollux_sys::ring::{RingUnavailable, Shots, Sizes, StreamCompletion, StreamRing, StreamSizes};
+use pollux_sys::ring::{
+    ReceiveBuffers, RingUnavailable, Shots, Sizes, StreamCompletion, StreamRing, StreamSizes,
+};
 
 use crate::actions::Sharing;
 use crate::clock::Clock;
@@ -61,13 +65,22 @@ use connection::{Connection, TurnSend, shots_of};
 use requests::{Kind, Pace, Slots, numbered};
 
 /// Requests between two system calls, completions that wait to be taken, receive buffers and
-/// the arena. 256 buffers of 4 KiB stay in the cache of one core; runs with 4,096 were slower.
+/// the arena.
+///
+/// The kernel goes through all receive buffers in turn, so their sum, 1 MiB, is what they take of
+/// the caches; and a receive brings at most one buffer, so its size is what a body is cut into. Of
+/// buffers that are filled piece by piece few large ones serve small requests and bodies alike.
 const SIZES: StreamSizes = StreamSizes {
     ring: Sizes { submission: 1024, completion: 8192 },
-    buffers: 256,
-    buffer_bytes: 4096,
+    receive: INCREMENTAL,
+    otherwise: Some(WHOLE),
     arena_bytes: 1 << 20,
 };
+
+/// Linux 6.12 and newer.
+const INCREMENTAL: ReceiveBuffers = ReceiveBuffers::incremental(4, 256 << 10);
+/// Before that.
+const WHOLE: ReceiveBuffers = ReceiveBuffers::whole(64, 16 << 10);
 
 /// `poll(2)` bit: a connection waits, or the waker was used.
 const POLLIN: u32 = 1;
@@ -97,6 +110,8 @@ pub(crate) struct CompletionLoop<S: Session> {
     /// The arena holds only what was submitted.
     is_arena_stale: bool,
     pace: Pace,
+    /// A receive of many ends by itself.
+    is_bounded: bool,
 }
 
 impl<S: Session> CompletionLoop<S> {
@@ -125,6 +140,7 @@ impl<S: Session> CompletionLoop<S> {
             .map_err(|error| no_descriptor(error.raw_os_error().unwrap_or_default()))?;
         let alarm = Alarm::new().map_err(|errno| no_descriptor(errno.raw_os_error()))?;
         let mut this = Self {
+            is_bounded: ring.bounds_receives(),
             ring,
             backlog: VecDeque::new(),
             connections: Slots::new(),
@@ -157,8 +173,7 @@ impl<S: Session> CompletionLoop<S> {
     }
 
     pub(crate) fn notes(&self) -> Vec<String> {
-        let StreamSizes { buffers, buffer_bytes, .. } = SIZES;
-        let buffers = format!("{buffers} receive buffers of {buffer_bytes} bytes");
+        let buffers = self.ring.receive_buffers().to_string();
         self.ring.setup().notes().into_iter().chain([buffers]).collect()
     }
 

@@ -12,7 +12,7 @@ use std::os::fd::{FromRawFd, OwnedFd};
 
 use io_uring::cqueue;
 
-use super::memory::{Pool, Received};
+use super::pool::{Pool, Received};
 
 /// Marks the numbers of requests that stay armed until a completion without `has_more`.
 pub(super) const ARMED: u64 = 1 << 62;
@@ -85,7 +85,9 @@ impl Ledger {
         if number & ARMED != 0 {
             self.armed -= usize::from(!cqueue::more(flags));
             let len_bytes = u32::try_from(result).unwrap_or(0);
-            received = cqueue::buffer_select(flags).map(|id| self.pool.lend(id, len_bytes));
+            let has_buffer_more = cqueue::buffer_more(flags);
+            received = cqueue::buffer_select(flags)
+                .map(|id| self.pool.lend(id, len_bytes, has_buffer_more));
         }
         Some(StreamCompletion {
             user_data: number & !ARMED,

@@ -13,10 +13,12 @@
 mod ledger;
 mod memory;
 mod open;
+mod pool;
 mod stream;
 mod stream_request;
 #[cfg(test)]
 mod stream_tests;
+mod trial;
 
 use std::os::fd::{AsRawFd, RawFd};
 use std::time::Duration;
@@ -27,8 +29,9 @@ use io_uring::{EnterFlags, IoUring, cqueue, opcode, squeue, types};
 use open::Door;
 
 pub use ledger::{InFlight, StreamCompletion};
-pub use memory::{Received, Sent};
+pub use memory::Sent;
 pub use open::{RESTRICTED, RingUnavailable, Setup, Sizes, UNRESTRICTED, note_reasons};
+pub use pool::{ReceiveBuffers, Received};
 pub use stream::{StreamRing, StreamSizes};
 pub use stream_request::Sending;
 
@@ -451,7 +454,12 @@ mod tests {
         use io_uring::{opcode, squeue, types};
 
         let sizes = Sizes { submission: 8, completion: 32 };
-        let streams = StreamSizes { ring: sizes, buffers: 4, buffer_bytes: 64, arena_bytes: 64 };
+        let streams = StreamSizes {
+            ring: sizes,
+            receive: ReceiveBuffers::whole(4, 64),
+            otherwise: None,
+            arena_bytes: 64,
+        };
         let Some(mut plain) = ring() else { return };
         let mut stream = StreamRing::open(streams).expect("as the first");
         let mut shared = Ring::open_shared(sizes).expect("as the first");

@@ -5,7 +5,7 @@
 //!
 //! | memory | owner, and until when |
 //! |---|---|
-//! | receive buffers | the kernel, until a completion names one; then the caller, as a [`Received`], until [`StreamRing::give_back`] |
+//! | receive buffers | the kernel, until a completion names one or a part of one; that then the caller, as a [`Received`], until [`StreamRing::give_back`] |
 //! | the arena of the turn | the caller writes its spare rest; what a send took is only read, and not reset while that send is queued. A send out of the arena never waits, so the kernel is done with it when the submitting call returns |
 //! | the buffers of [`StreamRing::send_owned`] | the ring, from the queueing of the request to its last completion, which hands them back. A cancellation changes nothing of it |
 //!
@@ -23,23 +23,28 @@ use io_uring::types::CancelBuilder;
 use io_uring::{opcode, squeue};
 
 use super::ledger::{Ledger, NO_SLOT, Owned, StreamCompletion};
-use super::memory::{Arena, Pool, Received, Sent};
+use super::memory::{Arena, Sent};
 use super::open::{RingUnavailable, STREAMS, Setup, Sizes, forbidden, is_forbidden};
+use super::pool::{Pool, ReceiveBuffers, Received};
 use super::stream_request::push;
+use super::trial::{self, Bounds};
 use super::{QueueFull, Ring};
 
 /// The only group of provided buffers of a ring.
 pub(super) const GROUP: u16 = 0;
+
+/// `IOU_PBUF_RING_INC` of the kernel's interface.
+const INCREMENTAL: u16 = 2;
 
 /// How large the parts of a stream ring are.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct StreamSizes {
     /// Entries of the two queues.
     pub ring: Sizes,
-    /// Receive buffers, shared by all connections: a power of two up to 32,768.
-    pub buffers: u16,
-    /// Bytes of one receive buffer.
-    pub buffer_bytes: u32,
+    /// Receive buffers, shared by all connections.
+    pub receive: ReceiveBuffers,
+    /// What a ring has instead where the kernel does not know those. None: it is not opened then.
+    pub otherwise: Option<ReceiveBuffers>,
     /// Bytes of the arena: what one turn may send without a buffer of its own.
     pub arena_bytes: usize,
 }
@@ -57,10 +62,12 @@ pub struct StreamRing {
     pub(super) ring: Ring,
     pub(super) ledger: Ledger,
     pub(super) arena: Arena,
+    pub(super) bounds: Bounds,
 }
 
 impl StreamRing {
-    /// Opens a ring as [`Ring::open`] does and gives its receive buffers to the kernel.
+    /// Opens a ring as [`Ring::open`] does and gives its receive buffers to the kernel, after a trial where they are
+    /// of the kind that some kernels name in the wrong order.
     ///
     /// # Errors
     /// [`RingUnavailable`] says what forbids io_uring here and what would allow it.
@@ -68,30 +75,72 @@ impl StreamRing {
     /// # Panics
     /// When a size breaks its rule in [`StreamSizes`].
     pub fn open(wanted: StreamSizes) -> Result<Self, RingUnavailable> {
-        assert!(wanted.buffers <= 1 << 15, "the kernel knows at most 32,768 buffers");
+        let is_incremental = wanted.receive.is_incremental;
+        Self::open_after(wanted, if is_incremental { trial::run() } else { Ok(Bounds::Unknown) })
+    }
+
+    /// Opens a ring with the receive buffers that are wanted, or where their trial failed with those instead.
+    pub(super) fn open_after(
+        wanted: StreamSizes,
+        tried: Result<Bounds, String>,
+    ) -> Result<Self, RingUnavailable> {
+        let (receive, bounds, refused) = match (tried, wanted.otherwise) {
+            (Ok(bounds), _) => (wanted.receive, bounds, None),
+            (Err(reason), Some(otherwise)) => (otherwise, Bounds::Unknown, Some(reason)),
+            (Err(reason), None) => {
+                let cause = io::Error::from_raw_os_error(libc::EINVAL);
+                return Err(RingUnavailable { reason, cause });
+            }
+        };
+        let mut ring = Self::open_with(wanted, receive)?;
+        ring.bounds = bounds;
+        ring.ring.setup.refused.extend(refused);
+        Ok(ring)
+    }
+
+    /// Opens a ring with the buffers `receive`.
+    pub(super) fn open_with(
+        wanted: StreamSizes,
+        receive: ReceiveBuffers,
+    ) -> Result<Self, RingUnavailable> {
+        assert!(receive.count <= 1 << 15, "the kernel knows at most 32,768 buffers");
         let mut ring = Ring::open_for(wanted.ring, STREAMS)?;
         require_streams(&ring)?;
-        let pool = Pool::new(wanted.buffers, wanted.buffer_bytes).map_err(no_memory)?;
+        let pool = Pool::new(receive).map_err(no_memory)?;
         let arena = Arena::new(wanted.arena_bytes).map_err(no_memory)?;
         if let Err(error) = ring.door.register() {
             ring.setup.refused.push(format!("no registered index for the ring: {error}"));
         }
         let ledger = Ledger { pool, owned: Owned::default(), armed: 0 };
-        let mut ring = Self { ring, ledger, arena };
+        let mut ring = Self { ring, ledger, arena, bounds: Bounds::Unknown };
         ring.register_pool()?;
         Ok(ring)
     }
 
     fn register_pool(&mut self) -> Result<(), RingUnavailable> {
-        let (address, count) = (self.ledger.pool.ring_address(), self.ledger.pool.count());
+        let (address, sizes) = (self.ledger.pool.ring_address(), self.ledger.pool.sizes());
         let submitter = self.ring.io.submitter();
+        let flags = if sizes.is_incremental { INCREMENTAL } else { 0 };
         // SAFETY: `address` is a page-aligned block of `count` entries that lives as long as
         // `self.ledger`, which is dropped after the ring is closed; the buffers that its entries
         // name live there too.
-        unsafe { submitter.register_buf_ring_with_flags(address, count, GROUP, 0) }
-            .map_err(|cause| RingUnavailable { reason: explain_pool(&cause), cause })?;
+        unsafe { submitter.register_buf_ring_with_flags(address, sizes.count, GROUP, flags) }
+            .map_err(|cause| RingUnavailable { reason: explain_pool(&cause, sizes), cause })?;
         self.ledger.pool.publish();
         Ok(())
+    }
+
+    /// Whether [`StreamRing::receive_up_to`] is there.
+    #[must_use]
+    #[inline]
+    pub fn bounds_receives(&self) -> bool {
+        self.bounds == Bounds::Known
+    }
+
+    /// The receive buffers that it has.
+    #[must_use]
+    pub fn receive_buffers(&self) -> ReceiveBuffers {
+        self.ledger.pool.sizes()
     }
 
     /// What was granted at open.
@@ -145,7 +194,7 @@ impl StreamRing {
         self.ledger.pool.give_back(received);
     }
 
-    /// How many receive buffers are in the caller's hands.
+    /// How many leases of receive buffers are in the caller's hands.
     pub(crate) fn buffers_lent(&self) -> usize {
         self.ledger.pool.in_use()
     }
@@ -234,9 +283,10 @@ fn require_streams(ring: &Ring) -> Result<(), RingUnavailable> {
     Err(RingUnavailable { reason: STREAMS.too_old.to_owned(), cause })
 }
 
-fn explain_pool(cause: &io::Error) -> String {
+fn explain_pool(cause: &io::Error, sizes: ReceiveBuffers) -> String {
     match cause.raw_os_error() {
         _ if is_forbidden(cause) => forbidden("io_uring_register"),
+        Some(libc::EINVAL) if sizes.is_incremental => trial::UNKNOWN.to_owned(),
         Some(libc::EINVAL) => STREAMS.too_old.to_owned(),
         Some(libc::ENOMEM) => "RLIMIT_MEMLOCK is too low for the ring of receive buffers, which \
                                counts as locked memory: raise it (ulimit -l), grant \

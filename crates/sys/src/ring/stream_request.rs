@@ -5,12 +5,13 @@
 //! receive buffers are being read: a session answers while it reads its input, which lies in a leased buffer.
 
 use std::os::fd::{AsRawFd, IntoRawFd, OwnedFd, RawFd};
-use std::{io, ptr};
+use std::{io, mem, ptr};
 
 use io_uring::{opcode, squeue, types};
 
 use super::ledger::{ARMED, InFlight, Kept, OWNED};
-use super::memory::{Arena, Received, Sent};
+use super::memory::{Arena, Sent};
+use super::pool::Received;
 use super::stream::{GROUP, StreamRing};
 use super::{QueueFull, Request, Ring, Shots};
 
@@ -41,6 +42,24 @@ impl StreamRing {
                 .flags(squeue::Flags::BUFFER_SELECT),
         };
         self.push_armed(&entry.user_data(numbered(user_data) | ARMED))
+    }
+
+    /// As [`StreamRing::receive`] with [`Shots::Many`], until `bytes_max` bytes came: the completion that brings the last
+    /// of them has no `has_more`. No cancellation is needed then to receive no more than that.
+    ///
+    /// # Errors
+    /// [`QueueFull`]; nothing was queued.
+    ///
+    /// # Panics
+    /// Where [`StreamRing::bounds_receives`] is false, and when `bytes_max` is 0.
+    pub fn receive_up_to(
+        &mut self,
+        fd: RawFd,
+        bytes_max: u32,
+        user_data: u64,
+    ) -> Result<(), QueueFull> {
+        assert!(self.bounds_receives() && bytes_max > 0, "a bound that this kernel knows");
+        self.push_armed(&receive_up_to(fd, bytes_max).user_data(numbered(user_data) | ARMED))
     }
 
     /// Queues a poll of `fd` for `events` (`poll(2)` bits, and EPOLLEXCLUSIVE).
@@ -188,6 +207,50 @@ impl StreamRing {
     }
 }
 
+/// A receive that stays armed and has a bound, for which the io-uring crate has no builder: `struct io_uring_sqe` of the
+/// kernel's interface, as IORING_OP_RECV reads it.
+#[repr(C)]
+struct ReceiveEntry {
+    opcode: u8,
+    flags: u8,
+    ioprio: u16,
+    fd: i32,
+    unused: u64,
+    address: u64,
+    len_bytes: u32,
+    message_flags: u32,
+    user_data: u64,
+    group: u16,
+    personality: u16,
+    bytes_max: u32,
+    unused_too: [u64; 2],
+}
+
+/// `IORING_RECV_MULTISHOT` of the kernel's interface.
+const MULTISHOT: u16 = 1 << 1;
+
+fn receive_up_to(fd: RawFd, bytes_max: u32) -> squeue::Entry {
+    let entry = ReceiveEntry {
+        opcode: opcode::Recv::CODE,
+        flags: squeue::Flags::BUFFER_SELECT.bits(),
+        ioprio: MULTISHOT,
+        fd,
+        unused: 0,
+        address: 0,
+        len_bytes: 0,
+        message_flags: 0,
+        user_data: 0,
+        group: GROUP,
+        personality: 0,
+        bytes_max,
+        unused_too: [0; 2],
+    };
+    // SAFETY: `Entry` is repr(C) over the kernel's 64-byte `io_uring_sqe`, all integers and
+    // unions of integers, so every bit pattern is one; `ReceiveEntry` lays the same fields
+    // out at the same places without padding, and `transmute` checks the size.
+    unsafe { mem::transmute::<ReceiveEntry, squeue::Entry>(entry) }
+}
+
 #[inline]
 fn numbered(user_data: u64) -> u64 {
     assert!(user_data & (OWNED | ARMED) == 0, "the two upper bits are the ring's");
@@ -266,4 +329,22 @@ pub(super) fn push(ring: &mut Ring, entry: &squeue::Entry) -> Result<(), QueueFu
     // to be empty; the buffers of owned requests stand in `Owned` until the last completion.
     // The end of the ring (`stream.rs`) keeps all three when requests may be left.
     unsafe { ring.io.submission().push(entry) }.map_err(|_| QueueFull)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_layout_of_a_bounded_receive_is_that_of_the_kernel_header() {
+        assert_eq!(size_of::<ReceiveEntry>(), 64);
+        assert_eq!(mem::offset_of!(ReceiveEntry, address), 16);
+        assert_eq!(mem::offset_of!(ReceiveEntry, len_bytes), 24);
+        assert_eq!(mem::offset_of!(ReceiveEntry, user_data), 32);
+        assert_eq!(mem::offset_of!(ReceiveEntry, group), 40);
+        assert_eq!(mem::offset_of!(ReceiveEntry, bytes_max), 44);
+        let entry = receive_up_to(7, 9).user_data(4);
+        assert_eq!(entry.get_opcode(), u32::from(opcode::Recv::CODE));
+        assert_eq!(entry.get_user_data(), 4);
+    }
 }

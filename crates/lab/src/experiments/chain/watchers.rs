@@ -16,7 +16,7 @@ use pollux_poller::{
 };
 use pollux_processes::built_from_c;
 use pollux_sys::epoll::{EpollEvent, wait};
-use pollux_sys::ring::{Shots, Sizes, StreamRing, StreamSizes};
+use pollux_sys::ring::{ReceiveBuffers, Shots, Sizes, StreamRing, StreamSizes};
 use rustix::event::epoll::{self, CreateFlags, EventData, EventFlags};
 use rustix::io::Errno;
 
@@ -222,8 +222,8 @@ fn built(library: &Library, scratch: &Path) -> Result<PathBuf, MeasureError> {
 /// The ring: room for the sends of a turn, and for the completions of many.
 const SIZES: StreamSizes = StreamSizes {
     ring: Sizes { submission: 4096, completion: 32_768 },
-    buffers: 4096,
-    buffer_bytes: 64,
+    receive: ReceiveBuffers::whole(4096, 64),
+    otherwise: None,
     arena_bytes: 1 << 16,
 };
 /// Completions asked for in a call; a batch of them stays in the cache.

@@ -119,7 +119,12 @@ fn too_little_locked_memory_for_the_buffers_is_explained() {
     let done = unsafe { libc::setrlimit(libc::RLIMIT_MEMLOCK, &limit) };
     assert_eq!(done, 0);
     let ring = Sizes { submission: 16, completion: 32 };
-    let sizes = StreamSizes { ring, buffers: 1 << 15, buffer_bytes: 16, arena_bytes: 16 };
+    let sizes = StreamSizes {
+        ring,
+        receive: ReceiveBuffers::whole(1 << 15, 16),
+        otherwise: None,
+        arena_bytes: 16,
+    };
     let Err(refused) = StreamRing::open(sizes) else {
         // Linux 6.12 and before, and 7.3.
         pollux_testing::skip("this kernel counts no ring of buffers as locked memory");
@@ -127,7 +132,7 @@ fn too_little_locked_memory_for_the_buffers_is_explained() {
     };
     assert_eq!(refused.cause.raw_os_error(), Some(libc::ENOMEM));
     assert!(refused.reason.contains("fewer buffers"), "{refused}");
-    let fewer = StreamSizes { buffers: 16, ..sizes };
+    let fewer = StreamSizes { receive: ReceiveBuffers::whole(16, 16), ..sizes };
     StreamRing::open(fewer).expect("the advice helps");
 }
 

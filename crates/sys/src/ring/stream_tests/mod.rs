@@ -5,6 +5,7 @@
 
 mod limits;
 mod ownership;
+mod pools;
 mod transfers;
 
 use std::env;
@@ -31,8 +32,13 @@ fn ring(buffers: u16) -> Option<StreamRing> {
 }
 
 fn ring_of(sizes: Sizes, buffers: u16) -> Option<StreamRing> {
-    let (buffer_bytes, arena_bytes) = (BUFFER_BYTES, 1 << 20);
-    or_skip(StreamRing::open(StreamSizes { ring: sizes, buffers, buffer_bytes, arena_bytes }))
+    ring_with(sizes, ReceiveBuffers::whole(buffers, BUFFER_BYTES))
+}
+
+/// A ring with just these receive buffers.
+fn ring_with(sizes: Sizes, receive: ReceiveBuffers) -> Option<StreamRing> {
+    let (otherwise, arena_bytes) = (None, 1 << 20);
+    or_skip(StreamRing::open(StreamSizes { ring: sizes, receive, otherwise, arena_bytes }))
 }
 
 /// Our end and the peer's.
