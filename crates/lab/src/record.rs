@@ -392,6 +392,10 @@ pub struct ResultRow {
     pub ci_low: Option<f64>,
     /// Upper end of it.
     pub ci_high: Option<f64>,
+    /// Where fewer than five sets stand behind the row: a lower and an upper bound of the ratio, each of which holds in
+    /// 99 of 100 rows. A verdict on such a row rests on them.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub bounds: Option<[f64; 2]>,
     /// The judgement.
     pub verdict: Verdict,
     /// For `inconclusive`: about how many more blocks, or sets, would decide.

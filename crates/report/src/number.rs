@@ -281,6 +281,34 @@ pub fn change_in_words(ratio: f64, low: f64, high: f64) -> String {
     format!("{} {}", size_in_words(ratio), interval_in_words(ratio, low, high))
 }
 
+/// What a ratio is at least away from 1, `times` being that factor and 2 or more: `at least 5.2 times`, `at least 1,200
+/// times`; below 1 `at most a fifth`, `at most 1/42`. Rounded towards 1, so that it holds.
+#[must_use]
+pub fn bound_in_words(times: f64, is_more: bool) -> String {
+    const PARTS: [&str; 9] = [
+        "half",
+        "a third",
+        "a quarter",
+        "a fifth",
+        "a sixth",
+        "a seventh",
+        "an eighth",
+        "a ninth",
+        "a tenth",
+    ];
+    // Two digits are known, and of a factor below ten no more than tenths.
+    let unit = 10_f64.powi((times.log10().floor() as i32 - 1).max(-1));
+    let down = ((times / unit + 1e-9).floor() * unit).max(TIMES_MIN);
+    match is_more {
+        true if down < 10.0 => format!("at least {down:.1} times"),
+        true => format!("at least {} times", count((down + 1e-9) as u64)),
+        false => match PARTS.get((down + 1e-9) as usize - 2) {
+            Some(part) => format!("at most {part}"),
+            None => format!("at most 1/{}", count((down + 1e-9) as u64)),
+        },
+    }
+}
+
 /// A minimum effect: `2 %`, `1.5 %`.
 #[must_use]
 pub fn effect_in_words(effect: f64) -> String {
@@ -373,5 +401,14 @@ mod tests {
             assert_eq!(change_in_words(ratio, low, high), words);
         }
         assert_eq!([0.02, 0.015, 0.07].map(effect_in_words), ["2 %", "1.5 %", "7 %"]);
+    }
+
+    #[test]
+    fn a_bound_is_rounded_towards_no_change() {
+        let more = [2.0, 5.29, 9.99, 21.7, 118.0, 1289.0].map(|times| bound_in_words(times, true));
+        let words = ["2.0", "5.2", "9.9", "21", "110", "1,200"];
+        assert_eq!(more, words.map(|times| format!("at least {times} times")));
+        let less = [2.9, 5.0, 10.3, 21.7].map(|times| bound_in_words(times, false));
+        assert_eq!(less, ["at most half", "at most a fifth", "at most a tenth", "at most 1/21"]);
     }
 }

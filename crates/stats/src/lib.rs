@@ -11,7 +11,8 @@
 //! of one set of fresh processes, and the interval is Student's over sets
 //! ([`RatioEstimate::over_sets`]). Any difference that survives the correction counts, however small,
 //! and equivalence is shown within the least effect ([`Delta::in_turns`]). The A/A arm is a control
-//! whose interval must hold 1; no other row has to leave a band of noise.
+//! whose interval must hold 1; no other row has to leave a band of noise. Fewer sets than [`SETS_MIN`]
+//! give no verdict, but a bound where the difference is large ([`bounds_of_few_sets`]).
 //!
 //! # The recipe for whole runs
 //!
@@ -41,6 +42,7 @@
 
 pub mod agree;
 mod confidence;
+mod few;
 mod random;
 mod ratio;
 mod sample_size;
@@ -52,6 +54,7 @@ mod verdict;
 mod acceptance;
 
 pub use confidence::{Interval, Method, Resampling};
+pub use few::bounds_of_few_sets;
 pub use random::{Rng, block_order};
 pub use ratio::{Levels, RatioError, RatioEstimate, SetRatio, log_ratios, set_ratio};
 pub use sample_size::{

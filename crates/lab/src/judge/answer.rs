@@ -215,7 +215,9 @@ pub(super) struct Gain {
 }
 
 fn gain(row: &ResultRow) -> Option<Gain> {
-    let (ratio, low, high) = (row.ratio?, row.ci_low?, row.ci_high?);
+    // Of few sets the bounds hold where the interval may not.
+    let interval = row.bounds.map(|[low, high]| (low, high)).or(row.ci_low.zip(row.ci_high));
+    let (ratio, (low, high)) = (row.ratio?, interval?);
     Some(match row.more_is_better {
         true => Gain { ratio, low, high },
         false => Gain { ratio: 1.0 / ratio, low: 1.0 / high, high: 1.0 / low },
@@ -259,7 +261,10 @@ pub(super) struct Recommendation {
 /// What the intervals of these rows allow to say; the baseline among them has none.
 fn recommendation(rows: &[&ResultRow]) -> Recommendation {
     let rests_on_little = |row: &&ResultRow| {
-        row.verdict != Verdict::Baseline && row.turns.is_some() && row.blocks < SETS_MIN
+        row.verdict != Verdict::Baseline
+            && row.turns.is_some()
+            && row.blocks < SETS_MIN
+            && row.bounds.is_none()
     };
     if rows.iter().copied().any(|row| rests_on_little(&row)) {
         let remark = Some(format!("fewer than {SETS_MIN} sets"));

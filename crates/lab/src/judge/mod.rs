@@ -15,7 +15,8 @@ use crate::record::{
     Badge, Record, ResultRow, RowTurns, Run, SteadyKind, Trust, TurnsQuality, Verdict,
 };
 use crate::stats::{
-    self, Delta, Direction, RatioEstimate, Row, SETS_MIN, decision_delta, holm, median, noise_level,
+    self, Delta, Direction, Interval, RatioEstimate, Row, SETS_MIN, bounds_of_few_sets,
+    decision_delta, holm, median, noise_level,
 };
 use runs::{Estimated, PointRuns};
 
@@ -36,6 +37,16 @@ struct Compared {
     controls: Vec<(usize, Row)>,
 }
 
+impl Compared {
+    /// The bounds of the rows that have few sets, by their place.
+    fn bounds_of_few_sets(&self) -> Vec<(usize, Interval)> {
+        let all = || self.questions.iter().chain(&self.controls);
+        let estimates: Vec<&RatioEstimate> = all().map(|(_, row)| &row.estimate).collect();
+        let bounds = bounds_of_few_sets(&estimates).into_iter();
+        all().zip(bounds).filter_map(|((place, _), bounds)| Some((*place, bounds?))).collect()
+    }
+}
+
 /// Fills `results`, `why`, `trust` and `answers` of the record from its runs.
 pub fn judge(plan: &Plan, record: &mut Record) {
     record.why = why::rows(plan, record);
@@ -44,7 +55,9 @@ pub fn judge(plan: &Plan, record: &mut Record) {
     for point in &plan.points {
         judge_point(plan, point, record, &mut results, &mut compared);
     }
+    let few = compared.bounds_of_few_sets();
     correct_for_many(&mut results, compared.questions);
+    decide_by_bounds(&mut results, few);
     let controls_differ = differing_controls(&mut results, compared.controls);
     why::flag_unexplained(&mut results, &record.why);
     record.results = results;
@@ -186,6 +199,19 @@ fn correct_for_many(results: &mut [ResultRow], compared: Vec<(usize, Row)>) {
                 (Verdict::Inconclusive, Some(more_blocks))
             }
         };
+    }
+}
+
+/// A large difference needs no five sets.
+fn decide_by_bounds(results: &mut [ResultRow], few: Vec<(usize, Interval)>) {
+    for (place, bounds) in few {
+        let row = &mut results[place];
+        row.bounds = Some([bounds.lo, bounds.hi]);
+        if bounds.at_least().is_some() && row.verdict == Verdict::Inconclusive {
+            let is_better = (bounds.lo > 1.0) == row.more_is_better;
+            row.verdict = if is_better { Verdict::Faster } else { Verdict::Slower };
+            row.more_blocks = None;
+        }
     }
 }
 

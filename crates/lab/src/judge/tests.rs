@@ -312,6 +312,59 @@ fn arms_in_turns_are_judged_over_all_sets_by_the_ratios_of_their_rounds() {
     assert!(answer.reason.starts_with("uring: 4.0 % less"), "{}", answer.reason);
 }
 
+/// So many sets of rounds whose ratios differ from set to set by this, give or take.
+fn few_sets(sets: u32, spread: f64, ratios: &[(&str, f64)]) -> Record {
+    let mut record = Record::empty();
+    for set in 0..sets {
+        let times = (spread * (f64::from(set) - f64::from(sets - 1) / 2.0)).exp();
+        record.blocks.push(block(set, &[]));
+        record.runs.push(in_set(set, "epoll", None));
+        record.runs.extend(ratios.iter().map(|(arm, ratio)| in_set(set, arm, Some(ratio * times))));
+    }
+    judge(&plan(), &mut record);
+    record
+}
+
+#[test]
+fn nearly_two_thousand_times_is_decided_with_three_sets() {
+    let record = few_sets(3, 0.2, &[("select", 1937.0), ("uring", 0.96), ("A/A", 1.0)]);
+    let row = judged(&record, "select");
+    assert_eq!((row.verdict, row.blocks), (Verdict::Slower, 3));
+    let times = row.at_least().expect("a bound");
+    assert!((500.0..1937.0).contains(&times), "{times}");
+    let uring = judged(&record, "uring");
+    assert_eq!((uring.verdict, uring.at_least()), (Verdict::Inconclusive, None));
+    let answer = &record.answers[0];
+    assert_eq!(answer.choice, "epoll");
+    assert!(answer.reason.contains("select: at least "), "{}", answer.reason);
+    assert!(
+        answer.reason.contains(" times the server CPU per request of epoll (1937 times in 3 sets)")
+    );
+    assert!(answer.reason.ends_with("; undecided: uring"), "{}", answer.reason);
+}
+
+#[test]
+fn a_fifth_is_decided_with_few_sets_and_one_set_decides_nothing() {
+    let row = |sets, arm: &str| {
+        let record = few_sets(sets, 0.02, &[("select", 0.1), ("uring", 1.3), ("A/A", 1.0)]);
+        (judged(&record, arm).verdict, judged(&record, arm).at_least().is_some())
+    };
+    assert_eq!(row(2, "select"), (Verdict::Faster, true));
+    assert_eq!(row(4, "uring"), (Verdict::Inconclusive, false), "not large");
+    assert_eq!(row(1, "select"), (Verdict::Inconclusive, false));
+    assert_eq!(row(8, "select"), (Verdict::Faster, false), "its interval says more");
+}
+
+#[test]
+fn few_sets_that_lie_close_together_still_bound_a_card() {
+    let record = few_sets(3, 0.004, &[("select", 1.02), ("uring", 0.97), ("A/A", 1.0)]);
+    let answer = &record.answers[0];
+    assert_eq!(answer.choice, "probably uring", "{answer:?}");
+    let record = few_sets(3, 0.05, &[("select", 1.02), ("uring", 0.99), ("A/A", 1.0)]);
+    let answer = &record.answers[0];
+    assert!(answer.choice.starts_with("no difference larger than "), "{answer:?}");
+}
+
 #[test]
 fn trust_in_turns_rests_on_the_control_and_not_on_quiet_sets() {
     let record = turned(&[("uring", 1.002), ("A/A", 1.001)]);

@@ -1,7 +1,9 @@
 //! Why an arm is faster or slower: counts per event, the sentence made of them, and the words of an answer: what kind
 //! of load, by how much, what loses, what stands beside it.
 
-use pollux_report::number::{TIMES_MIN, effect_in_words, interval_in_words, size_in_words};
+use pollux_report::number::{
+    TIMES_MIN, bound_in_words, effect_in_words, interval_in_words, size_in_words,
+};
 
 use super::SAME_AGAIN;
 use super::answer::{is_same_curve, measured, place};
@@ -329,6 +331,10 @@ fn less(metric: &str) -> &'static str {
 fn in_turns(row: &ResultRow, [ratio, low, high]: [f64; 3]) -> String {
     let ResultRow { arm, metric, baseline, .. } = row;
     let (size, interval) = (size_in_words(ratio), interval_in_words(ratio, low, high));
+    if let Some(times) = row.at_least() {
+        let (bound, sets) = (bound_in_words(times, ratio > 1.0), row.blocks);
+        return format!("{arm}: {bound} the {metric} of {baseline} ({size} in {sets} sets)");
+    }
     let words = match row.verdict {
         Verdict::Equivalent => {
             let effect = effect_in_words(row.no_difference);

@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{CountingRun, Fact, Measurement, Outcome, Record, ResultRow, Run, Verdict, WhyRow};
 use crate::host::Reading;
-use crate::stats::{Aim, median};
+use crate::stats::{self, Aim, median};
 
 /// An experiment, the label of a point, and the name of an arm.
 pub type Key<'a> = [&'a str; 3];
@@ -125,6 +125,14 @@ impl ResultRow {
         let worse = |ratio: f64| if self.more_is_better { 1.0 / ratio } else { ratio };
         self.verdict == Verdict::Slower
             && self.ratio.is_some_and(|ratio| worse(ratio) > 1.0 + self.no_difference)
+    }
+
+    /// Where the verdict rests on few sets: the factor by which the row is at least dearer or cheaper than the baseline.
+    #[must_use]
+    pub fn at_least(&self) -> Option<f64> {
+        let is_decided = matches!(self.verdict, Verdict::Faster | Verdict::Slower);
+        let [lo, hi] = self.bounds.filter(|_| is_decided)?;
+        stats::Interval { lo, hi }.at_least()
     }
 
     /// Whether all of the interval lies within the band of no difference.

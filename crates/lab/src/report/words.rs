@@ -3,7 +3,7 @@
 //! One place, so that page, terminal and CI summary say the same thing in the same words.
 
 use pollux_report::markup::capital;
-use pollux_report::number::{NA, effect_in_words, size_in_words};
+use pollux_report::number::{NA, bound_in_words, effect_in_words, size_in_words};
 use pollux_report::{Cell, Tone};
 
 use serde::Deserialize;
@@ -35,10 +35,13 @@ pub(super) fn verdict(row: &ResultRow) -> &'static str {
 }
 
 /// The verdict on a row whose arms took turns with its size, such as `1.6 % less`, for where only the
-/// ratio stands beside it; of whole runs what [`verdict`] says.
+/// ratio stands beside it, or what few sets show, such as `at least 12 times`; of whole runs what [`verdict`] says.
 pub(super) fn judgement(row: &ResultRow) -> String {
     let short = verdict(row).to_owned();
     let (Some(_), Some(ratio)) = (row.turns, row.ratio) else { return short };
+    if let Some(times) = row.at_least() {
+        return bound_in_words(times, ratio > 1.0);
+    }
     match row.verdict {
         Verdict::Faster | Verdict::Slower if row.is_small_difference() => {
             format!("{}, small", size_in_words(ratio))
