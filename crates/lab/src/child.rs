@@ -13,9 +13,10 @@ use serde::{Deserialize, Serialize};
 use crate::axis::Axis;
 use crate::error::MeasureError;
 use crate::experiments::Experiment;
+use crate::host::Reading;
 use crate::host::counting::Counting;
 use crate::measure::{self, Done, Profiling, RunSpec};
-use crate::record::Interval;
+use crate::record::{Interval, OPEN_DESCRIPTORS};
 use crate::subject::{Counted, Figure, Order, Reply, Subject, TurnSize};
 
 /// What is measured: an arm of an experiment at one point.
@@ -116,10 +117,13 @@ pub fn serve(
                 let counting = Counting::start(&subject.threads(), &sources);
                 let mut counted = counted(&mut *subject, turns, turn_size(length_us, units))?;
                 counted.kernel = counting.stop();
+                // The process that works is the last one: a worker, where there are some.
+                if let Some((pid, _)) = subject.threads().last() {
+                    counted.kernel.insert(OPEN_DESCRIPTORS.to_owned(), open_descriptors(*pid));
+                }
                 Reply::Counted(Box::new(counted))
             }
             Order::Profile { turns, length_us, units, rate_hz } => {
-                // The process that works is the last one: a worker, where there are some.
                 let profiling =
                     subject.threads().last().map(|(pid, _)| Profiling::start(*pid, rate_hz));
                 let mut counted = counted(&mut *subject, turns, turn_size(length_us, units))?;
@@ -134,6 +138,12 @@ pub fn serve(
         say(replies, &reply)?;
     }
     Ok(())
+}
+
+/// How many descriptors a process has open.
+fn open_descriptors(pid: u32) -> Reading<u64> {
+    let folder = format!("/proc/{pid}/fd");
+    Reading::from_io(&folder, std::fs::read_dir(&folder)).map(|fds| fds.count() as u64)
 }
 
 /// A lead-in, then the parts of a turn.

@@ -346,6 +346,9 @@ pub struct CountingRun {
     pub kernel: BTreeMap<String, Reading<u64>>,
 }
 
+/// What the kernel counted in [`CountingRun`] holds under this name how many descriptors the process had open.
+pub(crate) const OPEN_DESCRIPTORS: &str = "open_descriptors";
+
 /// Where the time went, from samples of the CPU clock.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Profile {
@@ -376,9 +379,11 @@ pub struct ResultRow {
     pub metric: String,
     /// Whether more is better.
     pub more_is_better: bool,
-    /// Median over the runs.
+    /// What the ratio makes of the baseline's value, which is the median over the runs, or sets, of that point: values of
+    /// a point stand to each other as their ratios do.
     pub value: Option<f64>,
-    /// Half-width of the 95 % interval of the value, relative to it.
+    /// Half-width of the 95 % interval of the value over runs, relative to it. Where arms took turns the baseline alone
+    /// has one; what is known of the others is the interval of the ratio.
     pub value_half_width: Option<f64>,
     /// Unit of the value, such as `events/s`.
     pub unit: String,
@@ -414,7 +419,7 @@ pub struct ResultRow {
     pub method: String,
     /// Blocks whose ratio lies outside Tukey's fences; they are kept.
     pub outliers: u32,
-    /// What the reader should know, such as `unexplained: no count moved`.
+    /// What the reader should know, such as `unexplained: no count moved by 10 %`.
     pub notes: Vec<String>,
 }
 
@@ -463,8 +468,10 @@ pub struct WhyRow {
     /// Page faults of the measured thread, minor and major.
     #[serde(default = "not_in_older_files")]
     pub page_faults_per_event: Reading<f64>,
-    /// CPU time of the measured thread, from the timing pass.
-    pub cpu_ns_per_event: Reading<f64>,
+    /// Descriptors that each wait hands to the kernel anew: all of them on select and poll, none where the kernel keeps
+    /// the set.
+    #[serde(default = "not_in_older_files")]
+    pub descriptors_per_wait: Reading<f64>,
     /// One sentence from the largest relative moves against the baseline.
     pub sentence: String,
 }

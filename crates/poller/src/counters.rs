@@ -95,6 +95,9 @@ counters! {
     closed_without_delete,
     /// System calls made for waiting and for changes.
     system_calls,
+    /// Descriptors handed to the kernel anew with the waits, summed up: select and poll hand over all of theirs each
+    /// time, elsewhere the kernel keeps the set.
+    descriptors_handed,
     /// Completions that did not fit the completion queue and were kept back by the kernel.
     overflows,
 }

@@ -165,6 +165,7 @@ impl Poller for Poll {
         let mut remaining = timeout;
         loop {
             self.parts.counters.system_calls.add(1);
+            self.parts.counters.descriptors_handed.add(self.fds.len() as u64);
             match poll_select::poll(&mut self.fds, remaining, self.parts.mask.as_ref()) {
                 Ok(0) => break,
                 Ok(found) => self.deliver(found, events),

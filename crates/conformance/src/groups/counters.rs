@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
 
-use pollux_poller::{Error, FilePolicy, Interest, Registration, Token, Trigger};
+use pollux_poller::{Backend, Error, FilePolicy, Interest, Registration, Token, Trigger};
 
 use crate::rig::{DEADLINE, Rig, accepted, memfd};
 use crate::{Case, Deviation, Verdict, case};
@@ -17,6 +17,7 @@ pub(crate) const CASES: &[Case] = &[
     case!(updates_asked_are_merged_or_sent),
     case!(refused_updates_change_nothing_that_is_sent),
     case!(waiting_is_counted_in_system_calls),
+    case!(select_and_poll_alone_hand_all_descriptors_over_with_each_wait),
     case!(counters_can_be_read_from_another_thread),
     case!(counters_outlive_the_poller),
     case!(the_capabilities_name_the_backend),
@@ -122,6 +123,23 @@ fn stale_events_are_counted(rig: &mut Rig) -> Verdict {
     let counted = rig.poller.counters().snapshot();
     assert_eq!((counted.closed_without_delete, counted.events), (1, 0));
     if counted.stale_events == 0 { Err(Deviation::NothingStale) } else { Ok(()) }
+}
+
+fn select_and_poll_alone_hand_all_descriptors_over_with_each_wait(rig: &mut Rig) -> Verdict {
+    let pipes = [rig.pipe(), rig.pipe()];
+    for (slot, (reader, _)) in (0..).zip(&pipes) {
+        rig.add(reader, slot, READ, Trigger::Level)?;
+    }
+    for _ in 0..3 {
+        rig.wait(8, Duration::ZERO);
+    }
+    let handed = rig.poller.counters().snapshot().descriptors_handed;
+    match rig.backend() {
+        // Both pipes and the waker.
+        Backend::Select | Backend::Poll => assert_eq!(handed, 9),
+        _ => assert_eq!(handed, 0),
+    }
+    Ok(())
 }
 
 fn counters_can_be_read_from_another_thread(rig: &mut Rig) -> Verdict {

@@ -107,11 +107,13 @@ fn answer(plan: &Plan, point: &PlannedPoint, record: &Record) -> Option<Answer> 
     let (choice, mut reason) = match rows.len() {
         1 => (ALONE.to_owned(), format!("only {} could be judged", first.arm)),
         _ => {
+            let Recommendation { choice, lead, remark } = choice(&rows);
+            // What is said first is of the arm that the card names.
+            let lead = rows.iter().copied().find(|row| lead.as_ref() == Some(&row.arm));
             let mut reason = match point.experiment.curve {
-                Some(curve) => why::of_curve(plan, point, record, &rows, curve),
-                None => why::of_point(&rows),
+                Some(curve) => why::of_curve(plan, point, record, &rows, lead, curve),
+                None => why::of_point(&rows, lead),
             };
-            let Recommendation { choice, remark } = choice(&rows);
             if let Some(remark) = remark {
                 reason.push_str(&format!("; {remark}"));
             }
@@ -163,11 +165,15 @@ fn failures<'a>(plan: &Plan, point: &PlannedPoint, record: &'a Record) -> Vec<(&
 /// there are none, everything that was shown not to be worse. Where nothing was shown, what the
 /// intervals still allow to say. A small difference, one within the minimum effect, chooses nothing.
 fn choice(rows: &[&ResultRow]) -> Recommendation {
-    let decided = |choice: String| Recommendation { choice, remark: None };
+    let decided = |choice: String, named: &[&str]| Recommendation {
+        choice,
+        lead: named.first().map(|name| (*name).to_owned()),
+        remark: None,
+    };
     let is = |row: &ResultRow, verdict| row.verdict == verdict && !row.is_small_difference();
     let best = leaders(rows, &|row| is(row, Verdict::Faster));
     if !best.is_empty() {
-        return decided(one_or_more(&best));
+        return decided(one_or_more(&best), &best);
     }
     let names = |is_wanted: &dyn Fn(&ResultRow) -> bool| -> Vec<&str> {
         rows.iter().filter(|row| is_wanted(row)).map(|row| row.arm.as_str()).collect()
@@ -177,13 +183,14 @@ fn choice(rows: &[&ResultRow]) -> Recommendation {
     let open = names(&is_open);
     let rest = names(&|row| !is(row, Verdict::Slower) && !is_open(row));
     match (slower.is_empty(), open.is_empty()) {
-        (false, true) => decided(any_but(&slower, &rest)),
-        (false, false) => Recommendation {
-            choice: one_or_more(if rest.is_empty() { &open } else { &rest }),
-            remark: Some(format!("undecided: {}", open.join(", "))),
-        },
+        (false, true) => decided(any_but(&slower, &rest), &rest),
+        (false, false) => {
+            let named = if rest.is_empty() { &open } else { &rest };
+            let remark = Some(format!("undecided: {}", open.join(", ")));
+            Recommendation { remark, ..decided(one_or_more(named), named) }
+        }
         (true, false) => recommendation(rows),
-        (true, true) => decided(equal(rows)),
+        (true, true) => decided(equal(rows), &[]),
     }
 }
 
@@ -255,6 +262,8 @@ fn rows_at<'a>(
 /// A choice, and what has to stand behind the reason for it.
 pub(super) struct Recommendation {
     pub(super) choice: String,
+    /// The first of the arms that it names, where it names some.
+    pub(super) lead: Option<String>,
     pub(super) remark: Option<String>,
 }
 
@@ -267,24 +276,25 @@ fn recommendation(rows: &[&ResultRow]) -> Recommendation {
             && row.bounds.is_none()
     };
     if rows.iter().copied().any(|row| rests_on_little(&row)) {
-        let remark = Some(format!("fewer than {SETS_MIN} sets"));
-        return Recommendation { choice: "not decided".to_owned(), remark };
+        let remark = Some("two sets at least are needed for any interval".to_owned());
+        return Recommendation { choice: "not decided".to_owned(), lead: None, remark };
     }
-    let likely = |names: &str| Recommendation {
+    let likely = |names: &str, lead: Option<&&str>| Recommendation {
         choice: format!("probably {names}"),
+        lead: lead.map(|name| (*name).to_owned()),
         remark: Some(LIKELY.to_owned()),
     };
     let best = leaders(rows, &|row| gain(row).is_some_and(|gain| gain.low > counts_from(row)));
     if !best.is_empty() {
-        return likely(&one_or_more(&best));
+        return likely(&one_or_more(&best), best.first());
     }
     let is_behind =
         |row: &ResultRow| gain(row).is_some_and(|gain| gain.high < 1.0 / counts_from(row));
     let names = |is_wanted: bool| -> Vec<&str> {
         rows.iter().filter(|row| is_behind(row) == is_wanted).map(|row| &*row.arm).collect()
     };
-    let behind = names(true);
-    if behind.is_empty() { bounded(rows) } else { likely(&not(&behind, &names(false))) }
+    let (behind, rest) = (names(true), names(false));
+    if behind.is_empty() { bounded(rows) } else { likely(&not(&behind, &rest), rest.first()) }
 }
 
 /// The names that are left, or where those are many the ones that are not.
@@ -311,7 +321,7 @@ fn counts_from(row: &ResultRow) -> f64 {
 /// How far the farthest interval reaches from the baseline, if that says anything. An arm without an
 /// interval could be anywhere, and none is known better than the same program twice.
 fn bounded(rows: &[&ResultRow]) -> Recommendation {
-    let not_decided = Recommendation { choice: "not decided".to_owned(), remark: None };
+    let not_decided = Recommendation { choice: "not decided".to_owned(), lead: None, remark: None };
     let compared = rows.iter().filter(|row| row.verdict != Verdict::Baseline);
     let reach = |row: &&ResultRow| {
         let gain = gain(row).filter(|gain| gain.low > 0.0 && gain.high.is_finite())?;
@@ -326,7 +336,7 @@ fn bounded(rows: &[&ResultRow]) -> Recommendation {
     let baseline = rows[0].baseline.as_str();
     let remark = format!("by 95 % intervals none is farther from {baseline} than {percent:.0} %");
     let choice = format!("no difference larger than {percent:.0} % was found");
-    Recommendation { choice, remark: Some(remark + &more(rows)) }
+    Recommendation { choice, lead: None, remark: Some(remark + &more(rows)) }
 }
 
 /// What would decide, where the arms took turns.

@@ -8,6 +8,8 @@
 //! Where arms took turns, a disturbance hits both sides of a ratio alike; what speaks for such rows is that the same
 //! program twice shows no difference.
 
+use pollux_report::number::percent;
+
 use crate::arm::{Arm, ArmKind};
 use crate::host::{LOAD_AVERAGE, Reading};
 use crate::plan::{Method, Plan, PlannedPoint, SAME_AGAIN};
@@ -15,7 +17,7 @@ use crate::record::{
     Badge, Record, ResultRow, RowTurns, Run, SteadyKind, Trust, TurnsQuality, Verdict,
 };
 use crate::stats::{
-    self, Delta, Direction, Interval, RatioEstimate, Row, SETS_MIN, bounds_of_few_sets,
+    self, Delta, Direction, Interval, RatioEstimate, Row, SETS_MAX, SETS_MIN, bounds_of_few_sets,
     decision_delta, holm, median, noise_level,
 };
 use runs::{Estimated, PointRuns};
@@ -59,7 +61,8 @@ pub fn judge(plan: &Plan, record: &mut Record) {
     correct_for_many(&mut results, compared.questions);
     decide_by_bounds(&mut results, few);
     let controls_differ = differing_controls(&mut results, compared.controls);
-    why::flag_unexplained(&mut results, &record.why);
+    bound_by_controls(&mut results);
+    why::explain(plan, &mut results, &record.why);
     record.results = results;
     record.trust = trust_of(record, controls_differ);
     record.answers = answer::of(plan, record);
@@ -95,6 +98,9 @@ fn judge_point(
     let same_again = same_again.and_then(|arm| runs.estimate(arm));
     // Turns have a control in place of a noise level.
     let noise = same_again.filter(|aa| aa.turns.is_none()).and_then(|aa| noise_level(&aa.estimate));
+    // What a unit cost in the moments of one set says nothing of the next one: what is shown of all arms of a point
+    // rests on one value of the baseline, so that it stands in the order of the ratios.
+    let of_baseline = median(&runs.values(&point.arms[point.baseline]));
     for (index, arm) in point.arms.iter().enumerate() {
         let delta = match runs.turns(arm) {
             Some(_) => Delta::in_turns(min_effect),
@@ -109,7 +115,7 @@ fn judge_point(
             }
         } else if let Some(found) = runs.estimate(arm) {
             let judged = Row::judged(found.estimate, delta, point.metric().direction);
-            estimated(&mut row, &found);
+            estimated(&mut row, &found, of_baseline);
             let is_control = arm.name == SAME_AGAIN;
             match (is_control, is_whole) {
                 (false, _) => compared.questions.push((results.len(), judged)),
@@ -129,8 +135,13 @@ fn judge_point(
 }
 
 /// What the comparison with the baseline gave, but for the verdict.
-fn estimated(row: &mut ResultRow, found: &Estimated) {
+fn estimated(row: &mut ResultRow, found: &Estimated, of_baseline: Option<f64>) {
     let estimate = &found.estimate;
+    row.value = of_baseline.map(|value| value * estimate.ratio).or(row.value);
+    if found.turns.is_some() {
+        // That of the ratio says more.
+        row.value_half_width = None;
+    }
     row.ratio = Some(estimate.ratio);
     row.ratio_median = Some(estimate.median_ratio);
     row.ci_low = estimate.ci95.map(|ci| ci.lo);
@@ -231,6 +242,46 @@ fn differing_controls(results: &mut [ResultRow], controls: Vec<(usize, Row)>) ->
         }
     }
     differing
+}
+
+/// Takes the verdicts back that are smaller than what the same program twice leaves open at that point. A difference
+/// within the minimum effect is then none, where the control is as narrow as that.
+fn bound_by_controls(results: &mut [ResultRow]) {
+    let is_control = |row: &&ResultRow| row.verdict == Verdict::NoiseLevel && row.turns.is_some();
+    let place = |row: &ResultRow| (row.experiment.clone(), row.point.clone());
+    let controls: Vec<_> = results
+        .iter()
+        .filter(is_control)
+        .filter_map(|row| Some((place(row), row.half_width()?, row.blocks)))
+        .collect();
+    for row in results.iter_mut().filter(|row| row.turns.is_some()) {
+        let here = place(row);
+        let Some((_, half_width, sets)) = controls.iter().find(|(place, ..)| *place == here) else {
+            continue;
+        };
+        let effect = row.ratio.map_or(0.0, |ratio| ratio.ln().abs());
+        let (width, least) = (half_width.ln_1p(), row.no_difference.ln_1p());
+        let needed = match row.verdict {
+            Verdict::Faster | Verdict::Slower if row.at_least().is_none() && effect < width => {
+                if row.is_within_minimum() && width <= least {
+                    row.verdict = Verdict::Equivalent;
+                    continue;
+                }
+                effect
+            }
+            Verdict::Equivalent if width > least => least,
+            _ => continue,
+        };
+        // The control's interval narrows with the root of its sets.
+        let times = (width / needed).powi(2) - 1.0;
+        row.more_blocks =
+            Some((f64::from(*sets) * times).ceil().clamp(1.0, SETS_MAX.into()) as u32);
+        row.verdict = Verdict::Inconclusive;
+        row.notes.push(format!(
+            "the same program twice is known to ± {} here: nothing smaller is a verdict",
+            percent(*half_width)
+        ));
+    }
 }
 
 fn method(found: &Estimated) -> String {

@@ -1,8 +1,10 @@
 //! Why an arm is faster or slower: counts per event, the sentence made of them, and the words of an answer: what kind
 //! of load, by how much, what loses, what stands beside it.
 
+use pollux_engine::Driver;
+use pollux_poller::Mechanism;
 use pollux_report::number::{
-    TIMES_MIN, bound_in_words, effect_in_words, interval_in_words, size_in_words,
+    TIMES_MIN, bound_in_words, effect_in_words, interval_in_words, si, size_in_words, time,
 };
 
 use super::SAME_AGAIN;
@@ -11,7 +13,7 @@ use crate::arm::Arm;
 use crate::experiments::Curve;
 use crate::host::Reading;
 use crate::plan::{Plan, PlannedPoint};
-use crate::record::{CountingRun, Measurement, Record, ResultRow, Verdict, WhyRow};
+use crate::record::{CountingRun, OPEN_DESCRIPTORS, Record, ResultRow, Verdict, WhyRow};
 
 /// Counts over fewer events than this say little of one event.
 const EVENTS_MIN: u64 = 100;
@@ -26,7 +28,7 @@ const KEPT: f64 = 0.15;
 /// Most other systems that an answer names.
 const BESIDE_MAX: usize = 5;
 
-/// One row for each arm at each point, from the counting pass and the CPU times of the timing.
+/// One row for each arm at each point, from the counting pass.
 pub(super) fn rows(plan: &Plan, record: &Record) -> Vec<WhyRow> {
     let mut rows = Vec::new();
     for point in &plan.points {
@@ -48,20 +50,123 @@ pub(super) fn rows(plan: &Plan, record: &Record) -> Vec<WhyRow> {
     rows
 }
 
-/// Marks differences in time behind which no count moves.
-pub(super) fn flag_unexplained(results: &mut [ResultRow], why: &[WhyRow]) {
-    for result in results {
-        let is_claim = matches!(result.verdict, Verdict::Faster | Verdict::Slower);
-        let [experiment, point, arm] = result.key();
-        let of = |arm: &str| why.iter().find(|row| row.key() == [experiment, point, arm]);
-        let (Some(row), Some(baseline)) = (of(arm), of(&result.baseline)) else { continue };
-        // A small difference need not move a count that far.
-        let is_small = result.ratio.is_some_and(|ratio| ratio.ln().abs() < MOVED.ln_1p());
-        let is_claim = is_claim && !(is_small && result.turns.is_some());
-        if is_claim && has_common_count(row, baseline) && moves(row, baseline).is_empty() {
-            let percent = MOVED * 100.0;
-            result.notes.push(format!("unexplained: no count moved by {percent:.0} %"));
+/// Says why an arm costs more or less: how much each descriptor costs that a wait hands over, what is known and not
+/// counted, or that no count moves behind a difference.
+pub(super) fn explain(plan: &Plan, results: &mut [ResultRow], why: &[WhyRow]) {
+    let notes: Vec<Option<String>> =
+        results.iter().map(|result| explanation(plan, results, why, result)).collect();
+    for (result, note) in results.iter_mut().zip(notes) {
+        result.notes.extend(note);
+    }
+}
+
+fn explanation(
+    plan: &Plan,
+    results: &[ResultRow],
+    why: &[WhyRow],
+    result: &ResultRow,
+) -> Option<String> {
+    let is_claim = matches!(result.verdict, Verdict::Faster | Verdict::Slower);
+    // A small difference need not move a count that far.
+    let is_small = result.ratio.is_some_and(|ratio| ratio.ln().abs() < MOVED.ln_1p());
+    if !is_claim || is_small && result.turns.is_some() {
+        return None;
+    }
+    let [experiment, label, arm] = result.key();
+    let of = |arm: &str| why.iter().find(|row| row.key() == [experiment, label, arm]);
+    let (row, baseline) = (of(arm)?, of(&result.baseline)?);
+    let is_here =
+        |point: &&PlannedPoint| plan.part_name(point) == experiment && point.point.label == label;
+    let point = plan.points.iter().find(is_here);
+    if let Some(handed) = handed(row).filter(|_| handed(baseline).is_none()) {
+        let each = point.and_then(|point| each_descriptor(plan, results, why, point, result));
+        let each = each.map_or_else(String::new, |each| format!(", {each}"));
+        return Some(format!(
+            "hands {handed:.0} descriptors to the kernel at each wait: O(n){each}"
+        ));
+    }
+    if !has_common_count(row, baseline) || !moves(row, baseline).is_empty() {
+        return None;
+    }
+    let arm_of = |name: &str| point?.arms.iter().find(|arm| arm.name == name);
+    let is_dearer = result.ratio.is_some_and(|ratio| ratio > 1.0) != result.more_is_better;
+    let known = arm_of(arm).zip(arm_of(&result.baseline));
+    Some(match known.and_then(|(arm, baseline)| known_reason(arm, baseline, is_dearer)) {
+        Some(reason) => format!("known, not counted here: {reason}"),
+        None => format!("unexplained: no count moved by {:.0} %", MOVED * 100.0),
+    })
+}
+
+/// Descriptors that a wait of an arm hands over, where it does.
+fn handed(row: &WhyRow) -> Option<f64> {
+    row.descriptors_per_wait.value().copied().filter(|handed| *handed >= 1.0)
+}
+
+/// What each descriptor costs that a wait hands over: by the slope between this point and the one of the same curve
+/// whose waits hand over fewest or most, with that of the baseline beside it.
+fn each_descriptor(
+    plan: &Plan,
+    results: &[ResultRow],
+    why: &[WhyRow],
+    point: &PlannedPoint,
+    result: &ResultRow,
+) -> Option<String> {
+    let at = |other: &PlannedPoint, arm: &str| {
+        let key = [plan.part_name(other), &other.point.label, arm];
+        let row = results.iter().find(|row| row.key() == key && row.turns.is_some())?;
+        Some((row.value? * other.experiment.cost.unit_ns, why.iter().find(|row| row.key() == key)?))
+    };
+    let of = |other: &PlannedPoint| {
+        let (cost_ns, counts) = at(other, &result.arm)?;
+        Some((handed(counts)?, cost_ns, at(other, &result.baseline)?.0))
+    };
+    let own = of(point)?;
+    let curve = plan.points.iter().filter(|other| is_same_curve(point, other)).filter_map(of);
+    // Twice as many at least: between near points the slope is noise.
+    let apart = |other: &(f64, f64, f64)| (own.0 / other.0).ln().abs();
+    let other = curve.max_by(|a, b| apart(a).total_cmp(&apart(b)));
+    let other = other.filter(|other| apart(other) > TIMES_MIN.ln())?;
+    let (few, many) = if own.0 < other.0 { (own, other) } else { (other, own) };
+    let slope = |few_ns: f64, many_ns: f64| (many_ns - few_ns) / (many.0 - few.0);
+    let each_ns = slope(few.1, many.1);
+    let unit = result.unit.split('/').nth(1).unwrap_or("unit");
+    (each_ns > 0.0).then(|| {
+        format!(
+            "each costs {} per {unit}, by {} with {:.0} and {} with {:.0} ({}: {} per descriptor)",
+            time(each_ns),
+            time(few.1),
+            few.0,
+            time(many.1),
+            many.0,
+            result.baseline,
+            time(slope(few.2, many.2).max(0.0)),
+        )
+    })
+}
+
+/// What makes a mechanism dearer or cheaper than another one by the way the kernel does it; nothing here counts it.
+fn known_reason(arm: &Arm, baseline: &Arm, is_dearer: bool) -> Option<&'static str> {
+    use Mechanism::{Aio, Epoll, EpollEt, UringPoll};
+    let of = |arm: &Arm| match arm.kind.driver()? {
+        Driver::Readiness(mechanism) => Some(mechanism),
+        _ => None,
+    };
+    match (of(arm)?, of(baseline)?, is_dearer) {
+        (UringPoll, Epoll, false) => Some(
+            "completions are read from shared memory; epoll_wait(2) copies each event out and asks a level-triggered \
+             descriptor once more",
+        ),
+        (UringPoll, _, true) => Some(
+            "each event passes through task work of the ring, which asks the descriptor again, before it is a completion",
+        ),
+        (EpollEt, Epoll, false) => Some(
+            "a level-triggered descriptor goes back on the ready list when it is reported and is asked once more, an \
+             edge-triggered one does not",
+        ),
+        (Aio, _, true) => {
+            Some("a report ends its request: each descriptor is armed anew with io_submit(2)")
         }
+        _ => None,
     }
 }
 
@@ -85,7 +190,7 @@ fn row(part: &str, point: &PlannedPoint, arm: &Arm, record: &Record) -> WhyRow {
         switches_per_event: kernel(&["switches_voluntary", "switches_involuntary"]),
         wakeups_per_event: kernel(&["wakeups"]),
         page_faults_per_event: kernel(&["page_faults"]),
-        cpu_ns_per_event: cpu_ns_per_event(part, point, arm, record),
+        descriptors_per_wait: run.map_or_else(not_counted, |run| descriptors_per_wait(run, arm)),
         sentence: String::new(),
     }
 }
@@ -121,15 +226,22 @@ fn not_counted<T>() -> Reading<T> {
     Reading::unavailable("the counting run failed or was not made")
 }
 
-/// Median over the timing runs: the one column that is not a count.
-fn cpu_ns_per_event(part: &str, point: &PlannedPoint, arm: &Arm, record: &Record) -> Reading<f64> {
-    let place = [part, &point.point.label, &arm.name];
-    if let Some(median) = record.median_at(place, Measurement::cpu_ns_per_event) {
-        return Reading::Value(median);
+/// Descriptors that a wait hands to the kernel anew, by the poller's own counter; of a server, whose poller is in
+/// another process, those that it has open, all of which select and poll hand over.
+fn descriptors_per_wait(run: &CountingRun, arm: &Arm) -> Reading<f64> {
+    use Mechanism::{Poll, Select};
+    let counter = |name: &str| run.counters.get(name).copied();
+    match (counter("descriptors_handed").zip(counter("waits")), arm.kind.driver()) {
+        (Some((_, 0)), _) => Reading::unavailable("no wait in the counted window"),
+        (Some((handed, waits)), _) => Reading::Value(handed as f64 / waits as f64),
+        (None, Some(Driver::Readiness(Select | Poll))) => {
+            let open = run.kernel.get(OPEN_DESCRIPTORS).cloned();
+            let open = open.unwrap_or_else(|| Reading::unavailable("not counted"));
+            open.map(|open| open as f64)
+        }
+        (None, Some(_)) => Reading::Value(0.0),
+        (None, None) => Reading::unavailable("no poller of ours"),
     }
-    let unread = record.measured_at(place).filter(|run| run.cpu_ns.value().is_none()).last();
-    let unread = unread.map(|run| run.cpu_ns.clone().map(|ns| ns as f64));
-    unread.unwrap_or_else(|| Reading::unavailable("no run was measured"))
 }
 
 /// The counts of `row` that differ from the baseline's, the largest move first: words and
@@ -145,8 +257,8 @@ fn moves(row: &WhyRow, baseline: &WhyRow) -> Vec<String> {
             let (least, most) = (ours.min(theirs), ours.max(theirs));
             let move_log = (most / least.max(PER_EVENT_MIN)).ln();
             let words = match (least < PER_EVENT_MIN, ours > theirs) {
-                (true, true) => format!("{ours:.2} {name}, the baseline next to none"),
-                (true, false) => format!("next to no {name}, the baseline {theirs:.2}"),
+                (true, true) => format!("{} {name}, the baseline next to none", figure(ours)),
+                (true, false) => format!("next to no {name}, the baseline {}", figure(theirs)),
                 (false, is_more) => {
                     let direction = if is_more { "more" } else { "fewer" };
                     format!("{} {direction} {name}", factor_in_words(most / least))
@@ -159,7 +271,11 @@ fn moves(row: &WhyRow, baseline: &WhyRow) -> Vec<String> {
     moved.into_iter().map(|(_, words)| words).collect()
 }
 
-type NamedCounts<'a> = [(&'static str, &'a Reading<f64>, &'a Reading<f64>); 6];
+fn figure(count: f64) -> String {
+    if count < 10.0 { format!("{count:.2}") } else { format!("{count:.0}") }
+}
+
+type NamedCounts<'a> = [(&'static str, &'a Reading<f64>, &'a Reading<f64>); 7];
 
 /// The counts of both rows, side by side.
 fn counts<'a>(row: &'a WhyRow, baseline: &'a WhyRow) -> NamedCounts<'a> {
@@ -170,6 +286,11 @@ fn counts<'a>(row: &'a WhyRow, baseline: &'a WhyRow) -> NamedCounts<'a> {
         ("switches per event", &row.switches_per_event, &baseline.switches_per_event),
         ("wake-ups per event", &row.wakeups_per_event, &baseline.wakeups_per_event),
         ("page faults per event", &row.page_faults_per_event, &baseline.page_faults_per_event),
+        (
+            "descriptors handed to the kernel at each wait",
+            &row.descriptors_per_wait,
+            &baseline.descriptors_per_wait,
+        ),
     ]
 }
 
@@ -204,9 +325,9 @@ pub(super) fn load(point: &PlannedPoint) -> String {
     point.experiment.load(&point.point.axes)
 }
 
-/// The best and the worst of the rows of one point, which stand in this order.
-pub(super) fn of_point(rows: &[&ResultRow]) -> String {
-    let Some(best) = rows.first() else { return String::new() };
+/// The one that leads, else the best, and the worst of the rows of one point, which stand in this order.
+pub(super) fn of_point(rows: &[&ResultRow], lead: Option<&ResultRow>) -> String {
+    let Some(best) = lead.or(rows.first().copied()) else { return String::new() };
     let worst = rows.last().filter(|worst| worst.arm != best.arm);
     match worst {
         Some(worst) => format!("{}; {}", difference(best), difference(worst)),
@@ -221,13 +342,14 @@ pub(super) fn of_curve(
     widest: &PlannedPoint,
     record: &Record,
     rows: &[&ResultRow],
+    lead: Option<&ResultRow>,
     curve: Curve,
 ) -> String {
     let at = |point: &PlannedPoint| place(point, curve.axis);
     let points = plan.points.iter().filter(|other| is_same_curve(widest, other));
     let narrow = points.filter(|point| at(point) >= curve.from).min_by_key(|point| at(point));
     let Some(narrow) = narrow.filter(|narrow| at(narrow) < at(widest)) else {
-        return of_point(rows);
+        return of_point(rows, lead);
     };
     let narrow_rows: Vec<&ResultRow> = measured(plan, narrow, record).collect();
     let worse: Vec<(f64, &ResultRow)> = rows
@@ -239,34 +361,55 @@ pub(super) fn of_curve(
         .collect();
     let kept: Vec<&str> =
         worse.iter().filter(|(by, _)| *by < KEPT).map(|(_, row)| row.arm.as_str()).collect();
-    let best = rows.first().filter(|best| best.verdict != Verdict::Baseline);
+    let best = lead.or(rows.first().copied());
+    let best = best.filter(|best| best.verdict != Verdict::Baseline);
     let best = best.map_or_else(String::new, |best| format!("{}; ", difference(best)));
     let is_rate = rows.iter().all(|row| row.more_is_better);
     let (verb, worsens) = if is_rate { ("lose", "get slower") } else { ("rise", "cost more") };
     let (from, to) = (at(narrow), at(widest));
     let worst = worse.iter().max_by(|a, b| a.0.total_cmp(&b.0));
     let worst = worst.map_or_else(String::new, |(by, row)| {
-        let change = match (row.more_is_better, *by) {
-            (true, by) if by < 0.0 => format!("gains {:.0} %", -by * 100.0),
-            (true, by) => format!("loses {:.0} %", by * 100.0),
-            (false, by) if by < 0.0 => format!("falls {:.0} %", -by * 100.0),
-            (false, by) if by >= TIMES_MIN - 1.0 => format!("rises to {:.1} times", 1.0 + by),
-            (false, by) => format!("rises {:.0} %", by * 100.0),
-        };
-        format!("{} {change} from {from} to {to} {}", row.arm, curve.axis)
+        let unit_ns = widest.experiment.cost.unit_ns;
+        let there = narrow_rows.iter().find(|other| other.arm == row.arm);
+        let [there, here] = [there.copied(), Some(*row)]
+            .map(|row| row.map_or_else(String::new, |row| amount(row, unit_ns)));
+        let ResultRow { arm, .. } = row;
+        let (axis, percent) = (curve.axis, by.abs() * 100.0);
+        match row.more_is_better {
+            true => {
+                let change = if *by < 0.0 { "gains" } else { "loses" };
+                format!("{arm} {change} {percent:.0} %: {there} at {from} {axis}, {here} at {to}")
+            }
+            false if *by >= TIMES_MIN - 1.0 => format!(
+                "{arm} costs {:.1} times as much at {to} {axis} ({here}) as at {from} ({there})",
+                1.0 + by
+            ),
+            false => {
+                let change = if *by < 0.0 { "less" } else { "more" };
+                format!(
+                    "{arm} costs {percent:.0} % {change} at {to} {axis} ({here}) than at {from} ({there})"
+                )
+            }
+        }
     });
     let percent = KEPT * 100.0;
     let trend = match kept.as_slice() {
         [] => format!("all {worsens} with more {}; ", curve.axis),
-        [one] => format!("{one} {verb}s less than {percent:.0} %; "),
+        [one] => {
+            format!("{one} {verb}s less than {percent:.0} % from {from} to {to} {}; ", curve.axis)
+        }
         all => {
-            format!(
-                "{} {verb} less than {percent:.0} %; ",
-                one_or_more(all).replace(" or ", " and ")
-            )
+            let all = one_or_more(all).replace(" or ", " and ");
+            format!("{all} {verb} less than {percent:.0} % from {from} to {to} {}; ", curve.axis)
         }
     };
     format!("{best}{trend}{worst}")
+}
+
+/// The value of a row with its unit: a cost as a time.
+fn amount(row: &ResultRow, unit_ns: f64) -> String {
+    let Some(value) = row.value else { return "not measured".to_owned() };
+    if row.more_is_better { format!("{} {}", si(value), row.unit) } else { time(value * unit_ns) }
 }
 
 /// The share by which a value is worse than `from`: what a rate has lost, what a cost has gained.
@@ -368,7 +511,7 @@ mod tests {
             switches_per_event: missing(),
             wakeups_per_event: missing(),
             page_faults_per_event: missing(),
-            cpu_ns_per_event: missing(),
+            descriptors_per_wait: missing(),
             sentence: String::new(),
         }
     }

@@ -200,6 +200,16 @@ impl<'a> Comparison<'a> {
         self.rows.first().map_or("", |row| row.unit.as_str())
     }
 
+    /// The unit as the head of a column; of whole runs the values have an interval of their own.
+    pub(super) fn value_heading(&self, interval: &str) -> String {
+        let has_interval =
+            |row: &&ResultRow| row.verdict != Verdict::Baseline && row.value_half_width.is_some();
+        match self.rows.iter().any(|row| has_interval(row)) {
+            true => format!("{} ({interval})", self.unit()),
+            false => self.unit().to_owned(),
+        }
+    }
+
     /// Labels of the points in order.
     pub(super) fn points(&self) -> Vec<&'a str> {
         in_order(self.rows.iter().map(|row| row.point.as_str()))

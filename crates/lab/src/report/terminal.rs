@@ -57,7 +57,7 @@ fn points(page: &mut Page, record: &Record, comparison: &Comparison<'_>) {
     for point in comparison.points() {
         page.gap();
         page.words(&format!("{} · {point}", comparison.experiment), Tone::Bold);
-        let value = format!("?{} (95% CI)", comparison.unit());
+        let value = format!("?{}", comparison.value_heading("95% CI"));
         let versus = format!("vs {}", comparison.baseline());
         // Arm, ratio and verdict stay in the row; what does not fit beside them stands below.
         let mut table = Table::new(["arm", &value, &versus, "verdict", "?why"]);
@@ -84,12 +84,8 @@ fn points(page: &mut Page, record: &Record, comparison: &Comparison<'_>) {
 /// The counts in a few letters, and the notes.
 fn why(record: &Record, row: &ResultRow) -> String {
     let counts = record.why_at(row.key()).map(|why| {
-        let counts = [
-            (&why.system_calls_per_event, number::si as fn(f64) -> String, "sys/ev"),
-            (&why.events_per_wait, number::si, "ev/wait"),
-            (&why.cpu_ns_per_event, number::nanoseconds, "ns/ev"),
-        ];
-        counts.map(|(reading, show, unit)| Some(format!("{} {unit}", show(*reading.value()?))))
+        let counts = [(&why.system_calls_per_event, "sys/ev"), (&why.events_per_wait, "ev/wait")];
+        counts.map(|(reading, unit)| Some(format!("{} {unit}", number::si(*reading.value()?))))
     });
     // Of a failed arm the line below the table says why.
     let has_line = row.verdict == Verdict::Failed;
@@ -214,7 +210,7 @@ fn trust_line(record: &Record) -> String {
 
 /// A row for each arm, point by point.
 fn point_rows(comparison: &Comparison<'_>) -> Table {
-    let value = format!("#{} (95 % CI)", comparison.unit());
+    let value = format!("#{}", comparison.value_heading("95 % CI"));
     let versus = format!("#vs {}", comparison.baseline());
     let mut table = Table::new(["arm", &value, &versus, "verdict", "notes"]);
     for point in comparison.points() {

@@ -36,7 +36,7 @@ const HEADINGS: [&str; 9] = [
     "#switches/event",
     "#wakeups/event",
     "#page faults/event",
-    "#CPU ns/event",
+    "#descriptors/wait",
     "in words",
 ];
 
@@ -75,7 +75,7 @@ fn count_table(rows: &[&WhyRow], points: &[&str]) -> String {
                 figure(&row.switches_per_event),
                 figure(&row.wakeups_per_event),
                 figure(&row.page_faults_per_event),
-                figure_of(&row.cpu_ns_per_event, number::nanoseconds),
+                figure(&row.descriptors_per_wait),
                 Cell::text(&row.sentence).wide().tone(Tone::Dim),
             ]);
         }

@@ -19,14 +19,15 @@ use super::words::{self, figure_of};
 use super::{Arms, Comparison, NOISE_ARM, Panel, grouped, in_order, number, panel_gap};
 use crate::experiments::{self, Section, Topic};
 use crate::host::Reading;
-use crate::record::{Answer, CountingRun, Key, Measurement, Record, Verdict};
+use crate::record::{Answer, CountingRun, Key, Measurement, Record, ResultRow, Verdict};
 use crate::stats;
 
 /// Points of an experiment that are shown at once; of more, the first and the last.
 const POINTS_OPEN_MAX: usize = 3;
 /// Facts of the environment that stand under the title, by name.
 const SUBTITLE_FACTS: [&str; 3] = ["kernel", "cpu", "memory"];
-const PERF: &str = "Task clock and CPUs utilized are medians of the timing runs; the rest is from the counting pass.";
+const PERF: &str = "Task clock is the cost of the results where arms took turns, else a median of the timing runs, as CPUs \
+                    utilized is; the rest is from the counting pass.";
 
 /// What `draw` makes of the points that are shown at once, then of the others, folded away; it is
 /// handed a part of the keys of its charts as well. Empty where it makes nothing.
@@ -369,7 +370,7 @@ fn perf_table(record: &Record, experiment: &str) -> String {
             let per_cycle = instructions.clone().and_then(|i| cycles.clone().map(|c| i / c));
             table.row([
                 Cell::text(&run.arm),
-                counted(record, run, |m| Some(m.cpu_ns_per_event()? / 1e3)),
+                task_clock(record, run),
                 counted(record, run, |m| m.figures.get("server_busy").copied()),
                 show(each(&["switches_voluntary", "switches_involuntary"])),
                 show(each(&["migrations"])),
@@ -385,6 +386,16 @@ fn perf_table(record: &Record, experiment: &str) -> String {
         }
     }
     table.html() + &notes(&missing(&runs))
+}
+
+/// Where arms took turns there is one cost of an arm at a point, that of its row.
+fn task_clock(record: &Record, like: &CountingRun) -> Cell {
+    let in_turns = |row: &&ResultRow| row.key() == like.key() && row.turns.is_some();
+    let row = record.results.iter().find(in_turns).filter(|row| row.unit.starts_with("µs"));
+    match row.and_then(|row| row.value) {
+        Some(value) => Cell::number(&number::si(value), value),
+        None => counted(record, like, |m| Some(m.cpu_ns_per_event()? / 1e3)),
+    }
 }
 
 /// The median of a figure over the timing runs of the same arm at the same point.
