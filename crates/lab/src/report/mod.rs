@@ -204,7 +204,7 @@ impl<'a> Comparison<'a> {
     pub(super) fn value_heading(&self, interval: &str) -> String {
         let has_interval =
             |row: &&ResultRow| row.verdict != Verdict::Baseline && row.value_half_width.is_some();
-        match self.rows.iter().any(|row| has_interval(row)) {
+        match self.rows.iter().any(has_interval) {
             true => format!("{} ({interval})", self.unit()),
             false => self.unit().to_owned(),
         }
